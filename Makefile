@@ -1,0 +1,84 @@
+# The targets are listed by `make` alone, from the ## comments below.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules --no-print-directory
+
+# Tools are pinned in tools/go.mod. The first run builds them (about a minute), later runs come from Go's build cache.
+tool := go tool -modfile=tools/go.mod
+# Modules: this one, and those below that exist.
+modules := $(patsubst %/go.mod,%,$(wildcard go.mod bench/go.mod interop/go.mod))
+modules := $(patsubst go.mod,.,$(modules))
+FUZZTIME ?= 10s
+
+.PHONY: help
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r t d; do printf '  make %-14s %s\n' "$$t" "$$d"; done
+
+.PHONY: check
+check: format vet fix lint race ## Everything a change must pass: format, vet, fix, lint, race tests
+
+.PHONY: test
+test: ## Run the tests
+	go test ./...
+
+.PHONY: race
+race: ## Run the tests with the race detector
+	go test -race ./...
+
+.PHONY: format
+format: ## Show what is not formatted (make fmt formats)
+	$(tool) golangci-lint fmt --diff
+
+.PHONY: fmt
+fmt: ## Format all files
+	$(tool) golangci-lint fmt
+
+.PHONY: vet
+vet: ## Run go vet on every module
+	@for m in $(modules); do echo "go -C $$m vet ./..."; go -C $$m vet ./...; done
+
+.PHONY: fix
+fix: ## Show what go fix would modernise
+	@for m in $(modules); do echo "go -C $$m fix -diff ./..."; go -C $$m fix -diff ./...; done
+
+.PHONY: lint
+lint: ## Run the linters of .golangci.yml
+	$(tool) golangci-lint run
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz target for FUZZTIME (10s)
+	tools/fuzz.sh $(FUZZTIME)
+
+.PHONY: conform
+conform: ## Run the tests against other implementations (interop/)
+	@[ -d interop/node/node_modules ] || npm ci --prefix interop/node --no-audit --no-fund
+	go -C interop test -count=1 ./...
+
+.PHONY: bench
+bench: ## Measure against other implementations and the marks: one table, about 4 minutes
+	go -C bench run .
+
+.PHONY: bench-report
+bench-report: ## The same, written to docs/performance.md
+	go -C bench run . -report ../docs/performance.md
+
+.PHONY: build
+build: ## Build the static binary bin/farcall
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/farcall ./cmd/farcall
+
+.PHONY: cover
+cover: ## Measure which statements the tests reach: out/cover.html
+	@mkdir -p out
+	go test -coverpkg=./... -coverprofile=out/cover.out ./...
+	go tool cover -html=out/cover.out -o out/cover.html
+	@go tool cover -func=out/cover.out | tail -n 1
+
+.PHONY: deadcode
+deadcode: ## List functions that nothing calls
+	$(tool) deadcode -test ./...
+
+.PHONY: clean
+clean: ## Remove what was built
+	rm -rf bin out
