@@ -1,0 +1,82 @@
+//nolint:errname // codes are called what the specification calls them
+package jsonrpc
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Code is the number of an error. It is itself an error, so that
+// errors.Is(err, jsonrpc.MethodNotFound) works on this end and on the other.
+type Code int
+
+// The codes of the specification (section 5.1), and those of farcall's own
+// conditions that most peers meet. [Conditions] has them all.
+const (
+	ParseError     Code = -32700
+	InvalidRequest Code = -32600
+	MethodNotFound Code = -32601
+	InvalidParams  Code = -32602
+	InternalError  Code = -32603
+
+	Timeout    Code = -32009 // the call took longer than allowed
+	Overloaded Code = -32010 // too much is under way; try again later
+	Cancelled  Code = -32800 // cancelled by the caller
+
+	serverError Code = -32000 // the nameless one of the server-defined range
+)
+
+// Error returns the number, with its name where the specification or farcall
+// gives it one.
+func (c Code) Error() string {
+	number := "code " + strconv.Itoa(int(c))
+	for _, row := range conditions {
+		if row.Plain == c && (row.Source == specification || row.Source == farcall) {
+			return row.Name + " (" + number + ")"
+		}
+	}
+	return number
+}
+
+// Error is the error of a response.
+type Error struct {
+	Code    Code   `json:"code"`
+	Message string `json:"message"`       // one sentence, for the other end
+	Data    Raw    `json:"data,omitzero"` // more for the other end; nil when there is none
+	// Cause is private: it goes to logs and never over the wire.
+	Cause error `json:"-"`
+}
+
+// Errorf returns an error with a formatted message. What %w formats becomes its
+// Cause as well, but its text is part of the message and so public. To keep a
+// cause private, set Cause instead.
+func Errorf(code Code, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	cause := errors.Unwrap(err)
+	if cause == nil && strings.Contains(format, "%w") { // more than one
+		cause = err
+	}
+	return &Error{Code: code, Message: err.Error(), Cause: cause}
+}
+
+// Error returns the message, the code, and the cause unless the message has it.
+func (e *Error) Error() string {
+	s := e.Message + " (code " + strconv.Itoa(int(e.Code)) + ")"
+	if e.Cause != nil {
+		if cause := e.Cause.Error(); !strings.Contains(e.Message, cause) {
+			s += ": " + cause
+		}
+	}
+	return s
+}
+
+// Is reports whether target is the error's code.
+func (e *Error) Is(target error) bool {
+	code, ok := target.(Code)
+	return ok && code == e.Code
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
