@@ -1,0 +1,229 @@
+package schema
+
+import (
+	"fmt"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+type builder struct {
+	prefix string
+	closed bool
+	share  bool // each named struct gets a definition
+
+	uses  map[reflect.Type]int  // how often a type is met
+	loops map[reflect.Type]bool // types that contain themselves
+	names map[reflect.Type]string
+	defs  map[string]*Schema
+}
+
+func newBuilder(prefix string) *builder {
+	return &builder{
+		prefix: prefix,
+		uses:   map[reflect.Type]int{}, loops: map[reflect.Type]bool{},
+		names: map[reflect.Type]string{}, defs: map[string]*Schema{},
+	}
+}
+
+// survey finds the types that need a definition of their own.
+func (b *builder) survey(t reflect.Type) { b.visit(t, map[reflect.Type]bool{}) }
+
+func (b *builder) visit(t reflect.Type, path map[reflect.Type]bool) {
+	if t.Name() != "" && path[t] {
+		b.loops[t] = true
+	}
+	if b.uses[t]++; path[t] || b.uses[t] > 1 || opaque(t) {
+		return
+	}
+	path[t] = true
+	defer delete(path, t)
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		b.visit(t.Elem(), path)
+	case reflect.Struct:
+		fields, _ := Fields(t) //nolint:errcheck // building reports it
+		for i := range fields {
+			b.visit(fields[i].Type, path)
+		}
+	}
+}
+
+// opaque reports whether a type is described without looking into it.
+func opaque(t reflect.Type) bool { return t == timeType || OwnJSON(t) || OwnText(t) }
+
+func (b *builder) defined(t reflect.Type) bool {
+	if t.Name() == "" || opaque(t) {
+		return false
+	}
+	return b.loops[t] || t.Kind() == reflect.Struct && t.NumField() > 0 && (b.share || b.uses[t] > 1)
+}
+
+// of returns the schema of t, or a reference to it.
+func (b *builder) of(t reflect.Type) (*Schema, error) {
+	if !b.defined(t) {
+		return b.root(t)
+	}
+	name, known := b.names[t]
+	if !known {
+		name = b.name(t)
+		b.names[t] = name
+		b.defs[name] = nil // taken; t may refer to itself
+		s, err := b.root(t)
+		if err != nil {
+			return nil, err
+		}
+		b.defs[name] = s
+	}
+	return &Schema{Ref: b.prefix + name}, nil
+}
+
+// root returns the schema of t itself.
+func (b *builder) root(t reflect.Type) (*Schema, error) {
+	switch {
+	case t == timeType:
+		return &Schema{Type: "string", Format: "date-time"}, nil
+	case t == durationType:
+		return &Schema{Type: "integer", Description: "nanoseconds"}, nil
+	case OwnJSON(t):
+		return &Schema{}, nil
+	case OwnText(t):
+		return &Schema{Type: "string"}, nil
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return &Schema{Type: "boolean"}, nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return &Schema{Type: "integer"}, nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Uintptr:
+		return &Schema{Type: "integer", Minimum: Raw("0")}, nil
+	case reflect.Float32, reflect.Float64:
+		return &Schema{Type: "number"}, nil
+	case reflect.String:
+		return &Schema{Type: "string"}, nil
+	case reflect.Interface:
+		return &Schema{}, nil
+	case reflect.Pointer:
+		s, err := b.of(t.Elem())
+		return nullable(s), err
+	case reflect.Slice, reflect.Array:
+		return b.array(t)
+	case reflect.Map:
+		return b.dictionary(t)
+	case reflect.Struct:
+		return b.object(t)
+	default:
+		return nil, fmt.Errorf("%s has no JSON", t)
+	}
+}
+
+// nullable also allows null.
+func nullable(s *Schema) *Schema {
+	if s == nil {
+		return nil
+	}
+	if name, ok := s.Type.(string); ok {
+		s.Type = []string{name, "null"}
+		return s
+	}
+	if s.Ref != "" {
+		return &Schema{AnyOf: []*Schema{s, {Type: "null"}}}
+	}
+	return s // anything, or nullable already
+}
+
+func (b *builder) array(t reflect.Type) (*Schema, error) {
+	if t.Elem().Kind() == reflect.Uint8 && !opaque(t.Elem()) {
+		return &Schema{Type: "string", ContentEncoding: "base64"}, nil
+	}
+	items, err := b.of(t.Elem())
+	if err != nil {
+		return nil, err
+	}
+	s := &Schema{Type: "array", Items: items}
+	if t.Kind() == reflect.Array {
+		s.MinItems = Raw(strconv.Itoa(t.Len()))
+		s.MaxItems = s.MinItems
+	}
+	return s, nil
+}
+
+func (b *builder) dictionary(t reflect.Type) (*Schema, error) {
+	switch k := t.Key().Kind(); {
+	case OwnText(t.Key()):
+	case k == reflect.String, k >= reflect.Int && k <= reflect.Uintptr:
+	default:
+		return nil, fmt.Errorf("%s: a JSON object has no names of type %s", t, t.Key())
+	}
+	values, err := b.of(t.Elem())
+	if err != nil {
+		return nil, err
+	}
+	return &Schema{Type: "object", AdditionalProperties: values}, nil
+}
+
+func (b *builder) object(t reflect.Type) (*Schema, error) {
+	fields, err := Fields(t)
+	if err != nil {
+		return nil, err
+	}
+	s := &Schema{Type: "object"}
+	for _, f := range fields {
+		m, err := b.member(f)
+		if err != nil {
+			return nil, fmt.Errorf("%s.%s: %w", t, f.Name, err)
+		}
+		s.Properties = append(s.Properties, Member{f.Name, m})
+		if !f.Optional {
+			s.Required = append(s.Required, f.Name)
+		}
+	}
+	if b.closed {
+		s.AdditionalProperties = false
+	}
+	return s, nil
+}
+
+// sorted returns the definitions.
+func (b *builder) sorted() (defs Members) {
+	for name, s := range b.defs {
+		defs = append(defs, Member{name, s})
+	}
+	slices.SortFunc(defs, func(x, y Member) int { return strings.Compare(x.Name, y.Name) })
+	return defs
+}
+
+// name finds a name for a definition: the type's, with its package's before it
+// when that is taken, and a number after it when that is taken too.
+func (b *builder) name(t reflect.Type) string {
+	short := plain(t.Name())
+	long := plain(path.Base(t.PkgPath())) + "." + short
+	name := short
+	for n := 2; ; n++ {
+		if _, taken := b.defs[name]; !taken {
+			return name
+		}
+		if name = long; n > 2 {
+			name = long + strconv.Itoa(n-1)
+		}
+	}
+}
+
+// plain writes a type's name with the characters that a component of an OpenRPC
+// document may have. Type arguments lose their packages.
+func plain(name string) string {
+	parts := strings.FieldsFunc(name, func(r rune) bool { return strings.ContainsRune("[],* {};", r) })
+	for i, p := range parts {
+		p = p[strings.LastIndexByte(p, '/')+1:]
+		parts[i] = p[strings.LastIndexByte(p, '.')+1:]
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '.', r == '-', r == '_', '0' <= r && r <= '9', 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z':
+			return r
+		}
+		return '_'
+	}, strings.Join(parts, "_"))
+}

@@ -1,0 +1,124 @@
+// Package schema answers one question: which JSON Schema describes a Go type?
+//
+// The schemas are of JSON Schema 2020-12 and describe what package jsonv2 reads
+// and writes. Struct tags add what a type cannot say:
+//
+//	doc:"the first addend"      description
+//	enum:"red,green,blue"       the values that are allowed
+//	min:"1" max:"10"            of a number, or the length of a string, array or map
+//	pattern:"^[a-z]+$"          a regular expression for a string
+//	format:"email"              a format that JSON Schema names
+//	default:"5"                 what an absent member means, which makes it optional
+//
+// On a slice or an array, enum, pattern and format are those of the elements.
+package schema
+
+import (
+	"reflect"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+)
+
+// A Schema is a JSON Schema. The zero value accepts anything.
+type Schema struct {
+	Dialect         string   `json:"$schema,omitempty"`
+	Ref             string   `json:"$ref,omitempty"`
+	Description     string   `json:"description,omitempty"`
+	Type            any      `json:"type,omitzero"` // a name or a list of names
+	Format          string   `json:"format,omitempty"`
+	ContentEncoding string   `json:"contentEncoding,omitempty"`
+	Enum            []Raw    `json:"enum,omitempty"`
+	Minimum         Raw      `json:"minimum,omitzero"`
+	Maximum         Raw      `json:"maximum,omitzero"`
+	MinLength       Raw      `json:"minLength,omitzero"`
+	MaxLength       Raw      `json:"maxLength,omitzero"`
+	Pattern         string   `json:"pattern,omitempty"`
+	Items           *Schema  `json:"items,omitzero"`
+	MinItems        Raw      `json:"minItems,omitzero"`
+	MaxItems        Raw      `json:"maxItems,omitzero"`
+	Properties      Members  `json:"properties,omitzero"`
+	Required        []string `json:"required,omitempty"`
+	// AdditionalProperties is a *Schema, or false.
+	AdditionalProperties any       `json:"additionalProperties,omitzero"`
+	MinProperties        Raw       `json:"minProperties,omitzero"`
+	MaxProperties        Raw       `json:"maxProperties,omitzero"`
+	Default              Raw       `json:"default,omitzero"`
+	AnyOf                []*Schema `json:"anyOf,omitempty"`
+	Defs                 Members   `json:"$defs,omitzero"`
+}
+
+// Dialect is what a Schema may say it is written in.
+const Dialect = "https://json-schema.org/draft/2020-12/schema"
+
+// Raw is one JSON value.
+type Raw []byte
+
+// MarshalJSON returns r.
+func (r Raw) MarshalJSON() ([]byte, error) { return r, nil }
+
+// Members are schemas by name, in an order that is kept.
+type Members []Member
+
+// A Member is one of them.
+type Member struct {
+	Name   string
+	Schema *Schema
+}
+
+// MarshalJSON writes an object.
+func (m Members) MarshalJSON() ([]byte, error) {
+	out := []byte{'{'}
+	for i, one := range m {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		var err error
+		if out, err = jsonv2.Append(out, one.Name); err != nil {
+			return nil, err
+		}
+		if out, err = jsonv2.Append(append(out, ':'), one.Schema); err != nil {
+			return nil, err
+		}
+	}
+	return append(out, '}'), nil
+}
+
+// For returns a schema that stands alone. Types are described in their place,
+// except those that are used more than once or contain themselves: these are
+// in $defs. A closed schema allows no members but those of the structs.
+func For(t reflect.Type, closed bool) (*Schema, error) {
+	b := newBuilder("#/$defs/")
+	b.closed = closed
+	b.survey(t)
+	s, err := b.root(t)
+	if err != nil {
+		return nil, err
+	}
+	s.Defs = b.sorted()
+	return s, nil
+}
+
+// A Set makes schemas that share their definitions: each named struct has one.
+type Set struct{ b *builder }
+
+// NewSet returns a Set whose references start with prefix.
+func NewSet(prefix string) *Set {
+	b := newBuilder(prefix)
+	b.share = true
+	return &Set{b}
+}
+
+// Of returns a schema for t, which may be a reference.
+func (s *Set) Of(t reflect.Type) (*Schema, error) {
+	s.b.survey(t)
+	return s.b.of(t)
+}
+
+// Member returns a schema for a member, with what its tags say.
+func (s *Set) Member(f Field) (*Schema, error) {
+	s.b.survey(f.Type)
+	return s.b.member(f)
+}
+
+// Definitions returns what the schemas refer to, by name and in its order.
+func (s *Set) Definitions() Members { return s.b.sorted() }
