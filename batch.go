@@ -1,0 +1,277 @@
+package farcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// BatchCall is one call of a batch. See [Peer.Batch].
+type BatchCall struct {
+	Method string
+	Params any
+	Result any   // as in Caller.Call
+	Notify bool  // send a notification: no answer comes
+	Err    error // set by Batch, as Caller.Call returns it
+}
+
+// Batch sends calls in one frame and waits for the answers, which it matches by
+// their ids. What becomes of a call is in its Err; Batch itself fails when none
+// of them could be sent, and when the context ends first.
+func (p *Peer) Batch(ctx context.Context, calls ...*BatchCall) error {
+	if len(calls) == 0 {
+		return errors.New("farcall: a batch must have at least one call") // JSON-RPC 2.0 §6
+	}
+	buf := getBuffer()
+	*buf = append(*buf, '[')
+	waits := make([]*call, 0, len(calls))
+	for i, b := range calls {
+		var id jsonrpc.ID
+		if !b.Notify {
+			c := p.newCall(ctx)
+			if len(waits) > 0 {
+				c.batch = waits[0].batch
+			}
+			waits = append(waits, c)
+			id = jsonrpc.IntID(int64(c.id))
+		}
+		if i > 0 {
+			*buf = append(*buf, ',')
+		}
+		var err error
+		if *buf, err = p.appendRequest(ctx, *buf, id, b.Method, b.Params, false); err != nil {
+			putBuffer(buf)
+			return fmt.Errorf("farcall: call %d of the batch, %q: %w", i, b.Method, err)
+		}
+	}
+	*buf = append(*buf, ']')
+	if err := p.sendBatch(ctx, buf, waits); err != nil {
+		return fmt.Errorf("farcall: batch: %w", err)
+	}
+	return p.awaitBatch(ctx, calls, waits)
+}
+
+func (p *Peer) sendBatch(ctx context.Context, buf *[]byte, waits []*call) error {
+	if p.x != nil {
+		defer putBuffer(buf)
+		return p.exchange(ctx, *buf, waits)
+	}
+	return p.submit(ctx, buf, waits...)
+}
+
+func (p *Peer) awaitBatch(ctx context.Context, calls []*BatchCall, waits []*call) (err error) {
+	for _, b := range calls {
+		b.Err = nil
+		if b.Notify {
+			continue
+		}
+		c := waits[0]
+		waits = waits[1:]
+		if b.Err = p.await(ctx, c); b.Err != nil {
+			err = fmt.Errorf("farcall: batch: %w", b.Err)
+			continue
+		}
+		b.Err = callError(b.Method, p.outcome(c, b.Result))
+	}
+	return err
+}
+
+// batchWorkers bounds how many elements of a batch run at once. One that waits
+// for a call of its own does not count.
+const batchWorkers = 64
+
+// batchWork is a batch that arrived and is being handled: its elements
+// concurrently, its answers in their order.
+type batchWork struct {
+	version jsonrpc.Version
+	calls   []*serving // nil where there is nothing to run
+	answers [][]byte   // by element; empty where there is none
+	next    atomic.Int64
+	left    atomic.Int64 // calls that have not ended
+	spawn   func(f func())
+	serve   func(i int, v *serving)
+	done    func()
+}
+
+// start runs the calls and then done.
+func (b *batchWork) start() {
+	n := 0
+	for _, v := range b.calls {
+		if v != nil {
+			n++
+		}
+	}
+	b.left.Store(int64(n))
+	if n == 0 {
+		b.done()
+		return
+	}
+	for range min(n, batchWorkers) {
+		b.another()
+	}
+}
+
+// another adds a worker, when there is work for it.
+func (b *batchWork) another() {
+	if int(b.next.Load()) < len(b.calls) {
+		b.spawn(b.work)
+	}
+}
+
+func (b *batchWork) work() {
+	for {
+		i := int(b.next.Add(1)) - 1
+		if i >= len(b.calls) {
+			return
+		}
+		if b.calls[i] == nil {
+			continue
+		}
+		b.serve(i, b.calls[i])
+		if b.left.Add(-1) == 0 {
+			b.done()
+		}
+	}
+}
+
+// reply appends the answers as one array, or nothing when there are none
+// (JSON-RPC 2.0 §6).
+func (b *batchWork) reply(dst []byte) []byte {
+	at := len(dst)
+	for _, a := range b.answers {
+		if len(a) == 0 {
+			continue
+		}
+		if len(dst) == at {
+			dst = append(dst, '[')
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, a...)
+	}
+	if len(dst) > at {
+		dst = append(dst, ']')
+	}
+	return dst
+}
+
+// receiveBatch handles a batch. Its notifications take their turn with the
+// others; its requests run concurrently.
+func (p *Peer) receiveBatch(l *leader, frame []byte) {
+	// The batch outlives the frame. Copying a small one is cheaper than leaving
+	// the reader's memory to it.
+	if !l.fresh && len(frame) < largeFrame {
+		frame = append([]byte(nil), frame...)
+		if err := l.dec.Decode(frame, &l.batch); err != nil {
+			p.refuse(&jsonrpc.Message{Raw: frame}, err)
+			return
+		}
+	} else {
+		p.keep(l)
+	}
+	messages := l.batch.Messages
+	l.batch = jsonrpc.Batch{}
+	l2 := *l
+	l2.fresh = true // the parts of this frame are ours now
+	w := &batchWork{calls: make([]*serving, len(messages)), answers: make([][]byte, len(messages)), spawn: p.start}
+	for i := range messages {
+		switch m := &messages[i]; m.Kind {
+		case jsonrpc.Response:
+			p.deliver(&l2, m)
+		case jsonrpc.Notification:
+			p.notifiedInBatch(m, w)
+		case jsonrpc.Request:
+			w.calls[i] = p.newServing(m)
+			w.calls[i].batch, w.calls[i].size = w, 0
+		default:
+			w.answers[i] = p.refused(p.ctx, nil, m, m.Err, true)
+			p.update(func(s *state) { s.stats.Refused++ })
+		}
+	}
+	p.serveBatch(w, len(frame))
+}
+
+func (p *Peer) notifiedInBatch(m *jsonrpc.Message, w *batchWork) {
+	p.update(func(s *state) { s.stats.Notifications++ })
+	if p.control(m) {
+		return
+	}
+	v := p.newServing(m)
+	v.batch = w
+	p.later(v)
+}
+
+// serveBatch books the requests of a batch, or refuses them, and starts them.
+func (p *Peer) serveBatch(w *batchWork, size int) {
+	refusals := make(map[int]*jsonrpc.Error)
+	p.update(func(s *state) {
+		full := p.admit(s, size)
+		for i, v := range w.calls {
+			switch {
+			case v == nil:
+				continue
+			case full != nil:
+				refusals[i] = full
+			case !s.enter(v):
+				refusals[i] = duplicate(v.req.ID)
+			}
+			s.stats.Requests++
+		}
+		s.bytes += size
+	})
+	for i, e := range refusals {
+		w.answers[i] = p.refused(p.ctx, nil, &w.calls[i].msg, e, true)
+		w.calls[i] = nil
+	}
+	w.serve = func(i int, v *serving) {
+		p.update(func(s *state) { s.running++ })
+		w.answers[i] = v.call(nil)
+		p.update(func(s *state) {
+			s.leave(v)
+			s.running--
+		})
+		v.cancel(context.Canceled)
+	}
+	w.done = func() {
+		p.update(func(s *state) { s.bytes -= size })
+		buf := getBuffer()
+		*buf = w.reply(*buf)
+		p.reply(nil, buf)
+		p.flush(0)
+	}
+	w.start()
+}
+
+// respondBatch handles a batch for a Responder, which waits for it.
+func (r *Responder) respondBatch(ctx context.Context, messages []jsonrpc.Message, push *pusher) []byte {
+	var wg sync.WaitGroup
+	w := &batchWork{
+		calls: make([]*serving, len(messages)), answers: make([][]byte, len(messages)),
+		spawn: func(f func()) { wg.Go(f) }, done: func() {},
+	}
+	w.serve = func(i int, v *serving) {
+		if e := r.enter(); e != nil {
+			w.answers[i] = r.refused(ctx, nil, &v.msg, e, true)
+			return
+		}
+		defer r.leave()
+		w.answers[i] = v.call(nil)
+	}
+	for i := range messages {
+		switch m := &messages[i]; m.Kind {
+		case jsonrpc.Request, jsonrpc.Notification:
+			w.calls[i] = r.newServing(ctx, m, push)
+			w.calls[i].batch = w
+		case jsonrpc.Response: // nobody waits for it here
+		default:
+			w.answers[i] = r.refused(ctx, nil, m, m.Err, true)
+		}
+	}
+	w.start()
+	wg.Wait()
+	return w.reply(nil)
+}

@@ -1,0 +1,378 @@
+package farcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// A Caller can call and notify the other end: a Peer, or what CallerFrom
+// returns.
+type Caller interface {
+	// Call calls a method and waits for the answer. The params are marshalled to
+	// an object or an array; nil means none. The result is unmarshalled into the
+	// value that result points to; nil drops it. A *jsonrpc.Raw takes the bytes.
+	//
+	// An error that the other end answered is a *jsonrpc.Error; every other error
+	// is this end's: the context's, ErrClosed, ErrProtocol, or one of marshalling.
+	Call(ctx context.Context, method string, params, result any) error
+	// Notify sends a notification. It waits when the other end does not read;
+	// nil means that it will be written, not that it has arrived.
+	Notify(ctx context.Context, method string, params any) error
+}
+
+// Call calls a method and returns its result as an R. See [Caller].
+func Call[R any](ctx context.Context, c Caller, method string, params any) (R, error) {
+	var result R
+	err := c.Call(ctx, method, params, &result)
+	return result, err
+}
+
+// maxID bounds our ids: JavaScript peers keep integers exact up to 2^53 only.
+const maxID = 1 << 53
+
+// call is a call of ours that waits for its answer.
+type call struct {
+	id     uint64
+	batch  uint64        // the first id of the batch that it belongs to, or its own
+	done   chan struct{} // gets one value when result or err is there
+	result jsonrpc.Raw
+	shared *[]byte // the lent buffer that result is in, if it is in one
+	err    error
+	queue  *progressQueue
+}
+
+// newCall makes a call. It is not pooled: a channel must not leave the
+// testing/synctest bubble that it was made in.
+func (p *Peer) newCall(ctx context.Context) *call {
+	c := &call{id: p.ids.Add(1), done: make(chan struct{}, 1)}
+	c.batch = c.id
+	c.queue, _ = ctx.Value(progressKey{}).(*progressQueue)
+	return c
+}
+
+func (c *call) finish(result jsonrpc.Raw, err error) {
+	c.result, c.err = result, err
+	c.done <- struct{}{}
+}
+
+func (p *Peer) version() jsonrpc.Version {
+	if p.opts.V1 {
+		return jsonrpc.V1
+	}
+	return jsonrpc.V2
+}
+
+// Call implements [Caller].
+func (p *Peer) Call(ctx context.Context, method string, params, result any) error {
+	if err := ctx.Err(); err != nil {
+		return callError(method, err)
+	}
+	if p.x != nil {
+		return p.exchangeCall(ctx, method, params, result)
+	}
+	c := p.newCall(ctx)
+	err := p.begin(ctx, c, method, params)
+	if err == nil {
+		err = p.await(ctx, c)
+	}
+	if err == nil {
+		err = p.outcome(c, result)
+	}
+	return callError(method, err)
+}
+
+// callError says which call failed, unless the other end has said so.
+func callError(method string, err error) error {
+	var wire *jsonrpc.Error
+	if err == nil || errors.As(err, &wire) {
+		return err
+	}
+	return fmt.Errorf("farcall: call %q: %w", method, err)
+}
+
+// begin sends the request of a call.
+func (p *Peer) begin(ctx context.Context, c *call, method string, params any) error {
+	if c.id >= maxID {
+		return errNoIDs
+	}
+	buf := getBuffer()
+	var err error
+	if *buf, err = p.appendRequest(ctx, *buf, jsonrpc.IntID(int64(c.id)), method, params, c.queue != nil); err != nil {
+		putBuffer(buf)
+		return err
+	}
+	return p.submit(ctx, buf, c)
+}
+
+// submit registers calls and queues the frame that makes them, when there is
+// room for it.
+func (p *Peer) submit(ctx context.Context, buf *[]byte, calls ...*call) error {
+	taken, others := false, 0
+	var err error
+	for {
+		var room chan struct{}
+		p.update(func(s *state) {
+			switch {
+			case s.err != nil:
+				err = closedError(s.err)
+			case !s.reading && len(calls) > 0:
+				err = fmt.Errorf("%w by the other end", ErrClosed)
+			case s.unsent() > p.opts.MaxUnsent/4:
+				if s.room == nil {
+					s.room = make(chan struct{})
+				}
+				room = s.room
+			default:
+				if s.calls == nil && len(calls) > 0 {
+					s.calls = map[uint64]*call{}
+				}
+				for _, c := range calls {
+					s.calls[c.id] = c
+				}
+				others = len(s.calls)
+				taken = s.queue(*buf)
+			}
+		})
+		if room == nil {
+			break
+		}
+		select {
+		case <-room:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		if err != nil {
+			break
+		}
+	}
+	if !taken {
+		putBuffer(buf)
+	}
+	if err == nil {
+		p.flush(others)
+	}
+	return err
+}
+
+// await waits for the answer of a call. When the context ends first, the call
+// is given up and the other end is told.
+func (p *Peer) await(ctx context.Context, c *call) error {
+	if v := servingFrom(ctx); v != nil && v.peer == p {
+		p.park(v)
+		defer p.unpark(v)
+	}
+	select {
+	case <-c.done:
+		return nil
+	case <-ctx.Done():
+	}
+	if !p.abandon(c) {
+		<-c.done // the answer is being delivered
+		return nil
+	}
+	return ctx.Err()
+}
+
+// abandon takes a call out of the books and tells the other end. It reports
+// false when the answer has come.
+func (p *Peer) abandon(c *call) (ours bool) {
+	p.update(func(s *state) {
+		if s.calls[c.id] != c {
+			return
+		}
+		ours = true
+		delete(s.calls, c.id)
+		if s.err == nil {
+			s.queue(p.opts.Dialect.appendCancel(nil, p.version(), jsonrpc.IntID(int64(c.id))))
+		}
+	})
+	if ours {
+		p.flush(0)
+	}
+	return ours
+}
+
+// outcome turns the answer of a call into the caller's result or error.
+func (p *Peer) outcome(c *call, result any) error {
+	if c.err != nil {
+		var wire *jsonrpc.Error
+		if errors.As(c.err, &wire) && wire.Cause == nil {
+			wire.Cause = p.opts.Errors.decode(wire)
+		}
+		return c.err
+	}
+	if r, ok := result.(*jsonrpc.Raw); ok && r != nil {
+		*r = c.result // the buffer is the caller's now
+		return nil
+	}
+	err := decode(c.result, result)
+	if c.shared != nil {
+		putBuffer(c.shared)
+	}
+	return err
+}
+
+// decode unmarshals a result.
+func decode(raw jsonrpc.Raw, result any) error {
+	switch r := result.(type) {
+	case nil:
+		return nil
+	case *jsonrpc.Raw:
+		*r = raw
+		return nil
+	}
+	if err := jsonv2.Unmarshal(raw, result); err != nil {
+		return fmt.Errorf("the result does not fit %T: %w", result, err)
+	}
+	return nil
+}
+
+// Notify implements [Caller].
+func (p *Peer) Notify(ctx context.Context, method string, params any) error {
+	buf := getBuffer()
+	var err error
+	if *buf, err = p.appendRequest(ctx, *buf, jsonrpc.ID{}, method, params, false); err != nil {
+		putBuffer(buf)
+		return fmt.Errorf("farcall: notify %q: %w", method, err)
+	}
+	if p.x != nil {
+		defer putBuffer(buf)
+		err = p.x.Exchange(ctx, *buf, func([]byte) error { return nil })
+	} else {
+		err = p.submit(ctx, buf)
+	}
+	if err != nil {
+		return fmt.Errorf("farcall: notify %q: %w", method, err)
+	}
+	return nil
+}
+
+// sendFrame sends an encoded frame that nobody answers.
+func (p *Peer) sendFrame(ctx context.Context, frame []byte) error { return p.submit(ctx, &frame) }
+
+// appendRequest appends a request or notification.
+func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, method string, params any, progress bool) ([]byte, error) {
+	if method == "" {
+		return dst, errors.New("the method has no name")
+	}
+	scratch := getBuffer()
+	defer putBuffer(scratch)
+	raw, err := appendParams(*scratch, params)
+	if err != nil {
+		return dst, err
+	}
+	if cap(raw) > cap(*scratch) {
+		*scratch = raw[:0]
+	}
+	dst = p.version().AppendRequest(dst, id, method, raw)
+	if progress {
+		// The id is the token: unique, and no bookkeeping of its own.
+		dst = appendMember(dst, "progressToken", id.Raw())
+	}
+	if p.x == nil {
+		if t := TraceFrom(ctx); t != "" {
+			dst = appendMember(dst, "traceparent", jsonrpc.AppendString(nil, t))
+		}
+	}
+	return dst, nil
+}
+
+// appendMember adds a member to the object that dst ends with.
+func appendMember(dst []byte, name string, value jsonrpc.Raw) []byte {
+	dst = jsonrpc.AppendString(append(dst[:len(dst)-1], ','), name)
+	return append(append(append(dst, ':'), value...), '}')
+}
+
+// appendParams marshals params into dst[:0]. It returns nil for none.
+func appendParams(dst []byte, params any) (raw jsonrpc.Raw, err error) {
+	switch v := params.(type) {
+	case nil:
+		return nil, nil
+	case jsonrpc.Raw:
+		if err := jsonrpc.Valid(v); len(v) > 0 && err != nil {
+			return nil, fmt.Errorf("the params are not valid JSON: %w", err)
+		}
+		raw = v
+	default:
+		if raw, err = jsonv2.Append(dst[:0], params); err != nil {
+			return nil, fmt.Errorf("the params cannot be marshalled: %w", err)
+		}
+	}
+	for _, c := range raw {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+			continue
+		case '{', '[':
+			return raw, nil
+		}
+		break
+	}
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil, nil
+	}
+	// JSON-RPC 2.0 §4.2: params is a structured value.
+	return nil, fmt.Errorf("the params are %.20s; they must be an object or an array", raw)
+}
+
+// deliver hands an answer to the call that waits for it.
+func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
+	var calls []*call
+	var one [1]*call
+	p.update(func(s *state) {
+		if n, ok := m.ID.Uint(); ok {
+			if c := s.calls[n]; c != nil {
+				delete(s.calls, n)
+				one[0] = c
+				calls = one[:]
+			}
+		} else if m.ID.IsNull() && m.Error != nil {
+			calls = s.takeSole()
+		}
+		if len(calls) == 0 {
+			s.stats.Dropped++
+		}
+	})
+	for _, c := range calls {
+		switch {
+		case m.Err != nil:
+			c.finish(nil, fmt.Errorf("%w: %w", ErrProtocol, m.Err.Cause))
+		case m.Error != nil:
+			c.finish(nil, m.Failure())
+		default:
+			c.finish(p.result(l, c, m.Result), nil)
+		}
+	}
+	if len(calls) == 0 && p.opts.Logger != nil {
+		p.opts.Logger.DebugContext(p.ctx, "dropped an answer that matches no call", "id", m.ID.String())
+	}
+}
+
+// takeSole takes the one call or batch that waits. An error without an id can
+// only be meant for it.
+func (s *state) takeSole() (calls []*call) {
+	for _, c := range s.calls {
+		if len(calls) > 0 && calls[0].batch != c.batch {
+			return nil
+		}
+		calls = append(calls, c)
+	}
+	s.calls = nil
+	return calls
+}
+
+// result makes the bytes of a result last.
+func (p *Peer) result(l *leader, c *call, raw jsonrpc.Raw) jsonrpc.Raw {
+	if !l.fresh && len(raw) >= largeFrame {
+		p.keep(l)
+	}
+	if l.fresh {
+		return raw
+	}
+	c.shared = getBuffer()
+	*c.shared = append(*c.shared, raw...)
+	return *c.shared
+}

@@ -1,0 +1,76 @@
+package farcall
+
+import "github.com/farcall-dev/farcall/jsonrpc"
+
+// A Dialect is how two peers write what JSON-RPC leaves open: cancellation and
+// progress. The zero value means [LSP].
+type Dialect struct {
+	// CancelMethod is the notification that cancels a call, and CancelID the
+	// member of its params that holds the id of that call.
+	CancelMethod, CancelID string
+	// ProgressMethod is the notification that reports progress, and
+	// ProgressToken the member of its params that says of which call.
+	ProgressMethod, ProgressToken string
+	// ProgressValue is the member of the params that holds the value. Empty: the
+	// value is an object whose members stand beside the token.
+	ProgressValue string
+}
+
+// LSP is the dialect of the Language Server Protocol and its kin: $/cancelRequest
+// and $/progress (LSP 3.17, "Cancellation Support" and "Progress Support").
+func LSP() Dialect {
+	return Dialect{
+		CancelMethod: "$/cancelRequest", CancelID: "id",
+		ProgressMethod: "$/progress", ProgressToken: "token", ProgressValue: "value",
+	}
+}
+
+// MCP is the dialect of the Model Context Protocol: notifications/cancelled and
+// notifications/progress.
+func MCP() Dialect {
+	return Dialect{
+		CancelMethod: "notifications/cancelled", CancelID: "requestId",
+		ProgressMethod: "notifications/progress", ProgressToken: "progressToken",
+	}
+}
+
+func (d *Dialect) appendCancel(dst []byte, v jsonrpc.Version, id jsonrpc.ID) []byte {
+	params := append(jsonrpc.AppendString([]byte{'{'}, d.CancelID), ':')
+	params = append(append(params, id.Raw()...), '}')
+	return v.AppendRequest(dst, jsonrpc.ID{}, d.CancelMethod, params)
+}
+
+func (d *Dialect) appendProgress(dst []byte, v jsonrpc.Version, token, value jsonrpc.Raw) []byte {
+	params := append(jsonrpc.AppendString([]byte{'{'}, d.ProgressToken), ':')
+	params = append(params, token...)
+	switch {
+	case d.ProgressValue != "":
+		params = append(jsonrpc.AppendString(append(params, ','), d.ProgressValue), ':')
+		params = append(append(params, value...), '}')
+	case len(value) > 2 && value[0] == '{':
+		params = append(append(params, ','), value[1:]...)
+	default:
+		params = append(params, '}')
+	}
+	return v.AppendRequest(dst, jsonrpc.ID{}, d.ProgressMethod, params)
+}
+
+// cancelled returns the id of the call that a notification cancels.
+func (d *Dialect) cancelled(m *jsonrpc.Message) (id jsonrpc.Raw, ok bool) {
+	if string(m.Method) != d.CancelMethod {
+		return nil, false
+	}
+	return member(m.Params, d.CancelID), true
+}
+
+// progress returns the token and the value that a notification reports. ok is
+// false when it is no progress notification.
+func (d *Dialect) progress(m *jsonrpc.Message) (token, value jsonrpc.Raw, ok bool) {
+	if string(m.Method) != d.ProgressMethod {
+		return nil, nil, false
+	}
+	if d.ProgressValue == "" {
+		return member(m.Params, d.ProgressToken), m.Params, true
+	}
+	return member(m.Params, d.ProgressToken), member(m.Params, d.ProgressValue), true
+}

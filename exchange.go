@@ -1,0 +1,145 @@
+package farcall
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// NewClient returns a peer that calls over an Exchanger, which it closes in the
+// end. The handler, which may be nil, takes what the other end sends along with
+// its answers.
+func NewClient(x Exchanger, h Handler, o *Options) *Peer {
+	p := newPeer(h, o)
+	p.x = x
+	p.st.reading = true
+	close(p.gone) // no goroutines of its own
+	return p
+}
+
+func (p *Peer) exchangeCall(ctx context.Context, method string, params, result any) error {
+	c := p.newCall(ctx)
+	buf := getBuffer()
+	defer putBuffer(buf)
+	var err error
+	*buf, err = p.appendRequest(ctx, *buf, jsonrpc.IntID(int64(c.id)), method, params, c.queue != nil)
+	if err == nil {
+		err = p.exchange(ctx, *buf, []*call{c})
+	}
+	if err == nil {
+		<-c.done
+		err = p.outcome(c, result)
+	}
+	return callError(method, err)
+}
+
+// exchange sends a frame and waits for the answers to its calls.
+func (p *Peer) exchange(ctx context.Context, frame []byte, calls []*call) error {
+	if err := p.Err(); err != nil {
+		return closedError(err)
+	}
+	e := &exchanging{p: p, ctx: ctx, calls: make(map[uint64]*call, len(calls))}
+	for _, c := range calls {
+		e.calls[c.id] = c
+	}
+	e.l.dec = jsonrpc.Decoder{MaxDepth: p.opts.MaxDepth, MaxBatch: p.opts.MaxBatch, AcceptV1: p.opts.V1}
+	e.l.fresh = true
+	err := p.x.Exchange(ctx, frame, e.reply)
+	if len(e.calls) == 0 {
+		return nil // all is answered; how the exchange ended does not matter
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case err != nil:
+		return err
+	}
+	for id, c := range e.calls {
+		c.finish(nil, fmt.Errorf("%w: the answer has no response to the request with id %d", ErrProtocol, id))
+	}
+	return nil
+}
+
+// exchanging is one exchange: the calls that are not answered yet.
+type exchanging struct {
+	p     *Peer
+	ctx   context.Context //nolint:containedctx // lives as long as the call whose context it is
+	l     leader
+	calls map[uint64]*call
+}
+
+// reply handles one frame of the answer.
+func (e *exchanging) reply(frame []byte) error {
+	if err := e.l.dec.Decode(frame, &e.l.batch); err != nil {
+		return fmt.Errorf("%w: %w", ErrProtocol, err.Cause)
+	}
+	messages := e.l.batch.Messages
+	e.l.batch = jsonrpc.Batch{}
+	for i := range messages {
+		switch m := &messages[i]; m.Kind {
+		case jsonrpc.Response:
+			e.answered(m)
+		case jsonrpc.Notification:
+			e.notified(m)
+		case jsonrpc.Request:
+			if err := e.requested(m); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("%w: %w", ErrProtocol, m.Err.Cause)
+		}
+	}
+	return nil
+}
+
+func (e *exchanging) answered(m *jsonrpc.Message) {
+	if m.ID.IsNull() && m.Error != nil {
+		// The other end could not read the request; it is the answer to all of it.
+		for id, c := range e.calls {
+			delete(e.calls, id)
+			c.finish(nil, m.Failure())
+		}
+		return
+	}
+	n, _ := m.ID.Uint()
+	c := e.calls[n]
+	if c == nil {
+		e.p.update(func(s *state) { s.stats.Dropped++ })
+		return
+	}
+	delete(e.calls, n)
+	switch {
+	case m.Err != nil:
+		c.finish(nil, fmt.Errorf("%w: %w", ErrProtocol, m.Err.Cause))
+	case m.Error != nil:
+		c.finish(nil, m.Failure())
+	default:
+		c.finish(m.Result, nil)
+	}
+}
+
+func (e *exchanging) notified(m *jsonrpc.Message) {
+	if token, value, ok := e.p.opts.Dialect.progress(m); ok {
+		if id, err := jsonrpc.ParseID(token); err == nil {
+			if n, ok := id.Uint(); ok && e.calls[n] != nil && e.calls[n].queue != nil {
+				e.calls[n].queue.put(value)
+				return
+			}
+		}
+	}
+	e.serving(m).call(nil)
+}
+
+// requested answers a request of the other end with an exchange of its own.
+func (e *exchanging) requested(m *jsonrpc.Message) error {
+	answer := e.serving(m).call(nil)
+	return e.p.x.Exchange(e.ctx, answer, func([]byte) error { return nil })
+}
+
+func (e *exchanging) serving(m *jsonrpc.Message) *serving {
+	v := &serving{parent: e.ctx, core: &e.p.core, push: &pusher{}, msg: *m}
+	v.req = Request{ID: m.ID, Params: m.Params, msg: &v.msg}
+	v.req.Method, v.load = e.p.lookup(m.Method)
+	return v
+}

@@ -1,0 +1,103 @@
+package farcall
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// Options adjust a Peer or a Responder. The zero value, and nil, mean the
+// defaults. They are copied; later changes have no effect.
+type Options struct {
+	// MaxDepth bounds the nesting of a message. Default 512.
+	MaxDepth int
+	// MaxBatch bounds the elements of a batch. Default 10,000.
+	MaxBatch int
+	// MaxInFlight bounds the requests that are being handled at once. A handler
+	// that waits for a call back over the same connection does not count.
+	// Default 1,024.
+	MaxInFlight int
+	// MaxInFlightBytes bounds the bytes of the requests that are being handled
+	// and of the notifications that wait their turn. One message is always
+	// admitted. Default 128 MiB.
+	MaxInFlightBytes int
+	// MaxUnsent bounds the bytes of frames that wait for the other end to read.
+	// From a quarter of it on, calls and notifications of this end wait for room
+	// and requests of the other end are refused; a connection whose answers
+	// exceed all of it is closed. Default 128 MiB.
+	MaxUnsent int
+	// CloseTimeout bounds how long Close waits for handlers to return.
+	// Default 5 s.
+	CloseTimeout time.Duration
+
+	// Dialect is how cancellation and progress are written. Default: LSP's
+	// $/cancelRequest and $/progress.
+	Dialect Dialect
+	// V1 also accepts JSON-RPC 1.0, answers it in kind, and calls in 1.0.
+	V1 bool
+	// Errors maps Go error types to codes and back. Default none.
+	Errors *Errors
+	// Details adds the Go type and text of internal errors, and the reason of a
+	// refusal, to the data of error answers. For trusted callers only.
+	Details bool
+	// Interceptors wrap the handler, the first outermost.
+	Interceptors []Interceptor
+
+	// Logger takes what does not go over the wire: panics with their stacks,
+	// causes of internal errors, answers that match nothing. Default: nothing
+	// is logged.
+	Logger *slog.Logger
+	// OnRecord is called once for each request and notification that was
+	// handled or refused, each element of a batch on its own, by the goroutine
+	// that handled it. The context is the handler's, or that of the connection or
+	// exchange when there was no handler. It must not keep the slices. Nil costs
+	// nothing.
+	OnRecord func(context.Context, Record)
+	// OnClose is called once, when the connection has ended, with the reason.
+	OnClose func(error)
+	// Transport and Conn name the connection in records, for example "tcp" and
+	// "tcp-17".
+	Transport, Conn string
+}
+
+// A Record tells what became of one request or notification.
+type Record struct {
+	Transport, Conn   string
+	ID                jsonrpc.ID
+	Method            string
+	Code              jsonrpc.Code // 0: answered with a result, or a notification handled
+	Err               error        // what was answered, with its private cause
+	Latency           time.Duration
+	BytesIn, BytesOut int
+	Request, Response jsonrpc.Raw // the messages as they were on the wire
+	Notification      bool
+	Batch             bool // an element of a batch
+}
+
+// Stats counts what happened on a connection.
+type Stats struct {
+	Requests, Notifications   uint64 // that arrived
+	Refused                   uint64 // frames and messages that were not valid
+	Overloaded                uint64 // requests beyond the limits
+	Dropped                   uint64 // answers that matched no call
+	InFlight, Waiting, Queued int    // requests being handled; of these, waiting on a call of their own; notifications waiting their turn
+	Calls                     int    // calls of ours that wait for their answers
+	UnsentBytes               int
+}
+
+func (o *Options) setDefaults() {
+	setDefault(&o.MaxInFlight, 1024)
+	setDefault(&o.MaxInFlightBytes, 128<<20)
+	setDefault(&o.MaxUnsent, 128<<20)
+	setDefault(&o.CloseTimeout, 5*time.Second)
+	setDefault(&o.Dialect, LSP())
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}

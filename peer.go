@@ -1,0 +1,472 @@
+package farcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+var (
+	// ErrClosed is, or is wrapped by, the failure of calls on a connection that
+	// has ended.
+	ErrClosed = errors.New("farcall: connection closed")
+	// ErrProtocol is wrapped by the failure of a call whose answer was not valid
+	// JSON-RPC.
+	ErrProtocol = errors.New("farcall: the other end broke the protocol")
+
+	errStalled  = errors.New("farcall: the other end does not read what it asked for")
+	errFlooded  = errors.New("farcall: more notifications arrived than their handlers take; the connection was closed so that none is lost silently")
+	errNoIDs    = errors.New("farcall: the ids of this connection are used up; connect anew")
+	errShutdown = errors.New("the peer is shutting down")
+)
+
+// Peer is one end of a connection. Its methods may be called by any number of
+// goroutines at once, also by handlers.
+type Peer struct {
+	core
+	t        Transport // nil over an Exchanger
+	x        Exchanger
+	keeper   Keeper    // t, where it is one
+	buffered Buffered  // t, where it is one
+	try      TryWriter // t, where it is one
+	ctx      context.Context
+	stop     context.CancelFunc
+
+	ids atomic.Uint64 // the last id of ours
+
+	mu sync.Mutex
+	st state
+
+	// active counts the goroutines of the peer; the one that ends last closes
+	// gone.
+	active     atomic.Int64
+	gone, done chan struct{}
+	turns      turns
+}
+
+// NewPeer starts a peer on a transport, which it closes in the end. The handler
+// may be nil when this end serves nothing.
+func NewPeer(t Transport, h Handler, o *Options) *Peer {
+	p := newPeer(h, o)
+	p.t = t
+	p.keeper, _ = t.(Keeper)
+	p.buffered, _ = t.(Buffered)
+	p.try, _ = t.(TryWriter)
+	p.st.reading = true
+	p.active.Store(1)
+	p.launch(p.lead)
+	return p
+}
+
+func newPeer(h Handler, o *Options) *Peer {
+	p := &Peer{core: newCore(h, o), gone: make(chan struct{}), done: make(chan struct{})}
+	//nolint:forbidigo // a connection lives until it is closed, not as long as the call that made it
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	return p
+}
+
+// start runs f in a goroutine that Close waits for. Once the last goroutine has
+// ended, nothing is started any more: the connection has ended, too.
+func (p *Peer) start(f func()) {
+	if p.acquire() {
+		p.launch(f)
+	}
+}
+
+// acquire reserves the place of a goroutine, for launch or exit.
+func (p *Peer) acquire() bool {
+	for {
+		n := p.active.Load()
+		if n == 0 {
+			return false
+		}
+		if p.active.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (p *Peer) launch(f func()) {
+	go func() {
+		defer p.exit()
+		f()
+	}()
+}
+
+func (p *Peer) exit() {
+	if p.active.Add(-1) == 0 {
+		close(p.gone)
+	}
+}
+
+// Done is closed when the connection has ended. Handlers may still be running.
+func (p *Peer) Done() <-chan struct{} { return p.done }
+
+// Err returns why the connection ended: io.EOF when the other end closed it in
+// order, ErrClosed when this end did, nil while it lives.
+func (p *Peer) Err() (err error) {
+	p.update(func(s *state) { err = s.err })
+	return err
+}
+
+// Stats returns what happened so far.
+func (p *Peer) Stats() (st Stats) {
+	p.update(func(s *state) {
+		st = s.stats
+		st.InFlight, st.Waiting, st.Queued = s.running, s.waiting, len(s.notes)
+		st.Calls, st.UnsentBytes = len(s.calls), s.unsent()
+	})
+	return st
+}
+
+// Close ends the connection: calls in both directions fail, and the contexts of
+// handlers end. It waits until the handlers have returned, at most
+// Options.CloseTimeout; it is an error when some have not.
+func (p *Peer) Close() error {
+	p.fail(ErrClosed)
+	timeout := time.NewTimer(p.opts.CloseTimeout)
+	defer timeout.Stop()
+	select {
+	case <-p.gone:
+		return nil
+	case <-timeout.C:
+		return fmt.Errorf("farcall: closed, but handlers still run after %v; they must return when their context ends", p.opts.CloseTimeout)
+	}
+}
+
+// Shutdown refuses new requests, waits until those in flight are answered and
+// the answers are written, and closes the connection. When the context ends
+// first it closes anyway and returns the context's error.
+func (p *Peer) Shutdown(ctx context.Context) error {
+	p.update(func(s *state) { s.drain = true })
+	err := p.quiesce(ctx)
+	if cerr := p.Close(); err == nil {
+		err = cerr
+	}
+	return err
+}
+
+// quiesce waits until nothing is left to finish.
+func (p *Peer) quiesce(ctx context.Context) error {
+	for {
+		var change chan struct{}
+		p.update(func(s *state) {
+			if s.idle() || s.err != nil {
+				return
+			}
+			if s.room == nil {
+				s.room = make(chan struct{})
+			}
+			change = s.room
+		})
+		if change == nil {
+			return nil
+		}
+		select {
+		case <-change:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// fail ends the connection for a reason. Only the first reason counts.
+func (p *Peer) fail(err error) {
+	var calls map[uint64]*call
+	var serving []*serving
+	first := false
+	p.update(func(s *state) {
+		if s.err != nil {
+			return
+		}
+		first = true
+		s.err, s.reading = err, false
+		calls, s.calls = s.calls, nil
+		for _, v := range s.numbers {
+			serving = append(serving, v)
+		}
+		for _, v := range s.served {
+			serving = append(serving, v)
+		}
+		s.notes = nil
+		s.wake()
+	})
+	if !first {
+		return
+	}
+	for _, c := range calls {
+		c.finish(nil, closedError(err))
+	}
+	for _, v := range serving {
+		v.cancel(context.Canceled)
+	}
+	p.turns.halt()
+	p.stop()
+	close(p.done)
+	// Last, because closing may take its time: a child process is waited for.
+	if p.t != nil {
+		_ = p.t.Close()
+	} else {
+		_ = p.x.Close()
+	}
+	if p.opts.OnClose != nil {
+		p.opts.OnClose(err)
+	}
+}
+
+// closedError is what calls on an ended connection fail with.
+func closedError(err error) error {
+	if errors.Is(err, ErrClosed) {
+		return err
+	}
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%w by the other end", ErrClosed)
+	}
+	return fmt.Errorf("%w: %w", ErrClosed, err)
+}
+
+// lead reads frames until the connection ends or another goroutine has taken
+// over: the one that reads is the leader, and there is always one at most. The
+// leader runs fast handlers itself, so that a call crosses no goroutine; when
+// one turns out not to be fast, somebody else leads on.
+func (p *Peer) lead() {
+	l := &leader{dec: jsonrpc.Decoder{MaxDepth: p.opts.MaxDepth, MaxBatch: p.opts.MaxBatch, AcceptV1: p.opts.V1}}
+	for {
+		if p.buffered == nil || !p.buffered.Buffered() || p.plenty() {
+			p.flush(0)
+		}
+		frame, err := p.t.Read()
+		if err != nil {
+			var refused *jsonrpc.Error
+			if errors.As(err, &refused) && !errors.Is(err, io.EOF) {
+				p.refuse(&jsonrpc.Message{}, refused)
+				continue
+			}
+			p.hangUp(err)
+			return
+		}
+		l.fresh = p.keeper == nil
+		if !p.receive(l, frame) {
+			p.flush(0)
+			return
+		}
+	}
+}
+
+// leader is what the goroutine that reads needs. It is not shared.
+type leader struct {
+	dec   jsonrpc.Decoder
+	batch jsonrpc.Batch
+	fresh bool // the memory of the frame is ours
+}
+
+// keep makes the memory of the current frame ours.
+func (p *Peer) keep(l *leader) {
+	if !l.fresh {
+		p.keeper.Keep()
+		l.fresh = true
+	}
+}
+
+// hangUp handles the end of what the other end sends. It may still read: the
+// calls in flight are answered before the connection is closed (a client may
+// close its sending half and wait: printf … | nc).
+func (p *Peer) hangUp(err error) {
+	if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		p.fail(err)
+		return
+	}
+	var calls map[uint64]*call
+	p.update(func(s *state) {
+		s.reading, s.drain = false, true
+		calls, s.calls = s.calls, nil
+	})
+	for _, c := range calls {
+		c.finish(nil, closedError(err))
+	}
+	p.flush(0)
+	ctx, cancel := context.WithTimeout(p.ctx, p.opts.CloseTimeout)
+	defer cancel()
+	_ = p.quiesce(ctx)
+	p.fail(err)
+}
+
+// Inline running. A handler runs in the goroutine that reads. When it takes
+// longer than inlineBudget, or calls back, another goroutine takes over the
+// reading: whoever moves the turn from odd to even has the say.
+const inlineBudget = time.Millisecond
+
+type turns struct {
+	n     atomic.Uint64 // odd while a handler runs inline
+	armed atomic.Bool
+	seen  uint64 // by the previous tick
+	mu    sync.Mutex
+	timer *time.Timer
+	off   bool
+}
+
+func (t *turns) begin(tick func()) uint64 {
+	n := t.n.Add(1)
+	if !t.armed.Load() {
+		t.arm(tick)
+	}
+	return n
+}
+
+// end reports whether the caller still leads.
+func (t *turns) end(n uint64) bool { return t.n.CompareAndSwap(n, n+1) }
+
+// take takes over the lead from the handler that runs in turn n.
+func (t *turns) take(n uint64) bool { return n%2 == 1 && t.n.CompareAndSwap(n, n+1) }
+
+func (t *turns) arm(tick func()) {
+	if !t.armed.CompareAndSwap(false, true) {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.off:
+	case t.timer == nil:
+		t.timer = time.AfterFunc(inlineBudget, tick)
+	default:
+		t.timer.Reset(inlineBudget)
+	}
+}
+
+func (t *turns) halt() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.off = true
+	if t.timer != nil {
+		t.timer.Stop()
+	}
+}
+
+// tick runs while handlers run inline, every inlineBudget. A handler that was
+// there at the tick before has used up its time.
+func (p *Peer) tick() {
+	t := &p.turns
+	n := t.n.Load()
+	if n != t.seen {
+		t.seen = n
+		t.mu.Lock()
+		if !t.off {
+			t.timer.Reset(inlineBudget)
+		}
+		t.mu.Unlock()
+		return
+	}
+	p.takeOver(n)
+	t.armed.Store(false)
+	if now := t.n.Load(); now != n && now%2 == 1 {
+		t.arm(p.tick)
+	}
+}
+
+// takeOver makes a new goroutine lead when the handler of turn n is still
+// running.
+func (p *Peer) takeOver(n uint64) {
+	// The place is reserved first: once the turn is taken, the goroutine of the
+	// handler may end at any moment, and with it the last of the peer's.
+	if !p.acquire() {
+		return
+	}
+	if !p.turns.take(n) {
+		p.exit()
+		return
+	}
+	if p.keeper != nil {
+		p.keeper.Keep()
+	}
+	p.launch(p.lead)
+}
+
+// flush writes what is queued, unless somebody is writing already: that one
+// writes it too. others is the number of calls that are being made at the same
+// time.
+func (p *Peer) flush(others int) {
+	if others > 1 {
+		// Let those who are about to queue a frame do so: they share the write.
+		runtime.Gosched()
+	}
+	var out *outbox
+	p.update(func(s *state) {
+		if s.writing || s.out == nil || s.err != nil {
+			return
+		}
+		out = s.takeOut()
+	})
+	for out != nil {
+		if p.try == nil {
+			p.start(func() { p.drainOut(out) })
+			return
+		}
+		done, err := p.try.TryWrite(out.frames...)
+		if err != nil {
+			p.fail(err)
+			return
+		}
+		if !done {
+			// The rest is with the transport. Writing it may block.
+			p.start(func() { p.writeRest(out) })
+			return
+		}
+		out = p.wrote(out)
+	}
+}
+
+// takeOut begins a write of all that is queued.
+func (s *state) takeOut() *outbox {
+	out := s.out
+	s.out, s.writing, s.written = nil, true, out.bytes
+	return out
+}
+
+// wrote ends a write and returns what was queued meanwhile, if anything.
+func (p *Peer) wrote(out *outbox) (next *outbox) {
+	out.release()
+	p.update(func(s *state) {
+		s.written, s.writing = 0, false
+		if s.out != nil && s.err == nil {
+			next = s.takeOut()
+		}
+		s.wake()
+	})
+	return next
+}
+
+func (p *Peer) writeRest(out *outbox) {
+	if err := p.t.Write(); err != nil {
+		p.fail(err)
+		return
+	}
+	if out = p.wrote(out); out != nil {
+		p.drainOut(out)
+	}
+}
+
+// drainOut writes, blocking, until nothing is queued.
+func (p *Peer) drainOut(out *outbox) {
+	for out != nil {
+		if err := p.t.Write(out.frames...); err != nil {
+			p.fail(err)
+			return
+		}
+		out = p.wrote(out)
+	}
+}
+
+// plenty reports whether so much is queued that it is not worth waiting for
+// more.
+func (p *Peer) plenty() (yes bool) {
+	p.update(func(s *state) { yes = s.out != nil && s.out.bytes >= poolLimit })
+	return yes
+}

@@ -1,0 +1,241 @@
+package farcall
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"sync"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// items is what a streaming method returns: its values, one at a time.
+type items iter.Seq2[any, error]
+
+// token returns what the caller wants progress to be marked with: the member
+// progressToken of the message or, as MCP has it, of params._meta. Nil when the
+// caller did not ask.
+func (s *serving) token() jsonrpc.Raw {
+	t := s.msg.Member("progressToken")
+	if t == nil {
+		t = member(member(s.msg.Params, "_meta"), "progressToken")
+	}
+	return t
+}
+
+// Progress tells the caller how far a call has come. It does nothing when the
+// caller did not ask for progress. It fails when the value cannot be marshalled
+// and when the connection has ended.
+func Progress(ctx context.Context, value any) error {
+	s := servingFrom(ctx)
+	if s == nil {
+		return nil
+	}
+	token := s.token()
+	if token == nil {
+		return nil
+	}
+	raw, err := jsonv2.Append(nil, value)
+	if err != nil {
+		return err
+	}
+	return s.send(ctx, s.core.opts.Dialect.appendProgress(nil, s.msg.Version, token, raw))
+}
+
+// send sends a frame to the caller while its call is under way.
+func (s *serving) send(ctx context.Context, frame []byte) error {
+	if s.peer != nil {
+		return s.peer.sendFrame(ctx, frame)
+	}
+	return s.push.send(frame)
+}
+
+var errTooLong = errors.New("farcall: the stream is longer than an answer may be; ask for progress to get it in parts")
+
+// collect runs a streaming method: each value goes out as progress when the
+// caller asked for it, and the answer is null then; otherwise the answer is the
+// array of all values.
+func (s *serving) collect(it items) (result any, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			result, err = nil, s.panicked(r)
+		}
+	}()
+	streamed := s.token() != nil
+	all := jsonrpc.Raw{'['}
+	for v, err := range it {
+		if err != nil {
+			return nil, err
+		}
+		if err := s.Err(); err != nil {
+			return nil, err
+		}
+		if streamed {
+			if err := Progress(s, v); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		if len(all) > 1 {
+			all = append(all, ',')
+		}
+		if all, err = jsonv2.Append(all, v); err != nil {
+			return nil, err
+		}
+		if len(all) > s.core.opts.MaxUnsent {
+			return nil, errTooLong
+		}
+	}
+	if streamed {
+		return nil, nil
+	}
+	return append(all, ']'), nil
+}
+
+// Stream calls a streaming method and yields its values as they arrive. When
+// the method answers with an array instead, it yields the elements. Breaking off
+// cancels the call. The last pair holds the error, if there was one.
+func Stream[T any](ctx context.Context, c Caller, method string, params any) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		var zero T
+		q := newProgressQueue()
+		var result jsonrpc.Raw
+		go func() { q.end(c.Call(context.WithValue(ctx, progressKey{}, q), method, params, &result)) }()
+		for {
+			raw, err, more := q.next()
+			if !more {
+				break
+			}
+			var v T
+			if err == nil {
+				err = decode(raw, &v)
+			}
+			if !yield(v, err) || err != nil {
+				cancel()
+				q.drop()
+				return
+			}
+		}
+		if q.count > 0 || len(result) == 0 || result[0] != '[' {
+			return
+		}
+		var all []T
+		if err := decode(result, &all); err != nil {
+			yield(zero, err)
+			return
+		}
+		for _, v := range all {
+			if !yield(v, nil) {
+				return
+			}
+		}
+	}
+}
+
+type progressKey struct{}
+
+// progressQueue holds the values of a call that have arrived and have not been
+// taken yet.
+type progressQueue struct {
+	mu      sync.Mutex
+	change  sync.Cond
+	values  []jsonrpc.Raw
+	bytes   int
+	count   int // values that arrived
+	ended   bool
+	dropped bool // nobody takes any more
+	err     error
+}
+
+// progressBytes bounds what a stream holds for a consumer that is slower.
+const progressBytes = 64 << 20
+
+var errSlowConsumer = errors.New("farcall: more than 64 MiB of the stream were not taken; take the values faster or ask for fewer")
+
+func newProgressQueue() *progressQueue {
+	q := &progressQueue{}
+	q.change.L = &q.mu
+	return q
+}
+
+func (q *progressQueue) put(value jsonrpc.Raw) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.count++
+	if q.dropped {
+		return
+	}
+	if q.bytes += len(value); q.bytes > progressBytes {
+		q.dropped, q.err = true, errSlowConsumer
+	} else {
+		q.values = append(q.values, append(jsonrpc.Raw(nil), value...))
+	}
+	q.change.Broadcast()
+}
+
+// end notes that the call has ended.
+func (q *progressQueue) end(err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.ended = true
+	if q.err == nil {
+		q.err = err
+	}
+	q.change.Broadcast()
+}
+
+// next waits for the next value. more is false at the end of the stream.
+func (q *progressQueue) next() (value jsonrpc.Raw, err error, more bool) { //nolint:revive // as iter.Pull2 has it, with the error among the values
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for {
+		switch {
+		case len(q.values) > 0:
+			value, q.values = q.values[0], q.values[1:]
+			q.bytes -= len(value)
+			return value, nil, true
+		case q.err != nil:
+			return nil, q.err, true
+		case q.ended:
+			return nil, nil, false
+		}
+		q.change.Wait()
+	}
+}
+
+// drop gives up the rest and waits for the end of the call.
+func (q *progressQueue) drop() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.dropped, q.values = true, nil
+	for !q.ended {
+		q.change.Wait()
+	}
+}
+
+// progressed hands a value to the stream that its token names. It reports false
+// when there is none.
+func (p *Peer) progressed(token, value jsonrpc.Raw) bool {
+	id, err := jsonrpc.ParseID(token)
+	if err != nil {
+		return false
+	}
+	n, ok := id.Uint()
+	if !ok {
+		return false
+	}
+	var q *progressQueue
+	p.update(func(s *state) {
+		if c := s.calls[n]; c != nil {
+			q = c.queue
+		}
+	})
+	if q == nil {
+		return false
+	}
+	q.put(value)
+	return true
+}

@@ -1,0 +1,313 @@
+package farcall
+
+import (
+	"context"
+	"errors"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// maxWaiting bounds the handlers that wait for calls of their own, so that two
+// ends that call each other without end come to one.
+const maxWaiting = 10_000
+
+// receive handles one frame. It reports whether the caller still leads.
+func (p *Peer) receive(l *leader, frame []byte) (leads bool) {
+	if err := l.dec.Decode(frame, &l.batch); err != nil {
+		p.refuse(&jsonrpc.Message{Raw: frame}, err)
+		return true
+	}
+	if l.batch.Array {
+		p.receiveBatch(l, frame)
+		return true
+	}
+	m := &l.batch.Messages[0]
+	switch m.Kind {
+	case jsonrpc.Response:
+		p.deliver(l, m)
+		return true
+	case jsonrpc.Notification:
+		return p.notified(l, m)
+	case jsonrpc.Request:
+		return p.requested(l, m)
+	default:
+		p.refuse(m, m.Err)
+		return true
+	}
+}
+
+// refuse answers a frame or message that is not valid.
+func (p *Peer) refuse(m *jsonrpc.Message, e *jsonrpc.Error) {
+	buf := getBuffer()
+	*buf = p.refused(p.ctx, *buf, m, e, false)
+	p.update(func(s *state) { s.stats.Refused++ })
+	p.reply(nil, buf)
+}
+
+// reply queues an answer and ends the call v. It does not write yet.
+func (p *Peer) reply(v *serving, buf *[]byte) {
+	taken, stalled := false, false
+	p.update(func(s *state) {
+		if v != nil {
+			s.leave(v)
+			s.running--
+		}
+		if s.err == nil && len(*buf) > 0 {
+			stalled = s.unsent() > p.opts.MaxUnsent
+			taken = s.queue(*buf)
+		}
+		if s.drain {
+			s.wake()
+		}
+	})
+	if !taken {
+		putBuffer(buf)
+	}
+	if stalled {
+		p.fail(errStalled)
+	}
+}
+
+func (p *Peer) newServing(m *jsonrpc.Message) *serving {
+	v := &serving{parent: p.ctx, core: &p.core, peer: p, msg: *m, size: len(m.Raw)}
+	v.req = Request{ID: m.ID, Params: m.Params, msg: &v.msg}
+	v.req.Method, v.load = p.lookup(m.Method)
+	return v
+}
+
+// own copies what v needs of the frame, because the frame will not last.
+func (p *Peer) own(l *leader, v *serving) {
+	if l.fresh {
+		return
+	}
+	if len(v.msg.Raw) >= largeFrame {
+		p.keep(l)
+		return
+	}
+	v.msg = v.msg.Clone()
+	v.req.ID, v.req.Params = v.msg.ID, v.msg.Params
+}
+
+// requested handles a request. It reports whether the caller still leads.
+func (p *Peer) requested(l *leader, m *jsonrpc.Message) (leads bool) {
+	v := p.newServing(m)
+	slow := v.load.slow.Load()
+	if slow {
+		p.own(l, v)
+	}
+	var refusal *jsonrpc.Error
+	p.update(func(s *state) {
+		s.stats.Requests++
+		if refusal = p.admit(s, v.size); refusal != nil {
+			return
+		}
+		if !s.enter(v) {
+			refusal = duplicate(v.req.ID)
+			s.stats.Refused++
+			return
+		}
+		s.running++
+	})
+	switch {
+	case refusal != nil:
+		buf := getBuffer()
+		*buf = p.refused(p.ctx, *buf, m, refusal, false)
+		p.reply(nil, buf)
+		return true
+	case slow:
+		p.start(func() { p.serve(v); p.flush(0) })
+		return true
+	default:
+		return p.inline(v, p.serve)
+	}
+}
+
+// admit decides whether there is room for a request of that size.
+func (p *Peer) admit(s *state, size int) *jsonrpc.Error {
+	full := s.running-s.waiting >= p.opts.MaxInFlight || s.waiting >= maxWaiting
+	heavy := s.bytes > 0 && s.bytes+size > p.opts.MaxInFlightBytes
+	unread := s.unsent() > p.opts.MaxUnsent/4 || (s.out != nil && len(s.out.frames) > 16*p.opts.MaxInFlight)
+	switch {
+	case s.drain:
+		s.stats.Overloaded++
+		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Shutting down", Cause: errShutdown}
+	case full || heavy || unread:
+		s.stats.Overloaded++
+		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded"}
+	}
+	return nil
+}
+
+// serve runs the handler of a request and queues the answer.
+func (p *Peer) serve(v *serving) {
+	ended := false
+	defer func() {
+		if !ended { // the handler ended its goroutine (runtime.Goexit)
+			buf := getBuffer()
+			*buf, _ = v.answer(*buf, nil, v.panicked("the handler called runtime.Goexit"))
+			p.reply(v, buf)
+			v.cancel(context.Canceled)
+			p.flush(0)
+			p.takeOver(v.inline.Load())
+		}
+	}()
+	buf := getBuffer()
+	*buf = v.call(*buf)
+	p.reply(v, buf)
+	v.cancel(context.Canceled)
+	ended = true
+}
+
+// inline runs f(v) in the goroutine that reads. It reports whether the caller
+// still leads.
+func (p *Peer) inline(v *serving, f func(*serving)) (leads bool) {
+	n := p.turns.begin(p.tick)
+	v.inline.Store(n)
+	f(v)
+	if p.turns.end(n) {
+		return true
+	}
+	v.load.slow.Store(true)
+	return false
+}
+
+// notified handles a notification. It reports whether the caller still leads.
+func (p *Peer) notified(l *leader, m *jsonrpc.Message) (leads bool) {
+	if p.control(m) {
+		return true
+	}
+	v := p.newServing(m)
+	slow := v.load.slow.Load()
+	mine, flooded := false, false
+	p.update(func(s *state) {
+		s.stats.Notifications++
+		if !s.noting {
+			s.noting, mine = true, true
+			return
+		}
+		flooded = s.bytes+v.size > p.opts.MaxInFlightBytes
+	})
+	switch {
+	case flooded:
+		p.fail(errFlooded)
+		return true
+	case !mine:
+		p.own(l, v)
+		p.later(v)
+		return true
+	case slow:
+		p.own(l, v)
+		p.start(func() { p.notice(v); p.nextNotes() })
+		return true
+	}
+	if p.inline(v, p.notice) {
+		// Only the leader adds to the queue, so it is empty.
+		p.update(func(s *state) { s.noting = false })
+		return true
+	}
+	p.nextNotes()
+	return false
+}
+
+// later queues a notification behind the one that is being handled. It takes
+// the turn when that one has just ended.
+func (p *Peer) later(v *serving) {
+	mine := false
+	p.update(func(s *state) {
+		if s.noting {
+			s.notes = append(s.notes, v)
+			s.bytes += v.size
+			return
+		}
+		s.noting, mine = true, true
+	})
+	if mine {
+		p.start(func() { p.notice(v); p.nextNotes() })
+	}
+}
+
+// notice runs the handler of a notification.
+func (p *Peer) notice(v *serving) {
+	ended := false
+	defer func() {
+		if !ended { // the handler ended its goroutine (runtime.Goexit)
+			v.cancel(context.Canceled)
+			p.takeOver(v.inline.Load())
+			p.start(p.nextNotes)
+		}
+	}()
+	v.call(nil)
+	v.cancel(context.Canceled)
+	ended = true
+}
+
+// nextNotes handles the notifications that wait, in order, until none is left.
+func (p *Peer) nextNotes() {
+	for {
+		var v *serving
+		p.update(func(s *state) {
+			if len(s.notes) == 0 {
+				s.noting = false
+				if s.drain {
+					s.wake()
+				}
+				return
+			}
+			v = s.notes[0]
+			s.notes[0] = nil
+			s.notes = s.notes[1:]
+			s.bytes -= v.size
+		})
+		if v == nil {
+			return
+		}
+		p.notice(v)
+	}
+}
+
+// control handles what the peer itself understands: cancellation and progress.
+// These never wait behind anything.
+func (p *Peer) control(m *jsonrpc.Message) bool {
+	if id, ok := p.opts.Dialect.cancelled(m); ok {
+		var v *serving
+		if parsed, err := jsonrpc.ParseID(id); err == nil {
+			p.update(func(s *state) { v = s.find(parsed) })
+		}
+		if v != nil {
+			v.cancel(context.Canceled)
+		}
+		// A handler of the same name hears of it too, where there is one.
+		return p.mux == nil || p.mux.find(m.Method) == nil
+	}
+	if token, value, ok := p.opts.Dialect.progress(m); ok {
+		return p.progressed(token, value)
+	}
+	return false
+}
+
+// park notes that the handler v waits for a call of its own: it no longer counts
+// as running, and somebody else reads if v ran in the goroutine that reads.
+func (p *Peer) park(v *serving) {
+	if n := v.inline.Load(); n != 0 {
+		p.takeOver(n)
+	}
+	if v.parked.Add(1) == 1 && !v.req.IsNotification() {
+		p.update(func(s *state) { s.waiting++ })
+	}
+	if v.batch != nil {
+		v.batch.another()
+	}
+}
+
+func (p *Peer) unpark(v *serving) {
+	if v.parked.Add(-1) == 0 && !v.req.IsNotification() {
+		p.update(func(s *state) { s.waiting-- })
+	}
+}
+
+func duplicate(id jsonrpc.ID) *jsonrpc.Error {
+	return &jsonrpc.Error{
+		Code: jsonrpc.InvalidRequest, Message: "Invalid Request",
+		Cause: errors.New("the id " + id.String() + " is in use by a request in flight"),
+	}
+}

@@ -1,0 +1,189 @@
+package farcall
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// A Responder answers frames one at a time, without a connection: it is the
+// serving half of transports such as HTTP. It may be used by any number of
+// goroutines. Options.MaxInFlight bounds the calls of all of them together;
+// what an Options says of connections does not apply.
+type Responder struct {
+	core
+	running atomic.Int64
+	batches sync.Pool
+}
+
+// NewResponder returns a Responder that calls h.
+func NewResponder(h Handler, o *Options) *Responder {
+	r := &Responder{core: newCore(h, o)}
+	r.batches.New = func() any { return new(jsonrpc.Batch) }
+	return r
+}
+
+// Respond handles one frame and appends the answer to dst: nothing when there is
+// none to give. push, unless it is nil, sends a frame to the caller before the
+// answer: progress, and notifications that handlers send. It is not called
+// concurrently, nor after Respond has returned. The context is the handlers'
+// context.
+func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(frame []byte) error) []byte {
+	batch := r.batches.Get().(*jsonrpc.Batch)
+	dec := jsonrpc.Decoder{MaxDepth: r.opts.MaxDepth, MaxBatch: r.opts.MaxBatch, AcceptV1: r.opts.V1}
+	if err := dec.Decode(frame, batch); err != nil {
+		return r.refused(ctx, dst, &jsonrpc.Message{Raw: frame}, err, false)
+	}
+	out := &pusher{push: push, version: jsonrpc.V2}
+	defer out.end()
+	if batch.Array {
+		return append(dst, r.respondBatch(ctx, batch.Messages, out)...)
+	}
+	m := &batch.Messages[0]
+	switch m.Kind {
+	case jsonrpc.Response:
+		return dst // nobody waits for it here
+	case jsonrpc.Invalid:
+		return r.refused(ctx, dst, m, m.Err, false)
+	}
+	v := r.newServing(ctx, m, out)
+	r.batches.Put(batch)
+	if e := r.enter(); e != nil {
+		return r.refused(ctx, dst, &v.msg, e, false)
+	}
+	defer r.leave()
+	return v.call(dst)
+}
+
+// Stream calls a method and gives its values to item: each value of a streaming
+// method as it comes, the one result of any other method. The error is the
+// handler's, as the wire would carry it, or item's.
+func (r *Responder) Stream(ctx context.Context, method string, params jsonrpc.Raw, item func(value jsonrpc.Raw) error) error {
+	if e := r.enter(); e != nil {
+		return e
+	}
+	defer r.leave()
+	start := time.Now()
+	m := &jsonrpc.Message{Kind: jsonrpc.Request, ID: jsonrpc.IntID(1), Method: []byte(method), Params: params}
+	m.Raw = m.Version.AppendRequest(nil, m.ID, method, params)
+	v := r.newServing(ctx, m, &pusher{})
+	values := items(nil)
+	result, err := v.invoke()
+	if it, ok := result.(items); ok && err == nil {
+		values = it
+	}
+	if values == nil {
+		values = func(yield func(any, error) bool) { yield(result, err) }
+	}
+	sent := 0
+	err = v.each(values, func(value jsonrpc.Raw) error {
+		sent += len(value)
+		return item(value)
+	})
+	var wire *jsonrpc.Error
+	if err != nil {
+		wire = wireError(err, r.opts.Errors, r.opts.Details)
+		r.logInternal(v, wire, err)
+	}
+	if r.opts.OnRecord != nil {
+		v.record(wire, err, nil, sent, time.Since(start))
+	}
+	if wire != nil {
+		return wire
+	}
+	return nil
+}
+
+// each gives the values of a stream, marshalled, to f.
+func (s *serving) each(values items, f func(jsonrpc.Raw) error) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = s.panicked(r)
+		}
+	}()
+	for v, err := range values {
+		if err == nil {
+			err = s.Err()
+		}
+		if err != nil {
+			return err
+		}
+		raw, err := jsonv2.Append(nil, v)
+		if err != nil {
+			return err
+		}
+		if err := f(raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pusher) *serving {
+	v := &serving{parent: ctx, core: &r.core, push: push, msg: *m}
+	v.req = Request{ID: m.ID, Params: m.Params, msg: &v.msg}
+	v.req.Method, v.load = r.lookup(m.Method)
+	return v
+}
+
+// enter books a call, or refuses it.
+func (r *Responder) enter() *jsonrpc.Error {
+	if r.running.Add(1) > int64(r.opts.MaxInFlight) {
+		r.running.Add(-1)
+		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded"}
+	}
+	return nil
+}
+
+func (r *Responder) leave() { r.running.Add(-1) }
+
+// pusher is the way back to a caller whose call is being answered. A nil pusher
+// has none.
+type pusher struct {
+	mu      sync.Mutex
+	push    func(frame []byte) error
+	version jsonrpc.Version
+}
+
+func (p *pusher) send(frame []byte) error {
+	if p == nil {
+		return ErrNoCallback
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.push == nil {
+		return ErrNoCallback
+	}
+	return p.push(frame)
+}
+
+// end cuts the way back: the answer follows.
+func (p *pusher) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.push = nil
+}
+
+// Call implements Caller. It always fails: nothing could carry the answer.
+func (p *pusher) Call(_ context.Context, method string, _, _ any) error {
+	return fmt.Errorf("farcall: call %q: %w", method, ErrNoCallback)
+}
+
+// Notify implements Caller.
+func (p *pusher) Notify(_ context.Context, method string, params any) error {
+	raw, err := appendParams(nil, params)
+	if err == nil && p != nil {
+		err = p.send(p.version.AppendRequest(nil, jsonrpc.ID{}, method, raw))
+	} else if err == nil {
+		err = ErrNoCallback
+	}
+	if err != nil {
+		return fmt.Errorf("farcall: notify %q: %w", method, err)
+	}
+	return nil
+}

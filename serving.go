@@ -1,0 +1,337 @@
+package farcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// core is what a Peer and a Responder share: how one message becomes a call of
+// a handler, and its outcome an answer.
+type core struct {
+	opts    Options
+	handler Handler // with the interceptors around it; nil serves nothing
+	mux     *Mux    // the handler without them, when it is a Mux
+	load    *load   // of a handler that is not a Mux
+}
+
+func newCore(h Handler, o *Options) core {
+	c := core{handler: h, load: new(load)}
+	if o != nil {
+		c.opts = *o
+	}
+	c.opts.setDefaults()
+	c.mux, _ = h.(*Mux)
+	for i := len(c.opts.Interceptors) - 1; i >= 0 && h != nil; i-- {
+		c.handler = c.opts.Interceptors[i](c.handler)
+	}
+	return c
+}
+
+// lookup finds the statistics of a method, and its name without allocating
+// when the method is known.
+func (c *core) lookup(method []byte) (name string, l *load) {
+	if c.mux != nil {
+		if e := c.mux.find(method); e != nil {
+			return e.name, &e.load
+		}
+	}
+	return string(method), c.load
+}
+
+// load remembers how long a method runs, to decide where it runs next time.
+type load struct {
+	calls atomic.Uint32
+	slow  atomic.Bool
+}
+
+const (
+	// slowCall is how long a handler may take to be run by the goroutine that
+	// reads. It is some ten times what starting another goroutine costs.
+	slowCall = 20 * time.Microsecond
+	// sampleCalls: one call in so many is timed.
+	sampleCalls = 64
+)
+
+// serving is one request or notification that is being handled. It is also the
+// context that its handler gets: an own type because a call must not cost the
+// allocations of context.WithCancel.
+type serving struct {
+	parent context.Context
+	core   *core
+	peer   *Peer // nil under a Responder
+	push   *pusher
+	req    Request
+	msg    jsonrpc.Message
+	load   *load
+	size   int        // bytes booked against MaxInFlightBytes
+	batch  *batchWork // the batch that it is an element of
+	inline atomic.Uint64 // the turn of the reader in which it runs; 0 when it does not
+	parked atomic.Int32  // the calls of its own that it waits for
+
+	mu    sync.Mutex
+	done  chan struct{} // made when first asked for
+	err   error
+	after map[*func()]struct{} // what to run at the end
+}
+
+type servingKey struct{}
+
+func servingFrom(ctx context.Context) *serving {
+	s, _ := ctx.Value(servingKey{}).(*serving)
+	return s
+}
+
+var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
+// Deadline is the parent's.
+func (s *serving) Deadline() (time.Time, bool) { return s.parent.Deadline() }
+
+// Done is closed when the call is cancelled, when the connection ends, and when
+// the handler has returned.
+func (s *serving) Done() <-chan struct{} {
+	if s.peer == nil {
+		return s.parent.Done()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done == nil {
+		if s.err != nil {
+			s.done = closedChan
+		} else {
+			s.done = make(chan struct{})
+		}
+	}
+	return s.done
+}
+
+func (s *serving) Err() error {
+	if s.peer == nil {
+		return s.parent.Err()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+func (s *serving) Value(key any) any {
+	switch key.(type) {
+	case servingKey:
+		return s
+	case traceKey:
+		if t := messageTrace(&s.msg); t != "" {
+			return t
+		}
+	}
+	return s.parent.Value(key)
+}
+
+// AfterFunc lets package context derive from this context without a goroutine
+// (see context.AfterFunc).
+func (s *serving) AfterFunc(f func()) (stop func() bool) {
+	if s.peer == nil {
+		return context.AfterFunc(s.parent, f)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		go f()
+		return func() bool { return false }
+	}
+	if s.after == nil {
+		s.after = map[*func()]struct{}{}
+	}
+	key := &f
+	s.after[key] = struct{}{}
+	return func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_, ok := s.after[key]
+		delete(s.after, key)
+		return ok
+	}
+}
+
+// cancel ends the context. Only the first call counts.
+func (s *serving) cancel(err error) {
+	s.mu.Lock()
+	if s.err != nil {
+		s.mu.Unlock()
+		return
+	}
+	s.err = err
+	if s.done != nil {
+		close(s.done)
+	}
+	after := s.after
+	s.after = nil
+	s.mu.Unlock()
+	for f := range after {
+		go (*f)()
+	}
+}
+
+// call runs the handler and appends the answer to dst. A notification appends
+// nothing.
+func (s *serving) call(dst []byte) []byte {
+	c := s.core
+	var start time.Time
+	timed := c.opts.OnRecord != nil
+	sample := s.load.calls.Add(1)%sampleCalls == 1
+	if timed || sample {
+		start = time.Now()
+	}
+	result, err := s.invoke()
+	if it, ok := result.(items); ok && err == nil {
+		result, err = s.collect(it)
+	}
+	at := len(dst)
+	dst, wire := s.answer(dst, result, err)
+	if sample {
+		s.load.slow.Store(time.Since(start) > slowCall)
+	}
+	if timed {
+		s.record(wire, err, dst[at:], len(dst)-at, time.Since(start))
+	}
+	return dst
+}
+
+// invoke calls the handler and turns a panic into an error.
+func (s *serving) invoke() (result any, err error) {
+	if s.core.handler == nil {
+		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found")
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = s.panicked(r)
+		}
+	}()
+	return s.core.handler.ServeRPC(s, &s.req)
+}
+
+// panicked logs a panic with its stack and returns the error to answer with.
+func (s *serving) panicked(r any) error {
+	if log := s.core.opts.Logger; log != nil {
+		log.ErrorContext(s, "handler panicked", "method", s.req.Method, "id", s.req.ID.String(),
+			"panic", r, "stack", string(debug.Stack()))
+	}
+	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error", Cause: panicError{r}}
+}
+
+// panicError is the cause of an error that is logged already.
+type panicError struct{ value any }
+
+func (e panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
+
+// answer appends the answer to dst and returns the error in it, if it is one.
+func (s *serving) answer(dst []byte, result any, err error) ([]byte, *jsonrpc.Error) {
+	var wire *jsonrpc.Error
+	id, v := s.req.ID, s.msg.Version
+	if err == nil && !id.IsAbsent() {
+		var ok bool
+		if dst, err, ok = s.result(dst, result); ok {
+			return dst, nil
+		}
+	}
+	if err == nil {
+		return dst, nil
+	}
+	wire = wireError(err, s.core.opts.Errors, s.core.opts.Details)
+	s.core.logInternal(s, wire, err)
+	if id.IsAbsent() {
+		return dst, wire
+	}
+	return v.AppendError(dst, id, wire), wire
+}
+
+func (s *serving) result(dst []byte, result any) (_ []byte, err error, ok bool) { //nolint:revive // dst first as in append
+	switch r := result.(type) {
+	case jsonrpc.Raw:
+		if r == nil {
+			r = jsonrpc.Raw("null")
+		}
+		return s.msg.Version.AppendResult(dst, s.req.ID, r), nil, true
+	case nil:
+		return s.msg.Version.AppendResult(dst, s.req.ID, jsonrpc.Raw("null")), nil, true
+	}
+	buf := getBuffer()
+	defer putBuffer(buf)
+	if *buf, err = jsonv2.Append((*buf)[:0], result); err != nil {
+		return dst, err, false
+	}
+	return s.msg.Version.AppendResult(dst, s.req.ID, *buf), nil, true
+}
+
+// logInternal logs what the wire does not tell.
+func (c *core) logInternal(ctx context.Context, wire *jsonrpc.Error, err error) {
+	if c.opts.Logger == nil || wire.Code != jsonrpc.InternalError || wire.Cause == nil {
+		return
+	}
+	if _, logged := wire.Cause.(panicError); logged { //nolint:errorlint // ours, never wrapped
+		return
+	}
+	method := ""
+	if s := servingFrom(ctx); s != nil {
+		method = s.req.Method
+	}
+	c.opts.Logger.ErrorContext(ctx, "handler failed", "method", method, "error", err)
+}
+
+func (s *serving) record(wire *jsonrpc.Error, err error, response []byte, out int, took time.Duration) {
+	r := Record{
+		Transport: s.core.opts.Transport, Conn: s.core.opts.Conn,
+		ID: s.req.ID, Method: s.req.Method, Latency: took,
+		BytesIn: len(s.msg.Raw), BytesOut: out,
+		Request: s.msg.Raw, Response: response,
+		Notification: s.req.IsNotification(), Batch: s.batch != nil,
+	}
+	if wire != nil {
+		r.Code, r.Err = wire.Code, err
+	}
+	s.core.opts.OnRecord(s, r)
+}
+
+// refused appends the answer to a message or frame that is not valid, and
+// records it.
+func (c *core) refused(ctx context.Context, dst []byte, m *jsonrpc.Message, e *jsonrpc.Error, inBatch bool) []byte {
+	wire := wireError(e, nil, c.opts.Details)
+	at := len(dst)
+	id := m.ID
+	if id.IsAbsent() {
+		id = jsonrpc.NullID()
+	}
+	dst = m.Version.AppendError(dst, id, wire)
+	if c.opts.OnRecord != nil {
+		c.opts.OnRecord(ctx, Record{
+			Transport: c.opts.Transport, Conn: c.opts.Conn, ID: id, Method: string(m.Method),
+			Code: wire.Code, Err: e, BytesIn: len(m.Raw), BytesOut: len(dst) - at,
+			Request: m.Raw, Response: dst[at:], Batch: inBatch,
+		})
+	}
+	return dst
+}
+
+// CallerFrom returns the end that called, so that a handler can call and notify
+// it. Outside a handler, and where the transport cannot call back, its calls
+// fail with ErrNoCallback.
+func CallerFrom(ctx context.Context) Caller {
+	s := servingFrom(ctx)
+	switch {
+	case s == nil:
+		return (*pusher)(nil)
+	case s.peer != nil:
+		return s.peer
+	default:
+		return s.push
+	}
+}
+
+// ErrNoCallback is the failure of calls to a caller that cannot be called.
+var ErrNoCallback = errors.New("farcall: this transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio")
