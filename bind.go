@@ -1,0 +1,427 @@
+package farcall
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// Bind reads the params into what v points to, by name or by position, as
+// [Handle] does for its P. What the params leave out keeps its value. The error
+// is an InvalidParams whose data says which parameter is wrong, unless v itself
+// is unfit.
+func (r *Request) Bind(v any) error {
+	at := reflect.ValueOf(v)
+	if at.Kind() != reflect.Pointer || at.IsNil() {
+		return fmt.Errorf("farcall: Bind needs a pointer to bind to, not %T", v)
+	}
+	p, err := r.planFor(at.Type().Elem())
+	if err != nil {
+		return fmt.Errorf("farcall: Bind cannot fill %T: %w", v, err)
+	}
+	if err := p.bind(at.Elem(), r.Params); err != nil {
+		return err
+	}
+	return nil
+}
+
+// planFor returns the plan of a type. The method remembers the last one, because
+// a handler binds to the same type each time.
+func (r *Request) planFor(t reflect.Type) (*plan, error) {
+	if r.bound == nil { // not called through a Mux
+		return newPlan(t)
+	}
+	if p := r.bound.Load(); p != nil && p.typ == t {
+		return p, nil
+	}
+	p, err := newPlan(t)
+	if err == nil {
+		r.bound.Store(p)
+	}
+	return p, err
+}
+
+// bind reads params, which are valid JSON or nil, into v, which can be set.
+func (p *plan) bind(v reflect.Value, params jsonrpc.Raw) *jsonrpc.Error {
+	first := byte(0)
+	if i := scan.Space(params, 0); i < len(params) {
+		first = params[i]
+	}
+	switch p.shape {
+	case shapeStruct:
+		for v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				v.Set(reflect.New(v.Type().Elem()))
+			}
+			v = v.Elem()
+		}
+		if first == '[' {
+			return p.byPosition(v, params)
+		}
+		return p.byMember(v, params)
+	case shapeSingle:
+		return p.single(v, params, first)
+	case shapeRaw:
+		if v.Kind() == reflect.Slice {
+			v.SetBytes(params)
+			return nil
+		}
+	case shapeList:
+		if first == '{' {
+			return problem{reason: wrongType, want: "array", got: "object"}.refuse()
+		}
+	case shapeMap:
+		if first == '[' {
+			return problem{reason: wrongType, want: "object", got: "array"}.refuse()
+		}
+	}
+	if first == 0 {
+		return nil
+	}
+	return p.whole(v, params)
+}
+
+// given notes which parameters there are; of most methods without allocating.
+type given struct {
+	few  [32]bool
+	many []bool
+}
+
+func (g *given) of(p *plan) []bool {
+	if len(p.params) > len(g.few) {
+		g.many = make([]bool, len(p.params))
+		return g.many
+	}
+	return g.few[:len(p.params)]
+}
+
+func (p *plan) byMember(v reflect.Value, params jsonrpc.Raw) (refusal *jsonrpc.Error) {
+	var g given
+	seen, next := g.of(p), 0
+	scan.Object(params, func(key, value []byte) bool {
+		i := p.find(key, next)
+		switch {
+		case i < 0 && string(key) == "_meta": // MCP's and ours: progress token, trace context
+			return true
+		case i < 0:
+			refusal = problem{member: string(key), reason: "unknown"}.refuse()
+		case seen[i]:
+			refusal = problem{member: string(key), reason: "duplicate"}.refuse()
+		default:
+			seen[i], next = true, i+1
+			refusal = p.params[i].read(v, value, -1)
+		}
+		return refusal == nil
+	})
+	if refusal != nil {
+		return refusal
+	}
+	return p.complete(v, seen)
+}
+
+func (p *plan) byPosition(v reflect.Value, params jsonrpc.Raw) (refusal *jsonrpc.Error) {
+	var g given
+	seen, i := g.of(p), 0
+	scan.Array(params, func(value []byte) bool {
+		if i >= len(seen) {
+			refusal = problem{at: i, positional: true, reason: "extra"}.refuse()
+			return false
+		}
+		seen[i] = true
+		refusal = p.params[i].read(v, value, i)
+		i++
+		return refusal == nil
+	})
+	if refusal != nil {
+		return refusal
+	}
+	return p.complete(v, seen)
+}
+
+// find returns the index of a parameter, or -1. It looks at next first, because
+// most callers keep the order.
+func (p *plan) find(name []byte, next int) int {
+	if next < len(p.params) && p.params[next].Name == string(name) {
+		return next
+	}
+	if p.byName != nil {
+		if i, ok := p.byName[string(name)]; ok {
+			return i
+		}
+		return -1
+	}
+	for i := range p.params {
+		if p.params[i].Name == string(name) {
+			return i
+		}
+	}
+	return -1
+}
+
+// complete deals with what was not given.
+func (p *plan) complete(v reflect.Value, seen []bool) *jsonrpc.Error {
+	for i := range p.params {
+		one := &p.params[i]
+		switch {
+		case seen[i]:
+		case !one.Optional:
+			return problem{member: one.Name, reason: "missing"}.refuse()
+		default:
+			if refusal := one.absent(v); refusal != nil {
+				return refusal
+			}
+		}
+	}
+	return nil
+}
+
+func (p *param) absent(v reflect.Value) *jsonrpc.Error {
+	if p.standard == nil {
+		return nil
+	}
+	return p.read(v, p.standard, -1)
+}
+
+// field returns the field of v. It makes the embedded structs on the way.
+func (p *param) field(v reflect.Value) reflect.Value {
+	v = v.Field(p.Index[0])
+	for _, i := range p.Index[1:] {
+		if v.Kind() == reflect.Pointer {
+			if v.IsNil() {
+				v.Set(reflect.New(v.Type().Elem()))
+			}
+			v = v.Elem()
+		}
+		v = v.Field(i)
+	}
+	return v
+}
+
+// read sets the parameter of v. The position is -1 when it was given by name.
+func (p *param) read(v reflect.Value, raw []byte, position int) *jsonrpc.Error {
+	if raw[0] == 'n' && !p.nullable {
+		if p.Optional {
+			return p.absent(v)
+		}
+		return p.wrong(raw)
+	}
+	field := p.field(v)
+	if p.raw {
+		field.SetBytes(bytes.Clone(raw)) // the frame's memory ends with the handler
+		return nil
+	}
+	if p.kind != reflect.Invalid {
+		return p.readPlain(field, raw)
+	}
+	unmarshal := jsonv2.UnmarshalStrict
+	if p.Quoted {
+		unmarshal = jsonv2.UnmarshalQuoted
+	}
+	err := unmarshal(raw, field.Addr().Interface())
+	if err == nil {
+		return nil
+	}
+	step := p.Name
+	if position >= 0 {
+		step = strconv.Itoa(position)
+	}
+	pr := problemOf(err, p.Type).within(step)
+	pr.member = p.Name
+	return pr.refuse()
+}
+
+// readPlain reads numbers, strings and booleans without the library.
+func (p *param) readPlain(field reflect.Value, raw []byte) *jsonrpc.Error {
+	c, kind := raw[0], p.kind
+	number := c == '-' || '0' <= c && c <= '9'
+	var err error
+	switch {
+	case kind == reflect.String && c == '"':
+		field.SetString(string(scan.Unquote(raw)))
+	case kind == reflect.Bool && (c == 't' || c == 'f'):
+		field.SetBool(c == 't')
+	case (kind == reflect.Float32 || kind == reflect.Float64) && number:
+		var n float64
+		if n, err = strconv.ParseFloat(string(raw), field.Type().Bits()); err == nil {
+			field.SetFloat(n)
+		}
+	case kind >= reflect.Uint && kind <= reflect.Uintptr && number:
+		var n uint64
+		if n, err = strconv.ParseUint(string(raw), 10, field.Type().Bits()); err == nil {
+			field.SetUint(n)
+		}
+	case kind >= reflect.Int && kind <= reflect.Int64 && number:
+		var n int64
+		if n, err = strconv.ParseInt(string(raw), 10, field.Type().Bits()); err == nil {
+			field.SetInt(n)
+		}
+	default:
+		return p.wrong(raw)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, strconv.ErrRange):
+		return problem{member: p.Name, reason: outOfRange, want: expected(p.Type), got: "number"}.refuse()
+	default:
+		return p.wrong(raw)
+	}
+}
+
+func (p *param) wrong(raw []byte) *jsonrpc.Error {
+	return problem{member: p.Name, reason: wrongType, want: expected(p.Type), got: kindOf(raw)}.refuse()
+}
+
+// single reads an array of one element.
+func (p *plan) single(v reflect.Value, params jsonrpc.Raw, first byte) *jsonrpc.Error {
+	if first == '{' {
+		return problem{reason: wrongType, want: "array", got: "object"}.refuse()
+	}
+	var one []byte
+	n := 0
+	scan.Array(params, func(value []byte) bool {
+		if n == 0 {
+			one = value
+		}
+		n++
+		return n < 2
+	})
+	switch {
+	case n > 1:
+		return problem{at: 1, positional: true, reason: "extra"}.refuse()
+	case v.Kind() == reflect.Pointer && (n == 0 || one[0] == 'n'):
+		return nil
+	case n == 0:
+		return problem{at: 0, positional: true, reason: "missing"}.refuse()
+	case one[0] == 'n':
+		return problem{at: 0, positional: true, reason: wrongType, want: expected(p.typ), got: "null"}.refuse()
+	}
+	if err := jsonv2.UnmarshalStrict(one, v.Addr().Interface()); err != nil {
+		pr := problemOf(err, p.typ).within("0")
+		pr.positional = true
+		return pr.refuse()
+	}
+	return nil
+}
+
+// whole lets the library read all of the params.
+func (p *plan) whole(v reflect.Value, params jsonrpc.Raw) *jsonrpc.Error {
+	err := jsonv2.UnmarshalStrict(params, v.Addr().Interface())
+	if err == nil {
+		return nil
+	}
+	first, rest := jsonv2.First(jsonv2.Explain(err).Pointer)
+	pr := problemOf(err, p.typ)
+	if pr.pointer = ""; rest != "" {
+		pr.pointer = jsonv2.Explain(err).Pointer
+	}
+	if i, err := strconv.Atoi(first); err == nil && p.shape == shapeList {
+		pr.at, pr.positional = i, true
+	} else {
+		pr.member = first
+	}
+	return pr.refuse()
+}
+
+// A problem says which parameter is wrong and why.
+type problem struct {
+	member     string
+	at         int // instead of the member, when positional
+	positional bool
+	pointer    string // to what is wrong inside the parameter
+	reason     string
+	want, got  string // JSON types
+}
+
+const (
+	wrongType  = "wrong type"
+	outOfRange = "out of range"
+)
+
+// problemOf says why the library could not read a t.
+func problemOf(err error, t reflect.Type) problem {
+	e := jsonv2.Explain(err)
+	pr := problem{pointer: e.Pointer, reason: e.Reason}
+	if e.Reason == "unknown" || e.Reason == "duplicate" {
+		return pr
+	}
+	if e.Pointer != "" && e.Want != nil {
+		t = e.Want
+	}
+	pr.want, pr.got = expected(t), e.Got
+	if pr.reason == "" {
+		if pr.reason = wrongType; pr.want == "" || pr.want == pr.got || pr.got == "" {
+			pr.reason, pr.want, pr.got = "invalid value", "", ""
+		}
+	}
+	return pr
+}
+
+// within makes the pointer start at the params, where the parameter is at step.
+func (pr problem) within(step string) problem {
+	if pr.pointer != "" {
+		pr.pointer = "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step) + pr.pointer
+	}
+	return pr
+}
+
+// refuse returns the answer.
+func (pr problem) refuse() *jsonrpc.Error {
+	data := []byte{'{'}
+	add := func(name, value string) {
+		if value == "" {
+			return
+		}
+		if len(data) > 1 {
+			data = append(data, ',')
+		}
+		data = jsonrpc.AppendString(data, name)
+		data = jsonrpc.AppendString(append(data, ':'), value)
+	}
+	who := "the params"
+	if pr.positional {
+		data = strconv.AppendInt(append(data, `"member":`...), int64(pr.at), 10)
+		who = "the parameter at index " + strconv.Itoa(pr.at)
+	} else if pr.member != "" {
+		// A name that the caller made up may have any length.
+		name := pr.member[:min(len(pr.member), maxEcho)]
+		add("member", name)
+		who = "the parameter " + strconv.Quote(name)
+	}
+	add("pointer", pr.pointer[:min(len(pr.pointer), maxEcho)])
+	add("reason", pr.reason)
+	add("expected", pr.want)
+	add("got", pr.got)
+	return &jsonrpc.Error{
+		Code: jsonrpc.InvalidParams, Message: "Invalid params", Data: append(data, '}'),
+		Cause: errors.New(who + ": " + pr.reason),
+	}
+}
+
+// maxEcho bounds what an answer repeats of the caller's names.
+const maxEcho = 256
+
+// kindOf names the JSON type of a value.
+func kindOf(raw []byte) string {
+	switch raw[0] {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case '"':
+		return "string"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	default:
+		return "number"
+	}
+}

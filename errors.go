@@ -1,0 +1,186 @@
+package farcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// Errors maps Go error types to error codes, so that errors.As finds the type
+// on the other end too. Fill it with [MapError] before it is used; then it may
+// be used by any number of peers.
+type Errors struct {
+	types []errorType
+}
+
+type errorType struct {
+	code   jsonrpc.Code
+	is     func(err error) bool // err itself, not what it wraps
+	decode func(data jsonrpc.Raw) error
+}
+
+// MapError gives the error type E a code.
+//
+// When a handler returns an error in which errors.As finds an E, the answer has
+// that code, the E's text as its message and the E's JSON as its data. All of
+// that is public. When a call is answered with that code, its error is a
+// *[jsonrpc.Error] whose Cause is an E with that data, if the data fits.
+//
+// Both ends need to map the type. MapError panics when E is no type of its own
+// and when the code is taken.
+func MapError[E error](m *Errors, code jsonrpc.Code) {
+	t := reflect.TypeFor[E]()
+	switch {
+	case t.Kind() == reflect.Interface:
+		misuse("%s is an interface; map the types that implement it", t)
+	case t == reflect.TypeFor[jsonrpc.Code](), t == reflect.TypeFor[*jsonrpc.Error]():
+		misuse("%s has a code already", t)
+	case slices.ContainsFunc(m.types, func(o errorType) bool { return o.code == code }):
+		misuse("the code %d is mapped already", int(code))
+	}
+	m.types = append(m.types, errorType{
+		code: code,
+		is: func(err error) bool {
+			_, ok := err.(E) //nolint:errorlint // translate unwraps, outermost first
+			return ok
+		},
+		decode: func(data jsonrpc.Raw) error {
+			var e E
+			if t.Kind() == reflect.Pointer { // also when there is no data
+				e, _ = reflect.New(t.Elem()).Interface().(E) //nolint:errcheck // it is an E
+			}
+			if data == nil {
+				return e
+			}
+			if jsonv2.Unmarshal(data, &e) != nil || isNil(e) {
+				return nil
+			}
+			return e
+		},
+	})
+}
+
+func isNil(err error) bool {
+	v := reflect.ValueOf(err)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// encode returns the error to answer with when err itself is of a type that is
+// mapped.
+func (m *Errors) encode(err error) (*jsonrpc.Error, bool) {
+	if m == nil {
+		return nil, false
+	}
+	for _, t := range m.types {
+		if !t.is(err) {
+			continue
+		}
+		wire := &jsonrpc.Error{Code: t.code, Message: err.Error(), Cause: err}
+		if data, err := jsonv2.Append(nil, err); err == nil { // else the type has nothing to show
+			wire.Data = data
+		}
+		return wire, true
+	}
+	return nil, false
+}
+
+// decode returns the error of the type that is mapped to the code, or nil.
+func (m *Errors) decode(e *jsonrpc.Error) error {
+	if m == nil {
+		return nil
+	}
+	for _, t := range m.types {
+		if t.code == e.Code {
+			return t.decode(e.Data)
+		}
+	}
+	return nil
+}
+
+// wireError is the only way from a Go error to the error of an answer. What is
+// not made for the other end stays in its Cause, unless details are wanted.
+func wireError(err error, m *Errors, details bool) *jsonrpc.Error {
+	wire := translate(err, m)
+	if !details || wire.Data != nil {
+		return wire
+	}
+	detailed := *wire // the handler's may be shared
+	detailed.Data = detailsOf(wire)
+	return &detailed
+}
+
+func translate(err error, m *Errors) *jsonrpc.Error {
+	if isNil(err) { // its methods would panic
+		err = fmt.Errorf("the handler returned a nil %T as its error", err)
+	}
+	// Of a mapped error and a *jsonrpc.Error in one chain the outer one counts.
+	var wire *jsonrpc.Error
+	outermost(err, func(e error) bool {
+		wire, _ = e.(*jsonrpc.Error) //nolint:errcheck,errorlint // outermost unwraps
+		if wire == nil {
+			wire, _ = m.encode(e)
+		}
+		return wire != nil
+	})
+	switch {
+	case wire != nil:
+		return wire
+	case errors.Is(err, context.DeadlineExceeded):
+		return &jsonrpc.Error{Code: jsonrpc.Timeout, Message: "Request timed out", Cause: err}
+	case errors.Is(err, context.Canceled):
+		return &jsonrpc.Error{Code: jsonrpc.Cancelled, Message: "Request cancelled", Cause: err}
+	default:
+		return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error", Cause: err}
+	}
+}
+
+// outermost calls f with err and all that it wraps, in the order of errors.As,
+// until f returns true.
+func outermost(err error, f func(error) bool) bool {
+	if f(err) {
+		return true
+	}
+	switch u := err.(type) { //nolint:errorlint // this is the unwrapping
+	case interface{ Unwrap() error }:
+		inner := u.Unwrap()
+		return inner != nil && outermost(inner, f)
+	case interface{ Unwrap() []error }:
+		for _, inner := range u.Unwrap() {
+			if inner != nil && outermost(inner, f) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// detailsOf tells what an error keeps to itself. For trusted callers only.
+func detailsOf(e *jsonrpc.Error) jsonrpc.Raw {
+	if e.Cause == nil {
+		return nil
+	}
+	text := e.Cause.Error()
+	switch e.Code {
+	case jsonrpc.ParseError, jsonrpc.InvalidRequest, jsonrpc.MethodNotFound, jsonrpc.InvalidParams, jsonrpc.Overloaded:
+		return append(jsonrpc.AppendString([]byte(`{"reason":`), text), '}')
+	}
+	out := jsonrpc.AppendString([]byte(`{"exception":`), exception(e.Cause))
+	return append(jsonrpc.AppendString(append(out, `,"text":`...), text), '}')
+}
+
+// exception names the type of an error, passing over what only adds text.
+func exception(err error) string {
+	if _, ok := err.(panicError); ok { //nolint:errorlint // ours, never wrapped
+		return "panic"
+	}
+	t := reflect.TypeOf(err)
+	if inner := errors.Unwrap(err); inner != nil && deref(t).PkgPath() == "fmt" {
+		return exception(inner)
+	}
+	return t.String()
+}

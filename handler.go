@@ -1,0 +1,52 @@
+package farcall
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// A Handler answers calls and takes notifications. It must be safe for
+// concurrent use.
+//
+// The result is any value that marshals to JSON; a [jsonrpc.Raw] goes out as it
+// is. An error that is, or wraps, a *[jsonrpc.Error] is sent as that error. An
+// error type that was registered with [MapError] is sent as registered. Any
+// other error is sent as [jsonrpc.InternalError] without its text, which goes
+// to the log only. What is returned for a notification is dropped.
+type Handler interface {
+	ServeRPC(ctx context.Context, req *Request) (any, error)
+}
+
+// HandlerFunc makes a Handler of a function.
+type HandlerFunc func(ctx context.Context, req *Request) (any, error)
+
+// ServeRPC calls f.
+func (f HandlerFunc) ServeRPC(ctx context.Context, req *Request) (any, error) { return f(ctx, req) }
+
+// An Interceptor wraps a handler in another one that runs before and after it.
+type Interceptor func(next Handler) Handler
+
+// Request is one call or notification that arrived. Its slices are valid until
+// the handler returns.
+type Request struct {
+	Method string
+	ID     jsonrpc.ID  // absent for a notification
+	Params jsonrpc.Raw // nil when absent or null
+
+	msg   *jsonrpc.Message
+	bound *atomic.Pointer[plan] // what Bind bound to before, in the same method
+}
+
+// IsNotification reports whether the caller wants no answer.
+func (r *Request) IsNotification() bool { return r.ID.IsAbsent() }
+
+// Member returns a top-level member of the message that JSON-RPC does not
+// define, such as "traceparent", or nil.
+func (r *Request) Member(name string) jsonrpc.Raw {
+	if r.msg == nil {
+		return nil
+	}
+	return r.msg.Member(name)
+}

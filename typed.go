@@ -1,0 +1,112 @@
+package farcall
+
+import (
+	"context"
+	"iter"
+	"reflect"
+
+	"github.com/farcall-dev/farcall/internal/schema"
+)
+
+// Handle adds a method that is a function of Go types. The first doc is its
+// summary, the others are paragraphs of its description. Handle panics where
+// [Mux.Handle] does, and when P or R has no JSON.
+//
+// # Params
+//
+// When P is a struct, its fields are the method's parameters. They are accepted
+// by name and by position, in the order of the fields, named as in
+// encoding/json: with json tags, embedded structs flattened, unexported fields
+// and json:"-" left out. A field is optional when it is a pointer or when its
+// tag has omitempty, omitzero, or a default (default:"5"); null counts as
+// absent then. A parameter that is missing, unknown, given twice or of the wrong
+// type is answered with [jsonrpc.InvalidParams], whose data names it:
+//
+//	{"member":"b","reason":"wrong type","expected":"number","got":"string"}
+//
+// The reasons are "missing", "unknown", "extra" (by position, the member is its
+// index), "duplicate", "wrong type", "out of range" and "invalid value". A
+// "pointer" (RFC 6901) is added when the problem is inside the parameter. The
+// member "_meta" is accepted everywhere.
+//
+// A P that is a slice or an array takes a list of any length, or of its length;
+// a map takes an object; a struct{} takes no params; jsonrpc.Raw and any take
+// everything, as do types with an UnmarshalJSON method of their own; any other P
+// takes a list of one value. A jsonrpc.Raw is valid until the handler returns.
+//
+// # Results
+//
+// The result is marshalled as encoding/json/v2 does. An R that is struct{}
+// answers null.
+func Handle[P, R any](m *Mux, method string, f func(context.Context, P) (R, error), doc ...string) {
+	h := &typed[P, R]{types: describe[P, R](method, false), f: f}
+	h.void = isVoid(h.types.result)
+	m.add(&entry{name: method, handler: h, doc: doc, types: h.types})
+}
+
+// HandleStream adds a method whose result is a sequence. Each value is sent as
+// progress when the caller asked for progress, as [Stream] does, and the answer
+// is null then. Otherwise the answer is the array of all values. An error ends
+// the sequence and is the answer. Otherwise HandleStream is like [Handle].
+func HandleStream[P, T any](m *Mux, method string, f func(context.Context, P) iter.Seq2[T, error], doc ...string) {
+	h := &streamed[P, T]{types: describe[P, T](method, true), f: f}
+	m.add(&entry{name: method, handler: h, doc: doc, types: h.types})
+}
+
+// describe panics when a type cannot be a method's.
+func describe[P, R any](method string, stream bool) *signature {
+	params, err := newPlan(reflect.TypeFor[P]())
+	if err != nil {
+		misuse("the params of the method %q: %v", method, err)
+	}
+	result := reflect.TypeFor[R]()
+	if _, err := schema.For(result, false); err != nil {
+		misuse("the result of the method %q: %v", method, err)
+	}
+	return &signature{params: params, result: result, stream: stream}
+}
+
+// isVoid reports whether a type has nothing to say.
+func isVoid(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t.NumField() == 0 && !schema.OwnJSON(t) && !schema.OwnText(t)
+}
+
+type typed[P, R any] struct {
+	types *signature
+	f     func(context.Context, P) (R, error)
+	void  bool
+}
+
+// ServeRPC implements Handler.
+func (h *typed[P, R]) ServeRPC(ctx context.Context, req *Request) (any, error) {
+	var p P
+	if err := h.types.params.bind(reflect.ValueOf(&p).Elem(), req.Params); err != nil {
+		return nil, err
+	}
+	r, err := h.f(ctx, p)
+	if err != nil || h.void {
+		return nil, err
+	}
+	return r, nil
+}
+
+type streamed[P, T any] struct {
+	types *signature
+	f     func(context.Context, P) iter.Seq2[T, error]
+}
+
+// ServeRPC implements Handler.
+func (h *streamed[P, T]) ServeRPC(ctx context.Context, req *Request) (any, error) {
+	var p P
+	if err := h.types.params.bind(reflect.ValueOf(&p).Elem(), req.Params); err != nil {
+		return nil, err
+	}
+	values := h.f(ctx, p)
+	return items(func(yield func(any, error) bool) {
+		for v, err := range values {
+			if !yield(v, err) {
+				return
+			}
+		}
+	}), nil
+}
