@@ -1,0 +1,254 @@
+package stream
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+)
+
+const (
+	stderrTail = 16 << 10 // what an ExitError keeps
+	stderrText = 1 << 10  // what its text shows
+)
+
+// Command starts a child process and returns a transport over its standard
+// input and output. The command must not be started and must leave its Stdin
+// and Stdout alone; its Stderr, if it is set, gets what the child writes there.
+//
+// When the child ends, Read returns what it said before, and then an
+// *[ExitError].
+//
+// Close closes the child's standard input and waits for its exit, at most
+// [Options.Grace]. Then it sends SIGTERM, waits as long again, and sends
+// SIGKILL. On unix the child leads a process group of its own and the signals
+// go to the group, so that what the child has started ends too; the group is
+// killed as well when the child exits by itself. Only a process that has left
+// the group can survive. On linux the child is also killed when this process
+// dies. On other systems Close kills the child alone.
+//
+// When the context of an [exec.CommandContext] ends, the group gets SIGTERM, and
+// SIGKILL after the grace.
+func Command(cmd *exec.Cmd, framing Framing, o *Options) (farcall.Transport, error) {
+	if cmd.Stdin != nil || cmd.Stdout != nil {
+		return nil, errors.New("stream: Command needs the command's Stdin and Stdout for itself; leave them nil")
+	}
+	p := &child{cmd: cmd, name: filepath.Base(cmd.Path), grace: defaultGrace, exited: make(chan struct{})}
+	if o != nil && o.Grace > 0 {
+		p.grace = o.Grace
+	}
+	if err := p.start(); err != nil {
+		return nil, fmt.Errorf("stream: cannot start %q: %w", cmd.Path, err)
+	}
+	return New(p, framing, o), nil
+}
+
+// ExitError is what Read fails with when a child process has ended. It is
+// io.EOF, as errors.Is finds it, when the child succeeded.
+type ExitError struct {
+	Name   string           // of the program
+	State  *os.ProcessState // how it ended
+	Stderr string           // the last 16 KB of what it wrote to its standard error
+	cause  error
+}
+
+func (e *ExitError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "stream: %s ended: %v", e.Name, e.cause)
+	if text := strings.TrimSpace(e.Stderr); text != "" {
+		fmt.Fprintf(&b, "; its standard error ends with %q", text[max(0, len(text)-stderrText):])
+	}
+	return b.String()
+}
+
+// Unwrap returns what the error wraps: io.EOF, or an *exec.ExitError.
+func (e *ExitError) Unwrap() error { return e.cause }
+
+// errExit0 is the end of a child that succeeded.
+var errExit0 = fmt.Errorf("exit status 0 (%w)", io.EOF)
+
+// child is a process and the pipes to it.
+type child struct {
+	cmd           *exec.Cmd
+	name          string
+	grace         time.Duration
+	stdin, stdout *os.File
+	stderr        lastBytes
+	exited        chan struct{} // closed when the child was reaped
+	waitErr       error         // set before
+
+	stopping sync.Once
+	stopErr  error
+
+	mu     sync.Mutex
+	reaped bool // its process id may be somebody else's
+}
+
+// start starts the child and the goroutine that reaps it.
+func (p *child) start() error {
+	in, stdin, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	stdout, out, err := os.Pipe()
+	if err != nil {
+		closeAll(in, stdin)
+		return err
+	}
+	p.stdin, p.stdout = stdin, stdout
+	p.stderr.next = p.cmd.Stderr
+	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = in, out, &p.stderr
+	if p.cmd.WaitDelay == 0 {
+		p.cmd.WaitDelay = p.grace
+	}
+	if p.cmd.Cancel != nil {
+		p.cmd.Cancel = func() error { p.signal(terminate); return nil }
+	}
+	ownGroup(p.cmd)
+	started := make(chan error)
+	go p.run(started)
+	err = <-started
+	closeAll(in, out)
+	if err != nil {
+		closeAll(stdin, stdout)
+	}
+	return err
+}
+
+// run starts the child and reaps it. Linux kills the child when the thread that
+// started it ends, so that thread is held until then; it would be blocked in
+// waiting for the child anyway.
+func (p *child) run(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	awaitExit(p.cmd.Process.Pid)
+	p.mu.Lock()
+	if zombies {
+		signalGroup(p.cmd, kill) // the id is still the child's: it was not reaped
+	}
+	p.reaped = true
+	p.mu.Unlock()
+	p.waitErr = p.cmd.Wait()
+	if !zombies {
+		signalGroup(p.cmd, kill)
+	}
+	// Whatever left the group may hold the output open. Read has what is there.
+	_ = p.stdout.SetReadDeadline(time.Unix(1, 0))
+	close(p.exited)
+}
+
+func (p *child) signal(s signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		signalGroup(p.cmd, s)
+	}
+}
+
+func (p *child) Read(b []byte) (int, error)  { return p.stdout.Read(b) }
+func (p *child) Write(b []byte) (int, error) { return p.stdin.Write(b) }
+
+func (p *child) files() (in, out *os.File) { return p.stdout, p.stdin }
+
+// Close ends the child.
+func (p *child) Close() error {
+	// The output stays open until the exit: a child that still writes should not
+	// fail of it.
+	if p.stdout.SetReadDeadline(time.Unix(1, 0)) != nil {
+		closeAll(p.stdout)
+	}
+	err := p.stop()
+	closeAll(p.stdout)
+	return err
+}
+
+func closeAll(files ...io.Closer) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+func (p *child) stop() error {
+	p.stopping.Do(func() {
+		closeAll(p.stdin)
+		for _, s := range []signal{terminate, kill} {
+			if p.wait() {
+				return
+			}
+			p.signal(s)
+		}
+		if !p.wait() {
+			p.stopErr = fmt.Errorf("%s (process %d) does not end, though it was killed", p.name, p.cmd.Process.Pid)
+		}
+	})
+	return p.stopErr
+}
+
+// wait waits for the exit as long as the grace lasts.
+func (p *child) wait() bool {
+	timer := time.NewTimer(p.grace)
+	defer timer.Stop()
+	select {
+	case <-p.exited:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// ended makes the error of Read. A child that has closed its output is of no
+// use any more: it is stopped.
+func (p *child) ended(cause error) error {
+	if !errors.Is(cause, io.EOF) {
+		return fmt.Errorf("stream: read from %s: %w", p.name, cause)
+	}
+	if err := p.stop(); err != nil {
+		return fmt.Errorf("stream: %w", err)
+	}
+	e := &ExitError{Name: p.name, State: p.cmd.ProcessState, Stderr: p.stderr.String(), cause: p.waitErr}
+	if e.State.Success() {
+		e.cause = errExit0
+	}
+	return e
+}
+
+// lastBytes keeps the last bytes that were written to it and passes all on.
+type lastBytes struct {
+	next io.Writer
+
+	mu  sync.Mutex
+	buf []byte
+}
+
+// Write never fails: the child would find its standard error broken.
+func (l *lastBytes) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	l.buf = append(l.buf, p[max(0, len(p)-stderrTail):]...)
+	if over := len(l.buf) - stderrTail; over > stderrTail {
+		l.buf = append(l.buf[:0], l.buf[over:]...)
+	}
+	l.mu.Unlock()
+	if l.next != nil {
+		_, _ = l.next.Write(p)
+	}
+	return len(p), nil
+}
+
+func (l *lastBytes) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.buf[max(0, len(l.buf)-stderrTail):])
+}

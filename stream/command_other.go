@@ -1,0 +1,20 @@
+//go:build !unix
+
+package stream
+
+import "os/exec"
+
+type signal int
+
+const (
+	terminate signal = iota
+	kill
+
+	zombies = false
+)
+
+func ownGroup(*exec.Cmd) {}
+
+func awaitExit(int) {}
+
+func signalGroup(cmd *exec.Cmd, _ signal) { _ = cmd.Process.Kill() }

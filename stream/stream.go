@@ -1,0 +1,285 @@
+// Package stream answers one question: how do messages travel over bytes?
+//
+// A byte stream has no messages, so one of two framings marks them: [NDJSON],
+// where a line is a message, and [Header], where a Content-Length goes before
+// each message, as language servers do it. Both work over anything that reads
+// and writes ([New]): TCP and unix sockets ([Dial]), standard input and output
+// ([Stdio]), a child process ([Command]), TLS.
+//
+// # Limits
+//
+// A message longer than [Options.MaxMessage] is refused before it is parsed,
+// with a *[jsonrpc.Error] that the peer answers. Its bytes are skipped as they
+// arrive and the stream goes on. No buffer is made as large as the other end
+// announces: it grows with the bytes that are there.
+//
+// # Memory
+//
+// A connection that waits for input holds no buffer, or one of 1 KB where the
+// operating system cannot be asked whether there is input. Frames are read into
+// shared buffers and are valid until the next Read, unless they are kept: see
+// [farcall.Keeper].
+//
+// # Concurrency
+//
+// One goroutine at a time may read (Read, Buffered, Keep) while another one
+// writes (Write, TryWrite). Close may be called at any time by any goroutine.
+package stream
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// Framing says where a message ends.
+type Framing uint8
+
+const (
+	// NDJSON is newline-delimited JSON: one line, one message. A line may end
+	// with \r\n, blank lines are skipped, and the last line needs no end.
+	NDJSON Framing = iota
+	// Header is the base protocol of language servers: header lines, of which
+	// Content-Length counts, then an empty line, then the message.
+	Header
+)
+
+const (
+	defaultLocal   = 10 << 20  // stdio and child processes
+	defaultNetwork = 100 << 20 // sockets
+	defaultHeader  = 8 << 10
+	defaultGrace   = 2 * time.Second
+)
+
+// Options adjust a stream. Nil and the zero value mean the defaults.
+type Options struct {
+	// MaxMessage bounds a message that arrives, in bytes. Default 100 MB for a
+	// net.Conn, 10 MB for anything else, such as stdio.
+	MaxMessage int
+	// MaxHeader bounds the header lines before a message that arrives, in
+	// bytes. Default 8 KB.
+	MaxHeader int
+	// Prefix is what was read from the stream already. It comes before what
+	// will be read. Default none.
+	Prefix []byte
+	// TLS makes Dial speak TLS. Default none.
+	TLS *tls.Config
+	// Grace is how long a child process may take to exit after its standard
+	// input was closed, and again after SIGTERM. Default 2 s.
+	Grace time.Duration
+}
+
+// New returns a transport over rwc, which it owns from now on. Closing rwc must
+// unblock its Read and Write.
+//
+// Where rwc is a *net.TCPConn, a *net.UnixConn or a pipe, on unix, the
+// transport is also a [farcall.TryWriter].
+func New(rwc io.ReadWriteCloser, framing Framing, o *Options) farcall.Transport {
+	if o == nil {
+		o = new(Options)
+	}
+	t := &tryConn{conn{rwc: rwc, header: framing == Header, need: -1, max: o.MaxMessage, maxHeader: o.MaxHeader}}
+	c := &t.conn
+	if c.max <= 0 {
+		c.max = defaultLocal
+		if _, ok := rwc.(net.Conn); ok {
+			c.max = defaultNetwork
+		}
+	}
+	if c.maxHeader <= 0 {
+		c.maxHeader = defaultHeader
+	}
+	c.max, c.maxHeader = min(c.max, math.MaxInt/2), min(c.maxHeader, math.MaxInt/2) // so that sums do not overflow
+	c.in.fill(o.Prefix)
+	c.raw = newRaw(rwc, &c.in)
+	if c.raw.canWrite() {
+		return t
+	}
+	return c
+}
+
+// conn carries frames over a byte stream.
+type conn struct {
+	rwc       io.ReadWriteCloser
+	raw       *raw // nil where there are no non-blocking calls
+	header    bool
+	max       int
+	maxHeader int
+
+	closing  sync.Once
+	closed   atomic.Bool
+	closeErr error
+
+	// The rest up to werr belongs to the goroutine that reads.
+	in      input
+	err     error          // ends the stream once what was read is used up
+	refusal *jsonrpc.Error // what Read returns next
+	ready   bool           // a frame is there: the first size bytes, of which step are to be taken
+	size    int
+	step    int
+	scanned int   // the first bytes of what was read that hold no line end
+	need    int   // length of the message after the header, -1 before
+	skip    int64 // bytes of a refused message that are still to come
+	noEnd   bool  // NDJSON: skip up to the next newline
+	hungry  bool  // the last read filled its buffer
+	empty   int   // reads in a row that gave nothing
+
+	// The rest belongs to the goroutine that writes.
+	werr error
+	rest []byte // what TryWrite could not write
+}
+
+var (
+	_ farcall.Keeper    = (*conn)(nil)
+	_ farcall.Buffered  = (*conn)(nil)
+	_ farcall.TryWriter = (*tryConn)(nil)
+)
+
+// Read returns the next frame, which is valid until the next Read.
+func (c *conn) Read() ([]byte, error) {
+	for {
+		if c.closed.Load() {
+			return nil, farcall.ErrClosed
+		}
+		switch {
+		case c.Buffered():
+			return c.take()
+		case c.err != nil:
+			return c.end()
+		}
+		c.fill()
+	}
+}
+
+// Buffered reports whether the next Read returns without waiting for more.
+func (c *conn) Buffered() bool {
+	if !c.ready && c.refusal == nil {
+		if c.header {
+			c.locateMessage()
+		} else {
+			c.locateLine()
+		}
+	}
+	return c.ready || c.refusal != nil
+}
+
+// Keep leaves the memory of the last frame alone for good.
+func (c *conn) Keep() { c.in.keep() }
+
+// take returns what Buffered has found.
+func (c *conn) take() ([]byte, error) {
+	if refusal := c.refusal; refusal != nil {
+		c.refusal = nil
+		return nil, refusal
+	}
+	frame := c.in.unread()[:c.size:c.size]
+	c.in.take(c.step)
+	c.ready, c.need = false, -1
+	return frame, nil
+}
+
+// fill reads more. It sets err when there is no more.
+func (c *conn) fill() {
+	before := len(c.in.unread())
+	var err error
+	if c.raw.canRead() {
+		err = c.raw.read(c.limit())
+	} else {
+		size := smallSize
+		if c.hungry {
+			size = largeSize
+		}
+		free := c.in.room(size, c.limit())
+		var n int
+		n, err = c.rwc.Read(free)
+		c.hungry = n == len(free)
+		c.in.w += n
+	}
+	if c.empty++; len(c.in.unread()) > before {
+		c.empty = 0
+	} else if c.empty == 100 && err == nil {
+		err = io.ErrNoProgress
+	}
+	if err != nil {
+		c.err = c.ended(err)
+	}
+}
+
+// limit is how large the buffer may have to be.
+func (c *conn) limit() int {
+	switch {
+	case c.need >= 0:
+		return c.need
+	case c.header:
+		return c.maxHeader + smallSize
+	default:
+		return c.max + smallSize
+	}
+}
+
+// ended makes the error of a Read from the error of the stream.
+func (c *conn) ended(err error) error {
+	if c.closed.Load() {
+		return farcall.ErrClosed
+	}
+	if e, ok := c.rwc.(interface{ ended(cause error) error }); ok {
+		return e.ended(err)
+	}
+	if errors.Is(err, io.EOF) {
+		return err
+	}
+	return fmt.Errorf("stream: read: %w", err)
+}
+
+// end returns what is left when the stream has ended, and then err.
+func (c *conn) end() ([]byte, error) {
+	rest := c.in.unread()
+	c.scanned = 0
+	if errors.Is(c.err, io.EOF) {
+		switch {
+		case c.header && (len(rest) > 0 || c.need >= 0 || c.skip > 0):
+			c.err = fmt.Errorf("stream: the stream ended within a message: %w", io.ErrUnexpectedEOF)
+		case !c.header && !c.noEnd && !blank(rest):
+			c.in.take(len(rest))
+			if rest = trimCR(rest); len(rest) > c.max {
+				return nil, c.tooLarge("a line")
+			}
+			return slices.Clip(rest), nil
+		}
+	}
+	c.in.release()
+	return nil, c.err
+}
+
+// Close closes the stream. What is being written may be lost.
+func (c *conn) Close() error {
+	c.closing.Do(func() {
+		c.closed.Store(true)
+		if err := c.rwc.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			c.closeErr = fmt.Errorf("stream: close: %w", err)
+		}
+	})
+	return c.closeErr
+}
+
+func blank(p []byte) bool {
+	for _, b := range p {
+		if b != ' ' && b != '\t' && b != '\r' && b != '\n' {
+			return false
+		}
+	}
+	return true
+}
+
+func trimCR(line []byte) []byte { return bytes.TrimSuffix(line, carriageReturn) }
