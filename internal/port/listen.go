@@ -1,0 +1,72 @@
+package port
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// Listen opens host:port, or unix:PATH. Port 0 is any free one.
+//
+// The socket file at PATH can be used by its owner only and is removed by
+// Close. One that a dead process has left is replaced; one that somebody
+// answers, or a file that is no socket, is an error.
+func Listen(ctx context.Context, addr string) (net.Listener, error) {
+	path, ok := strings.CutPrefix(addr, "unix:")
+	if !ok {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+		if err != nil {
+			return nil, fmt.Errorf("port: %w", err)
+		}
+		return l, nil
+	}
+	l, err := listenUnix(ctx, path)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		if err = removeStale(ctx, path); err == nil {
+			l, err = listenUnix(ctx, path)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("port: listen on unix:%s: %w", path, err)
+	}
+	return l, nil
+}
+
+func listenUnix(ctx context.Context, path string) (net.Listener, error) {
+	config := net.ListenConfig{Control: ownerOnly}
+	l, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(path, "@") { // the abstract names of linux are no files
+		if err := os.Chmod(path, 0o600); err != nil {
+			l.Close()
+			return nil, err
+		}
+	}
+	return l, nil
+}
+
+// removeStale removes the socket file of a process that has died.
+func removeStale(ctx context.Context, path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return err
+	}
+	if info.Mode()&os.ModeSocket == 0 {
+		return errors.New("a file of that name exists, and it is no socket; choose another path")
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err == nil {
+		conn.Close()
+		return errors.New("another process answers there; stop it, or choose another path")
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	return os.Remove(path)
+}
