@@ -1,0 +1,274 @@
+package httprpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"sync"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/sse"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// idlePerHost is how many connections wait for the next call. The default of
+// net/http, 2, makes concurrent callers connect anew all the time.
+const idlePerHost = 128
+
+// Dial returns the calling end for farcall.NewClient. It fails when the address
+// is no http or https URL; nothing is connected before the first call.
+//
+// Calls fail with an error that wraps [ErrConnect], context.DeadlineExceeded or
+// farcall.ErrProtocol, see there.
+func Dial(address string, o *Options) (farcall.Exchanger, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, fmt.Errorf("httprpc: %w", err)
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return nil, fmt.Errorf("httprpc: %q is not a URL like http://host:port/path", address)
+	}
+	opts := o.withDefaults()
+	c := &client{url: u.String(), opts: opts, header: opts.Header.Clone()}
+	if c.header == nil {
+		c.header = http.Header{}
+	}
+	c.header["Content-Type"] = jsonHeader
+	c.header["Accept"] = []string{acceptBoth}
+	if opts.Client != nil {
+		c.http = *opts.Client
+	} else {
+		own := &http.Transport{Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true}
+		if d, ok := http.DefaultTransport.(*http.Transport); ok {
+			own = d.Clone()
+		}
+		own.MaxIdleConns, own.MaxIdleConnsPerHost = 0, idlePerHost
+		c.http.Transport, c.own = own, own
+	}
+	c.http.CheckRedirect = checkRedirect
+	//nolint:forbidigo // a client lives until it is closed, not as long as the call that made it
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c, nil
+}
+
+type client struct {
+	url    string
+	opts   Options
+	header http.Header
+	http   http.Client
+	own    *http.Transport // to be closed with the client
+	ctx    context.Context //nolint:containedctx // ends when the client is closed
+	cancel context.CancelFunc
+}
+
+// Close ends the calls that are under way.
+func (c *client) Close() error {
+	c.cancel()
+	if c.own != nil {
+		c.own.CloseIdleConnections()
+	}
+	return nil
+}
+
+// Exchange posts a frame and gives the frames of the answer to reply.
+func (c *client) Exchange(ctx context.Context, frame []byte, reply func(frame []byte) error) error {
+	if c.ctx.Err() != nil {
+		return farcall.ErrClosed
+	}
+	inner, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)() //nolint:contextcheck // Close ends the call, too
+	body := &requestBody{frame: frame}
+	defer body.detach()
+	var refused error
+	resp, err := c.post(inner, ctx, body)
+	if err == nil {
+		err = c.answer(resp, func(frame []byte) error {
+			refused = reply(frame)
+			return refused
+		})
+		_ = resp.Body.Close()
+	}
+	switch {
+	case err == nil:
+		return nil
+	case refused != nil:
+		return refused
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case c.ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", farcall.ErrClosed, err)
+	}
+	return classify(err)
+}
+
+func (c *client) post(inner, outer context.Context, body *requestBody) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(inner, http.MethodPost, c.url, body)
+	if err != nil {
+		return nil, err
+	}
+	req.ContentLength = int64(len(body.frame))
+	req.GetBody = func() (io.ReadCloser, error) { return body.again(), nil }
+	maps.Copy(req.Header, c.header)
+	req.Host = c.header.Get("Host") // net/http ignores the header itself; empty means that of the URL
+	if trace := farcall.TraceFrom(outer); trace != "" {
+		req.Header["Traceparent"] = []string{trace}
+	}
+	return c.http.Do(req)
+}
+
+// answer reads a response.
+func (c *client) answer(resp *http.Response, reply func(frame []byte) error) error {
+	contentType := resp.Header.Get("Content-Type")
+	ok := resp.StatusCode >= 200 && resp.StatusCode < 300
+	switch {
+	case ok && (resp.StatusCode == http.StatusNoContent || resp.ContentLength == 0):
+		return nil
+	case ok && (contentType == mediaSSE || mediaType(contentType) == mediaSSE):
+		return c.stream(resp, reply)
+	case !ok:
+		return c.failed(resp, reply)
+	}
+	body, err := c.read(resp)
+	switch {
+	case err != nil:
+		return err
+	case firstByte(body) == 0:
+		return nil // 202 as a rule
+	case !isJSON(contentType) && contentType != "":
+		return fmt.Errorf("%w: the answer is %s instead of JSON: %s", farcall.ErrProtocol, contentType, excerpt(body))
+	}
+	return reply(body)
+}
+
+func (c *client) read(resp *http.Response) ([]byte, error) {
+	body, err := readBody(nil, resp.Body, resp.ContentLength, c.opts.MaxMessage)
+	if errors.Is(err, errTooLarge) {
+		return nil, fmt.Errorf("%w: the answer has more than %d bytes; raise Options.MaxMessage", farcall.ErrProtocol, c.opts.MaxMessage)
+	}
+	return body, err
+}
+
+// stream reads an answer that is an event stream.
+func (c *client) stream(resp *http.Response, reply func(frame []byte) error) error {
+	r := sse.NewReader(resp.Body, c.opts.MaxEvent)
+	for {
+		e, err := r.Next()
+		switch {
+		case errors.Is(err, sse.ErrTooLarge):
+			return fmt.Errorf("%w: %w; raise Options.MaxEvent", farcall.ErrProtocol, err)
+		case err == io.EOF: //nolint:errorlint // the reader returns it bare; a wrapped one is a broken connection
+			return nil
+		case err != nil:
+			return err
+		case len(e.Data) == 0 || e.Type != "" && e.Type != "message":
+			continue // a keep-alive, or not meant for us
+		case string(e.Data) == "[DONE]":
+			return nil
+		}
+		if err := reply(e.Data); err != nil {
+			return err
+		}
+	}
+}
+
+// failed handles a status other than 2xx. A JSON-RPC answer counts all the
+// same; the status is for those who wait for no answer.
+func (c *client) failed(resp *http.Response, reply func(frame []byte) error) error {
+	status := &StatusError{Code: resp.StatusCode}
+	body, err := c.read(resp)
+	status.Body = excerpt(body)
+	if err == nil && isJSON(resp.Header.Get("Content-Type")) && isAnswer(body) {
+		if err := reply(body); err != nil {
+			return err
+		}
+	}
+	return status
+}
+
+// isAnswer reports whether a body is a JSON-RPC answer.
+func isAnswer(body []byte) bool {
+	var d jsonrpc.Decoder
+	var b jsonrpc.Batch
+	return d.Decode(body, &b) == nil && len(b.Messages) > 0 && b.Messages[0].Kind == jsonrpc.Response
+}
+
+// requestBody is a frame on its way out. net/http may read a body after it has
+// returned the response, but the frame is lent for the exchange only: after
+// detach nobody reads it.
+type requestBody struct {
+	mu    sync.Mutex
+	frame []byte
+	at    int
+	gone  bool
+	next  *requestBody // the same frame, sent again
+}
+
+var errDetached = errors.New("httprpc: the exchange has ended")
+
+func (b *requestBody) Read(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.gone:
+		return 0, errDetached
+	case b.at == len(b.frame):
+		return 0, io.EOF
+	}
+	n := copy(p, b.frame[b.at:])
+	b.at += n
+	return n, nil
+}
+
+func (b *requestBody) Close() error { return nil }
+
+// again returns the body from its start, for a redirect or a second attempt.
+func (b *requestBody) again() *requestBody {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.next = &requestBody{frame: b.frame, gone: b.gone, next: b.next}
+	return b.next
+}
+
+func (b *requestBody) detach() {
+	for b != nil {
+		b.mu.Lock()
+		b.gone = true
+		next := b.next
+		b.mu.Unlock()
+		b = next
+	}
+}
+
+// checkRedirect lets a POST follow a redirect that keeps it a POST (307, 308)
+// to the same host, or from http to https there. Anything else would turn the
+// call into a GET, or hand it, with its credentials, to somebody else.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	from := via[len(via)-1].URL
+	sameScheme := req.URL.Scheme == from.Scheme && req.URL.Host == from.Host
+	upgrade := from.Scheme == "http" && req.URL.Scheme == "https" && req.URL.Hostname() == from.Hostname()
+	switch {
+	case req.Method != http.MethodPost:
+		return fmt.Errorf("%w: the server redirects to %s and loses the request; use that address", farcall.ErrProtocol, req.URL.Redacted())
+	case !sameScheme && !upgrade:
+		return fmt.Errorf("%w: the server redirects to %s, another host; use that address if it is meant", farcall.ErrProtocol, req.URL.Redacted())
+	case len(via) >= 10:
+		return fmt.Errorf("%w: more than 10 redirects", farcall.ErrProtocol)
+	}
+	return nil
+}
+
+// excerpt shows the begin of a body.
+func excerpt(body []byte) string {
+	const most = 200
+	body = bytes.TrimSpace(body)
+	if len(body) > most {
+		return fmt.Sprintf("%q…", body[:most])
+	}
+	return fmt.Sprintf("%q", body)
+}

@@ -1,0 +1,37 @@
+// Package httprpc answers one question: how do messages travel over HTTP?
+//
+// [NewHandler] serves JSON-RPC by POST, [NewStreamHandler] runs a streaming
+// method by GET for browsers, and [Dial] is the calling end.
+//
+//	http.Handle("POST /rpc", httprpc.NewHandler(mux, nil))
+//
+//	x, err := httprpc.Dial("http://127.0.0.1:7331/rpc", nil)
+//	peer := farcall.NewClient(x, nil, nil)
+//
+// # Status codes
+//
+// The status speaks of HTTP only. A body that was read is answered with 200,
+// also when the answer is a JSON-RPC error, a parse error included: an HTTP
+// client that treats other statuses as failures would hide the answer. 204 is
+// the answer to notifications. What HTTP itself refuses (403, 405, 413, 415) has
+// a JSON-RPC error with id null as its body. No answer is ever text/plain.
+//
+// # Event streams
+//
+// When the caller accepts text/event-stream and the handler sends something
+// before it answers (progress, notifications), the answer is an event stream:
+// each message one event, the response last. Otherwise it is plain JSON.
+//
+// A connection that the caller closes cancels the context of the handlers.
+//
+// # Browsers
+//
+// Pages of other hosts are refused unless [Options].Origins names them, and so
+// are names other than localhost on a loopback address (DNS rebinding) unless
+// [Options].Hosts names them. A POST must be declared as JSON, which a foreign
+// page cannot do without asking first (CORS).
+//
+// # Concurrency
+//
+// Handlers and clients may be used by any number of goroutines at once.
+package httprpc

@@ -1,0 +1,61 @@
+package httprpc
+
+import (
+	"cmp"
+	"net/http"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/sse"
+)
+
+const (
+	defaultMaxMessage = 50 << 20
+	defaultKeepAlive  = 15 * time.Second
+)
+
+// Options adjust both ends. The zero value, and nil, mean the defaults. They
+// are copied; later changes have no effect.
+type Options struct {
+	// MaxMessage bounds a request, and an answer that is no event stream, in
+	// bytes. Default 50 MB.
+	MaxMessage int
+
+	// RPC adjusts how the serving end handles messages. Default: its defaults.
+	RPC *farcall.Options
+	// Origins are the web pages of other hosts that may call the serving end:
+	// "https://app.example.com", "localhost:3000", "*.example.com", or "*" for
+	// all. Default none.
+	Origins []string
+	// Hosts are the names, besides localhost, under which a server on a loopback
+	// address may be asked for, or "*" for all. Default none.
+	Hosts []string
+	// KeepAlive is how long an event stream may be silent before the serving end
+	// sends a comment. Default 15 s; negative: never.
+	KeepAlive time.Duration
+
+	// Client sends the requests of the calling end; its CheckRedirect is not
+	// used. Default: a client of its own, with the proxy of the environment.
+	Client *http.Client
+	// Header is sent with every request of the calling end.
+	Header http.Header
+	// MaxEvent bounds one event of an answer in bytes. Default 10 MB.
+	MaxEvent int
+}
+
+func (o *Options) withDefaults() Options {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	c.MaxMessage = cmp.Or(c.MaxMessage, defaultMaxMessage)
+	c.MaxEvent = cmp.Or(c.MaxEvent, sse.DefaultMaxEvent)
+	c.KeepAlive = cmp.Or(c.KeepAlive, defaultKeepAlive)
+	var rpc farcall.Options
+	if c.RPC != nil {
+		rpc = *c.RPC
+	}
+	rpc.Transport = cmp.Or(rpc.Transport, "http")
+	c.RPC = &rpc
+	return c
+}

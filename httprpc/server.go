@@ -1,0 +1,146 @@
+package httprpc
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// maxPooled is the largest buffer that is kept for the next request.
+const maxPooled = 64 << 10
+
+// NewHandler serves h: each POST carries one message or batch.
+func NewHandler(h farcall.Handler, o *Options) http.Handler {
+	opts := o.withDefaults()
+	return &handler{
+		responder: farcall.NewResponder(h, opts.RPC),
+		gate:      gate{methods: "POST, OPTIONS", policy: origin.Policy{Origins: opts.Origins, Hosts: opts.Hosts}},
+		opts:      opts,
+	}
+}
+
+type handler struct {
+	responder *farcall.Responder
+	gate      gate
+	opts      Options
+	pool      sync.Pool // of *buffers
+}
+
+// buffers are the memory of one request and its answer.
+type buffers struct{ in, out []byte }
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.gate.open(w, r, http.MethodPost) {
+		return
+	}
+	if !isJSON(r.Header.Get("Content-Type")) {
+		w.Header().Set("Accept-Post", jsonType) // W3C LDP §7.1
+		refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json, charset utf-8")
+		return
+	}
+	if r.Header.Get("Content-Encoding") != "" {
+		refuse(w, http.StatusUnsupportedMediaType, "Content-Encoding is not supported")
+		return
+	}
+	b, _ := h.pool.Get().(*buffers)
+	if b == nil {
+		b = &buffers{in: make([]byte, 0, 1<<10)}
+	}
+	defer h.release(b)
+	var err error
+	if b.in, err = readBody(b.in, r.Body, r.ContentLength, h.opts.MaxMessage); err != nil {
+		h.unread(w, r, err)
+		return
+	}
+	ctx := r.Context()
+	if trace := r.Header.Get("Traceparent"); trace != "" {
+		ctx = farcall.WithTrace(ctx, trace)
+	}
+	if acceptsEvents(r.Header["Accept"]) {
+		e := events{w: w, keepAlive: h.opts.KeepAlive}
+		defer e.end()
+		b.out = h.responder.Respond(ctx, b.out, b.in, e.send)
+		if e.started {
+			if len(b.out) > 0 {
+				_ = e.send(b.out) // the caller has gone; nobody is left to tell
+			}
+			return
+		}
+	} else {
+		b.out = h.responder.Respond(ctx, b.out, b.in, nil)
+	}
+	answer(w, b.out)
+}
+
+func (h *handler) release(b *buffers) {
+	if cap(b.in) > maxPooled {
+		b.in = nil
+	}
+	if cap(b.out) > maxPooled {
+		b.out = nil
+	}
+	b.in, b.out = b.in[:0], b.out[:0]
+	h.pool.Put(b)
+}
+
+// unread answers a request whose body could not be read.
+func (h *handler) unread(w http.ResponseWriter, r *http.Request, err error) {
+	switch {
+	case errors.Is(err, errTooLarge):
+		refuse(w, http.StatusRequestEntityTooLarge, "Request too large")
+	case r.Context().Err() == nil:
+		refuse(w, http.StatusBadRequest, "The body could not be read")
+	}
+}
+
+// The headers of an answer are shared: a map entry costs no allocation.
+var (
+	jsonHeader = []string{jsonType}
+	sseHeader  = []string{mediaSSE}
+)
+
+// answer writes a plain answer, or 204 when there is none.
+func answer(w http.ResponseWriter, body []byte) {
+	if len(body) == 0 {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	header := w.Header()
+	header["Content-Type"] = jsonHeader
+	if len(body) >= 2<<10 { // net/http counts smaller bodies itself
+		header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
+	if len(body) >= maxPooled {
+		writeLarge(w, body)
+		return
+	}
+	_, _ = w.Write(body) // the caller has gone; nobody is left to tell
+}
+
+// writeLarge writes an answer that the buffers of the system may not hold, and
+// gives up when the caller takes nothing of it for a time.
+func writeLarge(w http.ResponseWriter, body []byte) {
+	ctl := http.NewResponseController(w)
+	for part := range slices.Chunk(body, maxPooled) {
+		_ = ctl.SetWriteDeadline(time.Now().Add(sendTimeout)) // not supported: then there is none
+		if _, err := w.Write(part); err != nil {
+			return
+		}
+	}
+	_ = ctl.SetWriteDeadline(time.Time{}) // the next answer has its own
+}
+
+// refuse answers for HTTP itself: the body is a JSON-RPC error all the same.
+func refuse(w http.ResponseWriter, status int, message string) {
+	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message})
+	w.Header()["Content-Type"] = jsonHeader
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}

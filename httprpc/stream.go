@@ -1,0 +1,195 @@
+package httprpc
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/internal/sse"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// NewStreamHandler serves h to the EventSource of browsers: GET with the query
+//
+//	?method=math/add_stream&params={"a":2,"b":3}&id=7
+//
+// runs a method and sends each of its values as an event shaped like a
+// response, {"jsonrpc":"2.0","result":VALUE,"id":7}, and after the last one the
+// event [DONE]. A method that does not stream sends its one result. An error
+// is the last event before [DONE]. The id is 1 by default.
+//
+// Without params, the other members of the query are the params by name:
+// ?method=paritosh/stream&message=hi. A value that is JSON counts as such, any
+// other is a string; a name given several times is an array.
+//
+// An EventSource connects again when its stream has ended, and would call again.
+// It then repeats the id of the [DONE] event, and gets 204, which tells it to
+// stop.
+func NewStreamHandler(h farcall.Handler, o *Options) http.Handler {
+	opts := o.withDefaults()
+	return &streamHandler{
+		responder: farcall.NewResponder(h, opts.RPC),
+		gate:      gate{methods: "GET, OPTIONS", policy: origin.Policy{Origins: opts.Origins, Hosts: opts.Hosts}},
+		opts:      opts,
+	}
+}
+
+type streamHandler struct {
+	responder *farcall.Responder
+	gate      gate
+	opts      Options
+}
+
+const doneID = "done"
+
+func (h *streamHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.gate.open(w, r, http.MethodGet) {
+		return
+	}
+	if r.Header.Get("Last-Event-Id") == doneID {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	e := &events{w: w, keepAlive: h.opts.KeepAlive}
+	defer e.end()
+	if e.open() != nil {
+		return
+	}
+	q, err := parseQuery(r.URL.RawQuery)
+	if err == nil {
+		err = h.run(r, e, q)
+	}
+	if err != nil && !h.fail(e, q.id, err) {
+		return
+	}
+	_ = e.event(sse.Event{ID: doneID, Data: []byte("[DONE]")}) // the caller has gone; nobody is left to tell
+}
+
+// run sends the values of a method.
+func (h *streamHandler) run(r *http.Request, e *events, q query) error {
+	ctx := r.Context()
+	if trace := r.Header.Get("Traceparent"); trace != "" {
+		ctx = farcall.WithTrace(ctx, trace)
+	}
+	var chunk []byte
+	return h.responder.Stream(ctx, q.method, q.params, func(value jsonrpc.Raw) error {
+		chunk = jsonrpc.V2.AppendResult(chunk[:0], q.id, value)
+		return e.send(chunk)
+	})
+}
+
+// fail sends an error. It reports false when the caller has gone.
+func (h *streamHandler) fail(e *events, id jsonrpc.ID, err error) bool {
+	var wire *jsonrpc.Error
+	if !errors.As(err, &wire) {
+		wire = &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error"}
+	}
+	return e.send(jsonrpc.V2.AppendError(nil, id, wire)) == nil
+}
+
+// query is a call as a URL says it.
+type query struct {
+	method string
+	params jsonrpc.Raw
+	id     jsonrpc.ID
+}
+
+func parseQuery(raw string) (query, error) {
+	q := query{id: jsonrpc.IntID(1)}
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return q, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request", Cause: err}
+	}
+	if s := values.Get("id"); s != "" {
+		if q.id, err = jsonrpc.ParseID([]byte(s)); err != nil || q.id.IsNull() {
+			q.id = jsonrpc.StringID(s)
+		}
+	}
+	if q.method = values.Get("method"); q.method == "" {
+		return q, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request", Data: jsonrpc.Raw(`"the query has no method"`)}
+	}
+	q.params, err = queryParams(values)
+	return q, err
+}
+
+// queryParams returns the params of a query: the member params, or an object of
+// the other members.
+func queryParams(values url.Values) (jsonrpc.Raw, error) {
+	if s := values.Get("params"); s != "" {
+		if err := jsonrpc.Valid([]byte(s)); err != nil {
+			return nil, badParams("they are not JSON: " + err.Error())
+		}
+		params := jsonrpc.Raw(s)
+		switch firstByte(params) {
+		case '{', '[':
+			return params, nil
+		case 'n':
+			return nil, nil
+		}
+		return nil, badParams("they are neither an object nor an array") // JSON-RPC 2.0 §4.2
+	}
+	params := jsonrpc.Raw{'{'}
+	for _, name := range sortedNames(values) {
+		if len(params) > 1 {
+			params = append(params, ',')
+		}
+		params = append(jsonrpc.AppendString(params, name), ':')
+		params = appendValues(params, values[name])
+	}
+	if len(params) == 1 {
+		return nil, nil
+	}
+	return append(params, '}'), nil
+}
+
+func badParams(reason string) error {
+	data := append(jsonrpc.AppendString(jsonrpc.Raw(`{"member":"params","reason":`), reason), '}')
+	return &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Invalid params", Data: data}
+}
+
+func sortedNames(values url.Values) (names []string) {
+	for name := range values {
+		switch name {
+		case "method", "params", "id":
+		default:
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func appendValues(dst []byte, values []string) []byte {
+	if len(values) != 1 {
+		dst = append(dst, '[')
+	}
+	for i, v := range values {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if jsonrpc.Valid([]byte(v)) == nil {
+			dst = append(dst, v...)
+		} else {
+			dst = jsonrpc.AppendString(dst, v)
+		}
+	}
+	if len(values) != 1 {
+		dst = append(dst, ']')
+	}
+	return dst
+}
+
+// firstByte returns the first byte that is no white space, or 0.
+func firstByte(b []byte) byte {
+	for _, c := range b {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c
+		}
+	}
+	return 0
+}
