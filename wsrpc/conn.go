@@ -1,0 +1,340 @@
+package wsrpc
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+const (
+	closeGrace  = time.Second // for the close handshake
+	answerGrace = time.Second // for the answer to a message that is too large
+	smallFrame  = 4 << 10     // read buffers begin with this size
+	maxPooled   = 64 << 10    // larger ones are not kept
+)
+
+// frames lends the memory of frames that are being read.
+var frames = sync.Pool{New: func() any { b := make([]byte, 0, smallFrame); return &b }}
+
+// conn is a connection as a farcall.Transport. Read is for one goroutine,
+// Write for one other; Close and the timer of the pings come at any time.
+type conn struct {
+	ws     *websocket.Conn
+	wire   *wire
+	reader *bufio.Reader // what ws reads from; nil at the calling end
+	max    int
+	ping   time.Duration
+
+	// Reading.
+	last    *[]byte // the memory of the last frame, unless it was kept
+	tooLong bool    // the last message was too long, and its rest is unread
+
+	// Writing.
+	busy    atomic.Bool                   // a Write is under way
+	rest    [][]byte                      // frames that TryWrite has put off
+	written atomic.Pointer[chan struct{}] // gets a value after each Write; nil when nobody waits
+
+	// Closing and pings.
+	mu     sync.Mutex
+	closed bool
+	cause  error // why we ended the connection without being asked to
+	status websocket.StatusCode
+	reason string
+	timer  *time.Timer
+	beats  sync.WaitGroup
+	sent   int64 // at the last beat; used by beat alone
+}
+
+// tryConn is a conn whose writes can be tried without blocking.
+type tryConn struct{ *conn }
+
+func newTransport(ws *websocket.Conn, w *wire, reader *bufio.Reader, o *Options) farcall.Transport {
+	// The limit of the library closes the connection before an answer can go out.
+	ws.SetReadLimit(-1)
+	c := &conn{ws: ws, wire: w, reader: reader, max: o.MaxMessage, status: websocket.StatusNormalClosure}
+	if c.ping = o.PingInterval; c.ping > 0 {
+		c.mu.Lock()
+		c.timer = time.AfterFunc(c.ping, c.beat)
+		c.mu.Unlock()
+	}
+	if w.sock != nil {
+		return tryConn{c}
+	}
+	return c
+}
+
+// Read returns the next message, of either kind: text, or binary that holds
+// JSON just the same. Its memory is valid until the next Read, or for good after
+// Keep.
+func (c *conn) Read() ([]byte, error) {
+	if c.last != nil {
+		if cap(*c.last) <= maxPooled {
+			*c.last = (*c.last)[:0]
+			frames.Put(c.last)
+		}
+		c.last = nil
+	}
+	if c.tooLong {
+		return nil, c.giveUp()
+	}
+	_, r, err := c.ws.Reader(context.Background()) //nolint:forbidigo // Close ends it
+	if err != nil {
+		return nil, c.ended(err)
+	}
+	c.last = frames.Get().(*[]byte) //nolint:errcheck // nothing else is in the pool
+	buf := *c.last
+	for {
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		*c.last = buf
+		switch {
+		case len(buf) > c.max:
+			c.tooLong = true
+			ready := make(chan struct{}, 1)
+			c.written.Store(&ready)
+			return nil, &jsonrpc.Error{
+				Code: jsonrpc.InvalidRequest, Message: "Request too large",
+				Cause: fmt.Errorf("the message has more than %d bytes", c.max),
+			}
+		case errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+			return buf, nil
+		case err != nil:
+			return nil, c.ended(err)
+		}
+	}
+}
+
+// Keep leaves the memory of the last frame to the caller.
+func (c *conn) Keep() { c.last = nil }
+
+// Buffered reports whether more has been read than the last message.
+func (c *conn) Buffered() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Close reads, too. The rest of a message that is too long is not read.
+	return !c.closed && !c.tooLong && c.reader != nil && c.reader.Buffered() > 0
+}
+
+// giveUp ends a connection after a message that was too large, when the answer
+// to it has gone out.
+func (c *conn) giveUp() error {
+	if ready := c.written.Load(); ready != nil {
+		t := time.NewTimer(answerGrace)
+		defer t.Stop()
+		select {
+		case <-*ready:
+		case <-t.C:
+		}
+		c.written.Store(nil)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.status = websocket.StatusMessageTooBig
+	c.reason = fmt.Sprintf("the message has more than %d bytes", c.max)
+	return fmt.Errorf("wsrpc: %s", c.reason)
+}
+
+// ended explains the end of the connection.
+func (c *conn) ended(err error) error {
+	c.mu.Lock()
+	cause, closed := c.cause, c.closed
+	c.mu.Unlock()
+	var ce websocket.CloseError
+	switch {
+	case cause != nil:
+		return cause
+	case closed:
+		return fmt.Errorf("wsrpc: %w", net.ErrClosed)
+	case errors.As(err, &ce):
+		if ce.Code == websocket.StatusNormalClosure || ce.Code == websocket.StatusGoingAway || ce.Code == websocket.StatusNoStatusRcvd {
+			return io.EOF
+		}
+		return fmt.Errorf("wsrpc: the other end closed the connection with status %d, %q", ce.Code, ce.Reason)
+	case errors.Is(err, io.EOF):
+		// Not io.EOF: RFC 6455 §7.1.5, an end without a close frame is a failure.
+		return fmt.Errorf("wsrpc: the connection broke: %w", io.ErrUnexpectedEOF)
+	}
+	var netErr net.Error
+	if errors.As(err, &netErr) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return fmt.Errorf("wsrpc: the connection broke: %w", err)
+	}
+	return fmt.Errorf("%w: %w", farcall.ErrProtocol, err)
+}
+
+// Write writes each frame as a text message.
+func (c *conn) Write(frames ...[]byte) error {
+	c.busy.Store(true)
+	defer c.busy.Store(false)
+	c.wire.hold()
+	err := c.encode(c.rest)
+	c.rest = nil
+	if err == nil {
+		err = c.encode(frames)
+	}
+	if rerr := c.wire.release(); err == nil {
+		err = rerr
+	}
+	return c.wrote(err)
+}
+
+// TryWrite writes frames as far as the socket takes them.
+func (c tryConn) TryWrite(frames ...[]byte) (done bool, err error) {
+	total := 0
+	for _, f := range frames {
+		total += len(f)
+	}
+	if total > collectBytes || !c.wire.tryHold() {
+		for _, f := range frames {
+			c.rest = append(c.rest, append([]byte(nil), f...))
+		}
+		return false, nil
+	}
+	if err = c.encode(frames); err == nil {
+		done, err = c.wire.tryRelease()
+	}
+	if done || err != nil {
+		err = c.wrote(err)
+	}
+	return done, err
+}
+
+// encode passes frames through the WebSocket framing to the wire.
+func (c *conn) encode(frames [][]byte) error {
+	ctx := context.Background() //nolint:forbidigo // Close ends it
+	for _, f := range frames {
+		if len(f) <= collectBytes {
+			if err := c.ws.Write(ctx, websocket.MessageText, f); err != nil {
+				return err
+			}
+			continue
+		}
+		// In fragments, so that the answer to a ping need not wait for all of it:
+		// the library ends the connection when a control frame waits for 5 s.
+		w, err := c.ws.Writer(ctx, websocket.MessageText)
+		if err != nil {
+			return err
+		}
+		for len(f) > 0 {
+			n := min(len(f), collectBytes)
+			if _, err := w.Write(f[:n]); err != nil {
+				return err
+			}
+			f = f[n:]
+		}
+		if err := w.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wrote ends a Write.
+func (c *conn) wrote(err error) error {
+	if ready := c.written.Load(); ready != nil {
+		select {
+		case *ready <- struct{}{}:
+		default:
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause != nil {
+		return c.cause
+	}
+	return fmt.Errorf("wsrpc: %w", err)
+}
+
+// Close says goodbye, and closes the connection when the other end has answered
+// or a second has passed.
+func (c *conn) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	if c.timer != nil {
+		c.timer.Stop()
+	}
+	status, reason := c.status, c.reason
+	c.mu.Unlock()
+
+	// The library waits up to 10 s for an end that does not read.
+	abort := time.AfterFunc(closeGrace, func() { _ = c.wire.Close() })
+	defer abort.Stop()
+	_ = c.ws.Close(status, reason) // whether the goodbye arrived makes no difference
+	c.beats.Wait()
+	return nil
+}
+
+// beat runs every ping interval, and looks for signs of life since the last
+// time.
+func (c *conn) beat() {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return
+	}
+	c.beats.Add(1)
+	c.mu.Unlock()
+	defer c.beats.Done()
+
+	if err := c.checkAlive(); err != nil {
+		c.fail(err)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.timer.Reset(c.ping)
+	}
+}
+
+func (c *conn) checkAlive() error {
+	before := c.sent
+	c.sent = c.wire.sent.Load()
+	if c.wire.alive.Swap(false) {
+		return nil
+	}
+	if c.busy.Load() {
+		// A ping would have to wait for the Write, and its answer for all that
+		// is on the way already.
+		if c.sent != before {
+			return nil
+		}
+		return fmt.Errorf("wsrpc: the other end has read nothing for %v", c.ping)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), c.ping) //nolint:forbidigo // Close ends it
+	defer cancel()
+	if c.ws.Ping(ctx) == nil || c.wire.alive.Load() || c.busy.Load() {
+		return nil
+	}
+	return fmt.Errorf("wsrpc: the other end has not answered a ping within %v", c.ping)
+}
+
+// fail ends the connection for a reason of ours.
+func (c *conn) fail(cause error) {
+	c.mu.Lock()
+	if c.cause == nil && !c.closed {
+		c.cause = cause
+	}
+	c.mu.Unlock()
+	_ = c.wire.Close()
+}

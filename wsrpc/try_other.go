@@ -1,0 +1,9 @@
+//go:build !unix
+
+package wsrpc
+
+import "syscall"
+
+const canTry = false
+
+func tryWrite(syscall.RawConn, []byte) (int, error) { return 0, nil }

@@ -1,0 +1,144 @@
+package wsrpc
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+const (
+	defaultMaxMessage   = 50 << 20
+	defaultPingInterval = 30 * time.Second
+
+	// acceptRead is the read buffer of an accepted connection. It is half of
+	// what an idle one costs; larger frames are read past it.
+	acceptRead = 2 << 10
+	// acceptWrite holds a header only: frames are collected by the wire.
+	acceptWrite = 32
+)
+
+// Options adjust both ends. The zero value, and nil, mean the defaults. They
+// are copied; later changes have no effect.
+type Options struct {
+	// MaxMessage bounds a message that arrives, in bytes. Default 50 MB.
+	MaxMessage int
+	// PingInterval is how long a connection may be silent before a ping is sent.
+	// When the answer does not come within the same time, the connection ends.
+	// Default 30 s; negative: no pings.
+	PingInterval time.Duration
+	// Subprotocols are offered by Dial and accepted by NewHandler, the first that
+	// both ends know. Default none.
+	Subprotocols []string
+
+	// Origins are the web pages of other hosts that may connect to the serving
+	// end: "https://app.example.com", "localhost:3000", "*.example.com", or "*"
+	// for all. Default none.
+	Origins []string
+	// Hosts are the names, besides localhost, under which a server on a loopback
+	// address may be asked for, or "*" for all. Default none.
+	Hosts []string
+
+	// Client makes the connection of the calling end. Its Transport must be able
+	// to upgrade, as that of net/http is. Default http.DefaultClient.
+	Client *http.Client
+	// Header is sent with the request of the calling end.
+	Header http.Header
+}
+
+func (o *Options) withDefaults() Options {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	c.MaxMessage = cmp.Or(c.MaxMessage, defaultMaxMessage)
+	c.PingInterval = cmp.Or(c.PingInterval, defaultPingInterval)
+	return c
+}
+
+// NewHandler accepts connections and hands each to serve, which should start a
+// peer and return: the connection does not need the request's goroutine, nor its
+// context, and costs much less memory without.
+func NewHandler(serve func(t farcall.Transport, r *http.Request), o *Options) http.Handler {
+	opts := o.withDefaults()
+	policy := origin.Policy{Origins: opts.Origins, Hosts: opts.Hosts}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := policy.Check(r); err != nil {
+			refuse(w, http.StatusForbidden, "Forbidden: "+err.Error())
+			return
+		}
+		up := &upgrade{ResponseWriter: w}
+		ws, err := websocket.Accept(up, r, &websocket.AcceptOptions{
+			Subprotocols:       opts.Subprotocols,
+			InsecureSkipVerify: true, // checked above
+		})
+		if err != nil {
+			return // answered
+		}
+		serve(newTransport(ws, up.wire, up.reader, &opts), r)
+	})
+}
+
+// refuse answers for HTTP itself: the body is a JSON-RPC error.
+func refuse(w http.ResponseWriter, status int, message string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message}))
+}
+
+// upgrade is the http.ResponseWriter that the handshake sees. It puts our wire
+// and small buffers in place of those of net/http, and makes refusals JSON.
+type upgrade struct {
+	http.ResponseWriter
+	status int
+	wire   *wire
+	reader *bufio.Reader
+}
+
+func (u *upgrade) WriteHeader(status int) {
+	u.status = status
+	if status == http.StatusSwitchingProtocols {
+		u.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Write gets the text of a refusal.
+func (u *upgrade) Write(text []byte) (int, error) {
+	refuse(u.ResponseWriter, u.status, string(text[:len(text)-len("\n")]))
+	return len(text), nil
+}
+
+// Hijack takes the connection over from net/http.
+func (u *upgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(u.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	u.wire = newWire(conn, conn)
+	early, _ := rw.Peek(rw.Reader.Buffered()) // what is buffered can be peeked
+	src := io.MultiReader(bytes.NewReader(early), u.wire)
+	u.reader = bufio.NewReaderSize(src, max(acceptRead, len(early)))
+	_, _ = u.reader.Peek(len(early)) // as above: Accept takes it from the buffer
+	return hijacked{u.wire, conn}, bufio.NewReadWriter(u.reader, bufio.NewWriterSize(u.wire, acceptWrite)), nil
+}
+
+// hijacked is a net.Conn whose bytes go through the wire.
+type hijacked struct {
+	io.ReadWriteCloser
+	conn net.Conn
+}
+
+func (h hijacked) LocalAddr() net.Addr                { return h.conn.LocalAddr() }
+func (h hijacked) RemoteAddr() net.Addr               { return h.conn.RemoteAddr() }
+func (h hijacked) SetDeadline(t time.Time) error      { return h.conn.SetDeadline(t) }
+func (h hijacked) SetReadDeadline(t time.Time) error  { return h.conn.SetReadDeadline(t) }
+func (h hijacked) SetWriteDeadline(t time.Time) error { return h.conn.SetWriteDeadline(t) }
