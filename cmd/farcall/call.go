@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+func newCallCmd(e *env) *cobra.Command {
+	r := &remote{env: e}
+	var o callOptions
+	cmd := &cobra.Command{
+		Use:   "call TARGET METHOD [PARAMS]",
+		Short: "Call a method and print its result",
+		Long: "Call a method and print its result: for people indented, for programs on one line.\n\n" +
+			targetForms + "\n\n" + paramForms,
+		Example: strings.TrimPrefix(`
+  farcall call localhost:7331 math/add a=2 b=3
+  farcall call ws://localhost:7331 echo '{"text":"hi"}'
+  farcall call unix:/run/app.sock status
+  farcall call math/add 2 3 -- ./server --stdio
+  farcall call initialize @init.json --framing header -- gopls`, "\n"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return r.call(cmd, args, o)
+		},
+		ValidArgsFunction: r.completeMethod,
+	}
+	r.flags(cmd, defaultTimeout)
+	r.versionFlag(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&o.raw, "raw", false, "print the whole response as it came")
+	f.BoolVar(&o.curl, "curl", false, "print the shell line that makes the call, instead of making it")
+	f.BoolVar(&o.notifications, "notifications", false, "print the notifications that arrive on standard error")
+	f.StringArrayVar(&o.answers, "answer", nil, "answer the server's own calls, `METHOD=RESULT`; can be repeated")
+	return cmd
+}
+
+// completionPatience is how long a shell may be kept waiting for the names of
+// methods.
+const completionPatience = 500 * time.Millisecond
+
+type callOptions struct {
+	raw, curl, notifications bool
+	answers                  []string
+}
+
+// invocation is what the words of a command line ask for.
+type invocation struct {
+	target target
+	method string
+	params jsonrpc.Raw // nil: none
+}
+
+// request reads TARGET METHOD [PARAMS] in either order of target and method.
+func (r *remote) request(cmd *cobra.Command, args []string) (q invocation, err error) {
+	t, rest, err := r.split(cmd, args)
+	if err != nil {
+		return q, err
+	}
+	q.target = t
+	if len(rest) == 0 || rest[0] == "" {
+		hint := fmt.Sprintf("For example: %s %s METHOD a=1", cmd.CommandPath(), t)
+		if t.kind == kindChild {
+			hint = fmt.Sprintf("The method stands before --: %s METHOD a=1 %s", cmd.CommandPath(), t)
+		}
+		return q, usagef(hint, "no method")
+	}
+	q.method = rest[0]
+	q.params, err = parseParams(rest[1:], r.stdin)
+	return q, err
+}
+
+// paramsOf is nil for no params: a nil Raw in an interface would not be.
+func (q *invocation) paramsOf() any {
+	if q.params == nil {
+		return nil
+	}
+	return q.params
+}
+
+func (r *remote) call(cmd *cobra.Command, args []string, o callOptions) error {
+	q, err := r.request(cmd, args)
+	if err != nil {
+		return err
+	}
+	if o.curl {
+		_, err := fmt.Fprintln(r.stdout, r.shellLine(q.target, q.method, q.params, false))
+		return err
+	}
+	v := &visitor{}
+	if v.answers, err = parseAnswers(o.answers); err != nil {
+		return err
+	}
+	if o.notifications {
+		v.notify = printNotification(r.stderr)
+	}
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	limited, cancel := r.limit(ctx)
+	defer cancel()
+	s, err := r.connect(limited, q.target, v)
+	if err != nil {
+		return err
+	}
+	defer s.end(ctx)
+	var result jsonrpc.Raw
+	err = s.Call(limited, q.method, q.paramsOf(), &result)
+	if o.raw {
+		if raw := s.answer(); raw != nil {
+			if _, err := r.stdout.Write(append(raw, '\n')); err != nil {
+				return err
+			}
+			if err == nil {
+				return nil
+			}
+		}
+	}
+	if err != nil {
+		return callFailure(ctx, q.method, q.target, s, err)
+	}
+	return r.printJSON(result)
+}
+
+// completeMethod offers the methods that a target says it has.
+func (r *remote) completeMethod(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) != 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	t, err := parseTarget(args[0])
+	if err != nil || r.check(t) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	defer cancel()
+	s, err := r.connect(ctx, t, nil)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer s.end(ctx)
+	doc, err := discover(ctx, s)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []string
+	for i := range doc.Methods {
+		m := &doc.Methods[i]
+		names = append(names, m.Name+"\t"+m.about())
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}

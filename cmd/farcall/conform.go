@@ -1,0 +1,157 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/cmd/farcall/internal/conform"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+)
+
+func newConformCmd(e *env) *cobra.Command {
+	r := &remote{env: e}
+	var o conformOptions
+	cmd := &cobra.Command{
+		Use:   "conform TARGET",
+		Short: "Probe a JSON-RPC server, byte by byte, and report what it does wrong",
+		Long: "Probe a JSON-RPC 2.0 server with valid, unusual and malformed messages over raw connections, and compare what\n" +
+			"comes back. Most cases call a method that no server has, so nothing is changed on the server; the specification's\n" +
+			"example methods (subtract, sum, get_data, update, ...) and an echo method are used when the server has them.\n" +
+			"Exits with 0 when all holds, with 1 when something was found, with 3 when the server cannot be reached.\n\n" + targetForms,
+		Example: strings.TrimPrefix(`
+  farcall conform localhost:7331
+  farcall conform tcp://localhost:7331 --quiet
+  farcall conform --run '^batch/' --json -- ./server --stdio`, "\n"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.list {
+				return e.listCases()
+			}
+			return r.conform(cmd, args, o)
+		},
+	}
+	r.flags(cmd, 5*time.Second)
+	f := cmd.Flags()
+	f.BoolVar(&o.json, "json", false, "print the report as JSON")
+	f.BoolVar(&o.list, "list", false, "list the cases and probe nothing")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print failed cases only")
+	f.BoolVar(&o.must, "must", false, "leave out what is recommended but not required by the specification")
+	f.BoolVar(&o.s1, "s1", false, "the server must have the specification's example methods, and its error messages")
+	f.StringVar(&o.echo, "echo", "", "a `method` that returns its params; without, one is looked for")
+	f.StringVar(&o.run, "run", "", "run the cases whose names match this `regexp`")
+	return cmd
+}
+
+type conformOptions struct {
+	json, list, quiet, must, s1 bool
+	echo, run                   string
+}
+
+func (e *env) listCases() error {
+	var rows [][]string
+	for _, c := range conform.Cases() {
+		rows = append(rows, []string{c.Name, string(c.Level), c.Ref, c.Title})
+	}
+	return columns(e.stdout, rows, func(_, col int, text string) string {
+		if col == 0 {
+			return e.paint(colourName, text)
+		}
+		return text
+	})
+}
+
+func (r *remote) conform(cmd *cobra.Command, args []string, o conformOptions) error {
+	t, rest, err := r.split(cmd, args)
+	switch {
+	case err != nil:
+		return err
+	case len(rest) > 0:
+		return usagef("For example: "+cmd.CommandPath()+" localhost:7331", "one TARGET, not also %q", rest)
+	}
+	options := &conform.Options{Timeout: r.timeout, Echo: o.echo, S1: o.s1, MustOnly: o.must}
+	if o.run != "" {
+		if options.Only, err = regexp.Compile(o.run); err != nil {
+			return usagef("--run takes a regular expression, such as '^batch/'.", "%w", err)
+		}
+	}
+	if !o.json {
+		options.OnResult = func(res conform.Result) {
+			if !o.quiet || res.Verdict == conform.Fail {
+				r.printResult(res)
+			}
+		}
+	}
+	dialer, err := r.dialer(t)
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	report, err := conform.Run(ctx, dialer, options)
+	switch {
+	case errors.Is(err, conform.ErrConnect):
+		return connectFailure(t, err)
+	case err != nil && ctx.Err() != nil:
+		return &exitError{code: exitInterrupted, err: errors.New("interrupted")}
+	case err != nil:
+		return err
+	case len(report.Cases) == 0:
+		return usagef("'farcall conform --list' lists them.", "no case matches %q", o.run)
+	}
+	return r.summarise(t, report, o)
+}
+
+func (r *remote) summarise(t target, report *conform.Report, o conformOptions) error {
+	if o.json {
+		b, err := jsonv2.Append(nil, struct {
+			Target string `json:"target"`
+			*conform.Report
+		}{t.String(), report})
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(r.stdout, string(appendPretty(nil, b, false)))
+	} else {
+		verdict := "conforms to JSON-RPC 2.0"
+		switch {
+		case report.Failed > 0:
+			verdict = "does not conform to JSON-RPC 2.0"
+		case o.run != "":
+			verdict = "passes the cases that were run"
+		}
+		fmt.Fprintf(r.stdout, "%d passed, %d failed, %d skipped: %s %s\n", report.Passed, report.Failed, report.Skipped, t, verdict)
+	}
+	if report.Failed > 0 {
+		return &exitError{code: exitFailure} // the findings have been printed
+	}
+	return nil
+}
+
+// printResult shows a case with its evidence.
+func (r *remote) printResult(res conform.Result) {
+	colour := map[conform.Verdict]string{conform.Pass: colourGreen, conform.Fail: colourRed, conform.Skip: colourFaint}[res.Verdict]
+	w := r.stdout
+	fmt.Fprintf(w, "%s %s: %s\n", r.paint(colour, string(res.Verdict)), r.paint(colourName, res.Name), res.Title)
+	if res.Verdict == conform.Skip {
+		fmt.Fprintf(w, "  skipped   %s\n", tame(res.Finding))
+		return
+	}
+	for _, s := range res.Sent {
+		fmt.Fprintf(w, "  sent      %s\n", s)
+	}
+	fmt.Fprintf(w, "  expected  %s\n", res.Expected)
+	for _, s := range res.Received {
+		fmt.Fprintf(w, "  received  %s\n", s)
+	}
+	if len(res.Received) == 0 {
+		fmt.Fprintf(w, "  received  nothing\n")
+	}
+	if res.Verdict == conform.Fail {
+		fmt.Fprintf(w, "  finding   %s\n", r.paint(colour, tame(res.Finding)))
+	}
+	fmt.Fprintf(w, "  see       %s (%s)\n", res.Ref, res.Level)
+}

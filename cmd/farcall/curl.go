@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// shellLine is the line that makes the same call without farcall.
+func (r *remote) shellLine(t target, method string, params jsonrpc.Raw, notify bool) string {
+	id := jsonrpc.IntID(1)
+	if notify {
+		id = jsonrpc.ID{}
+	}
+	message := string(r.version().AppendRequest(nil, id, method, compact(params)))
+	line := "printf '%s\\n' " + shellQuote(message) + " | "
+	if t.header {
+		line = fmt.Sprintf("printf 'Content-Length: %d\\r\\n\\r\\n%%s' %s | ", len(message), shellQuote(message))
+	}
+	switch t.kind {
+	case kindHTTP:
+		return r.curlLine(t, message)
+	case kindWS:
+		return line + r.websocatLine(t)
+	case kindTCP:
+		return line + "nc " + shellWords(hostPort(t.address))
+	case kindTLS:
+		return line + "openssl s_client -quiet -connect " + shellQuote(t.address) + r.opensslFlags()
+	case kindUnix:
+		return line + "nc -U " + shellQuote(t.address)
+	}
+	return line + shellWords(t.command)
+}
+
+func (r *remote) version() jsonrpc.Version {
+	if r.v1 {
+		return jsonrpc.V1
+	}
+	return jsonrpc.V2
+}
+
+func (r *remote) curlLine(t target, message string) string {
+	words := []string{"curl", "-sS"}
+	if r.insecure {
+		words = append(words, "-k")
+	}
+	if r.cacert != "" {
+		words = append(words, "--cacert", r.cacert)
+	}
+	if r.timeout > 0 && r.timeout != defaultTimeout {
+		words = append(words, "--max-time", fmt.Sprint(r.timeout.Seconds()))
+	}
+	words = append(words, "-H", "Content-Type: application/json")
+	for _, h := range r.header {
+		words = append(words, "-H", h)
+	}
+	return shellWords(append(words, "--data-binary", message, t.url.String()))
+}
+
+func (r *remote) websocatLine(t target) string {
+	words := []string{"websocat", "-n1"}
+	if r.insecure {
+		words = append(words, "-k")
+	}
+	for _, h := range r.header {
+		words = append(words, "-H", h)
+	}
+	return shellWords(append(words, t.url.String()))
+}
+
+func (r *remote) opensslFlags() string {
+	switch {
+	case r.insecure:
+		return ""
+	case r.cacert != "":
+		return " -verify_return_error -CAfile " + shellQuote(r.cacert)
+	}
+	return " -verify_return_error"
+}
+
+func hostPort(address string) []string {
+	host, port, _ := net.SplitHostPort(address)
+	return []string{host, port}
+}
+
+func shellWords(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = shellQuote(w)
+	}
+	return strings.Join(quoted, " ")
+}
+
+// shellQuote writes a word so that a POSIX shell reads it as it is.
+func shellQuote(word string) string {
+	plain := word != ""
+	for _, c := range word {
+		plain = plain && (c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_./:@%+,=", c))
+	}
+	if plain {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+func newErrorsCmd(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "errors [CODE|WORD]",
+		Short: "Print the registry of error codes, or what one code means",
+		Long: "Print the registry of error codes. With CODE, everything that this code means and what to do about it;\n" +
+			"with WORD, the rows that have it in their name. One code can mean different things on plain JSON-RPC,\n" +
+			"on MCP up to 2025-11-25 and on MCP 2026-07-28.",
+		Example: "  farcall errors -- -32002\n  farcall errors 32002\n  farcall errors timeout",
+		Args:    cobra.MaximumNArgs(1),
+		// A code begins with a minus sign and is no flag.
+		DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			args = slices.DeleteFunc(args, func(a string) bool { return a == "--" })
+			switch {
+			case slices.Contains(args, "--help") || slices.Contains(args, "-h"):
+				return cmd.Help()
+			case len(args) > 1:
+				return usagef("Give one code or word.", "too many arguments")
+			case len(args) == 0:
+				return e.printConditions(jsonrpc.Conditions())
+			}
+			return e.printCode(args[0])
+		},
+	}
+}
+
+func (e *env) printCode(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		word := strings.ToLower(text)
+		rows := slices.DeleteFunc(jsonrpc.Conditions(), func(c jsonrpc.Condition) bool {
+			return !strings.Contains(strings.ToLower(c.Name+" "+c.Category), word)
+		})
+		if len(rows) == 0 {
+			return usagef("'farcall errors' lists them all.", "no error has %q in its name", text)
+		}
+		return e.printConditions(rows)
+	}
+	if n > 0 && len(jsonrpc.Lookup(jsonrpc.Code(n))) == 0 {
+		n = -n // the sign is a nuisance on a command line
+	}
+	known := jsonrpc.Lookup(jsonrpc.Code(n))
+	if len(known) == 0 {
+		_, err := fmt.Fprintf(e.stdout, "%d has no meaning that is registered: %s.\n", n, rangeOf(n))
+		return err
+	}
+	for i, c := range known {
+		if i > 0 {
+			fmt.Fprintln(e.stdout)
+		}
+		if err := e.explainCondition(n, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rangeOf says who may use a code (JSON-RPC 2.0 §5.1).
+func rangeOf(n int) string {
+	switch {
+	case n >= -32099 && n <= -32000:
+		return "servers define -32000 to -32099 as they like"
+	case n >= -32768 && n <= -32000:
+		return "-32768 to -32000 are reserved for JSON-RPC itself"
+	}
+	return "it is outside the reserved range, so the application defines it"
+}
+
+func (e *env) explainCondition(n int, c jsonrpc.Condition) error {
+	rows := [][]string{
+		{"", ""},
+		{"  used on", strings.Join(dialectsOf(n, c), ", ")},
+		{"  category", c.Category + ", " + c.Severity},
+		{"  HTTP status", number(c.HTTPStatus)},
+		{"  defined by", c.Source},
+		{"  what to do", advice(c)},
+	}
+	fmt.Fprintf(e.stdout, "%s  %s\n", e.paint(colourNumber, strconv.Itoa(n)), e.paint(colourName, c.Name))
+	return columns(e.stdout, rows[1:], nil)
+}
+
+func dialectsOf(n int, c jsonrpc.Condition) []string {
+	var names []string
+	for _, d := range []struct {
+		code jsonrpc.Code
+		name string
+	}{{c.Plain, "JSON-RPC"}, {c.Legacy, "MCP up to 2025-11-25"}, {c.Modern, "MCP 2026-07-28"}} {
+		if int(d.code) == n {
+			names = append(names, d.name)
+		}
+	}
+	return names
+}
+
+// advice says what a caller can do about a condition.
+func advice(c jsonrpc.Condition) string {
+	switch c.Plain {
+	case jsonrpc.ParseError:
+		return "Send valid JSON in UTF-8. 'farcall call --curl' shows what farcall would send."
+	case jsonrpc.InvalidRequest:
+		return `Send {"jsonrpc":"2.0","id":1,"method":"name","params":{}}: params an object or array, id a string or number, no member twice.`
+	case jsonrpc.MethodNotFound:
+		return "Check the name, which is case-sensitive. 'farcall discover TARGET' lists what there is."
+	case jsonrpc.InvalidParams:
+		return "Check the params against 'farcall discover TARGET METHOD'; data may say which one is wrong."
+	case jsonrpc.InternalError:
+		return "The fault is the server's; its log has the cause."
+	default:
+	}
+	switch {
+	case c.Retryable:
+		return "Try again, after a pause that grows with each attempt."
+	case c.Category == "auth" || c.Category == "authentication" || c.Category == "authorization" || c.Category == "security":
+		return "Send valid credentials that allow it; the same call without them fails again."
+	case c.HTTPStatus >= 400 && c.HTTPStatus < 500:
+		return "Change the call; the same one fails again."
+	}
+	return "The same call is likely to fail again; the server's log may say more."
+}
+
+func (e *env) printConditions(list []jsonrpc.Condition) error {
+	rows := [][]string{{"JSON-RPC", "MCP<=2025", "MCP 2026", "NAME", "CATEGORY", "SEVERITY", "RETRY", "HTTP", "DEFINED BY"}}
+	for _, c := range list {
+		retry := "-"
+		if c.Retryable {
+			retry = "yes"
+		}
+		rows = append(rows, []string{
+			number(int(c.Plain)), number(int(c.Legacy)), number(int(c.Modern)),
+			c.Name, c.Category, c.Severity, retry, number(c.HTTPStatus), c.Source,
+		})
+	}
+	return columns(e.stdout, rows, func(row, col int, text string) string {
+		switch {
+		case row == 0:
+			return e.paint(colourFaint, text)
+		case col == 3:
+			return e.paint(colourName, text)
+		}
+		return text
+	})
+}
+
+// number leaves out what is zero.
+func number(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}

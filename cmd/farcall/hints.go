@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+const exitInterrupted = 130 // as shells have it for SIGINT
+
+// answeredError is the exit for an error that the other end answered.
+func answeredError(what string, t target, e *jsonrpc.Error) error {
+	text := fmt.Sprintf("%s: error %d: %s", what, int(e.Code), tame(e.Message))
+	if len(e.Data) > 0 && string(e.Data) != "null" {
+		text += "\n  data: " + string(appendTame(nil, compact(e.Data)))
+	}
+	return &exitError{code: exitAnswered, err: errors.New(text), hint: codeHint(t, e.Code)}
+}
+
+// codeHint says what may help against an error.
+func codeHint(t target, c jsonrpc.Code) string {
+	where := t.String()
+	if t.kind == kindChild {
+		where = "TARGET"
+	}
+	switch c {
+	case jsonrpc.MethodNotFound:
+		return fmt.Sprintf("'farcall discover %s' lists the methods, if the server describes itself.", where)
+	case jsonrpc.InvalidParams:
+		return fmt.Sprintf("'farcall discover %s METHOD' shows the params, if the server describes itself.", where)
+	case jsonrpc.InternalError:
+		return "The cause is in the server's log, if it has one."
+	case jsonrpc.InvalidRequest, jsonrpc.ParseError:
+		return "The server did not accept the message itself. --curl shows what is sent."
+	default:
+	}
+	known := jsonrpc.Lookup(c)
+	for _, k := range known {
+		if k.Retryable {
+			return fmt.Sprintf("It may work later. 'farcall errors %d' says what the code means.", int(c))
+		}
+	}
+	if len(known) > 0 {
+		return fmt.Sprintf("'farcall errors %d' says what the code means.", int(c))
+	}
+	return ""
+}
+
+// callFailure turns the failure of a call, or of anything else that was asked
+// of the other end, into the exit that says why.
+func callFailure(ctx context.Context, what string, t target, s *session, err error) error {
+	var wire *jsonrpc.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &wire):
+		return answeredError(what, t, wire)
+	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
+		return &exitError{code: exitInterrupted, err: fmt.Errorf("%s: interrupted", what)}
+	}
+	if noise := s.noise(); noise != "" {
+		return &exitError{
+			code: exitProtocol, err: fmt.Errorf("%s: %s sent what is not JSON-RPC: %s", what, t, noise),
+			hint: noiseHint(t, noise),
+		}
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return &exitError{
+			code: exitTimeout, err: fmt.Errorf("%s: no answer from %s in time", what, t),
+			hint: "Wait longer with --timeout 2m, or for ever with --timeout 0." + framingAlso(t),
+		}
+	case errors.Is(err, httprpc.ErrConnect):
+		return connectFailure(t, err)
+	case errors.Is(err, farcall.ErrProtocol):
+		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %w", what, trim(err)), hint: protocolHint(t, err)}
+	case errors.Is(err, farcall.ErrClosed), errors.Is(err, io.EOF):
+		return &exitError{
+			code: exitProtocol, err: fmt.Errorf("%s: %s closed the connection without an answer", what, t),
+			hint: closedHint(t),
+		}
+	}
+	return fmt.Errorf("%s: %w", what, trim(err))
+}
+
+// trim takes away the layers that repeat which call it was.
+func trim(err error) error {
+	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(err.Error(), "farcall: call ") {
+		return inner
+	}
+	return err
+}
+
+func noiseHint(t target, noise string) string {
+	if noise[0] == '{' || noise[0] == '[' {
+		return "'farcall conform " + t.String() + "' finds out what is wrong."
+	}
+	return framingHint(t)
+}
+
+func framingHint(t target) string {
+	switch {
+	case t.kind == kindChild && !t.header:
+		return "A server on standard output prints messages only; logs belong on standard error. Language servers need --framing header."
+	case t.kind == kindChild || t.header:
+		return "The Content-Length framing was asked for. Without it, messages are one a line."
+	case t.kind == kindTCP || t.kind == kindUnix || t.kind == kindTLS:
+		return "Does it frame messages with Content-Length headers? Then add ?framing=header to the target."
+	}
+	return ""
+}
+
+// framingAlso is for a server that is silent because it waits for a header.
+func framingAlso(t target) string {
+	if t.header || t.kind == kindHTTP || t.kind == kindWS {
+		return ""
+	}
+	return " " + framingHint(t)
+}
+
+func closedHint(t target) string {
+	switch t.kind {
+	case kindChild:
+		return "What the command printed on standard error is above."
+	case kindTCP:
+		return "It may want TLS (tls://), another framing (?framing=header), or be no JSON-RPC server."
+	case kindUnix, kindTLS:
+		return "It may want another framing (?framing=header), or be no JSON-RPC server."
+	}
+	return ""
+}
+
+func protocolHint(t target, err error) string {
+	var status *httprpc.StatusError
+	if errors.As(err, &status) && t.kind == kindHTTP && (status.Code == 404 || status.Code == 405) {
+		return "Give the path that JSON-RPC is posted to, for example " + t.url.Scheme + "://" + t.url.Host + "/rpc."
+	}
+	return "--raw shows what comes back. 'farcall conform " + t.String() + "' finds out what is wrong."
+}
+
+// connectFailure is the exit for a target that could not be reached.
+func connectFailure(t target, err error) error {
+	return &exitError{code: exitConnect, err: fmt.Errorf("cannot connect to %s: %w", t, bareReason(err)), hint: connectHint(t, err)}
+}
+
+// bareReason leaves out which address it was: that has been said.
+func bareReason(err error) error {
+	var op *net.OpError
+	var execError *exec.Error
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return errors.New("no answer in time")
+	case errors.As(err, &op):
+		return op.Err
+	case errors.As(err, &execError):
+		return execError.Err
+	}
+	return err
+}
+
+func connectHint(t target, err error) string {
+	var dns *net.DNSError
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var record tls.RecordHeaderError
+	var op *net.OpError
+	switch {
+	case errors.Is(err, exec.ErrNotFound), t.kind == kindChild && errors.Is(err, os.ErrNotExist):
+		return "The command behind -- is not there; is it spelt right and on the PATH?"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "Nothing listens there. 'farcall serve' starts a server on " + defaultAddress + "."
+	case t.kind == kindUnix && errors.Is(err, os.ErrNotExist):
+		return "There is no such socket. 'farcall serve --listen unix:" + t.address + "' makes one."
+	case errors.As(err, &dns):
+		return "The name of the host is not known."
+	case errors.As(err, &authority):
+		return "Nobody known signed the certificate. --cacert FILE names who did; --insecure does not check."
+	case errors.As(err, &host):
+		return "The certificate is for another name. --insecure does not check."
+	case errors.As(err, &record), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
+		return "The other end does not speak TLS there. Use http://, ws:// or tcp://."
+	case errors.As(err, &op) && op.Op == "remote error": // that is how crypto/tls reports an alert
+		return "The other end refused the handshake. If it does not speak TLS there, use http://, ws:// or tcp://."
+	case errors.Is(err, context.DeadlineExceeded):
+		return "Is the address right, and nothing in between that drops the packets?"
+	}
+	return ""
+}

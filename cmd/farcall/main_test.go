@@ -1,0 +1,26 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// execVar makes the test binary be farcall, so that tests run the real program
+// in a process of its own, with the race detector when the tests have it.
+const execVar = "FARCALL_TEST_EXEC"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(execVar) == "1" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// program is a farcall process that is ready to be started.
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), execVar+"=1")
+	return cmd
+}

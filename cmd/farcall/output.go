@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// Colours of a terminal.
+const (
+	colourName    = "\x1b[34;1m"
+	colourString  = "\x1b[32m"
+	colourNumber  = "\x1b[33m"
+	colourLiteral = "\x1b[35m"
+	colourFaint   = "\x1b[2m"
+	colourRed     = "\x1b[31m"
+	colourGreen   = "\x1b[32m"
+	colourReset   = "\x1b[0m"
+)
+
+// colours reports whether standard output takes colours (https://no-color.org).
+func (e *env) colours() bool {
+	return e.isTTY && e.getenv("NO_COLOR") == "" && e.getenv("TERM") != "dumb"
+}
+
+// paint colours a text for standard output.
+func (e *env) paint(colour, text string) string {
+	if !e.colours() {
+		return text
+	}
+	return colour + text + colourReset
+}
+
+// printJSON prints a value: for people indented, for programs on one line.
+func (e *env) printJSON(raw jsonrpc.Raw) error {
+	var b []byte
+	if e.isTTY {
+		b = appendPretty(nil, raw, e.colours())
+	} else {
+		b = compact(raw)
+	}
+	_, err := e.stdout.Write(append(b, '\n'))
+	return err
+}
+
+// printLine prints a value on one line, as those of a stream are.
+func (e *env) printLine(raw jsonrpc.Raw) error {
+	b := compact(raw)
+	if e.colours() {
+		b = appendColoured(nil, raw)
+	}
+	_, err := e.stdout.Write(append(b, '\n'))
+	return err
+}
+
+// compact returns a value without the white space between its tokens.
+func compact(raw jsonrpc.Raw) []byte {
+	var dst []byte
+	for t := range tokens(raw) {
+		dst = append(dst, t...)
+	}
+	return dst
+}
+
+// appendColoured appends a value on one line, in colour.
+func appendColoured(dst []byte, raw jsonrpc.Raw) []byte {
+	for t := range tokens(raw) {
+		dst = appendToken(dst, t, "", true)
+	}
+	return dst
+}
+
+// appendPretty appends a value with one member or element a line. Numbers and
+// strings keep their bytes.
+func appendPretty(dst []byte, raw jsonrpc.Raw, colour bool) []byte {
+	depth := 0
+	var last byte
+	newline := func() { dst = append(append(dst, '\n'), strings.Repeat("  ", depth)...) }
+	names := nameTokens(raw)
+	n := 0
+	for t := range tokens(raw) {
+		c := t[0]
+		switch {
+		case c == '}' || c == ']':
+			depth--
+			if last != '{' && last != '[' {
+				newline()
+			}
+		case last == '{' || last == '[' || last == ',':
+			newline()
+		}
+		hue := ""
+		if names[n] {
+			hue = colourName
+		}
+		dst = appendToken(dst, t, hue, colour)
+		switch c {
+		case '{', '[':
+			depth++
+		case ':':
+			dst = append(dst, ' ')
+		}
+		last = c
+		n++
+	}
+	return dst
+}
+
+// nameTokens finds the tokens that are names of members.
+func nameTokens(raw jsonrpc.Raw) map[int]bool {
+	names := map[int]bool{}
+	n := 0
+	for t := range tokens(raw) {
+		if t[0] == ':' {
+			names[n-1] = true
+		}
+		n++
+	}
+	return names
+}
+
+func appendToken(dst, t []byte, hue string, colour bool) []byte {
+	if !colour {
+		return appendTame(dst, t)
+	}
+	switch c := t[0]; {
+	case hue != "":
+	case c == '"':
+		hue = colourString
+	case c == '-' || c >= '0' && c <= '9':
+		hue = colourNumber
+	case c == 't' || c == 'f' || c == 'n':
+		hue = colourLiteral
+	default:
+		return append(dst, t...)
+	}
+	return append(appendTame(append(dst, hue...), t), colourReset...)
+}
+
+// appendTame writes the control characters that JSON allows in a string and a
+// terminal obeys as escapes, which mean the same in JSON.
+func appendTame(dst, t []byte) []byte {
+	for len(t) > 0 {
+		r, n := utf8.DecodeRune(t)
+		if r == 0x7f || r >= 0x80 && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r) {
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		} else {
+			dst = append(dst, t[:n]...)
+		}
+		t = t[n:]
+	}
+	return dst
+}
+
+// tokens splits valid JSON.
+func tokens(raw jsonrpc.Raw) func(yield func([]byte) bool) {
+	return func(yield func([]byte) bool) {
+		for i := 0; i < len(raw); {
+			end := i + 1
+			switch c := raw[i]; {
+			case c == ' ' || c == '\t' || c == '\n' || c == '\r':
+				i++
+				continue
+			case c == '"':
+				end = stringEnd(raw, i)
+			case bytes.IndexByte([]byte("{}[],:"), c) < 0:
+				for end < len(raw) && bytes.IndexByte([]byte("{}[],: \t\r\n"), raw[end]) < 0 {
+					end++
+				}
+			}
+			if !yield(raw[i:end]) {
+				return
+			}
+			i = end
+		}
+	}
+}
+
+func stringEnd(raw jsonrpc.Raw, start int) int {
+	for i := start + 1; i < len(raw); i++ {
+		switch raw[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(raw)
+}
+
+// tame makes a text of the other end's fit to be printed: no control
+// characters, valid UTF-8.
+func tame(s string) string {
+	clean := true
+	for _, r := range s {
+		clean = clean && (unicode.IsPrint(r) && r != utf8.RuneError || r == '\n')
+	}
+	if clean {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, s[i])
+		case unicode.IsPrint(r) || r == '\n':
+			b.WriteRune(r)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// columns prints rows as an aligned table.
+func columns(w io.Writer, rows [][]string, style func(row, col int, text string) string) error {
+	var widths []int
+	for _, row := range rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			if i < len(row)-1 { // the last cell may be as long as it likes
+				widths[i] = max(widths[i], utf8.RuneCountInString(cell))
+			}
+		}
+	}
+	var b strings.Builder
+	for r, row := range rows {
+		for i, cell := range row {
+			text := cell
+			if style != nil {
+				text = style(r, i, cell)
+			}
+			b.WriteString(text)
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell)+2))
+			}
+		}
+		b.WriteByte('\n')
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// paramForms explains PARAMS; it is part of the help.
+const paramForms = `PARAMS may be written as:
+  '{"a":2,"b":3}' or '[2,3]'   JSON
+  a=2 b=3 name=Ada             params by name; a value that is JSON is taken as JSON,
+                               anything else as a string
+  name:=null                   a value that must be JSON
+  2 3 hello                    params by position
+  @file or -                   the JSON in a file, or on standard input`
+
+var (
+	namedParam = regexp.MustCompile(`^([A-Za-z_$][A-Za-z0-9_$./-]*)(:?=)((?s:.*))$`)
+	paramsHint = "Quote JSON for the shell, '{\"a\":2}', or write a=2 b=3."
+)
+
+// parseParams makes params of the words of a command line. None give nil.
+func parseParams(args []string, stdin io.Reader) (jsonrpc.Raw, error) {
+	switch {
+	case len(args) == 0:
+		return nil, nil
+	case len(args) == 1 && args[0] == "-":
+		return readParams(stdin, "standard input")
+	case len(args) == 1 && len(args[0]) > 1 && args[0][0] == '@':
+		f, err := os.Open(args[0][1:])
+		if err != nil {
+			return nil, usagef("PARAMS that begin with @ name a file.", "cannot read the params: %w", err)
+		}
+		defer f.Close() //nolint:errcheck // it was only read
+		return readParams(f, args[0][1:])
+	case len(args) == 1 && (args[0] == "" || args[0][0] == '{' || args[0][0] == '['):
+		return checkParams([]byte(args[0]), "the params")
+	}
+	return joinParams(args)
+}
+
+// joinParams makes an object of name=value words, or an array of others.
+func joinParams(args []string) (jsonrpc.Raw, error) {
+	named := namedParam.MatchString(args[0])
+	open, end := byte('['), byte(']')
+	if named {
+		open, end = '{', '}'
+	}
+	raw := jsonrpc.Raw{open}
+	seen := map[string]bool{}
+	for i, arg := range args {
+		if i > 0 {
+			raw = append(raw, ',')
+		}
+		m := namedParam.FindStringSubmatch(arg)
+		switch {
+		case named != (m != nil):
+			return nil, usagef(paramsHint, "params are either all name=value or none: %q does not fit %q", arg, args[0])
+		case m == nil:
+			raw = appendWord(raw, arg)
+			continue
+		case seen[m[1]]:
+			return nil, usagef("", "the param %q is given twice", m[1])
+		}
+		seen[m[1]] = true
+		raw = append(jsonrpc.AppendString(raw, m[1]), ':')
+		if m[2] == "=" {
+			raw = appendWord(raw, m[3])
+			continue
+		}
+		if err := jsonrpc.Valid([]byte(m[3])); err != nil {
+			return nil, usagef("name:=value takes JSON, name=value takes text.", "the value of %q is not JSON: %w", m[1], err)
+		}
+		raw = append(raw, m[3]...)
+	}
+	return append(raw, end), nil
+}
+
+// appendWord appends a word as the JSON it is, or else as a string.
+func appendWord(raw jsonrpc.Raw, word string) jsonrpc.Raw {
+	if jsonrpc.Valid([]byte(word)) == nil {
+		return append(raw, word...)
+	}
+	return jsonrpc.AppendString(raw, word)
+}
+
+func readParams(r io.Reader, name string) (jsonrpc.Raw, error) {
+	b, err := io.ReadAll(r)
+	if err != nil {
+		return nil, usagef("", "cannot read the params: %w", err)
+	}
+	return checkParams(b, name)
+}
+
+func checkParams(b []byte, name string) (jsonrpc.Raw, error) {
+	b = bytes.TrimSpace(b)
+	if err := jsonrpc.Valid(b); err != nil {
+		return nil, usagef(paramsHint, "%s: not JSON: %w", name, err)
+	}
+	if b[0] != '{' && b[0] != '[' {
+		return nil, usagef(paramsHint, "%s: params must be an object or an array, not %s", name, excerpt(b))
+	}
+	return b, nil
+}
+
+// excerpt shows the start of what may be long and may hold anything.
+func excerpt(b []byte) string {
+	const most = 80
+	if b = bytes.TrimSpace(b); len(b) == 0 {
+		return "nothing"
+	}
+	if len(b) > most {
+		return fmt.Sprintf("%s… (%d bytes)", tame(string(b[:most])), len(b))
+	}
+	return tame(string(b))
+}

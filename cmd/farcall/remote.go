@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net/http"
+	"net/textproto"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const defaultTimeout = 30 * time.Second
+
+// remote is what the commands that reach another end have in common.
+type remote struct {
+	*env
+	timeout  time.Duration
+	header   []string
+	framing  string
+	cacert   string
+	insecure bool
+	v1       bool
+}
+
+// flags adds the options to a command.
+func (r *remote) flags(cmd *cobra.Command, timeout time.Duration) {
+	f := cmd.Flags()
+	f.DurationVar(&r.timeout, "timeout", timeout, "how long to wait for an answer; 0 for ever")
+	f.StringArrayVarP(&r.header, "header", "H", nil, "send an HTTP header, `'Name: value'`; can be repeated")
+	f.StringVar(&r.framing, "framing", "", "frame messages on a byte stream by `line` or by header")
+	f.StringVar(&r.cacert, "cacert", "", "trust the certificate authorities in this PEM `file`")
+	f.BoolVar(&r.insecure, "insecure", false, "do not check the server's certificate")
+}
+
+// versionFlag adds --v1.
+func (r *remote) versionFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&r.v1, "v1", false, "speak JSON-RPC 1.0")
+}
+
+// split finds the target among the arguments and returns the rest: what stands
+// behind -- is a command, and otherwise the first argument is the target.
+func (r *remote) split(cmd *cobra.Command, args []string) (t target, rest []string, err error) {
+	switch dash := cmd.ArgsLenAtDash(); {
+	case dash >= 0 && dash == len(args):
+		return t, nil, usagef("For example: "+cmd.CommandPath()+" ... -- ./server --stdio", "no command behind --")
+	case dash >= 0:
+		t, rest = target{kind: kindChild, command: args[dash:]}, args[:dash]
+	case len(args) == 0:
+		return t, nil, usagef(fmt.Sprintf("Run '%s --help' for its forms.", cmd.CommandPath()), "no target")
+	default:
+		if t, err = parseTarget(args[0]); err != nil {
+			return t, nil, err
+		}
+		rest = args[1:]
+	}
+	switch r.framing {
+	case "":
+	case "line", "lines":
+		t.header = false
+	case "header", "headers":
+		t.header = true
+	default:
+		return t, nil, usagef("Use --framing line or --framing header.", "there is no framing %q", r.framing)
+	}
+	return t, rest, r.check(t)
+}
+
+// check refuses options that the target would ignore.
+func (r *remote) check(t target) error {
+	web := t.kind == kindHTTP || t.kind == kindWS
+	switch {
+	case len(r.header) > 0 && !web:
+		return usagef("Leave it out, or use an http or ws target.", "--header: %s has no headers", t)
+	case web && t.header:
+		return usagef("Leave it out.", "--framing is for byte streams, not for %s", t)
+	case (r.insecure || r.cacert != "") && !t.secure():
+		return usagef("Use https://, wss:// or tls://, or leave it out.", "--insecure and --cacert are for TLS, and %s has none", t)
+	}
+	_, err := r.headers()
+	return err
+}
+
+// headers are those of --header.
+func (r *remote) headers() (http.Header, error) {
+	h := http.Header{}
+	for _, line := range r.header {
+		name, value, ok := strings.Cut(line, ":")
+		name = strings.TrimSpace(name)
+		if !ok || name == "" || strings.ContainsAny(name, " \t\r\n") || strings.ContainsAny(value, "\r\n") {
+			return nil, usagef("Write it as --header 'Authorization: Bearer TOKEN'.", "%q is not a header", line)
+		}
+		h.Add(textproto.CanonicalMIMEHeaderKey(name), strings.TrimSpace(value))
+	}
+	return h, nil
+}
+
+// tls is how the server's certificate is checked.
+func (r *remote) tls() (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: r.insecure} //nolint:gosec // --insecure asks for it
+	if r.cacert == "" {
+		return c, nil
+	}
+	pem, err := os.ReadFile(r.cacert)
+	if err != nil {
+		return nil, usagef("", "cannot read --cacert: %w", err)
+	}
+	c.RootCAs = x509.NewCertPool()
+	if !c.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, usagef("It must hold certificates in PEM form (-----BEGIN CERTIFICATE-----).", "there is no certificate in %s", r.cacert)
+	}
+	return c, nil
+}
+
+// httpClient is what http and ws targets are reached with.
+func (r *remote) httpClient() (*http.Client, error) {
+	config, err := r.tls()
+	if err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck // documented to be one
+	transport.TLSClientConfig = config
+	return &http.Client{Transport: transport}, nil
+}
+
+// interruptible is a context that Ctrl-C ends. A second Ctrl-C ends the program.
+func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
+// limit bounds a context by --timeout.
+func (r *remote) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.timeout <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, r.timeout)
+}

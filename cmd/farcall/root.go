@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes, the same for every command.
+const (
+	exitOK       = 0 // answered, or ended in order
+	exitFailure  = 1 // anything the codes below do not say
+	exitUsage    = 2 // the command line is wrong
+	exitConnect  = 3 // the other end could not be reached
+	exitAnswered = 4 // the other end answered an error
+	exitTimeout  = 5 // no answer in time
+	exitProtocol = 6 // the other end broke the protocol
+)
+
+// env is what a command may touch of the world outside it.
+type env struct {
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+	getenv func(string) string
+	isTTY  bool // stdout is a terminal: answers may be pretty and coloured
+}
+
+// exitError ends the program with a code of its own. A nil err prints nothing:
+// the command has already said what happened.
+type exitError struct {
+	code int
+	err  error
+	hint string // what to do next, printed on a line of its own
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// usagef says that the command line is wrong.
+func usagef(hint, format string, args ...any) error {
+	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), hint: hint}
+}
+
+// run is the whole program. It returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	e := &env{stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, isTTY: isTerminal(stdout)}
+	root := newRootCmd(e) //nolint:contextcheck // cobra hands the context to the command that it runs
+	root.SetArgs(args)
+	return e.report(root.ExecuteContext(ctx))
+}
+
+func newRootCmd(e *env) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "farcall",
+		Short:         "Serve, call and check JSON-RPC 2.0 over every transport",
+		Args:          cobra.ArbitraryArgs,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			hint := "Run 'farcall --help' for the list."
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = fmt.Sprintf("Did you mean 'farcall %s'?", near[0])
+			}
+			return usagef(hint, "unknown command %q", args[0])
+		},
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetIn(e.stdin)
+	root.SetOut(e.stdout)
+	root.SetErr(e.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef(fmt.Sprintf("Run '%s --help' for its options.", cmd.CommandPath()), "%w", err)
+	})
+	root.AddCommand(
+		newServeCmd(e),
+		newCallCmd(e),
+		newNotifyCmd(e),
+		newBatchCmd(e),
+		newStreamCmd(e),
+		newDiscoverCmd(e),
+		newErrorsCmd(e),
+		newConformCmd(e),
+		newVersionCmd(e),
+	)
+	return root
+}
+
+// report prints what ended the program and turns it into an exit code.
+func (e *env) report(err error) int {
+	if err == nil {
+		return exitOK
+	}
+	exit := &exitError{code: exitFailure, err: err}
+	if !errors.As(err, &exit) && isUsageText(err.Error()) {
+		exit.code = exitUsage
+	}
+	if exit.err != nil {
+		fmt.Fprintf(e.stderr, "farcall: %v\n", err)
+	}
+	if exit.hint != "" {
+		fmt.Fprintln(e.stderr, exit.hint)
+	}
+	return exit.code
+}
+
+// isUsageText recognises what cobra itself says of a wrong command line: it
+// has no error type for it.
+func isUsageText(s string) bool {
+	for _, start := range []string{"unknown command", "unknown flag", "unknown shorthand", "required flag", "accepts ", "requires at least", "invalid argument", "if any flags", "at least one of"} {
+		if strings.HasPrefix(s, start) {
+			return true
+		}
+	}
+	return false
+}
+
+// isTerminal reports whether w is a terminal and not a file or a pipe.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync/atomic"
+
+	"github.com/farcall-dev/farcall/cmd/farcall/internal/page"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// site is what the port serves over HTTP.
+type site struct {
+	rpc    http.Handler // POST /rpc
+	stream http.Handler // GET /rpc/stream
+	ws     http.Handler // GET /rpc/ws
+	page   *page.Page
+
+	draining atomic.Bool
+}
+
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch path := r.URL.Path; path {
+	case "/rpc":
+		s.rpc.ServeHTTP(w, r)
+	case "/rpc/stream":
+		s.stream.ServeHTTP(w, r)
+	case "/rpc/ws":
+		s.ws.ServeHTTP(w, r)
+	case "/healthz":
+		status(w, http.StatusOK, "ok")
+	case "/readyz":
+		if s.draining.Load() {
+			status(w, http.StatusServiceUnavailable, "draining")
+			return
+		}
+		status(w, http.StatusOK, "ready")
+	default:
+		if s.page.Has(path) {
+			s.page.ServeHTTP(w, r)
+			return
+		}
+		notFound(w)
+	}
+}
+
+// status answers a probe.
+func status(w http.ResponseWriter, code int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	fmt.Fprintln(w, text)
+}
+
+// notFound answers a path that is not served, in the form that a JSON-RPC
+// client can read.
+func notFound(w http.ResponseWriter) {
+	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{
+		Code:    jsonrpc.MethodNotFound,
+		Message: "No such path; JSON-RPC is posted to /rpc",
+	})
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = w.Write(body)
+	_, _ = io.WriteString(w, "\n")
+}
+
+type httpConnKey struct{}
+
+// nameHTTPConns numbers the connections that speak HTTP, for the log.
+func nameHTTPConns() func(context.Context, net.Conn) context.Context {
+	var last atomic.Int64
+	return func(ctx context.Context, _ net.Conn) context.Context {
+		return context.WithValue(ctx, httpConnKey{}, "http-"+strconv.FormatInt(last.Add(1), 10))
+	}
+}
+
+// httpConn is the name of the connection that a request came over, or "".
+func httpConn(ctx context.Context) string {
+	name, _ := ctx.Value(httpConnKey{}).(string)
+	return name
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// maxPayload is how much of a message goes into the log with --log-payloads.
+const maxPayload = 16 << 10
+
+// newLogger makes the log that --log asks for, or nil for none.
+func newLogger(format string, w io.Writer) (*slog.Logger, error) {
+	switch format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, nil)), nil
+	case "json":
+		return slog.New(slog.NewJSONHandler(w, nil)), nil
+	case "off":
+		return nil, nil
+	}
+	return nil, usagef("Use --log text, --log json or --log off.", "there is no log format %q", format)
+}
+
+// recorder writes one record for each call and notification.
+func recorder(log *slog.Logger, payloads bool) func(context.Context, farcall.Record) {
+	if log == nil {
+		return nil
+	}
+	return func(ctx context.Context, r farcall.Record) {
+		attrs := make([]slog.Attr, 0, 14)
+		if !r.ID.IsAbsent() {
+			attrs = append(attrs, slog.Any("id", rawID(r.ID.Raw())))
+		}
+		attrs = append(attrs,
+			slog.String("method", r.Method),
+			slog.Int("code", int(r.Code)),
+			slog.Float64("latency_ms", float64(r.Latency.Microseconds())/1000),
+			slog.Int("bytes_in", r.BytesIn),
+			slog.Int("bytes_out", r.BytesOut),
+			slog.String("transport", r.Transport),
+			slog.String("conn", cmp.Or(r.Conn, httpConn(ctx))))
+		if r.Batch {
+			attrs = append(attrs, slog.Bool("batch", true))
+		}
+		if r.Err != nil {
+			attrs = append(attrs, slog.String("error", r.Err.Error()))
+		}
+		if payloads {
+			attrs = append(attrs, payload("request", r.Request), payload("response", r.Response))
+		}
+		log.LogAttrs(ctx, recordLevel(r.Code), recordMessage(r), attrs...)
+	}
+}
+
+func recordMessage(r farcall.Record) string {
+	if r.Notification {
+		return "notification"
+	}
+	return "call"
+}
+
+// recordLevel is an error for what is this end's fault, a warning for what is
+// the caller's.
+func recordLevel(code jsonrpc.Code) slog.Level {
+	switch code {
+	case 0:
+		return slog.LevelInfo
+	case jsonrpc.InternalError:
+		return slog.LevelError
+	default:
+		return slog.LevelWarn
+	}
+}
+
+// rawID is an id in the log: JSON where the log is JSON.
+type rawID jsonrpc.Raw
+
+// MarshalJSON is for the log in JSON.
+func (id rawID) MarshalJSON() ([]byte, error) { return id, nil }
+
+// MarshalText is for the log as text, which prints bytes as Go source otherwise.
+func (id rawID) MarshalText() ([]byte, error) { return id, nil }
+
+// payload is a message as it was on the wire: as text, because it need not be
+// valid JSON.
+func payload(name string, raw jsonrpc.Raw) slog.Attr {
+	if len(raw) > maxPayload {
+		return slog.String(name, fmt.Sprintf("%s… (%d bytes in all)", raw[:maxPayload], len(raw)))
+	}
+	return slog.String(name, string(raw))
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/cmd/farcall/internal/page"
+	"github.com/farcall-dev/farcall/cmd/farcall/internal/playground"
+	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/port"
+	"github.com/farcall-dev/farcall/stream"
+	"github.com/farcall-dev/farcall/wsrpc"
+)
+
+// server is everything that farcall serve runs.
+type server struct {
+	stderr     io.Writer
+	tls        *tls.Config
+	maxMessage int
+
+	play  *playground.Service
+	peers *peers
+	site  *site
+	port  *port.Server
+	ended chan error // what was served has come to its end, with the reason
+}
+
+// server puts the parts together. Nothing runs yet.
+func (f *serveFlags) server(e *env) (*server, error) {
+	stderr := &lockedWriter{w: e.stderr}
+	log, err := newLogger(f.log, stderr)
+	if err != nil {
+		return nil, err
+	}
+	s := &server{stderr: stderr, maxMessage: int(f.maxMessage), ended: make(chan error, 1)}
+	if s.tls, err = loadTLS(f.tlsCert, f.tlsKey); err != nil {
+		return nil, err
+	}
+	html, err := page.New()
+	if err != nil {
+		return nil, err
+	}
+	mux := farcall.NewMux()
+	mux.Info.Title = "farcall playground"
+	mux.Info.Version = versionName()
+	mux.Info.Description = "Methods to try JSON-RPC 2.0 with: arithmetic, text, streams, a clock that pushes, and failures of every kind."
+	s.play = playground.Register(mux, log)
+	rpc := farcall.Options{
+		Details: f.details, V1: f.v1, Logger: log, OnRecord: recorder(log, f.logPayloads),
+	}
+	s.peers = &peers{handler: mux, opts: rpc}
+	s.site = newSite(mux, rpc, html, s.peers, s.maxMessage)
+	s.port = port.New(port.Handler{
+		HTTP: &http.Server{
+			Handler:           s.site,
+			ReadHeaderTimeout: 10 * time.Second,
+			IdleTimeout:       2 * time.Minute,
+			MaxHeaderBytes:    64 << 10,
+			ConnContext:       nameHTTPConns(),
+			ErrorLog:          slog.NewLogLogger(handlerOf(log), slog.LevelWarn),
+		},
+		Stream: s.serveStream,
+	}, &port.Options{TLS: s.tls, Logger: log})
+	return s, nil
+}
+
+// newSite makes the handlers of the paths. Records tell HTTP and HTTPS apart,
+// so each has a handler of its own.
+func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *peers, maxMessage int) *site {
+	options := func(transport string) *httprpc.Options {
+		o := rpc
+		o.Transport = transport
+		return &httprpc.Options{MaxMessage: maxMessage, RPC: &o}
+	}
+	upgrade := func(t farcall.Transport, r *http.Request) { conns.start(t, secured("ws", r)) } //nolint:contextcheck // a connection outlives the request that made it
+	return &site{
+		rpc: bySecurity(httprpc.NewHandler(h, options("http")), httprpc.NewHandler(h, options("https"))),
+		stream: bySecurity(httprpc.NewStreamHandler(h, options("sse")),
+			httprpc.NewStreamHandler(h, options("sse+tls"))),
+		ws:   wsrpc.NewHandler(upgrade, &wsrpc.Options{MaxMessage: maxMessage}),
+		page: html,
+	}
+}
+
+func bySecurity(plain, secure http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS != nil {
+			secure.ServeHTTP(w, r)
+			return
+		}
+		plain.ServeHTTP(w, r)
+	})
+}
+
+func secured(transport string, r *http.Request) string {
+	if r.TLS != nil {
+		return transport + "s"
+	}
+	return transport
+}
+
+// serveStream serves a connection that carries JSON texts.
+func (s *server) serveStream(conn net.Conn, prefix []byte, header bool) {
+	transport := conn.LocalAddr().Network()
+	if _, ok := conn.(*tls.Conn); ok {
+		transport += "+tls"
+	}
+	t := stream.New(conn, framing(header), &stream.Options{MaxMessage: s.maxMessage, Prefix: prefix})
+	s.peers.start(t, transport)
+}
+
+func framing(header bool) stream.Framing {
+	if header {
+		return stream.Header
+	}
+	return stream.NDJSON
+}
+
+// start opens every address and returns when all of them accept connections.
+func (s *server) start(ctx context.Context, f *serveFlags) error {
+	addrs := f.listen
+	if len(addrs) == 0 && !f.stdio {
+		addrs = []string{defaultAddress}
+	}
+	var open []net.Listener
+	for _, addr := range addrs {
+		l, err := listen(ctx, addr)
+		if err != nil {
+			for _, l := range open {
+				_ = l.Close()
+			}
+			return err
+		}
+		open = append(open, l)
+	}
+	for _, l := range open {
+		go func() {
+			if err := s.port.Serve(ctx, l); err != nil {
+				s.end(err)
+			}
+		}()
+	}
+	for _, l := range open {
+		fmt.Fprintln(s.stderr, readyLine(l, s.tls != nil))
+	}
+	if f.stdio {
+		go func() { //nolint:contextcheck // a connection ends with its input, or when it is drained
+			s.serveStdio()
+			if len(open) == 0 {
+				s.end(nil)
+			}
+		}()
+	}
+	return nil
+}
+
+// serveStdio serves standard input and output until the input ends. The first
+// byte that is no white space tells the framing: a header begins with the C of
+// Content-Length, and no JSON text does.
+func (s *server) serveStdio() {
+	buf := make([]byte, 512)
+	first, prefix := byte(0), buf[:0]
+	for first == 0 {
+		n, err := os.Stdin.Read(buf)
+		prefix = buf[:n]
+		if first = firstByte(prefix); err != nil {
+			break
+		}
+	}
+	t := stream.Stdio(framing(first|0x20 == 'c'), &stream.Options{MaxMessage: s.maxMessage, Prefix: prefix})
+	if peer := s.peers.start(t, "stdio"); peer != nil {
+		<-peer.Done()
+	}
+}
+
+func firstByte(p []byte) byte {
+	for _, c := range p {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+func (s *server) end(err error) {
+	select {
+	case s.ended <- err:
+	default: // it is ending already
+	}
+}
+
+// drain accepts nothing more and lets the calls in flight finish, as long as
+// the context lasts.
+func (s *server) drain(ctx context.Context) {
+	s.site.draining.Store(true)
+	var wg sync.WaitGroup
+	wg.Go(func() { _ = s.port.Shutdown(ctx) }) // its error is the context's: time was up
+	wg.Go(func() { s.peers.shutdown(ctx) })
+	wg.Wait()
+}
+
+// lockedWriter lets the log and the ready lines share standard error.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+func handlerOf(log *slog.Logger) slog.Handler {
+	if log == nil {
+		return slog.DiscardHandler
+	}
+	return log.Handler()
+}
