@@ -1,0 +1,95 @@
+package interop
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// patience is how long a test waits for another process before it gives up.
+const patience = 30 * time.Second
+
+// farcallPath is the program under test, which TestMain builds.
+var farcallPath string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "farcall-interop")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	farcallPath = filepath.Join(dir, "farcall")
+	build := exec.Command("go", "build", "-o", farcallPath, "./cmd/farcall")
+	build.Dir = ".."
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "cannot build farcall: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// program runs farcall and returns what it printed and its exit code.
+func program(t *testing.T, args ...string) (stdout, stderr string, code int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, farcallPath, args...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("farcall %q: %v", args, err)
+	}
+	return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
+}
+
+// mustFarcall is program where it must succeed.
+func mustFarcall(t *testing.T, args ...string) string {
+	t.Helper()
+	stdout, stderr, code := program(t, args...)
+	if code != 0 {
+		t.Fatalf("farcall %q: exit status %d\n%s%s", args, code, stdout, stderr)
+	}
+	return strings.TrimSpace(stdout)
+}
+
+// serve starts farcall's playground and returns its address, host:port.
+func serve(t *testing.T) string {
+	t.Helper()
+	cmd := exec.Command(farcallPath, "serve", "--listen", "127.0.0.1:0")
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Signal(os.Interrupt)
+		cmd.Wait()
+	})
+	r := bufio.NewReader(stderr)
+	for {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			t.Fatalf("farcall serve ended: %v", err)
+		}
+		if address, ok := strings.CutPrefix(strings.TrimSpace(line), "farcall: ready http://"); ok {
+			go io.Copy(io.Discard, r) // ends with the process
+			return address
+		}
+	}
+}

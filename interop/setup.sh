@@ -1,0 +1,10 @@
+#!/bin/sh
+# Installs what the tests of this module need besides Go: npm packages, as
+# node/package-lock.json pins them. Without Node.js those tests are skipped.
+set -eu
+cd "$(dirname "$0")/node"
+if ! command -v npm >/dev/null; then
+	echo "interop: there is no npm here; the tests with Node.js will be skipped" >&2
+	exit 0
+fi
+npm ci --no-audit --no-fund --ignore-scripts --loglevel=error
