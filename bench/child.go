@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/coder/websocket"
+	"github.com/creachadair/jrpc2"
+	jchannel "github.com/creachadair/jrpc2/channel"
+	sourcegraph "github.com/sourcegraph/jsonrpc2"
+)
+
+// serveIdle is the child process: it prints its address, answers each line of
+// its input with its resident memory, and ends when its input does.
+func serveIdle(kind string, in io.Reader, out io.Writer) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	if err := serveKind(kind, l); err != nil {
+		return err
+	}
+	fmt.Fprintln(out, l.Addr())
+	for lines := bufio.NewScanner(in); lines.Scan(); {
+		rss, err := residentMemory()
+		if err != nil {
+			return err
+		}
+		fmt.Fprintln(out, rss)
+	}
+	return nil
+}
+
+func residentMemory() (int, error) {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("/proc/self/statm has %q", text)
+	}
+	pages, err := strconv.Atoi(fields[1])
+	return pages * os.Getpagesize(), err
+}
+
+func serveKind(kind string, l net.Listener) error {
+	s, err := gethServer()
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case "tcp floor":
+		go accept(l, func(c net.Conn) { go echoLines(c) })
+	case "tcp farcall":
+		go accept(l, farcallTCP())
+	case "tcp jrpc2":
+		go accept(l, func(c net.Conn) { jrpc2.NewServer(jrpc2Methods, nil).Start(jchannel.Line(c, c)) })
+	case "tcp sourcegraph":
+		go accept(l, func(c net.Conn) {
+			sourcegraph.NewConn(context.Background(), sourcegraph.NewPlainObjectStream(c), sourcegraph.HandlerWithError(sourcegraphEcho))
+		})
+	case "tcp geth":
+		go s.ServeListener(l)
+	case "ws floor":
+		go http.Serve(l, http.HandlerFunc(echoWebSocket))
+	case "ws farcall":
+		go http.Serve(l, farcallWebSocket())
+	case "ws geth":
+		go http.Serve(l, s.WebsocketHandler([]string{"*"}))
+	default:
+		return errors.New("no server is called " + kind)
+	}
+	return nil
+}
+
+func accept(l net.Listener, serve func(net.Conn)) {
+	for {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		serve(c)
+	}
+}
+
+// echoLines has no buffer while it waits: it reads the first byte alone.
+func echoLines(c net.Conn) {
+	var first [1]byte
+	for {
+		if _, err := c.Read(first[:]); err != nil {
+			return
+		}
+		rest := make([]byte, 4096)
+		rest[0] = first[0]
+		n := 1
+		for rest[n-1] != '\n' {
+			m, err := c.Read(rest[n:])
+			if err != nil {
+				return
+			}
+			n += m
+		}
+		if _, err := c.Write(rest[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func echoWebSocket(w http.ResponseWriter, r *http.Request) {
+	c, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		return
+	}
+	for {
+		kind, data, err := c.Read(context.Background())
+		if err != nil {
+			return
+		}
+		if err := c.Write(context.Background(), kind, data); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// childEnv tells the program that it is the server whose memory is measured,
+// and of which kind.
+const childEnv = "FARCALL_BENCH_IDLE"
+
+// idleKinds are the servers, by transport and implementation. "floor" is a
+// goroutine that waits in Read, and over WebSocket the library that farcall
+// uses, alone.
+var idleKinds = []string{
+	"tcp floor", "tcp farcall", "tcp jrpc2", "tcp sourcegraph", "tcp geth",
+	"ws floor", "ws farcall", "ws geth",
+}
+
+// An idleResult is what idle connections take of a server's resident memory.
+type idleResult struct {
+	connections  int
+	fresh, after float64 // bytes for each: as opened, and after one call on each
+}
+
+// worst is what the marks look at.
+func (r *idleResult) worst() float64 { return max(r.fresh, r.after) }
+
+func idleGroup(kind string) string {
+	transport, _, _ := strings.Cut(kind, " ")
+	return map[string]string{"tcp": "idle TCP connections", "ws": "idle WebSocket connections"}[transport]
+}
+
+// measureIdle opens n connections to a child process and reads the child's
+// resident memory before, between and after.
+func measureIdle(kind string, n int) (result, error) {
+	_, name, _ := strings.Cut(kind, " ")
+	r := result{group: idleGroup(kind), name: name, idle: &idleResult{connections: n}}
+	c, err := startChild(kind)
+	if err != nil {
+		return r, err
+	}
+	conns := make([]net.Conn, 0, n)
+	defer func() {
+		for _, conn := range conns {
+			conn.Close()
+		}
+		c.stop()
+	}()
+	base, err := c.rss()
+	if err != nil {
+		return r, err
+	}
+	use := usage[kind[:strings.Index(kind, " ")]]
+	for range n {
+		conn, err := net.Dial("tcp", c.address)
+		if err != nil {
+			return r, err
+		}
+		conns = append(conns, conn)
+		if err := use.open(conn); err != nil {
+			return r, err
+		}
+	}
+	fresh, err := c.rss()
+	if err != nil {
+		return r, err
+	}
+	line := httpRequest
+	if name == "geth" {
+		line = gethRequest
+	}
+	for _, conn := range conns {
+		if err := use.call(conn, line); err != nil {
+			return r, err
+		}
+	}
+	after, err := c.rss()
+	r.idle.fresh = float64(fresh-base) / float64(n)
+	r.idle.after = float64(after-base) / float64(n)
+	return r, err
+}
+
+// usage is how the measuring side uses a connection: by hand, so that it takes
+// little memory and time itself.
+var usage = map[string]struct {
+	open func(net.Conn) error
+	call func(c net.Conn, request string) error
+}{
+	"tcp": {
+		open: func(net.Conn) error { return nil },
+		call: func(c net.Conn, request string) error {
+			if _, err := c.Write([]byte(request + "\n")); err != nil {
+				return err
+			}
+			return expect(c, `"add"`, "\n")
+		},
+	},
+	"ws": {
+		open: func(c net.Conn) error {
+			const hello = "GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n" +
+				"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+			if _, err := c.Write([]byte(hello)); err != nil {
+				return err
+			}
+			return expect(c, "101 ", "\r\n\r\n")
+		},
+		call: func(c net.Conn, request string) error {
+			// RFC 6455 §5.2: a final text frame of less than 126 bytes, with a mask of zeroes.
+			if len(request) > 125 {
+				return errors.New("the request is too long for a short frame")
+			}
+			frame := append([]byte{0x81, 0x80 | byte(len(request)), 0, 0, 0, 0}, request...)
+			if _, err := c.Write(frame); err != nil {
+				return err
+			}
+			return expect(c, `"add"`, "}")
+		},
+	},
+}
+
+// expect reads until an answer that ends so has come, and looks for a part.
+func expect(c net.Conn, part, suffix string) error {
+	if err := c.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		return err
+	}
+	var got []byte
+	for buf := make([]byte, 1024); ; {
+		n, err := c.Read(buf)
+		got = append(got, buf[:n]...)
+		if err != nil {
+			return fmt.Errorf("after %q: %w", got, err)
+		}
+		if strings.HasSuffix(string(got), suffix) && strings.Contains(string(got), part) {
+			return nil
+		}
+	}
+}
+
+// A child is the server in a process of its own.
+type child struct {
+	cmd     *exec.Cmd
+	address string
+	in      io.WriteCloser
+	out     *bufio.Reader
+}
+
+func startChild(kind string) (*child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	c := &child{cmd: exec.Command(self)}
+	c.cmd.Env = append(os.Environ(), childEnv+"="+kind)
+	c.cmd.Stderr = os.Stderr
+	if c.in, err = c.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := c.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	c.out = bufio.NewReader(out)
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	c.address, err = c.line()
+	return c, err
+}
+
+func (c *child) line() (string, error) {
+	s, err := c.out.ReadString('\n')
+	return strings.TrimSpace(s), err
+}
+
+// rss asks for the resident memory in bytes.
+func (c *child) rss() (int, error) {
+	if _, err := io.WriteString(c.in, "rss\n"); err != nil {
+		return 0, err
+	}
+	s, err := c.line()
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(s)
+}
+
+func (c *child) stop() {
+	c.in.Close() // the child ends when its input does
+	c.cmd.Wait()
+}
