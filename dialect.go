@@ -3,7 +3,13 @@ package farcall
 import "github.com/farcall-dev/farcall/jsonrpc"
 
 // A Dialect is how two peers write what JSON-RPC leaves open: cancellation and
-// progress. The zero value means [LSP].
+// progress. The zero value means that of the Language Server Protocol and its
+// kin (LSP 3.17, "Cancellation Support" and "Progress Support"):
+//
+//	Dialect{
+//		CancelMethod: "$/cancelRequest", CancelID: "id",
+//		ProgressMethod: "$/progress", ProgressToken: "token", ProgressValue: "value",
+//	}
 type Dialect struct {
 	// CancelMethod is the notification that cancels a call, and CancelID the
 	// member of its params that holds the id of that call.
@@ -16,21 +22,10 @@ type Dialect struct {
 	ProgressValue string
 }
 
-// LSP is the dialect of the Language Server Protocol and its kin: $/cancelRequest
-// and $/progress (LSP 3.17, "Cancellation Support" and "Progress Support").
-func LSP() Dialect {
+func lspDialect() Dialect {
 	return Dialect{
 		CancelMethod: "$/cancelRequest", CancelID: "id",
 		ProgressMethod: "$/progress", ProgressToken: "token", ProgressValue: "value",
-	}
-}
-
-// MCP is the dialect of the Model Context Protocol: notifications/cancelled and
-// notifications/progress.
-func MCP() Dialect {
-	return Dialect{
-		CancelMethod: "notifications/cancelled", CancelID: "requestId",
-		ProgressMethod: "notifications/progress", ProgressToken: "progressToken",
 	}
 }
 

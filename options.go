@@ -92,7 +92,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.MaxInFlightBytes, 128<<20)
 	setDefault(&o.MaxUnsent, 128<<20)
 	setDefault(&o.CloseTimeout, 5*time.Second)
-	setDefault(&o.Dialect, LSP())
+	setDefault(&o.Dialect, lspDialect())
 }
 
 func setDefault[T comparable](v *T, d T) {

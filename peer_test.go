@@ -196,7 +196,13 @@ func TestNotificationsKeepOrder(t *testing.T) {
 // Cancelling a call cancels the handler, in both dialects; the late answer is
 // dropped and counted.
 func TestCancel(t *testing.T) {
-	for name, d := range map[string]farcall.Dialect{"lsp": farcall.LSP(), "mcp": farcall.MCP()} {
+	for name, d := range map[string]farcall.Dialect{
+		"lsp": {},
+		"mcp": {
+			CancelMethod: "notifications/cancelled", CancelID: "requestId",
+			ProgressMethod: "notifications/progress", ProgressToken: "progressToken",
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, b := farcall.Pipe()
