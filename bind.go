@@ -239,32 +239,17 @@ func (p *param) read(v reflect.Value, raw []byte, position int) *jsonrpc.Error {
 
 // readPlain reads numbers, strings and booleans without the library.
 func (p *param) readPlain(field reflect.Value, raw []byte) *jsonrpc.Error {
-	c, kind := raw[0], p.kind
-	number := c == '-' || '0' <= c && c <= '9'
-	var err error
-	switch {
-	case kind == reflect.String && c == '"':
+	switch c := raw[0]; {
+	case p.kind == reflect.String && c == '"':
 		field.SetString(string(scan.Unquote(raw)))
-	case kind == reflect.Bool && (c == 't' || c == 'f'):
+		return nil
+	case p.kind == reflect.Bool && (c == 't' || c == 'f'):
 		field.SetBool(c == 't')
-	case (kind == reflect.Float32 || kind == reflect.Float64) && number:
-		var n float64
-		if n, err = strconv.ParseFloat(string(raw), field.Type().Bits()); err == nil {
-			field.SetFloat(n)
-		}
-	case kind >= reflect.Uint && kind <= reflect.Uintptr && number:
-		var n uint64
-		if n, err = strconv.ParseUint(string(raw), 10, field.Type().Bits()); err == nil {
-			field.SetUint(n)
-		}
-	case kind >= reflect.Int && kind <= reflect.Int64 && number:
-		var n int64
-		if n, err = strconv.ParseInt(string(raw), 10, field.Type().Bits()); err == nil {
-			field.SetInt(n)
-		}
-	default:
+		return nil
+	case p.kind == reflect.String, p.kind == reflect.Bool, c != '-' && (c < '0' || c > '9'):
 		return p.wrong(raw)
 	}
+	err := setNumber(field, raw)
 	switch {
 	case err == nil:
 		return nil
@@ -272,6 +257,30 @@ func (p *param) readPlain(field reflect.Value, raw []byte) *jsonrpc.Error {
 		return problem{member: p.Name, reason: outOfRange, want: expected(p.Type), got: "number"}.refuse()
 	default:
 		return p.wrong(raw)
+	}
+}
+
+// setNumber sets a field of a number's kind.
+func setNumber(field reflect.Value, raw []byte) error {
+	switch bits := field.Type().Bits(); field.Kind() {
+	case reflect.Float32, reflect.Float64:
+		n, err := strconv.ParseFloat(string(raw), bits)
+		if err == nil {
+			field.SetFloat(n)
+		}
+		return err
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		n, err := strconv.ParseInt(string(raw), 10, bits)
+		if err == nil {
+			field.SetInt(n)
+		}
+		return err
+	default:
+		n, err := strconv.ParseUint(string(raw), 10, bits)
+		if err == nil {
+			field.SetUint(n)
+		}
+		return err
 	}
 }
 

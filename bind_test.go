@@ -44,7 +44,7 @@ type (
 		Mode    string            `json:"mode" default:"fast"`
 		List    []int             `json:"list" default:"[1,2]"`
 		Hidden  string            `json:"-"`
-		private string
+		private string            //nolint:unused // nobody may set it
 	}
 	inherited struct {
 		located
@@ -70,8 +70,6 @@ func (u *upper) UnmarshalText(b []byte) error {
 
 func (a *anything) UnmarshalJSON(b []byte) error { a.text = string(b); return nil }
 
-func ptr[T any](v T) *T { return &v }
-
 func TestBind(t *testing.T) {
 	day := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	standard := func(change func(*everything)) everything {
@@ -93,7 +91,7 @@ func TestBind(t *testing.T) {
 		{`{"name":"x"}`, standard(func(*everything) {})},
 		{`["x"]`, standard(func(*everything) {})},
 		{`["x",null,null,null,null,null,null,null]`, standard(func(*everything) {})},
-		{`["x",-128,65535,0.5,true]`, standard(func(e *everything) { e.Count, e.Port, e.Ratio, e.On = -128, 65535, 0.5, ptr(true) })},
+		{`["x",-128,65535,0.5,true]`, standard(func(e *everything) { e.Count, e.Port, e.Ratio, e.On = -128, 65535, 0.5, new(true) })},
 		{
 			`{"name":"\u0078","tags":["a"],"labels":{"k":"v"},"where":{"city":"Oslo","zip":null},"raw":[1.0, 2],"any":{"a":[1]},"big":"9007199254740993","data":"aGk=","wait":5,"mode":"slow","list":[]}`,
 			standard(func(e *everything) {
@@ -103,7 +101,7 @@ func TestBind(t *testing.T) {
 			}),
 		},
 		{`{"name":"x","raw":null,"any":null,"on":null}`, standard(func(e *everything) { e.Raw = jsonrpc.Raw("null") })},
-		{`{"city":"Oslo","zip":150,"at":"2026-01-02T03:04:05Z","Last":true}`, inherited{located{"Oslo", ptr(150)}, &Stamped{day}, true}},
+		{`{"city":"Oslo","zip":150,"at":"2026-01-02T03:04:05Z","Last":true}`, inherited{located{"Oslo", new(150)}, &Stamped{day}, true}},
 		{`["Oslo",null,"2026-01-02T03:04:05Z",false]`, inherited{located{City: "Oslo"}, &Stamped{day}, false}},
 		{`[null,3]`, middle{nil, 3}},
 		{``, struct{}{}},
@@ -129,7 +127,7 @@ func TestBind(t *testing.T) {
 		{`["abc"]`, upper("ABC")},
 		{`["aGk="]`, []byte("hi")},
 		{`["2026-01-02T03:04:05Z"]`, day},
-		{`[2]`, ptr(2)},
+		{`[2]`, new(2)},
 		{`[null]`, (*int)(nil)},
 		{`[]`, (*int)(nil)},
 		{``, (*int)(nil)},
@@ -286,8 +284,7 @@ func FuzzBind(f *testing.F) {
 	names := strings.Fields("name count port ratio on tags labels where raw any big data wait mode list")
 	bind := func(params []byte) (v everything, data string, err error) {
 		err = (&farcall.Request{Params: params}).Bind(&v)
-		var wire *jsonrpc.Error
-		if errors.As(err, &wire) {
+		if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
 			data = string(wire.Data)
 		}
 		return v, data, err

@@ -34,7 +34,8 @@ func describedMux() *farcall.Mux {
 		In    folder `json:"in" doc:"where to"`
 		Data  []byte `json:"data,omitempty"`
 		Force *bool  `json:"force"`
-	}) (struct{}, error) {
+	},
+	) (struct{}, error) {
 		return struct{}{}, nil
 	})
 	farcall.Handle(m, "move", func(context.Context, middle) (folder, error) { return folder{}, nil })
@@ -157,7 +158,7 @@ func TestDiscoverDescribes(t *testing.T) {
 		`{"name":"put","paramStructure":"either","params":[{"name":"in","description":"where to","required":true,"schema":{"$ref":"#/components/schemas/folder"}},{"name":"data","schema":{"type":"string","contentEncoding":"base64"}},{"name":"force","schema":{"type":["boolean","null"]}}],"result":{"name":"result","schema":{"type":"null"}},"x-farcall-notification":true}`,
 		`{"name":"raw","summary":"Takes anything.","paramStructure":"either","params":[],"result":{"name":"result","schema":{}},"x-farcall-params":{}}`,
 		`{"name":"sum","paramStructure":"by-position","params":[],"result":{"name":"result","schema":{"type":"number"}},"x-farcall-params":{"type":"array","items":{"type":"number"}}}`,
-		`"result":{"name":"result","schema":{"type":"array","items":{"anyOf":[{"$ref":"#/components/schemas/folder"},{"type":"null"}]}},"x-farcall-streaming":true}`,
+		`"result":{"name":"result","schema":{"type":"array","items":{"anyOf":[{"$ref":"#/components/schemas/folder"},{"type":"null"}]}}},"x-farcall-streaming":true}`,
 		`"folder":{"type":"object","properties":{"name":{"description":"as it is shown","type":"string","minLength":1},"parent":{"anyOf":[{"$ref":"#/components/schemas/folder"},{"type":"null"}]},"within":{"type":"array","items":{"$ref":"#/components/schemas/folder"}},"changed":{"type":"string","format":"date-time"},"colour":{"type":"string","enum":["red","green"],"default":"red"}},"required":["name"]}`,
 	} {
 		if !strings.Contains(raw, want) {

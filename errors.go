@@ -52,15 +52,15 @@ func MapError[E error](m *Errors, code jsonrpc.Code) {
 		decode: func(data jsonrpc.Raw) error {
 			var e E
 			if t.Kind() == reflect.Pointer { // also when there is no data
-				e, _ = reflect.New(t.Elem()).Interface().(E) //nolint:errcheck // it is an E
+				e, _ = reflect.TypeAssert[E](reflect.New(t.Elem()))
 			}
 			if data == nil {
 				return e
 			}
-			if jsonv2.Unmarshal(data, &e) != nil || isNil(e) {
-				return nil
+			if err := jsonv2.Unmarshal(data, &e); err == nil && !isNil(e) {
+				return e
 			}
-			return e
+			return nil
 		},
 	})
 }
@@ -121,7 +121,7 @@ func translate(err error, m *Errors) *jsonrpc.Error {
 	// Of a mapped error and a *jsonrpc.Error in one chain the outer one counts.
 	var wire *jsonrpc.Error
 	outermost(err, func(e error) bool {
-		wire, _ = e.(*jsonrpc.Error) //nolint:errcheck,errorlint // outermost unwraps
+		wire, _ = e.(*jsonrpc.Error) //nolint:errorlint // outermost unwraps
 		if wire == nil {
 			wire, _ = m.encode(e)
 		}

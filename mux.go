@@ -110,15 +110,15 @@ func (m *Mux) find(method []byte) *entry { return (*m.methods.Load())[string(met
 func (m *Mux) ServeRPC(ctx context.Context, req *Request) (any, error) {
 	e := (*m.methods.Load())[req.Method]
 	if e == nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found", Cause: unknownMethod(req.Method)}
+		return nil, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found", Cause: unknownMethodError(req.Method)}
 	}
 	req.bound = &e.bound
 	return e.handler.ServeRPC(ctx, req)
 }
 
-type unknownMethod string
+type unknownMethodError string
 
-func (m unknownMethod) Error() string { return fmt.Sprintf("there is no method %q", string(m)) }
+func (m unknownMethodError) Error() string { return fmt.Sprintf("there is no method %q", string(m)) }
 
 // Methods describes the methods, sorted by name, without rpc.discover.
 func (m *Mux) Methods() []Method {

@@ -46,14 +46,16 @@ func TestMuxRefusesMisuse(t *testing.T) {
 		`option "embed" of the json tag is not supported`: func() {
 			farcall.Handle(m, "c", func(context.Context, struct {
 				Rest map[string]any `json:",embed"`
-			}) (int, error) {
+			},
+			) (int, error) {
 				return 0, nil
 			})
 		},
 		`the tag default: "x" is no JSON for int`: func() {
 			farcall.HandleStream(m, "c", func(context.Context, struct {
 				N int `default:"x"`
-			}) iter.Seq2[int, error] {
+			},
+			) iter.Seq2[int, error] {
 				return nil
 			})
 		},

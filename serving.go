@@ -48,8 +48,20 @@ func (c *core) lookup(method []byte) (name string, l *load) {
 
 // load remembers how long a method runs, to decide where it runs next time.
 type load struct {
-	calls atomic.Uint32
-	slow  atomic.Bool
+	calls   atomic.Uint32
+	strikes atomic.Uint32 // timings in a row that were slow
+	slow    atomic.Bool
+}
+
+// timed takes a timing. One alone says little: the machine was busy, or the
+// call was the first of all.
+func (l *load) timed(took time.Duration) {
+	if took <= slowCall {
+		l.strikes.Store(0)
+		l.slow.Store(false)
+	} else if l.strikes.Add(1) > 1 {
+		l.slow.Store(true)
+	}
 }
 
 const (
@@ -195,7 +207,7 @@ func (s *serving) call(dst []byte) []byte {
 	at := len(dst)
 	dst, wire := s.answer(dst, result, err)
 	if sample {
-		s.load.slow.Store(time.Since(start) > slowCall)
+		s.load.timed(time.Since(start))
 	}
 	if timed {
 		s.record(wire, err, dst[at:], len(dst)-at, time.Since(start))

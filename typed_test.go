@@ -22,7 +22,7 @@ type profile struct {
 func typedMux() *farcall.Mux {
 	m := farcall.NewMux()
 	farcall.Handle(m, "add", func(_ context.Context, p addends) (float64, error) { return p.A + p.B, nil })
-	farcall.Handle(m, "addPointer", func(_ context.Context, p *addends) (*float64, error) { return ptr(p.A + p.B), nil })
+	farcall.Handle(m, "addPointer", func(_ context.Context, p *addends) (*float64, error) { return new(p.A + p.B), nil })
 	farcall.Handle(m, "sum", func(_ context.Context, all []float64) (float64, error) {
 		total := 0.0
 		for _, v := range all {

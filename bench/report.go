@@ -40,7 +40,7 @@ func (t *table) markdown(out *bytes.Buffer) {
 
 // groupTable shows the results of one group.
 func groupTable(rs results) *table {
-	t := &table{head: []string{"", "time", "fastest … slowest pass", "per second", "allocations", "allocated", "times " + rs[0].base}}
+	t := &table{head: []string{"implementation", "time", "fastest … slowest pass", "per second", "allocations", "allocated", "times " + rs[0].base}}
 	for _, r := range rs {
 		ns := median(r.ns)
 		times := "1"
@@ -82,7 +82,7 @@ func printIdle(out io.Writer, all results) {
 }
 
 func markTable(all results) *table {
-	t := &table{head: []string{"mark", "wanted", "measured", ""}}
+	t := &table{head: []string{"mark", "wanted", "measured", "verdict"}}
 	for _, m := range marks() {
 		v := m.value(all)
 		if v == notMeasured {
@@ -136,9 +136,10 @@ func page(cfg config, all results, took time.Duration) []byte {
 
 const howMeasured = `## What is measured
 
-- **decode**: a frame is decoded and validated as far as the library does that. farcall and json v2 validate everything,
-  UTF-8 and duplicate names included; the others less. json v1 and v2 decode into a struct with raw members, as one
-  writes it without a library. What a library does not export, or cannot do, is left out: jrpc2 does not export how it
+- **decode**: a frame is decoded and validated as far as the library does that. farcall validates all of it as JSON and
+  UTF-8, and the envelope, where it refuses duplicate members; json v2 validates all of it and refuses duplicates
+  everywhere; the others validate less. json v1 and v2 decode into a struct with raw members, as one writes it without
+  a library. What a library does not export, or cannot do, is left out: jrpc2 does not export how it
   decodes responses, geth neither direction, and sourcegraph and go-sdk have no batches.
 - **encode**: a response whose result is JSON already. farcall appends to a buffer that is used again; the others return a
   new one.

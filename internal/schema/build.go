@@ -44,7 +44,7 @@ func (b *builder) visit(t reflect.Type, path map[reflect.Type]bool) {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
 		b.visit(t.Elem(), path)
 	case reflect.Struct:
-		fields, _ := Fields(t) //nolint:errcheck // building reports it
+		fields, _ := Fields(t) // building reports the error
 		for i := range fields {
 			b.visit(fields[i].Type, path)
 		}
