@@ -37,7 +37,8 @@ func (p *Peer) Batch(ctx context.Context, calls ...*BatchCall) error {
 				c.batch = waits[0].batch
 			}
 			waits = append(waits, c)
-			id = jsonrpc.IntID(int64(c.id))
+			_, c.raw = b.Result.(*jsonrpc.Raw)
+			id = c.wire()
 		}
 		if i > 0 {
 			*buf = append(*buf, ',')
@@ -224,7 +225,7 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 		s.bytes += size
 	})
 	for i, e := range refusals {
-		w.answers[i] = p.refused(p.ctx, nil, &w.calls[i].msg, e, true)
+		w.answers[i] = p.refused(p.ctx, nil, w.calls[i].req.msg, e, true)
 		w.calls[i] = nil
 	}
 	w.serve = func(i int, v *serving) {
@@ -255,10 +256,11 @@ func (r *Responder) respondBatch(ctx context.Context, messages []jsonrpc.Message
 	}
 	w.serve = func(i int, v *serving) {
 		if e := r.enter(); e != nil {
-			w.answers[i] = r.refused(ctx, nil, &v.msg, e, true)
+			w.answers[i] = r.refused(ctx, nil, v.req.msg, e, true)
 			return
 		}
 		defer r.leave()
+		defer v.cancel(context.Canceled)
 		w.answers[i] = v.call(nil)
 	}
 	for i := range messages {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -37,9 +38,11 @@ const maxID = 1 << 53
 // call is a call of ours that waits for its answer.
 type call struct {
 	id     uint64
+	digits [20]byte      // the id as it is written
 	batch  uint64        // the first id of the batch that it belongs to, or its own
 	done   chan struct{} // gets one value when result or err is there
 	result jsonrpc.Raw
+	raw    bool    // the caller wants the bytes of the result
 	shared *[]byte // the lent buffer that result is in, if it is in one
 	err    error
 	queue  *progressQueue
@@ -66,6 +69,12 @@ func (p *Peer) version() jsonrpc.Version {
 	return jsonrpc.V2
 }
 
+// wire returns the id as it is written.
+func (c *call) wire() jsonrpc.ID {
+	id, _ := jsonrpc.ParseID(strconv.AppendUint(c.digits[:0], c.id, 10))
+	return id
+}
+
 // Call implements [Caller].
 func (p *Peer) Call(ctx context.Context, method string, params, result any) error {
 	if err := ctx.Err(); err != nil {
@@ -75,6 +84,7 @@ func (p *Peer) Call(ctx context.Context, method string, params, result any) erro
 		return p.exchangeCall(ctx, method, params, result)
 	}
 	c := p.newCall(ctx)
+	_, c.raw = result.(*jsonrpc.Raw)
 	err := p.begin(ctx, c, method, params)
 	if err == nil {
 		err = p.await(ctx, c)
@@ -87,8 +97,10 @@ func (p *Peer) Call(ctx context.Context, method string, params, result any) erro
 
 // callError says which call failed, unless the other end has said so.
 func callError(method string, err error) error {
-	var wire *jsonrpc.Error
-	if err == nil || errors.As(err, &wire) {
+	if err == nil {
+		return nil
+	}
+	if wire := new(jsonrpc.Error); errors.As(err, &wire) {
 		return err
 	}
 	return fmt.Errorf("farcall: call %q: %w", method, err)
@@ -101,7 +113,7 @@ func (p *Peer) begin(ctx context.Context, c *call, method string, params any) er
 	}
 	buf := getBuffer()
 	var err error
-	if *buf, err = p.appendRequest(ctx, *buf, jsonrpc.IntID(int64(c.id)), method, params, c.queue != nil); err != nil {
+	if *buf, err = p.appendRequest(ctx, *buf, c.wire(), method, params, c.queue != nil); err != nil {
 		putBuffer(buf)
 		return err
 	}
@@ -187,7 +199,7 @@ func (p *Peer) abandon(c *call) (ours bool) {
 		ours = true
 		delete(s.calls, c.id)
 		if s.err == nil {
-			s.queue(p.opts.Dialect.appendCancel(nil, p.version(), jsonrpc.IntID(int64(c.id))))
+			s.queue(p.opts.Dialect.appendCancel(nil, p.version(), c.wire()))
 		}
 	})
 	if ours {
@@ -204,10 +216,6 @@ func (p *Peer) outcome(c *call, result any) error {
 			wire.Cause = p.opts.Errors.decode(wire)
 		}
 		return c.err
-	}
-	if r, ok := result.(*jsonrpc.Raw); ok && r != nil {
-		*r = c.result // the buffer is the caller's now
-		return nil
 	}
 	err := decode(c.result, result)
 	if c.shared != nil {
@@ -371,6 +379,9 @@ func (p *Peer) result(l *leader, c *call, raw jsonrpc.Raw) jsonrpc.Raw {
 	}
 	if l.fresh {
 		return raw
+	}
+	if c.raw {
+		return append(jsonrpc.Raw(nil), raw...)
 	}
 	c.shared = getBuffer()
 	*c.shared = append(*c.shared, raw...)

@@ -23,7 +23,7 @@ func (p *Peer) exchangeCall(ctx context.Context, method string, params, result a
 	buf := getBuffer()
 	defer putBuffer(buf)
 	var err error
-	*buf, err = p.appendRequest(ctx, *buf, jsonrpc.IntID(int64(c.id)), method, params, c.queue != nil)
+	*buf, err = p.appendRequest(ctx, *buf, c.wire(), method, params, c.queue != nil)
 	if err == nil {
 		err = p.exchange(ctx, *buf, []*call{c})
 	}
@@ -138,8 +138,8 @@ func (e *exchanging) requested(m *jsonrpc.Message) error {
 }
 
 func (e *exchanging) serving(m *jsonrpc.Message) *serving {
-	v := &serving{parent: e.ctx, core: &e.p.core, push: &pusher{}, msg: *m}
-	v.req = Request{ID: m.ID, Params: m.Params, msg: &v.msg}
+	v := &serving{parent: e.ctx, core: &e.p.core, push: &pusher{}}
+	v.req = Request{ID: m.ID, Params: m.Params, msg: m}
 	v.req.Method, v.load = e.p.lookup(m.Method)
 	return v
 }

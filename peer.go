@@ -39,7 +39,8 @@ type Peer struct {
 	ctx      context.Context
 	stop     context.CancelFunc
 
-	ids atomic.Uint64 // the last id of ours
+	ids  atomic.Uint64 // the last id of ours
+	tick func()        // onTick as a value, made once
 
 	mu sync.Mutex
 	st state
@@ -67,6 +68,7 @@ func NewPeer(t Transport, h Handler, o *Options) *Peer {
 
 func newPeer(h Handler, o *Options) *Peer {
 	p := &Peer{core: newCore(h, o), gone: make(chan struct{}), done: make(chan struct{})}
+	p.tick = p.onTick
 	//nolint:forbidigo // a connection lives until it is closed, not as long as the call that made it
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
@@ -350,9 +352,9 @@ func (t *turns) halt() {
 	}
 }
 
-// tick runs while handlers run inline, every inlineBudget. A handler that was
+// onTick runs while handlers run inline, every inlineBudget. A handler that was
 // there at the tick before has used up its time.
-func (p *Peer) tick() {
+func (p *Peer) onTick() {
 	t := &p.turns
 	n := t.n.Load()
 	if n != t.seen {
@@ -406,7 +408,7 @@ func (p *Peer) flush(others int) {
 	})
 	for out != nil {
 		if p.try == nil {
-			p.start(func() { p.drainOut(out) })
+			p.startWriting(out, p.drainOut)
 			return
 		}
 		done, err := p.try.TryWrite(out.frames...)
@@ -416,12 +418,15 @@ func (p *Peer) flush(others int) {
 		}
 		if !done {
 			// The rest is with the transport. Writing it may block.
-			p.start(func() { p.writeRest(out) })
+			p.startWriting(out, p.writeRest)
 			return
 		}
 		out = p.wrote(out)
 	}
 }
+
+// startWriting is apart from flush so that flush does not allocate.
+func (p *Peer) startWriting(out *outbox, write func(*outbox)) { p.start(func() { write(out) }) }
 
 // takeOut begins a write of all that is queued.
 func (s *state) takeOut() *outbox {

@@ -17,9 +17,9 @@ type items iter.Seq2[any, error]
 // progressToken of the message or, as MCP has it, of params._meta. Nil when the
 // caller did not ask.
 func (s *serving) token() jsonrpc.Raw {
-	t := s.msg.Member("progressToken")
+	t := s.req.msg.Member("progressToken")
 	if t == nil {
-		t = member(member(s.msg.Params, "_meta"), "progressToken")
+		t = member(member(s.req.msg.Params, "_meta"), "progressToken")
 	}
 	return t
 }
@@ -40,7 +40,7 @@ func Progress(ctx context.Context, value any) error {
 	if err != nil {
 		return err
 	}
-	return s.send(ctx, s.core.opts.Dialect.appendProgress(nil, s.msg.Version, token, raw))
+	return s.send(ctx, s.core.opts.Dialect.appendProgress(nil, s.req.msg.Version, token, raw))
 }
 
 // send sends a frame to the caller while its call is under way.

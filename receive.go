@@ -69,8 +69,8 @@ func (p *Peer) reply(v *serving, buf *[]byte) {
 }
 
 func (p *Peer) newServing(m *jsonrpc.Message) *serving {
-	v := &serving{parent: p.ctx, core: &p.core, peer: p, msg: *m, size: len(m.Raw)}
-	v.req = Request{ID: m.ID, Params: m.Params, msg: &v.msg}
+	v := &serving{parent: p.ctx, core: &p.core, peer: p, size: len(m.Raw)}
+	v.req = Request{ID: m.ID, Params: m.Params, msg: m}
 	v.req.Method, v.load = p.lookup(m.Method)
 	return v
 }
@@ -78,15 +78,19 @@ func (p *Peer) newServing(m *jsonrpc.Message) *serving {
 // own copies what v needs of the frame, because the frame will not last.
 func (p *Peer) own(l *leader, v *serving) {
 	if l.fresh {
+		v.req.msg = ptr(*v.req.msg) // the batch that it is in is reused
 		return
 	}
-	if len(v.msg.Raw) >= largeFrame {
+	if len(v.req.msg.Raw) >= largeFrame {
 		p.keep(l)
+		v.req.msg = ptr(*v.req.msg) // the batch that it is in is reused
 		return
 	}
-	v.msg = v.msg.Clone()
-	v.req.ID, v.req.Params = v.msg.ID, v.msg.Params
+	m := v.req.msg.Clone()
+	v.req.ID, v.req.Params, v.req.msg = m.ID, m.Params, &m
 }
+
+func ptr[T any](v T) *T { return &v }
 
 // requested handles a request. It reports whether the caller still leads.
 func (p *Peer) requested(l *leader, m *jsonrpc.Message) (leads bool) {
@@ -118,7 +122,7 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message) (leads bool) {
 		p.start(func() { p.serve(v); p.flush(0) })
 		return true
 	default:
-		return p.inline(v, p.serve)
+		return p.inline(v)
 	}
 }
 
@@ -158,12 +162,16 @@ func (p *Peer) serve(v *serving) {
 	ended = true
 }
 
-// inline runs f(v) in the goroutine that reads. It reports whether the caller
-// still leads.
-func (p *Peer) inline(v *serving, f func(*serving)) (leads bool) {
+// inline runs a handler in the goroutine that reads. It reports whether the
+// caller still leads.
+func (p *Peer) inline(v *serving) (leads bool) {
 	n := p.turns.begin(p.tick)
 	v.inline.Store(n)
-	f(v)
+	if v.req.IsNotification() {
+		p.notice(v)
+	} else {
+		p.serve(v)
+	}
 	if p.turns.end(n) {
 		return true
 	}
@@ -200,7 +208,7 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message) (leads bool) {
 		p.start(func() { p.notice(v); p.nextNotes() })
 		return true
 	}
-	if p.inline(v, p.notice) {
+	if p.inline(v) {
 		// Only the leader adds to the queue, so it is empty.
 		p.update(func(s *state) { s.noting = false })
 		return true

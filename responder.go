@@ -52,11 +52,12 @@ func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(fr
 		return r.refused(ctx, dst, m, m.Err, false)
 	}
 	v := r.newServing(ctx, m, out)
-	r.batches.Put(batch)
+	defer r.batches.Put(batch)
 	if e := r.enter(); e != nil {
-		return r.refused(ctx, dst, &v.msg, e, false)
+		return r.refused(ctx, dst, m, e, false)
 	}
 	defer r.leave()
+	defer v.cancel(context.Canceled)
 	return v.call(dst)
 }
 
@@ -125,8 +126,8 @@ func (s *serving) each(values items, f func(jsonrpc.Raw) error) (err error) {
 }
 
 func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pusher) *serving {
-	v := &serving{parent: ctx, core: &r.core, push: push, msg: *m}
-	v.req = Request{ID: m.ID, Params: m.Params, msg: &v.msg}
+	v := &serving{parent: ctx, core: &r.core, push: push}
+	v.req = Request{ID: m.ID, Params: m.Params, msg: m}
 	v.req.Method, v.load = r.lookup(m.Method)
 	return v
 }

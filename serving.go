@@ -81,7 +81,6 @@ type serving struct {
 	peer   *Peer // nil under a Responder
 	push   *pusher
 	req    Request
-	msg    jsonrpc.Message
 	load   *load
 	size   int        // bytes booked against MaxInFlightBytes
 	batch  *batchWork // the batch that it is an element of
@@ -138,11 +137,22 @@ func (s *serving) Value(key any) any {
 	case servingKey:
 		return s
 	case traceKey:
-		if t := messageTrace(&s.msg); t != "" {
+		if t := s.trace(); t != "" {
 			return t
 		}
 	}
 	return s.parent.Value(key)
+}
+
+// trace returns the traceparent that came with the call. Once the handler has
+// returned there is none: the memory of the message may be in use for another.
+func (s *serving) trace() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return ""
+	}
+	return messageTrace(s.req.msg)
 }
 
 // AfterFunc lets package context derive from this context without a goroutine
@@ -245,7 +255,7 @@ func (e panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 // answer appends the answer to dst and returns the error in it, if it is one.
 func (s *serving) answer(dst []byte, result any, err error) ([]byte, *jsonrpc.Error) {
 	var wire *jsonrpc.Error
-	id, v := s.req.ID, s.msg.Version
+	id, v := s.req.ID, s.req.msg.Version
 	if err == nil && !id.IsAbsent() {
 		var ok bool
 		if dst, err, ok = s.result(dst, result); ok {
@@ -269,16 +279,16 @@ func (s *serving) result(dst []byte, result any) (_ []byte, err error, ok bool) 
 		if r == nil {
 			r = jsonrpc.Raw("null")
 		}
-		return s.msg.Version.AppendResult(dst, s.req.ID, r), nil, true
+		return s.req.msg.Version.AppendResult(dst, s.req.ID, r), nil, true
 	case nil:
-		return s.msg.Version.AppendResult(dst, s.req.ID, jsonrpc.Raw("null")), nil, true
+		return s.req.msg.Version.AppendResult(dst, s.req.ID, jsonrpc.Raw("null")), nil, true
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
 	if *buf, err = jsonv2.Append((*buf)[:0], result); err != nil {
 		return dst, err, false
 	}
-	return s.msg.Version.AppendResult(dst, s.req.ID, *buf), nil, true
+	return s.req.msg.Version.AppendResult(dst, s.req.ID, *buf), nil, true
 }
 
 // logInternal logs what the wire does not tell.
@@ -300,8 +310,8 @@ func (s *serving) record(wire *jsonrpc.Error, err error, response []byte, out in
 	r := Record{
 		Transport: s.core.opts.Transport, Conn: s.core.opts.Conn,
 		ID: s.req.ID, Method: s.req.Method, Latency: took,
-		BytesIn: len(s.msg.Raw), BytesOut: out,
-		Request: s.msg.Raw, Response: response,
+		BytesIn: len(s.req.msg.Raw), BytesOut: out,
+		Request: s.req.msg.Raw, Response: response,
 		Notification: s.req.IsNotification(), Batch: s.batch != nil,
 	}
 	if wire != nil {

@@ -144,7 +144,9 @@ func framings(t *testing.T, f func(t *testing.T, f stream.Framing)) {
 	t.Run("header", func(t *testing.T) { f(t, stream.Header) })
 }
 
-func result(value, id string) string { return `{"jsonrpc":"2.0","result":` + value + `,"id":` + id + `}` }
+func result(value, id string) string {
+	return `{"jsonrpc":"2.0","result":` + value + `,"id":` + id + `}`
+}
 
 func refusal(code int, message, id string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","error":{"code":%d,"message":"%s"},"id":%s}`, code, message, id)
@@ -334,13 +336,11 @@ var specTests = []struct{ name, request, want string }{
 
 func specMux() *farcall.Mux {
 	m := farcall.NewMux()
-	type operands struct{ Minuend, Subtrahend int }
 	farcall.Handle(m, "subtract", func(_ context.Context, p struct {
 		Minuend    int `json:"minuend"`
 		Subtrahend int `json:"subtrahend"`
 	}) (int, error) {
-		o := operands(p)
-		return o.Minuend - o.Subtrahend, nil
+		return p.Minuend - p.Subtrahend, nil
 	})
 	sum := func(_ context.Context, all []int) (total int, _ error) {
 		for _, n := range all {
@@ -470,8 +470,10 @@ func TestVersion1Calls(t *testing.T) {
 // What is private stays so, unless details are on.
 func TestDetails(t *testing.T) {
 	h := handle(map[string]farcall.HandlerFunc{
-		"echo":  echo,
-		"plain": func(context.Context, *farcall.Request) (any, error) { return nil, fmt.Errorf("open: %w", io.ErrUnexpectedEOF) },
+		"echo": echo,
+		"plain": func(context.Context, *farcall.Request) (any, error) {
+			return nil, fmt.Errorf("open: %w", io.ErrUnexpectedEOF)
+		},
 		"panic": func(context.Context, *farcall.Request) (any, error) { panic("a secret") },
 		"cause": func(context.Context, *farcall.Request) (any, error) {
 			return nil, &jsonrpc.Error{Code: 7, Message: "public", Cause: io.ErrClosedPipe}

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -38,6 +39,7 @@ type peer struct {
 
 var peers = []peer{
 	{"floor", joinFloor},
+	{"floor, no reader", joinBareFloor},
 	{"farcall", joinFarcall},
 	{"jrpc2", joinJRPC2},
 	{"sourcegraph", joinSourcegraph},
@@ -124,81 +126,92 @@ func shared(call func(ctx context.Context, params, result *json.RawMessage) erro
 	}
 }
 
-// A floor is the least that carries a line there and back: one write for each,
-// and callers that read in the order in which they wrote. A lone caller reads
-// the answer itself, so there is nothing between it and the connection.
+// A floor is the least that a connection with many callers can be: one write
+// for each line, a goroutine that reads, and callers that wait for it in the
+// order in which they wrote.
 type floor struct {
 	conn end
-	in   *bufio.Reader
 
-	write sync.Mutex // held while a line is written, so that turns come in the order of the lines
-
-	mu      sync.Mutex
-	waiting []chan struct{} // callers behind the one whose turn it is to read
-	reading bool
+	mu      sync.Mutex // held while a line is written, so that the queue has the order of the lines
+	waiting chan chan []byte
 }
 
 func joinFloor(client, server end) (*session, error) {
-	go func() {
-		in := bufio.NewReader(server)
-		for {
-			line, err := in.ReadSlice('\n')
-			if err != nil {
-				return
-			}
-			if _, err := server.Write(line); err != nil {
-				return
-			}
-		}
-	}()
-	f := &floor{conn: client, in: bufio.NewReader(client)}
+	go echoBack(server)
+	f := &floor{conn: client, waiting: make(chan chan []byte, 1024)}
+	go f.read()
 	return &session{
 		caller: func() func() ([]byte, error) {
-			turn, line := make(chan struct{}, 1), []byte(echoLine)
-			return func() ([]byte, error) { return f.call(line, turn) }
+			answer, line := make(chan []byte, 1), []byte(echoLine)
+			return func() ([]byte, error) { return f.call(line, answer) }
 		},
 		close: func() { client.Close(); server.Close() },
 	}, nil
 }
 
-func (f *floor) call(line []byte, turn chan struct{}) ([]byte, error) {
-	f.write.Lock()
-	first := f.queue(turn)
+func echoBack(server end) {
+	in := bufio.NewReader(server)
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		if _, err := server.Write(line); err != nil {
+			return
+		}
+	}
+}
+
+func (f *floor) read() {
+	in, want := bufio.NewReader(f.conn), []byte(echoLine)
+	for {
+		line, err := in.ReadSlice('\n')
+		if err != nil {
+			return
+		}
+		if !bytes.Equal(line, want) {
+			line = nil
+		} else {
+			line = want
+		}
+		(<-f.waiting) <- line
+	}
+}
+
+func (f *floor) call(line []byte, answer chan []byte) ([]byte, error) {
+	f.mu.Lock()
+	f.waiting <- answer
 	_, err := f.conn.Write(line)
-	f.write.Unlock()
+	f.mu.Unlock()
 	if err != nil {
 		return nil, err
 	}
-	if !first {
-		<-turn
+	if got := <-answer; got != nil {
+		return got, nil
 	}
-	got, err := f.in.ReadSlice('\n')
-	if err == nil && !bytes.Equal(got, line) {
-		err = fmt.Errorf("got %q, want %q", got, line)
-	}
-	f.next()
-	return line, err
+	return nil, errors.New("the line came back changed")
 }
 
-// queue reports whether it is the caller's turn at once.
-func (f *floor) queue(turn chan struct{}) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.reading {
-		f.waiting = append(f.waiting, turn)
-		return false
-	}
-	f.reading = true
-	return true
-}
-
-func (f *floor) next() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.reading = len(f.waiting) > 0; f.reading {
-		f.waiting[0] <- struct{}{}
-		f.waiting = f.waiting[:copy(f.waiting, f.waiting[1:])]
-	}
+// joinBareFloor is the floor for one caller that needs no others: it reads its
+// answer itself, so it cannot be told anything while it does not ask.
+func joinBareFloor(client, server end) (*session, error) {
+	go echoBack(server)
+	in := bufio.NewReader(client)
+	var mu sync.Mutex
+	return &session{
+		caller: func() func() ([]byte, error) {
+			line := []byte(echoLine)
+			return func() ([]byte, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if _, err := client.Write(line); err != nil {
+					return nil, err
+				}
+				return in.ReadSlice('\n')
+			}
+		},
+		close: func() { client.Close(); server.Close() },
+	}, nil
 }
 
 // jrpc2Methods is jrpc2's echo, for streams and HTTP.
