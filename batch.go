@@ -32,7 +32,11 @@ func (p *Peer) Batch(ctx context.Context, calls ...*BatchCall) error {
 	for i, b := range calls {
 		var id jsonrpc.ID
 		if !b.Notify {
-			c := p.newCall(ctx)
+			c, err := p.newCall(ctx)
+			if err != nil {
+				putBuffer(buf)
+				return fmt.Errorf("farcall: batch: %w", err)
+			}
 			if len(waits) > 0 {
 				c.batch = waits[0].batch
 			}
@@ -51,6 +55,9 @@ func (p *Peer) Batch(ctx context.Context, calls ...*BatchCall) error {
 	}
 	*buf = append(*buf, ']')
 	if err := p.sendBatch(ctx, buf, waits); err != nil {
+		for _, b := range calls {
+			b.Err = callError(b.Method, err)
+		}
 		return fmt.Errorf("farcall: batch: %w", err)
 	}
 	return p.awaitBatch(ctx, calls, waits)
@@ -256,6 +263,9 @@ func (r *Responder) respondBatch(ctx context.Context, messages []jsonrpc.Message
 	}
 	w.serve = func(i int, v *serving) {
 		if e := r.enter(); e != nil {
+			if v.req.IsNotification() {
+				return
+			}
 			w.answers[i] = r.refused(ctx, nil, v.req.msg, e, true)
 			return
 		}

@@ -50,11 +50,14 @@ type call struct {
 
 // newCall makes a call. It is not pooled: a channel must not leave the
 // testing/synctest bubble that it was made in.
-func (p *Peer) newCall(ctx context.Context) *call {
+func (p *Peer) newCall(ctx context.Context) (*call, error) {
 	c := &call{id: p.ids.Add(1), done: make(chan struct{}, 1)}
+	if c.id >= maxID {
+		return nil, errNoIDs
+	}
 	c.batch = c.id
 	c.queue, _ = ctx.Value(progressKey{}).(*progressQueue)
-	return c
+	return c, nil
 }
 
 func (c *call) finish(result jsonrpc.Raw, err error) {
@@ -62,11 +65,16 @@ func (c *call) finish(result jsonrpc.Raw, err error) {
 	c.done <- struct{}{}
 }
 
-func (p *Peer) version() jsonrpc.Version {
-	if p.opts.V1 {
-		return jsonrpc.V1
+// version is the one in which to write: with Options.V1 that of the request
+// that is being handled, or 1.0.
+func (p *Peer) version(ctx context.Context) jsonrpc.Version {
+	if !p.opts.V1 {
+		return jsonrpc.V2
 	}
-	return jsonrpc.V2
+	if v := servingFrom(ctx); v != nil && v.peer == p {
+		return v.version
+	}
+	return jsonrpc.V1
 }
 
 // wire returns the id as it is written.
@@ -83,9 +91,11 @@ func (p *Peer) Call(ctx context.Context, method string, params, result any) erro
 	if p.x != nil {
 		return p.exchangeCall(ctx, method, params, result)
 	}
-	c := p.newCall(ctx)
-	_, c.raw = result.(*jsonrpc.Raw)
-	err := p.begin(ctx, c, method, params)
+	c, err := p.newCall(ctx)
+	if err == nil {
+		_, c.raw = result.(*jsonrpc.Raw)
+		err = p.begin(ctx, c, method, params)
+	}
 	if err == nil {
 		err = p.await(ctx, c)
 	}
@@ -108,9 +118,6 @@ func callError(method string, err error) error {
 
 // begin sends the request of a call.
 func (p *Peer) begin(ctx context.Context, c *call, method string, params any) error {
-	if c.id >= maxID {
-		return errNoIDs
-	}
 	buf := getBuffer()
 	var err error
 	if *buf, err = p.appendRequest(ctx, *buf, c.wire(), method, params, c.queue != nil); err != nil {
@@ -182,7 +189,7 @@ func (p *Peer) await(ctx context.Context, c *call) error {
 		return nil
 	case <-ctx.Done():
 	}
-	if !p.abandon(c) {
+	if !p.abandon(ctx, c) {
 		<-c.done // the answer is being delivered
 		return nil
 	}
@@ -191,7 +198,7 @@ func (p *Peer) await(ctx context.Context, c *call) error {
 
 // abandon takes a call out of the books and tells the other end. It reports
 // false when the answer has come.
-func (p *Peer) abandon(c *call) (ours bool) {
+func (p *Peer) abandon(ctx context.Context, c *call) (ours bool) {
 	p.update(func(s *state) {
 		if s.calls[c.id] != c {
 			return
@@ -199,7 +206,7 @@ func (p *Peer) abandon(c *call) (ours bool) {
 		ours = true
 		delete(s.calls, c.id)
 		if s.err == nil {
-			s.queue(p.opts.Dialect.appendCancel(nil, p.version(), c.wire()))
+			s.queue(p.opts.Dialect.appendCancel(nil, p.version(ctx), c.wire()))
 		}
 	})
 	if ours {
@@ -276,7 +283,7 @@ func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, met
 	if cap(raw) > cap(*scratch) {
 		*scratch = raw[:0]
 	}
-	dst = p.version().AppendRequest(dst, id, method, raw)
+	dst = p.version(ctx).AppendRequest(dst, id, method, raw)
 	if progress {
 		// The id is the token: unique, and no bookkeeping of its own.
 		dst = appendMember(dst, "progressToken", id.Raw())

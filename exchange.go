@@ -19,10 +19,12 @@ func NewClient(x Exchanger, h Handler, o *Options) *Peer {
 }
 
 func (p *Peer) exchangeCall(ctx context.Context, method string, params, result any) error {
-	c := p.newCall(ctx)
+	c, err := p.newCall(ctx)
+	if err != nil {
+		return callError(method, err)
+	}
 	buf := getBuffer()
 	defer putBuffer(buf)
-	var err error
 	*buf, err = p.appendRequest(ctx, *buf, c.wire(), method, params, c.queue != nil)
 	if err == nil {
 		err = p.exchange(ctx, *buf, []*call{c})

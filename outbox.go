@@ -15,7 +15,7 @@ var chunks = sync.Pool{New: func() any { b := make([]byte, 0, chunkSize); return
 
 var outboxes = sync.Pool{New: func() any { return new(outbox) }}
 
-func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
+func getBuffer() *[]byte { return buffers.Get().(*[]byte) } //nolint:errcheck // only those are in it
 
 func putBuffer(b *[]byte) {
 	if cap(*b) <= poolLimit {
@@ -31,6 +31,8 @@ type outbox struct {
 	frames [][]byte
 	used   []*[]byte // the chunks that frames point into; the last one is being filled
 	bytes  int
+	// answers counts the frames that are answers, and owed their bytes.
+	answers, owed int
 }
 
 // add queues a frame. It reports whether it has taken the memory of the frame
@@ -45,7 +47,7 @@ func (o *outbox) add(frame []byte) (taken bool) {
 	if n := len(o.used); n > 0 && cap(*o.used[n-1])-len(*o.used[n-1]) >= len(frame) {
 		c = o.used[n-1]
 	} else {
-		c = chunks.Get().(*[]byte)
+		c = chunks.Get().(*[]byte) //nolint:errcheck // only those are in it
 		o.used = append(o.used, c)
 	}
 	start := len(*c)
@@ -63,7 +65,7 @@ func (o *outbox) release() {
 		o.used[i] = nil
 	}
 	clear(o.frames)
-	o.frames, o.used, o.bytes = o.frames[:0], o.used[:0], 0
+	*o = outbox{frames: o.frames[:0], used: o.used[:0]}
 	if cap(o.frames) <= 1024 {
 		outboxes.Put(o)
 	}

@@ -33,10 +33,10 @@ type Peer struct {
 	core
 	t        Transport // nil over an Exchanger
 	x        Exchanger
-	keeper   Keeper    // t, where it is one
-	buffered Buffered  // t, where it is one
-	try      TryWriter // t, where it is one
-	ctx      context.Context
+	keeper   Keeper          // t, where it is one
+	buffered Buffered        // t, where it is one
+	try      TryWriter       // t, where it is one
+	ctx      context.Context //nolint:containedctx // the connection's own, which ends with it
 	stop     context.CancelFunc
 
 	ids  atomic.Uint64 // the last id of ours
@@ -195,6 +195,9 @@ func (p *Peer) fail(err error) {
 			serving = append(serving, v)
 		}
 		for _, v := range s.served {
+			serving = append(serving, v)
+		}
+		for v := range s.nulls {
 			serving = append(serving, v)
 		}
 		s.notes = nil
@@ -431,7 +434,7 @@ func (p *Peer) startWriting(out *outbox, write func(*outbox)) { p.start(func() {
 // takeOut begins a write of all that is queued.
 func (s *state) takeOut() *outbox {
 	out := s.out
-	s.out, s.writing, s.written = nil, true, out.bytes
+	s.out, s.writing, s.written, s.owed = nil, true, out.bytes, out.owed
 	return out
 }
 
@@ -439,7 +442,7 @@ func (s *state) takeOut() *outbox {
 func (p *Peer) wrote(out *outbox) (next *outbox) {
 	out.release()
 	p.update(func(s *state) {
-		s.written, s.writing = 0, false
+		s.written, s.owed, s.writing = 0, 0, false
 		if s.out != nil && s.err == nil {
 			next = s.takeOut()
 		}

@@ -53,8 +53,9 @@ func (p *Peer) reply(v *serving, buf *[]byte) {
 			s.running--
 		}
 		if s.err == nil && len(*buf) > 0 {
-			stalled = s.unsent() > p.opts.MaxUnsent
-			taken = s.queue(*buf)
+			_, owed := s.unread()
+			stalled = owed > p.opts.MaxUnsent
+			taken = s.answer(*buf)
 		}
 		if s.drain {
 			s.wake()
@@ -69,7 +70,7 @@ func (p *Peer) reply(v *serving, buf *[]byte) {
 }
 
 func (p *Peer) newServing(m *jsonrpc.Message) *serving {
-	v := &serving{parent: p.ctx, core: &p.core, peer: p, size: len(m.Raw)}
+	v := &serving{parent: p.ctx, core: &p.core, peer: p, size: len(m.Raw), version: m.Version}
 	v.req = Request{ID: m.ID, Params: m.Params, msg: m}
 	v.req.Method, v.load = p.lookup(m.Method)
 	return v
@@ -130,7 +131,8 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message) (leads bool) {
 func (p *Peer) admit(s *state, size int) *jsonrpc.Error {
 	full := s.running-s.waiting >= p.opts.MaxInFlight || s.waiting >= maxWaiting
 	heavy := s.bytes > 0 && s.bytes+size > p.opts.MaxInFlightBytes
-	unread := s.unsent() > p.opts.MaxUnsent/4 || (s.out != nil && len(s.out.frames) > 16*p.opts.MaxInFlight)
+	answers, owed := s.unread()
+	unread := owed > p.opts.MaxUnsent/4 || answers > 16*p.opts.MaxInFlight
 	switch {
 	case s.drain:
 		s.stats.Overloaded++

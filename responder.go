@@ -34,7 +34,7 @@ func NewResponder(h Handler, o *Options) *Responder {
 // concurrently, nor after Respond has returned. The context is the handlers'
 // context.
 func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(frame []byte) error) []byte {
-	batch := r.batches.Get().(*jsonrpc.Batch)
+	batch := r.batches.Get().(*jsonrpc.Batch) //nolint:errcheck // only those are in it
 	dec := jsonrpc.Decoder{MaxDepth: r.opts.MaxDepth, MaxBatch: r.opts.MaxBatch, AcceptV1: r.opts.V1}
 	if err := dec.Decode(frame, batch); err != nil {
 		return r.refused(ctx, dst, &jsonrpc.Message{Raw: frame}, err, false)
@@ -54,6 +54,9 @@ func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(fr
 	v := r.newServing(ctx, m, out)
 	defer r.batches.Put(batch)
 	if e := r.enter(); e != nil {
+		if v.req.IsNotification() {
+			return dst // JSON-RPC 2.0 §4.1: not answered, not even with an error
+		}
 		return r.refused(ctx, dst, m, e, false)
 	}
 	defer r.leave()

@@ -76,16 +76,17 @@ const (
 // context that its handler gets: an own type because a call must not cost the
 // allocations of context.WithCancel.
 type serving struct {
-	parent context.Context
-	core   *core
-	peer   *Peer // nil under a Responder
-	push   *pusher
-	req    Request
-	load   *load
-	size   int        // bytes booked against MaxInFlightBytes
-	batch  *batchWork // the batch that it is an element of
-	inline atomic.Uint64 // the turn of the reader in which it runs; 0 when it does not
-	parked atomic.Int32  // the calls of its own that it waits for
+	parent  context.Context //nolint:containedctx // this is a context itself
+	core    *core
+	peer    *Peer // nil under a Responder
+	push    *pusher
+	req     Request
+	load    *load
+	version jsonrpc.Version
+	size    int           // bytes booked against MaxInFlightBytes
+	batch   *batchWork    // the batch that it is an element of
+	inline  atomic.Uint64 // the turn of the reader in which it runs; 0 when it does not
+	parked  atomic.Int32  // the calls of its own that it waits for
 
 	mu    sync.Mutex
 	done  chan struct{} // made when first asked for
@@ -239,7 +240,7 @@ func (s *serving) invoke() (result any, err error) {
 }
 
 // panicked logs a panic with its stack and returns the error to answer with.
-func (s *serving) panicked(r any) error {
+func (s *serving) panicked(r any) *jsonrpc.Error {
 	if log := s.core.opts.Logger; log != nil {
 		log.ErrorContext(s, "handler panicked", "method", s.req.Method, "id", s.req.ID.String(),
 			"panic", r, "stack", string(debug.Stack()))
@@ -253,13 +254,20 @@ type panicError struct{ value any }
 func (e panicError) Error() string { return fmt.Sprintf("panic: %v", e.value) }
 
 // answer appends the answer to dst and returns the error in it, if it is one.
-func (s *serving) answer(dst []byte, result any, err error) ([]byte, *jsonrpc.Error) {
-	var wire *jsonrpc.Error
+func (s *serving) answer(dst []byte, result any, err error) (out []byte, wire *jsonrpc.Error) {
+	defer func() {
+		if r := recover(); r != nil { // the handler's types: MarshalJSON, Error, Unwrap
+			out, wire = dst, s.panicked(r)
+			if !s.req.IsNotification() {
+				out = s.req.msg.Version.AppendError(dst, s.req.ID, wire)
+			}
+		}
+	}()
 	id, v := s.req.ID, s.req.msg.Version
 	if err == nil && !id.IsAbsent() {
 		var ok bool
-		if dst, err, ok = s.result(dst, result); ok {
-			return dst, nil
+		if out, err, ok = s.result(dst, result); ok {
+			return out, nil
 		}
 	}
 	if err == nil {

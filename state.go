@@ -11,6 +11,7 @@ import (
 type state struct {
 	calls   map[uint64]*call      // ours, that wait for an answer, by id
 	served  map[string]*serving   // theirs, being handled, by the bytes of the id
+	nulls   map[*serving]struct{} // the same, where the id is null, which any number may have
 	numbers map[uint64]*serving   // the same, where the id is a plain number
 	running int                   // handlers that run
 	waiting int                   // handlers that wait for a call of their own
@@ -19,6 +20,7 @@ type state struct {
 	notes   []*serving            // notifications that wait for their turn
 	out     *outbox               // frames to write; nil when there are none
 	written int                   // bytes of the frames that are being written
+	owed    int                   // of these, the bytes of answers
 	writing bool                  // somebody writes
 	room    chan struct{}         // closed when frames were written; nil when nobody waits
 	reading bool                  // the other end may still send
@@ -51,16 +53,33 @@ func (s *state) unsent() int {
 
 // idle reports whether nothing is left to finish.
 func (s *state) idle() bool {
-	return len(s.served)+len(s.numbers)+len(s.notes) == 0 && !s.noting && s.running == 0 && s.unsent() == 0 && !s.writing
+	return len(s.served)+len(s.numbers)+len(s.nulls)+len(s.notes) == 0 && !s.noting && s.running == 0 && s.unsent() == 0 && !s.writing
+}
+
+// unread is how many answers, and bytes of answers, wait for the other end to
+// read them.
+func (s *state) unread() (answers, bytes int) {
+	if s.out == nil {
+		return 0, s.owed
+	}
+	return s.out.answers, s.owed + s.out.owed
 }
 
 // queue adds a frame to what is to be written and reports whether it has taken
 // the frame's memory.
 func (s *state) queue(frame []byte) (taken bool) {
 	if s.out == nil {
-		s.out = outboxes.Get().(*outbox)
+		s.out = outboxes.Get().(*outbox) //nolint:errcheck // only those are in it
 	}
 	return s.out.add(frame)
+}
+
+// answer queues an answer, as queue does.
+func (s *state) answer(frame []byte) (taken bool) {
+	taken = s.queue(frame)
+	s.out.answers++
+	s.out.owed += len(frame)
+	return taken
 }
 
 // find returns what is being handled under an id.
@@ -73,7 +92,12 @@ func (s *state) find(id jsonrpc.ID) *serving {
 
 // enter books a request. It reports false when its id is in use already.
 func (s *state) enter(v *serving) bool {
-	if n, ok := v.req.ID.Uint(); ok {
+	if v.req.ID.IsNull() {
+		if s.nulls == nil {
+			s.nulls = map[*serving]struct{}{}
+		}
+		s.nulls[v] = struct{}{}
+	} else if n, ok := v.req.ID.Uint(); ok {
 		if s.numbers[n] != nil {
 			return false
 		}
@@ -96,7 +120,9 @@ func (s *state) enter(v *serving) bool {
 
 // leave takes a request out of the books.
 func (s *state) leave(v *serving) {
-	if n, ok := v.req.ID.Uint(); ok {
+	if v.req.ID.IsNull() {
+		delete(s.nulls, v)
+	} else if n, ok := v.req.ID.Uint(); ok {
 		delete(s.numbers, n)
 	} else {
 		delete(s.served, string(v.req.ID.Raw()))
@@ -111,4 +137,3 @@ func (s *state) wake() {
 		s.room = nil
 	}
 }
-
