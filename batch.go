@@ -216,7 +216,11 @@ func (p *Peer) notifiedInBatch(m *jsonrpc.Message, w *batchWork) {
 // serveBatch books the requests of a batch, or refuses them, and starts them.
 func (p *Peer) serveBatch(w *batchWork, size int) {
 	refusals := make(map[int]*jsonrpc.Error)
+	ended := false
 	p.update(func(s *state) {
+		if ended = s.err != nil; ended {
+			return
+		}
 		full := p.admit(s, size)
 		for i, v := range w.calls {
 			switch {
@@ -231,6 +235,9 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 		}
 		s.bytes += size
 	})
+	if ended {
+		return
+	}
 	for i, e := range refusals {
 		w.answers[i] = p.refused(p.ctx, nil, w.calls[i].req.msg, e, true)
 		w.calls[i] = nil

@@ -183,7 +183,7 @@ func TestCloseFromBothSides(t *testing.T) {
 }
 
 // Close ends what is under way at both ends, whichever closes: calls fail, and
-// the contexts of handlers end, those of batches and notifications too.
+// the contexts of handlers end, those of batches too.
 func TestCloseWhileCallsAreInFlight(t *testing.T) {
 	for _, far := range []bool{false, true} {
 		t.Run(fmt.Sprintf("far end %t", far), func(t *testing.T) {
@@ -208,10 +208,6 @@ func TestCloseWhileCallsAreInFlight(t *testing.T) {
 				for range 60 {
 					<-h.started
 				}
-				if err := pa.Notify(t.Context(), "wait", nil); err != nil {
-					t.Fatal(err)
-				}
-				<-h.started
 				closing := pa
 				if far {
 					closing = pb
@@ -227,6 +223,28 @@ func TestCloseWhileCallsAreInFlight(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The context of a notification's handler ends with the connection, and those
+// that wait behind it are dropped.
+func TestCloseWhileNotificationsAreHandled(t *testing.T) {
+	each(t, func(t *testing.T, a, b farcall.Transport) {
+		h := newHold()
+		o := &farcall.Options{CloseTimeout: 2 * time.Second}
+		pa, pb := connect(t, a, b, nil, h, o, o)
+		for range 3 {
+			if err := pa.Notify(t.Context(), "wait", nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-h.started
+		if err := pb.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := len(h.started); n > 0 {
+			t.Errorf("%d more were handled", n)
+		}
+	})
 }
 
 // Requests with the id null are handled at the same time and all of them end.

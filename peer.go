@@ -197,6 +197,9 @@ func (p *Peer) fail(err error) {
 		for _, v := range s.served {
 			serving = append(serving, v)
 		}
+		if s.note != nil {
+			serving = append(serving, s.note)
+		}
 		for v := range s.nulls {
 			serving = append(serving, v)
 		}

@@ -101,8 +101,12 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message) (leads bool) {
 		p.own(l, v)
 	}
 	var refusal *jsonrpc.Error
+	ended := false
 	p.update(func(s *state) {
 		s.stats.Requests++
+		if ended = s.err != nil; ended {
+			return
+		}
 		if refusal = p.admit(s, v.size); refusal != nil {
 			return
 		}
@@ -114,6 +118,8 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message) (leads bool) {
 		s.running++
 	})
 	switch {
+	case ended:
+		return true
 	case refusal != nil:
 		buf := getBuffer()
 		*buf = p.refused(p.ctx, *buf, m, refusal, false)
@@ -188,16 +194,21 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message) (leads bool) {
 	}
 	v := p.newServing(m)
 	slow := v.load.slow.Load()
-	mine, flooded := false, false
+	mine, flooded, ended := false, false, false
 	p.update(func(s *state) {
 		s.stats.Notifications++
-		if !s.noting {
-			s.noting, mine = true, true
+		if ended = s.err != nil; ended {
+			return
+		}
+		if s.note == nil {
+			s.note, mine = v, true
 			return
 		}
 		flooded = s.bytes+v.size > p.opts.MaxInFlightBytes
 	})
 	switch {
+	case ended:
+		return true
 	case flooded:
 		p.fail(errFlooded)
 		return true
@@ -212,7 +223,7 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message) (leads bool) {
 	}
 	if p.inline(v) {
 		// Only the leader adds to the queue, so it is empty.
-		p.update(func(s *state) { s.noting = false })
+		p.update(func(s *state) { s.note = nil })
 		return true
 	}
 	p.nextNotes()
@@ -224,12 +235,15 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message) (leads bool) {
 func (p *Peer) later(v *serving) {
 	mine := false
 	p.update(func(s *state) {
-		if s.noting {
+		if s.err != nil {
+			return
+		}
+		if s.note != nil {
 			s.notes = append(s.notes, v)
 			s.bytes += v.size
 			return
 		}
-		s.noting, mine = true, true
+		s.note, mine = v, true
 	})
 	if mine {
 		p.start(func() { p.notice(v); p.nextNotes() })
@@ -257,14 +271,14 @@ func (p *Peer) nextNotes() {
 		var v *serving
 		p.update(func(s *state) {
 			if len(s.notes) == 0 {
-				s.noting = false
+				s.note = nil
 				if s.drain {
 					s.wake()
 				}
 				return
 			}
 			v = s.notes[0]
-			s.notes[0] = nil
+			s.note, s.notes[0] = v, nil
 			s.notes = s.notes[1:]
 			s.bytes -= v.size
 		})

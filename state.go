@@ -16,7 +16,7 @@ type state struct {
 	running int                   // handlers that run
 	waiting int                   // handlers that wait for a call of their own
 	bytes   int                   // of the messages in served and notes
-	noting  bool                  // a notification is being handled
+	note    *serving              // the notification that is being handled
 	notes   []*serving            // notifications that wait for their turn
 	out     *outbox               // frames to write; nil when there are none
 	written int                   // bytes of the frames that are being written
@@ -53,7 +53,7 @@ func (s *state) unsent() int {
 
 // idle reports whether nothing is left to finish.
 func (s *state) idle() bool {
-	return len(s.served)+len(s.numbers)+len(s.nulls)+len(s.notes) == 0 && !s.noting && s.running == 0 && s.unsent() == 0 && !s.writing
+	return len(s.served)+len(s.numbers)+len(s.nulls)+len(s.notes) == 0 && s.note == nil && s.running == 0 && s.unsent() == 0 && !s.writing
 }
 
 // unread is how many answers, and bytes of answers, wait for the other end to
