@@ -95,7 +95,6 @@ const batchWorkers = 64
 // batchWork is a batch that arrived and is being handled: its elements
 // concurrently, its answers in their order.
 type batchWork struct {
-	version jsonrpc.Version
 	calls   []*serving // nil where there is nothing to run
 	answers [][]byte   // by element; empty where there is none
 	next    atomic.Int64

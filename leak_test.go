@@ -47,16 +47,22 @@ func settles(t *testing.T, what string, before int, count func() int) {
 
 // Connecting and closing leaves nothing, whoever closes first.
 func TestConnectAndCloseLeavesNothing(t *testing.T) {
-	n := 10_000
-	if testing.Short() {
-		n = 500
-	}
-	for network, addr := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
+	for network, test := range map[string]struct {
+		addr string
+		n    int
+	}{
+		"tcp":  {"127.0.0.1:0", 10_000},
+		"unix": {filepath.Join(t.TempDir(), "s"), 2000},
+	} {
 		t.Run(network, func(t *testing.T) {
+			n := test.n
+			if testing.Short() {
+				n /= 20
+			}
 			if runtime.GOOS != "linux" {
 				t.Log("descriptors are counted on linux only: elsewhere there is no /proc/self/fd")
 			}
-			ln, err := net.Listen(network, addr)
+			ln, err := net.Listen(network, test.addr)
 			if err != nil {
 				t.Skipf("no %s sockets here: %v", network, err)
 			}
@@ -245,6 +251,29 @@ func TestCloseWhileNotificationsAreHandled(t *testing.T) {
 			t.Errorf("%d more were handled", n)
 		}
 	})
+}
+
+// What arrives while the connection ends is not begun, or ends with it.
+func TestCloseWhileMessagesArrive(t *testing.T) {
+	wait := farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	note := []byte(`{"jsonrpc":"2.0","method":"wait"}`)
+	batch := []byte(`[` + waitRequest(`"a"`) + `,` + waitRequest(`"b"`) + `,{"jsonrpc":"2.0","method":"wait"}]`)
+	for i := range 300 {
+		far, near := farcall.Pipe()
+		p := farcall.NewPeer(near, wait, &farcall.Options{CloseTimeout: 2 * time.Second})
+		if err := far.Write(note, []byte(waitRequest("1")), note, batch, []byte(waitRequest("2")), note, []byte(waitRequest("null")), note); err != nil {
+			t.Fatal(err)
+		}
+		for range i % 20 { // at ever another moment
+			runtime.Gosched()
+		}
+		if err := p.Close(); err != nil {
+			t.Fatalf("round %d: %v", i, err)
+		}
+	}
 }
 
 // Requests with the id null are handled at the same time and all of them end.

@@ -188,7 +188,7 @@ func (q *progressQueue) end(err error) {
 }
 
 // next waits for the next value. more is false at the end of the stream.
-func (q *progressQueue) next() (value jsonrpc.Raw, err error, more bool) { //nolint:revive // as iter.Pull2 has it, with the error among the values
+func (q *progressQueue) next() (value jsonrpc.Raw, err error, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for {

@@ -79,19 +79,17 @@ func (p *Peer) newServing(m *jsonrpc.Message) *serving {
 // own copies what v needs of the frame, because the frame will not last.
 func (p *Peer) own(l *leader, v *serving) {
 	if l.fresh {
-		v.req.msg = ptr(*v.req.msg) // the batch that it is in is reused
+		v.req.msg = new(*v.req.msg) // the batch that it is in is reused
 		return
 	}
 	if len(v.req.msg.Raw) >= largeFrame {
 		p.keep(l)
-		v.req.msg = ptr(*v.req.msg) // the batch that it is in is reused
+		v.req.msg = new(*v.req.msg) // the batch that it is in is reused
 		return
 	}
 	m := v.req.msg.Clone()
 	v.req.ID, v.req.Params, v.req.msg = m.ID, m.Params, &m
 }
-
-func ptr[T any](v T) *T { return &v }
 
 // requested handles a request. It reports whether the caller still leads.
 func (p *Peer) requested(l *leader, m *jsonrpc.Message) (leads bool) {

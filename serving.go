@@ -281,7 +281,7 @@ func (s *serving) answer(dst []byte, result any, err error) (out []byte, wire *j
 	return v.AppendError(dst, id, wire), wire
 }
 
-func (s *serving) result(dst []byte, result any) (_ []byte, err error, ok bool) { //nolint:revive // dst first as in append
+func (s *serving) result(dst []byte, result any) (_ []byte, err error, ok bool) {
 	switch r := result.(type) {
 	case jsonrpc.Raw:
 		if r == nil {

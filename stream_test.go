@@ -197,7 +197,7 @@ func TestStreamThatIsNotTaken(t *testing.T) {
 	farcall.HandleStream(m, "big", func(context.Context, struct{}) iter.Seq2[string, error] {
 		mega := strings.Repeat("x", 1<<20)
 		return func(yield func(string, error) bool) {
-			for range 80 {
+			for range 70 {
 				if !yield(mega, nil) {
 					return
 				}

@@ -339,7 +339,8 @@ func specMux() *farcall.Mux {
 	farcall.Handle(m, "subtract", func(_ context.Context, p struct {
 		Minuend    int `json:"minuend"`
 		Subtrahend int `json:"subtrahend"`
-	}) (int, error) {
+	},
+	) (int, error) {
 		return p.Minuend - p.Subtrahend, nil
 	})
 	sum := func(_ context.Context, all []int) (total int, _ error) {
