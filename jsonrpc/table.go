@@ -50,7 +50,7 @@ const (
 // -32000…-32019, and JSON-RPC reserves -32768…-32000. So a condition of our own
 // has there a code that is a thousand higher than elsewhere, outside all of
 // them, unless MCP or JSON-RPC has one for it.
-var conditions = []Condition{ //nolint:gochecknoglobals // a table
+var conditions = []Condition{
 	{"Parse error", "protocol", "error", false, 400, -32700, -32700, -32700, specification},
 	{"Invalid Request", "protocol", "error", false, 400, -32600, -32600, -32600, specification},
 	{"Method not found", "protocol", "error", false, 404, -32601, -32601, -32601, specification},

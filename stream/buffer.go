@@ -12,8 +12,8 @@ type buffer struct{ b []byte }
 
 // These are tables of memory, not state.
 var (
-	largeBuffers = sync.Pool{New: func() any { return &buffer{make([]byte, largeSize)} }} //nolint:gochecknoglobals // a pool is shared by nature
-	smallBuffers = sync.Pool{New: func() any { return &buffer{make([]byte, smallSize)} }} //nolint:gochecknoglobals // a pool is shared by nature
+	largeBuffers = sync.Pool{New: func() any { return &buffer{make([]byte, largeSize)} }}
+	smallBuffers = sync.Pool{New: func() any { return &buffer{make([]byte, smallSize)} }}
 )
 
 // getBuffer returns a buffer of at least size bytes.

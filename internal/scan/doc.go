@@ -27,7 +27,7 @@ const (
 	Mark            // a byte order mark (RFC 8259 §8.1)
 )
 
-var texts = [...]string{ //nolint:gochecknoglobals // a table
+var texts = [...]string{
 	OK:        "valid",
 	End:       "unexpected end",
 	NoValue:   "expected a value",

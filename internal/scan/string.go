@@ -19,7 +19,7 @@ func special(x uint64) uint64 {
 }
 
 // stop marks the bytes that a string cannot skip.
-var stop = func() (t [256]bool) { //nolint:gochecknoglobals // a table
+var stop = func() (t [256]bool) {
 	for c := range t {
 		t[c] = c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf
 	}
