@@ -97,7 +97,6 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // fakes are servers that are wrong: what they do with a line, by name.
-//
 var fakes = map[string]func(w io.Writer, line string) (more bool){
 	"mute":    func(io.Writer, string) bool { return true },
 	"closing": func(io.Writer, string) bool { return false },

@@ -12,7 +12,6 @@ import (
 
 // exchanges are the worked examples of JSON-RPC 2.0, section 7. An empty want
 // means no answer at all.
-//
 var exchanges = []struct{ name, send, want string }{
 	{
 		"1 positional", `{"jsonrpc": "2.0", "method": "subtract", "params": [42, 23], "id": 1}`,
