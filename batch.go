@@ -97,6 +97,7 @@ const batchWorkers = 64
 type batchWork struct {
 	calls   []*serving // nil where there is nothing to run
 	answers [][]byte   // by element; empty where there is none
+	workers int        // that may run at once
 	next    atomic.Int64
 	left    atomic.Int64 // calls that have not ended
 	spawn   func(f func())
@@ -117,7 +118,7 @@ func (b *batchWork) start() {
 		b.done()
 		return
 	}
-	for range min(n, batchWorkers) {
+	for range min(n, batchWorkers, b.workers) {
 		b.another()
 	}
 }
@@ -184,7 +185,7 @@ func (p *Peer) receiveBatch(l *leader, frame []byte) {
 	l.batch = jsonrpc.Batch{}
 	l2 := *l
 	l2.fresh = true // the parts of this frame are ours now
-	w := &batchWork{calls: make([]*serving, len(messages)), answers: make([][]byte, len(messages)), spawn: p.start}
+	w := &batchWork{calls: make([]*serving, len(messages)), answers: make([][]byte, len(messages)), workers: p.opts.MaxInFlight, spawn: p.start}
 	for i := range messages {
 		switch m := &messages[i]; m.Kind {
 		case jsonrpc.Response:
@@ -265,7 +266,7 @@ func (r *Responder) respondBatch(ctx context.Context, messages []jsonrpc.Message
 	var wg sync.WaitGroup
 	w := &batchWork{
 		calls: make([]*serving, len(messages)), answers: make([][]byte, len(messages)),
-		spawn: func(f func()) { wg.Go(f) }, done: func() {},
+		workers: r.opts.MaxInFlight, spawn: func(f func()) { wg.Go(f) }, done: func() {},
 	}
 	w.serve = func(i int, v *serving) {
 		if e := r.enter(); e != nil {

@@ -94,7 +94,8 @@ func (s *serving) collect(it items) (result any, err error) {
 }
 
 // Stream calls a streaming method and yields its values as they arrive. When
-// the method answers with an array instead, it yields the elements. Breaking off
+// the method answers with an array instead, it yields the elements, and any
+// other answer but null as the one value. Breaking off
 // cancels the call. The last pair holds the error, if there was one.
 func Stream[T any](ctx context.Context, c Caller, method string, params any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -119,7 +120,13 @@ func Stream[T any](ctx context.Context, c Caller, method string, params any) ite
 				return
 			}
 		}
-		if q.count > 0 || len(result) == 0 || result[0] != '[' {
+		if q.count > 0 || len(result) == 0 || string(result) == "null" {
+			return
+		}
+		if result[0] != '[' {
+			var v T
+			err := decode(result, &v)
+			yield(v, err)
 			return
 		}
 		var all []T

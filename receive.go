@@ -3,6 +3,7 @@ package farcall
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -31,9 +32,30 @@ func (p *Peer) receive(l *leader, frame []byte) (leads bool) {
 	case jsonrpc.Request:
 		return p.requested(l, m)
 	default:
-		p.refuse(m, m.Err)
+		if !p.broken(m) {
+			p.refuse(m, m.Err)
+		}
 		return true
 	}
+}
+
+// broken reports whether an invalid message was meant as the answer to a call of
+// ours, and fails the call. Some ends leave out a result that is null.
+func (p *Peer) broken(m *jsonrpc.Message) bool {
+	n, ok := m.ID.Uint()
+	if !ok || len(m.Method) > 0 {
+		return false
+	}
+	var c *call
+	p.update(func(s *state) {
+		c = s.calls[n]
+		delete(s.calls, n)
+	})
+	if c == nil {
+		return false
+	}
+	c.finish(nil, fmt.Errorf("%w: %w", ErrProtocol, m.Err.Cause))
+	return true
 }
 
 // refuse answers a frame or message that is not valid.
