@@ -38,5 +38,6 @@
 // # Shutdown
 //
 // [Peer.Close] ends the connection now; [Peer.Shutdown] lets the calls in
-// flight finish first.
+// flight finish first. When the other end closes its sending half, it still gets
+// the answers to what it asked, within 10 seconds.
 package farcall

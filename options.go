@@ -15,7 +15,8 @@ type Options struct {
 	MaxDepth int
 	// MaxBatch bounds the elements of a batch. Default 10,000.
 	MaxBatch int
-	// MaxInFlight bounds the requests that are being handled at once. A handler
+	// MaxInFlight bounds the requests that are being handled at once; a batch is
+	// admitted as a whole, and so many of its elements run at once. A handler
 	// that waits for a call back over the same connection does not count.
 	// Default 1,024.
 	MaxInFlight int

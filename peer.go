@@ -283,6 +283,10 @@ func (p *Peer) keep(l *leader) {
 	}
 }
 
+// lingerTime bounds how long calls in flight may take when the other end sends
+// no more. It may be gone altogether.
+const lingerTime = 10 * time.Second
+
 // hangUp handles the end of what the other end sends. It may still read: the
 // calls in flight are answered before the connection is closed (a client may
 // close its sending half and wait: printf … | nc).
@@ -300,7 +304,7 @@ func (p *Peer) hangUp(err error) {
 		c.finish(nil, closedError(err))
 	}
 	p.flush(0)
-	ctx, cancel := context.WithTimeout(p.ctx, p.opts.CloseTimeout)
+	ctx, cancel := context.WithTimeout(p.ctx, lingerTime)
 	defer cancel()
 	_ = p.quiesce(ctx)
 	p.fail(err)
