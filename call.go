@@ -184,10 +184,15 @@ func (p *Peer) await(ctx context.Context, c *call) error {
 		p.park(v)
 		defer p.unpark(v)
 	}
+	ended := ctx.Done()
+	if ended == nil { // one channel is cheaper than two
+		<-c.done
+		return nil
+	}
 	select {
 	case <-c.done:
 		return nil
-	case <-ctx.Done():
+	case <-ended:
 	}
 	if !p.abandon(ctx, c) {
 		<-c.done // the answer is being delivered

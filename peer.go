@@ -47,9 +47,9 @@ type Peer struct {
 
 	// active counts the goroutines of the peer; the one that ends last closes
 	// gone.
-	active     atomic.Int64
-	gone, done chan struct{}
-	turns      turns
+	active atomic.Int64
+	gone   chan struct{}
+	turns  turns
 }
 
 // NewPeer starts a peer on a transport, which it closes in the end. The handler
@@ -67,7 +67,7 @@ func NewPeer(t Transport, h Handler, o *Options) *Peer {
 }
 
 func newPeer(h Handler, o *Options) *Peer {
-	p := &Peer{core: newCore(h, o), gone: make(chan struct{}), done: make(chan struct{})}
+	p := &Peer{core: newCore(h, o), gone: make(chan struct{})}
 	p.tick = p.onTick
 	//nolint:forbidigo // a connection lives until it is closed, not as long as the call that made it
 	p.ctx, p.stop = context.WithCancel(context.Background())
@@ -109,7 +109,7 @@ func (p *Peer) exit() {
 }
 
 // Done is closed when the connection has ended. Handlers may still be running.
-func (p *Peer) Done() <-chan struct{} { return p.done }
+func (p *Peer) Done() <-chan struct{} { return p.ctx.Done() }
 
 // Err returns why the connection ended: io.EOF when the other end closed it in
 // order, ErrClosed when this end did, nil while it lives.
@@ -191,17 +191,9 @@ func (p *Peer) fail(err error) {
 		first = true
 		s.err, s.reading = err, false
 		calls, s.calls = s.calls, nil
-		for _, v := range s.numbers {
-			serving = append(serving, v)
-		}
-		for _, v := range s.served {
-			serving = append(serving, v)
-		}
+		serving = s.served.all()
 		if s.note != nil {
 			serving = append(serving, s.note)
-		}
-		for v := range s.nulls {
-			serving = append(serving, v)
 		}
 		s.notes = nil
 		s.wake()
@@ -217,7 +209,6 @@ func (p *Peer) fail(err error) {
 	}
 	p.turns.halt()
 	p.stop()
-	close(p.done)
 	// Last, because closing may take its time: a child process is waited for.
 	if p.t != nil {
 		_ = p.t.Close()

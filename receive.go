@@ -315,7 +315,7 @@ func (p *Peer) control(m *jsonrpc.Message) bool {
 	if id, ok := p.opts.Dialect.cancelled(m); ok {
 		var v *serving
 		if parsed, err := jsonrpc.ParseID(id); err == nil {
-			p.update(func(s *state) { v = s.find(parsed) })
+			p.update(func(s *state) { v = s.served.find(parsed) })
 		}
 		if v != nil {
 			v.cancel(context.Canceled)

@@ -23,12 +23,14 @@ type core struct {
 }
 
 func newCore(h Handler, o *Options) core {
-	c := core{handler: h, load: new(load)}
+	c := core{handler: h}
 	if o != nil {
 		c.opts = *o
 	}
 	c.opts.setDefaults()
-	c.mux, _ = h.(*Mux)
+	if c.mux, _ = h.(*Mux); c.mux == nil {
+		c.load = new(load)
+	}
 	for i := len(c.opts.Interceptors) - 1; i >= 0 && h != nil; i-- {
 		c.handler = c.opts.Interceptors[i](c.handler)
 	}
@@ -42,6 +44,7 @@ func (c *core) lookup(method []byte) (name string, l *load) {
 		if e := c.mux.find(method); e != nil {
 			return e.name, &e.load
 		}
+		return string(method), new(load) // unknown methods leave no trace
 	}
 	return string(method), c.load
 }
