@@ -196,7 +196,8 @@ func rawServer(t *testing.T, answer string) string {
 			if err != nil {
 				return
 			}
-			if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+			if r, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+				io.Copy(io.Discard, r.Body) // what is left unread would reset the connection
 				io.WriteString(conn, answer)
 			}
 			conn.Close()
