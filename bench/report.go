@@ -145,7 +145,8 @@ const howMeasured = `## What is measured
   new one.
 - **call**: both ends are in one process, with each library's own client and an echo handler that passes the bytes
   through. Allocations are those of both ends. The floor is a line that is written once and echoed once through
-  bufio; a lone caller reads its answer itself, and many read in the order in which they wrote.
+  bufio, by callers that wait for the goroutine that reads, in the order in which they wrote. With "no reader", callers
+  read their answers themselves, so nothing else could arrive; it is there for comparison, and no mark counts from it.
 - **HTTP**: one net/http client asks each server. The floor is net/http's handler that writes back what it read.
 - **idle**: connections to a server in another process, opened one after another. The floor is one goroutine for each, in
   Read; over WebSocket, the library that farcall uses, alone. The kernel's memory is not counted.
