@@ -33,6 +33,7 @@ var archLadder = map[string]archRow{
 	"wsrpc":                           {ours: ". jsonrpc internal/origin", outside: "github.com/coder/websocket", names: 6},
 	"internal/scan":                   {pure: true},
 	"internal/sse":                    {},
+	"internal/leak":                   {},
 	"internal/port":                   {},
 	"internal/origin":                 {},
 	"internal/schema":                 {ours: "internal/jsonv2"},

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/leak"
 )
 
 // childMode makes this test binary play a child process.
@@ -20,30 +22,7 @@ func TestMain(m *testing.M) {
 	if mode := os.Getenv(childMode); mode != "" {
 		os.Exit(playChild(mode))
 	}
-	code := m.Run()
-	if left := leftovers(); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines are left:\n\n%s\n", left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func leftovers() string {
-	var left strings.Builder
-	for range 100 {
-		buf := make([]byte, 1<<20)
-		left.Reset()
-		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if strings.Contains(g, "farcall") && !strings.Contains(g, "TestMain") {
-				left.WriteString(g + "\n\n")
-			}
-		}
-		if left.Len() == 0 {
-			return ""
-		}
-		<-time.After(10 * time.Millisecond)
-	}
-	return left.String()
+	os.Exit(leak.Main(m))
 }
 
 // blocked reports whether a goroutine waits in a function for input.

@@ -3,49 +3,21 @@ package wsrpc_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/leak"
 	"github.com/farcall-dev/farcall/wsrpc"
 )
 
 // TestMain fails when a goroutine of ours is left at the end.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if left := leftovers(); code == 0 && left != "" {
-		fmt.Fprintf(os.Stderr, "goroutines are left:\n\n%s\n", left)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func leftovers() (report string) {
-	for range 100 {
-		buf := make([]byte, 1<<20)
-		var left []string
-		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if (strings.Contains(g, "farcall") || strings.Contains(g, "net/http")) && !strings.Contains(g, "TestMain") {
-				left = append(left, g)
-			}
-		}
-		if len(left) == 0 {
-			return ""
-		}
-		http.DefaultClient.CloseIdleConnections()
-		report = strings.Join(left, "\n\n")
-		<-time.After(10 * time.Millisecond)
-	}
-	return report
-}
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 // server accepts connections and hands them out as they come.
 type server struct {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+
+	"github.com/farcall-dev/farcall/internal/leak"
 )
 
 // execVar makes the test binary be farcall, so that tests run the real program
@@ -14,7 +16,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(execVar) == "1" {
 		main()
 	}
-	os.Exit(m.Run())
+	os.Exit(leak.Main(m))
 }
 
 // program is a farcall process that is ready to be started.
