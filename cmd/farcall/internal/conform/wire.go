@@ -163,10 +163,12 @@ func (w *streamWire) useSentinel(ctx context.Context, method string, quoted bool
 }
 
 // How long a server that answers in order is given before the sentinel is sent,
-// and how long one that does not is given after it has answered two of them.
+// how long one that does not is given after it has answered two of them, and how
+// long to listen for what must not be answered, after two were.
 const (
 	quiet = 100 * time.Millisecond
 	grace = time.Second
+	late  = 30 * time.Millisecond
 )
 
 func (w *streamWire) probe(ctx context.Context, c *Case, timeout time.Duration) (ev evidence) {
@@ -209,8 +211,11 @@ func (w *streamWire) probe(ctx context.Context, c *Case, timeout time.Duration) 
 			return ev
 		}
 	}
-	if ev.count() < wanted {
+	switch {
+	case ev.count() < wanted:
 		w.collect(ctx, &ev, wanted, "", min(grace, timeout))
+	case wanted == 0:
+		w.collect(ctx, &ev, 1, "", late)
 	}
 	return ev
 }
