@@ -104,8 +104,6 @@ func servingFrom(ctx context.Context) *serving {
 	return s
 }
 
-var closedChan = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
-
 // Deadline is the parent's.
 func (s *serving) Deadline() (time.Time, bool) { return s.parent.Deadline() }
 
@@ -118,10 +116,9 @@ func (s *serving) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.done == nil {
+		s.done = make(chan struct{})
 		if s.err != nil {
-			s.done = closedChan
-		} else {
-			s.done = make(chan struct{})
+			close(s.done)
 		}
 	}
 	return s.done
