@@ -101,7 +101,8 @@ type batchWork struct {
 	next    atomic.Int64
 	left    atomic.Int64 // calls that have not ended
 	spawn   func(f func())
-	serve   func(i int, v *serving)
+	enter   func(v *serving) *jsonrpc.Error // admits an element, or refuses it
+	leave   func(v *serving)
 	done    func()
 }
 
@@ -140,10 +141,32 @@ func (b *batchWork) work() {
 			continue
 		}
 		b.serve(i, b.calls[i])
+	}
+}
+
+func (b *batchWork) serve(i int, v *serving) {
+	defer func() {
 		if b.left.Add(-1) == 0 {
 			b.done()
 		}
+	}()
+	if e := b.enter(v); e != nil {
+		if !v.req.IsNotification() {
+			b.answers[i] = v.core.refused(v, nil, v.req.msg, e, true)
+		}
+		return
 	}
+	ended := false
+	defer func() {
+		if !ended { // the handler ended its goroutine (runtime.Goexit), and so this worker
+			b.answers[i] = v.goexit(nil)
+			b.spawn(b.work)
+		}
+		b.leave(v)
+		v.cancel(context.Canceled)
+	}()
+	b.answers[i] = v.call(nil)
+	ended = true
 }
 
 // reply appends the answers as one array, or nothing when there are none
@@ -242,14 +265,15 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 		w.answers[i] = p.refused(p.ctx, nil, w.calls[i].req.msg, e, true)
 		w.calls[i] = nil
 	}
-	w.serve = func(i int, v *serving) {
+	w.enter = func(*serving) *jsonrpc.Error {
 		p.update(func(s *state) { s.running++ })
-		w.answers[i] = v.call(nil)
+		return nil
+	}
+	w.leave = func(v *serving) {
 		p.update(func(s *state) {
 			s.leave(v)
 			s.running--
 		})
-		v.cancel(context.Canceled)
 	}
 	w.done = func() {
 		p.update(func(s *state) { s.bytes -= size })
@@ -266,19 +290,8 @@ func (r *Responder) respondBatch(ctx context.Context, messages []jsonrpc.Message
 	var wg sync.WaitGroup
 	w := &batchWork{
 		calls: make([]*serving, len(messages)), answers: make([][]byte, len(messages)),
-		workers: r.opts.MaxInFlight, spawn: func(f func()) { wg.Go(f) }, done: func() {},
-	}
-	w.serve = func(i int, v *serving) {
-		if e := r.enter(); e != nil {
-			if v.req.IsNotification() {
-				return
-			}
-			w.answers[i] = r.refused(ctx, nil, v.req.msg, e, true)
-			return
-		}
-		defer r.leave()
-		defer v.cancel(context.Canceled)
-		w.answers[i] = v.call(nil)
+		workers: r.opts.MaxInFlight, spawn: func(f func()) { wg.Go(f) },
+		enter: func(*serving) *jsonrpc.Error { return r.enter() }, leave: func(*serving) { r.leave() }, done: func() {},
 	}
 	for i := range messages {
 		switch m := &messages[i]; m.Kind {

@@ -95,8 +95,8 @@ func (s *serving) collect(it items) (result any, err error) {
 
 // Stream calls a streaming method and yields its values as they arrive. When
 // the method answers with an array instead, it yields the elements, and any
-// other answer but null as the one value. Breaking off
-// cancels the call. The last pair holds the error, if there was one.
+// other answer but null as the one value. Breaking off cancels the call. The
+// last pair holds the error, if there was one.
 func Stream[T any](ctx context.Context, c Caller, method string, params any) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

@@ -176,7 +176,7 @@ func (p *Peer) serve(v *serving) {
 	defer func() {
 		if !ended { // the handler ended its goroutine (runtime.Goexit)
 			buf := getBuffer()
-			*buf, _ = v.answer(*buf, nil, v.panicked("the handler called runtime.Goexit"))
+			*buf = v.goexit(*buf)
 			p.reply(v, buf)
 			v.cancel(context.Canceled)
 			p.flush(0)
@@ -214,7 +214,7 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message) (leads bool) {
 	}
 	v := p.newServing(m)
 	slow := v.load.slow.Load()
-	mine, flooded, ended := false, false, false
+	mine, ended := false, false
 	p.update(func(s *state) {
 		s.stats.Notifications++
 		if ended = s.err != nil; ended {
@@ -222,15 +222,10 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message) (leads bool) {
 		}
 		if s.note == nil {
 			s.note, mine = v, true
-			return
 		}
-		flooded = s.bytes+v.size > p.opts.MaxInFlightBytes
 	})
 	switch {
 	case ended:
-		return true
-	case flooded:
-		p.fail(errFlooded)
 		return true
 	case !mine:
 		p.own(l, v)
@@ -243,7 +238,12 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message) (leads bool) {
 	}
 	if p.inline(v) {
 		// Only the leader adds to the queue, so it is empty.
-		p.update(func(s *state) { s.note = nil })
+		p.update(func(s *state) {
+			s.note = nil
+			if s.drain {
+				s.wake()
+			}
+		})
 		return true
 	}
 	p.nextNotes()
@@ -253,18 +253,22 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message) (leads bool) {
 // later queues a notification behind the one that is being handled. It takes
 // the turn when that one has just ended.
 func (p *Peer) later(v *serving) {
-	mine := false
+	mine, flooded := false, false
 	p.update(func(s *state) {
-		if s.err != nil {
-			return
-		}
-		if s.note != nil {
+		switch {
+		case s.err != nil:
+		case s.note == nil:
+			s.note, mine = v, true
+		case s.bytes+v.size > p.opts.MaxInFlightBytes:
+			flooded = true
+		default:
 			s.notes = append(s.notes, v)
 			s.bytes += v.size
-			return
 		}
-		s.note, mine = v, true
 	})
+	if flooded {
+		p.fail(errFlooded)
+	}
 	if mine {
 		p.start(func() { p.notice(v); p.nextNotes() })
 	}

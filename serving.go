@@ -248,6 +248,12 @@ func (s *serving) panicked(r any) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error", Cause: panicError{r}}
 }
 
+// goexit appends the answer of a handler that ended its goroutine.
+func (s *serving) goexit(dst []byte) []byte {
+	dst, _ = s.answer(dst, nil, s.panicked("the handler called runtime.Goexit"))
+	return dst
+}
+
 // panicError is the cause of an error that is logged already.
 type panicError struct{ value any }
 
