@@ -106,6 +106,8 @@ type batchWork struct {
 	done    func()
 }
 
+func (s *serving) inBatch(b *batchWork) { s.batch, s.req.batch = b, true }
+
 // start runs the calls and then done.
 func (b *batchWork) start() {
 	n := 0
@@ -166,6 +168,9 @@ func (b *batchWork) serve(i int, v *serving) {
 		v.cancel(context.Canceled)
 	}()
 	b.answers[i] = v.call(nil)
+	if v.silent.Load() {
+		b.answers[i] = nil
+	}
 	ended = true
 }
 
@@ -217,7 +222,8 @@ func (p *Peer) receiveBatch(l *leader, frame []byte) {
 			p.notifiedInBatch(m, w)
 		case jsonrpc.Request:
 			w.calls[i] = p.newServing(m)
-			w.calls[i].batch, w.calls[i].size = w, 0
+			w.calls[i].inBatch(w)
+			w.calls[i].size = 0
 		default:
 			w.answers[i] = p.refused(p.ctx, nil, m, m.Err, true)
 			p.update(func(s *state) { s.stats.Refused++ })
@@ -232,7 +238,7 @@ func (p *Peer) notifiedInBatch(m *jsonrpc.Message, w *batchWork) {
 		return
 	}
 	v := p.newServing(m)
-	v.batch = w
+	v.inBatch(w)
 	p.later(v)
 }
 
@@ -297,7 +303,7 @@ func (r *Responder) respondBatch(ctx context.Context, messages []jsonrpc.Message
 		switch m := &messages[i]; m.Kind {
 		case jsonrpc.Request, jsonrpc.Notification:
 			w.calls[i] = r.newServing(ctx, m, push)
-			w.calls[i].batch = w
+			w.calls[i].inBatch(w)
 		case jsonrpc.Response: // nobody waits for it here
 		default:
 			w.answers[i] = r.refused(ctx, nil, m, m.Err, true)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -45,7 +46,7 @@ type call struct {
 	raw    bool    // the caller wants the bytes of the result
 	shared *[]byte // the lent buffer that result is in, if it is in one
 	err    error
-	queue  *progressQueue
+	queue  progressSink // nil: progress is not asked for
 }
 
 // newCall makes a call. It is not pooled: a channel must not leave the
@@ -56,7 +57,7 @@ func (p *Peer) newCall(ctx context.Context) (*call, error) {
 		return nil, errNoIDs
 	}
 	c.batch = c.id
-	c.queue, _ = ctx.Value(progressKey{}).(*progressQueue)
+	c.queue, _ = ctx.Value(progressKey{}).(progressSink)
 	return c, nil
 }
 
@@ -288,23 +289,53 @@ func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, met
 	if cap(raw) > cap(*scratch) {
 		*scratch = raw[:0]
 	}
-	dst = p.version(ctx).AppendRequest(dst, id, method, raw)
+	var extra []byte
 	if progress {
 		// The id is the token: unique, and no bookkeeping of its own.
-		dst = appendMember(dst, "progressToken", id.Raw())
+		extra = appendMember(extra, "progressToken", id.Raw())
 	}
-	if p.x == nil {
+	if p.x == nil || p.opts.Dialect.Meta != "" { // otherwise it travels in the headers
 		if t := TraceFrom(ctx); t != "" {
-			dst = appendMember(dst, "traceparent", jsonrpc.AppendString(nil, t))
+			extra = appendMember(extra, "traceparent", jsonrpc.AppendString(nil, t))
 		}
 	}
-	return dst, nil
+	if len(extra) == 0 {
+		return p.version(ctx).AppendRequest(dst, id, method, raw), nil
+	}
+	if meta := p.opts.Dialect.Meta; meta != "" && (raw == nil || raw[scan.Space(raw, 0)] == '{') {
+		return p.version(ctx).AppendRequest(dst, id, method, insertMeta(raw, meta, extra)), nil
+	}
+	dst = p.version(ctx).AppendRequest(dst, id, method, raw)
+	return append(append(dst[:len(dst)-1], extra...), '}'), nil
 }
 
-// appendMember adds a member to the object that dst ends with.
+// appendMember appends a member with the comma before it.
 func appendMember(dst []byte, name string, value jsonrpc.Raw) []byte {
-	dst = jsonrpc.AppendString(append(dst[:len(dst)-1], ','), name)
-	return append(append(append(dst, ':'), value...), '}')
+	dst = jsonrpc.AppendString(append(dst, ','), name)
+	return append(append(dst, ':'), value...)
+}
+
+// insertMeta returns params, an object or nothing, with members set in its
+// member meta. Each of them begins with a comma.
+func insertMeta(params jsonrpc.Raw, meta string, members []byte) jsonrpc.Raw {
+	set := append(append([]byte{'{'}, members[1:]...), '}')
+	var rest []byte
+	scan.Object(params, func(key, value []byte) bool {
+		if string(key) != meta {
+			rest = appendMember(rest, string(key), value)
+			return true
+		}
+		scan.Object(value, func(key, value []byte) bool {
+			if member(set, string(key)) == nil {
+				members = appendMember(members, string(key), value)
+			}
+			return true
+		})
+		return true
+	})
+	out := append(jsonrpc.AppendString([]byte{'{'}, meta), ":{"...)
+	out = append(append(append(out, members[1:]...), '}'), rest...)
+	return append(out, '}')
 }
 
 // appendParams marshals params into dst[:0]. It returns nil for none.

@@ -20,6 +20,12 @@ type Dialect struct {
 	// ProgressValue is the member of the params that holds the value. Empty: the
 	// value is an object whose members stand beside the token.
 	ProgressValue string
+	// Meta is the member of the params that a request for progress and the trace
+	// context stand in, "_meta" for example. Empty: they are members of the
+	// message itself. Both are understood in either place.
+	Meta string
+	// CancelSilent leaves a call unanswered that the other end has cancelled.
+	CancelSilent bool
 }
 
 func lspDialect() Dialect {

@@ -35,12 +35,16 @@ type Request struct {
 	ID     jsonrpc.ID  // absent for a notification
 	Params jsonrpc.Raw // nil when absent or null
 
+	batch bool
 	msg   *jsonrpc.Message
 	bound *atomic.Pointer[plan] // what Bind bound to before, in the same method
 }
 
 // IsNotification reports whether the caller wants no answer.
 func (r *Request) IsNotification() bool { return r.ID.IsAbsent() }
+
+// InBatch reports whether the request came in a batch.
+func (r *Request) InBatch() bool { return r.batch }
 
 // Member returns a top-level member of the message that JSON-RPC does not
 // define, such as "traceparent", or nil.

@@ -142,7 +142,22 @@ func Stream[T any](ctx context.Context, c Caller, method string, params any) ite
 	}
 }
 
+// OnProgress returns a context for one call, which then asks for progress: f is
+// called with each value in the order in which they arrive, by the goroutine that
+// reads, before the call returns. f must not block, nor keep the value. Only a
+// value that is on its way when the context ends may come after the call.
+func OnProgress(ctx context.Context, f func(value jsonrpc.Raw)) context.Context {
+	return context.WithValue(ctx, progressKey{}, progressFunc(f))
+}
+
 type progressKey struct{}
+
+// progressSink takes the progress of a call.
+type progressSink interface{ put(value jsonrpc.Raw) }
+
+type progressFunc func(jsonrpc.Raw)
+
+func (f progressFunc) put(value jsonrpc.Raw) { f(value) }
 
 // progressQueue holds the values of a call that have arrived and have not been
 // taken yet.
@@ -234,7 +249,7 @@ func (p *Peer) progressed(token, value jsonrpc.Raw) bool {
 	if !ok {
 		return false
 	}
-	var q *progressQueue
+	var q progressSink
 	p.update(func(s *state) {
 		if c := s.calls[n]; c != nil {
 			q = c.queue

@@ -185,6 +185,9 @@ func (p *Peer) serve(v *serving) {
 	}()
 	buf := getBuffer()
 	*buf = v.call(*buf)
+	if v.silent.Load() {
+		*buf = (*buf)[:0]
+	}
 	p.reply(v, buf)
 	v.cancel(context.Canceled)
 	ended = true
@@ -322,6 +325,7 @@ func (p *Peer) control(m *jsonrpc.Message) bool {
 			p.update(func(s *state) { v = s.served.find(parsed) })
 		}
 		if v != nil {
+			v.silent.Store(p.opts.Dialect.CancelSilent)
 			v.cancel(context.Canceled)
 		}
 		// A handler of the same name hears of it too, where there is one.

@@ -90,6 +90,7 @@ type serving struct {
 	batch   *batchWork    // the batch that it is an element of
 	inline  atomic.Uint64 // the turn of the reader in which it runs; 0 when it does not
 	parked  atomic.Int32  // the calls of its own that it waits for
+	silent  atomic.Bool   // the caller does not want the answer any more
 
 	mu    sync.Mutex
 	done  chan struct{} // made when first asked for
