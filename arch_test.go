@@ -25,12 +25,19 @@ const (
 // archLadder is the architecture: what each package may import, and how many
 // names it may export. Imports go down only. A package without a row fails.
 var archLadder = map[string]archRow{
-	// 35 and two: Transport's three optional halves (Keeper, Buffered, TryWriter) are named, for those who write one.
-	".":                               {ours: "jsonrpc internal/jsonv2 internal/scan internal/schema", names: 37},
+	// 35 and three: Transport's three optional halves (Keeper, Buffered, TryWriter) are named, for those who write one,
+	// and OnProgress gives a call its progress and its result.
+	".":                               {ours: "jsonrpc internal/jsonv2 internal/scan internal/schema", names: 38},
 	"jsonrpc":                         {ours: "internal/scan", names: 25, pure: true},
 	"stream":                          {ours: ". jsonrpc", names: 12},
 	"httprpc":                         {ours: ". jsonrpc internal/origin internal/sse", names: 8},
 	"wsrpc":                           {ours: ". jsonrpc internal/origin", outside: "github.com/coder/websocket", names: 6},
+	"mcp/spec":                        {ours: "jsonrpc internal/jsonv2 internal/scan"},
+	"mcp/era":                         {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
+	"mcp/mcphttp":                     {ours: ". jsonrpc internal/jsonv2 internal/origin internal/scan internal/sse mcp/era mcp/spec", names: 14},
+	"mcp":                             {ours: ". jsonrpc stream wsrpc internal/jsonv2 internal/scan internal/schema internal/validate mcp/era mcp/mcphttp mcp/spec", outside: "github.com/yosida95/uritemplate/v3", names: 60},
+	"internal/validate":               {ours: "internal/jsonv2 internal/scan", outside: "github.com/santhosh-tekuri/jsonschema/v6"},
+	"internal/mcptest":                {outside: "github.com/santhosh-tekuri/jsonschema"},
 	"internal/scan":                   {pure: true},
 	"internal/sse":                    {},
 	"internal/leak":                   {},

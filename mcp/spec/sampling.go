@@ -1,0 +1,157 @@
+package spec
+
+import "github.com/farcall-dev/farcall/internal/jsonv2"
+
+// The values of CreateMessageRequestParams.IncludeContext.
+const (
+	ContextNone       = "none"
+	ContextThisServer = "thisServer"
+	ContextAllServers = "allServers"
+)
+
+// The values of ToolChoice.Mode.
+const (
+	ToolChoiceAuto     = "auto"
+	ToolChoiceRequired = "required"
+	ToolChoiceNone     = "none"
+)
+
+// The values of CreateMessageResult.StopReason that the protocol defines.
+const (
+	StopEndTurn   = "endTurn"
+	StopSequence  = "stopSequence"
+	StopMaxTokens = "maxTokens"
+	StopToolUse   = "toolUse"
+)
+
+// CreateMessageRequestParams are the params of sampling/createMessage.
+type CreateMessageRequestParams struct {
+	Meta             Meta              `json:"_meta,omitzero"`
+	Messages         []SamplingMessage `json:"messages"`
+	ModelPreferences *ModelPreferences `json:"modelPreferences,omitzero"`
+	SystemPrompt     string            `json:"systemPrompt,omitzero"`
+	IncludeContext   string            `json:"includeContext,omitzero"`
+	Temperature      *float64          `json:"temperature,omitzero"`
+	MaxTokens        int64             `json:"maxTokens"`
+	StopSequences    []string          `json:"stopSequences,omitzero"`
+	Metadata         JSONObject        `json:"metadata,omitzero"`
+	Tools            []Tool            `json:"tools,omitzero"`
+	ToolChoice       *ToolChoice       `json:"toolChoice,omitzero"`
+	Task             *TaskMetadata     `json:"task,omitzero"` // legacy
+}
+
+// ModelPreferences say what kind of model is wanted. Priorities are from 0 to 1.
+type ModelPreferences struct {
+	Hints                []ModelHint `json:"hints,omitzero"`
+	CostPriority         *float64    `json:"costPriority,omitzero"`
+	SpeedPriority        *float64    `json:"speedPriority,omitzero"`
+	IntelligencePriority *float64    `json:"intelligencePriority,omitzero"`
+}
+
+// ModelHint is a part of a model's name.
+type ModelHint struct {
+	Name string `json:"name,omitzero"`
+}
+
+// ToolChoice says whether the model may, must or must not use tools.
+type ToolChoice struct {
+	Mode string `json:"mode,omitzero"`
+}
+
+// SamplingMessage is one message of a conversation with a model.
+type SamplingMessage struct {
+	Role    string
+	Content []Content // one block is written without an array, unless it came in one
+	Meta    Meta
+
+	array bool // the content came in an array
+}
+
+// CreateMessageResult is the message with which a model answers.
+type CreateMessageResult struct {
+	Meta       Meta
+	Role       string
+	Content    []Content // as in SamplingMessage
+	Model      string
+	StopReason string
+
+	array bool
+}
+
+// MarshalJSON returns the message as JSON.
+func (m SamplingMessage) MarshalJSON() ([]byte, error) {
+	var w writer
+	w.open()
+	w.text("role", m.Role)
+	w.oneOrMore("content", m.Content, m.array)
+	w.meta(m.Meta)
+	w.close()
+	return w.bytes()
+}
+
+// UnmarshalJSON stores the message b, of which it keeps nothing.
+func (m *SamplingMessage) UnmarshalJSON(b []byte) error {
+	*m = SamplingMessage{}
+	return object("message", b, func(key, value []byte) error {
+		switch string(key) {
+		case "role":
+			return readText(&m.Role, value)
+		case "content":
+			return readOneOrMore(&m.Content, &m.array, value)
+		case "_meta":
+			return jsonv2.Unmarshal(value, &m.Meta)
+		}
+		return nil
+	})
+}
+
+// MarshalJSON returns the result as JSON.
+func (r CreateMessageResult) MarshalJSON() ([]byte, error) {
+	var w writer
+	w.open()
+	w.text("role", r.Role)
+	w.oneOrMore("content", r.Content, r.array)
+	w.text("model", r.Model)
+	w.textIf("stopReason", r.StopReason)
+	w.meta(r.Meta)
+	w.close()
+	return w.bytes()
+}
+
+// UnmarshalJSON stores the result b, of which it keeps nothing.
+func (r *CreateMessageResult) UnmarshalJSON(b []byte) error {
+	*r = CreateMessageResult{}
+	return object("sampling result", b, func(key, value []byte) error {
+		switch string(key) {
+		case "role":
+			return readText(&r.Role, value)
+		case "content":
+			return readOneOrMore(&r.Content, &r.array, value)
+		case "model":
+			return readText(&r.Model, value)
+		case "stopReason":
+			return readText(&r.StopReason, value)
+		case "_meta":
+			return jsonv2.Unmarshal(value, &r.Meta)
+		}
+		return nil
+	})
+}
+
+func (w *writer) oneOrMore(name string, list []Content, array bool) {
+	if len(list) != 1 || array {
+		w.blocks(name, list)
+		return
+	}
+	w.name(name)
+	list[0].write(w)
+}
+
+func readOneOrMore(into *[]Content, array *bool, value []byte) error {
+	if value[0] == '{' {
+		*into = make([]Content, 1)
+		return (*into)[0].read(value, "")
+	}
+	*array = true
+	return readBlocks(into, value, "")
+}

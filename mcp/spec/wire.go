@@ -1,0 +1,183 @@
+package spec
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// writer appends the members of one object, without reflection but for put.
+type writer struct {
+	dst []byte
+	err error // of the first member that could not be written; it is left out
+}
+
+func (w *writer) open()  { w.dst = append(w.dst, '{') }
+func (w *writer) close() { w.dst = append(w.dst, '}') }
+
+// name appends the name of the next member, which needs no escapes.
+func (w *writer) name(name string) {
+	if w.dst[len(w.dst)-1] != '{' { // no value ends so
+		w.dst = append(w.dst, ',')
+	}
+	w.dst = append(append(append(w.dst, '"'), name...), '"', ':')
+}
+
+func (w *writer) text(name, s string) {
+	w.name(name)
+	w.dst = jsonrpc.AppendString(w.dst, s)
+}
+
+func (w *writer) textIf(name, s string) {
+	if s != "" {
+		w.text(name, s)
+	}
+}
+
+func (w *writer) base64(name string, b []byte) {
+	w.name(name)
+	w.dst = append(base64.StdEncoding.AppendEncode(append(w.dst, '"'), b), '"')
+}
+
+func (w *writer) raw(name string, raw jsonrpc.Raw) {
+	w.name(name)
+	w.dst = append(w.dst, raw...)
+}
+
+func (w *writer) rawIf(name string, raw jsonrpc.Raw) {
+	if raw != nil {
+		w.raw(name, raw)
+	}
+}
+
+func (w *writer) flagIf(name string, b bool) {
+	if b {
+		w.raw(name, jsonrpc.Raw("true"))
+	}
+}
+
+func (w *writer) blocks(name string, list []Content) {
+	w.name(name)
+	w.dst = append(w.dst, '[')
+	for i := range list {
+		if i > 0 {
+			w.dst = append(w.dst, ',')
+		}
+		list[i].write(w)
+	}
+	w.dst = append(w.dst, ']')
+}
+
+func (w *writer) annotations(a *Annotations) {
+	if a != nil {
+		w.put("annotations", a)
+	}
+}
+
+func (w *writer) meta(m Meta) {
+	if m != nil {
+		w.put("_meta", m)
+	}
+}
+
+// put appends any value. One that is no JSON is left out with its name.
+func (w *writer) put(name string, v any) {
+	before := w.dst
+	w.name(name)
+	out, err := jsonv2.Append(w.dst, v)
+	if err != nil {
+		if w.err == nil {
+			w.err = fmt.Errorf("mcp: the member %q cannot be written as JSON: %w", name, err)
+		}
+		out = before
+	}
+	w.dst = out
+}
+
+// bytes returns what was written, unless something could not be.
+func (w *writer) bytes() ([]byte, error) {
+	if w.err != nil {
+		return nil, w.err
+	}
+	return w.dst, nil
+}
+
+// object takes the object b apart. member stores the value of one member.
+func object(what string, b []byte, member func(key, value []byte) error) error {
+	if i := scan.Space(b, 0); i == len(b) || b[i] != '{' {
+		return fmt.Errorf("%s must be an object", what)
+	}
+	var err error
+	scan.Object(b, func(key, value []byte) bool {
+		if err = member(key, value); err != nil {
+			err = fmt.Errorf("%s: %q: %w", what, key, err)
+		}
+		return err == nil
+	})
+	return err
+}
+
+var (
+	errNoString = errors.New("must be a string")
+	errNoArray  = errors.New("must be an array")
+	errNoBase64 = errors.New("must be base64")
+	errNoType   = errors.New(`content must be an object with a "type", a string`)
+)
+
+// What is null counts as absent: no member of ours may be null, but peers write
+// it where they have nothing.
+func isNull(value []byte) bool { return value[0] == 'n' }
+
+func readText(into *string, value []byte) error {
+	switch {
+	case isNull(value):
+		return nil
+	case value[0] != '"':
+		return errNoString
+	}
+	*into = string(scan.Unquote(value))
+	return nil
+}
+
+// readBase64 stores the bytes that a string stands for. They are nil only when
+// the value is null.
+func readBase64(into *[]byte, value []byte) error {
+	switch {
+	case isNull(value):
+		return nil
+	case value[0] != '"':
+		return errNoString
+	}
+	text := scan.Unquote(value)
+	data := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+	n, err := base64.StdEncoding.Decode(data, text)
+	if err != nil {
+		return errNoBase64
+	}
+	*into = data[:n]
+	return nil
+}
+
+// readBlocks stores an array of content that is part of content of the type
+// inside, if any.
+func readBlocks(into *[]Content, value []byte, inside string) error {
+	switch {
+	case isNull(value):
+		return nil
+	case value[0] != '[':
+		return errNoArray
+	}
+	var err error
+	*into = []Content{}
+	scan.Array(value, func(block []byte) bool {
+		var c Content
+		err = c.read(block, inside)
+		*into = append(*into, c)
+		return err == nil
+	})
+	return err
+}
