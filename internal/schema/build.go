@@ -13,12 +13,23 @@ type builder struct {
 	prefix string
 	closed bool
 	share  bool // each named struct gets a definition
+	nulls  nulls
+	tools  bool // the tag header counts
 
 	uses  map[reflect.Type]int  // how often a type is met
 	loops map[reflect.Type]bool // types that contain themselves
 	names map[reflect.Type]string
 	defs  map[string]*Schema
 }
+
+// nulls is how a schema says that a pointer may be nil.
+type nulls uint8
+
+const (
+	inType  nulls = iota // "type": ["integer", "null"]
+	inAnyOf              // "anyOf": [{"type": "integer"}, {"type": "null"}]
+	absent               // not at all: who has no value leaves it out
+)
 
 func newBuilder(prefix string) *builder {
 	return &builder{
@@ -107,7 +118,10 @@ func (b *builder) root(t reflect.Type) (*Schema, error) {
 		return &Schema{}, nil
 	case reflect.Pointer:
 		s, err := b.of(t.Elem())
-		return nullable(s), err
+		if err != nil {
+			return nil, err
+		}
+		return b.nullable(s), nil
 	case reflect.Slice, reflect.Array:
 		return b.array(t)
 	case reflect.Map:
@@ -120,18 +134,19 @@ func (b *builder) root(t reflect.Type) (*Schema, error) {
 }
 
 // nullable also allows null.
-func nullable(s *Schema) *Schema {
-	if s == nil {
-		return nil
-	}
-	if name, ok := s.Type.(string); ok {
-		s.Type = []string{name, "null"}
+func (b *builder) nullable(s *Schema) *Schema {
+	name, plain := s.Type.(string)
+	switch {
+	case b.nulls == absent, s.Ref == "" && !plain: // anything, or nullable already
 		return s
-	}
-	if s.Ref != "" {
+	case b.nulls == inAnyOf, s.Ref != "":
 		return &Schema{AnyOf: []*Schema{s, {Type: "null"}}}
 	}
-	return s // anything, or nullable already
+	s.Type = []string{name, "null"}
+	if len(s.Enum) > 0 {
+		s.Enum = append(s.Enum, Raw("null"))
+	}
+	return s
 }
 
 func (b *builder) array(t reflect.Type) (*Schema, error) {

@@ -9,6 +9,9 @@
 //	pattern:"^[a-z]+$"          a regular expression for a string
 //	format:"email"              a format that JSON Schema names
 //	default:"5"                 what an absent member means, which makes it optional
+//	title:"First addend"        a name for people
+//	titles:"Red,Green,Blue"     names for the values of enum, in a form
+//	header:"Region"             the argument of a tool is repeated in a header, x-mcp-header
 //
 // On a slice or an array, enum, pattern and format are those of the elements.
 package schema
@@ -23,11 +26,13 @@ import (
 type Schema struct {
 	Dialect         string   `json:"$schema,omitempty"`
 	Ref             string   `json:"$ref,omitempty"`
+	Title           string   `json:"title,omitempty"`
 	Description     string   `json:"description,omitempty"`
 	Type            any      `json:"type,omitzero"` // a name or a list of names
 	Format          string   `json:"format,omitempty"`
 	ContentEncoding string   `json:"contentEncoding,omitempty"`
 	Enum            []Raw    `json:"enum,omitempty"`
+	Const           Raw      `json:"const,omitzero"`
 	Minimum         Raw      `json:"minimum,omitzero"`
 	Maximum         Raw      `json:"maximum,omitzero"`
 	MinLength       Raw      `json:"minLength,omitzero"`
@@ -44,11 +49,16 @@ type Schema struct {
 	MaxProperties        Raw       `json:"maxProperties,omitzero"`
 	Default              Raw       `json:"default,omitzero"`
 	AnyOf                []*Schema `json:"anyOf,omitempty"`
+	OneOf                []*Schema `json:"oneOf,omitempty"`
+	Header               string    `json:"x-mcp-header,omitempty"`
 	Defs                 Members   `json:"$defs,omitzero"`
 }
 
 // Dialect is what a Schema may say it is written in.
 const Dialect = "https://json-schema.org/draft/2020-12/schema"
+
+// JSON returns the text of a schema.
+func (s *Schema) JSON() ([]byte, error) { return jsonv2.Append(nil, s) }
 
 // Raw is one JSON value.
 type Raw []byte
@@ -87,8 +97,16 @@ func (m Members) MarshalJSON() ([]byte, error) {
 // except those that are used more than once or contain themselves: these are
 // in $defs. A closed schema allows no members but those of the structs.
 func For(t reflect.Type, closed bool) (*Schema, error) {
-	b := newBuilder("#/$defs/")
+	b := newBuilder(localDefs)
 	b.closed = closed
+	return b.alone(t)
+}
+
+// localDefs is where the definitions of a schema that stands alone are.
+const localDefs = "#/$defs/"
+
+// alone returns a schema with its definitions.
+func (b *builder) alone(t reflect.Type) (*Schema, error) {
 	b.survey(t)
 	s, err := b.root(t)
 	if err != nil {

@@ -13,19 +13,25 @@ import (
 
 // member returns the schema of a member, with what its tags say.
 func (b *builder) member(f Field) (*Schema, error) {
-	t := f.Type
-	if f.Omitted { // the nil pointer is not written, so null does not come up
-		t = deref(t)
-	}
-	s, err := b.of(t)
+	base := deref(f.Type)
+	s, err := b.of(base)
 	if err != nil {
 		return nil, err
 	}
-	base := deref(f.Type)
 	if f.Quoted {
 		s = &Schema{Type: "string", Pattern: `^-?[0-9]`}
 	} else {
 		err = errors.Join(s.limits(f.Tag, base), s.values(f.Tag, base))
+	}
+	if b.tools {
+		s.Header = f.Tag.Get("header")
+	}
+	// Of a member that is omitted the nil pointer is not written.
+	if f.Type.Kind() == reflect.Pointer && !f.Omitted && !f.Quoted {
+		s = b.nullable(s)
+	}
+	if title := f.Tag.Get("title"); title != "" {
+		s.Title = title
 	}
 	if doc := f.Doc(); doc != "" {
 		s.Description = doc
@@ -77,7 +83,9 @@ func stringType(t reflect.Type) bool {
 // values applies enum, pattern and format.
 func (s *Schema) values(tag reflect.StructTag, t reflect.Type) error {
 	for (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) && s.Items != nil {
-		s, t = s.Items, deref(t.Elem())
+		if s, t = s.Items, deref(t.Elem()); len(s.AnyOf) > 0 { // with null
+			s = s.AnyOf[0]
+		}
 	}
 	if text, ok := tag.Lookup("enum"); ok {
 		for value := range strings.SplitSeq(text, ",") {
@@ -87,7 +95,7 @@ func (s *Schema) values(tag reflect.StructTag, t reflect.Type) error {
 			}
 			s.Enum = append(s.Enum, raw)
 		}
-		if _, null := s.Type.([]string); null {
+		if _, null := s.Type.([]string); null { // elements that are pointers
 			s.Enum = append(s.Enum, Raw("null"))
 		}
 	}
