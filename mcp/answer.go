@@ -1,0 +1,175 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/validate"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// answerAll answers what a server asks for in a result, all at once.
+func (c *Client) answerAll(ctx context.Context, requests map[string]spec.InputRequest) (jsonrpc.Raw, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		wait  sync.WaitGroup
+		mu    sync.Mutex
+		first error
+	)
+	answers := make(map[string]jsonrpc.Raw, len(requests))
+	for key, request := range requests {
+		wait.Go(func() {
+			answer, err := c.answerSafely(ctx, request)
+			mu.Lock()
+			defer mu.Unlock()
+			answers[key] = answer
+			if err != nil && first == nil {
+				first = fmt.Errorf("the server asked for %s, which got no answer: %w", request.Method, err)
+				cancel()
+			}
+		})
+	}
+	wait.Wait()
+	if first != nil {
+		return nil, first
+	}
+	o := newObject(nil)
+	for _, key := range slices.Sorted(maps.Keys(answers)) {
+		o.add(key, answers[key])
+	}
+	return o.end(), nil
+}
+
+// answerSafely turns the panic of a callback into an error. A request that comes
+// by itself has that of the peer.
+func (c *Client) answerSafely(ctx context.Context, request spec.InputRequest) (answer jsonrpc.Raw, err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the callback panicked: %v", v)
+		}
+	}()
+	return c.answerRequest(ctx, request.Method, request.Params)
+}
+
+// answerRequest answers one thing that the server asks for. Both are in the form
+// of the newest revision.
+func (c *Client) answerRequest(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+	var result any
+	var err error
+	switch {
+	case method == spec.MethodElicitationCreate && c.opts.Elicit != nil:
+		return c.elicit(ctx, params)
+	case method == spec.MethodSamplingCreateMessage && c.opts.Sample != nil:
+		p := new(spec.CreateMessageRequestParams)
+		if err := jsonv2.Unmarshal(orEmpty(params), p); err != nil {
+			return nil, badParams(err)
+		}
+		result, err = c.opts.Sample(ctx, p)
+	case method == spec.MethodRootsList && c.opts.Roots != nil:
+		var roots []spec.Root
+		roots, err = c.opts.Roots(ctx)
+		result = &spec.ListRootsResult{Roots: roots}
+	default:
+		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound, "this client does not offer %q", method)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return jsonv2.Append(nil, result)
+}
+
+func badParams(err error) error {
+	return &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Invalid params", Cause: err}
+}
+
+// elicit asks the user.
+func (c *Client) elicit(ctx context.Context, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+	p := new(spec.ElicitRequestParams)
+	if err := jsonv2.Unmarshal(orEmpty(params), p); err != nil {
+		return nil, badParams(err)
+	}
+	fields, err := c.form(p)
+	if err != nil {
+		return nil, err
+	}
+	r, err := c.opts.Elicit(ctx, p)
+	switch {
+	case err != nil:
+		return nil, err
+	case r == nil:
+		return nil, errors.New("ClientOptions.Elicit returned neither a result nor an error")
+	}
+	answer := *r
+	switch answer.Action {
+	case spec.ElicitAccept:
+	case spec.ElicitDecline, spec.ElicitCancel:
+		fields = nil
+	default:
+		return nil, fmt.Errorf("ClientOptions.Elicit returned the action %q; it is accept, decline or cancel", answer.Action)
+	}
+	if fields == nil {
+		answer.Content = nil
+		return jsonv2.Append(nil, answer)
+	}
+	answer.Content = withDefaults(answer.Content, p.RequestedSchema)
+	if err := fields.Validate(answer.Content); err != nil {
+		return nil, fmt.Errorf("what ClientOptions.Elicit returned does not fit the form: %w", err)
+	}
+	return jsonv2.Append(nil, answer)
+}
+
+// form returns the schema of the form that is to be filled in; nil: it is a URL
+// to be visited.
+func (c *Client) form(p *spec.ElicitRequestParams) (*validate.Schema, error) {
+	offered := c.capabilities(true).Elicitation
+	switch {
+	case offered == nil:
+	case p.Mode == spec.ElicitURL && offered.URL != nil:
+		return nil, nil
+	case (p.Mode == "" || p.Mode == spec.ElicitForm) && (offered.Form != nil || offered.URL == nil):
+		p.Mode = spec.ElicitForm
+		fields, err := validate.Compile(orEmpty(p.RequestedSchema), validate.Limits{})
+		if err != nil {
+			return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "the requested schema is not valid: %w", err)
+		}
+		return fields, nil
+	}
+	// client/elicitation, "Error Handling"
+	return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "this client does not offer elicitation in the mode %q", p.Mode)
+}
+
+// withDefaults adds the defaults of a form to what was filled in (SEP-1034).
+func withDefaults(content, schema jsonrpc.Raw) jsonrpc.Raw {
+	full := newObject(content)
+	have := map[string]bool{}
+	scan.Object(content, func(key, _ []byte) bool {
+		have[string(key)] = true
+		return true
+	})
+	scan.Object(member(schema, "properties"), func(name, field []byte) bool {
+		if value := member(field, "default"); value != nil && !have[string(name)] {
+			full.add(string(name), value)
+		}
+		return true
+	})
+	return full.end()
+}
+
+// member returns a member of an object, or nil.
+func member(object []byte, name string) (value jsonrpc.Raw) {
+	scan.Object(object, func(key, v []byte) bool {
+		if string(key) == name {
+			value = v
+		}
+		return value == nil
+	})
+	return value
+}

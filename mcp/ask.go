@@ -1,0 +1,154 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/schema"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// Why a user gave no answer.
+var (
+	ErrDeclined  = errors.New("the user declined to answer")
+	ErrCancelled = errors.New("the user gave no answer")
+)
+
+var (
+	errAsked   = errors.New("mcp: the client is being asked; return this error, the handler runs again when the answer is there")
+	errOutside = errors.New("mcp: only the handler of a tool, a prompt or a resource can ask the client; pass on the context that it got")
+)
+
+// Elicit asks the user to fill in a form and returns what it was filled in with.
+// T is a struct: its fields are the form's, of the types string, number, bool or
+// slice of string, with the struct tags that the arguments of a tool have.
+//
+// The same handler asks clients of every revision. In the legacy era, and in a
+// task, Elicit waits for the answer. In the modern era it returns an error for
+// the handler to return, the client collects the answers and calls again, and
+// the handler runs again, from its start; then Elicit returns the answer. So a
+// handler that asks must ask the same in each of its runs, and what it does
+// before it asks, it does several times: see [Once]. To ask for several things
+// in one round, ask all of them before looking at the errors; asking in several
+// goroutines is fine.
+//
+// The error is [ErrDeclined] or [ErrCancelled] when that is what the user did,
+// and another one when the client cannot ask its user or when its answer does
+// not fit the form.
+func Elicit[T any](ctx context.Context, message string) (T, error) {
+	var v T
+	form, err := schema.Elicitation(reflect.TypeFor[T]())
+	if err != nil {
+		return v, fmt.Errorf("mcp: Elicit: %w", err)
+	}
+	var answer spec.ElicitResult
+	err = Ask(ctx, spec.MethodElicitationCreate, &spec.ElicitRequestParams{Mode: spec.ElicitForm, Message: message, RequestedSchema: form}, &answer)
+	if err == nil {
+		err = userError(&answer)
+	}
+	if err != nil {
+		return v, err
+	}
+	if err := jsonv2.Unmarshal(fillDefaults(form, answer.Content), &v); err != nil {
+		return v, fmt.Errorf("mcp: the user's answer fits the form, but not the type %s: %w", reflect.TypeFor[T](), err)
+	}
+	return v, nil
+}
+
+// ElicitURL asks the user to visit a page, to sign in for example, and returns
+// when the user has agreed to. That something was done there is for the page's
+// own server to find out. It is like [Elicit] in everything else.
+func ElicitURL(ctx context.Context, message, url string) error {
+	var answer spec.ElicitResult
+	err := Ask(ctx, spec.MethodElicitationCreate, &spec.ElicitRequestParams{Mode: spec.ElicitURL, Message: message, URL: url}, &answer)
+	if err != nil {
+		return err
+	}
+	return userError(&answer)
+}
+
+// Sample asks the client's language model. It is like [Elicit] in everything
+// else.
+func Sample(ctx context.Context, params *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
+	var answer spec.CreateMessageResult
+	if err := Ask(ctx, spec.MethodSamplingCreateMessage, params, &answer); err != nil {
+		return nil, err
+	}
+	return &answer, nil
+}
+
+// Roots asks the client in which places it lets the server work. It is like
+// [Elicit] in everything else.
+func Roots(ctx context.Context) ([]Root, error) {
+	var answer spec.ListRootsResult
+	if err := Ask(ctx, spec.MethodRootsList, nil, &answer); err != nil {
+		return nil, err
+	}
+	return answer.Roots, nil
+}
+
+// Ask is what [Elicit], [ElicitURL], [Sample] and [Roots] are made of: it sends
+// elicitation/create, sampling/createMessage or roots/list with any params, in
+// the form of the newest revision, and stores the result, in that form too. A
+// form that was filled in has been held against its requestedSchema.
+func Ask(ctx context.Context, method string, params, result any) error {
+	c := callFrom(ctx)
+	if c == nil {
+		return errOutside
+	}
+	q, err := newQuestion(ctx, method, params)
+	if err != nil {
+		return fmt.Errorf("mcp: ask %q: %w", method, err)
+	}
+	raw, err := c.ask(ctx, q)
+	if err != nil {
+		return err
+	}
+	if out, ok := result.(*jsonrpc.Raw); ok {
+		*out = raw
+		return nil
+	}
+	return jsonv2.Unmarshal(raw, result)
+}
+
+type nameKey struct{}
+
+// Named returns a context whose next question has that name among the input
+// requests of a call, where the client sees it. Without it questions get names
+// by what they ask. Questions of one call that are asked at the same time need
+// different names.
+func Named(ctx context.Context, name string) context.Context {
+	return context.WithValue(ctx, nameKey{}, name)
+}
+
+// userError returns what the action of a user means for the handler.
+func userError(r *spec.ElicitResult) error {
+	switch r.Action {
+	case spec.ElicitDecline:
+		return ErrDeclined
+	case spec.ElicitCancel:
+		return ErrCancelled
+	}
+	return nil
+}
+
+// ask asks the client, in the way that there is, and returns its answer in
+// canonical form.
+func (c *call) ask(ctx context.Context, q *question) (jsonrpc.Raw, error) {
+	if !q.need.met(c) {
+		return nil, q.need.refuse(c)
+	}
+	switch {
+	case c.task.started():
+		return c.task.ask(ctx, q)
+	case !c.rev.Modern:
+		return c.askNow(ctx, q)
+	case c.asks == nil: // 2026-07-28 basic/patterns/mrtr, "Supported Requests"
+		return nil, fmt.Errorf("mcp: ask %q: no client may be asked while %q is answered; only tools/call, prompts/get and resources/read can ask", q.method, c.method)
+	}
+	return c.asks.ask(q)
+}

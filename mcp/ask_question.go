@@ -1,0 +1,157 @@
+package mcp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/validate"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// question is something that the client is asked.
+type question struct {
+	method string
+	params jsonrpc.Raw // canonical, an object
+	name   string      // as Named has it, or ""
+	mode   string      // of an elicitation
+	form   *validate.Schema
+	need   *need
+}
+
+func newQuestion(ctx context.Context, method string, params any) (*question, error) {
+	raw := jsonrpc.Raw("{}")
+	if params != nil {
+		var err error
+		if raw, err = jsonv2.Append(nil, params); err != nil {
+			return nil, err
+		}
+	}
+	q := &question{method: method, params: raw}
+	q.name, _ = ctx.Value(nameKey{}).(string)
+	switch method {
+	case spec.MethodElicitationCreate:
+		return q, q.readElicitation()
+	case spec.MethodSamplingCreateMessage:
+		var p struct {
+			Tools      jsonrpc.Raw `json:"tools"`
+			ToolChoice jsonrpc.Raw `json:"toolChoice"`
+		}
+		q.need = needSampling
+		if err := jsonv2.Unmarshal(raw, &p); err != nil {
+			return nil, err
+		}
+		if p.Tools != nil || p.ToolChoice != nil {
+			q.need = needSamplingTools
+		}
+	case spec.MethodRootsList:
+		q.need = needRoots
+	default:
+		return nil, fmt.Errorf("a client can be asked %s, %s and %s only", spec.MethodElicitationCreate, spec.MethodSamplingCreateMessage, spec.MethodRootsList)
+	}
+	return q, nil
+}
+
+func (q *question) readElicitation() error {
+	var p spec.ElicitRequestParams
+	err := jsonv2.Unmarshal(q.params, &p)
+	if err != nil {
+		return err
+	}
+	if q.mode = p.Mode; q.mode == spec.ElicitURL {
+		q.need = needURL
+		return nil
+	}
+	q.need = needForm
+	if q.form, err = validate.Compile(p.RequestedSchema, validate.Limits{}); err != nil {
+		return fmt.Errorf("requestedSchema: %w", err)
+	}
+	return nil
+}
+
+// keys gives the questions of a call their keys. A key depends on what is asked
+// and not on when, so that goroutines and repeated runs agree on it.
+type keys struct{ given map[string]bool }
+
+func (k *keys) next(q *question) string {
+	base := q.name
+	if base == "" {
+		sum := sha256.Sum256(appendCanonical(append([]byte(q.method), 0), q.params))
+		base = askKinds[q.method] + "-" + hex.EncodeToString(sum[:4])
+	}
+	key := base
+	for n := 2; k.given[key]; n++ {
+		key = base + "-" + strconv.Itoa(n)
+	}
+	if k.given == nil {
+		k.given = map[string]bool{}
+	}
+	k.given[key] = true
+	return key
+}
+
+var askKinds = map[string]string{
+	spec.MethodElicitationCreate:     "elicit",
+	spec.MethodSamplingCreateMessage: "sample",
+	spec.MethodRootsList:             "roots",
+}
+
+var (
+	errNotObject = errors.New("it must be an object")
+	errNoAction  = errors.New(`"action" must be accept, decline or cancel`)
+	errNoModel   = errors.New(`"role", "content" and "model" must be those of a message`)
+	errNoRoots   = errors.New(`"roots" must be an array of objects with a "uri"`)
+)
+
+// check reports what is wrong with an answer, in words for the client.
+func (q *question) check(raw jsonrpc.Raw) error {
+	if len(raw) == 0 || raw[scan.Space(raw, 0)] != '{' {
+		return errNotObject
+	}
+	switch q.method {
+	case spec.MethodElicitationCreate:
+		return q.checkElicitation(raw)
+	case spec.MethodSamplingCreateMessage:
+		var r spec.CreateMessageResult
+		if err := jsonv2.Unmarshal(raw, &r); err != nil || r.Role == "" || r.Model == "" || r.Content == nil {
+			return errNoModel
+		}
+	case spec.MethodRootsList:
+		var r spec.ListRootsResult
+		if err := jsonv2.Unmarshal(raw, &r); err != nil || r.Roots == nil {
+			return errNoRoots
+		}
+		if slices.ContainsFunc(r.Roots, func(root Root) bool { return root.URI == "" }) {
+			return errNoRoots
+		}
+	}
+	return nil
+}
+
+func (q *question) checkElicitation(raw jsonrpc.Raw) error {
+	var r spec.ElicitResult
+	if err := jsonv2.Unmarshal(raw, &r); err != nil {
+		return errNoAction
+	}
+	switch r.Action {
+	case spec.ElicitDecline, spec.ElicitCancel:
+		return nil
+	case spec.ElicitAccept:
+	default:
+		return errNoAction
+	}
+	if q.form == nil {
+		return nil
+	}
+	if err := q.form.Validate(formContent(r.Content)); err != nil {
+		return fmt.Errorf(`"content" does not fit the requested schema: %w`, err)
+	}
+	return nil
+}

@@ -1,0 +1,185 @@
+package mcp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// asks is what a call has asked its client, in this round and in those before,
+// and what it has done once (2026-07-28 basic/patterns/mrtr).
+type asks struct {
+	mu        sync.Mutex
+	keys      keys
+	answers   map[string]jsonrpc.Raw       // by key; to be checked when they are used
+	responses map[string]jsonrpc.Raw       // of this round, as far as nobody has used them
+	requests  map[string]spec.InputRequest // of this round
+	over      bool                         // the handler has returned
+	memos     memos
+	size      int // of what is kept for the next round
+}
+
+// state is what a requestState holds.
+type state struct {
+	Answers map[string]jsonrpc.Raw `json:"answers,omitzero"`
+	Memos   map[string]jsonrpc.Raw `json:"once,omitzero"`
+	Asked   []string               `json:"asked,omitzero"` // in the round that this state ends
+}
+
+// sealing seals the states of a server.
+type sealing struct{ *sealer }
+
+func (x *sealing) init(s *Server) {
+	sealer, err := newSealer(s.opts.StateKeys, s.opts.StateTTL)
+	if err != nil {
+		misuse("ServerOptions.StateKeys: %v", err)
+	}
+	x.sealer = sealer
+}
+
+// openAsks prepares a call whose handler may ask, with what its earlier rounds
+// and this one have brought.
+func (s *Server) openAsks(c *call, requestState string, responses jsonrpc.Raw) error {
+	a := &asks{}
+	c.asks = a
+	if !c.rev.Modern {
+		return nil
+	}
+	var before state
+	if requestState != "" {
+		plain, err := s.sealed.open(c.binding(), requestState)
+		if err != nil {
+			return err
+		}
+		if err := jsonv2.Unmarshal(plain, &before); err != nil {
+			return errState
+		}
+	}
+	if len(responses) > 0 && string(responses) != "null" {
+		if responses[0] != '{' {
+			return invalidParams("inputResponses must be an object")
+		}
+		if err := jsonv2.Unmarshal(responses, &a.responses); err != nil {
+			return invalidParams("inputResponses must be an object with each key once")
+		}
+	}
+	a.answers, a.memos.done = before.Answers, before.Memos
+	for _, key := range before.Asked { // kept even when this run does not get to them
+		if raw, ok := a.responses[key]; ok {
+			setEntry(&a.answers, key, raw)
+			delete(a.responses, key)
+		}
+	}
+	for _, entries := range [...]map[string]jsonrpc.Raw{a.answers, a.memos.done} {
+		for key, raw := range entries {
+			a.size += entrySize(key, raw)
+		}
+	}
+	if a.size > maxState {
+		return invalidParams("inputResponses and requestState hold %d bytes together, more than %d", a.size, maxState)
+	}
+	return nil
+}
+
+// binding is what the state of a call belongs to.
+func (c *call) binding() binding {
+	return binding{principal: c.srv.principal(c), method: c.method, params: digestParams(c.params)}
+}
+
+var errOver = errors.New("mcp: the handler has returned; it is too late to ask the client")
+
+// ask returns the answer, or notes the question and returns errAsked.
+func (a *asks) ask(q *question) (jsonrpc.Raw, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return nil, errOver
+	}
+	key := a.keys.next(q)
+	raw, known := a.answers[key]
+	if !known {
+		raw, known = a.responses[key]
+		if err := a.grow(key, raw); err != nil {
+			return nil, err
+		}
+		if !known {
+			if a.requests == nil {
+				a.requests = map[string]spec.InputRequest{}
+			}
+			a.requests[key] = spec.InputRequest{Method: q.method, Params: q.params}
+			return nil, errAsked
+		}
+		delete(a.responses, key)
+		setEntry(&a.answers, key, raw)
+	}
+	if err := q.check(raw); err != nil {
+		return nil, badResponse(key, err)
+	}
+	return bytes.Clone(raw), nil
+}
+
+// badResponse is the error of a response that does not fit its request.
+func badResponse(key string, err error) error {
+	return jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: inputResponses: the response %q is not valid: %w", key, err)
+}
+
+// grow makes room for one more entry of the next round's state.
+func (a *asks) grow(key string, raw jsonrpc.Raw) error {
+	if n := entrySize(key, raw); a.size+n <= maxState {
+		a.size += n
+		return nil
+	}
+	return fmt.Errorf("mcp: %q does not fit into the state of the call, which may hold %d bytes: let the client be asked for less, or Once return less", key, maxState)
+}
+
+// entrySize is how much of a state an entry takes up, or a little more.
+func entrySize(key string, raw jsonrpc.Raw) int {
+	return len(scan.AppendQuoted(nil, key)) + len(raw) + len(":,")
+}
+
+func setEntry(m *map[string]jsonrpc.Raw, key string, raw jsonrpc.Raw) {
+	if *m == nil {
+		*m = map[string]jsonrpc.Raw{}
+	}
+	(*m)[key] = raw
+}
+
+// asking reports whether the client is to be asked.
+func (a *asks) asking() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.requests) > 0
+}
+
+// inputRequired returns the result that asks the client, if anything is to be
+// asked. It is called when the handler has returned; with which error does not
+// matter, for a handler may wrap it, or have done without the answer.
+func (c *call) inputRequired(error) (result jsonrpc.Raw, asked bool) {
+	a := c.asks
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = true
+	if len(a.requests) == 0 {
+		return nil, false
+	}
+	after := state{Answers: a.answers, Memos: a.memos.done}
+	for key := range a.requests {
+		after.Asked = append(after.Asked, key)
+	}
+	slices.Sort(after.Asked)
+	plain, err := jsonv2.Append(nil, &after)
+	if err == nil {
+		result, err = jsonv2.Append(nil, &spec.InputRequiredResult{
+			ResultType: spec.ResultInputRequired, InputRequests: a.requests,
+			RequestState: c.srv.sealed.seal(c.binding(), plain),
+		})
+	}
+	return result, err == nil // all of it is JSON that has been marshalled before
+}

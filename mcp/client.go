@@ -1,0 +1,222 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// ErrSessionLost is wrapped by the failure of a call whose session the server
+// has ended, when a new one could not be begun.
+var ErrSessionLost = mcphttp.ErrSessionLost
+
+// A Client uses one MCP server, of whatever revision. Its methods may be called
+// by any number of goroutines at once.
+//
+// It finds out which revisions the server speaks (see [ClientOptions].Era), and
+// everything else is the same for all of them: what is given to it and what it
+// returns is in the form of the newest revision.
+//
+// # Errors
+//
+// An error that the server answered is a *jsonrpc.Error, with the code that the
+// newest revision has for it. A tool's own failure is no error of CallTool: see
+// [ToolError]. A call that took too long fails with context.DeadlineExceeded, and
+// one whose connection ended with farcall.ErrClosed.
+type Client struct {
+	opts           ClientOptions
+	modern, legacy []*era.Revision // what may be spoken, best first
+	dial           func(ctx context.Context) (farcall.Transport, error)
+	ctx            context.Context //nolint:containedctx // ends when the client is closed
+	stop           context.CancelFunc
+
+	cache *resultCache
+	shelf shelf
+
+	making chan struct{} // held by whoever makes a link
+	mu     sync.Mutex
+	tasks  sync.WaitGroup // goroutines of the client's own
+	closed bool
+	cur    *link         // nil: none yet
+	known  *era.Revision // what the last link agreed on
+	level  string        // of the server's log
+	meta   atomic.Pointer[metadata]
+}
+
+// ClientOptions adjust a Client. The zero value, and nil, mean the defaults. They
+// are copied; later changes have no effect.
+type ClientOptions struct {
+	// Name, Version and Title say to the server who calls. Default "farcall",
+	// "0", none.
+	Name, Version, Title string
+	// Era is what may be spoken: "auto", "modern" (stateless revisions), "legacy"
+	// (those with a handshake) or the name of one revision. Default "auto": the
+	// newest that the server speaks.
+	Era string
+	// Timeout bounds how long a request may be without an answer. Each progress
+	// notification for it begins the time anew, and it does not run while the
+	// server waits for one of the callbacks below. Default 60 s; negative: none.
+	Timeout time.Duration
+	// MaxTimeout bounds a request whatever its progress. Default 10 min;
+	// negative: none.
+	MaxTimeout time.Duration
+	// ProbeTimeout is how long a server may be silent when it is asked whether it
+	// is modern. Then the older handshake is tried, too. Default 3 s.
+	ProbeTimeout time.Duration
+
+	// Elicit, Sample and Roots answer what a server asks. What is nil is not
+	// offered to servers. Elicit gets forms and URLs (see its params' Mode); what
+	// the user has left out of a form is filled in with the form's defaults. An
+	// error becomes the answer, or fails the call during which the server asked.
+	Elicit func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error)
+	Sample func(context.Context, *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error)
+	Roots  func(context.Context) ([]spec.Root, error)
+	// Capabilities are declared instead of what these callbacks imply: a form and
+	// URLs, sampling of text, roots.
+	Capabilities *spec.ClientCapabilities
+	// Extensions are declared with their settings.
+	Extensions map[string]any
+	// Tasks lets servers make tasks of calls. CallTool waits for their results.
+	Tasks bool
+
+	// OnLog gets the messages of the server's log, from LogLevel on; without a
+	// level it is the server's choice, or in modern revisions nothing.
+	OnLog    func(*spec.LoggingMessageNotificationParams)
+	LogLevel string
+	// OnListChanged is told that a list has changed: "tools", "resources" or
+	// "prompts". OnResourceUpdated is told that a resource has changed. OnTask is
+	// told how a task fares. See [Client.Listen].
+	OnListChanged     func(kind string)
+	OnResourceUpdated func(uri string)
+	OnTask            func(*spec.DetailedTask)
+	// OnListening is told what a server has agreed to send, when Listen begins
+	// and whenever it has begun again; what happened in between was not told.
+	OnListening func(granted spec.SubscriptionFilter)
+	// OnNotification gets all other notifications.
+	OnNotification func(method string, params []byte)
+	// OnSessionLost is told that the server had ended the session and that there
+	// is a new one.
+	OnSessionLost func()
+	// OnWarning is told what is wrong but hurts no call: a tool whose definition
+	// is not valid and is left out, for example.
+	OnWarning func(error)
+
+	// NoCache asks the server each time, also for what it said may be kept.
+	NoCache bool
+	// MaxRounds bounds how often a server may ask for more in one call.
+	// Default 10.
+	MaxRounds int
+	// HTTP adjusts Dial of http and https.
+	HTTP *mcphttp.DialOptions
+	// RPC adjusts the peer below; its Dialect is MCP's.
+	RPC *farcall.Options
+}
+
+// ServerInfo is what a server says of itself, and what was agreed with it.
+type ServerInfo struct {
+	Name, Version, Title string
+	Instructions         string
+	// Revision is the one that is spoken.
+	Revision     string
+	Capabilities *spec.ServerCapabilities
+	// Supported are the revisions that the server named.
+	Supported []string
+}
+
+func newClient(ctx context.Context, o *ClientOptions) (*Client, error) {
+	c := &Client{making: make(chan struct{}, 1)}
+	if o != nil {
+		c.opts = *o
+	}
+	var err error
+	if c.modern, c.legacy, err = era.Select(c.opts.Era); err != nil {
+		return nil, fmt.Errorf("mcp: ClientOptions.Era: %w", err)
+	}
+	c.opts.Name = cmp.Or(c.opts.Name, "farcall")
+	c.opts.Version = cmp.Or(c.opts.Version, "0")
+	c.opts.Timeout = cmp.Or(c.opts.Timeout, time.Minute)
+	c.opts.MaxTimeout = cmp.Or(c.opts.MaxTimeout, 10*time.Minute)
+	c.opts.ProbeTimeout = cmp.Or(c.opts.ProbeTimeout, 3*time.Second)
+	c.opts.MaxRounds = cmp.Or(c.opts.MaxRounds, 10)
+	c.level = c.opts.LogLevel
+	c.cache = newResultCache(c.opts.NoCache)
+	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	return c, nil
+}
+
+// Connect returns a client of the server at the other end of a transport, which
+// it closes in the end: stream.Command for a child process, for example. The
+// context bounds the connecting only.
+func Connect(ctx context.Context, t farcall.Transport, o *ClientOptions) (*Client, error) {
+	c, err := newClient(ctx, o)
+	if err != nil {
+		_ = t.Close() // the other error counts
+		return nil, err
+	}
+	return c.begin(ctx, c.lineOver(t))
+}
+
+// begin makes the first link. The client is closed when that fails.
+func (c *Client) begin(ctx context.Context, w *line) (*Client, error) {
+	l, err := c.agree(ctx, w)
+	if err != nil {
+		_ = w.peer.Close() // the other error counts
+		_ = c.Close()
+		return nil, fmt.Errorf("mcp: connect: %w", err)
+	}
+	c.mu.Lock()
+	c.cur, c.known = l, l.rev
+	c.mu.Unlock()
+	c.settled(l)
+	return c, nil
+}
+
+// Server returns what the server says of itself.
+func (c *Client) Server() *ServerInfo {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	info := *c.cur.info
+	return &info
+}
+
+// Close ends the session and the connection, and what is under way, and waits for
+// the callbacks, none of which may call it.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	was, l := c.closed, c.cur
+	c.closed = true
+	c.mu.Unlock()
+	c.stop()
+	var err error
+	if l != nil && !was {
+		l.stop()
+		err = l.peer.Close()
+	}
+	c.tasks.Wait()
+	return err
+}
+
+// spawn runs f in a goroutine that Close waits for, unless that has begun.
+func (c *Client) spawn(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.tasks.Go(f)
+	}
+	return !c.closed
+}
+
+// warn tells of something that hurts no call.
+func (c *Client) warn(format string, args ...any) {
+	if c.opts.OnWarning != nil {
+		c.opts.OnWarning(fmt.Errorf("mcp: "+format, args...))
+	}
+}

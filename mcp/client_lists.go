@@ -1,0 +1,155 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// maxPages bounds the pages of one list.
+const maxPages = 10_000
+
+// Resources returns what can be read.
+func (c *Client) Resources(ctx context.Context) ([]spec.Resource, error) {
+	return allPages(ctx, c, spec.MethodResourcesList, false, func(r *spec.ListResourcesResult) ([]spec.Resource, string) {
+		return r.Resources, r.NextCursor
+	})
+}
+
+// Templates returns the templates of what can be read.
+func (c *Client) Templates(ctx context.Context) ([]spec.ResourceTemplate, error) {
+	return allPages(ctx, c, spec.MethodResourcesTemplatesList, false, func(r *spec.ListResourceTemplatesResult) ([]spec.ResourceTemplate, string) {
+		return r.ResourceTemplates, r.NextCursor
+	})
+}
+
+// Prompts returns the prompts.
+func (c *Client) Prompts(ctx context.Context) ([]spec.Prompt, error) {
+	return allPages(ctx, c, spec.MethodPromptsList, false, func(r *spec.ListPromptsResult) ([]spec.Prompt, string) {
+		return r.Prompts, r.NextCursor
+	})
+}
+
+// allPages gets all pages of a list, fresh ones or what the cache has.
+func allPages[R, T any](ctx context.Context, c *Client, method string, fresh bool, page func(*R) ([]T, string)) ([]T, error) {
+	all := []T{}
+	seen := map[string]bool{}
+	cursor := ""
+	for range maxPages {
+		var params jsonrpc.Raw
+		if cursor != "" {
+			o := newObject(nil)
+			o.add("cursor", jsonrpc.AppendString(nil, cursor))
+			params = o.end()
+		}
+		raw, err := c.call(ctx, &outgoing{method: method, params: params, fresh: fresh})
+		if err != nil {
+			return nil, err
+		}
+		r := new(R)
+		if err := decodeResult(method, raw, r); err != nil {
+			return nil, err
+		}
+		items, next := page(r)
+		all = append(all, items...)
+		if next == "" {
+			return all, nil
+		}
+		if seen[next] {
+			return nil, fmt.Errorf("mcp: %q: %w: the pages of the list go round in circles: the cursor %.40q came twice", method, farcall.ErrProtocol, next)
+		}
+		seen[next], cursor = true, next
+	}
+	return nil, fmt.Errorf("mcp: %q: %w: the list has more than %d pages", method, farcall.ErrProtocol, maxPages)
+}
+
+// Read reads a resource.
+func (c *Client) Read(ctx context.Context, uri string) (*spec.ReadResourceResult, error) {
+	r := new(spec.ReadResourceResult)
+	if err := c.Call(ctx, spec.MethodResourcesRead, &spec.ReadResourceRequestParams{URI: uri}, r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Prompt returns a prompt, filled in with arguments.
+func (c *Client) Prompt(ctx context.Context, name string, args map[string]string) (*spec.GetPromptResult, error) {
+	r := new(spec.GetPromptResult)
+	if err := c.Call(ctx, spec.MethodPromptsGet, &spec.GetPromptRequestParams{Name: name, Arguments: args}, r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Complete returns what an argument of a prompt or a resource template may
+// become.
+func (c *Client) Complete(ctx context.Context, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
+	r := new(spec.CompleteResult)
+	if err := c.Call(ctx, spec.MethodCompletionComplete, p, r); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Ping asks for a sign of life.
+func (c *Client) Ping(ctx context.Context) error {
+	l, err := c.link(ctx)
+	if err != nil {
+		return fmt.Errorf("mcp: ping: %w", err)
+	}
+	method := spec.MethodPing
+	if !l.rev.PingAllowed {
+		method = spec.MethodServerDiscover
+	}
+	_, err = c.call(ctx, &outgoing{method: method, fresh: true})
+	return err
+}
+
+// SetLogLevel says from which level on the server shall log, from now on.
+func (c *Client) SetLogLevel(ctx context.Context, level string) error {
+	if spec.LogSeverity(level) < 0 {
+		return fmt.Errorf("mcp: there is no log level %q; the levels are %q", level, spec.LogLevels())
+	}
+	c.mu.Lock()
+	c.level = level
+	c.meta.Store(nil)
+	c.mu.Unlock()
+	l, err := c.link(ctx)
+	if err != nil || l.rev.MetaLogLevel {
+		return err
+	}
+	return c.setLevel(ctx, l, level)
+}
+
+func (c *Client) setLevel(ctx context.Context, l *link, level string) error {
+	params, err := jsonv2.Append(nil, &spec.SetLevelParams{Level: level})
+	if err != nil {
+		return err
+	}
+	q := &outgoing{method: spec.MethodLoggingSetLevel, params: params}
+	if _, err = c.exchange(ctx, l, q); err != nil {
+		return c.failure(l, q, err)
+	}
+	return nil
+}
+
+// RootsChanged tells the server that the roots have changed. In revisions in
+// which a server asks for them whenever it needs them it does nothing.
+func (c *Client) RootsChanged(ctx context.Context) error {
+	l, err := c.link(ctx)
+	if err != nil || !l.rev.RootsChanged {
+		return err
+	}
+	if err := l.peer.Notify(ctx, spec.NotificationRootsListChanged, nil); err != nil {
+		return fmt.Errorf("mcp: %w", err)
+	}
+	return nil
+}
+
+// closeTimeout bounds what is still told to the server when something ends.
+const closeTimeout = 2 * time.Second

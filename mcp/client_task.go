@@ -1,0 +1,268 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// How often a task is asked for when the server does not say, and at the least
+// and at the most.
+const (
+	taskPoll    = time.Second
+	taskPollMin = 20 * time.Millisecond
+	taskPollMax = time.Minute
+)
+
+// StartTask calls a tool as a task and returns the task, whose result WaitTask
+// returns. The server keeps it for ttl, or, when that is 0, as long as it likes;
+// in modern revisions it always decides by itself, and also whether there is a
+// task at all: a result that comes at once is a completed task without an id.
+//
+// It fails when the server has no tasks, and in modern revisions also without
+// ClientOptions.Tasks.
+func (c *Client) StartTask(ctx context.Context, name string, args any, ttl time.Duration) (*spec.DetailedTask, error) {
+	p, err := toolParams(name, args)
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.link(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("mcp: start a task: %w", err)
+	}
+	switch {
+	case l.callsTasks():
+		p.Task = &spec.TaskMetadata{}
+		if ms := ttl.Milliseconds(); ms > 0 {
+			p.Task.TTL = &ms
+		}
+	case !l.rev.TasksExtension || l.info.Capabilities.Extensions[spec.ExtensionTasks] == nil:
+		return nil, fmt.Errorf("mcp: start a task: the server has no tasks; CallTool calls the tool %q", name)
+	case !c.opts.Tasks:
+		return nil, errors.New("mcp: start a task: set ClientOptions.Tasks, which lets the server make tasks")
+	}
+	raw, err := c.callTool(ctx, name, p)
+	if err != nil {
+		return nil, err
+	}
+	if t := createdTask(raw); t != nil {
+		return t, nil
+	}
+	return &spec.DetailedTask{Task: spec.Task{Status: spec.TaskCompleted}, Result: raw}, nil
+}
+
+// Task returns the state of a task.
+func (c *Client) Task(ctx context.Context, id string) (*spec.DetailedTask, error) {
+	raw, err := c.taskCall(ctx, spec.MethodTasksGet, id)
+	if err != nil {
+		return nil, err
+	}
+	return readTask(raw)
+}
+
+// WaitTask waits for the end of a task, answering what it asks for, and returns
+// the result of its tool. The end of the context does not cancel the task.
+func (c *Client) WaitTask(ctx context.Context, id string) (*spec.CallToolResult, error) {
+	t, err := c.Task(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := c.follow(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	r := new(spec.CallToolResult)
+	return r, decodeResult(spec.MethodToolsCall, raw, r)
+}
+
+// CancelTask asks the server to give a task up. It may end in another way all
+// the same.
+func (c *Client) CancelTask(ctx context.Context, id string) error {
+	_, err := c.taskCall(ctx, spec.MethodTasksCancel, id)
+	return err
+}
+
+// Tasks returns the tasks that the server knows of. Only legacy servers say.
+func (c *Client) Tasks(ctx context.Context) ([]*spec.DetailedTask, error) {
+	l, err := c.link(ctx)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("mcp: %q: %w", spec.MethodTasksList, err)
+	case !l.rev.LegacyTasks || l.info.Capabilities.Tasks == nil || l.info.Capabilities.Tasks.List == nil:
+		return nil, fmt.Errorf("mcp: %q: the server does not list its tasks", spec.MethodTasksList)
+	}
+	return allPages(ctx, c, spec.MethodTasksList, false, func(r *spec.ListTasksResult) ([]*spec.DetailedTask, string) {
+		all := make([]*spec.DetailedTask, len(r.Tasks))
+		for i := range r.Tasks {
+			all[i] = modernTask(&r.Tasks[i])
+		}
+		return all, r.NextCursor
+	})
+}
+
+func (c *Client) taskCall(ctx context.Context, method, id string) (jsonrpc.Raw, error) {
+	params, err := jsonv2.Append(nil, &spec.TaskParams{TaskID: id})
+	if err != nil {
+		return nil, err
+	}
+	return c.call(ctx, &outgoing{method: method, params: params})
+}
+
+// callsTasks reports whether tools can be called as tasks, in the legacy way.
+func (l *link) callsTasks() bool {
+	caps := l.info.Capabilities.Tasks
+	return l.rev.LegacyTasks && caps != nil && caps.Requests != nil && caps.Requests.Tools != nil && caps.Requests.Tools.Call != nil
+}
+
+// createdTask returns the task that the answer to a call is, or nil.
+func createdTask(raw jsonrpc.Raw) *spec.DetailedTask {
+	if headOf(raw).kind == spec.ResultTask {
+		t, err := readTask(raw)
+		if err != nil {
+			return nil
+		}
+		return t
+	}
+	if old := member(raw, "task"); old != nil && member(raw, "content") == nil {
+		if t, err := readTask(old); err == nil {
+			return t
+		}
+	}
+	return nil
+}
+
+// readTask reads a task of either generation.
+func readTask(raw jsonrpc.Raw) (*spec.DetailedTask, error) {
+	t := new(spec.DetailedTask)
+	err := jsonv2.Unmarshal(raw, t)
+	if err == nil && (t.TaskID == "" || t.Status == "") {
+		err = errors.New("it has no taskId or no status")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("mcp: %w: the server answered a task that is not valid: %w", farcall.ErrProtocol, err)
+	}
+	if t.TTLMS == nil && t.PollIntervalMS == nil {
+		var old spec.LegacyTask
+		if jsonv2.Unmarshal(raw, &old) == nil {
+			t.TTLMS, t.PollIntervalMS = old.TTL, old.PollInterval
+		}
+	}
+	return t, nil
+}
+
+// modernTask returns a legacy task in the form of the newest revision.
+func modernTask(t *spec.LegacyTask) *spec.DetailedTask {
+	return &spec.DetailedTask{Task: spec.Task{
+		TaskID: t.TaskID, Status: t.Status, StatusMessage: t.StatusMessage,
+		CreatedAt: t.CreatedAt, LastUpdatedAt: t.LastUpdatedAt, TTLMS: t.TTL, PollIntervalMS: t.PollInterval,
+	}}
+}
+
+// finishTask follows a task that nobody else knows of: it is cancelled when the
+// context ends.
+func (c *Client) finishTask(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, error) {
+	raw, err := c.follow(ctx, t)
+	if err != nil && ctx.Err() != nil {
+		c.spawn(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+			defer cancel()
+			if err := c.CancelTask(ctx, t.TaskID); err != nil {
+				c.warn("the task %q could not be cancelled: %w", t.TaskID, err)
+			}
+		})
+	}
+	return raw, err
+}
+
+// follow asks for a task until it has ended and returns the result of its call.
+func (c *Client) follow(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, error) {
+	answered := map[string]bool{}
+	for {
+		l, err := c.link(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("mcp: the task %q: %w", t.TaskID, err)
+		}
+		switch {
+		case l.rev.LegacyTasks && (spec.TaskEnded(t.Status) || t.Status == spec.TaskInputRequired):
+			// The result is a call of its own, during which the server asks for what
+			// it needs (2025, Tasks, "Input Required Status").
+			raw, err := c.taskCall(ctx, spec.MethodTasksResult, t.TaskID)
+			if late := (*tooLateError)(nil); !errors.As(err, &late) || ctx.Err() != nil {
+				return raw, err
+			}
+		case spec.TaskEnded(t.Status):
+			return ended(t)
+		case t.Status == spec.TaskInputRequired:
+			if err := c.updateTask(ctx, t, answered); err != nil {
+				return nil, err
+			}
+		}
+		if !untilPoll(ctx, t.PollIntervalMS) {
+			return nil, fmt.Errorf("mcp: the task %q: %w", t.TaskID, ctx.Err())
+		}
+		if t, err = c.Task(ctx, t.TaskID); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// ended returns what a task has come to.
+func ended(t *spec.DetailedTask) (jsonrpc.Raw, error) {
+	switch {
+	case t.Status == spec.TaskCompleted && t.Result != nil:
+		return t.Result, nil
+	case t.Status == spec.TaskFailed && t.Error != nil:
+		return nil, t.Error
+	}
+	text := ""
+	if t.StatusMessage != "" {
+		text = ": " + t.StatusMessage
+	}
+	return nil, fmt.Errorf("mcp: the task %q is %s and has no result%s", t.TaskID, t.Status, text)
+}
+
+// updateTask answers what a task asks for, each thing once.
+func (c *Client) updateTask(ctx context.Context, t *spec.DetailedTask, answered map[string]bool) error {
+	requests := map[string]spec.InputRequest{}
+	for key, request := range t.InputRequests {
+		if !answered[key] {
+			requests[key] = request
+			answered[key] = true
+		}
+	}
+	if len(requests) == 0 {
+		return nil
+	}
+	responses, err := c.answerAll(ctx, requests)
+	if err != nil {
+		return fmt.Errorf("mcp: the task %q: %w", t.TaskID, err)
+	}
+	params := newObject(nil)
+	params.add("taskId", jsonrpc.AppendString(nil, t.TaskID))
+	params.add("inputResponses", responses)
+	_, err = c.call(ctx, &outgoing{method: spec.MethodTasksUpdate, params: params.end()})
+	return err
+}
+
+// untilPoll waits for the next time to ask for a task, and reports whether ctx still
+// lives.
+func untilPoll(ctx context.Context, interval *int64) bool {
+	d := taskPoll
+	if interval != nil {
+		d = time.Duration(min(*interval, taskPollMax.Milliseconds())) * time.Millisecond
+	}
+	t := time.NewTimer(max(d, taskPollMin))
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -1,0 +1,287 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/schema"
+	"github.com/farcall-dev/farcall/internal/validate"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// ToolError is the failure of a tool itself, which Call returns.
+type ToolError struct{ Result *spec.CallToolResult }
+
+// Error returns the text of the result.
+func (e *ToolError) Error() string {
+	if text := textOf(e.Result); text != "" {
+		return text
+	}
+	return "the tool failed and does not say why"
+}
+
+func textOf(r *spec.CallToolResult) string {
+	var texts []string
+	for i := range r.Content {
+		if r.Content[i].Type == spec.TypeText {
+			texts = append(texts, r.Content[i].Text)
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+// Call calls a tool and returns its structured content as an Out. Where there is
+// none, an Out that is a string gets the text of the result, and any other Out
+// what is in that text as JSON. The failure of the tool is a *[ToolError].
+func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
+	var out Out
+	r, err := c.CallTool(ctx, tool, args)
+	switch {
+	case err != nil:
+		return out, err
+	case r.IsError:
+		return out, &ToolError{r}
+	}
+	raw := r.StructuredContent
+	if raw == nil {
+		text := textOf(r)
+		if s, ok := any(&out).(*string); ok {
+			*s = text
+			return out, nil
+		}
+		if raw = jsonrpc.Raw(text); jsonrpc.Valid(raw) != nil {
+			return out, fmt.Errorf("mcp: the tool %q answered neither structured content nor JSON as its text, for a %T; CallTool returns what it answered", tool, out)
+		}
+	}
+	if err := jsonv2.Unmarshal(raw, &out); err != nil {
+		return out, fmt.Errorf("mcp: the answer of the tool %q does not fit %T: %w", tool, out, err)
+	}
+	return out, nil
+}
+
+// CallTool calls a tool. The arguments marshal to an object, or are nil. A result
+// with IsError is the tool's own failure. Structured content is held against the
+// tool's output schema, if Tools has returned the tool.
+//
+// A server may answer with a task when ClientOptions.Tasks allows it, or because
+// the tool says that it always runs as one; CallTool waits for the end of it, and
+// cancels it when the context ends.
+func (c *Client) CallTool(ctx context.Context, name string, args any) (*spec.CallToolResult, error) {
+	p, err := toolParams(name, args)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := c.callTool(ctx, name, p)
+	if err != nil {
+		return nil, err
+	}
+	if t := createdTask(raw); t != nil {
+		if raw, err = c.finishTask(ctx, t); err != nil {
+			return nil, err
+		}
+	}
+	return c.toolResult(name, raw)
+}
+
+func toolParams(name string, args any) (*spec.CallToolRequestParams, error) {
+	arguments, err := objectOf(args)
+	if err != nil {
+		return nil, fmt.Errorf("mcp: call the tool %q: of its arguments: %w", name, err)
+	}
+	return &spec.CallToolRequestParams{Name: name, Arguments: arguments}, nil
+}
+
+// callTool makes a tools/call, which the server may turn into a task.
+func (c *Client) callTool(ctx context.Context, name string, p *spec.CallToolRequestParams) (jsonrpc.Raw, error) {
+	for attempt := 0; ; attempt++ {
+		l, err := c.link(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("mcp: call the tool %q: %w", name, err)
+		}
+		known, err := c.knownTool(ctx, l, name, attempt > 0)
+		if err != nil {
+			return nil, err
+		}
+		if known != nil && known.task == spec.TaskRequired && p.Task == nil && l.callsTasks() {
+			p.Task = &spec.TaskMetadata{}
+		}
+		params, err := jsonv2.Append(nil, p)
+		if err != nil {
+			return nil, fmt.Errorf("mcp: call the tool %q: %w", name, err)
+		}
+		q := &outgoing{method: spec.MethodToolsCall, params: params, task: true}
+		if known != nil {
+			q.header = known.header(p.Arguments)
+		}
+		raw, err := c.call(ctx, q)
+		if attempt == 0 && l.http != nil && errors.Is(err, spec.HeaderMismatch) {
+			continue // the tool's definition may have changed (2026-07-28, Streamable HTTP, "Client Behavior")
+		}
+		return raw, err
+	}
+}
+
+// toolResult reads a result and holds it against the tool's schema.
+func (c *Client) toolResult(name string, raw jsonrpc.Raw) (*spec.CallToolResult, error) {
+	r := new(spec.CallToolResult)
+	if err := decodeResult(spec.MethodToolsCall, raw, r); err != nil {
+		return nil, err
+	}
+	known := c.shelf.find(name)
+	if r.IsError || known == nil {
+		return r, nil
+	}
+	output := known.validator(c)
+	switch {
+	case output == nil:
+	case r.StructuredContent == nil:
+		return nil, fmt.Errorf("mcp: the tool %q has an output schema but answered no structured content", name)
+	default:
+		if err := output.Validate(r.StructuredContent); err != nil {
+			return nil, fmt.Errorf("mcp: the tool %q answered structured content that does not fit its output schema: %w", name, err)
+		}
+	}
+	return r, nil
+}
+
+// Tools returns the tools. Over HTTP those are left out whose headers are not
+// valid; ClientOptions.OnWarning is told.
+func (c *Client) Tools(ctx context.Context) ([]spec.Tool, error) { return c.listTools(ctx, false) }
+
+func (c *Client) listTools(ctx context.Context, fresh bool) ([]spec.Tool, error) {
+	all, err := allPages(ctx, c, spec.MethodToolsList, fresh, func(r *spec.ListToolsResult) ([]spec.Tool, string) {
+		return r.Tools, r.NextCursor
+	})
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.link(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("mcp: %q: %w", spec.MethodToolsList, err)
+	}
+	mirror := l.http != nil && l.rev.Modern
+	var kept []spec.Tool
+	names := map[string]bool{}
+	for i := range all {
+		names[all[i].Name] = true
+		known, isNew := c.shelf.learn(&all[i])
+		switch {
+		case !mirror || known.invalid == nil:
+			kept = append(kept, all[i])
+		case isNew:
+			c.warn("the tool %q is left out: %w", all[i].Name, known.invalid)
+		}
+	}
+	c.shelf.keep(l, names)
+	return kept, nil
+}
+
+// knownTool returns what is known of a tool, or nil. Where its arguments may have
+// to be mirrored in headers, the tools are listed for it.
+func (c *Client) knownTool(ctx context.Context, l *link, name string, fresh bool) (*knownTool, error) {
+	known := c.shelf.find(name)
+	if l.http == nil || !l.rev.Modern {
+		return known, nil
+	}
+	if fresh || known == nil && !c.shelf.complete(l) {
+		if _, err := c.listTools(ctx, fresh); err != nil && (fresh || ctx.Err() != nil) {
+			return nil, err
+		} else if err != nil {
+			c.warn("the tools cannot be listed, so that headers of the tool %q may be missing: %w", name, err)
+		}
+		known = c.shelf.find(name)
+	}
+	if known != nil && known.invalid != nil {
+		return nil, fmt.Errorf("mcp: the tool %q cannot be called over HTTP: %w", name, known.invalid)
+	}
+	return known, nil
+}
+
+// A shelf holds what is known of tools.
+type shelf struct {
+	mu    sync.Mutex
+	tools map[string]*knownTool
+	link  *link // on which all tools were listed
+}
+
+// A knownTool is what calls of a tool need to know of it.
+type knownTool struct {
+	input, output jsonrpc.Raw // its schemas
+	task          string      // whether it runs as a task
+	headers       []schema.Header
+	invalid       error // why it must not be called over HTTP
+
+	compile sync.Once
+	valid   *validate.Schema // of the output; nil: anything is valid
+}
+
+func (s *shelf) find(name string) *knownTool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tools[name]
+}
+
+// learn notes a tool. What is known of it stays when it has not changed.
+func (s *shelf) learn(t *spec.Tool) (known *knownTool, isNew bool) {
+	support := ""
+	if t.Execution != nil {
+		support = t.Execution.TaskSupport
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known = s.tools[t.Name]
+	if known != nil && known.task == support && bytes.Equal(known.input, t.InputSchema) && bytes.Equal(known.output, t.OutputSchema) {
+		return known, false
+	}
+	known = &knownTool{input: t.InputSchema, output: t.OutputSchema, task: support}
+	known.headers, known.invalid = schema.Headers(t.InputSchema)
+	if s.tools == nil {
+		s.tools = map[string]*knownTool{}
+	}
+	s.tools[t.Name] = known
+	return known, true
+}
+
+// keep notes that all tools have been listed on a link: these are all there are.
+func (s *shelf) keep(l *link, names map[string]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.DeleteFunc(s.tools, func(name string, _ *knownTool) bool { return !names[name] })
+	s.link = l
+}
+
+// stale notes that there may be other tools by now.
+func (s *shelf) stale() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link = nil
+}
+
+// complete reports whether all tools have been listed on a link.
+func (s *shelf) complete(l *link) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.link == l
+}
+
+// validator returns the compiled output schema, or nil when there is none that
+// can be used. Schemas are never fetched.
+func (t *knownTool) validator(c *Client) *validate.Schema {
+	t.compile.Do(func() {
+		if t.output == nil {
+			return
+		}
+		var err error
+		if t.valid, err = validate.Compile(t.output, validate.Limits{}); err != nil {
+			c.warn("the structured content of a tool is not validated: its output schema cannot be used: %w", err)
+		}
+	})
+	return t.valid
+}

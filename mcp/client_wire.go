@@ -1,0 +1,254 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// A line is a connection to the server, of any kind, and takes what the server
+// sends by itself. Over HTTP it lasts as long as the client.
+type line struct {
+	c     *Client
+	peer  *farcall.Peer
+	http  *mcphttp.Client              // nil over streams
+	sse   bool                         // over HTTP+SSE; changed while a link is made
+	rev   atomic.Pointer[era.Revision] // nil until it is agreed on
+	asked attention                    // by the server, for what callbacks answer
+
+	// opening is held while a subscription waits for its acknowledgement: which
+	// one it is of is known from the order only.
+	opening chan struct{}
+	pending atomic.Pointer[subscription]
+
+	// Over HTTP requests of the server come one by one, out of a peer's sight.
+	responder *farcall.Responder
+	mu        sync.Mutex
+	answering map[string]context.CancelFunc // by id
+}
+
+// lineOver starts a peer on a transport.
+func (c *Client) lineOver(t farcall.Transport) *line {
+	w := &line{c: c, opening: make(chan struct{}, 1)}
+	w.peer = farcall.NewPeer(t, w, c.rpcOptions())
+	return w
+}
+
+// lineHTTP puts a peer above an HTTP client.
+func (c *Client) lineHTTP(x *mcphttp.Client) *line {
+	w := &line{c: c, http: x, opening: make(chan struct{}, 1), answering: map[string]context.CancelFunc{}}
+	w.responder = farcall.NewResponder(w, c.rpcOptions())
+	w.peer = farcall.NewClient(w, w, c.rpcOptions())
+	return w
+}
+
+func (c *Client) rpcOptions() *farcall.Options {
+	var o farcall.Options
+	if c.opts.RPC != nil {
+		o = *c.opts.RPC
+	}
+	o.Dialect = mcpDialect()
+	return &o
+}
+
+// adopt notes what is spoken from now on; nil: nothing is agreed on.
+func (w *line) adopt(rev *era.Revision) {
+	w.rev.Store(rev)
+	if w.http != nil {
+		w.http.Use(rev)
+	}
+}
+
+// Exchange implements farcall.Exchanger. What the server sends along with the
+// answers is taken here, so that a callback that waits for a user holds up
+// neither the answers nor what else there is.
+func (w *line) Exchange(ctx context.Context, frame []byte, reply func(frame []byte) error) error {
+	return w.http.Exchange(ctx, frame, func(frame []byte) error {
+		if bytes.Contains(frame, []byte(`"method"`)) && w.take(ctx, frame) {
+			return nil
+		}
+		return reply(frame)
+	})
+}
+
+// Close implements farcall.Exchanger.
+func (w *line) Close() error { return w.http.Close() }
+
+// take handles a frame of a stream that is a request or notification, but not
+// progress, which belongs to a call. Notifications are handled in order and
+// before it returns, requests on their own.
+func (w *line) take(ctx context.Context, frame []byte) bool {
+	var d jsonrpc.Decoder
+	var b jsonrpc.Batch
+	if d.Decode(frame, &b) != nil || b.Array {
+		return false
+	}
+	switch m := &b.Messages[0]; {
+	case m.Kind == jsonrpc.Notification && string(m.Method) == spec.NotificationCancelled:
+		w.cancelled(m.Params)
+	case m.Kind == jsonrpc.Notification && string(m.Method) != spec.NotificationProgress:
+		w.responder.Respond(ctx, nil, frame, nil)
+	case m.Kind == jsonrpc.Request:
+		w.answer(ctx, m.ID.String(), frame)
+	default:
+		return false
+	}
+	return true
+}
+
+// answer answers a request with an exchange of its own.
+func (w *line) answer(ctx context.Context, id string, frame []byte) {
+	ctx, cancel := context.WithCancel(ctx)
+	w.mu.Lock()
+	w.answering[id] = cancel
+	w.mu.Unlock()
+	ok := w.c.spawn(func() {
+		defer cancel()
+		answer := w.responder.Respond(ctx, nil, frame, nil)
+		w.mu.Lock()
+		delete(w.answering, id)
+		w.mu.Unlock()
+		if ctx.Err() != nil {
+			return // the server has cancelled it, or waits no more
+		}
+		if err := w.http.Exchange(ctx, answer, func([]byte) error { return nil }); err != nil && ctx.Err() == nil {
+			w.c.warn("the answer to a request of the server was not delivered: %w", err)
+		}
+	})
+	if !ok {
+		cancel()
+	}
+}
+
+func (w *line) cancelled(params jsonrpc.Raw) {
+	var p spec.CancelledNotificationParams
+	if jsonv2.Unmarshal(params, &p) != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if cancel := w.answering[p.RequestID.String()]; cancel != nil {
+		cancel()
+	}
+}
+
+// ServeRPC implements farcall.Handler: it takes what the server sends.
+func (w *line) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+	if req.IsNotification() {
+		w.notified(ctx, req.Method, req.Params)
+		return nil, nil
+	}
+	if req.Method == spec.MethodPing {
+		return jsonrpc.Raw("{}"), nil
+	}
+	rev := w.rev.Load()
+	if rev == nil || rev.Modern {
+		// basic/patterns/mrtr: servers send no requests any more.
+		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound, "this client answers no request %q: it comes as an input request in this revision", req.Method)
+	}
+	w.asked.begin()
+	defer w.asked.end()
+	params, err := era.Translate(era.Params, req.Method, req.Params, rev, era.Latest())
+	if err != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Invalid params", Cause: err}
+	}
+	result, err := w.c.answerRequest(ctx, req.Method, params)
+	if err != nil {
+		return nil, err
+	}
+	return era.Translate(era.Result, req.Method, result, era.Latest(), rev)
+}
+
+// notified handles a notification.
+func (w *line) notified(ctx context.Context, method string, params jsonrpc.Raw) {
+	if rev := w.rev.Load(); rev != nil && rev != era.Latest() {
+		up, err := era.Translate(era.Notification, method, params, rev, era.Latest())
+		if err != nil {
+			w.c.warn("a notification %q of the server is not valid: %w", method, err)
+			return
+		}
+		params = up
+	}
+	c, o := w.c, &w.c.opts
+	switch method {
+	case spec.NotificationProgress: // of a call that has ended
+	case spec.NotificationMessage:
+		deliver(c, method, params, o.OnLog)
+	case spec.NotificationToolsListChanged:
+		c.shelf.stale()
+		c.listChanged("tools", spec.MethodToolsList)
+	case spec.NotificationPromptsListChanged:
+		c.listChanged("prompts", spec.MethodPromptsList)
+	case spec.NotificationResourcesListChanged:
+		c.listChanged("resources", spec.MethodResourcesList, spec.MethodResourcesTemplatesList)
+	case spec.NotificationResourcesUpdated:
+		deliver(c, method, params, func(p *spec.ResourceUpdatedNotificationParams) {
+			c.cache.drop(spec.MethodResourcesRead, p.URI)
+			if o.OnResourceUpdated != nil {
+				o.OnResourceUpdated(p.URI)
+			}
+		})
+	case spec.NotificationTasks:
+		deliver(c, method, params, o.OnTask)
+	case spec.NotificationTasksStatus:
+		deliver(c, method, params, func(p *spec.LegacyTask) {
+			if o.OnTask != nil {
+				o.OnTask(modernTask(p))
+			}
+		})
+	case spec.NotificationSubscriptionsAcknowledged:
+		deliver(c, method, params, func(p *spec.SubscriptionsAcknowledgedNotificationParams) {
+			w.acknowledged(ctx, p)
+		})
+	default:
+		if o.OnNotification != nil {
+			o.OnNotification(method, bytes.Clone(params))
+		}
+	}
+}
+
+// deliver decodes the params of a notification for a callback, if there is one.
+func deliver[P any](c *Client, method string, params jsonrpc.Raw, f func(*P)) {
+	if f == nil {
+		return
+	}
+	p := new(P)
+	if err := jsonv2.Unmarshal(orEmpty(params), p); err != nil {
+		c.warn("a notification %q of the server is not valid: %w", method, err)
+		return
+	}
+	f(p)
+}
+
+// orEmpty returns an object, also where nothing was sent.
+func orEmpty(params jsonrpc.Raw) jsonrpc.Raw {
+	if len(params) == 0 {
+		return jsonrpc.Raw("{}")
+	}
+	return params
+}
+
+func (c *Client) listChanged(kind string, methods ...string) {
+	for _, m := range methods {
+		c.cache.drop(m, "")
+	}
+	if c.opts.OnListChanged != nil {
+		c.opts.OnListChanged(kind)
+	}
+}
+
+// mcpDialect is how MCP writes cancellation and progress, in every revision.
+func mcpDialect() farcall.Dialect {
+	return farcall.Dialect{
+		CancelMethod: spec.NotificationCancelled, CancelID: "requestId", CancelSilent: true,
+		ProgressMethod: spec.NotificationProgress, ProgressToken: spec.MetaProgressToken, Meta: "_meta",
+	}
+}

@@ -1,0 +1,110 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/stream"
+	"github.com/farcall-dev/farcall/wsrpc"
+)
+
+// Dial returns a client of the server at an address: http:// and https:// (MCP
+// over HTTP in all its forms), ws:// and wss://, tcp://host:port or unix:/path
+// (newline-delimited messages). The context bounds the connecting only.
+//
+// A connection that has ended is made anew by the next call. That call and the
+// others then go on as if nothing had happened; calls that were under way fail,
+// unless they only read.
+func Dial(ctx context.Context, target string, o *ClientOptions) (*Client, error) {
+	u, err := url.Parse(target)
+	if err != nil {
+		return nil, fmt.Errorf("mcp: dial: %w", err)
+	}
+	c, err := newClient(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	switch u.Scheme {
+	case "http", "https":
+		x, err := mcphttp.Dial(target, c.opts.HTTP)
+		if err != nil {
+			_ = c.Close() // nothing is open yet
+			return nil, fmt.Errorf("mcp: dial: %w", err)
+		}
+		return c.begin(ctx, c.lineHTTP(x))
+	case "ws", "wss":
+		c.dial = c.webSocket(target)
+	case "tcp":
+		c.dial = func(ctx context.Context) (farcall.Transport, error) {
+			return stream.Dial(ctx, "tcp", u.Host, stream.NDJSON, nil)
+		}
+	case "unix":
+		c.dial = func(ctx context.Context) (farcall.Transport, error) {
+			return stream.Dial(ctx, "unix", cmp.Or(u.Path, u.Opaque), stream.NDJSON, nil)
+		}
+	default:
+		_ = c.Close() // nothing is open yet
+		return nil, fmt.Errorf("mcp: dial: %q is no address like http://host/mcp, ws://host/path, tcp://host:port or unix:/path", target)
+	}
+	t, err := c.dial(ctx)
+	if err != nil {
+		_ = c.Close() // nothing is open yet
+		return nil, fmt.Errorf("mcp: dial: %w", err)
+	}
+	return c.begin(ctx, c.lineOver(t))
+}
+
+// webSocket dials with what ClientOptions.HTTP says of headers and clients.
+func (c *Client) webSocket(target string) func(ctx context.Context) (farcall.Transport, error) {
+	o := &wsrpc.Options{Subprotocols: []string{"mcp"}}
+	if h := c.opts.HTTP; h != nil {
+		o.Header, o.Client, o.MaxMessage = h.Header, h.HTTP, h.MaxMessage
+		if o.Client == nil && h.TLS != nil {
+			o.Client = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: h.TLS.Clone()}}
+		}
+	}
+	return func(ctx context.Context) (farcall.Transport, error) { return wsrpc.Dial(ctx, target, o) }
+}
+
+// backoff says how long to wait before the next attempt.
+type backoff struct{ next, most time.Duration }
+
+// wait waits, longer each time, and reports whether ctx still lives.
+func (b *backoff) wait(ctx context.Context) bool {
+	d := b.next
+	b.next = min(2*b.next, b.most)
+	// Some jitter, so that the clients of a server that has restarted do not
+	// come all at once.
+	t := time.NewTimer(d/2 + rand.N(d/2+1)) //nolint:gosec // no secret
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// dialAttempts is how often one call tries to make a connection anew.
+const dialAttempts = 5
+
+// redial makes a connection anew.
+func (c *Client) redial(ctx context.Context) (*line, error) {
+	wait := backoff{next: 100 * time.Millisecond, most: 5 * time.Second}
+	for attempt := 1; ; attempt++ {
+		t, err := c.dial(ctx)
+		if err == nil {
+			return c.lineOver(t), nil
+		}
+		if attempt == dialAttempts || !wait.wait(ctx) {
+			return nil, fmt.Errorf("%w: cannot connect anew after %d attempts: %w", farcall.ErrClosed, attempt, err)
+		}
+	}
+}

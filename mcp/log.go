@@ -1,0 +1,100 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// defaultLevel is the level of a session whose client has not set one.
+const defaultLevel = spec.LogInfo
+
+// Log sends a message to the log of the client whose request is being handled,
+// when the client wants messages of that level: one of debug, info, notice,
+// warning, error, critical, alert and emergency. logger may be empty; data is
+// any value that marshals to JSON.
+//
+// Messages arrive in order, and before the result. Outside of a handler, Log does
+// nothing. It fails when the level or the data is not valid, and when the client
+// is gone.
+func Log(ctx context.Context, level, logger string, data any) error {
+	severity := spec.LogSeverity(level)
+	if severity < 0 {
+		return fmt.Errorf("mcp: %q is no log level; use one of %s", level, strings.Join(spec.LogLevels(), ", "))
+	}
+	c := callFrom(ctx)
+	if c == nil {
+		return nil
+	}
+	wanted := c.logLevel
+	if c.session != nil {
+		wanted = c.session.level()
+	}
+	if wanted == "" || severity < spec.LogSeverity(wanted) {
+		return nil
+	}
+	raw, err := jsonv2.Append(nil, data)
+	if err != nil {
+		return fmt.Errorf("mcp: the data of a log message cannot be marshalled: %w", err)
+	}
+	return c.notify(ctx, spec.NotificationMessage, spec.LoggingMessageNotificationParams{Level: level, Logger: logger, Data: raw})
+}
+
+// notify sends a notification that belongs to the request. The params are
+// canonical.
+func (c *call) notify(ctx context.Context, method string, params any) error {
+	raw, err := jsonv2.Append(nil, params)
+	if err != nil {
+		return err
+	}
+	return notify(ctx, c.client, c.rev, method, raw)
+}
+
+// notify sends a notification to a client of a revision. The params are
+// canonical. One that the revision does not have is not sent.
+func notify(ctx context.Context, client farcall.Caller, rev *era.Revision, method string, params jsonrpc.Raw) error {
+	params, err := era.Translate(era.Notification, method, params, era.Latest(), rev)
+	if err != nil {
+		return nil //nolint:nilerr // there is no way to say it in that revision
+	}
+	return client.Notify(ctx, method, params)
+}
+
+// setLevel serves logging/setLevel.
+func (s *Server) setLevel(c *call) (answer, error) {
+	var p spec.SetLevelParams
+	if err := jsonv2.Unmarshal(c.params, &p); err != nil || spec.LogSeverity(p.Level) < 0 {
+		return answer{}, invalidParams("the level must be one of %s", strings.Join(spec.LogLevels(), ", "))
+	}
+	c.session.setLevel(p.Level)
+	return emptyAnswer(), nil
+}
+
+// Progress tells the client whose request is being handled how far it has come:
+// done of total, 0 when the total is not known. done must grow from one report
+// to the next. message may be empty.
+//
+// Reports arrive in order, and before the result. Progress does nothing outside
+// of a handler, when the client did not ask for progress, and in a task, whose
+// state is asked for instead. It fails when the client is gone.
+func Progress(ctx context.Context, done, total float64, message string) error {
+	c := callFrom(ctx)
+	if c == nil || c.task != nil {
+		return nil
+	}
+	p := spec.ProgressNotificationParams{Progress: done, Message: message}
+	each(c.in.meta, spec.MetaProgressToken, func(token []byte) { p.ProgressToken = token })
+	if p.ProgressToken == nil {
+		return nil
+	}
+	if total != 0 {
+		p.Total = &total
+	}
+	return c.notify(ctx, spec.NotificationProgress, p)
+}

@@ -1,0 +1,142 @@
+package mcphttp
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/mcp/era"
+)
+
+// A Backend answers MCP messages. It must be safe for concurrent use.
+//
+// ServeRPC gets what belongs to no session: a request or notification of a
+// revision without them. The headers agree with the body then; whether the
+// revision is served, and whether _meta has what it must have, the backend
+// decides.
+type Backend interface {
+	farcall.Handler
+	// Accept begins a session; the next thing is its initialize. The context is
+	// that of initialize. client reaches the other end for as long as the session
+	// lasts: with the context of a handler on the answer to that call, and with
+	// any other on a stream of the client's own, or when it has one.
+	Accept(ctx context.Context, client farcall.Caller) Session
+}
+
+// A Session is one client of a revision that has sessions.
+//
+// ServeRPC gets what the client sends, initialize first, but not its answers,
+// and not notifications/cancelled: the handler's context ends instead. It ends
+// with the session, too, and not when a connection breaks.
+type Session interface {
+	farcall.Handler
+	// Revision is the revision that was agreed upon, nil before.
+	Revision() *era.Revision
+	// Close is called once, when the session has ended.
+	Close()
+}
+
+// Options adjust a Handler. The zero value, and nil, mean the defaults. They are
+// copied; later changes have no effect.
+type Options struct {
+	// MaxMessage bounds a request in bytes. Default 50 MB.
+	MaxMessage int
+	// RPC adjusts how messages are handled. Default: its defaults.
+	RPC *farcall.Options
+
+	// MaxSessions bounds the sessions, and the streams of subscriptions/listen.
+	// When there is no room for a session, the one that was idle longest ends.
+	// Default 10,000.
+	MaxSessions int
+	// IdleTimeout is how long a session lasts in which nothing happens. Default
+	// 30 min; negative: for ever.
+	IdleTimeout time.Duration
+	// Principal tells who sends a request. A session is its first principal's
+	// alone: to others it does not exist. Default: everybody is the same.
+	Principal func(*http.Request) string
+
+	// Heartbeat is how long an event stream may be silent before a comment is
+	// sent. Default 15 s; negative: for ever.
+	Heartbeat time.Duration
+	// Events keeps what was sent on event streams of sessions, for clients that
+	// come back. Default: in memory, EventBytes for each session (default 1 MiB)
+	// and 64 times that in all; the oldest is dropped first.
+	Events     EventStore
+	EventBytes int
+
+	// Origins are the web pages of other hosts that may call:
+	// "https://app.example.com", "localhost:3000", "*.example.com", or "*" for
+	// all. Default none.
+	Origins []string
+	// Hosts are the names, besides localhost, under which a server on a loopback
+	// address may be asked for, or "*" for all. Default none.
+	Hosts []string
+	// MessagesPath is the path of ServeMessages. Default "/messages".
+	MessagesPath string
+}
+
+const (
+	maxMessage  = 50 << 20
+	maxSessions = 10_000
+	idleTimeout = 30 * time.Minute
+	heartbeat   = 15 * time.Second
+	eventBytes  = 1 << 20
+)
+
+func (o *Options) withDefaults() Options {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	c.MaxMessage = cmp.Or(c.MaxMessage, maxMessage)
+	c.MaxSessions = cmp.Or(c.MaxSessions, maxSessions)
+	c.IdleTimeout = cmp.Or(c.IdleTimeout, idleTimeout)
+	c.Heartbeat = cmp.Or(c.Heartbeat, heartbeat)
+	c.MessagesPath = cmp.Or(c.MessagesPath, "/messages")
+	if c.Events == nil {
+		c.Events = newMemoryStore(cmp.Or(c.EventBytes, eventBytes))
+	}
+	var rpc farcall.Options
+	if c.RPC != nil {
+		rpc = *c.RPC
+	}
+	rpc.Transport = cmp.Or(rpc.Transport, "mcp-http")
+	c.RPC = &rpc
+	return c
+}
+
+// NewHandler returns the handler of a backend.
+func NewHandler(b Backend, o *Options) *Handler {
+	opts := o.withDefaults()
+	h := &Handler{
+		backend: b, opts: opts,
+		gate:    gate{policy: origin.Policy{Origins: opts.Origins, Hosts: opts.Hosts}},
+		drained: make(chan struct{}, 1),
+	}
+	h.calls = farcall.NewResponder(farcall.HandlerFunc(h.dispatch), opts.RPC)
+	listen := *opts.RPC
+	listen.MaxInFlight = opts.MaxSessions
+	h.listens = farcall.NewResponder(farcall.HandlerFunc(h.dispatch), &listen)
+	h.table.init(opts.MaxSessions, opts.IdleTimeout)
+	return h
+}
+
+// RequestFrom returns the HTTP request that carries the call which is being
+// handled, or nil when it did not come over HTTP. Its body is read already.
+func RequestFrom(ctx context.Context) *http.Request {
+	if x := exchangeFrom(ctx); x != nil {
+		return x.req
+	}
+	return nil
+}
+
+// CloseStream closes the connection on which the client waits for the call that
+// is being handled; the client comes back for the answer (SEP-1699). It reports
+// false, and does nothing, where the client would not.
+func CloseStream(ctx context.Context) bool {
+	x := exchangeFrom(ctx)
+	return x != nil && x.stream != nil && x.stream.letGo()
+}

@@ -1,0 +1,265 @@
+package mcphttp
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/mcp/era"
+)
+
+const (
+	// maxChallenges bounds how often one request is sent again with better
+	// credentials: once for the first, once for wider ones.
+	maxChallenges = 2
+	// endTimeout bounds what Close, and a call that was cancelled, still send.
+	endTimeout = 2 * time.Second
+)
+
+// A Client is the calling end of MCP over HTTP, in every revision. It is a
+// farcall.Exchanger, and may be used by any number of goroutines at once.
+type Client struct {
+	url    *url.URL
+	opts   DialOptions
+	header http.Header // of every request
+	http   http.Client
+	own    *http.Transport // to be closed with the client
+	ctx    context.Context //nolint:containedctx // ends when the client is closed
+	cancel context.CancelFunc
+	tasks  sync.WaitGroup // goroutines of the client's own
+
+	mu     sync.Mutex
+	closed bool
+	st     state
+	trips  map[string]*trip // see expect
+}
+
+// state is what the client knows of the server at one moment. It is copied, and
+// what it holds is never changed.
+type state struct {
+	rev     *era.Revision
+	version []string // rev's name, as the value of a header
+	session []string // the session, as the value of a header; nil: none
+	events  *eventChannel
+}
+
+// legacyHeader adds what every legacy request but initialize carries.
+func (st *state) legacyHeader(h http.Header) {
+	if st.session != nil {
+		h[headerSession] = st.session
+	}
+	if st.rev != nil && st.rev.VersionHeader {
+		h[headerVersion] = st.version
+	}
+}
+
+// Use says which revision is spoken from now on; nil: none is agreed upon. A
+// message whose params._meta names a revision has headers of that.
+func (c *Client) Use(rev *era.Revision) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.st.rev, c.st.version = rev, nil
+	if rev != nil {
+		c.st.version = []string{rev.Name}
+	}
+}
+
+// Session returns the id of the legacy session, or "". When an exchange fails
+// with [ErrSessionLost] and the session has changed meanwhile, somebody has
+// begun a new one already.
+func (c *Client) Session() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.st.session == nil {
+		return ""
+	}
+	return c.st.session[0]
+}
+
+// EndSession tells the server that the legacy session is needed no more. It
+// does nothing when there is none. A server that does not let clients end
+// sessions, or has forgotten this one, is no failure.
+func (c *Client) EndSession(ctx context.Context) error {
+	c.mu.Lock()
+	st := c.st
+	c.st.session = nil
+	c.mu.Unlock()
+	if st.session == nil {
+		return nil
+	}
+	resp, err := c.do(ctx, func() (*http.Request, error) {
+		r := c.request(ctx, http.MethodDelete, c.url, nil)
+		st.legacyHeader(r.Header)
+		return r, nil
+	})
+	if err != nil {
+		return classify(err)
+	}
+	defer discard(resp)
+	if succeeded(resp) || resp.StatusCode == http.StatusMethodNotAllowed || resp.StatusCode == http.StatusNotFound {
+		return nil
+	}
+	return newStatusError(resp)
+}
+
+// Close ends the exchanges and streams that are under way, and then the
+// session, for which it waits two seconds at most. It is safe to call more than
+// once.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	was := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if was {
+		c.tasks.Wait()
+		return nil
+	}
+	c.cancel()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), endTimeout)
+	defer cancel()
+	_ = c.EndSession(ctx) // nobody is left to do something about it
+	c.tasks.Wait()
+	if c.own != nil {
+		c.own.CloseIdleConnections()
+	}
+	return nil
+}
+
+// now returns what is known of the server.
+func (c *Client) now() (state, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return state{}, farcall.ErrClosed
+	}
+	return c.st, nil
+}
+
+// spawn runs f in a goroutine that Close waits for, unless that has begun.
+func (c *Client) spawn(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.tasks.Go(f)
+	}
+	return !c.closed
+}
+
+// bind returns a context that ends with ctx and with the client.
+func (c *Client) bind(ctx context.Context) (context.Context, context.CancelFunc) {
+	inner, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.ctx, cancel) //nolint:contextcheck // Close ends it, too
+	return inner, func() {
+		stop()
+		cancel()
+	}
+}
+
+// ended says why something that was bound to ctx and the client has failed, in
+// the words of whoever has ended it.
+func (c *Client) ended(ctx context.Context, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case c.ctx.Err() != nil:
+		return fmt.Errorf("%w: %w", farcall.ErrClosed, err)
+	}
+	return classify(err)
+}
+
+// request returns a request with the headers that all have. The body must not
+// change any more.
+func (c *Client) request(ctx context.Context, method string, u *url.URL, body []byte) *http.Request {
+	r := &http.Request{
+		Method: method, URL: u, Host: u.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: make(http.Header, len(c.header)+8),
+	}
+	maps.Copy(r.Header, c.header)
+	if more, ok := ctx.Value(headerKey{}).(http.Header); ok {
+		maps.Copy(r.Header, more)
+	}
+	if host := c.header.Get("Host"); host != "" {
+		r.Host = host // net/http ignores the header itself
+	}
+	if trace := farcall.TraceFrom(ctx); trace != "" {
+		r.Header["Traceparent"] = []string{trace}
+	}
+	if body != nil {
+		r.Header["Content-Type"] = jsonHeader
+		r.Header["Accept"] = bothHeader
+		// net/http sends a bytes.Reader in one piece with the headers.
+		r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	return r.WithContext(ctx)
+}
+
+// The values are shared by all requests, and net/http does not change them.
+var (
+	jsonHeader   = []string{"application/json"}
+	bothHeader   = []string{"application/json, text/event-stream"}
+	eventsHeader = []string{"text/event-stream"}
+)
+
+// do sends a request, with credentials, and again when the server asks for
+// better ones. The caller closes the body.
+func (c *Client) do(ctx context.Context, build func() (*http.Request, error)) (*http.Response, error) {
+	auth := c.opts.Authorize
+	for try := 0; ; try++ {
+		r, err := build()
+		if err != nil {
+			return nil, err
+		}
+		if auth != nil {
+			u := *r.URL // all requests share it, and the Authorizer may change its own
+			r.URL = &u
+			if err := auth.Authorize(ctx, r); err != nil {
+				return nil, &authError{err}
+			}
+		}
+		resp, err := c.http.Do(r)
+		refused := err == nil && (resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden)
+		if auth == nil || !refused || try == maxChallenges {
+			return resp, err
+		}
+		again, err := auth.Challenge(ctx, resp)
+		if err != nil {
+			resp.Body.Close()
+			return nil, &authError{err}
+		}
+		if !again {
+			return resp, nil
+		}
+		discard(resp)
+	}
+}
+
+// authError keeps classify from taking an Authorizer's failure for one of the
+// connection.
+type authError struct{ err error }
+
+func (e *authError) Error() string { return "mcphttp: cannot authorize the request: " + e.err.Error() }
+func (e *authError) Unwrap() error { return e.err }
+
+func succeeded(r *http.Response) bool { return r.StatusCode >= 200 && r.StatusCode < 300 }
+
+// discard ends an answer that nobody needs. When its end comes soon, the
+// connection can be used again.
+func discard(r *http.Response) {
+	if r.ContentLength <= maxExcerpt && !isEvents(r.Header.Get("Content-Type")) {
+		t := time.AfterFunc(linger, func() { r.Body.Close() })
+		_, _ = io.CopyN(io.Discard, r.Body, maxExcerpt+1) // one more, to see the end
+		t.Stop()
+	}
+	r.Body.Close()
+}

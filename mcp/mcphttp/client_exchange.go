@@ -1,0 +1,293 @@
+package mcphttp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/sse"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+const (
+	// linger is how long an exchange that has its response waits for the end of
+	// the event stream, so that the connection can be used again.
+	linger = 20 * time.Millisecond
+	// maxResumes bounds how many connections in a row may bring nothing before an
+	// exchange gives its stream up: about a minute.
+	maxResumes = 8
+)
+
+// Exchange posts a frame and gives the frames of the answer to reply: JSON, or
+// the events of a stream until each request of the frame has its response.
+//
+// A legacy stream that ends before that is resumed where it broke off, by GET
+// with Last-Event-ID, when the server has given its events ids. In a stateless
+// revision the request is lost. When ctx ends, the stream is closed, and a
+// legacy server is told with notifications/cancelled.
+//
+// An answer other than 2xx is a [*StatusError], also when it has a JSON-RPC
+// error, which that wraps; nothing is given to reply then. The error wraps
+// [ErrSessionLost] when the session is gone, [ErrConnect], farcall.ErrProtocol
+// when the answer is not MCP, or it is that of ctx or of reply.
+func (c *Client) Exchange(ctx context.Context, frame []byte, reply func(frame []byte) error) error {
+	st, err := c.now()
+	switch {
+	case err != nil:
+		return err
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	inner, cancel := c.bind(ctx)
+	defer cancel()
+	x := &trip{c: c, ctx: inner, cancel: cancel, st: st, reply: reply}
+	x.out.read(frame)
+	// net/http may read a body after it has returned the response, but the frame
+	// is lent for the exchange only.
+	body := bytes.Clone(frame)
+	if st.events != nil {
+		err = st.events.exchange(x, body)
+	} else {
+		stop := c.expect(x)
+		err = x.run(body)
+		stop()
+		err = x.astray(err)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case x.refused != nil:
+		return x.refused
+	case ctx.Err() != nil && !x.out.modern(&st) && !x.out.initialize:
+		c.sendCancelled(ctx, st, x.out.open)
+	}
+	return c.ended(ctx, err)
+}
+
+// trip is one exchange that is under way.
+type trip struct {
+	c       *Client
+	ctx     context.Context //nolint:containedctx // lives as long as the exchange
+	cancel  context.CancelFunc
+	st      state // when it began
+	out     outgoing
+	reply   func(frame []byte) error
+	refused error       // by reply
+	stray   chan []byte // see expect
+}
+
+// expect has the response to a legacy request given to x when Listen meets it:
+// some servers send it on a stream that was not opened for it.
+func (c *Client) expect(x *trip) (stop func()) {
+	if x.out.modern(&x.st) || x.out.method == nil || len(x.out.open) == 0 {
+		return func() {}
+	}
+	x.stray = make(chan []byte, 1)
+	key := responseKey(x.out.open[0])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trips[key] = x
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.trips[key] == x {
+			delete(c.trips, key)
+		}
+	}
+}
+
+// deliver gives a frame to the exchange that waits for it, if one does.
+func (c *Client) deliver(frame []byte) bool {
+	key := addressee(frame)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.trips[key]
+	if x == nil {
+		return false
+	}
+	delete(c.trips, key)
+	x.stray <- frame
+	x.cancel()
+	return true
+}
+
+// astray ends an exchange that has failed with the response that was found
+// elsewhere, if any.
+func (x *trip) astray(err error) error {
+	select {
+	case frame := <-x.stray:
+		if len(x.out.open) > 0 {
+			return x.give(frame)
+		}
+	default:
+	}
+	return err
+}
+
+func (x *trip) run(body []byte) error {
+	resp, err := x.c.post(x.ctx, x.c.url, &x.out, &x.st, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	contentType := resp.Header.Get("Content-Type")
+	switch {
+	case !succeeded(resp):
+		return x.c.statusError(resp, &x.st, !x.out.initialize)
+	case x.out.initialize:
+		if x.st.session, err = x.c.begin(resp); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(x.out.open) == 0, resp.StatusCode == http.StatusAccepted, resp.StatusCode == http.StatusNoContent:
+		discard(resp)
+		return nil
+	case isEvents(contentType):
+		return x.follow(resp)
+	}
+	answer, err := x.c.read(resp)
+	switch {
+	case err != nil:
+		return err
+	case contentType == "" && looksJSON(answer), contentType == jsonHeader[0], mediaType(contentType) == jsonHeader[0]:
+		return x.give(answer)
+	}
+	return &StatusError{Status: resp.StatusCode, ContentType: contentType, Body: answer[:min(len(answer), maxExcerpt)]}
+}
+
+// give hands a frame to whoever waits for it.
+func (x *trip) give(frame []byte) error {
+	x.out.strike(frame)
+	x.refused = x.reply(frame)
+	return x.refused
+}
+
+// follow reads the answer from an event stream, over as many connections as it
+// takes.
+func (x *trip) follow(resp *http.Response) error {
+	var lingering *time.Timer
+	s := eventStream{c: x.c, st: &x.st, tries: maxResumes}
+	for {
+		err := s.read(resp.Body, func(frame []byte) error {
+			if err := x.give(frame); err != nil {
+				return err
+			}
+			if len(x.out.open) == 0 && lingering == nil {
+				lingering = time.AfterFunc(linger, x.cancel)
+			}
+			return nil
+		})
+		resp.Body.Close()
+		if lingering != nil {
+			lingering.Stop()
+		}
+		switch {
+		case x.refused != nil:
+			return x.refused
+		case len(x.out.open) == 0:
+			return nil
+		case x.ctx.Err() != nil, errors.Is(err, farcall.ErrProtocol):
+			return err
+		case x.out.modern(&x.st):
+			return fmt.Errorf("%w: the event stream ended before the response and the request is lost; call again if that does no harm: %w", ErrConnect, err)
+		case s.lastID == "":
+			return fmt.Errorf("%w: the event stream ended before the response, and its events have no ids to resume it by: %w", ErrConnect, err)
+		}
+		if resp, err = s.open(x.ctx, err); err != nil {
+			return fmt.Errorf("the event stream ended before the response and cannot be resumed: %w", err)
+		}
+	}
+}
+
+// post sends a frame.
+func (c *Client) post(ctx context.Context, to *url.URL, out *outgoing, st *state, body []byte) (*http.Response, error) {
+	return c.do(ctx, func() (*http.Request, error) {
+		r := c.request(ctx, http.MethodPost, to, body)
+		return r, out.header(r.Header, st)
+	})
+}
+
+// begin notes the session that the answer to an initialize gives, if any.
+func (c *Client) begin(resp *http.Response) ([]string, error) {
+	session := resp.Header[headerSession]
+	if len(session) == 1 && session[0] == "" {
+		session = nil
+	}
+	// 2025-11-25, Transports, "Session Management".
+	if len(session) > 1 || len(session) == 1 && !visible(session[0]) {
+		return nil, fmt.Errorf("%w: the server gives the session %q, which is not one value of visible ASCII characters", farcall.ErrProtocol, session)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.st.session = session
+	return session, nil
+}
+
+// statusError returns the error of an answer other than 2xx. A 404 to a message
+// of a session says that it is gone, unless it speaks of the method.
+func (c *Client) statusError(resp *http.Response, st *state, inSession bool) error {
+	e := newStatusError(resp)
+	gone := e.Status == http.StatusNotFound && (e.RPC == nil || e.RPC.Code != jsonrpc.MethodNotFound)
+	if gone && inSession && (st.session != nil || st.events != nil) {
+		return fmt.Errorf("%w: %w", ErrSessionLost, e)
+	}
+	return e
+}
+
+func (c *Client) read(resp *http.Response) ([]byte, error) {
+	body, err := readAnswer(resp.Body, resp.ContentLength, c.opts.MaxMessage)
+	if errors.Is(err, errAnswerTooLarge) {
+		return nil, fmt.Errorf("%w: the answer has more than %d bytes; raise DialOptions.MaxMessage", farcall.ErrProtocol, c.opts.MaxMessage)
+	}
+	return body, err
+}
+
+// sendCancelled tells a legacy server that nobody waits for these requests any
+// more. Its caller does not wait for it, Close does.
+func (c *Client) sendCancelled(ctx context.Context, st state, ids [][]byte) {
+	var frames [][]byte
+	for _, id := range ids {
+		params := append(append([]byte(`{"requestId":`), id...), '}')
+		frames = append(frames, jsonrpc.V2.AppendRequest(nil, jsonrpc.ID{}, spec.NotificationCancelled, params))
+	}
+	c.spawn(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
+		defer cancel()
+		defer context.AfterFunc(c.ctx, cancel)() //nolint:contextcheck // Close ends it, too
+		for _, frame := range frames {
+			var out outgoing
+			out.read(frame)
+			to := c.url
+			if st.events != nil {
+				to = st.events.endpoint
+			}
+			if resp, err := c.post(ctx, to, &out, &st, frame); err == nil {
+				discard(resp)
+			}
+		}
+	})
+}
+
+func isEvents(contentType string) bool {
+	return contentType == sse.ContentType || mediaType(contentType) == sse.ContentType
+}
+
+func mediaType(contentType string) string {
+	media, _, _ := mime.ParseMediaType(contentType)
+	return media
+}
+
+// looksJSON reports whether a body without a Content-Type may be a message.
+func looksJSON(body []byte) bool {
+	i := scan.Space(body, 0)
+	return i < len(body) && (body[i] == '{' || body[i] == '[')
+}

@@ -1,0 +1,278 @@
+package mcphttp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/http"
+	"sync"
+	"sync/atomic"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// A Handler serves MCP over HTTP for a backend. As an http.Handler it is the
+// MCP endpoint, of every revision at once; ServeSSE and ServeMessages are the
+// two addresses of the oldest.
+type Handler struct {
+	backend Backend
+	opts    Options
+	gate    gate
+	calls   *farcall.Responder
+	listens *farcall.Responder // subscriptions, which stay: they must not use up the room for calls
+	pool    sync.Pool          // of *buffers
+	table   table
+
+	active   atomic.Int64 // exchanges under way
+	draining atomic.Bool
+	drained  chan struct{} // gets a value when the last exchange ends while draining
+
+	mu         sync.Mutex
+	subscribed map[*exchange]context.CancelFunc // the calls of subscriptions/listen
+}
+
+// maxPooled is the largest buffer that is kept for the next request.
+const maxPooled = 64 << 10
+
+// buffers are the memory of one request and its answer.
+type buffers struct{ in, out []byte }
+
+// ServeHTTP serves the MCP endpoint.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.gate.open(w, r, "GET, POST, DELETE, OPTIONS") || !h.enter(w) {
+		return
+	}
+	switch r.Method {
+	case http.MethodPost:
+		h.post(w, r)
+		return // who ends the exchange leaves
+	case http.MethodGet, http.MethodDelete:
+		h.withSession(w, r)
+	default:
+		refuseMethod(w, "GET, POST, DELETE, OPTIONS", "use POST")
+	}
+	h.leave()
+}
+
+// post serves one POST. The exchange that begins here may outlast it.
+func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
+	b, accept, ok := h.read(w, r)
+	if !ok {
+		h.leave()
+		return
+	}
+	version, session := first(r.Header[headerVersion]), r.Header[headerSession]
+	rev := era.Lookup(version)
+	marked := bytes.Contains(b.in, modernKey)
+	switch {
+	case rev != nil && rev.Modern && marked && !isArray(b.in): // the backend and checkHeaders see to the rest
+		h.stateless(w, r, b, accept)
+	case len(session) > 0 && !marked && (rev == nil || !rev.Modern):
+		h.inSession(w, r, b, accept)
+	default:
+		h.classify(w, r, b, accept)
+	}
+}
+
+// classify finds out what a frame is when the headers do not say: the begin of
+// a session, something of a client that forgot a header, or a text that only
+// looks like something else.
+func (h *Handler) classify(w http.ResponseWriter, r *http.Request, b *buffers, accept accepts) {
+	rev := era.Lookup(first(r.Header[headerVersion]))
+	inSession := len(r.Header[headerSession]) > 0
+	m, batch := h.peek(b.in)
+	call := m.Kind == jsonrpc.Request || m.Kind == jsonrpc.Notification
+	modern := rev != nil && rev.Modern
+	switch {
+	case call && speaksModern(m.Params):
+		h.stateless(w, r, b, accept)
+	case inSession && !modern:
+		h.inSession(w, r, b, accept)
+	case m.Kind == jsonrpc.Request && string(m.Method) == spec.MethodInitialize:
+		h.initialize(w, r, b, accept)
+	case call && len(r.Header[headerVersion]) > 0 && (rev == nil || modern):
+		h.stateless(w, r, b, accept)
+	default:
+		h.stray(w, m, batch)
+		h.release(b)
+		h.leave()
+	}
+}
+
+// stray refuses what needs a session and has none.
+func (h *Handler) stray(w http.ResponseWriter, m *jsonrpc.Message, batch bool) {
+	e := &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request"}
+	switch {
+	case m.Err != nil && m.Kind == jsonrpc.Invalid:
+		e = &jsonrpc.Error{Code: m.Err.Code, Message: m.Err.Message}
+	case batch:
+		e.Message += ": batches are accepted in sessions of revisions that have them only"
+	default:
+		e.Message += ": the header Mcp-Session-Id is missing; begin with initialize, or send the headers and _meta of a revision without sessions"
+	}
+	id := m.ID
+	if m.Kind == jsonrpc.Response {
+		id = jsonrpc.NullID()
+	}
+	refuse(w, http.StatusBadRequest, id, e)
+}
+
+// peek decodes a frame for what is not worth being fast. Of a batch, and of
+// what is no message, it returns an invalid one.
+func (h *Handler) peek(frame []byte) (m *jsonrpc.Message, batch bool) {
+	dec := jsonrpc.Decoder{MaxDepth: h.opts.RPC.MaxDepth, MaxBatch: h.opts.RPC.MaxBatch}
+	var all jsonrpc.Batch
+	if err := dec.Decode(frame, &all); err != nil {
+		return &jsonrpc.Message{Err: err}, false
+	}
+	if all.Array {
+		return &jsonrpc.Message{Raw: frame}, true
+	}
+	return &all.Messages[0], false
+}
+
+// dispatch is the handler of the responders.
+func (h *Handler) dispatch(ctx context.Context, req *farcall.Request) (any, error) {
+	x := exchangeFrom(ctx)
+	if x == nil {
+		return nil, errors.New("mcphttp: an interceptor has lost the values of the context")
+	}
+	if !req.InBatch() {
+		x.reached = true
+	}
+	if req.ID.IsNull() { // basic, "Requests": the id must not be null
+		if !req.InBatch() {
+			x.status = http.StatusBadRequest
+		}
+		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the id must not be null"}
+	}
+	if x.session != nil {
+		return x.session.serve(ctx, x, req)
+	}
+	return h.serve(ctx, x, req)
+}
+
+// exchange is one POST that is being answered. It is also the context of the
+// handlers: an own type because a call must not cost the allocations of
+// context.WithValue.
+type exchange struct {
+	context.Context //nolint:containedctx // this is a context itself
+
+	req    *http.Request
+	accept accepts
+	events events // of a stateless call
+
+	session *session // nil when stateless
+	stream  *stream  // on which a session's call is answered
+
+	reached bool // the message was valid and admitted
+	silent  bool // the call was cancelled and is not answered
+	status  int  // for HTTP; 0 is 200
+	refusal *jsonrpc.Error
+}
+
+type exchangeKey struct{}
+
+func exchangeFrom(ctx context.Context) *exchange {
+	x, _ := ctx.Value(exchangeKey{}).(*exchange)
+	return x
+}
+
+// Value implements context.Context.
+func (x *exchange) Value(key any) any {
+	if _, ok := key.(exchangeKey); ok {
+		return x
+	}
+	return x.Context.Value(key)
+}
+
+// AfterFunc lets package context derive from this context without a goroutine.
+func (x *exchange) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(x.Context, f) }
+
+// contextOf returns the context of a request for its handlers.
+func contextOf(r *http.Request) context.Context {
+	if trace := r.Header["Traceparent"]; len(trace) > 0 {
+		return farcall.WithTrace(r.Context(), trace[0])
+	}
+	return r.Context()
+}
+
+// unreached finds the status for an answer that no handler has given: of what is
+// no message, or of a call too many.
+func unreached(answer []byte) int {
+	var code jsonrpc.Code
+	scan.Object(answer, func(name, value []byte) bool {
+		if string(name) == "error" {
+			code = codeOf(value)
+		}
+		return true
+	})
+	if code == jsonrpc.Overloaded {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusBadRequest
+}
+
+// enter begins an exchange, or refuses it.
+func (h *Handler) enter(w http.ResponseWriter) bool {
+	h.active.Add(1)
+	if !h.draining.Load() {
+		return true
+	}
+	h.leave()
+	w.Header().Set("Retry-After", "1")
+	refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Shutting down"})
+	return false
+}
+
+// debug logs what nobody can be told.
+func (h *Handler) debug(text string, args ...any) {
+	if log := h.opts.RPC.Logger; log != nil {
+		log.Debug(text, args...)
+	}
+}
+
+// leave ends an exchange.
+func (h *Handler) leave() {
+	if h.active.Add(-1) == 0 && h.draining.Load() {
+		select {
+		case h.drained <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Sessions returns how many sessions there are.
+func (h *Handler) Sessions() int { return h.table.len() }
+
+// Shutdown ends the handler: subscriptions and the clients' own streams at
+// once, sessions when their calls are answered. New requests get 503. When the
+// context ends first, the calls of sessions are cancelled and the context's
+// error is returned; calls without a session end with their connections.
+func (h *Handler) Shutdown(ctx context.Context) error {
+	h.draining.Store(true)
+	h.mu.Lock()
+	for _, cancel := range h.subscribed {
+		cancel()
+	}
+	h.mu.Unlock()
+	for _, s := range h.table.all() {
+		s.hangUp()
+	}
+	var err error
+	for err == nil && h.active.Load() > 0 {
+		select {
+		case <-h.drained:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+	}
+	for _, s := range h.table.close() {
+		s.end()
+	}
+	return err
+}

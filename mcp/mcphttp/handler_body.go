@@ -1,0 +1,209 @@
+package mcphttp
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/sse"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+const (
+	mediaJSON   = "application/json"
+	bothSwapped = "text/event-stream, application/json" // see bothHeader
+)
+
+// read reads a POST: what the client accepts, and the body. When that fails, it
+// has answered.
+func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *buffers, accept accepts, ok bool) {
+	if !isJSON(first(r.Header["Content-Type"])) || len(r.Header["Content-Encoding"]) > 0 {
+		w.Header().Set("Accept-Post", mediaJSON) // W3C LDP §7.1
+		refuseHTTP(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json, charset utf-8, and nothing is encoded")
+		return nil, 0, false
+	}
+	if accept = readAccept(r.Header["Accept"]); accept == 0 {
+		refuseHTTP(w, http.StatusNotAcceptable, "Accept must list application/json and text/event-stream")
+		return nil, 0, false
+	}
+	if b, _ = h.pool.Get().(*buffers); b == nil {
+		b = &buffers{in: make([]byte, 0, 1<<10)}
+	}
+	var err error
+	b.in, err = readBody(b.in, r.Body, r.ContentLength, h.opts.MaxMessage)
+	if err == nil {
+		return b, accept, true
+	}
+	h.release(b)
+	switch {
+	case errors.Is(err, errBodyTooLarge):
+		refuseHTTP(w, http.StatusRequestEntityTooLarge, "Request too large: the limit is "+strconv.Itoa(h.opts.MaxMessage)+" bytes")
+	case r.Context().Err() == nil:
+		refuseHTTP(w, http.StatusBadRequest, "The body could not be read")
+	}
+	return nil, 0, false
+}
+
+func (h *Handler) release(b *buffers) {
+	if cap(b.in) > maxPooled {
+		b.in = nil
+	}
+	if cap(b.out) > maxPooled {
+		b.out = nil
+	}
+	b.in, b.out = b.in[:0], b.out[:0]
+	h.pool.Put(b)
+}
+
+var errBodyTooLarge = errors.New("mcphttp: body too large")
+
+// readBody appends the whole of r to buf. length is the declared length, or -1.
+// It fails with errBodyTooLarge when there are more than limit bytes.
+func readBody(buf []byte, r io.Reader, length int64, limit int) ([]byte, error) {
+	const least = 4 << 10
+	if length > int64(limit) {
+		return buf, errBodyTooLarge
+	}
+	if length >= 0 && length <= maxPooled { // what is allocated on the word of a header alone
+		buf = slices.Grow(buf, int(length))
+		n, err := io.ReadFull(r, buf[:length])
+		return buf[:n], err
+	}
+	for {
+		if len(buf) == cap(buf) {
+			buf = slices.Grow(buf, max(len(buf), least))
+		}
+		n, err := r.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		switch {
+		case len(buf) > limit:
+			return buf, errBodyTooLarge
+		case err == io.EOF:
+			return buf, nil
+		case err != nil:
+			return buf, err
+		}
+	}
+}
+
+// isJSON reports whether a Content-Type declares JSON in UTF-8 (RFC 8259 §8.1).
+func isJSON(contentType string) bool {
+	if contentType == mediaJSON {
+		return true
+	}
+	media, params, err := mime.ParseMediaType(contentType)
+	charset, given := params["charset"]
+	return err == nil && media == mediaJSON && (!given || strings.EqualFold(charset, "utf-8"))
+}
+
+// accepts is what a client can read.
+type accepts uint8
+
+const (
+	acceptsJSON accepts = 1 << iota
+	acceptsEvents
+)
+
+// readAccept reads an Accept header (RFC 9110 §12.5.1). Without one everything
+// is accepted.
+func readAccept(lines []string) accepts {
+	if len(lines) == 0 || len(lines) == 1 && (lines[0] == bothHeader[0] || lines[0] == bothSwapped) {
+		return acceptsJSON | acceptsEvents
+	}
+	var yes, no accepts
+	for _, line := range lines {
+		for item := range strings.SplitSeq(line, ",") {
+			media, params, err := mime.ParseMediaType(item)
+			if err != nil {
+				continue
+			}
+			q, given := params["q"]
+			refused := given && strings.Trim(q, "0.") == ""
+			switch media {
+			case mediaJSON:
+				mark(&yes, &no, acceptsJSON, refused)
+			case sse.ContentType:
+				mark(&yes, &no, acceptsEvents, refused)
+			case "application/*":
+				mark(&yes, new(accepts), acceptsJSON, refused)
+			case "text/*":
+				mark(&yes, new(accepts), acceptsEvents, refused)
+			case "*/*":
+				mark(&yes, new(accepts), acceptsJSON|acceptsEvents, refused)
+			}
+		}
+	}
+	return yes &^ no
+}
+
+func mark(yes, no *accepts, what accepts, refused bool) {
+	if refused {
+		yes = no
+	}
+	*yes |= what
+}
+
+// answerJSON writes a plain answer.
+func answerJSON(w http.ResponseWriter, status int, body []byte) {
+	header := w.Header()
+	header["Content-Type"] = jsonHeader
+	if len(body) >= 2<<10 { // net/http counts smaller bodies itself
+		header["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
+	if status == http.StatusServiceUnavailable {
+		header.Set("Retry-After", "1")
+	}
+	if status != 0 && status != http.StatusOK {
+		w.WriteHeader(status)
+	}
+	if len(body) < maxPooled {
+		_, _ = w.Write(body) // the client has gone; nobody is left to tell
+		return
+	}
+	// The buffers of the system may not hold it: give up when the client takes
+	// nothing of it for a time.
+	ctl := http.NewResponseController(w)
+	for part := range slices.Chunk(body, maxPooled) {
+		_ = ctl.SetWriteDeadline(time.Now().Add(sendTimeout)) // not supported: then there is none
+		if _, err := w.Write(part); err != nil {
+			return
+		}
+	}
+	_ = ctl.SetWriteDeadline(time.Time{}) // the next answer has its own
+}
+
+// refuse answers with an error that no backend has seen.
+func refuse(w http.ResponseWriter, status int, id jsonrpc.ID, e *jsonrpc.Error) {
+	answerJSON(w, status, jsonrpc.V2.AppendError(nil, id, e))
+}
+
+// refuseHTTP answers for HTTP itself: the body is a JSON-RPC error all the same.
+func refuseHTTP(w http.ResponseWriter, status int, message string) {
+	refuse(w, status, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message})
+}
+
+// codeOf returns the code of an error object.
+func codeOf(e jsonrpc.Raw) (code jsonrpc.Code) {
+	scan.Object(e, func(name, value []byte) bool {
+		if string(name) == "code" {
+			n, _ := strconv.Atoi(string(value)) // ours is a number
+			code = jsonrpc.Code(n)
+		}
+		return true
+	})
+	return code
+}
+
+// first returns the first value of a header, or "".
+func first(values []string) string {
+	if len(values) == 0 {
+		return ""
+	}
+	return values[0]
+}

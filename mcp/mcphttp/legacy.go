@@ -1,0 +1,225 @@
+package mcphttp
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+)
+
+const sessionNotFound = "Session not found: it has ended; begin a new one with initialize, without Mcp-Session-Id"
+
+// initialize answers the POST that begins a session.
+func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, b *buffers, accept accepts) {
+	h.answer(w, r, h.newSession(r), b, accept)
+}
+
+// inSession answers a POST in a session.
+func (h *Handler) inSession(w http.ResponseWriter, r *http.Request, b *buffers, accept accepts) {
+	s := h.find(w, r, b.in)
+	if s == nil {
+		h.release(b)
+		h.leave()
+		return
+	}
+	h.answer(w, r, s, b, accept)
+}
+
+// find returns the session that a request names, for a user who puts it back.
+// When there is none, it has answered; frame is what that was about.
+func (h *Handler) find(w http.ResponseWriter, r *http.Request, frame []byte) *session {
+	var id jsonrpc.ID
+	reject := func(status int, message string) *session {
+		if frame != nil {
+			if m, _ := h.peek(frame); m.Kind == jsonrpc.Request {
+				id = m.ID
+			}
+		}
+		refuse(w, status, id, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message})
+		return nil
+	}
+	if versions := r.Header[headerVersion]; len(versions) > 0 {
+		if rev := era.Lookup(versions[0]); len(versions) > 1 || rev == nil || rev.Modern {
+			return reject(http.StatusBadRequest, "Bad Request: MCP-Protocol-Version is no revision that has sessions; send the one that was agreed upon")
+		}
+	}
+	if ids := r.Header[headerSession]; len(ids) == 1 {
+		if s := h.table.get(ids[0], h.principal(r)); s != nil {
+			if s.only == nil {
+				return s
+			}
+			h.table.put(s)
+		}
+	}
+	return reject(http.StatusNotFound, sessionNotFound)
+}
+
+// answer answers a POST in a session. The call goes on when the connection
+// breaks (2025-11-25, transports, "Sending Messages to the Server"), and when
+// the handler gives it up, so it has a goroutine of its own.
+func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, b *buffers, accept accepts) {
+	x := &exchange{Context: context.WithoutCancel(contextOf(r)), req: r, accept: accept, session: s}
+	x.events.w, x.events.beat, x.events.done = w, h.opts.Heartbeat, make(chan struct{})
+	x.stream = &stream{s: s, accept: accept, conn: &x.events}
+	go h.run(x, b)
+	var late <-chan time.Time
+	if accept&acceptsEvents != 0 && h.opts.Heartbeat > 0 {
+		timer := time.NewTimer(h.opts.Heartbeat)
+		defer timer.Stop()
+		late = timer.C
+	}
+	for {
+		select {
+		case <-x.events.done:
+			return
+		case <-r.Context().Done():
+			x.stream.detach(&x.events)
+			return
+		case <-late:
+			x.stream.open()
+		}
+	}
+}
+
+// run handles a frame of a session, and ends the exchange.
+func (h *Handler) run(x *exchange, b *buffers) {
+	s, st := x.session, x.stream
+	defer func() {
+		st.abort()
+		h.table.put(s)
+		h.release(b)
+		h.leave()
+	}()
+	batch := isArray(b.in)
+	if batch && !s.takesBatch(h, b.in) {
+		st.answer(http.StatusBadRequest, jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{
+			Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the revision of this session has no batches",
+		}))
+		return
+	}
+	b.out = h.calls.Respond(x, b.out, b.in, func(frame []byte) error { return s.send(x, frame, false) })
+	switch {
+	case x.silent:
+		st.silence(true)
+	case len(b.out) > 0:
+		if !x.reached && !isArray(b.out) {
+			x.status = unreached(b.out)
+		}
+		st.answer(x.status, b.out)
+	case x.reached || batch || s.delivered(h, b.in):
+		st.silence(false)
+	default: // a notification too many
+		st.answer(http.StatusServiceUnavailable, jsonrpc.V2.AppendError(nil, jsonrpc.NullID(),
+			&jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded"}))
+	}
+}
+
+// abort ends the stream of a call whose handler has ended its goroutine
+// (runtime.Goexit); of any other it has ended already.
+func (st *stream) abort() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.conn != nil && st.id == 0 {
+		st.conn.plain(func(w http.ResponseWriter) {
+			refuse(w, http.StatusInternalServerError, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error"})
+		})
+	}
+	st.finish()
+}
+
+func isArray(frame []byte) bool {
+	i := scan.Space(frame, 0)
+	return i < len(frame) && frame[i] == '['
+}
+
+// takesBatch reports whether the session's revision has batches, and delivers
+// the answers in this one.
+func (s *session) takesBatch(h *Handler, frame []byte) bool {
+	if rev := s.revision(); rev == nil || !rev.Batch {
+		return false
+	}
+	dec := jsonrpc.Decoder{MaxDepth: h.opts.RPC.MaxDepth, MaxBatch: h.opts.RPC.MaxBatch}
+	var all jsonrpc.Batch
+	if dec.Decode(frame, &all) != nil {
+		return true // the responder says what is wrong
+	}
+	for i := range all.Messages {
+		if all.Messages[i].Kind == jsonrpc.Response {
+			s.deliver(&all.Messages[i])
+		}
+	}
+	return true
+}
+
+// delivered reports whether the frame was an answer, which it delivers.
+func (s *session) delivered(h *Handler, frame []byte) bool {
+	m, _ := h.peek(frame)
+	if m.Kind == jsonrpc.Response {
+		s.deliver(m)
+	}
+	return m.Kind == jsonrpc.Response
+}
+
+// withSession serves what is there in sessions only: GET opens a stream, DELETE
+// ends the session.
+func (h *Handler) withSession(w http.ResponseWriter, r *http.Request) {
+	rev := era.Lookup(first(r.Header[headerVersion]))
+	if len(r.Header[headerSession]) == 0 || rev != nil && rev.Modern {
+		refuseMethod(w, "POST, OPTIONS", r.Method+" needs the Mcp-Session-Id of a session; use POST")
+		return
+	}
+	if r.Method == http.MethodGet && readAccept(r.Header["Accept"])&acceptsEvents == 0 {
+		refuseHTTP(w, http.StatusNotAcceptable, "Accept must list text/event-stream")
+		return
+	}
+	s := h.find(w, r, nil)
+	if s == nil {
+		return
+	}
+	defer h.table.put(s)
+	if r.Method == http.MethodGet {
+		s.listen(w, r)
+		return
+	}
+	if h.table.remove(s) {
+		s.end()
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// listen serves a stream that the client opens: a new one, or the rest of one
+// that it has lost.
+func (s *session) listen(w http.ResponseWriter, r *http.Request) {
+	st, after := (*stream)(nil), uint64(fromSent)
+	if ids := r.Header["Last-Event-Id"]; len(ids) > 0 {
+		if id, n, ok := parseEventID(ids[0]); ok && len(ids) == 1 {
+			st, after = s.stream(id), n
+		}
+		if st == nil {
+			refuseHTTP(w, http.StatusBadRequest, "Bad Request: Last-Event-ID is no event of this session")
+			return
+		}
+	} else {
+		var err error
+		if st, err = s.claim(); err != nil {
+			refuseHTTP(w, http.StatusNotFound, sessionNotFound)
+			return
+		}
+	}
+	e := &events{w: w, beat: s.h.opts.Heartbeat, done: make(chan struct{})}
+	if err := st.attach(e, after); err != nil {
+		refuseHTTP(w, http.StatusBadRequest, "Bad Request: the events after Last-Event-ID are not there any more; send the request again")
+		return
+	}
+	if s.h.draining.Load() {
+		s.hangUp()
+	}
+	select {
+	case <-e.done:
+	case <-r.Context().Done():
+		st.detach(e)
+	}
+}

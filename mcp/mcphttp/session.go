@@ -1,0 +1,260 @@
+package mcphttp
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// session is one client of a revision that has sessions. It is the
+// farcall.Caller of its backend. Idle, it has neither goroutine nor buffer.
+//
+// A stream is locked before its session, never the other way round.
+type session struct {
+	h         *Handler
+	id        string
+	principal string
+	only      *stream // HTTP+SSE: the one stream there is
+	accepted  sync.Once
+
+	// The table's.
+	users      int // requests and streams of the client that are open
+	gone       bool
+	idleSince  time.Time
+	prev, next *session
+
+	mu         sync.Mutex
+	backend    Session // nil until initialize arrives
+	closed     bool
+	calls      []*incoming
+	pending    map[uint64]*outgoingCall
+	lastCall   uint64
+	streams    []*stream // that can be resumed and are not complete
+	own        []*stream // the client's own: of GET, not of a call
+	lastStream uint64
+}
+
+// incoming is a call of the client that is being handled.
+type incoming struct {
+	id        jsonrpc.Raw // nil: a notification
+	cancel    context.CancelFunc
+	cancelled bool
+}
+
+func (h *Handler) newSession(r *http.Request) *session {
+	return &session{h: h, id: rand.Text(), principal: h.principal(r)}
+}
+
+func (h *Handler) principal(r *http.Request) string {
+	if h.opts.Principal == nil {
+		return ""
+	}
+	return h.opts.Principal(r)
+}
+
+// revision is the revision that was agreed upon, nil before.
+func (s *session) revision() *era.Revision {
+	s.mu.Lock()
+	b := s.backend
+	s.mu.Unlock()
+	if b == nil {
+		return nil
+	}
+	return b.Revision()
+}
+
+// serve is the handler of what the client sends.
+func (s *session) serve(ctx context.Context, x *exchange, req *farcall.Request) (any, error) {
+	switch {
+	case req.Method == spec.NotificationCancelled && req.IsNotification():
+		s.cancel(req.Params)
+		return nil, nil //nolint:nilnil // a notification has no result
+	case req.Method != spec.MethodInitialize || req.IsNotification():
+		return s.handle(ctx, x, req)
+	case req.InBatch(): // 2025-03-26, lifecycle, "Initialization"
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: initialize must not be part of a batch")
+	}
+	if s.only == nil && !s.isAccepted() {
+		return s.begin(ctx, x, req)
+	}
+	return s.handle(ctx, x, req)
+}
+
+// begin handles the initialize that makes the session.
+func (s *session) begin(ctx context.Context, x *exchange, req *farcall.Request) (any, error) {
+	if err := s.accept(ctx); err != nil {
+		return nil, err
+	}
+	evicted, ok := s.h.table.add(s)
+	if evicted != nil {
+		evicted.end()
+	}
+	if !ok {
+		s.end()
+		x.status = http.StatusServiceUnavailable
+		return nil, &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded: too many sessions"}
+	}
+	x.events.header(headerSession, s.id)
+	done := false
+	defer func() {
+		if !done && s.h.table.remove(s) {
+			x.events.header(headerSession, "")
+			s.end()
+		}
+	}()
+	result, err := s.handle(ctx, x, req)
+	done = err == nil
+	return result, err
+}
+
+// accept makes the backend's half of the session.
+func (s *session) accept(ctx context.Context) error {
+	s.accepted.Do(func() {
+		b := s.h.backend.Accept(ctx, s)
+		s.mu.Lock()
+		s.backend = b
+		closed := s.closed
+		s.mu.Unlock()
+		if closed {
+			b.Close()
+		}
+	})
+	if !s.isAccepted() {
+		return errors.New("mcphttp: the backend did not accept the session")
+	}
+	return nil
+}
+
+func (s *session) isAccepted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.backend != nil
+}
+
+// handle gives a message to the backend. The context that this gets ends when
+// the call is cancelled, and with the session.
+func (s *session) handle(ctx context.Context, x *exchange, req *farcall.Request) (any, error) {
+	if s.only != nil {
+		if err := s.accept(ctx); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := &incoming{id: req.ID.Raw(), cancel: cancel}
+	backend, e := s.enter(c)
+	if e != nil {
+		return nil, e
+	}
+	defer func() {
+		if s.leave(c) && !req.InBatch() {
+			x.silent = true
+		}
+	}()
+	return backend.ServeRPC(ctx, req)
+}
+
+// enter books a call, or refuses it.
+func (s *session) enter(c *incoming) (Session, *jsonrpc.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.backend == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the session has ended"}
+	}
+	if c.id != nil && s.find(c.id) != nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the id is in use by a request in flight"}
+	}
+	s.calls = append(s.calls, c)
+	return s.backend, nil
+}
+
+// leave takes a call out of the books. It reports whether the client has
+// cancelled it, and so wants no answer.
+func (s *session) leave(c *incoming) (cancelled bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.calls = slices.DeleteFunc(s.calls, func(o *incoming) bool { return o == c }); len(s.calls) == 0 {
+		s.calls = nil // an idle session is small
+	}
+	return c.cancelled
+}
+
+func (s *session) find(id []byte) *incoming {
+	for _, c := range s.calls {
+		if c.id != nil && string(c.id) == string(id) {
+			return c
+		}
+	}
+	return nil
+}
+
+// cancel ends the context of the call that a notification names. One that is
+// unknown, or has been answered, is passed over. initialize cannot be
+// cancelled: until it is answered, nobody knows the session.
+func (s *session) cancel(params jsonrpc.Raw) {
+	scan.Object(params, func(name, value []byte) bool {
+		if string(name) != "requestId" {
+			return true
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if c := s.find(value); c != nil {
+			c.cancelled = true
+			c.cancel()
+		}
+		return false
+	})
+}
+
+// hangUp ends the client's own streams; calls go on.
+func (s *session) hangUp() {
+	s.mu.Lock()
+	own := slices.Clone(s.own)
+	idle := s.only != nil && len(s.calls) == 0
+	s.mu.Unlock()
+	for _, st := range own {
+		st.end()
+	}
+	if idle {
+		s.only.end()
+	}
+}
+
+// end ends the session, which is in the table no more.
+func (s *session) end() {
+	s.mu.Lock()
+	was, backend := s.closed, s.backend
+	s.closed = true
+	calls, own, pending := slices.Clone(s.calls), slices.Clone(s.own), s.pending
+	s.pending = nil
+	s.mu.Unlock()
+	if was {
+		return
+	}
+	for _, c := range calls {
+		c.cancel()
+	}
+	for _, p := range pending {
+		p.finish(nil, errSessionEnded)
+	}
+	for _, st := range own {
+		st.end()
+	}
+	if s.only != nil {
+		s.only.end()
+	}
+	s.h.opts.Events.Drop(s.id)
+	if backend != nil {
+		backend.Close()
+	}
+}

@@ -1,0 +1,210 @@
+package mcphttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// maxPending bounds the calls to one client that wait for their answers.
+const maxPending = 256
+
+var (
+	errSessionEnded = fmt.Errorf("%w: the client's session has ended", farcall.ErrClosed)
+	errPending      = fmt.Errorf("%d calls to this client wait for their answers already", maxPending)
+	errNoStream     = errors.New("the client takes no event stream for this call and has none open; it must accept text/event-stream or open a stream with GET")
+)
+
+// outgoingCall is a call to the client that waits for its answer.
+type outgoingCall struct {
+	id     uint64
+	done   chan struct{}
+	result jsonrpc.Raw
+	err    error
+}
+
+// finish delivers the answer. Who took the call out of the books calls it, once.
+func (c *outgoingCall) finish(result jsonrpc.Raw, err error) {
+	c.result, c.err = result, err
+	close(c.done)
+}
+
+// Call implements farcall.Caller.
+func (s *session) Call(ctx context.Context, method string, params, result any) error {
+	err := s.call(ctx, method, params, result)
+	if wire := new(jsonrpc.Error); err == nil || errors.As(err, &wire) {
+		return err
+	}
+	return fmt.Errorf("mcphttp: call %q: %w", method, err)
+}
+
+func (s *session) call(ctx context.Context, method string, params, result any) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	raw, err := encodeParams(params)
+	if err != nil {
+		return err
+	}
+	c, err := s.register()
+	if err != nil {
+		return err
+	}
+	defer s.forget(c)
+	frame := jsonrpc.V2.AppendRequest(nil, jsonrpc.IntID(int64(c.id)), method, raw)
+	if err := s.send(ctx, frame, true); err != nil {
+		return err
+	}
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		if !s.forget(c) {
+			<-c.done // the answer is being delivered
+			break
+		}
+		s.cancelOut(ctx, c)
+		return ctx.Err()
+	}
+	if c.err != nil {
+		return c.err
+	}
+	return decodeResult(c.result, result)
+}
+
+// register books a call.
+func (s *session) register() (*outgoingCall, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return nil, errSessionEnded
+	case len(s.pending) >= maxPending:
+		return nil, errPending
+	}
+	if s.pending == nil {
+		s.pending = map[uint64]*outgoingCall{}
+	}
+	s.lastCall++
+	c := &outgoingCall{id: s.lastCall, done: make(chan struct{})}
+	s.pending[c.id] = c
+	return c, nil
+}
+
+// forget takes a call out of the books. It reports false when its answer has
+// come.
+func (s *session) forget(c *outgoingCall) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending[c.id] != c {
+		return false
+	}
+	if delete(s.pending, c.id); len(s.pending) == 0 {
+		s.pending = nil // an idle session is small
+	}
+	return true
+}
+
+// cancelOut tells the client that a call of ours is not wanted any more.
+func (s *session) cancelOut(ctx context.Context, c *outgoingCall) {
+	params := strconv.AppendUint([]byte(`{"requestId":`), c.id, 10)
+	params = append(jsonrpc.AppendString(append(params, `,"reason":`...), ctx.Err().Error()), '}')
+	frame := jsonrpc.V2.AppendRequest(nil, jsonrpc.ID{}, spec.NotificationCancelled, params)
+	_ = s.send(ctx, frame, false) // the call has failed already
+}
+
+// Notify implements farcall.Caller.
+func (s *session) Notify(ctx context.Context, method string, params any) error {
+	raw, err := encodeParams(params)
+	if err == nil {
+		err = s.send(ctx, jsonrpc.V2.AppendRequest(nil, jsonrpc.ID{}, method, raw), false)
+	}
+	if err != nil {
+		return fmt.Errorf("mcphttp: notify %q: %w", method, err)
+	}
+	return nil
+}
+
+// send sends a message to the client: on the stream of the call that the context
+// belongs to, or on one of the client's own.
+func (s *session) send(ctx context.Context, frame []byte, call bool) error {
+	if s.only != nil {
+		return s.only.send(frame)
+	}
+	x := exchangeFrom(ctx)
+	if x != nil && x.session == s && x.stream != nil {
+		if taken, err := x.stream.push(frame); taken {
+			return err
+		}
+	}
+	st, open, err := s.ownStream()
+	switch {
+	case err != nil:
+		return err
+	case call && !open && x != nil && x.session == s:
+		return errNoStream
+	}
+	return st.send(frame)
+}
+
+// deliver hands an answer to the call that waits for it. The message's memory is
+// lent.
+func (s *session) deliver(m *jsonrpc.Message) {
+	n, _ := m.ID.Uint()
+	s.mu.Lock()
+	c := s.pending[n]
+	delete(s.pending, n)
+	s.mu.Unlock()
+	switch {
+	case c == nil:
+		s.h.debug("dropped an answer that matches no call", "id", m.ID.String())
+	case m.Err != nil:
+		c.finish(nil, fmt.Errorf("%w: %w", farcall.ErrProtocol, m.Err.Cause))
+	case m.Error != nil:
+		c.finish(nil, m.Failure())
+	default:
+		c.finish(append(jsonrpc.Raw(nil), m.Result...), nil)
+	}
+}
+
+// encodeParams marshals params, which must be an object or an array (JSON-RPC
+// 2.0 §4.2). It returns nil for none.
+func encodeParams(params any) (raw jsonrpc.Raw, err error) {
+	switch v := params.(type) {
+	case nil:
+		return nil, nil
+	case jsonrpc.Raw:
+		raw = v
+	default:
+		if raw, err = jsonv2.Append(nil, params); err != nil {
+			return nil, fmt.Errorf("the params cannot be marshalled: %w", err)
+		}
+	}
+	switch {
+	case len(raw) == 0 || string(raw) == "null":
+		return nil, nil
+	case raw[0] != '{' && raw[0] != '[':
+		return nil, fmt.Errorf("the params are %.20s; they must be an object or an array", raw)
+	}
+	return raw, nil
+}
+
+// decodeResult unmarshals a result.
+func decodeResult(raw jsonrpc.Raw, result any) error {
+	switch r := result.(type) {
+	case nil:
+		return nil
+	case *jsonrpc.Raw:
+		*r = raw
+		return nil
+	}
+	if err := jsonv2.Unmarshal(raw, result); err != nil {
+		return fmt.Errorf("the result does not fit %T: %w", result, err)
+	}
+	return nil
+}

@@ -1,0 +1,385 @@
+package mcphttp
+
+import (
+	"errors"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/farcall-dev/farcall/internal/sse"
+)
+
+// maxOwn bounds the streams that one client opens with GET.
+const maxOwn = 16
+
+var (
+	errNotKept  = errors.New("the client is not connected, and nothing is kept for it")
+	errNoEvents = errors.New("no events to replay")
+)
+
+// stream is one sequence of messages to a client. It outlives the connections
+// that carry it, one at a time: what is sent while there is none, or is lost
+// with one, is in the event store.
+type stream struct {
+	s         *session
+	accept    accepts // of the call that is answered on it
+	connected atomic.Bool
+
+	mu    sync.Mutex
+	id    uint64  // 0 until the first event; event 7 of stream 3 has the id "3-7". Changed with both locks held.
+	conn  *events // nil: none at the moment
+	last  uint64  // the last event
+	sent  uint64  // the last event that a connection has taken
+	ended bool
+	past  bool // it has ended, and what is not in the store is not known
+}
+
+// push sends a message of the call that is answered on the stream. It reports
+// false when the stream cannot carry it: the client reads no event streams, has
+// gone before there was one, or the call has been answered.
+func (st *stream) push(frame []byte) (taken bool, err error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.accept&acceptsEvents == 0 || !st.begin() {
+		return false, nil
+	}
+	return true, st.write(frame)
+}
+
+// send sends a message on a stream that is no call's.
+func (st *stream) send(frame []byte) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.ended {
+		return errSessionEnded
+	}
+	return st.write(frame)
+}
+
+// begin makes the answer of a call a stream. It reports false when it is too
+// late for that.
+func (st *stream) begin() bool {
+	if st.ended || st.id == 0 && st.conn == nil {
+		return false
+	}
+	if st.id > 0 {
+		return true
+	}
+	st.s.number(st)
+	if rev := st.s.revision(); rev != nil && rev.PollingStreams {
+		st.check(st.conn.prime(eventID(st.id, 0)))
+	}
+	return true
+}
+
+// write keeps a message and sends it, when the client is connected.
+func (st *stream) write(frame []byte) error {
+	if st.s.only != nil {
+		if st.conn == nil {
+			return errNotKept
+		}
+		return st.conn.event(sse.Event{Type: "message", Data: frame})
+	}
+	st.last++
+	kept := st.s.h.opts.Events.Append(st.s.id, st.id, st.last, frame)
+	if st.conn == nil {
+		return kept
+	}
+	if err := st.conn.event(st.event(st.last, frame)); err != nil {
+		st.check(err)
+		return kept
+	}
+	st.sent = st.last
+	return nil
+}
+
+func (st *stream) event(n uint64, data []byte) sse.Event {
+	ev := sse.Event{Data: data}
+	if rev := st.s.revision(); rev != nil && rev.ResumableStreams {
+		ev.ID = eventID(st.id, n)
+	}
+	return ev
+}
+
+// open makes the answer of a call a stream, if it can be one, because it is long
+// in coming.
+func (st *stream) open() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.begin() && st.conn != nil {
+		st.check(st.conn.open())
+	}
+}
+
+// check lets go of a connection that has failed.
+func (st *stream) check(err error) {
+	if err != nil {
+		st.drop()
+	}
+}
+
+// drop lets go of the connection.
+func (st *stream) drop() {
+	if st.conn != nil {
+		st.conn.end()
+		st.conn = nil
+	}
+	st.connected.Store(false)
+}
+
+// answer ends the stream with the answer of the call: plain JSON when nothing
+// was sent before it.
+func (st *stream) answer(status int, frame []byte) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	switch {
+	case st.id > 0:
+		if err := st.write(frame); err != nil {
+			st.s.h.debug("lost an answer: the client has gone, and it cannot be kept", "error", err)
+		}
+	case st.conn == nil:
+		st.s.h.debug("lost an answer: the client has gone, and it did not begin a stream")
+	case st.accept&acceptsJSON == 0 && (status == 0 || status == http.StatusOK):
+		if st.begin() {
+			_ = st.write(frame) // kept, or nobody is left to tell
+		}
+	default:
+		st.conn.plain(func(w http.ResponseWriter) { answerJSON(w, status, frame) })
+	}
+	st.finish()
+}
+
+// silence ends the stream without an answer: there is none to give, or the call
+// was cancelled.
+func (st *stream) silence(cancelled bool) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	switch {
+	case st.conn == nil || st.id > 0:
+	case cancelled && st.accept&acceptsEvents != 0:
+		_ = st.conn.open() // a stream of no events: a request is answered with JSON or a stream
+	default:
+		st.conn.plain(func(w http.ResponseWriter) { w.WriteHeader(http.StatusAccepted) })
+	}
+	st.finish()
+}
+
+// end ends the stream.
+func (st *stream) end() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.finish()
+}
+
+func (st *stream) finish() {
+	if st.ended {
+		return
+	}
+	st.ended = true
+	st.drop()
+	st.s.unlist(st)
+}
+
+// letGo closes the connection, but not the stream.
+func (st *stream) letGo() bool {
+	rev := st.s.revision()
+	if rev == nil || !rev.PollingStreams || st.accept&acceptsEvents == 0 {
+		return false
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if !st.begin() {
+		return false
+	}
+	st.drop()
+	return true
+}
+
+// detach takes back a connection that has ended.
+func (st *stream) detach(e *events) {
+	e.end() // first: it may be what a writer waits for
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.conn == e {
+		st.drop()
+	}
+}
+
+// fromSent is the cursor of a client that names no event.
+const fromSent = math.MaxUint64
+
+// attach gives the stream a connection, and sends what comes after the event
+// with the number after. A connection that it has is taken for broken.
+func (st *stream) attach(e *events, after uint64) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if after == fromSent {
+		after = st.sent
+	}
+	if after > st.last && !st.past {
+		return errNoEvents
+	}
+	lost, events := st.kept(after)
+	if st.ended && len(events) == 0 {
+		return errNoEvents
+	}
+	if st.conn != nil {
+		st.drop()
+	}
+	if err := st.resume(e, after, lost, events); err != nil || st.ended {
+		e.end()
+	} else {
+		st.conn = e
+	}
+	st.connected.Store(st.conn != nil)
+	return nil
+}
+
+// resume writes the begin of a connection that carries the stream on.
+func (st *stream) resume(e *events, after, lost uint64, events []sse.Event) error {
+	open := e.open
+	if rev := st.s.revision(); rev != nil && rev.PollingStreams {
+		open = func() error { return e.prime(eventID(st.id, after)) }
+	}
+	if err := open(); err != nil {
+		return err
+	}
+	if lost > 0 {
+		st.s.h.debug("a client came back too late for some events", "stream", st.id, "lost", lost)
+		if err := e.comment(strconv.FormatUint(lost, 10) + " events are lost: they were kept no longer"); err != nil {
+			return err
+		}
+	}
+	for _, ev := range events {
+		if err := e.event(ev); err != nil {
+			return err
+		}
+	}
+	st.sent = max(st.sent, st.last)
+	return nil
+}
+
+// kept returns the events after the one with that number, and how many are
+// missing.
+func (st *stream) kept(after uint64) (lost uint64, events []sse.Event) {
+	last := after
+	err := st.s.h.opts.Events.Replay(st.s.id, st.id, after, func(n uint64, data []byte) error {
+		last = n
+		events = append(events, st.event(n, data))
+		return nil
+	})
+	if err != nil {
+		st.s.h.debug("the event store has failed", "error", err)
+	}
+	if !st.past {
+		last = st.last
+	}
+	return last - after - uint64(len(events)), events
+}
+
+// number gives a stream its number, and makes it known.
+func (s *session) number(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastStream++
+	st.id = s.lastStream
+	s.streams = append(s.streams, st)
+}
+
+// unlist forgets a stream that has ended. Its events are kept.
+func (s *session) unlist(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	is := func(o *stream) bool { return o == st }
+	if s.streams = slices.DeleteFunc(s.streams, is); len(s.streams) == 0 {
+		s.streams = nil // an idle session is small
+	}
+	s.own = slices.DeleteFunc(s.own, is)
+}
+
+// stream returns the stream with that number; when it has ended, what the store
+// may have of it.
+func (s *session) stream(id uint64) *stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, list := range [][]*stream{s.streams, s.own} {
+		for _, st := range list {
+			if st.id == id {
+				return st
+			}
+		}
+	}
+	if id > s.lastStream {
+		return nil
+	}
+	return &stream{s: s, id: id, ended: true, past: true}
+}
+
+// ownStream returns the stream for what belongs to no call: of those that the
+// client has opened with GET the newest that is connected. It reports whether
+// there is one. Otherwise the messages wait in the newest, or in a first one.
+func (s *session) ownStream() (st *stream, open bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, false, errSessionEnded
+	}
+	for _, st := range slices.Backward(s.own) {
+		if st.connected.Load() {
+			return st, true, nil
+		}
+	}
+	if len(s.own) == 0 {
+		s.addOwn()
+	}
+	return s.own[len(s.own)-1], false, nil
+}
+
+func (s *session) addOwn() *stream {
+	s.lastStream++
+	st := &stream{s: s, id: s.lastStream}
+	s.own = append(s.own, st)
+	return st
+}
+
+// claim returns a stream for a client that opens one, which is the newest then:
+// one that has lost its connection, or a new one. Of a client that opens too
+// many, the oldest connection is taken for broken.
+func (s *session) claim() (*stream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errSessionEnded
+	}
+	for i, st := range slices.Backward(s.own) {
+		if st.connected.CompareAndSwap(false, true) {
+			s.own = append(slices.Delete(s.own, i, i+1), st)
+			return st, nil
+		}
+	}
+	if len(s.own) >= maxOwn {
+		st := s.own[0]
+		s.own = append(slices.Delete(s.own, 0, 1), st)
+		return st, nil
+	}
+	st := s.addOwn()
+	st.connected.Store(true)
+	return st, nil
+}
+
+// eventID is the id of event n of a stream; event 0 is before the first.
+func eventID(stream, n uint64) string {
+	return strconv.FormatUint(stream, 10) + "-" + strconv.FormatUint(n, 10)
+}
+
+// parseEventID reads what eventID writes.
+func parseEventID(id string) (stream, n uint64, ok bool) {
+	a, b, _ := strings.Cut(id, "-")
+	stream, err1 := strconv.ParseUint(a, 10, 62)
+	n, err2 := strconv.ParseUint(b, 10, 62)
+	return stream, n, err1 == nil && err2 == nil && stream > 0 && id == eventID(stream, n)
+}

@@ -1,0 +1,92 @@
+package mcp
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// ServerOptions adjust a Server. The zero value, and nil, mean the defaults.
+// They are copied; later changes have no effect.
+type ServerOptions struct {
+	// Title, Description, WebsiteURL and Icons say for people what the server
+	// is.
+	Title, Description, WebsiteURL string
+	Icons                          []spec.Icon
+	// Instructions tell a model how to use the server.
+	Instructions string
+
+	// Capabilities are declared even before something of them was added, and
+	// whatever else is in them. What the server has it declares by itself.
+	Capabilities *spec.ServerCapabilities
+	// Complete suggests values for an argument of a prompt or a resource
+	// template. Nil: the server does not complete.
+	Complete func(context.Context, *spec.CompleteRequestParams) (*spec.CompleteResult, error)
+	// PageSize bounds what one page of a list holds. Default 100.
+	PageSize int
+	// CacheTTL is how long a client may reuse lists and resources that it got.
+	// Default 0: not at all.
+	CacheTTL time.Duration
+	// CacheScope says who may share them: "public" or "private". Default
+	// "private".
+	CacheScope string
+	// SkipOutputValidation does not hold the structured content of tools against
+	// their output schemas.
+	SkipOutputValidation bool
+
+	// Visible reports whether the caller may see something: kind is "tool",
+	// "resource", "template" or "prompt". What a caller does not see does not
+	// exist for it. Default: everything is visible.
+	Visible func(ctx context.Context, kind, name string) bool
+	// Principal names the caller, for example by the subject of its token.
+	// Request states and tasks are bound to it. Default: "", for everybody.
+	Principal func(ctx context.Context) string
+
+	// StateKeys are keys of 32 bytes that seal what a client carries from one
+	// round of a request to the next: the first one seals, each one opens, so
+	// that keys can be changed. Servers that share a load need the same ones.
+	// Default: one random key.
+	StateKeys [][]byte
+	// StateTTL is how long a client may take for a round. Default 10 min.
+	StateTTL time.Duration
+
+	// TaskTTL is how long a task is kept, from its creation. Default 1 h.
+	TaskTTL time.Duration
+	// MaxTasks bounds the tasks that are kept at a time. Default 10,000.
+	MaxTasks int
+	// TaskPoll is how often a client should ask for a task. Default 1 s.
+	TaskPoll time.Duration
+
+	// Eras says which revisions are served: "auto", "modern", "legacy" or the
+	// name of one. NewServer panics at anything else. Default "auto": all.
+	Eras string
+
+	// RPC adjusts the connections that Serve and its like make. Its Dialect is
+	// ignored.
+	RPC *farcall.Options
+	// HTTP adjusts what ListenAndServe serves.
+	HTTP *mcphttp.Options
+	// Logger takes what is not for clients, such as the stack of a panic. It
+	// applies where RPC has no Logger. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+func (o *ServerOptions) setDefaults() {
+	setDefault(&o.PageSize, 100)
+	setDefault(&o.CacheScope, "private")
+	setDefault(&o.StateTTL, 10*time.Minute)
+	setDefault(&o.TaskTTL, time.Hour)
+	setDefault(&o.MaxTasks, 10_000)
+	setDefault(&o.TaskPoll, time.Second)
+}
+
+func setDefault[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}

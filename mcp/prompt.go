@@ -1,0 +1,95 @@
+package mcp
+
+import (
+	"context"
+	"strings"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+type prompt struct {
+	spec Prompt
+	get  func(ctx context.Context, args map[string]string) (*PromptResult, error)
+}
+
+func (p *prompt) key() string  { return p.spec.Name }
+func (p *prompt) kind() string { return "prompt" }
+
+// AddPrompt adds a prompt. get is called when the arguments that it requires are
+// there; others may be, too. A prompt of the same name is replaced.
+func (s *Server) AddPrompt(p Prompt, get func(ctx context.Context, args map[string]string) (*PromptResult, error)) {
+	if p.Name == "" || get == nil {
+		misuse("the prompt %q needs a name and a function", p.Name)
+	}
+	s.prompts.add(s, &prompt{p, get}, p, p)
+}
+
+// RemovePrompt removes a prompt.
+func (s *Server) RemovePrompt(name string) { s.prompts.remove(s, name) }
+
+func (s *Server) listPrompts(c *call) (answer, error) { return s.prompts.page(s, c) }
+
+// getPrompt serves prompts/get.
+func (s *Server) getPrompt(c *call) (answer, error) {
+	name, err := text("name", c.in.name)
+	if err != nil {
+		return answer{}, err
+	}
+	p, ok := s.prompts.find(c, s, name)
+	if !ok {
+		return answer{}, invalidParams("unknown prompt: %s", name)
+	}
+	args, err := p.arguments(c.in.arguments)
+	if err != nil {
+		return answer{}, err
+	}
+	if err := s.openAsks(c, c.in.requestState(), c.in.responses); err != nil {
+		return answer{}, err
+	}
+	r, err := p.get(c, args)
+	if c.asks != nil {
+		if raw, asked := c.inputRequired(err); asked {
+			return answer{raw: raw}, nil
+		}
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	if r == nil {
+		r = &PromptResult{}
+	}
+	raw, err := jsonv2.Append(nil, r)
+	return answer{raw, r.ResultType == "" && r.Meta == nil}, err
+}
+
+// arguments reads the arguments and looks for those that are required.
+func (p *prompt) arguments(raw jsonrpc.Raw) (map[string]string, error) {
+	args := map[string]string{}
+	wrong := ""
+	if len(raw) > 0 && raw[0] != '{' && raw[0] != 'n' {
+		return nil, invalidParams("the member \"arguments\" must be an object of strings")
+	}
+	scan.Object(raw, func(key, value []byte) bool {
+		if value[0] != '"' {
+			wrong = string(key)
+			return false
+		}
+		args[string(key)] = string(scan.Unquote(value))
+		return true
+	})
+	if wrong != "" {
+		return nil, invalidParams("the argument %q must be a string", wrong)
+	}
+	var missing []string
+	for _, a := range p.spec.Arguments {
+		if _, ok := args[a.Name]; a.Required && !ok {
+			missing = append(missing, a.Name)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, invalidParams("the prompt %s requires the arguments %s", p.spec.Name, strings.Join(missing, ", "))
+	}
+	return args, nil
+}

@@ -1,0 +1,146 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+
+	"github.com/yosida95/uritemplate/v3"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// ErrNotFound is what a function that reads a resource returns, or wraps, when
+// there is no such resource. An error that is fs.ErrNotExist says the same.
+var ErrNotFound = errors.New("mcp: there is no such resource")
+
+type resource struct {
+	spec Resource
+	read func(ctx context.Context, uri string) ([]ResourceContents, error)
+}
+
+func (r *resource) key() string  { return r.spec.URI }
+func (r *resource) kind() string { return "resource" }
+
+type template struct {
+	spec  ResourceTemplate
+	match *uritemplate.Template
+	read  func(ctx context.Context, uri string, vars map[string]string) ([]ResourceContents, error)
+}
+
+func (t *template) key() string  { return t.spec.URITemplate }
+func (t *template) kind() string { return "template" }
+
+// AddResource adds a resource. What read returns needs no URI and MIMEType where
+// they are those of the resource. A resource of the same URI is replaced.
+func (s *Server) AddResource(r Resource, read func(ctx context.Context, uri string) ([]ResourceContents, error)) {
+	if r.URI == "" || r.Name == "" || read == nil {
+		misuse("the resource %q needs a URI, a name and a function that reads it", r.URI)
+	}
+	s.resources.add(s, &resource{r, read}, r, r)
+}
+
+// AddTemplate adds the resources whose URIs match a template (RFC 6570). vars has
+// what its variables stand for; several values of one are joined by commas. A
+// resource that was added by its URI goes first, and so does a template that was
+// added earlier. A template that is the same is replaced. AddTemplate panics when
+// it is none.
+func (s *Server) AddTemplate(t ResourceTemplate, read func(ctx context.Context, uri string, vars map[string]string) ([]ResourceContents, error)) {
+	if t.Name == "" || read == nil {
+		misuse("the resource template %q needs a name and a function that reads resources", t.URITemplate)
+	}
+	match, err := uritemplate.New(t.URITemplate)
+	if err != nil {
+		misuse("the resource template %q: %v", t.URITemplate, err)
+	}
+	s.templates.add(s, &template{t, match, read}, t, t)
+}
+
+// RemoveResource removes a resource.
+func (s *Server) RemoveResource(uri string) { s.resources.remove(s, uri) }
+
+// RemoveTemplate removes a template.
+func (s *Server) RemoveTemplate(uriTemplate string) { s.templates.remove(s, uriTemplate) }
+
+func (s *Server) listResources(c *call) (answer, error) { return s.resources.page(s, c) }
+func (s *Server) listTemplates(c *call) (answer, error) { return s.templates.page(s, c) }
+
+// A reader reads one resource.
+type reader struct {
+	mime string
+	read func(ctx context.Context) ([]ResourceContents, error)
+}
+
+// reader finds what reads a URI for the caller.
+func (s *Server) reader(ctx context.Context, uri []byte) (r reader, ok bool) {
+	if one, ok := s.resources.find(ctx, s, uri); ok {
+		return reader{one.spec.MIMEType, func(ctx context.Context) ([]ResourceContents, error) {
+			return one.read(ctx, one.spec.URI)
+		}}, true
+	}
+	for _, it := range s.templates.now.Load().items {
+		t := it.value
+		values := t.match.Match(string(uri))
+		if values == nil || !s.visible(ctx, t.kind(), t.key()) {
+			continue
+		}
+		vars := make(map[string]string, len(values))
+		for _, name := range t.match.Varnames() {
+			if v := values.Get(name); v.Valid() {
+				vars[name] = v.String()
+			}
+		}
+		own := string(uri)
+		return reader{t.spec.MIMEType, func(ctx context.Context) ([]ResourceContents, error) {
+			return t.read(ctx, own, vars)
+		}}, true
+	}
+	return reader{}, false
+}
+
+// readResource serves resources/read.
+func (s *Server) readResource(c *call) (answer, error) {
+	uri, err := text("uri", c.in.uri)
+	if err != nil {
+		return answer{}, err
+	}
+	r, ok := s.reader(c, uri)
+	if !ok {
+		return answer{}, c.resourceNotFound(uri)
+	}
+	if err := s.openAsks(c, c.in.requestState(), c.in.responses); err != nil {
+		return answer{}, err
+	}
+	contents, err := r.read(c)
+	if c.asks != nil {
+		if raw, asked := c.inputRequired(err); asked {
+			return answer{raw: raw}, nil
+		}
+	}
+	if errors.Is(err, ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
+		return answer{}, c.resourceNotFound(uri)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	out := []byte(`{"contents":[`)
+	for i := range contents {
+		one := contents[i]
+		setDefault(&one.URI, string(uri))
+		setDefault(&one.MIMEType, r.mime)
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = one.AppendJSON(out)
+	}
+	return answer{append(out, "]}"...), true}, nil
+}
+
+// resourceNotFound is the error for a resource that does not exist, in the
+// revision of the call.
+func (c *call) resourceNotFound(uri []byte) error {
+	return &jsonrpc.Error{
+		Code: c.rev.ResourceNotFound, Message: "Resource not found",
+		Data: append(jsonrpc.AppendString([]byte(`{"uri":`), string(uri)), '}'),
+	}
+}

@@ -1,0 +1,123 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/stream"
+)
+
+// drainTime bounds how long calls in flight may take when a server stops.
+const drainTime = 5 * time.Second
+
+// Serve serves one connection until it ends, or the context does; then calls in
+// flight are finished, for 5 s at most. It returns nil in both cases, and an
+// error when the connection broke. A client may use both eras on it: an
+// initialize opens the session of the connection, and requests of the modern era
+// stand alone.
+//
+// b is a [Server], or anything else that answers MCP messages. The options'
+// Dialect is ignored.
+func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farcall.Options) error {
+	opts := farcall.Options{}
+	if o != nil {
+		opts = *o
+	}
+	opts.Dialect = mcpDialect()
+	h := &connection{backend: b, ctx: context.WithoutCancel(ctx)}
+	t, reading := watch(t)
+	peer := farcall.NewPeer(t, h, &opts)
+	select {
+	case <-ctx.Done():
+	case <-reading.ended:
+	case <-peer.Done():
+	}
+	// A subscription has no end of its own; anything else is waited for.
+	if s, ok := b.(*Server); ok {
+		s.listeners.endOf(peer)
+	}
+	select {
+	case <-ctx.Done():
+		limit, cancel := context.WithTimeout(h.ctx, drainTime)
+		defer cancel()
+		_ = peer.Shutdown(limit) // what is not finished by then is given up
+	case <-peer.Done():
+		_ = peer.Close() // waits for the handlers
+	}
+	h.close()
+	if err := peer.Err(); !reading.closedInOrder() && !errors.Is(err, farcall.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// connection serves what arrives on one connection, in both eras.
+type connection struct {
+	backend mcphttp.Backend
+	ctx     context.Context //nolint:containedctx // the session's, which lasts as long as the connection
+
+	mu      sync.Mutex
+	session mcphttp.Session // nil before initialize
+}
+
+func (x *connection) current() mcphttp.Session {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.session
+}
+
+func (x *connection) close() {
+	if s := x.current(); s != nil {
+		s.Close()
+	}
+}
+
+// ServeRPC implements farcall.Handler. A request says by its _meta that it
+// belongs to the modern era; initialize, and a ping before it, to the other one.
+func (x *connection) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+	session := x.current()
+	opens := req.Method == spec.MethodInitialize || req.Method == spec.MethodPing
+	switch {
+	case session == nil && !opens, isModern(req.Params):
+		return x.backend.ServeRPC(ctx, req)
+	case session == nil:
+		session = x.open(farcall.CallerFrom(ctx))
+	}
+	return session.ServeRPC(ctx, req)
+}
+
+func (x *connection) open(client farcall.Caller) mcphttp.Session {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.session == nil {
+		x.session = x.backend.Accept(x.ctx, client)
+	}
+	return x.session
+}
+
+// Serve serves one connection, as the function [Serve] does.
+func (s *Server) Serve(ctx context.Context, t farcall.Transport) error {
+	return Serve(ctx, s, t, s.rpcOptions())
+}
+
+// ServeStdio serves the process that started this one, on standard input and
+// output, of which it takes possession: nothing else may write there.
+func (s *Server) ServeStdio(ctx context.Context) error {
+	return s.Serve(ctx, stream.Stdio(stream.NDJSON, nil))
+}
+
+func (s *Server) rpcOptions() *farcall.Options {
+	o := farcall.Options{}
+	if s.opts.RPC != nil {
+		o = *s.opts.RPC
+	}
+	if o.Logger == nil {
+		o.Logger = s.opts.Logger
+	}
+	return &o
+}

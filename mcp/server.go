@@ -1,0 +1,238 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// Server offers tools, resources and prompts to clients of every revision. What
+// it offers may change while it serves: clients are told. It may serve any
+// number of connections at once; its methods may be called by any goroutine.
+type Server struct {
+	opts           ServerOptions
+	info           spec.Implementation
+	modern, legacy []*era.Revision // that are served, newest first
+
+	tools     registry[*tool]
+	resources registry[*resource]
+	templates registry[*template]
+	prompts   registry[*prompt]
+
+	taskTools  atomic.Bool // some tool can run, or could once, as a task
+	tasks      taskTable
+	listeners  listeners
+	extensions extensions
+	clients    clientCache
+	sealed     sealing
+
+	// What goes into every modern result: the whole beginning of a result, and
+	// the cache hints.
+	resultStart, cacheHints []byte
+}
+
+var _ mcphttp.Backend = (*Server)(nil)
+
+// NewServer returns a server that offers nothing yet. It panics when the options
+// are not valid.
+func NewServer(name, version string, o *ServerOptions) *Server {
+	s := &Server{}
+	if o != nil {
+		s.opts = *o
+	}
+	s.opts.setDefaults()
+	if s.opts.Capabilities == nil {
+		s.opts.Capabilities = &spec.ServerCapabilities{}
+	}
+	var err error
+	if s.modern, s.legacy, err = era.Select(s.opts.Eras); err != nil {
+		misuse("ServerOptions.Eras: %v", err)
+	}
+	if c := s.opts.CacheScope; c != spec.CachePrivate && c != spec.CachePublic {
+		misuse("ServerOptions.CacheScope is %q; it must be %q or %q", c, spec.CachePrivate, spec.CachePublic)
+	}
+	s.info = spec.Implementation{
+		Name: name, Version: version, Title: s.opts.Title,
+		Description: s.opts.Description, WebsiteURL: s.opts.WebsiteURL, Icons: s.opts.Icons,
+	}
+	info, err := jsonv2.Append(nil, s.info)
+	if err != nil {
+		misuse("the server's description cannot be marshalled: %v", err)
+	}
+	s.resultStart = fmt.Appendf(nil, `{"resultType":%q,"_meta":{%q:%s}`, spec.ResultComplete, spec.MetaServerInfo, info)
+	s.cacheHints = fmt.Appendf(nil, `,"ttlMs":%d,"cacheScope":%q`, max(0, s.opts.CacheTTL.Milliseconds()), s.opts.CacheScope)
+	s.tools.init(listTools, "tools")
+	s.resources.init(listResources, "resources")
+	s.templates.init(listResources, "resourceTemplates")
+	s.prompts.init(listPrompts, "prompts")
+	s.sealed.init(s)
+	return s
+}
+
+// misuse ends a program that was put together wrongly.
+func misuse(format string, args ...any) {
+	panic("mcp: " + fmt.Sprintf(format, args...)) //nolint:forbidigo // the mistake is in the calling code, as with http.ServeMux
+}
+
+// Close ends what runs in the background: tasks, and subscriptions, in order.
+// Connections belong to whoever made them.
+func (s *Server) Close() {
+	s.listeners.close()
+	s.tasks.close()
+}
+
+// principal names the caller.
+func (s *Server) principal(ctx context.Context) string {
+	if s.opts.Principal == nil {
+		return ""
+	}
+	return s.opts.Principal(ctx)
+}
+
+// visible reports whether the caller may see something.
+func (s *Server) visible(ctx context.Context, kind, name string) bool {
+	return s.opts.Visible == nil || s.opts.Visible(ctx, kind, name)
+}
+
+// A method is how the server serves a method of the protocol.
+type method struct {
+	// serve returns the result in canonical form, without what every result has.
+	serve func(*Server, *call) (answer, error)
+	// in reports whether a revision has the method.
+	in func(*era.Revision) bool
+	// has reports whether the server has what the method is about; nil: always.
+	has       func(*Server) bool
+	cacheable bool // 2026-07-28, server/utilities/caching
+}
+
+// An answer is a result in canonical form: an object.
+type answer struct {
+	raw jsonrpc.Raw
+	// plain: it has neither a resultType nor a _meta of its own.
+	plain bool
+}
+
+func every(*era.Revision) bool          { return true }
+func modernOnly(r *era.Revision) bool   { return r.Modern }
+func hasSubscribe(r *era.Revision) bool { return r.Subscribe }
+func hasSetLevel(r *era.Revision) bool  { return r.SetLevel }
+func hasPing(r *era.Revision) bool      { return r.PingAllowed }
+
+func hasTools(s *Server) bool { return s.tools.used() || s.hints().Tools != nil }
+
+func hasResources(s *Server) bool {
+	return s.resources.used() || s.templates.used() || s.hints().Resources != nil
+}
+
+func hasPrompts(s *Server) bool { return s.prompts.used() || s.hints().Prompts != nil }
+
+func completes(s *Server) bool { return s.opts.Complete != nil }
+
+func (s *Server) hints() *spec.ServerCapabilities { return s.opts.Capabilities }
+
+// methods is the table of the methods, but for those of tasks.
+var methods = map[string]*method{
+	spec.MethodToolsCall:              {serve: (*Server).callTool, in: every, has: hasTools},
+	spec.MethodToolsList:              {serve: (*Server).listTools, in: every, has: hasTools, cacheable: true},
+	spec.MethodResourcesList:          {serve: (*Server).listResources, in: every, has: hasResources, cacheable: true},
+	spec.MethodResourcesTemplatesList: {serve: (*Server).listTemplates, in: every, has: hasResources, cacheable: true},
+	spec.MethodResourcesRead:          {serve: (*Server).readResource, in: every, has: hasResources, cacheable: true},
+	spec.MethodPromptsList:            {serve: (*Server).listPrompts, in: every, has: hasPrompts, cacheable: true},
+	spec.MethodPromptsGet:             {serve: (*Server).getPrompt, in: every, has: hasPrompts},
+	spec.MethodCompletionComplete:     {serve: (*Server).complete, in: every, has: completes},
+	spec.MethodServerDiscover:         {serve: (*Server).discover, in: modernOnly, cacheable: true},
+	spec.MethodSubscriptionsListen:    {serve: (*Server).listen, in: modernOnly},
+	spec.MethodResourcesSubscribe:     {serve: (*Server).subscribe, in: hasSubscribe, has: hasResources},
+	spec.MethodResourcesUnsubscribe:   {serve: (*Server).unsubscribe, in: hasSubscribe, has: hasResources},
+	spec.MethodLoggingSetLevel:        {serve: (*Server).setLevel, in: hasSetLevel},
+	spec.MethodPing:                   {serve: (*Server).ping, in: hasPing},
+}
+
+// dispatch serves a request, from its canonical params to its canonical result.
+func (s *Server) dispatch(c *call, req *farcall.Request) (jsonrpc.Raw, error) {
+	m := methods[c.method]
+	if m == nil || !m.in(c.rev) || m.has != nil && !m.has(s) {
+		return s.dispatchOther(c, req)
+	}
+	a, err := m.serve(s, c)
+	if err != nil {
+		return nil, err
+	}
+	return s.finish(c, a, m.cacheable), nil
+}
+
+// dispatchOther serves what is not in the table.
+func (s *Server) dispatchOther(c *call, req *farcall.Request) (jsonrpc.Raw, error) {
+	raw, err, handled := s.taskMethod(c)
+	if !handled {
+		raw, err = s.extensions.serve(c, req)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.finish(c, answer{raw: raw}, false), nil
+}
+
+func errNoMethod(c *call) error {
+	return jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: %q is no method of this server in revision %s", c.method, c.rev.Name)
+}
+
+func (s *Server) ping(*call) (answer, error) { return emptyAnswer(), nil }
+
+func emptyAnswer() answer { return answer{jsonrpc.Raw("{}"), true} }
+
+// discover serves server/discover.
+func (s *Server) discover(c *call) (answer, error) {
+	r := spec.DiscoverResult{Capabilities: s.capabilities(c.rev), Instructions: s.opts.Instructions, SupportedVersions: revisionNames(s.modern)}
+	raw, err := jsonv2.Append(nil, r)
+	return answer{raw, true}, err
+}
+
+func revisionNames(all []*era.Revision) []string {
+	names := make([]string, len(all))
+	for i, r := range all {
+		names[i] = r.Name
+	}
+	return names
+}
+
+// capabilities says what the server can do for clients of a revision. What the
+// revision does not know is left to the translators, but for tasks: these are
+// another thing in the legacy era.
+func (s *Server) capabilities(r *era.Revision) spec.ServerCapabilities {
+	c := *s.hints()
+	if hasTools(s) {
+		c.Tools = &spec.ToolsCapability{ListChanged: true}
+	}
+	if hasResources(s) {
+		c.Resources = &spec.ResourcesCapability{Subscribe: true, ListChanged: true}
+	}
+	if hasPrompts(s) {
+		c.Prompts = &spec.PromptsCapability{ListChanged: true}
+	}
+	if completes(s) {
+		c.Completions = spec.JSONObject{}
+	}
+	c.Logging = spec.JSONObject{}
+	c.Extensions = s.extensions.declared(c.Extensions)
+	if s.taskTools.Load() && r.TasksExtension {
+		c.Extensions[spec.ExtensionTasks] = spec.JSONObject{}
+	}
+	if len(c.Extensions) == 0 {
+		c.Extensions = nil
+	}
+	if s.taskTools.Load() && r.LegacyTasks {
+		c.Tasks = &spec.TasksCapability{
+			List: spec.JSONObject{}, Cancel: spec.JSONObject{},
+			Requests: &spec.TaskRequestsCapability{Tools: &spec.TaskToolsCapability{Call: spec.JSONObject{}}},
+		}
+	}
+	return c
+}

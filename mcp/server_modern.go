@@ -1,0 +1,249 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// ServeRPC serves a message that belongs to no session: a request of the modern
+// era, which says in its _meta all that there is to know.
+func (s *Server) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+	if req.IsNotification() {
+		return nil, nil // 2026-07-28 has none that a client sends but cancellation
+	}
+	c := &call{Context: ctx, srv: s, client: farcall.CallerFrom(ctx), method: req.Method, id: req.ID, params: req.Params}
+	if err := c.open(); err != nil {
+		return nil, err
+	}
+	if req.InBatch() && !c.rev.Batch {
+		return nil, errBatch(c.rev)
+	}
+	raw, err := s.dispatch(c, req)
+	if err != nil {
+		return nil, err
+	}
+	return raw, nil
+}
+
+// requestMeta is the _meta of a modern request.
+type requestMeta struct{ version, info, caps, level jsonrpc.Raw }
+
+func (m *requestMeta) read(raw jsonrpc.Raw) {
+	scan.Object(raw, func(key, value []byte) bool {
+		switch string(key) {
+		case spec.MetaProtocolVersion:
+			m.version = value
+		case spec.MetaClientInfo:
+			m.info = value
+		case spec.MetaClientCapabilities:
+			m.caps = value
+		case spec.MetaLogLevel:
+			m.level = value
+		}
+		return true
+	})
+}
+
+// isModern reports whether params are those of a modern request. It is quick
+// when they are not.
+func isModern(params jsonrpc.Raw) bool {
+	if !bytes.Contains(params, []byte(spec.MetaProtocolVersion)) {
+		return false
+	}
+	modern := false
+	scan.Object(params, func(key, value []byte) bool {
+		if string(key) == "_meta" {
+			var m requestMeta
+			m.read(value)
+			modern = m.version != nil
+		}
+		return !modern
+	})
+	return modern
+}
+
+// open reads what a modern request says about itself (2026-07-28, basic,
+// "Per-request protocol fields").
+func (c *call) open() error {
+	if err := c.in.read(c.params); err != nil {
+		return err
+	}
+	var m requestMeta
+	m.read(c.in.meta)
+	if len(c.srv.modern) == 0 {
+		return jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: this server speaks %s only; open a session with initialize",
+			strings.Join(revisionNames(c.srv.legacy), ", "))
+	}
+	if m.version == nil {
+		return jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: params._meta lacks %q; send it with every request, or open a session with initialize first", spec.MetaProtocolVersion)
+	}
+	if m.version[0] != '"' {
+		return invalidParams("%q must be a string", spec.MetaProtocolVersion)
+	}
+	version := scan.Unquote(m.version)
+	if c.rev = find(c.srv.modern, version); c.rev == nil {
+		return unsupportedVersion(string(version), c.srv.modern)
+	}
+	if m.caps == nil {
+		return invalidParams("params._meta lacks %q; send {} when there are none", spec.MetaClientCapabilities)
+	}
+	if err := c.setClient(m.info, m.caps); err != nil {
+		return err
+	}
+	return c.setLevel(m.level)
+}
+
+func find(all []*era.Revision, name []byte) *era.Revision {
+	for _, r := range all {
+		if r.Name == string(name) {
+			return r
+		}
+	}
+	return nil
+}
+
+func unsupportedVersion(requested string, supported []*era.Revision) error {
+	data, err := jsonv2.Append(nil, spec.UnsupportedProtocolVersionData{Requested: requested, Supported: revisionNames(supported)})
+	if err != nil {
+		return err
+	}
+	return &jsonrpc.Error{
+		Code: spec.UnsupportedProtocolVersion, Data: data,
+		Message: "Unsupported protocol version: this server speaks " + strings.Join(revisionNames(supported), ", "),
+	}
+}
+
+func (c *call) setLevel(raw jsonrpc.Raw) error {
+	if raw == nil {
+		return nil
+	}
+	if raw[0] == '"' {
+		c.logLevel = string(scan.Unquote(raw))
+	}
+	if spec.LogSeverity(c.logLevel) < 0 {
+		return invalidParams("%q must be one of %s", spec.MetaLogLevel, strings.Join(spec.LogLevels(), ", "))
+	}
+	return nil
+}
+
+func (c *call) setClient(info, caps jsonrpc.Raw) error {
+	m, err := c.srv.clients.parse(info, caps)
+	if err == nil {
+		c.info, c.caps = m.info, &m.caps
+	}
+	return err
+}
+
+// clientCache remembers the client that called last: most requests come from
+// the one that sent the request before, and say the same about it.
+type clientCache struct{ last atomic.Pointer[clientMeta] }
+
+// clientMeta is what a client says of itself. It is not changed.
+type clientMeta struct {
+	infoRaw, capsRaw jsonrpc.Raw
+	info             spec.Implementation
+	caps             spec.ClientCapabilities
+}
+
+// maxRemembered bounds what a client's description may hold on to.
+const maxRemembered = 4 << 10
+
+func (k *clientCache) parse(info, caps jsonrpc.Raw) (*clientMeta, error) {
+	if m := k.last.Load(); m != nil && bytes.Equal(m.infoRaw, info) && bytes.Equal(m.capsRaw, caps) {
+		return m, nil
+	}
+	m := &clientMeta{}
+	if info != nil {
+		if err := jsonv2.Unmarshal(info, &m.info); err != nil {
+			return nil, invalidParams("%q is not what it should be: an object with a name and a version", spec.MetaClientInfo)
+		}
+	}
+	if err := jsonv2.Unmarshal(caps, &m.caps); err != nil || caps[0] != '{' {
+		return nil, invalidParams("%q is not what it should be: an object whose members are objects", spec.MetaClientCapabilities)
+	}
+	if len(info)+len(caps) <= maxRemembered {
+		m.infoRaw, m.capsRaw = slices.Clone(info), slices.Clone(caps)
+		k.last.Store(m)
+	}
+	return m, nil
+}
+
+// finish gives a result what every result of its revision has. It is canonical
+// before and after: the members of the modern era are added for that era only.
+func (s *Server) finish(c *call, a answer, cacheable bool) jsonrpc.Raw {
+	if !c.rev.Modern {
+		return a.raw
+	}
+	if a.plain {
+		out := make([]byte, 0, len(s.resultStart)+len(s.cacheHints)+len(a.raw)+1)
+		out = append(out, s.resultStart...)
+		if cacheable {
+			out = append(out, s.cacheHints...)
+		}
+		if len(a.raw) == len("{}") {
+			return append(out, '}')
+		}
+		return append(append(out, ','), a.raw[1:]...)
+	}
+	return s.decorate(a.raw, cacheable)
+}
+
+// decorate adds to a result what of resultType, serverInfo and cache hints it
+// lacks.
+func (s *Server) decorate(raw jsonrpc.Raw, cacheable bool) jsonrpc.Raw {
+	var kind, meta, rest []byte
+	hinted := false
+	scan.Object(raw, func(key, value []byte) bool {
+		switch string(key) {
+		case "resultType":
+			kind = value
+			return true
+		case "_meta":
+			meta = value
+			return true
+		case "ttlMs":
+			hinted = true
+		}
+		rest = append(scan.AppendQuoted(append(rest, ','), key), ':')
+		rest = append(rest, value...)
+		return true
+	})
+	complete := kind == nil || string(kind) == `"`+spec.ResultComplete+`"`
+	out := append([]byte(`{"resultType":`), kind...)
+	if kind == nil {
+		out = scan.AppendQuoted(out, spec.ResultComplete)
+	}
+	out = s.appendMeta(append(out, `,"_meta":`...), meta)
+	if complete && cacheable && !hinted {
+		out = append(out, s.cacheHints...)
+	}
+	return append(append(out, rest...), '}')
+}
+
+// appendMeta appends the _meta of a result, with serverInfo in it.
+func (s *Server) appendMeta(dst, meta []byte) []byte {
+	known := false
+	inner := []byte(nil)
+	scan.Object(meta, func(key, value []byte) bool {
+		known = known || string(key) == spec.MetaServerInfo
+		inner = append(scan.AppendQuoted(append(inner, ','), key), ':')
+		inner = append(inner, value...)
+		return true
+	})
+	if known {
+		return append(dst, meta...)
+	}
+	_, own, _ := bytes.Cut(s.resultStart, []byte(`"_meta":`))
+	dst = append(dst, own[:len(own)-1]...)
+	return append(append(dst, inner...), '}')
+}

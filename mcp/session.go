@@ -1,0 +1,206 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// session is one client of the legacy era. One that nothing is told to holds no
+// goroutine.
+type session struct {
+	srv    *Server
+	client farcall.Caller
+	ctx    context.Context //nolint:containedctx // the session's own: it lasts longer than initialize
+
+	rev   atomic.Pointer[era.Revision] // nil before initialize
+	who   atomic.Pointer[clientMeta]
+	ready atomic.Bool // the client has said notifications/initialized
+	log   atomic.Pointer[string]
+
+	mu      sync.Mutex
+	subs    map[string]struct{} // resources/subscribe
+	pending events              // to be sent
+	sending *sender             // who sends them; nil: nobody
+	closed  bool
+}
+
+// Accept begins a session with a client of the legacy era, which is told things
+// by way of client.
+func (s *Server) Accept(ctx context.Context, client farcall.Caller) mcphttp.Session {
+	return &session{srv: s, client: client, ctx: context.WithoutCancel(ctx)}
+}
+
+// Revision returns the revision that was agreed upon, nil before.
+func (x *session) Revision() *era.Revision { return x.rev.Load() }
+
+// Close ends the session. What is being sent is given up.
+func (x *session) Close() {
+	x.srv.listeners.removeSession(x)
+	x.mu.Lock()
+	x.closed = true
+	sending := x.sending
+	x.mu.Unlock()
+	if sending != nil {
+		sending.stop()
+		<-sending.done
+	}
+}
+
+func (x *session) level() string {
+	if l := x.log.Load(); l != nil {
+		return *l
+	}
+	return defaultLevel
+}
+
+func (x *session) setLevel(level string) { x.log.Store(&level) }
+
+// ServeRPC serves what the client sends.
+func (x *session) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+	rev := x.rev.Load()
+	switch {
+	case req.IsNotification():
+		return nil, x.notified(ctx, rev, req)
+	case req.Method == spec.MethodInitialize:
+		return x.initialize(ctx, req)
+	case rev == nil && req.Method == spec.MethodPing:
+		return jsonrpc.Raw("{}"), nil
+	case rev == nil:
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: not initialized; the first request of a session must be initialize")
+	case req.InBatch() && !rev.Batch:
+		return nil, errBatch(rev)
+	}
+	c, err := x.newCall(ctx, rev, req)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := x.srv.dispatch(c, req)
+	if err == nil {
+		raw, err = era.Translate(era.Result, req.Method, raw, era.Latest(), rev)
+	}
+	if err != nil {
+		return nil, inRevision(err, rev)
+	}
+	return raw, nil
+}
+
+func errBatch(rev *era.Revision) error {
+	return jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: revision %s has no batches; send one message at a time", rev.Name)
+}
+
+func (x *session) newCall(ctx context.Context, rev *era.Revision, req *farcall.Request) (*call, error) {
+	params, err := era.Translate(era.Params, req.Method, req.Params, rev, era.Latest())
+	if err != nil {
+		return nil, err
+	}
+	who := x.who.Load()
+	c := &call{
+		Context: ctx, srv: x.srv, rev: rev, session: x, client: x.client,
+		caps: &who.caps, info: who.info, method: req.Method, id: req.ID, params: params,
+	}
+	return c, c.in.read(params)
+}
+
+// inRevision gives an error the code that the revision has for it. What is no
+// *jsonrpc.Error becomes one on the way out.
+func inRevision(err error, rev *era.Revision) error {
+	wire := new(jsonrpc.Error)
+	if !errors.As(err, &wire) {
+		return err
+	}
+	return era.Code(wire, era.Latest(), rev)
+}
+
+// notified takes a notification.
+func (x *session) notified(ctx context.Context, rev *era.Revision, req *farcall.Request) error {
+	if rev == nil {
+		return nil
+	}
+	if req.Method == spec.NotificationInitialized {
+		x.ready.Store(true)
+		return nil
+	}
+	h := x.srv.extensions.find(req.Method)
+	if h == nil {
+		return nil
+	}
+	c, err := x.newCall(ctx, rev, req)
+	if err != nil {
+		return err
+	}
+	_, err = h.ServeRPC(c, req)
+	return err
+}
+
+// initialize opens the session (2025-11-25, basic/lifecycle, "Initialization").
+func (x *session) initialize(_ context.Context, req *farcall.Request) (any, error) {
+	s := x.srv
+	if req.InBatch() { // 2025-03-26, basic/lifecycle: MUST NOT be part of a batch
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: initialize must not be part of a batch")
+	}
+	if len(s.legacy) == 0 {
+		return nil, unsupportedVersion(requestedVersion(req.Params), s.modern)
+	}
+	var p spec.InitializeParams
+	if err := jsonv2.Unmarshal(req.Params, &p); err != nil || p.ProtocolVersion == "" {
+		return nil, invalidParams("initialize needs protocolVersion, capabilities and clientInfo")
+	}
+	rev := negotiate(s.legacy, p.ProtocolVersion)
+	params, err := era.Translate(era.Params, req.Method, req.Params, rev, era.Latest())
+	if err != nil {
+		return nil, err
+	}
+	who, err := s.clients.parse(initializeParts(params))
+	if err != nil {
+		return nil, err
+	}
+	raw, err := jsonv2.Append(nil, spec.InitializeResult{
+		ProtocolVersion: rev.Name, Capabilities: s.capabilities(rev), ServerInfo: s.info, Instructions: s.opts.Instructions,
+	})
+	if err == nil {
+		raw, err = era.Translate(era.Result, req.Method, raw, era.Latest(), rev)
+	}
+	if err != nil {
+		return nil, err
+	}
+	x.who.CompareAndSwap(nil, who)
+	if !x.rev.CompareAndSwap(nil, rev) {
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: the session is initialized already; begin another one to change something")
+	}
+	s.listeners.addSession(x)
+	return jsonrpc.Raw(raw), nil
+}
+
+// initializeParts returns what the client says of itself, as the modern era has
+// it in _meta.
+func initializeParts(params jsonrpc.Raw) (info, caps jsonrpc.Raw) {
+	each(params, "clientInfo", func(v []byte) { info = v })
+	each(params, "capabilities", func(v []byte) { caps = v })
+	if caps == nil {
+		caps = jsonrpc.Raw("{}")
+	}
+	return info, caps
+}
+
+func requestedVersion(params jsonrpc.Raw) (version string) {
+	each(params, "protocolVersion", func(v []byte) { _ = jsonv2.Unmarshal(v, &version) })
+	return version
+}
+
+// negotiate returns the revision to answer with, of those that are served.
+func negotiate(served []*era.Revision, requested string) *era.Revision {
+	if r := find(served, []byte(strings.TrimSpace(requested))); r != nil {
+		return r
+	}
+	return served[0]
+}

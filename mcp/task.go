@@ -1,0 +1,230 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// task is a request that goes on in the background: of both generations, that
+// of 2025-11-25 (basic/utilities/tasks) and the extension.
+type task struct {
+	srv     *Server
+	id      string
+	number  uint64 // ascending
+	owner   owner
+	created time.Time
+	ttl     time.Duration
+	cancel  context.CancelCauseFunc // of the handler's context
+
+	mu      sync.Mutex
+	live    bool // it is a task now: it is in the table
+	status  string
+	message string
+	updated time.Time
+	changed chan struct{} // closed by the next change
+	keys    keys
+	pending []*pending
+	result  jsonrpc.Raw    // when it has completed
+	failed  bool           // what completed is a tool's error
+	err     *jsonrpc.Error // when it has failed
+
+	telling sync.Mutex // listeners hear of the states in order
+}
+
+// owner is to whom a task belongs, and to nobody else: to a principal or, when
+// there is none, to a legacy session. In the modern era it belongs then to
+// whoever knows its id, which cannot be guessed.
+type owner struct {
+	principal string
+	session   *session
+}
+
+func (c *call) owner() owner {
+	if p := c.srv.principal(c); p != "" {
+		return owner{principal: p}
+	}
+	return owner{session: c.session}
+}
+
+// pending is a question that a task has asked and that has no answer yet.
+type pending struct {
+	*question
+	key    string
+	sent   bool // legacy: a request is under way
+	answer chan outcome
+}
+
+type outcome struct {
+	raw jsonrpc.Raw
+	err error
+}
+
+var (
+	errTaskCancelled = errors.New("the task was cancelled")
+	errTaskExpired   = errors.New("the task has run longer than it may")
+	errTaskClosed    = errors.New("the server is closing")
+)
+
+// started reports whether clients know of the task. A nil task is none.
+func (t *task) started() bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.live
+}
+
+// change changes the state by f, which reports whether it did, and tells those
+// who wait for it. The state that ends a task is never changed.
+func (t *task) change(f func() bool) bool {
+	t.mu.Lock()
+	done := !spec.TaskEnded(t.status) && f()
+	if done {
+		if !spec.TaskEnded(t.status) {
+			t.status = spec.TaskWorking
+			if len(t.pending) > 0 {
+				t.status = spec.TaskInputRequired
+			}
+		}
+		t.updated = time.Now()
+		close(t.changed)
+		t.changed = make(chan struct{})
+	}
+	live := t.live
+	t.mu.Unlock()
+	if done && live {
+		t.tell()
+	}
+	return done
+}
+
+// tell tells the listeners of the state.
+func (t *task) tell() {
+	t.telling.Lock()
+	defer t.telling.Unlock()
+	if params, err := t.notification(); err == nil { // all of it is JSON that has been marshalled before
+		t.srv.notifyTask(t.id, params)
+	}
+}
+
+// ask asks the client and waits for its answer.
+func (t *task) ask(ctx context.Context, q *question) (jsonrpc.Raw, error) {
+	p := &pending{question: q, answer: make(chan outcome, 1)}
+	asked := t.change(func() bool {
+		p.key = t.keys.next(q)
+		t.pending = append(t.pending, p)
+		return true
+	})
+	if !asked {
+		return nil, errOver
+	}
+	select {
+	case a := <-p.answer:
+		return a.raw, a.err
+	case <-ctx.Done():
+		t.change(func() bool { return t.drop(p) })
+		return nil, ctx.Err()
+	}
+}
+
+// drop takes a question back. It reports whether there was one.
+func (t *task) drop(p *pending) bool {
+	i := slices.Index(t.pending, p)
+	if i >= 0 {
+		t.pending = slices.Delete(t.pending, i, i+1)
+	}
+	return i >= 0
+}
+
+// answer gives the handler an answer.
+func (t *task) answer(p *pending, raw jsonrpc.Raw, err error) {
+	t.change(func() bool {
+		if !t.drop(p) {
+			return false
+		}
+		p.answer <- outcome{raw, err}
+		return true
+	})
+}
+
+// update gives the handler the answers to what it has asked, and passes over
+// all other ones (ext-tasks, "Task Update Requests"). When one is not valid none
+// is given.
+func (t *task) update(responses map[string]jsonrpc.Raw) error {
+	var bad error
+	t.change(func() bool {
+		var answered []*pending
+		for _, p := range t.pending {
+			raw, ok := responses[p.key]
+			if !ok {
+				continue
+			}
+			if err := p.check(raw); err != nil {
+				bad = badResponse(p.key, err)
+				return false
+			}
+			answered = append(answered, p)
+		}
+		for _, p := range answered {
+			t.drop(p)
+			p.answer <- outcome{raw: responses[p.key]}
+		}
+		return len(answered) > 0
+	})
+	return bad
+}
+
+// finish ends the task with what its handler returned.
+func (t *task) finish(o outcome) {
+	wire := t.srv.taskError(o.err)
+	t.end(func() {
+		if wire != nil {
+			t.status, t.message, t.err = spec.TaskFailed, wire.Message, wire
+			return
+		}
+		t.status, t.message, t.result = spec.TaskCompleted, "", o.raw
+		t.failed = string(objectMember(o.raw, "isError")) == "true"
+	}, nil)
+}
+
+// stop ends the task from outside, and reports whether it had not ended yet. A
+// handler that goes on all the same does so for nobody.
+func (t *task) stop(status string, cause error) bool {
+	return t.end(func() {
+		t.status, t.message = status, cause.Error()
+		if status == spec.TaskFailed {
+			t.err = &jsonrpc.Error{Code: jsonrpc.InternalError, Message: cause.Error()}
+		}
+	}, cause)
+}
+
+func (t *task) end(f func(), cause error) bool {
+	done := t.change(func() bool {
+		t.pending = nil
+		f()
+		return true
+	})
+	t.cancel(cause)
+	return done
+}
+
+// next returns what the one who waits for the result has to do next: to send a
+// question, to wait for a change, or nothing more.
+func (t *task) next() (p *pending, changed <-chan struct{}, ended bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, p := range t.pending {
+		if !p.sent {
+			p.sent = true
+			return p, nil, false
+		}
+	}
+	return nil, t.changed, spec.TaskEnded(t.status)
+}

@@ -1,0 +1,236 @@
+package mcp
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// TaskLater makes a tool that runs as a task begin as an ordinary call: it
+// becomes a task when its handler calls [StartTask]. What it asks before, the
+// client is asked in rounds, as by any other tool; what it returns before, is the
+// result. Clients of 2025-11-25 decide for themselves what is a task, from its
+// beginning; for them it changes nothing.
+func (s *Server) TaskLater(tool string) { s.tasks.setLater(tool) }
+
+// StartTask makes the call that is being handled a task, whose handle the client
+// gets now, while the handler goes on: see [Server.TaskLater]. It does nothing
+// when the call is a task already, and when it cannot be one. The handler
+// returns its error.
+func StartTask(ctx context.Context) error {
+	c := callFrom(ctx)
+	if c == nil || c.task == nil || c.task.started() {
+		return nil
+	}
+	if c.asks.asking() {
+		return errAsked
+	}
+	return c.task.begin()
+}
+
+// wantsTask reports whether a tool is to be run as a task. taskParam is the
+// member "task" of the params: of the legacy era, where the client decides.
+func (s *Server) wantsTask(c *call, t *tool, taskParam jsonrpc.Raw) (bool, error) {
+	support := spec.TaskForbidden
+	if t.spec.Execution != nil && t.spec.Execution.TaskSupport != "" {
+		support = t.spec.Execution.TaskSupport
+	}
+	switch {
+	case c.rev.TasksExtension:
+		if support == spec.TaskForbidden || needTasks.met(c) {
+			return support != spec.TaskForbidden, nil
+		}
+		if support == spec.TaskRequired { // ext-tasks, "Capability Negotiation"
+			return false, needTasks.refuse(c)
+		}
+	case c.rev.LegacyTasks && s.taskTools.Load(): // 2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation"
+		wanted := len(taskParam) > 0 && string(taskParam) != "null"
+		if wanted && support == spec.TaskForbidden {
+			return false, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: the tool %s does not run as a task; call it without %q", t.spec.Name, "task")
+		}
+		if !wanted && support == spec.TaskRequired {
+			return false, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: the tool %s runs as a task only; call it with %q", t.spec.Name, "task")
+		}
+		return wanted, nil
+	}
+	return false, nil // a client that knows no tasks waits for the result
+}
+
+// startTask runs a tool in the background and returns the CreateTaskResult. run
+// gets a call of its own, which outlives the request; it returns the result or a
+// protocol error.
+func (s *Server) startTask(c *call, taskParam jsonrpc.Raw, run func(ctx context.Context) (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
+	t, own, err := s.newTask(c, taskParam)
+	if err != nil {
+		return nil, err
+	}
+	if c.rev.Modern && s.tasks.isLater(string(scan.Unquote(c.in.name))) {
+		return t.startLater(c, own, run)
+	}
+	if err := t.begin(); err != nil {
+		t.cancel(err)
+		return nil, err
+	}
+	raw, err := t.creation() // as long as it cannot have changed
+	go func() { t.run(own, run, t.finish) }()
+	return raw, err
+}
+
+// newTask makes a task, which nobody knows of yet, and the call that its handler
+// gets.
+func (s *Server) newTask(c *call, taskParam jsonrpc.Raw) (*task, *call, error) {
+	ttl, err := s.taskTTL(taskParam)
+	if err != nil {
+		return nil, nil, err
+	}
+	now := time.Now()
+	t := &task{
+		srv: s, id: rand.Text(), owner: c.owner(), created: now, updated: now, ttl: ttl,
+		status: spec.TaskWorking, changed: make(chan struct{}),
+	}
+	own := *c
+	own.Context, t.cancel = context.WithCancelCause(context.WithoutCancel(c.Context))
+	own.id, own.params, own.task = c.id.Clone(), slices.Clone(c.params), t
+	own.client = &taskClient{task: t, session: c.session, client: c.client}
+	own.in = inputs{}
+	if err := own.in.read(own.params); err != nil {
+		return nil, nil, err
+	}
+	return t, &own, s.openAsks(&own, own.in.requestState(), own.in.responses)
+}
+
+// taskTTL returns how long a task is kept: what a legacy client wants, but no
+// longer than the server wants.
+func (s *Server) taskTTL(taskParam jsonrpc.Raw) (time.Duration, error) {
+	var p spec.TaskMetadata
+	if len(taskParam) > 0 {
+		if err := jsonv2.Unmarshal(taskParam, &p); err != nil {
+			return 0, invalidParams("%q must be an object whose ttl is a number of milliseconds", "task")
+		}
+	}
+	if p.TTL == nil || *p.TTL <= 0 || *p.TTL > s.opts.TaskTTL.Milliseconds() {
+		return s.opts.TaskTTL, nil
+	}
+	return time.Duration(*p.TTL) * time.Millisecond, nil
+}
+
+// begin makes the task known to clients.
+func (t *task) begin() error {
+	if err := t.srv.tasks.add(t, t.srv.opts.MaxTasks); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.live = true
+	close(t.changed)
+	t.changed = make(chan struct{})
+	return nil
+}
+
+// startLater runs the handler until it has returned or made itself a task. Until
+// then it ends with the request.
+func (t *task) startLater(c, own *call, run func(context.Context) (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
+	begun := t.changed // nobody knows of it yet
+	unbind := context.AfterFunc(c, func() { t.cancel(context.Cause(c)) })
+	ended := make(chan outcome, 1)
+	go func() {
+		t.run(own, run, func(o outcome) {
+			if t.started() {
+				t.finish(o)
+				return
+			}
+			ended <- o
+		})
+	}()
+	select {
+	case <-begun:
+		unbind()
+		return t.creation()
+	case o := <-ended:
+		t.cancel(nil)
+		unbind()
+		if raw, asked := own.inputRequired(o.err); asked {
+			return raw, nil
+		}
+		return o.raw, o.err
+	}
+}
+
+// run calls the handler. end is called in any case, once.
+func (t *task) run(c *call, f func(context.Context) (jsonrpc.Raw, error), end func(outcome)) {
+	o := outcome{err: errors.New("the handler has ended its goroutine")} // runtime.Goexit
+	defer func() {
+		if v := recover(); v != nil {
+			o = outcome{err: &panicError{v, debug.Stack()}}
+		}
+		end(o)
+	}()
+	o.raw, o.err = f(c)
+}
+
+// panicError is what a handler panicked with.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("panic: %v\n%s", e.value, e.stack) }
+
+// taskError returns what clients may know of an error; the log gets the rest.
+func (s *Server) taskError(err error) *jsonrpc.Error {
+	if err == nil {
+		return nil
+	}
+	var wire *jsonrpc.Error
+	if errors.As(err, &wire) && wire != nil {
+		return &jsonrpc.Error{Code: wire.Code, Message: wire.Message, Data: wire.Data}
+	}
+	if s.opts.Logger != nil && !errors.Is(err, context.Canceled) {
+		s.opts.Logger.Error("mcp: a task has failed", slog.Any("error", err))
+	}
+	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error"}
+}
+
+// taskClient is the way to the client of a call that may become a task. It is
+// the request's own until then.
+type taskClient struct {
+	task    *task
+	session *session // nil: modern
+	client  farcall.Caller
+}
+
+// Call implements farcall.Caller.
+func (tc *taskClient) Call(ctx context.Context, method string, params, result any) error {
+	return tc.client.Call(ctx, method, params, result)
+}
+
+// Notify implements farcall.Caller. A modern task sends none (ext-tasks, "Task
+// Status Notifications"); those of a legacy one name it, and do not belong to the
+// request, which has its answer.
+func (tc *taskClient) Notify(ctx context.Context, method string, params any) error {
+	switch {
+	case !tc.task.started():
+		return tc.client.Notify(ctx, method, params)
+	case tc.session == nil:
+		return nil
+	}
+	raw, err := jsonv2.Append(nil, params)
+	if err != nil {
+		return err
+	}
+	free, cancel := context.WithCancel(tc.session.ctx)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	return tc.client.Notify(free, method, withRelatedTask(raw, tc.task.id))
+}

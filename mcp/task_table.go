@@ -1,0 +1,158 @@
+package mcp
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// taskTable holds the tasks of a server: those that run, and those that have
+// ended, until their time is over. A task stays for all of its ttl, so a table
+// that is full takes no more. One timer serves all of them.
+type taskTable struct {
+	mu     sync.Mutex
+	byID   map[string]*task
+	byEnd  []*task // the one whose time is over first is first
+	last   uint64  // number
+	timer  *time.Timer
+	later  map[string]bool // tools: see Server.TaskLater
+	closed bool
+}
+
+func (t *task) expiry() time.Time { return t.created.Add(t.ttl) }
+
+// add makes a task known.
+func (tt *taskTable) add(t *task, limit int) error {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	if tt.closed {
+		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "The server is closing"}
+	}
+	if len(tt.byEnd) >= limit {
+		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Too many tasks; try again later"}
+	}
+	if tt.byID == nil {
+		tt.byID = map[string]*task{}
+	}
+	tt.last++
+	t.number = tt.last
+	tt.byID[t.id] = t
+	i, _ := slices.BinarySearchFunc(tt.byEnd, t, func(a, b *task) int { return a.expiry().Compare(b.expiry()) })
+	tt.byEnd = slices.Insert(tt.byEnd, i, t)
+	if i == 0 {
+		tt.schedule()
+	}
+	return nil
+}
+
+// schedule sets the timer to the first end.
+func (tt *taskTable) schedule() {
+	if tt.timer != nil {
+		tt.timer.Stop()
+	}
+	if len(tt.byEnd) > 0 {
+		tt.timer = time.AfterFunc(time.Until(tt.byEnd[0].expiry()), tt.expire)
+	}
+}
+
+// expire forgets the tasks whose time is over, and ends those that still run.
+func (tt *taskTable) expire() {
+	now := time.Now()
+	tt.mu.Lock()
+	n := 0
+	for n < len(tt.byEnd) && !tt.byEnd[n].expiry().After(now) {
+		delete(tt.byID, tt.byEnd[n].id)
+		n++
+	}
+	over := slices.Clone(tt.byEnd[:n])
+	tt.byEnd = slices.Delete(tt.byEnd, 0, n)
+	if !tt.closed {
+		tt.schedule()
+	}
+	tt.mu.Unlock()
+	for _, t := range over {
+		t.stop(spec.TaskFailed, errTaskExpired)
+	}
+}
+
+// find returns the task of an owner, or nil.
+func (tt *taskTable) find(id string, o owner) *task {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	t := tt.byID[id]
+	if t == nil || t.owner != o || !t.expiry().After(time.Now()) {
+		return nil
+	}
+	return t
+}
+
+// after returns the tasks of an owner that are younger than the one of that
+// number, the oldest first, and no more than n.
+func (tt *taskTable) after(number uint64, o owner, n int) []*task {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	var own []*task
+	for _, t := range tt.byEnd {
+		if t.owner == o && t.number > number {
+			own = append(own, t)
+		}
+	}
+	slices.SortFunc(own, func(a, b *task) int { return int(a.number) - int(b.number) })
+	return own[:min(n, len(own))]
+}
+
+// endSession ends and forgets the tasks that belong to a session: nobody can ask
+// for them any more.
+func (tt *taskTable) endSession(x *session) {
+	gone := tt.remove(func(t *task) bool { return t.owner.session == x })
+	for _, t := range gone {
+		t.stop(spec.TaskCancelled, errTaskCancelled)
+	}
+}
+
+// close ends all tasks. There will be no more.
+func (tt *taskTable) close() {
+	gone := tt.remove(func(*task) bool { return true })
+	for _, t := range gone {
+		t.stop(spec.TaskCancelled, errTaskClosed)
+	}
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	tt.closed = true
+	if tt.timer != nil {
+		tt.timer.Stop()
+	}
+}
+
+func (tt *taskTable) remove(which func(*task) bool) (gone []*task) {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	tt.byEnd = slices.DeleteFunc(tt.byEnd, func(t *task) bool {
+		if !which(t) {
+			return false
+		}
+		delete(tt.byID, t.id)
+		gone = append(gone, t)
+		return true
+	})
+	return gone
+}
+
+// setLater notes that a tool becomes a task when its handler says so.
+func (tt *taskTable) setLater(tool string) {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	if tt.later == nil {
+		tt.later = map[string]bool{}
+	}
+	tt.later[tool] = true
+}
+
+func (tt *taskTable) isLater(tool string) bool {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	return tt.later[tool]
+}

@@ -1,0 +1,70 @@
+package mcp
+
+import (
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// timeFormat is ISO 8601 with milliseconds.
+const timeFormat = "2006-01-02T15:04:05.000Z07:00"
+
+// state returns the state, in canonical form. t.mu is held.
+func (t *task) state() spec.Task {
+	ttl, poll := t.ttl.Milliseconds(), t.srv.opts.TaskPoll.Milliseconds()
+	return spec.Task{
+		TaskID: t.id, Status: t.status, StatusMessage: t.message,
+		CreatedAt:     t.created.UTC().Format(timeFormat),
+		LastUpdatedAt: t.updated.UTC().Format(timeFormat),
+		TTLMS:         &ttl, PollIntervalMS: &poll,
+	}
+}
+
+// detailed returns the state with what belongs to it.
+func (t *task) detailed() spec.DetailedTask {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := spec.DetailedTask{Task: t.state(), Result: t.result, Error: t.err}
+	for _, p := range t.pending {
+		if d.InputRequests == nil {
+			d.InputRequests = map[string]spec.InputRequest{}
+		}
+		d.InputRequests[p.key] = spec.InputRequest{Method: p.method, Params: p.params}
+	}
+	return d
+}
+
+// notification returns the params of notifications/tasks.
+func (t *task) notification() (jsonrpc.Raw, error) {
+	return jsonv2.Append(nil, &spec.TaskStatusNotificationParams{DetailedTask: t.detailed()})
+}
+
+// legacy returns the state as clients of 2025-11-25 see it: a tool's error is a
+// failure there.
+func (t *task) legacy() spec.Task {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.state()
+	if t.failed {
+		s.Status, s.StatusMessage = spec.TaskFailed, "The tool has reported an error"
+	}
+	return s
+}
+
+// creation returns the result of a call that has become a task.
+func (t *task) creation() (jsonrpc.Raw, error) {
+	return jsonv2.Append(nil, &spec.CreateTaskResult{ResultType: spec.ResultTask, Task: t.detailed().Task})
+}
+
+// payload returns what the task's own request would have been answered.
+func (t *task) payload() (jsonrpc.Raw, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.err != nil:
+		return nil, t.err
+	case t.status == spec.TaskCancelled:
+		return nil, &jsonrpc.Error{Code: jsonrpc.Cancelled, Message: "Request cancelled: " + t.message}
+	}
+	return withRelatedTask(t.result, t.id), nil
+}

@@ -1,0 +1,207 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/validate"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// tool is a tool that a server offers.
+type tool struct {
+	spec    Tool
+	input   *validate.Schema
+	output  *validate.Schema // nil: nothing to check
+	headers []paramHeader
+	// run calls the tool with arguments that fit its input schema. The error is
+	// the handler's.
+	run func(ctx context.Context, t *tool, arguments jsonrpc.Raw) (answer, error)
+}
+
+func (t *tool) key() string  { return t.spec.Name }
+func (t *tool) kind() string { return "tool" }
+
+// A ToolHandler runs a tool. The arguments fit the tool's input schema; they are
+// valid until the handler returns.
+//
+// An error that is, or wraps, a *jsonrpc.Error is answered as such: the call was
+// wrong. Any other error is the tool's own: its text is the result, with
+// IsError, for the model to read.
+type ToolHandler func(ctx context.Context, arguments jsonrpc.Raw) (*ToolResult, error)
+
+// AddTool adds a tool with a given input schema, and an output schema if it has
+// one. Arguments and structured content that do not fit them are refused, as in
+// the function [AddTool]. A tool of the same name is replaced.
+//
+// AddTool panics when the name is none (1 to 128 of A-Z a-z 0-9 _ - . and no
+// other character) and when a schema is not valid.
+func (s *Server) AddTool(t Tool, h ToolHandler) {
+	if h == nil {
+		misuse("the tool %q needs a handler", t.Name)
+	}
+	s.addTool(&tool{spec: t, run: func(ctx context.Context, t *tool, arguments jsonrpc.Raw) (answer, error) {
+		r, err := h(ctx, arguments)
+		if err != nil {
+			return answer{}, err
+		}
+		return t.result(r)
+	}}, true)
+}
+
+// addTool compiles the schemas and adds the tool. check says whether its output
+// needs to be validated.
+func (s *Server) addTool(t *tool, check bool) {
+	if !validToolName(t.spec.Name) {
+		misuse("the tool name %q must be 1 to 128 characters of A-Z a-z 0-9 _ - and .", t.spec.Name)
+	}
+	if t.spec.InputSchema == nil {
+		t.spec.InputSchema = jsonrpc.Raw(`{"type":"object"}`)
+	}
+	var err error
+	if t.input, err = validate.Compile(t.spec.InputSchema, validate.Limits{}); err != nil {
+		misuse("the input schema of the tool %q: %v", t.spec.Name, err)
+	}
+	if t.headers, err = paramHeaders(t.spec.InputSchema); err != nil {
+		misuse("the input schema of the tool %q: %v", t.spec.Name, err)
+	}
+	if t.spec.OutputSchema != nil {
+		output, err := validate.Compile(t.spec.OutputSchema, validate.Limits{})
+		if err != nil {
+			misuse("the output schema of the tool %q: %v", t.spec.Name, err)
+		}
+		if check && !s.opts.SkipOutputValidation {
+			t.output = output
+		}
+	}
+	if e := t.spec.Execution; e != nil && (e.TaskSupport == spec.TaskOptional || e.TaskSupport == spec.TaskRequired) {
+		s.taskTools.Store(true)
+	}
+	modern := t.spec
+	modern.Execution = nil // there it is the server that decides
+	s.tools.add(s, t, modern, t.spec)
+}
+
+// RemoveTool removes a tool. Calls that run already go on.
+func (s *Server) RemoveTool(name string) { s.tools.remove(s, name) }
+
+func validToolName(name string) bool {
+	return len(name) > 0 && len(name) <= 128 && strings.IndexFunc(name, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-' && r != '.'
+	}) < 0
+}
+
+func (s *Server) listTools(c *call) (answer, error) { return s.tools.page(s, c) }
+
+// callTool serves tools/call.
+func (s *Server) callTool(c *call) (answer, error) {
+	name, err := text("name", c.in.name)
+	if err != nil {
+		return answer{}, err
+	}
+	t, ok := s.tools.find(c, s, name)
+	if !ok {
+		// 2026-07-28, server/tools, "Error Handling": a protocol error.
+		return answer{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Unknown tool: %s", name)
+	}
+	if len(t.headers) > 0 {
+		if err := c.checkParamHeaders(t); err != nil {
+			return answer{}, err
+		}
+	}
+	if asTask, err := s.wantsTask(c, t, c.in.task); err != nil {
+		return answer{}, err
+	} else if asTask {
+		return s.callAsTask(c, t)
+	}
+	if err := s.openAsks(c, c.in.requestState(), c.in.responses); err != nil {
+		return answer{}, err
+	}
+	a, err := t.call(c, c.in.arguments)
+	if c.asks != nil {
+		if raw, asked := c.inputRequired(err); asked {
+			return answer{raw: raw}, nil
+		}
+	}
+	return toolOutcome(c, a, err)
+}
+
+func (s *Server) callAsTask(c *call, t *tool) (answer, error) {
+	arguments := slices.Clone(c.in.arguments) // the frame does not last as long as the task
+	raw, err := s.startTask(c, c.in.task, func(ctx context.Context) (jsonrpc.Raw, error) {
+		a, err := t.call(ctx, arguments)
+		a, err = toolOutcome(ctx, a, err)
+		return a.raw, err
+	})
+	return answer{raw: raw}, err
+}
+
+// requestState returns the member of that name; what is no string cannot be
+// opened and is not there.
+func (in *inputs) requestState() string {
+	if len(in.state) == 0 || in.state[0] != '"' {
+		return ""
+	}
+	return string(scan.Unquote(in.state))
+}
+
+// call validates the arguments and runs the tool.
+func (t *tool) call(ctx context.Context, arguments jsonrpc.Raw) (answer, error) {
+	if string(arguments) == "null" {
+		arguments = nil
+	}
+	if err := t.input.Validate(arguments); err != nil {
+		return toolError("Invalid arguments for the tool " + t.spec.Name + ": " + err.Error()), nil //nolint:nilerr // the model is to read it
+	}
+	return t.run(ctx, t, arguments)
+}
+
+// toolOutcome makes of a handler's error what the wire has for it.
+func toolOutcome(ctx context.Context, a answer, err error) (answer, error) {
+	if err == nil {
+		return a, nil
+	}
+	if ctx.Err() != nil {
+		return answer{}, ctx.Err() // nobody waits for it
+	}
+	if wire := new(jsonrpc.Error); errors.As(err, &wire) {
+		return answer{}, err
+	}
+	return toolError(err.Error()), nil
+}
+
+// toolError returns a result that tells the model what went wrong.
+func toolError(message string) answer {
+	out := jsonrpc.AppendString([]byte(`{"content":[{"type":"text","text":`), message)
+	return answer{append(out, `}],"isError":true}`...), true}
+}
+
+// result checks a handler's result and writes it.
+func (t *tool) result(r *ToolResult) (answer, error) {
+	if r == nil {
+		r = &ToolResult{}
+	}
+	if t.output != nil && !r.IsError && (r.ResultType == "" || r.ResultType == spec.ResultComplete) {
+		if r.StructuredContent == nil {
+			return answer{}, t.badOutput(errors.New("there is no structured content, though the tool has an output schema"))
+		}
+		if err := t.output.Validate(r.StructuredContent); err != nil {
+			return answer{}, t.badOutput(err)
+		}
+	}
+	return answer{r.AppendJSON(nil), r.ResultType == "" && r.Meta == nil}, nil
+}
+
+// badOutput is the error for a result that is not what the tool promises. What
+// is wrong with it is for the log: it is the tool that must be changed.
+func (t *tool) badOutput(err error) error {
+	return &jsonrpc.Error{
+		Code:    jsonrpc.InternalError,
+		Message: "Internal error: the result of the tool " + t.spec.Name + " does not fit its output schema",
+		Cause:   err,
+	}
+}
