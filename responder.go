@@ -129,7 +129,7 @@ func (s *serving) each(values items, f func(jsonrpc.Raw) error) (err error) {
 }
 
 func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pusher) *serving {
-	v := &serving{parent: ctx, core: &r.core, push: push}
+	v := &serving{parent: ctx, core: &r.core, responder: r, push: push}
 	v.req = Request{ID: m.ID, Params: m.Params, msg: m}
 	v.req.Method, v.load = r.lookup(m.Method)
 	return v
@@ -145,6 +145,24 @@ func (r *Responder) enter() *jsonrpc.Error {
 }
 
 func (r *Responder) leave() { r.running.Add(-1) }
+
+// Waiting notes that the handler whose context it is waits for somebody else
+// until resume is called: it does not count against MaxInFlight then. The calls
+// of a Peer note it themselves; this is for a transport that carries calls back
+// beside a Responder. Outside of a handler it does nothing.
+func Waiting(ctx context.Context) (resume func()) {
+	s := servingFrom(ctx)
+	switch {
+	case s == nil || s.peer == nil && s.responder == nil:
+		return func() {}
+	case s.peer != nil:
+		s.peer.park(s)
+		return func() { s.peer.unpark(s) }
+	default:
+		s.responder.leave()
+		return func() { s.responder.running.Add(1) }
+	}
+}
 
 // pusher is the way back to a caller whose call is being answered. A nil pusher
 // has none.

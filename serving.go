@@ -79,18 +79,20 @@ const (
 // context that its handler gets: an own type because a call must not cost the
 // allocations of context.WithCancel.
 type serving struct {
-	parent  context.Context //nolint:containedctx // this is a context itself
-	core    *core
-	peer    *Peer // nil under a Responder
-	push    *pusher
-	req     Request
-	load    *load
-	version jsonrpc.Version
-	size    int           // bytes booked against MaxInFlightBytes
-	batch   *batchWork    // the batch that it is an element of
-	inline  atomic.Uint64 // the turn of the reader in which it runs; 0 when it does not
-	parked  atomic.Int32  // the calls of its own that it waits for
-	silent  atomic.Bool   // the caller does not want the answer any more
+	parent context.Context //nolint:containedctx // this is a context itself
+	core   *core
+	peer   *Peer // nil under a Responder
+	// responder is nil under a Peer.
+	responder *Responder
+	push      *pusher
+	req       Request
+	load      *load
+	version   jsonrpc.Version
+	size      int           // bytes booked against MaxInFlightBytes
+	batch     *batchWork    // the batch that it is an element of
+	inline    atomic.Uint64 // the turn of the reader in which it runs; 0 when it does not
+	parked    atomic.Int32  // the calls of its own that it waits for
+	silent    atomic.Bool   // the caller does not want the answer any more
 
 	mu    sync.Mutex
 	done  chan struct{} // made when first asked for

@@ -1,0 +1,50 @@
+package farcall_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/farcall-dev/farcall"
+)
+
+// A handler that waits for somebody else leaves its place to others.
+func TestWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		h := farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+			if req.Method == "wait" {
+				resume := farcall.Waiting(ctx)
+				<-release
+				resume()
+			}
+			return req.Method, nil
+		})
+		r := farcall.NewResponder(h, &farcall.Options{MaxInFlight: 1})
+		respond := func(method string) string {
+			return string(r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`), nil))
+		}
+		done := make(chan struct{})
+		for range 3 {
+			go func() {
+				if got, want := respond("wait"), `{"jsonrpc":"2.0","result":"wait","id":1}`; got != want {
+					t.Errorf("got %s, want %s", got, want)
+				}
+				done <- struct{}{}
+			}()
+		}
+		synctest.Wait()
+		if got, want := respond("other"), `{"jsonrpc":"2.0","result":"other","id":1}`; got != want {
+			t.Errorf("while three wait: got %s, want %s", got, want)
+		}
+		close(release)
+		for range 3 {
+			<-done
+		}
+		if got, want := respond("other"), `{"jsonrpc":"2.0","result":"other","id":1}`; got != want {
+			t.Errorf("afterwards: got %s, want %s", got, want)
+		}
+	})
+	farcall.Waiting(t.Context())() // outside of a handler
+}
