@@ -52,8 +52,9 @@ fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh $(FUZZTIME)
 
 .PHONY: conform
-conform: ## Run the tests against other implementations (interop/)
-	@[ -d interop/node/node_modules ] || npm ci --prefix interop/node --no-audit --no-fund
+conform: ## Run the official MCP suite, and the tests against other implementations (interop/)
+	@interop/setup.sh
+	go -C interop run ./suite
 	go -C interop test -count=1 ./...
 
 .PHONY: bench

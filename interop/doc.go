@@ -1,9 +1,12 @@
-// Package interop has no code of its own. Its tests run farcall against
-// implementations of others, in a module of its own so that nobody who uses
-// farcall gets them.
+// Package interop runs farcall against implementations of others, in a module of
+// its own so that nobody who uses farcall gets them.
 //
-//	./setup.sh && go test ./...
+//	./setup.sh && go test ./... && go run ./suite
 //
 // setup.sh installs what the tests with Node.js need. Without it they are
 // skipped.
+//
+// The package itself has tests only. Beside it are server and client, which the
+// official MCP conformance suite tests and which are the largest examples of
+// package mcp, and suite, which runs it.
 package interop

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+type (
+	computeArgs struct {
+		Seconds float64 `json:"seconds" doc:"how long" min:"0" max:"3600"`
+		Label   string  `json:"label,omitempty" doc:"what to call it"`
+	}
+	deleteArgs struct {
+		Filename string `json:"filename" doc:"what to delete"`
+	}
+	confirmForm struct {
+		Confirm bool `json:"confirm"`
+	}
+)
+
+// addTaskTools adds the tools that run in the background for clients that let
+// them, and one that does not. They are tools as any other.
+func addTaskTools(s *mcp.Server) {
+	optional := mcp.Tool{Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}}
+	required := mcp.Tool{Execution: &spec.ToolExecution{TaskSupport: spec.TaskRequired}}
+
+	mcp.AddTool(s, "greet", "Greets", func(_ context.Context, in nameForm) (string, error) {
+		return "Hello, " + in.Name + "!", nil
+	})
+	mcp.AddTool(s, "slow_compute", "Takes its time", func(ctx context.Context, in computeArgs) (string, error) {
+		err := pause(ctx, time.Duration(in.Seconds*float64(time.Second)))
+		return fmt.Sprintf("Computed %s for %v seconds", in.Label, in.Seconds), err
+	}, optional)
+	mcp.AddTool(s, "failing_job", "Fails after a second", func(ctx context.Context, _ none) (string, error) {
+		return "", errors.Join(pause(ctx, time.Second), errors.New("this job always fails"))
+	}, required)
+	mcp.AddTool(s, "protocol_error_job", "Ends with an error of the protocol", func(context.Context, none) (string, error) {
+		return "", jsonrpc.Errorf(jsonrpc.InternalError, "this job ends with an error of the protocol")
+	}, optional)
+
+	mcp.AddTool(s, "confirm_delete", "Deletes nothing, but asks first", func(ctx context.Context, in deleteArgs) (string, error) {
+		form, err := mcp.Elicit[confirmForm](ctx, "Delete "+in.Filename+"?")
+		if err == nil && form.Confirm {
+			return "Deleted " + in.Filename, nil
+		}
+		return "Did not delete " + in.Filename, err
+	}, optional)
+	mcp.AddTool(s, "multi_input", "Asks for two names at the same time", func(ctx context.Context, _ none) (string, error) {
+		var names [2]string
+		var errs [2]error
+		var asking sync.WaitGroup
+		for i := range names {
+			asking.Go(func() {
+				var form nameForm
+				form, errs[i] = mcp.Elicit[nameForm](mcp.Named(ctx, fmt.Sprintf("name_%d", i+1)), fmt.Sprintf("What is name %d?", i+1))
+				names[i] = form.Name
+			})
+		}
+		asking.Wait()
+		return fmt.Sprintf("The names are %q", names), errors.Join(errs[:]...)
+	}, optional)
+
+	// This one asks as any other tool does, and only then becomes a task.
+	mcp.AddTool(s, "test_tool_with_task", "Asks for a name, then greets in the background", func(ctx context.Context, _ none) (string, error) {
+		name, err := askName(ctx)
+		if err == nil {
+			err = mcp.StartTask(ctx)
+		}
+		return "Hello, " + name + "!", err
+	}, required)
+	s.TaskLater("test_tool_with_task")
+}
