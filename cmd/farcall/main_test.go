@@ -13,7 +13,10 @@ import (
 const execVar = "FARCALL_TEST_EXEC"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(execVar) == "1" {
+	switch {
+	case os.Getenv(mcpServerVar) == "1":
+		os.Exit(mcpStdioMain())
+	case os.Getenv(execVar) == "1":
 		main()
 	}
 	os.Exit(leak.Main(m))

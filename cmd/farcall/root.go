@@ -93,6 +93,8 @@ func newRootCmd(e *env) *cobra.Command {
 		newBatchCmd(e),
 		newStreamCmd(e),
 		newDiscoverCmd(e),
+		newMCPCmd(e),
+		newNewCmd(e),
 		newErrorsCmd(e),
 		newConformCmd(e),
 		newVersionCmd(e),

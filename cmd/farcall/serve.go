@@ -31,17 +31,23 @@ func newServeCmd(e *env) *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the playground: every transport on one port",
-		Long: `Serve a playground of JSON-RPC methods. One port speaks every protocol and
-finds out which from the first bytes of a connection: HTTP, WebSocket,
-newline-delimited JSON, Content-Length framing, and any of them in TLS.
+		Short: "Serve the playground: JSON-RPC and MCP, every transport on one port",
+		Long: `Serve a playground of JSON-RPC methods, which are also the tools of an MCP
+server. One port speaks every protocol and finds out which from the first bytes
+of a connection: HTTP, WebSocket, newline-delimited JSON, Content-Length framing,
+and any of them in TLS.
 
 	POST /rpc          one message or a batch
 	GET  /rpc/stream   ?method=NAME&params=JSON, as an event stream
 	GET  /rpc/ws       WebSocket, both directions
+	     /mcp          MCP in every revision: Streamable HTTP, or WebSocket
+	     /sse          MCP of 2024-11-05 (HTTP+SSE), which posts to /messages
 	GET  /             a page that lists the methods and calls them
 	GET  /healthz      200 while the process lives
 	GET  /readyz       200 while it accepts calls
+
+Everything else that carries JSON-RPC carries MCP as well: the first message of a
+connection says which of the two it is.
 
 When it accepts connections it prints on standard error, for each address,
 

@@ -7,17 +7,24 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync/atomic"
 
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/page"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
+
+// messagesPath is where clients of HTTP+SSE post; /sse tells them.
+const messagesPath = "/messages"
 
 // site is what the port serves over HTTP.
 type site struct {
-	rpc    http.Handler // POST /rpc
-	stream http.Handler // GET /rpc/stream
-	ws     http.Handler // GET /rpc/ws
+	rpc    http.Handler     // POST /rpc
+	stream http.Handler     // GET /rpc/stream
+	ws     http.Handler     // GET /rpc/ws
+	mcp    *mcphttp.Handler // /mcp, /sse and /messages
+	mcpWS  http.Handler     // GET /mcp, to be a WebSocket
 	page   *page.Page
 
 	draining atomic.Bool
@@ -31,6 +38,16 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.stream.ServeHTTP(w, r)
 	case "/rpc/ws":
 		s.ws.ServeHTTP(w, r)
+	case "/mcp":
+		if r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+			s.mcpWS.ServeHTTP(w, r)
+			return
+		}
+		s.mcp.ServeHTTP(w, r)
+	case "/sse":
+		s.mcp.ServeSSE(w, r)
+	case messagesPath:
+		s.mcp.ServeMessages(w, r)
 	case "/healthz":
 		status(w, http.StatusOK, "ok")
 	case "/readyz":
@@ -62,7 +79,7 @@ func status(w http.ResponseWriter, code int, text string) {
 func notFound(w http.ResponseWriter) {
 	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{
 		Code:    jsonrpc.MethodNotFound,
-		Message: "No such path; JSON-RPC is posted to /rpc",
+		Message: "No such path; JSON-RPC is posted to /rpc, MCP to /mcp",
 	})
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

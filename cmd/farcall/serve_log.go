@@ -9,6 +9,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
 // maxPayload is how much of a message goes into the log with --log-payloads.
@@ -55,6 +56,29 @@ func recorder(log *slog.Logger, payloads bool) func(context.Context, farcall.Rec
 			attrs = append(attrs, payload("request", r.Request), payload("response", r.Response))
 		}
 		log.LogAttrs(ctx, recordLevel(r.Code), recordMessage(r), attrs...)
+	}
+}
+
+// ofRequest names the transport and the connection of what came over HTTP by the
+// request: one handler serves MCP with and without TLS, because sessions belong
+// to both.
+func ofRequest(record func(context.Context, farcall.Record)) func(context.Context, farcall.Record) {
+	if record == nil {
+		return nil
+	}
+	return func(ctx context.Context, r farcall.Record) {
+		if req := mcphttp.RequestFrom(ctx); req != nil {
+			r.Conn = httpConn(req.Context())
+			switch {
+			case req.URL.Path == messagesPath && req.TLS != nil:
+				r.Transport = "sse+tls"
+			case req.URL.Path == messagesPath:
+				r.Transport = "sse"
+			default:
+				r.Transport = secured("http", req)
+			}
+		}
+		record(ctx, r)
 	}
 }
 

@@ -17,6 +17,8 @@ import (
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/playground"
 	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/internal/port"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/stream"
 	"github.com/farcall-dev/farcall/wsrpc"
 )
@@ -28,6 +30,7 @@ type server struct {
 	maxMessage int
 
 	play  *playground.Service
+	mcp   *mcp.Server
 	peers *peers
 	site  *site
 	port  *port.Server
@@ -57,7 +60,8 @@ func (f *serveFlags) server(e *env) (*server, error) {
 	rpc := farcall.Options{
 		Details: f.details, V1: f.v1, Logger: log, OnRecord: recorder(log, f.logPayloads),
 	}
-	s.peers = &peers{handler: mux, opts: rpc}
+	s.mcp = s.play.MCP(mux, rpc)
+	s.peers = newPeers(mux, s.mcp, rpc)
 	s.site = newSite(mux, rpc, html, s.peers, s.maxMessage)
 	s.port = port.New(port.Handler{
 		HTTP: &http.Server{
@@ -74,20 +78,27 @@ func (f *serveFlags) server(e *env) (*server, error) {
 }
 
 // newSite makes the handlers of the paths. Records tell HTTP and HTTPS apart,
-// so each has a handler of its own.
+// so each has a handler of its own; MCP has one for both (see ofRequest).
 func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *peers, maxMessage int) *site {
 	options := func(transport string) *httprpc.Options {
 		o := rpc
 		o.Transport = transport
 		return &httprpc.Options{MaxMessage: maxMessage, RPC: &o}
 	}
-	upgrade := func(t farcall.Transport, r *http.Request) { conns.start(t, secured("ws", r)) } //nolint:contextcheck // a connection outlives the request that made it
+	mcpOptions := rpc
+	mcpOptions.V1 = false // no revision has it
+	mcpOptions.OnRecord = ofRequest(rpc.OnRecord)
+	// A connection outlives the request that made it.
+	upgrade := func(t farcall.Transport, r *http.Request) { conns.start(t, secured("ws", r)) }       //nolint:contextcheck // as above
+	upgradeMCP := func(t farcall.Transport, r *http.Request) { conns.startMCP(t, secured("ws", r)) } //nolint:contextcheck // as above
 	return &site{
 		rpc: bySecurity(httprpc.NewHandler(h, options("http")), httprpc.NewHandler(h, options("https"))),
 		stream: bySecurity(httprpc.NewStreamHandler(h, options("sse")),
 			httprpc.NewStreamHandler(h, options("sse+tls"))),
-		ws:   wsrpc.NewHandler(upgrade, &wsrpc.Options{MaxMessage: maxMessage}),
-		page: html,
+		ws:    wsrpc.NewHandler(upgrade, &wsrpc.Options{MaxMessage: maxMessage}),
+		mcp:   mcphttp.NewHandler(conns.mcp, &mcphttp.Options{MaxMessage: maxMessage, MessagesPath: messagesPath, RPC: &mcpOptions}),
+		mcpWS: wsrpc.NewHandler(upgradeMCP, &wsrpc.Options{MaxMessage: maxMessage, Subprotocols: []string{"mcp"}}),
+		page:  html,
 	}
 }
 
@@ -177,8 +188,8 @@ func (s *server) serveStdio() {
 		}
 	}
 	t := stream.Stdio(framing(first|0x20 == 'c'), &stream.Options{MaxMessage: s.maxMessage, Prefix: prefix})
-	if peer := s.peers.start(t, "stdio"); peer != nil {
-		<-peer.Done()
+	if done := s.peers.open(t, "stdio", speaksMCP); done != nil {
+		<-done
 	}
 }
 
@@ -204,8 +215,11 @@ func (s *server) end(err error) {
 // the context lasts.
 func (s *server) drain(ctx context.Context) {
 	s.site.draining.Store(true)
+	s.mcp.Close() // subscriptions are told, before their connections go
 	var wg sync.WaitGroup
-	wg.Go(func() { _ = s.port.Shutdown(ctx) }) // its error is the context's: time was up
+	// The errors are the context's: time was up.
+	wg.Go(func() { _ = s.port.Shutdown(ctx) })
+	wg.Go(func() { _ = s.site.mcp.Shutdown(ctx) })
 	wg.Go(func() { s.peers.shutdown(ctx) })
 	wg.Wait()
 }

@@ -371,7 +371,8 @@ func TestServePaths(t *testing.T) {
 		"/page/icon.svg":  {200, "image/svg+xml", "<svg"},
 		"/healthz":        {200, "text/plain; charset=utf-8", "ok\n"},
 		"/readyz":         {200, "text/plain; charset=utf-8", "ready\n"},
-		"/mcp":            {404, "application/json", `"code":-32601`},
+		"/mcp":            {405, "application/json", `Mcp-Session-Id`},
+		"/messages":       {405, "application/json", `"error"`},
 		"/page/nope":      {404, "application/json", `"id":null}`},
 		"/rpc":            {405, "application/json", `"error"`},
 		"/rpc/stream?method=math/add_stream&a=0&b=1": {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/mcp"
 )
 
 // Service holds the playground's state. Its methods may be called by any
@@ -19,13 +20,15 @@ type Service struct {
 	wg   sync.WaitGroup // the clocks
 	quit chan struct{}  // closed by Close
 
-	mu       sync.Mutex
-	closed   bool
-	events   int
-	sessions map[string]*list.Element // of *session
-	recent   *list.List               // sessions, the latest used first
-	clocks   map[int64]*clock
-	lastID   int64
+	mu        sync.Mutex
+	closed    bool
+	events    int
+	lastEvent string
+	mcp       *mcp.Server              // nil: the playground is not offered over MCP
+	sessions  map[string]*list.Element // of *session
+	recent    *list.List               // sessions, the latest used first
+	clocks    map[int64]*clock
+	lastID    int64
 }
 
 // Register adds the playground's methods to mux. A nil logger means that
@@ -55,7 +58,11 @@ func (s *Service) Close() {
 		s.closed = true
 		close(s.quit)
 	}
+	server := s.mcp
 	s.mu.Unlock()
+	if server != nil {
+		server.Close()
+	}
 	s.wg.Wait()
 }
 

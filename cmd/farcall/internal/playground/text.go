@@ -194,8 +194,12 @@ func getUserProfile(_ context.Context, p userID) (userProfile, error) {
 func (s *Service) logEvent(ctx context.Context, p message) (int, error) {
 	s.mu.Lock()
 	s.events++
-	n := s.events
+	s.lastEvent = firstCharacters(p.Message, maxKept)
+	n, server := s.events, s.mcp
 	s.mu.Unlock()
+	if server != nil {
+		server.ResourceUpdated(eventsURI)
+	}
 	s.log.LogAttrs(ctx, slog.LevelInfo, "event",
 		slog.Int("number", n), slog.String("message", firstCharacters(p.Message, maxPrompt)))
 	return n, nil

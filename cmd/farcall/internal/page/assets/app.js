@@ -91,7 +91,9 @@ function welcome() {
       line(`farcall discover ${location.origin}`),
       line(`farcall call ${endpoints.ws} ${example}`),
       line(`farcall call tcp://${location.host} ${example}`),
-      line(command('http', 'rpc.discover'))),
+      line(command('http', 'rpc.discover')),
+      line(`farcall mcp tools ${location.origin}/mcp`)),
+    h('p', { class: 'muted' }, 'The methods are MCP tools, too: at ', h('code', {}, '/mcp'), ' for Streamable HTTP and WebSocket, at ', h('code', {}, '/sse'), ' for HTTP+SSE.'),
     h('p', { class: 'muted keys' }, h('kbd', {}, '/'), ' search   ', h('kbd', {}, '↑'), h('kbd', {}, '↓'), ' choose   ', h('kbd', {}, 'Ctrl'), h('kbd', {}, 'Enter'), ' call'),
     h('table', { class: 'all' }, h('tbody', {}, service.methods.map((m) => h('tr', {},
       h('td', {}, h('a', { href: link(m.name) }, m.name)), h('td', {}, m.summary ?? ''))))));

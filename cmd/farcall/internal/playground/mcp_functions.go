@@ -1,0 +1,174 @@
+package playground
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// pushing are the methods that call or notify their caller in JSON-RPC, which an
+// MCP client does not understand.
+var pushing = map[string]bool{"callback": true, "clock/subscribe": true, "clock/unsubscribe": true}
+
+// changing are the methods that change something.
+var changing = map[string]bool{"continueChat": true, "logEvent": true}
+
+// addFunctions adds a tool for each method of the mux, which it calls.
+func addFunctions(s *mcp.Server, mux *farcall.Mux, local farcall.Caller) {
+	for _, m := range mux.Methods() {
+		if pushing[m.Name] {
+			continue
+		}
+		f := &function{m, local}
+		if m.Name == "sum" { // takes a list, and a tool an object
+			mcp.AddTool(s, m.Name, f.description(), f.sum, f.tool())
+			continue
+		}
+		t := f.tool()
+		if t.InputSchema = m.Params; string(m.Params) == "{}" {
+			t.InputSchema = jsonrpc.Raw(`{"type":"object"}`)
+		}
+		s.AddTool(t, func(ctx context.Context, arguments jsonrpc.Raw) (*mcp.ToolResult, error) {
+			if arguments == nil {
+				return f.call(ctx, nil)
+			}
+			return f.call(ctx, arguments)
+		})
+	}
+}
+
+// function is a method as a tool.
+type function struct {
+	farcall.Method
+	local farcall.Caller
+}
+
+// tool describes the method, but for its input.
+func (f *function) tool() mcp.Tool {
+	t := mcp.Tool{
+		Name:        strings.ReplaceAll(f.Name, "/", "_"),
+		Title:       f.Summary,
+		Description: f.description(),
+		Annotations: readOnly(),
+	}
+	if changing[f.Name] {
+		t.Annotations = &spec.ToolAnnotations{DestructiveHint: new(false), OpenWorldHint: new(false)}
+	}
+	switch result := string(f.Result); {
+	case f.isText(), result == "{}", result == `{"type":"null"}`:
+	case f.Stream:
+		t.OutputSchema = jsonrpc.Raw(`{"type":"array","items":` + result + `}`)
+	default:
+		t.OutputSchema = f.Result
+	}
+	return t
+}
+
+func (f *function) description() string {
+	text := f.Summary + "."
+	if f.Description != "" {
+		text += " " + f.Description
+	}
+	if f.Stream {
+		text += " Each value is reported as progress, and the result is the list of all."
+	}
+	return text
+}
+
+// isText reports whether the result is a string, which goes out as it is.
+func (f *function) isText() bool { return string(f.Result) == `{"type":"string"}` && !f.Stream }
+
+type numbers struct {
+	Numbers []float64 `json:"numbers" doc:"what to add up"`
+}
+
+func (f *function) sum(ctx context.Context, in numbers) (*mcp.ToolResult, error) {
+	return f.call(ctx, in.Numbers)
+}
+
+// call calls the method and makes a tool's result of its result.
+func (f *function) call(ctx context.Context, params any) (*mcp.ToolResult, error) {
+	if f.isText() {
+		text, err := farcall.Call[string](ctx, f.local, f.Name, params)
+		return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(text)}}, toolError(err)
+	}
+	values := &progress{ctx: ctx, stream: f.Stream}
+	result, err := farcall.Call[jsonrpc.Raw](farcall.OnProgress(ctx, values.take), f.local, f.Name, params)
+	if err != nil {
+		return nil, toolError(err)
+	}
+	if f.Stream {
+		result = append(append(jsonrpc.Raw{'['}, values.all...), ']')
+	}
+	if string(result) == "null" {
+		return &mcp.ToolResult{}, nil
+	}
+	return &mcp.ToolResult{StructuredContent: result, Content: []mcp.Content{mcp.Text(string(result))}}, nil
+}
+
+// progress passes on what a method reports.
+type progress struct {
+	ctx    context.Context //nolint:containedctx // of the call
+	stream bool
+	n      int
+	all    []byte // of a stream, with commas between them
+}
+
+func (p *progress) take(value jsonrpc.Raw) {
+	p.n++
+	if !p.stream {
+		// Only sleep reports its progress: a sleepProgress.
+		var done, total int
+		if _, err := fmt.Sscanf(string(value), `{"ms":%d,"of":%d}`, &done, &total); err == nil {
+			_ = mcp.Progress(p.ctx, float64(done), float64(total), fmt.Sprintf("slept for %d of %d ms", done, total)) // a client that is gone cancels the call
+		}
+		return
+	}
+	if p.n > 1 {
+		p.all = append(p.all, ',')
+	}
+	p.all = append(p.all, value...)
+	_ = mcp.Progress(p.ctx, float64(p.n), 0, string(value)) // as above
+}
+
+// toolError makes the tool's own failure, for the model to read, of what a method
+// answers a wrong call with. Internal errors stay what they are.
+func toolError(err error) error {
+	wire := new(jsonrpc.Error)
+	if !errors.As(err, &wire) || wire.Code == jsonrpc.InternalError {
+		return err
+	}
+	text := fmt.Sprintf("%s (error %d)", wire.Message, wire.Code)
+	if len(wire.Data) > 0 {
+		text += ": " + string(wire.Data)
+	}
+	return errors.New(text)
+}
+
+// inProcess returns a caller of the mux that no connection is needed for. Its
+// methods are not recorded: the tools that call them are.
+func inProcess(mux *farcall.Mux, rpc farcall.Options) farcall.Caller {
+	rpc.OnRecord = nil
+	return farcall.NewClient(&direct{farcall.NewResponder(mux, &rpc)}, nil, nil)
+}
+
+// direct is the shortest transport of all.
+type direct struct{ responder *farcall.Responder }
+
+// Exchange implements farcall.Exchanger.
+func (d *direct) Exchange(ctx context.Context, frame []byte, reply func(frame []byte) error) error {
+	answer := d.responder.Respond(ctx, nil, frame, reply)
+	if len(answer) == 0 {
+		return nil
+	}
+	return reply(answer)
+}
+
+// Close implements farcall.Exchanger.
+func (d *direct) Close() error { return nil }

@@ -1,0 +1,108 @@
+// Package scaffold answers one question: what is in a new project that serves or
+// uses MCP?
+package scaffold
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+//go:embed templates
+var templates embed.FS
+
+// The kinds of project.
+const (
+	Server = "server"
+	Client = "client"
+)
+
+// ErrNotEmpty is wrapped by the failure of Write in a directory that has
+// something in it.
+var ErrNotEmpty = errors.New("the directory is not empty")
+
+// A Project is what the files of a new project are made from.
+type Project struct {
+	Kind    string // Server or Client
+	Module  string // the path of its module
+	Version string // of farcall that it requires; "": none yet
+	Replace string // a local checkout of farcall to use instead; "": none
+}
+
+var modulePath = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._~-]*(/[A-Za-z0-9_][A-Za-z0-9._~-]*)*$`)
+
+// CheckModule reports what is wrong with the path of a module.
+func CheckModule(name string) error {
+	switch {
+	case !modulePath.MatchString(name):
+		return fmt.Errorf("%q is no module path: it has letters, digits, and - _ . ~ between slashes", name)
+	case slices.Contains([]string{"go", "std", "cmd", "main"}, name):
+		return fmt.Errorf("%q is no module path: it means something else to Go", name)
+	}
+	return nil
+}
+
+// Name is what the project is called: the last element of its module's path.
+func (p Project) Name() string { return path.Base(p.Module) }
+
+// Write writes the project to a directory, which it makes unless it is there and
+// empty, and returns the names of the files.
+func (p Project) Write(dir string) ([]string, error) {
+	if err := CheckModule(p.Module); err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	switch {
+	case err == nil && len(entries) > 0:
+		return nil, fmt.Errorf("%s: %w", dir, ErrNotEmpty)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return nil, err
+	}
+	files, err := p.render()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(dir, f.name), f.text, 0o600); err != nil {
+			return names, err
+		}
+		names = append(names, f.name)
+	}
+	return names, nil
+}
+
+type file struct {
+	name string
+	text []byte
+}
+
+// render makes all files before the first one is written.
+func (p Project) render() ([]file, error) {
+	all, err := template.ParseFS(templates, "templates/*.tmpl", "templates/"+p.Kind+"/*.tmpl")
+	if err != nil {
+		return nil, fmt.Errorf("there is no kind of project %q: %w", p.Kind, err)
+	}
+	var files []file
+	for _, t := range all.Templates() {
+		var b bytes.Buffer
+		if err := t.Execute(&b, p); err != nil {
+			return nil, err
+		}
+		files = append(files, file{strings.TrimSuffix(t.Name(), ".tmpl"), b.Bytes()})
+	}
+	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	return files, nil
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// mcpTargetForms lists what a TARGET of farcall mcp may be; it is part of the
+// help.
+const mcpTargetForms = `TARGET is one of:
+  http://host[:port][/path]   https too; without a path: /mcp
+  ws://host[:port][/path]     wss too; without a path: /mcp
+  tcp://host:port             tls:// for TCP with TLS
+  unix:PATH                   a socket
+  host:port                   the same as http://host:port
+  -- command args...          a child process, over its standard input and output`
+
+const mcpEras = `The revision of the protocol is found out. --era pins it: modern (stateless), legacy (with initialize) or a revision's name.`
+
+func newMCPCmd(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Use a Model Context Protocol server: its tools, resources and prompts",
+		Long: "Use a Model Context Protocol (MCP) server of any revision: list and call its tools, read its resources, fill in its\n" +
+			"prompts, follow its changes. What the server asks for meanwhile is asked on the terminal.\n\n" +
+			mcpTargetForms + "\n\n" + mcpEras,
+		Example: strings.TrimPrefix(`
+  farcall mcp discover localhost:7331
+  farcall mcp tools -- npx -y @modelcontextprotocol/server-everything
+  farcall mcp call localhost:7331 math_add a=2 b=3
+  farcall mcp listen localhost:7331 --resource clock://now`, "\n"),
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			hint := "Run 'farcall mcp --help' for the list."
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = fmt.Sprintf("Did you mean 'farcall mcp %s'?", near[0])
+			}
+			return usagef(hint, "unknown command %q for farcall mcp", args[0])
+		},
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.AddCommand(
+		newMCPDiscoverCmd(e),
+		newMCPToolsCmd(e),
+		newMCPCallCmd(e),
+		newMCPResourcesCmd(e),
+		newMCPTemplatesCmd(e),
+		newMCPReadCmd(e),
+		newMCPPromptsCmd(e),
+		newMCPPromptCmd(e),
+		newMCPCompleteCmd(e),
+		newMCPListenCmd(e),
+		newMCPTasksCmd(e),
+	)
+	return cmd
+}
+
+// mcpRemote is what the commands of farcall mcp have in common.
+type mcpRemote struct {
+	*remote
+	era     string
+	log     string // the level from which on the server shall log
+	asJSON  bool
+	verbose bool
+	output  string // the directory for what is not text
+	answers []string
+	sample  string
+	roots   []string
+
+	sampleGiven bool // --sample may be empty
+	screen      *console
+}
+
+func newMCPRemote(e *env) *mcpRemote {
+	return &mcpRemote{remote: &remote{env: e}, screen: newConsole(e.stderr)}
+}
+
+// flags adds the options that every command has.
+func (m *mcpRemote) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.DurationVar(&m.timeout, "timeout", defaultTimeout, "how long to wait for an answer, from the last sign of progress; 0 for ever")
+	f.StringArrayVarP(&m.header, "header", "H", nil, "send an HTTP header, `'Name: value'`; can be repeated")
+	f.StringVar(&m.cacert, "cacert", "", "trust the certificate authorities in this PEM `file`")
+	f.BoolVar(&m.insecure, "insecure", false, "do not check the server's certificate")
+	f.StringVar(&m.era, "era", "auto", "speak only `auto|modern|legacy|REVISION`")
+	f.StringVar(&m.log, "log", "", "show the server's log from this `level` on: "+strings.Join(spec.LogLevels(), ", "))
+	f.BoolVar(&m.asJSON, "json", false, "print the result as JSON")
+	f.BoolVarP(&m.verbose, "verbose", "v", false, "say more on standard error, such as progress when it is no terminal")
+}
+
+// askFlags adds the options for what the server may ask.
+func (m *mcpRemote) askFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringArrayVar(&m.answers, "answer", nil, "answer a form of the server's with this `JSON` object, or with accept, decline or cancel; can be repeated")
+	f.StringVar(&m.sample, "sample", "", "answer the server's requests to a model with this `text`")
+	f.StringArrayVar(&m.roots, "root", nil, "show the server this `directory` as a root; can be repeated")
+}
+
+func (m *mcpRemote) outputFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&m.output, "output", "o", "", "save images and other binary content in this `directory`")
+}
+
+const mcpAskHelp = `What the server asks meanwhile: a form is asked field by field on the terminal, and --answer answers it in advance;
+--sample stands in for a model; --root shows directories. Without them the server is told that it cannot ask.`
+
+// named is a command that takes TARGET and one name or URI at least.
+func (m *mcpRemote) named(cmd *cobra.Command, args []string, what string) (t target, name string, rest []string, err error) {
+	t, rest, err = m.target(cmd, args)
+	if err != nil {
+		return t, "", nil, err
+	}
+	if len(rest) == 0 || rest[0] == "" {
+		hint := fmt.Sprintf("For example: %s %s %s", cmd.CommandPath(), t, strings.ToUpper(what))
+		if t.kind == kindChild {
+			hint = fmt.Sprintf("It stands before --: %s %s %s", cmd.CommandPath(), strings.ToUpper(what), t)
+		}
+		return t, "", nil, usagef(hint, "no %s", what)
+	}
+	return t, rest[0], rest[1:], nil
+}
+
+// none refuses arguments that are one too many.
+func none(cmd *cobra.Command, rest []string) error {
+	if len(rest) == 0 {
+		return nil
+	}
+	return usagef(fmt.Sprintf("Run '%s --help' for its arguments.", cmd.CommandPath()), "there is no place for %q", rest[0])
+}
+
+// completer offers names to the shell.
+func (m *mcpRemote) completer(names func(ctx context.Context, s *mcpSession) []string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		t, err := mcpTarget(args[0])
+		if err != nil || m.check(t) != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+		defer cancel()
+		s, err := m.open(ctx, t)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		defer s.end()
+		return names(ctx, s), cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// firstLine is what a description says first, fit to be printed.
+func firstLine(texts ...string) string {
+	for _, t := range texts {
+		if line, _, _ := strings.Cut(strings.TrimSpace(t), "\n"); line != "" {
+			return tame(strings.TrimSpace(line))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,268 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// asker answers what the server asks for.
+type asker struct {
+	screen     *console
+	sampleText string
+	verbose    bool
+	roots      []mcp.Root
+	stdin      *typist // nil: nobody sits there
+
+	turn chan struct{} // held by what is being asked: one thing at a time
+
+	mu      sync.Mutex
+	answers []string // of --answer, those that are left
+	failure error    // that of the command line, which the server cannot see
+}
+
+func (m *mcpRemote) newAsker() (*asker, error) {
+	a := &asker{screen: m.screen, sampleText: m.sample, verbose: m.verbose, answers: m.answers, turn: make(chan struct{}, 1)}
+	if isPerson(m.stdin) && m.screen.tty {
+		a.stdin = newTypist(m.stdin)
+	}
+	for _, text := range m.answers {
+		if _, _, err := readAnswer(text); err != nil {
+			return nil, err
+		}
+	}
+	for _, dir := range m.roots {
+		root, err := rootOf(dir)
+		if err != nil {
+			return nil, err
+		}
+		a.roots = append(a.roots, root)
+	}
+	return a, nil
+}
+
+// rootOf makes a root of a directory or a file: URI.
+func rootOf(dir string) (mcp.Root, error) {
+	if strings.HasPrefix(dir, "file:") {
+		return mcp.Root{URI: dir}, nil
+	}
+	path, err := filepath.Abs(dir)
+	if err != nil {
+		return mcp.Root{}, usagef("", "cannot use --root %q: %w", dir, err)
+	}
+	u := url.URL{Scheme: "file", Path: "/" + strings.TrimPrefix(filepath.ToSlash(path), "/")}
+	return mcp.Root{URI: u.String(), Name: filepath.Base(path)}, nil
+}
+
+// readAnswer reads an --answer: what the user does, and the form's content.
+func readAnswer(text string) (action string, content jsonrpc.Raw, err error) {
+	switch text {
+	case spec.ElicitAccept, spec.ElicitDecline, spec.ElicitCancel:
+		return text, nil, nil
+	}
+	raw := jsonrpc.Raw(strings.TrimSpace(text))
+	if jsonrpc.Valid(raw) != nil || raw[0] != '{' {
+		return "", nil, usagef(`Write it as --answer '{"name":"Ada"}', or accept, decline or cancel.`, "%q is not an answer", text)
+	}
+	return spec.ElicitAccept, raw, nil
+}
+
+// failed is why the command line did not suffice, nil when it did.
+func (a *asker) failed() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.failure
+}
+
+// elicit answers a form, or whether a page may be opened.
+func (a *asker) elicit(ctx context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	var f form
+	if p.Mode != spec.ElicitURL {
+		var err error
+		if f, err = newForm(p.RequestedSchema); err != nil {
+			return nil, err
+		}
+	}
+	r, used, err := a.given(p, f)
+	switch {
+	case r != nil || err != nil:
+		return r, err
+	case a.stdin != nil && p.Mode == spec.ElicitURL:
+		return a.askPage(ctx, p)
+	case a.stdin != nil:
+		return a.askForm(ctx, p, f)
+	}
+	a.screen.printf("The server asks: %s", tame(p.Message))
+	hint := "--answer accept"
+	if p.Mode == spec.ElicitURL {
+		a.screen.printf("  %s", tame(p.URL))
+	} else {
+		hint = "--answer '" + f.example() + "'"
+	}
+	if used > 0 {
+		hint += " (those given have been used)"
+	}
+	a.screen.printf("It is declined, because there is nobody to ask. Answer it with %s", hint)
+	return &spec.ElicitResult{Action: spec.ElicitDecline}, nil
+}
+
+// given takes the first of the answers of the command line that fits. Questions
+// of one round come in any order.
+func (a *asker) given(p *spec.ElicitRequestParams, f form) (r *spec.ElicitResult, used int, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var misfit error
+	for i, text := range a.answers {
+		if text == "" {
+			used++
+			continue
+		}
+		action, content, err := readAnswer(text)
+		if err == nil && p.Mode != spec.ElicitURL && action == spec.ElicitAccept {
+			content, err = f.check(content)
+		}
+		if err == nil {
+			a.answers[i] = ""
+			return &spec.ElicitResult{Action: action, Content: content}, used, nil
+		}
+		if misfit == nil {
+			misfit = err
+		}
+	}
+	if misfit != nil && a.stdin == nil {
+		a.failure = usagef("The server asks: "+tame(p.Message)+"\nFor example --answer '"+f.example()+"'", "--answer does not fit: %w", misfit)
+		return nil, used, a.failure
+	}
+	return nil, used, nil
+}
+
+// sample stands in for a model.
+func (a *asker) sample(_ context.Context, p *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
+	if a.verbose {
+		raw, err := jsonv2.Append(nil, p)
+		if err != nil {
+			return nil, err
+		}
+		a.screen.printf("sampling %s", appendTame(nil, compact(raw)))
+	}
+	return &spec.CreateMessageResult{
+		Role: spec.RoleAssistant, Content: []spec.Content{mcp.Text(a.sampleText)}, Model: "farcall --sample", StopReason: spec.StopEndTurn,
+	}, nil
+}
+
+// askPage asks whether a page may be opened.
+func (a *asker) askPage(ctx context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+	a.screen.printf("The server asks you to open a page: %s\n  %s", tame(p.Message), tame(p.URL))
+	for {
+		a.screen.write("Have you, or will you? [y/n] ")
+		line, ok, err := a.stdin.line(ctx)
+		switch answer := strings.ToLower(strings.TrimSpace(line)); {
+		case err != nil:
+			return nil, err
+		case !ok, answer == spec.ElicitCancel:
+			a.screen.write("\n")
+			return &spec.ElicitResult{Action: spec.ElicitCancel}, nil
+		case answer == "y", answer == "yes":
+			return &spec.ElicitResult{Action: spec.ElicitAccept}, nil
+		case answer == "n", answer == "no", answer == spec.ElicitDecline:
+			return &spec.ElicitResult{Action: spec.ElicitDecline}, nil
+		}
+	}
+}
+
+// askForm asks for the fields of a form one by one.
+func (a *asker) askForm(ctx context.Context, p *spec.ElicitRequestParams, f form) (*spec.ElicitResult, error) {
+	a.screen.printf("The server asks: %s\n(\"decline\" or \"cancel\" end the form, and so does Ctrl-D.)", tame(p.Message))
+	content := jsonrpc.Raw{'{'}
+	for i := range f {
+		field := &f[i]
+		a.screen.printf("\n%s", field.describe())
+		value, action, err := a.askField(ctx, field)
+		if err != nil {
+			return nil, err
+		}
+		if action != "" {
+			return &spec.ElicitResult{Action: action}, nil
+		}
+		if value != nil {
+			content = field.append(content, value)
+		}
+	}
+	return &spec.ElicitResult{Action: spec.ElicitAccept, Content: append(content, '}')}, nil
+}
+
+// askField asks until the answer fits. A nil value is none; an action ends the
+// form.
+func (a *asker) askField(ctx context.Context, field *field) (value jsonrpc.Raw, action string, err error) {
+	for {
+		a.screen.write(field.prompt())
+		line, ok, err := a.stdin.line(ctx)
+		line = strings.TrimSpace(line)
+		switch {
+		case err != nil:
+			return nil, "", err
+		case !ok:
+			a.screen.write("\n")
+			return nil, spec.ElicitCancel, nil
+		case line == spec.ElicitDecline, line == spec.ElicitCancel:
+			return nil, line, nil
+		case line == "" && (field.Default != nil || !field.required):
+			return field.Default, "", nil
+		}
+		value, err := field.parse(strings.TrimPrefix(line, `\`)) // \decline is the word itself
+		if err == nil {
+			return value, "", nil
+		}
+		a.screen.printf("  %v", err)
+	}
+}
+
+// typist is who types lines. One goroutine reads them, for as long as the
+// program runs: a read of a terminal cannot be given up.
+type typist struct {
+	once   sync.Once
+	start  func()
+	lines  chan string
+	closed chan struct{}
+}
+
+func newTypist(r interface{ Read([]byte) (int, error) }) *typist {
+	t := &typist{lines: make(chan string), closed: make(chan struct{})}
+	t.start = func() {
+		go func() {
+			defer close(t.closed)
+			for in := bufio.NewScanner(r); in.Scan(); {
+				t.lines <- in.Text()
+			}
+		}()
+	}
+	return t
+}
+
+// line waits for a line. It is not ok when there will be none.
+func (t *typist) line(ctx context.Context) (text string, ok bool, err error) {
+	t.once.Do(t.start)
+	select {
+	case text := <-t.lines:
+		return text, true, nil
+	case <-t.closed:
+		return "", false, nil
+	case <-ctx.Done():
+		return "", false, fmt.Errorf("nobody has answered: %w", ctx.Err())
+	}
+}

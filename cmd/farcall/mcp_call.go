@@ -1,0 +1,185 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// argumentForms explains the arguments of a tool; it is part of the help.
+const argumentForms = `ARGUMENTS may be written as:
+  name=value    what the tool's schema says: text as it is, numbers, true or false; arrays and objects as JSON
+  name:=value   a value that must be JSON, whatever the schema says
+  '{"a":2}'     JSON
+  @file or -    the JSON in a file, or on standard input`
+
+func newMCPCallCmd(e *env) *cobra.Command {
+	m := newMCPRemote(e)
+	cmd := &cobra.Command{
+		Use:   "call TARGET TOOL [ARGUMENTS]",
+		Short: "Call a tool and print its result",
+		Long: "Call a tool and print its result: text as it is, other content described or saved with --output. A tool that fails\n" +
+			"says so on standard error, with exit status 4.\n\n" + mcpAskHelp + "\n\n" + argumentForms + "\n\n" + mcpTargetForms + "\n\n" + mcpEras,
+		Example: strings.TrimPrefix(`
+  farcall mcp call localhost:7331 math_add a=2 b=3
+  farcall mcp call localhost:7331 math_add '{"a":2,"b":3}' --json
+  farcall mcp call localhost:7331 book --answer '{"seats":2}' --verbose
+  farcall mcp call draw subject=cat --output pictures -- ./server`, "\n"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, tool, words, err := m.named(cmd, args, "tool")
+			if err != nil {
+				return err
+			}
+			return m.call(cmd.Context(), t, tool, words)
+		},
+		ValidArgsFunction: m.completer(toolNames),
+	}
+	m.flags(cmd)
+	m.askFlags(cmd)
+	m.outputFlag(cmd)
+	return cmd
+}
+
+func toolNames(ctx context.Context, s *mcpSession) []string {
+	tools, err := s.Tools(ctx)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for i := range tools {
+		names = append(names, tame(tools[i].Name)+"\t"+firstLine(tools[i].Title, tools[i].Description))
+	}
+	return names
+}
+
+func (m *mcpRemote) call(ctx context.Context, t target, tool string, words []string) error {
+	given, err := m.arguments(words)
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	s, err := m.open(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	arguments, near, err := s.fit(ctx, tool, given)
+	if err != nil {
+		return err
+	}
+	result, err := s.CallTool(mcp.OnProgress(ctx, m.progress), tool, arguments)
+	m.screen.clear()
+	if err = cmp.Or(s.asked.failed(), err); err != nil {
+		return withHint(s.failure(ctx, tool, err), near)
+	}
+	return m.printToolResult(tool, result)
+}
+
+// arguments reads what can be read without the tool's schema: JSON, wherever it
+// is. Otherwise the words are all name=value.
+func (m *mcpRemote) arguments(words []string) (toolArguments, error) {
+	a := toolArguments{words: words}
+	if len(words) == 0 {
+		return a, nil
+	}
+	for _, w := range words {
+		if !namedParam.MatchString(w) {
+			raw, err := parseParams(words, m.stdin)
+			if err == nil && raw[0] != '{' {
+				err = usagef("Write name=value, or a JSON object.", "a tool takes its arguments by name: %q has none", words[0])
+			}
+			return toolArguments{json: raw}, err
+		}
+	}
+	return a, nil
+}
+
+// toolArguments are a JSON object, or words that become one.
+type toolArguments struct {
+	json  jsonrpc.Raw
+	words []string
+}
+
+// fit makes the arguments of a tool. near is a hint for a tool that there is not.
+func (s *mcpSession) fit(ctx context.Context, tool string, given toolArguments) (arguments any, near string, err error) {
+	tools, err := s.Tools(ctx)
+	if err != nil && ctx.Err() != nil {
+		return nil, "", s.failure(ctx, spec.MethodToolsList, err)
+	}
+	var names []string
+	schema := jsonrpc.Raw("{}") // of a tool that is not listed
+	for i := range tools {
+		names = append(names, tools[i].Name)
+		if tools[i].Name == tool {
+			schema = tools[i].InputSchema
+		}
+	}
+	if !slices.Contains(names, tool) {
+		near = nearestTool(tool, names)
+	}
+	switch {
+	case given.json != nil:
+		return given.json, near, nil
+	case len(given.words) == 0:
+		return nil, near, nil
+	}
+	raw, err := typedArguments(given.words, schema)
+	return raw, near, err
+}
+
+// withHint adds a hint to an exit for an error that the server answered.
+func withHint(err error, hint string) error {
+	if e, ok := err.(*exitError); ok && hint != "" && e.code == exitAnswered { //nolint:errorlint // it is what failure returns
+		e.hint = hint
+	}
+	return err
+}
+
+// nearestTool is a hint for a tool that is not there: the one that was meant, or
+// what there is.
+func nearestTool(name string, names []string) string {
+	best, distance := "", 4
+	for _, n := range names {
+		if d := editDistance(strings.ToLower(name), strings.ToLower(n)); d < distance {
+			best, distance = n, d
+		}
+	}
+	switch {
+	case best != "":
+		return fmt.Sprintf("Did you mean %q?", tame(best))
+	case len(names) == 0:
+		return "The server has no tools."
+	case len(names) > 20:
+		return fmt.Sprintf("The server has %d tools; 'farcall mcp tools' lists them.", len(names))
+	}
+	return fmt.Sprintf("Its tools are: %s.", tame(strings.Join(names, ", ")))
+}
+
+// editDistance is how many letters are to be changed, added or taken away.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

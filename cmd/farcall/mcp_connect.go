@@ -1,0 +1,275 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// mcpPath is where MCP is, unless the target says.
+const mcpPath = "/mcp"
+
+// mcpTarget reads a TARGET other than a command.
+func mcpTarget(text string) (target, error) {
+	t, err := parseTarget(text)
+	if err != nil {
+		return t, err
+	}
+	if t.header {
+		return t, usagef("Leave ?framing=header out.", "MCP has one message a line, without Content-Length headers")
+	}
+	if t.url != nil && !hasPath(text) {
+		t.url.Path = mcpPath
+	}
+	return t, nil
+}
+
+func hasPath(text string) bool {
+	if _, rest, ok := strings.Cut(text, "://"); ok {
+		text = rest
+	}
+	host, _, _ := strings.Cut(text, "?")
+	return strings.Contains(host, "/")
+}
+
+// target finds the target among the arguments and returns the rest.
+func (m *mcpRemote) target(cmd *cobra.Command, args []string) (target, []string, error) {
+	t, rest, err := m.split(cmd, args)
+	if err != nil {
+		return t, nil, err
+	}
+	if t.kind != kindChild {
+		if t, err = mcpTarget(args[0]); err != nil {
+			return t, nil, err
+		}
+	}
+	if _, _, err := era.Select(m.era); err != nil {
+		var names []string
+		for _, r := range slices.Backward(era.Revisions()) {
+			names = append(names, r.Name)
+		}
+		return t, nil, usagef("Use --era auto, modern, legacy or one of "+strings.Join(names, ", ")+".", "there is no era %q", m.era)
+	}
+	if m.log != "" && spec.LogSeverity(m.log) < 0 {
+		return t, nil, usagef("The levels are "+strings.Join(spec.LogLevels(), ", ")+".", "there is no log level %q", m.log)
+	}
+	m.sampleGiven = cmd.Flags().Changed("sample")
+	return t, rest, nil
+}
+
+// mcpSession is a client and whom it talks to.
+type mcpSession struct {
+	*mcp.Client
+	target target
+	asked  *asker
+}
+
+// open connects. What adjusts the options is called before.
+func (m *mcpRemote) open(ctx context.Context, t target, adjust ...func(*mcp.ClientOptions)) (*mcpSession, error) {
+	s := &mcpSession{target: t}
+	var err error
+	if s.asked, err = m.newAsker(); err != nil {
+		return nil, err
+	}
+	o, err := m.options(s.asked)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range adjust {
+		f(o)
+	}
+	limited, cancel := m.limit(ctx)
+	defer cancel()
+	switch t.kind {
+	case kindHTTP, kindWS:
+		s.Client, err = mcp.Dial(limited, t.url.String(), o)
+	case kindTCP:
+		s.Client, err = mcp.Dial(limited, (&url.URL{Scheme: t.kind, Host: t.address}).String(), o)
+	default:
+		var tr farcall.Transport
+		if tr, err = m.dial(limited, t); err != nil {
+			return nil, dialFailure(ctx, t, err)
+		}
+		s.Client, err = mcp.Connect(limited, tr, o)
+	}
+	if err != nil {
+		return nil, s.failure(ctx, "connect", err)
+	}
+	return s, nil
+}
+
+// end says goodbye.
+func (s *mcpSession) end() { _ = s.Close() } // nothing is to be done about it
+
+func (m *mcpRemote) options(a *asker) (*mcp.ClientOptions, error) {
+	header, err := m.headers()
+	if err != nil {
+		return nil, err
+	}
+	client, err := m.httpClient()
+	if err != nil {
+		return nil, err
+	}
+	o := &mcp.ClientOptions{
+		Name: "farcall", Version: versionName(), Era: m.era,
+		Timeout: m.timeout, MaxTimeout: -1,
+		LogLevel: m.log, OnLog: m.printLog,
+		HTTP:      &mcphttp.DialOptions{HTTP: client, Header: header},
+		Elicit:    a.elicit,
+		OnWarning: func(err error) { m.screen.printf("farcall: warning: %s", plainWords(err)) },
+		OnSessionLost: func() {
+			m.screen.printf("farcall: the server had ended the session; this is a new one")
+		},
+	}
+	if m.timeout <= 0 {
+		o.Timeout = -1
+	}
+	if m.sampleGiven {
+		o.Sample = a.sample
+	}
+	if len(a.roots) > 0 {
+		o.Roots = func(context.Context) ([]mcp.Root, error) { return a.roots, nil }
+	}
+	return o, nil
+}
+
+// printLog shows a message of the server's log.
+func (m *mcpRemote) printLog(p *spec.LoggingMessageNotificationParams) {
+	who := ""
+	if p.Logger != "" {
+		who = tame(p.Logger) + ": "
+	}
+	m.screen.printf("[%s] %s%s", tame(p.Level), who, jsonText(p.Data))
+}
+
+// jsonText is a string as it reads, and any other value as JSON.
+func jsonText(raw jsonrpc.Raw) string {
+	if text, ok := unquote(raw); ok {
+		return tame(text)
+	}
+	return string(appendTame(nil, compact(raw)))
+}
+
+// plainWords is an error without the terms of the library.
+func plainWords(err error) string {
+	return tame(libraryTerms.Replace(strings.TrimPrefix(err.Error(), "mcp: ")))
+}
+
+var libraryTerms = strings.NewReplacer(
+	"; see ClientOptions.Era", "", " (it may be legacy: see ClientOptions.Era)", " (it may be legacy)",
+	"; see ClientOptions.MaxRounds", "", " (ClientOptions.Timeout)", "", " (ClientOptions.MaxTimeout)", "",
+	"mcp: ", "", "mcphttp: ", "", "farcall: ", "")
+
+// failure turns what went wrong into the exit that says why.
+func (s *mcpSession) failure(ctx context.Context, what string, err error) error {
+	t := s.target
+	var exit *exitError
+	var wire *jsonrpc.Error
+	var status *mcphttp.StatusError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &exit):
+		return exit
+	case ctx.Err() != nil && errors.Is(ctx.Err(), context.Canceled):
+		return &exitError{code: exitInterrupted, err: fmt.Errorf("%s: interrupted", what)}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &exitError{
+			code: exitTimeout, err: fmt.Errorf("%s: no answer from %s in time", what, t),
+			hint: "Wait longer with --timeout 2m, or for ever with --timeout 0.",
+		}
+	case errors.As(err, &wire):
+		return s.answered(what, wire, err)
+	case errors.As(err, &status):
+		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s", what, plainWords(err)), hint: statusHint(t, status)}
+	case errors.Is(err, mcphttp.ErrConnect), s.Client == nil && isDialError(err):
+		return connectFailure(t, err)
+	case errors.Is(err, farcall.ErrProtocol):
+		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s", what, plainWords(err))}
+	case errors.Is(err, farcall.ErrClosed), errors.Is(err, io.EOF):
+		e := &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s closed the connection without an answer", what, t)}
+		if t.kind == kindChild {
+			e.hint = "What the command printed on standard error is above."
+		}
+		return e
+	case strings.Contains(err.Error(), "ClientOptions.Era"):
+		return &exitError{code: exitAnswered, err: fmt.Errorf("%s: %s", what, plainWords(err)), hint: "--era auto speaks what the server does."}
+	}
+	return fmt.Errorf("%s: %s", what, plainWords(err))
+}
+
+// answered is the exit for an error that the server answered.
+func (s *mcpSession) answered(what string, wire *jsonrpc.Error, err error) error {
+	text := fmt.Sprintf("%s: error %d: %s", what, int(wire.Code), tame(wire.Message))
+	if len(wire.Data) > 0 && string(wire.Data) != "null" {
+		text += "\n  data: " + string(appendTame(nil, compact(wire.Data)))
+	}
+	return &exitError{code: exitAnswered, err: errors.New(text), hint: s.codeHint(wire, err)}
+}
+
+func (s *mcpSession) codeHint(wire *jsonrpc.Error, err error) string {
+	if s.Client == nil { // it has not got beyond the handshake
+		if strings.Contains(err.Error(), "ClientOptions.Era") {
+			return "--era auto speaks what the server does."
+		}
+		return "Does it speak MCP at this address? Over HTTP most servers do at " + mcpPath + "."
+	}
+	where := s.target.String()
+	if s.target.kind == kindChild {
+		where = "TARGET"
+	}
+	switch wire.Code {
+	case jsonrpc.MethodNotFound:
+		return fmt.Sprintf("'farcall mcp discover %s' shows what the server offers.", where)
+	case spec.MissingRequiredClientCapability:
+		return capabilityHint(wire)
+	case jsonrpc.InternalError:
+		return "The cause is in the server's log, if it has one."
+	}
+	return ""
+}
+
+// capabilityHint says how to give the server what it cannot do without.
+func capabilityHint(wire *jsonrpc.Error) string {
+	var data spec.MissingRequiredClientCapabilityData
+	if err := jsonv2.Unmarshal(wire.Data, &data); err != nil {
+		return ""
+	}
+	switch want := data.RequiredCapabilities; {
+	case want.Sampling != nil:
+		return "It asks for the answer of a model: give one with --sample TEXT."
+	case want.Roots != nil:
+		return "It asks for directories: show them with --root DIRECTORY."
+	case want.Extensions[spec.ExtensionTasks] != nil:
+		return "It runs as a task only: 'farcall mcp tasks TARGET start'."
+	}
+	return ""
+}
+
+func statusHint(t target, e *mcphttp.StatusError) string {
+	switch e.Status {
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		return "Give the path that MCP is served at, for example " + t.url.Scheme + "://" + t.url.Host + mcpPath + "."
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return "Send a token with -H 'Authorization: Bearer TOKEN'."
+	}
+	return "Is it an MCP server?"
+}
+
+// isDialError reports whether an error is of the making of a connection.
+func isDialError(err error) bool { return strings.HasPrefix(err.Error(), "mcp: dial: ") }

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+func newMCPDiscoverCmd(e *env) *cobra.Command {
+	m := newMCPRemote(e)
+	cmd := &cobra.Command{
+		Use:   "discover TARGET",
+		Short: "Show what a server is, speaks and offers",
+		Long:  "Show what a server is, which revisions it speaks, what it is capable of and how much it offers.\n\n" + mcpTargetForms + "\n\n" + mcpEras,
+		Example: strings.TrimPrefix(`
+  farcall mcp discover localhost:7331
+  farcall mcp discover localhost:7331 --era legacy
+  farcall mcp discover --json -- ./server`, "\n"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, rest, err := m.target(cmd, args)
+			if err == nil {
+				err = none(cmd, rest)
+			}
+			if err != nil {
+				return err
+			}
+			return m.discoverServer(cmd.Context(), t)
+		},
+	}
+	m.flags(cmd)
+	return cmd
+}
+
+// serverCard is what farcall mcp discover prints as JSON.
+type serverCard struct {
+	Name         string                   `json:"name"`
+	Title        string                   `json:"title,omitzero"`
+	Version      string                   `json:"version"`
+	Revision     string                   `json:"revision"`
+	Era          string                   `json:"era"`
+	Supported    []string                 `json:"supported"`
+	Capabilities *spec.ServerCapabilities `json:"capabilities"`
+	Counts       map[string]int           `json:"counts"`
+	Instructions string                   `json:"instructions,omitzero"`
+}
+
+func (m *mcpRemote) discoverServer(ctx context.Context, t target) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	s, err := m.open(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	info := s.Server()
+	card := &serverCard{
+		Name: info.Name, Title: info.Title, Version: info.Version, Revision: info.Revision, Era: eraName(info),
+		Supported: info.Supported, Capabilities: info.Capabilities, Counts: map[string]int{}, Instructions: info.Instructions,
+	}
+	lists := []struct{ key, method, one string }{
+		{"tools", spec.MethodToolsList, "tool"},
+		{"resources", spec.MethodResourcesList, "resource"},
+		{"resourceTemplates", spec.MethodResourcesTemplatesList, "template"},
+		{"prompts", spec.MethodPromptsList, "prompt"},
+	}
+	var offers []string
+	for _, l := range lists {
+		if !offersList(info.Capabilities, l.key) {
+			continue
+		}
+		all, err := s.all(ctx, l.method, l.key)
+		if err != nil && ctx.Err() != nil {
+			return s.failure(ctx, l.method, err)
+		}
+		if err != nil {
+			m.screen.printf("farcall: warning: %s: %s", l.method, plainWords(err))
+			continue
+		}
+		card.Counts[l.key] = len(all)
+		text := fmt.Sprintf("%d %s", len(all), l.one)
+		if len(all) != 1 {
+			text += "s"
+		}
+		offers = append(offers, text)
+	}
+	if m.asJSON {
+		return m.printValue(card)
+	}
+	return m.printCard(card, offers)
+}
+
+func eraName(info *mcp.ServerInfo) string {
+	if r := era.Lookup(info.Revision); r != nil && !r.Modern {
+		return "legacy"
+	}
+	return "modern"
+}
+
+// offersList reports whether a server is capable of a list.
+func offersList(c *spec.ServerCapabilities, key string) bool {
+	switch key {
+	case "tools":
+		return c.Tools != nil
+	case "prompts":
+		return c.Prompts != nil
+	}
+	return c.Resources != nil
+}
+
+func (m *mcpRemote) printCard(c *serverCard, offers []string) error {
+	name := tame(c.Name)
+	if c.Title != "" && c.Title != c.Name {
+		name += " (" + tame(c.Title) + ")"
+	}
+	rows := [][]string{
+		{"server", name},
+		{"version", tame(c.Version)},
+		{"speaks", fmt.Sprintf("%s (%s)", tame(c.Revision), c.Era)},
+	}
+	add := func(key string, values []string) {
+		if len(values) > 0 {
+			rows = append(rows, []string{key, tame(strings.Join(values, ", "))})
+		}
+	}
+	add("supports", c.Supported)
+	add("capabilities", capabilityNames(c.Capabilities))
+	add("offers", offers)
+	if text := strings.TrimSpace(c.Instructions); text != "" {
+		for i, line := range strings.Split(m.plain(text), "\n") {
+			rows = append(rows, []string{map[bool]string{true: "instructions"}[i == 0], line})
+		}
+	}
+	return m.facts(rows)
+}
+
+// facts prints names and what they stand for.
+func (m *mcpRemote) facts(rows [][]string) error {
+	return columns(m.stdout, rows, func(_, col int, text string) string {
+		if col == 0 && text != "" {
+			return m.paint(colourName, text)
+		}
+		return text
+	})
+}
+
+// capabilityNames are capabilities in words.
+func capabilityNames(c *spec.ServerCapabilities) []string {
+	var names []string
+	add := func(has bool, name string, details ...string) {
+		if !has {
+			return
+		}
+		if details = slices.DeleteFunc(details, func(d string) bool { return d == "" }); len(details) > 0 {
+			name += " (" + strings.Join(details, ", ") + ")"
+		}
+		names = append(names, name)
+	}
+	word := func(has bool, name string) string { return map[bool]string{true: name}[has] }
+	add(c.Tools != nil, "tools", word(c.Tools != nil && c.Tools.ListChanged, "tells of changes"))
+	add(c.Resources != nil, "resources", word(c.Resources != nil && c.Resources.ListChanged, "tells of changes"), word(c.Resources != nil && c.Resources.Subscribe, "subscriptions"))
+	add(c.Prompts != nil, "prompts", word(c.Prompts != nil && c.Prompts.ListChanged, "tells of changes"))
+	add(c.Completions != nil, "completions")
+	add(c.Logging != nil, "logging")
+	add(c.Tasks != nil, "tasks")
+	names = append(names, slices.Sorted(maps.Keys(c.Extensions))...)
+	for _, name := range slices.Sorted(maps.Keys(c.Experimental)) {
+		names = append(names, name+" (experimental)")
+	}
+	return names
+}

@@ -1,0 +1,366 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+func newMCPToolsCmd(e *env) *cobra.Command {
+	m := newMCPRemote(e)
+	cmd := &cobra.Command{
+		Use:   "tools TARGET [TOOL]",
+		Short: "List the tools of a server, or show one in full",
+		Long:  "List the tools of a server as signatures. With TOOL, show that one in full: its arguments, with their schemas.\n\n" + mcpTargetForms + "\n\n" + mcpEras,
+		Example: strings.TrimPrefix(`
+  farcall mcp tools localhost:7331
+  farcall mcp tools localhost:7331 math_add
+  farcall mcp tools --json -- ./server`, "\n"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, rest, err := m.target(cmd, args)
+			if err != nil {
+				return err
+			}
+			if len(rest) > 1 {
+				return none(cmd, rest[1:])
+			}
+			return m.tools(cmd.Context(), t, rest)
+		},
+		ValidArgsFunction: m.completer(toolNames),
+	}
+	m.flags(cmd)
+	return cmd
+}
+
+func (m *mcpRemote) tools(ctx context.Context, t target, name []string) error {
+	return m.list(ctx, t, spec.MethodToolsList, "tools", func(raw []jsonrpc.Raw) error {
+		tools, err := decodeAll[spec.Tool](raw)
+		if err != nil {
+			return err
+		}
+		if len(name) == 0 {
+			if m.asJSON {
+				return m.printList("tools", raw)
+			}
+			return m.printTools(tools)
+		}
+		i := slices.IndexFunc(tools, func(t spec.Tool) bool { return t.Name == name[0] })
+		if i < 0 {
+			var names []string
+			for i := range tools {
+				names = append(names, tools[i].Name)
+			}
+			return &exitError{code: exitAnswered, err: fmt.Errorf("there is no tool %q", name[0]), hint: nearestTool(name[0], names)}
+		}
+		if m.asJSON {
+			return m.printJSON(raw[i])
+		}
+		return m.printTool(&tools[i])
+	})
+}
+
+// list gets all pages of a list and hands over their elements as they came.
+func (m *mcpRemote) list(ctx context.Context, t target, method, key string, show func([]jsonrpc.Raw) error) error {
+	ctx, stop := interruptible(ctx)
+	defer stop()
+	s, err := m.open(ctx, t)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	all, err := s.all(ctx, method, key)
+	if err != nil {
+		return s.failure(ctx, method, err)
+	}
+	return show(all)
+}
+
+const maxPages = 10_000
+
+// all gets the elements of all pages of a list.
+func (s *mcpSession) all(ctx context.Context, method, key string) ([]jsonrpc.Raw, error) {
+	var all []jsonrpc.Raw
+	var params any
+	for range maxPages {
+		var page jsonrpc.Raw
+		if err := s.Call(ctx, method, params, &page); err != nil {
+			return nil, err
+		}
+		all = append(all, elements(member(page, key))...)
+		next, _ := unquote(member(page, "nextCursor"))
+		if next == "" {
+			return all, nil
+		}
+		params = &spec.PaginatedRequestParams{Cursor: next}
+	}
+	return nil, fmt.Errorf("the list has more than %d pages", maxPages)
+}
+
+func decodeAll[T any](raw []jsonrpc.Raw) ([]T, error) {
+	all := make([]T, len(raw))
+	for i := range raw {
+		if err := jsonv2.Unmarshal(raw[i], &all[i]); err != nil {
+			return nil, &exitError{code: exitProtocol, err: fmt.Errorf("element %d of the list is not valid: %w", i+1, err), hint: "--json shows the list as it came."}
+		}
+	}
+	return all, nil
+}
+
+// printList prints a list as the one document that its pages make.
+func (m *mcpRemote) printList(key string, all []jsonrpc.Raw) error {
+	raw := append(jsonrpc.AppendString(jsonrpc.Raw{'{'}, key), ':', '[')
+	for i := range all {
+		if i > 0 {
+			raw = append(raw, ',')
+		}
+		raw = append(raw, all[i]...)
+	}
+	return m.printJSON(append(raw, ']', '}'))
+}
+
+// table prints rows, the first column as names and the last one faintly.
+func (m *mcpRemote) table(rows [][]string, nothing string) error {
+	if len(rows) == 0 {
+		m.screen.printf("%s", nothing)
+		return nil
+	}
+	rows = filled(rows)
+	return columns(m.stdout, rows, func(row, col int, text string) string {
+		switch {
+		case text == "":
+			return text
+		case col == 0:
+			name, rest, ok := strings.Cut(text, "(")
+			if !ok {
+				return m.paint(colourName, text)
+			}
+			return m.paint(colourName, name) + "(" + rest
+		case col == len(rows[row])-1:
+			return m.paint(colourFaint, text)
+		}
+		return text
+	})
+}
+
+// filled leaves out the columns in which no row has anything, and puts each row
+// on one line.
+func filled(rows [][]string) [][]string {
+	used := map[int]bool{}
+	for _, row := range rows {
+		for i, cell := range row {
+			used[i] = used[i] || cell != ""
+		}
+	}
+	all := make([][]string, len(rows))
+	for r, row := range rows {
+		for i, cell := range row {
+			if used[i] {
+				all[r] = append(all[r], strings.ReplaceAll(cell, "\n", " "))
+			}
+		}
+	}
+	return all
+}
+
+// toolSignature is a tool as it might be declared.
+func toolSignature(t *spec.Tool) string {
+	var params []string
+	for _, a := range toolFields(t.InputSchema) {
+		params = append(params, a.label()+": "+a.kind)
+	}
+	s := tame(t.Name) + "(" + strings.Join(params, ", ") + ")"
+	if t.OutputSchema != nil {
+		p := descriptor{Schema: t.OutputSchema}
+		kind := p.kind()
+		if len(kind) > mostKind && kind[0] == '{' {
+			kind = "{…}"
+		}
+		s += " -> " + kind
+	}
+	return s
+}
+
+// How much of a description and of the type of a result stands in a list, in
+// characters.
+const (
+	mostAbout = 100
+	mostKind  = 60
+)
+
+// shorten cuts a text that is longer than a number of characters.
+func shorten(text string, most int) string {
+	if utf8.RuneCountInString(text) <= most {
+		return text
+	}
+	return string([]rune(text)[:most-1]) + "…"
+}
+
+// toolField is an argument of a tool.
+type toolField struct {
+	name, kind, about string
+	required          bool
+	schema            jsonrpc.Raw
+}
+
+func (a *toolField) label() string {
+	if a.required {
+		return tame(a.name)
+	}
+	return tame(a.name) + "?"
+}
+
+// toolFields are the arguments that a schema describes, in its order.
+func toolFields(schema jsonrpc.Raw) []toolField {
+	var required []string
+	_ = jsonv2.Unmarshal(member(schema, "required"), &required) // none where that is no list
+	var all []toolField
+	for name, s := range members(member(schema, "properties")) {
+		p := descriptor{Schema: s}
+		about, _ := unquote(member(s, "description"))
+		title, _ := unquote(member(s, "title"))
+		all = append(all, toolField{name: name, kind: p.kind(), about: firstLine(about, title), required: slices.Contains(required, name), schema: s})
+	}
+	return all
+}
+
+func (m *mcpRemote) printTools(tools []spec.Tool) error {
+	const widest = 56 // a longer signature has its description on the next line
+	var rows [][]string
+	for i := range tools {
+		t := &tools[i]
+		about := firstLine(t.Description, t.Title)
+		if title := firstLine(t.Title); !strings.HasPrefix(strings.ToLower(about), strings.ToLower(title)) {
+			about = title + ": " + about
+		}
+		about = shorten(about, mostAbout)
+		if s := toolSignature(t); len(s) > widest && about != "" {
+			rows = append(rows, []string{s}, []string{"", about})
+		} else {
+			rows = append(rows, []string{s, about})
+		}
+	}
+	return m.table(rows, "The server has no tools.")
+}
+
+// printTool shows one tool in full.
+func (m *mcpRemote) printTool(t *spec.Tool) error {
+	fmt.Fprintln(m.stdout, toolSignature(t))
+	for _, s := range []string{t.Title, t.Description} {
+		if s != "" {
+			fmt.Fprintln(m.stdout, "  "+strings.ReplaceAll(m.plain(s), "\n", "\n  "))
+		}
+	}
+	if hints := toolHints(t); hints != "" {
+		fmt.Fprintln(m.stdout, "  hints: "+hints)
+	}
+	var rows [][]string
+	for _, a := range toolFields(t.InputSchema) {
+		rows = append(rows, []string{"  " + a.label(), a.kind, a.about, string(appendTame(nil, compact(a.schema)))})
+	}
+	if t.OutputSchema != nil {
+		p := descriptor{Schema: t.OutputSchema}
+		rows = append(rows, []string{"  ->", p.kind(), "", string(appendTame(nil, compact(t.OutputSchema)))})
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	return m.table(rows, "")
+}
+
+// toolHints are the annotations in words.
+func toolHints(t *spec.Tool) string {
+	var hints []string
+	if a := t.Annotations; a != nil {
+		if a.ReadOnlyHint {
+			hints = append(hints, "read-only")
+		} else if a.DestructiveHint != nil {
+			hints = append(hints, map[bool]string{true: "destructive", false: "not destructive"}[*a.DestructiveHint])
+		}
+		if a.IdempotentHint {
+			hints = append(hints, "idempotent")
+		}
+		if a.OpenWorldHint != nil {
+			hints = append(hints, map[bool]string{true: "open world", false: "closed world"}[*a.OpenWorldHint])
+		}
+	}
+	if t.Execution != nil && t.Execution.TaskSupport != "" {
+		hints = append(hints, "task "+tame(t.Execution.TaskSupport))
+	}
+	return strings.Join(hints, ", ")
+}
+
+// newListCmd is a command that lists one kind of thing.
+func newListCmd[T any](e *env, kind, short, method, key string, row func(*T) []string) *cobra.Command {
+	m := newMCPRemote(e)
+	cmd := &cobra.Command{
+		Use:   kind + " TARGET",
+		Short: short,
+		Long:  short + ".\n\n" + mcpTargetForms + "\n\n" + mcpEras,
+		Example: "  farcall mcp " + kind + " localhost:7331\n" +
+			"  farcall mcp " + kind + " --json -- ./server",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, rest, err := m.target(cmd, args)
+			if err == nil {
+				err = none(cmd, rest)
+			}
+			if err != nil {
+				return err
+			}
+			return m.list(cmd.Context(), t, method, key, func(raw []jsonrpc.Raw) error {
+				if m.asJSON {
+					return m.printList(key, raw)
+				}
+				all, err := decodeAll[T](raw)
+				if err != nil {
+					return err
+				}
+				var rows [][]string
+				for i := range all {
+					rows = append(rows, row(&all[i]))
+				}
+				return m.table(rows, "The server has no "+kind+".")
+			})
+		},
+	}
+	m.flags(cmd)
+	return cmd
+}
+
+func newMCPResourcesCmd(e *env) *cobra.Command {
+	return newListCmd(e, "resources", "List the resources of a server", spec.MethodResourcesList, "resources", func(r *spec.Resource) []string {
+		size := ""
+		if r.Size != nil {
+			size = strconv.FormatInt(*r.Size, 10)
+		}
+		return []string{tame(r.URI), tame(r.Name), tame(r.MIMEType), size, firstLine(r.Title, r.Description)}
+	})
+}
+
+func newMCPTemplatesCmd(e *env) *cobra.Command {
+	return newListCmd(e, "templates", "List the resource templates of a server", spec.MethodResourcesTemplatesList, "resourceTemplates", func(t *spec.ResourceTemplate) []string {
+		return []string{tame(t.URITemplate), tame(t.Name), tame(t.MIMEType), firstLine(t.Title, t.Description)}
+	})
+}
+
+func newMCPPromptsCmd(e *env) *cobra.Command {
+	return newListCmd(e, "prompts", "List the prompts of a server", spec.MethodPromptsList, "prompts", func(p *spec.Prompt) []string {
+		var args []string
+		for _, a := range p.Arguments {
+			if a.Required {
+				args = append(args, tame(a.Name))
+			} else {
+				args = append(args, tame(a.Name)+"?")
+			}
+		}
+		return []string{tame(p.Name) + "(" + strings.Join(args, ", ") + ")", firstLine(p.Title, p.Description)}
+	})
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+func newMCPListenCmd(e *env) *cobra.Command {
+	m := newMCPRemote(e)
+	var resources []string
+	var count int
+	cmd := &cobra.Command{
+		Use:   "listen TARGET",
+		Short: "Print what a server tells of by itself: changes, and its log",
+		Long: "Print what a server tells of by itself, one event a line, until Ctrl-C: changes of its lists, of the resources named\n" +
+			"with --resource, and in legacy revisions its log. A connection that breaks is made anew.\n\n" + mcpTargetForms + "\n\n" + mcpEras,
+		Example: strings.TrimPrefix(`
+  farcall mcp listen localhost:7331
+  farcall mcp listen localhost:7331 --resource clock://now --count 3
+  farcall mcp listen localhost:7331 --era legacy --log debug --json`, "\n"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, rest, err := m.target(cmd, args)
+			if err == nil {
+				err = none(cmd, rest)
+			}
+			if err != nil {
+				return err
+			}
+			return m.listen(cmd.Context(), t, resources, count)
+		},
+	}
+	m.flags(cmd)
+	f := cmd.Flags()
+	f.StringArrayVar(&resources, "resource", nil, "tell of changes of the resource with this `URI`; can be repeated")
+	f.IntVarP(&count, "count", "n", 0, "end after so many events; 0 for no limit")
+	return cmd
+}
+
+// event is one line of farcall mcp listen as JSON.
+type event struct {
+	Event string                                 `json:"event"`
+	Kind  string                                 `json:"kind,omitzero"`
+	URI   string                                 `json:"uri,omitzero"`
+	Log   *spec.LoggingMessageNotificationParams `json:"log,omitzero"`
+}
+
+// listener prints events.
+type listener struct {
+	*mcpRemote
+	end context.CancelCauseFunc
+
+	mu   sync.Mutex
+	left int // 0: no limit; below: none
+}
+
+// event prints one event, as a line of text or of JSON.
+func (l *listener) event(ev event, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.left < 0 {
+		return
+	}
+	var err error
+	if l.asJSON {
+		var raw []byte
+		if raw, err = jsonv2.Append(nil, ev); err == nil {
+			err = l.printLine(raw)
+		}
+	} else {
+		_, err = l.stdout.Write([]byte(text + "\n"))
+	}
+	switch {
+	case err != nil:
+		l.end(err)
+		l.left = -1
+	case l.left == 1:
+		l.end(errEnough)
+		l.left = -1
+	case l.left > 0:
+		l.left--
+	}
+}
+
+func (m *mcpRemote) listen(ctx context.Context, t target, resources []string, count int) error {
+	interrupted, stop := interruptible(ctx)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(interrupted)
+	defer cancel(nil)
+	l := &listener{mcpRemote: m, end: cancel, left: count}
+	s, err := m.open(ctx, t, func(o *mcp.ClientOptions) {
+		o.OnListChanged = func(kind string) {
+			l.event(event{Event: "list_changed", Kind: kind}, kind+" changed")
+		}
+		o.OnResourceUpdated = func(uri string) {
+			l.event(event{Event: "resource_updated", URI: uri}, "updated "+tame(uri))
+		}
+		o.OnLog = func(p *spec.LoggingMessageNotificationParams) {
+			who := ""
+			if p.Logger != "" {
+				who = tame(p.Logger) + ": "
+			}
+			l.event(event{Event: "log", Log: p}, "log "+tame(p.Level)+" "+who+jsonText(p.Data))
+		}
+		o.OnListening = func(granted spec.SubscriptionFilter) {
+			m.screen.printf("Listening for %s; Ctrl-C ends.", filterText(granted))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	caps := s.Server().Capabilities
+	err = s.Listen(ctx, spec.SubscriptionFilter{
+		ToolsListChanged:      caps.Tools != nil && caps.Tools.ListChanged,
+		PromptsListChanged:    caps.Prompts != nil && caps.Prompts.ListChanged,
+		ResourcesListChanged:  caps.Resources != nil && caps.Resources.ListChanged,
+		ResourceSubscriptions: resources,
+	})
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, errEnough), interrupted.Err() != nil:
+		return nil // that is how listening ends
+	case cause != nil:
+		return cause
+	}
+	return s.failure(ctx, "listen", err)
+}
+
+// filterText is what a server has agreed to tell of.
+func filterText(f spec.SubscriptionFilter) string {
+	var what []string
+	for _, l := range []struct {
+		name string
+		on   bool
+	}{{"tools", f.ToolsListChanged}, {"resources", f.ResourcesListChanged}, {"prompts", f.PromptsListChanged}} {
+		if l.on {
+			what = append(what, "changes of the "+l.name)
+		}
+	}
+	for _, uri := range f.ResourceSubscriptions {
+		what = append(what, tame(uri))
+	}
+	if len(what) == 0 {
+		return "nothing but the log"
+	}
+	return strings.Join(what, ", ")
+}

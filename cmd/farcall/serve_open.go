@@ -1,0 +1,91 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// mcpMethods are what a client of MCP may call, which is nothing that the
+// playground has of its own.
+var mcpMethods = []string{
+	spec.MethodInitialize, spec.MethodServerDiscover, spec.MethodPing,
+	spec.MethodToolsList, spec.MethodToolsCall,
+	spec.MethodResourcesList, spec.MethodResourcesTemplatesList, spec.MethodResourcesRead,
+	spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe, spec.MethodSubscriptionsListen,
+	spec.MethodPromptsList, spec.MethodPromptsGet, spec.MethodCompletionComplete, spec.MethodLoggingSetLevel,
+	spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult, spec.MethodTasksList,
+}
+
+// speaksMCP tells by the first message of a connection whether it is one of MCP:
+// by the method, or by a _meta that names a revision. Everything else, what is no
+// message at all included, is plain JSON-RPC.
+func speaksMCP(frame []byte) bool {
+	var dec jsonrpc.Decoder
+	var batch jsonrpc.Batch
+	if err := dec.Decode(frame, &batch); err != nil || batch.Array {
+		return false // no revision lets a client begin with a batch
+	}
+	m := &batch.Messages[0]
+	if m.Kind != jsonrpc.Request && m.Kind != jsonrpc.Notification {
+		return false
+	}
+	if slices.Contains(mcpMethods, string(m.Method)) {
+		return true
+	}
+	var params struct {
+		Meta map[string]jsonrpc.Raw `json:"_meta"`
+	}
+	return jsonv2.Unmarshal(m.Params, &params) == nil && params.Meta[spec.MetaProtocolVersion] != nil
+}
+
+// reread returns a transport that hands out what Read of t has just returned,
+// once more, and is t in everything else.
+func reread(t farcall.Transport, frame []byte, err error) farcall.Transport {
+	r := &rereading{Transport: t, frame: frame, err: err, again: true}
+	r.keeper, _ = t.(farcall.Keeper)
+	r.buffered, _ = t.(farcall.Buffered)
+	if w, ok := t.(farcall.TryWriter); ok {
+		return struct {
+			*rereading
+			farcall.TryWriter
+		}{r, w}
+	}
+	return r
+}
+
+// rereading is for the goroutine that reads, as Read, Keep and Buffered are.
+type rereading struct {
+	farcall.Transport
+	keeper   farcall.Keeper   // nil: what Read returns is the caller's anyway
+	buffered farcall.Buffered // nil: nobody knows
+
+	again bool // frame and err have not been handed out
+	frame []byte
+	err   error
+}
+
+// Read implements farcall.Transport.
+func (r *rereading) Read() ([]byte, error) {
+	if !r.again {
+		return r.Transport.Read()
+	}
+	frame := r.frame
+	r.again, r.frame = false, nil
+	return frame, r.err
+}
+
+// Keep implements farcall.Keeper.
+func (r *rereading) Keep() {
+	if r.keeper != nil {
+		r.keeper.Keep()
+	}
+}
+
+// Buffered implements farcall.Buffered.
+func (r *rereading) Buffered() bool {
+	return r.again || r.buffered != nil && r.buffered.Buffered()
+}

@@ -1,0 +1,406 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/cmd/farcall/internal/playground"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/stream"
+)
+
+const (
+	modernMeta   = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}`
+	modernAdd    = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"math_add","arguments":{"a":2,"b":3},` + modernMeta + `}}`
+	modernListen = `{"jsonrpc":"2.0","id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` + modernMeta + `}}`
+	initialize   = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	initialized  = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+)
+
+func TestSpeaksMCP(t *testing.T) {
+	t.Parallel()
+	for frame, want := range map[string]bool{
+		initialize: true,
+		modernAdd:  true,
+		`{"jsonrpc":"2.0","id":1,"method":"server\/discover"}`:                                                              true,
+		`{"jsonrpc":"2.0","id":1,"method":"ping"}`:                                                                          true,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`:                                                                    true, // is told what to begin with
+		`{"jsonrpc":"2.0","id":1,"method":"x/y","params":{` + modernMeta + `}}`:                                             true,
+		`{"jsonrpc":"2.0","method":"x/y","params":{` + modernMeta + `}}`:                                                    true,
+		`{"jsonrpc":"2.0","id":1,"method":"x/y","params":{"_meta":{"io.modelcontextprotocol\/protocolVersion":"x"}}}`:       true,
+		`{"jsonrpc":"2.0","id":1,"method":"math/add","params":{"a":1,"b":2,"_meta":{"progressToken":1}}}`:                   false,
+		`{"jsonrpc":"2.0","id":1,"method":"math/add","params":[{"_meta":{"io.modelcontextprotocol/protocolVersion":"x"}}]}`: false,
+		`{"jsonrpc":"2.0","id":1,"method":"echo","params":{"io.modelcontextprotocol/protocolVersion":"x"}}`:                 false,
+		`{"jsonrpc":"2.0","id":1,"method":"rpc.discover"}`:                                                                  false,
+		`{"jsonrpc":"2.0","id":1,"method":"Initialize"}`:                                                                    false,
+		`{"jsonrpc":"2.0","id":1,"result":{` + modernMeta + `}}`:                                                            false,
+		`[` + initialize + `]`: false,
+		`"initialize"`:         false,
+		`{"method":"init`:      false,
+		``:                     false,
+	} {
+		if got := speaksMCP([]byte(frame)); got != want {
+			t.Errorf("%s: %v, want %v", frame, got, want)
+		}
+	}
+}
+
+func FuzzSpeaksMCP(f *testing.F) {
+	f.Add([]byte(initialize))
+	f.Add([]byte(modernAdd))
+	f.Add([]byte(addCall))
+	f.Add([]byte(`{"jsonrpc":"2.0","method":"a","params":{"_meta":[]}}`))
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		kept := string(frame)
+		if speaksMCP(frame) && !strings.Contains(kept, "method") {
+			// The name may be escaped, the message may not be anything else.
+			if jsonrpc.Valid(frame) != nil {
+				t.Errorf("%q is not even JSON", kept)
+			}
+		}
+		if string(frame) != kept {
+			t.Error("the frame was changed")
+		}
+	})
+}
+
+// bare has none of the halves that a transport may have.
+type bare struct{ farcall.Transport }
+
+// A transport whose first frame was read has the halves of the original.
+func TestReread(t *testing.T) {
+	t.Parallel()
+	one, two := net.Pipe()
+	t.Cleanup(func() { one.Close(); two.Close() })
+	a, b := farcall.Pipe()
+	if err := b.Write([]byte("1"), []byte("2")); err != nil {
+		t.Fatal(err)
+	}
+	frame, err := a.Read()
+	again := reread(a, frame, err)
+	if _, ok := again.(farcall.TryWriter); !ok {
+		t.Error("TryWriter is lost")
+	}
+	if !again.(farcall.Buffered).Buffered() {
+		t.Error("the frame is not there")
+	}
+	for _, want := range []string{"1", "2"} {
+		again.(farcall.Keeper).Keep() // of what is no Keeper
+		if got, err := again.Read(); string(got) != want || err != nil {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+	}
+	if again.(farcall.Buffered).Buffered() {
+		t.Error("a frame is there")
+	}
+	if _, ok := reread(stream.New(one, stream.NDJSON, nil), nil, nil).(farcall.TryWriter); ok {
+		t.Error("a TryWriter of what is none")
+	}
+	refused := &jsonrpc.Error{Code: jsonrpc.InvalidRequest}
+	again = reread(bare{a}, nil, refused)
+	if _, err := again.Read(); !errors.Is(err, refused) {
+		t.Error(err)
+	}
+	if again.(farcall.Buffered).Buffered() {
+		t.Error("nobody knows whether a frame is there")
+	}
+}
+
+// opened are peers in this process.
+type opened struct {
+	*peers
+	play *playground.Service
+}
+
+func newOpened() *opened {
+	mux := farcall.NewMux()
+	play := playground.Register(mux, nil)
+	return &opened{newPeers(mux, play.MCP(mux, farcall.Options{}), farcall.Options{}), play}
+}
+
+func (o *opened) close(t *testing.T) {
+	t.Helper()
+	began := time.Now()
+	o.mcp.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), drainTime)
+	defer cancel()
+	o.shutdown(ctx)
+	if d := time.Since(began); d >= drainTime {
+		t.Errorf("the drain took %v", d)
+	}
+	o.play.Close()
+	if len(o.alive) > 0 {
+		t.Errorf("%d connections are left", len(o.alive))
+	}
+}
+
+// dial returns a connection and its lines.
+func (o *opened) dial(t *testing.T, framing stream.Framing) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	t.Cleanup(func() { ours.Close() })
+	o.start(stream.New(theirs, framing, &stream.Options{MaxMessage: 1000}), "pipe")
+	return ours, bufio.NewReader(ours)
+}
+
+const (
+	pingAnswer = `{"jsonrpc":"2.0","result":{},"id":1}`
+	parseError = `{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"},"id":null}`
+)
+
+// The first message says what a connection speaks, in however many pieces it
+// comes, and what comes before it that is none.
+func TestOpen(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		send string
+		want []string // in the lines that come back, in their order
+	}{
+		"JSON-RPC":               {addCall + "\n", []string{addAnswer}},
+		"JSON-RPC, then MCP":     {addCall + "\n" + modernAdd + "\n", []string{addAnswer, "Method not found"}},
+		"modern MCP":             {modernAdd + "\n" + modernAdd + "\n", []string{`"structuredContent":5`, `"structuredContent":5`}},
+		"legacy MCP":             {initialize + "\n" + initialized + "\n" + `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n", []string{`"protocolVersion":"2025-11-25"`, pingAnswer}},
+		"ping, then MCP":         {`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n" + initialize + "\n", []string{pingAnswer, `"serverInfo"`}},
+		"both eras":              {modernAdd + "\n" + initialize + "\n", []string{`"structuredContent":5`, `"serverInfo"`}},
+		"MCP without an opening": {`{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n", []string{"open a session with initialize"}},
+		"blank lines":            {"\r\n \n\n" + initialize + "\n", []string{`"serverInfo"`}},
+		"garbage":                {"garbage\n" + addCall + "\n", []string{parseError, addAnswer}},
+		"garbage, then MCP":      {"garbage\n" + initialize + "\n", []string{parseError, "Method not found"}},
+		"too large":              {`"` + strings.Repeat("x", 1001) + `"` + "\n" + addCall + "\n", []string{"too large", addAnswer}},
+		"a batch":                {"[" + addCall + "]\n", []string{"[" + addAnswer + "]"}},
+		"no end of line":         {addCall, []string{addAnswer}},
+		"MCP, no end of line":    {modernAdd, []string{`"structuredContent":5`}},
+		"half a message":         {`{"jsonrpc":"2.0","id"`, []string{parseError}},
+		"nothing":                {"", nil},
+		"blank lines only":       {"\n\n", nil},
+	} {
+		for _, size := range []int{1, 7, 1 << 20} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					o := newOpened()
+					a, b := farcall.Pipe()
+					half := &halfClosed{frames: a, size: size, rest: []byte(c.send)}
+					o.start(stream.New(half, stream.NDJSON, &stream.Options{MaxMessage: 1000}), "pipe")
+					for _, want := range c.want {
+						line, err := b.Read()
+						if err != nil || !strings.Contains(string(line), want) {
+							t.Fatalf("%s, %v, want %s", line, err, want)
+						}
+					}
+					synctest.Wait()
+					if _, err := b.Read(); !errors.Is(err, io.EOF) {
+						t.Errorf("the connection is still open: %v", err)
+					}
+					o.close(t)
+				})
+			})
+		}
+	}
+}
+
+// halfClosed is the server's end of a connection whose client says something, in
+// pieces, and closes its sending half. What is written goes into frames.
+type halfClosed struct {
+	frames farcall.Transport
+	size   int
+	rest   []byte
+}
+
+func (h *halfClosed) Read(p []byte) (int, error) {
+	if len(h.rest) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, h.rest[:min(h.size, len(h.rest))])
+	h.rest = h.rest[n:]
+	return n, nil
+}
+
+func (h *halfClosed) Write(p []byte) (int, error) {
+	for line := range strings.SplitAfterSeq(string(p), "\n") {
+		if line == "" {
+			continue
+		}
+		if err := h.frames.Write([]byte(line)); err != nil {
+			return 0, err
+		}
+	}
+	return len(p), nil
+}
+
+func (h *halfClosed) Close() error { return h.frames.Close() }
+
+// The framing with headers carries both as well.
+func TestOpenHeaderFraming(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOpened()
+		for _, x := range []struct{ send, want string }{
+			{addCall, addAnswer},
+			{modernAdd, `"structuredContent":5`},
+			{initialize, `"serverInfo"`},
+		} {
+			conn, r := o.dial(t, stream.Header)
+			w := &wire{conn, r}
+			w.send(t, headerFrame(x.send))
+			if got := w.headerAnswer(t); !strings.Contains(got, x.want) {
+				t.Errorf("%s", got)
+			}
+			conn.Close()
+		}
+		synctest.Wait()
+		o.close(t)
+	})
+}
+
+// Connections that say nothing do not keep the server from stopping.
+func TestDrainSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOpened()
+		silent, r := o.dial(t, stream.NDJSON)
+		begun, r2 := o.dial(t, stream.NDJSON)
+		if _, err := io.WriteString(begun, initialize[:20]); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		began := time.Now()
+		o.close(t)
+		if d := time.Since(began); d > 0 {
+			t.Errorf("the drain took %v", d)
+		}
+		for _, r := range []*bufio.Reader{r, r2} {
+			if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
+				t.Error(err)
+			}
+		}
+		silent.Close()
+		late, r := o.dial(t, stream.NDJSON)
+		if _, err := r.ReadByte(); !errors.Is(err, io.EOF) {
+			t.Errorf("a connection is served after the drain: %v", err)
+		}
+		late.Close()
+	})
+}
+
+// The calls in flight are finished, of both protocols, and a subscription ends
+// with its result.
+func TestDrainBoth(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOpened()
+		slow, slowLines := o.dial(t, stream.NDJSON)
+		plain, plainLines := o.dial(t, stream.NDJSON)
+		legacy, legacyLines := o.dial(t, stream.NDJSON)
+		listening, listenLines := o.dial(t, stream.NDJSON)
+		for _, x := range []struct {
+			conn net.Conn
+			text string
+		}{
+			{slow, strings.Replace(modernAdd, `"math_add","arguments":{"a":2,"b":3}`, `"sleep","arguments":{"ms":2000}`, 1)},
+			{plain, `{"jsonrpc":"2.0","id":1,"method":"sleep","params":[3000]}`},
+			{legacy, initialize},
+			{listening, modernListen},
+		} {
+			if _, err := io.WriteString(x.conn, x.text+"\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect := func(r *bufio.Reader, want string) {
+			t.Helper()
+			line, err := r.ReadString('\n')
+			if err != nil || !strings.Contains(line, want) {
+				t.Errorf("%s, %v, want %s", line, err, want)
+			}
+		}
+		expect(legacyLines, `"serverInfo"`)
+		if _, err := io.WriteString(legacy, initialized+"\n"+`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"demo_progress","arguments":{"steps":10,"ms":100}}}`+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		expect(listenLines, "notifications/subscriptions/acknowledged")
+		synctest.Wait()
+		drained := make(chan struct{})
+		go func() { o.close(t); close(drained) }()
+		expect(listenLines, `"method":"notifications/cancelled"`)
+		expect(listenLines, `"id":"l"`)
+		expect(legacyLines, "Took 10 steps.")
+		expect(slowLines, `"structuredContent":{"ms":2000,"of":2000}`)
+		expect(plainLines, `{"jsonrpc":"2.0","result":{"ms":3000,"of":3000},"id":1}`)
+		for _, r := range []*bufio.Reader{slowLines, plainLines, legacyLines, listenLines} {
+			if rest, err := r.ReadString('\n'); !errors.Is(err, io.EOF) {
+				t.Errorf("%s, %v", rest, err)
+			}
+		}
+		<-drained
+	})
+}
+
+// What does not finish in time is given up.
+func TestDrainGivesUp(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOpened()
+		conn, r := o.dial(t, stream.NDJSON)
+		if _, err := io.WriteString(conn, strings.Replace(modernAdd, `"math_add","arguments":{"a":2,"b":3}`, `"sleep","arguments":{"ms":60000}`, 1)+"\n"); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		o.close(t)
+		if rest, err := r.ReadString('\n'); !errors.Is(err, io.EOF) {
+			t.Errorf("%s, %v", rest, err)
+		}
+	})
+}
+
+// An idle connection costs the goroutine that reads from it, and one of MCP
+// another. Not parallel: it counts.
+func TestIdleConnections(t *testing.T) {
+	for name, c := range map[string]struct {
+		send, want string
+		goroutines int
+	}{
+		"silent":   {"", "", 1},
+		"JSON-RPC": {addCall, addAnswer, 1},
+		"MCP":      {modernAdd, `"structuredContent":5`, 2},
+	} {
+		o := newOpened()
+		before := runtime.NumGoroutine()
+		const connections = 50
+		var clients []farcall.Transport
+		for range connections {
+			ours, theirs := farcall.Pipe()
+			clients = append(clients, ours)
+			o.start(theirs, "pipe")
+			if c.send == "" {
+				continue
+			}
+			if err := ours.Write([]byte(c.send)); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := ours.Read(); err != nil || !strings.Contains(string(got), c.want) {
+				t.Fatalf("%s, %v", got, err)
+			}
+		}
+		want := before + connections*c.goroutines
+		for deadline := time.Now().Add(patience); runtime.NumGoroutine() > want; runtime.Gosched() {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: %d goroutines for %d connections, want %d each", name, runtime.NumGoroutine()-before, connections, c.goroutines)
+			}
+		}
+		for _, client := range clients {
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		o.close(t)
+	}
+}
