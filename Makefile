@@ -57,12 +57,16 @@ conform: ## Run the official MCP suite, and the tests against other implementati
 	go -C interop run ./suite
 	go -C interop test -count=1 ./...
 
+# The TypeScript server that bench measures. Without npm it is skipped there.
+bench/node/node_modules: bench/node/package-lock.json
+	@! command -v npm >/dev/null || npm ci --prefix bench/node --no-audit --no-fund --ignore-scripts --loglevel=error
+
 .PHONY: bench
-bench: ## Measure against other implementations and the marks: one table, about 4 minutes
+bench: bench/node/node_modules ## Measure against other implementations and the marks: one table, about 4 minutes
 	go -C bench run .
 
 .PHONY: bench-report
-bench-report: ## The same, written to docs/performance.md
+bench-report: bench/node/node_modules ## The same, written to docs/performance.md
 	go -C bench run . -report ../docs/performance.md
 
 .PHONY: build

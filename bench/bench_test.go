@@ -2,16 +2,19 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestMain lets the test binary be the child process, as main does.
 func TestMain(m *testing.M) {
 	if kind := os.Getenv(childEnv); kind != "" {
-		if err := serveIdle(kind, os.Stdin, os.Stdout); err != nil {
+		if err := serveChild(kind, os.Stdin, os.Stdout); err != nil {
 			os.Stderr.WriteString(err.Error() + "\n")
 			os.Exit(1)
 		}
@@ -45,6 +48,34 @@ func TestMarks(t *testing.T) {
 	}
 }
 
+// A peer that this machine lacks is said to be missing, and passes no mark.
+func TestMissingPeer(t *testing.T) {
+	missing := subject{"TypeScript", func() (*running, error) { return nil, fmt.Errorf("%w: no Node.js", errSkip) }}
+	works := subject{"farcall", func() (*running, error) {
+		worker := func() func(int) error {
+			return func(n int) error { time.Sleep(time.Duration(n) * time.Microsecond); return nil }
+		}
+		return &running{worker: worker, stop: func() {}}, nil
+	}}
+	var out bytes.Buffer
+	rs, err := measure(group{name: mcpHTTP, workers: 1, base: "farcall", subjects: []subject{missing, works}}, quickConfig(), &out)
+	if err != nil || len(rs) != 1 {
+		t.Fatalf("%v, %v", rs, err)
+	}
+	if want := "TypeScript: skipped: no Node.js"; !strings.Contains(out.String(), want) {
+		t.Errorf("printed %q, want %q", &out, want)
+	}
+	marks := markTable(rs)
+	if len(marks.rows) != 3 {
+		t.Errorf("%d marks, want those of the group: %v", len(marks.rows), marks.rows)
+	}
+	for _, row := range marks.rows {
+		if row[3] != "not measured" {
+			t.Errorf("%q without the peer", row)
+		}
+	}
+}
+
 func TestRatioIsOfPassesSideBySide(t *testing.T) {
 	// The machine was twice as slow in the second pass and three times in the third.
 	a, b := &result{ns: []float64{11, 22, 33}}, &result{ns: []float64{10, 20, 30}}
@@ -61,6 +92,9 @@ func Benchmark(b *testing.B) {
 			for _, s := range g.subjects {
 				b.Run(s.name, func(b *testing.B) {
 					r, err := s.start()
+					if errors.Is(err, errSkip) {
+						b.Skip(err)
+					}
 					if err != nil {
 						b.Fatal(err)
 					}

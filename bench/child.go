@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -18,9 +19,13 @@ import (
 	sourcegraph "github.com/sourcegraph/jsonrpc2"
 )
 
-// serveIdle is the child process: it prints its address, answers each line of
-// its input with its resident memory, and ends when its input does.
-func serveIdle(kind string, in io.Reader, out io.Writer) error {
+// serveChild is the child process. It prints its address, answers each line of
+// its input with a number of its own, and ends when its input does; or its input
+// and output are what it serves.
+func serveChild(kind string, in io.Reader, out io.Writer) error {
+	if name, ok := strings.CutPrefix(kind, "stdio "); ok {
+		return mcpStdio[name](context.Background())
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -31,13 +36,30 @@ func serveIdle(kind string, in io.Reader, out io.Writer) error {
 	}
 	fmt.Fprintln(out, l.Addr())
 	for lines := bufio.NewScanner(in); lines.Scan(); {
-		rss, err := residentMemory()
+		n, err := figure(lines.Text())
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(out, rss)
+		fmt.Fprintln(out, n)
 	}
 	return nil
+}
+
+// figure is a number about this process.
+func figure(name string) (int, error) {
+	switch name {
+	case "rss":
+		return residentMemory()
+	case "heap": // what is alive
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.GC() // what pools still held
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc), nil
+	case "goroutines":
+		return runtime.NumGoroutine(), nil
+	}
+	return 0, errors.New("no figure is called " + name)
 }
 
 func residentMemory() (int, error) {
@@ -54,6 +76,10 @@ func residentMemory() (int, error) {
 }
 
 func serveKind(kind string, l net.Listener) error {
+	if name, ok := strings.CutPrefix(kind, "mcp "); ok {
+		go http.Serve(l, mcpHandlers[name]())
+		return nil
+	}
 	s, err := gethServer()
 	if err != nil {
 		return err

@@ -28,15 +28,7 @@ const (
 
 var httpServers = []httpServer{
 	{"net/http echo", httpAnswer, func() (http.Handler, func(), error) {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			body, err := io.ReadAll(r.Body)
-			if err != nil {
-				http.Error(w, err.Error(), http.StatusBadRequest)
-				return
-			}
-			w.Header().Set("Content-Type", "application/json")
-			w.Write(body)
-		}), func() {}, nil
+		return http.HandlerFunc(echoHTTP), func() {}, nil
 	}},
 	{"farcall", httpRequest, farcallHTTP},
 	{"jrpc2", httpRequest, func() (http.Handler, func(), error) {
@@ -47,6 +39,17 @@ var httpServers = []httpServer{
 		s, err := gethServer()
 		return s, s.Stop, err
 	}},
+}
+
+// echoHTTP is the floor: it writes back what it read.
+func echoHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Write(body)
 }
 
 func httpGroup(workers int) string {

@@ -11,11 +11,13 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// childEnv tells the program that it is the server whose memory is measured,
-// and of which kind.
-const childEnv = "FARCALL_BENCH_IDLE"
+// childEnv tells the program that it is a server in a process of its own, and
+// of which kind.
+const childEnv = "FARCALL_BENCH_CHILD"
 
 // idleKinds are the servers, by transport and implementation. "floor" is a
 // goroutine that waits in Read, and over WebSocket the library that farcall
@@ -153,14 +155,44 @@ type child struct {
 	out     *bufio.Reader
 }
 
+// startChild starts a server that listens.
 func startChild(kind string) (*child, error) {
+	cmd, err := selfAs(kind)
+	if err != nil {
+		return nil, err
+	}
+	return startListening(cmd)
+}
+
+// selfAs returns the command of this program as a server.
+func selfAs(kind string) (*exec.Cmd, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	c := &child{cmd: exec.Command(self)}
-	c.cmd.Env = append(os.Environ(), childEnv+"="+kind)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), childEnv+"="+kind)
+	return cmd, nil
+}
+
+// startListening starts a server that prints its address.
+func startListening(cmd *exec.Cmd) (*child, error) {
+	c, err := start(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if c.address, err = c.line(); err != nil {
+		c.stop()
+		return nil, fmt.Errorf("%s printed no address: %w", cmd, err)
+	}
+	return c, nil
+}
+
+// start starts a command that reads and writes.
+func start(cmd *exec.Cmd) (*child, error) {
+	c := &child{cmd: cmd}
 	c.cmd.Stderr = os.Stderr
+	var err error
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -169,11 +201,7 @@ func startChild(kind string) (*child, error) {
 		return nil, err
 	}
 	c.out = bufio.NewReader(out)
-	if err := c.cmd.Start(); err != nil {
-		return nil, err
-	}
-	c.address, err = c.line()
-	return c, err
+	return c, c.cmd.Start()
 }
 
 func (c *child) line() (string, error) {
@@ -182,8 +210,11 @@ func (c *child) line() (string, error) {
 }
 
 // rss asks for the resident memory in bytes.
-func (c *child) rss() (int, error) {
-	if _, err := io.WriteString(c.in, "rss\n"); err != nil {
+func (c *child) rss() (int, error) { return c.ask("rss") }
+
+// ask asks for a figure.
+func (c *child) ask(figure string) (int, error) {
+	if _, err := io.WriteString(c.in, figure+"\n"); err != nil {
 		return 0, err
 	}
 	s, err := c.line()
@@ -191,6 +222,17 @@ func (c *child) rss() (int, error) {
 		return 0, err
 	}
 	return strconv.Atoi(s)
+}
+
+// cpuTime returns how long the process has been computing, all threads together.
+func (c *child) cpuTime() (time.Duration, error) {
+	// What clock_getcpuclockid(3) returns: a clock in nanoseconds, unlike getrusage and /proc.
+	clock := ^c.cmd.Process.Pid<<3 | 2
+	var t unix.Timespec
+	if err := unix.ClockGettime(int32(clock), &t); err != nil {
+		return 0, fmt.Errorf("the CPU time of a child: %w", err)
+	}
+	return time.Duration(t.Nano()), nil
 }
 
 func (c *child) stop() {

@@ -15,10 +15,10 @@ import (
 )
 
 func main() {
-	if kind := os.Getenv(childEnv); kind != "" { // a server for the measurement of idle connections
-		exit(serveIdle(kind, os.Stdin, os.Stdout))
+	if kind := os.Getenv(childEnv); kind != "" { // a server in a process of its own
+		exit(serveChild(kind, os.Stdin, os.Stdout))
 	}
-	cfg := config{passes: 21, each: 50 * time.Millisecond, idle: 10_000}
+	cfg := config{passes: 21, each: 50 * time.Millisecond, idle: 10_000, sessions: 5_000}
 	quick := flag.Bool("quick", false, "one short pass: does everything still run?")
 	only := flag.String("only", "", "measure only the groups that match this `regexp`")
 	report := flag.String("report", "", "also write a page about the run to this `file`")
@@ -43,14 +43,15 @@ func exit(err error) {
 
 // config says how long to measure.
 type config struct {
-	passes int
-	each   time.Duration // that one implementation is measured for in one pass
-	idle   int           // connections
-	only   *regexp.Regexp
+	passes   int
+	each     time.Duration // that one implementation is measured for in one pass
+	idle     int           // connections
+	sessions int           // of MCP, idle too
+	only     *regexp.Regexp
 }
 
 func quickConfig() config {
-	return config{passes: 1, each: 2 * time.Millisecond, idle: 50, only: regexp.MustCompile("")}
+	return config{passes: 1, each: 2 * time.Millisecond, idle: 50, sessions: 50, only: regexp.MustCompile("")}
 }
 
 // run measures everything, prints the tables, and writes the report. A missed
@@ -62,7 +63,7 @@ func run(cfg config, report string, out io.Writer) error {
 		if !cfg.only.MatchString(g.name) {
 			continue
 		}
-		rs, err := measure(g, cfg)
+		rs, err := measure(g, cfg, out)
 		if err != nil {
 			return fmt.Errorf("%s: %w", g.name, err)
 		}
@@ -79,8 +80,19 @@ func run(cfg config, report string, out io.Writer) error {
 		}
 		all = append(all, r)
 	}
-	printIdle(out, all)
-	printMarks(out, all)
+	for _, name := range sessionServers {
+		if !cfg.only.MatchString(idleSessions) {
+			continue
+		}
+		r, err := measureSessions(name, cfg.sessions)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", idleSessions, name, err)
+		}
+		all = append(all, r)
+	}
+	printTable(out, idleTable(all))
+	printTable(out, sessionTable(all))
+	printTable(out, markTable(all))
 	took := time.Since(began).Round(time.Second)
 	fmt.Fprintf(out, "\n%d passes, %v in all\n", cfg.passes, took)
 	if report == "" {
@@ -92,5 +104,7 @@ func run(cfg config, report string, out io.Writer) error {
 func allGroups() []group {
 	groups := codecGroups()
 	groups = append(groups, callGroups()...)
-	return append(groups, httpGroups()...)
+	groups = append(groups, httpGroups()...)
+	groups = append(groups, mcpWorkGroups()...)
+	return append(groups, mcpLoadGroups()...)
 }

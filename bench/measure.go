@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"runtime"
 	"slices"
 	"sync"
@@ -11,6 +14,7 @@ import (
 type group struct {
 	name     string
 	workers  int    // goroutines that do it at once
+	longer   int    // than others it is measured for, so many times; 0: as long
 	bytes    int    // that one operation goes through; 0: not said
 	base     string // whom the ratios compare with
 	subjects []subject
@@ -27,6 +31,9 @@ type running struct {
 	// worker returns what one goroutine runs: n operations in sequence.
 	worker func() func(n int) error
 	stop   func()
+	// cpu returns the CPU time so far of the process that does the work, when that
+	// is not this one.
+	cpu func() (time.Duration, error)
 }
 
 // A result is what one subject did.
@@ -36,48 +43,76 @@ type result struct {
 	ns                []float64 // for one operation, by pass
 	allocs            []float64
 	allocBytes        []float64
+	cpu               []float64 // ns for one operation, of a process that only does the work
 	idle              *idleResult
+	sessions          *sessionResult
 }
 
 type results []result
 
+// errSkip is the error of a subject that this machine cannot run.
+var errSkip = errors.New("skipped")
+
 // measure runs the subjects of a group one after another, pass by pass, so
 // that what disturbs the machine disturbs all of them.
-func measure(g group, cfg config) (results, error) {
-	rs := make(results, len(g.subjects))
-	runs := make([]func(n int) error, len(g.subjects))
-	counts := make([]int, len(g.subjects))
-	for i, s := range g.subjects {
-		rs[i] = result{group: g.name, name: s.name, base: g.base, bytes: g.bytes}
+func measure(g group, cfg config, out io.Writer) (results, error) {
+	var rs results
+	var jobs []*job
+	for _, s := range g.subjects {
 		r, err := s.start()
+		if errors.Is(err, errSkip) {
+			fmt.Fprintf(out, "\n%s: %s: %v\n", g.name, s.name, err)
+			continue
+		}
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
 		defer r.stop()
-		runs[i] = spread(r, g.workers)
-		if counts[i], err = calibrate(runs[i], g.workers, cfg.each); err != nil {
-			return nil, err
+		j := &job{running: r, run: spread(r, g.workers)}
+		if j.count, err = calibrate(j.run, g.workers, cfg.each*time.Duration(max(g.longer, 1))); err != nil {
+			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
+		jobs = append(jobs, j)
+		rs = append(rs, result{group: g.name, name: s.name, base: g.base, bytes: g.bytes})
 	}
 	for pass := range cfg.passes {
-		for k := range runs {
-			i := (k + pass) % len(runs)
-			if err := rs[i].measure(runs[i], counts[i]); err != nil {
-				return nil, err
+		for k := range jobs {
+			i := (k + pass) % len(jobs)
+			if err := rs[i].measure(jobs[i]); err != nil {
+				return nil, fmt.Errorf("%s: %w", rs[i].name, err)
 			}
 		}
 	}
 	return rs, nil
 }
 
-// measure does n operations once.
-func (r *result) measure(run func(n int) error, n int) error {
+// A job is a subject at work: count operations in a pass.
+type job struct {
+	*running
+	run   func(n int) error
+	count int
+}
+
+// measure runs a job once.
+func (r *result) measure(j *job) error {
 	var before, after runtime.MemStats
 	runtime.GC() // the garbage of the others
 	runtime.ReadMemStats(&before)
+	n := j.count
+	var cpuBefore, cpuAfter time.Duration
+	var err error
+	if j.cpu != nil {
+		if cpuBefore, err = j.cpu(); err != nil {
+			return err
+		}
+	}
 	began := time.Now()
-	err := run(n)
+	err = j.run(n)
 	took := time.Since(began)
+	if j.cpu != nil && err == nil {
+		cpuAfter, err = j.cpu()
+		r.cpu = append(r.cpu, float64((cpuAfter-cpuBefore).Nanoseconds())/float64(n))
+	}
 	runtime.ReadMemStats(&after)
 	r.ns = append(r.ns, float64(took.Nanoseconds())/float64(n))
 	r.allocs = append(r.allocs, float64(after.Mallocs-before.Mallocs)/float64(n))
@@ -148,9 +183,21 @@ func ratio(a, b *result) float64 {
 	if a == nil || b == nil {
 		return 0
 	}
-	by := make([]float64, min(len(a.ns), len(b.ns)))
+	return ratios(a.ns, b.ns)
+}
+
+// cpuRatio is the same of the CPU time.
+func cpuRatio(a, b *result) float64 {
+	if a == nil || b == nil {
+		return 0
+	}
+	return ratios(a.cpu, b.cpu)
+}
+
+func ratios(a, b []float64) float64 {
+	by := make([]float64, min(len(a), len(b)))
 	for i := range by {
-		by[i] = a.ns[i] / b.ns[i]
+		by[i] = a[i] / b[i]
 	}
 	return median(by)
 }

@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"slices"
@@ -38,21 +42,30 @@ func (t *table) markdown(out *bytes.Buffer) {
 	out.WriteByte('\n')
 }
 
-// groupTable shows the results of one group.
+// groupTable shows the results of one group. What a process of its own allocates
+// is not known; its CPU time is.
 func groupTable(rs results) *table {
 	t := &table{head: []string{"implementation", "time", "fastest … slowest pass", "per second", "allocations", "allocated", "times " + rs[0].base}}
+	if rs[0].cpu != nil {
+		t.head = append(t.head[:4], "times "+rs[0].base, "server's CPU time", "times "+rs[0].base)
+	}
 	for _, r := range rs {
-		ns := median(r.ns)
+		ns, base := median(r.ns), rs.find(r.group, r.base)
 		times := "1"
 		if r.name != r.base {
-			times = fmt.Sprintf("%.2f", ratio(&r, rs.find(r.group, r.base)))
+			times = fmt.Sprintf("%.2f", ratio(&r, base))
 		}
 		speed := count(1e9 / ns)
 		if r.bytes > 0 {
 			speed += fmt.Sprintf(", %.2f GB/s", float64(r.bytes)/ns)
 		}
-		t.add(r.name, duration(ns), duration(slices.Min(r.ns))+" … "+duration(slices.Max(r.ns)), speed,
-			fmt.Sprintf("%.1f", median(r.allocs)), size(median(r.allocBytes)), times)
+		cells := []string{r.name, duration(ns), duration(slices.Min(r.ns)) + " … " + duration(slices.Max(r.ns)), speed}
+		if r.cpu == nil {
+			cells = append(cells, fmt.Sprintf("%.1f", median(r.allocs)), size(median(r.allocBytes)), times)
+		} else {
+			cells = append(cells, times, duration(median(r.cpu)), fmt.Sprintf("%.2f", cpuRatio(&r, base)))
+		}
+		t.add(cells...)
 	}
 	return t
 }
@@ -74,8 +87,19 @@ func idleTable(all results) *table {
 	return t
 }
 
-func printIdle(out io.Writer, all results) {
-	if t := idleTable(all); len(t.rows) > 0 {
+// sessionTable shows what sessions take; like idleTable it can be empty.
+func sessionTable(all results) *table {
+	t := &table{head: []string{"idle MCP sessions", "number", "resident memory, each", "live heap, each", "goroutines, in all"}}
+	for _, r := range all {
+		if s := r.sessions; s != nil {
+			t.add(r.name, strconv.Itoa(s.sessions), size(s.rss), size(s.heap), strconv.Itoa(s.goroutines))
+		}
+	}
+	return t
+}
+
+func printTable(out io.Writer, t *table) {
+	if len(t.rows) > 0 {
 		fmt.Fprintln(out)
 		t.print(out)
 	}
@@ -84,24 +108,17 @@ func printIdle(out io.Writer, all results) {
 func markTable(all results) *table {
 	t := &table{head: []string{"mark", "wanted", "measured", "verdict"}}
 	for _, m := range marks() {
-		v := m.value(all)
-		if v == notMeasured {
-			continue
+		switch v := m.value(all); {
+		case v == notWanted:
+		case v == notMeasured:
+			t.add(m.what, m.want(), "", "not measured")
+		case m.ok(v):
+			t.add(m.what, m.want(), fmt.Sprintf("%.3g%s", v, m.unit), "PASS")
+		default:
+			t.add(m.what, m.want(), fmt.Sprintf("%.3g%s", v, m.unit), "MISS")
 		}
-		verdict := "MISS"
-		if m.ok(v) {
-			verdict = "PASS"
-		}
-		t.add(m.what, m.want(), fmt.Sprintf("%.3g%s", v, m.unit), verdict)
 	}
 	return t
-}
-
-func printMarks(out io.Writer, all results) {
-	if t := markTable(all); len(t.rows) > 0 {
-		fmt.Fprintln(out)
-		t.print(out)
-	}
 }
 
 // page is docs/performance.md.
@@ -121,7 +138,7 @@ func page(cfg config, all results, took time.Duration) []byte {
 		if n < 0 {
 			n = len(rest)
 		}
-		if rest[0].idle == nil {
+		if len(rest[0].ns) > 0 {
 			fmt.Fprintf(&b, "### %s\n\n", capital(rest[0].group))
 			groupTable(rest[:n]).markdown(&b)
 		}
@@ -129,6 +146,8 @@ func page(cfg config, all results, took time.Duration) []byte {
 	}
 	b.WriteString("### Idle connections\n\nResident memory of the server process, divided by the connections.\n\n")
 	idleTable(all).markdown(&b)
+	b.WriteString("### Idle MCP sessions\n\nOf the server process, after one call in each session.\n\n")
+	sessionTable(all).markdown(&b)
 	b.WriteString("## Versions\n\n")
 	versions().markdown(&b)
 	return append(bytes.TrimRight(b.Bytes(), "\n"), '\n')
@@ -148,6 +167,20 @@ const howMeasured = `## What is measured
   bufio, by callers that wait for the goroutine that reads, in the order in which they wrote. With "no reader", callers
   read their answers themselves, so nothing else could arrive; it is there for comparison, and no mark counts from it.
 - **HTTP**: one net/http client asks each server. The floor is net/http's handler that writes back what it read.
+- **MCP tools/call**: everybody serves the same tool, which adds two numbers, of Go types (in TypeScript, of zod
+  schemas). Its output schema also bounds the sum, so that whoever validates has to look. farcall, go-sdk and TypeScript
+  validate the arguments and the result, as they do by default. mcp-go validates neither by default; where it does, it
+  was told to. go-sdk and TypeScript answer over HTTP with JSON, which is faster than their default, an event stream.
+- **The server's work alone**: one request of 2026-07-28 is given to the HTTP handler, which writes into memory; nothing
+  goes over a connection. The request is made once, and is as net/http makes it. "No HTTP" is what is below: a frame in,
+  a frame out. The marks compare HTTP handlers.
+- **MCP over HTTP** and **of a stdio child**: servers in processes of their own. The clients write a text that is ready and
+  look for the sum in the answer; over HTTP they have a connection each, which they read by hand, since net/http's
+  client takes more time than a server. Calls are of 2025-06-18, over HTTP in a session for each client, except where
+  go-sdk has none ("a session" is go-sdk with them) and where the name says 2026-07-28. The floor is net/http's handler that
+  writes back what it read. The server's CPU time is that of its process. The clients run on the same CPUs.
+- **idle MCP sessions**: begun over one connection, with one call in each. Resident memory is read as it is, with whatever
+  garbage there is; the live heap after a collection.
 - **idle**: connections to a server in another process, opened one after another. The floor is one goroutine for each, in
   Read; over WebSocket, the library that farcall uses, alone. The kernel's memory is not counted.
 
@@ -157,17 +190,26 @@ const howMeasured = `## What is measured
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// versions lists the modules that are measured.
+// versions lists the modules and packages that are measured.
 func versions() *table {
 	t := &table{head: []string{"module", "version"}}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return t
-	}
-	for _, dep := range info.Deps {
-		if slices.Contains(measuredModules, dep.Path) {
-			t.add(dep.Path, dep.Version)
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, dep := range info.Deps {
+			if slices.Contains(measuredModules, dep.Path) {
+				t.add(dep.Path, dep.Version)
+			}
 		}
+	}
+	var node struct {
+		Dependencies map[string]string `json:"dependencies"`
+	}
+	if text, err := os.ReadFile(filepath.Join("node", "package.json")); err == nil && json.Unmarshal(text, &node) == nil {
+		for _, name := range slices.Sorted(maps.Keys(node.Dependencies)) {
+			t.add(name, node.Dependencies[name])
+		}
+	}
+	if text, err := exec.Command("node", "--version").Output(); err == nil {
+		t.add("Node.js", strings.TrimSpace(string(text)))
 	}
 	return t
 }
@@ -177,6 +219,7 @@ var measuredModules = []string{
 	"github.com/creachadair/jrpc2",
 	"github.com/ethereum/go-ethereum",
 	"github.com/go-json-experiment/json",
+	"github.com/mark3labs/mcp-go",
 	"github.com/modelcontextprotocol/go-sdk",
 	"github.com/sourcegraph/jsonrpc2",
 }
