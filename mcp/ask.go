@@ -53,7 +53,7 @@ func Elicit[T any](ctx context.Context, message string) (T, error) {
 	if err != nil {
 		return v, err
 	}
-	if err := jsonv2.Unmarshal(fillDefaults(form, answer.Content), &v); err != nil {
+	if err := jsonv2.Unmarshal(withDefaults(answer.Content, form), &v); err != nil {
 		return v, fmt.Errorf("mcp: the user's answer fits the form, but not the type %s: %w", reflect.TypeFor[T](), err)
 	}
 	return v, nil
@@ -146,9 +146,16 @@ func (c *call) ask(ctx context.Context, q *question) (jsonrpc.Raw, error) {
 	case c.task.started():
 		return c.task.ask(ctx, q)
 	case !c.rev.Modern:
+		if c.isOver() {
+			return nil, errOver
+		}
 		return c.askNow(ctx, q)
-	case c.asks == nil: // 2026-07-28 basic/patterns/mrtr, "Supported Requests"
+	case !c.mayAsk: // 2026-07-28 basic/patterns/mrtr, "Supported Requests"
 		return nil, fmt.Errorf("mcp: ask %q: no client may be asked while %q is answered; only tools/call, prompts/get and resources/read can ask", q.method, c.method)
 	}
-	return c.asks.ask(q)
+	a, err := c.rounds()
+	if err != nil {
+		return nil, err
+	}
+	return a.ask(q)
 }

@@ -53,5 +53,5 @@ func request(ctx context.Context, client farcall.Caller, rev *era.Revision, q *q
 // basic/utilities/tasks, "Related Task Metadata").
 func withRelatedTask(object jsonrpc.Raw, taskID string) jsonrpc.Raw {
 	id := withMember(nil, "taskId", scan.AppendQuoted(nil, taskID))
-	return withMember(object, "_meta", withMember(objectMember(object, "_meta"), spec.MetaRelatedTask, id))
+	return withMember(object, "_meta", withMember(scan.Member(object, "_meta"), spec.MetaRelatedTask, id))
 }

@@ -60,7 +60,7 @@ var (
 )
 
 // met reports whether the client can be asked.
-func (n *need) met(c *call) bool { return n.in(c.rev) && n.has(c.caps) }
+func (n *need) met(c *call) bool { return n.in(c.rev) && n.has(c.caps()) }
 
 // refuse returns the error of a client that cannot. Where the protocol has one
 // of its own it is that (2026-07-28, basic, "Missing required capabilities").

@@ -83,7 +83,7 @@ type keys struct{ given map[string]bool }
 func (k *keys) next(q *question) string {
 	base := q.name
 	if base == "" {
-		sum := sha256.Sum256(appendCanonical(append([]byte(q.method), 0), q.params))
+		sum := sha256.Sum256(validate.AppendCanonical(append([]byte(q.method), 0), q.params))
 		base = askKinds[q.method] + "-" + hex.EncodeToString(sum[:4])
 	}
 	key := base
@@ -150,7 +150,7 @@ func (q *question) checkElicitation(raw jsonrpc.Raw) error {
 	if q.form == nil {
 		return nil
 	}
-	if err := q.form.Validate(formContent(r.Content)); err != nil {
+	if err := q.form.Validate(orEmpty(r.Content)); err != nil {
 		return fmt.Errorf(`"content" does not fit the requested schema: %w`, err)
 	}
 	return nil

@@ -46,15 +46,15 @@ func (x *sealing) init(s *Server) {
 
 // openAsks prepares a call whose handler may ask, with what its earlier rounds
 // and this one have brought.
-func (s *Server) openAsks(c *call, requestState string, responses jsonrpc.Raw) error {
-	a := &asks{}
-	c.asks = a
-	if !c.rev.Modern {
+func (s *Server) openAsks(c *call) error {
+	c.mayAsk = true
+	if !c.rev.Modern || len(c.in.state)+len(c.in.responses) == 0 {
 		return nil
 	}
-	var before state
-	if requestState != "" {
-		plain, err := s.sealed.open(c.binding(), requestState)
+	a, before, responses := &asks{}, state{}, c.in.responses
+	c.asks = a
+	if len(c.in.state) > 0 && c.in.state[0] == '"' { // anything else is nothing that can be opened
+		plain, err := s.sealed.open(c.binding(), string(scan.Unquote(c.in.state)))
 		if err != nil {
 			return err
 		}
@@ -86,6 +86,25 @@ func (s *Server) openAsks(c *call, requestState string, responses jsonrpc.Raw) e
 		return invalidParams("inputResponses and requestState hold %d bytes together, more than %d", a.size, maxState)
 	}
 	return nil
+}
+
+// rounds returns what the call has asked, and what it asks.
+func (c *call) rounds() (*asks, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return nil, errOver
+	}
+	if c.asks == nil {
+		c.asks = &asks{}
+	}
+	return c.asks, nil
+}
+
+func (c *call) isOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
 }
 
 // binding is what the state of a call belongs to.
@@ -161,8 +180,13 @@ func (a *asks) asking() bool {
 // inputRequired returns the result that asks the client, if anything is to be
 // asked. It is called when the handler has returned; with which error does not
 // matter, for a handler may wrap it, or have done without the answer.
-func (c *call) inputRequired(error) (result jsonrpc.Raw, asked bool) {
+func (c *call) inputRequired() (result jsonrpc.Raw, asked bool) {
+	c.mu.Lock()
 	a := c.asks
+	c.mu.Unlock()
+	if a == nil {
+		return nil, false
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over = true

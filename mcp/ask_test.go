@@ -14,6 +14,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -121,7 +122,7 @@ func dialLegacy(t *testing.T, s *Server, rev, caps string, h farcall.HandlerFunc
 	served := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { served <- s.Serve(ctx, theirs) }()
-	p := farcall.NewPeer(ours, h, &farcall.Options{Dialect: mcpDialect()})
+	p := farcall.NewPeer(ours, h, &farcall.Options{Dialect: mcphttp.Dialect()})
 	t.Cleanup(func() {
 		p.Close()
 		cancel()

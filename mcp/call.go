@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"sync"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -18,9 +19,8 @@ type call struct {
 
 	srv     *Server
 	rev     *era.Revision
-	session *session                 // nil when stateless
-	caps    *spec.ClientCapabilities // never nil
-	info    spec.Implementation      // of the client
+	session *session    // nil when stateless
+	who     *clientMeta // what the client says of itself
 	// client is where notifications, and the requests of the legacy era, go.
 	client   farcall.Caller
 	method   string
@@ -28,9 +28,24 @@ type call struct {
 	params   jsonrpc.Raw // in canonical form
 	in       inputs      // what is in them
 	logLevel string      // modern: what the request asks for; "" is none
-	asks     *asks       // nil unless modern and the method may ask
 	task     *task       // not nil when it runs as a task
+	mayAsk   bool        // its handler may ask the client
+
+	mu   sync.Mutex
+	over bool  // the handler has returned: params and id are lent to somebody else
+	asks *asks // what was asked; nil: nothing yet
 }
+
+// end is called when the handler has returned. One that goes on in a goroutine
+// of its own has no way to the client any more.
+func (c *call) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+}
+
+// caps says what the client can do.
+func (c *call) caps() *spec.ClientCapabilities { return &c.who.caps }
 
 type callKey struct{}
 
@@ -67,15 +82,15 @@ func ClientFrom(ctx context.Context) *ClientInfo {
 		return nil
 	}
 	return &ClientInfo{
-		Name: c.info.Name, Version: c.info.Version, Title: c.info.Title,
-		Capabilities: c.caps, Revision: c.rev.Name,
+		Name: c.who.info.Name, Version: c.who.info.Version, Title: c.who.info.Title,
+		Capabilities: c.caps(), Revision: c.rev.Name,
 	}
 }
 
 // inputs are the members of params that the server looks at, as they are
 // written. Nil: absent.
 type inputs struct {
-	name, arguments, uri, cursor, task, responses, state, meta jsonrpc.Raw
+	name, arguments, uri, cursor, task, taskID, responses, state, meta jsonrpc.Raw
 }
 
 // member returns where a member goes, or nil.
@@ -93,6 +108,8 @@ func (in *inputs) member(name []byte) *jsonrpc.Raw {
 		return &in.cursor
 	case "task":
 		return &in.task
+	case "taskId":
+		return &in.taskID
 	case "inputResponses":
 		return &in.responses
 	case "requestState":
@@ -101,26 +118,32 @@ func (in *inputs) member(name []byte) *jsonrpc.Raw {
 	return nil
 }
 
-// read finds the members. One that is given twice is refused: whoever checked
-// the request on its way here may have seen the other one.
+// read finds the members.
 func (in *inputs) read(params jsonrpc.Raw) error {
-	var twice string
-	scan.Object(params, func(key, value []byte) bool {
-		at := in.member(key)
-		if at == nil {
-			return true
-		}
-		if *at != nil {
-			twice = string(key)
-			return false
-		}
+	var twice []byte
+	scan.Object(params, func(key, value []byte) bool { return once(in.member(key), key, value, &twice) })
+	return refuseTwice("params", twice)
+}
+
+// once notes the value of a member that matters, unless there is one already.
+// What is given twice is refused: whoever checked the request on its way here may
+// have seen the other one.
+func once(at *jsonrpc.Raw, key, value []byte, twice *[]byte) bool {
+	switch {
+	case at == nil:
+	case *at == nil:
 		*at = value
-		return true
-	})
-	if twice != "" {
-		return invalidParams("params has more than one member %q", twice)
+	default:
+		*twice = key
 	}
-	return nil
+	return *twice == nil
+}
+
+func refuseTwice(object string, key []byte) error {
+	if key == nil {
+		return nil
+	}
+	return invalidParams("%s has more than one member %q", object, key)
 }
 
 // text returns the characters of a member that must be a string.

@@ -41,7 +41,9 @@ type Client struct {
 	cache *resultCache
 	shelf shelf
 
-	making chan struct{} // held by whoever makes a link
+	making   chan struct{} // held by whoever makes a link
+	leveling chan struct{} // held by whoever tells the server the level of its log
+
 	mu     sync.Mutex
 	tasks  sync.WaitGroup // goroutines of the client's own
 	closed bool
@@ -132,7 +134,7 @@ type ServerInfo struct {
 }
 
 func newClient(ctx context.Context, o *ClientOptions) (*Client, error) {
-	c := &Client{making: make(chan struct{}, 1)}
+	c := &Client{making: make(chan struct{}, 1), leveling: make(chan struct{}, 1)}
 	if o != nil {
 		c.opts = *o
 	}
@@ -175,7 +177,7 @@ func (c *Client) begin(ctx context.Context, w *line) (*Client, error) {
 	c.mu.Lock()
 	c.cur, c.known = l, l.rev
 	c.mu.Unlock()
-	c.settled(l)
+	c.settled(ctx, l)
 	return c, nil
 }
 

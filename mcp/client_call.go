@@ -64,7 +64,11 @@ func decodeResult(method string, raw jsonrpc.Raw, result any) error {
 		*r = raw
 		return nil
 	}
-	if err := jsonv2.Unmarshal(raw, result); err != nil {
+	err := jsonv2.Unmarshal(raw, result)
+	if err != nil { // hints for the cache are no reason to lose the rest
+		err = jsonv2.Unmarshal(newObject(raw, "ttlMs", "cacheScope").end(), result)
+	}
+	if err != nil {
 		return fmt.Errorf("mcp: the result of %q does not fit %T: %w", method, result, err)
 	}
 	return nil
@@ -251,23 +255,14 @@ func (c *Client) modernParams(rev *era.Revision, params jsonrpc.Raw) (jsonrpc.Ra
 	if err != nil {
 		return nil, err
 	}
-	var given jsonrpc.Raw
-	scan.Object(params, func(key, value []byte) bool {
-		if string(key) == "_meta" {
-			given = value
-		}
-		return true
-	})
-	if given != nil {
-		own := []string{spec.MetaProtocolVersion}
-		merged := newObject(given, own...)
-		scan.Object(given, func(key, _ []byte) bool {
-			if string(key) != spec.MetaProtocolVersion {
-				own = append(own, string(key))
+	if given := scan.Member(params, "_meta"); given != nil {
+		merged := newObject(given, spec.MetaProtocolVersion)
+		scan.Object(meta, func(key, value []byte) bool {
+			if string(key) == spec.MetaProtocolVersion || scan.Member(given, string(key)) == nil {
+				merged.add(string(key), value)
 			}
 			return true
 		})
-		merged.addAll(meta, own[1:])
 		meta = merged.end()
 	}
 	all := newObject(params, "_meta")
@@ -367,12 +362,12 @@ func (c *Client) renew(ctx context.Context, old *link) (*link, error) {
 		}
 		return nil, err
 	}
-	return l, c.replace(old, l)
+	return l, c.replace(ctx, old, l)
 }
 
 // replace puts a link in the place of another one. What is cached may be of
 // another server.
-func (c *Client) replace(old, l *link) error {
+func (c *Client) replace(ctx context.Context, old, l *link) error {
 	c.mu.Lock()
 	closed := c.closed
 	if !closed {
@@ -388,6 +383,29 @@ func (c *Client) replace(old, l *link) error {
 		return farcall.ErrClosed
 	}
 	c.cache.clear()
-	c.settled(l)
+	c.settled(ctx, l)
 	return nil
+}
+
+// head is what the common part of a result says.
+type head struct {
+	kind string
+	ttl  jsonrpc.Raw // ttlMs
+}
+
+func headOf(raw jsonrpc.Raw) (h head) {
+	scan.Object(raw, func(key, value []byte) bool {
+		switch string(key) {
+		case "resultType":
+			if value[0] == '"' {
+				h.kind = string(scan.Unquote(value))
+			} else {
+				h.kind = string(value)
+			}
+		case "ttlMs":
+			h.ttl = value
+		}
+		return true
+	})
+	return h
 }

@@ -27,15 +27,16 @@ type link struct {
 	ctx  context.Context //nolint:containedctx // ends when another link takes its place
 	stop context.CancelFunc
 
-	events sync.Once  // the legacy HTTP stream for what belongs to no call
-	ended  chan error // gets the end of that stream
-	watch  watchList  // legacy subscriptions to resources
+	events sync.Once     // the legacy HTTP stream for what belongs to no call
+	opened chan struct{} // closed when the server has answered to that
+	ended  chan error    // gets the end of that stream
+	watch  watchList     // legacy subscriptions to resources
 }
 
 func (c *Client) newLink(w *line, rev *era.Revision, info *ServerInfo) *link {
 	w.adopt(rev)
 	info.Revision = rev.Name
-	l := &link{line: w, rev: rev, info: info, ended: make(chan error, 1)}
+	l := &link{line: w, rev: rev, info: info, opened: make(chan struct{}), ended: make(chan error, 1)}
 	l.ctx, l.stop = context.WithCancel(c.ctx)
 	return l
 }
@@ -281,14 +282,15 @@ func (c *Client) wantsSSE(err error) bool {
 	return false
 }
 
-// settled does what a new link needs besides. It is not held up by it.
-func (c *Client) settled(l *link) {
+// settled does what a new link needs besides. It waits until what the server may
+// ask from now on has a way to come.
+func (c *Client) settled(ctx context.Context, l *link) {
 	if l.rev.Modern {
 		return
 	}
 	if level := c.logLevel(); level != "" && l.info.Capabilities.Logging != nil {
 		c.spawn(func() {
-			if err := c.setLevel(l.ctx, l, level); err != nil && l.ctx.Err() == nil {
+			if err := c.setLevel(l.ctx, l); err != nil && l.ctx.Err() == nil {
 				c.warn("the server does not take the log level %q: %w", level, err)
 			}
 		})
@@ -296,7 +298,7 @@ func (c *Client) settled(l *link) {
 	o := &c.opts
 	if o.Elicit != nil || o.Sample != nil || o.Roots != nil || o.OnLog != nil || o.OnListChanged != nil ||
 		l.sse || o.OnResourceUpdated != nil || o.OnTask != nil || o.OnNotification != nil {
-		c.openEvents(l)
+		c.openEvents(ctx, l)
 	}
 }
 

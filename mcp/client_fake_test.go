@@ -14,6 +14,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
 const (
@@ -127,7 +128,7 @@ func pipeFake(t *testing.T, all replies, o *ClientOptions) (*Client, *fakeServer
 	t.Helper()
 	f := &fakeServer{t: t, replies: all}
 	mine, theirs := farcall.Pipe()
-	f.peer = farcall.NewPeer(theirs, f, &farcall.Options{Dialect: mcpDialect()})
+	f.peer = farcall.NewPeer(theirs, f, &farcall.Options{Dialect: mcphttp.Dialect()})
 	t.Cleanup(func() { f.peer.Close() })
 	c, err := Connect(t.Context(), mine, o)
 	if err == nil {
@@ -150,7 +151,7 @@ func mustPipe(t *testing.T, all replies, o *ClientOptions) (*Client, *fakeServer
 func httpFake(t *testing.T, all replies, gate func(f *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool) (*fakeServer, string) {
 	t.Helper()
 	f := &fakeServer{t: t, replies: all}
-	responder := farcall.NewResponder(f, &farcall.Options{Dialect: mcpDialect()})
+	responder := farcall.NewResponder(f, &farcall.Options{Dialect: mcphttp.Dialect()})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/stream"
 )
@@ -96,7 +97,7 @@ func tcpFake(t *testing.T, all replies) (f *fakeServer, address string, drop fun
 				return
 			}
 			mu.Lock()
-			peers = append(peers, farcall.NewPeer(stream.New(conn, stream.NDJSON, nil), f, &farcall.Options{Dialect: mcpDialect()}))
+			peers = append(peers, farcall.NewPeer(stream.New(conn, stream.NDJSON, nil), f, &farcall.Options{Dialect: mcphttp.Dialect()}))
 			mu.Unlock()
 		}
 	})

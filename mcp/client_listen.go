@@ -193,7 +193,7 @@ func (c *Client) granted(want, got spec.SubscriptionFilter) {
 // watchLegacy listens in the legacy way until the link has ended: lists are told
 // of anyway, and resources are subscribed to one by one.
 func (c *Client) watchLegacy(ctx context.Context, l *link, filter spec.SubscriptionFilter) error {
-	c.openEvents(l)
+	c.openEvents(ctx, l)
 	caps, got := l.info.Capabilities, filter
 	got.ToolsListChanged = filter.ToolsListChanged && caps.Tools != nil && caps.Tools.ListChanged
 	got.PromptsListChanged = filter.PromptsListChanged && caps.Prompts != nil && caps.Prompts.ListChanged
@@ -276,14 +276,16 @@ func (c *Client) watchCall(ctx context.Context, l *link, method, uri string) err
 }
 
 // openEvents opens the stream on which a legacy server sends over HTTP what
-// belongs to no call, once on each link.
-func (c *Client) openEvents(l *link) {
+// belongs to no call, once on each link. It waits until the server has answered,
+// for the time of a probe at most: there are servers that drop what they would
+// send on a stream that is not there yet.
+func (c *Client) openEvents(ctx context.Context, l *link) {
 	if l.http == nil {
 		return
 	}
 	l.events.Do(func() {
 		c.spawn(func() {
-			err := l.http.Listen(l.ctx, func(frame []byte) error {
+			err := l.http.Listen(l.ctx, func() { close(l.opened) }, func(frame []byte) error {
 				l.take(l.ctx, frame)
 				return nil
 			})
@@ -300,4 +302,12 @@ func (c *Client) openEvents(l *link) {
 			l.ended <- err
 		})
 	})
+	late := time.NewTimer(c.opts.ProbeTimeout)
+	defer late.Stop()
+	select {
+	case <-l.opened:
+	case <-late.C:
+	case <-l.ctx.Done():
+	case <-ctx.Done():
+	}
 }

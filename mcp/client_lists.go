@@ -11,8 +11,11 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// maxPages bounds the pages of one list.
-const maxPages = 10_000
+// What one list may have.
+const (
+	maxPages = 10_000
+	maxList  = 256 << 20 // bytes
+)
 
 // Resources returns what can be read.
 func (c *Client) Resources(ctx context.Context) ([]spec.Resource, error) {
@@ -39,7 +42,7 @@ func (c *Client) Prompts(ctx context.Context) ([]spec.Prompt, error) {
 func allPages[R, T any](ctx context.Context, c *Client, method string, fresh bool, page func(*R) ([]T, string)) ([]T, error) {
 	all := []T{}
 	seen := map[string]bool{}
-	cursor := ""
+	cursor, size := "", 0
 	for range maxPages {
 		var params jsonrpc.Raw
 		if cursor != "" {
@@ -57,6 +60,9 @@ func allPages[R, T any](ctx context.Context, c *Client, method string, fresh boo
 		}
 		items, next := page(r)
 		all = append(all, items...)
+		if size += len(raw); size > maxList {
+			return nil, fmt.Errorf("mcp: %q: the list has more than %d MiB", method, maxList>>20)
+		}
 		if next == "" {
 			return all, nil
 		}
@@ -123,11 +129,19 @@ func (c *Client) SetLogLevel(ctx context.Context, level string) error {
 	if err != nil || l.rev.MetaLogLevel {
 		return err
 	}
-	return c.setLevel(ctx, l, level)
+	return c.setLevel(ctx, l)
 }
 
-func (c *Client) setLevel(ctx context.Context, l *link, level string) error {
-	params, err := jsonv2.Append(nil, &spec.SetLevelParams{Level: level})
+// setLevel tells a legacy server the level. One at a time does, so that the
+// server ends up with the last one.
+func (c *Client) setLevel(ctx context.Context, l *link) error {
+	select {
+	case c.leveling <- struct{}{}:
+		defer func() { <-c.leveling }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	params, err := jsonv2.Append(nil, &spec.SetLevelParams{Level: c.logLevel()})
 	if err != nil {
 		return err
 	}

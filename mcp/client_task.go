@@ -8,6 +8,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -129,7 +130,7 @@ func createdTask(raw jsonrpc.Raw) *spec.DetailedTask {
 		}
 		return t
 	}
-	if old := member(raw, "task"); old != nil && member(raw, "content") == nil {
+	if old := scan.Member(raw, "task"); old != nil && scan.Member(raw, "content") == nil {
 		if t, err := readTask(old); err == nil {
 			return t
 		}

@@ -184,21 +184,23 @@ func (c *Client) listTools(ctx context.Context, fresh bool) ([]spec.Tool, error)
 }
 
 // knownTool returns what is known of a tool, or nil. Where its arguments may have
-// to be mirrored in headers, the tools are listed for it.
+// to be mirrored in headers, and where it may be that it only runs as a task, the
+// tools are listed for it.
 func (c *Client) knownTool(ctx context.Context, l *link, name string, fresh bool) (*knownTool, error) {
 	known := c.shelf.find(name)
-	if l.http == nil || !l.rev.Modern {
+	mirror := l.http != nil && l.rev.Modern
+	if !mirror && !l.callsTasks() {
 		return known, nil
 	}
 	if fresh || known == nil && !c.shelf.complete(l) {
 		if _, err := c.listTools(ctx, fresh); err != nil && (fresh || ctx.Err() != nil) {
 			return nil, err
 		} else if err != nil {
-			c.warn("the tools cannot be listed, so that headers of the tool %q may be missing: %w", name, err)
+			c.warn("the tools cannot be listed, so that it is not known which headers the tool %q needs, or that it runs as a task only: %w", name, err)
 		}
 		known = c.shelf.find(name)
 	}
-	if known != nil && known.invalid != nil {
+	if mirror && known != nil && known.invalid != nil {
 		return nil, fmt.Errorf("mcp: the tool %q cannot be called over HTTP: %w", name, known.invalid)
 	}
 	return known, nil

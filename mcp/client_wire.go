@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -55,7 +56,7 @@ func (c *Client) rpcOptions() *farcall.Options {
 	if c.opts.RPC != nil {
 		o = *c.opts.RPC
 	}
-	o.Dialect = mcpDialect()
+	o.Dialect = mcphttp.Dialect()
 	return &o
 }
 
@@ -75,7 +76,12 @@ func (w *line) Exchange(ctx context.Context, frame []byte, reply func(frame []by
 		if bytes.Contains(frame, []byte(`"method"`)) && w.take(ctx, frame) {
 			return nil
 		}
-		return reply(frame)
+		err := reply(frame)
+		if errors.Is(err, farcall.ErrProtocol) { // what the call waits for may still come
+			w.c.warn("passed over what is no message: %w", err)
+			return nil
+		}
+		return err
 	})
 }
 
@@ -96,6 +102,8 @@ func (w *line) take(ctx context.Context, frame []byte) bool {
 		w.cancelled(m.Params)
 	case m.Kind == jsonrpc.Notification && string(m.Method) != spec.NotificationProgress:
 		w.responder.Respond(ctx, nil, frame, nil)
+	case m.Kind == jsonrpc.Request && m.ID.IsNull():
+		w.c.warn("the server sent a request %q whose id is null, which nobody can answer", m.Method)
 	case m.Kind == jsonrpc.Request:
 		w.answer(ctx, m.ID.String(), frame)
 	default:
@@ -228,27 +236,11 @@ func deliver[P any](c *Client, method string, params jsonrpc.Raw, f func(*P)) {
 	f(p)
 }
 
-// orEmpty returns an object, also where nothing was sent.
-func orEmpty(params jsonrpc.Raw) jsonrpc.Raw {
-	if len(params) == 0 {
-		return jsonrpc.Raw("{}")
-	}
-	return params
-}
-
 func (c *Client) listChanged(kind string, methods ...string) {
 	for _, m := range methods {
 		c.cache.drop(m, "")
 	}
 	if c.opts.OnListChanged != nil {
 		c.opts.OnListChanged(kind)
-	}
-}
-
-// mcpDialect is how MCP writes cancellation and progress, in every revision.
-func mcpDialect() farcall.Dialect {
-	return farcall.Dialect{
-		CancelMethod: spec.NotificationCancelled, CancelID: "requestId", CancelSilent: true,
-		ProgressMethod: spec.NotificationProgress, ProgressToken: spec.MetaProgressToken, Meta: "_meta",
 	}
 }

@@ -117,7 +117,7 @@ func (r *registry[T]) page(s *Server, c *call) (answer, error) {
 		if n == s.opts.PageSize {
 			out = append(out, `],"nextCursor":`...)
 			out = jsonrpc.AppendString(out, newCursor(r.member, last))
-			return answer{append(out, '}'), true}, nil
+			return answer{raw: append(out, '}'), plain: true}, nil
 		}
 		if n > 0 {
 			out = append(out, ',')
@@ -129,7 +129,7 @@ func (r *registry[T]) page(s *Server, c *call) (answer, error) {
 		}
 		n, last = n+1, it.number
 	}
-	return answer{append(out, "]}"...), true}, nil
+	return answer{raw: append(out, "]}"...), plain: true}, nil
 }
 
 // A cursor is the number of the last value of a page, with a check sum of it and

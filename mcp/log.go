@@ -1,12 +1,14 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -20,8 +22,8 @@ const defaultLevel = spec.LogInfo
 // warning, error, critical, alert and emergency. logger may be empty; data is
 // any value that marshals to JSON.
 //
-// Messages arrive in order, and before the result. Outside of a handler, Log does
-// nothing. It fails when the level or the data is not valid, and when the client
+// Messages arrive in order, and before the result. Outside of a handler, and when
+// that has returned, Log does nothing. It fails when the level or the data is not valid, and when the client
 // is gone.
 func Log(ctx context.Context, level, logger string, data any) error {
 	severity := spec.LogSeverity(level)
@@ -43,12 +45,17 @@ func Log(ctx context.Context, level, logger string, data any) error {
 	if err != nil {
 		return fmt.Errorf("mcp: the data of a log message cannot be marshalled: %w", err)
 	}
-	return c.notify(ctx, spec.NotificationMessage, spec.LoggingMessageNotificationParams{Level: level, Logger: logger, Data: raw})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return nil
+	}
+	return c.notifyLocked(ctx, spec.NotificationMessage, spec.LoggingMessageNotificationParams{Level: level, Logger: logger, Data: raw})
 }
 
-// notify sends a notification that belongs to the request. The params are
+// notifyLocked sends a notification that belongs to the request. The params are
 // canonical.
-func (c *call) notify(ctx context.Context, method string, params any) error {
+func (c *call) notifyLocked(ctx context.Context, method string, params any) error {
 	raw, err := jsonv2.Append(nil, params)
 	if err != nil {
 		return err
@@ -81,7 +88,7 @@ func (s *Server) setLevel(c *call) (answer, error) {
 // to the next. message may be empty.
 //
 // Reports arrive in order, and before the result. Progress does nothing outside
-// of a handler, when the client did not ask for progress, and in a task, whose
+// of a handler, when that has returned, when the client did not ask for progress, and in a task, whose
 // state is asked for instead. It fails when the client is gone.
 func Progress(ctx context.Context, done, total float64, message string) error {
 	c := callFrom(ctx)
@@ -89,12 +96,27 @@ func Progress(ctx context.Context, done, total float64, message string) error {
 		return nil
 	}
 	p := spec.ProgressNotificationParams{Progress: done, Message: message}
-	each(c.in.meta, spec.MetaProgressToken, func(token []byte) { p.ProgressToken = token })
-	if p.ProgressToken == nil {
-		return nil
-	}
 	if total != 0 {
 		p.Total = &total
 	}
-	return c.notify(ctx, spec.NotificationProgress, p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over { // basic/patterns/progress: MUST stop; the token is another call's by now
+		return nil
+	}
+	if p.ProgressToken = scan.Member(c.in.meta, spec.MetaProgressToken); !isToken(p.ProgressToken) {
+		return nil
+	}
+	return c.notifyLocked(ctx, spec.NotificationProgress, p)
+}
+
+// isToken reports whether raw can be a progressToken: a string or an integer.
+func isToken(raw jsonrpc.Raw) bool {
+	switch {
+	case len(raw) == 0:
+		return false
+	case raw[0] == '"':
+		return true
+	}
+	return (raw[0] == '-' || '0' <= raw[0] && raw[0] <= '9') && !bytes.ContainsAny(raw, ".eE")
 }

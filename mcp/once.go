@@ -20,10 +20,14 @@ import (
 func Once[T any](ctx context.Context, key string, f func() (T, error)) (T, error) {
 	var v T
 	c := callFrom(ctx)
-	if c == nil || c.asks == nil { // whose handler runs once anyway
+	if c == nil || !c.mayAsk { // whose handler runs once anyway
 		return f()
 	}
-	raw, err := c.asks.once(ctx, key, func() (jsonrpc.Raw, error) {
+	a, err := c.rounds()
+	if err != nil {
+		return v, err
+	}
+	raw, err := a.once(ctx, key, func() (jsonrpc.Raw, error) {
 		v, err := f()
 		if err != nil {
 			return nil, err

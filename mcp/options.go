@@ -56,7 +56,8 @@ type ServerOptions struct {
 
 	// TaskTTL is how long a task is kept, from its creation. Default 1 h.
 	TaskTTL time.Duration
-	// MaxTasks bounds the tasks that are kept at a time. Default 10,000.
+	// MaxTasks bounds the tasks that are kept at a time; one principal or session
+	// has a tenth of them at most, or 16. Default 10,000.
 	MaxTasks int
 	// TaskPoll is how often a client should ask for a task. Default 1 s.
 	TaskPoll time.Duration

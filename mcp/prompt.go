@@ -45,14 +45,12 @@ func (s *Server) getPrompt(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if err := s.openAsks(c, c.in.requestState(), c.in.responses); err != nil {
+	if err := s.openAsks(c); err != nil {
 		return answer{}, err
 	}
 	r, err := p.get(c, args)
-	if c.asks != nil {
-		if raw, asked := c.inputRequired(err); asked {
-			return answer{raw: raw}, nil
-		}
+	if raw, asked := c.inputRequired(); asked {
+		return answer{raw: raw}, nil
 	}
 	if err != nil {
 		return answer{}, err
@@ -61,7 +59,7 @@ func (s *Server) getPrompt(c *call) (answer, error) {
 		r = &PromptResult{}
 	}
 	raw, err := jsonv2.Append(nil, r)
-	return answer{raw, r.ResultType == "" && r.Meta == nil}, err
+	return answer{raw: raw, plain: r.ResultType == "" && r.Meta == nil}, err
 }
 
 // arguments reads the arguments and looks for those that are required.

@@ -108,14 +108,12 @@ func (s *Server) readResource(c *call) (answer, error) {
 	if !ok {
 		return answer{}, c.resourceNotFound(uri)
 	}
-	if err := s.openAsks(c, c.in.requestState(), c.in.responses); err != nil {
+	if err := s.openAsks(c); err != nil {
 		return answer{}, err
 	}
 	contents, err := r.read(c)
-	if c.asks != nil {
-		if raw, asked := c.inputRequired(err); asked {
-			return answer{raw: raw}, nil
-		}
+	if raw, asked := c.inputRequired(); asked {
+		return answer{raw: raw}, nil
 	}
 	if errors.Is(err, ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
 		return answer{}, c.resourceNotFound(uri)
@@ -133,7 +131,7 @@ func (s *Server) readResource(c *call) (answer, error) {
 		}
 		out = one.AppendJSON(out)
 	}
-	return answer{append(out, "]}"...), true}, nil
+	return answer{raw: append(out, "]}"...), plain: true}, nil
 }
 
 // resourceNotFound is the error for a resource that does not exist, in the

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -128,4 +129,15 @@ func (b *binding) data(header []byte) []byte {
 		out = append(binary.AppendUvarint(out, uint64(len(s))), s...)
 	}
 	return append(out, b.params[:]...)
+}
+
+// paramsDigest says what a call asks for. It is the same in each round, also
+// when something on the way writes the JSON in another way.
+type paramsDigest [sha256.Size]byte
+
+// digestParams digests params without the members that differ from round to
+// round.
+func digestParams(params jsonrpc.Raw) paramsDigest {
+	same := newObject(params, "_meta", "inputResponses", "requestState").end()
+	return sha256.Sum256(validate.AppendCanonical(nil, same))
 }

@@ -152,18 +152,6 @@ func TestSealRotation(t *testing.T) {
 	}
 }
 
-func TestCanonicalNumbers(t *testing.T) {
-	for number, want := range map[string]string{
-		"0": "0", "-0": "0", "0.00": "0", "0e9": "0", "1": "1e0", "-1": "-1e0", "10": "1e1", "1.0": "1e0", "100e-2": "1e0",
-		"0.5": "5e-1", "1e-7": "1e-7", "1E+2": "1e2", "12.340": "1234e-2", "0.001e3": "1e0",
-		"9007199254740993": "9007199254740993e0", "1e99999999999999999999": "1e99999999999999999999",
-	} {
-		if got := string(appendNumber(nil, []byte(number))); got != want {
-			t.Errorf("%s: %s, want %s", number, got, want)
-		}
-	}
-}
-
 func FuzzOpenState(f *testing.F) {
 	s := testSealer(f) // a key of this process: each one that fuzzes has its own
 	b := bindTo("", "m", `{}`)
@@ -175,12 +163,8 @@ func FuzzOpenState(f *testing.F) {
 		if state, err := s.open(b, text); err == nil && text != sealed {
 			t.Errorf("%q opened to %q", text, state)
 		}
-		if jsonrpc.Valid(params) != nil {
-			return
-		}
-		once := appendCanonical(nil, params)
-		if again := appendCanonical(nil, params); !bytes.Equal(once, again) {
-			t.Errorf("%s: %s, then %s", params, once, again)
+		if jsonrpc.Valid(params) == nil && digestParams(params) != digestParams(bytes.Clone(params)) {
+			t.Errorf("%s: two digests", params)
 		}
 	})
 }

@@ -1,22 +1,25 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/stream"
 )
 
-// drainTime bounds how long calls in flight may take when a server stops.
+// drainTime bounds how long calls in flight may take when a server stops, unless
+// farcall.Options.CloseTimeout does.
 const drainTime = 5 * time.Second
 
 // Serve serves one connection until it ends, or the context does; then calls in
-// flight are finished, for 5 s at most. It returns nil in both cases, and an
+// flight are finished, for as long as the options' CloseTimeout (default 5 s). It returns nil in both cases, and an
 // error when the connection broke. A client may use both eras on it: an
 // initialize opens the session of the connection, and requests of the modern era
 // stand alone.
@@ -28,7 +31,7 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 	if o != nil {
 		opts = *o
 	}
-	opts.Dialect = mcpDialect()
+	opts.Dialect = mcphttp.Dialect()
 	h := &connection{backend: b, ctx: context.WithoutCancel(ctx)}
 	t, reading := watch(t)
 	peer := farcall.NewPeer(t, h, &opts)
@@ -43,7 +46,7 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 	}
 	select {
 	case <-ctx.Done():
-		limit, cancel := context.WithTimeout(h.ctx, drainTime)
+		limit, cancel := context.WithTimeout(h.ctx, cmp.Or(opts.CloseTimeout, drainTime))
 		defer cancel()
 		_ = peer.Shutdown(limit) // what is not finished by then is given up
 	case <-peer.Done():
@@ -80,6 +83,9 @@ func (x *connection) close() {
 // ServeRPC implements farcall.Handler. A request says by its _meta that it
 // belongs to the modern era; initialize, and a ping before it, to the other one.
 func (x *connection) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+	if req.ID.IsNull() { // basic, "Requests": the id must not be null
+		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the id must not be null"}
+	}
 	session := x.current()
 	opens := req.Method == spec.MethodInitialize || req.Method == spec.MethodPing
 	switch {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -15,7 +16,8 @@ const headerTime = 10 * time.Second
 
 // ListenAndServe serves every revision over HTTP until the context ends: /mcp
 // (Streamable HTTP), and for clients of 2024-11-05 /sse and /messages. Then calls
-// in flight are finished, for 5 s at most, and it returns nil.
+// in flight are finished, for as long as ServerOptions.RPC.CloseTimeout (default
+// 5 s), and it returns nil.
 //
 // Web pages of other hosts are refused: see [mcphttp.Options].Origins.
 func (s *Server) ListenAndServe(ctx context.Context, addr string) error {
@@ -39,9 +41,7 @@ func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
 	mux.HandleFunc("/sse", h.ServeSSE)
-	messages := o.MessagesPath
-	setDefault(&messages, "/messages")
-	mux.HandleFunc(messages, h.ServeMessages)
+	mux.HandleFunc(cmp.Or(o.MessagesPath, "/messages"), h.ServeMessages)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTime}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
@@ -51,7 +51,7 @@ func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 	case err = <-failed:
 	}
 	s.listeners.endAll()
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(o.RPC.CloseTimeout, drainTime))
 	defer cancel()
 	// What is not finished by then is given up.
 	_ = h.Shutdown(limit)

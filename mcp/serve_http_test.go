@@ -5,13 +5,124 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"runtime"
+	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
+
+// httpClient posts messages to a handler, without a network.
+type httpClient struct {
+	handler http.Handler
+	header  http.Header
+	sink    sink
+}
+
+func newHTTPClient(s *Server, header ...string) *httpClient {
+	c := &httpClient{handler: mcphttp.NewHandler(s, nil), header: http.Header{}}
+	c.header.Set("Content-Type", "application/json")
+	c.header.Set("Accept", "application/json, text/event-stream")
+	for i := 0; i < len(header); i += 2 {
+		c.header.Set(header[i], header[i+1])
+	}
+	return c
+}
+
+// begin opens a session, whose later messages carry its id.
+func (c *httpClient) begin(revision string) {
+	c.send(hello(revision))
+	c.header.Set("Mcp-Session-Id", c.sink.header.Get("Mcp-Session-Id"))
+	c.header.Set("MCP-Protocol-Version", revision)
+}
+
+// send posts a message and returns what was answered, for as long as nothing
+// else is sent.
+func (c *httpClient) send(message string) []byte { return c.do(http.MethodPost, message) }
+
+func (c *httpClient) do(method, message string) []byte {
+	clear(c.sink.header)
+	c.sink.body = c.sink.body[:0]
+	c.handler.ServeHTTP(&c.sink, &http.Request{
+		Method: method, URL: &url.URL{Path: "/mcp"}, Header: c.header, Host: "localhost",
+		Body: io.NopCloser(strings.NewReader(message)), ContentLength: int64(len(message)),
+	})
+	return c.sink.body
+}
+
+// sink is an http.ResponseWriter.
+type sink struct {
+	header http.Header
+	body   []byte
+}
+
+func (s *sink) Header() http.Header {
+	if s.header == nil {
+		s.header = http.Header{}
+	}
+	return s.header
+}
+
+func (s *sink) Write(p []byte) (int, error) {
+	s.body = append(s.body, p...)
+	return len(p), nil
+}
+
+func (s *sink) WriteHeader(int) {}
+
+// Flush implements http.Flusher.
+func (s *sink) Flush() {}
+
+// TestHTTPProgress: the root's progress goes out as MCP has it.
+func TestHTTPProgress(t *testing.T) {
+	s := calculator(nil)
+	AddTool(s, "work", "", func(ctx context.Context, _ struct{}) (string, error) {
+		return "done", farcall.Progress(ctx, map[string]any{"progress": 1})
+	})
+	const want = `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`
+	modern := newHTTPClient(s, "MCP-Protocol-Version", modernName, "Mcp-Method", "tools/call", "Mcp-Name", "work")
+	if got := modern.send(strings.Replace(modernFrame("1", "tools/call", `"name":"work"`), `"_meta":{`, `"_meta":{"progressToken":"p",`, 1)); !strings.Contains(string(got), want) {
+		t.Errorf("modern: %s", got)
+	}
+	legacy := newHTTPClient(s)
+	legacy.begin(legacyName)
+	if got := legacy.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work","_meta":{"progressToken":"p"}}}`); !strings.Contains(string(got), want) {
+		t.Errorf("legacy: %s", got)
+	}
+}
+
+// TestHTTPTaskNotifications: the call that made a task has its answer; what the
+// task says goes out on the stream of GET, also when that comes later.
+func TestHTTPTaskNotifications(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := calculator(nil)
+		defer s.Close()
+		AddTool(s, "work", "", func(ctx context.Context, _ struct{}) (string, error) {
+			<-time.After(time.Second)
+			return "done", Log(ctx, spec.LogWarning, "", "half done")
+		}, Tool{Execution: &spec.ToolExecution{TaskSupport: spec.TaskRequired}})
+		c := newHTTPClient(s)
+		c.begin(legacyName)
+		if got := c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work","task":{}}}`); !strings.Contains(string(got), `"taskId"`) {
+			t.Fatalf("%s", got)
+		}
+		<-time.After(2 * time.Second)
+		stream := make(chan string)
+		go func() { stream <- string(c.do(http.MethodGet, "")) }()
+		synctest.Wait()
+		if err := c.handler.(*mcphttp.Handler).Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got := <-stream; strings.Count(got, `"half done"`) != 1 || !strings.Contains(got, spec.MetaRelatedTask) {
+			t.Errorf("GET: %s", got)
+		}
+	})
+}
 
 // TestListenAndServe serves both eras on one address, and stops in order.
 func TestListenAndServe(t *testing.T) {
@@ -68,34 +179,5 @@ func TestListenAndServe(t *testing.T) {
 	}
 	if err := s.ListenAndServe(t.Context(), "256.0.0.1:x"); err == nil {
 		t.Error("an address that there is not")
-	}
-}
-
-// TestSessionMemory holds many idle sessions.
-func TestSessionMemory(t *testing.T) {
-	const n = 2000
-	s := calculator(nil)
-	all := make([]mcphttp.Session, n)
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	for i := range all {
-		all[i] = s.Accept(t.Context(), nil)
-		if _, err := all[i].ServeRPC(t.Context(), newRequest("initialize", `{"protocolVersion":"2025-11-25","capabilities":{"roots":{}},"clientInfo":{"name":"t","version":"1"}}`)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	runtime.GC()
-	runtime.ReadMemStats(&after)
-	if each := (int64(after.HeapAlloc) - int64(before.HeapAlloc)) / n; each > 1024 {
-		t.Errorf("%d bytes for a session, want 1024 at most", each)
-	} else {
-		t.Log(each, "bytes for a session")
-	}
-	for _, x := range all {
-		x.Close()
-	}
-	if n := len(s.listeners.sessions); n != 0 {
-		t.Error(n, "sessions are left")
 	}
 }

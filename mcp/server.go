@@ -62,7 +62,8 @@ func NewServer(name, version string, o *ServerOptions) *Server {
 		Name: name, Version: version, Title: s.opts.Title,
 		Description: s.opts.Description, WebsiteURL: s.opts.WebsiteURL, Icons: s.opts.Icons,
 	}
-	info, err := jsonv2.Append(nil, s.info)
+	// What every result carries is short; server/discover says the rest.
+	info, err := jsonv2.Append(nil, spec.Implementation{Name: name, Version: version, Title: s.opts.Title})
 	if err != nil {
 		misuse("the server's description cannot be marshalled: %v", err)
 	}
@@ -86,6 +87,14 @@ func misuse(format string, args ...any) {
 func (s *Server) Close() {
 	s.listeners.close()
 	s.tasks.close()
+}
+
+// Shutdown ends subscriptions, in order, waits until the tasks have ended, or the
+// context has, whose error it returns then, and closes the server.
+func (s *Server) Shutdown(ctx context.Context) error {
+	defer s.Close()
+	s.listeners.close()
+	return s.tasks.wait(ctx)
 }
 
 // principal names the caller.
@@ -114,9 +123,9 @@ type method struct {
 
 // An answer is a result in canonical form: an object.
 type answer struct {
-	raw jsonrpc.Raw
-	// plain: it has neither a resultType nor a _meta of its own.
-	plain bool
+	raw   jsonrpc.Raw
+	plain bool // it has neither a resultType nor a _meta of its own
+	whole bool // newResult has begun it
 }
 
 func every(*era.Revision) bool          { return true }
@@ -186,13 +195,17 @@ func errNoMethod(c *call) error {
 
 func (s *Server) ping(*call) (answer, error) { return emptyAnswer(), nil }
 
-func emptyAnswer() answer { return answer{jsonrpc.Raw("{}"), true} }
+func emptyAnswer() answer { return answer{raw: jsonrpc.Raw("{}"), plain: true} }
 
 // discover serves server/discover.
 func (s *Server) discover(c *call) (answer, error) {
 	r := spec.DiscoverResult{Capabilities: s.capabilities(c.rev), Instructions: s.opts.Instructions, SupportedVersions: revisionNames(s.modern)}
 	raw, err := jsonv2.Append(nil, r)
-	return answer{raw, true}, err
+	if err != nil {
+		return answer{}, err
+	}
+	info, err := jsonv2.Append(nil, s.info)
+	return answer{raw: withMember(raw, "_meta", withMember(nil, spec.MetaServerInfo, info))}, err
 }
 
 func revisionNames(all []*era.Revision) []string {

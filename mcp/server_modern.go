@@ -22,6 +22,7 @@ func (s *Server) ServeRPC(ctx context.Context, req *farcall.Request) (any, error
 		return nil, nil // 2026-07-28 has none that a client sends but cancellation
 	}
 	c := &call{Context: ctx, srv: s, client: farcall.CallerFrom(ctx), method: req.Method, id: req.ID, params: req.Params}
+	defer c.end()
 	if err := c.open(); err != nil {
 		return nil, err
 	}
@@ -38,20 +39,24 @@ func (s *Server) ServeRPC(ctx context.Context, req *farcall.Request) (any, error
 // requestMeta is the _meta of a modern request.
 type requestMeta struct{ version, info, caps, level jsonrpc.Raw }
 
-func (m *requestMeta) read(raw jsonrpc.Raw) {
-	scan.Object(raw, func(key, value []byte) bool {
-		switch string(key) {
-		case spec.MetaProtocolVersion:
-			m.version = value
-		case spec.MetaClientInfo:
-			m.info = value
-		case spec.MetaClientCapabilities:
-			m.caps = value
-		case spec.MetaLogLevel:
-			m.level = value
-		}
-		return true
-	})
+func (m *requestMeta) member(name []byte) *jsonrpc.Raw {
+	switch string(name) {
+	case spec.MetaProtocolVersion:
+		return &m.version
+	case spec.MetaClientInfo:
+		return &m.info
+	case spec.MetaClientCapabilities:
+		return &m.caps
+	case spec.MetaLogLevel:
+		return &m.level
+	}
+	return nil
+}
+
+func (m *requestMeta) read(meta jsonrpc.Raw) error {
+	var twice []byte
+	scan.Object(meta, func(key, value []byte) bool { return once(m.member(key), key, value, &twice) })
+	return refuseTwice("params._meta", twice)
 }
 
 // isModern reports whether params are those of a modern request. It is quick
@@ -62,11 +67,7 @@ func isModern(params jsonrpc.Raw) bool {
 	}
 	modern := false
 	scan.Object(params, func(key, value []byte) bool {
-		if string(key) == "_meta" {
-			var m requestMeta
-			m.read(value)
-			modern = m.version != nil
-		}
+		modern = string(key) == "_meta" && scan.Member(value, spec.MetaProtocolVersion) != nil
 		return !modern
 	})
 	return modern
@@ -79,7 +80,9 @@ func (c *call) open() error {
 		return err
 	}
 	var m requestMeta
-	m.read(c.in.meta)
+	if err := m.read(c.in.meta); err != nil {
+		return err
+	}
 	if len(c.srv.modern) == 0 {
 		return jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: this server speaks %s only; open a session with initialize",
 			strings.Join(revisionNames(c.srv.legacy), ", "))
@@ -97,7 +100,8 @@ func (c *call) open() error {
 	if m.caps == nil {
 		return invalidParams("params._meta lacks %q; send {} when there are none", spec.MetaClientCapabilities)
 	}
-	if err := c.setClient(m.info, m.caps); err != nil {
+	var err error
+	if c.who, err = c.srv.clients.parse(m.info, m.caps); err != nil {
 		return err
 	}
 	return c.setLevel(m.level)
@@ -134,14 +138,6 @@ func (c *call) setLevel(raw jsonrpc.Raw) error {
 		return invalidParams("%q must be one of %s", spec.MetaLogLevel, strings.Join(spec.LogLevels(), ", "))
 	}
 	return nil
-}
-
-func (c *call) setClient(info, caps jsonrpc.Raw) error {
-	m, err := c.srv.clients.parse(info, caps)
-	if err == nil {
-		c.info, c.caps = m.info, &m.caps
-	}
-	return err
 }
 
 // clientCache remembers the client that called last: most requests come from
@@ -181,22 +177,36 @@ func (k *clientCache) parse(info, caps jsonrpc.Raw) (*clientMeta, error) {
 // finish gives a result what every result of its revision has. It is canonical
 // before and after: the members of the modern era are added for that era only.
 func (s *Server) finish(c *call, a answer, cacheable bool) jsonrpc.Raw {
-	if !c.rev.Modern {
+	switch {
+	case !c.rev.Modern, a.whole:
 		return a.raw
+	case !a.plain:
+		return s.decorate(a.raw, cacheable)
 	}
-	if a.plain {
-		out := make([]byte, 0, len(s.resultStart)+len(s.cacheHints)+len(a.raw)+1)
-		out = append(out, s.resultStart...)
-		if cacheable {
-			out = append(out, s.cacheHints...)
-		}
-		if len(a.raw) == len("{}") {
-			return append(out, '}')
-		}
-		return append(append(out, ','), a.raw[1:]...)
+	out := make([]byte, 0, len(s.resultStart)+len(s.cacheHints)+len(a.raw)+1)
+	out = append(out, s.resultStart...)
+	if cacheable {
+		out = append(out, s.cacheHints...)
 	}
-	return s.decorate(a.raw, cacheable)
+	if len(a.raw) == len("{}") {
+		return append(out, '}')
+	}
+	return append(append(out, ','), a.raw[1:]...)
 }
+
+// newResult begins the result of a call, with room for more and what finish
+// would add: a large result is not copied for that. Another member may follow.
+func (c *call) newResult(room int) []byte {
+	if !c.whole() {
+		return append(make([]byte, 0, room+1), '{')
+	}
+	start := c.srv.resultStart
+	return append(append(make([]byte, 0, len(start)+1+room), start...), ',')
+}
+
+// whole reports whether newResult has begun with all that the result of the call
+// needs. That of a task is no result of its call.
+func (c *call) whole() bool { return c.rev.Modern && c.task == nil }
 
 // decorate adds to a result what of resultType, serverInfo and cache hints it
 // lacks.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -46,6 +47,7 @@ func (x *session) Revision() *era.Revision { return x.rev.Load() }
 // Close ends the session. What is being sent is given up.
 func (x *session) Close() {
 	x.srv.listeners.removeSession(x)
+	x.srv.tasks.endSession(x)
 	x.mu.Lock()
 	x.closed = true
 	sending := x.sending
@@ -84,6 +86,7 @@ func (x *session) ServeRPC(ctx context.Context, req *farcall.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
+	defer c.end()
 	raw, err := x.srv.dispatch(c, req)
 	if err == nil {
 		raw, err = era.Translate(era.Result, req.Method, raw, era.Latest(), rev)
@@ -103,10 +106,9 @@ func (x *session) newCall(ctx context.Context, rev *era.Revision, req *farcall.R
 	if err != nil {
 		return nil, err
 	}
-	who := x.who.Load()
 	c := &call{
 		Context: ctx, srv: x.srv, rev: rev, session: x, client: x.client,
-		caps: &who.caps, info: who.info, method: req.Method, id: req.ID, params: params,
+		who: x.who.Load(), method: req.Method, id: req.ID, params: params,
 	}
 	return c, c.in.read(params)
 }
@@ -138,6 +140,7 @@ func (x *session) notified(ctx context.Context, rev *era.Revision, req *farcall.
 	if err != nil {
 		return err
 	}
+	defer c.end()
 	_, err = h.ServeRPC(c, req)
 	return err
 }
@@ -184,16 +187,15 @@ func (x *session) initialize(_ context.Context, req *farcall.Request) (any, erro
 // initializeParts returns what the client says of itself, as the modern era has
 // it in _meta.
 func initializeParts(params jsonrpc.Raw) (info, caps jsonrpc.Raw) {
-	each(params, "clientInfo", func(v []byte) { info = v })
-	each(params, "capabilities", func(v []byte) { caps = v })
+	caps = scan.Member(params, "capabilities")
 	if caps == nil {
 		caps = jsonrpc.Raw("{}")
 	}
-	return info, caps
+	return scan.Member(params, "clientInfo"), caps
 }
 
 func requestedVersion(params jsonrpc.Raw) (version string) {
-	each(params, "protocolVersion", func(v []byte) { _ = jsonv2.Unmarshal(v, &version) })
+	_ = jsonv2.Unmarshal(scan.Member(params, "protocolVersion"), &version) // "" when it is no string
 	return version
 }
 

@@ -411,8 +411,8 @@ func (s *Server) newListener(c *call) (*listener, error) {
 	}
 	want := p.Notifications
 	if len(want.TaskIDs) > 0 {
-		if _, ok := c.caps.Extensions[spec.ExtensionTasks]; !ok {
-			return nil, errNoTasksExtension()
+		if !needTasks.met(c) {
+			return nil, needTasks.refuse(c)
 		}
 	}
 	l := &listener{c: c, wake: make(chan struct{}, 1), ended: make(chan struct{}), uris: map[string]struct{}{}, tasks: map[string]struct{}{}}
@@ -443,19 +443,4 @@ func addTo(set map[string]struct{}, value string) bool {
 	n := len(set)
 	set[value] = struct{}{}
 	return len(set) > n
-}
-
-// errNoTasksExtension is the error for a client that has not declared that it
-// knows tasks.
-func errNoTasksExtension() error {
-	data, err := jsonv2.Append(nil, spec.MissingRequiredClientCapabilityData{
-		RequiredCapabilities: spec.ClientCapabilities{Extensions: map[string]any{spec.ExtensionTasks: struct{}{}}},
-	})
-	if err != nil {
-		return err
-	}
-	return &jsonrpc.Error{
-		Code: spec.MissingRequiredClientCapability, Data: data,
-		Message: "Missing required client capability: the extension " + spec.ExtensionTasks,
-	}
 }

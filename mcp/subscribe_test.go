@@ -105,7 +105,7 @@ func TestListenRefused(t *testing.T) {
 	for members, want := range map[string]string{
 		``:                                  `-32602`,
 		`"notifications":7`:                 `-32602`,
-		`"notifications":{"taskIds":["x"]}`: `"code":-32021,"message":"Missing required client capability: the extension io.modelcontextprotocol/tasks","data":{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`,
+		`"notifications":{"taskIds":["x"]}`: `"code":-32021,"message":"Missing required client capability: extensions[io.modelcontextprotocol/tasks]","data":{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`,
 		`"notifications":{}`:                `"notifications":{}}`, // heard of, to be told nothing
 	} {
 		if got := exchange(t, calculator(nil), modernFrame("1", "subscriptions/listen", members)); len(got) != 1 || !strings.Contains(got[0], want) {

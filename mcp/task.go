@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -190,7 +191,7 @@ func (t *task) finish(o outcome) {
 			return
 		}
 		t.status, t.message, t.result = spec.TaskCompleted, "", o.raw
-		t.failed = string(objectMember(o.raw, "isError")) == "true"
+		t.failed = string(scan.Member(o.raw, "isError")) == "true"
 	}, nil)
 }
 
@@ -227,4 +228,11 @@ func (t *task) next() (p *pending, changed <-chan struct{}, ended bool) {
 		}
 	}
 	return nil, t.changed, spec.TaskEnded(t.status)
+}
+
+// watch returns what the next change closes, and whether there will be none.
+func (t *task) watch() (changed <-chan struct{}, ended bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.changed, spec.TaskEnded(t.status)
 }

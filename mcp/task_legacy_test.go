@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -129,7 +130,7 @@ func TestLegacyTaskAsks(t *testing.T) {
 		s := taskServer(t, spec.TaskRequired, nil, askEverything)
 		var metas []any
 		p := dialLegacy(t, s, rev2511, canAll, func(_ context.Context, req *farcall.Request) (any, error) {
-			metas = append(metas, string(objectMember(objectMember(req.Params, "_meta"), spec.MetaRelatedTask)))
+			metas = append(metas, string(scan.Member(scan.Member(req.Params, "_meta"), spec.MetaRelatedTask)))
 			return jsonrpc.Raw(humanAnswers(req.Method, req.Params)), nil
 		})
 		id := startLegacy(t, p, `{"name":"work","task":{}}`).TaskID

@@ -47,7 +47,7 @@ func (s *Server) watchableTask(c *call, id string) bool { return s.tasks.find(id
 
 // theTask returns the task that the params name, if it is the caller's.
 func (s *Server) theTask(c *call) (*task, error) {
-	id, err := text("taskId", objectMember(c.params, "taskId"))
+	id, err := text("taskId", c.in.taskID)
 	if err != nil {
 		return nil, err
 	}

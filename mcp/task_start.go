@@ -33,15 +33,17 @@ func StartTask(ctx context.Context) error {
 	if c == nil || c.task == nil || c.task.started() {
 		return nil
 	}
-	if c.asks.asking() {
+	if a, err := c.rounds(); err != nil {
+		return err
+	} else if a.asking() {
 		return errAsked
 	}
 	return c.task.begin()
 }
 
-// wantsTask reports whether a tool is to be run as a task. taskParam is the
-// member "task" of the params: of the legacy era, where the client decides.
-func (s *Server) wantsTask(c *call, t *tool, taskParam jsonrpc.Raw) (bool, error) {
+// wantsTask reports whether a tool is to be run as a task. In the legacy era the
+// client decides, by the member "task".
+func (s *Server) wantsTask(c *call, t *tool) (bool, error) {
 	support := spec.TaskForbidden
 	if t.spec.Execution != nil && t.spec.Execution.TaskSupport != "" {
 		support = t.spec.Execution.TaskSupport
@@ -55,7 +57,7 @@ func (s *Server) wantsTask(c *call, t *tool, taskParam jsonrpc.Raw) (bool, error
 			return false, needTasks.refuse(c)
 		}
 	case c.rev.LegacyTasks && s.taskTools.Load(): // 2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation"
-		wanted := len(taskParam) > 0 && string(taskParam) != "null"
+		wanted := len(c.in.task) > 0 && string(c.in.task) != "null"
 		if wanted && support == spec.TaskForbidden {
 			return false, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: the tool %s does not run as a task; call it without %q", t.spec.Name, "task")
 		}
@@ -70,8 +72,8 @@ func (s *Server) wantsTask(c *call, t *tool, taskParam jsonrpc.Raw) (bool, error
 // startTask runs a tool in the background and returns the CreateTaskResult. run
 // gets a call of its own, which outlives the request; it returns the result or a
 // protocol error.
-func (s *Server) startTask(c *call, taskParam jsonrpc.Raw, run func(ctx context.Context) (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
-	t, own, err := s.newTask(c, taskParam)
+func (s *Server) startTask(c *call, run func(*call) (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
+	t, own, err := s.newTask(c)
 	if err != nil {
 		return nil, err
 	}
@@ -89,8 +91,8 @@ func (s *Server) startTask(c *call, taskParam jsonrpc.Raw, run func(ctx context.
 
 // newTask makes a task, which nobody knows of yet, and the call that its handler
 // gets.
-func (s *Server) newTask(c *call, taskParam jsonrpc.Raw) (*task, *call, error) {
-	ttl, err := s.taskTTL(taskParam)
+func (s *Server) newTask(c *call) (*task, *call, error) {
+	ttl, err := s.taskTTL(c.in.task)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,15 +101,16 @@ func (s *Server) newTask(c *call, taskParam jsonrpc.Raw) (*task, *call, error) {
 		srv: s, id: rand.Text(), owner: c.owner(), created: now, updated: now, ttl: ttl,
 		status: spec.TaskWorking, changed: make(chan struct{}),
 	}
-	own := *c
+	own := &call{
+		srv: s, rev: c.rev, session: c.session, who: c.who, method: c.method, logLevel: c.logLevel, task: t,
+		client: &taskClient{task: t, session: c.session, client: c.client},
+		id:     c.id.Clone(), params: slices.Clone(c.params), // the frame does not last as long as the task
+	}
 	own.Context, t.cancel = context.WithCancelCause(context.WithoutCancel(c.Context))
-	own.id, own.params, own.task = c.id.Clone(), slices.Clone(c.params), t
-	own.client = &taskClient{task: t, session: c.session, client: c.client}
-	own.in = inputs{}
 	if err := own.in.read(own.params); err != nil {
 		return nil, nil, err
 	}
-	return t, &own, s.openAsks(&own, own.in.requestState(), own.in.responses)
+	return t, own, s.openAsks(own)
 }
 
 // taskTTL returns how long a task is kept: what a legacy client wants, but no
@@ -140,7 +143,7 @@ func (t *task) begin() error {
 
 // startLater runs the handler until it has returned or made itself a task. Until
 // then it ends with the request.
-func (t *task) startLater(c, own *call, run func(context.Context) (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
+func (t *task) startLater(c, own *call, run func(*call) (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
 	begun := t.changed // nobody knows of it yet
 	unbind := context.AfterFunc(c, func() { t.cancel(context.Cause(c)) })
 	ended := make(chan outcome, 1)
@@ -160,7 +163,7 @@ func (t *task) startLater(c, own *call, run func(context.Context) (jsonrpc.Raw, 
 	case o := <-ended:
 		t.cancel(nil)
 		unbind()
-		if raw, asked := own.inputRequired(o.err); asked {
+		if raw, asked := own.inputRequired(); asked {
 			return raw, nil
 		}
 		return o.raw, o.err
@@ -168,12 +171,13 @@ func (t *task) startLater(c, own *call, run func(context.Context) (jsonrpc.Raw, 
 }
 
 // run calls the handler. end is called in any case, once.
-func (t *task) run(c *call, f func(context.Context) (jsonrpc.Raw, error), end func(outcome)) {
+func (t *task) run(c *call, f func(*call) (jsonrpc.Raw, error), end func(outcome)) {
 	o := outcome{err: errors.New("the handler has ended its goroutine")} // runtime.Goexit
 	defer func() {
 		if v := recover(); v != nil {
 			o = outcome{err: &panicError{v, debug.Stack()}}
 		}
+		c.end()
 		end(o)
 	}()
 	o.raw, o.err = f(c)

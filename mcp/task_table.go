@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -31,7 +32,7 @@ func (tt *taskTable) add(t *task, limit int) error {
 	if tt.closed {
 		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "The server is closing"}
 	}
-	if len(tt.byEnd) >= limit {
+	if len(tt.byEnd) >= limit || t.owner != (owner{}) && tt.ownedLocked(t.owner) >= ownerShare(limit) {
 		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Too many tasks; try again later"}
 	}
 	if tt.byID == nil {
@@ -46,6 +47,19 @@ func (tt *taskTable) add(t *task, limit int) error {
 		tt.schedule()
 	}
 	return nil
+}
+
+// ownerShare is how many of the tasks one owner may have. Who has no name shares
+// the room with everybody.
+func ownerShare(limit int) int { return min(limit, max(limit/10, 16)) }
+
+func (tt *taskTable) ownedLocked(o owner) (n int) {
+	for _, t := range tt.byEnd {
+		if t.owner == o {
+			n++
+		}
+	}
+	return n
 }
 
 // schedule sets the timer to the first end.
@@ -125,6 +139,27 @@ func (tt *taskTable) close() {
 	if tt.timer != nil {
 		tt.timer.Stop()
 	}
+}
+
+// wait waits until the tasks that there are have ended.
+func (tt *taskTable) wait(ctx context.Context) error {
+	tt.mu.Lock()
+	all := slices.Clone(tt.byEnd)
+	tt.mu.Unlock()
+	for _, t := range all {
+		for {
+			changed, ended := t.watch()
+			if ended {
+				break
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+	return nil
 }
 
 func (tt *taskTable) remove(which func(*task) bool) (gone []*task) {

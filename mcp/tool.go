@@ -3,10 +3,9 @@ package mcp
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
-	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/schema"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -17,10 +16,10 @@ type tool struct {
 	spec    Tool
 	input   *validate.Schema
 	output  *validate.Schema // nil: nothing to check
-	headers []paramHeader
+	headers []schema.Header
 	// run calls the tool with arguments that fit its input schema. The error is
 	// the handler's.
-	run func(ctx context.Context, t *tool, arguments jsonrpc.Raw) (answer, error)
+	run func(c *call, t *tool, arguments jsonrpc.Raw) (answer, error)
 }
 
 func (t *tool) key() string  { return t.spec.Name }
@@ -44,8 +43,8 @@ func (s *Server) AddTool(t Tool, h ToolHandler) {
 	if h == nil {
 		misuse("the tool %q needs a handler", t.Name)
 	}
-	s.addTool(&tool{spec: t, run: func(ctx context.Context, t *tool, arguments jsonrpc.Raw) (answer, error) {
-		r, err := h(ctx, arguments)
+	s.addTool(&tool{spec: t, run: func(c *call, t *tool, arguments jsonrpc.Raw) (answer, error) {
+		r, err := h(c, arguments)
 		if err != nil {
 			return answer{}, err
 		}
@@ -66,7 +65,7 @@ func (s *Server) addTool(t *tool, check bool) {
 	if t.input, err = validate.Compile(t.spec.InputSchema, validate.Limits{}); err != nil {
 		misuse("the input schema of the tool %q: %v", t.spec.Name, err)
 	}
-	if t.headers, err = paramHeaders(t.spec.InputSchema); err != nil {
+	if t.headers, err = schema.Headers(t.spec.InputSchema); err != nil {
 		misuse("the input schema of the tool %q: %v", t.spec.Name, err)
 	}
 	if t.spec.OutputSchema != nil {
@@ -108,56 +107,46 @@ func (s *Server) callTool(c *call) (answer, error) {
 		// 2026-07-28, server/tools, "Error Handling": a protocol error.
 		return answer{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Unknown tool: %s", name)
 	}
-	if len(t.headers) > 0 {
-		if err := c.checkParamHeaders(t); err != nil {
-			return answer{}, err
+	if len(c.in.arguments) > 0 && c.in.arguments[0] != '{' {
+		if string(c.in.arguments) != "null" {
+			return answer{}, invalidParams("the member %q of params must be an object", "arguments")
 		}
+		c.in.arguments = nil
 	}
-	if asTask, err := s.wantsTask(c, t, c.in.task); err != nil {
+	if err := c.checkHeaders(t); err != nil {
+		return answer{}, err
+	}
+	if asTask, err := s.wantsTask(c, t); err != nil {
 		return answer{}, err
 	} else if asTask {
 		return s.callAsTask(c, t)
 	}
-	if err := s.openAsks(c, c.in.requestState(), c.in.responses); err != nil {
+	if err := s.openAsks(c); err != nil {
 		return answer{}, err
 	}
-	a, err := t.call(c, c.in.arguments)
-	if c.asks != nil {
-		if raw, asked := c.inputRequired(err); asked {
-			return answer{raw: raw}, nil
-		}
+	a, err := t.call(c)
+	if raw, asked := c.inputRequired(); asked {
+		return answer{raw: raw}, nil
 	}
 	return toolOutcome(c, a, err)
 }
 
 func (s *Server) callAsTask(c *call, t *tool) (answer, error) {
-	arguments := slices.Clone(c.in.arguments) // the frame does not last as long as the task
-	raw, err := s.startTask(c, c.in.task, func(ctx context.Context) (jsonrpc.Raw, error) {
-		a, err := t.call(ctx, arguments)
-		a, err = toolOutcome(ctx, a, err)
+	raw, err := s.startTask(c, func(own *call) (jsonrpc.Raw, error) {
+		a, err := t.call(own)
+		a, err = toolOutcome(own, a, err)
 		return a.raw, err
 	})
 	return answer{raw: raw}, err
 }
 
-// requestState returns the member of that name; what is no string cannot be
-// opened and is not there.
-func (in *inputs) requestState() string {
-	if len(in.state) == 0 || in.state[0] != '"' {
-		return ""
-	}
-	return string(scan.Unquote(in.state))
-}
-
 // call validates the arguments and runs the tool.
-func (t *tool) call(ctx context.Context, arguments jsonrpc.Raw) (answer, error) {
-	if string(arguments) == "null" {
-		arguments = nil
-	}
+func (t *tool) call(c *call) (answer, error) {
+	arguments := orEmpty(c.in.arguments)
 	if err := t.input.Validate(arguments); err != nil {
 		return toolError("Invalid arguments for the tool " + t.spec.Name + ": " + err.Error()), nil //nolint:nilerr // the model is to read it
 	}
-	return t.run(ctx, t, arguments)
+	return t.run(c, t, arguments)
 }
 
 // toolOutcome makes of a handler's error what the wire has for it.
@@ -177,7 +166,7 @@ func toolOutcome(ctx context.Context, a answer, err error) (answer, error) {
 // toolError returns a result that tells the model what went wrong.
 func toolError(message string) answer {
 	out := jsonrpc.AppendString([]byte(`{"content":[{"type":"text","text":`), message)
-	return answer{append(out, `}],"isError":true}`...), true}
+	return answer{raw: append(out, `}],"isError":true}`...), plain: true}
 }
 
 // result checks a handler's result and writes it.
@@ -193,7 +182,7 @@ func (t *tool) result(r *ToolResult) (answer, error) {
 			return answer{}, t.badOutput(err)
 		}
 	}
-	return answer{r.AppendJSON(nil), r.ResultType == "" && r.Meta == nil}, nil
+	return answer{raw: r.AppendJSON(nil), plain: r.ResultType == "" && r.Meta == nil}, nil
 }
 
 // badOutput is the error for a result that is not what the tool promises. What

@@ -2,8 +2,10 @@ package mcp
 
 import (
 	"context"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -21,6 +23,10 @@ import (
 // default. Further tags say what the type cannot:
 //
 //	doc:"the first addend" enum:"red,green" min:"1" max:"10" pattern:"^a" format:"email" default:"5"
+//
+// An argument with a tag like header:"Region" is repeated by clients in the HTTP
+// header Mcp-Param-Region, for what lies in between; the two are held against
+// each other.
 //
 // Or In is a map, a jsonrpc.Raw or any, which take every object. Arguments that
 // do not fit, and those that the struct does not have, are answered with a tool
@@ -74,27 +80,30 @@ type typedTool[In, Out any] struct {
 	structured bool        // the result is structured content
 }
 
-func (h *typedTool[In, Out]) run(ctx context.Context, t *tool, arguments jsonrpc.Raw) (answer, error) {
-	var in In
+func (h *typedTool[In, Out]) run(c *call, t *tool, arguments jsonrpc.Raw) (answer, error) {
+	var v struct { // one allocation
+		in  In
+		out Out
+	}
 	if h.defaults != nil {
-		if err := jsonv2.Unmarshal(h.defaults, &in); err != nil {
+		if err := jsonv2.Unmarshal(h.defaults, &v.in); err != nil {
 			return answer{}, err
 		}
 	}
-	if arguments == nil {
-		arguments = jsonrpc.Raw("{}")
+	err := jsonv2.Unmarshal(arguments, &v.in)
+	if err != nil {
+		err = jsonv2.Unmarshal(wholeNumbers(arguments), &v.in)
 	}
-	if err := jsonv2.Unmarshal(arguments, &in); err != nil {
+	if err != nil {
 		return toolError("Invalid arguments for the tool " + t.spec.Name + ": " + explain(err)), nil
 	}
-	out, err := h.f(ctx, in)
-	if err != nil {
+	if v.out, err = h.f(c, v.in); err != nil {
 		return answer{}, err
 	}
-	if v := solid(out); h.structured && v != nil {
-		return t.structuredResult(v)
+	if h.structured && fill(&v.out) {
+		return t.structuredResult(c, &v.out)
 	}
-	return t.result(plainResult(out))
+	return t.result(plainResult(v.out))
 }
 
 // explain says which argument is wrong, when only decoding finds out.
@@ -113,23 +122,51 @@ func explain(err error) string {
 	return text
 }
 
-// solid makes of a nil pointer one to a zero value: what the schema promises.
-func solid[Out any](out Out) any {
-	v := reflect.ValueOf(out)
-	if v.Kind() == reflect.Pointer && v.IsNil() {
-		return reflect.New(v.Type().Elem()).Interface()
+// fill makes of a nil pointer one to a zero value: what the schema promises. It
+// reports whether there is a value then.
+func fill[Out any](out *Out) bool {
+	v := reflect.ValueOf(out).Elem()
+	for ; v.Kind() == reflect.Pointer; v = v.Elem() {
+		if v.IsNil() {
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+	}
+	return v.Kind() != reflect.Interface || !v.IsNil()
+}
+
+// wholeNumbers writes the integers among the numbers without point and exponent:
+// 1.0 is an integer, and fits the schema of one, but Go does not take it.
+func wholeNumbers(arguments jsonrpc.Raw) jsonrpc.Raw {
+	var out jsonrpc.Raw
+	for i := 0; i < len(arguments); {
+		end, _ := scan.Value(arguments, i, -1)
+		switch c := arguments[i]; {
+		case c == '"':
+		case c == '-', '0' <= c && c <= '9':
+			f, err := strconv.ParseFloat(string(arguments[i:end]), 64)
+			if err == nil && f == math.Trunc(f) && math.Abs(f) <= maxSafe {
+				out = strconv.AppendInt(out, int64(f), 10)
+				i = end
+				continue
+			}
+		default: // one byte of anything else
+			end = i + 1
+		}
+		out = append(out, arguments[i:end]...)
+		i = end
 	}
 	return out
 }
 
-// structuredResult writes a value as structured content, and as text.
-func (t *tool) structuredResult(v any) (answer, error) {
-	const start = `{"structuredContent":`
-	out, err := jsonv2.Append(append(make([]byte, 0, 256), start...), v)
+// structuredResult writes what v points to as structured content, and as text.
+func (t *tool) structuredResult(c *call, v any) (answer, error) {
+	out := append(c.newResult(160), `"structuredContent":`...)
+	at := len(out)
+	out, err := jsonv2.Append(out, v)
 	if err != nil {
 		return answer{}, t.badOutput(err)
 	}
-	value := out[len(start):]
+	value := out[at:]
 	if t.output != nil {
 		if err := t.output.Validate(value); err != nil {
 			return answer{}, t.badOutput(err)
@@ -137,7 +174,7 @@ func (t *tool) structuredResult(v any) (answer, error) {
 	}
 	out = append(out, `,"content":[{"type":"text","text":`...)
 	out = scan.AppendQuoted(out, value)
-	return answer{append(out, "}]}"...), true}, nil
+	return answer{raw: append(out, "}]}"...), plain: true, whole: c.whole()}, nil
 }
 
 // plainResult makes a result of what is none and is not structured.
@@ -149,6 +186,11 @@ func plainResult(out any) *ToolResult {
 		return &v
 	case Content:
 		return &ToolResult{Content: []Content{v}}
+	case *Content:
+		if v == nil {
+			return &ToolResult{}
+		}
+		return &ToolResult{Content: []Content{*v}}
 	case []Content:
 		return &ToolResult{Content: v}
 	case string:
@@ -173,14 +215,11 @@ func describeInput(t reflect.Type) (info typeInfo, err error) {
 	if t == reflect.TypeFor[jsonrpc.Raw]() || t.Kind() == reflect.Interface {
 		return typeInfo{schema: jsonrpc.Raw(`{"type":"object"}`)}, nil
 	}
-	s, err := schema.For(t, true)
+	s, err := schema.Input(t)
 	if err != nil {
 		return info, err
 	}
-	if s.Type != "object" && s.Ref == "" {
-		return info, notObjectError{t}
-	}
-	if info.schema, err = jsonv2.Append(nil, s); err != nil {
+	if info.schema, err = s.JSON(); err != nil {
 		return info, err
 	}
 	if t.Kind() != reflect.Struct {
@@ -188,12 +227,6 @@ func describeInput(t reflect.Type) (info typeInfo, err error) {
 	}
 	info.defaults, err = defaultsOf(t)
 	return info, err
-}
-
-type notObjectError struct{ t reflect.Type }
-
-func (e notObjectError) Error() string {
-	return e.t.String() + " is no JSON object; take a struct whose fields are the arguments"
 }
 
 // defaultsOf returns an object of the members that have a default.
@@ -224,7 +257,7 @@ func defaultsOf(t reflect.Type) (jsonrpc.Raw, error) {
 
 // plainTypes are the results that go out without structured content.
 var plainTypes = []reflect.Type{
-	reflect.TypeFor[*ToolResult](), reflect.TypeFor[ToolResult](), reflect.TypeFor[Content](),
+	reflect.TypeFor[*ToolResult](), reflect.TypeFor[ToolResult](), reflect.TypeFor[Content](), reflect.TypeFor[*Content](),
 	reflect.TypeFor[[]Content](), reflect.TypeFor[string](), reflect.TypeFor[struct{}](),
 }
 
@@ -239,28 +272,11 @@ func describeOutput(t reflect.Type) (info typeInfo, err error) {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	s, err := schema.For(t, false)
+	s, err := schema.Output(t)
 	if err != nil {
 		return info, err
 	}
-	info.constrained = constrained(s)
-	info.schema, err = jsonv2.Append(nil, s)
+	info.constrained = s.Constrained()
+	info.schema, err = s.JSON()
 	return info, err
-}
-
-// constrained reports whether a schema asks for more than the type that it was
-// made of guarantees.
-func constrained(s *schema.Schema) bool {
-	if s == nil {
-		return false
-	}
-	if len(s.Enum) > 0 || s.Maximum != nil || s.MinLength != nil || s.MaxLength != nil || s.Pattern != "" ||
-		s.MinItems != nil || s.MaxItems != nil || s.MinProperties != nil || s.MaxProperties != nil ||
-		s.Minimum != nil {
-		return true
-	}
-	more, _ := s.AdditionalProperties.(*schema.Schema)
-	member := func(m schema.Member) bool { return constrained(m.Schema) }
-	return constrained(s.Items) || constrained(more) || slices.ContainsFunc(s.AnyOf, constrained) ||
-		slices.ContainsFunc(s.Properties, member) || slices.ContainsFunc(s.Defs, member)
 }

@@ -41,6 +41,17 @@ func Object(b []byte, yield func(key, value []byte) bool) {
 	}
 }
 
+// Member returns the value of a member of the object b, or nil.
+func Member(b []byte, name string) (value []byte) {
+	Object(b, func(key, v []byte) bool {
+		if string(key) == name {
+			value = v
+		}
+		return value == nil
+	})
+	return value
+}
+
 // Array calls yield with each element of the array b, in order, until yield
 // returns false. It does nothing when b is no array. Of a text that is not
 // valid it gives the elements before the fault.

@@ -42,15 +42,17 @@ func newBuilder(prefix string) *builder {
 // survey finds the types that need a definition of their own.
 func (b *builder) survey(t reflect.Type) { b.visit(t, map[reflect.Type]bool{}) }
 
+// visit counts the uses of named types. Only these can contain themselves, and
+// []T must not hide what is in T.
 func (b *builder) visit(t reflect.Type, path map[reflect.Type]bool) {
-	if t.Name() != "" && path[t] {
-		b.loops[t] = true
+	if t.Name() != "" {
+		b.loops[t] = b.loops[t] || path[t]
+		if b.uses[t]++; b.uses[t] > 1 || opaque(t) {
+			return
+		}
+		path[t] = true
+		defer delete(path, t)
 	}
-	if b.uses[t]++; path[t] || b.uses[t] > 1 || opaque(t) {
-		return
-	}
-	path[t] = true
-	defer delete(path, t)
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
 		b.visit(t.Elem(), path)

@@ -222,3 +222,27 @@ func TestForStaysSmall(t *testing.T) {
 		t.Errorf("%d bytes", got)
 	}
 }
+
+// Types without names lead to the one that contains itself, and hide nothing.
+func TestForNested(t *testing.T) {
+	const defs = `"$defs":{"tree":{"type":"object","properties":{"value":{},"left":{"$ref":"#/$defs/tree"},"more":{"type":"array","items":{"$ref":"#/$defs/tree"}}},"required":["value"]}}`
+	for _, test := range []struct {
+		v    any
+		want string
+	}{
+		{[]tree{}, `{"type":"array","items":{"$ref":"#/$defs/tree"},` + defs + `}`},
+		{[][]tree{}, `{"type":"array","items":{"type":"array","items":{"$ref":"#/$defs/tree"}},` + defs + `}`},
+		{map[string]tree{}, `{"type":"object","additionalProperties":{"$ref":"#/$defs/tree"},` + defs + `}`},
+		{map[string][]tree{}, `{"type":"object","additionalProperties":{"type":"array","items":{"$ref":"#/$defs/tree"}},` + defs + `}`},
+		{[]list{}, `{"type":"array","items":{"$ref":"#/$defs/list"},"$defs":{"list":{"type":"array","items":{"$ref":"#/$defs/list"}}}}`},
+		{list{}, `{"type":"array","items":{"$ref":"#/$defs/list"},"$defs":{"list":{"type":"array","items":{"$ref":"#/$defs/list"}}}}`},
+	} {
+		s, err := schema.For(reflect.TypeOf(test.v), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := render(t, s); got != test.want {
+			t.Errorf("%T: got\n\t%s\nwant\n\t%s", test.v, got, test.want)
+		}
+	}
+}

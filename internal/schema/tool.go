@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"reflect"
+	"slices"
 )
 
 // Input returns the schema of the arguments of a tool, which are a struct or a
@@ -39,4 +40,24 @@ func Output(t reflect.Type) (*Schema, error) {
 	b := newBuilder(localDefs)
 	b.nulls = inAnyOf
 	return b.alone(deref(t))
+}
+
+// Constrained reports whether the schema asks for more than the type that it was
+// made of guarantees.
+func (s *Schema) Constrained() bool {
+	if s == nil {
+		return false
+	}
+	for _, limit := range []Raw{
+		s.Minimum, s.Maximum, s.MinLength, s.MaxLength, s.MinItems, s.MaxItems, s.MinProperties, s.MaxProperties,
+	} {
+		if limit != nil {
+			return true
+		}
+	}
+	more, _ := s.AdditionalProperties.(*Schema)
+	member := func(m Member) bool { return m.Schema.Constrained() }
+	return len(s.Enum) > 0 || s.Pattern != "" || s.Items.Constrained() || more.Constrained() ||
+		slices.ContainsFunc(s.AnyOf, (*Schema).Constrained) ||
+		slices.ContainsFunc(s.Properties, member) || slices.ContainsFunc(s.Defs, member)
 }

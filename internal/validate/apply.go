@@ -70,7 +70,7 @@ func (s *subject) choose(keyword string, values ...[]byte) {
 		if e.accepted |= kindOf[raw[0]]; e.accepted&number != 0 {
 			e.accepted |= integer
 		}
-		e.values[string(appendCanonical(nil, raw))] = struct{}{}
+		e.values[string(AppendCanonical(nil, raw))] = struct{}{}
 	}
 	n := s.node
 	if n.enum != nil { // enum and const together

@@ -86,7 +86,7 @@ func (r *run) distinct(seen map[string]int, raw []byte, index int) bool {
 	if _, ok := r.spend(0, 4*len(raw)); !ok {
 		return false
 	}
-	key := string(appendCanonical(nil, raw))
+	key := string(AppendCanonical(nil, raw))
 	first, known := seen[key]
 	if known {
 		return r.fail("uniqueItems", func() string {

@@ -7,9 +7,11 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 )
 
-// appendCanonical appends the one form that the valid value raw shares with
-// everything that equals it in the sense of JSON Schema.
-func appendCanonical(dst, raw []byte) []byte {
+// AppendCanonical appends the one form that the valid value raw shares with
+// everything that equals it in the sense of JSON Schema: members sorted, no
+// space, strings and numbers written in one way. Numbers are exact: two are never
+// taken for one, as they would be as float64.
+func AppendCanonical(dst, raw []byte) []byte {
 	switch kindOf[raw[0]] {
 	case number:
 		d := parseDecimal(raw)
@@ -22,20 +24,21 @@ func appendCanonical(dst, raw []byte) []byte {
 	case array:
 		dst = append(dst, '[')
 		for value := range elements(raw) {
-			dst = append(appendCanonical(dst, value), ',')
+			dst = append(AppendCanonical(dst, value), ',')
 		}
 		return append(dst, ']')
 	case object:
-		var members [][]byte
-		scan.Object(raw, func(key, value []byte) bool {
-			m := append(scan.AppendQuoted(nil, key), ':')
-			members = append(members, appendCanonical(m, value))
+		type member struct{ name, value []byte }
+		var members []member
+		scan.Object(raw, func(name, value []byte) bool {
+			members = append(members, member{name, value})
 			return true
 		})
-		slices.SortFunc(members, bytes.Compare)
+		slices.SortStableFunc(members, func(a, b member) int { return bytes.Compare(a.name, b.name) })
 		dst = append(dst, '{')
 		for _, m := range members {
-			dst = append(append(dst, m...), ',')
+			dst = append(scan.AppendQuoted(dst, m.name), ':')
+			dst = append(AppendCanonical(dst, m.value), ',')
 		}
 		return append(dst, '}')
 	default:

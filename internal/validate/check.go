@@ -241,7 +241,7 @@ func (r *run) enum(e *enumRules, kind kinds, raw []byte) bool {
 			}
 		} else {
 			var small [64]byte
-			if _, ok := e.values[string(appendCanonical(small[:0], raw))]; ok {
+			if _, ok := e.values[string(AppendCanonical(small[:0], raw))]; ok {
 				return true
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // A Backend answers MCP messages. It must be safe for concurrent use.
@@ -19,8 +20,8 @@ import (
 // decides.
 type Backend interface {
 	farcall.Handler
-	// Accept begins a session; the next thing is its initialize. The context is
-	// that of initialize. client reaches the other end for as long as the session
+	// Accept begins a session; the next thing is its initialize. The context has
+	// the values of the HTTP request that brings it, and no end. client reaches the other end for as long as the session
 	// lasts: with the context of a handler on the answer to that call, and with
 	// any other on a stream of the client's own, or when it has one.
 	Accept(ctx context.Context, client farcall.Caller) Session
@@ -44,7 +45,8 @@ type Session interface {
 type Options struct {
 	// MaxMessage bounds a request in bytes. Default 50 MB.
 	MaxMessage int
-	// RPC adjusts how messages are handled. Default: its defaults.
+	// RPC adjusts how messages are handled. Its Dialect is MCP's. Default: its
+	// defaults.
 	RPC *farcall.Options
 
 	// MaxSessions bounds the sessions, and the streams of subscriptions/listen.
@@ -103,9 +105,19 @@ func (o *Options) withDefaults() Options {
 	if c.RPC != nil {
 		rpc = *c.RPC
 	}
+	rpc.Dialect = Dialect()
 	rpc.Transport = cmp.Or(rpc.Transport, "mcp-http")
 	c.RPC = &rpc
 	return c
+}
+
+// Dialect is how MCP writes cancellation and progress, in every revision and on
+// every transport.
+func Dialect() farcall.Dialect {
+	return farcall.Dialect{
+		CancelMethod: spec.NotificationCancelled, CancelID: "requestId", CancelSilent: true,
+		ProgressMethod: spec.NotificationProgress, ProgressToken: spec.MetaProgressToken, Meta: "_meta",
+	}
 }
 
 // NewHandler returns the handler of a backend.

@@ -152,7 +152,7 @@ func (o *outgoing) header(h http.Header, st *state) error {
 	}
 	h[headerMethod] = values[0:1:1]
 	if o.name != nil {
-		values[1] = encodeHeaderValue(string(scan.Unquote(o.name)))
+		values[1] = spec.EncodeHeader(string(scan.Unquote(o.name)))
 		h[headerName] = values[1:2:2]
 	}
 	return nil

@@ -79,7 +79,7 @@ func TestSSE(t *testing.T) {
 		var unasked []string
 		listened := make(chan error)
 		go func() {
-			listened <- x.Listen(ctx, func(f []byte) error {
+			listened <- x.Listen(ctx, nil, func(f []byte) error {
 				unasked = append(unasked, string(f))
 				return nil
 			})
@@ -139,7 +139,7 @@ func TestSSE(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := x.Listen(t.Context(), nil); !errors.Is(err, mcphttp.ErrConnect) {
+		if err := x.Listen(t.Context(), nil, nil); !errors.Is(err, mcphttp.ErrConnect) {
 			t.Error(err)
 		}
 		s.out = make(chan string)
@@ -271,7 +271,7 @@ func TestSSEClosesWhileInUse(t *testing.T) {
 		}
 		ended := make(chan error, 2)
 		go func() { _, err := exchange(t.Context(), x, call(1, "x")); ended <- err }()
-		go func() { ended <- x.Listen(t.Context(), nil) }()
+		go func() { ended <- x.Listen(t.Context(), nil, nil) }()
 		synctest.Wait()
 		x.Close()
 		for range 2 {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/farcall-dev/farcall"
@@ -31,7 +32,15 @@ const (
 //
 // After [Client.SSE], Listen takes the messages of that stream that belong to no
 // exchange instead.
-func (c *Client) Listen(ctx context.Context, reply func(frame []byte) error) error {
+//
+// opened, unless nil, is called once: when the server has answered for the first
+// time, or cannot be asked. A server may drop what it has to say before.
+func (c *Client) Listen(ctx context.Context, opened func(), reply func(frame []byte) error) error {
+	if opened == nil {
+		opened = func() {}
+	}
+	opened = sync.OnceFunc(opened)
+	defer opened()
 	st, err := c.now()
 	switch {
 	case err != nil:
@@ -47,9 +56,10 @@ func (c *Client) Listen(ctx context.Context, reply func(frame []byte) error) err
 		return refused
 	}
 	if st.events != nil {
+		opened()
 		err = st.events.listen(inner, give)
 	} else {
-		err = c.listen(inner, &st, give)
+		err = c.listen(inner, &st, opened, give)
 	}
 	if refused != nil {
 		return refused
@@ -57,13 +67,12 @@ func (c *Client) Listen(ctx context.Context, reply func(frame []byte) error) err
 	return c.ended(ctx, err)
 }
 
-func (c *Client) listen(ctx context.Context, st *state, reply func(frame []byte) error) error {
-	s := eventStream{c: c, st: st}
+func (c *Client) listen(ctx context.Context, st *state, opened func(), reply func(frame []byte) error) error {
+	s := eventStream{c: c, st: st, tried: opened}
 	var last error
 	for {
 		resp, err := s.open(ctx, last)
-		var status *StatusError
-		if errors.As(err, &status) && status.Status == http.StatusMethodNotAllowed {
+		if noStream(err) {
 			return nil
 		}
 		if err != nil {
@@ -83,11 +92,22 @@ func (c *Client) listen(ctx context.Context, st *state, reply func(frame []byte)
 	}
 }
 
+// noStream reports whether a server says that it has no stream, or nothing at
+// all to GET where there is no session that it may not know.
+func noStream(err error) bool {
+	var status *StatusError
+	if !errors.As(err, &status) || errors.Is(err, ErrSessionLost) {
+		return false
+	}
+	return status.Status == http.StatusMethodNotAllowed || status.Status == http.StatusNotFound
+}
+
 // eventStream is one stream of events over a row of connections.
 type eventStream struct {
 	c     *Client
 	st    *state
-	tries int // how many connections in a row may fail; 0: any number
+	tries int    // how many connections in a row may fail; 0: any number
+	tried func() // unless nil, called when the server has answered, or not
 
 	lastID string        // of the last event that came whole
 	retry  time.Duration // what the server wants to be left alone for; 0: it did not say
@@ -150,6 +170,9 @@ func (s *eventStream) open(ctx context.Context, last error) (*http.Response, err
 			}
 		}
 		resp, err := s.get(ctx)
+		if s.tried != nil {
+			s.tried()
+		}
 		if err == nil {
 			return resp, nil
 		}

@@ -356,7 +356,7 @@ func TestListen(t *testing.T) {
 		last = time.Now()
 		ctx, cancel := context.WithCancel(t.Context())
 		n := 0
-		err := x.Listen(ctx, func(frame []byte) error {
+		err := x.Listen(ctx, nil, func(frame []byte) error {
 			if string(frame) != notice {
 				t.Errorf("%s", frame)
 			}
@@ -393,7 +393,7 @@ func TestResponseOnTheWrongStream(t *testing.T) {
 		var heard []string
 		ended := make(chan error)
 		go func() {
-			ended <- x.Listen(ctx, func(frame []byte) error {
+			ended <- x.Listen(ctx, nil, func(frame []byte) error {
 				heard = append(heard, string(frame))
 				return nil
 			})
@@ -420,7 +420,7 @@ func TestListenEnds(t *testing.T) {
 	}{
 		{"no stream", nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusMethodNotAllowed) }, false, nil},
 		{"stateless", era.Latest(), func(http.ResponseWriter, *http.Request) { t.Error("a GET") }, false, nil},
-		{"no session", nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, false, farcall.ErrProtocol},
+		{"nothing to get", nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, false, nil},
 		{"lost", nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }, true, mcphttp.ErrSessionLost},
 		{"unauthorized", nil, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, true, farcall.ErrProtocol},
 		{"json", nil, func(w http.ResponseWriter, _ *http.Request) { sendJSON(w, 200, "{}") }, true, farcall.ErrProtocol},
@@ -443,8 +443,12 @@ func TestListenEnds(t *testing.T) {
 					t.Fatal(err)
 				}
 				x.Use(c.rev)
-				if err := x.Listen(t.Context(), func([]byte) error { return no }); !errors.Is(err, c.err) {
+				opened := 0
+				if err := x.Listen(t.Context(), func() { opened++ }, func([]byte) error { return no }); !errors.Is(err, c.err) {
 					t.Error(err)
+				}
+				if opened != 1 {
+					t.Errorf("opened %d times", opened)
 				}
 			})
 		})
@@ -460,7 +464,7 @@ func TestListenBacksOff(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}, nil)
 		ended := make(chan error)
-		go func() { ended <- x.Listen(t.Context(), nil) }()
+		go func() { ended <- x.Listen(t.Context(), nil, nil) }()
 		<-time.After(time.Hour)
 		x.Close()
 		if err := <-ended; !errors.Is(err, farcall.ErrClosed) {

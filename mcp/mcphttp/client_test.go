@@ -349,7 +349,7 @@ func TestCloseEndsTheSession(t *testing.T) {
 		if _, err := exchange(t.Context(), x, call(1, "x")); !errors.Is(err, farcall.ErrClosed) {
 			t.Error(err)
 		}
-		if err := x.Listen(t.Context(), nil); !errors.Is(err, farcall.ErrClosed) {
+		if err := x.Listen(t.Context(), nil, nil); !errors.Is(err, farcall.ErrClosed) {
 			t.Error(err)
 		}
 		if err := x.SSE(t.Context()); !errors.Is(err, farcall.ErrClosed) {
@@ -397,7 +397,7 @@ func TestRedirects(t *testing.T) {
 			if err := x.SSE(t.Context()); err == nil {
 				t.Error("SSE followed")
 			}
-			if err := x.Listen(t.Context(), nil); err == nil {
+			if err := x.Listen(t.Context(), nil, nil); err == nil {
 				t.Error("Listen followed")
 			}
 		})

@@ -46,23 +46,21 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.gate.open(w, r, "GET, POST, DELETE, OPTIONS") || !h.enter(w) {
 		return
 	}
+	defer h.leave()
 	switch r.Method {
 	case http.MethodPost:
 		h.post(w, r)
-		return // who ends the exchange leaves
 	case http.MethodGet, http.MethodDelete:
 		h.withSession(w, r)
 	default:
 		refuseMethod(w, "GET, POST, DELETE, OPTIONS", "use POST")
 	}
-	h.leave()
 }
 
-// post serves one POST. The exchange that begins here may outlast it.
+// post serves one POST.
 func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	b, accept, ok := h.read(w, r)
 	if !ok {
-		h.leave()
 		return
 	}
 	version, session := first(r.Header[headerVersion]), r.Header[headerSession]
@@ -99,7 +97,6 @@ func (h *Handler) classify(w http.ResponseWriter, r *http.Request, b *buffers, a
 	default:
 		h.stray(w, m, batch)
 		h.release(b)
-		h.leave()
 	}
 }
 
@@ -217,7 +214,7 @@ func unreached(answer []byte) int {
 	return http.StatusBadRequest
 }
 
-// enter begins an exchange, or refuses it.
+// enter begins an exchange, or refuses it. What goes on beyond it is one, too.
 func (h *Handler) enter(w http.ResponseWriter) bool {
 	h.active.Add(1)
 	if !h.draining.Load() {

@@ -39,7 +39,7 @@ func TestBothEnds(t *testing.T) {
 	heard := make(chan string, 10)
 	listening := make(chan error)
 	go func() {
-		listening <- c.Listen(ctx, func(frame []byte) error {
+		listening <- c.Listen(ctx, nil, func(frame []byte) error {
 			heard <- string(frame)
 			return nil
 		})

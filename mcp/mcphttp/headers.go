@@ -2,58 +2,13 @@ package mcphttp
 
 import (
 	"bytes"
-	"encoding/base64"
 	"net/http"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
-
-// A header value that begins and ends like this is Base64 of UTF-8 (Streamable
-// HTTP, "Value Encoding").
-const (
-	base64Begin = "=?base64?"
-	base64End   = "?="
-)
-
-// encodeHeaderValue writes s so that it can be the value of a header.
-func encodeHeaderValue(s string) string {
-	marked := strings.HasPrefix(s, base64Begin) && strings.HasSuffix(s, base64End)
-	if !marked && isHeaderText(s) && s == strings.Trim(s, " \t") {
-		return s
-	}
-	return base64Begin + base64.StdEncoding.EncodeToString([]byte(s)) + base64End
-}
-
-// decodeHeaderValue reads what encodeHeaderValue writes. It reports false when
-// the value has characters that no header may have, or is no Base64 although it
-// says so.
-func decodeHeaderValue(v string) (string, bool) {
-	if len(v) < len(base64Begin)+len(base64End) || !strings.HasPrefix(v, base64Begin) || !strings.HasSuffix(v, base64End) {
-		return v, isHeaderText(v)
-	}
-	b, err := base64.StdEncoding.Strict().DecodeString(v[len(base64Begin) : len(v)-len(base64End)])
-	// The decoder passes over line breaks, which cannot be in a header.
-	if err != nil || !utf8.Valid(b) || strings.ContainsAny(v, "\r\n") {
-		return "", false
-	}
-	return string(b), true
-}
-
-// isHeaderText reports whether s is visible ASCII, spaces and tabs only
-// (RFC 9110 §5.5).
-func isHeaderText(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; (c < ' ' || c > '~') && c != '\t' {
-			return false
-		}
-	}
-	return true
-}
 
 // nameParam returns the member of a method's params that the header Mcp-Name
 // mirrors, or "".
@@ -82,36 +37,44 @@ type mirrored struct {
 	version  []byte // _meta's protocol version; nil when it is no string
 	name     []byte // what Mcp-Name mirrors; nil when it is no string
 	complete bool   // _meta has all that it must have
+	twice    string // a member that is there more than once
 }
 
 // readMirrored finds the parts. key is what nameParam returned.
 func readMirrored(params jsonrpc.Raw, key string) (m mirrored) {
-	scan.Object(params, func(name, value []byte) bool {
-		switch string(name) {
+	var name, meta, version, capabilities []byte
+	note := func(at *[]byte, key, value []byte) {
+		if *at != nil {
+			m.twice = string(key)
+		}
+		*at = value
+	}
+	scan.Object(params, func(k, value []byte) bool {
+		switch string(k) {
 		case key:
-			m.name = stringValue(value)
+			note(&name, k, value)
 		case "_meta":
-			capabilities := false
-			m.version = nil
-			scan.Object(value, func(name, value []byte) bool {
-				switch string(name) {
-				case spec.MetaProtocolVersion:
-					m.version = stringValue(value)
-				case spec.MetaClientCapabilities:
-					capabilities = value[0] == '{'
-				}
-				return true
-			})
-			m.complete = capabilities && m.version != nil
+			note(&meta, k, value)
 		}
 		return true
 	})
+	scan.Object(meta, func(k, value []byte) bool {
+		switch string(k) {
+		case spec.MetaProtocolVersion:
+			note(&version, k, value)
+		case spec.MetaClientCapabilities:
+			note(&capabilities, k, value)
+		}
+		return true
+	})
+	m.name, m.version = stringValue(name), stringValue(version)
+	m.complete = m.version != nil && capabilities != nil && capabilities[0] == '{'
 	return m
 }
 
 // stringValue returns the characters of a JSON string, or nil.
 func stringValue(raw []byte) []byte {
-	if raw[0] != '"' {
+	if len(raw) == 0 || raw[0] != '"' {
 		return nil
 	}
 	return scan.Unquote(raw)
@@ -132,8 +95,10 @@ func checkHeaders(h http.Header, method string, m *mirrored) *jsonrpc.Error {
 	switch {
 	case len(versions) == 0:
 		return mismatch("the header MCP-Protocol-Version is missing")
-	case len(versions) > 1 || !isHeaderText(versions[0]):
+	case len(versions) > 1 || !spec.HeaderText(versions[0]):
 		return mismatch("the header MCP-Protocol-Version is malformed")
+	case m.twice != "":
+		return mismatch("the body has more than one %q", m.twice)
 	case m.version == nil:
 		return nil // the backend says what is missing
 	case string(m.version) != versions[0]:
@@ -156,9 +121,9 @@ func mirrors[T string | []byte](values []string, name string, want T, encoded bo
 	if len(values) == 0 {
 		return mismatch("the header %s is missing; the body has %.100q", name, want)
 	}
-	got, ok := values[0], isHeaderText(values[0])
+	got, ok := values[0], spec.HeaderText(values[0])
 	if encoded {
-		got, ok = decodeHeaderValue(got)
+		got, ok = spec.DecodeHeader(got)
 	}
 	switch {
 	case !ok || len(values) > 1:

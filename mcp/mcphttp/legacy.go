@@ -22,7 +22,6 @@ func (h *Handler) inSession(w http.ResponseWriter, r *http.Request, b *buffers, 
 	s := h.find(w, r, b.in)
 	if s == nil {
 		h.release(b)
-		h.leave()
 		return
 	}
 	h.answer(w, r, s, b, accept)
@@ -64,6 +63,8 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, b *
 	x := &exchange{Context: context.WithoutCancel(contextOf(r)), req: r, accept: accept, session: s}
 	x.events.w, x.events.beat, x.events.done = w, h.opts.Heartbeat, make(chan struct{})
 	x.stream = &stream{s: s, accept: accept, conn: &x.events}
+	defer h.table.put(s)
+	h.active.Add(1)
 	go h.run(x, b)
 	var late <-chan time.Time
 	if accept&acceptsEvents != 0 && h.opts.Heartbeat > 0 {
@@ -89,7 +90,7 @@ func (h *Handler) run(x *exchange, b *buffers) {
 	s, st := x.session, x.stream
 	defer func() {
 		st.abort()
-		h.table.put(s)
+		s.forgetEvents()
 		h.release(b)
 		h.leave()
 	}()

@@ -14,7 +14,6 @@ import (
 // handlers is that of the request: a client that goes cancels (2026-07-28,
 // Streamable HTTP, "Cancellation").
 func (h *Handler) stateless(w http.ResponseWriter, r *http.Request, b *buffers, accept accepts) {
-	defer h.leave()
 	defer h.release(b)
 	x := &exchange{Context: contextOf(r), req: r, accept: accept, events: events{w: w, beat: h.opts.Heartbeat}}
 	defer x.events.end()

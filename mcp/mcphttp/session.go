@@ -1,6 +1,7 @@
 package mcphttp
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -19,7 +20,8 @@ import (
 // session is one client of a revision that has sessions. It is the
 // farcall.Caller of its backend. Idle, it has neither goroutine nor buffer.
 //
-// A stream is locked before its session, never the other way round.
+// A stream is locked before its session, and a session before the table, never
+// the other way round.
 type session struct {
 	h         *Handler
 	id        string
@@ -28,7 +30,7 @@ type session struct {
 	accepted  sync.Once
 
 	// The table's.
-	users      int // requests and streams of the client that are open
+	users      int // requests and streams of the client that are open, and calls that do not wait for it
 	gone       bool
 	idleSince  time.Time
 	prev, next *session
@@ -44,15 +46,49 @@ type session struct {
 	lastStream uint64
 }
 
-// incoming is a call of the client that is being handled.
+// incoming is a call of the client that is being handled, and the context of its
+// handler. It keeps its session from being idle, except while it waits for the
+// client: that one may never come back.
 type incoming struct {
-	id        jsonrpc.Raw // nil: a notification
-	cancel    context.CancelFunc
+	context.Context //nolint:containedctx // this is a context itself
+
+	session *session
+	id      jsonrpc.Raw // nil: a notification
+	cancel  context.CancelFunc
+
+	// The session's.
 	cancelled bool
+	over      bool
+	waiting   int // calls to the client that are not answered yet
+}
+
+type incomingKey struct{}
+
+// Value implements context.Context.
+func (c *incoming) Value(key any) any {
+	if _, ok := key.(incomingKey); ok {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+// wait notes that the handler waits for the client.
+func (c *incoming) wait(n int) {
+	s := c.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.waiting += n
+	switch {
+	case c.over:
+	case n > 0 && c.waiting == 1:
+		s.h.table.put(s)
+	case n < 0 && c.waiting == 0:
+		s.h.table.hold(s)
+	}
 }
 
 func (h *Handler) newSession(r *http.Request) *session {
-	return &session{h: h, id: rand.Text(), principal: h.principal(r)}
+	return &session{h: h, id: rand.Text(), principal: h.principal(r), users: 1}
 }
 
 func (h *Handler) principal(r *http.Request) string {
@@ -92,7 +128,7 @@ func (s *session) serve(ctx context.Context, x *exchange, req *farcall.Request) 
 
 // begin handles the initialize that makes the session.
 func (s *session) begin(ctx context.Context, x *exchange, req *farcall.Request) (any, error) {
-	if err := s.accept(ctx); err != nil {
+	if err := s.accept(x); err != nil {
 		return nil, err
 	}
 	evicted, ok := s.h.table.add(s)
@@ -118,9 +154,9 @@ func (s *session) begin(ctx context.Context, x *exchange, req *farcall.Request) 
 }
 
 // accept makes the backend's half of the session.
-func (s *session) accept(ctx context.Context) error {
+func (s *session) accept(x *exchange) error {
 	s.accepted.Do(func() {
-		b := s.h.backend.Accept(ctx, s)
+		b := s.h.backend.Accept(x.Context, s) // without x, which the session must not hold on to
 		s.mu.Lock()
 		s.backend = b
 		closed := s.closed
@@ -145,13 +181,13 @@ func (s *session) isAccepted() bool {
 // the call is cancelled, and with the session.
 func (s *session) handle(ctx context.Context, x *exchange, req *farcall.Request) (any, error) {
 	if s.only != nil {
-		if err := s.accept(ctx); err != nil {
+		if err := s.accept(x); err != nil {
 			return nil, err
 		}
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	c := &incoming{id: req.ID.Raw(), cancel: cancel}
+	c := &incoming{session: s, id: req.ID.Raw()}
+	c.Context, c.cancel = context.WithCancel(ctx)
+	defer c.cancel()
 	backend, e := s.enter(c)
 	if e != nil {
 		return nil, e
@@ -161,7 +197,7 @@ func (s *session) handle(ctx context.Context, x *exchange, req *farcall.Request)
 			x.silent = true
 		}
 	}()
-	return backend.ServeRPC(ctx, req)
+	return backend.ServeRPC(c, req)
 }
 
 // enter books a call, or refuses it.
@@ -175,6 +211,7 @@ func (s *session) enter(c *incoming) (Session, *jsonrpc.Error) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the id is in use by a request in flight"}
 	}
 	s.calls = append(s.calls, c)
+	s.h.table.hold(s)
 	return s.backend, nil
 }
 
@@ -186,16 +223,27 @@ func (s *session) leave(c *incoming) (cancelled bool) {
 	if s.calls = slices.DeleteFunc(s.calls, func(o *incoming) bool { return o == c }); len(s.calls) == 0 {
 		s.calls = nil // an idle session is small
 	}
+	if c.over = true; c.waiting == 0 {
+		s.h.table.put(s)
+	}
 	return c.cancelled
 }
 
 func (s *session) find(id []byte) *incoming {
 	for _, c := range s.calls {
-		if c.id != nil && string(c.id) == string(id) {
+		if c.id != nil && sameID(c.id, id) {
 			return c
 		}
 	}
 	return nil
+}
+
+// sameID compares strings by what they say, and numbers as they are written.
+func sameID(a, b jsonrpc.Raw) bool {
+	if a[0] == '"' && b[0] == '"' {
+		return bytes.Equal(scan.Unquote(a), scan.Unquote(b))
+	}
+	return bytes.Equal(a, b)
 }
 
 // cancel ends the context of the call that a notification names. One that is
@@ -253,8 +301,19 @@ func (s *session) end() {
 	if s.only != nil {
 		s.only.end()
 	}
-	s.h.opts.Events.Drop(s.id)
+	s.forgetEvents()
 	if backend != nil {
 		backend.Close()
+	}
+}
+
+// forgetEvents drops the events of a session that has ended: its calls may have
+// added some.
+func (s *session) forgetEvents() {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		s.h.opts.Events.Drop(s.id)
 	}
 }

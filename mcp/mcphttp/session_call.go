@@ -13,7 +13,7 @@ import (
 )
 
 // maxPending bounds the calls to one client that wait for their answers.
-const maxPending = 256
+const maxPending = 4096
 
 var (
 	errSessionEnded = fmt.Errorf("%w: the client's session has ended", farcall.ErrClosed)
@@ -60,6 +60,11 @@ func (s *session) call(ctx context.Context, method string, params, result any) e
 	frame := jsonrpc.V2.AppendRequest(nil, jsonrpc.IntID(int64(c.id)), method, raw)
 	if err := s.send(ctx, frame, true); err != nil {
 		return err
+	}
+	defer farcall.Waiting(ctx)()
+	if asker, ok := ctx.Value(incomingKey{}).(*incoming); ok && asker.session == s {
+		asker.wait(1)
+		defer asker.wait(-1)
 	}
 	select {
 	case <-c.done:

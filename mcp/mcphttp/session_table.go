@@ -31,8 +31,8 @@ func (t *table) len() int {
 	return len(t.byID)
 }
 
-// add takes a session in, with one user. When there is no room, the one that was
-// idle longest goes, and must be ended; ok is false when none is idle.
+// add takes a session in. When there is no room, the one that was idle longest
+// goes, and must be ended; ok is false when none is idle.
 func (t *table) add(s *session) (evicted *session, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,7 +45,6 @@ func (t *table) add(s *session) (evicted *session, ok bool) {
 		}
 		t.removeLocked(evicted)
 	}
-	s.users = 1
 	t.byID[s.id] = s
 	return evicted, true
 }
@@ -59,16 +58,27 @@ func (t *table) get(id, principal string) *session {
 	if s == nil || s.principal != principal {
 		return nil
 	}
+	t.holdLocked(s)
+	return s
+}
+
+// hold begins a use.
+func (t *table) hold(s *session) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.holdLocked(s)
+}
+
+func (t *table) holdLocked(s *session) {
 	s.users++
 	t.busy(s)
-	return s
 }
 
 // put ends a use.
 func (t *table) put(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.users--; s.users > 0 || s.gone {
+	if s.users--; s.users > 0 || t.byID[s.id] != s {
 		return
 	}
 	s.idleSince = time.Now()

@@ -59,9 +59,9 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 	if !h.gate.open(w, r, "POST, OPTIONS") || !h.enter(w) {
 		return
 	}
+	defer h.leave()
 	if r.Method != http.MethodPost {
 		refuseMethod(w, "POST, OPTIONS", "use POST")
-		h.leave()
 		return
 	}
 	s := h.table.get(sessionID(r), h.principal(r))
@@ -71,7 +71,6 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 	}
 	if s == nil {
 		refuseHTTP(w, http.StatusNotFound, "Session not found: it ends with its event stream; open a new one")
-		h.leave()
 		return
 	}
 	b, _, ok := h.read(w, r)
@@ -82,11 +81,12 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 	}
 	if !ok {
 		h.table.put(s)
-		h.leave()
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
+	h.table.put(s) // what keeps it is its stream
 	x := &exchange{Context: context.WithoutCancel(contextOf(r)), req: r, session: s}
+	h.active.Add(1)
 	go h.runMessage(x, b)
 }
 
@@ -123,7 +123,6 @@ func (h *Handler) runMessage(x *exchange, b *buffers) {
 		if h.draining.Load() {
 			s.hangUp()
 		}
-		h.table.put(s)
 		h.release(b)
 		h.leave()
 	}()

@@ -1,10 +1,13 @@
 package mcp
 
 import (
+	"context"
 	"strings"
 	"testing"
 
+	"github.com/farcall-dev/farcall/internal/schema"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 const headerSchema = `{"type":"object","properties":{
@@ -12,8 +15,35 @@ const headerSchema = `{"type":"object","properties":{
 	"n":{"type":"integer","x-mcp-header":"N"},
 	"deep":{"type":"object","properties":{"on":{"type":"boolean","x-mcp-header":"Deep-On"}}}}}`
 
-func TestParamHeaders(t *testing.T) {
-	all, err := paramHeaders(jsonrpc.Raw(headerSchema))
+// The tags of a struct mark arguments, too, and are checked as marks are.
+func TestHeaderTag(t *testing.T) {
+	s := NewServer("test", "1", nil)
+	AddTool(s, "run", "", func(_ context.Context, in struct {
+		Region string `json:"region" header:"Region"`
+		Other  string `json:"other,omitempty"`
+	},
+	) (string, error) {
+		return in.Region, nil
+	})
+	all := s.tools.now.Load().items
+	if got := string(all[0].value.spec.InputSchema); len(all[0].value.headers) != 1 || strings.Count(got, `"x-mcp-header":"Region"`) != 1 {
+		t.Errorf("the schema is %s", got)
+	}
+	defer func() {
+		if v := recover(); v == nil {
+			t.Error("a mark on a list is accepted")
+		}
+	}()
+	AddTool(s, "bad", "", func(_ context.Context, in struct {
+		Regions []string `header:"Region"`
+	},
+	) (string, error) {
+		return "", nil
+	})
+}
+
+func TestCheckHeader(t *testing.T) {
+	all, err := schema.Headers([]byte(headerSchema))
 	if err != nil || len(all) != 3 {
 		t.Fatal(all, err)
 	}
@@ -30,7 +60,10 @@ func TestParamHeaders(t *testing.T) {
 		{"Mcp-Param-Region", "y", `{"region":"x"}`, "does not have the value"},
 		{"Mcp-Param-Region", "y", `{}`, "not in the body"},
 		{"Mcp-Param-Region", "世界", `{"region":"世界"}`, "characters"},
-		{"Mcp-Param-Region", "=?base64?%%?=", `{"region":"x"}`, "not base64"},
+		{"Mcp-Param-Region", "=?base64?%%?=", `{"region":"x"}`, "not the Base64"},
+		{"Mcp-Param-Region", "eu", `{"region":"eu","region":"us"}`, "more than once"},
+		{"Mcp-Param-Region", "us", `{"region":"eu","\u0072egion":"us"}`, "more than once"},
+		{"Mcp-Param-Deep-On", "true", `{"deep":{"on":true},"deep":{"on":false}}`, "more than once"},
 		{"Mcp-Param-N", "42", `{"n":42}`, ""},
 		{"Mcp-Param-N", "42.0", `{"n":42}`, ""},
 		{"Mcp-Param-N", "43", `{"n":42}`, "does not have"},
@@ -40,50 +73,20 @@ func TestParamHeaders(t *testing.T) {
 		{"Mcp-Param-Deep-On", "True", `{"deep":{"on":true}}`, "does not have"},
 	} {
 		for i := range all {
-			if all[i].header != tt.header {
+			if spec.HeaderParam+all[i].Name != tt.header {
 				continue
 			}
 			var values []string
 			if tt.values != "" {
 				values = strings.Split(tt.values, "|")
 			}
-			err := all[i].check(values, all[i].argument(jsonrpc.Raw(tt.args)))
+			argument, err := mirrored(&all[i], jsonrpc.Raw(tt.args))
+			if err == nil {
+				err = checkHeader(&all[i], values, argument)
+			}
 			if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 				t.Errorf("%s: %q with %s: %v, want %q", tt.header, tt.values, tt.args, err, tt.want)
 			}
 		}
 	}
-}
-
-func TestParamHeadersRefused(t *testing.T) {
-	property := func(s string) string { return `{"type":"object","properties":{"a":` + s + `}}` }
-	for _, schema := range []string{
-		property(`{"type":"number","x-mcp-header":"A"}`),
-		property(`{"type":"string","x-mcp-header":""}`),
-		property(`{"type":"string","x-mcp-header":"a b"}`),
-		property(`{"type":"string","x-mcp-header":"a\r\nb"}`),
-		property(`{"type":"string","x-mcp-header":7}`),
-		property(`{"type":"array","items":{"type":"string","x-mcp-header":"A"}}`),
-		property(`{"anyOf":[{"type":"string","x-mcp-header":"A"}]}`),
-		`{"type":"object","x-mcp-header":"A"}`,
-		`{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"a"}}}`,
-	} {
-		if all, err := paramHeaders(jsonrpc.Raw(schema)); err == nil {
-			t.Errorf("%s: accepted: %v", schema, all)
-		}
-	}
-	if all, err := paramHeaders(jsonrpc.Raw(property(`{"type":"string"}`))); all != nil || err != nil {
-		t.Error(all, err)
-	}
-}
-
-func FuzzHeaderValue(f *testing.F) {
-	f.Add("=?base64?SGVsbG8=?=")
-	f.Add("plain")
-	f.Fuzz(func(t *testing.T, s string) {
-		v, err := headerValue(s)
-		if err == nil && !strings.HasPrefix(s, "=?base64?") && v != s {
-			t.Errorf("%q became %q", s, v)
-		}
-	})
 }

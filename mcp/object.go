@@ -8,46 +8,19 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// head is what the common part of a result says.
-type head struct {
-	kind string
-	ttl  jsonrpc.Raw // ttlMs
-}
-
-func headOf(raw jsonrpc.Raw) (h head) {
-	scan.Object(raw, func(key, value []byte) bool {
-		switch string(key) {
-		case "resultType":
-			if value[0] == '"' {
-				h.kind = string(scan.Unquote(value))
-			} else {
-				h.kind = string(value)
-			}
-		case "ttlMs":
-			h.ttl = value
-		}
-		return true
-	})
-	return h
-}
-
 // object is a JSON object that is being written.
 type object []byte
 
 // newObject begins with the members of another object, but for some.
 func newObject(from jsonrpc.Raw, without ...string) *object {
 	o := append(make(object, 0, len(from)+512), '{')
-	o.addAll(from, without)
-	return &o
-}
-
-func (o *object) addAll(from jsonrpc.Raw, without []string) {
 	scan.Object(from, func(key, value []byte) bool {
 		if !slices.Contains(without, string(key)) {
 			o.add(string(key), value)
 		}
 		return true
 	})
+	return &o
 }
 
 func (o *object) add(name string, value jsonrpc.Raw) {
@@ -66,3 +39,31 @@ func (o *object) marshal(name string, value any) error {
 }
 
 func (o *object) end() jsonrpc.Raw { return append(jsonrpc.Raw(*o), '}') }
+
+// withMember returns the object with that value in that member.
+func withMember(from jsonrpc.Raw, name string, value jsonrpc.Raw) jsonrpc.Raw {
+	o := newObject(from, name)
+	o.add(name, value)
+	return o.end()
+}
+
+// withDefaults adds to what a form was filled in with the members that are
+// missing and have a default (SEP-1034).
+func withDefaults(content, form jsonrpc.Raw) jsonrpc.Raw {
+	full := newObject(content)
+	scan.Object(scan.Member(form, "properties"), func(name, field []byte) bool {
+		if value := scan.Member(field, "default"); value != nil && scan.Member(content, string(name)) == nil {
+			full.add(string(name), value)
+		}
+		return true
+	})
+	return full.end()
+}
+
+// orEmpty returns an object for params that are absent, and for null.
+func orEmpty(raw jsonrpc.Raw) jsonrpc.Raw {
+	if len(raw) == 0 || string(raw) == "null" {
+		return jsonrpc.Raw("{}")
+	}
+	return raw
+}

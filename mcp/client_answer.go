@@ -8,15 +8,24 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
-	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// answerAll answers what a server asks for in a result, all at once.
+// What a server may ask for in one result, and how much of it at once.
+const (
+	maxQuestions = 100
+	maxAtOnce    = 8
+)
+
+// answerAll answers what a server asks for in a result.
 func (c *Client) answerAll(ctx context.Context, requests map[string]spec.InputRequest) (jsonrpc.Raw, error) {
+	if len(requests) > maxQuestions {
+		return nil, fmt.Errorf("%w: the server asks for %d things at once; %d are answered at most", farcall.ErrProtocol, len(requests), maxQuestions)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var (
@@ -25,8 +34,13 @@ func (c *Client) answerAll(ctx context.Context, requests map[string]spec.InputRe
 		first error
 	)
 	answers := make(map[string]jsonrpc.Raw, len(requests))
+	room := make(chan struct{}, maxAtOnce)
 	for key, request := range requests {
+		if room <- struct{}{}; ctx.Err() != nil {
+			break
+		}
 		wait.Go(func() {
+			defer func() { <-room }()
 			answer, err := c.answerSafely(ctx, request)
 			mu.Lock()
 			defer mu.Unlock()
@@ -38,6 +52,9 @@ func (c *Client) answerAll(ctx context.Context, requests map[string]spec.InputRe
 		})
 	}
 	wait.Wait()
+	if first == nil {
+		first = ctx.Err()
+	}
 	if first != nil {
 		return nil, first
 	}
@@ -144,32 +161,4 @@ func (c *Client) form(p *spec.ElicitRequestParams) (*validate.Schema, error) {
 	}
 	// client/elicitation, "Error Handling"
 	return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "this client does not offer elicitation in the mode %q", p.Mode)
-}
-
-// withDefaults adds the defaults of a form to what was filled in (SEP-1034).
-func withDefaults(content, schema jsonrpc.Raw) jsonrpc.Raw {
-	full := newObject(content)
-	have := map[string]bool{}
-	scan.Object(content, func(key, _ []byte) bool {
-		have[string(key)] = true
-		return true
-	})
-	scan.Object(member(schema, "properties"), func(name, field []byte) bool {
-		if value := member(field, "default"); value != nil && !have[string(name)] {
-			full.add(string(name), value)
-		}
-		return true
-	})
-	return full.end()
-}
-
-// member returns a member of an object, or nil.
-func member(object []byte, name string) (value jsonrpc.Raw) {
-	scan.Object(object, func(key, v []byte) bool {
-		if string(key) == name {
-			value = v
-		}
-		return value == nil
-	})
-	return value
 }
