@@ -17,7 +17,8 @@ import (
 // what an Options says of connections does not apply.
 type Responder struct {
 	core
-	running atomic.Int64
+	running atomic.Int64 // the calls that are being handled, but for those that wait
+	waiting atomic.Int64
 	batches sync.Pool
 }
 
@@ -137,7 +138,7 @@ func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pu
 
 // enter books a call, or refuses it.
 func (r *Responder) enter() *jsonrpc.Error {
-	if r.running.Add(1) > int64(r.opts.MaxInFlight) {
+	if r.running.Add(1) > int64(r.opts.MaxInFlight) || r.waiting.Load() >= maxWaiting {
 		r.running.Add(-1)
 		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded"}
 	}
@@ -158,9 +159,17 @@ func Waiting(ctx context.Context) (resume func()) {
 	case s.peer != nil:
 		s.peer.park(s)
 		return func() { s.peer.unpark(s) }
-	default:
-		s.responder.leave()
-		return func() { s.responder.running.Add(1) }
+	}
+	r := s.responder
+	if s.parked.Add(1) == 1 { // whoever waits for several things at once waits once
+		r.waiting.Add(1)
+		r.running.Add(-1)
+	}
+	return func() {
+		if s.parked.Add(-1) == 0 {
+			r.running.Add(1)
+			r.waiting.Add(-1)
+		}
 	}
 }
 

@@ -12,11 +12,15 @@ import (
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
+		release, unblock := make(chan struct{}), make(chan struct{})
 		h := farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
-			if req.Method == "wait" {
-				resume := farcall.Waiting(ctx)
+			switch req.Method {
+			case "block":
+				<-unblock
+			case "wait":
+				resume, again := farcall.Waiting(ctx), farcall.Waiting(ctx)
 				<-release
+				again()
 				resume()
 			}
 			return req.Method, nil
@@ -38,6 +42,17 @@ func TestWaiting(t *testing.T) {
 		if got, want := respond("other"), `{"jsonrpc":"2.0","result":"other","id":1}`; got != want {
 			t.Errorf("while three wait: got %s, want %s", got, want)
 		}
+		blocked := make(chan struct{})
+		go func() {
+			respond("block")
+			close(blocked)
+		}()
+		synctest.Wait()
+		if got, want := respond("other"), `{"jsonrpc":"2.0","error":{"code":-32010,"message":"Overloaded"},"id":1}`; got != want {
+			t.Errorf("while three wait and one works: got %s, want %s", got, want)
+		}
+		close(unblock)
+		<-blocked
 		close(release)
 		for range 3 {
 			<-done
