@@ -168,9 +168,6 @@ func (b *batchWork) serve(i int, v *serving) {
 		v.cancel(context.Canceled)
 	}()
 	b.answers[i] = v.call(nil)
-	if v.silent.Load() {
-		b.answers[i] = nil
-	}
 	ended = true
 }
 

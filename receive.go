@@ -185,9 +185,6 @@ func (p *Peer) serve(v *serving) {
 	}()
 	buf := getBuffer()
 	*buf = v.call(*buf)
-	if v.silent.Load() {
-		*buf = (*buf)[:0]
-	}
 	p.reply(v, buf)
 	v.cancel(context.Canceled)
 	ended = true

@@ -220,6 +220,9 @@ func (s *serving) call(dst []byte) []byte {
 	}
 	at := len(dst)
 	dst, wire := s.answer(dst, result, err)
+	if s.silent.Load() {
+		dst = dst[:at]
+	}
 	if sample {
 		s.load.timed(time.Since(start))
 	}

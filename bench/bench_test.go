@@ -53,7 +53,7 @@ func TestMissingPeer(t *testing.T) {
 	missing := subject{"TypeScript", func() (*running, error) { return nil, fmt.Errorf("%w: no Node.js", errSkip) }}
 	works := subject{"farcall", func() (*running, error) {
 		worker := func() func(int) error {
-			return func(n int) error { time.Sleep(time.Duration(n) * time.Microsecond); return nil }
+			return func(n int) error { <-time.After(time.Duration(n) * time.Microsecond); return nil }
 		}
 		return &running{worker: worker, stop: func() {}}, nil
 	}}
