@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,7 @@ func newMCPCmd(e *env) *cobra.Command {
   farcall mcp discover localhost:7331
   farcall mcp tools -- npx -y @modelcontextprotocol/server-everything
   farcall mcp call localhost:7331 math_add a=2 b=3
-  farcall mcp listen localhost:7331 --resource clock://now`, "\n"),
+  farcall mcp listen localhost:7331 --resource playground://events`, "\n"),
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -118,13 +119,22 @@ func (m *mcpRemote) named(cmd *cobra.Command, args []string, what string) (t tar
 		return t, "", nil, err
 	}
 	if len(rest) == 0 || rest[0] == "" {
-		hint := fmt.Sprintf("For example: %s %s %s", cmd.CommandPath(), t, strings.ToUpper(what))
+		hint := "For example: "
 		if t.kind == kindChild {
-			hint = fmt.Sprintf("It stands before --: %s %s %s", cmd.CommandPath(), strings.ToUpper(what), t)
+			hint = "It stands before --: "
 		}
-		return t, "", nil, usagef(hint, "no %s", what)
+		return t, "", nil, usagef(hint+commandLine(cmd.CommandPath(), t, strings.ToUpper(what)), "no %s", what)
 	}
 	return t, rest[0], rest[1:], nil
+}
+
+// commandLine is a command with a target and other words, as it may be typed.
+func commandLine(command string, t target, words string) string {
+	parts := []string{command, t.String(), words}
+	if t.kind == kindChild {
+		parts = []string{command, words, t.String()}
+	}
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")
 }
 
 // none refuses arguments that are one too many.

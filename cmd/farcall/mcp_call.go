@@ -31,8 +31,9 @@ func newMCPCallCmd(e *env) *cobra.Command {
 		Example: strings.TrimPrefix(`
   farcall mcp call localhost:7331 math_add a=2 b=3
   farcall mcp call localhost:7331 math_add '{"a":2,"b":3}' --json
-  farcall mcp call localhost:7331 book --answer '{"seats":2}' --verbose
-  farcall mcp call draw subject=cat --output pictures -- ./server`, "\n"),
+  farcall mcp call localhost:7331 demo_form --answer '{"name":"Ada"}'
+  farcall mcp call localhost:7331 demo_content type=image --output pictures
+  farcall mcp call math_add a=2 b=3 -- farcall serve --stdio --log off`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, tool, words, err := m.named(cmd, args, "tool")
 			if err != nil {
@@ -81,7 +82,7 @@ func (m *mcpRemote) call(ctx context.Context, t target, tool string, words []str
 	if err = cmp.Or(s.asked.failed(), err); err != nil {
 		return withHint(s.failure(ctx, tool, err), near)
 	}
-	return m.printToolResult(tool, result)
+	return withHint(m.printToolResult(tool, result), near)
 }
 
 // arguments reads what can be read without the tool's schema: JSON, wherever it
@@ -109,7 +110,8 @@ type toolArguments struct {
 	words []string
 }
 
-// fit makes the arguments of a tool. near is a hint for a tool that there is not.
+// fit makes the arguments of a tool. near is a hint in case the server refuses
+// them: for a tool that there is not, or has other arguments.
 func (s *mcpSession) fit(ctx context.Context, tool string, given toolArguments) (arguments any, near string, err error) {
 	tools, err := s.Tools(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -129,11 +131,30 @@ func (s *mcpSession) fit(ctx context.Context, tool string, given toolArguments) 
 	switch {
 	case given.json != nil:
 		return given.json, near, nil
-	case len(given.words) == 0:
+	case near == "" && misnamed(schema, given.words):
+		near = fmt.Sprintf("'%s' shows its arguments.", commandLine("farcall mcp tools", s.target, tool))
+	}
+	if len(given.words) == 0 {
 		return nil, near, nil
 	}
 	raw, err := typedArguments(given.words, schema)
 	return raw, near, err
+}
+
+// misnamed reports whether name=value words lack an argument that a schema
+// requires, or have one that it does not know.
+func misnamed(schema jsonrpc.Raw, words []string) bool {
+	given := map[string]bool{}
+	for _, word := range words {
+		given[namedParam.FindStringSubmatch(word)[1]] = true
+	}
+	for _, f := range toolFields(schema) {
+		if f.required && !given[f.name] {
+			return true
+		}
+		delete(given, f.name)
+	}
+	return len(given) > 0
 }
 
 // withHint adds a hint to an exit for an error that the server answered.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -105,6 +106,11 @@ func (m *mcpRemote) open(ctx context.Context, t target, adjust ...func(*mcp.Clie
 		if tr, err = m.dial(limited, t); err != nil {
 			return nil, dialFailure(ctx, t, err)
 		}
+		if t.kind == kindChild {
+			tr = tapped{tr, &tap{report: func(noise string) {
+				m.screen.printf("farcall: not a message, on the command's standard output: %s", noise)
+			}}}
+		}
 		s.Client, err = mcp.Connect(limited, tr, o)
 	}
 	if err != nil {
@@ -172,8 +178,19 @@ func plainWords(err error) string {
 
 var libraryTerms = strings.NewReplacer(
 	"; see ClientOptions.Era", "", " (it may be legacy: see ClientOptions.Era)", " (it may be legacy)",
-	"; see ClientOptions.MaxRounds", "", " (ClientOptions.Timeout)", "", " (ClientOptions.MaxTimeout)", "",
-	"mcp: ", "", "mcphttp: ", "", "farcall: ", "")
+	"; see ClientOptions.MaxRounds", "", "; raise DialOptions.MaxMessage", "", " (ClientOptions.Timeout)", "", " (ClientOptions.MaxTimeout)", "",
+	"dial: wsrpc: cannot connect: ", "", "mcp: ", "", "mcphttp: ", "", "farcall: ", "")
+
+// plainError is an error in plain words.
+type plainError struct{ error }
+
+func (e plainError) Error() string { return plainWords(e.error) }
+func (e plainError) Unwrap() error { return e.error }
+
+const autoHint = "--era auto speaks what the server does."
+
+// pinned reports whether an error may come from --era.
+func pinned(err error) bool { return strings.Contains(err.Error(), "ClientOptions.Era") }
 
 // failure turns what went wrong into the exit that says why.
 func (s *mcpSession) failure(ctx context.Context, what string, err error) error {
@@ -196,48 +213,56 @@ func (s *mcpSession) failure(ctx context.Context, what string, err error) error 
 	case errors.As(err, &wire):
 		return s.answered(what, wire, err)
 	case errors.As(err, &status):
-		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s", what, plainWords(err)), hint: statusHint(t, status)}
-	case errors.Is(err, mcphttp.ErrConnect), s.Client == nil && isDialError(err):
-		return connectFailure(t, err)
+		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s answered %s", what, t, statusText(status)), hint: statusHint(t, status, err)}
+	case errors.Is(err, mcphttp.ErrConnect) && (s.Client == nil || isDialing(err)), s.Client == nil && isDialError(err):
+		return connectFailure(t, plainError{err})
 	case errors.Is(err, farcall.ErrProtocol):
 		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s", what, plainWords(err))}
-	case errors.Is(err, farcall.ErrClosed), errors.Is(err, io.EOF):
+	case errors.Is(err, mcphttp.ErrConnect), errors.Is(err, farcall.ErrClosed), errors.Is(err, io.EOF):
 		e := &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s closed the connection without an answer", what, t)}
-		if t.kind == kindChild {
+		switch {
+		case t.kind == kindChild:
 			e.hint = "What the command printed on standard error is above."
+		case s.Client != nil:
+			e.hint = "Whether it did what was asked is not known; call again if that does no harm."
+		case t.kind == kindTCP:
+			e.hint = "It may want TLS (tls://), speak HTTP (http://" + t.address + "), or be no MCP server."
 		}
 		return e
-	case strings.Contains(err.Error(), "ClientOptions.Era"):
-		return &exitError{code: exitAnswered, err: fmt.Errorf("%s: %s", what, plainWords(err)), hint: "--era auto speaks what the server does."}
+	case pinned(err):
+		return &exitError{code: exitAnswered, err: fmt.Errorf("%s: %s", what, plainWords(err)), hint: autoHint}
 	}
 	return fmt.Errorf("%s: %s", what, plainWords(err))
 }
 
 // answered is the exit for an error that the server answered.
 func (s *mcpSession) answered(what string, wire *jsonrpc.Error, err error) error {
-	text := fmt.Sprintf("%s: error %d: %s", what, int(wire.Code), tame(wire.Message))
+	who := ""
+	if s.Client == nil { // a bare host:port has got a path
+		who = s.target.String() + " answered "
+	}
+	text := fmt.Sprintf("%s: %serror %d: %s", what, who, int(wire.Code), tame(wire.Message))
 	if len(wire.Data) > 0 && string(wire.Data) != "null" {
 		text += "\n  data: " + string(appendTame(nil, compact(wire.Data)))
 	}
-	return &exitError{code: exitAnswered, err: errors.New(text), hint: s.codeHint(wire, err)}
+	return &exitError{code: exitAnswered, err: errors.New(text), hint: s.codeHint(what, wire, err)}
 }
 
-func (s *mcpSession) codeHint(wire *jsonrpc.Error, err error) string {
+func (s *mcpSession) codeHint(what string, wire *jsonrpc.Error, err error) string {
 	if s.Client == nil { // it has not got beyond the handshake
-		if strings.Contains(err.Error(), "ClientOptions.Era") {
-			return "--era auto speaks what the server does."
+		if pinned(err) {
+			return autoHint
+		}
+		if s.target.url == nil {
+			return "Is it an MCP server?"
 		}
 		return "Does it speak MCP at this address? Over HTTP most servers do at " + mcpPath + "."
 	}
-	where := s.target.String()
-	if s.target.kind == kindChild {
-		where = "TARGET"
-	}
 	switch wire.Code {
 	case jsonrpc.MethodNotFound:
-		return fmt.Sprintf("'farcall mcp discover %s' shows what the server offers.", where)
+		return fmt.Sprintf("'%s' shows what the server offers.", commandLine("farcall mcp discover", s.target, ""))
 	case spec.MissingRequiredClientCapability:
-		return capabilityHint(wire)
+		return s.capabilityHint(what, wire)
 	case jsonrpc.InternalError:
 		return "The cause is in the server's log, if it has one."
 	}
@@ -245,7 +270,7 @@ func (s *mcpSession) codeHint(wire *jsonrpc.Error, err error) string {
 }
 
 // capabilityHint says how to give the server what it cannot do without.
-func capabilityHint(wire *jsonrpc.Error) string {
+func (s *mcpSession) capabilityHint(what string, wire *jsonrpc.Error) string {
 	var data spec.MissingRequiredClientCapabilityData
 	if err := jsonv2.Unmarshal(wire.Data, &data); err != nil {
 		return ""
@@ -256,19 +281,59 @@ func capabilityHint(wire *jsonrpc.Error) string {
 	case want.Roots != nil:
 		return "It asks for directories: show them with --root DIRECTORY."
 	case want.Extensions[spec.ExtensionTasks] != nil:
-		return "It runs as a task only: 'farcall mcp tasks TARGET start'."
+		return fmt.Sprintf("It runs as a task only: '%s'.", commandLine("farcall mcp tasks", s.target, "start "+what+" --wait"))
 	}
 	return ""
 }
 
-func statusHint(t target, e *mcphttp.StatusError) string {
+// listHint says what lists the prompts or resources, one of which was asked for
+// in a way that the server does not accept.
+func (s *mcpSession) listHint(method string, err error) string {
+	var wire *jsonrpc.Error
+	if !errors.As(err, &wire) || wire.Code != jsonrpc.InvalidParams && wire.Code != spec.ResourceNotFound {
+		return ""
+	}
+	switch method {
+	case spec.MethodPromptsGet, spec.MethodCompletionComplete:
+		return fmt.Sprintf("'%s' lists the prompts, with their arguments.", commandLine("farcall mcp prompts", s.target, ""))
+	case spec.MethodResourcesRead:
+		return fmt.Sprintf("'%s' lists the resources; there are templates, too.", commandLine("farcall mcp resources", s.target, ""))
+	}
+	return ""
+}
+
+// statusText is an HTTP status and, if it is meant for people, what came with it.
+func statusText(e *mcphttp.StatusError) string {
+	text := strings.TrimSpace(fmt.Sprintf("HTTP status %d %s", e.Status, http.StatusText(e.Status)))
+	if strings.HasPrefix(e.ContentType, "text/plain") {
+		if line := firstLine(string(e.Body)); line != "" {
+			text += ": " + shorten(line, 200)
+		}
+	}
+	return text
+}
+
+func statusHint(t target, e *mcphttp.StatusError, err error) string {
 	switch e.Status {
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		switch {
+		case pinned(err):
+			return autoHint
+		case t.url.Path == mcpPath:
+			return "Give the path that MCP is served at; with old servers it often is /sse."
+		}
 		return "Give the path that MCP is served at, for example " + t.url.Scheme + "://" + t.url.Host + mcpPath + "."
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return "Send a token with -H 'Authorization: Bearer TOKEN'."
 	}
 	return "Is it an MCP server?"
+}
+
+// isDialing reports whether an error comes from the making of a connection, and not
+// from one that broke.
+func isDialing(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // isDialError reports whether an error is of the making of a connection.

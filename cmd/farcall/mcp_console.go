@@ -72,7 +72,7 @@ func (c *console) wipe() {
 func (c *console) draw(bar string) {
 	if bar != "" && bar != c.bar {
 		c.wipe()
-		_, _ = io.WriteString(c.w, bar)
+		_, _ = io.WriteString(c.w, noWrap+bar+wrap)
 		c.bar = bar
 	}
 }
@@ -104,7 +104,11 @@ func progressText(done float64, total *float64, message string) string {
 
 const (
 	barCells = 24
-	barWidth = 79 // of the whole line: a longer one could not be wiped
+	barWidth = 79 // of the whole line
+
+	// A terminal that is narrower cuts the bar off: what has wrapped could not be
+	// wiped.
+	noWrap, wrap = "\x1b[?7l", "\x1b[?7h"
 )
 
 // progressBar is a report as a line that stays within a terminal.

@@ -56,10 +56,12 @@ func redundant(r *mcp.ToolResult) bool {
 
 // printContent prints blocks of content, one after the other.
 func (m *mcpRemote) printContent(content []spec.Content) error {
+	unsaved := false
 	for i := range content {
 		c := &content[i]
 		text := m.describe(c)
 		data, kind := contentBytes(c)
+		unsaved = unsaved || data != nil && m.output == ""
 		if m.output != "" && data != nil {
 			path, err := m.save(data, kind)
 			if err != nil {
@@ -70,6 +72,9 @@ func (m *mcpRemote) printContent(content []spec.Content) error {
 		if _, err := fmt.Fprintln(m.stdout, text); err != nil {
 			return err
 		}
+	}
+	if unsaved && m.isTTY {
+		m.screen.printf("--output DIRECTORY saves what is not text.")
 	}
 	return nil
 }

@@ -180,7 +180,11 @@ func span[N int64 | float64](low, high *N, verb string) string {
 func (p *field) prompt() string {
 	text := tame(p.name)
 	if p.Default != nil {
-		text += " [" + jsonText(p.Default) + "]"
+		usual := jsonText(p.Default)
+		if p.Type == "boolean" {
+			usual = strings.NewReplacer("true", "yes", "false", "no").Replace(usual)
+		}
+		text += " [" + usual + "]"
 	}
 	return text + "> "
 }

@@ -182,7 +182,8 @@ func TestConsole(t *testing.T) {
 	m.screen.clear()
 	m.screen.clear()
 	const wipe = "\r\x1b[K"
-	if want := "1" + wipe + "a line\n1" + wipe + "2" + wipe; b.String() != want {
+	bar := func(text string) string { return noWrap + text + wrap + wipe }
+	if want := bar("1") + "a line\n" + bar("1") + bar("2"); b.String() != want {
 		t.Errorf("got %q, want %q", b.String(), want)
 	}
 }

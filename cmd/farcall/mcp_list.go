@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -78,10 +79,26 @@ func (m *mcpRemote) list(ctx context.Context, t target, method, key string, show
 	}
 	defer s.end()
 	all, err := s.all(ctx, method, key)
-	if err != nil {
+	var wire *jsonrpc.Error
+	switch {
+	case errors.As(err, &wire) && wire.Code == jsonrpc.MethodNotFound && !s.lists(method):
+		all = nil
+	case err != nil:
 		return s.failure(ctx, method, err)
 	}
 	return show(all)
+}
+
+// lists reports whether the server says that it has a list.
+func (s *mcpSession) lists(method string) bool {
+	switch caps := s.Server().Capabilities; method {
+	case spec.MethodToolsList:
+		return caps.Tools != nil
+	case spec.MethodPromptsList:
+		return caps.Prompts != nil
+	default:
+		return caps.Resources != nil
+	}
 }
 
 const maxPages = 10_000
@@ -238,7 +255,7 @@ func (m *mcpRemote) printTools(tools []spec.Tool) error {
 	for i := range tools {
 		t := &tools[i]
 		about := firstLine(t.Description, t.Title)
-		if title := firstLine(t.Title); !strings.HasPrefix(strings.ToLower(about), strings.ToLower(title)) {
+		if title := firstLine(t.Title); !startsWith(about, title) {
 			about = title + ": " + about
 		}
 		about = shorten(about, mostAbout)
@@ -251,11 +268,16 @@ func (m *mcpRemote) printTools(tools []spec.Tool) error {
 	return m.table(rows, "The server has no tools.")
 }
 
+// startsWith reports whether a description says what the title does.
+func startsWith(about, title string) bool {
+	return strings.HasPrefix(strings.ToLower(about), strings.ToLower(title))
+}
+
 // printTool shows one tool in full.
 func (m *mcpRemote) printTool(t *spec.Tool) error {
 	fmt.Fprintln(m.stdout, toolSignature(t))
 	for _, s := range []string{t.Title, t.Description} {
-		if s != "" {
+		if s != "" && (s != t.Title || !startsWith(t.Description, s)) {
 			fmt.Fprintln(m.stdout, "  "+strings.ReplaceAll(m.plain(s), "\n", "\n  "))
 		}
 	}

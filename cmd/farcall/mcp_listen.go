@@ -24,7 +24,7 @@ func newMCPListenCmd(e *env) *cobra.Command {
 			"with --resource, and in legacy revisions its log. A connection that breaks is made anew.\n\n" + mcpTargetForms + "\n\n" + mcpEras,
 		Example: strings.TrimPrefix(`
   farcall mcp listen localhost:7331
-  farcall mcp listen localhost:7331 --resource clock://now --count 3
+  farcall mcp listen localhost:7331 --resource playground://events --count 3
   farcall mcp listen localhost:7331 --era legacy --log debug --json`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, rest, err := m.target(cmd, args)
@@ -109,8 +109,10 @@ func (m *mcpRemote) listen(ctx context.Context, t target, resources []string, co
 			}
 			l.event(event{Event: "log", Log: p}, "log "+tame(p.Level)+" "+who+jsonText(p.Data))
 		}
+		format := "Listening for %s; Ctrl-C ends."
 		o.OnListening = func(granted spec.SubscriptionFilter) {
-			m.screen.printf("Listening for %s; Ctrl-C ends.", filterText(granted))
+			m.screen.printf(format, filterText(granted))
+			format = "The stream had ended. Listening again for %s; what changed in between was not told."
 		}
 	})
 	if err != nil {

@@ -22,11 +22,12 @@ func newMCPReadCmd(e *env) *cobra.Command {
 		Long: "Read a resource and print it: text as it is, and so are bytes unless they would go to a terminal. --output saves\n" +
 			"bytes instead.\n\n" + mcpAskHelp + "\n\n" + mcpTargetForms + "\n\n" + mcpEras,
 		Example: strings.TrimPrefix(`
-  farcall mcp read localhost:7331 clock://now
-  farcall mcp read file:///logo.png --output pictures -- ./server
-  farcall mcp read file:///logo.png -- ./server > logo.png`, "\n"),
+  farcall mcp read localhost:7331 playground://guide
+  farcall mcp read localhost:7331 playground://picture --output pictures
+  farcall mcp read localhost:7331 playground://picture > picture.png
+  farcall mcp read file:///notes.txt -- ./server`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, uri, rest, err := m.named(cmd, args, "uri")
+			t, uri, rest, err := m.named(cmd, args, "URI")
 			if err == nil {
 				err = none(cmd, rest)
 			}
@@ -66,7 +67,7 @@ func (m *mcpRemote) ask(ctx context.Context, t target, what, method string, para
 	err = s.Call(mcp.OnProgress(ctx, m.progress), method, params, &raw)
 	m.screen.clear()
 	if err = cmp.Or(s.asked.failed(), err); err != nil {
-		return s.failure(ctx, what, err)
+		return withHint(s.failure(ctx, what, err), s.listHint(method, err))
 	}
 	if m.asJSON {
 		return m.printJSON(raw)
@@ -113,8 +114,8 @@ func newMCPPromptCmd(e *env) *cobra.Command {
 		Long: "Fill in a prompt and print its messages, each with the role that it is of. The arguments of a prompt are text.\n\n" +
 			mcpAskHelp + "\n\n" + mcpTargetForms + "\n\n" + mcpEras,
 		Example: strings.TrimPrefix(`
-  farcall mcp prompt localhost:7331 review language=go
-  farcall mcp prompt review language=go --json -- ./server`, "\n"),
+  farcall mcp prompt localhost:7331 calculate operation=add a=2 b=3
+  farcall mcp prompt calculate operation=add a=2 --json -- ./server`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, name, words, err := m.named(cmd, args, "prompt")
 			if err != nil {
@@ -185,15 +186,15 @@ func newMCPCompleteCmd(e *env) *cobra.Command {
 		Long: "List what an argument of a prompt or a resource template may become, one value a line. The last ARGUMENT=VALUE is the\n" +
 			"one that is being written; those before it are known already.\n\n" + mcpTargetForms + "\n\n" + mcpEras,
 		Example: strings.TrimPrefix(`
-  farcall mcp complete localhost:7331 prompt review language=g
-  farcall mcp complete localhost:7331 prompt review language=go framework=
-  farcall mcp complete localhost:7331 resource 'clock://{zone}' zone=Europe/`, "\n"),
+  farcall mcp complete localhost:7331 prompt calculate operation=
+  farcall mcp complete localhost:7331 resource 'playground://users/{user_id}' user_id=19
+  farcall mcp complete prompt review language=go framework=ec -- ./server`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, rest, err := m.target(cmd, args)
 			if err != nil {
 				return err
 			}
-			p, err := completion(cmd, rest)
+			p, err := completion(cmd, t, rest)
 			if err != nil {
 				return err
 			}
@@ -205,8 +206,8 @@ func newMCPCompleteCmd(e *env) *cobra.Command {
 }
 
 // completion reads what is to be completed.
-func completion(cmd *cobra.Command, words []string) (*spec.CompleteRequestParams, error) {
-	hint := "For example: " + cmd.CommandPath() + " localhost:7331 prompt NAME ARGUMENT=VALUE"
+func completion(cmd *cobra.Command, t target, words []string) (*spec.CompleteRequestParams, error) {
+	hint := "For example: " + commandLine(cmd.CommandPath(), t, "prompt NAME ARGUMENT=VALUE")
 	p := new(spec.CompleteRequestParams)
 	switch {
 	case len(words) == 0:

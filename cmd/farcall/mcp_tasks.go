@@ -35,10 +35,10 @@ func newMCPTasksCmd(e *env) *cobra.Command {
 			"Revisions have tasks of two kinds: in legacy ones the client decides that a call is a task, in modern ones the server.\n\n" +
 			mcpAskHelp + "\n\n" + argumentForms + "\n\n" + mcpTargetForms + "\n\n" + mcpEras,
 		Example: strings.TrimPrefix(`
-  farcall mcp tasks localhost:7331 start slow_count to=10
-  farcall mcp tasks localhost:7331 start slow_count to=10 --wait
-  farcall mcp tasks localhost:7331 get 7f3a
-  farcall mcp tasks localhost:7331 wait 7f3a
+  farcall mcp tasks localhost:7331 start demo_task ms=60000
+  farcall mcp tasks localhost:7331 start demo_task ms=3000 --wait
+  farcall mcp tasks localhost:7331 get ID
+  farcall mcp tasks localhost:7331 wait ID
   farcall mcp tasks localhost:7331 list --era legacy`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, rest, err := m.target(cmd, args)
@@ -68,7 +68,7 @@ type taskWords struct {
 	arguments    toolArguments // of a tool
 }
 
-func (m *mcpRemote) taskWords(words []string) (w taskWords, err error) {
+func (m *mcpRemote) taskWords(t target, words []string) (w taskWords, err error) {
 	words = slices.Concat(words, []string{"", ""}) // so that there are two at least
 	w.verb, w.object = words[0], words[1]
 	more := words[2:]
@@ -81,13 +81,13 @@ func (m *mcpRemote) taskWords(words []string) (w taskWords, err error) {
 		}
 	case "start":
 		if w.object == "" {
-			return w, usagef("For example: farcall mcp tasks TARGET start TOOL name=value", "no tool")
+			return w, usagef("For example: "+commandLine("farcall mcp tasks", t, "start TOOL name=value"), "no tool")
 		}
 		w.arguments, err = m.arguments(more[:len(more)-2])
 		return w, err
 	case "get", "wait", "result", "cancel":
 		if w.object == "" {
-			return w, usagef("For example: farcall mcp tasks TARGET "+w.verb+" ID", "no id of a task")
+			return w, usagef("For example: "+commandLine("farcall mcp tasks", t, w.verb+" ID"), "no id of a task")
 		}
 	default:
 		return w, usagef("There are:\n"+taskVerbs, "%q is nothing that can be done with tasks", w.verb)
@@ -99,7 +99,7 @@ func (m *mcpRemote) taskWords(words []string) (w taskWords, err error) {
 }
 
 func (m *mcpRemote) tasks(ctx context.Context, t target, words []string, o taskOptions) error {
-	w, err := m.taskWords(words)
+	w, err := m.taskWords(t, words)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (m *mcpRemote) taskStart(ctx context.Context, s *mcpSession, w *taskWords, 
 		if err != nil {
 			return err
 		}
-		return m.printToolResult(tool, r)
+		return withHint(m.printToolResult(tool, r), near)
 	}
 	if o.wait {
 		m.screen.printf("%s is %s", tame(task.TaskID), tame(task.Status))

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -57,6 +59,8 @@ func newProjectCmd(e *env, kind, short string) *cobra.Command {
 	return cmd
 }
 
+const farcallModule = "github.com/farcall-dev/farcall"
+
 // releases are the versions that a go.mod can require.
 var releases = regexp.MustCompile(`^v\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
@@ -76,6 +80,9 @@ func (e *env) newProject(kind, dir, module, replace string) error {
 		p.Version = v
 	}
 	if replace != "" {
+		if text, err := os.ReadFile(filepath.Join(replace, "go.mod")); err != nil || !bytes.HasPrefix(text, []byte("module "+farcallModule+"\n")) {
+			return usagef("Name the directory that has farcall's go.mod.", "--replace %s: there is no farcall", replace)
+		}
 		if p.Replace, err = filepath.Abs(replace); err != nil {
 			return usagef("", "cannot use --replace %q: %w", replace, err)
 		}
@@ -95,6 +102,9 @@ func (e *env) newProject(kind, dir, module, replace string) error {
 		fmt.Fprintln(e.stdout, filepath.Join(dir, name))
 	}
 	fmt.Fprint(e.stderr, "\nNext:\n  cd "+dir+"\n"+nextSteps(&p))
+	if p.Version == "" {
+		fmt.Fprintln(e.stderr, "\nThis farcall is no release, so go mod tidy fetches the latest one. --replace DIR takes a checkout instead.")
+	}
 	return nil
 }
 

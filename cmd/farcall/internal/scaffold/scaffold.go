@@ -40,13 +40,17 @@ type Project struct {
 
 var modulePath = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._~-]*(/[A-Za-z0-9_][A-Za-z0-9._~-]*)*$`)
 
+// standardPackages are those that a module can be mistaken for.
+const standardPackages = `bufio bytes cmp context crypto embed encoding errors expvar flag fmt hash html image io iter log maps math mime
+	net os path plugin reflect regexp runtime slices sort strconv strings structs sync syscall testing time unicode unique unsafe weak`
+
 // CheckModule reports what is wrong with the path of a module.
 func CheckModule(name string) error {
 	switch {
 	case !modulePath.MatchString(name):
 		return fmt.Errorf("%q is no module path: it has letters, digits, and - _ . ~ between slashes", name)
-	case slices.Contains([]string{"go", "std", "cmd", "main"}, name):
-		return fmt.Errorf("%q is no module path: it means something else to Go", name)
+	case slices.Contains([]string{"go", "std", "cmd", "main"}, name), slices.Contains(strings.Fields(standardPackages), name):
+		return fmt.Errorf("%q is no path for a module: it means something else to Go", name)
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func TestWriteFails(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []Project{{Kind: "desk", Module: "a"}, {Kind: Server}, {Kind: Server, Module: "a b"}, {Kind: Server, Module: "../a"}, {Kind: Server, Module: "a/"}, {Kind: Server, Module: "main"}} {
+	for _, p := range []Project{{Kind: "desk", Module: "a"}, {Kind: Server}, {Kind: Server, Module: "a b"}, {Kind: Server, Module: "../a"}, {Kind: Server, Module: "a/"}, {Kind: Server, Module: "main"}, {Kind: Server, Module: "time"}} {
 		dir := filepath.Join(t.TempDir(), "new")
 		if _, err := p.Write(dir); err == nil {
 			t.Errorf("%+v was written", p)
