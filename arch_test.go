@@ -34,7 +34,7 @@ var archLadder = map[string]archRow{
 	"wsrpc":                           {ours: ". jsonrpc internal/origin", outside: "github.com/coder/websocket", names: 6},
 	"mcp/spec":                        {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/era":                         {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
-	"mcp/mcphttp":                     {ours: ". jsonrpc internal/jsonv2 internal/origin internal/scan internal/sse mcp/era mcp/spec", names: 16},
+	"mcp/mcphttp":                     {ours: ". jsonrpc internal/jsonv2 internal/origin internal/scan internal/sse mcp/era mcp/spec", names: 17},
 	"mcp":                             {ours: ". jsonrpc stream wsrpc internal/jsonv2 internal/scan internal/schema internal/validate mcp/era mcp/mcphttp mcp/spec", outside: "github.com/yosida95/uritemplate/v3", names: 60},
 	"internal/validate":               {ours: "internal/scan"},
 	"internal/mcptest":                {outside: "github.com/santhosh-tekuri/jsonschema"},
