@@ -138,3 +138,33 @@ func TestInBatch(t *testing.T) {
 		_ = peer.Close()
 	}
 }
+
+// What outlives its handler must not speak under the token of a later request,
+// whose memory may be the same.
+func TestProgressAfterReturn(t *testing.T) {
+	t.Parallel()
+	kept := make(chan context.Context, 2)
+	h := farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+		kept <- ctx
+		return nil, nil
+	})
+	a, b := farcall.Pipe()
+	defer a.Close()
+	peer := farcall.NewPeer(b, h, metaDialect())
+	defer peer.Close()
+	if err := a.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":{"_meta":{"progressToken":"mine"}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Read(); err != nil {
+		t.Fatal(err)
+	}
+	if err := farcall.Progress(<-kept, 1); err != nil {
+		t.Error(err)
+	}
+	if err := a.Write([]byte(`{"jsonrpc":"2.0","id":2,"method":"m"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := a.Read(); err != nil || string(got) != `{"jsonrpc":"2.0","result":null,"id":2}` {
+		t.Errorf("after late progress came %s, %v", got, err)
+	}
+}

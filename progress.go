@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
@@ -15,13 +16,19 @@ type items iter.Seq2[any, error]
 
 // token returns what the caller wants progress to be marked with: the member
 // progressToken of the message or, as MCP has it, of params._meta. Nil when the
-// caller did not ask.
+// caller did not ask, and once the handler has returned: the memory of the message
+// may be in use for another.
 func (s *serving) token() jsonrpc.Raw {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return nil
+	}
 	t := s.req.msg.Member("progressToken")
 	if t == nil {
 		t = member(member(s.req.msg.Params, "_meta"), "progressToken")
 	}
-	return t
+	return slices.Clone(t)
 }
 
 // Progress tells the caller how far a call has come. It does nothing when the

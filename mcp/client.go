@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -28,7 +29,7 @@ var ErrSessionLost = mcphttp.ErrSessionLost
 // # Errors
 //
 // An error that the server answered is a *jsonrpc.Error, with the code that the
-// newest revision has for it. A tool's own failure is no error of CallTool: see
+// newest revision has for it, or spec.URLElicitationRequired. A tool's own failure is no error of CallTool: see
 // [ToolError]. A call that took too long fails with context.DeadlineExceeded, and
 // one whose connection ended with farcall.ErrClosed.
 type Client struct {
@@ -76,8 +77,10 @@ type ClientOptions struct {
 
 	// Elicit, Sample and Roots answer what a server asks. What is nil is not
 	// offered to servers. Elicit gets forms and URLs (see its params' Mode); what
-	// the user has left out of a form is filled in with the form's defaults. An
-	// error becomes the answer, or fails the call during which the server asked.
+	// the user has left out of a form is filled in with the form's defaults. When
+	// an older server refuses a call until some URLs have been visited, Elicit is
+	// asked for each, and the call is made once more if all are accepted. An error
+	// becomes the answer, or fails the call during which the server asked.
 	Elicit func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error)
 	Sample func(context.Context, *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error)
 	Roots  func(context.Context) ([]spec.Root, error)
@@ -116,6 +119,10 @@ type ClientOptions struct {
 	// MaxRounds bounds how often a server may ask for more in one call.
 	// Default 10.
 	MaxRounds int
+	// Redial makes the connection that Connect was given anew when it has ended:
+	// it starts the server's process again, for example. Nil: the client is of no
+	// use then.
+	Redial func(context.Context) (farcall.Transport, error)
 	// HTTP adjusts Dial of http and https.
 	HTTP *mcphttp.DialOptions
 	// RPC adjusts the peer below; its Dialect is MCP's.
@@ -156,19 +163,25 @@ func newClient(ctx context.Context, o *ClientOptions) (*Client, error) {
 
 // Connect returns a client of the server at the other end of a transport, which
 // it closes in the end: stream.Command for a child process, for example. The
-// context bounds the connecting only.
+// context bounds the connecting only. With [ClientOptions].Redial a connection
+// that has ended is made anew, as after [Dial].
 func Connect(ctx context.Context, t farcall.Transport, o *ClientOptions) (*Client, error) {
 	c, err := newClient(ctx, o)
 	if err != nil {
 		_ = t.Close() // the other error counts
 		return nil, err
 	}
+	c.dial = c.opts.Redial
 	return c.begin(ctx, c.lineOver(t))
 }
 
 // begin makes the first link. The client is closed when that fails.
 func (c *Client) begin(ctx context.Context, w *line) (*Client, error) {
 	l, err := c.agree(ctx, w)
+	if err != nil && ctx.Err() == nil && errors.Is(err, farcall.ErrClosed) && c.dial != nil && len(c.modern)*len(c.legacy) > 0 {
+		_ = w.peer.Close() // it has ended already
+		l, err = c.initializeAnew(ctx, err)
+	}
 	if err != nil {
 		_ = w.peer.Close() // the other error counts
 		_ = c.Close()

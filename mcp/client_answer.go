@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"sync"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -161,4 +163,55 @@ func (c *Client) form(p *spec.ElicitRequestParams) (*validate.Schema, error) {
 	}
 	// client/elicitation, "Error Handling"
 	return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "this client does not offer elicitation in the mode %q", p.Mode)
+}
+
+// visiting makes one round of a call, and again when the user has first to visit
+// URLs and agrees (2025-11-25, Elicitation, "URL Elicitation Required Error").
+func (c *Client) visiting(ctx context.Context, q *outgoing) (jsonrpc.Raw, error) {
+	raw, err := c.once(ctx, q)
+	wire, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || wire.Code != spec.URLElicitationRequired {
+		return raw, err
+	}
+	agreed, failed := c.visit(ctx, wire)
+	switch {
+	case failed != nil:
+		return nil, fmt.Errorf("mcp: %q: %w; %w", q.method, wire, failed)
+	case agreed:
+		return c.once(ctx, q)
+	}
+	return nil, err
+}
+
+// visit asks the user to visit the URLs in an error, and reports whether they
+// agree to all of them.
+func (c *Client) visit(ctx context.Context, wire *jsonrpc.Error) (agreed bool, err error) {
+	var data spec.URLElicitationRequiredData
+	offered := c.capabilities(false).Elicitation
+	if c.opts.Elicit == nil || offered == nil || offered.URL == nil {
+		return false, nil
+	}
+	if err := jsonv2.Unmarshal(wire.Data, &data); err != nil {
+		return false, fmt.Errorf("%w: the data of the error are not valid: %w", farcall.ErrProtocol, err)
+	}
+	requests := make(map[string]spec.InputRequest, len(data.Elicitations))
+	for i := range data.Elicitations {
+		p := &data.Elicitations[i]
+		p.Mode = spec.ElicitURL // there are no others in this error
+		params, err := jsonv2.Append(nil, p)
+		if err != nil {
+			return false, err
+		}
+		requests[strconv.Itoa(i)] = spec.InputRequest{Method: spec.MethodElicitationCreate, Params: params}
+	}
+	raw, err := c.answerAll(ctx, requests)
+	if err != nil {
+		return false, err
+	}
+	agreed = len(requests) > 0
+	scan.Object(raw, func(_, answer []byte) bool {
+		agreed = string(scan.Member(answer, "action")) == `"`+spec.ElicitAccept+`"`
+		return agreed
+	})
+	return agreed, nil
 }

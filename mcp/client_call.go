@@ -92,7 +92,7 @@ func (c *Client) call(ctx context.Context, q *outgoing) (jsonrpc.Raw, error) {
 	}
 	round := *q
 	for n := 1; ; n++ {
-		raw, err := c.once(ctx, &round)
+		raw, err := c.visiting(ctx, &round)
 		if err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (c *Client) once(ctx context.Context, q *outgoing) (jsonrpc.Raw, error) {
 	for attempt := 0; ; attempt++ {
 		l, err := c.link(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("mcp: %q: %w", q.method, err)
+			return nil, fmt.Errorf("mcp: %q was not sent: %w", q.method, err)
 		}
 		raw, err := c.exchange(ctx, l, q)
 		if err == nil {
@@ -219,6 +219,9 @@ func harmless(method string) bool {
 // failure makes an error one of a call.
 func (c *Client) failure(l *link, q *outgoing, err error) error {
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		if wire.Code == spec.URLElicitationRequired && l.rev.URLElicitationRequired == wire.Code {
+			return wire // by this code it is known to callers; see visiting
+		}
 		return era.Code(wire, l.rev, era.Latest())
 	}
 	if errors.Is(err, farcall.ErrClosed) && !harmless(q.method) {
@@ -315,7 +318,7 @@ func (c *Client) link(ctx context.Context) (*link, error) {
 	case l.http != nil || !l.gone():
 		return l, nil
 	case c.dial == nil:
-		return nil, fmt.Errorf("%w, and only what Dial has connected is connected anew", farcall.ErrClosed)
+		return nil, fmt.Errorf("%w, and nobody said how to connect anew; see ClientOptions.Redial", farcall.ErrClosed)
 	}
 	return c.renew(ctx, l)
 }
@@ -344,22 +347,18 @@ func (c *Client) renew(ctx context.Context, old *link) (*link, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.ctx, cancel)() //nolint:contextcheck // Close ends it, too
-	w := old.line
-	if old.http == nil && old.gone() {
-		var err error
-		if c.dial == nil {
-			return nil, farcall.ErrClosed
-		}
+	var l *link
+	var err error
+	switch {
+	case old.http != nil || !old.gone():
+		l, err = c.agree(ctx, old.line)
+	case c.dial == nil:
+		err = farcall.ErrClosed
+	default:
 		_ = old.peer.Close() // it has ended already
-		if w, err = c.redial(ctx); err != nil {
-			return nil, err
-		}
+		l, err = c.redial(ctx)
 	}
-	l, err := c.agree(ctx, w)
 	if err != nil {
-		if w != old.line {
-			_ = w.peer.Close() // the other error counts
-		}
 		return nil, err
 	}
 	return l, c.replace(ctx, old, l)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -200,8 +201,24 @@ func (c *Client) settle(ctx context.Context, w *line, d discovery) (*link, error
 		return nil, fmt.Errorf("the server is not modern (it may be legacy: see ClientOptions.Era): %w", d.err)
 	}
 	l, err := c.initialize(ctx, w, c.legacy[0])
+	if err != nil && !errors.Is(err, mcphttp.ErrConnect) { // which has nothing to do with its era
+		err = fmt.Errorf("the server is not modern (%w), and then: %w", d.err, err)
+	}
+	return l, err
+}
+
+// initializeAnew makes the handshake over a new connection, where the first one
+// has ended at once: there are old servers that do not bear any other beginning.
+func (c *Client) initializeAnew(ctx context.Context, cause error) (*link, error) {
+	t, err := c.dial(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("the server is not modern (%w), and then: %w", d.err, err)
+		return nil, fmt.Errorf("%w, and then: %w", cause, err)
+	}
+	w := c.lineOver(t)
+	l, err := c.initialize(ctx, w, c.legacy[0])
+	if err != nil {
+		_ = w.peer.Close() // the other error counts
+		return nil, fmt.Errorf("%w, and then: %w", cause, err)
 	}
 	return l, nil
 }
@@ -215,12 +232,16 @@ func (c *Client) allowed() string {
 }
 
 // unreachable reports whether an error says nothing about the server's era:
-// another handshake would fail for the same reason.
+// another handshake would fail for the same reason. An answer that breaks off is
+// none of those: it may be how an old server refuses.
 func unreachable(w *line, err error) bool {
 	if status, ok := errors.AsType[*mcphttp.StatusError](err); ok {
-		return status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden
+		return status.Status == http.StatusUnauthorized || status.Status == http.StatusForbidden || errors.Is(err, mcphttp.ErrConnect)
 	}
-	return errors.Is(err, mcphttp.ErrConnect) || errors.Is(err, farcall.ErrClosed) || w.http == nil && w.peer.Err() != nil
+	if connecting, ok := errors.AsType[*net.OpError](err); ok && connecting.Op == "dial" {
+		return true
+	}
+	return errors.Is(err, farcall.ErrClosed) || w.peer.Err() != nil
 }
 
 // initialize makes the handshake of the legacy revisions, offering one of them.

@@ -144,6 +144,21 @@ func TestEraOverHTTP(t *testing.T) {
 		{name: "legacy, 400 with its own error", server: legacyFake(nil), gate: status(400, "application/json", `{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"Bad Request: Server not initialized"}}`), want: revLegacy},
 		{name: "legacy, 404", server: legacyFake(nil), gate: status(404, "text/html", "<p>"), want: revLegacy},
 		{name: "legacy, an answer like any", server: legacyFake(replies{"server/discover": `{}`}), want: revLegacy},
+		{name: "legacy, no answer in the stream", server: legacyFake(nil), gate: status(200, "text/event-stream", ": hi\n\n"), want: revLegacy},
+		{name: "503", server: legacyFake(nil), gate: status(503, "text/plain", "later"), want: "HTTP status 503"},
+		{
+			name: "legacy, hangs up", server: legacyFake(nil), want: revLegacy,
+			gate: func(_ *fakeServer, _ http.ResponseWriter, _ *http.Request, body []byte) bool {
+				if isDiscover(body) {
+					panic(http.ErrAbortHandler)
+				}
+				return false
+			},
+		},
+		{
+			name: "hangs up always", server: replies{}, want: `connect: initialize: farcall: call "initialize": mcphttp: cannot reach the server`,
+			gate: func(*fakeServer, http.ResponseWriter, *http.Request, []byte) bool { panic(http.ErrAbortHandler) },
+		},
 		{name: "401", server: legacyFake(nil), gate: status(401, "text/plain", "who are you"), want: "HTTP status 401"},
 		{name: "modern, no revision in common", server: legacyFake(nil), gate: status(400, "application/json", `{"jsonrpc":"2.0","id":1,"error":{"code":-32022,"message":"no","data":{"supported":["2099-01-01"],"requested":"2026-07-28"}}}`), want: "the server speaks 2099-01-01"},
 		{

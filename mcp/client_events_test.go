@@ -2,11 +2,18 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -50,5 +57,133 @@ func TestEventsFirst(t *testing.T) {
 				t.Errorf("the stream is there: %t", answered.Load())
 			}
 		})
+	}
+}
+
+// One bad message of an event stream spoils neither the call nor the answers to
+// what the server asks there.
+func TestBadEvents(t *testing.T) {
+	const asks = `{"jsonrpc":"2.0","id":7,"method":"roots/list"}`
+	for _, test := range []struct{ name, bad, want string }{
+		{"none", ``, ""},
+		{"no JSON", `garbage`, "no message"},
+		{"a member twice", `{"jsonrpc":"2.0","id":1,"method":"roots/list","method":"ping"}`, "twice"},
+		{"no jsonrpc", `{"method":"notifications/message"}`, "no message"},
+		{"bad params", `{"jsonrpc":"2.0","method":"notifications/message","params":5}`, "no message"},
+		{"nobody's response", `{"jsonrpc":"2.0","id":777,"result":{}}`, ""},
+		{"nobody's progress", `{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`, ""},
+		{"id null", `{"jsonrpc":"2.0","id":null,"method":"roots/list"}`, "id is null"},
+		{"in a batch", `[5,{"jsonrpc":"2.0"},{"jsonrpc":"2.0","method":"notifications/x"}]`, "no message"},
+		{"an empty batch", `[]`, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			answered := make(chan string, 10)
+			_, url := httpFake(t, legacyFake(nil), func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
+				var m struct {
+					ID     json.RawMessage
+					Method string
+				}
+				json.Unmarshal(body, &m)
+				switch {
+				case m.Method == "tools/call":
+					w.Header().Set("Content-Type", "text/event-stream")
+					fmt.Fprintf(w, "data: %s\n\ndata: %s\n\n", test.bad, asks)
+					_ = http.NewResponseController(w).Flush()
+					<-answered
+					fmt.Fprintf(w, "data: [%s,{\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"content\":[]}}]\n\n", `{"jsonrpc":"2.0"}`, m.ID)
+				case m.Method == "" && r.Method == http.MethodPost:
+					answered <- string(body)
+					w.WriteHeader(http.StatusAccepted)
+				default:
+					return false
+				}
+				return true
+			})
+			var warned warnings
+			c := mustDial(t, url, &ClientOptions{
+				Era: "legacy", OnWarning: warned.add, Timeout: 10 * time.Second,
+				Roots: func(context.Context) ([]spec.Root, error) { return nil, nil },
+			})
+			if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+				t.Error(err)
+			}
+			if len(answered) > 0 {
+				t.Errorf("answered %s as well", <-answered)
+			}
+			if text := warned.text(); !strings.Contains(text, test.want) {
+				t.Errorf("warnings %q, want %q", text, test.want)
+			}
+		})
+	}
+}
+
+// An answer that is no message says so.
+func TestBadAnswer(t *testing.T) {
+	_, url := httpFake(t, legacyFake(nil), func(_ *fakeServer, w http.ResponseWriter, _ *http.Request, body []byte) bool {
+		if !strings.Contains(string(body), "tools/call") {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","method":"x","method":"x"}`)
+		return true
+	})
+	c := mustDial(t, url, &ClientOptions{Era: "legacy"})
+	if _, err := c.CallTool(t.Context(), "x", nil); !errors.Is(err, farcall.ErrProtocol) || !strings.Contains(err.Error(), "twice") {
+		t.Error(err)
+	}
+}
+
+// Progress belongs to the call whose token it has, whatever stream it comes on.
+func TestProgressElsewhere(t *testing.T) {
+	reports := make(chan string)
+	released := make(chan struct{})
+	_, url := httpFake(t, legacyFake(nil), func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct {
+				Meta struct{ ProgressToken json.RawMessage } `json:"_meta"`
+			}
+		}
+		json.Unmarshal(body, &m)
+		switch {
+		case r.Method == http.MethodGet:
+			w.Header().Set("Content-Type", "text/event-stream")
+			for {
+				_ = http.NewResponseController(w).Flush()
+				select {
+				case report := <-reports:
+					fmt.Fprintf(w, "data: %s\n\n", report)
+				case <-r.Context().Done():
+					return true
+				}
+			}
+		case m.Method == "tools/call":
+			for n := range 3 {
+				reports <- fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, m.Params.Meta.ProgressToken, n)
+			}
+			reports <- `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"nobody's","progress":9}}`
+			<-released
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)
+		default:
+			return false
+		}
+		return true
+	})
+	c := mustDial(t, url, &ClientOptions{Era: "legacy", OnLog: func(*spec.LoggingMessageNotificationParams) {}})
+	var got []float64
+	ctx := OnProgress(t.Context(), func(p spec.ProgressNotificationParams) {
+		if got = append(got, p.Progress); len(got) == 3 {
+			close(released)
+		}
+	})
+	if _, err := c.CallTool(ctx, "x", nil); err != nil || !slices.Equal(got, []float64{0, 1, 2}) {
+		t.Error(err, got)
+	}
+	c.cur.mu.Lock()
+	defer c.cur.mu.Unlock()
+	if len(c.cur.reports) != 0 {
+		t.Errorf("%d calls still wait for progress", len(c.cur.reports))
 	}
 }

@@ -286,8 +286,12 @@ func (c *Client) openEvents(ctx context.Context, l *link) {
 	l.events.Do(func() {
 		c.spawn(func() {
 			err := l.http.Listen(l.ctx, func() { close(l.opened) }, func(frame []byte) error {
-				l.take(l.ctx, frame)
-				return nil
+				return eachMessage(frame, func(message []byte) error {
+					if !l.take(l.ctx, message) { // progress of a call, or nothing of use
+						l.responder.Respond(l.ctx, nil, message, nil)
+					}
+					return nil
+				})
 			})
 			switch {
 			case l.ctx.Err() != nil:

@@ -7,6 +7,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -14,35 +15,37 @@ import (
 // What one list may have.
 const (
 	maxPages = 10_000
+	maxItems = 100_000
 	maxList  = 256 << 20 // bytes
 )
 
 // Resources returns what can be read.
 func (c *Client) Resources(ctx context.Context) ([]spec.Resource, error) {
-	return allPages(ctx, c, spec.MethodResourcesList, false, func(r *spec.ListResourcesResult) ([]spec.Resource, string) {
+	return allPages(ctx, c, spec.MethodResourcesList, "resources", false, func(r *spec.ListResourcesResult) ([]spec.Resource, string) {
 		return r.Resources, r.NextCursor
 	})
 }
 
 // Templates returns the templates of what can be read.
 func (c *Client) Templates(ctx context.Context) ([]spec.ResourceTemplate, error) {
-	return allPages(ctx, c, spec.MethodResourcesTemplatesList, false, func(r *spec.ListResourceTemplatesResult) ([]spec.ResourceTemplate, string) {
+	return allPages(ctx, c, spec.MethodResourcesTemplatesList, "resourceTemplates", false, func(r *spec.ListResourceTemplatesResult) ([]spec.ResourceTemplate, string) {
 		return r.ResourceTemplates, r.NextCursor
 	})
 }
 
 // Prompts returns the prompts.
 func (c *Client) Prompts(ctx context.Context) ([]spec.Prompt, error) {
-	return allPages(ctx, c, spec.MethodPromptsList, false, func(r *spec.ListPromptsResult) ([]spec.Prompt, string) {
+	return allPages(ctx, c, spec.MethodPromptsList, "prompts", false, func(r *spec.ListPromptsResult) ([]spec.Prompt, string) {
 		return r.Prompts, r.NextCursor
 	})
 }
 
-// allPages gets all pages of a list, fresh ones or what the cache has.
-func allPages[R, T any](ctx context.Context, c *Client, method string, fresh bool, page func(*R) ([]T, string)) ([]T, error) {
+// allPages gets all pages of a list, fresh ones or what the cache has. The items
+// of a page are in that member of the result.
+func allPages[R, T any](ctx context.Context, c *Client, method, member string, fresh bool, page func(*R) ([]T, string)) ([]T, error) {
 	all := []T{}
 	seen := map[string]bool{}
-	cursor, size := "", 0
+	cursor, size := "", listSize{}
 	for range maxPages {
 		var params jsonrpc.Raw
 		if cursor != "" {
@@ -54,15 +57,15 @@ func allPages[R, T any](ctx context.Context, c *Client, method string, fresh boo
 		if err != nil {
 			return nil, err
 		}
+		if err := size.add(raw, member); err != nil {
+			return nil, fmt.Errorf("mcp: %q: %w", method, err)
+		}
 		r := new(R)
 		if err := decodeResult(method, raw, r); err != nil {
 			return nil, err
 		}
 		items, next := page(r)
 		all = append(all, items...)
-		if size += len(raw); size > maxList {
-			return nil, fmt.Errorf("mcp: %q: the list has more than %d MiB", method, maxList>>20)
-		}
 		if next == "" {
 			return all, nil
 		}
@@ -72,6 +75,22 @@ func allPages[R, T any](ctx context.Context, c *Client, method string, fresh boo
 		seen[next], cursor = true, next
 	}
 	return nil, fmt.Errorf("mcp: %q: %w: the list has more than %d pages", method, farcall.ErrProtocol, maxPages)
+}
+
+// listSize says how much a list has so far.
+type listSize struct{ items, bytes int }
+
+// add counts a page before it is decoded, for in memory it is far larger.
+func (s *listSize) add(page jsonrpc.Raw, member string) error {
+	s.bytes += len(page)
+	scan.Array(scan.Member(page, member), func([]byte) bool {
+		s.items++
+		return true
+	})
+	if s.items > maxItems || s.bytes > maxList {
+		return fmt.Errorf("the list is too long: it has more than %d items or %d MiB", maxItems, maxList>>20)
+	}
+	return nil
 }
 
 // Read reads a resource.

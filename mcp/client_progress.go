@@ -16,6 +16,12 @@ import (
 
 type progressKey struct{}
 
+// A progressSink takes the reports of a call, and is the value of a sinkKey in
+// the call's context. It does not block.
+type progressSink func(value jsonrpc.Raw)
+
+type sinkKey struct{}
+
 // OnProgress returns a context whose calls ask for progress: f gets each report,
 // one after the other, and all of them before the call returns. It may call the
 // server in its turn. Of reports that come faster than f takes them the oldest
@@ -31,18 +37,25 @@ func (c *Client) send(ctx context.Context, w *line, method string, params jsonrp
 	defer p.end()
 	ctx = p.ctx
 	report, _ := ctx.Value(progressKey{}).(func(spec.ProgressNotificationParams))
+	var sink progressSink
 	switch {
 	case report != nil:
 		r := &relay{c: c, f: report}
 		r.change.L = &r.mu
 		defer r.end()
-		ctx = farcall.OnProgress(ctx, func(value jsonrpc.Raw) {
+		sink = func(value jsonrpc.Raw) {
 			p.touch()
 			r.put(value)
-		})
+		}
 	case method == spec.MethodToolsCall:
 		// A tool that takes its time can say so.
-		ctx = farcall.OnProgress(ctx, func(jsonrpc.Raw) { p.touch() })
+		sink = func(jsonrpc.Raw) { p.touch() }
+	}
+	if sink != nil {
+		ctx = farcall.OnProgress(ctx, sink)
+		if w.http != nil {
+			ctx = context.WithValue(ctx, sinkKey{}, sink)
+		}
 	}
 	err = w.peer.Call(ctx, method, orNothing(params), &raw)
 	var late *tooLateError

@@ -98,7 +98,7 @@ func (c *Client) Tasks(ctx context.Context) ([]*spec.DetailedTask, error) {
 	case !l.rev.LegacyTasks || l.info.Capabilities.Tasks == nil || l.info.Capabilities.Tasks.List == nil:
 		return nil, fmt.Errorf("mcp: %q: the server does not list its tasks", spec.MethodTasksList)
 	}
-	return allPages(ctx, c, spec.MethodTasksList, false, func(r *spec.ListTasksResult) ([]*spec.DetailedTask, string) {
+	return allPages(ctx, c, spec.MethodTasksList, "tasks", false, func(r *spec.ListTasksResult) ([]*spec.DetailedTask, string) {
 		all := make([]*spec.DetailedTask, len(r.Tasks))
 		for i := range r.Tasks {
 			all[i] = modernTask(&r.Tasks[i])

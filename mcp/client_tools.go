@@ -103,7 +103,7 @@ func (c *Client) callTool(ctx context.Context, name string, p *spec.CallToolRequ
 	for attempt := 0; ; attempt++ {
 		l, err := c.link(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("mcp: call the tool %q: %w", name, err)
+			return nil, fmt.Errorf("mcp: the call of the tool %q was not sent: %w", name, err)
 		}
 		known, err := c.knownTool(ctx, l, name, attempt > 0)
 		if err != nil {
@@ -156,7 +156,7 @@ func (c *Client) toolResult(name string, raw jsonrpc.Raw) (*spec.CallToolResult,
 func (c *Client) Tools(ctx context.Context) ([]spec.Tool, error) { return c.listTools(ctx, false) }
 
 func (c *Client) listTools(ctx context.Context, fresh bool) ([]spec.Tool, error) {
-	all, err := allPages(ctx, c, spec.MethodToolsList, fresh, func(r *spec.ListToolsResult) ([]spec.Tool, string) {
+	all, err := allPages(ctx, c, spec.MethodToolsList, "tools", fresh, func(r *spec.ListToolsResult) ([]spec.Tool, string) {
 		return r.Tools, r.NextCursor
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -203,6 +204,46 @@ func TestClientPages(t *testing.T) {
 	f.set("resources/list", `{"resources":[]}`)
 	if all, err := c.Resources(t.Context()); err != nil || all == nil {
 		t.Error(all, err)
+	}
+}
+
+func TestListsAreBounded(t *testing.T) {
+	c, f := mustPipe(t, modernFake(replies{"prompts/list": `{"prompts":[` + strings.Repeat("{},", maxItems) + `{}]}`}), nil)
+	if _, err := c.Prompts(t.Context()); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Error(err)
+	}
+	n := 0
+	f.set("prompts/list", do(func(context.Context, map[string]any) (any, error) {
+		n++
+		return fmt.Sprintf(`{"prompts":[%s{}],"nextCursor":"%d"}`, strings.Repeat("{},", maxItems/4), n), nil
+	}))
+	if _, err := c.Prompts(t.Context()); err == nil || !strings.Contains(err.Error(), "too long") || n != 4 {
+		t.Error(err, n)
+	}
+	size := listSize{bytes: maxList - 3}
+	if err := size.add(jsonrpc.Raw(`{}`), "prompts"); err != nil {
+		t.Error(err)
+	}
+	if err := size.add(jsonrpc.Raw(`{}`), "prompts"); err == nil {
+		t.Error("the bytes are not bounded")
+	}
+}
+
+// A hint for the cache that cannot be read is no reason to lose the list.
+func TestBadHints(t *testing.T) {
+	for _, test := range []struct {
+		ttl  string
+		kept bool
+	}{{"1e400", true}, {"300000.0", true}, {"0.5e6", true}, {`"x"`, false}, {"-1e400", false}, {"[]", false}} {
+		c, f := mustPipe(t, modernFake(replies{"tools/list": `{"tools":[{"name":"x","inputSchema":{"type":"object"}}],"cacheScope":7,"ttlMs":` + test.ttl + `}`}), nil)
+		for range 2 {
+			if all, err := c.Tools(t.Context()); err != nil || len(all) != 1 {
+				t.Error(test.ttl, err)
+			}
+		}
+		if kept := f.count("tools/list") == 1; kept != test.kept {
+			t.Errorf("%s: kept %t", test.ttl, kept)
+		}
 	}
 }
 

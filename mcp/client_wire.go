@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -34,6 +36,7 @@ type line struct {
 	responder *farcall.Responder
 	mu        sync.Mutex
 	answering map[string]context.CancelFunc // by id
+	reports   map[string]progressSink       // of calls under way, by progress token
 }
 
 // lineOver starts a peer on a transport.
@@ -45,7 +48,10 @@ func (c *Client) lineOver(t farcall.Transport) *line {
 
 // lineHTTP puts a peer above an HTTP client.
 func (c *Client) lineHTTP(x *mcphttp.Client) *line {
-	w := &line{c: c, http: x, opening: make(chan struct{}, 1), answering: map[string]context.CancelFunc{}}
+	w := &line{
+		c: c, http: x, opening: make(chan struct{}, 1),
+		answering: map[string]context.CancelFunc{}, reports: map[string]progressSink{},
+	}
 	w.responder = farcall.NewResponder(w, c.rpcOptions())
 	w.peer = farcall.NewClient(w, w, c.rpcOptions())
 	return w
@@ -72,23 +78,73 @@ func (w *line) adopt(rev *era.Revision) {
 // answers is taken here, so that a callback that waits for a user holds up
 // neither the answers nor what else there is.
 func (w *line) Exchange(ctx context.Context, frame []byte, reply func(frame []byte) error) error {
-	return w.http.Exchange(ctx, frame, func(frame []byte) error {
-		if bytes.Contains(frame, []byte(`"method"`)) && w.take(ctx, frame) {
-			return nil
-		}
-		err := reply(frame)
-		if errors.Is(err, farcall.ErrProtocol) { // what the call waits for may still come
-			w.c.warn("passed over what is no message: %w", err)
-			return nil
-		}
-		return err
+	defer w.expectProgress(ctx, frame)()
+	var bad error // the first message that is none
+	err := w.http.Exchange(ctx, frame, func(frame []byte) error {
+		return eachMessage(frame, func(message []byte) error {
+			if bytes.Contains(message, []byte(`"method"`)) && w.take(ctx, message) {
+				return nil
+			}
+			err := reply(message)
+			if errors.Is(err, farcall.ErrProtocol) { // what the call waits for may still come
+				w.c.warn("passed over what is no message: %w", err)
+				bad, err = cmp.Or(bad, err), nil
+			}
+			return err
+		})
 	})
+	if err == nil {
+		err = bad // which says why, if there was no answer
+	}
+	return err
+}
+
+// eachMessage gives the messages of a frame to f, one by one, so that none of a
+// batch spoils the others.
+func eachMessage(frame []byte, f func(message []byte) error) (err error) {
+	if i := scan.Space(frame, 0); i == len(frame) || frame[i] != '[' || jsonrpc.Valid(frame) != nil {
+		return f(frame)
+	}
+	scan.Array(frame, func(message []byte) bool {
+		err = f(message)
+		return err == nil
+	})
+	return err
+}
+
+// expectProgress has the progress of the call in a frame given to it also when
+// it comes on another stream than the answer, until stop is called: many a
+// legacy server does not know which call it reports of.
+func (w *line) expectProgress(ctx context.Context, frame []byte) (stop func()) {
+	sink, _ := ctx.Value(sinkKey{}).(progressSink)
+	if rev := w.rev.Load(); sink == nil || rev == nil || rev.Modern {
+		return func() {}
+	}
+	meta := scan.Member(scan.Member(frame, "params"), "_meta")
+	token := string(scan.Member(meta, spec.MetaProgressToken))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reports[token] = sink
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.reports, token)
+	}
+}
+
+// progressed takes a report that has not come on the stream of its call.
+func (w *line) progressed(params jsonrpc.Raw) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if sink := w.reports[string(scan.Member(params, spec.MetaProgressToken))]; sink != nil {
+		sink(params)
+	}
 }
 
 // Close implements farcall.Exchanger.
 func (w *line) Close() error { return w.http.Close() }
 
-// take handles a frame of a stream that is a request or notification, but not
+// take handles a message of a stream that is a request or notification, but not
 // progress, which belongs to a call. Notifications are handled in order and
 // before it returns, requests on their own.
 func (w *line) take(ctx context.Context, frame []byte) bool {
@@ -187,7 +243,8 @@ func (w *line) notified(ctx context.Context, method string, params jsonrpc.Raw) 
 	}
 	c, o := w.c, &w.c.opts
 	switch method {
-	case spec.NotificationProgress: // of a call that has ended
+	case spec.NotificationProgress:
+		w.progressed(params)
 	case spec.NotificationMessage:
 		deliver(c, method, params, o.OnLog)
 	case spec.NotificationToolsListChanged:

@@ -3,6 +3,7 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -95,13 +96,22 @@ func (b *backoff) wait(ctx context.Context) bool {
 // dialAttempts is how often one call tries to make a connection anew.
 const dialAttempts = 5
 
-// redial makes a connection anew.
-func (c *Client) redial(ctx context.Context) (*line, error) {
+// redial makes a link over a new connection. One that ends before anything is
+// agreed, as that of a process that exits at once, is as good as none.
+func (c *Client) redial(ctx context.Context) (*link, error) {
 	wait := backoff{next: 100 * time.Millisecond, most: 5 * time.Second}
 	for attempt := 1; ; attempt++ {
 		t, err := c.dial(ctx)
 		if err == nil {
-			return c.lineOver(t), nil
+			w := c.lineOver(t)
+			var l *link
+			if l, err = c.agree(ctx, w); err == nil {
+				return l, nil
+			}
+			_ = w.peer.Close() // the other error counts
+			if !errors.Is(err, farcall.ErrClosed) {
+				return nil, err
+			}
 		}
 		if attempt == dialAttempts || !wait.wait(ctx) {
 			return nil, fmt.Errorf("%w: cannot connect anew after %d attempts: %w", farcall.ErrClosed, attempt, err)

@@ -14,13 +14,17 @@ type object []byte
 // newObject begins with the members of another object, but for some.
 func newObject(from jsonrpc.Raw, without ...string) *object {
 	o := append(make(object, 0, len(from)+512), '{')
+	return o.addAll(from, without...)
+}
+
+func (o *object) addAll(from jsonrpc.Raw, without ...string) *object {
 	scan.Object(from, func(key, value []byte) bool {
 		if !slices.Contains(without, string(key)) {
 			o.add(string(key), value)
 		}
 		return true
 	})
-	return &o
+	return o
 }
 
 func (o *object) add(name string, value jsonrpc.Raw) {

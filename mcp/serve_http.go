@@ -42,6 +42,9 @@ func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 	mux.Handle("/mcp", h)
 	mux.HandleFunc("/sse", h.ServeSSE)
 	mux.HandleFunc(cmp.Or(o.MessagesPath, "/messages"), h.ServeMessages)
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, "No such path: MCP is at /mcp", http.StatusNotFound)
+	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTime}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()

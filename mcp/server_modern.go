@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -31,9 +32,19 @@ func (s *Server) ServeRPC(ctx context.Context, req *farcall.Request) (any, error
 	}
 	raw, err := s.dispatch(c, req)
 	if err != nil {
-		return nil, err
+		return nil, legacyCode(err, c.rev)
 	}
 	return raw, nil
+}
+
+// legacyCode gives the one error that only the legacy era has a code of its own
+// for the code that it has here: MCP reserves the other one for itself.
+func legacyCode(err error, rev *era.Revision) error {
+	wire := new(jsonrpc.Error)
+	if errors.As(err, &wire) && wire.Code == spec.URLElicitationRequired {
+		return era.Code(wire, era.LatestLegacy(), rev)
+	}
+	return err
 }
 
 // requestMeta is the _meta of a modern request.

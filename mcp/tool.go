@@ -3,8 +3,10 @@ package mcp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/schema"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -58,10 +60,10 @@ func (s *Server) addTool(t *tool, check bool) {
 	if !validToolName(t.spec.Name) {
 		misuse("the tool name %q must be 1 to 128 characters of A-Z a-z 0-9 _ - and .", t.spec.Name)
 	}
-	if t.spec.InputSchema == nil {
-		t.spec.InputSchema = jsonrpc.Raw(`{"type":"object"}`)
-	}
 	var err error
+	if t.spec.InputSchema, err = objectSchema(t.spec.InputSchema); err != nil {
+		misuse("the input schema of the tool %q %v", t.spec.Name, err)
+	}
 	if t.input, err = validate.Compile(t.spec.InputSchema, validate.Limits{}); err != nil {
 		misuse("the input schema of the tool %q: %v", t.spec.Name, err)
 	}
@@ -83,6 +85,29 @@ func (s *Server) addTool(t *tool, check bool) {
 	modern := t.spec
 	modern.Execution = nil // there it is the server that decides
 	s.tools.add(s, t, modern, t.spec)
+}
+
+// objectSchema returns an input schema that says that it is about an object: in
+// every revision it must, and there are clients that refuse a whole list for one
+// tool whose schema does not.
+func objectSchema(schema jsonrpc.Raw) (jsonrpc.Raw, error) {
+	if schema == nil {
+		schema = jsonrpc.Raw("{}")
+	}
+	i := scan.Space(schema, 0)
+	if i == len(schema) || schema[i] != '{' {
+		return nil, errors.New("is no object")
+	}
+	switch kind := scan.Member(schema, "type"); string(kind) {
+	case `"object"`:
+		return schema, nil
+	case "":
+		o := newObject(nil)
+		o.add("type", jsonrpc.Raw(`"object"`))
+		return o.addAll(schema).end(), nil
+	default:
+		return nil, fmt.Errorf(`has the type %s; it must be "object"`, kind)
+	}
 }
 
 // RemoveTool removes a tool. Calls that run already go on.

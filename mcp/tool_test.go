@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // callTool calls a tool and returns its result.
@@ -72,6 +73,46 @@ func TestTypedTool(t *testing.T) {
 		if isError := strings.Contains(got, `"isError":true`); !strings.Contains(got, tt.want) || isError == strings.Contains(got, "structuredContent") {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
+	}
+}
+
+// Every revision wants "type":"object" at the root of an input schema.
+func TestToolSchemaRoot(t *testing.T) {
+	add := func(schema string) (listed string, refused any) {
+		s := NewServer("calc", "1.0", nil)
+		defer func() { refused = recover() }()
+		s.AddTool(Tool{Name: "t", InputSchema: jsonrpc.Raw(schema)}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
+		return result(t, exchange(t, s, modernFrame("1", "tools/list", ""))[0]), nil
+	}
+	for schema, want := range map[string]string{
+		`{}`:                   `"inputSchema":{"type":"object"}`,
+		`{"properties":{}}`:    `"inputSchema":{"type":"object","properties":{}}`,
+		` { "type":"object" }`: `"type":"object"`,
+	} {
+		if got, refused := add(schema); refused != nil || !strings.Contains(got, want) {
+			t.Errorf("%s: %v %s", schema, refused, got)
+		}
+	}
+	for _, schema := range []string{`true`, `{"type":"string"}`, `{"type":["object","null"]}`, `[]`} {
+		if got, refused := add(schema); refused == nil {
+			t.Errorf("%s: accepted: %s", schema, got)
+		}
+	}
+}
+
+// The code of the legacy era for "visit this first" is MCP's own since.
+func TestURLRequiredCode(t *testing.T) {
+	s := NewServer("calc", "1.0", nil)
+	AddTool(s, "pay", "", func(context.Context, struct{}) (string, error) {
+		return "", &jsonrpc.Error{Code: spec.URLElicitationRequired, Message: "visit", Data: jsonrpc.Raw(`{"elicitations":[]}`)}
+	})
+	if got := callTool(t, s, "pay", `{}`); strings.Contains(got, "-32042") {
+		t.Error("modern:", got)
+	}
+	c := newHTTPClient(s)
+	c.begin(legacyName)
+	if got := c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pay"}}`); !strings.Contains(string(got), "-32042") {
+		t.Errorf("legacy: %s", got)
 	}
 }
 

@@ -94,7 +94,7 @@ value:
 	if c == '"' {
 		if end = short(b, i); end > 0 {
 			i = end
-		} else if i, _, f = String(b, i); f != OK {
+		} else if i, _, f = stringRest(b, ^end); f != OK {
 			return i, f
 		}
 	} else if c-'1' <= 8 { // number does it as well; this is quicker
@@ -158,7 +158,7 @@ key:
 	}
 	if end = short(b, i); end > 0 {
 		i = end
-	} else if i, _, f = String(b, i); f != OK {
+	} else if i, _, f = stringRest(b, ^end); f != OK {
 		return i, f
 	}
 	if uint(i+1) < uint(len(b)) && b[i] == ':' && b[i+1] > ' ' {

@@ -27,19 +27,21 @@ var stop = func() (t [256]bool) {
 }()
 
 // short returns the end of the string that starts with the quote at b[i] when
-// it has less than 32 bytes and nothing special, and otherwise 0. Going byte by
-// byte beats eight at a time here: the processor guesses where a short string
-// ends, and need not wait for the arithmetic to tell.
+// it has less than 32 bytes and nothing special, and otherwise the complement of
+// how far it has come. Going byte by byte beats eight at a time here: the
+// processor guesses where a short string ends, and need not wait for the
+// arithmetic to tell.
 func short(b []byte, i int) int {
-	for j, c := range b[i+1 : min(i+33, len(b))] {
+	n := min(i+33, len(b))
+	for j, c := range b[i+1 : n] {
 		if stop[c] {
 			if c == '"' {
 				return i + j + 2
 			}
-			break
+			return ^(i + j + 1)
 		}
 	}
-	return 0
+	return ^n
 }
 
 // String validates the string that starts with the quote at b[i], and returns
@@ -49,9 +51,11 @@ func String(b []byte, i int) (end int, escaped bool, f Fault) {
 	if end = short(b, i); end > 0 {
 		return end, false, OK
 	}
-	return stringRest(b, i+1)
+	return stringRest(b, ^end)
 }
 
+// stringRest is String from b[i] on, which is inside of the string. What comes
+// before is ASCII and nothing special.
 func stringRest(b []byte, i int) (end int, escaped bool, f Fault) {
 	high := len(b) // the first byte that is not ASCII
 	for {

@@ -106,10 +106,13 @@ func (h *Handler) stray(w http.ResponseWriter, m *jsonrpc.Message, batch bool) {
 	switch {
 	case m.Err != nil && m.Kind == jsonrpc.Invalid:
 		e = &jsonrpc.Error{Code: m.Err.Code, Message: m.Err.Message}
+		if m.Err.Cause != nil { // what is wrong with the text, and where
+			e.Message += ": " + m.Err.Cause.Error()
+		}
 	case batch:
 		e.Message += ": batches are accepted in sessions of revisions that have them only"
 	default:
-		e.Message += ": the header Mcp-Session-Id is missing; begin with initialize, or send the headers and _meta of a revision without sessions"
+		e.Message += ": the header Mcp-Session-Id is missing; begin with initialize, or send MCP-Protocol-Version, Mcp-Method and params._meta, as revisions without sessions have them"
 	}
 	id := m.ID
 	if m.Kind == jsonrpc.Response {
@@ -166,10 +169,11 @@ type exchange struct {
 	session *session // nil when stateless
 	stream  *stream  // on which a session's call is answered
 
-	reached bool // the message was valid and admitted
-	silent  bool // the call was cancelled and is not answered
-	status  int  // for HTTP; 0 is 200
-	refusal *jsonrpc.Error
+	reached  bool          // the message was valid and admitted
+	silent   bool          // the call was cancelled and is not answered
+	unwanted []jsonrpc.Raw // ids of cancelled calls of a batch; the session's
+	status   int           // for HTTP; 0 is 200
+	refusal  *jsonrpc.Error
 }
 
 type exchangeKey struct{}

@@ -25,7 +25,7 @@ const (
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *buffers, accept accepts, ok bool) {
 	if !isJSON(first(r.Header["Content-Type"])) || len(r.Header["Content-Encoding"]) > 0 {
 		w.Header().Set("Accept-Post", mediaJSON) // W3C LDP §7.1
-		refuseHTTP(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json, charset utf-8, and nothing is encoded")
+		refuseHTTP(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json (charset utf-8), without Content-Encoding")
 		return nil, 0, false
 	}
 	if accept = readAccept(r.Header["Accept"]); accept == 0 {
@@ -166,16 +166,29 @@ func answerJSON(w http.ResponseWriter, status int, body []byte) {
 		_, _ = w.Write(body) // the client has gone; nobody is left to tell
 		return
 	}
-	// The buffers of the system may not hold it: give up when the client takes
-	// nothing of it for a time.
-	ctl := http.NewResponseController(w)
-	for part := range slices.Chunk(body, maxPooled) {
-		_ = ctl.SetWriteDeadline(time.Now().Add(sendTimeout)) // not supported: then there is none
-		if _, err := w.Write(part); err != nil {
-			return
+	_, _ = patientWriter{w, http.NewResponseController(w)}.Write(body) // likewise
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})    // the next answer has its own
+}
+
+// patientWriter gives a client sendTimeout for each part of what is large: the
+// buffers of the system may not hold it, and a slow client takes it all the
+// same, in time.
+type patientWriter struct {
+	w   io.Writer
+	ctl *http.ResponseController
+}
+
+func (p patientWriter) Write(b []byte) (n int, err error) {
+	for part := range slices.Chunk(b, maxPooled) {
+		if err = p.ctl.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			return n, err
+		}
+		m, err := p.w.Write(part)
+		if n += m; err != nil {
+			return n, err
 		}
 	}
-	_ = ctl.SetWriteDeadline(time.Time{}) // the next answer has its own
+	return n, nil
 }
 
 // refuse answers with an error that no backend has seen.

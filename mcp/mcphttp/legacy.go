@@ -30,14 +30,8 @@ func (h *Handler) inSession(w http.ResponseWriter, r *http.Request, b *buffers, 
 // find returns the session that a request names, for a user who puts it back.
 // When there is none, it has answered; frame is what that was about.
 func (h *Handler) find(w http.ResponseWriter, r *http.Request, frame []byte) *session {
-	var id jsonrpc.ID
 	reject := func(status int, message string) *session {
-		if frame != nil {
-			if m, _ := h.peek(frame); m.Kind == jsonrpc.Request {
-				id = m.ID
-			}
-		}
-		refuse(w, status, id, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message})
+		refuse(w, status, h.requestID(frame), &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message})
 		return nil
 	}
 	if versions := r.Header[headerVersion]; len(versions) > 0 {
@@ -56,15 +50,28 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, frame []byte) *se
 	return reject(http.StatusNotFound, sessionNotFound)
 }
 
+// requestID returns the id of a request that is refused as it came; null when it
+// is none.
+func (h *Handler) requestID(frame []byte) jsonrpc.ID {
+	if m, _ := h.peek(frame); m.Kind == jsonrpc.Request {
+		return m.ID
+	}
+	return jsonrpc.NullID()
+}
+
 // answer answers a POST in a session. The call goes on when the connection
-// breaks (2025-11-25, transports, "Sending Messages to the Server"), and when
-// the handler gives it up, so it has a goroutine of its own.
+// breaks (2025-11-25, transports, "Sending Messages to the Server").
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, b *buffers, accept accepts) {
 	x := &exchange{Context: context.WithoutCancel(contextOf(r)), req: r, accept: accept, session: s}
-	x.events.w, x.events.beat, x.events.done = w, h.opts.Heartbeat, make(chan struct{})
+	x.events.w, x.events.beat = w, h.opts.Heartbeat
 	x.stream = &stream{s: s, accept: accept, conn: &x.events}
-	defer h.table.put(s)
 	h.active.Add(1)
+	if x.stream.staysOpen() {
+		h.answerHere(x, b)
+		return
+	}
+	defer h.table.put(s)
+	x.events.done = make(chan struct{})
 	go h.run(x, b)
 	var late <-chan time.Time
 	if accept&acceptsEvents != 0 && h.opts.Heartbeat > 0 {
@@ -85,6 +92,27 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, b *
 	}
 }
 
+// answerHere runs the call in the request's own goroutine: a goroutine for each
+// call, whose stack has to grow, would take as long as the call. It is for calls
+// whose connection no handler closes: net/http ends an answer only when ServeHTTP
+// returns.
+func (h *Handler) answerHere(x *exchange, b *buffers) {
+	s := x.session
+	open := context.AfterFunc(x.req.Context(), func() {
+		x.stream.detach(&x.events)
+		h.table.put(s)
+	})
+	defer func() {
+		if open() {
+			h.table.put(s)
+		}
+	}()
+	if x.accept&acceptsEvents != 0 && h.opts.Heartbeat > 0 {
+		defer time.AfterFunc(h.opts.Heartbeat, x.stream.open).Stop()
+	}
+	h.run(x, b)
+}
+
 // run handles a frame of a session, and ends the exchange.
 func (h *Handler) run(x *exchange, b *buffers) {
 	s, st := x.session, x.stream
@@ -101,7 +129,7 @@ func (h *Handler) run(x *exchange, b *buffers) {
 		}))
 		return
 	}
-	b.out = h.calls.Respond(x, b.out, b.in, func(frame []byte) error { return s.send(x, frame, false) })
+	b.out = x.wanted(h.calls.Respond(x, b.out, b.in, func(frame []byte) error { return s.send(x, frame, false) }))
 	switch {
 	case x.silent:
 		st.silence(true)
@@ -169,7 +197,11 @@ func (s *session) delivered(h *Handler, frame []byte) bool {
 func (h *Handler) withSession(w http.ResponseWriter, r *http.Request) {
 	rev := era.Lookup(first(r.Header[headerVersion]))
 	if len(r.Header[headerSession]) == 0 || rev != nil && rev.Modern {
-		refuseMethod(w, "POST, OPTIONS", r.Method+" needs the Mcp-Session-Id of a session; use POST")
+		hint := "GET needs the Mcp-Session-Id of a session; use POST"
+		if r.Method == http.MethodDelete {
+			hint = "without Mcp-Session-Id there is no session to end"
+		}
+		refuseMethod(w, "POST, OPTIONS", hint)
 		return
 	}
 	if r.Method == http.MethodGet && readAccept(r.Header["Accept"])&acceptsEvents == 0 {

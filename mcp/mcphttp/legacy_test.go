@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -271,16 +272,71 @@ func TestPoll(t *testing.T) {
 
 // A connection that breaks does not cancel the call; its answer can be fetched.
 func TestResume(t *testing.T) {
+	for _, version := range []string{legacyName, batchName} {
+		e := serve(t, nil)
+		v := e.session(version)
+		var prime []string // what a stream begins with
+		if version == legacyName {
+			prime = []string{""}
+		}
+		r := v.call("1", "ask", "")
+		r.wants(append(prime, "elicitation/create")...)
+		r.cancel()
+		v.send(`{"jsonrpc":"2.0","id":1,"result":{"yes":true}}`).is(202, "")
+		again := v.get("Last-Event-ID: " + r.lastID)
+		again.wants(append(prime, `{"jsonrpc":"2.0","result":{"yes":true},"id":1}`, "EOF")...)
+		if e.f.ended.Load() != 0 {
+			t.Error("the call was cancelled")
+		}
+	}
+}
+
+func (t *table) idles() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.idle.next != &t.idle
+}
+
+// A client that goes for good while it is asked does not keep its session.
+func TestAbandoned(t *testing.T) {
+	for _, version := range []string{legacyName, batchName} {
+		e := serve(t, &Options{MaxSessions: 1})
+		r := e.session(version).call("1", "ask", "")
+		for !strings.Contains(r.next(), "elicitation/create") {
+		}
+		r.cancel()
+		for !e.h.table.idles() { // until the handler has noticed
+			runtime.Gosched()
+		}
+		e.session(version).call("1", "echo", "").is(200, "echo") // there is room
+	}
+}
+
+// What was cancelled of a batch has no answer, and a batch of it none at all.
+func TestBatchCancelled(t *testing.T) {
 	e := serve(t, nil)
-	v := e.session(legacyName)
-	r := v.call("1", "ask", "")
-	r.wants("", "elicitation/create")
-	r.cancel()
-	v.send(`{"jsonrpc":"2.0","id":1,"result":{"yes":true}}`).is(202, "")
-	again := v.get("Last-Event-ID: " + r.lastID)
-	again.wants("", `{"jsonrpc":"2.0","result":{"yes":true},"id":1}`, "EOF")
-	if e.f.ended.Load() != 0 {
-		t.Error("the call was cancelled")
+	v := e.session(batchName)
+	wait := func(id string) string {
+		return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"wait"}}`
+	}
+	cancel := func(id string) {
+		t.Helper()
+		v.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`).is(202, "")
+	}
+	for _, test := range []struct {
+		batch, id string
+		status    int
+		want      string
+	}{
+		{`[` + wait(`"a"`) + `,{"jsonrpc":"2.0","id":2,"method":"ping"}]`, `"\u0061"`, 200, `[{"jsonrpc":"2.0","result":{"ok":true},"id":2}]`},
+		{`[` + wait("3") + `]`, "3", 202, ""},
+	} {
+		answer := make(chan *reply)
+		go func() { answer <- v.send(test.batch) }()
+		<-e.f.began
+		cancel(test.id)
+		<-e.f.began // it has ended
+		(<-answer).is(test.status, test.want)
 	}
 }
 

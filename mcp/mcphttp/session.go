@@ -193,9 +193,7 @@ func (s *session) handle(ctx context.Context, x *exchange, req *farcall.Request)
 		return nil, e
 	}
 	defer func() {
-		if s.leave(c) && !req.InBatch() {
-			x.silent = true
-		}
+		s.leave(c, x, req.InBatch())
 	}()
 	return backend.ServeRPC(c, req)
 }
@@ -215,9 +213,9 @@ func (s *session) enter(c *incoming) (Session, *jsonrpc.Error) {
 	return s.backend, nil
 }
 
-// leave takes a call out of the books. It reports whether the client has
-// cancelled it, and so wants no answer.
-func (s *session) leave(c *incoming) (cancelled bool) {
+// leave takes a call out of the books. When the client has cancelled it, it wants
+// no answer.
+func (s *session) leave(c *incoming, x *exchange, inBatch bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.calls = slices.DeleteFunc(s.calls, func(o *incoming) bool { return o == c }); len(s.calls) == 0 {
@@ -226,7 +224,33 @@ func (s *session) leave(c *incoming) (cancelled bool) {
 	if c.over = true; c.waiting == 0 {
 		s.h.table.put(s)
 	}
-	return c.cancelled
+	switch {
+	case !c.cancelled:
+	case inBatch:
+		x.unwanted = append(x.unwanted, c.id)
+	default:
+		x.silent = true
+	}
+}
+
+// wanted returns an answer without what the client has cancelled of a batch.
+func (x *exchange) wanted(answer []byte) []byte {
+	if len(x.unwanted) == 0 {
+		return answer
+	}
+	var left []byte
+	scan.Array(answer, func(one []byte) bool {
+		id := scan.Member(one, "id")
+		if !slices.ContainsFunc(x.unwanted, func(other jsonrpc.Raw) bool { return sameID(id, other) }) {
+			left = append(append(left, ','), one...)
+		}
+		return true
+	})
+	if left == nil {
+		return answer[:0]
+	}
+	left[0] = '['
+	return append(left, ']')
 }
 
 func (s *session) find(id []byte) *incoming {

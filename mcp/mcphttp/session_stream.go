@@ -184,10 +184,15 @@ func (st *stream) finish() {
 	st.s.unlist(st)
 }
 
+// staysOpen reports whether it is certain that letGo will do nothing.
+func (st *stream) staysOpen() bool {
+	rev := st.s.revision()
+	return rev != nil && (!rev.PollingStreams || st.accept&acceptsEvents == 0)
+}
+
 // letGo closes the connection, but not the stream.
 func (st *stream) letGo() bool {
-	rev := st.s.revision()
-	if rev == nil || !rev.PollingStreams || st.accept&acceptsEvents == 0 {
+	if rev := st.s.revision(); rev == nil || st.staysOpen() {
 		return false
 	}
 	st.mu.Lock()

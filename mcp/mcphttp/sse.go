@@ -64,23 +64,25 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 		refuseMethod(w, "POST, OPTIONS", "use POST")
 		return
 	}
+	b, _, ok := h.read(w, r)
+	if !ok {
+		return
+	}
 	s := h.table.get(sessionID(r), h.principal(r))
 	if s != nil && s.only == nil {
 		h.table.put(s)
 		s = nil
 	}
 	if s == nil {
-		refuseHTTP(w, http.StatusNotFound, "Session not found: it ends with its event stream; open a new one")
+		refuse(w, http.StatusNotFound, h.requestID(b.in), &jsonrpc.Error{
+			Code: jsonrpc.InvalidRequest, Message: "Session not found: it ends with its event stream; open a new one",
+		})
+		h.release(b)
 		return
 	}
-	b, _, ok := h.read(w, r)
-	if ok {
-		if ok = s.takes(w, b.in); !ok {
-			h.release(b)
-		}
-	}
-	if !ok {
+	if !s.takes(w, b.in) {
 		h.table.put(s)
+		h.release(b)
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)
@@ -126,7 +128,7 @@ func (h *Handler) runMessage(x *exchange, b *buffers) {
 		h.release(b)
 		h.leave()
 	}()
-	b.out = h.calls.Respond(x, b.out, b.in, s.only.send)
+	b.out = x.wanted(h.calls.Respond(x, b.out, b.in, s.only.send))
 	switch {
 	case x.silent:
 	case len(b.out) > 0:
