@@ -385,7 +385,8 @@ func layoutJSON(raw []byte, column, indent int) string {
 	inner := indent + 2
 	dec := json.NewDecoder(strings.NewReader(compact))
 	_, err := dec.Token()
-	out := compact[:1]
+	var out strings.Builder
+	out.WriteString(compact[:1])
 	column++
 	for n := 0; err == nil && dec.More(); n++ {
 		key := ""
@@ -399,14 +400,14 @@ func layoutJSON(raw []byte, column, indent int) string {
 			err = dec.Decode(&value)
 		}
 		if n > 0 {
-			out += ","
+			out.WriteString(",")
 		}
 		if n > 0 && column+len(key)+len(value) > wireWidth {
-			out += "\n" + strings.Repeat(" ", inner)
+			out.WriteString("\n" + strings.Repeat(" ", inner))
 			column = inner
 		}
 		part := key + layoutJSON(value, column+len(key), inner)
-		out += part
+		out.WriteString(part)
 		column += len(part) + 1
 		if strings.Contains(part, "\n") {
 			column = wireWidth // nothing follows on the last line of something long
@@ -415,7 +416,7 @@ func layoutJSON(raw []byte, column, indent int) string {
 	if err != nil {
 		return compact
 	}
-	return out + compact[len(compact)-1:]
+	return out.String() + compact[len(compact)-1:]
 }
 
 // TestWireSchemas holds the messages of all exchanges against the schemas of
