@@ -326,7 +326,7 @@ func insertMeta(params jsonrpc.Raw, meta string, members []byte) jsonrpc.Raw {
 			return true
 		}
 		scan.Object(value, func(key, value []byte) bool {
-			if member(set, string(key)) == nil {
+			if scan.Member(set, string(key)) == nil {
 				members = appendMember(members, string(key), value)
 			}
 			return true

@@ -1,6 +1,9 @@
 package farcall
 
-import "github.com/farcall-dev/farcall/jsonrpc"
+import (
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
 
 // A Dialect is how two peers write what JSON-RPC leaves open: cancellation and
 // progress. The zero value means that of the Language Server Protocol and its
@@ -61,7 +64,7 @@ func (d *Dialect) cancelled(m *jsonrpc.Message) (id jsonrpc.Raw, ok bool) {
 	if string(m.Method) != d.CancelMethod {
 		return nil, false
 	}
-	return member(m.Params, d.CancelID), true
+	return scan.Member(m.Params, d.CancelID), true
 }
 
 // progress returns the token and the value that a notification reports. ok is
@@ -71,7 +74,7 @@ func (d *Dialect) progress(m *jsonrpc.Message) (token, value jsonrpc.Raw, ok boo
 		return nil, nil, false
 	}
 	if d.ProgressValue == "" {
-		return member(m.Params, d.ProgressToken), m.Params, true
+		return scan.Member(m.Params, d.ProgressToken), m.Params, true
 	}
-	return member(m.Params, d.ProgressToken), member(m.Params, d.ProgressValue), true
+	return scan.Member(m.Params, d.ProgressToken), scan.Member(m.Params, d.ProgressValue), true
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -26,7 +27,7 @@ func (s *serving) token() jsonrpc.Raw {
 	}
 	t := s.req.msg.Member("progressToken")
 	if t == nil {
-		t = member(member(s.req.msg.Params, "_meta"), "progressToken")
+		t = scan.Member(scan.Member(s.req.msg.Params, "_meta"), "progressToken")
 	}
 	return slices.Clone(t)
 }

@@ -79,11 +79,10 @@ const (
 // context that its handler gets: an own type because a call must not cost the
 // allocations of context.WithCancel.
 type serving struct {
-	parent context.Context //nolint:containedctx // this is a context itself
-	core   *core
-	peer   *Peer // nil under a Responder
-	// responder is nil under a Peer.
-	responder *Responder
+	parent    context.Context //nolint:containedctx // this is a context itself
+	core      *core
+	peer      *Peer      // nil under a Responder
+	responder *Responder // nil under a Peer
 	push      *pusher
 	req       Request
 	load      *load

@@ -3,6 +3,7 @@ package farcall
 import (
 	"context"
 
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -26,7 +27,7 @@ func TraceFrom(ctx context.Context) string {
 func messageTrace(m *jsonrpc.Message) string {
 	raw := m.Member("traceparent")
 	if raw == nil {
-		raw = member(member(m.Params, "_meta"), "traceparent")
+		raw = scan.Member(scan.Member(m.Params, "_meta"), "traceparent")
 	}
 	// A traceparent has no characters that JSON escapes (W3C Trace Context §3.2).
 	if len(raw) < 2 || raw[0] != '"' {

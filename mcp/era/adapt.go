@@ -24,10 +24,10 @@ func dropComplete(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 
 // wrapTask makes of a result that is a task one that has a task.
 func wrapTask(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-	if !is(find(v, "resultType"), "task") {
+	if !is(scan.Member(v, "resultType"), "task") {
 		return v, nil
 	}
-	meta := find(v, "_meta")
+	meta := scan.Member(v, "_meta")
 	v, _ = drop("resultType", "_meta").do(v)
 	v, err := legacyTask.do(v)
 	if err != nil {
@@ -51,29 +51,29 @@ var (
 
 // unwrapTask is the way back.
 func unwrapTask(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-	task := find(v, "task")
-	if find(task, "taskId") == nil || find(v, "content") != nil {
+	task := scan.Member(v, "task")
+	if scan.Member(task, "taskId") == nil || scan.Member(v, "content") != nil {
 		return v, nil
 	}
 	task, err := modernTask.do(task)
 	if err != nil {
 		return nil, err
 	}
-	if meta := find(v, "_meta"); meta != nil {
+	if meta := scan.Member(v, "_meta"); meta != nil {
 		task = with(task, "_meta", meta)
 	}
 	return with(task, "resultType", jsonrpc.Raw(`"task"`)), nil
 }
 
 func refuseTask(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-	if find(find(v, "task"), "taskId") != nil && find(v, "content") == nil {
+	if scan.Member(scan.Member(v, "task"), "taskId") != nil && scan.Member(v, "content") == nil {
 		return nil, cannot("has no tasks: call without asking for one")
 	}
 	return v, nil
 }
 
 func refuseRequiredTool(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-	if is(find(find(v, "toolChoice"), "mode"), "required") {
+	if is(scan.Member(scan.Member(v, "toolChoice"), "mode"), "required") {
 		return nil, cannot("has no tools in sampling, and toolChoice requires the use of one")
 	}
 	return v, nil
@@ -81,7 +81,7 @@ func refuseRequiredTool(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 
 // refuseURL lets only forms pass.
 func refuseURL(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-	if mode := find(v, "mode"); mode != nil && !is(mode, "form") {
+	if mode := scan.Member(v, "mode"); mode != nil && !is(mode, "form") {
 		return nil, cannot("has no elicitation but with forms, and the mode is " + string(mode))
 	}
 	return drop("mode").do(v)
@@ -89,7 +89,7 @@ func refuseURL(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 
 // formsOnly makes {} of the elicitation capability, which stands for forms.
 func formsOnly(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-	if find(v, "url") != nil && find(v, "form") == nil {
+	if scan.Member(v, "url") != nil && scan.Member(v, "form") == nil {
 		return nil, nil
 	}
 	return drop("url", "form").do(v)
@@ -98,7 +98,7 @@ func formsOnly(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 // identify gives an elicitation of mode url an elicitationId. The same params
 // get the same one, so that a translation has no state.
 func identify(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-	if !is(find(v, "mode"), "url") || find(v, "elicitationId") != nil {
+	if !is(scan.Member(v, "mode"), "url") || scan.Member(v, "elicitationId") != nil {
 		return v, nil
 	}
 	h := fnv.New128a()
@@ -110,14 +110,14 @@ func identify(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 // chosen, and refuses a form in which such a field is required.
 func singleChoices(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 	required := map[string]bool{}
-	scan.Array(find(v, "required"), func(v []byte) bool {
+	scan.Array(scan.Member(v, "required"), func(v []byte) bool {
 		required[text(v)] = true
 		return true
 	})
 	return member("properties", edit{do: func(fields jsonrpc.Raw) (jsonrpc.Raw, error) {
 		return rewrite(fields, '{', func(name []byte, field jsonrpc.Raw) (jsonrpc.Raw, error) {
 			switch {
-			case !is(find(field, "type"), "array"):
+			case !is(scan.Member(field, "type"), "array"):
 				return field, nil
 			case required[string(name)]:
 				return nil, cannot("has no form field in which several may be chosen, and " + string(quoted(name)) + " is required")
@@ -129,16 +129,16 @@ func singleChoices(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 
 // plainField is a form field without what came later.
 var plainField = edit{do: func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-	if is(find(v, "type"), "boolean") {
+	if is(scan.Member(v, "type"), "boolean") {
 		return v, nil
 	}
 	v, err := drop("default").do(v)
-	if err != nil || find(v, "oneOf") == nil {
+	if err != nil || scan.Member(v, "oneOf") == nil {
 		return v, err
 	}
 	var values, names jsonrpc.Raw
-	scan.Array(find(v, "oneOf"), func(choice []byte) bool {
-		value, name := find(choice, "const"), find(choice, "title")
+	scan.Array(scan.Member(v, "oneOf"), func(choice []byte) bool {
+		value, name := scan.Member(choice, "const"), scan.Member(choice, "title")
 		if name == nil {
 			name = value
 		}
@@ -163,7 +163,7 @@ func bracketed(elements jsonrpc.Raw) jsonrpc.Raw {
 }
 
 func objectSchema(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-	if !is(find(v, "type"), "object") {
+	if !is(scan.Member(v, "type"), "object") {
 		return nil, nil
 	}
 	return v, nil
@@ -181,12 +181,12 @@ var booleanSchema = edit{do: func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 
 // titleToAnnotations moves a tool's title to where it was before.
 var titleToAnnotations = when("title", func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-	title := find(v, "title")
+	title := scan.Member(v, "title")
 	if title == nil {
 		return v, nil
 	}
 	v, _ = drop("title").do(v)
-	annotations := find(v, "annotations")
+	annotations := scan.Member(v, "annotations")
 	if annotations == nil {
 		return with(v, "annotations", with(nil, "title", title)), nil
 	}

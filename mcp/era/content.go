@@ -15,7 +15,7 @@ import (
 // its place, with the annotations it had.
 func replaced(words func(v jsonrpc.Raw) string) edit {
 	return edit{do: func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-		return textBlock(words(v), find(v, "annotations")), nil
+		return textBlock(words(v), scan.Member(v, "annotations")), nil
 	}}
 }
 
@@ -31,37 +31,37 @@ func audioText(v jsonrpc.Raw) string { return binaryText("audio", v) }
 
 // binaryText says what an image or a sound is that cannot be shown.
 func binaryText(kind string, v jsonrpc.Raw) string {
-	data := bytes.TrimRight([]byte(text(find(v, "data"))), "=")
-	return "[" + kind + ": " + text(find(v, "mimeType")) + ", " + strconv.Itoa(len(data)*3/4) + " bytes]"
+	data := bytes.TrimRight([]byte(text(scan.Member(v, "data"))), "=")
+	return "[" + kind + ": " + text(scan.Member(v, "mimeType")) + ", " + strconv.Itoa(len(data)*3/4) + " bytes]"
 }
 
 // linkText names a resource by its title or its name.
 func linkText(v jsonrpc.Raw) string {
-	name := text(find(v, "title"))
+	name := text(scan.Member(v, "title"))
 	if name == "" {
-		name = text(find(v, "name"))
+		name = text(scan.Member(v, "name"))
 	}
-	s := text(find(v, "uri"))
+	s := text(scan.Member(v, "uri"))
 	if name != "" {
 		s = name + " <" + s + ">"
 	}
-	if description := text(find(v, "description")); description != "" {
+	if description := text(scan.Member(v, "description")); description != "" {
 		s += ": " + description
 	}
 	return s
 }
 
 func toolUseText(v jsonrpc.Raw) string {
-	return "[tool call " + text(find(v, "id")) + ": " + text(find(v, "name")) + " " + string(find(v, "input")) + "]"
+	return "[tool call " + text(scan.Member(v, "id")) + ": " + text(scan.Member(v, "name")) + " " + string(scan.Member(v, "input")) + "]"
 }
 
 func toolResultText(v jsonrpc.Raw) string {
-	s := "[result of tool call " + text(find(v, "toolUseId"))
-	if string(find(v, "isError")) == "true" {
+	s := "[result of tool call " + text(scan.Member(v, "toolUseId"))
+	if string(scan.Member(v, "isError")) == "true" {
 		s += ", failed"
 	}
-	body := joinedText(find(v, "content"))
-	if structured := find(v, "structuredContent"); body == "" && structured != nil {
+	body := joinedText(scan.Member(v, "content"))
+	if structured := scan.Member(v, "structuredContent"); body == "" && structured != nil {
 		body = string(structured)
 	}
 	return s + "]\n" + body
@@ -81,21 +81,21 @@ func joinedText(v jsonrpc.Raw) string {
 }
 
 func blockText(v jsonrpc.Raw) string {
-	switch kind := text(find(v, "type")); kind {
+	switch kind := text(scan.Member(v, "type")); kind {
 	case "image", "audio":
 		return binaryText(kind, v)
 	case "resource_link":
 		return linkText(v)
 	case "resource":
-		resource := find(v, "resource")
-		if s := text(find(resource, "text")); s != "" {
+		resource := scan.Member(v, "resource")
+		if s := text(scan.Member(resource, "text")); s != "" {
 			return s
 		}
 		return linkText(resource)
 	case "tool_use":
 		return toolUseText(v)
 	default:
-		return text(find(v, "text"))
+		return text(scan.Member(v, "text"))
 	}
 }
 
@@ -103,7 +103,7 @@ func blockText(v jsonrpc.Raw) string {
 // other content it becomes a text.
 func unstructure(lost func(structured jsonrpc.Raw) bool) edit {
 	return when("structuredContent", func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-		structured := find(v, "structuredContent")
+		structured := scan.Member(v, "structuredContent")
 		if structured == nil || !lost(structured) {
 			return v, nil
 		}
@@ -112,7 +112,7 @@ func unstructure(lost func(structured jsonrpc.Raw) bool) edit {
 			return nil, err
 		}
 		some := false
-		content := find(v, "content")
+		content := scan.Member(v, "content")
 		scan.Array(content, func([]byte) bool {
 			some = true
 			return false
@@ -133,7 +133,7 @@ func notObject(structured jsonrpc.Raw) bool { return !begins(structured, '{') }
 // splitMessage makes of a sampling message with several contents several
 // messages with one. The first one keeps all other members.
 func splitMessage(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-	contents, role := find(v, "content"), find(v, "role")
+	contents, role := scan.Member(v, "content"), scan.Member(v, "role")
 	if !begins(contents, '[') || !is(role, "user") && !is(role, "assistant") {
 		return v, nil
 	}
@@ -146,7 +146,7 @@ func splitMessage(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 			head = with(nil, "role", role)
 		}
 		out = append(out, with(head, "content", block)...)
-		proper = find(block, "type") != nil
+		proper = scan.Member(block, "type") != nil
 		return proper
 	})
 	switch {

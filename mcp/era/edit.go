@@ -117,7 +117,7 @@ func each(e edit) edit {
 // ofType applies e to an object whose member "type" is name.
 func ofType(name string, e edit) edit {
 	return when(name, func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-		if !is(find(v, "type"), name) {
+		if !is(scan.Member(v, "type"), name) {
 			return v, nil
 		}
 		return e.do(v)
@@ -155,12 +155,12 @@ func rename(pairs ...[2]string) edit {
 	}
 	return edit{words: words, do: func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 		for _, pair := range pairs {
-			value := find(v, pair[0])
+			value := scan.Member(v, pair[0])
 			if value == nil {
 				continue
 			}
 			v, _ = drop(pair[0]).do(v)
-			if find(v, pair[1]) == nil {
+			if scan.Member(v, pair[1]) == nil {
 				v = with(v, pair[1], value)
 			}
 		}
@@ -246,17 +246,6 @@ func part(v jsonrpc.Raw, i int, open byte) (p extent, ok bool) {
 	return p, f == scan.OK
 }
 
-// find returns the value of an object's member, or nil.
-func find(v jsonrpc.Raw, name string) (value jsonrpc.Raw) {
-	scan.Object(v, func(key, found []byte) bool {
-		if string(key) == name {
-			value = found
-		}
-		return value == nil
-	})
-	return value
-}
-
 // with adds a member at the end of an object. Of anything else it makes one.
 func with(v jsonrpc.Raw, name string, value jsonrpc.Raw) jsonrpc.Raw {
 	end := bytes.LastIndexByte(v, '}')
@@ -275,7 +264,7 @@ func with(v jsonrpc.Raw, name string, value jsonrpc.Raw) jsonrpc.Raw {
 // add adds a member to an object that does not have it.
 func add(name, value string) edit {
 	return edit{do: func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
-		if !begins(v, '{') || find(v, name) != nil || !bytes.HasSuffix(bytes.TrimRight(v, " \t\r\n"), []byte{'}'}) {
+		if !begins(v, '{') || scan.Member(v, name) != nil || !bytes.HasSuffix(bytes.TrimRight(v, " \t\r\n"), []byte{'}'}) {
 			return v, nil
 		}
 		return with(v, name, jsonrpc.Raw(value)), nil

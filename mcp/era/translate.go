@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -85,12 +86,12 @@ func Code(e *jsonrpc.Error, from, to *Revision) *jsonrpc.Error {
 	switch {
 	case to.Modern && code == from.ResourceNotFound:
 		code = to.ResourceNotFound
-	case to.Modern && code == from.UnsupportedVersion && find(e.Data, "supported") != nil:
+	case to.Modern && code == from.UnsupportedVersion && scan.Member(e.Data, "supported") != nil:
 		code = to.UnsupportedVersion
 	case to.Modern && reserved(code):
 		code += aside
 	case to.Modern:
-	case code == from.ResourceNotFound && find(e.Data, "uri") != nil:
+	case code == from.ResourceNotFound && scan.Member(e.Data, "uri") != nil:
 		code = to.ResourceNotFound
 	case code == from.UnsupportedVersion:
 		code = to.UnsupportedVersion
