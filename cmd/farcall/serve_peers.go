@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 )
@@ -39,6 +40,10 @@ func newPeers(h farcall.Handler, s *mcp.Server, opts farcall.Options) *peers {
 	return p
 }
 
+// speaksMCP says which protocol a connection is for, by its first message. No
+// method of the playground is one of MCP's.
+func speaksMCP(frame []byte) bool { return port.SpeaksMCP(frame) }
+
 // start serves a connection and returns at once.
 func (p *peers) start(t farcall.Transport, transport string) {
 	go p.open(t, transport, speaksMCP)
@@ -58,7 +63,7 @@ func (p *peers) open(t farcall.Transport, transport string, isMCP func(frame []b
 		return nil
 	}
 	defer p.wg.Done()
-	frame, err := t.Read()
+	again, frame, err := port.First(t)
 	if err != nil && !errors.As(err, new(*jsonrpc.Error)) {
 		p.forget(id)
 		_ = t.Close() // nothing was asked, nothing is answered
@@ -66,7 +71,6 @@ func (p *peers) open(t farcall.Transport, transport string, isMCP func(frame []b
 	}
 	opts := p.opts
 	opts.Transport, opts.Conn = transport, transport+"-"+strconv.Itoa(id)
-	again := reread(t, frame, err)
 	if err != nil || !isMCP(frame) {
 		return p.openPeer(id, again, &opts)
 	}

@@ -1,4 +1,4 @@
-package main
+package port
 
 import (
 	"slices"
@@ -9,8 +9,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// mcpMethods are what a client of MCP may call, which is nothing that the
-// playground has of its own.
+// mcpMethods are what a client of MCP may call.
 var mcpMethods = []string{
 	spec.MethodInitialize, spec.MethodServerDiscover, spec.MethodPing,
 	spec.MethodToolsList, spec.MethodToolsCall,
@@ -20,10 +19,10 @@ var mcpMethods = []string{
 	spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult, spec.MethodTasksList,
 }
 
-// speaksMCP tells by the first message of a connection whether it is one of MCP:
+// SpeaksMCP tells by the first message of a connection whether it is one of MCP:
 // by the method, or by a _meta that names a revision. Everything else, what is no
 // message at all included, is plain JSON-RPC.
-func speaksMCP(frame []byte) bool {
+func SpeaksMCP(frame []byte) bool {
 	var dec jsonrpc.Decoder
 	var batch jsonrpc.Batch
 	if err := dec.Decode(frame, &batch); err != nil || batch.Array {
@@ -42,19 +41,23 @@ func speaksMCP(frame []byte) bool {
 	return jsonv2.Unmarshal(m.Params, &params) == nil && params.Meta[spec.MetaProtocolVersion] != nil
 }
 
-// reread returns a transport that hands out what Read of t has just returned,
-// once more, and is t in everything else.
-func reread(t farcall.Transport, frame []byte, err error) farcall.Transport {
+// First reads the first frame of a connection, to tell what it speaks. again
+// hands that out once more, the error included, and is t in everything else:
+// it has the optional halves of t. The frame is valid until the second Read of
+// again.
+func First(t farcall.Transport) (again farcall.Transport, frame []byte, err error) {
+	frame, err = t.Read()
 	r := &rereading{Transport: t, frame: frame, err: err, again: true}
 	r.keeper, _ = t.(farcall.Keeper)
 	r.buffered, _ = t.(farcall.Buffered)
 	if w, ok := t.(farcall.TryWriter); ok {
-		return struct {
+		again = struct {
 			*rereading
 			farcall.TryWriter
 		}{r, w}
+		return again, frame, err
 	}
-	return r
+	return r, frame, err
 }
 
 // rereading is for the goroutine that reads, as Read, Keep and Buffered are.
