@@ -18,6 +18,8 @@ import (
 const (
 	stderrTail = 16 << 10 // what an ExitError keeps
 	stderrText = 1 << 10  // what its text shows
+
+	killWait = 10 * time.Second // for a machine that is busy; who was killed has no say in it
 )
 
 // Command starts a child process and returns a transport over its standard
@@ -42,8 +44,11 @@ func Command(cmd *exec.Cmd, framing Framing, o *Options) (farcall.Transport, err
 		return nil, errors.New("stream: Command needs the command's Stdin and Stdout for itself; leave them nil")
 	}
 	p := &child{cmd: cmd, name: filepath.Base(cmd.Path), grace: defaultGrace, exited: make(chan struct{})}
-	if o != nil && o.Grace > 0 {
-		p.grace = o.Grace
+	if o != nil {
+		p.onExit = o.OnExit
+		if o.Grace > 0 {
+			p.grace = o.Grace
+		}
 	}
 	if err := p.start(); err != nil {
 		return nil, fmt.Errorf("stream: cannot start %q: %w", cmd.Path, err)
@@ -82,6 +87,7 @@ type child struct {
 	grace         time.Duration
 	stdin, stdout *os.File
 	stderr        lastBytes
+	onExit        func(*ExitError)
 	exited        chan struct{} // closed when the child was reaped
 	waitErr       error         // set before
 
@@ -145,6 +151,9 @@ func (p *child) run(started chan<- error) {
 	if !zombies {
 		signalGroup(p.cmd, kill)
 	}
+	if p.onExit != nil {
+		p.onExit(p.exitError())
+	}
 	// Whatever left the group may hold the output open. Read has what is there.
 	_ = p.stdout.SetReadDeadline(time.Unix(1, 0))
 	close(p.exited)
@@ -185,21 +194,21 @@ func (p *child) stop() error {
 	p.stopping.Do(func() {
 		closeAll(p.stdin)
 		for _, s := range []signal{terminate, kill} {
-			if p.wait() {
+			if p.wait(p.grace) {
 				return
 			}
 			p.signal(s)
 		}
-		if !p.wait() {
+		if !p.wait(max(p.grace, killWait)) {
 			p.stopErr = fmt.Errorf("%s (process %d) does not end, though it was killed", p.name, p.cmd.Process.Pid)
 		}
 	})
 	return p.stopErr
 }
 
-// wait waits for the exit as long as the grace lasts.
-func (p *child) wait() bool {
-	timer := time.NewTimer(p.grace)
+// wait waits for the exit, at most as long as d.
+func (p *child) wait(d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-p.exited:
@@ -218,6 +227,11 @@ func (p *child) ended(cause error) error {
 	if err := p.stop(); err != nil {
 		return fmt.Errorf("stream: %w", err)
 	}
+	return p.exitError()
+}
+
+// exitError tells how the child has ended, once waitErr is set.
+func (p *child) exitError() *ExitError {
 	e := &ExitError{Name: p.name, State: p.cmd.ProcessState, Stderr: p.stderr.String(), cause: p.waitErr}
 	if e.State.Success() {
 		e.cause = errExit0

@@ -129,6 +129,26 @@ func TestCommandEnds(t *testing.T) {
 	}
 }
 
+// TestCommandOnExit: it is told before Read is, also when Close ends the child.
+func TestCommandOnExit(t *testing.T) {
+	for _, mode := range []string{"crash", "stdio"} {
+		var told []*ExitError
+		tr, err := Command(self(mode), NDJSON, &Options{OnExit: func(e *ExitError) { told = append(told, e) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mode == "crash" {
+			_, _ = tr.Read()
+			if _, err = tr.Read(); len(told) != 1 || err == nil || told[0].Error() != err.Error() {
+				t.Errorf("told %v, read %v", told, err)
+			}
+		}
+		if err := errors.Join(tr.Close(), tr.Close()); err != nil || len(told) != 1 || told[0].State == nil {
+			t.Errorf("%s: told %v, %v", mode, told, err)
+		}
+	}
+}
+
 func TestCommandCannotStart(t *testing.T) {
 	before := openFiles(t)
 	if _, err := Command(exec.Command("/nonexistent/program"), NDJSON, nil); err == nil || !strings.Contains(err.Error(), `cannot start "/nonexistent/program"`) {

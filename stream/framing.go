@@ -22,7 +22,7 @@ func (c *conn) locateLine() {
 			c.scanned = len(p)
 			// One byte more than the limit may be the \r of the line end.
 			if c.noEnd || len(p) > c.max+1 {
-				if !c.noEnd {
+				if !c.noEnd && !c.skips(p, false) {
 					c.refusal = c.tooLarge("a line")
 				}
 				c.noEnd = true
@@ -42,8 +42,12 @@ func (c *conn) locateLine() {
 			c.in.take(i + 1)
 		case len(line) > c.max:
 			c.in.take(i + 1)
-			c.refusal = c.tooLarge("a line")
-			return
+			if !c.skips(line, false) {
+				c.refusal = c.tooLarge("a line")
+				return
+			}
+		case c.skips(line, true):
+			c.in.take(i + 1)
 		default:
 			c.ready, c.size, c.step = true, len(line), i+1
 			return
@@ -62,18 +66,30 @@ func (c *conn) tooLarge(what string) *jsonrpc.Error {
 // locateMessage finds the next header and the message after it in what was
 // read (Language Server Protocol, base protocol).
 func (c *conn) locateMessage() {
-	if c.skip > 0 {
-		n := min(c.skip, int64(len(c.in.unread())))
-		c.in.take(int(n))
-		if c.skip -= n; c.skip > 0 {
+	for c.refusal == nil {
+		if c.skip > 0 {
+			n := min(c.skip, int64(len(c.in.unread())))
+			c.in.take(int(n))
+			if c.skip -= n; c.skip > 0 {
+				return
+			}
+		}
+		if c.need < 0 && !c.locateHeader() {
+			if c.skip == 0 {
+				return
+			}
+			continue
+		}
+		p := c.in.unread()
+		if len(p) < c.need {
 			return
 		}
-	}
-	if c.need < 0 && !c.locateHeader() {
-		return
-	}
-	if len(c.in.unread()) >= c.need {
-		c.ready, c.size, c.step = true, c.need, c.need
+		if !c.skips(p[:c.need], true) {
+			c.ready, c.size, c.step = true, c.need, c.need
+			return
+		}
+		c.in.take(c.need)
+		c.need = -1
 	}
 }
 
@@ -84,6 +100,9 @@ func (c *conn) locateMessage() {
 // known. Otherwise nothing tells where the next header begins, for any byte
 // sequence may be part of a message; the stream ends after the refusal.
 func (c *conn) locateHeader() bool {
+	if c.skipper != nil && c.scanned == 0 && !c.passOver() {
+		return false
+	}
 	p := c.in.unread()
 	for len(p) > 0 && c.scanned == 0 && (p[0] == '\r' || p[0] == '\n') {
 		// Line ends after a message are common among peers that print.
@@ -112,7 +131,10 @@ func (c *conn) locateHeader() bool {
 	case err != nil:
 		c.refusal = malformed(err)
 	case length > int64(c.max):
-		c.refusal = c.tooLarge("a message")
+		rest := c.in.unread()
+		if !c.skips(rest[:min(int64(len(rest)), length)], false) {
+			c.refusal = c.tooLarge("a message")
+		}
 	default:
 		c.need = int(length)
 		return true

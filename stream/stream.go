@@ -78,6 +78,15 @@ type Options struct {
 	// Grace is how long a child process may take to exit after its standard
 	// input was closed, and again after SIGTERM. Default 2 s.
 	Grace time.Duration
+	// Skip is shown each frame, and with Header also what stands where a header
+	// belongs. It reports whether to pass over it as if it was not there: a
+	// program may print other things between its messages. Of what is longer
+	// than the limits it gets the beginning, and whole is false. It runs in the
+	// goroutine that reads and must not keep p. Default none: all are frames.
+	Skip func(p []byte, whole bool) bool
+	// OnExit is told once how a child process has ended, before Read is. Read
+	// and Close wait for it. Default none.
+	OnExit func(*ExitError)
 }
 
 // New returns a transport over rwc, which it owns from now on. Closing rwc must
@@ -89,7 +98,7 @@ func New(rwc io.ReadWriteCloser, framing Framing, o *Options) farcall.Transport 
 	if o == nil {
 		o = new(Options)
 	}
-	t := &tryConn{conn{rwc: rwc, header: framing == Header, need: -1, max: o.MaxMessage, maxHeader: o.MaxHeader}}
+	t := &tryConn{conn{rwc: rwc, header: framing == Header, need: -1, max: o.MaxMessage, maxHeader: o.MaxHeader, skipper: o.Skip}}
 	c := &t.conn
 	if c.max <= 0 {
 		c.max = defaultLocal
@@ -116,6 +125,7 @@ type conn struct {
 	header    bool
 	max       int
 	maxHeader int
+	skipper   func(p []byte, whole bool) bool // Options.Skip
 
 	closing  sync.Once
 	closed   atomic.Bool
@@ -131,7 +141,7 @@ type conn struct {
 	scanned int   // the first bytes of what was read that hold no line end
 	need    int   // length of the message after the header, -1 before
 	skip    int64 // bytes of a refused message that are still to come
-	noEnd   bool  // NDJSON: skip up to the next newline
+	noEnd   bool  // skip up to the next newline
 	hungry  bool  // the last read filled its buffer
 	empty   int   // reads in a row that gave nothing
 
@@ -248,14 +258,18 @@ func (c *conn) end() ([]byte, error) {
 	c.scanned = 0
 	if errors.Is(c.err, io.EOF) {
 		switch {
+		case c.header && c.need < 0 && c.skip == 0 && len(rest) > 0 && c.skips(rest, true):
 		case c.header && (len(rest) > 0 || c.need >= 0 || c.skip > 0):
 			c.err = fmt.Errorf("stream: the stream ended within a message: %w", io.ErrUnexpectedEOF)
 		case !c.header && !c.noEnd && !blank(rest):
 			c.in.take(len(rest))
-			if rest = trimCR(rest); len(rest) > c.max {
+			rest = trimCR(rest)
+			switch {
+			case len(rest) > c.max && !c.skips(rest, false):
 				return nil, c.tooLarge("a line")
+			case len(rest) <= c.max && !c.skips(rest, true):
+				return slices.Clip(rest), nil
 			}
-			return slices.Clip(rest), nil
 		}
 	}
 	c.in.release()
