@@ -18,10 +18,11 @@ var (
 	ErrCancelled = errors.New("the user gave no answer")
 )
 
-var (
-	errAsked   = errors.New("mcp: the client is being asked; return this error, the handler runs again when the answer is there")
-	errOutside = errors.New("mcp: only the handler of a tool, a prompt or a resource can ask the client; pass on the context that it got")
-)
+// ErrAsked is what [Ask] and its like return in the modern era while the client is
+// being asked: the handler returns it, and runs again when the answer is there.
+var ErrAsked = errors.New("mcp: the client is being asked; return this error, the handler runs again when the answer is there")
+
+var errOutside = errors.New("mcp: only the handler of a tool, a prompt or a resource can ask the client; pass on the context that it got")
 
 // Elicit asks the user to fill in a form and returns what it was filled in with.
 // T is a struct: its fields are the form's, of the types string, number, bool or

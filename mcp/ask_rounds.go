@@ -45,29 +45,36 @@ func (x *sealing) init(s *Server) {
 }
 
 // openAsks prepares a call whose handler may ask, with what its earlier rounds
-// and this one have brought.
-func (s *Server) openAsks(c *call) error {
-	c.mayAsk = true
-	if !c.rev.Modern || len(c.in.state)+len(c.in.responses) == 0 {
-		return nil
+// and this one have brought. For a relay that may be somebody else's, who will
+// tell: it is opened when the handler needs it.
+func (s *Server) openAsks(c *call) (err error) {
+	c.mayAsk, c.lazy = true, s.opts.Relay != nil
+	if !c.lazy && c.continues() {
+		c.asks, err = s.openRounds(c, s.principal(c))
 	}
+	return err
+}
+
+// continues reports whether there were rounds before this one.
+func (c *call) continues() bool { return c.rev.Modern && len(c.in.state)+len(c.in.responses) > 0 }
+
+func (s *Server) openRounds(c *call, principal string) (*asks, error) {
 	a, before, responses := &asks{}, state{}, c.in.responses
-	c.asks = a
 	if len(c.in.state) > 0 && c.in.state[0] == '"' { // anything else is nothing that can be opened
-		plain, err := s.sealed.open(c.binding(), string(scan.Unquote(c.in.state)))
+		plain, err := s.sealed.open(c.binding(principal), string(scan.Unquote(c.in.state)))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := jsonv2.Unmarshal(plain, &before); err != nil {
-			return errState
+			return nil, errState
 		}
 	}
 	if len(responses) > 0 && string(responses) != "null" {
 		if responses[0] != '{' {
-			return invalidParams("inputResponses must be an object")
+			return nil, invalidParams("inputResponses must be an object")
 		}
 		if err := jsonv2.Unmarshal(responses, &a.responses); err != nil {
-			return invalidParams("inputResponses must be an object with each key once")
+			return nil, invalidParams("inputResponses must be an object with each key once")
 		}
 	}
 	a.answers, a.memos.done = before.Answers, before.Memos
@@ -83,22 +90,45 @@ func (s *Server) openAsks(c *call) error {
 		}
 	}
 	if a.size > maxState {
-		return invalidParams("inputResponses and requestState hold %d bytes together, more than %d", a.size, maxState)
+		return nil, invalidParams("inputResponses and requestState hold %d bytes together, more than %d", a.size, maxState)
 	}
-	return nil
+	return a, nil
 }
 
 // rounds returns what the call has asked, and what it asks.
-func (c *call) rounds() (*asks, error) {
+func (c *call) rounds() (a *asks, err error) {
+	principal := ""
+	open := c.lazy && c.continues()
+	if open {
+		principal = c.srv.principal(c) // it may look at the call
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over {
+	switch {
+	case c.over:
 		return nil, errOver
+	case c.asks != nil:
+		return c.asks, nil
+	case open:
+		if a, err = c.srv.openRounds(c, principal); err != nil {
+			return nil, err
+		}
+	default:
+		a = &asks{}
 	}
-	if c.asks == nil {
-		c.asks = &asks{}
+	c.asks = a
+	return a, nil
+}
+
+// asking reports whether the client is to be asked when the handler returns.
+func (c *call) asking() (bool, error) {
+	c.mu.Lock()
+	a, over := c.asks, c.over
+	c.mu.Unlock()
+	if over {
+		return false, errOver
 	}
-	return c.asks, nil
+	return a != nil && a.asking(), nil
 }
 
 func (c *call) isOver() bool {
@@ -108,13 +138,13 @@ func (c *call) isOver() bool {
 }
 
 // binding is what the state of a call belongs to.
-func (c *call) binding() binding {
-	return binding{principal: c.srv.principal(c), method: c.method, params: digestParams(c.params)}
+func (c *call) binding(principal string) binding {
+	return binding{principal: principal, method: c.method, params: digestParams(c.params)}
 }
 
 var errOver = errors.New("mcp: the handler has returned; it is too late to ask the client")
 
-// ask returns the answer, or notes the question and returns errAsked.
+// ask returns the answer, or notes the question and returns ErrAsked.
 func (a *asks) ask(q *question) (jsonrpc.Raw, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -133,7 +163,7 @@ func (a *asks) ask(q *question) (jsonrpc.Raw, error) {
 				a.requests = map[string]spec.InputRequest{}
 			}
 			a.requests[key] = spec.InputRequest{Method: q.method, Params: q.params}
-			return nil, errAsked
+			return nil, ErrAsked
 		}
 		delete(a.responses, key)
 		setEntry(&a.answers, key, raw)
@@ -202,7 +232,7 @@ func (c *call) inputRequired() (result jsonrpc.Raw, asked bool) {
 	if err == nil {
 		result, err = jsonv2.Append(nil, &spec.InputRequiredResult{
 			ResultType: spec.ResultInputRequired, InputRequests: a.requests,
-			RequestState: c.srv.sealed.seal(c.binding(), plain),
+			RequestState: c.srv.sealed.seal(c.binding(c.srv.principal(c)), plain),
 		})
 	}
 	return result, err == nil // all of it is JSON that has been marshalled before

@@ -30,6 +30,8 @@ type call struct {
 	logLevel string      // modern: what the request asks for; "" is none
 	task     *task       // not nil when it runs as a task
 	mayAsk   bool        // its handler may ask the client
+	lazy     bool        // what its rounds have brought is opened when the handler needs it
+	forwards bool        // params are as the client sent them, for the Relay
 
 	mu   sync.Mutex
 	over bool  // the handler has returned: params and id are lent to somebody else
@@ -72,6 +74,17 @@ type ClientInfo struct {
 	Name, Version, Title string
 	Capabilities         *spec.ClientCapabilities // never nil; not to be changed
 	Revision             string                   // of the protocol
+
+	// Session names the session of a client of the legacy era within this process.
+	// It is not the one that HTTP has. "": the request stands alone.
+	Session string
+	// InfoRaw and CapabilitiesRaw are what the client says of itself as JSON in the
+	// form of the newest revision. Nil: nothing. They are not to be changed.
+	InfoRaw, CapabilitiesRaw jsonrpc.Raw
+	// LogLevel is what the client wants logged from. "": nothing.
+	LogLevel string
+	// ProgressWanted: the request asks for its progress.
+	ProgressWanted bool
 }
 
 // ClientFrom returns what is known of the client whose request is being handled,
@@ -81,16 +94,38 @@ func ClientFrom(ctx context.Context) *ClientInfo {
 	if c == nil {
 		return nil
 	}
-	return &ClientInfo{
+	i := &ClientInfo{
 		Name: c.who.info.Name, Version: c.who.info.Version, Title: c.who.info.Title,
 		Capabilities: c.caps(), Revision: c.rev.Name,
+		InfoRaw: c.who.infoRaw, CapabilitiesRaw: c.who.capsRaw,
+		LogLevel: c.level(), ProgressWanted: c.in.progress && c.task == nil,
 	}
+	if c.session != nil {
+		i.Session = c.session.name
+	}
+	return i
+}
+
+// level is from where on the client wants messages; "": none.
+func (c *call) level() string {
+	if c.session != nil {
+		return c.session.level()
+	}
+	return c.logLevel
+}
+
+// logs reports whether the client wants messages of a severity.
+func (c *call) logs(severity int) bool {
+	wanted := c.level()
+	return wanted != "" && severity >= spec.LogSeverity(wanted)
 }
 
 // inputs are the members of params that the server looks at, as they are
 // written. Nil: absent.
 type inputs struct {
 	name, arguments, uri, cursor, task, taskID, responses, state, meta jsonrpc.Raw
+
+	progress bool // meta has a progressToken
 }
 
 // member returns where a member goes, or nil.
@@ -122,7 +157,17 @@ func (in *inputs) member(name []byte) *jsonrpc.Raw {
 func (in *inputs) read(params jsonrpc.Raw) error {
 	var twice []byte
 	scan.Object(params, func(key, value []byte) bool { return once(in.member(key), key, value, &twice) })
+	in.progress = in.progressToken() != nil
 	return refuseTwice("params", twice)
+}
+
+// progressToken returns the token of the request, or nil. The handler has not
+// returned.
+func (in *inputs) progressToken() jsonrpc.Raw {
+	if token := scan.Member(in.meta, spec.MetaProgressToken); isToken(token) {
+		return token
+	}
+	return nil
 }
 
 // once notes the value of a member that matters, unless there is one already.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -84,6 +85,13 @@ type ClientOptions struct {
 	Elicit func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error)
 	Sample func(context.Context, *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error)
 	Roots  func(context.Context) ([]spec.Root, error)
+	// Ask answers all that a server asks, in place of Elicit, Sample and Roots.
+	// The params and the result are in the form of the newest revision. The
+	// context has the values of the call during which the server asked when that is
+	// known (over HTTP, and in modern revisions), otherwise those of the connection.
+	// An error becomes the answer, or fails the call. Ask by itself offers nothing:
+	// see Capabilities.
+	Ask func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error)
 	// Capabilities are declared instead of what these callbacks imply: a form and
 	// URLs, sampling of text, roots.
 	Capabilities *spec.ClientCapabilities
@@ -105,6 +113,11 @@ type ClientOptions struct {
 	// OnListening is told what a server has agreed to send, when Listen begins
 	// and whenever it has begun again; what happened in between was not told.
 	OnListening func(granted spec.SubscriptionFilter)
+	// OnNotice gets every notification but progress before the callbacks above, with
+	// its params in the form of the newest revision and a context as Ask has. It
+	// reports whether it has taken it, so that none of them but OnListening is told.
+	// It must not block, nor keep the params.
+	OnNotice func(ctx context.Context, method string, params jsonrpc.Raw) (taken bool)
 	// OnNotification gets all other notifications.
 	OnNotification func(method string, params []byte)
 	// OnSessionLost is told that the server had ended the session and that there

@@ -84,6 +84,8 @@ func (c *Client) answerRequest(ctx context.Context, method string, params jsonrp
 	var result any
 	var err error
 	switch {
+	case c.opts.Ask != nil:
+		return c.opts.Ask(ctx, method, params)
 	case method == spec.MethodElicitationCreate && c.opts.Elicit != nil:
 		return c.elicit(ctx, params)
 	case method == spec.MethodSamplingCreateMessage && c.opts.Sample != nil:

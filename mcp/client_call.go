@@ -109,12 +109,16 @@ func (c *Client) call(ctx context.Context, q *outgoing) (jsonrpc.Raw, error) {
 			// basic, "Responses": what it means is not known.
 			return nil, fmt.Errorf("mcp: %q: %w: the server answered a result of the unknown type %q", q.method, farcall.ErrProtocol, head.kind)
 		case n > c.opts.MaxRounds:
-			return nil, fmt.Errorf("mcp: %q: the server asked for more %d times and wants more still; see ClientOptions.MaxRounds", q.method, c.opts.MaxRounds)
+			return nil, c.tooManyRounds(q.method)
 		}
 		if round.params, err = c.nextRound(ctx, q, raw); err != nil {
 			return nil, fmt.Errorf("mcp: %q: %w", q.method, err)
 		}
 	}
+}
+
+func (c *Client) tooManyRounds(method string) error {
+	return fmt.Errorf("mcp: %q: the server asked for more %d times and wants more still; see ClientOptions.MaxRounds", method, c.opts.MaxRounds)
 }
 
 // nextRound answers what the server asks for and returns the params of the next
@@ -149,36 +153,47 @@ func (c *Client) nextRound(ctx context.Context, q *outgoing, raw jsonrpc.Raw) (j
 	return params.end(), nil
 }
 
-// once makes a call, and again when the first attempt has failed in a way that
-// can be repaired and has had no effect.
-func (c *Client) once(ctx context.Context, q *outgoing) (jsonrpc.Raw, error) {
-	for attempt := 0; ; attempt++ {
+// once makes one round of a call.
+func (c *Client) once(ctx context.Context, q *outgoing) (raw jsonrpc.Raw, err error) {
+	_, err = c.attempt(ctx, q.method, func(l *link) error {
+		raw, err = c.exchange(ctx, l, q)
+		return err
+	})
+	return raw, err
+}
+
+// attempt sends something on the link, and again when that has failed in a way
+// that can be repaired and has had no effect. It returns the last link.
+func (c *Client) attempt(ctx context.Context, method string, send func(*link) error) (*link, error) {
+	for again := false; ; again = true {
 		l, err := c.link(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("mcp: %q was not sent: %w", q.method, err)
+		switch {
+		case err != nil && again:
+			return nil, fmt.Errorf("mcp: %q: %w", method, err)
+		case err != nil:
+			return nil, fmt.Errorf("%w: %q: %w", ErrNotSent, method, err)
 		}
-		raw, err := c.exchange(ctx, l, q)
-		if err == nil {
-			return raw, nil
+		if err = send(l); err == nil {
+			return l, nil
 		}
 		if l.http == nil && errors.Is(err, farcall.ErrClosed) {
 			l.stop() // also when the peer still answers what it was asked
 		}
-		if attempt == 0 && ctx.Err() == nil && c.repaired(ctx, l, q, err) {
+		if !again && ctx.Err() == nil && c.repaired(ctx, l, method, err) {
 			continue
 		}
-		return nil, c.failure(l, q, err)
+		return l, c.failure(l, method, err)
 	}
 }
 
 // repaired reports whether the cause of an error is gone and the call can be
 // made again.
-func (c *Client) repaired(ctx context.Context, l *link, q *outgoing, err error) bool {
+func (c *Client) repaired(ctx context.Context, l *link, method string, err error) bool {
 	var wire *jsonrpc.Error
 	var status *mcphttp.StatusError
-	lost := errors.Is(err, ErrSessionLost)
+	lost, taken := errors.Is(err, ErrSessionLost), errors.Is(err, errTaken)
 	switch {
-	case lost: // a 404: the server has not looked at the call
+	case lost: // a 404: the server has not looked at the call, unless it had taken it before
 	case l.rev.Modern && errors.As(err, &wire):
 		if wire.Code != spec.UnsupportedProtocolVersion {
 			return false
@@ -191,18 +206,18 @@ func (c *Client) repaired(ctx context.Context, l *link, q *outgoing, err error) 
 			return false
 		}
 	case errors.Is(err, farcall.ErrClosed):
-		return c.dial != nil && harmless(q.method) // link connects anew
+		return c.dial != nil && harmless(method) // link connects anew
 	default:
 		return false
 	}
 	if _, again := c.renew(ctx, l); again != nil {
-		c.warn("%q failed (%w), and the server could not be asked anew: %w", q.method, err, again)
+		c.warn("%q failed (%w), and the server could not be asked anew: %w", method, err, again)
 		return false
 	}
 	if lost && c.opts.OnSessionLost != nil {
 		c.opts.OnSessionLost()
 	}
-	return true
+	return !taken || harmless(method)
 }
 
 // harmless reports whether a call only reads, so that it may be made twice.
@@ -217,15 +232,20 @@ func harmless(method string) bool {
 }
 
 // failure makes an error one of a call.
-func (c *Client) failure(l *link, q *outgoing, err error) error {
+func (c *Client) failure(l *link, method string, err error) error {
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		if wire.Code == spec.URLElicitationRequired && l.rev.URLElicitationRequired == wire.Code {
 			return wire // by this code it is known to callers; see visiting
 		}
 		return era.Code(wire, l.rev, era.Latest())
 	}
-	if errors.Is(err, farcall.ErrClosed) && !harmless(q.method) {
-		return fmt.Errorf("mcp: %q was under way and may or may not have had its effect: %w", q.method, err)
+	switch {
+	case errors.Is(err, ErrNotSent):
+		return err
+	case errors.Is(err, ErrSessionLost) && !errors.Is(err, errTaken):
+		return fmt.Errorf("%w: %q: %w", ErrNotSent, method, err)
+	case (errors.Is(err, farcall.ErrClosed) || errors.Is(err, errTaken)) && !harmless(method):
+		return fmt.Errorf("mcp: %q was under way and may or may not have had its effect: %w", method, err)
 	}
 	return fmt.Errorf("mcp: %w", err)
 }

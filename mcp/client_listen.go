@@ -270,7 +270,7 @@ func (c *Client) watchCall(ctx context.Context, l *link, method, uri string) err
 		return nil
 	}
 	if errors.Is(err, ErrSessionLost) && ctx.Err() == nil {
-		c.repaired(ctx, l, q, err)
+		c.repaired(ctx, l, method, err)
 	}
 	return err
 }
@@ -299,7 +299,7 @@ func (c *Client) openEvents(ctx context.Context, l *link) {
 			case err == nil:
 				err = errNoStream
 			case errors.Is(err, ErrSessionLost):
-				c.repaired(l.ctx, l, &outgoing{}, err)
+				c.repaired(l.ctx, l, "", err)
 			default:
 				c.warn("the stream for what belongs to no call has ended: %w", err)
 			}

@@ -166,7 +166,7 @@ func (c *Client) setLevel(ctx context.Context, l *link) error {
 	}
 	q := &outgoing{method: spec.MethodLoggingSetLevel, params: params}
 	if _, err = c.exchange(ctx, l, q); err != nil {
-		return c.failure(l, q, err)
+		return c.failure(l, q.method, err)
 	}
 	return nil
 }

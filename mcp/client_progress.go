@@ -35,7 +35,6 @@ func OnProgress(ctx context.Context, f func(spec.ProgressNotificationParams)) co
 func (c *Client) send(ctx context.Context, w *line, method string, params jsonrpc.Raw) (raw jsonrpc.Raw, err error) {
 	p := newPatience(ctx, c.opts.Timeout, c.opts.MaxTimeout, &w.asked)
 	defer p.end()
-	ctx = p.ctx
 	report, _ := ctx.Value(progressKey{}).(func(spec.ProgressNotificationParams))
 	var sink progressSink
 	switch {
@@ -51,6 +50,12 @@ func (c *Client) send(ctx context.Context, w *line, method string, params jsonrp
 		// A tool that takes its time can say so.
 		sink = func(jsonrpc.Raw) { p.touch() }
 	}
+	return w.callWithin(p, method, params, sink)
+}
+
+// callWithin makes a call; its progress, if it is to be asked for, goes to sink.
+func (w *line) callWithin(p *patience, method string, params jsonrpc.Raw, sink progressSink) (raw jsonrpc.Raw, err error) {
+	ctx := p.ctx
 	if sink != nil {
 		ctx = farcall.OnProgress(ctx, sink)
 		if w.http != nil {
@@ -58,11 +63,13 @@ func (c *Client) send(ctx context.Context, w *line, method string, params jsonrp
 		}
 	}
 	err = w.peer.Call(ctx, method, orNothing(params), &raw)
-	var late *tooLateError
-	if err != nil && errors.As(context.Cause(p.ctx), &late) {
-		return nil, fmt.Errorf("%q: %w", method, late)
+	if err != nil {
+		if late, ok := errors.AsType[*tooLateError](context.Cause(p.ctx)); ok {
+			err = fmt.Errorf("%q: %w", method, late)
+		}
+		return nil, err
 	}
-	return raw, err
+	return raw, nil
 }
 
 // orNothing keeps a nil jsonrpc.Raw from being a value.

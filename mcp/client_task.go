@@ -10,6 +10,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -74,7 +75,7 @@ func (c *Client) WaitTask(ctx context.Context, id string) (*spec.CallToolResult,
 	if err != nil {
 		return nil, err
 	}
-	raw, err := c.follow(ctx, t)
+	raw, _, err := c.follower().follow(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -108,11 +109,12 @@ func (c *Client) Tasks(ctx context.Context) ([]*spec.DetailedTask, error) {
 }
 
 func (c *Client) taskCall(ctx context.Context, method, id string) (jsonrpc.Raw, error) {
-	params, err := jsonv2.Append(nil, &spec.TaskParams{TaskID: id})
-	if err != nil {
-		return nil, err
-	}
-	return c.call(ctx, &outgoing{method: method, params: params})
+	return c.call(ctx, &outgoing{method: method, params: paramsOfTask(id)})
+}
+
+// paramsOfTask are a spec.TaskParams.
+func paramsOfTask(id string) jsonrpc.Raw {
+	return append(jsonrpc.AppendString(jsonrpc.Raw(`{"taskId":`), id), '}')
 }
 
 // callsTasks reports whether tools can be called as tasks, in the legacy way.
@@ -168,47 +170,79 @@ func modernTask(t *spec.LegacyTask) *spec.DetailedTask {
 // finishTask follows a task that nobody else knows of: it is cancelled when the
 // context ends.
 func (c *Client) finishTask(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, error) {
-	raw, err := c.follow(ctx, t)
-	if err != nil && ctx.Err() != nil {
-		c.spawn(func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-			defer cancel()
-			if err := c.CancelTask(ctx, t.TaskID); err != nil {
-				c.warn("the task %q could not be cancelled: %w", t.TaskID, err)
-			}
-		})
-	}
+	raw, _, err := c.follower().finish(ctx, t)
 	return raw, err
 }
 
+// A follower follows tasks.
+type follower struct {
+	c *Client
+	// call makes a call about a task. Its result is in the form of the newest
+	// revision; that of spec.MethodTasksResult may be in another one.
+	call func(ctx context.Context, method string, params jsonrpc.Raw) (raw jsonrpc.Raw, in *era.Revision, err error)
+}
+
+func (c *Client) follower() *follower {
+	return &follower{c: c, call: func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+		raw, err := c.call(ctx, &outgoing{method: method, params: params})
+		return raw, era.Latest(), err
+	}}
+}
+
+// finish follows a task that nobody else knows of. It is cancelled when the
+// context ends, and when what it asks gets no answer.
+func (f *follower) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, *era.Revision, error) {
+	raw, in, err := f.follow(ctx, t)
+	if silent := (*unansweredError)(nil); err != nil && (ctx.Err() != nil || errors.As(err, &silent)) {
+		f.giveUp(ctx, t.TaskID)
+	}
+	return raw, in, err
+}
+
+// giveUp cancels a task. Nobody waits for it but Close.
+func (f *follower) giveUp(ctx context.Context, id string) {
+	f.c.spawn(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		if _, _, err := f.call(ctx, spec.MethodTasksCancel, paramsOfTask(id)); err != nil {
+			f.c.warn("the task %q could not be cancelled: %w", id, err)
+		}
+	})
+}
+
 // follow asks for a task until it has ended and returns the result of its call.
-func (c *Client) follow(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, error) {
+func (f *follower) follow(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, *era.Revision, error) {
 	answered := map[string]bool{}
 	for {
-		l, err := c.link(ctx)
+		l, err := f.c.link(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("mcp: the task %q: %w", t.TaskID, err)
+			return nil, nil, fmt.Errorf("mcp: the task %q: %w", t.TaskID, err)
 		}
 		switch {
 		case l.rev.LegacyTasks && (spec.TaskEnded(t.Status) || t.Status == spec.TaskInputRequired):
 			// The result is a call of its own, during which the server asks for what
 			// it needs (2025, Tasks, "Input Required Status").
-			raw, err := c.taskCall(ctx, spec.MethodTasksResult, t.TaskID)
+			raw, in, err := f.call(ctx, spec.MethodTasksResult, paramsOfTask(t.TaskID))
 			if late := (*tooLateError)(nil); !errors.As(err, &late) || ctx.Err() != nil {
-				return raw, err
+				return raw, in, err
 			}
 		case spec.TaskEnded(t.Status):
-			return ended(t)
+			raw, err := ended(t)
+			return raw, era.Latest(), err
 		case t.Status == spec.TaskInputRequired:
-			if err := c.updateTask(ctx, t, answered); err != nil {
-				return nil, err
+			if err := f.update(ctx, t, answered); err != nil {
+				return nil, nil, err
 			}
 		}
 		if !untilPoll(ctx, t.PollIntervalMS) {
-			return nil, fmt.Errorf("mcp: the task %q: %w", t.TaskID, ctx.Err())
+			return nil, nil, fmt.Errorf("mcp: the task %q: %w", t.TaskID, ctx.Err())
 		}
-		if t, err = c.Task(ctx, t.TaskID); err != nil {
-			return nil, err
+		raw, _, err := f.call(ctx, spec.MethodTasksGet, paramsOfTask(t.TaskID))
+		if err != nil {
+			return nil, nil, err
+		}
+		if t, err = readTask(raw); err != nil {
+			return nil, nil, err
 		}
 	}
 }
@@ -228,8 +262,13 @@ func ended(t *spec.DetailedTask) (jsonrpc.Raw, error) {
 	return nil, fmt.Errorf("mcp: the task %q is %s and has no result%s", t.TaskID, t.Status, text)
 }
 
-// updateTask answers what a task asks for, each thing once.
-func (c *Client) updateTask(ctx context.Context, t *spec.DetailedTask, answered map[string]bool) error {
+// unansweredError is that of a task whose question got no answer.
+type unansweredError struct{ error }
+
+func (e *unansweredError) Unwrap() error { return e.error }
+
+// update answers what a task asks for, each thing once.
+func (f *follower) update(ctx context.Context, t *spec.DetailedTask, answered map[string]bool) error {
 	requests := map[string]spec.InputRequest{}
 	for key, request := range t.InputRequests {
 		if !answered[key] {
@@ -240,14 +279,14 @@ func (c *Client) updateTask(ctx context.Context, t *spec.DetailedTask, answered 
 	if len(requests) == 0 {
 		return nil
 	}
-	responses, err := c.answerAll(ctx, requests)
+	responses, err := f.c.answerAll(ctx, requests)
 	if err != nil {
-		return fmt.Errorf("mcp: the task %q: %w", t.TaskID, err)
+		return &unansweredError{fmt.Errorf("mcp: the task %q: %w", t.TaskID, err)}
 	}
 	params := newObject(nil)
 	params.add("taskId", jsonrpc.AppendString(nil, t.TaskID))
 	params.add("inputResponses", responses)
-	_, err = c.call(ctx, &outgoing{method: spec.MethodTasksUpdate, params: params.end()})
+	_, _, err = f.call(ctx, spec.MethodTasksUpdate, params.end())
 	return err
 }
 

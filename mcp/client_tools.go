@@ -72,7 +72,7 @@ func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, 
 //
 // A server may answer with a task when ClientOptions.Tasks allows it, or because
 // the tool says that it always runs as one; CallTool waits for the end of it, and
-// cancels it when the context ends.
+// cancels it when the context ends and when what it asks gets no answer.
 func (c *Client) CallTool(ctx context.Context, name string, args any) (*spec.CallToolResult, error) {
 	p, err := toolParams(name, args)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Client) callTool(ctx context.Context, name string, p *spec.CallToolRequ
 	for attempt := 0; ; attempt++ {
 		l, err := c.link(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("mcp: the call of the tool %q was not sent: %w", name, err)
+			return nil, fmt.Errorf("%w: the call of the tool %q: %w", ErrNotSent, name, err)
 		}
 		known, err := c.knownTool(ctx, l, name, attempt > 0)
 		if err != nil {
@@ -193,7 +193,7 @@ func (c *Client) knownTool(ctx context.Context, l *link, name string, fresh bool
 		return known, nil
 	}
 	if fresh || known == nil && !c.shelf.complete(l) {
-		if _, err := c.listTools(ctx, fresh); err != nil && (fresh || ctx.Err() != nil) {
+		if err := c.fillShelf(ctx, l, fresh); err != nil && (fresh || ctx.Err() != nil) {
 			return nil, err
 		} else if err != nil {
 			c.warn("the tools cannot be listed, so that it is not known which headers the tool %q needs, or that it runs as a task only: %w", name, err)
@@ -206,11 +206,40 @@ func (c *Client) knownTool(ctx context.Context, l *link, name string, fresh bool
 	return known, nil
 }
 
+// fillShelf lists the tools for what calls need to know of them. Calls that need
+// it at once share a listing.
+func (c *Client) fillShelf(ctx context.Context, l *link, fresh bool) error {
+	s := &c.shelf
+	if fresh {
+		_, err := c.listTools(ctx, true)
+		return err
+	}
+	// One that was waited for may have ended with the call that it was made for.
+	for range 2 {
+		over, mine := s.list(l)
+		switch {
+		case mine:
+			defer s.listed()
+			_, err := c.listTools(ctx, false)
+			return err
+		case over == nil:
+			return nil
+		}
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // A shelf holds what is known of tools.
 type shelf struct {
-	mu    sync.Mutex
-	tools map[string]*knownTool
-	link  *link // on which all tools were listed
+	mu      sync.Mutex
+	tools   map[string]*knownTool
+	link    *link         // on which all tools were listed
+	listing chan struct{} // closed at the end of a listing that is under way; nil: none
 }
 
 // A knownTool is what calls of a tool need to know of it.
@@ -264,6 +293,25 @@ func (s *shelf) stale() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.link = nil
+}
+
+// list begins a listing. Where one is under way, over is closed at its end; nil:
+// all tools have been listed on the link.
+func (s *shelf) list(l *link) (over chan struct{}, mine bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == l || s.listing != nil {
+		return s.listing, false
+	}
+	s.listing = make(chan struct{})
+	return s.listing, true
+}
+
+func (s *shelf) listed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.listing)
+	s.listing = nil
 }
 
 // complete reports whether all tools have been listed on a link.

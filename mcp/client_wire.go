@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -79,10 +81,11 @@ func (w *line) adopt(rev *era.Revision) {
 // neither the answers nor what else there is.
 func (w *line) Exchange(ctx context.Context, frame []byte, reply func(frame []byte) error) error {
 	defer w.expectProgress(ctx, frame)()
+	during := besides(ctx)
 	var bad error // the first message that is none
 	err := w.http.Exchange(ctx, frame, func(frame []byte) error {
 		return eachMessage(frame, func(message []byte) error {
-			if bytes.Contains(message, []byte(`"method"`)) && w.take(ctx, message) {
+			if bytes.Contains(message, []byte(`"method"`)) && w.take(during, message) {
 				return nil
 			}
 			err := reply(message)
@@ -93,10 +96,25 @@ func (w *line) Exchange(ctx context.Context, frame []byte, reply func(frame []by
 			return err
 		})
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		err = bad // which says why, if there was no answer
+	case errors.Is(err, ErrSessionLost) && !refusedSession(err):
+		err = fmt.Errorf("%w: %w", errTaken, err)
 	}
 	return err
+}
+
+// errTaken is wrapped by the failure of an exchange whose request the server had
+// taken before its session was gone.
+var errTaken = errors.New("the answer is lost")
+
+// refusedSession reports whether a request was refused because its session is
+// gone. Around that error of a request there is none; there is one when a stream
+// cannot be resumed.
+func refusedSession(err error) bool {
+	all, ok := err.(interface{ Unwrap() []error })
+	return ok && slices.Contains(all.Unwrap(), ErrSessionLost)
 }
 
 // eachMessage gives the messages of a frame to f, one by one, so that none of a
@@ -226,6 +244,9 @@ func (w *line) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) 
 	}
 	result, err := w.c.answerRequest(ctx, req.Method, params)
 	if err != nil {
+		if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && w.c.opts.Ask != nil {
+			err = era.Code(wire, era.Latest(), rev)
+		}
 		return nil, err
 	}
 	return era.Translate(era.Result, req.Method, result, era.Latest(), rev)
@@ -241,19 +262,24 @@ func (w *line) notified(ctx context.Context, method string, params jsonrpc.Raw) 
 		}
 		params = up
 	}
-	c, o := w.c, &w.c.opts
-	switch method {
-	case spec.NotificationProgress:
+	if method == spec.NotificationProgress {
 		w.progressed(params)
+		return
+	}
+	c, o := w.c, &w.c.opts
+	c.forget(method)
+	if o.OnNotice != nil && o.OnNotice(ctx, method, params) {
+		o = &ClientOptions{} // nobody else is told
+	}
+	switch method {
 	case spec.NotificationMessage:
 		deliver(c, method, params, o.OnLog)
 	case spec.NotificationToolsListChanged:
-		c.shelf.stale()
-		c.listChanged("tools", spec.MethodToolsList)
+		o.listChanged("tools")
 	case spec.NotificationPromptsListChanged:
-		c.listChanged("prompts", spec.MethodPromptsList)
+		o.listChanged("prompts")
 	case spec.NotificationResourcesListChanged:
-		c.listChanged("resources", spec.MethodResourcesList, spec.MethodResourcesTemplatesList)
+		o.listChanged("resources")
 	case spec.NotificationResourcesUpdated:
 		deliver(c, method, params, func(p *spec.ResourceUpdatedNotificationParams) {
 			c.cache.drop(spec.MethodResourcesRead, p.URI)
@@ -293,11 +319,22 @@ func deliver[P any](c *Client, method string, params jsonrpc.Raw, f func(*P)) {
 	f(p)
 }
 
-func (c *Client) listChanged(kind string, methods ...string) {
-	for _, m := range methods {
-		c.cache.drop(m, "")
+// forget drops the lists that have changed, by a notification.
+func (c *Client) forget(notification string) {
+	switch notification {
+	case spec.NotificationToolsListChanged:
+		c.shelf.stale()
+		c.cache.drop(spec.MethodToolsList, "")
+	case spec.NotificationPromptsListChanged:
+		c.cache.drop(spec.MethodPromptsList, "")
+	case spec.NotificationResourcesListChanged:
+		c.cache.drop(spec.MethodResourcesList, "")
+		c.cache.drop(spec.MethodResourcesTemplatesList, "")
 	}
-	if c.opts.OnListChanged != nil {
-		c.opts.OnListChanged(kind)
+}
+
+func (o *ClientOptions) listChanged(kind string) {
+	if o.OnListChanged != nil {
+		o.OnListChanged(kind)
 	}
 }

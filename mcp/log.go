@@ -8,7 +8,6 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
-	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -34,11 +33,7 @@ func Log(ctx context.Context, level, logger string, data any) error {
 	if c == nil {
 		return nil
 	}
-	wanted := c.logLevel
-	if c.session != nil {
-		wanted = c.session.level()
-	}
-	if wanted == "" || severity < spec.LogSeverity(wanted) {
+	if !c.logs(severity) {
 		return nil
 	}
 	raw, err := jsonv2.Append(nil, data)
@@ -104,7 +99,7 @@ func Progress(ctx context.Context, done, total float64, message string) error {
 	if c.over { // basic/patterns/progress: MUST stop; the token is another call's by now
 		return nil
 	}
-	if p.ProgressToken = scan.Member(c.in.meta, spec.MetaProgressToken); !isToken(p.ProgressToken) {
+	if p.ProgressToken = c.in.progressToken(); p.ProgressToken == nil {
 		return nil
 	}
 	return c.notifyLocked(ctx, spec.NotificationProgress, p)

@@ -20,6 +20,12 @@ type ServerOptions struct {
 	// Instructions tell a model how to use the server.
 	Instructions string
 
+	// Relay answers for the server, which has no tools, resources and prompts of
+	// its own then: adding one panics. Instructions, Capabilities, Complete, PageSize
+	// and Visible have no effect then, and CacheTTL and CacheScope only on what does
+	// not say by itself how long it may be kept. Default: none.
+	Relay Relay
+
 	// Capabilities are declared even before something of them was added, and
 	// whatever else is in them. What the server has it declares by itself.
 	Capabilities *spec.ServerCapabilities

@@ -119,6 +119,7 @@ type method struct {
 	// has reports whether the server has what the method is about; nil: always.
 	has       func(*Server) bool
 	cacheable bool // 2026-07-28, server/utilities/caching
+	relayed   bool // a Relay serves it, if there is one
 }
 
 // An answer is a result in canonical form: an object.
@@ -134,28 +135,28 @@ func hasSubscribe(r *era.Revision) bool { return r.Subscribe }
 func hasSetLevel(r *era.Revision) bool  { return r.SetLevel }
 func hasPing(r *era.Revision) bool      { return r.PingAllowed }
 
-func hasTools(s *Server) bool { return s.tools.used() || s.hints().Tools != nil }
+func hasTools(s *Server) bool { return s.relays() || s.tools.used() || s.hints().Tools != nil }
 
 func hasResources(s *Server) bool {
-	return s.resources.used() || s.templates.used() || s.hints().Resources != nil
+	return s.relays() || s.resources.used() || s.templates.used() || s.hints().Resources != nil
 }
 
-func hasPrompts(s *Server) bool { return s.prompts.used() || s.hints().Prompts != nil }
+func hasPrompts(s *Server) bool { return s.relays() || s.prompts.used() || s.hints().Prompts != nil }
 
-func completes(s *Server) bool { return s.opts.Complete != nil }
+func completes(s *Server) bool { return s.relays() || s.opts.Complete != nil }
 
 func (s *Server) hints() *spec.ServerCapabilities { return s.opts.Capabilities }
 
 // methods is the table of the methods, but for those of tasks.
 var methods = map[string]*method{
-	spec.MethodToolsCall:              {serve: (*Server).callTool, in: every, has: hasTools},
-	spec.MethodToolsList:              {serve: (*Server).listTools, in: every, has: hasTools, cacheable: true},
-	spec.MethodResourcesList:          {serve: (*Server).listResources, in: every, has: hasResources, cacheable: true},
-	spec.MethodResourcesTemplatesList: {serve: (*Server).listTemplates, in: every, has: hasResources, cacheable: true},
-	spec.MethodResourcesRead:          {serve: (*Server).readResource, in: every, has: hasResources, cacheable: true},
-	spec.MethodPromptsList:            {serve: (*Server).listPrompts, in: every, has: hasPrompts, cacheable: true},
-	spec.MethodPromptsGet:             {serve: (*Server).getPrompt, in: every, has: hasPrompts},
-	spec.MethodCompletionComplete:     {serve: (*Server).complete, in: every, has: completes},
+	spec.MethodToolsCall:              {serve: (*Server).callTool, in: every, has: hasTools, relayed: true},
+	spec.MethodToolsList:              {serve: (*Server).listTools, in: every, has: hasTools, cacheable: true, relayed: true},
+	spec.MethodResourcesList:          {serve: (*Server).listResources, in: every, has: hasResources, cacheable: true, relayed: true},
+	spec.MethodResourcesTemplatesList: {serve: (*Server).listTemplates, in: every, has: hasResources, cacheable: true, relayed: true},
+	spec.MethodResourcesRead:          {serve: (*Server).readResource, in: every, has: hasResources, cacheable: true, relayed: true},
+	spec.MethodPromptsList:            {serve: (*Server).listPrompts, in: every, has: hasPrompts, cacheable: true, relayed: true},
+	spec.MethodPromptsGet:             {serve: (*Server).getPrompt, in: every, has: hasPrompts, relayed: true},
+	spec.MethodCompletionComplete:     {serve: (*Server).complete, in: every, has: completes, relayed: true},
 	spec.MethodServerDiscover:         {serve: (*Server).discover, in: modernOnly, cacheable: true},
 	spec.MethodSubscriptionsListen:    {serve: (*Server).listen, in: modernOnly},
 	spec.MethodResourcesSubscribe:     {serve: (*Server).subscribe, in: hasSubscribe, has: hasResources},
@@ -164,17 +165,22 @@ var methods = map[string]*method{
 	spec.MethodPing:                   {serve: (*Server).ping, in: hasPing},
 }
 
-// dispatch serves a request, from its canonical params to its canonical result.
-func (s *Server) dispatch(c *call, req *farcall.Request) (jsonrpc.Raw, error) {
+// dispatch serves a request, from its canonical params to its result, which is
+// in the revision in. For modern clients that is theirs, or will do for it.
+func (s *Server) dispatch(c *call, req *farcall.Request) (result jsonrpc.Raw, in *era.Revision, err error) {
 	m := methods[c.method]
-	if m == nil || !m.in(c.rev) || m.has != nil && !m.has(s) {
-		return s.dispatchOther(c, req)
+	switch {
+	case c.forwards:
+		return s.forward(c, m != nil && m.cacheable)
+	case m == nil || !m.in(c.rev) || m.has != nil && !m.has(s):
+		result, err = s.dispatchOther(c, req)
+		return result, era.Latest(), err
 	}
 	a, err := m.serve(s, c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return s.finish(c, a, m.cacheable), nil
+	return s.finish(c, a, m.cacheable), era.Latest(), nil
 }
 
 // dispatchOther serves what is not in the table.
@@ -199,13 +205,31 @@ func emptyAnswer() answer { return answer{raw: jsonrpc.Raw("{}"), plain: true} }
 
 // discover serves server/discover.
 func (s *Server) discover(c *call) (answer, error) {
-	r := spec.DiscoverResult{Capabilities: s.capabilities(c.rev), Instructions: s.opts.Instructions, SupportedVersions: revisionNames(s.modern)}
+	self, err := s.describe(c)
+	if err != nil {
+		return answer{}, err
+	}
+	r := spec.DiscoverResult{Capabilities: self.capabilities, Instructions: self.instructions, SupportedVersions: revisionNames(s.modern)}
 	raw, err := jsonv2.Append(nil, r)
 	if err != nil {
 		return answer{}, err
 	}
-	info, err := jsonv2.Append(nil, s.info)
+	info, err := jsonv2.Append(nil, self.info)
 	return answer{raw: withMember(raw, "_meta", withMember(nil, spec.MetaServerInfo, info))}, err
+}
+
+// description is what a server says of itself to one that begins.
+type description struct {
+	info         spec.Implementation
+	instructions string
+	capabilities spec.ServerCapabilities
+}
+
+func (s *Server) describe(c *call) (description, error) {
+	if s.relays() {
+		return s.describeRelay(c)
+	}
+	return description{s.info, s.opts.Instructions, s.capabilities(c.rev)}, nil
 }
 
 func revisionNames(all []*era.Revision) []string {
@@ -242,10 +266,14 @@ func (s *Server) capabilities(r *era.Revision) spec.ServerCapabilities {
 		c.Extensions = nil
 	}
 	if s.taskTools.Load() && r.LegacyTasks {
-		c.Tasks = &spec.TasksCapability{
-			List: spec.JSONObject{}, Cancel: spec.JSONObject{},
-			Requests: &spec.TaskRequestsCapability{Tools: &spec.TaskToolsCapability{Call: spec.JSONObject{}}},
-		}
+		c.Tasks = legacyTasks()
 	}
 	return c
+}
+
+func legacyTasks() *spec.TasksCapability {
+	return &spec.TasksCapability{
+		List: spec.JSONObject{}, Cancel: spec.JSONObject{},
+		Requests: &spec.TaskRequestsCapability{Tools: &spec.TaskToolsCapability{Call: spec.JSONObject{}}},
+	}
 }

@@ -19,10 +19,14 @@ import (
 // ServeRPC serves a message that belongs to no session: a request of the modern
 // era, which says in its _meta all that there is to know.
 func (s *Server) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
-	if req.IsNotification() {
-		return nil, nil // 2026-07-28 has none that a client sends but cancellation
+	if req.IsNotification() { // 2026-07-28 has none that a client sends but cancellation
+		s.relayStateless(ctx, req)
+		return nil, nil
 	}
-	c := &call{Context: ctx, srv: s, client: farcall.CallerFrom(ctx), method: req.Method, id: req.ID, params: req.Params}
+	c := &call{
+		Context: ctx, srv: s, client: farcall.CallerFrom(ctx), method: req.Method, id: req.ID, params: req.Params,
+		forwards: s.forwards(req.Method),
+	}
 	defer c.end()
 	if err := c.open(); err != nil {
 		return nil, err
@@ -30,7 +34,7 @@ func (s *Server) ServeRPC(ctx context.Context, req *farcall.Request) (any, error
 	if req.InBatch() && !c.rev.Batch {
 		return nil, errBatch(c.rev)
 	}
-	raw, err := s.dispatch(c, req)
+	raw, _, err := s.dispatch(c, req)
 	if err != nil {
 		return nil, legacyCode(err, c.rev)
 	}
@@ -162,7 +166,7 @@ type clientMeta struct {
 	caps             spec.ClientCapabilities
 }
 
-// maxRemembered bounds what a client's description may hold on to.
+// maxRemembered bounds what a cached description may hold on to.
 const maxRemembered = 4 << 10
 
 func (k *clientCache) parse(info, caps jsonrpc.Raw) (*clientMeta, error) {
@@ -178,8 +182,8 @@ func (k *clientCache) parse(info, caps jsonrpc.Raw) (*clientMeta, error) {
 	if err := jsonv2.Unmarshal(caps, &m.caps); err != nil || caps[0] != '{' {
 		return nil, invalidParams("%q is not what it should be: an object whose members are objects", spec.MetaClientCapabilities)
 	}
+	m.infoRaw, m.capsRaw = slices.Clone(info), slices.Clone(caps)
 	if len(info)+len(caps) <= maxRemembered {
-		m.infoRaw, m.capsRaw = slices.Clone(info), slices.Clone(caps)
 		k.last.Store(m)
 	}
 	return m, nil
@@ -222,25 +226,22 @@ func (c *call) whole() bool { return c.rev.Modern && c.task == nil }
 // decorate adds to a result what of resultType, serverInfo and cache hints it
 // lacks.
 func (s *Server) decorate(raw jsonrpc.Raw, cacheable bool) jsonrpc.Raw {
-	var kind, meta, rest []byte
+	var kind, meta []byte
 	hinted := false
 	scan.Object(raw, func(key, value []byte) bool {
 		switch string(key) {
 		case "resultType":
 			kind = value
-			return true
 		case "_meta":
 			meta = value
-			return true
 		case "ttlMs":
 			hinted = true
 		}
-		rest = append(scan.AppendQuoted(append(rest, ','), key), ':')
-		rest = append(rest, value...)
 		return true
 	})
 	complete := kind == nil || string(kind) == `"`+spec.ResultComplete+`"`
-	out := append([]byte(`{"resultType":`), kind...)
+	out := make([]byte, 0, len(raw)+len(s.resultStart)+len(s.cacheHints)+32)
+	out = append(append(out, `{"resultType":`...), kind...)
 	if kind == nil {
 		out = scan.AppendQuoted(out, spec.ResultComplete)
 	}
@@ -248,7 +249,14 @@ func (s *Server) decorate(raw jsonrpc.Raw, cacheable bool) jsonrpc.Raw {
 	if complete && cacheable && !hinted {
 		out = append(out, s.cacheHints...)
 	}
-	return append(append(out, rest...), '}')
+	scan.Object(raw, func(key, value []byte) bool {
+		if string(key) != "resultType" && string(key) != "_meta" {
+			out = append(scan.AppendQuoted(append(out, ','), key), ':')
+			out = append(out, value...)
+		}
+		return true
+	})
+	return append(out, '}')
 }
 
 // appendMeta appends the _meta of a result, with serverInfo in it.

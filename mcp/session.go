@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"strings"
 	"sync"
@@ -21,24 +22,29 @@ import (
 type session struct {
 	srv    *Server
 	client farcall.Caller
+	name   string
 	ctx    context.Context //nolint:containedctx // the session's own: it lasts longer than initialize
 
 	rev   atomic.Pointer[era.Revision] // nil before initialize
 	who   atomic.Pointer[clientMeta]
 	ready atomic.Bool // the client has said notifications/initialized
 	log   atomic.Pointer[string]
+	tasks atomic.Bool // the relay has declared them
+	users users
 
 	mu      sync.Mutex
-	subs    map[string]struct{} // resources/subscribe
-	pending events              // to be sent
-	sending *sender             // who sends them; nil: nobody
+	subs    map[string]*interest // resources/subscribe
+	pending events               // to be sent
+	sending *sender              // who sends them; nil: nobody
 	closed  bool
 }
 
 // Accept begins a session with a client of the legacy era, which is told things
 // by way of client.
 func (s *Server) Accept(ctx context.Context, client farcall.Caller) mcphttp.Session {
-	return &session{srv: s, client: client, ctx: context.WithoutCancel(ctx)}
+	x := &session{srv: s, client: client, name: rand.Text(), ctx: context.WithoutCancel(ctx)}
+	x.users.init()
+	return x
 }
 
 // Revision returns the revision that was agreed upon, nil before.
@@ -49,12 +55,20 @@ func (x *session) Close() {
 	x.srv.listeners.removeSession(x)
 	x.srv.tasks.endSession(x)
 	x.mu.Lock()
+	again := x.closed
 	x.closed = true
-	sending := x.sending
+	sending, subs := x.sending, x.subs
+	x.subs = nil
 	x.mu.Unlock()
 	if sending != nil {
 		sending.stop()
 		<-sending.done
+	}
+	for _, sub := range subs {
+		sub.end()
+	}
+	if !again {
+		x.release()
 	}
 }
 
@@ -69,6 +83,10 @@ func (x *session) setLevel(level string) { x.log.Store(&level) }
 
 // ServeRPC serves what the client sends.
 func (x *session) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+	if !x.hold() {
+		return nil, errSessionEnded
+	}
+	defer x.release()
 	rev := x.rev.Load()
 	switch {
 	case req.IsNotification():
@@ -87,9 +105,9 @@ func (x *session) ServeRPC(ctx context.Context, req *farcall.Request) (any, erro
 		return nil, err
 	}
 	defer c.end()
-	raw, err := x.srv.dispatch(c, req)
+	raw, in, err := x.srv.dispatch(c, req)
 	if err == nil {
-		raw, err = era.Translate(era.Result, req.Method, raw, era.Latest(), rev)
+		raw, err = era.Translate(era.Result, req.Method, raw, in, rev)
 	}
 	if err != nil {
 		return nil, inRevision(err, rev)
@@ -102,15 +120,18 @@ func errBatch(rev *era.Revision) error {
 }
 
 func (x *session) newCall(ctx context.Context, rev *era.Revision, req *farcall.Request) (*call, error) {
-	params, err := era.Translate(era.Params, req.Method, req.Params, rev, era.Latest())
-	if err != nil {
-		return nil, err
-	}
 	c := &call{
 		Context: ctx, srv: x.srv, rev: rev, session: x, client: x.client,
-		who: x.who.Load(), method: req.Method, id: req.ID, params: params,
+		who: x.who.Load(), method: req.Method, id: req.ID, params: req.Params,
+		forwards: x.srv.forwards(req.Method),
 	}
-	return c, c.in.read(params)
+	if !c.forwards {
+		var err error
+		if c.params, err = era.Translate(era.Params, req.Method, req.Params, rev, era.Latest()); err != nil {
+			return nil, err
+		}
+	}
+	return c, c.in.read(c.params)
 }
 
 // inRevision gives an error the code that the revision has for it. What is no
@@ -134,6 +155,7 @@ func (x *session) notified(ctx context.Context, rev *era.Revision, req *farcall.
 	}
 	h := x.srv.extensions.find(req.Method)
 	if h == nil {
+		x.relayNotification(ctx, rev, req)
 		return nil
 	}
 	c, err := x.newCall(ctx, rev, req)
@@ -146,13 +168,16 @@ func (x *session) notified(ctx context.Context, rev *era.Revision, req *farcall.
 }
 
 // initialize opens the session (2025-11-25, basic/lifecycle, "Initialization").
-func (x *session) initialize(_ context.Context, req *farcall.Request) (any, error) {
+func (x *session) initialize(ctx context.Context, req *farcall.Request) (any, error) {
 	s := x.srv
 	if req.InBatch() { // 2025-03-26, basic/lifecycle: MUST NOT be part of a batch
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: initialize must not be part of a batch")
 	}
 	if len(s.legacy) == 0 {
 		return nil, unsupportedVersion(requestedVersion(req.Params), s.modern)
+	}
+	if x.rev.Load() != nil {
+		return nil, errInitialized
 	}
 	var p spec.InitializeParams
 	if err := jsonv2.Unmarshal(req.Params, &p); err != nil || p.ProtocolVersion == "" {
@@ -167,8 +192,12 @@ func (x *session) initialize(_ context.Context, req *farcall.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
+	self, err := s.describe(x.beginning(ctx, rev, who, req))
+	if err != nil {
+		return nil, inRevision(err, rev)
+	}
 	raw, err := jsonv2.Append(nil, spec.InitializeResult{
-		ProtocolVersion: rev.Name, Capabilities: s.capabilities(rev), ServerInfo: s.info, Instructions: s.opts.Instructions,
+		ProtocolVersion: rev.Name, Capabilities: self.capabilities, ServerInfo: self.info, Instructions: self.instructions,
 	})
 	if err == nil {
 		raw, err = era.Translate(era.Result, req.Method, raw, era.Latest(), rev)
@@ -178,10 +207,21 @@ func (x *session) initialize(_ context.Context, req *farcall.Request) (any, erro
 	}
 	x.who.CompareAndSwap(nil, who)
 	if !x.rev.CompareAndSwap(nil, rev) {
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "Invalid Request: the session is initialized already; begin another one to change something")
+		return nil, errInitialized
 	}
 	s.listeners.addSession(x)
 	return jsonrpc.Raw(raw), nil
+}
+
+var (
+	errInitialized  = &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the session is initialized already; begin another one to change something"}
+	errSessionEnded = &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the session has ended; begin another one"}
+)
+
+// beginning is the call for something that is no request with a way back to the
+// client: it says who the client is.
+func (x *session) beginning(ctx context.Context, rev *era.Revision, who *clientMeta, req *farcall.Request) *call {
+	return &call{Context: ctx, srv: x.srv, rev: rev, session: x, client: x.client, who: who, method: req.Method, over: true}
 }
 
 // initializeParts returns what the client says of itself, as the modern era has

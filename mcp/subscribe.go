@@ -207,21 +207,53 @@ func (s *Server) subscribe(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if s.relays() {
+		return emptyAnswer(), c.session.watch(c, string(uri))
+	}
 	if _, ok := s.reader(c, uri); !ok {
 		return answer{}, c.resourceNotFound(uri)
 	}
-	x := c.session
+	_, _, err = c.session.subscribe(string(uri))
+	return emptyAnswer(), err
+}
+
+// An interest is the subscription of a session to a resource.
+type interest struct {
+	// Of a Relay only:
+	ready chan struct{} // closed when it is known whether there is one
+	err   error         // why there is none; set before
+	stop  func()        // the session's: nil before
+}
+
+// end is called when the session does not have it any more.
+func (b *interest) end() {
+	if b != nil && b.stop != nil {
+		b.stop()
+	}
+}
+
+// subscribe returns the subscription to a resource, and whether it is a new one.
+func (x *session) subscribe(uri string) (b *interest, isNew bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.subs == nil {
-		x.subs = map[string]struct{}{}
+	if b, ok := x.subs[uri]; ok {
+		return b, false, nil
+	}
+	if x.closed {
+		return nil, false, errSessionEnded
 	}
 	if len(x.subs) >= maxSubscriptions {
-		return answer{}, jsonrpc.Errorf(jsonrpc.Overloaded, "Overloaded: a session subscribes to %d resources at most", maxSubscriptions)
+		return nil, false, errSubscriptions
 	}
-	x.subs[string(uri)] = struct{}{}
-	return emptyAnswer(), nil
+	if x.subs == nil {
+		x.subs = map[string]*interest{}
+	}
+	b = &interest{ready: make(chan struct{})}
+	x.subs[uri] = b
+	return b, true, nil
 }
+
+var errSubscriptions = jsonrpc.Errorf(jsonrpc.Overloaded, "Overloaded: a client subscribes to %d resources at a time at most", maxSubscriptions)
 
 // unsubscribe serves resources/unsubscribe.
 func (s *Server) unsubscribe(c *call) (answer, error) {
@@ -230,8 +262,10 @@ func (s *Server) unsubscribe(c *call) (answer, error) {
 		return answer{}, err
 	}
 	c.session.mu.Lock()
-	defer c.session.mu.Unlock()
+	b := c.session.subs[string(uri)]
 	delete(c.session.subs, string(uri))
+	c.session.mu.Unlock()
+	b.end()
 	return emptyAnswer(), nil
 }
 

@@ -15,6 +15,7 @@ type listener struct {
 	lists  listKind
 	uris   map[string]struct{}
 	tasks  map[string]struct{}
+	stops  []func() // of what a Relay watches
 
 	wake  chan struct{} // there is something
 	ended chan struct{} // the server ends it
@@ -39,11 +40,15 @@ func (l *listener) tell(e *events) {
 			mine.tasks = append(mine.tasks, t)
 		}
 	}
-	if mine.empty() {
-		return
+	if !mine.empty() {
+		l.note(&mine)
 	}
+}
+
+// note notes what the client is to be told.
+func (l *listener) note(mine *events) {
 	l.mu.Lock()
-	l.pending.add(&mine)
+	l.pending.add(mine)
 	l.mu.Unlock()
 	select {
 	case l.wake <- struct{}{}:
@@ -64,6 +69,7 @@ func (s *Server) listen(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	defer l.unwatch()
 	s.listeners.add(l)
 	defer s.listeners.remove(l)
 	ack, err := jsonv2.Append(nil, spec.SubscriptionsAcknowledgedNotificationParams{Notifications: l.filter})
@@ -144,14 +150,17 @@ func (s *Server) newListener(c *call) (*listener, error) {
 			l.lists |= list
 		}
 	}
-	for _, uri := range want.ResourceSubscriptions {
-		if _, ok := s.reader(c, []byte(uri)); ok && addTo(l.uris, uri) {
-			got.ResourceSubscriptions = append(got.ResourceSubscriptions, uri)
-		}
-	}
 	for _, id := range want.TaskIDs {
 		if s.watchableTask(c, id) && addTo(l.tasks, id) {
 			got.TaskIDs = append(got.TaskIDs, id)
+		}
+	}
+	if s.relays() {
+		return l, l.watch(want.ResourceSubscriptions)
+	}
+	for _, uri := range want.ResourceSubscriptions {
+		if _, ok := s.reader(c, []byte(uri)); ok && addTo(l.uris, uri) {
+			got.ResourceSubscriptions = append(got.ResourceSubscriptions, uri)
 		}
 	}
 	return l, nil

@@ -32,7 +32,7 @@ func (s *Server) taskMethod(c *call) (result jsonrpc.Raw, err error, handled boo
 		methods = taskMethods
 	}
 	serve := methods[c.method]
-	if serve == nil || !s.taskTools.Load() || !c.rev.TasksExtension && !c.rev.LegacyTasks {
+	if serve == nil || !s.runsTasks(c) || !c.rev.TasksExtension && !c.rev.LegacyTasks {
 		return nil, nil, false
 	}
 	if c.rev.TasksExtension && !needTasks.met(c) { // ext-tasks, "Protocol Errors"

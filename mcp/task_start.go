@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -33,21 +34,25 @@ func StartTask(ctx context.Context) error {
 	if c == nil || c.task == nil || c.task.started() {
 		return nil
 	}
-	if a, err := c.rounds(); err != nil {
+	if asking, err := c.asking(); err != nil {
 		return err
-	} else if a.asking() {
-		return errAsked
+	} else if asking {
+		return ErrAsked
 	}
 	return c.task.begin()
 }
 
+// taskSupport says whether a tool runs as a task.
+func (t *tool) taskSupport() string {
+	if t.spec.Execution == nil {
+		return spec.TaskForbidden
+	}
+	return cmp.Or(t.spec.Execution.TaskSupport, spec.TaskForbidden)
+}
+
 // wantsTask reports whether a tool is to be run as a task. In the legacy era the
 // client decides, by the member "task".
-func (s *Server) wantsTask(c *call, t *tool) (bool, error) {
-	support := spec.TaskForbidden
-	if t.spec.Execution != nil && t.spec.Execution.TaskSupport != "" {
-		support = t.spec.Execution.TaskSupport
-	}
+func (c *call) wantsTask(tool, support string) (bool, error) {
 	switch {
 	case c.rev.TasksExtension:
 		if support == spec.TaskForbidden || needTasks.met(c) {
@@ -56,13 +61,13 @@ func (s *Server) wantsTask(c *call, t *tool) (bool, error) {
 		if support == spec.TaskRequired { // ext-tasks, "Capability Negotiation"
 			return false, needTasks.refuse(c)
 		}
-	case c.rev.LegacyTasks && s.taskTools.Load(): // 2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation"
+	case c.rev.LegacyTasks && c.srv.runsTasks(c): // 2025-11-25 basic/utilities/tasks, "Tool-Level Negotiation"
 		wanted := len(c.in.task) > 0 && string(c.in.task) != "null"
 		if wanted && support == spec.TaskForbidden {
-			return false, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: the tool %s does not run as a task; call it without %q", t.spec.Name, "task")
+			return false, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: the tool %s does not run as a task; call it without %q", tool, "task")
 		}
 		if !wanted && support == spec.TaskRequired {
-			return false, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: the tool %s runs as a task only; call it with %q", t.spec.Name, "task")
+			return false, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: the tool %s runs as a task only; call it with %q", tool, "task")
 		}
 		return wanted, nil
 	}
@@ -77,7 +82,7 @@ func (s *Server) startTask(c *call, run func(*call) (jsonrpc.Raw, error)) (jsonr
 	if err != nil {
 		return nil, err
 	}
-	if c.rev.Modern && s.tasks.isLater(string(scan.Unquote(c.in.name))) {
+	if c.rev.Modern && (s.relays() || s.tasks.isLater(string(scan.Unquote(c.in.name)))) {
 		return t.startLater(c, own, run)
 	}
 	if err := t.begin(); err != nil {
@@ -85,6 +90,7 @@ func (s *Server) startTask(c *call, run func(*call) (jsonrpc.Raw, error)) (jsonr
 		return nil, err
 	}
 	raw, err := t.creation() // as long as it cannot have changed
+	own.hold()
 	go func() { t.run(own, run, t.finish) }()
 	return raw, err
 }
@@ -147,6 +153,7 @@ func (t *task) startLater(c, own *call, run func(*call) (jsonrpc.Raw, error)) (j
 	begun := t.changed // nobody knows of it yet
 	unbind := context.AfterFunc(c, func() { t.cancel(context.Cause(c)) })
 	ended := make(chan outcome, 1)
+	own.hold()
 	go func() {
 		t.run(own, run, func(o outcome) {
 			if t.started() {
@@ -170,7 +177,7 @@ func (t *task) startLater(c, own *call, run func(*call) (jsonrpc.Raw, error)) (j
 	}
 }
 
-// run calls the handler. end is called in any case, once.
+// run calls the handler, of a call that is held. end is called in any case, once.
 func (t *task) run(c *call, f func(*call) (jsonrpc.Raw, error), end func(outcome)) {
 	o := outcome{err: errors.New("the handler has ended its goroutine")} // runtime.Goexit
 	defer func() {
@@ -179,6 +186,7 @@ func (t *task) run(c *call, f func(*call) (jsonrpc.Raw, error), end func(outcome
 		}
 		c.end()
 		end(o)
+		c.release()
 	}()
 	o.raw, o.err = f(c)
 }

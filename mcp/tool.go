@@ -141,7 +141,7 @@ func (s *Server) callTool(c *call) (answer, error) {
 	if err := c.checkHeaders(t); err != nil {
 		return answer{}, err
 	}
-	if asTask, err := s.wantsTask(c, t); err != nil {
+	if asTask, err := c.wantsTask(t.spec.Name, t.taskSupport()); err != nil {
 		return answer{}, err
 	} else if asTask {
 		return s.callAsTask(c, t)

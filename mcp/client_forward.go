@@ -1,0 +1,260 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// ErrNotSent is wrapped by the failure of a call of which the server has surely
+// taken nothing: no connection could be made, or it had ended before, or the
+// session had.
+var ErrNotSent = errors.New("mcp: the request was not sent")
+
+// A Forward is a call that a Client makes for somebody else, as a gateway does.
+type Forward struct {
+	Method string
+	// Params are in the form of Revision: an object, or nil. A progressToken in
+	// their _meta is replaced or removed.
+	Params jsonrpc.Raw
+	// Revision is the one that Params are in. Nil: the newest.
+	Revision *era.Revision
+	// Info and Capabilities say who calls, as JSON in the form of the newest
+	// revision, to servers that want to know it with each request. What
+	// the _meta of Params has counts first. Nil: the client's own.
+	Info, Capabilities jsonrpc.Raw
+	// LogLevel is what is to be logged of the call, for those servers. "": nothing
+	// is said.
+	LogLevel string
+	// OnProgress gets the params of each notifications/progress in the form of the
+	// newest revision, in order, from the goroutine that reads: it must not block,
+	// nor keep them. One that is on its way when the context ends may come after
+	// Forward has returned; of a task nothing is reported. Nil: no progress is asked
+	// for.
+	OnProgress func(params jsonrpc.Raw)
+	// Rounds answers input_required with ClientOptions.Ask and calls again, as
+	// Client.Call does. Otherwise that is the result.
+	Rounds bool
+	// OnTask is told that the server has made a task of the call, before that is
+	// followed to its end. An error ends the call, and the task is cancelled.
+	OnTask func() error
+	// Task calls a tool as a task where it may be one (legacy servers). One that
+	// must be one always is.
+	Task bool
+	// Timeout is used in place of ClientOptions.Timeout; MaxTimeout holds, too.
+	// 0: that one. It bounds each request, not the whole of rounds and tasks.
+	Timeout time.Duration
+}
+
+// forwarding is a Forward that is under way.
+type forwarding struct {
+	*Forward
+	c      *Client
+	rev    *era.Revision // of the params
+	params jsonrpc.Raw   // of this round
+	header http.Header   // Mcp-Param-… of a tool
+	asTask bool          // the tool is to be called as a task, where that is up to the client
+	task   bool          // it was, by this client or by what the params say
+	result jsonrpc.Raw   // of this round
+}
+
+// Forward makes a call for somebody else. The result is as the server has sent
+// it, in the form of the revision that is returned with it: nothing is taken from
+// a cache, decoded or validated. Where the call became a task, it is the result of
+// that; the end of the context cancels the task.
+//
+// Errors are those of [Client.Call], but spec.URLElicitationRequired is nothing
+// that Forward does something about. One that does not wrap [ErrNotSent] may have
+// had its effect.
+func (c *Client) Forward(ctx context.Context, f *Forward) (result jsonrpc.Raw, in *era.Revision, err error) {
+	w := &forwarding{Forward: f, c: c, rev: cmp.Or(f.Revision, era.Latest()), params: f.Params}
+	if i := scan.Space(f.Params, 0); i < len(f.Params) && f.Params[i] != '{' && string(f.Params[i:]) != "null" {
+		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: they must be an object")
+	}
+	for n := 1; ; n++ {
+		l, err := w.round(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		raw := w.result
+		kind := ""
+		if l.rev.Modern && (f.Rounds || f.Method == spec.MethodToolsCall) {
+			kind = resultType(raw)
+		}
+		created, err := w.created(raw, kind)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case created != nil:
+			return w.finish(ctx, created)
+		case !f.Rounds || kind != spec.ResultInputRequired:
+			return raw, l.rev, nil
+		case n > c.opts.MaxRounds:
+			return nil, nil, c.tooManyRounds(f.Method)
+		}
+		if raw, err = era.Translate(era.Result, f.Method, raw, l.rev, era.Latest()); err == nil {
+			w.params, err = c.nextRound(ctx, &outgoing{method: f.Method, params: w.params}, raw)
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("mcp: %q: %w", f.Method, err)
+		}
+	}
+}
+
+// resultType returns the resultType of a modern server's result.
+func resultType(raw jsonrpc.Raw) string {
+	switch v := scan.Member(raw, "resultType"); {
+	case len(v) == 0 || v[0] != '"', string(v) == `"`+spec.ResultComplete+`"`:
+		return spec.ResultComplete // the usual one costs no allocation
+	default:
+		return string(scan.Unquote(v))
+	}
+}
+
+// round makes one round. A tool whose definition may have changed is looked up
+// anew (2026-07-28, Streamable HTTP, "Client Behavior").
+func (w *forwarding) round(ctx context.Context) (*link, error) {
+	for again := false; ; again = true {
+		if w.Method == spec.MethodToolsCall {
+			if err := w.lookUp(ctx, again); err != nil {
+				return nil, err
+			}
+		}
+		l, err := w.c.attempt(ctx, w.Method, func(l *link) error { return w.exchange(ctx, l) })
+		if again || err == nil || l == nil || l.http == nil || !errors.Is(err, spec.HeaderMismatch) {
+			return l, err
+		}
+	}
+}
+
+// lookUp finds out what the call of a tool needs.
+func (w *forwarding) lookUp(ctx context.Context, fresh bool) error {
+	l, err := w.c.link(ctx)
+	if err != nil {
+		return fmt.Errorf("%w: %q: %w", ErrNotSent, w.Method, err)
+	}
+	w.header, w.asTask = nil, false
+	if !l.callsTasks() && (l.http == nil || !l.rev.Modern) {
+		return nil
+	}
+	name := scan.Member(w.params, "name")
+	if len(name) == 0 || name[0] != '"' {
+		return nil // the server says what is wrong with it
+	}
+	known, err := w.c.knownTool(ctx, l, string(scan.Unquote(name)), fresh)
+	if err != nil || known == nil {
+		return err
+	}
+	if l.http != nil && l.rev.Modern {
+		w.header = known.header(scan.Member(w.params, "arguments"))
+	}
+	w.asTask = known.task == spec.TaskRequired || w.Task && known.task == spec.TaskOptional
+	return nil
+}
+
+// exchange makes one attempt on a link.
+func (w *forwarding) exchange(ctx context.Context, l *link) error {
+	params, err := w.paramsFor(l)
+	if err != nil {
+		return err
+	}
+	var way *route
+	inner := ctx
+	if l.http != nil {
+		way = new(route)
+		inner = way.trace(context.WithValue(ctx, besidesKey{}, ctx))
+		if w.header != nil {
+			inner = mcphttp.WithHeader(inner, w.header)
+		}
+	}
+	p := newPatience(inner, cmp.Or(w.Timeout, w.c.opts.Timeout), w.c.opts.MaxTimeout, &l.asked)
+	defer p.end()
+	var sink progressSink
+	if w.OnProgress != nil {
+		sink = func(value jsonrpc.Raw) {
+			p.touch()
+			if value, err := era.Translate(era.Notification, spec.NotificationProgress, value, l.rev, era.Latest()); err == nil {
+				w.OnProgress(value)
+			}
+		}
+	}
+	w.result, err = l.callWithin(p, w.Method, params, sink)
+	if err != nil && way != nil && way.none(err) {
+		err = fmt.Errorf("%w: %q: %w", ErrNotSent, w.Method, err)
+	}
+	return err
+}
+
+// A besidesKey has the context that was given to Forward in that of an exchange.
+type besidesKey struct{}
+
+// besides returns the context for what the server sends during an exchange: it
+// has the values of the call, but nothing that is meant for the exchange alone.
+func besides(ctx context.Context) context.Context {
+	if values, ok := ctx.Value(besidesKey{}).(context.Context); ok {
+		return &valued{ctx, values}
+	}
+	return ctx
+}
+
+// valued has the values of another context.
+type valued struct {
+	context.Context //nolint:containedctx // it is a context itself
+	values          context.Context
+}
+
+func (v *valued) Value(key any) any { return v.values.Value(key) }
+
+// AfterFunc lets package context derive from this context without a goroutine
+// (see context.AfterFunc).
+func (v *valued) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(v.Context, f) }
+
+// A route notes whether a request got as far as a connection.
+type route struct{ connected atomic.Bool }
+
+func (r *route) trace(ctx context.Context) context.Context {
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { r.connected.Store(true) }})
+}
+
+// none reports whether a request has surely not been sent.
+func (r *route) none(err error) bool {
+	if r.connected.Load() {
+		return false // where a stream is resumed, too, the request was sent before
+	}
+	var (
+		dial *net.OpError
+		name *net.DNSError
+		cert *tls.CertificateVerificationError
+	)
+	return errors.As(err, &dial) && dial.Op == "dial" || errors.As(err, &name) || errors.As(err, &cert)
+}
+
+// Notify sends a notification, whose params are an object in the form of the
+// newest revision, or nil. It does nothing where the server's revision does not
+// have it. Nil means that it will be sent, not that it has arrived.
+func (c *Client) Notify(ctx context.Context, method string, params jsonrpc.Raw) error {
+	_, err := c.attempt(ctx, method, func(l *link) error {
+		if method == spec.NotificationRootsListChanged && !l.rev.RootsChanged {
+			return nil
+		}
+		own, err := era.Translate(era.Notification, method, params, era.Latest(), l.rev)
+		if err != nil {
+			return nil //nolint:nilerr // it cannot be said there
+		}
+		return l.peer.Notify(ctx, method, orNothing(own))
+	})
+	return err
+}

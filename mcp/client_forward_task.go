@@ -1,0 +1,69 @@
+package mcp
+
+import (
+	"context"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// created returns the task that the answer to a call is, or nil. kind is its
+// resultType, if it is a modern one.
+func (w *forwarding) created(raw jsonrpc.Raw, kind string) (*spec.DetailedTask, error) {
+	switch {
+	case kind == spec.ResultTask && w.Method == spec.MethodToolsCall:
+		return readTask(raw)
+	case kind == "" && w.task:
+		return createdTask(raw), nil
+	}
+	return nil, nil //nolint:nilnil // there is none
+}
+
+// finish follows the task of a call to its end.
+func (w *forwarding) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, *era.Revision, error) {
+	f := &follower{c: w.c, call: w.taskCall}
+	if w.OnTask != nil {
+		if err := w.OnTask(); err != nil {
+			f.giveUp(ctx, t.TaskID)
+			return nil, nil, err
+		}
+	}
+	raw, in, err := f.finish(ctx, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	return withoutRelatedTask(raw), in, nil
+}
+
+// taskCall makes a call about a task in the name of whoever has made that. What it
+// returns is in the form of the newest revision, but for the result of the tool.
+func (w *forwarding) taskCall(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+	f := &Forward{Method: method, Params: params, Info: w.Info, Capabilities: w.Capabilities, Timeout: w.Timeout}
+	if w.rev.Modern {
+		meta := scan.Member(w.params, "_meta")
+		f.Info = orElse(scan.Member(meta, spec.MetaClientInfo), f.Info)
+		f.Capabilities = orElse(scan.Member(meta, spec.MetaClientCapabilities), f.Capabilities)
+	}
+	raw, in, err := w.c.Forward(ctx, f)
+	if err != nil || method == spec.MethodTasksResult {
+		return raw, in, err
+	}
+	raw, err = era.Translate(era.Result, method, raw, in, era.Latest())
+	return raw, era.Latest(), err
+}
+
+// withoutRelatedTask returns a result that does not name the task whose result it
+// is, which nobody knows of any more.
+func withoutRelatedTask(raw jsonrpc.Raw) jsonrpc.Raw {
+	meta := scan.Member(raw, "_meta")
+	if scan.Member(meta, spec.MetaRelatedTask) == nil {
+		return raw
+	}
+	out := newObject(raw, "_meta")
+	if kept := newObject(meta, spec.MetaRelatedTask); len(*kept) > 1 {
+		out.add("_meta", kept.end())
+	}
+	return out.end()
+}

@@ -1,0 +1,459 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// A spy keeps what a client sends.
+type spy struct {
+	farcall.Transport
+	mu   sync.Mutex
+	sent []string
+}
+
+func (s *spy) note(frame []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = append(s.sent, string(frame))
+}
+
+func (s *spy) Write(frames ...[]byte) error {
+	for _, f := range frames {
+		s.note(f)
+	}
+	return s.Transport.Write(frames...)
+}
+
+func (s *spy) contains(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.sent, func(f string) bool { return strings.Contains(f, text) })
+}
+
+// forwarder connects a client with a server, in one revision, over a stream or
+// HTTP.
+func forwarder(t *testing.T, s *Server, rev, over string, o *ClientOptions) (*Client, *spy) {
+	t.Helper()
+	if o == nil {
+		o = &ClientOptions{}
+	}
+	o.Era = rev
+	if over == "stream" {
+		mine, theirs := farcall.Pipe()
+		served := make(chan error, 1)
+		go func() { served <- s.Serve(t.Context(), theirs) }()
+		seen := &spy{Transport: mine}
+		c, err := Connect(t.Context(), seen, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			c.Close()
+			<-served
+		})
+		return c, seen
+	}
+	h, seen := mcphttp.NewHandler(s, &mcphttp.Options{RPC: s.rpcOptions()}), &spy{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		seen.note(body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		h.Shutdown(context.WithoutCancel(t.Context()))
+		server.Close()
+	})
+	return mustDial(t, server.URL, o), seen
+}
+
+// eachForwarder tests every kind of server there is.
+func eachForwarder(t *testing.T, f func(t *testing.T, rev *era.Revision, over string)) {
+	t.Helper()
+	for _, rev := range era.Revisions() {
+		for _, over := range []string{"stream", "http"} {
+			t.Run("to "+rev.Name+" over "+over, func(t *testing.T) { f(t, rev, over) })
+		}
+	}
+}
+
+// paramsIn puts the _meta into params that a caller's revision wants, and a
+// progressToken.
+func paramsIn(rev *era.Revision, members string) jsonrpc.Raw {
+	meta := `"progressToken":"callers","x":1`
+	if rev.Modern {
+		meta += `,"io.modelcontextprotocol/protocolVersion":"` + rev.Name +
+			`","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}`
+	}
+	if members != "" {
+		members += ","
+	}
+	return jsonrpc.Raw(`{` + members + `"_meta":{` + meta + `}}`)
+}
+
+// Calls come through from every revision to every other one.
+func TestForward(t *testing.T) {
+	eachForwarder(t, func(t *testing.T, rev *era.Revision, over string) {
+		c, seen := forwarder(t, bothServer(t), rev.Name, over, nil)
+		for _, from := range era.Revisions() {
+			call := func(f *Forward, method, members string) (string, error) {
+				f.Method, f.Params, f.Revision = method, paramsIn(from, members), from
+				raw, in, err := c.Forward(t.Context(), f)
+				if err == nil && in != rev {
+					t.Errorf("a result in %v", in)
+				}
+				return string(raw), err
+			}
+			var reports []string
+			got, err := call(&Forward{OnProgress: func(p jsonrpc.Raw) {
+				reports = append(reports, string(scan.Member(p, "progress")))
+			}}, "tools/call", `"name":"add","arguments":{"a":2,"b":3}`)
+			if err != nil || !strings.Contains(got, `"text":"{\"sum\":5}"`) || strings.Join(reports, " ") != "0 1 2" {
+				t.Errorf("from %s: %s, %v, reports %q", from.Name, got, err, reports)
+			}
+			if got, err = call(&Forward{}, "tools/call", `"name":"add","arguments":{"a":2,"b":3}`); err != nil || strings.Contains(got, `"resultType":"complete"`) != rev.Modern {
+				t.Errorf("from %s: %s, %v", from.Name, got, err)
+			}
+			if got, err = call(&Forward{}, "tools/list", ""); err != nil || !strings.Contains(got, `"greet"`) {
+				t.Errorf("from %s: %s, %v", from.Name, got, err)
+			}
+			if _, err = call(&Forward{}, "resources/read", `"uri":"test:none"`); !errors.Is(err, era.Latest().ResourceNotFound) {
+				t.Errorf("from %s: %v", from.Name, err)
+			}
+			if _, err = call(&Forward{}, "x/none", ""); !errors.Is(err, jsonrpc.MethodNotFound) {
+				t.Errorf("from %s: %v", from.Name, err)
+			}
+		}
+		if seen.contains("callers") || !seen.contains(`"x":1`) {
+			t.Errorf("sent %s", seen.sent)
+		}
+	})
+}
+
+// Over the first HTTP transport all that the server sends comes on one stream.
+func TestForwardSSE(t *testing.T) {
+	s := bothServer(t)
+	h := mcphttp.NewHandler(s, &mcphttp.Options{RPC: s.rpcOptions()})
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /sse", h.ServeSSE)
+	mux.HandleFunc("/messages", h.ServeMessages)
+	server := httptest.NewServer(mux)
+	defer server.Close()
+	defer h.Shutdown(context.WithoutCancel(t.Context()))
+	c := mustDial(t, server.URL+"/sse", &ClientOptions{
+		Capabilities: &spec.ClientCapabilities{Elicitation: &spec.ElicitationCapability{Form: spec.JSONObject{}}},
+		Ask: func(context.Context, string, jsonrpc.Raw) (jsonrpc.Raw, error) {
+			return jsonrpc.Raw(`{"action":"accept","content":{"name":"Bob"}}`), nil
+		},
+	})
+	reports := 0
+	for params, want := range map[string]string{`{"name":"add","arguments":{"a":2,"b":3}}`: "sum", `{"name":"greet"}`: "hello Bob"} {
+		raw, _, err := c.Forward(t.Context(), &Forward{
+			Method: "tools/call", Params: jsonrpc.Raw(params), OnProgress: func(jsonrpc.Raw) { reports++ },
+		})
+		if err != nil || !strings.Contains(string(raw), want) {
+			t.Errorf("%s, %v", raw, err)
+		}
+	}
+	if reports != 3 {
+		t.Errorf("%d reports", reports)
+	}
+	c.Close() // before the server waits for it
+}
+
+// What the server gets, to the byte.
+func TestForwardParams(t *testing.T) {
+	const (
+		version = `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`
+		info    = `"io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"}`
+		caps    = `"io.modelcontextprotocol/clientCapabilities":{}`
+		tasks   = `"io.modelcontextprotocol/clientCapabilities":{"roots":{},"extensions":{"y":{},"io.modelcontextprotocol/tasks":{}}}`
+		level   = `"io.modelcontextprotocol/logLevel":"debug"`
+	)
+	who := Forward{Info: jsonrpc.Raw(`{"name":"x","version":"1"}`), Capabilities: jsonrpc.Raw(`{"roots":{},"extensions":{"y":{}}}`), LogLevel: "debug"}
+	knows := Forward{Capabilities: jsonrpc.Raw(`{"extensions":{"io.modelcontextprotocol/tasks":{"a":1}}}`)}
+	for _, test := range []struct {
+		from, to   string
+		f          Forward
+		give, want string
+	}{
+		{revLegacy, revLegacy, who, `{ "name" : "x", "_meta":{"traceparent":"a"}}`, `{ "name" : "x", "_meta":{"traceparent":"a"}}`},
+		{revLegacy, revLegacy, who, ``, ``},
+		{revLegacy, revLegacy, who, `null`, ``},
+		{revLegacy, revLegacy, who, `{"name":"x","_meta":{"progressToken":5,"a":1}}`, `{"name":"x","_meta":{"a":1}}`},
+		{revLegacy, revLegacy, who, `{"_meta":{"progressToken":5},"_meta":{"progress\u0054oken":"a"},"b":{"progressToken":7}}`, `{"b":{"progressToken":7}}`},
+		{"2024-11-05", revLegacy, who, `{"name":"x"}`, `{"name":"x"}`},
+
+		{revModern, revModern, who, `{ "a":1,"_meta":{` + info + `,` + caps + `,` + version + `,` + level + `}}`, `{ "a":1,"_meta":{` + info + `,` + caps + `,` + version + `,` + level + `}}`},
+		{revModern, revModern, who, `{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `}}`, `{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `,` + level + `}}`},
+		{revModern, revModern, knows, `{"_meta":{` + version + `,` + caps + `,` + info + `,"progressToken":1}}`, `{"_meta":{` + caps + `,` + info + `,` + version + `}}`},
+		{revModern, revModern, who, `{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-29"},"inputResponses":{},"requestState":"s"}`, `{"inputResponses":{},"requestState":"s","_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
+
+		{revLegacy, revModern, who, ``, `{"_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
+		{revLegacy, revModern, who, `{"a":[1, 2],"_meta":{"progressToken":5,"b":2}}`, `{"a":[1, 2],"_meta":{"b":2,` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
+		{
+			revLegacy, revModern, knows, `{}`,
+			`{"_meta":{` + version + `,"io.modelcontextprotocol/clientInfo":{"name":"me","version":"0"},"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{"a":1}}}}}`,
+		},
+		{revLegacy, revModern, Forward{}, `{}`, `{"_meta":{` + version + `,"io.modelcontextprotocol/clientInfo":{"name":"me","version":"0"},"io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}`},
+
+		{revModern, revLegacy, who, `{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `,"b":2}}`, `{"a":1,"_meta":{"b":2}}`},
+		{revModern, revLegacy, who, `{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `,"progressToken":2}}`, `{"a":1}`},
+	} {
+		o := &ClientOptions{Name: "me", Era: test.to, Capabilities: &spec.ClientCapabilities{Roots: &spec.RootsCapability{}}}
+		all := legacyFake(nil)
+		if test.to == revModern {
+			all, o.LogLevel = modernFake(nil), "error" // which is the client's own
+		}
+		all["prompts/get"] = `{"messages":[]}`
+		c, f := mustPipe(t, all, o)
+		q := test.f
+		q.Method, q.Params, q.Revision = "prompts/get", jsonrpc.Raw(test.give), era.Lookup(test.from)
+		raw, in, err := c.Forward(t.Context(), &q)
+		if err != nil || string(raw) != `{"messages":[]}` || in.Name != test.to {
+			t.Errorf("%s: %s, %v, %v", test.give, raw, in, err)
+		}
+		f.mu.Lock()
+		got := f.got[len(f.got)-1]
+		f.mu.Unlock()
+		if got != strings.TrimSpace("prompts/get "+test.want) {
+			t.Errorf("%s from %s:\n got %s\nwant prompts/get %s", test.give, test.from, got, test.want)
+		}
+	}
+}
+
+// What cannot be said to the server is not sent.
+func TestForwardRefused(t *testing.T) {
+	c, f := mustPipe(t, legacyFake(nil), nil)
+	before := f.count("tools/call")
+	for _, params := range []string{`[1]`, ` 5`, `{"name":"x","inputResponses":{}}`, `{"name":"x","requestState":"s"}`} {
+		_, _, err := c.Forward(t.Context(), &Forward{Method: "tools/call", Params: jsonrpc.Raw(params)})
+		if !errors.Is(err, jsonrpc.InvalidParams) {
+			t.Errorf("%s: %v", params, err)
+		}
+	}
+	if n := f.count("tools/call"); n != before {
+		t.Errorf("%d calls were sent", n)
+	}
+	if _, _, err := c.Forward(t.Context(), &Forward{Method: "tasks/update"}); !errors.Is(err, jsonrpc.MethodNotFound) {
+		t.Error(err)
+	}
+}
+
+type tagKey struct{}
+
+// tagged is a context as a gateway gives it to Forward.
+func tagged(ctx context.Context, tag string) context.Context {
+	return context.WithValue(ctx, tagKey{}, tag)
+}
+
+func tagOf(ctx context.Context) string {
+	tag, _ := ctx.Value(tagKey{}).(string)
+	return tag
+}
+
+// What the server asks goes to Ask, with what belongs to the call where that is
+// known.
+func TestForwardAsk(t *testing.T) {
+	eachForwarder(t, func(t *testing.T, rev *era.Revision, over string) {
+		if !rev.Elicitation {
+			t.Skip("nothing to ask")
+		}
+		var mu sync.Mutex
+		var asked []string
+		c, _ := forwarder(t, bothServer(t), rev.Name, over, &ClientOptions{
+			Capabilities: &spec.ClientCapabilities{Elicitation: &spec.ElicitationCapability{Form: spec.JSONObject{}}},
+			Ask: func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				asked = append(asked, fmt.Sprintf("%s %s %s", tagOf(ctx), method, scan.Member(params, "mode")))
+				if ctx.Value(sinkKey{}) != nil {
+					t.Error("what Ask calls would report progress to the call during which it is asked")
+				}
+				if tagOf(ctx) == "nobody" {
+					return nil, jsonrpc.Errorf(-1, "nobody is there")
+				}
+				return jsonrpc.Raw(`{"action":"accept","content":{"name":"Bob"}}`), nil
+			},
+		})
+		f := &Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"greet"}`), Capabilities: jsonrpc.Raw(`{"elicitation":{"form":{}}}`), Rounds: true, OnProgress: func(jsonrpc.Raw) {}}
+		raw, in, err := c.Forward(tagged(t.Context(), "A"), f)
+		if err != nil || in != rev || !strings.Contains(string(raw), "hello Bob") {
+			t.Fatalf("%s, %v, %v", raw, in, err)
+		}
+		known := rev.Modern || over == "http"
+		tag := ""
+		if known {
+			tag = "A"
+		}
+		if len(asked) != 1 || !strings.HasPrefix(asked[0], tag+" elicitation/create") {
+			t.Errorf("asked %q", asked)
+		}
+		if known {
+			raw, _, err := c.Forward(tagged(t.Context(), "nobody"), f)
+			if err == nil && !strings.Contains(string(raw), `"isError":true`) || err != nil && !strings.Contains(err.Error(), "nobody is there") {
+				t.Errorf("%s, %v", raw, err)
+			}
+		}
+		if f.Rounds = false; rev.Modern {
+			raw, _, err := c.Forward(t.Context(), f)
+			if err != nil || string(scan.Member(raw, "resultType")) != `"input_required"` {
+				t.Errorf("%s, %v", raw, err)
+			}
+		}
+	})
+}
+
+// A server that never has enough is not asked for ever.
+func TestForwardRounds(t *testing.T) {
+	c, f := mustPipe(t, modernFake(replies{"tools/call": `{"resultType":"input_required","requestState":"s"}`}), &ClientOptions{MaxRounds: 3})
+	if _, _, err := c.Forward(t.Context(), &Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x"}`), Rounds: true}); err == nil || !strings.Contains(err.Error(), "MaxRounds") {
+		t.Error(err)
+	}
+	if n := f.count("tools/call"); n != 4 || f.last("tools/call")["requestState"] != "s" {
+		t.Errorf("%d rounds, %v", n, f.got)
+	}
+	f.set("prompts/list", `{"resultType":"input_required","requestState":"s"}`)
+	if _, _, err := c.Forward(t.Context(), &Forward{Method: "prompts/list", Rounds: true}); !errors.Is(err, farcall.ErrProtocol) {
+		t.Error(err)
+	}
+}
+
+// Notifications go to OnNotice first, with what belongs to the call where that
+// is known.
+func TestForwardNotices(t *testing.T) {
+	eachForwarder(t, func(t *testing.T, rev *era.Revision, over string) {
+		var mu sync.Mutex
+		var notices []string
+		told := make(chan string, 100)
+		c, _ := forwarder(t, chatty(), rev.Name, over, &ClientOptions{
+			LogLevel: "info",
+			OnNotice: func(ctx context.Context, method string, params jsonrpc.Raw) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				notices = append(notices, tagOf(ctx)+" "+method+" "+string(scan.Member(params, "data")))
+				return !strings.Contains(string(params), `"i":9`)
+			},
+			OnLog: func(p *spec.LoggingMessageNotificationParams) { told <- string(p.Data) },
+		})
+		progress := 0
+		raw, _, err := c.Forward(tagged(t.Context(), "A"), &Forward{
+			Method: "tools/call", Params: jsonrpc.Raw(`{"name":"chat"}`), LogLevel: "info",
+			OnProgress: func(jsonrpc.Raw) { progress++ },
+		})
+		if err != nil || progress != 10 {
+			t.Fatalf("%s, %v, %d reports", raw, err, progress)
+		}
+		if got := <-told; got != `{"i":9}` {
+			t.Errorf("told %s", got)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		tag := ""
+		if over == "http" {
+			tag = "A"
+		}
+		for i, got := range notices {
+			if want := fmt.Sprintf(`%s notifications/message {"i":%d}`, tag, i); got != want {
+				t.Errorf("notice %q, want %q", got, want)
+			}
+		}
+		if len(notices) != 10 || len(told) > 0 {
+			t.Errorf("%d notices, told %d more", len(notices), len(told))
+		}
+	})
+}
+
+// Lists that have changed are listed anew, whoever takes the notification.
+func TestNoticeOfChange(t *testing.T) {
+	eachForwarder(t, func(t *testing.T, rev *era.Revision, over string) {
+		changed, listening := make(chan string, 10), make(chan struct{}, 10)
+		s := bothServer(t)
+		want := ""
+		if rev.Modern && over == "http" {
+			want = "A"
+		}
+		c, _ := forwarder(t, s, rev.Name, over, &ClientOptions{
+			OnNotice: func(ctx context.Context, method string, _ jsonrpc.Raw) bool {
+				if got := tagOf(ctx); got != want {
+					t.Errorf("%s came with %q, want %q", method, got, want)
+				}
+				changed <- method
+				return true
+			},
+			OnListChanged: func(string) { t.Error("told what was taken") },
+			OnListening:   func(spec.SubscriptionFilter) { listening <- struct{}{} },
+		})
+		if tools, err := c.Tools(t.Context()); err != nil || len(tools) != 3 {
+			t.Fatal(tools, err)
+		}
+		ctx, cancel := context.WithCancel(tagged(t.Context(), "A"))
+		ended := make(chan error, 1)
+		go func() { ended <- c.Listen(ctx, spec.SubscriptionFilter{ToolsListChanged: true}) }()
+		<-listening
+		s.AddTool(Tool{Name: "later", InputSchema: []byte(`{"type":"object"}`)}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return &ToolResult{}, nil })
+		for method := range changed {
+			if method == spec.NotificationToolsListChanged {
+				break
+			}
+		}
+		if tools, err := c.Tools(t.Context()); err != nil || len(tools) != 4 {
+			t.Error(tools, err)
+		}
+		cancel()
+		<-ended
+	})
+}
+
+// Notify says what the server can understand.
+func TestNotify(t *testing.T) {
+	for _, test := range []struct {
+		all  replies
+		want int
+	}{{legacyFake(nil), 1}, {modernFake(nil), 0}} {
+		c, f := mustPipe(t, test.all, nil)
+		for _, n := range []struct{ method, params string }{
+			{"notifications/roots/list_changed", ``},
+			{"notifications/subscriptions/acknowledged", `{}`},
+			{"x/y", `{"a":1}`},
+		} {
+			var params jsonrpc.Raw
+			if n.params != "" {
+				params = jsonrpc.Raw(n.params)
+			}
+			if err := c.Notify(t.Context(), n.method, params); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, _, err := c.Forward(t.Context(), &Forward{Method: "z"}); !errors.Is(err, jsonrpc.MethodNotFound) {
+			t.Error(err) // by then the others have come
+		}
+		if got := f.count("notifications/roots/list_changed"); got != test.want || f.last("x/y")["a"] != 1.0 {
+			t.Errorf("%d, %v", got, f.got)
+		}
+		if f.count("notifications/subscriptions/acknowledged") == test.want {
+			t.Errorf("%v", f.got)
+		}
+		c.Close()
+		if err := c.Notify(t.Context(), "x/y", nil); !errors.Is(err, ErrNotSent) {
+			t.Error(err)
+		}
+	}
+}

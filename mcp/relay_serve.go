@@ -1,0 +1,203 @@
+package mcp
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+func (s *Server) relays() bool { return s.opts.Relay != nil }
+
+// forwards reports whether a method is the relay's.
+func (s *Server) forwards(method string) bool {
+	if !s.relays() {
+		return false
+	}
+	if m := methods[method]; m != nil {
+		return m.relayed
+	}
+	return !reserved(method) && s.extensions.find(method) == nil
+}
+
+// reserved reports whether MCP defines a method which is not in the table of the
+// methods.
+func reserved(method string) bool {
+	switch method {
+	case spec.MethodInitialize, spec.MethodElicitationCreate, spec.MethodSamplingCreateMessage, spec.MethodRootsList:
+		return true
+	}
+	return strings.HasPrefix(method, "tasks/")
+}
+
+// mayAsk reports whether the client may be asked while a method is answered
+// (2026-07-28 basic/patterns/mrtr, "Supported Requests").
+func mayAsk(method string) bool {
+	return method == spec.MethodToolsCall || method == spec.MethodPromptsGet || method == spec.MethodResourcesRead
+}
+
+// forward serves what is the relay's.
+func (s *Server) forward(c *call, cacheable bool) (result jsonrpc.Raw, in *era.Revision, err error) {
+	if c.method == spec.MethodToolsCall {
+		asTask, err := s.forwardsTask(c)
+		if err != nil {
+			return nil, nil, err
+		}
+		c.dropTask()
+		if asTask {
+			return s.forwardTask(c)
+		}
+	}
+	if mayAsk(c.method) {
+		if err := s.openAsks(c); err != nil {
+			return nil, nil, err
+		}
+	}
+	result, in, err = s.opts.Relay.Forward(c, c.rev, c.method, c.params)
+	if asked, ok := c.inputRequired(); ok {
+		return s.finish(c, answer{raw: asked}, false), era.Latest(), nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.forwarded(c, result, in, cacheable)
+}
+
+// forwarded makes of a relay's result one for the client. For the legacy era it
+// is still to be translated.
+func (s *Server) forwarded(c *call, raw jsonrpc.Raw, in *era.Revision, cacheable bool) (jsonrpc.Raw, *era.Revision, error) {
+	if i := scan.Space(raw, 0); i == len(raw) || raw[i] != '{' {
+		return nil, nil, errNoResultObject
+	}
+	if in == nil {
+		in = era.Latest()
+	}
+	if !c.rev.Modern {
+		return raw, in, nil
+	}
+	asItIs := in.Modern && scan.Member(raw, "resultType") != nil
+	raw, err := era.Translate(era.Result, c.method, raw, in, c.rev)
+	if err != nil || asItIs {
+		return raw, c.rev, err
+	}
+	return s.decorate(raw, cacheable), c.rev, nil
+}
+
+// describeRelay asks the relay what is offered, and adds what is the server's.
+func (s *Server) describeRelay(c *call) (description, error) {
+	if c.session != nil {
+		c.session.users.told.Store(true)
+	}
+	d := description{info: s.info}
+	said, err := s.opts.Relay.Describe(c)
+	if err != nil {
+		return d, err
+	}
+	if said == nil {
+		said = &ServerInfo{}
+	}
+	if said.Name != "" {
+		d.info.Name, d.info.Version, d.info.Title = said.Name, said.Version, said.Title
+	}
+	d.instructions = said.Instructions
+	if said.Capabilities != nil {
+		d.capabilities = *said.Capabilities
+	}
+	k := &d.capabilities
+	k.Extensions = s.extensions.declared(k.Extensions)
+	_, tasks := k.Extensions[spec.ExtensionTasks]
+	tasks = tasks || k.Tasks != nil
+	k.Tasks = nil
+	delete(k.Extensions, spec.ExtensionTasks)
+	switch {
+	case !tasks:
+	case c.rev.TasksExtension:
+		k.Extensions[spec.ExtensionTasks] = spec.JSONObject{}
+	case c.rev.LegacyTasks:
+		k.Tasks = legacyTasks()
+		c.session.tasks.Store(true)
+	}
+	if len(k.Extensions) == 0 {
+		k.Extensions = nil
+	}
+	return d, nil
+}
+
+// relayNotification gives the relay what a session notifies.
+func (x *session) relayNotification(ctx context.Context, rev *era.Revision, req *farcall.Request) {
+	if !x.srv.relays() || handledBelow(req.Method) {
+		return
+	}
+	params, err := era.Translate(era.Notification, req.Method, req.Params, rev, era.Latest())
+	if err != nil {
+		params = req.Params
+	}
+	x.srv.opts.Relay.Notified(x.beginning(ctx, rev, x.who.Load(), req), req.Method, params)
+}
+
+// relayStateless gives the relay what a client of the modern era notifies, when
+// it says who it is.
+func (s *Server) relayStateless(ctx context.Context, req *farcall.Request) {
+	if !s.relays() || handledBelow(req.Method) {
+		return
+	}
+	c := &call{Context: ctx, srv: s, client: farcall.CallerFrom(ctx), method: req.Method, params: req.Params}
+	if c.open() != nil {
+		return
+	}
+	c.end() // there is no answer that anything could belong to
+	s.opts.Relay.Notified(c, req.Method, req.Params)
+}
+
+// handledBelow reports whether a notification is about calls: the connection has
+// handled it.
+func handledBelow(method string) bool {
+	return method == spec.NotificationCancelled || method == spec.NotificationProgress
+}
+
+// users counts what runs in a session, and the session itself, so that a relay
+// is told when all of it has ended.
+type users struct {
+	n    atomic.Int64
+	told atomic.Bool // the relay knows of the session
+}
+
+func (u *users) init() { u.n.Store(1) }
+
+// hold reports whether the session has not ended yet, and keeps the relay from
+// being told that it has.
+func (x *session) hold() bool {
+	for {
+		n := x.users.n.Load()
+		if n == 0 {
+			return false
+		}
+		if x.users.n.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (x *session) release() {
+	if x.users.n.Add(-1) == 0 && x.users.told.Load() {
+		x.srv.opts.Relay.Closed(x.name)
+	}
+}
+
+// hold keeps the session of a call that outlives its request.
+func (c *call) hold() {
+	if c.session != nil {
+		c.session.hold() // the request still holds it
+	}
+}
+
+func (c *call) release() {
+	if c.session != nil {
+		c.session.release()
+	}
+}
