@@ -1,0 +1,178 @@
+// Package admin is the page that a gateway shows to its operators: what it
+// serves, how its upstreams do, and which tools they have.
+//
+// The page is complete as it is served. A script reads it again every other
+// second and changes what has changed, so there is one rendering of everything.
+// What upstreams say is hostile text: it is escaped, bounded and stripped of
+// what cannot be seen.
+package admin
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"html/template"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/origin"
+)
+
+//go:embed assets
+var assets embed.FS
+
+//go:embed templates
+var templates embed.FS
+
+// policy lets the page load and read what is on its own origin and nothing
+// else. Nothing on it is inline.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+// The paths that a Handler serves, besides its assets below /page/.
+const (
+	pagePath   = "/"
+	statusPath = "/api/status"
+	livePath   = "/page/live" // the part of the page that changes, for its script
+)
+
+// A Handler serves the page at /, its parts below /page/ and the status as JSON
+// at /api/status. The page refers to them relatively, so it may be mounted below
+// another path with http.StripPrefix.
+type Handler struct {
+	// Origin says which pages and hosts may read besides those of the same
+	// host. It must not be changed once the handler serves.
+	Origin origin.Policy
+
+	status func() Status
+	now    func() time.Time
+	pages  *template.Template
+}
+
+// New returns a Handler that shows what status returns. status is called for
+// every request, from several goroutines at a time, and must not block.
+func New(status func() Status) *Handler {
+	h := &Handler{status: status, now: time.Now}
+	h.pages = template.Must(template.New("").Funcs(functions()).ParseFS(templates, "templates/*.html"))
+	return h
+}
+
+// Has reports whether the path is one of those that the handler serves.
+func (h *Handler) Has(path string) bool {
+	switch path {
+	case pagePath, statusPath, livePath:
+		return true
+	}
+	_, _, ok := asset(path)
+	return ok
+}
+
+// ServeHTTP answers GET and HEAD of the paths that Has knows.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Content-Security-Policy", policy)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Referrer-Policy", "no-referrer")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	header.Set("Cross-Origin-Opener-Policy", "same-origin")
+	header.Set("Cache-Control", "no-store")
+	if err := h.Origin.Check(asOpened(r)); err != nil {
+		http.Error(w, "Refused: "+err.Error()+".", http.StatusForbidden)
+		return
+	}
+	if !h.Has(r.URL.Path) {
+		http.Error(w, "There is nothing at this path. The overview is at / and as JSON at /api/status.", http.StatusNotFound)
+		return
+	}
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		header.Set("Allow", "GET, HEAD")
+		http.Error(w, "The overview is read with GET. MCP is posted to /mcp.", http.StatusMethodNotAllowed)
+		return
+	}
+	switch r.URL.Path {
+	case pagePath:
+		h.render(w, "page", "")
+	case livePath:
+		h.render(w, "live", r.URL.Query().Get("tools"))
+	case statusPath:
+		h.json(w)
+	default:
+		serveAsset(w, r)
+	}
+}
+
+// asOpened is the request as the origin policy shall see it. That somebody
+// follows a link of another site to the page is no attack: that site cannot
+// read it, and cannot show it in a frame.
+func asOpened(r *http.Request) *http.Request {
+	if r.URL.Path != pagePath || r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document" {
+		return r
+	}
+	opened := r.Clone(r.Context())
+	opened.Header.Del("Sec-Fetch-Site")
+	return opened
+}
+
+// render leaves the tools out when the reader has those of the digest known.
+func (h *Handler) render(w http.ResponseWriter, name, known string) {
+	status := h.status()
+	var body bytes.Buffer
+	if err := h.pages.ExecuteTemplate(&body, name, newView(&status, h.now(), known)); err != nil {
+		http.Error(w, "The overview cannot be shown: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_, _ = w.Write(body.Bytes()) // the reader has gone
+}
+
+func (h *Handler) json(w http.ResponseWriter) {
+	body, err := jsonv2.Append(nil, h.status())
+	if err != nil {
+		http.Error(w, "The status cannot be written as JSON: "+err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// asset returns the file and the media type of a path below /page/.
+func asset(url string) (file, contentType string, ok bool) {
+	name, ok := strings.CutPrefix(url, "/page/")
+	if !ok {
+		return "", "", false
+	}
+	switch path.Ext(name) { // not by the machine's own table
+	case ".css":
+		contentType = "text/css; charset=utf-8"
+	case ".js":
+		contentType = "text/javascript; charset=utf-8"
+	case ".svg":
+		contentType = "image/svg+xml"
+	default:
+		return "", "", false
+	}
+	file = "assets/" + name
+	f, err := assets.Open(file)
+	if err != nil {
+		return "", "", false
+	}
+	return file, contentType, f.Close() == nil
+}
+
+func serveAsset(w http.ResponseWriter, r *http.Request) {
+	file, contentType, _ := asset(r.URL.Path)
+	body, err := assets.ReadFile(file)
+	if err != nil {
+		http.NotFound(w, r)
+		return
+	}
+	sum := sha256.Sum256(body)
+	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("ETag", `"`+hex.EncodeToString(sum[:8])+`"`)
+	w.Header().Set("Cache-Control", "no-cache")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(body))
+}

@@ -1,0 +1,237 @@
+package raw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// attempts is how many connections may end under a call that was not sent before
+// it is given up.
+const attempts = 3
+
+// ServeRPC makes the call, or sends the notification, over the shared
+// connection, or an exchange. It implements [farcall.Handler].
+//
+// Results, and errors with their data, are passed on as they came. Progress is
+// passed on when the caller asks for it, and a trace context always; of other
+// members of the message that JSON-RPC does not define nothing is known here. What
+// the upstream asks or notifies reaches the caller from an Exchanger, for that
+// belongs to a call; over a shared connection nobody can tell whose it is:
+// requests are answered with -32601, notifications dropped. So is a notification
+// that cancels: its id means nothing here. A call is cancelled by its context.
+//
+// A call that was surely not sent, because the connection had ended, is made
+// again on a new one.
+func (u *Upstream) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+	if !u.begin() {
+		return nil, u.failure(errShuttingDown, false)
+	}
+	defer u.work.Done()
+	front := ctx
+	ctx, cancel := context.WithTimeout(ctx, u.opts.Timeout)
+	defer cancel()
+	defer context.AfterFunc(u.ctx, cancel)()
+	if u.client != nil {
+		ctx = context.WithValue(ctx, frontKey{}, ctx)
+	}
+	if req.IsNotification() {
+		return nil, u.notify(ctx, req)
+	}
+	u.meter.begin()
+	began := time.Now()
+	var result jsonrpc.Raw
+	var err error
+	if u.serving.Add(1) > int64(u.opts.MaxInFlight) {
+		err = u.failure(errFull, false)
+	} else {
+		result, err = u.call(ctx, front, req)
+	}
+	u.serving.Add(-1)
+	u.meter.end(err != nil, time.Since(began))
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// notify passes a notification on.
+func (u *Upstream) notify(ctx context.Context, req *farcall.Request) error {
+	var err error
+	switch req.Method {
+	case cancelMethod, "notifications/cancelled":
+		u.meter.dropped.Add(1)
+		return nil
+	}
+	if u.client != nil {
+		err = u.client.Notify(ctx, req.Method, req.Params)
+	} else {
+		var l *line
+		if l, err = u.lineOf(ctx); err == nil {
+			err = l.peer.Notify(ctx, req.Method, req.Params)
+			u.done(l)
+		}
+	}
+	if err != nil {
+		u.meter.dropped.Add(1)
+	}
+	return err
+}
+
+// lineOf returns the line for a call. It is to be given back to done.
+func (u *Upstream) lineOf(ctx context.Context) (*line, error) {
+	if u.opts.Lifetime == "call" {
+		return u.open(ctx)
+	}
+	return u.shared(ctx)
+}
+
+func (u *Upstream) done(l *line) {
+	if u.opts.Lifetime == "call" {
+		u.work.Go(l.close) // whoever calls is booked
+	}
+}
+
+// call makes a call. Its errors are those to answer with.
+func (u *Upstream) call(ctx, front context.Context, req *farcall.Request) (jsonrpc.Raw, error) {
+	if u.client != nil {
+		result, err := u.exchange(ctx, front, req)
+		u.outcome(ctx, err)
+		return result, u.explain(ctx, front, err, !neverSent(err))
+	}
+	for n := 1; ; n++ {
+		l, err := u.lineOf(ctx)
+		if err != nil {
+			return nil, u.explain(ctx, front, err, false)
+		}
+		mark := l.tap.writes.Load()
+		result, err := u.over(ctx, front, l, req)
+		sent := l.tap.writes.Load() != mark
+		if errors.Is(err, farcall.ErrClosed) {
+			if cause := l.tap.cause(); cause != nil {
+				err = fmt.Errorf("%w: %w", farcall.ErrClosed, cause)
+			}
+		}
+		u.done(l)
+		if sent || n == attempts || !errors.Is(err, farcall.ErrClosed) {
+			return result, u.explain(ctx, front, err, sent)
+		}
+	}
+}
+
+// explain turns the failure of a call into the error to answer with.
+func (u *Upstream) explain(ctx, front context.Context, err error, sent bool) error {
+	switch wire := new(jsonrpc.Error); {
+	case err == nil:
+		return nil
+	case errors.As(err, &wire):
+		return err // the upstream's
+	case front.Err() != nil:
+		return front.Err() // nobody waits
+	case u.ctx.Err() != nil:
+		return u.failure(errShuttingDown, sent)
+	case ctx.Err() != nil:
+		return u.failure(fmt.Errorf("%w: %w", ctx.Err(), err), sent)
+	}
+	return u.failure(err, sent)
+}
+
+// wantsProgress says where the caller of a call wants its progress marked.
+func wantsProgress(req *farcall.Request) (member, meta bool) {
+	return req.Member("progressToken") != nil,
+		scan.Member(scan.Member(req.Params, "_meta"), "progressToken") != nil
+}
+
+// over makes a call over a line.
+func (u *Upstream) over(ctx, front context.Context, l *line, req *farcall.Request) (result jsonrpc.Raw, err error) {
+	member, meta := wantsProgress(req)
+	params := req.Params
+	if !member && !meta {
+		err = l.peer.Call(ctx, req.Method, params, &result)
+		return result, err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	q := newProgress(cancel)
+	if member {
+		ctx = farcall.OnProgress(ctx, q.put)
+	}
+	if meta {
+		token, stop := l.tap.token(q.put)
+		defer stop()
+		params = retoken(params, token)
+	}
+	pumped := make(chan struct{})
+	go func() { defer close(pumped); q.pump(front) }()
+	err = l.peer.Call(ctx, req.Method, params, &result)
+	q.end()
+	<-pumped
+	if err != nil && q.failed() != nil {
+		err = q.failed()
+	}
+	return result, err
+}
+
+// exchange makes a call by an exchange.
+func (u *Upstream) exchange(ctx, front context.Context, req *farcall.Request) (result jsonrpc.Raw, err error) {
+	if member, _ := wantsProgress(req); member {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		// It may block: who reads here reads for this call alone.
+		ctx = farcall.OnProgress(ctx, func(value jsonrpc.Raw) {
+			if farcall.Progress(front, value) != nil {
+				cancel()
+			}
+		})
+	}
+	err = u.client.Call(ctx, req.Method, req.Params, &result)
+	return result, err
+}
+
+// outcome notes how an exchange went.
+func (u *Upstream) outcome(ctx context.Context, err error) {
+	switch {
+	case err == nil || errors.As(err, new(*jsonrpc.Error)):
+		u.health.set("up", nil)
+	case ctx.Err() == nil || errors.Is(err, context.DeadlineExceeded):
+		u.health.set("down", err)
+	}
+}
+
+// frontKey is where the context of an exchange holds that of its caller.
+type frontKey struct{}
+
+// asked answers what the upstream asks, or passes it on to whoever it concerns.
+func (u *Upstream) asked(ctx context.Context, req *farcall.Request) (any, error) {
+	front, _ := ctx.Value(frontKey{}).(context.Context)
+	switch {
+	case front == nil && req.IsNotification():
+		u.meter.dropped.Add(1)
+		return nil, nil
+	case front == nil:
+		return nil, &jsonrpc.Error{
+			Code: jsonrpc.MethodNotFound, Message: "Method not found",
+			Cause: errors.New("raw: over a connection that clients share, none of them can be asked"),
+		}
+	}
+	caller := farcall.CallerFrom(front)
+	if req.IsNotification() {
+		err := caller.Notify(front, req.Method, req.Params)
+		if err != nil {
+			u.meter.dropped.Add(1)
+		}
+		return nil, err
+	}
+	var result jsonrpc.Raw
+	err := caller.Call(front, req.Method, req.Params, &result)
+	if errors.Is(err, farcall.ErrNoCallback) {
+		err = &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found", Cause: err}
+	}
+	return result, err
+}

@@ -1,0 +1,218 @@
+package raw
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// exchangedBytes bounds the frames of a pipe that are being exchanged, but one
+// frame is always sent.
+const exchangedBytes = 64 << 20
+
+const cancelMethod = "$/cancelRequest"
+
+// exchanges are the frames of a connection on their way to an Exchanger.
+type exchanges struct {
+	*pipe
+	wg sync.WaitGroup
+
+	mu     sync.Mutex
+	change sync.Cond
+	count  int
+	bytes  int
+	calls  map[string]context.CancelCauseFunc // by the id, of those that are alone in their frame
+}
+
+// errCancelled ends an exchange whose call was cancelled.
+var errCancelled = errors.New("raw: the client has cancelled the call")
+
+// exchanges carries a connection to an Exchanger.
+func (p *pipe) exchanges(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	x := &exchanges{pipe: p, calls: map[string]context.CancelCauseFunc{}}
+	x.change.L = &x.mu
+	defer context.AfterFunc(ctx, x.wake)()
+	defer x.wg.Wait()
+	defer cancel()
+	for {
+		frame, err := p.next()
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				p.linger(ctx, lingerTime)
+			}
+			return nil
+		}
+		if x.cancelled() {
+			continue
+		}
+		g, ok, err := p.admit()
+		if err != nil {
+			return nil // the client has gone
+		}
+		if !ok {
+			continue
+		}
+		if g == nil {
+			x.notify(ctx, frame)
+			continue
+		}
+		if !x.enter(ctx, len(frame)) {
+			return nil
+		}
+		frame = bytes.Clone(frame) // it is read on meanwhile
+		inner, stop := x.register(ctx, g)
+		trace := traceOf(&p.batch)
+		x.wg.Go(func() {
+			defer x.leave(len(frame))
+			defer stop()
+			x.call(farcall.WithTrace(inner, trace), frame, g)
+		})
+	}
+}
+
+// traceOf returns the trace context of a frame with one message, which goes into
+// a header as well.
+func traceOf(b *jsonrpc.Batch) string {
+	if b.Array {
+		return ""
+	}
+	raw := b.Messages[0].Member("traceparent")
+	if len(raw) < 2 || raw[0] != '"' {
+		return ""
+	}
+	return string(scan.Unquote(raw))
+}
+
+func (x *exchanges) wake() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.change.Broadcast()
+}
+
+// enter waits until there is room for another exchange.
+func (x *exchanges) enter(ctx context.Context, size int) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for x.count >= x.u.opts.MaxInFlight || x.count > 0 && x.bytes+size > exchangedBytes {
+		if ctx.Err() != nil {
+			return false
+		}
+		x.change.Wait()
+	}
+	x.count++
+	x.bytes += size
+	return true
+}
+
+func (x *exchanges) leave(size int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.count--
+	x.bytes -= size
+	x.change.Broadcast()
+}
+
+// register makes the context of an exchange, and lets the client cancel it.
+func (x *exchanges) register(ctx context.Context, g *group) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	if g.array || len(g.calls) != 1 {
+		return ctx, func() { cancel(nil) }
+	}
+	id := g.calls[0].id
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.calls[id] = cancel
+	return ctx, func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		delete(x.calls, id)
+		cancel(nil)
+	}
+}
+
+// cancelled reports whether the frame at hand cancels a call that is under way;
+// then it is done.
+func (x *exchanges) cancelled() bool {
+	m := &x.batch.Messages[0]
+	if x.batch.Array || m.Kind != jsonrpc.Notification || string(m.Method) != cancelMethod {
+		return false
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	cancel := x.calls[string(scan.Member(m.Params, "id"))]
+	if cancel == nil {
+		return false
+	}
+	cancel(errCancelled)
+	return true
+}
+
+// notify sends a frame that nobody answers, and waits until it has arrived.
+func (x *exchanges) notify(ctx context.Context, frame []byte) {
+	ctx, cancel := context.WithTimeout(farcall.WithTrace(ctx, traceOf(&x.batch)), x.u.opts.Timeout)
+	defer cancel()
+	if err := x.exchange(ctx, frame); err != nil {
+		x.u.meter.dropped.Add(1)
+		x.u.opts.Logger.WarnContext(ctx, "a notification was lost", "upstream", x.u.opts.Name, "error", err)
+	}
+}
+
+// call sends a frame with calls and answers those that the upstream does not.
+func (x *exchanges) call(ctx context.Context, frame []byte, g *group) {
+	ctx, cancel := context.WithTimeout(ctx, x.u.opts.Timeout)
+	defer cancel()
+	err := x.exchange(ctx, frame)
+	left := x.track.giveUp(g)
+	if len(left) == 0 {
+		return
+	}
+	if err == nil {
+		err = fmt.Errorf("%w: the answer has no response to the call", farcall.ErrProtocol)
+	}
+	e := x.u.failure(err, !neverSent(err))
+	if errors.Is(context.Cause(ctx), errCancelled) {
+		e.Code, e.Message = jsonrpc.Cancelled, "Request cancelled"
+	}
+	x.fail(left, e)
+}
+
+// exchange sends a frame, and what is answered to the client.
+func (x *exchanges) exchange(ctx context.Context, frame []byte) error {
+	dec := newDecoder()
+	var batch jsonrpc.Batch
+	err := x.u.opts.Exchanger.Exchange(ctx, frame, func(answer []byte) error {
+		if e := dec.Decode(answer, &batch); e != nil {
+			x.u.garbage(ctx, answer, e)
+			return fmt.Errorf("%w: %w", farcall.ErrProtocol, e)
+		}
+		calls, pass := x.answered(&batch)
+		switch most := x.u.opts.MaxMessage; {
+		case !pass:
+			x.u.garbage(ctx, answer, batch.Messages[0].Err)
+			return nil
+		case most > 0 && len(answer) > most:
+			x.u.garbage(ctx, answer, errTooLarge)
+			answer = x.tooLarge(&batch)
+		}
+		defer x.track.settle(calls)
+		if answer == nil {
+			return nil
+		}
+		if err := x.write(answer); err != nil {
+			_ = x.t.Close() // there is nobody to answer
+			return err
+		}
+		return nil
+	})
+	x.u.outcome(ctx, err)
+	return err
+}

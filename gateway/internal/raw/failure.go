@@ -1,0 +1,100 @@
+package raw
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/stream"
+)
+
+// Codes of jsonrpc.Conditions.
+const (
+	codeUnavailable = -32008
+	codeTooLarge    = -32012
+)
+
+const (
+	stderrLines = 10
+	stderrLine  = 200 // bytes
+)
+
+// tooEarlyError is why no connection is made: the last attempts have failed.
+type tooEarlyError struct {
+	after time.Duration
+	err   error // of the last attempt
+}
+
+func (e *tooEarlyError) Error() string {
+	return fmt.Sprintf("raw: not tried again for another %v: %v", e.after.Round(time.Millisecond), e.err)
+}
+
+func (e *tooEarlyError) Unwrap() error { return e.err }
+
+// failure is the answer to a call that the upstream has not answered. sent says
+// whether the upstream may have seen it. The cause stays private, but for what a
+// child process has written to its standard error.
+func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
+	e := &jsonrpc.Error{Code: codeUnavailable, Cause: cause}
+	switch {
+	case errors.Is(cause, errShuttingDown):
+		e.Code, e.Message = jsonrpc.Overloaded, "Shutting down"
+	case errors.Is(cause, errFull):
+		e.Code, e.Message = jsonrpc.Overloaded, "Overloaded"
+	case errors.Is(cause, context.DeadlineExceeded):
+		e.Code, e.Message = jsonrpc.Timeout, "The upstream "+u.opts.Name+" has not answered in time"
+	case errors.Is(cause, farcall.ErrProtocol):
+		e.Code, e.Message = jsonrpc.InternalError, "The upstream "+u.opts.Name+" has answered what is no JSON-RPC"
+	case sent:
+		e.Message = "The upstream " + u.opts.Name + " went away; whether the call had an effect is not known"
+	default:
+		e.Message = "The upstream " + u.opts.Name + " cannot be reached; the call was not sent"
+	}
+	data := jsonrpc.AppendString([]byte(`{"upstream":`), u.opts.Name)
+	if sent {
+		data = append(data, `,"sent":"unknown","retryable":false`...)
+	} else {
+		data = append(data, `,"sent":"no","retryable":true`...)
+	}
+	after, stderr := u.opts.Explain(cause)
+	if early := new(tooEarlyError); errors.As(cause, &early) {
+		after = early.after
+	}
+	if after > 0 {
+		data = strconv.AppendInt(append(data, `,"retryAfterMs":`...), after.Milliseconds()+1, 10)
+	}
+	if len(stderr) > 0 {
+		data = append(data, `,"stderr":`...)
+		for i, line := range stderr {
+			data = jsonrpc.AppendString(append(data, "[,"[min(i, 1)]), line)
+		}
+		data = append(data, ']')
+	}
+	e.Data = append(data, '}')
+	return e
+}
+
+// explain returns the last lines that a child process has written.
+func explain(err error) (after time.Duration, stderr []string) {
+	exit := new(stream.ExitError)
+	if !errors.As(err, &exit) || strings.TrimSpace(exit.Stderr) == "" {
+		return 0, nil
+	}
+	lines := strings.Split(strings.TrimSpace(exit.Stderr), "\n")
+	for _, line := range lines[max(0, len(lines)-stderrLines):] {
+		stderr = append(stderr, line[:min(len(line), stderrLine)])
+	}
+	return 0, stderr
+}
+
+// neverSent reports whether an exchange has failed before anything was sent.
+func neverSent(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}

@@ -1,0 +1,252 @@
+// Package raw answers one question: how does JSON-RPC of any kind get to a
+// server that is somewhere else?
+//
+// It knows no methods. An [Upstream] is one such server. Connections are carried
+// frame by frame ([Upstream.Pipe]): order, ids and bytes stay as they are, for the
+// connection to the upstream is that client's own. Calls that come alone, over
+// HTTP, share a connection ([Upstream.ServeRPC]): ids are rewritten, results and
+// errors are passed on as they came.
+//
+// # Limits
+//
+// A pipe holds one frame in each direction, and of small ones up to 32 KB
+// together. It reads no further before that is written: a slow reader slows
+// only itself.
+//
+// # Failures
+//
+// A call that cannot be answered because of the upstream gets an error of the
+// code -32008 (unavailable), -32009 (timeout) or -32010 (overloaded), whose data
+// is
+//
+//	{"upstream":"eth","sent":"no","retryable":true,"retryAfterMs":250,"stderr":["…"]}
+//
+// sent is "no" when the upstream has certainly not seen the call, or "unknown".
+package raw
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+)
+
+const (
+	defaultTimeout     = 60 * time.Second
+	defaultMaxInFlight = 1024
+	dialTimeout        = 30 * time.Second
+)
+
+// Options describe an Upstream. They are copied.
+type Options struct {
+	// Name is what the upstream is called in errors.
+	Name string
+	// Dial makes a connection. The context ends when the connection has ended or
+	// is to end, or when it is not there within 30 s. Either Dial or Exchanger is
+	// needed.
+	Dial func(ctx context.Context) (farcall.Transport, error)
+	// Exchanger is an upstream without connections, such as one over HTTP. The
+	// Upstream closes it.
+	Exchanger farcall.Exchanger
+	// Lifetime says who has a connection of its own: "session", each that is
+	// piped; "shared", nobody; "call", each call of ServeRPC as well. Default
+	// "session". It means nothing with an Exchanger.
+	Lifetime string
+	// MaxMessage bounds a piped message in either direction, in bytes. Default:
+	// what the transports allow.
+	MaxMessage int
+	// MaxInFlight bounds the calls of ServeRPC under way, and of each pipe to an
+	// Exchanger. Default 1,024.
+	MaxInFlight int
+	// Timeout bounds a call of ServeRPC and an exchange, and how long a piped
+	// frame may take to be read by the upstream. Calls over piped connections have
+	// none. Default 60 s.
+	Timeout time.Duration
+	// Explain tells more about why a connection could not be made or has ended: when
+	// the next attempt may be made (0: that is not known) and what the server said
+	// last. Default: the standard error of a *stream.ExitError.
+	Explain func(err error) (after time.Duration, stderr []string)
+	// Logger takes what concerns nobody's call. Default: nothing is logged.
+	Logger *slog.Logger
+	// OnRecord is called for each piped call that was answered, by whoever has
+	// read the answer. Request is nil. It must not keep the slices. Calls of
+	// ServeRPC are recorded by whoever serves them. Default none.
+	OnRecord func(context.Context, farcall.Record)
+}
+
+// Upstream is a JSON-RPC server that is somewhere else. It may be used by any
+// number of goroutines.
+type Upstream struct {
+	opts    Options
+	meter   meter
+	backoff backoff
+	client  *farcall.Peer   // over the Exchanger; nil over connections
+	ctx     context.Context //nolint:containedctx // the Upstream's own, which ends when it is closed
+	stop    context.CancelFunc
+	work    sync.WaitGroup // pipes, calls, and goroutines
+	serving atomic.Int64   // calls of ServeRPC
+
+	mu      sync.Mutex
+	closed  bool
+	pipes   map[*pipe]struct{}
+	line    *line         // the shared connection; nil when there is none
+	dialing chan struct{} // closed when the attempt to make one has ended; nil when there is none
+	dialErr error         // of the last attempt
+
+	health health
+}
+
+// New returns an Upstream. Nothing is connected before it is needed.
+func New(o *Options) *Upstream {
+	u := &Upstream{opts: *o, pipes: map[*pipe]struct{}{}}
+	u.opts.MaxInFlight = cmp.Or(u.opts.MaxInFlight, defaultMaxInFlight)
+	u.opts.Timeout = cmp.Or(u.opts.Timeout, defaultTimeout)
+	if u.opts.Logger == nil {
+		u.opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if u.opts.Explain == nil {
+		u.opts.Explain = explain
+	}
+	u.health.set("idle", nil)
+	//nolint:forbidigo // an upstream lives until it is closed, not as long as the call that made it
+	u.ctx, u.stop = context.WithCancel(context.Background())
+	if o.Exchanger != nil {
+		u.client = farcall.NewClient(o.Exchanger, farcall.HandlerFunc(u.asked), &farcall.Options{Logger: u.opts.Logger})
+	}
+	return u
+}
+
+var errShuttingDown = errors.New("raw: the upstream is closed")
+
+// begin books a piece of work, unless there shall be no more.
+func (u *Upstream) begin() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return false
+	}
+	u.work.Add(1)
+	return true
+}
+
+// enter books a pipe.
+func (u *Upstream) enter(p *pipe) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closed {
+		return false
+	}
+	u.work.Add(1)
+	u.pipes[p] = struct{}{}
+	return true
+}
+
+func (u *Upstream) leave(p *pipe) {
+	u.mu.Lock()
+	delete(u.pipes, p)
+	u.mu.Unlock()
+	u.work.Done()
+}
+
+// Close refuses new calls, waits until those under way are answered, and closes
+// every connection. When the context ends first it closes them anyway and
+// returns the context's error. It waits until everything has ended.
+func (u *Upstream) Close(ctx context.Context) error {
+	u.mu.Lock()
+	u.closed = true
+	for p := range u.pipes {
+		p.drain()
+	}
+	u.mu.Unlock()
+	done := make(chan struct{})
+	go func() { u.work.Wait(); close(done) }()
+	var err error
+	select {
+	case <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	u.stop()
+	if u.client != nil {
+		_ = u.client.Close()
+	}
+	<-done
+	u.mu.Lock()
+	l := u.line
+	u.line = nil
+	u.mu.Unlock()
+	if l != nil {
+		l.close()
+	}
+	return err
+}
+
+// Status tells how an Upstream is.
+type Status struct {
+	// State is "idle" when nothing has been connected yet, "up" or "down".
+	State string
+	Since time.Time // of the state
+	// Connections are those that are piped, and the shared one.
+	Connections int
+	InFlight    int
+	Calls       uint64
+	Errors      uint64 // calls answered with an error, by the upstream or for it
+	// Dropped counts notifications that had nowhere to go.
+	Dropped uint64
+	// Garbage counts frames of the upstream that were no messages, or too large.
+	Garbage uint64
+	Dials   uint64 // attempts to connect
+	// LatencyP50 and LatencyP99 are of all calls, to some 20 %.
+	LatencyP50, LatencyP99 time.Duration
+	LastError              string
+}
+
+// Status returns what happened so far.
+func (u *Upstream) Status() Status {
+	s := u.meter.status()
+	s.State, s.Since, s.LastError = u.health.get()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s.Connections = len(u.pipes)
+	if u.line != nil {
+		s.Connections++
+	}
+	return s
+}
+
+// health is the state of an Upstream, as people see it.
+type health struct {
+	mu    sync.Mutex
+	state string
+	since time.Time
+	err   string
+}
+
+func (h *health) set(state string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil {
+		h.err = err.Error()
+	}
+	if h.state != state {
+		h.state, h.since = state, time.Now()
+	}
+}
+
+// note keeps an error that is no state.
+func (h *health) note(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.err = err.Error()
+}
+
+func (h *health) get() (state string, since time.Time, err string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state, h.since, h.err
+}

@@ -1,0 +1,195 @@
+package route
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// An entry is an item of a source's list that is shown.
+type entry struct {
+	name  string      // as the source has it
+	plain string      // as it is renamed
+	raw   jsonrpc.Raw // as the source has it
+	shown jsonrpc.Raw // with the name plain, and the description that is shown
+}
+
+// A digest is a list of a source as it is kept. It does not change,
+// but for what the View notes about it.
+type digest struct {
+	serial  uint64
+	entries []entry
+	names   map[string]int // by name
+	plains  map[string]int // by plain name; the same map when nothing is renamed
+
+	patterns []pattern // of templates
+	opaque   bool      // there are templates that could not be read
+	some     bool      // the source has something of the kind, shown or not
+
+	got    time.Time
+	ttl    time.Duration
+	public bool
+	bytes  int
+	notes  []string
+
+	// Under the View's lock.
+	kept bool
+	in   map[*merged]struct{} // what was made of it
+}
+
+// A pattern is a template by which resources may be read that are not listed.
+type pattern struct {
+	*template
+
+	listed bool // the template is shown
+}
+
+const (
+	maxNotes     = 5
+	maxPatterns  = 1000
+	maxDepth     = 512
+	entryBytes   = 200 // that an entry needs, about, besides its text
+	patternBytes = 400
+)
+
+// digestOf checks, filters and renames what a source has listed.
+func digestOf(k kind, f *filter, l *List) *digest {
+	d := &digest{names: map[string]int{}, got: time.Now(), ttl: l.TTL, public: l.Public, some: len(l.Items) > 0}
+	d.plains = d.names
+	if len(f.Rename) > 0 && k != templates {
+		d.plains = map[string]int{}
+	}
+	if l.Note != "" {
+		d.notes = append(d.notes, tidy(l.Note))
+	}
+	left := 0
+	for i, raw := range l.Items {
+		if d.bytes += len(raw); i >= maxItems || d.bytes > maxBytes {
+			d.notes = append(d.notes, fmt.Sprintf("the list is cut after %d items: it has too many, or they are too large", i))
+			break
+		}
+		if fault := d.take(k, f, raw); fault != "" {
+			if left++; left <= maxNotes {
+				d.notes = append(d.notes, fmt.Sprintf("item %d is left out: %s", i+1, fault))
+			}
+		}
+	}
+	if left > maxNotes {
+		d.notes = append(d.notes, fmt.Sprintf("%d more items are left out", left-maxNotes))
+	}
+	d.bytes += entryBytes*len(d.entries) + patternBytes*len(d.patterns)
+	return d
+}
+
+// take adds an item, or says what is wrong with it.
+func (d *digest) take(k kind, f *filter, raw jsonrpc.Raw) (fault string) {
+	name, fault := nameOf(k, raw)
+	if fault != "" {
+		return fault
+	}
+	listed := f.shows(name)
+	if k == templates && !f.denies(name) {
+		d.pattern(name, listed)
+	}
+	if !listed {
+		return ""
+	}
+	e := entry{name: name, plain: name, raw: raw, shown: raw}
+	if to := f.Rename[name]; to != "" && k != templates {
+		e.plain = to
+		e.shown = setMember(e.shown, layouts[k].key, to)
+	}
+	if text, ok := f.Describe[name]; ok {
+		e.shown = setMember(e.shown, "description", text)
+	}
+	if _, twice := d.names[name]; twice {
+		return fmt.Sprintf("%.100q is there twice; the first counts", name)
+	}
+	if _, twice := d.plains[e.plain]; twice {
+		return fmt.Sprintf("%.100q is to be shown as %.100q, which is there already", name, e.plain)
+	}
+	if len(e.shown) != len(raw) {
+		d.bytes += len(e.shown)
+	}
+	d.names[name], d.plains[e.plain] = len(d.entries), len(d.entries)
+	d.entries = append(d.entries, e)
+	return ""
+}
+
+func (d *digest) pattern(text string, listed bool) {
+	t, ok := newTemplate(text)
+	if !ok || len(d.patterns) >= maxPatterns {
+		d.opaque = true
+		return
+	}
+	d.patterns = append(d.patterns, pattern{t, listed})
+}
+
+// nameOf returns what an item is known by. What two readers might understand
+// differently has no name.
+func nameOf(k kind, raw jsonrpc.Raw) (name, fault string) {
+	if end, f := scan.Text(raw, maxDepth); f != scan.OK {
+		return "", fmt.Sprintf("it is no JSON: %v at offset %d", f, end)
+	}
+	if i := scan.Space(raw, 0); raw[i] != '{' {
+		return "", "it is no object"
+	}
+	var key []byte
+	seen, described := 0, 0
+	scan.Object(raw, func(member, value []byte) bool {
+		switch string(member) {
+		case layouts[k].key:
+			key, seen = value, seen+1
+		case "description":
+			described++
+		}
+		return true
+	})
+	switch {
+	case seen == 0:
+		return "", fmt.Sprintf("it has no member %q", layouts[k].key)
+	case seen > 1 || described > 1:
+		return "", "it has a member twice"
+	case key[0] != '"':
+		return "", fmt.Sprintf("its member %q is no text", layouts[k].key)
+	}
+	name = string(scan.Unquote(key))
+	switch {
+	case name == "":
+		return "", fmt.Sprintf("its member %q is empty", layouts[k].key)
+	case len(name) > layouts[k].longest:
+		return "", fmt.Sprintf("its member %q has %d bytes; %d are allowed", layouts[k].key, len(name), layouts[k].longest)
+	case strings.ContainsFunc(name, invisible):
+		return "", fmt.Sprintf("%.100q has characters that cannot be seen", name)
+	}
+	return name, ""
+}
+
+// invisible reports whether a character of a name can deceive who reads it.
+func invisible(r rune) bool {
+	return unicode.IsControl(r) || r == utf8.RuneError || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs)
+}
+
+// tidy makes a text of a stranger fit for a message.
+func tidy(text string) string {
+	const longest = 300
+	text = strings.Map(func(r rune) rune {
+		if invisible(r) {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) <= longest {
+		return text
+	}
+	end := longest
+	for !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}

@@ -1,0 +1,106 @@
+package route
+
+import (
+	"net/url"
+	"path"
+	"strings"
+	"unicode/utf8"
+)
+
+// A Filter says what of a list is shown, and how. It goes by the names that the
+// source has given: names of tools and prompts, URIs, URI templates. What is not
+// shown cannot be called either.
+type Filter struct {
+	Allow    []string          // patterns with * and ?; empty: everything
+	Deny     []string          // likewise; it goes before Allow
+	Rename   map[string]string // the names that are shown, or URIs
+	Describe map[string]string // the descriptions that are shown
+}
+
+type filter struct{ *Filter }
+
+func newFilter(f *Filter) *filter { return &filter{f} }
+
+func (f *filter) allows(name string) bool {
+	return len(f.Allow) == 0 || matchAny(f.Allow, name)
+}
+
+func (f *filter) denies(name string) bool { return matchAny(f.Deny, name) }
+
+func (f *filter) shows(name string) bool { return f.allows(name) && !f.denies(name) }
+
+// opens reports whether a resource may be read that is not listed. byTemplate
+// says that a template which is shown has it. A URI that could be written in
+// another way must be allowed in its plainest form too.
+func (f *filter) opens(uri string, byTemplate bool) bool {
+	if len(f.Allow) == 0 && len(f.Deny) == 0 {
+		return true
+	}
+	plain := plainURI(uri)
+	if f.denies(uri) || f.denies(plain) {
+		return false
+	}
+	return byTemplate || f.allows(uri) && f.allows(plain)
+}
+
+// plainURI returns a URI without escapes, dots as parts of its path, and capitals
+// where they mean nothing.
+func plainURI(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil || u.Opaque != "" {
+		return uri
+	}
+	text := strings.ToLower(u.Scheme) + "://" + strings.ToLower(u.Host)
+	if u.Path != "" {
+		clean := path.Clean("/" + u.Path)
+		if strings.HasSuffix(u.Path, "/") && clean != "/" {
+			clean += "/"
+		}
+		text += clean
+	}
+	if u.RawQuery != "" {
+		text += "?" + u.RawQuery
+	}
+	return text
+}
+
+func matchAny(patterns []string, name string) bool {
+	for _, p := range patterns {
+		if glob(p, name) {
+			return true
+		}
+	}
+	return false
+}
+
+// glob reports whether a pattern stands for all of a name: * is any text, ? is
+// one character. It takes time in proportion to the product of their lengths at
+// worst.
+func glob(pattern, name string) bool {
+	p, n := 0, 0
+	star, mark := -1, 0 // the last * and where the name was then
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, mark = p, n
+			p++
+			continue
+		case p < len(pattern) && pattern[p] == '?':
+			_, size := utf8.DecodeRuneInString(name[n:])
+			p, n = p+1, n+size
+			continue
+		case p < len(pattern) && pattern[p] == name[n]:
+			p, n = p+1, n+1
+			continue
+		case star < 0:
+			return false
+		}
+		_, size := utf8.DecodeRuneInString(name[mark:])
+		mark += size
+		p, n = star+1, mark
+	}
+	for p < len(pattern) && pattern[p] == '*' {
+		p++
+	}
+	return p == len(pattern)
+}

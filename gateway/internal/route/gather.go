@@ -1,0 +1,246 @@
+package route
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// gathered is what is known of a kind for a caller.
+type gathered struct {
+	*merged
+
+	hidden  []bool // by source: what it has is too old to be shown
+	missing []Missing
+	ttl     time.Duration
+	public  bool
+}
+
+// want says whether a list is to be asked for; r is nil when nothing is known of
+// it.
+type want func(source int, r *record) bool
+
+func untried(_ int, r *record) bool { return r == nil || r.untried() }
+
+func notFresh(_ int, r *record) bool { return r == nil || !r.fresh(time.Now()) }
+
+// notNewer wants what was not asked for a moment ago.
+func notNewer(_ int, r *record) bool {
+	return r == nil || r.fetch != nil || time.Since(r.asked) >= missAfter
+}
+
+// scopes appends those of the caller to dst, by source.
+func (v *View) scopes(ctx context.Context, dst []string) []string {
+	for _, s := range v.sources {
+		scope := ""
+		if s.Scope != nil {
+			scope = s.Scope(ctx)
+		}
+		dst = append(dst, scope)
+	}
+	return dst
+}
+
+// gather asks for the lists that are wanted, all at once, waits for them, and
+// merges what is known then. It fails only when the ctx ends.
+func (v *View) gather(ctx context.Context, k kind, wanted want) (*gathered, error) {
+	scopes := v.scopes(ctx, nil)
+	came := make([]*digest, len(v.sources)) // to be used if nothing newer is kept
+	// What was under way may be older than the last change of the list, and what
+	// was thought to be for all callers may be for the one only who asked first.
+	for range 3 {
+		started := v.beginAll(ctx, k, scopes, wanted, came)
+		again := make([]bool, len(started))
+		for i, w := range started {
+			if w.fetch == nil {
+				continue
+			}
+			if err := v.wait(ctx, w.fetch); err != nil {
+				return nil, err
+			}
+			if !w.ended() {
+				continue
+			}
+			if w.shared(scopes[i]) {
+				came[i] = w.list
+			}
+			again[i] = w.list != nil && (w.late || !w.shared(scopes[i]))
+		}
+		if !slices.Contains(again, true) {
+			break
+		}
+		wanted = func(i int, r *record) bool { return again[i] && (r == nil || r.untried() || r.invalid) }
+	}
+	return v.known(k, scopes, came), nil
+}
+
+// A waiting is a fetch that somebody waits for.
+type waiting struct {
+	*fetch
+
+	late bool // it had begun before the list changed
+}
+
+// beginAll asks for the lists that are wanted, and notes the others: what is kept
+// may be dropped at any time.
+func (v *View) beginAll(ctx context.Context, k kind, scopes []string, wanted want, have []*digest) []waiting {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	all := make([]waiting, len(v.sources))
+	for i, scope := range scopes {
+		r := v.lookup(i, k, scope)
+		if r != nil && r.list != nil {
+			have[i] = r.list
+		}
+		if wanted(i, r) {
+			if f := v.begin(ctx, i, k, scope); f != nil {
+				all[i] = waiting{f, f.outdated}
+			}
+		}
+	}
+	return all
+}
+
+// known merges what is there, or what came, where that is newer.
+func (v *View) known(k kind, scopes []string, came []*digest) *gathered {
+	g := &gathered{hidden: make([]bool, len(v.sources)), ttl: -1, public: true}
+	parts := make([]*digest, len(v.sources))
+	v.mu.Lock()
+	for i := range v.sources {
+		parts[i] = g.take(v, v.lookup(i, k, scopes[i]), i, came[i])
+	}
+	v.mu.Unlock()
+	g.ttl = max(0, g.ttl)
+	g.merged = v.mergedOf(k, parts)
+	for i, d := range parts {
+		if d == nil || g.hidden[i] {
+			continue
+		}
+		for _, note := range d.notes {
+			g.missing = append(g.missing, Missing{v.sources[i].Name, Partial, note})
+		}
+		if n := g.left[i]; n > 0 {
+			g.missing = append(g.missing, Missing{v.sources[i].Name, Partial, strconv.Itoa(n) + " are left out: another source has their names"})
+		}
+	}
+	return g
+}
+
+// take returns the list of a source that counts, and notes what is to be said
+// about it.
+func (g *gathered) take(v *View, r *record, source int, came *digest) (d *digest) {
+	failed, now := errPending, time.Now()
+	if r != nil {
+		d, failed = r.list, r.failed
+		g.hidden[source] = d != nil && r.gone(now)
+	}
+	if came != nil && (d == nil || d.serial < came.serial) {
+		d, failed, g.hidden[source] = came, nil, false
+	}
+	name := v.sources[source].Name
+	switch {
+	case d == nil && failed == nil:
+		g.missing = append(g.missing, Missing{name, Absent, errPending.Error()})
+	case d == nil || g.hidden[source]:
+		g.missing = append(g.missing, Missing{name, Absent, tidy(failed.Error())})
+	case failed != nil:
+		g.missing = append(g.missing, Missing{name, Stale, tidy(failed.Error())})
+	}
+	whole := d != nil && failed == nil
+	left := time.Duration(0)
+	if whole && d.ttl > 0 {
+		left = max(0, d.ttl-now.Sub(d.got))
+	}
+	if g.ttl < 0 || left < g.ttl {
+		g.ttl = left
+	}
+	g.public = g.public && whole && d.public
+	return d
+}
+
+// mergedOf returns the merged list of the parts, and keeps it.
+func (v *View) mergedOf(k kind, parts []*digest) *merged {
+	key := append(make([]byte, 0, 8*len(parts)+1), byte(k))
+	for _, d := range parts {
+		key = appendSerial(key, d)
+	}
+	v.mu.Lock()
+	m := v.merged[string(key)]
+	if m != nil {
+		v.recent.MoveToFront(m.place)
+	}
+	v.mu.Unlock()
+	if m != nil {
+		return m
+	}
+	m = merge(k, v.sources, parts)
+	m.key = string(key)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if other := v.merged[m.key]; other != nil {
+		return other
+	}
+	for _, d := range parts {
+		if d != nil && !d.kept {
+			return m // one of them is not kept any more
+		}
+	}
+	v.merged[m.key] = m
+	m.place = v.recent.PushFront(m)
+	v.bytes += m.bytes
+	for _, d := range parts {
+		if d == nil {
+			continue
+		}
+		if d.in == nil {
+			d.in = map[*merged]struct{}{}
+		}
+		d.in[m] = struct{}{}
+	}
+	v.shrink()
+	return m
+}
+
+func appendSerial(key []byte, d *digest) []byte {
+	if d == nil {
+		return binary.LittleEndian.AppendUint64(key, 0)
+	}
+	return binary.LittleEndian.AppendUint64(key, d.serial)
+}
+
+// quick returns what has a name when that is known without asking anybody.
+func (v *View) quick(ctx context.Context, k kind, name string) (t Target, ok bool) {
+	var scopeRoom [16]string
+	var keyRoom [16*8 + 1]byte
+	scopes := v.scopes(ctx, scopeRoom[:0])
+	key := append(keyRoom[:0], byte(k))
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i, scope := range scopes {
+		r := v.lookup(i, k, scope)
+		if untried(i, r) {
+			return t, false
+		}
+		key = appendSerial(key, r.list)
+	}
+	m := v.merged[string(key)]
+	if m == nil {
+		return t, false
+	}
+	v.recent.MoveToFront(m.place)
+	i, ok := m.find(v.sources, name)
+	if !ok {
+		return t, false
+	}
+	source := m.items[i].source
+	if r := v.lookup(source, k, scopes[source]); r.invalid && r.failed == nil {
+		return t, false
+	}
+	return m.target(v.sources, i), true
+}
+
+func absent(missing []Missing) []Missing {
+	return slices.DeleteFunc(slices.Clone(missing), func(m Missing) bool { return m.State != Absent })
+}

@@ -1,0 +1,272 @@
+package route
+
+import (
+	"container/list"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// The kinds of lists.
+const (
+	Tools     = "tools"
+	Resources = "resources"
+	Templates = "templates" // of resources
+	Prompts   = "prompts"
+)
+
+// The ways in which the names of a source may get its prefix.
+const (
+	NamespaceAuto   = "auto"   // when another source has the name too
+	NamespaceAlways = "always" // URIs as well
+	NamespaceNever  = "never"  // a name that an earlier source of this kind has is left out
+)
+
+// A Source is an upstream whose lists are merged. Its functions may be called
+// from several goroutines at once; the caller they are about is in the ctx.
+type Source struct {
+	Name  string // unique in a View
+	Rules Rules
+	// List returns a whole list, all pages of it (see Collect): the canonical
+	// items of a kind. The ctx has the values of one of those who wait for it,
+	// and ends when the View does, or when nobody could want it any more.
+	List func(ctx context.Context, kind string) (List, error)
+	// Scope names those who may share what List returns: it is the same text for
+	// callers that get the same. It is called often, and must not block. Nil: all.
+	Scope func(ctx context.Context) string
+}
+
+// Rules say what of a source is shown, and how.
+type Rules struct {
+	Tools, Resources, Prompts Filter // Resources is for templates too, by their URIs
+	Namespace                 string // "": auto
+}
+
+// A List is what a source has of a kind. The View keeps the items and does not
+// change them.
+type List struct {
+	Items  []jsonrpc.Raw
+	TTL    time.Duration // how long it may be shown without asking again; negative: until Invalidate
+	Public bool          // all callers get the same
+	Note   string        // what is wrong with it though it can be used; see Missing
+}
+
+// Options has what may be chosen for a View.
+type Options struct {
+	PageSize    int           // items on a page; default 100
+	ListTimeout time.Duration // how long anybody waits for a list of a source; default 10 s
+	MaxLists    int           // lists that are kept; default 4096
+	MaxBytes    int           // bytes of them, and of the merged ones; default 256 MB
+	// OnWarning is told why a list of a source is not there or not whole. It must
+	// not call the View.
+	OnWarning func(source, kind string, err error)
+}
+
+// A Target is what a name stands for.
+type Target struct {
+	Source string
+	Name   string      // as the source has it; a name, a URI or a URI template
+	Item   jsonrpc.Raw // as the source has it; nil for a resource that is not listed. Not to be changed
+}
+
+// An Entry is what is shown, and what it stands for.
+type Entry struct {
+	Target
+
+	Shown string      // the name
+	Raw   jsonrpc.Raw // Item with the name and the description that are shown
+}
+
+// A Page is a part of a merged list.
+type Page struct {
+	Items   []jsonrpc.Raw // with the names that are shown; not to be changed
+	Next    string        // the cursor of the next page, or ""
+	TTL     time.Duration // how long it may be kept: the shortest of what the sources say
+	Public  bool          // it is the same for all callers
+	Missing []Missing
+}
+
+// Missing says what a page may lack.
+type Missing struct {
+	Source string `json:"source"`
+	State  string `json:"state"` // "absent", "stale": an older list is shown; "partial": some items are not
+	Reason string `json:"reason"`
+}
+
+// The states of what is Missing.
+const (
+	Absent  = "absent"
+	Stale   = "stale"
+	Partial = "partial"
+)
+
+// ErrCursor is returned for a cursor that is none of the list.
+var ErrCursor = errors.New("the cursor is none of this list; take nextCursor of the page before, or start anew without one")
+
+// An UnknownError says that a name was not found, but that not every source
+// could be asked.
+type UnknownError struct {
+	Kind, Name string
+	Missing    []Missing
+}
+
+func (e *UnknownError) Error() string {
+	reasons := make([]string, 0, len(e.Missing))
+	for _, m := range e.Missing {
+		reasons = append(reasons, m.Source+" ("+m.Reason+")")
+	}
+	return fmt.Sprintf("%.200q is not among the %s of the upstreams that can be asked; it may be of one that cannot: %s",
+		e.Name, e.Kind, strings.Join(reasons, ", "))
+}
+
+const (
+	staleFor  = 5 * time.Minute // how long a list is shown that cannot be had anew
+	missAfter = time.Second     // a name that is not known makes older lists be asked for anew
+	maxWaits  = 3               // a source may take that many ListTimeouts, though nobody waits
+	maxFetch  = 1024            // lists that are asked for at once
+)
+
+// A View is the merged view of several sources. Its methods may be called from
+// several goroutines at once.
+type View struct {
+	opts    Options
+	sources []*source
+
+	mu      sync.Mutex
+	closed  bool
+	serial  uint64             // of the newest list
+	kept    list.List          // of *record, the one used last is in front
+	merged  map[string]*merged // by the serials of their lists
+	recent  list.List          // of *merged, likewise
+	bytes   int                // of both
+	ending  map[*fetch]func()  // what is under way
+	fetches sync.WaitGroup
+}
+
+type source struct {
+	Source
+	filters [kinds]*filter
+	states  [kinds]state
+}
+
+// A state is what is known of one kind of a source: the list that all callers
+// share, and those of scopes.
+type state struct {
+	public *record
+	own    map[string]*record
+}
+
+// NewView returns the view of the sources, in their order. The sources and their
+// rules must not change afterwards. Close ends it.
+func NewView(sources []Source, o *Options) *View {
+	v := &View{merged: map[string]*merged{}, ending: map[*fetch]func(){}}
+	if o != nil {
+		v.opts = *o
+	}
+	v.opts.PageSize = or(v.opts.PageSize, 100)
+	v.opts.MaxLists = or(v.opts.MaxLists, 4096)
+	v.opts.MaxBytes = or(v.opts.MaxBytes, 256<<20)
+	v.opts.ListTimeout = or(v.opts.ListTimeout, 10*time.Second)
+	for _, s := range sources {
+		one := &source{Source: s}
+		one.filters[tools] = newFilter(&s.Rules.Tools)
+		one.filters[resources] = newFilter(&s.Rules.Resources)
+		one.filters[templates] = one.filters[resources]
+		one.filters[prompts] = newFilter(&s.Rules.Prompts)
+		v.sources = append(v.sources, one)
+	}
+	return v
+}
+
+func or[T int | time.Duration](value, otherwise T) T {
+	if value > 0 {
+		return value
+	}
+	return otherwise
+}
+
+// Close stops what is under way and waits for it. The View is of no use
+// afterwards.
+func (v *View) Close() {
+	v.mu.Lock()
+	v.closed = true
+	for _, end := range v.ending {
+		end()
+	}
+	v.mu.Unlock()
+	v.fetches.Wait()
+}
+
+// Invalidate says that a list of a source has changed: the next that needs it
+// asks for it anew. The list of resources includes that of templates.
+func (v *View) Invalidate(source, kind string) {
+	k, err := kindOf(kind)
+	if err != nil {
+		return
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, s := range v.sources {
+		if s.Name != source {
+			continue
+		}
+		s.states[k].invalidate()
+		if k == resources {
+			s.states[templates].invalidate()
+		}
+	}
+}
+
+func (s *state) invalidate() {
+	if s.public != nil {
+		s.public.invalidate()
+	}
+	for _, r := range s.own {
+		r.invalidate()
+	}
+}
+
+// kind is a kind of list, as an index.
+type kind int
+
+const (
+	tools kind = iota
+	resources
+	templates
+	prompts
+	kinds
+)
+
+// layouts has what the kinds differ in.
+var layouts = [kinds]struct {
+	name, member, key string
+	uri               bool // the key is a URI
+	longest           int  // of a key
+}{
+	{Tools, "tools", "name", false, 1024},
+	{Resources, "resources", "uri", true, 8192},
+	{Templates, "resourceTemplates", "uriTemplate", true, 2048},
+	{Prompts, "prompts", "name", false, 1024},
+}
+
+func kindOf(name string) (kind, error) {
+	for k, l := range layouts {
+		if l.name == name {
+			return kind(k), nil
+		}
+	}
+	return 0, fmt.Errorf("there are no lists of the kind %.50q", name)
+}
+
+// long returns the form of a name that says whose it is.
+func long(k kind, source, name string) string {
+	if layouts[k].uri {
+		return source + "+" + name
+	}
+	return source + "__" + name
+}

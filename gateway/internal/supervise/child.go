@@ -1,0 +1,195 @@
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/stream"
+)
+
+const (
+	maxDepth = 512         // as deep as messages may be
+	dying    = time.Second // may pass between a child's last read and its exit
+)
+
+// child is a child process and its transport.
+type child struct {
+	s       *Supervisor
+	t       farcall.Transport
+	cookie  string
+	started time.Time
+	stderr  lines
+	closing atomic.Bool
+	exited  chan struct{} // closed when it has ended
+
+	// Under the supervisor's lock.
+	pid   int
+	ended bool
+}
+
+// mark names the child in its environment.
+func (c *child) mark() string {
+	c.cookie = c.s.guard.cookie()
+	return c.cookie
+}
+
+// onExit runs when the child was reaped and its group was killed.
+func (c *child) onExit(e *stream.ExitError) {
+	c.stderr.flush()
+	left := sweep(c.cookie)
+	c.s.ended(c, e)
+	close(c.exited)
+	log := c.s.opts.Logger.With("name", c.s.opts.Name, "pid", e.State.Pid(), "lived", time.Since(c.started).Round(time.Millisecond))
+	if left > 0 {
+		log.Warn("processes that the child had started outside its group were killed", "count", left)
+	}
+	var err error
+	if c.closing.Load() {
+		log.Debug("a child has ended", "state", e.State)
+	} else {
+		err = e
+		log.Warn("a child has ended by itself", "reason", Reason(e))
+	}
+	if c.s.opts.OnExit != nil {
+		c.s.opts.OnExit(err)
+	}
+}
+
+// skip passes over what is no message.
+func (c *child) skip(p []byte, whole bool) bool {
+	if whole && isMessage(p) {
+		return false
+	}
+	sample := p[:min(len(p), sampleSize)]
+	text := printable(string(sample))
+	if !whole {
+		text = "(too long) " + text
+	}
+	s := c.s
+	first := s.garbage.Add(1) == 1
+	s.mu.Lock()
+	s.lastGarbage = text
+	s.mu.Unlock()
+	if first { // a flood of it must not become a flood of logs
+		s.opts.Logger.Warn("a child has written something to its standard output that is no JSON-RPC message; it should go to standard error", "name", s.opts.Name, "text", text)
+	}
+	if s.opts.OnGarbage != nil {
+		s.opts.OnGarbage(slices.Clip(sample))
+	}
+	return true
+}
+
+// isMessage reports whether p is JSON and has the members that messages have. A
+// batch has an object first. More is for the peer to say, which answers what it
+// refuses.
+func isMessage(p []byte) bool {
+	i := scan.Space(p, 0)
+	if i < len(p) && p[i] == '[' {
+		i = scan.Space(p, i+1)
+	}
+	if i >= len(p) || p[i] != '{' {
+		return false
+	}
+	if _, f := scan.Text(p, maxDepth); f != scan.OK {
+		return false
+	}
+	found := false
+	scan.Object(p[i:], func(key, _ []byte) bool {
+		switch string(key) {
+		case "jsonrpc", "id", "method": // without the first in JSON-RPC 1.0
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
+// Read returns the next message.
+func (c *child) Read() ([]byte, error) { return c.t.Read() }
+
+// Write writes messages. A child that has ended gets nothing, and Read tells
+// how it ended, after what it said before.
+func (c *child) Write(frames ...[]byte) error { return c.unread(c.t.Write(frames...)) }
+
+// unread makes the error of a write. A child that reads no more has most often
+// ended, which is known a moment later.
+func (c *child) unread(err error) error {
+	if !errors.Is(err, syscall.EPIPE) {
+		return err
+	}
+	timer := time.NewTimer(dying)
+	defer timer.Stop()
+	select {
+	case <-c.exited:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("supervise: %s has closed its standard input: %w", c.s.opts.Name, err)
+	}
+}
+
+// Close ends the child.
+func (c *child) Close() error {
+	c.closing.Store(true)
+	if err := c.t.Close(); err != nil {
+		return fmt.Errorf("supervise: %w", err)
+	}
+	return nil
+}
+
+// keepingChild is a child whose transport reuses its memory.
+type keepingChild struct {
+	*child
+	keeper   farcall.Keeper
+	buffered farcall.Buffered
+}
+
+// tryChild is one that can be written to without blocking, too.
+type tryChild struct {
+	keepingChild
+	try farcall.TryWriter
+}
+
+var (
+	_ farcall.Transport = (*tryChild)(nil)
+	_ farcall.Keeper    = (*tryChild)(nil)
+	_ farcall.Buffered  = (*tryChild)(nil)
+	_ farcall.TryWriter = (*tryChild)(nil)
+)
+
+// Keep leaves the memory of the last message alone.
+func (c *keepingChild) Keep() { c.keeper.Keep() }
+
+// Buffered reports whether there is a message already.
+func (c *keepingChild) Buffered() bool { return c.buffered.Buffered() }
+
+// TryWrite writes what the child's pipe has room for.
+func (c *tryChild) TryWrite(frames ...[]byte) (done bool, err error) {
+	done, err = c.try.TryWrite(frames...)
+	if err != nil {
+		err = c.unread(err)
+		done = err == nil
+	}
+	return done, err
+}
+
+// transport returns the child with what its transport can do besides.
+func (c *child) transport() farcall.Transport {
+	keeper, keeps := c.t.(farcall.Keeper)
+	buffered, buffers := c.t.(farcall.Buffered)
+	try, tries := c.t.(farcall.TryWriter)
+	k := keepingChild{c, keeper, buffered}
+	switch {
+	case keeps && buffers && tries:
+		return &tryChild{k, try}
+	case keeps && buffers:
+		return &k
+	default:
+		return c
+	}
+}

@@ -1,0 +1,82 @@
+package upstream
+
+import (
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// abilities is what a client can be asked for, as a set.
+type abilities uint8
+
+const (
+	canForm abilities = 1 << iota
+	canURL
+	canSample
+	canSampleTools
+	canSampleContext
+	canRoots
+)
+
+const allAbilities = 1<<6 - 1
+
+// abilitiesOf reads a client's capabilities.
+func abilitiesOf(caps jsonrpc.Raw) (a abilities) {
+	if len(caps) == 0 {
+		return 0
+	}
+	scan.Object(caps, func(key, value []byte) bool {
+		if len(value) == 0 || value[0] != '{' {
+			return true
+		}
+		switch string(key) {
+		case "elicitation":
+			if scan.Member(value, "url") != nil {
+				a |= canURL
+			}
+			if a&canURL == 0 || scan.Member(value, "form") != nil { // with neither it is the form
+				a |= canForm
+			}
+		case "sampling":
+			a |= canSample
+			if scan.Member(value, "tools") != nil {
+				a |= canSampleTools
+			}
+			if scan.Member(value, "context") != nil {
+				a |= canSampleContext
+			}
+		case "roots":
+			a |= canRoots
+		}
+		return true
+	})
+	return a
+}
+
+// declared returns the capabilities that say so.
+func (a abilities) declared() *spec.ClientCapabilities {
+	yes := spec.JSONObject{}
+	caps := &spec.ClientCapabilities{}
+	if a&(canForm|canURL) != 0 {
+		caps.Elicitation = &spec.ElicitationCapability{}
+		if a&canForm != 0 {
+			caps.Elicitation.Form = yes
+		}
+		if a&canURL != 0 {
+			caps.Elicitation.URL = yes
+		}
+	}
+	if a&canSample != 0 {
+		caps.Sampling = &spec.SamplingCapability{}
+		if a&canSampleTools != 0 {
+			caps.Sampling.Tools = yes
+		}
+		if a&canSampleContext != 0 {
+			caps.Sampling.Context = yes
+		}
+	}
+	if a&canRoots != 0 {
+		caps.Roots = &spec.RootsCapability{}
+	}
+	return caps
+}

@@ -1,0 +1,320 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// A question belongs to the call in whose exchange it comes. One that comes without
+// such, over a connection for example, belongs to the only call under way on its
+// lane that can have raised it, and to nobody when there are several, or when a
+// call has ended of which the server may not know.
+
+// asking is a question that waits for its answer.
+type asking struct{ cancel context.CancelFunc }
+
+// ask answers what the server asks on a lane.
+func (l *lane) ask(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	a := &asking{cancel: cancel}
+	f, err := l.u.asked(ctx, l, method, a)
+	if err != nil {
+		return nil, err
+	}
+	defer l.u.replied(f, method, a)
+	if f.call.Ask == nil {
+		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the caller cannot be asked %q", method)
+	}
+	return f.call.Ask(ctx, method, params)
+}
+
+// asked finds the flight that a question belongs to, which waits for the answer
+// from now on.
+func (u *Upstream) asked(ctx context.Context, l *lane, method string, a *asking) (*flight, error) {
+	f, _ := ctx.Value(flightKey{}).(*flight)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case f != nil && f.lane == l && !f.over:
+	case f != nil:
+		u.dropped++
+		return nil, jsonrpc.Errorf(jsonrpc.InternalError, "the call during which this was asked is over")
+	default:
+		u.serial = true // from now on one at a time, so that the next question is clear
+		if f = l.sole(); f == nil {
+			if method == spec.MethodRootsList && l.asking == 0 {
+				u.roots = rootsAsked
+			}
+			u.dropped++
+			return nil, jsonrpc.Errorf(jsonrpc.InternalError, "it is not clear which call this belongs to: %d are under way that may be asked", l.asking)
+		}
+		if method == spec.MethodRootsList && f.greeting {
+			u.roots = rootsAsked
+		}
+	}
+	f.pending++
+	f.asks = append(f.asks, a)
+	return f, nil
+}
+
+// sole returns the only flight that can have raised what the server asks by itself,
+// or nil.
+func (l *lane) sole() *flight {
+	if l.asking != 1 {
+		return nil
+	}
+	for f := l.flights.first; f != nil; f = f.next {
+		if !f.light {
+			return l.own(f)
+		}
+	}
+	return nil
+}
+
+// own returns f unless it could be taken for one that the server still knows of.
+func (l *lane) own(f *flight) *flight {
+	if f.over || l.haunted && (l.ghost == "" || l.ghost != f.who.Session) {
+		return nil
+	}
+	return f
+}
+
+// replied notes that a question has its answer.
+func (u *Upstream) replied(f *flight, method string, a *asking) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	f.asks = slices.DeleteFunc(f.asks, func(o *asking) bool { return o == a })
+	if method == spec.MethodRootsList && f.rooted != nil && f.greeting {
+		f.greeting = false
+		close(f.rooted)
+	}
+	u.done(f)
+}
+
+// done ends a question or a delivery of a flight.
+func (u *Upstream) done(f *flight) {
+	if f.pending--; f.pending == 0 && f.quiet != nil {
+		close(f.quiet)
+		f.quiet = nil
+	}
+}
+
+// rootsHabit is whether a server asks for the roots by itself, when it begins and
+// when they have changed.
+type rootsHabit uint8
+
+const (
+	rootsUnknown rootsHabit = iota
+	rootsAsked
+	rootsNever // only during calls, if at all
+)
+
+// How long a call waits for a server that takes possession of the roots of another
+// client than before.
+const (
+	firstRoots = 100 * time.Millisecond // when it is not known whether it will
+	nextRoots  = time.Second
+	// The answer is on its way to the server a moment after it was given, and the
+	// call must come after it.
+	afterRoots = 5 * time.Millisecond
+)
+
+// greet tells the server that the roots are others now, and lets it ask for them
+// before the call: it would make it with those of another client.
+func (f *flight) greet() {
+	if err := f.lane.client.Notify(f, spec.NotificationRootsListChanged, nil); err != nil {
+		return // the call will fail as well
+	}
+	wait := f.u.rootsTime(f)
+	if wait == 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-f.Done():
+		return
+	case <-timer.C:
+		if !f.u.unrooted(f) {
+			return
+		}
+		select {
+		case <-f.Done():
+			return
+		case <-f.rooted:
+		}
+	case <-f.rooted:
+	}
+	timer.Reset(afterRoots)
+	select {
+	case <-timer.C:
+	case <-f.Done():
+	}
+}
+
+func (u *Upstream) rootsTime(f *flight) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch u.roots {
+	case rootsUnknown:
+		return firstRoots
+	case rootsAsked:
+		return nextRoots
+	}
+	f.greeting = false
+	return 0
+}
+
+// unrooted ends the time in which a server may ask for the roots. It reports
+// whether it is being answered.
+func (u *Upstream) unrooted(f *flight) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(f.asks) > 0 && f.greeting {
+		return true
+	}
+	if f.greeting {
+		f.greeting = false
+		u.roots = rootsNever
+	}
+	return false
+}
+
+// notice takes what the server tells by itself.
+func (l *lane) notice(ctx context.Context, method string, params jsonrpc.Raw) (taken bool) {
+	switch method {
+	case spec.NotificationToolsListChanged:
+		l.u.listChanged("tools")
+	case spec.NotificationPromptsListChanged:
+		l.u.listChanged("prompts")
+	case spec.NotificationResourcesListChanged:
+		l.u.listChanged("resources")
+	case spec.NotificationResourcesUpdated:
+		var p spec.ResourceUpdatedNotificationParams
+		if jsonv2.Unmarshal(params, &p) == nil {
+			l.u.updated(l, p.URI)
+		}
+	case spec.NotificationSubscriptionsAcknowledged, spec.NotificationCancelled, spec.NotificationTasks, spec.NotificationTasksStatus:
+		return false
+	default:
+		l.u.noticed(ctx, l, method, params)
+	}
+	return true
+}
+
+func (u *Upstream) listChanged(kind string) {
+	if u.opts.OnListChanged != nil {
+		u.opts.OnListChanged(kind)
+	}
+}
+
+// listsChanged says so of all lists: nobody knows what happened.
+func (u *Upstream) listsChanged() {
+	u.listChanged("tools")
+	u.listChanged("resources")
+	u.listChanged("prompts")
+}
+
+// What waits to be passed on to one call, at most. The oldest is dropped first.
+const (
+	maxNotes     = 1000
+	maxNoteBytes = 4 << 20
+)
+
+type note struct {
+	method string // "": progress
+	params jsonrpc.Raw
+}
+
+// notes is what waits to be passed on to a call.
+type notes struct {
+	all     []note
+	bytes   int
+	running bool // a goroutine does it
+}
+
+// noticed takes a notification that belongs to a call.
+func (u *Upstream) noticed(ctx context.Context, l *lane, method string, params jsonrpc.Raw) {
+	f, _ := ctx.Value(flightKey{}).(*flight)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if f == nil && l.flights.n == 1 {
+		f = l.own(l.flights.first)
+	}
+	if f == nil || f.lane != l || f.over {
+		u.dropped++
+		return
+	}
+	if f.call.Notice != nil {
+		u.note(f, note{method, bytes.Clone(params)})
+	}
+}
+
+// progressed takes the progress of a flight.
+func (f *flight) progressed(params jsonrpc.Raw) {
+	params = bytes.Clone(params)
+	f.u.mu.Lock()
+	defer f.u.mu.Unlock()
+	if f.over {
+		f.u.dropped++
+		return
+	}
+	f.u.note(f, note{params: params})
+}
+
+// note has something passed on.
+func (u *Upstream) note(f *flight, n note) {
+	q := &f.notes
+	q.all = append(q.all, n)
+	q.bytes += len(n.params)
+	for len(q.all) > maxNotes || q.bytes > maxNoteBytes && len(q.all) > 1 {
+		q.bytes -= len(q.all[0].params)
+		q.all[0] = note{}
+		q.all = q.all[1:]
+		u.dropped++
+	}
+	if q.running {
+		return
+	}
+	if q.running = u.spawn(f.deliver); q.running {
+		f.pending++
+	}
+}
+
+// deliver passes on what waits.
+func (f *flight) deliver() {
+	for {
+		n, ok := f.u.nextNote(f)
+		switch {
+		case !ok:
+			return
+		case n.method == "":
+			f.call.Progress(n.params)
+		default:
+			f.call.Notice(n.method, n.params)
+		}
+	}
+}
+
+func (u *Upstream) nextNote(f *flight) (n note, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	q := &f.notes
+	if len(q.all) == 0 {
+		q.running = false
+		q.all = nil
+		u.done(f)
+		return n, false
+	}
+	n, q.all[0] = q.all[0], note{}
+	q.all = q.all[1:]
+	q.bytes -= len(n.params)
+	return n, true
+}

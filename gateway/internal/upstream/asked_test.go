@@ -1,0 +1,464 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+func asker(session string) Caller {
+	return Caller{Session: session, Capabilities: jsonrpc.Raw(canElicit)}
+}
+
+// TestQuestions has many callers asked at once, over eight lanes. Each gets its own
+// question, and the server each answer where it belongs.
+func TestQuestions(t *testing.T) {
+	l := newLab(t, legacy)
+	u := l.upstream(Options{})
+	var wg sync.WaitGroup
+	var asked, cancelled atomic.Int64
+	for i := range 200 {
+		wg.Go(func() {
+			id := fmt.Sprint("q", i)
+			leaves := i%10 == 7
+			session := ""
+			if i%3 != 0 && !leaves {
+				session = fmt.Sprint("s", i%20)
+			}
+			c := toolCall("ask", id, asker(session))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			c.Ask = func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+				asked.Add(1)
+				var p spec.ElicitRequestParams
+				if err := json.Unmarshal(params, &p); err != nil || p.Message != "question "+id {
+					t.Errorf("%s was asked %s", id, params)
+				}
+				if leaves {
+					cancel()
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return answerWith("re ")(ctx, method, params)
+			}
+			got, err := do(ctx, u, c)
+			switch {
+			case leaves && errors.Is(err, context.Canceled):
+				cancelled.Add(1)
+			case err != nil || got != id+" re "+id:
+				t.Errorf("%s got %q, %v", id, got, err)
+			}
+		})
+		wg.Go(func() {
+			if _, err := u.Call(t.Context(), &Call{Method: spec.MethodToolsList, Caller: asker(fmt.Sprint("s", i%20))}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	s := u.Status()
+	if asked.Load() != 200 || cancelled.Load() != 20 || s.InFlight != 0 || s.Queued != 0 || s.Lanes > 8 {
+		t.Errorf("%d asked, %d cancelled, %+v", asked.Load(), cancelled.Load(), s)
+	}
+	for _, c := range l.children {
+		if c.max > 1 {
+			t.Errorf("server %d had %d calls at once", c.n, c.max)
+		}
+	}
+	t.Logf("%d servers, p50 %v, p99 %v", l.count(), s.LatencyP50, s.LatencyP99)
+}
+
+// TestLateQuestion has a server ask about a call that its caller has given up. The
+// next one must not hear it.
+func TestLateQuestion(t *testing.T) {
+	for _, session := range []string{"", "next"} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLab(t, legacy)
+			u := l.upstream(Options{Pool: 1})
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() {
+				c := toolCall("stubborn", "mine", asker("first"))
+				c.Ask = answerWith("")
+				_, err := do(ctx, u, c)
+				done <- err
+			}()
+			synctest.Wait()
+			cancel()
+			if err := <-done; !errors.Is(err, context.Canceled) {
+				t.Fatal(err)
+			}
+			c := toolCall("block", "next", asker(session))
+			c.Ask = func(_ context.Context, _ string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+				t.Errorf("the next caller was asked %s", params)
+				return nil, errors.New("not mine")
+			}
+			go func() { _, err := do(t.Context(), u, c); done <- err }()
+			synctest.Wait()
+			l.release("mine")
+			synctest.Wait()
+			l.release("next")
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			if n := l.count(); n != 2 {
+				t.Errorf("%d servers, want another one for the next caller", n)
+			}
+		})
+	}
+}
+
+// TestAffinity gives a session the lane that it has used last, also after it has
+// given up a call there.
+func TestAffinity(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		u := l.upstream(Options{Pool: 3})
+		var wg sync.WaitGroup
+		lanes := map[string]string{}
+		var mu sync.Mutex
+		for _, s := range []string{"a", "b", "c"} {
+			wg.Go(func() {
+				n, err := do(t.Context(), u, toolCall("block", "x", asker(s)))
+				if err != nil {
+					t.Error(err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				lanes[s] = n
+			})
+		}
+		synctest.Wait()
+		l.release("x")
+		wg.Wait()
+		for _, s := range []string{"c", "a", "b", "b", "a"} {
+			mustDo(t, u, toolCall("which", "", asker(s)), lanes[s])
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := do(ctx, u, toolCall("block", "y", asker("a"))); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		mustDo(t, u, toolCall("which", "", asker("a")), lanes["a"])
+		if n := l.count(); n != 3 {
+			t.Errorf("%d servers", n)
+		}
+		u.Forget("a") // and with it what it has given up
+		mustDo(t, u, toolCall("which", "", asker("b")), lanes["b"])
+		synctest.Wait()
+		if n := u.Status().Lanes; n != 2 {
+			t.Errorf("%d lanes, want 2", n)
+		}
+	})
+}
+
+// TestLists do not wait for calls that may be asked, and start no server that is
+// not needed.
+func TestLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		u := l.upstream(Options{Pool: 2})
+		list := func(session string) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := u.Call(ctx, &Call{Method: spec.MethodToolsList, Caller: asker(session)}); err != nil {
+				t.Errorf("list of %s: %v", session, err)
+			}
+		}
+		var wg sync.WaitGroup
+		block := func(session string) {
+			wg.Go(func() { _, _ = do(t.Context(), u, toolCall("block", "x", asker(session))) })
+			synctest.Wait()
+		}
+		list("a")
+		block("a")
+		list("a")
+		if n := l.count(); n != 1 {
+			t.Errorf("%d servers, want 1", n)
+		}
+		list("b")
+		block("b")
+		if n := l.count(); n != 2 {
+			t.Errorf("%d servers, want 2", n)
+		}
+		list("c") // there is no other lane to be had
+		list("")
+		u.mu.Lock()
+		n := u.places
+		u.mu.Unlock()
+		if n != 2 {
+			t.Errorf("%d servers, want 2", n)
+		}
+		l.release("x")
+		wg.Wait()
+	})
+}
+
+// TestQueue bounds how many wait and how long, in order of their arrival.
+func TestQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		u := l.upstream(Options{Pool: 1, MaxQueue: 3, QueueTimeout: 10 * time.Second})
+		var order []string
+		var mu sync.Mutex
+		errs := make(chan error, 8)
+		call := func(ctx context.Context, id string) {
+			go func() {
+				_, err := do(ctx, u, toolCall("block", id, asker(id)))
+				if err == nil {
+					mu.Lock()
+					order = append(order, id)
+					mu.Unlock()
+				}
+				errs <- err
+			}()
+			synctest.Wait()
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		call(t.Context(), "a")
+		call(t.Context(), "b")
+		call(gone, "c")
+		call(t.Context(), "d")
+		_, err := do(t.Context(), u, toolCall("which", "", asker("e")))
+		if d := dataOf(t, err, jsonrpc.Overloaded); d.Sent != "no" || !d.Retryable {
+			t.Errorf("%+v", d)
+		}
+		if s := u.Status(); s.Queued != 3 || s.InFlight != 1 {
+			t.Errorf("%+v", s)
+		}
+		cancel()
+		if err := <-errs; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		<-time.After(9 * time.Second)
+		call(t.Context(), "f")
+		l.release("a")
+		l.release("b")
+		for range 2 {
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		synctest.Wait()
+		<-time.After(time.Second)
+		// d has its turn, f waits until its time is over.
+		_ = dataOf(t, <-errs, jsonrpc.Overloaded)
+		l.release("d")
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
+		if got := strings.Join(order, ""); got != "abd" {
+			t.Errorf("order %s", got)
+		}
+	})
+}
+
+// TestInFlight bounds the calls under way.
+func TestInFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		u := l.upstream(Options{MaxInFlight: 5})
+		var wg sync.WaitGroup
+		for range 20 {
+			wg.Go(func() { mustDo(t, u, toolCall("block", "x", Caller{}), "1") })
+		}
+		synctest.Wait()
+		if s := u.Status(); s.InFlight != 5 || s.Queued != 15 || s.Lanes != 1 {
+			t.Errorf("%+v", s)
+		}
+		l.release("x")
+		wg.Wait()
+	})
+}
+
+// TestEviction makes room for callers who can be asked other things, and for other
+// owners.
+func TestEviction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		u := l.upstream(Options{Pool: 2})
+		for i, caps := range []string{canElicit, `{"sampling":{}}`, `{"roots":{}}`, `{"elicitation":{"url":{}}}`, canElicit} {
+			mustDo(t, u, toolCall("which", "", Caller{Session: "a", Capabilities: jsonrpc.Raw(caps)}), fmt.Sprint(i+1))
+			if n := u.Status().Lanes; n > 2 {
+				t.Errorf("%d lanes", n)
+			}
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		u := l.upstream(Options{Lifetime: lifetimePrincipal, MaxLanes: 2})
+		for i, p := range []string{"a", "b", "c", "b", "a"} {
+			want := []string{"1", "2", "3", "2", "4"}[i]
+			<-time.After(time.Second)
+			mustDo(t, u, toolCall("which", "", Caller{Principal: p}), want)
+		}
+		var wg sync.WaitGroup
+		for i := range 40 {
+			wg.Go(func() {
+				if _, err := do(t.Context(), u, toolCall("which", "", Caller{Principal: fmt.Sprint(i)})); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := u.Status().Lanes; n > 2 {
+			t.Errorf("%d lanes", n)
+		}
+	})
+}
+
+// TestCallPool bounds the servers of lifetime "call".
+func TestCallPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		u := l.upstream(Options{Lifetime: lifetimeCall, Pool: 3})
+		var wg sync.WaitGroup
+		for range 30 {
+			wg.Go(func() {
+				if _, err := do(t.Context(), u, toolCall("which", "", Caller{})); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		most := 0
+		for range 20 {
+			u.mu.Lock()
+			most = max(most, u.places)
+			u.mu.Unlock()
+			synctest.Wait()
+		}
+		wg.Wait()
+		if most > 3 || l.count() != 30 {
+			t.Errorf("%d at once, %d in all", most, l.count())
+		}
+	})
+}
+
+// A rootsServer asks for the roots by itself, as the filesystem server does, and
+// uses what it was told last.
+type rootsServer struct {
+	changed chan farcall.Caller
+	mu      sync.Mutex
+	root    string
+}
+
+func newRootsServer(t farcall.Transport) (end func()) {
+	s := &rootsServer{changed: make(chan farcall.Caller, 100)}
+	peer := farcall.NewPeer(t, s, &farcall.Options{Dialect: mcphttp.Dialect()})
+	go func() {
+		for client := range s.changed {
+			var r spec.ListRootsResult
+			if client.Call(context.Background(), spec.MethodRootsList, nil, &r) == nil && len(r.Roots) > 0 {
+				s.mu.Lock()
+				s.root = r.Roots[0].URI
+				s.mu.Unlock()
+			}
+		}
+	}()
+	return func() { peer.Close(); close(s.changed) }
+}
+
+func (s *rootsServer) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+	switch req.Method {
+	case spec.MethodInitialize:
+		return jsonrpc.Raw(`{"protocolVersion":"` + legacy + `","capabilities":{"tools":{}},"serverInfo":{"name":"roots","version":"1"}}`), nil
+	case spec.NotificationInitialized, spec.NotificationRootsListChanged:
+		s.changed <- farcall.CallerFrom(ctx)
+		return nil, nil
+	case spec.MethodToolsCall:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return jsonrpc.Raw(fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, s.root)), nil
+	}
+	return nil, jsonrpc.MethodNotFound
+}
+
+// TestRoots hands a lane from one session to the next: no call is made with the
+// roots of another client.
+func TestRoots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ends []func()
+		u := New(&Options{Name: "roots", Exclusive: true, Pool: 1, Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
+			mine, theirs := farcall.Pipe()
+			ends = append(ends, newRootsServer(theirs))
+			return mcp.Connect(ctx, mine, o)
+		}})
+		var wg sync.WaitGroup
+		begun := time.Now()
+		for i := range 40 {
+			wg.Go(func() {
+				root := fmt.Sprint("file:///", i%7)
+				c := toolCall("x", "", Caller{Session: fmt.Sprint("s", i%7), Capabilities: jsonrpc.Raw(`{"roots":{}}`)})
+				if i%7 == 0 {
+					c.Caller.Session = "" // stands alone
+				}
+				c.Ask = func(_ context.Context, method string, _ jsonrpc.Raw) (jsonrpc.Raw, error) {
+					return fmt.Appendf(nil, `{"roots":[{"uri":%q}]}`, root), nil
+				}
+				mustDo(t, u, c, root)
+			})
+		}
+		wg.Wait()
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("it took %v", took)
+		}
+		_ = u.Close(t.Context())
+		for _, end := range ends {
+			end()
+		}
+	})
+}
+
+// TestOnDemandRoots costs a server that asks only during calls no more than one
+// short wait.
+func TestOnDemandRoots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newLab(t, legacy).upstream(Options{Pool: 1})
+		begun := time.Now()
+		for i := range 10 {
+			root := fmt.Sprint("file:///", i)
+			c := toolCall("roots", "", Caller{Session: root, Capabilities: jsonrpc.Raw(`{"roots":{}}`)})
+			c.Ask = func(context.Context, string, jsonrpc.Raw) (jsonrpc.Raw, error) {
+				return fmt.Appendf(nil, `{"roots":[{"uri":%q}]}`, root), nil
+			}
+			mustDo(t, u, c, root)
+		}
+		if took := time.Since(begun); took > firstRoots {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// TestLogLevel is told to a legacy server when somebody wants more.
+func TestLogLevel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u := newLab(t, legacy).upstream(Options{})
+		for _, level := range []string{"error", "", "info", "warning", "debug"} {
+			c := toolCall("tell", "x", Caller{})
+			got := 0
+			c.LogLevel, c.Notice = level, func(string, jsonrpc.Raw) { got++ }
+			mustDo(t, u, c, "x")
+			u.mu.Lock()
+			severity := u.owners[ownerKey{}].lanes[0].level
+			u.mu.Unlock()
+			want := map[string]string{"error": "error", "": "error", "info": "info", "warning": "info", "debug": "debug"}[level]
+			if severity != spec.LogSeverity(want) {
+				t.Errorf("after %q the server's level is %d", level, severity)
+			}
+		}
+	})
+}

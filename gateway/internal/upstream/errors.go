@@ -1,0 +1,184 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/stream"
+)
+
+// The codes of the registry, as the newest revision has them.
+const (
+	codeUnavailable  = -32008
+	codeShuttingDown = -31041
+)
+
+// A wayError is the cause of an error about the way to the server.
+type wayError struct{ cause error }
+
+func (e *wayError) Error() string { return textOf(e.cause) }
+func (e *wayError) Unwrap() error { return e.cause }
+
+// outcome is what has become of an attempt.
+type outcome uint8
+
+const (
+	answered    outcome = iota // by the server, with a result or an error
+	unreachable                // it has surely seen nothing
+	unknown                    // the connection has failed
+	late                       // it has not answered in time
+	given                      // the caller has given up
+	wrong                      // anything else
+)
+
+func outcomeOf(f *flight, err error) outcome {
+	var status *mcphttp.StatusError
+	switch {
+	case f != nil && f.call.Method == describing:
+		return wrong // says nothing
+	case err == nil:
+		return answered
+	case f != nil && f.failed != nil:
+		return wrong
+	case errors.As(err, new(*jsonrpc.Error)):
+		return answered
+	case f != nil && f.Err() != nil:
+		return given
+	case errors.Is(err, mcp.ErrNotSent):
+		return unreachable
+	case errors.Is(err, farcall.ErrClosed), errors.Is(err, mcphttp.ErrConnect):
+		return unknown
+	case errors.Is(err, context.DeadlineExceeded):
+		return late
+	case errors.As(err, &status):
+		switch status.Status {
+		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+			return unknown
+		}
+	}
+	return wrong
+}
+
+// failure makes the error of a call of that of its last attempt.
+func (u *Upstream) failure(f *flight, err error) error {
+	switch o := outcomeOf(f, err); {
+	case f.failed != nil:
+		return f.failed
+	case errors.Is(err, mcp.ErrAsked):
+		return err
+	case o == answered:
+		wire, _ := errors.AsType[*jsonrpc.Error](err)
+		return wire
+	case o == given:
+		return u.ended(f)
+	case o == unreachable:
+		return u.unreached(err)
+	case o == unknown:
+		return u.fault(codeUnavailable, "unknown", f.call.Idempotent, err,
+			"the connection to %s failed while %s was under way, which may or may not have had its effect", u.opts.Name, f.call.Method)
+	case o == late:
+		return u.fault(jsonrpc.Timeout, "unknown", f.call.Idempotent, err, "%s did not answer %s in time", u.opts.Name, f.call.Method)
+	}
+	return u.fault(jsonrpc.InternalError, "unknown", false, err, "%s could not be carried out by %s", f.call.Method, u.opts.Name)
+}
+
+// ended is the error of a call whose context has ended.
+func (u *Upstream) ended(f *flight) error {
+	return fmt.Errorf("upstream %s: %s: %w", u.opts.Name, f.call.Method, f.Err())
+}
+
+// unreached is the error of a call that the server has not seen.
+func (u *Upstream) unreached(err error) error {
+	return u.fault(codeUnavailable, "no", true, err, "%s cannot be reached", u.opts.Name)
+}
+
+// broken is the error of a call that is not tried.
+func (u *Upstream) broken(wait time.Duration) error {
+	e := u.refusal(codeUnavailable, "%s cannot be reached and is not tried again for now: %s", u.opts.Name, u.lastError)
+	e.Data = u.data("no", true, wait, nil)
+	return e
+}
+
+func (u *Upstream) shuttingDown() error {
+	return u.refusal(codeShuttingDown, "Shutting down: %s takes no more calls", u.opts.Name)
+}
+
+// refusal is the error of a call that is not made.
+func (u *Upstream) refusal(code jsonrpc.Code, format string, args ...any) *jsonrpc.Error {
+	err := fmt.Errorf(format, args...)
+	return &jsonrpc.Error{Code: code, Message: err.Error(), Data: u.data("no", true, 0, nil), Cause: &wayError{err}}
+}
+
+// fault is the error of the way to the server, with its reason.
+func (u *Upstream) fault(code jsonrpc.Code, sent string, retryable bool, cause error, format string, args ...any) *jsonrpc.Error {
+	after, stderr := u.explain(cause)
+	e := &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...) + ": " + textOf(cause), Cause: &wayError{cause}}
+	e.Data = u.data(sent, retryable, after, stderr)
+	return e
+}
+
+func (u *Upstream) data(sent string, retryable bool, after time.Duration, stderr []string) jsonrpc.Raw {
+	raw := jsonrpc.AppendString(jsonrpc.Raw(`{"upstream":`), u.opts.Name)
+	raw = append(raw, `,"sent":"`+sent+`","retryable":`...)
+	raw = strconv.AppendBool(raw, retryable)
+	if after > 0 {
+		raw = append(raw, `,"retryAfterMs":`...)
+		raw = strconv.AppendInt(raw, int64((after+time.Millisecond-1)/time.Millisecond), 10)
+	}
+	if len(stderr) > 0 {
+		raw = append(raw, `,"stderr":[`...)
+		for i, line := range stderr {
+			if i > 0 {
+				raw = append(raw, ',')
+			}
+			raw = jsonrpc.AppendString(raw, line)
+		}
+		raw = append(raw, ']')
+	}
+	return append(raw, '}')
+}
+
+// The lines of standard error in an error, and the bytes of its text, at most.
+const (
+	maxLines = 20
+	maxText  = 500
+)
+
+// explain tells more about the failure of a connection.
+func (u *Upstream) explain(err error) (after time.Duration, stderr []string) {
+	if u.opts.Explain != nil {
+		after, stderr = u.opts.Explain(err)
+	}
+	if exit, ok := errors.AsType[*stream.ExitError](err); ok && len(stderr) == 0 {
+		if text := strings.TrimSpace(exit.Stderr); text != "" {
+			stderr = strings.Split(strings.ToValidUTF8(text, "�"), "\n")
+		}
+	}
+	return after, stderr[max(0, len(stderr)-maxLines):]
+}
+
+// textOf returns the text of an error without the secrets of an address.
+func textOf(err error) string {
+	text := err.Error()
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		where := "the server"
+		if u, err := url.Parse(e.URL); err == nil {
+			where = u.Scheme + "://" + u.Host
+		}
+		text = strings.ReplaceAll(strings.ReplaceAll(text, strconv.Quote(e.URL), where), e.URL, where)
+	}
+	if len(text) > maxText {
+		text = text[:maxText] + "…"
+	}
+	return strings.ToValidUTF8(text, "�")
+}

@@ -1,0 +1,191 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// An owner is who has lanes for itself: all callers, a principal, a session or a
+// call.
+type owner struct {
+	key     ownerKey
+	lanes   []*lane // the oldest first; without those that take no more calls
+	waiting int     // calls that have no lane yet
+}
+
+// ownerKey is the name of an owner.
+type ownerKey struct{ principal, session string }
+
+// A lane is a connection and who uses it. All but the first group is under the
+// upstream's lock; client and info are set before calls get it.
+type lane struct {
+	u         *Upstream
+	owner     *owner
+	abilities abilities       // that were declared
+	ctx       context.Context //nolint:containedctx // ends when the lane is to be closed
+	cancel    context.CancelFunc
+
+	client *mcp.Client
+	info   *mcp.ServerInfo
+	modern bool
+
+	up       bool
+	gone     bool // it takes no more calls
+	flights  flights
+	asking   int    // flights that may be asked
+	session  string // that used it last, where one at a time does
+	fresh    bool   // nobody has used it so
+	haunted  bool   // by calls that ended without an answer: the server may still ask about them
+	ghost    string // the session that these were of
+	level    int    // of the log; -1: not told
+	used     time.Time
+	age      uint64 // of the breaker, at the start
+	promised int    // calls that will get it, in one run of dispatch
+	watches  []*watch
+}
+
+// maxStarts bounds the attempts of one start to which the server's supervision
+// says "not yet", and maxPause how long each may take.
+const (
+	maxStarts = 5
+	maxPause  = 5 * time.Second
+)
+
+// run is the life of a lane.
+func (l *lane) run() {
+	client, err := l.connect()
+	if l.u.arrived(l, client, err) {
+		l.listen()
+		<-l.ctx.Done()
+	}
+	if client != nil {
+		if err := client.Close(); err != nil {
+			l.u.opts.Logger.Debug("a lane was closed", "error", err)
+		}
+	}
+	l.u.closed(l)
+}
+
+// connect makes the connection.
+func (l *lane) connect() (*mcp.Client, error) {
+	o := &l.u.opts
+	ctx, cancel := context.WithTimeout(l.ctx, o.Timeout)
+	defer cancel()
+	for n := 1; ; n++ {
+		client, err := o.Dial(ctx, &mcp.ClientOptions{
+			Timeout:       o.Timeout,
+			Capabilities:  l.abilities.declared(),
+			Ask:           l.ask,
+			OnNotice:      l.notice,
+			OnListening:   l.granted,
+			OnSessionLost: l.u.listsChanged,
+			OnWarning:     func(err error) { l.u.warn("%w", err) },
+			NoCache:       true,
+		})
+		if err == nil {
+			return client, nil
+		}
+		after, _ := l.u.explain(err)
+		if after <= 0 || after > maxPause || n == maxStarts {
+			return nil, err
+		}
+		timer := time.NewTimer(after)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return nil, err
+		}
+	}
+}
+
+// listen has the server tell when its lists change. Over a connection it returns
+// when that has ended, where the server can be listened to at all.
+func (l *lane) listen() {
+	if l.u.opts.Lifetime == lifetimeCall {
+		return
+	}
+	caps := l.info.Capabilities
+	filter := spec.SubscriptionFilter{
+		ToolsListChanged:     caps.Tools != nil && caps.Tools.ListChanged,
+		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
+		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
+	}
+	if l.modern && !filter.ToolsListChanged && !filter.PromptsListChanged && !filter.ResourcesListChanged {
+		return
+	}
+	if err := l.client.Listen(l.ctx, filter); errors.Is(err, farcall.ErrClosed) {
+		l.u.died(l, err)
+	}
+}
+
+// serves reports whether calls like f may use a lane. Others than those that may
+// raise questions can also use one that could be asked for more: it shows more.
+func (l *lane) serves(f *flight) bool {
+	switch {
+	case l.gone:
+		return false
+	case l.modern: // each call says what its caller can do
+		return true
+	case f.light:
+		return l.abilities&f.abilities == f.abilities
+	}
+	return l.abilities == f.abilities && (!l.serial() || !l.haunted || l.ghost != "" && f.who.Session == l.ghost)
+}
+
+// serial reports whether a lane carries one call that may be asked at a time.
+func (l *lane) serial() bool { return l.u.serial && !l.modern && l.abilities != 0 }
+
+// free reports whether a lane has room for f.
+func (l *lane) free(f *flight) bool {
+	if !l.serial() || l.asking == 0 {
+		return true
+	}
+	return f.light && l.session != "" && l.session == f.who.Session
+}
+
+// better reports whether f should rather use l than another lane.
+func (l *lane) better(other *lane, f *flight) bool {
+	mine, others := l.rank(f), other.rank(f)
+	if mine != others || !l.serial() {
+		return mine > others
+	}
+	return l.used.Before(other.used) // whose session is the least likely to come back
+}
+
+func (l *lane) rank(f *flight) (n int) {
+	if !l.modern && l.abilities == f.abilities {
+		n += 8
+	}
+	switch {
+	case !l.serial():
+	case l.session != "" && l.session == f.who.Session:
+		n += 4
+	case l.session == "":
+		n += 2
+	}
+	if l.asking == 0 {
+		n++
+	}
+	return n
+}
+
+// idle reports whether nobody needs a lane.
+func (l *lane) idle() bool { return l.up && !l.gone && l.flights.n == 0 && len(l.watches) == 0 }
+
+// settle notes what a connection has brought.
+func (l *lane) settle(client *mcp.Client, now time.Time) {
+	l.client, l.info = client, client.Server()
+	if l.info.Capabilities == nil {
+		l.info.Capabilities = &spec.ServerCapabilities{}
+	}
+	rev := era.Lookup(l.info.Revision)
+	l.modern = rev != nil && rev.Modern
+	l.up, l.fresh, l.level, l.used = true, true, -1, now
+}

@@ -1,0 +1,159 @@
+package upstream
+
+import (
+	"slices"
+	"time"
+
+	"github.com/farcall-dev/farcall/mcp"
+)
+
+// arrived takes a lane that has started, or has not. It reports whether the lane
+// is to be used.
+func (u *Upstream) arrived(l *lane, client *mcp.Client, err error) bool {
+	now := time.Now()
+	u.mu.Lock()
+	u.starts--
+	wanted := !l.gone
+	changed := false
+	switch {
+	case err == nil && wanted:
+		l.settle(client, now)
+		u.known, u.modern, u.info = true, l.modern, l.info
+		changed, u.stale = u.stale && u.opts.Lifetime != lifetimeCall, false
+	case wanted:
+		u.unstarted(l, err, now)
+	}
+	u.turn()
+	u.dispatch()
+	u.drained()
+	u.mu.Unlock()
+	u.opts.Logger.Debug("a lane has started", "upstream", u.opts.Name, "error", err)
+	if changed {
+		u.listsChanged() // nobody has told what happened while it was down
+	}
+	return err == nil && wanted
+}
+
+// unstarted ends the waiting of those who have no other lane to hope for.
+func (u *Upstream) unstarted(l *lane, err error, now time.Time) {
+	u.breaker.fail(now, l.age)
+	u.stale, u.cool = true, now.Add(coolTime)
+	u.failed(err)
+	u.retire(l)
+	for f := u.queue.first; f != nil; {
+		next := f.next
+		if f.owner == l.owner || !u.known {
+			if !u.hopeful(f) {
+				u.refuse(f, u.unreached(err))
+			}
+		}
+		f = next
+	}
+}
+
+// died takes a lane whose connection has ended by itself.
+func (u *Upstream) died(l *lane, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if l.ctx.Err() != nil || l.gone {
+		return // we have done it, or know
+	}
+	u.lost(l, l.age, err, time.Now())
+	u.dispatch()
+	u.drained()
+}
+
+// closed notes that a lane's connection is closed.
+func (u *Upstream) closed(l *lane) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.retire(l)
+	l.cancel()
+	u.places--
+	u.dispatch()
+}
+
+// sweep has lanes closed that nobody uses.
+func (u *Upstream) sweep() {
+	if u.opts.IdleStop > 0 && !u.sweeping && !u.over {
+		u.sweeping = true
+		u.tasks.Go(func() {
+			for wait := u.opts.IdleStop; wait > 0; {
+				timer := time.NewTimer(wait)
+				select {
+				case <-timer.C:
+				case <-u.ctx.Done():
+					timer.Stop()
+					return
+				}
+				wait = u.swept()
+			}
+		})
+	}
+}
+
+// swept closes the lanes whose time has come, and returns when the next one's may.
+// 0: there is none left.
+func (u *Upstream) swept() (next time.Duration) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.places == 0 {
+		u.sweeping = false
+		return 0
+	}
+	next = u.opts.IdleStop
+	now := time.Now()
+	for _, o := range u.owners {
+		for _, l := range slices.Clone(o.lanes) {
+			if !l.idle() {
+				continue
+			}
+			if left := u.opts.IdleStop - now.Sub(l.used); left > 0 {
+				next = min(next, left)
+			} else {
+				u.retire(l)
+			}
+		}
+	}
+	return next
+}
+
+// drain refuses new calls. The channel is closed when none is under way.
+func (u *Upstream) drain() <-chan struct{} {
+	u.closing = true
+	if u.idle == nil {
+		u.idle = make(chan struct{})
+	}
+	u.drained()
+	return u.idle
+}
+
+func (u *Upstream) drained() {
+	if !u.closing || u.inFlight > 0 || u.queue.n > 0 || u.idle == nil {
+		return
+	}
+	select {
+	case <-u.idle:
+	default:
+		close(u.idle)
+	}
+}
+
+// end ends what has not ended by itself.
+func (u *Upstream) end() {
+	u.over = true
+	for u.queue.n > 0 {
+		u.refuse(u.queue.first, u.shuttingDown())
+	}
+	for _, o := range u.owners {
+		u.release(o)
+	}
+}
+
+// spawn runs do in a goroutine that Close waits for, unless that has begun.
+func (u *Upstream) spawn(do func()) bool {
+	if !u.over {
+		u.tasks.Go(do)
+	}
+	return !u.over
+}

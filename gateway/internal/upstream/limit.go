@@ -1,0 +1,262 @@
+package upstream
+
+import (
+	"context"
+	"time"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// describing is the method of a call that wants to know who the server is.
+const describing = spec.MethodServerDiscover
+
+// A flight is a call on its way. It is also the context of that: the values of the
+// caller's and itself, so that what the server sends along with the answer is known
+// to be of this call.
+type flight struct {
+	context.Context //nolint:containedctx // it is a context itself
+
+	u         *Upstream
+	call      *Call
+	who       *Caller
+	fw        mcp.Forward
+	abilities abilities
+	light     bool // it raises no questions
+	told      bool // OnTask was
+	failed    error
+
+	// Under the upstream's lock.
+	owner      *owner
+	prev, next *flight    // in the queue, or on the lane
+	lane       *lane      // nil: it waits
+	grant      chan error // gets nil or a refusal, when it has waited
+	begun      time.Time
+	age        uint64        // of the breaker
+	trial      bool          // for the breaker
+	level      string        // to be told to the server before
+	rooted     chan struct{} // the lane is another's no more, which the server has to hear of first; closed when it has asked
+	greeting   bool          // that is going on
+	sent       bool          // the server may know of it
+	over       bool          // nothing is passed on any more
+	pending    int           // questions and deliveries that go on
+	quiet      chan struct{} // closed when there are none; made when over
+	asks       []*asking
+	notes      notes
+}
+
+type flightKey struct{}
+
+// Value implements context.Context.
+func (f *flight) Value(key any) any {
+	if _, ok := key.(flightKey); ok {
+		return f
+	}
+	return f.Context.Value(key)
+}
+
+// AfterFunc lets package context derive from this context without a goroutine
+// (see context.AfterFunc).
+func (f *flight) AfterFunc(do func()) (stop func() bool) { return context.AfterFunc(f.Context, do) }
+
+func (u *Upstream) newFlight(ctx context.Context, c *Call) *flight {
+	f := &flight{Context: ctx, u: u, call: c, who: &c.Caller, abilities: abilitiesOf(c.Caller.Capabilities), light: !asks(c.Method)}
+	f.fw = mcp.Forward{
+		Method: c.Method, Params: c.Params, Revision: c.Revision,
+		Info: c.Caller.Info, Capabilities: c.Caller.Capabilities,
+		LogLevel: c.LogLevel, Rounds: c.Rounds, Task: c.Task,
+	}
+	if f.fw.Revision == nil {
+		f.fw.Revision = era.Latest()
+	}
+	if c.Progress != nil {
+		f.fw.OnProgress = f.progressed
+	}
+	if c.OnTask != nil {
+		f.fw.OnTask = f.onTask
+	}
+	return f
+}
+
+// onTask tells of a task once, also when the call is made again.
+func (f *flight) onTask() error {
+	if f.told {
+		return nil
+	}
+	f.told = true
+	f.failed = f.call.OnTask()
+	return f.failed
+}
+
+// asks reports whether a server may ask something during a call: in these methods
+// only, and who knows what others do.
+func asks(method string) bool {
+	switch method {
+	case spec.MethodServerDiscover, spec.MethodInitialize, spec.MethodPing,
+		spec.MethodToolsList, spec.MethodResourcesList, spec.MethodResourcesTemplatesList, spec.MethodPromptsList,
+		spec.MethodCompletionComplete, spec.MethodLoggingSetLevel,
+		spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe, spec.MethodSubscriptionsListen,
+		spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult, spec.MethodTasksList:
+		return false
+	}
+	return true
+}
+
+// flights is a queue, or who uses a lane.
+type flights struct {
+	first, last *flight
+	n           int
+}
+
+func (q *flights) add(f *flight) {
+	f.prev, f.next = q.last, nil
+	if q.last == nil {
+		q.first = f
+	} else {
+		q.last.next = f
+	}
+	q.last = f
+	q.n++
+}
+
+func (q *flights) remove(f *flight) {
+	if f.prev == nil {
+		q.first = f.next
+	} else {
+		f.prev.next = f.next
+	}
+	if f.next == nil {
+		q.last = f.prev
+	} else {
+		f.next.prev = f.prev
+	}
+	f.prev, f.next = nil, nil
+	q.n--
+}
+
+// enter gets a lane for a flight, and waits for one.
+func (u *Upstream) enter(f *flight) error {
+	u.mu.Lock()
+	err := u.admit(f)
+	if err != nil {
+		u.rejected(f)
+	}
+	wait := err == nil && f.lane == nil
+	u.mu.Unlock()
+	if !wait {
+		return err
+	}
+	timer := time.NewTimer(u.opts.QueueTimeout)
+	defer timer.Stop()
+	for {
+		select {
+		case err := <-f.grant:
+			return err
+		case <-f.Done():
+			if u.withdraw(f) {
+				return u.ended(f)
+			}
+		case <-timer.C:
+			if u.expects(f) {
+				timer.Reset(u.opts.QueueTimeout)
+				continue
+			}
+			if u.withdraw(f) {
+				return u.refusal(jsonrpc.Overloaded, "Overloaded: no connection to %s became free within %v", u.opts.Name, u.opts.QueueTimeout)
+			}
+		}
+		// It was granted at the same moment.
+		if err := <-f.grant; err != nil || f.Err() == nil {
+			return err
+		}
+		u.leave(f, nil, f.Err(), false)
+		return u.ended(f)
+	}
+}
+
+// admit lets a flight in: to a lane, or to the queue.
+func (u *Upstream) admit(f *flight) error {
+	now := time.Now()
+	if u.closing {
+		return u.shuttingDown()
+	}
+	trial, ok, wait := u.breaker.admit(now)
+	if !ok {
+		return u.broken(wait)
+	}
+	f.trial, f.begun = trial, now
+	f.owner = u.ownerOf(f.who)
+	if u.inFlight < u.opts.MaxInFlight {
+		if l := u.find(f); l != nil {
+			u.board(f, l)
+			return nil
+		}
+	}
+	if u.queue.n >= u.opts.MaxQueue {
+		u.giveUp(f)
+		return u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already; try again later", u.queue.n, u.opts.Name)
+	}
+	f.grant = make(chan error, 1)
+	f.owner.waiting++
+	u.queue.add(f)
+	u.dispatch()
+	return nil
+}
+
+// giveUp forgets a flight that has got no lane.
+func (u *Upstream) giveUp(f *flight) {
+	if f.trial {
+		u.breaker.forgo()
+		f.trial = false
+	}
+	u.tidy(f.owner)
+}
+
+// unqueue takes a flight from the queue.
+func (u *Upstream) unqueue(f *flight) {
+	u.queue.remove(f)
+	f.owner.waiting--
+}
+
+// grant gives a waiting flight a lane.
+func (u *Upstream) grant(f *flight, l *lane) {
+	u.unqueue(f)
+	u.board(f, l)
+	f.grant <- nil
+}
+
+// refuse ends the waiting of a flight.
+func (u *Upstream) refuse(f *flight, err error) {
+	u.unqueue(f)
+	u.giveUp(f)
+	u.rejected(f)
+	f.grant <- err
+	u.drained()
+}
+
+// withdraw takes a flight that waits no more from the queue. It reports false when
+// it has just got an answer.
+func (u *Upstream) withdraw(f *flight) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if f.lane != nil || len(f.grant) > 0 {
+		return false
+	}
+	u.unqueue(f)
+	if u.opts.Lifetime == lifetimeCall {
+		u.release(f.owner) // nobody else waits for that lane
+	}
+	u.giveUp(f)
+	u.rejected(f)
+	u.drained()
+	return true
+}
+
+// expects reports whether a lane for a flight may be being started.
+func (u *Upstream) expects(f *flight) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return f.lane == nil && len(f.grant) == 0 && u.hopeful(f) && u.starts > 0
+}

@@ -1,0 +1,147 @@
+package upstream
+
+import (
+	"math/bits"
+	"time"
+)
+
+// The states of an upstream.
+const (
+	StateIdle     = "idle"     // it is not needed
+	StateStarting = "starting" // the first lane is on its way
+	StateUp       = "up"
+	StateDown     = "down" // the last attempt has failed
+	StateOpen     = "open" // no call is tried for a while: the circuit breaker is open
+)
+
+// Status tells how an upstream fares.
+type Status struct {
+	State            string
+	Since            time.Time // it is in that state
+	Lanes            int
+	InFlight, Queued int
+	Calls            uint64 // that have ended
+	Errors           uint64 // of these, those that the server did not answer or that got no lane
+	Dropped          uint64 // messages of the server that nobody could be told
+	Retries          uint64
+	// LatencyP50 and LatencyP99 are of the calls that were answered, within an
+	// eighth. 0: there were none.
+	LatencyP50, LatencyP99 time.Duration
+	LastError              string
+	// Revision, Name and Version are the server's, as it has said last.
+	Revision, Name, Version string
+}
+
+// stats is what is counted.
+type stats struct {
+	calls, errors, dropped, retries uint64
+	latency                         histogram
+	lastError                       string
+}
+
+// Status returns how the upstream fares now.
+func (u *Upstream) Status() Status {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s := Status{
+		State: u.mood, Since: u.since, Lanes: u.live, InFlight: u.inFlight, Queued: u.queue.n,
+		Calls: u.calls, Errors: u.errors, Dropped: u.dropped, Retries: u.retries,
+		LatencyP50: u.latency.quantile(0.50), LatencyP99: u.latency.quantile(0.99), LastError: u.lastError,
+	}
+	if u.info != nil {
+		s.Revision, s.Name, s.Version = u.info.Revision, u.info.Name, u.info.Version
+	}
+	return s
+}
+
+// turn notes in which state the upstream is.
+func (u *Upstream) turn() {
+	mood := StateIdle
+	switch {
+	case u.breaker.open():
+		mood = StateOpen
+	case u.live > u.starts:
+		mood = StateUp
+	case u.live > 0:
+		mood = StateStarting
+	case u.stale:
+		mood = StateDown
+	}
+	if mood != u.mood {
+		u.mood, u.since = mood, time.Now()
+	}
+}
+
+// count notes the end of an attempt.
+func (u *Upstream) count(f *flight, o outcome, again bool) {
+	if f.call.Method == describing {
+		return
+	}
+	if again {
+		u.retries++
+		return
+	}
+	u.calls++
+	if o != answered && o != given {
+		u.errors++
+	}
+}
+
+// rejected notes the end of a call that has got no lane.
+func (u *Upstream) rejected(f *flight) {
+	if f.call.Method == describing {
+		return
+	}
+	u.calls++
+	if f.Err() == nil {
+		u.errors++
+	}
+}
+
+func (u *Upstream) failed(err error) {
+	if text := textOf(err); text != "" {
+		u.lastError = text
+	}
+}
+
+// A histogram counts durations from 1 µs to some hours, in eight steps between a
+// power of two and the next.
+type histogram struct {
+	counts [steps * 34]uint64
+	n      uint64
+}
+
+const steps = 8
+
+func (h *histogram) add(d time.Duration) {
+	h.counts[bucket(d)]++
+	h.n++
+}
+
+func bucket(d time.Duration) int {
+	us := uint64(max(d/time.Microsecond, 0))
+	if us < steps {
+		return int(us)
+	}
+	power := bits.Len64(us) - bits.Len64(steps-1) // of the step
+	return min(power*steps+int(us>>(power-1))-steps, steps*34-1)
+}
+
+// quantile returns the upper bound of the bucket in which that part of all ends.
+func (h *histogram) quantile(q float64) time.Duration {
+	rank, seen := uint64(q*float64(h.n)), uint64(0)
+	for i, n := range h.counts {
+		if seen += n; n > 0 && seen > rank {
+			return upper(i)
+		}
+	}
+	return 0
+}
+
+func upper(i int) time.Duration {
+	if i < steps {
+		return time.Duration(i+1) * time.Microsecond
+	}
+	power, step := i/steps, i%steps
+	return time.Duration((steps+step+1)<<(power-1)) * time.Microsecond
+}

@@ -1,0 +1,293 @@
+// Package upstream answers one question: over which connection does a call reach
+// an MCP server?
+//
+// An [Upstream] is one server. It has lanes: connections of their own, each with
+// a process or a session behind it. Which lane a call may use depends on whose it
+// is and on what its caller can be asked, so that nobody gets another's question,
+// answer, log or state.
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/era"
+)
+
+// A Caller is who calls.
+type Caller struct {
+	// Principal names the person or program. "": everybody.
+	Principal string
+	// Session names the session of a legacy client within this process. "": the
+	// request stands alone.
+	Session string
+	// Info and Capabilities are JSON in the form of the newest revision, or nil.
+	Info, Capabilities jsonrpc.Raw
+}
+
+// A Call is to be made. The caller of [Upstream.Call] may use it again when that
+// has returned.
+type Call struct {
+	Method string
+	// Params are in the form of Revision; nil: of the newest.
+	Params   jsonrpc.Raw
+	Revision *era.Revision
+	Caller   Caller
+	// Ask answers what the server asks during the call, which waits for it. It is
+	// called by several goroutines when there are several questions, and must return
+	// soon after its context has ended, which is no later than the call. Nil: nobody
+	// can be asked.
+	Ask func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error)
+	// Notice gets what the server tells about the call, the messages of its log
+	// above all, and Progress the params of its progress, all in the form of the
+	// newest revision. They are called one at a time, in order, and for the last time
+	// before the call returns. They may block, which holds up this call only; what
+	// comes in the meantime is kept up to a bound. Nil: not wanted.
+	Notice   func(method string, params jsonrpc.Raw)
+	Progress func(params jsonrpc.Raw)
+	// LogLevel is what is to be logged of the call. "": no matter.
+	LogLevel string
+	// Rounds, Task and OnTask are as in mcp.Forward.
+	Rounds, Task bool
+	OnTask       func() error
+	// Idempotent calls may be made again when it is not known whether they had an
+	// effect.
+	Idempotent bool
+}
+
+// A Result is in the form of Revision.
+type Result struct {
+	Raw      jsonrpc.Raw
+	Revision *era.Revision
+}
+
+// Options adjust an Upstream. They are copied.
+type Options struct {
+	// Name is that of the server in errors.
+	Name string
+	// Dial makes the connection of a lane. The options are the lane's own; Dial may
+	// add to them. It obeys its context.
+	Dial func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error)
+	// Exclusive: a connection ends for all of its calls at once, and what a legacy
+	// server asks does not say which call it is about. So it is with everything but
+	// HTTP.
+	Exclusive bool
+	// Lifetime says who shares a lane: all ("shared", the default), the calls of one
+	// "principal" or of one "session"; with "call" each has its own. Where there is
+	// no session, "session" means the principal.
+	Lifetime string
+	// Pool bounds the lanes of one owner that carry one call at a time. With the
+	// lifetime "call" it bounds all lanes, where Exclusive is set. Default 8.
+	Pool int
+	// MaxLanes bounds all lanes. Default 256.
+	MaxLanes int
+	// IdleStop is when lanes that nobody uses are closed. Default 0: never.
+	IdleStop time.Duration
+	// Timeout bounds how long a call may be without a sign of life, and how long a
+	// lane may take to start. Default 60 s.
+	Timeout time.Duration
+	// MaxInFlight bounds the calls under way, MaxQueue those that wait, and
+	// QueueTimeout how long they do; the time in which a lane starts does not count.
+	// Default 1024, 1024, 30 s.
+	MaxInFlight, MaxQueue int
+	QueueTimeout          time.Duration
+	// BreakAfter failures of connections in a row no call is tried for BreakFor, and
+	// then one. Default 5, 10 s. Negative: never.
+	BreakAfter int
+	BreakFor   time.Duration
+	// OnListChanged is told that a list may have changed: "tools", "resources" or
+	// "prompts". It must not block.
+	OnListChanged func(kind string)
+	// OnWarning is told what hurts no call. It must not block.
+	OnWarning func(error)
+	// Explain tells more about the failure of a connection: when the next attempt may
+	// succeed (0: at once) and what the server's process said last. Nil: only what is
+	// in the error.
+	Explain func(error) (after time.Duration, stderr []string)
+	// Logger gets starts and ends of lanes at the level debug. Default: none.
+	Logger *slog.Logger
+}
+
+func (o *Options) setDefaults() {
+	o.Pool = cmp.Or(o.Pool, 8)
+	o.MaxLanes = cmp.Or(o.MaxLanes, 256)
+	o.Timeout = cmp.Or(o.Timeout, time.Minute)
+	o.MaxInFlight = cmp.Or(o.MaxInFlight, 1024)
+	o.MaxQueue = cmp.Or(o.MaxQueue, 1024)
+	o.QueueTimeout = cmp.Or(o.QueueTimeout, 30*time.Second)
+	o.BreakAfter = cmp.Or(o.BreakAfter, 5)
+	o.BreakFor = cmp.Or(o.BreakFor, 10*time.Second)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// An Upstream is one MCP server. Its methods may be called by any number of
+// goroutines at once.
+//
+// # Errors
+//
+// What the server answered is a *jsonrpc.Error in the form of the newest
+// revision. So is the failure of the way to it, with data like
+//
+//	{"upstream":"NAME","sent":"no","retryable":true,"retryAfterMs":900,"stderr":["..."]}
+//
+// where sent is "no" when the server has surely seen nothing of the call, and
+// otherwise "unknown". The end of the context is the context's own error.
+type Upstream struct {
+	opts   Options
+	ctx    context.Context //nolint:containedctx // ends when the upstream is closed
+	stop   context.CancelFunc
+	tasks  sync.WaitGroup
+	scopes [allAbilities + 1]string
+
+	mu    sync.Mutex
+	state // changed by the functions of pool.go, limit.go and watch.go
+}
+
+// New returns the upstream. Nothing is connected yet.
+func New(o *Options) *Upstream {
+	u := &Upstream{opts: *o}
+	u.opts.setDefaults()
+	u.ctx, u.stop = context.WithCancel(context.Background()) //nolint:forbidigo // lanes outlive the calls that start them, and end with Close
+	for a := range u.scopes {
+		u.scopes[a] = fmt.Sprintf("%02x", a)
+	}
+	u.owners = map[ownerKey]*owner{}
+	u.breaker = breaker{after: u.opts.BreakAfter, pause: u.opts.BreakFor}
+	u.serial, u.mood, u.since = u.opts.Exclusive, StateIdle, time.Now()
+	return u
+}
+
+// Call makes a call and waits for its end. A call that the server has surely not
+// seen, or that may be made twice, is made once more when its connection fails.
+func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
+	f := u.newFlight(ctx, c)
+	for attempt := 0; ; attempt++ {
+		if err := u.enter(f); err != nil {
+			return Result{}, err
+		}
+		raw, rev, err := f.carry()
+		again := u.leave(f, rev, err, attempt == 0)
+		switch {
+		case err == nil:
+			return Result{Raw: raw, Revision: rev}, nil
+		case !again:
+			return Result{}, u.failure(f, err)
+		}
+	}
+}
+
+// carry makes the call on its lane.
+func (f *flight) carry() (jsonrpc.Raw, *era.Revision, error) {
+	l := f.lane
+	if f.level != "" {
+		if err := l.client.SetLogLevel(f, f.level); err != nil {
+			f.u.levelFailed(l, f, err)
+		}
+	}
+	if f.rooted != nil {
+		f.greet()
+	}
+	f.sent = true
+	return l.client.Forward(f, &f.fw)
+}
+
+// Describe returns what the server says of itself to such a caller, which must
+// not be changed. It starts a lane if there is none.
+func (u *Upstream) Describe(ctx context.Context, who Caller) (*mcp.ServerInfo, error) {
+	abilities := abilitiesOf(who.Capabilities)
+	u.mu.Lock()
+	info := u.described(u.keyOf(&who), abilities)
+	u.mu.Unlock()
+	if info != nil {
+		return info, nil
+	}
+	f := u.newFlight(ctx, &Call{Method: describing, Caller: who})
+	if err := u.enter(f); err != nil {
+		return nil, err
+	}
+	info = f.lane.info
+	u.leave(f, nil, nil, false)
+	return info, nil
+}
+
+// Notify passes a notification of a caller on to the lanes that it uses, such as
+// notifications/roots/list_changed. The params are in the form of the newest
+// revision.
+func (u *Upstream) Notify(ctx context.Context, who Caller, method string, params jsonrpc.Raw) {
+	u.mu.Lock()
+	lanes := u.lanesOf(&who)
+	u.mu.Unlock()
+	for _, l := range lanes {
+		if err := l.client.Notify(ctx, method, params); err != nil && ctx.Err() == nil {
+			u.warn("%s was not delivered: %w", method, err)
+		}
+	}
+}
+
+// Scope names the callers that may share what is listed and read: it is the same
+// for all of them.
+func (u *Upstream) Scope(who Caller) string {
+	// A server may show different things to clients that can be asked different
+	// things.
+	s := u.scopes[abilitiesOf(who.Capabilities)]
+	if u.opts.Lifetime == lifetimeCall {
+		return s // nothing lasts that could be told apart
+	}
+	switch key := u.keyOf(&who); {
+	case key.session != "":
+		return s + "s" + key.session
+	case key.principal != "":
+		return s + "p" + key.principal
+	}
+	return s
+}
+
+// Close refuses new calls, waits for those under way as long as the context lasts,
+// and then ends all connections. It returns the context's error when calls were
+// cut off.
+func (u *Upstream) Close(ctx context.Context) error {
+	u.mu.Lock()
+	idle := u.drain()
+	u.mu.Unlock()
+	var err error
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		err = fmt.Errorf("upstream %s: calls under way were cut off: %w", u.opts.Name, ctx.Err())
+	}
+	u.stop()
+	u.mu.Lock()
+	u.end()
+	u.mu.Unlock()
+	u.tasks.Wait()
+	return err
+}
+
+// levelFailed notes that the server was not told how much to log.
+func (u *Upstream) levelFailed(l *lane, f *flight, err error) {
+	if f.Err() == nil && !errors.Is(err, farcall.ErrClosed) {
+		u.warn("the log level %q was not set: %w", f.level, err)
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	l.level = -1
+}
+
+var errClosing = errors.New("the gateway closes the connection")
+
+func (u *Upstream) warn(format string, args ...any) {
+	if u.opts.OnWarning != nil {
+		u.opts.OnWarning(fmt.Errorf("upstream "+u.opts.Name+": "+format, args...))
+	}
+}

@@ -1,0 +1,184 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+)
+
+// TestWatch tells all who watch a resource, also after its lane was replaced.
+func TestWatch(t *testing.T) {
+	for _, eras := range []string{legacy, modern} {
+		t.Run(eras, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLab(t, eras)
+				u := l.upstream(Options{})
+				var a, b, other atomic.Int32
+				watch := func(uri string, n *atomic.Int32) func() {
+					t.Helper()
+					stop, err := u.Watch(t.Context(), Caller{}, uri, func() { n.Add(1) })
+					if err != nil {
+						t.Fatal(err)
+					}
+					return stop
+				}
+				stopA, stopB := watch("lab:r", &a), watch("lab:r", &b)
+				defer watch("lab:other", &other)()
+				check := func(wantA, wantB, wantOther int32) {
+					t.Helper()
+					<-time.After(time.Second)
+					if a.Load() != wantA || b.Load() != wantB || other.Load() != wantOther {
+						t.Errorf("got %d, %d, %d; want %d, %d, %d", a.Load(), b.Load(), other.Load(), wantA, wantB, wantOther)
+					}
+				}
+				check(0, 0, 0)
+				l.child(1).server.ResourceUpdated("lab:r")
+				check(1, 1, 0)
+				l.child(1).end.Close()
+				<-time.After(time.Minute)
+				check(2, 2, 1) // what happened in the meantime nobody knows
+				if n := l.count(); n != 2 {
+					t.Errorf("%d servers, want 2", n)
+				}
+				l.child(2).server.ResourceUpdated("lab:r")
+				check(3, 3, 1)
+				stopA()
+				l.child(2).server.ResourceUpdated("lab:r")
+				check(3, 4, 1)
+				stopB()
+				stopB()
+				l.child(2).server.ResourceUpdated("lab:r")
+				check(3, 4, 1)
+			})
+		})
+	}
+}
+
+// TestWatchRefused says so.
+func TestWatchRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ends []func()
+		u := New(&Options{Name: "roots", Exclusive: true, Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
+			mine, theirs := farcall.Pipe()
+			ends = append(ends, newRootsServer(theirs))
+			return mcp.Connect(ctx, mine, o)
+		}})
+		if _, err := u.Watch(t.Context(), Caller{}, "a:b", func() {}); !errors.Is(err, jsonrpc.MethodNotFound) {
+			t.Errorf("got %v", err)
+		}
+		_ = u.Close(t.Context())
+		for _, end := range ends {
+			end()
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		l.dialing = func(context.Context, int) error { return errors.New("down") }
+		u := l.upstream(Options{})
+		_, err := u.Watch(t.Context(), Caller{}, "lab:r", func() {})
+		_ = dataOf(t, err, codeUnavailable)
+		if n := len(u.watching); n != 0 {
+			t.Errorf("%d watches are left", n)
+		}
+		l.dialing = func(ctx context.Context, _ int) error { <-ctx.Done(); return ctx.Err() }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := u.Watch(ctx, Caller{}, "lab:r", func() {}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestListChanged passes changes on.
+func TestListChanged(t *testing.T) {
+	for _, eras := range []string{legacy, modern} {
+		t.Run(eras, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLab(t, eras)
+				var tools atomic.Int32
+				u := l.upstream(Options{OnListChanged: func(kind string) {
+					if kind == "tools" {
+						tools.Add(1)
+					}
+				}})
+				mustDo(t, u, toolCall("which", "", Caller{}), "1")
+				<-time.After(time.Second)
+				l.child(1).server.RemoveTool("die")
+				<-time.After(time.Second)
+				if n := tools.Load(); n != 1 {
+					t.Errorf("%d changes were told, want 1", n)
+				}
+			})
+		})
+	}
+}
+
+func TestWithin(t *testing.T) {
+	for uri, want := range map[string]bool{"a:b": true, "a:b/c": true, "a:b?x": true, "a:b#x": true, "a:bc": false, "a:": false} {
+		if got := within(uri, "a:b"); got != want {
+			t.Errorf("%s: %v", uri, got)
+		}
+	}
+	if !within("a:b/c", "a:b/") {
+		t.Error("a:b/c is in a:b/")
+	}
+}
+
+// TestHistogram is right within an eighth.
+func TestHistogram(t *testing.T) {
+	var h histogram
+	if h.quantile(0.5) != 0 {
+		t.Error("of nothing")
+	}
+	for d := time.Microsecond; d < 3*time.Hour; d = d*9/8 + 1 {
+		var h histogram
+		h.add(d)
+		if got := h.quantile(0.99); got < d || got > d+d/8+2*time.Microsecond {
+			t.Errorf("%v: %v", d, got)
+		}
+	}
+	for i := range 1000 {
+		h.add(time.Duration(i) * time.Millisecond)
+	}
+	if p50, p99 := h.quantile(0.5), h.quantile(0.99); p50 < 500*time.Millisecond || p50 > 570*time.Millisecond || p99 < 990*time.Millisecond || p99 > 1120*time.Millisecond {
+		t.Error(p50, p99)
+	}
+	h.add(1 << 62)
+	h.add(-1)
+}
+
+func TestAbilities(t *testing.T) {
+	for caps, want := range map[string]abilities{
+		``: 0, `{}`: 0, `{"elicitation":null}`: 0,
+		`{"elicitation":{}}`:                                     canForm,
+		`{"elicitation":{"url":{}}}`:                             canURL,
+		`{"elicitation":{"form":{},"url":{}},"roots":{}}`:        canForm | canURL | canRoots,
+		`{"sampling":{"tools":{},"context":{}},"other":{}}`:      canSample | canSampleTools | canSampleContext,
+		`{"roots":{"listChanged":true},"experimental":{"x":{}}}`: canRoots,
+	} {
+		if got := abilitiesOf(jsonrpc.Raw(caps)); got != want {
+			t.Errorf("%s: %06b, want %06b", caps, got, want)
+		}
+	}
+	for a := range abilities(allAbilities + 1) {
+		raw, err := json.Marshal(a.declared())
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := a
+		if a&canSample == 0 {
+			want &^= canSampleTools | canSampleContext
+		}
+		if got := abilitiesOf(raw); got != want {
+			t.Errorf("%s: %06b, want %06b", raw, got, want)
+		}
+	}
+}
