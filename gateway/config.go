@@ -1,0 +1,176 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A Config says what a gateway offers and what stands behind it. The zero value
+// of a field is its default, but for Upstreams. It must not change while a
+// gateway uses it.
+type Config struct {
+	// Name is what the gateway calls itself, "farcall" by default. Title and Instructions are
+	// shown to clients of the aggregate.
+	Name, Title, Instructions string
+	// Listen are the addresses: host:port, unix:PATH. The command line counts first.
+	Listen []string
+	// Namespace says when the names of tools and prompts begin with that of
+	// their upstream: "auto" (the default: when two have the same), "always", "never".
+	Namespace string
+	// Upstreams are what stands behind the gateway, in the order in which lists show them.
+	Upstreams []*Upstream
+	// Lock is the path of farcall.lock; "" for none.
+	Lock string
+	// MaxSuspended bounds the calls that wait for an answer of their client,
+	// 1000 by default; SuspendTimeout is how long each may, 5 minutes by default.
+	MaxSuspended   int
+	SuspendTimeout time.Duration
+	// DrainTimeout is how long calls in flight may take when the gateway stops
+	// or an upstream leaves it, 10 seconds by default.
+	DrainTimeout time.Duration
+	// PageSize is the number of items on a page of a list, 100 by default.
+	PageSize int
+
+	notices []Problem
+	files   []string
+}
+
+// An Upstream is one server behind a gateway: a command, or a URL. The zero
+// value of a field is its default.
+type Upstream struct {
+	// Name is letters, digits, "-" and "_", at most 64, and stands in paths.
+	Name string
+
+	// Command is a program and its arguments, run without a shell. Env is added
+	// to its environment, which is otherwise a few harmless variables (see
+	// [Upstream.Environ]) and those that InheritEnv names. Cwd is where it runs; "" is where the gateway does.
+	Command    []string
+	Env        map[string]string
+	InheritEnv []string
+	Cwd        string
+	// Restart is about a command that has failed.
+	Restart Restart
+
+	// URL has the scheme http, https, ws, wss, tcp, tls or unix. Headers are sent with
+	// each request over HTTP and with the handshake of a WebSocket.
+	URL     string
+	Headers map[string]string
+	// Transport is that of MCP over HTTP: "" finds out, "streamable", "sse".
+	Transport string
+
+	// Lifetime says who shares a connection (or a child process): "shared" (the default: all),
+	// "principal", "session", "call". For the profile raw: "session" (the default: a connection of the client's own), "shared".
+	Lifetime string
+	// Pool bounds the connections that carry one call at a time, 8 by default.
+	Pool int
+	// IdleStop closes connections, and ends children, that nobody has used for so long; 0 never.
+	IdleStop time.Duration
+
+	// Timeout bounds a call, 60 seconds by default; QueueTimeout how long it
+	// waits for its turn, 30 seconds by default.
+	Timeout, QueueTimeout time.Duration
+	// MaxInFlight bounds the calls in flight, MaxQueue those that wait, both 1024 by default.
+	MaxInFlight, MaxQueue int
+	// Breaker says when to stop trying.
+	Breaker Breaker
+	// MaxMessage bounds a message in bytes; 0 is the default of the transport.
+	MaxMessage int64
+
+	// Profile is "mcp" for a server that is found as one of MCP only, "raw" for
+	// any other JSON-RPC, or "auto" (the default) for both.
+	Profile string
+	// Framing is that of a byte stream: "line" (the default) or "header" (Content-Length).
+	Framing string
+	// Era is which MCP is spoken: "auto" (the default) finds out, "modern", "legacy".
+	Era string
+
+	// Tools, Resources, Prompts choose what is shown. Resources go by their URIs.
+	Tools, Resources, Prompts Filter
+	// Namespace counts before that of the Config; "" is that of the Config.
+	Namespace string
+	// Disabled leaves it out.
+	Disabled bool
+
+	origins map[string]string // where values come from, by "env.NAME", "headers.Name", "url"
+	broken  bool              // what it is could not be read
+	shown   []string          // the command as it was written, before ${ENV} was replaced
+}
+
+// Restart says how long to wait before a command that has failed is started again.
+type Restart struct {
+	// Min and Max bound the wait, which doubles with each failure: 100 ms and 30 s by default.
+	Min, Max time.Duration
+	// Never leaves a command that has failed where it is.
+	Never bool
+}
+
+// Breaker says when an upstream is left alone for a while.
+type Breaker struct {
+	After int           // failures of the connection in a row, 5 by default
+	For   time.Duration // how long, 10 seconds by default
+}
+
+// A Filter chooses among the items of an upstream and changes how they are
+// shown. Names are the upstream's own.
+type Filter struct {
+	// Allow and Deny are patterns with * and ?. An empty Allow allows all; Deny counts before Allow.
+	Allow, Deny []string
+	// Rename has the names that are shown, Describe the descriptions.
+	Rename, Describe map[string]string
+}
+
+// A ConfigError has everything that is wrong with a configuration.
+type ConfigError struct {
+	File     string // "" when it was built in Go
+	Problems []Problem
+}
+
+// A Problem is one thing that is wrong, and what to do about it. It has nothing
+// of the values that came from the environment or from files.
+type Problem struct {
+	Line, Column int    // from 1; 0 when there is no file
+	Path         string // upstreams.github.lifetime; "" for the whole
+	Message      string
+	Hint         string // what to do
+}
+
+// Error has a line for each problem.
+func (e *ConfigError) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.in(e.File)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (p Problem) in(file string) string {
+	var b strings.Builder
+	if file != "" {
+		b.WriteString(file + ":")
+	}
+	if p.Line > 0 {
+		fmt.Fprintf(&b, "%d:%d:", p.Line, p.Column)
+	}
+	if b.Len() > 0 {
+		b.WriteByte(' ')
+	}
+	if p.Path != "" {
+		b.WriteString(p.Path + ": ")
+	}
+	b.WriteString(p.Message)
+	if p.Hint != "" {
+		b.WriteString("; " + p.Hint)
+	}
+	return b.String()
+}
+
+// String is the place and the problem, as in a line of [ConfigError].
+func (p Problem) String() string { return p.in("") }
+
+// Notices are what [Load] accepted and what has no effect, or another than one
+// may think.
+func (c *Config) Notices() []Problem { return c.notices }
+
+// Files are those that [Load] has read: the configuration, and what it refers to.
+func (c *Config) Files() []string { return c.files }

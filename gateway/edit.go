@@ -1,0 +1,63 @@
+package gateway
+
+import (
+	"slices"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// withMember returns an object with that value in that member, where the member
+// was or at the end.
+func withMember(object jsonrpc.Raw, name string, value []byte) jsonrpc.Raw {
+	out := append(make(jsonrpc.Raw, 0, len(object)+len(name)+len(value)+8), '{')
+	found := false
+	scan.Object(object, func(key, old []byte) bool {
+		if string(key) == name {
+			found, old = true, value
+		}
+		out = appendMember(out, string(key), old)
+		return true
+	})
+	if !found {
+		out = appendMember(out, name, value)
+	}
+	return append(out, '}')
+}
+
+// without returns an object without some members; itself when it has none of
+// them.
+func without(object jsonrpc.Raw, names ...string) jsonrpc.Raw {
+	found := false
+	scan.Object(object, func(key, _ []byte) bool {
+		found = slices.Contains(names, string(key))
+		return !found
+	})
+	if !found {
+		return object
+	}
+	out := append(make(jsonrpc.Raw, 0, len(object)), '{')
+	scan.Object(object, func(key, value []byte) bool {
+		if !slices.Contains(names, string(key)) {
+			out = appendMember(out, string(key), value)
+		}
+		return true
+	})
+	return append(out, '}')
+}
+
+func appendMember(object jsonrpc.Raw, name string, value []byte) jsonrpc.Raw {
+	if len(object) > 1 {
+		object = append(object, ',')
+	}
+	return append(append(jsonrpc.AppendString(object, name), ':'), value...)
+}
+
+// text returns the characters of a member that is a string.
+func text(object jsonrpc.Raw, name string) (value string, ok bool) {
+	raw := scan.Member(object, name)
+	if len(raw) == 0 || raw[0] != '"' {
+		return "", false
+	}
+	return string(scan.Unquote(raw)), true
+}

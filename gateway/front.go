@@ -1,0 +1,207 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/port"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/wsrpc"
+)
+
+// messagesPath is where clients of HTTP+SSE post; /sse tells them.
+const messagesPath = "/messages"
+
+// ServeHTTP serves all addresses; see the package.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch path := r.URL.Path; path {
+	case "/mcp":
+		g.serveMCP("", w, r)
+	case "/sse":
+		g.endpoint("").http.ServeSSE(w, r)
+	case messagesPath:
+		g.endpoint("").http.ServeMessages(w, r)
+	case "/healthz":
+		probe(w, http.StatusOK, "ok")
+	case "/readyz":
+		if g.draining.Load() {
+			probe(w, http.StatusServiceUnavailable, "draining")
+			return
+		}
+		probe(w, http.StatusOK, "ready")
+	default:
+		if name, ok := strings.CutPrefix(path, "/mcp/"); ok {
+			g.serveMCP(name, w, r)
+		} else if rest, ok := strings.CutPrefix(path+"/", "/rpc/"); ok {
+			g.serveRPC(strings.TrimSuffix(rest, "/"), w, r)
+		} else if g.page.Has(path) {
+			g.page.ServeHTTP(w, r)
+		} else {
+			noPath(w, "MCP is served at /mcp and /mcp/NAME, JSON-RPC at /rpc/NAME")
+		}
+	}
+}
+
+// serveMCP serves the address of a server, or of all.
+func (g *Gateway) serveMCP(name string, w http.ResponseWriter, r *http.Request) {
+	if name != "" {
+		if s := g.plan.Load().byName[name]; s == nil || s.mcp == nil {
+			noPath(w, "there is no MCP server of this name; / lists them")
+			return
+		}
+	}
+	if wantsWebSocket(r) {
+		g.endpoint(name).ws.ServeHTTP(w, r)
+		return
+	}
+	g.endpoint(name).http.ServeHTTP(w, r)
+}
+
+// serveRPC serves JSON-RPC: rest is what follows /rpc/ in the path. Without a
+// name it is the only server's.
+func (g *Gateway) serveRPC(rest string, w http.ResponseWriter, r *http.Request) {
+	name, way, _ := strings.Cut(rest, "/")
+	p := g.plan.Load()
+	if name == "" || name == "ws" || name == "stream" {
+		way = name
+		if len(p.order) != 1 {
+			noPath(w, "there are several servers: JSON-RPC is at /rpc/NAME")
+			return
+		}
+		name = p.order[0].cfg.Name
+	}
+	s := p.byName[name]
+	if s == nil || s.raw == nil {
+		noPath(w, "there is no JSON-RPC server of this name; its profile may be mcp")
+		return
+	}
+	switch {
+	case wantsWebSocket(r) && (way == "" || way == "ws"):
+		s.ws.ServeHTTP(w, r)
+	case way == "":
+		s.post.ServeHTTP(w, r)
+	case way == "stream":
+		s.stream.ServeHTTP(w, r)
+	case way == "ws":
+		noPath(w, "this address is for WebSocket")
+	default:
+		noPath(w, "JSON-RPC is at /rpc/NAME, /rpc/NAME/ws and /rpc/NAME/stream")
+	}
+}
+
+// newFront makes the handlers of an address for MCP.
+func (e *endpoint) newFront() {
+	g := e.g
+	rpc := g.rpcOptions()
+	rpc.V1 = false // no revision has it
+	e.http = mcphttp.NewHandler(e.server, &mcphttp.Options{
+		MaxMessage: g.opts.MaxMessage, RPC: rpc, Principal: g.opts.Principal,
+		Origins: g.opts.Origins, Hosts: g.opts.Hosts, MessagesPath: messagesPath,
+	})
+	e.ws = wsrpc.NewHandler(func(t farcall.Transport, _ *http.Request) {
+		g.run(t, func(ctx context.Context) { _ = mcp.Serve(ctx, e.server, t, rpc) }) // its error is the connection's: it broke
+	}, g.wsOptions("mcp"))
+}
+
+// newFront makes the handlers of an address for JSON-RPC.
+func (s *server) newFront() {
+	g, h := s.g, s.g.refusing(s.raw)
+	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, RPC: g.rpcOptions(), Origins: g.opts.Origins, Hosts: g.opts.Hosts}
+	s.post, s.stream = httprpc.NewHandler(h, o), httprpc.NewStreamHandler(h, o)
+	s.ws = wsrpc.NewHandler(func(t farcall.Transport, _ *http.Request) {
+		g.run(t, func(ctx context.Context) { _ = s.raw.Pipe(ctx, t) }) // its error is the connection's: it broke
+	}, g.wsOptions())
+}
+
+// refusing refuses calls once the gateway is being shut down.
+func (g *Gateway) refusing(h farcall.Handler) farcall.Handler {
+	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+		if g.draining.Load() {
+			return nil, errDraining()
+		}
+		return h.ServeRPC(ctx, req)
+	})
+}
+
+func wantsWebSocket(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
+}
+
+func (g *Gateway) wsOptions(subprotocols ...string) *wsrpc.Options {
+	return &wsrpc.Options{MaxMessage: g.opts.MaxMessage, Subprotocols: subprotocols, Origins: g.opts.Origins, Hosts: g.opts.Hosts}
+}
+
+// ServeStream serves a connection that is no HTTP until it ends, or the gateway
+// does. Its first message says whether it is one of MCP; anything else is
+// JSON-RPC for the only server that there is.
+func (g *Gateway) ServeStream(t farcall.Transport) {
+	done := make(chan struct{})
+	g.run(t, func(ctx context.Context) {
+		defer close(done)
+		g.serveStream(ctx, t)
+	})
+	<-done
+}
+
+func (g *Gateway) serveStream(ctx context.Context, t farcall.Transport) {
+	p := g.plan.Load()
+	if len(p.order) == 1 && p.order[0].mcp == nil {
+		_ = p.order[0].raw.Pipe(ctx, t) // its error is the connection's: it broke
+		return
+	}
+	isMCP := true
+	if len(p.order) != 1 || p.order[0].raw != nil {
+		stop := context.AfterFunc(ctx, func() { _ = t.Close() })
+		again, frame, err := port.First(t)
+		if !stop() || err != nil && frame == nil {
+			_ = t.Close() // nothing was asked, nothing is answered
+			return
+		}
+		t, isMCP = again, err == nil && port.SpeaksMCP(frame)
+	}
+	switch {
+	case isMCP:
+		_ = mcp.Serve(ctx, g.endpoint("").server, t, g.rpcOptions())
+	case len(p.order) == 1:
+		_ = p.order[0].raw.Pipe(ctx, t)
+	default:
+		_ = mcp.Serve(ctx, g.endpoint("").server, t, g.rpcOptions()) // which says what is wrong
+	}
+}
+
+// run serves a connection in a goroutine that Shutdown waits for.
+func (g *Gateway) run(t farcall.Transport, serve func(ctx context.Context)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		go func() { _ = t.Close(); serve(g.serving) }()
+		return
+	}
+	g.conns.Go(func() { serve(g.serving) })
+}
+
+// probe answers /healthz and /readyz.
+func probe(w http.ResponseWriter, code int, text string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = io.WriteString(w, text+"\n")
+}
+
+// noPath answers a path that is not served, in the form that a JSON-RPC client
+// can read.
+func noPath(w http.ResponseWriter, hint string) {
+	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "No such path: " + hint})
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(http.StatusNotFound)
+	_, _ = w.Write(append(body, '\n'))
+}

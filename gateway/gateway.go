@@ -1,0 +1,268 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway/internal/admin"
+	"github.com/farcall-dev/farcall/gateway/internal/pin"
+	"github.com/farcall-dev/farcall/gateway/internal/route"
+	"github.com/farcall-dev/farcall/gateway/internal/supervise"
+	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+)
+
+// Options adjust a Gateway. The zero value, and nil, mean the defaults. They are
+// copied; later changes have no effect.
+type Options struct {
+	// Version is what the gateway says of itself. Default "0".
+	Version string
+	// Principal tells who sends a request over HTTP. What belongs to one of them is
+	// nobody else's. Default: everybody is the same.
+	Principal func(*http.Request) string
+	// MaxMessage bounds a message of a client in bytes. Default: those of the
+	// transports.
+	MaxMessage int
+	// Origins and Hosts are the web pages that may call, and the names under which
+	// the gateway may be asked for, as in mcphttp.Options.
+	Origins, Hosts []string
+	// RPC adjusts the connections of clients. Its Dialect is ignored.
+	RPC *farcall.Options
+	// Logger takes what happens to the servers. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+// A Gateway serves the clients of many servers. It is an http.Handler; its
+// methods may be called by any number of goroutines at once.
+type Gateway struct {
+	opts      Options
+	begun     time.Time
+	plan      atomic.Pointer[plan]
+	suspended *suspension
+	draining  atomic.Bool
+	serving   context.Context //nolint:containedctx // of the clients' connections; it ends when they are to
+	stop      context.CancelFunc
+
+	reloading sync.Mutex
+	ending    sync.WaitGroup // servers that are drained
+
+	mu        sync.Mutex
+	endpoints map[string]*endpoint
+	conns     sync.WaitGroup
+	closed    bool // there shall be no more connections
+	page      *admin.Handler
+	guard     *supervise.Guard // of all children
+}
+
+// plan is what a configuration makes of the gateway. It is not changed.
+type plan struct {
+	config *Config
+	all    *route.View // of the servers that speak MCP
+	mcp    []*server
+	order  []*server
+	byName map[string]*server
+	lock   *pin.Lock // nil: every tool passes
+}
+
+// New returns a gateway. Its servers are started when they are needed. It fails
+// when the configuration is not valid.
+func New(c *Config, o *Options) (*Gateway, error) {
+	g := &Gateway{begun: time.Now(), endpoints: map[string]*endpoint{}}
+	if o != nil {
+		g.opts = *o
+	}
+	g.opts.Version = cmp.Or(g.opts.Version, "0")
+	if g.opts.Logger == nil {
+		g.opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	g.guard = supervise.NewGuard(g.opts.Logger)
+	g.suspended = newSuspension(cmp.Or(c.MaxSuspended, 1000), cmp.Or(c.SuspendTimeout, 5*time.Minute))
+	p, err := g.newPlan(c, nil)
+	if err != nil {
+		return nil, err
+	}
+	g.plan.Store(p)
+	//nolint:forbidigo // connections end when they are drained, and with nothing else
+	g.serving, g.stop = context.WithCancel(context.Background())
+	g.page = admin.New(g.status)
+	g.page.Origin = origin.Policy{Origins: g.opts.Origins, Hosts: g.opts.Hosts}
+	return g, nil
+}
+
+// newPlan makes a plan of a configuration. What the old plan has unchanged stays.
+func (g *Gateway) newPlan(c *Config, old *plan) (*plan, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	p := &plan{config: c, byName: map[string]*server{}}
+	if c.Lock != "" {
+		var err error
+		if p.lock, err = pin.Load(c.Lock); err != nil {
+			return nil, fmt.Errorf("gateway: %w", err)
+		}
+	}
+	var sources []route.Source
+	for _, u := range c.Upstreams {
+		if u.Disabled {
+			continue
+		}
+		s := old.unchanged(u)
+		if s == nil {
+			var err error
+			if s, err = g.newServer(u, c.PageSize); err != nil {
+				return nil, err
+			}
+		}
+		p.order = append(p.order, s)
+		p.byName[u.Name] = s
+		if s.mcp != nil {
+			p.mcp = append(p.mcp, s)
+			sources = append(sources, s.source(cmp.Or(u.Namespace, c.Namespace)))
+		}
+	}
+	p.all = route.NewView(sources, g.viewOptions(c.PageSize))
+	return p, nil
+}
+
+func (g *Gateway) viewOptions(size int) *route.Options {
+	return &route.Options{PageSize: size, OnWarning: func(source, kind string, err error) {
+		g.opts.Logger.Warn("a list is not whole", "upstream", source, "list", kind, "reason", err)
+	}}
+}
+
+// unchanged returns the server that is as a configuration wants it, or nil. A nil
+// plan has none.
+func (p *plan) unchanged(u *Upstream) *server {
+	if p == nil {
+		return nil
+	}
+	if s := p.byName[u.Name]; s != nil && reflect.DeepEqual(s.cfg, u) {
+		return s
+	}
+	return nil
+}
+
+// Reload puts another configuration in the place of the one that is served.
+// Sessions stay; calls in flight are finished by the servers that have them. When
+// the configuration is not valid nothing changes.
+func (g *Gateway) Reload(c *Config) error {
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	old := g.plan.Load()
+	p, err := g.newPlan(c, old)
+	if err != nil {
+		return err
+	}
+	if g.draining.Load() {
+		return errDraining()
+	}
+	g.plan.Store(p)
+	g.ending.Go(old.all.Close)
+	for _, s := range old.order {
+		if p.byName[s.cfg.Name] == s {
+			continue
+		}
+		g.ending.Go(func() {
+			//nolint:forbidigo // the drain has its own limit
+			ctx, cancel := context.WithTimeout(context.Background(), old.config.drain())
+			defer cancel()
+			s.close(ctx)
+		})
+	}
+	for _, kind := range []string{"tools", "resources", "prompts"} {
+		g.tellListChanged("", kind)
+	}
+	return nil
+}
+
+func (c *Config) drain() time.Duration { return cmp.Or(c.DrainTimeout, 10*time.Second) }
+func (c *Config) name() string         { return cmp.Or(c.Name, "farcall") }
+
+// tellListChanged tells the clients of a server, or all of them.
+func (g *Gateway) tellListChanged(upstream, kind string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for name, e := range g.endpoints {
+		if name == "" || upstream == "" || name == upstream {
+			e.server.ListChanged(kind)
+		}
+	}
+}
+
+// endpoint returns the address of a server, or that of all of them.
+func (g *Gateway) endpoint(name string) *endpoint {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	e := g.endpoints[name]
+	if e != nil {
+		return e
+	}
+	e = &endpoint{g: g, name: name}
+	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
+		Relay: e, Principal: g.principal, StateTTL: g.suspended.ttl, RPC: g.rpcOptions(), Logger: g.opts.Logger,
+	})
+	e.newFront()
+	g.endpoints[name] = e
+	return e
+}
+
+func (g *Gateway) rpcOptions() *farcall.Options {
+	var o farcall.Options
+	if g.opts.RPC != nil {
+		o = *g.opts.RPC
+	}
+	if o.Logger == nil {
+		o.Logger = g.opts.Logger
+	}
+	return &o
+}
+
+// errDraining answers a call that comes too late.
+func errDraining() error {
+	return &jsonrpc.Error{
+		Code: jsonrpc.Overloaded, Message: "Overloaded: the gateway is shutting down; call again",
+		Data: jsonrpc.Raw(`{"sent":"no","retryable":true,"retryAfterMs":1000}`),
+	}
+}
+
+// Shutdown refuses new calls with an error that says so, lets those in flight
+// finish, ends streams and connections in order, and then every child. When the
+// context ends first, what is left is given up, and its error is returned.
+func (g *Gateway) Shutdown(ctx context.Context) error {
+	g.draining.Store(true)
+	g.mu.Lock()
+	g.closed = true
+	var fronts []*endpoint
+	for _, e := range g.endpoints {
+		fronts = append(fronts, e)
+	}
+	g.mu.Unlock()
+	err := g.suspended.close(ctx)
+	var wg sync.WaitGroup
+	for _, e := range fronts {
+		e.server.Close() // subscriptions are told, before their connections go
+		wg.Go(func() { _ = e.http.Shutdown(ctx) })
+	}
+	g.stop()
+	wg.Go(g.conns.Wait)
+	wg.Wait()
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	for _, s := range g.plan.Load().order {
+		wg.Go(func() { s.close(ctx) })
+	}
+	wg.Wait()
+	g.ending.Wait()
+	g.plan.Load().all.Close()
+	g.guard.Close()
+	return cmp.Or(err, ctx.Err())
+}

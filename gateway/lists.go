@@ -1,0 +1,178 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/farcall-dev/farcall/gateway/internal/pin"
+	"github.com/farcall-dev/farcall/gateway/internal/route"
+	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// A listing is one kind of list.
+type listing struct {
+	method, member string
+	has            func(*spec.ServerCapabilities) bool
+	tells          func(*spec.ServerCapabilities) bool // when it changes
+}
+
+// listings has them by the names that route and the views use.
+var listings = map[string]listing{
+	route.Tools: {
+		spec.MethodToolsList, "tools",
+		func(c *spec.ServerCapabilities) bool { return c.Tools != nil },
+		func(c *spec.ServerCapabilities) bool { return c.Tools.ListChanged },
+	},
+	route.Resources: {
+		spec.MethodResourcesList, "resources",
+		func(c *spec.ServerCapabilities) bool { return c.Resources != nil },
+		func(c *spec.ServerCapabilities) bool { return c.Resources.ListChanged },
+	},
+	route.Templates: {
+		spec.MethodResourcesTemplatesList, "resourceTemplates",
+		func(c *spec.ServerCapabilities) bool { return c.Resources != nil },
+		func(c *spec.ServerCapabilities) bool { return c.Resources.ListChanged },
+	},
+	route.Prompts: {
+		spec.MethodPromptsList, "prompts",
+		func(c *spec.ServerCapabilities) bool { return c.Prompts != nil },
+		func(c *spec.ServerCapabilities) bool { return c.Prompts.ListChanged },
+	},
+}
+
+// untilTold keeps a list of a server of the legacy era that tells when it
+// changes.
+const untilTold = -1
+
+// list returns all of a list of the server, as it has it. It is a view's source.
+func (s *server) list(ctx context.Context, kind string) (route.List, error) {
+	who := s.g.caller(ctx)
+	info, err := s.mcp.Describe(ctx, who)
+	if err != nil {
+		return route.List{}, err
+	}
+	of := listings[kind]
+	if !of.has(info.Capabilities) {
+		return route.List{Items: []jsonrpc.Raw{}, TTL: untilTold, Public: true}, nil
+	}
+	all, err := route.Collect(kind, func(cursor string) (jsonrpc.Raw, error) {
+		var params jsonrpc.Raw
+		if cursor != "" {
+			params = append(jsonrpc.AppendString([]byte(`{"cursor":`), cursor), '}')
+		}
+		r, err := s.mcp.Call(ctx, &upstream.Call{Method: of.method, Params: params, Revision: era.Latest(), Caller: who, Idempotent: true})
+		if err != nil {
+			return nil, err
+		}
+		return era.Translate(era.Result, of.method, r.Raw, r.Revision, era.Latest())
+	})
+	if err != nil {
+		return route.List{}, err
+	}
+	if rev := era.Lookup(info.Revision); rev != nil && !rev.Modern && of.tells(info.Capabilities) {
+		all.TTL = untilTold
+	}
+	if lock := s.g.plan.Load().lock; lock != nil && kind == route.Tools {
+		all.Items = s.pinned(lock, all.Items)
+	}
+	return all, nil
+}
+
+// pinned returns the tools that are as they were pinned, and notes the others.
+func (s *server) pinned(lock *pin.Lock, tools []jsonrpc.Raw) []jsonrpc.Raw {
+	s.block(lock.Check(s.cfg.Name, tools))
+	var kept []jsonrpc.Raw
+	for _, tool := range tools {
+		if lock.Allowed(s.cfg.Name, tool) {
+			kept = append(kept, tool)
+		}
+	}
+	return kept
+}
+
+// listChanged is told by the upstream: "tools", "resources" or "prompts".
+func (s *server) listChanged(kind string) {
+	p := s.g.plan.Load()
+	if p.byName[s.cfg.Name] != s {
+		return // it is not in the plan any more, or not yet
+	}
+	s.alone.Invalidate(s.cfg.Name, kind)
+	p.all.Invalidate(s.cfg.Name, kind)
+	s.g.tellListChanged(s.cfg.Name, kind)
+}
+
+var errCursor = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Invalid params: the cursor is none of this list; take nextCursor of the page before, or start anew without one"}
+
+// metaMissing is where the result of a list says which servers it lacks.
+const metaMissing = "farcall.dev/missing"
+
+// list serves a page of a list, in canonical form.
+func (e *endpoint) list(ctx context.Context, kind string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+	cursor := ""
+	if raw := scan.Member(params, "cursor"); len(raw) > 0 && string(raw) != "null" {
+		var ok bool
+		if cursor, ok = text(params, "cursor"); !ok {
+			return nil, errCursor
+		}
+	}
+	view, servers := e.servers()
+	page, err := view.Page(ctx, kind, cursor)
+	if errors.Is(err, route.ErrCursor) {
+		return nil, errCursor
+	} else if err != nil {
+		return nil, err
+	}
+	out := append(jsonrpc.Raw(`{"resultType":`), `"complete"`...)
+	out = append(jsonrpc.AppendString(append(out, ','), listings[kind].member), `:[`...)
+	for i, item := range page.Items {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, item...)
+	}
+	out = append(out, ']')
+	if page.Next != "" {
+		out = jsonrpc.AppendString(append(out, `,"nextCursor":`...), page.Next)
+	}
+	ttl := page.TTL
+	for _, s := range servers {
+		if !s.hints() {
+			ttl = 0
+		}
+	}
+	out = strconv.AppendInt(append(out, `,"ttlMs":`...), ttl.Milliseconds(), 10)
+	scope := spec.CachePrivate
+	if page.Public {
+		scope = spec.CachePublic
+	}
+	out = jsonrpc.AppendString(append(out, `,"cacheScope":`...), scope)
+	if len(page.Missing) > 0 {
+		out = appendMissing(out, page.Missing)
+	}
+	return append(out, '}'), nil
+}
+
+// hints reports whether the server says how long its lists may be kept.
+func (s *server) hints() bool {
+	rev := era.Lookup(s.mcp.Status().Revision)
+	return rev != nil && rev.Modern
+}
+
+// appendMissing appends _meta with the servers that a list lacks.
+func appendMissing(out jsonrpc.Raw, missing []route.Missing) jsonrpc.Raw {
+	out = append(jsonrpc.AppendString(append(out, `,"_meta":{`...), metaMissing), `:[`...)
+	for i, m := range missing {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = jsonrpc.AppendString(append(out, `{"upstream":`...), m.Source)
+		out = jsonrpc.AppendString(append(out, `,"state":`...), m.State)
+		out = append(jsonrpc.AppendString(append(out, `,"reason":`...), m.Reason), '}')
+	}
+	return append(out, `]}`...)
+}

@@ -1,0 +1,377 @@
+package gateway
+
+import (
+	"fmt"
+	"net"
+	"net/textproto"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/farcall-dev/farcall/mcp/era"
+)
+
+// Check reports what is wrong with a configuration, as a *[ConfigError] with everything that
+// is. [Load] and [Parse] have done it.
+func (c *Config) Check() error {
+	e := &ConfigError{}
+	check := checker{
+		problem: func(path, message, hint string) {
+			e.Problems = append(e.Problems, Problem{Path: path, Message: message, Hint: hint})
+		},
+	}
+	for _, u := range c.Upstreams {
+		name := "?"
+		if u != nil {
+			name = u.Name
+		}
+		check.roots = append(check.roots, "upstreams."+name)
+	}
+	check.config(c)
+	if len(e.Problems) > 0 {
+		return e
+	}
+	return nil
+}
+
+// checker says what does not go together. It does not repeat values that came
+// from elsewhere, which may be secret.
+type checker struct {
+	problem func(path, message, hint string)
+	written map[string]string // the values that have been replaced
+	roots   []string          // the paths of the upstreams
+}
+
+// quote writes the value at a path as it was written.
+func (c *checker) quote(path, value string) string {
+	if w, ok := c.written[path]; ok {
+		value = w
+	}
+	return strconv.Quote(value)
+}
+
+// choice checks a word. What may be empty has a default.
+func (c *checker) choice(path, what, value string, words ...string) {
+	if value == "" || slices.Contains(words, value) {
+		return
+	}
+	hint := "use " + either(words...)
+	if _, replaced := c.written[path]; !replaced {
+		if near := nearest(value, words); near != "" && (near[0] < '0' || near[0] > '9') {
+			hint += " (did you mean " + near + "?)"
+		}
+	}
+	c.problem(path, "there is no "+what+" "+c.quote(path, value), hint)
+}
+
+func (c *checker) config(conf *Config) {
+	c.choice("namespace", "namespace", conf.Namespace, "auto", "always", "never")
+	for i, address := range conf.Listen {
+		path := "listen[" + strconv.Itoa(i) + "]"
+		if hint := badListen(address); hint != "" {
+			c.problem(path, "cannot listen on "+c.quote(path, address), hint)
+		}
+	}
+	c.notNegative("max_suspended", conf.MaxSuspended)
+	c.notNegative("page_size", conf.PageSize)
+	c.notBefore("suspend_timeout", conf.SuspendTimeout)
+	c.notBefore("drain_timeout", conf.DrainTimeout)
+	if len(conf.Upstreams) == 0 {
+		c.problem("", "there are no upstreams", "name a server under upstreams, with its command or url")
+	}
+	names := map[string]string{}
+	for i, u := range conf.Upstreams {
+		path := c.roots[i]
+		if u == nil {
+			c.problem(path, "it is nil", "remove it")
+			continue
+		}
+		if first, twice := names[strings.ToLower(u.Name)]; twice {
+			c.problem(path, fmt.Sprintf("there are the names %q and %q, which differ at most in case", first, u.Name), "rename one of them")
+		}
+		names[strings.ToLower(u.Name)] = u.Name
+		c.upstream(u, path)
+	}
+}
+
+func (c *checker) notNegative(path string, n int) {
+	if n < 0 {
+		c.problem(path, fmt.Sprintf("%d is less than nothing", n), "give a number from 1, or 0 for the default")
+	}
+}
+
+func (c *checker) notBefore(path string, d time.Duration) {
+	if d < 0 {
+		c.problem(path, fmt.Sprintf("%v is less than nothing", d), "give a time, or 0 for the default")
+	}
+}
+
+// badListen says what to write instead of an address, or nothing.
+func badListen(address string) string {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		if path == "" {
+			return "name the socket: unix:/tmp/farcall.sock"
+		}
+		return ""
+	}
+	if strings.Contains(address, "://") {
+		return "leave the scheme and the path out, as in 127.0.0.1:7331: one port speaks every protocol"
+	}
+	_, number, err := net.SplitHostPort(address)
+	if err == nil {
+		_, err = strconv.ParseUint(number, 10, 16)
+	}
+	if err != nil {
+		return "write host:port, :port for every interface, or unix:PATH"
+	}
+	return ""
+}
+
+// maxName bounds the name of an upstream: it stands before those of tools, of
+// which many clients take 64 letters.
+const maxName = 64
+
+var upstreamName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
+
+func (c *checker) name(u *Upstream, path string) {
+	const hint = "use letters, digits, - and _, as in github-2"
+	switch {
+	case u.Name == "":
+		c.problem(path, "it has no name", hint)
+	case len(u.Name) > maxName:
+		c.problem(path, fmt.Sprintf("the name has %d letters, and %d are allowed", len(u.Name), maxName), "shorten it")
+	case !upstreamName.MatchString(u.Name):
+		c.problem(path, fmt.Sprintf("%q cannot be a name", u.Name), hint)
+	case strings.Contains(u.Name, "__"):
+		c.problem(path, fmt.Sprintf("the name %q has __, which stands between an upstream and its tool", u.Name), "use one _")
+	case strings.EqualFold(u.Name, "ws") || strings.EqualFold(u.Name, "stream"):
+		c.problem(path, fmt.Sprintf("%q cannot be a name: /rpc/%s has a meaning of its own", u.Name, u.Name), "use another")
+	}
+}
+
+func (c *checker) upstream(u *Upstream, path string) {
+	c.name(u, path)
+	if u.Disabled {
+		return
+	}
+	at := func(key string) string { return path + "." + key }
+	c.choice(at("profile"), "profile", u.Profile, "auto", "mcp", "raw")
+	c.choice(at("lifetime"), "lifetime", u.Lifetime, "shared", "principal", "session", "call")
+	c.choice(at("transport"), "transport", u.Transport, "streamable", "sse")
+	c.choice(at("framing"), "framing", u.Framing, "line", "header")
+	c.choice(at("namespace"), "namespace", u.Namespace, "auto", "always", "never")
+	if _, _, err := era.Select(u.Era); err != nil {
+		words := []string{"auto", "modern", "legacy"}
+		for _, r := range slices.Backward(era.Revisions()) {
+			words = append(words, r.Name)
+		}
+		c.choice(at("era"), "era", u.Era, words...)
+	}
+	for _, n := range []struct {
+		key   string
+		value int
+	}{{"pool", u.Pool}, {"max_in_flight", u.MaxInFlight}, {"max_queue", u.MaxQueue}, {"breaker.after", u.Breaker.After}, {"max_message", int(u.MaxMessage)}} {
+		c.notNegative(at(n.key), n.value)
+	}
+	for _, d := range []struct {
+		key   string
+		value time.Duration
+	}{{"timeout", u.Timeout}, {"queue_timeout", u.QueueTimeout}, {"idle_stop", u.IdleStop}, {"breaker.for", u.Breaker.For}, {"restart.min", u.Restart.Min}, {"restart.max", u.Restart.Max}} {
+		c.notBefore(at(d.key), d.value)
+	}
+	if u.Restart.Max > 0 && u.Restart.Min > u.Restart.Max {
+		c.problem(at("restart.min"), "it is more than max", "exchange them")
+	}
+	switch {
+	case len(u.Command) == 0 && u.URL == "" && u.broken: // it has been said why
+	case len(u.Command) == 0 && u.URL == "":
+		c.problem(path, "it has neither a command nor a url", "add command: [PROGRAM, ARGUMENTS...] or url: https://host/mcp")
+	case len(u.Command) > 0 && u.URL != "":
+		c.problem(at("url"), "there is a command as well", "remove one; use two upstreams for both")
+	case u.URL != "":
+		c.address(u, path)
+	default:
+		c.command(u, path)
+	}
+	c.environment(u, path)
+	c.headers(u, path)
+	c.raw(u, path)
+	c.filter(&u.Tools, at("tools"), true)
+	c.filter(&u.Resources, at("resources"), false)
+	c.filter(&u.Prompts, at("prompts"), true)
+}
+
+// refuse reports keys that have no meaning where they are.
+func (c *checker) refuse(path, why, hint string, set map[string]bool) {
+	for _, key := range keys(set) {
+		if set[key] {
+			c.problem(path+"."+key, why, hint)
+		}
+	}
+}
+
+func (c *checker) command(u *Upstream, path string) {
+	if u.Command[0] == "" {
+		c.problem(path+".command", "the program has no name", "name it first, then its arguments")
+	}
+	if slices.ContainsFunc(u.Command, hasNUL) || hasNUL(u.Cwd) {
+		c.problem(path+".command", "it has a NUL byte, which no command can have", "remove it")
+	}
+	c.refuse(path, "a command has none", "remove it; it is for a url", map[string]bool{
+		"headers": len(u.Headers) > 0, "transport": u.Transport != "",
+	})
+}
+
+func hasNUL(s string) bool { return strings.IndexByte(s, 0) >= 0 }
+
+func (c *checker) address(u *Upstream, path string) {
+	at := path + ".url"
+	parsed, err := url.Parse(u.URL)
+	if err != nil || parsed.Scheme == "" || !isURL(u.URL) {
+		c.problem(at, "it is not a URL", "write http://host:port/path, ws://host:port/path, tcp://host:port or unix:PATH")
+		return
+	}
+	scheme := strings.ToLower(parsed.Scheme)
+	isHTTP, isWS := scheme == "http" || scheme == "https", scheme == "ws" || scheme == "wss"
+	if message, hint := badPlace(scheme, parsed); message != "" {
+		c.problem(at, message, hint)
+	}
+	if parsed.User != nil {
+		c.problem(at, "it has a user or password", "put them into headers: Authorization: ${NAME}")
+	}
+	if !isHTTP && !isWS && parsed.RawQuery != "" {
+		c.problem(at, "it has a query, which a byte stream does not take", "remove it; for Content-Length headers write framing: header")
+	}
+	c.refuse(path, "only a command has it", "remove it", map[string]bool{
+		"env": len(u.Env) > 0, "inherit_env": len(u.InheritEnv) > 0, "cwd": u.Cwd != "", "restart": u.Restart != Restart{},
+	})
+	if isHTTP {
+		c.refuse(path, "over HTTP one connection carries any number of calls", "remove it; to bound the calls in flight use max_in_flight", map[string]bool{"pool": u.Pool != 0})
+	} else {
+		c.refuse(path, "only http and https have it", "remove it", map[string]bool{"transport": u.Transport != ""})
+	}
+	if isHTTP || isWS {
+		c.refuse(path, "only commands and byte streams (tcp, tls, unix) have it", "remove it", map[string]bool{"framing": u.Framing != ""})
+	} else {
+		c.refuse(path, "only http, https, ws and wss have it", "remove it", map[string]bool{"headers": len(u.Headers) > 0})
+	}
+}
+
+// badPlace says what is wrong with the place that a URL names, or nothing.
+func badPlace(scheme string, u *url.URL) (message, hint string) {
+	switch scheme {
+	case "unix":
+		if u.Path == "" && u.Opaque == "" {
+			return "it has no path", "write unix:/run/server.sock"
+		}
+	case "tcp", "tls":
+		if u.Hostname() == "" || u.Port() == "" || u.Path != "" && u.Path != "/" {
+			return "it is not host and port", "write tcp://host:port"
+		}
+	case "http", "https", "ws", "wss":
+		if u.Hostname() == "" {
+			return "it has no host", "write " + scheme + "://host:port/path"
+		}
+	default:
+		return "its scheme is not known", "use " + either("http", "https", "ws", "wss", "tcp", "tls", "unix")
+	}
+	return "", ""
+}
+
+// raw checks what has no meaning when messages are only passed on.
+func (c *checker) raw(u *Upstream, path string) {
+	if u.Profile != "raw" {
+		return
+	}
+	c.refuse(path, "it is about MCP, and the profile is raw", "remove it, or the profile", map[string]bool{
+		"era": u.Era != "", "transport": u.Transport != "", "namespace": u.Namespace != "", "pool": u.Pool != 0,
+		"tools": !u.Tools.empty(), "resources": !u.Resources.empty(), "prompts": !u.Prompts.empty(),
+	})
+	switch {
+	case u.URL != "" && u.Lifetime != "":
+		c.problem(path+".lifetime", "a url with the profile raw has none", "remove it")
+	case u.Lifetime == "principal" || u.Lifetime == "call":
+		c.problem(path+".lifetime", fmt.Sprintf("the lifetime %s is for MCP, and the profile is raw", c.quote(path+".lifetime", u.Lifetime)), "use shared or session")
+	}
+}
+
+func (f *Filter) empty() bool {
+	return len(f.Allow)+len(f.Deny)+len(f.Rename)+len(f.Describe) == 0
+}
+
+func (c *checker) environment(u *Upstream, path string) {
+	for _, name := range sortedKeys(u.Env) {
+		if name == "" || strings.ContainsAny(name, "=\x00") || hasNUL(u.Env[name]) {
+			c.problem(path+".env."+publicName(name), "no variable can have this name or value", "remove = and NUL bytes")
+		}
+	}
+	for i, name := range u.InheritEnv {
+		if name == "" || strings.ContainsAny(name, "=$ ") {
+			at := path + ".inherit_env[" + strconv.Itoa(i) + "]"
+			c.problem(at, strconv.Quote(publicName(name))+" is not the name of a variable", "write the name only, as in AWS_PROFILE or AWS_*; values go into env")
+		}
+	}
+}
+
+// publicName cuts a name off where a value seems to begin.
+func publicName(name string) string {
+	if i := strings.IndexAny(name, "=: \x00"); i >= 0 {
+		return name[:i] + "..."
+	}
+	return name
+}
+
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
+// ownHeaders are set by farcall.
+var ownHeaders = []string{
+	"Accept", "Connection", "Content-Length", "Content-Type", "Host", "Keep-Alive", "Last-Event-Id", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+func (c *checker) headers(u *Upstream, path string) {
+	first := map[string]string{}
+	for _, name := range sortedKeys(u.Headers) {
+		at := path + ".headers." + publicName(name)
+		key := textproto.CanonicalMIMEHeaderKey(name)
+		switch {
+		case !headerName.MatchString(name):
+			c.problem(at, "no header can have this name", "write the name only, without a colon")
+		case strings.ContainsAny(u.Headers[name], "\r\n\x00"):
+			c.problem(at, "the value has a line break", "remove it; a header is one line")
+		case slices.Contains(ownHeaders, key) || strings.HasPrefix(key, "Mcp-") || strings.HasPrefix(key, "Sec-Websocket-"):
+			c.problem(at, "farcall sets this header itself", "remove it")
+		case first[key] != "":
+			c.problem(at, "it is the same header as "+first[key], "remove one")
+		}
+		first[key] = name
+	}
+}
+
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`)
+
+// filter checks patterns, and names that are to be shown.
+func (c *checker) filter(f *Filter, path string, named bool) {
+	for key, patterns := range map[string][]string{"allow": f.Allow, "deny": f.Deny} {
+		for i, p := range patterns {
+			if p == "" {
+				c.problem(path+"."+key+"["+strconv.Itoa(i)+"]", "it is empty and matches nothing", "write a name, or a pattern with * or ?")
+			}
+		}
+	}
+	shown := map[string]string{}
+	for _, name := range sortedKeys(f.Rename) {
+		to, at := f.Rename[name], path+".rename."+name
+		if _, _, isURI := strings.Cut(to, ":"); !named && !isURI {
+			c.problem(at, c.quote(at, to)+" is not a URI", "write one, such as docs://readme; resources go by their URIs")
+		} else if named && !toolName.MatchString(to) {
+			c.problem(at, c.quote(at, to)+" cannot be a name", "use up to 128 letters, digits, _, -, . and /")
+		}
+		if other, twice := shown[to]; twice {
+			c.problem(at, other+" has been renamed to the same", "use another name")
+		}
+		shown[to] = name
+	}
+}

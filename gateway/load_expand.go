@@ -1,0 +1,157 @@
+package gateway
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// maxSecret bounds what is read for one value.
+const maxSecret = 64 << 10
+
+// expand replaces what a value refers to:
+//
+//	${NAME}            from the environment; it must be set
+//	${NAME:-default}   the same, but it may be unset or empty
+//	${file:PATH}       what is in a file, without white space around it
+//	$${                means ${
+//
+// r.origin says afterwards where it came from. No problem has anything of it.
+func (r *reader) expand(n *node, path, text string) (string, bool) {
+	var b strings.Builder
+	var from []string
+	good := true
+	for {
+		before, rest, found := strings.Cut(text, "${")
+		if !found {
+			b.WriteString(text)
+			break
+		}
+		if strings.HasSuffix(before, "$") {
+			b.WriteString(before + "{")
+			text = rest
+			continue
+		}
+		b.WriteString(before)
+		name, after, closed := strings.Cut(rest, "}")
+		if !closed {
+			r.problemAt(n.at, path, "${ has no }", "add it, or write $${ if the text itself has ${")
+			return "", false
+		}
+		value, origin, ok := r.reference(n, path, name)
+		b.WriteString(value)
+		if good = good && ok; ok && !slices.Contains(from, origin) {
+			from = append(from, origin)
+		}
+		text = after
+	}
+	r.origin = strings.Join(from, ", ")
+	return b.String(), good
+}
+
+// reference returns what ${name} stands for, and where it came from.
+func (r *reader) reference(n *node, path, name string) (value, origin string, ok bool) {
+	if file, isFile := strings.CutPrefix(name, "file:"); isFile {
+		value, ok = r.secret(n, path, file)
+		return value, "file " + file, ok
+	}
+	if input, isInput := strings.CutPrefix(name, "input:"); isInput {
+		if r.lenient {
+			return "", "", true
+		}
+		r.problemAt(n.at, path, fmt.Sprintf("the editor asks its user for ${input:%s}, and farcall cannot", input),
+			fmt.Sprintf("set %s in the environment and write ${%s}", variable(input), variable(input)))
+		return "", "", false
+	}
+	if value, ok := r.editorWord(name); ok {
+		return value, "the place of the file", true
+	}
+	name, fallback, hasFallback := strings.Cut(strings.TrimPrefix(name, "env:"), ":-")
+	if !isName(name) {
+		r.problemAt(n.at, path, "after ${ must stand the name of a variable of the environment", "write ${NAME}, ${NAME:-default} or ${file:PATH}; $${ if the text itself has ${")
+		return "", "", false
+	}
+	value, set := os.LookupEnv(name)
+	switch {
+	case hasFallback && value == "":
+		return fallback, "the default of env " + name, true
+	case !set && !r.lenient:
+		r.problemAt(n.at, path, "the environment has no "+name, fmt.Sprintf("set it before farcall starts, or write ${%s:-default}", name))
+		return "", "", false
+	}
+	return value, "env " + name, true
+}
+
+// variable makes the name of a variable of the identifier of an input.
+func variable(input string) string {
+	name := strings.Map(func(r rune) rune {
+		if r < 128 && isNameByte(byte(r)) {
+			return r
+		}
+		return '_'
+	}, strings.ToUpper(input))
+	if !isName(name) {
+		return "NAME"
+	}
+	return name
+}
+
+// editorWord is what editors replace in their own files.
+func (r *reader) editorWord(name string) (string, bool) {
+	if !r.desktop {
+		return "", false
+	}
+	switch name {
+	case "workspaceFolder", "workspaceRoot":
+		return r.workspace, true
+	case "workspaceFolderBasename":
+		return filepath.Base(r.workspace), true
+	case "userHome":
+		home, err := os.UserHomeDir()
+		return home, err == nil
+	case "pathSeparator", "/":
+		return string(filepath.Separator), true
+	}
+	return "", false
+}
+
+// secret reads a file that a value names.
+func (r *reader) secret(n *node, path, file string) (string, bool) {
+	full := r.beside(file)
+	data, err := readBounded(full, maxSecret)
+	if err != nil {
+		if r.lenient {
+			return "", true
+		}
+		r.problemAt(n.at, path, fmt.Sprintf("cannot read the file: %v", err), "the path is relative to "+r.dir)
+		return "", false
+	}
+	if !slices.Contains(r.read, full) {
+		r.read = append(r.read, full)
+	}
+	return strings.TrimSpace(string(data)), true
+}
+
+// secrets reads a map of values that may be secret: file:PATH stands for what is
+// in a file. Where each came from is kept under kind.
+func (r *reader) secrets(dst *map[string]string, u *Upstream, kind string) take {
+	return func(n *node, path string) {
+		r.each(n, path, func(m member, path string) {
+			var value string
+			var ok bool
+			if file, isFile := strings.CutPrefix(m.value.text, "file:"); isFile && !r.desktop {
+				value, ok = r.secret(m.value, path, file)
+				r.origin = "file " + file
+				r.written[path] = m.value.text
+			} else {
+				value, ok = r.value(m.value, path)
+			}
+			if ok {
+				put(dst, m.key, value)
+				put(&u.origins, kind+"."+m.key, r.origin)
+			}
+		})
+	}
+}

@@ -1,0 +1,149 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Filled returns a copy in which every default is written out. It is to have
+// passed [Config.Check].
+func (c *Config) Filled() *Config {
+	out := *c
+	out.Name = cmp.Or(c.Name, "farcall")
+	out.Namespace = cmp.Or(c.Namespace, "auto")
+	out.MaxSuspended = cmp.Or(c.MaxSuspended, 1000)
+	out.SuspendTimeout = cmp.Or(c.SuspendTimeout, 5*time.Minute)
+	out.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
+	out.PageSize = cmp.Or(c.PageSize, 100)
+	out.Upstreams = slices.Clone(c.Upstreams)
+	for i, u := range c.Upstreams {
+		out.Upstreams[i] = u.filled(out.Namespace)
+	}
+	return &out
+}
+
+func (u *Upstream) filled(namespace string) *Upstream {
+	out := *u
+	out.Profile = cmp.Or(u.Profile, "auto")
+	out.Timeout = cmp.Or(u.Timeout, 60*time.Second)
+	out.QueueTimeout = cmp.Or(u.QueueTimeout, 30*time.Second)
+	out.MaxInFlight = cmp.Or(u.MaxInFlight, 1024)
+	out.MaxQueue = cmp.Or(u.MaxQueue, 1024)
+	out.Breaker.After = cmp.Or(u.Breaker.After, 5)
+	out.Breaker.For = cmp.Or(u.Breaker.For, 10*time.Second)
+	scheme, _, _ := strings.Cut(u.URL, ":")
+	if len(u.Command) > 0 {
+		out.Restart.Min = cmp.Or(u.Restart.Min, 100*time.Millisecond)
+		out.Restart.Max = cmp.Or(u.Restart.Max, max(30*time.Second, out.Restart.Min))
+	}
+	if len(u.Command) > 0 || scheme == "tcp" || scheme == "tls" || scheme == "unix" {
+		out.Framing = cmp.Or(u.Framing, "line")
+	}
+	if out.Profile == "raw" {
+		if len(u.Command) > 0 {
+			out.Lifetime = cmp.Or(u.Lifetime, "session")
+		}
+		return &out
+	}
+	out.Lifetime = cmp.Or(u.Lifetime, "shared")
+	out.Era = cmp.Or(u.Era, "auto")
+	out.Namespace = cmp.Or(u.Namespace, namespace)
+	if scheme != "http" && scheme != "https" {
+		out.Pool = cmp.Or(u.Pool, 8)
+	}
+	return &out
+}
+
+// Origin says where a value came from: "env GITHUB_TOKEN", "file token.txt", or ""
+// when it stands in the configuration itself. Keys are "env.NAME" and "headers.Name".
+func (u *Upstream) Origin(key string) string {
+	if key == "url" {
+		return ""
+	}
+	return u.origins[key]
+}
+
+// Target is the command or the URL without what may be secret in it: what came
+// from elsewhere is shown as it was written, and a query and what looks like a
+// password is left out.
+func (u *Upstream) Target() string {
+	if u.URL != "" {
+		return publicURL(cmp.Or(u.origins["url"], u.URL))
+	}
+	words := u.Command
+	if len(u.shown) == len(u.Command) {
+		words = u.shown
+	}
+	return strings.Join(publicWords(words), " ")
+}
+
+var withDefault = regexp.MustCompile(`(\$\{[^}]*?):-[^}]*\}`)
+
+func publicURL(text string) string {
+	text = withDefault.ReplaceAllString(text, "$1}")
+	if before, query, ok := strings.Cut(text, "?"); ok && query != "" {
+		text = before + "?..."
+	}
+	if scheme, rest, ok := strings.Cut(text, "://"); ok {
+		host, path, slash := strings.Cut(rest, "/")
+		if at := strings.LastIndexByte(host, '@'); at >= 0 {
+			text = scheme + "://..." + host[at:]
+			if slash {
+				text += "/" + path
+			}
+		}
+	}
+	return text
+}
+
+// publicWords quotes words that need it, and hides those that look secret.
+func publicWords(words []string) []string {
+	out := make([]string, len(words))
+	hide := false
+	for i, w := range words {
+		flag, value, assigned := strings.Cut(w, "=")
+		secret := isSecretFlag(flag)
+		switch {
+		case hide && !onlyReference.MatchString(w), secretStart.MatchString(w):
+			w = "..."
+		case secret && assigned && !onlyReference.MatchString(value):
+			w = flag + "=..."
+		case isURL(w):
+			w = publicURL(w)
+		}
+		hide = secret && !assigned && strings.HasPrefix(flag, "-")
+		w = withDefault.ReplaceAllString(w, "$1}")
+		if w == "" || strings.ContainsAny(w, " \t\n\"'\\|&;<>`") {
+			w = "'" + strings.ReplaceAll(w, "'", `'\''`) + "'"
+		}
+		out[i] = w
+	}
+	return out
+}
+
+var (
+	onlyReference = regexp.MustCompile(`^\$\{[^}]*\}$`)
+	// secretStart is how the tokens of well-known services begin.
+	secretStart = regexp.MustCompile(`^(sk-|sk_|ghp_|gho_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ|Bearer )`)
+)
+
+// isSecretFlag reports whether what is given to a flag is better not shown.
+func isSecretFlag(flag string) bool {
+	flag = strings.ToLower(flag)
+	return slices.ContainsFunc([]string{"token", "key", "secret", "password", "passwd", "credential", "auth", "header", "bearer"},
+		func(word string) bool { return strings.Contains(flag, word) })
+}
+
+// String names the upstream and its target, without secrets.
+func (u *Upstream) String() string { return fmt.Sprintf("%s (%s)", u.Name, u.Target()) }
+
+// GoString is String: nothing that prints an upstream prints its secrets.
+func (u *Upstream) GoString() string { return u.String() }
+
+// LogValue implements [slog.LogValuer].
+func (u *Upstream) LogValue() slog.Value { return slog.StringValue(u.String()) }

@@ -1,0 +1,231 @@
+package gateway
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// upstream reads a server in farcall's own form: a map, or a target.
+func (r *reader) upstream(m member, path string) *Upstream {
+	u := &Upstream{Name: m.key}
+	n := m.value
+	if n.kind == scalarNode {
+		r.target(u, n, path)
+		u.broken = true
+		return u
+	}
+	if n.kind == nullNode {
+		u.broken = true
+		r.problemAt(m.at, path, "nothing is said of it", "give it a command or a url")
+		return u
+	}
+	if d := n.get("disabled"); d != nil && d.text == "true" {
+		r.lenient = true
+		defer func() { r.lenient = false }()
+	}
+	var args []string
+	filter := func(f *Filter) take {
+		return func(n *node, path string) {
+			r.fields(n, path, map[string]take{
+				"allow": r.texts(&f.Allow), "deny": r.texts(&f.Deny),
+				"rename": r.table(&f.Rename), "describe": r.table(&f.Describe),
+			})
+		}
+	}
+	r.fields(n, path, map[string]take{
+		"command":       func(at *node, path string) { r.command(u, at, path, n.get("args") == nil) },
+		"args":          r.arguments(&args, &u.shown),
+		"env":           r.secrets(&u.Env, u, "env"),
+		"inherit_env":   r.oneOrMore(&u.InheritEnv),
+		"cwd":           r.path(&u.Cwd),
+		"restart":       func(n *node, path string) { r.restart(&u.Restart, n, path) },
+		"url":           func(n *node, path string) { r.url(u, n, path) },
+		"headers":       r.secrets(&u.Headers, u, "headers"),
+		"transport":     r.text(&u.Transport),
+		"lifetime":      r.text(&u.Lifetime),
+		"pool":          r.count(&u.Pool),
+		"idle_stop":     r.duration(&u.IdleStop),
+		"timeout":       r.duration(&u.Timeout),
+		"queue_timeout": r.duration(&u.QueueTimeout),
+		"max_in_flight": r.count(&u.MaxInFlight),
+		"max_queue":     r.count(&u.MaxQueue),
+		"breaker": func(n *node, path string) {
+			r.fields(n, path, map[string]take{"after": r.count(&u.Breaker.After), "for": r.duration(&u.Breaker.For)})
+		},
+		"max_message": r.size(&u.MaxMessage),
+		"profile":     r.text(&u.Profile),
+		"framing":     r.text(&u.Framing),
+		"era":         r.text(&u.Era),
+		"tools":       filter(&u.Tools),
+		"resources":   filter(&u.Resources),
+		"prompts":     filter(&u.Prompts),
+		"namespace":   r.text(&u.Namespace),
+		"disabled":    r.flag(&u.Disabled),
+	})
+	u.broken = n.get("command") != nil || n.get("url") != nil || n.kind != mapNode
+	if args != nil && len(u.Command) == 0 && n.get("command") == nil {
+		r.problem(path+".args", "there is no command for them", "add command")
+	}
+	u.Command = append(u.Command, args...)
+	return u
+}
+
+// arguments reads a list, and keeps it as it was written, too.
+func (r *reader) arguments(dst, shown *[]string) take {
+	list := r.texts(dst)
+	return func(n *node, path string) {
+		list(n, path)
+		for _, item := range n.list {
+			*shown = append(*shown, item.text)
+		}
+	}
+}
+
+// command reads a list, or a text that is split into words unless there are
+// arguments besides.
+func (r *reader) command(u *Upstream, n *node, path string, split bool) {
+	var shown []string
+	switch {
+	case n.kind == listNode && !split:
+		r.problemAt(n.at, path, "it is a list, and there are args as well", "put all of it into command, or only the program")
+	case n.kind == listNode:
+		r.arguments(&u.Command, &shown)(n, path)
+		if len(n.list) == 0 {
+			r.problemAt(n.at, path, "it is empty", "name a program and its arguments")
+		}
+	case n.kind == scalarNode && split:
+		words, err := splitWords(n.text)
+		if err != nil {
+			r.problemAt(n.at, path, "it cannot be split into words", err.Error())
+			return
+		}
+		if len(words) == 0 {
+			r.problemAt(n.at, path, "it is empty", "name a program and its arguments")
+		}
+		shown = words
+		for _, word := range words {
+			if value, ok := r.value(&node{kind: scalarNode, text: word, at: n.at}, path); ok {
+				u.Command = append(u.Command, value)
+			}
+		}
+	default:
+		if value, ok := r.value(n, path); ok {
+			u.Command, shown = []string{value}, []string{n.text}
+		}
+	}
+	u.shown = append(shown, u.shown...)
+}
+
+// url keeps the address as it was written for when it is shown.
+func (r *reader) url(u *Upstream, n *node, path string) {
+	value, ok := r.value(n, path)
+	if !ok {
+		return
+	}
+	u.URL = value
+	if socket, isUnix := strings.CutPrefix(value, "unix:"); isUnix && socket != "" {
+		u.URL = "unix:" + r.beside(strings.TrimPrefix(socket, "//"))
+	}
+	if value != n.text {
+		put(&u.origins, "url", n.text)
+	}
+}
+
+// target reads what is short for a command or a url.
+func (r *reader) target(u *Upstream, n *node, path string) {
+	r.spots[path+".url"], r.spots[path+".command"] = n.at, n.at
+	if isURL(n.text) {
+		r.url(u, n, path)
+		return
+	}
+	r.command(u, n, path, true)
+}
+
+var schemeStart = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]*://|unix:)`)
+
+func isURL(target string) bool { return schemeStart.MatchString(target) }
+
+// NewUpstream makes an upstream of what may stand on a command line: a URL, or a
+// command, with "-- " before it or not, which is split into words as a shell does.
+func NewUpstream(name, target string) (*Upstream, error) {
+	r := &reader{spots: map[string]spot{}, written: map[string]string{}}
+	u := &Upstream{Name: name}
+	r.target(u, &node{kind: scalarNode, text: target}, "upstreams."+name)
+	check := checker{problem: r.problem, written: r.written, roots: []string{"upstreams." + name}}
+	if len(r.problems) == 0 {
+		check.upstream(u, check.roots[0])
+	}
+	if err := r.failure(); err != nil {
+		return nil, err
+	}
+	return u, nil
+}
+
+func (r *reader) restart(dst *Restart, n *node, path string) {
+	if n.kind != scalarNode {
+		r.fields(n, path, map[string]take{"min": r.duration(&dst.Min), "max": r.duration(&dst.Max)})
+		return
+	}
+	var word string
+	r.text(&word)(n, path)
+	switch word {
+	case "never":
+		dst.Never = true
+	case "always", "":
+	default:
+		r.problemAt(n.at, path, fmt.Sprintf("there is no way of restarting %q", n.text), "use never or always, or a map with min and max")
+	}
+}
+
+// Environ returns the environment of an upstream's command, of what the
+// gateway's own is: HOME, LANG, LC_*, LOGNAME, PATH, SHELL, TERM, TMPDIR, USER (on
+// Windows what programs need there), what InheritEnv names, and Env.
+func (u *Upstream) Environ(from []string) []string {
+	var out []string
+	for _, entry := range from {
+		name, _, ok := strings.Cut(entry, "=")
+		if !ok || name == "" {
+			continue
+		}
+		if _, given := u.Env[name]; given {
+			continue
+		}
+		if slices.ContainsFunc(slices.Concat(harmless(), u.InheritEnv), func(p string) bool { return matches(p, name) }) {
+			out = append(out, entry)
+		}
+	}
+	for _, name := range sortedKeys(u.Env) {
+		out = append(out, name+"="+u.Env[name])
+	}
+	return out
+}
+
+// harmless are the variables that every command gets: programs need them, and
+// they hold no secrets.
+func harmless() []string {
+	if filepath.Separator == '\\' {
+		return []string{"APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "Path", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "SystemRoot", "TEMP", "TMP", "USERNAME", "USERPROFILE"}
+	}
+	return []string{"HOME", "LANG", "LC_*", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"}
+}
+
+// matches reports whether a pattern of * matches a name.
+func matches(pattern, name string) bool {
+	first, rest, star := strings.Cut(pattern, "*")
+	if !star {
+		return pattern == name
+	}
+	if !strings.HasPrefix(name, first) {
+		return false
+	}
+	name = name[len(first):]
+	for i := 0; i <= len(name); i++ {
+		if matches(rest, name[i:]) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,246 @@
+package gateway
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// value returns a scalar with what it refers to.
+func (r *reader) value(n *node, path string) (string, bool) {
+	r.origin = ""
+	switch n.kind {
+	case scalarNode:
+		text, ok := r.expand(n, path, n.text)
+		if text != n.text {
+			r.written[path] = n.text
+		}
+		return text, ok
+	case nullNode:
+		r.problemAt(n.at, path, "it has no value", `give one, or leave the key out; "" is the empty text`)
+	default:
+		r.wrongKind(n, path, "one value is wanted")
+	}
+	return "", false
+}
+
+func (r *reader) text(dst *string) take {
+	return func(n *node, path string) {
+		if text, ok := r.value(n, path); ok {
+			*dst = text
+		}
+	}
+}
+
+// path reads a path that is relative to the file.
+func (r *reader) path(dst *string) take {
+	return func(n *node, path string) {
+		if text, ok := r.value(n, path); ok && text != "" {
+			*dst = r.beside(text)
+		}
+	}
+}
+
+func (r *reader) beside(path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(r.dir, path)
+}
+
+func (r *reader) flag(dst *bool) take {
+	return func(n *node, path string) {
+		text, ok := r.value(n, path)
+		switch {
+		case !ok:
+		case text == "true" || text == "false":
+			*dst = text == "true"
+		default:
+			r.problemAt(n.at, path, fmt.Sprintf("%q is neither true nor false", n.text), "write true or false")
+		}
+	}
+}
+
+// count reads a number from 1.
+func (r *reader) count(dst *int) take {
+	return func(n *node, path string) {
+		text, ok := r.value(n, path)
+		if !ok {
+			return
+		}
+		number, err := strconv.Atoi(text)
+		if err != nil || number < 1 || number > 1<<30 {
+			r.problemAt(n.at, path, fmt.Sprintf("%q is not a number from 1", n.text), "write a whole number, or leave the key out for the default")
+			return
+		}
+		*dst = number
+	}
+}
+
+// duration reads a time of more than nothing, such as 30s.
+func (r *reader) duration(dst *time.Duration) take {
+	return func(n *node, path string) {
+		text, ok := r.value(n, path)
+		if !ok {
+			return
+		}
+		d, err := time.ParseDuration(text)
+		hint := "write a number with its unit: 500ms, 30s, 5m, 1h"
+		if _, bare := strconv.ParseFloat(text, 64); bare == nil && text != "0" && r.written[path] == "" {
+			hint = "it has no unit; write " + text + "s if it is in seconds"
+		}
+		switch {
+		case err != nil:
+			r.problemAt(n.at, path, fmt.Sprintf("%q is not a duration", n.text), hint)
+		case d <= 0:
+			r.problemAt(n.at, path, fmt.Sprintf("%q is not more than nothing", n.text), "write 30s, or leave the key out for the default")
+		default:
+			*dst = d
+		}
+	}
+}
+
+// size reads a number of bytes, such as 10MB.
+func (r *reader) size(dst *int64) take {
+	return func(n *node, path string) {
+		text, ok := r.value(n, path)
+		if !ok {
+			return
+		}
+		size, ok := parseSize(text)
+		if !ok {
+			r.problemAt(n.at, path, fmt.Sprintf("%q is not a size from 1KB to 1GiB", n.text), "write 10MB, 512KiB or a number of bytes")
+			return
+		}
+		*dst = size
+	}
+}
+
+func parseSize(text string) (int64, bool) {
+	number, unit := strings.ToLower(strings.TrimSpace(text)), 1.0
+	for _, u := range []struct {
+		suffix string
+		bytes  float64
+	}{
+		{"kib", 1 << 10},
+		{"mib", 1 << 20},
+		{"gib", 1 << 30},
+		{"kb", 1e3},
+		{"mb", 1e6},
+		{"gb", 1e9},
+		{"k", 1 << 10},
+		{"m", 1 << 20},
+		{"g", 1 << 30},
+		{"b", 1},
+	} {
+		if head, ok := strings.CutSuffix(number, u.suffix); ok {
+			number, unit = strings.TrimSpace(head), u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseFloat(number, 64)
+	n *= unit
+	return int64(n), err == nil && n >= 1000 && n <= 1<<30
+}
+
+func (r *reader) texts(dst *[]string) take {
+	return func(n *node, path string) {
+		if n.kind != listNode {
+			r.wrongKind(n, path, "a list is wanted")
+			return
+		}
+		for i, item := range n.list {
+			below := path + "[" + strconv.Itoa(i) + "]"
+			r.spots[below] = item.at
+			if text, ok := r.value(item, below); ok {
+				*dst = append(*dst, text)
+			}
+		}
+	}
+}
+
+// oneOrMore reads a list, or one value.
+func (r *reader) oneOrMore(dst *[]string) take {
+	list := r.texts(dst)
+	return func(n *node, path string) {
+		if n.kind == scalarNode {
+			n = &node{kind: listNode, at: n.at, list: []*node{n}}
+		}
+		list(n, path)
+	}
+}
+
+func (r *reader) table(dst *map[string]string) take {
+	return func(n *node, path string) {
+		r.each(n, path, func(m member, path string) {
+			if text, ok := r.value(m.value, path); ok {
+				put(dst, m.key, text)
+			}
+		})
+	}
+}
+
+func put(dst *map[string]string, key, value string) {
+	if *dst == nil {
+		*dst = map[string]string{}
+	}
+	(*dst)[key] = value
+}
+
+// nearest returns the word that was probably meant, or "".
+func nearest(word string, words []string) string {
+	plain := func(s string) string {
+		return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
+	}
+	word = plain(word)
+	best, least := "", min(len(word)/3+1, 3)
+	if len(word) > 100 {
+		return ""
+	}
+	for _, w := range slices.Sorted(slices.Values(words)) {
+		if d := distance(word, plain(w)); d < least || d == least && best == "" && d < len(plain(w)) {
+			best, least = w, d
+		}
+	}
+	return best
+}
+
+// distance is how many letters differ, are missing or too many, or have changed
+// places with their neighbour.
+func distance(a, b string) int {
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			differ := 0
+			if a[i-1] != b[j-1] {
+				differ = 1
+			}
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+differ)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}
+
+// either writes a choice: "a, b or c".
+func either(words ...string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,64 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+
+	"github.com/farcall-dev/farcall/gateway/internal/pin"
+	"github.com/farcall-dev/farcall/gateway/internal/route"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// Pin compares the tools of all servers with those of the file at path, which is
+// a farcall.lock, and returns what has changed, to be read by a person: "" when
+// nothing has. With accept it writes the file, also when there was none. count is
+// the number of tools. It fails when a server cannot be asked.
+func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes string, count int, err error) {
+	lock, err := pin.Load(path)
+	if errors.Is(err, fs.ErrNotExist) && accept {
+		lock, err = pin.New(), nil
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	had := len(lock.Sources()) > 0
+	var text strings.Builder
+	for _, s := range g.plan.Load().mcp {
+		name := s.cfg.Name
+		list, err := s.list(ctx, route.Tools)
+		if err != nil {
+			return "", 0, fmt.Errorf("the tools of %s cannot be listed: %w", name, err)
+		}
+		count += len(list.Items)
+		if had {
+			write(&text, lock.Check(name, list.Items))
+		}
+		if err := lock.Accept(name, list.Items); err != nil {
+			return "", 0, fmt.Errorf("the tools of %s cannot be pinned: %w", name, err)
+		}
+	}
+	for _, name := range lock.Sources() {
+		if g.plan.Load().byName[name] == nil {
+			lock.Remove(name)
+		}
+	}
+	if accept {
+		err = lock.Save(path)
+	}
+	return text.String(), count, err
+}
+
+func write(w *strings.Builder, changes []pin.Change) {
+	for _, c := range changes {
+		fmt.Fprintf(w, "%s %s: %s\n", jsonrpc.AppendString(nil, c.Source), jsonrpc.AppendString(nil, c.Tool), c.Kind)
+		for line := range strings.Lines(c.Diff) {
+			w.WriteString("  " + line)
+		}
+		if !strings.HasSuffix(c.Diff, "\n") {
+			w.WriteByte('\n')
+		}
+	}
+}

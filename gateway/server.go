@@ -1,0 +1,232 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway/internal/pin"
+	"github.com/farcall-dev/farcall/gateway/internal/raw"
+	"github.com/farcall-dev/farcall/gateway/internal/route"
+	"github.com/farcall-dev/farcall/gateway/internal/supervise"
+	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/stream"
+	"github.com/farcall-dev/farcall/wsrpc"
+)
+
+// The profiles.
+const (
+	profileAuto = "auto"
+	profileMCP  = "mcp"
+	profileRaw  = "raw"
+)
+
+// server is one server behind the gateway. It stays when a new configuration has
+// it unchanged.
+type server struct {
+	g   *Gateway
+	cfg *Upstream
+
+	children *supervise.Supervisor // nil: it is at an address
+	mcp      *upstream.Upstream    // nil: it is no MCP server
+	raw      *raw.Upstream         // nil: it is nothing but an MCP server
+	alone    *route.View           // what it offers, by its own names
+
+	post, stream, ws http.Handler // of raw
+
+	blocking sync.Mutex
+	blocked  map[string]pin.Change // tools that are not as they were pinned
+}
+
+// newServer puts a server together. Nothing runs yet.
+func (g *Gateway) newServer(c *Upstream, size int) (*server, error) {
+	s := &server{g: g, cfg: c}
+	log := g.opts.Logger.With("upstream", c.Name)
+	if len(c.Command) > 0 {
+		s.children = supervise.New(supervise.Command{
+			Path: c.Command[0], Args: c.Command[1:], Env: c.Environ(os.Environ()), Dir: c.Cwd,
+			Framing: c.framing(), MaxMessage: int(c.MaxMessage),
+		}, &supervise.Options{
+			Name: c.Name, Logger: log, Guard: g.guard,
+			MinDelay: c.Restart.Min, MaxDelay: c.Restart.Max, Never: c.Restart.Never,
+		})
+	}
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: upstream %s: %w", c.Name, err)
+	}
+	if c.Profile != profileRaw {
+		s.speakMCP(u, log, size)
+	}
+	if c.Profile != profileMCP {
+		return s, s.speakRaw(u, log)
+	}
+	return s, nil
+}
+
+func (c *Upstream) framing() stream.Framing {
+	if c.Framing == "header" {
+		return stream.Header
+	}
+	return stream.NDJSON
+}
+
+func (s *server) speakMCP(u *url.URL, log *slog.Logger, size int) {
+	c := s.cfg
+	web := u.Scheme == "http" || u.Scheme == "https"
+	s.mcp = upstream.New(&upstream.Options{
+		Name: c.Name, Dial: s.dial, Exclusive: !web,
+		Lifetime: c.Lifetime, Pool: c.Pool, IdleStop: c.IdleStop,
+		Timeout: c.Timeout, MaxInFlight: c.MaxInFlight, MaxQueue: c.MaxQueue, QueueTimeout: c.QueueTimeout,
+		BreakAfter: c.Breaker.After, BreakFor: c.Breaker.For,
+		OnListChanged: s.listChanged,
+		OnWarning:     func(err error) { log.Warn(err.Error()) },
+		Explain:       explain,
+		Logger:        log,
+	})
+	s.alone = route.NewView([]route.Source{s.source(route.NamespaceNever)}, s.g.viewOptions(size))
+}
+
+// source is what the server gives to a view.
+func (s *server) source(namespace string) route.Source {
+	filter := func(f Filter) route.Filter {
+		return route.Filter{Allow: f.Allow, Deny: f.Deny, Rename: f.Rename, Describe: f.Describe}
+	}
+	return route.Source{
+		Name: s.cfg.Name,
+		Rules: route.Rules{
+			Tools: filter(s.cfg.Tools), Resources: filter(s.cfg.Resources), Prompts: filter(s.cfg.Prompts),
+			Namespace: namespace,
+		},
+		List:  s.list,
+		Scope: func(ctx context.Context) string { return s.mcp.Scope(s.g.caller(ctx)) },
+	}
+}
+
+// dial makes a connection for MCP.
+func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
+	c := s.cfg
+	o.Name, o.Version = "farcall", s.g.opts.Version
+	o.Era = c.Era
+	rpc := farcall.Options{Logger: s.g.opts.Logger}
+	o.RPC = &rpc
+	if s.children != nil {
+		t, err := s.children.Start(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return mcp.Connect(ctx, t, o)
+	}
+	if c.Transport == "sse" && o.Era == "" {
+		o.Era = firstRevision()
+	}
+	o.HTTP = &mcphttp.DialOptions{Header: c.header(), MaxMessage: int(c.MaxMessage)}
+	return mcp.Dial(ctx, c.URL, o)
+}
+
+// firstRevision is the one whose HTTP is HTTP+SSE.
+func firstRevision() string { return era.Revisions()[0].Name }
+
+func (c *Upstream) header() http.Header {
+	h := http.Header{}
+	for name, value := range c.Headers {
+		h.Set(name, value)
+	}
+	return h
+}
+
+func (s *server) speakRaw(u *url.URL, log *slog.Logger) error {
+	c := s.cfg
+	o := &raw.Options{
+		Name: c.Name, Timeout: c.Timeout, MaxMessage: int(c.MaxMessage), MaxInFlight: c.MaxInFlight, Logger: log,
+	}
+	if c.Profile == profileRaw {
+		o.Lifetime = c.Lifetime
+	}
+	switch {
+	case s.children != nil:
+		o.Dial = s.children.Start
+	case u.Scheme == "http" || u.Scheme == "https":
+		var err error
+		if o.Exchanger, err = httprpc.Dial(c.URL, &httprpc.Options{Header: c.header(), MaxMessage: int(c.MaxMessage)}); err != nil {
+			return fmt.Errorf("gateway: upstream %s: %w", c.Name, err)
+		}
+	default:
+		o.Dial = func(ctx context.Context) (farcall.Transport, error) { return dialRaw(ctx, c, u) }
+	}
+	s.raw = raw.New(o)
+	s.newFront()
+	return nil
+}
+
+// explain tells what the process of a failed connection said last, and when the
+// next one may be started.
+func explain(err error) (after time.Duration, stderr []string) {
+	if wait := (*supervise.DelayError)(nil); errors.As(err, &wait) {
+		after = max(time.Until(wait.Next), time.Millisecond)
+	}
+	return after, supervise.LastLines(err)
+}
+
+func dialRaw(ctx context.Context, c *Upstream, u *url.URL) (farcall.Transport, error) {
+	o := &stream.Options{MaxMessage: int(c.MaxMessage)}
+	switch u.Scheme {
+	case "ws", "wss":
+		return wsrpc.Dial(ctx, c.URL, &wsrpc.Options{Header: c.header(), MaxMessage: int(c.MaxMessage)})
+	case "unix":
+		return stream.Dial(ctx, "unix", u.Path+u.Opaque, c.framing(), o)
+	}
+	return stream.Dial(ctx, "tcp", u.Host, c.framing(), o)
+}
+
+// close lets the calls in flight finish, as long as the context lasts, and ends
+// every child.
+func (s *server) close(ctx context.Context) {
+	var wg sync.WaitGroup
+	if s.mcp != nil {
+		wg.Go(func() { _ = s.mcp.Close(ctx) }) // its error is the context's
+	}
+	if s.raw != nil {
+		wg.Go(func() { _ = s.raw.Close(ctx) })
+	}
+	wg.Wait()
+	if s.alone != nil {
+		s.alone.Close()
+	}
+	if s.children != nil {
+		_ = s.children.Close()
+	}
+}
+
+// block notes tools that are not as they were pinned.
+func (s *server) block(changes []pin.Change) {
+	blocked := map[string]pin.Change{}
+	for _, c := range changes {
+		blocked[c.Tool] = c
+	}
+	s.blocking.Lock()
+	defer s.blocking.Unlock()
+	s.blocked = blocked
+}
+
+func (s *server) blockedTool(name string) (pin.Change, bool) {
+	s.blocking.Lock()
+	defer s.blocking.Unlock()
+	c, ok := s.blocked[name]
+	return c, ok
+}
+
+// describeTimeout bounds how long a client that begins waits to hear what a
+// server offers that is slow to start.
+const describeTimeout = 5 * time.Second

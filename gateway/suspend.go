@@ -1,0 +1,386 @@
+package gateway
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// suspension has the calls of modern clients at legacy servers, which may ask for
+// something on the way: then the client gets input_required, and its retry goes
+// on with the call where it stands. What the client carries meanwhile is the id,
+// sealed by mcp.Server, which binds it to principal, method and params.
+type suspension struct {
+	most int
+	ttl  time.Duration
+
+	mu     sync.Mutex
+	calls  map[string]*suspended
+	idle   int // calls whose client is away
+	closed bool
+	wg     sync.WaitGroup
+}
+
+func newSuspension(most int, ttl time.Duration) *suspension {
+	return &suspension{most: most, ttl: ttl, calls: map[string]*suspended{}}
+}
+
+// suspended is a call that goes on without its client's request.
+type suspended struct {
+	id     string
+	table  *suspension
+	cancel context.CancelCauseFunc
+	asked  chan struct{} // there is a question
+	done   chan struct{} // closed when the call has ended
+	result upstream.Result
+	err    error
+
+	mu        sync.Mutex
+	client    context.Context //nolint:containedctx // of the request that waits; nil: the client is away
+	last      int             // the number given to a question last
+	questions []*question     // without an answer
+	expiry    *time.Timer     // while the client is away
+}
+
+// question is what a server asks during a call.
+type question struct {
+	key    string
+	method string
+	params jsonrpc.Raw
+	answer chan answer
+}
+
+type answer struct {
+	raw jsonrpc.Raw
+	err error
+}
+
+var (
+	errGone = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "the call that requestState belongs to is over: " +
+		"it was answered or given up, its time has passed, or the gateway was restarted; repeat the call without requestState"}
+	errBusy = &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "another request is going on with the call that requestState belongs to; wait for its answer"}
+
+	errAway = errors.New("the client was asked and did not come back in time")
+)
+
+// begin starts a call and returns its id.
+func (t *suspension) begin(ctx context.Context, u *upstream.Upstream, given *upstream.Call) (string, error) {
+	s := &suspended{id: rand.Text(), table: t, asked: make(chan struct{}, 1), done: make(chan struct{})}
+	call := *given
+	call.Params = slices.Clone(call.Params) // the request's own do not last
+	call.Caller.Info, call.Caller.Capabilities = slices.Clone(call.Caller.Info), slices.Clone(call.Caller.Capabilities)
+	call.Ask = s.ask
+	call.Notice = s.notify
+	if call.Progress != nil {
+		call.Progress = func(params jsonrpc.Raw) { s.notify(spec.NotificationProgress, params) }
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return "", errDraining()
+	}
+	ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	t.calls[s.id] = s
+	t.wg.Go(func() {
+		defer s.cancel(nil)
+		s.result, s.err = u.Call(ctx, &call)
+		if ctx.Err() != nil {
+			s.err = context.Cause(ctx)
+		}
+		close(s.done)
+	})
+	return s.id, nil
+}
+
+// attach finds a call for a request that waits for it.
+func (t *suspension) attach(ctx context.Context, id string) (*suspended, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.calls[id]
+	if s == nil {
+		return nil, errGone
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil {
+		return nil, errBusy
+	}
+	if s.expiry != nil {
+		t.idle--
+		s.expiry.Stop()
+		s.expiry = nil
+	}
+	s.client = ctx
+	return s, nil
+}
+
+// detach lets the client go, to come back with answers.
+func (t *suspension) detach(s *suspended) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.client = nil
+	if t.idle >= t.most || t.closed {
+		delete(t.calls, s.id)
+		s.cancel(errAway)
+		if t.closed {
+			return errDraining()
+		}
+		return jsonrpc.Errorf(jsonrpc.Overloaded, "Overloaded: %d calls wait for their clients already; try again later", t.most)
+	}
+	t.idle++
+	s.expiry = time.AfterFunc(t.ttl, func() { t.expire(s) })
+	return nil
+}
+
+// expire gives up a call whose client has not come back.
+func (t *suspension) expire(s *suspended) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.expiry == nil {
+		return // it has come back after all
+	}
+	t.idle--
+	s.expiry = nil
+	delete(t.calls, s.id)
+	s.cancel(errAway)
+}
+
+// drop forgets a call, which has ended or is given up.
+func (t *suspension) drop(s *suspended, cause error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.calls, s.id)
+	s.cancel(cause)
+}
+
+// count returns how many calls wait for their clients.
+func (t *suspension) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.idle
+}
+
+// close gives up the calls whose clients are away and waits for all others, as
+// long as the context lasts.
+func (t *suspension) close(ctx context.Context) error {
+	t.mu.Lock()
+	t.closed = true
+	for id, s := range t.calls {
+		s.mu.Lock()
+		if s.expiry != nil && s.expiry.Stop() {
+			t.idle--
+			s.expiry = nil
+			delete(t.calls, id)
+			s.cancel(errAway)
+		}
+		s.mu.Unlock()
+	}
+	t.mu.Unlock()
+	done := make(chan struct{})
+	go func() {
+		t.wg.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	for _, s := range t.calls {
+		s.cancel(ctx.Err())
+	}
+	t.mu.Unlock()
+	<-done
+	return ctx.Err()
+}
+
+// ask is called by the upstream, during the call, and waits for the answer.
+func (s *suspended) ask(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+	q := &question{method: method, params: slices.Clone(params), answer: make(chan answer, 1)}
+	s.mu.Lock()
+	s.last++
+	q.key = "question-" + strconv.Itoa(s.last)
+	s.questions = append(s.questions, q)
+	s.mu.Unlock()
+	select {
+	case s.asked <- struct{}{}:
+	default:
+	}
+	select {
+	case a := <-q.answer:
+		return a.raw, a.err
+	case <-ctx.Done():
+		s.remove(q)
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (s *suspended) remove(q *question) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.questions = slices.DeleteFunc(s.questions, func(o *question) bool { return o == q })
+}
+
+func (s *suspended) reply(q *question, a answer) {
+	s.remove(q)
+	q.answer <- a
+}
+
+func (s *suspended) pending() []*question {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.questions)
+}
+
+// notify passes a notification on to the request that waits, if one does.
+func (s *suspended) notify(method string, params jsonrpc.Raw) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.client != nil {
+		_ = mcp.Notify(s.client, method, params) // a client that is gone needs none
+	}
+}
+
+// wait waits for the end of the call on behalf of its client, whom it asks what
+// the server asks. Its error is mcp.ErrAsked when the client is to come back.
+func (s *suspended) wait(ctx context.Context) (upstream.Result, error) {
+	for {
+		select {
+		case <-s.done:
+			return s.result, s.err
+		case <-ctx.Done():
+			s.table.drop(s, ctx.Err())
+			return upstream.Result{}, ctx.Err()
+		case <-s.asked:
+		}
+		if err := s.askClient(ctx); err != nil {
+			if full := s.table.detach(s); full != nil {
+				err = full
+			}
+			return upstream.Result{}, err
+		}
+	}
+}
+
+// askClient asks the client everything that has no answer. Its error is for the
+// client: it has something to do before the call can go on.
+func (s *suspended) askClient(ctx context.Context) (unanswered error) {
+	for _, q := range s.pending() {
+		var raw jsonrpc.Raw
+		err := mcp.Ask(mcp.Named(ctx, q.key), q.method, q.params, &raw)
+		var wire *jsonrpc.Error
+		switch {
+		case err == nil:
+			s.reply(q, answer{raw: raw})
+		case errors.Is(err, mcp.ErrAsked), errors.As(err, &wire) && wire.Code == jsonrpc.InvalidParams:
+			if unanswered == nil || !errors.Is(err, mcp.ErrAsked) {
+				unanswered = err
+			}
+		default: // it cannot be asked; what that means is the server's to say
+			s.reply(q, answer{err: err})
+		}
+	}
+	if unanswered != nil {
+		select {
+		case s.asked <- struct{}{}: // for the request that comes back
+		default:
+		}
+	}
+	return unanswered
+}
+
+// resumable makes a call of a modern client at a legacy server.
+func (e *endpoint) resumable(ctx context.Context, u *upstream.Upstream, call *upstream.Call) (result upstream.Result, err error) {
+	t := e.g.suspended
+	var earlier []*suspended // attempts that have ended with URLs to visit
+	for n := 1; ; n++ {
+		// The client carries the id in requestState, and cannot change it.
+		id, err := mcp.Once(ctx, "call-"+strconv.Itoa(n), func() (string, error) { return t.begin(ctx, u, call) })
+		if err != nil {
+			return upstream.Result{}, err
+		}
+		s, err := t.attach(ctx, id)
+		if err != nil {
+			return upstream.Result{}, err
+		}
+		result, err := s.wait(ctx)
+		if !s.over() {
+			return result, err // the call goes on
+		}
+		earlier = append(earlier, s)
+		agreed, asking := visit(ctx, visitsOf(err, call.Revision))
+		if !asking && !agreed {
+			for _, s := range earlier {
+				t.drop(s, nil)
+			}
+			return result, err
+		}
+		// The next request comes by here again.
+		if full := t.detach(s); full != nil {
+			return upstream.Result{}, full
+		}
+		if asking {
+			return upstream.Result{}, mcp.ErrAsked
+		}
+	}
+}
+
+// over reports whether the call has ended.
+func (s *suspended) over() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// visitsOf returns the URLs that the user has to visit before the call can be
+// made: a legacy server says so by an error, which the client's revision does not
+// have (2025-11-25, Elicitation, "URL Elicitation Required Error").
+func visitsOf(err error, rev *era.Revision) []jsonrpc.Raw {
+	var wire *jsonrpc.Error
+	if !errors.As(err, &wire) || wire.Code != spec.URLElicitationRequired || rev.URLElicitationRequired == wire.Code {
+		return nil
+	}
+	var data struct {
+		Elicitations []jsonrpc.Raw `json:"elicitations"`
+	}
+	if jsonv2.Unmarshal(wire.Data, &data) != nil {
+		return nil
+	}
+	return data.Elicitations
+}
+
+// visit asks the user to visit URLs. It reports whether the client is being asked,
+// and whether the user has agreed to all of them.
+func visit(ctx context.Context, visits []jsonrpc.Raw) (agreed, asking bool) {
+	agreed = len(visits) > 0
+	for i, params := range visits {
+		params = withMember(params, "mode", jsonrpc.AppendString(nil, spec.ElicitURL))
+		params, err := era.Translate(era.Params, spec.MethodElicitationCreate, params, era.LatestLegacy(), era.Latest())
+		var answer spec.ElicitResult
+		if err == nil {
+			err = mcp.Ask(mcp.Named(ctx, "visit-"+strconv.Itoa(i+1)), spec.MethodElicitationCreate, params, &answer)
+		}
+		asking = asking || errors.Is(err, mcp.ErrAsked)
+		agreed = agreed && err == nil && answer.Action == spec.ElicitAccept
+	}
+	return agreed, asking
+}
