@@ -102,6 +102,7 @@ func newRootCmd(e *env) *cobra.Command {
 	})
 	root.AddCommand(
 		newServeCmd(e),
+		newBridgeCmd(e),
 		newCallCmd(e),
 		newNotifyCmd(e),
 		newBatchCmd(e),
@@ -109,7 +110,9 @@ func newRootCmd(e *env) *cobra.Command {
 		newDiscoverCmd(e),
 		newMCPCmd(e),
 		newNewCmd(e),
+		newPinCmd(e),
 		newErrorsCmd(e),
+		newCheckCmd(e),
 		newConformCmd(e),
 		newVersionCmd(e),
 	)

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -25,15 +28,24 @@ type serveFlags struct {
 	v1          bool
 	log         string
 	logPayloads bool
+
+	// Of a gateway.
+	config       string
+	upstreams    []string
+	lock         string
+	profile      string
+	drainTimeout time.Duration
 }
 
 func newServeCmd(e *env) *cobra.Command {
 	var f serveFlags
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the playground: JSON-RPC and MCP, every transport on one port",
+		Short: "Serve the playground, or a gateway: every transport on one port",
 		Long: `Serve a playground of JSON-RPC methods, which are also the tools of an MCP
-server. One port speaks every protocol and finds out which from the first bytes
+server; or, with --config or --upstream, a gateway to other servers, which are
+then found at /mcp (all as one), /mcp/NAME and /rpc/NAME, and a page about them at /.
+One port speaks every protocol and finds out which from the first bytes
 of a connection: HTTP, WebSocket, newline-delimited JSON, Content-Length framing,
 and any of them in TLS.
 
@@ -54,11 +66,13 @@ When it accepts connections it prints on standard error, for each address,
 	farcall: ready http://127.0.0.1:7331
 
 SIGTERM and SIGINT let the calls in flight finish, 10 seconds at most; a second
-signal ends the process at once.`,
+signal ends the process at once. SIGHUP reads --config again.`,
 		Example: `  farcall serve
   farcall serve --listen 127.0.0.1:0 --listen unix:/tmp/farcall.sock
   farcall serve --stdio
-  farcall serve --tls-cert cert.pem --tls-key key.pem --log json`,
+  farcall serve --tls-cert cert.pem --tls-key key.pem --log json
+  farcall serve --config farcall.yaml
+  farcall serve --upstream docs=https://example.com/mcp --upstream 'files=npx -y @modelcontextprotocol/server-filesystem .'`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), e) },
 	}
@@ -66,6 +80,9 @@ signal ends the process at once.`,
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.listen, "listen", nil, "`address` to listen on: host:port, :port, unix:PATH; may be given again (default "+defaultAddress+", unless --stdio)")
 	flags.BoolVar(&f.stdio, "stdio", false, "serve standard input and output")
+	flags.StringVar(&f.config, "config", "", "serve the servers of this `file`, as a gateway: farcall.yaml, or the mcpServers JSON of a desktop client; it is read again when it changes")
+	flags.StringArrayVar(&f.upstreams, "upstream", nil, "serve this server, `NAME=TARGET` or NAME=COMMAND, as a gateway; can be repeated")
+	flags.StringVar(&f.lock, "lock", "", "`file` with the pinned tools of the gateway (default farcall.lock beside --config)")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); makes the port speak TLS too")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
@@ -76,26 +93,58 @@ signal ends the process at once.`,
 	return cmd
 }
 
-// run serves until a signal comes, the context ends, or, where standard input
-// is all that is served, until that ends.
+// run serves the playground, or a gateway.
 func (f *serveFlags) run(ctx context.Context, e *env) error {
-	s, err := f.server(e) //nolint:contextcheck // nothing runs yet
+	stderr := &lockedWriter{w: e.stderr}
+	log, err := newLogger(f.log, stderr)
+	if err != nil {
+		return err
+	}
+	if f.config != "" || len(f.upstreams) > 0 {
+		return f.gateway(ctx, log, stderr)
+	}
+	s, err := f.playground(log)
 	if err != nil {
 		return err
 	}
 	defer s.play.Close()
+	return f.serve(ctx, s, log, stderr, nil)
+}
+
+// serve serves until a signal comes, the context ends, or, where standard input
+// is all that is served, until that ends. reload is called at SIGHUP.
+func (f *serveFlags) serve(ctx context.Context, what service, log *slog.Logger, stderr io.Writer, reload func()) error {
+	s, err := f.newServer(what, log, stderr)
+	if err != nil {
+		return err
+	}
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
+	again := make(chan os.Signal, 1)
+	if reload != nil {
+		signal.Notify(again, syscall.SIGHUP)
+		defer signal.Stop(again)
+	}
 	if err := s.start(ctx, f); err != nil {
-		return err
+		return errors.Join(err, s.stop(ctx, f.drainTimeout, nil))
 	}
-	select {
-	case <-signals:
-	case <-ctx.Done():
-	case err = <-s.ended:
+	for {
+		select {
+		case <-again:
+			reload()
+			continue
+		case <-signals:
+		case <-ctx.Done():
+		case err = <-s.ended:
+		}
+		return errors.Join(err, s.stop(ctx, f.drainTimeout, signals))
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+}
+
+// stop drains the server. A second signal ends that.
+func (s *server) stop(ctx context.Context, limit time.Duration, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(limit, drainTime))
 	defer cancel()
 	drained := make(chan struct{})
 	go func() {
@@ -104,7 +153,7 @@ func (f *serveFlags) run(ctx context.Context, e *env) error {
 	}()
 	select {
 	case <-drained:
-		return err
+		return nil
 	case <-signals:
 		return &exitError{code: exitFailure, err: errors.New("stopped before the calls in flight had finished")}
 	}

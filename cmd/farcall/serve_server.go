@@ -23,31 +23,59 @@ import (
 	"github.com/farcall-dev/farcall/wsrpc"
 )
 
-// server is everything that farcall serve runs.
+// service is what a port serves, over every transport.
+type service interface {
+	http.Handler
+	// start begins to serve a connection that carries JSON texts, and serve serves
+	// one to its end.
+	start(t farcall.Transport, transport string)
+	serve(t farcall.Transport, transport string)
+	// drain takes no new calls and lets those in flight finish, as long as the
+	// context lasts. What streams still have is over then.
+	drain(ctx context.Context)
+}
+
+// server is a service and the addresses and streams where it is served.
 type server struct {
 	stderr     io.Writer
 	tls        *tls.Config
 	maxMessage int
-
-	play  *playground.Service
-	mcp   *mcp.Server
-	peers *peers
-	site  *site
-	port  *port.Server
-	ended chan error // what was served has come to its end, with the reason
+	service    service
+	port       *port.Server
+	ended      chan error // what was served has come to its end, with the reason
 }
 
-// server puts the parts together. Nothing runs yet.
-func (f *serveFlags) server(e *env) (*server, error) {
-	stderr := &lockedWriter{w: e.stderr}
-	log, err := newLogger(f.log, stderr)
+// newServer makes a service reachable. Nothing runs yet.
+func (f *serveFlags) newServer(s service, log *slog.Logger, stderr io.Writer) (*server, error) {
+	secure, err := loadTLS(f.tlsCert, f.tlsKey)
 	if err != nil {
 		return nil, err
 	}
-	s := &server{stderr: stderr, maxMessage: int(f.maxMessage), ended: make(chan error, 1)}
-	if s.tls, err = loadTLS(f.tlsCert, f.tlsKey); err != nil {
-		return nil, err
-	}
+	x := &server{stderr: stderr, tls: secure, maxMessage: int(f.maxMessage), service: s, ended: make(chan error, 1)}
+	x.port = port.New(port.Handler{
+		HTTP: &http.Server{
+			Handler:           s,
+			ReadHeaderTimeout: 10 * time.Second,
+			IdleTimeout:       2 * time.Minute,
+			MaxHeaderBytes:    64 << 10,
+			ConnContext:       nameHTTPConns(),
+			ErrorLog:          slog.NewLogLogger(handlerOf(log), slog.LevelWarn),
+		},
+		Stream: x.serveStream,
+	}, &port.Options{TLS: secure, Logger: log})
+	return x, nil
+}
+
+// toys is the playground, as a service.
+type toys struct {
+	*site
+	play  *playground.Service
+	mcp   *mcp.Server
+	peers *peers
+}
+
+// playground puts the parts of the playground together. Nothing runs yet.
+func (f *serveFlags) playground(log *slog.Logger) (*toys, error) {
 	html, err := page.New()
 	if err != nil {
 		return nil, err
@@ -56,25 +84,34 @@ func (f *serveFlags) server(e *env) (*server, error) {
 	mux.Info.Title = "farcall playground"
 	mux.Info.Version = versionName()
 	mux.Info.Description = "Methods to try JSON-RPC 2.0 with: arithmetic, text, streams, a clock that pushes, and failures of every kind."
-	s.play = playground.Register(mux, log)
-	rpc := farcall.Options{
-		Details: f.details, V1: f.v1, Logger: log, OnRecord: recorder(log, f.logPayloads),
-	}
+	rpc := f.rpcOptions(log)
+	s := &toys{play: playground.Register(mux, log)}
 	s.mcp = s.play.MCP(mux, rpc)
 	s.peers = newPeers(mux, s.mcp, rpc)
-	s.site = newSite(mux, rpc, html, s.peers, s.maxMessage)
-	s.port = port.New(port.Handler{
-		HTTP: &http.Server{
-			Handler:           s.site,
-			ReadHeaderTimeout: 10 * time.Second,
-			IdleTimeout:       2 * time.Minute,
-			MaxHeaderBytes:    64 << 10,
-			ConnContext:       nameHTTPConns(),
-			ErrorLog:          slog.NewLogLogger(handlerOf(log), slog.LevelWarn),
-		},
-		Stream: s.serveStream,
-	}, &port.Options{TLS: s.tls, Logger: log})
+	s.site = newSite(mux, rpc, html, s.peers, int(f.maxMessage))
 	return s, nil
+}
+
+func (f *serveFlags) rpcOptions(log *slog.Logger) farcall.Options {
+	return farcall.Options{Details: f.details, V1: f.v1, Logger: log, OnRecord: recorder(log, f.logPayloads)}
+}
+
+func (s *toys) start(t farcall.Transport, transport string) { s.peers.start(t, transport) }
+
+func (s *toys) serve(t farcall.Transport, transport string) {
+	if done := s.peers.open(t, transport, speaksMCP); done != nil {
+		<-done
+	}
+}
+
+func (s *toys) drain(ctx context.Context) {
+	s.site.draining.Store(true)
+	s.mcp.Close() // subscriptions are told, before their connections go
+	var wg sync.WaitGroup
+	// The errors are the context's: time was up.
+	wg.Go(func() { _ = s.site.mcp.Shutdown(ctx) })
+	wg.Go(func() { s.peers.shutdown(ctx) })
+	wg.Wait()
 }
 
 // newSite makes the handlers of the paths. Records tell HTTP and HTTPS apart,
@@ -126,7 +163,7 @@ func (s *server) serveStream(conn net.Conn, prefix []byte, header bool) {
 		transport += "+tls"
 	}
 	t := stream.New(conn, framing(header), &stream.Options{MaxMessage: s.maxMessage, Prefix: prefix})
-	s.peers.start(t, transport)
+	s.service.start(t, transport)
 }
 
 func framing(header bool) stream.Framing {
@@ -188,9 +225,7 @@ func (s *server) serveStdio() {
 		}
 	}
 	t := stream.Stdio(framing(first|0x20 == 'c'), &stream.Options{MaxMessage: s.maxMessage, Prefix: prefix})
-	if done := s.peers.open(t, "stdio", speaksMCP); done != nil {
-		<-done
-	}
+	s.service.serve(t, "stdio")
 }
 
 func firstByte(p []byte) byte {
@@ -214,13 +249,9 @@ func (s *server) end(err error) {
 // drain accepts nothing more and lets the calls in flight finish, as long as
 // the context lasts.
 func (s *server) drain(ctx context.Context) {
-	s.site.draining.Store(true)
-	s.mcp.Close() // subscriptions are told, before their connections go
 	var wg sync.WaitGroup
-	// The errors are the context's: time was up.
-	wg.Go(func() { _ = s.port.Shutdown(ctx) })
-	wg.Go(func() { _ = s.site.mcp.Shutdown(ctx) })
-	wg.Go(func() { s.peers.shutdown(ctx) })
+	wg.Go(func() { _ = s.port.Shutdown(ctx) }) // its error is the context's: time was up
+	wg.Go(func() { s.service.drain(ctx) })
 	wg.Wait()
 }
 

@@ -1,0 +1,405 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+)
+
+func newCheckCmd(e *env) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "check FILE",
+		Short: "Check a gateway's configuration and explain it",
+		Long: "Check the configuration of a gateway, and explain what 'farcall serve --config FILE' would run and where it\n" +
+			"would be found. FILE is YAML or JSON, or the mcpServers file of a desktop client. Nothing is started, and no\n" +
+			"secret is printed: only where it comes from. Everything that is wrong is said at once, with line and column.",
+		Example: "  farcall check farcall.yaml\n  farcall check ~/.cursor/mcp.json\n  farcall check farcall.yaml --json",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return usagef("For example: farcall check farcall.yaml", "check takes one FILE, not %d", len(args))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error { return e.check(args[0], asJSON) },
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (e *env) check(file string, asJSON bool) error {
+	c, err := gateway.Load(file)
+	var bad *gateway.ConfigError
+	switch {
+	case errors.As(err, &bad):
+		return e.refuseConfig(bad, asJSON)
+	case err != nil:
+		return &exitError{code: exitUsage, err: err}
+	}
+	report := newCheckReport(file, c)
+	if asJSON {
+		raw, err := jsonv2.Append(nil, report)
+		if err != nil {
+			return err
+		}
+		return e.printJSON(raw)
+	}
+	return e.explainConfig(report)
+}
+
+// refuseConfig prints what is wrong with a configuration.
+func (e *env) refuseConfig(bad *gateway.ConfigError, asJSON bool) error {
+	if asJSON {
+		report := checkReport{File: bad.File}
+		for _, p := range bad.Problems {
+			report.Problems = append(report.Problems, checkProblem(p))
+		}
+		raw, err := jsonv2.Append(nil, report)
+		if err != nil {
+			return err
+		}
+		if err := e.printJSON(raw); err != nil {
+			return err
+		}
+		return &exitError{code: exitUsage}
+	}
+	fmt.Fprintln(e.stderr, tame(bad.Error()))
+	n := "1 problem"
+	if len(bad.Problems) > 1 {
+		n = strconv.Itoa(len(bad.Problems)) + " problems"
+	}
+	return &exitError{code: exitUsage, err: fmt.Errorf("%s in %s", n, bad.File), hint: "docs/config.md has every key, with an example."}
+}
+
+// checkReport is what is said of a configuration, and the form of --json.
+type checkReport struct {
+	OK        bool            `json:"ok"`
+	File      string          `json:"file"`
+	Problems  []checkProblem  `json:"problems,omitempty"`
+	Notices   []checkProblem  `json:"notices,omitempty"`
+	Name      string          `json:"name,omitempty"`
+	Listen    []string        `json:"listen,omitempty"`
+	Upstreams []checkUpstream `json:"upstreams,omitempty"`
+	Endpoints []checkEndpoint `json:"endpoints,omitempty"`
+	Limits    []string        `json:"limits,omitempty"`
+}
+
+type checkProblem struct {
+	Line    int    `json:"line,omitzero"`
+	Column  int    `json:"column,omitzero"`
+	Path    string `json:"path,omitempty"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+type checkUpstream struct {
+	Name     string   `json:"name"`
+	Disabled bool     `json:"disabled,omitzero"`
+	Profile  string   `json:"profile"`
+	Kind     string   `json:"kind"`
+	Target   string   `json:"target"`
+	Cwd      string   `json:"cwd,omitempty"`
+	Env      []string `json:"env,omitempty"`      // NAME: (where it comes from)
+	Inherits []string `json:"inherits,omitempty"` // further variables of farcall's own
+	Headers  []string `json:"headers,omitempty"`
+	Lifetime string   `json:"lifetime,omitempty"`
+	Sharing  string   `json:"sharing,omitempty"`
+	Limits   []string `json:"limits"`
+	Failing  []string `json:"failing"` // what happens then
+	Shows    []string `json:"shows,omitempty"`
+	Paths    []string `json:"paths,omitempty"`
+}
+
+type checkEndpoint struct {
+	Path string `json:"path"`
+	What string `json:"what"`
+}
+
+func newCheckReport(file string, given *gateway.Config) *checkReport {
+	c := given.Filled()
+	r := &checkReport{OK: true, File: file, Name: c.Name, Listen: c.Listen}
+	for _, p := range given.Notices() {
+		r.Notices = append(r.Notices, checkProblem(p))
+	}
+	var mcp []string
+	for _, u := range c.Upstreams {
+		r.Upstreams = append(r.Upstreams, describeUpstream(u))
+		if !u.Disabled && u.Profile != "raw" {
+			mcp = append(mcp, u.Name)
+		}
+		if text := missingProgram(u); text != "" {
+			r.Notices = append(r.Notices, checkProblem{Path: u.Name, Message: text})
+		}
+	}
+	if len(mcp) > 0 {
+		all := strings.Join(mcp, ", ")
+		r.Endpoints = append(r.Endpoints, checkEndpoint{"/mcp", "MCP of all as one: " + all}, checkEndpoint{"/sse", "the same, for clients of HTTP+SSE"})
+	}
+	for _, u := range r.Upstreams {
+		for _, path := range u.Paths {
+			what := "JSON-RPC of " + u.Name
+			if strings.HasPrefix(path, "/mcp") {
+				what = "MCP of " + u.Name
+			}
+			r.Endpoints = append(r.Endpoints, checkEndpoint{path, what})
+		}
+	}
+	if one(r.Upstreams) && r.has("/rpc/") {
+		r.Endpoints = append(r.Endpoints, checkEndpoint{"/rpc", "JSON-RPC of the only upstream"}, checkEndpoint{"/rpc/ws", "the same over WebSocket"})
+	}
+	r.Endpoints = append(r.Endpoints, checkEndpoint{"/", "the page for operators"})
+	r.Limits = []string{
+		fmt.Sprintf("%d calls may wait for an answer of their client, each for %s", c.MaxSuspended, brief(c.SuspendTimeout)),
+		fmt.Sprintf("calls in flight have %s to end when farcall stops", brief(c.DrainTimeout)),
+		fmt.Sprintf("a page of a list has %d items", c.PageSize),
+	}
+	if c.Lock != "" {
+		r.Limits = append(r.Limits, "tools must be as in "+c.Lock)
+	}
+	return r
+}
+
+// has reports whether an endpoint begins so.
+func (r *checkReport) has(path string) bool {
+	return slices.ContainsFunc(r.Endpoints, func(e checkEndpoint) bool { return strings.HasPrefix(e.Path, path) })
+}
+
+// one reports whether one upstream is not disabled.
+func one(list []checkUpstream) bool {
+	n := 0
+	for _, u := range list {
+		if !u.Disabled {
+			n++
+		}
+	}
+	return n == 1
+}
+
+// missingProgram says that a command cannot be found from here.
+func missingProgram(u *gateway.Upstream) string {
+	if u.Disabled || len(u.Command) == 0 || u.Env["PATH"] != "" {
+		return ""
+	}
+	program := u.Command[0]
+	if strings.Contains(program, string(filepath.Separator)) && !filepath.IsAbs(program) && u.Cwd != "" {
+		program = filepath.Join(u.Cwd, program)
+	}
+	if _, err := exec.LookPath(program); err == nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(u.Target(), " ")
+	return fmt.Sprintf("there is no program %s on this machine, or it is not in PATH", name)
+}
+
+func describeUpstream(u *gateway.Upstream) checkUpstream {
+	d := checkUpstream{
+		Name: u.Name, Disabled: u.Disabled, Profile: u.Profile, Kind: "url", Target: u.Target(), Cwd: u.Cwd,
+		Env: valuesOf(u, "env", u.Env), Headers: valuesOf(u, "headers", u.Headers), Inherits: u.InheritEnv, Lifetime: u.Lifetime, Sharing: sharing(u),
+	}
+	if len(u.Command) > 0 {
+		d.Kind = "command"
+	}
+	d.Limits = []string{brief(u.Timeout) + " for a call", fmt.Sprintf("%d calls at once", u.MaxInFlight), fmt.Sprintf("%d wait for at most %s", u.MaxQueue, brief(u.QueueTimeout))}
+	if u.MaxMessage > 0 {
+		d.Limits = append(d.Limits, fmt.Sprintf("%d bytes for a message", u.MaxMessage))
+	}
+	if u.IdleStop > 0 {
+		d.Limits = append(d.Limits, "closed when unused for "+brief(u.IdleStop))
+	}
+	if u.Restart.Never {
+		d.Failing = append(d.Failing, "not restarted")
+	} else if d.Kind == "command" {
+		d.Failing = append(d.Failing, fmt.Sprintf("restarted after %s to %s", brief(u.Restart.Min), brief(u.Restart.Max)))
+	}
+	d.Failing = append(d.Failing, fmt.Sprintf("left alone for %s after %d failures in a row", brief(u.Breaker.For), u.Breaker.After))
+	for _, f := range []struct {
+		kind   string
+		filter gateway.Filter
+	}{{"tools", u.Tools}, {"resources", u.Resources}, {"prompts", u.Prompts}} {
+		if text := shows(f.filter); text != "" {
+			d.Shows = append(d.Shows, f.kind+": "+text)
+		}
+	}
+	if u.Disabled {
+		return d
+	}
+	if u.Profile != "raw" {
+		d.Paths = append(d.Paths, "/mcp/"+u.Name)
+	}
+	if u.Profile != "mcp" {
+		d.Paths = append(d.Paths, "/rpc/"+u.Name)
+	}
+	return d
+}
+
+// valuesOf lists values by their names and where they come from.
+func valuesOf(u *gateway.Upstream, kind string, values map[string]string) []string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		origin := "in the file"
+		if o := u.Origin(kind + "." + name); o != "" {
+			origin = "from " + o
+		}
+		list = append(list, name+": ("+origin+")")
+	}
+	return list
+}
+
+// brief writes 1m0s as 1m.
+func brief(d time.Duration) string {
+	text := d.String()
+	if head, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = head + "m"
+	}
+	if head, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = head + "h"
+	}
+	return text
+}
+
+// sharing explains a lifetime.
+func sharing(u *gateway.Upstream) string {
+	what := "connection"
+	if len(u.Command) > 0 {
+		what = "process"
+	}
+	pool := ""
+	if u.Pool > 0 {
+		pool = fmt.Sprintf("; when calls must not be mixed, up to %d, with one call at a time", u.Pool)
+	}
+	switch {
+	case u.Profile == "raw" && u.Lifetime == "session":
+		return "a " + what + " for each connection of a client"
+	case u.Lifetime == "shared":
+		return "one " + what + " for all clients" + pool
+	case u.Lifetime == "principal":
+		return "a " + what + " for each principal" + pool
+	case u.Lifetime == "session":
+		return "a " + what + " for each session of a client" + pool
+	case u.Lifetime == "call":
+		return "a " + what + " for each call"
+	}
+	return ""
+}
+
+// shows explains a filter.
+func shows(f gateway.Filter) string {
+	var parts []string
+	if len(f.Allow) > 0 {
+		parts = append(parts, "only "+strings.Join(f.Allow, ", "))
+	}
+	if len(f.Deny) > 0 {
+		parts = append(parts, "not "+strings.Join(f.Deny, ", "))
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.Rename)) {
+		parts = append(parts, name+" as "+f.Rename[name])
+	}
+	if len(f.Describe) > 0 {
+		parts = append(parts, "described anew: "+strings.Join(slices.Sorted(maps.Keys(f.Describe)), ", "))
+	}
+	return strings.Join(parts, "; ")
+}
+
+func (e *env) explainConfig(r *checkReport) error {
+	off := 0
+	for _, u := range r.Upstreams {
+		if u.Disabled {
+			off++
+		}
+	}
+	noun := "upstreams"
+	if len(r.Upstreams) == 1 {
+		noun = "upstream"
+	}
+	fmt.Fprintf(e.stdout, "%s is in order: %d %s", tame(r.File), len(r.Upstreams), noun)
+	if off > 0 {
+		fmt.Fprintf(e.stdout, ", %d disabled", off)
+	}
+	fmt.Fprintln(e.stdout)
+	if len(r.Listen) > 0 {
+		fmt.Fprintf(e.stdout, "it listens on %s\n", tame(strings.Join(r.Listen, ", ")))
+	}
+	for _, u := range r.Upstreams {
+		if err := e.explainUpstream(u); err != nil {
+			return err
+		}
+	}
+	rows := [][]string{}
+	for _, p := range r.Endpoints {
+		rows = append(rows, []string{"  " + p.Path, p.What})
+	}
+	if err := e.section("Endpoints", rows); err != nil {
+		return err
+	}
+	rows = nil
+	for _, text := range r.Limits {
+		rows = append(rows, []string{"  " + text})
+	}
+	if err := e.section("Limits", rows); err != nil {
+		return err
+	}
+	rows = nil
+	for _, n := range r.Notices {
+		rows = append(rows, []string{"  " + tame(gateway.Problem(n).String())})
+	}
+	return e.section("Notices", rows)
+}
+
+// section prints a heading and a table, if there is anything in it.
+func (e *env) section(heading string, rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	fmt.Fprintf(e.stdout, "\n%s\n", e.paint(colourName, heading))
+	return columns(e.stdout, rows, nil)
+}
+
+func (e *env) explainUpstream(u checkUpstream) error {
+	what := "MCP, "
+	if u.Profile == "raw" {
+		what = "JSON-RPC, "
+	}
+	verb := "connects to"
+	if u.Kind == "command" {
+		verb = "runs"
+	}
+	if u.Disabled {
+		what = "disabled, " + what
+	}
+	fmt.Fprintf(e.stdout, "\n%s  %sa %s\n", e.paint(colourName, u.Name), what, u.Kind)
+	rows := [][]string{{verb, u.Target}}
+	add := func(name string, texts ...string) {
+		for _, text := range texts {
+			if text != "" {
+				rows = append(rows, []string{name, text})
+			}
+			name = ""
+		}
+	}
+	add("in", u.Cwd)
+	add("environment", u.Env...)
+	add("inherits", strings.Join(u.Inherits, ", "))
+	add("headers", u.Headers...)
+	if u.Lifetime != "" {
+		add("lifetime", u.Lifetime+": "+u.Sharing)
+	}
+	add("limits", strings.Join(u.Limits, ", "))
+	add("failing", strings.Join(u.Failing, ", "))
+	add("shows", u.Shows...)
+	add("reached at", strings.Join(u.Paths, ", "))
+	for i := range rows {
+		rows[i][0], rows[i][1] = "  "+rows[i][0], tame(rows[i][1])
+	}
+	return columns(e.stdout, rows, nil)
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/gateway"
+)
+
+// lockFile is the name of the file that pins tools.
+const lockFile = "farcall.lock"
+
+func newPinCmd(e *env) *cobra.Command {
+	var accept bool
+	var lock string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "pin FILE|TARGET",
+		Short: "Pin the tools of servers: a tool that changes later is blocked",
+		Long: `Write the definition of every tool (name, description, schemas, annotations)
+of the servers of a configuration, or of one server, into ` + lockFile + `. A gateway
+with that file hides a tool whose definition is another one, and shows what has
+changed.
+
+When there is such a file already, the differences are shown and the exit status
+is 1 if there are some; --accept writes what is there now.`,
+		Example: `  farcall pin farcall.yaml
+  farcall pin --accept farcall.yaml
+  farcall pin https://example.com/mcp
+  farcall pin -- npx -y @modelcontextprotocol/server-everything`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := pinConfig(cmd, args)
+			if err != nil {
+				return err
+			}
+			path := lock
+			if path == "" {
+				path = c.Lock
+			}
+			if path == "" {
+				path = lockFile
+				if c.Listen == nil && len(args) == 1 && isConfigFile(args[0]) {
+					path = filepath.Join(filepath.Dir(args[0]), lockFile)
+				}
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return pinTools(ctx, e, c, path, accept)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVar(&accept, "accept", false, "write what the tools are now")
+	flags.StringVar(&lock, "lock", "", "`file` to write (default "+lockFile+" beside the configuration)")
+	flags.DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the servers")
+	return cmd
+}
+
+// isConfigFile tells a configuration from a TARGET.
+func isConfigFile(text string) bool {
+	switch strings.ToLower(filepath.Ext(text)) {
+	case ".yaml", ".yml", ".json":
+		return !strings.Contains(text, "://")
+	}
+	return false
+}
+
+func pinConfig(cmd *cobra.Command, args []string) (*gateway.Config, error) {
+	dash := cmd.ArgsLenAtDash()
+	switch {
+	case dash == 0 && len(args) > 0:
+		c := &gateway.Config{Upstreams: []*gateway.Upstream{upstreamAt("server", "", "mcp", target{kind: kindChild, command: args})}}
+		return c, checked(c)
+	case dash >= 0 || len(args) != 1:
+		return nil, usagef("For example: farcall pin farcall.yaml", "one FILE or TARGET is needed")
+	case isConfigFile(args[0]):
+		return loadConfig(args[0], "")
+	}
+	t, err := parseTarget(args[0])
+	if err != nil {
+		return nil, err
+	}
+	c := &gateway.Config{Upstreams: []*gateway.Upstream{upstreamAt("server", args[0], "mcp", t)}}
+	return c, checked(c)
+}
+
+// pinTools compares the tools with the file, and writes it when there is none or
+// accept is given.
+func pinTools(ctx context.Context, e *env, c *gateway.Config, path string, accept bool) error {
+	_, missing := os.Stat(path)
+	c.Lock = ""
+	g, err := gateway.New(c, &gateway.Options{Version: versionName()})
+	if err != nil {
+		return configFailure(err)
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+		defer cancel()
+		_ = g.Shutdown(ctx) // nothing is in flight
+	}()
+	write := accept || missing != nil
+	changes, count, err := g.Pin(ctx, path, write)
+	if err != nil {
+		return &exitError{code: exitFailure, err: err}
+	}
+	fmt.Fprint(e.stdout, changes)
+	switch {
+	case write:
+		fmt.Fprintf(e.stdout, "pinned %d tools in %s\n", count, path)
+	case changes == "":
+		fmt.Fprintf(e.stdout, "%d tools are as %s has them\n", count, path)
+	default:
+		return &exitError{
+			code: exitFailure, err: fmt.Errorf("tools are not as %s has them", path),
+			hint: "Read the changes above: a model will act on them. 'farcall pin --accept' accepts all of them.",
+		}
+	}
+	return nil
+}
