@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -146,6 +147,7 @@ func (e *endpoint) Forward(ctx context.Context, rev *era.Revision, method string
 	if e.g.draining.Load() {
 		return nil, nil, errDraining()
 	}
+	defer farcall.Waiting(ctx)() // what is under way, the servers bound
 	var raw jsonrpc.Raw
 	var err error
 	switch method {

@@ -149,7 +149,7 @@ func (c *Upstream) header() http.Header {
 func (s *server) speakRaw(u *url.URL, log *slog.Logger) error {
 	c := s.cfg
 	o := &raw.Options{
-		Name: c.Name, Timeout: c.Timeout, MaxMessage: int(c.MaxMessage), MaxInFlight: c.MaxInFlight, Logger: log,
+		Name: c.Name, Timeout: c.Timeout, MaxMessage: int(c.MaxMessage), MaxInFlight: c.MaxInFlight, Explain: explain, Logger: log,
 	}
 	if c.Profile == profileRaw {
 		o.Lifetime = c.Lifetime

@@ -35,7 +35,6 @@ type lab struct {
 	dials    int
 	dialing  func(ctx context.Context, n int) error // nil: succeeds
 	blocked  map[string]chan struct{}
-	busy     int // tools/call of "ask" and "block" under way, over all
 }
 
 // A child is a server of a lab.
@@ -50,8 +49,9 @@ type child struct {
 	busy, max int
 }
 
-func newLab(t testing.TB, eras string) *lab {
-	return &lab{t: t, eras: eras, blocked: map[string]chan struct{}{}}
+func newLab(tb testing.TB, eras string) *lab {
+	tb.Helper()
+	return &lab{t: tb, eras: eras, blocked: map[string]chan struct{}{}}
 }
 
 func (l *lab) upstream(o Options) *Upstream {
@@ -228,10 +228,10 @@ func do(ctx context.Context, u *Upstream, c *Call) (string, error) {
 	return result.Content[0].Text, nil
 }
 
-func mustDo(t testing.TB, u *Upstream, c *Call, want string) {
-	t.Helper()
-	if got, err := do(t.Context(), u, c); err != nil || got != want {
-		t.Errorf("%s: got %q, %v; want %q", c.Params, got, err, want)
+func mustDo(tb testing.TB, u *Upstream, c *Call, want string) {
+	tb.Helper()
+	if got, err := do(tb.Context(), u, c); err != nil || got != want {
+		tb.Errorf("%s: got %q, %v; want %q", c.Params, got, err, want)
 	}
 }
 
@@ -244,14 +244,14 @@ type wireData struct {
 	Stderr       []string `json:"stderr"`
 }
 
-func dataOf(t testing.TB, err error, code jsonrpc.Code) (d wireData) {
-	t.Helper()
+func dataOf(tb testing.TB, err error, code jsonrpc.Code) (d wireData) {
+	tb.Helper()
 	wire, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok || wire.Code != code {
-		t.Fatalf("got the error %v, want one of code %d", err, int(code))
+		tb.Fatalf("got the error %v, want one of code %d", err, int(code))
 	}
 	if err := json.Unmarshal(wire.Data, &d); err != nil {
-		t.Fatalf("%s: %v", wire.Data, err)
+		tb.Fatalf("%s: %v", wire.Data, err)
 	}
 	return d
 }
