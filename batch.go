@@ -230,10 +230,10 @@ func (p *Peer) receiveBatch(l *leader, frame []byte) {
 }
 
 func (p *Peer) notifiedInBatch(m *jsonrpc.Message, w *batchWork) {
-	p.update(func(s *state) { s.stats.Notifications++ })
 	if p.control(m) {
 		return
 	}
+	p.update(func(s *state) { s.stats.Notifications++ })
 	v := p.newServing(m)
 	v.inBatch(w)
 	p.later(v)

@@ -215,6 +215,15 @@ func (c *Client) Server() *ServerInfo {
 	return &info
 }
 
+// Dropped returns how many answers of the server, on the connection that there is
+// now, belonged to no call: because the call was over, or by mistake.
+func (c *Client) Dropped() uint64 {
+	c.mu.Lock()
+	l := c.cur
+	c.mu.Unlock()
+	return l.peer.Stats().Dropped
+}
+
 // Close ends the session and the connection, and what is under way, and waits for
 // the callbacks, none of which may call it.
 func (c *Client) Close() error {

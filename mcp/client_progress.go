@@ -63,6 +63,7 @@ func (w *line) callWithin(p *patience, method string, params jsonrpc.Raw, sink p
 		}
 	}
 	err = w.peer.Call(ctx, method, orNothing(params), &raw)
+	w.caughtUp(ctx)
 	if err != nil {
 		if late, ok := errors.AsType[*tooLateError](context.Cause(p.ctx)); ok {
 			err = fmt.Errorf("%q: %w", method, late)

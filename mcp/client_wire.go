@@ -34,6 +34,8 @@ type line struct {
 	opening chan struct{}
 	pending atomic.Pointer[subscription]
 
+	told tally // notifications that were handled
+
 	// Over HTTP requests of the server come one by one, out of a peer's sight.
 	responder *farcall.Responder
 	mu        sync.Mutex
@@ -225,6 +227,7 @@ func (w *line) cancelled(params jsonrpc.Raw) {
 // ServeRPC implements farcall.Handler: it takes what the server sends.
 func (w *line) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
 	if req.IsNotification() {
+		defer w.told.add()
 		w.notified(ctx, req.Method, req.Params)
 		return nil, nil
 	}
@@ -336,5 +339,53 @@ func (c *Client) forget(notification string) {
 func (o *ClientOptions) listChanged(kind string) {
 	if o.OnListChanged != nil {
 		o.OnListChanged(kind)
+	}
+}
+
+// caughtUp waits until the notifications that came before the answer to a call
+// have been handled: by then whose they are is still known. Over HTTP they are.
+func (w *line) caughtUp(ctx context.Context) {
+	if w.http == nil && w.c.opts.OnNotice != nil {
+		w.told.wait(ctx, w.peer)
+	}
+}
+
+// A tally counts notifications that were handled.
+type tally struct {
+	mu     sync.Mutex
+	n      uint64
+	change chan struct{} // closed when n grows; nil: nobody waits
+}
+
+func (t *tally) add() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.n++
+	if t.change != nil {
+		close(t.change)
+		t.change = nil
+	}
+}
+
+// wait waits for as many as have come by now.
+func (t *tally) wait(ctx context.Context, p *farcall.Peer) {
+	for came := p.Stats().Notifications; ; {
+		t.mu.Lock()
+		if t.n >= came {
+			t.mu.Unlock()
+			return
+		}
+		if t.change == nil {
+			t.change = make(chan struct{})
+		}
+		change := t.change
+		t.mu.Unlock()
+		select {
+		case <-change:
+		case <-p.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
 }

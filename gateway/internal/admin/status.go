@@ -44,6 +44,9 @@ type UpstreamStatus struct {
 	Queued   int   `json:"queued"`
 	Calls    int64 `json:"calls"`
 	Errors   int64 `json:"errors"`
+	Retries  int64 `json:"retries"`
+	Garbage  int64 `json:"garbage"` // lines of children that were no messages
+	Dropped  int64 `json:"dropped"` // answers, questions and notices that nobody waited for
 
 	P50 time.Duration `json:"-"` // as p50Ms; 0: not known yet
 	P99 time.Duration `json:"-"` // as p99Ms

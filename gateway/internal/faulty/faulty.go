@@ -4,12 +4,13 @@
 // server on standard input and output, of the revisions with a handshake, which
 // misbehaves as its mode says; [Command] says how to start it. All calls of
 // tools answer {"content":[{"type":"text","text":NAME}]} as far as the mode lets
-// them, and the tools are "echo" (answers its argument "text"), "pid" and
-// "work".
+// them, and the tools are "echo" (answers its argument "text"), "pid",
+// "work", and "safe", which may be called twice.
 //
 //	ok               does nothing wrong
 //	crash-start      writes two lines to standard error, exits with 3; an argument is what it writes in place of the second
 //	crash-call       exits with 4 in each tools/call, unanswered
+//	crash-tool T F   exits with 4 in each call of the tools T (safe,work), unanswered; a line is added to the file F for each call
 //	crash-after N    answers N messages and exits with 5
 //	hang-close       survives the end of its input; SIGTERM ends it
 //	ignore-sigterm   survives the end of its input, SIGTERM, SIGINT and SIGHUP

@@ -1,8 +1,10 @@
 package faulty
 
 import (
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -45,7 +47,8 @@ func (s *server) handle(message []byte) {
 	case method == "ping":
 		s.answer(id, "{}")
 	case method == "tools/list":
-		s.answer(id, fmt.Sprintf(`{"tools":[{"name":"echo","inputSchema":%s},{"name":"pid","inputSchema":%s},{"name":"work","inputSchema":%s}]}`, schema, schema, schema))
+		s.answer(id, fmt.Sprintf(`{"tools":[{"name":"echo","inputSchema":%s},{"name":"pid","inputSchema":%s},{"name":"work","inputSchema":%s},`+
+			`{"name":"safe","annotations":{"idempotentHint":true},"inputSchema":%s}]}`, schema, schema, schema, schema))
 	case method == "tools/call":
 		s.call(id, params)
 	default:
@@ -63,6 +66,12 @@ func (s *server) call(id, params []byte) {
 		said = strconv.Itoa(os.Getpid())
 	}
 	switch s.mode {
+	case "crash-tool":
+		s.note(plain(member(params, "name")))
+		if slices.Contains(strings.Split(s.arg(""), ","), plain(member(params, "name"))) {
+			fmt.Fprintln(os.Stderr, "panic: in a call")
+			exit(4)
+		}
 	case "crash-call":
 		fmt.Fprintln(os.Stderr, "panic: in a call")
 		exit(4)
@@ -107,4 +116,19 @@ func (s *server) answered(key string, message []byte) {
 		action += " " + plain(name)
 	}
 	s.answer(id, text(action))
+}
+
+// note adds a line to the file that the second argument names.
+func (s *server) note(line string) {
+	if len(s.args) < 2 {
+		return
+	}
+	f, err := os.OpenFile(s.args[1], os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err == nil {
+		_, err = fmt.Fprintln(f, line)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		exit(2)
+	}
 }

@@ -36,6 +36,7 @@ func letGo(b *jsonrpc.Batch) {
 type front struct {
 	u     *Upstream
 	t     farcall.Transport
+	ctx   context.Context //nolint:containedctx // of the pipe, for records
 	track tracker
 
 	// Of the goroutine that reads.
@@ -45,8 +46,8 @@ type front struct {
 	mu sync.Mutex // for writing
 }
 
-func newFront(u *Upstream, t farcall.Transport) *front {
-	return &front{u: u, t: t, dec: newDecoder(), track: tracker{meter: &u.meter}}
+func newFront(ctx context.Context, u *Upstream, t farcall.Transport) *front {
+	return &front{u: u, t: t, ctx: ctx, dec: newDecoder(), track: tracker{meter: &u.meter}}
 }
 
 // write writes frames to the client.
@@ -206,7 +207,7 @@ func (f *front) record(c *flight, code jsonrpc.Code, err error, response jsonrpc
 		return
 	}
 	id, _ := jsonrpc.ParseID(jsonrpc.Raw(c.id)) // it was one
-	f.u.opts.OnRecord(f.u.ctx, farcall.Record{
+	f.u.opts.OnRecord(f.ctx, farcall.Record{
 		ID: id, Method: c.method, Code: code, Err: err, Latency: time.Since(c.began),
 		BytesIn: c.size, BytesOut: len(response), Response: response, Batch: c.frame.array,
 	})

@@ -39,7 +39,7 @@ const (
 func (u *Upstream) Pipe(ctx context.Context, t farcall.Transport) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := &pipe{front: newFront(u, t), cancel: cancel, downDone: make(chan struct{})}
+	p := &pipe{front: newFront(ctx, u, t), cancel: cancel, downDone: make(chan struct{})}
 	if !u.enter(p) {
 		_ = t.Close()
 		return errShuttingDown

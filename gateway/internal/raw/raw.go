@@ -73,9 +73,9 @@ type Options struct {
 	Explain func(err error) (after time.Duration, stderr []string)
 	// Logger takes what concerns nobody's call. Default: nothing is logged.
 	Logger *slog.Logger
-	// OnRecord is called for each piped call that was answered, by whoever has
-	// read the answer. Request is nil. It must not keep the slices. Calls of
-	// ServeRPC are recorded by whoever serves them. Default none.
+	// OnRecord is called for each piped call that was answered, with the context of
+	// its pipe, by whoever has read the answer. Request is nil. It must not keep the
+	// slices. Calls of ServeRPC are recorded by whoever serves them. Default none.
 	OnRecord func(context.Context, farcall.Record)
 }
 

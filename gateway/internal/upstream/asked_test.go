@@ -73,6 +73,7 @@ func TestQuestions(t *testing.T) {
 	if asked.Load() != 200 || cancelled.Load() != 20 || s.InFlight != 0 || s.Queued != 0 || s.Lanes > 8 {
 		t.Errorf("%d asked, %d cancelled, %+v", asked.Load(), cancelled.Load(), s)
 	}
+	l.close(u)
 	for _, c := range l.children {
 		if c.max > 1 {
 			t.Errorf("server %d had %d calls at once", c.n, c.max)

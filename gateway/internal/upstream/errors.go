@@ -170,6 +170,9 @@ func (u *Upstream) explain(err error) (after time.Duration, stderr []string) {
 // textOf returns the text of an error without the secrets of an address.
 func textOf(err error) string {
 	text := err.Error()
+	if exit, ok := errors.AsType[*stream.ExitError](err); ok {
+		text = strings.TrimPrefix(exit.Error(), "stream: ") // which part of us noticed it helps nobody
+	}
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		where := "the server"
 		if u, err := url.Parse(e.URL); err == nil {

@@ -14,7 +14,7 @@ func (u *Upstream) arrived(l *lane, client *mcp.Client, err error) bool {
 	u.mu.Lock()
 	u.starts--
 	wanted := !l.gone
-	changed := false
+	changed, first := false, !u.known || u.stale
 	switch {
 	case err == nil && wanted:
 		l.settle(client, now)
@@ -27,7 +27,10 @@ func (u *Upstream) arrived(l *lane, client *mcp.Client, err error) bool {
 	u.dispatch()
 	u.drained()
 	u.mu.Unlock()
-	u.opts.Logger.Debug("a lane has started", "upstream", u.opts.Name, "error", err)
+	if err == nil && first {
+		u.opts.Logger.Info("connected", "server", l.info.Name+" "+l.info.Version, "revision", l.info.Revision)
+	}
+	u.opts.Logger.Debug("a lane has started", "error", err)
 	if changed {
 		u.listsChanged() // nobody has told what happened while it was down
 	}

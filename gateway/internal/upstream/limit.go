@@ -258,5 +258,13 @@ func (u *Upstream) withdraw(f *flight) bool {
 func (u *Upstream) expects(f *flight) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return f.lane == nil && len(f.grant) == 0 && u.hopeful(f) && u.starts > 0
+	if f.lane != nil || len(f.grant) > 0 {
+		return false
+	}
+	for _, l := range f.owner.lanes {
+		if u.expected(l, f) {
+			return true
+		}
+	}
+	return !u.known && u.starts > 0
 }

@@ -365,6 +365,9 @@ func (u *Upstream) retire(l *lane) {
 	if !l.gone {
 		l.gone = true
 		u.live--
+		if l.up {
+			u.dropped += l.client.Dropped()
+		}
 		l.owner.lanes = slices.DeleteFunc(l.owner.lanes, func(o *lane) bool { return o == l })
 		u.tidy(l.owner)
 		u.turn()

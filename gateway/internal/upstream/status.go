@@ -22,7 +22,7 @@ type Status struct {
 	InFlight, Queued int
 	Calls            uint64 // that have ended
 	Errors           uint64 // of these, those that the server did not answer or that got no lane
-	Dropped          uint64 // messages of the server that nobody could be told
+	Dropped          uint64 // messages of the server that nobody could be told, and answers that nobody waited for
 	Retries          uint64
 	// LatencyP50 and LatencyP99 are of the calls that were answered, within an
 	// eighth. 0: there were none.
@@ -47,6 +47,13 @@ func (u *Upstream) Status() Status {
 		State: u.mood, Since: u.since, Lanes: u.live, InFlight: u.inFlight, Queued: u.queue.n,
 		Calls: u.calls, Errors: u.errors, Dropped: u.dropped, Retries: u.retries,
 		LatencyP50: u.latency.quantile(0.50), LatencyP99: u.latency.quantile(0.99), LastError: u.lastError,
+	}
+	for _, o := range u.owners {
+		for _, l := range o.lanes {
+			if l.up {
+				s.Dropped += l.client.Dropped()
+			}
+		}
 	}
 	if u.info != nil {
 		s.Revision, s.Name, s.Version = u.info.Revision, u.info.Name, u.info.Version

@@ -112,7 +112,8 @@ type Options struct {
 	// succeed (0: at once) and what the server's process said last. Nil: only what is
 	// in the error.
 	Explain func(error) (after time.Duration, stderr []string)
-	// Logger gets starts and ends of lanes at the level debug. Default: none.
+	// Logger is told when the server is there for the first time, or again, and of
+	// starts and ends of lanes at the level debug. Default: none.
 	Logger *slog.Logger
 }
 
