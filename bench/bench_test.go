@@ -84,6 +84,43 @@ func TestRatioIsOfPassesSideBySide(t *testing.T) {
 	}
 }
 
+// The marks compare with the way of using supergateway that is the better one,
+// figure by figure.
+func TestGatewayMarksTakeTheBetter(t *testing.T) {
+	r := func(name string, ns, cpu, memory float64) result {
+		return result{group: gatewayLoad, name: name, ns: []float64{ns}, cpu: []float64{cpu}, memory: []float64{memory}}
+	}
+	all := results{r("farcall", 10, 10, 10), r(superMany, 100, 400, 900), r(superOne, 200, 300, 90)}
+	values := map[string]float64{"calls per second": 10, "CPU time": 10.0 / 300, "resident memory": 10.0 / 90}
+	for _, m := range gatewayMarks() {
+		for figure, want := range values {
+			if strings.HasPrefix(m.what, gatewayLoad+": "+figure) {
+				delete(values, figure)
+				if got := m.value(all); got != want {
+					t.Errorf("%s: %v, want %v", m.what, got, want)
+				}
+			}
+		}
+		if without := m.value(all[:1]); without != notMeasured && without != notWanted {
+			t.Errorf("%s: %v without the peer", m.what, without)
+		}
+	}
+	if len(values) > 0 {
+		t.Errorf("no mark for %v", values)
+	}
+}
+
+func TestAddedByAGateway(t *testing.T) {
+	r := func(name string, p50 ...float64) result { return result{group: gatewaySingle, name: name, p50: p50} }
+	all := results{r(direct, 10, 20), r("farcall", 60, 80), r("supergateway", 210, 260)}
+	if got := addedBy(all, "farcall"); got[0] != 50 || got[1] != 60 {
+		t.Errorf("added %v, want 50 and 60", got)
+	}
+	if got := addedBy(all, "other"); got != nil {
+		t.Errorf("added %v by what was not measured", got)
+	}
+}
+
 // Benchmark runs the same subjects under package testing, for profiles and
 // benchstat: go test -bench 'call_over_TCP' -cpuprofile cpu.prof.
 func Benchmark(b *testing.B) {
@@ -100,6 +137,9 @@ func Benchmark(b *testing.B) {
 					}
 					defer r.stop()
 					run := spread(r, g.workers)
+					if err := run(r.warm); err != nil {
+						b.Fatal(err)
+					}
 					b.SetBytes(int64(g.bytes))
 					b.ReportAllocs()
 					b.ResetTimer()

@@ -49,7 +49,7 @@ func serveChild(kind string, in io.Reader, out io.Writer) error {
 func figure(name string) (int, error) {
 	switch name {
 	case "rss":
-		return residentMemory()
+		return residentMemory("self")
 	case "heap": // what is alive
 		var m runtime.MemStats
 		runtime.GC()
@@ -62,14 +62,15 @@ func figure(name string) (int, error) {
 	return 0, errors.New("no figure is called " + name)
 }
 
-func residentMemory() (int, error) {
-	text, err := os.ReadFile("/proc/self/statm")
+func residentMemory(process string) (int, error) {
+	file := "/proc/" + process + "/statm"
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return 0, err
 	}
 	fields := strings.Fields(string(text))
 	if len(fields) < 2 {
-		return 0, fmt.Errorf("/proc/self/statm has %q", text)
+		return 0, fmt.Errorf("%s has %q", file, text)
 	}
 	pages, err := strconv.Atoi(fields[1])
 	return pages * os.Getpagesize(), err

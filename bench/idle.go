@@ -225,12 +225,14 @@ func (c *child) ask(figure string) (int, error) {
 }
 
 // cpuTime returns how long the process has been computing, all threads together.
-func (c *child) cpuTime() (time.Duration, error) {
+func (c *child) cpuTime() (time.Duration, error) { return cpuTimeOf(c.cmd.Process.Pid) }
+
+func cpuTimeOf(pid int) (time.Duration, error) {
 	// What clock_getcpuclockid(3) returns: a clock in nanoseconds, unlike getrusage and /proc.
-	clock := ^c.cmd.Process.Pid<<3 | 2
+	clock := ^pid<<3 | 2
 	var t unix.Timespec
 	if err := unix.ClockGettime(int32(clock), &t); err != nil {
-		return 0, fmt.Errorf("the CPU time of a child: %w", err)
+		return 0, fmt.Errorf("the CPU time of process %d: %w", pid, err)
 	}
 	return time.Duration(t.Nano()), nil
 }

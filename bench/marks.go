@@ -62,6 +62,7 @@ func marks() []mark {
 		all = append(all, mark{g + ": calls per second, in times of the echo", -0.85, "", speedOf(g, "net/http echo")})
 	}
 	all = append(all, mcpMarks()...)
+	all = append(all, gatewayMarks()...)
 	return append(all,
 		mark{"idle WebSocket connections: memory of each", 25, " KB", idleOf("ws farcall")},
 		mark{"idle TCP connections: memory of each", 8, " KB", idleOf("tcp farcall")},

@@ -49,7 +49,7 @@ func measureSessions(name string, n int) (result, error) {
 // useSessions begins sessions and makes a call in each.
 func (c *webConn) useSessions(n int) error {
 	for range n {
-		headers, err := c.openSession()
+		headers, err := c.openSession(legacyRevision)
 		if err != nil {
 			return err
 		}

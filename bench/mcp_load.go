@@ -3,11 +3,10 @@ package main
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"sync"
+	"time"
 )
 
 // mcpLoads are calls of servers in processes of their own, by clients that do
@@ -67,12 +66,9 @@ func webServer(name string, modern bool) func() (*running, error) {
 
 // typeScriptServer starts the server in node/.
 func typeScriptServer() (*running, error) {
-	node, err := exec.LookPath("node")
+	node, err := findNode("@modelcontextprotocol/server")
 	if err != nil {
-		return nil, fmt.Errorf("%w: there is no Node.js on this machine", errSkip)
-	}
-	if _, err := os.Stat(filepath.Join("node", "node_modules")); err != nil {
-		return nil, fmt.Errorf("%w: its packages are not installed; 'npm ci --prefix bench/node' installs them", errSkip)
+		return nil, err
 	}
 	cmd := exec.Command(node, "server.js")
 	cmd.Dir = "node"
@@ -84,56 +80,85 @@ func typeScriptServer() (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	const calls = 5000 // until its compiler has seen what is hot
-	if err := spread(r, inFlight)(calls); err != nil {
-		r.stop()
-		return nil, err
-	}
+	r.warm = 5000
 	return r, nil
 }
 
 // webLoad has a connection for each worker, and a session for each where there
 // are sessions.
 func (c *child) webLoad(modern bool) (*running, error) {
-	var conns []*webConn
-	stop := func() {
-		for _, conn := range conns {
-			conn.Close()
-		}
-		c.stop()
+	revision := legacyRevision
+	if modern {
+		revision = modernRevision
 	}
-	frames := make([]*callFrame, inFlight)
-	for i := range frames {
-		conn, err := dialWeb(c.address)
+	clients, err := openCallers(c.address, revision, inFlight, inFlight)
+	if err != nil {
+		c.stop()
+		return nil, err
+	}
+	return &running{worker: clients.worker(), cpu: c.cpuTime, stop: func() {
+		clients.close()
+		c.stop()
+	}}, nil
+}
+
+// callers have a connection each, and a call that they make.
+type callers struct {
+	conns  []*webConn
+	frames []*callFrame
+}
+
+// openCallers connects them. Where there are sessions they share so many.
+func openCallers(address, revision string, n, sessions int) (*callers, error) {
+	c := &callers{}
+	call, all := legacyCall, make([]map[string]string, sessions)
+	for i := range n {
+		conn, err := dialWeb(address)
 		if err != nil {
-			stop()
+			c.close()
 			return nil, err
 		}
-		conns = append(conns, conn)
-		call, headers := modernCall, modernHeaders
-		if !modern {
-			call = legacyCall
-			if headers, err = conn.openSession(); err != nil {
-				stop()
+		c.conns = append(c.conns, conn)
+		headers := all[i%sessions]
+		switch {
+		case revision == modernRevision:
+			call, headers = modernCall, modernHeaders
+		case headers == nil:
+			if headers, err = conn.openSession(revision); err != nil {
+				c.close()
 				return nil, err
 			}
+			all[i] = headers
 		}
-		frames[i] = newCallFrame(conn.request(call, headers), i)
+		c.frames = append(c.frames, newCallFrame(conn.request(call, headers), i))
 	}
+	return c, nil
+}
+
+func (c *callers) close() {
+	for _, conn := range c.conns {
+		conn.Close()
+	}
+}
+
+func (c *callers) worker() func() func(int) error {
 	started := 0
-	worker := func() func(int) error {
-		conn, frame := conns[started%inFlight], frames[started%inFlight]
+	return func() func(int) error {
+		conn, frame := c.conns[started%len(c.conns)], c.frames[started%len(c.conns)]
 		started++
 		return func(n int) error {
+			if err := conn.refresh(); err != nil {
+				return err
+			}
 			for range n {
 				if _, err := conn.call(frame.next()); err != nil {
 					return err
 				}
 			}
+			conn.used = time.Now()
 			return nil
 		}
 	}
-	return &running{worker: worker, stop: stop, cpu: c.cpuTime}, nil
 }
 
 // stdioServer starts a server that speaks on its standard input and output.

@@ -11,6 +11,7 @@ import (
 	mcpgoserver "github.com/mark3labs/mcp-go/server"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/bench/internal/addfarcall"
 )
 
 const mcpWork = "MCP tools/call, the server's work alone"
@@ -100,7 +101,7 @@ func (w *memoryWriter) Write(p []byte) (int, error) {
 }
 
 func farcallAlone() *running {
-	r := farcall.NewResponder(farcallMCP(), nil)
+	r := farcall.NewResponder(addfarcall.NewServer(), nil)
 	ctx, frame := context.Background(), []byte(modernCall)
 	var answer []byte
 	return alone(func() ([]byte, error) {

@@ -17,6 +17,7 @@ type group struct {
 	longer   int    // than others it is measured for, so many times; 0: as long
 	bytes    int    // that one operation goes through; 0: not said
 	base     string // whom the ratios compare with
+	cpuOf    string // what the CPU time is called; "": server's CPU time
 	subjects []subject
 }
 
@@ -34,18 +35,30 @@ type running struct {
 	// cpu returns the CPU time so far of the process that does the work, when that
 	// is not this one.
 	cpu func() (time.Duration, error)
+	// memory returns the resident memory of those processes.
+	memory func() (int, error)
+	// p50 returns how long half of the operations took at most, in ns, of those
+	// since it was asked last.
+	p50 func() float64
+	// warm is the number of operations that are done before it is measured, where
+	// a compiler has to see first what is hot.
+	warm int
 }
 
 // A result is what one subject did.
 type result struct {
 	group, name, base string
+	cpuOf             string
 	bytes             int
 	ns                []float64 // for one operation, by pass
 	allocs            []float64
 	allocBytes        []float64
 	cpu               []float64 // ns for one operation, of a process that only does the work
+	memory            []float64 // of that process
+	p50               []float64 // ns
 	idle              *idleResult
 	sessions          *sessionResult
+	behind            *gatewayIdleResult
 }
 
 type results []result
@@ -69,11 +82,16 @@ func measure(g group, cfg config, out io.Writer) (results, error) {
 		}
 		defer r.stop()
 		j := &job{running: r, run: spread(r, g.workers)}
+		if r.warm > 0 && cfg.passes > 1 {
+			if err := j.run(r.warm); err != nil {
+				return nil, fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
 		if j.count, err = calibrate(j.run, g.workers, cfg.each*time.Duration(max(g.longer, 1))); err != nil {
 			return nil, fmt.Errorf("%s: %w", s.name, err)
 		}
 		jobs = append(jobs, j)
-		rs = append(rs, result{group: g.name, name: s.name, base: g.base, bytes: g.bytes})
+		rs = append(rs, result{group: g.name, name: s.name, base: g.base, cpuOf: g.cpuOf, bytes: g.bytes})
 	}
 	for pass := range cfg.passes {
 		for k := range jobs {
@@ -106,12 +124,23 @@ func (r *result) measure(j *job) error {
 			return err
 		}
 	}
+	if j.p50 != nil {
+		j.p50() // forgets what went before
+	}
 	began := time.Now()
 	err = j.run(n)
 	took := time.Since(began)
+	if j.p50 != nil {
+		r.p50 = append(r.p50, j.p50())
+	}
 	if j.cpu != nil && err == nil {
 		cpuAfter, err = j.cpu()
 		r.cpu = append(r.cpu, float64((cpuAfter-cpuBefore).Nanoseconds())/float64(n))
+	}
+	if j.memory != nil && err == nil {
+		var n int
+		n, err = j.memory()
+		r.memory = append(r.memory, float64(n))
 	}
 	runtime.ReadMemStats(&after)
 	r.ns = append(r.ns, float64(took.Nanoseconds())/float64(n))

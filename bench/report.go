@@ -47,7 +47,17 @@ func (t *table) markdown(out *bytes.Buffer) {
 func groupTable(rs results) *table {
 	t := &table{head: []string{"implementation", "time", "fastest … slowest pass", "per second", "allocations", "allocated", "times " + rs[0].base}}
 	if rs[0].cpu != nil {
-		t.head = append(t.head[:4], "times "+rs[0].base, "server's CPU time", "times "+rs[0].base)
+		cpuOf := rs[0].cpuOf
+		if cpuOf == "" {
+			cpuOf = "server's CPU time"
+		}
+		t.head = append(t.head[:4], "times "+rs[0].base, cpuOf, "times "+rs[0].base)
+	}
+	if rs[0].p50 != nil {
+		t.head = append(t.head, "median call")
+	}
+	if rs[0].memory != nil {
+		t.head = append(t.head, "resident memory")
 	}
 	for _, r := range rs {
 		ns, base := median(r.ns), rs.find(r.group, r.base)
@@ -64,6 +74,12 @@ func groupTable(rs results) *table {
 			cells = append(cells, fmt.Sprintf("%.1f", median(r.allocs)), size(median(r.allocBytes)), times)
 		} else {
 			cells = append(cells, times, duration(median(r.cpu)), fmt.Sprintf("%.2f", cpuRatio(&r, base)))
+		}
+		if r.p50 != nil {
+			cells = append(cells, duration(median(r.p50)))
+		}
+		if r.memory != nil {
+			cells = append(cells, size(median(r.memory)))
 		}
 		t.add(cells...)
 	}
@@ -148,6 +164,8 @@ func page(cfg config, all results, took time.Duration) []byte {
 	idleTable(all).markdown(&b)
 	b.WriteString("### Idle MCP sessions\n\nOf the server process, after one call in each session.\n\n")
 	sessionTable(all).markdown(&b)
+	b.WriteString("### Idle sessions with a gateway\n\nOf the gateway's own process. All sessions are on one child, with one call in each.\n\n")
+	gatewayIdleTable(all).markdown(&b)
 	b.WriteString("## Versions\n\n")
 	versions().markdown(&b)
 	return append(bytes.TrimRight(b.Bytes(), "\n"), '\n')
@@ -179,6 +197,15 @@ const howMeasured = `## What is measured
   client takes more time than a server. Calls are of 2025-06-18, over HTTP in a session for each client, except where
   go-sdk has none ("a session" is go-sdk with them) and where the name says 2026-07-28. The floor is net/http's handler that
   writes back what it read. The server's CPU time is that of its process. The clients run on the same CPUs.
+- **gateway**: what puts a stdio server on HTTP: ` + "`farcall bridge 127.0.0.1:0 -- CHILD`" + `, the binary, and supergateway with
+  ` + "`--outputTransport streamableHttp --stateful --logLevel none`" + `, in front of the same child and with the same clients as above.
+  farcall has one child for all; supergateway has one for each session, so it is measured with 64 sessions and with one that
+  64 callers share, and the marks compare each figure with the one of the two that is better for it. Its other mode, which
+  starts a child for each call, is left out. CPU time and resident memory are those of all processes, the child
+  included; what processes share of the memory is counted for each. Sequentially, each call is timed, and the child on stdio has
+  a client that writes a line and reads a line: what a gateway adds is more than that, HTTP included.
+- **Gateway between revisions**: "A to B" is a client of revision A and a child of which only B is spoken. The CPU time is
+  the gateway's alone. The marks compare with the same client and a child of its revision.
 - **idle MCP sessions**: begun over one connection, with one call in each. Resident memory is read as it is, with whatever
   garbage there is; the live heap after a collection.
 - **idle**: connections to a server in another process, opened one after another. The floor is one goroutine for each, in

@@ -9,6 +9,8 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 )
 
 // acceptBoth is what clients of Streamable HTTP accept.
@@ -34,6 +36,7 @@ type webConn struct {
 
 	status  int    // of the last answer
 	session string // the last one that was begun
+	used    time.Time
 }
 
 func dialWeb(address string) (*webConn, error) {
@@ -41,17 +44,32 @@ func dialWeb(address string) (*webConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &webConn{Conn: conn, in: bufio.NewReader(conn)}, nil
+	return &webConn{Conn: conn, in: bufio.NewReader(conn), used: time.Now()}, nil
+}
+
+// refresh connects again when it has not been used for so long that the server
+// may have closed it. Node.js does after five seconds.
+func (c *webConn) refresh() error {
+	if time.Since(c.used) < 3*time.Second {
+		return nil
+	}
+	again, err := dialWeb(c.RemoteAddr().String())
+	if err != nil {
+		return err
+	}
+	c.Close()
+	*c = *again
+	return nil
 }
 
 // openSession begins a session, if the server has them, and returns the
 // headers of what belongs to it.
-func (c *webConn) openSession() (map[string]string, error) {
+func (c *webConn) openSession(revision string) (map[string]string, error) {
 	c.session = ""
-	if _, err := c.exchange(c.request(initialize, nil)); err != nil {
+	if _, err := c.exchange(c.request(strings.Replace(initialize, legacyRevision, revision, 1), nil)); err != nil {
 		return nil, err
 	}
-	headers := map[string]string{"MCP-Protocol-Version": legacyRevision}
+	headers := map[string]string{"MCP-Protocol-Version": revision}
 	if c.session != "" {
 		headers["Mcp-Session-Id"] = c.session
 	}
@@ -62,7 +80,7 @@ func (c *webConn) openSession() (map[string]string, error) {
 // call makes a call and looks at the answer. The echo's is the call.
 func (c *webConn) call(request []byte) ([]byte, error) {
 	body, err := c.exchange(request)
-	if err == nil && !bytes.Contains(body, []byte(callResult)) && !bytes.HasSuffix(request, body) {
+	if err == nil && !isCallResult(body) && !bytes.HasSuffix(request, body) {
 		err = fmt.Errorf("answered %q", body)
 	}
 	return body, err
