@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -38,6 +39,7 @@ const maxID = 1 << 53
 
 // call is a call of ours that waits for its answer.
 type call struct {
+	peer   *Peer
 	id     uint64
 	digits [20]byte      // the id as it is written
 	batch  uint64        // the first id of the batch that it belongs to, or its own
@@ -47,18 +49,28 @@ type call struct {
 	shared *[]byte // the lent buffer that result is in, if it is in one
 	err    error
 	queue  progressSink // nil: progress is not asked for
+	reason error        // it was given up before it was in the books; the state's
 }
 
 // newCall makes a call. It is not pooled: a channel must not leave the
 // testing/synctest bubble that it was made in.
 func (p *Peer) newCall(ctx context.Context) (*call, error) {
-	c := &call{id: p.ids.Add(1), done: make(chan struct{}, 1)}
+	c := &call{peer: p, id: p.ids.Add(1), done: make(chan struct{}, 1)}
 	if c.id >= maxID {
 		return nil, errNoIDs
 	}
 	c.batch = c.id
 	c.queue, _ = ctx.Value(progressKey{}).(progressSink)
 	return c, nil
+}
+
+var _ late.Call = (*call)(nil)
+
+// GiveUp implements late.Call.
+func (c *call) GiveUp(reason error) {
+	if c.peer.abandon(c.peer.ctx, c, reason) {
+		c.finish(nil, reason)
+	}
 }
 
 func (c *call) finish(result jsonrpc.Raw, err error) {
@@ -95,6 +107,9 @@ func (p *Peer) Call(ctx context.Context, method string, params, result any) erro
 	c, err := p.newCall(ctx)
 	if err == nil {
 		_, c.raw = result.(*jsonrpc.Raw)
+		if l, ok := ctx.Value(late.LimitKey{}).(late.Limit); ok {
+			l.Began(c)
+		}
 		err = p.begin(ctx, c, method, params)
 	}
 	if err == nil {
@@ -141,6 +156,8 @@ func (p *Peer) submit(ctx context.Context, buf *[]byte, calls ...*call) error {
 				err = closedError(s.err)
 			case !s.reading && len(calls) > 0:
 				err = fmt.Errorf("%w by the other end", ErrClosed)
+			case len(calls) == 1 && calls[0].reason != nil:
+				err = calls[0].reason
 			case s.unsent() > p.opts.MaxUnsent/4:
 				if s.room == nil {
 					s.room = make(chan struct{})
@@ -195,7 +212,7 @@ func (p *Peer) await(ctx context.Context, c *call) error {
 		return nil
 	case <-ended:
 	}
-	if !p.abandon(ctx, c) {
+	if !p.abandon(ctx, c, ctx.Err()) {
 		<-c.done // the answer is being delivered
 		return nil
 	}
@@ -203,10 +220,13 @@ func (p *Peer) await(ctx context.Context, c *call) error {
 }
 
 // abandon takes a call out of the books and tells the other end. It reports
-// false when the answer has come.
-func (p *Peer) abandon(ctx context.Context, c *call) (ours bool) {
+// false when the answer has come, and when the call is still to be made, which
+// fails for the reason then.
+func (p *Peer) abandon(ctx context.Context, c *call, reason error) (ours bool) {
 	p.update(func(s *state) {
 		if s.calls[c.id] != c {
+			c.reason = reason
+			s.wake() // it may wait for room
 			return
 		}
 		ours = true

@@ -132,6 +132,7 @@ func (p *Peer) Stats() (st Stats) {
 // handlers end. It waits until the handlers have returned, at most
 // Options.CloseTimeout; it is an error when some have not.
 func (p *Peer) Close() error {
+	p.writeOut()
 	p.fail(ErrClosed)
 	timeout := time.NewTimer(p.opts.CloseTimeout)
 	defer timeout.Stop()
@@ -153,6 +154,39 @@ func (p *Peer) Shutdown(ctx context.Context) error {
 		err = cerr
 	}
 	return err
+}
+
+// outTime bounds how long Close waits for what is being written.
+const outTime = 20 * time.Millisecond
+
+// writeOut waits a moment for what is queued, which may be that calls are
+// cancelled: the other end would go on with them.
+func (p *Peer) writeOut() {
+	var timeout *time.Timer
+	for {
+		var change chan struct{}
+		p.update(func(s *state) {
+			if s.err != nil || !s.writing && s.out == nil {
+				return
+			}
+			if s.room == nil {
+				s.room = make(chan struct{})
+			}
+			change = s.room
+		})
+		if change == nil {
+			return
+		}
+		if timeout == nil {
+			timeout = time.NewTimer(outTime)
+			defer timeout.Stop()
+		}
+		select {
+		case <-change:
+		case <-timeout.C:
+			return
+		}
+	}
 }
 
 // quiesce waits until nothing is left to finish.
@@ -282,7 +316,8 @@ const lingerTime = 10 * time.Second
 // calls in flight are answered before the connection is closed (a client may
 // close its sending half and wait: printf … | nc).
 func (p *Peer) hangUp(err error) {
-	if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+	var deaf interface{ BothEnds() bool } // the other end reads no more either, see Transport
+	if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &deaf) && deaf.BothEnds() {
 		p.fail(err)
 		return
 	}

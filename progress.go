@@ -19,17 +19,14 @@ type items iter.Seq2[any, error]
 // progressToken of the message or, as MCP has it, of params._meta. Nil when the
 // caller did not ask, and once the handler has returned: the memory of the message
 // may be in use for another.
-func (s *serving) token() jsonrpc.Raw {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return nil
-	}
-	t := s.req.msg.Member("progressToken")
-	if t == nil {
-		t = scan.Member(scan.Member(s.req.msg.Params, "_meta"), "progressToken")
-	}
-	return slices.Clone(t)
+func (s *serving) token() (t jsonrpc.Raw) {
+	s.end.Before(func() {
+		if t = s.req.msg.Member("progressToken"); t == nil {
+			t = scan.Member(scan.Member(s.req.msg.Params, "_meta"), "progressToken")
+		}
+		t = slices.Clone(t)
+	})
+	return t
 }
 
 // Progress tells the caller how far a call has come. It does nothing when the

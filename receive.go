@@ -162,7 +162,7 @@ func (p *Peer) admit(s *state, size int) *jsonrpc.Error {
 	switch {
 	case s.drain:
 		s.stats.Overloaded++
-		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Shutting down", Cause: errShutdown}
+		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Shutting down", Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: errShutdown}
 	case full || heavy || unread:
 		s.stats.Overloaded++
 		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded"}

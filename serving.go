@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/cancel"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -92,11 +92,7 @@ type serving struct {
 	inline    atomic.Uint64 // the turn of the reader in which it runs; 0 when it does not
 	parked    atomic.Int32  // the calls of its own that it waits for
 	silent    atomic.Bool   // the caller does not want the answer any more
-
-	mu    sync.Mutex
-	done  chan struct{} // made when first asked for
-	err   error
-	after map[*func()]struct{} // what to run at the end
+	end       cancel.End
 }
 
 type servingKey struct{}
@@ -115,24 +111,14 @@ func (s *serving) Done() <-chan struct{} {
 	if s.peer == nil {
 		return s.parent.Done()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.done == nil {
-		s.done = make(chan struct{})
-		if s.err != nil {
-			close(s.done)
-		}
-	}
-	return s.done
+	return s.end.Done()
 }
 
 func (s *serving) Err() error {
 	if s.peer == nil {
 		return s.parent.Err()
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
+	return s.end.Err()
 }
 
 func (s *serving) Value(key any) any {
@@ -149,13 +135,9 @@ func (s *serving) Value(key any) any {
 
 // trace returns the traceparent that came with the call. Once the handler has
 // returned there is none: the memory of the message may be in use for another.
-func (s *serving) trace() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return ""
-	}
-	return messageTrace(s.req.msg)
+func (s *serving) trace() (t string) {
+	s.end.Before(func() { t = messageTrace(s.req.msg) })
+	return t
 }
 
 // AfterFunc lets package context derive from this context without a goroutine
@@ -164,44 +146,11 @@ func (s *serving) AfterFunc(f func()) (stop func() bool) {
 	if s.peer == nil {
 		return context.AfterFunc(s.parent, f)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		go f()
-		return func() bool { return false }
-	}
-	if s.after == nil {
-		s.after = map[*func()]struct{}{}
-	}
-	key := &f
-	s.after[key] = struct{}{}
-	return func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		_, ok := s.after[key]
-		delete(s.after, key)
-		return ok
-	}
+	return s.end.AfterFunc(f)
 }
 
 // cancel ends the context. Only the first call counts.
-func (s *serving) cancel(err error) {
-	s.mu.Lock()
-	if s.err != nil {
-		s.mu.Unlock()
-		return
-	}
-	s.err = err
-	if s.done != nil {
-		close(s.done)
-	}
-	after := s.after
-	s.after = nil
-	s.mu.Unlock()
-	for f := range after {
-		go (*f)()
-	}
-}
+func (s *serving) cancel(err error) { s.end.Cancel(err) }
 
 // call runs the handler and appends the answer to dst. A notification appends
 // nothing.

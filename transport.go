@@ -9,7 +9,8 @@ import "context"
 // may happen at once, and Close may be called at any time by any goroutine.
 type Transport interface {
 	// Read returns the next frame. It fails with io.EOF when the other end
-	// closed in order. A *jsonrpc.Error (as errors.As finds it) refuses one
+	// closed in order; calls in flight are still answered, unless the error has a
+	// method BothEnds() bool that reports true. A *jsonrpc.Error (as errors.As finds it) refuses one
 	// frame only, too large for example: the peer answers with it and reads on.
 	// Any other error ends the connection.
 	//

@@ -33,6 +33,9 @@ func newQuestion(ctx context.Context, method string, params any) (*question, err
 		if raw, err = jsonv2.Append(nil, params); err != nil {
 			return nil, err
 		}
+		if string(raw) == "null" { // some clients refuse that, and some refuse a request without params
+			raw = jsonrpc.Raw("{}")
+		}
 	}
 	q := &question{method: method, params: raw}
 	q.name, _ = ctx.Value(nameKey{}).(string)

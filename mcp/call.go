@@ -98,7 +98,7 @@ func ClientFrom(ctx context.Context) *ClientInfo {
 		Name: c.who.info.Name, Version: c.who.info.Version, Title: c.who.info.Title,
 		Capabilities: c.caps(), Revision: c.rev.Name,
 		InfoRaw: c.who.infoRaw, CapabilitiesRaw: c.who.capsRaw,
-		LogLevel: c.level(), ProgressWanted: c.in.progress && c.task == nil,
+		LogLevel: c.level(), ProgressWanted: c.in.progress && !c.task.started(),
 	}
 	if c.session != nil {
 		i.Session = c.session.name

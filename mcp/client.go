@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -40,8 +41,10 @@ type Client struct {
 	ctx            context.Context //nolint:containedctx // ends when the client is closed
 	stop           context.CancelFunc
 
-	cache *resultCache
-	shelf shelf
+	cache   *resultCache
+	shelf   shelf
+	callers callers
+	slow    late.Watch // of calls that have no answer yet
 
 	making   chan struct{} // held by whoever makes a link
 	leveling chan struct{} // held by whoever tells the server the level of its log

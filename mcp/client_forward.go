@@ -173,15 +173,21 @@ func (w *forwarding) exchange(ctx context.Context, l *link) error {
 	}
 	var way *route
 	inner := ctx
+	if w.mayBeTask(l) {
+		var end func()
+		inner, end = w.lingering(ctx)
+		defer end()
+	}
 	if l.http != nil {
 		way = new(route)
-		inner = way.trace(context.WithValue(ctx, besidesKey{}, ctx))
+		inner = way.trace(context.WithValue(inner, besidesKey{}, ctx))
 		if w.header != nil {
 			inner = mcphttp.WithHeader(inner, w.header)
 		}
 	}
-	p := newPatience(inner, cmp.Or(w.Timeout, w.c.opts.Timeout), w.c.opts.MaxTimeout, &l.asked)
-	defer p.end()
+	p := &patience{}
+	p.begin(inner, l.line, cmp.Or(w.Timeout, w.c.opts.Timeout), w.c.opts.MaxTimeout)
+	defer p.stop()
 	var sink progressSink
 	if w.OnProgress != nil {
 		sink = func(value jsonrpc.Raw) {

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -352,5 +354,36 @@ func TestForwardErrors(t *testing.T) {
 		if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || wire.Code != test.want || errors.Is(err, ErrNotSent) {
 			t.Errorf("%d: %v", test.give, err)
 		}
+	}
+}
+
+// A list that goes round in circles is not asked for again with each call.
+func TestForwardEndlessTools(t *testing.T) {
+	var lists atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m struct{ ID json.RawMessage }
+		if body, err := io.ReadAll(r.Body); err != nil || json.Unmarshal(body, &m) != nil {
+			return
+		}
+		result := `"content":[]`
+		switch r.Header.Get("Mcp-Method") {
+		case "server/discover":
+			result = `"supportedVersions":["` + revModern + `"],"capabilities":{"tools":{}}`
+		case "tools/list":
+			lists.Add(1)
+			result = `"tools":[],"nextCursor":"again","ttlMs":0,"cacheScope":"private"`
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"x","version":"1"}},%s}}`, m.ID, result)
+	}))
+	defer server.Close()
+	c := mustDial(t, server.URL, nil)
+	for range 3 {
+		if _, _, err := c.Forward(t.Context(), &Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x"}`)}); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := lists.Load(); n != 2 {
+		t.Errorf("%d pages were asked for", n)
 	}
 }

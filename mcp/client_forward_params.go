@@ -1,6 +1,10 @@
 package mcp
 
 import (
+	"bytes"
+	"slices"
+	"sync"
+
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -19,13 +23,12 @@ func (w *forwarding) paramsFor(l *link) (jsonrpc.Raw, error) {
 		if meta.complete && (w.OnProgress != nil || !meta.token) && (w.LogLevel == "" || meta.level) {
 			return params, nil
 		}
+		if !meta.there {
+			return w.withCallers(params, l.rev)
+		}
 		return w.withMeta(params, l.rev)
 	}
-	add := false
-	if w.Method == spec.MethodToolsCall && l.callsTasks() {
-		add = w.asTask && scan.Member(params, "task") == nil
-		w.task = w.asTask || scan.Member(params, "task") != nil
-	}
+	params, add := w.taskFor(l, params)
 	if !add && (w.OnProgress != nil || !meta.token) {
 		return params, nil
 	}
@@ -36,8 +39,26 @@ func (w *forwarding) paramsFor(l *link) (jsonrpc.Raw, error) {
 	return out.end(), nil
 }
 
+// taskFor decides whether a tool is called as a task at a legacy server, and
+// whether the params are still to say so.
+func (w *forwarding) taskFor(l *link, params jsonrpc.Raw) (_ jsonrpc.Raw, add bool) {
+	if w.Method != spec.MethodToolsCall {
+		return params, false
+	}
+	said := scan.Member(params, "task") != nil
+	if said && w.rev.Modern {
+		params, said = newObject(params, "task").end(), false // it means nothing there
+	}
+	if l.callsTasks() {
+		add = w.asTask && !said
+		w.task = w.asTask || said
+	}
+	return params, add
+}
+
 // givenMeta says what is in the _meta of params.
 type givenMeta struct {
+	there    bool
 	complete bool // all that a request in the revision must have
 	level    bool // a log level
 	token    bool // a progressToken
@@ -49,6 +70,7 @@ func metaIn(params jsonrpc.Raw, rev *era.Revision) (found givenMeta) {
 		if string(key) != "_meta" {
 			return true
 		}
+		found.there = true
 		scan.Object(meta, func(key, value []byte) bool {
 			switch string(key) {
 			case spec.MetaProtocolVersion:
@@ -127,6 +149,70 @@ func (w *forwarding) withMeta(params jsonrpc.Raw, rev *era.Revision) (jsonrpc.Ra
 	all := newObject(params, "_meta")
 	all.add("_meta", meta.end())
 	return all.end(), nil
+}
+
+// withCallers returns params that have no _meta with the one of the caller.
+func (w *forwarding) withCallers(params jsonrpc.Raw, rev *era.Revision) (jsonrpc.Raw, error) {
+	meta := w.c.callers.find(w.Forward, rev)
+	if meta == nil {
+		made, err := w.withMeta(nil, rev)
+		if err != nil {
+			return nil, err
+		}
+		meta = scan.Member(made, "_meta")
+		w.c.callers.keep(w.Forward, rev, meta)
+	}
+	const name = `"_meta":`
+	out := append(make([]byte, 0, len(params)+len(name)+len(meta)+len("{,}")), '{')
+	if i := scan.Space(params, 0); i < len(params) && params[i] == '{' {
+		members := bytes.TrimSuffix(bytes.TrimRight(params[i+1:], " \t\r\n"), []byte("}"))
+		if scan.Space(members, 0) < len(members) {
+			out = append(append(out, members...), ',')
+		}
+	}
+	return append(append(append(out, name...), meta...), '}'), nil
+}
+
+// callers remembers the _meta of those who have called last: it is the same in
+// each of their calls.
+type callers struct {
+	mu  sync.Mutex
+	all []*callersMeta // the one that was used last is the first
+}
+
+type callersMeta struct {
+	rev                *era.Revision
+	info, capabilities jsonrpc.Raw
+	level              string
+	raw                jsonrpc.Raw // not to be changed
+}
+
+const maxCallers = 16
+
+func (k *callers) find(f *Forward, rev *era.Revision) jsonrpc.Raw {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, m := range k.all {
+		if m.rev == rev && m.level == f.LogLevel && bytes.Equal(m.info, f.Info) && bytes.Equal(m.capabilities, f.Capabilities) {
+			copy(k.all[1:i+1], k.all[:i])
+			k.all[0] = m
+			return m.raw
+		}
+	}
+	return nil
+}
+
+func (k *callers) keep(f *Forward, rev *era.Revision, raw jsonrpc.Raw) {
+	if len(raw) > maxRemembered {
+		return
+	}
+	m := &callersMeta{rev: rev, info: slices.Clone(f.Info), capabilities: slices.Clone(f.Capabilities), level: f.LogLevel, raw: raw}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.all) == maxCallers {
+		k.all = k.all[:maxCallers-1]
+	}
+	k.all = slices.Insert(k.all, 0, m)
 }
 
 func orElse(raw, other jsonrpc.Raw) jsonrpc.Raw {

@@ -2,12 +2,51 @@ package mcp
 
 import (
 	"context"
+	"time"
 
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
+
+// mayBeTask reports whether the answer to a call may be a task.
+func (w *forwarding) mayBeTask(l *link) bool {
+	if w.Method != spec.MethodToolsCall {
+		return false
+	}
+	return w.asTask || l.rev.TasksExtension && l.info.Capabilities != nil && l.info.Capabilities.Extensions[spec.ExtensionTasks] != nil
+}
+
+// How long the answer to a call that was given up may still come. A server that
+// was told to make a task of it, answers at once.
+const (
+	taskGrace = closeTimeout
+	callGrace = 100 * time.Millisecond
+)
+
+// lingering returns a context that ends a moment after ctx: a task that the server
+// has just made must be known, to be cancelled.
+func (w *forwarding) lingering(ctx context.Context) (inner context.Context, end func()) {
+	grace := callGrace
+	if w.asTask {
+		grace = taskGrace
+	}
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		t := time.NewTimer(grace)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			cancel(context.Cause(ctx))
+		case <-inner.Done():
+		}
+	})
+	return inner, func() {
+		stop()
+		cancel(nil)
+	}
+}
 
 // created returns the task that the answer to a call is, or nil. kind is its
 // resultType, if it is a modern one.

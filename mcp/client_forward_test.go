@@ -208,6 +208,9 @@ func TestForwardParams(t *testing.T) {
 
 		{revLegacy, revModern, who, ``, `{"_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
 		{revLegacy, revModern, who, `{"a":[1, 2],"_meta":{"progressToken":5,"b":2}}`, `{"a":[1, 2],"_meta":{"b":2,` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
+		{revLegacy, revModern, who, `null`, `{"_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
+		{revLegacy, revModern, who, ` { } `, `{"_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
+		{revLegacy, revModern, who, ` {"a": {} } `, `{"a": {} ,"_meta":{` + version + `,` + info + `,` + tasks + `,` + level + `}}`},
 		{
 			revLegacy, revModern, knows, `{}`,
 			`{"_meta":{` + version + `,"io.modelcontextprotocol/clientInfo":{"name":"me","version":"0"},"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{"a":1}}}}}`,
@@ -226,15 +229,17 @@ func TestForwardParams(t *testing.T) {
 		c, f := mustPipe(t, all, o)
 		q := test.f
 		q.Method, q.Params, q.Revision = "prompts/get", jsonrpc.Raw(test.give), era.Lookup(test.from)
-		raw, in, err := c.Forward(t.Context(), &q)
-		if err != nil || string(raw) != `{"messages":[]}` || in.Name != test.to {
-			t.Errorf("%s: %s, %v, %v", test.give, raw, in, err)
-		}
-		f.mu.Lock()
-		got := f.got[len(f.got)-1]
-		f.mu.Unlock()
-		if got != strings.TrimSpace("prompts/get "+test.want) {
-			t.Errorf("%s from %s:\n got %s\nwant prompts/get %s", test.give, test.from, got, test.want)
+		for range 2 { // what is remembered of a caller is the same
+			raw, in, err := c.Forward(t.Context(), &q)
+			if err != nil || string(raw) != `{"messages":[]}` || in.Name != test.to {
+				t.Errorf("%s: %s, %v, %v", test.give, raw, in, err)
+			}
+			f.mu.Lock()
+			got := f.got[len(f.got)-1]
+			f.mu.Unlock()
+			if got != strings.TrimSpace("prompts/get "+test.want) {
+				t.Errorf("%s from %s:\n got %s\nwant prompts/get %s", test.give, test.from, got, test.want)
+			}
 		}
 	}
 }
@@ -254,6 +259,28 @@ func TestForwardRefused(t *testing.T) {
 	}
 	if _, _, err := c.Forward(t.Context(), &Forward{Method: "tasks/update"}); !errors.Is(err, jsonrpc.MethodNotFound) {
 		t.Error(err)
+	}
+}
+
+// Each caller is told of by itself, also when there are more than are remembered.
+func TestForwardCallers(t *testing.T) {
+	all := modernFake(nil)
+	all["x"] = `{}`
+	c, f := mustPipe(t, all, &ClientOptions{Era: revModern})
+	for n := range 3 * maxCallers {
+		info := fmt.Sprintf(`{"name":"%d","version":"1"}`, n%(maxCallers+1))
+		if _, _, err := c.Forward(t.Context(), &Forward{Method: "x", Revision: era.Lookup(revLegacy), Info: jsonrpc.Raw(info)}); err != nil {
+			t.Fatal(err)
+		}
+		f.mu.Lock()
+		got := f.got[len(f.got)-1]
+		f.mu.Unlock()
+		if !strings.Contains(got, info) {
+			t.Errorf("%s called: %s", info, got)
+		}
+	}
+	if n := len(c.callers.all); n != maxCallers {
+		t.Errorf("%d are remembered", n)
 	}
 }
 

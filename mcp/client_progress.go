@@ -3,13 +3,13 @@ package mcp
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -33,8 +33,9 @@ func OnProgress(ctx context.Context, f func(spec.ProgressNotificationParams)) co
 // send makes a call on a line, in the revision that is spoken there, bounded in
 // time.
 func (c *Client) send(ctx context.Context, w *line, method string, params jsonrpc.Raw) (raw jsonrpc.Raw, err error) {
-	p := newPatience(ctx, c.opts.Timeout, c.opts.MaxTimeout, &w.asked)
-	defer p.end()
+	p := &patience{}
+	p.begin(ctx, w, c.opts.Timeout, c.opts.MaxTimeout)
+	defer p.stop()
 	report, _ := ctx.Value(progressKey{}).(func(spec.ProgressNotificationParams))
 	var sink progressSink
 	switch {
@@ -55,19 +56,20 @@ func (c *Client) send(ctx context.Context, w *line, method string, params jsonrp
 
 // callWithin makes a call; its progress, if it is to be asked for, goes to sink.
 func (w *line) callWithin(p *patience, method string, params jsonrpc.Raw, sink progressSink) (raw jsonrpc.Raw, err error) {
-	ctx := p.ctx
+	ctx := context.Context(p)
 	if sink != nil {
 		ctx = farcall.OnProgress(ctx, sink)
 		if w.http != nil {
 			ctx = context.WithValue(ctx, sinkKey{}, sink)
 		}
 	}
-	err = w.peer.Call(ctx, method, orNothing(params), &raw)
+	if err = w.peer.Call(ctx, method, orNothing(params), &raw); err != nil {
+		if end := p.ended(); end != nil {
+			return nil, fmt.Errorf("%q: %w", method, end)
+		}
+	}
 	w.caughtUp(ctx)
 	if err != nil {
-		if late, ok := errors.AsType[*tooLateError](context.Cause(p.ctx)); ok {
-			err = fmt.Errorf("%q: %w", method, late)
-		}
 		return nil, err
 	}
 	return raw, nil
@@ -87,56 +89,137 @@ type tooLateError struct{ text string }
 func (e *tooLateError) Error() string { return e.text }
 func (e *tooLateError) Unwrap() error { return context.DeadlineExceeded }
 
-// patience bounds how long a call may be without a sign of life, and in all.
+// patience bounds how long a call may be without a sign of life, and in all. It is
+// also the context of the call: the caller's, for a call over a stream, which is
+// given up when it is too late, and otherwise one that ends then.
 type patience struct {
-	ctx        context.Context //nolint:containedctx // the call's
-	cancel     context.CancelCauseFunc
+	context.Context //nolint:containedctx // it is a context itself
+
 	idle, most time.Duration
-	begun      time.Time
-	asked      *attention  // the server waits for us while it lasts
-	timer      *time.Timer // nil: unbounded
+	asked      *attention // the server waits for us while it lasts
+	slow       *late.Watch
+	place      late.Entry
+	cancel     context.CancelCauseFunc // nil over a stream
+
+	mu    sync.Mutex
+	begun time.Time
+	alive time.Time // the last sign of life
+	call  late.Call // nil: none yet
+	timer *time.Timer
+	end   error // what has ended the call
+	over  bool
 }
 
-func newPatience(ctx context.Context, idle, most time.Duration, asked *attention) *patience {
-	p := &patience{idle: idle, most: most, begun: time.Now(), asked: asked}
-	p.ctx, p.cancel = context.WithCancelCause(ctx)
-	if next, bounded := p.next(); bounded {
-		p.timer = time.AfterFunc(next, p.tick)
+// begin starts the time of a call on a line.
+func (p *patience) begin(ctx context.Context, w *line, idle, most time.Duration) {
+	p.Context, p.idle, p.most, p.asked, p.slow = ctx, idle, most, &w.asked, &w.c.slow
+	if w.http != nil {
+		p.Context, p.cancel = context.WithCancelCause(ctx)
+		p.call = ending(p.cancel)
 	}
-	return p
+	p.begun = time.Now()
+	p.alive = p.begun
+	switch left, bounded := p.left(); {
+	case !bounded:
+	case left <= 2*late.After:
+		p.Late()
+	default:
+		p.slow.Enter(&p.place, p)
+	}
 }
 
-// next returns how long to wait for the next sign of life.
-func (p *patience) next() (d time.Duration, bounded bool) {
-	switch {
-	case p.most < 0:
-		return p.idle, p.idle >= 0
-	case p.idle < 0:
-		return p.most - time.Since(p.begun), true
+// ending ends a call with its context.
+type ending context.CancelCauseFunc
+
+// GiveUp implements late.Call.
+func (cancel ending) GiveUp(reason error) { cancel(reason) }
+
+// Value implements context.Context.
+func (p *patience) Value(key any) any {
+	if _, ok := key.(late.LimitKey); ok && p.cancel == nil {
+		return p
 	}
-	return min(p.idle, p.most-time.Since(p.begun)), true
+	return p.Context.Value(key)
+}
+
+// AfterFunc lets package context derive from this context without a goroutine.
+func (p *patience) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(p.Context, f) }
+
+// Began implements late.Limit.
+func (p *patience) Began(c late.Call) {
+	p.mu.Lock()
+	p.call = c
+	end := p.end
+	p.mu.Unlock()
+	if end != nil {
+		c.GiveUp(end)
+	}
+}
+
+// Late implements late.Thing: only a call that takes some time needs a timer.
+func (p *patience) Late() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	left, _ := p.left()
+	p.timer = time.AfterFunc(left, p.tick)
+}
+
+// left returns how long to wait for the next sign of life.
+func (p *patience) left() (d time.Duration, bounded bool) {
+	if p.idle >= 0 {
+		d, bounded = p.idle-min(time.Since(p.alive), p.asked.last()), true
+	}
+	if most := p.most - time.Since(p.begun); p.most >= 0 && (!bounded || most < d) {
+		d, bounded = most, true
+	}
+	return d, bounded
 }
 
 func (p *patience) touch() {
-	if p.timer == nil {
-		return
-	}
-	next, _ := p.next()
-	p.timer.Reset(max(next, 0))
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.alive = time.Now()
 }
 
+// tick gives the call up, or waits on.
 func (p *patience) tick() {
-	switch {
-	case p.most >= 0 && time.Since(p.begun) >= p.most:
-		p.cancel(&tooLateError{fmt.Sprintf("no answer within %v (ClientOptions.MaxTimeout)", p.most)})
-	case p.idle >= 0 && p.asked.last() < p.idle:
-		next := min(p.idle-p.asked.last(), p.idle)
-		if p.most >= 0 {
-			next = min(next, p.most-time.Since(p.begun))
+	p.mu.Lock()
+	if left, _ := p.left(); left > 0 || p.over {
+		if !p.over {
+			p.timer.Reset(left)
 		}
-		p.timer.Reset(next)
-	default:
-		p.cancel(&tooLateError{fmt.Sprintf("no answer and no progress within %v (ClientOptions.Timeout)", p.idle)})
+		p.mu.Unlock()
+		return
+	}
+	p.end = &tooLateError{fmt.Sprintf("no answer and no progress within %v (ClientOptions.Timeout)", p.idle)}
+	if p.most >= 0 && time.Since(p.begun) >= p.most {
+		p.end = &tooLateError{fmt.Sprintf("no answer within %v (ClientOptions.MaxTimeout)", p.most)}
+	}
+	call, end := p.call, p.end
+	p.mu.Unlock()
+	if call != nil {
+		call.GiveUp(end)
+	}
+}
+
+// ended returns what has ended the call, if it is the time.
+func (p *patience) ended() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.end
+}
+
+// stop stops the time.
+func (p *patience) stop() {
+	p.slow.Leave(&p.place)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.over = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if p.cancel != nil {
+		p.cancel(nil)
 	}
 }
 
@@ -168,13 +251,6 @@ func (a *attention) last() time.Duration {
 		return 0
 	}
 	return time.Since(a.ended)
-}
-
-func (p *patience) end() {
-	if p.timer != nil {
-		p.timer.Stop()
-	}
-	p.cancel(nil)
 }
 
 // maxReports bounds the reports that wait to be taken.

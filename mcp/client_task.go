@@ -204,7 +204,8 @@ func (f *follower) giveUp(ctx context.Context, id string) {
 	f.c.spawn(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
-		if _, _, err := f.call(ctx, spec.MethodTasksCancel, paramsOfTask(id)); err != nil {
+		// A server whose connection has ended needs no telling.
+		if _, _, err := f.call(ctx, spec.MethodTasksCancel, paramsOfTask(id)); err != nil && !errors.Is(err, farcall.ErrClosed) {
 			f.c.warn("the task %q could not be cancelled: %w", id, err)
 		}
 	})
@@ -213,6 +214,13 @@ func (f *follower) giveUp(ctx context.Context, id string) {
 // follow asks for a task until it has ended and returns the result of its call.
 func (f *follower) follow(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, *era.Revision, error) {
 	answered := map[string]bool{}
+	if spec.TaskEnded(t.Status) && t.Result == nil && t.Error == nil {
+		// The answer that makes a task does not tell what it has come to.
+		var err error
+		if t, err = f.state(ctx, t.TaskID); err != nil {
+			return nil, nil, err
+		}
+	}
 	for {
 		l, err := f.c.link(ctx)
 		if err != nil {
@@ -237,14 +245,19 @@ func (f *follower) follow(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Ra
 		if !untilPoll(ctx, t.PollIntervalMS) {
 			return nil, nil, fmt.Errorf("mcp: the task %q: %w", t.TaskID, ctx.Err())
 		}
-		raw, _, err := f.call(ctx, spec.MethodTasksGet, paramsOfTask(t.TaskID))
-		if err != nil {
-			return nil, nil, err
-		}
-		if t, err = readTask(raw); err != nil {
+		if t, err = f.state(ctx, t.TaskID); err != nil {
 			return nil, nil, err
 		}
 	}
+}
+
+// state asks for a task.
+func (f *follower) state(ctx context.Context, id string) (*spec.DetailedTask, error) {
+	raw, _, err := f.call(ctx, spec.MethodTasksGet, paramsOfTask(id))
+	if err != nil {
+		return nil, err
+	}
+	return readTask(raw)
 }
 
 // ended returns what a task has come to.

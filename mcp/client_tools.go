@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/schema"
 	"github.com/farcall-dev/farcall/internal/validate"
@@ -221,6 +222,9 @@ func (c *Client) fillShelf(ctx context.Context, l *link, fresh bool) error {
 		case mine:
 			defer s.listed()
 			_, err := c.listTools(ctx, false)
+			if errors.Is(err, farcall.ErrProtocol) {
+				s.settle(l)
+			}
 			return err
 		case over == nil:
 			return nil
@@ -305,6 +309,14 @@ func (s *shelf) list(l *link) (over chan struct{}, mine bool) {
 	}
 	s.listing = make(chan struct{})
 	return s.listing, true
+}
+
+// settle notes that there is no use in listing the tools again before they have
+// changed.
+func (s *shelf) settle(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link = l
 }
 
 func (s *shelf) listed() {

@@ -343,9 +343,14 @@ func (o *ClientOptions) listChanged(kind string) {
 }
 
 // caughtUp waits until the notifications that came before the answer to a call
-// have been handled: by then whose they are is still known. Over HTTP they are.
+// have been handled: by then whose they are is still known. Over HTTP with one
+// address they are.
 func (w *line) caughtUp(ctx context.Context) {
-	if w.http == nil && w.c.opts.OnNotice != nil {
+	switch {
+	case w.c.opts.OnNotice == nil: // others may make calls, and would wait for themselves
+	case w.http != nil:
+		w.http.CaughtUp(ctx)
+	default:
 		w.told.wait(ctx, w.peer)
 	}
 }

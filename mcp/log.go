@@ -87,7 +87,7 @@ func (s *Server) setLevel(c *call) (answer, error) {
 // state is asked for instead. It fails when the client is gone.
 func Progress(ctx context.Context, done, total float64, message string) error {
 	c := callFrom(ctx)
-	if c == nil || c.task != nil {
+	if c == nil || c.task.started() {
 		return nil
 	}
 	p := spec.ProgressNotificationParams{Progress: done, Message: message}

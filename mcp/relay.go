@@ -101,7 +101,7 @@ func Notify(ctx context.Context, method string, params jsonrpc.Raw) error {
 			return nil
 		}
 	case spec.NotificationProgress:
-		if c.task != nil {
+		if c.task.started() {
 			return nil
 		}
 	}
@@ -118,6 +118,17 @@ func Notify(ctx context.Context, method string, params jsonrpc.Raw) error {
 		params = withMember(params, "progressToken", token)
 	}
 	return notify(ctx, c.client, c.rev, method, params)
+}
+
+// InTask reports whether the call that is being handled can become a task by
+// [StartTask] or is one by now, and whether it is one: then [Ask] waits for the
+// answer.
+func InTask(ctx context.Context) (can, is bool) {
+	c := callFrom(ctx)
+	if c == nil || c.task == nil {
+		return false, false
+	}
+	return true, c.task.started()
 }
 
 func levelOf(params jsonrpc.Raw) int {

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync/atomic"
 
@@ -59,10 +60,11 @@ func (s *Server) forward(c *call, cacheable bool) (result jsonrpc.Raw, in *era.R
 		}
 	}
 	result, in, err = s.opts.Relay.Forward(c, c.rev, c.method, c.params)
-	if asked, ok := c.inputRequired(); ok {
+	asked, ok := c.inputRequired()
+	switch {
+	case ok && (err == nil || errors.Is(err, ErrAsked)):
 		return s.finish(c, answer{raw: asked}, false), era.Latest(), nil
-	}
-	if err != nil {
+	case err != nil: // another reason counts: the call has been given up, for example
 		return nil, nil, err
 	}
 	return s.forwarded(c, result, in, cacheable)

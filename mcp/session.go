@@ -27,12 +27,12 @@ type session struct {
 
 	rev   atomic.Pointer[era.Revision] // nil before initialize
 	who   atomic.Pointer[clientMeta]
-	ready atomic.Bool // the client has said notifications/initialized
 	log   atomic.Pointer[string]
 	tasks atomic.Bool // the relay has declared them
 	users users
 
 	mu      sync.Mutex
+	ready   bool                 // the client has said notifications/initialized
 	subs    map[string]*interest // resources/subscribe
 	pending events               // to be sent
 	sending *sender              // who sends them; nil: nobody
@@ -150,7 +150,7 @@ func (x *session) notified(ctx context.Context, rev *era.Revision, req *farcall.
 		return nil
 	}
 	if req.Method == spec.NotificationInitialized {
-		x.ready.Store(true)
+		x.begun()
 		return nil
 	}
 	h := x.srv.extensions.find(req.Method)
@@ -188,7 +188,8 @@ func (x *session) initialize(ctx context.Context, req *farcall.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	who, err := s.clients.parse(initializeParts(params))
+	info, caps := initializeParts(params)
+	who, err := s.clients.parse(info, askable(caps, rev))
 	if err != nil {
 		return nil, err
 	}
@@ -232,6 +233,24 @@ func initializeParts(params jsonrpc.Raw) (info, caps jsonrpc.Raw) {
 		caps = jsonrpc.Raw("{}")
 	}
 	return scan.Member(params, "clientInfo"), caps
+}
+
+// askable returns capabilities without what a server of the revision cannot ask
+// for: a client that offers all it has to whatever will be agreed on may declare
+// more than that.
+func askable(caps jsonrpc.Raw, rev *era.Revision) jsonrpc.Raw {
+	elicitation, sampling := scan.Member(caps, "elicitation"), scan.Member(caps, "sampling")
+	if rev.ElicitationURL && rev.SamplingTools || elicitation == nil && sampling == nil {
+		return caps
+	}
+	out := newObject(caps, "elicitation", "sampling")
+	if rev.Elicitation && (scan.Member(elicitation, "url") == nil || scan.Member(elicitation, "form") != nil) && elicitation != nil {
+		out.add("elicitation", jsonrpc.Raw("{}"))
+	}
+	if sampling != nil {
+		out.add("sampling", jsonrpc.Raw("{}"))
+	}
+	return out.end()
 }
 
 func requestedVersion(params jsonrpc.Raw) (version string) {

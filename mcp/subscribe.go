@@ -277,9 +277,6 @@ type sender struct {
 
 // tell notes an event, if it concerns the client.
 func (x *session) tell(e *events) {
-	if !x.ready.Load() {
-		return
-	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	mine := events{lists: e.lists}
@@ -292,11 +289,26 @@ func (x *session) tell(e *events) {
 		return
 	}
 	x.pending.add(&mine)
-	if x.sending == nil {
-		ctx, cancel := context.WithCancel(x.ctx)
-		x.sending = &sender{cancel, make(chan struct{})}
-		go x.send(ctx, x.sending)
+	x.wake()
+}
+
+// begun is called when the client has said that it is initialized: what it has not
+// been told waits until then.
+func (x *session) begun() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.ready = true
+	x.wake()
+}
+
+// wake has what is pending sent.
+func (x *session) wake() {
+	if !x.ready || x.closed || x.sending != nil || x.pending.empty() {
+		return
 	}
+	ctx, cancel := context.WithCancel(x.ctx)
+	x.sending = &sender{cancel, make(chan struct{})}
+	go x.send(ctx, x.sending)
 }
 
 // send sends what is pending until nothing is.

@@ -180,11 +180,15 @@ func TestSubscribeLegacy(t *testing.T) {
 			w := serve(t, s)
 			defer w.close()
 			w.ask(hello(revision))
-			s.RemoveResource("test://broken") // not told before initialized
-			w.send(initialized)
+			s.RemoveResource("test://broken")
 			settle()
 			if got := w.rest(); len(got) != 0 {
-				t.Fatal(revision, got)
+				t.Fatal(revision, "before initialized:", got)
+			}
+			w.send(initialized)
+			settle()
+			if got := strings.Join(w.rest(), "\n"); got != `{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}` {
+				t.Fatal(revision, "what has changed meanwhile:", got)
 			}
 			if got := w.ask(legacyFrame("1", "resources/subscribe", `{"uri":"test://text"}`)); got != `{"jsonrpc":"2.0","result":{},"id":1}` {
 				t.Error(got)

@@ -1,6 +1,8 @@
 package mcp
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -85,12 +87,32 @@ func (c *call) checkHeaders(t *tool) error {
 	if len(t.headers) == 0 || !c.rev.Modern {
 		return nil
 	}
+	return c.compareHeaders(t.spec.Name, t.headers)
+}
+
+// CheckHeaders is for a [Relay] that knows the tool of a tools/call: it compares
+// the headers of the HTTP request that is being handled with the arguments, where
+// the tool's input schema wants them repeated. Its error is the client's answer.
+// It does nothing for a client to whom that does not apply.
+func CheckHeaders(ctx context.Context, tool string, inputSchema jsonrpc.Raw) error {
+	c := callFrom(ctx)
+	if c == nil || !c.rev.Modern || !bytes.Contains(inputSchema, []byte(schema.HeaderKeyword)) {
+		return nil
+	}
+	headers, err := schema.Headers(inputSchema)
+	if err != nil {
+		return nil //nolint:nilerr // clients do not take such a tool, or they repeat nothing
+	}
+	return c.compareHeaders(tool, headers)
+}
+
+func (c *call) compareHeaders(tool string, headers []schema.Header) error {
 	r := mcphttp.RequestFrom(c)
 	if r == nil {
 		return nil
 	}
-	for i := range t.headers {
-		h := &t.headers[i]
+	for i := range headers {
+		h := &headers[i]
 		name := spec.HeaderParam + h.Name
 		value, err := mirrored(h, c.in.arguments)
 		if err == nil {
@@ -99,7 +121,7 @@ func (c *call) checkHeaders(t *tool) error {
 		if err != nil {
 			return &jsonrpc.Error{
 				Code:    spec.HeaderMismatch,
-				Message: fmt.Sprintf("Header mismatch: %s: %v; see the input schema of the tool %s in tools/list", name, err, t.spec.Name),
+				Message: fmt.Sprintf("Header mismatch: %s: %v; see the input schema of the tool %s in tools/list", name, err, tool),
 			}
 		}
 	}

@@ -131,8 +131,11 @@ func (r *raw) write(p []byte) (n int, err error) {
 	r.p, r.written, r.writeErr = p, 0, nil
 	err = r.out.Write(r.writable)
 	r.p = nil
-	if err == nil {
+	switch {
+	case err == nil:
 		err = r.writeErr
+	case !errors.Is(err, os.ErrDeadlineExceeded): // of files it is an error of package poll, which has no name
+		err = os.ErrClosed
 	}
 	return r.written, err
 }

@@ -32,7 +32,8 @@ func Headers(schema []byte) ([]Header, error) {
 	return h.found, nil
 }
 
-const headerKeyword = "x-mcp-header"
+// HeaderKeyword is the name of the mark.
+const HeaderKeyword = "x-mcp-header"
 
 type headers struct {
 	found []Header
@@ -53,7 +54,7 @@ var byName = []string{"patternProperties", "$defs", "definitions", "dependentSch
 // keyword, if any, on the way that is not properties.
 func (h *headers) walk(schema any, path []string, astray string) error {
 	s, _ := schema.(map[string]any)
-	if mark, ok := s[headerKeyword]; ok {
+	if mark, ok := s[HeaderKeyword]; ok {
 		if err := h.add(mark, s["type"], path, astray); err != nil {
 			return err
 		}
@@ -99,19 +100,19 @@ func (h *headers) add(mark, typ any, path []string, astray string) error {
 	name, ok := mark.(string)
 	switch {
 	case astray != "":
-		return fmt.Errorf("%s below %q, in %s: it may only be in a property that is reached from the root by properties alone", headerKeyword, astray, at)
+		return fmt.Errorf("%s below %q, in %s: it may only be in a property that is reached from the root by properties alone", HeaderKeyword, astray, at)
 	case len(path) == 0:
-		return fmt.Errorf("%s in the root of the schema: it may only be in a property", headerKeyword)
+		return fmt.Errorf("%s in the root of the schema: it may only be in a property", HeaderKeyword)
 	case !ok || !token(name):
-		return fmt.Errorf("%s of %s: %.100q is no name of a header: it must be letters, digits and !#$%%&'*+-.^_`|~", headerKeyword, at, fmt.Sprint(mark))
+		return fmt.Errorf("%s of %s: %.100q is no name of a header: it must be letters, digits and !#$%%&'*+-.^_`|~", HeaderKeyword, at, fmt.Sprint(mark))
 	}
 	kind, _ := typ.(string)
 	if kind != "integer" && kind != "string" && kind != "boolean" {
-		return fmt.Errorf("%s of %s: the type of the property must be integer, string or boolean", headerKeyword, at)
+		return fmt.Errorf("%s of %s: the type of the property must be integer, string or boolean", HeaderKeyword, at)
 	}
 	lower := strings.ToLower(name)
 	if other, taken := h.taken[lower]; taken {
-		return fmt.Errorf("%s of %s: %s has the name %q already; case makes no difference", headerKeyword, at, other, name)
+		return fmt.Errorf("%s of %s: %s has the name %q already; case makes no difference", HeaderKeyword, at, other, name)
 	}
 	h.taken[lower] = at
 	h.found = append(h.found, Header{name, path, kind})

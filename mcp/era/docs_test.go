@@ -9,6 +9,7 @@ import (
 	"go/token"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,7 +21,11 @@ var update = flag.Bool("update", false, "write docs/eras.md")
 // TestDocs holds docs/eras.md to the table. go test ./mcp/era -update writes it.
 func TestDocs(t *testing.T) {
 	const file = "../../docs/eras.md"
-	want := page(t)
+	old, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := append(page(t), matrix(old)...)
 	if *update {
 		if err := os.WriteFile(file, want, 0o644); err != nil {
 			t.Fatal(err)
@@ -33,6 +38,19 @@ func TestDocs(t *testing.T) {
 	if !bytes.Equal(got, want) {
 		t.Error("docs/eras.md is stale: go test ./mcp/era -update")
 	}
+}
+
+// The matrix stands between these two lines; package gateway tries and writes it.
+const (
+	matrixBegin = "<!-- matrix: go test ./gateway -run TestMatrix -update -->\n"
+	matrixEnd   = "<!-- end of the matrix -->\n"
+)
+
+// matrix returns that part of the page as it is.
+func matrix(page []byte) []byte {
+	_, rest, _ := bytes.Cut(page, []byte(matrixBegin))
+	inside, _, _ := bytes.Cut(rest, []byte(matrixEnd))
+	return slices.Concat([]byte("\n"+matrixBegin), inside, []byte(matrixEnd))
 }
 
 const preface = `# The revisions of MCP

@@ -69,6 +69,10 @@ type Options struct {
 	Events     EventStore
 	EventBytes int
 
+	// KeepConnections: CloseStream does nothing, which makes a call cheaper whose
+	// connection it could have closed.
+	KeepConnections bool
+
 	// Origins are the web pages of other hosts that may call:
 	// "https://app.example.com", "localhost:3000", "*.example.com", or "*" for
 	// all. Default none.

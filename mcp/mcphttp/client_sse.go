@@ -115,6 +115,9 @@ type eventChannel struct {
 
 	mu      sync.Mutex
 	waiting map[string]*inbox // by what the frames say: see responseKey and progressKey
+	came    uint64            // frames that were put into rest
+	handled uint64            // those that were taken, and handled
+	change  chan struct{}     // closed when handled grows; nil: nobody waits
 }
 
 // The keys of eventChannel.waiting, from an id and a progress token as written.
@@ -152,6 +155,7 @@ func (e *eventChannel) sort(frame []byte) error {
 	box := e.waiting[addressee(frame)]
 	if box == nil {
 		box = e.rest
+		e.came++
 	}
 	if !box.put(frame, e.c.opts.MaxMessage) {
 		return fmt.Errorf("%w: more than %d messages, or %d bytes, wait and nobody takes them; run Listen, or raise DialOptions.MaxMessage",
@@ -262,8 +266,52 @@ func (e *eventChannel) listen(ctx context.Context, reply func(frame []byte) erro
 		if err != nil {
 			return err
 		}
-		if err := reply(frame); err != nil {
+		err = reply(frame)
+		e.handle()
+		if err != nil {
 			return err
+		}
+	}
+}
+
+// handle notes that a frame of rest has been handled.
+func (e *eventChannel) handle() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.handled++
+	if e.change != nil {
+		close(e.change)
+		e.change = nil
+	}
+}
+
+// CaughtUp waits until what has come by now on the event stream of 2024-11-05, and
+// belongs to no exchange, has been handled by Listen's reply. Where there is no
+// such stream it does nothing: on others what a server sends along with an answer
+// is handled before it.
+func (c *Client) CaughtUp(ctx context.Context) {
+	c.mu.Lock()
+	e := c.st.events
+	c.mu.Unlock()
+	if e == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for came := e.came; e.handled < came; {
+		if e.change == nil {
+			e.change = make(chan struct{})
+		}
+		change := e.change
+		e.mu.Unlock()
+		select {
+		case <-change:
+		case <-e.done:
+		case <-ctx.Done():
+		}
+		e.mu.Lock()
+		if ctx.Err() != nil || e.life.Err() != nil {
+			return
 		}
 	}
 }

@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -26,6 +28,7 @@ type Handler struct {
 	listens *farcall.Responder // subscriptions, which stay: they must not use up the room for calls
 	pool    sync.Pool          // of *buffers
 	table   table
+	slow    late.Watch // of exchanges that are not answered yet
 
 	active   atomic.Int64 // exchanges under way
 	draining atomic.Bool
@@ -169,6 +172,10 @@ type exchange struct {
 	session *session // nil when stateless
 	stream  *stream  // on which a session's call is answered
 
+	place late.Entry
+	watch func() (stopped bool) // stops to watch the connection; nil: nobody does yet
+	beat  *time.Timer           // makes the answer an event stream; nil: not yet
+
 	reached  bool          // the message was valid and admitted
 	silent   bool          // the call was cancelled and is not answered
 	unwanted []jsonrpc.Raw // ids of cancelled calls of a batch; the session's
@@ -191,8 +198,38 @@ func (x *exchange) Value(key any) any {
 	return x.Context.Value(key)
 }
 
+// Done implements context.Context: what belongs to a session goes on when the
+// connection breaks (2025-11-25, transports, "Sending Messages to the Server").
+func (x *exchange) Done() <-chan struct{} {
+	if x.session != nil {
+		return nil
+	}
+	return x.Context.Done()
+}
+
+// Err implements context.Context.
+func (x *exchange) Err() error {
+	if x.session != nil {
+		return nil
+	}
+	return x.Context.Err()
+}
+
+// Deadline implements context.Context.
+func (x *exchange) Deadline() (time.Time, bool) {
+	if x.session != nil {
+		return time.Time{}, false
+	}
+	return x.Context.Deadline()
+}
+
 // AfterFunc lets package context derive from this context without a goroutine.
-func (x *exchange) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(x.Context, f) }
+func (x *exchange) AfterFunc(f func()) (stop func() bool) {
+	if x.session != nil {
+		return func() bool { return true }
+	}
+	return context.AfterFunc(x.Context, f)
+}
 
 // contextOf returns the context of a request for its handlers.
 func contextOf(r *http.Request) context.Context {
@@ -226,7 +263,9 @@ func (h *Handler) enter(w http.ResponseWriter) bool {
 	}
 	h.leave()
 	w.Header().Set("Retry-After", "1")
-	refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Shutting down"})
+	refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), &jsonrpc.Error{
+		Code: jsonrpc.Overloaded, Message: "Shutting down", Data: jsonrpc.Raw(`{"sent":"no","retryable":true,"retryAfterMs":1000}`),
+	})
 	return false
 }
 

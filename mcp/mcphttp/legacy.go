@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -62,9 +63,12 @@ func (h *Handler) requestID(frame []byte) jsonrpc.ID {
 // answer answers a POST in a session. The call goes on when the connection
 // breaks (2025-11-25, transports, "Sending Messages to the Server").
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, b *buffers, accept accepts) {
-	x := &exchange{Context: context.WithoutCancel(contextOf(r)), req: r, accept: accept, session: s}
+	p := &posted{}
+	x := &p.exchange
+	x.Context, x.req, x.accept, x.session = contextOf(r), r, accept, s
 	x.events.w, x.events.beat = w, h.opts.Heartbeat
-	x.stream = &stream{s: s, accept: accept, conn: &x.events}
+	x.stream = &p.stream
+	x.stream.s, x.stream.accept, x.stream.conn = s, accept, &x.events
 	h.active.Add(1)
 	if x.stream.staysOpen() {
 		h.answerHere(x, b)
@@ -92,25 +96,53 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, b *
 	}
 }
 
+// posted is a POST in a session, and the stream for its answer.
+type posted struct {
+	exchange exchange
+	stream   stream
+}
+
 // answerHere runs the call in the request's own goroutine: a goroutine for each
 // call, whose stack has to grow, would take as long as the call. It is for calls
 // whose connection no handler closes: net/http ends an answer only when ServeHTTP
 // returns.
 func (h *Handler) answerHere(x *exchange, b *buffers) {
-	s := x.session
-	open := context.AfterFunc(x.req.Context(), func() {
-		x.stream.detach(&x.events)
-		h.table.put(s)
-	})
+	if beat := h.opts.Heartbeat; beat > 0 && beat <= 2*late.After {
+		x.Late()
+	} else {
+		h.slow.Enter(&x.place, x)
+	}
 	defer func() {
-		if open() {
-			h.table.put(s)
+		h.unwatch(x)
+		if x.watch == nil || x.watch() {
+			h.table.put(x.session)
 		}
 	}()
-	if x.accept&acceptsEvents != 0 && h.opts.Heartbeat > 0 {
-		defer time.AfterFunc(h.opts.Heartbeat, x.stream.open).Stop()
-	}
 	h.run(x, b)
+}
+
+// Late implements late.Thing. Until then a connection that breaks is not missed,
+// and one that is silent is not taken for dead.
+func (x *exchange) Late() {
+	open := x.events.rouse
+	if s := x.session; s != nil {
+		open = x.stream.open
+		x.watch = context.AfterFunc(x.req.Context(), func() {
+			x.stream.detach(&x.events)
+			s.h.table.put(s)
+		})
+	}
+	if beat := x.events.beat; x.accept&acceptsEvents != 0 && beat > 0 {
+		x.beat = time.AfterFunc(max(0, beat-2*late.After), open)
+	}
+}
+
+// unwatch ends what Late has begun, or would have, but for x.watch.
+func (h *Handler) unwatch(x *exchange) {
+	h.slow.Leave(&x.place)
+	if x.beat != nil {
+		x.beat.Stop()
+	}
 }
 
 // run handles a frame of a session, and ends the exchange.

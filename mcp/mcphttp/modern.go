@@ -23,7 +23,8 @@ func (h *Handler) stateless(w http.ResponseWriter, r *http.Request, b *buffers, 
 		defer h.subscribe(x)()
 	}
 	if accept&acceptsEvents != 0 {
-		x.events.watch()
+		h.slow.Enter(&x.place, x)
+		defer h.unwatch(x)
 	}
 	b.out = responder.Respond(x, b.out, b.in, x.push)
 	h.finish(x, b)

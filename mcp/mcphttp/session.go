@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/cancel"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -54,7 +55,7 @@ type incoming struct {
 
 	session *session
 	id      jsonrpc.Raw // nil: a notification
-	cancel  context.CancelFunc
+	end     cancel.End
 
 	// The session's.
 	cancelled bool
@@ -71,6 +72,17 @@ func (c *incoming) Value(key any) any {
 	}
 	return c.Context.Value(key)
 }
+
+// Done implements context.Context.
+func (c *incoming) Done() <-chan struct{} { return c.end.Done() }
+
+// Err implements context.Context.
+func (c *incoming) Err() error { return c.end.Err() }
+
+// AfterFunc lets package context derive from this context without a goroutine.
+func (c *incoming) AfterFunc(f func()) (stop func() bool) { return c.end.AfterFunc(f) }
+
+func (c *incoming) cancel() { c.end.Cancel(context.Canceled) }
 
 // wait notes that the handler waits for the client.
 func (c *incoming) wait(n int) {
@@ -156,7 +168,7 @@ func (s *session) begin(ctx context.Context, x *exchange, req *farcall.Request) 
 // accept makes the backend's half of the session.
 func (s *session) accept(x *exchange) error {
 	s.accepted.Do(func() {
-		b := s.h.backend.Accept(x.Context, s) // without x, which the session must not hold on to
+		b := s.h.backend.Accept(context.WithoutCancel(x.Context), s) // without x, which the session must not hold on to
 		s.mu.Lock()
 		s.backend = b
 		closed := s.closed
@@ -185,9 +197,11 @@ func (s *session) handle(ctx context.Context, x *exchange, req *farcall.Request)
 			return nil, err
 		}
 	}
-	c := &incoming{session: s, id: req.ID.Raw()}
-	c.Context, c.cancel = context.WithCancel(ctx)
+	c := &incoming{Context: ctx, session: s, id: req.ID.Raw()}
 	defer c.cancel()
+	if ctx.Done() != nil { // that of an interceptor: the exchange's has no end
+		defer context.AfterFunc(ctx, func() { c.end.Cancel(ctx.Err()) })()
+	}
 	backend, e := s.enter(c)
 	if e != nil {
 		return nil, e

@@ -187,7 +187,7 @@ func (st *stream) finish() {
 // staysOpen reports whether it is certain that letGo will do nothing.
 func (st *stream) staysOpen() bool {
 	rev := st.s.revision()
-	return rev != nil && (!rev.PollingStreams || st.accept&acceptsEvents == 0)
+	return rev != nil && (st.s.h.opts.KeepConnections || !rev.PollingStreams || st.accept&acceptsEvents == 0)
 }
 
 // letGo closes the connection, but not the stream.

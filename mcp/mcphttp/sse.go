@@ -1,7 +1,6 @@
 package mcphttp
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -87,7 +86,7 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(http.StatusAccepted)
 	h.table.put(s) // what keeps it is its stream
-	x := &exchange{Context: context.WithoutCancel(contextOf(r)), req: r, session: s}
+	x := &exchange{Context: contextOf(r), req: r, session: s}
 	h.active.Add(1)
 	go h.runMessage(x, b)
 }

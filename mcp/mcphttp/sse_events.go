@@ -75,13 +75,14 @@ func (e *events) header(name, value string) {
 	}
 }
 
-// watch makes it an event stream when there is no answer for a time, so that
-// nobody in between takes the connection for dead.
-func (e *events) watch() {
+// rouse makes it an event stream, unless it is one, so that nobody in between
+// takes the connection for dead.
+func (e *events) rouse() {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.beat > 0 {
-		e.timer = time.AfterFunc(e.beat, e.tick)
+	silent := e.out == nil
+	e.mu.Unlock()
+	if silent {
+		e.tick()
 	}
 }
 

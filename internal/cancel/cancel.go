@@ -1,0 +1,84 @@
+// Package cancel answers one question: how does a context end that costs nothing
+// until somebody waits for its end?
+package cancel
+
+import "sync"
+
+// An End is the end of a context. The zero value is that of one which lasts.
+type End struct {
+	mu    sync.Mutex
+	done  chan struct{} // made when first asked for
+	err   error
+	after map[*func()]struct{} // what to run
+}
+
+// Done returns a channel that is closed at the end.
+func (e *End) Done() <-chan struct{} {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.done == nil {
+		e.done = make(chan struct{})
+		if e.err != nil {
+			close(e.done)
+		}
+	}
+	return e.done
+}
+
+// Err returns nil before the end.
+func (e *End) Err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}
+
+// AfterFunc runs f at the end, in a goroutine of its own, unless stop is called
+// before. It lets package context derive contexts without a goroutine.
+func (e *End) AfterFunc(f func()) (stop func() bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err != nil {
+		go f()
+		return func() bool { return false }
+	}
+	if e.after == nil {
+		e.after = map[*func()]struct{}{}
+	}
+	key := &f
+	e.after[key] = struct{}{}
+	return func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		_, ok := e.after[key]
+		delete(e.after, key)
+		return ok
+	}
+}
+
+// Before calls f unless the end has come, which waits for f.
+func (e *End) Before(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err == nil {
+		f()
+	}
+}
+
+// Cancel brings the end. Only the first call counts.
+func (e *End) Cancel(err error) {
+	e.mu.Lock()
+	if e.err != nil {
+		e.mu.Unlock()
+		return
+	}
+	e.err = err
+	if e.done != nil {
+		close(e.done)
+	}
+	after := e.after
+	e.after = nil
+	e.mu.Unlock()
+	for f := range after {
+		go (*f)()
+	}
+}

@@ -1,0 +1,18 @@
+package late
+
+// A Call is a call under way that somebody may give up, without a context that
+// has to be made for it.
+type Call interface {
+	// GiveUp ends the call, as the end of its context does, but with that reason.
+	// It does nothing when the call has ended.
+	GiveUp(reason error)
+}
+
+// A Limit bounds calls. It is the value of a LimitKey in their contexts.
+type Limit interface {
+	// Began is told of the call before it is sent.
+	Began(c Call)
+}
+
+// A LimitKey finds a Limit.
+type LimitKey struct{}

@@ -1,0 +1,100 @@
+// Package late answers one question: which of many short things turn out to be
+// long? Those need a timer, or somebody who watches them; the others should not
+// have to pay for that.
+package late
+
+import (
+	"sync"
+	"time"
+)
+
+// After is how long a thing may take. It is late some time between that and
+// twice as much.
+const After = 10 * time.Millisecond
+
+// A Watch looks out for things that are late. The zero value is ready. One timer
+// runs while there are any, and none otherwise.
+type Watch struct {
+	mu      sync.Mutex
+	turn    uint64 // of the timer
+	first   *Entry // the one that has begun first
+	last    *Entry
+	timer   *time.Timer
+	running bool
+}
+
+// A Thing is told once that it is late. The watch is locked then: Late does not
+// block, and does not use it.
+type Thing interface{ Late() }
+
+// An Entry is the place of a thing in a watch.
+type Entry struct {
+	thing      Thing // nil: it is in none
+	turn       uint64
+	prev, next *Entry
+}
+
+// Enter begins to watch a thing.
+func (w *Watch) Enter(e *Entry, t Thing) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	e.thing, e.turn = t, w.turn
+	e.prev = w.last
+	if w.last == nil {
+		w.first = e
+	} else {
+		w.last.next = e
+	}
+	w.last = e
+	if !w.running {
+		w.run()
+	}
+}
+
+// Leave ends that. The thing is not told any more once it returns.
+func (w *Watch) Leave(e *Entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.remove(e)
+}
+
+func (w *Watch) remove(e *Entry) {
+	if e.thing == nil {
+		return
+	}
+	if e.prev == nil {
+		w.first = e.next
+	} else {
+		e.prev.next = e.next
+	}
+	if e.next == nil {
+		w.last = e.prev
+	} else {
+		e.next.prev = e.prev
+	}
+	*e = Entry{}
+}
+
+func (w *Watch) run() {
+	w.running = true
+	if w.timer == nil {
+		w.timer = time.AfterFunc(After, w.tick)
+		return
+	}
+	w.timer.Reset(After)
+}
+
+// tick tells the things that were there at the tick before.
+func (w *Watch) tick() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for e := w.first; e != nil && e.turn < w.turn; e = w.first {
+		t := e.thing
+		w.remove(e)
+		t.Late()
+	}
+	w.turn++
+	if w.running = w.first != nil; w.running {
+		w.run()
+	}
+}
