@@ -43,20 +43,39 @@ func (e *endpoint) servers() (*route.View, []*server) {
 	return s.alone, []*server{s}
 }
 
-// caller says who calls.
-func (g *Gateway) caller(ctx context.Context) upstream.Caller {
-	who := upstream.Caller{Principal: g.principal(ctx)}
-	if c := mcp.ClientFrom(ctx); c != nil {
-		who.Session, who.Info, who.Capabilities = c.Session, c.InfoRaw, c.CapabilitiesRaw
+// find finds what a name stands for.
+func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, bool, error) {
+	view, _ := e.servers()
+	target, ok, err := view.Find(ctx, kind, name)
+	for range reloads {
+		newer, _ := e.servers()
+		if ok || newer == view || ctx.Err() != nil {
+			break
+		}
+		view = newer // the other one was closed on the way
+		target, ok, err = view.Find(ctx, kind, name)
 	}
-	return who
+	if maybe := (*route.UnknownError)(nil); errors.As(err, &maybe) {
+		err = &jsonrpc.Error{Code: codeUnavailable, Message: maybe.Error(), Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: err}
+	}
+	return target, ok, err
 }
+
+// reloads bounds how often a call begins anew because the configuration has
+// changed at the same moment.
+const reloads = 5
+
+// codeUnavailable is that of the registry, as the newest revision has it.
+const codeUnavailable = -32008
 
 func (g *Gateway) principal(ctx context.Context) string {
 	if g.opts.Principal == nil {
 		return ""
 	}
 	r := mcphttp.RequestFrom(ctx)
+	if r == nil {
+		r, _ = ctx.Value(requestKey{}).(*http.Request) // of a WebSocket
+	}
 	if r == nil {
 		return ""
 	}
@@ -75,12 +94,10 @@ func (e *endpoint) Describe(ctx context.Context) (*mcp.ServerInfo, error) {
 	if len(servers) == 1 && (e.name != "" || c.Name == "") {
 		return servers[0].mcp.Describe(ctx, who)
 	}
-	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
-	defer cancel()
 	infos := make([]*mcp.ServerInfo, len(servers))
 	var wg sync.WaitGroup
 	for i, s := range servers {
-		wg.Go(func() { infos[i], _ = s.mcp.Describe(ctx, who) }) // one that is down is described when it is up
+		wg.Go(func() { infos[i] = s.describe(ctx, who) }) // one that is down is described when it is up
 	}
 	wg.Wait()
 	all := &mcp.ServerInfo{Name: c.name(), Title: c.Title, Version: e.g.opts.Version, Instructions: instructions(c, servers, infos), Capabilities: union(infos)}
@@ -160,35 +177,36 @@ func (e *endpoint) Forward(ctx context.Context, rev *era.Revision, method string
 	case spec.MethodPromptsList:
 		raw, err = e.list(ctx, "prompts", params)
 	default:
-		r, err := e.call(ctx, &upstream.Call{Method: method, Params: params, Revision: rev})
+		w := e.g.newCalling(ctx)
+		w.Method, w.Params, w.Revision = method, params, rev
+		r, err := e.call(w)
 		return r.Raw, r.Revision, err
 	}
 	return raw, era.Latest(), err
 }
 
 // call makes a call that is about one thing that one server has.
-func (e *endpoint) call(ctx context.Context, c *upstream.Call) (upstream.Result, error) {
-	switch c.Method {
+func (e *endpoint) call(w *calling) (upstream.Result, error) {
+	switch w.Method {
 	case spec.MethodToolsCall:
-		return e.named(ctx, c, "tools", "tool")
+		return e.named(w, "tools", "tool")
 	case spec.MethodPromptsGet:
-		return e.named(ctx, c, "prompts", "prompt")
+		return e.named(w, "prompts", "prompt")
 	case spec.MethodResourcesRead:
-		return e.read(ctx, c)
+		return e.read(w)
 	case spec.MethodCompletionComplete:
-		return e.complete(ctx, c)
+		return e.complete(w)
 	}
-	return e.custom(ctx, c)
+	return e.custom(w)
 }
 
 // named calls a tool, or gets a prompt.
-func (e *endpoint) named(ctx context.Context, c *upstream.Call, kind, word string) (upstream.Result, error) {
-	name, ok := text(c.Params, "name")
+func (e *endpoint) named(w *calling, kind, word string) (upstream.Result, error) {
+	name, ok := text(w.Params, "name")
 	if !ok {
-		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a member %q, a string", c.Method, "name")
+		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a member %q, a string", w.Method, "name")
 	}
-	view, _ := e.servers()
-	target, ok, err := view.Find(ctx, kind, name)
+	target, ok, err := e.find(w, kind, name)
 	if err != nil {
 		return upstream.Result{}, err
 	}
@@ -196,19 +214,16 @@ func (e *endpoint) named(ctx context.Context, c *upstream.Call, kind, word strin
 		return upstream.Result{}, e.unknown(word, name)
 	}
 	if target.Name != name {
-		c.Params = withMember(c.Params, "name", jsonrpc.AppendString(nil, target.Name))
+		w.Params = withMember(w.Params, "name", jsonrpc.AppendString(nil, target.Name))
 	}
-	if kind == "tools" {
-		c.Idempotent = idempotent(target.Item)
-		c.Task = scan.Member(c.Params, "task") != nil
+	if tool := target.Tool; tool != nil {
+		if err := mcp.CheckHeaders(w, name, tool.InputSchema); err != nil {
+			return upstream.Result{}, err
+		}
+		w.Idempotent = tool.Repeatable
+		w.Task, _ = mcp.InTask(w)
 	}
-	return e.forward(ctx, target.Source, c)
-}
-
-// idempotent reports whether a tool says that it may be called twice.
-func idempotent(tool jsonrpc.Raw) bool {
-	hints := scan.Member(tool, "annotations")
-	return string(scan.Member(hints, "readOnlyHint")) == "true" || string(scan.Member(hints, "idempotentHint")) == "true"
+	return e.forward(w, target.Source)
 }
 
 // unknown is the error for a tool or prompt that is not there, and says why when
@@ -225,13 +240,12 @@ func (e *endpoint) unknown(word, name string) error {
 }
 
 // read reads a resource.
-func (e *endpoint) read(ctx context.Context, c *upstream.Call) (upstream.Result, error) {
-	uri, ok := text(c.Params, "uri")
+func (e *endpoint) read(w *calling) (upstream.Result, error) {
+	uri, ok := text(w.Params, "uri")
 	if !ok {
-		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a member %q, a string", c.Method, "uri")
+		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a member %q, a string", w.Method, "uri")
 	}
-	view, _ := e.servers()
-	target, ok, err := view.Find(ctx, "resources", uri)
+	target, ok, err := e.find(w, "resources", uri)
 	if err != nil {
 		return upstream.Result{}, err
 	}
@@ -239,10 +253,10 @@ func (e *endpoint) read(ctx context.Context, c *upstream.Call) (upstream.Result,
 		return upstream.Result{}, notFound(uri)
 	}
 	if target.Name != uri {
-		c.Params = withMember(c.Params, "uri", jsonrpc.AppendString(nil, target.Name))
+		w.Params = withMember(w.Params, "uri", jsonrpc.AppendString(nil, target.Name))
 	}
-	c.Idempotent = true
-	r, err := e.forward(ctx, target.Source, c)
+	w.Idempotent = true
+	r, err := e.forward(w, target.Source)
 	if err == nil && target.Name != uri {
 		r.Raw = renamed(r.Raw, target.Name, uri)
 	}
@@ -274,90 +288,127 @@ func notFound(uri string) error {
 }
 
 // complete completes an argument of a prompt or a template.
-func (e *endpoint) complete(ctx context.Context, c *upstream.Call) (upstream.Result, error) {
-	ref := scan.Member(c.Params, "ref")
+func (e *endpoint) complete(w *calling) (upstream.Result, error) {
+	ref := scan.Member(w.Params, "ref")
 	kind, member := "prompts", "name"
-	if of, _ := text(ref, "type"); of == spec.RefResource {
+	of, _ := text(ref, "type")
+	if of == spec.RefResource {
 		kind, member = "resources", "uri"
 	}
 	name, ok := text(ref, member)
 	if !ok {
-		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a %q with a type and a %s", c.Method, "ref", member)
+		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a %q with a type and a %s", w.Method, "ref", member)
 	}
-	view, _ := e.servers()
-	target, ok, err := view.Find(ctx, kind, name)
+	target, ok, err := e.find(w, kind, name)
 	if err != nil {
 		return upstream.Result{}, err
 	}
 	if !ok {
 		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: unknown %s: %s", strings.TrimSuffix(kind, "s"), name)
 	}
-	if target.Name != name {
-		c.Params = withMember(c.Params, "ref", withMember(ref, member, jsonrpc.AppendString(nil, target.Name)))
-	}
-	c.Idempotent = true
-	return e.forward(ctx, target.Source, c)
+	// A member that is there twice is not to name another one to the server.
+	ref = withMember(withMember(ref, "type", jsonrpc.AppendString(nil, of)), member, jsonrpc.AppendString(nil, target.Name))
+	w.Params = withMember(w.Params, "ref", ref)
+	w.Idempotent = true
+	return e.forward(w, target.Source)
 }
 
 // custom makes a call of a method that MCP does not define, at the first server
 // that has it.
-func (e *endpoint) custom(ctx context.Context, c *upstream.Call) (upstream.Result, error) {
+func (e *endpoint) custom(w *calling) (upstream.Result, error) {
 	_, servers := e.servers()
-	err := error(jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: no server behind this address has %q", c.Method))
+	err := error(jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: no server behind this address has %q", w.Method))
 	for _, s := range servers {
-		given := *c
-		r, failed := e.forward(ctx, s.cfg.Name, &given)
-		if failed == nil || !errors.Is(failed, jsonrpc.MethodNotFound) && len(servers) == 1 {
+		given := *w
+		r, failed := e.forward(&given, s.cfg.Name)
+		if failed == nil || len(servers) == 1 && !errors.Is(failed, jsonrpc.MethodNotFound) || !unknownThere(failed) {
 			return r, failed
 		}
-		if wire := new(jsonrpc.Error); errors.As(failed, &wire) && wire.Code != jsonrpc.MethodNotFound {
+		if !errors.Is(failed, jsonrpc.MethodNotFound) {
 			err = failed // unless another one has it
 		}
 	}
 	return upstream.Result{}, err
 }
 
+// unknownThere reports whether an error leaves it open that another server has the
+// method, and this one has done nothing. Some say that the params of a method are
+// invalid which they do not have.
+func unknownThere(err error) bool {
+	wire := new(jsonrpc.Error)
+	if !errors.As(err, &wire) {
+		return false
+	}
+	return wire.Code == jsonrpc.MethodNotFound || wire.Code == jsonrpc.InvalidParams || wire.Code == jsonrpc.InvalidRequest ||
+		string(scan.Member(wire.Data, "sent")) == `"no"`
+}
+
 // forward makes a call at a server.
-func (e *endpoint) forward(ctx context.Context, name string, c *upstream.Call) (upstream.Result, error) {
-	s := e.g.plan.Load().byName[name]
-	if s == nil || s.mcp == nil {
-		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "the server %s has just been taken out of the gateway", name)
+func (e *endpoint) forward(w *calling, name string) (upstream.Result, error) {
+	for n := 0; ; n++ {
+		s := e.g.plan.Load().byName[name]
+		if s == nil || s.mcp == nil {
+			return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "the server %s has just been taken out of the gateway", name)
+		}
+		r, err := e.forwardTo(w, s)
+		if n == reloads || w.Err() != nil || !closing(err) || e.g.plan.Load().byName[name] == s {
+			return r, err
+		}
 	}
-	who := mcp.ClientFrom(ctx)
-	c.Caller = upstream.Caller{Principal: e.g.principal(ctx), Session: who.Session, Info: who.InfoRaw, Capabilities: who.CapabilitiesRaw}
-	c.LogLevel = who.LogLevel
-	c.OnTask = func() error { return mcp.StartTask(ctx) }
-	c.Notice = func(method string, params jsonrpc.Raw) { _ = mcp.Notify(ctx, method, params) } // a client that is gone needs none
-	if who.ProgressWanted {
-		c.Progress = func(params jsonrpc.Raw) { _ = mcp.Notify(ctx, spec.NotificationProgress, params) }
+}
+
+// closing reports whether a server has refused a call because it is being closed.
+func closing(err error) bool {
+	wire := new(jsonrpc.Error)
+	return errors.As(err, &wire) && wire.Code == upstream.CodeShuttingDown
+}
+
+// forwardTo makes a call at a server, as its caller's revision and what the caller
+// can be asked demand.
+func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
+	w.LogLevel, w.OnTask, w.Notice = w.client.LogLevel, w.onTask, w.notice
+	if w.client.ProgressWanted {
+		w.Progress = w.progress
 	}
-	asks := canBeAsked(who.Capabilities)
-	if c.Revision.Modern {
-		modern, err := s.modern(ctx, c.Caller)
+	asks := canBeAsked(w.client.Capabilities)
+	if w.Revision.Modern {
+		modern, err := s.modern(w, w.Caller)
 		if err != nil {
 			return upstream.Result{}, err
 		}
-		if modern { // which asks by its answer, and the client answers it
-			return s.mcp.Call(ctx, c)
+		// It asks by its answer, and the client answers it; but for a task. One that
+		// lives for a call alone would not know its own requestState again.
+		if modern && s.cfg.Lifetime != lifetimeCall {
+			if can, _ := mcp.InTask(w); can && asks {
+				w.Ask = asking(w)
+			}
+			return s.mcp.Call(w, &w.Call)
 		}
-		state := scan.Member(c.Params, "requestState") != nil
-		c.Params = without(c.Params, "requestState", "inputResponses")
+		state := scan.Member(w.Params, "requestState") != nil
+		w.Params = without(w.Params, "requestState", "inputResponses")
+		w.Rounds = modern
 		if asks || state {
-			return e.resumable(ctx, s.mcp, c)
+			return e.resumable(w, s.mcp, &w.Call)
 		}
-		return s.mcp.Call(ctx, c)
+		return s.mcp.Call(w, &w.Call)
 	}
-	c.Rounds = true
+	w.Rounds = true
 	if asks {
-		c.Ask = func(asking context.Context, method string, params jsonrpc.Raw) (answer jsonrpc.Raw, err error) {
-			// The question belongs to the call of the client, whatever brought it here.
-			ctx, cancel := context.WithCancel(ctx)
-			defer cancel()
-			defer context.AfterFunc(asking, cancel)()
-			return answer, mcp.Ask(ctx, method, params, &answer)
-		}
+		w.Ask = asking(w)
 	}
-	return s.mcp.Call(ctx, c)
+	return s.mcp.Call(w, &w.Call)
+}
+
+// asking returns what asks the client of a call and waits for its answer.
+func asking(call context.Context) func(context.Context, string, jsonrpc.Raw) (jsonrpc.Raw, error) {
+	return func(asked context.Context, method string, params jsonrpc.Raw) (answer jsonrpc.Raw, err error) {
+		// The question belongs to the call of the client, whatever brought it here.
+		ctx, cancel := context.WithCancel(call)
+		defer cancel()
+		defer context.AfterFunc(asked, cancel)()
+		err = mcp.Ask(ctx, method, params, &answer)
+		return answer, err
+	}
 }
 
 func canBeAsked(c *spec.ClientCapabilities) bool {
@@ -377,16 +428,15 @@ func (s *server) modern(ctx context.Context, who upstream.Caller) (bool, error) 
 
 // TaskSupport implements mcp.Relay.
 func (e *endpoint) TaskSupport(ctx context.Context, tool string) string {
-	view, _ := e.servers()
-	target, ok, err := view.Find(ctx, "tools", tool)
+	target, ok, err := e.find(ctx, "tools", tool)
 	if err != nil || !ok {
 		return ""
 	}
-	if support, ok := text(scan.Member(target.Item, "execution"), "taskSupport"); ok {
-		return support
+	if target.Tool.TaskSupport != "" {
+		return target.Tool.TaskSupport
 	}
 	s := e.g.plan.Load().byName[target.Source]
-	if s == nil {
+	if s == nil || s.mcp == nil {
 		return ""
 	}
 	// A modern server decides by itself.
@@ -394,20 +444,6 @@ func (e *endpoint) TaskSupport(ctx context.Context, tool string) string {
 		return spec.TaskOptional
 	}
 	return ""
-}
-
-// Watch implements mcp.Relay.
-func (e *endpoint) Watch(ctx context.Context, uri string, updated func()) (stop func(), err error) {
-	view, _ := e.servers()
-	target, ok, err := view.Find(ctx, "resources", uri)
-	if err != nil {
-		return nil, err
-	}
-	s := e.g.plan.Load().byName[target.Source]
-	if !ok || s == nil {
-		return nil, notFound(uri)
-	}
-	return s.mcp.Watch(ctx, e.g.caller(ctx), target.Name, updated)
 }
 
 // Notified implements mcp.Relay.

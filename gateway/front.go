@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/farcall-dev/farcall"
@@ -24,7 +25,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "/mcp":
 		g.serveMCP("", w, r)
 	case "/sse":
-		g.endpoint("").http.ServeSSE(w, r)
+		if g.speaksMCP(w) {
+			g.endpoint("").http.ServeSSE(w, r)
+		}
 	case messagesPath:
 		g.endpoint("").http.ServeMessages(w, r)
 	case "/healthz":
@@ -50,6 +53,9 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serveMCP serves the address of a server, or of all.
 func (g *Gateway) serveMCP(name string, w http.ResponseWriter, r *http.Request) {
+	if name == "" && !g.speaksMCP(w) {
+		return
+	}
 	if name != "" {
 		if s := g.plan.Load().byName[name]; s == nil || s.mcp == nil {
 			noPath(w, "there is no MCP server of this name; / lists them")
@@ -61,6 +67,15 @@ func (g *Gateway) serveMCP(name string, w http.ResponseWriter, r *http.Request) 
 		return
 	}
 	g.endpoint(name).http.ServeHTTP(w, r)
+}
+
+// speaksMCP reports whether a server does. Otherwise it answers.
+func (g *Gateway) speaksMCP(w http.ResponseWriter) bool {
+	if p := g.plan.Load(); len(p.mcp) > 0 || len(p.order) == 0 {
+		return true
+	}
+	noPath(w, "no server behind it speaks MCP, the profile of all is raw; JSON-RPC is at /rpc/NAME")
+	return false
 }
 
 // serveRPC serves JSON-RPC: rest is what follows /rpc/ in the path. Without a
@@ -77,8 +92,8 @@ func (g *Gateway) serveRPC(rest string, w http.ResponseWriter, r *http.Request) 
 		name = p.order[0].cfg.Name
 	}
 	s := p.byName[name]
-	if s == nil || s.raw == nil {
-		noPath(w, "there is no JSON-RPC server of this name; its profile may be mcp")
+	if s == nil || !s.passesAll(p) {
+		noPath(w, "there is no JSON-RPC server of this name; its profile may be mcp, or not all of it may be used")
 		return
 	}
 	switch {
@@ -101,11 +116,15 @@ func (e *endpoint) newFront() {
 	rpc := g.rpcOptions()
 	rpc.V1 = false // no revision has it
 	e.http = mcphttp.NewHandler(e.server, &mcphttp.Options{
-		MaxMessage: g.opts.MaxMessage, RPC: rpc, Principal: g.opts.Principal,
+		MaxMessage: g.opts.MaxMessage, RPC: rpc, Principal: g.opts.Principal, KeepConnections: true,
 		Origins: g.opts.Origins, Hosts: g.opts.Hosts, MessagesPath: messagesPath,
+		Heartbeat: g.opts.Heartbeat,
 	})
-	e.ws = wsrpc.NewHandler(func(t farcall.Transport, _ *http.Request) {
-		g.run(t, func(ctx context.Context) { _ = mcp.Serve(ctx, e.server, t, rpc) }) // its error is the connection's: it broke
+	e.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
+		o := g.named(webSocketOf(r))
+		o.V1 = false
+		g.identify(o, r)
+		g.run(t, func(ctx context.Context) { _ = mcp.Serve(ctx, e.server, t, o) }) // its error is the connection's: it broke
 	}, g.wsOptions("mcp"))
 }
 
@@ -114,9 +133,58 @@ func (s *server) newFront() {
 	g, h := s.g, s.g.refusing(s.raw)
 	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, RPC: g.rpcOptions(), Origins: g.opts.Origins, Hosts: g.opts.Hosts}
 	s.post, s.stream = httprpc.NewHandler(h, o), httprpc.NewStreamHandler(h, o)
-	s.ws = wsrpc.NewHandler(func(t farcall.Transport, _ *http.Request) {
-		g.run(t, func(ctx context.Context) { _ = s.raw.Pipe(ctx, t) }) // its error is the connection's: it broke
+	s.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
+		o := g.named(webSocketOf(r))
+		g.run(t, func(ctx context.Context) { s.pipe(ctx, t, o) })
 	}, g.wsOptions())
+}
+
+// named are the options of a connection, which has a name in records.
+func (g *Gateway) named(transport string) *farcall.Options {
+	o := g.rpcOptions()
+	o.Transport = transport
+	o.Conn = transport + "-" + strconv.FormatInt(g.connected.Add(1), 10)
+	return o
+}
+
+// requestKey finds the request that began a connection in the contexts of its
+// calls.
+type requestKey struct{}
+
+// identify lets the calls of a connection be those of the principal who began it.
+func (g *Gateway) identify(o *farcall.Options, r *http.Request) {
+	if g.opts.Principal == nil {
+		return
+	}
+	whose := func(h farcall.Handler) farcall.Handler {
+		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+			return h.ServeRPC(context.WithValue(ctx, requestKey{}, r), req)
+		})
+	}
+	o.Interceptors = append([]farcall.Interceptor{whose}, o.Interceptors...)
+}
+
+func webSocketOf(r *http.Request) string {
+	if r.TLS != nil {
+		return "wss"
+	}
+	return "ws"
+}
+
+// pipe carries a connection of JSON-RPC.
+func (s *server) pipe(ctx context.Context, t farcall.Transport, o *farcall.Options) {
+	_ = s.raw.Pipe(context.WithValue(ctx, pipeKey{}, o), t) // its error is the connection's: it broke
+}
+
+// pipeKey finds the options of a connection in its context.
+type pipeKey struct{}
+
+// recordPiped tells of a call that went by in a pipe.
+func recordPiped(ctx context.Context, r farcall.Record) {
+	if o, ok := ctx.Value(pipeKey{}).(*farcall.Options); ok && o.OnRecord != nil {
+		r.Transport, r.Conn = o.Transport, o.Conn
+		o.OnRecord(ctx, r)
+	}
 }
 
 // refusing refuses calls once the gateway is being shut down.
@@ -139,24 +207,26 @@ func (g *Gateway) wsOptions(subprotocols ...string) *wsrpc.Options {
 
 // ServeStream serves a connection that is no HTTP until it ends, or the gateway
 // does. Its first message says whether it is one of MCP; anything else is
-// JSON-RPC for the only server that there is.
-func (g *Gateway) ServeStream(t farcall.Transport) {
+// JSON-RPC for the only server that there is. Records name the connection after
+// transport: "tcp", "unix", "stdio".
+func (g *Gateway) ServeStream(t farcall.Transport, transport string) {
 	done := make(chan struct{})
+	o := g.named(transport)
 	g.run(t, func(ctx context.Context) {
 		defer close(done)
-		g.serveStream(ctx, t)
+		g.serveStream(ctx, t, o)
 	})
 	<-done
 }
 
-func (g *Gateway) serveStream(ctx context.Context, t farcall.Transport) {
+func (g *Gateway) serveStream(ctx context.Context, t farcall.Transport, o *farcall.Options) {
 	p := g.plan.Load()
 	if len(p.order) == 1 && p.order[0].mcp == nil {
-		_ = p.order[0].raw.Pipe(ctx, t) // its error is the connection's: it broke
+		p.order[0].pipe(ctx, t, o)
 		return
 	}
 	isMCP := true
-	if len(p.order) != 1 || p.order[0].raw != nil {
+	if len(p.order) != 1 || p.order[0].passesAll(p) {
 		stop := context.AfterFunc(ctx, func() { _ = t.Close() })
 		again, frame, err := port.First(t)
 		if !stop() || err != nil && frame == nil {
@@ -165,14 +235,12 @@ func (g *Gateway) serveStream(ctx context.Context, t farcall.Transport) {
 		}
 		t, isMCP = again, err == nil && port.SpeaksMCP(frame)
 	}
-	switch {
-	case isMCP:
-		_ = mcp.Serve(ctx, g.endpoint("").server, t, g.rpcOptions())
-	case len(p.order) == 1:
-		_ = p.order[0].raw.Pipe(ctx, t)
-	default:
-		_ = mcp.Serve(ctx, g.endpoint("").server, t, g.rpcOptions()) // which says what is wrong
+	if !isMCP && len(p.order) == 1 && p.order[0].passesAll(p) {
+		p.order[0].pipe(ctx, t, o)
+		return
 	}
+	o.V1 = false                                    // no revision has it
+	_ = mcp.Serve(ctx, g.endpoint("").server, t, o) // it says what is wrong with what is no MCP
 }
 
 // run serves a connection in a goroutine that Shutdown waits for.

@@ -35,6 +35,9 @@ type Options struct {
 	// Origins and Hosts are the web pages that may call, and the names under which
 	// the gateway may be asked for, as in mcphttp.Options.
 	Origins, Hosts []string
+	// Heartbeat is how long an event stream of MCP may be silent before a comment
+	// is sent. Default 15 s; negative: for ever.
+	Heartbeat time.Duration
 	// RPC adjusts the connections of clients. Its Dialect is ignored.
 	RPC *farcall.Options
 	// Logger takes what happens to the servers. Default: nothing is logged.
@@ -49,6 +52,7 @@ type Gateway struct {
 	plan      atomic.Pointer[plan]
 	suspended *suspension
 	draining  atomic.Bool
+	connected atomic.Int64    // connections that had a name
 	serving   context.Context //nolint:containedctx // of the clients' connections; it ends when they are to
 	stop      context.CancelFunc
 
@@ -57,6 +61,7 @@ type Gateway struct {
 
 	mu        sync.Mutex
 	endpoints map[string]*endpoint
+	watched   map[*watching]struct{}
 	conns     sync.WaitGroup
 	closed    bool // there shall be no more connections
 	page      *admin.Handler
@@ -76,7 +81,7 @@ type plan struct {
 // New returns a gateway. Its servers are started when they are needed. It fails
 // when the configuration is not valid.
 func New(c *Config, o *Options) (*Gateway, error) {
-	g := &Gateway{begun: time.Now(), endpoints: map[string]*endpoint{}}
+	g := &Gateway{begun: time.Now(), endpoints: map[string]*endpoint{}, watched: map[*watching]struct{}{}}
 	if o != nil {
 		g.opts = *o
 	}
@@ -166,9 +171,16 @@ func (g *Gateway) Reload(c *Config) error {
 		return errDraining()
 	}
 	g.plan.Store(p)
+	if len(old.all.Entries(route.Tools)) > 0 { // the page for operators goes on to show them
+		g.ending.Go(func() { _, _ = p.all.Page(g.serving, route.Tools, "") })
+	}
 	g.ending.Go(old.all.Close)
+	g.ending.Go(g.moveWatches)
 	for _, s := range old.order {
 		if p.byName[s.cfg.Name] == s {
+			if s.alone != nil {
+				s.alone.Invalidate(s.cfg.Name, route.Tools) // they may be pinned otherwise now
+			}
 			continue
 		}
 		g.ending.Go(func() {
@@ -257,12 +269,13 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	wg.Wait()
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
-	for _, s := range g.plan.Load().order {
+	p := g.plan.Load()
+	p.all.Close() // nobody waits for its lists any more
+	for _, s := range p.order {
 		wg.Go(func() { s.close(ctx) })
 	}
 	wg.Wait()
 	g.ending.Wait()
-	g.plan.Load().all.Close()
 	g.guard.Close()
 	return cmp.Or(err, ctx.Err())
 }

@@ -49,9 +49,22 @@ var listings = map[string]listing{
 // changes.
 const untilTold = -1
 
-// list returns all of a list of the server, as it has it. It is a view's source.
+// list returns all of a list of the server that is not blocked. It is a view's
+// source.
 func (s *server) list(ctx context.Context, kind string) (route.List, error) {
-	who := s.g.caller(ctx)
+	all, err := s.whole(ctx, s.g.caller(ctx), kind)
+	switch lock := s.g.plan.Load().lock; {
+	case err != nil, kind != route.Tools:
+	case lock != nil:
+		all.Items = s.pinned(lock, all.Items)
+	default:
+		s.block(nil)
+	}
+	return all, err
+}
+
+// whole returns all of a list of the server, as it has it.
+func (s *server) whole(ctx context.Context, who upstream.Caller, kind string) (route.List, error) {
 	info, err := s.mcp.Describe(ctx, who)
 	if err != nil {
 		return route.List{}, err
@@ -77,9 +90,6 @@ func (s *server) list(ctx context.Context, kind string) (route.List, error) {
 	if rev := era.Lookup(info.Revision); rev != nil && !rev.Modern && of.tells(info.Capabilities) {
 		all.TTL = untilTold
 	}
-	if lock := s.g.plan.Load().lock; lock != nil && kind == route.Tools {
-		all.Items = s.pinned(lock, all.Items)
-	}
 	return all, nil
 }
 
@@ -103,7 +113,7 @@ func (s *server) listChanged(kind string) {
 	}
 	s.alone.Invalidate(s.cfg.Name, kind)
 	p.all.Invalidate(s.cfg.Name, kind)
-	s.g.tellListChanged(s.cfg.Name, kind)
+	s.telling.note(kind)
 }
 
 var errCursor = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Invalid params: the cursor is none of this list; take nextCursor of the page before, or start anew without one"}
@@ -122,6 +132,14 @@ func (e *endpoint) list(ctx context.Context, kind string, params jsonrpc.Raw) (j
 	}
 	view, servers := e.servers()
 	page, err := view.Page(ctx, kind, cursor)
+	for range reloads {
+		newer, now := e.servers()
+		if newer == view || ctx.Err() != nil {
+			break
+		}
+		view, servers = newer, now // the other one was closed on the way
+		page, err = view.Page(ctx, kind, cursor)
+	}
 	if errors.Is(err, route.ErrCursor) {
 		return nil, errCursor
 	} else if err != nil {

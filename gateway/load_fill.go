@@ -59,6 +59,22 @@ func (u *Upstream) filled(namespace string) *Upstream {
 	return &out
 }
 
+// ServesRPC reports whether the server is at /rpc/NAME, where nobody looks at what
+// is called. With the profile auto it is not when something is to be kept from
+// clients, which holds for MCP only: by a lock, by allow, deny or rename, or by a
+// lifetime.
+func (u *Upstream) ServesRPC(locked bool) bool {
+	if u.Profile == profileRaw || u.Profile == profileMCP {
+		return u.Profile == profileRaw
+	}
+	for _, f := range []Filter{u.Tools, u.Resources, u.Prompts} {
+		if len(f.Allow)+len(f.Deny)+len(f.Rename) > 0 {
+			return false
+		}
+	}
+	return !locked && (u.Lifetime == "" || u.Lifetime == "shared")
+}
+
 // Origin says where a value came from: "env GITHUB_TOKEN", "file token.txt", or ""
 // when it stands in the configuration itself. Keys are "env.NAME" and "headers.Name".
 func (u *Upstream) Origin(key string) string {

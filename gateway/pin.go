@@ -9,6 +9,7 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway/internal/pin"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
+	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -28,7 +29,7 @@ func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes st
 	var text strings.Builder
 	for _, s := range g.plan.Load().mcp {
 		name := s.cfg.Name
-		list, err := s.list(ctx, route.Tools)
+		list, err := s.whole(ctx, anybody(), route.Tools)
 		if err != nil {
 			return "", 0, fmt.Errorf("the tools of %s cannot be listed: %w", name, err)
 		}
@@ -49,6 +50,12 @@ func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes st
 		err = lock.Save(path)
 	}
 	return text.String(), count, err
+}
+
+// anybody can be asked everything: there are servers that have more tools for such
+// clients.
+func anybody() upstream.Caller {
+	return upstream.Caller{Capabilities: jsonrpc.Raw(`{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{},"context":{}},"roots":{}}`)}
 }
 
 func write(w *strings.Builder, changes []pin.Change) {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall"
@@ -19,7 +21,6 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/mcp"
-	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/stream"
 	"github.com/farcall-dev/farcall/wsrpc"
@@ -31,6 +32,9 @@ const (
 	profileMCP  = "mcp"
 	profileRaw  = "raw"
 )
+
+// lifetimeCall is that of a connection which one call has for itself.
+const lifetimeCall = "call"
 
 // server is one server behind the gateway. It stays when a new configuration has
 // it unchanged.
@@ -45,6 +49,10 @@ type server struct {
 
 	post, stream, ws http.Handler // of raw
 
+	telling pace // clients of its lists
+
+	slow atomic.Bool // it did not say in time what it offers
+
 	blocking sync.Mutex
 	blocked  map[string]pin.Change // tools that are not as they were pinned
 }
@@ -52,6 +60,7 @@ type server struct {
 // newServer puts a server together. Nothing runs yet.
 func (g *Gateway) newServer(c *Upstream, size int) (*server, error) {
 	s := &server{g: g, cfg: c}
+	s.telling.do = func(kind string) { g.tellListChanged(c.Name, kind) }
 	log := g.opts.Logger.With("upstream", c.Name)
 	if len(c.Command) > 0 {
 		s.children = supervise.New(supervise.Command{
@@ -91,6 +100,7 @@ func (s *server) speakMCP(u *url.URL, log *slog.Logger, size int) {
 		Timeout: c.Timeout, MaxInFlight: c.MaxInFlight, MaxQueue: c.MaxQueue, QueueTimeout: c.QueueTimeout,
 		BreakAfter: c.Breaker.After, BreakFor: c.Breaker.For,
 		OnListChanged: s.listChanged,
+		OnWait:        func(who upstream.Caller) { s.g.suspended.makeRoom(s.mcp, who) },
 		OnWarning:     func(err error) { log.Warn(err.Error()) },
 		Explain:       explain,
 		Logger:        log,
@@ -128,15 +138,19 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 		}
 		return mcp.Connect(ctx, t, o)
 	}
+	if u, err := url.Parse(c.URL); err == nil && u.Scheme == "tls" {
+		t, err := dialRaw(ctx, c, u)
+		if err != nil {
+			return nil, err
+		}
+		return mcp.Connect(ctx, t, o)
+	}
 	if c.Transport == "sse" && o.Era == "" {
-		o.Era = firstRevision()
+		o.Era = "legacy" // a server of that transport may speak a later revision over it
 	}
 	o.HTTP = &mcphttp.DialOptions{Header: c.header(), MaxMessage: int(c.MaxMessage)}
 	return mcp.Dial(ctx, c.URL, o)
 }
-
-// firstRevision is the one whose HTTP is HTTP+SSE.
-func firstRevision() string { return era.Revisions()[0].Name }
 
 func (c *Upstream) header() http.Header {
 	h := http.Header{}
@@ -150,6 +164,9 @@ func (s *server) speakRaw(u *url.URL, log *slog.Logger) error {
 	c := s.cfg
 	o := &raw.Options{
 		Name: c.Name, Timeout: c.Timeout, MaxMessage: int(c.MaxMessage), MaxInFlight: c.MaxInFlight, Explain: explain, Logger: log,
+	}
+	if g := s.g.opts.RPC; g != nil && g.OnRecord != nil {
+		o.OnRecord = recordPiped
 	}
 	if c.Profile == profileRaw {
 		o.Lifetime = c.Lifetime
@@ -181,6 +198,9 @@ func explain(err error) (after time.Duration, stderr []string) {
 
 func dialRaw(ctx context.Context, c *Upstream, u *url.URL) (farcall.Transport, error) {
 	o := &stream.Options{MaxMessage: int(c.MaxMessage)}
+	if u.Scheme == "tls" {
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
 	switch u.Scheme {
 	case "ws", "wss":
 		return wsrpc.Dial(ctx, c.URL, &wsrpc.Options{Header: c.header(), MaxMessage: int(c.MaxMessage)})
@@ -193,6 +213,13 @@ func dialRaw(ctx context.Context, c *Upstream, u *url.URL) (farcall.Transport, e
 // close lets the calls in flight finish, as long as the context lasts, and ends
 // every child.
 func (s *server) close(ctx context.Context) {
+	if s.children != nil {
+		defer context.AfterFunc(ctx, s.children.Kill)()
+	}
+	if s.alone != nil {
+		s.telling.end()
+		s.alone.Close() // nobody waits for its lists any more
+	}
 	var wg sync.WaitGroup
 	if s.mcp != nil {
 		wg.Go(func() { _ = s.mcp.Close(ctx) }) // its error is the context's
@@ -201,22 +228,28 @@ func (s *server) close(ctx context.Context) {
 		wg.Go(func() { _ = s.raw.Close(ctx) })
 	}
 	wg.Wait()
-	if s.alone != nil {
-		s.alone.Close()
-	}
 	if s.children != nil {
 		_ = s.children.Close()
 	}
 }
 
+// passesAll reports whether the server may be called as it is.
+func (s *server) passesAll(p *plan) bool { return s.raw != nil && s.cfg.ServesRPC(p.lock != nil) }
+
 // block notes tools that are not as they were pinned.
 func (s *server) block(changes []pin.Change) {
-	blocked := map[string]pin.Change{}
-	for _, c := range changes {
-		blocked[c.Tool] = c
-	}
 	s.blocking.Lock()
 	defer s.blocking.Unlock()
+	blocked := map[string]pin.Change{}
+	for _, c := range changes {
+		if c.Kind == pin.Removed {
+			continue // or not for everybody
+		}
+		if _, known := s.blocked[c.Tool]; !known {
+			s.g.opts.Logger.Warn("a tool is blocked: it is not as it was pinned", "upstream", s.cfg.Name, "tool", c.Tool, "change", c.Kind)
+		}
+		blocked[c.Tool] = c
+	}
 	s.blocked = blocked
 }
 
@@ -227,6 +260,26 @@ func (s *server) blockedTool(name string) (pin.Change, bool) {
 	return c, ok
 }
 
+// describe returns what the server says of itself, nil when it does not in time.
+// One that is down is described when it is up.
+func (s *server) describe(ctx context.Context, who upstream.Caller) *mcp.ServerInfo {
+	timeout := describeTimeout
+	if s.slow.Load() {
+		timeout = describeAgain
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	info, err := s.mcp.Describe(ctx, who)
+	s.slow.Store(errors.Is(ctx.Err(), context.DeadlineExceeded))
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
 // describeTimeout bounds how long a client that begins waits to hear what a
-// server offers that is slow to start.
-const describeTimeout = 5 * time.Second
+// server offers that is slow to start, and describeAgain how long the next ones do.
+const (
+	describeTimeout = 2 * time.Second // clients that find out what a server speaks wait for three
+	describeAgain   = 100 * time.Millisecond
+)

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -30,24 +29,27 @@ func (g *Gateway) status() admin.Status {
 }
 
 func (s *server) status(p *plan) admin.UpstreamStatus {
-	c := s.cfg
+	c := s.cfg.filled("")
 	u := admin.UpstreamStatus{Name: c.Name, Target: c.Target(), Profile: c.Profile, Lifetime: c.Lifetime, State: "idle"}
 	if s.mcp != nil {
 		st := s.mcp.Status()
 		u.State, u.Since, u.Revision, u.Server = st.State, st.Since, st.Revision, strings.TrimSpace(st.Name+" "+st.Version)
 		u.Lanes, u.InFlight, u.Queued = st.Lanes, st.InFlight, st.Queued
+		u.Retries, u.Dropped = int64(st.Retries), int64(st.Dropped)
 		u.Calls, u.Errors, u.P50, u.P99, u.LastError = int64(st.Calls), int64(st.Errors), st.LatencyP50, st.LatencyP99, st.LastError
-		u.Tools = s.tools(s.g.serving, p)
+		u.Tools = s.tools(p)
 	}
 	if s.raw != nil {
 		st := s.raw.Status()
 		u.InFlight, u.Calls, u.Errors = u.InFlight+st.InFlight, u.Calls+int64(st.Calls), u.Errors+int64(st.Errors)
-		if s.mcp == nil {
-			u.State, u.P50, u.P99, u.LastError = st.State, st.LatencyP50, st.LatencyP99, st.LastError
+		u.Lanes, u.Dropped, u.Garbage = u.Lanes+st.Connections, u.Dropped+int64(st.Dropped), u.Garbage+int64(st.Garbage)
+		if u.State == "idle" { // as MCP, or it is none
+			u.State, u.Since, u.P50, u.P99, u.LastError = st.State, st.Since, st.LatencyP50, st.LatencyP99, st.LastError
 		}
 	}
 	if s.children != nil {
 		st := s.children.Stats()
+		u.Garbage += int64(st.Garbage)
 		u.Children, u.Restarts, u.Stderr = st.Running, int(st.Restarts), st.LastStderr
 	}
 	return u
@@ -55,9 +57,9 @@ func (s *server) status(p *plan) admin.UpstreamStatus {
 
 // tools are those that are known, without asking the server, and those that are
 // blocked.
-func (s *server) tools(ctx context.Context, p *plan) []admin.ToolStatus {
+func (s *server) tools(p *plan) []admin.ToolStatus {
 	var all []admin.ToolStatus
-	for _, e := range p.all.Entries(ctx, route.Tools) {
+	for _, e := range p.all.Entries(route.Tools) {
 		if e.Source == s.cfg.Name {
 			t := admin.ToolStatus{Name: e.Name, Shown: e.Shown}
 			t.Description, _ = text(e.Item, "description")

@@ -40,6 +40,9 @@ func newSuspension(most int, ttl time.Duration) *suspension {
 type suspended struct {
 	id     string
 	table  *suspension
+	at     *upstream.Upstream
+	who    upstream.Caller
+	ctx    context.Context //nolint:containedctx // ends with the call
 	cancel context.CancelCauseFunc
 	asked  chan struct{} // there is a question
 	done   chan struct{} // closed when the call has ended
@@ -48,14 +51,17 @@ type suspended struct {
 
 	mu        sync.Mutex
 	client    context.Context //nolint:containedctx // of the request that waits; nil: the client is away
-	last      int             // the number given to a question last
+	keys      map[string]bool // of all questions so far
+	fresh     bool            // the client has not been asked the newest question
 	questions []*question     // without an answer
 	expiry    *time.Timer     // while the client is away
+	left      time.Time       // when it went
 }
 
 // question is what a server asks during a call.
 type question struct {
 	key    string
+	asking bool // a goroutine does, on behalf of a task
 	method string
 	params jsonrpc.Raw
 	answer chan answer
@@ -76,12 +82,12 @@ var (
 
 // begin starts a call and returns its id.
 func (t *suspension) begin(ctx context.Context, u *upstream.Upstream, given *upstream.Call) (string, error) {
-	s := &suspended{id: rand.Text(), table: t, asked: make(chan struct{}, 1), done: make(chan struct{})}
+	s := &suspended{id: rand.Text(), table: t, at: u, asked: make(chan struct{}, 1), done: make(chan struct{}), client: ctx}
 	call := *given
 	call.Params = slices.Clone(call.Params) // the request's own do not last
 	call.Caller.Info, call.Caller.Capabilities = slices.Clone(call.Caller.Info), slices.Clone(call.Caller.Capabilities)
-	call.Ask = s.ask
-	call.Notice = s.notify
+	s.who, call.Ask = call.Caller, s.ask
+	call.Notice, call.OnTask = s.notify, s.startTask
 	if call.Progress != nil {
 		call.Progress = func(params jsonrpc.Raw) { s.notify(spec.NotificationProgress, params) }
 	}
@@ -90,13 +96,13 @@ func (t *suspension) begin(ctx context.Context, u *upstream.Upstream, given *ups
 	if t.closed {
 		return "", errDraining()
 	}
-	ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	s.ctx, s.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	t.calls[s.id] = s
 	t.wg.Go(func() {
 		defer s.cancel(nil)
-		s.result, s.err = u.Call(ctx, &call)
-		if ctx.Err() != nil {
-			s.err = context.Cause(ctx)
+		s.result, s.err = u.Call(s.ctx, &call)
+		if s.ctx.Err() != nil {
+			s.err = context.Cause(s.ctx)
 		}
 		close(s.done)
 	})
@@ -113,7 +119,7 @@ func (t *suspension) attach(ctx context.Context, id string) (*suspended, error) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.client != nil {
+	if s.client != nil && s.client != ctx { // which may have begun it
 		return nil, errBusy
 	}
 	if s.expiry != nil {
@@ -141,6 +147,7 @@ func (t *suspension) detach(s *suspended) error {
 		return jsonrpc.Errorf(jsonrpc.Overloaded, "Overloaded: %d calls wait for their clients already; try again later", t.most)
 	}
 	t.idle++
+	s.left = time.Now()
 	s.expiry = time.AfterFunc(t.ttl, func() { t.expire(s) })
 	return nil
 }
@@ -158,6 +165,29 @@ func (t *suspension) expire(s *suspended) {
 	s.expiry = nil
 	delete(t.calls, s.id)
 	s.cancel(errAway)
+}
+
+// mayBeAway is how long a client may take for its answers though others wait for
+// the connection that its call has.
+const mayBeAway = 20 * time.Second
+
+// makeRoom gives up a call at a server for somebody who waits for its connection:
+// that whose client has been away the longest, if that is too long.
+func (t *suspension) makeRoom(at *upstream.Upstream, who upstream.Caller) {
+	t.mu.Lock()
+	var longest *suspended
+	begun := time.Now().Add(-mayBeAway)
+	for _, s := range t.calls {
+		s.mu.Lock()
+		if s.at == at && s.expiry != nil && s.left.Before(begun) && s.ctx.Err() == nil && at.Shares(s.who, who) {
+			longest, begun = s, s.left
+		}
+		s.mu.Unlock()
+	}
+	t.mu.Unlock()
+	if longest != nil {
+		t.expire(longest)
+	}
 }
 
 // drop forgets a call, which has ended or is given up.
@@ -187,6 +217,8 @@ func (t *suspension) close(ctx context.Context) error {
 			s.expiry = nil
 			delete(t.calls, id)
 			s.cancel(errAway)
+		} else if slices.ContainsFunc(s.questions, func(q *question) bool { return q.asking }) {
+			s.cancel(errDraining()) // the client of a task is away, too
 		}
 		s.mu.Unlock()
 	}
@@ -214,9 +246,9 @@ func (t *suspension) close(ctx context.Context) error {
 func (s *suspended) ask(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
 	q := &question{method: method, params: slices.Clone(params), answer: make(chan answer, 1)}
 	s.mu.Lock()
-	s.last++
-	q.key = "question-" + strconv.Itoa(s.last)
+	q.key = s.newKey(mcp.QuestionName(params))
 	s.questions = append(s.questions, q)
+	s.fresh = true
 	s.mu.Unlock()
 	select {
 	case s.asked <- struct{}{}:
@@ -229,6 +261,23 @@ func (s *suspended) ask(ctx context.Context, method string, params jsonrpc.Raw) 
 		s.remove(q)
 		return nil, context.Cause(ctx)
 	}
+}
+
+// newKey returns a key for a question: the name that the server has given to it,
+// if there is one, by which the client may know it.
+func (s *suspended) newKey(name string) string {
+	key, n := name, 2
+	if name == "" {
+		name, n = "question", 1
+	}
+	for ; key == "" || s.keys[key]; n++ {
+		key = name + "-" + strconv.Itoa(n)
+	}
+	if s.keys == nil {
+		s.keys = map[string]bool{}
+	}
+	s.keys[key] = true
+	return key
 }
 
 func (s *suspended) remove(q *question) {
@@ -250,32 +299,112 @@ func (s *suspended) pending() []*question {
 
 // notify passes a notification on to the request that waits, if one does.
 func (s *suspended) notify(method string, params jsonrpc.Raw) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.client != nil {
-		_ = mcp.Notify(s.client, method, params) // a client that is gone needs none
+	// Whoever does not read holds up nobody but himself.
+	if client := s.waiting(); client != nil {
+		_ = mcp.Notify(client, method, params) // a client that is gone needs none
 	}
 }
 
+// startTask makes the request that waits a task. One that has asked already stays
+// what it is.
+func (s *suspended) startTask() error {
+	client := s.waiting()
+	if client == nil {
+		return nil
+	}
+	if err := mcp.StartTask(client); !errors.Is(err, mcp.ErrAsked) && s.waiting() == client {
+		return err
+	}
+	return nil
+}
+
+// waiting returns the context of the request that waits, nil when none does.
+func (s *suspended) waiting() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.client
+}
+
 // wait waits for the end of the call on behalf of its client, whom it asks what
-// the server asks. Its error is mcp.ErrAsked when the client is to come back.
-func (s *suspended) wait(ctx context.Context) (upstream.Result, error) {
+// the server asks. Without the end, its error is mcp.ErrAsked when the client is
+// to come back.
+func (s *suspended) wait(ctx context.Context) (result upstream.Result, ended bool, err error) {
+	var asking sync.WaitGroup // on behalf of a task
+	defer asking.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for {
 		select {
 		case <-s.done:
-			return s.result, s.err
+			return s.result, true, s.err
 		case <-ctx.Done():
 			s.table.drop(s, ctx.Err())
-			return upstream.Result{}, ctx.Err()
+			return upstream.Result{}, false, ctx.Err()
 		case <-s.asked:
 		}
+		if _, task := mcp.InTask(ctx); task {
+			s.askTask(ctx, &asking)
+			continue
+		}
+		s.gather(ctx)
 		if err := s.askClient(ctx); err != nil {
 			if full := s.table.detach(s); full != nil {
 				err = full
 			}
-			return upstream.Result{}, err
+			return upstream.Result{}, false, err
 		}
 	}
+}
+
+// gatherTime is how long a new question waits for others that the server asks at
+// the same time: the client can answer all of them in one round then.
+const gatherTime = 20 * time.Millisecond
+
+func (s *suspended) gather(ctx context.Context) {
+	s.mu.Lock()
+	fresh := s.fresh
+	s.fresh = false
+	s.mu.Unlock()
+	if !fresh {
+		return
+	}
+	timer := time.NewTimer(gatherTime)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.done:
+	case <-ctx.Done():
+	}
+}
+
+// askTask asks the client of a task everything that is new. Each answer comes when
+// the client gives it.
+func (s *suspended) askTask(ctx context.Context, asking *sync.WaitGroup) {
+	for _, q := range s.newQuestions() {
+		asking.Go(func() {
+			var raw jsonrpc.Raw
+			err := mcp.Ask(mcp.Named(ctx, q.key), q.method, q.params, &raw)
+			s.reply(q, answer{raw, err})
+		})
+	}
+	s.table.mu.Lock()
+	defer s.table.mu.Unlock()
+	if s.table.closed {
+		s.cancel(errDraining())
+	}
+}
+
+// newQuestions returns those that a task has not asked yet, which it does now.
+func (s *suspended) newQuestions() (all []*question) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.questions {
+		if !q.asking {
+			q.asking = true
+			all = append(all, q)
+		}
+	}
+	return all
 }
 
 // askClient asks the client everything that has no answer. Its error is for the
@@ -319,9 +448,9 @@ func (e *endpoint) resumable(ctx context.Context, u *upstream.Upstream, call *up
 		if err != nil {
 			return upstream.Result{}, err
 		}
-		result, err := s.wait(ctx)
-		if !s.over() {
-			return result, err // the call goes on
+		result, ended, err := s.wait(ctx)
+		if !ended {
+			return result, err
 		}
 		earlier = append(earlier, s)
 		agreed, asking := visit(ctx, visitsOf(err, call.Revision))
@@ -338,16 +467,6 @@ func (e *endpoint) resumable(ctx context.Context, u *upstream.Upstream, call *up
 		if asking {
 			return upstream.Result{}, mcp.ErrAsked
 		}
-	}
-}
-
-// over reports whether the call has ended.
-func (s *suspended) over() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
 	}
 }
 

@@ -1,16 +1,29 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 // profileRaw is the profile for JSON-RPC that is not MCP.
 const profileRaw = "raw"
+
+// bridged is the name of the only server of a bridge, in errors and logs.
+const bridged = "server"
+
+// notRun is the hint for a command that cannot be run.
+const notRun = "Nothing was started. A command is a program and its arguments, and is run without a shell."
 
 type bridgeFlags struct {
 	serveFlags
@@ -22,38 +35,54 @@ type bridgeFlags struct {
 	cwd      string
 }
 
+const bridgeLong = `Connect callers of one transport to a server of another one. Callers of MCP may
+speak any revision, whatever the server speaks; any other JSON-RPC passes as it is.
+
+FROM is where callers come in:
+  host:port, :port, unix:PATH          every transport on one port, with the paths
+                                       of farcall serve: /mcp, /sse, /rpc, /rpc/ws;
+                                       http://, ws:// and tcp:// before it are allowed
+  stdio                                standard input and output
+
+TO is the server:
+  http://host[:port][/path]            https too; without a path: /mcp, raw: /rpc
+  ws://host[:port][/path]              wss too; without a path: /mcp, raw: /rpc/ws
+  tcp://host:port[?framing=header]     tls:// for TCP with TLS
+  unix:PATH[?framing=header]           a socket
+  host:port                            the same as http://host:port
+  -- command args...                   a child process, over its standard input and output
+
+A command is run without a shell, and with few variables of farcall's environment:
+HOME, LANG, LC_*, LOGNAME, PATH, SHELL, TERM, TMPDIR, USER. --env gives it more.
+Clients share one process as far as the server lets them: one that asks its client
+something while it works gets one call at a time, and further processes (--pool).
+
+The gateway says on standard error what it runs, when it is ready, and what goes
+wrong with the server. / has a page with the same. It ends as 'farcall serve' does.`
+
 func newBridgeCmd(e *env) *cobra.Command {
 	f := bridgeFlags{remote: remote{env: e}}
 	cmd := &cobra.Command{
 		Use:   "bridge FROM TO",
 		Short: "Put one server behind another transport, in every revision of MCP",
-		Long: `Connect callers of one transport to a server of another one. Callers of MCP may
-speak any revision, whatever the server speaks; any other JSON-RPC passes as it is.
-
-FROM is where callers come in:
-  host:port, :port, unix:PATH       every transport on one port, with the paths
-                                    of farcall serve: /mcp, /sse, /rpc, /rpc/ws;
-                                    http://, ws:// and tcp:// before it are allowed
-  stdio                             standard input and output
-
-TO is the server:
-` + strings.Join(strings.Split(targetForms, "\n")[1:], "\n"),
+		Long:  bridgeLong,
 		Example: `  farcall bridge 127.0.0.1:8080 -- npx -y @modelcontextprotocol/server-everything
   farcall bridge stdio https://example.com/mcp
-  farcall bridge ws://127.0.0.1:9000 --profile raw --framing header -- gopls`,
+  farcall bridge 127.0.0.1:9000 --profile raw --framing header -- gopls`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, e, args) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&f.profile, "profile", "auto", "what passes: mcp, raw (any JSON-RPC, as it is), or auto (the first message says)")
+	flags.StringVar(&f.profile, "profile", "auto", "what passes: `mcp`, raw (any JSON-RPC, as it is), or auto (the path or the first message says)")
 	flags.StringArrayVarP(&f.remote.header, "header", "H", nil, "send an HTTP header to TO, `'Name: value'`; can be repeated")
 	flags.StringVar(&f.remote.framing, "framing", "", "frame messages of TO, a byte stream, by `line` or by header")
 	flags.DurationVar(&f.remote.timeout, "timeout", time.Minute, "how long a call may be without an answer or progress")
-	flags.StringVar(&f.lifetime, "lifetime", "", "who shares a child: shared, session or call (default shared; raw: a child for each connection)")
-	flags.IntVar(&f.pool, "pool", 0, "children at most that carry one call at a time (default 8)")
-	flags.StringVar(&f.era, "era", "", "what to speak to the server: auto, modern, legacy or a revision (default auto)")
+	flags.StringVar(&f.lifetime, "lifetime", "", "who shares a connection or child: `shared` (all), session or call (default shared; raw: a child for each connection)")
+	flags.IntVar(&f.pool, "pool", 0, "connections or children at most that carry one call at a time (default 8)")
+	flags.StringVar(&f.era, "era", "", "what to speak to the server: `auto`, modern, legacy or a revision (default auto)")
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` for the command's environment, or NAME for one of farcall's own; can be repeated")
 	flags.StringVar(&f.cwd, "cwd", "", "`directory` in which the command runs")
+	flags.StringVar(&f.lock, "lock", "", "`file` with the pinned tools of the server, which 'farcall pin TARGET' writes")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); makes the port speak TLS too")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
@@ -70,20 +99,53 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	if err := f.from(args[0]); err != nil {
 		return err
 	}
-	c, err := f.config1(cmd, args[1:])
+	t, err := f.to(cmd, args)
 	if err != nil {
 		return err
+	}
+	c, err := f.config1(t, args[1])
+	if err != nil {
+		return err
+	}
+	if err := runnable(c.Upstreams[0]); err != nil {
+		return &exitError{code: exitConnect, err: err, hint: notRun}
 	}
 	stderr := &lockedWriter{w: e.stderr}
 	log, err := newLogger(f.log, stderr)
 	if err != nil {
 		return err
 	}
-	return f.serveGateway(cmd.Context(), c, log, stderr)
+	if log != nil {
+		fmt.Fprintf(stderr, "farcall: bridge from %s to %s\n", args[0], tame(c.Upstreams[0].Target()))
+	}
+	return f.serveGateway(cmd.Context(), c, log, stderr, func(ctx context.Context, g *gateway.Gateway) {
+		if !f.stdio && !t.header { // a client on standard input is there already
+			connectNow(ctx, g, c.Upstreams[0], stderr)
+		}
+	})
+}
+
+// connectNow connects to the server, so that who has started the bridge hears at
+// once when that does not work.
+func connectNow(ctx context.Context, g *gateway.Gateway, u *gateway.Upstream, stderr io.Writer) {
+	err := g.Connect(ctx)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	text := err.Error()
+	if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) {
+		text = wire.Message
+	}
+	hint := "Callers get this error until the server is there; each call tries again."
+	if u.Profile != "mcp" && !errors.Is(err, farcall.ErrClosed) && !errors.As(err, new(*net.OpError)) {
+		hint += " Is it a server of JSON-RPC that does not speak MCP? Then add --profile raw."
+	}
+	fmt.Fprintf(stderr, "farcall: %s\n%s\n", tame(text), hint)
 }
 
 // from reads FROM.
 func (f *bridgeFlags) from(text string) error {
+	const hint = "FROM is stdio, host:port or unix:PATH."
 	if text == "stdio" || text == "-" {
 		f.stdio = true
 		return nil
@@ -101,43 +163,49 @@ func (f *bridgeFlags) from(text string) error {
 			}
 			address, _, _ = strings.Cut(rest, "/")
 		default:
-			return usagef("FROM is stdio, host:port or unix:PATH.", "there is no transport %q", scheme)
+			return usagef(hint, "there is no transport %q", scheme)
 		}
 	}
 	f.listen = []string{address}
-	return checkAddress(address)
+	err := checkAddress(address)
+	if exit := (*exitError)(nil); errors.As(err, &exit) {
+		exit.hint = strings.ReplaceAll(exit.hint, "--listen ", "")
+	}
+	return err
 }
 
-// config1 is the configuration of the one server. rest are the arguments after
-// FROM.
-func (f *bridgeFlags) config1(cmd *cobra.Command, rest []string) (*gateway.Config, error) {
-	var t target
-	text := ""
+// to reads TO.
+func (f *bridgeFlags) to(cmd *cobra.Command, args []string) (t target, err error) {
 	switch dash := cmd.ArgsLenAtDash(); {
-	case dash == 1 && len(rest) > 0:
-		t = target{kind: kindChild, command: rest}
-	case dash < 0 && len(rest) == 1:
-		var err error
-		if t, err = parseTarget(rest[0]); err != nil {
-			return nil, err
+	case dash == 1 && len(args) > 1:
+		t = target{kind: kindChild, command: args[1:]}
+	case dash < 0 && len(args) == 2:
+		if t, err = parseTarget(args[1]); err != nil {
+			return t, err
 		}
-		text = rest[0]
-	case len(rest) == 0:
-		return nil, usagef("For example: farcall bridge "+cmd.Flags().Arg(0)+" -- ./server --stdio", "no TO")
+		if (t.kind == kindHTTP || t.kind == kindWS) && f.profile != profileRaw && !hasPath(args[1]) {
+			t.url.Path = mcpPath
+		}
+	case len(args) == 1:
+		return t, usagef("For example: farcall bridge "+args[0]+" -- ./server --stdio", "no TO")
 	default:
-		return nil, usagef("A command stands behind --: farcall bridge FROM -- command args", "too many arguments")
+		return t, usagef("A command stands behind --: farcall bridge FROM -- command args", "too many arguments")
 	}
 	switch f.remote.framing {
-	case "", "line", "lines":
+	case "":
+	case "line", "lines":
+		t.header = false
 	case "header", "headers":
 		t.header = true
 	default:
-		return nil, usagef("Use --framing line or --framing header.", "there is no framing %q", f.remote.framing)
+		return t, usagef("Use --framing line or --framing header.", "there is no framing %q", f.remote.framing)
 	}
-	if err := f.remote.check(t); err != nil {
-		return nil, err
-	}
-	u := upstreamAt("server", text, f.profile, t)
+	return t, f.remote.check(t)
+}
+
+// config1 is the configuration of the one server.
+func (f *bridgeFlags) config1(t target, text string) (*gateway.Config, error) {
+	u := upstreamAt(bridged, text, f.profile, t)
 	u.Lifetime, u.Pool, u.Era, u.Cwd = f.lifetime, f.pool, f.era, f.cwd
 	u.Timeout, u.MaxMessage = f.remote.timeout, int64(f.maxMessage)
 	headers, err := f.remote.headers()
@@ -161,7 +229,34 @@ func (f *bridgeFlags) config1(cmd *cobra.Command, rest []string) (*gateway.Confi
 		}
 		u.Env[name] = value
 	}
-	c := &gateway.Config{Upstreams: []*gateway.Upstream{u}}
-	return c, checked(c)
+	c := &gateway.Config{Upstreams: []*gateway.Upstream{u}, Lock: f.lock}
+	return c, asFlags(c.Check())
 }
 
+// asFlags tells of what is wrong with the upstream by the names of the flags that
+// say it.
+func asFlags(err error) error {
+	bad := (*gateway.ConfigError)(nil)
+	if !errors.As(err, &bad) {
+		return err
+	}
+	p := bad.Problems[0]
+	what := strings.TrimPrefix(p.Path, "upstreams."+bridged)
+	switch flag, _, _ := strings.Cut(strings.TrimPrefix(what, "."), "."); flag {
+	case "", "command", "url":
+		what = "TO: "
+	case "headers":
+		what = "--header: "
+	case "inherit_env", "env":
+		what = "--env: "
+	case "max_message":
+		what = "--max-message: "
+	default:
+		what = "--" + flag + ": "
+	}
+	hint, _, _ := strings.Cut(p.Hint, "; ")
+	if hint != "" {
+		hint = strings.ToUpper(hint[:1]) + hint[1:] + "."
+	}
+	return usagef(hint, "%s%s", what, p.Message)
+}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -45,7 +46,7 @@ func (e *env) check(file string, asJSON bool) error {
 	case errors.As(err, &bad):
 		return e.refuseConfig(bad, asJSON)
 	case err != nil:
-		return &exitError{code: exitUsage, err: err}
+		return &exitError{code: exitUsage, err: plainError{err}}
 	}
 	report := newCheckReport(file, c)
 	if asJSON {
@@ -134,11 +135,11 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 	}
 	var mcp []string
 	for _, u := range c.Upstreams {
-		r.Upstreams = append(r.Upstreams, describeUpstream(u))
+		r.Upstreams = append(r.Upstreams, describeUpstream(u, c.Lock != ""))
 		if !u.Disabled && u.Profile != "raw" {
 			mcp = append(mcp, u.Name)
 		}
-		if text := missingProgram(u); text != "" {
+		for _, text := range caveats(u) {
 			r.Notices = append(r.Notices, checkProblem{Path: u.Name, Message: text})
 		}
 	}
@@ -186,23 +187,46 @@ func one(list []checkUpstream) bool {
 	return n == 1
 }
 
-// missingProgram says that a command cannot be found from here.
-func missingProgram(u *gateway.Upstream) string {
-	if u.Disabled || len(u.Command) == 0 || u.Env["PATH"] != "" {
-		return ""
+// caveats say what will not work here as one may think.
+func caveats(u *gateway.Upstream) (texts []string) {
+	if err := runnable(u); err != nil {
+		texts = append(texts, err.Error())
+	}
+	if u.Lifetime == "principal" && !u.Disabled {
+		texts = append(texts, "lifetime principal: farcall does not ask who calls, so all have the same principal; session keeps clients apart")
+	}
+	return texts
+}
+
+// runnable says why a command cannot be run from here.
+func runnable(u *gateway.Upstream) error {
+	if u.Disabled || len(u.Command) == 0 {
+		return nil
+	}
+	if u.Cwd != "" {
+		if info, err := os.Stat(u.Cwd); err != nil || !info.IsDir() {
+			return fmt.Errorf("there is no directory %s to run it in", u.Cwd)
+		}
+	}
+	if u.Env["PATH"] != "" {
+		return nil
 	}
 	program := u.Command[0]
 	if strings.Contains(program, string(filepath.Separator)) && !filepath.IsAbs(program) && u.Cwd != "" {
 		program = filepath.Join(u.Cwd, program)
 	}
-	if _, err := exec.LookPath(program); err == nil {
-		return ""
-	}
+	_, err := exec.LookPath(program)
 	name, _, _ := strings.Cut(u.Target(), " ")
-	return fmt.Sprintf("there is no program %s on this machine, or it is not in PATH", name)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%s is no program that may be run", name)
+	}
+	return fmt.Errorf("there is no program %s on this machine, or it is not in PATH", name)
 }
 
-func describeUpstream(u *gateway.Upstream) checkUpstream {
+func describeUpstream(u *gateway.Upstream, locked bool) checkUpstream {
 	d := checkUpstream{
 		Name: u.Name, Disabled: u.Disabled, Profile: u.Profile, Kind: "url", Target: u.Target(), Cwd: u.Cwd,
 		Env: valuesOf(u, "env", u.Env), Headers: valuesOf(u, "headers", u.Headers), Inherits: u.InheritEnv, Lifetime: u.Lifetime, Sharing: sharing(u),
@@ -237,7 +261,7 @@ func describeUpstream(u *gateway.Upstream) checkUpstream {
 	if u.Profile != "raw" {
 		d.Paths = append(d.Paths, "/mcp/"+u.Name)
 	}
-	if u.Profile != "mcp" {
+	if u.ServesRPC(locked) {
 		d.Paths = append(d.Paths, "/rpc/"+u.Name)
 	}
 	return d

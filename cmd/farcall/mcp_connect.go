@@ -179,7 +179,7 @@ func plainWords(err error) string {
 var libraryTerms = strings.NewReplacer(
 	"; see ClientOptions.Era", "", " (it may be legacy: see ClientOptions.Era)", " (it may be legacy)",
 	"; see ClientOptions.MaxRounds", "", "; raise DialOptions.MaxMessage", "", " (ClientOptions.Timeout)", "", " (ClientOptions.MaxTimeout)", "",
-	"dial: wsrpc: cannot connect: ", "", "mcp: ", "", "mcphttp: ", "", "farcall: ", "")
+	"dial: wsrpc: cannot connect: ", "", "mcp: ", "", "gateway: ", "", "mcphttp: ", "", "farcall: ", "")
 
 // plainError is an error in plain words.
 type plainError struct{ error }
@@ -250,6 +250,9 @@ func (s *mcpSession) answered(what string, wire *jsonrpc.Error, err error) error
 
 func (s *mcpSession) codeHint(what string, wire *jsonrpc.Error, err error) string {
 	if s.Client == nil { // it has not got beyond the handshake
+		if len(jsonrpc.Lookup(wire.Code)) > 0 && jsonrpc.Lookup(wire.Code)[0].Retryable {
+			return fmt.Sprintf("It may work later. 'farcall errors %d' says what the code means.", int(wire.Code))
+		}
 		if pinned(err) {
 			return autoHint
 		}

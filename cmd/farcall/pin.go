@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 // lockFile is the name of the file that pins tools.
@@ -26,14 +28,16 @@ func newPinCmd(e *env) *cobra.Command {
 		Long: `Write the definition of every tool (name, description, schemas, annotations)
 of the servers of a configuration, or of one server, into ` + lockFile + `. A gateway
 with that file hides a tool whose definition is another one, and shows what has
-changed.
+changed. 'farcall serve --config FILE' finds it beside FILE; 'farcall bridge' and
+'farcall serve --upstream' take it with --lock.
 
 When there is such a file already, the differences are shown and the exit status
 is 1 if there are some; --accept writes what is there now.`,
 		Example: `  farcall pin farcall.yaml
   farcall pin --accept farcall.yaml
   farcall pin https://example.com/mcp
-  farcall pin -- npx -y @modelcontextprotocol/server-everything`,
+  farcall pin -- npx -y @modelcontextprotocol/server-everything
+  farcall bridge stdio --lock farcall.lock https://example.com/mcp`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := pinConfig(cmd, args)
 			if err != nil {
@@ -75,7 +79,10 @@ func pinConfig(cmd *cobra.Command, args []string) (*gateway.Config, error) {
 	dash := cmd.ArgsLenAtDash()
 	switch {
 	case dash == 0 && len(args) > 0:
-		c := &gateway.Config{Upstreams: []*gateway.Upstream{upstreamAt("server", "", "mcp", target{kind: kindChild, command: args})}}
+		c := &gateway.Config{Upstreams: []*gateway.Upstream{upstreamAt(bridged, "", "mcp", target{kind: kindChild, command: args})}}
+		if err := runnable(c.Upstreams[0]); err != nil {
+			return nil, &exitError{code: exitConnect, err: err, hint: notRun}
+		}
 		return c, checked(c)
 	case dash >= 0 || len(args) != 1:
 		return nil, usagef("For example: farcall pin farcall.yaml", "one FILE or TARGET is needed")
@@ -86,8 +93,22 @@ func pinConfig(cmd *cobra.Command, args []string) (*gateway.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &gateway.Config{Upstreams: []*gateway.Upstream{upstreamAt("server", args[0], "mcp", t)}}
+	c := &gateway.Config{Upstreams: []*gateway.Upstream{upstreamAt(bridged, args[0], "mcp", t)}}
 	return c, checked(c)
+}
+
+// pinFailure is the exit when not all tools could be compared.
+func pinFailure(err error) error {
+	exit := &exitError{code: exitFailure, err: errors.New(tame(strings.TrimPrefix(err.Error(), "gateway: ")))}
+	wire := (*jsonrpc.Error)(nil)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		exit.code, exit.hint = exitTimeout, "Wait longer with --timeout 5m. Nothing was written."
+	case errors.As(err, &wire):
+		exit.err = errors.New(tame(strings.Replace(err.Error(), wire.Error(), wire.Message, 1)))
+		exit.code, exit.hint = exitConnect, "Nothing was written: all servers have to be there. In a file, 'disabled: true' leaves one out."
+	}
+	return exit
 }
 
 // pinTools compares the tools with the file, and writes it when there is none or
@@ -107,7 +128,7 @@ func pinTools(ctx context.Context, e *env, c *gateway.Config, path string, accep
 	write := accept || missing != nil
 	changes, count, err := g.Pin(ctx, path, write)
 	if err != nil {
-		return &exitError{code: exitFailure, err: err}
+		return pinFailure(err)
 	}
 	fmt.Fprint(e.stdout, changes)
 	switch {

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -35,6 +36,7 @@ type serveFlags struct {
 	lock         string
 	profile      string
 	drainTimeout time.Duration
+	configured   []string // the addresses of --config
 }
 
 func newServeCmd(e *env) *cobra.Command {
@@ -108,12 +110,18 @@ func (f *serveFlags) run(ctx context.Context, e *env) error {
 		return err
 	}
 	defer s.play.Close()
-	return f.serve(ctx, s, log, stderr, nil)
+	return f.serve(ctx, s, log, stderr, hooks{})
+}
+
+// hooks are what a service wants to be told of. Nil: it does not.
+type hooks struct {
+	begun  func(context.Context) // the addresses accept connections; the context ends before the service does
+	reload func()                // SIGHUP
 }
 
 // serve serves until a signal comes, the context ends, or, where standard input
-// is all that is served, until that ends. reload is called at SIGHUP.
-func (f *serveFlags) serve(ctx context.Context, what service, log *slog.Logger, stderr io.Writer, reload func()) error {
+// is all that is served, until that ends.
+func (f *serveFlags) serve(ctx context.Context, what service, log *slog.Logger, stderr io.Writer, on hooks) error {
 	s, err := f.newServer(what, log, stderr)
 	if err != nil {
 		return err
@@ -122,22 +130,30 @@ func (f *serveFlags) serve(ctx context.Context, what service, log *slog.Logger, 
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	again := make(chan os.Signal, 1)
-	if reload != nil {
+	if on.reload != nil {
 		signal.Notify(again, syscall.SIGHUP)
 		defer signal.Stop(again)
 	}
 	if err := s.start(ctx, f); err != nil {
 		return errors.Join(err, s.stop(ctx, f.drainTimeout, nil))
 	}
+	serving, end := context.WithCancel(ctx)
+	defer end()
+	var work sync.WaitGroup
+	if on.begun != nil {
+		work.Go(func() { on.begun(serving) })
+	}
 	for {
 		select {
 		case <-again:
-			reload()
+			on.reload()
 			continue
 		case <-signals:
 		case <-ctx.Done():
 		case err = <-s.ended:
 		}
+		end()
+		work.Wait()
 		return errors.Join(err, s.stop(ctx, f.drainTimeout, signals))
 	}
 }

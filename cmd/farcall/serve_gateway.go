@@ -8,8 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
@@ -20,8 +20,8 @@ type behind struct {
 	*gateway.Gateway
 }
 
-func (s *behind) start(t farcall.Transport, _ string) { go s.ServeStream(t) }
-func (s *behind) serve(t farcall.Transport, _ string) { s.ServeStream(t) }
+func (s *behind) start(t farcall.Transport, transport string) { go s.ServeStream(t, transport) }
+func (s *behind) serve(t farcall.Transport, transport string) { s.ServeStream(t, transport) }
 
 // drain ends the gateway. Its error is the context's: time was up.
 func (s *behind) drain(ctx context.Context) { _ = s.Shutdown(ctx) }
@@ -32,14 +32,34 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 	if err != nil {
 		return err
 	}
-	for _, n := range c.Notices() {
-		fmt.Fprintf(stderr, "farcall: %s:%d:%d: %s: %s\n", f.config, n.Line, n.Column, n.Path, n.Message)
-	}
-	if len(f.listen) == 0 {
+	f.notices(c, stderr)
+	f.configured = c.Listen
+	if len(f.listen) == 0 && !f.stdio {
 		f.listen = c.Listen
 	}
 	f.drainTimeout = c.DrainTimeout
-	return f.serveGateway(ctx, c, log, stderr)
+	return f.serveGateway(ctx, c, log, stderr, nil)
+}
+
+// notices says what is served, and what will not work as one may think.
+func (f *serveFlags) notices(c *gateway.Config, stderr io.Writer) {
+	var names []string
+	for _, u := range c.Upstreams {
+		if !u.Disabled {
+			names = append(names, u.Name)
+		}
+	}
+	if f.log != "off" {
+		fmt.Fprintf(stderr, "farcall: gateway to %s\n", strings.Join(names, ", "))
+	}
+	for _, n := range c.Notices() {
+		fmt.Fprintf(stderr, "farcall: %s:%d:%d: %s: %s\n", f.config, n.Line, n.Column, n.Path, tame(n.Message))
+	}
+	for _, u := range c.Upstreams {
+		for _, text := range caveats(u) {
+			fmt.Fprintf(stderr, "farcall: %s: %s\n", u.Name, tame(text))
+		}
+	}
 }
 
 func (f *serveFlags) gatewayConfig() (*gateway.Config, error) {
@@ -73,21 +93,25 @@ func loadConfig(file, lock string) (*gateway.Config, error) {
 
 // configFailure is the exit for a configuration that is not valid.
 func configFailure(err error) error {
-	if bad := (*gateway.ConfigError)(nil); errors.As(err, &bad) {
-		return &exitError{code: exitUsage, err: err, hint: "'farcall check' says more about a file that is valid."}
+	bad := (*gateway.ConfigError)(nil)
+	switch {
+	case !errors.As(err, &bad):
+		return &exitError{code: exitFailure, err: plainError{err}}
+	case bad.File == "":
+		return &exitError{code: exitUsage, err: err}
 	}
-	return &exitError{code: exitFailure, err: err}
+	return &exitError{code: exitUsage, err: fmt.Errorf("%s is not in order:\n%w", bad.File, err), hint: "docs/config.md has every key, with an example."}
 }
 
 // upstreamsConfig makes a configuration of NAME=TARGET.
 func upstreamsConfig(given []string, lock string) (*gateway.Config, error) {
 	c := &gateway.Config{Lock: lock}
 	for _, text := range given {
-		name, target, ok := strings.Cut(text, "=")
-		if !ok || name == "" || target == "" {
+		name, to, ok := strings.Cut(text, "=")
+		if !ok || name == "" || to == "" {
 			return nil, usagef("Write it as --upstream NAME=http://host/mcp or --upstream 'NAME=command args'.", "--upstream %s is no NAME=TARGET", text)
 		}
-		u, err := upstreamOf(name, strings.TrimSpace(strings.TrimPrefix(target, "-- ")), "")
+		u, err := upstreamOf(name, to)
 		if err != nil {
 			return nil, err
 		}
@@ -103,17 +127,21 @@ func checked(c *gateway.Config) error {
 	return nil
 }
 
-// upstreamOf makes an upstream of a TARGET: an address, or a command in one
-// string.
-func upstreamOf(name, text, profile string) (*gateway.Upstream, error) {
+// upstreamOf makes an upstream of a TARGET: an address, or a command in one text.
+func upstreamOf(name, text string) (*gateway.Upstream, error) {
 	t, err := parseTarget(text)
-	if err != nil {
-		if strings.Contains(text, "://") || strings.HasPrefix(text, "unix:") {
-			return nil, err
-		}
-		t = target{kind: kindChild, command: strings.Fields(text)}
+	if err == nil {
+		return upstreamAt(name, text, "", t), nil
 	}
-	return upstreamAt(name, text, profile, t), nil
+	if strings.Contains(text, "://") || strings.HasPrefix(text, "unix:") {
+		return nil, err
+	}
+	u, err := gateway.NewUpstream(name, text)
+	if bad := (*gateway.ConfigError)(nil); errors.As(err, &bad) {
+		p := bad.Problems[0]
+		return nil, usagef("Write it as --upstream NAME=http://host/mcp or --upstream 'NAME=command args'.", "--upstream %s: %s", name, p.Message)
+	}
+	return u, err
 }
 
 func upstreamAt(name, text, profile string, t target) *gateway.Upstream {
@@ -138,94 +166,60 @@ func upstreamAt(name, text, profile string, t target) *gateway.Upstream {
 	return u
 }
 
-// serveGateway serves a configuration until the end, and another one whenever
-// the file has changed.
-func (f *serveFlags) serveGateway(ctx context.Context, c *gateway.Config, log *slog.Logger, stderr io.Writer) error {
+// serveGateway serves a configuration until the end: that of a file, and another
+// one whenever the file has changed, or one without a file, of which begun, if
+// there is one, is told once the addresses accept connections.
+func (f *serveFlags) serveGateway(
+	ctx context.Context, c *gateway.Config, log *slog.Logger, stderr io.Writer, begun func(context.Context, *gateway.Gateway),
+) error {
 	rpc := f.rpcOptions(log)
+	rpc.OnRecord = ofRequest(rpc.OnRecord)
+	c.Listen = f.addresses() // for the page
 	g, err := gateway.New(c, &gateway.Options{Version: versionName(), MaxMessage: int(f.maxMessage), RPC: &rpc, Logger: log})
 	if err != nil {
 		return configFailure(err)
 	}
-	if f.config == "" {
-		return f.serve(ctx, &behind{g}, log, stderr, nil)
+	var on hooks
+	switch {
+	case f.config != "":
+		w := newWatch(f.watched(c), func(files []string) []string { return f.reload(g, files, stderr) })
+		on = hooks{begun: w.run, reload: w.reload}
+	case begun != nil:
+		on.begun = func(ctx context.Context) { begun(ctx, g) }
 	}
-	reload := func() { f.reload(g, stderr) }
-	ctx, cancel := context.WithCancel(ctx)
-	changes := make(chan struct{})
-	go func() {
-		defer close(changes)
-		f.watch(ctx, reload)
-	}()
-	defer func() {
-		cancel()
-		<-changes
-	}()
-	return f.serve(ctx, &behind{g}, log, stderr, reload)
+	return f.serve(ctx, &behind{g}, log, stderr, on)
 }
 
 // reload serves the file as it is now; when that is not valid the gateway goes on
-// as before.
-func (f *serveFlags) reload(g *gateway.Gateway, stderr io.Writer) {
+// as before. It returns the files to watch: those of before when it is not known
+// which there are now.
+func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Writer) (files []string) {
 	c, err := loadConfig(f.config, f.lock)
+	var moved bool
 	if err == nil {
+		before = f.watched(c)
+		moved = !slices.Equal(c.Listen, f.configured)
+		c.Listen = f.addresses()
 		err = g.Reload(c)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "farcall: %v\nfarcall: the new configuration is refused; the one before goes on\n", err)
-		return
+		return before
+	}
+	f.notices(c, stderr)
+	if moved {
+		fmt.Fprintln(stderr, "farcall: listen: it takes effect when farcall is started anew")
 	}
 	fmt.Fprintf(stderr, "farcall: serving the new configuration of %s\n", f.config)
+	return before
 }
 
-// watchEvery is how often the configuration is looked at. Asking works on every
-// file system, and for files that are links to others.
-const watchEvery = time.Second
-
-// watch calls changed when the file has changed and has then been left alone for
-// a moment.
-func (f *serveFlags) watch(ctx context.Context, changed func()) {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	served, last := f.stamp(), f.stamp()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		now := f.stamp()
-		if now == last && now != served && now != (stamp{}) {
-			served = now
-			changed()
-		}
-		last = now
+// watched are the files of a configuration, and the lock that may come to lie
+// beside it.
+func (f *serveFlags) watched(c *gateway.Config) []string {
+	files := slices.Clone(c.Files())
+	if c.Lock != "" {
+		return append(files, c.Lock)
 	}
-}
-
-// stamp tells versions of the files apart; the zero one is of no file.
-type stamp struct{ config, lock fileStamp }
-
-type fileStamp struct {
-	size  int64
-	nanos int64
-}
-
-func (f *serveFlags) stamp() stamp {
-	config := stampOf(f.config)
-	if config == (fileStamp{}) {
-		return stamp{}
-	}
-	lock := f.lock
-	if lock == "" {
-		lock = filepath.Join(filepath.Dir(f.config), lockFile)
-	}
-	return stamp{config, stampOf(lock)}
-}
-
-func stampOf(file string) fileStamp {
-	info, err := os.Stat(file)
-	if err != nil {
-		return fileStamp{}
-	}
-	return fileStamp{info.Size(), info.ModTime().UnixNano()}
+	return append(files, filepath.Join(filepath.Dir(f.config), lockFile))
 }

@@ -26,9 +26,11 @@ func listen(ctx context.Context, text string) (net.Listener, error) {
 	hint := ""
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		hint = "Another farcall may be running. Stop it, or listen on a free port with --listen 127.0.0.1:0."
+		hint = "Another farcall may be running. Stop it, or take another port: 127.0.0.1:0 is any that is free."
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		hint = "This machine does not have that address. 127.0.0.1:PORT is this machine only, :PORT is every interface."
+	case errors.Is(err, os.ErrNotExist):
+		hint = "A socket needs a directory that is there."
 	case errors.Is(err, os.ErrPermission):
 		hint = "Ports below 1024 need privileges, and a socket needs a directory that you can write to."
 	}

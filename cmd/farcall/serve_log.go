@@ -8,8 +8,10 @@ import (
 	"log/slog"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // maxPayload is how much of a message goes into the log with --log-payloads.
@@ -34,12 +36,16 @@ func recorder(log *slog.Logger, payloads bool) func(context.Context, farcall.Rec
 		return nil
 	}
 	return func(ctx context.Context, r farcall.Record) {
-		attrs := make([]slog.Attr, 0, 14)
+		attrs := make([]slog.Attr, 0, 15)
 		if !r.ID.IsAbsent() {
 			attrs = append(attrs, slog.Any("id", rawID(r.ID.Raw())))
 		}
 		attrs = append(attrs,
-			slog.String("method", r.Method),
+			slog.String("method", r.Method))
+		if name := subject(r); name != "" {
+			attrs = append(attrs, slog.String("name", name))
+		}
+		attrs = append(attrs,
 			slog.Int("code", int(r.Code)),
 			slog.Float64("latency_ms", float64(r.Latency.Microseconds())/1000),
 			slog.Int("bytes_in", r.BytesIn),
@@ -57,6 +63,28 @@ func recorder(log *slog.Logger, payloads bool) func(context.Context, farcall.Rec
 		}
 		log.LogAttrs(ctx, recordLevel(r.Code), recordMessage(r), attrs...)
 	}
+}
+
+// maxSubject is how long a request may be to be looked into for its subject.
+const maxSubject = 64 << 10
+
+// subject is the tool, prompt or resource that a call of MCP is about.
+func subject(r farcall.Record) string {
+	switch r.Method {
+	case spec.MethodToolsCall, spec.MethodPromptsGet, spec.MethodResourcesRead:
+	default:
+		return ""
+	}
+	var request struct {
+		Params struct {
+			Name string `json:"name"`
+			URI  string `json:"uri"`
+		} `json:"params"`
+	}
+	if len(r.Request) > maxSubject || jsonv2.Unmarshal(r.Request, &request) != nil {
+		return ""
+	}
+	return shorten(cmp.Or(request.Params.Name, request.Params.URI), 200)
 }
 
 // ofRequest names the transport and the connection of what came over HTTP by the

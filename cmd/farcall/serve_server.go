@@ -105,7 +105,7 @@ func (s *toys) serve(t farcall.Transport, transport string) {
 }
 
 func (s *toys) drain(ctx context.Context) {
-	s.site.draining.Store(true)
+	s.draining.Store(true)
 	s.mcp.Close() // subscriptions are told, before their connections go
 	var wg sync.WaitGroup
 	// The errors are the context's: time was up.
@@ -173,14 +173,18 @@ func framing(header bool) stream.Framing {
 	return stream.NDJSON
 }
 
+// addresses are where to listen.
+func (f *serveFlags) addresses() []string {
+	if len(f.listen) == 0 && !f.stdio {
+		return []string{defaultAddress}
+	}
+	return f.listen
+}
+
 // start opens every address and returns when all of them accept connections.
 func (s *server) start(ctx context.Context, f *serveFlags) error {
-	addrs := f.listen
-	if len(addrs) == 0 && !f.stdio {
-		addrs = []string{defaultAddress}
-	}
 	var open []net.Listener
-	for _, addr := range addrs {
+	for _, addr := range f.addresses() {
 		l, err := listen(ctx, addr)
 		if err != nil {
 			for _, l := range open {

@@ -41,7 +41,10 @@ func (u *Upstream) ServeRPC(ctx context.Context, req *farcall.Request) (any, err
 		ctx = context.WithValue(ctx, frontKey{}, ctx)
 	}
 	if req.IsNotification() {
-		return nil, u.notify(ctx, req)
+		if err := u.notify(ctx, req); err != nil {
+			return nil, &wayError{err}
+		}
+		return nil, nil
 	}
 	u.meter.begin()
 	began := time.Now()

@@ -162,7 +162,7 @@ func (x *exchanges) notify(ctx context.Context, frame []byte) {
 	defer cancel()
 	if err := x.exchange(ctx, frame); err != nil {
 		x.u.meter.dropped.Add(1)
-		x.u.opts.Logger.WarnContext(ctx, "a notification was lost", "upstream", x.u.opts.Name, "error", err)
+		x.u.opts.Logger.WarnContext(ctx, "a notification was lost", "upstream", x.u.opts.Name, "error", textOf(err))
 	}
 }
 

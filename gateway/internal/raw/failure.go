@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -41,7 +42,7 @@ func (e *tooEarlyError) Unwrap() error { return e.err }
 // whether the upstream may have seen it. The cause stays private, but for what a
 // child process has written to its standard error.
 func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
-	e := &jsonrpc.Error{Code: codeUnavailable, Cause: cause}
+	e := &jsonrpc.Error{Code: codeUnavailable, Cause: &wayError{cause}}
 	switch {
 	case errors.Is(cause, errShuttingDown):
 		e.Code, e.Message = jsonrpc.Overloaded, "Shutting down"
@@ -97,4 +98,26 @@ func explain(err error) (after time.Duration, stderr []string) {
 func neverSent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// A wayError is a failure of the way to the server, fit to be logged.
+type wayError struct{ cause error }
+
+func (e *wayError) Error() string { return textOf(e.cause) }
+func (e *wayError) Unwrap() error { return e.cause }
+
+// textOf returns the text of an error without the secrets of an address.
+func textOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	text := err.Error()
+	if e := new(url.Error); errors.As(err, &e) {
+		where := "the server"
+		if u, err := url.Parse(e.URL); err == nil {
+			where = u.Scheme + "://" + u.Host
+		}
+		text = strings.ReplaceAll(strings.ReplaceAll(text, strconv.Quote(e.URL), where), e.URL, where)
+	}
+	return text
 }

@@ -258,7 +258,7 @@ func (p *pipe) down(ctx context.Context, server farcall.Transport) {
 		}
 	} else {
 		p.u.opts.Logger.DebugContext(ctx, "the connection to an upstream has ended",
-			"upstream", p.u.opts.Name, "error", p.downErr, "in flight", len(left))
+			"upstream", p.u.opts.Name, "error", textOf(p.downErr), "in flight", len(left))
 		p.fail(left, p.u.failure(p.downErr, true))
 	}
 	_ = p.t.Close()

@@ -231,7 +231,7 @@ func (h *health) set(state string, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err != nil {
-		h.err = err.Error()
+		h.err = textOf(err)
 	}
 	if h.state != state {
 		h.state, h.since = state, time.Now()
@@ -242,7 +242,7 @@ func (h *health) set(state string, err error) {
 func (h *health) note(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.err = err.Error()
+	h.err = textOf(err)
 }
 
 func (h *health) get() (state string, since time.Time, err string) {

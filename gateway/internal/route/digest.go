@@ -17,6 +17,7 @@ type entry struct {
 	plain string      // as it is renamed
 	raw   jsonrpc.Raw // as the source has it
 	shown jsonrpc.Raw // with the name plain, and the description that is shown
+	tool  *Tool
 }
 
 // A digest is a list of a source as it is kept. It does not change,
@@ -116,9 +117,30 @@ func (d *digest) take(k kind, f *filter, raw jsonrpc.Raw) (fault string) {
 	if len(e.shown) != len(raw) {
 		d.bytes += len(e.shown)
 	}
+	if k == tools {
+		e.tool = toolOf(raw)
+	}
 	d.names[name], d.plains[e.plain] = len(d.entries), len(d.entries)
 	d.entries = append(d.entries, e)
 	return ""
+}
+
+func toolOf(raw jsonrpc.Raw) *Tool {
+	t := &Tool{}
+	scan.Object(raw, func(key, value []byte) bool {
+		switch string(key) {
+		case "annotations":
+			t.Repeatable = string(scan.Member(value, "readOnlyHint")) == "true" || string(scan.Member(value, "idempotentHint")) == "true"
+		case "execution":
+			if support := scan.Member(value, "taskSupport"); len(support) > 0 && support[0] == '"' {
+				t.TaskSupport = string(scan.Unquote(support))
+			}
+		case "inputSchema":
+			t.InputSchema = value
+		}
+		return true
+	})
+	return t
 }
 
 func (d *digest) pattern(text string, listed bool) {

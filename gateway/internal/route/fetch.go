@@ -54,6 +54,7 @@ type fetch struct {
 	record  *record
 	scope   string
 	started time.Time
+	until   time.Time // nobody waits any longer
 	done    chan struct{}
 	list    *digest // when done is closed and there was no error
 
@@ -112,6 +113,10 @@ func (v *View) begin(ctx context.Context, source int, k kind, scope string) *fet
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxWaits*v.opts.ListTimeout)
 	f := &fetch{record: r, scope: scope, started: time.Now(), done: make(chan struct{})}
+	f.until = f.started.Add(v.opts.ListTimeout)
+	if r.list == nil && r.failed != nil {
+		f.until = f.started.Add(v.opts.ListTimeout / 10)
+	}
 	r.fetch, r.asked = f, f.started
 	v.ending[f] = cancel
 	v.fetches.Go(func() {
@@ -151,7 +156,11 @@ func (v *View) run(ctx context.Context, f *fetch) {
 	v.warn(f.record, d, err)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	defer close(f.done)
+	defer func() {
+		close(f.done)
+		close(v.news)
+		v.news = make(chan struct{})
+	}()
 	delete(v.ending, f)
 	f.record.fetch = nil
 	if err != nil {
@@ -271,7 +280,7 @@ func (v *View) wait(ctx context.Context, f *fetch) error {
 	if f.ended() {
 		return nil
 	}
-	t := time.NewTimer(time.Until(f.started.Add(v.opts.ListTimeout)))
+	t := time.NewTimer(time.Until(f.until))
 	defer t.Stop()
 	select {
 	case <-f.done:
@@ -283,7 +292,7 @@ func (v *View) wait(ctx context.Context, f *fetch) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if f.record.fetch == f && f.record.failed == nil {
-		f.record.failed = fmt.Errorf("it has not answered within %v", v.opts.ListTimeout)
+		f.record.failed = fmt.Errorf("it has not answered within %v", f.until.Sub(f.started))
 	}
 	return nil
 }

@@ -114,6 +114,13 @@ func TestScopes(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	page(t, v, Tools, "of- all")
+	if _, err := v.Page(as(t, "me"), Tools, ""); err != nil {
+		t.Error(err)
+	}
+	if all := v.Entries(Tools); len(all) != 2 || all[0].Shown != "of-me" || all[1].Shown != "all" {
+		t.Errorf("what came last is %v", all)
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.kept.Len() > 7 || v.recent.Len() > 7 || len(v.merged) != v.recent.Len() {

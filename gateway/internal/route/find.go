@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"time"
 )
 
 // maxPageBytes ends a page early when its items are large.
@@ -68,7 +69,7 @@ func (v *View) Find(ctx context.Context, kind, shown string) (Target, bool, erro
 	if len(shown) > layouts[k].longest+256 || shown == "" {
 		return Target{}, false, nil
 	}
-	g, err := v.gather(ctx, k, untried)
+	g, err := v.early(ctx, k, shown)
 	if err != nil {
 		return Target{}, false, err
 	}
@@ -91,6 +92,47 @@ func (v *View) Find(ctx context.Context, kind, shown string) (Target, bool, erro
 		return g.target(v.sources, i), true, nil
 	}
 	return Target{}, false, unknown(kind, shown, g.missing)
+}
+
+// early asks the sources that nobody has asked yet, and waits until one of them
+// has the name, or for all: one that is slow does not hold up the others.
+func (v *View) early(ctx context.Context, k kind, shown string) (*gathered, error) {
+	scopes := v.scopes(ctx, nil)
+	came := make([]*digest, len(v.sources))
+	started := v.beginAll(ctx, k, scopes, untried, came)
+	for {
+		v.mu.Lock()
+		news := v.news
+		v.mu.Unlock()
+		var pending *fetch // the one to be waited for the longest
+		for i, w := range started {
+			switch {
+			case w.fetch == nil:
+			case !w.ended():
+				if pending == nil || pending.until.Before(w.until) {
+					pending = w.fetch
+				}
+			case w.shared(scopes[i]):
+				came[i] = w.list
+			}
+		}
+		if pending == nil || !time.Now().Before(pending.until) {
+			return v.gather(ctx, k, untried)
+		}
+		g := v.known(k, scopes, came)
+		if _, ok := g.find(v.sources, shown); ok {
+			return g, nil
+		}
+		t := time.NewTimer(time.Until(pending.until))
+		select {
+		case <-news:
+		case <-t.C:
+		case <-ctx.Done():
+			t.Stop()
+			return nil, ctx.Err()
+		}
+		t.Stop()
+	}
 }
 
 // changed wants the list of one source if it has changed.
@@ -240,14 +282,14 @@ func (v *View) look(ctx context.Context, k kind) *gathered {
 	return v.known(k, v.scopes(ctx, nil), make([]*digest, len(v.sources)))
 }
 
-// Entries returns all that is known to be shown to the caller in the ctx. It asks
-// nobody.
-func (v *View) Entries(ctx context.Context, kind string) []Entry {
+// Entries returns all that the sources have last said they have, whoever asked. It
+// asks nobody.
+func (v *View) Entries(kind string) []Entry {
 	k, err := kindOf(kind)
 	if err != nil {
 		return nil
 	}
-	g := v.look(ctx, k)
+	g := v.known(k, make([]string, len(v.sources)), v.newest(k))
 	var all []Entry
 	for i := range g.items {
 		it := &g.items[i]
@@ -256,4 +298,19 @@ func (v *View) Entries(ctx context.Context, kind string) []Entry {
 		}
 	}
 	return all
+}
+
+// newest returns the list of each source that came last, for whomever.
+func (v *View) newest(k kind) []*digest {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	lists := make([]*digest, len(v.sources))
+	for i := range v.sources {
+		for _, r := range v.sources[i].states[k].own {
+			if r.list != nil && (lists[i] == nil || lists[i].serial < r.list.serial) {
+				lists[i] = r.list
+			}
+		}
+	}
+	return lists
 }

@@ -161,5 +161,5 @@ func cutLong(k kind, source, name string) (string, bool) {
 
 func (m *merged) target(sources []*source, i int) Target {
 	it := &m.items[i]
-	return Target{Source: sources[it.source].Name, Name: it.entry.name, Item: it.entry.raw}
+	return Target{Source: sources[it.source].Name, Name: it.entry.name, Item: it.entry.raw, Tool: it.entry.tool}
 }

@@ -59,7 +59,7 @@ type List struct {
 // Options has what may be chosen for a View.
 type Options struct {
 	PageSize    int           // items on a page; default 100
-	ListTimeout time.Duration // how long anybody waits for a list of a source; default 10 s
+	ListTimeout time.Duration // how long anybody waits for a list of a source; a tenth where it had nothing the last time; default 10 s
 	MaxLists    int           // lists that are kept; default 4096
 	MaxBytes    int           // bytes of them, and of the merged ones; default 256 MB
 	// OnWarning is told why a list of a source is not there or not whole. It must
@@ -72,6 +72,14 @@ type Target struct {
 	Source string
 	Name   string      // as the source has it; a name, a URI or a URI template
 	Item   jsonrpc.Raw // as the source has it; nil for a resource that is not listed. Not to be changed
+	Tool   *Tool       // what a tool says of itself; nil for anything else
+}
+
+// A Tool is what matters of a tool for each call.
+type Tool struct {
+	Repeatable  bool   // it may be called twice
+	TaskSupport string // "": it does not say
+	InputSchema jsonrpc.Raw
 }
 
 // An Entry is what is shown, and what it stands for.
@@ -145,6 +153,7 @@ type View struct {
 	recent  list.List          // of *merged, likewise
 	bytes   int                // of both
 	ending  map[*fetch]func()  // what is under way
+	news    chan struct{}      // closed when a fetch has ended, and another one put in its place
 	fetches sync.WaitGroup
 }
 
@@ -164,7 +173,7 @@ type state struct {
 // NewView returns the view of the sources, in their order. The sources and their
 // rules must not change afterwards. Close ends it.
 func NewView(sources []Source, o *Options) *View {
-	v := &View{merged: map[string]*merged{}, ending: map[*fetch]func(){}}
+	v := &View{merged: map[string]*merged{}, ending: map[*fetch]func(){}, news: make(chan struct{})}
 	if o != nil {
 		v.opts = *o
 	}

@@ -227,7 +227,7 @@ func TestNames(t *testing.T) {
 			v := view(t, nil, test.sources...)
 			page(t, v, test.kind, test.shown)
 			finds(t, v, test.kind, test.leads)
-			for _, e := range v.Entries(t.Context(), test.kind) {
+			for _, e := range v.Entries(test.kind) {
 				if got := v.Shown(t.Context(), e.Source, test.kind, e.Name); got != e.Shown {
 					t.Errorf("%s of %s is shown as %q and %q", e.Name, e.Source, e.Shown, got)
 				}

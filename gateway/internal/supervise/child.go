@@ -3,6 +3,7 @@ package supervise
 import (
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"sync/atomic"
 	"syscall"
@@ -27,6 +28,7 @@ type child struct {
 	stderr  lines
 	closing atomic.Bool
 	exited  chan struct{} // closed when it has ended
+	process *os.Process
 
 	// Under the supervisor's lock.
 	pid   int
@@ -45,7 +47,7 @@ func (c *child) onExit(e *stream.ExitError) {
 	left := sweep(c.cookie)
 	c.s.ended(c, e)
 	close(c.exited)
-	log := c.s.opts.Logger.With("name", c.s.opts.Name, "pid", e.State.Pid(), "lived", time.Since(c.started).Round(time.Millisecond))
+	log := c.s.opts.Logger.With("pid", e.State.Pid(), "lived", time.Since(c.started).Round(time.Millisecond))
 	if left > 0 {
 		log.Warn("processes that the child had started outside its group were killed", "count", left)
 	}
@@ -77,7 +79,7 @@ func (c *child) skip(p []byte, whole bool) bool {
 	s.lastGarbage = text
 	s.mu.Unlock()
 	if first { // a flood of it must not become a flood of logs
-		s.opts.Logger.Warn("a child has written something to its standard output that is no JSON-RPC message; it should go to standard error", "name", s.opts.Name, "text", text)
+		s.opts.Logger.Warn("a child has written something to its standard output that is no JSON-RPC message; it should go to standard error", "text", text)
 	}
 	if s.opts.OnGarbage != nil {
 		s.opts.OnGarbage(slices.Clip(sample))
@@ -117,10 +119,10 @@ func (c *child) Read() ([]byte, error) { return c.t.Read() }
 // how it ended, after what it said before.
 func (c *child) Write(frames ...[]byte) error { return c.unread(c.t.Write(frames...)) }
 
-// unread makes the error of a write. A child that reads no more has most often
-// ended, which is known a moment later.
+// unread makes the error of a write. A child that reads no more, or whose output
+// has ended, has most often ended, which is known a moment later.
 func (c *child) unread(err error) error {
-	if !errors.Is(err, syscall.EPIPE) {
+	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, farcall.ErrClosed) || c.closing.Load() {
 		return err
 	}
 	timer := time.NewTimer(dying)

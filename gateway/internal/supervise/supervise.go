@@ -78,7 +78,7 @@ type Options struct {
 	Never bool
 	// Guard is shared with other supervisors. Default one of its own.
 	Guard *Guard
-	// Logger is told of exits and garbage. Default none.
+	// Logger is told of exits and garbage; it knows the name. Default none.
 	Logger *slog.Logger
 }
 
@@ -163,7 +163,7 @@ func (s *Supervisor) Start(ctx context.Context) (farcall.Transport, error) {
 	if err != nil {
 		return nil, fmt.Errorf("supervise: %s: %w; see that the program is installed, and that its path and directory are right", s.opts.Name, err)
 	}
-	c.t = t
+	c.t, c.process = t, cmd.Process
 	if !s.began(c, cmd.Process.Pid) {
 		return nil, errors.Join(ErrClosed, c.Close())
 	}
@@ -308,6 +308,17 @@ func (s *Supervisor) Close() error {
 		s.guard.Close()
 	}
 	return errors.Join(all...)
+}
+
+// Kill kills all children at once, while Close waits for example. No child can be
+// started any more.
+func (s *Supervisor) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for c := range s.running {
+		_ = c.process.Kill() // its group follows; an error says that it has ended
+	}
 }
 
 var _ io.Closer = (*Supervisor)(nil)

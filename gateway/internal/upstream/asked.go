@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"slices"
 	"time"
 
@@ -32,7 +33,20 @@ func (l *lane) ask(ctx context.Context, method string, params jsonrpc.Raw) (json
 	if f.call.Ask == nil {
 		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the caller cannot be asked %q", method)
 	}
-	return f.call.Ask(ctx, method, params)
+	answer, err := f.call.Ask(ctx, method, params)
+	if err == nil && method == spec.MethodRootsList {
+		l.u.placed(l, f, answer)
+	}
+	return answer, err
+}
+
+// placed notes which roots a server has got.
+func (u *Upstream) placed(l *lane, f *flight, answer jsonrpc.Raw) {
+	digest := sha256.Sum256(answer)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	f.moved = f.moved || digest != l.place
+	l.place = digest
 }
 
 // asked finds the flight that a question belongs to, which waits for the answer
@@ -122,8 +136,10 @@ const (
 	firstRoots = 100 * time.Millisecond // when it is not known whether it will
 	nextRoots  = time.Second
 	// The answer is on its way to the server a moment after it was given, and the
-	// call must come after it.
+	// call must come after it, and after what the server does with other roots than
+	// before: it looks at the directories.
 	afterRoots = 5 * time.Millisecond
+	otherRoots = 100 * time.Millisecond
 )
 
 // greet tells the server that the roots are others now, and lets it ask for them
@@ -152,11 +168,21 @@ func (f *flight) greet() {
 		}
 	case <-f.rooted:
 	}
-	timer.Reset(afterRoots)
+	timer.Reset(f.u.settling(f))
 	select {
 	case <-timer.C:
 	case <-f.Done():
 	}
+}
+
+// settling is how long the call waits once the server has got the roots.
+func (u *Upstream) settling(f *flight) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if f.moved {
+		return otherRoots
+	}
+	return afterRoots
 }
 
 func (u *Upstream) rootsTime(f *flight) time.Duration {

@@ -247,9 +247,8 @@ func TestQueue(t *testing.T) {
 		}
 		<-time.After(9 * time.Second)
 		call(t.Context(), "f")
-		l.release("a")
-		l.release("b")
-		for range 2 {
+		for _, id := range []string{"a", "b"} {
+			l.release(id)
 			if err := <-errs; err != nil {
 				t.Error(err)
 			}
@@ -414,7 +413,7 @@ func TestRoots(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if took := time.Since(begun); took > time.Second {
+		if took := time.Since(begun); took > 40*otherRoots+time.Second {
 			t.Errorf("it took %v", took)
 		}
 		_ = u.Close(t.Context())

@@ -14,13 +14,15 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/stream"
 )
 
 // The codes of the registry, as the newest revision has them.
 const (
-	codeUnavailable  = -32008
-	codeShuttingDown = -31041
+	codeUnavailable = -32008
+	// CodeShuttingDown is that of calls which come after Close.
+	CodeShuttingDown = -31041
 )
 
 // A wayError is the cause of an error about the way to the server.
@@ -76,6 +78,8 @@ func (u *Upstream) failure(f *flight, err error) error {
 		return f.failed
 	case errors.Is(err, mcp.ErrAsked):
 		return err
+	case o == answered && aboutConnection(err):
+		return u.fault(jsonrpc.InternalError, "unknown", false, err, "%s does not agree with the way in which it is called", u.opts.Name)
 	case o == answered:
 		wire, _ := errors.AsType[*jsonrpc.Error](err)
 		return wire
@@ -90,6 +94,12 @@ func (u *Upstream) failure(f *flight, err error) error {
 		return u.fault(jsonrpc.Timeout, "unknown", f.call.Idempotent, err, "%s did not answer %s in time", u.opts.Name, f.call.Method)
 	}
 	return u.fault(jsonrpc.InternalError, "unknown", false, err, "%s could not be carried out by %s", f.call.Method, u.opts.Name)
+}
+
+// aboutConnection reports whether an answer is about the connection to the server.
+// The caller would take it for one about his own, and give that up.
+func aboutConnection(err error) bool {
+	return errors.Is(err, spec.UnsupportedProtocolVersion) || errors.Is(err, spec.HeaderMismatch)
 }
 
 // ended is the error of a call whose context has ended.
@@ -110,7 +120,7 @@ func (u *Upstream) broken(wait time.Duration) error {
 }
 
 func (u *Upstream) shuttingDown() error {
-	return u.refusal(codeShuttingDown, "Shutting down: %s takes no more calls", u.opts.Name)
+	return u.refusal(CodeShuttingDown, "Shutting down: %s takes no more calls", u.opts.Name)
 }
 
 // refusal is the error of a call that is not made.
@@ -173,6 +183,8 @@ func textOf(err error) string {
 	if exit, ok := errors.AsType[*stream.ExitError](err); ok {
 		text = strings.TrimPrefix(exit.Error(), "stream: ") // which part of us noticed it helps nobody
 	}
+	text = strings.Replace(text, ": see ClientOptions.Era", "", 1)
+	text = strings.TrimPrefix(strings.TrimPrefix(text, "mcp: connect: "), `farcall: call "server/discover": `)
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		where := "the server"
 		if u, err := url.Parse(e.URL); err == nil {

@@ -38,12 +38,13 @@ type lane struct {
 	up       bool
 	gone     bool // it takes no more calls
 	flights  flights
-	asking   int    // flights that may be asked
-	session  string // that used it last, where one at a time does
-	fresh    bool   // nobody has used it so
-	haunted  bool   // by calls that ended without an answer: the server may still ask about them
-	ghost    string // the session that these were of
-	level    int    // of the log; -1: not told
+	asking   int      // flights that may be asked
+	session  string   // that used it last, where one at a time does
+	fresh    bool     // nobody has used it so
+	place    [32]byte // the digest of the roots that the server has
+	haunted  bool     // by calls that ended without an answer: the server may still ask about them
+	ghost    string   // the session that these were of
+	level    int      // of the log; -1: not told
 	used     time.Time
 	age      uint64 // of the breaker, at the start
 	promised int    // calls that will get it, in one run of dispatch
@@ -66,7 +67,7 @@ func (l *lane) run() {
 	}
 	if client != nil {
 		if err := client.Close(); err != nil {
-			l.u.opts.Logger.Debug("a lane was closed", "error", err)
+			l.u.opts.Logger.Debug("a lane was closed", "error", textOf(err))
 		}
 	}
 	l.u.closed(l)
@@ -155,6 +156,9 @@ func (l *lane) better(other *lane, f *flight) bool {
 	mine, others := l.rank(f), other.rank(f)
 	if mine != others || !l.serial() {
 		return mine > others
+	}
+	if f.who.Session == "" {
+		return l.used.After(other.used) // what the server keeps of earlier calls is there
 	}
 	return l.used.Before(other.used) // whose session is the least likely to come back
 }

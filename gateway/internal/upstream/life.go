@@ -30,7 +30,11 @@ func (u *Upstream) arrived(l *lane, client *mcp.Client, err error) bool {
 	if err == nil && first {
 		u.opts.Logger.Info("connected", "server", l.info.Name+" "+l.info.Version, "revision", l.info.Revision)
 	}
-	u.opts.Logger.Debug("a lane has started", "error", err)
+	if err != nil {
+		u.opts.Logger.Debug("a lane could not be started", "error", textOf(err))
+	} else {
+		u.opts.Logger.Debug("a lane has started")
+	}
 	if changed {
 		u.listsChanged() // nobody has told what happened while it was down
 	}

@@ -39,6 +39,7 @@ type flight struct {
 	level      string        // to be told to the server before
 	rooted     chan struct{} // the lane is another's no more, which the server has to hear of first; closed when it has asked
 	greeting   bool          // that is going on
+	moved      bool          // and has got other roots than before
 	sent       bool          // the server may know of it
 	over       bool          // nothing is passed on any more
 	pending    int           // questions and deliveries that go on
@@ -150,10 +151,19 @@ func (u *Upstream) enter(f *flight) error {
 	}
 	timer := time.NewTimer(u.opts.QueueTimeout)
 	defer timer.Stop()
+	var waits <-chan time.Time
+	if u.opts.OnWait != nil && !f.light {
+		ticker := time.NewTicker(time.Second)
+		defer ticker.Stop()
+		waits = ticker.C
+	}
 	for {
 		select {
 		case err := <-f.grant:
 			return err
+		case <-waits:
+			u.opts.OnWait(*f.who)
+			continue
 		case <-f.Done():
 			if u.withdraw(f) {
 				return u.ended(f)

@@ -139,7 +139,7 @@ func (u *Upstream) hopeful(f *flight) bool {
 // board puts a flight on a lane.
 func (u *Upstream) board(f *flight, l *lane) {
 	f.lane, f.over, f.age = l, false, u.breaker.age
-	f.level, f.rooted, f.sent = "", nil, false
+	f.level, f.rooted, f.moved, f.sent = "", nil, false, false
 	u.inFlight++
 	l.flights.add(f)
 	if !f.light {
@@ -168,9 +168,8 @@ func (u *Upstream) leave(f *flight, in *era.Revision, err error, first bool) (ag
 	outcome := outcomeOf(f, err)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.hush(f)
 	l := f.lane
-	u.inFlight--
+	f.over = true
 	l.flights.remove(f)
 	if !f.light {
 		l.asking--
@@ -199,6 +198,9 @@ func (u *Upstream) leave(f *flight, in *era.Revision, err error, first bool) (ag
 	if l.gone && l.flights.n == 0 {
 		l.cancel()
 	}
+	u.dispatch()
+	u.hush(f) // the lane is another's by now: who does not read what he is told does not keep it
+	u.inFlight--
 	u.dispatch()
 	u.drained()
 	return again
@@ -238,7 +240,7 @@ func (u *Upstream) haunt(l *lane, f *flight) {
 	switch {
 	case l.modern || l.abilities == 0 || f.light || !f.sent:
 	case l.serial() && f.who.Session == "":
-		u.retire(l) // there is nobody who could have it
+		u.replace(l) // there is nobody who could have it
 	case l.haunted && l.ghost != f.who.Session:
 		l.ghost = ""
 	default:
@@ -377,6 +379,16 @@ func (u *Upstream) retire(l *lane) {
 	}
 }
 
+// replace retires a lane that nobody may use any more. When all callers have none
+// but that, another one takes its place: somebody may want to be told of changes.
+func (u *Upstream) replace(l *lane) {
+	if l.owner.key == (ownerKey{}) && u.opts.Lifetime != lifetimeCall && l.up && !l.gone && len(l.owner.lanes) == 1 && !u.closing && !u.breaker.open() {
+		u.stale = true // nobody tells what happens meanwhile
+		u.start(l.owner, l.abilities)
+	}
+	u.retire(l)
+}
+
 // release closes all lanes of an owner, as soon as they have no calls.
 func (u *Upstream) release(o *owner) {
 	for _, l := range slices.Clone(o.lanes) {
@@ -441,7 +453,7 @@ func (u *Upstream) Forget(session string) {
 				l.session = ""
 			}
 			if l.haunted && l.ghost == session && l.serial() {
-				u.retire(l)
+				u.replace(l)
 			}
 		}
 	}

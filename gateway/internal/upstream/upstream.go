@@ -106,6 +106,9 @@ type Options struct {
 	// OnListChanged is told that a list may have changed: "tools", "resources" or
 	// "prompts". It must not block.
 	OnListChanged func(kind string)
+	// OnWait is told each second that a call which may be asked something waits for a
+	// lane: perhaps somebody who shares the caller's can do without.
+	OnWait func(who Caller)
 	// OnWarning is told what hurts no call. It must not block.
 	OnWarning func(error)
 	// Explain tells more about the failure of a connection: when the next attempt may
@@ -168,8 +171,11 @@ func New(o *Options) *Upstream {
 	return u
 }
 
+// maxStale bounds the connections that a call tries which have ended before.
+const maxStale = 3
+
 // Call makes a call and waits for its end. A call that the server has surely not
-// seen, or that may be made twice, is made once more when its connection fails.
+// seen, or that may be made twice, is made again when its connection fails.
 func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	f := u.newFlight(ctx, c)
 	for attempt := 0; ; attempt++ {
@@ -177,7 +183,9 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			return Result{}, err
 		}
 		raw, rev, err := f.carry()
-		again := u.leave(f, rev, err, attempt == 0)
+		// Connections that ended together are found out one by one.
+		stale := u.opts.Exclusive && attempt < maxStale && errors.Is(err, mcp.ErrNotSent)
+		again := u.leave(f, rev, err, attempt == 0 || stale)
 		switch {
 		case err == nil:
 			return Result{Raw: raw, Revision: rev}, nil
@@ -253,6 +261,10 @@ func (u *Upstream) Scope(who Caller) string {
 	return s
 }
 
+// Shares reports whether two callers have the same lanes to use, or may have to
+// wait for each other's.
+func (u *Upstream) Shares(a, b Caller) bool { return u.keyOf(&a) == u.keyOf(&b) }
+
 // Close refuses new calls, waits for those under way as long as the context lasts,
 // and then ends all connections. It returns the context's error when calls were
 // cut off.
@@ -289,6 +301,6 @@ var errClosing = errors.New("the gateway closes the connection")
 
 func (u *Upstream) warn(format string, args ...any) {
 	if u.opts.OnWarning != nil {
-		u.opts.OnWarning(fmt.Errorf("upstream "+u.opts.Name+": "+format, args...))
+		u.opts.OnWarning(&wayError{fmt.Errorf("upstream "+u.opts.Name+": "+format, args...)})
 	}
 }

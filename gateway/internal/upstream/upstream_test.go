@@ -259,7 +259,7 @@ func TestClose(t *testing.T) {
 		go func() { done <- u.Close(t.Context()) }()
 		synctest.Wait()
 		_, err := do(t.Context(), u, toolCall("which", "", Caller{}))
-		if d := dataOf(t, err, codeShuttingDown); d.Sent != "no" || !d.Retryable || d.Upstream != "lab" {
+		if d := dataOf(t, err, CodeShuttingDown); d.Sent != "no" || !d.Retryable || d.Upstream != "lab" {
 			t.Errorf("%+v", d)
 		}
 		if err := errors.Join(<-done, <-result); err != nil {

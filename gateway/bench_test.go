@@ -1,0 +1,173 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/stream"
+)
+
+// BenchmarkCall calls a tool through a gateway, 64 callers at once, without HTTP
+// connections: what is left is the gateway, a socket, and a server whose part is
+// the same in all of them.
+func BenchmarkCall(b *testing.B) {
+	for _, way := range []struct{ client, server string }{
+		{"2025-06-18", "2025-06-18"},
+		{"2026-07-28", "2025-06-18"},
+		{"2026-07-28", "2026-07-28"},
+		{"2025-06-18", "2026-07-28"},
+		{"2025-03-26", "2025-06-18"},
+	} {
+		b.Run(way.client+" to "+way.server, func(b *testing.B) {
+			c := &benchClient{g: newBenchGateway(b, way.server), revision: way.client}
+			c.begin(b)
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			var callers atomic.Int64
+			b.RunParallel(func(p *testing.PB) {
+				call := c.call(b, strings.Replace(benchCall, "100", strconv.FormatInt(callers.Add(1), 10), 1))
+				for p.Next() {
+					if answer := call(); !bytes.Contains(answer, []byte(`hello`)) {
+						b.Errorf("answered %s", answer)
+						return
+					}
+				}
+			})
+		})
+	}
+}
+
+const benchCall = `{"jsonrpc":"2.0","id":100,"method":"tools/call","params":{"name":"greet","arguments":{"name":"hello"}}}`
+
+// newBenchGateway serves a server of that revision that is in this process.
+func newBenchGateway(b *testing.B, revision string) *gateway.Gateway {
+	b.Helper()
+	path := filepath.Join(b.TempDir(), "socket")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := mcp.NewServer("bench", "1", nil)
+	type person struct {
+		Name string `json:"name"`
+	}
+	mcp.AddTool(s, "greet", "Greet somebody", func(_ context.Context, in person) (person, error) { return in, nil })
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			if err := s.Serve(b.Context(), stream.New(conn, stream.NDJSON, nil)); err != nil && !errors.Is(err, farcall.ErrClosed) {
+				b.Log(err)
+			}
+		}
+	}()
+	g, err := gateway.New(&gateway.Config{Upstreams: []*gateway.Upstream{{Name: "server", URL: "unix:" + path, Era: revision}}}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := g.Shutdown(context.WithoutCancel(b.Context())); err != nil {
+			b.Error(err)
+		}
+		l.Close()
+		<-served
+	})
+	return g
+}
+
+// benchClient makes requests as net/http does, without a connection.
+type benchClient struct {
+	g                 *gateway.Gateway
+	revision, session string
+}
+
+func (c *benchClient) modern() bool { return c.revision == "2026-07-28" }
+
+func (c *benchClient) begin(b *testing.B) {
+	b.Helper()
+	if c.modern() {
+		return
+	}
+	w := c.serve(c.request(b, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+c.revision+
+		`","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`))
+	c.session = w.header.Get("Mcp-Session-Id")
+	c.serve(c.request(b, `{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+}
+
+func (c *benchClient) request(b *testing.B, body string) *http.Request {
+	b.Helper()
+	local := net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80})
+	r, err := http.NewRequestWithContext(context.WithValue(b.Context(), http.LocalAddrContextKey, local),
+		http.MethodPost, "http://127.0.0.1:80/mcp", strings.NewReader(body))
+	if err != nil {
+		b.Fatal(err)
+	}
+	r.RemoteAddr = "127.0.0.1:1234"
+	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	switch {
+	case c.modern():
+		r.Header.Set("Mcp-Method", "tools/call")
+		r.Header.Set("Mcp-Name", "greet")
+		r.Header.Set("Mcp-Protocol-Version", c.revision)
+	case c.session != "":
+		r.Header.Set("Mcp-Session-Id", c.session)
+		r.Header.Set("Mcp-Protocol-Version", c.revision)
+	}
+	return r
+}
+
+// call returns what makes the same call again and again.
+func (c *benchClient) call(b *testing.B, body string) func() []byte {
+	b.Helper()
+	if c.modern() {
+		body = strings.Replace(body, `"params":{`, `"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+c.revision+
+			`","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},`, 1)
+	}
+	r, text, w := c.request(b, body), strings.NewReader(body), &benchWriter{header: http.Header{}}
+	again := io.NopCloser(text)
+	return func() []byte {
+		text.Reset(body)
+		r.Body = again // handlers put others in its place
+		clear(w.header)
+		w.body = w.body[:0]
+		c.g.ServeHTTP(w, r)
+		return w.body
+	}
+}
+
+func (c *benchClient) serve(r *http.Request) *benchWriter {
+	w := &benchWriter{header: http.Header{}}
+	c.g.ServeHTTP(w, r)
+	return w
+}
+
+// benchWriter keeps an answer.
+type benchWriter struct {
+	header http.Header
+	body   []byte
+}
+
+func (w *benchWriter) Header() http.Header { return w.header }
+func (w *benchWriter) WriteHeader(int)     {}
+func (w *benchWriter) Flush()              {}
+
+func (w *benchWriter) Write(p []byte) (int, error) {
+	w.body = append(w.body, p...)
+	return len(p), nil
+}

@@ -1,0 +1,65 @@
+package gateway
+
+import (
+	"context"
+
+	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// calling is a call to be made at a server, and the context of that, which knows
+// who calls.
+type calling struct {
+	context.Context //nolint:containedctx // it is a context itself
+	upstream.Call
+
+	client *mcp.ClientInfo
+}
+
+type callingKey struct{}
+
+// Value implements context.Context.
+func (w *calling) Value(key any) any {
+	if _, ok := key.(callingKey); ok {
+		return w
+	}
+	return w.Context.Value(key)
+}
+
+// AfterFunc lets package context derive from this context without a goroutine.
+func (w *calling) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(w.Context, f) }
+
+// newCalling begins a call in the name of who calls.
+func (g *Gateway) newCalling(ctx context.Context) *calling {
+	w := &calling{Context: ctx, client: mcp.ClientFrom(ctx)}
+	w.Caller = g.callerOf(ctx, w.client)
+	return w
+}
+
+// onTask makes the client's call a task, where the server's is one.
+func (w *calling) onTask() error { return mcp.StartTask(w) }
+
+// notice tells the client; one that is gone needs no telling.
+func (w *calling) notice(method string, params jsonrpc.Raw) { _ = mcp.Notify(w, method, params) }
+
+func (w *calling) progress(params jsonrpc.Raw) {
+	_ = mcp.Notify(w, spec.NotificationProgress, params)
+}
+
+// caller says who calls.
+func (g *Gateway) caller(ctx context.Context) upstream.Caller {
+	if w, ok := ctx.Value(callingKey{}).(*calling); ok {
+		return w.Caller
+	}
+	return g.callerOf(ctx, mcp.ClientFrom(ctx))
+}
+
+func (g *Gateway) callerOf(ctx context.Context, c *mcp.ClientInfo) upstream.Caller {
+	who := upstream.Caller{Principal: g.principal(ctx)}
+	if c != nil {
+		who.Session, who.Info, who.Capabilities = c.Session, c.InfoRaw, c.CapabilitiesRaw
+	}
+	return who
+}

@@ -1,0 +1,245 @@
+package gateway_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/farcall-dev/farcall/gateway/internal/faulty"
+	"github.com/farcall-dev/farcall/mcp"
+)
+
+const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + legacy + `","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
+
+// A crash during initialize hung the HTTP client to its own timeout: here it is
+// an error within a second, with what the child said last.
+func TestCrashInStart(t *testing.T) {
+	check := func(t *testing.T, began time.Time, err error) {
+		t.Helper()
+		a := aboutOf(t, err)
+		if took := time.Since(began); took > time.Second || a.Sent != "no" || a.Upstream != "db" ||
+			!slices.Contains(a.Stderr, "cannot open the database") || !strings.Contains(err.Error(), "db cannot be reached") {
+			t.Errorf("after %v: %v, %+v", took, err, a)
+		}
+	}
+	t.Run("http initialize", func(t *testing.T) {
+		l := newLab(t, nil, child("db", "crash-start"))
+		began := time.Now()
+		r, err := l.post(t.Context(), "/mcp", initialize)
+		if err != nil || r.err == nil {
+			t.Fatal(r, err)
+		}
+		check(t, began, r.err)
+	})
+	t.Run("http modern", func(t *testing.T) {
+		l := newLab(t, nil, child("db", "crash-start"))
+		began := time.Now()
+		r, err := l.modern(t.Context(), "server/discover", "", "")
+		if err != nil || r.err == nil {
+			t.Fatal(r, err)
+		}
+		check(t, began, r.err)
+	})
+	t.Run("stream", func(t *testing.T) {
+		l := newLab(t, nil, child("db", "crash-start"))
+		began := time.Now()
+		_, err := l.pipe(t, mcp.ClientOptions{Era: "legacy"})
+		check(t, began, err)
+	})
+}
+
+// A child that crashes in a call: the call says that it may have had its effect,
+// the next one is served by a new child, and the session goes on.
+func TestCrashInCall(t *testing.T) {
+	t.Parallel()
+	// Two messages are answered: those of the handshake.
+	l := newLab(t, nil, child("c", "crash-tool", "work"))
+	for _, era := range []string{"legacy", "modern"} {
+		c := l.client(t, mcp.ClientOptions{Era: era})
+		lost := 0
+		for range 3 {
+			wants(t, c, "echo", "hello", "hello")
+			began := time.Now()
+			_, err := say(t.Context(), c, "work", "")
+			a := aboutOf(t, err)
+			if a.Sent != "unknown" || a.Retryable || time.Since(began) > time.Second || !slices.Contains(a.Stderr, "panic: in a call") {
+				t.Errorf("%v %+v", err, a)
+			}
+			lost++
+		}
+		wants(t, c, "echo", "again", "again")
+	}
+	s := l.status(t).Upstreams[0]
+	if s.Restarts < 6 || s.Errors != 6 || s.State != "up" || !strings.Contains(strings.Join(s.Stderr, "\n"), "panic: in a call") {
+		t.Errorf("%+v", s)
+	}
+}
+
+// What a child does wrong, and the call is answered rightly all the same: banners
+// on standard output, a flood of standard error, answers twice and to nobody.
+func TestFaultyAnswers(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"garbage", "flood-stderr", "twice", "wrong-id", "binary-stderr", "fork"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, nil, child("c", mode))
+			for _, era := range []string{"legacy", "modern"} {
+				c := l.client(t, mcp.ClientOptions{Era: era})
+				for n := range 3 {
+					wants(t, c, "echo", strconv.Itoa(n), strconv.Itoa(n))
+				}
+			}
+			s := l.status(t).Upstreams[0]
+			switch mode {
+			case "garbage":
+				if s.Garbage < 6 {
+					t.Errorf("%d lines of garbage are counted", s.Garbage)
+				}
+			case "twice", "wrong-id":
+				if s.Dropped < 6 {
+					t.Errorf("%d answers are counted that were not asked for", s.Dropped)
+				}
+			case "flood-stderr":
+				if len(s.Stderr) == 0 || len(s.Stderr) > 1000 || !strings.HasPrefix(s.Stderr[len(s.Stderr)-1], "line 10000 of the flood") {
+					t.Errorf("%d %.100q", len(s.Stderr), s.Stderr)
+				}
+			}
+			if s.Restarts > 0 || s.Errors > 0 || s.Calls < 6 {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
+// A late answer belongs to nobody any more: it is dropped and counted, and the
+// next call gets its own.
+func TestLateAnswer(t *testing.T) {
+	l := newLab(t, nil, child("c", "late"))
+	c := l.client(t, mcp.ClientOptions{Era: "legacy"})
+	toolsOf(t, c)
+	until(t, "late answers are counted", func() bool {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		called := make(chan error, 1)
+		go func() {
+			_, err := say(ctx, c, "work", "")
+			called <- err
+		}()
+		// It may be cancelled before it is sent. Then there is no answer.
+		until(t, "the call is under way", func() bool { return l.status(t).Upstreams[0].InFlight == 1 })
+		cancel()
+		if err := received(t, "the end of the call", called); err == nil {
+			t.Error("it was answered")
+		}
+		return l.status(t).Upstreams[0].Dropped >= 3
+	})
+	until(t, "nothing is in flight", func() bool { return l.status(t).InFlight == 0 })
+}
+
+// A child that hangs when it is closed, or ignores signals, is not left behind.
+func TestHangOnClose(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"hang-close", "ignore-sigterm", "fork-away"} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, nil, child("c", mode))
+			c := l.client(t, mcp.ClientOptions{Era: "legacy"})
+			text, err := say(t.Context(), c, "pid", "")
+			pid, _ := strconv.Atoi(text)
+			if err != nil || !faulty.Alive(pid) {
+				t.Fatal(text, err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+			defer cancel()
+			began := time.Now()
+			if err := l.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+			t.Logf("Shutdown took %v", time.Since(began).Round(time.Millisecond))
+			if faulty.Alive(pid) {
+				t.Error("it still runs")
+			}
+		})
+	}
+}
+
+// Stateless HTTP never reaped a child, sessions kept theirs until a timeout: here
+// a child that nobody uses ends, and that of a session ends with it.
+func TestChildrenAreReaped(t *testing.T) {
+	t.Run("idle", func(t *testing.T) {
+		u := child("c", "ok")
+		u.IdleStop = 50 * time.Millisecond
+		l := newLab(t, nil, u)
+		for range 3 {
+			if r, err := l.modern(t.Context(), "tools/call", "echo", `"name":"echo","arguments":{"text":"a"}`); err != nil || r.err != nil {
+				t.Fatal(r, err)
+			}
+			until(t, "no child runs", func() bool { return l.status(t).Upstreams[0].Children == 0 })
+		}
+		if s := l.status(t).Upstreams[0]; s.Restarts != 0 || s.State != "idle" {
+			t.Errorf("%+v", s)
+		}
+	})
+	t.Run("session", func(t *testing.T) {
+		u := child("c", "ok")
+		u.Lifetime = "session"
+		l := newLab(t, nil, u)
+		pids := map[string]bool{}
+		var clients []*mcp.Client
+		for range 3 {
+			c := l.client(t, mcp.ClientOptions{Era: "legacy"})
+			clients = append(clients, c)
+			for range 2 { // login state stays between calls
+				pid, err := say(t.Context(), c, "pid", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				pids[pid] = true
+			}
+		}
+		if len(pids) != 3 {
+			t.Errorf("three sessions have the children %v", pids)
+		}
+		for _, c := range clients {
+			c.Close()
+		}
+		until(t, "no child runs", func() bool { return l.status(t).Upstreams[0].Children == 0 })
+	})
+	t.Run("shared", func(t *testing.T) {
+		// Ten agents, a hundred calls, a reconnect: one child, not 180.
+		l := newLab(t, nil, child("c", "ok"))
+		pids := map[string]bool{}
+		for range 10 {
+			c := l.client(t, mcp.ClientOptions{Era: "legacy"})
+			for range 10 {
+				pid, err := say(t.Context(), c, "pid", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				pids[pid] = true
+			}
+			c.Close()
+		}
+		if s := l.status(t).Upstreams[0]; len(pids) != 1 || s.Children != 1 || s.Restarts != 0 {
+			t.Errorf("%v %+v", pids, s)
+		}
+	})
+}
+
+// Whoever makes calls that fail must be able to tell them from errors of tools:
+// the answer is an error of JSON-RPC, and HTTP says it, too.
+func TestStatusOfFailure(t *testing.T) {
+	l := newLab(t, nil, child("c", "ok"))
+	r, err := l.modern(t.Context(), "no/such", "", "")
+	if err != nil || r.status != http.StatusNotFound || r.err == nil || r.err.Code != -32601 {
+		t.Error(r, err)
+	}
+	r, err = l.modern(t.Context(), "tools/call", "nothing", `"name":"nothing"`)
+	if err != nil || r.err == nil || r.err.Code != -32602 {
+		t.Error(r, err)
+	}
+}

@@ -1,0 +1,146 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// An end is a revision and the transport over which it is spoken.
+type end struct {
+	rev       *era.Revision
+	transport string
+}
+
+func ends() (all []end) {
+	for _, r := range era.Revisions() {
+		for _, transport := range transportsOf(r) {
+			all = append(all, end{r, transport})
+		}
+	}
+	return all
+}
+
+// cell is one square of the matrix.
+type cell struct {
+	client, server end
+	feature        string
+}
+
+// matrix is what was tried.
+type matrix struct {
+	t        *testing.T
+	features []feature
+
+	mu     sync.Mutex
+	tried  map[cell]*note // nil: it works
+	failed int
+	wrong  map[string][]string // pairs of transports, by what is wrong
+}
+
+// TestMatrix has clients of every revision over every transport use servers of
+// every revision over every transport, with everything that there is, through a
+// gateway.
+func TestMatrix(t *testing.T) {
+	m := &matrix{t: t, features: features(), tried: map[cell]*note{}, wrong: map[string][]string{}}
+	t.Run("servers", func(t *testing.T) {
+		var wg sync.WaitGroup
+		for _, server := range ends() {
+			wg.Go(func() { m.serve(t, server) })
+		}
+		wg.Wait()
+	})
+	var missing int
+	for _, client := range ends() {
+		for _, server := range ends() {
+			for _, f := range m.features {
+				if _, ok := m.tried[cell{client, server, f.name}]; !ok {
+					missing++
+				}
+			}
+		}
+	}
+	t.Logf("%d pairs of ends, %d cells were tried, %d failed, %d missing", len(ends())*len(ends()), len(m.tried), m.failed, missing)
+	for _, what := range slices.Sorted(maps.Keys(m.wrong)) {
+		t.Errorf("%s (%s)", what, strings.Join(m.wrong[what], " "))
+	}
+	switch {
+	case missing > 0:
+		t.Errorf("%d cells were not tried", missing)
+	case !t.Failed():
+		m.document()
+	}
+}
+
+// serve puts a gateway before one server and has all clients use it.
+func (m *matrix) serve(t *testing.T, server end) {
+	s := newStage(t)
+	defer s.close()
+	t.Run(server.rev.Name+" over "+server.transport, func(t *testing.T) {
+		wire := newTap()
+		u := s.upstream(t, server.rev, server.transport)
+		if server.transport == overStdio {
+			u.Pool = 3
+		}
+		h := newHouse(t, &gateway.Config{Upstreams: []*gateway.Upstream{u}, PageSize: playPage},
+			&gateway.Options{RPC: &farcall.Options{OnRecord: wire.record}})
+		for n, client := range ends() {
+			v := &visit{
+				client: client.rev, clientOver: client.transport, server: server.rev, serverOver: server.transport,
+				stage: s, tap: wire, name: fmt.Sprintf("visitor-%d", n+1),
+				logs: make(chan string, 10_000), changed: make(chan string, 1000), updated: make(chan string, 1000), listening: make(chan spec.SubscriptionFilter, 100),
+			}
+			if err := m.visit(t.Context(), h, v); err != nil {
+				t.Errorf("%v: %v", v, err)
+			}
+		}
+	})
+}
+
+// visit has one client use everything.
+func (m *matrix) visit(ctx context.Context, h *house, v *visit) (err error) {
+	begin, cancel := context.WithTimeout(ctx, cellTime)
+	defer cancel()
+	c, leave, err := h.enter(begin, v.clientOver, v.options())
+	if err != nil {
+		return err
+	}
+	v.Client = c
+	defer func() {
+		if left := leave(); err == nil {
+			err = left
+		}
+	}()
+	if got := c.Server(); got.Revision != v.client.Name || got.Name != "play" || got.Instructions != "Read the notes first." {
+		return fmt.Errorf("the gateway says it is %+v", got)
+	}
+	for _, f := range m.features {
+		m.try(ctx, v, f)
+	}
+	return nil
+}
+
+func (m *matrix) try(ctx context.Context, v *visit, f feature) {
+	ctx, cancel := context.WithTimeout(ctx, cellTime)
+	defer cancel()
+	want := f.what(v.client, v.server)
+	err := f.check(ctx, v, want)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tried[cell{end{v.client, v.clientOver}, end{v.server, v.serverOver}, f.name}] = want
+	if err == nil {
+		return
+	}
+	m.failed++
+	what := fmt.Sprintf("%s, client of %s, server of %s: %v", f.name, v.client.Name, v.server.Name, err)
+	m.wrong[what] = append(m.wrong[what], v.clientOver+"-"+v.serverOver)
+}

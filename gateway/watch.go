@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall/gateway/internal/route"
+)
+
+// watching is a resource that a client watches. The server that has it may be
+// another one after a reload.
+type watching struct {
+	e       *endpoint
+	ctx     context.Context //nolint:containedctx // says who watches; it does not end
+	uri     string
+	updated func()
+
+	moving sync.Mutex // held while a server is asked
+
+	mu   sync.Mutex
+	at   *server
+	stop func()
+	over bool
+}
+
+// Watch implements mcp.Relay.
+func (e *endpoint) Watch(ctx context.Context, uri string, updated func()) (stop func(), err error) {
+	at, stop, err := e.watch(ctx, uri, updated)
+	if err != nil {
+		return nil, err
+	}
+	w := &watching{e: e, ctx: context.WithoutCancel(ctx), uri: uri, updated: updated, at: at, stop: stop}
+	e.g.mu.Lock()
+	e.g.watched[w] = struct{}{}
+	e.g.mu.Unlock()
+	w.move() // the configuration may have changed in the meantime
+	return w.end, nil
+}
+
+// watch watches a resource at the server that has it now.
+func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *server, stop func(), err error) {
+	target, ok, err := e.find(ctx, route.Resources, uri)
+	if err != nil {
+		return nil, nil, err
+	}
+	at = e.g.plan.Load().byName[target.Source]
+	if !ok || at == nil || at.mcp == nil {
+		return nil, nil, notFound(uri)
+	}
+	stop, err = at.mcp.Watch(ctx, e.g.caller(ctx), target.Name, updated)
+	return at, stop, err
+}
+
+// end ends the watching.
+func (w *watching) end() {
+	w.e.g.mu.Lock()
+	delete(w.e.g.watched, w)
+	w.e.g.mu.Unlock()
+	w.mu.Lock()
+	w.over = true
+	stop := w.stop
+	w.mu.Unlock()
+	stop()
+}
+
+// current reports whether the server that is watched is still in use.
+func (w *watching) current() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.over || w.e.g.plan.Load().byName[w.at.cfg.Name] == w.at
+}
+
+// moveTimeout bounds how long a server may take that is to be watched in the place
+// of another one.
+const moveTimeout = 10 * time.Second
+
+// move watches at the server that has the resource now, when that is another one.
+func (w *watching) move() {
+	w.moving.Lock()
+	defer w.moving.Unlock()
+	if w.current() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(w.ctx, moveTimeout)
+	defer cancel()
+	defer context.AfterFunc(w.e.g.serving, cancel)()
+	at, stop, err := w.e.watch(ctx, w.uri, w.updated)
+	if err != nil {
+		w.e.g.opts.Logger.Warn("a resource is watched no more, after a reload", "uri", w.uri, "error", err)
+		return
+	}
+	w.mu.Lock()
+	if w.over {
+		w.mu.Unlock()
+		stop()
+		return
+	}
+	before := w.stop
+	w.at, w.stop = at, stop
+	w.mu.Unlock()
+	before()
+	w.updated() // nobody has told what happened meanwhile
+}
+
+// movers bounds how many resources are watched anew at a time.
+const movers = 8
+
+// moveWatches watches at the new servers what was watched at those that they
+// replace.
+func (g *Gateway) moveWatches() {
+	g.mu.Lock()
+	all := slices.Collect(maps.Keys(g.watched))
+	g.mu.Unlock()
+	room := make(chan struct{}, movers)
+	var wg sync.WaitGroup
+	for _, w := range all {
+		if w.current() {
+			continue
+		}
+		room <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-room }()
+			w.move()
+		})
+	}
+	wg.Wait()
+}
