@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	gosdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -181,7 +182,11 @@ func (u *goSDK) complete(ctx context.Context, prompt, argument, value string) ([
 // watch subscribes to the resource; to the lists the client has subscribed by
 // itself.
 func (u *goSDK) watch(ctx context.Context, uri string) error {
-	return u.session.Subscribe(ctx, &gosdk.SubscribeParams{URI: uri})
+	err := u.session.Subscribe(ctx, &gosdk.SubscribeParams{URI: uri})
+	if u.revision() == "2026-07-28" {
+		<-time.After(200 * time.Millisecond) // it does not wait for the acknowledgement
+	}
+	return err
 }
 
 func (u *goSDK) events() <-chan string { return u.event }

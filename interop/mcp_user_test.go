@@ -157,6 +157,9 @@ func await(t *testing.T, u user, want string) {
 }
 
 func checkLog(t *testing.T, u user) {
+	for len(u.events()) > 0 {
+		<-u.events() // of before
+	}
 	if err := u.logFrom(within(t), "warning"); err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,7 @@
 // URL serves every revision of the protocol.
 //
 //	go -C interop run ./server --listen 127.0.0.1:7331    http://127.0.0.1:7331/mcp
-//	go -C interop run ./server --stdio
+//	go -C interop run ./server --stdio [--eras 2025-11-25]
 package main
 
 import (
@@ -22,17 +22,18 @@ import (
 func main() {
 	listen := flag.String("listen", "127.0.0.1:7331", "`address` to serve MCP over HTTP on, at /mcp")
 	stdio := flag.Bool("stdio", false, "serve standard input and output, and not HTTP")
+	eras := flag.String("eras", "auto", "which revisions to speak: auto, modern, legacy or a `revision`")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *listen, *stdio); err != nil {
+	if err := run(ctx, *listen, *eras, *stdio); err != nil {
 		fmt.Fprintln(os.Stderr, "server:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, listen string, stdio bool) error {
-	s := newServer()
+func run(ctx context.Context, listen, eras string, stdio bool) error {
+	s := newServer(eras)
 	defer s.Close()
 	if stdio {
 		return s.ServeStdio(ctx)
@@ -40,14 +41,16 @@ func run(ctx context.Context, listen string, stdio bool) error {
 	return s.ListenAndServe(ctx, listen)
 }
 
-// newServer returns the server with all that the suite asks for.
-func newServer() *mcp.Server {
+// newServer returns the server with all that the suite asks for, in the revisions
+// of eras.
+func newServer(eras string) *mcp.Server {
 	s := mcp.NewServer("farcall-conformance", "1.0.0", &mcp.ServerOptions{
 		Title:        "Conformance",
 		Instructions: "Everything here is for tests.",
 		Complete:     complete,
 		CacheTTL:     time.Minute,
 		TaskPoll:     100 * time.Millisecond,
+		Eras:         eras,
 		Logger:       slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 	addContentTools(s)

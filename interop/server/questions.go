@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/farcall-dev/farcall/mcp"
 )
@@ -54,11 +55,16 @@ func addQuestionTools(s *mcp.Server) {
 		return fmt.Sprintf("Confirmed: %t", form.OK), err
 	})
 	mcp.AddTool(s, "test_input_required_result_multiple_inputs", "Asks for three things at once", func(ctx context.Context, _ none) (string, error) {
-		// All three are asked before an error is looked at, so it is one round.
-		name, err1 := askName(ctx)
-		greeting, err2 := sample(mcp.Named(ctx, "greeting"), "Generate a greeting")
-		roots, err3 := mcp.Roots(mcp.Named(ctx, "client_roots"))
-		return fmt.Sprintf("%s: %s %v", name, greeting, uris(roots)), errors.Join(err1, err2, err3)
+		// All three are asked at the same time, so it is one round.
+		var name, greeting string
+		var roots []mcp.Root
+		var errs [3]error
+		var asking sync.WaitGroup
+		asking.Go(func() { name, errs[0] = askName(ctx) })
+		asking.Go(func() { greeting, errs[1] = sample(mcp.Named(ctx, "greeting"), "Generate a greeting") })
+		asking.Go(func() { roots, errs[2] = mcp.Roots(mcp.Named(ctx, "client_roots")) })
+		asking.Wait()
+		return fmt.Sprintf("%s: %s %v", name, greeting, uris(roots)), errors.Join(errs[:]...)
 	})
 	mcp.AddTool(s, "test_input_required_result_multi_round", "Asks for one thing after another", func(ctx context.Context, _ none) (string, error) {
 		name, err := askName(ctx)

@@ -1,13 +1,14 @@
 // Command suite runs the official MCP conformance suite against farcall: the
-// server of ./server, one process at one URL, and the client of ./client. It
-// prints a line for each leg and fails when a scenario fails that is not in
-// expected.txt, or passes and is in it. It is stricter than the suite: a warning
-// is a failure on both sides, and scenarios that the suite runs without scoring
-// them must pass, too.
+// server of ./server, one process at one URL, the same server in one revision
+// only behind farcall's gateway, and the client of ./client. It prints a line for
+// each leg and fails when a scenario fails that is not in expected.txt, or passes
+// and is in it. It is stricter than the suite: a warning is a failure on both
+// sides, and scenarios that the suite runs without scoring them must pass, too.
 //
 //	go -C interop run ./suite [-v] [-out DIR] [LEG…]
 //
-// A LEG is as it is printed, for example "server 2025-11-25" or "client all".
+// A LEG is as it is printed, for example "server 2025-11-25" or "client all", or
+// one word for several of them: server, gateway or client.
 package main
 
 import (
@@ -18,14 +19,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
+	"sync"
 )
 
 //go:embed expected.txt
@@ -33,19 +33,49 @@ var expected string
 
 // leg is one run of the suite.
 type leg struct {
-	side string // server or client
-	what string // a revision: what it requires; or all
+	side   string // server or client
+	what   string // a revision: what it requires; or all
+	behind *behind
 }
 
-func (l leg) String() string { return l.side + " " + l.what }
+func (l leg) String() string {
+	if l.behind != nil {
+		return l.side + " " + l.what + " through the gateway, " + l.behind.String()
+	}
+	return l.side + " " + l.what
+}
 
-var legs = []leg{
-	{"server", "2025-11-25"},
-	{"server", "2026-07-28"},
-	{"server", "all"},
-	{"client", "2025-11-25"},
-	{"client", "2026-07-28"},
-	{"client", "all"},
+// wanted reports whether words name the leg. None name all.
+func (l leg) wanted(words []string) bool {
+	group := l.side
+	if l.behind != nil {
+		group = "gateway"
+	}
+	return len(words) == 0 || slices.Contains(words, l.String()) || slices.Contains(words, group)
+}
+
+// expectation is the leg's side in expected.txt.
+func (l leg) expectation() string {
+	if l.behind != nil {
+		return "gateway:" + l.behind.revision
+	}
+	return l.side
+}
+
+// legs are all that there are.
+func legs() (all []leg) {
+	for _, what := range []string{"2025-11-25", "2026-07-28", "all"} {
+		all = append(all, leg{side: "server", what: what})
+	}
+	for _, b := range []behind{{"2025-11-25", false}, {"2026-07-28", false}, {"2026-07-28", true}} {
+		for _, what := range []string{"2025-11-25", "2026-07-28", "all"} {
+			all = append(all, leg{"server", what, &b})
+		}
+	}
+	for _, what := range []string{"2025-11-25", "2026-07-28", "all"} {
+		all = append(all, leg{side: "client", what: what})
+	}
+	return all
 }
 
 func main() {
@@ -75,23 +105,40 @@ func run(ctx context.Context, out, url string, verbose bool, wanted []string) er
 		return err
 	}
 	s.verbose, s.url = verbose, url
-	if url == "" {
-		stop, err := s.serve(ctx)
-		if err != nil {
-			return err
-		}
-		defer stop()
-	}
-	failed := false
-	for _, l := range legs {
-		if len(wanted) > 0 && !slices.Contains(wanted, l.String()) && !slices.Contains(wanted, l.side) {
+	var groups []*group
+	for _, l := range legs() {
+		if !l.wanted(wanted) || url != "" && (l.behind != nil || l.side != "server") {
 			continue
 		}
-		ok, err := s.run(ctx, l)
-		if err != nil {
-			return fmt.Errorf("%s: %w", l, err)
+		name := l.side + fmt.Sprint(l.behind)
+		if n := len(groups); n == 0 || groups[n-1].name != name {
+			own := *s
+			groups = append(groups, &group{suite: &own, name: name, reports: make(chan *report, len(legs()))})
 		}
-		failed = failed || !ok
+		g := groups[len(groups)-1]
+		g.legs = append(g.legs, l)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	for _, g := range groups {
+		if g.legs[0].side == "server" {
+			running.Go(func() { g.run(ctx) })
+		}
+	}
+	failed := false
+	for _, g := range groups {
+		if g.legs[0].side == "client" { // each scenario is a process, which has little time
+			running.Go(func() { g.run(ctx) })
+		}
+		for r := range g.reports {
+			failed = failed || !r.ok
+			fmt.Println(strings.Join(append([]string{r.line}, r.notes...), "\n    "))
+		}
+		if g.err != nil {
+			return g.err
+		}
 	}
 	if failed {
 		return errors.New("scenarios failed that must pass, or pass that expected.txt has as failing; -v says why")
@@ -99,17 +146,48 @@ func run(ctx context.Context, out, url string, verbose bool, wanted []string) er
 	return nil
 }
 
+// group is legs that test the same, one after another. Groups of servers run at
+// the same time: most of it is waiting.
+type group struct {
+	*suite
+	name    string
+	legs    []leg
+	reports chan *report // closed at the end
+	err     error
+}
+
+func (g *group) run(ctx context.Context) {
+	defer close(g.reports)
+	defer g.stop()
+	if first := g.legs[0]; first.side == "server" && g.url == "" {
+		if err := g.serve(ctx, first.behind); err != nil {
+			g.err = fmt.Errorf("%s: %w", first, err)
+			return
+		}
+	}
+	for _, l := range g.legs {
+		r, err := g.runLeg(ctx, l)
+		if err != nil {
+			g.err = fmt.Errorf("%s: %w", l, err)
+			return
+		}
+		g.reports <- r
+	}
+}
+
 // suite is the installed suite with the programs that it tests.
 type suite struct {
-	node, script   string
-	server, client string // binaries
-	url, out       string
-	verbose        bool
-	expected       map[string]string // "side scenario": why it fails
+	node, script string
+	binaries     map[string]string
+	url, out     string
+	verbose      bool
+	served       []*process        // for the legs at hand, the one that others need last
+	servedFor    string            // those legs
+	expected     map[string]string // "side scenario": why it fails
 }
 
 func prepare(ctx context.Context, out string) (*suite, error) {
-	s := &suite{out: out, expected: map[string]string{}}
+	s := &suite{out: out, expected: map[string]string{}, binaries: map[string]string{}}
 	var err error
 	if s.node, err = findNode(ctx); err != nil {
 		return nil, err
@@ -121,17 +199,14 @@ func prepare(ctx context.Context, out string) (*suite, error) {
 	if _, err := os.Stat(s.script); err != nil {
 		return nil, errors.New("the suite is not installed: run `npm ci --prefix interop/node`, and this in interop/")
 	}
-	for _, name := range []string{"server", "client"} {
-		binary := filepath.Join(out, "farcall-"+name)
+	for name, dir := range map[string]string{"server": ".", "client": ".", "cmd/farcall": ".."} {
+		binary := filepath.Join(out, "farcall-"+filepath.Base(name))
 		build := exec.CommandContext(ctx, "go", "build", "-o", binary, "./"+name)
+		build.Dir = dir
 		if text, err := build.CombinedOutput(); err != nil {
 			return nil, fmt.Errorf("go build ./%s: %w\n%s", name, err, text)
 		}
-		if name == "server" {
-			s.server = binary
-		} else {
-			s.client = binary
-		}
+		s.binaries[filepath.Base(name)] = binary
 	}
 	for line := range strings.Lines(expected) {
 		if line = strings.TrimSpace(line); line == "" || line[0] == '#' {
@@ -160,44 +235,6 @@ func findNode(ctx context.Context) (string, error) {
 		}
 	}
 	return "", errors.New("the suite needs Node.js 22 or later: run `npm ci --prefix interop/node`, which brings one for linux/x64")
-}
-
-// serve starts the one server process of all legs.
-func (s *suite) serve(ctx context.Context) (stop func(), err error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	address := l.Addr().String()
-	_ = l.Close()
-	cmd := exec.CommandContext(ctx, s.server, "--listen", address)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = 5 * time.Second
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	stop = func() {
-		_ = cmd.Process.Signal(os.Interrupt)
-		if err := cmd.Wait(); err != nil {
-			fmt.Fprintln(os.Stderr, "suite: the server ended with:", err)
-		}
-	}
-	_, port, _ := net.SplitHostPort(address)
-	s.url = "http://localhost:" + port + "/mcp"
-	for range 100 {
-		var d net.Dialer
-		if conn, err := d.DialContext(ctx, "tcp", address); err == nil {
-			_ = conn.Close()
-			return stop, nil
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
-	stop()
-	return nil, fmt.Errorf("nothing listens on %s", address)
 }
 
 // command makes a command of the suite, which runs in a group of its own.
@@ -235,21 +272,21 @@ func (s *suite) required(ctx context.Context, l leg) ([]string, error) {
 	return names, nil
 }
 
-// run runs one leg and prints its line.
-func (s *suite) run(ctx context.Context, l leg) (ok bool, err error) {
+// runLeg runs one leg.
+func (s *suite) runLeg(ctx context.Context, l leg) (*report, error) {
 	names, err := s.required(ctx, l)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	dir := filepath.Join(s.out, strings.ReplaceAll(l.String(), " ", "-"))
+	dir := filepath.Join(s.out, strings.ReplaceAll(strings.ReplaceAll(l.String(), ",", ""), " ", "-"))
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return false, err
+		return nil, err
 	}
 	args := []string{l.side, "-o", dir}
 	if l.side == "server" {
 		args = append(args, "--url", s.url)
 	} else {
-		args = append(args, "--command", s.client)
+		args = append(args, "--command", s.binaries["client"])
 	}
 	if l.what == "all" {
 		args = append(args, "--suite", "all")
@@ -258,24 +295,19 @@ func (s *suite) run(ctx context.Context, l leg) (ok bool, err error) {
 	}
 	log, err := os.Create(filepath.Join(dir, "output.txt"))
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	defer log.Close()
 	cmd := s.command(ctx, args...)
 	cmd.Stdout, cmd.Stderr = io.Writer(log), io.Writer(log)
 	if err := cmd.Run(); err != nil {
 		if exit := new(exec.ExitError); !errors.As(err, &exit) {
-			return false, err
+			return nil, err
 		}
 	}
 	results, err := readResults(dir, l.side)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	r := s.judge(l, names, results)
-	fmt.Println(r.line)
-	for _, note := range r.notes {
-		fmt.Println("    " + note)
-	}
-	return r.ok, nil
+	return s.judge(l, names, results), nil
 }

@@ -77,7 +77,7 @@ const (
 // judgeScenario says what became of a scenario, and notes what should not be so.
 func (s *suite) judgeScenario(r *report, l leg, name string, results map[string]result) verdict {
 	res, ran := results[name]
-	reason := s.expected[l.side+" "+name]
+	reason := s.expected[l.expectation()+" "+name]
 	if s.verbose && ran && len(res.failed) == 0 {
 		if len(res.skipped) > 0 {
 			r.notes = append(r.notes, name+" skipped: "+strings.Join(res.skipped, ", "))

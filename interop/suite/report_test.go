@@ -36,7 +36,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := &suite{expected: test.expected}
-			r := s.judge(leg{"server", "all"}, strings.Fields(test.required), test.results)
+			r := s.judge(leg{side: "server", what: "all"}, strings.Fields(test.required), test.results)
 			if r.line != test.line || r.ok != test.ok {
 				t.Errorf("judge: %q, ok %t; want %q, %t", r.line, r.ok, test.line, test.ok)
 			}

@@ -1,0 +1,74 @@
+package interop
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A browser shows the page of a gateway, without a complaint.
+func TestGatewayPage(t *testing.T) {
+	t.Parallel()
+	var browser string
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil && browser == "" {
+			browser = path
+		}
+	}
+	if browser == "" {
+		missing(t, "there is no Chromium on this machine")
+	}
+	f := gatewayOf(t, "title: Tools of interop\n",
+		runs("local", npm(t, "server-everything", "stdio")),
+		runs("files", npm(t, "server-filesystem", t.TempDir())),
+		runs("down", exec.Command("sh", "-c", "echo 'it <b>cannot</b> start' >&2; exit 3")),
+	)
+	u := useAs(t, f.place(""), "http", "auto")
+	names(t, u.client, "echo", "read_text_file")
+	done, stopped := make(chan struct{}), make(chan struct{})
+	go func() { // what is shown changes
+		defer close(stopped)
+		for {
+			u.call(t.Context(), "echo", map[string]string{"message": "hello"})
+			select {
+			case <-done:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}()
+	defer func() {
+		close(done)
+		<-stopped
+	}()
+	var got struct {
+		Complaints []string
+		Seen       []struct {
+			Width, Tools, Found, Wide int
+			Live, Changes             bool
+			Text                      string
+		}
+	}
+	if err := json.Unmarshal(node(t, nil, "page.mjs", browser, "http://"+f.address+"/", t.TempDir()), &got); err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range got.Seen {
+		scripted := i < 2
+		if scripted && (!s.Live || !s.Changes || s.Tools < 20 || s.Found == 0 || s.Found > 3 || s.Wide > 0) {
+			t.Errorf("at %d px: live %v, changes %v, %d tools, %d with echo, %d px too wide", s.Width, s.Live, s.Changes, s.Tools, s.Found, s.Wide)
+		}
+		for _, want := range []string{"local", "files", "down", "mcp-servers/everything"} {
+			if !strings.Contains(s.Text, want) {
+				t.Errorf("at %d px (script: %v) there is no %q:\n%s", s.Width, scripted, want, s.Text)
+			}
+		}
+		if scripted && !strings.Contains(s.Text, "it <b>cannot</b> start") {
+			t.Errorf("at %d px what a server has said on standard error is not there as it is", s.Width)
+		}
+	}
+	if len(got.Seen) != 3 || len(got.Complaints) > 0 {
+		t.Errorf("%d views; the browser says %q", len(got.Seen), got.Complaints)
+	}
+}
