@@ -359,8 +359,8 @@ func (e *endpoint) forward(w *calling, name string) (upstream.Result, error) {
 
 // closing reports whether a server has refused a call because it is being closed.
 func closing(err error) bool {
-	wire := new(jsonrpc.Error)
-	return errors.As(err, &wire) && wire.Code == upstream.CodeShuttingDown
+	wire, ok := errors.AsType[*jsonrpc.Error](err)
+	return ok && wire.Code == upstream.CodeShuttingDown
 }
 
 // forwardTo makes a call at a server, as its caller's revision and what the caller

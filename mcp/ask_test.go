@@ -538,3 +538,14 @@ func TestAskTooMuchBefore(t *testing.T) {
 		t.Errorf("%.300s", r.raw)
 	}
 }
+
+// A question without params has an object for them all the same: there are
+// clients that take neither null nor nothing.
+func TestQuestionParams(t *testing.T) {
+	for _, params := range []any{nil, jsonrpc.Raw(nil), (*struct{})(nil)} {
+		q, err := newQuestion(t.Context(), spec.MethodRootsList, params)
+		if err != nil || string(q.params) != "{}" {
+			t.Errorf("%T: %s, %v", params, q.params, err)
+		}
+	}
+}

@@ -148,6 +148,13 @@ func (c *conn) giveUp() error {
 	return fmt.Errorf("wsrpc: %s", c.reason)
 }
 
+// closing is io.EOF of a connection of which no half stays open: RFC 6455 §5.5.1.
+type closing struct{}
+
+func (closing) Error() string  { return io.EOF.Error() }
+func (closing) Unwrap() error  { return io.EOF }
+func (closing) BothEnds() bool { return true }
+
 // ended explains the end of the connection.
 func (c *conn) ended(err error) error {
 	c.mu.Lock()
@@ -161,7 +168,7 @@ func (c *conn) ended(err error) error {
 		return fmt.Errorf("wsrpc: %w", net.ErrClosed)
 	case errors.As(err, &ce):
 		if ce.Code == websocket.StatusNormalClosure || ce.Code == websocket.StatusGoingAway || ce.Code == websocket.StatusNoStatusRcvd {
-			return io.EOF
+			return closing{}
 		}
 		return fmt.Errorf("wsrpc: the other end closed the connection with status %d, %q", ce.Code, ce.Reason)
 	case errors.Is(err, io.EOF):
