@@ -120,8 +120,19 @@ func (s *server) source(namespace string) route.Source {
 			Namespace: namespace,
 		},
 		List:  s.list,
-		Scope: func(ctx context.Context) string { return s.mcp.Scope(s.g.caller(ctx)) },
+		Scope: s.scope,
 	}
+}
+
+// scope is the same for callers who may share a list that is not public: they have
+// the same principal, and the server cannot tell them apart either.
+func (s *server) scope(ctx context.Context) string {
+	who := s.g.caller(ctx)
+	scope := s.mcp.Scope(who)
+	if who.Principal == "" {
+		return scope
+	}
+	return scope + " " + who.Principal
 }
 
 // dial makes a connection for MCP.
