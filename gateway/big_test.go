@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -161,12 +162,16 @@ func TestSlowReader(t *testing.T) {
 		if _, err := io.ReadFull(conn, one); err != nil { // the answer is on its way
 			t.Fatal(err)
 		}
-		began := time.Now()
+		// Some of them come after the large answers, which take their time on the way
+		// from the server.
+		var took []time.Duration
 		for range 100 {
+			began := time.Now()
 			wants(t, quick, "echo", "hello", "hello")
+			took = append(took, time.Since(began))
 		}
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("front %d: 100 calls of somebody else took %v", n, took)
+		if slices.Sort(took); took[len(took)/2] > 100*time.Millisecond {
+			t.Errorf("front %d: calls of somebody else took %v", n, took[len(took)/2])
 		}
 		conn.Close()
 	}

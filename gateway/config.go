@@ -31,6 +31,10 @@ type Config struct {
 	DrainTimeout time.Duration
 	// PageSize is the number of items on a page of a list, 100 by default.
 	PageSize int
+	// Errors says what clients are told when a server cannot be reached or fails:
+	// "details" (the default) has the reason, and the last lines that a command
+	// wrote to its standard error; "plain" has neither.
+	Errors string
 
 	notices []Problem
 	files   []string

@@ -56,7 +56,7 @@ func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, b
 		target, ok, err = view.Find(ctx, kind, name)
 	}
 	if maybe := (*route.UnknownError)(nil); errors.As(err, &maybe) {
-		err = &jsonrpc.Error{Code: codeUnavailable, Message: maybe.Error(), Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: err}
+		err = &jsonrpc.Error{Code: codeUnavailable, Message: maybe.Text(!e.g.plain()), Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: err}
 	}
 	return target, ok, err
 }

@@ -135,6 +135,8 @@ func TestLateAnswer(t *testing.T) {
 		if err := received(t, "the end of the call", called); err == nil {
 			t.Error("it was answered")
 		}
+		// Else the server takes the cancellation for one of the next call.
+		until(t, "the gateway has given it up", func() bool { return l.status(t).Upstreams[0].InFlight == 0 })
 		return l.status(t).Upstreams[0].Dropped >= 3
 	})
 	until(t, "nothing is in flight", func() bool { return l.status(t).InFlight == 0 })

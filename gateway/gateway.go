@@ -90,7 +90,7 @@ func New(c *Config, o *Options) (*Gateway, error) {
 		g.opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	g.guard = supervise.NewGuard(g.opts.Logger)
-	g.suspended = newSuspension(cmp.Or(c.MaxSuspended, 1000), cmp.Or(c.SuspendTimeout, 5*time.Minute))
+	g.suspended = newSuspension(c.suspends())
 	p, err := g.newPlan(c, nil)
 	if err != nil {
 		return nil, err
@@ -171,6 +171,7 @@ func (g *Gateway) Reload(c *Config) error {
 		return errDraining()
 	}
 	g.plan.Store(p)
+	g.suspended.limit(c.suspends())
 	if len(old.all.Entries(route.Tools)) > 0 { // the page for operators goes on to show them
 		g.ending.Go(func() { _, _ = p.all.Page(g.serving, route.Tools, "") })
 	}
@@ -179,6 +180,7 @@ func (g *Gateway) Reload(c *Config) error {
 	for _, s := range old.order {
 		if p.byName[s.cfg.Name] == s {
 			if s.alone != nil {
+				s.alone.SetPageSize(c.PageSize)
 				s.alone.Invalidate(s.cfg.Name, route.Tools) // they may be pinned otherwise now
 			}
 			continue
@@ -198,6 +200,20 @@ func (g *Gateway) Reload(c *Config) error {
 
 func (c *Config) drain() time.Duration { return cmp.Or(c.DrainTimeout, 10*time.Second) }
 func (c *Config) name() string         { return cmp.Or(c.Name, "farcall") }
+
+func (c *Config) suspends() (most int, ttl time.Duration) {
+	return cmp.Or(c.MaxSuspended, 1000), cmp.Or(c.SuspendTimeout, 5*time.Minute)
+}
+
+// errorsPlain is the value of Config.Errors that leaves reasons out.
+const errorsPlain = "plain"
+
+// plain reports whether clients are told nothing of why a server fails.
+func (g *Gateway) plain() bool { return g.plan.Load().config.Errors == errorsPlain }
+
+// stateTTL is how long clients may keep what they carry for a call. The call is
+// given up before, when the suspension says so, whose time Reload may change.
+const stateTTL = 24 * time.Hour
 
 // tellListChanged tells the clients of a server, or all of them.
 func (g *Gateway) tellListChanged(upstream, kind string) {
@@ -220,7 +236,7 @@ func (g *Gateway) endpoint(name string) *endpoint {
 	}
 	e = &endpoint{g: g, name: name}
 	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
-		Relay: e, Principal: g.principal, StateTTL: g.suspended.ttl, RPC: g.rpcOptions(), Logger: g.opts.Logger,
+		Relay: e, Principal: g.principal, StateTTL: stateTTL, RPC: g.rpcOptions(), Logger: g.opts.Logger,
 	})
 	e.newFront()
 	g.endpoints[name] = e

@@ -204,15 +204,16 @@ func TestSuspendedClientDoesNotRead(t *testing.T) {
 	if err := json.Unmarshal(r.result, &asked); err != nil || len(asked.Requests) != 1 {
 		t.Fatal(r, err)
 	}
-	back := `"name":"flood","arguments":{},"requestState":` + string(asked.State) + `,"inputResponses":{"`
+	var back strings.Builder
+	back.WriteString(`"name":"flood","arguments":{},"requestState":` + string(asked.State) + `,"inputResponses":{"`)
 	for key := range asked.Requests {
-		back += key + `":{"action":"accept","content":{"name":"x"}}}`
+		back.WriteString(key + `":{"action":"accept","content":{"name":"x"}}}`)
 	}
-	deaf := l.deaf(t, "flood", back)
+	deaf := l.deaf(t, "flood", back.String())
 	until(t, "its log is full", func() bool { return l.status(t).Upstreams[0].Dropped > 0 })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if r, err := l.modern(ctx, "tools/call", "flood", back); err != nil || r.err == nil {
+	if r, err := l.modern(ctx, "tools/call", "flood", back.String()); err != nil || r.err == nil {
 		t.Errorf("a second request goes on with the same call: %v, %v", r, err)
 	}
 	if r, err := l.modern(ctx, "tools/call", "ask", `"name":"ask","arguments":{}`); err != nil || !strings.Contains(r.body, "input_required") {

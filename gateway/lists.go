@@ -170,7 +170,7 @@ func (e *endpoint) list(ctx context.Context, kind string, params jsonrpc.Raw) (j
 	}
 	out = jsonrpc.AppendString(append(out, `,"cacheScope":`...), scope)
 	if len(page.Missing) > 0 {
-		out = appendMissing(out, page.Missing)
+		out = appendMissing(out, page.Missing, e.g.plain())
 	}
 	return append(out, '}'), nil
 }
@@ -181,8 +181,9 @@ func (s *server) hints() bool {
 	return rev != nil && rev.Modern
 }
 
-// appendMissing appends _meta with the servers that a list lacks.
-func appendMissing(out jsonrpc.Raw, missing []route.Missing) jsonrpc.Raw {
+// appendMissing appends _meta with the servers that a list lacks, and why unless
+// that is to be left out.
+func appendMissing(out jsonrpc.Raw, missing []route.Missing, plain bool) jsonrpc.Raw {
 	out = append(jsonrpc.AppendString(append(out, `,"_meta":{`...), metaMissing), `:[`...)
 	for i, m := range missing {
 		if i > 0 {
@@ -190,7 +191,10 @@ func appendMissing(out jsonrpc.Raw, missing []route.Missing) jsonrpc.Raw {
 		}
 		out = jsonrpc.AppendString(append(out, `{"upstream":`...), m.Source)
 		out = jsonrpc.AppendString(append(out, `,"state":`...), m.State)
-		out = append(jsonrpc.AppendString(append(out, `,"reason":`...), m.Reason), '}')
+		if !plain {
+			out = jsonrpc.AppendString(append(out, `,"reason":`...), m.Reason)
+		}
+		out = append(out, '}')
 	}
 	return append(out, `]}`...)
 }

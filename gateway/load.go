@@ -155,7 +155,11 @@ func (r *reader) fields(n *node, path string, table map[string]take) {
 			return
 		}
 		hint := "remove it"
-		if near := nearest(m.key, keys(table)); near != "" {
+		near := nearest(m.key, keys(table))
+		if m.key == "servers" && table["upstreams"] != nil {
+			near = "upstreams" // errors is not far away
+		}
+		if near != "" {
 			hint = "did you mean " + near + "?"
 		}
 		r.problemAt(m.at, path, fmt.Sprintf("there is no key %q here", m.key), hint)
@@ -264,6 +268,7 @@ func (r *reader) own(n *node, c *Config) {
 		"suspend_timeout": r.duration(&c.SuspendTimeout),
 		"drain_timeout":   r.duration(&c.DrainTimeout),
 		"page_size":       r.count(&c.PageSize),
+		"errors":          r.text(&c.Errors),
 		"upstreams": func(n *node, path string) {
 			r.each(n, path, func(m member, path string) {
 				r.spots[path] = m.at

@@ -69,6 +69,7 @@ func (c *checker) choice(path, what, value string, words ...string) {
 
 func (c *checker) config(conf *Config) {
 	c.choice("namespace", "namespace", conf.Namespace, "auto", "always", "never")
+	c.choice("errors", "kind of errors", conf.Errors, "details", errorsPlain)
 	for i, address := range conf.Listen {
 		path := "listen[" + strconv.Itoa(i) + "]"
 		if hint := badListen(address); hint != "" {

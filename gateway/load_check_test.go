@@ -23,7 +23,7 @@ func TestProblems(t *testing.T) {
 		{"upstream: {a: x}", "1:1: there are no upstreams; name a server under upstreams, with its command or url\n" +
 			`1:1: upstream: there is no key "upstream" here; did you mean upstreams?`},
 		{"servers: {a: x}", "1:1: there are no upstreams; name a server under upstreams, with its command or url\n" +
-			`1:1: servers: there is no key "servers" here; remove it`},
+			`1:1: servers: there is no key "servers" here; did you mean upstreams?`},
 		{"upstreams: [x]", "1:12: upstreams: a map of keys and values is wanted, and this is a list\n1:1: there are no upstreams; name a server under upstreams, with its command or url"},
 		{ab + "{command: x, lifetime: sesion}", `2:29: upstreams.a.lifetime: there is no lifetime "sesion"; use shared, principal, session or call (did you mean session?)`},
 		{ab + "{command: x, lifetime: '${CONFIG_TEST_SECRET}'}", `2:29: upstreams.a.lifetime: there is no lifetime "${CONFIG_TEST_SECRET}"; use shared, principal, session or call`},

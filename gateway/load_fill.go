@@ -20,6 +20,7 @@ func (c *Config) Filled() *Config {
 	out.SuspendTimeout = cmp.Or(c.SuspendTimeout, 5*time.Minute)
 	out.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
 	out.PageSize = cmp.Or(c.PageSize, 100)
+	out.Errors = cmp.Or(c.Errors, "details")
 	out.Upstreams = slices.Clone(c.Upstreams)
 	for i, u := range c.Upstreams {
 		out.Upstreams[i] = u.filled(out.Namespace)

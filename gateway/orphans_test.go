@@ -84,11 +84,12 @@ func serve(t *testing.T, mode string) []string {
 	t.Helper()
 	path, _, _ := faulty.Command(mode)
 	file := filepath.Join(t.TempDir(), "farcall.yaml")
-	text := "listen: [127.0.0.1:0]\nupstreams:\n"
+	var text strings.Builder
+	text.WriteString("listen: [127.0.0.1:0]\nupstreams:\n")
 	for _, name := range []string{"one", "two"} {
-		text += fmt.Sprintf("  %s: {command: [%s], env: {FARCALL_FAULTY: %s, GORACE: atexit_sleep_ms=0}}\n", name, path, mode)
+		fmt.Fprintf(&text, "  %s: {command: [%s], env: {FARCALL_FAULTY: %s, GORACE: atexit_sleep_ms=0}}\n", name, path, mode)
 	}
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return []string{"serve", "--config", file}

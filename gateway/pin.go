@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/farcall-dev/farcall/gateway/internal/pin"
@@ -15,8 +16,10 @@ import (
 
 // Pin compares the tools of all servers with those of the file at path, which is
 // a farcall.lock, and returns what has changed, to be read by a person: "" when
-// nothing has. With accept it writes the file, also when there was none. count is
-// the number of tools. It fails when a server cannot be asked.
+// nothing has. With accept it writes the file, also when there was none. Then the
+// tools of servers that are not in the configuration stay pinned, unless that was
+// loaded from a file: they have been taken out of it. count is the number of tools.
+// It fails when a server cannot be asked.
 func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes string, count int, err error) {
 	lock, err := pin.Load(path)
 	if errors.Is(err, fs.ErrNotExist) && accept {
@@ -41,8 +44,9 @@ func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes st
 			return "", 0, fmt.Errorf("the tools of %s cannot be pinned: %w", name, err)
 		}
 	}
+	config := g.plan.Load().config
 	for _, name := range lock.Sources() {
-		if g.plan.Load().byName[name] == nil {
+		if len(config.Files()) > 0 && !slices.ContainsFunc(config.Upstreams, func(u *Upstream) bool { return u.Name == name }) {
 			lock.Remove(name)
 		}
 	}

@@ -103,6 +103,7 @@ func (s *server) speakMCP(u *url.URL, log *slog.Logger, size int) {
 		OnWait:        func(who upstream.Caller) { s.g.suspended.makeRoom(s.mcp, who) },
 		OnWarning:     func(err error) { log.Warn(err.Error()) },
 		Explain:       explain,
+		Plain:         s.g.plain,
 		Logger:        log,
 	})
 	s.alone = route.NewView([]route.Source{s.source(route.NamespaceNever)}, s.g.viewOptions(size))
@@ -174,7 +175,7 @@ func (c *Upstream) header() http.Header {
 func (s *server) speakRaw(u *url.URL, log *slog.Logger) error {
 	c := s.cfg
 	o := &raw.Options{
-		Name: c.Name, Timeout: c.Timeout, MaxMessage: int(c.MaxMessage), MaxInFlight: c.MaxInFlight, Explain: explain, Logger: log,
+		Name: c.Name, Timeout: c.Timeout, MaxMessage: int(c.MaxMessage), MaxInFlight: c.MaxInFlight, Explain: explain, Plain: s.g.plain, Logger: log,
 	}
 	if g := s.g.opts.RPC; g != nil && g.OnRecord != nil {
 		o.OnRecord = recordPiped

@@ -22,10 +22,9 @@ import (
 // on with the call where it stands. What the client carries meanwhile is the id,
 // sealed by mcp.Server, which binds it to principal, method and params.
 type suspension struct {
-	most int
-	ttl  time.Duration
-
 	mu     sync.Mutex
+	most   int
+	ttl    time.Duration
 	calls  map[string]*suspended
 	idle   int // calls whose client is away
 	closed bool
@@ -34,6 +33,14 @@ type suspension struct {
 
 func newSuspension(most int, ttl time.Duration) *suspension {
 	return &suspension{most: most, ttl: ttl, calls: map[string]*suspended{}}
+}
+
+// limit sets the bounds anew. Those who are away already keep the time that they
+// were given.
+func (t *suspension) limit(most int, ttl time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.most, t.ttl = most, ttl
 }
 
 // suspended is a call that goes on without its client's request.

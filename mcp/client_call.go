@@ -338,7 +338,11 @@ func (c *Client) link(ctx context.Context) (*link, error) {
 	case l.http != nil || !l.gone():
 		return l, nil
 	case c.dial == nil:
-		return nil, fmt.Errorf("%w, and nobody said how to connect anew; see ClientOptions.Redial", farcall.ErrClosed)
+		why := l.peer.Err() // may tell how a child has ended
+		if !errors.Is(why, farcall.ErrClosed) {
+			why = farcall.ErrClosed
+		}
+		return nil, fmt.Errorf("%w, and nobody said how to connect anew; see ClientOptions.Redial", why)
 	}
 	return c.renew(ctx, l)
 }

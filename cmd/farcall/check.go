@@ -165,6 +165,9 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 		fmt.Sprintf("calls in flight have %s to end when farcall stops", brief(c.DrainTimeout)),
 		fmt.Sprintf("a page of a list has %d items", c.PageSize),
 	}
+	if c.Errors == "plain" {
+		r.Limits = append(r.Limits, "callers are not told why a server fails")
+	}
 	if c.Lock != "" {
 		r.Limits = append(r.Limits, "tools must be as in "+c.Lock)
 	}

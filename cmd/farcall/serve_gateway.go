@@ -206,6 +206,7 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 		fmt.Fprintf(stderr, "farcall: %v\nfarcall: the new configuration is refused; the one before goes on\n", err)
 		return before
 	}
+	f.drainTimeout = c.DrainTimeout
 	f.notices(c, stderr)
 	if moved {
 		fmt.Fprintln(stderr, "farcall: listen: it takes effect when farcall is started anew")

@@ -2,6 +2,7 @@ package cancel
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"testing"
@@ -47,7 +48,7 @@ func TestEnd(t *testing.T) {
 	<-child.Done()
 	c.end.Cancel(context.DeadlineExceeded)
 	c.end.Before(func() { ran++ })
-	if c.Err() != context.Canceled || child.Err() != context.Canceled || ran != 1 {
+	if !errors.Is(c.Err(), context.Canceled) || !errors.Is(child.Err(), context.Canceled) || ran != 1 {
 		t.Error(c.Err(), child.Err(), ran)
 	}
 }

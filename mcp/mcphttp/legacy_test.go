@@ -270,10 +270,58 @@ func TestPoll(t *testing.T) {
 	r.wants("progress", "polled", "EOF")
 }
 
+func TestKeepConnections(t *testing.T) {
+	e := serve(t, &Options{KeepConnections: true})
+	v := e.session(legacyName)
+	done := make(chan *reply)
+	go func() { done <- v.call("1", "poll", "") }()
+	if s := <-e.f.began; s != "closed false" {
+		t.Fatal(s)
+	}
+	close(e.f.release)
+	(<-done).wants("", "progress", "polled", "EOF")
+}
+
+// The end of an interceptor's context is one of the call's.
+func TestInterceptorEnds(t *testing.T) {
+	stop := make(chan struct{})
+	ending := func(h farcall.Handler) farcall.Handler {
+		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			if req.Method == "tools/call" {
+				go func() {
+					<-stop
+					cancel()
+				}()
+			}
+			return h.ServeRPC(ctx, req)
+		})
+	}
+	e := serve(t, &Options{KeepConnections: true, RPC: &farcall.Options{Interceptors: []farcall.Interceptor{ending}}})
+	v := e.session(legacyName)
+	done := make(chan *reply)
+	go func() { done <- v.call("1", "wait", "") }()
+	if s := <-e.f.began; s != "wait" {
+		t.Fatal(s)
+	}
+	close(stop)
+	if s := <-e.f.began; s != "ended" {
+		t.Fatal(s)
+	}
+	(<-done).is(200, "-32800")
+}
+
 // A connection that breaks does not cancel the call; its answer can be fetched.
 func TestResume(t *testing.T) {
+	t.Run("", func(t *testing.T) { testResume(t, false) })
+	t.Run("KeepConnections", func(t *testing.T) { testResume(t, true) })
+}
+
+func testResume(t *testing.T, keep bool) {
+	t.Helper()
 	for _, version := range []string{legacyName, batchName} {
-		e := serve(t, nil)
+		e := serve(t, &Options{KeepConnections: keep})
 		v := e.session(version)
 		var prime []string // what a stream begins with
 		if version == legacyName {
@@ -300,7 +348,7 @@ func (t *table) idles() bool {
 // A client that goes for good while it is asked does not keep its session.
 func TestAbandoned(t *testing.T) {
 	for _, version := range []string{legacyName, batchName} {
-		e := serve(t, &Options{MaxSessions: 1})
+		e := serve(t, &Options{MaxSessions: 1, KeepConnections: version == legacyName})
 		r := e.session(version).call("1", "ask", "")
 		for !strings.Contains(r.next(), "elicitation/create") {
 		}

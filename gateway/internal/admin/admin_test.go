@@ -64,13 +64,14 @@ func outline(page string) (lines, wrong []string) {
 			stack = stack[:len(stack)-1]
 			continue
 		}
-		line := strings.Repeat(" ", len(stack)) + name
+		var line strings.Builder
+		line.WriteString(strings.Repeat(" ", len(stack)) + name)
 		for _, a := range attribute.FindAllStringSubmatch(m[3], -1) {
 			switch {
 			case name != "!doctype" && !slices.Contains(allowed, a[1]):
 				wrong = append(wrong, name+" has the attribute "+a[1])
 			case a[1] == "class" || a[1] == "role" || a[1] == "id":
-				line += " " + a[1] + "=" + a[2]
+				line.WriteString(" " + a[1] + "=" + a[2])
 			case (a[1] == "href" || a[1] == "src") && !regexp.MustCompile(`^(page/|api/status$|#)`).MatchString(a[2]):
 				wrong = append(wrong, name+" refers to "+a[2])
 			}
@@ -81,7 +82,7 @@ func outline(page string) (lines, wrong []string) {
 				ids = append(ids, a[2])
 			}
 		}
-		lines = append(lines, line)
+		lines = append(lines, line.String())
 		if !slices.Contains(void, name) {
 			stack = append(stack, name)
 		}

@@ -54,7 +54,7 @@ import (
 const (
 	variable = "FARCALL_FAULTY"
 	header   = "FARCALL_FAULTY_HEADER" // speak with Content-Length
-	forever  = time.Hour
+	forever  = 5 * time.Minute
 	sleep    = "sleep" // the mode of a child's child
 )
 

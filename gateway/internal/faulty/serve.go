@@ -33,7 +33,7 @@ func (s *server) handle(message []byte) {
 	case method == "":
 		s.answered(plain(id), message)
 	case method == "notifications/cancelled":
-		if held := s.held; held != nil {
+		if held := s.held; held != nil && string(member(params, "requestId")) == string(held) {
 			s.held = nil
 			s.answer(held, text("late"))
 		}

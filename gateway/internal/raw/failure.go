@@ -70,7 +70,7 @@ func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
 	if after > 0 {
 		data = strconv.AppendInt(append(data, `,"retryAfterMs":`...), after.Milliseconds()+1, 10)
 	}
-	if len(stderr) > 0 {
+	if len(stderr) > 0 && (u.opts.Plain == nil || !u.opts.Plain()) {
 		data = append(data, `,"stderr":`...)
 		for i, line := range stderr {
 			data = jsonrpc.AppendString(append(data, "[,"[min(i, 1)]), line)

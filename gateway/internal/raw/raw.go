@@ -67,6 +67,9 @@ type Options struct {
 	// frame may take to be read by the upstream. Calls over piped connections have
 	// none. Default 60 s.
 	Timeout time.Duration
+	// Plain reports, for each error, whether callers are told nothing of what Explain
+	// knows of a child. Nil: they are.
+	Plain func() bool
 	// Explain tells more about why a connection could not be made or has ended: when
 	// the next attempt may be made (0: that is not known) and what the server said
 	// last. Default: the standard error of a *stream.ExitError.

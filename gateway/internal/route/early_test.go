@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,13 +10,13 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// A source that hangs holds up neither who looks for what another one has, nor,
+// A source that hangs holds up neither who looks for what one before it has, nor,
 // once it is known to hang, for long who lists.
 func TestHangingSourceIsNotWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good, hangs := &fake{}, &fake{before: func(ctx context.Context) { <-ctx.Done() }}
 		good.set(Tools, List{Items: []jsonrpc.Raw{jsonrpc.Raw(`{"name":"echo"}`)}})
-		v := NewView([]Source{{Name: "hangs", List: hangs.list}, {Name: "good", List: good.list}}, nil)
+		v := NewView([]Source{{Name: "good", List: good.list}, {Name: "hangs", List: hangs.list}}, nil)
 		defer v.Close()
 		took := func(f func()) time.Duration {
 			began := time.Now()
@@ -44,6 +45,61 @@ func TestHangingSourceIsNotWaitedFor(t *testing.T) {
 		}
 		if d := took(find); d != 0 {
 			t.Errorf("it was found after %v", d)
+		}
+	})
+}
+
+// A name goes to nobody else while the source that may have it is slow.
+func TestSlowSourceKeepsItsNames(t *testing.T) {
+	always, never := Rules{Namespace: NamespaceAlways}, Rules{Namespace: NamespaceNever}
+	for name, c := range map[string]struct {
+		slow, quick Rules
+		slowIsLater bool
+		shown, want string
+		wait        time.Duration
+	}{
+		"never":             {never, never, false, "x", "slow/x", 5 * time.Second},
+		"auto":              {Rules{}, Rules{}, false, "x", "-", 10 * time.Second}, // asked once more
+		"never before auto": {never, Rules{}, true, "x", "slow/x", 5 * time.Second},
+		"auto, never":       {Rules{}, never, false, "x", "quick/x", 0},
+		"always":            {always, Rules{}, false, "x", "quick/x", 0},
+		"later":             {Rules{}, Rules{}, true, "x", "quick/x", 0},
+		"later, never":      {never, never, true, "x", "quick/x", 0},
+		"long form":         {Rules{}, Rules{}, false, "quick__x", "quick/x", 0},
+		"only here":         {Rules{}, Rules{}, false, "y", "quick/y", 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				slow, quick := with(Tools, "x"), with(Tools, "x", "y")
+				slow.before = func(context.Context) { <-time.After(5 * time.Second) }
+				sources := []Source{slow.source("slow", c.slow), quick.source("quick", c.quick)}
+				if c.slowIsLater {
+					slices.Reverse(sources)
+				}
+				v := view(t, nil, sources...)
+				began := time.Now()
+				if got := found(t, v, Tools, c.shown); got != c.want {
+					t.Errorf("%q leads to %q, want %q", c.shown, got, c.want)
+				}
+				if d := time.Since(began); d != c.wait {
+					t.Errorf("after %v, want %v", d, c.wait)
+				}
+			})
+		})
+	}
+}
+
+// Nobody waits longer than for a list, and those who come later not at all.
+func TestSourceThatNeverAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs, good := &fake{before: func(ctx context.Context) { <-ctx.Done() }}, with(Tools, "x")
+		v := view(t, nil, hangs.source("hangs", Rules{}), good.source("good", Rules{}))
+		for _, want := range []time.Duration{10 * time.Second, 0, 0} {
+			began := time.Now()
+			finds(t, v, Tools, map[string]string{"x": "good/x"})
+			if d := time.Since(began); d != want {
+				t.Errorf("it was found after %v, want %v", d, want)
+			}
 		}
 	})
 }

@@ -34,14 +34,14 @@ func (v *View) Page(ctx context.Context, kind, cursor string) (Page, error) {
 		i = g.after(v.sources, at)
 	}
 	p := Page{TTL: g.ttl, Public: g.public, Missing: g.missing}
-	last, size := -1, 0
+	last, size, pageSize := -1, 0, int(v.size.Load())
 	for ; i < len(g.items); i++ {
 		it := &g.items[i]
 		if it.shown == "" || g.hidden[it.source] {
 			continue
 		}
 		size += len(it.raw)
-		if len(p.Items) == v.opts.PageSize || size > maxPageBytes && len(p.Items) > 0 {
+		if len(p.Items) == pageSize || size > maxPageBytes && len(p.Items) > 0 {
 			p.Next = g.position(v.sources, last).cursor(k)
 			break
 		}
@@ -52,8 +52,9 @@ func (v *View) Page(ctx context.Context, kind, cursor string) (Page, error) {
 }
 
 // Find returns what a name stands for that the caller in the ctx has used. It
-// waits for sources only that nobody has asked yet, and, when the name is not
-// known, asks all of them anew, once. Without a result the error is nil, or an
+// waits for sources only that nobody has asked yet and that may have the name: all
+// of them, or when one is known to have it, those to which it would go first. When
+// the name is not known it asks all of them anew, once. Without a result the error is nil, or an
 // *UnknownError when a source could not be asked, or that of the ctx.
 //
 // For Resources the name is a URI: one that is listed, or else one that a
@@ -95,35 +96,39 @@ func (v *View) Find(ctx context.Context, kind, shown string) (Target, bool, erro
 }
 
 // early asks the sources that nobody has asked yet, and waits until one of them
-// has the name, or for all: one that is slow does not hold up the others.
+// has the name and none of the others can have it instead, or for all: one that is
+// slow does not hold up those before it.
 func (v *View) early(ctx context.Context, k kind, shown string) (*gathered, error) {
 	scopes := v.scopes(ctx, nil)
 	came := make([]*digest, len(v.sources))
 	started := v.beginAll(ctx, k, scopes, untried, came)
+	pending := make([]bool, len(v.sources))
 	for {
 		v.mu.Lock()
 		news := v.news
 		v.mu.Unlock()
-		var pending *fetch // the one to be waited for the longest
+		var until time.Time // the first of those that are waited for is given up
+		now := time.Now()
 		for i, w := range started {
+			pending[i] = w.fetch != nil && !w.ended() && now.Before(w.until)
 			switch {
 			case w.fetch == nil:
-			case !w.ended():
-				if pending == nil || pending.until.Before(w.until) {
-					pending = w.fetch
+			case pending[i]:
+				if until.IsZero() || w.until.Before(until) {
+					until = w.until
 				}
-			case w.shared(scopes[i]):
+			case w.shared(scopes[i]): // has ended
 				came[i] = w.list
 			}
 		}
-		if pending == nil || !time.Now().Before(pending.until) {
+		if until.IsZero() {
 			return v.gather(ctx, k, untried)
 		}
 		g := v.known(k, scopes, came)
-		if _, ok := g.find(v.sources, shown); ok {
+		if i, ok := g.find(v.sources, shown); ok && !v.contested(&g.items[i], shown, pending) {
 			return g, nil
 		}
-		t := time.NewTimer(time.Until(pending.until))
+		t := time.NewTimer(time.Until(until))
 		select {
 		case <-news:
 		case <-t.C:
@@ -133,6 +138,32 @@ func (v *View) early(ctx context.Context, k kind, shown string) (*gathered, erro
 		}
 		t.Stop()
 	}
+}
+
+// contested reports whether the name of an item goes to one of the pending sources
+// if that has it too, by the order of the sources. The long form says whose it is.
+func (v *View) contested(it *item, shown string, pending []bool) bool {
+	if it.entry.plain != shown {
+		return false
+	}
+	never := v.sources[it.source].Rules.Namespace == NamespaceNever
+	for i, s := range v.sources {
+		if !pending[i] {
+			continue
+		}
+		switch s.Rules.Namespace {
+		case NamespaceAlways:
+		case NamespaceNever:
+			if !never || i < it.source {
+				return true
+			}
+		default:
+			if !never && i < it.source {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // changed wants the list of one source if it has changed.

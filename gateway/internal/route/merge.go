@@ -2,6 +2,7 @@ package route
 
 import (
 	"container/list"
+	"slices"
 	"strings"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -55,7 +56,9 @@ func merge(k kind, sources []*source, parts []*digest) *merged {
 		for i := range d.entries {
 			e := &d.entries[i]
 			m.items = append(m.items, item{source: s, entry: e, raw: e.shown})
-			stake(claims, e.plain, s, sources[s].Rules.Namespace)
+			if !posing(k, sources, s, e.plain) {
+				stake(claims, e.plain, s, sources[s].Rules.Namespace)
+			}
 		}
 	}
 	for i := range m.items {
@@ -91,6 +94,18 @@ func merge(k kind, sources []*source, parts []*digest) *merged {
 	}
 	m.bytes += entryBytes * n
 	return m
+}
+
+// posing reports whether the plain name of a source's item looks like the long one
+// of another source, which a caller would take for that one's.
+func posing(k kind, sources []*source, own int, plain string) bool {
+	if sources[own].Rules.Namespace == NamespaceNever {
+		return false
+	}
+	return slices.ContainsFunc(sources, func(o *source) bool {
+		_, ok := cutLong(k, o.Name, plain)
+		return ok && o != sources[own]
+	})
 }
 
 func (m *merged) name(i int, name string) {

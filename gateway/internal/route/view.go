@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -123,10 +124,17 @@ type UnknownError struct {
 	Missing    []Missing
 }
 
-func (e *UnknownError) Error() string {
+func (e *UnknownError) Error() string { return e.Text(true) }
+
+// Text is the error with the reasons why sources cannot be asked, or without.
+func (e *UnknownError) Text(why bool) string {
 	reasons := make([]string, 0, len(e.Missing))
 	for _, m := range e.Missing {
-		reasons = append(reasons, m.Source+" ("+m.Reason+")")
+		text := m.Source
+		if why {
+			text += " (" + m.Reason + ")"
+		}
+		reasons = append(reasons, text)
 	}
 	return fmt.Sprintf("%.200q is not among the %s of the upstreams that can be asked; it may be of one that cannot: %s",
 		e.Name, e.Kind, strings.Join(reasons, ", "))
@@ -143,6 +151,7 @@ const (
 // several goroutines at once.
 type View struct {
 	opts    Options
+	size    atomic.Int64 // of pages
 	sources []*source
 
 	mu      sync.Mutex
@@ -177,7 +186,7 @@ func NewView(sources []Source, o *Options) *View {
 	if o != nil {
 		v.opts = *o
 	}
-	v.opts.PageSize = or(v.opts.PageSize, 100)
+	v.SetPageSize(v.opts.PageSize)
 	v.opts.MaxLists = or(v.opts.MaxLists, 4096)
 	v.opts.MaxBytes = or(v.opts.MaxBytes, 256<<20)
 	v.opts.ListTimeout = or(v.opts.ListTimeout, 10*time.Second)
@@ -191,6 +200,9 @@ func NewView(sources []Source, o *Options) *View {
 	}
 	return v
 }
+
+// SetPageSize sets the number of items on the pages from now on; 0 is the default.
+func (v *View) SetPageSize(n int) { v.size.Store(int64(or(n, 100))) }
 
 func or[T int | time.Duration](value, otherwise T) T {
 	if value > 0 {

@@ -195,8 +195,8 @@ func TestNames(t *testing.T) {
 		{
 			"a name that looks like a prefixed one", Tools,
 			[]Source{with(Tools, "x").source("a", Rules{}), with(Tools, "x", "a__x").source("b", Rules{})},
-			"a__a__x b__x a__x",
-			map[string]string{"a__x": "b/a__x", "a__a__x": "a/x"},
+			"a__x b__x b__a__x",
+			map[string]string{"a__x": "a/x", "b__a__x": "b/a__x"},
 		},
 		{
 			"sources whose names run into each other", Tools,

@@ -251,8 +251,12 @@ func (u *Upstream) listsChanged() {
 // What waits to be passed on to one call, at most. The oldest is dropped first.
 const (
 	maxNotes     = 1000
-	maxNoteBytes = 4 << 20
+	maxNoteBytes = 1 << 20
 )
+
+// maxDeaf is how long a call that has ended waits for the next of its notes to be
+// passed on.
+const maxDeaf = 30 * time.Second
 
 type note struct {
 	method string // "": progress
@@ -263,7 +267,9 @@ type note struct {
 type notes struct {
 	all     []note
 	bytes   int
+	told    int  // how many were passed on
 	running bool // a goroutine does it
+	lost    bool // it is not waited for any more, and nothing more is passed on
 }
 
 // noticed takes a notification that belongs to a call.
@@ -298,6 +304,10 @@ func (f *flight) progressed(params jsonrpc.Raw) {
 // note has something passed on.
 func (u *Upstream) note(f *flight, n note) {
 	q := &f.notes
+	if q.lost {
+		u.dropped++
+		return
+	}
 	q.all = append(q.all, n)
 	q.bytes += len(n.params)
 	for len(q.all) > maxNotes || q.bytes > maxNoteBytes && len(q.all) > 1 {
@@ -333,6 +343,10 @@ func (u *Upstream) nextNote(f *flight) (n note, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	q := &f.notes
+	q.told++
+	if q.lost {
+		return n, false
+	}
 	if len(q.all) == 0 {
 		q.running = false
 		q.all = nil
@@ -343,4 +357,12 @@ func (u *Upstream) nextNote(f *flight) (n note, ok bool) {
 	q.all = q.all[1:]
 	q.bytes -= len(n.params)
 	return n, true
+}
+
+// abandon gives up what is to be passed on for a flight.
+func (u *Upstream) abandon(f *flight) {
+	q := &f.notes
+	u.dropped += uint64(len(q.all)) + 1 // and the one that does not come to its end
+	q.lost, q.running, q.all, q.bytes = true, false, nil, 0
+	u.done(f)
 }

@@ -44,7 +44,6 @@ const (
 )
 
 func outcomeOf(f *flight, err error) outcome {
-	var status *mcphttp.StatusError
 	switch {
 	case f != nil && f.call.Method == describing:
 		return wrong // says nothing
@@ -62,7 +61,8 @@ func outcomeOf(f *flight, err error) outcome {
 		return unknown
 	case errors.Is(err, context.DeadlineExceeded):
 		return late
-	case errors.As(err, &status):
+	}
+	if status, ok := errors.AsType[*mcphttp.StatusError](err); ok {
 		switch status.Status {
 		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			return unknown
@@ -114,7 +114,10 @@ func (u *Upstream) unreached(err error) error {
 
 // broken is the error of a call that is not tried.
 func (u *Upstream) broken(wait time.Duration) error {
-	e := u.refusal(codeUnavailable, "%s cannot be reached and is not tried again for now: %s", u.opts.Name, u.lastError)
+	e := u.refusal(codeUnavailable, "%s cannot be reached and is not tried again for now", u.opts.Name)
+	if !u.opts.Plain() {
+		e.Message += ": " + u.lastError
+	}
 	e.Data = u.data("no", true, wait, nil)
 	return e
 }
@@ -129,10 +132,16 @@ func (u *Upstream) refusal(code jsonrpc.Code, format string, args ...any) *jsonr
 	return &jsonrpc.Error{Code: code, Message: err.Error(), Data: u.data("no", true, 0, nil), Cause: &wayError{err}}
 }
 
-// fault is the error of the way to the server, with its reason.
+// fault is the error of the way to the server, with its reason if callers may
+// know it.
 func (u *Upstream) fault(code jsonrpc.Code, sent string, retryable bool, cause error, format string, args ...any) *jsonrpc.Error {
 	after, stderr := u.explain(cause)
-	e := &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...) + ": " + textOf(cause), Cause: &wayError{cause}}
+	e := &jsonrpc.Error{Code: code, Message: fmt.Sprintf(format, args...), Cause: &wayError{cause}}
+	if u.opts.Plain() {
+		stderr = nil
+	} else {
+		e.Message += ": " + textOf(cause)
+	}
 	e.Data = u.data(sent, retryable, after, stderr)
 	return e
 }

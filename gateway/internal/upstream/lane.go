@@ -17,6 +17,7 @@ type owner struct {
 	key     ownerKey
 	lanes   []*lane // the oldest first; without those that take no more calls
 	waiting int     // calls that have no lane yet
+	ended   bool    // it is a session that has ended, of which a call has come late
 }
 
 // ownerKey is the name of an owner.

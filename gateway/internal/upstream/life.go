@@ -27,7 +27,7 @@ func (u *Upstream) arrived(l *lane, client *mcp.Client, err error) bool {
 	u.dispatch()
 	u.drained()
 	u.mu.Unlock()
-	if err == nil && first {
+	if err == nil && wanted && first {
 		u.opts.Logger.Info("connected", "server", l.info.Name+" "+l.info.Version, "revision", l.info.Revision)
 	}
 	if err != nil {
@@ -163,4 +163,23 @@ func (u *Upstream) spawn(do func()) bool {
 		u.tasks.Go(do)
 	}
 	return !u.over
+}
+
+// departed remembers the sessions that have ended, for as long as calls of theirs
+// may come late: two lots of them.
+type departed struct{ newer, older map[string]struct{} }
+
+const maxDeparted = 1024 // of a lot
+
+func (d *departed) add(session string) {
+	if d.newer == nil || len(d.newer) >= maxDeparted {
+		d.newer, d.older = map[string]struct{}{}, d.newer
+	}
+	d.newer[session] = struct{}{}
+}
+
+func (d *departed) has(session string) bool {
+	_, newer := d.newer[session]
+	_, older := d.older[session]
+	return newer || older
 }

@@ -33,6 +33,8 @@ type flight struct {
 	prev, next *flight    // in the queue, or on the lane
 	lane       *lane      // nil: it waits
 	grant      chan error // gets nil or a refusal, when it has waited
+	round      uint64     // of the queue
+	scarce     bool       // its place in flight was one of the last
 	begun      time.Time
 	age        uint64        // of the breaker
 	trial      bool          // for the breaker
@@ -111,14 +113,21 @@ type flights struct {
 	n           int
 }
 
-func (q *flights) add(f *flight) {
-	f.prev, f.next = q.last, nil
-	if q.last == nil {
-		q.first = f
+func (q *flights) add(f *flight) { q.insert(f, q.last) }
+
+// insert puts f after another one; nil: in front of all.
+func (q *flights) insert(f, before *flight) {
+	f.prev, f.next = before, q.first
+	if before != nil {
+		f.next, before.next = before.next, f
 	} else {
-		q.last.next = f
+		q.first = f
 	}
-	q.last = f
+	if f.next != nil {
+		f.next.prev = f
+	} else {
+		q.last = f
+	}
 	q.n++
 }
 
@@ -174,7 +183,7 @@ func (u *Upstream) enter(f *flight) error {
 				continue
 			}
 			if u.withdraw(f) {
-				return u.refusal(jsonrpc.Overloaded, "Overloaded: no connection to %s became free within %v", u.opts.Name, u.opts.QueueTimeout)
+				return u.overdue()
 			}
 		}
 		// It was granted at the same moment.
@@ -198,19 +207,18 @@ func (u *Upstream) admit(f *flight) error {
 	}
 	f.trial, f.begun = trial, now
 	f.owner = u.ownerOf(f.who)
-	if u.inFlight < u.opts.MaxInFlight {
+	if u.room(f) {
 		if l := u.find(f); l != nil {
 			u.board(f, l)
 			return nil
 		}
 	}
-	if u.queue.n >= u.opts.MaxQueue {
+	if u.full(f) {
 		u.giveUp(f)
 		return u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already; try again later", u.queue.n, u.opts.Name)
 	}
 	f.grant = make(chan error, 1)
-	f.owner.waiting++
-	u.queue.add(f)
+	u.queued(f)
 	u.dispatch()
 	return nil
 }
@@ -224,15 +232,10 @@ func (u *Upstream) giveUp(f *flight) {
 	u.tidy(f.owner)
 }
 
-// unqueue takes a flight from the queue.
-func (u *Upstream) unqueue(f *flight) {
-	u.queue.remove(f)
-	f.owner.waiting--
-}
-
 // grant gives a waiting flight a lane.
 func (u *Upstream) grant(f *flight, l *lane) {
 	u.unqueue(f)
+	u.round = max(u.round, f.round)
 	u.board(f, l)
 	f.grant <- nil
 }
@@ -277,4 +280,17 @@ func (u *Upstream) expects(f *flight) bool {
 		}
 	}
 	return !u.known && u.starts > 0
+}
+
+// overdue is the error of a call that has waited for too long.
+func (u *Upstream) overdue() error {
+	u.mu.Lock()
+	taken := u.opts.Lifetime == lifetimeSession && u.places >= u.opts.MaxLanes
+	u.mu.Unlock()
+	if taken {
+		return u.refusal(jsonrpc.Overloaded,
+			"Overloaded: %s has as many connections as it may have (max lanes: %d), each kept for a session until that ends, and none became free within %v; try again later",
+			u.opts.Name, u.opts.MaxLanes, u.opts.QueueTimeout)
+	}
+	return u.refusal(jsonrpc.Overloaded, "Overloaded: no connection to %s became free within %v", u.opts.Name, u.opts.QueueTimeout)
 }

@@ -21,12 +21,15 @@ const (
 // change it are called with the lock held, and do no I/O.
 type state struct {
 	owners   map[ownerKey]*owner
-	queue    flights // for whom there is no lane yet
+	queue    flights             // for whom there is no lane yet
+	shares   map[ownerKey]*share // of the queue, by party
+	round    uint64              // of the queue: that of the last flight that has got its lane
 	inFlight int
-	places   int  // lanes that are being started, used or closed
-	live     int  // of these, lanes that take calls or will
-	starts   int  // and lanes that are being started
-	known    bool // a lane was up once, and so modern says something
+	taken    map[ownerKey]int // of the places in flight that are scarce, by party
+	places   int              // lanes that are being started, used or closed
+	live     int              // of these, lanes that take calls or will
+	starts   int              // and lanes that are being started
+	known    bool             // a lane was up once, and so modern says something
 	modern   bool
 	serial   bool // questions do not say which call they are about
 	roots    rootsHabit
@@ -35,6 +38,7 @@ type state struct {
 	stale    bool      // a connection was lost: lists may have changed
 	info     *mcp.ServerInfo
 	watching map[watchKey]*watch
+	departed departed // sessions that have ended
 	sweeping bool
 	closing  bool          // no new calls
 	over     bool          // nothing is started any more
@@ -67,7 +71,7 @@ func (u *Upstream) ownerOf(who *Caller) *owner {
 	key := u.keyOf(who)
 	o := u.owners[key]
 	if o == nil {
-		o = &owner{key: key}
+		o = &owner{key: key, ended: key.session != "" && u.departed.has(key.session)}
 		u.owners[key] = o
 	}
 	return o
@@ -140,7 +144,7 @@ func (u *Upstream) hopeful(f *flight) bool {
 func (u *Upstream) board(f *flight, l *lane) {
 	f.lane, f.over, f.age = l, false, u.breaker.age
 	f.level, f.rooted, f.moved, f.sent = "", nil, false, false
-	u.inFlight++
+	u.started(f)
 	l.flights.add(f)
 	if !f.light {
 		l.asking++
@@ -200,13 +204,14 @@ func (u *Upstream) leave(f *flight, in *era.Revision, err error, first bool) (ag
 	}
 	u.dispatch()
 	u.hush(f) // the lane is another's by now: who does not read what he is told does not keep it
-	u.inFlight--
+	u.landed(f)
 	u.dispatch()
 	u.drained()
 	return again
 }
 
-// hush waits until nothing is passed on any more for a flight.
+// hush waits until nothing is passed on any more for a flight, or its client does
+// not take it.
 func (u *Upstream) hush(f *flight) {
 	f.over = true
 	if f.pending == 0 {
@@ -217,9 +222,22 @@ func (u *Upstream) hush(f *flight) {
 	}
 	quiet := make(chan struct{})
 	f.quiet = quiet
-	u.mu.Unlock()
-	<-quiet
-	u.mu.Lock()
+	timer := time.NewTimer(maxDeaf)
+	defer timer.Stop()
+	for f.quiet == quiet {
+		told, late := f.notes.told, false
+		u.mu.Unlock()
+		select {
+		case <-quiet:
+		case <-timer.C:
+			late = true
+			timer.Reset(maxDeaf)
+		}
+		u.mu.Lock()
+		if late && f.notes.running && f.notes.told == told {
+			u.abandon(f)
+		}
+	}
 }
 
 // lost notes that a connection has failed. Over HTTP the next call may get through
@@ -248,7 +266,7 @@ func (u *Upstream) haunt(l *lane, f *flight) {
 	}
 }
 
-// dispatch gives lanes to those who wait, first come, first served, and has lanes
+// dispatch gives lanes to those who wait, in the order of the queue, and has lanes
 // started for them.
 func (u *Upstream) dispatch() {
 	if u.queue.n == 0 {
@@ -262,7 +280,9 @@ func (u *Upstream) dispatch() {
 	coming := u.places - u.live // places that will be free
 	for f := u.queue.first; f != nil && u.inFlight < u.opts.MaxInFlight; {
 		next := f.next
-		u.serve(f, &coming)
+		if u.room(f) {
+			u.serve(f, &coming)
+		}
 		f = next
 	}
 }
@@ -316,7 +336,9 @@ func (u *Upstream) mayStart(f *flight, coming *int) bool {
 	default:
 		var all []*lane
 		for _, o := range u.owners {
-			all = append(all, o.lanes...)
+			if o.key.session == "" || o.ended { // what is there for a session is not lost before its end
+				all = append(all, o.lanes...)
+			}
 		}
 		u.evict(all) // whose place is free when it is closed
 	}
@@ -443,7 +465,9 @@ func (u *Upstream) Forget(session string) {
 				w.cancel()
 			}
 		}
+		u.departed.add(session)
 		if o := u.owners[key]; o != nil {
+			o.ended = true
 			u.release(o)
 		}
 	}

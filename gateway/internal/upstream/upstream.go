@@ -50,7 +50,8 @@ type Call struct {
 	// above all, and Progress the params of its progress, all in the form of the
 	// newest revision. They are called one at a time, in order, and for the last time
 	// before the call returns. They may block, which holds up this call only; what
-	// comes in the meantime is kept up to a bound. Nil: not wanted.
+	// comes in the meantime is kept up to a bound. One that blocks for 30 s after the
+	// server's answer is not waited for, and the rest is dropped. Nil: not wanted.
 	Notice   func(method string, params jsonrpc.Raw)
 	Progress func(params jsonrpc.Raw)
 	// LogLevel is what is to be logged of the call. "": no matter.
@@ -87,7 +88,9 @@ type Options struct {
 	// Pool bounds the lanes of one owner that carry one call at a time. With the
 	// lifetime "call" it bounds all lanes, where Exclusive is set. Default 8.
 	Pool int
-	// MaxLanes bounds all lanes. Default 256.
+	// MaxLanes bounds all lanes. One that is not used makes room for another, but for
+	// that of a session ("session") that goes on: who comes then waits in the queue.
+	// Default 256.
 	MaxLanes int
 	// IdleStop is when lanes that nobody uses are closed. Default 0: never.
 	IdleStop time.Duration
@@ -96,7 +99,8 @@ type Options struct {
 	Timeout time.Duration
 	// MaxInFlight bounds the calls under way, MaxQueue those that wait, and
 	// QueueTimeout how long they do; the time in which a lane starts does not count.
-	// Default 1024, 1024, 30 s.
+	// Of both bounds nobody gets all while others come: see share.go. Default 1024,
+	// 1024, 30 s.
 	MaxInFlight, MaxQueue int
 	QueueTimeout          time.Duration
 	// BreakAfter failures of connections in a row no call is tried for BreakFor, and
@@ -115,6 +119,10 @@ type Options struct {
 	// succeed (0: at once) and what the server's process said last. Nil: only what is
 	// in the error.
 	Explain func(error) (after time.Duration, stderr []string)
+	// Plain reports, for each error, whether callers are told nothing of the reason
+	// and of what Explain knows: only that the way to the server has failed. Nil:
+	// they are.
+	Plain func() bool
 	// Logger is told when the server is there for the first time, or again, and of
 	// starts and ends of lanes at the level debug. Default: none.
 	Logger *slog.Logger
@@ -129,6 +137,9 @@ func (o *Options) setDefaults() {
 	o.QueueTimeout = cmp.Or(o.QueueTimeout, 30*time.Second)
 	o.BreakAfter = cmp.Or(o.BreakAfter, 5)
 	o.BreakFor = cmp.Or(o.BreakFor, 10*time.Second)
+	if o.Plain == nil {
+		o.Plain = func() bool { return false }
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -1,0 +1,164 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// A crowd makes calls that block until their id is released, and notes how they end.
+type crowd struct {
+	t    *testing.T
+	u    *Upstream
+	mu   sync.Mutex
+	done []string
+	errs map[string]error
+}
+
+func (c *crowd) call(id string, who Caller) {
+	go func() {
+		_, err := do(context.WithoutCancel(c.t.Context()), c.u, toolCall("block", id, who))
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.done = append(c.done, id); err != nil {
+			c.errs[id] = err
+		}
+	}()
+	synctest.Wait()
+}
+
+func (c *crowd) refused() string {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ids []string
+	for id, err := range c.errs {
+		_ = dataOf(c.t, err, jsonrpc.Overloaded)
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return strings.Join(ids, " ")
+}
+
+// TestFairQueue takes turns between those who wait, and lets nobody have the whole
+// queue.
+func TestFairQueue(t *testing.T) {
+	for name, who := range map[string]func(string) Caller{
+		"sessions":   func(name string) Caller { return Caller{Principal: "p", Session: name} },
+		"principals": func(name string) Caller { return Caller{Principal: name} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLab(t, legacy)
+				u := l.upstream(Options{MaxInFlight: 1, MaxQueue: 6})
+				c := &crowd{t: t, u: u, errs: map[string]error{}}
+				a, b := who("a"), who("b")
+				for i := range 7 {
+					c.call(fmt.Sprint("a", i), a)
+				}
+				if s := u.Status(); s.Queued != 6 || s.InFlight != 1 {
+					t.Fatalf("%+v", s)
+				}
+				c.call("a7", a)
+				for i := range 3 {
+					c.call(fmt.Sprint("b", i), b)
+				}
+				c.call("b3", b)
+				if got := c.refused(); got != "a4 a5 a6 a7 b3" {
+					t.Errorf("refused: %s", got)
+				}
+				c.mu.Lock()
+				c.done = nil
+				c.mu.Unlock()
+				for id := range strings.FieldsSeq("a0 a1 b0 a2 b1 a3 b2") {
+					l.release(id)
+					synctest.Wait()
+				}
+				if got := strings.Join(c.done, " "); got != "a0 a1 b0 a2 b1 a3 b2" {
+					t.Errorf("order: %s", got)
+				}
+				u.mu.Lock()
+				defer u.mu.Unlock()
+				if len(u.shares) != 0 || len(u.taken) != 0 {
+					t.Errorf("%d shares, %d taken are left", len(u.shares), len(u.taken))
+				}
+			})
+		})
+	}
+}
+
+// TestRoom keeps places for those who come when one client has calls under way that
+// do not end.
+func TestRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		u := l.upstream(Options{MaxInFlight: 64, MaxQueue: 64})
+		c := &crowd{t: t, u: u, errs: map[string]error{}}
+		for range 200 {
+			c.call("x", Caller{Session: "greedy"})
+		}
+		synctest.Wait()
+		if s := u.Status(); s.InFlight != 60 || s.Queued != 64 {
+			t.Errorf("%+v", s)
+		}
+		mustDo(t, u, toolCall("which", "", Caller{Session: "other"}), "1")
+		mustDo(t, u, toolCall("which", "", Caller{Principal: "other"}), "1")
+		mustDo(t, u, toolCall("which", "", Caller{}), "1")
+		l.release("x")
+		synctest.Wait()
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if len(u.shares) != 0 || len(u.taken) != 0 || u.inFlight != 0 {
+			t.Errorf("%d shares, %d taken, %d in flight are left", len(u.shares), len(u.taken), u.inFlight)
+		}
+	})
+}
+
+// TestSessionKeepsItsLane takes nothing from a session that goes on for those who
+// come later.
+func TestSessionKeepsItsLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		u := l.upstream(Options{Lifetime: lifetimeSession, MaxLanes: 2, QueueTimeout: 10 * time.Second})
+		which := func(session string) *Call { return toolCall("which", "", Caller{Session: session}) }
+		mustDo(t, u, which("a"), "1")
+		mustDo(t, u, which("b"), "2")
+		began := time.Now()
+		_, err := do(t.Context(), u, which("c"))
+		if d := dataOf(t, err, jsonrpc.Overloaded); d.Sent != "no" || !d.Retryable || !strings.Contains(err.Error(), "max lanes: 2") {
+			t.Errorf("%v, %+v", err, d)
+		}
+		if d := time.Since(began); d != 10*time.Second {
+			t.Errorf("it was refused after %v", d)
+		}
+		mustDo(t, u, which("a"), "1")
+		mustDo(t, u, which("b"), "2")
+
+		var wg sync.WaitGroup
+		wg.Go(func() { mustDo(t, u, which("c"), "3") })
+		synctest.Wait()
+		u.Forget("a")
+		wg.Wait()
+		mustDo(t, u, which("b"), "2")
+
+		// A call that comes late does not keep what nobody will end.
+		u.Forget("c")
+		synctest.Wait()
+		mustDo(t, u, which("c"), "4")
+		mustDo(t, u, which("d"), "5")
+		mustDo(t, u, which("b"), "2")
+		// Nor is a lane without a session kept.
+		u.Forget("d")
+		synctest.Wait()
+		mustDo(t, u, toolCall("which", "", Caller{Principal: "p"}), "6")
+		mustDo(t, u, which("e"), "7")
+		mustDo(t, u, which("b"), "2")
+	})
+}
