@@ -51,7 +51,7 @@ var archLadder = map[string]archRow{
 	// 12 and one: NewUpstream reads a TARGET as a user types it.
 	"gateway":                         {ours: ". jsonrpc stream httprpc wsrpc internal/jsonv2 internal/origin internal/port internal/scan mcp mcp/era mcp/mcphttp mcp/spec gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream", outside: "github.com/goccy/go-yaml", names: 13},
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
-	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan"},
+	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"gateway/internal/raw":            {ours: ". jsonrpc internal/jsonv2 internal/scan stream"},
 	"gateway/internal/route":          {ours: "jsonrpc internal/scan"},

@@ -7,12 +7,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/farcall-dev/farcall/mcp/era"
 )
 
-const (
-	revision = `"2025-06-18"`
-	schema   = `{"type":"object","properties":{"text":{"type":"string"}}}`
-)
+const schema = `{"type":"object","properties":{"text":{"type":"string"}}}`
 
 // serve answers until the input ends.
 func (s *server) serve() int {
@@ -41,7 +40,7 @@ func (s *server) handle(message []byte) {
 	case method == "initialize":
 		rev := member(params, "protocolVersion")
 		if rev == nil {
-			rev = []byte(revision)
+			rev = strconv.AppendQuote(nil, era.LatestLegacy().Name)
 		}
 		s.answer(id, fmt.Sprintf(`{"protocolVersion":%s,"capabilities":{"tools":{}},"serverInfo":{"name":"faulty","version":"1"}}`, rev))
 	case method == "ping":
