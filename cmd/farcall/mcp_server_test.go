@@ -273,12 +273,16 @@ func blinkingServer(t *testing.T) *mcp.Server {
 		return []mcp.ResourceContents{{Text: "now"}}, nil
 	}
 	s.AddResource(mcp.Resource{URI: "test://clock", Name: "clock"}, read)
+	blink := func() {
+		mcp.AddTool(s, "blink", "Blink", func(context.Context, struct{}) (string, error) { return "", nil })
+	}
+	blink() // the first client is to hear that there are tools
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
-		for on := true; ; on = !on {
+		for on := false; ; on = !on {
 			select {
 			case <-done:
 				return
@@ -286,7 +290,7 @@ func blinkingServer(t *testing.T) *mcp.Server {
 			}
 			s.ResourceUpdated("test://clock")
 			if on {
-				mcp.AddTool(s, "blink", "Blink", func(context.Context, struct{}) (string, error) { return "", nil })
+				blink()
 			} else {
 				s.RemoveTool("blink")
 			}
