@@ -57,12 +57,12 @@ conform: ## Run the official MCP suite, and the tests against other implementati
 	go -C interop run ./suite
 	go -C interop test -count=1 ./...
 
-# The TypeScript server that bench measures. Without npm it is skipped there.
+# The TypeScript server and the gateway that bench measures. Without npm it is skipped there.
 bench/node/node_modules: bench/node/package-lock.json
 	@! command -v npm >/dev/null || npm ci --prefix bench/node --no-audit --no-fund --ignore-scripts --loglevel=error
 
 .PHONY: bench
-bench: bench/node/node_modules ## Measure against other implementations and the marks: one table, about 4 minutes
+bench: bench/node/node_modules ## Measure against other implementations and the marks: one table, about 5 minutes
 	go -C bench run .
 
 .PHONY: bench-report
