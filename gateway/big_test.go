@@ -162,8 +162,7 @@ func TestSlowReader(t *testing.T) {
 		if _, err := io.ReadFull(conn, one); err != nil { // the answer is on its way
 			t.Fatal(err)
 		}
-		// Some of them come after the large answers, which take their time on the way
-		// from the server.
+		// The median: on a busy machine anything may hold up some of them.
 		var took []time.Duration
 		for range 100 {
 			began := time.Now()

@@ -46,11 +46,10 @@ const (
 
 // conditions has the registry's rows but for those of one large list.
 //
-// MCP 2026-07-28 reserves -32020…-32099 for itself: a condition of our own that
-// has its code there gets one that is a thousand higher, outside of all that is
-// reserved. -32000…-32019 it discourages, but leaves to implementations. Our codes
-// there stay what they are, so that one condition has one code for all clients,
-// also where a call is refused before it is known what the other end speaks.
+// MCP 2026-07-28 reserves -32020…-32099 for itself and discourages
+// -32000…-32019, and JSON-RPC reserves -32768…-32000. So a condition of our own
+// has there a code that is a thousand higher than elsewhere, outside all of
+// them, unless MCP or JSON-RPC has one for it.
 var conditions = []Condition{
 	{"Parse error", "protocol", "error", false, 400, -32700, -32700, -32700, specification},
 	{"Invalid Request", "protocol", "error", false, 400, -32600, -32600, -32600, specification},
@@ -59,10 +58,10 @@ var conditions = []Condition{
 	{"Internal error", "server", "critical", false, 500, -32603, -32603, -32603, specification},
 
 	{"not initialized", "protocol", "error", false, 400, -32005, -32005, 0, farcall},
-	{"unavailable", "transport", "error", true, 503, -32008, -32008, -32008, farcall},
-	{"timeout", "limit", "warning", true, 504, -32009, -32009, -32009, farcall},
-	{"overloaded", "limit", "warning", true, 503, -32010, -32010, -32010, farcall},
-	{"too large", "limit", "error", false, 413, -32012, -32012, -32012, farcall},
+	{"unavailable", "transport", "error", true, 503, -32008, -32008, -31008, farcall},
+	{"timeout", "limit", "warning", true, 504, -32009, -32009, -31009, farcall},
+	{"overloaded", "limit", "warning", true, 503, -32010, -32010, -31010, farcall},
+	{"too large", "limit", "error", false, 413, -32012, -32012, -31012, farcall},
 	{"shutting down", "server", "warning", true, 503, -32041, -32041, -31041, farcall},
 	{"rate limited", "limit", "warning", true, 429, -32050, -32050, -31050, farcall},
 	{"unauthenticated", "auth", "error", false, 401, -32051, -32051, -31051, farcall},
@@ -70,7 +69,7 @@ var conditions = []Condition{
 
 	{"validation failed", "validation", "error", false, 400, -32001, -32602, -32602, tutorial},
 	{"permission denied", "auth", "error", false, 403, -32002, -32056, -31056, tutorial},
-	{"request timeout", "limit", "warning", true, 504, -32003, -32009, -32009, tutorial},
+	{"request timeout", "limit", "warning", true, 504, -32003, -32009, -31009, tutorial},
 	{"dependency failed", "dependency", "error", true, 502, -32004, -32039, -31039, tutorial},
 
 	{"UnknownErrorCode", "protocol", "error", false, 500, -32001, 0, 0, lsp},

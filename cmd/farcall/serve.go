@@ -67,8 +67,8 @@ When it accepts connections it prints on standard error, for each address,
 
 	farcall: ready http://127.0.0.1:7331
 
-SIGTERM and SIGINT let the calls in flight finish, 10 seconds at most; another one
-half a second later, or after that, ends the process at once. SIGHUP reads --config again.`,
+SIGTERM and SIGINT let the calls in flight finish, 10 seconds at most; a second
+signal ends the process at once. SIGHUP reads --config again.`,
 		Example: `  farcall serve
   farcall serve --listen 127.0.0.1:0 --listen unix:/tmp/farcall.sock
   farcall serve --stdio
@@ -158,29 +158,19 @@ func (f *serveFlags) serve(ctx context.Context, what service, log *slog.Logger, 
 	}
 }
 
-// oneSignal is how long another signal is the same one: who signals a process and
-// its group, as timeout does, sends it twice.
-const oneSignal = 500 * time.Millisecond
-
 // stop drains the server. A second signal ends that.
 func (s *server) stop(ctx context.Context, limit time.Duration, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(limit, drainTime))
 	defer cancel()
-	begun := time.Now()
 	drained := make(chan struct{})
 	go func() {
 		s.drain(ctx)
 		close(drained)
 	}()
-	for {
-		select {
-		case <-drained:
-			return nil
-		case <-signals:
-		}
-		if time.Since(begun) < oneSignal {
-			continue
-		}
+	select {
+	case <-drained:
+		return nil
+	case <-signals:
 		return &exitError{code: exitFailure, err: errors.New("stopped before the calls in flight had finished")}
 	}
 }

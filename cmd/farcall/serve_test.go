@@ -172,7 +172,6 @@ func TestServeSecondSignal(t *testing.T) {
 	sleeping(t, s, "20000")
 	s.signal(t, syscall.SIGTERM)
 	refused(t, s)
-	<-time.After(oneSignal)
 	began := time.Now()
 	s.signal(t, syscall.SIGTERM)
 	if code := s.wait(t); code == 0 {
@@ -180,23 +179,6 @@ func TestServeSecondSignal(t *testing.T) {
 	}
 	if d := time.Since(began); d > 5*time.Second {
 		t.Errorf("it took %v to exit at once", d)
-	}
-}
-
-// timeout signals its child and their group: the child gets two.
-func TestServeDoubledSignal(t *testing.T) {
-	t.Parallel()
-	s := serve(t)
-	w := sleeping(t, s, "1500")
-	s.signal(t, syscall.SIGTERM)
-	refused(t, s)
-	s.signal(t, syscall.SIGTERM)
-	last := ""
-	for !strings.Contains(last, `"result"`) {
-		last = w.line(t)
-	}
-	if code := s.wait(t); code != 0 {
-		t.Errorf("exit code %d although the call in flight had time", code)
 	}
 }
 

@@ -234,19 +234,6 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// The registry says with which code a client of the modern era gets an error of a
-// legacy server.
-func TestCodeIsRegistered(t *testing.T) {
-	for _, row := range jsonrpc.Conditions() {
-		if row.Legacy == 0 || row.Source == "MCP" || strings.Contains(row.Source, "SDK") || row.Name == "not initialized" {
-			continue // the data counts as well, or it has no such code
-		}
-		if got := Code(&jsonrpc.Error{Code: row.Legacy}, LatestLegacy(), Latest()); got.Code != row.Modern {
-			t.Errorf("%s (%s): %d becomes %d; the registry has %d", row.Name, row.Source, row.Legacy, got.Code, row.Modern)
-		}
-	}
-}
-
 func TestCode(t *testing.T) {
 	for _, test := range []struct {
 		code     jsonrpc.Code
