@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/farcall-dev/farcall/guard"
 )
 
 // A Config says what a gateway offers and what stands behind it. The zero value
@@ -31,6 +33,8 @@ type Config struct {
 	DrainTimeout time.Duration
 	// PageSize is the number of items on a page of a list, 100 by default.
 	PageSize int
+	// Guard says who may call what. Nil: everybody may call everything.
+	Guard *guard.Config
 	// Errors says what clients are told when a server cannot be reached or fails:
 	// "details" (the default) has the reason, and the last lines that a command
 	// wrote to its standard error; "plain" has neither.
@@ -96,9 +100,51 @@ type Upstream struct {
 	// Disabled leaves it out.
 	Disabled bool
 
+	// Sandbox confines the command. Nil: it may do what the gateway may.
+	Sandbox *Sandbox
+	// Auth are the credentials that the gateway has there. Nil: Headers, if any.
+	Auth *Credentials
+
 	origins map[string]string // where values come from, by "env.NAME", "headers.Name", "url"
 	broken  bool              // what it is could not be read
 	shown   []string          // the command as it was written, before ${ENV} was replaced
+}
+
+// A Sandbox says what a command may do (Linux). What is not named it may not.
+type Sandbox struct {
+	// Mode is "strict" (the default): a kernel that lacks a part is an error; or "best-effort": it is a
+	// warning.
+	Mode string
+	// Read, Write and Execute are files and directories with all below. Write
+	// implies Read. The program itself, its interpreter and the system's libraries may be read and executed, and Cwd be read, always.
+	Read, Write, Execute []string
+	// Network is "none" (the default), "all", or TCP ports to connect to: "443".
+	Network []string
+	// Memory in bytes, Processes and Files (open at once), CPU: time of the processor. 0: 1 GiB, 64, 256, no bound.
+	Memory           int64
+	Processes, Files int
+	CPU              time.Duration
+}
+
+// Credentials are how the gateway shows who it is to a server, over HTTP.
+type Credentials struct {
+	// Type is "oauth" (what farcall login got), "client_credentials", "token_exchange" (RFC 8693: the caller's
+	// token for one of the server), "principals" (headers for each), or "passthrough": the caller's own token.
+	Type string
+	// ClientID and Secret, or Key (a private key in PEM, for private_key_jwt), are the gateway's at the authorization server.
+	ClientID, Secret, Key string
+	// MetadataURL is a client ID metadata document.
+	MetadataURL string
+	// Issuer is the authorization server; found out from the upstream by default. Audience and
+	// Scopes are asked for.
+	Issuer, Audience string
+	Scopes           []string
+	// DPoP binds tokens to a key of this process.
+	DPoP bool
+	// Store is the file with tokens of farcall login.
+	Store string
+	// Principals has the headers for each principal, by Principal.Name, or by "*" for all others.
+	Principals map[string]map[string]string
 }
 
 // Restart says how long to wait before a command that has failed is started again.

@@ -40,6 +40,9 @@ type Options struct {
 	Heartbeat time.Duration
 	// RPC adjusts the connections of clients. Its Dialect is ignored.
 	RPC *farcall.Options
+	// Sandbox is the command that runs another one in a sandbox: farcall sandbox. Without it
+	// a server that has one in its configuration is refused.
+	Sandbox []string
 	// Logger takes what happens to the servers. Default: nothing is logged.
 	Logger *slog.Logger
 }

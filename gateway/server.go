@@ -46,6 +46,7 @@ type server struct {
 	mcp      *upstream.Upstream    // nil: it is no MCP server
 	raw      *raw.Upstream         // nil: it is nothing but an MCP server
 	alone    *route.View           // what it offers, by its own names
+	auth     mcphttp.Authorizer    // nil: headers are all it needs
 
 	post, stream, ws http.Handler // of raw
 
@@ -63,8 +64,12 @@ func (g *Gateway) newServer(c *Upstream, size int) (*server, error) {
 	s.telling.do = func(kind string) { g.tellListChanged(c.Name, kind) }
 	log := g.opts.Logger.With("upstream", c.Name)
 	if len(c.Command) > 0 {
+		command, err := c.confined(g.opts.Sandbox)
+		if err != nil {
+			return nil, err
+		}
 		s.children = supervise.New(supervise.Command{
-			Path: c.Command[0], Args: c.Command[1:], Env: c.Environ(os.Environ()), Dir: c.Cwd,
+			Path: command[0], Args: command[1:], Env: c.Environ(os.Environ()), Dir: c.Cwd,
 			Framing: c.framing(), MaxMessage: int(c.MaxMessage),
 		}, &supervise.Options{
 			Name: c.Name, Logger: log, Guard: g.guard,
@@ -74,6 +79,9 @@ func (g *Gateway) newServer(c *Upstream, size int) (*server, error) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
 		return nil, fmt.Errorf("gateway: upstream %s: %w", c.Name, err)
+	}
+	if s.auth, err = c.authorizer(log); err != nil {
+		return nil, err
 	}
 	if c.Profile != profileRaw {
 		s.speakMCP(u, log, size)
@@ -160,7 +168,7 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 	if c.Transport == "sse" && o.Era == "" {
 		o.Era = "legacy" // a server of that transport may speak a later revision over it
 	}
-	o.HTTP = &mcphttp.DialOptions{Header: c.header(), MaxMessage: int(c.MaxMessage)}
+	o.HTTP = &mcphttp.DialOptions{Header: c.header(), Authorize: s.auth, MaxMessage: int(c.MaxMessage)}
 	return mcp.Dial(ctx, c.URL, o)
 }
 

@@ -1,0 +1,176 @@
+package guard
+
+import "time"
+
+// A Config says who may call what, and how much. The zero value of a field is its
+// default. It must not change while a Guard uses it.
+type Config struct {
+	// Anonymous lets calls without credentials in, as the principal "anonymous" of
+	// that kind and role. Default: they are refused, but on a Conn that Stdio or Local
+	// trusts.
+	Anonymous bool
+	// Keys are API keys: Authorization: Bearer KEY, or X-API-Key: KEY.
+	Keys []Key
+	// JWT are the issuers whose tokens count.
+	JWT []Issuer
+	// MTLS says which client certificates count. The TLS listener checks their chain.
+	MTLS []Certificate
+	// Signatures are the keys of requests that are signed (RFC 9421) and of messages
+	// that are: see [SignRequest] and [SignParams].
+	Signatures []Signer
+	// Stdio is who calls over standard input and output.
+	Stdio struct {
+		// Trust takes whoever started the process for the principal ID, "local" by default,
+		// with Roles. Default: true, when TokenEnv is "".
+		Trust *bool
+		ID    string
+		Roles []string
+		// TokenEnv is a variable of the environment that must have a key or a token.
+		TokenEnv string
+	}
+	// Resource makes an OAuth resource server of it (RFC 9728).
+	Resource struct {
+		// URL is how clients know this server: the audience of tokens (RFC 8707).
+		URL string
+		// Servers are the authorization servers; the issuers of JWT by default.
+		Servers []string
+		// Scopes are what calls need besides: patterns of calls as in Rule, and the
+		// scopes for each.
+		Scopes map[string][]string
+	}
+	// Replay is about signatures and DPoP proofs.
+	Replay struct {
+		// Window is how old a signed request may be, and Future how far ahead its clock: 5 min and 30 s by default.
+		Window, Future time.Duration
+		// Memory bounds the nonces that are remembered, 1,000,000 by default. When it
+		// is full, signed requests are refused.
+		Memory int
+	}
+
+	// Allow and Deny are rules; Deny counts before Allow. Local are patterns of calls that are for
+	// callers on this machine only: stdio, unix sockets, the loopback address.
+	Allow, Deny []Rule
+	Local       []string
+	// Cedar are policies in Cedar's language, and CedarFiles files with them.
+	Cedar      string
+	CedarFiles []string
+
+	// Params bounds what is in the params of a call.
+	Params struct {
+		// SkipSchemas does not hold params against schemas.
+		SkipSchemas bool
+		// MaxString bounds a string in bytes, 10 MB by default; MaxDepth the nesting, 64.
+		MaxString, MaxDepth int
+		// AllowKeys lets keys through that mean something to JavaScript: __proto__, constructor, prototype.
+		AllowKeys bool
+	}
+	// Limits bounds calls and connections.
+	Limits struct {
+		// Rates are token buckets; a call must find room in every one that is for it.
+		Rates []Rate
+		// Concurrent bounds the calls of a principal that are under way at once, and Total
+		// those of all: when all are taken, whoever has more than a fair share is refused.
+		Concurrent, Total int
+		// Connections bounds the connections of one address, Accepted those of all.
+		Connections, Accepted int
+		// MaxBody bounds a request over HTTP in bytes, MaxHeader its header. BodyTimeout is how
+		// long a body may take, 30 s by default; Idle how long a connection that is no HTTP may be silent.
+		MaxBody           int64
+		MaxHeader         int
+		BodyTimeout, Idle time.Duration
+	}
+	// Audit is where decisions are written.
+	Audit struct {
+		// File takes JSON lines; "-" is standard error, "" nothing.
+		File string
+		// MaxSize of a file in bytes, 100 MB by default, and Keep how many old ones, 5.
+		MaxSize int64
+		Keep    int
+		// Params writes the params down, without the values of Redact: names of members, with * and ?. Those of
+		// secrets (password, token, secret, authorization, key ...) are redacted always.
+		Params bool
+		Redact []string
+	}
+}
+
+// A Key is an API key. Make one with farcall key.
+type Key struct {
+	ID string // of the principal
+	// Hash is "sha256:" and the SHA-256 of the key in hex.
+	Hash    string
+	Kind    string // "service" by default
+	Roles   []string
+	Scopes  []string
+	Expires time.Time // zero: never
+}
+
+// An Issuer issues tokens (JWT).
+type Issuer struct {
+	// Issuer is the claim iss, and where the keys are found by discovery (OIDC, RFC 8414) unless
+	// JWKS names them: a URL, a file, or a set in JSON.
+	Issuer string
+	JWKS   string
+	// Audience is what the claim aud must have one of. Default: Resource.URL.
+	Audience []string
+	// Algorithms may be used. Default: RS256, PS256, ES256, ES384, EdDSA. HMAC and none never are.
+	Algorithms []string
+	// Skew is how far clocks may differ, 30 s by default; MaxAge bounds the time since iat, 0 for none.
+	Skew, MaxAge time.Duration
+	// ID is the claim that names the principal, "sub" by default; Roles that with its
+	// roles, "roles" by default. A path has dots: realm_access.roles.
+	ID, Roles string
+	Kind      string // "user" by default
+	// Claims must have these values.
+	Claims map[string]string
+	// DPoP is "allowed" (the default: a token that is bound to a key needs a proof), "required", or "refused".
+	DPoP string
+	// Private lets keys be fetched from addresses that are not public.
+	Private bool
+	// Refresh is how often keys are fetched anew, 1 h by default.
+	Refresh time.Duration
+}
+
+// A Certificate says who a client certificate is.
+type Certificate struct {
+	// SAN is a pattern with * for a URI (spiffe://…) or DNS name of the certificate.
+	SAN   string
+	ID    string // of the principal; the name itself by default
+	Kind  string // "service" by default
+	Roles []string
+}
+
+// A Signer is a key for signed requests and messages.
+type Signer struct {
+	ID string // of the principal, and the keyid
+	// Secret is for HMAC-SHA-256, at least 32 bytes; Public for Ed25519, in PEM or base64. One of them.
+	Secret, Public string
+	Kind           string // "service" by default
+	Roles          []string
+}
+
+// A Rule allows calls or denies them.
+type Rule struct {
+	Name string // for audit and explain; its place by default
+	// Roles and Principals say for whom it is: one of either. Both empty: everybody.
+	Roles, Principals []string
+	// Calls are patterns with * and ?: "math/*" is a method, "tools/call NAME" a tool,
+	// "resources/read URI", "prompts/get NAME"; in a gateway NAME is UPSTREAM/NAME. "*" is everything.
+	Calls []string
+	// Destructive false keeps tools out that do not say they are harmless: by readOnlyHint, or destructiveHint false.
+	Destructive *bool
+}
+
+// A Rate is a token bucket.
+type Rate struct {
+	// Per is whose bucket it is: "principal" (the default), "address", "all".
+	Per string
+	// Calls are patterns as those of a Rule, all by default; Each has a bucket for each call that differs.
+	Calls []string
+	Each  bool
+	Roles []string // for callers with one of these roles; all by default
+	// Limit calls fit into Every, and Burst at once (Limit by default). Every of 24 hours is a quota
+	// of the day, which begins at midnight UTC.
+	Limit int
+	Every time.Duration
+	Burst int
+}
