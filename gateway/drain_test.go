@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/gateway/internal/faulty"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/stream"
@@ -37,7 +38,9 @@ func TestDrain(t *testing.T) {
 	m := newMock("legacy")
 	l := newLab(t, nil, m.tcp(t, "m"))
 	legacyClient, modernClient := l.client(t, mcp.ClientOptions{Era: "legacy"}), l.client(t, mcp.ClientOptions{Era: "modern"})
-	url := listen(t, func(conn net.Conn) { l.ServeStream(stream.New(conn, stream.NDJSON, nil), "tcp") })
+	url := listen(t, func(conn net.Conn) {
+		l.ServeStream(stream.New(conn, stream.NDJSON, nil), &guard.Conn{Transport: "tcp"})
+	})
 	onStream, err := mcp.Dial(t.Context(), url, &mcp.ClientOptions{Era: "legacy"})
 	if err != nil {
 		t.Fatal(err)

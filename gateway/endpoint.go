@@ -10,6 +10,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -69,6 +70,9 @@ const reloads = 5
 const codeUnavailable = -32008
 
 func (g *Gateway) principal(ctx context.Context) string {
+	if g.shield != nil {
+		return guard.From(ctx).Name()
+	}
 	if g.opts.Principal == nil {
 		return ""
 	}
@@ -169,13 +173,13 @@ func (e *endpoint) Forward(ctx context.Context, rev *era.Revision, method string
 	var err error
 	switch method {
 	case spec.MethodToolsList:
-		raw, err = e.list(ctx, "tools", params)
+		raw, err = e.list(ctx, "tools", rev, params)
 	case spec.MethodResourcesList:
-		raw, err = e.list(ctx, "resources", params)
+		raw, err = e.list(ctx, "resources", rev, params)
 	case spec.MethodResourcesTemplatesList:
-		raw, err = e.list(ctx, "templates", params)
+		raw, err = e.list(ctx, "templates", rev, params)
 	case spec.MethodPromptsList:
-		raw, err = e.list(ctx, "prompts", params)
+		raw, err = e.list(ctx, "prompts", rev, params)
 	default:
 		w := e.g.newCalling(ctx)
 		w.Method, w.Params, w.Revision = method, params, rev
@@ -213,6 +217,11 @@ func (e *endpoint) named(w *calling, kind, word string) (upstream.Result, error)
 	if !ok {
 		return upstream.Result{}, e.unknown(word, name)
 	}
+	done, err := e.g.shield.begin(w, w.Revision, about(w, &target))
+	if err != nil {
+		return upstream.Result{}, err
+	}
+	defer func() { done(err) }()
 	if target.Name != name {
 		w.Params = withMember(w.Params, "name", jsonrpc.AppendString(nil, target.Name))
 	}
@@ -223,7 +232,8 @@ func (e *endpoint) named(w *calling, kind, word string) (upstream.Result, error)
 		w.Idempotent = tool.Repeatable
 		w.Task, _ = mcp.InTask(w)
 	}
-	return e.forward(w, target.Source)
+	r, err := e.forward(w, target.Source)
+	return r, err
 }
 
 // unknown is the error for a tool or prompt that is not there, and says why when
@@ -252,6 +262,11 @@ func (e *endpoint) read(w *calling) (upstream.Result, error) {
 	if !ok {
 		return upstream.Result{}, notFound(uri)
 	}
+	done, err := e.g.shield.begin(w, w.Revision, about(w, &target))
+	if err != nil {
+		return upstream.Result{}, err
+	}
+	defer func() { done(err) }()
 	if target.Name != uri {
 		w.Params = withMember(w.Params, "uri", jsonrpc.AppendString(nil, target.Name))
 	}
@@ -306,11 +321,18 @@ func (e *endpoint) complete(w *calling) (upstream.Result, error) {
 	if !ok {
 		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: unknown %s: %s", strings.TrimSuffix(kind, "s"), name)
 	}
+	use := &guard.Call{Method: uses[kind], Upstream: target.Source, Name: target.Name, Params: w.Params}
+	done, err := e.g.shield.begin(w, w.Revision, use)
+	if err != nil {
+		return upstream.Result{}, err
+	}
+	defer func() { done(err) }()
 	// A member that is there twice is not to name another one to the server.
 	ref = withMember(withMember(ref, "type", jsonrpc.AppendString(nil, of)), member, jsonrpc.AppendString(nil, target.Name))
 	w.Params = withMember(w.Params, "ref", ref)
 	w.Idempotent = true
-	return e.forward(w, target.Source)
+	r, err := e.forward(w, target.Source)
+	return r, err
 }
 
 // custom makes a call of a method that MCP does not define, at the first server
@@ -320,7 +342,7 @@ func (e *endpoint) custom(w *calling) (upstream.Result, error) {
 	err := error(jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: no server behind this address has %q", w.Method))
 	for _, s := range servers {
 		given := *w
-		r, failed := e.forward(&given, s.cfg.Name)
+		r, failed := e.customAt(&given, s.cfg.Name)
 		if failed == nil || len(servers) == 1 && !errors.Is(failed, jsonrpc.MethodNotFound) || !unknownThere(failed) {
 			return r, failed
 		}
@@ -329,6 +351,18 @@ func (e *endpoint) custom(w *calling) (upstream.Result, error) {
 		}
 	}
 	return upstream.Result{}, err
+}
+
+// customAt makes a call of a method that MCP does not define at a server. To policies it is
+// named as one of a server that speaks no MCP.
+func (e *endpoint) customAt(w *calling, name string) (upstream.Result, error) {
+	done, err := e.g.shield.begin(w, w.Revision, &guard.Call{Method: methodRPC, Upstream: name, Name: w.Method, Params: w.Params, Arguments: w.Params})
+	if err != nil {
+		return upstream.Result{}, err
+	}
+	r, err := e.forward(w, name)
+	done(err)
+	return r, err
 }
 
 // unknownThere reports whether an error leaves it open that another server has the
@@ -429,7 +463,7 @@ func (s *server) modern(ctx context.Context, who upstream.Caller) (bool, error) 
 // TaskSupport implements mcp.Relay.
 func (e *endpoint) TaskSupport(ctx context.Context, tool string) string {
 	target, ok, err := e.find(ctx, "tools", tool)
-	if err != nil || !ok {
+	if err != nil || !ok || !e.g.shield.shown(ctx, "tools", &target) {
 		return ""
 	}
 	if target.Tool.TaskSupport != "" {
@@ -451,6 +485,13 @@ func (e *endpoint) Notified(ctx context.Context, method string, params jsonrpc.R
 	who := e.g.caller(ctx)
 	_, servers := e.servers()
 	for _, s := range servers {
+		if !ofProtocol(method) {
+			done, err := e.g.shield.admit(ctx, s.cfg.Name, method, params)
+			if err != nil {
+				continue // it was written down
+			}
+			done(nil)
+		}
 		s.mcp.Notify(ctx, who, method, params)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/gateway/internal/faulty"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -154,7 +155,7 @@ func (l *lab) pipe(t *testing.T, o mcp.ClientOptions) (*mcp.Client, error) {
 func (l *lab) stream(t *testing.T) farcall.Transport {
 	mine, theirs := net.Pipe()
 	var wg sync.WaitGroup
-	wg.Go(func() { l.ServeStream(stream.New(theirs, stream.NDJSON, nil), "tcp") })
+	wg.Go(func() { l.ServeStream(stream.New(theirs, stream.NDJSON, nil), &guard.Conn{Transport: "tcp"}) })
 	tr := stream.New(mine, stream.NDJSON, &stream.Options{MaxMessage: 100 << 20})
 	t.Cleanup(func() {
 		tr.Close()

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -190,4 +191,6 @@ func dialTCP(t *testing.T, addr string) net.Conn {
 	return conn
 }
 
-func (l *lab) serveConn(conn net.Conn) { l.ServeStream(stream.New(conn, stream.NDJSON, nil), "tcp") }
+func (l *lab) serveConn(conn net.Conn) {
+	l.ServeStream(stream.New(conn, stream.NDJSON, nil), &guard.Conn{Transport: "tcp"})
+}

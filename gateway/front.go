@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -21,15 +22,7 @@ const messagesPath = "/messages"
 
 // ServeHTTP serves all addresses; see the package.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch path := r.URL.Path; path {
-	case "/mcp":
-		g.serveMCP("", w, r)
-	case "/sse":
-		if g.speaksMCP(w) {
-			g.endpoint("").http.ServeSSE(w, r)
-		}
-	case messagesPath:
-		g.endpoint("").http.ServeMessages(w, r)
+	switch r.URL.Path {
 	case "/healthz":
 		probe(w, http.StatusOK, "ok")
 	case "/readyz":
@@ -39,12 +32,28 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		probe(w, http.StatusOK, "ready")
 	default:
+		g.web.ServeHTTP(w, r)
+	}
+}
+
+// serveHTTP serves those who may come in.
+func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	switch path := r.URL.Path; path {
+	case "/mcp":
+		g.serveMCP("", w, r)
+	case "/sse":
+		if g.speaksMCP(w) {
+			g.endpoint("").http.ServeSSE(w, r)
+		}
+	case messagesPath:
+		g.endpoint("").http.ServeMessages(w, r)
+	default:
 		if name, ok := strings.CutPrefix(path, "/mcp/"); ok {
 			g.serveMCP(name, w, r)
 		} else if rest, ok := strings.CutPrefix(path+"/", "/rpc/"); ok {
 			g.serveRPC(strings.TrimSuffix(rest, "/"), w, r)
 		} else if g.page.Has(path) {
-			g.page.ServeHTTP(w, r)
+			g.operator(w, r)
 		} else {
 			noPath(w, "MCP is served at /mcp and /mcp/NAME, JSON-RPC at /rpc/NAME")
 		}
@@ -115,8 +124,9 @@ func (e *endpoint) newFront() {
 	g := e.g
 	rpc := g.rpcOptions()
 	rpc.V1 = false // no revision has it
+	rpc.Interceptors = g.shield.interceptors(nil, rpc.Interceptors)
 	e.http = mcphttp.NewHandler(e.server, &mcphttp.Options{
-		MaxMessage: g.opts.MaxMessage, RPC: rpc, Principal: g.opts.Principal, KeepConnections: true,
+		MaxMessage: g.opts.MaxMessage, RPC: rpc, Principal: g.sender(), KeepConnections: true,
 		Origins: g.opts.Origins, Hosts: g.opts.Hosts, MessagesPath: messagesPath,
 		Heartbeat: g.opts.Heartbeat,
 	})
@@ -124,6 +134,7 @@ func (e *endpoint) newFront() {
 		o := g.named(webSocketOf(r))
 		o.V1 = false
 		g.identify(o, r)
+		o.Interceptors = g.shield.interceptors(guard.ConnOf(r, o.Transport), o.Interceptors)
 		g.run(t, func(ctx context.Context) { _ = mcp.Serve(ctx, e.server, t, o) }) // its error is the connection's: it broke
 	}, g.wsOptions("mcp"))
 }
@@ -131,11 +142,14 @@ func (e *endpoint) newFront() {
 // newFront makes the handlers of an address for JSON-RPC.
 func (s *server) newFront() {
 	g, h := s.g, s.g.refusing(s.raw)
-	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, RPC: g.rpcOptions(), Origins: g.opts.Origins, Hosts: g.opts.Hosts}
+	rpc := g.rpcOptions()
+	rpc.Interceptors = s.guarded(rpc.Interceptors)
+	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, RPC: rpc, Origins: g.opts.Origins, Hosts: g.opts.Hosts}
 	s.post, s.stream = httprpc.NewHandler(h, o), httprpc.NewStreamHandler(h, o)
 	s.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
 		o := g.named(webSocketOf(r))
-		g.run(t, func(ctx context.Context) { s.pipe(ctx, t, o) })
+		conn := guard.ConnOf(r, o.Transport)
+		g.run(t, func(ctx context.Context) { s.pipe(ctx, t, o, conn) })
 	}, g.wsOptions())
 }
 
@@ -147,13 +161,21 @@ func (g *Gateway) named(transport string) *farcall.Options {
 	return o
 }
 
+// sender names who sends a request, for sessions.
+func (g *Gateway) sender() func(*http.Request) string {
+	if g.shield == nil {
+		return g.opts.Principal
+	}
+	return func(r *http.Request) string { return guard.From(r.Context()).Name() }
+}
+
 // requestKey finds the request that began a connection in the contexts of its
 // calls.
 type requestKey struct{}
 
 // identify lets the calls of a connection be those of the principal who began it.
 func (g *Gateway) identify(o *farcall.Options, r *http.Request) {
-	if g.opts.Principal == nil {
+	if g.opts.Principal == nil || g.shield != nil {
 		return
 	}
 	whose := func(h farcall.Handler) farcall.Handler {
@@ -172,9 +194,15 @@ func webSocketOf(r *http.Request) string {
 }
 
 // pipe carries a connection of JSON-RPC.
-func (s *server) pipe(ctx context.Context, t farcall.Transport, o *farcall.Options) {
+func (s *server) pipe(ctx context.Context, t farcall.Transport, o *farcall.Options, conn *guard.Conn) {
+	if s.g.shield != nil {
+		ctx = context.WithValue(ctx, connKey{}, conn)
+	}
 	_ = s.raw.Pipe(context.WithValue(ctx, pipeKey{}, o), t) // its error is the connection's: it broke
 }
+
+// connKey finds what is known of a connection in its context.
+type connKey struct{}
 
 // pipeKey finds the options of a connection in its context.
 type pipeKey struct{}
@@ -208,21 +236,22 @@ func (g *Gateway) wsOptions(subprotocols ...string) *wsrpc.Options {
 // ServeStream serves a connection that is no HTTP until it ends, or the gateway
 // does. Its first message says whether it is one of MCP; anything else is
 // JSON-RPC for the only server that there is. Records name the connection after
-// transport: "tcp", "unix", "stdio".
-func (g *Gateway) ServeStream(t farcall.Transport, transport string) {
+// c.Transport: "tcp", "unix", "stdio". The rest of c is for the guard.
+func (g *Gateway) ServeStream(t farcall.Transport, c *guard.Conn) {
 	done := make(chan struct{})
-	o := g.named(transport)
+	o := g.named(c.Transport)
+	o.Interceptors = g.shield.interceptors(c, o.Interceptors)
 	g.run(t, func(ctx context.Context) {
 		defer close(done)
-		g.serveStream(ctx, t, o)
+		g.serveStream(ctx, t, o, c)
 	})
 	<-done
 }
 
-func (g *Gateway) serveStream(ctx context.Context, t farcall.Transport, o *farcall.Options) {
+func (g *Gateway) serveStream(ctx context.Context, t farcall.Transport, o *farcall.Options, c *guard.Conn) {
 	p := g.plan.Load()
 	if len(p.order) == 1 && p.order[0].mcp == nil {
-		p.order[0].pipe(ctx, t, o)
+		p.order[0].pipe(ctx, t, o, c)
 		return
 	}
 	isMCP := true
@@ -236,7 +265,7 @@ func (g *Gateway) serveStream(ctx context.Context, t farcall.Transport, o *farca
 		t, isMCP = again, err == nil && port.SpeaksMCP(frame)
 	}
 	if !isMCP && len(p.order) == 1 && p.order[0].passesAll(p) {
-		p.order[0].pipe(ctx, t, o)
+		p.order[0].pipe(ctx, t, o, c)
 		return
 	}
 	o.V1 = false                                    // no revision has it

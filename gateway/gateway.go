@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/pin"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/gateway/internal/supervise"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -40,6 +41,8 @@ type Options struct {
 	Heartbeat time.Duration
 	// RPC adjusts the connections of clients. Its Dialect is ignored.
 	RPC *farcall.Options
+	// Guard adjusts the guard of the configuration, if that has one. Then Principal is not asked.
+	Guard *guard.Options
 	// Sandbox is the command that runs another one in a sandbox: farcall sandbox. Without it
 	// a server that has one in its configuration is refused.
 	Sandbox []string
@@ -69,6 +72,8 @@ type Gateway struct {
 	closed    bool // there shall be no more connections
 	page      *admin.Handler
 	guard     *supervise.Guard // of all children
+	shield    *shield          // who may call what; nil: everybody everything
+	web       http.Handler     // what is behind it
 }
 
 // plan is what a configuration makes of the gateway. It is not changed.
@@ -92,10 +97,18 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	if g.opts.Logger == nil {
 		g.opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	if err := g.newShield(c); err != nil {
+		return nil, err
+	}
+	g.web = g.shield.web(http.HandlerFunc(g.serveHTTP))
 	g.guard = supervise.NewGuard(g.opts.Logger)
 	g.suspended = newSuspension(c.suspends())
 	p, err := g.newPlan(c, nil)
 	if err != nil {
+		_ = g.shield.end() // the other error counts
 		return nil, err
 	}
 	g.plan.Store(p)
@@ -172,6 +185,9 @@ func (g *Gateway) Reload(c *Config) error {
 	}
 	if g.draining.Load() {
 		return errDraining()
+	}
+	if err := g.shield.reload(c); err != nil {
+		return fmt.Errorf("gateway: %w", err)
 	}
 	g.plan.Store(p)
 	g.suspended.limit(c.suspends())
@@ -296,5 +312,5 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	wg.Wait()
 	g.ending.Wait()
 	g.guard.Close()
-	return cmp.Or(err, ctx.Err())
+	return cmp.Or(err, ctx.Err(), g.shield.end())
 }

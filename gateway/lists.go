@@ -8,6 +8,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/pin"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -122,7 +123,12 @@ var errCursor = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Invalid pa
 const metaMissing = "farcall.dev/missing"
 
 // list serves a page of a list, in canonical form.
-func (e *endpoint) list(ctx context.Context, kind string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+func (e *endpoint) list(ctx context.Context, kind string, rev *era.Revision, params jsonrpc.Raw) (raw jsonrpc.Raw, err error) {
+	done, err := e.g.shield.begin(ctx, rev, &guard.Call{Method: listings[kind].method, Params: params})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { done(err) }()
 	cursor := ""
 	if raw := scan.Member(params, "cursor"); len(raw) > 0 && string(raw) != "null" {
 		var ok bool
@@ -147,8 +153,12 @@ func (e *endpoint) list(ctx context.Context, kind string, params jsonrpc.Raw) (j
 	}
 	out := append(jsonrpc.Raw(`{"resultType":`), `"complete"`...)
 	out = append(jsonrpc.AppendString(append(out, ','), listings[kind].member), `:[`...)
-	for i, item := range page.Items {
-		if i > 0 {
+	n := 0
+	for _, item := range page.Items {
+		if e.g.shield != nil && !e.allowed(ctx, view, kind, item) {
+			continue
+		}
+		if n++; n > 1 {
 			out = append(out, ',')
 		}
 		out = append(out, item...)
@@ -165,7 +175,7 @@ func (e *endpoint) list(ctx context.Context, kind string, params jsonrpc.Raw) (j
 	}
 	out = strconv.AppendInt(append(out, `,"ttlMs":`...), ttl.Milliseconds(), 10)
 	scope := spec.CachePrivate
-	if page.Public {
+	if page.Public && e.g.shield == nil { // not everybody gets the same
 		scope = spec.CachePublic
 	}
 	out = jsonrpc.AppendString(append(out, `,"cacheScope":`...), scope)
@@ -173,6 +183,17 @@ func (e *endpoint) list(ctx context.Context, kind string, params jsonrpc.Raw) (j
 		out = appendMissing(out, page.Missing, e.g.plain())
 	}
 	return append(out, '}'), nil
+}
+
+// allowed reports whether the caller may use an item of a list, by the name that is shown.
+func (e *endpoint) allowed(ctx context.Context, view *route.View, kind string, item jsonrpc.Raw) bool {
+	member := map[string]string{route.Tools: "name", route.Prompts: "name", route.Resources: "uri", route.Templates: "uriTemplate"}[kind]
+	name, ok := text(item, member)
+	if !ok {
+		return false
+	}
+	target, ok, err := view.Find(ctx, kind, name)
+	return ok && err == nil && e.g.shield.shown(ctx, kind, &target)
 }
 
 // hints reports whether the server says how long its lists may be kept.

@@ -36,7 +36,9 @@ func Load(path string) (*Config, error) {
 
 // Parse is [Load] of a file that has been read. The name says what the file is (.json, or
 // YAML) and what relative paths in it are relative to.
-func Parse(name string, data []byte) (*Config, error) {
+func Parse(name string, data []byte) (*Config, error) { return parseAs(name, data, (*reader).config) }
+
+func parseAs(name string, data []byte, read func(*reader, *node) *Config) (*Config, error) {
 	r := &reader{file: name, dir: filepath.Dir(name), spots: map[string]spot{}, written: map[string]string{}, read: []string{name}}
 	root, err := readNode(name, data)
 	if err != nil {
@@ -47,8 +49,8 @@ func Parse(name string, data []byte) (*Config, error) {
 		r.problemAt(bad.at, "", bad.message, bad.hint)
 		return nil, r.failure()
 	}
-	c := r.config(root)
-	check := checker{problem: r.problem, written: r.written, roots: r.roots}
+	c := read(r, root)
+	check := checker{problem: r.problem, notice: r.advise, said: r.said, written: r.written, values: r.values, roots: r.roots}
 	if !r.stopped {
 		check.config(c)
 	}
@@ -101,6 +103,7 @@ type reader struct {
 	notices  []Problem
 	spots    map[string]spot   // where each path is
 	written  map[string]string // the values that have been replaced, as they were written
+	values   map[string]string // the same, as they are
 	roots    []string          // the paths of the upstreams
 	read     []string          // files
 	origin   string            // where the value that was read last came from
@@ -256,7 +259,10 @@ func (r *reader) config(n *node) *Config {
 func (r *reader) isJSON() bool { return strings.EqualFold(filepath.Ext(r.file), ".json") }
 
 // own reads farcall's own form.
-func (r *reader) own(n *node, c *Config) {
+func (r *reader) own(n *node, c *Config) { r.fields(n, "", r.ownKeys(n, c)) }
+
+// ownKeys are the keys of farcall's own form.
+func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 	table := map[string]take{
 		"name":            r.text(&c.Name),
 		"title":           r.text(&c.Title),
@@ -269,6 +275,7 @@ func (r *reader) own(n *node, c *Config) {
 		"drain_timeout":   r.duration(&c.DrainTimeout),
 		"page_size":       r.count(&c.PageSize),
 		"errors":          r.text(&c.Errors),
+		"guard":           func(n *node, path string) { c.Guard = r.guard(n, path) },
 		"upstreams": func(n *node, path string) {
 			r.each(n, path, func(m member, path string) {
 				r.spots[path] = m.at
@@ -282,5 +289,5 @@ func (r *reader) own(n *node, c *Config) {
 			table[m.key] = func(*node, string) {}
 		}
 	}
-	r.fields(n, "", table)
+	return table
 }

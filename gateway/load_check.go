@@ -41,8 +41,11 @@ func (c *Config) Check() error {
 // from elsewhere, which may be secret.
 type checker struct {
 	problem func(path, message, hint string)
-	written map[string]string // the values that have been replaced
-	roots   []string          // the paths of the upstreams
+	notice  func(path, message, hint string) // nil: nobody wants to know
+	said    func(path string) bool           // nil: nothing has been said before
+	written map[string]string                // the values that have been replaced
+	values  map[string]string                // what they have been replaced with
+	roots   []string                         // the paths of the upstreams
 }
 
 // quote writes the value at a path as it was written.
@@ -95,6 +98,12 @@ func (c *checker) config(conf *Config) {
 		}
 		names[strings.ToLower(u.Name)] = u.Name
 		c.upstream(u, path)
+		if conf.Guard == nil {
+			c.nobodyKnown(u, path)
+		}
+	}
+	if conf.Guard != nil {
+		c.guard(conf.Guard)
 	}
 }
 
@@ -200,6 +209,8 @@ func (c *checker) upstream(u *Upstream, path string) {
 	c.environment(u, path)
 	c.headers(u, path)
 	c.raw(u, path)
+	c.confinement(u, path)
+	c.credentials(u, path)
 	c.filter(&u.Tools, at("tools"), true)
 	c.filter(&u.Resources, at("resources"), false)
 	c.filter(&u.Prompts, at("prompts"), true)

@@ -134,24 +134,55 @@ func (r *reader) secret(n *node, path, file string) (string, bool) {
 	return strings.TrimSpace(string(data)), true
 }
 
-// secrets reads a map of values that may be secret: file:PATH stands for what is
-// in a file. Where each came from is kept under kind.
+// private reads a value that may be secret: file:PATH stands for what is in a file.
+func (r *reader) private(n *node, path string) (string, bool) {
+	file, isFile := strings.CutPrefix(n.text, "file:")
+	if !isFile || r.desktop || n.kind != scalarNode {
+		return r.value(n, path)
+	}
+	value, ok := r.secret(n, path, file)
+	r.origin = "file " + file
+	r.written[path] = n.text
+	put(&r.values, path, value)
+	return value, ok
+}
+
+// secrets reads a map of values that may be secret. Where each came from is kept
+// under kind.
 func (r *reader) secrets(dst *map[string]string, u *Upstream, kind string) take {
 	return func(n *node, path string) {
 		r.each(n, path, func(m member, path string) {
-			var value string
-			var ok bool
-			if file, isFile := strings.CutPrefix(m.value.text, "file:"); isFile && !r.desktop {
-				value, ok = r.secret(m.value, path, file)
-				r.origin = "file " + file
-				r.written[path] = m.value.text
-			} else {
-				value, ok = r.value(m.value, path)
-			}
-			if ok {
+			if value, ok := r.private(m.value, path); ok {
 				put(dst, m.key, value)
 				put(&u.origins, kind+"."+m.key, r.origin)
 			}
 		})
+	}
+}
+
+// hidden reads a value that is secret, and says so when it stands in the file
+// itself. It returns where it came from.
+func (r *reader) hidden(dst *string, n *node, path string) (origin string) {
+	value, ok := r.private(n, path)
+	if !ok {
+		return ""
+	}
+	*dst = value
+	if r.inClear(value) {
+		r.advise(path, "it is secret and stands in the file itself", "write ${NAME} for a variable of the environment, or file:PATH")
+	}
+	return r.origin
+}
+
+// inClear reports whether the value that was read last stands in the file itself.
+func (r *reader) inClear(value string) bool {
+	return value != "" && (r.origin == "" || strings.HasPrefix(r.origin, "the default of "))
+}
+
+// advise is a notice that says what to do.
+func (r *reader) advise(path, message, hint string) {
+	if len(r.notices) < maxProblems {
+		at := r.near(path)
+		r.notices = append(r.notices, Problem{at.line, at.column, path, message, hint})
 	}
 }

@@ -31,6 +31,7 @@ func (c *Config) Filled() *Config {
 func (u *Upstream) filled(namespace string) *Upstream {
 	out := *u
 	out.Profile = cmp.Or(u.Profile, "auto")
+	out.Sandbox = u.Sandbox.filled()
 	out.Timeout = cmp.Or(u.Timeout, 60*time.Second)
 	out.QueueTimeout = cmp.Or(u.QueueTimeout, 30*time.Second)
 	out.MaxInFlight = cmp.Or(u.MaxInFlight, 1024)
@@ -77,7 +78,8 @@ func (u *Upstream) ServesRPC(locked bool) bool {
 }
 
 // Origin says where a value came from: "env GITHUB_TOKEN", "file token.txt", or ""
-// when it stands in the configuration itself. Keys are "env.NAME" and "headers.Name".
+// when it stands in the configuration itself. Keys are "env.NAME", "headers.Name", "auth.secret", "auth.key"
+// and "auth.principals.WHO.Header".
 func (u *Upstream) Origin(key string) string {
 	if key == "url" {
 		return ""

@@ -34,13 +34,20 @@ func TestDocs(t *testing.T) {
 		t.Fatal(err)
 	}
 	blocks := regexp.MustCompile("(?ms)^```(yaml|json)\n(.*?)^```$").FindAllStringSubmatch(string(text), -1)
-	if len(blocks) != 3 {
+	if len(blocks) != 4 {
 		t.Fatalf("%d examples", len(blocks))
 	}
 	t.Setenv("GITHUB_TOKEN", "")
 	t.Setenv("SEARCH_TOKEN", "")
+	t.Setenv("PARTNER_SECRET", strings.Repeat("s3cr3t", 6))
+	dir := t.TempDir()
+	for name, text := range map[string]string{"policy.cedar": "permit(principal, action, resource);", "reports.pem": testKey(t)} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for i, b := range blocks {
-		c, problems := parse(t, "farcall."+b[1], b[2])
+		c, problems := parse(t, filepath.Join(dir, "farcall."+b[1]), b[2])
 		if problems != "" {
 			t.Errorf("%s\n%s", problems, b[2])
 			continue
@@ -51,6 +58,9 @@ func TestDocs(t *testing.T) {
 		if i == 1 {
 			set := map[string]bool{}
 			collect(reflect.ValueOf(*c), "Config", set)
+			for _, field := range []string{"Anonymous", "Params.SkipSchemas", "Params.AllowKeys", "Stdio.TokenEnv"} {
+				set["Config.Guard."+field] = true // it has their defaults: the other is not for everybody
+			}
 			for field, ok := range set {
 				if !ok {
 					t.Errorf("the example does not have %s", field)
@@ -60,21 +70,32 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// collect notes which exported fields have a value.
+// collect notes which exported fields have a value, also those of structs within.
 func collect(v reflect.Value, path string, set map[string]bool) {
 	for i := range v.NumField() {
 		field, at := v.Field(i), path+"."+v.Type().Field(i).Name
-		switch {
-		case !v.Type().Field(i).IsExported():
-		case field.Kind() == reflect.Struct:
-			collect(field, at, set)
-		case field.Type() == reflect.TypeFor[[]*Upstream]():
+		if !v.Type().Field(i).IsExported() || strings.HasPrefix(at, "Upstream.Prompts.") || strings.HasPrefix(at, "Upstream.Resources.") { // as for Tools
+			continue
+		}
+		at = strings.Replace(at, "Guard.Deny.", "Guard.Allow.", 1) // the same
+		switch inner := field.Type(); {
+		case inner == reflect.TypeFor[[]*Upstream]():
+			at = "Upstream"
+			fallthrough
+		case inner.Kind() == reflect.Slice && (inner.Elem().Kind() == reflect.Struct || inner.Elem().Kind() == reflect.Pointer):
+			set[at] = set[at] || field.Len() > 0
 			for j := range field.Len() {
-				collect(field.Index(j).Elem(), "Upstream", set)
+				collect(reflect.Indirect(field.Index(j)), at, set)
 			}
-		case strings.HasPrefix(at, "Upstream.Prompts."), strings.HasPrefix(at, "Upstream.Resources."): // as for Tools
-		default:
+		case inner == reflect.TypeFor[time.Time](), inner.Kind() != reflect.Struct && (inner.Kind() != reflect.Pointer || inner.Elem().Kind() != reflect.Struct):
 			set[at] = set[at] || !field.IsZero()
+		case inner.Kind() == reflect.Struct:
+			collect(field, at, set)
+		default:
+			set[at] = set[at] || !field.IsNil()
+			if !field.IsNil() {
+				collect(field.Elem(), at, set)
+			}
 		}
 	}
 }
@@ -254,6 +275,10 @@ func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"upstreams: {a: x}", "upstreams:\n  a: {command: [x], env: {A: 1}}", "a: &a [*a]", "upstreams: &x {a: {<<: *x}}", "? [a]\n: b", "!!x y", "- a", "a: |\n  b",
 		"upstreams: {a: {url: 'http://[::1'}}", "upstreams: {a: ${HOME}}",
+		"guard: {keys: [{id: a, hash: x, expires: 2027-01-01}], jwt: [https://h, {issuer: x, claims: {a: b}}], mtls: {san: x}, signatures: {id: a, secret: x}}\nupstreams: {a: x}",
+		"guard: {allow: [a, {b: c, d: [e]}, {roles: f, calls: g, destructive: false}], deny: {name: x}, local: '*', cedar: 'permit(principal, action, resource);'}\nupstreams: {a: x}",
+		"guard: {limits: {rates: [1/s, {limit: 5/15m, per: all}], total: 3}, resource: https://h, replay: {window: 1s}, stdio: {trust: false}, audit: x, params: {schemas: false}}\nupstreams: {a: x}",
+		"upstreams: {a: {command: x, sandbox: {network: [443, all], memory: 1GB, read: .}}, b: {url: https://h, auth: {type: principals, principals: {'*': {A: b}}}}}",
 	} {
 		f.Add(false, []byte(text))
 	}

@@ -64,6 +64,8 @@ func (r *reader) upstream(m member, path string) *Upstream {
 		"prompts":     filter(&u.Prompts),
 		"namespace":   r.text(&u.Namespace),
 		"disabled":    r.flag(&u.Disabled),
+		"sandbox":     func(n *node, path string) { u.Sandbox = r.sandbox(n, path) },
+		"auth":        func(n *node, path string) { r.credentials(u, n, path) },
 	})
 	u.broken = n.get("command") != nil || n.get("url") != nil || n.kind != mapNode
 	if args != nil && len(u.Command) == 0 && n.get("command") == nil {

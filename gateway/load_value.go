@@ -18,6 +18,7 @@ func (r *reader) value(n *node, path string) (string, bool) {
 		text, ok := r.expand(n, path, n.text)
 		if text != n.text {
 			r.written[path] = n.text
+			put(&r.values, path, text)
 		}
 		return text, ok
 	case nullNode:
@@ -104,23 +105,38 @@ func (r *reader) duration(dst *time.Duration) take {
 	}
 }
 
+// maxMessage bounds the sizes of what is held in memory.
+const maxMessage = 1 << 30
+
 // size reads a number of bytes, such as 10MB.
-func (r *reader) size(dst *int64) take {
+func (r *reader) size(dst *int64) take { return r.sizeTo(dst, maxMessage, "1GiB") }
+
+// sizeTo is size with another bound.
+func (r *reader) sizeTo(dst *int64, most int64, bound string) take {
 	return func(n *node, path string) {
 		text, ok := r.value(n, path)
 		if !ok {
 			return
 		}
-		size, ok := parseSize(text)
+		size, ok := parseSize(text, most)
 		if !ok {
-			r.problemAt(n.at, path, fmt.Sprintf("%q is not a size from 1KB to 1GiB", n.text), "write 10MB, 512KiB or a number of bytes")
+			r.problemAt(n.at, path, fmt.Sprintf("%q is not a size from 1KB to %s", n.text, bound), "write 10MB, 512KiB or a number of bytes")
 			return
 		}
 		*dst = size
 	}
 }
 
-func parseSize(text string) (int64, bool) {
+// smallSize is size for an int.
+func (r *reader) smallSize(dst *int) take {
+	return func(n *node, path string) {
+		var size int64
+		r.size(&size)(n, path)
+		*dst = int(size)
+	}
+}
+
+func parseSize(text string, most int64) (int64, bool) {
 	number, unit := strings.ToLower(strings.TrimSpace(text)), 1.0
 	for _, u := range []struct {
 		suffix string
@@ -144,7 +160,7 @@ func parseSize(text string) (int64, bool) {
 	}
 	n, err := strconv.ParseFloat(number, 64)
 	n *= unit
-	return int64(n), err == nil && n >= 1000 && n <= 1<<30
+	return int64(n), err == nil && n >= 1000 && n <= float64(most)
 }
 
 func (r *reader) texts(dst *[]string) take {
@@ -181,6 +197,41 @@ func (r *reader) table(dst *map[string]string) take {
 				put(dst, m.key, text)
 			}
 		})
+	}
+}
+
+// items reads a list of maps, or the one there is.
+func (r *reader) items(read take) take {
+	return func(n *node, path string) {
+		if n.kind != listNode {
+			n = &node{kind: listNode, at: n.at, list: []*node{n}}
+		}
+		for i, item := range n.list {
+			below := path + "[" + strconv.Itoa(i) + "]"
+			r.spots[below] = item.at
+			if item.kind == nullNode {
+				r.problemAt(item.at, below, "nothing is said of it", "remove it")
+				continue
+			}
+			read(item, below)
+		}
+	}
+}
+
+// date reads a day, which is its beginning in UTC, or a time (RFC 3339).
+func (r *reader) date(dst *time.Time) take {
+	return func(n *node, path string) {
+		text, ok := r.value(n, path)
+		if !ok {
+			return
+		}
+		for _, layout := range []string{time.DateOnly, time.RFC3339} {
+			if t, err := time.Parse(layout, text); err == nil {
+				*dst = t
+				return
+			}
+		}
+		r.problemAt(n.at, path, fmt.Sprintf("%q is not a date", n.text), "write 2030-01-31 or 2030-01-31T12:00:00Z")
 	}
 }
 

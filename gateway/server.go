@@ -103,7 +103,7 @@ func (s *server) speakMCP(u *url.URL, log *slog.Logger, size int) {
 	c := s.cfg
 	web := u.Scheme == "http" || u.Scheme == "https"
 	s.mcp = upstream.New(&upstream.Options{
-		Name: c.Name, Dial: s.dial, Exclusive: !web,
+		Name: c.Name, Dial: s.dial, Exclusive: !web, Identity: c.identify(),
 		Lifetime: c.Lifetime, Pool: c.Pool, IdleStop: c.IdleStop,
 		Timeout: c.Timeout, MaxInFlight: c.MaxInFlight, MaxQueue: c.MaxQueue, QueueTimeout: c.QueueTimeout,
 		BreakAfter: c.Breaker.After, BreakFor: c.Breaker.For,
@@ -168,7 +168,7 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 	if c.Transport == "sse" && o.Era == "" {
 		o.Era = "legacy" // a server of that transport may speak a later revision over it
 	}
-	o.HTTP = &mcphttp.DialOptions{Header: c.header(), Authorize: s.auth, MaxMessage: int(c.MaxMessage)}
+	o.HTTP = &mcphttp.DialOptions{Header: c.header(), Authorize: s.authFor(ctx), MaxMessage: int(c.MaxMessage)}
 	return mcp.Dial(ctx, c.URL, o)
 }
 
@@ -254,7 +254,9 @@ func (s *server) close(ctx context.Context) {
 }
 
 // passesAll reports whether the server may be called as it is.
-func (s *server) passesAll(p *plan) bool { return s.raw != nil && s.cfg.ServesRPC(p.lock != nil) }
+func (s *server) passesAll(p *plan) bool {
+	return s.raw != nil && s.cfg.ServesRPC(p.lock != nil || s.g.shield != nil)
+}
 
 // block notes tools that are not as they were pinned.
 func (s *server) block(changes []pin.Change) {

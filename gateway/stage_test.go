@@ -15,6 +15,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -341,8 +342,8 @@ func newHouse(t *testing.T, c *gateway.Config, o *gateway.Options) *house {
 		}
 	})
 	h.host = serveHTTP(t, g, func() {})
-	h.tcp = serveStreams(t, overTCP, func(t farcall.Transport) { g.ServeStream(t, "tcp") })
-	h.unix = serveStreams(t, overUnix, func(t farcall.Transport) { g.ServeStream(t, "unix") })
+	h.tcp = serveStreams(t, overTCP, func(t farcall.Transport) { g.ServeStream(t, &guard.Conn{Transport: "tcp"}) })
+	h.unix = serveStreams(t, overUnix, func(t farcall.Transport) { g.ServeStream(t, &guard.Conn{Transport: "unix"}) })
 	return h
 }
 
@@ -386,7 +387,9 @@ func (h *house) enterPipes(ctx context.Context, o *mcp.ClientOptions) (*mcp.Clie
 		return nil, nil, err
 	}
 	var wg sync.WaitGroup
-	wg.Go(func() { h.g.ServeStream(stream.New(pipes{theirIn, theirOut}, stream.NDJSON, nil), "stdio") })
+	wg.Go(func() {
+		h.g.ServeStream(stream.New(pipes{theirIn, theirOut}, stream.NDJSON, nil), &guard.Conn{Transport: "stdio"})
+	})
 	c, err := mcp.Connect(ctx, stream.New(pipes{in, out}, stream.NDJSON, nil), o)
 	if err != nil {
 		return nil, nil, err

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/stream"
@@ -62,7 +63,9 @@ func TestClientVanishes(t *testing.T) {
 		// One that ends in order may be half closed: its calls are answered, for ten
 		// seconds.
 		"stream": func(t *testing.T, l *lab, m *mock) {
-			url := listen(t, func(conn net.Conn) { l.ServeStream(stream.New(conn, stream.NDJSON, nil), "tcp") })
+			url := listen(t, func(conn net.Conn) {
+				l.ServeStream(stream.New(conn, stream.NDJSON, nil), &guard.Conn{Transport: "tcp"})
+			})
 			conn, err := net.Dial("tcp", strings.TrimPrefix(url, "tcp://"))
 			if err != nil {
 				t.Fatal(err)

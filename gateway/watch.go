@@ -46,6 +46,9 @@ func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *s
 	if err != nil {
 		return nil, nil, err
 	}
+	if ok && !e.g.shield.shown(ctx, route.Resources, &target) {
+		ok = false // to this caller it does not exist
+	}
 	at = e.g.plan.Load().byName[target.Source]
 	if !ok || at == nil || at.mcp == nil {
 		return nil, nil, notFound(uri)

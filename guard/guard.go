@@ -1,15 +1,22 @@
 package guard
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/guard/internal/limit"
+	"github.com/farcall-dev/farcall/guard/internal/replay"
+	"github.com/farcall-dev/farcall/guard/internal/token"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -93,46 +100,93 @@ type Problem struct {
 
 // A Guard authenticates, decides, limits and writes down. Its methods may be called by any
 // number of goroutines at once.
-type Guard struct{}
+type Guard struct {
+	opts   Options
+	now    func() time.Time
+	nonces NonceStore
+	dpop   *token.Nonces
+	state  atomic.Pointer[state]
 
-var errTodo = errors.New("guard: not built yet")
+	failures *limit.Limiter // credentials that were wrong, by address
+	schemas  schemas
 
-// New returns a guard. Its error tells everything that is wrong with the configuration.
-func New(c *Config, o *Options) (*Guard, error) { return nil, errTodo }
-
-// Check returns what is wrong with a configuration: also rules that never count and
-// rules that contradict each other, as warnings.
-func (c *Config) Check() []Problem { return nil }
-
-// Reload puts another configuration in the place of this one. Nonces, buckets and keys that are in both
-// stay. When it is not valid nothing changes.
-func (g *Guard) Reload(c *Config) error { return errTodo }
-
-// Close ends what runs in the background, and writes the audit out.
-func (g *Guard) Close() error { return nil }
-
-// HTTP authenticates each request before h gets it, with the [Principal] in its context, and answers
-// those that may not pass. It serves the metadata of the resource.
-func (g *Guard) HTTP(h http.Handler) http.Handler { return h }
-
-// Listener bounds the connections of l.
-func (g *Guard) Listener(l net.Listener) net.Listener { return l }
-
-// Interceptor finds out who calls, and lets pass what may. For messages over HTTP behind
-// [Guard.HTTP] c is nil.
-func (g *Guard) Interceptor(c *Conn) farcall.Interceptor { return nil }
-
-// Identify is Interceptor without the decision, for those who ask Begin.
-func (g *Guard) Identify(c *Conn) farcall.Interceptor { return nil }
-
-// Begin decides whether a call of the principal in ctx may proceed, and counts it. done is to be called
-// when it has ended, with its error. A refusal is a *jsonrpc.Error.
-func (g *Guard) Begin(ctx context.Context, c *Call) (done func(error), err error) {
-	return nil, errTodo
+	mu     sync.Mutex // of Reload and Close
+	closed bool
 }
 
-// Visible reports whether the principal in ctx may use something, for lists.
-func (g *Guard) Visible(ctx context.Context, c *Call) bool { return false }
+// New returns a guard. Its error tells everything that is wrong with the configuration.
+func New(c *Config, o *Options) (*Guard, error) {
+	g := &Guard{}
+	if o != nil {
+		g.opts = *o
+	}
+	if g.now = g.opts.Now; g.now == nil {
+		g.now = time.Now
+	}
+	if g.opts.Logger == nil {
+		g.opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	if g.nonces = g.opts.Nonces; g.nonces == nil {
+		g.nonces = replay.New(cmp.Or(c.Replay.Memory, 1_000_000), g.now)
+	}
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it does not fail
+	var err error
+	if g.dpop, err = token.NewNonces(key, nonceLife); err != nil {
+		return nil, fmt.Errorf("guard: %w", err)
+	}
+	g.failures = limit.New(&limit.Options{Rates: []limit.Rate{{Per: "address", Limit: 10, Burst: 100, Every: time.Second}}, Now: g.now})
+	s, err := g.compile(c, nil)
+	if err != nil {
+		return nil, err
+	}
+	g.state.Store(s)
+	return g, nil
+}
 
-// Explain says what would become of a call, and why. It counts nothing.
-func (g *Guard) Explain(ctx context.Context, p *Principal, c *Call) Explanation { return Explanation{} }
+// nonceLife is how long a nonce for DPoP is good.
+const nonceLife = 5 * time.Minute
+
+// Reload puts another configuration in the place of this one. Nonces, buckets and keys that are in both
+// stay, and so does the size of the memory of nonces. When it is not valid nothing changes.
+func (g *Guard) Reload(c *Config) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return errors.New("guard: it is closed")
+	}
+	old := g.state.Load()
+	s, err := g.compile(c, old)
+	if err != nil {
+		return err
+	}
+	g.state.Store(s)
+	return old.close(s)
+}
+
+// Close ends what runs in the background, and writes the audit out. Calls are refused
+// afterwards where there is an audit.
+func (g *Guard) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return nil
+	}
+	g.closed = true
+	return g.state.Load().close(nil)
+}
+
+// Listener bounds the connections of l, as the configuration says now: a later Reload does not
+// change that.
+func (g *Guard) Listener(l net.Listener) net.Listener {
+	c := &g.state.Load().c.Limits
+	if c.Connections <= 0 && c.Accepted <= 0 && c.Idle <= 0 {
+		return l
+	}
+	return limit.Listen(l, &limit.ListenOptions{
+		PerAddress: c.Connections, Total: c.Accepted, Idle: c.Idle,
+		OnRefuse: func(address string) {
+			g.opts.Logger.Warn("a connection was refused: there are too many", "address", address)
+		},
+	})
+}

@@ -44,6 +44,11 @@ func newRaw(rwc io.ReadWriteCloser, in *input) *raw {
 	case *net.UnixConn:
 		r.in, _ = s.SyscallConn()
 		r.out = r.in
+	case interface {
+		Direct() (syscall.RawConn, error)
+	}: // it counts what is read and written so
+		r.in, _ = s.Direct()
+		r.out = r.in
 	case *os.File:
 		r.in = pollable(s)
 		r.out = r.in

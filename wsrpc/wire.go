@@ -54,6 +54,10 @@ func newWire(rwc io.ReadWriteCloser, conn net.Conn) *wire {
 		w.sock, _ = s.SyscallConn() // nil when it fails
 	case *net.UnixConn:
 		w.sock, _ = s.SyscallConn()
+	case interface {
+		Direct() (syscall.RawConn, error)
+	}: // it counts what is written so
+		w.sock, _ = s.Direct()
 	}
 	return w
 }

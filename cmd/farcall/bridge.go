@@ -110,6 +110,9 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	if err := runnable(c.Upstreams[0]); err != nil {
 		return &exitError{code: exitConnect, err: err, hint: notRun}
 	}
+	if err := e.authorizeUpstream(cmd.Context(), c.Upstreams[0]); err != nil {
+		return err
+	}
 	stderr := &lockedWriter{w: e.stderr}
 	log, err := newLogger(f.log, stderr)
 	if err != nil {

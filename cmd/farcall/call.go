@@ -32,6 +32,7 @@ func newCallCmd(e *env) *cobra.Command {
 	}
 	r.flags(cmd, defaultTimeout)
 	r.versionFlag(cmd)
+	r.signFlag(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&o.raw, "raw", false, "print the whole response as it came")
 	f.BoolVar(&o.curl, "curl", false, "print the shell line that makes the call, instead of making it")
@@ -88,7 +89,13 @@ func (r *remote) call(cmd *cobra.Command, args []string, o callOptions) error {
 	if err != nil {
 		return err
 	}
+	if q.params, err = r.signMessage(q.target, q.method, q.params); err != nil {
+		return err
+	}
 	if o.curl {
+		if r.sign != "" && q.target.url != nil {
+			return usagef("Leave one out.", "--curl: curl cannot sign a request")
+		}
 		_, err := fmt.Fprintln(r.stdout, r.shellLine(q.target, q.method, q.params, false))
 		return err
 	}

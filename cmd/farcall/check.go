@@ -94,6 +94,7 @@ type checkReport struct {
 	Upstreams []checkUpstream `json:"upstreams,omitempty"`
 	Endpoints []checkEndpoint `json:"endpoints,omitempty"`
 	Limits    []string        `json:"limits,omitempty"`
+	Guard     *checkGuard     `json:"guard,omitempty"`
 }
 
 type checkProblem struct {
@@ -120,6 +121,8 @@ type checkUpstream struct {
 	Failing  []string `json:"failing"` // what happens then
 	Shows    []string `json:"shows,omitempty"`
 	Paths    []string `json:"paths,omitempty"`
+	Sandbox  string   `json:"sandbox,omitempty"`
+	Auth     string   `json:"auth,omitempty"` // how the gateway shows who it is
 }
 
 type checkEndpoint struct {
@@ -129,7 +132,7 @@ type checkEndpoint struct {
 
 func newCheckReport(file string, given *gateway.Config) *checkReport {
 	c := given.Filled()
-	r := &checkReport{OK: true, File: file, Name: c.Name, Listen: c.Listen}
+	r := &checkReport{OK: true, File: file, Name: c.Name, Listen: c.Listen, Guard: describeGuard(c.Guard)}
 	for _, p := range given.Notices() {
 		r.Notices = append(r.Notices, checkProblem(p))
 	}
@@ -139,7 +142,7 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 		if !u.Disabled && u.Profile != "raw" {
 			mcp = append(mcp, u.Name)
 		}
-		for _, text := range caveats(u) {
+		for _, text := range caveatsOf(u, c.Guard != nil) {
 			r.Notices = append(r.Notices, checkProblem{Path: u.Name, Message: text})
 		}
 	}
@@ -190,13 +193,16 @@ func one(list []checkUpstream) bool {
 	return n == 1
 }
 
-// caveats say what will not work here as one may think.
-func caveats(u *gateway.Upstream) (texts []string) {
+// caveats are those where nobody asks who calls.
+func caveats(u *gateway.Upstream) []string { return caveatsOf(u, false) }
+
+// caveatsOf says what will not work here as one may think.
+func caveatsOf(u *gateway.Upstream, guarded bool) (texts []string) {
 	if err := runnable(u); err != nil {
 		texts = append(texts, err.Error())
 	}
-	if u.Lifetime == "principal" && !u.Disabled {
-		texts = append(texts, "lifetime principal: farcall does not ask who calls, so all have the same principal; session keeps clients apart")
+	if u.Lifetime == "principal" && !u.Disabled && !guarded {
+		texts = append(texts, "lifetime principal: without a guard farcall does not ask who calls, so all have the same principal; session keeps clients apart")
 	}
 	return texts
 }
@@ -233,6 +239,7 @@ func describeUpstream(u *gateway.Upstream, locked bool) checkUpstream {
 	d := checkUpstream{
 		Name: u.Name, Disabled: u.Disabled, Profile: u.Profile, Kind: "url", Target: u.Target(), Cwd: u.Cwd,
 		Env: valuesOf(u, "env", u.Env), Headers: valuesOf(u, "headers", u.Headers), Inherits: u.InheritEnv, Lifetime: u.Lifetime, Sharing: sharing(u),
+		Sandbox: sandboxText(u.Sandbox), Auth: credentialsText(u),
 	}
 	if len(u.Command) > 0 {
 		d.Kind = "command"
@@ -362,6 +369,11 @@ func (e *env) explainConfig(r *checkReport) error {
 			return err
 		}
 	}
+	if r.Guard != nil {
+		if err := e.section("Guard", r.Guard.rows()); err != nil {
+			return err
+		}
+	}
 	rows := [][]string{}
 	for _, p := range r.Endpoints {
 		rows = append(rows, []string{"  " + p.Path, p.What})
@@ -418,6 +430,8 @@ func (e *env) explainUpstream(u checkUpstream) error {
 	add("environment", u.Env...)
 	add("inherits", strings.Join(u.Inherits, ", "))
 	add("headers", u.Headers...)
+	add("credentials", u.Auth)
+	add("sandbox", u.Sandbox)
 	if u.Lifetime != "" {
 		add("lifetime", u.Lifetime+": "+u.Sharing)
 	}

@@ -56,7 +56,7 @@ func (r *remote) curlLine(t target, message string) string {
 	for _, h := range r.header {
 		words = append(words, "-H", h)
 	}
-	return shellWords(append(words, "--data-binary", message, t.url.String()))
+	return shellWords(words) + r.bearerWords() + " " + shellWords([]string{"--data-binary", message, t.url.String()})
 }
 
 func (r *remote) websocatLine(t target) string {
@@ -67,7 +67,15 @@ func (r *remote) websocatLine(t target) string {
 	for _, h := range r.header {
 		words = append(words, "-H", h)
 	}
-	return shellWords(append(words, t.url.String()))
+	return shellWords(words) + r.bearerWords() + " " + shellWords([]string{t.url.String()})
+}
+
+// bearerWords are the header of --bearer: the token stays in its file.
+func (r *remote) bearerWords() string {
+	if r.bearer == "" {
+		return ""
+	}
+	return ` -H "Authorization: Bearer $(cat ` + shellQuote(r.bearer) + `)"`
 }
 
 func (r *remote) opensslFlags() string {

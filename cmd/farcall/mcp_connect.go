@@ -18,6 +18,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/mcpauth"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -89,6 +90,9 @@ func (m *mcpRemote) open(ctx context.Context, t target, adjust ...func(*mcp.Clie
 	}
 	o, err := m.options(s.asked)
 	if err != nil {
+		return nil, err
+	}
+	if err := m.authorize(ctx, t, o); err != nil {
 		return nil, err
 	}
 	for _, f := range adjust {
@@ -179,7 +183,7 @@ func plainWords(err error) string {
 var libraryTerms = strings.NewReplacer(
 	"; see ClientOptions.Era", "", " (it may be legacy: see ClientOptions.Era)", " (it may be legacy)",
 	"; see ClientOptions.MaxRounds", "", "; raise DialOptions.MaxMessage", "", " (ClientOptions.Timeout)", "", " (ClientOptions.MaxTimeout)", "",
-	"dial: wsrpc: cannot connect: ", "", "mcp: ", "", "gateway: ", "", "mcphttp: ", "", "farcall: ", "")
+	"dial: wsrpc: cannot connect: ", "", "mcp: ", "", "gateway: ", "", "mcphttp: ", "", "mcpauth: ", "", "farcall: ", "")
 
 // plainError is an error in plain words.
 type plainError struct{ error }
@@ -229,6 +233,8 @@ func (s *mcpSession) failure(ctx context.Context, what string, err error) error 
 			e.hint = "It may want TLS (tls://), speak HTTP (http://" + t.address + "), or be no MCP server."
 		}
 		return e
+	case errors.Is(err, mcpauth.ErrLogin):
+		return &exitError{code: exitAnswered, err: fmt.Errorf("%s: %s", what, plainWords(err))}
 	case pinned(err):
 		return &exitError{code: exitAnswered, err: fmt.Errorf("%s: %s", what, plainWords(err)), hint: autoHint}
 	}
@@ -327,7 +333,7 @@ func statusHint(t target, e *mcphttp.StatusError, err error) string {
 		}
 		return "Give the path that MCP is served at, for example " + t.url.Scheme + "://" + t.url.Host + mcpPath + "."
 	case http.StatusUnauthorized, http.StatusForbidden:
-		return "Send a token with -H 'Authorization: Bearer TOKEN'."
+		return loginHint(t, e.Status)
 	}
 	return "Is it an MCP server?"
 }

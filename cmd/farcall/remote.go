@@ -26,6 +26,8 @@ type remote struct {
 	cacert   string
 	insecure bool
 	v1       bool
+	bearer   string // file with a token
+	sign     string // ID=FILE
 }
 
 // flags adds the options to a command.
@@ -33,6 +35,7 @@ func (r *remote) flags(cmd *cobra.Command, timeout time.Duration) {
 	f := cmd.Flags()
 	f.DurationVar(&r.timeout, "timeout", timeout, "how long to wait for an answer; 0 for ever")
 	f.StringArrayVarP(&r.header, "header", "H", nil, "send an HTTP header, `'Name: value'`; can be repeated")
+	f.StringVar(&r.bearer, "bearer", "", "send the key or token in this `file` as Authorization: Bearer")
 	f.StringVar(&r.framing, "framing", "", "frame messages on a byte stream by `line` or by header")
 	f.StringVar(&r.cacert, "cacert", "", "trust the certificate authorities in this PEM `file`")
 	f.BoolVar(&r.insecure, "insecure", false, "do not check the server's certificate")
@@ -75,6 +78,8 @@ func (r *remote) split(cmd *cobra.Command, args []string) (t target, rest []stri
 func (r *remote) check(t target) error {
 	web := t.kind == kindHTTP || t.kind == kindWS
 	switch {
+	case r.bearer != "" && !web:
+		return usagef("Leave it out, or use an http or ws target.", "--bearer: %s has no headers", t)
 	case len(r.header) > 0 && !web:
 		return usagef("Leave it out, or use an http or ws target.", "--header: %s has no headers", t)
 	case web && t.header:
@@ -97,7 +102,7 @@ func (r *remote) headers() (http.Header, error) {
 		}
 		h.Add(textproto.CanonicalMIMEHeaderKey(name), strings.TrimSpace(value))
 	}
-	return h, nil
+	return h, r.addBearer(h)
 }
 
 // tls is how the server's certificate is checked.
@@ -125,7 +130,8 @@ func (r *remote) httpClient() (*http.Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck // documented to be one
 	transport.TLSClientConfig = config
-	return &http.Client{Transport: transport}, nil
+	signed, err := r.signed(transport)
+	return &http.Client{Transport: signed}, err
 }
 
 // interruptible is a context that Ctrl-C ends. A second Ctrl-C ends the program.

@@ -20,6 +20,7 @@ const (
 	exitAnswered = 4 // the other end answered an error
 	exitTimeout  = 5 // no answer in time
 	exitProtocol = 6 // the other end broke the protocol
+	exitDenied   = 7 // explain: the guard would deny the call
 )
 
 // env is what a command may touch of the world outside it.
@@ -65,7 +66,7 @@ const rootLong = `farcall serves, calls and checks services of the Model Context
 TCP, unix sockets, and the standard input and output of a child process.
 
 Exit status: 0 in order, 1 failed, 2 wrong command line, 3 cannot connect, 4 the other end answered an error, 5 no answer
-in time, 6 the other end broke the protocol, 130 interrupted.`
+in time, 6 the other end broke the protocol, 7 a guard would deny it (explain), 130 interrupted.`
 
 const rootExample = `  farcall serve                                      a playground of both, on 127.0.0.1:7331
   farcall call localhost:7331 math/add a=2 b=3       a method of JSON-RPC
@@ -109,11 +110,15 @@ func newRootCmd(e *env) *cobra.Command {
 		newStreamCmd(e),
 		newDiscoverCmd(e),
 		newMCPCmd(e),
+		newLoginCmd(e),
+		newLogoutCmd(e),
 		newNewCmd(e),
 		newPinCmd(e),
 		newErrorsCmd(e),
 		newCheckCmd(e),
 		newConformCmd(e),
+		newExplainCmd(e),
+		newKeyCmd(e),
 		newVersionCmd(e),
 	)
 	return root

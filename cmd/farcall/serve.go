@@ -24,6 +24,8 @@ type serveFlags struct {
 	stdio       bool
 	tlsCert     string
 	tlsKey      string
+	clientCA    string
+	guard       string
 	maxMessage  byteSize
 	details     bool
 	v1          bool
@@ -87,6 +89,8 @@ signal ends the process at once. SIGHUP reads --config again.`,
 	flags.StringVar(&f.lock, "lock", "", "`file` with the pinned tools of the gateway (default farcall.lock beside --config)")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); makes the port speak TLS too")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
+	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) whose client certificates count, for mtls of the guard")
+	flags.StringVar(&f.guard, "guard", "", "`file` with the guard of the playground, as under guard in farcall.yaml; SIGHUP reads it again")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only")
 	flags.BoolVar(&f.v1, "v1", false, "accept JSON-RPC 1.0 too")
@@ -105,12 +109,19 @@ func (f *serveFlags) run(ctx context.Context, e *env) error {
 	if f.config != "" || len(f.upstreams) > 0 {
 		return f.gateway(ctx, log, stderr)
 	}
-	s, err := f.playground(log)
+	g, err := f.newGuard(log, stderr)
+	if err != nil {
+		return err
+	}
+	s, err := f.playground(log, g)
 	if err != nil {
 		return err
 	}
 	defer s.play.Close()
-	return f.serve(ctx, s, log, stderr, hooks{})
+	if g == nil {
+		return f.serve(ctx, s, log, stderr, hooks{})
+	}
+	return errors.Join(f.serve(ctx, s, log, stderr, hooks{reload: func() { f.reguard(g, stderr) }}), g.Close())
 }
 
 // hooks are what a service wants to be told of. Nil: it does not.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/guard"
 )
 
 // behind is a gateway, as a service.
@@ -20,8 +22,9 @@ type behind struct {
 	*gateway.Gateway
 }
 
-func (s *behind) start(t farcall.Transport, transport string) { go s.ServeStream(t, transport) }
-func (s *behind) serve(t farcall.Transport, transport string) { s.ServeStream(t, transport) }
+func (s *behind) start(t farcall.Transport, c *guard.Conn) { go s.ServeStream(t, c) }
+func (s *behind) serve(t farcall.Transport, c *guard.Conn) { s.ServeStream(t, c) }
+func (s *behind) bound(l net.Listener) net.Listener        { return s.Listener(l) }
 
 // drain ends the gateway. Its error is the context's: time was up.
 func (s *behind) drain(ctx context.Context) { _ = s.Shutdown(ctx) }
@@ -32,6 +35,13 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 	if err != nil {
 		return err
 	}
+	if f.config == "" {
+		for _, u := range c.Upstreams {
+			if err := (&env{stderr: stderr, getenv: os.Getenv}).authorizeUpstream(ctx, u); err != nil {
+				return err
+			}
+		}
+	}
 	f.notices(c, stderr)
 	f.configured = c.Listen
 	if len(f.listen) == 0 && !f.stdio {
@@ -39,6 +49,15 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 	}
 	f.drainTimeout = c.DrainTimeout
 	return f.serveGateway(ctx, c, log, stderr, nil)
+}
+
+// launcher is the command that runs another one in a sandbox: this program. Nil: it cannot be found.
+func launcher() []string {
+	self, err := os.Executable()
+	if err != nil {
+		return nil
+	}
+	return []string{self, "sandbox"}
 }
 
 // notices says what is served, and what will not work as one may think.
@@ -175,7 +194,7 @@ func (f *serveFlags) serveGateway(
 	rpc := f.rpcOptions(log)
 	rpc.OnRecord = ofRequest(rpc.OnRecord)
 	c.Listen = f.addresses() // for the page
-	g, err := gateway.New(c, &gateway.Options{Version: versionName(), MaxMessage: int(f.maxMessage), RPC: &rpc, Logger: log})
+	g, err := gateway.New(c, &gateway.Options{Version: versionName(), MaxMessage: int(f.maxMessage), RPC: &rpc, Logger: log, Sandbox: launcher()})
 	if err != nil {
 		return configFailure(err)
 	}

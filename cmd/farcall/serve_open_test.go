@@ -14,6 +14,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/playground"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/stream"
 )
 
@@ -34,7 +35,7 @@ type opened struct {
 func newOpened() *opened {
 	mux := farcall.NewMux()
 	play := playground.Register(mux, nil)
-	return &opened{newPeers(mux, play.MCP(mux, farcall.Options{}), farcall.Options{}), play}
+	return &opened{newPeers(mux, play.MCP(mux, farcall.Options{}, nil), farcall.Options{}), play}
 }
 
 func (o *opened) close(t *testing.T) {
@@ -58,7 +59,7 @@ func (o *opened) dial(t *testing.T, framing stream.Framing) (net.Conn, *bufio.Re
 	t.Helper()
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { ours.Close() })
-	o.start(stream.New(theirs, framing, &stream.Options{MaxMessage: 1000}), "pipe")
+	o.start(stream.New(theirs, framing, &stream.Options{MaxMessage: 1000}), &guard.Conn{Transport: "pipe"})
 	return ours, bufio.NewReader(ours)
 }
 
@@ -100,7 +101,7 @@ func TestOpen(t *testing.T) {
 					o := newOpened()
 					a, b := farcall.Pipe()
 					half := &halfClosed{frames: a, size: size, rest: []byte(c.send)}
-					o.start(stream.New(half, stream.NDJSON, &stream.Options{MaxMessage: 1000}), "pipe")
+					o.start(stream.New(half, stream.NDJSON, &stream.Options{MaxMessage: 1000}), &guard.Conn{Transport: "pipe"})
 					for _, want := range c.want {
 						line, err := b.Read()
 						if err != nil || !strings.Contains(string(line), want) {
@@ -289,7 +290,7 @@ func TestIdleConnections(t *testing.T) {
 		for range connections {
 			ours, theirs := farcall.Pipe()
 			clients = append(clients, ours)
-			o.start(theirs, "pipe")
+			o.start(theirs, &guard.Conn{Transport: "pipe"})
 			if c.send == "" {
 				continue
 			}

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -23,6 +24,7 @@ type peers struct {
 	handler farcall.Handler // of JSON-RPC
 	mcp     *mcp.Server
 	opts    farcall.Options
+	guard   *guard.Guard
 	serving context.Context //nolint:containedctx // of all of MCP; it ends when they are to
 	drain   context.CancelFunc
 
@@ -45,19 +47,19 @@ func newPeers(h farcall.Handler, s *mcp.Server, opts farcall.Options) *peers {
 func speaksMCP(frame []byte) bool { return port.SpeaksMCP(frame) }
 
 // start serves a connection and returns at once.
-func (p *peers) start(t farcall.Transport, transport string) {
-	go p.open(t, transport, speaksMCP)
+func (p *peers) start(t farcall.Transport, c *guard.Conn) {
+	go p.open(t, c, speaksMCP)
 }
 
 // startMCP serves a connection that speaks nothing but MCP.
-func (p *peers) startMCP(t farcall.Transport, transport string) {
-	go p.open(t, transport, func([]byte) bool { return true })
+func (p *peers) startMCP(t farcall.Transport, c *guard.Conn) {
+	go p.open(t, c, func([]byte) bool { return true })
 }
 
 // open waits for the first message of a connection, which tells what it speaks. It
 // serves MCP until the connection has ended. For JSON-RPC it starts a peer and
 // returns what is closed at the end of that.
-func (p *peers) open(t farcall.Transport, transport string, isMCP func(frame []byte) bool) (peerDone <-chan struct{}) {
+func (p *peers) open(t farcall.Transport, c *guard.Conn, isMCP func(frame []byte) bool) (peerDone <-chan struct{}) {
 	id, ok := p.enter(t)
 	if !ok {
 		return nil
@@ -69,8 +71,8 @@ func (p *peers) open(t farcall.Transport, transport string, isMCP func(frame []b
 		_ = t.Close() // nothing was asked, nothing is answered
 		return nil
 	}
-	opts := p.opts
-	opts.Transport, opts.Conn = transport, transport+"-"+strconv.Itoa(id)
+	opts := intercepted(p.guard, c, p.opts)
+	opts.Transport, opts.Conn = c.Transport, c.Transport+"-"+strconv.Itoa(id)
 	if err != nil || !isMCP(frame) {
 		return p.openPeer(id, again, &opts)
 	}

@@ -15,10 +15,12 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/page"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/playground"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/stream"
 	"github.com/farcall-dev/farcall/wsrpc"
 )
@@ -28,8 +30,10 @@ type service interface {
 	http.Handler
 	// start begins to serve a connection that carries JSON texts, and serve serves
 	// one to its end.
-	start(t farcall.Transport, transport string)
-	serve(t farcall.Transport, transport string)
+	start(t farcall.Transport, c *guard.Conn)
+	serve(t farcall.Transport, c *guard.Conn)
+	// bound bounds the connections of an address.
+	bound(l net.Listener) net.Listener
 	// drain takes no new calls and lets those in flight finish, as long as the
 	// context lasts. What streams still have is over then.
 	drain(ctx context.Context)
@@ -48,6 +52,9 @@ type server struct {
 // newServer makes a service reachable. Nothing runs yet.
 func (f *serveFlags) newServer(s service, log *slog.Logger, stderr io.Writer) (*server, error) {
 	secure, err := loadTLS(f.tlsCert, f.tlsKey)
+	if err == nil {
+		err = askForCertificates(secure, f.clientCA)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -72,10 +79,12 @@ type toys struct {
 	play  *playground.Service
 	mcp   *mcp.Server
 	peers *peers
+	guard *guard.Guard // nil: everybody may do everything
+	web   http.Handler // what it guards
 }
 
 // playground puts the parts of the playground together. Nothing runs yet.
-func (f *serveFlags) playground(log *slog.Logger) (*toys, error) {
+func (f *serveFlags) playground(log *slog.Logger, g *guard.Guard) (*toys, error) {
 	html, err := page.New()
 	if err != nil {
 		return nil, err
@@ -85,10 +94,17 @@ func (f *serveFlags) playground(log *slog.Logger) (*toys, error) {
 	mux.Info.Version = versionName()
 	mux.Info.Description = "Methods to try JSON-RPC 2.0 with: arithmetic, text, streams, a clock that pushes, and failures of every kind."
 	rpc := f.rpcOptions(log)
-	s := &toys{play: playground.Register(mux, log)}
-	s.mcp = s.play.MCP(mux, rpc)
+	s := &toys{play: playground.Register(mux, log), guard: g}
+	s.mcp = s.play.MCP(mux, rpc, func(o *mcp.ServerOptions) {
+		if g != nil {
+			o.Principal = func(ctx context.Context) string { return guard.From(ctx).Name() }
+			o.Visible = func(ctx context.Context, kind, name string) bool { return visible(ctx, g, kind, name) }
+		}
+	})
 	s.peers = newPeers(mux, s.mcp, rpc)
-	s.site = newSite(mux, rpc, html, s.peers, int(f.maxMessage))
+	s.peers.guard = g
+	s.site = newSite(mux, intercepted(g, nil, rpc), html, s.peers, int(f.maxMessage))
+	s.web = guarded(g, s.site)
 	return s, nil
 }
 
@@ -96,10 +112,26 @@ func (f *serveFlags) rpcOptions(log *slog.Logger) farcall.Options {
 	return farcall.Options{Details: f.details, V1: f.v1, Logger: log, OnRecord: recorder(log, f.logPayloads)}
 }
 
-func (s *toys) start(t farcall.Transport, transport string) { s.peers.start(t, transport) }
+// ServeHTTP implements http.Handler. The page is for everybody: it has nothing but itself.
+func (s *toys) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if path := r.URL.Path; path == "/healthz" || path == "/readyz" || s.page.Has(path) {
+		s.site.ServeHTTP(w, r)
+		return
+	}
+	s.web.ServeHTTP(w, r)
+}
 
-func (s *toys) serve(t farcall.Transport, transport string) {
-	if done := s.peers.open(t, transport, speaksMCP); done != nil {
+func (s *toys) bound(l net.Listener) net.Listener {
+	if s.guard == nil {
+		return l
+	}
+	return s.guard.Listener(l)
+}
+
+func (s *toys) start(t farcall.Transport, c *guard.Conn) { s.peers.start(t, c) }
+
+func (s *toys) serve(t farcall.Transport, c *guard.Conn) {
+	if done := s.peers.open(t, c, speaksMCP); done != nil {
 		<-done
 	}
 }
@@ -126,17 +158,32 @@ func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *pee
 	mcpOptions.V1 = false // no revision has it
 	mcpOptions.OnRecord = ofRequest(rpc.OnRecord)
 	// A connection outlives the request that made it.
-	upgrade := func(t farcall.Transport, r *http.Request) { conns.start(t, secured("ws", r)) }       //nolint:contextcheck // as above
-	upgradeMCP := func(t farcall.Transport, r *http.Request) { conns.startMCP(t, secured("ws", r)) } //nolint:contextcheck // as above
+	upgrade := func(t farcall.Transport, r *http.Request) { conns.start(t, guard.ConnOf(r, secured("ws", r))) }       //nolint:contextcheck // as above
+	upgradeMCP := func(t farcall.Transport, r *http.Request) { conns.startMCP(t, guard.ConnOf(r, secured("ws", r))) } //nolint:contextcheck // as above
 	return &site{
 		rpc: bySecurity(httprpc.NewHandler(h, options("http")), httprpc.NewHandler(h, options("https"))),
 		stream: bySecurity(httprpc.NewStreamHandler(h, options("sse")),
 			httprpc.NewStreamHandler(h, options("sse+tls"))),
 		ws:    wsrpc.NewHandler(upgrade, &wsrpc.Options{MaxMessage: maxMessage}),
-		mcp:   mcphttp.NewHandler(conns.mcp, &mcphttp.Options{MaxMessage: maxMessage, MessagesPath: messagesPath, RPC: &mcpOptions}),
+		mcp:   mcphttp.NewHandler(conns.mcp, &mcphttp.Options{MaxMessage: maxMessage, MessagesPath: messagesPath, RPC: &mcpOptions, Principal: sender}),
 		mcpWS: wsrpc.NewHandler(upgradeMCP, &wsrpc.Options{MaxMessage: maxMessage, Subprotocols: []string{"mcp"}}),
 		page:  html,
 	}
+}
+
+// sender names who sends a request, for sessions: "" without a guard.
+func sender(r *http.Request) string { return guard.From(r.Context()).Name() }
+
+// visible reports whether a caller may use something of the playground.
+func visible(ctx context.Context, g *guard.Guard, kind, name string) bool {
+	method := spec.MethodResourcesRead
+	switch kind {
+	case "tool":
+		method = spec.MethodToolsCall
+	case "prompt":
+		method = spec.MethodPromptsGet
+	}
+	return g.Visible(ctx, &guard.Call{Method: method, Name: name, MCP: true})
 }
 
 func bySecurity(plain, secure http.Handler) http.Handler {
@@ -158,12 +205,8 @@ func secured(transport string, r *http.Request) string {
 
 // serveStream serves a connection that carries JSON texts.
 func (s *server) serveStream(conn net.Conn, prefix []byte, header bool) {
-	transport := conn.LocalAddr().Network()
-	if _, ok := conn.(*tls.Conn); ok {
-		transport += "+tls"
-	}
 	t := stream.New(conn, framing(header), &stream.Options{MaxMessage: s.maxMessage, Prefix: prefix})
-	s.service.start(t, transport)
+	s.service.start(t, connected(conn))
 }
 
 func framing(header bool) stream.Framing {
@@ -196,7 +239,7 @@ func (s *server) start(ctx context.Context, f *serveFlags) error {
 	}
 	for _, l := range open {
 		go func() {
-			if err := s.port.Serve(ctx, l); err != nil {
+			if err := s.port.Serve(ctx, s.service.bound(l)); err != nil {
 				s.end(err)
 			}
 		}()
@@ -229,7 +272,7 @@ func (s *server) serveStdio() {
 		}
 	}
 	t := stream.Stdio(framing(first|0x20 == 'c'), &stream.Options{MaxMessage: s.maxMessage, Prefix: prefix})
-	s.service.serve(t, "stdio")
+	s.service.serve(t, &guard.Conn{Transport: "stdio", Local: true})
 }
 
 func firstByte(p []byte) byte {

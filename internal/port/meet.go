@@ -44,7 +44,7 @@ func (s *Server) hand(outer, conn net.Conn, k kind, prefix []byte) {
 		if t, ok := conn.(*tls.Conn); ok {
 			replay = &secured{replayed{conn, prefix}, t}
 		}
-		s.toHTTP(replay)
+		s.toHTTP(outer, replay)
 	case k >= speaksLines && s.handler.Stream != nil:
 		if s.leave(outer) {
 			s.handler.Stream(conn, prefix, k == speaksHeader)
@@ -56,7 +56,12 @@ func (s *Server) hand(outer, conn net.Conn, k kind, prefix []byte) {
 	}
 }
 
-func (s *Server) toHTTP(conn net.Conn) {
+// toHTTP hands a connection, which may be inside of outer, to the HTTP server. That has
+// time-outs of its own; who bounds silence otherwise is told to stop.
+func (s *Server) toHTTP(outer, conn net.Conn) {
+	if c, ok := outer.(interface{ StopIdle() }); ok {
+		c.StopIdle()
+	}
 	select {
 	case s.pass.conns <- conn:
 	case <-s.done:
@@ -106,7 +111,7 @@ func (s *Server) secure(ctx context.Context, outer net.Conn, prefix []byte) {
 	}
 	if proto := conn.ConnectionState().NegotiatedProtocol; (proto == "h2" || proto == "http/1.1") && s.handler.HTTP != nil {
 		if s.leave(outer) {
-			s.toHTTP(conn)
+			s.toHTTP(outer, conn)
 		}
 		return
 	}

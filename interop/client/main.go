@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -35,7 +36,13 @@ func run(ctx context.Context, url string) error {
 	if !known {
 		play = callTools
 	}
-	c, err := mcp.Dial(ctx, url, options())
+	auth, err := authorization(url)
+	if err != nil {
+		return err
+	}
+	o := options()
+	o.HTTP = &mcphttp.DialOptions{Authorize: auth}
+	c, err := mcp.Dial(ctx, url, o)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall"
@@ -50,6 +51,42 @@ type lane struct {
 	age      uint64 // of the breaker, at the start
 	promised int    // calls that will get it, in one run of dispatch
 	watches  []*watch
+
+	identity atomic.Pointer[any] // of the last call; not under the lock
+}
+
+type identityKey struct{}
+
+// laneContext is the context of what belongs to a lane and to no call.
+type laneContext struct {
+	context.Context //nolint:containedctx // it is a context itself
+
+	l *lane
+}
+
+// Value implements context.Context.
+func (c *laneContext) Value(key any) any {
+	if _, ok := key.(identityKey); ok {
+		return c.l.identity.Load()
+	}
+	return c.Context.Value(key)
+}
+
+// Identity returns what Options.Identity has said of the last call of the lane whose request ctx is: the greeting, or
+// a stream of its own. Nil: it is none, or nothing was said.
+func Identity(ctx context.Context) any {
+	if v, ok := ctx.Value(identityKey{}).(*any); ok && v != nil {
+		return *v
+	}
+	return nil
+}
+
+// identify notes whose call is the last one.
+func (l *lane) identify(f *flight) {
+	if identity := l.u.opts.Identity; identity != nil {
+		v := identity(f)
+		l.identity.Store(&v)
+	}
 }
 
 // maxStarts bounds the attempts of one start to which the server's supervision

@@ -146,6 +146,7 @@ func (u *Upstream) board(f *flight, l *lane) {
 	f.level, f.rooted, f.moved, f.sent = "", nil, false, false
 	u.started(f)
 	l.flights.add(f)
+	l.identify(f)
 	if !f.light {
 		l.asking++
 	}
@@ -302,7 +303,7 @@ func (u *Upstream) serve(f *flight, coming *int) {
 			u.refuse(f, u.broken(wait))
 		}
 	} else if u.mayStart(f, coming) {
-		l := u.start(f.owner, f.abilities)
+		l := u.start(f.owner, f.abilities, f)
 		if !f.light {
 			l.promised++
 		}
@@ -370,10 +371,13 @@ func (u *Upstream) evict(lanes []*lane) bool {
 	return true
 }
 
-// start starts a lane.
-func (u *Upstream) start(o *owner, a abilities) *lane {
+// start starts a lane, for a flight; nil: for nobody.
+func (u *Upstream) start(o *owner, a abilities, f *flight) *lane {
 	l := &lane{u: u, owner: o, abilities: a, age: u.breaker.age}
-	l.ctx, l.cancel = context.WithCancel(u.ctx)
+	l.ctx, l.cancel = context.WithCancel(&laneContext{u.ctx, l})
+	if f != nil {
+		l.identify(f)
+	}
 	o.lanes = append(o.lanes, l)
 	u.places++
 	u.live++
@@ -405,8 +409,8 @@ func (u *Upstream) retire(l *lane) {
 // but that, another one takes its place: somebody may want to be told of changes.
 func (u *Upstream) replace(l *lane) {
 	if l.owner.key == (ownerKey{}) && u.opts.Lifetime != lifetimeCall && l.up && !l.gone && len(l.owner.lanes) == 1 && !u.closing && !u.breaker.open() {
-		u.stale = true // nobody tells what happens meanwhile
-		u.start(l.owner, l.abilities)
+		u.stale = true                     // nobody tells what happens meanwhile
+		u.start(l.owner, l.abilities, nil) // it is nobody's: lanes of the others are not replaced
 	}
 	u.retire(l)
 }

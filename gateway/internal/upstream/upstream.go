@@ -77,6 +77,10 @@ type Options struct {
 	// Dial makes the connection of a lane. The options are the lane's own; Dial may
 	// add to them. It obeys its context.
 	Dial func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error)
+	// Identity returns what requests to the server must know of who makes a call. It is
+	// called with a lock held, and must only look at the context. Requests of a call have its context, others of
+	// the lane that of nobody: see [Identity]. Nil: nothing.
+	Identity func(context.Context) any
 	// Exclusive: a connection ends for all of its calls at once, and what a legacy
 	// server asks does not say which call it is about. So it is with everything but
 	// HTTP.

@@ -25,9 +25,9 @@ const (
 // of mux, which were added by Register, as tools, and what the protocol has
 // besides. rpc says how calls are recorded and what becomes of errors.
 // Close closes the server, too.
-func (s *Service) MCP(mux *farcall.Mux, rpc farcall.Options) *mcp.Server {
+func (s *Service) MCP(mux *farcall.Mux, rpc farcall.Options, adjust func(*mcp.ServerOptions)) *mcp.Server {
 	rpc.V1 = false // no revision has it
-	server := mcp.NewServer("farcall-playground", mux.Info.Version, &mcp.ServerOptions{
+	o := &mcp.ServerOptions{
 		Title:        "farcall playground",
 		Description:  "Tools, resources and prompts to try the Model Context Protocol with.",
 		WebsiteURL:   website,
@@ -36,7 +36,11 @@ func (s *Service) MCP(mux *farcall.Mux, rpc farcall.Options) *mcp.Server {
 		Complete:     complete,
 		RPC:          &rpc,
 		Logger:       rpc.Logger,
-	})
+	}
+	if adjust != nil {
+		adjust(o)
+	}
+	server := mcp.NewServer("farcall-playground", mux.Info.Version, o)
 	local := inProcess(mux, rpc)
 	addFunctions(server, mux, local)
 	addQuestions(server)

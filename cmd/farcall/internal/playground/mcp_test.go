@@ -24,7 +24,7 @@ func connectMCP(t *testing.T, o mcp.ClientOptions) (*mcp.Client, *farcall.Mux) {
 	t.Helper()
 	mux := farcall.NewMux()
 	service := playground.Register(mux, nil)
-	server := service.MCP(mux, farcall.Options{})
+	server := service.MCP(mux, farcall.Options{}, nil)
 	ours, theirs := farcall.Pipe()
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(context.WithoutCancel(t.Context()), theirs) }()

@@ -1,0 +1,327 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/guard"
+)
+
+// checkGuard is what is said of a guard.
+type checkGuard struct {
+	Ways     []string `json:"ways"` // who can get in, and how
+	Allows   []string `json:"allows"`
+	Denies   []string `json:"denies,omitempty"`
+	Local    []string `json:"local,omitempty"` // calls for callers on this machine only
+	Cedar    []string `json:"cedar,omitempty"` // where policies in Cedar are
+	Scopes   []string `json:"scopes,omitempty"`
+	Resource string   `json:"resource,omitempty"`
+	Replay   string   `json:"replay,omitempty"`
+	Params   []string `json:"params"`
+	Limits   []string `json:"limits,omitempty"`
+	Audit    string   `json:"audit,omitempty"`
+}
+
+func describeGuard(g *guard.Config) *checkGuard {
+	if g == nil {
+		return nil
+	}
+	d := &checkGuard{
+		Ways: waysIn(g), Allows: rulesText(g.Allow), Denies: rulesText(g.Deny), Local: g.Local, Limits: limitsText(g), Audit: auditText(g), Resource: g.Resource.URL,
+	}
+	if g.Cedar != "" {
+		d.Cedar = append(d.Cedar, "in the file")
+	}
+	d.Cedar = append(d.Cedar, g.CedarFiles...)
+	switch {
+	case len(d.Allows) > 0:
+	case len(d.Cedar) > 0:
+		d.Allows = []string{"what Cedar permits"}
+	case len(d.Denies) > 0:
+		d.Allows = []string{"nothing: no rule allows anything"}
+	default:
+		d.Allows = []string{"everything, for whoever gets in: there are no rules"}
+	}
+	for _, pattern := range slices.Sorted(maps.Keys(g.Resource.Scopes)) {
+		d.Scopes = append(d.Scopes, pattern+": "+strings.Join(g.Resource.Scopes[pattern], " "))
+	}
+	if len(g.Signatures)+len(g.JWT) > 0 {
+		d.Replay = fmt.Sprintf("a signature is good for %s, and once; %d are remembered", brief(cmp.Or(g.Replay.Window, 5*time.Minute)), cmp.Or(g.Replay.Memory, 1_000_000))
+	}
+	if !g.Params.SkipSchemas {
+		d.Params = append(d.Params, "as the schemas say")
+	}
+	d.Params = append(d.Params, "strings up to "+bytesText(int64(cmp.Or(g.Params.MaxString, 10_000_000))), fmt.Sprintf("nested up to %d deep", cmp.Or(g.Params.MaxDepth, 64)))
+	if !g.Params.AllowKeys {
+		d.Params = append(d.Params, "no key __proto__, constructor, prototype")
+	}
+	return d
+}
+
+// waysIn says who can get in.
+func waysIn(g *guard.Config) (ways []string) {
+	for _, k := range g.Keys {
+		text := "the key of " + k.ID + withRoles(k.Roles)
+		if len(k.Scopes) > 0 {
+			text += ", scopes " + strings.Join(k.Scopes, " ")
+		}
+		switch {
+		case k.Expires.IsZero():
+		case k.Expires.Before(time.Now()):
+			text += ", EXPIRED on " + k.Expires.Format(time.DateOnly)
+		default:
+			text += ", until " + k.Expires.Format(time.DateOnly)
+		}
+		ways = append(ways, text)
+	}
+	for i := range g.JWT {
+		ways = append(ways, issuerText(&g.JWT[i], g.Resource.URL))
+	}
+	for _, c := range g.MTLS {
+		ways = append(ways, "the client certificate "+c.SAN+withRoles(c.Roles))
+	}
+	for _, s := range g.Signatures {
+		kind := "Ed25519"
+		if s.Secret != "" {
+			kind = "HMAC-SHA-256"
+		}
+		ways = append(ways, "what "+s.ID+" signs ("+kind+")"+withRoles(s.Roles))
+	}
+	switch who := g.Stdio; {
+	case who.TokenEnv != "":
+		ways = append(ways, "standard input and output: with a key or token in "+who.TokenEnv)
+	case who.Trust == nil || *who.Trust:
+		ways = append(ways, "standard input and output: whoever starts farcall, as "+cmp.Or(who.ID, "local")+withRoles(who.Roles))
+	}
+	if g.Anonymous {
+		ways = append(ways, "anybody else, as anonymous (anonymous)")
+	}
+	return ways
+}
+
+func issuerText(i *guard.Issuer, resource string) string {
+	text := "tokens of " + i.Issuer
+	audience := i.Audience
+	if len(audience) == 0 && resource != "" {
+		audience = []string{resource}
+	}
+	if len(audience) > 0 {
+		text += " for " + strings.Join(audience, ", ")
+	}
+	text += "; roles from " + cmp.Or(i.Roles, "roles")
+	if len(i.Algorithms) > 0 {
+		text += "; " + strings.Join(i.Algorithms, ", ")
+	}
+	if i.DPoP != "" && i.DPoP != "allowed" {
+		text += "; DPoP " + i.DPoP
+	}
+	for _, name := range slices.Sorted(maps.Keys(i.Claims)) {
+		text += "; " + name + " must be " + i.Claims[name]
+	}
+	return text
+}
+
+func withRoles(roles []string) string {
+	if len(roles) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(roles, ", ") + ")"
+}
+
+func rulesText(rules []guard.Rule) (list []string) {
+	for _, r := range rules {
+		who := strings.Join(slices.Concat(r.Roles, r.Principals), ", ")
+		if who == "" {
+			who = "everybody"
+		}
+		text := who + ": " + strings.Join(r.Calls, ", ")
+		if r.Destructive != nil && !*r.Destructive {
+			text += "; only what does not destroy"
+		}
+		if r.Name != "" {
+			text += " [" + r.Name + "]"
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+func limitsText(g *guard.Config) (list []string) {
+	l := &g.Limits
+	for _, r := range l.Rates {
+		text := fmt.Sprintf("%d calls in %s per %s", r.Limit, brief(r.Every), cmp.Or(r.Per, "principal"))
+		if r.Every == 24*time.Hour {
+			text = fmt.Sprintf("%d calls a day per %s", r.Limit, cmp.Or(r.Per, "principal"))
+		}
+		if r.Burst > 0 {
+			text += fmt.Sprintf(", %d at once", r.Burst)
+		}
+		if len(r.Calls) > 0 {
+			text += ", of " + strings.Join(r.Calls, ", ")
+		}
+		if r.Each {
+			text += ", each by itself"
+		}
+		if len(r.Roles) > 0 {
+			text += ", for " + strings.Join(r.Roles, ", ")
+		}
+		list = append(list, text)
+	}
+	for _, n := range []struct {
+		value int
+		text  string
+	}{
+		{l.Concurrent, "%d calls of a principal at once"},
+		{l.Total, "%d calls of all at once"},
+		{l.Connections, "%d connections of an address"},
+		{l.Accepted, "%d connections"},
+	} {
+		if n.value > 0 {
+			list = append(list, fmt.Sprintf(n.text, n.value))
+		}
+	}
+	if l.MaxBody > 0 {
+		list = append(list, bytesText(l.MaxBody)+" for a request over HTTP")
+	}
+	if l.MaxHeader > 0 {
+		list = append(list, bytesText(int64(l.MaxHeader))+" for its header")
+	}
+	if l.BodyTimeout > 0 {
+		list = append(list, brief(l.BodyTimeout)+" for a body to arrive")
+	}
+	if l.Idle > 0 {
+		list = append(list, "a connection that is silent for "+brief(l.Idle)+" is closed")
+	}
+	return list
+}
+
+func auditText(g *guard.Config) string {
+	a := &g.Audit
+	if a.File == "" {
+		return ""
+	}
+	text := a.File
+	if text == "-" {
+		text = "standard error"
+	} else {
+		text += fmt.Sprintf(", up to %s, and %d old ones", bytesText(cmp.Or(a.MaxSize, 100_000_000)), cmp.Or(a.Keep, 5))
+	}
+	if a.Params {
+		text += ", with params"
+		if len(a.Redact) > 0 {
+			text += " but " + strings.Join(a.Redact, ", ")
+		}
+	}
+	return text
+}
+
+// bytesText writes a size as one would.
+func bytesText(n int64) string {
+	for _, u := range []struct {
+		name string
+		size int64
+	}{{"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"KB", 1e3}} {
+		if n >= u.size && n%u.size == 0 {
+			return fmt.Sprintf("%d %s", n/u.size, u.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
+
+// guardRows are the lines of it.
+func (d *checkGuard) rows() (rows [][]string) {
+	add := func(name string, texts ...string) {
+		for _, text := range texts {
+			if text != "" {
+				rows = append(rows, []string{"  " + name, tame(text)})
+				name = ""
+			}
+		}
+	}
+	add("lets in", d.Ways...)
+	add("allows", d.Allows...)
+	add("denies", d.Denies...)
+	add("local only", strings.Join(d.Local, ", "))
+	add("Cedar", d.Cedar...)
+	add("resource", d.Resource)
+	add("scopes", d.Scopes...)
+	add("params", strings.Join(d.Params, ", "))
+	add("limits", d.Limits...)
+	add("replay", d.Replay)
+	add("audit", d.Audit)
+	return rows
+}
+
+// sandboxText says what a command may do.
+func sandboxText(s *gateway.Sandbox) string {
+	if s == nil {
+		return ""
+	}
+	parts := []string{s.Mode}
+	for _, p := range []struct {
+		verb  string
+		paths []string
+	}{{"reads", s.Read}, {"writes", s.Write}, {"executes", s.Execute}} {
+		if len(p.paths) > 0 {
+			parts = append(parts, p.verb+" "+strings.Join(p.paths, ", "))
+		}
+	}
+	switch {
+	case slices.Equal(s.Network, []string{"none"}):
+		parts = append(parts, "no network")
+	case slices.Equal(s.Network, []string{"all"}):
+		parts = append(parts, "all of the network")
+	default:
+		parts = append(parts, "connects to port "+strings.Join(s.Network, ", "))
+	}
+	parts = append(parts, bytesText(s.Memory)+" of memory", fmt.Sprintf("%d processes", s.Processes), fmt.Sprintf("%d files at once", s.Files))
+	if s.CPU > 0 {
+		parts = append(parts, brief(s.CPU)+" of the processor")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// credentialsText says how the gateway shows who it is, without secrets.
+func credentialsText(u *gateway.Upstream) string {
+	c := u.Auth
+	if c == nil {
+		return ""
+	}
+	origin := func(key string) string {
+		if o := u.Origin("auth." + key); o != "" {
+			return "(from " + o + ")"
+		}
+		return "(in the file)"
+	}
+	parts := []string{c.Type}
+	if c.ClientID != "" {
+		parts = append(parts, "client "+c.ClientID)
+	}
+	if c.Secret != "" {
+		parts = append(parts, "secret "+origin("secret"))
+	}
+	if c.Key != "" {
+		parts = append(parts, "key "+origin("key"))
+	}
+	if c.Issuer != "" {
+		parts = append(parts, "from "+c.Issuer)
+	}
+	if c.Audience != "" {
+		parts = append(parts, "for "+c.Audience)
+	}
+	if len(c.Scopes) > 0 {
+		parts = append(parts, "scopes "+strings.Join(c.Scopes, " "))
+	}
+	if c.DPoP {
+		parts = append(parts, "DPoP")
+	}
+	for _, who := range slices.Sorted(maps.Keys(c.Principals)) {
+		parts = append(parts, fmt.Sprintf("%s: %s", who, strings.Join(slices.Sorted(maps.Keys(c.Principals[who])), ", ")))
+	}
+	return strings.Join(parts, "; ")
+}

@@ -1,0 +1,354 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// explaining is what the flags of explain say.
+type explaining struct {
+	*env
+	config, as, kind, issuer, upstream string
+	transport, annotations             string
+	roles, scopes, claims              []string
+	local, asJSON                      bool
+}
+
+func newExplainCmd(e *env) *cobra.Command {
+	x := &explaining{env: e}
+	cmd := &cobra.Command{
+		Use:   "explain --config FILE [--as PRINCIPAL] CALL [PARAMS]",
+		Short: "Say whether a guard allows a call, and why",
+		Long: `Say what the guard of a configuration makes of a call: allowed or denied, which
+policy decided and why, and which limits would count it. Nothing is called and
+nothing is counted. The exit status is 0 for allowed and 7 for denied.
+
+CALL is a method with the name of what it is about, as in rules:
+  "tools/call github/create_issue", "resources/read docs/file:///readme",
+  math/add; github/create_issue is a tool when github is an upstream.
+
+PRINCIPAL is the id of a key, of a signer or of standard input and output (local):
+its roles are in the configuration then. Any other is a user with the --role and
+--scope that are given. Without --as nobody is known: anonymous.
+
+` + paramForms + "\nFor a tool or a prompt they are its arguments.",
+		Example: strings.TrimPrefix(`
+  farcall explain --config farcall.yaml --as ci "tools/call github/create_issue"
+  farcall explain --config farcall.yaml --as ada --role dev github/delete_repo name=x
+  farcall explain --config farcall.yaml --as ada --role ops --local admin/stop --json`, "\n"),
+		RunE: func(cmd *cobra.Command, args []string) error { return x.run(cmd.Context(), args) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&x.config, "config", "c", "", "the `file` with the guard")
+	f.StringVar(&x.as, "as", "", "who calls, or ISSUER|`ID`")
+	f.StringArrayVar(&x.roles, "role", nil, "a `role` that the caller has; can be repeated")
+	f.StringArrayVar(&x.scopes, "scope", nil, "a `scope` that the caller has; can be repeated")
+	f.StringVar(&x.kind, "kind", "", "the `kind` of the caller: user, service, agent, process")
+	f.StringArrayVar(&x.claims, "claim", nil, "a claim of the caller's token, `NAME=VALUE`; can be repeated")
+	f.StringVar(&x.transport, "transport", "http", "how the call comes: http, ws, tcp, unix, stdio")
+	f.BoolVar(&x.local, "local", false, "the caller is on this machine (stdio and unix always are)")
+	f.StringVar(&x.upstream, "upstream", "", "the `name` of the upstream, if CALL does not begin with it")
+	f.StringVar(&x.annotations, "annotations", "", "the tool's annotations, as `JSON`")
+	f.BoolVar(&x.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (x *explaining) run(ctx context.Context, args []string) error {
+	const example = `For example: farcall explain --config farcall.yaml --as ci "tools/call github/create_issue"`
+	switch {
+	case x.config == "":
+		return usagef(example, "no --config")
+	case len(args) == 0:
+		return usagef(example, "no CALL")
+	}
+	config, upstreams, err := loadGuard(x.config)
+	if err != nil {
+		return err
+	}
+	p, notes, err := x.principal(config)
+	if err != nil {
+		return err
+	}
+	call, err := x.call(args, upstreams)
+	if err != nil {
+		return err
+	}
+	if call.Method == spec.MethodToolsCall && call.Annotations == nil && looksAtAnnotations(config) {
+		notes = append(notes, "the tool's annotations are not known, so it is taken for one that may destroy; --annotations has them")
+	}
+	offline := *config // nothing is to be written
+	offline.Audit = guard.Config{}.Audit
+	g, err := guard.New(&offline, nil)
+	if err != nil {
+		return &exitError{code: exitUsage, err: plainError{err}}
+	}
+	defer g.Close() //nolint:errcheck // nothing was written
+	return x.print(p, call, x.ask(g, p, call), notes)
+}
+
+// loadGuard reads a configuration that has a guard. Its upstreams are for their names only: when
+// they cannot be read, nil.
+func loadGuard(file string) (*guard.Config, []*gateway.Upstream, error) {
+	if c, err := gateway.Load(file); err == nil && c.Guard != nil {
+		return c.Guard, c.Upstreams, nil
+	}
+	c, err := gateway.LoadGuard(file)
+	if err != nil {
+		bad := (*gateway.ConfigError)(nil)
+		if errors.As(err, &bad) {
+			return nil, nil, configFailure(err)
+		}
+		return nil, nil, &exitError{code: exitUsage, err: plainError{err}}
+	}
+	return c, nil, nil
+}
+
+// principal is who is asked about. Who is in the configuration has what it says there.
+func (x *explaining) principal(c *guard.Config) (p *guard.Principal, notes []string, err error) {
+	issuer, id, vouched := strings.Cut(x.as, "|")
+	if !vouched {
+		issuer, id = "", x.as
+	}
+	p = &guard.Principal{ID: id, Issuer: issuer, Method: "jwt"}
+	key := slices.IndexFunc(c.Keys, func(k guard.Key) bool { return k.ID == id && !vouched })
+	signer := slices.IndexFunc(c.Signatures, func(s guard.Signer) bool { return s.ID == id && !vouched })
+	switch {
+	case id == "" || id == "anonymous":
+		*p = guard.Principal{ID: "anonymous", Kind: "anonymous", Method: "none", Roles: []string{"anonymous"}}
+		if !c.Anonymous {
+			notes = append(notes, "the guard does not let anonymous callers in (anonymous: true would); this is what its policies say")
+		}
+	case key >= 0:
+		k := c.Keys[key]
+		*p = guard.Principal{ID: id, Kind: cmp.Or(k.Kind, "service"), Method: "key", Roles: k.Roles, Scopes: k.Scopes, Expires: k.Expires}
+	case signer >= 0:
+		s := c.Signatures[signer]
+		*p = guard.Principal{ID: id, Kind: cmp.Or(s.Kind, "service"), Method: "signature", Roles: s.Roles}
+	case x.transport == "stdio" && id == cmp.Or(c.Stdio.ID, "local"), id == cmp.Or(c.Stdio.ID, "local") && x.kind == "" && len(x.roles) == 0:
+		*p = guard.Principal{ID: id, Kind: "process", Method: "process", Roles: c.Stdio.Roles}
+	case len(c.JWT) > 0:
+		i := max(0, slices.IndexFunc(c.JWT, func(i guard.Issuer) bool { return i.Issuer == issuer }))
+		p.Issuer = cmp.Or(p.Issuer, c.JWT[i].Issuer)
+		p.Kind = cmp.Or(c.JWT[i].Kind, "user")
+	default:
+		p.Kind = "user"
+		if len(c.MTLS) == 0 {
+			notes = append(notes, fmt.Sprintf("there is no way for %q to get in; this is what the policies say", id))
+		} else {
+			p.Kind, p.Method = "service", "mtls"
+		}
+	}
+	if len(x.roles) > 0 {
+		p.Roles = x.roles
+	}
+	if len(x.scopes) > 0 {
+		p.Scopes = x.scopes
+	}
+	p.Kind = cmp.Or(x.kind, p.Kind)
+	p.Claims, err = parseClaims(x.claims)
+	return p, notes, err
+}
+
+// parseClaims reads NAME=VALUE; a value that is JSON is taken as JSON.
+func parseClaims(words []string) (map[string]any, error) {
+	if len(words) == 0 {
+		return nil, nil
+	}
+	claims := map[string]any{}
+	for _, word := range words {
+		name, text, ok := strings.Cut(word, "=")
+		if !ok || name == "" {
+			return nil, usagef("Write it as --claim team=core.", "--claim: %q has no name or no value", word)
+		}
+		var value any
+		if err := jsonv2.Unmarshal(appendWord(nil, text), &value); err != nil {
+			return nil, usagef("", "--claim: the value of %q cannot be read: %w", name, err)
+		}
+		claims[name] = value
+	}
+	return claims, nil
+}
+
+// looksAtAnnotations reports whether a policy may go by what a tool says of itself.
+func looksAtAnnotations(c *guard.Config) bool {
+	return c.Cedar != "" || len(c.CedarFiles) > 0 ||
+		slices.ContainsFunc(slices.Concat(c.Allow, c.Deny), func(r guard.Rule) bool { return r.Destructive != nil })
+}
+
+// ask explains the call as one that comes over the transport.
+func (x *explaining) ask(g *guard.Guard, p *guard.Principal, call *guard.Call) guard.Explanation {
+	local := x.local || x.transport == "stdio" || x.transport == "unix"
+	return g.Explain(p, &guard.Conn{Transport: x.transport, Local: local}, call)
+}
+
+// explained is the form of --json.
+type explained struct {
+	Allowed  bool     `json:"allowed"`
+	Call     string   `json:"call"`
+	As       string   `json:"as"`
+	Kind     string   `json:"kind"`
+	Roles    []string `json:"roles,omitempty"`
+	Policies []string `json:"policies,omitempty"`
+	Reason   string   `json:"reason"`
+	Scopes   []string `json:"scopes,omitempty"` // that the caller would need besides
+	Limits   []string `json:"limits,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
+}
+
+func (x *explaining) print(p *guard.Principal, call *guard.Call, e guard.Explanation, notes []string) error {
+	out := &explained{
+		Allowed: e.Allowed, Call: callText(call), As: p.Name(), Kind: p.Kind, Roles: p.Roles, Policies: e.Policies, Reason: e.Reason,
+		Scopes: e.Scopes, Limits: e.Limits, Notes: notes,
+	}
+	err := x.show(out)
+	if err == nil && !e.Allowed {
+		return &exitError{code: exitDenied}
+	}
+	return err
+}
+
+func (x *explaining) show(out *explained) error {
+	if x.asJSON {
+		raw, err := jsonv2.Append(nil, out)
+		if err != nil {
+			return err
+		}
+		return x.printJSON(raw)
+	}
+	word := x.paint(colourRed, "denied")
+	if out.Allowed {
+		word = x.paint(colourGreen, "allowed")
+	}
+	fmt.Fprintf(x.stdout, "%s  %s\n", word, tame(out.Call))
+	var rows [][]string
+	add := func(name string, texts ...string) {
+		for _, text := range texts {
+			if text != "" {
+				rows = append(rows, []string{"  " + name, tame(text)})
+				name = ""
+			}
+		}
+	}
+	add("as", out.As+" ("+strings.Join(slices.Concat([]string{out.Kind}, out.Roles), ", ")+")")
+	add("decided by", strings.Join(out.Policies, ", "))
+	add("why", out.Reason)
+	add("needs scopes", strings.Join(out.Scopes, " "))
+	add("counts for", out.Limits...)
+	add("note", out.Notes...)
+	return columns(x.stdout, rows, nil)
+}
+
+// callText writes a call as rules see it.
+func callText(c *guard.Call) string {
+	switch {
+	case c.Name != "" && c.Upstream != "":
+		return c.Method + " " + c.Upstream + "/" + c.Name
+	case c.Name != "":
+		return c.Method + " " + c.Name
+	case c.Upstream != "":
+		return c.Method + " of " + c.Upstream
+	}
+	return c.Method
+}
+
+// named are the methods that go by a name, and where params have it.
+var named = map[string]string{
+	spec.MethodToolsCall: "name", spec.MethodPromptsGet: "name", spec.MethodResourcesRead: "uri",
+	spec.MethodResourcesSubscribe: "uri", spec.MethodResourcesUnsubscribe: "uri",
+}
+
+// call reads CALL [PARAMS].
+func (x *explaining) call(args []string, upstreams []*gateway.Upstream) (*guard.Call, error) {
+	c := &guard.Call{Upstream: x.upstream}
+	rest := args[1:]
+	method, name, hasName := strings.Cut(args[0], " ")
+	c.Method = method
+	switch {
+	case hasName:
+	case named[method] != "" && len(rest) > 0:
+		name, rest = rest[0], rest[1:]
+	case named[method] == "" && x.upstream == "" && toolOf(method, upstreams) != nil:
+		c.Method, name = spec.MethodToolsCall, method
+	}
+	switch {
+	case hasName && named[method] == "":
+		return nil, usagef(`As in "tools/call github/create_issue". A method of its own has no name.`, "%s does not go by a name", method)
+	case named[c.Method] != "" && name == "":
+		return nil, usagef(fmt.Sprintf("Write it as \"%s NAME\".", c.Method), "%s of what?", c.Method)
+	}
+	if err := x.place(c, name, upstreams); err != nil {
+		return nil, err
+	}
+	params, err := parseParams(rest, x.stdin)
+	if err != nil {
+		return nil, err
+	}
+	if x.annotations != "" {
+		if x.annotations[0] != '{' || jsonrpc.Valid([]byte(x.annotations)) != nil {
+			return nil, usagef(`As in --annotations '{"readOnlyHint":true}'.`, "--annotations is no object in JSON")
+		}
+		c.Annotations = jsonrpc.Raw(x.annotations)
+	}
+	c.Arguments, c.Params = params, params
+	if member := named[c.Method]; member != "" {
+		c.MCP = true
+		c.Params = append(jsonrpc.AppendString(jsonrpc.Raw(`{"`+member+`":`), c.Name), '}')
+		if params != nil {
+			c.Params = append(append(append(c.Params[:len(c.Params)-1], `,"arguments":`...), params...), '}')
+		}
+	}
+	return c, nil
+}
+
+// toolOf returns the upstream that a word which is not a method of MCP begins with.
+func toolOf(word string, upstreams []*gateway.Upstream) *gateway.Upstream {
+	for _, separator := range []string{"/", "__"} { // as in rules, and as clients see it
+		head, tail, ok := strings.Cut(word, separator)
+		i := slices.IndexFunc(upstreams, func(u *gateway.Upstream) bool { return u.Name == head && u.Profile != "raw" })
+		if ok && tail != "" && i >= 0 {
+			return upstreams[i]
+		}
+	}
+	return nil
+}
+
+// place finds the upstream of a name.
+func (x *explaining) place(c *guard.Call, name string, upstreams []*gateway.Upstream) error {
+	c.Name = name
+	if len(upstreams) == 0 || c.Upstream != "" {
+		return nil
+	}
+	if name == "" {
+		if len(upstreams) == 1 && upstreams[0].Profile == "raw" {
+			c.Upstream = upstreams[0].Name
+		}
+		return nil
+	}
+	if u := toolOf(name, upstreams); u != nil {
+		c.Upstream = u.Name
+		c.Name = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(name, u.Name), "__"), "/")
+		return nil
+	}
+	if len(upstreams) == 1 {
+		c.Upstream = upstreams[0].Name
+		return nil
+	}
+	names := make([]string, len(upstreams))
+	for i, u := range upstreams {
+		names[i] = u.Name
+	}
+	return usagef(fmt.Sprintf("Write it as %s/%s. The upstreams are %s.", names[0], name, strings.Join(names, ", ")), "which upstream has %s?", name)
+}

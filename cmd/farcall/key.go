@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+)
+
+// secretBytes is the size of what is made at random: 256 bits.
+const secretBytes = 32
+
+func newKeyCmd(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "key",
+		Short: "Make API keys and signing keys for a guard",
+		Long: "Make API keys, and keys for signed requests. The secret itself goes to standard output, once, and is stored nowhere;\n" +
+			"what belongs into the configuration goes to standard error.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("There are new, hash and sign-new.", "there is no 'farcall key %s'", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newKeyNewCmd(e), newKeyHashCmd(e), newKeySignCmd(e))
+	return cmd
+}
+
+// keyID is what can stand in a key, in YAML and in a header as it is.
+var keyID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,63}$`)
+
+func checkKeyID(id string) error {
+	if !keyID.MatchString(id) {
+		return usagef("Use up to 64 letters, digits, - and ., as in --id ci-2.", "%q cannot be an id", id)
+	}
+	return nil
+}
+
+// random returns 256 random bits.
+func random() []byte {
+	b := make([]byte, secretBytes)
+	_, _ = rand.Read(b) // it never fails
+	return b
+}
+
+func hashOf(key []byte) string {
+	sum := sha256.Sum256(key)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// made is a key, and the form of --json.
+type made struct {
+	ID     string `json:"id"`
+	Key    string `json:"key,omitempty"`
+	Hash   string `json:"hash,omitempty"`
+	Secret string `json:"secret,omitempty"`
+	// Private and Public are a pair for Ed25519, in PEM and base64.
+	Private string `json:"private,omitempty"`
+	Public  string `json:"public,omitempty"`
+	Config  string `json:"config"` // a line of YAML
+}
+
+func newKeyNewCmd(e *env) *cobra.Command {
+	var id, expires string
+	var roles []string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "new",
+		Short: "Make an API key, and the line with its hash for guard.keys",
+		Long: "Make an API key of 256 random bits. The key goes to standard output, and the line for guard.keys, which has only\n" +
+			"its hash, to standard error. Callers send it as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'.",
+		Example: "  farcall key new --id ci --role builder\n  farcall key new --id ci > ci.key\n  farcall call https://tools.example.com/rpc math/add 2 3 --bearer ci.key",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := checkKeyID(id); err != nil {
+				return err
+			}
+			if _, err := time.Parse(time.DateOnly, expires); expires != "" && err != nil {
+				return usagef("Write it as --expires 2030-01-31.", "%q is not a date", expires)
+			}
+			m := made{ID: id, Key: "fk_" + id + "_" + base64.RawURLEncoding.EncodeToString(random())}
+			m.Hash = hashOf([]byte(m.Key))
+			m.Config = fmt.Sprintf("{id: %s, hash: %q", yamlWord(id), m.Hash)
+			if len(roles) > 0 {
+				m.Config += ", roles: [" + yamlWords(roles) + "]"
+			}
+			if expires != "" {
+				m.Config += ", expires: " + expires
+			}
+			m.Config += "}"
+			return e.printMade(&m, m.Key, "guard.keys", "This is the only time that the key is shown.", asJSON)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&id, "id", "key", "the `name` of who will have it: the principal")
+	f.StringArrayVar(&roles, "role", nil, "a `role` that it gives; can be repeated")
+	f.StringVar(&expires, "expires", "", "the `day` from which on it is not valid, as 2030-01-31")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func newKeyHashCmd(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:     "hash",
+		Short:   "Print the hash of a key that is read from standard input",
+		Long:    "Print the hash, for guard.keys, of a key that is read from standard input: one line.",
+		Example: "  farcall key hash < ci.key",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			const most = 4 << 10
+			key, err := io.ReadAll(io.LimitReader(e.stdin, most+1))
+			key = bytes.TrimSpace(key)
+			switch {
+			case err != nil:
+				return usagef("", "cannot read the key: %w", err)
+			case len(key) == 0:
+				return usagef("For example: farcall key hash < ci.key", "there is no key on standard input")
+			case len(key) > most || bytes.ContainsAny(key, " \t\r\n"):
+				return usagef("A key is one word.", "what is on standard input is no key")
+			}
+			_, err = fmt.Fprintln(e.stdout, hashOf(key))
+			return err
+		},
+	}
+}
+
+func newKeySignCmd(e *env) *cobra.Command {
+	var id string
+	var pair, asJSON bool
+	cmd := &cobra.Command{
+		Use:     "sign-new",
+		Aliases: []string{"signature"},
+		Short:   "Make a key for signed requests, and the line for guard.signatures",
+		Long: "Make a key for signed requests: a secret that both ends have (HMAC-SHA-256), or with --ed25519 a pair, of which the\n" +
+			"configuration has the public half only. The secret or the private key goes to standard output, and the line\n" +
+			"for guard.signatures to standard error. 'farcall call --sign ID=FILE' signs with it.",
+		Example: "  farcall key sign-new --id partner > partner.secret\n  farcall key sign-new --id partner --ed25519 > partner.pem\n" +
+			"  farcall call https://tools.example.com/rpc math/add 2 3 --sign partner=partner.pem",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if err := checkKeyID(id); err != nil {
+				return err
+			}
+			m, secret, err := newSigner(id, pair)
+			if err != nil {
+				return err
+			}
+			advice := "This is the only time that the private key is shown."
+			if !pair {
+				advice = fmt.Sprintf("This is the only time that the secret is shown. Put it into the variable %s, or into a file: secret: file:PATH.", secretVariable(id))
+			}
+			return e.printMade(m, secret, "guard.signatures", advice, asJSON)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&id, "id", "signer", "the `name` of who will sign: the principal and the keyid")
+	f.BoolVar(&pair, "ed25519", false, "make a pair of keys instead of a secret")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+// newSigner makes a secret or a pair. The text is what the signer keeps.
+func newSigner(id string, pair bool) (m *made, private string, err error) {
+	m = &made{ID: id}
+	if !pair {
+		m.Secret = base64.RawURLEncoding.EncodeToString(random())
+		m.Config = fmt.Sprintf("{id: %s, secret: %q}", yamlWord(id), "${"+secretVariable(id)+"}")
+		return m, m.Secret, nil
+	}
+	public, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, "", err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, "", err
+	}
+	m.Private = string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+	m.Public = base64.StdEncoding.EncodeToString(public)
+	m.Config = fmt.Sprintf("{id: %s, public: %q}", yamlWord(id), m.Public)
+	return m, strings.TrimSpace(m.Private), nil
+}
+
+func secretVariable(id string) string {
+	name := strings.ToUpper(strings.NewReplacer("-", "_", ".", "_").Replace(id)) + "_SECRET"
+	if name[0] <= '9' {
+		name = "KEY_" + name
+	}
+	return name
+}
+
+// printMade prints a secret on standard output, and where the rest goes on standard error.
+func (e *env) printMade(m *made, secret, where, advice string, asJSON bool) error {
+	if asJSON {
+		raw, err := jsonv2.Append(nil, m)
+		if err != nil {
+			return err
+		}
+		return e.printJSON(raw)
+	}
+	if _, err := fmt.Fprintln(e.stdout, secret); err != nil {
+		return errors.New("the key could not be written; make another")
+	}
+	fmt.Fprintf(e.stderr, "%s\nfor %s:\n  - %s\n", advice, where, m.Config)
+	return nil
+}
+
+// yamlPlain is what YAML takes for text without quotes.
+var yamlPlain = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_./-]*$`)
+
+func yamlWord(word string) string {
+	switch strings.ToLower(word) {
+	case "true", "false", "null", "yes", "no", "on", "off", "y", "n":
+	default:
+		if yamlPlain.MatchString(word) {
+			return word
+		}
+	}
+	return fmt.Sprintf("%q", word)
+}
+
+func yamlWords(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = yamlWord(w)
+	}
+	return strings.Join(quoted, ", ")
+}

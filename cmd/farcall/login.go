@@ -1,0 +1,449 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcpauth"
+)
+
+// storeVar names the token store, unless --store does.
+const storeVar = "FARCALL_STORE"
+
+// keyringStore is the store that is no file.
+const keyringStore = "keyring"
+
+// loginsKey is the entry of the store that has the logins, by URL.
+const loginsKey = "logins"
+
+// A login is how somebody has logged in to a server: what his tokens cannot be renewed without.
+type login struct {
+	Target       string `json:"target"` // as it was given
+	ClientID     string `json:"client_id,omitzero"`
+	ClientSecret string `json:"client_secret,omitzero"`
+	MetadataURL  string `json:"metadata_url,omitzero"`
+	DPoP         bool   `json:"dpop,omitzero"`
+}
+
+// String keeps the secret out of logs.
+func (l login) String() string { return "login to " + l.Target }
+
+// GoString keeps the secret out of logs.
+func (l login) GoString() string { return l.String() }
+
+// tokenStore is where tokens are kept.
+type tokenStore struct {
+	mcpauth.Store
+
+	name string // a path, or keyring
+	flag string // --store NAME for advice; "" for the default
+}
+
+// openStore opens the store that a flag names, or the environment.
+func (e *env) openStore(flag string) (*tokenStore, error) {
+	s := &tokenStore{name: flag}
+	if flag != "" {
+		s.flag = "--store " + quoteWord(flag) + " "
+	} else {
+		s.name = e.getenv(storeVar)
+	}
+	switch s.name {
+	case keyringStore:
+		s.Store = mcpauth.NewKeyring("farcall")
+		return s, nil
+	case "":
+		dir, err := os.UserConfigDir()
+		if err != nil {
+			return nil, usagef("Name a file with --store FILE or "+storeVar+".", "nobody knows where to keep tokens: %w", err)
+		}
+		s.name = filepath.Join(dir, "farcall", "tokens.json")
+	}
+	path, err := filepath.Abs(s.name)
+	if err != nil {
+		return nil, err
+	}
+	s.name, s.Store = path, mcpauth.NewFileStore(path)
+	return s, nil
+}
+
+// quoteWord writes a word so that a shell reads it as one.
+func quoteWord(s string) string {
+	if strings.ContainsAny(s, " \t\n'\"\\$&|;<>()*?`#~!{}[]") {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return s
+}
+
+// logins returns who has logged in where.
+func (s *tokenStore) logins(ctx context.Context) (map[string]login, error) {
+	text, err := s.Load(ctx, loginsKey)
+	all := map[string]login{}
+	if err != nil || text == nil {
+		return all, err
+	}
+	if err := jsonv2.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("the logins in the token store %s are damaged", s.name)
+	}
+	return all, nil
+}
+
+// keep notes a login, or that there is none any more.
+func (s *tokenStore) keep(ctx context.Context, url string, l *login) error {
+	all, err := s.logins(ctx)
+	if err != nil {
+		return err
+	}
+	if l == nil {
+		delete(all, url)
+	} else {
+		all[url] = *l
+	}
+	text, err := jsonv2.Append(nil, all)
+	if err != nil {
+		return err
+	}
+	return s.Save(ctx, loginsKey, text)
+}
+
+// loggedIn returns the login to an address and its store. It is nil where there is none.
+func (e *env) loggedIn(ctx context.Context, url string) (*login, *tokenStore, error) {
+	s, err := e.openStore("")
+	if err != nil {
+		return nil, nil, nil //nolint:nilerr // nobody can have logged in
+	}
+	all, err := s.logins(ctx)
+	if err != nil {
+		return nil, nil, plainError{err}
+	}
+	l, ok := all[url]
+	if !ok {
+		return nil, nil, nil
+	}
+	return &l, s, nil
+}
+
+// options are those of the client that has the tokens.
+func (l *login) options(s *tokenStore) *mcpauth.Options {
+	return &mcpauth.Options{
+		ClientID: l.ClientID, ClientSecret: l.ClientSecret, MetadataURL: l.MetadataURL, DPoP: l.DPoP,
+		Store: s.Store, Target: s.flag + l.Target,
+	}
+}
+
+// authorize adds what farcall login has got for a target, unless the command line has credentials.
+func (m *mcpRemote) authorize(ctx context.Context, t target, o *mcp.ClientOptions) error {
+	if t.kind != kindHTTP || o.HTTP.Header.Get("Authorization") != "" {
+		return nil
+	}
+	l, s, err := m.loggedIn(ctx, t.url.String())
+	if err != nil || l == nil {
+		return err
+	}
+	options := l.options(s)
+	if m.cacert != "" || m.insecure {
+		options.HTTP = o.HTTP.HTTP
+	}
+	auth, err := mcpauth.New(t.url.String(), options)
+	if err != nil {
+		return plainError{err}
+	}
+	o.HTTP.Authorize = auth
+	return nil
+}
+
+// authorizeUpstream has a gateway use what farcall login has got for a server that was named on the
+// command line.
+func (e *env) authorizeUpstream(ctx context.Context, u *gateway.Upstream) error {
+	if u.Auth != nil || u.Profile == profileRaw || !strings.HasPrefix(u.URL, "http://") && !strings.HasPrefix(u.URL, "https://") {
+		return nil
+	}
+	for name := range u.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			return nil
+		}
+	}
+	l, s, err := e.loggedIn(ctx, u.URL)
+	if err != nil || l == nil {
+		return err
+	}
+	u.Auth = &gateway.Credentials{
+		Type: "oauth", ClientID: l.ClientID, Secret: l.ClientSecret, MetadataURL: l.MetadataURL, DPoP: l.DPoP, Store: s.name,
+	}
+	fmt.Fprintf(e.stderr, "farcall: calls of %s are made with the login of 'farcall login %s'\n", u.Name, tame(l.Target))
+	return nil
+}
+
+// loginFlags are those of farcall login and farcall logout.
+type loginFlags struct {
+	remote
+	store, secretFile, redirect string
+	scopes                      []string
+	noBrowser, list             bool
+	login
+}
+
+const loginLong = `Sign in to an MCP server over HTTP that wants OAuth, in the browser. The tokens are kept for 'farcall mcp', 'farcall bridge'
+and gateways (auth: oauth), which renew them when they come to their end.
+
+The tokens are in a file that nobody else can read, farcall/tokens.json in the directory of the user's configuration, or
+with --store keyring in the desktop's keyring. ` + storeVar + ` names another store for all commands.
+
+Most servers let farcall register itself. Where it has been registered by hand, --client-id says how the server calls it;
+the redirect URL is ` + mcpauth.DefaultRedirect + `, with any port.`
+
+func newLoginCmd(e *env) *cobra.Command {
+	f := loginFlags{remote: remote{env: e}}
+	cmd := &cobra.Command{
+		Use:   "login TARGET",
+		Short: "Sign in to an MCP server that wants OAuth, in the browser",
+		Long:  loginLong,
+		Example: `  farcall login https://example.com/mcp
+  farcall login --no-browser --scope read --scope write https://example.com/mcp
+  farcall login --list`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.list {
+				return f.printLogins(cmd.Context(), args)
+			}
+			return f.run(cmd, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.BoolVar(&f.noBrowser, "no-browser", false, "only print the address; open it in a browser on this machine")
+	flags.StringArrayVar(&f.scopes, "scope", nil, "ask for this `scope`; can be repeated (default: what the server names)")
+	flags.StringVar(&f.ClientID, "client-id", "", "the `ID` that farcall is registered with at the authorization server")
+	flags.StringVar(&f.secretFile, "client-secret-file", "", "`file` with the secret of that client")
+	flags.StringVar(&f.MetadataURL, "client-metadata", "", "`URL` of a client ID metadata document")
+	flags.StringVar(&f.redirect, "redirect", "", "`URL` that the browser is sent to, where the authorization server allows one only: http://127.0.0.1:PORT/PATH")
+	flags.BoolVar(&f.DPoP, "dpop", false, "bind the tokens to a key (RFC 9449) where the server can")
+	f.common(cmd)
+	flags.BoolVar(&f.list, "list", false, "list the logins, without TARGET")
+	return cmd
+}
+
+func newLogoutCmd(e *env) *cobra.Command {
+	f := loginFlags{remote: remote{env: e}}
+	cmd := &cobra.Command{
+		Use:     "logout TARGET",
+		Short:   "Revoke and forget the tokens for an MCP server",
+		Example: "  farcall logout https://example.com/mcp",
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.logout(cmd, args) },
+	}
+	f.common(cmd)
+	return cmd
+}
+
+func (f *loginFlags) common(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.store, "store", "", "keep the tokens in this `file`, or in the desktop's keyring: keyring")
+	flags.StringVar(&f.cacert, "cacert", "", "trust the certificate authorities in this PEM `file`")
+	flags.BoolVar(&f.insecure, "insecure", false, "do not check the server's certificate")
+}
+
+// target reads the one TARGET.
+func (f *loginFlags) target(cmd *cobra.Command, args []string) (target, error) {
+	if len(args) != 1 || cmd.ArgsLenAtDash() >= 0 {
+		return target{}, usagef("For example: "+cmd.CommandPath()+" https://example.com/mcp", "one TARGET is needed")
+	}
+	t, err := mcpTarget(args[0])
+	if err != nil {
+		return t, err
+	}
+	if t.kind != kindHTTP {
+		return t, usagef("Only servers over HTTP have logins.", "nobody can log in to %s", t)
+	}
+	return t, f.check(t)
+}
+
+// client is who gets the tokens.
+func (f *loginFlags) client(t target, l *login, s *tokenStore, adjust func(*mcpauth.Options)) (*mcpauth.Client, error) {
+	o := l.options(s)
+	if f.cacert != "" || f.insecure {
+		client, err := f.httpClient()
+		if err != nil {
+			return nil, err
+		}
+		o.HTTP = client
+	}
+	if adjust != nil {
+		adjust(o)
+	}
+	c, err := mcpauth.New(t.url.String(), o)
+	if err != nil {
+		return nil, &exitError{code: exitUsage, err: plainError{err}}
+	}
+	return c, nil
+}
+
+func (f *loginFlags) run(cmd *cobra.Command, args []string) error {
+	t, err := f.target(cmd, args)
+	if err != nil {
+		return err
+	}
+	if f.secretFile != "" {
+		secret, err := os.ReadFile(f.secretFile)
+		if err != nil {
+			return usagef("", "cannot read --client-secret-file: %w", err)
+		}
+		f.ClientSecret = strings.TrimSpace(string(secret))
+	}
+	s, err := f.openStore(f.store)
+	if err != nil {
+		return err
+	}
+	l := f.login
+	l.Target = args[0]
+	c, err := f.client(t, &l, s, func(o *mcpauth.Options) {
+		o.Scopes, o.RedirectURL = f.scopes, f.redirect
+		o.Visit = mcpauth.Browser(&mcpauth.BrowserOptions{Output: f.stderr, Print: f.noBrowser})
+	})
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	if err := c.Login(ctx); err != nil {
+		return f.failure(ctx, t, err)
+	}
+	if err := s.keep(context.WithoutCancel(ctx), t.url.String(), &l); err != nil {
+		return plainError{err}
+	}
+	st, err := c.Status(ctx)
+	if err != nil {
+		return plainError{err}
+	}
+	fmt.Fprintf(f.stdout, "logged in to %s\n", tame(t.url.String()))
+	f.printStatus(st, s)
+	return nil
+}
+
+// failure is the exit for a login that has come to nothing.
+func (f *loginFlags) failure(ctx context.Context, t target, err error) error {
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return &exitError{code: exitInterrupted, err: errors.New("login: interrupted")}
+	case isDialing(err):
+		return connectFailure(t, plainError{err})
+	}
+	return &exitError{code: exitFailure, err: fmt.Errorf("login: %s", plainWords(err))}
+}
+
+// printStatus says what there is for a server.
+func (f *loginFlags) printStatus(st *mcpauth.Status, s *tokenStore) {
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(f.stdout, "  %-8s %s\n", name, tame(value))
+		}
+	}
+	if st.Issuer == "" {
+		row("expired", "log in anew")
+		return
+	}
+	row("issuer", st.Issuer)
+	row("client", st.ClientID)
+	row("scopes", strings.Join(st.Scopes, " "))
+	row("expires", expiry(st, time.Now()))
+	if st.Bound {
+		row("bound", "to a key in the store (DPoP)")
+	}
+	row("store", s.name)
+}
+
+// expiry says when a login ends.
+func expiry(st *mcpauth.Status, now time.Time) string {
+	renewed := ""
+	if st.Refresh {
+		renewed = ", and is renewed without you"
+	}
+	switch end := time.Unix(st.Expires, 0); {
+	case st.Expires == 0:
+		return "it is not known when" + renewed
+	case !end.After(now):
+		return "has expired" + renewed
+	default:
+		return fmt.Sprintf("%s (in %v)%s", end.Format(time.RFC3339), end.Sub(now).Round(time.Second), renewed)
+	}
+}
+
+func (f *loginFlags) logout(cmd *cobra.Command, args []string) error {
+	t, err := f.target(cmd, args)
+	if err != nil {
+		return err
+	}
+	s, err := f.openStore(f.store)
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	all, err := s.logins(ctx)
+	if err != nil {
+		return plainError{err}
+	}
+	l, ok := all[t.url.String()]
+	if !ok {
+		return &exitError{code: exitFailure, err: fmt.Errorf("nobody is logged in to %s", t), hint: "'farcall login --list' shows the logins."}
+	}
+	c, err := f.client(t, &l, s, nil)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.Logout(ctx), s.keep(ctx, t.url.String(), nil)); err != nil {
+		return plainError{err}
+	}
+	fmt.Fprintf(f.stdout, "logged out of %s\n", tame(t.url.String()))
+	return nil
+}
+
+// printLogins lists the logins.
+func (f *loginFlags) printLogins(ctx context.Context, args []string) error {
+	if len(args) > 0 {
+		return usagef("Leave it out.", "--list shows all logins, and has no place for %q", args[0])
+	}
+	s, err := f.openStore(f.store)
+	if err != nil {
+		return err
+	}
+	all, err := s.logins(ctx)
+	if err != nil {
+		return plainError{err}
+	}
+	if len(all) == 0 {
+		fmt.Fprintf(f.stderr, "farcall: there are no logins in %s\n", s.name)
+	}
+	for _, url := range slices.Sorted(maps.Keys(all)) {
+		l := all[url]
+		fmt.Fprintln(f.stdout, tame(url))
+		c, err := mcpauth.New(url, l.options(s))
+		if err != nil {
+			return plainError{err}
+		}
+		st, err := c.Status(ctx)
+		if err != nil {
+			return plainError{err}
+		}
+		f.printStatus(st, s)
+	}
+	return nil
+}
+
+// loginHint is for a server that wants to know who calls.
+func loginHint(t target, status int) string {
+	if status == http.StatusForbidden {
+		return "Whoever you are there may not do that. Send another token with -H 'Authorization: Bearer TOKEN', or log in anew: farcall login " + t.String()
+	}
+	return "Log in, run: farcall login " + t.String() + "\nOr send a token with -H 'Authorization: Bearer TOKEN'."
+}

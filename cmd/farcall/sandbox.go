@@ -1,0 +1,187 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/sandbox"
+)
+
+const sandboxLong = `Run a command that may touch only what is named (Linux). 'farcall serve --config'
+starts the commands of upstreams with 'sandbox:' this way.
+
+The program itself, its interpreter and the system's libraries may be read and
+executed, and /dev/null and the like used. Everything else is refused: other files,
+the network, other processes, privileges, farcall's environment. The command has a
+/proc with its own processes only, and a directory for temporary files in memory:
+TMPDIR. With it ends everything that it has started.
+
+--network 443 allows connections to that TCP port, of any host. Names are found
+over the network: add --network 53, and they are asked for over TCP (programs that
+use glibc or c-ares do that when RES_OPTIONS says so, which is set; others need
+addresses, or --network all). Sockets of the local system, like those of daemons,
+are never reached.
+
+The environment is HOME, LANG, LC_*, LOGNAME, PATH, SHELL, TERM, USER, and what --env
+names. The working directory can be read when --read . says so.
+
+Exit status: that of the command, 128 and the number of the signal that ended it, or 1
+when the sandbox could not be built; then nothing was started.`
+
+const sandboxExample = `  farcall sandbox -- node server.js --stdio
+  farcall sandbox --read . --network 443 --network 53 -- python3 server.py
+  farcall sandbox --write ~/notes --memory 256MB --cpu 60s -- ./notes-server
+  farcall sandbox --execute /usr/bin --execute /bin --write ~/.npm --network all -- npx -y some-server
+  farcall sandbox --check`
+
+// sandboxFlags are the options as they are written.
+type sandboxFlags struct {
+	rules         sandbox.Rules
+	mode, memory  string
+	env           []string
+	check, inside bool
+}
+
+func newSandboxCmd(e *env) *cobra.Command { return new(sandboxFlags).command(e) }
+
+func (f *sandboxFlags) command(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "sandbox [flags] -- COMMAND [ARGUMENT]...",
+		Short:   "Run a command that may touch only what is named",
+		Long:    sandboxLong,
+		Example: sandboxExample,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := f.read(); err != nil {
+				return err
+			}
+			if f.check {
+				return f.missing(e)
+			}
+			if len(args) == 0 {
+				return usagef("For example: farcall sandbox --read . -- node server.js", "a COMMAND is needed")
+			}
+			return f.run(e, args)
+		},
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.SetInterspersed(false) // what follows the command is its own
+	flags.StringArrayVar(&f.rules.Read, "read", nil, "file or directory (`PATH`) that may be read, with all below; repeat for more")
+	flags.StringArrayVar(&f.rules.Write, "write", nil, "`PATH` that may be read and written")
+	flags.StringArrayVar(&f.rules.Execute, "execute", nil, "`PATH` of programs that may be read and executed")
+	flags.StringArrayVar(&f.rules.Network, "network", nil, "\"none\", \"all\", or a TCP `PORT` that may be connected to; repeat for more (default none)")
+	flags.StringVar(&f.memory, "memory", "1GiB", "`SIZE` of the memory, for each process and for all together")
+	flags.IntVar(&f.rules.Processes, "processes", 64, "how many processes and threads there may be")
+	flags.IntVar(&f.rules.Files, "files", 256, "how many files a process may have open")
+	flags.DurationVar(&f.rules.CPU, "cpu", 0, "processor time of each process (default no bound)")
+	flags.StringArrayVar(&f.env, "env", nil, "`NAME` of a variable to hand on, or NAME=VALUE; repeat for more")
+	flags.StringVar(&f.mode, "mode", "strict", "\"strict\", or \"best-effort\": run it even where the kernel lacks a part")
+	flags.BoolVar(&f.check, "check", false, "say what the kernel lacks for these rules, and run nothing")
+	flags.BoolVar(&f.rules.KeepEnv, "keep-env", false, "hand the whole environment on")
+	flags.BoolVar(&f.inside, strings.TrimPrefix(sandbox.Inside, "--"), false, "")
+	_ = flags.MarkHidden(strings.TrimPrefix(sandbox.Inside, "--")) // it was made the line before
+	return cmd
+}
+
+// read turns the flags into rules.
+func (f *sandboxFlags) read() error {
+	switch f.mode {
+	case "strict":
+	case "best-effort":
+		f.rules.BestEffort = true
+	default:
+		return usagef("Use strict or best-effort.", "there is no mode %q", f.mode)
+	}
+	n, err := parseSize(f.memory)
+	if err != nil {
+		return err
+	}
+	f.rules.Memory = n
+	for _, n := range []int64{int64(f.rules.Processes), int64(f.rules.Files), int64(f.rules.CPU)} {
+		if n < 0 {
+			return usagef("Leave the flag out for the default.", "a bound cannot be negative")
+		}
+	}
+	if f.rules.CPU > 0 && f.rules.CPU < time.Second {
+		return usagef("Use --cpu 1s.", "the processor's time is counted in seconds")
+	}
+	for _, name := range f.rules.Network {
+		port, err := strconv.ParseUint(name, 10, 16)
+		if alone := name == "none" || name == "all"; alone && len(f.rules.Network) > 1 || !alone && (err != nil || port == 0) {
+			return usagef("Use --network none, --network all, or --network 443 for each port.", "--network %s is not one, or does not stand alone", name)
+		}
+	}
+	return nil
+}
+
+// parseSize reads bytes: 1073741824, 512MB, 1GiB.
+func parseSize(text string) (int64, error) {
+	number, unit := text, int64(1)
+	for _, u := range []struct {
+		name string
+		size int64
+	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}} {
+		if n, ok := strings.CutSuffix(text, u.name); ok {
+			number, unit = n, u.size
+			break
+		}
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
+	if err != nil || n <= 0 || n > 1<<50/unit {
+		return 0, usagef("For example: --memory 512MB", "%q is not a size", text)
+	}
+	return n * unit, nil
+}
+
+// missing says what the kernel lacks.
+func (f *sandboxFlags) missing(e *env) error {
+	parts := sandbox.Missing(&f.rules)
+	if len(parts) == 0 {
+		fmt.Fprintln(e.stdout, "this system has all that a strict sandbox needs")
+		return nil
+	}
+	for _, p := range parts {
+		fmt.Fprintln(e.stdout, p)
+	}
+	return &exitError{code: exitFailure}
+}
+
+// run is the command's whole life.
+func (f *sandboxFlags) run(e *env, command []string) error {
+	environ := os.Environ()
+	if !f.rules.KeepEnv {
+		environ = handedOn(f.env, environ)
+	}
+	if f.inside {
+		return sandbox.Exec(&f.rules, command, environ)
+	}
+	code, err := sandbox.Run([]string{os.Args[0], "sandbox"}, &f.rules, command, environ, func(text string) {
+		fmt.Fprintln(e.stderr, "farcall:", text)
+	})
+	if err != nil {
+		return err
+	}
+	if code != exitOK {
+		return &exitError{code: code}
+	}
+	return nil
+}
+
+// handedOn is of an environment what is harmless, and what was asked for.
+func handedOn(asked, environ []string) []string {
+	u := gateway.Upstream{Env: map[string]string{}}
+	for _, entry := range asked {
+		if name, value, ok := strings.Cut(entry, "="); ok {
+			u.Env[name] = value
+		} else {
+			u.InheritEnv = append(u.InheritEnv, name)
+		}
+	}
+	return u.Environ(environ)
+}

@@ -1,0 +1,253 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+)
+
+// capturing is an MCP server that keeps what it was sent.
+type capturing struct {
+	*httptest.Server
+
+	mu   sync.Mutex
+	all  []string // requests as text
+	seen map[string]int
+}
+
+func newCapturing(t *testing.T, eras string) *capturing {
+	t.Helper()
+	s := mcp.NewServer("captured", "1", &mcp.ServerOptions{Eras: eras})
+	mcp.AddTool(s, "add", "", func(context.Context, struct{ A, B int }) (string, error) { return "3", nil })
+	c := &capturing{seen: map[string]int{}}
+	h := mcphttp.NewHandler(s, nil)
+	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		c.mu.Lock()
+		c.all = append(c.all, fmt.Sprint(r.Method, " ", r.URL, " ", r.Header, " ", string(body)))
+		c.seen[r.Method+" "+r.Header.Get("X-Cred")+r.Header.Get("Authorization")]++
+		c.mu.Unlock()
+		h.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		c.CloseClientConnections()
+		c.Close()
+		s.Close()
+	})
+	return c
+}
+
+// callers is a gateway whose callers say by a header who they are.
+func callers(t *testing.T, u *Upstream) *httptest.Server {
+	t.Helper()
+	g, err := New(&Config{Upstreams: []*Upstream{u}}, &Options{Principal: func(r *http.Request) string { return r.Header.Get("X-Who") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx := context.WithValue(r.Context(), laneKey{}, &guard.Principal{ID: r.Header.Get("X-Who"), Kind: "user"})
+		g.ServeHTTP(w, r.WithContext(ctx))
+	}))
+	t.Cleanup(func() {
+		web.CloseClientConnections()
+		web.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = g.Shutdown(ctx)
+	})
+	return web
+}
+
+const callersSecret = "s3cr3t-of-the-caller"
+
+// callAs makes a call as a principal, who has many credentials with him.
+func callAs(t *testing.T, web *httptest.Server, who, era string) (string, error) {
+	t.Helper()
+	h := http.Header{
+		"X-Who": {who}, "Authorization": {"Bearer " + callersSecret}, "Dpop": {callersSecret}, "Cookie": {"a=" + callersSecret},
+		"X-Api-Key": {callersSecret}, "Proxy-Authorization": {callersSecret}, "Signature": {callersSecret},
+	}
+	c, err := mcp.Dial(t.Context(), web.URL+"/mcp", &mcp.ClientOptions{Era: era, HTTP: &mcphttp.DialOptions{Header: h}})
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	return mcp.Call[string](t.Context(), c, "add", map[string]int{"A": 1, "B": 2})
+}
+
+// Each request to the server has the credentials of him for whom it is made, and nothing that
+// the caller has shown to the gateway.
+func TestPrincipalsAuth(t *testing.T) {
+	for _, eras := range []string{"legacy", "modern"} {
+		for _, lifetime := range []string{"principal", "session", "call"} {
+			t.Run(eras+" "+lifetime, func(t *testing.T) {
+				server := newCapturing(t, eras)
+				web := callers(t, &Upstream{
+					Name: "a", URL: server.URL, Lifetime: lifetime, Profile: profileMCP,
+					Auth: &Credentials{Type: authPrincipals, Principals: map[string]map[string]string{
+						"ann": {"X-Cred": "of-ann"}, "bob": {"X-Cred": "of-bob"}, "*": {"X-Cred": "of-others"},
+					}},
+				})
+				for _, era := range []string{"legacy", "modern"} {
+					for _, who := range []string{"ann", "bob", "eve"} {
+						if got, err := callAs(t, web, who, era); err != nil || got != "3" {
+							t.Errorf("%s: %q, %v", who, got, err)
+						}
+					}
+				}
+				server.mu.Lock()
+				defer server.mu.Unlock()
+				for _, text := range server.all {
+					if strings.Contains(text, callersSecret) || strings.Contains(text, "X-Who") {
+						t.Errorf("the server got what is the caller's: %s", text)
+					}
+				}
+				for _, want := range []string{"POST of-ann", "POST of-bob", "POST of-others"} {
+					if server.seen[want] == 0 {
+						t.Errorf("no %s: %v", want, server.seen)
+					}
+				}
+				if n := server.seen["POST "] + server.seen["GET "] + server.seen["DELETE "]; n > 0 {
+					t.Errorf("%d requests without credentials: %v", n, server.seen)
+				}
+			})
+		}
+	}
+}
+
+// Without credentials for a caller nothing is sent, and the error says what is missing.
+func TestPrincipalsAuthMissing(t *testing.T) {
+	server := newCapturing(t, "legacy")
+	web := callers(t, &Upstream{
+		Name: "a", URL: server.URL, Lifetime: "principal", Profile: profileMCP,
+		Auth: &Credentials{Type: authPrincipals, Principals: map[string]map[string]string{"ann": {"X-Cred": "s3cr3t-header"}}},
+	})
+	_, err := callAs(t, web, "eve", "legacy")
+	if err == nil || strings.Contains(err.Error(), "s3cr3t") {
+		t.Errorf("%v", err)
+	}
+	if len(server.all) > 0 {
+		t.Errorf("%q", server.all)
+	}
+	p := &perCaller{at: mustURL(t, server.URL), all: map[string]map[string]string{"ann": {"X-Cred": "s3cr3t-header"}}}
+	r := httptest.NewRequest(http.MethodPost, server.URL, nil)
+	err = p.Authorize(context.WithValue(t.Context(), laneKey{}, &guard.Principal{ID: "eve", Issuer: "https://id"}), r)
+	if err == nil || !strings.Contains(err.Error(), `the principal "https://id|eve"`) {
+		t.Errorf("%v", err)
+	}
+	if err = p.Authorize(t.Context(), r); err == nil || !strings.Contains(err.Error(), "nobody knows who calls") {
+		t.Errorf("%v", err)
+	}
+	ann := context.WithValue(t.Context(), laneKey{}, &guard.Principal{ID: "ann"})
+	if err = p.Authorize(ann, httptest.NewRequest(http.MethodPost, "http://evil.example/", nil)); err == nil {
+		t.Error("credentials go to another address")
+	}
+	if text := fmt.Sprintf("%v %+v %#v", p, p, p); strings.Contains(text, "s3cr3t") {
+		t.Error(text)
+	}
+}
+
+// A token that is bound to a key of the caller is of no use to the gateway, and none is no
+// reason to send the call without.
+func TestPassthroughRefused(t *testing.T) {
+	p := &perCaller{at: mustURL(t, "http://a.example"), pass: true}
+	for name, who := range map[string]*guard.Principal{"nobody": nil, "no token": {ID: "ann"}} {
+		r := httptest.NewRequest(http.MethodPost, "http://a.example/", nil)
+		if err := p.Authorize(context.WithValue(t.Context(), laneKey{}, who), r); err == nil || r.Header.Get("Authorization") != "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if !bound(&guard.Principal{Claims: map[string]any{"cnf": map[string]any{"jkt": "x"}}}) || bound(&guard.Principal{}) {
+		t.Error("which tokens are bound?")
+	}
+}
+
+func mustURL(t *testing.T, text string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+func TestCheckAuth(t *testing.T) {
+	some := map[string]map[string]string{"*": {"X": "s3cr3t"}}
+	for want, u := range map[string]*Upstream{
+		"":                            {Auth: &Credentials{Type: authOAuth}},
+		" ":                           {Auth: &Credentials{Type: authExchange, ClientID: "x", Secret: "s3cr3t", Audience: "y"}, Lifetime: "principal"},
+		"  ":                          {Auth: &Credentials{Type: authPassthrough}, Lifetime: "call"},
+		"   ":                         {},
+		"the profile raw":             {Auth: &Credentials{Type: authOAuth}, Profile: profileRaw},
+		"principals goes by who":      {Auth: &Credentials{Type: authPrincipals, Principals: some}},
+		"token_exchange goes by who":  {Auth: &Credentials{Type: authExchange}, Lifetime: "shared"},
+		"passthrough goes by who":     {Auth: &Credentials{Type: authPassthrough}},
+		"client_credentials needs":    {Auth: &Credentials{Type: authClient, ClientID: "x"}},
+		"no client_id":                {Auth: &Credentials{Type: authExchange, Secret: "s3cr3t"}, Lifetime: "call"},
+		"principals has no headers":   {Auth: &Credentials{Type: authPrincipals}, Lifetime: "call"},
+		"principals is for":           {Auth: &Credentials{Type: authOAuth, Principals: some}},
+		"audience is for":             {Auth: &Credentials{Type: authOAuth, Audience: "x"}},
+		"store is for":                {Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", Store: "f"}},
+		"a secret and a key":          {Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", Key: "s3cr3t"}},
+		"private key is not in PEM":   {Auth: &Credentials{Type: authClient, ClientID: "x", Key: "s3cr3t"}},
+		"is no scope":                 {Auth: &Credentials{Type: authOAuth, Scopes: []string{"a b"}}},
+		"would go over the network":   {Auth: &Credentials{Type: authOAuth}, URL: "http://a.example/mcp"},
+		"there is no type":            {Auth: &Credentials{Type: "magic"}},
+		"metadata document is at a U": {Auth: &Credentials{Type: authOAuth, MetadataURL: "http://x/"}},
+	} {
+		u.Name = "a"
+		if u.URL == "" {
+			u.URL = "https://a.example/mcp"
+		}
+		message, hint := u.checkAuth()
+		want = strings.TrimSpace(want)
+		if (message == "") != (want == "") || !strings.Contains(message, want) || message != "" && hint == "" || strings.Contains(message+hint, "s3cr3t") {
+			t.Errorf("%s: %s; %s", want, message, hint)
+		}
+		auth, err := u.authorizer(nil)
+		if (err == nil) != (want == "") || err == nil && (auth == nil) != (u.Auth == nil) {
+			t.Errorf("%s: %v, %v", want, auth, err)
+		}
+	}
+}
+
+// Who has logged in for a server is who calls it, and who has not is told how.
+func TestOAuthNeedsLogin(t *testing.T) {
+	resource := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(resource.Close)
+	web := callers(t, &Upstream{
+		Name: "a", URL: resource.URL + "/mcp", Profile: profileMCP,
+		Auth: &Credentials{Type: authOAuth, Store: t.TempDir() + "/tokens.json"},
+	})
+	_, err := callAs(t, web, "ann", "legacy")
+	if err == nil {
+		t.Fatal("a call without a login")
+	}
+	t.Log(err)
+	u := &Upstream{Name: "a", URL: resource.URL + "/mcp", Auth: &Credentials{Type: authOAuth, Store: t.TempDir() + "/tokens.json"}}
+	auth, err := u.authorizer(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, u.URL, nil)
+	_, err = auth.Challenge(t.Context(), &http.Response{StatusCode: http.StatusUnauthorized, Request: r, Header: http.Header{"Www-Authenticate": {"Bearer"}}})
+	if err == nil || !strings.Contains(err.Error(), "farcall login --store") || !strings.Contains(err.Error(), resource.URL) {
+		t.Errorf("%v", err)
+	}
+}

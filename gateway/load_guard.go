@@ -1,0 +1,284 @@
+package gateway
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/farcall-dev/farcall/guard"
+)
+
+// LoadGuard reads the guard of a configuration. Nothing else in the file counts, and it
+// may have no upstreams. What is wrong in it is a *[ConfigError].
+func LoadGuard(path string) (*guard.Config, error) {
+	data, err := readBounded(path, maxConfig)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: cannot read the configuration: %w", err)
+	}
+	c, err := parseAs(path, data, (*reader).guardOnly)
+	if err != nil {
+		return nil, err
+	}
+	return c.Guard, nil
+}
+
+// guardOnly reads the guard and nothing else.
+func (r *reader) guardOnly(n *node) *Config {
+	c := &Config{}
+	r.spots[""] = n.at
+	r.stopped = true // the rest need not be in order
+	r.twice(n, "", map[*node]bool{})
+	if n.kind != mapNode {
+		r.wrongKind(n, "", "a map with the key guard is wanted")
+		return c
+	}
+	table := map[string]take{}
+	for key := range r.ownKeys(n, c) {
+		table[key] = func(*node, string) {}
+	}
+	table["guard"] = func(n *node, path string) { c.Guard = r.guard(n, path) }
+	r.fields(n, "", table)
+	if n.get("guard") == nil {
+		r.problemAt(n.at, "", "there is no guard", "add guard, with who may call what")
+		return c
+	}
+	check := checker{problem: r.problem, notice: r.advise, said: r.said, written: r.written, values: r.values}
+	check.guard(c.Guard)
+	return c
+}
+
+// guard reads who may call what.
+func (r *reader) guard(n *node, path string) *guard.Config {
+	g := &guard.Config{}
+	r.fields(n, path, map[string]take{
+		"anonymous":   r.flag(&g.Anonymous),
+		"keys":        r.items(func(n *node, path string) { g.Keys = append(g.Keys, r.key(n, path)) }),
+		"jwt":         r.items(func(n *node, path string) { g.JWT = append(g.JWT, r.issuer(n, path)) }),
+		"mtls":        r.items(func(n *node, path string) { g.MTLS = append(g.MTLS, r.certificate(n, path)) }),
+		"signatures":  r.items(func(n *node, path string) { g.Signatures = append(g.Signatures, r.signer(n, path)) }),
+		"stdio":       func(n *node, path string) { r.stdio(g, n, path) },
+		"resource":    func(n *node, path string) { r.resource(g, n, path) },
+		"replay":      func(n *node, path string) { r.replay(g, n, path) },
+		"allow":       r.rules(&g.Allow),
+		"deny":        r.rules(&g.Deny),
+		"local":       r.oneOrMore(&g.Local),
+		"cedar":       r.text(&g.Cedar),
+		"cedar_files": r.policies(&g.CedarFiles),
+		"params":      func(n *node, path string) { r.bounds(g, n, path) },
+		"limits":      func(n *node, path string) { r.limits(g, n, path) },
+		"audit":       func(n *node, path string) { r.audit(g, n, path) },
+	})
+	return g
+}
+
+func (r *reader) key(n *node, path string) (k guard.Key) {
+	r.fields(n, path, map[string]take{
+		"id": r.text(&k.ID), "hash": r.text(&k.Hash), "kind": r.text(&k.Kind),
+		"roles": r.oneOrMore(&k.Roles), "scopes": r.oneOrMore(&k.Scopes), "expires": r.date(&k.Expires),
+	})
+	return k
+}
+
+// issuer reads a map, or the address alone.
+func (r *reader) issuer(n *node, path string) (i guard.Issuer) {
+	if n.kind == scalarNode {
+		r.spots[path+".issuer"] = n.at
+		r.text(&i.Issuer)(n, path+".issuer")
+		return i
+	}
+	r.fields(n, path, map[string]take{
+		"issuer": r.text(&i.Issuer), "jwks": r.keySet(&i.JWKS), "audience": r.oneOrMore(&i.Audience), "algorithms": r.oneOrMore(&i.Algorithms),
+		"skew": r.duration(&i.Skew), "max_age": r.duration(&i.MaxAge), "id": r.text(&i.ID), "roles": r.text(&i.Roles), "kind": r.text(&i.Kind),
+		"claims": r.table(&i.Claims), "dpop": r.text(&i.DPoP), "private": r.flag(&i.Private), "refresh": r.duration(&i.Refresh),
+	})
+	return i
+}
+
+// keySet reads a URL, JSON, or the path of a file: of that, what is in it.
+func (r *reader) keySet(dst *string) take {
+	return func(n *node, path string) {
+		text, ok := r.value(n, path)
+		if !ok {
+			return
+		}
+		if !isURL(text) && !strings.HasPrefix(strings.TrimSpace(text), "{") {
+			if text, ok = r.secret(n, path, strings.TrimPrefix(text, "file:")); ok && !strings.HasPrefix(text, "{") {
+				r.problemAt(n.at, path, "the file has no set of keys in JSON", `it begins with {"keys":`)
+			}
+			r.written[path] = n.text
+			put(&r.values, path, text)
+		}
+		*dst = text
+	}
+}
+
+func (r *reader) certificate(n *node, path string) (c guard.Certificate) {
+	r.fields(n, path, map[string]take{"san": r.text(&c.SAN), "id": r.text(&c.ID), "kind": r.text(&c.Kind), "roles": r.oneOrMore(&c.Roles)})
+	return c
+}
+
+func (r *reader) signer(n *node, path string) (s guard.Signer) {
+	r.fields(n, path, map[string]take{
+		"id":     r.text(&s.ID),
+		"secret": func(n *node, path string) { r.hidden(&s.Secret, n, path) },
+		"public": func(n *node, path string) {
+			if text, ok := r.private(n, path); ok {
+				s.Public = text
+			}
+		},
+		"kind": r.text(&s.Kind), "roles": r.oneOrMore(&s.Roles),
+	})
+	return s
+}
+
+func (r *reader) stdio(g *guard.Config, n *node, path string) {
+	r.fields(n, path, map[string]take{
+		"trust": r.option(&g.Stdio.Trust), "id": r.text(&g.Stdio.ID), "roles": r.oneOrMore(&g.Stdio.Roles), "token_env": r.text(&g.Stdio.TokenEnv),
+	})
+}
+
+// option reads a flag that may be absent.
+func (r *reader) option(dst **bool) take {
+	return func(n *node, path string) {
+		var on bool
+		before := len(r.problems)
+		r.flag(&on)(n, path)
+		if len(r.problems) == before {
+			*dst = &on
+		}
+	}
+}
+
+// resource reads a map, or the URL alone.
+func (r *reader) resource(g *guard.Config, n *node, path string) {
+	if n.kind == scalarNode {
+		r.spots[path+".url"] = n.at
+		r.text(&g.Resource.URL)(n, path+".url")
+		return
+	}
+	r.fields(n, path, map[string]take{
+		"url": r.text(&g.Resource.URL), "servers": r.oneOrMore(&g.Resource.Servers),
+		"scopes": func(n *node, path string) {
+			r.each(n, path, func(m member, path string) {
+				var list []string
+				r.oneOrMore(&list)(m.value, path)
+				if g.Resource.Scopes == nil {
+					g.Resource.Scopes = map[string][]string{}
+				}
+				g.Resource.Scopes[m.key] = list
+			})
+		},
+	})
+}
+
+func (r *reader) replay(g *guard.Config, n *node, path string) {
+	r.fields(n, path, map[string]take{
+		"window": r.duration(&g.Replay.Window), "future": r.duration(&g.Replay.Future), "memory": r.count(&g.Replay.Memory),
+	})
+}
+
+// policies reads paths of files that must be there.
+func (r *reader) policies(dst *[]string) take {
+	return func(n *node, path string) {
+		var list []string
+		r.oneOrMore(&list)(n, path)
+		for i, name := range list {
+			full := r.beside(name)
+			at := fmt.Sprintf("%s[%d]", path, i)
+			if _, err := readBounded(full, maxYAML); err != nil {
+				r.problem(at, fmt.Sprintf("cannot read the file: %v", pathless(err)), "the path is relative to "+r.dir)
+				continue
+			}
+			if !slices.Contains(r.read, full) {
+				r.read = append(r.read, full)
+			}
+			*dst = append(*dst, full)
+		}
+	}
+}
+
+func (r *reader) bounds(g *guard.Config, n *node, path string) {
+	schemas := true
+	r.fields(n, path, map[string]take{
+		"schemas": r.flag(&schemas), "max_string": r.smallSize(&g.Params.MaxString), "max_depth": r.count(&g.Params.MaxDepth),
+		"allow_keys": r.flag(&g.Params.AllowKeys),
+	})
+	g.Params.SkipSchemas = !schemas
+}
+
+func (r *reader) limits(g *guard.Config, n *node, path string) {
+	l := &g.Limits
+	r.fields(n, path, map[string]take{
+		"rates":      r.items(func(n *node, path string) { l.Rates = append(l.Rates, r.rate(n, path)) }),
+		"concurrent": r.count(&l.Concurrent), "total": r.count(&l.Total), "connections": r.count(&l.Connections), "accepted": r.count(&l.Accepted),
+		"max_body": r.size(&l.MaxBody), "max_header": r.smallSize(&l.MaxHeader), "body_timeout": r.duration(&l.BodyTimeout), "idle": r.duration(&l.Idle),
+	})
+}
+
+// maxLog bounds the file of an audit.
+const maxLog = 1 << 40
+
+// audit reads a map, or the file alone.
+func (r *reader) audit(g *guard.Config, n *node, path string) {
+	file := func(n *node, path string) {
+		if text, ok := r.value(n, path); ok && text != "" && text != "-" {
+			g.Audit.File = r.beside(text)
+		} else if ok {
+			g.Audit.File = text
+		}
+	}
+	if n.kind == scalarNode {
+		r.spots[path+".file"] = n.at
+		file(n, path+".file")
+		return
+	}
+	r.fields(n, path, map[string]take{
+		"file": file, "max_size": r.sizeTo(&g.Audit.MaxSize, maxLog, "1TiB"), "keep": r.count(&g.Audit.Keep),
+		"params": r.flag(&g.Audit.Params), "redact": r.oneOrMore(&g.Audit.Redact),
+	})
+}
+
+// guard checks who may call what.
+func (c *checker) guard(g *guard.Config) {
+	for _, p := range g.Check() {
+		path, message := "guard", p.Message
+		if i := slices.Index(g.CedarFiles, p.Path); i >= 0 {
+			path, message = fmt.Sprintf("guard.cedar_files[%d]", i), filepath.Base(p.Path)+": "+message
+		} else if p.Path != "" {
+			path += "." + p.Path
+		}
+		message = c.asWritten(path, message)
+		switch {
+		case c.said != nil && c.said(path): // what could not be read is missing
+		case !p.Warning:
+			c.problem(path, message, p.Hint)
+		case c.notice != nil:
+			c.notice(path, message, p.Hint)
+		}
+	}
+}
+
+// said reports whether there is a problem with an item already.
+func (r *reader) said(path string) bool {
+	return slices.ContainsFunc(r.problems, func(p Problem) bool { return itemOf(p.Path) == itemOf(path) })
+}
+
+// itemOf returns the path of what a part belongs to: guard.keys[0] of guard.keys[0].hash.
+func itemOf(path string) string {
+	if i := strings.IndexByte(path, ']'); i >= 0 {
+		return path[:i+1]
+	}
+	parts := strings.SplitN(path, ".", 3)
+	return strings.Join(parts[:min(len(parts), 2)], ".")
+}
+
+// asWritten takes values that came from elsewhere out of a message about a path.
+func (c *checker) asWritten(path, message string) string {
+	for at, value := range c.values {
+		if value != "" && (strings.HasPrefix(at, path) || strings.HasPrefix(path, at)) {
+			message = strings.ReplaceAll(message, value, c.written[at])
+		}
+	}
+	return message
+}

@@ -1,0 +1,180 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxMemory bounds what a command may have.
+const maxMemory = 1 << 50
+
+// sandbox reads a map, or the mode alone.
+func (r *reader) sandbox(n *node, path string) *Sandbox {
+	s := &Sandbox{}
+	if n.kind == scalarNode {
+		r.spots[path+".mode"] = n.at
+		r.text(&s.Mode)(n, path+".mode")
+		return s
+	}
+	r.fields(n, path, map[string]take{
+		"mode": r.text(&s.Mode), "read": r.paths(&s.Read), "write": r.paths(&s.Write), "execute": r.paths(&s.Execute), "network": r.oneOrMore(&s.Network),
+		"memory": r.sizeTo(&s.Memory, maxMemory, "1PiB"), "processes": r.count(&s.Processes), "files": r.count(&s.Files), "cpu": r.duration(&s.CPU),
+	})
+	return s
+}
+
+// paths reads paths that are relative to the file.
+func (r *reader) paths(dst *[]string) take {
+	return func(n *node, path string) {
+		var list []string
+		r.oneOrMore(&list)(n, path)
+		for _, name := range list {
+			*dst = append(*dst, r.beside(name))
+		}
+	}
+}
+
+// filled has every default written out.
+func (s *Sandbox) filled() *Sandbox {
+	if s == nil {
+		return nil
+	}
+	out := *s
+	out.Mode = cmp.Or(s.Mode, "strict")
+	if len(s.Network) == 0 {
+		out.Network = []string{"none"}
+	}
+	out.Memory = cmp.Or(s.Memory, 1<<30)
+	out.Processes = cmp.Or(s.Processes, 64)
+	out.Files = cmp.Or(s.Files, 256)
+	return &out
+}
+
+// credentials reads a map, or the type alone.
+func (r *reader) credentials(u *Upstream, n *node, path string) {
+	c := &Credentials{}
+	u.Auth = c
+	if n.kind == scalarNode {
+		r.spots[path+".type"] = n.at
+		r.text(&c.Type)(n, path+".type")
+		return
+	}
+	secret := func(dst *string, key string) take {
+		return func(n *node, path string) { put(&u.origins, "auth."+key, r.hidden(dst, n, path)) }
+	}
+	r.fields(n, path, map[string]take{
+		"type": r.text(&c.Type), "client_id": r.text(&c.ClientID), "secret": secret(&c.Secret, "secret"), "key": secret(&c.Key, "key"),
+		"metadata_url": r.text(&c.MetadataURL), "issuer": r.text(&c.Issuer), "audience": r.text(&c.Audience), "scopes": r.oneOrMore(&c.Scopes),
+		"dpop": r.flag(&c.DPoP), "store": r.path(&c.Store),
+		"principals": func(n *node, path string) {
+			r.each(n, path, func(m member, path string) { r.principal(u, m, path) })
+		},
+	})
+}
+
+// principal reads the headers for a principal.
+func (r *reader) principal(u *Upstream, m member, path string) {
+	if u.Auth.Principals == nil {
+		u.Auth.Principals = map[string]map[string]string{}
+	}
+	headers := map[string]string{}
+	r.each(m.value, path, func(header member, path string) {
+		value, ok := r.private(header.value, path)
+		if !ok {
+			return
+		}
+		headers[header.key] = value
+		put(&u.origins, "auth.principals."+m.key+"."+header.key, r.origin)
+		if r.inClear(value) && isSecretFlag(header.key) {
+			r.advise(path, "it is secret and stands in the file itself", "write ${NAME} for a variable of the environment, or file:PATH")
+		}
+	})
+	u.Auth.Principals[m.key] = headers
+}
+
+// String is the kind of the credentials. It has no secrets.
+func (c Credentials) String() string { return c.Type }
+
+// GoString is String: nothing that prints credentials prints their secrets.
+func (c Credentials) GoString() string { return c.String() }
+
+// LogValue implements [slog.LogValuer].
+func (c Credentials) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// confinement checks what a command may do.
+func (c *checker) confinement(u *Upstream, path string) {
+	s := u.Sandbox
+	if s == nil {
+		return
+	}
+	path += ".sandbox"
+	if len(u.Command) == 0 && u.URL != "" {
+		c.problem(path, "only a command has it", "remove it")
+		return
+	}
+	c.choice(path+".mode", "sandbox", s.Mode, "strict", "best-effort")
+	for i, network := range s.Network {
+		at := path + ".network"
+		if len(s.Network) > 1 {
+			at += "[" + strconv.Itoa(i) + "]"
+		}
+		port, err := strconv.ParseUint(network, 10, 16)
+		switch isPort := err == nil && port > 0; {
+		case network == "none" || network == "all":
+			if len(s.Network) > 1 {
+				c.problem(at, network+" stands alone", "remove it, or everything else")
+			}
+		case !isPort:
+			c.problem(at, c.quote(at, network)+" is neither a port nor none nor all", "write none, all, or the TCP ports to connect to: [443]")
+		}
+	}
+	for _, list := range [][]string{s.Read, s.Write, s.Execute} {
+		if slices.ContainsFunc(list, func(p string) bool { return p == "" || hasNUL(p) }) {
+			c.problem(path, "a path is empty or has a NUL byte", "remove it")
+		}
+	}
+	c.notNegative(path+".memory", int(s.Memory))
+	c.notNegative(path+".processes", s.Processes)
+	c.notNegative(path+".files", s.Files)
+	c.notBefore(path+".cpu", s.CPU)
+}
+
+// credentials checks how the gateway shows who it is.
+func (c *checker) credentials(u *Upstream, path string) {
+	if u.Auth == nil {
+		return
+	}
+	path += ".auth"
+	scheme, _, _ := strings.Cut(strings.ToLower(u.URL), ":")
+	if scheme != "http" && scheme != "https" {
+		c.problem(path, "only http and https have it", "remove it")
+		return
+	}
+	types := []string{"oauth", "client_credentials", "token_exchange", "principals", "passthrough"}
+	if u.Auth.Type == "" {
+		c.problem(path, "it has no type", "use "+either(types...))
+		return
+	}
+	c.choice(path+".type", "type", u.Auth.Type, types...)
+	for _, name := range sortedKeys(u.Headers) {
+		if strings.EqualFold(name, "Authorization") {
+			c.problem(path, "headers has Authorization as well", "remove one")
+		}
+	}
+}
+
+// asksWho reports whether the credentials depend on who calls.
+func (c *Credentials) asksWho() bool {
+	return c != nil && slices.Contains([]string{"token_exchange", "principals", "passthrough"}, c.Type)
+}
+
+// nobodyKnown is said of credentials that depend on who calls where nobody asks.
+func (c *checker) nobodyKnown(u *Upstream, path string) {
+	if c.notice != nil && !u.Disabled && u.Auth.asksWho() {
+		c.notice(path+".auth", fmt.Sprintf("%s goes by who calls, and without a guard nobody is known", u.Auth.Type), "add guard")
+	}
+}

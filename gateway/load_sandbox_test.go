@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestSandboxKeys(t *testing.T) {
+	dir := t.TempDir()
+	c, problems := parse(t, filepath.Join(dir, "f.yaml"), `
+upstreams:
+  a:
+    command: x
+    sandbox: {mode: best-effort, read: [., /usr/share/x], write: out, execute: bin, network: [443, 80], memory: 4GiB, processes: 8, files: 100, cpu: 10m}
+  b: {command: x, sandbox: strict}
+  c: {command: x, sandbox: {network: all}}
+  d: {command: x, sandbox: {}}
+  e: {command: x}
+`)
+	if problems != "" {
+		t.Fatal(problems)
+	}
+	want := &Sandbox{
+		Mode: "best-effort", Read: []string{dir, "/usr/share/x"}, Write: []string{filepath.Join(dir, "out")}, Execute: []string{filepath.Join(dir, "bin")},
+		Network: []string{"443", "80"}, Memory: 4 << 30, Processes: 8, Files: 100, CPU: 10 * time.Minute,
+	}
+	if got := c.Upstreams[0].Sandbox; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v", got)
+	}
+	if got := c.Upstreams[1].Sandbox; !reflect.DeepEqual(got, &Sandbox{Mode: "strict"}) {
+		t.Errorf("%+v", got)
+	}
+	if got := c.Upstreams[2].Sandbox; !slices.Equal(got.Network, []string{"all"}) {
+		t.Errorf("%+v", got)
+	}
+	full := c.Filled()
+	if got := full.Upstreams[3].Sandbox; !reflect.DeepEqual(got, &Sandbox{Mode: "strict", Network: []string{"none"}, Memory: 1 << 30, Processes: 64, Files: 256}) {
+		t.Errorf("%+v", got)
+	}
+	if c.Upstreams[3].Sandbox.Mode != "" || full.Upstreams[4].Sandbox != nil {
+		t.Error("what was given has changed")
+	}
+}
+
+func TestCredentialsKeys(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("GUARD_TEST_SECRET", "s3cr3t")
+	if err := os.WriteFile(filepath.Join(dir, "key.pem"), []byte("s3cr3t pem\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, problems := parse(t, filepath.Join(dir, "f.yaml"), `
+upstreams:
+  a:
+    url: https://h/mcp
+    auth: {type: client_credentials, client_id: x, secret: "${GUARD_TEST_SECRET}", key: "file:key.pem", metadata_url: https://me/client.json,
+      issuer: https://id, audience: https://h, scopes: [a, b], dpop: true, store: tokens.json, principals: {ci: {X-Key: "${GUARD_TEST_SECRET}"}, "*": {X-Team: none}}}
+  b: {url: https://h/mcp, auth: oauth}
+  c: {url: https://h/mcp, auth: {type: client_credentials, client_id: x, secret: s3cr3t}}
+  d: {url: https://h/mcp, auth: {type: principals, principals: {ci: {Authorization: Bearer s3cr3t, X-Team: a}}}}
+`)
+	if problems != "" {
+		t.Fatal(problems)
+	}
+	u := c.Upstreams[0]
+	want := &Credentials{
+		Type: "client_credentials", ClientID: "x", Secret: "s3cr3t", Key: "s3cr3t pem", MetadataURL: "https://me/client.json", Issuer: "https://id", Audience: "https://h",
+		Scopes: []string{"a", "b"}, DPoP: true, Store: filepath.Join(dir, "tokens.json"), Principals: map[string]map[string]string{"ci": {"X-Key": "s3cr3t"}, "*": {"X-Team": "none"}},
+	}
+	if !reflect.DeepEqual(u.Auth, want) {
+		t.Errorf("%v", *u.Auth)
+	}
+	for key, want := range map[string]string{"auth.secret": "env GUARD_TEST_SECRET", "auth.key": "file key.pem", "auth.principals.ci.X-Key": "env GUARD_TEST_SECRET", "auth.principals.*.X-Team": ""} {
+		if got := u.Origin(key); got != want {
+			t.Errorf("%s: %q, want %q", key, got, want)
+		}
+	}
+	if got := c.Upstreams[1].Auth.Type; got != "oauth" {
+		t.Error(got)
+	}
+	if !slices.Contains(c.Files(), filepath.Join(dir, "key.pem")) {
+		t.Errorf("%q", c.Files())
+	}
+	var b bytes.Buffer
+	for _, n := range c.Notices() {
+		b.WriteString(n.String() + "\n")
+	}
+	for _, want := range []string{"upstreams.c.auth.secret: it is secret", "upstreams.d.auth.principals.ci.Authorization: it is secret", "upstreams.d.auth: principals goes by who calls, and without a guard nobody is known; add guard"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%s\nhas not: %s", b.String(), want)
+		}
+	}
+	if got := len(c.Notices()); got != 3 {
+		t.Errorf("%d notices: %s", got, b.String())
+	}
+	for _, u := range c.Upstreams {
+		slog.New(slog.NewJSONHandler(&b, nil)).Info("x", "auth", u.Auth, "value", *u.Auth, "upstream", u)
+		fmt.Fprintf(&b, "%v %+v %#v %s %v %+v %#v %+v\n", u.Auth, u.Auth, u.Auth, u.Auth, *u.Auth, *u.Auth, *u.Auth, u)
+	}
+	if strings.Contains(b.String(), "s3cr3t") {
+		t.Error(b.String())
+	}
+}
+
+// Each text has these problems and no others.
+func TestSandboxAndCredentialsProblems(t *testing.T) {
+	t.Setenv("GUARD_TEST_SECRET", "s3cr3t")
+	const ab = "upstreams:\n  a: " // what follows is in line 2, column 6
+	for _, c := range []struct{ text, want string }{
+		{"{command: x, sandbox: strickt}", `2:28: upstreams.a.sandbox.mode: there is no sandbox "strickt"; use strict or best-effort (did you mean strict?)`},
+		{"{command: x, sandbox: {reed: .}}", `2:29: upstreams.a.sandbox.reed: there is no key "reed" here; did you mean read?`},
+		{"{command: x, sandbox: {network: [443, al, 0, all]}}", `2:44: upstreams.a.sandbox.network[1]: "al" is neither a port nor none nor all; write none, all, or the TCP ports to connect to: [443]` + "\n" +
+			`2:48: upstreams.a.sandbox.network[2]: "0" is neither a port nor none nor all; write none, all, or the TCP ports to connect to: [443]` + "\n" +
+			"2:51: upstreams.a.sandbox.network[3]: all stands alone; remove it, or everything else"},
+		{"{command: x, sandbox: {memory: 1, cpu: 5, processes: -1}}", `2:37: upstreams.a.sandbox.memory: "1" is not a size from 1KB to 1PiB; write 10MB, 512KiB or a number of bytes` + "\n" +
+			`2:45: upstreams.a.sandbox.cpu: "5" is not a duration; it has no unit; write 5s if it is in seconds` + "\n" +
+			`2:59: upstreams.a.sandbox.processes: "-1" is not a number from 1; write a whole number, or leave the key out for the default`},
+		{"{url: 'https://h', sandbox: strict}", "2:34: upstreams.a.sandbox: only a command has it; remove it"},
+		{"{command: x, auth: oauth}", "2:25: upstreams.a.auth: only http and https have it; remove it"},
+		{"{url: 'ws://h', auth: oauth}", "2:28: upstreams.a.auth: only http and https have it; remove it"},
+		{"{url: 'https://h', auth: {}}", "2:31: upstreams.a.auth: it has no type; use oauth, client_credentials, token_exchange, principals or passthrough"},
+		{"{url: 'https://h', auth: '${GUARD_TEST_SECRET}'}", `2:31: upstreams.a.auth.type: there is no type "${GUARD_TEST_SECRET}"; use oauth, client_credentials, token_exchange, principals or passthrough`},
+		{"{url: 'https://h', headers: {authorization: x}, auth: oauth}", "2:60: upstreams.a.auth: headers has Authorization as well; remove one"},
+		{"{url: 'https://h', auth: {type: oauth, secret: [s3cr3t]}}", "2:53: upstreams.a.auth.secret: one value is wanted, and this is a list"},
+		{"{url: 'https://h', auth: {type: principals, principals: {ci: s3cr3t}}}", "2:67: upstreams.a.auth.principals.ci: a map of keys and values is wanted, and this is one value"},
+	} {
+		_, got := parse(t, "f", ab+c.text)
+		want := "f:" + strings.ReplaceAll(c.want, "\n", "\nf:")
+		if got != want {
+			t.Errorf("%s\n\t%s\nwant\n\t%s", c.text, strings.ReplaceAll(got, "\n", "\n\t"), strings.ReplaceAll(want, "\n", "\n\t"))
+		}
+		if strings.Contains(got, "s3cr3t") {
+			t.Errorf("a secret is told: %s", got)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway/internal/route"
+	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// A shield is the gateway's guard. A nil one lets everybody do everything.
+type shield struct {
+	*guard.Guard
+}
+
+// methodRPC is how calls of servers that speak no MCP are named to policies, and methodStatus
+// that of the page for operators.
+const (
+	methodRPC    = "rpc"
+	methodStatus = "gateway/status"
+)
+
+var errShield = errors.New("a guard is put up, or taken away, when the gateway is started: this needs a restart")
+
+func (g *Gateway) newShield(c *Config) error {
+	if c.Guard == nil {
+		return nil
+	}
+	var o guard.Options
+	if g.opts.Guard != nil {
+		o = *g.opts.Guard
+	}
+	if o.Logger == nil {
+		o.Logger = g.opts.Logger
+	}
+	is, err := guard.New(c.Guard, &o)
+	if err != nil {
+		return err
+	}
+	g.shield = &shield{is}
+	return nil
+}
+
+// Listener bounds the connections of l, as the guard of the configuration says.
+func (g *Gateway) Listener(l net.Listener) net.Listener {
+	if g.shield == nil {
+		return l
+	}
+	return g.shield.Listener(l)
+}
+
+// reload gives the guard another configuration.
+func (s *shield) reload(c *Config) error {
+	switch {
+	case (s == nil) != (c.Guard == nil):
+		return errShield
+	case s == nil:
+		return nil
+	}
+	return s.Reload(c.Guard)
+}
+
+// end writes the audit out.
+func (s *shield) end() error {
+	if s == nil {
+		return nil
+	}
+	return s.Close()
+}
+
+// web lets requests pass whose sender is known.
+func (s *shield) web(h http.Handler) http.Handler {
+	if s == nil {
+		return h
+	}
+	return s.HTTP(h)
+}
+
+// interceptors find out who calls, before those of the options. conn is nil for HTTP.
+func (s *shield) interceptors(conn *guard.Conn, rest []farcall.Interceptor) []farcall.Interceptor {
+	if s == nil {
+		return rest
+	}
+	return append([]farcall.Interceptor{s.Identify(conn), s.admitted}, rest...)
+}
+
+// admitted asks about what the front answers by itself, and about those whom nobody knows; the rest
+// is asked about once it is known which server it is for.
+func (s *shield) admitted(next farcall.Handler) farcall.Handler {
+	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+		modern := scan.Member(scan.Member(req.Params, "_meta"), spec.MetaProtocolVersion) != nil
+		switch req.Method {
+		case spec.MethodToolsCall, spec.MethodResourcesRead, spec.MethodPromptsGet, spec.MethodCompletionComplete,
+			spec.MethodToolsList, spec.MethodResourcesList, spec.MethodResourcesTemplatesList, spec.MethodPromptsList:
+			if guard.From(ctx) != nil {
+				return next.ServeRPC(ctx, req)
+			}
+		default:
+			if guard.From(ctx) != nil && !known(req.Method) {
+				return next.ServeRPC(ctx, req)
+			}
+		}
+		done, err := s.Begin(ctx, &guard.Call{Method: req.Method, Params: req.Params, MCP: true, Modern: modern})
+		if err != nil {
+			return nil, err
+		}
+		result, err := next.ServeRPC(ctx, req)
+		done(err)
+		return result, err
+	})
+}
+
+// known reports whether the front handles a method by itself. A subscription to resources is asked about
+// for each of them, by Watch.
+func known(method string) bool {
+	switch method {
+	case spec.MethodInitialize, spec.MethodPing, spec.MethodServerDiscover, spec.MethodLoggingSetLevel, spec.MethodSubscriptionsListen,
+		spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult, spec.MethodTasksList,
+		spec.NotificationCancelled, spec.NotificationProgress, spec.NotificationInitialized, spec.NotificationRootsListChanged:
+		return true
+	}
+	return false
+}
+
+// ofProtocol reports whether a notification is one of MCP itself, which needs no rule.
+func ofProtocol(method string) bool { return strings.HasPrefix(method, "notifications/") }
+
+// begin asks whether a call may proceed.
+func (s *shield) begin(ctx context.Context, rev *era.Revision, c *guard.Call) (done func(error), err error) {
+	if s == nil {
+		return func(error) {}, nil
+	}
+	c.MCP, c.Modern = true, rev == nil || rev.Modern
+	return s.Begin(ctx, c)
+}
+
+// about is what policies see of a call of something that was found.
+func about(w *calling, t *route.Target) *guard.Call {
+	c := &guard.Call{Method: w.Method, Upstream: t.Source, Name: t.Name, Params: w.Params}
+	switch w.Method {
+	case spec.MethodToolsCall:
+		c.Arguments, c.Annotations = scan.Member(w.Params, "arguments"), scan.Member(t.Item, "annotations")
+		if t.Tool != nil {
+			c.Schema = t.Tool.InputSchema
+		}
+	case spec.MethodPromptsGet:
+		c.Arguments = scan.Member(w.Params, "arguments")
+	}
+	return c
+}
+
+// uses are the methods by which something of a list is used.
+var uses = map[string]string{
+	route.Tools: spec.MethodToolsCall, route.Resources: spec.MethodResourcesRead, route.Templates: spec.MethodResourcesRead, route.Prompts: spec.MethodPromptsGet,
+}
+
+// shown reports whether a caller may use something, and so sees it in lists.
+func (s *shield) shown(ctx context.Context, kind string, t *route.Target) bool {
+	if s == nil {
+		return true
+	}
+	return s.Visible(ctx, &guard.Call{
+		Method: uses[kind], Upstream: t.Source, Name: t.Name, Annotations: scan.Member(t.Item, "annotations"),
+	})
+}
+
+// admit asks about a call of a server that speaks no MCP.
+func (s *shield) admit(ctx context.Context, upstream, method string, params jsonrpc.Raw) (done func(error), err error) {
+	if s == nil {
+		return func(error) {}, nil
+	}
+	return s.Begin(ctx, &guard.Call{Method: methodRPC, Upstream: upstream, Name: method, Params: params, Arguments: params})
+}
+
+// guarded are the interceptors of the handlers for a server that speaks no MCP.
+func (s *server) guarded(rest []farcall.Interceptor) []farcall.Interceptor {
+	is := s.g.shield
+	if is == nil {
+		return rest
+	}
+	admit := func(next farcall.Handler) farcall.Handler {
+		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+			done, err := is.admit(ctx, s.cfg.Name, req.Method, req.Params)
+			if err != nil {
+				return nil, err
+			}
+			result, err := next.ServeRPC(ctx, req)
+			done(err)
+			return result, err
+		})
+	}
+	return append([]farcall.Interceptor{is.Identify(nil), admit}, rest...)
+}
+
+// operator lets those see the page who may.
+func (g *Gateway) operator(w http.ResponseWriter, r *http.Request) {
+	if g.shield != nil {
+		done, err := g.shield.Begin(r.Context(), &guard.Call{Method: methodStatus})
+		if err != nil {
+			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+			w.WriteHeader(http.StatusForbidden)
+			_, _ = w.Write([]byte("Forbidden: the page needs a rule that allows " + methodStatus + "\n")) // the client has gone
+			return
+		}
+		defer done(nil)
+	}
+	g.page.ServeHTTP(w, r)
+}

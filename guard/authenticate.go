@@ -1,0 +1,397 @@
+package guard
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/farcall-dev/farcall/guard/internal/policy"
+	"github.com/farcall-dev/farcall/guard/internal/sign"
+	"github.com/farcall-dev/farcall/guard/internal/token"
+)
+
+// A session is what is known of who calls, and from where. It is not changed.
+type session struct {
+	principal *Principal
+	subject   *policy.Subject // the same, for policies
+	remote    string          // address, without the port
+	transport string
+	local     bool
+	http      *exchange // nil: the call came otherwise
+}
+
+type sessionKey struct{}
+
+func sessionFrom(ctx context.Context) *session {
+	s, _ := ctx.Value(sessionKey{}).(*session)
+	return s
+}
+
+// known is a principal and what is derived of it, once.
+type known struct {
+	principal *Principal
+	subject   *policy.Subject
+}
+
+func knownAs(p *Principal) *known {
+	return &known{p, &policy.Subject{
+		ID: p.ID, Name: p.Name(), Kind: p.Kind, Method: p.Method, Issuer: p.Issuer, Roles: p.Roles, Scopes: p.Scopes, Claims: p.Claims,
+	}}
+}
+
+// anonymous is who calls without credentials, where that is allowed.
+func anonymous() *known {
+	return knownAs(&Principal{ID: "anonymous", Kind: "anonymous", Method: "none", Roles: []string{"anonymous"}})
+}
+
+// request finds out who sends a request over HTTP.
+func (s *state) request(x *exchange) (*known, *refusal) {
+	r := x.r
+	if s.g.opts.Authenticate != nil {
+		p, err := s.g.opts.Authenticate(r)
+		if err != nil {
+			return nil, refuse(unauthenticated, err.Error())
+		}
+		if p != nil {
+			return knownAs(p), nil
+		}
+	}
+	headers := r.Header["Authorization"]
+	keys := r.Header["X-Api-Key"]
+	switch {
+	case len(headers)+len(keys) > 1:
+		return nil, refuse(unauthenticated, "there is more than one credential")
+	case sign.HTTPHasSignature(r):
+		return s.signedRequest(x)
+	case len(headers) == 1:
+		scheme, value, _ := strings.Cut(headers[0], " ")
+		return s.authorization(x, strings.ToLower(scheme), strings.TrimSpace(value))
+	case len(keys) == 1:
+		return s.key(keys[0])
+	}
+	if k, refused := s.certificate(r.TLS); k != nil || refused != nil {
+		return k, refused
+	}
+	if s.c.Anonymous {
+		return s.nobody, nil
+	}
+	return nil, refuse(unauthenticated, "there are no credentials")
+}
+
+// authorization reads the header of that name.
+func (s *state) authorization(x *exchange, scheme, value string) (*known, *refusal) {
+	switch {
+	case value == "":
+		return nil, refuse(unauthenticated, "the Authorization header has no credential")
+	case scheme == "bearer":
+		if k, refused := s.key(value); k != nil || s.verifier == nil {
+			return k, refused
+		}
+		return s.token(x, value, false)
+	case scheme == "dpop" && s.verifier != nil:
+		return s.token(x, value, true)
+	}
+	return nil, refuse(unauthenticated, fmt.Sprintf("the scheme %.20q of the Authorization header is not accepted", scheme))
+}
+
+// key looks an API key up.
+func (s *state) key(value string) (*known, *refusal) {
+	digest := sha256.Sum256([]byte(value))
+	k := s.keys[digest]
+	// Whoever measures the time of the lookup learns of a digest which he cannot choose.
+	if k == nil || subtle.ConstantTimeCompare(k.digest[:], digest[:]) != 1 {
+		return nil, refuse(unauthenticated, "the key is not known")
+	}
+	if e := k.principal.Expires; !e.IsZero() && !s.g.now().Before(e) {
+		return nil, refuse(unauthenticated, "the key of "+k.principal.ID+" has expired")
+	}
+	return &k.known, nil
+}
+
+// token checks a JWT, and the proof that it is his who shows it.
+func (s *state) token(x *exchange, raw string, proved bool) (*known, *refusal) {
+	t, err := s.verifier.Verify(x.r.Context(), raw)
+	if err != nil {
+		return nil, tokenRefusal(err)
+	}
+	mode := s.c.JWT[t.IssuerIndex].DPoP
+	switch {
+	case proved && mode == "refused":
+		return nil, refuse(unauthenticated, "DPoP is not accepted from this issuer")
+	case proved:
+		if refused := s.proof(x, raw, t, mode == "required"); refused != nil {
+			return nil, refused
+		}
+	case t.KeyThumbprint != "":
+		return nil, refuse(unauthenticated, "the token is bound to a key (DPoP) and was sent as a bearer token")
+	case mode == "required":
+		return nil, refuse(unauthenticated, "the issuer's tokens need DPoP, and this one is a bearer token")
+	}
+	if t.CertThumbprint != "" && !hasCertificate(x.r.TLS, t.CertThumbprint) {
+		return nil, refuse(unauthenticated, "the token is bound to a client certificate (RFC 8705) that the connection does not have")
+	}
+	return s.tokenKnown(t, raw), nil
+}
+
+func tokenRefusal(err error) *refusal {
+	if bad := (*token.Error)(nil); errors.As(err, &bad) && bad.Reason == "unavailable" {
+		r := refuse(unavailable, err.Error())
+		r.after = time.Second
+		return r
+	}
+	return refuse(unauthenticated, err.Error())
+}
+
+// tokenKnown is the principal of a token, which is remembered as long as the token is.
+func (s *state) tokenKnown(t *token.Token, raw string) *known {
+	if k, ok := t.Memo().(*known); ok {
+		return k
+	}
+	i := &s.c.JWT[t.IssuerIndex]
+	k := knownAs(&Principal{
+		ID: t.Subject, Kind: or(i.Kind, "user"), Method: "jwt", Issuer: t.Issuer, Roles: t.Roles, Scopes: t.Scopes,
+		Claims: t.Claims, Expires: t.Expires, token: raw,
+	})
+	t.SetMemo(k)
+	return k
+}
+
+func hasCertificate(c *tls.ConnectionState, thumbprint string) bool {
+	if c == nil || len(c.PeerCertificates) == 0 {
+		return false
+	}
+	sum := sha256.Sum256(c.PeerCertificates[0].Raw)
+	return subtle.ConstantTimeCompare([]byte(base64.RawURLEncoding.EncodeToString(sum[:])), []byte(thumbprint)) == 1
+}
+
+// proof checks a DPoP proof (RFC 9449, section 4.3).
+func (s *state) proof(x *exchange, raw string, t *token.Token, strict bool) *refusal {
+	proofs := x.r.Header["Dpop"]
+	if len(proofs) != 1 {
+		return refuse(unauthenticated, fmt.Sprintf("there are %d DPoP headers, and one is wanted", len(proofs)))
+	}
+	p, err := token.ReadProof(proofs[0], x.r.Method, s.target(x.r), raw)
+	if err != nil {
+		return refuse(unauthenticated, err.Error())
+	}
+	now := s.g.now()
+	switch {
+	case t.KeyThumbprint == "":
+		return refuse(unauthenticated, "the token is not bound to a key, and came with a proof")
+	case subtle.ConstantTimeCompare([]byte(p.Thumbprint), []byte(t.KeyThumbprint)) != 1:
+		return refuse(unauthenticated, "the proof is of another key than the token")
+	case p.Nonce == "" && strict, p.Nonce != "" && !s.g.dpop.Valid(p.Nonce, now):
+		r := refuse(unauthenticated, "the proof lacks a nonce of this server that is still good")
+		r.nonce = true
+		return r
+	}
+	if refused := s.window(p.Issued, now); refused != nil {
+		return refused
+	}
+	return s.once(x.r.Context(), "dpop "+p.Thumbprint+" "+p.ID, p.Issued.Add(s.past+time.Second))
+}
+
+// target is the address of a request as its sender knows it.
+func (s *state) target(r *http.Request) string {
+	if s.origin != "" {
+		return s.origin + r.URL.EscapedPath()
+	}
+	scheme := "http://"
+	if r.TLS != nil {
+		scheme = "https://"
+	}
+	return scheme + r.Host + r.URL.EscapedPath()
+}
+
+// window refuses what was made too long ago, or will be made.
+func (s *state) window(made, now time.Time) *refusal {
+	switch {
+	case made.After(now.Add(s.future)):
+		return refuse(stale, fmt.Sprintf("it was made %v in the future: look at the clocks", made.Sub(now).Round(time.Second)))
+	case now.Sub(made) > s.past:
+		return refuse(stale, fmt.Sprintf("it was made %v ago, and %v are allowed", now.Sub(made).Round(time.Second), s.past))
+	}
+	return nil
+}
+
+// once refuses what was used before.
+func (s *state) once(ctx context.Context, nonce string, until time.Time) *refusal {
+	fresh, err := s.g.nonces.Use(ctx, nonce, until)
+	switch {
+	case err != nil: // what cannot be remembered could be used again
+		r := refuse(unavailable, err.Error())
+		r.after = time.Second
+		return r
+	case !fresh:
+		return refuse(replayed, "the nonce was used before")
+	}
+	return nil
+}
+
+// signature admits a signature that is genuine.
+func (s *state) signature(ctx context.Context, sig *sign.Signature) (*known, *refusal) {
+	now := s.g.now()
+	if refused := s.window(sig.Created, now); refused != nil {
+		return nil, refused
+	}
+	if !sig.Expires.IsZero() && !now.Before(sig.Expires) {
+		return nil, refuse(stale, "the signature has expired")
+	}
+	// It is refused for its age a moment before it is forgotten.
+	if refused := s.once(ctx, "sig "+sig.KeyID+" "+sig.Nonce, sig.Created.Add(s.past+time.Second)); refused != nil {
+		return nil, refused
+	}
+	return s.signers[sig.KeyID], nil
+}
+
+func (s *state) signedRequest(x *exchange) (*known, *refusal) {
+	body, err := x.body()
+	if err != nil {
+		return nil, refuse(badSignature, "the body of the request cannot be read: "+err.Error())
+	}
+	sig, err := sign.VerifyHTTP(x.r, body, s.verify)
+	if err != nil {
+		return nil, refuse(badSignature, err.Error())
+	}
+	return s.signature(x.r.Context(), sig)
+}
+
+// certificate names the holder of a client certificate whose chain the listener has checked. Neither a
+// principal nor a refusal: there is none.
+func (s *state) certificate(c *tls.ConnectionState) (*known, *refusal) {
+	if len(s.c.MTLS) == 0 || c == nil || len(c.VerifiedChains) == 0 || len(c.PeerCertificates) == 0 {
+		return nil, nil
+	}
+	leaf := c.PeerCertificates[0]
+	now := s.g.now()
+	if now.After(leaf.NotAfter) { // of a connection that outlives it
+		return nil, refuse(unauthenticated, "the client certificate has expired")
+	}
+	for i := range s.c.MTLS {
+		m := &s.c.MTLS[i]
+		for _, san := range names(leaf) {
+			if matchSAN(m.SAN, san) {
+				return knownAs(&Principal{
+					ID: or(m.ID, san), Kind: or(m.Kind, "service"), Method: "mtls", Roles: m.Roles, Expires: leaf.NotAfter,
+				}), nil
+			}
+		}
+	}
+	return nil, refuse(unauthenticated, fmt.Sprintf("the client certificate is for %.200q, which no entry under mtls names", names(leaf)))
+}
+
+func names(c *x509.Certificate) []string {
+	list := slices.Clone(c.DNSNames)
+	for _, u := range c.URIs {
+		list = append(list, u.String())
+	}
+	return list
+}
+
+// matchSAN matches a name by segments: a * is one of them, or a part of one, and at the end of a URI
+// all that follow. A name with dots and slashes is never taken for another one's.
+func matchSAN(pattern, name string) bool {
+	if strings.Contains(pattern, "://") != strings.Contains(name, "://") {
+		return false
+	}
+	if !strings.Contains(pattern, "://") {
+		pattern, name = strings.ToLower(pattern), strings.ToLower(name)
+	}
+	return wild(pattern, name)
+}
+
+func wild(pattern, name string) bool {
+	before, after, ok := strings.Cut(pattern, "*")
+	if !ok {
+		return pattern == name
+	}
+	rest, ok := strings.CutPrefix(name, before)
+	if !ok {
+		return false
+	}
+	uri := strings.Contains(pattern, "://")
+	if after == "" && uri {
+		return rest != ""
+	}
+	for i := 0; i <= len(rest); i++ {
+		if i > 0 && wild(after, rest[i:]) {
+			return true
+		}
+		if i < len(rest) && (rest[i] == '/' || rest[i] == '.' && !uri) {
+			break
+		}
+	}
+	return false
+}
+
+// conn finds out who is at the other end of a connection. Neither: only messages that are signed count.
+func (s *state) conn(ctx context.Context, c *Conn) (*known, *refusal) {
+	if c.Principal != nil {
+		return knownAs(c.Principal), nil
+	}
+	if c.Transport == "stdio" {
+		return s.stdio(ctx)
+	}
+	if k, refused := s.certificate(c.TLS); k != nil || refused != nil {
+		return k, refused
+	}
+	if s.c.Anonymous {
+		return s.nobody, nil
+	}
+	return nil, nil
+}
+
+// stdio is who started this process.
+func (s *state) stdio(ctx context.Context) (*known, *refusal) {
+	c := &s.c.Stdio
+	if c.TokenEnv == "" {
+		if c.Trust != nil && !*c.Trust {
+			return nil, nil
+		}
+		return knownAs(&Principal{ID: or(c.ID, "local"), Kind: "process", Method: "process", Roles: c.Roles}), nil
+	}
+	value := os.Getenv(c.TokenEnv)
+	if value == "" {
+		return nil, refuse(unauthenticated, "there is no token in the environment variable "+c.TokenEnv)
+	}
+	if k, refused := s.key(value); k != nil || s.verifier == nil {
+		return k, refused
+	}
+	t, err := s.verifier.Verify(ctx, value)
+	if err != nil {
+		return nil, tokenRefusal(err)
+	}
+	if t.KeyThumbprint != "" || t.CertThumbprint != "" {
+		return nil, refuse(unauthenticated, "the token in "+c.TokenEnv+" is bound to a key, which nobody can prove here")
+	}
+	return s.tokenKnown(t, value), nil
+}
+
+func or(s, instead string) string {
+	if s == "" {
+		return instead
+	}
+	return s
+}
+
+// readHash reads the hash of a key.
+func readHash(text string) (digest [sha256.Size]byte, err error) {
+	raw, ok := strings.CutPrefix(text, "sha256:")
+	b, bad := hex.DecodeString(raw)
+	if !ok || bad != nil || len(b) != len(digest) {
+		return digest, errors.New("it is not sha256: and 64 hexadecimal digits")
+	}
+	copy(digest[:], b)
+	return digest, nil
+}

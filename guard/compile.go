@@ -1,0 +1,324 @@
+package guard
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/farcall-dev/farcall/guard/internal/audit"
+	"github.com/farcall-dev/farcall/guard/internal/limit"
+	"github.com/farcall-dev/farcall/guard/internal/policy"
+	"github.com/farcall-dev/farcall/guard/internal/sign"
+	"github.com/farcall-dev/farcall/guard/internal/token"
+)
+
+// state is what a configuration makes of a guard. It is not changed.
+type state struct {
+	g        *Guard
+	c        *Config
+	nobody   *known // who calls without credentials, where that is allowed
+	keys     map[[sha256.Size]byte]*apiKey
+	verifier *token.Verifier // nil: no tokens
+	verify   map[string]*sign.Key
+	signers  map[string]*known
+	policy   *policy.Set
+	scopes   []scopeRule
+	limiter  *limit.Limiter
+	log      *audit.Log // nil: nothing is written down
+	params   *params
+	past     time.Duration
+	future   time.Duration
+	origin   string // of Resource.URL
+	metadata []byte // of the resource; nil: it is none
+	location string // of the metadata
+}
+
+type apiKey struct {
+	known
+	digest [sha256.Size]byte
+}
+
+type scopeRule struct {
+	pattern string
+	scopes  []string
+}
+
+// A configError is everything that is wrong with a configuration.
+type configError []Problem
+
+func (e configError) Error() string {
+	lines := make([]string, len(e))
+	for i, p := range e {
+		lines[i] = "guard: " + p.Path + ": " + p.Message
+		if p.Hint != "" {
+			lines[i] += "; " + p.Hint
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// compile makes a state. What the old one has unchanged goes on.
+func (g *Guard) compile(c *Config, old *state) (*state, error) {
+	s, problems := c.compile()
+	if bad := slices.DeleteFunc(problems, func(p Problem) bool { return p.Warning }); len(bad) > 0 {
+		return nil, configError(bad)
+	}
+	s.g = g
+	var err error
+	switch {
+	case len(c.JWT) == 0:
+	case old != nil && reflect.DeepEqual(old.c.JWT, c.JWT) && old.c.Resource.URL == c.Resource.URL:
+		s.verifier = old.verifier
+	default:
+		s.verifier, err = token.New(c.issuers(), &token.Options{HTTP: g.opts.HTTP, Logger: g.opts.Logger, Now: g.now})
+		if err != nil {
+			return nil, fmt.Errorf("guard: %w", err)
+		}
+	}
+	s.limiter = limit.New(&limit.Options{Rates: c.rates(), Concurrent: c.Limits.Concurrent, Total: c.Limits.Total, Match: policy.Match, Now: g.now})
+	if old != nil {
+		s.limiter.Adopt(old.limiter)
+	}
+	switch {
+	case c.Audit.File == "":
+	case old != nil && reflect.DeepEqual(old.c.Audit, c.Audit):
+		s.log = old.log
+	default:
+		s.log, err = audit.Open(&audit.Options{
+			File: c.Audit.File, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep, Params: c.Audit.Params, Redact: c.Audit.Redact, Now: g.now,
+			OnFault: func(err error) { g.opts.Logger.Error("the audit cannot be written; calls are refused", "error", err) },
+		})
+		if err != nil {
+			return nil, fmt.Errorf("guard: the audit: %w", err)
+		}
+	}
+	return s, nil
+}
+
+// close ends what the next state does not go on with.
+func (s *state) close(next *state) error {
+	if s.verifier != nil && (next == nil || next.verifier != s.verifier) {
+		s.verifier.Close()
+	}
+	if s.log != nil && (next == nil || next.log != s.log) {
+		if err := s.log.Close(); err != nil {
+			return fmt.Errorf("guard: the audit: %w", err)
+		}
+	}
+	return nil
+}
+
+// Check returns what is wrong with a configuration: also rules that never count and
+// rules that contradict each other, as warnings. Files that it names are read.
+func (c *Config) Check() []Problem {
+	_, problems := c.compile()
+	return problems
+}
+
+// A finder collects problems.
+type finder []Problem
+
+func (f *finder) bad(path, message, hint string) {
+	*f = append(*f, Problem{Path: path, Message: message, Hint: hint})
+}
+
+func (f *finder) warn(path, message, hint string) {
+	*f = append(*f, Problem{Path: path, Message: message, Hint: hint, Warning: true})
+}
+
+// compile makes the parts that need nothing but the configuration.
+func (c *Config) compile() (*state, []Problem) {
+	var f finder
+	s := &state{
+		c: c, nobody: anonymous(), params: newParams(c),
+		past: cmp.Or(c.Replay.Window, 5*time.Minute), future: cmp.Or(c.Replay.Future, 30*time.Second),
+	}
+	if c.Replay.Window < 0 || c.Replay.Future < 0 || c.Replay.Memory < 0 {
+		f.bad("replay", "there is a number less than 0", "leave it out for the default")
+	}
+	c.compileKeys(s, &f)
+	c.compileSigners(s, &f)
+	c.compileResource(s, &f)
+	c.compilePolicy(s, &f)
+	c.checkIssuers(&f)
+	c.checkLimits(&f)
+	for i, m := range c.MTLS {
+		if m.SAN == "" {
+			f.bad(fmt.Sprintf("mtls[%d].san", i), "it is empty", "write a name such as spiffe://example.org/agent/* or *.example.org")
+		}
+	}
+	if !c.Anonymous && len(c.Keys)+len(c.JWT)+len(c.MTLS)+len(c.Signatures) == 0 && (c.Stdio.Trust == nil || !*c.Stdio.Trust) && c.Stdio.TokenEnv == "" {
+		f.warn("", "nobody can get in but over standard input", "add keys, jwt, mtls or signatures, or anonymous: true")
+	}
+	return s, f
+}
+
+func (c *Config) compileKeys(s *state, f *finder) {
+	s.keys = map[[sha256.Size]byte]*apiKey{}
+	for i := range c.Keys {
+		k := &c.Keys[i]
+		path := fmt.Sprintf("keys[%d]", i)
+		digest, err := readHash(k.Hash)
+		switch {
+		case err != nil:
+			f.bad(path+".hash", err.Error(), "make one with 'farcall key new', or 'farcall key hash' of a key that there is")
+		case k.ID == "":
+			f.bad(path+".id", "it is empty", "name who has the key")
+		case s.keys[digest] != nil:
+			f.bad(path+".hash", "another entry has the same", "each needs a key of its own")
+		}
+		s.keys[digest] = &apiKey{digest: digest, known: *knownAs(&Principal{
+			ID: k.ID, Kind: or(k.Kind, "service"), Method: "key", Roles: k.Roles, Scopes: k.Scopes, Expires: k.Expires,
+		})}
+	}
+}
+
+func (c *Config) compileSigners(s *state, f *finder) {
+	s.verify, s.signers = map[string]*sign.Key{}, map[string]*known{}
+	for i := range c.Signatures {
+		k := &c.Signatures[i]
+		path := fmt.Sprintf("signatures[%d]", i)
+		var key *sign.Key
+		var err error
+		switch {
+		case k.ID == "":
+			f.bad(path+".id", "it is empty", "name who has the key")
+			continue
+		case s.verify[k.ID] != nil:
+			f.bad(path+".id", "another entry has the same", "each needs an id of its own")
+			continue
+		case (k.Secret == "") == (k.Public == ""):
+			f.bad(path, "it needs a secret or a public key", "give one of them; 'farcall key signature' makes either")
+			continue
+		case k.Secret != "":
+			key, err = sign.NewSecret(k.ID, []byte(k.Secret))
+		default:
+			key, err = sign.NewPublic(k.ID, k.Public)
+		}
+		if err != nil {
+			f.bad(path, err.Error(), "'farcall key signature' makes one")
+			continue
+		}
+		s.verify[k.ID] = key
+		s.signers[k.ID] = knownAs(&Principal{ID: k.ID, Kind: or(k.Kind, "service"), Method: "signature", Roles: k.Roles})
+	}
+}
+
+func (c *Config) compileResource(s *state, f *finder) {
+	if c.Resource.URL == "" {
+		if len(c.Resource.Servers) > 0 {
+			f.bad("resource.url", "it is missing", "write the address of this server as clients know it")
+		}
+	} else if u, err := url.Parse(c.Resource.URL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.Fragment != "" {
+		f.bad("resource.url", "it is no address of http or https without a fragment", "write https://host/mcp")
+	} else {
+		s.origin = u.Scheme + "://" + u.Host
+		s.resource(u)
+	}
+	for pattern, scopes := range c.Resource.Scopes {
+		if len(scopes) == 0 {
+			f.bad("resource.scopes."+pattern, "it names no scope", "name one, or remove it")
+		}
+		s.scopes = append(s.scopes, scopeRule{pattern, scopes})
+	}
+	slices.SortFunc(s.scopes, func(a, b scopeRule) int { return strings.Compare(a.pattern, b.pattern) })
+}
+
+func (c *Config) compilePolicy(s *state, f *finder) {
+	src := &policy.Source{Local: c.Local}
+	for i, list := range [][]Rule{c.Allow, c.Deny} {
+		for _, r := range list {
+			src.Rules = append(src.Rules, policy.Rule{
+				Name: r.Name, Deny: i == 1, Roles: r.Roles, Principals: r.Principals, Calls: r.Calls, Destructive: r.Destructive,
+			})
+		}
+	}
+	if c.Cedar != "" {
+		src.Cedar = append(src.Cedar, policy.Text{Name: "cedar", Text: c.Cedar})
+	}
+	for i, name := range c.CedarFiles {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			var why *fs.PathError
+			if errors.As(err, &why) {
+				err = why.Err
+			}
+			f.bad(fmt.Sprintf("cedar_files[%d]", i), "cannot read "+name+": "+err.Error(), "paths are relative to the configuration")
+			continue
+		}
+		src.Cedar = append(src.Cedar, policy.Text{Name: name, Text: string(text)})
+	}
+	set, problems := policy.Compile(src)
+	s.policy = set
+	for _, p := range problems {
+		if p.Line > 0 {
+			p.Message = fmt.Sprintf("line %d, column %d: %s", p.Line, p.Column, p.Message)
+		}
+		*f = append(*f, Problem{Path: p.Path, Message: p.Message, Hint: p.Hint, Warning: p.Warning})
+	}
+}
+
+// issuers are those of the configuration with what they take from elsewhere.
+func (c *Config) issuers() []token.Issuer {
+	list := make([]token.Issuer, len(c.JWT))
+	for i, j := range c.JWT {
+		if len(j.Audience) == 0 && c.Resource.URL != "" {
+			j.Audience = []string{c.Resource.URL}
+		}
+		list[i] = token.Issuer(j)
+	}
+	return list
+}
+
+func (c *Config) checkIssuers(f *finder) {
+	for i, one := range c.issuers() {
+		v, err := token.New([]token.Issuer{one}, nil)
+		if err != nil {
+			f.bad(fmt.Sprintf("jwt[%d]", i), err.Error(), "")
+			continue
+		}
+		v.Close()
+		for _, other := range c.JWT[:i] {
+			if other.Issuer == one.Issuer {
+				f.bad(fmt.Sprintf("jwt[%d].issuer", i), "another entry has the same", "put them together")
+			}
+		}
+	}
+}
+
+func (c *Config) rates() []limit.Rate {
+	list := make([]limit.Rate, len(c.Limits.Rates))
+	for i, r := range c.Limits.Rates {
+		list[i] = limit.Rate(r)
+	}
+	return list
+}
+
+func (c *Config) checkLimits(f *finder) {
+	for i, r := range c.Limits.Rates {
+		path := fmt.Sprintf("limits.rates[%d]", i)
+		if !slices.Contains([]string{"", "principal", "address", "all"}, r.Per) {
+			f.bad(path+".per", "there is no such kind", "use principal, address or all")
+		}
+		if r.Limit < 1 || r.Every < 0 || r.Burst < 0 {
+			f.bad(path+".limit", "it lets no call through", "write 10/s, 100/min, 1000/h or 5000/day")
+		}
+	}
+	l := &c.Limits
+	for path, n := range map[string]int64{
+		"concurrent": int64(l.Concurrent), "total": int64(l.Total), "connections": int64(l.Connections), "accepted": int64(l.Accepted),
+		"max_body": l.MaxBody, "max_header": int64(l.MaxHeader), "body_timeout": int64(l.BodyTimeout), "idle": int64(l.Idle),
+	} {
+		if n < 0 {
+			f.bad("limits."+path, "it is less than 0", "leave it out for the default")
+		}
+	}
+}

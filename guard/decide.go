@@ -1,0 +1,241 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall/guard/internal/audit"
+	"github.com/farcall-dev/farcall/guard/internal/limit"
+	"github.com/farcall-dev/farcall/guard/internal/policy"
+	"github.com/farcall-dev/farcall/internal/validate"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// Begin decides whether a call of the principal in ctx may proceed, and counts it. done is to be called
+// when it has ended, with its error; it may be called by any goroutine, once. A refusal is a *jsonrpc.Error.
+//
+// Every decision is written to the audit before the call proceeds. Where that cannot be, the
+// call is refused.
+func (g *Guard) Begin(ctx context.Context, c *Call) (done func(error), err error) {
+	s, who, began := g.state.Load(), sessionFrom(ctx), g.now()
+	decision, refused := s.admit(who, c)
+	if refused != nil {
+		return nil, s.refused(who, c, "denied", decision.Policies, refused)
+	}
+	name := c.name()
+	release, err := s.limiter.Take(who.limited(), name)
+	if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
+		r := refuse(rateLimited, full.Which)
+		r.after = full.RetryAfter
+		return nil, s.refused(who, c, "limited", decision.Policies, r)
+	} else if err != nil {
+		return nil, s.refused(who, c, "limited", decision.Policies, refuse(rateLimited, err.Error()))
+	}
+	if err := s.record(who, c, "allowed", decision.Policies, nil, g.now().Sub(began)); err != nil {
+		release()
+		return nil, refuse(unavailable, err.Error()).wire(c, false)
+	}
+	return func(error) { release() }, nil
+}
+
+// limited is who calls, for the limits.
+func (w *session) limited() *limit.Caller {
+	return &limit.Caller{Principal: w.principal.Name(), Address: w.remote, Roles: w.principal.Roles}
+}
+
+// admit decides everything but whether there is room.
+func (s *state) admit(who *session, c *Call) (policy.Decision, *refusal) {
+	if who == nil || who.principal == nil {
+		return policy.Decision{}, refuse(unauthenticated, "there are no credentials")
+	}
+	if e := who.principal.Expires; !e.IsZero() && s.g.now().After(e) { // of a connection that outlives them
+		return policy.Decision{}, refuse(unauthenticated, "the credentials have expired")
+	}
+	if err := s.params.check(c.Params); err != nil {
+		return policy.Decision{}, refuse(condition{"Invalid params: " + err.Error(), -32602, -32602, -32602, 400}, err.Error())
+	}
+	d := s.decide(who, c)
+	if !d.Allowed {
+		return d, refuse(permissionDenied, d.Reason)
+	}
+	if lacks := s.lacks(who.principal, c); len(lacks) > 0 {
+		r := refuse(permissionDenied, "it needs the scopes "+strings.Join(lacks, ", "))
+		r.scopes = s.wanted(who.principal, lacks)
+		if who.http != nil {
+			who.http.lacks = r.scopes
+		}
+		return d, r
+	}
+	return d, s.fits(c)
+}
+
+// decide asks the policies. What is open needs no rule that allows it, but one may deny it.
+func (s *state) decide(who *session, c *Call) policy.Decision {
+	if s.policy.Empty() {
+		return policy.Decision{Allowed: true, Reason: "there are no policies"}
+	}
+	d := s.policy.Decide(s.query(who, c))
+	if !d.Allowed && !d.Local && len(d.Policies) == 0 && c.Upstream == "" && open(c.Method) {
+		d = policy.Decision{Allowed: true, Reason: "it is open to everybody who was let in"}
+	}
+	return d
+}
+
+func (s *state) query(who *session, c *Call) *policy.Query {
+	return &policy.Query{
+		Subject: who.subject, Method: c.Method, Upstream: c.Upstream, Name: c.Name, Arguments: c.Arguments, Annotations: c.Annotations,
+		Transport: who.transport, Remote: who.remote, Local: who.local, Now: s.g.now(),
+	}
+}
+
+// lacks are the scopes that a call needs and the principal does not have.
+func (s *state) lacks(p *Principal, c *Call) (scopes []string) {
+	if len(s.scopes) == 0 {
+		return nil
+	}
+	name := c.name()
+	for _, rule := range s.scopes {
+		if !policy.Match(rule.pattern, name) {
+			continue
+		}
+		for _, scope := range rule.scopes {
+			if !p.HasScope(scope) && !slices.Contains(scopes, scope) {
+				scopes = append(scopes, scope)
+			}
+		}
+	}
+	return scopes
+}
+
+// wanted are the scopes that a new token should have: those of the old one that mean something here, and those
+// that it lacks, so that what worked goes on to.
+func (s *state) wanted(p *Principal, lacks []string) []string {
+	list := slices.Clone(lacks)
+	for _, rule := range s.scopes {
+		for _, scope := range rule.scopes {
+			if p.HasScope(scope) && !slices.Contains(list, scope) {
+				list = append(list, scope)
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// fits holds arguments against their schema.
+func (s *state) fits(c *Call) *refusal {
+	if len(c.Schema) == 0 || s.c.Params.SkipSchemas {
+		return nil
+	}
+	schema, err := s.g.schemas.get(c.Schema)
+	if err == nil {
+		err = schema.Validate(c.Arguments)
+	}
+	if err == nil {
+		return nil
+	}
+	if bad := (*validate.Error)(nil); !errors.As(err, &bad) {
+		return refuse(unavailable, "the schema of "+c.name()+" cannot be used: "+err.Error())
+	}
+	return refuse(condition{"Invalid params: " + err.Error(), jsonrpc.InvalidParams, jsonrpc.InvalidParams, jsonrpc.InvalidParams, 400}, "the params do not fit the schema")
+}
+
+// schemas keeps schemas that were compiled.
+type schemas struct {
+	mu   sync.RWMutex
+	kept map[string]*validate.Schema
+}
+
+const maxSchemas = 10_000
+
+func (s *schemas) get(raw jsonrpc.Raw) (*validate.Schema, error) {
+	s.mu.RLock()
+	schema := s.kept[string(raw)]
+	s.mu.RUnlock()
+	if schema != nil {
+		return schema, nil
+	}
+	schema, err := validate.Compile(raw, validate.Limits{})
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.kept == nil || len(s.kept) >= maxSchemas {
+		s.kept = map[string]*validate.Schema{}
+	}
+	s.kept[string(raw)] = schema
+	return schema, nil
+}
+
+// refused writes a refusal down and makes the answer of it.
+func (s *state) refused(who *session, c *Call, decision string, policies []string, r *refusal) error {
+	_ = s.record(who, c, decision, policies, r, 0) // it is refused already
+	role := s.g.opts.Details
+	return r.wire(c, role != "" && who != nil && who.principal.HasRole(role))
+}
+
+// record writes a decision to the audit.
+func (s *state) record(who *session, c *Call, decision string, policies []string, r *refusal, took time.Duration) error {
+	if s.log == nil {
+		return nil
+	}
+	e := audit.Entry{
+		Time: s.g.now(), Call: c.name(), Upstream: c.Upstream, Decision: decision, Policies: policies, Latency: took, Params: c.Params,
+	}
+	if who != nil {
+		e.Address, e.Transport = who.remote, who.transport
+		if p := who.principal; p != nil {
+			e.Principal, e.Kind, e.Method, e.Issuer = p.ID, p.Kind, p.Method, p.Issuer
+		}
+	}
+	if r != nil {
+		e.Reason, e.Error = r.text+": "+r.reason, int(r.code(c))
+	}
+	if err := s.log.Write(&e); err != nil {
+		return fmt.Errorf("guard: the audit cannot be written: %w", err)
+	}
+	return nil
+}
+
+// Visible reports whether the principal in ctx may use something, for lists. Nothing is counted
+// or written down.
+func (g *Guard) Visible(ctx context.Context, c *Call) bool {
+	s, who := g.state.Load(), sessionFrom(ctx)
+	return who != nil && who.principal != nil && s.decide(who, c).Allowed
+}
+
+// Explain says what would become of a call, and why. It counts nothing. ctx may have a
+// [Conn]'s facts; otherwise the call comes over HTTP from elsewhere.
+func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
+	s := g.state.Load()
+	k := knownAs(p)
+	who := &session{principal: p, subject: k.subject, transport: "http"}
+	if from != nil {
+		who.transport, who.remote, who.local = or(from.Transport, "http"), host(from.Remote), from.Local
+	}
+	d := s.decide(who, c)
+	x := Explanation{Allowed: d.Allowed, Policies: d.Policies, Reason: d.Reason, Limits: s.limiter.Explain(who.limited(), c.name())}
+	if !d.Allowed {
+		if whole := s.policy.Explain(s.query(who, c)); !whole.Allowed {
+			x.Policies, x.Reason = whole.Policies, whole.Reason
+		}
+		return x
+	}
+	if len(d.Policies) > 0 {
+		x.Reason = s.policy.Explain(s.query(who, c)).Reason
+	}
+	if x.Scopes = s.lacks(p, c); len(x.Scopes) > 0 {
+		x.Allowed, x.Reason = false, "it needs the scopes "+strings.Join(x.Scopes, ", ")
+		return x
+	}
+	if refused := s.fits(c); refused != nil {
+		x.Allowed, x.Reason = false, refused.text
+	}
+	return x
+}

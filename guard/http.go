@@ -1,0 +1,310 @@
+package guard
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/farcall-dev/farcall/guard/internal/limit"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+const (
+	wellKnown   = "/.well-known/oauth-protected-resource"
+	signedBody  = 50 << 20 // bytes of a signed request, which is held in memory, where nothing else is said
+	bodyTimeout = 30 * time.Second
+)
+
+// An exchange is a request over HTTP on its way through the guard.
+type exchange struct {
+	s *state
+	r *http.Request
+	// lacks are the scopes for want of which the call was refused, for the header of the answer.
+	lacks []string
+}
+
+// HTTP authenticates each request before h gets it, with the [Principal] in its context, and answers
+// those that may not pass. It serves the metadata of the resource. The bodies of signed
+// requests are held in memory.
+func (g *Guard) HTTP(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s := g.state.Load()
+		if s.metadata != nil && strings.HasPrefix(r.URL.Path, wellKnown) {
+			s.serveMetadata(w, r)
+			return
+		}
+		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+			h.ServeHTTP(w, r) // a browser asks whether it may ask, without credentials; it may do nothing else so
+			return
+		}
+		x := &exchange{s: s, r: r}
+		remote := host(r.RemoteAddr)
+		who := &session{remote: remote, transport: "http", local: isLocal(r), http: x}
+		if refused := x.bounds(w); refused != nil {
+			s.answer(w, x, who, refused)
+			return
+		}
+		k, refused := s.request(x)
+		if refused != nil {
+			s.answer(w, x, who, s.failed(remote, refused))
+			return
+		}
+		who.principal, who.subject = k.principal, k.subject
+		r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, who))
+		if len(s.scopes) > 0 {
+			w = &stepUp{ResponseWriter: w, x: x}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// ConnOf is what is known of a connection that began as a request over HTTP, which [Guard.HTTP] let pass: a
+// WebSocket.
+func ConnOf(r *http.Request, transport string) *Conn {
+	return &Conn{Transport: transport, Remote: r.RemoteAddr, TLS: r.TLS, Principal: From(r.Context()), Local: isLocal(r)}
+}
+
+// failed counts a credential that was wrong: nobody may guess as fast as he can.
+func (s *state) failed(remote string, r *refusal) *refusal {
+	if r.nonce || r.reason == "there are no credentials" || r.status != http.StatusUnauthorized {
+		return r
+	}
+	_, err := s.g.failures.Take(&limit.Caller{Address: remote}, "authenticate")
+	if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
+		r = refuse(rateLimited, "too many wrong credentials from "+remote+"; the last one: "+r.reason)
+		r.after = full.RetryAfter
+	}
+	return r
+}
+
+// bounds holds a request against the limits of HTTP.
+func (x *exchange) bounds(w http.ResponseWriter) *refusal {
+	c := &x.s.c.Limits
+	if c.MaxHeader > 0 {
+		n := len(x.r.RequestURI)
+		for name, values := range x.r.Header {
+			for _, v := range values {
+				n += len(name) + len(v) + 4
+			}
+		}
+		if n > c.MaxHeader {
+			return refuse(condition{"Request header too large", -32012, -32012, -31012, http.StatusRequestHeaderFieldsTooLarge}, "the header has "+strconv.Itoa(n)+" bytes")
+		}
+	}
+	if x.r.ContentLength == 0 || x.r.Body == nil || x.r.Body == http.NoBody {
+		return nil
+	}
+	if c.MaxBody > 0 {
+		if x.r.ContentLength > c.MaxBody {
+			return refuse(condition{"Request too large", -32012, -32012, -31012, http.StatusRequestEntityTooLarge}, "the body has "+strconv.FormatInt(x.r.ContentLength, 10)+" bytes")
+		}
+		x.r.Body = http.MaxBytesReader(w, x.r.Body, c.MaxBody)
+	}
+	x.r.Body = &timedBody{ReadCloser: x.r.Body, ctl: http.NewResponseController(w), limit: cmp.Or(c.BodyTimeout, bodyTimeout)}
+	return nil
+}
+
+// timedBody bounds how long a body may take.
+type timedBody struct {
+	io.ReadCloser
+	ctl   *http.ResponseController
+	limit time.Duration
+	state int8 // 0: not begun; 1: there is a deadline; 2: over
+}
+
+func (b *timedBody) Read(p []byte) (int, error) {
+	if b.state == 0 {
+		b.state = 1
+		if b.ctl.SetReadDeadline(time.Now().Add(b.limit)) != nil {
+			b.state = 2 // there is no connection that could be slow
+		}
+	}
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && b.state == 1 {
+		b.state = 2
+		_ = b.ctl.SetReadDeadline(time.Time{}) // as above
+	}
+	return n, err
+}
+
+// body reads the body, which may be read again.
+func (x *exchange) body() ([]byte, error) {
+	if x.r.Body == nil || x.r.Body == http.NoBody {
+		return nil, nil
+	}
+	most := cmp.Or(x.s.c.Limits.MaxBody, signedBody)
+	b, err := io.ReadAll(io.LimitReader(x.r.Body, most+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(b)) > most:
+		return nil, errors.New("it is too large to be signed: more than " + strconv.FormatInt(most, 10) + " bytes")
+	}
+	x.r.Body = io.NopCloser(bytes.NewReader(b))
+	return b, nil
+}
+
+// answer refuses a request.
+func (s *state) answer(w http.ResponseWriter, x *exchange, who *session, r *refusal) {
+	s.record(who, &Call{Method: "http " + x.r.Method + " " + x.r.URL.Path}, "refused", nil, r, 0)
+	h := w.Header()
+	if r.status == http.StatusUnauthorized {
+		s.challenge(h, x, r)
+	}
+	if r.after > 0 {
+		h.Set("Retry-After", strconv.Itoa(int((r.after+time.Second-1)/time.Second)))
+	}
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	call := &Call{Modern: x.r.Header.Get("Mcp-Method") != "", MCP: x.r.Header.Get("Mcp-Session-Id") != ""}
+	w.WriteHeader(r.status)
+	_, _ = w.Write(append(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), r.wire(call, false)), '\n')) // the client has gone
+}
+
+// challenge says which credentials are wanted (RFC 6750, section 3; RFC 9449, section 7.1; RFC 9728, section 5.1).
+func (s *state) challenge(h http.Header, x *exchange, r *refusal) {
+	var params []string
+	if s.location != "" {
+		params = append(params, `resource_metadata="`+s.location+`"`)
+	}
+	if len(r.scopes) > 0 {
+		params = append(params, `scope="`+strings.Join(r.scopes, " ")+`"`)
+	}
+	given := x.r.Header.Get("Authorization") != ""
+	code := `error="invalid_token"`
+	switch {
+	case r.nonce:
+		code = `error="use_dpop_nonce"`
+		h.Set("DPoP-Nonce", s.g.dpop.Issue(s.g.now()))
+	case r.status == http.StatusForbidden:
+		code = `error="insufficient_scope"`
+	}
+	if given {
+		params = append(params, code)
+	}
+	list := func(scheme string, more ...string) {
+		h.Add("WWW-Authenticate", strings.TrimSuffix(scheme+" "+strings.Join(append(slices.Clone(params), more...), ", "), " "))
+	}
+	if s.dpopFirst() || r.nonce {
+		list("DPoP", `algs="ES256 RS256 PS256 EdDSA"`)
+	}
+	if !r.nonce {
+		list("Bearer")
+	}
+}
+
+// dpopFirst reports whether there is an issuer whose tokens need a proof.
+func (s *state) dpopFirst() bool {
+	return slices.ContainsFunc(s.c.JWT, func(i Issuer) bool { return i.DPoP == "required" })
+}
+
+// stepUp gives an answer the status and the header that tell which scopes were missing.
+type stepUp struct {
+	http.ResponseWriter
+	x     *exchange
+	begun bool
+}
+
+// Unwrap is for http.ResponseController.
+func (w *stepUp) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+// WriteHeader begins the answer.
+func (w *stepUp) WriteHeader(status int) {
+	if !w.begun && status >= http.StatusOK {
+		w.begun = true
+		if len(w.x.lacks) > 0 && status < http.StatusInternalServerError {
+			status = http.StatusForbidden
+			w.x.s.challenge(w.Header(), w.x, &refusal{condition: permissionDenied, scopes: w.x.lacks})
+		}
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write writes of the body.
+func (w *stepUp) Write(p []byte) (int, error) {
+	if !w.begun {
+		w.WriteHeader(http.StatusOK)
+	}
+	return w.ResponseWriter.Write(p)
+}
+
+// resource makes the metadata of the resource (RFC 9728, section 2).
+func (s *state) resource(u *url.URL) {
+	servers := s.c.Resource.Servers
+	if len(servers) == 0 {
+		for _, i := range s.c.JWT {
+			servers = append(servers, i.Issuer)
+		}
+	}
+	var scopes []string
+	for _, list := range s.c.Resource.Scopes {
+		for _, scope := range list {
+			if !slices.Contains(scopes, scope) {
+				scopes = append(scopes, scope)
+			}
+		}
+	}
+	slices.Sort(scopes)
+	doc := map[string]any{
+		"resource": s.c.Resource.URL, "authorization_servers": servers, "bearer_methods_supported": []string{"header"},
+	}
+	if len(scopes) > 0 {
+		doc["scopes_supported"] = scopes
+	}
+	if s.dpopFirst() {
+		doc["dpop_bound_access_tokens_required"] = true
+	}
+	var err error
+	if s.metadata, err = jsonv2.Append(nil, doc); err != nil {
+		s.metadata = nil
+	}
+	s.location = s.origin + wellKnown + strings.TrimSuffix(u.EscapedPath(), "/")
+}
+
+func (s *state) serveMetadata(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", "*") // it is public
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "max-age=300")
+	h.Set("X-Content-Type-Options", "nosniff")
+	switch r.Method {
+	case http.MethodGet:
+		_, _ = w.Write(append(slices.Clone(s.metadata), '\n')) // the client has gone
+	case http.MethodHead:
+	default:
+		h.Set("Allow", "GET, HEAD")
+		w.WriteHeader(http.StatusMethodNotAllowed)
+	}
+}
+
+func host(address string) string {
+	if h, _, err := net.SplitHostPort(address); err == nil {
+		return h
+	}
+	return address
+}
+
+// isLocal reports whether a request came from this machine by itself: one that a proxy passed on did not.
+func isLocal(r *http.Request) bool {
+	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
+		if _, passed := r.Header[name]; passed {
+			return false
+		}
+	}
+	if r.RemoteAddr == "" || r.RemoteAddr == "@" { // of a unix socket
+		return true
+	}
+	ip := net.ParseIP(host(r.RemoteAddr))
+	return ip != nil && ip.IsLoopback()
+}

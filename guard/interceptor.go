@@ -1,0 +1,126 @@
+package guard
+
+import (
+	"context"
+	"sync"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/guard/internal/sign"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// Interceptor finds out who calls, and lets pass what may. For messages over HTTP behind
+// [Guard.HTTP] c is nil. It must be the first, so that others see the [Principal].
+func (g *Guard) Interceptor(c *Conn) farcall.Interceptor {
+	identify := g.Identify(c)
+	return func(next farcall.Handler) farcall.Handler {
+		return identify(farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+			call := callOf(req.Method, req.Params)
+			if g.opts.Schema != nil {
+				call.Schema = g.opts.Schema(ctx, call.Method, call.Name)
+			}
+			if g.opts.Annotations != nil && call.Method == spec.MethodToolsCall {
+				call.Annotations = g.opts.Annotations(ctx, call.Method, call.Name)
+			}
+			done, err := g.Begin(ctx, call)
+			if err != nil {
+				return nil, err
+			}
+			if call.Method == spec.MethodSubscriptionsListen {
+				if err := g.watches(ctx, call); err != nil {
+					done(err)
+					return nil, err
+				}
+			}
+			result, err := next.ServeRPC(ctx, req)
+			done(err)
+			return result, err
+		}))
+	}
+}
+
+// watches refuses a subscription to what the caller may not read.
+func (g *Guard) watches(ctx context.Context, c *Call) (err error) {
+	uris := scan.Member(scan.Member(c.Params, "notifications"), "resourceSubscriptions")
+	scan.Array(uris, func(raw []byte) bool {
+		if len(raw) > 0 && raw[0] == '"' {
+			read := &Call{Method: spec.MethodResourcesRead, Name: string(scan.Unquote(raw)), MCP: c.MCP, Modern: c.Modern}
+			if !g.Visible(ctx, read) {
+				err = g.state.Load().refused(sessionFrom(ctx), read, "denied", nil, refuse(permissionDenied, "no policy allows to read what is subscribed to"))
+			}
+		}
+		return err == nil
+	})
+	return err
+}
+
+// Identify is Interceptor without the decision, for those who ask [Guard.Begin].
+func (g *Guard) Identify(c *Conn) farcall.Interceptor {
+	at := &connected{g: g, c: c}
+	return func(next farcall.Handler) farcall.Handler {
+		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+			s := g.state.Load()
+			who := sessionFrom(ctx)
+			if who == nil && c != nil {
+				var refused *refusal
+				if who, refused = at.session(ctx, s); refused != nil {
+					return nil, s.refused(who, callOf(req.Method, req.Params), "refused", nil, refused)
+				}
+				ctx = context.WithValue(ctx, sessionKey{}, who)
+			}
+			if sign.HasSignature(req.Params) {
+				signer, refused := s.signedMessage(ctx, req.Method, req.Params)
+				if refused != nil {
+					return nil, s.refused(who, callOf(req.Method, req.Params), "refused", nil, refused)
+				}
+				mine := session{}
+				if who != nil {
+					mine = *who
+				}
+				mine.principal, mine.subject = signer.principal, signer.subject
+				ctx = context.WithValue(ctx, sessionKey{}, &mine)
+			}
+			return next.ServeRPC(ctx, req)
+		})
+	}
+}
+
+// signedMessage admits a message that is signed by itself.
+func (s *state) signedMessage(ctx context.Context, method string, params jsonrpc.Raw) (*known, *refusal) {
+	sig, err := sign.VerifyMessage(method, params, s.verify, s.c.Resource.URL)
+	if err != nil {
+		return nil, refuse(badSignature, err.Error())
+	}
+	return s.signature(ctx, sig)
+}
+
+// connected is a connection, whose principal is found out with its first message, and again
+// when the configuration has changed.
+type connected struct {
+	g *Guard
+	c *Conn
+
+	mu  sync.Mutex
+	of  *state
+	who *session
+	bad *refusal
+}
+
+func (x *connected) session(ctx context.Context, s *state) (*session, *refusal) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.of == s {
+		return x.who, x.bad
+	}
+	k, refused := s.conn(ctx, x.c)
+	who := &session{remote: host(x.c.Remote), transport: x.c.Transport, local: x.c.Local}
+	if k != nil {
+		who.principal, who.subject = k.principal, k.subject
+	}
+	if refused == nil || refused.status == 401 { // what cannot be found out now may be later
+		x.of, x.who, x.bad = s, who, refused
+	}
+	return who, refused
+}

@@ -1,0 +1,290 @@
+package audit
+
+import (
+	"bytes"
+	"encoding/base64"
+	"strings"
+)
+
+const mark = "[redacted]"
+
+// isSecret tells by the normalized name of a member, a header or a parameter.
+func isSecret(name []byte) bool {
+	n := string(name)
+	switch n {
+	case "key", "pwd", "pass", "auth", "otp", "totp", "pin", "cvv", "cvc", "dpop", "codeverifier":
+		return true
+	}
+	for _, part := range [...]string{
+		"password", "passwd", "passphrase", "passcode", "secret", "token", "authorization", "cookie", "apikey",
+		"privatekey", "accesskey", "signingkey", "encryptionkey", "credential", "assertion", "sessionid", "jwt", "bearer",
+	} {
+		if strings.Contains(n, part) {
+			return true
+		}
+	}
+	return false
+}
+
+// normalize appends a name as names are compared: without what tells camelCase, snake_case and
+// header-case apart, and without the escapes of a URL.
+func normalize[S string | []byte](dst []byte, name S) []byte {
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		if c == '%' && i+2 < len(name) {
+			if hi, lo := hex(name[i+1]), hex(name[i+2]); hi < 16 && lo < 16 {
+				c = hi<<4 | lo
+				i += 2
+			}
+		}
+		switch {
+		case c == '-' || c == '_' || c == ' ':
+		case c >= 'A' && c <= 'Z':
+			dst = append(dst, c|0x20)
+		case c == 0xc5 && i+1 < len(name) && name[i+1] == 0xbf: // ſ, which some decoders take for an s
+			dst = append(dst, 's')
+			i++
+		case c == 0xe2 && i+2 < len(name) && name[i+1] == 0x84 && name[i+2] == 0xaa: // the Kelvin sign
+			dst = append(dst, 'k')
+			i += 2
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+func hex(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		return c | 0x20 - 'a' + 10
+	}
+	return 255
+}
+
+// suspicious reports whether mask may find something.
+func suspicious[S string | []byte](s S) bool {
+	for i := range len(s) {
+		switch s[i] {
+		case '=', ':':
+			return true
+		case 'b', 'B', 'd', 'D', 'e', '-', 'f', 's', 'g', 'x', 'A':
+			if rest := []byte(s[i:min(i+12, len(s))]); scheme(rest) != "" || keyPrefix(rest) != "" ||
+				bytes.HasPrefix(rest, []byte("eyJ")) || bytes.HasPrefix(rest, []byte("--")) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// scheme is the scheme of HTTP authentication at the start of s, in lower case.
+func scheme(s []byte) string {
+	for _, name := range [...]string{"bearer", "basic", "dpop"} {
+		if len(s) > len(name) && (s[len(name)] == ' ' || s[len(name)] == '\t') && bytes.EqualFold(s[:len(name)], []byte(name)) {
+			return name
+		}
+	}
+	return ""
+}
+
+// keyPrefix is how keys of known forms begin.
+func keyPrefix(s []byte) string {
+	for _, p := range [...]string{"fk_", "sk-", "sk_", "ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA"} {
+		if s[0] == p[0] && bytes.HasPrefix(s, []byte(p)) {
+			return p
+		}
+	}
+	return ""
+}
+
+// mask is s with secrets masked. It looks at each byte a few times at most. In prose, which is ours and may
+// quote a caller, "the token: ..." and "Bearer token" are words.
+func (r *rules) mask(s []byte, prose bool) []byte {
+	dst := make([]byte, 0, len(s)+len(mark))
+	named, tokens := 0, 0 // names, and JWTs, were looked for up to here
+	for i := 0; i < len(s); {
+		from, to := i, i // what is masked
+		begins := i == 0 || !isWord(s[i-1])
+		switch {
+		case s[i] == 'e' && i >= tokens:
+			to, tokens = jwt(s, i)
+		case s[i] == ':':
+			from, to = userInfo(s, i)
+		case s[i] == '-' && bytes.HasPrefix(s[i:], []byte("-----BEGIN ")) && bytes.Contains(s[i:min(i+80, len(s))], []byte("PRIVATE KEY")):
+			to = len(s)
+		}
+		if to == from && begins {
+			from, to = credential(s, i, prose)
+			if to == from && i >= named {
+				from, to, named = r.named(s, i, prose)
+			}
+		}
+		if to <= from {
+			dst = append(dst, s[i])
+			i++
+			continue
+		}
+		dst = append(append(dst, s[i:from]...), mark...)
+		i = to
+	}
+	return dst
+}
+
+func isWord(c byte) bool {
+	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' || c == '_' || c == '-'
+}
+
+// run returns the end of the bytes from i on that are words or one of others.
+func run(s []byte, i int, others string) int {
+	for i < len(s) && (isWord(s[i]) || strings.IndexByte(others, s[i]) >= 0) {
+		i++
+	}
+	return i
+}
+
+// until returns the first byte from i on that is one of ends.
+func until(s []byte, i int, ends string) int {
+	for i < len(s) && strings.IndexByte(ends, s[i]) < 0 {
+		i++
+	}
+	return i
+}
+
+func blank(s []byte, i int) int {
+	for i < len(s) && (s[i] == ' ' || s[i] == '\t') {
+		i++
+	}
+	return i
+}
+
+// jwt returns the end of the JWT at i, or i. One that is cut off counts. No other begins before next.
+func jwt(s []byte, i int) (to, next int) {
+	if !bytes.HasPrefix(s[i:], []byte("eyJ")) {
+		return i, i
+	}
+	const least = 12 // {"alg":"x"}, nearly
+	end := run(s, i, "")
+	switch {
+	case end-i < least:
+		return i, end
+	case end == len(s):
+		return end, end
+	case s[end] != '.':
+		return i, end
+	}
+	second := run(s, end+1, "")
+	if second == len(s) || s[second] == '.' {
+		end = run(s, second, ".")
+		return end, end
+	}
+	return i, end
+}
+
+// userInfo is what is between :// and @.
+func userInfo(s []byte, i int) (from, to int) {
+	if !bytes.HasPrefix(s[i:], []byte("://")) {
+		return i, i
+	}
+	end := until(s, i+3, "/?#\"'<>\\ \t\r\n")
+	if at := bytes.LastIndexByte(s[i+3:end], '@'); at > 0 {
+		return i + 3, i + 3 + at
+	}
+	return i, i
+}
+
+// credential is that of HTTP authentication, or a key of a known form.
+func credential(s []byte, i int, prose bool) (from, to int) {
+	if p := keyPrefix(s[i:]); p != "" {
+		if end := run(s, i, ""); end-i >= len(p)+8 {
+			return i, end
+		}
+	}
+	name := scheme(s[i:])
+	if name == "" {
+		return i, i
+	}
+	from = blank(s, i+len(name))
+	to = until(s, from, ",;\"'<>\\ \t\r\n")
+	if prose && to-from < 16 && !bytes.ContainsAny(s[from:to], "0123456789") {
+		return i, i
+	}
+	if name == "basic" { // also an English word
+		text, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(string(s[from:to]), "="))
+		if err != nil || !bytes.Contains(text, []byte(":")) {
+			return i, i
+		}
+	}
+	return from, to
+}
+
+// named is what follows the name of a secret: name=value, "name": "value", --name value. next is
+// where other names may begin.
+func (r *rules) named(s []byte, i int, prose bool) (from, to, next int) {
+	end := run(s, i, ".%[]$")
+	if end == i {
+		return i, i, i + 1
+	}
+	name := s[i:end]
+	if k := bytes.LastIndexAny(bytes.TrimRight(name, "]"), ".["); k >= 0 {
+		name = name[k+1:]
+	}
+	k, separator := separated(s, end, bytes.HasPrefix(s[i:], []byte("--")))
+	var array [64]byte
+	if separator == 0 || !r.secret(normalize(array[:0], bytes.TrimRight(name, "]"))) {
+		return i, i, end
+	}
+	from = blank(s, k)
+	if prose && separator == ':' && s[k-2] != '"' && (from == len(s) || s[from] != '"') {
+		return i, i, end
+	}
+	from, to = value(s, from, separator)
+	return from, to, end
+}
+
+// separated passes what is between a name and its value. No separator: it is no name.
+func separated(s []byte, i int, option bool) (end int, separator byte) {
+	end = i
+	for end < len(s) && (s[end] == '\\' || s[end] == '"' || s[end] == '\'') {
+		end++
+	}
+	end = blank(s, end)
+	switch {
+	case end == len(s):
+	case (s[end] == '=' || s[end] == ':') && !bytes.HasPrefix(s[end:], []byte("://")):
+		return end + 1, s[end]
+	case option && end > i:
+		return end, '='
+	}
+	return i, 0
+}
+
+// value is the value at i, without its quotes.
+func value(s []byte, i int, separator byte) (from, to int) {
+	k := i
+	for k < len(s) && s[k] == '\\' {
+		k++
+	}
+	switch {
+	case k < len(s) && (s[k] == '"' || s[k] == '\''):
+		quote, escapes := s[k], k-i
+		from = k + 1
+		for k++; k < len(s); k++ {
+			n := 0
+			for k+n < len(s) && s[k+n] == '\\' {
+				n++
+			}
+			if k += n; k < len(s) && s[k] == quote && n <= escapes {
+				return from, k - n
+			}
+		}
+		return from, len(s)
+	case i < len(s) && (s[i] == '{' || s[i] == '['):
+		return i, len(s) // where it ends is not worth finding
+	case separator == ':':
+		return i, until(s, i, "\r\n")
+	}
+	return i, until(s, i, "&;,\"'<>) \t\r\n")
+}

@@ -1,0 +1,348 @@
+// Package limit answers one question: is there room for this call, and for this
+// connection?
+//
+// A [Limiter] has token buckets, quotas of the day and places for calls that
+// are under way. What it remembers is bounded, whoever calls: see
+// [Options.MaxBuckets]. It fails closed: what finds no room to be counted by itself is
+// counted together with others.
+package limit
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	defaultBuckets = 100_000
+	day            = 24 * time.Hour
+)
+
+// A Rate is a token bucket for each of those whom it is for.
+type Rate struct {
+	// Per is whose bucket it is: "principal" (also ""), "address" or "all".
+	Per string
+	// Calls are patterns for Options.Match, all calls by default. Each has a bucket for
+	// every call that differs.
+	Calls []string
+	Each  bool
+	// Roles are whom it is for: callers with one of them. Default: all.
+	Roles []string
+	// Limit calls fit into Every (1 s by default), and Burst at once (Limit by default). Less
+	// than 1 lets no call through. Every of 24 hours is a quota: the day begins at
+	// midnight UTC, and Burst means nothing.
+	Limit int
+	Every time.Duration
+	Burst int
+}
+
+// Options adjust a Limiter. The zero value, and nil, mean no limits.
+type Options struct {
+	Rates []Rate
+	// Concurrent bounds the calls of a principal that are under way, Total those of
+	// all. 0: no bound. Of a Total of 4 and up an eighth is kept for those who have less than their
+	// fair share, which is what is left divided by those who have calls under way or had
+	// within a second; and up to a half, a place for each who called within a second and
+	// does not now. So one alone gets seven eighths, and one who floods leaves room for the others.
+	Concurrent, Total int
+	// Match reports whether a call is one of a pattern. Default: it is the pattern, or that is "*".
+	Match func(pattern, call string) bool
+	// Now is the clock, time.Now by default. When it goes back, time goes on from where it was.
+	Now func() time.Time
+	// MaxBuckets bounds what is remembered, 100,000 by default, of less than 200 bytes each.
+	// Only a bucket that is full again is forgotten. When there is none, newcomers share one bucket for
+	// each Rate. With Each, one caller has no more than half of a shard of
+	// the buckets (780 by default); its further calls share one.
+	MaxBuckets int
+}
+
+// A Caller is who calls.
+type Caller struct {
+	// Principal is its name. Address is an IP address, with a port or without; all of an IPv6 /64
+	// count as one. What is no such address counts as it is.
+	Principal, Address string
+	Roles              []string
+}
+
+// Exceeded says that there is no room.
+type Exceeded struct { //nolint:errname // a caller reads limit.Exceeded
+	// Which is the limit, for operator and caller: "10 in 1s of tools/call github/* for each principal".
+	Which string
+	// RetryAfter is when there may be room: whole milliseconds, at least one.
+	RetryAfter time.Duration
+}
+
+// Error names the limit and when to try again.
+func (e *Exceeded) Error() string {
+	return "limit: no room for the call: " + e.Which + "; try again in " + e.RetryAfter.String()
+}
+
+// Limiter bounds calls. Its methods may be called by any number of goroutines at
+// once, but Adopt.
+type Limiter struct {
+	rates    []*rate
+	match    func(pattern, call string) bool
+	max      int
+	bounds   bounds
+	store    *store
+	places   *places
+	byPeer   bool // some rate goes by address
+	needsAny bool // there is some limit
+}
+
+// New returns a limiter.
+func New(o *Options) *Limiter {
+	if o == nil {
+		o = new(Options)
+	}
+	l := &Limiter{match: o.Match, max: o.MaxBuckets, bounds: newBounds(o.Concurrent, o.Total)}
+	if l.match == nil {
+		l.match = func(pattern, call string) bool { return pattern == "*" || pattern == call }
+	}
+	if l.max <= 0 {
+		l.max = defaultBuckets
+	}
+	now := o.Now
+	if now == nil {
+		now = time.Now
+	}
+	same := map[string]int{}
+	for i := range o.Rates {
+		r := newRate(&o.Rates[i])
+		// Two that are equal are two buckets all the same.
+		same[r.definition]++
+		r.definition += "\x00" + strconv.Itoa(same[r.definition])
+		l.rates = append(l.rates, r)
+		l.byPeer = l.byPeer || r.per == perAddress
+	}
+	l.needsAny = len(l.rates) > 0 || l.bounds.any()
+	l.store = newStore(l.max, now)
+	l.places = newPlaces()
+	l.name()
+	return l
+}
+
+// name tells the rates apart in the store.
+func (l *Limiter) name() {
+	for _, r := range l.rates {
+		r.id = l.store.hash(r.definition)
+	}
+}
+
+// Adopt goes on where old is: with the buckets of the rates that both have, the quotas and the
+// calls under way, which go on to end in both. The clock is that of old. It
+// must be called before anything else; old may be in use meanwhile.
+func (l *Limiter) Adopt(old *Limiter) {
+	if old == nil {
+		return
+	}
+	l.store, l.places = old.store, old.places
+	l.store.resize(l.max)
+	l.name()
+	l.store.keep(l.rates)
+}
+
+// Take finds room for a call in every limit that is for it, or takes from none and returns an
+// *Exceeded. release is to be called when the call has ended; the second time it does
+// nothing.
+func (l *Limiter) Take(c *Caller, call string) (release func(), err error) {
+	if !l.needsAny {
+		return nothing, nil
+	}
+	var array [8]claim
+	claims := l.claims(array[:0], c, call)
+	now := l.store.clock.read()
+	l.store.lock(claims)
+	defer l.store.unlock(claims)
+	if r, wait := l.store.find(claims, now); r != nil {
+		return nil, exceeded(r.text, wait)
+	}
+	if l.bounds.any() {
+		var refused *Exceeded
+		if release, refused = l.places.take(l.bounds, c.Principal, l.store.clock, now.at); refused != nil {
+			return nil, refused
+		}
+	} else {
+		release = nothing
+	}
+	for i := range claims {
+		claims[i].bucket.take(now)
+	}
+	return release, nil
+}
+
+func nothing() {}
+
+// exceeded rounds up to milliseconds.
+func exceeded(which string, wait time.Duration) *Exceeded {
+	const ms = time.Millisecond
+	return &Exceeded{Which: which, RetryAfter: (max(wait, 1) + ms - 1).Truncate(ms)}
+}
+
+// Explain names the limits that would count the call, with what is left. It
+// counts nothing.
+func (l *Limiter) Explain(c *Caller, call string) (lines []string) {
+	now := l.store.clock.read()
+	claims := l.claims(nil, c, call)
+	slices.SortStableFunc(claims, func(a, b claim) int { return slices.Index(l.rates, a.rate) - slices.Index(l.rates, b.rate) })
+	for i := range claims {
+		left := l.store.left(&claims[i], now)
+		lines = append(lines, claims[i].rate.text+": "+strconv.Itoa(left)+" left")
+	}
+	mine, all := l.places.counts(c.Principal)
+	if n := l.bounds.concurrent; n > 0 {
+		lines = append(lines, l.bounds.concurrentText()+": "+strconv.Itoa(max(0, n-mine))+" left")
+	}
+	if n := l.bounds.total; n > 0 {
+		lines = append(lines, l.bounds.totalText()+": "+strconv.Itoa(max(0, n-all))+" left")
+	}
+	return lines
+}
+
+// claims returns the buckets that the call needs, in the order of their locks.
+func (l *Limiter) claims(claims []claim, c *Caller, call string) []claim {
+	var principal, peer, name uint64
+	if len(l.rates) > 0 {
+		principal, name = l.store.hash(c.Principal), l.store.hash(call)
+	}
+	if l.byPeer {
+		peer = l.store.hashAddress(c.Address)
+	}
+	for _, r := range l.rates {
+		if !r.isFor(c, call, l.match) {
+			continue
+		}
+		who := uint64(0)
+		switch r.per {
+		case perPrincipal:
+			who = principal
+		case perAddress:
+			who = peer
+		}
+		k := claim{rate: r, parent: mix(r.id, who)}
+		k.key = k.parent
+		if r.each {
+			k.key = mix(k.parent, name|1)
+		}
+		k.shard = l.store.shardOf(k.parent) // the buckets of a caller are in one shard, with their sum
+		i := len(claims)
+		for ; i > 0 && claims[i-1].shard > k.shard; i-- {
+		}
+		claims = slices.Insert(claims, i, k)
+	}
+	return claims
+}
+
+const (
+	perPrincipal = iota
+	perAddress
+	perAll
+)
+
+// A rate is a Rate that is ready to use.
+type rate struct {
+	definition string
+	text       string // Exceeded.Which
+	id         uint64
+
+	per   int
+	each  bool
+	calls []string // nil: all
+	roles []string // nil: all
+
+	limit    int
+	quota    bool
+	interval int64 // ns for one token
+	depth    int64 // ns that a bucket may be ahead: Burst-1 tokens
+}
+
+func newRate(o *Rate) *rate {
+	r := &rate{each: o.Each, limit: max(o.Limit, 0), calls: slices.Clone(o.Calls), roles: slices.Clone(o.Roles)}
+	switch o.Per {
+	case "address":
+		r.per = perAddress
+	case "all":
+		r.per = perAll
+	}
+	if slices.Contains(r.calls, "*") {
+		r.calls = nil
+	}
+	every := o.Every
+	if every <= 0 {
+		every = time.Second
+	}
+	burst := o.Burst
+	if burst <= 0 {
+		burst = r.limit
+	}
+	if r.quota = every == day; r.quota {
+		burst = r.limit
+	}
+	r.interval = int64(every)
+	if r.limit > 0 {
+		r.interval = (int64(every) + int64(r.limit) - 1) / int64(r.limit)
+	}
+	const most = int64(1) << 60
+	r.depth = most
+	if n := int64(burst - 1); n <= 0 || r.interval < most/n {
+		r.depth = max(n, 0) * r.interval
+	}
+	r.text = r.describe(every, burst)
+	r.definition = strings.Join([]string{
+		strconv.Itoa(r.per), strconv.FormatBool(r.each), strings.Join(r.calls, "\x01"), strings.Join(r.roles, "\x01"),
+		strconv.Itoa(r.limit), every.String(), strconv.Itoa(burst),
+	}, "\x00")
+	return r
+}
+
+func (r *rate) describe(every time.Duration, burst int) string {
+	var b strings.Builder
+	b.WriteString(strconv.Itoa(r.limit))
+	if r.quota {
+		b.WriteString(" a day (UTC)")
+	} else {
+		b.WriteString(" in " + short(every))
+	}
+	if burst != r.limit {
+		b.WriteString(", " + strconv.Itoa(burst) + " at once,")
+	}
+	if r.calls != nil {
+		b.WriteString(" of " + strings.Join(r.calls, ", "))
+	}
+	if r.each {
+		b.WriteString(", each by itself,")
+	}
+	b.WriteString([...]string{" for each principal", " for each address", " for all"}[r.per])
+	if r.roles != nil {
+		b.WriteString(" with the role " + strings.Join(r.roles, " or "))
+	}
+	return b.String()
+}
+
+// short is d without zeros at its end: 1m, not 1m0s.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+func (r *rate) isFor(c *Caller, call string, match func(pattern, call string) bool) bool {
+	if r.roles != nil && !slices.ContainsFunc(r.roles, func(role string) bool { return slices.Contains(c.Roles, role) }) {
+		return false
+	}
+	if r.calls == nil {
+		return true
+	}
+	for _, pattern := range r.calls {
+		if match(pattern, call) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,227 @@
+package limit
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func listen(t *testing.T, network, addr string, o *ListenOptions) net.Listener {
+	t.Helper()
+	inner, err := net.Listen(network, addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := Listen(inner, o)
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func dial(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	conn, err := net.Dial(l.Addr().Network(), l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func accept(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func TestListen(t *testing.T) {
+	t.Parallel()
+	for network, addr := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
+		var refused atomic.Int64
+		var told []string
+		o := &ListenOptions{PerAddress: 2, Total: 3, Refused: &refused, OnRefuse: func(addr string) { told = append(told, addr) }}
+		room := 2
+		if network == "unix" {
+			room = 3
+		}
+		l := listen(t, network, addr, o)
+		var conns []net.Conn
+		for range room {
+			dial(t, l)
+			conns = append(conns, accept(t, l))
+		}
+		over := []net.Conn{dial(t, l), dial(t, l), dial(t, l)}
+		next := make(chan net.Conn)
+		go func() {
+			conn, _ := l.Accept() // refuses three, and goes on
+			next <- conn
+		}()
+		for _, conn := range over {
+			if _, err := conn.Read(make([]byte, 1)); err == nil {
+				t.Errorf("%s: one too many is served", network)
+			}
+		}
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() { conns[0].Close() })
+		}
+		wg.Wait()
+		dial(t, l)
+		conn := <-next
+		if refused.Load() != 3 || len(told) != 1 {
+			t.Errorf("%s: %d refused, told %q", network, refused.Load(), told)
+		}
+		for _, c := range append(conns, conn) {
+			c.Close()
+		}
+		b, _ := l.(*listener)
+		if b.all != 0 || len(b.from) != 0 {
+			t.Errorf("%s: %d open, %v", network, b.all, b.from)
+		}
+	}
+}
+
+// A direct reader is told of the silence as well.
+func TestDirectIdle(t *testing.T) {
+	t.Parallel()
+	l := listen(t, "tcp", "127.0.0.1:0", &ListenOptions{Idle: 20 * time.Millisecond})
+	dial(t, l)
+	conn, ok := accept(t, l).(interface {
+		Direct() (syscall.RawConn, error)
+		io.Writer
+	})
+	if !ok {
+		t.Fatal("no Direct")
+	}
+	raw, err := conn.Direct()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Read(func(uintptr) bool { return false }); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+	if _, err := conn.Write([]byte("x")); !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
+// pipes accepts the ends of pipes.
+type pipes struct{ conns chan net.Conn }
+
+func (p pipes) Accept() (net.Conn, error) { return <-p.conns, nil }
+func (p pipes) Close() error              { return nil }
+func (p pipes) Addr() net.Addr            { return &net.UnixAddr{} }
+
+func idle(t *testing.T, d time.Duration) (conn *anyConn, far net.Conn) {
+	t.Helper()
+	near, far := net.Pipe()
+	p := pipes{make(chan net.Conn, 1)}
+	p.conns <- near
+	c, err := Listen(p, &ListenOptions{Idle: d}).Accept()
+	conn, ok := c.(*anyConn)
+	if err != nil || !ok {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(); far.Close() })
+	return conn, far
+}
+
+// read returns how long it took for the read to end.
+func read(t *testing.T, conn net.Conn, want error) time.Duration {
+	t.Helper()
+	began := time.Now()
+	if _, err := conn.Read(make([]byte, 10)); !errors.Is(err, want) {
+		t.Errorf("read: %v, want %v", err, want)
+	}
+	return time.Since(began)
+}
+
+func TestIdle(t *testing.T) {
+	t.Parallel()
+	const second = time.Second
+	synctest.Test(t, func(t *testing.T) {
+		conn, far := idle(t, 4*second)
+		go func() {
+			for range 20 {
+				<-time.After(3 * second)
+				_, _ = far.Write([]byte("x"))
+			}
+		}()
+		for range 20 {
+			read(t, conn, nil)
+		}
+		if d := read(t, conn, os.ErrDeadlineExceeded); d < 4*second || d > 5*second {
+			t.Error(d)
+		}
+		read(t, conn, io.ErrClosedPipe)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		conn, far := idle(t, 4*second)
+		go func() { _, _ = far.Write([]byte("x")); _, _ = far.Write([]byte("y")) }()
+		read(t, conn, nil)
+		<-time.After(100 * second) // nobody reads
+		read(t, conn, nil)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		conn, _ := idle(t, 4*second)
+		_ = conn.SetReadDeadline(time.Now().Add(second)) // of somebody else, who tries again
+		if d := read(t, conn, os.ErrDeadlineExceeded); d != second {
+			t.Error(d)
+		}
+		_ = conn.SetDeadline(time.Now().Add(50 * second))
+		if d := read(t, conn, os.ErrDeadlineExceeded); d != 50*second {
+			t.Error(d)
+		}
+		go func() {
+			<-time.After(10 * second)
+			_ = conn.SetDeadline(time.Time{}) // ours is back, for a read that has begun, too
+		}()
+		_ = conn.SetReadDeadline(time.Now().Add(50 * second))
+		if d := read(t, conn, os.ErrDeadlineExceeded); d != 15*second {
+			t.Error(d)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		conn, far := idle(t, 4*second)
+		go func() {
+			<-time.After(second)
+			conn.StopIdle()
+			conn.StopIdle()
+			_ = conn.SetReadDeadline(time.Time{})
+			<-time.After(1000 * second)
+			far.Close()
+		}()
+		if d := read(t, conn, io.EOF); d != 1001*second {
+			t.Error(d)
+		}
+	})
+}
+
+func TestPeer(t *testing.T) {
+	t.Parallel()
+	l, _ := Listen(pipes{}, &ListenOptions{PerAddress: 1}).(*listener)
+	for _, test := range []struct {
+		addr string
+		want bool
+	}{{"192.0.2.1", true}, {"::ffff:192.0.2.1", false}, {"192.0.2.2", true}, {"2001:db8::1", true}, {"2001:db8::2", false}, {"2001:db8:0:1::1", true}} {
+		if got := l.enter(network(netip.MustParseAddr(test.addr))); got != test.want {
+			t.Errorf("%s: %v", test.addr, got)
+		}
+	}
+	l.leave(network(netip.MustParseAddr("192.0.2.1")))
+	if !l.enter(network(netip.MustParseAddr("::ffff:192.0.2.1"))) {
+		t.Error("there is no room after somebody left")
+	}
+}

@@ -1,0 +1,343 @@
+package limit
+
+import (
+	"hash/maphash"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+const (
+	maxShards = 64
+	minShard  = 64 // buckets, where there are several shards
+	sweepSize = 16 // buckets that are looked at to find one that is full again
+)
+
+// A store holds buckets under the hash of whose they are: names of strangers are not
+// kept, however long. The seed is secret, so nobody chooses who shares a bucket with him.
+type store struct {
+	seed   maphash.Seed
+	clock  *clock
+	shards []shard // a power of two
+
+	mu       sync.Mutex         // after those of the shards
+	overflow map[uint64]*bucket // of rates
+}
+
+type shard struct {
+	mu    sync.Mutex
+	index map[uint64]*bucket
+	ring  []*bucket // those of index, for hand to go round
+	hand  int
+	max   int
+
+	_ [24]byte // so that two do not share a cache line
+}
+
+// A bucket is one of a rate.
+type bucket struct {
+	key  uint64
+	rate *rate
+
+	// fullAt is when it is full again: the one number that a token bucket
+	// needs (it is known as GCRA).
+	fullAt int64
+	// used is how many of a quota, on the day epoch.
+	used  int
+	epoch int64
+
+	parent   *bucket // of a bucket for one call: that of the caller
+	children int
+	busy     bool // in use under the locks
+}
+
+// A claim is a bucket that a call needs.
+type claim struct {
+	rate        *rate
+	key, parent uint64
+	shard       int
+	bucket      *bucket
+	shared      bool // it locked store.mu
+}
+
+func newStore(size int, now func() time.Time) *store {
+	n := 1
+	for n < maxShards && size/(2*n) >= minShard {
+		n *= 2
+	}
+	s := &store{seed: maphash.MakeSeed(), clock: newClock(now), shards: make([]shard, n), overflow: map[uint64]*bucket{}}
+	for i := range s.shards {
+		s.shards[i].index = map[uint64]*bucket{}
+	}
+	s.resize(size)
+	return s
+}
+
+func (s *store) resize(size int) {
+	for i := range s.shards {
+		h := &s.shards[i]
+		h.mu.Lock()
+		h.max = max(size/len(s.shards), 1)
+		h.mu.Unlock()
+	}
+}
+
+func (s *store) hash(text string) uint64 { return maphash.String(s.seed, text) }
+
+// hashAddress takes an IPv6 /64 for one address: that is what a customer gets.
+func (s *store) hashAddress(text string) uint64 {
+	a, ok := parseAddress(text)
+	if !ok {
+		return s.hash(text)
+	}
+	b := a.As16()
+	return maphash.Bytes(s.seed, b[:])
+}
+
+func parseAddress(text string) (a netip.Addr, ok bool) {
+	// The one that fails costs an allocation: choose by the looks.
+	colons, bracket, dots := 0, false, 0
+	for i := range len(text) {
+		switch text[i] {
+		case ':':
+			colons++
+		case '.':
+			dots++
+		case '[':
+			bracket = true
+		}
+	}
+	if bracket || colons == 1 && dots > 0 {
+		p, err := netip.ParseAddrPort(text)
+		return network(p.Addr()), err == nil
+	}
+	if colons == 0 && dots == 0 {
+		return a, false
+	}
+	a, err := netip.ParseAddr(text)
+	return network(a), err == nil
+}
+
+// network is the address, or the /64 of one of IPv6.
+func network(a netip.Addr) netip.Addr {
+	a = a.Unmap().WithZone("")
+	if a.Is6() {
+		if p, err := a.Prefix(64); err == nil {
+			return p.Addr()
+		}
+	}
+	return a
+}
+
+// mix is enough of a hash for what is one already.
+func mix(a, b uint64) uint64 {
+	hi, lo := bits.Mul64(a^0x9e3779b97f4a7c15, b^0xbf58476d1ce4e5b9)
+	return hi ^ lo
+}
+
+func (s *store) shardOf(key uint64) int { return int(key>>32) & (len(s.shards) - 1) }
+
+// lock locks the shards of the claims, which are in order.
+func (s *store) lock(claims []claim) {
+	last := -1
+	for i := range claims {
+		if n := claims[i].shard; n != last {
+			s.shards[n].mu.Lock()
+			last = n
+		}
+	}
+}
+
+// unlock undoes lock and find.
+func (s *store) unlock(claims []claim) {
+	last, shared := -1, false
+	for i := range claims {
+		if b := claims[i].bucket; b != nil {
+			b.busy = false
+		}
+		shared = shared || claims[i].shared
+	}
+	if shared {
+		s.mu.Unlock()
+	}
+	for i := range claims {
+		if n := claims[i].shard; n != last {
+			s.shards[n].mu.Unlock()
+			last = n
+		}
+	}
+}
+
+// find finds the buckets of the claims, whose shards are locked. It returns the rate that lets the
+// call wait longest, nil when there is room in all.
+func (s *store) find(claims []claim, now instant) (worst *rate, wait time.Duration) {
+	locked := false
+	for i := range claims {
+		k := &claims[i]
+		k.bucket = s.shards[k.shard].bucket(k, now)
+		if k.bucket == nil {
+			if k.shared = !locked; k.shared {
+				s.mu.Lock()
+				locked = true
+			}
+			k.bucket = s.overflow[k.rate.id]
+			if k.bucket == nil {
+				k.bucket = &bucket{rate: k.rate}
+				s.overflow[k.rate.id] = k.bucket
+			}
+		}
+		k.bucket.busy = true
+		if w := k.bucket.wait(now); w > wait {
+			worst, wait = k.rate, w
+		}
+	}
+	return worst, wait
+}
+
+// left is how many calls the bucket of a claim has room for.
+func (s *store) left(k *claim, now instant) int {
+	h := &s.shards[k.shard]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := h.index[k.key]
+	if b == nil {
+		b = &bucket{rate: k.rate}
+	}
+	return b.left(now)
+}
+
+// keep forgets the overflow of rates that are no more.
+func (s *store) keep(rates []*rate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, b := range s.overflow {
+		if !slices.ContainsFunc(rates, func(r *rate) bool { return r.id == id }) && b.idle(s.clock.read()) {
+			delete(s.overflow, id)
+		}
+	}
+}
+
+// bucket finds the bucket of a claim or makes it. Nil: there is no room for one.
+func (h *shard) bucket(k *claim, now instant) *bucket {
+	if b := h.index[k.key]; b != nil {
+		return b
+	}
+	if !k.rate.each {
+		return h.add(k.key, k.rate, now)
+	}
+	// What one caller's calls are called must not take the room of other callers: their sum
+	// has a bucket too, which they share once they are many.
+	parent := h.index[k.parent]
+	if parent == nil {
+		if parent = h.add(k.parent, k.rate, now); parent == nil {
+			return nil
+		}
+	}
+	wasBusy := parent.busy
+	parent.busy = true
+	defer func() { parent.busy = wasBusy }()
+	if parent.children >= max(h.max/2, 1) {
+		h.sweep(now)
+	}
+	if parent.children >= max(h.max/2, 1) {
+		return parent
+	}
+	b := h.add(k.key, k.rate, now)
+	if b == nil {
+		return parent
+	}
+	b.parent = parent
+	parent.children++
+	return b
+}
+
+// add makes a bucket, in the place of one that is full again if need be.
+func (h *shard) add(key uint64, r *rate, now instant) *bucket {
+	if len(h.ring) >= h.max {
+		h.sweep(now)
+	}
+	if len(h.ring) >= h.max {
+		return nil
+	}
+	b := &bucket{key: key, rate: r}
+	h.index[key] = b
+	h.ring = append(h.ring, b)
+	return b
+}
+
+// sweep looks at some buckets and forgets those that are full again.
+func (h *shard) sweep(now instant) {
+	for n := 0; n < sweepSize && len(h.ring) > 0; n++ {
+		if h.hand >= len(h.ring) {
+			h.hand = 0
+		}
+		b := h.ring[h.hand]
+		if b.busy || b.children > 0 || !b.idle(now) {
+			h.hand++
+			continue
+		}
+		if b.parent != nil {
+			b.parent.children--
+		}
+		delete(h.index, b.key)
+		last := len(h.ring) - 1
+		h.ring[h.hand] = h.ring[last]
+		h.ring[last] = nil
+		h.ring = h.ring[:last]
+	}
+}
+
+// wait is how long until there is room, 0 when there is.
+func (b *bucket) wait(now instant) time.Duration {
+	r := b.rate
+	switch {
+	case r.limit < 1:
+		return time.Duration(r.interval)
+	case r.quota:
+		if b.epoch == now.epoch && b.used >= r.limit {
+			return now.left
+		}
+		return 0
+	}
+	return time.Duration(max(0, b.fullAt-now.at-r.depth))
+}
+
+func (b *bucket) take(now instant) {
+	r := b.rate
+	if !r.quota {
+		b.fullAt = max(b.fullAt, now.at) + r.interval
+		return
+	}
+	if b.epoch != now.epoch {
+		b.epoch, b.used = now.epoch, 0
+	}
+	b.used++
+}
+
+// idle reports whether it is as good as a new one.
+func (b *bucket) idle(now instant) bool {
+	if b.rate.quota {
+		return b.used == 0 || b.epoch != now.epoch
+	}
+	return b.fullAt <= now.at
+}
+
+// left is how many calls there is room for.
+func (b *bucket) left(now instant) int {
+	r := b.rate
+	switch {
+	case r.limit < 1:
+		return 0
+	case r.quota && b.epoch == now.epoch:
+		return max(0, r.limit-b.used)
+	case r.quota:
+		return r.limit
+	}
+	ahead := max(0, b.fullAt-now.at)
+	if ahead > r.depth {
+		return 0
+	}
+	return int((r.depth-ahead)/r.interval) + 1
+}

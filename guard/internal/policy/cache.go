@@ -1,0 +1,134 @@
+package policy
+
+import (
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Decisions are remembered up to a number, and of calls that are not long.
+const (
+	cacheEntries = 10_000
+	cacheShards  = 16
+	cacheLength  = 1024
+)
+
+// A cache remembers decisions, or what they need, by who calls and what. Entries are compared in full: the hash only
+// finds them.
+type cache[V any] struct {
+	seed   maphash.Seed
+	room   int // of a shard
+	shards [cacheShards]shard[V]
+}
+
+type shard[V any] struct {
+	mu      sync.RWMutex
+	entries map[uint64]*entry[V]
+}
+
+type entry[V any] struct {
+	subject                Subject // without claims
+	method, upstream, name string
+	transport, annotations string
+	local                  bool
+	value                  V
+}
+
+func newCache[V any](size int) *cache[V] {
+	c := &cache[V]{seed: maphash.MakeSeed(), room: size / cacheShards}
+	for i := range c.shards {
+		c.shards[i].entries = map[uint64]*entry[V]{}
+	}
+	return c
+}
+
+// hash is over what a decision can depend on.
+func (c *cache[V]) hash(q *Query, u *uses) uint64 {
+	p := q.Subject
+	h := uint64(1)
+	for _, s := range [...]string{p.ID, p.Name, p.Kind, p.Method, p.Issuer, q.Method, q.Upstream, q.Name} {
+		h = (h ^ maphash.String(c.seed, s)) * 0x9e3779b97f4a7c15
+	}
+	for _, s := range p.Roles {
+		h = (h ^ maphash.String(c.seed, s)) * 0x9e3779b97f4a7c15
+	}
+	for _, s := range p.Scopes {
+		h = (h ^ maphash.String(c.seed, s)) * 0xc2b2ae3d27d4eb4f
+	}
+	if u.inContext("transport") {
+		h = (h ^ maphash.String(c.seed, q.Transport)) * 0x9e3779b97f4a7c15
+	}
+	if u.inContext("annotations") {
+		h = (h ^ maphash.Bytes(c.seed, q.Annotations)) * 0x9e3779b97f4a7c15
+	}
+	if q.Local {
+		h++
+	}
+	return h ^ h>>32
+}
+
+func (e *entry[V]) is(q *Query, u *uses) bool {
+	p, k := q.Subject, &e.subject
+	return e.method == q.Method && e.name == q.Name && e.upstream == q.Upstream && e.local == q.Local &&
+		p.Name == k.Name && p.ID == k.ID && p.Kind == k.Kind && p.Method == k.Method && p.Issuer == k.Issuer &&
+		slices.Equal(p.Roles, k.Roles) && slices.Equal(p.Scopes, k.Scopes) &&
+		(!u.inContext("transport") || e.transport == q.Transport) &&
+		(!u.inContext("annotations") || e.annotations == string(q.Annotations))
+}
+
+// get returns what is known of a query.
+func (c *cache[V]) get(h uint64, q *Query, u *uses) (v V, ok bool) {
+	s := &c.shards[h%cacheShards]
+	s.mu.RLock()
+	e := s.entries[h]
+	s.mu.RUnlock()
+	if e == nil || !e.is(q, u) {
+		return v, false
+	}
+	return e.value, true
+}
+
+// put remembers what is known of a query; any other makes room for it. Strings are copied: those of a call are often
+// parts of its message.
+func (c *cache[V]) put(h uint64, q *Query, u *uses, v V) {
+	if len(q.Method)+len(q.Upstream)+len(q.Name)+len(q.Annotations) > cacheLength {
+		return
+	}
+	p := q.Subject
+	e := &entry[V]{
+		subject: Subject{
+			ID: strings.Clone(p.ID), Name: strings.Clone(p.Name), Kind: strings.Clone(p.Kind), Method: strings.Clone(p.Method),
+			Issuer: strings.Clone(p.Issuer), Roles: slices.Clone(p.Roles), Scopes: slices.Clone(p.Scopes),
+		},
+		method: strings.Clone(q.Method), upstream: strings.Clone(q.Upstream), name: strings.Clone(q.Name),
+		local: q.Local, value: v,
+	}
+	if u.inContext("transport") {
+		e.transport = strings.Clone(q.Transport)
+	}
+	if u.inContext("annotations") {
+		e.annotations = string(q.Annotations)
+	}
+	s := &c.shards[h%cacheShards]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, found := s.entries[h]; !found && len(s.entries) >= c.room {
+		for old := range s.entries {
+			delete(s.entries, old)
+			break
+		}
+	}
+	s.entries[h] = e
+}
+
+// size is the number of entries that are remembered.
+func (c *cache[V]) size() (n int) {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.RLock()
+		n += len(s.entries)
+		s.mu.RUnlock()
+	}
+	return n
+}

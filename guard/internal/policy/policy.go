@@ -1,0 +1,151 @@
+package policy
+
+import (
+	"time"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/types"
+)
+
+// A Rule allows calls, or denies them.
+type Rule struct {
+	// Name is what explanations call it. Default: its place, allow[2] or deny[0].
+	Name string
+	Deny bool
+	// Roles and Principals say for whom it is: one of either, compared exactly with the roles and the
+	// Name of a Subject. Both empty: everybody.
+	Roles, Principals []string
+	// Calls are patterns of calls: see [Match].
+	Calls []string
+	// Destructive false takes of tools only those that say they are harmless, by readOnlyHint or
+	// destructiveHint false; true takes only the others. Calls of no tool are not concerned by false, and
+	// not taken by true.
+	Destructive *bool
+}
+
+// A Text is policies in Cedar's language, and the name of what they come from.
+type Text struct{ Name, Text string }
+
+// A Source is what a [Set] is compiled from.
+type Source struct {
+	Rules []Rule
+	// Local are patterns of calls that only callers on this machine may make. They count before everything else.
+	Local []string
+	Cedar []Text
+}
+
+// A Problem is something in a [Source] that will not do, or not what one may think.
+type Problem struct {
+	// Path is allow[0].calls[1], deny[0] or local[2], counting rules of either kind by themselves, or
+	// the name of a Text.
+	Path, Message, Hint string
+	Warning             bool // it works all the same
+	// Line and Column are those in a Text, from 1; 0 elsewhere.
+	Line, Column int
+}
+
+// A Subject is who calls. A Set keeps none, but what is in Roles and Claims must not change during a decision.
+type Subject struct {
+	// Name is ID, or ISSUER|ID.
+	ID, Name, Kind, Method, Issuer string
+	Roles, Scopes                  []string
+	Claims                         map[string]any
+}
+
+// A Query is a call that is to be decided.
+type Query struct {
+	// Subject nil is an anonymous one without roles.
+	Subject *Subject
+	// Name is the tool, the URI or the prompt; "" when the method is all there is.
+	Method, Upstream, Name string
+	// Arguments and Annotations are JSON, or nil.
+	Arguments, Annotations []byte
+	// Remote is an address, with or without a port.
+	Transport, Remote string
+	Local             bool // the caller is on this machine
+	Now               time.Time
+}
+
+// A Decision is what became of a [Query]. It must not be changed.
+type Decision struct {
+	Allowed bool
+	// Policies decided: names of rules, or ids of Cedar policies.
+	Policies []string
+	// Reason is a sentence for the operator. It has names, but no values of arguments or claims.
+	Reason string
+	// Local: it was refused because only callers on this machine may.
+	Local bool
+}
+
+// A Set is compiled policies. Its methods may be called by any number of goroutines at once. A nil
+// Set denies everything.
+type Set struct {
+	broken  bool
+	list    []*compiled
+	byID    map[types.PolicyID]*compiled
+	local   []string
+	asks    []string // the patterns with a question mark
+	use     uses
+	read    types.Entity // Action::… is one of these two, with its own id
+	call    types.Entity
+	cache   *cache[Decision]     // nil: a decision depends on more than can be a key
+	callers *cache[types.Entity] // nil: those have claims
+}
+
+// compiled is one policy.
+type compiled struct {
+	id     types.PolicyID // its place in the list
+	name   string
+	alone  []string // its name
+	forbid bool
+	policy *cedar.Policy
+	rule   *Rule  // nil for one in Cedar's language
+	place  string // of the rule: allow[0]
+}
+
+// Empty reports that there is neither a policy nor a pattern of local calls: everything is allowed.
+func (s *Set) Empty() bool {
+	return s != nil && !s.broken && len(s.list) == 0 && len(s.local) == 0
+}
+
+// Compile compiles policies. When one of the problems is no warning, the set denies
+// everything. The time it takes is bounded: what is too large is a problem.
+func Compile(src *Source) (*Set, []Problem) {
+	var list problems
+	s := &Set{
+		byID: map[types.PolicyID]*compiled{},
+		read: types.Entity{Parents: types.NewEntityUIDSet(types.NewEntityUID(typeAction, groupRead))},
+		call: types.Entity{Parents: types.NewEntityUIDSet(types.NewEntityUID(typeAction, groupCall))},
+	}
+	if src == nil {
+		src = &Source{}
+	}
+	names := map[string]string{}
+	s.local = append(s.local, src.Local...)
+	for i, pattern := range src.Local {
+		list.pattern(place("local", i), pattern)
+	}
+	s.addRules(src.Rules, names, &list)
+	for i := range src.Cedar {
+		s.addText(&src.Cedar[i], names, &list)
+	}
+	s.broken = hasErrors(list)
+	s.use = s.look()
+	if !s.use.values() {
+		s.cache = newCache[Decision](cacheEntries)
+	}
+	if !s.use.of("claims") {
+		s.callers = newCache[types.Entity](cacheEntries)
+	}
+	if !s.broken {
+		s.check(src, &list)
+	}
+	return s, list
+}
+
+func (s *Set) add(c *compiled) {
+	c.id = types.PolicyID(place("", len(s.list)))
+	c.alone = []string{c.name}
+	s.list = append(s.list, c)
+	s.byID[c.id] = c
+}

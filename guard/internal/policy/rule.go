@@ -1,0 +1,153 @@
+package policy
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/ast"
+	"github.com/cedar-policy/cedar-go/types"
+)
+
+// The types of entities, and the groups of actions.
+const (
+	typeAction, typeRole, typeIssuer, typeUpstream    = "Action", "Role", "Issuer", "Upstream"
+	typeTool, typeResource, typePrompt, typeMethod    = "Tool", "Resource", "Prompt", "Method"
+	typeUser, typeService, typeAgent, typeProcess     = "User", "Service", "Agent", "Process"
+	typeAnonymous, typeOther, typeJSON                = "Anonymous", "Other", "Json"
+	typePattern, anonymousName, groupRead, groupCall  = "Pattern", "anonymous", "any read", "any call"
+	maxRules, maxPatterns, maxPattern, maxNamesOfRule = 2000, 1000, 1024, 10_000
+)
+
+// place is kind[i].
+func place(kind string, i int) string { return kind + "[" + strconv.Itoa(i) + "]" }
+
+// addRules compiles rules, those that deny first.
+func (s *Set) addRules(rules []Rule, names map[string]string, list *problems) {
+	if len(rules) > maxRules {
+		list.errorf("allow", "write fewer, with patterns, or Cedar policies", "there are %d rules, at most %d will do", len(rules), maxRules)
+		return
+	}
+	var count [2]int
+	var made []*compiled
+	for i := range rules {
+		r := &rules[i]
+		c := &compiled{rule: r, forbid: r.Deny}
+		if r.Deny {
+			c.place = place("deny", count[1])
+			count[1]++
+		} else {
+			c.place = place("allow", count[0])
+			count[0]++
+		}
+		if c.name = r.Name; c.name == "" {
+			c.name = c.place
+		}
+		list.name(c.place, c.name, names)
+		if list.rule(c.place, r) {
+			c.policy = cedar.NewPolicyFromAST(s.compileRule(r))
+			made = append(made, c)
+		}
+	}
+	slices.SortStableFunc(made, func(a, b *compiled) int {
+		switch {
+		case a.forbid == b.forbid:
+			return 0
+		case a.forbid:
+			return -1
+		}
+		return 1
+	})
+	for _, c := range made {
+		s.add(c)
+	}
+}
+
+// compileRule writes a rule as a policy. Strings of the rule are values in its tree.
+func (s *Set) compileRule(r *Rule) *ast.Policy {
+	p := ast.Permit()
+	if r.Deny {
+		p = ast.Forbid()
+	}
+	var who []ast.Node
+	if len(r.Roles) > 0 {
+		who = append(who, oneOf(ast.Principal().Access("roles"), r.Roles, true))
+	}
+	if len(r.Principals) > 0 {
+		who = append(who, oneOf(ast.Principal().Access("name"), r.Principals, false))
+	}
+	if len(who) > 0 {
+		p.When(anyOf(who))
+	}
+	if !slices.Contains(r.Calls, "*") {
+		p.When(anyOf(s.compileCalls(r.Calls)))
+	}
+	if r.Destructive != nil {
+		hint := ast.Context().Access("annotations")
+		harmless := anyOf([]ast.Node{
+			ast.Not(ast.Resource().Is(typeTool)), hint.Access("readOnlyHint"), ast.Not(hint.Access("destructiveHint")),
+		})
+		if *r.Destructive {
+			harmless = ast.Not(harmless)
+		}
+		p.When(harmless)
+	}
+	return p
+}
+
+// compileCalls has a node for each pattern, or for a number of them. Cedar's like does not know the
+// question mark: resources are in an entity for each such pattern that they match.
+func (s *Set) compileCalls(patterns []string) (nodes []ast.Node) {
+	var exact []string
+	for _, pattern := range patterns {
+		switch {
+		case strings.Contains(pattern, "?"):
+			if !slices.Contains(s.asks, pattern) {
+				s.asks = append(s.asks, pattern)
+			}
+			nodes = append(nodes, ast.Resource().In(ast.Value(types.NewEntityUID(typePattern, types.String(pattern)))))
+		case strings.Contains(pattern, "*"):
+			var parts []any
+			for i, literal := range strings.Split(pattern, "*") {
+				if i > 0 {
+					parts = append(parts, types.Wildcard{})
+				}
+				parts = append(parts, literal)
+			}
+			nodes = append(nodes, ast.Resource().Access("call").Like(types.NewPattern(parts...)))
+		default:
+			exact = append(exact, pattern)
+		}
+	}
+	if len(exact) > 0 {
+		nodes = append(nodes, oneOf(ast.Resource().Access("call"), exact, false))
+	}
+	return nodes
+}
+
+// oneOf is: node is one of the words, or when it is a set, it has one of them.
+func oneOf(node ast.Node, words []string, set bool) ast.Node {
+	values := make([]ast.Node, len(words))
+	for i, w := range words {
+		values[i] = ast.String(types.String(w))
+	}
+	switch {
+	case len(words) == 1 && set:
+		return node.Contains(values[0])
+	case len(words) == 1:
+		return node.Equal(values[0])
+	case set:
+		return node.ContainsAny(ast.Set(values...))
+	}
+	return ast.Set(values...).Contains(node)
+}
+
+// anyOf is the nodes with or between them, as a tree that is not deep.
+func anyOf(nodes []ast.Node) ast.Node {
+	if len(nodes) == 1 {
+		return nodes[0]
+	}
+	half := len(nodes) / 2
+	return anyOf(nodes[:half]).Or(anyOf(nodes[half:]))
+}

@@ -1,0 +1,67 @@
+package policy
+
+import (
+	"github.com/cedar-policy/cedar-go/types"
+	"github.com/cedar-policy/cedar-go/x/exp/ast"
+)
+
+// uses is what policies look at: only that is built for a decision.
+type uses struct {
+	names   map[types.String]bool // attributes, of whatever
+	context bool                  // the context as a whole
+	in      bool                  // parents
+}
+
+// of reports whether some policy may look at an attribute.
+func (u *uses) of(name types.String) bool { return u.names[name] }
+
+// inContext reports whether some policy may look at a member of the context.
+func (u *uses) inContext(name types.String) bool { return u.context || u.names[name] }
+
+// values reports whether decisions depend on what cannot be part of a key: claims, arguments, time
+// and address.
+func (u *uses) values() bool {
+	return u.of("claims") || u.inContext("arguments") || u.inContext("time") || u.inContext("remote")
+}
+
+// look finds out what the policies use. A name counts wherever it is used: there are many ways to
+// get at a record.
+func (s *Set) look() uses {
+	u := uses{names: map[types.String]bool{}}
+	for _, c := range s.list {
+		p := (*ast.Policy)(c.policy.AST())
+		for _, scope := range []ast.IsScopeNode{p.Principal, p.Action, p.Resource} {
+			switch scope.(type) {
+			case ast.ScopeTypeIn, ast.ScopeTypeInSet, ast.ScopeTypeIsIn:
+				u.in = true
+			}
+		}
+		for _, cond := range p.Conditions {
+			u.node(cond.Body)
+		}
+	}
+	return u
+}
+
+func (u *uses) node(n ast.IsNode) {
+	ast.Inspect(ast.NewNode(n), func(n ast.IsNode) bool {
+		switch n := n.(type) {
+		case ast.NodeTypeAccess:
+			u.names[n.Value] = true
+			return !isContext(n.Arg)
+		case ast.NodeTypeHas:
+			u.names[n.Value] = true
+			return !isContext(n.Arg)
+		case ast.NodeTypeIn, ast.NodeTypeIsIn:
+			u.in = true
+		case ast.NodeTypeVariable:
+			u.context = u.context || n.Name == "context"
+		}
+		return true
+	})
+}
+
+func isContext(n ast.IsNode) bool {
+	v, ok := n.(ast.NodeTypeVariable)
+	return ok && v.Name == "context"
+}

@@ -1,0 +1,252 @@
+package sign
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// An input is one member of Signature-Input: what a signature covers.
+type input struct {
+	components []string
+	text       string // "@signature-params", as it is signed
+	created    int64  // 0: it does not say
+	expires    int64
+	nonce      string
+	alg        string
+	keyID      string
+	tag        string
+}
+
+// readInput reads Signature-Input and Signature. Of several signatures it returns the only one with the tag
+// "farcall".
+func readInput(h http.Header) (*input, []byte, *Error) {
+	inputs, err := dictionary(h, "Signature-Input")
+	if err != nil {
+		return nil, nil, err
+	}
+	signatures, err := dictionary(h, "Signature")
+	if err != nil {
+		return nil, nil, err
+	}
+	var found *input
+	label := ""
+	for _, name := range inputs.Names() {
+		m, _ := inputs.Get(name)
+		list, ok := m.(httpsfv.InnerList)
+		if !ok {
+			return nil, nil, failed(Malformed, "%q in Signature-Input must be a list of components", clip(name))
+		}
+		if _, ok := signatures.Get(name); !ok {
+			return nil, nil, failed(Malformed, "%q in Signature-Input is not in Signature", clip(name))
+		}
+		if tag, _ := list.Params.Get("tag"); tag != tagName && len(inputs.Names()) > 1 {
+			continue
+		}
+		if found != nil {
+			return nil, nil, failed(Malformed, "two signatures have the tag %q", tagName)
+		}
+		if found, err = newInput(list); err != nil {
+			return nil, nil, err
+		}
+		label = name
+	}
+	if len(signatures.Names()) != len(inputs.Names()) {
+		return nil, nil, failed(Malformed, "Signature has a member that Signature-Input does not have")
+	}
+	if found == nil {
+		return nil, nil, failed(Malformed, "several signatures, and none has the tag %q", tagName)
+	}
+	m, _ := signatures.Get(label)
+	item, ok := m.(httpsfv.Item)
+	if !ok || len(item.Params.Names()) > 0 {
+		return nil, nil, failed(Malformed, "%q in Signature must be a byte sequence", clip(label))
+	}
+	signature, ok := item.Value.([]byte)
+	if !ok {
+		return nil, nil, failed(Malformed, "%q in Signature must be a byte sequence", clip(label))
+	}
+	return found, signature, nil
+}
+
+func newInput(list httpsfv.InnerList) (*input, *Error) {
+	in := new(input)
+	if len(list.Items) > maxComponents {
+		return nil, failed(Malformed, "%d components are signed, %d allowed", len(list.Items), maxComponents)
+	}
+	for _, item := range list.Items {
+		name, ok := item.Value.(string)
+		if !ok || !isComponent(name) {
+			return nil, failed(Malformed, "a component in Signature-Input must be a header in lower case, or a derived one of a request")
+		}
+		if params := item.Params.Names(); len(params) > 0 {
+			return nil, failed(Malformed, "the component %q has the parameter %q: bs, sf, key, req, tr and name are not supported", clip(name), clip(params[0]))
+		}
+		if in.covers(name) {
+			return nil, failed(Malformed, "the component %q is there twice", clip(name))
+		}
+		in.components = append(in.components, name)
+	}
+	for _, name := range list.Params.Names() {
+		value, _ := list.Params.Get(name)
+		if !in.param(name, value) {
+			return nil, failed(Malformed, "the parameter %q in Signature-Input is unknown, or not of its kind", clip(name))
+		}
+	}
+	text, err := httpsfv.Marshal(list)
+	if err != nil {
+		return nil, failed(Malformed, "Signature-Input: %v", err)
+	}
+	in.text = text
+	return in, nil
+}
+
+// param takes a parameter of a signature (RFC 9421 §2.3).
+func (in *input) param(name string, value any) (ok bool) {
+	switch name {
+	case "created":
+		in.created, ok = value.(int64)
+		return ok && in.created > 0
+	case "expires":
+		in.expires, ok = value.(int64)
+		return ok && in.expires > 0
+	case "nonce":
+		in.nonce, ok = value.(string)
+	case "alg":
+		in.alg, ok = value.(string)
+		return ok && in.alg != ""
+	case "keyid":
+		in.keyID, ok = value.(string)
+	case "tag":
+		in.tag, ok = value.(string)
+		return ok && in.tag == tagName
+	}
+	return ok
+}
+
+func (in *input) covers(name string) bool {
+	return slices.Contains(in.components, name)
+}
+
+// isComponent reports whether a component can be signed: a field name in lower case, but those of the signature itself,
+// or a derived component of a request.
+func isComponent(name string) bool {
+	switch name {
+	case "@method", "@target-uri", "@authority", "@scheme", "@request-target", "@path", "@query":
+		return true
+	case "", "signature", "signature-input":
+		return false
+	}
+	for i := range len(name) {
+		c := name[i]
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+			return false
+		}
+	}
+	return true
+}
+
+// A target is what the derived components of a request are (RFC 9421 §2.2).
+type target struct {
+	method, scheme, authority, path, query, request string
+}
+
+// newTarget reads the request as it came, or, at the client, as it goes.
+func newTarget(r *http.Request) (*target, *Error) {
+	t := &target{method: r.Method, scheme: "http", authority: r.Host, request: r.RequestURI}
+	if t.method == "" {
+		t.method = http.MethodGet
+	}
+	u := r.URL
+	if r.RequestURI != "" { // as it came: a handler's r.URL may have been rewritten
+		if r.TLS != nil {
+			t.scheme = "https"
+		}
+		u = new(url.URL)
+		if path, query, _ := strings.Cut(r.RequestURI, "?"); strings.HasPrefix(path, "/") {
+			t.path, t.query = path, "?"+query
+		} else if parsed, err := url.ParseRequestURI(r.RequestURI); err == nil && parsed.Host != "" {
+			u = parsed
+		} else {
+			return nil, failed(Malformed, "a request for %q cannot be signed", clip(r.RequestURI))
+		}
+	} else {
+		if u == nil || u.Opaque != "" || u.Host == "" {
+			return nil, failed(Malformed, "the request has no URL with a host")
+		}
+		t.scheme = strings.ToLower(u.Scheme)
+		if t.authority == "" {
+			t.authority = u.Host
+		}
+		t.request = u.RequestURI()
+	}
+	if t.path == "" {
+		t.path, t.query = u.EscapedPath(), "?"+u.RawQuery
+		if t.path == "" {
+			t.path = "/"
+		}
+	}
+	t.authority = strings.ToLower(t.authority)
+	if t.scheme == "https" {
+		t.authority = strings.TrimSuffix(t.authority, ":443")
+	} else if host, ok := strings.CutSuffix(t.authority, ":80"); ok {
+		t.authority = host
+	} else { // TLS may have ended at a proxy
+		t.authority = strings.TrimSuffix(t.authority, ":443")
+	}
+	if t.authority == "" {
+		return nil, failed(Malformed, "the request names no host")
+	}
+	return t, nil
+}
+
+func (t *target) component(name string) string {
+	switch name {
+	case "@method":
+		return t.method
+	case "@scheme":
+		return t.scheme
+	case "@authority":
+		return t.authority
+	case "@path":
+		return t.path
+	case "@query":
+		return t.query
+	case "@request-target":
+		return t.request
+	default: // "@target-uri"
+		if t.query == "?" {
+			return t.scheme + "://" + t.authority + t.path
+		}
+		return t.scheme + "://" + t.authority + t.path + t.query
+	}
+}
+
+// appendBase appends the signature base (RFC 9421 §2.5).
+func (in *input) appendBase(dst []byte, t *target, r *http.Request) ([]byte, *Error) {
+	for _, name := range in.components {
+		var (
+			value string
+			err   *Error
+		)
+		switch {
+		case name[0] == '@':
+			value = t.component(name)
+			if !isLine(value) {
+				return nil, failed(Malformed, "%s has characters that cannot be signed", name)
+			}
+		case name == "host":
+			value = r.Host // net/http takes it out of the header
+		default:
+			if value, err = fieldValue(r.Header, name); err != nil {
+				return nil, err
+			}
+		}
+		dst = append(append(append(dst, '"'), name...), `": `...)
+		dst = append(append(dst, value...), '\n')
+	}
+	return append(append(dst, `"@signature-params": `...), in.text...), nil
+}

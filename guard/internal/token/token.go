@@ -1,0 +1,242 @@
+// Package token answers one question: is this token (a JWT, a DPoP proof) genuine?
+//
+// A token is read strictly before anything is believed of it: the compact form of RFC 7515 with base64url as RFC 4648 has
+// it, JSON without duplicate members, an algorithm that its issuer may use. Which issuer that is, the unverified claim iss
+// says; from then on only the keys and the rules of this issuer count. Nothing in a token leads
+// to a key: kid is a name among the keys of the issuer, and what would bring a key along (jwk, jku, x5u, x5c) is refused.
+package token
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// An Issuer is guard.Issuer, and converts from it; the zero values of Algorithms, Skew, ID, Roles and Refresh are
+// the defaults that are documented there. Kind and DPoP are not read here.
+type Issuer struct {
+	Issuer       string
+	JWKS         string
+	Audience     []string
+	Algorithms   []string
+	Skew, MaxAge time.Duration
+	ID, Roles    string
+	Kind         string
+	Claims       map[string]string
+	DPoP         string
+	Private      bool
+	Refresh      time.Duration
+}
+
+// Options adjust a Verifier. The zero value, and nil, mean the defaults.
+type Options struct {
+	HTTP   *http.Client     // as in fetch.Options
+	Logger *slog.Logger     // takes fetches of keys that failed; default: nothing is logged
+	Now    func() time.Time // what claims are held against; default time.Now
+}
+
+// A Token is what a genuine token says. It must not be changed: it is shared with
+// all who present the same one.
+type Token struct {
+	Issuer, Subject, ClientID string
+	Scopes, Roles             []string
+	Claims                    map[string]any // numbers are float64
+	Expires                   time.Time      // when it will be refused: exp, or the end of MaxAge, and Skew
+	KeyThumbprint             string         // cnf.jkt: it needs a DPoP proof by this key (RFC 9449 §6)
+	CertThumbprint            string         // cnf.x5t#S256: it needs this client certificate (RFC 8705 §3.1)
+	IssuerIndex               int            // among the issuers of New
+
+	memo atomic.Pointer[any]
+}
+
+// Memo returns what SetMemo has kept with the token, which a cache may return again, or nil.
+func (t *Token) Memo() any {
+	if v := t.memo.Load(); v != nil {
+		return *v
+	}
+	return nil
+}
+
+// SetMemo keeps a value as long as the token is remembered.
+func (t *Token) SetMemo(v any) { t.memo.Store(&v) }
+
+// An Error says why a token was refused. Neither it nor its cause has words of the token.
+type Error struct {
+	// Reason is "expired", "not-yet", "audience", "issuer", "algorithm", "signature", "key", "malformed", "claims",
+	// "type", or "unavailable": the keys of the issuer cannot be had, which is no fault of the token.
+	Reason string
+	Cause  error // for the log
+}
+
+func (e *Error) Error() string { return "token: " + e.Reason }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+func refuse(reason, format string, args ...any) *Error {
+	return &Error{Reason: reason, Cause: fmt.Errorf(format, args...)}
+}
+
+// A Verifier verifies tokens. Its methods may be called by any number of goroutines at once. Keys are
+// fetched when the first token needs them, and anew every Refresh and when a token
+// names one that is not known.
+type Verifier struct {
+	issuers map[string]*issuer
+	cache   cache
+	now     func() time.Time
+	log     *slog.Logger
+
+	ctx  context.Context //nolint:containedctx // ends with Close
+	stop context.CancelFunc
+	wake chan struct{} // a fetch has ended
+	work sync.WaitGroup
+
+	mu      sync.Mutex
+	started bool // the goroutine that refreshes
+	closed  bool
+}
+
+// New returns a verifier. It fetches nothing yet, but reads the keys that are in files.
+func New(issuers []Issuer, o *Options) (*Verifier, error) {
+	if o == nil {
+		o = &Options{}
+	}
+	v := &Verifier{
+		issuers: make(map[string]*issuer, len(issuers)),
+		cache:   cache{entries: map[[sha256.Size]byte]*entry{}},
+		now:     o.Now, log: o.Logger,
+		wake: make(chan struct{}, 1),
+	}
+	if v.now == nil {
+		v.now = time.Now
+	}
+	if v.log == nil {
+		v.log = slog.New(slog.DiscardHandler)
+	}
+	v.ctx, v.stop = context.WithCancel(context.Background()) //nolint:forbidigo // keys outlive the call that needs them first, and end with Close
+	var errs []error
+	for n := range issuers {
+		i, err := newIssuer(v, &issuers[n], n, o.HTTP)
+		if err == nil && v.issuers[i.Issuer.Issuer] != nil {
+			err = errors.New("it is there twice")
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("issuer %q: %w", issuers[n].Issuer, err))
+			continue
+		}
+		v.issuers[i.Issuer.Issuer] = i
+	}
+	if len(errs) > 0 {
+		v.stop()
+		return nil, fmt.Errorf("token: %w", errors.Join(errs...))
+	}
+	return v, nil
+}
+
+// Verify returns what a token says when it is genuine, or an *Error. What it has verified it remembers,
+// as long as the token and the key that signed it are valid. It waits for keys as long as ctx lasts.
+func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
+	if len(raw) > maxToken {
+		return nil, refuse("malformed", "it has %d bytes; %d are allowed", len(raw), maxToken)
+	}
+	sum, now := digest(raw), v.now()
+	if t := v.cache.get(&sum, now); t != nil {
+		return t, nil
+	}
+	e, err := v.verify(ctx, raw, now)
+	if err != nil {
+		return nil, err
+	}
+	v.cache.put(&sum, e, now)
+	return e.token, nil
+}
+
+// digest allocates nothing for a token of usual length.
+func digest(raw string) [sha256.Size]byte {
+	var buf [1 << 10]byte
+	if len(raw) > len(buf) {
+		return sha256.Sum256([]byte(raw))
+	}
+	return sha256.Sum256(buf[:copy(buf[:], raw)])
+}
+
+func (v *Verifier) verify(ctx context.Context, raw string, now time.Time) (*entry, error) {
+	p, err := parse(raw)
+	if err != nil {
+		return nil, err
+	}
+	name, _ := p.claims["iss"].(string)
+	i := v.issuers[name]
+	if i == nil {
+		return nil, refuse("issuer", "iss names nobody whose tokens count here")
+	}
+	if err := i.checkHeader(p); err != nil {
+		return nil, err
+	}
+	by, err := i.signer(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if by == nil {
+		return nil, refuse("signature", "the signature is not by the key that it names")
+	}
+	return i.read(p.claims, p.access, now, by)
+}
+
+// Close ends what runs in the background, and waits for it. Tokens whose keys are not known are "unavailable" afterwards.
+func (v *Verifier) Close() {
+	v.mu.Lock()
+	v.closed = true
+	v.mu.Unlock()
+	v.stop()
+	v.work.Wait()
+}
+
+// background runs f until it returns, unless the verifier is closed. With the first the goroutine that refreshes starts; nil
+// is for that only.
+func (v *Verifier) background(f func()) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return false
+	}
+	if !v.started {
+		v.started = true
+		v.work.Go(v.refresh)
+	}
+	if f != nil {
+		v.work.Go(f)
+	}
+	return true
+}
+
+// refresh fetches keys when they are due. There is one of it, from the first fetch to Close.
+func (v *Verifier) refresh() {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		var next time.Time
+		for _, i := range v.issuers {
+			if due := i.keys.refresh(time.Now()); !due.IsZero() && (next.IsZero() || due.Before(next)) {
+				next = due
+			}
+		}
+		wait := time.Hour
+		if !next.IsZero() {
+			wait = time.Until(next)
+		}
+		timer.Reset(wait)
+		select {
+		case <-v.ctx.Done():
+			return
+		case <-v.wake:
+		case <-timer.C:
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package guard
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// A params is what the params of a call are held against, whatever they mean.
+type params struct {
+	maxString, maxDepth int
+	keys                bool // that mean something to JavaScript are let through
+}
+
+// decided are the members that policies go by. What another reader could take for
+// one of them is refused: some do not tell case.
+var decided = []string{"name", "uri", "arguments", "ref", "_meta"}
+
+// manyMembers is from where on a map finds a member that is given twice.
+const manyMembers = 16
+
+// check says what is wrong with params, which are valid JSON.
+func (p *params) check(b jsonrpc.Raw) error {
+	if len(b) == 0 {
+		return nil
+	}
+	w := walk{params: p, b: b}
+	w.value(scan.Space(b, 0), 1)
+	if w.bad != "" {
+		return fmt.Errorf("%s at byte %d of the params", w.bad, w.at)
+	}
+	return p.confusable(b)
+}
+
+// confusable refuses members of the params that differ only in case from those that were
+// decided by (or from each other).
+func (p *params) confusable(b jsonrpc.Raw) error {
+	var bad error
+	scan.Object(b, func(key, _ []byte) bool {
+		for _, name := range decided {
+			if string(key) != name && strings.EqualFold(string(key), name) {
+				bad = fmt.Errorf("the member %.40q could be taken for %q", key, name)
+			}
+		}
+		return bad == nil
+	})
+	return bad
+}
+
+// A walk passes over JSON that is known to be valid, once.
+type walk struct {
+	*params
+	b   []byte
+	bad string
+	at  int
+}
+
+func (w *walk) fail(at int, format string, args ...any) int {
+	if w.bad == "" {
+		w.bad, w.at = fmt.Sprintf(format, args...), at
+	}
+	return len(w.b)
+}
+
+// value passes a value and returns its end.
+func (w *walk) value(i, depth int) int {
+	if depth > w.maxDepth {
+		return w.fail(i, "more than %d levels", w.maxDepth)
+	}
+	if i >= len(w.b) {
+		return i
+	}
+	switch w.b[i] {
+	case '"':
+		return w.text(i)
+	case '{':
+		return w.object(i+1, depth)
+	case '[':
+		return w.list(i+1, depth)
+	}
+	for i < len(w.b) && !isEnd(w.b[i]) {
+		i++
+	}
+	return i
+}
+
+func isEnd(c byte) bool {
+	return c == ',' || c == ']' || c == '}' || c == ' ' || c == '\n' || c == '\t' || c == '\r'
+}
+
+// text passes a string.
+func (w *walk) text(i int) int {
+	end, _, f := scan.String(w.b, i)
+	if f != scan.OK {
+		return w.fail(i, "no string")
+	}
+	if end-i-2 > w.maxString {
+		return w.fail(i, "a string of more than %d bytes", w.maxString)
+	}
+	return end
+}
+
+func (w *walk) list(i, depth int) int {
+	for i = scan.Space(w.b, i); i < len(w.b) && w.b[i] != ']'; i = scan.Space(w.b, i) {
+		i = scan.Space(w.b, w.value(i, depth+1))
+		if i < len(w.b) && w.b[i] == ',' {
+			i++
+		}
+	}
+	return i + 1
+}
+
+// object passes an object, and refuses members that are given twice: another reader could
+// take the other one.
+func (w *walk) object(i, depth int) int {
+	var few [manyMembers][]byte
+	var many map[string]struct{}
+	n := 0
+	for i = scan.Space(w.b, i); i < len(w.b) && w.b[i] == '"'; i = scan.Space(w.b, i) {
+		end, escaped, f := scan.String(w.b, i)
+		if f != scan.OK || end-i-2 > w.maxString {
+			return w.fail(i, "a name of more than %d bytes", w.maxString)
+		}
+		key := w.b[i+1 : end-1]
+		if escaped {
+			key = scan.Unquote(w.b[i:end])
+		}
+		if !w.keys && dangerous(key) {
+			return w.fail(i, "the name %q, which programs in JavaScript may take for something else,", key)
+		}
+		if n < manyMembers {
+			for _, k := range few[:n] {
+				if bytes.Equal(k, key) {
+					return w.fail(i, "the member %.40q for the second time", key)
+				}
+			}
+			few[n] = key
+		} else {
+			if many == nil {
+				many = make(map[string]struct{}, 4*manyMembers)
+				for _, k := range few {
+					many[string(k)] = struct{}{}
+				}
+			}
+			if _, twice := many[string(key)]; twice {
+				return w.fail(i, "the member %.40q for the second time", key)
+			}
+			many[string(key)] = struct{}{}
+		}
+		n++
+		after, _ := scan.Colon(w.b, end)
+		i = scan.Space(w.b, w.value(after, depth+1))
+		if i < len(w.b) && w.b[i] == ',' {
+			i++
+		}
+	}
+	return i + 1
+}
+
+// dangerous reports whether a name pollutes prototypes where objects are merged carelessly.
+func dangerous(key []byte) bool {
+	switch string(key) {
+	case "__proto__", "constructor", "prototype":
+		return true
+	}
+	return false
+}
+
+func newParams(c *Config) *params {
+	return &params{
+		maxString: cmp.Or(c.Params.MaxString, 10<<20), maxDepth: cmp.Or(c.Params.MaxDepth, 64), keys: c.Params.AllowKeys,
+	}
+}

@@ -1,0 +1,69 @@
+package guard
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// A condition is a reason to refuse, as the registry has it (see jsonrpc.Conditions).
+type condition struct {
+	text                  string
+	plain, legacy, modern jsonrpc.Code
+	status                int // of HTTP
+}
+
+var (
+	unauthenticated  = condition{"Unauthenticated", -32051, -32051, -31051, 401}
+	permissionDenied = condition{"Permission denied", -32002, -32056, -31056, 403}
+	rateLimited      = condition{"Rate limited", -32050, -32050, -31050, 429}
+	replayed         = condition{"Replayed request", -32052, -32052, -31052, 401}
+	badSignature     = condition{"Bad signature", -32053, -32053, -31053, 401}
+	stale            = condition{"Stale request", -32054, -32054, -31054, 401}
+	unavailable      = condition{"Unavailable", -32008, -32008, -31008, 503}
+)
+
+// code is its number for a call.
+func (c *condition) code(call *Call) jsonrpc.Code {
+	switch {
+	case call == nil || !call.MCP && !call.Modern:
+		return c.plain
+	case call.Modern:
+		return c.modern
+	}
+	return c.legacy
+}
+
+// A refusal says why something may not proceed.
+type refusal struct {
+	condition
+	reason string        // for the operator; a caller with Options.Details gets it
+	after  time.Duration // when to try again
+	scopes []string      // that would be enough
+	nonce  bool          // for DPoP
+}
+
+func refuse(c condition, reason string) *refusal { return &refusal{condition: c, reason: reason} }
+
+func (r *refusal) Error() string { return "guard: " + r.text + ": " + r.reason }
+
+// wire is the answer to a call.
+func (r *refusal) wire(c *Call, details bool) *jsonrpc.Error {
+	e := &jsonrpc.Error{Code: r.code(c), Message: r.text, Cause: r}
+	var data []string
+	if r.after > 0 {
+		data = append(data, `"retryable":true`, `"retryAfterMs":`+strconv.FormatInt((r.after+time.Millisecond-1).Milliseconds(), 10))
+	}
+	if len(r.scopes) > 0 {
+		data = append(data, `"scope":`+string(jsonrpc.AppendString(nil, strings.Join(r.scopes, " "))))
+	}
+	if details {
+		data = append(data, `"reason":`+string(jsonrpc.AppendString(nil, r.reason)))
+	}
+	if len(data) > 0 {
+		e.Data = jsonrpc.Raw("{" + strings.Join(data, ",") + "}")
+	}
+	return e
+}

@@ -1,0 +1,251 @@
+//go:build linux && (amd64 || arm64)
+
+package sandbox
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// nodeServer is a tool server without libraries: it computes, writes a file where it may, has workers and
+// a child process, and says what it found.
+const nodeServer = `
+const fs = require('fs'), os = require('os'), path = require('path');
+const {Worker} = require('worker_threads'), {fork} = require('child_process');
+if (process.send) { process.send('child'); process.disconnect(); return; }
+require('readline').createInterface({input: process.stdin}).on('line', line => {
+	const m = JSON.parse(line);
+	const file = path.join(os.tmpdir(), 'note');
+	fs.writeFileSync(file, m.params.text);
+	const crypto = require('crypto').createHash('sha256').update('x').digest('hex').length;
+	const child = fork(__filename);
+	child.on('message', said => {
+		new Worker('require("worker_threads").parentPort.postMessage(6*7)', {eval: true}).on('message', n => {
+			const rss = process.memoryUsage().rss > 0, cpus = os.cpus().length > 0;
+			console.log(JSON.stringify({jsonrpc: '2.0', id: m.id, result: [fs.readFileSync(file, 'utf8'), crypto, said, n, rss, cpus, os.networkInterfaces && typeof os.hostname()]}));
+		});
+	});
+}).on('close', () => process.exit(3));
+`
+
+const pythonServer = `
+import sys, json, threading, subprocess, tempfile, ssl, hashlib, multiprocessing, ctypes
+def work(q): q.put(42)
+if __name__ == '__main__':
+    for line in sys.stdin:
+        m = json.loads(line)
+        q = multiprocessing.Queue()
+        p = multiprocessing.Process(target=work, args=(q,)); p.start(); n = q.get(); p.join()
+        with tempfile.TemporaryFile('w+') as f:
+            f.write(m['params']['text']); f.seek(0); text = f.read()
+        said = subprocess.run([sys.executable, '-c', 'print("child")'], capture_output=True, text=True).stdout.strip()
+        t = threading.Thread(target=lambda: None); t.start(); t.join()
+        print(json.dumps({'jsonrpc': '2.0', 'id': m['id'], 'result': [text, n, said]}), flush=True)
+    sys.exit(3)
+`
+
+// TestServers: what servers of tools do works inside, under 512 MB.
+func TestServers(t *testing.T) {
+	for _, s := range []struct{ program, file, text, want string }{
+		{"node", "server.js", nodeServer, `["hello",64,"child",42,true,true,"string"]`},
+		{"python3", "server.py", pythonServer, `["hello", 42, "child"]`},
+	} {
+		t.Run(s.program, func(t *testing.T) {
+			r := &Rules{Memory: 512 << 20}
+			needs(t, r)
+			program := tool(t, s.program)
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, s.file), []byte(s.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r.Read = []string{dir}
+			for _, where := range []string{"in the sandbox", "without namespaces"} {
+				cmd := confined(t, r, program, filepath.Join(dir, s.file))
+				if where != "in the sandbox" {
+					r := *r
+					r.BestEffort = true
+					r.Write = []string{dir} // there is no TMPDIR
+					cmd = confined(t, &r, program, filepath.Join(dir, s.file))
+					cmd.Env = append(cmd.Env, "TMPDIR="+dir, noNamespaces+"=1")
+					if s.program == "python3" {
+						continue // its queues need /dev/shm
+					}
+				}
+				got := serve(t, cmd)
+				if !strings.Contains(got, s.want) {
+					t.Errorf("%s: %s", where, got)
+				}
+			}
+		})
+	}
+}
+
+// serve asks one question, reads the answer, and ends the input.
+func serve(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	cmd.Stdin = nil
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"echo","params":{"text":"hello"}}` + "\n")); err != nil {
+		t.Error(err)
+	}
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	_ = in.Close()
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 3 {
+		t.Errorf("exit %d, not that of the server", code)
+	}
+	return line + said.String()
+}
+
+// TestEnvironment: what the launcher has is what the command has, but for TMPDIR.
+func TestEnvironment(t *testing.T) {
+	needs(t, &Rules{})
+	env := tool(t, "env")
+	cmd := confined(t, &Rules{Network: []string{"443", "53"}}, env)
+	cmd.Env = []string{"FARCALL_CHILD=cookie", "TMPDIR=/tmp", "A=b"}
+	got := launch(t, cmd)
+	if want := "FARCALL_CHILD=cookie\nA=b\nTMPDIR=/dev/shm\nRES_OPTIONS=use-vc\n"; got.out != want {
+		t.Errorf("got %v, wanted %q", got, want)
+	}
+	dir := t.TempDir()
+	cmd = confined(t, &Rules{Write: []string{dir}}, env)
+	cmd.Env = []string{"TMPDIR=" + dir}
+	if got := launch(t, cmd); got.out != "TMPDIR="+dir+"\n" {
+		t.Error(got)
+	}
+}
+
+// TestSignals: a signal ends a command that does not care, and one that does hears it once.
+func TestSignals(t *testing.T) {
+	needs(t, &Rules{})
+	sh := tool(t, "sh")
+	for _, c := range []struct {
+		script string
+		code   int
+	}{
+		{`echo ready; while read -r x; do :; done`, 128 + int(syscall.SIGKILL)},
+		{`n=0; trap 'n=$((n+1)); echo got $n' TERM; echo ready; while ! read -r x; do :; done; exit 7`, 7},
+	} {
+		cmd := confined(t, &Rules{}, sh, "-c", c.script)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		in, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewReader(out)
+		if line, err := lines.ReadString('\n'); line != "ready\n" {
+			t.Fatal(line, err)
+		}
+		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM); err != nil { // to the group, as supervise does
+			t.Error(err)
+		}
+		if c.code == 7 {
+			if line, err := lines.ReadString('\n'); line != "got 1\n" {
+				t.Error(line, err)
+			}
+			_, _ = in.Write([]byte("go\n"))
+		}
+		_ = cmd.Wait()
+		if got := cmd.ProcessState.ExitCode(); got != c.code {
+			t.Errorf("exit %d, wanted %d", got, c.code)
+		}
+		_ = in.Close()
+	}
+}
+
+// TestPorts: a port that is named can be connected to, and "all" reaches everything over IP.
+func TestPorts(t *testing.T) {
+	w := newWorld(t)
+	_, port, err := net.SplitHostPort(w.tcp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &Rules{Network: []string{port, "53"}}
+	needs(t, r)
+	if got := launch(t, confined(t, r, binary, "hostile", "tcp", w.tcp)); got.code != 0 {
+		t.Error(got)
+	}
+	all := &Rules{Network: []string{"all"}}
+	for _, try := range [][]string{{"tcp", w.tcp}, {"udp", w.udp}, {"listen"}, {"netlink"}} {
+		if got := launch(t, confined(t, all, append([]string{binary, "hostile"}, try...)...)); got.code != 0 {
+			t.Error(try, got)
+		}
+	}
+	for _, try := range [][]string{{"unix", w.abstract}, {"unix", w.path}, {"pair sends", w.datagrams}, {"raw"}, {"packet"}} {
+		if got := launch(t, confined(t, all, append([]string{binary, "hostile"}, try...)...)); got.code != 1 {
+			t.Error(try, got)
+		}
+	}
+}
+
+// TestWrite: where it may write it does what one does with files, and executes nothing.
+func TestWrite(t *testing.T) {
+	needs(t, &Rules{})
+	sh := tool(t, "sh")
+	dir := t.TempDir()
+	r := &Rules{Write: []string{dir}, Execute: []string{"/usr/bin", "/bin"}}
+	cmd := confined(t, r, sh, "-c", `set -e; echo a > f; chmod 600 f; mkdir d; mv f d/g; ln d/g h; ln -s h l; test "$(cat l)" = a; : > h; touch h; mkfifo p; rm -r d h l p`)
+	cmd.Dir = dir
+	if got := launch(t, cmd); got.code != 0 {
+		t.Error(got)
+	}
+	r.Read = []string{"."}
+	r.Write = nil
+	cmd = confined(t, r, sh, "-c", `cat f > /dev/null && echo b > f`)
+	cmd.Dir = dir
+	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := launch(t, cmd); got.code == 0 || strings.Contains(got.err, "cat:") {
+		t.Error(got)
+	}
+}
+
+// TestRefusals: nothing is started when something is wrong, and it is said what.
+func TestRefusals(t *testing.T) {
+	needs(t, &Rules{})
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		r       *Rules
+		command []string
+		want    string
+	}{
+		{&Rules{Read: []string{"/nowhere/at/all"}}, []string{"/bin/sh"}, "/nowhere/at/all: no such file or directory; create it, or remove it from the rules"},
+		{&Rules{Network: []string{"http"}}, []string{"/bin/sh"}, "TCP ports"},
+		{&Rules{}, []string{"no-such-program-at-all"}, "is in no directory of PATH"},
+		{&Rules{}, []string{plain}, "cannot be executed"},
+	} {
+		got := launch(t, confined(t, c.r, c.command...))
+		if got.code < 125 || !strings.Contains(got.err, c.want) || got.out != "" {
+			t.Errorf("%v: %v, wanted %q", c.command, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,329 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// ownTmp is where a sandbox has files of its own in memory; they go with it. Programs
+// find POSIX shared memory there, too.
+const ownTmp = "/dev/shm"
+
+var errOutside = errors.New("sandbox: " + Inside + " is for the process that a sandbox has started")
+
+// Exec confines this process and becomes the command, with the environment that is given. It returns
+// only when it fails; the process is of no other use then. It is what [Run] starts.
+func Exec(r *Rules, command, env []string) error {
+	if os.Getpid() != 1 {
+		return errOutside
+	}
+	return confine(r, probeHere(), command, env)
+}
+
+// confine is Exec for a kernel. All that is of a thread is of this one, which executes the command.
+func confine(r *Rules, k kernel, command, env []string) error {
+	r, err := r.filled()
+	if err != nil {
+		return err
+	}
+	n, err := r.network()
+	if err != nil {
+		return err
+	}
+	if len(command) == 0 {
+		return errNoCommand
+	}
+	file, executes, reads, err := program(command[0], variable(env, "PATH"))
+	if err != nil {
+		return err
+	}
+	runtime.LockOSThread()
+	// Nothing else of farcall is left open; the runtime's own are closed with it.
+	if err := closeOthers(); err != nil {
+		return fmt.Errorf("sandbox: close descriptors: %w", err)
+	}
+	isolated := k.namespaces == nil
+	tmp, proc := false, false
+	if isolated {
+		switch err := r.readOnly(); {
+		case err == nil:
+			tmp, proc = ownMounts(r.Memory)
+		case !r.BestEffort:
+			return err
+		default:
+			fmt.Fprintln(os.Stderr, "farcall: the sandbox is not complete:", err)
+		}
+	}
+	env = environment(env, r, n, tmp)
+	var files *ruleset
+	if k.landlock > 0 {
+		if files, err = newRuleset(k.landlock, n); err != nil {
+			return err
+		}
+		if err := r.files(files, n, executes, reads, tmp, proc); err != nil {
+			return err
+		}
+	}
+	if err := dropPrivileges(); err != nil {
+		return err
+	}
+	if files != nil {
+		if err := files.enforce(); err != nil {
+			return err
+		}
+	}
+	if k.seccomp {
+		if err := newFilter(n).enforce(); err != nil {
+			return err
+		}
+	}
+	if err := r.limits(isolated); err != nil {
+		return err
+	}
+	if err := unix.Exec(file, command, env); err != nil {
+		return fmt.Errorf("sandbox: start %s: %w", file, err)
+	}
+	return nil
+}
+
+// closeOthers closes all descriptors but the standard streams when the command starts.
+func closeOthers() error {
+	err := unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC)
+	if err == nil {
+		return nil
+	}
+	entries, dirErr := os.ReadDir("/proc/self/fd") // before Linux 5.11
+	if dirErr != nil {
+		return err
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// readOnly makes all that is mounted read-only in the sandbox's namespace, but for what it may write. Landlock
+// does not see a change of modes, times, owners and attributes.
+func (r *Rules) readOnly() error {
+	here, err := os.Getwd()
+	if err != nil {
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	write, err := absolute(r.Write)
+	if err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("sandbox: mounts of its own: %w", err)
+	}
+	for _, path := range write {
+		if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("sandbox: mount %s: %w", path, err)
+		}
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
+		return fmt.Errorf("sandbox: mount all read-only: %w", err)
+	}
+	for _, path := range write {
+		// What is read-only outside stays it.
+		writable := &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
+		if unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE, writable) != nil {
+			_ = unix.MountSetattr(unix.AT_FDCWD, path, 0, writable)
+		}
+	}
+	if err := os.Chdir(here); err != nil { // it may be covered by a mount
+		return fmt.Errorf("sandbox: %w", err)
+	}
+	return nil
+}
+
+// ownMounts gives the sandbox a directory for temporary files, and a /proc with its own processes.
+// Where the system does not let it, there is none.
+func ownMounts(memory int64) (tmp, proc bool) {
+	const flags = unix.MS_NOSUID | unix.MS_NODEV
+	size := "mode=1777,nr_inodes=16384,size=" + strconv.FormatInt(memory/4, 10)
+	tmp = unix.Mount("tmpfs", ownTmp, "tmpfs", flags, size) == nil
+	proc = unix.Mount("proc", "/proc", "proc", flags|unix.MS_NOEXEC, "") == nil
+	return tmp, proc
+}
+
+// environment is the command's: what names a directory for temporary files names one that it has.
+func environment(env []string, r *Rules, n network, tmp bool) []string {
+	if dir := variable(env, "TMPDIR"); tmp && (dir == "" || !within(dir, r.Write)) {
+		env = with(env, "TMPDIR", ownTmp)
+	}
+	if slices.Contains(n.ports, 53) && variable(env, "RES_OPTIONS") == "" {
+		env = with(env, "RES_OPTIONS", "use-vc") // names over TCP: there is no UDP
+	}
+	return env
+}
+
+// files says what may be touched.
+func (r *Rules) files(s *ruleset, n network, executes, reads []string, tmp, proc bool) error {
+	type grant struct {
+		access uint64
+		must   bool
+		paths  []string
+	}
+	grants := []grant{
+		{mayRead, true, r.Read},
+		{mayWrite, true, r.Write},
+		{mayExecute, true, r.Execute},
+		{mayExecute, true, executes},
+		{mayExecute, false, systemFiles()},
+		{mayRead, false, reads},
+		{mayRead | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE, false, devices()},
+	}
+	if !n.none {
+		grants = append(grants, grant{mayRead, false, networkFiles()})
+	}
+	if tmp {
+		grants = append(grants, grant{mayWrite, true, []string{ownTmp}})
+	}
+	if proc {
+		grants = append(grants, grant{mayRead, true, []string{"/proc"}})
+	} else {
+		grants = append(grants, grant{mayRead, false, ownProc()})
+	}
+	for _, g := range grants {
+		if err := s.allow(g.access, g.must, g.paths...); err != nil {
+			return err
+		}
+	}
+	for _, port := range n.ports {
+		if s.version < landlockPorts {
+			break
+		}
+		if err := s.connect(port); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// dropPrivileges leaves no capability and no way to one. A sandbox that root has started keeps that of
+// opening files whatever their modes say, as root did: it has no other user's, and Landlock says which.
+func dropPrivileges() error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("sandbox: no new privileges: %w", err)
+	}
+	for c := uintptr(0); c <= 63; c++ {
+		if unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) != nil {
+			break // there are no more, or this process has none to drop
+		}
+	}
+	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) // an old kernel has none
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have, keep [2]unix.CapUserData
+	if err := unix.Capget(&header, &have[0]); err != nil {
+		return fmt.Errorf("sandbox: capabilities: %w", err)
+	}
+	const override = 1 << unix.CAP_DAC_OVERRIDE
+	if os.Getuid() == nobody && have[0].Permitted&override != 0 {
+		keep[0] = unix.CapUserData{Effective: override, Permitted: override, Inheritable: override}
+	}
+	if err := unix.Capset(&header, &keep[0]); err != nil {
+		return fmt.Errorf("sandbox: drop capabilities: %w", err)
+	}
+	if keep[0].Permitted != 0 {
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_DAC_OVERRIDE, 0, 0); err != nil {
+			return fmt.Errorf("sandbox: keep a capability: %w", err)
+		}
+	}
+	return nil
+}
+
+// maxStack bounds what counts for no other limit. What a process has without asking is less.
+const maxStack = 64 << 20
+
+// bound is a limit of the kernel.
+type bound struct {
+	name     string
+	resource int
+	value    uint64
+}
+
+// limits bounds the process and each that it starts. None can be raised again.
+func (r *Rules) limits(isolated bool) error {
+	processes := uint64(r.Processes)
+	if !isolated {
+		processes += tasks(os.Getuid())
+	}
+	bounds := []bound{
+		{"core dumps", unix.RLIMIT_CORE, 0},
+		{"processes", unix.RLIMIT_NPROC, processes},
+		{"files", unix.RLIMIT_NOFILE, uint64(r.Files)},
+		// What is written to in private, however it was reserved: address space alone costs nothing, and
+		// runtimes reserve much of it.
+		{"memory", unix.RLIMIT_DATA, uint64(r.Memory)},
+		{"the stack", unix.RLIMIT_STACK, maxStack},
+	}
+	if r.CPU > 0 {
+		bounds = append(bounds, bound{"processor time", unix.RLIMIT_CPU, max(1, uint64(r.CPU.Seconds()))})
+	}
+	for _, b := range bounds {
+		var old unix.Rlimit
+		if unix.Getrlimit(b.resource, &old) == nil {
+			b.value = min(b.value, old.Max)
+		}
+		limit := unix.Rlimit{Cur: b.value, Max: b.value}
+		if b.resource == unix.RLIMIT_STACK {
+			limit.Cur = min(b.value, old.Cur)
+		}
+		if err := unix.Setrlimit(b.resource, &limit); err != nil {
+			return fmt.Errorf("sandbox: bound %s: %w", b.name, err)
+		}
+	}
+	return nil
+}
+
+// tasks are the processes and threads that a user has already: without a namespace they count.
+func tasks(uid int) (n uint64) {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		s := statusOf(pid)
+		if owner, _, _ := strings.Cut(s["Uid"], "\t"); owner == strconv.Itoa(uid) {
+			threads, _ := strconv.ParseUint(s["Threads"], 10, 32)
+			n += threads
+		}
+	}
+	return n
+}
+
+// absolute makes paths independent of the working directory.
+func absolute(paths []string) ([]string, error) {
+	out := make([]string, len(paths))
+	for i, p := range paths {
+		var err error
+		if out[i], err = filepath.Abs(p); err != nil {
+			return nil, fmt.Errorf("sandbox: %w", err)
+		}
+	}
+	return out, nil
+}
+
+// exists checks the paths that the rules name, so that a wrong one is said before anything starts.
+func (r *Rules) exists() error {
+	for _, p := range slices.Concat(r.Read, r.Write, r.Execute) {
+		if _, err := os.Stat(p); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("sandbox: %w; create it, or remove it from the rules", err)
+		}
+	}
+	return nil
+}

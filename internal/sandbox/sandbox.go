@@ -1,0 +1,199 @@
+// Package sandbox answers one question: what may this process touch?
+//
+// A command in a sandbox reads, writes and executes the files that its [Rules] name, reaches the network
+// as far as they say, and has bounds for memory, processes, open files and time. [Run] is the outer
+// half: it starts this program again in namespaces of its own (user, process ids, mounts, IPC; network
+// where there shall be none), waits, and bounds the memory of all its processes together. [Exec] is the
+// inner half: it drops every privilege, puts Landlock and a seccomp filter on, and becomes the command.
+//
+// It is for Linux on amd64 and arm64; anywhere else, and where the kernel lacks a part, [Missing] says so.
+package sandbox
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The defaults of [Rules].
+const (
+	defaultMemory    = 1 << 30
+	defaultProcesses = 64
+	defaultFiles     = 256
+)
+
+// Rules say what a command may do. What is not named it may not. The zero value of a field is its
+// default.
+type Rules struct {
+	// BestEffort starts the command though the kernel lacks a part. Default: it does not start.
+	BestEffort bool
+	// Read, Write and Execute are files and directories with all below; they have to exist. Write and
+	// Execute imply Read, and neither of them the other. Relative ones are relative to the working directory.
+	Read, Write, Execute []string
+	// Network is "none" (the default), "all", or TCP ports to connect to.
+	Network []string
+	// Memory in bytes is for each process and for all together, 1 GiB by default. Processes counts
+	// threads, too: 64 by default. Files are those that a process has open, 256 by default. CPU is the
+	// time of the processor that a process may use, in whole seconds; 0 is no bound.
+	Memory           int64
+	Processes, Files int
+	CPU              time.Duration
+	// KeepEnv hands the environment on as it is. It is for those who have cleaned it.
+	KeepEnv bool
+}
+
+// Inside is the flag with which [Run] starts the program that calls [Exec].
+const Inside = "--inside"
+
+var (
+	errNoCommand = errors.New("sandbox: there is no command to run")
+	errNetwork   = errors.New(`sandbox: the network is "none", "all", or TCP ports from 1 to 65535: "443"`)
+	errNegative  = errors.New("sandbox: a bound is negative")
+)
+
+// A MissingError says that a sandbox is not complete here, and was to be.
+type MissingError struct{ Parts []string }
+
+// Error has a line for each part.
+func (e *MissingError) Error() string {
+	return "sandbox: this system lacks what a strict sandbox needs:\n  " + strings.Join(e.Parts, "\n  ") +
+		"\nnothing was started; the mode best-effort runs the command without that"
+}
+
+// Command is the command line that runs the command in a sandbox: the launcher, the rules as flags, and
+// after "--" the command. The environment is handed on as it is.
+func Command(launcher []string, r *Rules, command []string) []string {
+	out := append([]string{}, launcher...)
+	if r.BestEffort {
+		out = append(out, "--mode=best-effort")
+	}
+	for _, list := range []struct {
+		flag   string
+		values []string
+	}{{"--read=", r.Read}, {"--write=", r.Write}, {"--execute=", r.Execute}, {"--network=", r.Network}} {
+		for _, v := range list.values {
+			out = append(out, list.flag+v)
+		}
+	}
+	number := func(flag string, n int64) {
+		if n != 0 {
+			out = append(out, flag+strconv.FormatInt(n, 10))
+		}
+	}
+	number("--memory=", r.Memory)
+	number("--processes=", int64(r.Processes))
+	number("--files=", int64(r.Files))
+	if r.CPU != 0 {
+		out = append(out, "--cpu="+r.CPU.String())
+	}
+	out = append(out, "--keep-env", "--")
+	return append(out, command...)
+}
+
+// network is what the rules say of it.
+type network struct {
+	none, all bool
+	ports     []uint16
+}
+
+func (r *Rules) network() (network, error) {
+	switch {
+	case len(r.Network) == 0, len(r.Network) == 1 && r.Network[0] == "none":
+		return network{none: true}, nil
+	case len(r.Network) == 1 && r.Network[0] == "all":
+		return network{all: true}, nil
+	}
+	var n network
+	for _, text := range r.Network {
+		port, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || port == 0 {
+			return n, errNetwork
+		}
+		n.ports = append(n.ports, uint16(port))
+	}
+	return n, nil
+}
+
+// filled has the defaults written out.
+func (r *Rules) filled() (*Rules, error) {
+	out := *r
+	if _, err := r.network(); err != nil {
+		return nil, err
+	}
+	if r.Memory < 0 || r.Processes < 0 || r.Files < 0 || r.CPU < 0 {
+		return nil, errNegative
+	}
+	if out.Memory == 0 {
+		out.Memory = defaultMemory
+	}
+	if out.Processes == 0 {
+		out.Processes = defaultProcesses
+	}
+	if out.Files == 0 {
+		out.Files = defaultFiles
+	}
+	return &out, nil
+}
+
+// kernel is what there is to build a sandbox with.
+type kernel struct {
+	known      bool // Linux on a processor that the filter is for
+	landlock   int  // the version of its interface; 0: there is none
+	seccomp    bool
+	namespaces error // why there are none
+	children   bool  // /proc says what a process has started
+}
+
+// The versions of Landlock's interface from which a promise can be kept.
+const (
+	landlockFiles = 3 // truncation, Linux 6.2
+	landlockPorts = 4 // TCP, Linux 6.7
+	landlockScope = 6 // abstract sockets and signals, Linux 6.12
+)
+
+// lacks says which promises of the rules cannot be kept.
+func (r *Rules) lacks(k kernel) (parts []string) {
+	if !k.known {
+		return []string{"everything: sandboxes are for Linux on amd64 and arm64"}
+	}
+	n, err := r.network()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	switch {
+	case k.landlock == 0:
+		parts = append(parts, "files: the kernel has no Landlock (Linux 5.13, and enabled with lsm=landlock): every file can be read and written that the user may")
+	case k.landlock < landlockFiles:
+		parts = append(parts, "files: the Landlock of this kernel does not stop truncation (Linux 6.2 does): files outside can be emptied")
+	}
+	if len(n.ports) > 0 && k.landlock < landlockPorts {
+		parts = append(parts, "network: the Landlock of this kernel knows no ports (Linux 6.7 does): every TCP port can be reached")
+	}
+	if !k.seccomp {
+		parts = append(parts, "network and kernel: the kernel has no seccomp filters: sockets and dangerous system calls are open")
+	}
+	if k.namespaces != nil {
+		parts = append(parts, "processes: no user and process namespaces ("+k.namespaces.Error()+
+			"): the bound of processes is not exact, and root has none; a process that hides may outlive the command; memory is bounded for each process alone; modes and times of files outside can be changed")
+	}
+	if k.namespaces == nil && !k.children {
+		parts = append(parts, "memory: the kernel does not say what a process has started (CONFIG_PROC_CHILDREN): it is bounded for each process alone")
+	}
+	return parts
+}
+
+// Missing says what the kernel lacks for the rules, a line for each part: nothing when it lacks nothing.
+func Missing(r *Rules) []string { return r.lacks(probe()) }
+
+// admit is the decision about a kernel that lacks something: with BestEffort, warn is told.
+func (r *Rules) admit(k kernel, warn func(string)) error {
+	parts := r.lacks(k)
+	if len(parts) > 0 && !r.BestEffort {
+		return &MissingError{Parts: parts}
+	}
+	for _, p := range parts {
+		warn("the sandbox is not complete: " + p)
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+//go:build amd64 || arm64
+
+package sandbox
+
+import (
+	"fmt"
+	"reflect"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
+
+// Where the filter finds things in struct seccomp_data. The arguments are 64 bits wide; the kernel reads of
+// those that are looked at here the lower 32 only, which come first on the little-endian machines it is for.
+const (
+	atNumber   = 0
+	atArch     = 4
+	atArgument = 16
+)
+
+// What is looked for in arguments.
+const (
+	newNamespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWCGROUP
+	typeOfSocket  = 0xf // without SOCK_NONBLOCK and SOCK_CLOEXEC
+	tiocLinux     = 0x541c
+)
+
+// filter is a classic BPF program over a system call.
+type filter []unix.SockFilter
+
+func (f *filter) add(code uint16, k uint32, jt, jf uint8) {
+	*f = append(*f, unix.SockFilter{Code: code, Jt: jt, Jf: jf, K: k})
+}
+
+func (f *filter) load(offset uint32) { f.add(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, offset, 0, 0) }
+
+func (f *filter) argument(n, mask uint32) {
+	f.load(atArgument + 8*n)
+	if mask != 0 {
+		f.add(unix.BPF_ALU|unix.BPF_AND|unix.BPF_K, mask, 0, 0)
+	}
+}
+
+func (f *filter) ret(action uint32) { f.add(unix.BPF_RET|unix.BPF_K, action, 0, 0) }
+func (f *filter) fail(e unix.Errno) { f.ret(unix.SECCOMP_RET_ERRNO | uint32(e)) }
+func (f *filter) ifEqual(v uint32)  { f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, v, 0, 1) }
+
+// oneOf fails unless the argument is one of the values.
+func (f *filter) oneOf(n, mask uint32, values ...uint32) {
+	f.argument(n, mask)
+	for i, v := range values {
+		f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, v, uint8(len(values)-i), 0)
+	}
+	f.fail(unix.EACCES)
+}
+
+// noneOf fails when one of the bits is set.
+func (f *filter) noneOf(n, bits uint32, e unix.Errno) {
+	f.argument(n, 0)
+	f.add(unix.BPF_JMP|unix.BPF_JSET|unix.BPF_K, bits, 0, 1)
+	f.fail(e)
+}
+
+// on runs the body for a system call, which is allowed when the body has not failed.
+func (f *filter) on(number uintptr, body func(*filter)) {
+	var b filter
+	body(&b)
+	b.ret(unix.SECCOMP_RET_ALLOW)
+	f.load(atNumber)
+	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, uint32(number), 0, uint8(len(b)))
+	*f = append(*f, b...)
+}
+
+// newFilter refuses system calls that lead out of the sandbox, or that only the curious need in one.
+func newFilter(n network) filter {
+	var f filter
+	f.load(atArch)
+	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, auditArch, 1, 0)
+	f.ret(unix.SECCOMP_RET_KILL_PROCESS) // numbers mean something else there
+	f.load(atNumber)
+	if otherABI != 0 { // x32
+		f.add(unix.BPF_JMP|unix.BPF_JGE|unix.BPF_K, otherABI, 0, 1)
+		f.fail(unix.ENOSYS)
+	}
+	for _, number := range refused() {
+		f.ifEqual(uint32(number))
+		f.fail(unix.EPERM)
+	}
+	for _, number := range absent {
+		f.ifEqual(uint32(number))
+		f.fail(unix.ENOSYS)
+	}
+	f.on(unix.SYS_CLONE, func(b *filter) { b.noneOf(0, newNamespaces, unix.EPERM) })
+	f.on(unix.SYS_IOCTL, func(b *filter) { // keys for the terminal that it may have
+		for _, request := range []uint32{unix.TIOCSTI, tiocLinux} {
+			b.argument(1, 0)
+			b.ifEqual(request)
+			b.fail(unix.EPERM)
+		}
+	})
+	// A pair of streams reaches nobody; a datagram socket could still choose where to send.
+	f.on(unix.SYS_SOCKETPAIR, func(b *filter) { b.oneOf(1, typeOfSocket, unix.SOCK_STREAM, unix.SOCK_SEQPACKET) })
+	f.on(unix.SYS_SOCKET, func(b *filter) { b.sockets(n) })
+	if !n.all {
+		// Landlock does not see a listener that is not bound.
+		f.on(unix.SYS_LISTEN, func(b *filter) { b.fail(unix.EACCES) })
+		// TCP fast open connects where Landlock does not look.
+		f.on(unix.SYS_SENDTO, func(b *filter) { b.noneOf(3, unix.MSG_FASTOPEN, unix.EACCES) })
+		f.on(unix.SYS_SENDMSG, func(b *filter) { b.noneOf(2, unix.MSG_FASTOPEN, unix.EACCES) })
+		f.on(unix.SYS_SENDMMSG, func(b *filter) { b.noneOf(3, unix.MSG_FASTOPEN, unix.EACCES) })
+	}
+	f.ret(unix.SECCOMP_RET_ALLOW)
+	return f
+}
+
+// sockets allows the kinds of the network. AF_UNIX is never one: sockets of daemons are ways out.
+func (f *filter) sockets(n network) {
+	if n.none {
+		f.fail(unix.EACCES)
+		return
+	}
+	// Which addresses are there: NETLINK_ROUTE, which changes nothing without privileges.
+	var b filter
+	b.oneOf(2, 0, unix.NETLINK_ROUTE)
+	b.ret(unix.SECCOMP_RET_ALLOW)
+	f.argument(0, 0)
+	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, unix.AF_NETLINK, 0, uint8(len(b)))
+	*f = append(*f, b...)
+	f.oneOf(0, 0, unix.AF_INET, unix.AF_INET6)
+	if n.all {
+		f.oneOf(1, typeOfSocket, unix.SOCK_STREAM, unix.SOCK_DGRAM)
+		return
+	}
+	f.oneOf(1, typeOfSocket, unix.SOCK_STREAM)
+	f.oneOf(2, 0, 0, unix.IPPROTO_TCP) // not MPTCP or SCTP, which Landlock's ports are not about
+}
+
+// enforce filters the calling thread, and what it executes.
+func (f filter) enforce() error {
+	program := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
+	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, reflect.ValueOf(&program).Pointer(), 0, 0)
+	runtime.KeepAlive(&program)
+	if err != nil {
+		return fmt.Errorf("sandbox: the seccomp filter: %w", err)
+	}
+	return nil
+}
+
+// absent are system calls that programs do without where the kernel has none.
+var absent = []uintptr{
+	unix.SYS_CLONE3,                                                              // its flags are in memory, where no filter looks
+	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, // opens sockets past a filter
+	unix.SYS_MEMFD_CREATE, unix.SYS_MEMFD_SECRET, // memory that counts for nobody
+	unix.SYS_USERFAULTFD,
+}
+
+// refused are system calls that no tool needs.
+func refused() []uintptr {
+	return append([]uintptr{
+		// Other processes.
+		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_PIDFD_GETFD, unix.SYS_KCMP,
+		unix.SYS_PROCESS_MADVISE, unix.SYS_MOVE_PAGES, unix.SYS_MIGRATE_PAGES, unix.SYS_PERF_EVENT_OPEN,
+		// Namespaces and file systems.
+		unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT,
+		unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR,
+		unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_SWAPON, unix.SYS_SWAPOFF,
+		unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_FANOTIFY_INIT,
+		// The kernel.
+		unix.SYS_BPF, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD, unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
+		unix.SYS_REBOOT, unix.SYS_ACCT, unix.SYS_SYSLOG, unix.SYS_VHANGUP, unix.SYS_PERSONALITY,
+		unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_ADJTIMEX, unix.SYS_CLOCK_ADJTIME, unix.SYS_SETHOSTNAME, unix.SYS_SETDOMAINNAME,
+		unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEYCTL,
+		// Memory and messages that stay when all processes have ended.
+		unix.SYS_SHMGET, unix.SYS_MSGGET, unix.SYS_SEMGET, unix.SYS_MQ_OPEN,
+	}, refusedHere...)
+}
