@@ -222,7 +222,7 @@ func TestLoadGuard(t *testing.T) {
 	for text, want := range map[string]string{
 		"upstreams: {a: x}":                   "1:1: there is no guard; add guard, with who may call what",
 		"guard: {anonymous: perhaps}":         `1:20: guard.anonymous: "perhaps" is neither true nor false; write true or false`,
-		"gaurd: {}":                           `1:1: gaurd: there is no key "gaurd" here; did you mean guard?`,
+		"guards: {}":                          `1:1: guards: there is no key "guards" here; did you mean guard?`,
 		"- guard":                             "1:1: a map with the key guard is wanted, and this is a list",
 		"guard: [a":                           "this is not YAML",
 		"guard: {anonymous: true}\nguard: {}": "2:1: guard: the key is given twice; the first is on line 1; remove one",

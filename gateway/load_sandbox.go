@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -69,7 +68,11 @@ func (r *reader) credentials(u *Upstream, n *node, path string) {
 	r.fields(n, path, map[string]take{
 		"type": r.text(&c.Type), "client_id": r.text(&c.ClientID), "secret": secret(&c.Secret, "secret"), "key": secret(&c.Key, "key"),
 		"metadata_url": r.text(&c.MetadataURL), "issuer": r.text(&c.Issuer), "audience": r.text(&c.Audience), "scopes": r.oneOrMore(&c.Scopes),
-		"dpop": r.flag(&c.DPoP), "store": r.path(&c.Store),
+		"dpop": r.flag(&c.DPoP), "store": func(n *node, path string) {
+			if r.text(&c.Store)(n, path); c.Store != "" && c.Store != keyringStore {
+				c.Store = r.beside(c.Store)
+			}
+		},
 		"principals": func(n *node, path string) {
 			r.each(n, path, func(m member, path string) { r.principal(u, m, path) })
 		},
@@ -165,6 +168,12 @@ func (c *checker) credentials(u *Upstream, path string) {
 			c.problem(path, "headers has Authorization as well", "remove one")
 		}
 	}
+	if !slices.Contains(types, u.Auth.Type) || c.said != nil && c.said(path) {
+		return
+	}
+	if message, hint := u.checkAuth(); message != "" {
+		c.problem(path, c.asWritten(path, message), hint)
+	}
 }
 
 // asksWho reports whether the credentials depend on who calls.
@@ -175,6 +184,6 @@ func (c *Credentials) asksWho() bool {
 // nobodyKnown is said of credentials that depend on who calls where nobody asks.
 func (c *checker) nobodyKnown(u *Upstream, path string) {
 	if c.notice != nil && !u.Disabled && u.Auth.asksWho() {
-		c.notice(path+".auth", fmt.Sprintf("%s goes by who calls, and without a guard nobody is known", u.Auth.Type), "add guard")
+		c.notice(path+".auth", u.Auth.Type+" goes by who calls, and without a guard nobody is known", "add guard")
 	}
 }

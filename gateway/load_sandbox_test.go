@@ -53,37 +53,46 @@ upstreams:
 func TestCredentialsKeys(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("GUARD_TEST_SECRET", "s3cr3t")
-	if err := os.WriteFile(filepath.Join(dir, "key.pem"), []byte("s3cr3t pem\n"), 0o600); err != nil {
+	key := testKey(t)
+	if err := os.WriteFile(filepath.Join(dir, "key.pem"), []byte(key), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c, problems := parse(t, filepath.Join(dir, "f.yaml"), `
 upstreams:
   a:
     url: https://h/mcp
-    auth: {type: client_credentials, client_id: x, secret: "${GUARD_TEST_SECRET}", key: "file:key.pem", metadata_url: https://me/client.json,
-      issuer: https://id, audience: https://h, scopes: [a, b], dpop: true, store: tokens.json, principals: {ci: {X-Key: "${GUARD_TEST_SECRET}"}, "*": {X-Team: none}}}
-  b: {url: https://h/mcp, auth: oauth}
+    auth: {type: client_credentials, client_id: x, secret: "${GUARD_TEST_SECRET}", issuer: https://id, scopes: [a, b], dpop: true}
+  b: {url: https://h/mcp, auth: {type: client_credentials, client_id: x, key: "file:key.pem"}}
   c: {url: https://h/mcp, auth: {type: client_credentials, client_id: x, secret: s3cr3t}}
-  d: {url: https://h/mcp, auth: {type: principals, principals: {ci: {Authorization: Bearer s3cr3t, X-Team: a}}}}
+  d: {url: https://h/mcp, lifetime: principal, auth: {type: principals, principals: {ci: {Authorization: Bearer s3cr3t, X-Team: a}, "*": {X-Key: "${GUARD_TEST_SECRET}"}}}}
+  e: {url: https://h/mcp, auth: {type: oauth, store: tokens.json, metadata_url: https://me/client.json}}
+  f: {url: https://h/mcp, auth: oauth}
+  g: {url: https://h/mcp, auth: {type: oauth, store: keyring}}
+  h: {url: https://h/mcp, lifetime: session, auth: {type: token_exchange, audience: https://h}}
 `)
 	if problems != "" {
 		t.Fatal(problems)
 	}
-	u := c.Upstreams[0]
-	want := &Credentials{
-		Type: "client_credentials", ClientID: "x", Secret: "s3cr3t", Key: "s3cr3t pem", MetadataURL: "https://me/client.json", Issuer: "https://id", Audience: "https://h",
-		Scopes: []string{"a", "b"}, DPoP: true, Store: filepath.Join(dir, "tokens.json"), Principals: map[string]map[string]string{"ci": {"X-Key": "s3cr3t"}, "*": {"X-Team": "none"}},
-	}
-	if !reflect.DeepEqual(u.Auth, want) {
-		t.Errorf("%v", *u.Auth)
-	}
-	for key, want := range map[string]string{"auth.secret": "env GUARD_TEST_SECRET", "auth.key": "file key.pem", "auth.principals.ci.X-Key": "env GUARD_TEST_SECRET", "auth.principals.*.X-Team": ""} {
-		if got := u.Origin(key); got != want {
-			t.Errorf("%s: %q, want %q", key, got, want)
+	for i, want := range []*Credentials{
+		{Type: "client_credentials", ClientID: "x", Secret: "s3cr3t", Issuer: "https://id", Scopes: []string{"a", "b"}, DPoP: true},
+		{Type: "client_credentials", ClientID: "x", Key: strings.TrimSpace(key)},
+		{Type: "client_credentials", ClientID: "x", Secret: "s3cr3t"},
+		{Type: "principals", Principals: map[string]map[string]string{"ci": {"Authorization": "Bearer s3cr3t", "X-Team": "a"}, "*": {"X-Key": "s3cr3t"}}},
+		{Type: "oauth", Store: filepath.Join(dir, "tokens.json"), MetadataURL: "https://me/client.json"},
+		{Type: "oauth"},
+		{Type: "oauth", Store: "keyring"},
+		{Type: "token_exchange", Audience: "https://h"},
+	} {
+		if !reflect.DeepEqual(c.Upstreams[i].Auth, want) {
+			t.Errorf("%d: %v", i, c.Upstreams[i].Auth)
 		}
 	}
-	if got := c.Upstreams[1].Auth.Type; got != "oauth" {
-		t.Error(got)
+	for key, want := range map[string]string{
+		"0 auth.secret": "env GUARD_TEST_SECRET", "1 auth.key": "file key.pem", "2 auth.secret": "", "3 auth.principals.*.X-Key": "env GUARD_TEST_SECRET", "3 auth.principals.ci.X-Team": "",
+	} {
+		if got := c.Upstreams[key[0]-'0'].Origin(key[2:]); got != want {
+			t.Errorf("%s: %q, want %q", key, got, want)
+		}
 	}
 	if !slices.Contains(c.Files(), filepath.Join(dir, "key.pem")) {
 		t.Errorf("%q", c.Files())
@@ -92,12 +101,12 @@ upstreams:
 	for _, n := range c.Notices() {
 		b.WriteString(n.String() + "\n")
 	}
-	for _, want := range []string{"upstreams.c.auth.secret: it is secret", "upstreams.d.auth.principals.ci.Authorization: it is secret", "upstreams.d.auth: principals goes by who calls, and without a guard nobody is known; add guard"} {
+	for _, want := range []string{"upstreams.c.auth.secret: it is secret", "upstreams.d.auth.principals.ci.Authorization: it is secret", "upstreams.d.auth: principals goes by who calls, and without a guard nobody is known; add guard", "upstreams.h.auth: token_exchange goes by"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%s\nhas not: %s", b.String(), want)
 		}
 	}
-	if got := len(c.Notices()); got != 3 {
+	if got := len(c.Notices()); got != 4 {
 		t.Errorf("%d notices: %s", got, b.String())
 	}
 	for _, u := range c.Upstreams {
@@ -127,6 +136,8 @@ func TestSandboxAndCredentialsProblems(t *testing.T) {
 		{"{url: 'ws://h', auth: oauth}", "2:28: upstreams.a.auth: only http and https have it; remove it"},
 		{"{url: 'https://h', auth: {}}", "2:31: upstreams.a.auth: it has no type; use oauth, client_credentials, token_exchange, principals or passthrough"},
 		{"{url: 'https://h', auth: '${GUARD_TEST_SECRET}'}", `2:31: upstreams.a.auth.type: there is no type "${GUARD_TEST_SECRET}"; use oauth, client_credentials, token_exchange, principals or passthrough`},
+		{"{url: 'https://h', auth: {type: client_credentials, client_id: x}}", "2:32: upstreams.a.auth: client_credentials needs a client_id, and a secret or a key; add what the authorization server knows the gateway by"},
+		{"{url: 'https://h', auth: passthrough}", "2:31: upstreams.a.auth: passthrough goes by who calls, and with the lifetime shared all callers have the same connection; add lifetime: principal (or session, or call)"},
 		{"{url: 'https://h', headers: {authorization: x}, auth: oauth}", "2:60: upstreams.a.auth: headers has Authorization as well; remove one"},
 		{"{url: 'https://h', auth: {type: oauth, secret: [s3cr3t]}}", "2:53: upstreams.a.auth.secret: one value is wanted, and this is a list"},
 		{"{url: 'https://h', auth: {type: principals, principals: {ci: s3cr3t}}}", "2:67: upstreams.a.auth.principals.ci: a map of keys and values is wanted, and this is one value"},

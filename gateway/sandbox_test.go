@@ -39,7 +39,8 @@ func TestSandboxLauncher(t *testing.T) {
 		os.Exit(2)
 	}
 	r.BestEffort = *mode == "best-effort"
-	code, err := 126, error(nil)
+	var code int
+	var err error
 	if *inside {
 		err = sandbox.Exec(&r, flags.Args(), os.Environ())
 	} else {

@@ -190,7 +190,7 @@ func (s *state) challenge(h http.Header, x *exchange, r *refusal) {
 	case r.status == http.StatusForbidden:
 		code = `error="insufficient_scope"`
 	}
-	if given {
+	if given || r.status == http.StatusForbidden {
 		params = append(params, code)
 	}
 	list := func(scheme string, more ...string) {

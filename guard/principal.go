@@ -55,15 +55,11 @@ func (p *Principal) Token() string {
 // String is its name. It has no secrets.
 func (p *Principal) String() string { return p.Name() }
 
-type principalKey struct{}
-
 // From returns who calls, in a handler below [Guard.Interceptor] or [Guard.HTTP]. Nil:
 // nobody is known.
 func From(ctx context.Context) *Principal {
-	p, _ := ctx.Value(principalKey{}).(*Principal)
-	return p
-}
-
-func with(ctx context.Context, p *Principal) context.Context {
-	return context.WithValue(ctx, principalKey{}, p)
+	if s := sessionFrom(ctx); s != nil {
+		return s.principal
+	}
+	return nil
 }

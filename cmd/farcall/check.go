@@ -138,7 +138,7 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 	}
 	var mcp []string
 	for _, u := range c.Upstreams {
-		r.Upstreams = append(r.Upstreams, describeUpstream(u, c.Lock != ""))
+		r.Upstreams = append(r.Upstreams, describeUpstream(u, c.Lock != "" || c.Guard != nil))
 		if !u.Disabled && u.Profile != "raw" {
 			mcp = append(mcp, u.Name)
 		}
@@ -200,6 +200,9 @@ func caveats(u *gateway.Upstream) []string { return caveatsOf(u, false) }
 func caveatsOf(u *gateway.Upstream, guarded bool) (texts []string) {
 	if err := runnable(u); err != nil {
 		texts = append(texts, err.Error())
+	}
+	if u.Sandbox != nil && !u.Disabled {
+		texts = append(texts, sandboxCaveats(u.Sandbox)...)
 	}
 	if u.Lifetime == "principal" && !u.Disabled && !guarded {
 		texts = append(texts, "lifetime principal: without a guard farcall does not ask who calls, so all have the same principal; session keeps clients apart")

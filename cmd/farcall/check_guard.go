@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/sandbox"
 )
 
 // checkGuard is what is said of a guard.
@@ -120,10 +122,11 @@ func issuerText(i *guard.Issuer, resource string) string {
 	if i.DPoP != "" && i.DPoP != "allowed" {
 		text += "; DPoP " + i.DPoP
 	}
+	parts := []string{text}
 	for _, name := range slices.Sorted(maps.Keys(i.Claims)) {
-		text += "; " + name + " must be " + i.Claims[name]
+		parts = append(parts, name+" must be "+i.Claims[name])
 	}
-	return text
+	return strings.Join(parts, "; ")
 }
 
 func withRoles(roles []string) string {
@@ -324,4 +327,23 @@ func credentialsText(u *gateway.Upstream) string {
 		parts = append(parts, fmt.Sprintf("%s: %s", who, strings.Join(slices.Sorted(maps.Keys(c.Principals[who])), ", ")))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// sandboxCaveats say what this machine lacks for a sandbox.
+func sandboxCaveats(s *gateway.Sandbox) (texts []string) {
+	for _, path := range slices.Concat(s.Read, s.Write, s.Execute) {
+		if _, err := os.Stat(path); err != nil {
+			texts = append(texts, "sandbox: there is no "+path)
+		}
+	}
+	effect := "the command will not start"
+	if s.Mode == "best-effort" {
+		effect = "the command runs without that"
+	}
+	for _, part := range sandbox.Missing(&sandbox.Rules{
+		Read: s.Read, Write: s.Write, Execute: s.Execute, Network: s.Network, Memory: s.Memory, Processes: s.Processes, Files: s.Files, CPU: s.CPU,
+	}) {
+		texts = append(texts, "sandbox: "+effect+": this machine lacks "+part)
+	}
+	return texts
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,10 +19,10 @@ import (
 // explaining is what the flags of explain say.
 type explaining struct {
 	*env
-	config, as, kind, issuer, upstream string
-	transport, annotations             string
-	roles, scopes, claims              []string
-	local, asJSON                      bool
+	config, as, kind, upstream string
+	transport, annotations     string
+	roles, scopes, claims      []string
+	local, asJSON              bool
 }
 
 func newExplainCmd(e *env) *cobra.Command {
@@ -48,7 +47,7 @@ its roles are in the configuration then. Any other is a user with the --role and
   farcall explain --config farcall.yaml --as ci "tools/call github/create_issue"
   farcall explain --config farcall.yaml --as ada --role dev github/delete_repo name=x
   farcall explain --config farcall.yaml --as ada --role ops --local admin/stop --json`, "\n"),
-		RunE: func(cmd *cobra.Command, args []string) error { return x.run(cmd.Context(), args) },
+		RunE: func(_ *cobra.Command, args []string) error { return x.run(args) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -66,7 +65,7 @@ its roles are in the configuration then. Any other is a user with the --role and
 	return cmd
 }
 
-func (x *explaining) run(ctx context.Context, args []string) error {
+func (x *explaining) run(args []string) error {
 	const example = `For example: farcall explain --config farcall.yaml --as ci "tools/call github/create_issue"`
 	switch {
 	case x.config == "":

@@ -48,6 +48,11 @@ func codeHint(t target, c jsonrpc.Code) string {
 	}
 	known := jsonrpc.Lookup(c)
 	for _, k := range known {
+		if k.Category == "auth" {
+			return fmt.Sprintf("Other credentials may help. 'farcall errors %d' says what the code means.", int(c))
+		}
+	}
+	for _, k := range known {
 		if k.Retryable {
 			return fmt.Sprintf("It may work later. 'farcall errors %d' says what the code means.", int(c))
 		}

@@ -183,29 +183,15 @@ func TestLogin(t *testing.T) {
 	if out := h.run(t, exitOK, "login", "--list"); !strings.Contains(out, at) || !strings.Contains(out, "scopes   read") {
 		t.Errorf("%s", out)
 	}
-	h.bridged(t, at)
+	if out := h.run(t, exitOK, "mcp", "call", "whoami", "--", os.Args[0], "bridge", "stdio", at); !strings.Contains(out, "ann") || !strings.Contains(out, "with the login of 'farcall login "+at) {
+		t.Errorf("%s", out)
+	}
 	if out := h.run(t, exitOK, "logout", at); !strings.Contains(out, "logged out of "+at) || server.revoked == 0 {
 		t.Errorf("%s, %d revoked", out, server.revoked)
 	}
 	h.run(t, exitProtocol, "mcp", "tools", at)
 	if out := h.run(t, exitFailure, "logout", at); !strings.Contains(out, "nobody is logged in") {
 		t.Errorf("%s", out)
-	}
-}
-
-// bridged calls a tool through a bridge.
-func (h *home) bridged(t *testing.T, at string) {
-	t.Helper()
-	cmd := h.program(t, "bridge", "stdio", at)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	cmd.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
-{"jsonrpc":"2.0","method":"notifications/initialized"}
-{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"whoami","arguments":{}}}
-`)
-	out, err := cmd.Output()
-	if err != nil || !strings.Contains(string(out), `"ann"`) || !strings.Contains(stderr.String(), "farcall login "+at) || strings.Contains(stderr.String(), "s3cr3t") {
-		t.Errorf("%v: %s\n%s", err, out, stderr.String())
 	}
 }
 

@@ -28,6 +28,7 @@ type remote struct {
 	v1       bool
 	bearer   string // file with a token
 	sign     string // ID=FILE
+	audience string // of what is signed, over a byte stream
 }
 
 // flags adds the options to a command.

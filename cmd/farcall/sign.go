@@ -20,6 +20,7 @@ const maxKeyFile = 64 << 10
 
 // signFlag adds --sign.
 func (r *remote) signFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&r.audience, "sign-for", "", "the `URL` that the server calls its resource, where the message itself is signed")
 	cmd.Flags().StringVar(&r.sign, "sign", "", "sign the call as `ID=FILE`: a secret, or a private key for Ed25519 in PEM ('farcall key sign-new')")
 }
 
@@ -98,7 +99,7 @@ func (r *remote) signMessage(t target, method string, params jsonrpc.Raw) (jsonr
 	if err != nil || key == nil || t.kind == kindHTTP || t.kind == kindWS {
 		return params, err
 	}
-	out, err := guard.SignParams(method, params, id, "", key)
+	out, err := guard.SignParams(method, params, id, r.audience, key)
 	if err != nil {
 		return nil, usagef("Params of a list cannot be signed; write them by name.", "--sign: %w", plainError{err})
 	}

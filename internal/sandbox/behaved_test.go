@@ -86,6 +86,47 @@ func TestServers(t *testing.T) {
 	}
 }
 
+// TestMCPServer: servers of others work as they are, where they are installed.
+func TestMCPServer(t *testing.T) {
+	modules, err := filepath.Abs("../../interop/node/node_modules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"server-everything", "server-filesystem", "server-memory"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			r := &Rules{Memory: 512 << 20, Read: []string{modules}, Write: []string{dir}}
+			needs(t, r)
+			node := tool(t, "node")
+			file := filepath.Join(modules, "@modelcontextprotocol", name, "dist", "index.js")
+			if _, err := os.Stat(file); err != nil {
+				t.Skip("it is not installed; interop/setup.sh does it")
+			}
+			argument := map[string]string{"server-everything": "stdio", "server-filesystem": dir}[name]
+			cmd := confined(t, r, node, file, argument)
+			cmd.Env = append(cmd.Env, "MEMORY_FILE_PATH="+filepath.Join(dir, "memory.json"))
+			in, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, err := cmd.StdoutPipe()
+			if err == nil {
+				err = cmd.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = in.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"1","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n"))
+			if line, err := bufio.NewReader(out).ReadString('\n'); !strings.Contains(line, "serverInfo") {
+				t.Errorf("%q %v", line, err)
+			}
+			_ = syscall.Kill(cmd.Process.Pid, syscall.SIGTERM)
+			_ = cmd.Wait()
+			_ = in.Close()
+		})
+	}
+}
+
 // serve asks one question, reads the answer, and ends the input.
 func serve(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()

@@ -150,10 +150,9 @@ func (c *Client) answer(ctx context.Context, s *session, ch challenge, authoriza
 		return false, err
 	}
 	t := s.held()
-	if t.valid(c.now()) && !t.used(authorization) {
-		return true, nil // others have been faster
-	}
 	switch {
+	case t.valid(c.now()) && !t.used(authorization):
+		return true, nil // others have been faster
 	case !c.interactive() && t == nil:
 		return false, c.needLogin("there is no token for "+c.id, nil)
 	case !c.interactive() && t.Refresh == "":
@@ -162,35 +161,42 @@ func (c *Client) answer(ctx context.Context, s *session, ch challenge, authoriza
 	if err := s.resting(c.now()); err != nil {
 		return false, err
 	}
-	known := ""
-	if t != nil {
-		known = t.Issuer
-	}
-	p, err := c.find(ctx, ch.metadata(), known)
+	p, err := c.find(ctx, ch.metadata(), t.issuer())
 	if err != nil {
 		return false, err
 	}
-	if t != nil && p.as.Issuer != t.Issuer && s.step(c.now()) {
-		return false, fmt.Errorf("mcpauth: %s names another authorization server again and again, now %s", c.id, tame(p.as.Issuer))
-	}
-	if t != nil && p.as.Issuer == t.Issuer {
-		now := c.now()
-		if t.Refresh != "" && now.Sub(time.Unix(t.Made, 0)) >= settle {
-			renewed, err := c.refresh(ctx, s, t)
-			if renewed != nil {
-				return true, nil // also when it could not be stored
-			}
-			if err != nil {
-				return false, err
-			}
-		} else if now.Sub(time.Unix(t.Begun, 0)) < settle {
-			return false, fmt.Errorf("mcpauth: %s refuses the token that %s has just issued for it (%s)", c.id, tame(t.Issuer), tame(cmp.Or(ch.failure(), "no reason given")))
+	if t != nil {
+		if done, err := c.replace(ctx, s, t, p, ch.failure()); done || err != nil {
+			return done, err
 		}
 	}
 	if _, err := c.fill(ctx, s, p, ch.scopes()); err != nil {
 		return false, err
 	}
 	return true, nil
+}
+
+// replace renews tokens that the server has refused, if that may help. It fails when
+// other tokens would not help either.
+func (c *Client) replace(ctx context.Context, s *session, t *tokens, p *place, reason string) (done bool, err error) {
+	now := c.now()
+	if p.as.Issuer != t.Issuer { // nothing of one server is for another
+		if s.step(now) {
+			return false, fmt.Errorf("mcpauth: %s names another authorization server again and again, now %s", c.id, tame(p.as.Issuer))
+		}
+		return false, nil
+	}
+	if t.Refresh != "" && now.Sub(time.Unix(t.Made, 0)) >= settle {
+		renewed, err := c.refresh(ctx, s, t)
+		if renewed != nil {
+			return true, nil // also when it could not be stored
+		}
+		return false, err
+	}
+	if now.Sub(time.Unix(t.Begun, 0)) < settle {
+		return false, fmt.Errorf("mcpauth: %s refuses the token that %s has just issued for it (%s)", c.id, tame(t.Issuer), tame(cmp.Or(reason, "no reason given")))
+	}
+	return false, nil
 }
 
 // stepUp gets tokens with more scopes: those there were, and those that a challenge names.
@@ -220,11 +226,7 @@ func (c *Client) stepUp(ctx context.Context, s *session, ch challenge, authoriza
 	if s.step(c.now()) {
 		return false, fmt.Errorf("mcpauth: %s wants more scopes again and again, now %q; after %d times it gets none for a while", c.id, tame(strings.Join(wanted, " ")), maxSteps)
 	}
-	known := ""
-	if t != nil {
-		known = t.Issuer
-	}
-	p, err := c.find(ctx, ch.metadata(), known)
+	p, err := c.find(ctx, ch.metadata(), t.issuer())
 	if err != nil {
 		return false, err
 	}
@@ -272,11 +274,7 @@ func (c *Client) Login(ctx context.Context) error {
 	}
 	_, _ = c.load(ctx, s) // only for the scopes and the issuer of before; what is damaged gets replaced
 	metadata, scopes := c.probe(ctx)
-	known := ""
-	if t := s.held(); t != nil {
-		known = t.Issuer
-	}
-	p, err := c.find(ctx, metadata, known)
+	p, err := c.find(ctx, metadata, s.held().issuer())
 	if err != nil {
 		return err
 	}
@@ -334,7 +332,7 @@ func (c *Client) revoke(ctx context.Context, t *tokens) {
 		}
 		form, header := url.Values{"token": {token}, "token_type_hint": {hint}}, http.Header{}
 		if c.identify(as, reg, header, form) == nil {
-			_, _, _ = c.postForm(ctx, as.origin, as.RevocationEndpoint, header, form)
+			_, _ = c.postForm(ctx, as.origin, as.RevocationEndpoint, header, form)
 		}
 	}
 }

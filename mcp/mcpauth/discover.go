@@ -56,7 +56,7 @@ var errNowhere = errors.New("neither the server nor its host says who issues tok
 
 // find finds out where tokens come from. metadata is the address in a challenge, if
 // there was one.
-func (c *Client) find(ctx context.Context, metadata string, known string) (*place, error) {
+func (c *Client) find(ctx context.Context, metadata, known string) (*place, error) {
 	res, err := c.findResource(ctx, metadata)
 	if err != nil {
 		return nil, err

@@ -335,7 +335,7 @@ func TestTokensStayAtTheirOrigin(t *testing.T) {
 			t.Errorf("%s: %v, %v", address, err, r.Header)
 		}
 		// Nor does a stranger's challenge count.
-		resp := &http.Response{StatusCode: 401, Request: r, Header: http.Header{}}
+		resp := &http.Response{StatusCode: http.StatusUnauthorized, Request: r, Header: http.Header{}}
 		if again, err := c.Challenge(t.Context(), resp); again || err != nil {
 			t.Errorf("%s: %v, %v", address, again, err)
 		}

@@ -52,7 +52,7 @@ func (c *Client) newKey(p *place, t *tokens) (strict bool, err error) {
 	if c.opts.DPoPRequired && !supported {
 		return true, fmt.Errorf("mcpauth: the authorization server %s binds no tokens to keys of the kind %s, as the options require", tame(p.as.Issuer), dpopAlgorithm)
 	}
-	if !strict && !(c.opts.DPoP && supported) {
+	if !strict && (!c.opts.DPoP || !supported) {
 		return false, nil
 	}
 	if t.key, err = newDPoPKey(); err != nil {

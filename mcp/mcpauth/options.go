@@ -147,49 +147,14 @@ func (e Enterprise) GoString() string { return e.String() }
 
 // check refuses options that contradict one another, and reads the key.
 func (o *Options) check() (*signer, error) {
-	switch o.Grant {
-	case "", GrantCode:
-	case GrantClient:
-		if o.ClientID == "" && (o.MetadataURL == "" || o.Key == "") || o.ClientSecret == "" && o.Key == "" {
-			return nil, errors.New("mcpauth: client_credentials need a client ID, and a secret or a key")
-		}
-	case GrantAssertion:
-		if o.Assertion == nil {
-			return nil, errors.New("mcpauth: the jwt-bearer grant needs Options.Assertion")
-		}
-	case GrantExchange:
-		if o.Subject == nil {
-			return nil, errors.New("mcpauth: token exchange needs Options.Subject")
-		}
-	case GrantEnterprise:
-		if e := o.Enterprise; e == nil || e.IDToken == nil || e.Issuer == "" && e.TokenURL == "" {
-			return nil, errors.New("mcpauth: enterprise-managed authorization needs Options.Enterprise with the identity provider and the ID token")
-		}
-	default:
-		return nil, fmt.Errorf("mcpauth: the grant %q is unknown", tame(o.Grant))
-	}
 	switch {
 	case o.ClientSecret != "" && o.Key != "":
 		return nil, errors.New("mcpauth: a client has a secret or a key, not both")
 	case o.ClientSecret != "" && o.ClientID == "":
 		return nil, errors.New("mcpauth: the client's secret needs its ID")
 	}
-	if o.Issuer != "" {
-		if u, err := issuerURL(o.Issuer); err != nil || !secure(u) {
-			return nil, errors.New("mcpauth: the issuer is not a URL like https://host/path")
-		}
-	}
-	if o.MetadataURL != "" {
-		// draft-ietf-oauth-client-id-metadata-document-00 §3.
-		u, err := url.Parse(o.MetadataURL)
-		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" || strings.Trim(u.Path, "/") == "" {
-			return nil, errors.New("mcpauth: a client ID metadata document is at a URL like https://host/path")
-		}
-	}
-	if o.RedirectURL != "" {
-		if err := checkRedirect(o.RedirectURL); err != nil {
-			return nil, err
-		}
+	if err := errors.Join(o.checkGrant(), o.checkAddresses()); err != nil {
+		return nil, err
 	}
 	for _, scope := range o.Scopes {
 		if !validScope(scope) {
@@ -200,6 +165,56 @@ func (o *Options) check() (*signer, error) {
 		return nil, nil
 	}
 	return newSigner(o.Key, o.KeyID, o.KeyAlgorithm)
+}
+
+// checkGrant refuses a grant without what it needs.
+func (o *Options) checkGrant() error {
+	missing := ""
+	switch o.Grant {
+	case "", GrantCode:
+	case GrantClient:
+		if o.ClientSecret == "" && (o.Key == "" || o.ClientID == "" && o.MetadataURL == "") {
+			missing = "a client ID, and a secret or a key"
+		}
+	case GrantAssertion:
+		if o.Assertion == nil {
+			missing = "an assertion"
+		}
+	case GrantExchange:
+		if o.Subject == nil {
+			missing = "a subject"
+		}
+	case GrantEnterprise:
+		if e := o.Enterprise; e == nil || e.IDToken == nil || e.Issuer == "" && e.TokenURL == "" {
+			missing = "the identity provider and the user's ID token"
+		}
+	default:
+		return fmt.Errorf("mcpauth: the grant %q is unknown", tame(o.Grant))
+	}
+	if missing != "" {
+		return fmt.Errorf("mcpauth: the grant %s needs %s", o.Grant, missing)
+	}
+	return nil
+}
+
+// checkAddresses refuses addresses that cannot be, or that others could use.
+func (o *Options) checkAddresses() error {
+	if o.Issuer != "" {
+		if u, err := issuerURL(o.Issuer); err != nil || !secure(u) {
+			return errors.New("mcpauth: the issuer is not a URL like https://host/path")
+		}
+	}
+	if o.MetadataURL != "" {
+		// draft-ietf-oauth-client-id-metadata-document-00 §3.
+		u, err := url.Parse(o.MetadataURL)
+		if err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" || strings.Trim(u.Path, "/") == "" {
+			return errors.New("mcpauth: a client ID metadata document is at a URL like https://host/path")
+		}
+	}
+	if o.RedirectURL != "" {
+		return checkRedirect(o.RedirectURL)
+	}
+	return nil
 }
 
 // checkRedirect refuses redirect URLs at which others listen: MCP allows https, and this

@@ -33,23 +33,27 @@ func TestClientCredentials(t *testing.T) {
 		check   func(form url.Values, h http.Header) bool
 	}{
 		"basic": {
-			[]string{"client_secret_post", "client_secret_basic"}, Options{ClientID: "me", ClientSecret: "secret&of=me"},
+			[]string{"client_secret_post", "client_secret_basic"},
+			Options{ClientID: "me", ClientSecret: "secret&of=me"},
 			func(f url.Values, h http.Header) bool {
 				return h.Get("Authorization") == "Basic bWU6c2VjcmV0JTI2b2YlM0RtZQ==" && f.Get("client_secret") == ""
 			},
 		},
 		"post": {
-			[]string{"client_secret_post"}, Options{ClientID: "me", ClientSecret: "secret&of=me"},
+			[]string{"client_secret_post"},
+			Options{ClientID: "me", ClientSecret: "secret&of=me"},
 			func(f url.Values, h http.Header) bool {
 				return h.Get("Authorization") == "" && f.Get("client_secret") == "secret&of=me" && f.Get("client_id") == "me"
 			},
 		},
 		"the default": {
-			nil, Options{ClientID: "me", ClientSecret: "secret&of=me"},
+			nil,
+			Options{ClientID: "me", ClientSecret: "secret&of=me"},
 			func(_ url.Values, h http.Header) bool { return strings.HasPrefix(h.Get("Authorization"), "Basic ") },
 		},
 		"key": {
-			[]string{"private_key_jwt"}, Options{ClientID: "me", Key: text},
+			[]string{"private_key_jwt"},
+			Options{ClientID: "me", Key: text},
 			func(f url.Values, _ http.Header) bool {
 				claims := decoded(f.Get("client_assertion"))
 				return f.Get("client_assertion_type") == assertionType && strings.Contains(claims, `"aud":"`+asURL+`"`) && strings.Contains(claims, `"sub":"me"`)

@@ -112,7 +112,10 @@ func TestRefreshFailsForGood(t *testing.T) {
 
 func TestRefreshFailsForNow(t *testing.T) {
 	w, _, as, c := signedIn(t, nil)
-	as.override = func(w http.ResponseWriter, _ url.Values) bool { w.WriteHeader(503); return true }
+	as.override = func(w http.ResponseWriter, _ url.Values) bool {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	}
 	w.pass(time.Hour - 10*time.Second)
 	w.must(c) // the token lives still
 	w.pass(10 * time.Second)
@@ -230,7 +233,9 @@ func TestStepUp(t *testing.T) {
 		t.Errorf("%d, %v, %d visits", status, err, len(as.requests))
 	}
 	// Those who come too late take what others have got.
-	if again, err := c.Challenge(t.Context(), challenged(t, 403, `Bearer error="insufficient_scope", scope="more"`, "Bearer old")); !again || err != nil || len(as.requests) != 2 {
+	late := challenged(t, http.StatusForbidden, `Bearer error="insufficient_scope", scope="more"`, "Bearer old")
+	defer late.Body.Close()
+	if again, err := c.Challenge(t.Context(), late); !again || err != nil || len(as.requests) != 2 {
 		t.Errorf("%v, %v", again, err)
 	}
 }

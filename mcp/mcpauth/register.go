@@ -168,7 +168,7 @@ func (c *Client) registerSelf(ctx context.Context, as *server, redirect string) 
 		return nil, fmt.Errorf("mcpauth: the registration endpoint %q is no URL", tame(as.RegistrationEndpoint))
 	}
 	r.Header.Set("Content-Type", "application/json")
-	answer, _, err := c.send(r, as.origin, nil)
+	answer, err := c.send(r, as.origin, nil)
 	if refusal, ok := errors.AsType[*oauthError](err); ok {
 		refusal.code = cmp.Or(refusal.code, "registration failed")
 		return nil, fmt.Errorf("%w (the client has registered as %s with the redirect URL %s; register one by hand if the server allows no other)", refusal, kind, redirect)

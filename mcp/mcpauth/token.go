@@ -124,7 +124,7 @@ func headerSafe(s string) bool {
 // post sends a form to a token endpoint. origin is from where the endpoint was
 // learned. A refusal is an *oauthError.
 func (c *Client) post(ctx context.Context, origin *url.URL, endpoint string, header http.Header, form url.Values) (*tokenAnswer, error) {
-	body, _, err := c.postForm(ctx, origin, endpoint, header, form)
+	body, err := c.postForm(ctx, origin, endpoint, header, form)
 	if err != nil {
 		return nil, err
 	}
@@ -136,10 +136,10 @@ func (c *Client) post(ctx context.Context, origin *url.URL, endpoint string, hea
 }
 
 // postForm sends a form and returns what came back with a status of 2xx.
-func (c *Client) postForm(ctx context.Context, origin *url.URL, endpoint string, header http.Header, form url.Values) ([]byte, http.Header, error) {
+func (c *Client) postForm(ctx context.Context, origin *url.URL, endpoint string, header http.Header, form url.Values) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader(form.Encode()))
 	if err != nil {
-		return nil, nil, fmt.Errorf("mcpauth: the endpoint %q of the authorization server is no URL", tame(endpoint))
+		return nil, fmt.Errorf("mcpauth: the endpoint %q of the authorization server is no URL", tame(endpoint))
 	}
 	maps.Copy(r.Header, header)
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -147,17 +147,17 @@ func (c *Client) postForm(ctx context.Context, origin *url.URL, endpoint string,
 }
 
 // send sends a request to an authorization server. The form is what in it is secret.
-func (c *Client) send(r *http.Request, origin *url.URL, form url.Values) ([]byte, http.Header, error) {
+func (c *Client) send(r *http.Request, origin *url.URL, form url.Values) ([]byte, error) {
 	r.Header.Set("Accept", "application/json")
 	resp, err := c.fetch.Do(r, origin)
 	if err != nil {
-		return nil, nil, fmt.Errorf("mcpauth: the authorization server cannot be asked: %w", err)
+		return nil, fmt.Errorf("mcpauth: the authorization server cannot be asked: %w", err)
 	}
 	defer resp.Body.Close()
 	c.keepNonce(r.URL, resp.Header)
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, nil, fmt.Errorf("mcpauth: the authorization server %s: %w", r.URL.Host, err)
+		return nil, fmt.Errorf("mcpauth: the authorization server %s: %w", r.URL.Host, err)
 	}
 	// Some servers refuse with the status 200.
 	if refusal := refusalOf(body); refusal != nil || resp.StatusCode/100 != 2 {
@@ -167,9 +167,9 @@ func (c *Client) send(r *http.Request, origin *url.URL, form url.Values) ([]byte
 		refusal.who, refusal.status = r.URL.Host, resp.StatusCode
 		refusal.code = tame(hide(refusal.code, form, r.Header.Get("Authorization")))
 		refusal.description = tame(hide(refusal.description, form, r.Header.Get("Authorization")))
-		return nil, resp.Header, refusal
+		return nil, refusal
 	}
-	return body, resp.Header, nil
+	return body, nil
 }
 
 // refusalOf reads an error of RFC 6749 §5.2, not yet tame; nil when it is none.
@@ -347,6 +347,14 @@ func (c *Client) take(a *tokenAnswer, before tokens, strict bool) (*tokens, erro
 		t.Granted = a.Scopes
 	}
 	return &t, nil
+}
+
+// issuer is who has issued tokens, "" if there are none.
+func (t *tokens) issuer() string {
+	if t == nil {
+		return ""
+	}
+	return t.Issuer
 }
 
 // valid reports whether the access token will live a moment longer.

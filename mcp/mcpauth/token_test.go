@@ -62,17 +62,20 @@ func TestTokenEndpointIsHostile(t *testing.T) {
 		reply func(w http.ResponseWriter)
 		want  string
 	}{
-		"huge":             {func(w http.ResponseWriter) { fmt.Fprintf(w, `{"x":"%s"}`, strings.Repeat("x", 2<<20)) }, fetch.ErrTooLarge.Error()},
-		"nothing":          {func(w http.ResponseWriter) { w.WriteHeader(204) }, "not JSON"},
-		"page":             {func(w http.ResponseWriter) { w.WriteHeader(502); fmt.Fprint(w, "<h1>no</h1>") }, "status 502"},
-		"error with 200":   {func(w http.ResponseWriter) { fmt.Fprint(w, `{"error":"bad_verification_code"}`) }, "bad_verification_code"},
-		"redirect":         {func(w http.ResponseWriter) { w.Header().Set("Location", "https://evil.example/"); w.WriteHeader(307) }, "status 307"},
+		"huge":           {func(w http.ResponseWriter) { fmt.Fprintf(w, `{"x":"%s"}`, strings.Repeat("x", 2<<20)) }, fetch.ErrTooLarge.Error()},
+		"nothing":        {func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) }, "not JSON"},
+		"page":           {func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway); fmt.Fprint(w, "<h1>no</h1>") }, "status 502"},
+		"error with 200": {func(w http.ResponseWriter) { fmt.Fprint(w, `{"error":"bad_verification_code"}`) }, "bad_verification_code"},
+		"redirect": {func(w http.ResponseWriter) {
+			w.Header().Set("Location", "https://evil.example/")
+			w.WriteHeader(http.StatusTemporaryRedirect)
+		}, "status 307"},
 		"unknown type":     {func(w http.ResponseWriter) { fmt.Fprint(w, `{"access_token":"x","token_type":"mac\u001b[2J"}`) }, "characters that none may have"},
 		"another type":     {func(w http.ResponseWriter) { fmt.Fprint(w, `{"access_token":"x","token_type":"mac"}`) }, "unknown type \"mac\""},
 		"bound to no key":  {func(w http.ResponseWriter) { fmt.Fprint(w, `{"access_token":"x","token_type":"DPoP"}`) }, "nobody has"},
-		"error, no string": {func(w http.ResponseWriter) { w.WriteHeader(400); fmt.Fprint(w, `{"error":{"a":1}}`) }, "status 400"},
+		"error, no string": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadRequest); fmt.Fprint(w, `{"error":{"a":1}}`) }, "status 400"},
 		"long words": {func(w http.ResponseWriter) {
-			w.WriteHeader(400)
+			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprintf(w, `{"error":"e","error_description":"%s"}`, strings.Repeat("é", 9999))
 		}, "…"},
 	} {

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
 )
 
 // A world is some hosts on a network of its own, and a clock.
@@ -28,9 +30,9 @@ type world struct {
 	seen  []string // METHOD https://host/path
 }
 
-func newWorld(t testing.TB) *world {
-	t.Helper()
-	return &world{t: t, now: time.Unix(1_900_000_000, 0), hosts: map[string]http.Handler{}}
+func newWorld(tb testing.TB) *world {
+	tb.Helper()
+	return &world{t: tb, now: time.Unix(1_900_000_000, 0), hosts: map[string]http.Handler{}}
 }
 
 // RoundTrip is the network.
@@ -73,18 +75,6 @@ func (w *world) visits() []string {
 	return seen
 }
 
-// count is how often something was asked since the last visits.
-func (w *world) count(what string) (n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, s := range w.seen {
-		if s == what {
-			n++
-		}
-	}
-	return n
-}
-
 // client returns one for the server of the world.
 func (w *world) client(o *Options) *Client {
 	w.t.Helper()
@@ -114,7 +104,8 @@ func (w *world) call(ctx context.Context, c *Client) (status int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if resp.StatusCode != 401 && resp.StatusCode != 403 || try == 2 {
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden || try == 2 {
 			return resp.StatusCode, nil
 		}
 		again, err := c.Challenge(ctx, resp)
@@ -208,7 +199,11 @@ func (w *world) newServer(as *authServer) *mcpServer {
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v)
+	text, err := jsonv2.Append(nil, v)
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	_, _ = w.Write(text)
 }
 
 // ServeHTTP is the MCP server.

@@ -66,6 +66,7 @@ func (p *pipe) exchanges(ctx context.Context) error {
 			continue
 		}
 		if !x.enter(ctx, len(frame)) {
+			x.fail(x.track.giveUp(g), x.u.failure(farcall.ErrClosed, false))
 			return nil
 		}
 		frame = bytes.Clone(frame) // it is read on meanwhile

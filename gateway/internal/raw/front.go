@@ -42,12 +42,20 @@ type front struct {
 	// Of the goroutine that reads.
 	dec   jsonrpc.Decoder
 	batch jsonrpc.Batch
+	asked []func(error) // by message of the batch, of those that were admitted
+
+	admission Admission // nil: all may pass
+	admitted  bool      // something was
 
 	mu sync.Mutex // for writing
 }
 
 func newFront(ctx context.Context, u *Upstream, t farcall.Transport) *front {
-	return &front{u: u, t: t, ctx: ctx, dec: newDecoder(), track: tracker{meter: &u.meter}}
+	f := &front{u: u, t: t, ctx: ctx, dec: newDecoder(), track: tracker{meter: &u.meter}}
+	if u.opts.Admit != nil {
+		f.admission = u.opts.Admit(ctx)
+	}
+	return f
 }
 
 // write writes frames to the client.
@@ -62,6 +70,9 @@ func (f *front) write(frames ...[]byte) error {
 // the connection.
 func (f *front) next() (frame []byte, err error) {
 	for {
+		if f.admission != nil {
+			f.settleAsked(nil)
+		}
 		letGo(&f.batch)
 		frame, err := f.t.Read()
 		if err != nil {
@@ -77,6 +88,12 @@ func (f *front) next() (frame []byte, err error) {
 		ok, err := f.passable(frame)
 		if err != nil {
 			return nil, err
+		}
+		if ok && f.admission != nil {
+			frame, err = f.screen(frame)
+			if ok = frame != nil; err != nil {
+				return nil, err
+			}
 		}
 		if ok {
 			return frame, nil
@@ -103,9 +120,12 @@ func (f *front) passable(frame []byte) (ok bool, err error) {
 // admit tracks the calls in the frame at hand, or answers them when there shall be
 // none any more.
 func (f *front) admit() (g *group, ok bool, err error) {
-	g, why := f.track.add(&f.batch, f.u.opts.OnRecord != nil)
+	g, why := f.track.add(&f.batch, f.u.opts.OnRecord != nil, f.asked)
 	if why != nil {
 		return nil, false, f.reject(f.u.failure(why, false))
+	}
+	if f.admission != nil {
+		f.settleCancelled()
 	}
 	return g, true, nil
 }
@@ -118,6 +138,7 @@ func (f *front) refuse(id jsonrpc.ID, e *jsonrpc.Error) error {
 // reject answers every call in the frame at hand with an error. Notifications in
 // it are lost.
 func (f *front) reject(e *jsonrpc.Error) error {
+	f.settleAsked(e)
 	var answers [][]byte
 	for i := range f.batch.Messages {
 		m := &f.batch.Messages[i]
@@ -164,6 +185,7 @@ func (f *front) fail(left []*flight, e *jsonrpc.Error) {
 			id, _ := jsonrpc.ParseID(jsonrpc.Raw(c.id)) // it was one
 			answers = append(answers, c.version.AppendError(nil, id, e))
 			f.u.meter.end(true, time.Since(c.began))
+			c.finish(e)
 			f.record(c, e.Code, e, nil)
 		}
 		_ = f.answer(answers, g.array)
@@ -190,12 +212,13 @@ func (f *front) answered(b *jsonrpc.Batch) (calls int, pass bool) {
 		pass = true
 		calls++
 		f.u.meter.end(m.Result == nil, time.Since(c.began))
-		if f.u.opts.OnRecord != nil {
+		if f.u.opts.OnRecord != nil || c.done != nil {
 			var code jsonrpc.Code
 			var err error
 			if e := m.Failure(); e != nil {
 				code, err = e.Code, e
 			}
+			c.finish(err)
 			f.record(c, code, err, m.Raw)
 		}
 	}

@@ -54,6 +54,7 @@ func (u *Upstream) Pipe(ctx context.Context, t farcall.Transport) error {
 			<-closed
 		}
 	}()
+	defer p.settleAsked(farcall.ErrClosed)
 	switch {
 	case u.client != nil:
 		return p.exchanges(ctx)
@@ -184,7 +185,10 @@ func (p *pipe) linger(ctx context.Context, most time.Duration) {
 
 // up carries frames to the upstream until either end has ended.
 func (p *pipe) up(ctx context.Context) error {
-	dialErr := p.connect(ctx)
+	dialErr := errUnasked
+	if p.admission == nil {
+		dialErr = p.connect(ctx)
+	}
 	c := &carrier{src: p.t, to: p.toServer}
 	for {
 		if err := c.pause(); err != nil {
@@ -211,6 +215,9 @@ func (p *pipe) up(ctx context.Context) error {
 		}
 	}
 }
+
+// errUnasked is why nothing is connected before a call may pass.
+var errUnasked = errors.New("raw: nothing was asked yet")
 
 // toServer gives the upstream up when it does not read: nobody would notice that
 // the client has gone.
@@ -255,6 +262,7 @@ func (p *pipe) down(ctx context.Context, server farcall.Transport) {
 	if gone {
 		for _, c := range left {
 			p.u.meter.end(true, time.Since(c.began))
+			c.finish(farcall.ErrClosed)
 		}
 	} else {
 		p.u.opts.Logger.DebugContext(ctx, "the connection to an upstream has ended",
@@ -331,7 +339,7 @@ func (p *pipe) tooLarge(b *jsonrpc.Batch) []byte {
 
 // shared serves a connection over the one that all share.
 func (p *pipe) shared(ctx context.Context) error {
-	peer := farcall.NewPeer(p.t, p.u, &farcall.Options{Logger: p.u.opts.Logger, MaxInFlight: p.u.opts.MaxInFlight}) //nolint:contextcheck // a peer lives until it is closed
+	peer := farcall.NewPeer(p.t, p.admitting(p.u), &farcall.Options{Logger: p.u.opts.Logger, MaxInFlight: p.u.opts.MaxInFlight}) //nolint:contextcheck // a peer lives until it is closed
 	p.mu.Lock()
 	p.peer = peer
 	draining := p.draining

@@ -74,6 +74,11 @@ type Options struct {
 	// the next attempt may be made (0: that is not known) and what the server said
 	// last. Default: the standard error of a *stream.ExitError.
 	Explain func(err error) (after time.Duration, stderr []string)
+	// Admit is called once for each pipe, with its context, and returns what is asked
+	// about everything that the client sends, before it goes on. A message that is not
+	// valid is refused then, and nothing is connected before something may go on. Calls
+	// of ServeRPC are asked about by whoever serves them. Nil: all may pass.
+	Admit func(context.Context) Admission
 	// Logger takes what concerns nobody's call. Default: nothing is logged.
 	Logger *slog.Logger
 	// OnRecord is called for each piped call that was answered, with the context of

@@ -2,6 +2,7 @@ package raw
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -18,6 +19,8 @@ const (
 	// trackedID is the longest id that is tracked, in bytes.
 	trackedID = 4 << 10
 )
+
+var errForgotten = errors.New("raw: too many later calls are under way")
 
 // tracker knows which calls of a connection have no answer yet. An id is found
 // however it is written (1, 1.0, "a", "\u0061"), because some peers write it
@@ -44,7 +47,16 @@ type flight struct {
 	number  uint64
 	began   time.Time
 	landed  bool
-	next    *flight // another call with the same id
+	next    *flight     // another call with the same id
+	done    func(error) // of its admission; nil when it is over, or there was none
+}
+
+// finish ends the admission of a call that was taken out of the books.
+func (f *flight) finish(err error) {
+	if f.done != nil {
+		f.done(err)
+		f.done = nil
+	}
 }
 
 // group is the calls of one frame.
@@ -54,8 +66,9 @@ type group struct {
 }
 
 // add tracks the calls in a frame; the group is nil when there are none. It fails
-// when there shall be no more.
-func (t *tracker) add(b *jsonrpc.Batch, methods bool) (*group, error) {
+// when there shall be no more. It takes what ends the admission of each call out of
+// asked, which has a place for each message, or none at all.
+func (t *tracker) add(b *jsonrpc.Batch, methods bool, asked []func(error)) (*group, error) {
 	n := 0
 	for i := range b.Messages {
 		if wantsAnswer(&b.Messages[i]) {
@@ -82,6 +95,9 @@ func (t *tracker) add(b *jsonrpc.Batch, methods bool) (*group, error) {
 		if methods {
 			f.method = string(m.Method)
 		}
+		if len(asked) > 0 {
+			f.done, asked[i] = asked[i], nil
+		}
 		t.put(f, m.ID)
 	}
 	return g, nil
@@ -99,6 +115,7 @@ func (t *tracker) put(f *flight, id jsonrpc.ID) {
 			for ; f != nil; f = f.next {
 				t.open--
 				t.meter.inFlight.Add(-1)
+				f.finish(errForgotten)
 			}
 		}
 		t.old, t.young = t.young, nil
@@ -163,6 +180,24 @@ func (t *tracker) landed(id jsonrpc.ID) *flight {
 		}
 		f.landed, f.next = true, nil
 		return f
+	}
+	return nil
+}
+
+// cancelled returns what ends the admission of a call that nobody will answer, nil
+// when there is no such call.
+func (t *tracker) cancelled(id jsonrpc.ID) (done func(error)) {
+	if len(id.Raw()) > trackedID {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.key = appendKey(t.key[:0], id.Raw())
+	for _, m := range [...]map[string]*flight{t.young, t.old} {
+		if f := m[string(t.key)]; f != nil {
+			done, f.done = f.done, nil
+			return done
+		}
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func added(t *testing.T, k *tracker, frame string) *group {
 	if err := dec.Decode([]byte(frame), &b); err != nil {
 		t.Fatal(err)
 	}
-	g, err := k.add(&b, false)
+	g, err := k.add(&b, false, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestTrackerBounded(t *testing.T) {
 	k := &tracker{meter: m}
 	const n = 2 * trackedCalls
 	for i := range n {
-		if _, err := k.add(&jsonrpc.Batch{Messages: []jsonrpc.Message{{Kind: jsonrpc.Request, ID: jsonrpc.IntID(int64(i))}}}, false); err != nil {
+		if _, err := k.add(&jsonrpc.Batch{Messages: []jsonrpc.Message{{Kind: jsonrpc.Request, ID: jsonrpc.IntID(int64(i))}}}, false, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -146,7 +146,7 @@ func FuzzTracker(f *testing.F) {
 		if dec.Decode(calls, &b) != nil {
 			return
 		}
-		g, err := k.add(&b, true)
+		g, err := k.add(&b, true, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

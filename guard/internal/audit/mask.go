@@ -12,6 +12,8 @@ const mark = "[redacted]"
 func isSecret(name []byte) bool {
 	n := string(name)
 	switch n {
+	case "progresstoken", "maxtokens": // of MCP; they tell nothing
+		return false
 	case "key", "pwd", "pass", "auth", "otp", "totp", "pin", "cvv", "cvc", "dpop", "codeverifier":
 		return true
 	}

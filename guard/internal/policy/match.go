@@ -71,9 +71,10 @@ func kind(method, name string) string {
 	return typeMethod
 }
 
-// named are the methods that come with a name.
+// named are the methods that come with a name. A gateway gives calls of servers that speak no
+// MCP as rpc UPSTREAM/METHOD.
 var named = []string{
-	"tools/call", "resources/read", "resources/subscribe", "resources/unsubscribe", "prompts/get", "completion/complete",
+	"rpc", "tools/call", "resources/read", "resources/subscribe", "resources/unsubscribe", "prompts/get", "completion/complete",
 }
 
 // reads are MCP's methods that only look.

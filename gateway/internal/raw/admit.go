@@ -1,0 +1,153 @@
+package raw
+
+import (
+	"bytes"
+	"context"
+	"errors"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// An Admission decides whether a request or notification of a client may go to the
+// upstream. Its error, in the end a *jsonrpc.Error, is the answer. done, which may be nil, is
+// called exactly once: with the response, when the call is given up, or when the
+// connection ends; it must not block. The params must not be kept. An Admission may be
+// called by any number of goroutines.
+type Admission func(method string, params jsonrpc.Raw) (done func(error), err error)
+
+// screen asks about every request and notification of the frame at hand, and returns what
+// may go on of it: nil when there is nothing. What may not is answered, or dropped, and so
+// is what another reader might take for a call although it is none.
+func (f *front) screen(frame []byte) ([]byte, error) {
+	var answers [][]byte
+	all := f.batch.Messages
+	kept := all[:0]
+	for i := range all {
+		m := &all[i]
+		done, e := f.ask(m)
+		switch {
+		case e == nil:
+			f.asked = append(f.asked, done)
+			kept = append(kept, *m)
+		case m.Kind == jsonrpc.Request || m.Kind == jsonrpc.Invalid:
+			f.u.meter.calls.Add(1)
+			f.u.meter.errors.Add(1)
+			answers = append(answers, m.Version.AppendError(nil, m.ID, e))
+		default:
+			f.u.meter.dropped.Add(1)
+		}
+	}
+	clear(all[len(kept):])
+	f.batch.Messages = kept
+	if err := f.answer(answers, f.batch.Array); err != nil {
+		return nil, err
+	}
+	switch len(kept) {
+	case len(all):
+		return frame, nil
+	case 0:
+		return nil, nil
+	}
+	rest := make([]byte, 0, len(frame))
+	for i := range kept {
+		rest = append(append(rest, "[,"[min(i, 1)]), kept[i].Raw...)
+	}
+	return append(rest, ']'), nil
+}
+
+// ask asks about one message.
+func (f *front) ask(m *jsonrpc.Message) (done func(error), refused *jsonrpc.Error) {
+	switch {
+	case disguised(m.Raw):
+		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the names of members are case-sensitive"}
+	case m.Kind == jsonrpc.Response && !f.admitted: // to whom nobody was connected
+		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: nothing was asked"}
+	case m.Kind == jsonrpc.Response:
+		return nil, nil
+	case m.Kind == jsonrpc.Invalid: // the upstream might be less strict
+		return nil, m.Err
+	case len(m.ID.Raw()) > trackedID: // its end would not be noticed
+		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the id is too long"}
+	}
+	done, err := f.admission(string(m.Method), m.Params)
+	if err == nil {
+		f.admitted = true
+		return done, nil
+	}
+	if !errors.As(err, &refused) {
+		refused = &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error", Cause: err}
+	}
+	return nil, refused
+}
+
+// envelope are the names that some readers accept in any case.
+var envelope = [...][]byte{[]byte("jsonrpc"), []byte("id"), []byte("method"), []byte("params"), []byte("result"), []byte("error")}
+
+// disguised reports whether a message has a member that some readers take for one of
+// JSON-RPC, and others do not: the call that they see is another.
+func disguised(message jsonrpc.Raw) (found bool) {
+	if len(message) == 0 || message[0] != '{' {
+		return false
+	}
+	scan.Object(message, func(key, _ []byte) bool {
+		for _, name := range envelope {
+			if bytes.EqualFold(key, name) && !bytes.Equal(key, name) {
+				found = true
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// settleAsked ends what was admitted and is no call under way.
+func (f *front) settleAsked(err error) {
+	for i, done := range f.asked {
+		if done != nil {
+			f.asked[i] = nil
+			done(err)
+		}
+	}
+	f.asked = f.asked[:0]
+}
+
+// settleCancelled ends calls that the client has cancelled in a dialect in which no
+// answer follows.
+func (f *front) settleCancelled() {
+	for i := range f.batch.Messages {
+		m := &f.batch.Messages[i]
+		if m.Kind != jsonrpc.Notification || string(m.Method) != "notifications/cancelled" {
+			continue
+		}
+		id, err := jsonrpc.ParseID(scan.Member(m.Params, "requestId"))
+		if err != nil {
+			continue
+		}
+		if done := f.track.cancelled(id); done != nil {
+			done(context.Canceled)
+		}
+	}
+}
+
+// admitting asks about each call before h gets it.
+func (f *front) admitting(h farcall.Handler) farcall.Handler {
+	if f.admission == nil {
+		return h
+	}
+	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+		done, err := f.admission(req.Method, req.Params)
+		if err != nil {
+			if req.IsNotification() {
+				f.u.meter.dropped.Add(1)
+			}
+			return nil, err
+		}
+		result, err := h.ServeRPC(ctx, req)
+		if done != nil {
+			done(err)
+		}
+		return result, err
+	})
+}
