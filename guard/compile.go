@@ -196,7 +196,7 @@ func (c *Config) compileSigners(s *state, f *finder) {
 			f.bad(path+".id", "another entry has the same", "each needs an id of its own")
 			continue
 		case (k.Secret == "") == (k.Public == ""):
-			f.bad(path, "it needs a secret or a public key", "give one of them; 'farcall key signature' makes either")
+			f.bad(path, "it needs a secret or a public key", "give one of them; 'farcall key sign-new' makes either")
 			continue
 		case k.Secret != "":
 			key, err = sign.NewSecret(k.ID, []byte(k.Secret))
@@ -204,7 +204,7 @@ func (c *Config) compileSigners(s *state, f *finder) {
 			key, err = sign.NewPublic(k.ID, k.Public)
 		}
 		if err != nil {
-			f.bad(path, err.Error(), "'farcall key signature' makes one")
+			f.bad(path, err.Error(), "'farcall key sign-new' makes one")
 			continue
 		}
 		s.verify[k.ID] = key
