@@ -81,6 +81,9 @@ func serveKind(kind string, l net.Listener) error {
 		go http.Serve(l, mcpHandlers[name]())
 		return nil
 	}
+	if order, ok := strings.CutPrefix(kind, "guard "); ok {
+		return serveGuarded(order, l)
+	}
 	s, err := gethServer()
 	if err != nil {
 		return err

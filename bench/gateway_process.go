@@ -55,26 +55,36 @@ func (build programs) farcallGateway(child string, flags ...string) func() (*pro
 			return nil, err
 		}
 		args := append([]string{"bridge", "127.0.0.1:0", "--log", "off"}, flags...)
-		cmd := exec.Command(filepath.Join(dir, "farcall"), append(args, "--", filepath.Join(dir, child))...)
-		stderr, err := cmd.StderrPipe()
-		if err != nil {
-			return nil, err
-		}
-		p := &processes{cmd: cmd}
-		if err := p.start(); err != nil {
-			return nil, err
-		}
-		out := bufio.NewReader(stderr)
-		line, _ := out.ReadString('\n')
-		address, ready := strings.CutPrefix(strings.TrimSpace(line), "farcall: ready http://")
-		if !ready {
-			p.stop()
-			return nil, fmt.Errorf("%s said %q, and not where it listens", cmd, line)
-		}
-		p.address = address
-		go io.Copy(os.Stderr, out)
-		return p, nil
+		return build.farcallListening(append(args, "--", filepath.Join(dir, child))...)
 	}
+}
+
+// farcallListening starts farcall, which says where it listens.
+func (build programs) farcallListening(args ...string) (*processes, error) {
+	dir, err := build()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(filepath.Join(dir, "farcall"), args...)
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return nil, err
+	}
+	p := &processes{cmd: cmd}
+	if err := p.start(); err != nil {
+		return nil, err
+	}
+	out := bufio.NewReader(stderr)
+	line, _ := out.ReadString('\n')
+	address, ready := strings.CutPrefix(strings.TrimSpace(line), "farcall: ready http://")
+	if !ready {
+		rest, _ := out.ReadString(0)
+		p.stop()
+		return nil, fmt.Errorf("%s said %q, and not where it listens", cmd, line+rest)
+	}
+	p.address = address
+	go io.Copy(os.Stderr, out)
+	return p, nil
 }
 
 // superGateway starts supergateway, in the mode in which a child stays: the

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -150,7 +149,11 @@ func guardedServer(serve, way string, workers int) (*running, error) {
 		c.stop()
 		os.RemoveAll(dir)
 	}
-	clients, err := openGuarded(c.address, serve, way, tokens, workers)
+	call, session := guardCall, false
+	if serve == "mcp" {
+		call, session = legacyCall, true
+	}
+	clients, err := openGuarded(c.address, call, session, way, tokens, workers)
 	if err != nil {
 		stop()
 		return nil, err
@@ -158,8 +161,8 @@ func guardedServer(serve, way string, workers int) (*running, error) {
 	return &running{worker: clients.worker(), cpu: c.cpuTime, stop: func() { clients.close(); stop() }}, nil
 }
 
-// openGuarded connects callers who show what the way wants.
-func openGuarded(address, serve, way string, tokens *tokens, workers int) (*callers, error) {
+// openGuarded connects callers who show what the way wants, with a session each or without.
+func openGuarded(address, call string, session bool, way string, tokens *tokens, workers int) (*callers, error) {
 	c := &callers{}
 	for i := range workers {
 		conn, err := dialWeb(address)
@@ -168,13 +171,9 @@ func openGuarded(address, serve, way string, tokens *tokens, workers int) (*call
 			return nil, err
 		}
 		c.conns = append(c.conns, conn)
-		if conn.extra, err = tokens.headers(way, i); err != nil {
-			c.close()
-			return nil, err
-		}
-		call, headers := guardCall, map[string]string(nil)
-		if serve == "mcp" {
-			call = legacyCall
+		conn.extra = tokens.headers(way, i)
+		var headers map[string]string
+		if session {
 			if headers, err = conn.openSession(legacyRevision); err != nil {
 				c.close()
 				return nil, err
@@ -210,13 +209,11 @@ func (build programs) guardedGateway(way string) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	clients, err := openGuarded(p.address, "mcp", way, tokens, inFlight)
+	call := strings.Replace(legacyCall, `"add"`, `"bench.add"`, 1)
+	clients, err := openGuarded(p.address, call, true, way, tokens, inFlight)
 	if err != nil {
 		p.stop()
 		return nil, err
-	}
-	for _, f := range clients.frames {
-		f.rename("add", "bench_add")
 	}
 	return &running{worker: clients.worker(), cpu: p.cpuTime, memory: p.resident, stop: func() {
 		clients.close()
@@ -239,11 +236,4 @@ func gatewayGuard(jwks string) string {
       dev: ["tools/call *delete*"]
   limits: {rates: 1000000/s}
 `
-}
-
-// within calls f with a context that has a principal, as a handler sees it.
-func within(g *guard.Guard, c *guard.Conn, f func(context.Context) error) error {
-	h := g.Identify(c)(farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) { return nil, f(ctx) }))
-	_, err := h.ServeRPC(context.Background(), &farcall.Request{Method: "echo"})
-	return err
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto"
+	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -70,12 +71,18 @@ var newTokens = sync.OnceValues(func() (*tokens, error) {
 })
 
 // headers are what a caller shows.
-func (t *tokens) headers(way string, caller int) (map[string]string, error) {
+func (t *tokens) headers(way string, caller int) map[string]string {
 	switch way {
 	case unguarded:
-		return nil, nil
+		return nil
 	case guardKey:
-		return map[string]string{"X-API-Key": apiKey}, nil
+		return map[string]string{"X-API-Key": apiKey}
 	}
-	return map[string]string{"Authorization": "Bearer " + t.list[caller]}, nil
+	return map[string]string{"Authorization": "Bearer " + t.list[caller]}
+}
+
+// ed25519Keys returns a public key, as a configuration has it, and its other half.
+func ed25519Keys() (string, ed25519.PrivateKey) {
+	private := ed25519.NewKeyFromSeed([]byte("a seed for the bench, not a key!"))
+	return base64.StdEncoding.EncodeToString(private.Public().(ed25519.PublicKey)), private
 }

@@ -18,7 +18,7 @@ func main() {
 	if kind := os.Getenv(childEnv); kind != "" { // a server in a process of its own
 		exit(serveChild(kind, os.Stdin, os.Stdout))
 	}
-	cfg := config{passes: 21, each: 50 * time.Millisecond, idle: 10_000, sessions: 5_000, behind: 1_000}
+	cfg := config{passes: 21, each: 50 * time.Millisecond, idle: 10_000, sessions: 5_000, behind: 1_000, nonces: 1_000_000}
 	quick := flag.Bool("quick", false, "one short pass: does everything still run?")
 	only := flag.String("only", "", "measure only the groups that match this `regexp`")
 	report := flag.String("report", "", "also write a page about the run to this `file`")
@@ -48,11 +48,12 @@ type config struct {
 	idle     int           // connections
 	sessions int           // of MCP, idle too
 	behind   int           // sessions with a gateway
+	nonces   int           // of signed messages
 	only     *regexp.Regexp
 }
 
 func quickConfig() config {
-	return config{passes: 1, each: 2 * time.Millisecond, idle: 50, sessions: 50, behind: 50, only: regexp.MustCompile("")}
+	return config{passes: 1, each: 2 * time.Millisecond, idle: 50, sessions: 50, behind: 50, nonces: 5_000, only: regexp.MustCompile("")}
 }
 
 // run measures everything, prints the tables, and writes the report. A missed
@@ -98,9 +99,17 @@ func run(cfg config, report string, out io.Writer) error {
 		}
 		all = append(all, rs...)
 	}
+	if cfg.only.MatchString(guardReplay) {
+		r, err := measureNonces(cfg.nonces)
+		if err != nil {
+			return fmt.Errorf("%s: %w", guardReplay, err)
+		}
+		all = append(all, r)
+	}
 	printTable(out, idleTable(all))
 	printTable(out, sessionTable(all))
 	printTable(out, gatewayIdleTable(all))
+	printTable(out, nonceTable(all))
 	printTable(out, markTable(all))
 	took := time.Since(began).Round(time.Second)
 	fmt.Fprintf(out, "\n%d passes, %v in all\n", cfg.passes, took)
@@ -116,5 +125,6 @@ func allGroups() []group {
 	groups = append(groups, httpGroups()...)
 	groups = append(groups, mcpWorkGroups()...)
 	groups = append(groups, mcpLoadGroups()...)
-	return append(groups, gatewayGroups()...)
+	groups = append(groups, gatewayGroups()...)
+	return append(groups, guardGroups()...)
 }

@@ -63,6 +63,7 @@ func marks() []mark {
 	}
 	all = append(all, mcpMarks()...)
 	all = append(all, gatewayMarks()...)
+	all = append(all, guardMarks()...)
 	return append(all,
 		mark{"idle WebSocket connections: memory of each", 25, " KB", idleOf("ws farcall")},
 		mark{"idle TCP connections: memory of each", 8, " KB", idleOf("tcp farcall")},

@@ -59,6 +59,7 @@ type result struct {
 	idle              *idleResult
 	sessions          *sessionResult
 	behind            *gatewayIdleResult
+	nonces            *nonceResult
 }
 
 type results []result

@@ -20,8 +20,10 @@ const acceptBoth = "application/json, text/event-stream"
 func (c *webConn) request(body string, headers map[string]string) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "POST /mcp HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\nAccept: %s\r\n", c.RemoteAddr(), acceptBoth)
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		b.WriteString(name + ": " + headers[name] + "\r\n")
+	for _, all := range []map[string]string{headers, c.extra} {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			b.WriteString(name + ": " + all[name] + "\r\n")
+		}
 	}
 	fmt.Fprintf(&b, "Content-Length: %d\r\n\r\n%s", len(body), body)
 	return b.Bytes()
@@ -34,8 +36,9 @@ type webConn struct {
 	in   *bufio.Reader
 	body []byte
 
-	status  int    // of the last answer
-	session string // the last one that was begun
+	extra   map[string]string // headers of every request
+	status  int               // of the last answer
+	session string            // the last one that was begun
 	used    time.Time
 }
 

@@ -44,21 +44,31 @@ func (c *Upstream) checkAuth() (message, hint string) {
 		return a.Type + " goes by who calls, and with the lifetime shared all callers have the same connection", "add lifetime: principal (or session, or call)"
 	case a.Type == authClient && (a.ClientID == "" || a.Secret == "" && a.Key == ""):
 		return "client_credentials needs a client_id, and a secret or a key", "add what the authorization server knows the gateway by"
-	case a.Type == authExchange && a.ClientID == "" && (a.Secret != "" || a.Key != ""):
-		return "there is a secret or a key, and no client_id", "add client_id"
-	case a.Type == authPrincipals && len(a.Principals) == 0:
-		return "principals has no headers", "add principals with a name, or \"*\" for all others"
-	case a.Type != authPrincipals && len(a.Principals) > 0:
-		return "principals is for the type principals only", "remove it, or write type: principals"
-	case a.Type != authExchange && a.Audience != "":
-		return "audience is for the type token_exchange only", "remove it: tokens are for the address of the server"
-	case a.Type != authOAuth && a.Store != "":
-		return "store is for the type oauth only", "remove it"
-	case a.Secret != "" && a.Key != "":
-		return "there is a secret and a key", "remove one"
+	}
+	if message, hint = a.misfit(); message != "" {
+		return message, hint
 	}
 	if _, err := c.authorization(nil); err != nil {
 		return strings.TrimPrefix(err.Error(), "mcpauth: "), "see auth in docs/config.md"
+	}
+	return "", ""
+}
+
+// misfit returns what in the credentials is not for their type.
+func (c *Credentials) misfit() (message, hint string) {
+	switch {
+	case c.Type == authExchange && c.ClientID == "" && (c.Secret != "" || c.Key != ""):
+		return "there is a secret or a key, and no client_id", "add client_id"
+	case c.Type == authPrincipals && len(c.Principals) == 0:
+		return "principals has no headers", "add principals with a name, or \"*\" for all others"
+	case c.Type != authPrincipals && len(c.Principals) > 0:
+		return "principals is for the type principals only", "remove it, or write type: principals"
+	case c.Type != authExchange && c.Audience != "":
+		return "audience is for the type token_exchange only", "remove it: tokens are for the address of the server"
+	case c.Type != authOAuth && c.Store != "":
+		return "store is for the type oauth only", "remove it"
+	case c.Secret != "" && c.Key != "":
+		return "there is a secret and a key", "remove one"
 	}
 	return "", ""
 }

@@ -182,7 +182,7 @@ func (e *endpoint) Forward(ctx context.Context, rev *era.Revision, method string
 		raw, err = e.list(ctx, "prompts", rev, params)
 	default:
 		w := e.g.newCalling(ctx)
-		w.Method, w.Params, w.Revision = method, params, rev
+		w.Method, w.Params, w.Revision = method, e.g.shield.unsigned(params), rev
 		r, err := e.call(w)
 		return r.Raw, r.Revision, err
 	}
@@ -215,7 +215,7 @@ func (e *endpoint) named(w *calling, kind, word string) (upstream.Result, error)
 		return upstream.Result{}, err
 	}
 	if !ok {
-		return upstream.Result{}, e.unknown(word, name)
+		return upstream.Result{}, e.g.shield.missing(w, name, e.unknown(word, name))
 	}
 	done, err := e.g.shield.begin(w, w.Revision, about(w, &target))
 	if err != nil {
@@ -260,7 +260,7 @@ func (e *endpoint) read(w *calling) (upstream.Result, error) {
 		return upstream.Result{}, err
 	}
 	if !ok {
-		return upstream.Result{}, notFound(uri)
+		return upstream.Result{}, e.g.shield.missing(w, uri, notFound(uri))
 	}
 	done, err := e.g.shield.begin(w, w.Revision, about(w, &target))
 	if err != nil {
@@ -319,7 +319,9 @@ func (e *endpoint) complete(w *calling) (upstream.Result, error) {
 		return upstream.Result{}, err
 	}
 	if !ok {
-		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: unknown %s: %s", strings.TrimSuffix(kind, "s"), name)
+		w.Method = uses[kind]
+		err := jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: unknown %s: %s", strings.TrimSuffix(kind, "s"), name)
+		return upstream.Result{}, e.g.shield.missing(w, name, err)
 	}
 	use := &guard.Call{Method: uses[kind], Upstream: target.Source, Name: target.Name, Params: w.Params}
 	done, err := e.g.shield.begin(w, w.Revision, use)
@@ -342,7 +344,11 @@ func (e *endpoint) custom(w *calling) (upstream.Result, error) {
 	err := error(jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: no server behind this address has %q", w.Method))
 	for _, s := range servers {
 		given := *w
-		r, failed := e.customAt(&given, s.cfg.Name)
+		r, refused, failed := e.customAt(&given, s.cfg.Name)
+		if refused {
+			err = failed // unless the caller may call it at another one
+			continue
+		}
 		if failed == nil || len(servers) == 1 && !errors.Is(failed, jsonrpc.MethodNotFound) || !unknownThere(failed) {
 			return r, failed
 		}
@@ -355,14 +361,14 @@ func (e *endpoint) custom(w *calling) (upstream.Result, error) {
 
 // customAt makes a call of a method that MCP does not define at a server. To policies it is
 // named as one of a server that speaks no MCP.
-func (e *endpoint) customAt(w *calling, name string) (upstream.Result, error) {
+func (e *endpoint) customAt(w *calling, name string) (r upstream.Result, refused bool, err error) {
 	done, err := e.g.shield.begin(w, w.Revision, &guard.Call{Method: methodRPC, Upstream: name, Name: w.Method, Params: w.Params, Arguments: w.Params})
 	if err != nil {
-		return upstream.Result{}, err
+		return upstream.Result{}, true, err
 	}
-	r, err := e.forward(w, name)
+	r, err = e.forward(w, name)
 	done(err)
-	return r, err
+	return r, false, err
 }
 
 // unknownThere reports whether an error leaves it open that another server has the

@@ -191,6 +191,9 @@ func (s *server) speakRaw(u *url.URL, log *slog.Logger) error {
 	if c.Profile == profileRaw {
 		o.Lifetime = c.Lifetime
 	}
+	if is := s.g.shield; is != nil {
+		o.Admit = func(ctx context.Context) raw.Admission { return is.admission(ctx, c.Name) }
+	}
 	switch {
 	case s.children != nil:
 		o.Dial = s.children.Start

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -131,7 +132,9 @@ func known(method string) bool {
 }
 
 // ofProtocol reports whether a notification is one of MCP itself, which needs no rule.
-func ofProtocol(method string) bool { return strings.HasPrefix(method, "notifications/") }
+func ofProtocol(method string) bool {
+	return strings.HasPrefix(method, "notifications/") && known(method)
+}
 
 // begin asks whether a call may proceed.
 func (s *shield) begin(ctx context.Context, rev *era.Revision, c *guard.Call) (done func(error), err error) {
@@ -156,6 +159,32 @@ func about(w *calling, t *route.Target) *guard.Call {
 	}
 	return c
 }
+
+// missing asks about what nobody has: it counts as other calls do, and tells those who may not call it no more than
+// of what is there. Its error is that, or err.
+func (s *shield) missing(w *calling, name string, err error) error {
+	done, refused := s.begin(w, w.Revision, &guard.Call{Method: w.Method, Name: name, Params: w.Params})
+	if refused != nil {
+		return refused
+	}
+	done(err)
+	return err
+}
+
+// unsigned returns params without the signature, which was checked, and is not of what the server gets: names
+// and _meta are other ones there.
+func (s *shield) unsigned(params jsonrpc.Raw) jsonrpc.Raw {
+	if s == nil || !bytes.Contains(params, []byte(signature)) {
+		return params
+	}
+	meta := scan.Member(params, "_meta")
+	if scan.Member(meta, signature) == nil {
+		return params
+	}
+	return withMember(params, "_meta", without(meta, signature))
+}
+
+const signature = "farcall.dev/signature" // see guard.SignParams
 
 // uses are the methods by which something of a list is used.
 var uses = map[string]string{

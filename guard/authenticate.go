@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/guard/internal/policy"
+	"github.com/farcall-dev/farcall/guard/internal/replay"
 	"github.com/farcall-dev/farcall/guard/internal/sign"
 	"github.com/farcall-dev/farcall/guard/internal/token"
 )
@@ -52,7 +53,7 @@ func knownAs(p *Principal) *known {
 
 // anonymous is who calls without credentials, where that is allowed.
 func anonymous() *known {
-	return knownAs(&Principal{ID: "anonymous", Kind: "anonymous", Method: "none", Roles: []string{"anonymous"}})
+	return knownAs(&Principal{ID: "anonymous", Kind: "anonymous", Method: "none", Roles: []string{"anonymous"}, ours: true})
 }
 
 // request finds out who sends a request over HTTP.
@@ -69,10 +70,11 @@ func (s *state) request(x *exchange) (*known, *refusal) {
 	}
 	headers := r.Header["Authorization"]
 	keys := r.Header["X-Api-Key"]
+	given, signed := len(headers)+len(keys), sign.HTTPHasSignature(r)
 	switch {
-	case len(headers)+len(keys) > 1:
+	case given > 1, given > 0 && signed:
 		return nil, refuse(unauthenticated, "there is more than one credential")
-	case sign.HTTPHasSignature(r):
+	case signed:
 		return s.signedRequest(x)
 	case len(headers) == 1:
 		scheme, value, _ := strings.Cut(headers[0], " ")
@@ -161,7 +163,7 @@ func (s *state) tokenKnown(t *token.Token, raw string) *known {
 	i := &s.c.JWT[t.IssuerIndex]
 	k := knownAs(&Principal{
 		ID: t.Subject, Kind: or(i.Kind, "user"), Method: "jwt", Issuer: t.Issuer, Roles: t.Roles, Scopes: t.Scopes,
-		Claims: t.Claims, Expires: t.Expires, token: raw,
+		Claims: t.Claims, Expires: t.Expires, token: raw, ours: true,
 	})
 	t.SetMemo(k)
 	return k
@@ -229,6 +231,8 @@ func (s *state) window(made, now time.Time) *refusal {
 func (s *state) once(ctx context.Context, nonce string, until time.Time) *refusal {
 	fresh, err := s.g.nonces.Use(ctx, nonce, until)
 	switch {
+	case errors.Is(err, replay.ErrPast): // the clock of the memory does not go back
+		return refuse(stale, "it is too old to say whether it was used before")
 	case err != nil: // what cannot be remembered could be used again
 		r := refuse(unavailable, err.Error())
 		r.after = time.Second
@@ -270,8 +274,11 @@ func (s *state) signedRequest(x *exchange) (*known, *refusal) {
 // certificate names the holder of a client certificate whose chain the listener has checked. Neither a
 // principal nor a refusal: there is none.
 func (s *state) certificate(c *tls.ConnectionState) (*known, *refusal) {
-	if len(s.c.MTLS) == 0 || c == nil || len(c.VerifiedChains) == 0 || len(c.PeerCertificates) == 0 {
+	if len(s.c.MTLS) == 0 || c == nil || len(c.PeerCertificates) == 0 {
 		return nil, nil
+	}
+	if len(c.VerifiedChains) == 0 {
+		return nil, refuse(unauthenticated, "the listener has not checked the client certificate; it needs the authorities")
 	}
 	leaf := c.PeerCertificates[0]
 	now := s.g.now()
@@ -283,7 +290,7 @@ func (s *state) certificate(c *tls.ConnectionState) (*known, *refusal) {
 		for _, san := range names(leaf) {
 			if matchSAN(m.SAN, san) {
 				return knownAs(&Principal{
-					ID: or(m.ID, san), Kind: or(m.Kind, "service"), Method: "mtls", Roles: m.Roles, Expires: leaf.NotAfter,
+					ID: or(m.ID, san), Kind: or(m.Kind, "service"), Method: "mtls", Roles: m.Roles, Expires: leaf.NotAfter, ours: true,
 				}), nil
 			}
 		}
@@ -338,7 +345,7 @@ func wild(pattern, name string) bool {
 // conn finds out who is at the other end of a connection. Neither: only messages that are signed count.
 func (s *state) conn(ctx context.Context, c *Conn) (*known, *refusal) {
 	if c.Principal != nil {
-		return knownAs(c.Principal), nil
+		return s.again(ctx, c)
 	}
 	if c.Transport == "stdio" {
 		return s.stdio(ctx)
@@ -350,6 +357,48 @@ func (s *state) conn(ctx context.Context, c *Conn) (*known, *refusal) {
 		return s.nobody, nil
 	}
 	return nil, nil
+}
+
+// again finds out whether who was known at the handshake of a connection still is, and with which roles: the
+// configuration may be another one since.
+func (s *state) again(ctx context.Context, c *Conn) (*known, *refusal) {
+	p := c.Principal
+	if !p.ours {
+		return knownAs(p), nil
+	}
+	var k *known
+	switch p.Method {
+	case "key":
+		if found := s.keys[p.secret]; found != nil {
+			k = &found.known
+		}
+	case "signature":
+		if k = s.signers[p.ID]; k != nil && k.principal.secret != p.secret {
+			k = nil
+		}
+	case "jwt":
+		if s.verifier == nil {
+			break
+		}
+		t, err := s.verifier.Verify(ctx, p.token)
+		if err != nil {
+			return nil, tokenRefusal(err)
+		}
+		k = s.tokenKnown(t, p.token)
+	case "mtls":
+		var refused *refusal
+		if k, refused = s.certificate(c.TLS); refused != nil {
+			return nil, refused
+		}
+	case "none":
+		if s.c.Anonymous {
+			k = s.nobody
+		}
+	}
+	if k == nil {
+		return nil, refuse(unauthenticated, "the credentials of "+p.Name()+" count no more: the configuration has changed")
+	}
+	return k, nil
 }
 
 // stdio is who started this process.

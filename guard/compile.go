@@ -177,6 +177,7 @@ func (c *Config) compileKeys(s *state, f *finder) {
 		}
 		s.keys[digest] = &apiKey{digest: digest, known: *knownAs(&Principal{
 			ID: k.ID, Kind: or(k.Kind, "service"), Method: "key", Roles: k.Roles, Scopes: k.Scopes, Expires: k.Expires,
+			secret: digest, ours: true,
 		})}
 	}
 }
@@ -208,7 +209,10 @@ func (c *Config) compileSigners(s *state, f *finder) {
 			continue
 		}
 		s.verify[k.ID] = key
-		s.signers[k.ID] = knownAs(&Principal{ID: k.ID, Kind: or(k.Kind, "service"), Method: "signature", Roles: k.Roles})
+		s.signers[k.ID] = knownAs(&Principal{
+			ID: k.ID, Kind: or(k.Kind, "service"), Method: "signature", Roles: k.Roles,
+			secret: sha256.Sum256([]byte(k.Secret + "\n" + k.Public)), ours: true,
+		})
 	}
 }
 

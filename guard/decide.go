@@ -67,7 +67,7 @@ func (s *state) admit(who *session, c *Call) (policy.Decision, *refusal) {
 		r := refuse(permissionDenied, "it needs the scopes "+strings.Join(lacks, ", "))
 		r.scopes = s.wanted(who.principal, lacks)
 		if who.http != nil {
-			who.http.lacks = r.scopes
+			who.http.lacks.Store(&r.scopes)
 		}
 		return d, r
 	}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall/guard/internal/limit"
@@ -29,8 +30,9 @@ const (
 type exchange struct {
 	s *state
 	r *http.Request
-	// lacks are the scopes for want of which the call was refused, for the header of the answer.
-	lacks []string
+	// lacks are the scopes for want of which a call was refused, for the header of the answer. The
+	// calls of a batch run at the same time.
+	lacks atomic.Pointer[[]string]
 }
 
 // HTTP authenticates each request before h gets it, with the [Principal] in its context, and answers
@@ -39,7 +41,7 @@ type exchange struct {
 func (g *Guard) HTTP(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := g.state.Load()
-		if s.metadata != nil && strings.HasPrefix(r.URL.Path, wellKnown) {
+		if rest, ok := strings.CutPrefix(r.URL.Path, wellKnown); ok && s.metadata != nil && (rest == "" || rest[0] == '/') {
 			s.serveMetadata(w, r)
 			return
 		}
@@ -223,9 +225,9 @@ func (w *stepUp) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func (w *stepUp) WriteHeader(status int) {
 	if !w.begun && status >= http.StatusOK {
 		w.begun = true
-		if len(w.x.lacks) > 0 && status < http.StatusInternalServerError {
+		if lacks := w.x.lacks.Load(); lacks != nil && status < http.StatusInternalServerError {
 			status = http.StatusForbidden
-			w.x.s.challenge(w.Header(), w.x, &refusal{condition: permissionDenied, scopes: w.x.lacks})
+			w.x.s.challenge(w.Header(), w.x, &refusal{condition: permissionDenied, scopes: *lacks})
 		}
 	}
 	w.ResponseWriter.WriteHeader(status)
@@ -282,8 +284,12 @@ func (s *state) serveMetadata(w http.ResponseWriter, r *http.Request) {
 	case http.MethodGet:
 		_, _ = w.Write(append(slices.Clone(s.metadata), '\n')) // the client has gone
 	case http.MethodHead:
+	case http.MethodOptions: // browsers ask, because of the headers of MCP
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD")
+		h.Set("Access-Control-Allow-Headers", "*")
+		w.WriteHeader(http.StatusNoContent)
 	default:
-		h.Set("Allow", "GET, HEAD")
+		h.Set("Allow", "GET, HEAD, OPTIONS")
 		w.WriteHeader(http.StatusMethodNotAllowed)
 	}
 }
@@ -297,14 +303,17 @@ func host(address string) string {
 
 // isLocal reports whether a request came from this machine by itself: one that a proxy passed on did not.
 func isLocal(r *http.Request) bool {
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Real-Ip", "Via"} {
-		if _, passed := r.Header[name]; passed {
+	for name := range r.Header {
+		if slices.Contains(proxied, name) || strings.HasPrefix(name, "X-Forwarded-") {
 			return false
 		}
 	}
-	if r.RemoteAddr == "" || r.RemoteAddr == "@" { // of a unix socket
+	if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && at.Network() == "unix" {
 		return true
 	}
 	ip := net.ParseIP(host(r.RemoteAddr))
 	return ip != nil && ip.IsLoopback()
 }
+
+// proxied are headers by which proxies tell whose request it is, besides X-Forwarded-For and the like.
+var proxied = []string{"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip"}

@@ -18,7 +18,7 @@ func (g *Guard) Interceptor(c *Conn) farcall.Interceptor {
 	return func(next farcall.Handler) farcall.Handler {
 		return identify(farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
 			call := callOf(req.Method, req.Params)
-			if g.opts.Schema != nil {
+			if g.opts.Schema != nil && call.Method == req.Method { // not of what is completed or subscribed to
 				call.Schema = g.opts.Schema(ctx, call.Method, call.Name)
 			}
 			if g.opts.Annotations != nil && call.Method == spec.MethodToolsCall {
@@ -115,7 +115,7 @@ func (x *connected) session(ctx context.Context, s *state) (*session, *refusal) 
 		return x.who, x.bad
 	}
 	k, refused := s.conn(ctx, x.c)
-	who := &session{remote: host(x.c.Remote), transport: x.c.Transport, local: x.c.Local}
+	who := &session{remote: host(x.c.Remote), transport: x.c.Transport, local: x.c.Local || x.c.Transport == "stdio"}
 	if k != nil {
 		who.principal, who.subject = k.principal, k.subject
 	}

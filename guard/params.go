@@ -18,7 +18,10 @@ type params struct {
 
 // decided are the members that policies go by. What another reader could take for
 // one of them is refused: some do not tell case.
-var decided = []string{"name", "uri", "arguments", "ref", "_meta"}
+var (
+	decided   = []string{"name", "uri", "arguments", "ref", "_meta"}
+	reference = []string{"type", "name", "uri"} // in ref
+)
 
 // manyMembers is from where on a map finds a member that is given twice.
 const manyMembers = 16
@@ -36,19 +39,28 @@ func (p *params) check(b jsonrpc.Raw) error {
 	return p.confusable(b)
 }
 
-// confusable refuses members of the params that differ only in case from those that were
-// decided by (or from each other).
+// confusable refuses members that differ only in case from those that were decided by.
 func (p *params) confusable(b jsonrpc.Raw) error {
 	var bad error
-	scan.Object(b, func(key, _ []byte) bool {
-		for _, name := range decided {
-			if string(key) != name && strings.EqualFold(string(key), name) {
-				bad = fmt.Errorf("the member %.40q could be taken for %q", key, name)
-			}
+	scan.Object(b, func(key, value []byte) bool {
+		if bad = confused(key, decided); bad == nil && string(key) == "ref" {
+			scan.Object(value, func(key, _ []byte) bool {
+				bad = confused(key, reference)
+				return bad == nil
+			})
 		}
 		return bad == nil
 	})
 	return bad
+}
+
+func confused(key []byte, names []string) error {
+	for _, name := range names {
+		if string(key) != name && strings.EqualFold(string(key), name) {
+			return fmt.Errorf("the member %.40q could be taken for %q", key, name)
+		}
+	}
+	return nil
 }
 
 // A walk passes over JSON that is known to be valid, once.

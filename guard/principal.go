@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"crypto/sha256"
 	"slices"
 	"time"
 )
@@ -23,7 +24,9 @@ type Principal struct {
 	// Expires is the end of its credentials; zero for none.
 	Expires time.Time
 
-	token string // as it was presented, for an exchange; never printed
+	token  string            // as it was presented, for an exchange; never printed
+	secret [sha256.Size]byte // of its key: another configuration may have another one
+	ours   bool              // a guard made it, not the program
 }
 
 // Name is the principal and its issuer: the same for nobody else.

@@ -85,6 +85,8 @@ func newBridgeCmd(e *env) *cobra.Command {
 	flags.StringVar(&f.lock, "lock", "", "`file` with the pinned tools of the server, which 'farcall pin TARGET' writes")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); makes the port speak TLS too")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
+	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) whose client certificates count, for mtls of the guard")
+	flags.StringVar(&f.guard, "guard", "", "`file` with the guard, as under guard in farcall.yaml")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only")
 	flags.StringVar(&f.log, "log", "text", "`format` of the log on standard error: text, json or off")
@@ -105,6 +107,9 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	}
 	c, err := f.config1(t, args[1])
 	if err != nil {
+		return err
+	}
+	if err := f.putUp(c); err != nil {
 		return err
 	}
 	if err := runnable(c.Upstreams[0]); err != nil {

@@ -89,6 +89,7 @@ func (m *mcpRemote) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.DurationVar(&m.timeout, "timeout", defaultTimeout, "how long to wait for an answer, from the last sign of progress; 0 for ever")
 	f.StringArrayVarP(&m.header, "header", "H", nil, "send an HTTP header, `'Name: value'`; can be repeated")
+	f.StringVar(&m.bearer, "bearer", "", "send the key or token in this `file` as Authorization: Bearer")
 	f.StringVar(&m.cacert, "cacert", "", "trust the certificate authorities in this PEM `file`")
 	f.BoolVar(&m.insecure, "insecure", false, "do not check the server's certificate")
 	f.StringVar(&m.era, "era", "auto", "speak only `auto|modern|legacy|REVISION`")

@@ -18,7 +18,6 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
-	"github.com/farcall-dev/farcall/mcp/mcpauth"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -233,8 +232,6 @@ func (s *mcpSession) failure(ctx context.Context, what string, err error) error 
 			e.hint = "It may want TLS (tls://), speak HTTP (http://" + t.address + "), or be no MCP server."
 		}
 		return e
-	case errors.Is(err, mcpauth.ErrLogin):
-		return &exitError{code: exitAnswered, err: fmt.Errorf("%s: %s", what, plainWords(err))}
 	case pinned(err):
 		return &exitError{code: exitAnswered, err: fmt.Errorf("%s: %s", what, plainWords(err)), hint: autoHint}
 	}

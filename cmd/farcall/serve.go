@@ -90,7 +90,7 @@ signal ends the process at once. SIGHUP reads --config again.`,
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); makes the port speak TLS too")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) whose client certificates count, for mtls of the guard")
-	flags.StringVar(&f.guard, "guard", "", "`file` with the guard of the playground, as under guard in farcall.yaml; SIGHUP reads it again")
+	flags.StringVar(&f.guard, "guard", "", "`file` with the guard of the playground or of --upstream, as under guard in farcall.yaml")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only")
 	flags.BoolVar(&f.v1, "v1", false, "accept JSON-RPC 1.0 too")

@@ -42,6 +42,9 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 			}
 		}
 	}
+	if err := f.putUp(c); err != nil {
+		return err
+	}
 	f.notices(c, stderr)
 	f.configured = c.Listen
 	if len(f.listen) == 0 && !f.stdio {
@@ -82,6 +85,9 @@ func (f *serveFlags) notices(c *gateway.Config, stderr io.Writer) {
 }
 
 func (f *serveFlags) gatewayConfig() (*gateway.Config, error) {
+	if f.config != "" && f.guard != "" {
+		return nil, usagef("Write the guard into the file of --config.", "--config and --guard are given both")
+	}
 	if f.config != "" && len(f.upstreams) > 0 {
 		return nil, usagef("Write the upstream into the file, or leave --config out.", "--config and --upstream are given both")
 	}

@@ -36,6 +36,18 @@ func (f *serveFlags) newGuard(log *slog.Logger, stderr io.Writer) (*guard.Guard,
 	return g, nil
 }
 
+// putUp gives a configuration the guard of --guard.
+func (f *serveFlags) putUp(c *gateway.Config) error {
+	if f.guard == "" {
+		return nil
+	}
+	var err error
+	if c.Guard, err = gateway.LoadGuard(f.guard); err != nil {
+		return configFailure(err)
+	}
+	return nil
+}
+
 // reguard reads --guard again. When it is not valid the guard stays as it is.
 func (f *serveFlags) reguard(g *guard.Guard, stderr io.Writer) {
 	c, err := gateway.LoadGuard(f.guard)

@@ -140,7 +140,7 @@ func AssertionFile(path string) func(ctx context.Context, audience string) (stri
 		if err != nil {
 			return "", fmt.Errorf("mcpauth: the workload's token cannot be read: %w", err)
 		}
-		defer f.Close()
+		defer f.Close() //nolint:errcheck // it was only read
 		text, err := io.ReadAll(io.LimitReader(f, maxAssertion+1))
 		switch text = bytes.TrimSpace(text); {
 		case err != nil:

@@ -18,11 +18,11 @@ import (
 	"github.com/lestrrat-go/jwx/v3/jwa"
 )
 
-func pkcs8(t testing.TB, key any) []byte {
-	t.Helper()
+func pkcs8(tb testing.TB, key any) []byte {
+	tb.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return der
 }
@@ -31,24 +31,24 @@ func pemOf(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-func rsaPEM(t testing.TB, bits int) string {
-	t.Helper()
+func rsaPEM(tb testing.TB, bits int) string {
+	tb.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, bits)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return pemOf("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(key))
 }
 
-func ecPEM(t testing.TB) string {
-	t.Helper()
+func ecPEM(tb testing.TB) string {
+	tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	der, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return pemOf("EC PARAMETERS", []byte{6, 8}) + pemOf("EC PRIVATE KEY", der)
 }

@@ -76,7 +76,7 @@ func (v *visitor) visit(ctx context.Context, redirect string, begin func(string)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(l) }) // it ends with Close
 	defer wg.Wait()
-	defer s.Close()
+	defer s.Close() //nolint:errcheck // nobody waits for what is left
 	fmt.Fprintf(v.output, "To sign in, open this address in a browser on this machine:\n\n  %s\n\n", at)
 	if v.open != nil {
 		if err := v.open(ctx, at.String()); err != nil {
@@ -200,7 +200,7 @@ func openBrowser(ctx context.Context, address string) error {
 		// for it, and it is no child of ours.
 		command = append([]string{"/bin/sh", "-c", `"$@" </dev/null >/dev/null 2>&1 &`, "sh"}, opener...)
 	}
-	return exec.CommandContext(ctx, command[0], command[1:]...).Run()
+	return exec.CommandContext(ctx, command[0], command[1:]...).Run() //nolint:gosec // BROWSER is the user's own, and the address one word that begins with http
 }
 
 // browserCommand reads the variable BROWSER: the first of the commands, with %s for the

@@ -8,14 +8,17 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// fetched sends a request without following anything, and returns the answer with its body.
-func fetched(t *testing.T, r *http.Request) (*http.Response, string) {
+// fetched sends a request without following anything, and returns what matters of the answer.
+func fetched(t *testing.T, r *http.Request) (status int, csp, body string) {
 	t.Helper()
 	tr := &http.Transport{DisableKeepAlives: true}
 	resp, err := tr.RoundTrip(r)
@@ -23,11 +26,11 @@ func fetched(t *testing.T, r *http.Request) (*http.Response, string) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
+	all, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(body)
+	return resp.StatusCode, resp.Header.Get("Content-Security-Policy"), string(all)
 }
 
 func asks(t *testing.T, method, address, host string) *http.Request {
@@ -62,15 +65,15 @@ func TestBrowser(t *testing.T) {
 			"other port":    {"GET", "/callback?code=x&state=S", "127.0.0.1:1", 421},
 		} {
 			root := strings.TrimSuffix(back, "/callback")
-			if resp, _ := fetched(t, asks(t, c.method, root+c.path, c.host)); resp.StatusCode != c.status {
-				t.Errorf("%s: status %d", name, resp.StatusCode)
+			if status, _, _ := fetched(t, asks(t, c.method, root+c.path, c.host)); status != c.status {
+				t.Errorf("%s: status %d", name, status)
 			}
 		}
-		resp, body := fetched(t, asks(t, "GET", back+"?code=c%2B1&state=S&iss=i", ""))
-		if resp.StatusCode != 200 || !strings.Contains(body, "You may close this window.") || strings.Contains(body, "<script") || strings.Contains(body, "c+1") {
-			t.Errorf("%d %s", resp.StatusCode, body)
+		status, csp, body := fetched(t, asks(t, "GET", back+"?code=c%2B1&state=S&iss=i", ""))
+		if status != http.StatusOK || !strings.Contains(body, "You may close this window.") || strings.Contains(body, "<script") || strings.Contains(body, "c+1") {
+			t.Errorf("%d %s", status, body)
 		}
-		if csp := resp.Header.Get("Content-Security-Policy"); !strings.HasPrefix(csp, "default-src 'none'") {
+		if !strings.HasPrefix(csp, "default-src 'none'") {
 			t.Errorf("CSP %q", csp)
 		}
 		fetched(t, asks(t, "GET", back+"?code=late&state=S", "")) // the first counts
@@ -172,5 +175,40 @@ func TestBrowserCommand(t *testing.T) {
 		if got := browserCommand(variable, "A"); !slices.Equal(got, want) {
 			t.Errorf("%s: %q", variable, got)
 		}
+	}
+}
+
+// The program that BROWSER names gets the address as one word, and is not waited for.
+func TestOpenBrowser(t *testing.T) {
+	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
+		t.Skip("skipped: the desktop has a command of its own")
+	}
+	dir := t.TempDir()
+	script, out := filepath.Join(dir, "browser"), filepath.Join(dir, "out")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nprintf '%s' \"$*\" >"+out+".new && mv "+out+".new "+out+"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BROWSER", script)
+	const address = "https://a.example/?state=S&x=$(touch%20hacked);'\"`id`"
+	if err := openBrowser(t.Context(), address); err != nil {
+		t.Fatal(err)
+	}
+	timeout := time.After(10 * time.Second)
+	for {
+		if got, err := os.ReadFile(out); err == nil {
+			if string(got) != address {
+				t.Errorf("%s", got)
+			}
+			break
+		}
+		select {
+		case <-timeout:
+			t.Fatal("the browser was not opened")
+		case <-time.After(time.Millisecond):
+		}
+	}
+	t.Setenv("BROWSER", filepath.Join(dir, "none"))
+	if err := openBrowser(t.Context(), address); err == nil {
+		t.Error("there is no such browser")
 	}
 }

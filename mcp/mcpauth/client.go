@@ -363,9 +363,19 @@ func (c *Client) interactive() bool { return c.opts.Grant != GrantCode || c.opts
 
 // needLogin is the error of what only a user can do.
 func (c *Client) needLogin(why string, scopes []string) error {
-	advice := c.opts.Target
-	if len(scopes) > 0 {
-		advice = fmt.Sprintf("--scope %q %s", strings.Join(scopes, " "), advice)
+	advice := []string{"farcall login"}
+	for _, scope := range scopes {
+		if pasteable(scope) {
+			advice = append(advice, "--scope", scope)
+		}
 	}
-	return fmt.Errorf("mcpauth: %w: %s; run `farcall login %s`", ErrLogin, why, advice)
+	return fmt.Errorf("mcpauth: %w: %s; run `%s %s`", ErrLogin, why, strings.Join(advice, " "), c.opts.Target)
+}
+
+// pasteable reports whether a scope means nothing to a shell: the server has chosen it, and
+// users paste advice.
+func pasteable(scope string) bool {
+	return scope[0] != '-' && !strings.ContainsFunc(scope, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(":./_-", r)
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,7 @@ import (
 )
 
 // opened checks the signature of a JWS with a key, and returns its header and claims.
-func opened(t *testing.T, token string, alg jwa.SignatureAlgorithm, key any, claims any) jws.Headers {
+func opened(t *testing.T, token string, alg jwa.SignatureAlgorithm, key, claims any) jws.Headers {
 	t.Helper()
 	payload, err := jws.Verify([]byte(token), jws.WithKey(alg, key))
 	if err != nil {
@@ -64,7 +65,7 @@ func TestProof(t *testing.T) {
 	if err != nil || err2 != nil || string(sum) != string(want) {
 		t.Errorf("another key: %v %v", err, err2)
 	}
-	if claims.Method != "POST" || claims.Target != "https://server.example/mcp" || claims.Nonce != "n1" || len(claims.ID) < 16 {
+	if claims.Method != http.MethodPost || claims.Target != "https://server.example/mcp" || claims.Nonce != "n1" || len(claims.ID) < 16 {
 		t.Errorf("%+v", claims)
 	}
 	if age := time.Now().Unix() - claims.Issued; age < 0 || age > 60 {

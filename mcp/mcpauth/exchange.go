@@ -11,8 +11,8 @@ import (
 
 // The types of tokens, RFC 8693 §3 and the drafts of the identity assertion grant.
 const (
-	typeAccessToken = "urn:ietf:params:oauth:token-type:access_token"
-	typeIDToken     = "urn:ietf:params:oauth:token-type:id_token"
+	typeAccessToken = "urn:ietf:params:oauth:token-type:access_token" //nolint:gosec // the name of a kind
+	typeIDToken     = "urn:ietf:params:oauth:token-type:id_token"     //nolint:gosec // the same
 	typeIDJAG       = "urn:ietf:params:oauth:token-type:id-jag"
 )
 

@@ -77,8 +77,8 @@ func TestNobodyToAskSaysHowToLogIn(t *testing.T) {
 	store := newMemory()
 	w.must(w.client(&Options{Store: store, Visit: as.user(nil)}))
 	c = w.client(&Options{Store: store, Target: "my-server"})
-	s.judge = func(*given) (int, string) { return 403, `Bearer error="insufficient_scope", scope="b"` }
-	if _, err := w.call(t.Context(), c); !errors.Is(err, ErrLogin) || !strings.Contains(err.Error(), "`farcall login --scope \"b\" my-server`") {
+	s.judge = func(*given) (int, string) { return 403, `Bearer error="insufficient_scope", scope="b:c $(reboot) --x"` }
+	if _, err := w.call(t.Context(), c); !errors.Is(err, ErrLogin) || !strings.Contains(err.Error(), "`farcall login --scope b:c my-server`") {
 		t.Errorf("%v", err)
 	}
 	s.judge = func(*given) (int, string) { return 401, `Bearer error="invalid_token"` }

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/scan"
 )
 
 // grace is how long a renewal may go on when the caller has given up: what it has used up
@@ -81,6 +83,10 @@ func (c *Client) grantOwn(ctx context.Context, p *place, t *tokens, subject stri
 		}
 		form.Set("assertion", jwt)
 	case GrantExchange:
+		// The MCP server has named the authorization server, and must not get at callers' tokens that way.
+		if c.opts.Issuer == "" && issuerOf(subject) != p.as.Issuer {
+			return nil, fmt.Errorf("mcpauth: the authorization server %s of %s has not issued the caller's token, and does not get it; set the issuer if it shall", tame(p.as.Issuer), c.id)
+		}
 		form = exchangeForm(subject, typeAccessToken, typeAccessToken, c.opts.Audience, nil)
 	case GrantEnterprise:
 		jag, err := c.idJAG(ctx, c.opts.Enterprise, p.as.Issuer, t.Resource, t.Asked)
@@ -95,6 +101,22 @@ func (c *Client) grantOwn(ctx context.Context, p *place, t *tokens, subject stri
 	}
 	form.Set("resource", t.Resource) // RFC 8707 §2.2
 	return c.ask(ctx, p.as, reg, form, t.key)
+}
+
+// issuerOf is the issuer that a JWT names, which nobody has checked here; "" if it is none.
+func issuerOf(token string) string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return ""
+	}
+	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if end, fault := scan.Text(claims, tokenDeep); err != nil || fault != 0 || end != len(claims) {
+		return ""
+	}
+	if iss := scan.Member(claims, "iss"); len(iss) > 0 && iss[0] == '"' {
+		return string(scan.Unquote(iss))
+	}
+	return ""
 }
 
 // An attempt is one authorization request. It is answered once.

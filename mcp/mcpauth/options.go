@@ -40,7 +40,8 @@ type Options struct {
 	ClientID, ClientSecret   string
 	Key, KeyID, KeyAlgorithm string
 	// Issuer is the only authorization server that ClientID and its secret are
-	// for. Default: the one that was found first; what was found is kept in Store.
+	// for; with a secret it should be set. Default: the one that the MCP server names
+	// first, which is kept in Store.
 	Issuer string
 	// MetadataURL is where the client's ID metadata document is, an https URL. It
 	// is the client ID wherever the authorization server supports that.
@@ -60,7 +61,9 @@ type Options struct {
 	Assertion func(ctx context.Context, audience string) (string, error)
 	// Subject returns the token to be exchanged, for GrantExchange. It is asked
 	// for each request, so that each caller, told by ctx, has tokens of his own;
-	// they are in memory only. Audience is an extra parameter; it may be empty.
+	// they are in memory only. Unless Issuer says where it may be exchanged, only who
+	// has issued it, by the iss of a JWT, gets to see it. Audience is an extra parameter;
+	// it may be empty.
 	Subject  func(ctx context.Context) (token string, err error)
 	Audience string
 	// Enterprise is the identity provider, for GrantEnterprise.

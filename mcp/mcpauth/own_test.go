@@ -6,6 +6,7 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -135,7 +136,7 @@ type callerKey struct{}
 // Nobody gets the tokens of another caller.
 func TestExchange(t *testing.T) {
 	w, s, as := simple(t)
-	c := w.client(&Options{Grant: GrantExchange, ClientID: "gateway", Audience: "mcp", Subject: func(ctx context.Context) (string, error) {
+	c := w.client(&Options{Grant: GrantExchange, Issuer: asURL, ClientID: "gateway", Audience: "mcp", Subject: func(ctx context.Context) (string, error) {
 		subject, _ := ctx.Value(callerKey{}).(string)
 		return subject, nil
 	}})
@@ -172,6 +173,34 @@ func TestExchange(t *testing.T) {
 	}
 	if len(c.sessions) > maxSessions {
 		t.Errorf("%d sessions", len(c.sessions))
+	}
+}
+
+// The MCP server says who shall exchange tokens. Its word is not enough for the caller's.
+func TestExchangeOnlyWhereTheTokenIsFrom(t *testing.T) {
+	jwt := func(claims string) string {
+		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".x"
+	}
+	for name, test := range map[string]struct {
+		subject, issuer string
+		ok              bool
+	}{
+		"issued there":                {jwt(`{"iss":"` + asURL + `"}`), "", true},
+		"issued elsewhere":            {jwt(`{"iss":"https://id.example"}`), "", false},
+		"issued elsewhere, but named": {jwt(`{"iss":"https://id.example"}`), asURL, true},
+		"opaque":                      {"opaque-token", "", false},
+		"opaque, but named":           {"opaque-token", asURL, true},
+		"no claims":                   {"a.b.c", "", false},
+		"no issuer":                   {jwt(`{"iss":7}`), "", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _, as := simple(t)
+			c := w.client(&Options{Grant: GrantExchange, ClientID: "x", Issuer: test.issuer, Subject: func(context.Context) (string, error) { return test.subject, nil }})
+			_, err := w.call(t.Context(), c)
+			if (err == nil) != test.ok || len(as.forms) > 0 != test.ok || err != nil && strings.Contains(err.Error(), test.subject) {
+				t.Errorf("%v, %d token requests", err, len(as.forms))
+			}
+		})
 	}
 }
 

@@ -126,6 +126,27 @@ func TestRefreshFailsForNow(t *testing.T) {
 	w.must(c)
 }
 
+// Nobody waits for a refresh as long as the token is good.
+func TestRefreshInTimeHoldsNobodyUp(t *testing.T) {
+	w, _, as, c := signedIn(t, nil)
+	w.pass(time.Hour - 10*time.Second)
+	if err := c.own.lock(t.Context()); err != nil { // somebody else refreshes
+		t.Fatal(err)
+	}
+	w.must(c)
+	if len(as.forms) > 0 {
+		t.Errorf("token requests %v", as.forms)
+	}
+	w.pass(10 * time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := w.call(ctx, c); !errors.Is(err, context.Canceled) {
+		t.Errorf("who waits does not give up: %v", err)
+	}
+	c.own.unlock()
+	w.must(c)
+}
+
 // Another process may have used the refresh token, which counts once.
 func TestRefreshSeesOtherProcesses(t *testing.T) {
 	store := newMemory()

@@ -204,8 +204,15 @@ func (c *Client) current(ctx context.Context, s *session) (*tokens, error) {
 	if t == nil && loaded && c.opts.Grant == GrantCode {
 		return nil, nil // the server's challenge will say what it wants
 	}
-	if err := s.lock(ctx); err != nil {
-		return nil, err
+	select {
+	case s.busy <- struct{}{}:
+	default:
+		if t.alive(c.now()) {
+			return t, nil // others are renewing it already
+		}
+		if err := s.lock(ctx); err != nil {
+			return nil, err
+		}
 	}
 	defer s.unlock()
 	if _, err := c.load(ctx, s); err != nil {
@@ -219,7 +226,7 @@ func (c *Client) current(ctx context.Context, s *session) (*tokens, error) {
 		switch {
 		case renewed != nil:
 			return renewed, nil
-		case err != nil && c.now().Before(time.Unix(t.Expires, 0)):
+		case err != nil && t.alive(c.now()):
 			return t, nil // it will do for this time
 		case err != nil:
 			return nil, err

@@ -138,7 +138,7 @@ func (s *fileStore) lockFile(ctx context.Context, key string, free chan struct{}
 		return nil, err
 	}
 	return func() {
-		f.Close()
+		_ = f.Close() // which ends the lock in any case
 		release()
 	}, nil
 }
@@ -157,7 +157,7 @@ func (s *fileStore) snapshot(ctx context.Context) (map[string][]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer lock.Close()
+		defer lock.Close() //nolint:errcheck // it has nothing in it
 	}
 	return readStore(path)
 }
@@ -172,7 +172,7 @@ func (s *fileStore) change(ctx context.Context, do func(map[string][]byte) bool)
 	if err != nil {
 		return err
 	}
-	defer lock.Close()
+	defer lock.Close() //nolint:errcheck // it has nothing in it
 	all, err := readStore(path)
 	if err != nil || !do(all) {
 		return err
@@ -227,7 +227,7 @@ func readStore(path string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mcpauth: the token store cannot be read: %w", err)
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it was only read
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("mcpauth: the token store cannot be read: %w", err)
@@ -330,7 +330,7 @@ func replace(path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // unless it has got another name
+	defer os.Remove(f.Name()) //nolint:errcheck // it is there only when something has failed
 	_, err = f.Write(data)
 	if err == nil {
 		err = f.Sync()
@@ -362,7 +362,7 @@ func acquire(ctx context.Context, path string, exclusive bool) (*os.File, error)
 			return f, nil
 		}
 		if err != nil {
-			f.Close()
+			_ = f.Close() // it has nothing in it
 			return nil, fmt.Errorf("mcpauth: the token store cannot be locked: %w", err)
 		}
 		timer := time.NewTimer(pause)
@@ -370,7 +370,7 @@ func acquire(ctx context.Context, path string, exclusive bool) (*os.File, error)
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			f.Close()
+			_ = f.Close() // it has nothing in it
 			return nil, fmt.Errorf("mcpauth: another process uses the token store: %w", ctx.Err())
 		}
 	}

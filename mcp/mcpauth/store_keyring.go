@@ -65,6 +65,8 @@ func (s *keyringStore) read(key string) ([]byte, error) {
 	if !ok {
 		return nil, damagedKeyring(key)
 	}
+	var whole strings.Builder
+	whole.WriteString(text)
 	for i := 2; i <= n; i++ {
 		part, err := keyring.Get(s.service, partKey(key, i))
 		if errors.Is(err, keyring.ErrNotFound) {
@@ -73,9 +75,9 @@ func (s *keyringStore) read(key string) ([]byte, error) {
 		if err != nil {
 			return nil, keyringError(err)
 		}
-		text += part
+		whole.WriteString(part)
 	}
-	if sumOf(text) != sum {
+	if text = whole.String(); sumOf(text) != sum {
 		return nil, damagedKeyring(key)
 	}
 	return []byte(text), nil
@@ -145,7 +147,7 @@ func (s *keyringStore) lock(ctx context.Context, key string) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	return func() { f.Close() }, nil
+	return func() { _ = f.Close() }, nil // which ends the lock in any case
 }
 
 // parts is the number of parts that a key has now.

@@ -365,6 +365,11 @@ func (t *tokens) valid(now time.Time) bool {
 	return t.Expires == 0 || now.Before(time.Unix(t.Expires, 0).Add(-t.margin()))
 }
 
+// alive reports whether the access token has not come to its end yet.
+func (t *tokens) alive(now time.Time) bool {
+	return t != nil && t.Access != "" && (t.Expires == 0 || now.Before(time.Unix(t.Expires, 0)))
+}
+
 // margin is how long before its end a token is renewed: clocks differ, and the request
 // takes its time.
 func (t *tokens) margin() time.Duration {
