@@ -148,6 +148,12 @@ type Signer struct {
 	Roles          []string
 }
 
+// String names the key, without its secret.
+func (s Signer) String() string { return "the key of " + s.ID }
+
+// GoString is String: nothing that prints a configuration prints its secrets.
+func (s Signer) GoString() string { return s.String() }
+
 // A Rule allows calls or denies them.
 type Rule struct {
 	Name string // for audit and explain; its place by default

@@ -42,6 +42,11 @@ func newCheckCmd(e *env) *cobra.Command {
 func (e *env) check(file string, asJSON bool) error {
 	c, err := gateway.Load(file)
 	var bad *gateway.ConfigError
+	if errors.As(err, &bad) && len(bad.Problems) == 1 && bad.Problems[0].Path == "" { // no upstreams, maybe
+		if only, failed := gateway.LoadGuard(file); failed == nil {
+			c, err, bad = &gateway.Config{Guard: only}, nil, nil
+		}
+	}
 	switch {
 	case errors.As(err, &bad):
 		return e.refuseConfig(bad, asJSON)
@@ -133,6 +138,11 @@ type checkEndpoint struct {
 func newCheckReport(file string, given *gateway.Config) *checkReport {
 	c := given.Filled()
 	r := &checkReport{OK: true, File: file, Name: c.Name, Listen: c.Listen, Guard: describeGuard(c.Guard)}
+	if len(given.Upstreams) == 0 && given.Guard != nil {
+		for _, p := range given.Guard.Check() {
+			r.Notices = append(r.Notices, checkProblem{Path: "guard." + p.Path, Message: p.Message, Hint: p.Hint})
+		}
+	}
 	for _, p := range given.Notices() {
 		r.Notices = append(r.Notices, checkProblem(p))
 	}
@@ -142,7 +152,7 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 		if !u.Disabled && u.Profile != "raw" {
 			mcp = append(mcp, u.Name)
 		}
-		for _, text := range caveatsOf(u, c.Guard != nil) {
+		for _, text := range caveats(u, c.Guard != nil) {
 			r.Notices = append(r.Notices, checkProblem{Path: u.Name, Message: text})
 		}
 	}
@@ -193,11 +203,8 @@ func one(list []checkUpstream) bool {
 	return n == 1
 }
 
-// caveats are those where nobody asks who calls.
-func caveats(u *gateway.Upstream) []string { return caveatsOf(u, false) }
-
-// caveatsOf says what will not work here as one may think.
-func caveatsOf(u *gateway.Upstream, guarded bool) (texts []string) {
+// caveats says what will not work here as one may think.
+func caveats(u *gateway.Upstream, guarded bool) (texts []string) {
 	if err := runnable(u); err != nil {
 		texts = append(texts, err.Error())
 	}
@@ -359,7 +366,12 @@ func (e *env) explainConfig(r *checkReport) error {
 	if len(r.Upstreams) == 1 {
 		noun = "upstream"
 	}
-	fmt.Fprintf(e.stdout, "%s is in order: %d %s", tame(r.File), len(r.Upstreams), noun)
+	fmt.Fprintf(e.stdout, "%s is in order: ", tame(r.File))
+	if len(r.Upstreams) == 0 {
+		fmt.Fprint(e.stdout, "a guard, for serve --guard")
+	} else {
+		fmt.Fprintf(e.stdout, "%d %s", len(r.Upstreams), noun)
+	}
 	if off > 0 {
 		fmt.Fprintf(e.stdout, ", %d disabled", off)
 	}
@@ -377,21 +389,12 @@ func (e *env) explainConfig(r *checkReport) error {
 			return err
 		}
 	}
+	if len(r.Upstreams) > 0 { // a guard alone is none of a gateway's
+		if err := e.explainGateway(r); err != nil {
+			return err
+		}
+	}
 	rows := [][]string{}
-	for _, p := range r.Endpoints {
-		rows = append(rows, []string{"  " + p.Path, p.What})
-	}
-	if err := e.section("Endpoints", rows); err != nil {
-		return err
-	}
-	rows = nil
-	for _, text := range r.Limits {
-		rows = append(rows, []string{"  " + text})
-	}
-	if err := e.section("Limits", rows); err != nil {
-		return err
-	}
-	rows = nil
 	for _, n := range r.Notices {
 		rows = append(rows, []string{"  " + tame(gateway.Problem(n).String())})
 	}
@@ -446,4 +449,20 @@ func (e *env) explainUpstream(u checkUpstream) error {
 		rows[i][0], rows[i][1] = "  "+rows[i][0], tame(rows[i][1])
 	}
 	return columns(e.stdout, rows, nil)
+}
+
+// explainGateway prints where a gateway is reached, and what bounds it.
+func (e *env) explainGateway(r *checkReport) error {
+	rows := [][]string{}
+	for _, p := range r.Endpoints {
+		rows = append(rows, []string{"  " + p.Path, p.What})
+	}
+	if err := e.section("Endpoints", rows); err != nil {
+		return err
+	}
+	rows = nil
+	for _, text := range r.Limits {
+		rows = append(rows, []string{"  " + text})
+	}
+	return e.section("Limits", rows)
 }

@@ -75,10 +75,13 @@ func (f *serveFlags) notices(c *gateway.Config, stderr io.Writer) {
 		fmt.Fprintf(stderr, "farcall: gateway to %s\n", strings.Join(names, ", "))
 	}
 	for _, n := range c.Notices() {
+		if strings.HasPrefix(n.Message, conflict) { // as it is meant, most often; farcall check tells
+			continue
+		}
 		fmt.Fprintf(stderr, "farcall: %s:%d:%d: %s: %s\n", f.config, n.Line, n.Column, n.Path, tame(n.Message))
 	}
 	for _, u := range c.Upstreams {
-		for _, text := range caveats(u) {
+		for _, text := range caveats(u, c.Guard != nil) {
 			fmt.Fprintf(stderr, "farcall: %s: %s\n", u.Name, tame(text))
 		}
 	}

@@ -9,11 +9,15 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
 )
+
+// conflict begins what is said of rules that overlap.
+const conflict = "conflict: "
 
 // newGuard reads --guard and puts it up. Without the flag it returns nil.
 func (f *serveFlags) newGuard(log *slog.Logger, stderr io.Writer) (*guard.Guard, error) {
@@ -25,7 +29,7 @@ func (f *serveFlags) newGuard(log *slog.Logger, stderr io.Writer) (*guard.Guard,
 		return nil, configFailure(err)
 	}
 	for _, p := range c.Check() {
-		if p.Warning {
+		if p.Warning && !strings.HasPrefix(p.Message, conflict) {
 			fmt.Fprintf(stderr, "farcall: %s: guard: %s: %s\n", f.guard, p.Path, tame(p.Message))
 		}
 	}

@@ -52,7 +52,8 @@ type Options struct {
 	// RedirectURL is where the browser is sent to in the end. Default
 	// DefaultRedirect.
 	RedirectURL string
-	// Scopes are asked for in place of those that the server names.
+	// Scopes are asked for in place of those in the server's metadata, and beside
+	// those that its challenges name.
 	Scopes []string
 	// Grant is how tokens are asked for, one of the constants. Default GrantCode.
 	Grant string
