@@ -106,12 +106,19 @@ func (m *Errors) decode(e *jsonrpc.Error) error {
 // not made for the other end stays in its Cause, unless details are wanted.
 func wireError(err error, m *Errors, details bool) *jsonrpc.Error {
 	wire := translate(err, m)
-	if !details || wire.Data != nil {
+	if !details || wire.Data != nil || isDiscreet(err) {
 		return wire
 	}
 	detailed := *wire // the handler's may be shared
 	detailed.Data = detailsOf(wire)
 	return &detailed
+}
+
+// isDiscreet reports whether an error has a method Discreet that returns true: an interceptor knows
+// that its caller is not one of those whom Options.Details is for.
+func isDiscreet(err error) bool {
+	var d interface{ Discreet() bool }
+	return errors.As(err, &d) && d.Discreet()
 }
 
 func translate(err error, m *Errors) *jsonrpc.Error {

@@ -42,6 +42,8 @@ type Options struct {
 	Errors *Errors
 	// Details adds the Go type and text of internal errors, and the reason of a
 	// refusal, to the data of error answers. For trusted callers only.
+	// An interceptor keeps them from a caller by an error, around the handler's,
+	// whose method Discreet returns true.
 	Details bool
 	// Interceptors wrap the handler, the first outermost.
 	Interceptors []Interceptor

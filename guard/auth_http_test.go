@@ -139,10 +139,8 @@ func TestTokensByKeysOfTheIssuer(t *testing.T) {
 	s := newSite(t, &guard.Config{JWT: []guard.Issuer{{Issuer: issuer, JWKS: keys.url, Audience: []string{audience}}}}, &guard.Options{Now: now.Now})
 	alice := "user " + issuer + "|alice by jwt"
 	s.call("who", "", bearer(first.token(now.Now(), nil))).wants(t, alice)
-	s.call("who", "", bearer(second.token(now.Now(), nil))).wants(t, unauthenticated)
 	<-served
 	served <- jwks(second)
-	now.add(2 * time.Minute)
 	s.call("who", "", bearer(second.token(now.Now(), nil))).wants(t, alice)
 	s.call("who", "", bearer(first.token(now.Now(), nil))).wants(t, unauthenticated)
 }

@@ -33,7 +33,8 @@ type Options struct {
 	// Schema returns the JSON Schema of a call's params (or of a tool's arguments), nil for none.
 	// Annotations returns those of a tool, as JSON.
 	Schema, Annotations func(ctx context.Context, method, name string) jsonrpc.Raw
-	// Details tells callers why they were refused, when they have this role. Default: nobody.
+	// Details is the role of those who are told why they were refused, and who get the
+	// details of errors where farcall.Options.Details is set. Default: nobody is told why, and all get details.
 	Details string
 	// Logger takes what an operator should know. Default: nothing is logged.
 	Logger *slog.Logger

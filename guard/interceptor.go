@@ -82,10 +82,22 @@ func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 				mine.principal, mine.subject = signer.principal, signer.subject
 				ctx = context.WithValue(ctx, sessionKey{}, &mine)
 			}
-			return next.ServeRPC(ctx, req)
+			result, err := next.ServeRPC(ctx, req)
+			if role := g.opts.Details; err != nil && role != "" && !From(ctx).HasRole(role) {
+				err = discreet{err}
+			}
+			return result, err
 		})
 	}
 }
+
+// discreet is an error whose details the caller is not to know. See farcall.Options.Details.
+type discreet struct{ error }
+
+func (d discreet) Unwrap() error { return d.error }
+
+// Discreet is what package farcall asks.
+func (d discreet) Discreet() bool { return true }
 
 // signedMessage admits a message that is signed by itself.
 func (s *state) signedMessage(ctx context.Context, method string, params jsonrpc.Raw) (*known, *refusal) {

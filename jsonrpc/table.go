@@ -65,6 +65,9 @@ var conditions = []Condition{
 	{"shutting down", "server", "warning", true, 503, -32041, -32041, -31041, farcall},
 	{"rate limited", "limit", "warning", true, 429, -32050, -32050, -31050, farcall},
 	{"unauthenticated", "auth", "error", false, 401, -32051, -32051, -31051, farcall},
+	{"replayed request", "auth", "error", false, 401, -32052, -32052, -31052, farcall},
+	{"bad signature", "auth", "error", false, 401, -32053, -32053, -31053, farcall},
+	{"stale request", "auth", "error", false, 401, -32054, -32054, -31054, farcall},
 	{"cancelled", "call", "info", false, 499, -32800, -32800, -32800, farcall},
 
 	{"validation failed", "validation", "error", false, 400, -32001, -32602, -32602, tutorial},

@@ -92,7 +92,7 @@ signal ends the process at once. SIGHUP reads --config again.`,
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) whose client certificates count, for mtls of the guard")
 	flags.StringVar(&f.guard, "guard", "", "`file` with the guard of the playground or of --upstream, as under guard in farcall.yaml")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
-	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only")
+	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only, with a guard those of the role operator")
 	flags.BoolVar(&f.v1, "v1", false, "accept JSON-RPC 1.0 too")
 	flags.StringVar(&f.log, "log", "text", "`format` of the log on standard error: text, json or off")
 	flags.BoolVar(&f.logPayloads, "log-payloads", false, "log the messages too, up to 16 KiB of each; they may hold secrets")

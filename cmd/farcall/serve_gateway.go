@@ -203,7 +203,7 @@ func (f *serveFlags) serveGateway(
 	rpc := f.rpcOptions(log)
 	rpc.OnRecord = ofRequest(rpc.OnRecord)
 	c.Listen = f.addresses() // for the page
-	g, err := gateway.New(c, &gateway.Options{Version: versionName(), MaxMessage: int(f.maxMessage), RPC: &rpc, Logger: log, Sandbox: launcher()})
+	g, err := gateway.New(c, &gateway.Options{Version: versionName(), MaxMessage: int(f.maxMessage), RPC: &rpc, Logger: log, Sandbox: launcher(), Guard: f.guardOptions(log)})
 	if err != nil {
 		return configFailure(err)
 	}

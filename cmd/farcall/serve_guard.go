@@ -33,11 +33,22 @@ func (f *serveFlags) newGuard(log *slog.Logger, stderr io.Writer) (*guard.Guard,
 			fmt.Fprintf(stderr, "farcall: %s: guard: %s: %s\n", f.guard, p.Path, tame(p.Message))
 		}
 	}
-	g, err := guard.New(c, &guard.Options{Logger: log})
+	g, err := guard.New(c, f.guardOptions(log))
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
 	return g, nil
+}
+
+// operator is the role of those who get details, with --details, where there is a guard.
+const operator = "operator"
+
+func (f *serveFlags) guardOptions(log *slog.Logger) *guard.Options {
+	o := &guard.Options{Logger: log}
+	if f.details {
+		o.Details = operator
+	}
+	return o
 }
 
 // putUp gives a configuration the guard of --guard.

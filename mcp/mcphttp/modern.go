@@ -141,6 +141,27 @@ func (x *exchange) fail(err error, complete bool) {
 		x.status = http.StatusBadRequest
 	case jsonrpc.Overloaded:
 		x.status = http.StatusServiceUnavailable
+	default:
+		x.status = statusOf(wire)
 	}
 	x.refusal = wire
+}
+
+// statusOf finds the status for a refusal of this process, which has a cause: that of the
+// registry. What another server has sent with such a code has none, and says nothing about the
+// request here. 0 is none in particular.
+func statusOf(e *jsonrpc.Error) int {
+	if e.Cause == nil {
+		return 0
+	}
+	for _, row := range jsonrpc.Lookup(e.Code) {
+		if row.Modern != e.Code {
+			continue
+		}
+		switch row.HTTPStatus {
+		case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+			return row.HTTPStatus
+		}
+	}
+	return 0
 }
