@@ -366,8 +366,8 @@ func (e *endpoint) customAt(w *calling, name string) (r upstream.Result, refused
 	if err != nil {
 		return upstream.Result{}, true, err
 	}
+	defer func() { done(err) }() // also when something panics
 	r, err = e.forward(w, name)
-	done(err)
 	return r, false, err
 }
 
@@ -422,7 +422,7 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 			if can, _ := mcp.InTask(w); can && asks {
 				w.Ask = asking(w)
 			}
-			return s.mcp.Call(w, &w.Call)
+			return e.sealed(w, s)
 		}
 		state := scan.Member(w.Params, "requestState") != nil
 		w.Params = without(w.Params, "requestState", "inputResponses")
@@ -437,6 +437,22 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 		w.Ask = asking(w)
 	}
 	return s.mcp.Call(w, &w.Call)
+}
+
+// sealed makes a call at a modern server, whose state is the caller's own.
+func (e *endpoint) sealed(w *calling, s *server) (upstream.Result, error) {
+	var bound *seal
+	if e.g.shield != nil {
+		bound = e.g.shield.states
+	}
+	given := w.Params
+	defer func() { w.Params = given }() // it may be made once more
+	var err error
+	if w.Params, err = bound.open(w, s.cfg.Name); err != nil {
+		return upstream.Result{}, err
+	}
+	r, err := s.mcp.Call(w, &w.Call)
+	return bound.close(w, s.cfg.Name, r), err
 }
 
 // asking returns what asks the client of a call and waits for its answer.

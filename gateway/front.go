@@ -60,8 +60,21 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// preflight answers a browser that asks, without credentials, whether it may ask. What there is at an
+// address is not for those to know whom the guard has not let in.
+func (g *Gateway) preflight(w http.ResponseWriter, r *http.Request) bool {
+	if g.shield == nil || r.Method != http.MethodOptions || guard.From(r.Context()) != nil {
+		return false
+	}
+	g.endpoint("").http.ServeHTTP(w, r)
+	return true
+}
+
 // serveMCP serves the address of a server, or of all.
 func (g *Gateway) serveMCP(name string, w http.ResponseWriter, r *http.Request) {
+	if g.preflight(w, r) {
+		return
+	}
 	if name == "" && !g.speaksMCP(w) {
 		return
 	}
@@ -90,6 +103,9 @@ func (g *Gateway) speaksMCP(w http.ResponseWriter) bool {
 // serveRPC serves JSON-RPC: rest is what follows /rpc/ in the path. Without a
 // name it is the only server's.
 func (g *Gateway) serveRPC(rest string, w http.ResponseWriter, r *http.Request) {
+	if g.preflight(w, r) {
+		return
+	}
 	name, way, _ := strings.Cut(rest, "/")
 	p := g.plan.Load()
 	if name == "" || name == "ws" || name == "stream" {
@@ -134,7 +150,7 @@ func (e *endpoint) newFront() {
 		o := g.named(webSocketOf(r))
 		o.V1 = false
 		g.identify(o, r)
-		o.Interceptors = g.shield.interceptors(guard.ConnOf(r, o.Transport), o.Interceptors)
+		o.Interceptors = g.shield.interceptors(g.joined(t, guard.ConnOf(r, o.Transport)), o.Interceptors)
 		g.run(t, func(ctx context.Context) { _ = mcp.Serve(ctx, e.server, t, o) }) // its error is the connection's: it broke
 	}, g.wsOptions("mcp"))
 }
@@ -148,7 +164,7 @@ func (s *server) newFront() {
 	s.post, s.stream = httprpc.NewHandler(h, o), httprpc.NewStreamHandler(h, o)
 	s.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
 		o := g.named(webSocketOf(r))
-		conn := guard.ConnOf(r, o.Transport)
+		conn := g.joined(t, guard.ConnOf(r, o.Transport))
 		g.run(t, func(ctx context.Context) { s.pipe(ctx, t, o, conn) })
 	}, g.wsOptions())
 }
@@ -191,6 +207,16 @@ func webSocketOf(r *http.Request) string {
 		return "wss"
 	}
 	return "ws"
+}
+
+// joined lets the guard end a connection, unless c says how that is done.
+func (g *Gateway) joined(t farcall.Transport, c *guard.Conn) *guard.Conn {
+	if g.shield == nil || c.Close != nil {
+		return c
+	}
+	own := *c
+	own.Close = t.Close
+	return &own
 }
 
 // pipe carries a connection of JSON-RPC.
@@ -240,6 +266,7 @@ func (g *Gateway) wsOptions(subprotocols ...string) *wsrpc.Options {
 func (g *Gateway) ServeStream(t farcall.Transport, c *guard.Conn) {
 	done := make(chan struct{})
 	o := g.named(c.Transport)
+	c = g.joined(t, c)
 	o.Interceptors = g.shield.interceptors(c, o.Interceptors)
 	g.run(t, func(ctx context.Context) {
 		defer close(done)

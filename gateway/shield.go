@@ -20,6 +20,8 @@ import (
 // A shield is the gateway's guard. A nil one lets everybody do everything.
 type shield struct {
 	*guard.Guard
+
+	states *seal // of modern servers
 }
 
 // methodRPC is how calls of servers that speak no MCP are named to policies, and methodStatus
@@ -46,7 +48,7 @@ func (g *Gateway) newShield(c *Config) error {
 	if err != nil {
 		return err
 	}
-	g.shield = &shield{is}
+	g.shield = &shield{is, newSeal()}
 	return nil
 }
 
@@ -56,6 +58,15 @@ func (g *Gateway) Listener(l net.Listener) net.Listener {
 		return l
 	}
 	return g.shield.Listener(l)
+}
+
+// MaxMessage bounds the messages of a connection in bytes, where the guard of the configuration knows nobody at its other
+// end. 0: there is no other bound than that of the transport.
+func (g *Gateway) MaxMessage(ctx context.Context, c *guard.Conn) int {
+	if g.shield == nil {
+		return 0
+	}
+	return g.shield.MaxMessage(ctx, c)
 }
 
 // reload gives the guard another configuration.
@@ -96,7 +107,7 @@ func (s *shield) interceptors(conn *guard.Conn, rest []farcall.Interceptor) []fa
 // admitted asks about what the front answers by itself, and about those whom nobody knows; the rest
 // is asked about once it is known which server it is for.
 func (s *shield) admitted(next farcall.Handler) farcall.Handler {
-	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
 		modern := scan.Member(scan.Member(req.Params, "_meta"), spec.MetaProtocolVersion) != nil
 		switch req.Method {
 		case spec.MethodToolsCall, spec.MethodResourcesRead, spec.MethodPromptsGet, spec.MethodCompletionComplete,
@@ -113,9 +124,8 @@ func (s *shield) admitted(next farcall.Handler) farcall.Handler {
 		if err != nil {
 			return nil, err
 		}
-		result, err := next.ServeRPC(ctx, req)
-		done(err)
-		return result, err
+		defer func() { done(err) }() // also when something panics
+		return next.ServeRPC(ctx, req)
 	})
 }
 
@@ -124,6 +134,7 @@ func (s *shield) admitted(next farcall.Handler) farcall.Handler {
 func known(method string) bool {
 	switch method {
 	case spec.MethodInitialize, spec.MethodPing, spec.MethodServerDiscover, spec.MethodLoggingSetLevel, spec.MethodSubscriptionsListen,
+		spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe,
 		spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult, spec.MethodTasksList,
 		spec.NotificationCancelled, spec.NotificationProgress, spec.NotificationInitialized, spec.NotificationRootsListChanged:
 		return true
@@ -201,6 +212,11 @@ func (s *shield) shown(ctx context.Context, kind string, t *route.Target) bool {
 	})
 }
 
+// stays reports whether somebody may still watch a resource.
+func (s *shield) stays(ctx context.Context, upstream, uri string) bool {
+	return s == nil || s.Visible(ctx, &guard.Call{Method: spec.MethodResourcesRead, Upstream: upstream, Name: uri})
+}
+
 // admit asks about a call of a server that speaks no MCP.
 func (s *shield) admit(ctx context.Context, upstream, method string, params jsonrpc.Raw) (done func(error), err error) {
 	if s == nil {
@@ -216,14 +232,13 @@ func (s *server) guarded(rest []farcall.Interceptor) []farcall.Interceptor {
 		return rest
 	}
 	admit := func(next farcall.Handler) farcall.Handler {
-		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
 			done, err := is.admit(ctx, s.cfg.Name, req.Method, req.Params)
 			if err != nil {
 				return nil, err
 			}
-			result, err := next.ServeRPC(ctx, req)
-			done(err)
-			return result, err
+			defer func() { done(err) }() // also when something panics
+			return next.ServeRPC(ctx, req)
 		})
 	}
 	return append([]farcall.Interceptor{is.Identify(nil), admit}, rest...)

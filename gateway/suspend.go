@@ -26,13 +26,14 @@ type suspension struct {
 	most   int
 	ttl    time.Duration
 	calls  map[string]*suspended
-	idle   int // calls whose client is away
+	idle   int            // calls whose client is away
+	parts  map[string]int // of them, by whom they are
 	closed bool
 	wg     sync.WaitGroup
 }
 
 func newSuspension(most int, ttl time.Duration) *suspension {
-	return &suspension{most: most, ttl: ttl, calls: map[string]*suspended{}}
+	return &suspension{most: most, ttl: ttl, calls: map[string]*suspended{}, parts: map[string]int{}}
 }
 
 // limit sets the bounds anew. Those who are away already keep the time that they
@@ -130,9 +131,8 @@ func (t *suspension) attach(ctx context.Context, id string) (*suspended, error) 
 		return nil, errBusy
 	}
 	if s.expiry != nil {
-		t.idle--
 		s.expiry.Stop()
-		s.expiry = nil
+		t.back(s)
 	}
 	s.client = ctx
 	return s, nil
@@ -151,12 +151,55 @@ func (t *suspension) detach(s *suspended) error {
 		if t.closed {
 			return errDraining()
 		}
-		return jsonrpc.Errorf(jsonrpc.Overloaded, "Overloaded: %d calls wait for their clients already; try again later", t.most)
+		return t.overloaded("Overloaded: %d calls wait for their clients already; try again later", t.most)
+	}
+	party := partyOf(&s.who)
+	if most := max(t.most/parties, leastPart); party != "" && t.parts[party] >= most {
+		delete(t.calls, s.id)
+		s.cancel(errAway)
+		return t.overloaded("Overloaded: %d of your calls wait for you already; answer what they ask, or try again later", most)
 	}
 	t.idle++
+	t.parts[party]++
 	s.left = time.Now()
 	s.expiry = time.AfterFunc(t.ttl, func() { t.expire(s) })
 	return nil
+}
+
+// Of the calls that may wait one party has a tenth at most, but leastPart in any case.
+const (
+	parties   = 10
+	leastPart = 16
+)
+
+// partyOf says whose call it is: a principal's, or else a session's; "" is not known.
+func partyOf(who *upstream.Caller) string {
+	switch {
+	case who.Principal != "":
+		return "principal " + who.Principal
+	case who.Session != "":
+		return "session " + who.Session
+	}
+	return ""
+}
+
+// overloaded is the error of a call that cannot wait for its client. A place is free again in
+// a while at the latest.
+func (t *suspension) overloaded(format string, n int) *jsonrpc.Error {
+	e := jsonrpc.Errorf(jsonrpc.Overloaded, format, n)
+	e.Data = strconv.AppendInt(jsonrpc.Raw(`{"retryable":true,"retryAfterMs":`), min(t.ttl, mayBeAway).Milliseconds(), 10)
+	e.Data = append(e.Data, '}')
+	return e
+}
+
+// back notes that nobody waits for the client of a call any more. Its locks are the caller's.
+func (t *suspension) back(s *suspended) {
+	t.idle--
+	s.expiry = nil
+	party := partyOf(&s.who)
+	if t.parts[party]--; t.parts[party] == 0 {
+		delete(t.parts, party)
+	}
 }
 
 // expire gives up a call whose client has not come back.
@@ -168,8 +211,7 @@ func (t *suspension) expire(s *suspended) {
 	if s.expiry == nil {
 		return // it has come back after all
 	}
-	t.idle--
-	s.expiry = nil
+	t.back(s)
 	delete(t.calls, s.id)
 	s.cancel(errAway)
 }
@@ -220,8 +262,7 @@ func (t *suspension) close(ctx context.Context) error {
 	for id, s := range t.calls {
 		s.mu.Lock()
 		if s.expiry != nil && s.expiry.Stop() {
-			t.idle--
-			s.expiry = nil
+			t.back(s)
 			delete(t.calls, id)
 			s.cancel(errAway)
 		} else if slices.ContainsFunc(s.questions, func(q *question) bool { return q.asking }) {

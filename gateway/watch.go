@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/gateway/internal/route"
+	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // watching is a resource that a client watches. The server that has it may be
@@ -16,6 +18,7 @@ type watching struct {
 	e       *endpoint
 	ctx     context.Context //nolint:containedctx // says who watches; it does not end
 	uri     string
+	name    string // of the resource at the server
 	updated func()
 
 	moving sync.Mutex // held while a server is asked
@@ -28,11 +31,11 @@ type watching struct {
 
 // Watch implements mcp.Relay.
 func (e *endpoint) Watch(ctx context.Context, uri string, updated func()) (stop func(), err error) {
-	at, stop, err := e.watch(ctx, uri, updated)
+	at, name, stop, err := e.watch(ctx, uri, updated)
 	if err != nil {
 		return nil, err
 	}
-	w := &watching{e: e, ctx: context.WithoutCancel(ctx), uri: uri, updated: updated, at: at, stop: stop}
+	w := &watching{e: e, ctx: context.WithoutCancel(ctx), uri: uri, name: name, updated: updated, at: at, stop: stop}
 	e.g.mu.Lock()
 	e.g.watched[w] = struct{}{}
 	e.g.mu.Unlock()
@@ -41,20 +44,24 @@ func (e *endpoint) Watch(ctx context.Context, uri string, updated func()) (stop 
 }
 
 // watch watches a resource at the server that has it now.
-func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *server, stop func(), err error) {
+func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *server, name string, stop func(), err error) {
 	target, ok, err := e.find(ctx, route.Resources, uri)
 	if err != nil {
-		return nil, nil, err
+		return nil, "", nil, err
 	}
-	if ok && !e.g.shield.shown(ctx, route.Resources, &target) {
-		ok = false // to this caller it does not exist
+	if ok {
+		done, err := e.g.shield.begin(ctx, nil, &guard.Call{Method: spec.MethodResourcesRead, Upstream: target.Source, Name: target.Name})
+		if err != nil {
+			return nil, "", nil, err
+		}
+		done(nil)
 	}
 	at = e.g.plan.Load().byName[target.Source]
 	if !ok || at == nil || at.mcp == nil {
-		return nil, nil, notFound(uri)
+		return nil, "", nil, notFound(uri)
 	}
 	stop, err = at.mcp.Watch(ctx, e.g.caller(ctx), target.Name, updated)
-	return at, stop, err
+	return at, target.Name, stop, err
 }
 
 // end ends the watching.
@@ -63,17 +70,19 @@ func (w *watching) end() {
 	delete(w.e.g.watched, w)
 	w.e.g.mu.Unlock()
 	w.mu.Lock()
+	over, stop := w.over, w.stop
 	w.over = true
-	stop := w.stop
 	w.mu.Unlock()
-	stop()
+	if !over {
+		stop()
+	}
 }
 
 // current reports whether the server that is watched is still in use.
 func (w *watching) current() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.over || w.e.g.plan.Load().byName[w.at.cfg.Name] == w.at
+	return w.over || w.e.g.plan.Load().byName[w.at.cfg.Name] == w.at && w.e.g.shield.stays(w.ctx, w.at.cfg.Name, w.name)
 }
 
 // moveTimeout bounds how long a server may take that is to be watched in the place
@@ -90,8 +99,9 @@ func (w *watching) move() {
 	ctx, cancel := context.WithTimeout(w.ctx, moveTimeout)
 	defer cancel()
 	defer context.AfterFunc(w.e.g.serving, cancel)()
-	at, stop, err := w.e.watch(ctx, w.uri, w.updated)
+	at, name, stop, err := w.e.watch(ctx, w.uri, w.updated)
 	if err != nil {
+		w.end()
 		w.e.g.opts.Logger.Warn("a resource is watched no more, after a reload", "uri", w.uri, "error", err)
 		return
 	}
@@ -102,7 +112,7 @@ func (w *watching) move() {
 		return
 	}
 	before := w.stop
-	w.at, w.stop = at, stop
+	w.at, w.name, w.stop = at, name, stop
 	w.mu.Unlock()
 	before()
 	w.updated() // nobody has told what happened meanwhile

@@ -53,7 +53,7 @@ func knownAs(p *Principal) *known {
 
 // anonymous is who calls without credentials, where that is allowed.
 func anonymous() *known {
-	return knownAs(&Principal{ID: "anonymous", Kind: "anonymous", Method: "none", Roles: []string{"anonymous"}, ours: true})
+	return knownAs(&Principal{ID: "anonymous", Kind: "anonymous", Method: "none", Roles: []string{"anonymous"}, shown: new(shown)})
 }
 
 // request finds out who sends a request over HTTP.
@@ -97,14 +97,31 @@ func (s *state) authorization(x *exchange, scheme, value string) (*known, *refus
 	case value == "":
 		return nil, refuse(unauthenticated, "the Authorization header has no credential")
 	case scheme == "bearer":
-		if k, refused := s.key(value); k != nil || s.verifier == nil {
-			return k, refused
-		}
-		return s.token(x, value, false)
+		return s.bearer(x, value)
 	case scheme == "dpop" && s.verifier != nil:
 		return s.token(x, value, true)
 	}
 	return nil, refuse(unauthenticated, fmt.Sprintf("the scheme %.20q of the Authorization header is not accepted", scheme))
+}
+
+// bearer looks a key or a token up. What begins as tokens do is looked up as a token first: there is one lookup then.
+func (s *state) bearer(x *exchange, value string) (*known, *refusal) {
+	if s.verifier == nil {
+		return s.key(value)
+	}
+	if strings.HasPrefix(value, "eyJ") {
+		k, refused := s.token(x, value, false)
+		if refused != nil && len(s.keys) > 0 {
+			if k, _ := s.key(value); k != nil {
+				return k, nil
+			}
+		}
+		return k, refused
+	}
+	if k, _ := s.key(value); k != nil {
+		return k, nil
+	}
+	return s.token(x, value, false)
 }
 
 // key looks an API key up.
@@ -163,7 +180,7 @@ func (s *state) tokenKnown(t *token.Token, raw string) *known {
 	i := &s.c.JWT[t.IssuerIndex]
 	k := knownAs(&Principal{
 		ID: t.Subject, Kind: or(i.Kind, "user"), Method: "jwt", Issuer: t.Issuer, Roles: t.Roles, Scopes: t.Scopes,
-		Claims: t.Claims, Expires: t.Expires, token: raw, ours: true,
+		Claims: t.Claims, Expires: t.Expires, shown: &shown{token: raw},
 	})
 	t.SetMemo(k)
 	return k
@@ -216,9 +233,12 @@ func (s *state) target(r *http.Request) string {
 	return scheme + r.Host + r.URL.EscapedPath()
 }
 
-// window refuses what was made too long ago, or will be made.
+// window refuses what was made too long ago, or will be made. A memory of nonces that began with
+// this process cannot tell whether what is older was used.
 func (s *state) window(made, now time.Time) *refusal {
 	switch {
+	case s.g.opts.Nonces == nil && made.Before(s.g.began):
+		return refuse(stale, "it was made before this server began, which does not know what was used before: make it anew")
 	case made.After(now.Add(s.future)):
 		return refuse(stale, fmt.Sprintf("it was made %v in the future: look at the clocks", made.Sub(now).Round(time.Second)))
 	case now.Sub(made) > s.past:
@@ -260,15 +280,26 @@ func (s *state) signature(ctx context.Context, sig *sign.Signature) (*known, *re
 }
 
 func (s *state) signedRequest(x *exchange) (*known, *refusal) {
-	body, err := x.body()
-	if err != nil {
-		return nil, refuse(badSignature, "the body of the request cannot be read: "+err.Error())
+	// The sender may have signed it for another server, which sends it on.
+	if s.host != "" && !strings.EqualFold(x.r.Host, s.host) {
+		return nil, refuse(badSignature, fmt.Sprintf("it is for the host %.100q, and this is %q", x.r.Host, s.host))
 	}
-	sig, err := sign.VerifyHTTP(x.r, body, s.verify)
+	sig, err := sign.VerifyHead(x.r, x.r.ContentLength != 0, s.verify)
 	if err != nil {
 		return nil, refuse(badSignature, err.Error())
 	}
-	return s.signature(x.r.Context(), sig)
+	k, refused := s.signature(x.r.Context(), sig)
+	if refused != nil {
+		return nil, refused
+	}
+	body, err := x.body() // not before it is known that somebody with a key wants that
+	if err != nil {
+		return nil, refuse(badSignature, "the body of the request cannot be read: "+err.Error())
+	}
+	if err := sign.CheckBody(x.r, body); err != nil {
+		return nil, refuse(badSignature, err.Error())
+	}
+	return k, nil
 }
 
 // certificate names the holder of a client certificate whose chain the listener has checked. Neither a
@@ -290,7 +321,7 @@ func (s *state) certificate(c *tls.ConnectionState) (*known, *refusal) {
 		for _, san := range names(leaf) {
 			if matchSAN(m.SAN, san) {
 				return knownAs(&Principal{
-					ID: or(m.ID, san), Kind: or(m.Kind, "service"), Method: "mtls", Roles: m.Roles, Expires: leaf.NotAfter, ours: true,
+					ID: or(m.ID, san), Kind: or(m.Kind, "service"), Method: "mtls", Roles: m.Roles, Expires: leaf.NotAfter, shown: new(shown),
 				}), nil
 			}
 		}
@@ -363,28 +394,28 @@ func (s *state) conn(ctx context.Context, c *Conn) (*known, *refusal) {
 // configuration may be another one since.
 func (s *state) again(ctx context.Context, c *Conn) (*known, *refusal) {
 	p := c.Principal
-	if !p.ours {
+	if p.shown == nil {
 		return knownAs(p), nil
 	}
 	var k *known
 	switch p.Method {
 	case "key":
-		if found := s.keys[p.secret]; found != nil {
+		if found := s.keys[p.shown.secret]; found != nil {
 			k = &found.known
 		}
 	case "signature":
-		if k = s.signers[p.ID]; k != nil && k.principal.secret != p.secret {
+		if k = s.signers[p.ID]; k != nil && k.principal.shown.secret != p.shown.secret {
 			k = nil
 		}
 	case "jwt":
 		if s.verifier == nil {
 			break
 		}
-		t, err := s.verifier.Verify(ctx, p.token)
+		t, err := s.verifier.Verify(ctx, p.shown.token)
 		if err != nil {
 			return nil, tokenRefusal(err)
 		}
-		k = s.tokenKnown(t, p.token)
+		k = s.tokenKnown(t, p.shown.token)
 	case "mtls":
 		var refused *refusal
 		if k, refused = s.certificate(c.TLS); refused != nil {

@@ -127,14 +127,12 @@ func BenchmarkHTTP(b *testing.B) {
 				if _, err := conn.Write(text); err != nil {
 					b.Fatal(err)
 				}
-				for {
-					line, err := in.ReadSlice('\n')
-					if err != nil {
-						b.Fatal(err)
-					}
-					if line[0] == '{' || strings.HasPrefix(string(line), "HTTP/1.1 ") && !strings.Contains(string(line), "200") {
-						break
-					}
+				res, err := http.ReadResponse(in, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusOK {
+					b.Fatal(res.Status, err)
 				}
 			}
 		})

@@ -71,7 +71,7 @@ func open(method string) bool {
 	switch method {
 	case spec.MethodInitialize, spec.MethodPing, spec.MethodServerDiscover, spec.MethodLoggingSetLevel,
 		spec.MethodToolsList, spec.MethodResourcesList, spec.MethodResourcesTemplatesList, spec.MethodPromptsList,
-		spec.MethodSubscriptionsListen,
+		spec.MethodSubscriptionsListen, spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe, // each resource is asked about
 		spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult, spec.MethodTasksList,
 		spec.NotificationCancelled, spec.NotificationProgress, spec.NotificationInitialized, spec.NotificationRootsListChanged,
 		"$/cancelRequest", "$/progress":

@@ -37,6 +37,7 @@ type state struct {
 	past     time.Duration
 	future   time.Duration
 	origin   string // of Resource.URL
+	host     string // in that
 	metadata []byte // of the resource; nil: it is none
 	location string // of the metadata
 }
@@ -155,6 +156,13 @@ func (c *Config) compile() (*state, []Problem) {
 			f.bad(fmt.Sprintf("mtls[%d].san", i), "it is empty", "write a name such as spiffe://example.org/agent/* or *.example.org")
 		}
 	}
+	if c.Resource.URL == "" {
+		if len(c.Signatures) > 0 {
+			f.warn("resource.url", "it is missing: what is signed for another server counts here, too", "write the address of this server as clients know it")
+		} else if i := slices.IndexFunc(c.JWT, func(i Issuer) bool { return i.DPoP == "required" }); i >= 0 {
+			f.warn("resource.url", "it is missing: a proof of DPoP for another server counts here, too", "write the address of this server as clients know it")
+		}
+	}
 	if !c.Anonymous && len(c.Keys)+len(c.JWT)+len(c.MTLS)+len(c.Signatures) == 0 && (c.Stdio.Trust == nil || !*c.Stdio.Trust) && c.Stdio.TokenEnv == "" {
 		f.warn("", "nobody can get in but over standard input", "add keys, jwt, mtls or signatures, or anonymous: true")
 	}
@@ -177,7 +185,7 @@ func (c *Config) compileKeys(s *state, f *finder) {
 		}
 		s.keys[digest] = &apiKey{digest: digest, known: *knownAs(&Principal{
 			ID: k.ID, Kind: or(k.Kind, "service"), Method: "key", Roles: k.Roles, Scopes: k.Scopes, Expires: k.Expires,
-			secret: digest, ours: true,
+			shown: &shown{secret: digest},
 		})}
 	}
 }
@@ -211,7 +219,7 @@ func (c *Config) compileSigners(s *state, f *finder) {
 		s.verify[k.ID] = key
 		s.signers[k.ID] = knownAs(&Principal{
 			ID: k.ID, Kind: or(k.Kind, "service"), Method: "signature", Roles: k.Roles,
-			secret: sha256.Sum256([]byte(k.Secret + "\n" + k.Public)), ours: true,
+			shown: &shown{secret: sha256.Sum256([]byte(k.Secret + "\n" + k.Public))},
 		})
 	}
 }
@@ -224,7 +232,7 @@ func (c *Config) compileResource(s *state, f *finder) {
 	} else if u, err := url.Parse(c.Resource.URL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.Fragment != "" {
 		f.bad("resource.url", "it is no address of http or https without a fragment", "write https://host/mcp")
 	} else {
-		s.origin = u.Scheme + "://" + u.Host
+		s.origin, s.host = u.Scheme+"://"+u.Host, u.Host
 		s.resource(u)
 	}
 	for pattern, scopes := range c.Resource.Scopes {

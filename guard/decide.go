@@ -14,6 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/guard/internal/policy"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // Begin decides whether a call of the principal in ctx may proceed, and counts it. done is to be called
@@ -23,43 +24,54 @@ import (
 // call is refused.
 func (g *Guard) Begin(ctx context.Context, c *Call) (done func(error), err error) {
 	s, who, began := g.state.Load(), sessionFrom(ctx), g.now()
-	decision, refused := s.admit(who, c)
+	decision, refused := s.admit(who, c, began)
 	if refused != nil {
 		return nil, s.refused(who, c, "denied", decision.Policies, refused)
 	}
-	name := c.name()
-	release, err := s.limiter.Take(who.limited(), name)
-	if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
-		r := refuse(rateLimited, full.Which)
-		r.after = full.RetryAfter
+	caller := who.limited()
+	release, err := s.limiter.Take(&caller, c.name())
+	if err != nil {
+		r := refuse(rateLimited, err.Error())
+		if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
+			r.reason, r.after = full.Which, full.RetryAfter
+		}
 		return nil, s.refused(who, c, "limited", decision.Policies, r)
-	} else if err != nil {
-		return nil, s.refused(who, c, "limited", decision.Policies, refuse(rateLimited, err.Error()))
 	}
-	if err := s.record(who, c, "allowed", decision.Policies, nil, g.now().Sub(began)); err != nil {
-		release()
-		return nil, refuse(unavailable, err.Error()).wire(c, false)
+	if s.log != nil {
+		if err := s.record(who, c, "allowed", decision.Policies, nil, g.now().Sub(began)); err != nil {
+			release()
+			return nil, refuse(unavailable, err.Error()).wire(c, false)
+		}
+	}
+	if c.Method == spec.MethodSubscriptionsListen && who.http != nil { // its answer is a stream
+		leave := g.guests.stream(who, who.http.r, who.http.w)
+		return func(error) { leave(); release() }, nil
+	}
+	if s.c.Limits.Concurrent <= 0 && s.c.Limits.Total <= 0 { // it holds no place
+		return nothing, nil
 	}
 	return func(error) { release() }, nil
 }
 
+func nothing(error) {}
+
 // limited is who calls, for the limits.
-func (w *session) limited() *limit.Caller {
-	return &limit.Caller{Principal: w.principal.Name(), Address: w.remote, Roles: w.principal.Roles}
+func (w *session) limited() limit.Caller {
+	return limit.Caller{Principal: w.subject.Name, Address: w.remote, Roles: w.principal.Roles}
 }
 
 // admit decides everything but whether there is room.
-func (s *state) admit(who *session, c *Call) (policy.Decision, *refusal) {
+func (s *state) admit(who *session, c *Call, now time.Time) (policy.Decision, *refusal) {
 	if who == nil || who.principal == nil {
 		return policy.Decision{}, refuse(unauthenticated, "there are no credentials")
 	}
-	if e := who.principal.Expires; !e.IsZero() && s.g.now().After(e) { // of a connection that outlives them
+	if e := who.principal.Expires; !e.IsZero() && now.After(e) { // of a connection that outlives them
 		return policy.Decision{}, refuse(unauthenticated, "the credentials have expired")
 	}
 	if err := s.params.check(c.Params); err != nil {
 		return policy.Decision{}, refuse(condition{"Invalid params: " + err.Error(), -32602, -32602, -32602, 400}, err.Error())
 	}
-	d := s.decide(who, c)
+	d := s.decide(who, c, now)
 	if !d.Allowed {
 		return d, refuse(permissionDenied, d.Reason)
 	}
@@ -75,21 +87,22 @@ func (s *state) admit(who *session, c *Call) (policy.Decision, *refusal) {
 }
 
 // decide asks the policies. What is open needs no rule that allows it, but one may deny it.
-func (s *state) decide(who *session, c *Call) policy.Decision {
+func (s *state) decide(who *session, c *Call, now time.Time) policy.Decision {
 	if s.policy.Empty() {
 		return policy.Decision{Allowed: true, Reason: "there are no policies"}
 	}
-	d := s.policy.Decide(s.query(who, c))
-	if !d.Allowed && !d.Local && len(d.Policies) == 0 && c.Upstream == "" && open(c.Method) {
+	q := query(who, c, now)
+	d := s.policy.Decide(&q)
+	if !d.Allowed && !d.Local && len(d.Policies) == 0 && c.Upstream == "" && c.Name == "" && open(c.Method) {
 		d = policy.Decision{Allowed: true, Reason: "it is open to everybody who was let in"}
 	}
 	return d
 }
 
-func (s *state) query(who *session, c *Call) *policy.Query {
-	return &policy.Query{
+func query(who *session, c *Call, now time.Time) policy.Query {
+	return policy.Query{
 		Subject: who.subject, Method: c.Method, Upstream: c.Upstream, Name: c.Name, Arguments: c.Arguments, Annotations: c.Annotations,
-		Transport: who.transport, Remote: who.remote, Local: who.local, Now: s.g.now(),
+		Transport: who.transport, Remote: who.remote, Local: who.local, Now: now,
 	}
 }
 
@@ -207,7 +220,7 @@ func (s *state) record(who *session, c *Call, decision string, policies []string
 // or written down.
 func (g *Guard) Visible(ctx context.Context, c *Call) bool {
 	s, who := g.state.Load(), sessionFrom(ctx)
-	return who != nil && who.principal != nil && s.decide(who, c).Allowed
+	return who != nil && who.principal != nil && s.decide(who, c, g.now()).Allowed
 }
 
 // Explain says what would become of a call, and why. It counts nothing. ctx may have a
@@ -219,16 +232,17 @@ func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
 	if from != nil {
 		who.transport, who.remote, who.local = or(from.Transport, "http"), host(from.Remote), from.Local
 	}
-	d := s.decide(who, c)
-	x := Explanation{Allowed: d.Allowed, Policies: d.Policies, Reason: d.Reason, Limits: s.limiter.Explain(who.limited(), c.name())}
+	now, caller := g.now(), who.limited()
+	q, d := query(who, c, now), s.decide(who, c, now)
+	x := Explanation{Allowed: d.Allowed, Policies: d.Policies, Reason: d.Reason, Limits: s.limiter.Explain(&caller, c.name())}
 	if !d.Allowed {
-		if whole := s.policy.Explain(s.query(who, c)); !whole.Allowed {
+		if whole := s.policy.Explain(&q); !whole.Allowed {
 			x.Policies, x.Reason = whole.Policies, whole.Reason
 		}
 		return x
 	}
 	if len(d.Policies) > 0 {
-		x.Reason = s.policy.Explain(s.query(who, c)).Reason
+		x.Reason = s.policy.Explain(&q).Reason
 	}
 	if x.Scopes = s.lacks(p, c); len(x.Scopes) > 0 {
 		x.Allowed, x.Reason = false, "it needs the scopes "+strings.Join(x.Scopes, ", ")

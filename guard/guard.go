@@ -61,6 +61,8 @@ type Conn struct {
 	TLS *tls.ConnectionState
 	// Principal is who was found out to be there, by the handshake of a WebSocket.
 	Principal *Principal
+	// Close ends the connection, when its principal may not stay. Nil: it stays, and every call is refused.
+	Close func() error
 }
 
 // A Call is what is to be decided.
@@ -108,8 +110,10 @@ type Guard struct {
 	dpop   *token.Nonces
 	state  atomic.Pointer[state]
 
+	began    time.Time      // in whole seconds, as signatures have it
 	failures *limit.Limiter // credentials that were wrong, by address
 	schemas  schemas
+	guests   guests
 
 	mu     sync.Mutex // of Reload and Close
 	closed bool
@@ -118,12 +122,14 @@ type Guard struct {
 // New returns a guard. Its error tells everything that is wrong with the configuration.
 func New(c *Config, o *Options) (*Guard, error) {
 	g := &Guard{}
+	g.guests.g = g
 	if o != nil {
 		g.opts = *o
 	}
 	if g.now = g.opts.Now; g.now == nil {
 		g.now = time.Now
 	}
+	g.began = g.now().Truncate(time.Second)
 	if g.opts.Logger == nil {
 		g.opts.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -162,6 +168,7 @@ func (g *Guard) Reload(c *Config) error {
 		return err
 	}
 	g.state.Store(s)
+	g.guests.soon()
 	return old.close(s)
 }
 
@@ -174,6 +181,7 @@ func (g *Guard) Close() error {
 		return nil
 	}
 	g.closed = true
+	g.guests.close()
 	return g.state.Load().close(nil)
 }
 

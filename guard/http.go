@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strconv"
@@ -24,15 +25,33 @@ const (
 	wellKnown   = "/.well-known/oauth-protected-resource"
 	signedBody  = 50 << 20 // bytes of a signed request, which is held in memory, where nothing else is said
 	bodyTimeout = 30 * time.Second
+	refusedBody = time.Second // for the rest of a body after a refusal
 )
 
 // An exchange is a request over HTTP on its way through the guard.
 type exchange struct {
 	s *state
 	r *http.Request
+	w http.ResponseWriter
 	// lacks are the scopes for want of which a call was refused, for the header of the answer. The
 	// calls of a batch run at the same time.
 	lacks atomic.Pointer[[]string]
+	timed timedBody // that of r
+}
+
+// A visit is the context of a request with all that the guard knows of it: in one piece, since each request needs it.
+type visit struct {
+	context.Context //nolint:containedctx // it is a context itself
+	session         session
+	exchange        exchange
+}
+
+// Value returns the session too.
+func (v *visit) Value(key any) any {
+	if key == (sessionKey{}) {
+		return &v.session
+	}
+	return v.Context.Value(key)
 }
 
 // HTTP authenticates each request before h gets it, with the [Principal] in its context, and answers
@@ -49,9 +68,9 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r) // a browser asks whether it may ask, without credentials; it may do nothing else so
 			return
 		}
-		x := &exchange{s: s, r: r}
-		remote := host(r.RemoteAddr)
-		who := &session{remote: remote, transport: "http", local: isLocal(r), http: x}
+		v := &visit{Context: r.Context(), exchange: exchange{s: s, r: r, w: w}}
+		x, who, remote := &v.exchange, &v.session, host(r.RemoteAddr)
+		*who = session{remote: remote, transport: "http", local: isLocal(r), http: x}
 		if refused := x.bounds(w); refused != nil {
 			s.answer(w, x, who, refused)
 			return
@@ -62,7 +81,10 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 			return
 		}
 		who.principal, who.subject = k.principal, k.subject
-		r = r.WithContext(context.WithValue(r.Context(), sessionKey{}, who))
+		if r.Method == http.MethodGet { // its answer may be a stream, or all of a connection
+			defer g.guests.stream(who, r, w)()
+		}
+		r = r.WithContext(v)
 		if len(s.scopes) > 0 {
 			w = &stepUp{ResponseWriter: w, x: x}
 		}
@@ -112,29 +134,31 @@ func (x *exchange) bounds(w http.ResponseWriter) *refusal {
 		}
 		x.r.Body = http.MaxBytesReader(w, x.r.Body, c.MaxBody)
 	}
-	x.r.Body = &timedBody{ReadCloser: x.r.Body, ctl: http.NewResponseController(w), limit: cmp.Or(c.BodyTimeout, bodyTimeout)}
+	x.timed = timedBody{ReadCloser: x.r.Body, w: w, by: time.Now().Add(cmp.Or(c.BodyTimeout, bodyTimeout))}
+	x.timed.set(x.timed.by) // from now on: when nobody reads the body, the server does, before it sends the answer
+	x.r.Body = &x.timed
 	return nil
 }
 
 // timedBody bounds how long a body may take.
 type timedBody struct {
 	io.ReadCloser
-	ctl   *http.ResponseController
-	limit time.Duration
-	state int8 // 0: not begun; 1: there is a deadline; 2: over
+	w     http.ResponseWriter
+	by    time.Time
+	begun bool
 }
 
+// set moves the deadline. Where there is no connection, nobody can be slow.
+func (b *timedBody) set(by time.Time) { _ = http.NewResponseController(b.w).SetReadDeadline(by) }
+
 func (b *timedBody) Read(p []byte) (int, error) {
-	if b.state == 0 {
-		b.state = 1
-		if b.ctl.SetReadDeadline(time.Now().Add(b.limit)) != nil {
-			b.state = 2 // there is no connection that could be slow
-		}
+	if !b.begun {
+		b.begun = true
+		b.set(b.by) // a handler may have another one
 	}
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && b.state == 1 {
-		b.state = 2
-		_ = b.ctl.SetReadDeadline(time.Time{}) // as above
+	if errors.Is(err, io.EOF) { // otherwise the server waits for the rest of it before it answers
+		b.set(time.Time{})
 	}
 	return n, err
 }
@@ -160,6 +184,9 @@ func (x *exchange) body() ([]byte, error) {
 func (s *state) answer(w http.ResponseWriter, x *exchange, who *session, r *refusal) {
 	s.record(who, &Call{Method: "http " + x.r.Method + " " + x.r.URL.Path}, "refused", nil, r, 0)
 	h := w.Header()
+	if x.r.ContentLength != 0 { // the server waits for the body before it sends the answer, and strangers may let it
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody)) // there may be no connection
+	}
 	if r.status == http.StatusUnauthorized {
 		s.challenge(h, x, r)
 	}
@@ -311,8 +338,8 @@ func isLocal(r *http.Request) bool {
 	if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && at.Network() == "unix" {
 		return true
 	}
-	ip := net.ParseIP(host(r.RemoteAddr))
-	return ip != nil && ip.IsLoopback()
+	ip, err := netip.ParseAddr(host(r.RemoteAddr))
+	return err == nil && ip.IsLoopback()
 }
 
 // proxied are headers by which proxies tell whose request it is, besides X-Forwarded-For and the like.

@@ -16,7 +16,7 @@ import (
 func (g *Guard) Interceptor(c *Conn) farcall.Interceptor {
 	identify := g.Identify(c)
 	return func(next farcall.Handler) farcall.Handler {
-		return identify(farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+		return identify(farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
 			call := callOf(req.Method, req.Params)
 			if g.opts.Schema != nil && call.Method == req.Method { // not of what is completed or subscribed to
 				call.Schema = g.opts.Schema(ctx, call.Method, call.Name)
@@ -28,15 +28,13 @@ func (g *Guard) Interceptor(c *Conn) farcall.Interceptor {
 			if err != nil {
 				return nil, err
 			}
+			defer func() { done(err) }() // also when the handler panics
 			if call.Method == spec.MethodSubscriptionsListen {
 				if err := g.watches(ctx, call); err != nil {
-					done(err)
 					return nil, err
 				}
 			}
-			result, err := next.ServeRPC(ctx, req)
-			done(err)
-			return result, err
+			return next.ServeRPC(ctx, req)
 		}))
 	}
 }
@@ -47,8 +45,9 @@ func (g *Guard) watches(ctx context.Context, c *Call) (err error) {
 	scan.Array(uris, func(raw []byte) bool {
 		if len(raw) > 0 && raw[0] == '"' {
 			read := &Call{Method: spec.MethodResourcesRead, Name: string(scan.Unquote(raw)), MCP: c.MCP, Modern: c.Modern}
-			if !g.Visible(ctx, read) {
-				err = g.state.Load().refused(sessionFrom(ctx), read, "denied", nil, refuse(permissionDenied, "no policy allows to read what is subscribed to"))
+			s, who := g.state.Load(), sessionFrom(ctx)
+			if d, refused := s.admit(who, read, g.now()); refused != nil {
+				err = s.refused(who, read, "denied", d.Policies, refused)
 			}
 		}
 		return err == nil
@@ -59,6 +58,9 @@ func (g *Guard) watches(ctx context.Context, c *Call) (err error) {
 // Identify is Interceptor without the decision, for those who ask [Guard.Begin].
 func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 	at := &connected{g: g, c: c}
+	if c != nil && c.Close != nil {
+		g.guests.conn(at)
+	}
 	return func(next farcall.Handler) farcall.Handler {
 		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
 			s := g.state.Load()

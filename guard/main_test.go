@@ -175,7 +175,7 @@ func newSite(t *testing.T, c *guard.Config, o *guard.Options) *site {
 	g := newGuard(t, c, o)
 	rpc := &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}
 	mux := http.NewServeMux()
-	mux.Handle("/rpc", httprpc.NewHandler(newMux(), &httprpc.Options{RPC: rpc}))
+	mux.Handle("/rpc", httprpc.NewHandler(newMux(), &httprpc.Options{RPC: rpc, Hosts: []string{"rpc.example"}}))
 	mux.Handle("/stream", httprpc.NewStreamHandler(newMux(), &httprpc.Options{RPC: rpc}))
 	return serve(t, g, g.HTTP(mux))
 }

@@ -36,37 +36,24 @@ func (p *params) check(b jsonrpc.Raw) error {
 	if w.bad != "" {
 		return fmt.Errorf("%s at byte %d of the params", w.bad, w.at)
 	}
-	return p.confusable(b)
+	return nil
 }
 
-// confusable refuses members that differ only in case from those that were decided by.
-func (p *params) confusable(b jsonrpc.Raw) error {
-	var bad error
-	scan.Object(b, func(key, value []byte) bool {
-		if bad = confused(key, decided); bad == nil && string(key) == "ref" {
-			scan.Object(value, func(key, _ []byte) bool {
-				bad = confused(key, reference)
-				return bad == nil
-			})
-		}
-		return bad == nil
-	})
-	return bad
-}
-
-func confused(key []byte, names []string) error {
+// confused returns which of the names a member differs from in case only, "" for none.
+func confused(key []byte, names []string) string {
 	for _, name := range names {
 		if string(key) != name && strings.EqualFold(string(key), name) {
-			return fmt.Errorf("the member %.40q could be taken for %q", key, name)
+			return name
 		}
 	}
-	return nil
+	return ""
 }
 
 // A walk passes over JSON that is known to be valid, once.
 type walk struct {
 	*params
 	b   []byte
+	ref bool // it is in the member ref
 	bad string
 	at  int
 }
@@ -131,6 +118,13 @@ func (w *walk) list(i, depth int) int {
 func (w *walk) object(i, depth int) int {
 	var few [manyMembers][]byte
 	var many map[string]struct{}
+	var names []string
+	switch {
+	case depth == 1:
+		names = decided
+	case depth == 2 && w.ref:
+		names = reference
+	}
 	n := 0
 	for i = scan.Space(w.b, i); i < len(w.b) && w.b[i] == '"'; i = scan.Space(w.b, i) {
 		end, escaped, f := scan.String(w.b, i)
@@ -143,6 +137,9 @@ func (w *walk) object(i, depth int) int {
 		}
 		if !w.keys && dangerous(key) {
 			return w.fail(i, "the name %q, which programs in JavaScript may take for something else,", key)
+		}
+		if name := confused(key, names); name != "" {
+			return w.fail(i, "the member %.40q, which could be taken for %q,", key, name)
 		}
 		if n < manyMembers {
 			for _, k := range few[:n] {
@@ -164,6 +161,9 @@ func (w *walk) object(i, depth int) int {
 			many[string(key)] = struct{}{}
 		}
 		n++
+		if depth == 1 {
+			w.ref = string(key) == "ref"
+		}
 		after, _ := scan.Colon(w.b, end)
 		i = scan.Space(w.b, w.value(after, depth+1))
 		if i < len(w.b) && w.b[i] == ',' {

@@ -24,9 +24,13 @@ type Principal struct {
 	// Expires is the end of its credentials; zero for none.
 	Expires time.Time
 
-	token  string            // as it was presented, for an exchange; never printed
+	shown *shown // nil: the program made it, and no guard
+}
+
+// shown is what it has presented. It is behind a pointer so that no way of printing a Principal shows it.
+type shown struct {
+	token  string            // as it came, for an exchange
 	secret [sha256.Size]byte // of its key: another configuration may have another one
-	ours   bool              // a guard made it, not the program
 }
 
 // Name is the principal and its issuer: the same for nobody else.
@@ -52,7 +56,10 @@ func (p *Principal) Token() string {
 	if p == nil {
 		return ""
 	}
-	return p.token
+	if p.shown == nil {
+		return ""
+	}
+	return p.shown.token
 }
 
 // String is its name. It has no secrets.

@@ -48,7 +48,7 @@ func (e *events) open() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.begin()
-	return e.ctl.Flush()
+	return e.writeLocked(e.ctl.Flush)
 }
 
 // send sends one event.
@@ -86,8 +86,7 @@ func (e *events) writeLocked(write func() error) error {
 	return e.err
 }
 
-// end ends the stream. The deadline must not hit the next answer on the same
-// connection; after a failure there is none.
+// end ends the stream.
 func (e *events) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -96,6 +95,6 @@ func (e *events) end() {
 		e.timer.Stop()
 	}
 	if e.ctl != nil && e.err == nil {
-		_ = e.ctl.SetWriteDeadline(time.Time{})
+		soon(e.w) // the end is still to be written, and the last event may be long ago
 	}
 }

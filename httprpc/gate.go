@@ -27,7 +27,7 @@ func (g *gate) open(w http.ResponseWriter, r *http.Request, method string) bool 
 	}
 	w.Header().Set("Allow", g.methods)
 	if r.Method == http.MethodOptions {
-		w.WriteHeader(http.StatusNoContent)
+		answerNothing(w)
 		return false
 	}
 	refuse(w, http.StatusMethodNotAllowed, "Method not allowed: use "+method)

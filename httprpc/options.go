@@ -12,6 +12,8 @@ import (
 const (
 	defaultMaxMessage = 50 << 20
 	defaultKeepAlive  = 15 * time.Second
+
+	defaultBodyTimeout = 30 * time.Second
 )
 
 // Options adjust both ends. The zero value, and nil, mean the defaults. They
@@ -21,6 +23,10 @@ type Options struct {
 	// bytes. Default 50 MB.
 	MaxMessage int
 
+	// BodyTimeout is how long the body of a request may take at the serving end, and a
+	// second more for each 100 KB of it; then it is answered with 408. Default 30 s;
+	// negative: for ever.
+	BodyTimeout time.Duration
 	// RPC adjusts how the serving end handles messages. Default: its defaults.
 	RPC *farcall.Options
 	// Origins are the web pages of other hosts that may call the serving end:
@@ -50,6 +56,7 @@ func (o *Options) withDefaults() Options {
 	}
 	c.MaxMessage = cmp.Or(c.MaxMessage, defaultMaxMessage)
 	c.MaxEvent = cmp.Or(c.MaxEvent, sse.DefaultMaxEvent)
+	c.BodyTimeout = cmp.Or(c.BodyTimeout, defaultBodyTimeout)
 	c.KeepAlive = cmp.Or(c.KeepAlive, defaultKeepAlive)
 	var rpc farcall.Options
 	if c.RPC != nil {

@@ -3,10 +3,10 @@ package httprpc
 import (
 	"errors"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
-	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/origin"
@@ -37,6 +37,7 @@ type handler struct {
 type buffers struct{ in, out []byte }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.opts.hurry(w, r)
 	if !h.gate.open(w, r, http.MethodPost) {
 		return
 	}
@@ -55,10 +56,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.release(b)
 	var err error
-	if b.in, err = readBody(b.in, r.Body, r.ContentLength, h.opts.MaxMessage); err != nil {
+	if b.in, err = readBody(b.in, h.opts.timed(w, r), r.ContentLength, h.opts.MaxMessage); err != nil {
 		h.unread(w, r, err)
 		return
 	}
+	h.opts.rest(w, r)
 	ctx := r.Context()
 	if trace := r.Header.Get("Traceparent"); trace != "" {
 		ctx = farcall.WithTrace(ctx, trace)
@@ -93,6 +95,9 @@ func (h *handler) release(b *buffers) {
 // unread answers a request whose body could not be read.
 func (h *handler) unread(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close")
+		refuse(w, http.StatusRequestTimeout, "The body took too long")
 	case errors.Is(err, errTooLarge):
 		refuse(w, http.StatusRequestEntityTooLarge, "Request too large")
 	case r.Context().Err() == nil:
@@ -109,7 +114,7 @@ var (
 // answer writes a plain answer, or 204 when there is none.
 func answer(w http.ResponseWriter, body []byte) {
 	if len(body) == 0 {
-		w.WriteHeader(http.StatusNoContent)
+		answerNothing(w)
 		return
 	}
 	header := w.Header()
@@ -117,30 +122,25 @@ func answer(w http.ResponseWriter, body []byte) {
 	if len(body) >= 2<<10 { // net/http counts smaller bodies itself
 		header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
-	if len(body) >= maxPooled {
-		writeLarge(w, body)
-		return
-	}
-	_, _ = w.Write(body) // the caller has gone; nobody is left to tell
+	writePatiently(w, body)
 }
 
-// writeLarge writes an answer that the buffers of the system may not hold, and
+// writePatiently writes an answer that the buffers of the system may not hold, and
 // gives up when the caller takes nothing of it for a time.
-func writeLarge(w http.ResponseWriter, body []byte) {
-	ctl := http.NewResponseController(w)
+func writePatiently(w http.ResponseWriter, body []byte) {
 	for part := range slices.Chunk(body, maxPooled) {
-		_ = ctl.SetWriteDeadline(time.Now().Add(sendTimeout)) // not supported: then there is none
+		soon(w)
 		if _, err := w.Write(part); err != nil {
-			return
+			return // the caller has gone; nobody is left to tell
 		}
 	}
-	_ = ctl.SetWriteDeadline(time.Time{}) // the next answer has its own
 }
 
 // refuse answers for HTTP itself: the body is a JSON-RPC error all the same.
 func refuse(w http.ResponseWriter, status int, message string) {
 	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message})
 	w.Header()["Content-Type"] = jsonHeader
+	soon(w)
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 }

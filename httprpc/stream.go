@@ -46,11 +46,12 @@ type streamHandler struct {
 const doneID = "done"
 
 func (h *streamHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.opts.hurry(w, r)
 	if !h.gate.open(w, r, http.MethodGet) {
 		return
 	}
 	if r.Header.Get("Last-Event-Id") == doneID {
-		w.WriteHeader(http.StatusNoContent)
+		answerNothing(w)
 		return
 	}
 	e := &events{w: w, keepAlive: h.opts.KeepAlive}

@@ -18,6 +18,7 @@ import (
 	"html"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -260,8 +261,10 @@ func proved(r *http.Request, thumbprint string) error {
 	return nil
 }
 
-var formAction = regexp.MustCompile(`<form[^>]* action="([^"]*)"`)
-var promptName = regexp.MustCompile(`name="prompt" value="([^"]*)"`)
+var (
+	formAction = regexp.MustCompile(`<form[^>]* action="([^"]*)"`)
+	promptName = regexp.MustCompile(`name="prompt" value="([^"]*)"`)
+)
 
 // signIn is the user and his browser: it goes where it is sent, and fills in the forms of the provider.
 func signIn(t *testing.T, address string) {
@@ -376,6 +379,7 @@ func TestOIDCProvider(t *testing.T) {
 			}
 		})
 	}
+	t.Run("guard", func(t *testing.T) { guardWorks(t, p) })
 	t.Run("private_key_jwt", func(t *testing.T) { gatewayWorks(t, p, newGuarded(t, p), key) })
 }
 
@@ -403,5 +407,38 @@ func gatewayWorks(t *testing.T, p *provider, g *guarded, key *ecdsa.PrivateKey) 
 	defer g.mu.Unlock()
 	if last := g.claims[len(g.claims)-1]; last.ClientID != "workload" || g.scheme != "DPoP" {
 		t.Errorf("%s %+v", g.scheme, last)
+	}
+}
+
+// guardWorks has a gateway whose guard takes the provider's tokens: farcall at both ends, and the provider between.
+func guardWorks(t *testing.T, p *provider) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := "http://" + l.Addr().String() + "/mcp" // the audience of tokens has the port
+	l.Close()
+	dir := t.TempDir()
+	config := fmt.Sprintf(`guard:
+  jwt: [{issuer: %q, audience: [%q]}]
+  resource: {url: %q, scopes: {"*": [read]}}
+upstreams:
+  far: {command: [%q, serve, --stdio, --log, "off"]}
+`, p.issuer, at, at, farcallPath)
+	file := filepath.Join(dir, "farcall.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := starts(t, "serve", "--config", file, "--listen", l.Addr().String())
+	for _, args := range [][]string{{at}, {at, "--dpop"}} {
+		home := t.TempDir()
+		if out, err := homely(home, "mcp", "tools", at).CombinedOutput(); err == nil || !strings.Contains(string(out), "farcall login "+at) {
+			t.Fatalf("without a login: %v\n%s", err, out)
+		}
+		login(t, home, args...)
+		if out, err := homely(home, "mcp", "call", at, "math_add", "a=2", "b=3").CombinedOutput(); err != nil || !strings.Contains(string(out), "5") {
+			t.Errorf("%q: %v\n%s\n%s", args, err, out, f.output())
+		}
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcpauth"
 )
@@ -438,6 +439,11 @@ func (f *loginFlags) printLogins(ctx context.Context, args []string) error {
 		f.printStatus(st, s)
 	}
 	return nil
+}
+
+// unauthenticated reports whether a code means that the server does not know who calls.
+func unauthenticated(c jsonrpc.Code) bool {
+	return slices.ContainsFunc(jsonrpc.Lookup(c), func(row jsonrpc.Condition) bool { return row.Name == "unauthenticated" })
 }
 
 // loginHint is for a server that wants to know who calls.

@@ -252,6 +252,9 @@ func (s *mcpSession) answered(what string, wire *jsonrpc.Error, err error) error
 }
 
 func (s *mcpSession) codeHint(what string, wire *jsonrpc.Error, err error) string {
+	if s.target.kind == kindHTTP && unauthenticated(wire.Code) {
+		return loginHint(s.target, http.StatusUnauthorized)
+	}
 	if s.Client == nil { // it has not got beyond the handshake
 		if len(jsonrpc.Lookup(wire.Code)) > 0 && jsonrpc.Lookup(wire.Code)[0].Retryable {
 			return fmt.Sprintf("It may work later. 'farcall errors %d' says what the code means.", int(wire.Code))

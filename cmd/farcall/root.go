@@ -119,6 +119,7 @@ func newRootCmd(e *env) *cobra.Command {
 		newConformCmd(e),
 		newExplainCmd(e),
 		newKeyCmd(e),
+		newSandboxCmd(e),
 		newVersionCmd(e),
 	)
 	return root

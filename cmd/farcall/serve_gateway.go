@@ -24,7 +24,10 @@ type behind struct {
 
 func (s *behind) start(t farcall.Transport, c *guard.Conn) { go s.ServeStream(t, c) }
 func (s *behind) serve(t farcall.Transport, c *guard.Conn) { s.ServeStream(t, c) }
-func (s *behind) bound(l net.Listener) net.Listener        { return s.Listener(l) }
+func (s *behind) largest(c *guard.Conn) int {
+	return s.MaxMessage(context.Background(), c) //nolint:forbidigo // it looks at the certificate only
+}
+func (s *behind) bound(l net.Listener) net.Listener { return s.Listener(l) }
 
 // drain ends the gateway. Its error is the context's: time was up.
 func (s *behind) drain(ctx context.Context) { _ = s.Shutdown(ctx) }

@@ -71,6 +71,9 @@ func (p *peers) open(t farcall.Transport, c *guard.Conn, isMCP func(frame []byte
 		_ = t.Close() // nothing was asked, nothing is answered
 		return nil
 	}
+	if p.guard != nil {
+		c.Close = t.Close
+	}
 	opts := intercepted(p.guard, c, p.opts)
 	opts.Transport, opts.Conn = c.Transport, c.Transport+"-"+strconv.Itoa(id)
 	if err != nil || !isMCP(frame) {

@@ -34,6 +34,8 @@ type service interface {
 	serve(t farcall.Transport, c *guard.Conn)
 	// bound bounds the connections of an address.
 	bound(l net.Listener) net.Listener
+	// largest is how large a message of a connection may be; 0: no less than on others.
+	largest(c *guard.Conn) int
 	// drain takes no new calls and lets those in flight finish, as long as the
 	// context lasts. What streams still have is over then.
 	drain(ctx context.Context)
@@ -128,6 +130,13 @@ func (s *toys) bound(l net.Listener) net.Listener {
 	return s.guard.Listener(l)
 }
 
+func (s *toys) largest(c *guard.Conn) int {
+	if s.guard == nil {
+		return 0
+	}
+	return s.guard.MaxMessage(context.Background(), c) //nolint:forbidigo // it looks at the certificate only
+}
+
 func (s *toys) start(t farcall.Transport, c *guard.Conn) { s.peers.start(t, c) }
 
 func (s *toys) serve(t farcall.Transport, c *guard.Conn) {
@@ -205,8 +214,12 @@ func secured(transport string, r *http.Request) string {
 
 // serveStream serves a connection that carries JSON texts.
 func (s *server) serveStream(conn net.Conn, prefix []byte, header bool) {
-	t := stream.New(conn, framing(header), &stream.Options{MaxMessage: s.maxMessage, Prefix: prefix})
-	s.service.start(t, connected(conn))
+	c, most := connected(conn), s.maxMessage
+	if n := s.service.largest(c); n > 0 && (most <= 0 || n < most) {
+		most = n
+	}
+	t := stream.New(conn, framing(header), &stream.Options{MaxMessage: most, Prefix: prefix})
+	s.service.start(t, c)
 }
 
 func framing(header bool) stream.Framing {

@@ -120,9 +120,9 @@ func TestMCPServer(t *testing.T) {
 			if line, err := bufio.NewReader(out).ReadString('\n'); !strings.Contains(line, "serverInfo") {
 				t.Errorf("%q %v", line, err)
 			}
-			_ = syscall.Kill(cmd.Process.Pid, syscall.SIGTERM)
-			_ = cmd.Wait()
 			_ = in.Close()
+			_ = cmd.Process.Kill() // its namespace ends with it
+			_ = cmd.Wait()
 		})
 	}
 }

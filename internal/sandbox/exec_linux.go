@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/landlock-lsm/go-landlock/landlock"
 	"golang.org/x/sys/unix"
 )
 
@@ -170,7 +171,7 @@ func environment(env []string, r *Rules, n network, tmp bool) []string {
 // files says what may be touched.
 func (r *Rules) files(s *ruleset, n network, executes, reads []string, tmp, proc bool) error {
 	type grant struct {
-		access uint64
+		access landlock.AccessFSSet
 		must   bool
 		paths  []string
 	}
@@ -181,7 +182,7 @@ func (r *Rules) files(s *ruleset, n network, executes, reads []string, tmp, proc
 		{mayExecute, true, executes},
 		{mayExecute, false, systemFiles()},
 		{mayRead, false, reads},
-		{mayRead | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE, false, devices()},
+		{mayUse, false, devices()},
 	}
 	if !n.none {
 		grants = append(grants, grant{mayRead, false, networkFiles()})
@@ -199,15 +200,7 @@ func (r *Rules) files(s *ruleset, n network, executes, reads []string, tmp, proc
 			return err
 		}
 	}
-	for _, port := range n.ports {
-		if s.version < landlockPorts {
-			break
-		}
-		if err := s.connect(port); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.connect(n.ports)
 }
 
 // dropPrivileges leaves no capability and no way to one. A sandbox that root has started keeps that of

@@ -6,79 +6,68 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"reflect"
-	"runtime"
 
+	"github.com/landlock-lsm/go-landlock/landlock"
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 )
 
-// What Landlock distinguishes.
+// What is granted. Nothing is: devices and their ioctls, and sockets of others by path.
 const (
-	mayRead    = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR
-	mayExecute = mayRead | unix.LANDLOCK_ACCESS_FS_EXECUTE
-	mayWrite   = mayRead | unix.LANDLOCK_ACCESS_FS_WRITE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_REFER |
-		unix.LANDLOCK_ACCESS_FS_REMOVE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE | unix.LANDLOCK_ACCESS_FS_MAKE_DIR |
-		unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_SYM | unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK
-	everyFS = mayExecute | mayWrite | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
-	ofFile  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
-		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	mayRead    = ll.AccessFSReadFile | ll.AccessFSReadDir
+	mayExecute = mayRead | ll.AccessFSExecute
+	mayUse     = mayRead | ll.AccessFSWriteFile | ll.AccessFSTruncate
+	mayWrite   = mayUse | ll.AccessFSRefer | ll.AccessFSRemoveDir | ll.AccessFSRemoveFile | ll.AccessFSMakeDir |
+		ll.AccessFSMakeReg | ll.AccessFSMakeSym | ll.AccessFSMakeFifo | ll.AccessFSMakeSock
+	ofFile = ll.AccessFSReadFile | ll.AccessFSExecute | ll.AccessFSWriteFile | ll.AccessFSTruncate
 )
 
-const ruleNetPort = 2 // LANDLOCK_RULE_NET_PORT
+// restrictions are what each version of Landlock's interface can restrict.
+var restrictions = []landlock.Config{
+	{}, landlock.V1, landlock.V2, landlock.V3, landlock.V4, landlock.V5,
+	landlock.V6, landlock.V7, landlock.V8, landlock.V9, landlock.V10, landlock.V11,
+}
 
-// address is that of a value which stays where it is: Pointer makes it escape to the heap. The caller
-// keeps it alive.
-func address[T any](p *T) uintptr { return reflect.ValueOf(p).Pointer() }
+// restriction is all that a version can: beyond what a strict sandbox needs, ioctls of devices, signals,
+// abstract sockets, sockets by path and UDP. The filter refuses most of that, too.
+func restriction(version int, n network) landlock.Config {
+	c := restrictions[min(version, len(restrictions)-1)]
+	if n.all {
+		c.HandledAccessNet = 0
+	}
+	return c
+}
 
 // landlockVersion is that of the kernel's interface, 0 when there is none.
 func landlockVersion() int {
-	v, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
-	if errno != 0 {
+	v, err := ll.LandlockGetABIVersion()
+	if err != nil {
 		return 0
 	}
-	return int(v)
+	return v
 }
 
-// ruleset is a Landlock domain in the making.
+// ruleset is a Landlock domain in the making. It is for the thread that executes the command, and exec ends the
+// others. [landlock.Config.Restrict] would restrict all of them: in a build with cgo that waits for ever for the
+// threads that /proc names when /proc belongs to another process namespace, as it does where no new one may be
+// mounted; and its best effort does nothing at all when a right to rename is granted before Linux 5.19.
 type ruleset struct {
-	fd      int
-	version int
-	handled uint64
+	fd int
+	c  landlock.Config
 }
 
-// newRuleset handles what the version knows.
 func newRuleset(version int, n network) (*ruleset, error) {
-	attr := unix.LandlockRulesetAttr{Handled_access_fs: everyFS}
-	switch {
-	case version < 2:
-		attr.Handled_access_fs &^= unix.LANDLOCK_ACCESS_FS_REFER | unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
-	case version < 3:
-		attr.Handled_access_fs &^= unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
-	case version < 5:
-		attr.Handled_access_fs &^= unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	c := restriction(version, n)
+	attr := ll.RulesetAttr{HandledAccessFS: uint64(c.HandledAccessFS), HandledAccessNet: uint64(c.HandledAccessNet), Scoped: uint64(c.Scoped)}
+	fd, err := ll.LandlockCreateRuleset(&attr, 0)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: landlock_create_ruleset: %w", err)
 	}
-	size := uintptr(8) // what the version knows of the structure
-	if version >= landlockPorts {
-		size = 16
-		if !n.all {
-			attr.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
-		}
-	}
-	if version >= landlockScope {
-		size = 24
-		attr.Scoped = unix.LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET | unix.LANDLOCK_SCOPE_SIGNAL
-	}
-	fd, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, address(&attr), size, 0)
-	runtime.KeepAlive(&attr)
-	if errno != 0 {
-		return nil, fmt.Errorf("sandbox: landlock_create_ruleset: %w", errno)
-	}
-	return &ruleset{fd: int(fd), version: version, handled: attr.Handled_access_fs}, nil
+	return &ruleset{fd: fd, c: c}, nil
 }
 
 // allow adds paths with all below. One that does not exist is an error if it must.
-func (s *ruleset) allow(access uint64, must bool, paths ...string) error {
+func (s *ruleset) allow(access landlock.AccessFSSet, must bool, paths ...string) error {
 	for _, path := range paths {
 		err := s.allowOne(access, path)
 		if err != nil && (must || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)) {
@@ -88,7 +77,7 @@ func (s *ruleset) allow(access uint64, must bool, paths ...string) error {
 	return nil
 }
 
-func (s *ruleset) allowOne(access uint64, path string) error {
+func (s *ruleset) allowOne(access landlock.AccessFSSet, path string) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
@@ -99,33 +88,34 @@ func (s *ruleset) allowOne(access uint64, path string) error {
 		return fmt.Errorf("stat: %w", err)
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-		access &= ofFile
+		access &= ofFile // others are an error
 	}
-	attr := unix.LandlockPathBeneathAttr{Allowed_access: access & s.handled, Parent_fd: int32(fd)}
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(s.fd), unix.LANDLOCK_RULE_PATH_BENEATH, address(&attr), 0, 0, 0)
-	runtime.KeepAlive(&attr)
-	if errno != 0 {
-		return os.NewSyscallError("landlock_add_rule", errno)
+	attr := ll.PathBeneathAttr{AllowedAccess: uint64(access & s.c.HandledAccessFS), ParentFd: fd}
+	if err := ll.LandlockAddPathBeneathRule(s.fd, &attr, 0); err != nil {
+		return fmt.Errorf("landlock_add_rule: %w", err)
 	}
 	return nil
 }
 
-// connect adds a TCP port.
-func (s *ruleset) connect(port uint16) error {
-	attr := struct{ access, port uint64 }{unix.LANDLOCK_ACCESS_NET_CONNECT_TCP, uint64(port)}
-	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(s.fd), ruleNetPort, address(&attr), 0, 0, 0)
-	runtime.KeepAlive(&attr)
-	if errno != 0 {
-		return fmt.Errorf("sandbox: port %d: landlock_add_rule: %w", port, errno)
+// connect adds TCP ports, when the kernel knows them.
+func (s *ruleset) connect(ports []uint16) error {
+	if s.c.HandledAccessNet&ll.AccessNetConnectTCP == 0 {
+		return nil
+	}
+	for _, port := range ports {
+		attr := ll.NetPortAttr{AllowedAccess: ll.AccessNetConnectTCP, Port: uint64(port)}
+		if err := ll.LandlockAddNetPortRule(s.fd, &attr, 0); err != nil {
+			return fmt.Errorf("sandbox: port %d: landlock_add_rule: %w", port, err)
+		}
 	}
 	return nil
 }
 
-// enforce restricts the calling thread, and what it executes.
+// enforce restricts the calling thread, and what it executes. It needs no_new_privs.
 func (s *ruleset) enforce() error {
 	defer func() { _ = unix.Close(s.fd) }()
-	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(s.fd), 0, 0); errno != 0 {
-		return fmt.Errorf("sandbox: landlock_restrict_self: %w", errno)
+	if err := ll.LandlockRestrictSelf(s.fd, 0); err != nil {
+		return fmt.Errorf("sandbox: landlock_restrict_self: %w", err)
 	}
 	return nil
 }

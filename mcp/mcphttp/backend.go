@@ -45,6 +45,9 @@ type Session interface {
 type Options struct {
 	// MaxMessage bounds a request in bytes. Default 50 MB.
 	MaxMessage int
+	// BodyTimeout is how long the body of a request may take, and a second more for
+	// each 100 KB of it; then it is answered with 408. Default 30 s; negative: for ever.
+	BodyTimeout time.Duration
 	// RPC adjusts how messages are handled. Its Dialect is MCP's. Default: its
 	// defaults.
 	RPC *farcall.Options
@@ -87,6 +90,7 @@ type Options struct {
 const (
 	maxMessage  = 50 << 20
 	maxSessions = 10_000
+	bodyTimeout = 30 * time.Second
 	idleTimeout = 30 * time.Minute
 	heartbeat   = 15 * time.Second
 	eventBytes  = 1 << 20
@@ -99,6 +103,7 @@ func (o *Options) withDefaults() Options {
 	}
 	c.MaxMessage = cmp.Or(c.MaxMessage, maxMessage)
 	c.MaxSessions = cmp.Or(c.MaxSessions, maxSessions)
+	c.BodyTimeout = cmp.Or(c.BodyTimeout, bodyTimeout)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, idleTimeout)
 	c.Heartbeat = cmp.Or(c.Heartbeat, heartbeat)
 	c.MessagesPath = cmp.Or(c.MessagesPath, "/messages")

@@ -18,7 +18,7 @@ import (
 const (
 	// maxChallenges bounds how often one request is sent again with better
 	// credentials: once for the first, once for wider ones.
-	maxChallenges = 4
+	maxChallenges = 3
 	// endTimeout bounds what Close, and a call that was cancelled, still send.
 	endTimeout = 2 * time.Second
 )

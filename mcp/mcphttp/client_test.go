@@ -440,7 +440,8 @@ func TestAuthorizer(t *testing.T) {
 		{"good at once", tokens{}, 0, 0, 200, nil},
 		{"once", tokens{}, 1, 1, 200, nil},
 		{"step up", tokens{}, 2, 2, 200, nil},
-		{"never", tokens{}, 100, 2, 403, farcall.ErrProtocol},
+		{"signs in, proves, steps up", tokens{}, 3, 3, 200, nil},
+		{"never", tokens{}, 100, 3, 403, farcall.ErrProtocol},
 		{"gives up", tokens{refuse: true}, 1, 1, 401, farcall.ErrProtocol},
 		{"fails", tokens{fail: broken}, 1, 1, 0, broken},
 	} {

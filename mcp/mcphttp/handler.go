@@ -46,6 +46,7 @@ type buffers struct{ in, out []byte }
 
 // ServeHTTP serves the MCP endpoint.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.hurry(w, r)
 	if !h.gate.open(w, r, "GET, POST, DELETE, OPTIONS") || !h.enter(w) {
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,12 +37,16 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *buffers, acce
 		b = &buffers{in: make([]byte, 0, 1<<10)}
 	}
 	var err error
-	b.in, err = readBody(b.in, r.Body, r.ContentLength, h.opts.MaxMessage)
+	b.in, err = readBody(b.in, h.timed(w, r), r.ContentLength, h.opts.MaxMessage)
 	if err == nil {
+		h.rest(w, r)
 		return b, accept, true
 	}
 	h.release(b)
 	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		w.Header().Set("Connection", "close")
+		refuseHTTP(w, http.StatusRequestTimeout, "The body took too long")
 	case errors.Is(err, errBodyTooLarge):
 		refuseHTTP(w, http.StatusRequestEntityTooLarge, "Request too large: the limit is "+strconv.Itoa(h.opts.MaxMessage)+" bytes")
 	case r.Context().Err() == nil:
@@ -162,12 +167,7 @@ func answerJSON(w http.ResponseWriter, status int, body []byte) {
 	if status != 0 && status != http.StatusOK {
 		w.WriteHeader(status)
 	}
-	if len(body) < maxPooled {
-		_, _ = w.Write(body) // the client has gone; nobody is left to tell
-		return
-	}
-	_, _ = patientWriter{w, http.NewResponseController(w)}.Write(body) // likewise
-	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{})    // the next answer has its own
+	_, _ = patientWriter{w, http.NewResponseController(w)}.Write(body) // the client has gone; nobody is left to tell
 }
 
 // patientWriter gives a client sendTimeout for each part of what is large: the

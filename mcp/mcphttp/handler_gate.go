@@ -22,7 +22,7 @@ func (g *gate) open(w http.ResponseWriter, r *http.Request, methods string) bool
 	}
 	if r.Method == http.MethodOptions {
 		w.Header().Set("Allow", methods)
-		w.WriteHeader(http.StatusNoContent)
+		answerNothing(w, http.StatusNoContent)
 		return false
 	}
 	return true

@@ -125,6 +125,12 @@ func (f *fake) tool(ctx context.Context, req *farcall.Request, client farcall.Ca
 		panic("boom")
 	case "capability":
 		return nil, &jsonrpc.Error{Code: spec.MissingRequiredClientCapability, Message: "Missing"}
+	case "refused":
+		var p struct{ Code jsonrpc.Code }
+		json.Unmarshal(req.Params, &p)
+		return nil, &jsonrpc.Error{Code: p.Code, Message: "Refused", Cause: errors.New("by the guard")}
+	case "theirs":
+		return nil, &jsonrpc.Error{Code: -31051, Message: "Refused by another server"}
 	case "header":
 		return RequestFrom(ctx).Header.Get("X-Test"), nil
 	}
@@ -353,6 +359,10 @@ type discardWriter struct {
 func (d *discardWriter) Header() http.Header         { return d.header }
 func (d *discardWriter) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discardWriter) WriteHeader(status int)      { d.status = status }
+
+// Deadlines are what a connection has.
+func (d *discardWriter) SetReadDeadline(time.Time) error  { return nil }
+func (d *discardWriter) SetWriteDeadline(time.Time) error { return nil }
 
 func (quiet) ServeRPC(_ context.Context, req *farcall.Request) (any, error) {
 	return jsonrpc.Raw(`{"content":[]}`), nil

@@ -252,7 +252,7 @@ func (h *Handler) withSession(w http.ResponseWriter, r *http.Request) {
 	if h.table.remove(s) {
 		s.end()
 	}
-	w.WriteHeader(http.StatusNoContent)
+	answerNothing(w, http.StatusNoContent)
 }
 
 // listen serves a stream that the client opens: a new one, or the rest of one

@@ -45,7 +45,7 @@ func (h *Handler) finish(x *exchange, b *buffers) {
 		case x.refusal != nil && x.status == http.StatusBadRequest:
 			refuse(w, x.status, jsonrpc.NullID(), x.refusal)
 		default:
-			w.WriteHeader(http.StatusAccepted)
+			answerNothing(w, http.StatusAccepted)
 		}
 	})
 	if !plain && len(b.out) > 0 {
@@ -147,21 +147,20 @@ func (x *exchange) fail(err error, complete bool) {
 	x.refusal = wire
 }
 
-// statusOf finds the status for a refusal of this process, which has a cause: that of the
-// registry. What another server has sent with such a code has none, and says nothing about the
-// request here. 0 is none in particular.
+// statusOf finds the status that the registry has for a refusal of this process, which has
+// a cause. What another server has sent with such a code has none, and says nothing about the request
+// here. 0 is none in particular.
 func statusOf(e *jsonrpc.Error) int {
 	if e.Cause == nil {
 		return 0
 	}
-	for _, row := range jsonrpc.Lookup(e.Code) {
-		if row.Modern != e.Code {
-			continue
-		}
-		switch row.HTTPStatus {
-		case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
-			return row.HTTPStatus
-		}
+	switch e.Code {
+	case -31050: // rate limited
+		return http.StatusTooManyRequests
+	case -31051, -31052, -31053, -31054: // unauthenticated, replayed request, bad signature, stale request
+		return http.StatusUnauthorized
+	case -31056: // permission denied
+		return http.StatusForbidden
 	}
 	return 0
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 func TestModern(t *testing.T) {
@@ -297,4 +299,16 @@ func TestLargeAnswer(t *testing.T) {
 	for range 2 { // the second on the same connection
 		e.modern("1", "tools/call", `"name":"echo","text":"`+text+`"`).is(200, text)
 	}
+}
+
+// The refusals of a guard have the status of the registry.
+func TestRefusalStatus(t *testing.T) {
+	e := serve(t, nil)
+	for _, row := range jsonrpc.Conditions() {
+		switch row.Name {
+		case "rate limited", "unauthenticated", "replayed request", "bad signature", "stale request", "permission denied":
+			e.modern("1", "tools/call", `"name":"refused","code":`+strconv.Itoa(int(row.Modern))).is(row.HTTPStatus, `"Refused"`)
+		}
+	}
+	e.modern("1", "tools/call", `"name":"theirs"`).is(200, "another server")
 }

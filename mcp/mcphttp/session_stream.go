@@ -163,7 +163,7 @@ func (st *stream) silence(cancelled bool) {
 	case cancelled && st.accept&acceptsEvents != 0:
 		_ = st.conn.open() // a stream of no events: a request is answered with JSON or a stream
 	default:
-		st.conn.plain(func(w http.ResponseWriter) { w.WriteHeader(http.StatusAccepted) })
+		st.conn.plain(func(w http.ResponseWriter) { answerNothing(w, http.StatusAccepted) })
 	}
 	st.finish()
 }

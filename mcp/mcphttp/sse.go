@@ -55,6 +55,7 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 // ServeMessages takes the messages of HTTP+SSE; their answers go out on the
 // stream.
 func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
+	h.hurry(w, r)
 	if !h.gate.open(w, r, "POST, OPTIONS") || !h.enter(w) {
 		return
 	}
@@ -84,7 +85,7 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 		h.release(b)
 		return
 	}
-	w.WriteHeader(http.StatusAccepted)
+	answerNothing(w, http.StatusAccepted)
 	h.table.put(s) // what keeps it is its stream
 	x := &exchange{Context: contextOf(r), req: r, session: s}
 	h.active.Add(1)

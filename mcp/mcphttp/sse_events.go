@@ -181,9 +181,7 @@ func (e *events) endLocked() {
 		e.timer.Stop()
 	}
 	if e.ctl != nil && e.err == nil {
-		// The deadline must not hit the next answer on the same connection; after
-		// a failure there is none.
-		_ = e.ctl.SetWriteDeadline(time.Time{}) // not supported: then there is none
+		soon(e.w) // the end is still to be written, and the last event may be long ago
 	}
 	if e.done != nil {
 		close(e.done)

@@ -136,7 +136,7 @@ func (f *front) admitting(h farcall.Handler) farcall.Handler {
 	if f.admission == nil {
 		return h
 	}
-	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
 		done, err := f.admission(req.Method, req.Params)
 		if err != nil {
 			if req.IsNotification() {
@@ -144,10 +144,9 @@ func (f *front) admitting(h farcall.Handler) farcall.Handler {
 			}
 			return nil, err
 		}
-		result, err := h.ServeRPC(ctx, req)
 		if done != nil {
-			done(err)
+			defer func() { done(err) }() // also when something panics
 		}
-		return result, err
+		return h.ServeRPC(ctx, req)
 	})
 }

@@ -8,13 +8,13 @@ import "github.com/farcall-dev/farcall/jsonrpc"
 // few when they became scarce: calls may take long, and nobody who has come
 // meanwhile is to wait for their end.
 
-// party returns who is to leave room for others: a session, or else a principal, or
-// else all of whom nothing is known.
+// party returns who is to leave room for others: a principal with all of his sessions,
+// of which he may open any number, or else a session, or else all of whom nothing is known.
 func (c *Caller) party() ownerKey {
-	if c.Session != "" {
-		return ownerKey{session: c.Session}
+	if c.Principal != "" {
+		return ownerKey{principal: c.Principal}
 	}
-	return ownerKey{principal: c.Principal}
+	return ownerKey{session: c.Session}
 }
 
 // A share is what a party has of the queue.

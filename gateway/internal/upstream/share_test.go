@@ -51,7 +51,7 @@ func (c *crowd) refused() string {
 // queue.
 func TestFairQueue(t *testing.T) {
 	for name, who := range map[string]func(string) Caller{
-		"sessions":   func(name string) Caller { return Caller{Principal: "p", Session: name} },
+		"sessions":   func(name string) Caller { return Caller{Session: name} },
 		"principals": func(name string) Caller { return Caller{Principal: name} },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,6 +92,43 @@ func TestFairQueue(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFairSessions lets nobody have more turns because he has opened more sessions.
+func TestFairSessions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		u := l.upstream(Options{MaxInFlight: 1, MaxQueue: 100})
+		c := &crowd{t: t, u: u, errs: map[string]error{}}
+		for i := range 60 {
+			c.call(fmt.Sprint("a", i), Caller{Principal: "ann", Session: fmt.Sprint("ann-", i%20)})
+		}
+		for i := range 3 {
+			c.call(fmt.Sprint("b", i), Caller{Principal: "ben", Session: "ben-1"})
+		}
+		for i := range 3 { // nobody knows who he is: his session is all there is
+			c.call(fmt.Sprint("c", i), Caller{Session: "c"})
+		}
+		const want = "a0 a1 b0 c0 a2 b1 c1 a3 b2 c2"
+		for id := range strings.FieldsSeq(want) {
+			l.release(id)
+			synctest.Wait()
+		}
+		c.mu.Lock()
+		if got := strings.Join(c.done, " "); got != want {
+			t.Errorf("order: %s", got)
+		}
+		c.mu.Unlock()
+		for i := 4; i < 60; i++ {
+			l.release(fmt.Sprint("a", i))
+			synctest.Wait()
+		}
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if len(u.shares) != 0 || len(u.taken) != 0 {
+			t.Errorf("%d shares, %d taken are left", len(u.shares), len(u.taken))
+		}
+	})
 }
 
 // TestRoom keeps places for those who come when one client has calls under way that

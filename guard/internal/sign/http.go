@@ -29,21 +29,44 @@ func VerifyHTTP(r *http.Request, body []byte, keys map[string]*Key) (*Signature,
 	if !HTTPHasSignature(r) {
 		return nil, failed(Missing, "the request has no Signature")
 	}
+	s, err := VerifyHead(r, len(body) > 0, keys)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckBody(r, body); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// VerifyHead is VerifyHTTP without a look at the body, so that nobody makes a server read one who has no
+// key. Of a request that has a body, CheckBody must follow.
+func VerifyHead(r *http.Request, hasBody bool, keys map[string]*Key) (*Signature, error) {
 	w := getWork()
 	defer w.put()
-	s, err := w.verifyHTTP(r, body, keys)
+	s, err := w.verifyHead(r, hasBody, keys)
 	if err != nil {
 		return nil, err // not a nil *Error
 	}
 	return s, nil
 }
 
-func (w *work) verifyHTTP(r *http.Request, body []byte, keys map[string]*Key) (*Signature, *Error) {
+// CheckBody compares a body with the digest that is signed.
+func CheckBody(r *http.Request, body []byte) error {
+	if len(r.Header["Content-Digest"]) > 0 {
+		if err := checkDigest(r.Header, body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *work) verifyHead(r *http.Request, hasBody bool, keys map[string]*Key) (*Signature, *Error) {
 	in, signature, err := readInput(r.Header)
 	if err != nil {
 		return nil, err
 	}
-	if err := in.profile(r.Header, body); err != nil {
+	if err := in.profile(r.Header, hasBody); err != nil {
 		return nil, err
 	}
 	key, err := find(keys, in.keyID)
@@ -60,11 +83,6 @@ func (w *work) verifyHTTP(r *http.Request, body []byte, keys map[string]*Key) (*
 	if err := key.verify(in.alg, w.base, signature, w); err != nil {
 		return nil, err
 	}
-	if len(r.Header["Content-Digest"]) > 0 {
-		if err := checkDigest(r.Header, body); err != nil {
-			return nil, err
-		}
-	}
 	s := &Signature{KeyID: key.ID, Created: time.Unix(in.created, 0), Nonce: in.nonce}
 	if in.expires > 0 {
 		s.Expires = time.Unix(in.expires, 0)
@@ -73,7 +91,7 @@ func (w *work) verifyHTTP(r *http.Request, body []byte, keys map[string]*Key) (*
 }
 
 // profile holds a signature against what farcall wants it to say and to cover.
-func (in *input) profile(h http.Header, body []byte) *Error {
+func (in *input) profile(h http.Header, hasBody bool) *Error {
 	switch {
 	case in.created == 0:
 		return failed(Uncovered, "created is missing in Signature-Input")
@@ -88,7 +106,7 @@ func (in *input) profile(h http.Header, body []byte) *Error {
 	if !in.covers("@target-uri") {
 		want = append(want, "@authority", "@path", "@query")
 	}
-	if len(body) > 0 {
+	if hasBody {
 		want = append(want, "content-digest")
 	}
 	named, err := signedHeaders(h)

@@ -1,0 +1,310 @@
+package mcphttp
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// pace is how much faster than others hasty connections are.
+const pace = 50
+
+// A hasty connection has deadlines that are nearer than they were meant to be.
+type hasty struct {
+	net.Conn
+	once   sync.Once
+	closed chan struct{}
+
+	mu    sync.Mutex
+	began time.Time // of what reads have a deadline for
+}
+
+func sooner(t time.Time) time.Time {
+	if d := time.Until(t); !t.IsZero() && d > 0 {
+		return time.Now().Add(d / pace)
+	}
+	return t
+}
+
+func (h *hasty) SetDeadline(t time.Time) error      { return h.Conn.SetDeadline(sooner(t)) }
+func (h *hasty) SetWriteDeadline(t time.Time) error { return h.Conn.SetWriteDeadline(sooner(t)) }
+
+// SetReadDeadline may put the same deadline off.
+func (h *hasty) SetReadDeadline(t time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch now := time.Now(); {
+	case t.IsZero():
+		h.began = t
+	case h.began.IsZero():
+		h.began = now
+		fallthrough
+	case t.After(now):
+		t = h.began.Add(t.Sub(h.began) / pace)
+	}
+	return h.Conn.SetReadDeadline(t)
+}
+
+func (h *hasty) Close() error {
+	h.once.Do(func() { close(h.closed) })
+	return h.Conn.Close()
+}
+
+// hurried is a server of hasty connections.
+type hurried struct {
+	t    *testing.T
+	f    *fake
+	h    *Handler
+	made chan net.Conn
+	done chan struct{}
+}
+
+func (s *hurried) Accept() (net.Conn, error) {
+	select {
+	case c := <-s.made:
+		return c, nil
+	case <-s.done:
+		return nil, net.ErrClosed
+	}
+}
+
+func (s *hurried) Close() error   { return nil }
+func (s *hurried) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+
+func hurry(t *testing.T, o *Options) *hurried {
+	t.Helper()
+	f := newFake()
+	s := &hurried{t, f, NewHandler(f, o), make(chan net.Conn), make(chan struct{})}
+	mux := http.NewServeMux()
+	mux.Handle("/mcp", s.h)
+	mux.HandleFunc("/sse", s.h.ServeSSE)
+	mux.HandleFunc("/messages", s.h.ServeMessages)
+	srv := &http.Server{Handler: mux}
+	go func() { _ = srv.Serve(s) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = s.h.Shutdown(ctx)
+		close(s.done)
+		_ = srv.Close()
+	})
+	return s
+}
+
+// dial makes a connection that holds nothing: each byte waits for its reader.
+func (s *hurried) dial() (net.Conn, *hasty) {
+	mine, theirs := net.Pipe()
+	return s.take(mine, theirs)
+}
+
+// dialTCP makes one that is as usual, but holds little.
+func (s *hurried) dialTCP() (net.Conn, *hasty) {
+	s.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer l.Close()
+	mine, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	theirs, err := l.Accept()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_ = mine.(*net.TCPConn).SetReadBuffer(1) // the system takes what is the least
+	_ = theirs.(*net.TCPConn).SetWriteBuffer(1)
+	return s.take(mine, theirs)
+}
+
+func (s *hurried) take(mine, theirs net.Conn) (net.Conn, *hasty) {
+	s.t.Cleanup(func() { mine.Close() })
+	h := &hasty{Conn: theirs, closed: make(chan struct{})}
+	s.made <- h
+	return mine, h
+}
+
+// free waits until no handler is held, and the connection is not either.
+func (s *hurried) free(h *hasty) {
+	s.t.Helper()
+	select {
+	case <-h.closed:
+	case <-time.After(20 * time.Second):
+		s.t.Fatal("the connection is held")
+	}
+	for began := time.Now(); s.h.active.Load() > 0; <-time.After(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			s.t.Fatalf("%d are held", s.h.active.Load())
+		}
+	}
+}
+
+func requestText(method, path, body string, headers ...string) string {
+	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\n", method, path)
+	for _, h := range headers {
+		head += h + "\r\n"
+	}
+	if body != "" {
+		head += fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+	}
+	return head + "\r\n" + body
+}
+
+func modernText(name, params string, headers ...string) string {
+	all := append([]string{"MCP-Protocol-Version: " + modernName, "Mcp-Method: tools/call", "Mcp-Name: " + name}, headers...)
+	return requestText("POST", "/mcp", modernBody("1", "tools/call", `"name":"`+name+`"`+params), all...)
+}
+
+// Whoever does not read holds no handler, and in the end no connection, whatever he has asked for.
+func TestDeafClients(t *testing.T) {
+	hello := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + legacyName + `","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	for name, request := range map[string]string{
+		"small":           modernText("echo", ""),
+		"below a buffer":  modernText("echo", `,"text":"`+strings.Repeat("x", 60<<10)+`"`),
+		"large":           modernText("echo", `,"text":"`+strings.Repeat("x", 1<<20)+`"`),
+		"events":          modernText("progress", `,"n":100`),
+		"refused":         requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"x"}`),
+		"no such method":  requestText("PUT", "/mcp", ""),
+		"preflight":       requestText("OPTIONS", "/mcp", ""),
+		"a notification":  requestText("POST", "/mcp", modernBody("", "notifications/x", ""), "MCP-Protocol-Version: "+modernName),
+		"subscription":    requestText("POST", "/mcp", modernBody("1", "subscriptions/listen", ""), "MCP-Protocol-Version: "+modernName, "Mcp-Method: subscriptions/listen"),
+		"initialize":      requestText("POST", "/mcp", hello),
+		"call":            requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","text":"`+strings.Repeat("x", 60<<10)+`"}}`, "SESSION"),
+		"call, events":    requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"progress","n":100}}`, "SESSION"),
+		"stream":          requestText("GET", "/mcp", "", "SESSION"),
+		"delete":          requestText("DELETE", "/mcp", "", "SESSION"),
+		"notified":        requestText("POST", "/mcp", `{"jsonrpc":"2.0","method":"notifications/x"}`, "SESSION"),
+		"HTTP+SSE":        requestText("GET", "/sse", ""),
+		"HTTP+SSE, stray": requestText("POST", "/messages?sessionId=x", `{"jsonrpc":"2.0","method":"x"}`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := hurry(t, &Options{Heartbeat: 100 * time.Millisecond})
+			if strings.Contains(request, "SESSION") {
+				conn, _ := s.dial()
+				go func() { _, _ = io.WriteString(conn, requestText("POST", "/mcp", hello)) }()
+				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				request = strings.Replace(request, "SESSION", "Mcp-Session-Id: "+resp.Header.Get("Mcp-Session-Id"), 1)
+			}
+			conn, theirs := s.dial()
+			if _, err := io.WriteString(conn, request); err != nil {
+				t.Fatal(err)
+			}
+			s.free(theirs)
+		})
+	}
+	for name, request := range map[string]string{
+		"TCP":           strings.Repeat(modernText("echo", `,"text":"`+strings.Repeat("x", 50<<10)+`"`), 200),
+		"TCP, large":    modernText("echo", `,"text":"`+strings.Repeat("x", 20<<20)+`"`),
+		"TCP, events":   modernText("progress", `,"n":1000000`),
+		"TCP, refusals": strings.Repeat(requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"x"}`), 50_000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := hurry(t, nil)
+			conn, theirs := s.dialTCP()
+			go func() { _, _ = io.WriteString(conn, request) }() // until the connection is closed
+			s.free(theirs)
+		})
+	}
+}
+
+// A body may take its time, but not for ever, and one that is not wanted no longer than another.
+func TestSlowBodies(t *testing.T) {
+	const mb = 1 << 20
+	large := modernText("echo", `,"text":"`+strings.Repeat("x", 5*mb)+`"`)
+	for _, c := range []struct {
+		name, request string
+		step          int // bytes
+		every         time.Duration
+		want          string
+	}{
+		{"a byte a minute", modernText("echo", ""), 1, time.Minute, "408 "},
+		{"just in time", modernText("echo", ""), 20, time.Second, "200 "},
+		{"large", large, 100 << 10, 900 * time.Millisecond, "200 "},
+		{"large and slow", large, 50 << 10, time.Second, "408 "},
+		{"unwanted", requestText("POST", "/mcp", strings.Repeat("x", 1000), "Content-Encoding: gzip"), 1, time.Minute, ""},
+		{"of a page", requestText("POST", "/mcp", strings.Repeat("x", 1000), "Origin: http://evil.example", "Content-Type: application/json"), 1, time.Minute, ""},
+		{"messages", requestText("POST", "/messages?sessionId=x", strings.Repeat("x", 1000)), 1, time.Minute, "408 "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := hurry(t, nil)
+			conn, theirs := s.dial()
+			head, body, _ := strings.Cut(c.request, "\r\n\r\n")
+			began := time.Now()
+			go func() {
+				_, _ = io.WriteString(conn, head+"\r\n\r\n")
+				for len(body) > 0 {
+					n := min(c.step, len(body))
+					if _, err := io.WriteString(conn, body[:n]); err != nil {
+						return
+					}
+					body = body[n:]
+					select {
+					case <-time.After(c.every / pace):
+					case <-theirs.closed:
+						return
+					}
+				}
+			}()
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if c.want == "" { // net/http waits for the rest before it answers, and then it is too late
+				s.free(theirs)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			resp.Body.Close()
+			if !strings.HasPrefix(resp.Status, c.want) {
+				t.Errorf("%s after %v", resp.Status, time.Since(began)*pace)
+			}
+			if !strings.HasPrefix(resp.Status, "200") {
+				s.free(theirs)
+			}
+		})
+	}
+}
+
+// A call may take longer than its body: the deadline is gone then.
+func TestSlowCall(t *testing.T) {
+	t.Parallel()
+	s := hurry(t, &Options{Heartbeat: -1})
+	conn, _ := s.dial()
+	in := bufio.NewReader(conn)
+	for _, name := range []string{"wait", "echo"} { // the second on the same connection
+		go func() {
+			_, _ = io.WriteString(conn, modernText(name, `,"text":"`+strings.Repeat("x", 200<<10)+`"`))
+			if name == "wait" {
+				<-s.f.began
+				<-time.After(time.Second)
+				close(s.f.release)
+			}
+		}()
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK || err != nil {
+			t.Errorf("%s: %s, %.100s, %v", name, resp.Status, got, err)
+		}
+		<-time.After(time.Second)
+	}
+}
