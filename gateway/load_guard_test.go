@@ -326,7 +326,8 @@ func TestGuardNotices(t *testing.T) {
 		"guard:":    "guard: nobody can get in but",
 		"guard: {signatures: {id: a, secret: s3cr3ts3cr3ts3cr3ts3cr3ts3cr3ts3cr3t}}":                        "1:37: guard.signatures[0].secret: it is secret and stands in the file itself; write ${NAME} for a variable of the environment, or file:PATH",
 		"guard: {signatures: {id: a, secret: '${GUARD_TEST_UNSET:-s3cr3ts3cr3ts3cr3ts3cr3ts3cr3ts3cr3t}'}}": "1:37: guard.signatures[0].secret: it is secret",
-		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}}":                                      "",
+		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}}":                                      "guard.resource.url: it is missing: what is signed for another server counts here, too",
+		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}, resource: 'https://h/x'}":             "",
 		"guard: {keys: {id: a, hash: '" + testHash + "'}}":                                                  "",
 	} {
 		c, problems := parse(t, "f", text+"\nupstreams: {a: x}")

@@ -180,7 +180,7 @@ func (s *state) tokenKnown(t *token.Token, raw string) *known {
 	i := &s.c.JWT[t.IssuerIndex]
 	k := knownAs(&Principal{
 		ID: t.Subject, Kind: or(i.Kind, "user"), Method: "jwt", Issuer: t.Issuer, Roles: t.Roles, Scopes: t.Scopes,
-		Claims: t.Claims, Expires: t.Expires, shown: &shown{token: raw},
+		Claims: t.Claims, Expires: t.Expires, shown: &shown{token: func() string { return raw }},
 	})
 	t.SetMemo(k)
 	return k
@@ -411,11 +411,11 @@ func (s *state) again(ctx context.Context, c *Conn) (*known, *refusal) {
 		if s.verifier == nil {
 			break
 		}
-		t, err := s.verifier.Verify(ctx, p.shown.token)
+		t, err := s.verifier.Verify(ctx, p.Token())
 		if err != nil {
 			return nil, tokenRefusal(err)
 		}
-		k = s.tokenKnown(t, p.shown.token)
+		k = s.tokenKnown(t, p.Token())
 	case "mtls":
 		var refused *refusal
 		if k, refused = s.certificate(c.TLS); refused != nil {

@@ -145,6 +145,9 @@ type nowhere struct {
 	last   []byte
 }
 
+func (w *nowhere) SetReadDeadline(time.Time) error  { return nil }
+func (w *nowhere) SetWriteDeadline(time.Time) error { return nil }
+
 func (w *nowhere) Header() http.Header    { return w.header }
 func (w *nowhere) WriteHeader(status int) { w.status = status }
 func (w *nowhere) Write(p []byte) (int, error) {

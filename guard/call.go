@@ -11,8 +11,8 @@ import (
 )
 
 // callOf finds out what a message is about.
-func callOf(method string, params jsonrpc.Raw) *Call {
-	c := &Call{Method: method, Params: params}
+func callOf(method string, params jsonrpc.Raw) Call {
+	c := Call{Method: method, Params: params}
 	c.MCP, c.Modern = dialect(method, params)
 	switch method {
 	case spec.MethodToolsCall:

@@ -143,9 +143,10 @@ type Certificate struct {
 type Signer struct {
 	ID string // of the principal, and the keyid
 	// Secret is for HMAC-SHA-256, at least 32 bytes; Public for Ed25519, in PEM or base64. One of them.
-	Secret, Public string
-	Kind           string // "service" by default
-	Roles          []string
+	Secret string `json:"-"`
+	Public string
+	Kind   string // "service" by default
+	Roles  []string
 }
 
 // String names the key, without its secret.

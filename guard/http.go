@@ -330,16 +330,17 @@ func host(address string) string {
 
 // isLocal reports whether a request came from this machine by itself: one that a proxy passed on did not.
 func isLocal(r *http.Request) bool {
+	if ip, err := netip.ParseAddr(host(r.RemoteAddr)); err != nil || !ip.IsLoopback() {
+		if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); !ok || at.Network() != "unix" {
+			return false
+		}
+	}
 	for name := range r.Header {
 		if slices.Contains(proxied, name) || strings.HasPrefix(name, "X-Forwarded-") {
 			return false
 		}
 	}
-	if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && at.Network() == "unix" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host(r.RemoteAddr))
-	return err == nil && ip.IsLoopback()
+	return true
 }
 
 // proxied are headers by which proxies tell whose request it is, besides X-Forwarded-For and the like.

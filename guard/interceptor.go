@@ -24,13 +24,13 @@ func (g *Guard) Interceptor(c *Conn) farcall.Interceptor {
 			if g.opts.Annotations != nil && call.Method == spec.MethodToolsCall {
 				call.Annotations = g.opts.Annotations(ctx, call.Method, call.Name)
 			}
-			done, err := g.Begin(ctx, call)
+			done, err := g.Begin(ctx, &call)
 			if err != nil {
 				return nil, err
 			}
 			defer func() { done(err) }() // also when the handler panics
 			if call.Method == spec.MethodSubscriptionsListen {
-				if err := g.watches(ctx, call); err != nil {
+				if err := g.watches(ctx, &call); err != nil {
 					return nil, err
 				}
 			}
@@ -68,14 +68,16 @@ func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 			if who == nil && c != nil {
 				var refused *refusal
 				if who, refused = at.session(ctx, s); refused != nil {
-					return nil, s.refused(who, callOf(req.Method, req.Params), "refused", nil, refused)
+					call := callOf(req.Method, req.Params)
+					return nil, s.refused(who, &call, "refused", nil, refused)
 				}
 				ctx = context.WithValue(ctx, sessionKey{}, who)
 			}
 			if sign.HasSignature(req.Params) {
 				signer, refused := s.signedMessage(ctx, req.Method, req.Params)
 				if refused != nil {
-					return nil, s.refused(who, callOf(req.Method, req.Params), "refused", nil, refused)
+					call := callOf(req.Method, req.Params)
+					return nil, s.refused(who, &call, "refused", nil, refused)
 				}
 				mine := session{}
 				if who != nil {

@@ -27,9 +27,9 @@ type Principal struct {
 	shown *shown // nil: the program made it, and no guard
 }
 
-// shown is what it has presented. It is behind a pointer so that no way of printing a Principal shows it.
+// shown is what it has presented.
 type shown struct {
-	token  string            // as it came, for an exchange
+	token  func() string     // as it came, for an exchange; nil: there was none. No way of printing it calls that
 	secret [sha256.Size]byte // of its key: another configuration may have another one
 }
 
@@ -53,13 +53,10 @@ func (p *Principal) HasScope(scope string) bool { return p != nil && slices.Cont
 // Token is the token that it presented, "" when there was none. It is for an exchange
 // of tokens (RFC 8693), and must not be logged or passed on.
 func (p *Principal) Token() string {
-	if p == nil {
+	if p == nil || p.shown == nil || p.shown.token == nil {
 		return ""
 	}
-	if p.shown == nil {
-		return ""
-	}
-	return p.shown.token
+	return p.shown.token()
 }
 
 // String is its name. It has no secrets.

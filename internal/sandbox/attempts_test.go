@@ -95,7 +95,9 @@ var attempts = map[string]func(args []string) error{
 
 	"kill":    func(a []string) error { return syscall.Kill(pid(a[0]), syscall.SIGURG) },
 	"ptrace":  func(a []string) error { return attach(pid(a[0])) },
+	"seize":   func(a []string) error { runtime.LockOSThread(); return unix.PtraceSeize(pid(a[0])) }, // it ends with this process
 	"read vm": func(a []string) error { return readVM(pid(a[0])) },
+	"mem":     func(a []string) error { return memory(a[0]) },
 	"mount": func(a []string) error {
 		err := unix.Mount("none", a[0], "tmpfs", 0, "")
 		if err == nil {
@@ -218,24 +220,58 @@ func fastOpen(a []string) error {
 	return unix.Sendto(fd, []byte("secret"), unix.MSG_FASTOPEN, &unix.SockaddrInet4{Port: address.Port, Addr: [4]byte(address.IP.To4())})
 }
 
+// attach stops a process, as a debugger does, reads what begins its program, and lets it go.
 func attach(pid int) error {
 	runtime.LockOSThread()
-	return unix.PtraceSeize(pid) // it ends with this process
+	if err := unix.PtraceAttach(pid); err != nil {
+		return err
+	}
+	if _, err := unix.Wait4(pid, nil, unix.WALL, nil); err != nil {
+		return err
+	}
+	at, err := beginning(pid)
+	if err == nil {
+		_, err = unix.PtracePeekText(pid, at, make([]byte, 8))
+	}
+	return errors.Join(err, unix.PtraceDetach(pid))
 }
 
-// readVM reads what begins the victim's program.
-func readVM(pid int) error {
+// beginning is where the program of a process begins.
+func beginning(pid int) (at uintptr, err error) {
 	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
 	if err != nil {
 		maps, _ = os.ReadFile("/proc/self/maps") // it may be at the same place
 	}
-	var at uintptr
-	if _, err := fmt.Sscanf(string(maps), "%x-", &at); err != nil {
+	_, err = fmt.Sscanf(string(maps), "%x-", &at)
+	return at, err
+}
+
+// readVM reads what begins the victim's program.
+func readVM(pid int) error {
+	at, err := beginning(pid)
+	if err != nil {
 		return err
 	}
 	p := make([]byte, 8)
 	local := []unix.Iovec{{Base: &p[0], Len: 8}}
 	_, err = unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: at, Len: 8}}, 0)
+	return err
+}
+
+// memory reads what begins the program of a process, and writes it again.
+func memory(process string) error {
+	f, err := os.OpenFile("/proc/"+process+"/mem", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	at, err := beginning(pid(process))
+	p := make([]byte, 8)
+	if err == nil {
+		_, err = f.ReadAt(p, int64(at))
+	}
+	if err == nil {
+		_, err = f.WriteAt(p, int64(at))
+	}
 	return err
 }
 
@@ -250,8 +286,10 @@ func numbered(number uintptr) error {
 
 // forkBomb starts 200 processes, and no more: it runs outside, too.
 func forkBomb([]string) error {
+	runtime.LockOSThread() // they end with it
 	for n := range 200 {
 		cmd := exec.Command("/proc/self/exe", "hostile", "stay")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
 			return fmt.Errorf("after %d: %w", n, err)
 		}
@@ -292,9 +330,11 @@ func eatTogether(a []string) error {
 		wait()
 		return nil
 	}
+	runtime.LockOSThread() // they end with it
 	var all []*exec.Cmd
 	for range 6 {
 		cmd := exec.Command("/proc/self/exe", "hostile", "eat together", "a part")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 		if err := cmd.Start(); err != nil {
 			return err
 		}
@@ -331,7 +371,7 @@ func burn([]string) error {
 		for i := range 1 << 20 {
 			_ = fmt.Append(nil, i)
 		}
-		if err := unix.Getrusage(unix.RUSAGE_SELF, used); err != nil || used.Utime.Sec >= 3 {
+		if err := unix.Getrusage(unix.RUSAGE_SELF, used); err != nil || used.Utime.Sec >= 2 {
 			return err
 		}
 	}

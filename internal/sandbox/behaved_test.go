@@ -3,7 +3,6 @@
 package sandbox
 
 import (
-	"bufio"
 	"net"
 	"os"
 	"os/exec"
@@ -105,19 +104,9 @@ func TestMCPServer(t *testing.T) {
 			argument := map[string]string{"server-everything": "stdio", "server-filesystem": dir}[name]
 			cmd := confined(t, r, node, file, argument)
 			cmd.Env = append(cmd.Env, "MEMORY_FILE_PATH="+filepath.Join(dir, "memory.json"))
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := cmd.StdoutPipe()
-			if err == nil {
-				err = cmd.Start()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			in, lines := begin(t, cmd)
 			_, _ = in.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"1","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n"))
-			if line, err := bufio.NewReader(out).ReadString('\n'); !strings.Contains(line, "serverInfo") {
+			if line, err := lines.ReadString('\n'); !strings.Contains(line, "serverInfo") {
 				t.Errorf("%q %v", line, err)
 			}
 			_ = in.Close()
@@ -130,24 +119,13 @@ func TestMCPServer(t *testing.T) {
 // serve asks one question, reads the answer, and ends the input.
 func serve(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
-	cmd.Stdin = nil
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var said strings.Builder
 	cmd.Stderr = &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in, lines := begin(t, cmd)
 	if _, err := in.Write([]byte(`{"jsonrpc":"2.0","id":1,"method":"echo","params":{"text":"hello"}}` + "\n")); err != nil {
 		t.Error(err)
 	}
-	line, _ := bufio.NewReader(out).ReadString('\n')
+	line, _ := lines.ReadString('\n')
 	_ = in.Close()
 	_ = cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 3 {
@@ -187,18 +165,7 @@ func TestSignals(t *testing.T) {
 	} {
 		cmd := confined(t, &Rules{}, sh, "-c", c.script)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, err := cmd.StdoutPipe()
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewReader(out)
+		in, lines := begin(t, cmd)
 		if line, err := lines.ReadString('\n'); line != "ready\n" {
 			t.Fatal(line, err)
 		}

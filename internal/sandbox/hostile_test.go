@@ -3,7 +3,6 @@
 package sandbox
 
 import (
-	"bufio"
 	"io"
 	"net"
 	"os"
@@ -53,21 +52,11 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dgram.Close() })
-	victim := exec.Command(binary, "victim")
+	victim := exec.CommandContext(t.Context(), binary, "victim")
 	victim.Env = []string{"SECRET=" + canary}
-	stdin, err := victim.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	stdout, err := victim.StdoutPipe()
-	if err == nil {
-		err = victim.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = stdin.Close(); _ = victim.Wait() })
-	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
+	_, lines := begin(t, victim)
+	t.Cleanup(func() { _ = victim.Process.Kill(); _ = victim.Wait() })
+	if _, err := lines.ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
 	w.victim = strconv.Itoa(victim.Process.Pid)
@@ -167,7 +156,9 @@ func (w *world) attempts() []attempt {
 		{name: "raw", root: true},
 		{name: "kill", args: []string{w.victim}},
 		{name: "ptrace", args: []string{w.victim}, maybe: true},
+		{name: "seize", args: []string{w.victim}, maybe: true},
 		{name: "read vm", args: []string{w.victim}, maybe: true},
+		{name: "mem", args: []string{w.victim}, maybe: true},
 		{name: "mount", args: []string{w.inside}, root: true},
 		{name: "unshare", maybe: true},
 		{name: "setns", root: true},
@@ -206,14 +197,14 @@ func TestHostile(t *testing.T) {
 			}
 			command := append([]string{binary, "hostile", a.name}, a.args...)
 			w.reset(t)
-			free := exec.CommandContext(t.Context(), command[0], command[1:]...)
-			open := launch(t, free)
+			open := launch(t, bounded(t, command...))
 			if open.code != 0 && a.maybe {
 				t.Skip("this system refuses it to everybody:", open)
 			}
 			if open.code != 0 {
 				t.Fatal("outside the sandbox it should work:", open)
 			}
+			t.Log("outside:", open)
 			r := &Rules{Write: []string{w.inside}, Memory: 200 << 20, Processes: 60, Files: 64}
 			if a.ports {
 				r.Network = []string{"1"}
@@ -249,7 +240,7 @@ func (w *world) stopped(t *testing.T, where string, got result) {
 // TestProcessor: a process that uses more than its time is ended.
 func TestProcessor(t *testing.T) {
 	needs(t, &Rules{})
-	if open := launch(t, exec.CommandContext(t.Context(), binary, "hostile", "burn")); open.code != 0 {
+	if open := launch(t, bounded(t, binary, "hostile", "burn")); open.code != 0 {
 		t.Fatal(open)
 	}
 	got := launch(t, confined(t, &Rules{CPU: time.Second}, binary, "hostile", "burn"))
@@ -275,7 +266,7 @@ func TestDescriptor(t *testing.T) {
 		cmd.ExtraFiles = []*os.File{f}
 		return cmd
 	}
-	if open := launch(t, give(exec.CommandContext(t.Context(), binary, "hostile", "descriptor"))); open.code != 0 {
+	if open := launch(t, give(bounded(t, binary, "hostile", "descriptor"))); open.code != 0 {
 		t.Fatal(open)
 	}
 	cmd := confined(t, &Rules{}, binary, "hostile", "descriptor")
@@ -314,7 +305,7 @@ func TestSetuid(t *testing.T) {
 	if err := os.Chmod(file, 0o755|os.ModeSetuid); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), file, "hostile", "am I root")
+	cmd := bounded(t, file, "hostile", "am I root")
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 	if open := launch(t, cmd); open.code != 0 {
@@ -336,14 +327,7 @@ func TestNothingStays(t *testing.T) {
 	for _, how := range []string{"the launcher is killed", "the command is killed"} {
 		t.Run(how, func(t *testing.T) {
 			cmd := confined(t, &Rules{}, binary, "hostile", "hide")
-			out, err := cmd.StdoutPipe()
-			if err == nil {
-				err = cmd.Start()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			lines := bufio.NewReader(out)
+			_, lines := begin(t, cmd)
 			if line, err := lines.ReadString('\n'); err != nil {
 				t.Fatal(line, err)
 			}
@@ -371,7 +355,7 @@ func TestNothingStays(t *testing.T) {
 // gone waits until a process has ended, which takes a moment after its files were closed.
 func gone(t *testing.T, pid int) {
 	t.Helper()
-	for range 500 {
+	for range 3000 {
 		if state := statusOf(pid)["State"]; state == "" || state[0] == 'Z' || state[0] == 'X' {
 			return
 		}

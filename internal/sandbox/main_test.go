@@ -3,10 +3,13 @@
 package sandbox
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -17,6 +20,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +29,9 @@ import (
 
 // noNamespaces in the environment makes the launcher find none.
 const noNamespaces = "SANDBOX_TEST_NO_NAMESPACES"
+
+// ofLauncher begins variables that the launcher hands to nobody.
+const ofLauncher = "LAUNCHER_"
 
 // TestMain makes the test binary a launcher, a hostile program and its victim, too.
 func TestMain(m *testing.M) {
@@ -35,6 +42,8 @@ func TestMain(m *testing.M) {
 		case "hostile":
 			os.Exit(playHostile(os.Args[2:]))
 		case "victim":
+			// Where only a parent may debug a process, this one lets everybody.
+			_ = unix.Prctl(unix.PR_SET_PTRACER, unix.PR_SET_PTRACER_ANY, 0, 0, 0)
 			_, _ = os.Stdout.WriteString("ready\n")
 			_, _ = os.Stdin.Read(make([]byte, 1)) // its end
 			os.Exit(0)
@@ -66,8 +75,16 @@ func plain(dir string) (string, error) {
 	file := filepath.Join(dir, "sandbox.test")
 	build := exec.Command("go", "test", "-c", "-o", file, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
+	var said bytes.Buffer
+	build.Stdout, build.Stderr = &said, &said
+	err := build.Start()
+	if err == nil {
+		late := time.AfterFunc(5*patience, func() { _ = build.Process.Kill() })
+		err = build.Wait()
+		late.Stop()
+	}
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, &said)
 	}
 	return file, nil
 }
@@ -102,7 +119,8 @@ func playLauncher(args []string) int {
 	if os.Getenv(noNamespaces) != "" {
 		k.namespaces = errors.New("none in this test")
 	}
-	code, err := run(k, []string{os.Args[0], "sandbox"}, &r, flags.Args(), os.Environ(), func(s string) { fmt.Fprintln(os.Stderr, "warning:", s) })
+	env := slices.DeleteFunc(os.Environ(), func(s string) bool { return strings.HasPrefix(s, ofLauncher) })
+	code, err := run(k, []string{os.Args[0], "sandbox"}, &r, flags.Args(), env, func(s string) { fmt.Fprintln(os.Stderr, "warning:", s) })
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 125
@@ -128,6 +146,39 @@ func (r result) String() string {
 	return fmt.Sprintf("exit %d %s", r.code, strings.TrimSpace(r.out+" "+r.err))
 }
 
+// patience bounds each wait for a command.
+const patience = time.Minute
+
+// bounded is a command that is ended after that.
+func bounded(t *testing.T, command ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.WaitDelay = patience / 10
+	return cmd
+}
+
+// begin starts a command that the test talks with.
+func begin(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, lines *bufio.Reader) {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pipe, ok := out.(*os.File); ok { // what it has started may hold it open
+		_ = pipe.SetReadDeadline(time.Now().Add(patience))
+	}
+	return in, bufio.NewReader(out)
+}
+
 // launch runs a command line to its end.
 func launch(t *testing.T, cmd *exec.Cmd) result {
 	t.Helper()
@@ -142,8 +193,7 @@ func launch(t *testing.T, cmd *exec.Cmd) result {
 // confined is the command line of a command in a sandbox of the test binary.
 func confined(t *testing.T, r *Rules, command ...string) *exec.Cmd {
 	t.Helper()
-	line := Command([]string{binary, "sandbox"}, r, command)
-	cmd := exec.CommandContext(t.Context(), line[0], line[1:]...)
+	cmd := bounded(t, Command([]string{binary, "sandbox"}, r, command)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "FARCALL_CHILD=cookie"}
 	cmd.Dir = t.TempDir()
 	return cmd
