@@ -118,7 +118,7 @@ func wireError(err error, m *Errors, details bool) *jsonrpc.Error {
 // that its caller is not one of those whom Options.Details is for.
 func isDiscreet(err error) bool {
 	var d interface{ Discreet() bool }
-	return errors.As(err, &d) && d.Discreet()
+	return !isNil(err) && errors.As(err, &d) && d.Discreet()
 }
 
 func translate(err error, m *Errors) *jsonrpc.Error {

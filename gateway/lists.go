@@ -153,17 +153,7 @@ func (e *endpoint) list(ctx context.Context, kind string, rev *era.Revision, par
 	}
 	out := append(jsonrpc.Raw(`{"resultType":`), `"complete"`...)
 	out = append(jsonrpc.AppendString(append(out, ','), listings[kind].member), `:[`...)
-	n := 0
-	for _, item := range page.Items {
-		if e.g.shield != nil && !e.allowed(ctx, view, kind, item) {
-			continue
-		}
-		if n++; n > 1 {
-			out = append(out, ',')
-		}
-		out = append(out, item...)
-	}
-	out = append(out, ']')
+	out = append(e.appendItems(ctx, out, view, kind, page.Items), ']')
 	if page.Next != "" {
 		out = jsonrpc.AppendString(append(out, `,"nextCursor":`...), page.Next)
 	}
@@ -183,6 +173,21 @@ func (e *endpoint) list(ctx context.Context, kind string, rev *era.Revision, par
 		out = appendMissing(out, page.Missing, e.g.plain())
 	}
 	return append(out, '}'), nil
+}
+
+// appendItems appends the items of a page that the caller may use.
+func (e *endpoint) appendItems(ctx context.Context, out jsonrpc.Raw, view *route.View, kind string, items []jsonrpc.Raw) jsonrpc.Raw {
+	n := 0
+	for _, item := range items {
+		if e.g.shield != nil && !e.allowed(ctx, view, kind, item) {
+			continue
+		}
+		if n++; n > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, item...)
+	}
+	return out
 }
 
 // allowed reports whether the caller may use an item of a list, by the name that is shown.

@@ -222,6 +222,9 @@ func (s *shield) admit(ctx context.Context, upstream, method string, params json
 	if s == nil {
 		return func(error) {}, nil
 	}
+	if method == "$/cancelRequest" || method == "$/progress" { // of calls that were asked about
+		return s.Begin(ctx, &guard.Call{Method: method, Params: params})
+	}
 	return s.Begin(ctx, &guard.Call{Method: methodRPC, Upstream: upstream, Name: method, Params: params, Arguments: params})
 }
 

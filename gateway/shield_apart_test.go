@@ -338,3 +338,41 @@ func TestShieldReload(t *testing.T) {
 	}
 	a.took()
 }
+
+// JSON-RPC of a server that speaks no MCP, over HTTP: each call, by its method, also in a batch and as a stream.
+func TestShieldRawOverHTTP(t *testing.T) {
+	server := &rawLog{}
+	l := newLabOf(t, nil, &gateway.Config{
+		Upstreams: []*gateway.Upstream{{Name: "r", URL: listen(t, server.serve), Profile: "raw"}},
+		Guard:     guarded(allow("dev", "rpc r/math/*")),
+	})
+	call := func(method string) string { return `{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":[1]}` }
+	for _, path := range []string{"/rpc", "/rpc/r"} {
+		for who, x := range map[string]struct{ body, want, not string }{
+			as("dev"):   {call("math/add"), `"result":[]`, "error"},
+			as("eve"):   {call("math/add"), "-32056", "result"},
+			as("x"):     {call("math/add"), "-32051", "result"},
+			"X-None: x": {call("math/add"), "-32051", "result"},
+		} {
+			got, err := l.post(t.Context(), path, x.body, who)
+			if err != nil || strings.Contains(got.body, x.not) || !strings.Contains(got.body, x.want) && !strings.Contains(got.body, "-32002") {
+				t.Errorf("%s as %s: %v, %v", path, who, got, err)
+			}
+		}
+		got, err := l.post(t.Context(), path, "["+call("math/add")+","+call("admin/stop")+"]", as("dev"))
+		if err != nil || strings.Count(got.body, `"result":[]`) != 1 || !strings.Contains(got.body, "Permission denied") {
+			t.Errorf("%v, %v", got, err)
+		}
+		for _, method := range []string{"Math/add", "math", "admin/stop", "math/../admin/stop"} {
+			if got, err := l.post(t.Context(), path, call(method), as("dev")); err != nil || got.err == nil && !strings.HasPrefix(method, "math/") {
+				t.Errorf("%s: %v, %v", method, got, err)
+			}
+		}
+	}
+	if got := l.getAs(t, "/rpc/r/stream?method=admin/stop", "dev"); !strings.Contains(got, "Permission denied") {
+		t.Errorf("%s", got)
+	}
+	if _, all := server.sent(); strings.Contains(all, `"admin/stop"`) || strings.Contains(all, "Math") {
+		t.Errorf("it was sent %s", all)
+	}
+}

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -115,15 +116,28 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 
 	const store = `"name":"store","arguments":{"password":"` + password + `","Deep":{"api_key":"` + nested + `"},"note":"` + note + `","size":1}`
 	for _, headers := range [][]string{
-		{as("dev")}, {as("eve")}, {"Authorization: Bearer " + good}, {"Authorization: Bearer " + expired}, {"Authorization: DPoP " + good, "DPoP: " + proof},
-		{"X-API-Key: " + badKey}, {"Authorization: Bearer " + badBearer}, {"Authorization: Bearer " + badToken}, {"Authorization: Basic " + badBasic},
-		{"Authorization: " + badBearer}, {as("dev"), "Authorization: Bearer " + badBearer}, {"Signature: x=:" + badBasic + ":", "Signature-Input: x=(" + badBearer + ")"}, {},
+		{as("dev")},
+		{as("eve")},
+		{"Authorization: Bearer " + good},
+		{"Authorization: Bearer " + expired},
+		{"Authorization: DPoP " + good, "DPoP: " + proof},
+		{"X-API-Key: " + badKey},
+		{"Authorization: Bearer " + badBearer},
+		{"Authorization: Bearer " + badToken},
+		{"Authorization: Basic " + badBasic},
+		{"Authorization: " + badBearer},
+		{as("dev"), "Authorization: Bearer " + badBearer},
+		{"Signature: x=:" + badBasic + ":", "Signature-Input: x=(" + badBearer + ")"},
+		{},
 	} {
 		for _, x := range []struct{ path, method, name, params string }{
-			{"/mcp", "tools/call", "store", store}, {"/mcp/web", "tools/call", "ask", `"name":"ask","arguments":{}`},
+			{"/mcp", "tools/call", "store", store},
+			{"/mcp/web", "tools/call", "ask", `"name":"ask","arguments":{}`},
 			{"/mcp", "tools/call", "store", strings.Replace(store, `"size":1`, `"size":"`+unfit+`"`, 1)},
 			{"/mcp", "tools/call", "store", `"name":"store","arguments":{"password":"` + password + `","password":"` + nested + `"}`},
-			{"/mcp/dead", "tools/list", "", ""}, {"/mcp/crash", "tools/list", "", ""}, {"/mcp?access_token=" + badQuery, "tools/list", "", ""},
+			{"/mcp/dead", "tools/list", "", ""},
+			{"/mcp/crash", "tools/list", "", ""},
+			{"/mcp?access_token=" + badQuery, "tools/list", "", ""},
 		} {
 			got, err := l.modernAt(t.Context(), x.path, x.method, x.name, x.params, headers...)
 			if err != nil {
@@ -163,10 +177,10 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 	for where, text := range out.all {
 		list := canaries
 		if where != "payload" { // which are what they are: see --log-payloads
-			list = append(list[:len(list):len(list)], password, nested, note)
+			list = append(slices.Clip(list), password, nested, note)
 		}
 		if where != "payload" && where != "audit" { // which was told to write params down
-			list = append(list[:len(list):len(list)], unfit)
+			list = append(slices.Clip(list), unfit)
 		}
 		for _, canary := range list {
 			if i := strings.Index(text.String(), canary); i >= 0 {

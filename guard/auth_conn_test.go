@@ -335,3 +335,44 @@ func TestFromInInterceptors(t *testing.T) {
 		t.Error("somebody is nobody")
 	}
 }
+
+// What the context of a connection knows from its handshake does not count when it is another one since.
+func TestContextOfHandshake(t *testing.T) {
+	g := newGuard(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
+	calls := make(chan func() error, 1)
+	s := serve(t, g, g.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		h := g.Interceptor(guard.ConnOf(r, "ws"))(farcall.HandlerFunc(who))
+		ctx := context.WithoutCancel(r.Context())
+		calls <- func() error {
+			_, err := h.ServeRPC(ctx, &farcall.Request{Method: "who"})
+			return err
+		}
+	})))
+	s.call("who", "", "X-API-Key: "+goodKey)
+	call := <-calls
+	if err := call(); err != nil {
+		t.Error(err)
+	}
+	reload(t, g, &guard.Config{Keys: []guard.Key{keyOf("ci", otherKey)}})
+	if err := call(); err == nil {
+		t.Error("the key counts no more")
+	}
+}
+
+// A server whose calls need scopes serves WebSockets and streams as others do.
+func TestScopesOverConnections(t *testing.T) {
+	now := newClock()
+	a := newAuthority(t, "1")
+	header := http.Header{"Authorization": {"Bearer " + a.token(now.Now(), nil)}}
+	p := newSocketSite(t, scoped(a), &guard.Options{Now: now.Now}).dial(t, header)
+	expect(t, "read", ask(t, p, "math/add", nil), "user "+issuer+"|alice by jwt")
+	expect(t, "admin", ask(t, p, "admin/stop", nil), denied)
+	s := newSite(t, scoped(a), &guard.Options{Now: now.Now})
+	for method, want := range map[string]int{"math/add": http.StatusOK, "admin/stop": http.StatusForbidden} {
+		r := s.request("x", "", bearer(a.token(now.Now(), nil)))
+		r.Method, r.URL.Path, r.URL.RawQuery, r.Body, r.ContentLength = http.MethodGet, "/stream", "method="+method, nil, 0
+		if got := s.do(r); got.status != want && !strings.Contains(got.body, "-32002") {
+			t.Errorf("%s: %d %s", method, got.status, got.body)
+		}
+	}
+}

@@ -415,7 +415,9 @@ func (s *state) again(ctx context.Context, c *Conn) (*known, *refusal) {
 		if err != nil {
 			return nil, tokenRefusal(err)
 		}
-		k = s.tokenKnown(t, p.Token())
+		if s.c.JWT[t.IssuerIndex].DPoP != "required" || t.KeyThumbprint != "" {
+			k = s.tokenKnown(t, p.Token())
+		}
 	case "mtls":
 		var refused *refusal
 		if k, refused = s.certificate(c.TLS); refused != nil {
@@ -452,8 +454,8 @@ func (s *state) stdio(ctx context.Context) (*known, *refusal) {
 	if err != nil {
 		return nil, tokenRefusal(err)
 	}
-	if t.KeyThumbprint != "" || t.CertThumbprint != "" {
-		return nil, refuse(unauthenticated, "the token in "+c.TokenEnv+" is bound to a key, which nobody can prove here")
+	if t.KeyThumbprint != "" || t.CertThumbprint != "" || s.c.JWT[t.IssuerIndex].DPoP == "required" {
+		return nil, refuse(unauthenticated, "the token in "+c.TokenEnv+" is bound to a key, or has to be, which nobody can prove here")
 	}
 	return s.tokenKnown(t, value), nil
 }

@@ -259,8 +259,7 @@ func (c *Config) compilePolicy(s *state, f *finder) {
 	for i, name := range c.CedarFiles {
 		text, err := os.ReadFile(name)
 		if err != nil {
-			var why *fs.PathError
-			if errors.As(err, &why) {
+			if why, ok := errors.AsType[*fs.PathError](err); ok {
 				err = why.Err
 			}
 			f.bad(fmt.Sprintf("cedar_files[%d]", i), "cannot read "+name+": "+err.Error(), "paths are relative to the configuration")

@@ -310,10 +310,29 @@ func TestIndirectUse(t *testing.T) {
 		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"bad"}}`, no},
 		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"file:///public/{x}"}}`, notFound},
 		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"file:///secret/{x}"}}`, no},
-		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"good","Name":"bad"}}`, jsonrpc.Code(jsonrpc.InvalidParams)},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"good","Name":"bad"}}`, jsonrpc.InvalidParams},
 		{"subscriptions/listen", `{"notifications":{"resourceSubscriptions":["file:///public/a"]}}`, notFound},
 		{"subscriptions/listen", `{"notifications":{"resourceSubscriptions":["file:///public/a","file:///secret/a"]}}`, no},
 	} {
 		expect(t, c.method+" "+c.params, ask(t, p, c.method, jsonrpc.Raw(c.params)), c.want)
+	}
+}
+
+// Lists have no arguments: what a policy allows for some of them is not seen, rather than what may not be called.
+func TestVisibleByArguments(t *testing.T) {
+	c := &guard.Config{Cedar: `permit(principal, action, resource == Tool::"get") when { context.arguments has repo && context.arguments.repo like "acme/*" };`}
+	g := newGuard(t, c, nil)
+	seen := map[string]bool{}
+	h := g.Identify(&guard.Conn{Transport: "stdio"})(farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+		for _, name := range []string{"get", "drop"} {
+			seen[name] = g.Visible(ctx, &guard.Call{Method: "tools/call", Name: name})
+		}
+		return nil, nil //nolint:nilnil // nothing is asked
+	}))
+	if _, err := h.ServeRPC(t.Context(), &farcall.Request{Method: "x"}); err != nil {
+		t.Fatal(err)
+	}
+	if seen["drop"] || seen["get"] {
+		t.Errorf("%v", seen)
 	}
 }

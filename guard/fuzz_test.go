@@ -92,9 +92,14 @@ func FuzzInterceptor(f *testing.F) {
 	}
 	f.Cleanup(func() { g.Close() })
 	for _, seed := range [][2]string{
-		{"tools/call", `{"name":"good"}`}, {"tools/call", `{"name":"bad","name":"good"}`}, {"tools/call", `{"name":"bad","Name":"good"}`},
-		{"tools/call", `{"n\u0061me":"good"}`}, {"tools/call", `["good"]`}, {"resources/read", `{"uri":"file:///public/../x"}`},
-		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"x"}}`}, {"tools/call", `{"_meta":{"farcall.dev/signature":{}}}`},
+		{"tools/call", `{"name":"good"}`},
+		{"tools/call", `{"name":"bad","name":"good"}`},
+		{"tools/call", `{"name":"bad","Name":"good"}`},
+		{"tools/call", `{"n\u0061me":"good"}`},
+		{"tools/call", `["good"]`},
+		{"resources/read", `{"uri":"file:///public/../x"}`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"x"}}`},
+		{"tools/call", `{"_meta":{"farcall.dev/signature":{}}}`},
 		{"subscriptions/listen", `{"notifications":{"resourceSubscriptions":["x"]}}`},
 	} {
 		f.Add(seed[0], []byte(seed[1]), true)

@@ -143,19 +143,15 @@ func (x *exchange) bounds(w http.ResponseWriter) *refusal {
 // timedBody bounds how long a body may take.
 type timedBody struct {
 	io.ReadCloser
-	w     http.ResponseWriter
-	by    time.Time
-	begun bool
+	w  http.ResponseWriter
+	by time.Time
 }
 
 // set moves the deadline. Where there is no connection, nobody can be slow.
 func (b *timedBody) set(by time.Time) { _ = http.NewResponseController(b.w).SetReadDeadline(by) }
 
 func (b *timedBody) Read(p []byte) (int, error) {
-	if !b.begun {
-		b.begun = true
-		b.set(b.by) // a handler may have another one
-	}
+	b.set(b.by) // a handler may have another one, and move it
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) { // otherwise the server waits for the rest of it before it answers
 		b.set(time.Time{})
@@ -182,7 +178,7 @@ func (x *exchange) body() ([]byte, error) {
 
 // answer refuses a request.
 func (s *state) answer(w http.ResponseWriter, x *exchange, who *session, r *refusal) {
-	s.record(who, &Call{Method: "http " + x.r.Method + " " + x.r.URL.Path}, "refused", nil, r, 0)
+	_ = s.record(who, &Call{Method: "http " + x.r.Method + " " + x.r.URL.Path}, "refused", nil, r, 0) // it is refused already
 	h := w.Header()
 	if x.r.ContentLength != 0 { // the server waits for the body before it sends the answer, and strangers may let it
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody)) // there may be no connection
@@ -198,7 +194,7 @@ func (s *state) answer(w http.ResponseWriter, x *exchange, who *session, r *refu
 	h.Set("X-Content-Type-Options", "nosniff")
 	call := &Call{Modern: x.r.Header.Get("Mcp-Method") != "", MCP: x.r.Header.Get("Mcp-Session-Id") != ""}
 	w.WriteHeader(r.status)
-	_, _ = w.Write(append(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), r.wire(call, false)), '\n')) // the client has gone
+	_, _ = w.Write(append(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), r.wire(call, false)), '\n')) //nolint:gosec // it is JSON, and says so; an error means that the client has gone
 }
 
 // challenge says which credentials are wanted (RFC 6750, section 3; RFC 9449, section 7.1; RFC 9728, section 5.1).

@@ -65,7 +65,7 @@ func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
 			s := g.state.Load()
 			who := sessionFrom(ctx)
-			if who == nil && c != nil {
+			if c != nil { // what its context may know is of the handshake, and may have changed
 				var refused *refusal
 				if who, refused = at.session(ctx, s); refused != nil {
 					call := callOf(req.Method, req.Params)

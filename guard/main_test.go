@@ -1,7 +1,6 @@
 package guard_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -10,7 +9,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -156,7 +154,6 @@ type site struct {
 	t   *testing.T
 	url string
 	web *http.Client
-	log *bytes.Buffer
 }
 
 func newGuard(t *testing.T, c *guard.Config, o *guard.Options) *guard.Guard {
@@ -276,5 +273,3 @@ func (a *reply) wants(t *testing.T, want any) {
 }
 
 func bearer(token string) string { return "Authorization: Bearer " + token }
-
-func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }

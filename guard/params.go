@@ -42,7 +42,8 @@ func (p *params) check(b jsonrpc.Raw) error {
 // confused returns which of the names a member differs from in case only, "" for none.
 func confused(key []byte, names []string) string {
 	for _, name := range names {
-		if string(key) != name && strings.EqualFold(string(key), name) {
+		// No letter beyond ASCII is taken for one that a name begins with.
+		if len(key) > 0 && key[0]|0x20 == name[0]|0x20 && string(key) != name && strings.EqualFold(string(key), name) {
 			return name
 		}
 	}
@@ -116,8 +117,7 @@ func (w *walk) list(i, depth int) int {
 // object passes an object, and refuses members that are given twice: another reader could
 // take the other one.
 func (w *walk) object(i, depth int) int {
-	var few [manyMembers][]byte
-	var many map[string]struct{}
+	var all members
 	var names []string
 	switch {
 	case depth == 1:
@@ -125,7 +125,6 @@ func (w *walk) object(i, depth int) int {
 	case depth == 2 && w.ref:
 		names = reference
 	}
-	n := 0
 	for i = scan.Space(w.b, i); i < len(w.b) && w.b[i] == '"'; i = scan.Space(w.b, i) {
 		end, escaped, f := scan.String(w.b, i)
 		if f != scan.OK || end-i-2 > w.maxString {
@@ -136,31 +135,14 @@ func (w *walk) object(i, depth int) int {
 			key = scan.Unquote(w.b[i:end])
 		}
 		if !w.keys && dangerous(key) {
-			return w.fail(i, "the name %q, which programs in JavaScript may take for something else,", key)
+			return w.fail(i, "the name %q, which programs in JavaScript may take for something else,", string(key))
 		}
 		if name := confused(key, names); name != "" {
-			return w.fail(i, "the member %.40q, which could be taken for %q,", key, name)
+			return w.fail(i, "the member %.40q, which could be taken for %q,", string(key), name)
 		}
-		if n < manyMembers {
-			for _, k := range few[:n] {
-				if bytes.Equal(k, key) {
-					return w.fail(i, "the member %.40q for the second time", key)
-				}
-			}
-			few[n] = key
-		} else {
-			if many == nil {
-				many = make(map[string]struct{}, 4*manyMembers)
-				for _, k := range few {
-					many[string(k)] = struct{}{}
-				}
-			}
-			if _, twice := many[string(key)]; twice {
-				return w.fail(i, "the member %.40q for the second time", key)
-			}
-			many[string(key)] = struct{}{}
+		if all.has(key) {
+			return w.fail(i, "the member %.40q for the second time", string(key))
 		}
-		n++
 		if depth == 1 {
 			w.ref = string(key) == "ref"
 		}
@@ -186,4 +168,34 @@ func newParams(c *Config) *params {
 	return &params{
 		maxString: cmp.Or(c.Params.MaxString, 10<<20), maxDepth: cmp.Or(c.Params.MaxDepth, 64), keys: c.Params.AllowKeys,
 	}
+}
+
+// members are the names of an object so far.
+type members struct {
+	few  [manyMembers][]byte
+	many map[string]struct{}
+	n    int
+}
+
+// has reports whether a name was there before, and notes it.
+func (m *members) has(key []byte) bool {
+	if m.n < manyMembers {
+		for _, k := range m.few[:m.n] {
+			if bytes.Equal(k, key) {
+				return true
+			}
+		}
+		m.few[m.n] = key
+		m.n++
+		return false
+	}
+	if m.many == nil {
+		m.many = make(map[string]struct{}, 4*manyMembers)
+		for _, k := range m.few {
+			m.many[string(k)] = struct{}{}
+		}
+	}
+	_, twice := m.many[string(key)]
+	m.many[string(key)] = struct{}{}
+	return twice
 }

@@ -23,7 +23,7 @@ func TestParams(t *testing.T) {
 		}
 		return "{" + b.String() + `"last":2}`
 	}
-	const invalid = jsonrpc.Code(jsonrpc.InvalidParams)
+	const invalid = jsonrpc.InvalidParams
 	for name, c := range map[string]struct {
 		params string
 		want   any
@@ -75,7 +75,7 @@ func TestSchemas(t *testing.T) {
 	}}
 	c := &guard.Config{Anonymous: true}
 	s := newSite(t, c, o)
-	const ok, invalid = "anonymous anonymous by none", jsonrpc.Code(jsonrpc.InvalidParams)
+	const ok, invalid = "anonymous anonymous by none", jsonrpc.InvalidParams
 	s.call("math/add", `{"n":1}`).wants(t, ok)
 	s.call("math/add", `{"n":"1"}`).wants(t, invalid)
 	s.call("math/add", `{"n":1,"m":2}`).wants(t, invalid)

@@ -17,10 +17,11 @@ const sandboxLong = `Run a command that may touch only what is named (Linux). 'f
 starts the commands of upstreams with 'sandbox:' this way.
 
 The program itself, its interpreter and the system's libraries may be read and
-executed, and /dev/null and the like used. Everything else is refused: other files,
-the network, other processes, privileges, farcall's environment. The command has a
-/proc with its own processes only, and a directory for temporary files in memory:
-TMPDIR. With it ends everything that it has started.
+executed, and /dev/null and the like used. Everything else is refused: other files
+(also a script that is an argument: --read server.js), the network, other processes,
+privileges, farcall's environment. The command has a /proc with its own processes
+only, and a directory for temporary files in memory: TMPDIR. With it ends everything
+that it has started.
 
 --network 443 allows connections to that TCP port, of any host. Names are found
 over the network: add --network 53, and they are asked for over TCP (programs that
@@ -29,12 +30,14 @@ addresses, or --network all). Sockets of the local system, like those of daemons
 are never reached.
 
 The environment is HOME, LANG, LC_*, LOGNAME, PATH, SHELL, TERM, USER, and what --env
-names. The working directory can be read when --read . says so.
+names. The working directory can be read when --read . says so. Where the kernel
+lacks a part, nothing is started, and it is said what is missing; --mode best-effort
+runs the command without that part, and says so.
 
 Exit status: that of the command, 128 and the number of the signal that ended it, or 1
 when the sandbox could not be built; then nothing was started.`
 
-const sandboxExample = `  farcall sandbox -- node server.js --stdio
+const sandboxExample = `  farcall sandbox --read server.js -- node server.js --stdio
   farcall sandbox --read . --network 443 --network 53 -- python3 server.py
   farcall sandbox --write ~/notes --memory 256MB --cpu 60s -- ./notes-server
   farcall sandbox --execute /usr/bin --execute /bin --write ~/.npm --network all -- npx -y some-server
@@ -77,11 +80,11 @@ func (f *sandboxFlags) command(e *env) *cobra.Command {
 	flags.StringArrayVar(&f.rules.Execute, "execute", nil, "`PATH` of programs that may be read and executed")
 	flags.StringArrayVar(&f.rules.Network, "network", nil, "\"none\", \"all\", or a TCP `PORT` that may be connected to; repeat for more (default none)")
 	flags.StringVar(&f.memory, "memory", "1GiB", "`SIZE` of the memory, for each process and for all together")
-	flags.IntVar(&f.rules.Processes, "processes", 64, "how many processes and threads there may be")
-	flags.IntVar(&f.rules.Files, "files", 256, "how many files a process may have open")
-	flags.DurationVar(&f.rules.CPU, "cpu", 0, "processor time of each process (default no bound)")
+	flags.IntVar(&f.rules.Processes, "processes", 64, "at most `N` processes and threads")
+	flags.IntVar(&f.rules.Files, "files", 256, "at most `N` open files in a process")
+	flags.DurationVar(&f.rules.CPU, "cpu", 0, "`TIME` of the processor for each process, as 60s (default no bound)")
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME` of a variable to hand on, or NAME=VALUE; repeat for more")
-	flags.StringVar(&f.mode, "mode", "strict", "\"strict\", or \"best-effort\": run it even where the kernel lacks a part")
+	flags.StringVar(&f.mode, "mode", "strict", "the `MODE`: \"strict\", or \"best-effort\": run it even where the kernel lacks a part")
 	flags.BoolVar(&f.check, "check", false, "say what the kernel lacks for these rules, and run nothing")
 	flags.BoolVar(&f.rules.KeepEnv, "keep-env", false, "hand the whole environment on")
 	flags.BoolVar(&f.inside, strings.TrimPrefix(sandbox.Inside, "--"), false, "")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,10 +23,7 @@ type behind struct {
 
 func (s *behind) start(t farcall.Transport, c *guard.Conn) { go s.ServeStream(t, c) }
 func (s *behind) serve(t farcall.Transport, c *guard.Conn) { s.ServeStream(t, c) }
-func (s *behind) largest(c *guard.Conn) int {
-	return s.MaxMessage(context.Background(), c) //nolint:forbidigo // it looks at the certificate only
-}
-func (s *behind) bound(l net.Listener) net.Listener { return s.Listener(l) }
+func (s *behind) bounds() bounds                           { return s.Gateway }
 
 // drain ends the gateway. Its error is the context's: time was up.
 func (s *behind) drain(ctx context.Context) { _ = s.Shutdown(ctx) }

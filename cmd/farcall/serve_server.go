@@ -32,13 +32,17 @@ type service interface {
 	// one to its end.
 	start(t farcall.Transport, c *guard.Conn)
 	serve(t farcall.Transport, c *guard.Conn)
-	// bound bounds the connections of an address.
-	bound(l net.Listener) net.Listener
-	// largest is how large a message of a connection may be; 0: no less than on others.
-	largest(c *guard.Conn) int
+	// bounds are those of a guard. Nil: there is none.
+	bounds() bounds
 	// drain takes no new calls and lets those in flight finish, as long as the
 	// context lasts. What streams still have is over then.
 	drain(ctx context.Context)
+}
+
+// bounds is what a guard bounds before there is a call.
+type bounds interface {
+	Listener(l net.Listener) net.Listener
+	MaxMessage(ctx context.Context, c *guard.Conn) int
 }
 
 // server is a service and the addresses and streams where it is served.
@@ -123,18 +127,11 @@ func (s *toys) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.web.ServeHTTP(w, r)
 }
 
-func (s *toys) bound(l net.Listener) net.Listener {
+func (s *toys) bounds() bounds {
 	if s.guard == nil {
-		return l
+		return nil
 	}
-	return s.guard.Listener(l)
-}
-
-func (s *toys) largest(c *guard.Conn) int {
-	if s.guard == nil {
-		return 0
-	}
-	return s.guard.MaxMessage(context.Background(), c) //nolint:forbidigo // it looks at the certificate only
+	return s.guard
 }
 
 func (s *toys) start(t farcall.Transport, c *guard.Conn) { s.peers.start(t, c) }
@@ -215,8 +212,11 @@ func secured(transport string, r *http.Request) string {
 // serveStream serves a connection that carries JSON texts.
 func (s *server) serveStream(conn net.Conn, prefix []byte, header bool) {
 	c, most := connected(conn), s.maxMessage
-	if n := s.service.largest(c); n > 0 && (most <= 0 || n < most) {
-		most = n
+	if b := s.service.bounds(); b != nil {
+		//nolint:forbidigo // it looks at the certificate only
+		if n := b.MaxMessage(context.Background(), c); n > 0 && (most <= 0 || n < most) {
+			most = n
+		}
 	}
 	t := stream.New(conn, framing(header), &stream.Options{MaxMessage: most, Prefix: prefix})
 	s.service.start(t, c)
@@ -251,8 +251,11 @@ func (s *server) start(ctx context.Context, f *serveFlags) error {
 		open = append(open, l)
 	}
 	for _, l := range open {
+		if b := s.service.bounds(); b != nil {
+			l = b.Listener(l)
+		}
 		go func() {
-			if err := s.port.Serve(ctx, s.service.bound(l)); err != nil {
+			if err := s.port.Serve(ctx, l); err != nil {
 				s.end(err)
 			}
 		}()

@@ -249,7 +249,7 @@ func TestRefusals(t *testing.T) {
 		{&Rules{Read: []string{"/nowhere/at/all"}}, []string{"/bin/sh"}, "/nowhere/at/all: no such file or directory; create it, or remove it from the rules"},
 		{&Rules{Network: []string{"http"}}, []string{"/bin/sh"}, "TCP ports"},
 		{&Rules{}, []string{"no-such-program-at-all"}, "is in no directory of PATH"},
-		{&Rules{}, []string{plain}, "cannot be executed"},
+		{&Rules{}, []string{plain}, "chmod +x"},
 	} {
 		got := launch(t, confined(t, c.r, c.command...))
 		if got.code < 125 || !strings.Contains(got.err, c.want) || got.out != "" {

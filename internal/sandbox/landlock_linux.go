@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is granted. Nothing is: devices and their ioctls, and sockets of others by path.
+// What is granted. Never is: to make devices, their ioctls, and sockets of others by path.
 const (
 	mayRead    = ll.AccessFSReadFile | ll.AccessFSReadDir
 	mayExecute = mayRead | ll.AccessFSExecute
@@ -24,7 +24,8 @@ const (
 
 // restrictions are what each version of Landlock's interface can restrict.
 var restrictions = []landlock.Config{
-	{}, landlock.V1, landlock.V2, landlock.V3, landlock.V4, landlock.V5,
+	{},
+	landlock.V1, landlock.V2, landlock.V3, landlock.V4, landlock.V5,
 	landlock.V6, landlock.V7, landlock.V8, landlock.V9, landlock.V10, landlock.V11,
 }
 

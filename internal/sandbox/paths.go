@@ -96,7 +96,7 @@ func lookup(name, path string) (string, error) {
 			return file, nil
 		}
 	}
-	return "", fmt.Errorf("%w: %q is in no directory of PATH", exec.ErrNotFound, name)
+	return "", fmt.Errorf("%q is in no directory of PATH; write its path: %w", name, exec.ErrNotFound)
 }
 
 func executable(file string) (string, error) {
@@ -105,7 +105,7 @@ func executable(file string) (string, error) {
 		return "", fmt.Errorf("the program: %w", err)
 	}
 	if info.IsDir() || info.Mode()&0o111 == 0 {
-		return "", fmt.Errorf("%s cannot be executed: %w", file, os.ErrPermission)
+		return "", fmt.Errorf("%s is no program (a directory, or chmod +x): %w", file, os.ErrPermission)
 	}
 	return file, nil
 }

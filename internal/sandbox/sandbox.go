@@ -58,7 +58,7 @@ type MissingError struct{ Parts []string }
 // Error has a line for each part.
 func (e *MissingError) Error() string {
 	return "sandbox: this system lacks what a strict sandbox needs:\n  " + strings.Join(e.Parts, "\n  ") +
-		"\nnothing was started; the mode best-effort runs the command without that"
+		"\nnothing was started; give the system what it lacks, or take the mode best-effort, which runs the command without it"
 }
 
 // Command is the command line that runs the command in a sandbox: the launcher, the rules as flags, and
@@ -171,11 +171,11 @@ func (r *Rules) lacks(k kernel) (parts []string) {
 		parts = append(parts, "network: the Landlock of this kernel knows no ports (Linux 6.7 does): every TCP port can be reached")
 	}
 	if !k.seccomp {
-		parts = append(parts, "network and kernel: the kernel has no seccomp filters: sockets and dangerous system calls are open")
+		parts = append(parts, "network and kernel: the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER): sockets and dangerous system calls are open")
 	}
 	if k.namespaces != nil {
 		parts = append(parts, "processes: no user and process namespaces ("+k.namespaces.Error()+
-			"): the bound of processes is not exact, and root has none; a process that hides may outlive the command; memory is bounded for each process alone; modes and times of files outside can be changed")
+			"; a container's seccomp profile, AppArmor with kernel.apparmor_restrict_unprivileged_userns, or user.max_user_namespaces=0 refuses them): the bound of processes is not exact, and root has none; a process that hides may outlive the command; memory is bounded for each process alone; modes and times of files outside can be changed")
 	}
 	if k.namespaces == nil && !k.children {
 		parts = append(parts, "memory: the kernel does not say what a process has started (CONFIG_PROC_CHILDREN): it is bounded for each process alone")

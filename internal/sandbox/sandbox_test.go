@@ -29,7 +29,7 @@ func TestStrictness(t *testing.T) {
 		{"Linux 6.2, ports", with(func(k *kernel) { k.landlock = 3 }), []string{"443"}, []string{"network: the Landlock"}},
 		{"Linux 6.2, all", with(func(k *kernel) { k.landlock = 3 }), []string{"all"}, nil},
 		{"no seccomp", with(func(k *kernel) { k.seccomp = false }), nil, []string{"network and kernel"}},
-		{"no namespaces", with(func(k *kernel) { k.namespaces = os.ErrPermission }), nil, []string{"processes: no user and process namespaces (permission denied)"}},
+		{"no namespaces", with(func(k *kernel) { k.namespaces = os.ErrPermission }), nil, []string{"processes: no user and process namespaces (permission denied; a container's"}},
 		{"no children", with(func(k *kernel) { k.children = false }), nil, []string{"memory"}},
 		{"nothing", kernel{known: true, namespaces: os.ErrPermission}, []string{"80"}, []string{"files", "network: ", "network and", "processes"}},
 	} {
