@@ -46,7 +46,7 @@ func guardGroups() []group {
 	}{
 		{guardRPC, inFlight, "rpc", []string{unguarded, tokenUnread, guardJWT, guardKey, guardAudit}},
 		{guardRPCOne, 1, "rpc", []string{unguarded, tokenUnread, guardJWT}},
-		{guardMCP, inFlight, "mcp", []string{unguarded, guardJWT}},
+		{guardMCP, inFlight, "mcp", []string{unguarded, tokenUnread, guardJWT}},
 	} {
 		of := group{name: g.name, workers: g.workers, longer: 4, base: unguarded}
 		for _, way := range g.ways {
@@ -55,16 +55,17 @@ func guardGroups() []group {
 		groups = append(groups, of)
 	}
 	build := programs(sync.OnceValues(buildPrograms))
-	groups = append(groups, group{name: guardGateway, workers: inFlight, longer: 4, base: unguarded, cpuOf: "gateway's CPU time", subjects: []subject{
-		{unguarded, func() (*running, error) { return build.guardedGateway(unguarded) }},
-		{guardJWT, func() (*running, error) { return build.guardedGateway(guardJWT) }},
-	}})
+	of := group{name: guardGateway, workers: inFlight, longer: 4, base: unguarded, cpuOf: "gateway's CPU time"}
+	for _, way := range []string{unguarded, tokenUnread, guardJWT} {
+		of.subjects = append(of.subjects, subject{way, func() (*running, error) { return build.guardedGateway(way) }})
+	}
+	groups = append(groups, of)
 	return append(groups, guardWorkGroups()...)
 }
 
 // A guardOrder tells the child process what to be.
 type guardOrder struct {
-	Serve string // "rpc", "mcp"
+	Serve string // "rpc", "slow", "mcp"
 	Way   string
 	JWKS  string
 	Audit string // a file
@@ -102,7 +103,11 @@ func serveGuarded(order string, l net.Listener) error {
 	through := func(h http.Handler) http.Handler { return h }
 	whose := (func(*http.Request) string)(nil)
 	if o.Way != unguarded && o.Way != tokenUnread {
-		g, err := guard.New(guardConfig(&o), nil)
+		c := guardConfig(&o)
+		if o.Serve == "slow" {
+			c.Limits.Total = fairTotal
+		}
+		g, err := guard.New(c, nil)
 		if err != nil {
 			return err
 		}
@@ -114,6 +119,8 @@ func serveGuarded(order string, l net.Listener) error {
 	switch o.Serve {
 	case "rpc":
 		h = httprpc.NewHandler(farcallMethods(), &httprpc.Options{RPC: rpc})
+	case "slow":
+		h = httprpc.NewHandler(slowMethods(), &httprpc.Options{RPC: rpc})
 	case "mcp":
 		h = mcphttp.NewHandler(addfarcall.NewServer(), &mcphttp.Options{RPC: rpc, Principal: whose})
 	default:
@@ -198,10 +205,10 @@ func (build programs) guardedGateway(way string) (*running, error) {
 		return nil, err
 	}
 	text := "upstreams:\n  bench: " + filepath.Join(dir, farcallChild) + "\n"
-	if way != unguarded {
+	if way == guardJWT {
 		text += gatewayGuard(tokens.jwks)
 	}
-	file := filepath.Join(dir, "guard-"+strings.ReplaceAll(way, " ", "")+".yaml")
+	file := filepath.Join(dir, "guard-"+strings.NewReplacer(" ", "", ",", "").Replace(way)+".yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
@@ -209,7 +216,8 @@ func (build programs) guardedGateway(way string) (*running, error) {
 	if err != nil {
 		return nil, err
 	}
-	call := strings.Replace(legacyCall, `"add"`, `"bench.add"`, 1)
+	p.pids = []int{p.cmd.Process.Pid} // the child is the same with a guard and without
+	call := strings.Replace(legacyCall, `"add"`, `"bench__add"`, 1)
 	clients, err := openGuarded(p.address, call, true, way, tokens, inFlight)
 	if err != nil {
 		p.stop()

@@ -21,6 +21,13 @@ func guardMarks() []mark {
 			}
 			return median(r.ns) / 1000
 		}},
+		{guardFair + ": their p99, in times of that without", 2, "", func(rs results) float64 {
+			r := rs.find(guardFair, "farcall")
+			if r == nil {
+				return notWanted
+			}
+			return ratios(r.fair.p99[1], r.fair.p99[0])
+		}},
 		{guardReplay + ": of 1,000,000", 150, " MB", func(rs results) float64 {
 			r := rs.find(guardReplay, "farcall")
 			if r == nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -167,7 +168,7 @@ func identifier(way string) (*running, error) {
 	}
 	known := farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
 		if guard.From(ctx) == nil {
-			return nil, fmt.Errorf("nobody knows who sent it")
+			return nil, errors.New("nobody knows who sent it")
 		}
 		return nil, nil
 	})
@@ -272,4 +273,25 @@ func nonceTable(all results) *table {
 		}
 	}
 	return t
+}
+
+// measureGuard measures what is no group of implementations.
+func measureGuard(cfg config) (rs results, err error) {
+	for _, m := range []struct {
+		group   string
+		measure func() (result, error)
+	}{
+		{guardFair, func() (result, error) { return measureFair(cfg.passes, 4*cfg.each) }},
+		{guardReplay, func() (result, error) { return measureNonces(cfg.nonces) }},
+	} {
+		if !cfg.only.MatchString(m.group) {
+			continue
+		}
+		r, err := m.measure()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", m.group, err)
+		}
+		rs = append(rs, r)
+	}
+	return rs, nil
 }

@@ -99,16 +99,15 @@ func run(cfg config, report string, out io.Writer) error {
 		}
 		all = append(all, rs...)
 	}
-	if cfg.only.MatchString(guardReplay) {
-		r, err := measureNonces(cfg.nonces)
-		if err != nil {
-			return fmt.Errorf("%s: %w", guardReplay, err)
-		}
-		all = append(all, r)
+	rs, err := measureGuard(cfg)
+	if err != nil {
+		return err
 	}
+	all = append(all, rs...)
 	printTable(out, idleTable(all))
 	printTable(out, sessionTable(all))
 	printTable(out, gatewayIdleTable(all))
+	printTable(out, fairTable(all))
 	printTable(out, nonceTable(all))
 	printTable(out, markTable(all))
 	took := time.Since(began).Round(time.Second)

@@ -60,6 +60,7 @@ type result struct {
 	sessions          *sessionResult
 	behind            *gatewayIdleResult
 	nonces            *nonceResult
+	fair              *fairResult
 }
 
 type results []result

@@ -166,6 +166,9 @@ func page(cfg config, all results, took time.Duration) []byte {
 	sessionTable(all).markdown(&b)
 	b.WriteString("### Idle sessions with a gateway\n\nOf the gateway's own process. All sessions are on one child, with one call in each.\n\n")
 	gatewayIdleTable(all).markdown(&b)
+	b.WriteString("### Guard: fairness and memory\n\n")
+	fairTable(all).markdown(&b)
+	nonceTable(all).markdown(&b)
 	b.WriteString("## Versions\n\n")
 	versions().markdown(&b)
 	return append(bytes.TrimRight(b.Bytes(), "\n"), '\n')
@@ -206,6 +209,18 @@ const howMeasured = `## What is measured
   a client that writes a line and reads a line: what a gateway adds is more than that, HTTP included.
 - **Gateway between revisions**: "A to B" is a client of revision A and a child of which only B is spoken. The CPU time is
   the gateway's alone. The marks compare with the same client and a child of its revision.
+- **guard**: the same call with and without a guard that has an issuer of tokens, an API key, five rules by role, one that
+  denies, and a rate for each principal, which refuses nothing. Each of the 64 callers has a token of its own (RS256, the usual
+  claims), which the guard has seen before, as it has after the first call. Tokens make requests longer, and net/http
+  reads them with or without a guard: the mark compares with requests that have the same token, which nobody reads. The
+  row without a token is there too.
+- **A decision, alone**: a call of a tool is decided, counted and ended, ten rules and five Cedar policies. When none looks at the
+  call's arguments or address, decisions are remembered; the mark is for policies of which two do, and for what they add to no policies.
+- **A signed message, alone**: the whole way from the message to its principal, the memory of nonces included. Each message
+  is used once. The memory of nonces is measured in a process that verifies so many, one after another.
+- **Five callers beside a flood**: the server takes 16 calls at once, of 1 ms in which it waits. Five callers call again 2 ms after
+  each answer. The flood is one more principal with 64 connections, which call at once when they had an answer, and after
+  10 ms when they were refused. Rounds with and without it alternate; the mark is the median of their ratios. Callers, flood and server share the CPUs.
 - **idle MCP sessions**: begun over one connection, with one call in each. Resident memory is read as it is, with whatever
   garbage there is; the live heap after a collection.
 - **idle**: connections to a server in another process, opened one after another. The floor is one goroutine for each, in

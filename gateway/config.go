@@ -128,8 +128,9 @@ type Sandbox struct {
 
 // Credentials are how the gateway shows who it is to a server, over HTTP.
 type Credentials struct {
-	// Type is "oauth" (what farcall login got), "client_credentials", "token_exchange" (RFC 8693: the caller's
-	// token for one of the server), "principals" (headers for each), or "passthrough": the caller's own token.
+	// Type is "oauth" (what farcall login got), "client_credentials", "workload_identity" (a JWT of the platform for a token,
+	// RFC 7523), "token_exchange" (RFC 8693: the caller's token for one of the server), "principals" (headers for
+	// each), or "passthrough": the caller's own token.
 	Type string
 	// ClientID and Secret, or Key (a private key in PEM, for private_key_jwt), are the gateway's at the authorization server.
 	ClientID, Secret, Key string
@@ -143,6 +144,9 @@ type Credentials struct {
 	DPoP bool
 	// Store is the file with tokens of farcall login.
 	Store string
+	// AssertionFile has the workload's JWT, which the platform renews. Without Issuer only that authorization server
+	// gets it which its aud names.
+	AssertionFile string
 	// Principals has the headers for each principal, by Principal.Name, or by "*" for all others.
 	Principals map[string]map[string]string
 }

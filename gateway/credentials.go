@@ -25,6 +25,7 @@ const (
 	authExchange    = "token_exchange"
 	authPrincipals  = "principals"
 	authPassthrough = "passthrough"
+	authWorkload    = "workload_identity"
 )
 
 // keyringStore is the Store of Credentials that is no file but the desktop's keyring.
@@ -44,6 +45,8 @@ func (c *Upstream) checkAuth() (message, hint string) {
 		return a.Type + " goes by who calls, and with the lifetime shared all callers have the same connection", "add lifetime: principal (or session, or call)"
 	case a.Type == authClient && (a.ClientID == "" || a.Secret == "" && a.Key == ""):
 		return "client_credentials needs a client_id, and a secret or a key", "add what the authorization server knows the gateway by"
+	case a.Type == authWorkload && a.AssertionFile == "":
+		return "workload_identity needs a file with the workload's token", "add assertion_file"
 	}
 	if message, hint = a.misfit(); message != "" {
 		return message, hint
@@ -57,7 +60,7 @@ func (c *Upstream) checkAuth() (message, hint string) {
 // misfit returns what in the credentials is not for their type.
 func (c *Credentials) misfit() (message, hint string) {
 	switch {
-	case c.Type == authExchange && c.ClientID == "" && (c.Secret != "" || c.Key != ""):
+	case (c.Type == authExchange || c.Type == authWorkload) && c.ClientID == "" && (c.Secret != "" || c.Key != ""):
 		return "there is a secret or a key, and no client_id", "add client_id"
 	case c.Type == authPrincipals && len(c.Principals) == 0:
 		return "principals has no headers", "add principals with a name, or \"*\" for all others"
@@ -65,6 +68,8 @@ func (c *Credentials) misfit() (message, hint string) {
 		return "principals is for the type principals only", "remove it, or write type: principals"
 	case c.Type != authExchange && c.Audience != "":
 		return "audience is for the type token_exchange only", "remove it: tokens are for the address of the server"
+	case c.Type != authWorkload && c.AssertionFile != "":
+		return "assertion_file is for the type workload_identity only", "remove it"
 	case c.Type != authOAuth && c.Store != "":
 		return "store is for the type oauth only", "remove it"
 	case c.Secret != "" && c.Key != "":
@@ -107,6 +112,8 @@ func (c *Upstream) authorization(*slog.Logger) (mcphttp.Authorizer, error) {
 		}
 	case authClient:
 		o.Grant = mcpauth.GrantClient
+	case authWorkload:
+		o.Grant, o.Assertion = mcpauth.GrantAssertion, mcpauth.AssertionFile(a.AssertionFile)
 	case authExchange:
 		o.Grant, o.Audience = mcpauth.GrantExchange, a.Audience
 		o.Subject = func(ctx context.Context) (string, error) { return callersToken(callerIn(ctx)) }
@@ -114,6 +121,11 @@ func (c *Upstream) authorization(*slog.Logger) (mcphttp.Authorizer, error) {
 		u, err := url.Parse(c.URL)
 		if err != nil {
 			return nil, errors.New("the address is no URL")
+		}
+		if a.Type == authPassthrough {
+			if _, err := mcpauth.New(c.URL, nil); err != nil {
+				return nil, err // no token goes there in clear text
+			}
 		}
 		return &perCaller{at: u, all: a.Principals, pass: a.Type == authPassthrough}, nil
 	default:

@@ -3,11 +3,14 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcpauth"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
@@ -202,6 +206,12 @@ func TestCheckAuth(t *testing.T) {
 		"audience is for":             {Auth: &Credentials{Type: authOAuth, Audience: "x"}},
 		"store is for":                {Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", Store: "f"}},
 		"a secret and a key":          {Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", Key: "s3cr3t"}},
+		"tokens for http://a.example": {Auth: &Credentials{Type: authPassthrough}, Lifetime: "call", URL: "http://a.example/mcp"},
+		"    ":                        {Auth: &Credentials{Type: authPassthrough}, Lifetime: "call", URL: "http://127.0.0.1:1/mcp"},
+		"     ":                       {Auth: &Credentials{Type: authWorkload, AssertionFile: "f"}},
+		"workload_identity needs":     {Auth: &Credentials{Type: authWorkload}},
+		"assertion_file is for":       {Auth: &Credentials{Type: authClient, ClientID: "x", Secret: "s3cr3t", AssertionFile: "f"}},
+		"key, and no client_id":       {Auth: &Credentials{Type: authWorkload, Key: "s3cr3t", AssertionFile: "f"}},
 		"private key is not in PEM":   {Auth: &Credentials{Type: authClient, ClientID: "x", Key: "s3cr3t"}},
 		"is no scope":                 {Auth: &Credentials{Type: authOAuth, Scopes: []string{"a b"}}},
 		"would go over the network":   {Auth: &Credentials{Type: authOAuth}, URL: "http://a.example/mcp"},
@@ -249,5 +259,59 @@ func TestOAuthNeedsLogin(t *testing.T) {
 	_, err = auth.Challenge(t.Context(), &http.Response{StatusCode: http.StatusUnauthorized, Request: r, Header: http.Header{"Www-Authenticate": {"Bearer"}}})
 	if err == nil || !strings.Contains(err.Error(), "farcall login --store") || !strings.Contains(err.Error(), resource.URL) {
 		t.Errorf("%v", err)
+	}
+}
+
+// The platform's JWT gets a token for a server, and is read anew for the next one.
+func TestWorkloadIdentity(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "token")
+	var asked []string
+	mux := http.NewServeMux()
+	as := httptest.NewServer(mux)
+	t.Cleanup(as.Close)
+	document := func(text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, strings.ReplaceAll(text, "URL", as.URL)) }
+	}
+	mux.HandleFunc("/.well-known/oauth-protected-resource/mcp", document(`{"resource":"URL/mcp","authorization_servers":["URL"]}`))
+	mux.HandleFunc("/.well-known/oauth-authorization-server", document(`{"issuer":"URL","token_endpoint":"URL/token"}`))
+	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, r.PostFormValue("grant_type")+" "+r.PostFormValue("assertion"))
+		fmt.Fprintf(w, `{"access_token":"access-%d","token_type":"Bearer","expires_in":1}`, len(asked))
+	})
+	text := "upstreams:\n  a: {url: '" + as.URL + "/mcp', auth: {type: workload_identity, assertion_file: token}}\n"
+	config := filepath.Join(dir, "farcall.yaml")
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth, err := c.Upstreams[0].authorizer(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, aud := range []string{as.URL, as.URL + "/token", "https://other.example"} {
+		claims := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"aud":%q}`, aud))
+		if err := os.WriteFile(file, []byte("e30."+claims+".c2ln\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if i > 0 { // without the token of before
+			if auth, err = c.Upstreams[0].authorizer(nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, as.URL+"/mcp", nil)
+		err := auth.Authorize(t.Context(), r)
+		if i == 2 {
+			if err == nil || len(asked) != 2 || strings.Contains(err.Error(), claims) {
+				t.Errorf("another's JWT: %v, %q", err, asked)
+			}
+			continue
+		}
+		if want := mcpauth.GrantAssertion + " e30." + claims + ".c2ln"; err != nil || r.Header.Get("Authorization") != fmt.Sprintf("Bearer access-%d", i+1) || asked[i] != want {
+			t.Errorf("%v, %q, %q", err, r.Header, asked)
+		}
 	}
 }

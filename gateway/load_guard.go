@@ -38,11 +38,19 @@ func (r *reader) guardOnly(n *node) *Config {
 		table[key] = func(*node, string) {}
 	}
 	table["guard"] = func(n *node, path string) { c.Guard = r.guard(n, path) }
-	r.fields(n, "", table)
 	if n.get("guard") == nil {
-		r.problemAt(n.at, "", "there is no guard", "add guard, with who may call what")
+		hint := "add guard, with who may call what"
+		for _, key := range []string{"keys", "jwt", "mtls", "signatures", "anonymous", "allow", "deny", "cedar", "limits"} {
+			if n.get(key) != nil {
+				table[key] = func(*node, string) {}
+				hint = "begin the file with guard: and indent what is there"
+			}
+		}
+		r.fields(n, "", table)
+		r.problemAt(n.at, "", "there is no guard", hint)
 		return c
 	}
+	r.fields(n, "", table)
 	check := checker{problem: r.problem, notice: r.advise, said: r.said, written: r.written, values: r.values}
 	check.guard(c.Guard)
 	return c

@@ -73,6 +73,11 @@ func (r *reader) credentials(u *Upstream, n *node, path string) {
 				c.Store = r.beside(c.Store)
 			}
 		},
+		"assertion_file": func(n *node, path string) {
+			if r.text(&c.AssertionFile)(n, path); c.AssertionFile != "" {
+				c.AssertionFile = r.beside(c.AssertionFile)
+			}
+		},
 		"principals": func(n *node, path string) {
 			r.each(n, path, func(m member, path string) { r.principal(u, m, path) })
 		},
@@ -157,7 +162,7 @@ func (c *checker) credentials(u *Upstream, path string) {
 		c.problem(path, "only http and https have it", "remove it")
 		return
 	}
-	types := []string{"oauth", "client_credentials", "token_exchange", "principals", "passthrough"}
+	types := []string{"oauth", "client_credentials", "workload_identity", "token_exchange", "principals", "passthrough"}
 	if u.Auth.Type == "" {
 		c.problem(path, "it has no type", "use "+either(types...))
 		return

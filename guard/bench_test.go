@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -131,7 +132,8 @@ func BenchmarkHTTP(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := io.Copy(io.Discard, res.Body); err != nil || res.StatusCode != http.StatusOK {
+				_, err = io.Copy(io.Discard, res.Body)
+				if err = errors.Join(err, res.Body.Close()); err != nil || res.StatusCode != http.StatusOK {
 					b.Fatal(res.Status, err)
 				}
 			}

@@ -164,7 +164,11 @@ func (c *Config) compile() (*state, []Problem) {
 		}
 	}
 	if !c.Anonymous && len(c.Keys)+len(c.JWT)+len(c.MTLS)+len(c.Signatures) == 0 && (c.Stdio.Trust == nil || !*c.Stdio.Trust) && c.Stdio.TokenEnv == "" {
-		f.warn("", "nobody can get in but over standard input", "add keys, jwt, mtls or signatures, or anonymous: true")
+		message := "nobody can get in"
+		if c.Stdio.Trust == nil {
+			message += " but over standard input"
+		}
+		f.warn("", message, "add keys, jwt, mtls or signatures, or anonymous: true")
 	}
 	return s, f
 }
@@ -229,7 +233,7 @@ func (c *Config) compileResource(s *state, f *finder) {
 		if len(c.Resource.Servers) > 0 {
 			f.bad("resource.url", "it is missing", "write the address of this server as clients know it")
 		}
-	} else if u, err := url.Parse(c.Resource.URL); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.Fragment != "" {
+	} else if u, err := url.Parse(c.Resource.URL); err != nil || strings.ContainsAny(u.Host, "\"<>\\ ") || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.Fragment != "" {
 		f.bad("resource.url", "it is no address of http or https without a fragment", "write https://host/mcp")
 	} else {
 		s.origin, s.host = u.Scheme+"://"+u.Host, u.Host
@@ -239,10 +243,18 @@ func (c *Config) compileResource(s *state, f *finder) {
 		if len(scopes) == 0 {
 			f.bad("resource.scopes."+pattern, "it names no scope", "name one, or remove it")
 		}
+		for _, scope := range scopes {
+			if scope == "" || strings.ContainsFunc(scope, notInScope) {
+				f.bad("resource.scopes."+pattern, "a scope cannot be written so", "use letters, digits and marks but for quotes, backslashes and spaces")
+			}
+		}
 		s.scopes = append(s.scopes, scopeRule{pattern, scopes})
 	}
 	slices.SortFunc(s.scopes, func(a, b scopeRule) int { return strings.Compare(a.pattern, b.pattern) })
 }
+
+// notInScope reports whether a character cannot be in a scope (RFC 6749, appendix A.4).
+func notInScope(r rune) bool { return r <= ' ' || r == '"' || r == '\\' || r > '~' }
 
 func (c *Config) compilePolicy(s *state, f *finder) {
 	src := &policy.Source{Local: c.Local}
@@ -293,7 +305,7 @@ func (c *Config) checkIssuers(f *finder) {
 	for i, one := range c.issuers() {
 		v, err := token.New([]token.Issuer{one}, nil)
 		if err != nil {
-			f.bad(fmt.Sprintf("jwt[%d]", i), err.Error(), "")
+			f.bad(fmt.Sprintf("jwt[%d]", i), strings.TrimPrefix(err.Error(), "token: "), "")
 			continue
 		}
 		v.Close()

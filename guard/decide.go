@@ -198,6 +198,31 @@ func (s *state) record(who *session, c *Call, decision string, policies []string
 	if s.log == nil {
 		return nil
 	}
+	if who == nil || who.principal == nil {
+		return s.recordStranger(who, c, decision, r)
+	}
+	return s.write(who, c, decision, policies, r, took)
+}
+
+// recordStranger writes down what somebody did whom nobody knows: not all of it, since strangers
+// are not to fill the audit until there is nothing else in it. What is left out is counted.
+func (s *state) recordStranger(who *session, c *Call, decision string, r *refusal) error {
+	from := limit.Caller{}
+	if who != nil {
+		from.Address = who.remote
+	}
+	if _, err := s.g.strangers.Take(&from, "audit"); err != nil {
+		s.g.unwritten.Add(1)
+		return nil
+	}
+	told := *r
+	if n := s.g.unwritten.Swap(0); n > 0 {
+		told.reason += fmt.Sprintf(" (before it, %d refusals of strangers were not written down)", n)
+	}
+	return s.write(who, c, decision, nil, &told, 0)
+}
+
+func (s *state) write(who *session, c *Call, decision string, policies []string, r *refusal, took time.Duration) error {
 	e := audit.Entry{
 		Time: s.g.now(), Call: c.name(), Upstream: c.Upstream, Decision: decision, Policies: policies, Latency: took, Params: c.Params,
 	}

@@ -340,4 +340,7 @@ func isLocal(r *http.Request) bool {
 }
 
 // proxied are headers by which proxies tell whose request it is, besides X-Forwarded-For and the like.
-var proxied = []string{"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip"}
+var proxied = []string{
+	"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Original-Forwarded-For", "X-Envoy-External-Address", "X-Azure-Clientip",
+	"X-Forwarded", "Forwarded-For", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "Fly-Client-Ip",
+}

@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/guard/internal/sign"
@@ -62,9 +63,10 @@ func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 		g.guests.conn(at)
 	}
 	return func(next farcall.Handler) farcall.Handler {
-		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
 			s := g.state.Load()
 			who := sessionFrom(ctx)
+			defer func() { at.saw(who, err) }()
 			if c != nil { // what its context may know is of the handshake, and may have changed
 				var refused *refusal
 				if who, refused = at.session(ctx, s); refused != nil {
@@ -84,9 +86,10 @@ func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 					mine = *who
 				}
 				mine.principal, mine.subject = signer.principal, signer.subject
-				ctx = context.WithValue(ctx, sessionKey{}, &mine)
+				who = &mine
+				ctx = context.WithValue(ctx, sessionKey{}, who)
 			}
-			result, err := next.ServeRPC(ctx, req)
+			result, err = next.ServeRPC(ctx, req)
 			if role := g.opts.Details; err != nil && role != "" && !From(ctx).HasRole(role) {
 				err = discreet{err}
 			}
@@ -118,10 +121,27 @@ type connected struct {
 	g *Guard
 	c *Conn
 
+	known    atomic.Bool  // somebody has made himself known
+	refusals atomic.Int32 // until then
+
 	mu  sync.Mutex
 	of  *state
 	who *session
 	bad *refusal
+}
+
+// patience is how many messages a connection may send at whose other end nobody is known.
+const patience = 100
+
+// saw ends a connection of which nothing comes but what must be refused.
+func (x *connected) saw(who *session, err error) {
+	switch {
+	case x.c == nil || x.known.Load():
+	case who != nil && who.principal != nil:
+		x.known.Store(true)
+	case err != nil && x.refusals.Add(1) == patience && x.c.Close != nil:
+		_ = x.c.Close() // it is closed already
+	}
 }
 
 func (x *connected) session(ctx context.Context, s *state) (*session, *refusal) {

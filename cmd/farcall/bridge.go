@@ -86,7 +86,7 @@ func newBridgeCmd(e *env) *cobra.Command {
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); makes the port speak TLS too")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) whose client certificates count, for mtls of the guard")
-	flags.StringVar(&f.guard, "guard", "", "`file` with the guard, as under guard in farcall.yaml")
+	flags.StringVar(&f.guard, "guard", "", "`file` with the key guard, as in farcall.yaml: who may call what")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only")
 	flags.StringVar(&f.log, "log", "text", "`format` of the log on standard error: text, json or off")

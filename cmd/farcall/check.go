@@ -24,7 +24,7 @@ func newCheckCmd(e *env) *cobra.Command {
 		Use:   "check FILE",
 		Short: "Check a gateway's configuration and explain it",
 		Long: "Check the configuration of a gateway, and explain what 'farcall serve --config FILE' would run and where it\n" +
-			"would be found. FILE is YAML or JSON, or the mcpServers file of a desktop client. Nothing is started, and no\n" +
+			"would be found. FILE is YAML or JSON, the mcpServers file of a desktop client, or the guard of --guard. Nothing is started, and no\n" +
 			"secret is printed: only where it comes from. Everything that is wrong is said at once, with line and column.",
 		Example: "  farcall check farcall.yaml\n  farcall check ~/.cursor/mcp.json\n  farcall check farcall.yaml --json",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -42,9 +42,14 @@ func newCheckCmd(e *env) *cobra.Command {
 func (e *env) check(file string, asJSON bool) error {
 	c, err := gateway.Load(file)
 	var bad *gateway.ConfigError
-	if errors.As(err, &bad) && len(bad.Problems) == 1 && bad.Problems[0].Path == "" { // no upstreams, maybe
-		if only, failed := gateway.LoadGuard(file); failed == nil {
-			c, err, bad = &gateway.Config{Guard: only}, nil, nil
+	if errors.As(err, &bad) && slices.ContainsFunc(bad.Problems, general) { // no upstreams, maybe
+		only, failed := gateway.LoadGuard(file)
+		var worse *gateway.ConfigError
+		switch {
+		case failed == nil && len(bad.Problems) == 1:
+			c, err = &gateway.Config{Guard: only}, nil
+		case errors.As(failed, &worse) && !slices.ContainsFunc(worse.Problems, general): // a guard alone, with errors
+			err = worse
 		}
 	}
 	switch {
@@ -63,6 +68,9 @@ func (e *env) check(file string, asJSON bool) error {
 	}
 	return e.explainConfig(report)
 }
+
+// general reports whether a problem is about the whole file.
+func general(p gateway.Problem) bool { return p.Path == "" }
 
 // refuseConfig prints what is wrong with a configuration.
 func (e *env) refuseConfig(bad *gateway.ConfigError, asJSON bool) error {
@@ -140,7 +148,7 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 	r := &checkReport{OK: true, File: file, Name: c.Name, Listen: c.Listen, Guard: describeGuard(c.Guard)}
 	if len(given.Upstreams) == 0 && given.Guard != nil {
 		for _, p := range given.Guard.Check() {
-			r.Notices = append(r.Notices, checkProblem{Path: "guard." + p.Path, Message: p.Message, Hint: p.Hint})
+			r.Notices = append(r.Notices, checkProblem{Path: guardPath(p), Message: p.Message, Hint: p.Hint})
 		}
 	}
 	for _, p := range given.Notices() {

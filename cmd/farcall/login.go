@@ -103,6 +103,16 @@ func (s *tokenStore) logins(ctx context.Context) (map[string]login, error) {
 
 // keep notes a login, or that there is none any more.
 func (s *tokenStore) keep(ctx context.Context, url string, l *login) error {
+	// Others may log in elsewhere meanwhile, with the same entry.
+	if locked, ok := s.Store.(interface {
+		Lock(ctx context.Context, key string) (unlock func(), err error)
+	}); ok {
+		unlock, err := locked.Lock(ctx, loginsKey)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+	}
 	all, err := s.logins(ctx)
 	if err != nil {
 		return err
@@ -339,7 +349,11 @@ func (f *loginFlags) failure(ctx context.Context, t target, err error) error {
 	case isDialing(err):
 		return connectFailure(t, plainError{err})
 	}
-	return &exitError{code: exitFailure, err: fmt.Errorf("login: %s", plainWords(err))}
+	hint := ""
+	if strings.Contains(err.Error(), "says who issues tokens") {
+		hint = t.String() + " may have no OAuth. A key or a token that you have otherwise is sent with --bearer FILE."
+	}
+	return &exitError{code: exitFailure, err: fmt.Errorf("login: %s", plainWords(err)), hint: hint}
 }
 
 // printStatus says what there is for a server.
@@ -449,7 +463,7 @@ func unauthenticated(c jsonrpc.Code) bool {
 // loginHint is for a server that wants to know who calls.
 func loginHint(t target, status int) string {
 	if status == http.StatusForbidden {
-		return "Whoever you are there may not do that. Send another token with -H 'Authorization: Bearer TOKEN', or log in anew: farcall login " + t.String()
+		return "Whoever you are there may not do that. Send another key or token with --bearer FILE, or log in anew: farcall login " + t.String()
 	}
-	return "Log in, run: farcall login " + t.String() + "\nOr send a token with -H 'Authorization: Bearer TOKEN'."
+	return "Send a key or a token that is in a file with --bearer FILE.\nOr log in, if the server wants OAuth: farcall login " + t.String()
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcpauth"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
@@ -242,4 +243,24 @@ func writeFile(t *testing.T, text string) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// Logins at the same time, in processes of their own, do not lose one another.
+func TestLoginsAtOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	const n = 12
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			s := &tokenStore{Store: mcpauth.NewFileStore(path), name: path}
+			if err := s.keep(t.Context(), fmt.Sprintf("https://h/%d", i), &login{Target: "x"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	s := &tokenStore{Store: mcpauth.NewFileStore(path), name: path}
+	if all, err := s.logins(t.Context()); err != nil || len(all) != n {
+		t.Errorf("%d logins, %v", len(all), err)
+	}
 }

@@ -70,11 +70,12 @@ When it accepts connections it prints on standard error, for each address,
 	farcall: ready http://127.0.0.1:7331
 
 SIGTERM and SIGINT let the calls in flight finish, 10 seconds at most; a second
-signal ends the process at once. SIGHUP reads --config again.`,
+signal ends the process at once. SIGHUP reads --config and --guard again.`,
 		Example: `  farcall serve
   farcall serve --listen 127.0.0.1:0 --listen unix:/tmp/farcall.sock
   farcall serve --stdio
   farcall serve --tls-cert cert.pem --tls-key key.pem --log json
+  farcall serve --guard guard.yaml
   farcall serve --config farcall.yaml
   farcall serve --upstream docs=https://example.com/mcp --upstream 'files=npx -y @modelcontextprotocol/server-filesystem .'`,
 		Args: cobra.NoArgs,
@@ -90,7 +91,7 @@ signal ends the process at once. SIGHUP reads --config again.`,
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); makes the port speak TLS too")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) whose client certificates count, for mtls of the guard")
-	flags.StringVar(&f.guard, "guard", "", "`file` with the guard of the playground or of --upstream, as under guard in farcall.yaml")
+	flags.StringVar(&f.guard, "guard", "", "`file` with the key guard, as in farcall.yaml, for the playground or --upstream: who may call what")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only, with a guard those of the role operator")
 	flags.BoolVar(&f.v1, "v1", false, "accept JSON-RPC 1.0 too")

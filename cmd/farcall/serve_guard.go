@@ -30,14 +30,29 @@ func (f *serveFlags) newGuard(log *slog.Logger, stderr io.Writer) (*guard.Guard,
 	}
 	for _, p := range c.Check() {
 		if p.Warning && !strings.HasPrefix(p.Message, conflict) {
-			fmt.Fprintf(stderr, "farcall: %s: guard: %s: %s\n", f.guard, p.Path, tame(p.Message))
+			text := p.Message
+			if p.Hint != "" {
+				text += "; " + p.Hint
+			}
+			fmt.Fprintf(stderr, "farcall: %s: %s: %s\n", f.guard, guardPath(p), tame(text))
 		}
+	}
+	if len(c.MTLS) > 0 && f.clientCA == "" {
+		fmt.Fprintf(stderr, "farcall: %s: guard.mtls: nobody gets in by a certificate; add --tls-cert, --tls-key and --tls-client-ca\n", f.guard)
 	}
 	g, err := guard.New(c, f.guardOptions(log))
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
 	return g, nil
+}
+
+// guardPath is where a problem is, as in a file.
+func guardPath(p guard.Problem) string {
+	if p.Path == "" {
+		return "guard"
+	}
+	return "guard." + p.Path
 }
 
 // operator is the role of those who get details, with --details, where there is a guard.

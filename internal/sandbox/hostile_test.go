@@ -60,8 +60,12 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.victim = strconv.Itoa(victim.Process.Pid)
+	t.Cleanup(func() { _ = os.Remove(w.shared()) })
 	return w
 }
+
+// shared is a file where everybody may have some.
+func (w *world) shared() string { return "/tmp/farcall-sandbox-" + w.victim }
 
 // reset makes the files as they were.
 func (w *world) reset(t *testing.T) {
@@ -72,6 +76,7 @@ func (w *world) reset(t *testing.T) {
 			_ = os.RemoveAll(filepath.Join(dir, n.Name()))
 		}
 	}
+	_ = os.Remove(w.shared())
 	w.secret = filepath.Join(w.dir, "secret")
 	if err := os.WriteFile(w.secret, []byte(canary), 0o600); err != nil {
 		t.Fatal(err)
@@ -125,7 +130,7 @@ func (w *world) attempts() []attempt {
 		{name: "list", args: []string{w.dir}},
 		{name: "list", args: []string{"/root"}, root: true},
 		{name: "create", args: []string{out("new")}},
-		{name: "create", args: []string{"/tmp/farcall-sandbox-" + w.victim}},
+		{name: "create", args: []string{w.shared()}},
 		{name: "empty", args: []string{w.secret}},
 		{name: "remove", args: []string{w.secret}},
 		{name: "mkdir", args: []string{out("dir")}},

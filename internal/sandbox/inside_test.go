@@ -4,10 +4,14 @@ package sandbox
 
 import (
 	"os"
+	"os/exec"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+	"golang.org/x/sys/unix"
 )
 
 // TestRestriction: what each version can is used, and nothing that it does not know.
@@ -104,5 +108,33 @@ func TestLauncherEnvironment(t *testing.T) {
 	cmd.Env = append(cmd.Env, "HANDED_ON="+canary)
 	if got := launch(t, cmd); got.code != 0 {
 		t.Error(got)
+	}
+}
+
+// TestForeignProc: where no new /proc may be mounted, as in a container that covers a part of it, the one that is
+// there is that of other processes: it leads to none of them, and nothing waits for them.
+func TestForeignProc(t *testing.T) {
+	needs(t, &Rules{})
+	if os.Getuid() != 0 {
+		t.Skip("only root can cover a part of /proc")
+	}
+	sh := tool(t, "sh")
+	covered := func(command ...string) *exec.Cmd {
+		cmd := confined(t, &Rules{}, command...)
+		cmd.Args = append([]string{sh, "-c", `mount -t tmpfs none /proc/sys && exec "$@"`, sh, cmd.Path}, cmd.Args[1:]...)
+		cmd.Path = sh
+		cmd.Env = append(cmd.Env, ofLauncher+"SECRET="+canary)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
+		return cmd
+	}
+	if got := launch(t, covered(binary, "hostile", "nothing")); got.code != 0 {
+		t.Fatal(got)
+	}
+	for _, try := range [][]string{{"list", "/proc"}, {"search environs", canary}, {"read", "/proc/1/environ"}, {"mem", strconv.Itoa(os.Getpid())}} {
+		if got := launch(t, covered(append([]string{binary, "hostile"}, try...)...)); got.code != 1 {
+			t.Error(try, got)
+		} else {
+			t.Log(try, got)
+		}
 	}
 }

@@ -104,8 +104,11 @@ func executable(file string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("the program: %w", err)
 	}
-	if info.IsDir() || info.Mode()&0o111 == 0 {
-		return "", fmt.Errorf("%s is no program (a directory, or chmod +x): %w", file, os.ErrPermission)
+	if info.IsDir() {
+		return "", fmt.Errorf("%s is a directory, and no program: %w", file, os.ErrPermission)
+	}
+	if info.Mode()&0o111 == 0 {
+		return "", fmt.Errorf("%s is not executable; chmod +x makes it so: %w", file, os.ErrPermission)
 	}
 	return file, nil
 }

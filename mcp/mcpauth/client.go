@@ -163,7 +163,7 @@ func (c *Client) answer(ctx context.Context, s *session, ch challenge, authoriza
 	}
 	p, err := c.find(ctx, ch.metadata(), t.issuer())
 	if err != nil {
-		return false, err
+		return false, c.pause(ctx, s, err)
 	}
 	if t != nil {
 		if done, err := c.replace(ctx, s, t, p, ch.failure()); done || err != nil {
@@ -182,7 +182,9 @@ func (c *Client) replace(ctx context.Context, s *session, t *tokens, p *place, r
 	now := c.now()
 	if p.as.Issuer != t.Issuer { // nothing of one server is for another
 		if s.step(now) {
-			return false, fmt.Errorf("mcpauth: %s names another authorization server again and again, now %s", c.id, tame(p.as.Issuer))
+			err := fmt.Errorf("mcpauth: %s names another authorization server again and again, now %s", c.id, tame(p.as.Issuer))
+			s.note(err, now)
+			return false, err
 		}
 		return false, nil
 	}
@@ -194,7 +196,9 @@ func (c *Client) replace(ctx context.Context, s *session, t *tokens, p *place, r
 		return false, err
 	}
 	if now.Sub(time.Unix(t.Begun, 0)) < settle {
-		return false, fmt.Errorf("mcpauth: %s refuses the token that %s has just issued for it (%s)", c.id, tame(t.Issuer), tame(cmp.Or(reason, "no reason given")))
+		err := fmt.Errorf("mcpauth: %s refuses the token that %s has just issued for it (%s)", c.id, tame(t.Issuer), tame(cmp.Or(reason, "no reason given")))
+		s.note(err, now) // each call would have the metadata fetched
+		return false, err
 	}
 	return false, nil
 }
@@ -228,7 +232,7 @@ func (c *Client) stepUp(ctx context.Context, s *session, ch challenge, authoriza
 	}
 	p, err := c.find(ctx, ch.metadata(), t.issuer())
 	if err != nil {
-		return false, err
+		return false, c.pause(ctx, s, err)
 	}
 	if _, err := c.fill(ctx, s, p, wanted); err != nil {
 		return false, err
@@ -296,6 +300,11 @@ func (c *Client) Logout(ctx context.Context) error {
 		return err
 	}
 	defer s.unlock()
+	if s.kept { // a renewal that goes on would put them back
+		if free, err := exclusive(ctx, c.store, tokenKey(c.id)); err == nil {
+			defer free()
+		}
+	}
 	_, _ = c.load(ctx, s) // what is damaged is forgotten, too
 	t := s.held()
 	s.hold(nil)
@@ -320,11 +329,9 @@ func (c *Client) revoke(ctx context.Context, t *tokens) {
 	if err != nil || as.RevocationEndpoint == "" {
 		return
 	}
-	reg := &registration{ClientID: t.ClientID, signer: c.signer}
-	if t.ClientID == c.opts.ClientID {
-		reg.Secret = c.opts.ClientSecret
-	} else if stored, err := c.stored(ctx, t.Issuer); err == nil && stored != nil && stored.ClientID == t.ClientID {
-		reg = stored
+	reg, err := c.clientOf(ctx, t)
+	if err != nil {
+		return
 	}
 	for hint, token := range map[string]string{"refresh_token": t.Refresh, "access_token": t.Access} {
 		if token == "" {

@@ -277,10 +277,18 @@ func (c *Client) server(ctx context.Context, t *tokens) (*server, error) {
 // is that nothing is there, or something else than JSON, as the page that some hosts
 // have for all addresses.
 func (c *Client) document(ctx context.Context, origin *url.URL, address string, into any) (bool, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false, fmt.Errorf("%q is no URL", tame(address))
+	}
+	if err := plainHost(u); err != nil {
+		return false, err
+	}
 	body, _, status, err := c.fetch.Get(ctx, origin, address)
 	if err != nil {
 		return false, err
 	}
+	address = tame(address)
 	switch {
 	case status >= 500:
 		return false, fmt.Errorf("%s answers with the status %d %s; try again later", address, status, http.StatusText(status))

@@ -81,6 +81,10 @@ func (c *Client) grantOwn(ctx context.Context, p *place, t *tokens, subject stri
 		if err != nil {
 			return nil, fmt.Errorf("mcpauth: the workload has no assertion: %w", err)
 		}
+		// RFC 7523 §3: it names whom it is for. Whoever else got it could use it there.
+		if c.opts.Issuer == "" && !slices.ContainsFunc(audienceOf(jwt), p.as.named) {
+			return nil, fmt.Errorf("mcpauth: the workload's assertion is not for the authorization server %s of %s (aud), which does not get it; set the issuer if it shall", tame(p.as.Issuer), c.id)
+		}
 		form.Set("assertion", jwt)
 	case GrantExchange:
 		// The MCP server has named the authorization server, and must not get at callers' tokens that way.
@@ -103,20 +107,46 @@ func (c *Client) grantOwn(ctx context.Context, p *place, t *tokens, subject stri
 	return c.ask(ctx, p.as, reg, form, t.key)
 }
 
+// named reports whether an audience is the server: RFC 7523 §3 has its token endpoint as well.
+func (s *server) named(audience string) bool {
+	return audience != "" && (strings.TrimSuffix(audience, "/") == strings.TrimSuffix(s.Issuer, "/") || audience == s.TokenEndpoint)
+}
+
 // issuerOf is the issuer that a JWT names, which nobody has checked here; "" if it is none.
-func issuerOf(token string) string {
+func issuerOf(token string) string { return textOf(claimOf(token, "iss")) }
+
+// audienceOf is whom a JWT is for, which nobody has checked here; nil if it is none.
+func audienceOf(token string) (all []string) {
+	aud := claimOf(token, "aud")
+	if len(aud) > 0 && aud[0] != '[' {
+		return []string{textOf(aud)}
+	}
+	scan.Array(aud, func(element []byte) bool {
+		all = append(all, textOf(element))
+		return true
+	})
+	return all
+}
+
+// claimOf is a claim of a JWT as it is written, nil if there is none.
+func claimOf(token, name string) []byte {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
-		return ""
+		return nil
 	}
 	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
 	if end, fault := scan.Text(claims, tokenDeep); err != nil || fault != 0 || end != len(claims) {
+		return nil
+	}
+	return scan.Member(claims, name)
+}
+
+// textOf is a JSON string's text, "" of anything else.
+func textOf(value []byte) string {
+	if len(value) == 0 || value[0] != '"' {
 		return ""
 	}
-	if iss := scan.Member(claims, "iss"); len(iss) > 0 && iss[0] == '"' {
-		return string(scan.Unquote(iss))
-	}
-	return ""
+	return string(scan.Unquote(value))
 }
 
 // An attempt is one authorization request. It is answered once.
@@ -164,7 +194,7 @@ func (c *Client) checkCode(as *server) error {
 	switch {
 	case as.AuthorizationEndpoint == "":
 		return fmt.Errorf("mcpauth: the metadata of the authorization server %s has no authorization_endpoint", tame(as.Issuer))
-	case err != nil || !secure(u): // it is opened in the user's browser
+	case err != nil || !secure(u) || u.Scheme == "http" && !strings.HasPrefix(as.Issuer, "http:"): // it is opened in the user's browser
 		return fmt.Errorf("mcpauth: the authorization server %s has an authorization_endpoint that is not https", tame(as.Issuer))
 	case !slices.Contains(as.Challenges, "S256"):
 		return fmt.Errorf("mcpauth: the authorization server %s does not say that it supports PKCE with S256 (code_challenge_methods_supported), so codes for tokens are not safe there", tame(as.Issuer))
@@ -186,6 +216,9 @@ func (c *Client) begin(ctx context.Context, a *attempt, t *tokens, redirect stri
 		return "", err
 	}
 	a.redirect, t.ClientID = redirect, a.reg.ClientID
+	if a.reg.own {
+		t.Client = a.reg
+	}
 	u, err := url.Parse(a.as.AuthorizationEndpoint)
 	if err != nil {
 		return "", fmt.Errorf("mcpauth: the authorization endpoint %q is no URL", tame(a.as.AuthorizationEndpoint))
@@ -263,19 +296,9 @@ func (c *Client) renew(ctx context.Context, t *tokens) (*tokens, error) {
 	if err != nil {
 		return nil, err
 	}
-	reg := &registration{ClientID: t.ClientID, signer: c.signer}
-	switch {
-	case t.ClientID != "" && t.ClientID == c.opts.ClientID:
-		reg.Secret = c.opts.ClientSecret
-	case t.ClientID != c.opts.MetadataURL:
-		stored, err := c.stored(detached, t.Issuer)
-		if err != nil {
-			return nil, err
-		}
-		if stored == nil || stored.ClientID != t.ClientID {
-			return nil, &oauthError{who: tame(t.Issuer), code: "invalid_grant", description: "the client is registered no more"}
-		}
-		reg = stored
+	reg, err := c.clientOf(detached, t)
+	if err != nil {
+		return nil, err
 	}
 	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {t.Refresh}, "resource": {t.Resource}}
 	answer, err := c.ask(detached, as, reg, form, t.key)
@@ -286,6 +309,35 @@ func (c *Client) renew(ctx context.Context, t *tokens) (*tokens, error) {
 		return nil, err
 	}
 	return c.take(answer, *t, t.key != nil)
+}
+
+// clientOf is whom tokens were issued to.
+func (c *Client) clientOf(ctx context.Context, t *tokens) (*registration, error) {
+	reg := &registration{ClientID: t.ClientID, signer: c.signer}
+	switch {
+	case t.ClientID != "" && t.ClientID == c.opts.ClientID:
+		// The tokens may be older than the options, and of somebody who calls the client the same.
+		if err := c.bind(ctx, t.Issuer); err != nil {
+			return nil, err
+		}
+		reg.Secret = c.opts.ClientSecret
+		return reg, nil
+	case t.ClientID == "" || t.ClientID == c.opts.MetadataURL:
+		return reg, nil
+	}
+	stored, err := c.stored(ctx, t.Issuer)
+	if err != nil {
+		return nil, err
+	}
+	if stored != nil && stored.ClientID == t.ClientID {
+		return stored, nil
+	}
+	// Another login there may have registered anew, for its own port.
+	if t.Client != nil && t.Client.ClientID == t.ClientID {
+		t.Client.own = true
+		return t.Client, nil
+	}
+	return nil, &oauthError{who: tame(t.Issuer), code: "invalid_grant", description: "the client is registered no more"}
 }
 
 // forget drops a registration that its server does not know any more. It reports whether

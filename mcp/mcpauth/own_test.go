@@ -97,15 +97,18 @@ func TestUnknownClientAuthentication(t *testing.T) {
 	}
 }
 
+// workloadJWT is for asURL.
+var workloadJWT = "e30." + base64.RawURLEncoding.EncodeToString([]byte(`{"aud":["https://other.example","`+asURL+`"]}`)) + ".c2ln"
+
 func TestWorkloadIdentity(t *testing.T) {
 	w, _, as := simple(t)
 	asked := ""
 	c := w.client(&Options{Grant: GrantAssertion, Assertion: func(_ context.Context, audience string) (string, error) {
 		asked = audience
-		return "workload.jwt.x", nil
+		return workloadJWT, nil
 	}})
 	w.must(c)
-	if f := as.forms[0]; asked != asURL || f.Get("grant_type") != GrantAssertion || f.Get("assertion") != "workload.jwt.x" || f.Get("resource") != serverURL || len(as.clients) > 0 {
+	if f := as.forms[0]; asked != asURL || f.Get("grant_type") != GrantAssertion || f.Get("assertion") != workloadJWT || f.Get("resource") != serverURL || len(as.clients) > 0 {
 		t.Errorf("for %q: %v", asked, f)
 	}
 
@@ -115,7 +118,7 @@ func TestWorkloadIdentity(t *testing.T) {
 		as.refuse(w, "invalid_grant", "not "+form.Get("assertion"))
 		return true
 	}
-	c = w.client(&Options{Grant: GrantAssertion, Assertion: func(context.Context, string) (string, error) { return "workload.jwt.x", nil }})
+	c = w.client(&Options{Grant: GrantAssertion, Assertion: func(context.Context, string) (string, error) { return workloadJWT, nil }})
 	for range 5 {
 		if _, err := w.call(t.Context(), c); err == nil || !strings.Contains(err.Error(), "invalid_grant: not (secret)") {
 			t.Errorf("%v", err)

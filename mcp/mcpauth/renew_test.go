@@ -2,6 +2,7 @@ package mcpauth
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -68,7 +69,15 @@ func TestRefreshAsWhom(t *testing.T) {
 // Without its registration a refresh token is of no use.
 func TestRefreshWithoutRegistration(t *testing.T) {
 	for name, lose := range map[string]func(store Store, as *authServer) error{
-		"here":  func(store Store, as *authServer) error { return store.Delete(t.Context(), registrationKey(as.issuer)) },
+		"here": func(store Store, as *authServer) error { // as versions before kept it
+			text, err := store.Load(t.Context(), tokenKey(serverURL))
+			before, after, ok := strings.Cut(string(text), `,"client":{`)
+			_, after, _ = strings.Cut(after, "}")
+			if err != nil || !ok {
+				return fmt.Errorf("%s, %w", text, err)
+			}
+			return errors.Join(store.Save(t.Context(), tokenKey(serverURL), []byte(before+after)), store.Delete(t.Context(), registrationKey(as.issuer)))
+		},
 		"there": func(_ Store, as *authServer) error { clear(as.refresh); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,6 +86,7 @@ func TestRefreshWithoutRegistration(t *testing.T) {
 			if err := lose(store, as); err != nil {
 				t.Fatal(err)
 			}
+			c = w.client(&Options{Store: store, Scopes: []string{"a"}, Visit: as.user(nil)})
 			w.pass(time.Hour)
 			w.must(c)
 			if len(as.requests) != 1 {
@@ -129,6 +139,15 @@ func TestMetadataFailsForNow(t *testing.T) {
 				t.Errorf("%s: %s", host, seen)
 			}
 		}
+		for range 5 { // nor asked by each call
+			if _, err := w.call(t.Context(), c); err == nil || !strings.Contains(err.Error(), "503") {
+				t.Errorf("%s: %v", host, err)
+			}
+		}
+		if seen := w.visits(); len(seen) > 5 {
+			t.Errorf("%s: %q", host, seen)
+		}
+		w.pass(pause)
 		w.hosts[host] = whole
 		w.must(c)
 	}

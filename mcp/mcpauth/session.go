@@ -20,6 +20,8 @@ const (
 	// rest is how long a refusal stands for all calls, so that each of them does not
 	// open a browser.
 	rest = 10 * time.Second
+	// pause is how long it stands that nobody could be asked.
+	pause = time.Second
 	// maxSteps is how often a server may ask for more scopes in stepTime.
 	maxSteps = 3
 	stepTime = 10 * time.Minute
@@ -35,6 +37,7 @@ type session struct {
 	kept    bool          // in the store
 	subject string
 	skipped time.Time // when nothing said that there must be tokens; with busy
+	stored  bool      // what is held is in the store, too; with busy
 
 	mu       sync.Mutex
 	loaded   bool
@@ -150,12 +153,18 @@ func (c *Client) load(ctx context.Context, s *session) (changed bool, err error)
 	s.loaded = true
 	s.mu.Unlock()
 	if text == nil {
-		return false, nil // what could not be saved is still good
+		if !s.stored {
+			return false, nil // what could not be saved is still good
+		}
+		s.stored = false
+		s.hold(nil) // somebody has logged out
+		return held != nil, nil
 	}
 	t, err := readTokens(text)
 	if err != nil {
 		return false, err
 	}
+	s.stored = true
 	if held != nil && held.Access == t.Access && held.Refresh == t.Refresh {
 		return false, nil
 	}
@@ -173,12 +182,15 @@ func (c *Client) save(ctx context.Context, s *session, t *tokens) error {
 	if err != nil {
 		return fmt.Errorf("mcpauth: %w", err)
 	}
-	return c.store.Save(context.WithoutCancel(ctx), tokenKey(c.id), text)
+	err = c.store.Save(context.WithoutCancel(ctx), tokenKey(c.id), text)
+	s.stored = err == nil
+	return err
 }
 
 // drop forgets tokens that are of no use, unless the store has others by now.
 func (c *Client) drop(ctx context.Context, s *session, t *tokens) error {
 	s.hold(nil)
+	s.stored = false
 	if !s.kept {
 		return nil
 	}
@@ -250,7 +262,7 @@ func (c *Client) unasked(ctx context.Context, s *session) (*tokens, error) {
 	metadata, scopes := c.probe(ctx)
 	p, err := c.find(ctx, metadata, "")
 	if err != nil {
-		return nil, err
+		return nil, c.pause(ctx, s, err)
 	}
 	if p.legacy && !c.challenged.Load() {
 		s.skipped = c.now()
@@ -276,6 +288,9 @@ func (c *Client) refresh(ctx context.Context, s *session, t *tokens) (*tokens, e
 			return held, nil
 		} else if changed {
 			t = held
+		}
+		if t == nil {
+			return nil, nil
 		}
 	}
 	renewed, err := c.renew(ctx, t)
@@ -317,7 +332,21 @@ func (c *Client) fill(ctx context.Context, s *session, p *place, scopes []string
 		}
 		return nil, err
 	}
+	if s.kept { // who renews those of before would put them back
+		if free, err := exclusive(ctx, c.store, tokenKey(c.id)); err == nil {
+			defer free()
+		}
+	}
 	return t, c.save(ctx, s, t)
+}
+
+// pause keeps an error that has nothing to do with who calls for a moment: whoever waits for the same would only
+// ask again, one after the other.
+func (c *Client) pause(ctx context.Context, s *session, err error) error {
+	if ctx.Err() == nil {
+		s.note(err, c.now().Add(pause-rest))
+	}
+	return err
 }
 
 // note keeps a refusal, or that nobody has signed in, for a while.

@@ -30,13 +30,13 @@ const (
 // locker is a Store that keeps others away from one key while a token is refreshed, also
 // other processes: a refresh token counts once, and who uses it again may lose all.
 type locker interface {
-	lock(ctx context.Context, key string) (unlock func(), err error)
+	Lock(ctx context.Context, key string) (unlock func(), err error)
 }
 
 // exclusive keeps others from a key of a store, if that can.
 func exclusive(ctx context.Context, s Store, key string) (unlock func(), err error) {
 	if l, ok := s.(locker); ok {
-		return l.lock(ctx, key)
+		return l.Lock(ctx, key)
 	}
 	return func() {}, nil
 }
@@ -97,8 +97,8 @@ func (s *fileStore) Delete(ctx context.Context, key string) error {
 	})
 }
 
-// lock implements locker.
-func (s *fileStore) lock(ctx context.Context, key string) (unlock func(), err error) {
+// Lock implements locker.
+func (s *fileStore) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	for {
 		s.mu.Lock()
 		taken := s.held[key]
@@ -220,7 +220,7 @@ func (s *fileStore) prepare() (string, error) {
 
 // readStore reads a file that may not be there.
 func readStore(path string) (map[string][]byte, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|dontWait, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return map[string][]byte{}, nil
 	}
@@ -352,7 +352,7 @@ const (
 // acquire locks a file, which it makes if need be. The lock ends when the file is closed, or
 // with the process. What is locked is never removed, for somebody might wait for it.
 func acquire(ctx context.Context, path string, exclusive bool) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|noLink, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("mcpauth: the token store cannot be locked: %w", err)
 	}

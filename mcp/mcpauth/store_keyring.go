@@ -44,7 +44,7 @@ func (s *keyringStore) Load(ctx context.Context, key string) ([]byte, error) {
 	if !errors.Is(err, errKeyring) {
 		return value, err
 	}
-	unlock, err := s.lock(ctx, keyringWriters) // perhaps somebody is writing it
+	unlock, err := s.Lock(ctx, keyringWriters) // perhaps somebody is writing it
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (s *keyringStore) Save(ctx context.Context, key string, value []byte) error
 	if len(text) > keyringPart*maxKeyringParts {
 		return fmt.Errorf("mcpauth: a value for the keyring has %d bytes, more than %d", len(text), keyringPart*maxKeyringParts)
 	}
-	unlock, err := s.lock(ctx, keyringWriters)
+	unlock, err := s.Lock(ctx, keyringWriters)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (s *keyringStore) Save(ctx context.Context, key string, value []byte) error
 
 // Delete implements Store.
 func (s *keyringStore) Delete(ctx context.Context, key string) error {
-	unlock, err := s.lock(ctx, keyringWriters)
+	unlock, err := s.Lock(ctx, keyringWriters)
 	if err != nil {
 		return err
 	}
@@ -132,8 +132,8 @@ func (s *keyringStore) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// lock implements locker, by a file: a keyring has no locks.
-func (s *keyringStore) lock(ctx context.Context, key string) (func(), error) {
+// Lock implements locker, by a file: a keyring has no locks.
+func (s *keyringStore) Lock(ctx context.Context, key string) (func(), error) {
 	dir, err := os.UserConfigDir()
 	if err != nil {
 		return nil, fmt.Errorf("mcpauth: the keyring cannot be locked: %w", err)

@@ -218,24 +218,24 @@ func TestRotation(t *testing.T) {
 
 func TestLockEnds(t *testing.T) {
 	s, path := fileStoreAt(t)
-	unlock, err := s.lock(t.Context(), "a")
+	unlock, err := s.Lock(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := s.lock(t.Context(), "b")
+	other, err := s.Lock(t.Context(), "b")
 	if err != nil {
 		t.Fatal(err) // keys do not wait for each other
 	}
 	other()
 	for _, s := range []*fileStore{s, NewFileStore(path).(*fileStore)} {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if _, err := s.lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := s.Lock(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v", err)
 		}
 		cancel()
 	}
 	unlock()
-	if unlock, err = s.lock(t.Context(), "a"); err != nil {
+	if unlock, err = s.Lock(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	unlock()

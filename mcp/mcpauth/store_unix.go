@@ -9,6 +9,12 @@ import (
 	"syscall"
 )
 
+// Somebody else may have put a pipe into the place of a file, or a link to what he cannot write himself.
+const (
+	dontWait = syscall.O_NONBLOCK
+	noLink   = syscall.O_NOFOLLOW
+)
+
 // tryLock locks a file, or reports that it is another's.
 func tryLock(f *os.File, exclusive bool) (bool, error) {
 	how := syscall.LOCK_SH

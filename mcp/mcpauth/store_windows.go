@@ -8,6 +8,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
+const dontWait, noLink = 0, 0
+
 // tryLock locks a file, or reports that it is another's.
 func tryLock(f *os.File, exclusive bool) (bool, error) {
 	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)

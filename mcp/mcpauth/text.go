@@ -3,6 +3,7 @@ package mcpauth
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -48,7 +49,27 @@ func hide(s string, form url.Values, header string) string {
 	if len(header) >= minSecret {
 		s = strings.ReplaceAll(s, header, "(secret)")
 	}
+	r := http.Request{Header: http.Header{"Authorization": {header}}}
+	if _, secret, ok := r.BasicAuth(); ok {
+		plain, _ := url.QueryUnescape(secret) // as in basic
+		for _, v := range []string{secret, plain} {
+			if len(v) >= minSecret {
+				s = strings.ReplaceAll(s, v, "(secret)")
+			}
+		}
+	}
 	return s
+}
+
+// plainHost refuses a host that is not written in ASCII, as no protocol has it, but a terminal
+// may act on it.
+func plainHost(u *url.URL) error {
+	for i := range len(u.Host) {
+		if c := u.Host[i]; c < 0x21 || c > 0x7e {
+			return fmt.Errorf("mcpauth: the host %q is not written in ASCII", tame(u.Host))
+		}
+	}
+	return nil
 }
 
 // An oauthError is the refusal of an authorization server, RFC 6749 §4.1.2.1 and §5.2. Its

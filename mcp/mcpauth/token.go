@@ -148,6 +148,9 @@ func (c *Client) postForm(ctx context.Context, origin *url.URL, endpoint string,
 
 // send sends a request to an authorization server. The form is what in it is secret.
 func (c *Client) send(r *http.Request, origin *url.URL, form url.Values) ([]byte, error) {
+	if err := plainHost(r.URL); err != nil {
+		return nil, err
+	}
 	r.Header.Set("Accept", "application/json")
 	resp, err := c.fetch.Do(r, origin)
 	if err != nil {
@@ -293,6 +296,8 @@ type tokens struct {
 	Made    int64    `json:"made"`  // Unix time in seconds of these tokens,
 	Begun   int64    `json:"begun"` // and of the grant that they go back to
 	Key     []byte   `json:"dpop_key,omitzero"`
+
+	Client *registration `json:"client,omitzero"` // that made itself known
 
 	key *dpopKey
 }

@@ -51,7 +51,7 @@ func (p *pipe) exchanges(ctx context.Context) error {
 			}
 			return nil
 		}
-		if x.cancelled() {
+		if frame == nil || x.cancelled() {
 			continue
 		}
 		g, ok, err := p.admit()

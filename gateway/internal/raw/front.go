@@ -65,40 +65,30 @@ func (f *front) write(frames ...[]byte) error {
 	return f.t.Write(frames...)
 }
 
-// next returns the next frame that is to go to the upstream, and leaves its
-// messages in f.batch. What is not to go there it answers. Its error is that of
-// the connection.
+// next reads a frame and returns it when it is to go to the upstream, with its
+// messages in f.batch. What is not to go there it answers, and returns nil: it may
+// be long until there is another, and the caller may hold some for that one. Its
+// error is that of the connection.
 func (f *front) next() (frame []byte, err error) {
-	for {
-		if f.admission != nil {
-			f.settleAsked(nil)
-		}
-		letGo(&f.batch)
-		frame, err := f.t.Read()
-		if err != nil {
-			refused := new(jsonrpc.Error)
-			if !errors.As(err, &refused) || errors.Is(err, io.EOF) {
-				return nil, err
-			}
-			if err := f.refuse(jsonrpc.NullID(), refused); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		ok, err := f.passable(frame)
-		if err != nil {
+	if f.admission != nil {
+		f.settleAsked(nil)
+	}
+	letGo(&f.batch)
+	frame, err = f.t.Read()
+	if err != nil {
+		refused := new(jsonrpc.Error)
+		if !errors.As(err, &refused) || errors.Is(err, io.EOF) {
 			return nil, err
 		}
-		if ok && f.admission != nil {
-			frame, err = f.screen(frame)
-			if ok = frame != nil; err != nil {
-				return nil, err
-			}
-		}
-		if ok {
-			return frame, nil
-		}
+		return nil, f.refuse(jsonrpc.NullID(), refused)
 	}
+	switch ok, err := f.passable(frame); {
+	case !ok:
+		return nil, err
+	case f.admission != nil:
+		return f.screen(frame)
+	}
+	return frame, nil
 }
 
 // passable reports whether a frame may go on, and answers it otherwise. Whether

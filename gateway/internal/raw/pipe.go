@@ -198,6 +198,9 @@ func (p *pipe) up(ctx context.Context) error {
 		if err != nil {
 			return cmp.Or(c.flush(), err) // what the client said last
 		}
+		if frame == nil {
+			continue
+		}
 		if dialErr != nil {
 			if dialErr = p.connect(ctx); dialErr != nil {
 				if err := p.reject(p.u.failure(dialErr, false)); err != nil {
