@@ -184,9 +184,11 @@ func (g *Gateway) Reload(c *Config) error {
 		return err
 	}
 	if g.draining.Load() {
+		p.discard(old)
 		return errDraining()
 	}
 	if err := g.shield.reload(c); err != nil {
+		p.discard(old)
 		return fmt.Errorf("gateway: %w", err)
 	}
 	g.plan.Store(p)
@@ -215,6 +217,16 @@ func (g *Gateway) Reload(c *Config) error {
 		g.tellListChanged("", kind)
 	}
 	return nil
+}
+
+// discard closes what a plan that is not used has made. Nothing of it runs yet.
+func (p *plan) discard(old *plan) {
+	p.all.Close()
+	for _, s := range p.order {
+		if old.byName[s.cfg.Name] != s {
+			s.close(context.Background()) //nolint:forbidigo // there is nothing to wait for
+		}
+	}
 }
 
 func (c *Config) drain() time.Duration { return cmp.Or(c.DrainTimeout, 10*time.Second) }

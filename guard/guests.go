@@ -99,9 +99,9 @@ func (g *guests) sweep() {
 	//nolint:forbidigo // it has its own limit
 	ctx, cancel := context.WithTimeout(context.Background(), sweepTime)
 	defer cancel()
-	s := g.g.state.Load()
 	g.mu.Lock()
-	g.timer = nil
+	g.timer = nil // whoever changes the configuration from now on begins another sweep
+	s := g.g.state.Load()
 	inside, conns := slices.Collect(maps.Keys(g.inside)), slices.Collect(maps.Keys(g.conns))
 	g.mu.Unlock()
 	for _, in := range inside {

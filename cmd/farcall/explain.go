@@ -36,7 +36,8 @@ nothing is counted. The exit status is 0 for allowed and 7 for denied.
 
 CALL is a method with the name of what it is about, as in rules:
   "tools/call github/create_issue", "resources/read docs/file:///readme",
-  math/add; github/create_issue is a tool when github is an upstream.
+  "rpc lsp/textDocument/hover" of an upstream that speaks no MCP, math/add;
+  github/create_issue is a tool when github is an upstream.
 
 PRINCIPAL is the id of a key, of a signer or of standard input and output (local):
 its roles are in the configuration then. Any other is a user with the --role and
@@ -269,6 +270,11 @@ var named = map[string]string{
 	spec.MethodResourcesSubscribe: "uri", spec.MethodResourcesUnsubscribe: "uri",
 }
 
+// methodRPC is how a gateway names calls of its upstreams that speak no MCP: rpc UPSTREAM/METHOD.
+const methodRPC = "rpc"
+
+func goesByName(method string) bool { return named[method] != "" || method == methodRPC }
+
 // call reads CALL [PARAMS].
 func (x *explaining) call(args []string, upstreams []*gateway.Upstream) (*guard.Call, error) {
 	c := &guard.Call{Upstream: x.upstream}
@@ -277,15 +283,21 @@ func (x *explaining) call(args []string, upstreams []*gateway.Upstream) (*guard.
 	c.Method = method
 	switch {
 	case hasName:
-	case named[method] != "" && len(rest) > 0:
+	case goesByName(method) && len(rest) > 0:
 		name, rest = rest[0], rest[1:]
-	case named[method] == "" && x.upstream == "" && toolOf(method, upstreams) != nil:
+	case goesByName(method):
+	case x.upstream == "" && ownerOf(method, upstreams) != nil:
 		c.Method, name = spec.MethodToolsCall, method
+		if ownerOf(method, upstreams).Profile == profileRaw {
+			c.Method = methodRPC
+		}
+	case method != "gateway/status" && isRaw(x.upstream, upstreams):
+		c.Method, name = methodRPC, method
 	}
 	switch {
-	case hasName && named[method] == "":
+	case hasName && !goesByName(method):
 		return nil, usagef(`As in "tools/call github/create_issue". A method of its own has no name.`, "%s does not go by a name", method)
-	case named[c.Method] != "" && name == "":
+	case goesByName(c.Method) && name == "":
 		return nil, usagef(fmt.Sprintf("Write it as \"%s NAME\".", c.Method), "%s of what?", c.Method)
 	}
 	if err := x.place(c, name, upstreams); err != nil {
@@ -312,11 +324,19 @@ func (x *explaining) call(args []string, upstreams []*gateway.Upstream) (*guard.
 	return c, nil
 }
 
-// toolOf returns the upstream that a word which is not a method of MCP begins with.
-func toolOf(word string, upstreams []*gateway.Upstream) *gateway.Upstream {
+// isRaw reports whether an upstream, or the only one, speaks no MCP.
+func isRaw(name string, upstreams []*gateway.Upstream) bool {
+	if name == "" && len(upstreams) == 1 {
+		name = upstreams[0].Name
+	}
+	return slices.ContainsFunc(upstreams, func(u *gateway.Upstream) bool { return u.Name == name && u.Profile == profileRaw })
+}
+
+// ownerOf returns the upstream that a word which is not a method of MCP begins with.
+func ownerOf(word string, upstreams []*gateway.Upstream) *gateway.Upstream {
 	for _, separator := range []string{"/", "__"} { // as in rules, and as clients see it
 		head, tail, ok := strings.Cut(word, separator)
-		i := slices.IndexFunc(upstreams, func(u *gateway.Upstream) bool { return u.Name == head && u.Profile != "raw" })
+		i := slices.IndexFunc(upstreams, func(u *gateway.Upstream) bool { return u.Name == head })
 		if ok && tail != "" && i >= 0 {
 			return upstreams[i]
 		}
@@ -331,12 +351,9 @@ func (x *explaining) place(c *guard.Call, name string, upstreams []*gateway.Upst
 		return nil
 	}
 	if name == "" {
-		if len(upstreams) == 1 && upstreams[0].Profile == "raw" {
-			c.Upstream = upstreams[0].Name
-		}
 		return nil
 	}
-	if u := toolOf(name, upstreams); u != nil {
+	if u := ownerOf(name, upstreams); u != nil {
 		c.Upstream = u.Name
 		c.Name = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(name, u.Name), "__"), "/")
 		return nil

@@ -465,5 +465,5 @@ func loginHint(t target, status int) string {
 	if status == http.StatusForbidden {
 		return "Whoever you are there may not do that. Send another key or token with --bearer FILE, or log in anew: farcall login " + t.String()
 	}
-	return "Send a key or a token that is in a file with --bearer FILE.\nOr log in, if the server wants OAuth: farcall login " + t.String()
+	return "If the server has OAuth, run: farcall login " + t.String() + "\nOtherwise send a key or a token: --bearer FILE, or -H 'Authorization: Bearer TOKEN'."
 }

@@ -15,7 +15,9 @@ import (
 // An MCP server names the authorization server, and gets no workload's JWT that way: it
 // counts for whom it names.
 func TestAssertionOnlyForItsAudience(t *testing.T) {
-	jwt := func(claims string) string { return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln" }
+	jwt := func(claims string) string {
+		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+	}
 	for name, test := range map[string]struct {
 		jwt, issuer string
 		want        bool
@@ -220,12 +222,20 @@ func TestForeignTextIsTame(t *testing.T) {
 		"issuer text": func(s *mcpServer, _ *authServer) {
 			s.prm["/.well-known/oauth-protected-resource/mcp"]["authorization_servers"] = []string{evil}
 		},
-		"resource":         func(s *mcpServer, _ *authServer) { s.prm["/.well-known/oauth-protected-resource/mcp"]["resource"] = evil },
-		"token host":       func(_ *mcpServer, as *authServer) { as.metadata["token_endpoint"] = "https://x\u009b2J\u202e.example/t" },
-		"token endpoint":   func(_ *mcpServer, as *authServer) { as.metadata["token_endpoint"] = evil },
-		"registration":     func(_ *mcpServer, as *authServer) { as.metadata["registration_endpoint"] = "https://\u009b2J\u202e/" },
-		"refusal":          func(_ *mcpServer, as *authServer) { as.override = func(w http.ResponseWriter, _ url.Values) bool { as.refuse(w, evil, evil); return true } },
-		"authorization at": func(_ *mcpServer, as *authServer) { as.metadata["authorization_endpoint"] = "https://x\u009b2J.example/\u202e?\u202e" },
+		"resource": func(s *mcpServer, _ *authServer) {
+			s.prm["/.well-known/oauth-protected-resource/mcp"]["resource"] = evil
+		},
+		"token host": func(_ *mcpServer, as *authServer) {
+			as.metadata["token_endpoint"] = "https://x\u009b2J\u202e.example/t"
+		},
+		"token endpoint": func(_ *mcpServer, as *authServer) { as.metadata["token_endpoint"] = evil },
+		"registration":   func(_ *mcpServer, as *authServer) { as.metadata["registration_endpoint"] = "https://\u009b2J\u202e/" },
+		"refusal": func(_ *mcpServer, as *authServer) {
+			as.override = func(w http.ResponseWriter, _ url.Values) bool { as.refuse(w, evil, evil); return true }
+		},
+		"authorization at": func(_ *mcpServer, as *authServer) {
+			as.metadata["authorization_endpoint"] = "https://x\u009b2J.example/\u202e?\u202e"
+		},
 	} {
 		w, s, as := simple(t)
 		whole := w.hosts[asHost]
@@ -255,5 +265,33 @@ func TestForeignTextIsTame(t *testing.T) {
 		if err == nil || strings.ContainsFunc(err.Error(), func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%s: %q", name, err)
 		}
+	}
+}
+
+// Where no user is asked, a server does not get more than the operator has named.
+func TestScopesOfTheOperator(t *testing.T) {
+	w, s, as := simple(t)
+	as.metadata["token_endpoint_auth_methods_supported"] = []string{authBasic}
+	s.challenge = `Bearer scope="a admin"`
+	n := 0
+	s.judge = func(*given) (int, string) {
+		if n++; n == 1 {
+			return 403, `Bearer error="insufficient_scope", scope="b"`
+		}
+		return 403, `Bearer error="insufficient_scope", scope="admin"`
+	}
+	c := w.client(&Options{Grant: GrantClient, ClientID: "x", ClientSecret: "secret&of=x", Scopes: []string{"a", "b"}})
+	for range 3 {
+		if _, err := w.call(t.Context(), c); err == nil {
+			t.Error("it got more")
+		}
+	}
+	for _, form := range as.forms {
+		if form.Get("scope") != "a b" {
+			t.Errorf("asked for %q", form.Get("scope"))
+		}
+	}
+	if len(as.forms) != 1 {
+		t.Errorf("%d token requests", len(as.forms))
 	}
 }

@@ -221,6 +221,8 @@ func (c *Client) stepUp(ctx context.Context, s *session, ch challenge, authoriza
 		return true, nil
 	case covers(s.scopes(), wanted):
 		return false, fmt.Errorf("mcpauth: %s wants the scopes %q, which were asked for already and did not suffice", c.id, tame(strings.Join(wanted, " ")))
+	case c.capped() && !covers(c.opts.Scopes, wanted):
+		return false, fmt.Errorf("mcpauth: %s wants the scopes %q, and the options have others only", c.id, tame(strings.Join(wanted, " ")))
 	case !c.interactive():
 		return false, c.needLogin(fmt.Sprintf("%s wants the scopes %q", c.id, tame(strings.Join(wanted, " "))), union(s.scopes(), wanted))
 	}
@@ -367,6 +369,10 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 
 // interactive reports whether new tokens can be had, with a user or without.
 func (c *Client) interactive() bool { return c.opts.Grant != GrantCode || c.opts.Visit != nil }
+
+// capped reports whether the server gets no other scopes than those of the options: there is
+// no user to refuse them.
+func (c *Client) capped() bool { return len(c.opts.Scopes) > 0 && c.opts.Grant != GrantCode }
 
 // needLogin is the error of what only a user can do.
 func (c *Client) needLogin(why string, scopes []string) error {

@@ -53,7 +53,7 @@ type Options struct {
 	// DefaultRedirect.
 	RedirectURL string
 	// Scopes are asked for in place of those in the server's metadata, and beside
-	// those that its challenges name.
+	// those that its challenges name. Where no user is asked they are all that is asked for.
 	Scopes []string
 	// Grant is how tokens are asked for, one of the constants. Default GrantCode.
 	Grant string

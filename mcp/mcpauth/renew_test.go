@@ -82,11 +82,11 @@ func TestRefreshWithoutRegistration(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := newMemory()
-			w, _, as, c := signedIn(t, &Options{Store: store})
+			w, _, as, _ := signedIn(t, &Options{Store: store})
 			if err := lose(store, as); err != nil {
 				t.Fatal(err)
 			}
-			c = w.client(&Options{Store: store, Scopes: []string{"a"}, Visit: as.user(nil)})
+			c := w.client(&Options{Store: store, Scopes: []string{"a"}, Visit: as.user(nil)})
 			w.pass(time.Hour)
 			w.must(c)
 			if len(as.requests) != 1 {

@@ -308,6 +308,8 @@ func (c *Client) refresh(ctx context.Context, s *session, t *tokens) (*tokens, e
 func (c *Client) fill(ctx context.Context, s *session, p *place, scopes []string) (*tokens, error) {
 	wanted := scopes
 	switch {
+	case c.capped():
+		wanted = c.opts.Scopes
 	case len(c.opts.Scopes) > 0:
 		wanted = union(c.opts.Scopes, scopes)
 	case len(scopes) == 0:
