@@ -329,6 +329,9 @@ func TestGuardNotices(t *testing.T) {
 		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}}":                                      "guard.resource.url: it is missing: what is signed for another server counts here, too",
 		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}, resource: 'https://h/x'}":             "",
 		"guard: {keys: {id: a, hash: '" + testHash + "'}}":                                                  "",
+		"guard: {keys: {id: a, hash: '" + testHash + "', roles: [dev]}, allow: [{devs: x/y}]}":              `guard.allow[0].roles: nobody has the role "devs"`,
+		"guard: {keys: {id: a, hash: '" + testHash + "', roles: [dev]}, allow: [{dev: x/y}]}":               "",
+		"guard: {jwt: {issuer: 'https://id.example.com', audience: a}, allow: [{devs: x/y}]}":               "",
 	} {
 		c, problems := parse(t, "f", text+"\nupstreams: {a: x}")
 		if problems != "" {

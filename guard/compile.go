@@ -150,6 +150,7 @@ func (c *Config) compile() (*state, []Problem) {
 	c.compileResource(s, &f)
 	c.compilePolicy(s, &f)
 	c.checkIssuers(&f)
+	c.checkRoles(&f)
 	c.checkLimits(&f)
 	for i, m := range c.MTLS {
 		if m.SAN == "" {
@@ -315,6 +316,35 @@ func (c *Config) checkIssuers(f *finder) {
 			}
 		}
 	}
+}
+
+// checkRoles finds rules that are for roles which nobody has. Tokens may have any.
+func (c *Config) checkRoles(f *finder) {
+	roles := slices.Clone(c.Stdio.Roles)
+	for _, k := range c.Keys {
+		roles = append(roles, k.Roles...)
+	}
+	for _, m := range c.MTLS {
+		roles = append(roles, m.Roles...)
+	}
+	for _, k := range c.Signatures {
+		roles = append(roles, k.Roles...)
+	}
+	if len(c.JWT) > 0 || len(roles) == 0 && len(c.Keys)+len(c.MTLS)+len(c.Signatures) == 0 {
+		return // who calls may be found out by the program
+	}
+	roles = append(roles, "anonymous")
+	find := func(what string, rules []Rule) {
+		for i, r := range rules {
+			for _, role := range r.Roles {
+				if !slices.Contains(roles, role) {
+					f.warn(fmt.Sprintf("%s[%d].roles", what, i), fmt.Sprintf("nobody has the role %q", role), "give it to a key, certificate, signature or stdio, or correct its name")
+				}
+			}
+		}
+	}
+	find("allow", c.Allow)
+	find("deny", c.Deny)
 }
 
 func (c *Config) rates() []limit.Rate {

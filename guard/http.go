@@ -143,15 +143,29 @@ func (x *exchange) bounds(w http.ResponseWriter) *refusal {
 // timedBody bounds how long a body may take.
 type timedBody struct {
 	io.ReadCloser
-	w  http.ResponseWriter
-	by time.Time
+	w       http.ResponseWriter
+	by      time.Time
+	stands  bool // there is a deadline
+	handler bool // knows of it, and sets none of its own
+}
+
+// Bounded tells a handler that the body has a deadline already, and whether it still stands. The handler
+// sets none of its own then.
+func (b *timedBody) Bounded() (stands bool) {
+	b.handler = true
+	return b.stands
 }
 
 // set moves the deadline. Where there is no connection, nobody can be slow.
-func (b *timedBody) set(by time.Time) { _ = http.NewResponseController(b.w).SetReadDeadline(by) }
+func (b *timedBody) set(by time.Time) {
+	b.stands = !by.IsZero()
+	_ = http.NewResponseController(b.w).SetReadDeadline(by)
+}
 
 func (b *timedBody) Read(p []byte) (int, error) {
-	b.set(b.by) // a handler may have another one, and move it
+	if !b.handler {
+		b.set(b.by) // a handler may have another one, and move it
+	}
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) { // otherwise the server waits for the rest of it before it answers
 		b.set(time.Time{})

@@ -279,26 +279,10 @@ func goesByName(method string) bool { return named[method] != "" || method == me
 func (x *explaining) call(args []string, upstreams []*gateway.Upstream) (*guard.Call, error) {
 	c := &guard.Call{Upstream: x.upstream}
 	rest := args[1:]
-	method, name, hasName := strings.Cut(args[0], " ")
-	c.Method = method
-	switch {
-	case hasName:
-	case goesByName(method) && len(rest) > 0:
-		name, rest = rest[0], rest[1:]
-	case goesByName(method):
-	case x.upstream == "" && ownerOf(method, upstreams) != nil:
-		c.Method, name = spec.MethodToolsCall, method
-		if ownerOf(method, upstreams).Profile == profileRaw {
-			c.Method = methodRPC
-		}
-	case method != "gateway/status" && isRaw(x.upstream, upstreams):
-		c.Method, name = methodRPC, method
-	}
-	switch {
-	case hasName && !goesByName(method):
-		return nil, usagef(`As in "tools/call github/create_issue". A method of its own has no name.`, "%s does not go by a name", method)
-	case goesByName(c.Method) && name == "":
-		return nil, usagef(fmt.Sprintf("Write it as \"%s NAME\".", c.Method), "%s of what?", c.Method)
+	var name string
+	var err error
+	if c.Method, name, rest, err = x.method(args[0], rest, upstreams); err != nil {
+		return nil, err
 	}
 	if err := x.place(c, name, upstreams); err != nil {
 		return nil, err
@@ -322,6 +306,30 @@ func (x *explaining) call(args []string, upstreams []*gateway.Upstream) (*guard.
 		}
 	}
 	return c, nil
+}
+
+// method reads the method of CALL and the name that it goes by, which may be the next word.
+func (x *explaining) method(word string, rest []string, upstreams []*gateway.Upstream) (method, name string, left []string, err error) {
+	method, name, hasName := strings.Cut(word, " ")
+	switch {
+	case hasName && !goesByName(method):
+		return "", "", nil, usagef(`As in "tools/call github/create_issue". A method of its own has no name.`, "%s does not go by a name", method)
+	case hasName:
+	case goesByName(method) && len(rest) > 0:
+		name, rest = rest[0], rest[1:]
+	case goesByName(method):
+	case x.upstream == "" && ownerOf(method, upstreams) != nil:
+		method, name = spec.MethodToolsCall, method
+		if ownerOf(name, upstreams).Profile == profileRaw {
+			method = methodRPC
+		}
+	case method != "gateway/status" && isRaw(x.upstream, upstreams):
+		method, name = methodRPC, method
+	}
+	if goesByName(method) && name == "" {
+		return "", "", nil, usagef(fmt.Sprintf("Write it as \"%s NAME\".", method), "%s of what?", method)
+	}
+	return method, name, rest, nil
 }
 
 // isRaw reports whether an upstream, or the only one, speaks no MCP.

@@ -1,21 +1,27 @@
 package token
 
 import (
-	"crypto/sha256"
+	"hash/maphash"
 	"sync"
 	"time"
 )
 
 const maxCached = 10_000
 
-// A cache has the tokens that were verified, by their SHA-256: a lookup does not tell by its time how much
-// of a token is right, and a dump of memory has no tokens.
+// A cache has the tokens that were verified, by a hash with a secret seed. An entry is compared in full, and the time of that
+// tells nothing: nobody can make a token that gets there without knowing the seed, or the token.
 type cache struct {
+	seed    maphash.Seed
 	mu      sync.RWMutex
-	entries map[[sha256.Size]byte]*entry
+	entries map[uint64]*entry
 }
 
+func newCache() cache { return cache{seed: maphash.MakeSeed(), entries: map[uint64]*entry{}} }
+
+func (c *cache) hash(raw string) uint64 { return maphash.String(c.seed, raw) }
+
 type entry struct {
+	raw   *string // a pointer: it is not printed
 	token *Token
 	key   *key      // that signed it
 	until time.Time // it is not genuine any more: exp, or MaxAge
@@ -23,11 +29,11 @@ type entry struct {
 
 func (e *entry) good(now time.Time) bool { return now.Before(e.until) && !e.key.gone.Load() }
 
-func (c *cache) get(sum *[sha256.Size]byte, now time.Time) *Token {
+func (c *cache) get(hash uint64, raw string, now time.Time) *Token {
 	c.mu.RLock()
-	e := c.entries[*sum]
+	e := c.entries[hash]
 	c.mu.RUnlock()
-	if e == nil || !e.good(now) {
+	if e == nil || *e.raw != raw || !e.good(now) {
 		return nil
 	}
 	return e.token
@@ -35,10 +41,10 @@ func (c *cache) get(sum *[sha256.Size]byte, now time.Time) *Token {
 
 // put remembers an entry. When there is no room one goes: a bad one among the
 // first few that the map gives, in its random order, or else the last of these.
-func (c *cache) put(sum *[sha256.Size]byte, e *entry, now time.Time) {
+func (c *cache) put(hash uint64, e *entry, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, there := c.entries[*sum]; !there && len(c.entries) >= maxCached {
+	if _, there := c.entries[hash]; !there && len(c.entries) >= maxCached {
 		tries := 8
 		for s, old := range c.entries {
 			if tries--; tries == 0 || !old.good(now) {
@@ -47,5 +53,5 @@ func (c *cache) put(sum *[sha256.Size]byte, e *entry, now time.Time) {
 			}
 		}
 	}
-	c.entries[*sum] = e
+	c.entries[hash] = e
 }

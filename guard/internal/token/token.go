@@ -8,7 +8,6 @@ package token
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -109,7 +108,7 @@ func New(issuers []Issuer, o *Options) (*Verifier, error) {
 	}
 	v := &Verifier{
 		issuers: make(map[string]*issuer, len(issuers)),
-		cache:   cache{entries: map[[sha256.Size]byte]*entry{}},
+		cache:   newCache(),
 		now:     o.Now, log: o.Logger,
 		wake: make(chan struct{}, 1),
 	}
@@ -145,25 +144,17 @@ func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
 	if len(raw) > maxToken {
 		return nil, refuse("malformed", "it has %d bytes; %d are allowed", len(raw), maxToken)
 	}
-	sum, now := digest(raw), v.now()
-	if t := v.cache.get(&sum, now); t != nil {
+	hash, now := v.cache.hash(raw), v.now()
+	if t := v.cache.get(hash, raw, now); t != nil {
 		return t, nil
 	}
 	e, err := v.verify(ctx, raw, now)
 	if err != nil {
 		return nil, err
 	}
-	v.cache.put(&sum, e, now)
+	e.raw = &raw
+	v.cache.put(hash, e, now)
 	return e.token, nil
-}
-
-// digest allocates nothing for a token of usual length.
-func digest(raw string) [sha256.Size]byte {
-	var buf [1 << 10]byte
-	if len(raw) > len(buf) {
-		return sha256.Sum256([]byte(raw))
-	}
-	return sha256.Sum256(buf[:copy(buf[:], raw)])
 }
 
 func (v *Verifier) verify(ctx context.Context, raw string, now time.Time) (*entry, error) {

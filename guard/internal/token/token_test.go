@@ -181,21 +181,27 @@ func TestCache(t *testing.T) {
 	now = now.Add(4 * time.Minute)
 	bad(t, v, long, "expired") // MaxAge
 
-	c := cache{entries: map[[32]byte]*entry{}}
+	c := newCache()
+	raw := "of nobody"
 	k := &key{}
-	at := func(n int) *[32]byte { return &[32]byte{byte(n), byte(n >> 8), byte(n >> 16)} }
 	for n := range 2 * maxCached {
-		c.put(at(n), &entry{token: &Token{}, key: k, until: now.Add(time.Minute)}, now)
-		if c.get(at(n), now) == nil {
+		c.put(uint64(n), &entry{raw: &raw, token: &Token{}, key: k, until: now.Add(time.Minute)}, now)
+		if c.get(uint64(n), raw, now) == nil {
 			t.Fatal("what was just put is not there")
 		}
 	}
 	if len(c.entries) != maxCached {
 		t.Errorf("%d entries", len(c.entries))
 	}
+	for hash := range c.entries { // two tokens that happen to have the same
+		if c.get(hash, "of somebody else", now) != nil {
+			t.Fatal("a token was taken for another one")
+		}
+		break
+	}
 	// Those that have ended make room first, sooner or later.
 	for n := range 20 * maxCached {
-		c.put(at(n+2*maxCached), &entry{token: &Token{}, key: k, until: now.Add(2 * time.Minute)}, now.Add(90*time.Second))
+		c.put(uint64(n+2*maxCached), &entry{raw: &raw, token: &Token{}, key: k, until: now.Add(2 * time.Minute)}, now.Add(90*time.Second))
 	}
 	for _, e := range c.entries {
 		if !e.good(now.Add(90 * time.Second)) {
@@ -203,7 +209,7 @@ func TestCache(t *testing.T) {
 		}
 	}
 	k.gone.Store(true)
-	if c.get(at(22*maxCached-1), now) != nil {
+	if c.get(22*maxCached-1, raw, now) != nil {
 		t.Error("one by a key that is gone counts")
 	}
 	// What was refused is not remembered.
