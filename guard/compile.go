@@ -95,10 +95,12 @@ func (g *Guard) compile(c *Config, old *state) (*state, error) {
 	default:
 		s.log, err = audit.Open(&audit.Options{
 			File: c.Audit.File, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep, Params: c.Audit.Params, Redact: c.Audit.Redact, Now: g.now,
-			OnFault: func(err error) { g.opts.Logger.Error("the audit cannot be written; calls are refused", "error", err) },
+			OnFault: func(err error) {
+				g.opts.Logger.Error("the audit cannot be written; calls are refused when 4 MiB of it wait", "error", err)
+			},
 		})
 		if err != nil {
-			return nil, fmt.Errorf("guard: the audit: %w", err)
+			return nil, fmt.Errorf("guard: %w; its directory must be there, and writable", err)
 		}
 	}
 	return s, nil

@@ -211,7 +211,8 @@ func (s *state) recordStranger(who *session, c *Call, decision string, r *refusa
 	if who != nil {
 		from.Address = who.remote
 	}
-	if _, err := s.g.strangers.Take(&from, "audit"); err != nil {
+	_, full := s.g.strangers.Take(&from, "audit")
+	if full != nil {
 		s.g.unwritten.Add(1)
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -134,6 +135,7 @@ func (x *explaining) principal(c *guard.Config) (p *guard.Principal, notes []str
 	case key >= 0:
 		k := c.Keys[key]
 		*p = guard.Principal{ID: id, Kind: cmp.Or(k.Kind, "service"), Method: "key", Roles: k.Roles, Scopes: k.Scopes, Expires: k.Expires}
+		notes = append(notes, expired(&k)...)
 	case signer >= 0:
 		s := c.Signatures[signer]
 		*p = guard.Principal{ID: id, Kind: cmp.Or(s.Kind, "service"), Method: "signature", Roles: s.Roles}
@@ -160,6 +162,14 @@ func (x *explaining) principal(c *guard.Config) (p *guard.Principal, notes []str
 	p.Kind = cmp.Or(x.kind, p.Kind)
 	p.Claims, err = parseClaims(x.claims)
 	return p, notes, err
+}
+
+// expired says that a key has expired.
+func expired(k *guard.Key) []string {
+	if k.Expires.IsZero() || k.Expires.After(time.Now()) {
+		return nil
+	}
+	return []string{fmt.Sprintf("the key of %s has expired: nobody gets in with it; this is what the policies say", k.ID)}
 }
 
 // parseClaims reads NAME=VALUE; a value that is JSON is taken as JSON.

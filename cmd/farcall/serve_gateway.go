@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,6 +80,7 @@ func (f *serveFlags) notices(c *gateway.Config, stderr io.Writer) {
 		}
 		fmt.Fprintf(stderr, "farcall: %s:%d:%d: %s: %s\n", f.config, n.Line, n.Column, n.Path, tame(n.Message))
 	}
+	f.warnOfCertificates(c.Guard, cmp.Or(f.config, f.guard), stderr)
 	for _, u := range c.Upstreams {
 		for _, text := range caveats(u, c.Guard != nil) {
 			fmt.Fprintf(stderr, "farcall: %s: %s\n", u.Name, tame(text))

@@ -37,9 +37,7 @@ func (f *serveFlags) newGuard(log *slog.Logger, stderr io.Writer) (*guard.Guard,
 			fmt.Fprintf(stderr, "farcall: %s: %s: %s\n", f.guard, guardPath(p), tame(text))
 		}
 	}
-	if len(c.MTLS) > 0 && f.clientCA == "" {
-		fmt.Fprintf(stderr, "farcall: %s: guard.mtls: nobody gets in by a certificate; add --tls-cert, --tls-key and --tls-client-ca\n", f.guard)
-	}
+	f.warnOfCertificates(c, f.guard, stderr)
 	g, err := guard.New(c, f.guardOptions(log))
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
@@ -76,6 +74,13 @@ func (f *serveFlags) putUp(c *gateway.Config) error {
 		return configFailure(err)
 	}
 	return nil
+}
+
+// warnOfCertificates says that client certificates count, and that nobody asks for any.
+func (f *serveFlags) warnOfCertificates(c *guard.Config, file string, stderr io.Writer) {
+	if c != nil && len(c.MTLS) > 0 && f.clientCA == "" {
+		fmt.Fprintf(stderr, "farcall: %s: guard.mtls: nobody gets in by a certificate; add --tls-cert, --tls-key and --tls-client-ca\n", file)
+	}
 }
 
 // reguard reads --guard again. When it is not valid the guard stays as it is.

@@ -5,6 +5,8 @@ import (
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"io/fs"
 	"net/http"
 	"os"
 	"strings"
@@ -28,7 +30,11 @@ func (r *remote) signFlag(cmd *cobra.Command) {
 func readKeyFile(flag, path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, usagef("", "cannot read --%s: %w", flag, err)
+		if why, ok := errors.AsType[*fs.PathError](err); ok {
+			err = why.Err
+		}
+		// Without what was given: somebody may take it for the place of the key itself.
+		return nil, usagef("It is a file with the key, so that nobody reads it in the list of processes.", "--%s: cannot read the file: %w", flag, err)
 	}
 	if data = bytes.TrimSpace(data); len(data) == 0 || len(data) > maxKeyFile {
 		return nil, usagef("", "--%s: there is no key in %s", flag, path)

@@ -303,9 +303,9 @@ func (c *Client) refresh(ctx context.Context, s *session, t *tokens) (*tokens, e
 	return renewed, c.save(ctx, s, renewed)
 }
 
-// fill asks for new tokens: for scopes, which the server has named, or else those in its
-// metadata. s.busy is held.
-func (c *Client) fill(ctx context.Context, s *session, p *place, scopes []string) (*tokens, error) {
+// wanted is what is asked for: scopes, which the server has named, or else those in its
+// metadata.
+func (c *Client) wanted(s *session, p *place, scopes []string) []string {
 	wanted := scopes
 	switch {
 	case c.capped():
@@ -323,7 +323,12 @@ func (c *Client) fill(ctx context.Context, s *session, p *place, scopes []string
 	if !slices.Contains(p.as.Scopes, offlineAccess) && !slices.Contains(c.opts.Scopes, offlineAccess) && !slices.Contains(scopes, offlineAccess) {
 		wanted = slices.DeleteFunc(wanted, func(scope string) bool { return scope == offlineAccess })
 	}
-	t, err := c.grant(ctx, p, wanted, s.subject)
+	return wanted
+}
+
+// fill asks for new tokens. s.busy is held.
+func (c *Client) fill(ctx context.Context, s *session, p *place, scopes []string) (*tokens, error) {
+	t, err := c.grant(ctx, p, c.wanted(s, p, scopes), s.subject)
 	if err != nil {
 		if p.as.guess {
 			err = fmt.Errorf("%w (%w)", err, errNowhere)

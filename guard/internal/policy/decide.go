@@ -12,12 +12,47 @@ import (
 // verdict is a decision and how it came about.
 type verdict struct {
 	Decision
-	world    *world
-	request  cedar.Request
+	outcome
+	world   *world
+	request cedar.Request
+}
+
+// outcome is what policies say of a call.
+type outcome struct {
 	permits  []*compiled // that hold
 	forbids  []*compiled
 	failed   []*compiled // that could not be evaluated
 	failures []string    // why, for each
+}
+
+// and is what both say, in the order of the list.
+func (o *outcome) and(p *outcome) outcome {
+	var both outcome
+	both.permits, _ = merge(o.permits, p.permits, nil, nil)
+	both.forbids, _ = merge(o.forbids, p.forbids, nil, nil)
+	both.failed, both.failures = merge(o.failed, p.failed, o.failures, p.failures)
+	return both
+}
+
+// merge puts two lists into one, and texts with them, one for each, if there are any.
+func merge(a, b []*compiled, textA, textB []string) (list []*compiled, texts []string) {
+	switch {
+	case len(b) == 0:
+		return a, textA
+	case len(a) == 0:
+		return b, textB
+	}
+	for len(a)+len(b) > 0 {
+		from, text := &a, &textA
+		if len(a) == 0 || len(b) > 0 && b[0].at < a[0].at {
+			from, text = &b, &textB
+		}
+		list, *from = append(list, (*from)[0]), (*from)[1:]
+		if len(*text) > 0 {
+			texts, *text = append(texts, (*text)[0]), (*text)[1:]
+		}
+	}
+	return list, texts
 }
 
 // Decide decides a call. Its reason is short. Decisions are remembered as long as no policy looks at claims, arguments,
@@ -94,37 +129,64 @@ func (s *Set) decide(q *Query) *verdict {
 		v.Allowed, v.Reason = true, "allowed: there is no policy but that of local calls"
 		return v
 	}
-	var err error
-	if v.world, v.request, err = s.request(q, call); err != nil {
+	if err := s.outcomeOf(v, q, call); err != nil {
 		v.Reason = "denied: " + err.Error()
 		return v
 	}
-	s.authorize(v, q.Subject)
+	v.judge()
 	if v.Reason == "" {
 		v.Reason = "denied: no policy allows " + show(call) + " for " + show(q.Subject.Name)
 	}
 	return v
 }
 
-// authorize runs the engine and judges what it found. It leaves the reason to decide when no policy says anything.
-func (s *Set) authorize(v *verdict, p *Subject) {
-	ok, found := cedar.Authorize(&asked{s.list, p}, v.world, v.request)
+// outcomeOf asks all policies, or remembers what those have said whose word does not depend on the call's
+// arguments and the like.
+func (s *Set) outcomeOf(v *verdict, q *Query, call string) (err error) {
+	if s.said == nil {
+		if v.world, v.request, err = s.request(q, call, &s.use); err == nil {
+			v.outcome = s.ask(s.list, v, q.Subject)
+		}
+		return err
+	}
+	h := s.said.hash(q, &s.steadyUse)
+	steady, known := s.said.get(h, q, &s.steadyUse)
+	u := &s.movingUse
+	if !known {
+		u = &s.use
+	}
+	if v.world, v.request, err = s.request(q, call, u); err != nil {
+		return err
+	}
+	if !known {
+		steady = s.ask(s.steady, v, q.Subject)
+		s.said.put(h, q, &s.steadyUse, steady)
+	}
+	moving := s.ask(s.moving, v, q.Subject)
+	v.outcome = steady.and(&moving)
+	return nil
+}
+
+// ask runs the engine.
+func (s *Set) ask(list []*compiled, v *verdict, p *Subject) (o outcome) {
+	_, found := cedar.Authorize(&asked{list, p}, v.world, v.request)
 	for _, r := range found.Reasons {
 		if c := s.byID[r.PolicyID]; c.forbid {
-			v.forbids = append(v.forbids, c)
+			o.forbids = append(o.forbids, c)
 		} else {
-			v.permits = append(v.permits, c)
+			o.permits = append(o.permits, c)
 		}
 	}
-	broken := -1
 	for _, e := range found.Errors {
-		c := s.byID[e.PolicyID]
-		if c.forbid && broken < 0 {
-			broken = len(v.failed)
-		}
-		v.failed = append(v.failed, c)
-		v.failures = append(v.failures, failure(e.Message))
+		o.failed = append(o.failed, s.byID[e.PolicyID])
+		o.failures = append(o.failures, failure(e.Message))
 	}
+	return o
+}
+
+// judge says what follows. It leaves the reason to decide when no policy says anything.
+func (v *verdict) judge() {
+	broken := slices.IndexFunc(v.failed, func(c *compiled) bool { return c.forbid })
 	switch {
 	case len(v.forbids) > 0:
 		v.Policies = names(v.forbids)
@@ -132,7 +194,7 @@ func (s *Set) authorize(v *verdict, p *Subject) {
 	case broken >= 0:
 		v.Policies = names(v.failed[broken : broken+1])
 		v.Reason = "denied: " + v.Policies[0] + " forbids something, and cannot be evaluated: " + v.failures[broken]
-	case bool(ok):
+	case len(v.permits) > 0:
 		v.Allowed, v.Policies = true, names(v.permits)
 		v.Reason = "allowed by " + strings.Join(v.Policies, ", ")
 	}

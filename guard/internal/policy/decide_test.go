@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -417,5 +418,54 @@ func TestAllocations(t *testing.T) {
 	s.Decide(q)
 	if n := testing.AllocsPerRun(100, func() { s.Decide(q) }); n > 1 {
 		t.Errorf("%v allocations of a decision that is remembered", n)
+	}
+}
+
+// What is remembered of some policies changes nothing: the same decisions as when all are asked anew.
+func TestSplit(t *testing.T) {
+	src := &Source{
+		Rules: []Rule{
+			{Roles: []string{"dev"}, Calls: []string{"tools/call a/*", "math/?dd"}},
+			{Deny: true, Roles: []string{"guest"}, Calls: []string{"tools/call a/x*"}},
+		},
+		Local: []string{"math/odd"},
+		Cedar: []Text{{Name: "t", Text: `
+permit (principal, action, resource) when { context.arguments has open && context.arguments.open == true };
+forbid (principal, action, resource) when { context.arguments.n > 5 };
+forbid (principal, action, resource) when { resource has uri && resource.uri like "*secret*" };
+permit (principal in Role::"ops", action, resource) when { context.transport == "stdio" };`}},
+	}
+	s, problems := Compile(src)
+	if hasErrors(problems) || s.said == nil || len(s.steady) != 4 || len(s.moving) != 2 {
+		t.Fatal(problems, len(s.steady), len(s.moving))
+	}
+	whole, _ := Compile(src)
+	whole.said = nil
+	n := 0
+	for range 2 {
+		for _, role := range []string{"dev", "guest", "ops", ""} {
+			for _, call := range [][2]string{{"tools/call", "xy"}, {"tools/call", "b"}, {"math/add", ""}, {"math/odd", ""}, {"resources/read", "file:///secret"}} {
+				for _, arguments := range []string{``, `{"n":1}`, `{"n":9}`, `{"open":true,"n":2}`, `{"open":true,"n":"x"}`, `[`} {
+					for _, transport := range []string{"http", "stdio"} {
+						q := &Query{
+							Subject: &Subject{ID: "a", Name: "a", Kind: "user", Roles: []string{role}}, Method: call[0], Name: call[1], Upstream: "a",
+							Arguments: []byte(arguments), Transport: transport,
+						}
+						if got, want := s.Decide(q), whole.Decide(q); !reflect.DeepEqual(got, want) {
+							t.Errorf("%s %v %s %s: %+v, want %+v", role, call, arguments, transport, got, want)
+						}
+						if got, want := s.Explain(q), whole.Explain(q); !reflect.DeepEqual(got, want) {
+							t.Errorf("%s %v %s %s: %+v, want %+v", role, call, arguments, transport, got, want)
+						}
+						if s.Decide(q).Allowed {
+							n++
+						}
+					}
+				}
+			}
+		}
+	}
+	if n == 0 || s.said.size() == 0 {
+		t.Error(n, s.said.size())
 	}
 }

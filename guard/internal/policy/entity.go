@@ -24,13 +24,13 @@ func (w *world) Get(uid types.EntityUID) (types.Entity, bool) {
 	return types.Entity{}, false
 }
 
-// request says a query in Cedar's words, as far as policies look at them.
-func (s *Set) request(q *Query, call string) (*world, cedar.Request, error) {
-	w, err := s.world(q, call)
+// request says a query in Cedar's words, as far as policies look at them, which u says.
+func (s *Set) request(q *Query, call string, u *uses) (*world, cedar.Request, error) {
+	w, err := s.world(q, call, u)
 	if err != nil {
 		return nil, cedar.Request{}, fmt.Errorf("the claims of the caller are refused: %w", err)
 	}
-	context, err := s.context(q)
+	context, err := u.contextOf(q)
 	if err != nil {
 		return nil, cedar.Request{}, fmt.Errorf("the arguments are refused: %w", err)
 	}
@@ -38,13 +38,13 @@ func (s *Set) request(q *Query, call string) (*world, cedar.Request, error) {
 }
 
 // world has the entities of a call. That of the caller is remembered, but when it has claims.
-func (s *Set) world(q *Query, call string) (w *world, err error) {
+func (s *Set) world(q *Query, call string, u *uses) (w *world, err error) {
 	w = &world{action: s.call}
 	if isRead(q.Method) {
 		w.action = s.read
 	}
 	w.action.UID = types.NewEntityUID(typeAction, types.String(q.Method))
-	s.resource(w, q, call)
+	s.resource(w, q, call, u)
 	if s.callers == nil {
 		w.principal, err = s.principal(q.Subject)
 		return w, err
@@ -116,7 +116,7 @@ func (s *Set) principal(p *Subject) (e types.Entity, err error) {
 	return e, nil
 }
 
-func (s *Set) resource(w *world, q *Query, call string) {
+func (s *Set) resource(w *world, q *Query, call string, u *uses) {
 	typ := kind(q.Method, q.Name)
 	id, uri := q.Method, ""
 	if typ != typeMethod {
@@ -129,53 +129,60 @@ func (s *Set) resource(w *world, q *Query, call string) {
 	}
 	w.resource.UID = types.NewEntityUID(types.EntityType(typ), types.String(id))
 	var parents []types.EntityUID
-	if s.use.in && q.Upstream != "" {
+	if u.in && q.Upstream != "" {
 		parents = append(parents, types.NewEntityUID(typeUpstream, types.String(q.Upstream)))
 	}
-	for _, pattern := range s.asks {
-		if Match(pattern, call) {
-			parents = append(parents, types.NewEntityUID(typePattern, types.String(pattern)))
+	if u.in {
+		for _, pattern := range s.asks {
+			if Match(pattern, call) {
+				parents = append(parents, types.NewEntityUID(typePattern, types.String(pattern)))
+			}
 		}
 	}
 	if parents != nil {
 		w.resource.Parents = types.NewEntityUIDSet(parents...)
 	}
-	m := make(types.RecordMap, 4)
+	var m types.RecordMap
 	for _, a := range [...]struct {
 		name  types.String
 		value string
 	}{{"name", q.Name}, {"upstream", q.Upstream}, {"uri", uri}, {"method", q.Method}, {"call", call}} {
-		if s.use.of(a.name) {
+		if u.of(a.name) {
+			if m == nil {
+				m = make(types.RecordMap, 4)
+			}
 			m[a.name] = types.String(a.value)
 		}
 	}
-	w.resource.Attributes = types.NewRecord(m)
+	if m != nil {
+		w.resource.Attributes = types.NewRecord(m)
+	}
 }
 
-func (s *Set) context(q *Query) (types.Record, error) {
+func (u *uses) contextOf(q *Query) (types.Record, error) {
 	m := types.RecordMap{}
-	if s.use.inContext("arguments") {
+	if u.inContext("arguments") {
 		a, err := arguments(q.Arguments)
 		if err != nil {
 			return types.Record{}, err
 		}
 		m["arguments"] = a
 	}
-	if s.use.inContext("transport") {
+	if u.inContext("transport") {
 		m["transport"] = types.String(q.Transport)
 	}
-	if s.use.inContext("local") {
+	if u.inContext("local") {
 		m["local"] = types.Boolean(q.Local)
 	}
-	if s.use.inContext("time") && !q.Now.IsZero() {
+	if u.inContext("time") && !q.Now.IsZero() {
 		m["time"] = types.NewDatetime(q.Now)
 	}
-	if s.use.inContext("remote") {
+	if u.inContext("remote") {
 		if addr, ok := remote(q.Remote); ok {
 			m["remote"] = types.IPAddr(netip.PrefixFrom(addr, addr.BitLen()))
 		}
 	}
-	if s.use.inContext("annotations") {
+	if u.inContext("annotations") {
 		m["annotations"] = annotations(q.Annotations)
 	}
 	if len(m) == 0 {

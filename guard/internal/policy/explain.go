@@ -17,8 +17,13 @@ func (s *Set) Explain(q *Query) Decision {
 	if v.world == nil {
 		return v.Decision // nothing was asked
 	}
+	call := CallName(q.Method, q.Upstream, q.Name)
+	if w, r, err := s.request(q, call, &s.use); err == nil { // more may be asked than was
+		v.world, v.request = w, r
+	}
 	var b strings.Builder
-	call, who := show(CallName(q.Method, q.Upstream, q.Name)), describe(q.Subject)
+	who := describe(q.Subject)
+	call = show(call)
 	switch {
 	case v.Allowed:
 		b.WriteString("allowed: " + because(v.permits, q.Subject) + " allows " + call + " for " + who)

@@ -90,6 +90,13 @@ type Set struct {
 	call    types.Entity
 	cache   *cache[Decision]     // nil: a decision depends on more than can be a key
 	callers *cache[types.Entity] // nil: those have claims
+
+	// Where a decision depends on more than can be a key, what the policies say that do not look at it is
+	// remembered all the same, and only the others are asked each time.
+	steady, moving []*compiled
+	steadyUse      uses
+	movingUse      uses
+	said           *cache[outcome]
 }
 
 // compiled is one policy.
@@ -101,6 +108,19 @@ type compiled struct {
 	policy *cedar.Policy
 	rule   *Rule  // nil for one in Cedar's language
 	place  string // of the rule: allow[0]
+	at     int    // in the list
+}
+
+// split tells the policies apart whose word can be remembered.
+func (s *Set) split() {
+	for _, c := range s.list {
+		if u := look([]*compiled{c}); u.values() {
+			s.moving = append(s.moving, c)
+		} else {
+			s.steady = append(s.steady, c)
+		}
+	}
+	s.steadyUse, s.movingUse, s.said = look(s.steady), look(s.moving), newCache[outcome](cacheEntries)
 }
 
 // Empty reports that there is neither a policy nor a pattern of local calls: everything is allowed.
@@ -130,9 +150,11 @@ func Compile(src *Source) (*Set, []Problem) {
 		s.addText(&src.Cedar[i], names, &list)
 	}
 	s.broken = hasErrors(list)
-	s.use = s.look()
+	s.use = look(s.list)
 	if !s.use.values() {
 		s.cache = newCache[Decision](cacheEntries)
+	} else {
+		s.split()
 	}
 	if !s.use.of("claims") {
 		s.callers = newCache[types.Entity](cacheEntries)
@@ -146,6 +168,7 @@ func Compile(src *Source) (*Set, []Problem) {
 func (s *Set) add(c *compiled) {
 	c.id = types.PolicyID(place("", len(s.list)))
 	c.alone = []string{c.name}
+	c.at = len(s.list)
 	s.list = append(s.list, c)
 	s.byID[c.id] = c
 }

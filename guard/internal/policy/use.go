@@ -24,11 +24,11 @@ func (u *uses) values() bool {
 	return u.of("claims") || u.inContext("arguments") || u.inContext("time") || u.inContext("remote")
 }
 
-// look finds out what the policies use. A name counts wherever it is used: there are many ways to
+// look finds out what policies use. A name counts wherever it is used: there are many ways to
 // get at a record.
-func (s *Set) look() uses {
+func look(list []*compiled) uses {
 	u := uses{names: map[types.String]bool{}}
-	for _, c := range s.list {
+	for _, c := range list {
 		p := (*ast.Policy)(c.policy.AST())
 		for _, scope := range []ast.IsScopeNode{p.Principal, p.Action, p.Resource} {
 			switch scope.(type) {
