@@ -211,8 +211,7 @@ func (s *state) recordStranger(who *session, c *Call, decision string, r *refusa
 	if who != nil {
 		from.Address = who.remote
 	}
-	_, full := s.g.strangers.Take(&from, "audit")
-	if full != nil {
+	if !s.g.strangers.room(&from) {
 		s.g.unwritten.Add(1)
 		return nil
 	}
@@ -221,6 +220,14 @@ func (s *state) recordStranger(who *session, c *Call, decision string, r *refusa
 		told.reason += fmt.Sprintf(" (before it, %d refusals of strangers were not written down)", n)
 	}
 	return s.write(who, c, decision, nil, &told, 0)
+}
+
+// A pace bounds how often something is done.
+type pace struct{ *limit.Limiter }
+
+func (p pace) room(c *limit.Caller) bool {
+	_, err := p.Take(c, "audit")
+	return err == nil
 }
 
 func (s *state) write(who *session, c *Call, decision string, policies []string, r *refusal, took time.Duration) error {

@@ -148,14 +148,15 @@ func (s *hurried) free(h *hasty) {
 }
 
 func requestText(method, path, body string, headers ...string) string {
-	head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\n", method, path)
+	var head strings.Builder
+	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nHost: localhost\r\nAccept: application/json, text/event-stream\r\n", method, path)
 	for _, h := range headers {
-		head += h + "\r\n"
+		head.WriteString(h + "\r\n")
 	}
 	if body != "" {
-		head += fmt.Sprintf("Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
+		fmt.Fprintf(&head, "Content-Type: application/json\r\nContent-Length: %d\r\n", len(body))
 	}
-	return head + "\r\n" + body
+	return head.String() + "\r\n" + body
 }
 
 func modernText(name, params string, headers ...string) string {

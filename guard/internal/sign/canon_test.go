@@ -145,20 +145,21 @@ func slowCanonical(raw []byte) (string, bool) {
 }
 
 func slowString(s string) string {
-	out := `"`
+	var out strings.Builder
+	out.WriteString(`"`)
 	for _, r := range s {
 		switch {
 		case strings.ContainsRune("\b\t\n\f\r", r):
-			out += map[rune]string{'\b': `\b`, '\t': `\t`, '\n': `\n`, '\f': `\f`, '\r': `\r`}[r]
+			out.WriteString(map[rune]string{'\b': `\b`, '\t': `\t`, '\n': `\n`, '\f': `\f`, '\r': `\r`}[r])
 		case r == '"' || r == '\\':
-			out += `\` + string(r)
+			out.WriteString(`\` + string(r))
 		case r < ' ':
-			out += fmt.Sprintf(`\u%04x`, r)
+			fmt.Fprintf(&out, `\u%04x`, r)
 		default:
-			out += string(r)
+			out.WriteString(string(r))
 		}
 	}
-	return out + `"`
+	return out.String() + `"`
 }
 
 // slowNumber is the algorithm of ECMAScript (Number::toString) over the digits of the shortest form.
