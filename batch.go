@@ -160,12 +160,14 @@ func (b *batchWork) serve(i int, v *serving) {
 	}
 	ended := false
 	defer func() {
-		if !ended { // the handler ended its goroutine (runtime.Goexit), and so this worker
+		if !ended {
 			b.answers[i] = v.goexit(nil)
-			b.spawn(b.work)
 		}
 		b.leave(v)
 		v.cancel(context.Canceled)
+		if !ended { // the handler ended its goroutine (runtime.Goexit), and so this worker
+			b.spawn(b.work)
+		}
 	}()
 	b.answers[i] = v.call(nil)
 	ended = true
@@ -211,31 +213,39 @@ func (p *Peer) receiveBatch(l *leader, frame []byte) {
 	l2 := *l
 	l2.fresh = true // the parts of this frame are ours now
 	w := &batchWork{calls: make([]*serving, len(messages)), answers: make([][]byte, len(messages)), workers: p.opts.MaxInFlight, spawn: p.start}
+	requests := 0
 	for i := range messages {
 		switch m := &messages[i]; m.Kind {
 		case jsonrpc.Response:
 			p.deliver(&l2, m)
 		case jsonrpc.Notification:
-			p.notifiedInBatch(m, w)
+			p.notifiedInBatch(m, len(frame))
 		case jsonrpc.Request:
-			w.calls[i] = p.newServing(m)
+			w.calls[i] = p.newServing(m, 0)
 			w.calls[i].inBatch(w)
-			w.calls[i].size = 0
+			w.calls[i].size = 0 // the frame is booked as a whole
+			requests++
 		default:
 			w.answers[i] = p.refused(p.ctx, nil, m, m.Err, true)
 			p.update(func(s *state) { s.stats.Refused++ })
 		}
 	}
-	p.serveBatch(w, len(frame))
+	p.serveBatch(w, max(len(frame), requests*leastSize))
 }
 
-func (p *Peer) notifiedInBatch(m *jsonrpc.Message, w *batchWork) {
+// notifiedInBatch handles a notification in a frame of so many bytes. It waits
+// its turn without the rest of them.
+func (p *Peer) notifiedInBatch(m *jsonrpc.Message, frame int) {
 	if p.control(m) {
 		return
 	}
 	p.update(func(s *state) { s.stats.Notifications++ })
-	v := p.newServing(m)
-	v.inBatch(w)
+	alone := *m
+	if len(m.Raw) < frame/2 {
+		alone = m.Clone()
+	}
+	v := p.newServing(&alone, len(m.Raw))
+	v.req.batch = true
 	p.later(v)
 }
 

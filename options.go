@@ -21,8 +21,8 @@ type Options struct {
 	// Default 1,024.
 	MaxInFlight int
 	// MaxInFlightBytes bounds the bytes of the requests that are being handled
-	// and of the notifications that wait their turn. One message is always
-	// admitted. Default 128 MiB.
+	// and of the notifications that wait their turn. Each counts at least 512.
+	// One message is always admitted. Default 128 MiB.
 	MaxInFlightBytes int
 	// MaxUnsent bounds the bytes of frames that wait for the other end to read.
 	// From a quarter of it on, calls and notifications of this end wait for room

@@ -180,6 +180,9 @@ type progressQueue struct {
 // progressBytes bounds what a stream holds for a consumer that is slower.
 const progressBytes = 64 << 20
 
+// valueCost is what a value costs beside its bytes.
+const valueCost = 64
+
 var errSlowConsumer = errors.New("farcall: more than 64 MiB of the stream were not taken; take the values faster or ask for fewer")
 
 func newProgressQueue() *progressQueue {
@@ -195,7 +198,7 @@ func (q *progressQueue) put(value jsonrpc.Raw) {
 	if q.dropped {
 		return
 	}
-	if q.bytes += len(value); q.bytes > progressBytes {
+	if q.bytes += len(value) + valueCost; q.bytes > progressBytes {
 		q.dropped, q.err = true, errSlowConsumer
 	} else {
 		q.values = append(q.values, append(jsonrpc.Raw(nil), value...))
@@ -222,7 +225,7 @@ func (q *progressQueue) next() (value jsonrpc.Raw, err error, more bool) {
 		switch {
 		case len(q.values) > 0:
 			value, q.values = q.values[0], q.values[1:]
-			q.bytes -= len(value)
+			q.bytes -= len(value) + valueCost
 			return value, nil, true
 		case q.err != nil:
 			return nil, q.err, true

@@ -12,6 +12,10 @@ import (
 // ends that call each other without end come to one.
 const maxWaiting = 10_000
 
+// leastSize is what a message counts at least against MaxInFlightBytes: a
+// notification of 31 bytes that waits costs 460.
+const leastSize = 512
+
 // receive handles one frame. It reports whether the caller still leads.
 func (p *Peer) receive(l *leader, frame []byte) (leads bool) {
 	if err := l.dec.Decode(frame, &l.batch); err != nil {
@@ -28,9 +32,9 @@ func (p *Peer) receive(l *leader, frame []byte) (leads bool) {
 		p.deliver(l, m)
 		return true
 	case jsonrpc.Notification:
-		return p.notified(l, m)
+		return p.notified(l, m, len(frame))
 	case jsonrpc.Request:
-		return p.requested(l, m)
+		return p.requested(l, m, len(frame))
 	default:
 		if !p.broken(m) {
 			p.refuse(m, m.Err)
@@ -91,8 +95,9 @@ func (p *Peer) reply(v *serving, buf *[]byte) {
 	}
 }
 
-func (p *Peer) newServing(m *jsonrpc.Message) *serving {
-	v := &serving{parent: p.ctx, core: &p.core, peer: p, size: len(m.Raw), version: m.Version}
+// newServing begins the call of a message that holds so many bytes.
+func (p *Peer) newServing(m *jsonrpc.Message, size int) *serving {
+	v := &serving{parent: p.ctx, core: &p.core, peer: p, size: max(size, leastSize), version: m.Version}
 	v.req = Request{ID: m.ID, Params: m.Params, msg: m}
 	v.req.Method, v.load = p.lookup(m.Method)
 	return v
@@ -114,8 +119,8 @@ func (p *Peer) own(l *leader, v *serving) {
 }
 
 // requested handles a request. It reports whether the caller still leads.
-func (p *Peer) requested(l *leader, m *jsonrpc.Message) (leads bool) {
-	v := p.newServing(m)
+func (p *Peer) requested(l *leader, m *jsonrpc.Message, size int) (leads bool) {
+	v := p.newServing(m, size)
 	slow := v.load.slow.Load()
 	if slow {
 		p.own(l, v)
@@ -208,11 +213,11 @@ func (p *Peer) inline(v *serving) (leads bool) {
 }
 
 // notified handles a notification. It reports whether the caller still leads.
-func (p *Peer) notified(l *leader, m *jsonrpc.Message) (leads bool) {
+func (p *Peer) notified(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 	if p.control(m) {
 		return true
 	}
-	v := p.newServing(m)
+	v := p.newServing(m, size)
 	slow := v.load.slow.Load()
 	mine, ended := false, false
 	p.update(func(s *state) {

@@ -280,7 +280,7 @@ func (s *serving) record(wire *jsonrpc.Error, err error, response []byte, out in
 		ID: s.req.ID, Method: s.req.Method, Latency: took,
 		BytesIn: len(s.req.msg.Raw), BytesOut: out,
 		Request: s.req.msg.Raw, Response: response,
-		Notification: s.req.IsNotification(), Batch: s.batch != nil,
+		Notification: s.req.IsNotification(), Batch: s.req.batch,
 	}
 	if wire != nil {
 		r.Code, r.Err = wire.Code, err

@@ -338,12 +338,12 @@ func TestGuardNotices(t *testing.T) {
 			t.Errorf("%s: %s", text, problems)
 			continue
 		}
-		var got string
+		var got strings.Builder
 		for _, n := range c.Notices() {
-			got += n.String() + "\n"
+			got.WriteString(n.String() + "\n")
 		}
-		if !strings.Contains(got, want) || (want == "") != (got == "") || strings.Contains(got, "s3cr3t") {
-			t.Errorf("%s\n\t%s\nwant\n\t%s", text, got, want)
+		if !strings.Contains(got.String(), want) || (want == "") != (got.String() == "") || strings.Contains(got.String(), "s3cr3t") {
+			t.Errorf("%s\n\t%s\nwant\n\t%s", text, got.String(), want)
 		}
 	}
 	if c, _ := parse(t, "f.json", `{"mcpServers": {"a": {"command": "x"}}, "guard": {}}`); c.Guard != nil || len(c.Notices()) != 1 {

@@ -39,6 +39,7 @@ type guest struct {
 // stream notes a request until leave is called.
 func (g *guests) stream(who *session, r *http.Request, w http.ResponseWriter) (leave func()) {
 	in := &guest{who: who, at: ConnOf(r, "http"), end: func() {
+		who.http.cut.Store(true)
 		ctl := http.NewResponseController(w)
 		past := time.Unix(1, 0)
 		_, _ = ctl.SetWriteDeadline(past), ctl.SetReadDeadline(past) // what cannot be ended so has no connection
@@ -106,7 +107,11 @@ func (g *guests) sweep() {
 	g.mu.Unlock()
 	for _, in := range inside {
 		if _, refused := s.again(ctx, in.at); refused != nil && refused.status == http.StatusUnauthorized || s.expired(in.who) {
-			in.end()
+			g.mu.Lock()
+			if _, still := g.inside[in]; still { // otherwise the connection serves another request
+				in.end()
+			}
+			g.mu.Unlock()
 		}
 	}
 	for _, p := range conns {

@@ -36,7 +36,8 @@ type exchange struct {
 	// lacks are the scopes for want of which a call was refused, for the header of the answer. The
 	// calls of a batch run at the same time.
 	lacks atomic.Pointer[[]string]
-	timed timedBody // that of r
+	timed timedBody   // that of r
+	cut   atomic.Bool // the stream of its answer was ended
 }
 
 // A visit is the context of a request with all that the guard knows of it: in one piece, since each request needs it.
@@ -89,6 +90,9 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 			w = &stepUp{ResponseWriter: w, x: x}
 		}
 		h.ServeHTTP(w, r)
+		if x.cut.Load() { // the contexts of further requests on this connection have ended as well
+			panic(http.ErrAbortHandler) //nolint:forbidigo // net/http has no other way to close it
+		}
 	})
 }
 

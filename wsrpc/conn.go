@@ -3,6 +3,7 @@ package wsrpc
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -121,12 +122,50 @@ func (c *conn) Read() ([]byte, error) {
 // Keep leaves the memory of the last frame to the caller.
 func (c *conn) Keep() { c.last = nil }
 
-// Buffered reports whether more has been read than the last message.
+// Buffered reports whether a whole message, or the end, has been read beside the last message.
 func (c *conn) Buffered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	// Close reads, too. The rest of a message that is too long is not read.
-	return !c.closed && !c.tooLong && c.reader != nil && c.reader.Buffered() > 0
+	if c.closed || c.tooLong || c.reader == nil {
+		return false
+	}
+	have, _ := c.reader.Peek(c.reader.Buffered()) // what is buffered can be peeked
+	return whole(have)
+}
+
+// whole reports whether reading the frames in p (RFC 6455 §5.2) brings a message, or the end. Pings and the
+// beginning of a message are none: who waits for what follows them may wait for ever.
+func whole(p []byte) bool {
+	for len(p) >= 2 {
+		op, head, size := p[0]&15, 2, uint64(p[1]&127)
+		switch size {
+		case 126:
+			head = 4
+		case 127:
+			head = 10
+		}
+		if len(p) < head {
+			return false
+		}
+		switch head {
+		case 4:
+			size = uint64(binary.BigEndian.Uint16(p[2:]))
+		case 10:
+			size = binary.BigEndian.Uint64(p[2:])
+		}
+		if p[1]&128 != 0 {
+			head += 4
+		}
+		if len(p) < head || size > uint64(len(p)-head) {
+			return false
+		}
+		if op == 8 || op < 8 && p[0]&128 != 0 { // close, or the last frame of a message
+			return true
+		}
+		p = p[head+int(size):]
+	}
+	return false
 }
 
 // giveUp ends a connection after a message that was too large, when the answer

@@ -67,7 +67,7 @@ func (f *serveFlags) newServer(s service, log *slog.Logger, stderr io.Writer) (*
 	x := &server{stderr: stderr, tls: secure, maxMessage: int(f.maxMessage), service: s, ended: make(chan error, 1)}
 	x.port = port.New(port.Handler{
 		HTTP: &http.Server{
-			Handler:           s,
+			Handler:           hurried(s),
 			ReadHeaderTimeout: 10 * time.Second,
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    64 << 10,
@@ -77,6 +77,19 @@ func (f *serveFlags) newServer(s service, log *slog.Logger, stderr io.Writer) (*
 		Stream: x.serveStream,
 	}, &port.Options{TLS: secure, Logger: log})
 	return x, nil
+}
+
+// bodyTime is how long the body of a request may take where no handler says so: the server reads what is left of
+// it before it sends an answer.
+const bodyTime = 30 * time.Second
+
+func hurried(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // it is supported
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // toys is the playground, as a service.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -189,14 +190,15 @@ func TestHostile(t *testing.T) {
 	needs(t, &Rules{Network: []string{"1"}})
 	w := newWorld(t)
 	for _, a := range w.attempts() {
-		name := a.name
+		var name strings.Builder
+		name.WriteString(a.name)
 		for _, arg := range a.args {
-			name += " " + filepath.Base(arg)
+			name.WriteString(" " + filepath.Base(arg))
 		}
 		if a.ports {
-			name += " with ports"
+			name.WriteString(" with ports")
 		}
-		t.Run(name, func(t *testing.T) {
+		t.Run(name.String(), func(t *testing.T) {
 			if a.root && os.Getuid() != 0 {
 				t.Skip("only root can do that outside")
 			}

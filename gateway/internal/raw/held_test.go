@@ -114,3 +114,38 @@ func TestNothingIsHeldUnscreened(t *testing.T) {
 		})
 	}
 }
+
+// What an upstream asks over a connection that calls share is answered at once, although
+// what follows it is kept from those who call.
+func TestAnswersToUpstreamsAreNotHeld(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]string{"garbage": "Listening", "invalid": `{"jsonrpc":"2.0","method":1}`} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newScripted()
+				u := open(t, &Options{Dial: s.dial})
+				ours, theirs := farcall.Pipe()
+				peer := farcall.NewPeer(theirs, u, nil)
+				if err := ours.Write([]byte(call("1", "a", "[]"))); err != nil {
+					t.Fatal(err)
+				}
+				server := <-s.made
+				asked, err := server.Read()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := server.Write([]byte(call("7", "question", "[]")), []byte(after)); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if !server.(farcall.Buffered).Buffered() {
+					t.Errorf("after %s the answer is held back", asked)
+				}
+				ours.Close()
+				peer.Close()
+				server.Close()
+			})
+		})
+	}
+}

@@ -126,12 +126,12 @@ func (u *Upstream) redial(done chan struct{}) {
 }
 
 // tap is the transport of a line. It skips what is no message, knows whether
-// anything was sent, and finds progress that a token of ours names.
+// anything was sent, and finds progress that a token of ours names. It is not
+// farcall.Buffered: what is there may be all to be skipped.
 type tap struct {
 	farcall.Transport
-	u        *Upstream
-	keeper   farcall.Keeper
-	buffered farcall.Buffered
+	u      *Upstream
+	keeper farcall.Keeper
 
 	writes atomic.Uint64 // that were begun
 	dead   atomic.Bool   // nothing comes any more
@@ -149,7 +149,6 @@ type tap struct {
 func newTap(u *Upstream, t farcall.Transport) *tap {
 	p := &tap{Transport: t, u: u, dec: newDecoder()}
 	p.keeper, _ = t.(farcall.Keeper)
-	p.buffered, _ = t.(farcall.Buffered)
 	return p
 }
 
@@ -185,9 +184,6 @@ func (t *tap) Keep() {
 		t.keeper.Keep()
 	}
 }
-
-// Buffered implements farcall.Buffered.
-func (t *tap) Buffered() bool { return t.buffered != nil && t.buffered.Buffered() }
 
 // Read implements farcall.Transport.
 func (t *tap) Read() ([]byte, error) {
