@@ -101,8 +101,9 @@ func TestSmallRequests(t *testing.T) {
 	small := func(id int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","method":"echo","id":%d}`, id) }
 	w.write(waitRequest("1"))
 	<-h.started
-	w.write(`[`+small(2)+`,`+small(3)+`,`+small(4)+`]`, `[`+small(5)+`,`+small(6)+`,`+small(7)+`,`+small(8)+`]`)
+	w.write(`[` + small(2) + `,` + small(3) + `,` + small(4) + `]`)
 	w.expect(`[` + result("null", "2") + `,` + result("null", "3") + `,` + result("null", "4") + `]`)
+	w.write(`[` + small(5) + `,` + small(6) + `,` + small(7) + `,` + small(8) + `]`)
 	w.expect(`[` + overloaded("5") + `,` + overloaded("6") + `,` + overloaded("7") + `,` + overloaded("8") + `]`)
 	w.write(waitRequest("9"), waitRequest("10"), waitRequest("11"))
 	for range 3 {
