@@ -67,6 +67,11 @@ func (p *porter) left() int {
 // What may not pass is answered, what may goes on as it is, batches element by element.
 func TestAdmit(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testAdmit) // a call is never answered, and waited for
+}
+
+func testAdmit(t *testing.T) {
+	t.Helper()
 	s, w := newScripted(), &porter{t: t}
 	u := open(t, &Options{Dial: s.dial, Admit: w.admit})
 	p := pipeTo(t, u)
