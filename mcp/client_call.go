@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 
 	"github.com/farcall-dev/farcall"
@@ -339,8 +340,11 @@ func (c *Client) link(ctx context.Context) (*link, error) {
 		return l, nil
 	case c.dial == nil:
 		why := l.peer.Err() // may tell how a child has ended
-		if !errors.Is(why, farcall.ErrClosed) {
+		switch {
+		case why == nil, errors.Is(why, io.EOF):
 			why = farcall.ErrClosed
+		case !errors.Is(why, farcall.ErrClosed):
+			why = fmt.Errorf("%w: %w", farcall.ErrClosed, why)
 		}
 		return nil, fmt.Errorf("%w, and nobody said how to connect anew; see ClientOptions.Redial", why)
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"syscall"
+	"time"
 
 	"github.com/farcall-dev/farcall"
 )
@@ -63,7 +65,14 @@ func (c *conn) write(frames [][]byte, try bool) (done bool, err error) {
 	return len(c.rest) == 0, c.werr
 }
 
+// dying is how long a child that takes no more input may need to end.
+const dying = time.Second
+
 func (c *conn) failed(err error) error {
+	// How a child has ended says more than that it takes no more input.
+	if p, ok := c.rwc.(*child); ok && !c.closed.Load() && (errors.Is(err, syscall.EPIPE) || errors.Is(err, os.ErrClosed)) && p.wait(dying) {
+		return p.exitError()
+	}
 	if c.closed.Load() || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed) {
 		return farcall.ErrClosed
 	}

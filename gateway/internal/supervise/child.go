@@ -122,7 +122,8 @@ func (c *child) Write(frames ...[]byte) error { return c.unread(c.t.Write(frames
 // unread makes the error of a write. A child that reads no more, or whose output
 // has ended, has most often ended, which is known a moment later.
 func (c *child) unread(err error) error {
-	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, farcall.ErrClosed) || c.closing.Load() {
+	ended := (*stream.ExitError)(nil)
+	if !errors.Is(err, syscall.EPIPE) && !errors.Is(err, farcall.ErrClosed) && !errors.As(err, &ended) || c.closing.Load() {
 		return err
 	}
 	timer := time.NewTimer(dying)
