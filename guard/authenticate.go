@@ -28,7 +28,7 @@ type session struct {
 	subject   *policy.Subject // the same, for policies
 	remote    string          // address, without the port
 	transport string
-	local     bool
+	local     bool      // of a connection; for HTTP see state.local
 	http      *exchange // nil: the call came otherwise
 }
 

@@ -91,7 +91,7 @@ func (s *state) decide(who *session, c *Call, now time.Time) policy.Decision {
 	if s.policy.Empty() {
 		return policy.Decision{Allowed: true, Reason: "there are no policies"}
 	}
-	q := query(who, c, now)
+	q := query(who, c, s.local(who), now)
 	d := s.policy.Decide(&q)
 	if !d.Allowed && !d.Local && len(d.Policies) == 0 && c.Upstream == "" && c.Name == "" && open(c.Method) {
 		d = policy.Decision{Allowed: true, Reason: "it is open to everybody who was let in"}
@@ -99,10 +99,19 @@ func (s *state) decide(who *session, c *Call, now time.Time) policy.Decision {
 	return d
 }
 
-func query(who *session, c *Call, now time.Time) policy.Query {
+// local reports whether a call came from this machine. For a request that takes a look at all headers, which
+// is taken only where a policy asks.
+func (s *state) local(who *session) bool {
+	if who.http == nil {
+		return who.local
+	}
+	return s.policy.AsksLocal() && isLocal(who.http.r)
+}
+
+func query(who *session, c *Call, local bool, now time.Time) policy.Query {
 	return policy.Query{
 		Subject: who.subject, Method: c.Method, Upstream: c.Upstream, Name: c.Name, Arguments: c.Arguments, Annotations: c.Annotations,
-		Transport: who.transport, Remote: who.remote, Local: who.local, Now: now,
+		Transport: who.transport, Remote: who.remote, Local: local, Now: now,
 	}
 }
 
@@ -266,7 +275,7 @@ func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
 		who.transport, who.remote, who.local = or(from.Transport, "http"), host(from.Remote), from.Local
 	}
 	now, caller := g.now(), who.limited()
-	q, d := query(who, c, now), s.decide(who, c, now)
+	q, d := query(who, c, s.local(who), now), s.decide(who, c, now)
 	x := Explanation{Allowed: d.Allowed, Policies: d.Policies, Reason: d.Reason, Limits: s.limiter.Explain(&caller, c.name())}
 	if !d.Allowed {
 		if whole := s.policy.Explain(&q); !whole.Allowed {

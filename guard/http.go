@@ -71,7 +71,7 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 		}
 		v := &visit{Context: r.Context(), exchange: exchange{s: s, r: r, w: w}}
 		x, who, remote := &v.exchange, &v.session, host(r.RemoteAddr)
-		*who = session{remote: remote, transport: "http", local: isLocal(r), http: x}
+		*who = session{remote: remote, transport: "http", http: x}
 		if refused := x.bounds(w); refused != nil {
 			s.answer(w, x, who, refused)
 			return

@@ -128,6 +128,9 @@ func (s *Set) Empty() bool {
 	return s != nil && !s.broken && len(s.list) == 0 && len(s.local) == 0
 }
 
+// AsksLocal reports whether a decision may depend on Query.Local.
+func (s *Set) AsksLocal() bool { return len(s.local) > 0 || s.use.inContext("local") }
+
 // Compile compiles policies. When one of the problems is no warning, the set denies
 // everything. The time it takes is bounded: what is too large is a problem.
 func Compile(src *Source) (*Set, []Problem) {
