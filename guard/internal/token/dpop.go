@@ -101,7 +101,7 @@ var errTarget = errors.New("it is no http URL")
 // normalize returns a URL without its query and fragment, as RFC 3986 §6.2.2 and §6.2.3 make the same ones equal.
 func normalize(s string) (string, error) {
 	u, err := url.Parse(s)
-	if err != nil || u.Host == "" || u.User != nil || u.Opaque != "" {
+	if err != nil || u.Hostname() == "" || u.User != nil || u.Opaque != "" {
 		return "", errTarget
 	}
 	scheme := strings.ToLower(u.Scheme)
