@@ -29,6 +29,8 @@ type shield struct {
 const (
 	methodRPC    = "rpc"
 	methodStatus = "gateway/status"
+
+	errDenied jsonrpc.Code = -32002 // "permission denied" in the registry, for what is no MCP
 )
 
 var errShield = errors.New("a guard is put up, or taken away, when the gateway is started: this needs a restart")
@@ -252,9 +254,11 @@ func (g *Gateway) operator(w http.ResponseWriter, r *http.Request) {
 	if g.shield != nil {
 		done, err := g.shield.Begin(r.Context(), &guard.Call{Method: methodStatus})
 		if err != nil {
-			w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-			w.WriteHeader(http.StatusForbidden)
-			_, _ = w.Write([]byte("Forbidden: the page needs a rule that allows " + methodStatus + "\n")) // the client has gone
+			text := "Forbidden: the page needs a rule that allows " + methodStatus
+			if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) && wire.Code != errDenied { // a limit, most likely
+				text = wire.Message + ": try again later"
+			}
+			probe(w, http.StatusForbidden, text)
 			return
 		}
 		defer done(nil)

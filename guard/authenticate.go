@@ -88,7 +88,7 @@ func (s *state) request(x *exchange) (*known, *refusal) {
 	if s.c.Anonymous {
 		return s.nobody, nil
 	}
-	return nil, refuse(unauthenticated, "there are no credentials")
+	return nil, refuse(unauthenticated, nobodyNamed)
 }
 
 // authorization reads the header of that name.

@@ -63,13 +63,13 @@ func (w *session) limited() limit.Caller {
 // admit decides everything but whether there is room.
 func (s *state) admit(who *session, c *Call, now time.Time) (policy.Decision, *refusal) {
 	if who == nil || who.principal == nil {
-		return policy.Decision{}, refuse(unauthenticated, "there are no credentials")
+		return policy.Decision{}, refuse(unauthenticated, nobodyNamed)
 	}
-	if e := who.principal.Expires; !e.IsZero() && now.After(e) { // of a connection that outlives them
+	if who.expired(now) { // a connection may outlive them
 		return policy.Decision{}, refuse(unauthenticated, "the credentials have expired")
 	}
 	if err := s.params.check(c.Params); err != nil {
-		return policy.Decision{}, refuse(condition{"Invalid params: " + err.Error(), -32602, -32602, -32602, 400}, err.Error())
+		return policy.Decision{}, refuse(invalidParams(err), err.Error())
 	}
 	d := s.decide(who, c, now)
 	if !d.Allowed {
@@ -164,7 +164,7 @@ func (s *state) fits(c *Call) *refusal {
 	if bad := (*validate.Error)(nil); !errors.As(err, &bad) {
 		return refuse(unavailable, "the schema of "+c.name()+" cannot be used: "+err.Error())
 	}
-	return refuse(condition{"Invalid params: " + err.Error(), jsonrpc.InvalidParams, jsonrpc.InvalidParams, jsonrpc.InvalidParams, 400}, "the params do not fit the schema")
+	return refuse(invalidParams(err), "the params do not fit the schema")
 }
 
 // schemas keeps schemas that were compiled.
@@ -213,32 +213,6 @@ func (s *state) record(who *session, c *Call, decision string, policies []string
 	return s.write(who, c, decision, policies, r, took)
 }
 
-// recordStranger writes down what somebody did whom nobody knows: not all of it, since strangers
-// are not to fill the audit until there is nothing else in it. What is left out is counted.
-func (s *state) recordStranger(who *session, c *Call, decision string, r *refusal) error {
-	from := limit.Caller{}
-	if who != nil {
-		from.Address = who.remote
-	}
-	if !s.g.strangers.room(&from) {
-		s.g.unwritten.Add(1)
-		return nil
-	}
-	told := *r
-	if n := s.g.unwritten.Swap(0); n > 0 {
-		told.reason += fmt.Sprintf(" (before it, %d refusals of strangers were not written down)", n)
-	}
-	return s.write(who, c, decision, nil, &told, 0)
-}
-
-// A pace bounds how often something is done.
-type pace struct{ *limit.Limiter }
-
-func (p pace) room(c *limit.Caller) bool {
-	_, err := p.Take(c, "audit")
-	return err == nil
-}
-
 func (s *state) write(who *session, c *Call, decision string, policies []string, r *refusal, took time.Duration) error {
 	e := audit.Entry{
 		Time: s.g.now(), Call: c.name(), Upstream: c.Upstream, Decision: decision, Policies: policies, Latency: took, Params: c.Params,
@@ -265,8 +239,8 @@ func (g *Guard) Visible(ctx context.Context, c *Call) bool {
 	return who != nil && who.principal != nil && s.decide(who, c, g.now()).Allowed
 }
 
-// Explain says what would become of a call, and why. It counts nothing. ctx may have a
-// [Conn]'s facts; otherwise the call comes over HTTP from elsewhere.
+// Explain says what would become of a call of p, and why. It counts nothing. The call comes as from says;
+// nil: over HTTP, and not from this machine.
 func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
 	s := g.state.Load()
 	k := knownAs(p)

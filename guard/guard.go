@@ -110,11 +110,9 @@ type Guard struct {
 	dpop   *token.Nonces
 	state  atomic.Pointer[state]
 
-	began    time.Time      // in whole seconds, as signatures have it
-	failures *limit.Limiter // credentials that were wrong, by address
-	// strangers are refusals of those whom nobody knows, and unwritten those that are not in the audit.
-	strangers pace
-	unwritten atomic.Int64
+	began     time.Time      // in whole seconds, as signatures have it
+	failures  *limit.Limiter // credentials that were wrong, by address
+	strangers strangers
 	schemas   schemas
 	guests    guests
 
@@ -146,9 +144,7 @@ func New(c *Config, o *Options) (*Guard, error) {
 		return nil, fmt.Errorf("guard: %w", err)
 	}
 	g.failures = limit.New(&limit.Options{Rates: []limit.Rate{{Per: "address", Limit: 10, Burst: 100, Every: time.Second}}, Now: g.now})
-	g.strangers = pace{limit.New(&limit.Options{
-		Rates: []limit.Rate{{Per: "address", Limit: 10, Burst: 100, Every: time.Second}, {Per: "all", Limit: 100, Burst: 1000, Every: time.Second}}, Now: g.now,
-	})}
+	g.strangers.limiter = strangerLimits(g.now)
 	s, err := g.compile(c, nil)
 	if err != nil {
 		return nil, err

@@ -102,11 +102,11 @@ func (g *guests) sweep() {
 	defer cancel()
 	g.mu.Lock()
 	g.timer = nil // whoever changes the configuration from now on begins another sweep
-	s := g.g.state.Load()
+	s, now := g.g.state.Load(), g.g.now()
 	inside, conns := slices.Collect(maps.Keys(g.inside)), slices.Collect(maps.Keys(g.conns))
 	g.mu.Unlock()
 	for _, in := range inside {
-		if _, refused := s.again(ctx, in.at); refused != nil && refused.status == http.StatusUnauthorized || s.expired(in.who) {
+		if _, refused := s.again(ctx, in.at); refused != nil && refused.status == http.StatusUnauthorized || in.who.expired(now) {
 			g.mu.Lock()
 			if _, still := g.inside[in]; still { // otherwise the connection serves another request
 				in.end()
@@ -123,7 +123,7 @@ func (g *guests) sweep() {
 			continue
 		}
 		who, refused := c.session(ctx, s)
-		if refused != nil && refused.status == http.StatusUnauthorized || s.expired(who) {
+		if refused != nil && refused.status == http.StatusUnauthorized || who.expired(now) {
 			_ = c.c.Close() // it is closed already
 		}
 	}
@@ -146,22 +146,10 @@ func (g *guests) close() {
 }
 
 // expired reports whether the credentials of a session have come to their end.
-func (s *state) expired(who *session) bool {
-	if who == nil || who.principal == nil {
+func (w *session) expired(now time.Time) bool {
+	if w == nil || w.principal == nil {
 		return false
 	}
-	e := who.principal.Expires
-	return !e.IsZero() && s.g.now().After(e)
-}
-
-// strangerMessage bounds the messages of a connection at whose other end nobody is known: they are read, and held,
-// before it can be seen who has signed them.
-const strangerMessage = 1 << 20
-
-// MaxMessage bounds the messages of a connection in bytes: those of strangers. 0: it is for the transport to say.
-func (g *Guard) MaxMessage(ctx context.Context, c *Conn) int {
-	if k, refused := g.state.Load().conn(ctx, c); k != nil && refused == nil {
-		return 0
-	}
-	return strangerMessage
+	e := w.principal.Expires
+	return !e.IsZero() && now.After(e)
 }

@@ -104,7 +104,7 @@ func ConnOf(r *http.Request, transport string) *Conn {
 
 // failed counts a credential that was wrong: nobody may guess as fast as he can.
 func (s *state) failed(remote string, r *refusal) *refusal {
-	if r.nonce || r.reason == "there are no credentials" || r.status != http.StatusUnauthorized {
+	if r.nonce || r.reason == nobodyNamed || r.status != http.StatusUnauthorized {
 		return r
 	}
 	_, err := s.g.failures.Take(&limit.Caller{Address: remote}, "authenticate")
@@ -126,7 +126,7 @@ func (x *exchange) bounds(w http.ResponseWriter) *refusal {
 			}
 		}
 		if n > c.MaxHeader {
-			return refuse(condition{"Request header too large", -32012, -32012, -31012, http.StatusRequestHeaderFieldsTooLarge}, "the header has "+strconv.Itoa(n)+" bytes")
+			return refuse(tooLarge("Request header", http.StatusRequestHeaderFieldsTooLarge), "the header has "+strconv.Itoa(n)+" bytes")
 		}
 	}
 	if x.r.ContentLength == 0 || x.r.Body == nil || x.r.Body == http.NoBody {
@@ -134,7 +134,7 @@ func (x *exchange) bounds(w http.ResponseWriter) *refusal {
 	}
 	if c.MaxBody > 0 {
 		if x.r.ContentLength > c.MaxBody {
-			return refuse(condition{"Request too large", -32012, -32012, -31012, http.StatusRequestEntityTooLarge}, "the body has "+strconv.FormatInt(x.r.ContentLength, 10)+" bytes")
+			return refuse(tooLarge("Request", http.StatusRequestEntityTooLarge), "the body has "+strconv.FormatInt(x.r.ContentLength, 10)+" bytes")
 		}
 		x.r.Body = http.MaxBytesReader(w, x.r.Body, c.MaxBody)
 	}

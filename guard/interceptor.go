@@ -130,20 +130,6 @@ type connected struct {
 	bad *refusal
 }
 
-// patience is how many messages a connection may send at whose other end nobody is known.
-const patience = 100
-
-// saw ends a connection of which nothing comes but what must be refused.
-func (x *connected) saw(who *session, err error) {
-	switch {
-	case x.c == nil || x.known.Load():
-	case who != nil && who.principal != nil:
-		x.known.Store(true)
-	case err != nil && x.refusals.Add(1) == patience && x.c.Close != nil:
-		_ = x.c.Close() // it is closed already
-	}
-}
-
 func (x *connected) session(ctx context.Context, s *state) (*session, *refusal) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

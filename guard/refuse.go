@@ -25,6 +25,19 @@ var (
 	unavailable      = condition{"Unavailable", -32008, -32008, -31008, 503}
 )
 
+// invalidParams tells the caller what is wrong with what it has sent.
+func invalidParams(err error) condition {
+	return condition{"Invalid params: " + err.Error(), jsonrpc.InvalidParams, jsonrpc.InvalidParams, jsonrpc.InvalidParams, 400}
+}
+
+// tooLarge is for what exceeds a bound of HTTP.
+func tooLarge(what string, status int) condition {
+	return condition{what + " too large", -32012, -32012, -31012, status}
+}
+
+// nobodyNamed is the reason for which nobody is suspected of guessing.
+const nobodyNamed = "there are no credentials"
+
 // code is its number for a call.
 func (c *condition) code(call *Call) jsonrpc.Code {
 	switch {

@@ -6,11 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
 )
-
-// sendTimeout is how long a caller may take to make room for one event.
-const sendTimeout = 30 * time.Second
 
 // events is an answer that is an event stream. It begins with the first event.
 // The keep-alive runs in the goroutine of a timer; mu keeps it and the handler
@@ -76,7 +74,7 @@ func (e *events) writeLocked(write func() error) error {
 	if e.err != nil {
 		return e.err
 	}
-	if err := e.ctl.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := e.ctl.SetWriteDeadline(time.Now().Add(slow.AnswerTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		e.err = err
 		return err
 	}
@@ -95,6 +93,6 @@ func (e *events) end() {
 		e.timer.Stop()
 	}
 	if e.ctl != nil && e.err == nil {
-		soon(e.w) // the end is still to be written, and the last event may be long ago
+		slow.Answer(e.w) // the end is still to be written, and the last event may be long ago
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/internal/slow"
 )
 
 // gate checks what comes before the body: where the request comes from, and
@@ -27,7 +28,7 @@ func (g *gate) open(w http.ResponseWriter, r *http.Request, method string) bool 
 	}
 	w.Header().Set("Allow", g.methods)
 	if r.Method == http.MethodOptions {
-		answerNothing(w)
+		slow.AnswerNothing(w, http.StatusNoContent)
 		return false
 	}
 	refuse(w, http.StatusMethodNotAllowed, "Method not allowed: use "+method)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -37,7 +38,7 @@ type handler struct {
 type buffers struct{ in, out []byte }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.opts.hurry(w, r)
+	slow.Limit(h.opts.BodyTimeout).Begin(w, r)
 	if !h.gate.open(w, r, http.MethodPost) {
 		return
 	}
@@ -56,11 +57,11 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer h.release(b)
 	var err error
-	if b.in, err = readBody(b.in, h.opts.timed(w, r), r.ContentLength, h.opts.MaxMessage); err != nil {
+	if b.in, err = readBody(b.in, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage); err != nil {
 		h.unread(w, r, err)
 		return
 	}
-	h.opts.rest(w, r)
+	slow.Limit(h.opts.BodyTimeout).End(w, r)
 	ctx := r.Context()
 	if trace := r.Header.Get("Traceparent"); trace != "" {
 		ctx = farcall.WithTrace(ctx, trace)
@@ -114,7 +115,7 @@ var (
 // answer writes a plain answer, or 204 when there is none.
 func answer(w http.ResponseWriter, body []byte) {
 	if len(body) == 0 {
-		answerNothing(w)
+		slow.AnswerNothing(w, http.StatusNoContent)
 		return
 	}
 	header := w.Header()
@@ -129,7 +130,7 @@ func answer(w http.ResponseWriter, body []byte) {
 // gives up when the caller takes nothing of it for a time.
 func writePatiently(w http.ResponseWriter, body []byte) {
 	for part := range slices.Chunk(body, maxPooled) {
-		soon(w)
+		slow.Answer(w)
 		if _, err := w.Write(part); err != nil {
 			return // the caller has gone; nobody is left to tell
 		}
@@ -140,7 +141,7 @@ func writePatiently(w http.ResponseWriter, body []byte) {
 func refuse(w http.ResponseWriter, status int, message string) {
 	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message})
 	w.Header()["Content-Type"] = jsonHeader
-	soon(w)
+	slow.Answer(w)
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
 }

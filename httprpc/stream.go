@@ -8,6 +8,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -46,12 +47,12 @@ type streamHandler struct {
 const doneID = "done"
 
 func (h *streamHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.opts.hurry(w, r)
+	slow.Limit(h.opts.BodyTimeout).Begin(w, r)
 	if !h.gate.open(w, r, http.MethodGet) {
 		return
 	}
 	if r.Header.Get("Last-Event-Id") == doneID {
-		answerNothing(w)
+		slow.AnswerNothing(w, http.StatusNoContent)
 		return
 	}
 	e := &events{w: w, keepAlive: h.opts.KeepAlive}

@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -46,7 +47,7 @@ type buffers struct{ in, out []byte }
 
 // ServeHTTP serves the MCP endpoint.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	h.hurry(w, r)
+	slow.Limit(h.opts.BodyTimeout).Begin(w, r)
 	if !h.gate.open(w, r, "GET, POST, DELETE, OPTIONS") || !h.enter(w) {
 		return
 	}

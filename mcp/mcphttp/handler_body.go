@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -37,9 +38,9 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *buffers, acce
 		b = &buffers{in: make([]byte, 0, 1<<10)}
 	}
 	var err error
-	b.in, err = readBody(b.in, h.timed(w, r), r.ContentLength, h.opts.MaxMessage)
+	b.in, err = readBody(b.in, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage)
 	if err == nil {
-		h.rest(w, r)
+		slow.Limit(h.opts.BodyTimeout).End(w, r)
 		return b, accept, true
 	}
 	h.release(b)
@@ -170,7 +171,7 @@ func answerJSON(w http.ResponseWriter, status int, body []byte) {
 	_, _ = patientWriter{w, http.NewResponseController(w)}.Write(body) // the client has gone; nobody is left to tell
 }
 
-// patientWriter gives a client sendTimeout for each part of what is large: the
+// patientWriter gives a client slow.AnswerTime for each part of what is large: the
 // buffers of the system may not hold it, and a slow client takes it all the
 // same, in time.
 type patientWriter struct {
@@ -180,7 +181,7 @@ type patientWriter struct {
 
 func (p patientWriter) Write(b []byte) (n int, err error) {
 	for part := range slices.Chunk(b, maxPooled) {
-		if err = p.ctl.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		if err = p.ctl.SetWriteDeadline(time.Now().Add(slow.AnswerTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return n, err
 		}
 		m, err := p.w.Write(part)

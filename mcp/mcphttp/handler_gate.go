@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/internal/slow"
 )
 
 // gate checks where a request comes from.
@@ -22,7 +23,7 @@ func (g *gate) open(w http.ResponseWriter, r *http.Request, methods string) bool
 	}
 	if r.Method == http.MethodOptions {
 		w.Header().Set("Allow", methods)
-		answerNothing(w, http.StatusNoContent)
+		slow.AnswerNothing(w, http.StatusNoContent)
 		return false
 	}
 	return true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 )
@@ -252,7 +253,7 @@ func (h *Handler) withSession(w http.ResponseWriter, r *http.Request) {
 	if h.table.remove(s) {
 		s.end()
 	}
-	answerNothing(w, http.StatusNoContent)
+	slow.AnswerNothing(w, http.StatusNoContent)
 }
 
 // listen serves a stream that the client opens: a new one, or the rest of one

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -45,7 +46,7 @@ func (h *Handler) finish(x *exchange, b *buffers) {
 		case x.refusal != nil && x.status == http.StatusBadRequest:
 			refuse(w, x.status, jsonrpc.NullID(), x.refusal)
 		default:
-			answerNothing(w, http.StatusAccepted)
+			slow.AnswerNothing(w, http.StatusAccepted)
 		}
 	})
 	if !plain && len(b.out) > 0 {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
 )
 
@@ -163,7 +164,7 @@ func (st *stream) silence(cancelled bool) {
 	case cancelled && st.accept&acceptsEvents != 0:
 		_ = st.conn.open() // a stream of no events: a request is answered with JSON or a stream
 	default:
-		st.conn.plain(func(w http.ResponseWriter) { answerNothing(w, http.StatusAccepted) })
+		st.conn.plain(func(w http.ResponseWriter) { slow.AnswerNothing(w, http.StatusAccepted) })
 	}
 	st.finish()
 }

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -55,7 +56,7 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 // ServeMessages takes the messages of HTTP+SSE; their answers go out on the
 // stream.
 func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
-	h.hurry(w, r)
+	slow.Limit(h.opts.BodyTimeout).Begin(w, r)
 	if !h.gate.open(w, r, "POST, OPTIONS") || !h.enter(w) {
 		return
 	}
@@ -85,7 +86,7 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 		h.release(b)
 		return
 	}
-	answerNothing(w, http.StatusAccepted)
+	slow.AnswerNothing(w, http.StatusAccepted)
 	h.table.put(s) // what keeps it is its stream
 	x := &exchange{Context: contextOf(r), req: r, session: s}
 	h.active.Add(1)

@@ -6,12 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
 )
 
 const (
-	// sendTimeout is how long a client may take to make room for one event.
-	sendTimeout = 30 * time.Second
 	// retryAfter is how long a client waits before it comes back.
 	retryAfter = time.Second
 )
@@ -154,7 +153,7 @@ func (e *events) writeLocked(f func() error) error {
 	if e.err != nil {
 		return e.err
 	}
-	if err := e.ctl.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+	if err := e.ctl.SetWriteDeadline(time.Now().Add(slow.AnswerTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		e.err = err
 		return err
 	}
@@ -181,7 +180,7 @@ func (e *events) endLocked() {
 		e.timer.Stop()
 	}
 	if e.ctl != nil && e.err == nil {
-		soon(e.w) // the end is still to be written, and the last event may be long ago
+		slow.Answer(e.w) // the end is still to be written, and the last event may be long ago
 	}
 	if e.done != nil {
 		close(e.done)
