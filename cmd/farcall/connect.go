@@ -13,6 +13,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/conform"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/stream"
 	"github.com/farcall-dev/farcall/wsrpc"
 )
@@ -90,7 +91,7 @@ func (r *remote) dial(ctx context.Context, t target) (farcall.Transport, error) 
 		return stream.Dial(ctx, "tcp", t.address, framing, &stream.Options{TLS: config})
 	case kindChild:
 		cmd := exec.Command(t.command[0], t.command[1:]...) //nolint:noctx // the command is the user's; closing the transport ends it
-		cmd.Stderr = r.stderr
+		cmd.Stderr = visible.NewWriter(r.stderr)
 		return stream.Command(cmd, framing, nil)
 	}
 	return stream.Dial(ctx, t.kind, t.address, framing, nil)
@@ -144,7 +145,7 @@ type rawChild struct {
 
 func startChild(command []string, stderr io.Writer) (io.ReadWriteCloser, error) {
 	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // the command is the user's; Close ends it
-	cmd.Stderr = stderr
+	cmd.Stderr = visible.NewWriter(stderr)
 	cmd.WaitDelay = time.Second
 	in, err := cmd.StdinPipe()
 	if err != nil {

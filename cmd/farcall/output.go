@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -193,31 +194,8 @@ func stringEnd(raw jsonrpc.Raw, start int) int {
 	return len(raw)
 }
 
-// tame makes a text of the other end's fit to be printed: no control
-// characters, valid UTF-8.
-func tame(s string) string {
-	clean := true
-	for _, r := range s {
-		clean = clean && (unicode.IsPrint(r) && r != utf8.RuneError || r == '\n')
-	}
-	if clean {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); {
-		r, n := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
-		case unicode.IsPrint(r) || r == '\n':
-			b.WriteRune(r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-		i += n
-	}
-	return b.String()
-}
+// tame returns a text of the other end that is fit to be printed.
+func tame(s string) string { return visible.Text(s) }
 
 // columns prints rows as an aligned table.
 func columns(w io.Writer, rows [][]string, style func(row, col int, text string) string) error {

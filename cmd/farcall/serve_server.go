@@ -117,7 +117,7 @@ func (f *serveFlags) playground(log *slog.Logger, g *guard.Guard) (*toys, error)
 	s.mcp = s.play.MCP(mux, rpc, func(o *mcp.ServerOptions) {
 		if g != nil {
 			o.Principal = func(ctx context.Context) string { return guard.From(ctx).Name() }
-			o.Visible = func(ctx context.Context, kind, name string) bool { return visible(ctx, g, kind, name) }
+			o.Visible = func(ctx context.Context, kind, name string) bool { return mayUse(ctx, g, kind, name) }
 		}
 	})
 	s.peers = newPeers(mux, s.mcp, rpc)
@@ -193,8 +193,8 @@ func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *pee
 // sender names who sends a request, for sessions: "" without a guard.
 func sender(r *http.Request) string { return guard.From(r.Context()).Name() }
 
-// visible reports whether a caller may use something of the playground.
-func visible(ctx context.Context, g *guard.Guard, kind, name string) bool {
+// mayUse reports whether a caller may use something of the playground.
+func mayUse(ctx context.Context, g *guard.Guard, kind, name string) bool {
 	method := spec.MethodResourcesRead
 	switch kind {
 	case "tool":

@@ -68,7 +68,8 @@ func isolated(n network) *syscall.SysProcAttr {
 }
 
 // Run runs the command in a sandbox and returns its exit code, 128 and the number of the signal that ended it.
-// The standard streams are this process's. SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are handed on.
+// The standard streams are this process's; what goes to a terminal as standard error is
+// escaped, where there are namespaces. SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are handed on.
 // inside is the command line of this program that calls [Exec] with the rules; [Inside] and the command
 // follow it. Where the kernel lacks a part, the error is a [*MissingError], or warn is told. Without
 // namespaces it does not return: this process becomes the command.
@@ -105,7 +106,7 @@ func run(k kernel, inside []string, r *Rules, command, env []string, warn func(s
 	rules := *r
 	rules.KeepEnv = true
 	line := Command(append(append([]string{}, inside...), Inside), &rules, command)
-	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: line, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, SysProcAttr: isolated(n)}
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: line, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: stderrOf(os.Stderr), SysProcAttr: isolated(n)}
 	// A signal to the group of this process comes once: here. A terminal has one group to read from it.
 	_, err = unix.IoctlGetTermios(0, unix.TCGETS)
 	group := err != nil

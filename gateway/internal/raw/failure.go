@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/stream"
 )
@@ -87,9 +88,9 @@ func explain(err error) (after time.Duration, stderr []string) {
 	if !errors.As(err, &exit) || strings.TrimSpace(exit.Stderr) == "" {
 		return 0, nil
 	}
-	lines := strings.Split(strings.TrimSpace(exit.Stderr), "\n")
+	lines := strings.Split(visible.Log(strings.TrimSpace(exit.Stderr)), "\n")
 	for _, line := range lines[max(0, len(lines)-stderrLines):] {
-		stderr = append(stderr, line[:min(len(line), stderrLine)])
+		stderr = append(stderr, strings.ToValidUTF8(line[:min(len(line), stderrLine)], ""))
 	}
 	return 0, stderr
 }

@@ -78,12 +78,12 @@ func TestDiesDuringStart(t *testing.T) {
 	}
 	reason := Reason(err)
 	t.Logf("after %v: %s", took, reason)
-	for _, part := range []string{"exit status 3", "reading the configuration\n", `no such \x07database`} {
+	for _, part := range []string{"exit status 3", "reading the configuration\n", `no such \u0007database`} {
 		if !strings.Contains(reason, part) {
 			t.Errorf("%q is missing", part)
 		}
 	}
-	if want := []string{"reading the configuration", `no such \x07database`}; !slices.Equal(LastLines(err), want) {
+	if want := []string{"reading the configuration", `no such \u0007database`}; !slices.Equal(LastLines(err), want) {
 		t.Errorf("%q", LastLines(err))
 	}
 	if _, ok := errors.AsType[*stream.ExitError](<-exits); !ok {
@@ -299,7 +299,7 @@ func TestBinaryStderr(t *testing.T) {
 	if err := tr.Close(); err != nil {
 		t.Error(err)
 	}
-	want := []string{`a\x00bred\x1b]0;title\x07` + "\uFFFD" + `\u202etxt`, strings.Repeat("x", maxLine) + "…", "without an end"}
+	want := []string{`a\u0000bred\u001b]0;title\u0007\xff\u202etxt`, strings.Repeat("x", maxLine) + "…", "without an end"}
 	if got := s.Stats().LastStderr; !slices.Equal(got, want) {
 		t.Errorf("%.2000q", got)
 	}

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/stream"
 )
 
@@ -137,50 +136,7 @@ func (l *lines) flush() {
 	l.cut()
 }
 
-// printable makes text harmless: no control characters, none that turn the
-// direction of the text or cannot be seen. Colours of terminals are left out;
-// everything else shows as an escape.
+// printable makes a line of a child fit to be shown: see visible.Log.
 func printable(s string) string {
-	s = strings.ToValidUTF8(strings.TrimRight(s, " \t\r\n"), "\uFFFD")
-	if strings.IndexFunc(s, hidden) < 0 {
-		return s
-	}
-	var b strings.Builder
-	for len(s) > 0 {
-		if n := colour(s); n > 0 {
-			s = s[n:]
-			continue
-		}
-		r, n := utf8.DecodeRuneInString(s)
-		s = s[n:]
-		switch {
-		case !hidden(r):
-			b.WriteRune(r)
-		case r == '\t' || r == '\n' || r == '\r':
-			b.WriteByte(' ')
-		case r < utf8.RuneSelf:
-			fmt.Fprintf(&b, `\x%02x`, r)
-		default:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		}
-	}
-	return b.String()
-}
-
-// hidden reports whether a character does something else than to be seen.
-func hidden(r rune) bool {
-	return r != ' ' && (!unicode.IsGraphic(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
-}
-
-// colour returns the length of the control sequence for colours that s begins
-// with, or 0.
-func colour(s string) int {
-	if !strings.HasPrefix(s, "\x1b[") {
-		return 0
-	}
-	n := 2 + len(s[2:]) - len(strings.TrimLeft(s[2:], "0123456789;"))
-	if n < len(s) && s[n] == 'm' {
-		return n + 1
-	}
-	return 0
+	return strings.NewReplacer("\t", " ", "\n", " ").Replace(visible.Log(strings.TrimRight(s, " \t\r\n")))
 }

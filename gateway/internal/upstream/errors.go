@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -180,7 +181,7 @@ func (u *Upstream) explain(err error) (after time.Duration, stderr []string) {
 	}
 	if exit, ok := errors.AsType[*stream.ExitError](err); ok && len(stderr) == 0 {
 		if text := strings.TrimSpace(exit.Stderr); text != "" {
-			stderr = strings.Split(strings.ToValidUTF8(text, "�"), "\n")
+			stderr = strings.Split(visible.Log(text), "\n")
 		}
 	}
 	return after, stderr[max(0, len(stderr)-maxLines):]
