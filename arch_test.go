@@ -54,6 +54,8 @@ var archLadder = map[string]archRow{
 	"internal/mcptest":      {outside: "github.com/santhosh-tekuri/jsonschema"},
 	"internal/scan":         {pure: true},
 	"internal/late":         {},
+	"internal/owner":        {pure: true},
+	"internal/share":        {ours: "internal/owner", pure: true},
 	"internal/slow":         {},
 	"internal/cancel":       {},
 	"internal/sse":          {},

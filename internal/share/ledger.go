@@ -1,0 +1,153 @@
+package share
+
+import "github.com/farcall-dev/farcall/internal/owner"
+
+// Bounds say how much owners may hold. The unit is the table's: entries, calls, bytes.
+type Bounds struct {
+	// Total is what all owners may hold together.
+	Total int
+	// Owner is what one owner may hold at most, whatever is free. 0: only its share bounds it.
+	Owner int
+	// Ratio is how many times what is left free an owner may hold. Default 1: one owner alone gets
+	// half of Total. With 7 it gets seven eighths.
+	Ratio int
+}
+
+func (b Bounds) ratio() int { return max(b.Ratio, 1) }
+
+// Counters say what has happened to a table.
+type Counters struct {
+	Used    int    // held now
+	Owners  int    // that hold something
+	Refused uint64 // what found no room
+	Evicted uint64 // what made room for others
+}
+
+// A Ledger counts what owners hold and cannot be made to give back. Its zero value has no room.
+type Ledger struct {
+	bounds  Bounds
+	used    int
+	refused uint64
+	owners  map[owner.Key]*account
+	groups  map[owner.Key]*account // of those whose group is not themselves
+}
+
+// An account is what an owner, or a group of owners, holds.
+type account struct {
+	used  int
+	group *account // nil: the account is its own group
+}
+
+// NewLedger returns an empty ledger.
+func NewLedger(b Bounds) *Ledger { return &Ledger{bounds: b} }
+
+// SetBounds changes the bounds. What is held stays held.
+func (l *Ledger) SetBounds(b Bounds) { l.bounds = b }
+
+// Take books n units for an owner, or reports that it has no room for them.
+func (l *Ledger) Take(o owner.Key, n int) bool {
+	if !l.Fits(o, n) {
+		l.refused++
+		return false
+	}
+	a := l.owners[o]
+	if a == nil {
+		a = &account{group: l.group(o)}
+		if l.owners == nil {
+			l.owners = map[owner.Key]*account{}
+		}
+		l.owners[o] = a
+	}
+	a.used += n
+	if a.group != nil {
+		a.group.used += n
+	}
+	l.used += n
+	return true
+}
+
+// Fits reports whether an owner has room for n units. The first thing of an owner, or of a group,
+// fits wherever there is room at all.
+func (l *Ledger) Fits(o owner.Key, n int) bool {
+	mine, group := l.Of(o), l.OfGroup(o)
+	free := l.bounds.Total - l.used
+	switch {
+	case n > free:
+		return false
+	case l.bounds.Owner > 0 && mine+n > l.bounds.Owner:
+		return false
+	case group == 0:
+		return true
+	}
+	room := l.bounds.ratio()*free - group // that its group has
+	switch {
+	case n > room:
+		return false
+	case o.Exclusive() && o.Group() == o:
+		return true // nothing else is in its group
+	}
+	return mine == 0 || mine+n <= l.bounds.ratio()*(room-n)
+}
+
+// Give takes n units off the books that an owner has taken.
+func (l *Ledger) Give(o owner.Key, n int) {
+	a := l.owners[o]
+	if a == nil || a.used < n {
+		panic("share: more was given back than was taken") //nolint:forbidigo // an invariant of the caller
+	}
+	l.used -= n
+	if a.used -= n; a.used == 0 {
+		delete(l.owners, o)
+	}
+	if g := a.group; g != nil {
+		if g.used -= n; g.used == 0 {
+			delete(l.groups, o.Group())
+		}
+	}
+}
+
+// Of returns what an owner holds.
+func (l *Ledger) Of(o owner.Key) int {
+	if a := l.owners[o]; a != nil {
+		return a.used
+	}
+	return 0
+}
+
+// OfGroup returns what the group of an owner holds.
+func (l *Ledger) OfGroup(o owner.Key) int {
+	g := o.Group()
+	if g == o {
+		return l.Of(o)
+	}
+	n := l.Of(g) // an address may hold something itself
+	if a := l.groups[g]; a != nil {
+		n += a.used
+	}
+	return n
+}
+
+// Used returns what all owners hold.
+func (l *Ledger) Used() int { return l.used }
+
+// Counters returns what has happened so far.
+func (l *Ledger) Counters() Counters {
+	return Counters{Used: l.used, Owners: len(l.owners), Refused: l.refused}
+}
+
+// group returns the account of an owner's group, nil when the owner is its own.
+func (l *Ledger) group(o owner.Key) *account {
+	g := o.Group()
+	if g == o {
+		return nil
+	}
+	a := l.groups[g]
+	if a == nil {
+		a = &account{}
+		if l.groups == nil {
+			l.groups = map[owner.Key]*account{}
+		}
+		l.groups[g] = a
+	}
+	return a
+}
