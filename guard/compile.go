@@ -13,11 +13,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farcall-dev/farcall/guard/internal/audit"
 	"github.com/farcall-dev/farcall/guard/internal/limit"
 	"github.com/farcall-dev/farcall/guard/internal/policy"
 	"github.com/farcall-dev/farcall/guard/internal/sign"
 	"github.com/farcall-dev/farcall/guard/internal/token"
+	"github.com/farcall-dev/farcall/internal/audit"
 )
 
 // state is what a configuration makes of a guard. It is not changed.

@@ -9,9 +9,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/farcall-dev/farcall/guard/internal/audit"
 	"github.com/farcall-dev/farcall/guard/internal/limit"
 	"github.com/farcall-dev/farcall/guard/internal/policy"
+	"github.com/farcall-dev/farcall/internal/audit"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
