@@ -20,12 +20,14 @@ import (
 	"github.com/farcall-dev/farcall/guard/internal/replay"
 	"github.com/farcall-dev/farcall/guard/internal/sign"
 	"github.com/farcall-dev/farcall/guard/internal/token"
+	"github.com/farcall-dev/farcall/internal/owner"
 )
 
 // A session is what is known of who calls, and from where. It is not changed.
 type session struct {
 	principal *Principal
 	subject   *policy.Subject // the same, for policies
+	owner     owner.Key       // of what is kept for the caller; zero until the request is let in
 	remote    string          // address, without the port
 	transport string
 	local     bool      // of a connection; for HTTP see state.local
@@ -43,17 +45,34 @@ func sessionFrom(ctx context.Context) *session {
 type known struct {
 	principal *Principal
 	subject   *policy.Subject
+	owner     owner.Key // zero: anonymous
 }
 
 func knownAs(p *Principal) *known {
+	key := p.owner()
+	if p.shown != nil && p.shown.owner == "" && !key.IsZero() { // the guard has just made it
+		p.shown.owner = key.Text()
+	}
 	return &known{p, &policy.Subject{
 		ID: p.ID, Name: p.Name(), Kind: p.Kind, Method: p.Method, Issuer: p.Issuer, Roles: p.Roles, Scopes: p.Scopes, Claims: p.Claims,
-	}}
+	}, key}
+}
+
+// The Kind and the Method of an anonymous principal.
+const (
+	anonymousKind = "anonymous"
+	noMethod      = "none"
+)
+
+// address returns the owner that stands for the anonymous callers of an address. Those of which no
+// address is known are one.
+func address(remote string) owner.Key {
+	return owner.Or(owner.Address(remote), owner.Address("unknown"))
 }
 
 // anonymous is who calls without credentials, where that is allowed.
 func anonymous() *known {
-	return knownAs(&Principal{ID: "anonymous", Kind: "anonymous", Method: "none", Roles: []string{"anonymous"}, shown: new(shown)})
+	return knownAs(&Principal{ID: "anonymous", Kind: anonymousKind, Method: noMethod, Roles: []string{"anonymous"}, shown: new(shown)})
 }
 
 // request finds out who sends a request over HTTP.
@@ -423,7 +442,7 @@ func (s *state) again(ctx context.Context, c *Conn) (*known, *refusal) {
 		if k, refused = s.certificate(c.TLS); refused != nil {
 			return nil, refused
 		}
-	case "none":
+	case noMethod:
 		if s.c.Anonymous {
 			k = s.nobody
 		}

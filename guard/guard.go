@@ -110,11 +110,12 @@ type Guard struct {
 	dpop   *token.Nonces
 	state  atomic.Pointer[state]
 
-	began     time.Time      // in whole seconds, as signatures have it
-	failures  *limit.Limiter // credentials that were wrong, by address
-	strangers strangers
-	schemas   schemas
-	guests    guests
+	began       time.Time      // in whole seconds, as signatures have it
+	failures    *limit.Limiter // credentials that were wrong, by address
+	strangers   strangers
+	schemas     schemas
+	guests      guests
+	connections atomic.Uint64 // that were identified, to number them
 
 	mu     sync.Mutex // of Reload and Close
 	closed bool

@@ -81,7 +81,10 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 			s.answer(w, x, who, s.failed(remote, refused))
 			return
 		}
-		who.principal, who.subject = k.principal, k.subject
+		who.principal, who.subject, who.owner = k.principal, k.subject, k.owner
+		if who.owner.IsZero() {
+			who.owner = address(remote)
+		}
 		if r.Method == http.MethodGet { // its answer may be a stream, or all of a connection
 			defer g.guests.stream(who, r, w)()
 		}

@@ -2,11 +2,13 @@ package guard
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"sync/atomic"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/guard/internal/sign"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -58,7 +60,7 @@ func (g *Guard) watches(ctx context.Context, c *Call) (err error) {
 
 // Identify is Interceptor without the decision, for those who ask [Guard.Begin].
 func (g *Guard) Identify(c *Conn) farcall.Interceptor {
-	at := &connected{g: g, c: c}
+	at := &connected{g: g, c: c, id: strconv.FormatUint(g.connections.Add(1), 10)}
 	if c != nil && c.Close != nil {
 		g.guests.conn(at)
 	}
@@ -85,7 +87,7 @@ func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 				if who != nil {
 					mine = *who
 				}
-				mine.principal, mine.subject = signer.principal, signer.subject
+				mine.principal, mine.subject, mine.owner = signer.principal, signer.subject, signer.owner
 				who = &mine
 				ctx = context.WithValue(ctx, sessionKey{}, who)
 			}
@@ -118,8 +120,9 @@ func (s *state) signedMessage(ctx context.Context, method string, params jsonrpc
 // connected is a connection, whose principal is found out with its first message, and again
 // when the configuration has changed.
 type connected struct {
-	g *Guard
-	c *Conn
+	g  *Guard
+	c  *Conn
+	id string // unique in the guard
 
 	known    atomic.Bool  // somebody has made himself known
 	refusals atomic.Int32 // until then
@@ -139,7 +142,10 @@ func (x *connected) session(ctx context.Context, s *state) (*session, *refusal) 
 	k, refused := s.conn(ctx, x.c)
 	who := &session{remote: host(x.c.Remote), transport: x.c.Transport, local: x.c.Local || x.c.Transport == "stdio"}
 	if k != nil {
-		who.principal, who.subject = k.principal, k.subject
+		who.principal, who.subject, who.owner = k.principal, k.subject, k.owner
+	}
+	if who.owner.IsZero() {
+		who.owner = owner.Connection(x.id, x.c.Remote)
 	}
 	if refused == nil || refused.status == 401 { // what cannot be found out now may be later
 		x.of, x.who, x.bad = s, who, refused

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"slices"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/owner"
 )
 
 // A Principal is who calls. It must not be changed.
@@ -31,9 +33,11 @@ type Principal struct {
 type shown struct {
 	token  func() string     // as it came, for an exchange; nil: there was none. No way of printing it calls that
 	secret [sha256.Size]byte // of its key: another configuration may have another one
+	owner  string            // what Owner returns; "" before the first
 }
 
-// Name is the principal and its issuer: the same for nobody else.
+// Name returns the id and the issuer of the principal, for people. Two principals may have the same
+// name: what is kept for a principal is kept under its Owner.
 func (p *Principal) Name() string {
 	if p == nil {
 		return ""
@@ -42,6 +46,25 @@ func (p *Principal) Name() string {
 		return p.ID
 	}
 	return p.Issuer + "|" + p.ID
+}
+
+// Owner returns the key under which what belongs to the principal is kept: equal for two principals
+// only when they have the same Method, Kind, Issuer and ID. It is opaque, and not for people or the
+// wire. It is "" for nil and for an anonymous principal: anonymous callers own nothing in common, so
+// their state is kept for each session, connection or address.
+func (p *Principal) Owner() string {
+	if p != nil && p.shown != nil && p.shown.owner != "" {
+		return p.shown.owner
+	}
+	return p.owner().Text()
+}
+
+// owner returns the same as a key.
+func (p *Principal) owner() owner.Key {
+	if p == nil || p.ID == "" || p.Kind == anonymousKind || p.Method == noMethod {
+		return owner.Key{}
+	}
+	return owner.Principal(p.Method, p.Kind, p.Issuer, p.ID)
 }
 
 // HasRole reports whether it has a role.

@@ -116,7 +116,7 @@ func (f *serveFlags) playground(log *slog.Logger, g *guard.Guard) (*toys, error)
 	s := &toys{play: playground.Register(mux, log), guard: g}
 	s.mcp = s.play.MCP(mux, rpc, func(o *mcp.ServerOptions) {
 		if g != nil {
-			o.Principal = func(ctx context.Context) string { return guard.From(ctx).Name() }
+			o.Principal = func(ctx context.Context) string { return guard.From(ctx).Owner() }
 			o.Visible = func(ctx context.Context, kind, name string) bool { return mayUse(ctx, g, kind, name) }
 		}
 	})
@@ -190,8 +190,8 @@ func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *pee
 	}
 }
 
-// sender names who sends a request, for sessions: "" without a guard.
-func sender(r *http.Request) string { return guard.From(r.Context()).Name() }
+// sender returns the owner of the sessions that a request opens: "" without a guard, and for anonymous callers.
+func sender(r *http.Request) string { return guard.From(r.Context()).Owner() }
 
 // mayUse reports whether a caller may use something of the playground.
 func mayUse(ctx context.Context, g *guard.Guard, kind, name string) bool {
