@@ -86,6 +86,7 @@ type Set struct {
 	local   []string
 	asks    []string // the patterns with a question mark
 	use     uses
+	names   *Names       // nil: no policy looks at arguments
 	read    types.Entity // Action::… is one of these two, with its own id
 	call    types.Entity
 	cache   *cache[Decision]     // nil: a decision depends on more than can be a key
@@ -162,6 +163,7 @@ func Compile(src *Source) (*Set, []Problem) {
 	if !s.use.of("claims") {
 		s.callers = newCache[types.Entity](cacheEntries)
 	}
+	s.collect(&list)
 	if !s.broken {
 		s.check(src, &list)
 	}

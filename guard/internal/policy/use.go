@@ -8,6 +8,7 @@ import (
 // uses is what policies look at: only that is built for a decision.
 type uses struct {
 	names   map[types.String]bool // attributes, of whatever
+	members map[types.String]bool // those of names that may be looked up in arguments
 	context bool                  // the context as a whole
 	in      bool                  // parents
 }
@@ -27,7 +28,7 @@ func (u *uses) values() bool {
 // look finds out what policies use. A name counts wherever it is used: there are many ways to
 // get at a record.
 func look(list []*compiled) uses {
-	u := uses{names: map[types.String]bool{}}
+	u := uses{names: map[types.String]bool{}, members: map[types.String]bool{}}
 	for _, c := range list {
 		p := (*ast.Policy)(c.policy.AST())
 		for _, scope := range []ast.IsScopeNode{p.Principal, p.Action, p.Resource} {
@@ -47,11 +48,15 @@ func (u *uses) node(n ast.IsNode) {
 	ast.Inspect(ast.NewNode(n), func(n ast.IsNode) bool {
 		switch n := n.(type) {
 		case ast.NodeTypeAccess:
-			u.names[n.Value] = true
+			u.name(n.Arg, n.Value)
 			return !isContext(n.Arg)
 		case ast.NodeTypeHas:
-			u.names[n.Value] = true
+			u.name(n.Arg, n.Value)
 			return !isContext(n.Arg)
+		case ast.NodeTypeRecord: // arguments may be compared with it
+			for _, e := range n.Elements {
+				u.members[e.Key] = true
+			}
 		case ast.NodeTypeIn, ast.NodeTypeIsIn:
 			u.in = true
 		case ast.NodeTypeVariable:
@@ -59,6 +64,28 @@ func (u *uses) node(n ast.IsNode) {
 		}
 		return true
 	})
+}
+
+// name notes a name that is looked up in a node.
+func (u *uses) name(in ast.IsNode, name types.String) {
+	u.names[name] = true
+	if ofArguments(in) {
+		u.members[name] = true
+	}
+}
+
+// ofArguments reports whether a node may be the arguments, or in them.
+func ofArguments(n ast.IsNode) bool {
+	switch n := n.(type) {
+	case ast.NodeTypeVariable:
+		return false
+	case ast.NodeTypeAccess:
+		if isContext(n.Arg) {
+			return n.Value == "arguments"
+		}
+		return ofArguments(n.Arg)
+	}
+	return true
 }
 
 func isContext(n ast.IsNode) bool {
