@@ -12,6 +12,9 @@ import (
 // TestMain fails when a goroutine or a process is left at the end.
 func TestMain(m *testing.M) {
 	faulty.Main()
+	if os.Getenv(caselessChild) != "" {
+		os.Exit(caselessServer())
+	}
 	if revision := os.Getenv(stageRevision); revision != "" {
 		os.Exit(playServer(revision))
 	}

@@ -68,7 +68,7 @@ func (s *state) admit(who *session, c *Call, now time.Time) (policy.Decision, *r
 	if who.expired(now) { // a connection may outlive them
 		return policy.Decision{}, refuse(unauthenticated, "the credentials have expired")
 	}
-	if err := s.params.check(c.Params); err != nil {
+	if err := s.check(c); err != nil {
 		return policy.Decision{}, refuse(invalidParams(err), err.Error())
 	}
 	d := s.decide(who, c, now)
@@ -149,9 +149,22 @@ func (s *state) wanted(p *Principal, lacks []string) []string {
 	return list
 }
 
+// check returns what is wrong with the params of a call, whatever they mean.
+func (s *state) check(c *Call) error {
+	b := c.Params
+	if len(b) == 0 {
+		b = c.Arguments
+	}
+	names := s.policy.Names()
+	return s.params.check(b, look{names: names, fold: names != nil || s.looks(c), whole: len(b) == len(c.Arguments)})
+}
+
+// looks reports whether the arguments of a call are held against a schema.
+func (s *state) looks(c *Call) bool { return len(c.Schema) > 0 && !s.c.Params.SkipSchemas }
+
 // fits holds arguments against their schema.
 func (s *state) fits(c *Call) *refusal {
-	if len(c.Schema) == 0 || s.c.Params.SkipSchemas {
+	if !s.looks(c) {
 		return nil
 	}
 	schema, err := s.g.schemas.get(c.Schema)
@@ -249,6 +262,9 @@ func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
 		who.transport, who.remote, who.local = or(from.Transport, "http"), host(from.Remote), from.Local
 	}
 	now, caller := g.now(), who.limited()
+	if err := s.check(c); err != nil {
+		return Explanation{Reason: invalidParams(err).text}
+	}
 	q, d := query(who, c, s.local(who), now), s.decide(who, c, now)
 	x := Explanation{Allowed: d.Allowed, Policies: d.Policies, Reason: d.Reason, Limits: s.limiter.Explain(&caller, c.name())}
 	if !d.Allowed {

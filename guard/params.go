@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/farcall-dev/farcall/guard/internal/policy"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -26,12 +27,24 @@ var (
 // manyMembers is from where on a map finds a member that is given twice.
 const manyMembers = 16
 
-// check says what is wrong with params, which are valid JSON.
-func (p *params) check(b jsonrpc.Raw) error {
+// A look is what decides upon the params of a call.
+type look struct {
+	// names are those that policies look up in the arguments; nil: no policy looks at them.
+	names *policy.Names
+	// fold is set when policies or a schema look at the params. Then no object may have two members, and the
+	// arguments none that differs from names, that a server takes for the same which ignores case, as Go's
+	// encoding/json does: what was decided upon is then what it reads.
+	fold bool
+	// whole: the params are the arguments. Otherwise those are their member of that name.
+	whole bool
+}
+
+// check returns what is wrong with params, which are valid JSON.
+func (p *params) check(b jsonrpc.Raw, l look) error {
 	if len(b) == 0 {
 		return nil
 	}
-	w := walk{params: p, b: b}
+	w := walk{params: p, look: l, b: b, arguments: l.whole}
 	w.value(scan.Space(b, 0), 1)
 	if w.bad != "" {
 		return fmt.Errorf("%s at byte %d of the params", w.bad, w.at)
@@ -53,10 +66,12 @@ func confused(key []byte, names []string) string {
 // A walk passes over JSON that is known to be valid, once.
 type walk struct {
 	*params
-	b   []byte
-	ref bool // it is in the member ref
-	bad string
-	at  int
+	look
+	b         []byte
+	ref       bool // it is in the member ref
+	arguments bool // it is in the arguments
+	bad       string
+	at        int
 }
 
 func (w *walk) fail(at int, format string, args ...any) int {
@@ -114,37 +129,26 @@ func (w *walk) list(i, depth int) int {
 	return i + 1
 }
 
-// object passes an object, and refuses members that are given twice: another reader could
-// take the other one.
+// object passes an object, and refuses members that another reader could take for others.
 func (w *walk) object(i, depth int) int {
 	var all members
-	var names []string
-	switch {
-	case depth == 1:
-		names = decided
-	case depth == 2 && w.ref:
-		names = reference
-	}
 	for i = scan.Space(w.b, i); i < len(w.b) && w.b[i] == '"'; i = scan.Space(w.b, i) {
 		end, escaped, f := scan.String(w.b, i)
 		if f != scan.OK || end-i-2 > w.maxString {
-			return w.fail(i, "a name of more than %d bytes", w.maxString)
+			return w.fail(i, "a name that is no string of at most %d bytes", w.maxString)
 		}
 		key := w.b[i+1 : end-1]
 		if escaped {
 			key = scan.Unquote(w.b[i:end])
 		}
-		if !w.keys && dangerous(key) {
-			return w.fail(i, "the name %q, which programs in JavaScript may take for something else,", string(key))
+		if depth == 1 {
+			w.arguments = w.whole
 		}
-		if name := confused(key, names); name != "" {
-			return w.fail(i, "the member %.40q, which could be taken for %q,", string(key), name)
-		}
-		if all.has(key) {
-			return w.fail(i, "the member %.40q for the second time", string(key))
+		if !w.member(i, depth, key, &all) {
+			return len(w.b)
 		}
 		if depth == 1 {
-			w.ref = string(key) == "ref"
+			w.ref, w.arguments = string(key) == "ref", w.whole || string(key) == "arguments"
 		}
 		after, _ := scan.Colon(w.b, end)
 		i = scan.Space(w.b, w.value(after, depth+1))
@@ -153,6 +157,41 @@ func (w *walk) object(i, depth int) int {
 		}
 	}
 	return i + 1
+}
+
+// member checks the name of a member, and notes it.
+func (w *walk) member(at, depth int, key []byte, all *members) (ok bool) {
+	if !w.keys && dangerous(key) {
+		w.fail(at, "the name %q, which programs in JavaScript may take for something else,", string(key))
+		return false
+	}
+	if w.fold && bytes.IndexByte(key, 0) >= 0 { // a program in C may take it for the end of the name
+		w.fail(at, "the name %.40q, which has a NUL,", string(key))
+		return false
+	}
+	var other string
+	switch {
+	case depth == 1:
+		other = confused(key, decided)
+	case depth == 2 && w.ref:
+		other = confused(key, reference)
+	}
+	if other == "" && w.arguments {
+		other = w.names.Mistaken(key)
+	}
+	found := other != ""
+	if !found {
+		other, found = all.note(key, w.fold)
+	}
+	switch {
+	case !found:
+		return true
+	case other == string(key):
+		w.fail(at, "the member %.40q for the second time", string(key))
+	default:
+		w.fail(at, "the member %.40q, which could be taken for %.40q,", string(key), other)
+	}
+	return false
 }
 
 // dangerous reports whether a name pollutes prototypes where objects are merged carelessly.
@@ -173,29 +212,40 @@ func newParams(c *Config) *params {
 // members are the names of an object so far.
 type members struct {
 	few  [manyMembers][]byte
-	many map[string]struct{}
+	many map[string]string // by the folded name, when names are folded
 	n    int
 }
 
-// has reports whether a name was there before, and notes it.
-func (m *members) has(key []byte) bool {
+// note notes a name, and returns the one that was there before and is the same.
+func (m *members) note(key []byte, fold bool) (other string, found bool) {
 	if m.n < manyMembers {
 		for _, k := range m.few[:m.n] {
-			if bytes.Equal(k, key) {
-				return true
+			if bytes.Equal(k, key) || fold && bytes.EqualFold(k, key) {
+				return string(k), true
 			}
 		}
 		m.few[m.n] = key
 		m.n++
-		return false
+		return "", false
 	}
 	if m.many == nil {
-		m.many = make(map[string]struct{}, 4*manyMembers)
+		m.many = make(map[string]string, 4*manyMembers)
 		for _, k := range m.few {
-			m.many[string(k)] = struct{}{}
+			m.many[asKey(k, fold)] = string(k)
 		}
 	}
-	_, twice := m.many[string(key)]
-	m.many[string(key)] = struct{}{}
-	return twice
+	folded := asKey(key, fold)
+	if other, found = m.many[folded]; !found {
+		m.many[folded] = string(key)
+	}
+	return other, found
+}
+
+// asKey is what names that are the same have in common.
+func asKey(name []byte, fold bool) string {
+	if !fold {
+		return string(name)
+	}
+	var small [64]byte
+	return string(policy.AppendFolded(small[:0], name))
 }
