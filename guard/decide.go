@@ -57,7 +57,7 @@ func nothing(error) {}
 
 // limited is who calls, for the limits.
 func (w *session) limited() limit.Caller {
-	return limit.Caller{Principal: w.subject.Name, Address: w.remote, Roles: w.principal.Roles}
+	return limit.Caller{Owner: w.owner, Address: w.remote, Roles: w.principal.Roles}
 }
 
 // admit decides everything but whether there is room.
@@ -257,9 +257,12 @@ func (g *Guard) Visible(ctx context.Context, c *Call) bool {
 func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
 	s := g.state.Load()
 	k := knownAs(p)
-	who := &session{principal: p, subject: k.subject, transport: "http"}
+	who := &session{principal: p, subject: k.subject, owner: k.owner, transport: "http"}
 	if from != nil {
 		who.transport, who.remote, who.local = or(from.Transport, "http"), host(from.Remote), from.Local
+	}
+	if who.owner.IsZero() {
+		who.owner = address(who.remote)
 	}
 	now, caller := g.now(), who.limited()
 	if err := s.check(c); err != nil {

@@ -1,9 +1,15 @@
 package guard_test
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/httprpc"
 )
 
 // Two principals have one owner only when they were authenticated in the same way as the same one,
@@ -39,5 +45,46 @@ func TestPrincipalOwner(t *testing.T) {
 		if o := p.Owner(); o != "" {
 			t.Errorf("%s has the owner %q", name, o)
 		}
+	}
+}
+
+// from makes a call over HTTP from an address.
+func from(t *testing.T, g *guard.Guard, address string, headers ...string) *reply {
+	t.Helper()
+	rpc := &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/rpc",
+		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"who"}`))
+	r.RemoteAddr = address
+	r.Header.Set("Content-Type", "application/json")
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(name, value)
+	}
+	w := httptest.NewRecorder()
+	g.HTTP(httprpc.NewHandler(newMux(), &httprpc.Options{RPC: rpc})).ServeHTTP(w, r)
+	return readReply(w.Result(), w.Body.Bytes())
+}
+
+// Anonymous callers are many: each address has its own quota over HTTP, and each connection
+// elsewhere. Their role still decides which limits are for them.
+func TestAnonymousLimits(t *testing.T) {
+	const ok = "anonymous anonymous by none"
+	c := &guard.Config{Anonymous: true, Keys: []guard.Key{keyOf("ci", goodKey)}}
+	c.Limits.Rates = []guard.Rate{{Limit: 5, Every: 24 * time.Hour, Roles: []string{"anonymous"}}}
+	g := newGuard(t, c, &guard.Options{Now: midday().Now})
+	for range 5 {
+		from(t, g, "198.51.100.1:4711").wants(t, ok)
+	}
+	from(t, g, "198.51.100.1:4712").wants(t, limited)
+	from(t, g, "203.0.113.7:1").wants(t, ok)
+	from(t, g, "[2001:db8::1]:1").wants(t, ok)
+	from(t, g, "").wants(t, ok) // a unix socket
+	from(t, g, "198.51.100.1:4711", asCI).wants(t, "service ci by key")
+	for _, remote := range []string{"198.51.100.1:1", "198.51.100.1:2", "203.0.113.7:3", "", ""} {
+		p := over(t, g, &guard.Conn{Transport: "tcp", Remote: remote})
+		for range 5 {
+			expect(t, remote, ask(t, p, "who", nil), ok)
+		}
+		expect(t, remote, ask(t, p, "who", nil), limited)
 	}
 }

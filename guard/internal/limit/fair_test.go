@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/owner"
 )
 
 // house simulates handlers: the more calls are under way, the longer each takes.
@@ -42,7 +44,7 @@ func (h *house) call(c *Caller) error {
 // normal makes calls one after the other and returns how long each took, with what it had to wait.
 func (h *house) normal(name string, seed uint64) (took []time.Duration) {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	c := &Caller{Principal: name}
+	c := &Caller{Owner: owner.Named(name)}
 	for range 60 {
 		<-time.After(time.Duration(rng.Int64N(int64(20 * time.Millisecond))))
 		began := time.Now()
@@ -60,7 +62,7 @@ func (h *house) normal(name string, seed uint64) (took []time.Duration) {
 func (h *house) flood(stop chan struct{}) (through int) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
-	c := &Caller{Principal: "flood"}
+	c := &Caller{Owner: owner.Named("flood")}
 	for range 200 {
 		wg.Go(func() {
 			for {
@@ -163,7 +165,7 @@ func TestShares(t *testing.T) {
 	fill := func(names ...string) {
 		for range 90 {
 			for _, name := range names {
-				if release, err := l.Take(&Caller{Principal: name}, "x"); err == nil {
+				if release, err := l.Take(&Caller{Owner: owner.Named(name)}, "x"); err == nil {
 					releases[name] = append(releases[name], release)
 				}
 			}
@@ -210,7 +212,7 @@ func TestForgotten(t *testing.T) {
 	w := newWall()
 	l := limiter(w, Options{Total: 100})
 	for i := range 5000 {
-		release, _ := l.Take(&Caller{Principal: fmt.Sprint(i % 2000)}, "x")
+		release, _ := l.Take(&Caller{Owner: owner.Named(fmt.Sprint(i % 2000))}, "x")
 		release()
 	}
 	if n := len(l.places.known); n > maxIdle {
@@ -218,7 +220,7 @@ func TestForgotten(t *testing.T) {
 	}
 	for range 30 {
 		w.move(100 * time.Millisecond)
-		release, _ := l.Take(&Caller{Principal: "0"}, "x")
+		release, _ := l.Take(&Caller{Owner: owner.Named("0")}, "x")
 		release()
 	}
 	if n := len(l.places.known); n != 1 || len(l.places.idle) != 1 {

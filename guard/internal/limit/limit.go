@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/owner"
 )
 
 const (
@@ -57,12 +59,14 @@ type Options struct {
 	MaxBuckets int
 }
 
-// A Caller is who calls.
+// A Caller makes a call.
 type Caller struct {
-	// Principal is its name. Address is an IP address, with a port or without; all of an IPv6 /64
-	// count as one. What is no such address counts as it is.
-	Principal, Address string
-	Roles              []string
+	// Owner has the buckets and places of the caller.
+	Owner owner.Key
+	// Address is an IP address, with a port or without; all of an IPv6 /64 count as one. A text that
+	// is no IP address counts as it is.
+	Address string
+	Roles   []string
 }
 
 // Exceeded says that there is no room.
@@ -160,7 +164,7 @@ func (l *Limiter) Take(c *Caller, call string) (release func(), err error) {
 	}
 	if l.bounds.any() {
 		var refused *Exceeded
-		if release, refused = l.places.take(l.bounds, c.Principal, l.store.clock, now.at); refused != nil {
+		if release, refused = l.places.take(l.bounds, c.Owner.Text(), l.store.clock, now.at); refused != nil {
 			return nil, refused
 		}
 	} else {
@@ -190,7 +194,7 @@ func (l *Limiter) Explain(c *Caller, call string) (lines []string) {
 		left := l.store.left(&claims[i], now)
 		lines = append(lines, claims[i].rate.text+": "+strconv.Itoa(left)+" left")
 	}
-	mine, all := l.places.counts(c.Principal)
+	mine, all := l.places.counts(c.Owner.Text())
 	if n := l.bounds.concurrent; n > 0 {
 		lines = append(lines, l.bounds.concurrentText()+": "+strconv.Itoa(max(0, n-mine))+" left")
 	}
@@ -204,7 +208,7 @@ func (l *Limiter) Explain(c *Caller, call string) (lines []string) {
 func (l *Limiter) claims(claims []claim, c *Caller, call string) []claim {
 	var principal, peer, name uint64
 	if len(l.rates) > 0 {
-		principal, name = l.store.hash(c.Principal), l.store.hash(call)
+		principal, name = l.store.hash(c.Owner.Text()), l.store.hash(call)
 	}
 	if l.byPeer {
 		peer = l.store.hashAddress(c.Address)

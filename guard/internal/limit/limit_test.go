@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/leak"
+	"github.com/farcall-dev/farcall/internal/owner"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
@@ -38,7 +39,7 @@ func limiter(w *wall, o Options) *Limiter {
 	return New(&o)
 }
 
-var alice, bob = &Caller{Principal: "alice", Address: "192.0.2.1:99", Roles: []string{"dev"}}, &Caller{Principal: "bob", Address: "192.0.2.2"}
+var alice, bob = &Caller{Owner: owner.Named("alice"), Address: "192.0.2.1:99", Roles: []string{"dev"}}, &Caller{Owner: owner.Named("bob"), Address: "192.0.2.2"}
 
 // times is how many calls get through at once, of at most 1000.
 func times(l *Limiter, c *Caller, call string) (n int) {
@@ -286,7 +287,7 @@ func TestFlood(t *testing.T) {
 		first := times(l, alice, "x")
 		through := 0
 		for i := range 3 * size {
-			c := &Caller{Principal: fmt.Sprint("p", i), Address: fmt.Sprint("2001:db8:0:", i%10000, "::1")}
+			c := &Caller{Owner: owner.Named(fmt.Sprint("p", i)), Address: fmt.Sprint("2001:db8:0:", i%10000, "::1")}
 			through += times(l, c, fmt.Sprint("each/", i))
 		}
 		if n := l.store.size(); n < 0 || n > size {
@@ -299,7 +300,7 @@ func TestFlood(t *testing.T) {
 			t.Errorf("%d: %d calls through, at most %d", size, through, most)
 		}
 		w.move(25 * time.Hour)
-		if n := times(l, &Caller{Principal: "new"}, "x"); n != 3 {
+		if n := times(l, &Caller{Owner: owner.Named("new")}, "x"); n != 3 {
 			t.Errorf("%d: a day later: %d", size, n)
 		}
 	}
@@ -317,7 +318,7 @@ func TestMemory(t *testing.T) {
 	}
 	before := heap()
 	for i := range n {
-		_, _ = l.Take(&Caller{Principal: fmt.Sprint(i)}, "x")
+		_, _ = l.Take(&Caller{Owner: owner.Named(fmt.Sprint(i))}, "x")
 	}
 	each := int64(heap()-before) / n
 	t.Logf("%d bytes", each)
@@ -340,9 +341,9 @@ func TestFloodOfNames(t *testing.T) {
 		t.Errorf("alice: %d calls", through)
 	}
 	for i := range 1000 {
-		c := &Caller{Principal: fmt.Sprint("p", i)}
+		c := &Caller{Owner: owner.Named(fmt.Sprint("p", i))}
 		if a, b := times(l, c, "x"), times(l, c, "y"); a != 3 || b != 3 {
-			t.Fatalf("%s: %d, %d", c.Principal, a, b)
+			t.Fatalf("%s: %d, %d", c.Owner, a, b)
 		}
 	}
 }
@@ -372,7 +373,7 @@ func TestAdopt(t *testing.T) {
 		release()
 	}
 	r2()
-	if mine, all := l.places.counts("alice"); mine != 0 || all != 0 {
+	if mine, all := l.places.counts(alice.Owner.Text()); mine != 0 || all != 0 {
 		t.Error(mine, all)
 	}
 	want := "9 a day (UTC) for all: 6 left\n4 in 1h for each principal: 3 left\n5 in 1h of a* for each principal: 2 left\n2 at once for each principal: 2 left\n3 at once for all: 3 left"
@@ -408,7 +409,7 @@ func TestConcurrent(t *testing.T) {
 	through := 0
 	for g := range 8 {
 		wg.Go(func() {
-			c := &Caller{Principal: fmt.Sprint(g), Address: "192.0.2.1"}
+			c := &Caller{Owner: owner.Named(fmt.Sprint(g)), Address: "192.0.2.1"}
 			for i := range 200 {
 				if release, err := l.Take(c, fmt.Sprint(i%50)); err == nil {
 					mu.Lock()
@@ -451,7 +452,7 @@ func BenchmarkTake(b *testing.B) {
 	b.Run("parallel", func(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(p *testing.PB) {
-			c := &Caller{Principal: fmt.Sprintf("%p", p), Address: "192.0.2.9:80"}
+			c := &Caller{Owner: owner.Named(fmt.Sprintf("%p", p)), Address: "192.0.2.9:80"}
 			for p.Next() {
 				take(c)
 			}
