@@ -18,6 +18,7 @@ import (
 
 	"github.com/farcall-dev/farcall/guard/internal/limit"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -47,17 +48,22 @@ type visit struct {
 	exchange        exchange
 }
 
-// Value returns the session too.
+// Value returns the session too, and who knows the names of this server.
 func (v *visit) Value(key any) any {
-	if key == (sessionKey{}) {
+	switch key {
+	case sessionKey{}:
 		return &v.session
+	case origin.VouchKey{}:
+		return v.exchange.s
 	}
 	return v.Context.Value(key)
 }
 
 // HTTP authenticates each request before h gets it, with the [Principal] in its context, and answers
 // those that may not pass. It serves the metadata of the resource. The bodies of signed
-// requests are held in memory.
+// requests are held in memory. Below it, the handlers of farcall accept every Host header when
+// each caller needs credentials, and with Anonymous also the host of Resource.URL; other names
+// are for their Options.Hosts.
 func (g *Guard) HTTP(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := g.state.Load()
@@ -66,7 +72,8 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 			return
 		}
 		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
-			h.ServeHTTP(w, r) // a browser asks whether it may ask, without credentials; it may do nothing else so
+			// A browser asks, without credentials, whether it may ask. It may do nothing else so.
+			h.ServeHTTP(w, r.WithContext(origin.WithVouch(r.Context(), s)))
 			return
 		}
 		v := &visit{Context: r.Context(), exchange: exchange{s: s, r: r, w: w}}

@@ -26,9 +26,9 @@
 //
 // # Browsers
 //
-// Pages of other hosts are refused unless [Options].Origins names them, and so
-// are names other than localhost on a loopback address (DNS rebinding) unless
-// [Options].Hosts names them. A POST must be declared as JSON, which a foreign
+// Pages of other hosts are refused unless [Options].Origins names them. Requests
+// for a DNS name other than localhost are refused unless [Options].Hosts has the
+// name (against DNS rebinding). A POST must be declared as JSON, which a foreign
 // page cannot do without asking first (CORS).
 //
 // # Concurrency

@@ -33,8 +33,11 @@ type Options struct {
 	// "https://app.example.com", "localhost:3000", "*.example.com", or "*" for
 	// all. Default none.
 	Origins []string
-	// Hosts are the names, besides localhost, under which a server on a loopback
-	// address may be asked for, or "*" for all. Default none.
+	// Hosts are the DNS names of the server, which a request may have in its Host
+	// header: "tools.example.com", "*.example.com", or "*" for all. IP addresses and
+	// localhost are always allowed. Other names are answered with 403, since a web
+	// page can have its own name point here (DNS rebinding), unless a guard.Guard
+	// stands in front that asks every caller for credentials. Default none.
 	Hosts []string
 	// KeepAlive is how long an event stream may be silent before the serving end
 	// sends a comment. Default 15 s; negative: never.

@@ -2,38 +2,40 @@
 //
 // A local server is reachable from every page that the user's browser shows.
 // Two checks keep foreign pages out: the Origin of a request must be the host
-// that it asks for (RFC 6454), and a request that arrives on a loopback address
-// must ask for a loopback host, since an attacker can let a name of his own
-// point to 127.0.0.1 (DNS rebinding).
+// that it asks for (RFC 6454), and that host must be an IP address, localhost or
+// a name that is configured, since an attacker can let a name of their
+// own point to any address that the browser reaches (DNS rebinding).
 package origin
 
 import (
 	"fmt"
-	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 )
 
-// A Policy says who is allowed besides pages of the same host. The zero value
-// allows nobody else.
+// A Policy says which origins and hosts are allowed. The zero value allows pages
+// of the same host, and requests for an IP address or localhost.
 type Policy struct {
 	// Origins are patterns of allowed origins: "https://app.example.com", a host
 	// with or without a port ("localhost:3000"), "*.example.com" for its
 	// subdomains, or "*" for every page in the world.
 	Origins []string
-	// Hosts are names, besides localhost, under which a server on a loopback
-	// address may be asked for, for example behind a proxy that keeps the Host
-	// header. "*" allows all.
+	// Hosts are the names of the server: "tools.example.com", with a port where
+	// only that is meant, "*.example.com" for subdomains, or "*" for every name.
 	Hosts []string
 }
 
 // Check returns why a request must be refused, or nil.
 func (p *Policy) Check(r *http.Request) error {
-	if !p.hostAllowed(r) {
-		return fmt.Errorf("host %q is not known here; ask for localhost, or list the name among the allowed hosts", r.Host)
+	if err := p.CheckHost(r); err != nil {
+		return err
 	}
+	return p.CheckOrigin(r)
+}
+
+// CheckOrigin is Check without CheckHost.
+func (p *Policy) CheckOrigin(r *http.Request) error {
 	values := r.Header["Origin"]
 	if len(values) == 0 {
 		return p.checkFetchSite(r)
@@ -89,6 +91,11 @@ func match(pattern, origin string) bool {
 		}
 		pattern = h
 	}
+	return matchHost(pattern, host)
+}
+
+// matchHost compares a host with a pattern: a name, or "*." and the name whose subdomains match.
+func matchHost(pattern, host string) bool {
 	if strings.EqualFold(pattern, host) {
 		return true
 	}
@@ -100,29 +107,4 @@ func match(pattern, origin string) bool {
 func sameHost(origin, host string) bool {
 	u, err := url.Parse(origin)
 	return err == nil && u.Host != "" && strings.EqualFold(u.Host, host)
-}
-
-func (p *Policy) hostAllowed(r *http.Request) bool {
-	addr, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-	tcp, ok := addr.(*net.TCPAddr)
-	if !ok || !tcp.IP.IsLoopback() {
-		return true
-	}
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	host = strings.TrimSuffix(strings.Trim(host, "[]"), ".")
-	if host == "" || strings.EqualFold(host, "localhost") || strings.HasSuffix(strings.ToLower(host), ".localhost") {
-		return true // RFC 6761 §6.3: these names are always loopback
-	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return ip.Unmap().IsLoopback()
-	}
-	for _, h := range p.Hosts {
-		if h == "*" || strings.EqualFold(h, host) || strings.EqualFold(h, r.Host) {
-			return true
-		}
-	}
-	return false
 }
