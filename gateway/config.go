@@ -17,6 +17,10 @@ type Config struct {
 	Name, Title, Instructions string
 	// Listen are the addresses: host:port, unix:PATH. The command line counts first.
 	Listen []string
+	// Hosts are the DNS names of the gateway: "tools.example.com", "*.example.com", "*" for all. Where
+	// callers need no credentials, requests over HTTP that ask for another name are refused; IP
+	// addresses, localhost and the host of Guard.Resource.URL are always allowed.
+	Hosts []string
 	// Namespace says when the names of tools and prompts begin with that of
 	// their upstream: "auto" (the default: when two have the same), "always", "never".
 	Namespace string

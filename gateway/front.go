@@ -36,8 +36,15 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveHTTP serves those who may come in.
+// anyHost are the Hosts of the handlers behind serveHTTP, which has looked at the host of each request.
+func anyHost() []string { return []string{"*"} }
+
+// serveHTTP serves requests that the guard has let pass.
 func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := g.plan.Load().hosts.CheckHost(r); err != nil {
+		refusePath(w, http.StatusForbidden, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Forbidden: " + err.Error()})
+		return
+	}
 	switch path := r.URL.Path; path {
 	case "/mcp":
 		g.serveMCP("", w, r)
@@ -143,7 +150,7 @@ func (e *endpoint) newFront() {
 	rpc.Interceptors = g.shield.interceptors(nil, rpc.Interceptors)
 	e.http = mcphttp.NewHandler(e.server, &mcphttp.Options{
 		MaxMessage: g.opts.MaxMessage, RPC: rpc, Principal: g.sender(), KeepConnections: true,
-		Origins: g.opts.Origins, Hosts: g.opts.Hosts, MessagesPath: messagesPath,
+		Origins: g.opts.Origins, Hosts: anyHost(), MessagesPath: messagesPath,
 		Heartbeat: g.opts.Heartbeat,
 	})
 	e.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
@@ -160,7 +167,7 @@ func (s *server) newFront() {
 	g, h := s.g, s.g.refusing(s.raw)
 	rpc := g.rpcOptions()
 	rpc.Interceptors = s.guarded(rpc.Interceptors)
-	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, RPC: rpc, Origins: g.opts.Origins, Hosts: g.opts.Hosts}
+	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, RPC: rpc, Origins: g.opts.Origins, Hosts: anyHost()}
 	s.post, s.stream = httprpc.NewHandler(h, o), httprpc.NewStreamHandler(h, o)
 	s.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
 		o := g.named(webSocketOf(r))
@@ -256,7 +263,7 @@ func wantsWebSocket(r *http.Request) bool {
 }
 
 func (g *Gateway) wsOptions(subprotocols ...string) *wsrpc.Options {
-	return &wsrpc.Options{MaxMessage: g.opts.MaxMessage, Subprotocols: subprotocols, Origins: g.opts.Origins, Hosts: g.opts.Hosts}
+	return &wsrpc.Options{MaxMessage: g.opts.MaxMessage, Subprotocols: subprotocols, Origins: g.opts.Origins, Hosts: anyHost()}
 }
 
 // ServeStream serves a connection that is no HTTP until it ends, or the gateway
@@ -322,10 +329,14 @@ func probe(w http.ResponseWriter, code int, text string) {
 // noPath answers a path that is not served, in the form that a JSON-RPC client
 // can read.
 func noPath(w http.ResponseWriter, hint string) {
-	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "No such path: " + hint})
+	refusePath(w, http.StatusNotFound, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "No such path: " + hint})
+}
+
+func refusePath(w http.ResponseWriter, status int, e *jsonrpc.Error) {
+	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), e)
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(http.StatusNotFound)
+	w.WriteHeader(status)
 	_, _ = w.Write(append(body, '\n'))
 }

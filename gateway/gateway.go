@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,8 +34,8 @@ type Options struct {
 	// MaxMessage bounds a message of a client in bytes. Default: those of the
 	// transports.
 	MaxMessage int
-	// Origins and Hosts are the web pages that may call, and the names under which
-	// the gateway may be asked for, as in mcphttp.Options.
+	// Origins are the web pages that may call, and Hosts the DNS names of the gateway,
+	// besides those of the configuration: as in mcphttp.Options.
 	Origins, Hosts []string
 	// Heartbeat is how long an event stream of MCP may be silent before a comment
 	// is sent. Default 15 s; negative: for ever.
@@ -83,7 +84,8 @@ type plan struct {
 	mcp    []*server
 	order  []*server
 	byName map[string]*server
-	lock   *pin.Lock // nil: every tool passes
+	lock   *pin.Lock     // nil: every tool passes
+	hosts  origin.Policy // the names of the gateway
 }
 
 // New returns a gateway. Its servers are started when they are needed. It fails
@@ -115,7 +117,7 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	//nolint:forbidigo // connections end when they are drained, and with nothing else
 	g.serving, g.stop = context.WithCancel(context.Background())
 	g.page = admin.New(g.status)
-	g.page.Origin = origin.Policy{Origins: g.opts.Origins, Hosts: g.opts.Hosts}
+	g.page.Origin = origin.Policy{Origins: g.opts.Origins, Hosts: anyHost()}
 	return g, nil
 }
 
@@ -124,7 +126,7 @@ func (g *Gateway) newPlan(c *Config, old *plan) (*plan, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	p := &plan{config: c, byName: map[string]*server{}}
+	p := &plan{config: c, byName: map[string]*server{}, hosts: origin.Policy{Hosts: slices.Concat(g.opts.Hosts, c.Hosts)}}
 	if c.Lock != "" {
 		var err error
 		if p.lock, err = pin.Load(c.Lock); err != nil {

@@ -268,6 +268,7 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"title":           r.text(&c.Title),
 		"instructions":    r.text(&c.Instructions),
 		"listen":          r.oneOrMore(&c.Listen),
+		"hosts":           r.oneOrMore(&c.Hosts),
 		"namespace":       r.text(&c.Namespace),
 		"lock":            r.path(&c.Lock),
 		"max_suspended":   r.count(&c.MaxSuspended),

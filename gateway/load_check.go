@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/textproto"
@@ -79,6 +80,12 @@ func (c *checker) config(conf *Config) {
 			c.problem(path, "cannot listen on "+c.quote(path, address), hint)
 		}
 	}
+	for i, host := range conf.Hosts {
+		if badHost(host) {
+			path := "hosts[" + strconv.Itoa(i) + "]"
+			c.problem(path, c.quote(path, host)+" is not a host name", "write tools.example.com, *.example.com, or * for every name")
+		}
+	}
 	c.notNegative("max_suspended", conf.MaxSuspended)
 	c.notNegative("page_size", conf.PageSize)
 	c.notBefore("suspend_timeout", conf.SuspendTimeout)
@@ -139,6 +146,15 @@ func badListen(address string) string {
 	}
 	return ""
 }
+
+// badHost reports whether a text cannot be the name of a host, with or without a port.
+func badHost(text string) bool {
+	name, port, _ := strings.Cut(text, ":")
+	_, err := strconv.ParseUint(cmp.Or(port, "0"), 10, 16)
+	return err != nil || text != "*" && !hostName.MatchString(name)
+}
+
+var hostName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$`)
 
 // maxName bounds the name of an upstream: it stands before those of tools, of
 // which many clients take 64 letters.

@@ -83,6 +83,7 @@ func newBridgeCmd(e *env) *cobra.Command {
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` for the command's environment, or NAME for one of farcall's own; can be repeated")
 	flags.StringVar(&f.cwd, "cwd", "", "`directory` in which the command runs")
 	flags.StringVar(&f.lock, "lock", "", "`file` with the pinned tools of the server, which 'farcall pin TARGET' writes")
+	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); makes the port speak TLS too")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) whose client certificates count, for mtls of the guard")

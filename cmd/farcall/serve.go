@@ -21,6 +21,7 @@ const drainTime = 10 * time.Second
 
 type serveFlags struct {
 	listen      []string
+	hosts       []string
 	stdio       bool
 	tlsCert     string
 	tlsKey      string
@@ -84,6 +85,7 @@ signal ends the process at once. SIGHUP reads --config and --guard again.`,
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.listen, "listen", nil, "`address` to listen on: host:port, :port, unix:PATH; may be given again (default "+defaultAddress+", unless --stdio)")
+	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
 	flags.BoolVar(&f.stdio, "stdio", false, "serve standard input and output")
 	flags.StringVar(&f.config, "config", "", "serve the servers of this `file`, as a gateway: farcall.yaml, or the mcpServers JSON of a desktop client; it is read again when it changes")
 	flags.StringArrayVar(&f.upstreams, "upstream", nil, "serve this server, `NAME=TARGET` or NAME=COMMAND, as a gateway; can be repeated")

@@ -204,7 +204,9 @@ func (f *serveFlags) serveGateway(
 	rpc := f.rpcOptions(log)
 	rpc.OnRecord = ofRequest(rpc.OnRecord)
 	c.Listen = f.addresses() // for the page
-	g, err := gateway.New(c, &gateway.Options{Version: versionName(), MaxMessage: int(f.maxMessage), RPC: &rpc, Logger: log, Sandbox: launcher(), Guard: f.guardOptions(log)})
+	g, err := gateway.New(c, &gateway.Options{
+		Version: versionName(), MaxMessage: int(f.maxMessage), RPC: &rpc, Logger: log, Sandbox: launcher(), Guard: f.guardOptions(log), Hosts: f.hosts,
+	})
 	if err != nil {
 		return configFailure(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/page"
+	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
@@ -26,11 +27,16 @@ type site struct {
 	mcp    *mcphttp.Handler // /mcp, /sse and /messages
 	mcpWS  http.Handler     // GET /mcp, to be a WebSocket
 	page   *page.Page
+	names  origin.Policy // of this server; the handlers above take every name
 
 	draining atomic.Bool
 }
 
 func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := s.names.CheckHost(r); err != nil && !isProbe(r.URL.Path) {
+		refuseHTTP(w, http.StatusForbidden, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Forbidden: " + err.Error()})
+		return
+	}
 	switch path := r.URL.Path; path {
 	case "/rpc":
 		s.rpc.ServeHTTP(w, r)
@@ -65,6 +71,9 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// isProbe reports whether a path says no more than whether the process is there: probes may use any host.
+func isProbe(path string) bool { return path == "/healthz" || path == "/readyz" }
+
 // status answers a probe.
 func status(w http.ResponseWriter, code int, text string) {
 	h := w.Header()
@@ -77,14 +86,18 @@ func status(w http.ResponseWriter, code int, text string) {
 // notFound answers a path that is not served, in the form that a JSON-RPC
 // client can read.
 func notFound(w http.ResponseWriter) {
-	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{
+	refuseHTTP(w, http.StatusNotFound, &jsonrpc.Error{
 		Code:    jsonrpc.MethodNotFound,
 		Message: "No such path; JSON-RPC is posted to /rpc, MCP to /mcp",
 	})
+}
+
+func refuseHTTP(w http.ResponseWriter, status int, e *jsonrpc.Error) {
+	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), e)
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(http.StatusNotFound)
+	w.WriteHeader(status)
 	_, _ = w.Write(body)
 	_, _ = io.WriteString(w, "\n")
 }

@@ -100,6 +100,7 @@ type toys struct {
 	peers *peers
 	guard *guard.Guard // nil: everybody may do everything
 	web   http.Handler // what it guards
+	open  http.Handler // what is for everybody
 }
 
 // playground puts the parts of the playground together. Nothing runs yet.
@@ -123,7 +124,11 @@ func (f *serveFlags) playground(log *slog.Logger, g *guard.Guard) (*toys, error)
 	s.peers = newPeers(mux, s.mcp, rpc)
 	s.peers.guard = g
 	s.site = newSite(mux, intercepted(g, nil, rpc), html, s.peers, int(f.maxMessage))
-	s.web = guarded(g, s.site)
+	s.names.Hosts = f.hosts
+	s.web, s.open = guarded(g, s.site), http.Handler(s.site)
+	if g != nil {
+		s.open = g.Public(s.site)
+	}
 	return s, nil
 }
 
@@ -133,8 +138,8 @@ func (f *serveFlags) rpcOptions(log *slog.Logger) farcall.Options {
 
 // ServeHTTP implements http.Handler. The page is for everybody: it has nothing but itself.
 func (s *toys) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if path := r.URL.Path; path == "/healthz" || path == "/readyz" || s.page.Has(path) {
-		s.site.ServeHTTP(w, r)
+	if path := r.URL.Path; isProbe(path) || s.page.Has(path) {
+		s.open.ServeHTTP(w, r)
 		return
 	}
 	s.web.ServeHTTP(w, r)
@@ -168,10 +173,11 @@ func (s *toys) drain(ctx context.Context) {
 // newSite makes the handlers of the paths. Records tell HTTP and HTTPS apart,
 // so each has a handler of its own; MCP has one for both (see ofRequest).
 func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *peers, maxMessage int) *site {
+	anyHost := []string{"*"} // the site has looked at the host
 	options := func(transport string) *httprpc.Options {
 		o := rpc
 		o.Transport = transport
-		return &httprpc.Options{MaxMessage: maxMessage, RPC: &o}
+		return &httprpc.Options{MaxMessage: maxMessage, RPC: &o, Hosts: anyHost}
 	}
 	mcpOptions := rpc
 	mcpOptions.V1 = false // no revision has it
@@ -183,9 +189,11 @@ func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *pee
 		rpc: bySecurity(httprpc.NewHandler(h, options("http")), httprpc.NewHandler(h, options("https"))),
 		stream: bySecurity(httprpc.NewStreamHandler(h, options("sse")),
 			httprpc.NewStreamHandler(h, options("sse+tls"))),
-		ws:    wsrpc.NewHandler(upgrade, &wsrpc.Options{MaxMessage: maxMessage}),
-		mcp:   mcphttp.NewHandler(conns.mcp, &mcphttp.Options{MaxMessage: maxMessage, MessagesPath: messagesPath, RPC: &mcpOptions, Principal: sender}),
-		mcpWS: wsrpc.NewHandler(upgradeMCP, &wsrpc.Options{MaxMessage: maxMessage, Subprotocols: []string{"mcp"}}),
+		ws: wsrpc.NewHandler(upgrade, &wsrpc.Options{MaxMessage: maxMessage, Hosts: anyHost}),
+		mcp: mcphttp.NewHandler(conns.mcp, &mcphttp.Options{
+			MaxMessage: maxMessage, MessagesPath: messagesPath, RPC: &mcpOptions, Principal: sender, Hosts: anyHost,
+		}),
+		mcpWS: wsrpc.NewHandler(upgradeMCP, &wsrpc.Options{MaxMessage: maxMessage, Subprotocols: []string{"mcp"}, Hosts: anyHost}),
 		page:  html,
 	}
 }
