@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -41,7 +40,7 @@ func confine(r *Rules, k kernel, command, env []string) error {
 	if err != nil {
 		return err
 	}
-	file, executes, reads, err := program(append(command, "")[0], variable(env, "PATH"))
+	p, err := program(append(command, "")[0], variable(env, "PATH"))
 	if err != nil {
 		return err
 	}
@@ -53,7 +52,7 @@ func confine(r *Rules, k kernel, command, env []string) error {
 	isolated := k.namespaces == nil
 	tmp, proc := false, false
 	if isolated {
-		switch err := r.readOnly(); {
+		switch err := r.confineMounts(p); {
 		case err == nil:
 			tmp, proc = ownMounts(r.Memory)
 		case !r.BestEffort:
@@ -68,7 +67,7 @@ func confine(r *Rules, k kernel, command, env []string) error {
 		if files, err = newRuleset(k.landlock, n); err != nil {
 			return err
 		}
-		if err := r.files(files, n, executes, reads, tmp, proc); err != nil {
+		if err := r.files(files, n, p, tmp, proc); err != nil {
 			return err
 		}
 	}
@@ -88,8 +87,8 @@ func confine(r *Rules, k kernel, command, env []string) error {
 	if err := r.limits(isolated); err != nil {
 		return err
 	}
-	if err := unix.Exec(file, command, env); err != nil {
-		return fmt.Errorf("sandbox: start %s: %w", file, err)
+	if err := unix.Exec(p.file, command, env); err != nil {
+		return fmt.Errorf("sandbox: start %s: %w", p.file, err)
 	}
 	return nil
 }
@@ -112,33 +111,36 @@ func closeOthers() error {
 	return nil
 }
 
-// readOnly makes all that is mounted read-only in the sandbox's namespace, but for what it may write. Landlock
-// does not see a change of modes, times, owners and attributes.
-func (r *Rules) readOnly() error {
+// confineMounts makes all that is mounted read-only and not executable in the sandbox's namespace, but
+// for what may be written or executed: see planMounts. Landlock does not see changes of modes, times, owners and
+// attributes, and no program that the loader runs or library that dlopen maps.
+func (r *Rules) confineMounts(p *found) error {
 	here, err := os.Getwd()
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
-	write, err := absolute(r.Write)
+	points, err := r.mountPoints(p)
 	if err != nil {
 		return err
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("sandbox: mounts of its own: %w", err)
 	}
-	for _, path := range write {
-		if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-			return fmt.Errorf("sandbox: mount %s: %w", path, err)
+	for _, m := range points {
+		if m.path == "/" {
+			continue
+		}
+		if err := unix.Mount(m.path, m.path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+			return fmt.Errorf("sandbox: mount %s: %w", m.path, err)
 		}
 	}
-	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY}); err != nil {
-		return fmt.Errorf("sandbox: mount all read-only: %w", err)
+	all := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC}
+	if err := unix.MountSetattr(unix.AT_FDCWD, "/", unix.AT_RECURSIVE, all); err != nil {
+		return fmt.Errorf("sandbox: mount all read-only and noexec: %w", err)
 	}
-	for _, path := range write {
-		// What is read-only outside stays it.
-		writable := &unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
-		if unix.MountSetattr(unix.AT_FDCWD, path, unix.AT_RECURSIVE, writable) != nil {
-			_ = unix.MountSetattr(unix.AT_FDCWD, path, 0, writable)
+	for _, m := range points {
+		if err := m.set(); err != nil {
+			return err
 		}
 	}
 	if err := os.Chdir(here); err != nil { // it may be covered by a mount
@@ -147,13 +149,65 @@ func (r *Rules) readOnly() error {
 	return nil
 }
 
+// mountPoints are those of the rules and of the program.
+func (r *Rules) mountPoints(p *found) ([]mountPoint, error) {
+	write, err := resolved(r.Write)
+	if err != nil {
+		return nil, err
+	}
+	execute, err := resolved(r.Execute)
+	if err != nil {
+		return nil, err
+	}
+	implicit, err := resolved(slices.Concat(p.executes, p.loaders, libraries()))
+	if err != nil {
+		return nil, err
+	}
+	beside, err := resolved(p.reads)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range beside { // libraries that the program may have, and may as well not
+		if !slices.Contains(write, path) && !slices.Contains(implicit, path) {
+			implicit = append(implicit, path)
+		}
+	}
+	return planMounts(write, execute, implicit)
+}
+
+// set gives the mount its attributes. What was read-only or noexec outside stays so: the kernel refuses
+// to change that, for the mount itself and for those below it.
+func (m mountPoint) set() error {
+	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC}
+	for _, a := range []struct {
+		may bool
+		bit uint64
+	}{{m.write, unix.MOUNT_ATTR_RDONLY}, {m.execute, unix.MOUNT_ATTR_NOEXEC}} {
+		if !a.may {
+			continue
+		}
+		attr.Attr_set &^= a.bit
+		clear := &unix.MountAttr{Attr_clr: a.bit}
+		if unix.MountSetattr(unix.AT_FDCWD, m.path, unix.AT_RECURSIVE, clear) != nil {
+			_ = unix.MountSetattr(unix.AT_FDCWD, m.path, 0, clear)
+		}
+	}
+	if attr.Attr_set == 0 {
+		return nil
+	}
+	if err := unix.MountSetattr(unix.AT_FDCWD, m.path, unix.AT_RECURSIVE, attr); err != nil {
+		return fmt.Errorf("sandbox: mount %s: %w", m.path, err)
+	}
+	return nil
+}
+
 // ownMounts gives the sandbox a directory for temporary files, and a /proc with its own processes.
 // Where the system does not let it, there is none.
 func ownMounts(memory int64) (tmp, proc bool) {
-	const flags = unix.MS_NOSUID | unix.MS_NODEV
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	size := "mode=1777,nr_inodes=16384,size=" + strconv.FormatInt(memory/4, 10)
 	tmp = unix.Mount("tmpfs", ownTmp, "tmpfs", flags, size) == nil
-	proc = unix.Mount("proc", "/proc", "proc", flags|unix.MS_NOEXEC, "") == nil
+	proc = unix.Mount("proc", "/proc", "proc", flags, "") == nil
 	return tmp, proc
 }
 
@@ -169,7 +223,7 @@ func environment(env []string, r *Rules, n network, tmp bool) []string {
 }
 
 // files says what may be touched.
-func (r *Rules) files(s *ruleset, n network, executes, reads []string, tmp, proc bool) error {
+func (r *Rules) files(s *ruleset, n network, p *found, tmp, proc bool) error {
 	type grant struct {
 		access landlock.AccessFSSet
 		must   bool
@@ -179,9 +233,9 @@ func (r *Rules) files(s *ruleset, n network, executes, reads []string, tmp, proc
 		{mayRead, true, r.Read},
 		{mayWrite, true, r.Write},
 		{mayExecute, true, r.Execute},
-		{mayExecute, true, executes},
-		{mayExecute, false, systemFiles()},
-		{mayRead, false, reads},
+		{mayExecute, true, p.executes},
+		{mayExecute, false, p.loaders},
+		{mayRead, false, slices.Concat(systemFiles(), libraries(), p.reads)},
 		{mayUse, false, devices()},
 	}
 	if !n.none {
@@ -294,18 +348,6 @@ func tasks(uid int) (n uint64) {
 		}
 	}
 	return n
-}
-
-// absolute makes paths independent of the working directory.
-func absolute(paths []string) ([]string, error) {
-	out := make([]string, len(paths))
-	for i, p := range paths {
-		var err error
-		if out[i], err = filepath.Abs(p); err != nil {
-			return nil, fmt.Errorf("sandbox: %w", err)
-		}
-	}
-	return out, nil
 }
 
 // exists checks the paths that the rules name, so that a wrong one is said before anything starts.

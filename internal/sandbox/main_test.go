@@ -218,6 +218,9 @@ func tool(t *testing.T, name string) string {
 func playHostile(args []string) int {
 	try, ok := attempts[args[0]]
 	if !ok {
+		try, ok = nativeAttempts[args[0]]
+	}
+	if !ok {
 		fmt.Println("there is no attempt", args[0])
 		return 99
 	}

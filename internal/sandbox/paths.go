@@ -2,22 +2,37 @@ package sandbox
 
 import (
 	"bytes"
+	"debug/elf"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // maxInterpreters bounds scripts whose interpreter is a script.
 const maxInterpreters = 4
 
-// systemFiles are what nearly every program needs: libraries, and what libc reads. They hold no secrets.
+// libraries are the directories of the system from which the loader maps code. Programs in them are
+// not executed unless a rule names them.
+func libraries() []string {
+	return []string{
+		"/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32",
+		"/usr/local/lib", "/usr/local/lib64", "/nix/store", "/gnu/store",
+	}
+}
+
+// loaders are where the system has the programs that start dynamically linked ones.
+func loaders() []string {
+	return []string{"/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1", "/lib/ld-musl-x86_64.so.1", "/lib/ld-musl-aarch64.so.1"}
+}
+
+// systemFiles are what libc and nearly every program read. They hold no secrets.
 func systemFiles() []string {
 	return []string{
-		"/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/libexec",
-		"/usr/local/lib", "/usr/local/lib64", "/usr/share", "/usr/local/share", "/nix/store", "/gnu/store",
+		"/usr/libexec", "/usr/share", "/usr/local/share",
 		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ld-musl-x86_64.path", "/etc/ld-musl-aarch64.path",
 		"/etc/localtime", "/etc/timezone", "/etc/locale.alias", "/etc/nsswitch.conf", "/etc/passwd", "/etc/group",
 		"/etc/mime.types", "/etc/protocols", "/etc/services", "/etc/os-release", "/etc/debian_version",
@@ -41,32 +56,68 @@ func devices() []string {
 	return []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 }
 
-// program finds the file of a command, the files that execute it, and directories of libraries that
-// belong to them.
-func program(name, path string) (file string, executes, reads []string, err error) {
-	if file, err = lookup(name, path); err != nil {
-		return "", nil, nil, fmt.Errorf("sandbox: %w", err)
+// found is a program and what has to run for it.
+type found struct {
+	file     string
+	executes []string // the program and its interpreters
+	loaders  []string // of the system, and those that these programs name
+	reads    []string // libraries beside them
+}
+
+// program finds a command in the PATH that is given, or by its path.
+func program(name, path string) (*found, error) {
+	file, err := lookup(name, path)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
 	}
+	p := &found{file: file, loaders: loaders()}
 	next := file
 	for range maxInterpreters {
-		executes = append(executes, next)
-		reads = append(reads, belonging(next)...)
-		if target, err := filepath.EvalSymlinks(next); err == nil && target != next {
-			reads = append(reads, belonging(target)...)
-		}
+		p.add(next)
 		script, argument := shebang(next)
 		if script == "" {
 			break
 		}
 		if filepath.Base(script) == "env" {
-			executes = append(executes, script)
+			p.add(script)
 			if script, err = lookup(argument, path); err != nil {
-				return "", nil, nil, fmt.Errorf("sandbox: %s is run by env: %w", next, err)
+				return nil, fmt.Errorf("sandbox: %s is run by env: %w", next, err)
 			}
 		}
 		next = script
 	}
-	return file, executes, reads, nil
+	return p, nil
+}
+
+// add adds a program that runs.
+func (p *found) add(file string) {
+	p.executes = append(p.executes, file)
+	p.reads = append(p.reads, belonging(file)...)
+	if target, err := filepath.EvalSymlinks(file); err == nil && target != file {
+		p.reads = append(p.reads, belonging(target)...)
+	}
+	if loader := loaderOf(file); loader != "" && !slices.Contains(p.loaders, loader) {
+		p.loaders = append(p.loaders, loader)
+	}
+}
+
+// loaderOf is the loader that a dynamically linked program names, "" when there is none.
+func loaderOf(file string) string {
+	f, err := elf.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_INTERP || p.Filesz > 4096 {
+			continue
+		}
+		text, err := io.ReadAll(p.Open())
+		if name := string(bytes.TrimRight(text, "\x00")); err == nil && filepath.IsAbs(name) {
+			return name
+		}
+	}
+	return ""
 }
 
 // belonging are the libraries beside the bin of a program outside the system's directories, and what

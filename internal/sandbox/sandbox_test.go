@@ -144,19 +144,19 @@ func TestProgram(t *testing.T) {
 	path := filepath.Join(dir, "tools") + ":.:" + filepath.Join(dir, "venv/bin")
 	lib := filepath.Join(dir, "venv/lib")
 
-	file, executes, reads, err := program("tool", path)
-	if err != nil || file != tool || !slices.Equal(executes, []string{tool, "/usr/bin/env", python}) || !slices.Contains(reads, lib) {
-		t.Error(file, executes, reads, err)
+	p, err := program("tool", path)
+	if err != nil || p.file != tool || !slices.Equal(p.executes, []string{tool, "/usr/bin/env", python}) || !slices.Contains(p.reads, lib) {
+		t.Error(p, err)
 	}
-	file, executes, reads, err = program(direct, "")
-	if err != nil || file != direct || !slices.Equal(executes, []string{direct, python}) || !slices.Contains(reads, lib) {
-		t.Error(file, executes, reads, err)
+	p, err = program(direct, "")
+	if err != nil || p.file != direct || !slices.Equal(p.executes, []string{direct, python}) || !slices.Contains(p.reads, lib) {
+		t.Error(p, err)
 	}
-	if _, executes, _, err = program(loop, ""); err != nil || len(executes) != maxInterpreters {
-		t.Error(executes, err)
+	if p, err = program(loop, ""); err != nil || len(p.executes) != maxInterpreters {
+		t.Error(p, err)
 	}
 	for _, name := range []string{"", "nothing", filepath.Join(dir, "nothing"), dir} {
-		if _, _, _, err := program(name, path); err == nil {
+		if _, err := program(name, path); err == nil {
 			t.Errorf("%q is a program", name)
 		}
 	}
