@@ -127,6 +127,7 @@ var attempts = map[string]func(args []string) error{
 	"bpf":        func([]string) error { return numbered(unix.SYS_BPF) },
 	"perf":       func([]string) error { return numbered(unix.SYS_PERF_EVENT_OPEN) },
 	"clone3":     func([]string) error { return numbered(unix.SYS_CLONE3) },
+	"call":       func(a []string) error { return numbered(uintptr(pid(a[0]))) },
 	"shared mem": func([]string) error { _, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, 0o600); return err },
 
 	"fork bomb":     forkBomb,

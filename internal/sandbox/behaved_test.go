@@ -116,6 +116,53 @@ func TestMCPServer(t *testing.T) {
 	}
 }
 
+// TestPrograms: programs of other kinds work inside, with the system calls that are allowed.
+func TestPrograms(t *testing.T) {
+	needs(t, &Rules{})
+	sh, git := tool(t, "sh"), tool(t, "git")
+	farcall := filepath.Join(t.TempDir(), "farcall")
+	build := bounded(t, "go", "build", "-o", farcall, "../../cmd/farcall")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if got := launch(t, build); got.code != 0 {
+		t.Fatal(got)
+	}
+	dir, err := os.MkdirTemp("/var/tmp", "farcall") //nolint:usetesting // all users may enter its parents, and git asks access(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if os.Getuid() == 0 {
+		if err := os.Chown(dir, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+	}
+	commit := `set -e; git init -q .; echo a > f; git add f; git -c user.name=a -c user.email=b commit -qm c; git log --format=%s; git gc -q; git status --short`
+	call := `{"jsonrpc":"2.0","id":1,"method":"math/add","params":[2,3]}` + "\n"
+	for _, c := range []struct {
+		name    string
+		r       *Rules
+		in      string
+		command []string
+		want    string
+	}{
+		{"git", &Rules{Execute: []string{"/usr/bin", "/bin", "/usr/lib/git-core"}}, "", []string{sh, "-c", commit}, "c\n"},
+		{"git alone", &Rules{}, "", []string{git, "log", "--format=%s"}, "c\n"},
+		{"pipes", &Rules{Execute: []string{"/usr/bin", "/bin"}}, "", []string{sh, "-c", `seq 5 | sort -r | head -n 1; find . -name f | xargs ls; (sleep 0; exit 3) & wait $! || echo $?`}, "5\n./f\n3\n"},
+		{"a static program of Go", &Rules{}, "", []string{farcall, "errors", "-32601"}, "-32601"},
+		{"the playground", &Rules{}, call, []string{farcall, "serve", "--stdio"}, `"result":5`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.r.Write = []string{dir}
+			cmd := confined(t, c.r, c.command...)
+			cmd.Env = append(cmd.Env, "GIT_CONFIG_NOSYSTEM=1")
+			cmd.Dir, cmd.Stdin = dir, strings.NewReader(c.in)
+			if got := launch(t, cmd); got.code != 0 || !strings.Contains(got.out, c.want) {
+				t.Error(got)
+			}
+		})
+	}
+}
+
 // serve asks one question, reads the answer, and ends the input.
 func serve(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()

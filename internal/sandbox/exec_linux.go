@@ -187,9 +187,9 @@ func (m mountPoint) set() error {
 			continue
 		}
 		attr.Attr_set &^= a.bit
-		clear := &unix.MountAttr{Attr_clr: a.bit}
-		if unix.MountSetattr(unix.AT_FDCWD, m.path, unix.AT_RECURSIVE, clear) != nil {
-			_ = unix.MountSetattr(unix.AT_FDCWD, m.path, 0, clear)
+		cleared := &unix.MountAttr{Attr_clr: a.bit}
+		if unix.MountSetattr(unix.AT_FDCWD, m.path, unix.AT_RECURSIVE, cleared) != nil {
+			_ = unix.MountSetattr(unix.AT_FDCWD, m.path, 0, cleared)
 		}
 	}
 	if attr.Attr_set == 0 {

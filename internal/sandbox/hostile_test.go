@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // world is what a hostile program finds outside.
@@ -175,6 +177,10 @@ func (w *world) attempts() []attempt {
 		{name: "bpf", maybe: true},
 		{name: "perf", maybe: true},
 		{name: "clone3"},
+		{name: "call", args: []string{strconv.Itoa(unix.SYS_KCMP)}, maybe: true},
+		{name: "call", args: []string{strconv.Itoa(unix.SYS_STATMOUNT)}, maybe: true},
+		{name: "call", args: []string{strconv.Itoa(unix.SYS_OPEN_TREE_ATTR)}, maybe: true},
+		{name: "call", args: []string{strconv.Itoa(unix.SYS_LISTNS)}, maybe: true},
 		{name: "shared mem", maybe: true},
 		{name: "fork bomb", alone: "root's processes are not bounded"},
 		{name: "eat memory"},

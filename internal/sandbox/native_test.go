@@ -111,10 +111,19 @@ func TestNativeCode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, try := range [][]string{
-		{"load", inWritten}, {"load", inReadable}, {"load from", inReadable, "/dev/shm"}, {"load from", inReadable, written},
-		{"execute", inWritten}, {"execute", inReadable}, {"copy and execute", "/proc/self/exe", "/dev/shm/program"},
-		{"map", inWritten}, {"map", inReadable}, {"map, then protect", inWritten}, {"map, then protect", inReadable},
-		{"execute by descriptor", inWritten}, {"execute by descriptor", inReadable},
+		{"load", inWritten},
+		{"load", inReadable},
+		{"load from", inReadable, "/dev/shm"},
+		{"load from", inReadable, written},
+		{"execute", inWritten},
+		{"execute", inReadable},
+		{"copy and execute", "/proc/self/exe", "/dev/shm/program"},
+		{"map", inWritten},
+		{"map", inReadable},
+		{"map, then protect", inWritten},
+		{"map, then protect", inReadable},
+		{"execute by descriptor", inWritten},
+		{"execute by descriptor", inReadable},
 	} {
 		t.Run(try[0]+" "+filepath.Dir(try[1])+" "+strings.Join(try[2:], " "), func(t *testing.T) {
 			command := append([]string{binary, "hostile"}, try...)

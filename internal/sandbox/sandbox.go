@@ -29,7 +29,8 @@ type Rules struct {
 	// BestEffort starts the command though the kernel lacks a part. Default: it does not start.
 	BestEffort bool
 	// Read, Write and Execute are files and directories with all below; they have to exist. Write and
-	// Execute imply Read, and neither of them the other. Relative ones are relative to the working directory.
+	// Execute imply Read, and neither of them the other: where they overlap, the nearest path decides
+	// what runs. Relative ones are relative to the working directory.
 	Read, Write, Execute []string
 	// Network is "none" (the default), "all", or TCP ports to connect to.
 	Network []string
@@ -175,7 +176,7 @@ func (r *Rules) lacks(k kernel) (parts []string) {
 	}
 	if k.namespaces != nil {
 		parts = append(parts, "processes: no user and process namespaces ("+k.namespaces.Error()+
-			"; a container's seccomp profile, AppArmor with kernel.apparmor_restrict_unprivileged_userns, or user.max_user_namespaces=0 refuses them): the bound of processes is not exact, and root has none; a process that hides may outlive the command; memory is bounded for each process alone; modes and times of files outside can be changed")
+			"; a container's seccomp profile, AppArmor with kernel.apparmor_restrict_unprivileged_userns, or user.max_user_namespaces=0 refuses them): the bound of processes is not exact, and root has none; a process that hides may outlive the command; memory is bounded for each process alone; modes and times of files outside can be changed; the loader runs what can be read")
 	}
 	if k.namespaces == nil && !k.children {
 		parts = append(parts, "memory: the kernel does not say what a process has started (CONFIG_PROC_CHILDREN): it is bounded for each process alone")

@@ -2,9 +2,18 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-const (
-	auditArch = unix.AUDIT_ARCH_X86_64
-	otherABI  = 0x40000000 // __X32_SYSCALL_BIT
-)
+const auditArch = unix.AUDIT_ARCH_X86_64
 
-var refusedHere = []uintptr{unix.SYS_IOPL, unix.SYS_IOPERM, unix.SYS_MODIFY_LDT, unix.SYS_USELIB, unix.SYS__SYSCTL}
+// allowedHere are the system calls that only this architecture has.
+func allowedHere() []uintptr {
+	return []uintptr{
+		unix.SYS_NEWFSTATAT, unix.SYS_OPEN, unix.SYS_CREAT, unix.SYS_STAT, unix.SYS_LSTAT,
+		unix.SYS_ACCESS, unix.SYS_READLINK, unix.SYS_GETDENTS, unix.SYS_MKDIR, unix.SYS_RMDIR,
+		unix.SYS_UNLINK, unix.SYS_LINK, unix.SYS_SYMLINK, unix.SYS_RENAME, unix.SYS_RENAMEAT,
+		unix.SYS_CHMOD, unix.SYS_CHOWN, unix.SYS_LCHOWN, unix.SYS_MKNOD, unix.SYS_UTIME,
+		unix.SYS_UTIMES, unix.SYS_FUTIMESAT, unix.SYS_DUP2,
+		unix.SYS_PIPE, unix.SYS_POLL, unix.SYS_SELECT, unix.SYS_EPOLL_CREATE, unix.SYS_EPOLL_WAIT,
+		unix.SYS_EVENTFD, unix.SYS_SIGNALFD, unix.SYS_INOTIFY_INIT, unix.SYS_ALARM, unix.SYS_PAUSE,
+		unix.SYS_TIME, unix.SYS_FORK, unix.SYS_VFORK, unix.SYS_GETPGRP, unix.SYS_ARCH_PRCTL,
+	}
+}
