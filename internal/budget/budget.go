@@ -1,0 +1,156 @@
+// Package budget answers one question: is there memory for this frame?
+//
+// A [Budget] bounds the bytes that large frames hold together, whatever transport
+// they come over. A frame of up to [Free] bytes draws nothing. A larger one draws
+// as its buffer grows, through a [Loan], and keeps that until it has been handled.
+// Nothing waits for room: what finds none is refused at once.
+//
+// # Shares
+//
+// Each loan has an owner, see [Budget.Owner]. An owner may hold as much as is left
+// free for the others: alone at most a half, and there is always room for one
+// more owner. Unauthenticated connections share a smaller budget of their own, in
+// which the oldest incomplete frame makes room: see [Budget.Unauthenticated].
+package budget
+
+import (
+	"math"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+const (
+	// Free is the size up to which a frame draws nothing.
+	Free = 64 << 10
+	// Default is the budget of a process, unless half of its GOMEMLIMIT is less.
+	Default = 512 << 20
+	// DefaultUnauthenticated is the part for unauthenticated connections.
+	DefaultUnauthenticated = 64 << 20
+)
+
+// A Budget bounds the bytes that frames of more than 64 KiB hold together, while
+// they arrive and while they are handled. Its methods may be called by any number
+// of goroutines at once.
+type Budget struct {
+	pool  *pool
+	few   *Budget // for unauthenticated connections
+	owner string  // "": each loan is an owner of its own
+}
+
+// New returns a budget of so many bytes, with a smaller one for unauthenticated
+// connections. 0 means the default of each: 512 MiB, or half of GOMEMLIMIT where
+// that is less, and 64 MiB, or an eighth of the budget where that is less.
+func New(bytes, unauthenticated int64) *Budget {
+	if bytes <= 0 {
+		bytes = Default
+		if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+			bytes = max(min(bytes, limit/2), 1<<20)
+		}
+	}
+	if unauthenticated <= 0 {
+		unauthenticated = min(DefaultUnauthenticated, bytes/8)
+	}
+	b := &Budget{pool: newPool(bytes, false)}
+	b.few = &Budget{pool: newPool(unauthenticated, true)}
+	b.few.few = b.few
+	return b
+}
+
+// process is the budget of those who were given none. It is like the pools of
+// package sync: it has no setting and no contents that anyone relies on, and it
+// must be one for all, because memory is the process's. Two servers in a process
+// that know nothing of each other cannot bound it apart.
+var process = sync.OnceValue(func() *Budget { return New(0, 0) })
+
+// Or returns b, or the budget of the process where b is nil.
+func Or(b *Budget) *Budget {
+	if b != nil {
+		return b
+	}
+	return process()
+}
+
+// Owner returns the budget for the frames of one owner: all that is drawn from
+// it counts together. Without it each connection is an owner.
+func (b *Budget) Owner(key string) *Budget {
+	return &Budget{pool: b.pool, few: b.few, owner: key}
+}
+
+// Unauthenticated returns the part of the budget for connections and requests
+// that are not authenticated yet. The oldest frame that is incomplete makes room
+// for a new one: its connection gets an error and is closed.
+func (b *Budget) Unauthenticated() *Budget { return b.few }
+
+// Used returns how many bytes are held now, and by unauthenticated connections.
+func (b *Budget) Used() (bytes, unauthenticated int64) {
+	return b.pool.usedNow(), b.few.pool.usedNow()
+}
+
+// Overloaded is the answer to a frame for which there is no room.
+func Overloaded() *jsonrpc.Error {
+	return &jsonrpc.Error{
+		Code: jsonrpc.Overloaded, Message: "Overloaded: no memory for a frame of this size now; try again later, or send less at once",
+		Data: jsonrpc.Raw(`{"sent":"no","retryable":true,"retryAfterMs":1000}`),
+	}
+}
+
+// A Loan is what one frame, or the frames of one connection, hold of a budget. The
+// zero value, and nil, are not usable: see [Budget.Lend]. Its methods may be called
+// by any number of goroutines at once; it must not be copied once it is used.
+type Loan struct {
+	b    *Budget
+	held atomic.Int64 // changed under pool.mu
+
+	// Under pool.mu.
+	closed     bool
+	evict      func() // not nil: the frame is incomplete, and may make room
+	prev, next *Loan  // in pool.incomplete
+}
+
+// Lend returns a loan that holds nothing. b may be nil: see [Or].
+func Lend(b *Budget) Loan { return Loan{b: Or(b)} }
+
+// Held returns what is held.
+func (l *Loan) Held() int64 { return l.held.Load() }
+
+// Grow makes the loan hold size bytes, nothing up to Free. It reports false, and
+// changes nothing, when there is no room, and after Close. What shrinks always
+// fits.
+func (l *Loan) Grow(size int) bool { return l.set(size, nil) }
+
+// Begin is Grow for a frame that is incomplete. Where the budget is one in which
+// incomplete frames make room for others, evict is called, once at most and by
+// another goroutine, when this one has made room: the loan is closed by then.
+// evict must not block. The next Grow, Force or Close ends that.
+func (l *Loan) Begin(size int, evict func()) bool { return l.set(size, evict) }
+
+func (l *Loan) set(size int, evict func()) bool {
+	n := weight(size)
+	if n == 0 && l.held.Load() == 0 {
+		return true
+	}
+	return l.b.pool.set(l, n, evict)
+}
+
+// Force makes the loan hold size bytes although there may be no room: of a frame
+// that is in memory anyway.
+func (l *Loan) Force(size int) {
+	n := weight(size)
+	if n == 0 && l.held.Load() == 0 {
+		return
+	}
+	l.b.pool.force(l, n)
+}
+
+// Close gives everything back, for good.
+func (l *Loan) Close() { l.b.pool.close(l) }
+
+func weight(size int) int64 {
+	if size <= Free {
+		return 0
+	}
+	return int64(size)
+}
