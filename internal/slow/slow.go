@@ -1,5 +1,5 @@
-// Package slow answers one question: how long may a client over HTTP take to send its
-// request, and to take its answer?
+// Package slow answers one question: how long may the other end take to send a frame
+// or the body of a request, and to take its answer?
 package slow
 
 import (
