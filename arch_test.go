@@ -26,10 +26,10 @@ const (
 // names it may export. Imports go down only. A package without a row fails.
 var archLadder = map[string]archRow{
 	// 35 and four: Transport's three optional halves (Keeper, Buffered, TryWriter) and Waiting are for those who write one,
-	// and OnProgress gives a call its progress and its result.
-	".":           {ours: "jsonrpc internal/cancel internal/jsonv2 internal/late internal/scan internal/schema", names: 39},
+	// and OnProgress gives a call its progress and its result. Two more: Budget and NewBudget, which all transports take.
+	".":           {ours: "jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/scan internal/schema", names: 41},
 	"jsonrpc":     {ours: "internal/scan", names: 25, pure: true},
-	"stream":      {ours: ". jsonrpc", names: 12},
+	"stream":      {ours: ". jsonrpc internal/budget internal/slow", names: 12},
 	"httprpc":     {ours: ". jsonrpc internal/origin internal/slow internal/sse", names: 8},
 	"wsrpc":       {ours: ". jsonrpc internal/origin", outside: "github.com/coder/websocket", names: 6},
 	"mcp/spec":    {ours: "jsonrpc internal/jsonv2 internal/scan"},
@@ -56,7 +56,8 @@ var archLadder = map[string]archRow{
 	"internal/late":         {},
 	"internal/owner":        {pure: true},
 	"internal/share":        {ours: "internal/owner", pure: true},
-	"internal/slow":         {},
+	"internal/budget":       {ours: "jsonrpc"},
+	"internal/slow":         {ours: "jsonrpc"},
 	"internal/cancel":       {},
 	"internal/sse":          {},
 	"internal/leak":         {},

@@ -24,6 +24,10 @@ type Options struct {
 	// and of the notifications that wait their turn. Each counts at least 512.
 	// One message is always admitted. Default 128 MiB.
 	MaxInFlightBytes int
+	// Budget has the memory for the frames of more than 64 KiB that a Peer handles;
+	// its transport draws from a budget while they arrive. A Responder leaves both to
+	// its transport. Default: that of the process, see [Budget].
+	Budget *Budget
 	// MaxUnsent bounds the bytes of frames that wait for the other end to read.
 	// From a quarter of it on, calls and notifications of this end wait for room
 	// and requests of the other end are refused; a connection whose answers

@@ -1,6 +1,10 @@
 package stream
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/farcall-dev/farcall/internal/budget"
+)
 
 const (
 	largeSize = 64 << 10 // what is read or written at a time
@@ -48,6 +52,9 @@ func (b *buffer) release() {
 type input struct {
 	buf  *buffer // nil while there is nothing
 	r, w int     // what is unread is buf.b[r:w]
+
+	conn *conn       // whose input it is
+	loan budget.Loan // what a buffer of more than budget.Free holds
 }
 
 func (in *input) unread() []byte {
@@ -61,11 +68,22 @@ func (in *input) unread() []byte {
 // release is called.
 func (in *input) take(n int) { in.r += n }
 
-// keep cuts off what was taken: its memory is never written again.
+// keep cuts off what was taken: its memory is never written again, and whoever
+// keeps it answers for it. A few bytes that are left move, so that they do not
+// hold the memory of a large frame.
 func (in *input) keep() {
-	if in.buf != nil {
-		in.buf.b = in.buf.b[in.r:]
-		in.r, in.w = 0, in.w-in.r
+	if in.buf == nil {
+		return
+	}
+	in.buf.b = in.buf.b[in.r:]
+	in.r, in.w = 0, in.w-in.r
+	if in.loan.Held() == 0 {
+		return
+	}
+	if in.w <= largeSize/2 {
+		in.move(max(in.w, smallSize))
+	} else {
+		in.loan.Force(len(in.buf.b))
 	}
 }
 
@@ -79,7 +97,7 @@ func (in *input) fill(p []byte) {
 
 // room returns free space to read into. An empty input gets a buffer of the
 // size, which is smallSize or largeSize; one that is full of unread bytes
-// doubles, up to the limit.
+// doubles, up to the limit. It returns nil when the budget has no room for that.
 func (in *input) room(size, limit int) []byte {
 	n := in.w - in.r
 	switch {
@@ -98,7 +116,11 @@ func (in *input) room(size, limit int) []byte {
 	if in.w == len(in.buf.b) {
 		// Past the limit there is always room for one more read, in which the
 		// framing finds that the limit is exceeded.
-		in.move(max(min(2*in.w, limit), in.w+smallSize))
+		size := max(min(2*in.w, limit), in.w+smallSize)
+		if !in.loan.Begin(size, in.conn.evicted) {
+			return nil
+		}
+		in.move(size)
 	}
 	return in.buf.b[in.w:]
 }
@@ -125,11 +147,15 @@ func (in *input) move(size int) {
 	if old != nil {
 		old.release()
 	}
+	if len(in.buf.b) <= budget.Free {
+		in.loan.Force(0)
+	}
 }
 
 func (in *input) release() {
 	if in.buf != nil {
 		in.buf.release()
 	}
-	*in = input{}
+	in.buf, in.r, in.w = nil, 0, 0
+	in.loan.Force(0)
 }

@@ -170,6 +170,9 @@ func (p *child) signal(s signal) {
 func (p *child) Read(b []byte) (int, error)  { return p.stdout.Read(b) }
 func (p *child) Write(b []byte) (int, error) { return p.stdin.Write(b) }
 
+// SetReadDeadline ends a Read that waits.
+func (p *child) SetReadDeadline(t time.Time) error { return p.stdout.SetReadDeadline(t) }
+
 func (p *child) files() (in, out *os.File) { return p.stdout, p.stdin }
 
 // Close ends the child.

@@ -37,17 +37,17 @@ func (c *conn) locateLine() {
 		switch {
 		case c.noEnd:
 			c.noEnd = false
-			c.in.take(i + 1)
+			c.drop(i + 1)
 		case blank(line):
-			c.in.take(i + 1)
+			c.drop(i + 1)
 		case len(line) > c.max:
-			c.in.take(i + 1)
+			c.drop(i + 1)
 			if !c.skips(line, false) {
 				c.refusal = c.tooLarge("a line")
 				return
 			}
 		case c.skips(line, true):
-			c.in.take(i + 1)
+			c.drop(i + 1)
 		default:
 			c.ready, c.size, c.step = true, len(line), i+1
 			return
@@ -73,6 +73,7 @@ func (c *conn) locateMessage() {
 			if c.skip -= n; c.skip > 0 {
 				return
 			}
+			c.complete()
 		}
 		if c.need < 0 && !c.locateHeader() {
 			if c.skip == 0 {
@@ -88,7 +89,7 @@ func (c *conn) locateMessage() {
 			c.ready, c.size, c.step = true, c.need, c.need
 			return
 		}
-		c.in.take(c.need)
+		c.drop(c.need)
 		c.need = -1
 	}
 }

@@ -112,6 +112,10 @@ func (r *raw) read(limit int) error {
 func (r *raw) onReadable(fd uintptr) bool {
 	for {
 		free := r.input.room(largeSize, r.limit)
+		if free == nil {
+			r.readErr = errNoRoom
+			return true
+		}
 		n, err := syscall.Read(int(fd), free)
 		switch err {
 		case nil:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"time"
 
 	"github.com/farcall-dev/farcall"
 )
@@ -34,6 +35,9 @@ func (s *stdio) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// SetReadDeadline fails where standard input cannot be interrupted.
+func (s *stdio) SetReadDeadline(t time.Time) error { return s.in.SetReadDeadline(t) }
 
 func (s *stdio) files() (in, out *os.File) { return s.in, s.out }
 

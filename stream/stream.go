@@ -40,6 +40,8 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -70,6 +72,14 @@ type Options struct {
 	// MaxHeader bounds the header lines before a message that arrives, in
 	// bytes. Default 8 KB.
 	MaxHeader int
+	// FrameTimeout is how long a message may take from its first byte until it is
+	// complete, and a second more for each 100 KB of it. Then it is answered with an
+	// error, and the stream ends. Default 30 s; negative: for ever.
+	FrameTimeout time.Duration
+	// Budget has the memory for messages of more than 64 KiB. One for which there is
+	// none is answered with -32010 and skipped. Default: that of the process, see
+	// [farcall.Budget].
+	Budget *farcall.Budget
 	// Prefix is what was read from the stream already. It comes before what
 	// will be read. Default none.
 	Prefix []byte
@@ -110,6 +120,9 @@ func New(rwc io.ReadWriteCloser, framing Framing, o *Options) farcall.Transport 
 		c.maxHeader = defaultHeader
 	}
 	c.max, c.maxHeader = min(c.max, math.MaxInt/2), min(c.maxHeader, math.MaxInt/2) // so that sums do not overflow
+	c.timeout = slow.FrameLimit(o.FrameTimeout)
+	c.in.loan = budget.Lend(o.Budget)
+	c.in.conn = c
 	c.in.fill(o.Prefix)
 	c.raw = newRaw(rwc, &c.in)
 	if c.raw.canWrite() {
@@ -125,7 +138,10 @@ type conn struct {
 	header    bool
 	max       int
 	maxHeader int
+	timeout   slow.Limit                      // Options.FrameTimeout
 	skipper   func(p []byte, whole bool) bool // Options.Skip
+	ending    atomic.Pointer[jsonrpc.Error]   // why the stream ends before the frame is complete
+	watch     atomic.Pointer[slow.Frame]      // of the frame that has begun; nil before there was one
 
 	closing  sync.Once
 	closed   atomic.Bool
@@ -144,6 +160,7 @@ type conn struct {
 	noEnd   bool  // skip up to the next newline
 	hungry  bool  // the last read filled its buffer
 	empty   int   // reads in a row that gave nothing
+	begun   bool  // watch waits for the rest of a frame
 
 	// The rest belongs to the goroutine that writes.
 	werr error
@@ -160,6 +177,7 @@ var (
 func (c *conn) Read() ([]byte, error) {
 	for {
 		if c.closed.Load() {
+			c.in.release()
 			return nil, farcall.ErrClosed
 		}
 		switch {
@@ -196,34 +214,55 @@ func (c *conn) take() ([]byte, error) {
 	frame := c.in.unread()[:c.size:c.size]
 	c.in.take(c.step)
 	c.ready, c.need = false, -1
+	c.complete()
 	return frame, nil
 }
 
 // fill reads more. It sets err when there is no more.
 func (c *conn) fill() {
 	before := len(c.in.unread())
+	if c.arriving() {
+		c.begin()
+	}
 	var err error
 	if c.raw.canRead() {
 		err = c.raw.read(c.limit())
 	} else {
-		size := smallSize
-		if c.hungry {
-			size = largeSize
-		}
-		free := c.in.room(size, c.limit())
-		var n int
-		n, err = c.rwc.Read(free)
-		c.hungry = n == len(free)
-		c.in.w += n
+		err = c.read()
 	}
-	if c.empty++; len(c.in.unread()) > before {
+	n := len(c.in.unread()) - before
+	if c.begun {
+		c.watch.Load().Add(n)
+	}
+	if c.empty++; n > 0 {
 		c.empty = 0
 	} else if c.empty == 100 && err == nil {
 		err = io.ErrNoProgress
 	}
-	if err != nil {
+	switch reason := c.ending.Load(); {
+	case reason != nil && n == 0:
+		c.giveUp(reason)
+	case errors.Is(err, errNoRoom):
+		c.overloaded()
+	case err != nil:
 		c.err = c.ended(err)
 	}
+}
+
+// read reads where there are no non-blocking calls.
+func (c *conn) read() error {
+	size := smallSize
+	if c.hungry {
+		size = largeSize
+	}
+	free := c.in.room(size, c.limit())
+	if free == nil {
+		return errNoRoom
+	}
+	n, err := c.rwc.Read(free)
+	c.hungry = n == len(free)
+	c.in.w += n
+	return err
 }
 
 // limit is how large the buffer may have to be.
@@ -280,6 +319,10 @@ func (c *conn) end() ([]byte, error) {
 func (c *conn) Close() error {
 	c.closing.Do(func() {
 		c.closed.Store(true)
+		c.in.loan.Close()
+		if w := c.watch.Load(); w != nil {
+			w.Stop()
+		}
 		if err := c.rwc.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			c.closeErr = fmt.Errorf("stream: close: %w", err)
 		}
