@@ -252,12 +252,13 @@ func (p *Peer) notifiedInBatch(m *jsonrpc.Message, frame int) {
 // serveBatch books the requests of a batch, or refuses them, and starts them.
 func (p *Peer) serveBatch(w *batchWork, size int) {
 	refusals := make(map[int]*jsonrpc.Error)
-	ended := false
+	ended, refused := false, false
 	p.update(func(s *state) {
 		if ended = s.err != nil; ended {
 			return
 		}
 		full := p.admit(s, size)
+		refused = full != nil
 		for i, v := range w.calls {
 			switch {
 			case v == nil:
@@ -269,7 +270,9 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 			}
 			s.stats.Requests++
 		}
-		s.bytes += size
+		if !refused {
+			s.book(size)
+		}
 	})
 	if ended {
 		return
@@ -289,7 +292,11 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 		})
 	}
 	w.done = func() {
-		p.update(func(s *state) { s.bytes -= size })
+		p.update(func(s *state) {
+			if !refused {
+				s.unbook(size)
+			}
+		})
 		buf := getBuffer()
 		*buf = w.reply(*buf)
 		p.reply(nil, buf)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -42,8 +43,9 @@ type Peer struct {
 	ids  atomic.Uint64 // the last id of ours
 	tick func()        // onTick as a value, made once
 
-	mu sync.Mutex
-	st state
+	mu   sync.Mutex
+	st   state
+	loan budget.Loan // holds state.large
 
 	// active counts the goroutines of the peer; the one that ends last closes
 	// gone.
@@ -68,6 +70,7 @@ func NewPeer(t Transport, h Handler, o *Options) *Peer {
 
 func newPeer(h Handler, o *Options) *Peer {
 	p := &Peer{core: newCore(h, o), gone: make(chan struct{})}
+	p.loan = budget.Lend(p.opts.Budget)
 	p.tick = p.onTick
 	//nolint:forbidigo // a connection lives until it is closed, not as long as the call that made it
 	p.ctx, p.stop = context.WithCancel(context.Background())
@@ -228,6 +231,9 @@ func (p *Peer) fail(err error) {
 		serving = s.served.all()
 		if s.note != nil {
 			serving = append(serving, s.note)
+		}
+		for _, v := range s.notes {
+			s.unbook(v.size)
 		}
 		s.notes = nil
 		s.wake()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -122,7 +123,7 @@ func (p *Peer) own(l *leader, v *serving) {
 func (p *Peer) requested(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 	v := p.newServing(m, size)
 	slow := v.load.slow.Load()
-	if slow {
+	if slow || size > budget.Free { // from now on the peer holds what it takes of the budget
 		p.own(l, v)
 	}
 	var refusal *jsonrpc.Error
@@ -161,16 +162,19 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 // admit decides whether there is room for a request of that size.
 func (p *Peer) admit(s *state, size int) *jsonrpc.Error {
 	full := s.running-s.waiting >= p.opts.MaxInFlight || s.waiting >= maxWaiting
-	heavy := s.bytes > 0 && s.bytes+size > p.opts.MaxInFlightBytes
+	tooMuch := s.bytes > 0 && s.bytes+size > p.opts.MaxInFlightBytes
 	answers, owed := s.unread()
 	unread := owed > p.opts.MaxUnsent/4 || answers > 16*p.opts.MaxInFlight
 	switch {
 	case s.drain:
 		s.stats.Overloaded++
 		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Shutting down", Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: errShutdown}
-	case full || heavy || unread:
+	case full || tooMuch || unread:
 		s.stats.Overloaded++
 		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded"}
+	case heavy(size) > 0 && !p.loan.Grow(s.large+size):
+		s.stats.Overloaded++
+		return budget.Overloaded()
 	}
 	return nil
 }
@@ -219,6 +223,9 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 	}
 	v := p.newServing(m, size)
 	slow := v.load.slow.Load()
+	if size > budget.Free { // as in requested
+		p.own(l, v)
+	}
 	mine, ended := false, false
 	p.update(func(s *state) {
 		s.stats.Notifications++
@@ -226,7 +233,8 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 			return
 		}
 		if s.note == nil {
-			s.note, mine = v, true
+			s.handle(v)
+			mine = true
 		}
 	})
 	switch {
@@ -244,7 +252,7 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 	if p.inline(v) {
 		// Only the leader adds to the queue, so it is empty.
 		p.update(func(s *state) {
-			s.note = nil
+			s.handle(nil)
 			if s.drain {
 				s.wake()
 			}
@@ -263,12 +271,13 @@ func (p *Peer) later(v *serving) {
 		switch {
 		case s.err != nil:
 		case s.note == nil:
-			s.note, mine = v, true
+			s.handle(v)
+			mine = true
 		case s.bytes+v.size > p.opts.MaxInFlightBytes:
 			flooded = true
 		default:
 			s.notes = append(s.notes, v)
-			s.bytes += v.size
+			s.book(v.size)
 		}
 	})
 	if flooded {
@@ -300,16 +309,17 @@ func (p *Peer) nextNotes() {
 		var v *serving
 		p.update(func(s *state) {
 			if len(s.notes) == 0 {
-				s.note = nil
+				s.handle(nil)
 				if s.drain {
 					s.wake()
 				}
 				return
 			}
 			v = s.notes[0]
-			s.note, s.notes[0] = v, nil
+			s.notes[0] = nil
 			s.notes = s.notes[1:]
-			s.bytes -= v.size
+			s.unbook(v.size)
+			s.handle(v)
 		})
 		if v == nil {
 			return

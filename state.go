@@ -1,6 +1,10 @@
 package farcall
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/farcall-dev/farcall/internal/budget"
+)
 
 // state is everything about a connection that changes while it lives. It is
 // changed by Peer.update only.
@@ -10,6 +14,7 @@ type state struct {
 	running int              // handlers that run
 	waiting int              // handlers that wait for a call of their own
 	bytes   int              // of the messages in served and notes
+	large   int              // of these and note, those of more than budget.Free, which Peer.loan holds
 	note    *serving         // the notification that is being handled
 	notes   []*serving       // notifications that wait for their turn
 	out     *outbox          // frames to write; nil when there are none
@@ -28,12 +33,15 @@ func (p *Peer) update(f func(s *state)) {
 	p.mu.Lock()
 	f(&p.st)
 	s := &p.st
-	bad := s.running < 0 || s.waiting < 0 || s.bytes < 0 || s.written < 0
+	bad := s.running < 0 || s.waiting < 0 || s.bytes < 0 || s.large < 0 || s.written < 0
+	if int64(s.large) != p.loan.Held() {
+		p.loan.Force(s.large) // admit has drawn for what is more
+	}
 	p.mu.Unlock()
 	if bad {
 		//nolint:forbidigo // the counters are ours alone; a wrong one would disable the limits
-		panic(fmt.Sprintf("farcall: a counter of the connection is negative: %d running, %d waiting, %d bytes, %d written",
-			s.running, s.waiting, s.bytes, s.written))
+		panic(fmt.Sprintf("farcall: a counter of the connection is negative: %d running, %d waiting, %d bytes, %d of large messages, %d written",
+			s.running, s.waiting, s.bytes, s.large, s.written))
 	}
 }
 
@@ -81,14 +89,43 @@ func (s *state) enter(v *serving) bool {
 	if !s.served.add(v) {
 		return false
 	}
-	s.bytes += v.size
+	s.book(v.size)
 	return true
+}
+
+// book counts a message that is to be handled, and unbook one that was.
+func (s *state) book(size int) {
+	s.bytes += size
+	s.large += heavy(size)
+}
+
+func (s *state) unbook(size int) {
+	s.bytes -= size
+	s.large -= heavy(size)
+}
+
+// heavy is what a message holds of the budget.
+func heavy(size int) int {
+	if size <= budget.Free {
+		return 0
+	}
+	return size
+}
+
+// handle makes v the notification that is being handled; nil: there is none.
+func (s *state) handle(v *serving) {
+	if s.note != nil {
+		s.large -= heavy(s.note.size)
+	}
+	if s.note = v; v != nil {
+		s.large += heavy(v.size)
+	}
 }
 
 // leave takes a request out of the books.
 func (s *state) leave(v *serving) {
 	s.served.remove(v)
-	s.bytes -= v.size
+	s.unbook(v.size)
 }
 
 // wake tells those who wait for room that there may be some.
