@@ -91,6 +91,15 @@ func (k Key) Group() Key {
 	return Key{id: k.group}
 }
 
+// In returns k as a member of a group: a session of a principal, for example, where each of its
+// sessions has a bound of its own.
+func (k Key) In(group Key) Key {
+	if k.group = group.Group().id; k.group == k.id {
+		k.group = ""
+	}
+	return k
+}
+
 // Text returns the id of k, equal for equal owners only. It is for seals and digests, never for
 // the wire or people: it has the parts as they were given.
 func (k Key) Text() string { return k.id }
@@ -145,4 +154,13 @@ func Or(keys ...Key) Key {
 		}
 	}
 	return Key{}
+}
+
+// ContextKey is the key under which the context of a call has its owner, a Key.
+type ContextKey struct{}
+
+// From returns the owner of the call whose context it is, the zero Key when there is none.
+func From(ctx interface{ Value(key any) any }) Key {
+	k, _ := ctx.Value(ContextKey{}).(Key)
+	return k
 }

@@ -75,6 +75,17 @@ func TestGroup(t *testing.T) {
 	}
 }
 
+func TestIn(t *testing.T) {
+	ada := Principal("key", "user", "", "ada")
+	a, b := Session("1", "192.0.2.1").In(ada), Session("2", "").In(ada)
+	if a == b || a.Group() != ada || b.Group() != ada {
+		t.Error("two sessions of a principal are one, or have different groups")
+	}
+	if ada.In(ada) != ada || Session("1", "").In(Key{}) != Session("1", "") {
+		t.Error("a key is a member of itself")
+	}
+}
+
 func TestProperties(t *testing.T) {
 	for _, tt := range []struct {
 		k                              Key

@@ -67,7 +67,7 @@ func (l *Ledger) Take(o owner.Key, n int) bool {
 }
 
 // Fits reports whether an owner has room for n units. The first thing of an owner, or of a group,
-// fits wherever there is room at all.
+// fits wherever there is room at all, and so does what has no owner: only Total bounds it.
 func (l *Ledger) Fits(o owner.Key, n int) bool {
 	mine, group := l.Of(o), l.OfGroup(o)
 	free := l.bounds.Total - l.used
@@ -76,7 +76,7 @@ func (l *Ledger) Fits(o owner.Key, n int) bool {
 		return false
 	case l.bounds.Owner > 0 && mine+n > l.bounds.Owner:
 		return false
-	case group == 0:
+	case group == 0, o.IsZero():
 		return true
 	}
 	room := l.bounds.ratio()*free - group // that its group has

@@ -28,7 +28,7 @@ func TestLedgerLeavesRoom(t *testing.T) {
 	for _, bounds := range []Bounds{{Total: 2}, {Total: 10}, {Total: 64, Ratio: 7}, {Total: 1000, Owner: 16}, {Total: 1000, Ratio: 3}} {
 		for _, greedy := range owners() {
 			for _, other := range owners() {
-				if greedy == other || bounds.Total < 8 && greedy.Group() == other.Group() {
+				if greedy == other || greedy.IsZero() || bounds.Total < 8 && greedy.Group() == other.Group() {
 					continue
 				}
 				l := NewLedger(bounds)
