@@ -122,7 +122,7 @@ func serveGuarded(order string, l net.Listener) error {
 	case "slow":
 		h = httprpc.NewHandler(slowMethods(), &httprpc.Options{RPC: rpc})
 	case "mcp":
-		h = mcphttp.NewHandler(addfarcall.NewServer(), &mcphttp.Options{RPC: rpc, Principal: whose})
+		h = mcphttp.NewHandler(addfarcall.NewServer(), &mcphttp.Options{RPC: rpc, Owner: whose})
 	default:
 		return errors.New("nothing is called " + o.Serve)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/internal/port"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -149,7 +150,7 @@ func (e *endpoint) newFront() {
 	rpc.V1 = false // no revision has it
 	rpc.Interceptors = g.shield.interceptors(nil, rpc.Interceptors)
 	e.http = mcphttp.NewHandler(e.server, &mcphttp.Options{
-		MaxMessage: g.opts.MaxMessage, RPC: rpc, Principal: g.sender(), KeepConnections: true,
+		MaxMessage: g.opts.MaxMessage, RPC: rpc, Owner: g.sender(), KeepConnections: true,
 		Origins: g.opts.Origins, Hosts: anyHost(), MessagesPath: messagesPath,
 		Heartbeat: g.opts.Heartbeat,
 	})
@@ -158,7 +159,7 @@ func (e *endpoint) newFront() {
 		o.V1 = false
 		g.identify(o, r)
 		o.Interceptors = g.shield.interceptors(g.joined(t, guard.ConnOf(r, o.Transport)), o.Interceptors)
-		g.run(t, func(ctx context.Context) { _ = mcp.Serve(ctx, e.server, t, o) }) // its error is the connection's: it broke
+		g.run(t, func(ctx context.Context) { e.serve(ctx, t, o, r.RemoteAddr) })
 	}, g.wsOptions("mcp"))
 }
 
@@ -302,8 +303,14 @@ func (g *Gateway) serveStream(ctx context.Context, t farcall.Transport, o *farca
 		p.order[0].pipe(ctx, t, o, c)
 		return
 	}
-	o.V1 = false                                    // no revision has it
-	_ = mcp.Serve(ctx, g.endpoint("").server, t, o) // it says what is wrong with what is no MCP
+	o.V1 = false                                // no revision has it
+	g.endpoint("").serve(ctx, t, o, c.Remote) // it says what is wrong with what is no MCP
+}
+
+// serve serves a connection of MCP from an address.
+func (e *endpoint) serve(ctx context.Context, t farcall.Transport, o *farcall.Options, remote string) {
+	ctx = context.WithValue(ctx, owner.ContextKey{}, owner.Connection(o.Conn, remote))
+	_ = mcp.Serve(ctx, e.server, t, o) // its error is the connection's: it broke
 }
 
 // run serves a connection in a goroutine that Shutdown waits for.

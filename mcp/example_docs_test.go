@@ -72,8 +72,8 @@ func addResources(s *mcp.Server) {
 
 func serveOwn(s *mcp.Server, mux *http.ServeMux) *mcphttp.Handler {
 	h := mcphttp.NewHandler(s, &mcphttp.Options{
-		Origins:   []string{"https://app.example.com"},
-		Principal: func(r *http.Request) string { return r.Header.Get("X-User") }, // set by what stands in front
+		Origins: []string{"https://app.example.com"},
+		Owner:   func(r *http.Request) string { return r.Header.Get("X-User") }, // set by what stands in front
 	})
 	mux.Handle("/mcp", h)
 	mux.HandleFunc("/sse", h.ServeSSE)           // clients of 2024-11-05

@@ -11,6 +11,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/port"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 )
@@ -80,8 +81,9 @@ func (p *peers) open(t farcall.Transport, c *guard.Conn, isMCP func(frame []byte
 		return p.openPeer(id, again, &opts)
 	}
 	p.forget(id)
-	opts.V1 = false                               // no revision has it
-	_ = mcp.Serve(p.serving, p.mcp, again, &opts) // its error is the connection's: it broke
+	opts.V1 = false // no revision has it
+	ctx := context.WithValue(p.serving, owner.ContextKey{}, owner.Connection(opts.Conn, c.Remote))
+	_ = mcp.Serve(ctx, p.mcp, again, &opts) // its error is the connection's: it broke
 	return nil
 }
 

@@ -117,7 +117,7 @@ func (f *serveFlags) playground(log *slog.Logger, g *guard.Guard) (*toys, error)
 	s := &toys{play: playground.Register(mux, log), guard: g}
 	s.mcp = s.play.MCP(mux, rpc, func(o *mcp.ServerOptions) {
 		if g != nil {
-			o.Principal = func(ctx context.Context) string { return guard.From(ctx).Owner() }
+			o.Owner = func(ctx context.Context) string { return guard.From(ctx).Owner() }
 			o.Visible = func(ctx context.Context, kind, name string) bool { return mayUse(ctx, g, kind, name) }
 		}
 	})
@@ -191,7 +191,7 @@ func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *pee
 			httprpc.NewStreamHandler(h, options("sse+tls"))),
 		ws: wsrpc.NewHandler(upgrade, &wsrpc.Options{MaxMessage: maxMessage, Hosts: anyHost}),
 		mcp: mcphttp.NewHandler(conns.mcp, &mcphttp.Options{
-			MaxMessage: maxMessage, MessagesPath: messagesPath, RPC: &mcpOptions, Principal: sender, Hosts: anyHost,
+			MaxMessage: maxMessage, MessagesPath: messagesPath, RPC: &mcpOptions, Owner: sender, Hosts: anyHost,
 		}),
 		mcpWS: wsrpc.NewHandler(upgradeMCP, &wsrpc.Options{MaxMessage: maxMessage, Subprotocols: []string{"mcp"}, Hosts: anyHost}),
 		page:  html,

@@ -52,23 +52,26 @@ type Options struct {
 	// defaults.
 	RPC *farcall.Options
 
-	// MaxSessions bounds the sessions, and the streams of subscriptions/listen.
-	// When there is no room for a session, the one that was idle longest ends.
+	// MaxSessions bounds the sessions, and the streams of subscriptions/listen. When
+	// there is no room for a session, one ends of the owner that has most (of an
+	// unauthenticated one: of its address), the longest idle first: nobody else's.
 	// Default 10,000.
 	MaxSessions int
 	// IdleTimeout is how long a session lasts in which nothing happens. Default
 	// 30 min; negative: for ever.
 	IdleTimeout time.Duration
-	// Principal tells who sends a request. A session is its first principal's
-	// alone: to others it does not exist. Default: everybody is the same.
-	Principal func(*http.Request) string
+	// Owner returns a text that is unique for the authenticated caller that sends a
+	// request, and "" for any other. What a caller leaves here is its alone: to
+	// others a session does not exist. Without it a session belongs to whoever knows
+	// its id. Default: no caller is authenticated.
+	Owner func(*http.Request) string
 
 	// Heartbeat is how long an event stream may be silent before a comment is
 	// sent. Default 15 s; negative: for ever.
 	Heartbeat time.Duration
 	// Events keeps what was sent on event streams of sessions, for clients that
 	// come back. Default: in memory, EventBytes for each session (default 1 MiB)
-	// and 64 times that in all; the oldest is dropped first.
+	// and 64 times that in all; the session that has most there loses its oldest.
 	Events     EventStore
 	EventBytes int
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/late"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -167,6 +168,7 @@ func (h *Handler) dispatch(ctx context.Context, req *farcall.Request) (any, erro
 type exchange struct {
 	context.Context //nolint:containedctx // this is a context itself
 
+	h      *Handler
 	req    *http.Request
 	accept accepts
 	events events // of a stateless call
@@ -194,10 +196,22 @@ func exchangeFrom(ctx context.Context) *exchange {
 
 // Value implements context.Context.
 func (x *exchange) Value(key any) any {
-	if _, ok := key.(exchangeKey); ok {
+	switch key.(type) {
+	case exchangeKey:
 		return x
+	case owner.ContextKey:
+		return x.owner()
 	}
 	return x.Context.Value(key)
+}
+
+// owner returns the owner of what the call leaves behind: its principal, or else its session, or
+// else its address.
+func (x *exchange) owner() owner.Key {
+	if x.session != nil {
+		return x.session.owner
+	}
+	return owner.Or(x.h.principal(x.req), owner.Address(x.req.RemoteAddr))
 }
 
 // Done implements context.Context: what belongs to a session goes on when the

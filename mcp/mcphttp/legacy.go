@@ -66,7 +66,7 @@ func (h *Handler) requestID(frame []byte) jsonrpc.ID {
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, b *buffers, accept accepts) {
 	p := &posted{}
 	x := &p.exchange
-	x.Context, x.req, x.accept, x.session = contextOf(r), r, accept, s
+	x.Context, x.h, x.req, x.accept, x.session = contextOf(r), h, r, accept, s
 	x.events.w, x.events.beat = w, h.opts.Heartbeat
 	x.stream = &p.stream
 	x.stream.s, x.stream.accept, x.stream.conn = s, accept, &x.events

@@ -65,7 +65,7 @@ func TestSession(t *testing.T) {
 }
 
 func TestPrincipal(t *testing.T) {
-	e := serve(t, &Options{Principal: func(r *http.Request) string { return r.Header.Get("X-User") }})
+	e := serve(t, &Options{Owner: func(r *http.Request) string { return r.Header.Get("X-User") }})
 	v := e.session(legacyName)
 	v.send(`{"jsonrpc":"2.0","id":1,"method":"ping"}`, "X-User: mallory").is(404, "Session not found")
 	v.get("X-User: mallory").is(404, "Session not found")
@@ -342,7 +342,8 @@ func testResume(t *testing.T, keep bool) {
 func (t *table) idles() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.idle.next != &t.idle
+	_, _, ok := t.sessions.Oldest()
+	return ok
 }
 
 // A client that goes for good while it is asked does not keep its session.

@@ -16,7 +16,7 @@ import (
 // Streamable HTTP, "Cancellation").
 func (h *Handler) stateless(w http.ResponseWriter, r *http.Request, b *buffers, accept accepts) {
 	defer h.release(b)
-	x := &exchange{Context: contextOf(r), req: r, accept: accept, events: events{w: w, beat: h.opts.Heartbeat}}
+	x := &exchange{Context: contextOf(r), h: h, req: r, accept: accept, events: events{w: w, beat: h.opts.Heartbeat}}
 	defer x.events.end()
 	responder := h.calls
 	if first(r.Header[headerMethod]) == spec.MethodSubscriptionsListen {

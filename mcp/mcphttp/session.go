@@ -12,6 +12,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/cancel"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -26,15 +27,14 @@ import (
 type session struct {
 	h         *Handler
 	id        string
-	principal string
-	only      *stream // HTTP+SSE: the one stream there is
+	principal owner.Key // who may use it; zero: who knows its id
+	owner     owner.Key // of what belongs to it: the principal, or else the session
+	only      *stream   // HTTP+SSE: the one stream there is
 	accepted  sync.Once
 
-	// The table's.
-	users      int // requests and streams of the client that are open, and calls that do not wait for it
-	gone       bool
-	idleSince  time.Time
-	prev, next *session
+	// The table's, which counts as users the requests and streams of the client that are open, and
+	// calls that do not wait for it.
+	idleSince time.Time
 
 	mu         sync.Mutex
 	backend    Session // nil until initialize arrives
@@ -100,14 +100,17 @@ func (c *incoming) wait(n int) {
 }
 
 func (h *Handler) newSession(r *http.Request) *session {
-	return &session{h: h, id: rand.Text(), principal: h.principal(r), users: 1}
+	s := &session{h: h, id: rand.Text(), principal: h.principal(r)}
+	s.owner = owner.Or(s.principal, owner.Session(s.id, r.RemoteAddr))
+	return s
 }
 
-func (h *Handler) principal(r *http.Request) string {
-	if h.opts.Principal == nil {
-		return ""
+// principal returns the owner that stands for an authenticated caller, zero for any other.
+func (h *Handler) principal(r *http.Request) owner.Key {
+	if h.opts.Owner == nil {
+		return owner.Key{}
 	}
-	return h.opts.Principal(r)
+	return owner.Named(h.opts.Owner(r))
 }
 
 // revision is the revision that was agreed upon, nil before.
@@ -143,14 +146,10 @@ func (s *session) begin(ctx context.Context, x *exchange, req *farcall.Request) 
 	if err := s.accept(x); err != nil {
 		return nil, err
 	}
-	evicted, ok := s.h.table.add(s)
-	if evicted != nil {
-		evicted.end()
-	}
-	if !ok {
+	if !s.h.admit(s) {
 		s.end()
 		x.status = http.StatusServiceUnavailable
-		return nil, &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded: too many sessions"}
+		return nil, errSessions()
 	}
 	x.events.header(headerSession, s.id)
 	done := false
@@ -165,10 +164,25 @@ func (s *session) begin(ctx context.Context, x *exchange, req *farcall.Request) 
 	return result, err
 }
 
+// admit takes a session into the table. Those that make room for it end.
+func (h *Handler) admit(s *session) bool {
+	evicted, ok := h.table.add(s)
+	for _, e := range evicted {
+		e.end()
+	}
+	return ok
+}
+
+func errSessions() *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded: too many sessions; end one with DELETE, or try again later"}
+}
+
 // accept makes the backend's half of the session.
 func (s *session) accept(x *exchange) error {
 	s.accepted.Do(func() {
-		b := s.h.backend.Accept(context.WithoutCancel(x.Context), s) // without x, which the session must not hold on to
+		// Without x, which the session must not hold on to.
+		ctx := context.WithValue(context.WithoutCancel(x.Context), owner.ContextKey{}, s.owner)
+		b := s.h.backend.Accept(ctx, s)
 		s.mu.Lock()
 		s.backend = b
 		closed := s.closed

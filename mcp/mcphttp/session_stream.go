@@ -86,7 +86,7 @@ func (st *stream) write(frame []byte) error {
 		return st.conn.event(sse.Event{Type: "message", Data: frame})
 	}
 	st.last++
-	kept := st.s.h.opts.Events.Append(st.s.id, st.id, st.last, frame)
+	kept := st.s.h.opts.Events.Append(st.s.owner.Group().Text(), st.s.id, st.id, st.last, frame)
 	if st.conn == nil {
 		return kept
 	}

@@ -3,62 +3,63 @@ package mcphttp
 import (
 	"sync"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/share"
 )
 
-// table is all sessions. Those in which nothing happens are in a list, the
-// longest idle first, and one timer watches it.
+// table is all sessions. When it is full, the owner that has most of them makes room. One timer
+// watches those that are not in use.
 type table struct {
-	max  int
 	keep time.Duration // how long an idle session lasts; negative: for ever
 
-	mu     sync.Mutex
-	byID   map[string]*session
-	idle   session // the list's ends: next is its first, prev its last
-	timer  *time.Timer
-	armed  bool
-	closed bool
+	mu       sync.Mutex
+	sessions *share.Table[string, *session] // by id
+	timer    *time.Timer
+	armed    bool
+	closed   bool
 }
 
 func (t *table) init(limit int, keep time.Duration) {
-	t.max, t.keep = limit, keep
-	t.byID = map[string]*session{}
-	t.idle.next, t.idle.prev = &t.idle, &t.idle
+	t.keep = keep
+	t.sessions = share.NewTable[string, *session](share.Bounds{Total: limit})
 }
 
 func (t *table) len() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.byID)
+	return t.sessions.Len()
 }
 
-// add takes a session in. When there is no room, the one that was idle longest
-// goes, and must be ended; ok is false when none is idle.
-func (t *table) add(s *session) (evicted *session, ok bool) {
+// add takes in a session that is in use. Those that made room must be ended; ok is false when none
+// could.
+func (t *table) add(s *session) (evicted []*session, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return nil, false
 	}
-	if len(t.byID) >= t.max {
-		if evicted = t.idle.next; evicted == &t.idle {
-			return nil, false
-		}
-		t.removeLocked(evicted)
+	// Sessions of one address are one owner here, or opening more would win room.
+	gone, ok := t.sessions.Put(s.owner.Group(), s.id, s, 1)
+	for _, e := range gone {
+		evicted = append(evicted, e.Value)
 	}
-	t.byID[s.id] = s
-	return evicted, true
+	if ok {
+		t.sessions.Hold(s.id)
+	}
+	return evicted, ok
 }
 
-// get returns the session of a principal, for a user who puts it back. Nil when
-// there is none.
-func (t *table) get(id, principal string) *session {
+// get returns a session for a user that puts it back: nil when there is none, or when it belongs to
+// another principal.
+func (t *table) get(id string, principal owner.Key) *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.byID[id]
+	s, _, _ := t.sessions.Get(id)
 	if s == nil || s.principal != principal {
 		return nil
 	}
-	t.holdLocked(s)
+	t.sessions.Hold(id)
 	return s
 }
 
@@ -66,24 +67,15 @@ func (t *table) get(id, principal string) *session {
 func (t *table) hold(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.holdLocked(s)
-}
-
-func (t *table) holdLocked(s *session) {
-	s.users++
-	t.busy(s)
+	t.sessions.Hold(s.id)
 }
 
 // put ends a use.
 func (t *table) put(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.users--; s.users > 0 || t.byID[s.id] != s {
-		return
-	}
+	t.sessions.Release(s.id)
 	s.idleSince = time.Now()
-	s.prev, s.next = t.idle.prev, &t.idle
-	s.prev.next, s.next.prev = s, s
 	if t.keep >= 0 && !t.armed {
 		t.arm(t.keep)
 	}
@@ -98,29 +90,12 @@ func (t *table) arm(d time.Duration) {
 	t.timer.Reset(d)
 }
 
-// busy takes a session off the list.
-func (t *table) busy(s *session) {
-	if s.next != nil {
-		s.prev.next, s.next.prev = s.next, s.prev
-		s.prev, s.next = nil, nil
-	}
-}
-
-// remove takes a session out. It reports false when somebody else did.
+// remove takes a session out. It reports false when it is not there any more.
 func (t *table) remove(s *session) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.gone || t.byID[s.id] != s {
-		return false
-	}
-	t.removeLocked(s)
-	return true
-}
-
-func (t *table) removeLocked(s *session) {
-	s.gone = true
-	delete(t.byID, s.id)
-	t.busy(s)
+	_, ok := t.sessions.Remove(s.id)
+	return ok
 }
 
 // sweep ends the sessions that were idle long enough.
@@ -129,12 +104,16 @@ func (t *table) sweep() {
 	t.mu.Lock()
 	now := time.Now()
 	t.armed = false
-	for s := t.idle.next; s != &t.idle; s = t.idle.next {
+	for {
+		id, s, ok := t.sessions.Oldest()
+		if !ok || t.closed {
+			break
+		}
 		if left := t.keep - now.Sub(s.idleSince); left > 0 {
 			t.arm(left)
 			break
 		}
-		t.removeLocked(s)
+		t.sessions.Remove(id)
 		ended = append(ended, s)
 	}
 	t.mu.Unlock()
@@ -147,8 +126,8 @@ func (t *table) sweep() {
 func (t *table) all() []*session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	all := make([]*session, 0, len(t.byID))
-	for _, s := range t.byID {
+	all := make([]*session, 0, t.sessions.Len())
+	for _, s := range t.sessions.All() {
 		all = append(all, s)
 	}
 	return all
@@ -165,8 +144,7 @@ func (t *table) close() []*session {
 	}
 	left := all[:0]
 	for _, s := range all {
-		if !s.gone {
-			t.removeLocked(s)
+		if _, ok := t.sessions.Remove(s.id); ok {
 			left = append(left, s)
 		}
 	}

@@ -285,7 +285,7 @@ func TestMemoryStore(t *testing.T) {
 		return strings.TrimSpace(got)
 	}
 	for n := range uint64(4) {
-		if err := m.Append("a", n%2+1, n+1, data); err != nil {
+		if err := m.Append("x", "a", n%2+1, n+1, data); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -295,19 +295,20 @@ func TestMemoryStore(t *testing.T) {
 	if got := kept("a", 2, 2); got != "4" {
 		t.Errorf("%q", got)
 	}
-	if m.Append("a", 1, 5, make([]byte, 1000)) == nil {
+	if m.Append("x", "a", 1, 5, make([]byte, 1000)) == nil {
 		t.Error("too large, and kept")
 	}
-	for i := range storeFactor * 3 { // fills it: what is oldest goes, of whomever
-		m.Append(fmt.Sprint("b", i), 1, 1, data)
+	for i := range storeFactor * 4 { // another owner fills it, and pushes out its own oldest only
+		m.Append("y", fmt.Sprint("b", i), 1, 1, data)
 	}
-	if m.bytes > m.total || kept("a", 2, 0) != "" || kept("b191", 1, 0) != "1" {
-		t.Errorf("%d bytes of %d, %q", m.bytes, m.total, kept("a", 2, 0))
+	if got := kept("a", 2, 0); got != "2 4" || kept("b255", 1, 0) != "1" || kept("b0", 1, 0) != "" {
+		t.Errorf("the session of another owner has %q left", got)
 	}
-	for i := range storeFactor * 3 {
+	m.Drop("a")
+	for i := range storeFactor * 4 {
 		m.Drop(fmt.Sprint("b", i))
 	}
-	if m.bytes != 0 || len(m.sessions) != 0 || m.oldest.next != &m.oldest {
-		t.Errorf("%d bytes, %d sessions", m.bytes, len(m.sessions))
+	if c := m.events.Counters(); c.Used != 0 || len(m.sessions) != 0 {
+		t.Errorf("%+v, %d sessions", c, len(m.sessions))
 	}
 }

@@ -28,12 +28,8 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 	s := h.newSession(r)
 	e := &events{w: w, beat: h.opts.Heartbeat, done: make(chan struct{})}
 	s.only = &stream{s: s, accept: acceptsEvents, conn: e}
-	evicted, ok := h.table.add(s)
-	if evicted != nil {
-		evicted.end()
-	}
-	if !ok {
-		refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded: too many sessions"})
+	if !h.admit(s) {
+		refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), errSessions())
 		return
 	}
 	address := h.opts.MessagesPath + "?sessionId=" + url.QueryEscape(s.id)
@@ -88,7 +84,7 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 	}
 	slow.AnswerNothing(w, http.StatusAccepted)
 	h.table.put(s) // what keeps it is its stream
-	x := &exchange{Context: contextOf(r), req: r, session: s}
+	x := &exchange{Context: contextOf(r), h: h, req: r, session: s}
 	h.active.Add(1)
 	go h.runMessage(x, b)
 }

@@ -4,16 +4,20 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+
+	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/share"
 )
 
 // An EventStore keeps what was sent on the event streams of sessions, so that a
 // client whose connection broke can have the rest. It must be safe for
 // concurrent use.
 type EventStore interface {
-	// Append keeps a copy of event n of a stream. The first event is 1. It fails
-	// when the event cannot be kept, which matters only to a client that is not
-	// connected.
-	Append(session string, stream, n uint64, data []byte) error
+	// Append keeps a copy of event n of a stream. The first event is 1. The owner of
+	// the session is an opaque text, under which a store can bound what one caller
+	// fills with all of its sessions. Append fails when the event cannot be kept,
+	// which matters only to a client that is not connected.
+	Append(owner, session string, stream, n uint64, data []byte) error
 	// Replay calls yield with the events of a stream that come after event n and
 	// are kept, in their order, until yield fails. yield does not keep data.
 	Replay(session string, stream, n uint64, yield func(n uint64, data []byte) error) error
@@ -24,96 +28,66 @@ type EventStore interface {
 const (
 	// storeFactor is how many sessions can use up their room at once.
 	storeFactor = 64
-	// eventCost is what an event costs besides its data.
-	eventCost = 160
+	// eventCost is what an event costs beside its data.
+	eventCost = 400
 )
 
-// memoryStore is an EventStore. What is oldest goes first: of a session when
-// that has no more room, of all when there is none at all.
+// memoryStore is an EventStore. When a session has no more room, its oldest event goes; when there
+// is none at all, the oldest of the session that has most, of the owner that has most.
 type memoryStore struct {
-	perSession, total int
+	perSession int
 
 	mu       sync.Mutex
-	sessions map[string]*keptSession
-	oldest   keptEvent // ends of the list of all events: next is the oldest
-	bytes    int
-}
-
-type keptSession struct {
-	id          string
-	first, last *keptEvent
-	bytes       int
+	sessions map[string][]*keptEvent // the oldest first
+	events   *share.Table[*keptEvent, *keptEvent]
 }
 
 type keptEvent struct {
-	session    *keptSession
-	stream, n  uint64
-	data       []byte
-	prev, next *keptEvent // of all
-	later      *keptEvent // of the session
+	session   string
+	stream, n uint64
+	data      []byte
 }
 
 func newMemoryStore(perSession int) *memoryStore {
-	m := &memoryStore{perSession: perSession, total: perSession * storeFactor, sessions: map[string]*keptSession{}}
-	m.oldest.prev, m.oldest.next = &m.oldest, &m.oldest
-	return m
+	return &memoryStore{
+		perSession: perSession, sessions: map[string][]*keptEvent{},
+		events: share.NewTable[*keptEvent, *keptEvent](share.Bounds{Total: perSession * storeFactor, Owner: perSession}),
+	}
 }
 
-func (m *memoryStore) Append(session string, stream, n uint64, data []byte) error {
+// Append implements EventStore.
+func (m *memoryStore) Append(group, session string, stream, n uint64, data []byte) error {
 	cost := len(data) + eventCost
 	if cost > m.perSession {
 		return fmt.Errorf("mcphttp: a message of %d bytes is too large to be kept; raise Options.EventBytes", len(data))
 	}
+	e := &keptEvent{session: session, stream: stream, n: n, data: slices.Clone(data)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := m.sessions[session]
-	if s == nil {
-		s = &keptSession{id: session}
-		m.sessions[session] = s
+	gone, ok := m.events.Put(owner.Session(session, "").In(owner.Named(group)), e, e, cost)
+	for _, old := range gone { // the oldest of its session
+		events := m.sessions[old.Value.session]
+		events[0] = nil
+		if m.sessions[old.Value.session] = events[1:]; len(events) == 1 {
+			delete(m.sessions, old.Value.session)
+		}
 	}
-	e := &keptEvent{session: s, stream: stream, n: n, data: slices.Clone(data), prev: m.oldest.prev, next: &m.oldest}
-	e.prev.next, e.next.prev = e, e
-	if s.last == nil {
-		s.first = e
-	} else {
-		s.last.later = e
+	if !ok {
+		return fmt.Errorf("mcphttp: there is no room for %d bytes to be replayed; raise Options.EventBytes", len(data))
 	}
-	s.last = e
-	s.bytes += cost
-	m.bytes += cost
-	for s.bytes > m.perSession {
-		m.evict(s.first)
-	}
-	for m.bytes > m.total {
-		m.evict(m.oldest.next)
-	}
+	m.sessions[session] = append(m.sessions[session], e)
 	return nil
 }
 
-// evict forgets an event that is the oldest of its session.
-func (m *memoryStore) evict(e *keptEvent) {
-	e.prev.next, e.next.prev = e.next, e.prev
-	s := e.session
-	cost := len(e.data) + eventCost
-	s.bytes -= cost
-	m.bytes -= cost
-	if s.first = e.later; s.first == nil {
-		delete(m.sessions, s.id)
-	}
-}
-
+// Replay implements EventStore.
 func (m *memoryStore) Replay(session string, stream, n uint64, yield func(n uint64, data []byte) error) error {
-	var events []*keptEvent // they never change
 	m.mu.Lock()
-	if s := m.sessions[session]; s != nil {
-		for e := s.first; e != nil; e = e.later {
-			if e.stream == stream && e.n > n {
-				events = append(events, e)
-			}
-		}
-	}
+	events := slices.Clone(m.sessions[session]) // which never change
 	m.mu.Unlock()
 	for _, e := range events {
+		if e.stream != stream || e.n <= n {
+			continue
+		}
 		if err := yield(e.n, e.data); err != nil {
 			return err
 		}
@@ -121,12 +95,12 @@ func (m *memoryStore) Replay(session string, stream, n uint64, yield func(n uint
 	return nil
 }
 
+// Drop implements EventStore.
 func (m *memoryStore) Drop(session string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s := m.sessions[session]; s != nil {
-		for s.first != nil {
-			m.evict(s.first)
-		}
+	for _, e := range m.sessions[session] {
+		m.events.Remove(e)
 	}
+	delete(m.sessions, session)
 }
