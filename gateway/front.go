@@ -10,8 +10,8 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/httprpc"
-	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -303,7 +303,7 @@ func (g *Gateway) serveStream(ctx context.Context, t farcall.Transport, o *farca
 		p.order[0].pipe(ctx, t, o, c)
 		return
 	}
-	o.V1 = false                                // no revision has it
+	o.V1 = false                              // no revision has it
 	g.endpoint("").serve(ctx, t, o, c.Remote) // it says what is wrong with what is no MCP
 }
 

@@ -269,7 +269,7 @@ func (g *Gateway) endpoint(name string) *endpoint {
 	}
 	e = &endpoint{g: g, name: name}
 	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
-		Relay: e, Principal: g.principal, StateTTL: stateTTL, RPC: g.rpcOptions(), Logger: g.opts.Logger,
+		Relay: e, Owner: g.principal, StateTTL: stateTTL, RPC: g.rpcOptions(), Logger: g.opts.Logger,
 	})
 	e.newFront()
 	g.endpoints[name] = e

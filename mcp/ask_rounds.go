@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -50,7 +51,7 @@ func (x *sealing) init(s *Server) {
 func (s *Server) openAsks(c *call) (err error) {
 	c.mayAsk, c.lazy = true, s.opts.Relay != nil
 	if !c.lazy && c.continues() {
-		c.asks, err = s.openRounds(c, s.principal(c))
+		c.asks, err = s.openRounds(c, c.owner())
 	}
 	return err
 }
@@ -58,10 +59,10 @@ func (s *Server) openAsks(c *call) (err error) {
 // continues reports whether there were rounds before this one.
 func (c *call) continues() bool { return c.rev.Modern && len(c.in.state)+len(c.in.responses) > 0 }
 
-func (s *Server) openRounds(c *call, principal string) (*asks, error) {
+func (s *Server) openRounds(c *call, o owner.Key) (*asks, error) {
 	a, before, responses := &asks{}, state{}, c.in.responses
 	if len(c.in.state) > 0 && c.in.state[0] == '"' { // anything else is nothing that can be opened
-		plain, err := s.sealed.open(c.binding(principal), string(scan.Unquote(c.in.state)))
+		plain, err := s.sealed.open(c.binding(o), string(scan.Unquote(c.in.state)))
 		if err != nil {
 			return nil, err
 		}
@@ -97,10 +98,10 @@ func (s *Server) openRounds(c *call, principal string) (*asks, error) {
 
 // rounds returns what the call has asked, and what it asks.
 func (c *call) rounds() (a *asks, err error) {
-	principal := ""
+	var o owner.Key
 	open := c.lazy && c.continues()
 	if open {
-		principal = c.srv.principal(c) // it may look at the call
+		o = c.owner() // it may look at the call
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,7 +111,7 @@ func (c *call) rounds() (a *asks, err error) {
 	case c.asks != nil:
 		return c.asks, nil
 	case open:
-		if a, err = c.srv.openRounds(c, principal); err != nil {
+		if a, err = c.srv.openRounds(c, o); err != nil {
 			return nil, err
 		}
 	default:
@@ -138,8 +139,8 @@ func (c *call) isOver() bool {
 }
 
 // binding is what the state of a call belongs to.
-func (c *call) binding(principal string) binding {
-	return binding{principal: principal, method: c.method, params: digestParams(c.params)}
+func (c *call) binding(o owner.Key) binding {
+	return binding{owner: o.Text(), method: c.method, params: digestParams(c.params)}
 }
 
 var errOver = errors.New("mcp: the handler has returned; it is too late to ask the client")
@@ -232,7 +233,7 @@ func (c *call) inputRequired() (result jsonrpc.Raw, asked bool) {
 	if err == nil {
 		result, err = jsonv2.Append(nil, &spec.InputRequiredResult{
 			ResultType: spec.ResultInputRequired, InputRequests: a.requests,
-			RequestState: c.srv.sealed.seal(c.binding(c.srv.principal(c)), plain),
+			RequestState: c.srv.sealed.seal(c.binding(c.owner()), plain),
 		})
 	}
 	return result, err == nil // all of it is JSON that has been marshalled before

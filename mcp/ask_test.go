@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -63,12 +64,19 @@ func (r *wireReply) text() string {
 // sendModern sends a frame of the modern era.
 func sendModern(tb testing.TB, s *Server, caps, method, params string) wireReply {
 	tb.Helper()
+	return sendModernAs(tb, s, owner.Key{}, caps, method, params)
+}
+
+// sendModernAs sends a request that stands alone on behalf of an owner.
+func sendModernAs(tb testing.TB, s *Server, o owner.Key, caps, method, params string) wireReply {
+	tb.Helper()
+	ctx := context.WithValue(tb.Context(), owner.ContextKey{}, o)
 	meta := fmt.Sprintf(`{"_meta":{%q:%q,%q:%s}`, spec.MetaProtocolVersion, rev2026, spec.MetaClientCapabilities, caps)
 	if rest := strings.TrimPrefix(params, "{"); rest != "}" {
 		meta += ","
 	}
 	frame := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s%s}`, method, meta, strings.TrimPrefix(params, "{"))
-	raw := farcall.NewResponder(s, nil).Respond(tb.Context(), nil, []byte(frame), nil)
+	raw := farcall.NewResponder(s, nil).Respond(ctx, nil, []byte(frame), nil)
 	var r wireReply
 	if err := json.Unmarshal(raw, &r); err != nil {
 		tb.Fatalf("%s: %v: %s", method, err, raw)
@@ -393,7 +401,7 @@ func TestAskState(t *testing.T) {
 			t.Errorf("%s: %s", what, r.raw)
 		}
 	}
-	other := askServer(t, askEverything, &ServerOptions{StateKeys: keys, Principal: func(context.Context) string { return "bob" }})
+	other := askServer(t, askEverything, &ServerOptions{StateKeys: keys, Owner: func(context.Context) string { return "bob" }})
 	if r := sendModern(t, other, canAll, "tools/call", retry(first.Result.RequestState, "")); r.Error == nil {
 		t.Errorf("another principal: %s", r.raw)
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -60,10 +61,28 @@ func callFrom(ctx context.Context) *call {
 
 // Value implements context.Context.
 func (c *call) Value(key any) any {
-	if _, ok := key.(callKey); ok {
+	switch key.(type) {
+	case callKey:
 		return c
+	case owner.ContextKey:
+		return c.owner()
 	}
 	return c.Context.Value(key)
+}
+
+// owner returns the owner of what the call leaves behind: its principal, or else its session, or
+// else its connection or address.
+func (c *call) owner() owner.Key {
+	if named := c.srv.opts.Owner; named != nil {
+		if k := owner.Named(named(c)); !k.IsZero() {
+			return k
+		}
+	}
+	k := owner.From(c.Context)
+	if c.session != nil && !k.Authenticated() {
+		return c.session.owner
+	}
+	return k
 }
 
 // AfterFunc lets package context derive from this context without a goroutine.

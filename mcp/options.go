@@ -48,9 +48,12 @@ type ServerOptions struct {
 	// "resource", "template" or "prompt". What a caller does not see does not
 	// exist for it. Default: everything is visible.
 	Visible func(ctx context.Context, kind, name string) bool
-	// Principal names the caller, for example by the subject of its token.
-	// Request states and tasks are bound to it. Default: "", for everybody.
-	Principal func(ctx context.Context) string
+	// Owner returns a text that is unique for the authenticated caller, for example
+	// issuer and subject of its token, and "" for any other. Request states and tasks
+	// belong to it. Those of other callers belong to their session, else to their
+	// connection, else (HTTP without sessions) to their address. Default: what
+	// mcphttp.Options.Owner says, and no caller is authenticated on other transports.
+	Owner func(ctx context.Context) string
 
 	// StateKeys are keys of 32 bytes that seal what a client carries from one
 	// round of a request to the next: the first one seals, each one opens, so
@@ -62,8 +65,8 @@ type ServerOptions struct {
 
 	// TaskTTL is how long a task is kept, from its creation. Default 1 h.
 	TaskTTL time.Duration
-	// MaxTasks bounds the tasks that are kept at a time; one principal or session
-	// has a tenth of them at most, or 16. Default 10,000.
+	// MaxTasks bounds the tasks that are kept at a time. One owner has a tenth of
+	// them at most, or 16, and all sessions of one address half. Default 10,000.
 	MaxTasks int
 	// TaskPoll is how often a client should ask for a task. Default 1 s.
 	TaskPoll time.Duration

@@ -131,7 +131,7 @@ func TestRelayStateTampered(t *testing.T) {
 	})
 	var who atomic.Value
 	who.Store("ann")
-	s := relayServer(t, f, &ServerOptions{StateTTL: time.Hour, Principal: func(ctx context.Context) string {
+	s := relayServer(t, f, &ServerOptions{StateTTL: time.Hour, Owner: func(ctx context.Context) string {
 		if ClientFrom(ctx) == nil {
 			t.Error("the principal's context is not the call's")
 		}

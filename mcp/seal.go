@@ -43,9 +43,9 @@ type sealKey struct {
 
 // binding is what a state belongs to.
 type binding struct {
-	principal string
-	method    string
-	params    paramsDigest
+	owner  string // owner.Key.Text
+	method string
+	params paramsDigest
 }
 
 // newSealer takes keys of 32 bytes. Without any it makes one, which ends with
@@ -123,9 +123,9 @@ func (s *sealer) open(b binding, sealed string) ([]byte, error) {
 // data is what is authenticated with a state, unambiguously: every part but the
 // last has a length.
 func (b *binding) data(header []byte) []byte {
-	out := make([]byte, 0, len(header)+2*binary.MaxVarintLen32+len(b.principal)+len(b.method)+len(b.params))
+	out := make([]byte, 0, len(header)+2*binary.MaxVarintLen32+len(b.owner)+len(b.method)+len(b.params))
 	out = append(out, header...)
-	for _, s := range [...]string{b.principal, b.method} {
+	for _, s := range [...]string{b.owner, b.method} {
 		out = append(binary.AppendUvarint(out, uint64(len(s))), s...)
 	}
 	return append(out, b.params[:]...)

@@ -25,8 +25,8 @@ func testSealer(tb testing.TB, keys ...string) *sealer {
 	return s
 }
 
-func bindTo(principal, method, params string) binding {
-	return binding{principal: principal, method: method, params: digestParams(jsonrpc.Raw(params))}
+func bindTo(owner, method, params string) binding {
+	return binding{owner: owner, method: method, params: digestParams(jsonrpc.Raw(params))}
 }
 
 func TestSealOpens(t *testing.T) {

@@ -3,11 +3,13 @@ package mcp
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"sync"
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -32,7 +34,8 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 		opts = *o
 	}
 	opts.Dialect = mcphttp.Dialect()
-	h := &connection{backend: b, ctx: context.WithoutCancel(ctx)}
+	key := owner.Or(owner.From(ctx), owner.Connection(rand.Text(), ""))
+	h := &connection{backend: b, ctx: context.WithValue(context.WithoutCancel(ctx), owner.ContextKey{}, key), owner: key}
 	t, reading := watch(t)
 	peer := farcall.NewPeer(t, h, &opts)
 	select {
@@ -53,6 +56,9 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 		_ = peer.Close() // waits for the handlers
 	}
 	h.close()
+	if s, ok := b.(*Server); ok {
+		s.tasks.endOwner(key)
+	}
 	if err := peer.Err(); !reading.closedInOrder() && !errors.Is(err, farcall.ErrClosed) {
 		return err
 	}
@@ -62,6 +68,7 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 // connection serves what arrives on one connection, in both eras.
 type connection struct {
 	backend mcphttp.Backend
+	owner   any             // an owner.Key: of calls that are neither authenticated nor in a session
 	ctx     context.Context //nolint:containedctx // the session's, which lasts as long as the connection
 
 	mu      sync.Mutex
@@ -90,6 +97,9 @@ func (x *connection) ServeRPC(ctx context.Context, req *farcall.Request) (any, e
 	opens := req.Method == spec.MethodInitialize || req.Method == spec.MethodPing
 	switch {
 	case session == nil && !opens, isModern(req.Params):
+		if !owner.From(ctx).Authenticated() {
+			ctx = context.WithValue(ctx, owner.ContextKey{}, x.owner)
+		}
 		return x.backend.ServeRPC(ctx, req)
 	case session == nil:
 		session = x.open(farcall.CallerFrom(ctx))

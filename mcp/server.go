@@ -97,14 +97,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return s.tasks.wait(ctx)
 }
 
-// principal names the caller.
-func (s *Server) principal(ctx context.Context) string {
-	if s.opts.Principal == nil {
-		return ""
-	}
-	return s.opts.Principal(ctx)
-}
-
 // visible reports whether the caller may see something.
 func (s *Server) visible(ctx context.Context, kind, name string) bool {
 	return s.opts.Visible == nil || s.opts.Visible(ctx, kind, name)

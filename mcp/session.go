@@ -10,6 +10,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -23,6 +24,7 @@ type session struct {
 	srv    *Server
 	client farcall.Caller
 	name   string
+	owner  owner.Key       // of what its calls leave behind, unless they are authenticated
 	ctx    context.Context //nolint:containedctx // the session's own: it lasts longer than initialize
 
 	rev   atomic.Pointer[era.Revision] // nil before initialize
@@ -43,6 +45,7 @@ type session struct {
 // by way of client.
 func (s *Server) Accept(ctx context.Context, client farcall.Caller) mcphttp.Session {
 	x := &session{srv: s, client: client, name: rand.Text(), ctx: context.WithoutCancel(ctx)}
+	x.owner = owner.Or(owner.From(ctx), owner.Session(x.name, ""))
 	x.users.init()
 	return x
 }
@@ -53,7 +56,7 @@ func (x *session) Revision() *era.Revision { return x.rev.Load() }
 // Close ends the session. What is being sent is given up.
 func (x *session) Close() {
 	x.srv.listeners.removeSession(x)
-	x.srv.tasks.endSession(x)
+	x.srv.tasks.endOwner(x.owner)
 	x.mu.Lock()
 	again := x.closed
 	x.closed = true

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -17,8 +18,8 @@ import (
 type task struct {
 	srv     *Server
 	id      string
-	number  uint64 // ascending
-	owner   owner
+	number  uint64    // ascending
+	owner   owner.Key // to others it does not exist
 	created time.Time
 	ttl     time.Duration
 	cancel  context.CancelCauseFunc // of the handler's context
@@ -36,21 +37,6 @@ type task struct {
 	err     *jsonrpc.Error // when it has failed
 
 	telling sync.Mutex // listeners hear of the states in order
-}
-
-// owner is to whom a task belongs, and to nobody else: to a principal or, when
-// there is none, to a legacy session. In the modern era it belongs then to
-// whoever knows its id, which cannot be guessed.
-type owner struct {
-	principal string
-	session   *session
-}
-
-func (c *call) owner() owner {
-	if p := c.srv.principal(c); p != "" {
-		return owner{principal: p}
-	}
-	return owner{session: c.session}
 }
 
 // pending is a question that a task has asked and that has no answer yet.

@@ -222,9 +222,9 @@ func TestLegacyTaskList(t *testing.T) {
 			}
 		}
 		s.tasks.mu.Lock()
-		session := s.tasks.byID[strange].owner.session
+		gone := s.tasks.byID[strange].owner
 		s.tasks.mu.Unlock()
-		s.tasks.endSession(session)
+		s.tasks.endOwner(gone)
 		if r := sendLegacy(t, other, "tasks/list", `{}`); len(r.Result.Tasks) != 0 || keptTasks(s) != 5 {
 			t.Errorf("after the session: %+v", r)
 		}

@@ -43,7 +43,9 @@ func (s *Server) taskMethod(c *call) (result jsonrpc.Raw, err error, handled boo
 }
 
 // watchableTask reports whether the caller may hear of a task.
-func (s *Server) watchableTask(c *call, id string) bool { return s.tasks.find(id, c.owner()) != nil }
+func (s *Server) watchableTask(c *call, id string) bool {
+	return s.tasks.find(id, c.owner()) != nil
+}
 
 // theTask returns the task that the params name, if it is the caller's.
 func (s *Server) theTask(c *call) (*task, error) {

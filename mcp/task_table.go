@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -17,7 +19,8 @@ type taskTable struct {
 	mu     sync.Mutex
 	byID   map[string]*task
 	byEnd  []*task // the one whose time is over first is first
-	last   uint64  // number
+	held   share.Ledger
+	last   uint64 // number
 	timer  *time.Timer
 	later  map[string]bool // tools: see Server.TaskLater
 	closed bool
@@ -32,7 +35,8 @@ func (tt *taskTable) add(t *task, limit int) error {
 	if tt.closed {
 		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "The server is closing"}
 	}
-	if len(tt.byEnd) >= limit || t.owner != (owner{}) && tt.ownedLocked(t.owner) >= ownerShare(limit) {
+	tt.held.SetBounds(share.Bounds{Total: limit, Owner: ownerShare(limit)})
+	if !tt.held.Take(t.owner, 1) {
 		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Too many tasks; try again later"}
 	}
 	if tt.byID == nil {
@@ -49,18 +53,8 @@ func (tt *taskTable) add(t *task, limit int) error {
 	return nil
 }
 
-// ownerShare is how many of the tasks one owner may have. Who has no name shares
-// the room with everybody.
+// ownerShare is how many of the tasks one owner may have.
 func ownerShare(limit int) int { return min(limit, max(limit/10, 16)) }
-
-func (tt *taskTable) ownedLocked(o owner) (n int) {
-	for _, t := range tt.byEnd {
-		if t.owner == o {
-			n++
-		}
-	}
-	return n
-}
 
 // schedule sets the timer to the first end.
 func (tt *taskTable) schedule() {
@@ -78,7 +72,7 @@ func (tt *taskTable) expire() {
 	tt.mu.Lock()
 	n := 0
 	for n < len(tt.byEnd) && !tt.byEnd[n].expiry().After(now) {
-		delete(tt.byID, tt.byEnd[n].id)
+		tt.forgetLocked(tt.byEnd[n])
 		n++
 	}
 	over := slices.Clone(tt.byEnd[:n])
@@ -92,8 +86,13 @@ func (tt *taskTable) expire() {
 	}
 }
 
+func (tt *taskTable) forgetLocked(t *task) {
+	delete(tt.byID, t.id)
+	tt.held.Give(t.owner, 1)
+}
+
 // find returns the task of an owner, or nil.
-func (tt *taskTable) find(id string, o owner) *task {
+func (tt *taskTable) find(id string, o owner.Key) *task {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
 	t := tt.byID[id]
@@ -104,8 +103,12 @@ func (tt *taskTable) find(id string, o owner) *task {
 }
 
 // after returns the tasks of an owner that are younger than the one of that
-// number, the oldest first, and no more than n.
-func (tt *taskTable) after(number uint64, o owner, n int) []*task {
+// number, the oldest first, and no more than n. An address may be that of several
+// callers: what belongs to it is found by its id only.
+func (tt *taskTable) after(number uint64, o owner.Key, n int) []*task {
+	if !o.Exclusive() {
+		return nil
+	}
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
 	var own []*task
@@ -118,10 +121,13 @@ func (tt *taskTable) after(number uint64, o owner, n int) []*task {
 	return own[:min(n, len(own))]
 }
 
-// endSession ends and forgets the tasks that belong to a session: nobody can ask
-// for them any more.
-func (tt *taskTable) endSession(x *session) {
-	gone := tt.remove(func(t *task) bool { return t.owner.session == x })
+// endOwner ends and forgets the tasks of a session or connection that has ended:
+// they cannot be asked for any more.
+func (tt *taskTable) endOwner(o owner.Key) {
+	if o.Authenticated() || !o.Exclusive() {
+		return
+	}
+	gone := tt.remove(func(t *task) bool { return t.owner == o })
 	for _, t := range gone {
 		t.stop(spec.TaskCancelled, errTaskCancelled)
 	}
@@ -169,7 +175,7 @@ func (tt *taskTable) remove(which func(*task) bool) (gone []*task) {
 		if !which(t) {
 			return false
 		}
-		delete(tt.byID, t.id)
+		tt.forgetLocked(t)
 		gone = append(gone, t)
 		return true
 	})

@@ -285,7 +285,7 @@ func TestTaskAskGivenUp(t *testing.T) {
 func TestTaskIsItsOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		who := "ann"
-		s := taskServer(t, spec.TaskRequired, &ServerOptions{Principal: func(context.Context) string { return who }}, sleepMinute)
+		s := taskServer(t, spec.TaskRequired, &ServerOptions{Owner: func(context.Context) string { return who }}, sleepMinute)
 		id := startModern(t, s, `{"name":"work"}`).Result.TaskID
 		who = "bob"
 		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {

@@ -10,8 +10,8 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/guard"
-	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 )
