@@ -8,6 +8,8 @@ type Bounds struct {
 	Total int
 	// Owner is what one owner may hold at most, whatever is free. 0: only its share bounds it.
 	Owner int
+	// Group is what the owners of one group may hold together. 0: only its share bounds it.
+	Group int
 	// Ratio is how many times what is left free an owner may hold. Default 1: one owner alone gets
 	// half of Total. With 7 it gets seven eighths.
 	Ratio int
@@ -76,6 +78,8 @@ func (l *Ledger) Fits(o owner.Key, n int) bool {
 		return false
 	case l.bounds.Owner > 0 && mine+n > l.bounds.Owner:
 		return false
+	case l.bounds.Group > 0 && group+n > l.bounds.Group && !alone(o):
+		return false
 	case group == 0, o.IsZero():
 		return true
 	}
@@ -83,11 +87,14 @@ func (l *Ledger) Fits(o owner.Key, n int) bool {
 	switch {
 	case n > room:
 		return false
-	case o.Exclusive() && o.Group() == o:
-		return true // nothing else is in its group
+	case alone(o):
+		return true
 	}
 	return mine == 0 || mine+n <= l.bounds.ratio()*(room-n)
 }
+
+// alone reports whether an owner is all of its group.
+func alone(o owner.Key) bool { return o.Exclusive() && o.Group() == o }
 
 // Give takes n units off the books that an owner has taken.
 func (l *Ledger) Give(o owner.Key, n int) {

@@ -14,7 +14,7 @@ import (
 //
 // Entries are found by their key alone with Get, and only by their owner with Find.
 type Table[K comparable, V any] struct {
-	bounds  Bounds // Ratio means nothing here
+	bounds  Bounds // Group and Ratio mean nothing here
 	used    int
 	entries map[K]*entry[K, V]
 	holders map[owner.Key]*holder
