@@ -41,7 +41,7 @@ var archLadder = map[string]archRow{
 		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/audit internal/jsonv2 internal/origin internal/owner internal/scan internal/validate mcp/spec",
 		names: 20,
 	},
-	"guard/internal/limit":  {ours: "internal/owner"},
+	"guard/internal/limit":  {ours: "internal/owner internal/share"},
 	"guard/internal/policy": {ours: "internal/scan", outside: "github.com/cedar-policy/cedar-go"},
 	"guard/internal/replay": {},
 	"guard/internal/sign":   {ours: "internal/jsonv2 internal/scan internal/validate", outside: "github.com/dunglas/httpsfv"},

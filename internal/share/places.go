@@ -19,7 +19,8 @@ const (
 // for all others, and gives places back as its calls end. There are as many reserved places as owners
 // called within a second and do not now, up to half of all.
 //
-// The same rule divides what a group may hold among its owners.
+// The same rule divides what a group may hold among its owners. (An owner that is its own group, and
+// others that are in the group of its key, count as two groups.)
 type Places struct {
 	all    level // the groups, and owners that are their own group
 	owners map[owner.Key]*Holder

@@ -205,25 +205,3 @@ func TestHint(t *testing.T) {
 		}
 	})
 }
-
-// Those who do not call any more are forgotten, also behind one who does.
-func TestForgotten(t *testing.T) {
-	t.Parallel()
-	w := newWall()
-	l := limiter(w, Options{Total: 100})
-	for i := range 5000 {
-		release, _ := l.Take(&Caller{Owner: owner.Named(fmt.Sprint(i % 2000))}, "x")
-		release()
-	}
-	if n := len(l.places.known); n > maxIdle {
-		t.Errorf("%d are known", n)
-	}
-	for range 30 {
-		w.move(100 * time.Millisecond)
-		release, _ := l.Take(&Caller{Owner: owner.Named("0")}, "x")
-		release()
-	}
-	if n := len(l.places.known); n != 1 || len(l.places.idle) != 1 {
-		t.Errorf("%d are known, %d idle", n, len(l.places.idle))
-	}
-}

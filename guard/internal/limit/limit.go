@@ -8,12 +8,14 @@
 package limit
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/share"
 )
 
 const (
@@ -53,9 +55,11 @@ type Options struct {
 	// Now is the clock, time.Now by default. When it goes back, time goes on from where it was.
 	Now func() time.Time
 	// MaxBuckets bounds what is remembered, 100,000 by default, of less than 200 bytes each.
-	// Only a bucket that is full again is forgotten. When there is none, newcomers share one bucket for
-	// each Rate. With Each, one caller has no more than half of a shard of
-	// the buckets (780 by default); its further calls share one.
+	// Only a bucket that is full again is forgotten. Half of them are for authenticated principals
+	// only. When there is none, newcomers share one bucket for each Rate, the authenticated ones
+	// another than the others. What one caller can make many of takes no more than half of what is
+	// free of a shard (780 by default): buckets for each call, and for each connection of an address.
+	// Its further calls share one.
 	MaxBuckets int
 }
 
@@ -88,7 +92,7 @@ type Limiter struct {
 	rates    []*rate
 	match    func(pattern, call string) bool
 	max      int
-	bounds   bounds
+	bounds   share.Bounds // of running calls
 	store    *store
 	places   *places
 	byPeer   bool // some rate goes by address
@@ -113,14 +117,14 @@ func New(o *Options) *Limiter {
 	}
 	same := map[string]int{}
 	for i := range o.Rates {
-		r := newRate(&o.Rates[i])
+		r := newRate(&o.Rates[i], i)
 		// Two that are equal are two buckets all the same.
 		same[r.definition]++
 		r.definition += "\x00" + strconv.Itoa(same[r.definition])
 		l.rates = append(l.rates, r)
 		l.byPeer = l.byPeer || r.per == perAddress
 	}
-	l.needsAny = len(l.rates) > 0 || l.bounds.any()
+	l.needsAny = len(l.rates) > 0 || l.bounded()
 	l.store = newStore(l.max, now)
 	l.places = newPlaces()
 	l.name()
@@ -131,6 +135,9 @@ func New(o *Options) *Limiter {
 func (l *Limiter) name() {
 	for _, r := range l.rates {
 		r.id = l.store.hash(r.definition)
+		if r.ofAddress != nil {
+			r.ofAddress.id = mix(r.id, 1)
+		}
 	}
 }
 
@@ -162,9 +169,9 @@ func (l *Limiter) Take(c *Caller, call string) (release func(), err error) {
 	if r, wait := l.store.find(claims, now); r != nil {
 		return nil, exceeded(r.text, wait)
 	}
-	if l.bounds.any() {
+	if l.bounded() {
 		var refused *Exceeded
-		if release, refused = l.places.take(l.bounds, c.Owner.Text(), l.store.clock, now.at); refused != nil {
+		if release, refused = l.places.take(l.bounds, c.Owner, l.store.clock, now.at); refused != nil {
 			return nil, refused
 		}
 	} else {
@@ -189,66 +196,126 @@ func exceeded(which string, wait time.Duration) *Exceeded {
 func (l *Limiter) Explain(c *Caller, call string) (lines []string) {
 	now := l.store.clock.read()
 	claims := l.claims(nil, c, call)
-	slices.SortStableFunc(claims, func(a, b claim) int { return slices.Index(l.rates, a.rate) - slices.Index(l.rates, b.rate) })
+	slices.SortStableFunc(claims, func(a, b claim) int { return a.rate.index - b.rate.index })
 	for i := range claims {
 		left := l.store.left(&claims[i], now)
 		lines = append(lines, claims[i].rate.text+": "+strconv.Itoa(left)+" left")
 	}
-	mine, all := l.places.counts(c.Owner.Text())
-	if n := l.bounds.concurrent; n > 0 {
-		lines = append(lines, l.bounds.concurrentText()+": "+strconv.Itoa(max(0, n-mine))+" left")
+	mine, group, all := l.places.counts(c.Owner)
+	left := func(text string, n, used int) {
+		lines = append(lines, text+": "+strconv.Itoa(max(0, n-used))+" left")
 	}
-	if n := l.bounds.total; n > 0 {
-		lines = append(lines, l.bounds.totalText()+": "+strconv.Itoa(max(0, n-all))+" left")
+	if n := l.bounds.Owner; n > 0 {
+		left(concurrentText(n), n, mine)
+		if many(c.Owner) {
+			left(addressText(l.bounds.Group), l.bounds.Group, group)
+		}
+	}
+	if n := l.bounds.Total; n > 0 {
+		left(totalText(n), n, all)
 	}
 	return lines
 }
 
+// bounded reports whether there is a bound of running calls.
+func (l *Limiter) bounded() bool { return l.bounds.Owner > 0 || l.bounds.Total > 0 }
+
+// many reports whether a caller can become many owners, by opening more connections from its address.
+func many(o owner.Key) bool { return o.Group() != o }
+
+// A subject is a caller as the store knows it.
+type subject struct {
+	owner, group, address, call uint64
+	many, authenticated         bool
+}
+
 // claims returns the buckets that the call needs, in the order of their locks.
 func (l *Limiter) claims(claims []claim, c *Caller, call string) []claim {
-	var principal, peer, name uint64
-	if len(l.rates) > 0 {
-		principal, name = l.store.hash(c.Owner.Text()), l.store.hash(call)
+	if len(l.rates) == 0 {
+		return claims
+	}
+	s := subject{
+		owner: l.store.hash(c.Owner.Text()), call: l.store.hash(call) | 1,
+		many: many(c.Owner), authenticated: c.Owner.Authenticated(),
+	}
+	if s.many {
+		s.group = l.store.hash(c.Owner.Group().Text())
 	}
 	if l.byPeer {
-		peer = l.store.hashAddress(c.Address)
+		s.address = l.store.hashAddress(c.Address)
 	}
 	for _, r := range l.rates {
 		if !r.isFor(c, call, l.match) {
 			continue
 		}
-		who := uint64(0)
-		switch r.per {
-		case perPrincipal:
-			who = principal
-		case perAddress:
-			who = peer
+		claims = l.insert(claims, r.claim(&s))
+		if r.ofAddress != nil && s.many {
+			claims = l.insert(claims, r.ofAddress.claim(&s))
 		}
-		k := claim{rate: r, parent: mix(r.id, who)}
-		k.key = k.parent
-		if r.each {
-			k.key = mix(k.parent, name|1)
-		}
-		k.shard = l.store.shardOf(k.parent) // the buckets of a caller are in one shard, with their sum
-		i := len(claims)
-		for ; i > 0 && claims[i-1].shard > k.shard; i-- {
-		}
-		claims = slices.Insert(claims, i, k)
 	}
 	return claims
+}
+
+// insert keeps claims in the order of their shards.
+func (l *Limiter) insert(claims []claim, k claim) []claim {
+	k.shard = l.store.shardOf(k.parent) // the buckets of a caller are in one shard, with their sum
+	i := len(claims)
+	for ; i > 0 && claims[i-1].shard > k.shard; i-- {
+	}
+	return slices.Insert(claims, i, k)
+}
+
+// claim returns the bucket of a subject.
+func (r *rate) claim(s *subject) claim {
+	k := claim{rate: r, overflow: r.id, open: !s.authenticated}
+	if k.open && r.per != perAll {
+		k.overflow = mix(r.id, 2)
+	}
+	switch r.per {
+	case perAll:
+		k.parent, k.open = r.id, k.open && r.each
+	case perAddress:
+		k.parent, k.open = mix(r.id, s.address), true
+		if s.authenticated {
+			k.instead = mix(mix(r.id, 3), s.owner)
+		}
+	case perGroup:
+		k.parent = mix(r.id, s.group)
+	default:
+		k.parent = mix(r.id, s.owner)
+		if s.many {
+			k.parent = mix(r.id, s.group)
+		}
+	}
+	k.key = k.parent
+	if r.per == perPrincipal && s.many {
+		k.key = mix(k.key, s.owner)
+	}
+	if r.each {
+		k.key = mix(k.key, s.call)
+	}
+	return k
 }
 
 const (
 	perPrincipal = iota
 	perAddress
 	perAll
+	perGroup // the anonymous connections of an address together
 )
+
+// addressFactor is how many times the limit of one anonymous connection those of its address have
+// together: callers behind one address each get something, and a caller that connects again and again
+// does not get the limit again and again.
+const addressFactor = 8
 
 // A rate is a Rate that is ready to use.
 type rate struct {
 	definition string
 	text       string // Exceeded.Which
 	id         uint64
+	index      int   // in Options.Rates
+	ofAddress  *rate // for all anonymous connections of an address; nil: it is not per principal
 
 	per   int
 	each  bool
@@ -261,14 +328,24 @@ type rate struct {
 	depth    int64 // ns that a bucket may be ahead: Burst-1 tokens
 }
 
-func newRate(o *Rate) *rate {
-	r := &rate{each: o.Each, limit: max(o.Limit, 0), calls: slices.Clone(o.Calls), roles: slices.Clone(o.Roles)}
+func newRate(o *Rate, index int) *rate {
 	switch o.Per {
 	case "address":
-		r.per = perAddress
+		return newRatePer(o, perAddress, index)
 	case "all":
-		r.per = perAll
+		return newRatePer(o, perAll, index)
 	}
+	r := newRatePer(o, perPrincipal, index)
+	more := *o
+	more.Limit, more.Burst = timesFactor(o.Limit), timesFactor(o.Burst)
+	r.ofAddress = newRatePer(&more, perGroup, index)
+	return r
+}
+
+func timesFactor(n int) int { return min(max(n, 0), math.MaxInt/addressFactor) * addressFactor }
+
+func newRatePer(o *Rate, per, index int) *rate {
+	r := &rate{per: per, index: index, each: o.Each, limit: max(o.Limit, 0), calls: slices.Clone(o.Calls), roles: slices.Clone(o.Roles)}
 	if slices.Contains(r.calls, "*") {
 		r.calls = nil
 	}
@@ -317,7 +394,7 @@ func (r *rate) describe(every time.Duration, burst int) string {
 	if r.each {
 		b.WriteString(", each by itself,")
 	}
-	b.WriteString([...]string{" for each principal", " for each address", " for all"}[r.per])
+	b.WriteString([...]string{" for each principal", " for each address", " for all", " for the anonymous connections of an address"}[r.per])
 	if r.roles != nil {
 		b.WriteString(" with the role " + strings.Join(r.roles, " or "))
 	}

@@ -373,7 +373,7 @@ func TestAdopt(t *testing.T) {
 		release()
 	}
 	r2()
-	if mine, all := l.places.counts(alice.Owner.Text()); mine != 0 || all != 0 {
+	if mine, _, all := l.places.counts(alice.Owner); mine != 0 || all != 0 {
 		t.Error(mine, all)
 	}
 	want := "9 a day (UTC) for all: 6 left\n4 in 1h for each principal: 3 left\n5 in 1h of a* for each principal: 2 left\n2 at once for each principal: 2 left\n3 at once for all: 3 left"
@@ -422,7 +422,7 @@ func TestConcurrent(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if _, all := l.places.counts(""); through != 500 || all != 0 || l.places.busy != 0 || len(l.places.known) > 8 {
+	if _, _, all := l.places.counts(owner.Key{}); through != 500 || all != 0 || l.places.held.Known() > 8 {
 		t.Errorf("%d through, %d under way", through, all)
 	}
 }
@@ -466,4 +466,88 @@ func BenchmarkTake(b *testing.B) {
 			_, _ = l.Take(alice, "x")
 		}
 	})
+}
+
+// connection is an anonymous caller on a connection of its own.
+func connection(n int, address string) *Caller {
+	return &Caller{Owner: owner.Connection(fmt.Sprint(n), address), Address: address}
+}
+
+// Each anonymous connection has the limits of a principal, and those of one address have eight times
+// these together, so that connecting again does not win the limit again and again.
+func TestConnectionsOfAnAddress(t *testing.T) {
+	t.Parallel()
+	w := newWall()
+	l := limiter(w, Options{Concurrent: 1, Rates: []Rate{{Limit: 5, Every: 24 * time.Hour}}})
+	const address, other = "192.0.2.7:1", "192.0.2.8:1"
+	through := 0
+	for i := range 100 {
+		n := times(l, connection(i, address), "x")
+		if n > 5 || i < 8 && n != 5 {
+			t.Errorf("connection %d: %d calls", i, n)
+		}
+		through += n
+	}
+	if through != 40 {
+		t.Errorf("%d calls of an address", through)
+	}
+	if which, _ := wait(t, l, connection(1000, address), "x"); which != "40 a day (UTC) for the anonymous connections of an address" {
+		t.Error(which)
+	}
+	for _, c := range []*Caller{connection(101, other), connection(102, ""), connection(103, ""), {Owner: owner.Address(address)}, alice} {
+		if n := times(l, c, "x"); n != 5 {
+			t.Errorf("%v: %d calls", c.Owner, n)
+		}
+	}
+	want := []string{
+		"5 a day (UTC) for each principal: 5 left", "40 a day (UTC) for the anonymous connections of an address: 35 left",
+		"1 at once for each principal: 1 left", "8 at once for the anonymous connections of an address: 8 left",
+	}
+	if got := l.Explain(connection(104, other), "x"); strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%q", got)
+	}
+	for i := range 9 {
+		w.move(24 * time.Hour)
+		if _, err := l.Take(connection(200+i, other), "x"); (err == nil) != (i < 8) {
+			t.Errorf("running call %d of an address: %v", i, err)
+		}
+	}
+}
+
+// Callers that connect again and again, or from many addresses, fill no more than their part of the
+// buckets: an authenticated principal has its own.
+func TestAnonymousFlood(t *testing.T) {
+	t.Parallel()
+	for name, flood := range map[string]func(i int) *Caller{
+		"connections of an address": func(i int) *Caller { return connection(i, "192.0.2.7") },
+		"connections of many":       func(i int) *Caller { return connection(i, fmt.Sprintf("2001:db8:0:%x::1", i)) },
+		"addresses": func(i int) *Caller {
+			a := fmt.Sprintf("2001:db8:0:%x::1", i)
+			return &Caller{Owner: owner.Address(a), Address: a}
+		},
+		"addresses of a principal": func(i int) *Caller {
+			return &Caller{Owner: owner.Named("eve"), Address: fmt.Sprintf("2001:db8:0:%x::1", i)}
+		},
+	} {
+		l := limiter(newWall(), Options{MaxBuckets: 2560, Rates: []Rate{
+			{Limit: 3, Every: 24 * time.Hour, Each: true},
+			{Limit: 1 << 40, Every: time.Hour},
+			{Limit: 1000, Every: 24 * time.Hour, Per: "address"},
+		}})
+		for i := range 10_000 {
+			_, _ = l.Take(flood(i), fmt.Sprint(i))
+		}
+		for i := range 60 {
+			c := &Caller{Owner: owner.Named(fmt.Sprint(i)), Address: fmt.Sprintf("203.0.%d.%d", i/250, i%250)}
+			if a, b := times(l, c, "x"), times(l, c, "y"); a != 3 || b != 3 {
+				t.Fatalf("%s: principal %d: %d, %d calls", name, i, a, b)
+			}
+		}
+		if n := times(l, connection(0, ""), "x"); n != 3 && name == "connections of an address" {
+			t.Errorf("%s: another connection: %d calls", name, n)
+		}
+		if n := l.store.size(); n < 0 || n > 2560 {
+			t.Errorf("%s: %d buckets", name, n)
+		}
+	}
 }

@@ -15,8 +15,13 @@ const (
 	sweepSize = 16 // buckets that are looked at to find one that is full again
 )
 
-// A store holds buckets under the hash of whose they are: names of strangers are not
-// kept, however long. The seed is secret, so nobody chooses who shares a bucket with him.
+// A store holds buckets under the hash of their owner: what callers send is not kept, however long
+// it is. The seed is secret, so a caller cannot choose the shard or the bucket that it gets.
+//
+// In each shard, one half is for authenticated principals only. The buckets that one caller can make
+// many of (one for each call, or for each connection of an address) are its children: they may take
+// half of what is free, and after that share the bucket of the caller. So one caller alone leaves at
+// least half of the room for others, and the next one half of that.
 type store struct {
 	seed   maphash.Seed
 	clock  *clock
@@ -32,8 +37,9 @@ type shard struct {
 	ring  []*bucket // those of index, for hand to go round
 	hand  int
 	max   int
+	open  int // of index: those that any caller can make
 
-	_ [24]byte // so that two do not share a cache line
+	_ [16]byte // so that two do not share a cache line
 }
 
 // A bucket is one of a rate.
@@ -51,15 +57,23 @@ type bucket struct {
 	parent   *bucket // of a bucket for one call: that of the caller
 	children int
 	busy     bool // in use under the locks
+	open     bool // any caller can make it
 }
 
 // A claim is a bucket that a call needs.
 type claim struct {
-	rate        *rate
-	key, parent uint64
-	shard       int
-	bucket      *bucket
-	shared      bool // it locked store.mu
+	rate *rate
+	key  uint64
+	// parent is the bucket of the caller; key, when the caller has one bucket only.
+	parent uint64
+	// instead is the bucket of an authenticated caller where there is no room for that of its address;
+	// 0: none.
+	instead  uint64
+	overflow uint64 // the bucket that is shared by all that find no room
+	open     bool   // any caller can make it
+	shard    int
+	bucket   *bucket
+	shared   bool // it locked store.mu
 }
 
 func newStore(size int, now func() time.Time) *store {
@@ -182,10 +196,10 @@ func (s *store) find(claims []claim, now instant) (worst *rate, wait time.Durati
 				s.mu.Lock()
 				locked = true
 			}
-			k.bucket = s.overflow[k.rate.id]
+			k.bucket = s.overflow[k.overflow]
 			if k.bucket == nil {
 				k.bucket = &bucket{rate: k.rate}
-				s.overflow[k.rate.id] = k.bucket
+				s.overflow[k.overflow] = k.bucket
 			}
 		}
 		k.bucket.busy = true
@@ -212,9 +226,10 @@ func (s *store) left(k *claim, now instant) int {
 func (s *store) keep(rates []*rate) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for id, b := range s.overflow {
-		if !slices.ContainsFunc(rates, func(r *rate) bool { return r.id == id }) && b.idle(s.clock.read()) {
-			delete(s.overflow, id)
+	now := s.clock.read()
+	for key, b := range s.overflow {
+		if b.idle(now) && !slices.ContainsFunc(rates, func(r *rate) bool { return r.id == b.rate.id }) {
+			delete(s.overflow, key)
 		}
 	}
 }
@@ -224,27 +239,40 @@ func (h *shard) bucket(k *claim, now instant) *bucket {
 	if b := h.index[k.key]; b != nil {
 		return b
 	}
-	if !k.rate.each {
-		return h.add(k.key, k.rate, now)
+	if b := h.add(k, now); b != nil {
+		return b
 	}
-	// What one caller's calls are called must not take the room of other callers: their sum
-	// has a bucket too, which they share once they are many.
+	if k.instead == 0 {
+		return nil
+	}
+	if b := h.index[k.instead]; b != nil {
+		return b
+	}
+	return h.make(k.instead, k.rate, false, now)
+}
+
+// add makes the bucket of a claim, and that of its caller first.
+func (h *shard) add(k *claim, now instant) *bucket {
+	if k.key == k.parent {
+		return h.make(k.key, k.rate, k.open, now)
+	}
 	parent := h.index[k.parent]
 	if parent == nil {
-		if parent = h.add(k.parent, k.rate, now); parent == nil {
+		open := k.open && k.rate.per != perAll
+		if parent = h.make(k.parent, k.rate, open, now); parent == nil {
 			return nil
 		}
 	}
 	wasBusy := parent.busy
 	parent.busy = true
 	defer func() { parent.busy = wasBusy }()
-	if parent.children >= max(h.max/2, 1) {
+	if parent.children >= h.room(k.open) {
 		h.sweep(now)
 	}
-	if parent.children >= max(h.max/2, 1) {
+	if parent.children >= h.room(k.open) {
 		return parent
 	}
-	b := h.add(k.key, k.rate, now)
+	b := h.make(k.key, k.rate, k.open, now)
 	if b == nil {
 		return parent
 	}
@@ -253,18 +281,30 @@ func (h *shard) bucket(k *claim, now instant) *bucket {
 	return b
 }
 
-// add makes a bucket, in the place of one that is full again if need be.
-func (h *shard) add(key uint64, r *rate, now instant) *bucket {
-	if len(h.ring) >= h.max {
+// make makes a bucket, in the place of one that is full again if need be.
+func (h *shard) make(key uint64, r *rate, open bool, now instant) *bucket {
+	if h.room(open) <= 0 {
 		h.sweep(now)
 	}
-	if len(h.ring) >= h.max {
+	if h.room(open) <= 0 {
 		return nil
 	}
-	b := &bucket{key: key, rate: r}
+	b := &bucket{key: key, rate: r, open: open}
 	h.index[key] = b
 	h.ring = append(h.ring, b)
+	if open {
+		h.open++
+	}
 	return b
+}
+
+// room is how many buckets may be made: of those that any caller can make, half of all.
+func (h *shard) room(open bool) int {
+	free := h.max - len(h.ring)
+	if open {
+		free = min(free, max(h.max/2, 1)-h.open)
+	}
+	return free
 }
 
 // sweep looks at some buckets and forgets those that are full again.
@@ -280,6 +320,9 @@ func (h *shard) sweep(now instant) {
 		}
 		if b.parent != nil {
 			b.parent.children--
+		}
+		if b.open {
+			h.open--
 		}
 		delete(h.index, b.key)
 		last := len(h.ring) - 1
