@@ -17,7 +17,7 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r t d; do printf '  make %-14s %s\n' "$$t" "$$d"; done
 
 .PHONY: check
-check: format vet fix lint race ## Everything a change must pass: format, vet, fix, lint, race tests
+check: format vet fix lint race vuln ## Everything a change must pass: format, vet, fix, lint, race tests, vuln
 
 .PHONY: test
 test: ## Run the tests
@@ -46,6 +46,10 @@ fix: ## Show what go fix would modernise
 .PHONY: lint
 lint: ## Run the linters of .golangci.yml
 	$(tool) golangci-lint run
+
+.PHONY: vuln
+vuln: ## Look for known vulnerabilities; says so where it cannot (VULN=required fails then)
+	@tools/vuln.sh $(modules)
 
 .PHONY: fuzz
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
