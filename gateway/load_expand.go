@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -155,6 +156,9 @@ func (r *reader) secrets(dst *map[string]string, u *Upstream, kind string) take 
 			if value, ok := r.private(m.value, path); ok {
 				put(dst, m.key, value)
 				put(&u.origins, kind+"."+m.key, r.origin)
+				if kind != "env" { // which need not be secret
+					r.exposed(path)
+				}
 			}
 		})
 	}
@@ -168,10 +172,22 @@ func (r *reader) hidden(dst *string, n *node, path string) (origin string) {
 		return ""
 	}
 	*dst = value
+	r.exposed(path)
 	if r.inClear(value) {
 		r.advise(path, "it is secret and stands in the file itself", "write ${NAME} for a variable of the environment, or file:PATH")
 	}
 	return r.origin
+}
+
+// exposed warns when other users can read the file from which the last value came.
+func (r *reader) exposed(path string) {
+	file, ok := strings.CutPrefix(r.origin, "file ")
+	if !ok || runtime.GOOS == "windows" {
+		return
+	}
+	if info, err := os.Stat(r.beside(file)); err == nil && info.Mode().Perm()&0o077 != 0 {
+		r.advise(path, fmt.Sprintf("other users may read the file %s (mode %04o)", file, info.Mode().Perm()), "chmod 600 "+file)
+	}
 }
 
 // inClear reports whether the value that was read last stands in the file itself.

@@ -10,17 +10,14 @@ import (
 )
 
 // LoadGuard reads the guard of a configuration. Nothing else in the file counts, and it
-// may have no upstreams. What is wrong in it is a *[ConfigError].
-func LoadGuard(path string) (*guard.Config, error) {
+// may have no upstreams: what it returns has Guard, Files and Notices. What is wrong in it
+// is a *[ConfigError].
+func LoadGuard(path string) (*Config, error) {
 	data, err := readBounded(path, maxConfig)
 	if err != nil {
 		return nil, fmt.Errorf("gateway: cannot read the configuration: %w", err)
 	}
-	c, err := parseAs(path, data, (*reader).guardOnly)
-	if err != nil {
-		return nil, err
-	}
-	return c.Guard, nil
+	return parseAs(path, data, (*reader).guardOnly)
 }
 
 // guardOnly reads the guard and nothing else.

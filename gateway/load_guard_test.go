@@ -215,7 +215,7 @@ func TestLoadGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 		g, err := LoadGuard(file)
-		if err != nil || !reflect.DeepEqual(g, c.Guard) {
+		if err != nil || !reflect.DeepEqual(g.Guard, c.Guard) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -242,7 +242,7 @@ func TestLoadGuard(t *testing.T) {
 	if err := os.WriteFile(file, []byte("guard:\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if g, err := LoadGuard(file); err != nil || g == nil {
+	if g, err := LoadGuard(file); err != nil || g.Guard == nil {
 		t.Errorf("an empty guard is one, too: %v %v", g, err)
 	}
 }

@@ -47,7 +47,7 @@ func (e *env) check(file string, asJSON bool) error {
 		var worse *gateway.ConfigError
 		switch {
 		case failed == nil && len(bad.Problems) == 1:
-			c, err = &gateway.Config{Guard: only}, nil
+			c, err = only, nil
 		case errors.As(failed, &worse) && !slices.ContainsFunc(worse.Problems, general): // a guard alone, with errors
 			err = worse
 		}
@@ -146,11 +146,6 @@ type checkEndpoint struct {
 func newCheckReport(file string, given *gateway.Config) *checkReport {
 	c := given.Filled()
 	r := &checkReport{OK: true, File: file, Name: c.Name, Listen: c.Listen, Guard: describeGuard(c.Guard)}
-	if len(given.Upstreams) == 0 && given.Guard != nil {
-		for _, p := range given.Guard.Check() {
-			r.Notices = append(r.Notices, checkProblem{Path: guardPath(p), Message: p.Message, Hint: p.Hint})
-		}
-	}
 	for _, p := range given.Notices() {
 		r.Notices = append(r.Notices, checkProblem(p))
 	}

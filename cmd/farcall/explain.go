@@ -114,7 +114,7 @@ func loadGuard(file string) (*guard.Config, []*gateway.Upstream, error) {
 		}
 		return nil, nil, &exitError{code: exitUsage, err: plainError{err}}
 	}
-	return c, nil, nil
+	return c.Guard, nil, nil
 }
 
 // principal is who is asked about. Who is in the configuration has what it says there.

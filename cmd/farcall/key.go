@@ -9,7 +9,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/pem"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -17,8 +16,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/farcall-dev/farcall/internal/jsonv2"
 )
 
 // secretBytes is the size of what is made at random: 256 bits.
@@ -28,8 +25,8 @@ func newKeyCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
 		Short: "Make API keys and signing keys for a guard",
-		Long: "Make API keys, and keys for signed requests. The secret itself goes to standard output, once, and is stored nowhere;\n" +
-			"what belongs into the configuration goes to standard error.",
+		Long: "Make API keys, and keys for signed requests. The secret itself goes to standard output, or to a new file (--out), and\n" +
+			"is stored nowhere else; what belongs into the configuration goes to standard error, or there (--guard).",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("There are new, hash and sign-new.", "there is no 'farcall key %s'", args[0])
@@ -79,13 +76,14 @@ type made struct {
 func newKeyNewCmd(e *env) *cobra.Command {
 	var id, expires string
 	var roles []string
-	var asJSON bool
+	var to keyTarget
 	cmd := &cobra.Command{
 		Use:   "new",
 		Short: "Make an API key, and the line with its hash for guard.keys",
-		Long: "Make an API key of 256 random bits. The key goes to standard output, and the line for guard.keys, which has only\n" +
-			"its hash, to standard error. Callers send it as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'.",
-		Example: "  farcall key new --id ci --role builder\n  farcall key new --id ci > ci.key\n  farcall call https://tools.example.com/rpc math/add 2 3 --bearer ci.key",
+		Long: "Make an API key of 256 random bits. The key goes to standard output, or with --out to a new file that only its\n" +
+			"owner can read. The line for guard.keys, which has only its hash, goes to standard error, or with --guard into the\n" +
+			"configuration itself. Callers send the key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'.",
+		Example: "  farcall key new --id ci --role builder\n  farcall key new --id ci --out ci.key --guard guard.yaml\n  farcall call https://tools.example.com/rpc math/add 2 3 --bearer ci.key",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkKeyID(id); err != nil {
@@ -104,7 +102,7 @@ func newKeyNewCmd(e *env) *cobra.Command {
 				m.Config += ", expires: " + expires
 			}
 			m.Config += "}"
-			return e.printMade(&m, m.Key, "guard.keys", "This is the only time that the key is shown.", asJSON)
+			return to.put(e, &m, m.Key, "keys", "This is the only time that the key is shown.")
 		},
 	}
 	f := cmd.Flags()
@@ -112,7 +110,7 @@ func newKeyNewCmd(e *env) *cobra.Command {
 	f.StringVar(&id, "id", "key", "the `name` of who will have it: the principal")
 	f.StringArrayVar(&roles, "role", nil, "a `role` that it gives; can be repeated")
 	f.StringVar(&expires, "expires", "", "the `day` from which on it is not valid, as 2030-01-31")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	to.flags(cmd)
 	return cmd
 }
 
@@ -143,15 +141,17 @@ func newKeyHashCmd(e *env) *cobra.Command {
 
 func newKeySignCmd(e *env) *cobra.Command {
 	var id string
-	var pair, asJSON bool
+	var pair bool
+	var to keyTarget
 	cmd := &cobra.Command{
 		Use:     "sign-new",
 		Aliases: []string{"signature"},
 		Short:   "Make a key for signed requests, and the line for guard.signatures",
 		Long: "Make a key for signed requests: a secret that both ends have (HMAC-SHA-256), or with --ed25519 a pair, of which the\n" +
-			"configuration has the public half only. The secret or the private key goes to standard output, and the line\n" +
-			"for guard.signatures to standard error. 'farcall call --sign ID=FILE' signs with it.",
-		Example: "  farcall key sign-new --id partner > partner.secret\n  farcall key sign-new --id partner --ed25519 > partner.pem\n" +
+			"configuration has the public half only. The secret or the private key goes to standard output, or with --out to a\n" +
+			"new file that only its owner can read. The line for guard.signatures goes to standard error, or with --guard into\n" +
+			"the configuration. 'farcall call --sign ID=FILE' signs with it.",
+		Example: "  farcall key sign-new --id partner --out partner.secret\n  farcall key sign-new --id partner --ed25519 --out partner.pem --guard guard.yaml\n" +
 			"  farcall call https://tools.example.com/rpc math/add 2 3 --sign partner=partner.pem",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
@@ -163,17 +163,21 @@ func newKeySignCmd(e *env) *cobra.Command {
 				return err
 			}
 			advice := "This is the only time that the private key is shown."
-			if !pair {
+			switch {
+			case pair:
+			case to.out != "":
+				m.Config = fmt.Sprintf("{id: %s, secret: %q}", yamlWord(id), "file:"+to.beside(to.out))
+			default:
 				advice = fmt.Sprintf("This is the only time that the secret is shown. Put it into the variable %s, or into a file: secret: file:PATH.", secretVariable(id))
 			}
-			return e.printMade(m, secret, "guard.signatures", advice, asJSON)
+			return to.put(e, m, secret, "signatures", advice)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&id, "id", "signer", "the `name` of who will sign: the principal and the keyid")
 	f.BoolVar(&pair, "ed25519", false, "make a pair of keys instead of a secret")
-	f.BoolVar(&asJSON, "json", false, "print JSON")
+	to.flags(cmd)
 	return cmd
 }
 
@@ -205,22 +209,6 @@ func secretVariable(id string) string {
 		name = "KEY_" + name
 	}
 	return name
-}
-
-// printMade prints a secret on standard output, and where the rest goes on standard error.
-func (e *env) printMade(m *made, secret, where, advice string, asJSON bool) error {
-	if asJSON {
-		raw, err := jsonv2.Append(nil, m)
-		if err != nil {
-			return err
-		}
-		return e.printJSON(raw)
-	}
-	if _, err := fmt.Fprintln(e.stdout, secret); err != nil {
-		return errors.New("the key could not be written; make another")
-	}
-	fmt.Fprintf(e.stderr, "%s\nfor %s:\n  - %s\n", advice, where, m.Config)
-	return nil
 }
 
 // yamlPlain is what YAML takes for text without quotes.

@@ -27,6 +27,7 @@ type remote struct {
 	insecure bool
 	v1       bool
 	bearer   string // file with a token
+	warned   bool   // that others may read it
 	sign     string // ID=FILE
 	audience string // of what is signed, over a byte stream
 }

@@ -28,29 +28,21 @@ func (f *serveFlags) newGuard(log *slog.Logger, stderr io.Writer) (*guard.Guard,
 	if err != nil {
 		return nil, configFailure(err)
 	}
-	for _, p := range c.Check() {
-		if p.Warning && !strings.HasPrefix(p.Message, conflict) {
-			text := p.Message
-			if p.Hint != "" {
-				text += "; " + p.Hint
+	for _, n := range c.Notices() {
+		if !strings.HasPrefix(n.Message, conflict) {
+			text := n.Message
+			if n.Hint != "" {
+				text += "; " + n.Hint
 			}
-			fmt.Fprintf(stderr, "farcall: %s: %s: %s\n", f.guard, guardPath(p), tame(text))
+			fmt.Fprintf(stderr, "farcall: %s: %s: %s\n", f.guard, n.Path, tame(text))
 		}
 	}
-	f.warnOfCertificates(c, f.guard, stderr)
-	g, err := guard.New(c, f.guardOptions(log))
+	f.warnOfCertificates(c.Guard, f.guard, stderr)
+	g, err := guard.New(c.Guard, f.guardOptions(log))
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
 	return g, nil
-}
-
-// guardPath is where a problem is, as in a file.
-func guardPath(p guard.Problem) string {
-	if p.Path == "" {
-		return "guard"
-	}
-	return "guard." + p.Path
 }
 
 // operator is the role of those who get details, with --details, where there is a guard.
@@ -69,10 +61,11 @@ func (f *serveFlags) putUp(c *gateway.Config) error {
 	if f.guard == "" {
 		return nil
 	}
-	var err error
-	if c.Guard, err = gateway.LoadGuard(f.guard); err != nil {
+	only, err := gateway.LoadGuard(f.guard)
+	if err != nil {
 		return configFailure(err)
 	}
+	c.Guard = only.Guard
 	return nil
 }
 
@@ -87,7 +80,7 @@ func (f *serveFlags) warnOfCertificates(c *guard.Config, file string, stderr io.
 func (f *serveFlags) reguard(g *guard.Guard, stderr io.Writer) {
 	c, err := gateway.LoadGuard(f.guard)
 	if err == nil {
-		err = g.Reload(c)
+		err = g.Reload(c.Guard)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "farcall: %v\nfarcall: the new guard is refused; the one before goes on\n", err)

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"os"
@@ -26,8 +27,9 @@ func (r *remote) signFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&r.sign, "sign", "", "sign the call as `ID=FILE`: a secret, or a private key for Ed25519 in PEM ('farcall key sign-new')")
 }
 
-// readKeyFile returns what is in a file, without white space around it.
-func readKeyFile(flag, path string) ([]byte, error) {
+// readKeyFile returns what is in a file, without white space around it. It warns when other
+// users can read it.
+func (r *remote) readKeyFile(flag, path string) ([]byte, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		if why, ok := errors.AsType[*fs.PathError](err); ok {
@@ -38,6 +40,10 @@ func readKeyFile(flag, path string) ([]byte, error) {
 	}
 	if data = bytes.TrimSpace(data); len(data) == 0 || len(data) > maxKeyFile {
 		return nil, usagef("", "--%s: there is no key in %s", flag, path)
+	}
+	if text := exposure(path); text != "" && !r.warned {
+		r.warned = true // a call may read it several times
+		fmt.Fprintln(r.stderr, "farcall:", text)
 	}
 	return data, nil
 }
@@ -50,7 +56,7 @@ func (r *remote) addBearer(h http.Header) error {
 	if h.Get("Authorization") != "" {
 		return usagef("Leave one out.", "--bearer: there is an Authorization header as well")
 	}
-	token, err := readKeyFile("bearer", r.bearer)
+	token, err := r.readKeyFile("bearer", r.bearer)
 	if err != nil {
 		return err
 	}
@@ -71,7 +77,7 @@ func (r *remote) signer() (id string, key any, err error) {
 	if !ok || id == "" || file == "" {
 		return "", nil, usagef("Write it as --sign ID=FILE.", "--sign: %q has no id or no file", r.sign)
 	}
-	data, err := readKeyFile("sign", file)
+	data, err := r.readKeyFile("sign", file)
 	if err != nil {
 		return "", nil, err
 	}
