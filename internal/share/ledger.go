@@ -90,7 +90,8 @@ func (l *Ledger) Fits(o owner.Key, n int) bool {
 	case alone(o):
 		return true
 	}
-	return mine == 0 || mine+n <= l.bounds.ratio()*(room-n)
+	left := l.bounds.ratio()*(free-n) - (group + n) // that the group has then, for its other members
+	return mine == 0 || mine+n <= l.bounds.ratio()*left
 }
 
 // alone reports whether an owner is all of its group.
