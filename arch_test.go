@@ -27,10 +27,10 @@ const (
 var archLadder = map[string]archRow{
 	// 35 and four: Transport's three optional halves (Keeper, Buffered, TryWriter) and Waiting are for those who write one,
 	// and OnProgress gives a call its progress and its result. Two more: Budget and NewBudget, which all transports take.
-	".":           {ours: "jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/scan internal/schema", names: 41},
+	".":           {ours: "jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/scan internal/schema internal/share", names: 41},
 	"jsonrpc":     {ours: "internal/scan", names: 25, pure: true},
 	"stream":      {ours: ". jsonrpc internal/budget internal/slow", names: 12},
-	"httprpc":     {ours: ". jsonrpc internal/origin internal/slow internal/sse", names: 8},
+	"httprpc":     {ours: ". jsonrpc internal/origin internal/owner internal/slow internal/sse", names: 8},
 	"wsrpc":       {ours: ". jsonrpc internal/origin", outside: "github.com/coder/websocket", names: 6},
 	"mcp/spec":    {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/era":     {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},

@@ -311,7 +311,7 @@ func (r *Responder) respondBatch(ctx context.Context, messages []jsonrpc.Message
 	w := &batchWork{
 		calls: make([]*serving, len(messages)), answers: make([][]byte, len(messages)),
 		workers: r.opts.MaxInFlight, spawn: func(f func()) { wg.Go(f) },
-		enter: func(*serving) *jsonrpc.Error { return r.enter() }, leave: func(*serving) { r.leave() }, done: func() {},
+		enter: r.enter, leave: r.leave, done: func() {},
 	}
 	for i := range messages {
 		switch m := &messages[i]; m.Kind {

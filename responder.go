@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
@@ -13,18 +12,19 @@ import (
 
 // A Responder answers frames one at a time, without a connection: it is the
 // serving half of transports such as HTTP. It may be used by any number of
-// goroutines. Options.MaxInFlight bounds the calls of all of them together;
-// what an Options says of connections does not apply.
+// goroutines. Options.MaxInFlight bounds the calls of all of them together, and
+// leaves room for others when one caller takes more than its share of the second
+// half; what an Options says of connections does not apply.
 type Responder struct {
 	core
-	running atomic.Int64 // the calls that are being handled, but for those that wait
-	waiting atomic.Int64
+	places  places
 	batches sync.Pool
 }
 
 // NewResponder returns a Responder that calls h.
 func NewResponder(h Handler, o *Options) *Responder {
 	r := &Responder{core: newCore(h, o)}
+	r.places.init(r.opts.MaxInFlight)
 	r.batches.New = func() any { return new(jsonrpc.Batch) }
 	return r
 }
@@ -54,13 +54,13 @@ func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(fr
 	}
 	v := r.newServing(ctx, m, out)
 	defer r.batches.Put(batch)
-	if e := r.enter(); e != nil {
+	if e := r.enter(v); e != nil {
 		if v.req.IsNotification() {
 			return dst // JSON-RPC 2.0 §4.1: not answered, not even with an error
 		}
 		return r.refused(ctx, dst, m, e, false)
 	}
-	defer r.leave()
+	defer r.leave(v)
 	defer v.cancel(context.Canceled)
 	return v.call(dst)
 }
@@ -69,14 +69,14 @@ func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(fr
 // method as it comes, the one result of any other method. The error is the
 // handler's, as the wire would carry it, or item's.
 func (r *Responder) Stream(ctx context.Context, method string, params jsonrpc.Raw, item func(value jsonrpc.Raw) error) error {
-	if e := r.enter(); e != nil {
-		return e
-	}
-	defer r.leave()
 	start := time.Now()
 	m := &jsonrpc.Message{Kind: jsonrpc.Request, ID: jsonrpc.IntID(1), Method: []byte(method), Params: params}
 	m.Raw = m.Version.AppendRequest(nil, m.ID, method, params)
 	v := r.newServing(ctx, m, &pusher{})
+	if e := r.enter(v); e != nil {
+		return e
+	}
+	defer r.leave(v)
 	values := items(nil)
 	result, err := v.invoke()
 	if it, ok := result.(items); ok && err == nil {
@@ -136,16 +136,16 @@ func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pu
 	return v
 }
 
-// enter books a call, or refuses it.
-func (r *Responder) enter() *jsonrpc.Error {
-	if r.running.Add(1) > int64(r.opts.MaxInFlight) || r.waiting.Load() >= maxWaiting {
-		r.running.Add(-1)
-		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded"}
+// enter takes a place for a call, or refuses it.
+func (r *Responder) enter(v *serving) *jsonrpc.Error {
+	scarce, e := r.places.enter(v.parent)
+	if scarce != nil {
+		v.scarce.Store(scarce)
 	}
-	return nil
+	return e
 }
 
-func (r *Responder) leave() { r.running.Add(-1) }
+func (r *Responder) leave(v *serving) { r.places.leave(v.scarce.Swap(nil)) }
 
 // Waiting notes that the handler whose context it is waits for somebody else
 // until resume is called: it does not count against MaxInFlight then. The calls
@@ -160,15 +160,13 @@ func Waiting(ctx context.Context) (resume func()) {
 		s.peer.park(s)
 		return func() { s.peer.unpark(s) }
 	}
-	r := s.responder
-	if s.parked.Add(1) == 1 { // whoever waits for several things at once waits once
-		r.waiting.Add(1)
-		r.running.Add(-1)
+	p := &s.responder.places
+	if s.parked.Add(1) == 1 { // a handler that waits for several things at once waits once
+		p.pause(s.scarce.Swap(nil))
 	}
 	return func() {
 		if s.parked.Add(-1) == 0 {
-			r.running.Add(1)
-			r.waiting.Add(-1)
+			p.resume()
 		}
 	}
 }

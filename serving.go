@@ -10,6 +10,7 @@ import (
 
 	"github.com/farcall-dev/farcall/internal/cancel"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -87,11 +88,12 @@ type serving struct {
 	req       Request
 	load      *load
 	version   jsonrpc.Version
-	size      int           // bytes booked against MaxInFlightBytes
-	batch     *batchWork    // the batch that it is an element of
-	inline    atomic.Uint64 // the turn of the reader in which it runs; 0 when it does not
-	parked    atomic.Int32  // the calls of its own that it waits for
-	silent    atomic.Bool   // the caller does not want the answer any more
+	size      int                       // bytes booked against MaxInFlightBytes
+	batch     *batchWork                // the batch that it is an element of
+	inline    atomic.Uint64             // the turn of the reader in which it runs; 0 when it does not
+	scarce    atomic.Pointer[owner.Key] // whose scarce place of the Responder it has; nil: it has none
+	parked    atomic.Int32              // the calls of its own that it waits for
+	silent    atomic.Bool               // the caller does not want the answer any more
 	end       cancel.End
 }
 

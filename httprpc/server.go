@@ -62,7 +62,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	slow.Limit(h.opts.BodyTimeout).End(w, r)
-	ctx := r.Context()
+	ctx := withOwner(r)
 	if trace := r.Header.Get("Traceparent"); trace != "" {
 		ctx = farcall.WithTrace(ctx, trace)
 	}

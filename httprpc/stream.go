@@ -72,7 +72,7 @@ func (h *streamHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // run sends the values of a method.
 func (h *streamHandler) run(r *http.Request, e *events, q query) error {
-	ctx := r.Context()
+	ctx := withOwner(r)
 	if trace := r.Header.Get("Traceparent"); trace != "" {
 		ctx = farcall.WithTrace(ctx, trace)
 	}
