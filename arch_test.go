@@ -56,7 +56,7 @@ var archLadder = map[string]archRow{
 	"internal/late":         {},
 	"internal/owner":        {pure: true},
 	"internal/share":        {ours: "internal/owner", pure: true},
-	"internal/budget":       {ours: "jsonrpc"},
+	"internal/budget":       {ours: "jsonrpc internal/owner internal/share"},
 	"internal/slow":         {ours: "jsonrpc"},
 	"internal/cancel":       {},
 	"internal/sse":          {},

@@ -7,10 +7,11 @@
 //
 // # Shares
 //
-// Each loan has an owner, see [Budget.Owner]. An owner may hold as much as is left
-// free for the others: alone at most a half, and there is always room for one
-// more owner. Unauthenticated connections share a smaller budget of their own, in
-// which the oldest incomplete frame makes room: see [Budget.Unauthenticated].
+// Each loan has an owner, see [By]. Shares are those of [share.Ledger]: an owner may
+// hold as much as it leaves free for the others, alone at most a half, and so may
+// all unauthenticated connections of one address together. Unauthenticated
+// connections have a smaller budget, in which incomplete frames make room: of the
+// address that holds most, the oldest goes first.
 package budget
 
 import (
@@ -19,6 +20,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -35,9 +37,9 @@ const (
 // they arrive and while they are handled. Its methods may be called by any number
 // of goroutines at once.
 type Budget struct {
-	pool  *pool
-	few   *Budget // for unauthenticated connections
-	owner string  // "": each loan is an owner of its own
+	books *books
+	few   bool                               // all is drawn from the part for unauthenticated connections
+	by    func() (o owner.Key, unknown bool) // nil: each loan is an owner
 }
 
 // New returns a budget of so many bytes, with a smaller one for unauthenticated
@@ -53,10 +55,7 @@ func New(bytes, unauthenticated int64) *Budget {
 	if unauthenticated <= 0 {
 		unauthenticated = min(DefaultUnauthenticated, bytes/8)
 	}
-	b := &Budget{pool: newPool(bytes, false)}
-	b.few = &Budget{pool: newPool(unauthenticated, true)}
-	b.few.few = b.few
-	return b
+	return &Budget{books: newBooks(min(bytes, math.MaxInt/4), min(unauthenticated, math.MaxInt/64))}
 }
 
 // process is the budget of those who were given none. It is like the pools of
@@ -76,18 +75,24 @@ func Or(b *Budget) *Budget {
 // Owner returns the budget for the frames of one owner: all that is drawn from
 // it counts together. Without it each connection is an owner.
 func (b *Budget) Owner(key string) *Budget {
-	return &Budget{pool: b.pool, few: b.few, owner: key}
+	o := owner.Named(key)
+	return &Budget{books: b.books, few: b.few, by: func() (owner.Key, bool) { return o, false }}
 }
 
 // Unauthenticated returns the part of the budget for connections and requests
-// that are not authenticated yet. The oldest frame that is incomplete makes room
-// for a new one: its connection gets an error and is closed.
-func (b *Budget) Unauthenticated() *Budget { return b.few }
+// that are not authenticated yet. An incomplete frame makes room for a new one:
+// its connection gets an error and is closed.
+func (b *Budget) Unauthenticated() *Budget { return &Budget{books: b.books, few: true} }
+
+// By returns the budget for frames whose owner, and whether it is still
+// unauthenticated, is found out when there is one of more than [Free]. The zero
+// key means an owner of its own.
+func By(b *Budget, by func() (o owner.Key, unknown bool)) *Budget {
+	return &Budget{books: Or(b).books, by: by}
+}
 
 // Used returns how many bytes are held now, and by unauthenticated connections.
-func (b *Budget) Used() (bytes, unauthenticated int64) {
-	return b.pool.usedNow(), b.few.pool.usedNow()
-}
+func (b *Budget) Used() (bytes, unauthenticated int64) { return b.books.used() }
 
 // Overloaded is the answer to a frame for which there is no room.
 func Overloaded() *jsonrpc.Error {
@@ -97,17 +102,16 @@ func Overloaded() *jsonrpc.Error {
 	}
 }
 
-// A Loan is what one frame, or the frames of one connection, hold of a budget. The
-// zero value, and nil, are not usable: see [Budget.Lend]. Its methods may be called
-// by any number of goroutines at once; it must not be copied once it is used.
+// A Loan is what one frame, or the frames of one connection, hold of a budget: see
+// [Lend]. Its methods may be called by any number of goroutines at once; it must not
+// be copied once it is used.
 type Loan struct {
 	b    *Budget
-	held atomic.Int64 // changed under pool.mu
+	held atomic.Int64 // changed under books.mu
 
-	// Under pool.mu.
-	closed     bool
-	evict      func() // not nil: the frame is incomplete, and may make room
-	prev, next *Loan  // in pool.incomplete
+	// Under books.mu.
+	draw   *draw // nil: it holds nothing
+	closed bool
 }
 
 // Lend returns a loan that holds nothing. b may be nil: see [Or].
@@ -119,38 +123,28 @@ func (l *Loan) Held() int64 { return l.held.Load() }
 // Grow makes the loan hold size bytes, nothing up to Free. It reports false, and
 // changes nothing, when there is no room, and after Close. What shrinks always
 // fits.
-func (l *Loan) Grow(size int) bool { return l.set(size, nil) }
+func (l *Loan) Grow(size int) bool { return l.set(size, nil, false) }
 
 // Begin is Grow for a frame that is incomplete. Where the budget is one in which
 // incomplete frames make room for others, evict is called, once at most and by
 // another goroutine, when this one has made room: the loan is closed by then.
 // evict must not block. The next Grow, Force or Close ends that.
-func (l *Loan) Begin(size int, evict func()) bool { return l.set(size, evict) }
-
-func (l *Loan) set(size int, evict func()) bool {
-	n := weight(size)
-	if n == 0 && l.held.Load() == 0 {
-		return true
-	}
-	return l.b.pool.set(l, n, evict)
-}
+func (l *Loan) Begin(size int, evict func()) bool { return l.set(size, evict, false) }
 
 // Force makes the loan hold size bytes although there may be no room: of a frame
 // that is in memory anyway.
-func (l *Loan) Force(size int) {
-	n := weight(size)
-	if n == 0 && l.held.Load() == 0 {
-		return
+func (l *Loan) Force(size int) { l.set(size, nil, true) }
+
+func (l *Loan) set(size int, evict func(), force bool) bool {
+	n := size
+	if n <= Free {
+		n = 0
 	}
-	l.b.pool.force(l, n)
+	if n == 0 && l.held.Load() == 0 {
+		return true
+	}
+	return l.b.set(l, n, evict, force)
 }
 
 // Close gives everything back, for good.
-func (l *Loan) Close() { l.b.pool.close(l) }
-
-func weight(size int) int64 {
-	if size <= Free {
-		return 0
-	}
-	return int64(size)
-}
+func (l *Loan) Close() { l.b.books.close(l) }

@@ -2,8 +2,12 @@ package budget
 
 import (
 	"math/rand/v2"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
+
+	"github.com/farcall-dev/farcall/internal/owner"
 )
 
 const kb = 1 << 10
@@ -76,8 +80,8 @@ func TestOwnersLeaveRoom(t *testing.T) {
 	}
 	l.Close()
 	used(t, b, 0, 0)
-	if len(b.pool.owners) != 0 {
-		t.Errorf("owners without bytes are remembered: %v", b.pool.owners)
+	if n := b.books.all.ledger.Counters().Owners; n != 0 {
+		t.Errorf("%d owners without bytes are remembered", n)
 	}
 }
 
@@ -108,7 +112,7 @@ func TestTheOldestIncompleteFrameGoesFirst(t *testing.T) {
 		loans[i].Close()
 	}
 	used(t, few, 0, 0)
-	if few.pool.oldest != nil || few.pool.newest != nil {
+	if few.books.few.oldest != nil || few.books.few.newest != nil {
 		t.Error("a closed loan may still be evicted")
 	}
 }
@@ -155,7 +159,48 @@ func TestDefaults(t *testing.T) {
 		t.Error("the process has one budget")
 	}
 	b := New(1<<20, 0)
-	if Or(b) != b || b.few.pool.total != 128*kb || b.Unauthenticated().Unauthenticated() != b.Unauthenticated() {
+	if Or(b) != b || b.books.few.ledger.Bounds().Total != 128*kb {
 		t.Error("a budget is not what it was made as")
 	}
+}
+
+// A flood from one address makes room for other addresses, and connections of one
+// address share what it has.
+func TestAddressesLeaveRoom(t *testing.T) {
+	b := New(64<<20, 4<<20)
+	at := func(i int, address string, unknown bool) *Budget {
+		return By(b, func() (owner.Key, bool) { return owner.Connection(strconv.Itoa(i), address), unknown })
+	}
+	var evicted []int
+	first := Lend(at(-1, "192.0.2.1:1", true))
+	first.Begin(100*kb, func() { t.Error("a frame of another address was evicted") })
+	loans := make([]Loan, 200)
+	for i := range loans {
+		loans[i] = Lend(at(i, "192.0.2.2:1", true))
+		if !loans[i].Begin(100*kb, func() { evicted = append(evicted, i) }) {
+			t.Fatalf("frame %d finds no room", i)
+		}
+	}
+	if len(evicted) == 0 || !slices.IsSorted(evicted) || !first.Begin(1<<20, func() {}) {
+		t.Errorf("%v were evicted", evicted)
+	}
+	known := make([]Loan, 200)
+	for i := range known {
+		known[i] = Lend(at(i, "192.0.2.2:1", false))
+		known[i].Grow(1 << 20)
+	}
+	if n, _ := b.Used(); n > 33<<20 {
+		t.Errorf("one address holds %d bytes", n)
+	}
+	other := Lend(at(1, "192.0.2.3:1", false))
+	if !other.Grow(10 << 20) {
+		t.Error("another address finds no room")
+	}
+	for i := range loans {
+		loans[i].Close()
+		known[i].Close()
+	}
+	first.Close()
+	other.Close()
+	used(t, b, 0, 0)
 }

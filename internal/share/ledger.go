@@ -43,6 +43,9 @@ type account struct {
 // NewLedger returns an empty ledger.
 func NewLedger(b Bounds) *Ledger { return &Ledger{bounds: b} }
 
+// Bounds returns the bounds.
+func (l *Ledger) Bounds() Bounds { return l.bounds }
+
 // SetBounds changes the bounds. What is held stays held.
 func (l *Ledger) SetBounds(b Bounds) { l.bounds = b }
 
@@ -52,6 +55,12 @@ func (l *Ledger) Take(o owner.Key, n int) bool {
 		l.refused++
 		return false
 	}
+	l.Add(o, n)
+	return true
+}
+
+// Add books n units for an owner, room or not: it holds them anyway.
+func (l *Ledger) Add(o owner.Key, n int) {
 	a := l.owners[o]
 	if a == nil {
 		a = &account{group: l.group(o)}
@@ -65,7 +74,6 @@ func (l *Ledger) Take(o owner.Key, n int) bool {
 		a.group.used += n
 	}
 	l.used += n
-	return true
 }
 
 // Fits reports whether an owner has room for n units. The first thing of an owner, or of a group,
@@ -134,6 +142,9 @@ func (l *Ledger) OfGroup(o owner.Key) int {
 	}
 	return n
 }
+
+// Free returns what is left.
+func (l *Ledger) Free() int { return l.bounds.Total - l.used }
 
 // Used returns what all owners hold.
 func (l *Ledger) Used() int { return l.used }
