@@ -31,7 +31,7 @@ var archLadder = map[string]archRow{
 	"jsonrpc":     {ours: "internal/scan", names: 25, pure: true},
 	"stream":      {ours: ". jsonrpc internal/budget internal/slow", names: 12},
 	"httprpc":     {ours: ". jsonrpc internal/origin internal/owner internal/slow internal/sse", names: 8},
-	"wsrpc":       {ours: ". jsonrpc internal/origin", outside: "github.com/coder/websocket", names: 6},
+	"wsrpc":       {ours: ". jsonrpc internal/budget internal/origin internal/slow", outside: "github.com/coder/websocket", names: 6},
 	"mcp/spec":    {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/era":     {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
 	"mcp/mcphttp": {ours: ". jsonrpc internal/cancel internal/jsonv2 internal/late internal/origin internal/owner internal/share internal/scan internal/slow internal/sse mcp/era mcp/spec", names: 17},

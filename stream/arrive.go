@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"net"
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/budget"
@@ -76,9 +77,17 @@ func (c *conn) drop(n int) {
 	c.complete()
 }
 
-// evicted ends the stream because its frame, which is incomplete, has made room
+// Remote is the address at the other end of the stream, for the budget.
+func (c *conn) Remote() string {
+	if n, ok := c.rwc.(net.Conn); ok && n.RemoteAddr() != nil {
+		return n.RemoteAddr().String()
+	}
+	return ""
+}
+
+// Evicted ends the stream because its frame, which is incomplete, has made room
 // for another one.
-func (c *conn) evicted() { c.interrupt(budget.Overloaded()) }
+func (c *conn) Evicted() { c.interrupt(budget.Overloaded()) }
 
 // interrupt ends the stream after an answer. A Read that waits returns.
 func (c *conn) interrupt(reason *jsonrpc.Error) {

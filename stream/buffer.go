@@ -117,7 +117,7 @@ func (in *input) room(size, limit int) []byte {
 		// Past the limit there is always room for one more read, in which the
 		// framing finds that the limit is exceeded.
 		size := max(min(2*in.w, limit), in.w+smallSize)
-		if !in.loan.Begin(size, in.conn.evicted) {
+		if !in.loan.Begin(size, in.conn) {
 			return nil
 		}
 		in.move(size)

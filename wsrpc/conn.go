@@ -15,6 +15,8 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -38,12 +40,16 @@ type conn struct {
 	ping   time.Duration
 
 	// Reading.
-	last    *[]byte // the memory of the last frame, unless it was kept
-	tooLong bool    // the last message was too long, and its rest is unread
+	last *[]byte     // the memory of the last frame, unless it was kept
+	loan budget.Loan // holds it, where it is large
+	rest io.Reader   // of a message that was refused, and is to be skipped; nil: there is none
+	over bool        // the last message was refused, and nothing is read on
+
+	ending atomic.Pointer[ending] // why the connection ends within a message
 
 	// Writing.
 	busy    atomic.Bool                   // a Write is under way
-	rest    [][]byte                      // frames that TryWrite has put off
+	later   [][]byte                      // frames that TryWrite has put off
 	written atomic.Pointer[chan struct{}] // gets a value after each Write; nil when nobody waits
 
 	// Closing and pings.
@@ -60,10 +66,11 @@ type conn struct {
 // tryConn is a conn whose writes can be tried without blocking.
 type tryConn struct{ *conn }
 
-func newTransport(ws *websocket.Conn, w *wire, reader *bufio.Reader, o *Options) farcall.Transport {
+func newTransport(ws *websocket.Conn, w *wire, reader *bufio.Reader, b *farcall.Budget, o *Options) farcall.Transport {
 	// The limit of the library closes the connection before an answer can go out.
 	ws.SetReadLimit(-1)
-	c := &conn{ws: ws, wire: w, reader: reader, max: o.MaxMessage, status: websocket.StatusNormalClosure}
+	c := &conn{ws: ws, wire: w, reader: reader, max: o.MaxMessage, status: websocket.StatusNormalClosure, loan: budget.Lend(b)}
+	w.limit, w.late = slow.FrameLimit(o.MessageTimeout), c.tooSlow
 	if c.ping = o.PingInterval; c.ping > 0 {
 		c.mu.Lock()
 		c.timer = time.AfterFunc(c.ping, c.beat)
@@ -86,48 +93,138 @@ func (c *conn) Read() ([]byte, error) {
 		}
 		c.last = nil
 	}
-	if c.tooLong {
+	c.loan.Grow(0)
+	if c.over {
 		return nil, c.giveUp()
+	}
+	if c.rest != nil {
+		if err := c.skip(); err != nil {
+			return nil, err
+		}
 	}
 	_, r, err := c.ws.Reader(context.Background()) //nolint:forbidigo // Close ends it
 	if err != nil {
-		return nil, c.ended(err)
+		return nil, c.broken(err)
 	}
+	c.wire.inside.Store(true)
 	c.last = frames.Get().(*[]byte) //nolint:errcheck // nothing else is in the pool
 	buf := *c.last
 	for {
 		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
+			size := min(2*cap(buf), c.max+1)
+			if !c.loan.Begin(size, c) {
+				c.rest = r
+				return nil, budget.Overloaded()
+			}
+			buf = append(make([]byte, 0, size), buf...)
 		}
 		n, err := r.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
 		*c.last = buf
 		switch {
 		case len(buf) > c.max:
-			c.tooLong = true
-			ready := make(chan struct{}, 1)
-			c.written.Store(&ready)
-			return nil, &jsonrpc.Error{
-				Code: jsonrpc.InvalidRequest, Message: "Request too large",
-				Cause: fmt.Errorf("the message has more than %d bytes", c.max),
-			}
+			return nil, c.refuse(c.tooLong())
 		case errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+			c.wire.complete()
+			if c.loan.Held() > 0 {
+				c.loan.Grow(cap(buf)) // it is not incomplete any more
+			}
 			return buf, nil
 		case err != nil:
-			return nil, c.ended(err)
+			return nil, c.broken(err)
 		}
 	}
 }
 
-// Keep leaves the memory of the last frame to the caller.
-func (c *conn) Keep() { c.last = nil }
+// skip reads the rest of a message for which there was no room.
+func (c *conn) skip() error {
+	buf := frames.Get().(*[]byte) //nolint:errcheck // as in Read
+	defer frames.Put(buf)
+	for left := c.max; ; {
+		n, err := c.rest.Read((*buf)[:cap(*buf)])
+		switch left -= n; {
+		case left < 0:
+			c.rest = nil
+			return c.refuse(c.tooLong())
+		case errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+			c.rest = nil
+			c.wire.complete()
+			return nil
+		case err != nil:
+			return c.broken(err)
+		}
+	}
+}
+
+// An ending says why a connection ends within a message.
+type ending struct {
+	answer *jsonrpc.Error
+	status websocket.StatusCode
+	reason string
+}
+
+func (c *conn) tooLong() *ending {
+	reason := fmt.Sprintf("the message has more than %d bytes", c.max)
+	return &ending{&jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Request too large", Cause: errors.New(reason)}, websocket.StatusMessageTooBig, reason}
+}
+
+// tooSlow ends the connection because a message has begun and does not go on.
+func (c *conn) tooSlow() {
+	c.interrupt(&ending{c.wire.limit.TooSlow(), websocket.StatusPolicyViolation, "the message took too long"})
+}
+
+// Remote is the address at the other end, for the budget.
+func (c *conn) Remote() string {
+	if c.wire.conn != nil && c.wire.conn.RemoteAddr() != nil {
+		return c.wire.conn.RemoteAddr().String()
+	}
+	return ""
+}
+
+// Evicted ends the connection because its message, which is incomplete, has made
+// room for another one.
+func (c *conn) Evicted() {
+	c.interrupt(&ending{budget.Overloaded(), websocket.StatusTryAgainLater, "no memory for large messages now"})
+}
+
+// interrupt ends the connection after an answer. A Read that waits returns.
+func (c *conn) interrupt(e *ending) {
+	if c.ending.CompareAndSwap(nil, e) {
+		c.wire.interrupt()
+	}
+}
+
+// broken returns the error for a message that did not arrive.
+func (c *conn) broken(err error) error {
+	if e := c.ending.Load(); e != nil {
+		c.wire.resume()
+		return c.refuse(e)
+	}
+	return c.ended(err)
+}
+
+// refuse returns the answer to a message after which nothing is read.
+func (c *conn) refuse(e *ending) error {
+	c.wire.complete()
+	c.over = true
+	c.ending.Store(e)
+	ready := make(chan struct{}, 1)
+	c.written.Store(&ready)
+	return e.answer
+}
+
+// Keep leaves the memory of the last frame to the caller, who answers for it.
+func (c *conn) Keep() {
+	c.last = nil
+	c.loan.Grow(0)
+}
 
 // Buffered reports whether a whole message, or the end, has been read beside the last message.
 func (c *conn) Buffered() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	// Close reads, too. The rest of a message that is too long is not read.
-	if c.closed || c.tooLong || c.reader == nil {
+	// Close reads, too. What is left of a message that was refused is not one.
+	if c.closed || c.over || c.rest != nil || c.reader == nil {
 		return false
 	}
 	have, _ := c.reader.Peek(c.reader.Buffered()) // what is buffered can be peeked
@@ -168,8 +265,8 @@ func whole(p []byte) bool {
 	return false
 }
 
-// giveUp ends a connection after a message that was too large, when the answer
-// to it has gone out.
+// giveUp ends a connection after a message that was refused, when the answer to it
+// has gone out.
 func (c *conn) giveUp() error {
 	if ready := c.written.Load(); ready != nil {
 		t := time.NewTimer(answerGrace)
@@ -182,8 +279,8 @@ func (c *conn) giveUp() error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.status = websocket.StatusMessageTooBig
-	c.reason = fmt.Sprintf("the message has more than %d bytes", c.max)
+	e := c.ending.Load()
+	c.status, c.reason = e.status, e.reason
 	return fmt.Errorf("wsrpc: %s", c.reason)
 }
 
@@ -226,8 +323,8 @@ func (c *conn) Write(frames ...[]byte) error {
 	c.busy.Store(true)
 	defer c.busy.Store(false)
 	c.wire.hold()
-	err := c.encode(c.rest)
-	c.rest = nil
+	err := c.encode(c.later)
+	c.later = nil
 	if err == nil {
 		err = c.encode(frames)
 	}
@@ -245,7 +342,7 @@ func (c tryConn) TryWrite(frames ...[]byte) (done bool, err error) {
 	}
 	if total > collectBytes || !c.wire.tryHold() {
 		for _, f := range frames {
-			c.rest = append(c.rest, append([]byte(nil), f...))
+			c.later = append(c.later, append([]byte(nil), f...))
 		}
 		return false, nil
 	}
@@ -321,6 +418,8 @@ func (c *conn) Close() error {
 	}
 	status, reason := c.status, c.reason
 	c.mu.Unlock()
+	c.loan.Close()
+	c.wire.stop()
 
 	// The library waits up to 10 s for an end that does not read.
 	abort := time.AfterFunc(closeGrace, func() { _ = c.wire.Close() })

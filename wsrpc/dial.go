@@ -54,7 +54,7 @@ func Dial(ctx context.Context, address string, o *Options) (farcall.Transport, e
 	if err != nil {
 		return nil, dialError(ctx, resp, err)
 	}
-	return newTransport(ws, up.wire, nil, &opts), nil
+	return newTransport(ws, up.wire, nil, opts.Budget, &opts), nil
 }
 
 // dialer is the http.RoundTripper of the handshake. It puts our wire in place

@@ -6,6 +6,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/slow"
 )
 
 const (
@@ -33,7 +36,14 @@ type wire struct {
 	rwc   io.ReadWriteCloser
 	sock  syscall.RawConn // nil where bytes cannot be written past rwc
 	alive atomic.Bool     // bytes have arrived since this was last reset
-	sent  atomic.Int64    // bytes that the system took
+	conn  net.Conn        // whose reads can be interrupted; may be nil
+	limit slow.Limit      // of a message that has begun
+	late  func()          // called when it takes longer
+	watch atomic.Pointer[slow.Frame]
+	// inside is true while a message has begun; begun, that watch waits for the
+	// rest of it: it is set for one that does not arrive in one piece.
+	inside, begun atomic.Bool
+	sent          atomic.Int64 // bytes that the system took
 
 	mu      sync.Mutex
 	holding bool
@@ -45,7 +55,7 @@ type wire struct {
 // without blocking; it goes by the type, since one that embeds a *net.TCPConn
 // may mean something else by Write.
 func newWire(rwc io.ReadWriteCloser, conn net.Conn) *wire {
-	w := &wire{rwc: rwc}
+	w := &wire{rwc: rwc, conn: conn}
 	if !canTry {
 		return w
 	}
@@ -63,11 +73,57 @@ func newWire(rwc io.ReadWriteCloser, conn net.Conn) *wire {
 }
 
 func (w *wire) Read(p []byte) (int, error) {
+	if w.inside.Load() && !w.begun.Load() && w.limit > 0 {
+		w.begin()
+	}
 	n, err := w.rwc.Read(p)
 	if n > 0 && !w.alive.Load() {
 		w.alive.Store(true)
 	}
+	if w.begun.Load() {
+		w.watch.Load().Add(n)
+	}
 	return n, err
+}
+
+func (w *wire) begin() {
+	f := w.watch.Load()
+	if f == nil {
+		f = slow.NewFrame(w.limit, w.late)
+		w.watch.Store(f)
+	}
+	w.begun.Store(true)
+	f.Begin()
+}
+
+// complete says that nothing of the message is still to come.
+func (w *wire) complete() {
+	w.inside.Store(false)
+	if w.begun.Load() {
+		w.begun.Store(false)
+		w.watch.Load().End()
+	}
+}
+
+// stop ends the watch over messages.
+func (w *wire) stop() {
+	w.inside.Store(false)
+	if f := w.watch.Load(); f != nil {
+		f.Stop()
+	}
+}
+
+// interrupt makes a Read fail that waits, until resume.
+func (w *wire) interrupt() {
+	if w.conn == nil || w.conn.SetReadDeadline(time.Unix(1, 0)) != nil {
+		_ = w.rwc.Close()
+	}
+}
+
+func (w *wire) resume() {
+	if w.conn != nil {
+		_ = w.conn.SetReadDeadline(time.Time{}) // it was supported
+	}
 }
 
 func (w *wire) Close() error { return w.rwc.Close() }

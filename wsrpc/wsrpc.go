@@ -12,6 +12,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -32,6 +33,14 @@ const (
 type Options struct {
 	// MaxMessage bounds a message that arrives, in bytes. Default 50 MB.
 	MaxMessage int
+	// MessageTimeout is how long a message may take from its first byte until it is
+	// complete, and a second more for each 100 KB of it. Then the connection is closed
+	// with status 1008. Default 30 s; negative: for ever.
+	MessageTimeout time.Duration
+	// Budget has the memory for messages of more than 64 KiB. One for which there is
+	// none is answered with -32010 and skipped; an unauthenticated connection may be
+	// closed with status 1013. Default: that of the process, see [farcall.Budget].
+	Budget *farcall.Budget
 	// PingInterval is how long a connection may be silent before a ping is sent.
 	// When the answer does not come within the same time, the connection ends.
 	// Default 30 s; negative: no pings.
@@ -87,7 +96,7 @@ func NewHandler(serve func(t farcall.Transport, r *http.Request), o *Options) ht
 		if err != nil {
 			return // answered
 		}
-		serve(newTransport(ws, up.wire, up.reader, &opts), r)
+		serve(newTransport(ws, up.wire, up.reader, budget.From(r.Context(), opts.Budget), &opts), r)
 	})
 }
 

@@ -1,6 +1,7 @@
 package budget
 
 import (
+	"net/netip"
 	"strconv"
 	"sync"
 
@@ -32,7 +33,7 @@ type draw struct {
 	loan       *Loan
 	pool       *pool
 	owner      owner.Key
-	evict      func() // not nil: the frame is incomplete, and the draw is in the list of its pool
+	frame      Frame // not nil: it is incomplete, and the draw is in the list of its pool
 	prev, next *draw
 }
 
@@ -51,12 +52,19 @@ func (s *books) used() (all, few int64) {
 }
 
 // set makes l hold n bytes, if there is room or it has to be.
-func (b *Budget) set(l *Loan, n int, evict func(), force bool) bool {
+func (b *Budget) set(l *Loan, n int, f Frame, force bool) bool {
 	var o owner.Key
-	few := b.few
-	if b.by != nil && l.held.Load() == 0 { // without the lock: it is not ours
-		o, few = b.by()
-		few = few || b.few
+	few, remote := b.few, ""
+	if l.held.Load() == 0 { // without the lock: it is not ours
+		if b.by != nil {
+			o, few = b.by()
+			few = few || b.few
+		}
+		if f != nil {
+			if remote = f.Remote(); !isIP(remote) {
+				remote = "" // those of a unix socket have nothing in common
+			}
+		}
 	}
 	s := b.books
 	s.mu.Lock()
@@ -75,15 +83,20 @@ func (b *Budget) set(l *Loan, n int, evict func(), force bool) bool {
 		}
 		if o.IsZero() {
 			s.last++
-			d.owner = owner.Connection(strconv.FormatUint(s.last, 10), "")
+			d.owner = owner.Connection(strconv.FormatUint(s.last, 10), remote)
 		}
 	}
-	evicted, ok := d.pool.set(d, n, evict, force)
+	evicted, ok := d.pool.set(d, n, f, force)
 	s.mu.Unlock()
-	for _, f := range evicted { // as above
-		f()
+	for _, old := range evicted { // as above
+		old.Evicted()
 	}
 	return ok
+}
+
+func isIP(address string) bool {
+	_, err := netip.ParseAddrPort(address)
+	return err == nil
 }
 
 // close gives everything back, for good.
@@ -97,7 +110,7 @@ func (s *books) close(l *Loan) {
 }
 
 // set makes d hold n bytes, if there is room or force is true.
-func (p *pool) set(d *draw, n int, evict func(), force bool) (evicted []func(), ok bool) {
+func (p *pool) set(d *draw, n int, f Frame, force bool) (evicted []Frame, ok bool) {
 	more := n - int(d.loan.held.Load())
 	switch {
 	case more <= 0:
@@ -114,7 +127,7 @@ func (p *pool) set(d *draw, n int, evict func(), force bool) (evicted []func(), 
 			if old == nil || p.ledger.Of(d.owner)+more > p.ledger.Bounds().Owner {
 				return evicted, false
 			}
-			evicted = append(evicted, old.evict)
+			evicted = append(evicted, old.frame)
 			p.end(old)
 			old.loan.closed = true
 		}
@@ -125,10 +138,10 @@ func (p *pool) set(d *draw, n int, evict func(), force bool) (evicted []func(), 
 	}
 	switch {
 	case !p.evicts:
-	case evict == nil || n == 0:
+	case f == nil || n == 0:
 		p.leave(d)
-	case d.evict == nil:
-		p.enter(d, evict)
+	case d.frame == nil:
+		p.enter(d, f)
 	}
 	return evicted, true
 }
@@ -157,8 +170,8 @@ func (p *pool) end(d *draw) {
 }
 
 // enter puts d at the end of the incomplete frames.
-func (p *pool) enter(d *draw, evict func()) {
-	d.evict, d.prev = evict, p.newest
+func (p *pool) enter(d *draw, f Frame) {
+	d.frame, d.prev = f, p.newest
 	if p.newest == nil {
 		p.oldest = d
 	} else {
@@ -169,7 +182,7 @@ func (p *pool) enter(d *draw, evict func()) {
 
 // leave takes d out of them.
 func (p *pool) leave(d *draw) {
-	if d.evict == nil {
+	if d.frame == nil {
 		return
 	}
 	if d.prev == nil {
@@ -182,5 +195,5 @@ func (p *pool) leave(d *draw) {
 	} else {
 		d.next.prev = d.prev
 	}
-	d.evict, d.prev, d.next = nil, nil, nil
+	d.frame, d.prev, d.next = nil, nil, nil
 }

@@ -15,6 +15,7 @@
 package budget
 
 import (
+	"context"
 	"math"
 	"runtime/debug"
 	"sync"
@@ -39,7 +40,7 @@ const (
 type Budget struct {
 	books *books
 	few   bool                               // all is drawn from the part for unauthenticated connections
-	by    func() (o owner.Key, unknown bool) // nil: each loan is an owner
+	by    func() (o owner.Key, unknown bool) // nil: each connection is an owner
 }
 
 // New returns a budget of so many bytes, with a smaller one for unauthenticated
@@ -84,6 +85,19 @@ func (b *Budget) Owner(key string) *Budget {
 // its connection gets an error and is closed.
 func (b *Budget) Unauthenticated() *Budget { return &Budget{books: b.books, few: true} }
 
+type contextKey struct{}
+
+// Key finds the budget of a request in its context.
+func Key() any { return contextKey{} }
+
+// From returns the budget that a context has for its request, else b.
+func From(ctx context.Context, b *Budget) *Budget {
+	if of, ok := ctx.Value(contextKey{}).(*Budget); ok {
+		return of
+	}
+	return b
+}
+
 // By returns the budget for frames whose owner, and whether it is still
 // unauthenticated, is found out when there is one of more than [Free]. The zero
 // key means an owner of its own.
@@ -126,16 +140,24 @@ func (l *Loan) Held() int64 { return l.held.Load() }
 func (l *Loan) Grow(size int) bool { return l.set(size, nil, false) }
 
 // Begin is Grow for a frame that is incomplete. Where the budget is one in which
-// incomplete frames make room for others, evict is called, once at most and by
-// another goroutine, when this one has made room: the loan is closed by then.
-// evict must not block. The next Grow, Force or Close ends that.
-func (l *Loan) Begin(size int, evict func()) bool { return l.set(size, evict, false) }
+// incomplete frames make room for others, the frame may be evicted until the next
+// Grow, Force or Close.
+func (l *Loan) Begin(size int, f Frame) bool { return l.set(size, f, false) }
+
+// A Frame is what arrives.
+type Frame interface {
+	// Remote is the address that it comes from; "" when there is none.
+	Remote() string
+	// Evicted is called, once at most and by another goroutine, when the frame has
+	// made room for another one: its loan is closed by then. It must not block.
+	Evicted()
+}
 
 // Force makes the loan hold size bytes although there may be no room: of a frame
 // that is in memory anyway.
 func (l *Loan) Force(size int) { l.set(size, nil, true) }
 
-func (l *Loan) set(size int, evict func(), force bool) bool {
+func (l *Loan) set(size int, f Frame, force bool) bool {
 	n := size
 	if n <= Free {
 		n = 0
@@ -143,7 +165,7 @@ func (l *Loan) set(size int, evict func(), force bool) bool {
 	if n == 0 && l.held.Load() == 0 {
 		return true
 	}
-	return l.b.set(l, n, evict, force)
+	return l.b.set(l, n, f, force)
 }
 
 // Close gives everything back, for good.

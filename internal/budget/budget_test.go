@@ -12,6 +12,12 @@ import (
 
 const kb = 1 << 10
 
+// evicted is a frame that is told when it makes room.
+type evicted func()
+
+func (evicted) Remote() string { return "" }
+func (f evicted) Evicted()     { f() }
+
 func used(t *testing.T, b *Budget, want, wantFew int64) {
 	t.Helper()
 	if n, few := b.Used(); n != want || few != wantFew {
@@ -88,19 +94,19 @@ func TestOwnersLeaveRoom(t *testing.T) {
 // The oldest incomplete frame of an unauthenticated connection makes room.
 func TestTheOldestIncompleteFrameGoesFirst(t *testing.T) {
 	few := New(0, 1<<20).Unauthenticated()
-	var evicted []int
+	var gone []int
 	loans := make([]Loan, 12)
 	for i := range loans {
 		loans[i] = Lend(few)
-		if !loans[i].Begin(100*kb, func() { evicted = append(evicted, i) }) {
+		if !loans[i].Begin(100*kb, evicted(func() { gone = append(gone, i) })) {
 			t.Fatalf("frame %d finds no room", i)
 		}
 		if i == 0 {
 			loans[0].Grow(100 * kb) // it is complete, and being handled
 		}
 	}
-	if len(evicted) != 2 || evicted[0] != 1 || evicted[1] != 2 {
-		t.Errorf("%v were evicted, want 1 and 2", evicted)
+	if len(gone) != 2 || gone[0] != 1 || gone[1] != 2 {
+		t.Errorf("%v were evicted, want 1 and 2", gone)
 	}
 	if loans[1].Grow(200*kb) || loans[1].Held() != 0 {
 		t.Error("an evicted frame grows")
@@ -120,7 +126,7 @@ func TestTheOldestIncompleteFrameGoesFirst(t *testing.T) {
 func TestNothingToEvict(t *testing.T) {
 	few := New(0, 1<<20).Unauthenticated()
 	a, b, c := Lend(few), Lend(few), Lend(few)
-	if !a.Grow(500*kb) || !b.Grow(500*kb) || c.Begin(100*kb, func() { t.Error("it was evicted") }) {
+	if !a.Grow(500*kb) || !b.Grow(500*kb) || c.Begin(100*kb, evicted(func() { t.Error("it was evicted") })) {
 		t.Error("complete frames must keep what they hold")
 	}
 }
@@ -139,7 +145,7 @@ func TestBooksAgree(t *testing.T) {
 					size := r.IntN(1 << 20)
 					switch r.IntN(4) {
 					case 0:
-						l.Begin(size, func() {})
+						l.Begin(size, evicted(func() {}))
 					case 1:
 						l.Force(size)
 					default:
@@ -171,18 +177,18 @@ func TestAddressesLeaveRoom(t *testing.T) {
 	at := func(i int, address string, unknown bool) *Budget {
 		return By(b, func() (owner.Key, bool) { return owner.Connection(strconv.Itoa(i), address), unknown })
 	}
-	var evicted []int
+	var gone []int
 	first := Lend(at(-1, "192.0.2.1:1", true))
-	first.Begin(100*kb, func() { t.Error("a frame of another address was evicted") })
+	first.Begin(100*kb, evicted(func() { t.Error("a frame of another address was evicted") }))
 	loans := make([]Loan, 200)
 	for i := range loans {
 		loans[i] = Lend(at(i, "192.0.2.2:1", true))
-		if !loans[i].Begin(100*kb, func() { evicted = append(evicted, i) }) {
+		if !loans[i].Begin(100*kb, evicted(func() { gone = append(gone, i) })) {
 			t.Fatalf("frame %d finds no room", i)
 		}
 	}
-	if len(evicted) == 0 || !slices.IsSorted(evicted) || !first.Begin(1<<20, func() {}) {
-		t.Errorf("%v were evicted", evicted)
+	if len(gone) == 0 || !slices.IsSorted(gone) || !first.Begin(1<<20, evicted(func() {})) {
+		t.Errorf("%v were evicted", gone)
 	}
 	known := make([]Loan, 200)
 	for i := range known {
