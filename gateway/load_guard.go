@@ -96,6 +96,7 @@ func (r *reader) issuer(n *node, path string) (i guard.Issuer) {
 		"issuer": r.text(&i.Issuer), "jwks": r.keySet(&i.JWKS), "audience": r.oneOrMore(&i.Audience), "algorithms": r.oneOrMore(&i.Algorithms),
 		"skew": r.duration(&i.Skew), "max_age": r.duration(&i.MaxAge), "id": r.text(&i.ID), "roles": r.text(&i.Roles), "kind": r.text(&i.Kind),
 		"claims": r.table(&i.Claims), "dpop": r.text(&i.DPoP), "private": r.flag(&i.Private), "refresh": r.duration(&i.Refresh),
+		"keys_max_age": r.duration(&i.KeysMaxAge),
 	})
 	return i
 }

@@ -59,6 +59,7 @@ guard:
       dpop: required
       private: true
       refresh: 10m
+      keys_max_age: 12h
     - https://other.example.com
     - {issuer: https://third.example.com, jwks: keys.json}
   mtls: {san: "spiffe://example.org/agent/*", id: agents, kind: agent, roles: agent}
@@ -127,7 +128,7 @@ func TestGuardKeys(t *testing.T) {
 			{
 				Issuer: "https://id.example.com", JWKS: "https://id.example.com/keys", Audience: []string{"https://tools.example.com/mcp"}, Algorithms: []string{"RS256", "ES256"},
 				Skew: 10 * time.Second, MaxAge: time.Hour, ID: "email", Roles: "realm_access.roles", Kind: "agent", Claims: map[string]string{"tenant": "acme"},
-				DPoP: "required", Private: true, Refresh: 10 * time.Minute,
+				DPoP: "required", Private: true, Refresh: 10 * time.Minute, KeysMaxAge: 12 * time.Hour,
 			},
 			{Issuer: "https://other.example.com"},
 			{Issuer: "https://third.example.com", JWKS: `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","alg":"EdDSA","use":"sig","x":"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik"}]}`},

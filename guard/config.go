@@ -128,6 +128,9 @@ type Issuer struct {
 	Private bool
 	// Refresh is how often keys are fetched anew, 1 h by default.
 	Refresh time.Duration
+	// KeysMaxAge is how long keys count that could not be fetched again: 24 h by default, or twice
+	// Refresh where that is longer. Afterwards tokens of the issuer are refused until they can.
+	KeysMaxAge time.Duration
 }
 
 // A Certificate says who a client certificate is.

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	defaultSkew    = 30 * time.Second
-	defaultRefresh = time.Hour
+	defaultSkew       = 30 * time.Second
+	defaultRefresh    = time.Hour
+	defaultKeysMaxAge = 24 * time.Hour
 )
 
 var defaultAlgorithms = []string{"RS256", "PS256", "ES256", "ES384", "EdDSA"}
@@ -34,6 +35,7 @@ func newIssuer(v *Verifier, of *Issuer, index int, client *http.Client) (*issuer
 	i := &issuer{Issuer: *of, index: index}
 	i.Skew = cmp.Or(i.Skew, defaultSkew)
 	i.Refresh = cmp.Or(i.Refresh, defaultRefresh)
+	i.KeysMaxAge = cmp.Or(i.KeysMaxAge, max(defaultKeysMaxAge, 2*i.Refresh))
 	i.ID = cmp.Or(i.ID, "sub")
 	i.Roles = cmp.Or(i.Roles, "roles")
 	if len(i.Algorithms) == 0 {
@@ -50,8 +52,11 @@ func newIssuer(v *Verifier, of *Issuer, index int, client *http.Client) (*issuer
 			return nil, fmt.Errorf("the algorithm %q is not allowed; use %s, with other hashes where there are", alg, strings.Join(defaultAlgorithms, ", "))
 		}
 	}
-	if i.Skew < 0 || i.MaxAge < 0 || i.Refresh < 0 {
+	if i.Skew < 0 || i.MaxAge < 0 || i.Refresh < 0 || i.KeysMaxAge < 0 {
 		return nil, errors.New("a time is negative")
+	}
+	if i.KeysMaxAge < i.Refresh {
+		return nil, fmt.Errorf("keys_max_age is %s, less than refresh (%s), so its keys would not count part of the time; make it at least twice as long", i.KeysMaxAge, i.Refresh)
 	}
 	var err error
 	i.keys, err = newSource(v, &i.Issuer, client)

@@ -38,7 +38,8 @@ type source struct {
 
 	mu       sync.Mutex
 	keys     []*key
-	known    bool      // keys is what the issuer has said, some time
+	known    bool      // keys is what the issuer has said, at most KeysMaxAge ago
+	fetched  time.Time // when it said so, by the wall clock
 	fetching *flight   // nil: none
 	fetches  int       // that have succeeded
 	unknown  time.Time // when a kid that is not known was last the reason of a fetch
@@ -64,7 +65,7 @@ func newSource(v *Verifier, of *Issuer, client *http.Client) (s *source, err err
 	default:
 		s.keys, err = readFile(set)
 	}
-	s.known = len(s.keys) > 0
+	s.known, s.fetched = len(s.keys) > 0, wallClock()
 	if s.known && !s.fixed {
 		s.due = time.Now().Add(jitter(of.Refresh))
 	}
@@ -79,6 +80,7 @@ func (s *source) find(ctx context.Context, kid *string, alg string) ([]*key, err
 		s.v.background(nil)
 	}
 	s.mu.Lock()
+	s.expire()
 	before := s.fetches // what was fetched for this token is new enough for it
 	if !s.known {
 		f := s.begin(began)
@@ -91,7 +93,7 @@ func (s *source) find(ctx context.Context, kid *string, alg string) ([]*key, err
 	if !s.known {
 		err := s.err
 		s.mu.Unlock()
-		return nil, refuse("unavailable", "the keys of the issuer are not known: %w", err)
+		return nil, refuse("unavailable", "the keys of the issuer are not known, or older than keys_max_age: %w", err)
 	}
 	found, there := s.match(kid, alg)
 	again := !there && s.fetches == before
@@ -178,14 +180,40 @@ func (s *source) wait(ctx context.Context, f *flight) error {
 func (s *source) refresh(now time.Time) time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.fixed || s.fetching != nil || s.due.IsZero() {
+	s.expire()
+	switch end := s.end(); {
+	case s.fixed || s.due.IsZero():
 		return time.Time{}
-	}
-	if !now.Before(s.due) {
+	case s.fetching == nil && now.Before(s.due):
+		if s.known && end.Before(s.due) {
+			return end
+		}
+		return s.due
+	case s.fetching == nil:
 		s.begin(now)
-		return time.Time{}
 	}
-	return s.due
+	if s.known {
+		return s.end() // also while a fetch takes its time
+	}
+	return time.Time{}
+}
+
+// wallClock is the time without the monotonic clock, which stands still while the machine sleeps.
+func wallClock() time.Time { return time.Now().Round(0) }
+
+// end is when the keys that are known no longer count. s.mu is held.
+func (s *source) end() time.Time { return s.fetched.Add(s.of.KeysMaxAge) }
+
+// expire forgets keys that are too old: whoever keeps the issuer away must not keep keys valid
+// that it has taken back. Tokens that were verified by them are refused as well. s.mu is held.
+func (s *source) expire() {
+	if s.fixed || !s.known || wallClock().Before(s.end()) {
+		return
+	}
+	s.replace(nil)
+	s.known = false
+	s.v.log.Error("the keys of an issuer no longer count: its tokens are refused until it can be reached",
+		"issuer", s.of.Issuer, "keys_max_age", s.of.KeysMaxAge, "error", s.err)
 }
 
 func (s *source) fetch(f *flight) {
@@ -196,20 +224,25 @@ func (s *source) fetch(f *flight) {
 	s.mu.Lock()
 	if err == nil {
 		s.replace(keys)
-		s.known, s.failures = true, 0
+		s.known, s.failures, s.fetched = true, 0, wallClock()
 		s.fetches++
 		s.due = time.Now().Add(jitter(s.of.Refresh))
 	} else {
-		// What is known stays: an issuer that is away must not lock everybody out.
+		// What is known stays until KeysMaxAge: a short outage of an issuer must not lock all callers out.
 		s.due = time.Now().Add(jitter(min(minRetry<<min(s.failures, 16), maxRetry)))
 		s.failures++
 	}
 	s.err = err
 	s.fetching = nil
+	known, end := s.known, s.end()
 	s.mu.Unlock()
 
 	if err != nil && s.v.ctx.Err() == nil {
-		s.v.log.Warn("keys of an issuer could not be fetched", "issuer", s.of.Issuer, "error", err)
+		log := s.v.log.With("issuer", s.of.Issuer, "error", err)
+		if known {
+			log = log.With("keys_count_until", end)
+		}
+		log.Warn("keys of an issuer could not be fetched")
 	}
 	close(f.done)
 	select {

@@ -293,9 +293,9 @@ func TestUnavailable(t *testing.T) {
 		later(maxRetry * 111 / 100)
 		synctest.Wait()
 		good(t, v, raw)
-		// What is known stays, when nothing is to be had.
+		// What is known stays for KeysMaxAge, when nothing is to be had.
 		net.set(func() { net.down = true })
-		later(24 * time.Hour)
+		later(23 * time.Hour)
 		good(t, v, s.sign(nil, dict{"jti": "another"}))
 		v.Close()
 		good(t, v, raw)

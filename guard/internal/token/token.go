@@ -31,6 +31,7 @@ type Issuer struct {
 	DPoP         string
 	Private      bool
 	Refresh      time.Duration
+	KeysMaxAge   time.Duration
 }
 
 // Options adjust a Verifier. The zero value, and nil, mean the defaults.
