@@ -1,54 +1,9 @@
 package httprpc
 
 import (
-	"errors"
-	"io"
 	"mime"
-	"slices"
 	"strings"
 )
-
-var errTooLarge = errors.New("body too large")
-
-// firstRead bounds what is allocated on the word of a Content-Length alone.
-const firstRead = 64 << 10
-
-const minGrow = 4 << 10
-
-// readBody appends the whole of r to buf. length is the declared length, or -1.
-// It fails with errTooLarge when there are more than limit bytes.
-func readBody(buf []byte, r io.Reader, length int64, limit int) ([]byte, error) {
-	if length > int64(limit) {
-		return buf, errTooLarge
-	}
-	if length >= 0 && length <= firstRead {
-		// Exactly the declared length: no read beyond it, no growth.
-		if int(length) > cap(buf) {
-			buf = make([]byte, 0, length)
-		}
-		n, err := io.ReadFull(r, buf[:length])
-		return buf[:n], err
-	}
-	for {
-		if len(buf) == cap(buf) {
-			more := max(len(buf), minGrow)
-			if left := length - int64(len(buf)); left >= 0 {
-				more = min(more, int(left)+1) // one more, to see the end
-			}
-			buf = slices.Grow(buf, more)
-		}
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		switch {
-		case len(buf) > limit:
-			return buf, errTooLarge
-		case err == io.EOF:
-			return buf, nil
-		case err != nil:
-			return buf, err
-		}
-	}
-}
 
 const (
 	jsonType = "application/json"

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -34,6 +35,7 @@ func Dial(address string, o *Options) (farcall.Exchanger, error) {
 		return nil, fmt.Errorf("httprpc: %q is not a URL like http://host:port/path", address)
 	}
 	opts := o.withDefaults()
+	opts.Budget = budget.Or(opts.Budget).Owner("server " + u.Host) // its answers have one share
 	c := &client{url: u.String(), opts: opts, header: opts.Header.Clone()}
 	if c.header == nil {
 		c.header = http.Header{}
@@ -134,7 +136,9 @@ func (c *client) answer(resp *http.Response, reply func(frame []byte) error) err
 	case !ok:
 		return c.failed(resp, reply)
 	}
-	body, err := c.read(resp)
+	loan := c.lend(resp)
+	defer loan.Close()
+	body, err := c.read(resp, loan)
 	switch {
 	case err != nil:
 		return err
@@ -146,9 +150,18 @@ func (c *client) answer(resp *http.Response, reply func(frame []byte) error) err
 	return reply(body)
 }
 
-func (c *client) read(resp *http.Response) ([]byte, error) {
-	body, err := readBody(nil, resp.Body, resp.ContentLength, c.opts.MaxMessage)
-	if errors.Is(err, errTooLarge) {
+// lend returns what holds an answer that may be large, else nil.
+func (c *client) lend(resp *http.Response) *budget.Loan {
+	if resp.ContentLength >= 0 && resp.ContentLength <= budget.Free {
+		return nil
+	}
+	loan := budget.Lend(c.opts.Budget)
+	return &loan
+}
+
+func (c *client) read(resp *http.Response, loan *budget.Loan) ([]byte, error) {
+	body, err := loan.ReadAll(nil, resp.Body, resp.ContentLength, c.opts.MaxMessage, nil)
+	if errors.Is(err, budget.ErrTooLarge) {
 		return nil, fmt.Errorf("%w: the answer has more than %d bytes; raise Options.MaxMessage", farcall.ErrProtocol, c.opts.MaxMessage)
 	}
 	return body, err
@@ -156,7 +169,9 @@ func (c *client) read(resp *http.Response) ([]byte, error) {
 
 // stream reads an answer that is an event stream.
 func (c *client) stream(resp *http.Response, reply func(frame []byte) error) error {
-	r := sse.NewReader(resp.Body, c.opts.MaxEvent)
+	loan := budget.Lend(c.opts.Budget)
+	defer loan.Close()
+	r := sse.NewReader(resp.Body, c.opts.MaxEvent, &loan)
 	for {
 		e, err := r.Next()
 		switch {
@@ -181,7 +196,9 @@ func (c *client) stream(resp *http.Response, reply func(frame []byte) error) err
 // same; the status is for those who wait for no answer.
 func (c *client) failed(resp *http.Response, reply func(frame []byte) error) error {
 	status := &StatusError{Code: resp.StatusCode}
-	body, err := c.read(resp)
+	loan := c.lend(resp)
+	defer loan.Close()
+	body, err := c.read(resp, loan)
 	status.Body = excerpt(body)
 	if err == nil && isJSON(resp.Header.Get("Content-Type")) && isAnswer(body) {
 		if err := reply(body); err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/budget"
 )
 
 // ErrConnect is wrapped by the failure of a call that reached nobody: the
@@ -55,7 +56,7 @@ func (e *StatusError) Unwrap() error {
 // classify gives an error of net/http its class.
 func classify(err error) error {
 	switch {
-	case errors.Is(err, farcall.ErrProtocol), errors.Is(err, ErrConnect),
+	case errors.Is(err, farcall.ErrProtocol), errors.Is(err, ErrConnect), errors.Is(err, budget.ErrNoRoom),
 		errors.Is(err, context.DeadlineExceeded): // http.Client.Timeout
 		return err
 	case errors.Is(err, io.ErrUnexpectedEOF):

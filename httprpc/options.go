@@ -27,6 +27,10 @@ type Options struct {
 	// second more for each 100 KB of it; then it is answered with 408. Default 30 s;
 	// negative: for ever.
 	BodyTimeout time.Duration
+	// Budget has the memory for bodies, answers and events of more than 64 KiB. A
+	// request for which there is none is answered with 503. Default: that of the
+	// process, see [farcall.Budget].
+	Budget *farcall.Budget
 	// RPC adjusts how the serving end handles messages. Default: its defaults.
 	RPC *farcall.Options
 	// Origins are the web pages of other hosts that may call the serving end:

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -35,7 +36,11 @@ type handler struct {
 }
 
 // buffers are the memory of one request and its answer.
-type buffers struct{ in, out []byte }
+type buffers struct {
+	in, out []byte
+	loan    budget.Loan // holds in, where it is large
+	body    budget.Request
+}
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	slow.Limit(h.opts.BodyTimeout).Begin(w, r)
@@ -53,12 +58,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	b, _ := h.pool.Get().(*buffers)
 	if b == nil {
-		b = &buffers{in: make([]byte, 0, 1<<10)}
+		b = &buffers{in: make([]byte, 0, 1<<10), loan: budget.Lend(h.opts.Budget)}
 	}
 	defer h.release(b)
+	b.body = budget.Request{W: w, R: r}
 	var err error
-	if b.in, err = readBody(b.in, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage); err != nil {
-		h.unread(w, r, err)
+	if b.in, err = b.loan.ReadAll(b.in, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage, &b.body); err != nil {
+		h.unread(w, r, b, err)
 		return
 	}
 	slow.Limit(h.opts.BodyTimeout).End(w, r)
@@ -89,17 +95,21 @@ func (h *handler) release(b *buffers) {
 	if cap(b.out) > maxPooled {
 		b.out = nil
 	}
-	b.in, b.out = b.in[:0], b.out[:0]
-	h.pool.Put(b)
+	b.in, b.out, b.body = b.in[:0], b.out[:0], budget.Request{}
+	if b.loan.Release() {
+		h.pool.Put(b)
+	}
 }
 
 // unread answers a request whose body could not be read.
-func (h *handler) unread(w http.ResponseWriter, r *http.Request, err error) {
+func (h *handler) unread(w http.ResponseWriter, r *http.Request, b *buffers, err error) {
 	switch {
+	case errors.Is(err, budget.ErrNoRoom), b.loan.Evicted():
+		overloaded(w)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusRequestTimeout, "The body took too long")
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, budget.ErrTooLarge):
 		refuse(w, http.StatusRequestEntityTooLarge, "Request too large")
 	case r.Context().Err() == nil:
 		refuse(w, http.StatusBadRequest, "The body could not be read")
@@ -135,6 +145,17 @@ func writePatiently(w http.ResponseWriter, body []byte) {
 			return // the caller has gone; nobody is left to tell
 		}
 	}
+}
+
+// overloaded answers a request for whose body there is no memory.
+func overloaded(w http.ResponseWriter) {
+	header := w.Header()
+	header["Content-Type"] = jsonHeader
+	header.Set("Retry-After", "1")
+	header.Set("Connection", "close") // what is left of the body is not read
+	slow.Answer(w)
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = w.Write(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), budget.Overloaded()))
 }
 
 // refuse answers for HTTP itself: the body is a JSON-RPC error all the same.

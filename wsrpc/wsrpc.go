@@ -96,7 +96,7 @@ func NewHandler(serve func(t farcall.Transport, r *http.Request), o *Options) ht
 		if err != nil {
 			return // answered
 		}
-		serve(newTransport(ws, up.wire, up.reader, budget.From(r.Context(), opts.Budget), &opts), r)
+		serve(newTransport(ws, up.wire, up.reader, budget.Of(r.Context(), opts.Budget), &opts), r)
 	})
 }
 

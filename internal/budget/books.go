@@ -60,6 +60,9 @@ func (b *Budget) set(l *Loan, n int, f Frame, force bool) bool {
 			o, few = b.by()
 			few = few || b.few
 		}
+		if q, ok := f.(*Request); ok && o.IsZero() {
+			o = q.Owner()
+		}
 		if f != nil {
 			if remote = f.Remote(); !isIP(remote) {
 				remote = "" // those of a unix socket have nothing in common
@@ -130,6 +133,7 @@ func (p *pool) set(d *draw, n int, f Frame, force bool) (evicted []Frame, ok boo
 			evicted = append(evicted, old.frame)
 			p.end(old)
 			old.loan.closed = true
+			old.loan.evicted.Store(true)
 		}
 	}
 	d.loan.held.Add(int64(more))

@@ -85,24 +85,21 @@ func (b *Budget) Owner(key string) *Budget {
 // its connection gets an error and is closed.
 func (b *Budget) Unauthenticated() *Budget { return &Budget{books: b.books, few: true} }
 
-type contextKey struct{}
-
-// Key finds the budget of a request in its context.
-func Key() any { return contextKey{} }
-
-// From returns the budget that a context has for its request, else b.
-func From(ctx context.Context, b *Budget) *Budget {
-	if of, ok := ctx.Value(contextKey{}).(*Budget); ok {
-		return of
+// Of returns the budget for what belongs to the owner in a context, if there is
+// one.
+func Of(ctx context.Context, b *Budget) *Budget {
+	if o := ownerOf(ctx); !o.IsZero() {
+		return By(b, func() (owner.Key, bool) { return o, false })
 	}
-	return b
+	return Or(b)
 }
 
 // By returns the budget for frames whose owner, and whether it is still
 // unauthenticated, is found out when there is one of more than [Free]. The zero
 // key means an owner of its own.
 func By(b *Budget, by func() (o owner.Key, unknown bool)) *Budget {
-	return &Budget{books: Or(b).books, by: by}
+	b = Or(b)
+	return &Budget{books: b.books, few: b.few, by: by}
 }
 
 // Used returns how many bytes are held now, and by unauthenticated connections.
@@ -126,6 +123,8 @@ type Loan struct {
 	// Under books.mu.
 	draw   *draw // nil: it holds nothing
 	closed bool
+
+	evicted atomic.Bool // it is closed, to make room for others
 }
 
 // Lend returns a loan that holds nothing. b may be nil: see [Or].
@@ -168,5 +167,21 @@ func (l *Loan) set(size int, f Frame, force bool) bool {
 	return l.b.set(l, n, f, force)
 }
 
-// Close gives everything back, for good.
-func (l *Loan) Close() { l.b.books.close(l) }
+// Evicted reports whether the frame has made room for another one.
+func (l *Loan) Evicted() bool { return l.evicted.Load() }
+
+// Release gives everything back. It reports whether the loan can be used again,
+// which it cannot once the frame was evicted.
+func (l *Loan) Release() bool {
+	if l.held.Load() > 0 {
+		l.Force(0)
+	}
+	return !l.evicted.Load()
+}
+
+// Close gives everything back, for good. Of a nil loan it does nothing.
+func (l *Loan) Close() {
+	if l != nil {
+		l.b.books.close(l)
+	}
+}

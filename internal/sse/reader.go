@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/budget"
 )
 
 const (
@@ -15,8 +17,9 @@ const (
 // A Reader reads the events of a stream. It must not be used by two goroutines
 // at once.
 type Reader struct {
-	src io.Reader
-	max int
+	src  io.Reader
+	max  int
+	loan *budget.Loan // holds line and data; may be nil
 
 	buf    []byte // what was read and not consumed is buf[start:end]
 	start  int
@@ -34,12 +37,13 @@ type Reader struct {
 }
 
 // NewReader reads events of at most maxEvent bytes of data from src. Zero means
-// [DefaultMaxEvent].
-func NewReader(src io.Reader, maxEvent int) *Reader {
+// [DefaultMaxEvent]. An event holds its bytes of the loan, unless that is nil,
+// until the next one is read; closing the loan is up to the caller.
+func NewReader(src io.Reader, maxEvent int, loan *budget.Loan) *Reader {
 	if maxEvent <= 0 {
 		maxEvent = DefaultMaxEvent
 	}
-	return &Reader{src: src, max: maxEvent, buf: make([]byte, readSize)}
+	return &Reader{src: src, max: maxEvent, loan: loan, buf: make([]byte, readSize)}
 }
 
 // LastID returns the last event id, also when it came with no data.
@@ -50,8 +54,11 @@ func (r *Reader) Retry() time.Duration { return r.retry }
 
 // Next returns the next event; its data belong to the caller. It fails with
 // io.EOF at the end of the stream, where an event without its closing blank line
-// is dropped (WHATWG HTML 9.2.6), and with [ErrTooLarge].
+// is dropped (WHATWG HTML 9.2.6), with [ErrTooLarge], and with [budget.ErrNoRoom].
 func (r *Reader) Next() (Event, error) {
+	if r.loan != nil {
+		r.loan.Grow(0)
+	}
 	for {
 		line, err := r.readLine()
 		if err != nil {
@@ -112,12 +119,27 @@ func (r *Reader) addData(value []byte) error {
 		r.data = append(make([]byte, 0, len(value)), value...)
 		return nil
 	}
+	if err := r.grow(len(value) + 1); err != nil {
+		return err
+	}
 	r.data = append(append(r.data, '\n'), value...)
 	return nil
 }
 
+// grow draws for n more bytes of the event.
+func (r *Reader) grow(n int) error {
+	if size := len(r.line) + len(r.data) + n; r.loan == nil || size <= budget.Free || r.loan.Grow(size) {
+		return nil
+	}
+	return r.fail(budget.ErrNoRoom)
+}
+
 func (r *Reader) tooLarge() error {
-	r.err = fmt.Errorf("%w: more than %d bytes", ErrTooLarge, r.max)
+	return r.fail(fmt.Errorf("%w: more than %d bytes", ErrTooLarge, r.max))
+}
+
+func (r *Reader) fail(err error) error {
+	r.err = err
 	r.line, r.data, r.hasData = nil, nil, false
 	r.start, r.end = 0, 0 // nothing is read on
 	return r.err
@@ -143,6 +165,9 @@ func (r *Reader) readLine() ([]byte, error) {
 			}
 			if r.line == nil {
 				return chunk[:i], nil
+			}
+			if err := r.grow(i); err != nil {
+				return nil, err
 			}
 			r.line = append(r.line, chunk[:i]...)
 			return r.line, nil
@@ -173,6 +198,9 @@ func lineEnd(b []byte) int {
 func (r *Reader) fill() {
 	rest := r.buf[r.start:r.end]
 	if len(rest) == len(r.buf) {
+		if r.grow(len(rest)) != nil {
+			return
+		}
 		r.line = append(r.line, rest...)
 		r.start, r.end = 0, 0
 	} else if r.start > 0 {

@@ -62,7 +62,7 @@ func TestReader(t *testing.T) {
 			"data+err":  iotest.DataErrReader(strings.NewReader(c.in)),
 			"half read": iotest.HalfReader(strings.NewReader(c.in)),
 		} {
-			got, err := readAll(NewReader(src, 0))
+			got, err := readAll(NewReader(src, 0, nil))
 			if err != nil || !reflect.DeepEqual(got, c.want) {
 				t.Errorf("%s, %s: %.80q, %v, want %.80q", c.name, how, got, err, c.want)
 			}
@@ -71,7 +71,7 @@ func TestReader(t *testing.T) {
 }
 
 func TestReaderRetryAndLastID(t *testing.T) {
-	r := NewReader(strings.NewReader("retry: 1500\nid: 9\n\nretry: 1x\n\nretry: 99999999999\n\n"), 0)
+	r := NewReader(strings.NewReader("retry: 1500\nid: 9\n\nretry: 1x\n\nretry: 99999999999\n\n"), 0, nil)
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Fatalf("got %v, want EOF", err)
 	}
@@ -94,7 +94,7 @@ func TestReaderLimit(t *testing.T) {
 		{"endless comment line", ":" + strings.Repeat(fits, 5), false},
 		{"many comments", strings.Repeat(": "+fits[:100]+"\n", 1000) + "data: a\n\n", true},
 	} {
-		r := NewReader(strings.NewReader(c.in), limit)
+		r := NewReader(strings.NewReader(c.in), limit, nil)
 		_, err := r.Next()
 		if c.ok != (err == nil) || !c.ok && !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v", c.name, err)
@@ -110,7 +110,7 @@ func TestReaderLimit(t *testing.T) {
 func TestReaderDoesNotWait(t *testing.T) {
 	for _, in := range []string{"data: a\n\n", "data: a\r\r", "data: a\r\n\r\n"} {
 		pr, pw := io.Pipe()
-		r := NewReader(pr, 0)
+		r := NewReader(pr, 0, nil)
 		got := make(chan string)
 		go func() {
 			e, err := r.Next()
@@ -175,8 +175,8 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte("data\r\r\n\n\ndata:\n\nretry: 10\n"), uint16(1))
 	f.Fuzz(func(t *testing.T, in []byte, step uint16) {
 		const limit = 1 << 10
-		whole, err1 := readAll(NewReader(bytes.NewReader(in), limit))
-		parts, err2 := readAll(NewReader(&stepReader{in, int(step)%64 + 1}, limit))
+		whole, err1 := readAll(NewReader(bytes.NewReader(in), limit, nil))
+		parts, err2 := readAll(NewReader(&stepReader{in, int(step)%64 + 1}, limit, nil))
 		if !reflect.DeepEqual(whole, parts) || fmt.Sprint(err1) != fmt.Sprint(err2) {
 			t.Fatalf("%q: %q %v, in steps: %q %v", in, whole, err1, parts, err2)
 		}
@@ -211,7 +211,7 @@ func FuzzRoundTrip(f *testing.F) {
 			return
 		}
 		want := bytes.ReplaceAll(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), []byte("\r"), []byte("\n"))
-		got, err := readAll(NewReader(&out, 0))
+		got, err := readAll(NewReader(&out, 0, nil))
 		if err != nil || len(got) != 1 || got[0].ID != id || got[0].Type != typ || !bytes.Equal(got[0].Data, want) {
 			t.Fatalf("%q %q %q: %q %v", id, typ, data, got, err)
 		}

@@ -48,6 +48,9 @@ type Options struct {
 	// BodyTimeout is how long the body of a request may take, and a second more for
 	// each 100 KB of it; then it is answered with 408. Default 30 s; negative: for ever.
 	BodyTimeout time.Duration
+	// Budget has the memory for requests of more than 64 KiB. One for which there is
+	// none is answered with 503. Default: that of the process, see [farcall.Budget].
+	Budget *farcall.Budget
 	// RPC adjusts how messages are handled. Its Dialect is MCP's. Default: its
 	// defaults.
 	RPC *farcall.Options

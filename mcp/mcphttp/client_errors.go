@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -85,7 +86,8 @@ func (e *StatusError) Unwrap() []error {
 func newStatusError(resp *http.Response) *StatusError {
 	const most = 1 << 20 // more is no error message
 	e := &StatusError{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type")}
-	body, err := readAnswer(resp.Body, resp.ContentLength, most)
+	var loan *budget.Loan // so little needs none
+	body, err := loan.ReadAll(nil, resp.Body, min(resp.ContentLength, most), most, nil)
 	if err == nil {
 		e.RPC = errorIn(body)
 	}
@@ -118,7 +120,7 @@ func classify(err error) error {
 		hint   string
 	)
 	switch {
-	case errors.As(err, &auth), errors.As(err, &status), errors.Is(err, farcall.ErrProtocol), errors.Is(err, ErrConnect),
+	case errors.As(err, &auth), errors.As(err, &status), errors.Is(err, farcall.ErrProtocol), errors.Is(err, ErrConnect), errors.Is(err, budget.ErrNoRoom),
 		errors.Is(err, farcall.ErrClosed), errors.Is(err, context.DeadlineExceeded): // http.Client.Timeout
 		return err
 	case strings.Contains(err.Error(), "malformed HTTP"): // net/http has no type for it

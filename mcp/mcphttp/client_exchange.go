@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -154,7 +155,13 @@ func (x *trip) run(body []byte) error {
 	case isEvents(contentType):
 		return x.follow(resp)
 	}
-	answer, err := x.c.read(resp)
+	var loan *budget.Loan // what holds an answer that may be large
+	if resp.ContentLength < 0 || resp.ContentLength > budget.Free {
+		large := budget.Lend(x.c.opts.Budget)
+		loan = &large
+	}
+	defer loan.Close()
+	answer, err := x.c.read(resp, loan)
 	switch {
 	case err != nil:
 		return err
@@ -243,9 +250,9 @@ func (c *Client) statusError(resp *http.Response, st *state, inSession bool) err
 	return e
 }
 
-func (c *Client) read(resp *http.Response) ([]byte, error) {
-	body, err := readAnswer(resp.Body, resp.ContentLength, c.opts.MaxMessage)
-	if errors.Is(err, errAnswerTooLarge) {
+func (c *Client) read(resp *http.Response, loan *budget.Loan) ([]byte, error) {
+	body, err := loan.ReadAll(nil, resp.Body, resp.ContentLength, c.opts.MaxMessage, nil)
+	if errors.Is(err, budget.ErrTooLarge) {
 		return nil, fmt.Errorf("%w: the answer has more than %d bytes; raise DialOptions.MaxMessage", farcall.ErrProtocol, c.opts.MaxMessage)
 	}
 	return body, err

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -36,7 +37,7 @@ func (c *Client) SSE(ctx context.Context) error {
 	}
 	if err != nil {
 		if e != nil {
-			e.resp.Body.Close()
+			e.close()
 		}
 		end()
 		return c.ended(ctx, err)
@@ -50,7 +51,7 @@ func (c *Client) SSE(ctx context.Context) error {
 		old.end()
 	}
 	if !c.spawn(e.run) {
-		e.resp.Body.Close()
+		e.close()
 		end()
 		return farcall.ErrClosed
 	}
@@ -68,9 +69,10 @@ func (c *Client) openChannel(ctx context.Context, st *state) (*eventChannel, err
 		return nil, newStatusError(resp)
 	}
 	e := &eventChannel{
-		c: c, resp: resp, events: sse.NewReader(resp.Body, c.opts.MaxEvent),
+		c: c, resp: resp, loan: budget.Lend(c.opts.Budget),
 		waiting: map[string]*inbox{}, rest: newInbox(), done: make(chan struct{}),
 	}
+	e.events = sse.NewReader(resp.Body, c.opts.MaxEvent, &e.loan)
 	first, err := e.events.Next()
 	switch {
 	case err != nil:
@@ -81,7 +83,7 @@ func (c *Client) openChannel(ctx context.Context, st *state) (*eventChannel, err
 		e.endpoint, err = endpoint(resp.Request.URL, string(first.Data))
 	}
 	if err != nil {
-		resp.Body.Close()
+		e.close()
 		return nil, err
 	}
 	return e, nil
@@ -107,6 +109,7 @@ type eventChannel struct {
 	endpoint *url.URL
 	resp     *http.Response
 	events   *sse.Reader
+	loan     budget.Loan     // holds an event that is large
 	life     context.Context //nolint:containedctx // ends with the stream
 	end      context.CancelFunc
 	rest     *inbox // what belongs to no exchange
@@ -124,9 +127,15 @@ type eventChannel struct {
 func responseKey(id []byte) string    { return "r" + string(id) }
 func progressKey(token []byte) string { return "p" + string(token) }
 
+// close ends what is read from the stream.
+func (e *eventChannel) close() {
+	e.resp.Body.Close()
+	e.loan.Close()
+}
+
 // run reads the stream until it ends.
 func (e *eventChannel) run() {
-	defer e.resp.Body.Close()
+	defer e.close()
 	defer e.end()
 	for {
 		ev, err := e.events.Next()

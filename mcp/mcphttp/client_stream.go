@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/sse"
 )
 
@@ -129,7 +130,9 @@ func endOf(err error) error {
 // with an error in any case. Events without data, and of other types, only
 // count for their ids.
 func (s *eventStream) read(body io.Reader, message func(data []byte) error) error {
-	r := sse.NewReader(body, s.c.opts.MaxEvent)
+	loan := budget.Lend(s.c.opts.Budget)
+	defer loan.Close()
+	r := sse.NewReader(body, s.c.opts.MaxEvent, &loan)
 	s.idle, s.failed = s.idle+1, s.failed+1
 	for {
 		e, err := r.Next()

@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/sse"
 )
 
@@ -42,6 +43,9 @@ type DialOptions struct {
 	MaxMessage int
 	// MaxEvent bounds one event of an answer in bytes. Default 10 MB.
 	MaxEvent int
+	// Budget has the memory for answers and events of more than 64 KiB, of which the
+	// server has one share. Default: that of the process, see [farcall.Budget].
+	Budget *farcall.Budget
 }
 
 // An Authorizer gives requests their credentials. It is used by several
@@ -74,6 +78,7 @@ func Dial(address string, o *DialOptions) (*Client, error) {
 	}
 	c.opts.MaxMessage = cmp.Or(c.opts.MaxMessage, maxAnswer)
 	c.opts.MaxEvent = cmp.Or(c.opts.MaxEvent, sse.DefaultMaxEvent)
+	c.opts.Budget = budget.Or(c.opts.Budget).Owner("server " + u.Host)
 	c.header = canonical(c.opts.Header)
 	if c.opts.HTTP != nil {
 		c.http = *c.opts.HTTP

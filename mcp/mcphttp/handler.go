@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -44,7 +45,11 @@ type Handler struct {
 const maxPooled = 64 << 10
 
 // buffers are the memory of one request and its answer.
-type buffers struct{ in, out []byte }
+type buffers struct {
+	in, out []byte
+	loan    budget.Loan // holds in, where it is large
+	body    budget.Request
+}
 
 // ServeHTTP serves the MCP endpoint.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
@@ -35,20 +36,26 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *buffers, acce
 		return nil, 0, false
 	}
 	if b, _ = h.pool.Get().(*buffers); b == nil {
-		b = &buffers{in: make([]byte, 0, 1<<10)}
+		b = &buffers{in: make([]byte, 0, 1<<10), loan: budget.Lend(h.opts.Budget)}
 	}
+	b.body = budget.Request{W: w, R: r}
 	var err error
-	b.in, err = readBody(b.in, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage)
+	b.in, err = b.loan.ReadAll(b.in, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage, &b.body)
+	b.body = budget.Request{} // the call may outlive the request
 	if err == nil {
 		slow.Limit(h.opts.BodyTimeout).End(w, r)
 		return b, accept, true
 	}
+	evicted := b.loan.Evicted()
 	h.release(b)
 	switch {
+	case evicted, errors.Is(err, budget.ErrNoRoom):
+		w.Header().Set("Connection", "close") // what is left of the body is not read
+		refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), budget.Overloaded())
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		w.Header().Set("Connection", "close")
 		refuseHTTP(w, http.StatusRequestTimeout, "The body took too long")
-	case errors.Is(err, errBodyTooLarge):
+	case errors.Is(err, budget.ErrTooLarge):
 		refuseHTTP(w, http.StatusRequestEntityTooLarge, "Request too large: the limit is "+strconv.Itoa(h.opts.MaxMessage)+" bytes")
 	case r.Context().Err() == nil:
 		refuseHTTP(w, http.StatusBadRequest, "The body could not be read")
@@ -64,37 +71,8 @@ func (h *Handler) release(b *buffers) {
 		b.out = nil
 	}
 	b.in, b.out = b.in[:0], b.out[:0]
-	h.pool.Put(b)
-}
-
-var errBodyTooLarge = errors.New("mcphttp: body too large")
-
-// readBody appends the whole of r to buf. length is the declared length, or -1.
-// It fails with errBodyTooLarge when there are more than limit bytes.
-func readBody(buf []byte, r io.Reader, length int64, limit int) ([]byte, error) {
-	const least = 4 << 10
-	if length > int64(limit) {
-		return buf, errBodyTooLarge
-	}
-	if length >= 0 && length <= maxPooled { // what is allocated on the word of a header alone
-		buf = slices.Grow(buf, int(length))
-		n, err := io.ReadFull(r, buf[:length])
-		return buf[:n], err
-	}
-	for {
-		if len(buf) == cap(buf) {
-			buf = slices.Grow(buf, max(len(buf), least))
-		}
-		n, err := r.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		switch {
-		case len(buf) > limit:
-			return buf, errBodyTooLarge
-		case err == io.EOF:
-			return buf, nil
-		case err != nil:
-			return buf, err
-		}
+	if b.loan.Release() {
+		h.pool.Put(b)
 	}
 }
 

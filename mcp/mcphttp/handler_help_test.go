@@ -233,7 +233,7 @@ func (e *env) do(method, path, body string, headers ...string) *reply {
 		e.t.Fatal(err)
 	}
 	e.t.Cleanup(func() { cancel(); resp.Body.Close() })
-	return &reply{Response: resp, t: e.t, reader: sse.NewReader(resp.Body, 0), cancel: cancel}
+	return &reply{Response: resp, t: e.t, reader: sse.NewReader(resp.Body, 0, nil), cancel: cancel}
 }
 
 func (e *env) post(body string, headers ...string) *reply {
