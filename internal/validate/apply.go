@@ -32,17 +32,18 @@ func (s *subject) types(m member) error {
 	} else if names, err = s.strings(m); err != nil || len(names) == 0 {
 		return errors.New("must be the name of a type, or an array of names")
 	}
-	s.node.types = 0
+	var types kinds
 	for _, name := range names {
 		i := slices.Index(kindNames[:], name)
 		if i < 0 {
 			return fmt.Errorf("there is no type %s", quoted(name))
 		}
-		s.node.types |= 1 << i
+		types |= 1 << i
 		if name == "number" {
-			s.node.types |= integer
+			types |= integer
 		}
 	}
+	s.node.types = types
 	return nil
 }
 
@@ -133,12 +134,15 @@ func (s *subject) exclusive(m member) error {
 		return err
 	}
 	b, err := s.bound(m)
-	if m.name == "exclusiveMinimum" {
+	switch {
+	case err != nil:
+		return err
+	case m.name == "exclusiveMinimum":
 		s.node.numbers().lowOpen = b
-	} else {
+	default:
 		s.node.numbers().highOpen = b
 	}
-	return err
+	return nil
 }
 
 func (s *subject) compilePattern(source string) (*pattern, error) {
@@ -183,7 +187,10 @@ func (s *subject) patternProperties(m member) error {
 	for _, e := range entries {
 		p, err := s.compilePattern(e.name)
 		if err != nil {
-			return err
+			if err := s.c.leave(s.node, m.name, s.place.below(m, e.name, e.at), err); err != nil {
+				return err
+			}
+			continue
 		}
 		n, err := s.sub(m, e.at, e.name)
 		if err != nil {
@@ -227,20 +234,21 @@ func (s *subject) dependencies(m member) error {
 
 func (s *subject) items(m member) (err error) {
 	if s.c.doc[m.at] == '[' && s.place.resource.draft < draft2020 {
-		s.node.arrays().prefix, err = s.subs(m)
-		return err
+		return many(func(n *node) *[]*node { return &n.arrays().prefix })(s, m)
 	}
-	s.node.arrays().items, err = s.sub(m, m.at, "")
-	return err
+	return one(func(n *node) **node { return &n.arrays().items })(s, m)
 }
 
 // additionalItems counts only beside a list of items.
 func (s *subject) additionalItems(m member) error {
 	n, err := s.sub(m, m.at, "")
+	if err != nil {
+		return err
+	}
 	if list := find(s.members, "items"); list != nil && s.c.doc[list.at] == '[' {
 		s.node.arrays().items = n
 	}
-	return err
+	return nil
 }
 
 func (s *subject) unique(m member) (err error) {
@@ -255,17 +263,16 @@ func (s *subject) contains(m member) error {
 	}
 	d := s.place.resource.draft
 	c := &contains{node: n, min: 1, max: -1, evaluates: d >= draft2020}
-	s.node.arrays().contains = c
-	if d < draft2019 {
-		return nil
-	}
-	if low := find(s.members, "minContains"); low != nil {
+	if low := find(s.members, "minContains"); low != nil && d >= draft2019 {
 		if c.min, err = s.count(*low); err != nil {
 			return err
 		}
 	}
-	if high := find(s.members, "maxContains"); high != nil {
-		c.max, err = s.count(*high)
+	if high := find(s.members, "maxContains"); high != nil && d >= draft2019 {
+		if c.max, err = s.count(*high); err != nil {
+			return err
+		}
 	}
-	return err
+	s.node.arrays().contains = c
+	return nil
 }

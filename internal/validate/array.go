@@ -9,9 +9,9 @@ import (
 // array judges the array at an offset.
 func (r *run) array(a *arrayRules, i int) (int, bool) {
 	var (
-		items, matches int
-		ok             = true
-		seen           map[string]int
+		items, matches, perhaps int
+		ok                      = true
+		seen                    map[string]int
 	)
 	if a.unique {
 		seen = map[string]int{}
@@ -21,8 +21,13 @@ func (r *run) array(a *arrayRules, i int) (int, bool) {
 		if items == 0 && i < len(r.value) && r.value[i] == ']' {
 			break
 		}
-		if a.contains != nil && r.try(a.contains.node, i) {
-			matches++
+		if a.contains != nil {
+			switch r.try(a.contains.node, i) {
+			case yes:
+				matches++
+			case maybe:
+				perhaps++
+			}
 		}
 		end, good := r.item(a, i, items)
 		if seen != nil && r.goesOn(good) {
@@ -38,11 +43,11 @@ func (r *run) array(a *arrayRules, i int) (int, bool) {
 			return r.invalid(i, scan.NoComma)
 		}
 	}
-	return i + 1, r.numbers(a, items, matches) && ok
+	return i + 1, r.numbers(a, items, matches, perhaps) && ok
 }
 
-// numbers judges how many items an array has, and how many match contains.
-func (r *run) numbers(a *arrayRules, items, matches int) bool {
+// numbers judges how many items an array has, and how many match contains, or may.
+func (r *run) numbers(a *arrayRules, items, matches, perhaps int) bool {
 	ok := true
 	if items < a.min {
 		ok = r.fail("minItems", func() string { return fmt.Sprintf("has %s, the minimum is %d", count(items, "item"), a.min) })
@@ -51,7 +56,10 @@ func (r *run) numbers(a *arrayRules, items, matches int) bool {
 		ok = r.fail("maxItems", func() string { return fmt.Sprintf("has %s, the maximum is %d", count(items, "item"), a.max) })
 	}
 	c := a.contains
-	if c != nil && matches < c.min {
+	if c != nil && (matches < c.min || c.max >= 0 && matches+perhaps > c.max) {
+		r.unsure = r.unsure || perhaps > 0
+	}
+	if c != nil && matches+perhaps < c.min {
 		ok = r.fail("contains", func() string {
 			return fmt.Sprintf("%s fit what the array must contain, the minimum is %d", count(matches, "item"), c.min)
 		})
@@ -69,6 +77,9 @@ func (r *run) item(a *arrayRules, i, index int) (end int, ok bool) {
 	n := a.items
 	if index < len(a.prefix) {
 		n = a.prefix[index]
+	}
+	if a.open {
+		return r.skip(i)
 	}
 	if n == nil {
 		return r.skip(i)

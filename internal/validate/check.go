@@ -16,6 +16,7 @@ type run struct {
 	brief   bool // after the first problem nothing else matters
 	quiet   bool // problems are not noted
 	shallow bool // alternatives are not compared
+	unsure  bool // what fits may not: something that was left out of the schema is about it
 	more    bool // there were more problems than there is room for
 	room    int
 
@@ -55,6 +56,7 @@ func (r *run) judge(n *node, i int) (end int, ok bool) {
 		return r.invalid(i, scan.End)
 	}
 	kind := kindOf[r.value[i]]
+	r.unsure = r.unsure || n.unjudged&kind != 0
 	if n.never || n.types&kind == 0 && (kind != number || n.types&integer == 0) {
 		r.failType(n, i)
 		return r.skipFailed(i)
@@ -92,13 +94,34 @@ func (r *run) byType(n *node, kind kinds, i int) (end int, ok bool) {
 // goesOn reports whether there is more to judge.
 func (r *run) goesOn(ok bool) bool { return ok || !r.brief }
 
-// try reports whether the value at an offset fits, and notes no problems.
-func (r *run) try(n *node, i int) bool {
-	brief, quiet := r.brief, r.quiet
-	r.brief, r.quiet = true, true
-	_, ok := r.check(n, i)
-	r.brief, r.quiet = brief || r.err != nil, quiet
-	return ok
+// A fit is whether a value fits a node, as far as that can be told.
+type fit uint8
+
+const (
+	no fit = iota
+	maybe
+	yes
+)
+
+// try returns whether the value at an offset fits, and notes no problems.
+func (r *run) try(n *node, i int) (f fit) {
+	brief, quiet, unsure := r.brief, r.quiet, r.unsure
+	r.brief, r.quiet, r.unsure = true, true, false
+	if _, ok := r.check(n, i); ok {
+		f = yes
+		if r.unsure {
+			f = maybe
+		}
+	}
+	r.brief, r.quiet, r.unsure = brief || r.err != nil, quiet, unsure
+	return f
+}
+
+// may reports whether the value at an offset may fit.
+func (r *run) may(n *node, i int) bool {
+	f := r.try(n, i)
+	r.unsure = r.unsure || f == maybe
+	return f != no
 }
 
 func (r *run) abort(err error) (int, bool) {

@@ -36,11 +36,7 @@ func (r *run) references(c *combination, i int) bool {
 	if c.cond == nil || !r.goesOn(ok) {
 		return ok
 	}
-	if branch := r.branch(c, i); branch != nil {
-		_, good := r.check(branch, i)
-		ok = ok && good
-	}
-	return ok
+	return r.branch(c, i) && ok
 }
 
 func (r *run) every(nodes []*node, i int) bool {
@@ -61,18 +57,36 @@ func (r *run) choices(c *combination, i int) bool {
 	if c.one != nil && r.goesOn(ok) {
 		ok = r.oneOf(c.one, i) && ok
 	}
-	if c.not != nil && r.goesOn(ok) && r.try(c.not, i) {
-		ok = r.fail("not", func() string { return `is what the schema excludes with "not"` })
+	if c.not != nil && r.goesOn(ok) {
+		switch r.try(c.not, i) {
+		case yes:
+			ok = r.fail("not", func() string { return `is what the schema excludes with "not"` })
+		case maybe:
+			r.unsure = true
+		}
 	}
 	return ok
 }
 
-// branch returns then or else.
-func (r *run) branch(c *combination, i int) *node {
-	if r.try(c.cond, i) {
-		return c.then
+// branch judges then or else. When it cannot tell which of them counts, a value fails that fits neither.
+func (r *run) branch(c *combination, i int) bool {
+	n := c.els
+	switch r.try(c.cond, i) {
+	case yes:
+		n = c.then
+	case maybe:
+		if r.unsure = true; n == nil || c.then == nil || r.try(n, i) != no {
+			return true
+		}
+		if r.try(c.then, i) != no {
+			return true
+		}
 	}
-	return c.els
+	if n == nil {
+		return true
+	}
+	_, ok := r.check(n, i)
+	return ok
 }
 
 // resolve finds the target of a dynamic reference.
@@ -86,18 +100,28 @@ func (r *run) resolve(d *dynamicRef) *node {
 }
 
 func (r *run) anyOf(nodes []*node, i int) bool {
+	perhaps := false
 	for _, n := range nodes {
-		if r.try(n, i) {
+		switch r.try(n, i) {
+		case yes:
 			return true
+		case maybe:
+			perhaps = true
 		}
+	}
+	if perhaps {
+		r.unsure = true
+		return true
 	}
 	return r.explain(nodes, "anyOf", i)
 }
 
 func (r *run) oneOf(nodes []*node, i int) bool {
-	first := -1
+	first, perhaps := -1, false
 	for k, n := range nodes {
-		if !r.try(n, i) {
+		f := r.try(n, i)
+		perhaps = perhaps || f == maybe
+		if f != yes {
 			continue
 		}
 		if first >= 0 {
@@ -106,6 +130,10 @@ func (r *run) oneOf(nodes []*node, i int) bool {
 			})
 		}
 		first = k
+	}
+	if perhaps {
+		r.unsure = true
+		return true
 	}
 	return first >= 0 || r.explain(nodes, "oneOf", i)
 }

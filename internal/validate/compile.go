@@ -22,7 +22,14 @@ type compiler struct {
 	pending   []reference            // not resolved yet
 	weight    int                    // of all patterns
 	dynamic   bool
+
+	foreign  bool     // what cannot be judged is left out, and not an error
+	unjudged []string // what was left out
+	more     int      // of that, beyond maxUnjudged
 }
+
+// maxUnjudged bounds the list of what was left out.
+const maxUnjudged = 100
 
 // maxWeights bounds the patterns of a schema together.
 const maxWeights = 10 * maxWeight
@@ -94,7 +101,7 @@ type reference struct {
 	to    string
 }
 
-func compile(schema []byte, limits Limits) (*Schema, error) {
+func compile(schema []byte, limits Limits, foreign bool) (*Schema, error) {
 	if len(schema) > limits.Bytes {
 		return nil, fmt.Errorf("the schema has %d bytes, %d are allowed", len(schema), limits.Bytes)
 	}
@@ -103,7 +110,7 @@ func compile(schema []byte, limits Limits) (*Schema, error) {
 		return nil, fmt.Errorf("the schema is no JSON that is accepted here: %s at byte %d", f, at)
 	}
 	c := &compiler{
-		doc: bytes.Clone(schema), limits: limits, keywords: keywords(),
+		doc: bytes.Clone(schema), limits: limits, keywords: keywords(), foreign: foreign,
 		nodes: map[int]*node{}, resources: map[string]*resource{}, contents: map[int]map[string]int{},
 	}
 	root := &resource{draft: draft2020, at: scan.Space(schema, 0)}
@@ -116,7 +123,9 @@ func compile(schema []byte, limits Limits) (*Schema, error) {
 		ref := c.pending[0]
 		c.pending = c.pending[1:]
 		if err := c.resolve(&ref); err != nil {
-			return nil, ref.place.errorf("%w", err)
+			if err := c.leave(ref.from, "$ref", ref.place, err); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if c.loops() {
@@ -125,7 +134,37 @@ func compile(schema []byte, limits Limits) (*Schema, error) {
 	for _, n := range c.nodes {
 		c.shorten(n)
 	}
-	return &Schema{root: n, dynamic: c.dynamic, limits: limits}, nil
+	if c.more > 0 {
+		c.unjudged = append(c.unjudged, fmt.Sprintf("and %d more", c.more))
+	}
+	return &Schema{root: n, dynamic: c.dynamic, limits: limits, unjudged: c.unjudged}, nil
+}
+
+// leave leaves the keyword at a place out of a node, "" the whole node, because of an error. It returns that error when the
+// schema is not foreign.
+func (c *compiler) leave(n *node, keyword string, p *place, err error) error {
+	if !c.foreign {
+		return p.errorf("%w", err)
+	}
+	if len(c.unjudged) < maxUnjudged { // places may be long
+		c.unjudged = append(c.unjudged, strings.TrimPrefix(p.errorf("%w", err).Error(), "the schema at "))
+	} else {
+		c.more++
+	}
+	switch keyword {
+	case "pattern":
+		n.unjudged |= text
+		return nil
+	case "properties", "patternProperties": // additionalProperties goes by them
+		n.objects().open = true
+	case "items", "prefixItems": // and one by the other
+		n.unjudged |= array
+		n.arrays().open = true
+	default:
+		n.unjudged = anything
+	}
+	n.open = true
+	return nil
 }
 
 // node compiles the subschema at a place, unless it is compiled already.
@@ -133,13 +172,13 @@ func (c *compiler) node(p *place) (*node, error) {
 	if n := c.nodes[p.at]; n != nil {
 		return n, nil
 	}
+	n := &node{types: anything, resource: p.resource}
 	if len(c.nodes) >= c.limits.Subschemas {
-		return nil, p.errorf("there are more than %d subschemas", c.limits.Subschemas)
+		return n, c.leave(n, "", p, fmt.Errorf("there are more than %d subschemas", c.limits.Subschemas))
 	}
 	if p.depth > c.limits.Depth {
-		return nil, p.errorf("there are more than %d subschemas inside each other", c.limits.Depth)
+		return n, c.leave(n, "", p, fmt.Errorf("there are more than %d subschemas inside each other", c.limits.Depth))
 	}
-	n := &node{types: anything, resource: p.resource}
 	c.nodes[p.at] = n
 	switch c.doc[p.at] {
 	case 't':
@@ -149,16 +188,17 @@ func (c *compiler) node(p *place) (*node, error) {
 		return n, nil
 	case '{':
 	default:
-		return nil, p.errorf("a schema must be an object, true or false")
+		return n, c.leave(n, "", p, errors.New("a schema must be an object, true or false"))
 	}
 	members, err := c.members(p.at)
+	resource := p.resource
 	if err == nil {
-		p.resource, err = c.enter(n, members, p)
+		resource, err = c.enter(n, members, p)
 	}
 	if err != nil {
-		return nil, p.errorf("%w", err)
+		return n, c.leave(n, "", p, err)
 	}
-	n.resource = p.resource
+	p.resource, n.resource = resource, resource
 	return n, c.apply(n, members, p)
 }
 
@@ -177,7 +217,9 @@ func (c *compiler) apply(n *node, members []member, p *place) error {
 			continue
 		}
 		if err := k.apply(s, m); err != nil {
-			return p.below(m, "", m.at).errorf("%w", err)
+			if err := c.leave(n, m.name, p.below(m, "", m.at), err); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

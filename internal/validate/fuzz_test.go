@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 type maker struct {
 	*rand.Rand
 	dialect string // what $schema says, "" for 2020-12
+	foreign bool   // some keywords cannot be judged
 }
 
 func (m *maker) pick(of ...string) string { return of[m.IntN(len(of))] }
@@ -71,6 +73,9 @@ func (m *maker) value(depth int) string {
 }
 
 func (m *maker) schema(depth int) string {
+	if m.foreign && m.IntN(8) == 0 {
+		return m.pick(`{"pattern":"(?=a)"}`, `{"$ref":"`+elsewhere+`"}`, `{"patternProperties":{"(?!b)":`+m.schema(0)+`}}`)
+	}
 	if depth == 0 || m.IntN(12) == 0 {
 		return m.pick("true", "{}", "false", `{"type":"integer"}`, `{"type":"string"}`, `{"$ref":"#/definitions/d"}`, `{"type":["object","array"]}`)
 	}
@@ -87,8 +92,19 @@ func (m *maker) schema(depth int) string {
 		"minimum": m.numeral, "maximum": m.numeral, "exclusiveMinimum": m.numeral, "exclusiveMaximum": m.numeral,
 		"multipleOf": func() string { return m.pick("1", "2", "0.1", "0.5", "3e0", "0.30") },
 		"minLength":  count, "maxLength": count, "minItems": count, "maxItems": count, "minProperties": count, "maxProperties": count,
-		"pattern":    func() string { return m.pick(`"^a"`, `"b$"`, `"^[a-c]*$"`, `"\\d"`) },
-		"properties": func() string { return m.object(sub) }, "patternProperties": func() string { return `{"^a":` + sub() + `,"b":` + sub() + `}` },
+		"pattern": func() string {
+			if m.foreign && m.IntN(2) == 0 {
+				return m.pick(`"(?=a)b"`, `"(a)\\1"`)
+			}
+			return m.pick(`"^a"`, `"b$"`, `"^[a-c]*$"`, `"\\d"`)
+		},
+		"properties": func() string { return m.object(sub) },
+		"patternProperties": func() string {
+			if m.foreign && m.IntN(2) == 0 {
+				return `{"^a":` + sub() + `,"(?!x)":` + sub() + `}`
+			}
+			return `{"^a":` + sub() + `,"b":` + sub() + `}`
+		},
 		"additionalProperties": sub, "propertyNames": sub, "required": names,
 		"dependentRequired": func() string { return `{"a":` + names() + `}` }, "dependentSchemas": func() string { return m.object(sub) },
 		"dependencies": func() string { return `{"a":` + names() + `,"b":` + sub() + `}` },
@@ -125,15 +141,125 @@ func (m *maker) root() string {
 
 // oracle compiles a schema with the library that is the judge here.
 func oracle(schema string) (*jsonschema.Schema, error) {
+	return meant(schema, jsonschema.NewCompiler())
+}
+
+func meant(schema string, c *jsonschema.Compiler) (*jsonschema.Schema, error) {
 	doc, err := jsonschema.UnmarshalJSON(strings.NewReader(schema))
 	if err != nil {
 		return nil, err
 	}
-	c := jsonschema.NewCompiler()
 	if err := c.AddResource("mem:schema", doc); err != nil {
 		return nil, err
 	}
 	return c.Compile("mem:schema")
+}
+
+// elsewhere is the address of a schema that is not fetched.
+const elsewhere = "https://elsewhere.example/schema"
+
+// A meaning is what keywords may say that cannot be judged.
+type meaning struct {
+	schema  string // elsewhere
+	matches func(pattern, text string) bool
+}
+
+var meanings = []meaning{
+	{`true`, func(string, string) bool { return true }},
+	{`false`, func(string, string) bool { return false }},
+	{`{"properties":{"a":true,"c":{"type":"string"}},"items":{"type":"integer"}}`, func(_, text string) bool { return len(text)%2 == 0 }},
+	{`{"type":["string","object"],"minProperties":1}`, func(p, text string) bool { return (len(p)+len(text))%3 == 0 }},
+	{`{"prefixItems":[true],"maxLength":1}`, func(p, text string) bool { return strings.Contains(text, p[3:4]) }},
+}
+
+// expression is a pattern under a meaning.
+type expression struct {
+	pattern string
+	meaning *meaning
+}
+
+func (e expression) String() string            { return e.pattern }
+func (e expression) MatchString(s string) bool { return e.meaning.matches(e.pattern, s) }
+
+// engine compiles patterns; those that cannot be judged get a meaning.
+func (m *meaning) engine(pattern string) (jsonschema.Regexp, error) {
+	if strings.Contains(pattern, "(?") || strings.Contains(pattern, `\1`) {
+		return expression{pattern, m}, nil
+	}
+	return regexp.Compile(pattern)
+}
+
+// agreeOnForeign reports a schema of which parts cannot be judged, and a value that is judged as in none of the meanings
+// that these may have.
+func agreeOnForeign(t *testing.T, seed uint64, values int) (whole, open int) {
+	t.Helper()
+	m := &maker{Rand: rand.New(rand.NewPCG(seed, 2)), foreign: true}
+	m.dialect = m.pick("", "", "", "https://json-schema.org/draft/2019-09/schema", "http://json-schema.org/draft-07/schema#")
+	schema := m.root()
+	oracles := make([]*jsonschema.Schema, len(meanings))
+	for i := range meanings {
+		c := jsonschema.NewCompiler()
+		c.UseRegexpEngine(meanings[i].engine)
+		doc, err := jsonschema.UnmarshalJSON(strings.NewReader(meanings[i].schema))
+		if err == nil {
+			err = c.AddResource(elsewhere, doc)
+		}
+		if err == nil {
+			oracles[i], err = meant(schema, c)
+		}
+		if err != nil {
+			return 0, 0 // the older meta-schemas ask for more
+		}
+	}
+	s := CompileForeign([]byte(schema), Limits{})
+	if _, err := Compile([]byte(schema), Limits{}); (err == nil) != (len(s.Unjudged()) == 0) {
+		t.Fatalf("seed %d: %s: left out %q, but the error is %v", seed, schema, s.Unjudged(), err)
+	}
+	for range values {
+		value := m.value(3)
+		doc, err := jsonschema.UnmarshalJSON(strings.NewReader(value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := s.Judge([]byte(value))
+		if err != nil && !errors.As(err, new(*Error)) {
+			t.Fatalf("seed %d: %s of %s: %v", seed, value, schema, err)
+		}
+		for i, o := range oracles {
+			switch wrong := o.Validate(doc); {
+			case err != nil && wrong == nil:
+				t.Fatalf("seed %d: %s of %s: got %v, but it fits in meaning %d", seed, value, schema, err, i)
+			case err == nil && all && wrong != nil:
+				t.Fatalf("seed %d: %s of %s: fits for sure, but not in meaning %d: %v", seed, value, schema, i, wrong)
+			}
+		}
+		if all {
+			whole++
+		} else {
+			open++
+		}
+	}
+	return whole, open
+}
+
+func TestAgreeOnForeign(t *testing.T) {
+	n := uint64(1500)
+	if testing.Short() {
+		n = 300
+	}
+	whole, open := 0, 0
+	for seed := range n {
+		w, o := agreeOnForeign(t, seed, 20)
+		whole, open = whole+w, open+o
+	}
+	if t.Logf("%d values were judged, of %d that is open", whole, open); whole < open || open < whole/50 {
+		t.Error("that tests little")
+	}
+}
+
+func FuzzAgreeOnForeign(f *testing.F) {
+	f.Add(uint64(1))
+	f.Fuzz(func(t *testing.T, seed uint64) { agreeOnForeign(t, seed, 20) })
 }
 
 // agree reports a schema and a value on which the two judges differ.
@@ -191,7 +317,9 @@ func FuzzCompile(f *testing.F) {
 		start := time.Now()
 		s, err := Compile(schema, Limits{Bytes: 10_000, Work: 100_000})
 		if err != nil {
-			return
+			if s = CompileForeign(schema, Limits{Bytes: 10_000, Work: 100_000}); len(s.Unjudged()) == 0 {
+				t.Errorf("nothing is left out of %s: %v", schema, err)
+			}
 		}
 		err = s.Validate(value)
 		if _, fault := scan.Text(value, -1); fault != scan.OK && len(value) > 0 && err == nil {
@@ -268,6 +396,7 @@ func TestCompileBounded(t *testing.T) {
 	} {
 		start := time.Now()
 		_, err := Compile([]byte(schema), Limits{})
+		CompileForeign([]byte(schema), Limits{})
 		if d := time.Since(start); d > 5*time.Second {
 			t.Errorf("%s: took %s (%v)", name, d, err)
 		}

@@ -124,7 +124,9 @@ func (s *subject) sub(m member, at int, name string) (*node, error) {
 func one(field func(*node) **node) func(*subject, member) error {
 	return func(s *subject, m member) error {
 		n, err := s.sub(m, m.at, "")
-		*field(s.node) = n
+		if err == nil {
+			*field(s.node) = n
+		}
 		return err
 	}
 }
@@ -133,7 +135,9 @@ func one(field func(*node) **node) func(*subject, member) error {
 func many(field func(*node) *[]*node) func(*subject, member) error {
 	return func(s *subject, m member) error {
 		nodes, err := s.subs(m)
-		*field(s.node) = nodes
+		if err == nil {
+			*field(s.node) = nodes
+		}
 		return err
 	}
 }
@@ -160,7 +164,9 @@ func (s *subject) subs(m member) ([]*node, error) {
 func size(field func(*node) *int) func(*subject, member) error {
 	return func(s *subject, m member) error {
 		n, err := s.count(m)
-		*field(s.node) = n
+		if err == nil {
+			*field(s.node) = n
+		}
 		return err
 	}
 }

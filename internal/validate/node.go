@@ -45,6 +45,9 @@ type node struct {
 	enum     *enumRules
 	combined *combination
 	resource *resource
+
+	unjudged kinds // the values about which it says something that is left out
+	open     bool  // what is left out may have looked at any member or item
 }
 
 type numberRules struct {
@@ -85,6 +88,7 @@ type objectRules struct {
 	names    *node // propertyNames
 	min, max int   // max < 0 is no maximum
 	needs    []dependency
+	open     bool // properties or patterns are left out: any member may be one of theirs
 }
 
 // A property is a name that the schema mentions.
@@ -112,6 +116,7 @@ type arrayRules struct {
 	min, max int   // max < 0 is no maximum
 	unique   bool
 	contains *contains
+	open     bool // prefix or items are left out
 }
 
 type contains struct {

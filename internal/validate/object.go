@@ -98,6 +98,7 @@ func (r *run) member(o *objectRules, present *presence, guess *int, i int) (end 
 		name = scan.Unquote(r.value[i:keyEnd])
 	}
 	ok = true
+	r.unsure = r.unsure || o.open
 	if o.names != nil {
 		if since := len(r.problems); !r.nameFits(o.names, i) {
 			if ok = false; r.brief {
@@ -152,7 +153,7 @@ func (r *run) otherMember(o *objectRules, k int, name []byte, at int) (end int, 
 	switch {
 	case known:
 		return end, ok
-	case o.extra == nil:
+	case o.extra == nil || o.open:
 		return r.skip(at)
 	case o.extra.never:
 		r.failUnknown(o, "additionalProperties", name)

@@ -155,7 +155,7 @@ func (c *compiler) shorten(n *node) {
 // plain reports whether a node is but references.
 func (n *node) plain() bool {
 	c := n.combined
-	return !n.never && n.types == anything && n.number == nil && n.text == nil && n.object == nil && n.array == nil && n.enum == nil &&
+	return !n.never && n.unjudged == 0 && !n.open && n.types == anything && n.number == nil && n.text == nil && n.object == nil && n.array == nil && n.enum == nil &&
 		c.dynamic == nil && c.all == nil && c.any == nil && c.one == nil && c.not == nil && c.cond == nil &&
 		c.otherProperties == nil && c.otherItems == nil
 }

@@ -18,7 +18,10 @@ const maxWeight = 20_000
 // compilePattern compiles a regular expression of ECMA-262 as far as package
 // regexp, which takes linear time, can do what it says.
 func compilePattern(source string) (*pattern, error) {
-	translated := translate(source)
+	translated, ok := translate(source)
+	if !ok {
+		return nil, fmt.Errorf("%q is not supported: a class without characters", clip(source))
+	}
 	tree, err := syntax.Parse(translated, syntax.Perl)
 	if err != nil {
 		if e, ok := errors.AsType[*syntax.Error](err); ok {
@@ -57,15 +60,19 @@ func weigh(re *syntax.Regexp) int {
 // space is what \s means in ECMA-262, as the inside of a character class.
 const space = `\t-\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}`
 
-// translate rewrites what ECMA-262 writes otherwise than package regexp.
-func translate(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
+// translate rewrites what ECMA-262 writes otherwise than package regexp. It cannot do that for [] and [^], which
+// package regexp takes for the beginning of a class.
+func translate(s string) (translated string, ok bool) {
+	if !strings.ContainsAny(s, `\[`) {
+		return s, true
 	}
 	var out strings.Builder
 	class := false
 	for i := 0; i < len(s); {
 		if s[i] != '\\' || i+1 == len(s) {
+			if !class && (strings.HasPrefix(s[i:], "[]") || strings.HasPrefix(s[i:], "[^]")) {
+				return "", false
+			}
 			class = s[i] == '[' || class && s[i] != ']'
 			out.WriteByte(s[i])
 			i++
@@ -74,7 +81,7 @@ func translate(s string) string {
 		n := translateEscape(&out, s[i:], class)
 		i += n
 	}
-	return out.String()
+	return out.String(), true
 }
 
 // translateEscape rewrites the escape sequence at the start of s and returns

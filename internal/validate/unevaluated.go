@@ -52,22 +52,27 @@ func (r *run) applied(nodes []*node, n *node, i int) []*node {
 	}
 	nodes = r.appliedWhere(nodes, c.any, i)
 	nodes = r.appliedWhere(nodes, c.one, i)
-	if c.cond != nil {
-		if r.try(c.cond, i) {
-			nodes = r.applied(nodes, c.cond, i)
-			if c.then != nil {
-				nodes = r.applied(nodes, c.then, i)
-			}
-		} else if c.els != nil {
-			nodes = r.applied(nodes, c.els, i)
-		}
+	if c.cond == nil {
+		return nodes
+	}
+	f := r.try(c.cond, i)
+	if f == maybe { // either may count
+		r.unsure = true
+		return r.appliedWhere(nodes, []*node{c.cond, c.then, c.els}, i)
+	}
+	branch := c.els
+	if f == yes {
+		nodes, branch = r.applied(nodes, c.cond, i), c.then
+	}
+	if branch != nil {
+		nodes = r.applied(nodes, branch, i)
 	}
 	return nodes
 }
 
 func (r *run) appliedWhere(nodes, alternatives []*node, i int) []*node {
 	for _, n := range alternatives {
-		if r.try(n, i) {
+		if n != nil && r.may(n, i) {
 			nodes = r.applied(nodes, n, i)
 		}
 	}
@@ -130,6 +135,10 @@ func (r *run) knows(n *node, self bool, name []byte) bool {
 	if !self && n.combined != nil && n.combined.otherProperties != nil {
 		return true
 	}
+	if n.open {
+		r.unsure = true
+		return true
+	}
 	o := n.object
 	if o == nil {
 		return false
@@ -155,15 +164,12 @@ func (r *run) unevaluatedItems(n *node, i int) bool {
 		search []*node
 	)
 	for _, by := range r.applied(nil, n, i) {
-		if by != n && by.combined != nil && by.combined.otherItems != nil {
+		if r.knowsItems(by, by == n) {
 			return true
 		}
 		a := by.array
 		if a == nil {
 			continue
-		}
-		if a.items != nil {
-			return true
 		}
 		judged = max(judged, len(a.prefix))
 		if a.contains != nil && a.contains.evaluates {
@@ -190,9 +196,18 @@ func (r *run) unevaluatedItems(n *node, i int) bool {
 	}
 }
 
+// knowsItems reports whether a node has judged all items.
+func (r *run) knowsItems(n *node, self bool) bool {
+	if n.open {
+		r.unsure = true
+		return true
+	}
+	return n.array != nil && n.array.items != nil || !self && n.combined != nil && n.combined.otherItems != nil
+}
+
 func (r *run) fitsOne(nodes []*node, i int) bool {
 	for _, n := range nodes {
-		if r.try(n, i) {
+		if r.may(n, i) {
 			return true
 		}
 	}

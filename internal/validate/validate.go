@@ -11,6 +11,7 @@
 //     fetched, not even a meta-schema.
 //   - Patterns are those of package regexp, with ECMA-262's \u, \c and \s on
 //     top. A pattern with look-around or a back-reference does not compile.
+//     What [Compile] refuses, [CompileForeign] leaves out.
 //   - Numbers are compared as they are written, never as floating point.
 //   - A member that is given twice is judged twice.
 //
@@ -60,17 +61,41 @@ type Schema struct {
 	root    *node
 	dynamic bool // some reference depends on where the validation came from
 	limits  Limits
+
+	unjudged []string
 }
 
 // Compile reads a schema. The error says which part of it is wrong.
 func Compile(schema []byte, o Limits) (*Schema, error) {
-	return compile(schema, o.withDefaults())
+	return compile(schema, o.withDefaults(), false)
 }
+
+// CompileForeign reads a schema that is somebody else's and cannot be corrected. What Compile refuses is left out,
+// keyword by keyword, and the rest is enforced: a value fails only when it fits in no case, whatever is left
+// out may say. [Schema.Unjudged] lists what that is.
+func CompileForeign(schema []byte, o Limits) *Schema {
+	o = o.withDefaults()
+	s, err := compile(schema, o, true)
+	if err != nil { // it is not about one part
+		s = &Schema{root: &node{types: anything, unjudged: anything, open: true, resource: &resource{}}, limits: o, unjudged: []string{err.Error()}}
+	}
+	return s
+}
+
+// Unjudged lists what CompileForeign has left out: where it is, and why. At most about 100 are listed.
+func (s *Schema) Unjudged() []string { return s.unjudged }
 
 // Validate judges a value. An absent one, of no bytes, is judged as {} is. The
 // error is an *Error when the value does not fit, and otherwise ErrTooComplex
 // or, when value is no JSON, one that says so.
 func (s *Schema) Validate(value []byte) error {
+	_, err := s.Judge(value)
+	return err
+}
+
+// Judge is Validate, and reports whether nothing that was left out of the schema could have changed the
+// outcome.
+func (s *Schema) Judge(value []byte) (whole bool, err error) {
 	if len(value) == 0 {
 		value = []byte("{}")
 	}
@@ -81,13 +106,13 @@ func (s *Schema) Validate(value []byte) error {
 	end, ok := r.check(s.root, scan.Space(value, 0))
 	switch {
 	case r.err != nil:
-		return r.err
+		return true, r.err
 	case !ok:
-		return r.report()
+		return true, r.report()
 	}
 	if end = scan.Space(value, end); end < len(value) {
 		r.invalid(end, scan.Trailing)
-		return r.err
+		return true, r.err
 	}
-	return nil
+	return !r.unsure, nil
 }

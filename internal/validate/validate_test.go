@@ -207,7 +207,7 @@ func TestCompileFails(t *testing.T) {
 		`{"pattern":"(?=a)"}`:                    "is not supported: invalid or unsupported Perl syntax",
 		`{"pattern":"((a{100}){100}){100}"}`:     "is not supported",
 		`{"pattern":"` + strings.Repeat("a", 5000) + `"}`:         "the pattern has 5000 bytes",
-		`{"patternProperties":{"[":true}}`:                        "/patternProperties: ",
+		`{"patternProperties":{"[":true}}`:                        "/patternProperties/[: ",
 		`{"$ref":1}`:                                              "/$ref: must be a string",
 		`{"$ref":"#/$defs/x"}`:                                    `the schema at /$ref: "#/$defs/x": there is no "$defs"`,
 		`{"$ref":"#x"}`:                                           "there is no such anchor",
