@@ -95,13 +95,14 @@ func Roots(ctx context.Context) ([]Root, error) {
 // Ask is what [Elicit], [ElicitURL], [Sample] and [Roots] are made of: it sends
 // elicitation/create, sampling/createMessage or roots/list with any params, in
 // the form of the newest revision, and stores the result, in that form too. A
-// form that was filled in has been held against its requestedSchema.
+// form that was filled in has been held against its requestedSchema, which must be
+// valid; that of another server, in a relay, is enforced as far as it can be judged.
 func Ask(ctx context.Context, method string, params, result any) error {
 	c := callFrom(ctx)
 	if c == nil {
 		return errOutside
 	}
-	q, err := newQuestion(ctx, method, params)
+	q, err := newQuestion(ctx, method, params, c.srv.relays())
 	if err != nil {
 		return fmt.Errorf("mcp: ask %q: %w", method, err)
 	}

@@ -26,7 +26,8 @@ type question struct {
 	need   *need
 }
 
-func newQuestion(ctx context.Context, method string, params any) (*question, error) {
+// newQuestion reads what is asked. It is foreign when another server asks.
+func newQuestion(ctx context.Context, method string, params any, foreign bool) (*question, error) {
 	raw := jsonrpc.Raw("{}")
 	if params != nil {
 		var err error
@@ -41,7 +42,7 @@ func newQuestion(ctx context.Context, method string, params any) (*question, err
 	q.name, _ = ctx.Value(nameKey{}).(string)
 	switch method {
 	case spec.MethodElicitationCreate:
-		return q, q.readElicitation()
+		return q, q.readElicitation(foreign)
 	case spec.MethodSamplingCreateMessage:
 		var p struct {
 			Tools      jsonrpc.Raw `json:"tools"`
@@ -62,7 +63,7 @@ func newQuestion(ctx context.Context, method string, params any) (*question, err
 	return q, nil
 }
 
-func (q *question) readElicitation() error {
+func (q *question) readElicitation(foreign bool) error {
 	var p spec.ElicitRequestParams
 	err := jsonv2.Unmarshal(q.params, &p)
 	if err != nil {
@@ -73,6 +74,10 @@ func (q *question) readElicitation() error {
 		return nil
 	}
 	q.need = needForm
+	if foreign {
+		q.form = validate.CompileForeign(p.RequestedSchema, validate.Limits{})
+		return nil
+	}
 	if q.form, err = validate.Compile(p.RequestedSchema, validate.Limits{}); err != nil {
 		return fmt.Errorf("requestedSchema: %w", err)
 	}

@@ -551,7 +551,7 @@ func TestAskTooMuchBefore(t *testing.T) {
 // clients that take neither null nor nothing.
 func TestQuestionParams(t *testing.T) {
 	for _, params := range []any{nil, jsonrpc.Raw(nil), (*struct{})(nil)} {
-		q, err := newQuestion(t.Context(), spec.MethodRootsList, params)
+		q, err := newQuestion(t.Context(), spec.MethodRootsList, params, false)
 		if err != nil || string(q.params) != "{}" {
 			t.Errorf("%T: %s, %v", params, q.params, err)
 		}

@@ -158,6 +158,12 @@ func (c *Client) form(p *spec.ElicitRequestParams) (*validate.Schema, error) {
 	case (p.Mode == "" || p.Mode == spec.ElicitForm) && (offered.Form != nil || offered.URL == nil):
 		p.Mode = spec.ElicitForm
 		fields, err := validate.Compile(orEmpty(p.RequestedSchema), validate.Limits{})
+		if errors.Is(err, validate.ErrUnsupported) {
+			fields, err = validate.CompileForeign(p.RequestedSchema, validate.Limits{}), nil
+			for _, what := range fields.Unjudged() {
+				c.warn("a part of a requested schema is not enforced: %s", what)
+			}
+		}
 		if err != nil {
 			return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "the requested schema is not valid: %w", err)
 		}

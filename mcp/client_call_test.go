@@ -226,6 +226,8 @@ func TestElicitation(t *testing.T) {
 		{"url", `{"mode":"url","message":"m","url":"https://x.example","elicitationId":"1"}`, answer("accept", `{"a":1}`), `{"action":"accept"}`},
 		{"unknown mode", `{"mode":"dance","message":"m"}`, answer("accept", ""), `mode "dance"`},
 		{"bad schema", `{"message":"m","requestedSchema":{"type":5}}`, answer("accept", ""), "requested schema is not valid"},
+		{"unsupported schema", `{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","pattern":"(?!x)"}}}}`, answer("accept", `{"a":"y"}`), `{"action":"accept","content":{"a":"y"}}`},
+		{"partly unsupported schema", `{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"string","pattern":"(?!x)"}}}}`, answer("accept", `{"a":1}`), "does not fit the form"},
 		{"bad params", `{"message":5}`, answer("accept", ""), "Invalid params"},
 	} {
 		for _, rev := range []string{"modern", "legacy"} {

@@ -333,16 +333,16 @@ func (s *shelf) complete(l *link) bool {
 	return s.link == l
 }
 
-// validator returns the compiled output schema, or nil when there is none that
-// can be used. Schemas are never fetched.
+// validator returns the compiled output schema, or nil when there is none. What cannot be judged in it
+// is left out. Schemas are never fetched.
 func (t *knownTool) validator(c *Client) *validate.Schema {
 	t.compile.Do(func() {
 		if t.output == nil {
 			return
 		}
-		var err error
-		if t.valid, err = validate.Compile(t.output, validate.Limits{}); err != nil {
-			c.warn("the structured content of a tool is not validated: its output schema cannot be used: %w", err)
+		t.valid = validate.CompileForeign(t.output, validate.Limits{})
+		for _, what := range t.valid.Unjudged() {
+			c.warn("a part of a tool's output schema is not enforced: %s", what)
 		}
 	})
 	return t.valid

@@ -127,6 +127,7 @@ func TestStructuredOutput(t *testing.T) {
 	c, f := mustPipe(t, modernFake(replies{"tools/list": `{"tools":[
 		{"name":"t","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}},
 		{"name":"far","inputSchema":{"type":"object","properties":{"p":{"$ref":"` + canary.URL + `"}}},"outputSchema":{"$ref":"` + canary.URL + `"}},
+		{"name":"part","inputSchema":{"type":"object"},"outputSchema":{"type":"object","properties":{"id":{"type":"string","pattern":"^(?!x)"}}}},
 		{"name":"free","inputSchema":{"type":"object"}}]}`}), &ClientOptions{OnWarning: warn.add})
 	tools, err := c.Tools(t.Context())
 	if err != nil || !strings.Contains(string(tools[1].InputSchema), canary.URL) {
@@ -138,6 +139,8 @@ func TestStructuredOutput(t *testing.T) {
 		{"t", `{"content":[]}`, "answered no structured content"},
 		{"t", `{"content":[],"isError":true}`, ""},
 		{"far", `{"content":[],"structuredContent":{"n":"1"}}`, ""},
+		{"part", `{"content":[],"structuredContent":{"id":"1"}}`, ""},
+		{"part", `{"content":[],"structuredContent":{"id":1}}`, "does not fit its output schema"},
 		{"free", `{"content":[],"structuredContent":5}`, ""},
 	} {
 		f.set("tools/call", test.answer)
@@ -146,7 +149,7 @@ func TestStructuredOutput(t *testing.T) {
 			t.Errorf("%s %s: %v, want %q", test.tool, test.answer, err, test.want)
 		}
 	}
-	if got := strings.Count(warn.text(), "is not validated"); got != 1 {
+	if got := strings.Count(warn.text(), "is not enforced"); got != 2 {
 		t.Errorf("warnings %q", warn.text())
 	}
 }

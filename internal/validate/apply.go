@@ -151,7 +151,7 @@ func (s *subject) compilePattern(source string) (*pattern, error) {
 	}
 	p, err := compilePattern(source)
 	if err != nil {
-		return nil, err
+		return nil, unsupported{err}
 	}
 	if s.c.weight += p.weight; s.c.weight > maxWeights {
 		return nil, errors.New("the patterns of the schema are too large")

@@ -291,7 +291,7 @@ func (c *compiler) enter(n *node, members []member, p *place) (*resource, error)
 	if uri, ok := c.word(members, "$schema"); ok {
 		var known bool
 		if d, known = drafts[strings.TrimSuffix(uri, "#")]; !known {
-			return nil, fmt.Errorf("the dialect %s is not supported; these are: %s", quoted(uri), draftNames)
+			return nil, unsupported{fmt.Errorf("the dialect %s is not supported; these are: %s", quoted(uri), draftNames)}
 		}
 		if p.from == nil {
 			res.draft = d

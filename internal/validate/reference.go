@@ -22,7 +22,7 @@ func (c *compiler) resolve(ref *reference) error {
 			return err
 		}
 		if res = c.resources[uri]; res == nil {
-			return fmt.Errorf("%s leads out of the schema; nothing is fetched: put the target under $defs and refer to it there", quoted(ref.to))
+			return unsupported{fmt.Errorf("%s leads out of the schema; nothing is fetched: put the target under $defs and refer to it there", quoted(ref.to))}
 		}
 	}
 	target, err := c.target(res, fragment, ref.place)

@@ -30,6 +30,15 @@ import (
 // than the limits allow.
 var ErrTooComplex = errors.New("too complex: the value cannot be judged by this schema with reasonable effort")
 
+// ErrUnsupported is in the errors of [Compile] about what this package cannot judge, though it may be valid: patterns
+// that package regexp does not have, references to other documents, other dialects.
+var ErrUnsupported = errors.New("not supported")
+
+// unsupported is an error that is ErrUnsupported.
+type unsupported struct{ error }
+
+func (u unsupported) Is(target error) bool { return target == ErrUnsupported }
+
 // Limits bound what a schema may cost. The zero value stands for the defaults.
 type Limits struct {
 	Bytes      int // of the schema's text; 1 MiB

@@ -240,6 +240,18 @@ func TestCompileFails(t *testing.T) {
 	}
 }
 
+// TestUnsupported: what may be valid is told from what is not.
+func TestUnsupported(t *testing.T) {
+	for schema, want := range map[string]bool{
+		`{"items":{"pattern":"(?!a)"}}`: true, `{"patternProperties":{"(a)\\1":true}}`: true, `{"$ref":"https://example.com/x"}`: true,
+		`{"$schema":"https://example.com/x"}`: true, `{"type":5}`: false, `{"$ref":"#/x"}`: false, `{"minLength":-1}`: false,
+	} {
+		if _, err := Compile([]byte(schema), Limits{}); errors.Is(err, ErrUnsupported) != want || err == nil {
+			t.Errorf("%s: %v", schema, err)
+		}
+	}
+}
+
 // What is wrong inside an annotation, or below a keyword that does not exist, is
 // nobody's business.
 func TestCompileIgnores(t *testing.T) {
