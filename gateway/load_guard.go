@@ -205,12 +205,23 @@ func (r *reader) policies(dst *[]string) take {
 }
 
 func (r *reader) bounds(g *guard.Config, n *node, path string) {
-	schemas := true
 	r.fields(n, path, map[string]take{
-		"schemas": r.flag(&schemas), "max_string": r.smallSize(&g.Params.MaxString), "max_depth": r.count(&g.Params.MaxDepth),
+		"schemas": r.schemas(g), "max_string": r.smallSize(&g.Params.MaxString), "max_depth": r.count(&g.Params.MaxDepth),
 		"allow_keys": r.flag(&g.Params.AllowKeys),
 	})
-	g.Params.SkipSchemas = !schemas
+}
+
+// schemas reads how params are held against schemas.
+func (r *reader) schemas(g *guard.Config) take {
+	return func(n *node, path string) {
+		switch text, ok := r.value(n, path); {
+		case !ok:
+		case text == "true" || text == "false" || text == "strict":
+			g.Params.Schemas = map[string]string{"false": "off", "strict": "strict"}[text]
+		default:
+			r.problemAt(n.at, path, fmt.Sprintf("%q is neither true, false nor strict", n.text), "write true, false or strict")
+		}
+	}
 }
 
 func (r *reader) limits(g *guard.Config, n *node, path string) {

@@ -154,7 +154,7 @@ func TestGuardKeys(t *testing.T) {
 	want.Resource.URL, want.Resource.Servers = "https://tools.example.com/mcp", []string{"https://id.example.com"}
 	want.Resource.Scopes = map[string][]string{"tools/call github/*": {"repo", "user"}, "math/*": {"math"}}
 	want.Replay.Window, want.Replay.Future, want.Replay.Memory = time.Minute, 5*time.Second, 1000
-	want.Params.SkipSchemas, want.Params.MaxString, want.Params.MaxDepth, want.Params.AllowKeys = true, 1_000_000, 10, true
+	want.Params.Schemas, want.Params.MaxString, want.Params.MaxDepth, want.Params.AllowKeys = "off", 1_000_000, 10, true
 	l := &want.Limits
 	l.Rates = []guard.Rate{
 		{Per: "address", Calls: []string{"tools/call github/*"}, Each: true, Roles: []string{"dev"}, Limit: 10, Every: time.Second, Burst: 20},

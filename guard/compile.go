@@ -147,6 +147,9 @@ func (c *Config) compile() (*state, []Problem) {
 	if c.Replay.Window < 0 || c.Replay.Future < 0 || c.Replay.Memory < 0 {
 		f.bad("replay", "there is a number less than 0", "leave it out for the default")
 	}
+	if v := c.Params.Schemas; v != "" && v != schemasOff && v != schemasStrict {
+		f.bad("params.schemas", fmt.Sprintf("there is no way %q to use schemas", v), "use strict or off, or leave it out for the default")
+	}
 	c.compileKeys(s, &f)
 	c.compileSigners(s, &f)
 	c.compileResource(s, &f)

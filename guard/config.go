@@ -57,8 +57,10 @@ type Config struct {
 
 	// Params bounds what is in the params of a call.
 	Params struct {
-		// SkipSchemas does not hold params against schemas.
-		SkipSchemas bool
+		// Schemas says how params are held against schemas. Parts of a schema that cannot be judged (patterns with
+		// lookaround, references to other documents and the like) are left to the server by default; "strict"
+		// refuses calls that they are about. "off" holds params against no schema.
+		Schemas string
 		// MaxString bounds a string in bytes, 10 MB by default; MaxDepth the nesting, 64.
 		MaxString, MaxDepth int
 		// AllowKeys lets keys through that mean something to JavaScript: __proto__, constructor, prototype.

@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/farcall-dev/farcall/guard/internal/limit"
 	"github.com/farcall-dev/farcall/guard/internal/policy"
 	"github.com/farcall-dev/farcall/internal/audit"
-	"github.com/farcall-dev/farcall/internal/validate"
-	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -159,55 +156,6 @@ func (s *state) check(c *Call) error {
 	return s.params.check(b, look{names: names, fold: names != nil || s.looks(c), whole: len(b) == len(c.Arguments)})
 }
 
-// looks reports whether the arguments of a call are held against a schema.
-func (s *state) looks(c *Call) bool { return len(c.Schema) > 0 && !s.c.Params.SkipSchemas }
-
-// fits holds arguments against their schema.
-func (s *state) fits(c *Call) *refusal {
-	if !s.looks(c) {
-		return nil
-	}
-	schema, err := s.g.schemas.get(c.Schema)
-	if err == nil {
-		err = schema.Validate(c.Arguments)
-	}
-	if err == nil {
-		return nil
-	}
-	if bad := (*validate.Error)(nil); !errors.As(err, &bad) {
-		return refuse(unavailable, "the schema of "+c.name()+" cannot be used: "+err.Error())
-	}
-	return refuse(invalidParams(err), "the params do not fit the schema")
-}
-
-// schemas keeps schemas that were compiled.
-type schemas struct {
-	mu   sync.RWMutex
-	kept map[string]*validate.Schema
-}
-
-const maxSchemas = 10_000
-
-func (s *schemas) get(raw jsonrpc.Raw) (*validate.Schema, error) {
-	s.mu.RLock()
-	schema := s.kept[string(raw)]
-	s.mu.RUnlock()
-	if schema != nil {
-		return schema, nil
-	}
-	schema, err := validate.Compile(raw, validate.Limits{})
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.kept == nil || len(s.kept) >= maxSchemas {
-		s.kept = map[string]*validate.Schema{}
-	}
-	s.kept[string(raw)] = schema
-	return schema, nil
-}
-
 // refused writes a refusal down and makes the answer of it.
 func (s *state) refused(who *session, c *Call, decision string, policies []string, r *refusal) error {
 	_ = s.record(who, c, decision, policies, r, 0) // it is refused already
@@ -250,41 +198,4 @@ func (s *state) write(who *session, c *Call, decision string, policies []string,
 func (g *Guard) Visible(ctx context.Context, c *Call) bool {
 	s, who := g.state.Load(), sessionFrom(ctx)
 	return who != nil && who.principal != nil && s.decide(who, c, g.now()).Allowed
-}
-
-// Explain says what would become of a call of p, and why. It counts nothing. The call comes as from says;
-// nil: over HTTP, and not from this machine.
-func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
-	s := g.state.Load()
-	k := knownAs(p)
-	who := &session{principal: p, subject: k.subject, owner: k.owner, transport: "http"}
-	if from != nil {
-		who.transport, who.remote, who.local = or(from.Transport, "http"), host(from.Remote), from.Local
-	}
-	if who.owner.IsZero() {
-		who.owner = address(who.remote)
-	}
-	now, caller := g.now(), who.limited()
-	if err := s.check(c); err != nil {
-		return Explanation{Reason: invalidParams(err).text}
-	}
-	q, d := query(who, c, s.local(who), now), s.decide(who, c, now)
-	x := Explanation{Allowed: d.Allowed, Policies: d.Policies, Reason: d.Reason, Limits: s.limiter.Explain(&caller, c.name())}
-	if !d.Allowed {
-		if whole := s.policy.Explain(&q); !whole.Allowed {
-			x.Policies, x.Reason = whole.Policies, whole.Reason
-		}
-		return x
-	}
-	if len(d.Policies) > 0 {
-		x.Reason = s.policy.Explain(&q).Reason
-	}
-	if x.Scopes = s.lacks(p, c); len(x.Scopes) > 0 {
-		x.Allowed, x.Reason = false, "it needs the scopes "+strings.Join(x.Scopes, ", ")
-		return x
-	}
-	if refused := s.fits(c); refused != nil {
-		x.Allowed, x.Reason = false, refused.text
-	}
-	return x
 }

@@ -91,6 +91,8 @@ type Explanation struct {
 	Scopes []string
 	// Limits would count the call: one line for each.
 	Limits []string
+	// Unjudged are the parts of the schema that cannot be judged and are left to the server.
+	Unjudged []string
 }
 
 // A Problem is something in a Config that will not do, or not what one may think.

@@ -211,9 +211,9 @@ func TestFoldedNames(t *testing.T) {
 // TestFoldedNamesAllocate: to hold names against each other takes no memory in the usual case.
 func TestFoldedNamesAllocate(t *testing.T) {
 	params := jsonrpc.Raw(`{"repo":"a/b","branch":"main","files":[{"name":"x","mode":1},{"name":"y","mode":2}],"straße":1}`)
-	count := func(skip bool) float64 {
+	count := func(schemas string) float64 {
 		c := &guard.Config{}
-		c.Params.SkipSchemas = skip
+		c.Params.Schemas = schemas
 		g := newGuard(t, c, &guard.Options{Schema: func(context.Context, string, string) jsonrpc.Raw { return jsonrpc.Raw(`{}`) }})
 		h := g.Interceptor(&guard.Conn{Transport: "stdio"})(farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return true, nil }))
 		req := &farcall.Request{Method: "x", Params: params}
@@ -223,7 +223,7 @@ func TestFoldedNamesAllocate(t *testing.T) {
 			}
 		})
 	}
-	if with, without := count(false), count(true); with != without {
+	if with, without := count(""), count("off"); with != without {
 		t.Errorf("%v allocations, without names %v", with, without)
 	}
 }

@@ -22,6 +22,7 @@ var (
 	replayed         = condition{"Replayed request", -32052, -32052, -31052, 401}
 	badSignature     = condition{"Bad signature", -32053, -32053, -31053, 401}
 	stale            = condition{"Stale request", -32054, -32054, -31054, 401}
+	unjudged         = condition{"Schema not supported", -32040, -32040, -31040, 422}
 	unavailable      = condition{"Unavailable", -32008, -32008, -31008, 503}
 )
 

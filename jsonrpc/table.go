@@ -62,6 +62,7 @@ var conditions = []Condition{
 	{"timeout", "limit", "warning", true, 504, -32009, -32009, -31009, farcall},
 	{"overloaded", "limit", "warning", true, 503, -32010, -32010, -31010, farcall},
 	{"too large", "limit", "error", false, 413, -32012, -32012, -31012, farcall},
+	{"schema not supported", "validation", "error", false, 422, -32040, -32040, -31040, farcall},
 	{"shutting down", "server", "warning", true, 503, -32041, -32041, -31041, farcall},
 	{"rate limited", "limit", "warning", true, 429, -32050, -32050, -31050, farcall},
 	{"unauthenticated", "auth", "error", false, 401, -32051, -32051, -31051, farcall},
