@@ -56,6 +56,23 @@ func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes st
 	return text.String(), count, err
 }
 
+// Pinned returns the definitions of the tools that the lock file has, by upstream, as JSON. Without a lock file there
+// are none.
+func (c *Config) Pinned() (map[string][]jsonrpc.Raw, error) {
+	if c.Lock == "" {
+		return nil, nil //nolint:nilnil // there are none
+	}
+	lock, err := pin.Load(c.Lock)
+	if err != nil {
+		return nil, fmt.Errorf("gateway: %w", err)
+	}
+	tools := map[string][]jsonrpc.Raw{}
+	for _, u := range c.Upstreams {
+		tools[u.Name] = lock.Tools(u.Name)
+	}
+	return tools, nil
+}
+
 // anybody can be asked everything: there are servers that have more tools for such
 // clients.
 func anybody() upstream.Caller {

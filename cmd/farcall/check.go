@@ -149,6 +149,7 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 	for _, p := range given.Notices() {
 		r.Notices = append(r.Notices, checkProblem(p))
 	}
+	r.Notices = append(r.Notices, unjudged(given)...)
 	var mcp []string
 	for _, u := range c.Upstreams {
 		r.Upstreams = append(r.Upstreams, describeUpstream(u, c.Lock != "" || c.Guard != nil))

@@ -11,7 +11,10 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/sandbox"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // checkGuard is what is said of a guard.
@@ -55,14 +58,50 @@ func describeGuard(g *guard.Config) *checkGuard {
 	if len(g.Signatures)+len(g.JWT) > 0 {
 		d.Replay = fmt.Sprintf("a signature is good for %s, and once; %d are remembered", brief(cmp.Or(g.Replay.Window, 5*time.Minute)), cmp.Or(g.Replay.Memory, 1_000_000))
 	}
-	if !g.Params.SkipSchemas {
-		d.Params = append(d.Params, "as the schemas say")
+	switch g.Params.Schemas {
+	case "":
+		d.Params = append(d.Params, "as the schemas say (what cannot be judged is left to the servers)")
+	case "strict":
+		d.Params = append(d.Params, "as the schemas say (calls that cannot be judged in full are refused)")
 	}
 	d.Params = append(d.Params, "strings up to "+bytesText(int64(cmp.Or(g.Params.MaxString, 10_000_000))), fmt.Sprintf("nested up to %d deep", cmp.Or(g.Params.MaxDepth, 64)))
 	if !g.Params.AllowKeys {
 		d.Params = append(d.Params, "no key __proto__, constructor, prototype")
 	}
 	return d
+}
+
+// unjudged says which parts of the schemas of pinned tools a guard cannot judge.
+func unjudged(c *gateway.Config) (notices []checkProblem) {
+	pinned, err := c.Pinned()
+	if c.Guard == nil || err != nil { // that is said elsewhere
+		return nil
+	}
+	g, err := offlineGuard(c.Guard, nil)
+	if err != nil {
+		return nil
+	}
+	defer g.Close() //nolint:errcheck // nothing was written
+	effect := "left to the server"
+	if c.Guard.Params.Schemas == "strict" {
+		effect = "calls that it is about are refused"
+	}
+	for _, name := range slices.Sorted(maps.Keys(pinned)) {
+		for _, raw := range pinned[name] {
+			var tool struct {
+				Name        string      `json:"name"`
+				InputSchema jsonrpc.Raw `json:"inputSchema"`
+			}
+			if jsonv2.Unmarshal(raw, &tool) != nil {
+				continue
+			}
+			call := &guard.Call{Method: spec.MethodToolsCall, Upstream: name, Name: tool.Name, Schema: tool.InputSchema}
+			for _, part := range g.Explain(&guard.Principal{ID: "anyone"}, nil, call).Unjudged {
+				notices = append(notices, checkProblem{Path: name, Message: "the schema of " + tool.Name + " cannot be judged at " + part + ": " + effect})
+			}
+		}
+	}
+	return notices
 }
 
 // waysIn says who can get in.

@@ -20,10 +20,10 @@ import (
 // explaining is what the flags of explain say.
 type explaining struct {
 	*env
-	config, as, kind, upstream string
-	transport, annotations     string
-	roles, scopes, claims      []string
-	local, asJSON              bool
+	config, as, kind, upstream     string
+	transport, annotations, schema string
+	roles, scopes, claims          []string
+	local, asJSON                  bool
 }
 
 func newExplainCmd(e *env) *cobra.Command {
@@ -33,7 +33,8 @@ func newExplainCmd(e *env) *cobra.Command {
 		Short: "Say whether a guard allows a call, and why",
 		Long: `Say what the guard of a configuration makes of a call: allowed or denied, which
 policy decided and why, and which limits would count it. Nothing is called and
-nothing is counted. The exit status is 0 for allowed and 7 for denied.
+nothing is counted. The exit status is 0 for allowed and 7 for denied. What
+farcall.lock has of a tool (its schema and annotations) is taken into account.
 
 CALL is a method with the name of what it is about, as in rules:
   "tools/call github/create_issue", "resources/read docs/file:///readme",
@@ -63,6 +64,7 @@ its roles are in the configuration then. Any other is a user with the --role and
 	f.BoolVar(&x.local, "local", false, "the caller is on this machine (stdio and unix always are)")
 	f.StringVar(&x.upstream, "upstream", "", "the `name` of the upstream, if CALL does not begin with it")
 	f.StringVar(&x.annotations, "annotations", "", "the tool's annotations, as `JSON`")
+	f.StringVar(&x.schema, "schema", "", "the tool's input schema, as `JSON`")
 	f.BoolVar(&x.asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -75,46 +77,77 @@ func (x *explaining) run(args []string) error {
 	case len(args) == 0:
 		return usagef(example, "no CALL")
 	}
-	config, upstreams, err := loadGuard(x.config)
+	config, err := loadGuarded(x.config)
 	if err != nil {
 		return err
 	}
-	p, notes, err := x.principal(config)
+	p, notes, err := x.principal(config.Guard)
 	if err != nil {
 		return err
 	}
-	call, err := x.call(args, upstreams)
+	call, err := x.call(args, config)
 	if err != nil {
 		return err
 	}
-	if call.Method == spec.MethodToolsCall && call.Annotations == nil && looksAtAnnotations(config) {
+	if call.Method == spec.MethodToolsCall && call.Annotations == nil && looksAtAnnotations(config.Guard) {
 		notes = append(notes, "the tool's annotations are not known, so it is taken for one that may destroy; --annotations has them")
 	}
-	offline := *config // nothing is to be written
-	offline.Audit = guard.Config{}.Audit
-	g, err := guard.New(&offline, nil)
+	g, err := offlineGuard(config.Guard, nil)
 	if err != nil {
-		return &exitError{code: exitUsage, err: plainError{err}}
+		return err
 	}
 	defer g.Close() //nolint:errcheck // nothing was written
 	return x.print(p, call, x.ask(g, p, call), notes)
 }
 
-// loadGuard reads a configuration that has a guard. Its upstreams are for their names only: when
-// they cannot be read, nil.
-func loadGuard(file string) (*guard.Config, []*gateway.Upstream, error) {
+// loadGuarded reads a configuration that has a guard. Its upstreams are for their names and pinned tools only: when they
+// cannot be read there are none.
+func loadGuarded(file string) (*gateway.Config, error) {
 	if c, err := gateway.Load(file); err == nil && c.Guard != nil {
-		return c.Guard, c.Upstreams, nil
+		return c, nil
 	}
 	c, err := gateway.LoadGuard(file)
 	if err != nil {
 		bad := (*gateway.ConfigError)(nil)
 		if errors.As(err, &bad) {
-			return nil, nil, configFailure(err)
+			return nil, configFailure(err)
 		}
-		return nil, nil, &exitError{code: exitUsage, err: plainError{err}}
+		return nil, &exitError{code: exitUsage, err: plainError{err}}
 	}
-	return c.Guard, nil, nil
+	return c, nil
+}
+
+// offlineGuard is a guard that writes nothing down.
+func offlineGuard(c *guard.Config, o *guard.Options) (*guard.Guard, error) {
+	offline := *c
+	offline.Audit = guard.Config{}.Audit
+	g, err := guard.New(&offline, o)
+	if err != nil {
+		return nil, &exitError{code: exitUsage, err: plainError{err}}
+	}
+	return g, nil
+}
+
+// pinnedTool completes a call of a tool with what the lock file of a configuration has of it.
+func pinnedTool(config *gateway.Config, c *guard.Call) error {
+	if c.Method != spec.MethodToolsCall {
+		return nil
+	}
+	pinned, err := config.Pinned()
+	if err != nil {
+		return &exitError{code: exitUsage, err: plainError{err}}
+	}
+	for _, raw := range pinned[c.Upstream] {
+		var tool struct {
+			Name        string      `json:"name"`
+			InputSchema jsonrpc.Raw `json:"inputSchema"`
+			Annotations jsonrpc.Raw `json:"annotations"`
+		}
+		if err := jsonv2.Unmarshal(raw, &tool); err == nil && tool.Name == c.Name {
+			c.Schema, c.Annotations = tool.InputSchema, tool.Annotations
+		}
+	}
+	return nil
 }
 
 // principal is who is asked about. Who is in the configuration has what it says there.
@@ -215,13 +248,14 @@ type explained struct {
 	Reason   string   `json:"reason"`
 	Scopes   []string `json:"scopes,omitempty"` // that the caller would need besides
 	Limits   []string `json:"limits,omitempty"`
+	Unjudged []string `json:"unjudged,omitempty"` // parts of the schema that are left to the server
 	Notes    []string `json:"notes,omitempty"`
 }
 
 func (x *explaining) print(p *guard.Principal, call *guard.Call, e guard.Explanation, notes []string) error {
 	out := &explained{
 		Allowed: e.Allowed, Call: callText(call), As: p.Name(), Kind: p.Kind, Roles: p.Roles, Policies: e.Policies, Reason: e.Reason,
-		Scopes: e.Scopes, Limits: e.Limits, Notes: notes,
+		Scopes: e.Scopes, Limits: e.Limits, Unjudged: e.Unjudged, Notes: notes,
 	}
 	err := x.show(out)
 	if err == nil && !e.Allowed {
@@ -257,6 +291,7 @@ func (x *explaining) show(out *explained) error {
 	add("why", out.Reason)
 	add("needs scopes", strings.Join(out.Scopes, " "))
 	add("counts for", out.Limits...)
+	add("not judged", out.Unjudged...)
 	add("note", out.Notes...)
 	return columns(x.stdout, rows, nil)
 }
@@ -286,8 +321,8 @@ const methodRPC = "rpc"
 func goesByName(method string) bool { return named[method] != "" || method == methodRPC }
 
 // call reads CALL [PARAMS].
-func (x *explaining) call(args []string, upstreams []*gateway.Upstream) (*guard.Call, error) {
-	c := &guard.Call{Upstream: x.upstream}
+func (x *explaining) call(args []string, config *gateway.Config) (*guard.Call, error) {
+	c, upstreams := &guard.Call{Upstream: x.upstream}, config.Upstreams
 	rest := args[1:]
 	var name string
 	var err error
@@ -301,11 +336,23 @@ func (x *explaining) call(args []string, upstreams []*gateway.Upstream) (*guard.
 	if err != nil {
 		return nil, err
 	}
-	if x.annotations != "" {
-		if x.annotations[0] != '{' || jsonrpc.Valid([]byte(x.annotations)) != nil {
-			return nil, usagef(`As in --annotations '{"readOnlyHint":true}'.`, "--annotations is no object in JSON")
+	if err := pinnedTool(config, c); err != nil {
+		return nil, err
+	}
+	for _, f := range []struct {
+		name, text, example string
+		dst                 *jsonrpc.Raw
+	}{
+		{"annotations", x.annotations, `{"readOnlyHint":true}`, &c.Annotations},
+		{"schema", x.schema, `{"type":"object"}`, &c.Schema},
+	} {
+		if f.text == "" {
+			continue
 		}
-		c.Annotations = jsonrpc.Raw(x.annotations)
+		if f.text[0] != '{' || jsonrpc.Valid([]byte(f.text)) != nil {
+			return nil, usagef(fmt.Sprintf("As in --%s '%s'.", f.name, f.example), "--%s is no object in JSON", f.name)
+		}
+		*f.dst = jsonrpc.Raw(f.text)
 	}
 	c.Arguments, c.Params = params, params
 	if member := named[c.Method]; member != "" {

@@ -151,6 +151,18 @@ func (l *Lock) Accept(source string, tools []jsonrpc.Raw) error {
 	return nil
 }
 
+// Tools returns what is pinned of the tools of a source, as JSON, in the order of their names.
+func (l *Lock) Tools(source string) []jsonrpc.Raw {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	tools := l.sources[source]
+	list := make([]jsonrpc.Raw, 0, len(tools))
+	for _, name := range slices.Sorted(maps.Keys(tools)) {
+		list = append(list, tools[name].def)
+	}
+	return list
+}
+
 // Remove forgets a source.
 func (l *Lock) Remove(source string) {
 	l.mu.Lock()
