@@ -97,11 +97,11 @@ func TestProblems(t *testing.T) {
 			"3:35: upstreams.b: there are the names \"B\" and \"b\", which differ at most in case; rename one of them\n" +
 			"3:41: upstreams.-x: \"-x\" cannot be a name; use letters, digits, - and _, as in github-2\n" +
 			"3:48: upstreams." + strings.Repeat("a", 65) + ": the name has 65 letters, and 64 are allowed; shorten it"},
-		{"hosts: [a.example, '*.a.example:8443', '*', 'http://a', 'a*.example', '', 'a:b', '[::1]']\nupstreams: {a: x}", "1:48: hosts[3]: \"http://a\" is not a host name; write tools.example.com, *.example.com, or * for every name\n" +
-			"1:60: hosts[4]: \"a*.example\" is not a host name; write tools.example.com, *.example.com, or * for every name\n" +
-			"1:74: hosts[5]: \"\" is not a host name; write tools.example.com, *.example.com, or * for every name\n" +
-			"1:78: hosts[6]: \"a:b\" is not a host name; write tools.example.com, *.example.com, or * for every name\n" +
-			"1:85: hosts[7]: \"[::1]\" is not a host name; write tools.example.com, *.example.com, or * for every name"},
+		{"hosts: [a.example, '*.a.example:8443', '*', 'http://a', 'a*.example', '', 'a:b', '[::1]']\nupstreams: {a: x}", "1:45: hosts[3]: \"http://a\" is not a host name; write tools.example.com, *.example.com, or * for every name\n" +
+			"1:57: hosts[4]: \"a*.example\" is not a host name; write tools.example.com, *.example.com, or * for every name\n" +
+			"1:71: hosts[5]: \"\" is not a host name; write tools.example.com, *.example.com, or * for every name\n" +
+			"1:75: hosts[6]: \"a:b\" is not a host name; write tools.example.com, *.example.com, or * for every name\n" +
+			"1:82: hosts[7]: \"[::1]\" is not a host name; write tools.example.com, *.example.com, or * for every name"},
 		{"upstreams:\n  a: x\n  a: y\nname: a\nname: b\nx-1: {a: 1, a: 2}", "3:3: upstreams.a: the key is given twice; the first is on line 2; remove one\n" +
 			"5:1: name: the key is given twice; the first is on line 4; remove one\n6:13: x-1.a: the key is given twice; the first is on line 6; remove one"},
 		{"upstreams: {a: x}\n---\nupstreams: {b: x}", "3:1: there is a second document (---) in the file; remove it; a file is one configuration"},
