@@ -292,13 +292,15 @@ func (c *ca) issue(t *testing.T, uri string, dns ...string) tls.Certificate {
 }
 
 // newSecureSite serves JSON-RPC over TLS, and asks for certificates of the authority.
-func newSecureSite(t *testing.T, c *guard.Config, o *guard.Options, authority *ca, auth tls.ClientAuthType) (*site, func(...tls.Certificate) *site) {
+func newSecureSite(t *testing.T, c *guard.Config, o *guard.Options, authority *ca, auth tls.ClientAuthType, more ...*ca) (*site, func(...tls.Certificate) *site) {
 	t.Helper()
 	g := newGuard(t, c, o)
 	rpc := &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}
 	server := httptest.NewUnstartedServer(g.HTTP(httprpc.NewHandler(newMux(), &httprpc.Options{RPC: rpc})))
 	pool := x509.NewCertPool()
-	pool.AddCert(authority.cert)
+	for _, a := range append(more, authority) {
+		pool.AddCert(a.cert)
+	}
 	server.TLS = &tls.Config{ClientAuth: auth, ClientCAs: pool}
 	server.Config.ErrorLog = nil
 	server.StartTLS()

@@ -338,14 +338,14 @@ func (s *state) certificate(c *tls.ConnectionState) (*known, *refusal) {
 	for i := range s.c.MTLS {
 		m := &s.c.MTLS[i]
 		for _, san := range names(leaf) {
-			if matchSAN(m.SAN, san) {
+			if matchSAN(m.SAN, san) && s.signedFor(i, c) {
 				return knownAs(&Principal{
 					ID: or(m.ID, san), Kind: or(m.Kind, "service"), Method: "mtls", Roles: m.Roles, Expires: leaf.NotAfter, shown: new(shown),
 				}), nil
 			}
 		}
 	}
-	return nil, refuse(unauthenticated, fmt.Sprintf("the client certificate is for %.200q, which no entry under mtls names", names(leaf)))
+	return nil, refuse(unauthenticated, fmt.Sprintf("the client certificate is for %.200q of %.200q, and no entry under mtls has the name with that authority", names(leaf), leaf.Issuer.String()))
 }
 
 func names(c *x509.Certificate) []string {

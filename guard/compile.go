@@ -3,6 +3,7 @@ package guard
 import (
 	"cmp"
 	"crypto/sha256"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -28,18 +29,20 @@ type state struct {
 	keys     map[[sha256.Size]byte]*apiKey
 	verifier *token.Verifier // nil: no tokens
 	verify   map[string]*sign.Key
-	signers  map[string]*known
-	policy   *policy.Set
-	scopes   []scopeRule
-	limiter  *limit.Limiter
-	log      *audit.Log // nil: nothing is written down
-	params   *params
-	past     time.Duration
-	future   time.Duration
-	origin   string // of Resource.URL
-	host     string // in that
-	metadata []byte // of the resource; nil: it is none
-	location string // of the metadata
+	// authorities are those of each entry of mtls; nil where all of the listener's count.
+	authorities [][]*x509.Certificate
+	signers     map[string]*known
+	policy      *policy.Set
+	scopes      []scopeRule
+	limiter     *limit.Limiter
+	log         *audit.Log // nil: nothing is written down
+	params      *params
+	past        time.Duration
+	future      time.Duration
+	origin      string // of Resource.URL
+	host        string // in that
+	metadata    []byte // of the resource; nil: it is none
+	location    string // of the metadata
 }
 
 type apiKey struct {
@@ -157,11 +160,7 @@ func (c *Config) compile() (*state, []Problem) {
 	c.checkIssuers(&f)
 	c.checkRoles(&f)
 	c.checkLimits(&f)
-	for i, m := range c.MTLS {
-		if m.SAN == "" {
-			f.bad(fmt.Sprintf("mtls[%d].san", i), "it is empty", "write a name such as spiffe://example.org/agent/* or *.example.org")
-		}
-	}
+	c.compileMTLS(s, &f)
 	if c.Resource.URL == "" {
 		if len(c.Signatures) > 0 {
 			f.warn("resource.url", "it is missing: what is signed for another server counts here, too", "write the address of this server as clients know it")

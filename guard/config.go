@@ -138,7 +138,11 @@ type Issuer struct {
 // A Certificate says who a client certificate is.
 type Certificate struct {
 	// SAN is a pattern with * for a URI (spiffe://…) or DNS name of the certificate.
-	SAN   string
+	SAN string
+	// CA are the authorities, in PEM, of which one must have signed the certificate, directly or
+	// through others. It binds a trust domain to its authority. Default: every one that the TLS
+	// listener accepts, which has to accept these as well.
+	CA    string
 	ID    string // of the principal; the name itself by default
 	Kind  string // "service" by default
 	Roles []string
