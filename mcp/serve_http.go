@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
@@ -19,14 +21,33 @@ const headerTime = 10 * time.Second
 // in flight are finished, for as long as ServerOptions.RPC.CloseTimeout (default
 // 5 s), and it returns nil.
 //
-// Web pages of other hosts are refused: see [mcphttp.Options].Origins.
+// addr is host:port, where 0.0.0.0 is IPv4 only and an empty host every interface, or
+// unix:PATH. There is neither TLS nor authentication: for an address that other machines can
+// reach, which is any but loopback and unix sockets, it logs a warning and serves. Put
+// the handler of package mcphttp behind a guard and an http.Server with TLS instead.
+//
+// Web pages of other hosts are refused, and so are requests for a DNS name that is not
+// listed: see Origins and Hosts of [mcphttp.Options].
 func (s *Server) ListenAndServe(ctx context.Context, addr string) error {
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", addr)
+	l, err := port.Listen(ctx, addr)
 	if err != nil {
 		return err
 	}
+	s.warnOfReach(ctx, l.Addr())
 	return s.serveHTTP(ctx, l)
+}
+
+// warnOfReach logs that other machines can reach an address.
+func (s *Server) warnOfReach(ctx context.Context, addr net.Addr) {
+	if addr.Network() == "unix" || !port.Reachable(addr.String()) {
+		return
+	}
+	log := s.rpcOptions().Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	log.WarnContext(ctx, "mcp: other machines can call every tool: the address is not loopback, and ListenAndServe has "+
+		"neither TLS nor authentication; listen on 127.0.0.1, or serve mcphttp.NewHandler behind a guard and TLS", "address", addr.String())
 }
 
 func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -179,5 +180,27 @@ func TestListenAndServe(t *testing.T) {
 	}
 	if err := s.ListenAndServe(t.Context(), "256.0.0.1:x"); err == nil {
 		t.Error("an address that there is not")
+	}
+}
+
+// TestWarnOfReach: a library has no flag to insist with, so it says what it does.
+func TestWarnOfReach(t *testing.T) {
+	tcp := func(ip string) net.Addr { return &net.TCPAddr{IP: net.ParseIP(ip), Port: 80} }
+	for _, c := range []struct {
+		addr net.Addr
+		want bool
+	}{
+		{tcp("127.0.0.1"), false},
+		{tcp("::1"), false},
+		{&net.UnixAddr{Name: "/run/x", Net: "unix"}, false},
+		{tcp("0.0.0.0"), true},
+		{tcp("::"), true},
+		{tcp("192.168.1.5"), true},
+	} {
+		var log strings.Builder
+		s := NewServer("s", "1", &ServerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if s.warnOfReach(t.Context(), c.addr); strings.Contains(log.String(), "level=WARN") != c.want {
+			t.Errorf("%v: logged %q, want a warning: %v", c.addr, log.String(), c.want)
+		}
 	}
 }

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strings"
 	"syscall"
 )
 
-// Listen opens host:port, or unix:PATH. Port 0 is any free one.
+// Listen opens host:port, or unix:PATH. Port 0 is any free one. An IPv4 address is
+// that of IPv4 only, so 0.0.0.0:PORT leaves IPv6 alone; :PORT and [::]:PORT are
+// every interface in both.
 //
 // The socket file at PATH can be used by its owner only and is removed by
 // Close. One that a dead process has left is replaced; one that somebody
@@ -18,7 +21,7 @@ import (
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	path, ok := strings.CutPrefix(addr, "unix:")
 	if !ok {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
+		l, err := new(net.ListenConfig).Listen(ctx, family(addr), addr)
 		if err != nil {
 			return nil, fmt.Errorf("port: %w", err)
 		}
@@ -34,6 +37,31 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 		return nil, fmt.Errorf("port: listen on unix:%s: %w", path, err)
 	}
 	return l, nil
+}
+
+// family is the network of an address. For package net 0.0.0.0 is IPv6 as well.
+func family(addr string) string {
+	host, _, _ := net.SplitHostPort(addr)
+	if ip, err := netip.ParseAddr(host); err == nil && ip.Is4() {
+		return "tcp4"
+	}
+	return "tcp"
+}
+
+// Reachable reports whether other machines can connect to an address as Listen takes
+// it: all but unix sockets, loopback addresses and localhost.
+func Reachable(addr string) bool {
+	if strings.HasPrefix(addr, "unix:") {
+		return false
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return true
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return !ip.Unmap().IsLoopback()
+	}
+	return !strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
 }
 
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {

@@ -25,11 +25,21 @@ func (s *Server) meet(ctx context.Context, conn net.Conn) {
 		s.refuse(conn, "\x15\x03\x03\x00\x02\x02\x28", "TLS on a port that has no certificate; configure one, or connect without TLS")
 	case k == speaksTLS:
 		s.secure(ctx, conn, prefix)
-	case s.opts.TLSOnly:
-		s.refuseKind(conn, k, "this port speaks TLS only")
 	default:
+		if reason := s.opts.Plain(conn); reason != "" {
+			s.refuseKind(conn, k, reason)
+			return
+		}
 		s.hand(conn, conn, k, prefix)
 	}
+}
+
+// notPlain is the default of Options.Plain.
+func (s *Server) notPlain(conn net.Conn) string {
+	if s.opts.TLS == nil || conn.LocalAddr().Network() == "unix" {
+		return ""
+	}
+	return "this port speaks TLS only; use https://, wss:// or tls://"
 }
 
 // hand gives a connection to who serves what it speaks. conn may be inside of

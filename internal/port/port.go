@@ -43,8 +43,9 @@ type Options struct {
 	// TLS lets clients speak TLS. Without NextProtos it offers HTTP/2 and
 	// HTTP/1.1; a client that asks for neither may speak anything. Default none.
 	TLS *tls.Config
-	// TLSOnly refuses what is not TLS. Default: both are welcome.
-	TLSOnly bool
+	// Plain returns why a connection without TLS is refused, or "" to accept it.
+	// Default: where there is TLS, all but those over unix sockets are refused.
+	Plain func(conn net.Conn) (reason string)
 	// SniffTimeout is how long a client may take from its first byte until it is
 	// clear what it speaks. Default 10 s.
 	SniffTimeout time.Duration
@@ -76,6 +77,9 @@ func New(h Handler, o *Options) *Server {
 	}
 	if s.opts.SniffTimeout <= 0 {
 		s.opts.SniffTimeout = 10 * time.Second
+	}
+	if s.opts.Plain == nil {
+		s.opts.Plain = s.notPlain
 	}
 	if s.opts.Logger == nil {
 		s.opts.Logger = slog.New(slog.DiscardHandler)

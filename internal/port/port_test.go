@@ -83,6 +83,9 @@ func start(t *testing.T, secure bool, o Options) *world {
 	return w
 }
 
+// welcome is Options.Plain for a port that speaks both.
+func welcome(net.Conn) string { return "" }
+
 func serveHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Upgrade") != "" {
 		conn, buf, err := http.NewResponseController(rw).Hijack()
@@ -164,7 +167,7 @@ func talk(t *testing.T, conn net.Conn, in string, size int) string {
 
 func TestServe(t *testing.T) {
 	const get = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-	w := start(t, true, Options{})
+	w := start(t, true, Options{Plain: welcome})
 	tests := []struct{ in, want string }{
 		{"{\"a\":1}\n", "lines:{\"a\":1}\n"},
 		{"  [1]\n", "lines:  [1]\n"},
@@ -195,7 +198,7 @@ func TestServe(t *testing.T) {
 }
 
 func TestHTTPClients(t *testing.T) {
-	w := start(t, true, Options{})
+	w := start(t, true, Options{Plain: welcome})
 	for _, tt := range []struct {
 		scheme, proto  string
 		h1, h2, plain2 bool
@@ -254,7 +257,7 @@ func TestRefusals(t *testing.T) {
 		}
 	})
 	t.Run("TLS only", func(t *testing.T) {
-		w := start(t, true, Options{TLSOnly: true})
+		w := start(t, true, Options{})
 		if got := talk(t, w.dial(t, false), "GET / HTTP/1.1\r\nHost: x\r\n\r\n", 1000); !strings.HasPrefix(got, "HTTP/1.1 400 ") || !strings.Contains(got, "TLS only") {
 			t.Errorf("HTTP: %q", got)
 		}
@@ -317,7 +320,7 @@ func TestSniffTimeout(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := new(world)
-				s := New(Handler{Stream: w.stream}, &Options{TLS: &tls.Config{Certificates: []tls.Certificate{cert}}})
+				s := New(Handler{Stream: w.stream}, &Options{TLS: &tls.Config{Certificates: []tls.Certificate{cert}}, Plain: welcome})
 				client, conn := net.Pipe()
 				s.greet(t.Context(), conn)
 				begun := time.Now()
@@ -344,7 +347,7 @@ func TestSniffTimeout(t *testing.T) {
 
 // TestClose ends what waits: idle clients, clients that have begun, handshakes.
 func TestClose(t *testing.T) {
-	w := start(t, true, Options{})
+	w := start(t, true, Options{Plain: welcome})
 	var conns []net.Conn
 	for _, in := range []string{"", "PO", "\x16\x03\x01", "hello\n"} {
 		conn := w.dial(t, false)
