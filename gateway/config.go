@@ -21,6 +21,9 @@ type Config struct {
 	// callers need no credentials, requests over HTTP that ask for another name are refused; IP
 	// addresses, localhost and the host of Guard.Resource.URL are always allowed.
 	Hosts []string
+	// TLS are files in PEM: the certificate and its private key with which farcall serves TLS, and the
+	// authorities of which clients may show certificates. The command line counts first.
+	TLS struct{ Cert, Key, ClientCA string }
 	// Namespace says when the names of tools and prompts begin with that of
 	// their upstream: "auto" (the default: when two have the same), "always", "never".
 	Namespace string
@@ -46,6 +49,7 @@ type Config struct {
 
 	notices []Problem
 	files   []string
+	near    func(path string) spot // where things are in the file; nil without one
 }
 
 // An Upstream is one server behind a gateway: a command, or a URL. The zero
@@ -229,6 +233,16 @@ func (p Problem) String() string { return p.in("") }
 // Notices are what [Load] accepted and what has no effect, or another than one
 // may think.
 func (c *Config) Notices() []Problem { return c.notices }
+
+// ProblemAt makes a problem of what a program has found at a path, with its place in the file.
+func (c *Config) ProblemAt(path, message, hint string) Problem {
+	p := Problem{Path: path, Message: message, Hint: hint}
+	if c.near != nil {
+		at := c.near(path)
+		p.Line, p.Column = at.line, at.column
+	}
+	return p
+}
 
 // Files are those that [Load] has read: the configuration, and what it refers to.
 func (c *Config) Files() []string { return c.files }

@@ -58,7 +58,7 @@ func parseAs(name string, data []byte, read func(*reader, *node) *Config) (*Conf
 		return nil, err
 	}
 	slices.SortStableFunc(r.notices, byPlace)
-	c.notices, c.files = r.notices, r.read
+	c.notices, c.files, c.near = r.notices, r.read, r.near
 	return c, nil
 }
 
@@ -269,6 +269,7 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"instructions":    r.text(&c.Instructions),
 		"listen":          r.oneOrMore(&c.Listen),
 		"hosts":           r.oneOrMore(&c.Hosts),
+		"tls":             func(n *node, path string) { r.tls(c, n, path) },
 		"namespace":       r.text(&c.Namespace),
 		"lock":            r.path(&c.Lock),
 		"max_suspended":   r.count(&c.MaxSuspended),

@@ -86,6 +86,9 @@ func (c *checker) config(conf *Config) {
 			c.problem(path, c.quote(path, host)+" is not a host name", "write tools.example.com, *.example.com, or * for every name")
 		}
 	}
+	if t := conf.TLS; (t.Cert == "") != (t.Key == "") || t.ClientCA != "" && t.Cert == "" {
+		c.problem("tls", "it needs both cert and key", "name the files of the certificate and of its private key")
+	}
 	c.notNegative("max_suspended", conf.MaxSuspended)
 	c.notNegative("page_size", conf.PageSize)
 	c.notBefore("suspend_timeout", conf.SuspendTimeout)

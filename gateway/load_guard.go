@@ -120,8 +120,26 @@ func (r *reader) keySet(dst *string) take {
 }
 
 func (r *reader) certificate(n *node, path string) (c guard.Certificate) {
-	r.fields(n, path, map[string]take{"san": r.text(&c.SAN), "id": r.text(&c.ID), "kind": r.text(&c.Kind), "roles": r.oneOrMore(&c.Roles)})
+	r.fields(n, path, map[string]take{"san": r.text(&c.SAN), "ca": r.authority(&c.CA), "id": r.text(&c.ID), "kind": r.text(&c.Kind), "roles": r.oneOrMore(&c.Roles)})
 	return c
+}
+
+// authority reads certificates in PEM, or the path of a file: of that, what is in it.
+func (r *reader) authority(dst *string) take {
+	return func(n *node, path string) {
+		text, ok := r.value(n, path)
+		if !ok {
+			return
+		}
+		if !strings.Contains(text, "-----BEGIN") {
+			if text, ok = r.secret(n, path, strings.TrimPrefix(text, "file:")); !ok {
+				return
+			}
+			r.written[path] = n.text
+			put(&r.values, path, text)
+		}
+		*dst = text
+	}
 }
 
 func (r *reader) signer(n *node, path string) (s guard.Signer) {

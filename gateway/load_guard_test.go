@@ -62,7 +62,7 @@ guard:
       keys_max_age: 12h
     - https://other.example.com
     - {issuer: https://third.example.com, jwks: keys.json}
-  mtls: {san: "spiffe://example.org/agent/*", id: agents, kind: agent, roles: agent}
+  mtls: {san: "spiffe://example.org/agent/*", ca: ca.pem, id: agents, kind: agent, roles: agent}
   signatures:
     - {id: partner, secret: "${GUARD_TEST_SECRET}", kind: user, roles: [partner]}
     - {id: other, secret: "file:secret.txt"}
@@ -105,7 +105,7 @@ func guardDir(t *testing.T) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"keys.json": " {\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"kid\":\"a\",\"alg\":\"EdDSA\",\"use\":\"sig\",\"x\":\"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik\"}]}\n", "secret.txt": strings.Repeat("s3cr3t", 10) + "\n", "public.txt": "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=",
-		"policy.cedar": "permit(principal, action, resource);",
+		"policy.cedar": "permit(principal, action, resource);", "ca.pem": testAuthority,
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -133,7 +133,7 @@ func TestGuardKeys(t *testing.T) {
 			{Issuer: "https://other.example.com"},
 			{Issuer: "https://third.example.com", JWKS: `{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"a","alg":"EdDSA","use":"sig","x":"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik"}]}`},
 		},
-		MTLS: []guard.Certificate{{SAN: "spiffe://example.org/agent/*", ID: "agents", Kind: "agent", Roles: []string{"agent"}}},
+		MTLS: []guard.Certificate{{SAN: "spiffe://example.org/agent/*", CA: strings.TrimSpace(testAuthority), ID: "agents", Kind: "agent", Roles: []string{"agent"}}},
 		Signatures: []guard.Signer{
 			{ID: "partner", Secret: strings.Repeat("s3cr3t", 8), Kind: "user", Roles: []string{"partner"}},
 			{ID: "other", Secret: strings.Repeat("s3cr3t", 10)},
@@ -172,7 +172,7 @@ func TestGuardKeys(t *testing.T) {
 		c.Guard.Keys[i].Expires = c.Guard.Keys[i].Expires.UTC()
 	}
 	compare(t, "guard", reflect.ValueOf(*c.Guard), reflect.ValueOf(*want))
-	for _, name := range []string{"keys.json", "secret.txt", "public.txt", "policy.cedar"} {
+	for _, name := range []string{"keys.json", "secret.txt", "public.txt", "policy.cedar", "ca.pem"} {
 		if !slices.Contains(c.Files(), filepath.Join(dir, name)) {
 			t.Errorf("%s is not watched: %q", name, c.Files())
 		}
@@ -216,7 +216,7 @@ func TestLoadGuard(t *testing.T) {
 			t.Fatal(err)
 		}
 		g, err := LoadGuard(file)
-		if err != nil || !reflect.DeepEqual(g.Guard, c.Guard) {
+		if err != nil || !reflect.DeepEqual(g.Guard, c.Guard) || g.Files()[0] != file {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -403,3 +403,14 @@ func TestGuardChecks(t *testing.T) {
 		}
 	}
 }
+
+// testAuthority is a certificate that signs others. Its key is not kept.
+const testAuthority = `-----BEGIN CERTIFICATE-----
+MIIBFjCByaADAgECAgEBMAUGAytlcDASMRAwDgYDVQQDEwdleGFtcGxlMCAXDTI2
+MDEwMTAwMDAwMFoYDzIxMjYwMTAxMDAwMDAwWjASMRAwDgYDVQQDEwdleGFtcGxl
+MCowBQYDK2VwAyEASXsb7AExYvWkPx6Mm5WANkuVjRqu/q9OKRTyfNhh/qKjQjBA
+MA4GA1UdDwEB/wQEAwICBDAPBgNVHRMBAf8EBTADAQH/MB0GA1UdDgQWBBRGlgk6
+yZsS7hIE4AXi5Z3HaLyCmzAFBgMrZXADQQCBX81GKRusSAgX4+Spa27YkjyhLaeD
+UvQMrgES2r1IDDaGN9T77siEWj0akb6yYKvxTSzqQNU1/ucbnf9fCHsD
+-----END CERTIFICATE-----
+`

@@ -46,6 +46,11 @@ func (r *reader) path(dst *string) take {
 	}
 }
 
+// tls reads the files of a certificate.
+func (r *reader) tls(c *Config, n *node, path string) {
+	r.fields(n, path, map[string]take{"cert": r.path(&c.TLS.Cert), "key": r.path(&c.TLS.Key), "client_ca": r.path(&c.TLS.ClientCA)})
+}
+
 func (r *reader) beside(path string) string {
 	if filepath.IsAbs(path) {
 		return path

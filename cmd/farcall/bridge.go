@@ -84,9 +84,10 @@ func newBridgeCmd(e *env) *cobra.Command {
 	flags.StringVar(&f.cwd, "cwd", "", "`directory` in which the command runs")
 	flags.StringVar(&f.lock, "lock", "", "`file` with the pinned tools of the server, which 'farcall pin TARGET' writes")
 	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
-	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); makes the port speak TLS too")
+	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); the port speaks TLS then, and nothing else")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) whose client certificates count, for mtls of the guard")
+	flags.BoolVar(&f.insecure, "insecure", false, "listen where other machines can connect without a guard or TLS, and accept connections without TLS beside a certificate")
 	flags.StringVar(&f.guard, "guard", "", "`file` with the key guard, as in farcall.yaml: who may call what")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only")
@@ -113,15 +114,18 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	if err := f.putUp(c); err != nil {
 		return err
 	}
+	stderr := &lockedWriter{w: e.stderr}
+	log, err := newLogger(f.log, stderr)
+	if err == nil {
+		err = f.prepare(c, log, stderr)
+	}
+	if err != nil {
+		return err
+	}
 	if err := runnable(c.Upstreams[0]); err != nil {
 		return &exitError{code: exitConnect, err: err, hint: notRun}
 	}
 	if err := e.authorizeUpstream(cmd.Context(), c.Upstreams[0]); err != nil {
-		return err
-	}
-	stderr := &lockedWriter{w: e.stderr}
-	log, err := newLogger(f.log, stderr)
-	if err != nil {
 		return err
 	}
 	if log != nil {

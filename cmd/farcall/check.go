@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"os/exec"
@@ -19,7 +20,7 @@ import (
 )
 
 func newCheckCmd(e *env) *cobra.Command {
-	var asJSON bool
+	var asJSON, insecure bool
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a gateway's configuration and explain it",
@@ -33,13 +34,14 @@ func newCheckCmd(e *env) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return e.check(args[0], asJSON) },
+		RunE: func(_ *cobra.Command, args []string) error { return e.check(args[0], asJSON, insecure) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&insecure, "insecure", false, "accept what 'farcall serve --insecure' accepts: addresses that other machines can reach without a guard or TLS")
 	return cmd
 }
 
-func (e *env) check(file string, asJSON bool) error {
+func (e *env) check(file string, asJSON, insecure bool) error {
 	c, err := gateway.Load(file)
 	var bad *gateway.ConfigError
 	if errors.As(err, &bad) && slices.ContainsFunc(bad.Problems, general) { // no upstreams, maybe
@@ -58,6 +60,9 @@ func (e *env) check(file string, asJSON bool) error {
 	case err != nil:
 		return &exitError{code: exitUsage, err: plainError{err}}
 	}
+	if bad := unsafeListeners(file, c, insecure); bad != nil {
+		return e.refuseConfig(bad, asJSON)
+	}
 	report := newCheckReport(file, c)
 	if asJSON {
 		raw, err := jsonv2.Append(nil, report)
@@ -67,6 +72,23 @@ func (e *env) check(file string, asJSON bool) error {
 		return e.printJSON(raw)
 	}
 	return e.explainConfig(report)
+}
+
+// unsafeListeners are problems with which 'farcall serve --config FILE' does not start.
+func unsafeListeners(file string, c *gateway.Config, insecure bool) *gateway.ConfigError {
+	if c.TLS.Cert != "" {
+		certs := certificates{cert: c.TLS.Cert, key: c.TLS.Key, ca: c.TLS.ClientCA, mtls: authorities(c.Guard), log: slog.New(slog.DiscardHandler)}
+		if err := certs.load(); err != nil {
+			return &gateway.ConfigError{File: file, Problems: []gateway.Problem{
+				c.ProblemAt("tls", "cannot use the certificate: "+err.Error(), "the files must be PEM, and the key must belong to the certificate"),
+			}}
+		}
+	}
+	list := (&reach{addresses: c.Listen, tls: c.TLS.Cert != "", guard: c.Guard}).find()
+	if len(list) == 0 || insecure || len(c.Upstreams) == 0 {
+		return nil
+	}
+	return unsafeIn(file, c, list)
 }
 
 // general reports whether a problem is about the whole file.

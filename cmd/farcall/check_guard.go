@@ -124,7 +124,11 @@ func waysIn(g *guard.Config) (ways []string) {
 		ways = append(ways, issuerText(&g.JWT[i], g.Resource.URL))
 	}
 	for _, c := range g.MTLS {
-		ways = append(ways, "the client certificate "+c.SAN+withRoles(c.Roles))
+		text := "the client certificate " + c.SAN
+		if c.CA != "" {
+			text += " of its own authority"
+		}
+		ways = append(ways, text+withRoles(c.Roles))
 	}
 	for _, s := range g.Signatures {
 		kind := "Ed25519"

@@ -39,7 +39,7 @@ func TestGatewayScripts(t *testing.T) {
 	}
 	sock := filepath.Join(dir, "s")
 	cert, key := writeCertificate(t, dir)
-	plain := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+sock, "--tls-cert", cert, "--tls-key", key, "--log", "off")
+	plain := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+sock, "--tls-cert", cert, "--tls-key", key, "--insecure", "--log", "off")
 	vars := map[string]string{
 		execVar: "1", "GORACE": noLinger, "PATH": dir + string(os.PathListSeparator) + os.Getenv("PATH"),
 		"GITHUB_TOKEN": "ghp_s3cr3t", "HOST": plain.hostport(t), "SOCK": sock,

@@ -191,12 +191,18 @@ func refusedAddress(t *testing.T) string {
 // writeCertificate makes a certificate for 127.0.0.1 that signs itself.
 func writeCertificate(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
+	return writeCertificateOf(t, dir, 1)
+}
+
+// writeCertificateOf is writeCertificate with a serial number.
+func writeCertificateOf(t *testing.T, dir string, serial int64) (cert, key string) {
+	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "farcall test"}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: "farcall test"}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/gateway"
 )
 
 // drainTime is how long calls in flight may take to finish after the first
@@ -26,6 +28,7 @@ type serveFlags struct {
 	tlsCert     string
 	tlsKey      string
 	clientCA    string
+	insecure    bool
 	guard       string
 	maxMessage  byteSize
 	details     bool
@@ -40,6 +43,10 @@ type serveFlags struct {
 	profile      string
 	drainTimeout time.Duration
 	configured   []string // the addresses of --config
+
+	certs         *certificates // nil: there is no TLS
+	configuredTLS bool          // they are those of --config
+	guardFiles    []string      // those of --guard
 }
 
 func newServeCmd(e *env) *cobra.Command {
@@ -71,7 +78,12 @@ When it accepts connections it prints on standard error, for each address,
 	farcall: ready http://127.0.0.1:7331
 
 SIGTERM and SIGINT let the calls in flight finish, 10 seconds at most; a second
-signal ends the process at once. SIGHUP reads --config and --guard again.`,
+signal ends the process at once. The files of --config, --guard and the certificates are
+read again when they change, and at SIGHUP.
+
+An address that other machines can reach needs a guard, and where callers show keys or
+tokens a certificate: otherwise farcall does not start, unless --insecure is given.
+With a certificate, connections without TLS are refused, but over unix sockets.`,
 		Example: `  farcall serve
   farcall serve --listen 127.0.0.1:0 --listen unix:/tmp/farcall.sock
   farcall serve --stdio
@@ -84,15 +96,16 @@ signal ends the process at once. SIGHUP reads --config and --guard again.`,
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&f.listen, "listen", nil, "`address` to listen on: host:port, :port, unix:PATH; may be given again (default "+defaultAddress+", unless --stdio)")
+	flags.StringArrayVar(&f.listen, "listen", nil, "`address` to listen on: host:port, :port (every interface), 0.0.0.0:port (every one of IPv4), unix:PATH; can be repeated (default "+defaultAddress+", unless --stdio)")
 	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
 	flags.BoolVar(&f.stdio, "stdio", false, "serve standard input and output")
 	flags.StringVar(&f.config, "config", "", "serve the servers of this `file`, as a gateway: farcall.yaml, or the mcpServers JSON of a desktop client; it is read again when it changes")
 	flags.StringArrayVar(&f.upstreams, "upstream", nil, "serve this server, `NAME=TARGET` or NAME=COMMAND, as a gateway; can be repeated")
 	flags.StringVar(&f.lock, "lock", "", "`file` with the pinned tools of the gateway (default farcall.lock beside --config)")
-	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); makes the port speak TLS too")
+	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); the port speaks TLS then, and nothing else")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) whose client certificates count, for mtls of the guard")
+	flags.BoolVar(&f.insecure, "insecure", false, "listen where other machines can connect without a guard or TLS, and accept connections without TLS beside a certificate")
 	flags.StringVar(&f.guard, "guard", "", "`file` with the key guard, as in farcall.yaml, for the playground or --upstream: who may call what")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only, with a guard those of the role operator")
@@ -112,7 +125,14 @@ func (f *serveFlags) run(ctx context.Context, e *env) error {
 	if f.config != "" || len(f.upstreams) > 0 {
 		return f.gateway(ctx, log, stderr)
 	}
-	g, err := f.newGuard(log, stderr)
+	c, err := f.loadGuard()
+	if err == nil {
+		err = f.prepare(c, log, stderr)
+	}
+	if err != nil {
+		return err
+	}
+	g, err := f.newGuard(c, log, stderr)
 	if err != nil {
 		return err
 	}
@@ -121,30 +141,44 @@ func (f *serveFlags) run(ctx context.Context, e *env) error {
 		return err
 	}
 	defer s.play.Close()
+	on := hooks{watches: f.watchTLS()}
 	if g == nil {
-		return f.serve(ctx, s, log, stderr, hooks{})
+		return f.serve(ctx, s, log, stderr, on)
 	}
-	return errors.Join(f.serve(ctx, s, log, stderr, hooks{reload: func() { f.reguard(g, stderr) }}), g.Close())
+	on.watches = append(on.watches, newWatch(c.Files(), func(before []string) []string { return f.reguard(g.Reload, before, stderr) }))
+	return errors.Join(f.serve(ctx, s, log, stderr, on), g.Close())
 }
 
-// hooks are what a service wants to be told of. Nil: it does not.
+// prepare reads the certificates, and refuses addresses that would not be safe. c is the
+// configuration, or that of the guard alone.
+func (f *serveFlags) prepare(c *gateway.Config, log *slog.Logger, stderr io.Writer) error {
+	for _, address := range f.addresses() {
+		if err := checkAddress(address); err != nil {
+			return err
+		}
+	}
+	if err := f.loadCertificates(c, log); err != nil {
+		return err
+	}
+	return f.checkReach(c, stderr)
+}
+
+// hooks are what a service wants to happen while it is served.
 type hooks struct {
-	begun  func(context.Context) // the addresses accept connections; the context ends before the service does
-	reload func()                // SIGHUP
+	begun   func(context.Context) // the addresses accept connections; the context ends before the service does. May be nil
+	watches []*watch              // files that are read again when they change, and at SIGHUP
 }
 
 // serve serves until a signal comes, the context ends, or, where standard input
 // is all that is served, until that ends.
 func (f *serveFlags) serve(ctx context.Context, what service, log *slog.Logger, stderr io.Writer, on hooks) error {
-	s, err := f.newServer(what, log, stderr)
-	if err != nil {
-		return err
-	}
+	s := f.newServer(what, log, stderr)
+	var err error
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	again := make(chan os.Signal, 1)
-	if on.reload != nil {
+	if len(on.watches) > 0 {
 		signal.Notify(again, syscall.SIGHUP)
 		defer signal.Stop(again)
 	}
@@ -157,10 +191,15 @@ func (f *serveFlags) serve(ctx context.Context, what service, log *slog.Logger, 
 	if on.begun != nil {
 		work.Go(func() { on.begun(serving) })
 	}
+	for _, w := range on.watches {
+		work.Go(func() { w.run(serving) })
+	}
 	for {
 		select {
 		case <-again:
-			on.reload()
+			for _, w := range on.watches {
+				w.reload()
+			}
 			continue
 		case <-signals:
 		case <-ctx.Done():

@@ -35,6 +35,16 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 	if err != nil {
 		return err
 	}
+	if err := f.putUp(c); err != nil {
+		return err
+	}
+	f.configured = c.Listen
+	if len(f.listen) == 0 && !f.stdio {
+		f.listen = c.Listen
+	}
+	if err := f.prepare(c, log, stderr); err != nil {
+		return err
+	}
 	if f.config == "" {
 		for _, u := range c.Upstreams {
 			if err := (&env{stderr: stderr, getenv: os.Getenv}).authorizeUpstream(ctx, u); err != nil {
@@ -42,14 +52,7 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 			}
 		}
 	}
-	if err := f.putUp(c); err != nil {
-		return err
-	}
 	f.notices(c, stderr)
-	f.configured = c.Listen
-	if len(f.listen) == 0 && !f.stdio {
-		f.listen = c.Listen
-	}
 	f.drainTimeout = c.DrainTimeout
 	return f.serveGateway(ctx, c, log, stderr, nil)
 }
@@ -210,12 +213,19 @@ func (f *serveFlags) serveGateway(
 	if err != nil {
 		return configFailure(err)
 	}
-	var on hooks
+	on := hooks{watches: f.watchTLS()}
 	switch {
 	case f.config != "":
-		w := newWatch(f.watched(c), func(files []string) []string { return f.reload(g, files, stderr) })
-		on = hooks{begun: w.run, reload: w.reload}
-	case begun != nil:
+		on.watches = append(on.watches, newWatch(f.watched(c), func(files []string) []string { return f.reload(g, files, stderr) }))
+	case f.guard != "":
+		reload := func(of *guard.Config) error {
+			next := *c
+			next.Guard = of
+			return g.Reload(&next)
+		}
+		on.watches = append(on.watches, newWatch(f.guardFiles, func(files []string) []string { return f.reguard(reload, files, stderr) }))
+	}
+	if begun != nil {
 		on.begun = func(ctx context.Context) { begun(ctx, g) }
 	}
 	return f.serve(ctx, &behind{g}, log, stderr, on)
@@ -231,6 +241,9 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 		before = f.watched(c)
 		moved = !slices.Equal(c.Listen, f.configured)
 		c.Listen = f.addresses()
+		err = f.checkReload(c.Guard)
+	}
+	if err == nil {
 		err = g.Reload(c)
 	}
 	if err != nil {
@@ -240,7 +253,10 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 	f.drainTimeout = c.DrainTimeout
 	f.notices(c, stderr)
 	if moved {
-		fmt.Fprintln(stderr, "farcall: listen: it takes effect when farcall is started anew")
+		fmt.Fprintln(stderr, "farcall: listen: it takes effect when farcall is started again")
+	}
+	if !f.moveCertificates(c) {
+		fmt.Fprintln(stderr, "farcall: tls: adding or removing the certificate takes effect when farcall is started again")
 	}
 	fmt.Fprintf(stderr, "farcall: serving the new configuration of %s\n", f.config)
 	return before

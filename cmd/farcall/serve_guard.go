@@ -2,13 +2,11 @@ package main
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/farcall-dev/farcall"
@@ -19,14 +17,22 @@ import (
 // conflict begins what is said of rules that overlap.
 const conflict = "conflict: "
 
-// newGuard reads --guard and puts it up. Without the flag it returns nil.
-func (f *serveFlags) newGuard(log *slog.Logger, stderr io.Writer) (*guard.Guard, error) {
+// loadGuard reads --guard. Without the flag the guard of the result is nil.
+func (f *serveFlags) loadGuard() (*gateway.Config, error) {
 	if f.guard == "" {
-		return nil, nil
+		return &gateway.Config{}, nil
 	}
 	c, err := gateway.LoadGuard(f.guard)
 	if err != nil {
 		return nil, configFailure(err)
+	}
+	return c, nil
+}
+
+// newGuard returns the guard of a configuration, or nil for none.
+func (f *serveFlags) newGuard(c *gateway.Config, log *slog.Logger, stderr io.Writer) (*guard.Guard, error) {
+	if c.Guard == nil {
+		return nil, nil
 	}
 	for _, n := range c.Notices() {
 		if !strings.HasPrefix(n.Message, conflict) {
@@ -61,32 +67,44 @@ func (f *serveFlags) putUp(c *gateway.Config) error {
 	if f.guard == "" {
 		return nil
 	}
-	only, err := gateway.LoadGuard(f.guard)
+	of, err := f.loadGuard()
 	if err != nil {
-		return configFailure(err)
+		return err
 	}
-	c.Guard = only.Guard
+	c.Guard = of.Guard
+	f.guardFiles = of.Files()
 	return nil
 }
 
-// warnOfCertificates says that client certificates count, and that nobody asks for any.
+// warnOfCertificates reports that the guard wants client certificates and the listener accepts none.
 func (f *serveFlags) warnOfCertificates(c *guard.Config, file string, stderr io.Writer) {
-	if c != nil && len(c.MTLS) > 0 && f.clientCA == "" {
-		fmt.Fprintf(stderr, "farcall: %s: guard.mtls: nobody gets in by a certificate; add --tls-cert, --tls-key and --tls-client-ca\n", file)
+	switch {
+	case c == nil || len(c.MTLS) == 0:
+	case f.certs == nil:
+		fmt.Fprintf(stderr, "farcall: %s: guard.mtls: no client certificate is accepted without TLS; add --tls-cert, --tls-key and --tls-client-ca (or tls:)\n", file)
+	case f.clientCA == "" && len(authorities(c)) < len(c.MTLS):
+		fmt.Fprintf(stderr, "farcall: %s: guard.mtls: there is an entry without an authority; add ca to it, or --tls-client-ca (or tls.client_ca)\n", file)
 	}
 }
 
-// reguard reads --guard again. When it is not valid the guard stays as it is.
-func (f *serveFlags) reguard(g *guard.Guard, stderr io.Writer) {
+// reguard reads --guard again, and returns the files of it. When it is not valid the guard stays as
+// it is.
+func (f *serveFlags) reguard(reload func(*guard.Config) error, before []string, stderr io.Writer) (files []string) {
 	c, err := gateway.LoadGuard(f.guard)
 	if err == nil {
-		err = g.Reload(c.Guard)
+		before = c.Files()
+		err = f.checkReload(c.Guard)
+	}
+	if err == nil {
+		err = reload(c.Guard)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "farcall: %v\nfarcall: the new guard is refused; the one before goes on\n", err)
-		return
+		return before
 	}
+	f.certs.trust(c.Guard)
 	fmt.Fprintf(stderr, "farcall: the guard of %s is in force\n", f.guard)
+	return before
 }
 
 // guarded wraps what is served over HTTP.
@@ -119,24 +137,4 @@ func connected(conn net.Conn) *guard.Conn {
 		c.Transport, c.TLS = c.Transport+"+tls", &state
 	}
 	return c
-}
-
-// askForCertificates lets clients show certificates of the authorities in a file.
-func askForCertificates(c *tls.Config, file string) error {
-	if file == "" {
-		return nil
-	}
-	if c == nil {
-		return usagef("Add --tls-cert and --tls-key: clients show certificates over TLS only.", "--tls-client-ca is given without --tls-cert")
-	}
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return &exitError{code: exitUsage, err: fmt.Errorf("--tls-client-ca: %w", err)}
-	}
-	c.ClientCAs = x509.NewCertPool()
-	if !c.ClientCAs.AppendCertsFromPEM(pem) {
-		return &exitError{code: exitUsage, err: fmt.Errorf("--tls-client-ca: there is no certificate in %s", file), hint: "It must be PEM."}
-	}
-	c.ClientAuth = tls.VerifyClientCertIfGiven // who has none may have a token
-	return nil
 }

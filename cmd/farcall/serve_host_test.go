@@ -109,7 +109,11 @@ func hostServices(t *testing.T, file string, guarded bool) map[string]http.Handl
 	if guarded {
 		f.guard = file
 	}
-	g, err := f.newGuard(nil, t.Output())
+	of, err := f.loadGuard()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := f.newGuard(of, nil, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -72,27 +71,6 @@ func checkAddress(text string) error {
 		return usagef(hint, "the address %q has a bad port; ports go from 0 to 65535", text)
 	}
 	return nil
-}
-
-// loadTLS reads the certificate of --tls-cert and --tls-key. Without both it
-// returns nil.
-func loadTLS(cert, key string) (*tls.Config, error) {
-	switch {
-	case cert == "" && key == "":
-		return nil, nil
-	case key == "":
-		return nil, usagef("Add --tls-key with the file of its private key.", "--tls-cert is given without --tls-key")
-	case cert == "":
-		return nil, usagef("Add --tls-cert with the file of its certificate.", "--tls-key is given without --tls-cert")
-	}
-	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		return nil, &exitError{
-			code: exitUsage, err: fmt.Errorf("cannot use the certificate: %w", err),
-			hint: "Both files must be PEM, and the key must belong to the certificate.",
-		}
-	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
 }
 
 // readyLine names an address that accepts connections. Programs that start

@@ -108,7 +108,7 @@ func tryMCP(t *testing.T, way mcpWay, era string, config *tls.Config) {
 func TestServeMCP(t *testing.T) {
 	t.Parallel()
 	cert, key, config := trust(t)
-	s := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+t.TempDir()+"/s", "--tls-cert", cert, "--tls-key", key)
+	s := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+t.TempDir()+"/s", "--tls-cert", cert, "--tls-key", key, "--insecure")
 	host := s.hostport(t)
 	for name, way := range mcpWays(host, s.addrs[1], config) {
 		for _, era := range way.eras {

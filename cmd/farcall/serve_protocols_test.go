@@ -40,7 +40,7 @@ const (
 func TestServeEveryProtocol(t *testing.T) {
 	t.Parallel()
 	cert, key, config := trust(t)
-	s := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+t.TempDir()+"/s", "--tls-cert", cert, "--tls-key", key)
+	s := serve(t, "--listen", "127.0.0.1:0", "--listen", "unix:"+t.TempDir()+"/s", "--tls-cert", cert, "--tls-key", key, "--insecure")
 	if !strings.HasPrefix(s.addrs[0], "https://127.0.0.1:") {
 		t.Errorf("ready line for %s", s.addrs[0])
 	}

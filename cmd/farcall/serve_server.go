@@ -56,13 +56,11 @@ type server struct {
 }
 
 // newServer makes a service reachable. Nothing runs yet.
-func (f *serveFlags) newServer(s service, log *slog.Logger, stderr io.Writer) (*server, error) {
-	secure, err := loadTLS(f.tlsCert, f.tlsKey)
-	if err == nil {
-		err = askForCertificates(secure, f.clientCA)
-	}
-	if err != nil {
-		return nil, err
+func (f *serveFlags) newServer(s service, log *slog.Logger, stderr io.Writer) *server {
+	secure := f.certs.config()
+	o := &port.Options{TLS: secure, Logger: log}
+	if f.insecure {
+		o.Plain = func(net.Conn) string { return "" }
 	}
 	x := &server{stderr: stderr, tls: secure, maxMessage: int(f.maxMessage), service: s, ended: make(chan error, 1)}
 	x.port = port.New(port.Handler{
@@ -75,8 +73,8 @@ func (f *serveFlags) newServer(s service, log *slog.Logger, stderr io.Writer) (*
 			ErrorLog:          slog.NewLogLogger(handlerOf(log), slog.LevelWarn),
 		},
 		Stream: x.serveStream,
-	}, &port.Options{TLS: secure, Logger: log})
-	return x, nil
+	}, o)
+	return x
 }
 
 // bodyTime is how long the body of a request may take where no handler says so: the server reads what is left of
