@@ -362,8 +362,14 @@ func TestSecurityDocs(t *testing.T) {
 	if len(blocks) < 5 {
 		t.Fatalf("%d examples", len(blocks))
 	}
+	dir := t.TempDir()
+	for _, name := range []string{"prod-ca.pem", "partner-ca.pem"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(testAuthority), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for _, b := range blocks {
-		c, problems := parse(t, "farcall.yaml", b[1]+"upstreams: {a: x}\n")
+		c, problems := parse(t, filepath.Join(dir, "farcall.yaml"), b[1]+"upstreams: {a: x}\n")
 		if problems != "" {
 			t.Errorf("%s\n%s", problems, b[1])
 			continue
