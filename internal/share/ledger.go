@@ -15,7 +15,18 @@ type Bounds struct {
 	Ratio int
 }
 
-func (b Bounds) ratio() int { return max(b.Ratio, 1) }
+// ratio returns Ratio, or the largest one with which one owner alone leaves something of Total free.
+func (b Bounds) ratio() int { return max(1, min(b.Ratio, b.Total-1)) }
+
+// Allows reports whether an owner that is its own group and holds mine of used units may take n more. It
+// is for tables that count by themselves what their owners hold.
+func (b Bounds) Allows(mine, used, n int) bool {
+	free := b.Total - used
+	if n > free || b.Owner > 0 && mine+n > b.Owner {
+		return false
+	}
+	return mine == 0 || mine+n <= b.ratio()*free
+}
 
 // Counters say what has happened to a table.
 type Counters struct {
@@ -79,27 +90,19 @@ func (l *Ledger) Add(o owner.Key, n int) {
 // Fits reports whether an owner has room for n units. The first thing of an owner, or of a group,
 // fits wherever there is room at all, and so does what has no owner: only Total bounds it.
 func (l *Ledger) Fits(o owner.Key, n int) bool {
-	mine, group := l.Of(o), l.OfGroup(o)
-	free := l.bounds.Total - l.used
+	b, mine, group := l.bounds, l.Of(o), l.OfGroup(o)
 	switch {
-	case n > free:
+	case b.Owner > 0 && mine+n > b.Owner, b.Group > 0 && group+n > b.Group && !alone(o):
 		return false
-	case l.bounds.Owner > 0 && mine+n > l.bounds.Owner:
-		return false
-	case l.bounds.Group > 0 && group+n > l.bounds.Group && !alone(o):
-		return false
-	case group == 0, o.IsZero():
-		return true
+	case o.IsZero():
+		return n <= b.Total-l.used
 	}
-	room := l.bounds.ratio()*free - group // that its group has
-	switch {
-	case n > room:
+	b.Owner = 0
+	if !b.Allows(group, l.used, n) {
 		return false
-	case alone(o):
-		return true
 	}
-	left := l.bounds.ratio()*(free-n) - (group + n) // that the group has then, for its other members
-	return mine == 0 || mine+n <= l.bounds.ratio()*left
+	left := b.ratio()*(b.Total-l.used-n) - (group + n) // that the group has then, for its other members
+	return alone(o) || mine == 0 || mine+n <= b.ratio()*left
 }
 
 // alone reports whether an owner is all of its group.
