@@ -43,7 +43,7 @@ var archLadder = map[string]archRow{
 	},
 	"guard/internal/limit":  {ours: "internal/owner internal/share"},
 	"guard/internal/policy": {ours: "internal/scan", outside: "github.com/cedar-policy/cedar-go"},
-	"guard/internal/replay": {},
+	"guard/internal/replay": {ours: "internal/share"},
 	"guard/internal/sign":   {ours: "internal/jsonv2 internal/scan internal/validate", outside: "github.com/dunglas/httpsfv"},
 	"guard/internal/token":  {ours: "internal/fetch internal/jsonv2 internal/scan", outside: "github.com/lestrrat-go/jwx/v3"},
 	"internal/audit":        {ours: "internal/scan"},

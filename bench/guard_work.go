@@ -204,6 +204,7 @@ type nonceResult struct {
 // serveReplay verifies so many signed messages as it is told over HTTP, each with a nonce of its own.
 func serveReplay(l net.Listener) error {
 	config, key := signers(signedHMAC)
+	config.Replay.Memory = 2_000_000 // one signer alone gets three quarters of it
 	g, err := signedGuard(config)
 	if err != nil {
 		return err

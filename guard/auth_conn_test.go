@@ -303,12 +303,10 @@ func TestForgottenNonceIsStale(t *testing.T) {
 }
 
 func TestMemoryOfNoncesIsFull(t *testing.T) {
-	c := &guard.Config{Anonymous: true, Signatures: []guard.Signer{{ID: "partner", Secret: secret}}}
-	c.Replay.Memory = 2
-	g := newGuard(t, c, nil)
+	g := newGuard(t, twoSigners(2), nil)
 	p := over(t, g, &guard.Conn{Transport: "tcp"})
-	for i, want := range []any{"service partner by signature", "service partner by signature", unavailable} {
-		got := ask(t, p, "who", signed(t, "who", `{}`, "partner", "", []byte(secret)))
+	for i, want := range []any{"service a by signature", limited, "service b by signature", unavailable} {
+		got := ask(t, p, "who", signed(t, "who", `{}`, "aabb"[i:i+1], "", []byte(secret)))
 		expect(t, string(rune('0'+i)), got, want)
 	}
 	expect(t, "others notice nothing", ask(t, p, "who", nil), "anonymous anonymous by none")

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/guard/internal/policy"
-	"github.com/farcall-dev/farcall/guard/internal/replay"
 	"github.com/farcall-dev/farcall/guard/internal/sign"
 	"github.com/farcall-dev/farcall/guard/internal/token"
 	"github.com/farcall-dev/farcall/internal/owner"
@@ -32,6 +31,7 @@ type session struct {
 	transport string
 	local     bool      // of a connection; for HTTP see state.local
 	http      *exchange // nil: the call came otherwise
+	attempt   *attempt  // of a message that a ticket is for; nil: none is
 }
 
 type sessionKey struct{}
@@ -163,12 +163,12 @@ func (s *state) token(x *exchange, raw string, proved bool) (*known, *refusal) {
 	if err != nil {
 		return nil, tokenRefusal(err)
 	}
-	mode := s.c.JWT[t.IssuerIndex].DPoP
+	k, mode := s.tokenKnown(t, raw), s.c.JWT[t.IssuerIndex].DPoP
 	switch {
 	case proved && mode == "refused":
 		return nil, refuse(unauthenticated, "DPoP is not accepted from this issuer")
 	case proved:
-		if refused := s.proof(x, raw, t, mode == "required"); refused != nil {
+		if refused := s.proof(x, raw, t, k.owner, mode == "required"); refused != nil {
 			return nil, refused
 		}
 	case t.KeyThumbprint != "":
@@ -179,7 +179,7 @@ func (s *state) token(x *exchange, raw string, proved bool) (*known, *refusal) {
 	if t.CertThumbprint != "" && !hasCertificate(x.r.TLS, t.CertThumbprint) {
 		return nil, refuse(unauthenticated, "the token is bound to a client certificate (RFC 8705) that the connection does not have")
 	}
-	return s.tokenKnown(t, raw), nil
+	return k, nil
 }
 
 func tokenRefusal(err error) *refusal {
@@ -214,7 +214,7 @@ func hasCertificate(c *tls.ConnectionState, thumbprint string) bool {
 }
 
 // proof checks a DPoP proof (RFC 9449, section 4.3).
-func (s *state) proof(x *exchange, raw string, t *token.Token, strict bool) *refusal {
+func (s *state) proof(x *exchange, raw string, t *token.Token, o owner.Key, strict bool) *refusal {
 	proofs := x.r.Header["Dpop"]
 	if len(proofs) != 1 {
 		return refuse(unauthenticated, fmt.Sprintf("there are %d DPoP headers, and one is wanted", len(proofs)))
@@ -237,7 +237,9 @@ func (s *state) proof(x *exchange, raw string, t *token.Token, strict bool) *ref
 	if refused := s.window(p.Issued, now); refused != nil {
 		return refused
 	}
-	return s.once(x.r.Context(), "dpop "+p.Thumbprint+" "+p.ID, p.Issued.Add(s.past+time.Second))
+	var refused *refusal
+	x.ticket, refused = s.once(x.r.Context(), o, "dpop "+p.Thumbprint+" "+p.ID, p.Issued.Add(s.past+time.Second))
+	return refused
 }
 
 // target is the address of a request as its sender knows it.
@@ -252,50 +254,19 @@ func (s *state) target(r *http.Request) string {
 	return scheme + r.Host + r.URL.EscapedPath()
 }
 
-// window refuses what was made too long ago, or will be made. A memory of nonces that began with
-// this process cannot tell whether what is older was used.
-func (s *state) window(made, now time.Time) *refusal {
-	switch {
-	case s.g.opts.Nonces == nil && made.Before(s.g.began):
-		return refuse(stale, "it was made before this server began, which does not know what was used before: make it anew")
-	case made.After(now.Add(s.future)):
-		return refuse(stale, fmt.Sprintf("it was made %v in the future: look at the clocks", made.Sub(now).Round(time.Second)))
-	case now.Sub(made) > s.past:
-		return refuse(stale, fmt.Sprintf("it was made %v ago, and %v are allowed", now.Sub(made).Round(time.Second), s.past))
-	}
-	return nil
-}
-
-// once refuses what was used before.
-func (s *state) once(ctx context.Context, nonce string, until time.Time) *refusal {
-	fresh, err := s.g.nonces.Use(ctx, nonce, until)
-	switch {
-	case errors.Is(err, replay.ErrPast): // the clock of the memory does not go back
-		return refuse(stale, "it is too old to say whether it was used before")
-	case err != nil: // what cannot be remembered could be used again
-		r := refuse(unavailable, err.Error())
-		r.after = time.Second
-		return r
-	case !fresh:
-		return refuse(replayed, "the nonce was used before")
-	}
-	return nil
-}
-
 // signature admits a signature that is genuine.
-func (s *state) signature(ctx context.Context, sig *sign.Signature) (*known, *refusal) {
+func (s *state) signature(ctx context.Context, sig *sign.Signature) (*known, *ticket, *refusal) {
 	now := s.g.now()
 	if refused := s.window(sig.Created, now); refused != nil {
-		return nil, refused
+		return nil, nil, refused
 	}
 	if !sig.Expires.IsZero() && !now.Before(sig.Expires) {
-		return nil, refuse(stale, "the signature has expired")
+		return nil, nil, refuse(stale, "the signature has expired")
 	}
+	k := s.signers[sig.KeyID]
 	// It is refused for its age a moment before it is forgotten.
-	if refused := s.once(ctx, "sig "+sig.KeyID+" "+sig.Nonce, sig.Created.Add(s.past+time.Second)); refused != nil {
-		return nil, refused
-	}
-	return s.signers[sig.KeyID], nil
+	t, refused := s.once(ctx, k.owner, "sig "+sig.KeyID+" "+sig.Nonce, sig.Created.Add(s.past+time.Second))
+	return k, t, refused
 }
 
 func (s *state) signedRequest(x *exchange) (*known, *refusal) {
@@ -307,10 +278,11 @@ func (s *state) signedRequest(x *exchange) (*known, *refusal) {
 	if err != nil {
 		return nil, refuse(badSignature, err.Error())
 	}
-	k, refused := s.signature(x.r.Context(), sig)
+	k, t, refused := s.signature(x.r.Context(), sig)
 	if refused != nil {
 		return nil, refused
 	}
+	x.ticket = t
 	body, err := x.body() // not before it is known that somebody with a key wants that
 	if err != nil {
 		return nil, refuse(badSignature, "the body of the request cannot be read: "+err.Error())

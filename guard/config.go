@@ -42,8 +42,9 @@ type Config struct {
 	Replay struct {
 		// Window is how old a signed request may be, and Future how far ahead its clock: 5 min and 30 s by default.
 		Window, Future time.Duration
-		// Memory bounds the nonces that are remembered, 1,000,000 by default. When it
-		// is full, signed requests are refused.
+		// Memory bounds the nonces that are remembered, 1,000,000 by default. One key alone gets three
+		// quarters of it, and leaves as much of the rest to the next: its further requests are refused
+		// until some expire. What a rate refuses is not remembered.
 		Memory int
 	}
 

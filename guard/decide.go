@@ -32,14 +32,17 @@ func (g *Guard) Begin(ctx context.Context, c *Call) (done func(error), err error
 		if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
 			r.reason, r.after = full.Which, full.RetryAfter
 		}
+		who.attempt.limit()
 		return nil, s.refused(who, c, "limited", decision.Policies, r)
 	}
 	if s.log != nil {
 		if err := s.record(who, c, "allowed", decision.Policies, nil, g.now().Sub(began)); err != nil {
 			release()
+			who.attempt.limit()
 			return nil, refuse(unavailable, err.Error()).wire(c, false)
 		}
 	}
+	who.attempt.begin()
 	if c.Method == spec.MethodSubscriptionsListen && who.http != nil { // its answer is a stream
 		leave := g.guests.stream(who, who.http.r, who.http.w)
 		return func(error) { leave(); release() }, nil

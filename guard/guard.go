@@ -42,14 +42,6 @@ type Options struct {
 	Now func() time.Time
 }
 
-// A NonceStore remembers nonces. Those who share one refuse each other's replays. It must
-// be safe for concurrent use.
-type NonceStore interface {
-	// Use remembers a nonce until a time and reports whether it is new. An error
-	// refuses the request.
-	Use(ctx context.Context, nonce string, until time.Time) (fresh bool, err error)
-}
-
 // A Conn is what is known of a connection that carries messages.
 type Conn struct {
 	// Transport names it: "stdio", "tcp", "unix", "ws".

@@ -36,9 +36,10 @@ type exchange struct {
 	w http.ResponseWriter
 	// lacks are the scopes for want of which a call was refused, for the header of the answer. The
 	// calls of a batch run at the same time.
-	lacks atomic.Pointer[[]string]
-	timed timedBody   // that of r
-	cut   atomic.Bool // the stream of its answer was ended
+	lacks  atomic.Pointer[[]string]
+	timed  timedBody   // that of r
+	ticket *ticket     // of its signature or proof; nil: it has none
+	cut    atomic.Bool // the stream of its answer was ended
 }
 
 // A visit is the context of a request with all that the guard knows of it: in one piece, since each request needs it.
@@ -100,6 +101,9 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 			w = &stepUp{ResponseWriter: w, x: x}
 		}
 		h.ServeHTTP(w, r)
+		if x.ticket != nil {
+			x.ticket.settle(r.Context())
+		}
 		if x.cut.Load() { // the contexts of further requests on this connection have ended as well
 			panic(http.ErrAbortHandler) //nolint:forbidigo // net/http has no other way to close it
 		}

@@ -77,19 +77,14 @@ func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 				}
 				ctx = context.WithValue(ctx, sessionKey{}, who)
 			}
-			if sign.HasSignature(req.Params) {
-				signer, refused := s.signedMessage(ctx, req.Method, req.Params)
-				if refused != nil {
-					call := callOf(req.Method, req.Params)
-					return nil, s.refused(who, &call, "refused", nil, refused)
-				}
-				mine := session{}
-				if who != nil {
-					mine = *who
-				}
-				mine.principal, mine.subject, mine.owner = signer.principal, signer.subject, signer.owner
-				who = &mine
-				ctx = context.WithValue(ctx, sessionKey{}, who)
+			mine, end, refused := s.message(ctx, who, req)
+			if refused != nil {
+				call := callOf(req.Method, req.Params)
+				return nil, s.refused(who, &call, "refused", nil, refused)
+			}
+			if mine != who {
+				defer end()
+				who, ctx = mine, context.WithValue(ctx, sessionKey{}, mine)
 			}
 			result, err = next.ServeRPC(ctx, req)
 			if role := g.opts.Details; err != nil && role != "" && !From(ctx).HasRole(role) {
@@ -108,11 +103,50 @@ func (d discreet) Unwrap() error { return d.error }
 // Discreet is what package farcall asks.
 func (d discreet) Discreet() bool { return true }
 
+// message returns the session of a message, which is who itself unless the message is signed, or is of
+// a request that has a ticket. end is to be called then, after the message.
+func (s *state) message(ctx context.Context, who *session, req *farcall.Request) (mine *session, end func(), refused *refusal) {
+	var ofRequest, ofMessage *ticket
+	if who != nil && who.http != nil {
+		ofRequest = who.http.ticket
+	}
+	signed := sign.HasSignature(req.Params)
+	if ofRequest == nil && !signed {
+		return who, nil, nil
+	}
+	mine = &session{}
+	if who != nil {
+		*mine = *who
+	}
+	mine.attempt = new(attempt)
+	if ofRequest != nil && !ofRequest.enter() {
+		return nil, nil, refuse(replayed, "the request has been refused and may be sent again")
+	}
+	if signed {
+		var signer *known
+		if signer, ofMessage, refused = s.signedMessage(ctx, req.Method, req.Params); refused != nil {
+			return nil, nil, refused
+		}
+		ofMessage.enter()
+		mine.principal, mine.subject, mine.owner = signer.principal, signer.subject, signer.owner
+	}
+	inBatch := req.InBatch() // beside what no interceptor sees, such as answers
+	return mine, func() {
+		if ofRequest != nil {
+			ofRequest.leave(!inBatch && mine.attempt.refused())
+		}
+		if ofMessage != nil {
+			ofMessage.leave(mine.attempt.refused())
+			ofMessage.settle(ctx)
+		}
+	}, nil
+}
+
 // signedMessage admits a message that is signed by itself.
-func (s *state) signedMessage(ctx context.Context, method string, params jsonrpc.Raw) (*known, *refusal) {
+func (s *state) signedMessage(ctx context.Context, method string, params jsonrpc.Raw) (*known, *ticket, *refusal) {
 	sig, err := sign.VerifyMessage(method, params, s.verify, s.c.Resource.URL)
 	if err != nil {
-		return nil, refuse(badSignature, err.Error())
+		return nil, nil, refuse(badSignature, err.Error())
 	}
 	return s.signature(ctx, sig)
 }

@@ -22,11 +22,17 @@ func (c *clock) now() time.Time { return c.t }
 
 func newClock() *clock { return &clock{time.Unix(1_700_000_000, 0)} }
 
+// use uses a nonce as an owner that has no other.
 func use(t *testing.T, m *Memory, nonce string, until time.Time, fresh bool, want error) {
 	t.Helper()
-	got, err := m.Use(context.Background(), nonce, until)
+	useAs(t, m, "the owner of "+nonce, nonce, until, fresh, want)
+}
+
+func useAs(t *testing.T, m *Memory, owner, nonce string, until time.Time, fresh bool, want error) {
+	t.Helper()
+	got, err := m.Use(context.Background(), owner, nonce, until)
 	if got != fresh || !errors.Is(err, want) || (want == nil) != (err == nil) {
-		t.Fatalf("%s until %v: %v, %v; want %v, %v", nonce, until, got, err, fresh, want)
+		t.Fatalf("%s of %s until %v: %v, %v; want %v, %v", nonce, owner, until, got, err, fresh, want)
 	}
 }
 
@@ -54,10 +60,10 @@ func TestUse(t *testing.T) {
 // Two nodes that share a store refuse each other's replays; two that do not cannot.
 func TestSharedMemoryRefusesReplayOfTheOtherNode(t *testing.T) {
 	type store interface {
-		Use(ctx context.Context, nonce string, until time.Time) (bool, error)
+		Use(ctx context.Context, owner, nonce string, until time.Time) (bool, error)
 	}
 	accept := func(node store) bool {
-		fresh, err := node.Use(context.Background(), "ci|0123456789abcdef", time.Now().Add(time.Minute))
+		fresh, err := node.Use(context.Background(), "ci", "ci|0123456789abcdef", time.Now().Add(time.Minute))
 		return fresh && err == nil
 	}
 	shared := New(10, nil)
@@ -115,7 +121,17 @@ func checkModel(t *testing.T, r *rand.Rand) {
 	c := newClock()
 	most := 1 + r.IntN(3000)
 	m := New(most, c.now)
-	model := map[string]int64{}
+	type entry struct {
+		owner string
+		end   int64
+	}
+	model := map[string]entry{}
+	held := map[string]int{}
+	drop := func(nonce string) {
+		held[model[nonce].owner]--
+		delete(model, nonce)
+	}
+	owners := 1 + r.IntN(20)
 	latest := c.t.Unix()
 	names := 1 + r.IntN(2*most)
 	window := time.Duration(1+r.IntN(300)) * time.Second
@@ -134,33 +150,92 @@ func checkModel(t *testing.T, r *rand.Rand) {
 		}
 		if now := c.t.Unix(); now > latest {
 			latest = now
-			for nonce, end := range model {
-				if end <= now {
-					delete(model, nonce)
+			for nonce, e := range model {
+				if e.end <= now {
+					drop(nonce)
 				}
 			}
 		}
-		nonce := fmt.Sprint(r.IntN(names))
+		nonce, owner := fmt.Sprint(r.IntN(names)), fmt.Sprint(r.IntN(1+r.IntN(owners))) // some use more than others
 		until := c.t.Add(time.Duration(r.Int64N(int64(window))))
 		end := until.Add(time.Second - 1).Unix()
 		had, known := model[nonce]
+		mine, free := held[owner], most-len(model)
 		var wantErr error
 		fresh := false
 		switch {
 		case end <= latest:
 			wantErr = ErrPast
 		case known:
-			model[nonce] = max(had, end)
-		case len(model) >= most:
+			model[nonce] = entry{had.owner, max(had.end, end)}
+		case free == 0:
 			wantErr = ErrFull
+		case mine > 0 && mine+1 > max(1, min(ratio, most-1))*free:
+			wantErr = ErrShare
 		default:
 			fresh = true
-			model[nonce] = end
+			model[nonce] = entry{owner, end}
+			held[owner]++
 		}
-		use(t, m, nonce, until, fresh, wantErr)
+		useAs(t, m, owner, nonce, until, fresh, wantErr)
+		if fresh && r.IntN(10) == 0 {
+			m.Forget(context.Background(), nonce)
+			drop(nonce)
+		}
 	}
 	if m.Len() != len(model) {
 		t.Fatalf("%d nonces, the model has %d", m.Len(), len(model))
+	}
+}
+
+// One owner that uses as many nonces as it can leaves room for others, also when many come after it, and
+// gets room again when its nonces expire.
+func TestOwnersHaveShares(t *testing.T) {
+	c := newClock()
+	m := New(1000, c.now)
+	fill := func(owner string, until time.Time) (n int) {
+		for ; ; n++ {
+			if fresh, err := m.Use(context.Background(), owner, fmt.Sprintf("%s-%d-%d", owner, until.Unix(), n), until); !fresh {
+				if !errors.Is(err, ErrShare) {
+					t.Errorf("%s: %v", owner, err)
+				}
+				return n
+			}
+		}
+	}
+	minute := c.t.Add(time.Minute)
+	for i, want := range []int{750, 187, 47, 12} {
+		if n := fill(fmt.Sprint("signer ", i), minute.Add(time.Duration(i)*time.Minute)); n < want-1 || n > want+1 {
+			t.Errorf("signer %d: %d nonces, want about %d", i, n, want)
+		}
+	}
+	use(t, m, "another", minute, true, nil)
+	c.t = minute
+	if n := fill("signer 0", minute.Add(time.Hour)); n < 550 || n > 570 {
+		t.Errorf("signer 0 after its nonces have expired: %d", n)
+	}
+}
+
+// What is forgotten is new again, and gives its place back.
+func TestForget(t *testing.T) {
+	c := newClock()
+	m := New(4, c.now)
+	minute := c.t.Add(time.Minute)
+	for i := range 1000 {
+		nonce := fmt.Sprint(i % 3)
+		useAs(t, m, "ci", nonce, minute, true, nil)
+		m.Forget(context.Background(), nonce)
+		m.Forget(context.Background(), "never used")
+	}
+	if m.Len() != 0 || len(m.owners.index) != 0 || len(m.ends) != 0 {
+		t.Errorf("%d nonces, %d owners, %d ends are left", m.Len(), len(m.owners.index), len(m.ends))
+	}
+	useAs(t, m, "ci", "x", minute, true, nil)
+	c.t = minute
+	m.Forget(context.Background(), "x") // it has expired
+	useAs(t, m, "ci", "x", minute.Add(time.Minute), true, nil)
+	if m.Len() != 1 {
+		t.Errorf("%d nonces", m.Len())
 	}
 }
 
@@ -173,7 +248,7 @@ func TestUseAtOnce(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for i := range 10_000 {
-				if ok, err := m.Use(context.Background(), fmt.Sprint(i), until); err != nil {
+				if ok, err := m.Use(context.Background(), "ci", fmt.Sprint(i), until); err != nil {
 					t.Error(err)
 				} else if ok {
 					fresh.Add(1)
@@ -217,10 +292,10 @@ func BenchmarkUse(b *testing.B) {
 	}{{"sequential", false}, {"parallel", true}} {
 		b.Run(bench.name, func(b *testing.B) {
 			c := newClock()
-			m := New(1_000_000, c.now)
+			m := New(1_300_000, c.now)
 			until := c.t.Add(time.Minute)
 			for _, n := range nonces[:900_000] {
-				m.Use(b.Context(), n, until)
+				m.Use(b.Context(), "ci", n, until)
 			}
 			b.ReportAllocs()
 			var n atomic.Int64
@@ -228,13 +303,13 @@ func BenchmarkUse(b *testing.B) {
 				b.ResetTimer()
 				b.RunParallel(func(pb *testing.PB) {
 					for pb.Next() {
-						m.Use(b.Context(), nonces[n.Add(1)&(1<<20-1)], until)
+						m.Use(b.Context(), "ci", nonces[n.Add(1)&(1<<20-1)], until)
 					}
 				})
 				return
 			}
 			for i := 0; b.Loop(); i++ {
-				m.Use(b.Context(), nonces[i&(1<<20-1)], until)
+				m.Use(b.Context(), "ci", nonces[i&(1<<20-1)], until)
 			}
 		})
 	}
@@ -242,7 +317,7 @@ func BenchmarkUse(b *testing.B) {
 		c := newClock()
 		m := New(100_000, c.now)
 		for i := 0; b.Loop(); i++ {
-			m.Use(b.Context(), nonces[i&(1<<20-1)], c.t.Add(time.Minute+time.Duration(i&63)*time.Second))
+			m.Use(b.Context(), "ci", nonces[i&(1<<20-1)], c.t.Add(time.Minute+time.Duration(i&63)*time.Second))
 		}
 	})
 	b.Run("come and go", func(b *testing.B) {
@@ -251,7 +326,7 @@ func BenchmarkUse(b *testing.B) {
 		b.ReportAllocs()
 		for i := 0; b.Loop(); i++ {
 			c.t = c.t.Add(330 * time.Microsecond)
-			m.Use(b.Context(), nonces[i&(1<<20-1)], c.t.Add(330*time.Second))
+			m.Use(b.Context(), "ci", nonces[i&(1<<20-1)], c.t.Add(330*time.Second))
 		}
 	})
 }
