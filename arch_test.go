@@ -38,8 +38,8 @@ var archLadder = map[string]archRow{
 	"mcp":         {ours: ". jsonrpc stream wsrpc internal/jsonv2 internal/late internal/owner internal/port internal/scan internal/schema internal/share internal/validate mcp/era mcp/mcphttp mcp/spec", outside: "github.com/yosida95/uritemplate/v3", names: 60},
 	"mcp/mcpauth": {ours: "internal/fetch internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring golang.org/x/sys", names: 18},
 	"guard": {
-		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/audit internal/jsonv2 internal/origin internal/owner internal/scan internal/validate mcp/spec",
-		names: 20,
+		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/audit internal/jsonv2 internal/lock internal/origin internal/owner internal/scan internal/validate mcp/spec",
+		names: 21,
 	},
 	"guard/internal/limit":  {ours: "internal/owner internal/share"},
 	"guard/internal/policy": {ours: "internal/scan", outside: "github.com/cedar-policy/cedar-go"},
@@ -49,6 +49,7 @@ var archLadder = map[string]archRow{
 	"internal/audit":        {ours: "internal/scan"},
 	"internal/fetch":        {},
 	"internal/visible":      {},
+	"internal/lock":         {ours: "internal/jsonv2"},
 	"internal/sandbox":      {ours: "internal/visible", outside: "github.com/landlock-lsm/go-landlock golang.org/x/sys"},
 	"internal/validate":     {ours: "internal/scan"},
 	"internal/mcptest":      {outside: "github.com/santhosh-tekuri/jsonschema"},
@@ -65,7 +66,7 @@ var archLadder = map[string]archRow{
 	"internal/origin":       {},
 	"internal/schema":       {ours: "internal/jsonv2"},
 	"internal/jsonv2":       {outside: "github.com/go-json-experiment/json"},
-	"cmd/farcall":           {ours: ". jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard internal/audit internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/visible cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold", outside: "github.com/spf13/cobra"},
+	"cmd/farcall":           {ours: ". jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard internal/audit internal/jsonv2 internal/lock internal/origin internal/owner internal/port internal/sandbox internal/visible cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold", outside: "github.com/spf13/cobra"},
 	// 12 and five: AmendGuard writes a line for farcall key (YAML is known here only), NewUpstream reads a TARGET as a user types it, LoadGuard the guard of what has no upstreams, and Sandbox
 	// and Credentials are what an Upstream has of them.
 	"gateway":                         {ours: ". guard jsonrpc stream httprpc wsrpc internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan mcp mcp/era mcp/mcpauth mcp/mcphttp mcp/spec gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream", outside: "github.com/goccy/go-yaml", names: 17},

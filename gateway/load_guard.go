@@ -63,6 +63,8 @@ func (r *reader) guard(n *node, path string) *guard.Config {
 		"mtls":        r.items(func(n *node, path string) { g.MTLS = append(g.MTLS, r.certificate(n, path)) }),
 		"signatures":  r.items(func(n *node, path string) { g.Signatures = append(g.Signatures, r.signer(n, path)) }),
 		"stdio":       func(n *node, path string) { r.stdio(g, n, path) },
+		"locks":       r.items(func(n *node, path string) { g.Locks = append(g.Locks, r.lock(n, path)) }),
+		"locks_file":  r.path(&g.LocksFile),
 		"resource":    func(n *node, path string) { r.resource(g, n, path) },
 		"replay":      func(n *node, path string) { r.replay(g, n, path) },
 		"allow":       r.rules(&g.Allow),
@@ -83,6 +85,14 @@ func (r *reader) key(n *node, path string) (k guard.Key) {
 		"roles": r.oneOrMore(&k.Roles), "scopes": r.oneOrMore(&k.Scopes), "expires": r.date(&k.Expires),
 	})
 	return k
+}
+
+func (r *reader) lock(n *node, path string) (l guard.Lock) {
+	r.fields(n, path, map[string]take{
+		"principal": r.text(&l.Principal), "key": r.text(&l.Key), "jti": r.text(&l.JTI), "session": r.text(&l.Session),
+		"reason": r.text(&l.Reason), "expires": r.date(&l.Expires),
+	})
+	return l
 }
 
 // issuer reads a map, or the address alone.

@@ -67,6 +67,12 @@ guard:
     - {id: partner, secret: "${GUARD_TEST_SECRET}", kind: user, roles: [partner]}
     - {id: other, secret: "file:secret.txt"}
     - {id: third, public: "file:public.txt"}
+  locks:
+    - {principal: mallory, reason: left, expires: 2027-01-01}
+    - {key: "sha256:00"}
+    - {jti: abc}
+    - {session: s1}
+  locks_file: locks.jsonl
   stdio: {trust: false, id: me, roles: [operator], token_env: FARCALL_TOKEN}
   resource:
     url: https://tools.example.com/mcp
@@ -105,7 +111,7 @@ func guardDir(t *testing.T) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"keys.json": " {\"keys\":[{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"kid\":\"a\",\"alg\":\"EdDSA\",\"use\":\"sig\",\"x\":\"O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik\"}]}\n", "secret.txt": strings.Repeat("s3cr3t", 10) + "\n", "public.txt": "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik=",
-		"policy.cedar": "permit(principal, action, resource);", "ca.pem": testAuthority,
+		"policy.cedar": "permit(principal, action, resource);", "ca.pem": testAuthority, "locks.jsonl": `{"jti":"x"}` + "\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -145,8 +151,12 @@ func TestGuardKeys(t *testing.T) {
 			{Roles: []string{"dev"}, Calls: []string{"tools/call github/*", "prompts/get *"}},
 			{Roles: []string{"ops"}, Calls: []string{"*"}},
 		},
-		Deny:       []guard.Rule{{Calls: []string{"tools/call github/delete_*"}}},
-		Local:      []string{"admin/*"},
+		Deny:  []guard.Rule{{Calls: []string{"tools/call github/delete_*"}}},
+		Local: []string{"admin/*"},
+		Locks: []guard.Lock{
+			{Principal: "mallory", Reason: "left", Expires: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)}, {Key: "sha256:00"}, {JTI: "abc"}, {Session: "s1"},
+		},
+		LocksFile:  filepath.Join(dir, "locks.jsonl"),
 		Cedar:      "permit(principal in Role::\"ops\", action, resource);\n",
 		CedarFiles: []string{filepath.Join(dir, "policy.cedar")},
 	}

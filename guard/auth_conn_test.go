@@ -127,10 +127,18 @@ type socketSite struct {
 
 func newSocketSite(t *testing.T, c *guard.Config, o *guard.Options) *socketSite {
 	t.Helper()
+	return newSocketSiteOf(t, c, o, func(*guard.Conn, farcall.Transport) {})
+}
+
+// newSocketSiteOf does something with each connection first.
+func newSocketSiteOf(t *testing.T, c *guard.Config, o *guard.Options, first func(*guard.Conn, farcall.Transport)) *socketSite {
+	t.Helper()
 	g := newGuard(t, c, o)
 	peers := make(chan *farcall.Peer, 100)
 	s := serve(t, g, g.HTTP(wsrpc.NewHandler(func(tr farcall.Transport, r *http.Request) {
-		peers <- farcall.NewPeer(tr, newMux(), &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(guard.ConnOf(r, "ws"))}})
+		conn := guard.ConnOf(r, "ws")
+		first(conn, tr)
+		peers <- farcall.NewPeer(tr, newMux(), &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(conn)}})
 	}, nil)))
 	return &socketSite{s, peers}
 }

@@ -199,7 +199,7 @@ func (s *state) tokenKnown(t *token.Token, raw string) *known {
 	i := &s.c.JWT[t.IssuerIndex]
 	k := knownAs(&Principal{
 		ID: t.Subject, Kind: or(i.Kind, "user"), Method: "jwt", Issuer: t.Issuer, Roles: t.Roles, Scopes: t.Scopes,
-		Claims: t.Claims, Expires: t.Expires, shown: &shown{token: func() string { return raw }},
+		Claims: t.Claims, Expires: t.Expires, shown: &shown{token: func() string { return raw }, keys: t.Keys()},
 	})
 	t.SetMemo(k)
 	return k
@@ -303,6 +303,7 @@ func (s *state) certificate(c *tls.ConnectionState) (*known, *refusal) {
 		return nil, refuse(unauthenticated, "the listener has not checked the client certificate; it needs the authorities")
 	}
 	leaf := c.PeerCertificates[0]
+	sum := sha256.Sum256(leaf.Raw)
 	now := s.g.now()
 	if now.After(leaf.NotAfter) { // of a connection that outlives it
 		return nil, refuse(unauthenticated, "the client certificate has expired")
@@ -312,7 +313,7 @@ func (s *state) certificate(c *tls.ConnectionState) (*known, *refusal) {
 		for _, san := range names(leaf) {
 			if matchSAN(m.SAN, san) && s.signedFor(i, c) {
 				return knownAs(&Principal{
-					ID: or(m.ID, san), Kind: or(m.Kind, "service"), Method: "mtls", Roles: m.Roles, Expires: leaf.NotAfter, shown: new(shown),
+					ID: or(m.ID, san), Kind: or(m.Kind, "service"), Method: "mtls", Roles: m.Roles, Expires: leaf.NotAfter, shown: &shown{keys: []string{hashName(sum[:])}},
 				}), nil
 			}
 		}

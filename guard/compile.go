@@ -19,6 +19,7 @@ import (
 	"github.com/farcall-dev/farcall/guard/internal/sign"
 	"github.com/farcall-dev/farcall/guard/internal/token"
 	"github.com/farcall-dev/farcall/internal/audit"
+	"github.com/farcall-dev/farcall/internal/lock"
 )
 
 // state is what a configuration makes of a guard. It is not changed.
@@ -36,6 +37,8 @@ type state struct {
 	scopes      []scopeRule
 	limiter     *limit.Limiter
 	log         *audit.Log // nil: nothing is written down
+	locks       *lock.Set  // of the configuration
+	file        *lock.File // of more locks; nil: none
 	params      *params
 	past        time.Duration
 	future      time.Duration
@@ -106,6 +109,9 @@ func (g *Guard) compile(c *Config, old *state) (*state, error) {
 			return nil, fmt.Errorf("guard: %w; its directory must be there, and writable", err)
 		}
 	}
+	if err := s.followLocks(old); err != nil {
+		return nil, errors.Join(fmt.Errorf("guard: %w", err), s.close(old))
+	}
 	return s, nil
 }
 
@@ -113,6 +119,9 @@ func (g *Guard) compile(c *Config, old *state) (*state, error) {
 func (s *state) close(next *state) error {
 	if s.verifier != nil && (next == nil || next.verifier != s.verifier) {
 		s.verifier.Close()
+	}
+	if s.file != nil && (next == nil || next.file != s.file) {
+		s.file.Close()
 	}
 	if s.log != nil && (next == nil || next.log != s.log) {
 		if err := s.log.Close(); err != nil {
@@ -156,6 +165,7 @@ func (c *Config) compile() (*state, []Problem) {
 	c.compileKeys(s, &f)
 	c.compileSigners(s, &f)
 	c.compileResource(s, &f)
+	c.compileLocks(s, &f)
 	c.compilePolicy(s, &f)
 	c.checkIssuers(&f)
 	c.checkRoles(&f)
@@ -194,7 +204,7 @@ func (c *Config) compileKeys(s *state, f *finder) {
 		}
 		s.keys[digest] = &apiKey{digest: digest, known: *knownAs(&Principal{
 			ID: k.ID, Kind: or(k.Kind, "service"), Method: "key", Roles: k.Roles, Scopes: k.Scopes, Expires: k.Expires,
-			shown: &shown{secret: digest},
+			shown: &shown{secret: digest, keys: []string{hashName(digest[:])}},
 		})}
 	}
 }
@@ -228,7 +238,7 @@ func (c *Config) compileSigners(s *state, f *finder) {
 		s.verify[k.ID] = key
 		s.signers[k.ID] = knownAs(&Principal{
 			ID: k.ID, Kind: or(k.Kind, "service"), Method: "signature", Roles: k.Roles,
-			shown: &shown{secret: sha256.Sum256([]byte(k.Secret + "\n" + k.Public))},
+			shown: &shown{secret: sha256.Sum256([]byte(k.Secret + "\n" + k.Public)), keys: []string{k.ID}},
 		})
 	}
 }

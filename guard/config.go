@@ -28,6 +28,10 @@ type Config struct {
 		// TokenEnv is a variable of the environment that must have a key or a token.
 		TokenEnv string
 	}
+	// Locks refuse callers whose credentials are still valid. LocksFile is a file with more of them, one
+	// JSON object on each line, which is read again within a second of a change.
+	Locks     []Lock
+	LocksFile string
 	// Resource makes an OAuth resource server of it (RFC 9728).
 	Resource struct {
 		// URL is how clients know this server: the audience of tokens (RFC 8707).

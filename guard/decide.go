@@ -68,6 +68,9 @@ func (s *state) admit(who *session, c *Call, now time.Time) (policy.Decision, *r
 	if who.expired(now) { // a connection may outlive them
 		return policy.Decision{}, refuse(unauthenticated, "the credentials have expired")
 	}
+	if refused := s.locked(who); refused != nil {
+		return policy.Decision{}, refused
+	}
 	if err := s.check(c); err != nil {
 		return policy.Decision{}, refuse(invalidParams(err), err.Error())
 	}
@@ -162,8 +165,13 @@ func (s *state) check(c *Call) error {
 // refused writes a refusal down and makes the answer of it.
 func (s *state) refused(who *session, c *Call, decision string, policies []string, r *refusal) error {
 	_ = s.record(who, c, decision, policies, r, 0) // it is refused already
+	return r.wire(c, s.tells(who))
+}
+
+// tells reports whether a caller may know why it was refused.
+func (s *state) tells(who *session) bool {
 	role := s.g.opts.Details
-	return r.wire(c, role != "" && who != nil && who.principal.HasRole(role))
+	return role != "" && who != nil && who.principal.HasRole(role)
 }
 
 // record writes a decision to the audit.
@@ -200,5 +208,5 @@ func (s *state) write(who *session, c *Call, decision string, policies []string,
 // or written down.
 func (g *Guard) Visible(ctx context.Context, c *Call) bool {
 	s, who := g.state.Load(), sessionFrom(ctx)
-	return who != nil && who.principal != nil && s.decide(who, c, g.now()).Allowed
+	return who != nil && who.principal != nil && s.locked(who) == nil && s.decide(who, c, g.now()).Allowed
 }

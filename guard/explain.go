@@ -16,6 +16,10 @@ func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
 	}
 	now, caller := g.now(), who.limited()
 	x := Explanation{Unjudged: s.unjudged(c)}
+	if refused := s.locked(who); refused != nil {
+		x.Reason = refused.reason
+		return x
+	}
 	if err := s.check(c); err != nil {
 		x.Reason = invalidParams(err).text
 		return x

@@ -106,7 +106,7 @@ func (g *guests) sweep() {
 	inside, conns := slices.Collect(maps.Keys(g.inside)), slices.Collect(maps.Keys(g.conns))
 	g.mu.Unlock()
 	for _, in := range inside {
-		if _, refused := s.again(ctx, in.at); refused != nil && refused.status == http.StatusUnauthorized || in.who.expired(now) {
+		if _, refused := s.again(ctx, in.at); refused != nil && refused.status == http.StatusUnauthorized || in.who.expired(now) || s.locked(in.who) != nil {
 			g.mu.Lock()
 			if _, still := g.inside[in]; still { // otherwise the connection serves another request
 				in.end()
@@ -123,7 +123,7 @@ func (g *guests) sweep() {
 			continue
 		}
 		who, refused := c.session(ctx, s)
-		if refused != nil && refused.status == http.StatusUnauthorized || who.expired(now) {
+		if refused != nil && refused.status == http.StatusUnauthorized || who.expired(now) || s.locked(who) != nil {
 			_ = c.c.Close() // it is closed already
 		}
 	}

@@ -93,6 +93,10 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 		if who.owner.IsZero() {
 			who.owner = address(remote)
 		}
+		if refused := s.locked(who); refused != nil {
+			s.answer(w, x, who, refused)
+			return
+		}
 		if r.Method == http.MethodGet { // its answer may be a stream, or all of a connection
 			defer g.guests.stream(who, r, w)()
 		}
@@ -226,7 +230,7 @@ func (s *state) answer(w http.ResponseWriter, x *exchange, who *session, r *refu
 	h.Set("X-Content-Type-Options", "nosniff")
 	call := &Call{Modern: x.r.Header.Get("Mcp-Method") != "", MCP: x.r.Header.Get("Mcp-Session-Id") != ""}
 	w.WriteHeader(r.status)
-	_, _ = w.Write(append(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), r.wire(call, false)), '\n')) //nolint:gosec // it is JSON, and says so; an error means that the client has gone
+	_, _ = w.Write(append(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), r.wire(call, r.locked && s.tells(who))), '\n')) //nolint:gosec // it is JSON, and says so; an error means that the client has gone
 }
 
 // challenge says which credentials are wanted (RFC 6750, section 3; RFC 9449, section 7.1; RFC 9728, section 5.1).

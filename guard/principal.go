@@ -33,6 +33,7 @@ type Principal struct {
 type shown struct {
 	token  func() string     // as it came, for an exchange; nil: there was none. No way of printing it calls that
 	secret [sha256.Size]byte // of its key: another configuration may have another one
+	keys   []string          // names of its keys, for locks
 	owner  string            // what Owner returns; "" before the first
 }
 

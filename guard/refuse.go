@@ -57,6 +57,7 @@ type refusal struct {
 	after  time.Duration // when to try again
 	scopes []string      // that would be enough
 	nonce  bool          // for DPoP
+	locked bool          // the credentials are good, and locked
 }
 
 func refuse(c condition, reason string) *refusal { return &refusal{condition: c, reason: reason} }

@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/lock"
 	"github.com/farcall-dev/farcall/internal/sandbox"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -29,6 +30,7 @@ type checkGuard struct {
 	Replay   string   `json:"replay,omitempty"`
 	Params   []string `json:"params"`
 	Limits   []string `json:"limits,omitempty"`
+	Locks    []string `json:"locks,omitempty"` // who is locked out, and the file with more
 	Audit    string   `json:"audit,omitempty"`
 }
 
@@ -43,6 +45,12 @@ func describeGuard(g *guard.Config) *checkGuard {
 		d.Cedar = append(d.Cedar, "in the file")
 	}
 	d.Cedar = append(d.Cedar, g.CedarFiles...)
+	for _, l := range g.Locks {
+		d.Locks = append(d.Locks, describeLock(&lock.Lock{Principal: l.Principal, Key: l.Key, JTI: l.JTI, Session: l.Session, Reason: l.Reason, Expires: l.Expires}))
+	}
+	if g.LocksFile != "" {
+		d.Locks = append(d.Locks, g.LocksFile)
+	}
 	switch {
 	case len(d.Allows) > 0:
 	case len(d.Cedar) > 0:
@@ -299,6 +307,7 @@ func (d *checkGuard) rows() (rows [][]string) {
 	add("params", strings.Join(d.Params, ", "))
 	add("limits", d.Limits...)
 	add("replay", d.Replay)
+	add("locks", d.Locks...)
 	add("audit", d.Audit)
 	return rows
 }

@@ -119,6 +119,7 @@ func newRootCmd(e *env) *cobra.Command {
 		newConformCmd(e),
 		newExplainCmd(e),
 		newKeyCmd(e),
+		newLockCmd(e),
 		newSandboxCmd(e),
 		newVersionCmd(e),
 	)

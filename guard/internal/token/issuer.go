@@ -148,6 +148,9 @@ func (i *issuer) read(claims map[string]any, access bool, now time.Time, by *key
 	}
 	t := &Token{Issuer: i.Issuer.Issuer, IssuerIndex: i.index, Claims: claims}
 	t.Expires = until
+	if by.id != nil {
+		t.KeyID = *by.id
+	}
 	id, _ := lookup(claims, i.ID)
 	if t.Subject, ok = id.(string); !ok || t.Subject == "" {
 		return nil, refuse("claims", "the claim %s, which names the principal, is missing or no string", i.ID)

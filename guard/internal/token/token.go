@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,10 +50,16 @@ type Token struct {
 	Claims                    map[string]any // numbers are float64
 	Expires                   time.Time      // when it will be refused: exp, or the end of MaxAge, and Skew
 	KeyThumbprint             string         // cnf.jkt: it needs a DPoP proof by this key (RFC 9449 §6)
+	KeyID                     string         // kid of the key that signed it
 	CertThumbprint            string         // cnf.x5t#S256: it needs this client certificate (RFC 8705 §3.1)
 	IssuerIndex               int            // among the issuers of New
 
 	memo atomic.Pointer[any]
+}
+
+// Keys are the names by which the key of the issuer, and that of the caller, can be locked.
+func (t *Token) Keys() []string {
+	return slices.DeleteFunc([]string{t.KeyID, t.KeyThumbprint}, func(s string) bool { return s == "" })
 }
 
 // Memo returns what SetMemo has kept with the token, which a cache may return again, or nil.

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/internal/lock"
+)
+
+func newLockCmd(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lock",
+		Short: "Lock callers out whose credentials are still valid",
+		Long: "Write the file of locks of a guard (guard.locks_file). A running server reads it again within a second of a change:\n" +
+			"calls of a caller that is locked are refused, and its open connections and streams end. A lock is about one\n" +
+			"principal, key, token (jti) or MCP session.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("There are add, list and remove.", "there is no 'farcall lock %s'", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newLockAddCmd(e), newLockListCmd(e), newLockRemoveCmd(e))
+	return cmd
+}
+
+// lockFlags adds the options that name the target of a lock.
+func lockFlags(cmd *cobra.Command, l *lock.Lock) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&l.Principal, "principal", "", "the `name` of a principal: its id, or 'ISSUER|ID'")
+	f.StringVar(&l.Key, "key", "", "the hash of an API key (sha256:…), the id of a signing key, the kid or DPoP thumbprint of tokens, or the SHA-256 of a certificate")
+	f.StringVar(&l.JTI, "jti", "", "the `id` of a token: its claim jti")
+	f.StringVar(&l.Session, "session", "", "the `id` of an MCP session")
+}
+
+func newLockAddCmd(e *env) *cobra.Command {
+	var l lock.Lock
+	var lasts time.Duration
+	cmd := &cobra.Command{
+		Use:   "add FILE",
+		Short: "Add a lock to a file, which is made if there is none",
+		Long: "Add a lock to a file, which is made, with mode 0600, if there is none. The reason is for the audit, and for callers who\n" +
+			"may know why they are refused.",
+		Example: "  farcall lock add locks.jsonl --principal ci --reason 'key leaked, INC-42'\n  farcall lock add locks.jsonl --jti 7f3c --for 12h",
+		Args:    oneFile("farcall lock add locks.jsonl --principal ci"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if lasts < 0 {
+				return usagef("Leave --for out for a lock without an end.", "--for is negative")
+			}
+			l.Created = time.Now().UTC().Truncate(time.Second)
+			if lasts > 0 {
+				l.Expires = l.Created.Add(lasts)
+			}
+			if err := l.Check(); err != nil {
+				return usagef("Name one: --principal, --key, --jti or --session.", "%w", err)
+			}
+			if err := lock.Add(args[0], &l); err != nil {
+				return &exitError{code: exitFailure, err: err}
+			}
+			_, err := fmt.Fprintln(e.stdout, describeLock(&l))
+			return err
+		},
+	}
+	lockFlags(cmd, &l)
+	cmd.Flags().StringVar(&l.Reason, "reason", "", "a `text` for the audit")
+	cmd.Flags().DurationVar(&lasts, "for", 0, "how long the lock lasts (default without an end)")
+	return cmd
+}
+
+func newLockListCmd(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use: "list FILE", Short: "List the locks of a file",
+		Long:    "List the locks of a file, one on each line.",
+		Example: "  farcall lock list locks.jsonl",
+		Args:    oneFile("farcall lock list locks.jsonl"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			all, err := lock.Read(args[0])
+			if err != nil {
+				return &exitError{code: exitFailure, err: err}
+			}
+			for i := range all {
+				fmt.Fprintln(e.stdout, describeLock(&all[i]))
+			}
+			return nil
+		},
+	}
+}
+
+func newLockRemoveCmd(e *env) *cobra.Command {
+	var l lock.Lock
+	var expired bool
+	cmd := &cobra.Command{
+		Use: "remove FILE", Aliases: []string{"rm"}, Short: "Remove locks from a file",
+		Long:    "Remove all locks about one target from a file, or with --expired all that have expired.",
+		Example: "  farcall lock remove locks.jsonl --principal ci\n  farcall lock remove locks.jsonl --expired",
+		Args:    oneFile("farcall lock remove locks.jsonl --principal ci"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := l.Check(); err != nil && !expired {
+				return usagef("Name one: --principal, --key, --jti or --session; or use --expired.", "%w", err)
+			}
+			now := time.Now()
+			n, err := lock.Remove(args[0], func(other *lock.Lock) bool {
+				return other.Same(&l) || expired && !other.Expires.IsZero() && !now.Before(other.Expires)
+			})
+			switch {
+			case err != nil:
+				return &exitError{code: exitFailure, err: err}
+			case n == 0 && !expired:
+				return &exitError{code: exitFailure, err: fmt.Errorf("%s has no lock of %s", args[0], l.Target())}
+			}
+			_, err = fmt.Fprintf(e.stdout, "removed %d\n", n)
+			return err
+		},
+	}
+	lockFlags(cmd, &l)
+	cmd.Flags().BoolVar(&expired, "expired", false, "remove the locks that have expired")
+	return cmd
+}
+
+// oneFile wants one argument.
+func oneFile(example string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usagef("For example: "+example, "one FILE is needed")
+		}
+		return nil
+	}
+}
+
+func describeLock(l *lock.Lock) string {
+	text := l.Target() + " is locked"
+	switch {
+	case l.Expires.IsZero():
+	case time.Now().Before(l.Expires):
+		text += " until " + l.Expires.Format(time.RFC3339)
+	default:
+		text = l.Target() + " was locked until " + l.Expires.Format(time.RFC3339)
+	}
+	if l.Reason != "" {
+		text += ": " + l.Reason
+	}
+	return tame(text)
+}
