@@ -29,6 +29,7 @@
 //	slow-start D     sleeps D (default 500ms) before it reads
 //	big N            answers tools/call with N MB of text (default 50)
 //	ask              elicits in each tools/call and answers what the user said
+//	roots D          asks for the roots when it begins and when they have changed, makes use of them D later, and answers those in use
 //	silent           reads and never answers
 //	deaf             never reads
 //	mute-stdin       closes its input and stays
@@ -44,6 +45,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -102,6 +104,8 @@ type server struct {
 	held []byte     // the id of a call that is answered late
 	asks map[string][]byte
 	n    int
+
+	roots atomic.Pointer[string] // in use
 }
 
 func (s *server) run() int {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/farcall-dev/farcall/mcp/era"
 )
@@ -36,6 +37,8 @@ func (s *server) handle(message []byte) {
 			s.held = nil
 			s.answer(held, text("late"))
 		}
+	case s.mode == "roots" && (method == "notifications/initialized" || method == "notifications/roots/list_changed"):
+		s.send([]byte(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`))
 	case id == nil:
 	case method == "initialize":
 		rev := member(params, "protocolVersion")
@@ -85,6 +88,11 @@ func (s *server) call(id, params []byte) {
 	case "wrong-id":
 		s.answer([]byte(`"nobody's"`), text("wrong"))
 		s.answer([]byte(`999999`), text("wrong"))
+	case "roots":
+		said = ""
+		if roots := s.roots.Load(); roots != nil {
+			said = *roots
+		}
 	case "big":
 		said = strings.Repeat("x", s.number(50)<<20)
 	case "ask":
@@ -102,6 +110,11 @@ func (s *server) call(id, params []byte) {
 
 // answered takes an answer of the client.
 func (s *server) answered(key string, message []byte) {
+	if roots := string(member(message, "result", "roots")); s.mode == "roots" && roots != "" {
+		late, _ := time.ParseDuration(s.arg("0"))
+		time.AfterFunc(late, func() { s.roots.Store(&roots) })
+		return
+	}
 	id, ok := s.asks[key]
 	if !ok {
 		return
