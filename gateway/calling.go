@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -57,7 +58,7 @@ func (g *Gateway) caller(ctx context.Context) upstream.Caller {
 }
 
 func (g *Gateway) callerOf(ctx context.Context, c *mcp.ClientInfo) upstream.Caller {
-	who := upstream.Caller{Principal: g.principal(ctx)}
+	who := upstream.Caller{Owner: owner.From(ctx)}
 	if c != nil {
 		who.Session, who.Info, who.Capabilities = c.Session, c.InfoRaw, c.CapabilitiesRaw
 	}

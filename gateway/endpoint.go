@@ -69,9 +69,10 @@ const reloads = 5
 // codeUnavailable is that of the registry, as the newest revision has it.
 const codeUnavailable = -32008
 
+// principal returns a text that is unique for the authenticated caller of a call, "" for any other.
 func (g *Gateway) principal(ctx context.Context) string {
 	if g.shield != nil {
-		return guard.From(ctx).Name()
+		return guard.From(ctx).Owner()
 	}
 	if g.opts.Principal == nil {
 		return ""
@@ -418,7 +419,7 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 		}
 		// It asks by its answer, and the client answers it; but for a task. One that
 		// lives for a call alone would not know its own requestState again.
-		if modern && s.cfg.Lifetime != lifetimeCall {
+		if modern && s.mcp.Lasts(w.Caller) {
 			if can, _ := mcp.InTask(w); can && asks {
 				w.Ask = asking(w)
 			}
@@ -427,6 +428,11 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 		state := scan.Member(w.Params, "requestState") != nil
 		w.Params = without(w.Params, "requestState", "inputResponses")
 		w.Rounds = modern
+		if s.mcp.AsksRoots() {
+			if w.Caller.Roots, err = rootsOf(w); err != nil {
+				return upstream.Result{}, err
+			}
+		}
 		if asks || state {
 			return e.resumable(w, s.mcp, &w.Call)
 		}
@@ -437,6 +443,23 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 		w.Ask = asking(w)
 	}
 	return s.mcp.Call(w, &w.Call)
+}
+
+// rootsOf asks a modern client for its roots before a call at a legacy server that asks for roots,
+// at any time, and may keep them: each call must get the connection that has its client's roots.
+// Nil: the client has none.
+func rootsOf(w *calling) (roots jsonrpc.Raw, err error) {
+	if w.client.Capabilities.Roots == nil {
+		return nil, nil
+	}
+	switch w.Method {
+	case spec.MethodToolsCall, spec.MethodPromptsGet, spec.MethodResourcesRead: // others ask nothing
+		err = mcp.Ask(mcp.Named(w, "farcall.dev/roots"), spec.MethodRootsList, nil, &roots)
+	}
+	if errors.Is(err, mcp.ErrAsked) || w.Err() != nil {
+		return nil, err
+	}
+	return roots, nil // a client that does not answer has no roots
 }
 
 // sealed makes a call at a modern server, whose state is the caller's own.

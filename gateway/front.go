@@ -185,12 +185,12 @@ func (g *Gateway) named(transport string) *farcall.Options {
 	return o
 }
 
-// sender names who sends a request, for sessions.
+// sender returns what is unique for the authenticated caller that sends a request, for sessions.
 func (g *Gateway) sender() func(*http.Request) string {
 	if g.shield == nil {
 		return g.opts.Principal
 	}
-	return func(r *http.Request) string { return guard.From(r.Context()).Name() }
+	return func(r *http.Request) string { return guard.From(r.Context()).Owner() }
 }
 
 // requestKey finds the request that began a connection in the contexts of its

@@ -79,7 +79,11 @@ func (s *server) whole(ctx context.Context, who upstream.Caller, kind string) (r
 		if cursor != "" {
 			params = append(jsonrpc.AppendString([]byte(`{"cursor":`), cursor), '}')
 		}
-		r, err := s.mcp.Call(ctx, &upstream.Call{Method: of.method, Params: params, Revision: era.Latest(), Caller: who, Idempotent: true})
+		call := &upstream.Call{Method: of.method, Params: params, Revision: era.Latest(), Caller: who, Idempotent: true}
+		if who.Session != "" {
+			call.Ask = asking(ctx) // the connection may be the session's own, and the server may want the roots first
+		}
+		r, err := s.mcp.Call(ctx, call)
 		if err != nil {
 			return nil, err
 		}

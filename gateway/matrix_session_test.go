@@ -156,7 +156,7 @@ func (t *tap) forget() {
 }
 
 // answer returns the result, and the error, of the next call of a method as they
-// were on the wire.
+// were on the wire, when all its rounds are over.
 func (t *tap) answer(ctx context.Context, method string) (result jsonrpc.Raw, wire *jsonrpc.Error, err error) {
 	for {
 		select {
@@ -168,7 +168,11 @@ func (t *tap) answer(ctx context.Context, method string) (result jsonrpc.Raw, wi
 				wire = new(jsonrpc.Error)
 				return nil, wire, jsonv2.Unmarshal(raw, wire)
 			}
-			return scan.Member(r.Response, "result"), nil, nil
+			result := scan.Member(r.Response, "result")
+			if string(scan.Member(result, "resultType")) == `"`+spec.ResultInputRequired+`"` {
+				continue
+			}
+			return result, nil, nil
 		case <-ctx.Done():
 			return nil, nil, fmt.Errorf("no answer to %s was recorded", method)
 		}

@@ -33,9 +33,6 @@ const (
 	profileRaw  = "raw"
 )
 
-// lifetimeCall is that of a connection which one call has for itself.
-const lifetimeCall = "call"
-
 // server is one server behind the gateway. It stays when a new configuration has
 // it unchanged.
 type server struct {
@@ -138,10 +135,10 @@ func (s *server) source(namespace string) route.Source {
 func (s *server) scope(ctx context.Context) string {
 	who := s.g.caller(ctx)
 	scope := s.mcp.Scope(who)
-	if who.Principal == "" {
+	if !who.Owner.Authenticated() {
 		return scope
 	}
-	return scope + " " + who.Principal
+	return scope + " " + who.Owner.Text()
 }
 
 // dial makes a connection for MCP.

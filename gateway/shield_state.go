@@ -26,10 +26,10 @@ var errState = &jsonrpc.Error{
 	Code: jsonrpc.InvalidParams, Message: "Invalid params: the requestState is not of this caller, or from before a restart; repeat the call without it",
 }
 
-// sum is different for every principal, server and state.
+// sum is different for every owner, server and state.
 func (s *seal) sum(w *calling, server, state string) string {
 	mac := hmac.New(sha256.New, s.key)
-	for _, part := range []string{w.Caller.Principal, server, state} {
+	for _, part := range []string{w.Caller.Owner.Text(), server, state} {
 		n := sha256.Sum256([]byte(part))
 		mac.Write(n[:])
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -26,14 +27,14 @@ type suspension struct {
 	most   int
 	ttl    time.Duration
 	calls  map[string]*suspended
-	idle   int            // calls whose client is away
-	parts  map[string]int // of them, by whom they are
+	idle   int               // calls whose client is away
+	parts  map[owner.Key]int // of them, by whom they are
 	closed bool
 	wg     sync.WaitGroup
 }
 
 func newSuspension(most int, ttl time.Duration) *suspension {
-	return &suspension{most: most, ttl: ttl, calls: map[string]*suspended{}, parts: map[string]int{}}
+	return &suspension{most: most, ttl: ttl, calls: map[string]*suspended{}, parts: map[owner.Key]int{}}
 }
 
 // limit sets the bounds anew. Those who are away already keep the time that they
@@ -153,8 +154,8 @@ func (t *suspension) detach(s *suspended) error {
 		}
 		return t.overloaded("Overloaded: %d calls wait for their clients already; try again later", t.most)
 	}
-	party := partyOf(&s.who)
-	if most := max(t.most/parties, leastPart); party != "" && t.parts[party] >= most {
+	party := s.who.Owner
+	if most := max(t.most/parties, leastPart); !party.IsZero() && t.parts[party] >= most {
 		delete(t.calls, s.id)
 		s.cancel(errAway)
 		return t.overloaded("Overloaded: %d of your calls wait for you already; answer what they ask, or try again later", most)
@@ -166,22 +167,11 @@ func (t *suspension) detach(s *suspended) error {
 	return nil
 }
 
-// Of the calls that may wait one party has a tenth at most, but leastPart in any case.
+// Of the calls that may wait one owner has a tenth at most, but leastPart in any case.
 const (
 	parties   = 10
 	leastPart = 16
 )
-
-// partyOf says whose call it is: a principal's, or else a session's; "" is not known.
-func partyOf(who *upstream.Caller) string {
-	switch {
-	case who.Principal != "":
-		return "principal " + who.Principal
-	case who.Session != "":
-		return "session " + who.Session
-	}
-	return ""
-}
 
 // overloaded is the error of a call that cannot wait for its client. A place is free again in
 // a while at the latest.
@@ -196,7 +186,7 @@ func (t *suspension) overloaded(format string, n int) *jsonrpc.Error {
 func (t *suspension) back(s *suspended) {
 	t.idle--
 	s.expiry = nil
-	party := partyOf(&s.who)
+	party := s.who.Owner
 	if t.parts[party]--; t.parts[party] == 0 {
 		delete(t.parts, party)
 	}

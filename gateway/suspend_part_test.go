@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -17,9 +18,11 @@ import (
 func TestSuspendedPart(t *testing.T) {
 	for what, who := range map[string]func(name string, n int) upstream.Caller{
 		"principal": func(name string, n int) upstream.Caller {
-			return upstream.Caller{Principal: name, Session: name + strconv.Itoa(n)}
+			return upstream.Caller{Owner: owner.Named(name), Session: name + strconv.Itoa(n)}
 		},
-		"session": func(name string, _ int) upstream.Caller { return upstream.Caller{Session: name} },
+		"session": func(name string, _ int) upstream.Caller {
+			return upstream.Caller{Owner: owner.Session(name, ""), Session: name}
+		},
 	} {
 		for most, part := range map[int]int{40: 16, 1000: 100} {
 			t.Run(what+" of "+strconv.Itoa(most), func(t *testing.T) {

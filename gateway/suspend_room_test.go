@@ -9,6 +9,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 )
@@ -35,7 +36,7 @@ func TestMakeRoom(t *testing.T) {
 		call := func(principal string) *upstream.Call {
 			return &upstream.Call{
 				Method: "tools/call", Params: jsonrpc.Raw(`{"name":"ask","arguments":{}}`),
-				Caller: upstream.Caller{Principal: principal, Capabilities: jsonrpc.Raw(`{"elicitation":{"url":{}}}`)},
+				Caller: upstream.Caller{Owner: owner.Named(principal), Capabilities: jsonrpc.Raw(`{"elicitation":{"url":{}}}`)},
 				Ask: func(context.Context, string, jsonrpc.Raw) (jsonrpc.Raw, error) {
 					return jsonrpc.Raw(`{"action":"decline"}`), nil
 				},

@@ -3,7 +3,6 @@ package upstream
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"slices"
 	"time"
 
@@ -22,36 +21,26 @@ type asking struct{ cancel context.CancelFunc }
 
 // ask answers what the server asks on a lane.
 func (l *lane) ask(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+	if method == spec.MethodRootsList && l.u.declaresRoots(l) {
+		return l.askRoots(ctx, params)
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	a := &asking{cancel: cancel}
-	f, err := l.u.asked(ctx, l, method, a)
+	f, err := l.u.asked(ctx, l, a)
 	if err != nil {
 		return nil, err
 	}
-	defer l.u.replied(f, method, a)
+	defer l.u.replied(f, a)
 	if f.call.Ask == nil {
 		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the caller cannot be asked %q", method)
 	}
-	answer, err := f.call.Ask(ctx, method, params)
-	if err == nil && method == spec.MethodRootsList {
-		l.u.placed(l, f, answer)
-	}
-	return answer, err
-}
-
-// placed notes which roots a server has got.
-func (u *Upstream) placed(l *lane, f *flight, answer jsonrpc.Raw) {
-	digest := sha256.Sum256(answer)
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	f.moved = f.moved || digest != l.place
-	l.place = digest
+	return f.call.Ask(ctx, method, params)
 }
 
 // asked finds the flight that a question belongs to, which waits for the answer
 // from now on.
-func (u *Upstream) asked(ctx context.Context, l *lane, method string, a *asking) (*flight, error) {
+func (u *Upstream) asked(ctx context.Context, l *lane, a *asking) (*flight, error) {
 	f, _ := ctx.Value(flightKey{}).(*flight)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -63,14 +52,8 @@ func (u *Upstream) asked(ctx context.Context, l *lane, method string, a *asking)
 	default:
 		u.serial = true // from now on one at a time, so that the next question is clear
 		if f = l.sole(); f == nil {
-			if method == spec.MethodRootsList && l.asking == 0 {
-				u.roots = rootsAsked
-			}
 			u.dropped++
 			return nil, jsonrpc.Errorf(jsonrpc.InternalError, "it is not clear which call this belongs to: %d are under way that may be asked", l.asking)
-		}
-		if method == spec.MethodRootsList && f.greeting {
-			u.roots = rootsAsked
 		}
 	}
 	f.pending++
@@ -94,21 +77,17 @@ func (l *lane) sole() *flight {
 
 // own returns f unless it could be taken for one that the server still knows of.
 func (l *lane) own(f *flight) *flight {
-	if f.over || l.haunted && (l.ghost == "" || l.ghost != f.who.Session) {
+	if f.over || l.lateQuestions && (l.lateSession == "" || l.lateSession != f.who.Session) {
 		return nil
 	}
 	return f
 }
 
 // replied notes that a question has its answer.
-func (u *Upstream) replied(f *flight, method string, a *asking) {
+func (u *Upstream) replied(f *flight, a *asking) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	f.asks = slices.DeleteFunc(f.asks, func(o *asking) bool { return o == a })
-	if method == spec.MethodRootsList && f.rooted != nil && f.greeting {
-		f.greeting = false
-		close(f.rooted)
-	}
 	u.done(f)
 }
 
@@ -118,99 +97,6 @@ func (u *Upstream) done(f *flight) {
 		close(f.quiet)
 		f.quiet = nil
 	}
-}
-
-// rootsHabit is whether a server asks for the roots by itself, when it begins and
-// when they have changed.
-type rootsHabit uint8
-
-const (
-	rootsUnknown rootsHabit = iota
-	rootsAsked
-	rootsNever // only during calls, if at all
-)
-
-// How long a call waits for a server that takes possession of the roots of another
-// client than before.
-const (
-	firstRoots = 100 * time.Millisecond // when it is not known whether it will
-	nextRoots  = time.Second
-	// The answer is on its way to the server a moment after it was given, and the
-	// call must come after it, and after what the server does with other roots than
-	// before: it looks at the directories.
-	afterRoots = 5 * time.Millisecond
-	otherRoots = 100 * time.Millisecond
-)
-
-// greet tells the server that the roots are others now, and lets it ask for them
-// before the call: it would make it with those of another client.
-func (f *flight) greet() {
-	if err := f.lane.client.Notify(f, spec.NotificationRootsListChanged, nil); err != nil {
-		return // the call will fail as well
-	}
-	wait := f.u.rootsTime(f)
-	if wait == 0 {
-		return
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-f.Done():
-		return
-	case <-timer.C:
-		if !f.u.unrooted(f) {
-			return
-		}
-		select {
-		case <-f.Done():
-			return
-		case <-f.rooted:
-		}
-	case <-f.rooted:
-	}
-	timer.Reset(f.u.settling(f))
-	select {
-	case <-timer.C:
-	case <-f.Done():
-	}
-}
-
-// settling is how long the call waits once the server has got the roots.
-func (u *Upstream) settling(f *flight) time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if f.moved {
-		return otherRoots
-	}
-	return afterRoots
-}
-
-func (u *Upstream) rootsTime(f *flight) time.Duration {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	switch u.roots {
-	case rootsUnknown:
-		return firstRoots
-	case rootsAsked:
-		return nextRoots
-	}
-	f.greeting = false
-	return 0
-}
-
-// unrooted ends the time in which a server may ask for the roots. It reports
-// whether it is being answered.
-func (u *Upstream) unrooted(f *flight) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if len(f.asks) > 0 && f.greeting {
-		return true
-	}
-	if f.greeting {
-		f.greeting = false
-		u.roots = rootsNever
-	}
-	return false
 }
 
 // notice takes what the server tells by itself.

@@ -12,10 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/mcp"
-	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -304,12 +302,12 @@ func TestEviction(t *testing.T) {
 		for i, p := range []string{"a", "b", "c", "b", "a"} {
 			want := []string{"1", "2", "3", "2", "4"}[i]
 			<-time.After(time.Second)
-			mustDo(t, u, toolCall("which", "", Caller{Principal: p}), want)
+			mustDo(t, u, toolCall("which", "", Caller{Owner: owner.Named(p)}), want)
 		}
 		var wg sync.WaitGroup
 		for i := range 40 {
 			wg.Go(func() {
-				if _, err := do(t.Context(), u, toolCall("which", "", Caller{Principal: fmt.Sprint(i)})); err != nil {
+				if _, err := do(t.Context(), u, toolCall("which", "", Caller{Owner: owner.Named(fmt.Sprint(i))})); err != nil {
 					t.Error(err)
 				}
 			})
@@ -348,101 +346,6 @@ func TestCallPool(t *testing.T) {
 	})
 }
 
-// A rootsServer asks for the roots by itself, as the filesystem server does, and
-// uses what it was told last.
-type rootsServer struct {
-	changed chan farcall.Caller
-	mu      sync.Mutex
-	root    string
-}
-
-func newRootsServer(t farcall.Transport) (end func()) {
-	s := &rootsServer{changed: make(chan farcall.Caller, 100)}
-	peer := farcall.NewPeer(t, s, &farcall.Options{Dialect: mcphttp.Dialect()})
-	go func() {
-		for client := range s.changed {
-			var r spec.ListRootsResult
-			if client.Call(context.Background(), spec.MethodRootsList, nil, &r) == nil && len(r.Roots) > 0 {
-				s.mu.Lock()
-				s.root = r.Roots[0].URI
-				s.mu.Unlock()
-			}
-		}
-	}()
-	return func() { peer.Close(); close(s.changed) }
-}
-
-func (s *rootsServer) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
-	switch req.Method {
-	case spec.MethodInitialize:
-		return jsonrpc.Raw(`{"protocolVersion":"` + legacy + `","capabilities":{"tools":{}},"serverInfo":{"name":"roots","version":"1"}}`), nil
-	case spec.NotificationInitialized, spec.NotificationRootsListChanged:
-		s.changed <- farcall.CallerFrom(ctx)
-		return nil, nil
-	case spec.MethodToolsCall:
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return jsonrpc.Raw(fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, s.root)), nil
-	}
-	return nil, jsonrpc.MethodNotFound
-}
-
-// TestRoots hands a lane from one session to the next: no call is made with the
-// roots of another client.
-func TestRoots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var ends []func()
-		u := New(&Options{Name: "roots", Exclusive: true, Pool: 1, Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
-			mine, theirs := farcall.Pipe()
-			ends = append(ends, newRootsServer(theirs))
-			return mcp.Connect(ctx, mine, o)
-		}})
-		var wg sync.WaitGroup
-		begun := time.Now()
-		for i := range 40 {
-			wg.Go(func() {
-				root := fmt.Sprint("file:///", i%7)
-				c := toolCall("x", "", Caller{Session: fmt.Sprint("s", i%7), Capabilities: jsonrpc.Raw(`{"roots":{}}`)})
-				if i%7 == 0 {
-					c.Caller.Session = "" // stands alone
-				}
-				c.Ask = func(_ context.Context, method string, _ jsonrpc.Raw) (jsonrpc.Raw, error) {
-					return fmt.Appendf(nil, `{"roots":[{"uri":%q}]}`, root), nil
-				}
-				mustDo(t, u, c, root)
-			})
-		}
-		wg.Wait()
-		if took := time.Since(begun); took > 40*otherRoots+time.Second {
-			t.Errorf("it took %v", took)
-		}
-		_ = u.Close(t.Context())
-		for _, end := range ends {
-			end()
-		}
-	})
-}
-
-// TestOnDemandRoots costs a server that asks only during calls no more than one
-// short wait.
-func TestOnDemandRoots(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		u := newLab(t, legacy).upstream(Options{Pool: 1})
-		begun := time.Now()
-		for i := range 10 {
-			root := fmt.Sprint("file:///", i)
-			c := toolCall("roots", "", Caller{Session: root, Capabilities: jsonrpc.Raw(`{"roots":{}}`)})
-			c.Ask = func(context.Context, string, jsonrpc.Raw) (jsonrpc.Raw, error) {
-				return fmt.Appendf(nil, `{"roots":[{"uri":%q}]}`, root), nil
-			}
-			mustDo(t, u, c, root)
-		}
-		if took := time.Since(begun); took > firstRoots {
-			t.Errorf("it took %v", took)
-		}
-	})
-}
-
 // TestLogLevel is told to a legacy server when somebody wants more.
 func TestLogLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -453,7 +356,7 @@ func TestLogLevel(t *testing.T) {
 			c.LogLevel, c.Notice = level, func(string, jsonrpc.Raw) { got++ }
 			mustDo(t, u, c, "x")
 			u.mu.Lock()
-			severity := u.owners[ownerKey{}].lanes[0].level
+			severity := u.holders[ownerKey{}].lanes[0].level
 			u.mu.Unlock()
 			want := map[string]string{"error": "error", "": "error", "info": "info", "warning": "info", "debug": "debug"}[level]
 			if severity != spec.LogSeverity(want) {

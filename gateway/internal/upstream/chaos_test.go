@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -65,15 +66,15 @@ func chaos(t *testing.T, lifetime, eras string) {
 	l.close(u)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.places != 0 || u.live != 0 || u.starts != 0 || len(u.owners) != 0 || len(u.watching) != 0 {
-		t.Errorf("left: %d places, %d lanes, %d starts, %d owners, %d watches", u.places, u.live, u.starts, len(u.owners), len(u.watching))
+	if u.places != 0 || u.live != 0 || u.starts != 0 || len(u.holders) != 0 || len(u.watching) != 0 {
+		t.Errorf("left: %d places, %d lanes, %d starts, %d owners, %d watches", u.places, u.live, u.starts, len(u.holders), len(u.watching))
 	}
 }
 
 // chaosCall makes some call and says what became of it.
 func chaosCall(t *testing.T, u *Upstream, id string, random *rand.Rand) string {
 	t.Helper()
-	who := Caller{Principal: fmt.Sprint("p", random.IntN(4)), Session: fmt.Sprint("s", random.IntN(10))}
+	who := Caller{Owner: owner.Named(fmt.Sprint("p", random.IntN(4))), Session: fmt.Sprint("s", random.IntN(10))}
 	who.Capabilities = jsonrpc.Raw([]string{`{}`, canElicit, canElicit, `{"elicitation":{},"sampling":{}}`}[random.IntN(4)])
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+random.IntN(3000))*time.Millisecond)
 	defer cancel()

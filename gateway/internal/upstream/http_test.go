@@ -129,7 +129,7 @@ func TestStrayQuestion(t *testing.T) {
 		}
 		begin("a")
 		begin("b")
-		lane := u.owners[ownerKey{}].lanes[0]
+		lane := u.holders[ownerKey{}].lanes[0]
 		if u.Status().Lanes != 1 || lane.flights.n != 2 {
 			t.Fatalf("%+v", u.Status())
 		}

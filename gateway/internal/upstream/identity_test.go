@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
@@ -46,7 +47,7 @@ func TestIdentity(t *testing.T) {
 	}
 	for _, who := range []string{"ann", "ann again"} {
 		ctx := context.WithValue(t.Context(), testKey{}, who)
-		if _, err := u.Call(ctx, toolCall("which", "x", Caller{Principal: "ann"})); err != nil {
+		if _, err := u.Call(ctx, toolCall("which", "x", Caller{Owner: owner.Named("ann")})); err != nil {
 			t.Fatal(err)
 		}
 	}

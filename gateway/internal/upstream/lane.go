@@ -12,23 +12,11 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// An owner is who has lanes for itself: all callers, a principal, a session or a
-// call.
-type owner struct {
-	key     ownerKey
-	lanes   []*lane // the oldest first; without those that take no more calls
-	waiting int     // calls that have no lane yet
-	ended   bool    // it is a session that has ended, of which a call has come late
-}
-
-// ownerKey is the name of an owner.
-type ownerKey struct{ principal, session string }
-
 // A lane is a connection and who uses it. All but the first group is under the
 // upstream's lock; client and info are set before calls get it.
 type lane struct {
 	u         *Upstream
-	owner     *owner
+	holder    *holder         // does not change but for a modern server, see rekey
 	abilities abilities       // that were declared
 	ctx       context.Context //nolint:containedctx // ends when the lane is to be closed
 	cancel    context.CancelFunc
@@ -37,20 +25,21 @@ type lane struct {
 	info   *mcp.ServerInfo
 	modern bool
 
-	up       bool
-	gone     bool // it takes no more calls
-	flights  flights
-	asking   int      // flights that may be asked
-	session  string   // that used it last, where one at a time does
-	fresh    bool     // nobody has used it so
-	place    [32]byte // the digest of the roots that the server has
-	haunted  bool     // by calls that ended without an answer: the server may still ask about them
-	ghost    string   // the session that these were of
-	level    int      // of the log; -1: not told
-	used     time.Time
-	age      uint64 // of the breaker, at the start
-	promised int    // calls that will get it, in one run of dispatch
-	watches  []*watch
+	up      bool
+	gone    bool // it takes no more calls
+	flights flights
+	asking  int    // flights that may be asked
+	session string // that used it last, where one at a time does
+	roots   rootsState
+	// Calls have ended without an answer, and the server may still ask about them: late questions.
+	// All of these calls were of lateSession, unless that is "".
+	lateQuestions bool
+	lateSession   string
+	level         int // of the log; -1: not told
+	used          time.Time
+	age           uint64 // of the breaker, at the start
+	promised      int    // calls that will get it, in one run of dispatch
+	watches       []*watch
 
 	identity atomic.Pointer[any] // of the last call; not under the lock
 }
@@ -147,7 +136,7 @@ func (l *lane) connect() (*mcp.Client, error) {
 // listen has the server tell when its lists change. Over a connection it returns
 // when that has ended, where the server can be listened to at all.
 func (l *lane) listen() {
-	if l.u.opts.Lifetime == lifetimeCall {
+	if l.u.single(l) {
 		return
 	}
 	caps := l.info.Capabilities
@@ -164,6 +153,13 @@ func (l *lane) listen() {
 	}
 }
 
+// single reports whether a lane is there for one call only.
+func (u *Upstream) single(l *lane) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return l.holder.single
+}
+
 // serves reports whether calls like f may use a lane. Others than those that may
 // raise questions can also use one that could be asked for more: it shows more.
 func (l *lane) serves(f *flight) bool {
@@ -175,11 +171,13 @@ func (l *lane) serves(f *flight) bool {
 	case f.light:
 		return l.abilities&f.abilities == f.abilities
 	}
-	return l.abilities == f.abilities && (!l.serial() || !l.haunted || l.ghost != "" && f.who.Session == l.ghost)
+	return l.abilities == f.abilities && (!l.serial() || !l.lateQuestions || l.lateSession != "" && f.who.Session == l.lateSession)
 }
 
 // serial reports whether a lane carries one call that may be asked at a time.
-func (l *lane) serial() bool { return l.u.serial && !l.modern && l.abilities != 0 }
+func (l *lane) serial() bool {
+	return l.u.serial && !l.modern && l.abilities != 0 && l.holder.key.roots != listRoots
+}
 
 // free reports whether a lane has room for f.
 func (l *lane) free(f *flight) bool {
@@ -229,5 +227,5 @@ func (l *lane) settle(client *mcp.Client, now time.Time) {
 	}
 	rev := era.Lookup(l.info.Revision)
 	l.modern = rev != nil && rev.Modern
-	l.up, l.fresh, l.level, l.used = true, true, -1, now
+	l.up, l.roots.news, l.level, l.used = true, true, -1, now
 }

@@ -18,7 +18,9 @@ func (u *Upstream) arrived(l *lane, client *mcp.Client, err error) bool {
 	switch {
 	case err == nil && wanted:
 		l.settle(client, now)
+		turned := !u.known || u.modern != l.modern
 		u.known, u.modern, u.info = true, l.modern, l.info
+		u.rekey(l, turned)
 		changed, u.stale = u.stale && u.opts.Lifetime != lifetimeCall, false
 	case wanted:
 		u.unstarted(l, err, now)
@@ -49,7 +51,7 @@ func (u *Upstream) unstarted(l *lane, err error, now time.Time) {
 	u.retire(l)
 	for f := u.queue.first; f != nil; {
 		next := f.next
-		if f.owner == l.owner || !u.known {
+		if f.holder == l.holder || !u.known {
 			if !u.hopeful(f) {
 				u.refuse(f, u.unreached(err))
 			}
@@ -77,6 +79,9 @@ func (u *Upstream) closed(l *lane) {
 	u.retire(l)
 	l.cancel()
 	u.places--
+	if l.holder.single {
+		u.singles--
+	}
 	u.dispatch()
 }
 
@@ -110,8 +115,8 @@ func (u *Upstream) swept() (next time.Duration) {
 	}
 	next = u.opts.IdleStop
 	now := time.Now()
-	for _, o := range u.owners {
-		for _, l := range slices.Clone(o.lanes) {
+	for _, h := range u.holders {
+		for _, l := range slices.Clone(h.lanes) {
 			if !l.idle() {
 				continue
 			}
@@ -152,8 +157,8 @@ func (u *Upstream) end() {
 	for u.queue.n > 0 {
 		u.refuse(u.queue.first, u.shuttingDown())
 	}
-	for _, o := range u.owners {
-		u.release(o)
+	for _, h := range u.holders {
+		u.release(h)
 	}
 }
 

@@ -29,7 +29,7 @@ type flight struct {
 	failed    error
 
 	// Under the upstream's lock.
-	owner      *owner
+	holder     *holder
 	prev, next *flight    // in the queue, or on the lane
 	lane       *lane      // nil: it waits
 	grant      chan error // gets nil or a refusal, when it has waited
@@ -39,9 +39,6 @@ type flight struct {
 	age        uint64        // of the breaker
 	trial      bool          // for the breaker
 	level      string        // to be told to the server before
-	rooted     chan struct{} // the lane is another's no more, which the server has to hear of first; closed when it has asked
-	greeting   bool          // that is going on
-	moved      bool          // and has got other roots than before
 	sent       bool          // the server may know of it
 	over       bool          // nothing is passed on any more
 	pending    int           // questions and deliveries that go on
@@ -206,7 +203,7 @@ func (u *Upstream) admit(f *flight) error {
 		return u.broken(wait)
 	}
 	f.trial, f.begun = trial, now
-	f.owner = u.ownerOf(f.who)
+	f.holder = u.holderOf(f)
 	if u.room(f) {
 		if l := u.find(f); l != nil {
 			u.board(f, l)
@@ -229,7 +226,7 @@ func (u *Upstream) giveUp(f *flight) {
 		u.breaker.forgo()
 		f.trial = false
 	}
-	u.tidy(f.owner)
+	u.tidy(f.holder)
 }
 
 // grant gives a waiting flight a lane.
@@ -258,8 +255,8 @@ func (u *Upstream) withdraw(f *flight) bool {
 		return false
 	}
 	u.unqueue(f)
-	if u.opts.Lifetime == lifetimeCall {
-		u.release(f.owner) // nobody else waits for that lane
+	if f.holder.single {
+		u.release(f.holder) // nobody else waits for that lane
 	}
 	u.giveUp(f)
 	u.rejected(f)
@@ -274,7 +271,7 @@ func (u *Upstream) expects(f *flight) bool {
 	if f.lane != nil || len(f.grant) > 0 {
 		return false
 	}
-	for _, l := range f.owner.lanes {
+	for _, l := range f.holder.lanes {
 		if u.expected(l, f) {
 			return true
 		}

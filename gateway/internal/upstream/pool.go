@@ -1,10 +1,12 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"slices"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -20,29 +22,32 @@ const (
 // state is all that changes in an upstream, under one lock. The functions that
 // change it are called with the lock held, and do no I/O.
 type state struct {
-	owners   map[ownerKey]*owner
-	queue    flights             // for whom there is no lane yet
-	shares   map[ownerKey]*share // of the queue, by party
-	round    uint64              // of the queue: that of the last flight that has got its lane
+	holders  map[ownerKey]*holder
+	queue    flights              // for whom there is no lane yet
+	shares   map[owner.Key]*share // of the queue
+	round    uint64               // of the queue: that of the last flight that has got its lane
 	inFlight int
-	taken    map[ownerKey]int // of the places in flight that are scarce, by party
-	places   int              // lanes that are being started, used or closed
-	live     int              // of these, lanes that take calls or will
-	starts   int              // and lanes that are being started
-	known    bool             // a lane was up once, and so modern says something
+	taken    map[owner.Key]int // of the places in flight that are scarce
+	places   int               // lanes that are being started, used or closed
+	singles  int               // of these, those of one call
+	live     int               // of these, lanes that take calls or will
+	starts   int               // and lanes that are being started
+	known    bool              // a lane was up once, and so modern says something
 	modern   bool
 	serial   bool // questions do not say which call they are about
-	roots    rootsHabit
-	breaker  breaker
-	cool     time.Time // until then no lane is started for calls that can do without
-	stale    bool      // a connection was lost: lists may have changed
-	info     *mcp.ServerInfo
-	watching map[watchKey]*watch
-	departed departed // sessions that have ended
-	sweeping bool
-	closing  bool          // no new calls
-	over     bool          // nothing is started any more
-	idle     chan struct{} // closed when closing and nothing is under way
+	// The server has asked for roots: it may do so on its own, so connections with other roots
+	// get the time for it.
+	asksRoots bool
+	breaker   breaker
+	cool      time.Time // until then no lane is started for calls that can do without
+	stale     bool      // a connection was lost: lists may have changed
+	info      *mcp.ServerInfo
+	watching  map[watchKey]*watch
+	departed  departed // sessions that have ended
+	sweeping  bool
+	closing   bool          // no new calls
+	over      bool          // nothing is started any more
+	idle      chan struct{} // closed when closing and nothing is under way
 
 	mood  string
 	since time.Time
@@ -53,40 +58,9 @@ type state struct {
 // has failed.
 const coolTime = time.Second
 
-func (u *Upstream) keyOf(who *Caller) ownerKey {
-	switch {
-	case u.opts.Lifetime == lifetimeSession && who.Session != "":
-		return ownerKey{session: who.Session}
-	case u.opts.Lifetime == lifetimeSession, u.opts.Lifetime == lifetimePrincipal:
-		return ownerKey{principal: who.Principal}
-	}
-	return ownerKey{}
-}
-
-// ownerOf returns the owner of a caller's lanes.
-func (u *Upstream) ownerOf(who *Caller) *owner {
-	if u.opts.Lifetime == lifetimeCall {
-		return &owner{}
-	}
-	key := u.keyOf(who)
-	o := u.owners[key]
-	if o == nil {
-		o = &owner{key: key, ended: key.session != "" && u.departed.has(key.session)}
-		u.owners[key] = o
-	}
-	return o
-}
-
-// tidy forgets an owner who has nothing.
-func (u *Upstream) tidy(o *owner) {
-	if len(o.lanes) == 0 && o.waiting == 0 && u.owners[o.key] == o {
-		delete(u.owners, o.key)
-	}
-}
-
 // find returns the best lane that f can have now, or nil.
 func (u *Upstream) find(f *flight) (best *lane) {
-	for _, l := range f.owner.lanes {
+	for _, l := range f.holder.lanes {
 		if l.up && l.serves(f) && l.free(f) && (best == nil || l.better(best, f)) {
 			best = l
 		}
@@ -97,7 +71,7 @@ func (u *Upstream) find(f *flight) (best *lane) {
 // crowded returns a lane that f can use along with somebody who may be asked. That
 // is for calls that raise no questions, when there is no other lane to be had.
 func (u *Upstream) crowded(f *flight) *lane {
-	for _, l := range f.owner.lanes {
+	for _, l := range f.holder.lanes {
 		if f.light && l.up && l.serves(f) {
 			return l
 		}
@@ -116,7 +90,7 @@ func (u *Upstream) stateless() bool { return u.known && u.modern }
 
 // promise reports whether a lane that is being started is enough for f, too.
 func (u *Upstream) promise(f *flight) bool {
-	for _, l := range f.owner.lanes {
+	for _, l := range f.holder.lanes {
 		switch {
 		case !u.expected(l, f):
 		case f.light, !l.serial(), u.stateless():
@@ -132,7 +106,7 @@ func (u *Upstream) promise(f *flight) bool {
 // hopeful reports whether a waiting flight may get a lane without a start of its
 // own.
 func (u *Upstream) hopeful(f *flight) bool {
-	for _, l := range f.owner.lanes {
+	for _, l := range f.holder.lanes {
 		if l.serves(f) || u.expected(l, f) {
 			return true
 		}
@@ -143,12 +117,16 @@ func (u *Upstream) hopeful(f *flight) bool {
 // board puts a flight on a lane.
 func (u *Upstream) board(f *flight, l *lane) {
 	f.lane, f.over, f.age = l, false, u.breaker.age
-	f.level, f.rooted, f.moved, f.sent = "", nil, false, false
+	f.level, f.sent = "", false
 	u.started(f)
 	l.flights.add(f)
 	l.identify(f)
 	if !f.light {
 		l.asking++
+	}
+	if l.roots.boarded != nil {
+		close(l.roots.boarded)
+		l.roots.boarded = nil
 	}
 	if f.call.Method == describing {
 		return
@@ -158,10 +136,7 @@ func (u *Upstream) board(f *flight, l *lane) {
 		f.level, l.level = f.call.LogLevel, severity
 	}
 	if l.serial() && !f.light {
-		if l.abilities&canRoots != 0 && (l.fresh || l.session == "" || l.session != f.who.Session) {
-			f.rooted, f.greeting = make(chan struct{}), true
-		}
-		l.session, l.fresh = f.who.Session, false
+		l.session = f.who.Session
 	}
 }
 
@@ -189,7 +164,7 @@ func (u *Upstream) leave(f *flight, in *era.Revision, err error, first bool) (ag
 	case unreachable, unknown:
 		u.lost(l, f.age, err, now)
 	case late, given:
-		u.haunt(l, f)
+		u.unanswered(l, f)
 	}
 	if f.trial && outcome != answered {
 		u.breaker.forgo()
@@ -197,7 +172,7 @@ func (u *Upstream) leave(f *flight, in *era.Revision, err error, first bool) (ag
 	f.trial, f.lane = false, nil
 	again = first && f.Err() == nil && !u.over && (outcome == unreachable || outcome == unknown && f.call.Idempotent)
 	u.count(f, outcome, again)
-	if in != nil && in.Modern != l.modern || u.opts.Lifetime == lifetimeCall {
+	if in != nil && in.Modern != l.modern || l.holder.single {
 		u.retire(l)
 	}
 	if l.gone && l.flights.n == 0 {
@@ -253,17 +228,17 @@ func (u *Upstream) lost(l *lane, age uint64, err error, now time.Time) {
 	u.turn()
 }
 
-// haunt notes that a call has ended, but not for the server, which may still ask
-// about it. Nobody else must hear that.
-func (u *Upstream) haunt(l *lane, f *flight) {
+// unanswered notes that a call has ended, but not for the server, which may still
+// ask about it. No other caller must be asked that.
+func (u *Upstream) unanswered(l *lane, f *flight) {
 	switch {
 	case l.modern || l.abilities == 0 || f.light || !f.sent:
 	case l.serial() && f.who.Session == "":
 		u.replace(l) // there is nobody who could have it
-	case l.haunted && l.ghost != f.who.Session:
-		l.ghost = ""
+	case l.lateQuestions && l.lateSession != f.who.Session:
+		l.lateSession = ""
 	default:
-		l.haunted, l.ghost = true, f.who.Session
+		l.lateQuestions, l.lateSession = true, f.who.Session
 	}
 }
 
@@ -274,7 +249,7 @@ func (u *Upstream) dispatch() {
 		return
 	}
 	for f := u.queue.first; f != nil; f = f.next {
-		for _, l := range f.owner.lanes {
+		for _, l := range f.holder.lanes {
 			l.promised = 0
 		}
 	}
@@ -303,7 +278,7 @@ func (u *Upstream) serve(f *flight, coming *int) {
 			u.refuse(f, u.broken(wait))
 		}
 	} else if u.mayStart(f, coming) {
-		l := u.start(f.owner, f.abilities, f)
+		l := u.start(f.holder, f.abilities, f)
 		if !f.light {
 			l.promised++
 		}
@@ -317,17 +292,8 @@ func (u *Upstream) serve(f *flight, coming *int) {
 // mayStart reports whether a lane can be started for f. It makes room for one if
 // it has to.
 func (u *Upstream) mayStart(f *flight, coming *int) bool {
-	switch {
-	case u.over, !u.known && u.starts > 0, u.hopeful(f) && time.Now().Before(u.cool):
+	if u.over || !u.known && u.starts > 0 || u.hopeful(f) && time.Now().Before(u.cool) || !u.pooled(f) {
 		return false
-	case u.opts.Lifetime == lifetimeCall:
-		if u.opts.Exclusive && u.places >= u.opts.Pool {
-			return false
-		}
-	case u.serial && !u.stateless() && f.abilities != 0:
-		if u.serialLanes(f.owner) >= u.opts.Pool && !u.evict(f.owner.lanes) {
-			return false
-		}
 	}
 	switch {
 	case u.places < u.opts.MaxLanes:
@@ -336,9 +302,10 @@ func (u *Upstream) mayStart(f *flight, coming *int) bool {
 		*coming--
 	default:
 		var all []*lane
-		for _, o := range u.owners {
-			if o.key.session == "" || o.ended { // what is there for a session is not lost before its end
-				all = append(all, o.lanes...)
+		for _, h := range u.holders {
+			// What is there for a session is not lost before its end.
+			if u.opts.Lifetime != lifetimeSession || h.ended || !h.ofSession {
+				all = append(all, h.lanes...)
 			}
 		}
 		u.evict(all) // whose place is free when it is closed
@@ -346,14 +313,46 @@ func (u *Upstream) mayStart(f *flight, coming *int) bool {
 	return false
 }
 
-// serialLanes counts the lanes of an owner that carry one call at a time.
-func (u *Upstream) serialLanes(o *owner) (n int) {
-	for _, l := range o.lanes {
-		if l.serial() {
-			n++
+// pooled reports whether the pool has room for a lane for f.
+func (u *Upstream) pooled(f *flight) bool {
+	switch h := f.holder; {
+	case h.single:
+		return !u.opts.Exclusive || u.singles < u.opts.Pool
+	case h.key.roots == listRoots:
+		return len(h.lanes) < u.opts.Pool || u.evict(h.lanes)
+	case u.serial && !u.stateless() && f.abilities != 0:
+		return u.fits(h)
+	}
+	return true
+}
+
+// fits reports whether there is room in the pool for one more lane of an owner that
+// carries one call at a time. It makes room if it has to: what is idle goes. The
+// pool is that of all owners of a group, and a client with roots of its own has no
+// more of it than it leaves to others.
+func (u *Upstream) fits(h *holder) bool {
+	var all []*lane
+	mine := 0
+	for _, o := range u.holders {
+		if o.key.group != h.key.group {
+			continue
+		}
+		for _, l := range o.lanes {
+			if l.serial() {
+				all = append(all, l)
+				if o == h {
+					mine++
+				}
+			}
 		}
 	}
-	return n
+	switch free := u.opts.Pool - len(all); {
+	case free > 0 && (mine == 0 || mine < free || h.key.client.IsZero()):
+		return true
+	case free > 0 || mine > 0 && !h.key.client.IsZero():
+		return u.evict(h.lanes)
+	}
+	return u.evict(all)
 }
 
 // evict closes the lane that nobody has needed for the longest time.
@@ -372,13 +371,19 @@ func (u *Upstream) evict(lanes []*lane) bool {
 }
 
 // start starts a lane, for a flight; nil: for nobody.
-func (u *Upstream) start(o *owner, a abilities, f *flight) *lane {
-	l := &lane{u: u, owner: o, abilities: a, age: u.breaker.age}
+func (u *Upstream) start(h *holder, a abilities, f *flight) *lane {
+	l := &lane{u: u, holder: h, abilities: a, age: u.breaker.age}
 	l.ctx, l.cancel = context.WithCancel(&laneContext{u.ctx, l})
 	if f != nil {
 		l.identify(f)
+		if h.single || h.key.roots == knownRoots {
+			l.roots.known = bytes.Clone(f.who.Roots)
+		}
 	}
-	o.lanes = append(o.lanes, l)
+	h.lanes = append(h.lanes, l)
+	if h.single {
+		u.singles++
+	}
 	u.places++
 	u.live++
 	u.starts++
@@ -396,8 +401,8 @@ func (u *Upstream) retire(l *lane) {
 		if l.up {
 			u.dropped += l.client.Dropped()
 		}
-		l.owner.lanes = slices.DeleteFunc(l.owner.lanes, func(o *lane) bool { return o == l })
-		u.tidy(l.owner)
+		l.holder.lanes = slices.DeleteFunc(l.holder.lanes, func(o *lane) bool { return o == l })
+		u.tidy(l.holder)
 		u.turn()
 	}
 	if l.flights.n == 0 {
@@ -408,31 +413,32 @@ func (u *Upstream) retire(l *lane) {
 // replace retires a lane that nobody may use any more. When all callers have none
 // but that, another one takes its place: somebody may want to be told of changes.
 func (u *Upstream) replace(l *lane) {
-	if l.owner.key == (ownerKey{}) && u.opts.Lifetime != lifetimeCall && l.up && !l.gone && len(l.owner.lanes) == 1 && !u.closing && !u.breaker.open() {
-		u.stale = true                     // nobody tells what happens meanwhile
-		u.start(l.owner, l.abilities, nil) // it is nobody's: lanes of the others are not replaced
+	if l.holder.key == (ownerKey{}) && !l.holder.single && l.up && !l.gone && len(l.holder.lanes) == 1 && !u.closing && !u.breaker.open() {
+		u.stale = true                      // nobody tells what happens meanwhile
+		u.start(l.holder, l.abilities, nil) // it is nobody's: lanes of the others are not replaced
 	}
 	u.retire(l)
 }
 
 // release closes all lanes of an owner, as soon as they have no calls.
-func (u *Upstream) release(o *owner) {
-	for _, l := range slices.Clone(o.lanes) {
+func (u *Upstream) release(h *holder) {
+	for _, l := range slices.Clone(h.lanes) {
 		u.retire(l)
 	}
 }
 
 // described returns what is known of the server by a lane that shows at least what
 // a client with these abilities may see.
-func (u *Upstream) described(key ownerKey, a abilities) *mcp.ServerInfo {
-	if u.opts.Lifetime == lifetimeCall {
+func (u *Upstream) described(who *Caller, a abilities) *mcp.ServerInfo {
+	key, lasting := u.keyOf(who, a, true)
+	if !lasting {
 		return u.info
 	}
-	o := u.owners[key]
-	if o == nil {
+	h := u.holders[key]
+	if h == nil {
 		return nil
 	}
-	for _, l := range o.lanes {
+	for _, l := range h.lanes {
 		if l.up && (l.modern || l.abilities&a == a) {
 			return l.info
 		}
@@ -440,14 +446,20 @@ func (u *Upstream) described(key ownerKey, a abilities) *mcp.ServerInfo {
 	return nil
 }
 
-// lanesOf returns the lanes that are a caller's.
-func (u *Upstream) lanesOf(who *Caller) (lanes []*lane) {
-	o := u.owners[u.keyOf(who)]
-	if o == nil {
+// lanesOf returns the lanes that are to hear what a caller notifies.
+func (u *Upstream) lanesOf(who *Caller, method string) (lanes []*lane) {
+	if method == spec.NotificationRootsListChanged {
+		return u.rootsChanged(who)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	a := abilitiesOf(who.Capabilities)
+	key, lasting := u.keyOf(who, a, true)
+	h := u.holders[key]
+	if h == nil || !lasting {
 		return nil
 	}
-	a := abilitiesOf(who.Capabilities)
-	for _, l := range o.lanes {
+	for _, l := range h.lanes {
 		if l.up && !l.modern && (l.serial() && l.session != "" && l.session == who.Session || !l.serial() && l.abilities == a) {
 			lanes = append(lanes, l)
 		}
@@ -462,25 +474,26 @@ func (u *Upstream) Forget(session string) {
 	if session == "" {
 		return
 	}
-	if u.opts.Lifetime == lifetimeSession {
-		key := ownerKey{session: session}
-		for k, w := range u.watching {
-			if k.owner == key {
-				w.cancel()
-			}
-		}
-		u.departed.add(session)
-		if o := u.owners[key]; o != nil {
-			o.ended = true
-			u.release(o)
+	key := owner.Session(session, "")
+	for k, w := range u.watching {
+		if k.owner.belongs(key) {
+			w.cancel()
 		}
 	}
-	for _, o := range u.owners {
-		for _, l := range slices.Clone(o.lanes) {
+	if u.opts.Lifetime == lifetimeSession {
+		u.departed.add(session)
+	}
+	for _, h := range u.holders {
+		if h.key.belongs(key) {
+			h.ended = true
+			u.release(h)
+			continue
+		}
+		for _, l := range slices.Clone(h.lanes) {
 			if l.session == session {
 				l.session = ""
 			}
-			if l.haunted && l.ghost == session && l.serial() {
+			if l.lateQuestions && l.lateSession == session && l.serial() {
 				u.replace(l)
 			}
 		}

@@ -1,21 +1,15 @@
 package upstream
 
-import "github.com/farcall-dev/farcall/jsonrpc"
+import (
+	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
 
 // Nobody takes a server for himself. The places of the queue are in rounds, in each
 // of which everybody has one, and when it is full the last call of him who has the
 // most makes room. Of the places in flight the last few are for those who have taken
 // few when they became scarce: calls may take long, and nobody who has come
 // meanwhile is to wait for their end.
-
-// party returns who is to leave room for others: a principal with all of his sessions,
-// of which he may open any number, or else a session, or else all of whom nothing is known.
-func (c *Caller) party() ownerKey {
-	if c.Principal != "" {
-		return ownerKey{principal: c.Principal}
-	}
-	return ownerKey{session: c.Session}
-}
 
 // A share is what a party has of the queue.
 type share struct {
@@ -25,12 +19,12 @@ type share struct {
 
 // queued puts a flight into the queue, after those of its round.
 func (u *Upstream) queued(f *flight) {
-	party := f.who.party()
+	party := f.who.owner()
 	s := u.shares[party]
 	if s == nil {
 		s = &share{round: u.round}
 		if u.shares == nil {
-			u.shares = map[ownerKey]*share{}
+			u.shares = map[owner.Key]*share{}
 		}
 		u.shares[party] = s
 	} else {
@@ -38,7 +32,7 @@ func (u *Upstream) queued(f *flight) {
 	}
 	s.waiting++
 	f.round = s.round
-	f.owner.waiting++
+	f.holder.waiting++
 	before := u.queue.last
 	for before != nil && before.round > f.round {
 		before = before.prev
@@ -49,8 +43,8 @@ func (u *Upstream) queued(f *flight) {
 // unqueue takes a flight from the queue.
 func (u *Upstream) unqueue(f *flight) {
 	u.queue.remove(f)
-	f.owner.waiting--
-	party := f.who.party()
+	f.holder.waiting--
+	party := f.who.owner()
 	if s := u.shares[party]; s.waiting > 1 {
 		s.waiting--
 	} else {
@@ -64,24 +58,24 @@ func (u *Upstream) full(f *flight) bool {
 	if u.queue.n < u.opts.MaxQueue {
 		return false
 	}
-	mine, most, party := 0, 0, ownerKey{}
+	mine, most, party := 0, 0, owner.Key{}
 	for p, s := range u.shares {
 		if s.waiting > most {
 			most, party = s.waiting, p
 		}
 	}
-	if s := u.shares[f.who.party()]; s != nil {
+	if s := u.shares[f.who.owner()]; s != nil {
 		mine = s.waiting
 	}
 	if most < mine+2 {
 		return true
 	}
 	last := u.queue.last
-	for last.who.party() != party {
+	for last.who.owner() != party {
 		last = last.prev
 	}
-	if u.opts.Lifetime == lifetimeCall {
-		u.release(last.owner) // nobody else waits for that lane
+	if last.holder.single {
+		u.release(last.holder) // nobody else waits for that lane
 	}
 	u.refuse(last, u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already, and %d of them are yours; try again later", u.queue.n, u.opts.Name, most))
 	return false
@@ -96,7 +90,7 @@ func (u *Upstream) room(f *flight) bool {
 	case u.inFlight >= most:
 		return false
 	case u.inFlight >= most-most/reserved:
-		return u.taken[f.who.party()] < most/4
+		return u.taken[f.who.owner()] < most/4
 	}
 	return true
 }
@@ -107,9 +101,9 @@ func (u *Upstream) started(f *flight) {
 		return
 	}
 	if u.taken == nil {
-		u.taken = map[ownerKey]int{}
+		u.taken = map[owner.Key]int{}
 	}
-	u.taken[f.who.party()]++
+	u.taken[f.who.owner()]++
 	f.scarce = true
 }
 
@@ -120,7 +114,7 @@ func (u *Upstream) landed(f *flight) {
 		return
 	}
 	f.scarce = false
-	party := f.who.party()
+	party := f.who.owner()
 	if u.taken[party]--; u.taken[party] == 0 {
 		delete(u.taken, party)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -52,7 +53,7 @@ func (c *crowd) refused() string {
 func TestFairQueue(t *testing.T) {
 	for name, who := range map[string]func(string) Caller{
 		"sessions":   func(name string) Caller { return Caller{Session: name} },
-		"principals": func(name string) Caller { return Caller{Principal: name} },
+		"principals": func(name string) Caller { return Caller{Owner: owner.Named(name)} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -101,10 +102,10 @@ func TestFairSessions(t *testing.T) {
 		u := l.upstream(Options{MaxInFlight: 1, MaxQueue: 100})
 		c := &crowd{t: t, u: u, errs: map[string]error{}}
 		for i := range 60 {
-			c.call(fmt.Sprint("a", i), Caller{Principal: "ann", Session: fmt.Sprint("ann-", i%20)})
+			c.call(fmt.Sprint("a", i), Caller{Owner: owner.Named("ann"), Session: fmt.Sprint("ann-", i%20)})
 		}
 		for i := range 3 {
-			c.call(fmt.Sprint("b", i), Caller{Principal: "ben", Session: "ben-1"})
+			c.call(fmt.Sprint("b", i), Caller{Owner: owner.Named("ben"), Session: "ben-1"})
 		}
 		for i := range 3 { // nobody knows who he is: his session is all there is
 			c.call(fmt.Sprint("c", i), Caller{Session: "c"})
@@ -146,7 +147,7 @@ func TestRoom(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		mustDo(t, u, toolCall("which", "", Caller{Session: "other"}), "1")
-		mustDo(t, u, toolCall("which", "", Caller{Principal: "other"}), "1")
+		mustDo(t, u, toolCall("which", "", Caller{Owner: owner.Named("other")}), "1")
 		mustDo(t, u, toolCall("which", "", Caller{}), "1")
 		l.release("x")
 		synctest.Wait()
@@ -194,7 +195,7 @@ func TestSessionKeepsItsLane(t *testing.T) {
 		// Nor is a lane without a session kept.
 		u.Forget("d")
 		synctest.Wait()
-		mustDo(t, u, toolCall("which", "", Caller{Principal: "p"}), "6")
+		mustDo(t, u, toolCall("which", "", Caller{Owner: owner.Named("p")}), "6")
 		mustDo(t, u, which("e"), "7")
 		mustDo(t, u, which("b"), "2")
 	})

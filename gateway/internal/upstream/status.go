@@ -48,8 +48,8 @@ func (u *Upstream) Status() Status {
 		Calls: u.calls, Errors: u.errors, Dropped: u.dropped, Retries: u.retries,
 		LatencyP50: u.latency.quantile(0.50), LatencyP99: u.latency.quantile(0.99), LastError: u.lastError,
 	}
-	for _, o := range u.owners {
-		for _, l := range o.lanes {
+	for _, h := range u.holders {
+		for _, l := range h.lanes {
 			if l.up {
 				s.Dropped += l.client.Dropped()
 			}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -24,13 +25,19 @@ import (
 
 // A Caller is who calls.
 type Caller struct {
-	// Principal names the person or program. "": everybody.
-	Principal string
+	// Owner is whose call it is. Zero: the session's, or nobody's when there is none.
+	Owner owner.Key
 	// Session names the session of a legacy client within this process. "": the
 	// request stands alone.
 	Session string
 	// Info and Capabilities are JSON in the form of the newest revision, or nil.
 	Info, Capabilities jsonrpc.Raw
+	// Roots are the client's answer to roots/list, in that form, of a request that
+	// stands alone and whose capabilities declare roots, when the server is known to
+	// ask for them (see [Upstream.AsksRoots]). A legacy server gets no other ones on
+	// the connection of the call, which is kept for calls of the same owner with the
+	// same roots. Nil: they are not known.
+	Roots jsonrpc.Raw
 }
 
 // A Call is to be made. The caller of [Upstream.Call] may use it again when that
@@ -180,7 +187,7 @@ func New(o *Options) *Upstream {
 	for a := range u.scopes {
 		u.scopes[a] = fmt.Sprintf("%02x", a)
 	}
-	u.owners = map[ownerKey]*owner{}
+	u.holders = map[ownerKey]*holder{}
 	u.breaker = breaker{after: u.opts.BreakAfter, pause: u.opts.BreakFor}
 	u.serial, u.mood, u.since = u.opts.Exclusive, StateIdle, time.Now()
 	return u
@@ -218,8 +225,8 @@ func (f *flight) carry() (jsonrpc.Raw, *era.Revision, error) {
 			f.u.levelFailed(l, f, err)
 		}
 	}
-	if f.rooted != nil {
-		f.greet()
+	if !f.light && f.call.Ask != nil && l.declaresRoots() {
+		f.settleRoots()
 	}
 	f.sent = true
 	return l.client.Forward(f, &f.fw)
@@ -230,7 +237,7 @@ func (f *flight) carry() (jsonrpc.Raw, *era.Revision, error) {
 func (u *Upstream) Describe(ctx context.Context, who Caller) (*mcp.ServerInfo, error) {
 	abilities := abilitiesOf(who.Capabilities)
 	u.mu.Lock()
-	info := u.described(u.keyOf(&who), abilities)
+	info := u.described(&who, abilities)
 	u.mu.Unlock()
 	if info != nil {
 		return info, nil
@@ -248,9 +255,7 @@ func (u *Upstream) Describe(ctx context.Context, who Caller) (*mcp.ServerInfo, e
 // notifications/roots/list_changed. The params are in the form of the newest
 // revision.
 func (u *Upstream) Notify(ctx context.Context, who Caller, method string, params jsonrpc.Raw) {
-	u.mu.Lock()
-	lanes := u.lanesOf(&who)
-	u.mu.Unlock()
+	lanes := u.lanesOf(&who, method)
 	for _, l := range lanes {
 		if err := l.client.Notify(ctx, method, params); err != nil && ctx.Err() == nil {
 			u.warn("%s was not delivered: %w", method, err)
@@ -263,22 +268,42 @@ func (u *Upstream) Notify(ctx context.Context, who Caller, method string, params
 func (u *Upstream) Scope(who Caller) string {
 	// A server may show different things to clients that can be asked different
 	// things.
-	s := u.scopes[abilitiesOf(who.Capabilities)]
-	if u.opts.Lifetime == lifetimeCall {
+	a := abilitiesOf(who.Capabilities)
+	s := u.scopes[a]
+	u.mu.Lock()
+	key, lasting := u.keyOf(&who, a, true)
+	u.mu.Unlock()
+	if !lasting {
 		return s // nothing lasts that could be told apart
 	}
-	switch key := u.keyOf(&who); {
-	case key.session != "":
-		return s + "s" + key.session
-	case key.principal != "":
-		return s + "p" + key.principal
-	}
-	return s
+	return s + key.group.Text() + key.client.Text()
+}
+
+// AsksRoots reports whether the server is of a legacy revision and asks for roots, which it may keep:
+// requests that stand alone must say theirs.
+func (u *Upstream) AsksRoots() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.asksRoots && !u.stateless()
+}
+
+// Lasts reports whether the connection that a caller's next call uses is there for later ones.
+func (u *Upstream) Lasts(who Caller) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, lasting := u.keyOf(&who, abilitiesOf(who.Capabilities), false)
+	return lasting
 }
 
 // Shares reports whether two callers have the same lanes to use, or may have to
 // wait for each other's.
-func (u *Upstream) Shares(a, b Caller) bool { return u.keyOf(&a) == u.keyOf(&b) }
+func (u *Upstream) Shares(a, b Caller) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	one, _ := u.keyOf(&a, abilitiesOf(a.Capabilities), true)
+	two, _ := u.keyOf(&b, abilitiesOf(b.Capabilities), true)
+	return one.group == two.group
+}
 
 // Close refuses new calls, waits for those under way as long as the context lasts,
 // and then ends all connections. It returns the context's error when calls were

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -58,11 +59,11 @@ func TestStartIsShared(t *testing.T) {
 // TestLifetimes shows who shares a lane.
 func TestLifetimes(t *testing.T) {
 	callers := []Caller{
-		{Principal: "ann", Session: "s1"},
-		{Principal: "ann", Session: "s2"},
-		{Principal: "bob", Session: "s3"},
-		{Principal: "ann"},
-		{Principal: "bob"},
+		{Owner: owner.Named("ann"), Session: "s1"},
+		{Owner: owner.Named("ann"), Session: "s2"},
+		{Owner: owner.Named("bob"), Session: "s3"},
+		{Owner: owner.Named("ann")},
+		{Owner: owner.Named("bob")},
 	}
 	for lifetime, want := range map[string][]string{
 		"":                {"1", "1", "1", "1", "1"},

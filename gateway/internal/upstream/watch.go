@@ -90,7 +90,8 @@ func (u *Upstream) Watch(ctx context.Context, who Caller, uri string, updated fu
 
 // watch adds a watcher, and a watch where there is none.
 func (u *Upstream) watch(who *Caller, uri string, me *watcher) (*watch, error) {
-	key := watchKey{owner: u.keyOf(who), abilities: abilitiesOf(who.Capabilities), uri: uri}
+	key := watchKey{abilities: abilitiesOf(who.Capabilities), uri: uri}
+	key.owner, _ = u.keyOf(who, key.abilities, true)
 	if u.serial && key.abilities != 0 {
 		key.session = who.Session
 	}

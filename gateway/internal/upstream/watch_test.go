@@ -9,9 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/mcp"
 )
 
 // TestWatch tells all who watch a resource, also after its lane was replaced.
@@ -65,19 +63,12 @@ func TestWatch(t *testing.T) {
 // TestWatchRefused says so.
 func TestWatchRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var ends []func()
-		u := New(&Options{Name: "roots", Exclusive: true, Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
-			mine, theirs := farcall.Pipe()
-			ends = append(ends, newRootsServer(theirs))
-			return mcp.Connect(ctx, mine, o)
-		}})
+		l := newRootsLab(t, 0, 0)
+		u := l.upstream(Options{})
 		if _, err := u.Watch(t.Context(), Caller{}, "a:b", func() {}); !errors.Is(err, jsonrpc.MethodNotFound) {
 			t.Errorf("got %v", err)
 		}
-		_ = u.Close(t.Context())
-		for _, end := range ends {
-			end()
-		}
+		l.close(u)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)

@@ -1,0 +1,148 @@
+package upstream
+
+import (
+	"crypto/sha256"
+	"slices"
+
+	"github.com/farcall-dev/farcall/internal/owner"
+)
+
+// An ownerKey says whose a connection is. A connection of a legacy server never changes its owner:
+// what it carries (roots, state, credentials) reaches no other owner, whatever the server does and
+// whenever it does it.
+type ownerKey struct {
+	// group is who shares connections by the lifetime: a principal or a session. Zero: all callers.
+	group owner.Key
+	roots rootsKind
+	// client is the client that the roots are of: a session or, for requests that stand alone, the
+	// owner of these. Zero: no client.
+	client owner.Key
+	// digest is that of knownRoots.
+	digest [sha256.Size]byte
+}
+
+// rootsKind says which roots a connection has.
+type rootsKind uint8
+
+const (
+	undeclared   rootsKind = iota // none: the server is not told that there are any
+	sessionRoots                  // those of a session, which is asked each time
+	knownRoots                    // those that the caller has said beforehand, for good
+	// The server was told that there are roots, and has not asked for any. When it does, the
+	// connection takes no more calls: the next ones say theirs beforehand.
+	unaskedRoots
+	// The server was told that there are roots, and gets none. The connection carries the lists
+	// that clients with roots see, and no call during which a server may ask.
+	listRoots
+)
+
+// A holder is an owner that has connections, or waits for one.
+type holder struct {
+	key     ownerKey
+	single  bool    // it is one call, and no key finds it
+	lanes   []*lane // the oldest first; without those that take no more calls
+	waiting int     // calls that have no lane yet
+	// Its connections are a session's, and whether that has ended: a call of it came late.
+	ofSession, ended bool
+}
+
+// session is the key of the caller's session, zero when it has none.
+func (c *Caller) session() owner.Key {
+	if c.Session == "" {
+		return owner.Key{}
+	}
+	return owner.Session(c.Session, "")
+}
+
+// owner is whose call it is.
+func (c *Caller) owner() owner.Key { return owner.Or(c.Owner, c.session()) }
+
+// keyOf returns the owner of the connections that a caller's calls may use. It reports false when
+// each call has a connection of its own. A light call raises no questions.
+func (u *Upstream) keyOf(who *Caller, a abilities, light bool) (key ownerKey, lasting bool) {
+	switch u.opts.Lifetime {
+	case lifetimeCall:
+		return ownerKey{}, false
+	case lifetimePrincipal:
+		key.group = who.owner()
+	case lifetimeSession:
+		key.group = owner.Or(who.session(), who.Owner)
+	}
+	switch {
+	case u.apart() && !key.group.Exclusive():
+		return ownerKey{}, false // others may have the same key
+	case a&canRoots == 0 || u.stateless():
+	case light && key.group != who.session():
+		key.roots = listRoots
+	case who.Session != "":
+		key.roots, key.client = sessionRoots, who.session()
+	case light || !u.known:
+		key.roots = listRoots
+	case who.Owner.IsZero(), who.Roots == nil && u.asksRoots:
+		return ownerKey{}, false
+	case who.Roots == nil:
+		key.roots, key.client = unaskedRoots, who.Owner
+	default:
+		key.roots, key.client, key.digest = knownRoots, who.Owner, sha256.Sum256(who.Roots)
+	}
+	return key, true
+}
+
+// apart reports whether the lifetime keeps callers apart.
+func (u *Upstream) apart() bool {
+	return u.opts.Lifetime == lifetimePrincipal || u.opts.Lifetime == lifetimeSession
+}
+
+// holderOf returns the owner of the connections that a call may use.
+func (u *Upstream) holderOf(f *flight) *holder {
+	key, lasting := u.keyOf(f.who, f.abilities, f.light)
+	if !lasting {
+		return &holder{single: true}
+	}
+	return u.holder(key, f.who.Session)
+}
+
+// holder returns the holder of a key, which may be of a session.
+func (u *Upstream) holder(key ownerKey, session string) *holder {
+	h := u.holders[key]
+	if h == nil {
+		h = &holder{key: key, ofSession: session != "", ended: session != "" && u.departed.has(session)}
+		u.holders[key] = h
+	}
+	return h
+}
+
+// tidy forgets a holder that has nothing.
+func (u *Upstream) tidy(h *holder) {
+	if len(h.lanes) == 0 && h.waiting == 0 && u.holders[h.key] == h {
+		delete(u.holders, h.key)
+	}
+}
+
+// belongs reports whether the connections of an owner are a session's, and end with it.
+func (k ownerKey) belongs(session owner.Key) bool { return k.group == session || k.client == session }
+
+// rekey gives a connection that has started, and all waiting calls when the server has turned out to
+// be stateless or not, the owners that they have now that this is known.
+func (u *Upstream) rekey(l *lane, turned bool) {
+	for f := u.queue.first; f != nil && turned; f = f.next {
+		if f.holder.single {
+			continue // what is being started for it is its own
+		}
+		old := f.holder
+		old.waiting--
+		f.holder = u.holderOf(f)
+		f.holder.waiting++
+		u.tidy(old)
+	}
+	switch old := l.holder; {
+	case old.single || l.gone:
+	case l.modern && old.key.roots != undeclared: // each call says what its caller has: the connection declares nothing
+		old.lanes = slices.DeleteFunc(old.lanes, func(o *lane) bool { return o == l })
+		l.holder = u.holder(ownerKey{group: old.key.group}, "")
+		l.holder.lanes = append(l.holder.lanes, l)
+		u.tidy(old)
+	case l.declaresRoots() && old.key.roots == undeclared:
+		u.retire(l)
+	}
+}

@@ -1,0 +1,572 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+const canList = `{"roots":{}}`
+
+// A rootsLab starts servers that ask for the roots on their own, as server-filesystem does, and use
+// the last ones that they were given.
+type rootsLab struct {
+	t     *testing.T
+	ask   func() time.Duration // until a server asks
+	apply func() time.Duration // until it uses what it got
+	wg    sync.WaitGroup
+
+	mu    sync.Mutex
+	all   []*rootsServer
+	moved []string // what must not be
+}
+
+// A rootsServer is one connection. Each call says in its arguments who makes it and which roots the
+// client may have, and gets the root in force.
+type rootsServer struct {
+	lab *rootsLab
+
+	mu       sync.Mutex
+	declared bool
+	root     string
+	given    []string // the roots that it ever got
+	callers  []string // the callers that it served
+}
+
+func newRootsLab(t *testing.T, ask, apply time.Duration) *rootsLab {
+	t.Helper()
+	always := func(d time.Duration) func() time.Duration { return func() time.Duration { return d } }
+	return &rootsLab{t: t, ask: always(ask), apply: always(apply)}
+}
+
+func (l *rootsLab) upstream(o Options) *Upstream {
+	o.Name, o.Exclusive = "roots", true
+	o.Dial = func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
+		mine, theirs := farcall.Pipe()
+		s := &rootsServer{lab: l}
+		l.mu.Lock()
+		l.all = append(l.all, s)
+		l.mu.Unlock()
+		l.wg.Go(func() { s.serve(theirs) })
+		return mcp.Connect(ctx, mine, o)
+	}
+	u := New(&o)
+	l.t.Cleanup(func() { l.close(u) })
+	return u
+}
+
+func (l *rootsLab) close(u *Upstream) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = u.Close(ctx)
+	l.wg.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, text := range l.moved {
+		l.t.Error(text)
+	}
+	l.moved = nil
+}
+
+func (l *rootsLab) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.all)
+}
+
+// serve reads and answers one message after the other, as a server with one thread does.
+func (s *rootsServer) serve(t farcall.Transport) {
+	defer t.Close()
+	for {
+		frame, err := t.Read()
+		if err != nil {
+			return
+		}
+		var m struct {
+			ID             jsonrpc.Raw `json:"id"`
+			Method         string      `json:"method"`
+			Params, Result jsonrpc.Raw
+		}
+		if err := json.Unmarshal(frame, &m); err != nil {
+			s.lab.t.Error(err)
+			return
+		}
+		var result string
+		switch m.Method {
+		case spec.MethodInitialize:
+			s.mu.Lock()
+			s.declared = strings.Contains(string(m.Params), `"roots"`)
+			s.mu.Unlock()
+			result = `{"protocolVersion":"` + legacy + `","capabilities":{"tools":{}},"serverInfo":{"name":"roots","version":"1"}}`
+		case spec.NotificationInitialized, spec.NotificationRootsListChanged:
+			s.after(s.lab.ask(), func() { _ = t.Write([]byte(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)) })
+		case "":
+			s.answered(m.Result)
+		case spec.MethodToolsList:
+			result = `{"tools":[]}`
+		case spec.MethodToolsCall:
+			result = s.call(m.Params)
+		default:
+			result = `{}`
+		}
+		if m.ID != nil && m.Method != "" {
+			_ = t.Write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result))
+		}
+	}
+}
+
+// after does something now or, where connections declare roots, later.
+func (s *rootsServer) after(d time.Duration, do func()) {
+	s.mu.Lock()
+	declared := s.declared
+	s.mu.Unlock()
+	switch {
+	case !declared:
+	case d == 0:
+		do()
+	default:
+		s.lab.wg.Go(func() {
+			<-time.After(d)
+			do()
+		})
+	}
+}
+
+// answered takes the roots in.
+func (s *rootsServer) answered(result jsonrpc.Raw) {
+	var r spec.ListRootsResult
+	if json.Unmarshal(result, &r) != nil || len(r.Roots) == 0 {
+		return
+	}
+	s.mu.Lock()
+	s.given = append(s.given, r.Roots[0].URI)
+	s.mu.Unlock()
+	s.after(s.lab.apply(), func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.root = r.Roots[0].URI
+	})
+}
+
+// call answers with the root in force. It notes what must not be: a call of one owner on the
+// connection of another one, and roots that are not the caller's.
+func (s *rootsServer) call(params jsonrpc.Raw) (result string) {
+	var p struct {
+		Arguments struct {
+			Who   string   `json:"who"`
+			Roots []string `json:"roots"`
+		} `json:"arguments"`
+	}
+	if err := json.Unmarshal(params, &p); err != nil {
+		s.lab.t.Error(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lab.mu.Lock()
+	defer s.lab.mu.Unlock()
+	for _, root := range s.given {
+		if !slices.Contains(p.Arguments.Roots, root) {
+			s.lab.moved = append(s.lab.moved, fmt.Sprintf("a call of %s, of roots %q, on a connection with the roots %q", p.Arguments.Who, p.Arguments.Roots, s.given))
+		}
+	}
+	if p.Arguments.Who != "" {
+		s.callers = append(s.callers, p.Arguments.Who)
+		if s.callers[0] != p.Arguments.Who {
+			s.lab.moved = append(s.lab.moved, fmt.Sprintf("a call of %s on a connection of %s", p.Arguments.Who, s.callers[0]))
+		}
+	}
+	return fmt.Sprintf(`{"content":[{"type":"text","text":%q}]}`, s.root)
+}
+
+// A rootsClient is a client with roots.
+type rootsClient struct {
+	u     *Upstream
+	who   Caller
+	owner string // checked by the server; "": it is not
+	mu    sync.Mutex
+	roots []string // the last one is in force
+}
+
+func (c *rootsClient) answer() jsonrpc.Raw {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return fmt.Appendf(nil, `{"roots":[{"uri":%q}]}`, c.roots[len(c.roots)-1])
+}
+
+// request is a call of the client's. One without a session is asked beforehand, as the gateway does.
+func (c *rootsClient) request() *Call {
+	who := c.who
+	if who.Session == "" && c.u.AsksRoots() {
+		who.Roots = c.answer()
+	}
+	c.mu.Lock()
+	call := toolCall("x", "", who)
+	call.Params = fmt.Appendf(nil, `{"name":"x","arguments":{"who":%q,"roots":["%s"]}}`, c.owner, strings.Join(c.roots, `","`))
+	c.mu.Unlock()
+	call.Ask = func(ctx context.Context, method string, _ jsonrpc.Raw) (jsonrpc.Raw, error) {
+		if method != spec.MethodRootsList {
+			return nil, errors.New("what else?")
+		}
+		return c.answer(), nil
+	}
+	return call
+}
+
+func (c *rootsClient) call(t *testing.T) string {
+	t.Helper()
+	got, err := do(t.Context(), c.u, c.request())
+	if err != nil {
+		t.Errorf("%+v: %v", c.who, err)
+	}
+	return got
+}
+
+// rootsClients are two clients of each kind: with and without a session, known and unknown.
+func rootsClients(u *Upstream) map[string]*rootsClient {
+	all := map[string]*rootsClient{}
+	for i := range 2 {
+		for name, who := range map[string]Caller{
+			"session":             {Session: fmt.Sprint("s", i)},
+			"session of ada":      {Session: fmt.Sprint("a", i), Owner: owner.Named("ada")},
+			"request":             {Owner: owner.Address("192.0.2.1")},
+			"request of ada":      {Owner: owner.Named("ada")},
+			"request of no owner": {},
+		} {
+			who.Capabilities = jsonrpc.Raw(canList)
+			name = fmt.Sprint(name, " ", i)
+			all[name] = &rootsClient{u: u, who: who, roots: []string{"file:///" + name}}
+		}
+	}
+	return all
+}
+
+// TestRootsNeverMove has clients with different roots take turns at servers that take their time to
+// use what they were told. A call gets its client's root, or none as long as the server is not ready.
+func TestRootsNeverMove(t *testing.T) {
+	for _, apply := range []time.Duration{0, 130 * time.Millisecond, 600 * time.Millisecond, 2 * time.Second} {
+		for _, ask := range []time.Duration{0, 3 * time.Second} {
+			for _, lifetime := range []string{"", lifetimePrincipal, lifetimeSession, lifetimeCall} {
+				t.Run(fmt.Sprint(apply, " ", ask, " ", lifetime), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						l := newRootsLab(t, ask, apply)
+						u := l.upstream(Options{Lifetime: lifetime, Pool: 20})
+						seen := map[string]bool{}
+						for range 3 {
+							for name, c := range rootsClients(u) {
+								switch got := c.call(t); got {
+								case "":
+								case c.roots[0]:
+									seen[name] = true
+								default:
+									t.Errorf("%s got %s", name, got)
+								}
+							}
+							<-time.After(6 * time.Second)
+						}
+						for name, c := range rootsClients(u) {
+							lasts := u.Lasts(c.request().Caller)
+							if lasts && !seen[name] {
+								t.Errorf("%s never got its root", name)
+							}
+							if want := lifetime != lifetimeCall && (c.who.Session != "" || c.who.Owner.Exclusive() || lifetime == "" && !c.who.Owner.IsZero()); lasts != want {
+								t.Errorf("%s: the connection lasts: %v", name, lasts)
+							}
+						}
+						l.close(u)
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestFirstRoots lets a server that asks at once, and uses the answer at once, do so before the call
+// on each new connection once it is known to ask.
+func TestFirstRoots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newRootsLab(t, 0, 0)
+		u := l.upstream(Options{Lifetime: lifetimeCall})
+		for i := range 10 {
+			c := &rootsClient{u: u, who: Caller{Capabilities: jsonrpc.Raw(canList)}, roots: []string{fmt.Sprint("file:///", i)}}
+			if got := c.call(t); i > 0 && got != c.roots[0] {
+				t.Errorf("call %d got %q", i, got)
+			}
+		}
+	})
+}
+
+// TestRootsChanged passes a change on to the connection of the client, and to no other one. A
+// question that comes while no call is in flight waits for one; a server that gives it up is made
+// to ask again.
+func TestRootsChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newRootsLab(t, 0, 0)
+		u := l.upstream(Options{})
+		a := &rootsClient{u: u, who: Caller{Session: "a", Capabilities: jsonrpc.Raw(canList)}, roots: []string{"file:///a1"}}
+		b := &rootsClient{u: u, who: Caller{Session: "b", Capabilities: jsonrpc.Raw(canList)}, roots: []string{"file:///b"}}
+		for _, c := range []*rootsClient{a, b, a, b} {
+			c.call(t)
+			synctest.Wait()
+		}
+		if got := a.call(t); got != "file:///a1" {
+			t.Errorf("at first: %q", got)
+		}
+		a.mu.Lock()
+		a.roots = append(a.roots, "file:///a2")
+		a.mu.Unlock()
+		u.Notify(t.Context(), b.who, "notifications/other", nil)
+		u.Notify(t.Context(), a.who, spec.NotificationRootsListChanged, nil)
+		<-time.After(time.Hour)
+		if got := a.call(t); got != "file:///a2" {
+			t.Errorf("after the change: %q", got)
+		}
+		if got := b.call(t); got != "file:///b" {
+			t.Errorf("the other one: %q", got)
+		}
+		// Somebody who declares no roots has none to change.
+		u.Notify(t.Context(), Caller{Session: "c"}, spec.NotificationRootsListChanged, nil)
+		u.Notify(t.Context(), Caller{}, spec.NotificationRootsListChanged, nil)
+		synctest.Wait()
+		if n := l.count(); n != 2 {
+			t.Errorf("%d connections for two clients", n)
+		}
+	})
+}
+
+// TestMissedRoots makes a server ask again that has given up its question before there was a call.
+func TestMissedRoots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newRootsLab(t, 0, 0)
+		u := l.upstream(Options{})
+		c := &rootsClient{u: u, who: Caller{Session: "a", Capabilities: jsonrpc.Raw(canList)}, roots: []string{"file:///a"}}
+		c.call(t)
+		synctest.Wait()
+		c.mu.Lock()
+		c.roots = append(c.roots, "file:///b")
+		c.mu.Unlock()
+		// As the client of the connection does it when the server cancels its request.
+		ctx, cancel := context.WithCancel(t.Context())
+		var conn *lane
+		u.mu.Lock()
+		for _, h := range u.holders {
+			conn = h.lanes[0]
+		}
+		u.mu.Unlock()
+		given := make(chan error)
+		go func() { _, err := conn.ask(ctx, spec.MethodRootsList, nil); given <- err }()
+		synctest.Wait()
+		cancel()
+		if err := <-given; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if got := c.call(t); got != "file:///b" {
+			t.Errorf("got %q", got)
+		}
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if conn.roots.missed || conn.roots.open != 0 {
+			t.Errorf("%+v", conn.roots)
+		}
+	})
+}
+
+// TestAnonymousApart gives no two callers without a principal one process where the lifetime keeps
+// principals apart.
+func TestAnonymousApart(t *testing.T) {
+	for _, lifetime := range []string{lifetimePrincipal, lifetimeSession} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLab(t, legacy)
+			u := l.upstream(Options{Lifetime: lifetime})
+			address := Caller{Owner: owner.Address("192.0.2.1")}
+			for i, who := range []Caller{{}, {}, address, address, {Session: "a"}, {Session: "b"}, {Session: "a"}} {
+				want := fmt.Sprint(min(i+1, 6))
+				if i == 6 {
+					want = "5"
+				}
+				mustDo(t, u, toolCall("which", "", who), want)
+			}
+			if u.Lasts(address) || !u.Lasts(Caller{Session: "a"}) {
+				t.Error("which connection lasts is not said rightly")
+			}
+		})
+	}
+}
+
+// TestRootsPool lets one client with roots not have the whole pool, and no client wait for another
+// one's idle connection.
+func TestRootsPool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		u := l.upstream(Options{Pool: 4})
+		c := &crowd{t: t, u: u, errs: map[string]error{}}
+		who := func(session string) Caller {
+			return Caller{Session: session, Capabilities: jsonrpc.Raw(canList)}
+		}
+		for range 6 {
+			c.call("x", who("greedy"))
+		}
+		if s := u.Status(); s.Lanes != 2 || s.InFlight != 2 {
+			t.Errorf("one client has %d connections of 4", s.Lanes)
+		}
+		c.call("y", who("b"))
+		c.call("z", who("c"))
+		if s := u.Status(); s.Lanes != 4 || s.InFlight != 4 {
+			t.Errorf("three clients have %d connections", s.Lanes)
+		}
+		c.call("w", who("d"))
+		l.release("y") // whose connection is idle then
+		synctest.Wait()
+		l.release("w")
+		synctest.Wait()
+		if s := u.Status(); s.Queued != 4 || !slices.Contains(c.done, "w") {
+			t.Errorf("%+v, done %v", s, c.done)
+		}
+		l.release("x")
+		l.release("z")
+	})
+}
+
+// TestRootsLists serves the lists that clients with roots see over one connection, which has none.
+func TestRootsLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newRootsLab(t, 0, 0)
+		u := l.upstream(Options{})
+		for i := range 5 {
+			who := Caller{Owner: owner.Named(fmt.Sprint(i)), Capabilities: jsonrpc.Raw(canList)}
+			if i%2 == 1 {
+				who = Caller{Session: fmt.Sprint(i), Capabilities: who.Capabilities}
+			}
+			if _, err := u.Call(t.Context(), &Call{Method: spec.MethodToolsList, Caller: who}); err != nil {
+				t.Error(err)
+			}
+			c := &rootsClient{u: u, who: who, owner: fmt.Sprint(i), roots: []string{fmt.Sprint("file:///", i)}}
+			c.call(t)
+		}
+		synctest.Wait()
+		if n := l.count(); n != 6 {
+			t.Errorf("%d connections for 5 callers and the lists", n)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if s := l.all[0]; !s.declared || len(s.given) != 0 || len(s.callers) != 0 {
+			t.Errorf("the connection for lists: declared %v, roots %q, calls of %q", s.declared, s.given, s.callers)
+		}
+	})
+}
+
+// TestRootsInvariant makes random calls of random clients at servers that ask and use the roots at
+// random times, while sessions end and roots change: no call is ever made on a connection that
+// belongs to another owner, or that was given roots of another client.
+func TestRootsInvariant(t *testing.T) {
+	for seed := range uint64(10) {
+		for _, lifetime := range []string{"", lifetimePrincipal, lifetimeSession, lifetimeCall} {
+			synctest.Test(t, func(t *testing.T) { randomRoots(t, lifetime, rand.New(rand.NewPCG(seed, 1))) })
+		}
+	}
+}
+
+func randomRoots(t *testing.T, lifetime string, random *rand.Rand) {
+	t.Helper()
+	l := newRootsLab(t, 0, 0)
+	var mu sync.Mutex
+	l.ask = func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		return time.Duration(random.IntN(2000)) * time.Millisecond
+	}
+	l.apply = l.ask
+	u := l.upstream(Options{Lifetime: lifetime, Pool: 1 + random.IntN(8), MaxLanes: 20, QueueTimeout: time.Hour, IdleStop: time.Duration(random.IntN(2)) * 5 * time.Second})
+	all := rootsClients(u)
+	names := slices.Sorted(func(yield func(string) bool) {
+		for name := range all {
+			if !yield(name) {
+				return
+			}
+		}
+	})
+	for _, c := range all {
+		if c.who.Session != "" || c.who.Owner.Exclusive() || lifetime == "" {
+			c.owner = c.who.owner().String() + c.who.Session // whose connection it must be
+		}
+	}
+	var wg sync.WaitGroup
+	for range 150 {
+		mu.Lock()
+		c, what, pause := all[names[random.IntN(len(names))]], random.IntN(20), time.Duration(random.IntN(400))*time.Millisecond
+		mu.Unlock()
+		c.mu.Lock()
+		own := c.roots[0]
+		c.mu.Unlock()
+		switch {
+		case what == 0 && c.who.Session != "":
+			c.mu.Lock()
+			c.roots = append(c.roots, fmt.Sprint(c.roots[0], "/", len(c.roots)))
+			c.mu.Unlock()
+			u.Notify(t.Context(), c.who, spec.NotificationRootsListChanged, nil)
+		case what == 1 && c.who.Session != "":
+			u.Forget(c.who.Session)
+		case what < 5:
+			wg.Go(func() {
+				call := &Call{Method: spec.MethodToolsList, Caller: c.who, Idempotent: true}
+				if c.who.Session != "" {
+					call.Ask = c.request().Ask
+				}
+				_, _ = u.Call(t.Context(), call)
+			})
+		case what < 7: // a caller that declares no roots
+			wg.Go(func() {
+				who := c.who
+				who.Capabilities = jsonrpc.Raw(canElicit)
+				_, _ = do(t.Context(), u, &Call{Method: spec.MethodToolsCall, Caller: who, Params: jsonrpc.Raw(`{"name":"x","arguments":{}}`)})
+			})
+		default:
+			wg.Go(func() {
+				if got := c.call(t); got != "" && !strings.HasPrefix(got, own) {
+					t.Errorf("%+v got %s", c.who, got)
+				}
+			})
+		}
+		if pause > 100*time.Millisecond {
+			<-time.After(pause)
+		}
+		checkOwners(t, u)
+	}
+	wg.Wait()
+	l.close(u)
+}
+
+// checkOwners looks at all connections: those that declare roots have an owner for them.
+func checkOwners(t *testing.T, u *Upstream) {
+	t.Helper()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for key, h := range u.holders {
+		for _, l := range h.lanes {
+			if l.up && l.declaresRoots() && key.roots == undeclared && key.group.IsZero() {
+				t.Errorf("a connection that all share declares roots")
+			}
+			if l.holder != h || h.single {
+				t.Errorf("a connection has another holder than the one that has it")
+			}
+			for f := l.flights.first; f != nil; f = f.next {
+				if now, lasting := u.keyOf(f.who, f.abilities, f.light); !lasting || now != key {
+					t.Errorf("a call of %+v is on a connection of %+v", f.who, key)
+				}
+			}
+		}
+	}
+}
