@@ -178,7 +178,7 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 		if !u.Disabled && u.Profile != "raw" {
 			mcp = append(mcp, u.Name)
 		}
-		for _, text := range caveats(u, c.Guard != nil) {
+		for _, text := range caveats(u, c) {
 			r.Notices = append(r.Notices, checkProblem{Path: u.Name, Message: text})
 		}
 	}
@@ -230,18 +230,26 @@ func one(list []checkUpstream) bool {
 }
 
 // caveats says what will not work here as one may think.
-func caveats(u *gateway.Upstream, guarded bool) (texts []string) {
+func caveats(u *gateway.Upstream, c *gateway.Config) (texts []string) {
 	if err := runnable(u); err != nil {
 		texts = append(texts, err.Error())
 	}
 	if u.Sandbox != nil && !u.Disabled {
 		texts = append(texts, sandboxCaveats(u.Sandbox)...)
 	}
-	if u.Lifetime == "principal" && !u.Disabled && !guarded {
-		texts = append(texts, "lifetime principal: without a guard farcall does not ask who calls, so all have the same principal; session keeps clients apart")
+	if u.Lifetime == "principal" && !u.Disabled {
+		switch {
+		case c.Guard == nil:
+			texts = append(texts, "lifetime principal: without a guard callers are not authenticated; "+unauthenticatedOwn)
+		case c.Guard.Anonymous:
+			texts = append(texts, "lifetime principal: the guard lets in callers without credentials; "+unauthenticatedOwn)
+		}
 	}
 	return texts
 }
+
+// unauthenticatedOwn is what callers without credentials have with the lifetime principal.
+const unauthenticatedOwn = "each session or connection of theirs has its own, and so has each HTTP request without a session"
 
 // runnable says why a command cannot be run from here.
 func runnable(u *gateway.Upstream) error {
@@ -352,7 +360,7 @@ func sharing(u *gateway.Upstream) string {
 	case u.Profile == "raw" && u.Lifetime == "session":
 		return "a " + what + " for each connection of a client"
 	case u.Lifetime == "shared":
-		return "one " + what + " for all clients" + pool
+		return "one " + what + " for all clients; each that declares roots has its own" + pool
 	case u.Lifetime == "principal":
 		return "a " + what + " for each principal" + pool
 	case u.Lifetime == "session":

@@ -85,7 +85,7 @@ func (f *serveFlags) notices(c *gateway.Config, stderr io.Writer) {
 	}
 	f.warnOfCertificates(c.Guard, cmp.Or(f.config, f.guard), stderr)
 	for _, u := range c.Upstreams {
-		for _, text := range caveats(u, c.Guard != nil) {
+		for _, text := range caveats(u, c) {
 			fmt.Fprintf(stderr, "farcall: %s: %s\n", u.Name, tame(text))
 		}
 	}
