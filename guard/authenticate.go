@@ -58,8 +58,9 @@ func knownAs(p *Principal) *known {
 	}, key}
 }
 
-// The Kind and the Method of an anonymous principal.
+// The ID, the Kind and the Method of an anonymous principal.
 const (
+	anonymousID   = "anonymous"
 	anonymousKind = "anonymous"
 	noMethod      = "none"
 )
@@ -72,7 +73,7 @@ func address(remote string) owner.Key {
 
 // anonymous is who calls without credentials, where that is allowed.
 func anonymous() *known {
-	return knownAs(&Principal{ID: "anonymous", Kind: anonymousKind, Method: noMethod, Roles: []string{"anonymous"}, shown: new(shown)})
+	return knownAs(&Principal{ID: anonymousID, Kind: anonymousKind, Method: noMethod, Roles: []string{"anonymous"}, shown: new(shown)})
 }
 
 // request finds out who sends a request over HTTP.

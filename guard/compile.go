@@ -169,6 +169,7 @@ func (c *Config) compile() (*state, []Problem) {
 	c.compilePolicy(s, &f)
 	c.checkIssuers(&f)
 	c.checkRoles(&f)
+	c.checkPrincipals(&f)
 	c.checkLimits(&f)
 	c.compileMTLS(s, &f)
 	if c.Resource.URL == "" {

@@ -88,3 +88,40 @@ func TestAnonymousLimits(t *testing.T) {
 		expect(t, remote, ask(t, p, "who", nil), limited)
 	}
 }
+
+// Check reports principals that collide.
+func TestCheckPrincipals(t *testing.T) {
+	key := func(id, kind, secret string, roles ...string) guard.Key {
+		return guard.Key{ID: id, Kind: kind, Hash: hashOf(secret), Roles: roles}
+	}
+	signer := guard.Signer{ID: "ada", Secret: secret}
+	for name, test := range map[string]struct {
+		c    guard.Config
+		want string
+	}{
+		"two keys of one":         {guard.Config{Keys: []guard.Key{key("ada", "user", "1", "a", "b"), key("ada", "user", "2", "b", "a")}}, ""},
+		"with other roles":        {guard.Config{Keys: []guard.Key{key("ada", "user", "1", "a"), key("ada", "user", "2")}}, "error keys[1]"},
+		"of another kind":         {guard.Config{Keys: []guard.Key{key("ada", "user", "1"), key("ada", "agent", "2")}}, "warning keys[1].id"},
+		"a key and a signature":   {guard.Config{Keys: []guard.Key{key("ada", "service", "1")}, Signatures: []guard.Signer{signer}}, "warning signatures[0].id"},
+		"id anonymous":            {guard.Config{Keys: []guard.Key{key("anonymous", "", "1")}}, "error keys[0].id"},
+		"kind anonymous":          {guard.Config{Keys: []guard.Key{key("ada", "anonymous", "1")}}, "error keys[0].id"},
+		"certificate anonymous":   {guard.Config{MTLS: []guard.Certificate{{SAN: "*.example", ID: "anonymous"}}}, "error mtls[0].id"},
+		"certificates of one":     {guard.Config{MTLS: []guard.Certificate{{SAN: "a.example", ID: "x"}, {SAN: "b.example", ID: "x"}}}, ""},
+		"the name of a principal": {guard.Config{Keys: []guard.Key{key(issuer+"|ada", "", "1")}, JWT: []guard.Issuer{{Issuer: issuer, JWKS: jwks(newAuthority(t, "1")), Audience: []string{audience}}}}, "warning keys[0].id"},
+	} {
+		var got []string
+		for _, p := range test.c.Check() {
+			if p.Path == "resource.url" {
+				continue
+			}
+			kind := "error "
+			if p.Warning {
+				kind = "warning "
+			}
+			got = append(got, kind+p.Path)
+		}
+		if strings.Join(got, ", ") != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
