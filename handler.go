@@ -26,6 +26,10 @@ type HandlerFunc func(ctx context.Context, req *Request) (any, error)
 func (f HandlerFunc) ServeRPC(ctx context.Context, req *Request) (any, error) { return f(ctx, req) }
 
 // An Interceptor wraps a handler in another one that runs before and after it.
+// Before next.ServeRPC returns, a streaming method has sent all of its values: its
+// late error is next's, and a context that ends when the interceptor returns is of
+// no harm. What next returns of a streaming method is nil when its values went out
+// as progress, else the array of them, a [jsonrpc.Raw].
 type Interceptor func(next Handler) Handler
 
 // Request is one call or notification that arrived. Its slices are valid until
@@ -36,6 +40,7 @@ type Request struct {
 	Params jsonrpc.Raw // nil when absent or null
 
 	batch bool
+	call  *serving // nil: it was made by a program, not by a message
 	msg   *jsonrpc.Message
 	bound *atomic.Pointer[plan] // what Bind bound to before, in the same method
 }

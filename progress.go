@@ -12,9 +12,6 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// items is what a streaming method returns: its values, one at a time.
-type items iter.Seq2[any, error]
-
 // token returns what the caller wants progress to be marked with: the member
 // progressToken of the message or, as MCP has it, of params._meta. Nil when the
 // caller did not ask, and once the handler has returned: the memory of the message
@@ -54,48 +51,6 @@ func (s *serving) send(ctx context.Context, frame []byte) error {
 		return s.peer.sendFrame(ctx, frame)
 	}
 	return s.push.send(frame)
-}
-
-var errTooLong = errors.New("farcall: the stream is longer than an answer may be; ask for progress to get it in parts")
-
-// collect runs a streaming method: each value goes out as progress when the
-// caller asked for it, and the answer is null then; otherwise the answer is the
-// array of all values.
-func (s *serving) collect(it items) (result any, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			result, err = nil, s.panicked(r)
-		}
-	}()
-	streamed := s.token() != nil
-	all := jsonrpc.Raw{'['}
-	for v, err := range it {
-		if err != nil {
-			return nil, err
-		}
-		if err := s.Err(); err != nil {
-			return nil, err
-		}
-		if streamed {
-			if err := Progress(s, v); err != nil {
-				return nil, err
-			}
-			continue
-		}
-		if len(all) > 1 {
-			all = append(all, ',')
-		}
-		if all, err = jsonv2.Append(all, v); err != nil {
-			return nil, err
-		}
-		if len(all) > s.core.opts.MaxUnsent {
-			return nil, errTooLong
-		}
-	}
-	if streamed {
-		return nil, nil
-	}
-	return append(all, ']'), nil
 }
 
 // Stream calls a streaming method and yields its values as they arrive. When

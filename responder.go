@@ -77,19 +77,15 @@ func (r *Responder) Stream(ctx context.Context, method string, params jsonrpc.Ra
 		return e
 	}
 	defer r.leave(v)
-	values := items(nil)
-	result, err := v.invoke()
-	if it, ok := result.(items); ok && err == nil {
-		values = it
-	}
-	if values == nil {
-		values = func(yield func(any, error) bool) { yield(result, err) }
-	}
 	sent := 0
-	err = v.each(values, func(value jsonrpc.Raw) error {
+	v.item = func(value jsonrpc.Raw) error {
 		sent += len(value)
 		return item(value)
-	})
+	}
+	result, err := v.invoke()
+	if err == nil && !v.streams {
+		err = v.single(result)
+	}
 	var wire *jsonrpc.Error
 	if err != nil {
 		wire = wireError(err, r.opts.Errors, r.opts.Details)
@@ -104,29 +100,18 @@ func (r *Responder) Stream(ctx context.Context, method string, params jsonrpc.Ra
 	return nil
 }
 
-// each gives the values of a stream, marshalled, to f.
-func (s *serving) each(values items, f func(jsonrpc.Raw) error) (err error) {
+// single gives the one value of a method that does not stream to item.
+func (s *serving) single(result any) (err error) {
 	defer func() {
-		if r := recover(); r != nil {
+		if r := recover(); r != nil { // the result's MarshalJSON
 			err = s.panicked(r)
 		}
 	}()
-	for v, err := range values {
-		if err == nil {
-			err = s.Err()
-		}
-		if err != nil {
-			return err
-		}
-		raw, err := jsonv2.Append(nil, v)
-		if err != nil {
-			return err
-		}
-		if err := f(raw); err != nil {
-			return err
-		}
+	raw, err := jsonv2.Append(nil, result)
+	if err != nil {
+		return err
 	}
-	return nil
+	return s.item(raw)
 }
 
 func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pusher) *serving {

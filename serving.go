@@ -89,6 +89,8 @@ type serving struct {
 	load      *load
 	version   jsonrpc.Version
 	size      int                       // bytes booked against MaxInFlightBytes
+	item      func(jsonrpc.Raw) error   // takes the values of a streaming method; nil: they go where the caller wants
+	streams   bool                      // the method turned out to stream
 	batch     *batchWork                // the batch that it is an element of
 	inline    atomic.Uint64             // the turn of the reader in which it runs; 0 when it does not
 	scarce    atomic.Pointer[owner.Key] // whose scarce place of the Responder it has; nil: it has none
@@ -165,9 +167,6 @@ func (s *serving) call(dst []byte) []byte {
 		start = time.Now()
 	}
 	result, err := s.invoke()
-	if it, ok := result.(items); ok && err == nil {
-		result, err = s.collect(it)
-	}
 	at := len(dst)
 	dst, wire := s.answer(dst, result, err)
 	if s.silent.Load() {
@@ -192,6 +191,7 @@ func (s *serving) invoke() (result any, err error) {
 			err = s.panicked(r)
 		}
 	}()
+	s.req.call = s
 	return s.core.handler.ServeRPC(s, &s.req)
 }
 

@@ -47,7 +47,8 @@ func Handle[P, R any](m *Mux, method string, f func(context.Context, P) (R, erro
 // HandleStream adds a method whose result is a sequence. Each value is sent as
 // progress when the caller asked for progress, as [Stream] does, and the answer
 // is null then. Otherwise the answer is the array of all values. An error ends
-// the sequence and is the answer. Otherwise HandleStream is like [Handle].
+// the sequence and is the answer. The sequence runs inside the handler, so that an
+// [Interceptor] surrounds all of it. Otherwise HandleStream is like [Handle].
 func HandleStream[P, T any](m *Mux, method string, f func(context.Context, P) iter.Seq2[T, error], doc ...string) {
 	h := &streamed[P, T]{types: describe[P, T](method, true), f: f}
 	m.add(&entry{name: method, handler: h, doc: doc, types: h.types})
@@ -101,12 +102,14 @@ func (h *streamed[P, T]) ServeRPC(ctx context.Context, req *Request) (any, error
 	if err := h.types.params.bind(reflect.ValueOf(&p).Elem(), req.Params); err != nil {
 		return nil, err
 	}
-	values := h.f(ctx, p)
-	return items(func(yield func(any, error) bool) {
-		for v, err := range values {
-			if !yield(v, err) {
-				return
-			}
+	out := newSink(req)
+	for v, err := range h.f(ctx, p) {
+		if err == nil {
+			err = out.put(ctx, v)
 		}
-	}), nil
+		if err != nil {
+			return nil, err
+		}
+	}
+	return out.result(), nil
 }
