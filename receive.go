@@ -122,8 +122,8 @@ func (p *Peer) own(l *leader, v *serving) {
 // requested handles a request. It reports whether the caller still leads.
 func (p *Peer) requested(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 	v := p.newServing(m, size)
-	slow := v.load.slow.Load()
-	if slow || size > budget.Free { // from now on the peer holds what it takes of the budget
+	inline := p.runsInline(v)
+	if !inline || size > budget.Free { // from now on the peer holds what it takes of the budget
 		p.own(l, v)
 	}
 	var refusal *jsonrpc.Error
@@ -151,11 +151,11 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 		*buf = p.refused(p.ctx, *buf, m, refusal, false)
 		p.reply(nil, buf)
 		return true
-	case slow:
+	case inline:
+		return p.inline(v)
+	default:
 		p.start(func() { p.serve(v); p.flush(0) })
 		return true
-	default:
-		return p.inline(v)
 	}
 }
 
@@ -199,30 +199,13 @@ func (p *Peer) serve(v *serving) {
 	ended = true
 }
 
-// inline runs a handler in the goroutine that reads. It reports whether the
-// caller still leads.
-func (p *Peer) inline(v *serving) (leads bool) {
-	n := p.turns.begin(p.tick)
-	v.inline.Store(n)
-	if v.req.IsNotification() {
-		p.notice(v)
-	} else {
-		p.serve(v)
-	}
-	if p.turns.end(n) {
-		return true
-	}
-	v.load.slow.Store(true)
-	return false
-}
-
 // notified handles a notification. It reports whether the caller still leads.
 func (p *Peer) notified(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 	if p.control(m) {
 		return true
 	}
 	v := p.newServing(m, size)
-	slow := v.load.slow.Load()
+	inline := p.runsInline(v)
 	if size > budget.Free { // as in requested
 		p.own(l, v)
 	}
@@ -244,7 +227,7 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 		p.own(l, v)
 		p.later(v)
 		return true
-	case slow:
+	case !inline:
 		p.own(l, v)
 		p.start(func() { p.notice(v); p.nextNotes() })
 		return true

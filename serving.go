@@ -20,18 +20,16 @@ type core struct {
 	opts    Options
 	handler Handler // with the interceptors around it; nil serves nothing
 	mux     *Mux    // the handler without them, when it is a Mux
-	load    *load   // of a handler that is not a Mux
+	load    *load   // of a handler that is not a Mux, or of methods that a Mux does not have
 }
 
 func newCore(h Handler, o *Options) core {
-	c := core{handler: h}
+	c := core{handler: h, load: new(load)}
 	if o != nil {
 		c.opts = *o
 	}
 	c.opts.setDefaults()
-	if c.mux, _ = h.(*Mux); c.mux == nil {
-		c.load = new(load)
-	}
+	c.mux, _ = h.(*Mux)
 	for i := len(c.opts.Interceptors) - 1; i >= 0 && h != nil; i-- {
 		c.handler = c.opts.Interceptors[i](c.handler)
 	}
@@ -45,36 +43,10 @@ func (c *core) lookup(method []byte) (name string, l *load) {
 		if e := c.mux.find(method); e != nil {
 			return e.name, &e.load
 		}
-		return string(method), new(load) // unknown methods leave no trace
+		return string(method), c.load // unknown methods leave no trace of their own
 	}
 	return string(method), c.load
 }
-
-// load remembers how long a method runs, to decide where it runs next time.
-type load struct {
-	calls   atomic.Uint32
-	strikes atomic.Uint32 // timings in a row that were slow
-	slow    atomic.Bool
-}
-
-// timed takes a timing. One alone says little: the machine was busy, or the
-// call was the first of all.
-func (l *load) timed(took time.Duration) {
-	if took <= slowCall {
-		l.strikes.Store(0)
-		l.slow.Store(false)
-	} else if l.strikes.Add(1) > 1 {
-		l.slow.Store(true)
-	}
-}
-
-const (
-	// slowCall is how long a handler may take to be run by the goroutine that
-	// reads. It is some ten times what starting another goroutine costs.
-	slowCall = 20 * time.Microsecond
-	// sampleCalls: one call in so many is timed.
-	sampleCalls = 64
-)
 
 // serving is one request or notification that is being handled. It is also the
 // context that its handler gets: an own type because a call must not cost the
@@ -162,7 +134,7 @@ func (s *serving) call(dst []byte) []byte {
 	c := s.core
 	var start time.Time
 	timed := c.opts.OnRecord != nil
-	sample := s.load.calls.Add(1)%sampleCalls == 1
+	sample := s.load.sample()
 	if timed || sample {
 		start = time.Now()
 	}

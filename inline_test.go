@@ -1,0 +1,87 @@
+package farcall_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+)
+
+// blockingMux has a method that returns at once, and one that waits until its call is cancelled.
+func blockingMux() (m *farcall.Mux, cancelled chan struct{}) {
+	m, cancelled = farcall.NewMux(), make(chan struct{}, 10_000)
+	farcall.Handle(m, "fast", func(context.Context, struct{}) (bool, error) { return true, nil })
+	farcall.Handle(m, "block", func(ctx context.Context, _ struct{}) (bool, error) {
+		<-ctx.Done()
+		cancelled <- struct{}{}
+		return false, ctx.Err()
+	})
+	farcall.Handle(m, "late", func(ctx context.Context, wait bool) (bool, error) { // fast until it is told to wait
+		if wait {
+			<-ctx.Done()
+		}
+		return true, nil
+	})
+	return m, cancelled
+}
+
+// Calls that block never delay another: neither those of a method that was never called, nor those of
+// one that was fast so far, on this connection and on the next. Their cancellations are not behind
+// them either.
+func TestBlockingCallsDelayNone(t *testing.T) {
+	for _, method := range []string{"block", "late"} {
+		for _, noInline := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, NoInline %v", method, noInline), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { delayNone(t, method, noInline) })
+			})
+		}
+	}
+}
+
+func delayNone(t *testing.T, method string, noInline bool) {
+	const calls = 1000
+	mux, cancelled := blockingMux()
+	for range 2 {
+		a, b := farcall.Pipe()
+		peer, _ := connect(t, a, b, nil, mux, nil, &farcall.Options{NoInline: noInline, MaxInFlight: 2 * calls})
+		for range 100 {
+			if err := peer.Call(t.Context(), "late", []bool{false}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, calls)
+		for range calls {
+			go func() {
+				var params any
+				if method == "late" {
+					params = []bool{true}
+				}
+				done <- peer.Call(ctx, method, params, nil)
+			}()
+		}
+		synctest.Wait()
+		if err := peer.Call(t.Context(), "fast", nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); took > 5*time.Millisecond {
+			t.Errorf("a fast call behind %d that block took %v", calls, took)
+		}
+		cancel()
+		for range calls {
+			<-done
+		}
+		if method == "block" {
+			for range calls {
+				<-cancelled
+			}
+		}
+		if took := time.Since(began); took > 10*time.Millisecond {
+			t.Errorf("%d cancellations took %v", calls, took)
+		}
+	}
+}
