@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -88,32 +89,51 @@ func (p *Peer) awaitBatch(ctx context.Context, calls []*BatchCall, waits []*call
 	return err
 }
 
-// batchWorkers bounds how many elements of a batch run at once. One that waits
-// for a call of its own does not count.
-const batchWorkers = 64
+const (
+	// fewWorkers is how many goroutines share the elements of a batch whose methods are fast.
+	fewWorkers = 16
+	// batchTick is how often it is looked whether they get on.
+	batchTick = time.Millisecond
+)
 
 // batchWork is a batch that arrived and is being handled: its elements
 // concurrently, its answers in their order.
 type batchWork struct {
 	calls   []*serving // nil where there is nothing to run
 	answers [][]byte   // by element; empty where there is none
-	workers int        // that may run at once
+	workers int        // that may run at once; one that waits for a call of its own does not count
 	next    atomic.Int64
 	left    atomic.Int64 // calls that have not ended
 	spawn   func(f func())
 	enter   func(v *serving) *jsonrpc.Error // admits an element, or refuses it
 	leave   func(v *serving)
 	done    func()
+
+	mu      sync.Mutex // of what follows
+	started int        // workers so far, without those for elements that wait
+	seen    int64      // next, at the tick before
+	timer   *time.Timer
+	over    bool
+
+	// Where places are shared with other callers (waits), elements that find none wait for those of
+	// the batch that have one: running counts these, postponed has the others.
+	waits     bool
+	running   int
+	postponed []int
 }
 
 func (s *serving) inBatch(b *batchWork) { s.batch, s.req.batch = b, true }
 
-// start runs the calls and then done.
+// start runs the calls and then done, as they would run if each had come alone: each one that may
+// take long has a goroutine at once, up to the bound, and those that are fast share a few.
 func (b *batchWork) start() {
-	n := 0
+	n, fast := 0, 0
 	for _, v := range b.calls {
-		if v != nil {
-			n++
+		if v == nil {
+			continue
+		}
+		if n++; v.load.inline.Load() {
+			fast++
 		}
 	}
 	b.left.Store(int64(n))
@@ -121,8 +141,45 @@ func (b *batchWork) start() {
 		b.done()
 		return
 	}
-	for range min(n, batchWorkers, b.workers) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.started = min(n-fast+min(fast, fewWorkers), b.workers)
+	for range b.started {
 		b.another()
+	}
+	if b.started < min(n, b.workers) {
+		b.timer = time.AfterFunc(batchTick, b.tick)
+	}
+}
+
+// tick starts more workers when those that there are have not got on: a fast method blocks.
+func (b *batchWork) tick() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	next := b.next.Load()
+	if b.over || int(next) >= len(b.calls) {
+		return
+	}
+	if next == b.seen {
+		more := min(b.started, b.workers-b.started)
+		for range more {
+			b.another()
+		}
+		b.started += more
+	}
+	b.seen = next
+	if b.started < b.workers {
+		b.timer.Reset(batchTick)
+	}
+}
+
+// ended ends the ticks, while a worker is still there.
+func (b *batchWork) ended() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = true
+	if b.timer != nil {
+		b.timer.Stop()
 	}
 }
 
@@ -135,26 +192,76 @@ func (b *batchWork) another() {
 
 func (b *batchWork) work() {
 	for {
-		i := int(b.next.Add(1)) - 1
-		if i >= len(b.calls) {
+		i, ok := b.take()
+		if !ok {
 			return
 		}
 		if b.calls[i] == nil {
 			continue
 		}
-		b.serve(i, b.calls[i])
+		refusal, postponed := b.admit(i, b.calls[i])
+		if postponed {
+			return
+		}
+		b.serve(i, b.calls[i], refusal)
 	}
 }
 
-func (b *batchWork) serve(i int, v *serving) {
+// take returns the next element to run.
+func (b *batchWork) take() (i int, ok bool) {
+	if i = int(b.next.Add(1)) - 1; i < len(b.calls) {
+		return i, true
+	}
+	if !b.waits {
+		return 0, false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.postponed) == 0 {
+		return 0, false
+	}
+	i, b.postponed = b.postponed[0], b.postponed[1:]
+	return i, true
+}
+
+// admit finds a place for an element, or refuses it, or postpones it.
+func (b *batchWork) admit(i int, v *serving) (refusal *jsonrpc.Error, postponed bool) {
+	refusal = b.enter(v)
+	if !b.waits {
+		return refusal, false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case refusal == nil:
+		b.running++
+	case b.running > 0: // one of those takes it when it has ended
+		b.postponed = append(b.postponed, i)
+		return nil, true
+	}
+	return refusal, false
+}
+
+// release gives the place of an element back.
+func (b *batchWork) release(v *serving) {
+	b.leave(v)
+	if b.waits {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.running--
+	}
+}
+
+func (b *batchWork) serve(i int, v *serving, refusal *jsonrpc.Error) {
 	defer func() {
 		if b.left.Add(-1) == 0 {
+			b.ended()
 			b.done()
 		}
 	}()
-	if e := b.enter(v); e != nil {
+	if refusal != nil {
 		if !v.req.IsNotification() {
-			b.answers[i] = v.core.refused(v, nil, v.req.msg, e, true)
+			b.answers[i] = v.core.refused(v, nil, v.req.msg, refusal, true)
 		}
 		return
 	}
@@ -163,7 +270,7 @@ func (b *batchWork) serve(i int, v *serving) {
 		if !ended {
 			b.answers[i] = v.goexit(nil)
 		}
-		b.leave(v)
+		b.release(v)
 		v.cancel(context.Canceled)
 		if !ended { // the handler ended its goroutine (runtime.Goexit), and so this worker
 			b.spawn(b.work)
@@ -310,7 +417,7 @@ func (r *Responder) respondBatch(ctx context.Context, messages []jsonrpc.Message
 	var wg sync.WaitGroup
 	w := &batchWork{
 		calls: make([]*serving, len(messages)), answers: make([][]byte, len(messages)),
-		workers: r.opts.MaxInFlight, spawn: func(f func()) { wg.Go(f) },
+		workers: r.opts.MaxInFlight, spawn: func(f func()) { wg.Go(f) }, waits: true,
 		enter: r.enter, leave: r.leave, done: func() {},
 	}
 	for i := range messages {
