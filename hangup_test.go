@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,8 +16,9 @@ import (
 type hanging struct {
 	farcall.Transport
 
-	err  error // that of the end
-	sent bool
+	err   error // that of the end
+	sent  bool
+	wrote []string
 }
 
 func (h *hanging) Read() ([]byte, error) {
@@ -27,8 +29,13 @@ func (h *hanging) Read() ([]byte, error) {
 	return nil, h.err
 }
 
-func (h *hanging) Write(...[]byte) error { return nil }
-func (h *hanging) Close() error          { return nil }
+func (h *hanging) Write(frames ...[]byte) error {
+	for _, f := range frames {
+		h.wrote = append(h.wrote, string(f))
+	}
+	return nil
+}
+func (h *hanging) Close() error { return nil }
 
 type bothEnds struct{}
 
@@ -36,28 +43,55 @@ func (bothEnds) Error() string  { return "closed" }
 func (bothEnds) Unwrap() error  { return io.EOF }
 func (bothEnds) BothEnds() bool { return true }
 
-// A call goes on for a while when the other end may still read its answer, and is
-// given up at once when it cannot.
+type halfClosed struct{ bothEnds }
+
+func (halfClosed) BothEnds() bool   { return false }
+func (halfClosed) HalfClosed() bool { return true }
+
+// A call goes on when the other end may still read its answer, and is given up at once when it
+// cannot. What takes too long is answered, too.
 func TestHangUp(t *testing.T) {
+	const hour = time.Hour
 	for _, test := range []struct {
-		err  error
-		want time.Duration
-	}{{io.EOF, 10 * time.Second}, {bothEnds{}, 0}, {io.ErrUnexpectedEOF, 0}} {
+		err        error
+		linger     time.Duration
+		takes      time.Duration
+		want       time.Duration
+		wantAnswer string
+	}{
+		{io.EOF, 0, hour, 10 * time.Second, `"code":-32009,"message":"Timeout: the input ended, and the call took more than 10s after that"`},
+		{io.EOF, 0, 9 * time.Second, 9 * time.Second, `"result":true`},
+		{io.EOF, time.Minute, hour, time.Minute, "more than 1m0s"},
+		{io.EOF, -1, hour, hour, `"result":true`},
+		{halfClosed{}, 0, hour, hour, `"result":true`},
+		{halfClosed{}, time.Second, hour, time.Second, "more than 1s"},
+		{bothEnds{}, 0, hour, 0, ""},
+		{bothEnds{}, -1, hour, 0, ""},
+		{io.ErrUnexpectedEOF, 0, hour, 0, ""},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
 			ended := make(chan time.Duration, 1)
 			h := handle(map[string]farcall.HandlerFunc{"work": func(ctx context.Context, _ *farcall.Request) (any, error) {
-				<-ctx.Done()
+				select {
+				case <-ctx.Done():
+				case <-time.After(test.takes):
+				}
 				ended <- time.Since(began)
-				return nil, ctx.Err()
+				return true, ctx.Err()
 			}})
-			p := farcall.NewPeer(&hanging{err: test.err}, h, nil)
+			transport := &hanging{err: test.err}
+			p := farcall.NewPeer(transport, h, &farcall.Options{Linger: test.linger})
 			if got := <-ended; got.Round(time.Second) != test.want {
 				t.Errorf("%v: the handler went on for %v, not %v", test.err, got, test.want)
 			}
 			<-p.Done()
 			if err := p.Err(); !errors.Is(err, test.err) {
 				t.Error(err)
+			}
+			answers := strings.Join(transport.wrote, "\n")
+			if test.wantAnswer == "" && answers != "" || !strings.Contains(answers, test.wantAnswer) || len(transport.wrote) > 1 {
+				t.Errorf("%v: the answers are %q", test, answers)
 			}
 		})
 	}

@@ -43,6 +43,12 @@ type Options struct {
 	// reading for more than about a millisecond, and then not again.
 	NoInline bool
 
+	// Linger bounds how long calls in flight may take when the other end sends no
+	// more but may still read; then they are answered with an error that says so.
+	// Negative: no bound. Default: no bound on standard input and output, whose end
+	// says only that no more requests come; 10 s elsewhere.
+	Linger time.Duration
+
 	// Dialect is how cancellation and progress are written. Default: LSP's
 	// $/cancelRequest and $/progress.
 	Dialect Dialect

@@ -314,34 +314,6 @@ func (p *Peer) keep(l *leader) {
 	}
 }
 
-// lingerTime bounds how long calls in flight may take when the other end sends
-// no more. It may be gone altogether.
-const lingerTime = 10 * time.Second
-
-// hangUp handles the end of what the other end sends. It may still read: the
-// calls in flight are answered before the connection is closed (a client may
-// close its sending half and wait: printf … | nc).
-func (p *Peer) hangUp(err error) {
-	var deaf interface{ BothEnds() bool } // the other end reads no more either, see Transport
-	if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &deaf) && deaf.BothEnds() {
-		p.fail(err)
-		return
-	}
-	var calls map[uint64]*call
-	p.update(func(s *state) {
-		s.reading, s.drain = false, true
-		calls, s.calls = s.calls, nil
-	})
-	for _, c := range calls {
-		c.finish(nil, closedError(err))
-	}
-	p.flush(0)
-	ctx, cancel := context.WithTimeout(p.ctx, lingerTime)
-	defer cancel()
-	_ = p.quiesce(ctx)
-	p.fail(err)
-}
-
 // flush writes what is queued, unless somebody is writing already: that one
 // writes it too. others is the number of calls that are being made at the same
 // time.

@@ -79,7 +79,7 @@ func (p *Peer) reply(v *serving, buf *[]byte) {
 			s.leave(v)
 			s.running--
 		}
-		if s.err == nil && len(*buf) > 0 {
+		if s.err == nil && !s.cut && len(*buf) > 0 {
 			_, owed := s.unread()
 			stalled = owed > p.opts.MaxUnsent
 			taken = s.answer(*buf)

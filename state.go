@@ -23,6 +23,7 @@ type state struct {
 	writing bool             // somebody writes
 	room    chan struct{}    // closed when frames were written; nil when nobody waits
 	reading bool             // the other end may still send
+	cut     bool             // the calls in flight are answered: their handlers' answers are not sent
 	drain   bool             // Shutdown was called, or the other end sends no more
 	err     error            // why the connection ended; nil while it lives
 	stats   Stats

@@ -10,7 +10,8 @@ import "context"
 type Transport interface {
 	// Read returns the next frame. It fails with io.EOF when the other end
 	// closed in order; calls in flight are still answered, unless the error has a
-	// method BothEnds() bool that reports true. A *jsonrpc.Error (as errors.As finds it) refuses one
+	// method BothEnds() bool that reports true; one whose method HalfClosed() bool
+	// reports true says that the other end still reads (see Options.Linger). A *jsonrpc.Error (as errors.As finds it) refuses one
 	// frame only, too large for example: the peer answers with it and reads on.
 	// Any other error ends the connection.
 	//

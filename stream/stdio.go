@@ -2,6 +2,7 @@ package stream
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -25,6 +26,26 @@ type stdio struct{ in, out *os.File }
 
 func (s *stdio) Read(p []byte) (int, error)  { return s.in.Read(p) }
 func (s *stdio) Write(p []byte) (int, error) { return s.out.Write(p) }
+
+// ended tells the end of the input from the end of the connection: a program that closes standard input may
+// wait for the answers (printf … | program).
+func (s *stdio) ended(cause error) error {
+	if errors.Is(cause, io.EOF) {
+		return inputEndError{}
+	}
+	return fmt.Errorf("stream: read: %w", cause)
+}
+
+// An inputEndError is io.EOF of an input whose output is open.
+type inputEndError struct{}
+
+func (inputEndError) Error() string { return io.EOF.Error() }
+
+// Unwrap returns io.EOF.
+func (inputEndError) Unwrap() error { return io.EOF }
+
+// HalfClosed says that the other end may still read: see farcall.Transport.
+func (inputEndError) HalfClosed() bool { return true }
 
 func (s *stdio) Close() error {
 	var errs []error

@@ -47,7 +47,7 @@ func (p *pipe) exchanges(ctx context.Context) error {
 		frame, err := p.next()
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				p.linger(ctx, lingerTime)
+				p.linger(ctx, lingerFor(err))
 			}
 			return nil
 		}

@@ -154,7 +154,7 @@ func (p *pipe) carry(ctx context.Context) error {
 	case errors.As(err, &lost):
 		p.linger(ctx, closeGrace) // it is about to say why it has ended
 	case errors.Is(err, io.EOF):
-		p.linger(ctx, lingerTime)
+		p.linger(ctx, lingerFor(err))
 	}
 	p.closeServer()
 	late := time.AfterFunc(closeGrace, func() { _ = p.t.Close() })
@@ -171,14 +171,28 @@ type serverError struct{ err error }
 
 func (e *serverError) Error() string { return e.err.Error() }
 
-// linger waits until no call is under way, but not long.
+// lingerFor returns how long calls may take after the end of the client's input, as farcall.Peer
+// does; less than 0: as long as they take.
+func lingerFor(end error) time.Duration {
+	var half interface{ HalfClosed() bool }
+	if errors.As(end, &half) && half.HalfClosed() {
+		return -1
+	}
+	return lingerTime
+}
+
+// linger waits until no call is under way, for a time at most; less than 0: however long it takes.
 func (p *pipe) linger(ctx context.Context, most time.Duration) {
-	timer := time.NewTimer(most)
-	defer timer.Stop()
+	var over <-chan time.Time
+	if most >= 0 {
+		timer := time.NewTimer(most)
+		defer timer.Stop()
+		over = timer.C
+	}
 	select {
 	case <-p.track.whenIdle():
 	case <-p.downDone:
-	case <-timer.C:
+	case <-over:
 	case <-ctx.Done():
 	}
 }

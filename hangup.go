@@ -1,0 +1,76 @@
+package farcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// defaultLinger is Options.Linger where the other end may be gone altogether.
+const defaultLinger = 10 * time.Second
+
+// hangUp handles the end of what the other end sends. It may still read: the calls in flight are
+// answered before the connection is closed (a client may close its sending half and wait:
+// printf … | nc).
+func (p *Peer) hangUp(err error) {
+	var gone interface{ BothEnds() bool } // the other end reads no more either, see Transport
+	if !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &gone) && gone.BothEnds() {
+		p.fail(err)
+		return
+	}
+	var calls map[uint64]*call
+	p.update(func(s *state) {
+		s.reading, s.drain = false, true
+		calls, s.calls = s.calls, nil
+	})
+	for _, c := range calls {
+		c.finish(nil, closedError(err))
+	}
+	p.flush(0)
+	ctx, cancel := p.ctx, context.CancelFunc(func() {})
+	limit := p.linger(err)
+	if limit >= 0 {
+		ctx, cancel = context.WithTimeout(p.ctx, limit)
+	}
+	defer cancel()
+	if p.quiesce(ctx) != nil {
+		p.cutOff(limit)
+	}
+	p.fail(err)
+}
+
+// linger returns how long calls in flight may take after the end of the input; less than 0: as long
+// as they take.
+func (p *Peer) linger(end error) time.Duration {
+	var half interface{ HalfClosed() bool }
+	switch {
+	case p.opts.Linger != 0:
+		return p.opts.Linger
+	case errors.As(end, &half) && half.HalfClosed():
+		return -1
+	}
+	return defaultLinger
+}
+
+// cutOff answers the calls that have taken too long. What their handlers still return is dropped.
+func (p *Peer) cutOff(limit time.Duration) {
+	e := &jsonrpc.Error{
+		Code: jsonrpc.Timeout, Message: fmt.Sprintf("Timeout: the input ended, and the call took more than %v after that", limit),
+		Data: jsonrpc.Raw(`{"sent":"yes","reason":"input ended"}`),
+	}
+	p.update(func(s *state) {
+		s.cut = true
+		if s.err != nil {
+			return
+		}
+		for _, v := range s.served.all() {
+			s.answer(v.version.AppendError(nil, v.req.ID, e))
+		}
+	})
+	p.flush(0)
+	p.writeOut()
+}
