@@ -18,9 +18,11 @@ import (
 //	  begins here     or calls back and waits
 //
 // Elsewhere, each call has a goroutine of its own, and the leader reads on at once. A method that was
-// never timed begins there. A handler that outlives the tick inline loses the lead: another goroutine
-// reads on from then, its method is elsewhere before it returns, and each time this happens it takes
-// twice as many fast calls to come back.
+// never timed begins there, on trial: for its first few calls the leader waits a tick at most, so that
+// answers of fast methods come in order from the first (initialize before what follows it); one that
+// blocks ends its trial. A handler that outlives the tick inline loses the lead: another goroutine reads
+// on from then, its method is elsewhere before it returns, and each time this happens it takes twice as
+// many fast calls to come back.
 //
 // The turn tells who leads. It is odd while a handler runs inline; whoever moves it from odd to even
 // has the say:
@@ -35,6 +37,8 @@ const (
 	fastCall = 20 * time.Microsecond
 	// sampleCalls: of a method that is inline, one call in so many is timed.
 	sampleCalls = 64
+	// mostTrials is how many calls a method has to show that it is fast.
+	mostTrials = 8
 	// mostRelapses bounds how often the way back to inline doubles.
 	mostRelapses = 16
 )
@@ -43,6 +47,7 @@ const (
 type load struct {
 	calls    atomic.Uint32
 	inline   atomic.Bool
+	trials   atomic.Int32 // calls that the leader has waited for
 	fast     atomic.Int32 // timings in a row that were fast, elsewhere
 	slow     atomic.Int32 // timings in a row that were slow, inline
 	relapses atomic.Int32 // how often it outlived the tick
@@ -52,6 +57,11 @@ type load struct {
 func (l *load) sample() bool {
 	n := l.calls.Add(1)
 	return !l.inline.Load() || n%sampleCalls == 1
+}
+
+// onTrial reports whether the leader is to wait for a call elsewhere, and counts it.
+func (l *load) onTrial() bool {
+	return l.trials.Load() < mostTrials && l.trials.Add(1) <= mostTrials
 }
 
 // timed takes a timing. One that is slow says little of a method that is inline: the machine was
@@ -76,6 +86,7 @@ func (l *load) timed(took time.Duration) {
 // blocked notes that a call has outlived the tick, or waits.
 func (l *load) blocked() {
 	l.fast.Store(0)
+	l.trials.Store(mostTrials)
 	if l.inline.CompareAndSwap(true, false) && l.relapses.Load() < mostRelapses {
 		l.relapses.Add(1)
 	}
@@ -177,6 +188,30 @@ func (p *Peer) takeOver(n uint64) {
 
 // runsInline reports whether the next call of a method is to run in the goroutine that reads.
 func (p *Peer) runsInline(v *serving) bool { return !p.opts.NoInline && v.load.inline.Load() }
+
+// elsewhere runs f, which handles v, in a goroutine of its own, and waits for it a little while the
+// method is on trial. It reports true: the caller leads on.
+func (p *Peer) elsewhere(v *serving, f func()) bool {
+	if p.opts.NoInline || !v.load.onTrial() {
+		p.start(f)
+		return true
+	}
+	p.flush(0) // what is answered so far does not wait
+	ended := make(chan struct{})
+	p.start(func() {
+		defer close(ended)
+		f()
+	})
+	tick := time.NewTimer(inlineTick)
+	defer tick.Stop()
+	select {
+	case <-ended:
+	case <-tick.C:
+		v.load.blocked()
+	case <-p.ctx.Done():
+	}
+	return true
+}
 
 // inline runs a handler in the goroutine that reads. It reports whether the caller still leads.
 func (p *Peer) inline(v *serving) (leads bool) {

@@ -3,6 +3,7 @@ package farcall_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,4 +85,36 @@ func delayNone(t *testing.T, method string, noInline bool) {
 			t.Errorf("%d cancellations took %v", calls, took)
 		}
 	}
+}
+
+// The first calls of methods that are fast are answered in order, as those that follow them are: a
+// client may send initialize and the next request at once.
+func TestColdCallsAreAnsweredInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mux := farcall.NewMux()
+		var order []int
+		for i := range 50 {
+			farcall.Handle(mux, fmt.Sprint("m", i), func(context.Context, struct{}) (bool, error) {
+				order = append(order, i) // no lock: each handler has ended when the next begins
+				return true, nil
+			})
+		}
+		a, b := farcall.Pipe()
+		farcall.NewPeer(b, mux, nil)
+		for i := range 50 {
+			if err := a.Write(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"m%d","id":%d}`, i, i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 50 {
+			answer, err := a.Read()
+			if want := fmt.Sprintf(`{"jsonrpc":"2.0","result":true,"id":%d}`, i); err != nil || string(answer) != want {
+				t.Fatalf("answer %d is %s, %v", i, answer, err)
+			}
+		}
+		a.Close()
+		if !slices.IsSorted(order) || len(order) != 50 {
+			t.Errorf("the handlers ran in the order %v", order)
+		}
+	})
 }

@@ -154,8 +154,7 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 	case inline:
 		return p.inline(v)
 	default:
-		p.start(func() { p.serve(v); p.flush(0) })
-		return true
+		return p.elsewhere(v, func() { p.serve(v); p.flush(0) })
 	}
 }
 
@@ -229,8 +228,7 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 		return true
 	case !inline:
 		p.own(l, v)
-		p.start(func() { p.notice(v); p.nextNotes() })
-		return true
+		return p.elsewhere(v, func() { p.notice(v); p.nextNotes() })
 	}
 	if p.inline(v) {
 		// Only the leader adds to the queue, so it is empty.
