@@ -49,6 +49,15 @@ func (s *Set) addText(t *Text, taken map[string]string, list *problems) {
 		at := p.Position()
 		c := &compiled{name: string(p.Annotations()["id"]), forbid: p.Effect() == cedar.Forbid, policy: p}
 		where := path + ":" + strconv.Itoa(at.Line)
+		switch mode := p.Annotations()["mode"]; mode {
+		case "", "enforce":
+		case "shadow":
+			c.shadow = true
+		default: // a mistake must not enforce what is on trial, nor the other way round
+			*list = append(*list, Problem{
+				Path: path, Line: at.Line, Column: at.Column, Message: "there is no mode " + strconv.Quote(show(string(mode))), Hint: `write @mode("shadow"), or leave it out`,
+			})
+		}
 		if c.name == "" {
 			c.name = where
 			if _, found := taken[where]; found { // two in a line

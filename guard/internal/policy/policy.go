@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cedar-policy/cedar-go"
@@ -12,6 +13,8 @@ type Rule struct {
 	// Name is what explanations call it. Default: its place, allow[2] or deny[0].
 	Name string
 	Deny bool
+	// Shadow takes the rule on trial: see [Set.Enforced].
+	Shadow bool
 	// Roles and Principals say for whom it is: one of either, compared exactly with the roles and the
 	// Name of a Subject. Both empty: everybody.
 	Roles, Principals []string
@@ -106,6 +109,7 @@ type compiled struct {
 	name   string
 	alone  []string // its name
 	forbid bool
+	shadow bool // on trial
 	policy *cedar.Policy
 	rule   *Rule  // nil for one in Cedar's language
 	place  string // of the rule: allow[0]
@@ -154,6 +158,25 @@ func Compile(src *Source) (*Set, []Problem) {
 		s.addText(&src.Cedar[i], names, &list)
 	}
 	s.broken = hasErrors(list)
+	s.finish(&list)
+	if !s.broken {
+		s.check(src, &list)
+	}
+	return s, list
+}
+
+// OnTrial returns the names of the policies that Enforced leaves out.
+func (s *Set) OnTrial() (names []string) {
+	for _, c := range s.list {
+		if c.shadow {
+			names = append(names, c.name)
+		}
+	}
+	return names
+}
+
+// finish prepares what decisions need of the list.
+func (s *Set) finish(list *problems) {
 	s.use = look(s.list)
 	if !s.use.values() {
 		s.cache = newCache[Decision](cacheEntries)
@@ -163,11 +186,27 @@ func Compile(src *Source) (*Set, []Problem) {
 	if !s.use.of("claims") {
 		s.callers = newCache[types.Entity](cacheEntries)
 	}
-	s.collect(&list)
-	if !s.broken {
-		s.check(src, &list)
+	s.collect(list)
+}
+
+// Enforced returns the set without the policies on trial: rules with Shadow, and policies in Cedar's language with the
+// annotation @mode("shadow"). It is s itself when there are none. A call that it allows and s does not is one
+// that these policies would deny.
+func (s *Set) Enforced() *Set {
+	if !slices.ContainsFunc(s.list, func(c *compiled) bool { return c.shadow }) {
+		return s
 	}
-	return s, list
+	e := &Set{broken: s.broken, byID: map[types.PolicyID]*compiled{}, local: s.local, asks: s.asks, read: s.read, call: s.call}
+	for _, c := range s.list {
+		if !c.shadow {
+			enforced := *c
+			enforced.at = len(e.list)
+			e.list = append(e.list, &enforced)
+			e.byID[c.id] = &enforced
+		}
+	}
+	e.finish(new(problems)) // they are in those of s
+	return e
 }
 
 func (s *Set) add(c *compiled) {

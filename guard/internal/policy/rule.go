@@ -33,7 +33,7 @@ func (s *Set) addRules(rules []Rule, names map[string]string, list *problems) {
 	var made []*compiled
 	for i := range rules {
 		r := &rules[i]
-		c := &compiled{rule: r, forbid: r.Deny}
+		c := &compiled{rule: r, forbid: r.Deny, shadow: r.Shadow}
 		if r.Deny {
 			c.place = place("deny", count[1])
 			count[1]++
