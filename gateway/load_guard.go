@@ -58,6 +58,7 @@ func (r *reader) guard(n *node, path string) *guard.Config {
 	g := &guard.Config{}
 	r.fields(n, path, map[string]take{
 		"anonymous":   r.flag(&g.Anonymous),
+		"mode":        r.text(&g.Mode),
 		"keys":        r.items(func(n *node, path string) { g.Keys = append(g.Keys, r.key(n, path)) }),
 		"jwt":         r.items(func(n *node, path string) { g.JWT = append(g.JWT, r.issuer(n, path)) }),
 		"mtls":        r.items(func(n *node, path string) { g.MTLS = append(g.MTLS, r.certificate(n, path)) }),

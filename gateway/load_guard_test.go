@@ -42,6 +42,7 @@ func testKey(t *testing.T) string {
 const everyGuardKey = `
 guard:
   anonymous: true
+  mode: shadow
   keys:
     - {id: ci, hash: "` + testHash + `", kind: agent, roles: [builder, dev], scopes: repo, expires: 2027-01-01}
     - {id: late, hash: "` + otherHash + `", expires: "2027-01-01T12:00:00+01:00"}
@@ -81,7 +82,7 @@ guard:
   replay: {window: 1m, future: 5s, memory: 1000}
   allow:
     - tools/call time/*
-    - {name: builders, roles: builder, principals: [ci], calls: [math/*], destructive: false}
+    - {name: builders, roles: builder, principals: [ci], calls: [math/*], destructive: false, mode: shadow}
     - dev: [tools/call github/*, prompts/get *]
       ops: "*"
   deny: tools/call github/delete_*
@@ -125,7 +126,7 @@ func TestGuardKeys(t *testing.T) {
 	dir := guardDir(t)
 	off, harmless := false, false
 	want := &guard.Config{
-		Anonymous: true,
+		Anonymous: true, Mode: "shadow",
 		Keys: []guard.Key{
 			{ID: "ci", Hash: testHash, Kind: "agent", Roles: []string{"builder", "dev"}, Scopes: []string{"repo"}, Expires: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)},
 			{ID: "late", Hash: otherHash, Expires: time.Date(2027, 1, 1, 11, 0, 0, 0, time.UTC)},
@@ -147,7 +148,7 @@ func TestGuardKeys(t *testing.T) {
 		},
 		Allow: []guard.Rule{
 			{Calls: []string{"tools/call time/*"}},
-			{Name: "builders", Roles: []string{"builder"}, Principals: []string{"ci"}, Calls: []string{"math/*"}, Destructive: &harmless},
+			{Name: "builders", Roles: []string{"builder"}, Principals: []string{"ci"}, Calls: []string{"math/*"}, Destructive: &harmless, Mode: "shadow"},
 			{Roles: []string{"dev"}, Calls: []string{"tools/call github/*", "prompts/get *"}},
 			{Roles: []string{"ops"}, Calls: []string{"*"}},
 		},

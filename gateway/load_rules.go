@@ -35,7 +35,7 @@ func (r *reader) rule(dst *[]guard.Rule, n *node, list string) {
 	calls := func(n *node, path string) { r.oneOrMore(&rule.Calls)(n, path) }
 	table := map[string]take{
 		"name": r.text(&rule.Name), "roles": r.oneOrMore(&rule.Roles), "principals": r.oneOrMore(&rule.Principals),
-		"calls": calls, "destructive": r.option(&rule.Destructive),
+		"calls": calls, "destructive": r.option(&rule.Destructive), "mode": r.text(&rule.Mode),
 	}
 	switch {
 	case n.kind == scalarNode:
@@ -55,7 +55,7 @@ func (r *reader) rule(dst *[]guard.Rule, n *node, list string) {
 
 // byRole reads a map of roles and the calls of each.
 func (r *reader) byRole(dst *[]guard.Rule, n *node, list string) {
-	words := []string{"name", "roles", "principals", "calls", "destructive"}
+	words := []string{"name", "roles", "principals", "calls", "destructive", "mode"}
 	for _, m := range n.members {
 		path := list + "[" + strconv.Itoa(len(*dst)) + "]"
 		// A slip of the pen must not become a role: a rule that denies would deny nothing.

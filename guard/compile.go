@@ -34,6 +34,7 @@ type state struct {
 	authorities [][]*x509.Certificate
 	signers     map[string]*known
 	policy      *policy.Set
+	trial       *policy.Set // with the policies on trial; nil: there are none
 	scopes      []scopeRule
 	limiter     *limit.Limiter
 	log         *audit.Log // nil: nothing is written down
@@ -162,6 +163,7 @@ func (c *Config) compile() (*state, []Problem) {
 	if v := c.Params.Schemas; v != "" && v != schemasOff && v != schemasStrict {
 		f.bad("params.schemas", fmt.Sprintf("there is no way %q to use schemas", v), "use strict or off, or leave it out for the default")
 	}
+	f.mode("mode", c.Mode)
 	c.compileKeys(s, &f)
 	c.compileSigners(s, &f)
 	c.compileResource(s, &f)
@@ -275,10 +277,12 @@ func notInScope(r rune) bool { return r <= ' ' || r == '"' || r == '\\' || r > '
 func (c *Config) compilePolicy(s *state, f *finder) {
 	src := &policy.Source{Local: c.Local}
 	for i, list := range [][]Rule{c.Allow, c.Deny} {
-		for _, r := range list {
+		for at, r := range list {
 			src.Rules = append(src.Rules, policy.Rule{
 				Name: r.Name, Deny: i == 1, Roles: r.Roles, Principals: r.Principals, Calls: r.Calls, Destructive: r.Destructive,
+				Shadow: r.Mode == modeShadow,
 			})
+			f.mode(fmt.Sprintf("%s[%d].mode", []string{"allow", "deny"}[i], at), r.Mode)
 		}
 	}
 	if c.Cedar != "" {
@@ -296,7 +300,9 @@ func (c *Config) compilePolicy(s *state, f *finder) {
 		src.Cedar = append(src.Cedar, policy.Text{Name: name, Text: string(text)})
 	}
 	set, problems := policy.Compile(src)
-	s.policy = set
+	if s.policy = set.Enforced(); s.policy != set {
+		s.trial = set
+	}
 	for _, p := range problems {
 		if p.Line > 0 {
 			p.Message = fmt.Sprintf("line %d, column %d: %s", p.Line, p.Column, p.Message)

@@ -22,8 +22,13 @@ import (
 func (g *Guard) Begin(ctx context.Context, c *Call) (done func(error), err error) {
 	s, who, began := g.state.Load(), sessionFrom(ctx), g.now()
 	decision, refused := s.admit(who, c, began)
-	if refused != nil {
-		return nil, s.refused(who, c, "denied", decision.Policies, refused)
+	word := allowed
+	switch {
+	case refused == nil:
+	case refused.shadow:
+		word = wouldDeny
+	default:
+		return nil, s.refused(who, c, denied, decision.Policies, refused)
 	}
 	caller := who.limited()
 	release, err := s.limiter.Take(&caller, c.name())
@@ -32,11 +37,19 @@ func (g *Guard) Begin(ctx context.Context, c *Call) (done func(error), err error
 		if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
 			r.reason, r.after = full.Which, full.RetryAfter
 		}
-		who.attempt.limit()
-		return nil, s.refused(who, c, "limited", decision.Policies, r)
+		if !s.shadow() {
+			who.attempt.limit()
+			return nil, s.refused(who, c, limited, decision.Policies, r)
+		}
+		if release = func() {}; refused == nil {
+			r.shadow, word, refused = true, wouldLimit, r
+		}
+	}
+	if refused != nil {
+		g.shadowed.note(g.opts.Logger, who, c, word, refused)
 	}
 	if s.log != nil {
-		if err := s.record(who, c, "allowed", decision.Policies, nil, g.now().Sub(began)); err != nil {
+		if err := s.record(who, c, word, decision.Policies, refused, g.now().Sub(began)); err != nil {
 			release()
 			who.attempt.limit()
 			return nil, refuse(unavailable, err.Error()).wire(c, false)
@@ -55,12 +68,22 @@ func (g *Guard) Begin(ctx context.Context, c *Call) (done func(error), err error
 
 func nothing(error) {}
 
+// The decisions, as the audit has them. Calls that were shadowed have passed.
+const (
+	allowed    = "allowed"
+	denied     = "denied"
+	limited    = "limited"
+	wouldDeny  = "would deny"
+	wouldLimit = "would limit"
+)
+
 // limited is who calls, for the limits.
 func (w *session) limited() limit.Caller {
 	return limit.Caller{Owner: w.owner, Address: w.remote, Roles: w.principal.Roles}
 }
 
-// admit decides everything but whether there is room.
+// admit decides everything but whether there is room. A refusal that is marked as shadow is for the audit: the call may
+// proceed.
 func (s *state) admit(who *session, c *Call, now time.Time) (policy.Decision, *refusal) {
 	if who == nil || who.principal == nil {
 		return policy.Decision{}, refuse(unauthenticated, nobodyNamed)
@@ -71,17 +94,41 @@ func (s *state) admit(who *session, c *Call, now time.Time) (policy.Decision, *r
 	if refused := s.locked(who); refused != nil {
 		return policy.Decision{}, refused
 	}
-	if err := s.check(c); err != nil {
+	d, refused := s.judge(who, c, now)
+	switch {
+	case refused != nil:
+		refused.shadow = s.shadow()
+	case s.trial != nil:
+		if onTrial, would := s.ask(s.trial, who, c, now); would != nil {
+			would.shadow = true
+			return onTrial, would
+		}
+	}
+	return d, refused
+}
+
+// ask decides by policies whether a call may proceed, and whether its params are fit for that.
+func (s *state) ask(set *policy.Set, who *session, c *Call, now time.Time) (policy.Decision, *refusal) {
+	if err := s.check(set, c); err != nil {
 		return policy.Decision{}, refuse(invalidParams(err), err.Error())
 	}
-	d := s.decide(who, c, now)
+	d := s.decide(set, who, c, now)
 	if !d.Allowed {
 		return d, refuse(permissionDenied, d.Reason)
+	}
+	return d, nil
+}
+
+// judge is admit for a principal that is known, without regard to shadows.
+func (s *state) judge(who *session, c *Call, now time.Time) (policy.Decision, *refusal) {
+	d, refused := s.ask(s.policy, who, c, now)
+	if refused != nil {
+		return d, refused
 	}
 	if lacks := s.lacks(who.principal, c); len(lacks) > 0 {
 		r := refuse(permissionDenied, "it needs the scopes "+strings.Join(lacks, ", "))
 		r.scopes = s.wanted(who.principal, lacks)
-		if who.http != nil {
+		if who.http != nil && !s.shadow() {
 			who.http.lacks.Store(&r.scopes)
 		}
 		return d, r
@@ -90,25 +137,25 @@ func (s *state) admit(who *session, c *Call, now time.Time) (policy.Decision, *r
 }
 
 // decide asks the policies. What is open needs no rule that allows it, but one may deny it.
-func (s *state) decide(who *session, c *Call, now time.Time) policy.Decision {
-	if s.policy.Empty() {
+func (s *state) decide(set *policy.Set, who *session, c *Call, now time.Time) policy.Decision {
+	if set.Empty() {
 		return policy.Decision{Allowed: true, Reason: "there are no policies"}
 	}
-	q := query(who, c, s.local(who), now)
-	d := s.policy.Decide(&q)
+	q := query(who, c, isFromHere(set, who), now)
+	d := set.Decide(&q)
 	if !d.Allowed && !d.Local && len(d.Policies) == 0 && c.Upstream == "" && c.Name == "" && open(c.Method) {
 		d = policy.Decision{Allowed: true, Reason: "it is open to everybody who was let in"}
 	}
 	return d
 }
 
-// local reports whether a call came from this machine. For a request that takes a look at all headers, which
+// isFromHere reports whether a call came from this machine. For a request that takes a look at all headers, which
 // is taken only where a policy asks.
-func (s *state) local(who *session) bool {
+func isFromHere(set *policy.Set, who *session) bool {
 	if who.http == nil {
 		return who.local
 	}
-	return s.policy.AsksLocal() && isLocal(who.http.r)
+	return set.AsksLocal() && isLocal(who.http.r)
 }
 
 func query(who *session, c *Call, local bool, now time.Time) policy.Query {
@@ -153,12 +200,12 @@ func (s *state) wanted(p *Principal, lacks []string) []string {
 }
 
 // check returns what is wrong with the params of a call, whatever they mean.
-func (s *state) check(c *Call) error {
+func (s *state) check(set *policy.Set, c *Call) error {
 	b := c.Params
 	if len(b) == 0 {
 		b = c.Arguments
 	}
-	names := s.policy.Names()
+	names := set.Names()
 	return s.params.check(b, look{names: names, fold: names != nil || s.looks(c), whole: len(b) == len(c.Arguments)})
 }
 
@@ -196,7 +243,10 @@ func (s *state) write(who *session, c *Call, decision string, policies []string,
 		}
 	}
 	if r != nil {
-		e.Reason, e.Error = r.text+": "+r.reason, int(r.code(c))
+		e.Reason = r.text + ": " + r.reason
+		if !r.shadow {
+			e.Error = int(r.code(c))
+		}
 	}
 	if err := s.log.Write(&e); err != nil {
 		return fmt.Errorf("guard: the audit cannot be written: %w", err)
@@ -208,5 +258,5 @@ func (s *state) write(who *session, c *Call, decision string, policies []string,
 // or written down.
 func (g *Guard) Visible(ctx context.Context, c *Call) bool {
 	s, who := g.state.Load(), sessionFrom(ctx)
-	return who != nil && who.principal != nil && s.locked(who) == nil && s.decide(who, c, g.now()).Allowed
+	return who != nil && who.principal != nil && s.locked(who) == nil && (s.shadow() || s.decide(s.policy, who, c, g.now()).Allowed)
 }

@@ -1,11 +1,32 @@
 package guard
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // Explain says what would become of a call of p, and why. It counts nothing. The call comes as from says;
 // nil: over HTTP, and not from this machine. Without Arguments none are held against the schema.
 func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
-	s := g.state.Load()
+	s, who, now := g.state.Load(), caller(p, from), g.now()
+	if refused := s.locked(who); refused != nil {
+		return Explanation{Reason: refused.reason}
+	}
+	x := s.explain(who, c, now)
+	x.Unjudged = s.unjudged(c)
+	if !x.Allowed && s.shadow() {
+		x.Shadow = "the call passes all the same: the guard is in shadow mode"
+	}
+	if x.Allowed && s.trial != nil {
+		if d, would := s.ask(s.trial, who, c, now); would != nil {
+			x.Shadow = "policies in shadow mode would deny it: " + or(strings.Join(d.Policies, ", "), would.reason)
+		}
+	}
+	return x
+}
+
+// caller is the session of a principal that is asked about.
+func caller(p *Principal, from *Conn) *session {
 	k := knownAs(p)
 	who := &session{principal: p, subject: k.subject, owner: k.owner, transport: "http"}
 	if from != nil {
@@ -14,17 +35,16 @@ func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
 	if who.owner.IsZero() {
 		who.owner = address(who.remote)
 	}
-	now, caller := g.now(), who.limited()
-	x := Explanation{Unjudged: s.unjudged(c)}
-	if refused := s.locked(who); refused != nil {
-		x.Reason = refused.reason
-		return x
-	}
-	if err := s.check(c); err != nil {
+	return who
+}
+
+func (s *state) explain(who *session, c *Call, now time.Time) (x Explanation) {
+	if err := s.check(s.policy, c); err != nil {
 		x.Reason = invalidParams(err).text
 		return x
 	}
-	q, d := query(who, c, s.local(who), now), s.decide(who, c, now)
+	caller := who.limited()
+	q, d := query(who, c, isFromHere(s.policy, who), now), s.decide(s.policy, who, c, now)
 	x.Allowed, x.Policies, x.Reason, x.Limits = d.Allowed, d.Policies, d.Reason, s.limiter.Explain(&caller, c.name())
 	if !d.Allowed {
 		if whole := s.policy.Explain(&q); !whole.Allowed {
@@ -35,7 +55,7 @@ func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
 	if len(d.Policies) > 0 {
 		x.Reason = s.policy.Explain(&q).Reason
 	}
-	if x.Scopes = s.lacks(p, c); len(x.Scopes) > 0 {
+	if x.Scopes = s.lacks(who.principal, c); len(x.Scopes) > 0 {
 		x.Allowed, x.Reason = false, "it needs the scopes "+strings.Join(x.Scopes, ", ")
 		return x
 	}

@@ -83,6 +83,9 @@ type Explanation struct {
 	Scopes []string
 	// Limits would count the call: one line for each.
 	Limits []string
+	// Shadow says what a mode "shadow" changes; "" when it changes nothing. Allowed is what the guard would
+	// decide without the mode of its own.
+	Shadow string
 	// Unjudged are the parts of the schema that cannot be judged and are left to the server.
 	Unjudged []string
 }
@@ -108,6 +111,7 @@ type Guard struct {
 	failures    *limit.Limiter // credentials that were wrong, by address
 	strangers   strangers
 	schemas     schemas
+	shadowed    shadowed
 	guests      guests
 	connections atomic.Uint64 // that were identified, to number them
 
@@ -140,11 +144,13 @@ func New(c *Config, o *Options) (*Guard, error) {
 	}
 	g.failures = limit.New(&limit.Options{Rates: []limit.Rate{{Per: "address", Limit: 10, Burst: 100, Every: time.Second}}, Now: g.now})
 	g.strangers.limiter = strangerLimits(g.now)
+	g.shadowed.lines = limit.New(&limit.Options{Rates: []limit.Rate{{Per: "all", Limit: 10, Burst: 100, Every: time.Second}}, Now: g.now})
 	s, err := g.compile(c, nil)
 	if err != nil {
 		return nil, err
 	}
 	g.state.Store(s)
+	s.warnOfShadow()
 	return g, nil
 }
 
@@ -165,6 +171,7 @@ func (g *Guard) Reload(c *Config) error {
 		return err
 	}
 	g.state.Store(s)
+	s.warnOfShadow()
 	g.guests.soon()
 	return old.close(s)
 }

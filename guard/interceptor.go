@@ -49,8 +49,15 @@ func (g *Guard) watches(ctx context.Context, c *Call) (err error) {
 		if len(raw) > 0 && raw[0] == '"' {
 			read := &Call{Method: spec.MethodResourcesRead, Name: string(scan.Unquote(raw)), MCP: c.MCP, Modern: c.Modern}
 			s, who := g.state.Load(), sessionFrom(ctx)
-			if d, refused := s.admit(who, read, g.now()); refused != nil {
-				err = s.refused(who, read, "denied", d.Policies, refused)
+			switch d, refused := s.admit(who, read, g.now()); {
+			case refused == nil:
+			case refused.shadow:
+				g.shadowed.note(g.opts.Logger, who, read, wouldDeny, refused)
+				if failed := s.record(who, read, wouldDeny, d.Policies, refused, 0); failed != nil {
+					err = refuse(unavailable, failed.Error()).wire(read, false)
+				}
+			default:
+				err = s.refused(who, read, denied, d.Policies, refused)
 			}
 		}
 		return err == nil

@@ -58,6 +58,7 @@ type refusal struct {
 	scopes []string      // that would be enough
 	nonce  bool          // for DPoP
 	locked bool          // the credentials are good, and locked
+	shadow bool          // the call proceeds all the same
 }
 
 func refuse(c condition, reason string) *refusal { return &refusal{condition: c, reason: reason} }

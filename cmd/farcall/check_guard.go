@@ -20,6 +20,7 @@ import (
 
 // checkGuard is what is said of a guard.
 type checkGuard struct {
+	Mode     string   `json:"mode,omitempty"`
 	Ways     []string `json:"ways"` // who can get in, and how
 	Allows   []string `json:"allows"`
 	Denies   []string `json:"denies,omitempty"`
@@ -40,6 +41,9 @@ func describeGuard(g *guard.Config) *checkGuard {
 	}
 	d := &checkGuard{
 		Ways: waysIn(g), Allows: rulesText(g.Allow), Denies: rulesText(g.Deny), Local: g.Local, Limits: limitsText(g), Audit: auditText(g), Resource: g.Resource.URL,
+	}
+	if g.Mode == "shadow" {
+		d.Mode = "SHADOW: nothing is enforced but authentication; what would be refused passes, and is logged and audited"
 	}
 	if g.Cedar != "" {
 		d.Cedar = append(d.Cedar, "in the file")
@@ -197,6 +201,9 @@ func rulesText(rules []guard.Rule) (list []string) {
 		if r.Destructive != nil && !*r.Destructive {
 			text += "; only what does not destroy"
 		}
+		if r.Mode == "shadow" {
+			text += "; SHADOW: not enforced"
+		}
 		if r.Name != "" {
 			text += " [" + r.Name + "]"
 		}
@@ -297,6 +304,7 @@ func (d *checkGuard) rows() (rows [][]string) {
 			}
 		}
 	}
+	add("mode", d.Mode)
 	add("lets in", d.Ways...)
 	add("allows", d.Allows...)
 	add("denies", d.Denies...)

@@ -249,13 +249,14 @@ type explained struct {
 	Scopes   []string `json:"scopes,omitempty"` // that the caller would need besides
 	Limits   []string `json:"limits,omitempty"`
 	Unjudged []string `json:"unjudged,omitempty"` // parts of the schema that are left to the server
+	Shadow   string   `json:"shadow,omitempty"`   // what a mode "shadow" changes
 	Notes    []string `json:"notes,omitempty"`
 }
 
 func (x *explaining) print(p *guard.Principal, call *guard.Call, e guard.Explanation, notes []string) error {
 	out := &explained{
 		Allowed: e.Allowed, Call: callText(call), As: p.Name(), Kind: p.Kind, Roles: p.Roles, Policies: e.Policies, Reason: e.Reason,
-		Scopes: e.Scopes, Limits: e.Limits, Unjudged: e.Unjudged, Notes: notes,
+		Scopes: e.Scopes, Limits: e.Limits, Unjudged: e.Unjudged, Shadow: e.Shadow, Notes: notes,
 	}
 	err := x.show(out)
 	if err == nil && !e.Allowed {
@@ -290,6 +291,7 @@ func (x *explaining) show(out *explained) error {
 	add("decided by", strings.Join(out.Policies, ", "))
 	add("why", out.Reason)
 	add("needs scopes", strings.Join(out.Scopes, " "))
+	add("shadow", out.Shadow)
 	add("counts for", out.Limits...)
 	add("not judged", out.Unjudged...)
 	add("note", out.Notes...)
