@@ -56,8 +56,7 @@ func (s *Set) collect(list *problems) {
 	}
 	s.names = &Names{spellings: map[string][]string{}}
 	for _, c := range s.list {
-		u := look([]*compiled{c})
-		for _, name := range slices.Sorted(maps.Keys(u.members)) {
+		for _, name := range slices.Sorted(maps.Keys(c.use.members)) {
 			other := s.names.add(string(name))
 			if other == "" {
 				continue

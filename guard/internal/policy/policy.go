@@ -114,12 +114,13 @@ type compiled struct {
 	rule   *Rule  // nil for one in Cedar's language
 	place  string // of the rule: allow[0]
 	at     int    // in the list
+	use    uses
 }
 
 // split tells the policies apart whose word can be remembered.
 func (s *Set) split() {
 	for _, c := range s.list {
-		if u := look([]*compiled{c}); u.values() {
+		if c.use.values() {
 			s.moving = append(s.moving, c)
 		} else {
 			s.steady = append(s.steady, c)
@@ -213,6 +214,7 @@ func (s *Set) add(c *compiled) {
 	c.id = types.PolicyID(place("", len(s.list)))
 	c.alone = []string{c.name}
 	c.at = len(s.list)
+	c.use = usesOf(c.policy)
 	s.list = append(s.list, c)
 	s.byID[c.id] = c
 }

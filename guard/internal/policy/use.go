@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"maps"
+
+	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 )
@@ -30,16 +33,25 @@ func (u *uses) values() bool {
 func look(list []*compiled) uses {
 	u := uses{names: map[types.String]bool{}, members: map[types.String]bool{}}
 	for _, c := range list {
-		p := (*ast.Policy)(c.policy.AST())
-		for _, scope := range []ast.IsScopeNode{p.Principal, p.Action, p.Resource} {
-			switch scope.(type) {
-			case ast.ScopeTypeIn, ast.ScopeTypeInSet, ast.ScopeTypeIsIn:
-				u.in = true
-			}
+		maps.Copy(u.names, c.use.names)
+		maps.Copy(u.members, c.use.members)
+		u.context, u.in = u.context || c.use.context, u.in || c.use.in
+	}
+	return u
+}
+
+// usesOf finds out what one policy uses. It takes a while for a long one.
+func usesOf(policy *cedar.Policy) uses {
+	u := uses{names: map[types.String]bool{}, members: map[types.String]bool{}}
+	p := (*ast.Policy)(policy.AST())
+	for _, scope := range []ast.IsScopeNode{p.Principal, p.Action, p.Resource} {
+		switch scope.(type) {
+		case ast.ScopeTypeIn, ast.ScopeTypeInSet, ast.ScopeTypeIsIn:
+			u.in = true
 		}
-		for _, cond := range p.Conditions {
-			u.node(cond.Body)
-		}
+	}
+	for _, cond := range p.Conditions {
+		u.node(cond.Body)
 	}
 	return u
 }
