@@ -232,6 +232,27 @@ var archRules = []archRule{
 		},
 		want: []string{"docs/seeds.md:2: there is no TestGone"},
 	},
+	{
+		name: "docs/invariants.md",
+		find: findTables,
+		broken: map[string]string{
+			"docs/invariants.md": "| `mcp.listed` | bound | `mcp.TestListed` |\n| `mcp.gone` | bound | `mcp.TestGone` |\n" +
+				"| `mcp.bare` | bound | none |\n| `mcp.ours` | bound | not by callers: a list of ours |\n",
+			"mcp/a.go": "package mcp\ntype listed struct { all map[string]int // by session\n}\ntype bare struct{}\ntype ours struct{}\n" +
+				"type one struct { m map[owner.Key]int }\ntype two struct { l *share.Ledger }\ntype three struct { sessions map[string]int }\n" +
+				"type four struct { from map[netip.Addr]int }\ntype five struct { m map[string]int // by name\n}\ntype owner string\n",
+			"mcp/a_test.go": "package mcp\nfunc TestListed() {}\ntype in struct { m map[owner.Key]int }",
+		},
+		want: []string{
+			"mcp/a.go:6: mcp.one holds something for each caller: it needs a row in docs/invariants.md, with the test that tries two owners",
+			"mcp/a.go:7: mcp.two holds something for each caller: it needs a row in docs/invariants.md, with the test that tries two owners",
+			"mcp/a.go:8: mcp.three holds something for each caller: it needs a row in docs/invariants.md, with the test that tries two owners",
+			"mcp/a.go:9: mcp.four holds something for each caller: it needs a row in docs/invariants.md, with the test that tries two owners",
+			"docs/invariants.md:3: mcp.bare names no test, nor why callers cannot fill it",
+			"docs/invariants.md:2: there is no mcp.gone",
+			"docs/invariants.md:2: there is no mcp.TestGone",
+		},
+	},
 }
 
 // TestArchitecture holds the tree to the rules. It opens the files itself, so
@@ -276,6 +297,8 @@ type archTree struct {
 	fset  *token.FileSet
 	files []*archFile // in the order of their paths
 	seeds string      // docs/seeds.md
+	// invariants is docs/invariants.md.
+	invariants string
 }
 
 type archFile struct {
@@ -327,6 +350,11 @@ func loadTree(fsys fs.FS) (*archTree, error) {
 		return nil, err
 	}
 	tree.seeds = string(seeds)
+	invariants, err := fs.ReadFile(fsys, "docs/invariants.md")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	tree.invariants = string(invariants)
 	return tree, nil
 }
 

@@ -284,7 +284,7 @@ func (r *rate) claim(s *subject) claim {
 	default:
 		k.parent = mix(r.id, s.owner)
 		if s.many {
-			k.parent = mix(r.id, s.group)
+			k.parent = mix(mix(r.id, 4), s.group)
 		}
 	}
 	k.key = k.parent
@@ -314,7 +314,7 @@ type rate struct {
 	definition string
 	text       string // Exceeded.Which
 	id         uint64
-	index      int   // in Options.Rates
+	index      int   // in the order of Options.Rates
 	ofAddress  *rate // for all anonymous connections of an address; nil: it is not per principal
 
 	per   int
@@ -331,14 +331,14 @@ type rate struct {
 func newRate(o *Rate, index int) *rate {
 	switch o.Per {
 	case "address":
-		return newRatePer(o, perAddress, index)
+		return newRatePer(o, perAddress, 2*index)
 	case "all":
-		return newRatePer(o, perAll, index)
+		return newRatePer(o, perAll, 2*index)
 	}
-	r := newRatePer(o, perPrincipal, index)
+	r := newRatePer(o, perPrincipal, 2*index)
 	more := *o
 	more.Limit, more.Burst = timesFactor(o.Limit), timesFactor(o.Burst)
-	r.ofAddress = newRatePer(&more, perGroup, index)
+	r.ofAddress = newRatePer(&more, perGroup, 2*index+1)
 	return r
 }
 
