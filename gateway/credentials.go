@@ -179,7 +179,7 @@ func (p *perCaller) Authorize(ctx context.Context, r *http.Request) error {
 		r.Header.Set("Authorization", "Bearer "+token)
 		return nil
 	}
-	headers, ok := p.all[who.Name()]
+	headers, ok := p.all[credentialsName(who)]
 	if who == nil || !ok {
 		headers, ok = p.all["*"]
 	}
@@ -197,6 +197,16 @@ func (p *perCaller) Authorize(ctx context.Context, r *http.Request) error {
 		r.Header.Set(name, value)
 	}
 	return nil
+}
+
+// credentialsName is the name under which a configuration has the headers of a principal: its id, or
+// issuer|id. An id that itself looks like one of an issuer has none, or it would get the headers of
+// that issuer's principal.
+func credentialsName(who *guard.Principal) string {
+	if who == nil || who.Issuer == "" && strings.Contains(who.ID, "|") {
+		return ""
+	}
+	return who.Name()
 }
 
 // Challenge implements mcphttp.Authorizer: there are no others.
