@@ -57,7 +57,7 @@ func newCapturing(t *testing.T, eras string) *capturing {
 // callers is a gateway whose callers say by a header who they are.
 func callers(t *testing.T, u *Upstream) *httptest.Server {
 	t.Helper()
-	g, err := New(&Config{Upstreams: []*Upstream{u}}, &Options{Principal: func(r *http.Request) string { return r.Header.Get("X-Who") }})
+	g, err := New(&Config{Upstreams: []*Upstream{u}}, &Options{Owner: func(r *http.Request) string { return r.Header.Get("X-Who") }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,11 +70,12 @@ const reloads = 5
 const codeUnavailable = -32008
 
 // principal returns a text that is unique for the authenticated caller of a call, "" for any other.
-func (g *Gateway) principal(ctx context.Context) string {
+// ownerOf returns the text of the authenticated caller of a call, "" for any other.
+func (g *Gateway) ownerOf(ctx context.Context) string {
 	if g.shield != nil {
 		return guard.From(ctx).Owner()
 	}
-	if g.opts.Principal == nil {
+	if g.opts.Owner == nil {
 		return ""
 	}
 	r := mcphttp.RequestFrom(ctx)
@@ -84,7 +85,7 @@ func (g *Gateway) principal(ctx context.Context) string {
 	if r == nil {
 		return ""
 	}
-	return g.opts.Principal(r)
+	return g.opts.Owner(r)
 }
 
 // Describe implements mcp.Relay. One server speaks for itself; of several it is

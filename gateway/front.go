@@ -188,7 +188,7 @@ func (g *Gateway) named(transport string) *farcall.Options {
 // sender returns what is unique for the authenticated caller that sends a request, for sessions.
 func (g *Gateway) sender() func(*http.Request) string {
 	if g.shield == nil {
-		return g.opts.Principal
+		return g.opts.Owner
 	}
 	return func(r *http.Request) string { return guard.From(r.Context()).Owner() }
 }
@@ -199,7 +199,7 @@ type requestKey struct{}
 
 // identify lets the calls of a connection be those of the principal who began it.
 func (g *Gateway) identify(o *farcall.Options, r *http.Request) {
-	if g.opts.Principal == nil || g.shield != nil {
+	if g.opts.Owner == nil || g.shield != nil {
 		return
 	}
 	whose := func(h farcall.Handler) farcall.Handler {

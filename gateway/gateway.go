@@ -28,9 +28,10 @@ import (
 type Options struct {
 	// Version is what the gateway says of itself. Default "0".
 	Version string
-	// Principal tells who sends a request over HTTP. What belongs to one of them is
-	// nobody else's. Default: everybody is the same.
-	Principal func(*http.Request) string
+	// Owner returns a text that is unique for the authenticated caller that sends a
+	// request, and "" for any other, as in mcphttp.Options. Default: no caller is
+	// authenticated.
+	Owner func(*http.Request) string
 	// MaxMessage bounds a message of a client in bytes. Default: those of the
 	// transports.
 	MaxMessage int
@@ -42,7 +43,7 @@ type Options struct {
 	Heartbeat time.Duration
 	// RPC adjusts the connections of clients. Its Dialect is ignored.
 	RPC *farcall.Options
-	// Guard adjusts the guard of the configuration, if that has one. Then Principal is not asked.
+	// Guard adjusts the guard of the configuration, if that has one. Then Owner is not asked.
 	Guard *guard.Options
 	// Sandbox is the command that runs another one in a sandbox: farcall sandbox. Without it
 	// a server that has one in its configuration is refused.
@@ -269,7 +270,7 @@ func (g *Gateway) endpoint(name string) *endpoint {
 	}
 	e = &endpoint{g: g, name: name}
 	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
-		Relay: e, Owner: g.principal, StateTTL: stateTTL, RPC: g.rpcOptions(), Logger: g.opts.Logger,
+		Relay: e, Owner: g.ownerOf, StateTTL: stateTTL, RPC: g.rpcOptions(), Logger: g.opts.Logger,
 	})
 	e.newFront()
 	g.endpoints[name] = e

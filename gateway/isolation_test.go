@@ -108,7 +108,7 @@ func TestWebSocketPrincipals(t *testing.T) {
 		_ = mcp.Serve(context.Background(), s, stream.New(conn, stream.NDJSON, nil), nil)
 	})
 	t.Cleanup(s.Close)
-	l := newLab(t, &gateway.Options{Principal: func(r *http.Request) string { return r.Header.Get("X-User") }},
+	l := newLab(t, &gateway.Options{Owner: func(r *http.Request) string { return r.Header.Get("X-User") }},
 		&gateway.Upstream{Name: "a", URL: url, Lifetime: "principal"})
 	for _, who := range []string{"alice", "bob", "alice"} {
 		at := strings.Replace(l.url, "http", "ws", 1) + "/mcp"

@@ -235,7 +235,7 @@ func keepToThemselves(t *testing.T, lifetime string, rev *era.Revision) {
 	u := s.upstream(t, rev, overStdio)
 	u.Lifetime = lifetime
 	h := newHouse(t, &gateway.Config{Upstreams: []*gateway.Upstream{u}}, &gateway.Options{
-		Principal: func(r *http.Request) string { return r.Header.Get("X-User") },
+		Owner: func(r *http.Request) string { return r.Header.Get("X-User") },
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -11,7 +11,7 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
-	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -24,17 +24,17 @@ import (
 // sealed by mcp.Server, which binds it to principal, method and params.
 type suspension struct {
 	mu     sync.Mutex
-	most   int
 	ttl    time.Duration
 	calls  map[string]*suspended
-	idle   int               // calls whose client is away
-	parts  map[owner.Key]int // of them, by whom they are
+	away   share.Ledger // those whose client is away
 	closed bool
 	wg     sync.WaitGroup
 }
 
 func newSuspension(most int, ttl time.Duration) *suspension {
-	return &suspension{most: most, ttl: ttl, calls: map[string]*suspended{}, parts: map[owner.Key]int{}}
+	t := &suspension{calls: map[string]*suspended{}}
+	t.limit(most, ttl)
+	return t
 }
 
 // limit sets the bounds anew. Those who are away already keep the time that they
@@ -42,7 +42,8 @@ func newSuspension(most int, ttl time.Duration) *suspension {
 func (t *suspension) limit(most int, ttl time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.most, t.ttl = most, ttl
+	t.ttl = ttl
+	t.away.SetBounds(share.Bounds{Total: most, Owner: max(most/10, leastShare)})
 }
 
 // suspended is a call that goes on without its client's request.
@@ -146,50 +147,36 @@ func (t *suspension) detach(s *suspended) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.client = nil
-	if t.idle >= t.most || t.closed {
+	if t.closed || !t.away.Take(s.who.Owner, 1) {
 		delete(t.calls, s.id)
 		s.cancel(errAway)
 		if t.closed {
 			return errDraining()
 		}
-		return t.overloaded("Overloaded: %d calls wait for their clients already; try again later", t.most)
+		return t.overloaded("Overloaded: %d calls wait for their clients already, %d of them yours; answer what they ask, or try again later",
+			t.away.Used(), t.away.OfGroup(s.who.Owner))
 	}
-	party := s.who.Owner
-	if most := max(t.most/parties, leastPart); !party.IsZero() && t.parts[party] >= most {
-		delete(t.calls, s.id)
-		s.cancel(errAway)
-		return t.overloaded("Overloaded: %d of your calls wait for you already; answer what they ask, or try again later", most)
-	}
-	t.idle++
-	t.parts[party]++
 	s.left = time.Now()
 	s.expiry = time.AfterFunc(t.ttl, func() { t.expire(s) })
 	return nil
 }
 
-// Of the calls that may wait one owner has a tenth at most, but leastPart in any case.
-const (
-	parties   = 10
-	leastPart = 16
-)
+// leastShare is how many of the calls that wait one owner may have in any case; else it is a tenth.
+const leastShare = 16
 
 // overloaded is the error of a call that cannot wait for its client. A place is free again in
 // a while at the latest.
-func (t *suspension) overloaded(format string, n int) *jsonrpc.Error {
-	e := jsonrpc.Errorf(jsonrpc.Overloaded, format, n)
+func (t *suspension) overloaded(format string, all, own int) *jsonrpc.Error {
+	e := jsonrpc.Errorf(jsonrpc.Overloaded, format, all, own)
 	e.Data = strconv.AppendInt(jsonrpc.Raw(`{"retryable":true,"retryAfterMs":`), min(t.ttl, mayBeAway).Milliseconds(), 10)
 	e.Data = append(e.Data, '}')
 	return e
 }
 
-// back notes that nobody waits for the client of a call any more. Its locks are the caller's.
+// back notes that a call no longer waits for its client. Its locks are the caller's.
 func (t *suspension) back(s *suspended) {
-	t.idle--
+	t.away.Give(s.who.Owner, 1)
 	s.expiry = nil
-	party := s.who.Owner
-	if t.parts[party]--; t.parts[party] == 0 {
-		delete(t.parts, party)
-	}
 }
 
 // expire gives up a call whose client has not come back.
@@ -241,7 +228,7 @@ func (t *suspension) drop(s *suspended, cause error) {
 func (t *suspension) count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.idle
+	return t.away.Used()
 }
 
 // close gives up the calls whose clients are away and waits for all others, as

@@ -52,7 +52,7 @@ func testPart(t *testing.T, most, part int, who func(string, int) upstream.Calle
 	}
 	id, err := goAway("ann")
 	var wire *jsonrpc.Error
-	if !errors.As(err, &wire) || wire.Code != jsonrpc.Overloaded || !strings.Contains(err.Error(), strconv.Itoa(part)+" of your calls") ||
+	if !errors.As(err, &wire) || wire.Code != jsonrpc.Overloaded || !strings.Contains(err.Error(), strconv.Itoa(part)+" of them yours") ||
 		string(wire.Data) != `{"retryable":true,"retryAfterMs":20000}` {
 		t.Errorf("%v, %s", err, wire.Data)
 	}
@@ -70,13 +70,13 @@ func testPart(t *testing.T, most, part int, who func(string, int) upstream.Calle
 	}
 	<-time.After(2 * time.Minute)
 	synctest.Wait()
-	if table.count() != 0 || len(table.parts) != 0 {
-		t.Errorf("%d wait, %v", table.count(), table.parts)
+	if table.count() != 0 || table.away.Counters().Owners != 0 {
+		t.Errorf("%d wait, %+v", table.count(), table.away.Counters())
 	}
 	if _, err := goAway("ann"); err != nil {
 		t.Error(err)
 	}
-	if err := table.close(t.Context()); err != nil || len(table.parts) != 0 {
-		t.Errorf("%v, %v", err, table.parts)
+	if err := table.close(t.Context()); err != nil || table.away.Used() != 0 {
+		t.Errorf("%v, %+v", err, table.away.Counters())
 	}
 }

@@ -94,7 +94,7 @@ func (r *rounds) done(name, want string) {
 }
 
 func principals() *gateway.Options {
-	return &gateway.Options{Principal: func(r *http.Request) string { return r.Header.Get("X-Who") }}
+	return &gateway.Options{Owner: func(r *http.Request) string { return r.Header.Get("X-Who") }}
 }
 
 // A modern client at a stateful server was told to upgrade the server: here the
