@@ -65,6 +65,10 @@ func refuse(c condition, reason string) *refusal { return &refusal{condition: c,
 
 func (r *refusal) Error() string { return "guard: " + r.text + ": " + r.reason }
 
+// HTTPStatus is the status of the answer, where the transport has one for each call: the table of
+// conditions decides, whichever handler refuses.
+func (r *refusal) HTTPStatus() int { return r.status }
+
 // wire is the answer to a call.
 func (r *refusal) wire(c *Call, details bool) *jsonrpc.Error {
 	e := &jsonrpc.Error{Code: r.code(c), Message: r.text, Cause: r}

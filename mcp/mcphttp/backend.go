@@ -146,6 +146,7 @@ func NewHandler(b Backend, o *Options) *Handler {
 		gate:    gate{policy: origin.Policy{Origins: opts.Origins, Hosts: opts.Hosts}},
 		drained: make(chan struct{}, 1),
 	}
+	opts.RPC.Interceptors = append([]farcall.Interceptor{h.settle}, opts.RPC.Interceptors...)
 	h.calls = farcall.NewResponder(farcall.HandlerFunc(h.dispatch), opts.RPC)
 	listen := *opts.RPC
 	listen.MaxInFlight = opts.MaxSessions

@@ -129,6 +129,10 @@ func (x *exchange) fail(err error, complete bool) {
 	if !errors.As(err, &wire) {
 		return
 	}
+	x.refusal = wire
+	if x.status = statusOf(wire); x.status != 0 {
+		return
+	}
 	switch wire.Code {
 	case jsonrpc.MethodNotFound:
 		x.status = http.StatusNotFound
@@ -136,32 +140,46 @@ func (x *exchange) fail(err error, complete bool) {
 		jsonrpc.InvalidRequest, jsonrpc.ParseError:
 		x.status = http.StatusBadRequest
 	case jsonrpc.InvalidParams:
-		if complete {
-			return
+		if !complete {
+			x.status = http.StatusBadRequest
 		}
-		x.status = http.StatusBadRequest
 	case jsonrpc.Overloaded:
 		x.status = http.StatusServiceUnavailable
-	default:
-		x.status = statusOf(wire)
 	}
-	x.refusal = wire
 }
 
-// statusOf finds the status that the registry has for a refusal of this process, which has
-// a cause. What another server has sent with such a code has none, and says nothing about the request
-// here. 0 is none in particular.
+// statusOf returns the status that the cause of an error asks for, as that of a refusal by a guard
+// does, the same for each path that it refuses on; else that of the registry for a refusal. 0: none.
+// What another server has sent has no cause, and says nothing about the request here.
 func statusOf(e *jsonrpc.Error) int {
-	if e.Cause == nil {
+	if cause, ok := errors.AsType[interface {
+		error
+		HTTPStatus() int
+	}](e.Cause); ok {
+		return cause.HTTPStatus()
+	}
+	if e.Cause == nil || e.Code > -31050 || e.Code < -31099 {
 		return 0
 	}
-	switch e.Code {
-	case -31050: // rate limited
-		return http.StatusTooManyRequests
-	case -31051, -31052, -31053, -31054: // unauthenticated, replayed request, bad signature, stale request
-		return http.StatusUnauthorized
-	case -31056: // permission denied
-		return http.StatusForbidden
+	for _, row := range jsonrpc.Lookup(e.Code) {
+		if row.Modern == e.Code && (row.Category == "auth" || row.Category == "limit") {
+			return row.HTTPStatus
+		}
 	}
 	return 0
+}
+
+// settle is the first interceptor. What one after it has refused is answered as what the handler
+// refuses, not as a message that is not valid.
+func (h *Handler) settle(next farcall.Handler) farcall.Handler {
+	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+		result, err := next.ServeRPC(ctx, req)
+		if x := exchangeFrom(ctx); err != nil && x != nil && !x.reached && !req.InBatch() {
+			x.reached = true
+			if x.session == nil {
+				x.fail(err, true)
+			}
+		}
+		return result, err
+	})
 }
