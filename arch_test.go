@@ -38,7 +38,7 @@ var archLadder = map[string]archRow{
 	"mcp":         {ours: ". jsonrpc stream wsrpc internal/jsonv2 internal/late internal/owner internal/port internal/scan internal/schema internal/share internal/validate mcp/era mcp/mcphttp mcp/spec", outside: "github.com/yosida95/uritemplate/v3", names: 60},
 	"mcp/mcpauth": {ours: "internal/fetch internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring golang.org/x/sys", names: 18},
 	"guard": {
-		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/audit internal/jsonv2 internal/lock internal/origin internal/owner internal/scan internal/validate mcp/spec",
+		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/audit internal/jsonv2 internal/lock internal/origin internal/owner internal/scan internal/share internal/validate mcp/spec",
 		names: 21,
 	},
 	"guard/internal/limit":  {ours: "internal/owner internal/share"},

@@ -80,8 +80,14 @@ func anonymous() *known {
 func (s *state) request(x *exchange) (*known, *refusal) {
 	r := x.r
 	if s.g.opts.Authenticate != nil {
+		if after := s.g.guesses.wait(r.Header, host(r.RemoteAddr), s.g.now()); after > 0 {
+			refused := refuse(rateLimited, "too many wrong credentials from "+host(r.RemoteAddr)+"; this one was not looked at")
+			refused.after = after
+			return nil, refused
+		}
 		p, err := s.g.opts.Authenticate(r)
 		if err != nil {
+			s.g.guesses.refused(r.Header, host(r.RemoteAddr))
 			return nil, refuse(unauthenticated, err.Error())
 		}
 		if p != nil {

@@ -28,7 +28,9 @@ type Options struct {
 	// public issuers.
 	HTTP *http.Client
 	// Authenticate is asked first, for ways of your own: nil and no error means that
-	// it has nothing to say.
+	// it has nothing to say. After 20 refusals an address gets 10 more attempts in a minute, and status
+	// 429 beyond them whether a credential is right or wrong; a caller whose Authorization, Cookie or
+	// X-API-Key header was accepted within 8 hours is not held up.
 	Authenticate func(*http.Request) (*Principal, error)
 	// Schema returns the JSON Schema of a call's params (or of a tool's arguments), nil for none.
 	// Annotations returns those of a tool, as JSON.
@@ -109,6 +111,7 @@ type Guard struct {
 
 	began       time.Time      // in whole seconds, as signatures have it
 	failures    *limit.Limiter // credentials that were wrong, by address
+	guesses     guesses        // of Options.Authenticate
 	strangers   strangers
 	schemas     schemas
 	shadowed    shadowed
@@ -143,6 +146,7 @@ func New(c *Config, o *Options) (*Guard, error) {
 		return nil, fmt.Errorf("guard: %w", err)
 	}
 	g.failures = limit.New(&limit.Options{Rates: []limit.Rate{{Per: "address", Limit: 10, Burst: 100, Every: time.Second}}, Now: g.now})
+	g.guesses.init(g.now)
 	g.strangers.limiter = strangerLimits(g.now)
 	g.shadowed.lines = limit.New(&limit.Options{Rates: []limit.Rate{{Per: "all", Limit: 10, Burst: 100, Every: time.Second}}, Now: g.now})
 	s, err := g.compile(c, nil)

@@ -93,6 +93,9 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 		if who.owner.IsZero() {
 			who.owner = address(remote)
 		}
+		if g.opts.Authenticate != nil && k.owner.Authenticated() {
+			g.guesses.accepted(r.Header, who.owner, g.now())
+		}
 		if refused := s.locked(who); refused != nil {
 			s.answer(w, x, who, refused)
 			return

@@ -191,6 +191,17 @@ func exceeded(which string, wait time.Duration) *Exceeded {
 	return &Exceeded{Which: which, RetryAfter: (max(wait, 1) + ms - 1).Truncate(ms)}
 }
 
+// Wait returns how long a call would have to wait for room in the rates; 0 when there is some. It counts
+// nothing.
+func (l *Limiter) Wait(c *Caller, call string) (longest time.Duration) {
+	now := l.store.clock.read()
+	claims := l.claims(nil, c, call)
+	for i := range claims {
+		longest = max(longest, l.store.wait(&claims[i], now))
+	}
+	return longest
+}
+
 // Explain names the limits that would count the call, with what is left. It
 // counts nothing.
 func (l *Limiter) Explain(c *Caller, call string) (lines []string) {

@@ -210,6 +210,17 @@ func (s *store) find(claims []claim, now instant) (worst *rate, wait time.Durati
 	return worst, wait
 }
 
+// wait is how long a call waits for room in the bucket of a claim.
+func (s *store) wait(k *claim, now instant) time.Duration {
+	h := &s.shards[k.shard]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if b := h.index[k.key]; b != nil {
+		return b.wait(now)
+	}
+	return 0
+}
+
 // left is how many calls the bucket of a claim has room for.
 func (s *store) left(k *claim, now instant) int {
 	h := &s.shards[k.shard]
