@@ -50,7 +50,7 @@ var archLadder = map[string]archRow{
 	"internal/fetch":        {},
 	"internal/visible":      {},
 	"internal/lock":         {ours: "internal/jsonv2"},
-	"internal/sandbox":      {ours: "internal/visible", outside: "github.com/landlock-lsm/go-landlock golang.org/x/sys"},
+	"internal/sandbox":      {ours: "internal/fetch internal/visible", outside: "github.com/landlock-lsm/go-landlock golang.org/x/sys"},
 	"internal/validate":     {ours: "internal/scan"},
 	"internal/mcptest":      {outside: "github.com/santhosh-tekuri/jsonschema"},
 	"internal/scan":         {pure: true},

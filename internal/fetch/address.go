@@ -98,6 +98,10 @@ func classOf(a netip.Addr) class {
 	return public
 }
 
+// Public reports whether an address is public: neither loopback nor private, link-local, multicast or
+// reserved, and has none of these in it.
+func Public(a netip.Addr) bool { return classOf(a) == public }
+
 // hostClass returns the class of a host that says itself where it is: an address, or a
 // name of RFC 6761 §6.3. Of any other, its owner says so when it is looked up.
 func hostClass(host string) (of class, known bool) {

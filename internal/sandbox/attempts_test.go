@@ -117,6 +117,21 @@ var attempts = map[string]func(args []string) error{
 		}
 		return unix.Setns(fd, 0)
 	},
+	"uncover": func(a []string) error { return errors.Join(unix.Unmount(a[0], unix.MNT_DETACH), readSome(a[0])) },
+	"uncover in namespaces": func(a []string) error {
+		cmd := exec.Command("/proc/self/exe", "hostile", "uncover", a[0])
+		uid, gid := os.Getuid(), os.Getgid()
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS, AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN},
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: uid, HostID: uid, Size: 1}},
+			GidMappings: []syscall.SysProcIDMap{{ContainerID: gid, HostID: gid, Size: 1}},
+		}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w %s", err, out)
+		}
+		return nil
+	},
 	"chroot": func([]string) error { return unix.Chroot("/usr") },
 	"key": func([]string) error {
 		_, err := unix.AddKey("user", "k", []byte("v"), unix.KEY_SPEC_PROCESS_KEYRING)

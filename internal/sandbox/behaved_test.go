@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"context"
 	"net"
 	"os"
 	"os/exec"
@@ -121,7 +122,9 @@ func TestPrograms(t *testing.T) {
 	needs(t, &Rules{})
 	sh, git := tool(t, "sh"), tool(t, "git")
 	farcall := filepath.Join(t.TempDir(), "farcall")
-	build := bounded(t, "go", "build", "-o", farcall, "../../cmd/farcall")
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
+	defer cancel()
+	build := exec.CommandContext(ctx, "go", "build", "-o", farcall, "../../cmd/farcall")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if got := launch(t, build); got.code != 0 {
 		t.Fatal(got)
@@ -132,7 +135,7 @@ func TestPrograms(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	if os.Getuid() == 0 {
-		if err := os.Chown(dir, nobody, nobody); err != nil {
+		if err := os.Chown(dir, unprivileged, unprivileged); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -233,26 +236,28 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestPorts: a port that is named can be connected to, and "all" reaches everything over IP.
+// TestPorts: a destination that is named can be connected to, and "all" reaches everything over IP.
 func TestPorts(t *testing.T) {
 	w := newWorld(t)
 	_, port, err := net.SplitHostPort(w.tcp)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Rules{Network: []string{port, "53"}}
-	needs(t, r)
-	if got := launch(t, confined(t, r, binary, "hostile", "tcp", w.tcp)); got.code != 0 {
-		t.Error(got)
+	for _, entries := range [][]string{{w.tcp, "53"}, {"localhost:" + port}, {"127.0.0.0/8:" + port}, {"127.0.0.1:*"}} {
+		r := &Rules{Network: entries}
+		needs(t, r)
+		if got := launch(t, confined(t, r, self, "hostile", "tcp", w.tcp)); got.code != 0 {
+			t.Error(entries, got)
+		}
 	}
 	all := &Rules{Network: []string{"all"}}
 	for _, try := range [][]string{{"tcp", w.tcp}, {"udp", w.udp}, {"listen"}, {"netlink"}} {
-		if got := launch(t, confined(t, all, append([]string{binary, "hostile"}, try...)...)); got.code != 0 {
+		if got := launch(t, confined(t, all, append([]string{self, "hostile"}, try...)...)); got.code != 0 {
 			t.Error(try, got)
 		}
 	}
 	for _, try := range [][]string{{"unix", w.abstract}, {"unix", w.path}, {"pair sends", w.datagrams}, {"raw"}, {"packet"}} {
-		if got := launch(t, confined(t, all, append([]string{binary, "hostile"}, try...)...)); got.code != 1 {
+		if got := launch(t, confined(t, all, append([]string{self, "hostile"}, try...)...)); got.code != 1 {
 			t.Error(try, got)
 		}
 	}

@@ -62,14 +62,10 @@ func confine(r *Rules, k kernel, command, env []string) error {
 		}
 	}
 	env = environment(env, r, n, tmp)
-	var files *ruleset
-	if k.landlock > 0 {
-		if files, err = newRuleset(k.landlock, n); err != nil {
-			return err
-		}
-		if err := r.files(files, n, p, tmp, proc); err != nil {
-			return err
-		}
+	supervised := !n.none && isolated && k.supervises()
+	files, err := r.newRuleset(k, n, supervised, p, tmp, proc)
+	if err != nil {
+		return err
 	}
 	if err := dropPrivileges(); err != nil {
 		return err
@@ -79,18 +75,28 @@ func confine(r *Rules, k kernel, command, env []string) error {
 			return err
 		}
 	}
-	if k.seccomp {
-		if err := newFilter(n).enforce(); err != nil {
-			return err
-		}
-	}
 	if err := r.limits(isolated); err != nil {
+		return err
+	}
+	if err := filterCalls(k, n, supervised); err != nil {
 		return err
 	}
 	if err := unix.Exec(p.file, command, env); err != nil {
 		return fmt.Errorf("sandbox: start %s: %w", p.file, err)
 	}
 	return nil
+}
+
+// filterCalls puts the filter of system calls on, the last restriction of all.
+func filterCalls(k kernel, n network, supervised bool) error {
+	if !k.seccomp {
+		return nil
+	}
+	listener, err := newFilter(n, supervised).enforce(supervised)
+	if err != nil || !supervised {
+		return err
+	}
+	return handOver(listener)
 }
 
 // closeOthers closes all descriptors but the standard streams when the command starts.
@@ -216,14 +222,26 @@ func environment(env []string, r *Rules, n network, tmp bool) []string {
 	if dir := variable(env, "TMPDIR"); tmp && (dir == "" || !within(dir, r.Write)) {
 		env = with(env, "TMPDIR", ownTmp)
 	}
-	if slices.Contains(n.ports, 53) && variable(env, "RES_OPTIONS") == "" {
+	if slices.Contains(n.tcpPorts(), 53) && variable(env, "RES_OPTIONS") == "" {
 		env = with(env, "RES_OPTIONS", "use-vc") // names over TCP: there is no UDP
 	}
 	return env
 }
 
+// newRuleset is what may be touched, nil where the kernel has no Landlock.
+func (r *Rules) newRuleset(k kernel, n network, supervised bool, p *found, tmp, proc bool) (*ruleset, error) {
+	if k.landlock == 0 {
+		return nil, nil //nolint:nilnil // there is nothing to enforce
+	}
+	s, err := newRuleset(k.landlock, n, supervised)
+	if err != nil {
+		return nil, err
+	}
+	return s, r.files(s, n, supervised, p, tmp, proc)
+}
+
 // files says what may be touched.
-func (r *Rules) files(s *ruleset, n network, p *found, tmp, proc bool) error {
+func (r *Rules) files(s *ruleset, n network, supervised bool, p *found, tmp, proc bool) error {
 	type grant struct {
 		access landlock.AccessFSSet
 		must   bool
@@ -254,7 +272,10 @@ func (r *Rules) files(s *ruleset, n network, p *found, tmp, proc bool) error {
 			return err
 		}
 	}
-	return s.connect(n.ports)
+	if supervised {
+		return nil // the supervisor connects: the command itself has no port
+	}
+	return s.connect(n.tcpPorts())
 }
 
 // dropPrivileges leaves no capability and no way to one. A sandbox that root has started keeps that of
@@ -275,7 +296,7 @@ func dropPrivileges() error {
 		return fmt.Errorf("sandbox: capabilities: %w", err)
 	}
 	const override = 1 << unix.CAP_DAC_OVERRIDE
-	if os.Getuid() == nobody && have[0].Permitted&override != 0 {
+	if os.Getuid() == unprivileged && have[0].Permitted&override != 0 {
 		keep[0] = unix.CapUserData{Effective: override, Permitted: override, Inheritable: override}
 	}
 	if err := unix.Capset(&header, &keep[0]); err != nil {

@@ -51,7 +51,7 @@ func (f filter) verdict(t *testing.T, arch, number uint32, args ...uint64) uint3
 // TestFilterIsAllowList: what is not listed is refused: system calls that no kernel has yet, those of
 // another ABI, and those that lead out.
 func TestFilterIsAllowList(t *testing.T) {
-	checked := []uintptr{unix.SYS_CLONE, unix.SYS_IOCTL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_LISTEN, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SENDMMSG}
+	checked := []uintptr{unix.SYS_CLONE, unix.SYS_IOCTL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_LISTEN, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_SETSOCKOPT, unix.SYS_CONNECT}
 	listed := allowed()
 	for i, n := range listed {
 		if slices.Contains(listed[:i], n) {
@@ -59,7 +59,7 @@ func TestFilterIsAllowList(t *testing.T) {
 		}
 	}
 	for _, n := range []network{{none: true}, {ports: []uint16{443}}, {all: true}} {
-		f := newFilter(n)
+		f := newFilter(n, false)
 		if len(f) > 4096 {
 			t.Fatalf("%d instructions are more than the kernel takes", len(f))
 		}

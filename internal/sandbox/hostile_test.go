@@ -55,7 +55,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = dgram.Close() })
-	victim := exec.CommandContext(t.Context(), binary, "victim")
+	victim := exec.CommandContext(t.Context(), self, "victim")
 	victim.Env = []string{"SECRET=" + canary}
 	_, lines := begin(t, victim)
 	t.Cleanup(func() { _ = victim.Process.Kill(); _ = victim.Wait() })
@@ -208,7 +208,7 @@ func TestHostile(t *testing.T) {
 			if a.root && os.Getuid() != 0 {
 				t.Skip("only root can do that outside")
 			}
-			command := append([]string{binary, "hostile", a.name}, a.args...)
+			command := append([]string{self, "hostile", a.name}, a.args...)
 			w.reset(t)
 			open := launch(t, bounded(t, command...))
 			if open.code != 0 && a.maybe {
@@ -253,10 +253,10 @@ func (w *world) stopped(t *testing.T, where string, got result) {
 // TestProcessor: a process that uses more than its time is ended.
 func TestProcessor(t *testing.T) {
 	needs(t, &Rules{})
-	if open := launch(t, bounded(t, binary, "hostile", "burn")); open.code != 0 {
+	if open := launch(t, bounded(t, self, "hostile", "burn")); open.code != 0 {
 		t.Fatal(open)
 	}
-	got := launch(t, confined(t, &Rules{CPU: time.Second}, binary, "hostile", "burn"))
+	got := launch(t, confined(t, &Rules{CPU: time.Second}, self, "hostile", "burn"))
 	if got.code != 128+int(syscall.SIGXCPU) && got.code != 128+int(syscall.SIGKILL) {
 		t.Fatal(got)
 	}
@@ -279,14 +279,14 @@ func TestDescriptor(t *testing.T) {
 		cmd.ExtraFiles = []*os.File{f}
 		return cmd
 	}
-	if open := launch(t, give(bounded(t, binary, "hostile", "descriptor"))); open.code != 0 {
+	if open := launch(t, give(bounded(t, self, "hostile", "descriptor"))); open.code != 0 {
 		t.Fatal(open)
 	}
-	cmd := confined(t, &Rules{}, binary, "hostile", "descriptor")
+	cmd := confined(t, &Rules{}, self, "hostile", "descriptor")
 	if got := launch(t, give(cmd)); got.code != 1 {
 		t.Error("in the sandbox:", got)
 	}
-	cmd = confined(t, &Rules{BestEffort: true}, binary, "hostile", "descriptor")
+	cmd = confined(t, &Rules{BestEffort: true}, self, "hostile", "descriptor")
 	cmd.Env = append(cmd.Env, noNamespaces+"=1")
 	if got := launch(t, give(cmd)); got.code != 1 {
 		t.Error("without namespaces:", got)
@@ -304,7 +304,7 @@ func TestSetuid(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	program, err := os.ReadFile(binary)
+	program, err := os.ReadFile(self)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -320,11 +320,11 @@ func TestSetuid(t *testing.T) {
 	}
 	cmd := bounded(t, file, "hostile", "am I root")
 	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	if open := launch(t, cmd); open.code != 0 {
 		t.Skip("such programs have no effect here:", open)
 	}
-	for _, command := range [][]string{{file, "hostile", "am I root"}, {binary, "hostile", "setuid program", file}} {
+	for _, command := range [][]string{{file, "hostile", "am I root"}, {self, "hostile", "setuid program", file}} {
 		if got := launch(t, confined(t, &Rules{Execute: []string{dir}}, command...)); got.code != 1 {
 			t.Error(command, got)
 		} else {
@@ -339,7 +339,7 @@ func TestNothingStays(t *testing.T) {
 	needs(t, &Rules{})
 	for _, how := range []string{"the launcher is killed", "the command is killed"} {
 		t.Run(how, func(t *testing.T) {
-			cmd := confined(t, &Rules{}, binary, "hostile", "hide")
+			cmd := confined(t, &Rules{}, self, "hostile", "hide")
 			_, lines := begin(t, cmd)
 			if line, err := lines.ReadString('\n'); err != nil {
 				t.Fatal(line, err)

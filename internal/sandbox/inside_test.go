@@ -36,7 +36,7 @@ func TestRestriction(t *testing.T) {
 		{refer | truncate | resolve, true, true, true},
 		{refer | truncate | resolve, true, true, true},
 	} {
-		c := restriction(version, network{none: true})
+		c := restriction(version, network{none: true}, false)
 		if uint64(c.HandledAccessFS)&(refer|truncate|resolve) != want.files || (c.Scoped != 0) != want.scoped ||
 			(c.HandledAccessNet&ll.AccessNetConnectTCP != 0) != want.tcp || (c.HandledAccessNet&ll.AccessNetConnectSendUDP != 0) != want.udp {
 			t.Errorf("version %d: %v", version, c)
@@ -44,7 +44,7 @@ func TestRestriction(t *testing.T) {
 		if version > 0 && c.HandledAccessFS&mayExecute != mayExecute {
 			t.Errorf("version %d does not restrict reading and executing: %v", version, c)
 		}
-		if c := restriction(version, network{all: true}); c.HandledAccessNet != 0 {
+		if c := restriction(version, network{all: true}, false); c.HandledAccessNet != 0 {
 			t.Errorf("version %d restricts a network that is open: %v", version, c)
 		}
 	}
@@ -52,8 +52,8 @@ func TestRestriction(t *testing.T) {
 		version int
 		has     bool
 	}{
-		{landlockFiles, restriction(landlockFiles, network{}).HandledAccessFS&truncate != 0},
-		{landlockPorts, restriction(landlockPorts, network{}).HandledAccessNet&ll.AccessNetConnectTCP != 0},
+		{landlockFiles, restriction(landlockFiles, network{}, false).HandledAccessFS&truncate != 0},
+		{landlockPorts, restriction(landlockPorts, network{}, false).HandledAccessNet&ll.AccessNetConnectTCP != 0},
 	} {
 		if !promise.has {
 			t.Errorf("version %d does not keep what a strict sandbox promises", promise.version)
@@ -94,7 +94,7 @@ func TestStatus(t *testing.T) {
 func TestLauncherEnvironment(t *testing.T) {
 	needs(t, &Rules{})
 	for _, best := range []bool{false, true} {
-		cmd := confined(t, &Rules{BestEffort: best}, binary, "hostile", "search environs", canary)
+		cmd := confined(t, &Rules{BestEffort: best}, self, "hostile", "search environs", canary)
 		cmd.Env = append(cmd.Env, ofLauncher+"SECRET="+canary)
 		if best {
 			cmd.Env = append(cmd.Env, noNamespaces+"=1")
@@ -104,7 +104,7 @@ func TestLauncherEnvironment(t *testing.T) {
 		}
 	}
 	// It does look into its own.
-	cmd := confined(t, &Rules{}, binary, "hostile", "search environs", canary)
+	cmd := confined(t, &Rules{}, self, "hostile", "search environs", canary)
 	cmd.Env = append(cmd.Env, "HANDED_ON="+canary)
 	if got := launch(t, cmd); got.code != 0 {
 		t.Error(got)
@@ -127,11 +127,11 @@ func TestForeignProc(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: unix.CLONE_NEWNS}
 		return cmd
 	}
-	if got := launch(t, covered(binary, "hostile", "nothing")); got.code != 0 {
+	if got := launch(t, covered(self, "hostile", "nothing")); got.code != 0 {
 		t.Fatal(got)
 	}
 	for _, try := range [][]string{{"list", "/proc"}, {"search environs", canary}, {"read", "/proc/1/environ"}, {"mem", strconv.Itoa(os.Getpid())}} {
-		if got := launch(t, covered(append([]string{binary, "hostile"}, try...)...)); got.code != 1 {
+		if got := launch(t, covered(append([]string{self, "hostile"}, try...)...)); got.code != 1 {
 			t.Error(try, got)
 		} else {
 			t.Log(try, got)

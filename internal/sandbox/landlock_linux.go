@@ -31,9 +31,12 @@ var restrictions = []landlock.Config{
 
 // restriction is all that a version can: beyond what a strict sandbox needs, ioctls of devices, signals,
 // abstract sockets, sockets by path and UDP. The filter refuses most of that, too.
-func restriction(version int, n network) landlock.Config {
+func restriction(version int, n network, supervised bool) landlock.Config {
 	c := restrictions[min(version, len(restrictions)-1)]
-	if n.all {
+	switch {
+	case n.all && supervised: // it may listen, and its connections are made for it
+		c.HandledAccessNet &= ll.AccessNetConnectTCP
+	case n.all:
 		c.HandledAccessNet = 0
 	}
 	return c
@@ -57,8 +60,8 @@ type ruleset struct {
 	c  landlock.Config
 }
 
-func newRuleset(version int, n network) (*ruleset, error) {
-	c := restriction(version, n)
+func newRuleset(version int, n network, supervised bool) (*ruleset, error) {
+	c := restriction(version, n, supervised)
 	attr := ll.RulesetAttr{HandledAccessFS: uint64(c.HandledAccessFS), HandledAccessNet: uint64(c.HandledAccessNet), Scoped: uint64(c.Scoped)}
 	fd, err := ll.LandlockCreateRuleset(&attr, 0)
 	if err != nil {

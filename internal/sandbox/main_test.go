@@ -33,7 +33,7 @@ const noNamespaces = "SANDBOX_TEST_NO_NAMESPACES"
 // ofLauncher begins variables that the launcher hands to nobody.
 const ofLauncher = "LAUNCHER_"
 
-// TestMain makes the test binary a launcher, a hostile program and its victim, too.
+// TestMain makes the test self a launcher, a hostile program and its victim, too.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		switch os.Args[1] {
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	}
 	dir, err := os.MkdirTemp("", "farcall-sandbox-test")
 	if err == nil {
-		binary, err = plain(dir)
+		self, err = plain(dir)
 	}
 	code := 1
 	if err != nil {
@@ -63,10 +63,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// binary is the test binary that plays the others.
-var binary string
+// self is the test self that plays the others.
+var self string
 
-// plain is this test binary without the race detector, which takes more memory than a sandbox has.
+// plain is this test self without the race detector, which takes more memory than a sandbox has.
 func plain(dir string) (string, error) {
 	info, _ := debug.ReadBuildInfo()
 	if !slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
@@ -100,6 +100,7 @@ func playLauncher(args []string) int {
 	list(&r.Write, "write")
 	list(&r.Execute, "execute")
 	list(&r.Network, "network")
+	list(&r.Never, "never")
 	flags.Int64Var(&r.Memory, "memory", 0, "")
 	flags.IntVar(&r.Processes, "processes", 0, "")
 	flags.IntVar(&r.Files, "files", 0, "")
@@ -190,10 +191,10 @@ func launch(t *testing.T, cmd *exec.Cmd) result {
 	return result{cmd.ProcessState.ExitCode(), out.String(), errs.String()}
 }
 
-// confined is the command line of a command in a sandbox of the test binary.
+// confined is the command line of a command in a sandbox of the test self.
 func confined(t *testing.T, r *Rules, command ...string) *exec.Cmd {
 	t.Helper()
-	cmd := bounded(t, Command([]string{binary, "sandbox"}, r, command)...)
+	cmd := bounded(t, Command([]string{self, "sandbox"}, r, command)...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "FARCALL_CHILD=cookie"}
 	cmd.Dir = t.TempDir()
 	return cmd
@@ -217,8 +218,10 @@ func tool(t *testing.T, name string) string {
 // playHostile tries one thing, says what came of it and exits with 0 when it worked.
 func playHostile(args []string) int {
 	try, ok := attempts[args[0]]
-	if !ok {
-		try, ok = nativeAttempts[args[0]]
+	for _, more := range []map[string]func([]string) error{nativeAttempts, connectAttempts} {
+		if !ok {
+			try, ok = more[args[0]]
+		}
 	}
 	if !ok {
 		fmt.Println("there is no attempt", args[0])

@@ -126,7 +126,7 @@ func TestNativeCode(t *testing.T) {
 		{"execute by descriptor", inReadable},
 	} {
 		t.Run(try[0]+" "+filepath.Dir(try[1])+" "+strings.Join(try[2:], " "), func(t *testing.T) {
-			command := append([]string{binary, "hostile"}, try...)
+			command := append([]string{self, "hostile"}, try...)
 			if open := launch(t, bounded(t, command...)); open.code != 0 {
 				t.Fatal("outside the sandbox it should work:", open)
 			}
@@ -192,7 +192,7 @@ func TestMounts(t *testing.T) {
 	app, data, plugins, downloads := dir("app"), dir("app/data"), dir("app/data/plugins"), dir("downloads")
 	r := &Rules{Execute: []string{app, plugins}, Write: []string{data, downloads, dir("both")}, Read: []string{dir("app/doc")}}
 	r.Execute = append(r.Execute, dir("both"))
-	got := launch(t, confined(t, r, binary, "hostile", "mounts"))
+	got := launch(t, confined(t, r, self, "hostile", "mounts"))
 	if got.code != 0 {
 		t.Fatal(got)
 	}
@@ -202,7 +202,7 @@ func TestMounts(t *testing.T) {
 			seen[f[4]] = f[5]
 		}
 	}
-	p, err := program(binary, "")
+	p, err := program(self, "")
 	if err != nil {
 		t.Fatal(err)
 	}

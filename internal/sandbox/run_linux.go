@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is the user that a sandbox of root runs as: root's processes are not bounded.
-const nobody = 65534
+// unprivileged is the user that a sandbox of root runs as: root's processes are not bounded.
+const unprivileged = 65534
 
 const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC
 
@@ -29,9 +29,6 @@ func probe() kernel {
 	_, err := os.StartProcess("/", []string{"/"}, &os.ProcAttr{Sys: attr})
 	if !errors.Is(err, unix.EACCES) {
 		k.namespaces = errors.Unwrap(err)
-		if k.namespaces == nil {
-			k.namespaces = err
-		}
 	}
 	return k
 }
@@ -40,7 +37,7 @@ func probe() kernel {
 func probeHere() kernel {
 	mode, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0)
 	_, missing := os.Stat("/proc/thread-self/children")
-	return kernel{known: true, children: missing == nil, landlock: landlockVersion(), seccomp: err == nil && mode != unix.SECCOMP_MODE_STRICT}
+	return kernel{known: true, notify: canSupervise(), children: missing == nil, landlock: landlockVersion(), seccomp: err == nil && mode != unix.SECCOMP_MODE_STRICT}
 }
 
 // isolated starts a process in namespaces of its own. It dies with this one, and all others of its
@@ -60,9 +57,9 @@ func isolated(n network) *syscall.SysProcAttr {
 		return attr
 	}
 	// What is root's stays within reach, as far as Landlock lets it, without root's identity.
-	both := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: nobody, HostID: nobody, Size: 1}}
+	both := []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}, {ContainerID: unprivileged, HostID: unprivileged, Size: 1}}
 	attr.UidMappings, attr.GidMappings, attr.GidMappingsEnableSetgroups = both, both, true
-	attr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
+	attr.Credential = &syscall.Credential{Uid: unprivileged, Gid: unprivileged}
 	attr.AmbientCaps = append(attr.AmbientCaps, unix.CAP_DAC_OVERRIDE)
 	return attr
 }
@@ -111,7 +108,12 @@ func run(k kernel, inside []string, r *Rules, command, env []string, warn func(s
 	_, err = unix.IoctlGetTermios(0, unix.TCGETS)
 	group := err != nil
 	cmd.SysProcAttr.Setpgid = group
-	if err := cmd.Start(); err != nil {
+	supervised := func() {}
+	if !n.none && k.supervises() {
+		if supervised, err = supervise(cmd, n); err != nil {
+			return 0, err
+		}
+	} else if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("sandbox: %w", err)
 	}
 	ended := make(chan struct{})
@@ -124,6 +126,7 @@ func run(k kernel, inside []string, r *Rules, command, env []string, warn func(s
 	err = cmd.Wait()
 	close(ended)
 	<-watched
+	supervised()
 	if over {
 		warn("the processes used more than " + strconv.FormatInt(full.Memory, 10) + " bytes of memory together, and were ended")
 	}
@@ -135,6 +138,37 @@ func run(k kernel, inside []string, r *Rules, command, env []string, warn func(s
 		return 128 + int(status.Signal()), nil
 	}
 	return cmd.ProcessState.ExitCode(), nil
+}
+
+// supervise starts the command with a supervisor of its connections. end ends the supervisor.
+func supervise(cmd *exec.Cmd, n network) (end func(), err error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	ours, theirs := os.NewFile(uintptr(pair[0]), "supervisor"), os.NewFile(uintptr(pair[1]), "supervised")
+	defer func() { _ = theirs.Close() }()
+	stop, stopped, err := os.Pipe()
+	if err == nil {
+		cmd.ExtraFiles = []*os.File{theirs} // it is supervisorFile there
+		err = cmd.Start()
+	}
+	if err != nil { // and this process ends
+		return nil, fmt.Errorf("sandbox: %w", err)
+	}
+	s := newSupervisor(n)
+	s.stop = stop
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.serve(cmd.Process.Pid, ours)
+	}()
+	return func() {
+		s.close()
+		_ = stopped.Close()
+		<-done
+		_ = stop.Close()
+	}, nil
 }
 
 // interval is how often the memory of all processes is looked at.

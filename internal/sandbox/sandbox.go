@@ -11,6 +11,8 @@ package sandbox
 
 import (
 	"errors"
+	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -32,8 +34,13 @@ type Rules struct {
 	// Execute imply Read, and neither of them the other: where they overlap, the nearest path decides
 	// what runs. Relative ones are relative to the working directory.
 	Read, Write, Execute []string
-	// Network is "none" (the default), "all", or TCP ports to connect to.
+	// Network is "none" (the default), "all", or what TCP connections may be made to: a port of any
+	// public address ("443"), or a destination ("10.0.0.0/8:5432", "db.internal:5432"). Port 53 is also that
+	// of the system's name servers. Link-local addresses, and those where clouds hand out credentials,
+	// are reached only if a destination names them, also with "all".
 	Network []string
+	// Never are addresses with ports that are never reached, whatever Network says: where the gateway listens.
+	Never []string
 	// Memory in bytes is for each process and for all together, 1 GiB by default. Processes counts
 	// threads, too: 64 by default. Files are those that a process has open, 256 by default. CPU is the
 	// time of the processor that a process may use, in whole seconds; 0 is no bound.
@@ -49,7 +56,7 @@ const Inside = "--inside"
 
 var (
 	errNoCommand = errors.New("sandbox: there is no command to run")
-	errNetwork   = errors.New(`sandbox: the network is "none", "all", or TCP ports from 1 to 65535: "443"`)
+	errNetwork   = errors.New(`sandbox: the network is "none"; TCP ports of public addresses, "443"; destinations, "db.internal:5432", "10.0.0.0/8:5432", "[fd00::/8]:443" (the port "*" is every one); or "all", which stands beside destinations only`)
 	errNegative  = errors.New("sandbox: a bound is negative")
 )
 
@@ -72,7 +79,7 @@ func Command(launcher []string, r *Rules, command []string) []string {
 	for _, list := range []struct {
 		flag   string
 		values []string
-	}{{"--read=", r.Read}, {"--write=", r.Write}, {"--execute=", r.Execute}, {"--network=", r.Network}} {
+	}{{"--read=", r.Read}, {"--write=", r.Write}, {"--execute=", r.Execute}, {"--network=", r.Network}, {"--never=", r.Never}} {
 		for _, v := range list.values {
 			out = append(out, list.flag+v)
 		}
@@ -92,28 +99,37 @@ func Command(launcher []string, r *Rules, command []string) []string {
 	return append(out, command...)
 }
 
-// network is what the rules say of it.
-type network struct {
-	none, all bool
-	ports     []uint16
-}
-
-func (r *Rules) network() (network, error) {
-	switch {
-	case len(r.Network) == 0, len(r.Network) == 1 && r.Network[0] == "none":
-		return network{none: true}, nil
-	case len(r.Network) == 1 && r.Network[0] == "all":
-		return network{all: true}, nil
-	}
-	var n network
+func (r *Rules) network() (n network, err error) {
 	for _, text := range r.Network {
-		port, err := strconv.ParseUint(text, 10, 16)
-		if err != nil || port == 0 {
-			return n, errNetwork
+		switch text {
+		case "none":
+			n.none = true
+		case "all":
+			n.all = true
+		default:
+			if err := n.parseNetwork(text); err != nil {
+				return n, err
+			}
 		}
-		n.ports = append(n.ports, uint16(port))
+	}
+	if n.none && len(r.Network) > 1 || n.all && len(n.ports) > 0 {
+		return n, errNetwork
+	}
+	n.none = n.none || len(r.Network) == 0
+	for _, text := range r.Never {
+		own, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return n, fmt.Errorf("sandbox: never: %w", err)
+		}
+		n.never = append(n.never, own)
 	}
 	return n, nil
+}
+
+// CheckNetwork reports what is wrong with entries of [Rules.Network].
+func CheckNetwork(entries ...string) error {
+	_, err := (&Rules{Network: entries}).network()
+	return err
 }
 
 // filled has the defaults written out.
@@ -143,8 +159,12 @@ type kernel struct {
 	landlock   int  // the version of its interface; 0: there is none
 	seccomp    bool
 	namespaces error // why there are none
+	notify     error // why connections cannot be supervised
 	children   bool  // /proc says what a process has started
 }
+
+// supervises reports whether a process outside can make the connections of the command.
+func (k kernel) supervises() bool { return k.seccomp && k.notify == nil && k.namespaces == nil }
 
 // The versions of Landlock's interface from which a promise can be kept.
 const (
@@ -168,8 +188,18 @@ func (r *Rules) lacks(k kernel) (parts []string) {
 	case k.landlock < landlockFiles:
 		parts = append(parts, "files: the Landlock of this kernel does not stop truncation (Linux 6.2 does): files outside can be emptied")
 	}
-	if len(n.ports) > 0 && k.landlock < landlockPorts {
-		parts = append(parts, "network: the Landlock of this kernel knows no ports (Linux 6.7 does): every TCP port can be reached")
+	if !n.none && k.seccomp && !k.supervises() {
+		why := "no namespaces"
+		if k.notify != nil {
+			why = k.notify.Error()
+		}
+		text := "network: connections cannot be supervised (" + why + "; Linux 5.6 has what it needs): destinations are not told apart: "
+		if n.all || k.landlock < landlockPorts {
+			text += "every address and port can be reached, also the gateway and link-local addresses"
+		} else {
+			text += "the ports can be reached at every address, also the gateway's and at link-local ones"
+		}
+		parts = append(parts, text)
 	}
 	if !k.seccomp {
 		parts = append(parts, "network and kernel: the kernel has no seccomp filters (CONFIG_SECCOMP_FILTER): sockets and dangerous system calls are open")
@@ -185,7 +215,9 @@ func (r *Rules) lacks(k kernel) (parts []string) {
 }
 
 // Missing says what the kernel lacks for the rules, a line for each part: nothing when it lacks nothing.
-func Missing(r *Rules) []string { return r.lacks(probe()) }
+func Missing(r *Rules) []string {
+	return r.lacks(probe())
+}
 
 // admit is the decision about a kernel that lacks something: with BestEffort, warn is told.
 func (r *Rules) admit(k kernel, warn func(string)) error {

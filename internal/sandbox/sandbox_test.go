@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -26,12 +27,15 @@ func TestStrictness(t *testing.T) {
 		{"no Landlock", with(func(k *kernel) { k.landlock = 0 }), nil, []string{"files"}},
 		{"Linux 5.19", with(func(k *kernel) { k.landlock = 2 }), nil, []string{"files: the Landlock"}},
 		{"Linux 6.2", with(func(k *kernel) { k.landlock = 3 }), nil, nil},
-		{"Linux 6.2, ports", with(func(k *kernel) { k.landlock = 3 }), []string{"443"}, []string{"network: the Landlock"}},
+		{"Linux 6.2, ports", with(func(k *kernel) { k.landlock = 3 }), []string{"443"}, nil},
+		{"no supervisor", with(func(k *kernel) { k.notify = os.ErrPermission }), []string{"443"}, []string{"network: connections cannot be supervised (permission denied"}},
+		{"no supervisor, no network", with(func(k *kernel) { k.notify = os.ErrPermission }), nil, nil},
+		{"no namespaces, destinations", with(func(k *kernel) { k.namespaces = os.ErrPermission }), []string{"10.0.0.0/8:443"}, []string{"network: connections", "processes: "}},
 		{"Linux 6.2, all", with(func(k *kernel) { k.landlock = 3 }), []string{"all"}, nil},
 		{"no seccomp", with(func(k *kernel) { k.seccomp = false }), nil, []string{"network and kernel"}},
 		{"no namespaces", with(func(k *kernel) { k.namespaces = os.ErrPermission }), nil, []string{"processes: no user and process namespaces (permission denied; a container's"}},
 		{"no children", with(func(k *kernel) { k.children = false }), nil, []string{"memory"}},
-		{"nothing", kernel{known: true, namespaces: os.ErrPermission}, []string{"80"}, []string{"files", "network: ", "network and", "processes"}},
+		{"nothing", kernel{known: true, namespaces: os.ErrPermission}, []string{"80"}, []string{"files", "network and", "processes"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := &Rules{Network: c.network}
@@ -99,6 +103,8 @@ func TestRules(t *testing.T) {
 		{[]string{"none"}, network{none: true}, true},
 		{[]string{"all"}, network{all: true}, true},
 		{[]string{"443", "53"}, network{ports: []uint16{443, 53}}, true},
+		{[]string{"all", "169.254.169.254:80"}, network{all: true, named: []destination{{prefix: netip.MustParsePrefix("169.254.169.254/32"), port: 80}}}, true},
+		{[]string{"all", "443"}, network{}, false},
 		{[]string{"none", "443"}, network{}, false},
 		{[]string{"all", "none"}, network{}, false},
 		{[]string{"0"}, network{}, false},

@@ -73,7 +73,7 @@ func (f *filter) on(number uintptr, body func(*filter)) {
 // newFilter allows the system calls that are listed, and those with arguments that stay in the sandbox. What
 // is not listed does not exist: ENOSYS is what a program finds on an older kernel, and can deal with. A
 // system call that a later kernel adds is refused until it is listed.
-func newFilter(n network) filter {
+func newFilter(n network, supervised bool) filter {
 	var f filter
 	f.load(atArch)
 	f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, auditArch, 1, 0)
@@ -92,11 +92,29 @@ func newFilter(n network) filter {
 	if !n.all {
 		// Landlock does not see a listener that is not bound.
 		f.on(unix.SYS_LISTEN, func(b *filter) { b.fail(unix.EACCES) })
-		// TCP fast open connects where Landlock does not look.
-		f.on(unix.SYS_SENDTO, func(b *filter) { b.noneOf(3, unix.MSG_FASTOPEN, unix.EACCES) })
-		f.on(unix.SYS_SENDMSG, func(b *filter) { b.noneOf(2, unix.MSG_FASTOPEN, unix.EACCES) })
-		f.on(unix.SYS_SENDMMSG, func(b *filter) { b.noneOf(3, unix.MSG_FASTOPEN, unix.EACCES) })
 	}
+	// TCP fast open connects where neither Landlock nor a supervisor looks.
+	f.on(unix.SYS_SENDTO, func(b *filter) {
+		b.noneOf(3, unix.MSG_FASTOPEN, unix.EACCES)
+		if supervised && n.all {
+			b.ifAddress(4, unix.SECCOMP_RET_USER_NOTIF)
+		}
+	})
+	for _, c := range []struct {
+		number uintptr
+		flags  uint32
+	}{{unix.SYS_SENDMSG, 2}, {unix.SYS_SENDMMSG, 3}} {
+		f.on(c.number, func(b *filter) {
+			b.noneOf(c.flags, unix.MSG_FASTOPEN, unix.EACCES)
+			if supervised && n.all { // where to is in memory
+				b.ret(unix.SECCOMP_RET_USER_NOTIF)
+			}
+		})
+	}
+	if supervised {
+		f.on(unix.SYS_CONNECT, func(b *filter) { b.ret(unix.SECCOMP_RET_USER_NOTIF) })
+	}
+	f.on(unix.SYS_SETSOCKOPT, (*filter).options)
 	f.load(atNumber)
 	for _, number := range allowed() {
 		f.ifEqual(uint32(number))
@@ -104,6 +122,36 @@ func newFilter(n network) filter {
 	}
 	f.fail(unix.ENOSYS)
 	return f
+}
+
+// ifAddress returns an action when an argument is no null pointer.
+func (f *filter) ifAddress(n, action uint32) {
+	for _, half := range []uint32{0, 4} {
+		f.load(atArgument + 8*n + half)
+		f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, 0, 1, 0)
+		f.ret(action)
+	}
+}
+
+// options refuses those with which packets go elsewhere than the address says: routes of the sender.
+func (f *filter) options() {
+	for _, c := range []struct {
+		level uint32
+		names []uint32
+	}{
+		{unix.SOL_IP, []uint32{unix.IP_OPTIONS}},
+		{unix.SOL_IPV6, []uint32{unix.IPV6_RTHDR, unix.IPV6_2292RTHDR, unix.IPV6_2292PKTOPTIONS, unix.IPV6_HOPOPTS, unix.IPV6_DSTOPTS, unix.IPV6_RTHDRDSTOPTS}},
+	} {
+		var b filter
+		b.argument(2, 0)
+		for _, name := range c.names {
+			b.ifEqual(name)
+			b.fail(unix.EACCES)
+		}
+		f.argument(1, 0)
+		f.add(unix.BPF_JMP|unix.BPF_JEQ|unix.BPF_K, c.level, 0, uint8(len(b)))
+		*f = append(*f, b...)
+	}
 }
 
 // sockets allows the kinds of the network. AF_UNIX is never one: sockets of daemons are ways out.
@@ -122,19 +170,33 @@ func (f *filter) sockets(n network) {
 	f.oneOf(0, 0, unix.AF_INET, unix.AF_INET6)
 	if n.all {
 		f.oneOf(1, typeOfSocket, unix.SOCK_STREAM, unix.SOCK_DGRAM)
+		f.oneOf(2, 0, 0, unix.IPPROTO_TCP, unix.IPPROTO_UDP) // SCTP connects by an option
 		return
 	}
 	f.oneOf(1, typeOfSocket, unix.SOCK_STREAM)
 	f.oneOf(2, 0, 0, unix.IPPROTO_TCP) // not MPTCP or SCTP, which Landlock's ports are not about
 }
 
-// enforce filters the calling thread, and what it executes. It needs no_new_privs.
-func (f filter) enforce() error {
-	program := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
-	// The conversion is in the call, as package unsafe wants it.
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&program))) //nolint:gosec // as above
-	if errno != 0 {
-		return fmt.Errorf("sandbox: the seccomp filter: %w", errno)
+// enforce filters the calling thread, and what it executes. It needs no_new_privs. listener is what tells
+// of the system calls that the filter hands to a supervisor, -1 if there is none.
+func (f filter) enforce(supervised bool) (listener int, err error) {
+	var flags uintptr
+	if supervised {
+		flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
 	}
-	return nil
+	program := unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]}
+	for {
+		// The conversion is in the call, as package unsafe wants it.
+		fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&program))) //nolint:gosec // as above
+		switch {
+		case errno == unix.EINVAL && flags&unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV != 0: // before Linux 5.19
+			flags &^= unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+		case errno != 0:
+			return -1, fmt.Errorf("sandbox: the seccomp filter: %w", errno)
+		case supervised:
+			return int(fd), nil
+		default:
+			return -1, nil
+		}
+	}
 }
