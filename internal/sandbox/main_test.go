@@ -44,6 +44,9 @@ func TestMain(m *testing.M) {
 		case "victim":
 			// Where only a parent may debug a process, this one lets everybody.
 			_ = unix.Prctl(unix.PR_SET_PTRACER, unix.PR_SET_PTRACER_ANY, 0, 0, 0)
+			if len(os.Args) > 2 && Protect() != nil {
+				os.Exit(1)
+			}
 			_, _ = os.Stdout.WriteString("ready\n")
 			_, _ = os.Stdin.Read(make([]byte, 1)) // its end
 			os.Exit(0)
@@ -100,6 +103,7 @@ func playLauncher(args []string) int {
 	list(&r.Write, "write")
 	list(&r.Execute, "execute")
 	list(&r.Network, "network")
+	list(&r.Hide, "hide")
 	list(&r.Never, "never")
 	flags.Int64Var(&r.Memory, "memory", 0, "")
 	flags.IntVar(&r.Processes, "processes", 0, "")
@@ -111,7 +115,7 @@ func playLauncher(args []string) int {
 	if flags.Parse(args) != nil {
 		return 2
 	}
-	r.BestEffort = *mode == "best-effort"
+	r.BestEffort, r.Open = *mode == "best-effort", *mode == "open"
 	if *inside {
 		fmt.Fprintln(os.Stderr, Exec(&r, flags.Args(), os.Environ()))
 		return 126

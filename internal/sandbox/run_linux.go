@@ -28,7 +28,7 @@ func probe() kernel {
 	// A directory cannot be executed, which is known only in the new namespaces.
 	_, err := os.StartProcess("/", []string{"/"}, &os.ProcAttr{Sys: attr})
 	if !errors.Is(err, unix.EACCES) {
-		k.namespaces = errors.Unwrap(err)
+		k.namespaces = cause(err)
 	}
 	return k
 }
@@ -77,6 +77,9 @@ func Run(inside []string, r *Rules, command, env []string, warn func(string)) (c
 func run(k kernel, inside []string, r *Rules, command, env []string, warn func(string)) (code int, err error) {
 	if len(command) == 0 {
 		return 0, errNoCommand
+	}
+	if r.Open {
+		return r.runOpen(inside, command, env, warn)
 	}
 	full, err := r.filled()
 	if err != nil {

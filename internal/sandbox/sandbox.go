@@ -47,6 +47,12 @@ type Rules struct {
 	Memory           int64
 	Processes, Files int
 	CPU              time.Duration
+	// Open confines nothing: the command may do what its user may, except that it has no capability
+	// to read other processes, and cannot read the files and directories that Hide names, where the
+	// kernel lets them be covered. With [Protect] it cannot read this process. All other rules are
+	// ignored.
+	Open bool
+	Hide []string
 	// KeepEnv hands the environment on as it is. It is for those who have cleaned it.
 	KeepEnv bool
 }
@@ -73,13 +79,16 @@ func (e *MissingError) Error() string {
 // after "--" the command. The environment is handed on as it is.
 func Command(launcher []string, r *Rules, command []string) []string {
 	out := append([]string{}, launcher...)
-	if r.BestEffort {
+	switch {
+	case r.Open:
+		out = append(out, "--mode=open")
+	case r.BestEffort:
 		out = append(out, "--mode=best-effort")
 	}
 	for _, list := range []struct {
 		flag   string
 		values []string
-	}{{"--read=", r.Read}, {"--write=", r.Write}, {"--execute=", r.Execute}, {"--network=", r.Network}, {"--never=", r.Never}} {
+	}{{"--read=", r.Read}, {"--write=", r.Write}, {"--execute=", r.Execute}, {"--network=", r.Network}, {"--never=", r.Never}, {"--hide=", r.Hide}} {
 		for _, v := range list.values {
 			out = append(out, list.flag+v)
 		}
@@ -161,6 +170,7 @@ type kernel struct {
 	namespaces error // why there are none
 	notify     error // why connections cannot be supervised
 	children   bool  // /proc says what a process has started
+	mounts     error // why files cannot be covered
 }
 
 // supervises reports whether a process outside can make the connections of the command.
@@ -216,6 +226,9 @@ func (r *Rules) lacks(k kernel) (parts []string) {
 
 // Missing says what the kernel lacks for the rules, a line for each part: nothing when it lacks nothing.
 func Missing(r *Rules) []string {
+	if r.Open {
+		return r.exposes(probeOpen())
+	}
 	return r.lacks(probe())
 }
 

@@ -13,13 +13,22 @@ import (
 
 func probe() kernel { return kernel{} }
 
+func probeOpen() kernel { return kernel{} }
+
+// Protect is for Linux.
+func Protect() error {
+	return &MissingError{Parts: []string{"memory: sandboxes are for Linux on amd64 and arm64"}}
+}
+
 // Run is as on Linux: a strict sandbox is refused, and best effort runs the command without one.
 func Run(_ []string, r *Rules, command, env []string, warn func(string)) (code int, err error) {
 	if len(command) == 0 {
 		return 0, errNoCommand
 	}
-	if err := r.admit(probe(), warn); err != nil {
-		return 0, err
+	if !r.Open {
+		if err := r.admit(probe(), warn); err != nil {
+			return 0, err
+		}
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt)
