@@ -108,7 +108,8 @@ type Upstream struct {
 	// Disabled leaves it out.
 	Disabled bool
 
-	// Sandbox confines the command. Nil: it may do what the gateway may.
+	// Sandbox confines the command. Nil: it may do what the gateway's user may, but cannot read the
+	// gateway (see Options.Sandbox).
 	Sandbox *Sandbox
 	// Auth are the credentials that the gateway has there. Nil: Headers, if any.
 	Auth *Credentials
@@ -120,13 +121,14 @@ type Upstream struct {
 
 // A Sandbox says what a command may do (Linux). What is not named it may not.
 type Sandbox struct {
-	// Mode is "strict" (the default): a kernel that lacks a part is an error; or "best-effort": it is a
-	// warning.
+	// Mode is "strict" (the default): a kernel that lacks a part is an error; "best-effort": it is a
+	// warning; or "none": the command is started as it is, and may read what the gateway may.
 	Mode string
 	// Read, Write and Execute are files and directories with all below. Write
 	// implies Read. The program itself, its interpreter and the system's libraries may be read and executed, and Cwd be read, always.
 	Read, Write, Execute []string
-	// Network is "none" (the default), "all", or TCP ports to connect to: "443".
+	// Network is "none" (the default), "all", or what TCP connections may be made to: a port of any public
+	// address ("443"), or a destination ("db.internal:5432", "10.0.0.0/8:5432").
 	Network []string
 	// Memory in bytes, Processes and Files (open at once), CPU: time of the processor. 0: 1 GiB, 64, 256, no bound.
 	Memory           int64

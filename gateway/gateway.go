@@ -46,8 +46,13 @@ type Options struct {
 	// Guard adjusts the guard of the configuration, if that has one. Then Owner is not asked.
 	Guard *guard.Options
 	// Sandbox is the command that runs another one in a sandbox: farcall sandbox. Without it
-	// a server that has one in its configuration is refused.
-	Sandbox []string
+	// a server that has one in its configuration is refused. With it, on Linux, it also starts the
+	// commands that have none: they cannot read the files of [Config.Private] and Hide, and have no
+	// capability to read other processes.
+	Sandbox, Hide []string
+	// Never are addresses with ports, as "127.0.0.1:7331", that no command in a sandbox reaches: where
+	// the gateway listens.
+	Never []string
 	// Logger takes what happens to the servers. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -142,7 +147,7 @@ func (g *Gateway) newPlan(c *Config, old *plan) (*plan, error) {
 		s := old.unchanged(u)
 		if s == nil {
 			var err error
-			if s, err = g.newServer(u, c.PageSize); err != nil {
+			if s, err = g.newServer(u, slices.Concat(c.Private(), g.opts.Hide), c.PageSize); err != nil {
 				return nil, err
 			}
 		}

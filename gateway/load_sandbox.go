@@ -3,13 +3,19 @@ package gateway
 import (
 	"cmp"
 	"log/slog"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/farcall-dev/farcall/internal/sandbox"
 )
 
 // maxMemory bounds what a command may have.
 const maxMemory = 1 << 50
+
+// sandboxNone is the mode that starts a command as it is.
+const sandboxNone = "none"
 
 // sandbox reads a map, or the mode alone.
 func (r *reader) sandbox(n *node, path string) *Sandbox {
@@ -44,6 +50,9 @@ func (s *Sandbox) filled() *Sandbox {
 	}
 	out := *s
 	out.Mode = cmp.Or(s.Mode, "strict")
+	if s.Mode == sandboxNone {
+		return &out
+	}
 	if len(s.Network) == 0 {
 		out.Network = []string{"none"}
 	}
@@ -124,20 +133,23 @@ func (c *checker) confinement(u *Upstream, path string) {
 		c.problem(path, "only a command has it", "remove it")
 		return
 	}
-	c.choice(path+".mode", "sandbox", s.Mode, "strict", "best-effort")
+	c.choice(path+".mode", "sandbox", s.Mode, "strict", "best-effort", sandboxNone)
+	if s.Mode == sandboxNone && !reflect.DeepEqual(s, &Sandbox{Mode: sandboxNone}) {
+		c.problem(path, "mode none confines nothing", "remove everything else, or the mode")
+	}
 	for i, network := range s.Network {
 		at := path + ".network"
 		if len(s.Network) > 1 {
 			at += "[" + strconv.Itoa(i) + "]"
 		}
-		port, err := strconv.ParseUint(network, 10, 16)
-		switch isPort := err == nil && port > 0; {
-		case network == "none" || network == "all":
-			if len(s.Network) > 1 {
-				c.problem(at, network+" stands alone", "remove it, or everything else")
-			}
-		case !isPort:
-			c.problem(at, c.quote(at, network)+" is neither a port nor none nor all", "write none, all, or the TCP ports to connect to: [443]")
+		_, notPort := strconv.ParseUint(network, 10, 16)
+		switch {
+		case network == "none" && len(s.Network) > 1:
+			c.problem(at, network+" stands alone", "remove it, or everything else")
+		case notPort == nil && network != "0" && slices.Contains(s.Network, "all"):
+			c.problem(at, "all has every port", "remove it, or all")
+		case sandbox.CheckNetwork(network) != nil:
+			c.problem(at, c.quote(at, network)+" is neither a port nor a destination nor none nor all", "write none, all, the TCP ports of public addresses: [443], or destinations: [db.internal:5432, 10.0.0.0/8:443]")
 		}
 	}
 	for _, list := range [][]string{s.Read, s.Write, s.Execute} {

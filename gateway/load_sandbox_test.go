@@ -123,11 +123,13 @@ func TestSandboxAndCredentialsProblems(t *testing.T) {
 	t.Setenv("GUARD_TEST_SECRET", "s3cr3t")
 	const ab = "upstreams:\n  a: " // what follows is in line 2, column 6
 	for _, c := range []struct{ text, want string }{
-		{"{command: x, sandbox: strickt}", `2:28: upstreams.a.sandbox.mode: there is no sandbox "strickt"; use strict or best-effort (did you mean strict?)`},
+		{"{command: x, sandbox: strickt}", `2:28: upstreams.a.sandbox.mode: there is no sandbox "strickt"; use strict, best-effort or none (did you mean strict?)`},
 		{"{command: x, sandbox: {reed: .}}", `2:29: upstreams.a.sandbox.reed: there is no key "reed" here; did you mean read?`},
-		{"{command: x, sandbox: {network: [443, al, 0, all]}}", `2:44: upstreams.a.sandbox.network[1]: "al" is neither a port nor none nor all; write none, all, or the TCP ports to connect to: [443]` + "\n" +
-			`2:48: upstreams.a.sandbox.network[2]: "0" is neither a port nor none nor all; write none, all, or the TCP ports to connect to: [443]` + "\n" +
-			"2:51: upstreams.a.sandbox.network[3]: all stands alone; remove it, or everything else"},
+		{"{command: x, sandbox: {network: [443, al, 0, all]}}", "2:39: upstreams.a.sandbox.network[0]: all has every port; remove it, or all" + "\n" +
+			`2:44: upstreams.a.sandbox.network[1]: "al" is neither a port nor a destination nor none nor all; write none, all, the TCP ports of public addresses: [443], or destinations: [db.internal:5432, 10.0.0.0/8:443]` + "\n" +
+			`2:48: upstreams.a.sandbox.network[2]: "0" is neither a port nor a destination nor none nor all; write none, all, the TCP ports of public addresses: [443], or destinations: [db.internal:5432, 10.0.0.0/8:443]`},
+		{"{command: x, sandbox: {network: [none, 443]}}", "2:39: upstreams.a.sandbox.network[0]: none stands alone; remove it, or everything else"},
+		{"{command: x, sandbox: {mode: none, memory: 1GiB}}", "2:29: upstreams.a.sandbox: mode none confines nothing; remove everything else, or the mode"},
 		{"{command: x, sandbox: {memory: 1, cpu: 5, processes: -1}}", `2:37: upstreams.a.sandbox.memory: "1" is not a size from 1KB to 1PiB; write 10MB, 512KiB or a number of bytes` + "\n" +
 			`2:45: upstreams.a.sandbox.cpu: "5" is not a duration; it has no unit; write 5s if it is in seconds` + "\n" +
 			`2:59: upstreams.a.sandbox.processes: "-1" is not a number from 1; write a whole number, or leave the key out for the default`},

@@ -2,14 +2,44 @@ package gateway
 
 import (
 	"fmt"
+	"os"
+	"runtime"
+	"slices"
 
 	"github.com/farcall-dev/farcall/internal/sandbox"
 )
 
-// confined is the command that runs the upstream's in its sandbox, if it has one. The launcher hands the
-// environment on, where secrets may be: none is on its command line.
-func (c *Upstream) confined(launcher []string) ([]string, error) {
-	if c.Sandbox == nil {
+// Private are the files and directories of the gateway that hold secrets or evidence: the
+// configuration and what it refers to, the audit, the tokens. A command without a sandbox that
+// [Options.Sandbox] starts cannot read them.
+func (c *Config) Private() []string {
+	out := slices.Clone(c.files)
+	if c.Guard != nil && c.Guard.Audit.File != "" {
+		out = append(out, c.Guard.Audit.File)
+	}
+	for _, u := range c.Upstreams {
+		if u.Auth == nil {
+			continue
+		}
+		for _, file := range []string{u.Auth.Store, u.Auth.AssertionFile} {
+			if file != "" && file != keyringStore && !slices.Contains(out, file) {
+				out = append(out, file)
+			}
+		}
+	}
+	return out
+}
+
+// confined is the command that runs the upstream's in its sandbox, or, if it has none, without a way
+// to read the gateway: see [sandbox.Rules]. The launcher hands the environment on, where secrets may
+// be: none is on its command line.
+func (c *Upstream) confined(launcher, private, never []string) ([]string, error) {
+	switch {
+	case c.Sandbox == nil && (len(launcher) == 0 || runtime.GOOS != "linux" || len(private) == 0 && os.Geteuid() != 0):
+		return c.Command, nil
+	case c.Sandbox == nil:
+		return sandbox.Command(launcher, &sandbox.Rules{Open: true, Hide: private}, c.Command), nil
+	case c.Sandbox.Mode == sandboxNone:
 		return c.Command, nil
 	}
 	if len(launcher) == 0 {
@@ -19,6 +49,7 @@ func (c *Upstream) confined(launcher []string) ([]string, error) {
 	r := &sandbox.Rules{
 		BestEffort: s.Mode == "best-effort",
 		Read:       s.Read, Write: s.Write, Execute: s.Execute, Network: s.Network,
+		Never:  never,
 		Memory: s.Memory, Processes: s.Processes, Files: s.Files, CPU: s.CPU,
 	}
 	if c.Cwd != "" {

@@ -34,12 +34,14 @@ func TestSandboxLauncher(t *testing.T) {
 	flags.IntVar(&r.Files, "files", 0, "")
 	flags.DurationVar(&r.CPU, "cpu", 0, "")
 	flags.BoolVar(&r.KeepEnv, "keep-env", false, "")
+	flags.Func("hide", "", func(v string) error { r.Hide = append(r.Hide, v); return nil })
+	flags.Func("never", "", func(v string) error { r.Never = append(r.Never, v); return nil })
 	mode := flags.String("mode", "strict", "")
 	inside := flags.Bool(strings.TrimPrefix(sandbox.Inside, "--"), false, "")
 	if err := flags.Parse(flag.Args()[1:]); err != nil {
 		os.Exit(2)
 	}
-	r.BestEffort = *mode == "best-effort"
+	r.BestEffort, r.Open = *mode == "best-effort", *mode == "open"
 	var code int
 	var err error
 	if *inside {
@@ -110,7 +112,7 @@ func TestSandbox(t *testing.T) {
 		}
 	}
 	c := &gateway.Config{Upstreams: []*gateway.Upstream{
-		upstream("open", nil),
+		upstream("open", &gateway.Sandbox{Mode: "none"}),
 		upstream("closed", &gateway.Sandbox{Execute: []string{"/usr/bin", "/bin"}}),
 	}}
 	l := newLabOf(t, &gateway.Options{Sandbox: launcher()}, c)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,17 +57,17 @@ type server struct {
 }
 
 // newServer puts a server together. Nothing runs yet.
-func (g *Gateway) newServer(c *Upstream, size int) (*server, error) {
+func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, error) {
 	s := &server{g: g, cfg: c}
 	s.telling.do = func(kind string) { g.tellListChanged(c.Name, kind) }
 	log := g.opts.Logger.With("upstream", c.Name)
 	if len(c.Command) > 0 {
-		command, err := c.confined(g.opts.Sandbox)
+		command, err := c.confined(g.opts.Sandbox, private, g.opts.Never)
 		if err != nil {
 			return nil, err
 		}
 		s.children = supervise.New(supervise.Command{
-			Path: command[0], Args: command[1:], Env: c.Environ(os.Environ()), Dir: c.Cwd,
+			Path: command[0], Args: command[1:], Name: filepath.Base(c.Command[0]), Env: c.Environ(os.Environ()), Dir: c.Cwd,
 			Framing: c.framing(), MaxMessage: int(c.MaxMessage),
 		}, &supervise.Options{
 			Name: c.Name, Logger: log, Guard: g.guard,

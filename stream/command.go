@@ -43,7 +43,7 @@ func Command(cmd *exec.Cmd, framing Framing, o *Options) (farcall.Transport, err
 	if cmd.Stdin != nil || cmd.Stdout != nil {
 		return nil, errors.New("stream: Command needs the command's Stdin and Stdout for itself; leave them nil")
 	}
-	p := &child{cmd: cmd, name: filepath.Base(cmd.Path), grace: defaultGrace, exited: make(chan struct{})}
+	p := &child{cmd: cmd, name: nameOf(cmd), grace: defaultGrace, exited: make(chan struct{})}
 	if o != nil {
 		p.onExit = o.OnExit
 		if o.Grace > 0 {
@@ -54,6 +54,14 @@ func Command(cmd *exec.Cmd, framing Framing, o *Options) (farcall.Transport, err
 		return nil, fmt.Errorf("stream: cannot start %q: %w", cmd.Path, err)
 	}
 	return New(p, framing, o), nil
+}
+
+// nameOf is what a command calls itself: its first argument, which is its path unless it was changed.
+func nameOf(cmd *exec.Cmd) string {
+	if len(cmd.Args) > 0 && cmd.Args[0] != "" {
+		return filepath.Base(cmd.Args[0])
+	}
+	return filepath.Base(cmd.Path)
 }
 
 // ExitError is what Read fails with when a child process has ended. It is

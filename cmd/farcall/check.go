@@ -157,7 +157,8 @@ type checkUpstream struct {
 	Shows    []string `json:"shows,omitempty"`
 	Paths    []string `json:"paths,omitempty"`
 	Sandbox  string   `json:"sandbox,omitempty"`
-	Auth     string   `json:"auth,omitempty"` // how the gateway shows who it is
+	Reaches  []string `json:"reaches,omitempty"` // a command without a sandbox
+	Auth     string   `json:"auth,omitempty"`    // how the gateway shows who it is
 }
 
 type checkEndpoint struct {
@@ -172,9 +173,12 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 		r.Notices = append(r.Notices, checkProblem(p))
 	}
 	r.Notices = append(r.Notices, unjudged(given)...)
+	private := ownFiles(given)
 	var mcp []string
 	for _, u := range c.Upstreams {
-		r.Upstreams = append(r.Upstreams, describeUpstream(u, c.Lock != "" || c.Guard != nil))
+		d := describeUpstream(u, c.Lock != "" || c.Guard != nil)
+		d.Reaches = reaches(u, private)
+		r.Upstreams = append(r.Upstreams, d)
 		if !u.Disabled && u.Profile != "raw" {
 			mcp = append(mcp, u.Name)
 		}
@@ -472,6 +476,7 @@ func (e *env) explainUpstream(u checkUpstream) error {
 	add("headers", u.Headers...)
 	add("credentials", u.Auth)
 	add("sandbox", u.Sandbox)
+	add("reaches", u.Reaches...)
 	if u.Lifetime != "" {
 		add("lifetime", u.Lifetime+": "+u.Sharing)
 	}

@@ -322,7 +322,7 @@ func (d *checkGuard) rows() (rows [][]string) {
 
 // sandboxText says what a command may do.
 func sandboxText(s *gateway.Sandbox) string {
-	if s == nil {
+	if s == nil || s.Mode == "none" {
 		return ""
 	}
 	parts := []string{s.Mode}
@@ -340,7 +340,7 @@ func sandboxText(s *gateway.Sandbox) string {
 	case slices.Equal(s.Network, []string{"all"}):
 		parts = append(parts, "all of the network")
 	default:
-		parts = append(parts, "connects to port "+strings.Join(s.Network, ", "))
+		parts = append(parts, "connects to "+strings.Join(s.Network, ", "))
 	}
 	parts = append(parts, bytesText(s.Memory)+" of memory", fmt.Sprintf("%d processes", s.Processes), fmt.Sprintf("%d files at once", s.Files))
 	if s.CPU > 0 {
@@ -391,6 +391,9 @@ func credentialsText(u *gateway.Upstream) string {
 
 // sandboxCaveats say what this machine lacks for a sandbox.
 func sandboxCaveats(s *gateway.Sandbox) (texts []string) {
+	if s.Mode == "none" {
+		return nil
+	}
 	for _, path := range slices.Concat(s.Read, s.Write, s.Execute) {
 		if _, err := os.Stat(path); err != nil {
 			texts = append(texts, "sandbox: there is no "+path)

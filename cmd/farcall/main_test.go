@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(mcpServerVar) == "1":
 		os.Exit(mcpStdioMain())
-	case os.Getenv(execVar) == "1":
+	case os.Getenv(execVar) == "1", len(os.Args) > 1 && os.Args[1] == "sandbox": // the launcher of children, whose environment is clean
 		main()
 	}
 	os.Exit(leak.Main(m))

@@ -23,16 +23,21 @@ privileges, farcall's environment. The command has a /proc with its own processe
 only, and a directory for temporary files in memory: TMPDIR. With it ends everything
 that it has started.
 
---network 443 allows connections to that TCP port, of any host. Names are found
-over the network: add --network 53, and they are asked for over TCP (programs that
-use glibc or c-ares do that when RES_OPTIONS says so, which is set; others need
-addresses, or --network all). Sockets of the local system, like those of daemons,
-are never reached.
+--network 443 allows connections to that TCP port of public addresses. Everything
+else is named: --network db.internal:5432, 10.0.0.0/8:5432, [fd00::/8]:443,
+localhost:8080, 10.1.2.3:* for every port. Link-local addresses, and those where
+clouds hand out credentials, are reached only when they are named, also with
+--network all. Names are found over the network: add --network 53 for the name
+servers of the system, which are asked over TCP (programs that use glibc or c-ares
+do that when RES_OPTIONS says so, which is set; others need addresses, or --network
+all). Sockets of the local system, like those of daemons, are never reached.
 
 The environment is HOME, LANG, LC_*, LOGNAME, PATH, SHELL, TERM, USER, and what --env
 names. The working directory can be read when --read . says so. Where the kernel
 lacks a part, nothing is started, and it is said what is missing; --mode best-effort
-runs the command without that part, and says so.
+runs the command without that part, and says so. --mode open confines nothing: the
+command has all rights but those to read other processes and the files of --hide. So
+does 'farcall serve' start the commands of upstreams that have no 'sandbox:'.
 
 Exit status: that of the command, 128 and the number of the signal that ended it, or 1
 when the sandbox could not be built; then nothing was started.`
@@ -78,13 +83,15 @@ func (f *sandboxFlags) command(e *env) *cobra.Command {
 	flags.StringArrayVar(&f.rules.Read, "read", nil, "file or directory (`PATH`) that may be read, with all below; repeat for more")
 	flags.StringArrayVar(&f.rules.Write, "write", nil, "`PATH` that may be read and written")
 	flags.StringArrayVar(&f.rules.Execute, "execute", nil, "`PATH` of programs that may be read and executed")
-	flags.StringArrayVar(&f.rules.Network, "network", nil, "\"none\", \"all\", or a TCP `PORT` that may be connected to; repeat for more (default none)")
+	flags.StringArrayVar(&f.rules.Network, "network", nil, "\"none\", \"all\", a TCP `PORT` of public addresses, or HOST:PORT or NETWORK:PORT; repeat for more (default none)")
+	flags.StringArrayVar(&f.rules.Never, "never", nil, "`ADDRESS:PORT` that is never reached, whatever --network says; repeat for more")
 	flags.StringVar(&f.memory, "memory", "1GiB", "`SIZE` of the memory, for each process and for all together")
 	flags.IntVar(&f.rules.Processes, "processes", 64, "at most `N` processes and threads")
 	flags.IntVar(&f.rules.Files, "files", 256, "at most `N` open files in a process")
 	flags.DurationVar(&f.rules.CPU, "cpu", 0, "`TIME` of the processor for each process, as 60s (default no bound)")
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME` of a variable to hand on, or NAME=VALUE; repeat for more")
-	flags.StringVar(&f.mode, "mode", "strict", "the `MODE`: \"strict\", or \"best-effort\": run it even where the kernel lacks a part")
+	flags.StringVar(&f.mode, "mode", "strict", "the `MODE`: \"strict\"; \"best-effort\": run it even where the kernel lacks a part; \"open\": confine nothing but --hide")
+	flags.StringArrayVar(&f.rules.Hide, "hide", nil, "`PATH` that cannot be read in the mode open; repeat for more")
 	flags.BoolVar(&f.check, "check", false, "say what the kernel lacks for these rules, and run nothing")
 	flags.BoolVar(&f.rules.KeepEnv, "keep-env", false, "hand the whole environment on")
 	flags.BoolVar(&f.inside, strings.TrimPrefix(sandbox.Inside, "--"), false, "")
@@ -96,10 +103,12 @@ func (f *sandboxFlags) command(e *env) *cobra.Command {
 func (f *sandboxFlags) read() error {
 	switch f.mode {
 	case "strict":
+	case "open":
+		f.rules.Open = true
 	case "best-effort":
 		f.rules.BestEffort = true
 	default:
-		return usagef("Use strict or best-effort.", "there is no mode %q", f.mode)
+		return usagef("Use strict, best-effort or open.", "there is no mode %q", f.mode)
 	}
 	n, err := parseSize(f.memory)
 	if err != nil {
@@ -114,11 +123,8 @@ func (f *sandboxFlags) read() error {
 	if f.rules.CPU > 0 && f.rules.CPU < time.Second {
 		return usagef("Use --cpu 1s.", "the processor's time is counted in seconds")
 	}
-	for _, name := range f.rules.Network {
-		port, err := strconv.ParseUint(name, 10, 16)
-		if alone := name == "none" || name == "all"; alone && len(f.rules.Network) > 1 || !alone && (err != nil || port == 0) {
-			return usagef("Use --network none, --network all, or --network 443 for each port.", "--network %s is not one, or does not stand alone", name)
-		}
+	if err := sandbox.CheckNetwork(f.rules.Network...); err != nil {
+		return usagef("Use --network none, --network all, --network 443 for a port of public addresses, or --network db.internal:5432.", "--network %s: %w", strings.Join(f.rules.Network, ", "), err)
 	}
 	return nil
 }

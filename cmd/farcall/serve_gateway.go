@@ -207,8 +207,10 @@ func (f *serveFlags) serveGateway(
 	rpc := f.rpcOptions(log)
 	rpc.OnRecord = ofRequest(rpc.OnRecord)
 	c.Listen = f.addresses() // for the page
+	hide := f.private()
+	protect(c, hide, stderr)
 	g, err := gateway.New(c, &gateway.Options{
-		Version: versionName(), MaxMessage: int(f.maxMessage), RPC: &rpc, Logger: log, Sandbox: launcher(), Guard: f.guardOptions(log), Hosts: f.hosts,
+		Version: versionName(), MaxMessage: int(f.maxMessage), RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: ownAddresses(c.Listen), Guard: f.guardOptions(log), Hosts: f.hosts,
 	})
 	if err != nil {
 		return configFailure(err)

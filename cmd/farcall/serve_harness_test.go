@@ -43,7 +43,14 @@ var readyForm = regexp.MustCompile(`^farcall: ready ((?:https?://127\.0\.0\.1:[0
 // --listen, one without any, none for --stdio alone.
 func serve(t *testing.T, args ...string) *served {
 	t.Helper()
-	s := &served{cmd: program(t, append([]string{"serve"}, args...)...)}
+	return serveProgram(t, program(t, "serve"), args...)
+}
+
+// serveProgram is serve of a program that is ready to be started.
+func serveProgram(t *testing.T, cmd *exec.Cmd, args ...string) *served {
+	t.Helper()
+	cmd.Args = append(cmd.Args, args...)
+	s := &served{cmd: cmd}
 	s.change.L = &s.mu
 	want := strings.Count(strings.Join(args, " "), "--listen")
 	if want == 0 && !strings.Contains(strings.Join(args, " "), "--stdio") {

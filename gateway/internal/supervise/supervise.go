@@ -51,6 +51,7 @@ var ErrClosed = errors.New("supervise: the supervisor is closed")
 // Command is what is started.
 type Command struct {
 	Path string   // of the program; looked up in PATH when it has no slash
+	Name string   // of the program in errors, and its first argument; "": the path
 	Args []string // without the program's name
 	Env  []string // complete; nil: none but FARCALL_CHILD, which is always added
 	Dir  string   // "": the current one
@@ -153,6 +154,9 @@ func (s *Supervisor) Start(ctx context.Context) (farcall.Transport, error) {
 	cmd := exec.Command(s.cmd.Path, s.cmd.Args...) //nolint:noctx,gosec // it outlives ctx, and to run it is what was asked for
 	cmd.Env = append(append(make([]string, 0, len(s.cmd.Env)+1), s.cmd.Env...), c.mark())
 	cmd.Dir = s.cmd.Dir
+	if s.cmd.Name != "" {
+		cmd.Args[0] = s.cmd.Name
+	}
 	cmd.Stderr = &c.stderr
 	cmd.WaitDelay = orphanWait
 	c.stderr.tail = &s.tail

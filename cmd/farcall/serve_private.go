@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/sandbox"
+)
+
+// private are files of this process that its children shall not read, beyond those of the
+// configuration: the key of the certificate, and where farcall login keeps tokens.
+func (f *serveFlags) private() (files []string) {
+	for _, file := range []string{f.tlsKey, f.guard, defaultStore()} {
+		if file != "" {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// ownFiles are those that children of a configuration shall not read.
+func ownFiles(c *gateway.Config) []string {
+	files := c.Private()
+	if store := defaultStore(); store != "" {
+		files = append(files, store)
+	}
+	return files
+}
+
+// defaultStore is the file with the tokens of farcall login, "" when they are not in a file.
+func defaultStore() string {
+	s, err := (&env{getenv: os.Getenv}).openStore("")
+	if err != nil || s.name == keyringStore {
+		return ""
+	}
+	return s.name
+}
+
+// ownAddresses are those with ports where this process is reached when it listens there. A port that the
+// system chooses is not known yet.
+func ownAddresses(listen []string) (out []string) {
+	for _, text := range listen {
+		host, number, err := net.SplitHostPort(text)
+		if err != nil || number == "0" {
+			continue // a unix socket is never reached
+		}
+		hosts := []string{host}
+		if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+			hosts = everyAddress()
+		} else if err != nil {
+			hosts, _ = net.LookupHost(host) //nolint:noctx // of this machine
+		}
+		for _, h := range hosts {
+			if own, err := netip.ParseAddrPort(net.JoinHostPort(h, number)); err == nil {
+				out = append(out, own.String())
+			}
+		}
+	}
+	return out
+}
+
+// everyAddress has those of this machine.
+func everyAddress() []string {
+	out := []string{"127.0.0.1", "::1"}
+	all, _ := net.InterfaceAddrs() // none: the loopback addresses remain
+	for _, a := range all {
+		if p, err := netip.ParsePrefix(a.String()); err == nil {
+			out = append(out, p.Addr().String())
+		}
+	}
+	return out
+}
+
+// protect keeps what the children of a gateway could read of this process from them, and says in one
+// line what it cannot.
+func protect(c *gateway.Config, hide []string, stderr io.Writer) {
+	var open []string
+	for _, u := range c.Upstreams {
+		if unconfined(u) {
+			open = append(open, u.Name)
+		}
+	}
+	parts := sandbox.Missing(&sandbox.Rules{Open: true, Hide: slices.Concat(c.Private(), hide)})
+	if err := sandbox.Protect(); err != nil && len(parts) == 0 {
+		parts = append(parts, err.Error())
+	}
+	if len(open) > 0 && len(parts) > 0 {
+		fmt.Fprintf(stderr, "farcall: %s: not confined, and this system does not protect farcall from them: %s\n", strings.Join(open, ", "), tame(strings.Join(parts, "; ")))
+	}
+}
+
+// unconfined reports whether an upstream is a command without a sandbox.
+func unconfined(u *gateway.Upstream) bool {
+	return len(u.Command) > 0 && !u.Disabled && (u.Sandbox == nil || u.Sandbox.Mode == "none")
+}
+
+// reaches says what a command without a sandbox can reach, and what it cannot.
+func reaches(u *gateway.Upstream, private []string) (texts []string) {
+	if !unconfined(u) {
+		return nil
+	}
+	user := fmt.Sprintf("all files and processes of user %d", os.Geteuid())
+	if os.Geteuid() == 0 {
+		user = "all files, devices and processes of root: run farcall as a user of its own, or give it a sandbox"
+	}
+	texts = append(texts, "not confined: it reaches "+user)
+	if u.Sandbox != nil {
+		return append(texts, "also the files of farcall: "+strings.Join(private, ", "))
+	}
+	if parts := sandbox.Missing(&sandbox.Rules{Open: true, Hide: private}); len(parts) > 0 {
+		return append(texts, parts...)
+	}
+	return append(texts, "but not farcall's memory and environment, nor "+strings.Join(private, ", "))
+}
