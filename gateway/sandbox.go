@@ -10,12 +10,15 @@ import (
 )
 
 // Private are the files and directories of the gateway that hold secrets or evidence: the
-// configuration and what it refers to, the audit, the tokens. A command without a sandbox that
+// configuration and what it refers to, the audit, keys and tokens. A command without a sandbox that
 // [Options.Sandbox] starts cannot read them.
 func (c *Config) Private() []string {
 	out := slices.Clone(c.files)
 	if c.Guard != nil && c.Guard.Audit.File != "" {
 		out = append(out, c.Guard.Audit.File)
+	}
+	if c.TLS.Key != "" {
+		out = append(out, c.TLS.Key)
 	}
 	for _, u := range c.Upstreams {
 		if u.Auth == nil {
