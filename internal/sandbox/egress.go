@@ -190,6 +190,7 @@ const (
 	hostKept  = 10 * time.Minute
 	hostFresh = 5 * time.Second
 	hostWait  = 5 * time.Second
+	maxSeen   = 256 // addresses of a host; the one that was seen the longest time ago goes
 )
 
 // hosts remembers the addresses of hosts. Its methods may be called by any number of goroutines.
@@ -221,7 +222,7 @@ func (h *hosts) of(host string, now time.Time) (out []netip.Addr) {
 		cancel()
 		e.asked = now
 		for _, a := range addrs {
-			e.seen[a.WithZone("").Unmap()] = now
+			e.see(a.WithZone("").Unmap(), now)
 		}
 	}
 	for a, at := range e.seen {
@@ -232,6 +233,21 @@ func (h *hosts) of(host string, now time.Time) (out []netip.Addr) {
 		out = append(out, a)
 	}
 	return out
+}
+
+// see remembers an address.
+func (e *hostEntry) see(a netip.Addr, now time.Time) {
+	e.seen[a] = now
+	if len(e.seen) <= maxSeen {
+		return
+	}
+	oldest := a
+	for other, at := range e.seen {
+		if at.Before(e.seen[oldest]) {
+			oldest = other
+		}
+	}
+	delete(e.seen, oldest)
 }
 
 // nameServers are those of a resolv.conf.

@@ -112,6 +112,25 @@ func TestHosts(t *testing.T) {
 	}
 }
 
+// TestHostsAreBounded: a name server that always answers with others fills no memory.
+func TestHostsAreBounded(t *testing.T) {
+	asked := 0
+	h := hosts{known: map[string]*hostEntry{}, lookup: func(context.Context, string, string) (out []netip.Addr, err error) {
+		asked++
+		for i := range 200 {
+			out = append(out, netip.AddrFrom4([4]byte{10, byte(asked), 0, byte(i)}))
+		}
+		return out, nil
+	}}
+	begin := time.Now()
+	for i := range 4 {
+		got := h.of("a", begin.Add(time.Duration(i)*hostFresh))
+		if len(got) > maxSeen || !slices.Contains(got, netip.AddrFrom4([4]byte{10, byte(asked), 0, 199})) {
+			t.Errorf("%d addresses; those that were seen last are to stay", len(got))
+		}
+	}
+}
+
 func TestNameServers(t *testing.T) {
 	got := nameServers("# x\nnameserver 10.0.0.2\nnameserver fe80::1%eth0\nsearch a\nnameserver\nnameserver x\n")
 	if want := []netip.Addr{netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fe80::1")}; !slices.Equal(got, want) {
