@@ -29,6 +29,7 @@ type lane struct {
 	gone    bool // it takes no more calls
 	flights flights
 	asking  int    // flights that may be asked
+	calls   int    // that it has carried
 	session string // that used it last, where one at a time does
 	roots   rootsState
 	// Calls have ended without an answer, and the server may still ask about them: late questions.

@@ -119,6 +119,7 @@ func (u *Upstream) board(f *flight, l *lane) {
 	f.lane, f.over, f.age = l, false, u.breaker.age
 	f.level, f.sent = "", false
 	u.started(f)
+	l.calls++
 	l.flights.add(f)
 	l.identify(f)
 	if !f.light {
@@ -352,8 +353,16 @@ func (u *Upstream) fits(h *holder) bool {
 	case free > 0 || mine > 0 && !h.key.client.IsZero():
 		return u.evict(h.lanes)
 	}
-	return u.evict(all)
+	// One whose owner has calls in the queue gets some of them first: starting a process for each
+	// call takes longer.
+	return u.evict(slices.DeleteFunc(all, func(l *lane) bool {
+		return l.holder != h && l.holder.waiting > 0 && l.calls < minCalls
+	}))
 }
+
+// minCalls is how many calls a lane carries before it makes room for another owner, if its own has
+// so many.
+const minCalls = 8
 
 // evict closes the lane that nobody has needed for the longest time.
 func (u *Upstream) evict(lanes []*lane) bool {
@@ -467,16 +476,16 @@ func (u *Upstream) lanesOf(who *Caller, method string) (lanes []*lane) {
 	return lanes
 }
 
-// Forget ends what belongs to a session that has ended.
+// Forget ends what belongs to a session that has ended, or to a client's connection, given by the
+// text of its owner.
 func (u *Upstream) Forget(session string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if session == "" {
 		return
 	}
-	key := owner.Session(session, "")
 	for k, w := range u.watching {
-		if k.owner.belongs(key) {
+		if k.owner.belongs(session) {
 			w.cancel()
 		}
 	}
@@ -484,7 +493,7 @@ func (u *Upstream) Forget(session string) {
 		u.departed.add(session)
 	}
 	for _, h := range u.holders {
-		if h.key.belongs(key) {
+		if h.key.belongs(session) {
 			h.ended = true
 			u.release(h)
 			continue
