@@ -169,3 +169,28 @@ func TestAnonymousAndNamed(t *testing.T) {
 		t.Errorf("children and who has used them: %v", pids)
 	}
 }
+
+// The children of a caller without credentials end with its session or connection.
+func TestAnonymousChildrenEnd(t *testing.T) {
+	for _, lifetime := range []string{"principal", "session"} {
+		u := child("a", "ok")
+		u.Lifetime = lifetime
+		l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{u}})
+		for _, era := range []string{legacy, modern} {
+			for name, dial := range map[string]func() (*mcp.Client, error){
+				"HTTP": func() (*mcp.Client, error) { return mcp.Dial(t.Context(), l.url+"/mcp", &mcp.ClientOptions{Era: era}) },
+				"TCP": func() (*mcp.Client, error) {
+					return mcp.Connect(t.Context(), l.stream(t), &mcp.ClientOptions{Era: era})
+				},
+			} {
+				c, err := dial()
+				if err != nil {
+					t.Fatal(err)
+				}
+				wants(t, c, "echo", name, name)
+				c.Close()
+				until(t, "the child has ended: "+name+" "+era+" "+lifetime, func() bool { return l.status(t).Upstreams[0].Children == 0 })
+			}
+		}
+	}
+}

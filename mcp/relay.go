@@ -59,7 +59,9 @@ type Relay interface { //nolint:interfacebloat // who answers for a server does 
 	// it. params are valid until it returns.
 	Notified(ctx context.Context, method string, params jsonrpc.Raw)
 	// Closed is told that a session which was described to has ended, and that
-	// nothing of it runs any more. ClientInfo.Session has named it.
+	// nothing of it runs any more. ClientInfo.Session has named it. When a connection
+	// ends that is not HTTP, it is told the text of the owner of the requests that
+	// came over it and stood alone (owner.Key.Text).
 	Closed(session string)
 }
 

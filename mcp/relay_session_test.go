@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -106,7 +107,7 @@ func TestRelayKnowsTheClient(t *testing.T) {
 			t.Errorf("%+v", i)
 		}
 		w.close()
-		if !slices.Equal(f.closed, []string{session}) {
+		if len(f.closed) != 2 || f.closed[0] != session { // and then the connection, for the requests that stood alone
 			t.Error("closed:", f.closed)
 		}
 	})
@@ -123,6 +124,26 @@ func TestRelayStatelessNotification(t *testing.T) {
 		w.close()
 		if len(f.notified) != 1 || !strings.HasSuffix(f.notified[0], `"a":2}`) || f.last().Name != "t" || len(f.closed) != 0 {
 			t.Error(f.notified, f.closed)
+		}
+	})
+}
+
+// The end of a connection ends what its requests that stand alone have left behind.
+func TestRelayConnectionClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var whose owner.Key
+		f := &fakeRelay{forward: func(ctx context.Context, _ *era.Revision, _ string, _ jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+			whose = owner.From(ctx)
+			return jsonrpc.Raw(`{}`), nil, nil
+		}}
+		w := serve(t, relayServer(t, f, nil))
+		w.ask(modernFrame("1", "tools/call", `"name":"x"`))
+		if len(f.closed) != 0 {
+			t.Error(f.closed)
+		}
+		w.close()
+		if len(f.closed) != 1 || f.closed[0] != whose.Text() || !whose.Exclusive() {
+			t.Errorf("closed: %q; the owner was %v", f.closed, whose)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall"
@@ -58,6 +59,9 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 	h.close()
 	if s, ok := b.(*Server); ok {
 		s.tasks.endOwner(key)
+		if h.alone.Load() && s.relays() && !key.Authenticated() {
+			s.opts.Relay.Closed(key.Text())
+		}
 	}
 	if err := peer.Err(); !reading.closedInOrder() && !errors.Is(err, farcall.ErrClosed) {
 		return err
@@ -69,6 +73,7 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 type connection struct {
 	backend mcphttp.Backend
 	owner   any             // an owner.Key: of calls that are neither authenticated nor in a session
+	alone   atomic.Bool     // there were requests of no session
 	ctx     context.Context //nolint:containedctx // the session's, which lasts as long as the connection
 
 	mu      sync.Mutex
@@ -99,6 +104,9 @@ func (x *connection) ServeRPC(ctx context.Context, req *farcall.Request) (any, e
 	case session == nil && !opens, isModern(req.Params):
 		if !owner.From(ctx).Authenticated() {
 			ctx = context.WithValue(ctx, owner.ContextKey{}, x.owner)
+		}
+		if !req.IsNotification() && !x.alone.Load() {
+			x.alone.Store(true)
 		}
 		return x.backend.ServeRPC(ctx, req)
 	case session == nil:

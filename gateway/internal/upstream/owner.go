@@ -64,7 +64,9 @@ func (u *Upstream) keyOf(who *Caller, a abilities, light bool) (key ownerKey, la
 	case lifetimeCall:
 		return ownerKey{}, false
 	case lifetimePrincipal:
-		key.group = who.owner()
+		if key.group = who.Owner; !who.Owner.Authenticated() {
+			key.group = owner.Or(who.session(), who.Owner) // the session says when it ends
+		}
 	case lifetimeSession:
 		key.group = owner.Or(who.session(), who.Owner)
 	}
@@ -119,8 +121,12 @@ func (u *Upstream) tidy(h *holder) {
 	}
 }
 
-// belongs reports whether the connections of an owner are a session's, and end with it.
-func (k ownerKey) belongs(session owner.Key) bool { return k.group == session || k.client == session }
+// belongs reports whether the connections of an owner end with a client's: with a session, which has
+// that name, or with a connection, which is the owner of that text.
+func (k ownerKey) belongs(client string) bool {
+	session := owner.Session(client, "")
+	return k.group == session || k.client == session || k.group.Text() == client || k.client.Text() == client
+}
 
 // rekey gives a connection that has started, and all waiting calls when the server has turned out to
 // be stateless or not, the owners that they have now that this is known.

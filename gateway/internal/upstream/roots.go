@@ -206,7 +206,7 @@ func (u *Upstream) rootsChanged(who *Caller) (lanes []*lane) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, h := range u.holders {
-		if who.Session == "" || !h.key.belongs(who.session()) {
+		if who.Session == "" || !h.key.belongs(who.Session) {
 			continue
 		}
 		for _, l := range h.lanes {
