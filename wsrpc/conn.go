@@ -175,6 +175,9 @@ func (c *conn) tooSlow() {
 
 // Remote is the address at the other end, for the budget.
 func (c *conn) Remote() string {
+	if c.wire.remote != "" {
+		return c.wire.remote
+	}
 	if c.wire.conn != nil && c.wire.conn.RemoteAddr() != nil {
 		return c.wire.conn.RemoteAddr().String()
 	}

@@ -33,6 +33,8 @@ func putScratch(b *[]byte) {
 // control frames, which are written by the goroutine that reads, then come along
 // in their place.
 type wire struct {
+	remote string // of the handshake; "" at the calling end
+
 	rwc   io.ReadWriteCloser
 	sock  syscall.RawConn // nil where bytes cannot be written past rwc
 	alive atomic.Bool     // bytes have arrived since this was last reset

@@ -96,6 +96,7 @@ func NewHandler(serve func(t farcall.Transport, r *http.Request), o *Options) ht
 		if err != nil {
 			return // answered
 		}
+		up.wire.remote = r.RemoteAddr // a proxy may have named the client
 		serve(newTransport(ws, up.wire, up.reader, budget.Of(r.Context(), opts.Budget), &opts), r)
 	})
 }

@@ -112,6 +112,9 @@ func (d *direct) Read(f func(fd uintptr) bool) error {
 	return nil
 }
 
+// NetConn returns the connection that is bounded.
+func (c *core) NetConn() net.Conn { return c.inner }
+
 // Read implements net.Conn.
 func (c *core) Read(p []byte) (int, error) {
 	if err := c.watch(); err != nil {

@@ -11,7 +11,7 @@ import (
 // ListenOptions bound connections. The zero value of each means no bound.
 type ListenOptions struct {
 	// PerAddress bounds the connections of an IPv4 address or IPv6 /64; those of a
-	// unix socket have none. Total bounds those of the listener.
+	// unix socket have none, nor those whose method Shared() bool reports true. Total bounds those of the listener.
 	PerAddress, Total int
 	// Idle closes a connection from which nothing comes for so long, or up to a quarter
 	// longer, while somebody reads. It pauses while somebody else has set a deadline for reads, and
@@ -91,8 +91,11 @@ func (l *listener) refuse(conn net.Conn) {
 	}
 }
 
-// peerOf is the address that counts, or none.
+// peerOf is the address that counts, or none: that of a proxy stands for many clients.
 func peerOf(conn net.Conn) netip.Addr {
+	if c, ok := conn.(interface{ Shared() bool }); ok && c.Shared() {
+		return netip.Addr{}
+	}
 	if a, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
 		return network(a.AddrPort().Addr())
 	}

@@ -225,3 +225,20 @@ func TestPeer(t *testing.T) {
 		t.Error("there is no room after somebody left")
 	}
 }
+
+// sharedConn is a connection of a proxy that carries many clients.
+type sharedConn struct{ net.Conn }
+
+func (sharedConn) Shared() bool { return true }
+
+func (sharedConn) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 1} }
+
+// TestSharedConnections: those of a proxy are not those of one address.
+func TestSharedConnections(t *testing.T) {
+	l := Listen(nil, &ListenOptions{PerAddress: 1, Total: 3}).(*listener)
+	for i := range 5 {
+		if got, want := l.enter(peerOf(sharedConn{})), i < 3; got != want {
+			t.Errorf("connection %d: %v", i, got)
+		}
+	}
+}
