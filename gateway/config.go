@@ -21,6 +21,10 @@ type Config struct {
 	// callers need no credentials, requests over HTTP that ask for another name are refused; IP
 	// addresses, localhost and the host of Guard.Resource.URL are always allowed.
 	Hosts []string
+	// TrustedProxies are addresses and networks of proxies, or "unix", that are believed when they say who
+	// their client is, in X-Forwarded-For, Forwarded and the header of the PROXY protocol. They are
+	// for farcall serve: a program that serves a Gateway has listeners of its own.
+	TrustedProxies []string
 	// TLS are files in PEM: the certificate and its private key with which farcall serves TLS, and the
 	// authorities of which clients may show certificates. The command line counts first.
 	TLS struct{ Cert, Key, ClientCA string }

@@ -269,6 +269,7 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"instructions":    r.text(&c.Instructions),
 		"listen":          r.oneOrMore(&c.Listen),
 		"hosts":           r.oneOrMore(&c.Hosts),
+		"trusted_proxies": r.oneOrMore(&c.TrustedProxies),
 		"tls":             func(n *node, path string) { r.tls(c, n, path) },
 		"namespace":       r.text(&c.Namespace),
 		"lock":            r.path(&c.Lock),

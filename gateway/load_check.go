@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/forwarded"
 	"github.com/farcall-dev/farcall/mcp/era"
 )
 
@@ -84,6 +85,12 @@ func (c *checker) config(conf *Config) {
 		if badHost(host) {
 			path := "hosts[" + strconv.Itoa(i) + "]"
 			c.problem(path, c.quote(path, host)+" is not a host name", "write tools.example.com, *.example.com, or * for every name")
+		}
+	}
+	for i, text := range conf.TrustedProxies {
+		if _, err := forwarded.Parse([]string{text}); err != nil {
+			path := "trusted_proxies[" + strconv.Itoa(i) + "]"
+			c.problem(path, "not a proxy: "+c.quote(path, text), "write an address, a network such as 10.0.0.0/8 that is not all there are, or unix")
 		}
 	}
 	if t := conf.TLS; (t.Cert == "") != (t.Key == "") || t.ClientCA != "" && t.Cert == "" {

@@ -102,6 +102,8 @@ func TestProblems(t *testing.T) {
 			"1:71: hosts[5]: \"\" is not a host name; write tools.example.com, *.example.com, or * for every name\n" +
 			"1:75: hosts[6]: \"a:b\" is not a host name; write tools.example.com, *.example.com, or * for every name\n" +
 			"1:82: hosts[7]: \"[::1]\" is not a host name; write tools.example.com, *.example.com, or * for every name"},
+		{"trusted_proxies: [10.0.0.0/8, 0.0.0.0/0, proxy, unix]\nupstreams: {a: x}", "1:31: trusted_proxies[1]: not a proxy: \"0.0.0.0/0\"; write an address, a network such as 10.0.0.0/8 that is not all there are, or unix\n" +
+			"1:42: trusted_proxies[2]: not a proxy: \"proxy\"; write an address, a network such as 10.0.0.0/8 that is not all there are, or unix"},
 		{"upstreams:\n  a: x\n  a: y\nname: a\nname: b\nx-1: {a: 1, a: 2}", "3:3: upstreams.a: the key is given twice; the first is on line 2; remove one\n" +
 			"5:1: name: the key is given twice; the first is on line 4; remove one\n6:13: x-1.a: the key is given twice; the first is on line 6; remove one"},
 		{"upstreams: {a: x}\n---\nupstreams: {b: x}", "3:1: there is a second document (---) in the file; remove it; a file is one configuration"},

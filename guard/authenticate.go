@@ -19,6 +19,7 @@ import (
 	"github.com/farcall-dev/farcall/guard/internal/policy"
 	"github.com/farcall-dev/farcall/guard/internal/sign"
 	"github.com/farcall-dev/farcall/guard/internal/token"
+	"github.com/farcall-dev/farcall/internal/forwarded"
 	"github.com/farcall-dev/farcall/internal/owner"
 )
 
@@ -255,7 +256,7 @@ func (s *state) target(r *http.Request) string {
 		return s.origin + r.URL.EscapedPath()
 	}
 	scheme := "http://"
-	if r.TLS != nil {
+	if forwarded.Secure(r) {
 		scheme = "https://"
 	}
 	return scheme + r.Host + r.URL.EscapedPath()

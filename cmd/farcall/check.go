@@ -84,7 +84,7 @@ func unsafeListeners(file string, c *gateway.Config, insecure bool) *gateway.Con
 			}}
 		}
 	}
-	list := (&reach{addresses: c.Listen, tls: c.TLS.Cert != "", guard: c.Guard}).find()
+	list := (&reach{addresses: c.Listen, tls: c.TLS.Cert != "", proxies: len(c.TrustedProxies) > 0, guard: c.Guard}).find()
 	if len(list) == 0 || insecure || len(c.Upstreams) == 0 {
 		return nil
 	}

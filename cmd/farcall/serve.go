@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/forwarded"
 )
 
 // drainTime is how long calls in flight may take to finish after the first
@@ -24,6 +25,7 @@ const drainTime = 10 * time.Second
 type serveFlags struct {
 	listen      []string
 	hosts       []string
+	trusted     []string // proxies
 	stdio       bool
 	tlsCert     string
 	tlsKey      string
@@ -44,9 +46,12 @@ type serveFlags struct {
 	drainTimeout time.Duration
 	configured   []string // the addresses of --config
 
-	certs         *certificates // nil: there is no TLS
-	configuredTLS bool          // they are those of --config
-	guardFiles    []string      // those of --guard
+	configuredProxies []string // those of --config
+
+	proxies       *forwarded.Proxies // nil: there are none
+	certs         *certificates      // nil: there is no TLS
+	configuredTLS bool               // they are those of --config
+	guardFiles    []string           // those of --guard
 }
 
 func newServeCmd(e *env) *cobra.Command {
@@ -98,6 +103,7 @@ With a certificate, connections without TLS are refused, but over unix sockets.`
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.listen, "listen", nil, "`address` to listen on: host:port, :port (every interface), 0.0.0.0:port (every one of IPv4), unix:PATH; can be repeated (default "+defaultAddress+", unless --stdio)")
 	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
+	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil, "`address` or network of a proxy, or unix, whose X-Forwarded-For, Forwarded and PROXY protocol say who the client is; can be repeated")
 	flags.BoolVar(&f.stdio, "stdio", false, "serve standard input and output")
 	flags.StringVar(&f.config, "config", "", "serve the servers of this `file`, as a gateway: farcall.yaml, or the mcpServers JSON of a desktop client; it is read again when it changes")
 	flags.StringArrayVar(&f.upstreams, "upstream", nil, "serve this server, `NAME=TARGET` or NAME=COMMAND, as a gateway; can be repeated")
@@ -156,6 +162,13 @@ func (f *serveFlags) prepare(c *gateway.Config, log *slog.Logger, stderr io.Writ
 		if err := checkAddress(address); err != nil {
 			return err
 		}
+	}
+	if len(f.trusted) == 0 {
+		f.trusted = c.TrustedProxies
+	}
+	var err error
+	if f.proxies, err = forwarded.Parse(f.trusted); err != nil {
+		return usagef("Write --trusted-proxy 10.0.0.0/8, an address, or unix.", "--trusted-proxy: %w", err)
 	}
 	if err := f.loadCertificates(c, log); err != nil {
 		return err

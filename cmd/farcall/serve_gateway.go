@@ -38,7 +38,7 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 	if err := f.putUp(c); err != nil {
 		return err
 	}
-	f.configured = c.Listen
+	f.configured, f.configuredProxies = c.Listen, c.TrustedProxies
 	if len(f.listen) == 0 && !f.stdio {
 		f.listen = c.Listen
 	}
@@ -256,6 +256,9 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 	f.notices(c, stderr)
 	if moved {
 		fmt.Fprintln(stderr, "farcall: listen: it takes effect when farcall is started again")
+	}
+	if !slices.Equal(c.TrustedProxies, f.configuredProxies) {
+		fmt.Fprintln(stderr, "farcall: trusted_proxies: it takes effect when farcall is started again")
 	}
 	if !f.moveCertificates(c) {
 		fmt.Fprintln(stderr, "farcall: tls: adding or removing the certificate takes effect when farcall is started again")

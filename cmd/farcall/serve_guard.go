@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/forwarded"
 )
 
 // conflict begins what is said of rules that overlap.
@@ -126,12 +127,20 @@ func intercepted(g *guard.Guard, c *guard.Conn, o farcall.Options) farcall.Optio
 // connected is what is known of a connection.
 func connected(conn net.Conn) *guard.Conn {
 	c := &guard.Conn{Transport: conn.LocalAddr().Network(), Remote: conn.RemoteAddr().String()}
+	if forwarded.Via(conn) { // whoever comes through a proxy is not on this machine
+		return secureConn(c, conn)
+	}
 	switch a := conn.RemoteAddr().(type) {
 	case *net.UnixAddr:
 		c.Local = true
 	case *net.TCPAddr:
 		c.Local = a.IP.IsLoopback()
 	}
+	return secureConn(c, conn)
+}
+
+// secureConn adds the state of TLS.
+func secureConn(c *guard.Conn, conn net.Conn) *guard.Conn {
 	if secure, ok := conn.(*tls.Conn); ok {
 		state := secure.ConnectionState()
 		c.Transport, c.TLS = c.Transport+"+tls", &state

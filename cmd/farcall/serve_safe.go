@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/forwarded"
 	"github.com/farcall-dev/farcall/internal/port"
 )
 
@@ -18,6 +20,7 @@ import (
 type reach struct {
 	addresses []string
 	tls       bool
+	proxies   bool          // there are trusted ones, and nobody else connects without TLS
 	guard     *guard.Config // nil: none
 }
 
@@ -39,9 +42,10 @@ func (e *reach) find() (list []*unsafeAddress) {
 		case e.guard == nil:
 			x.message = "other machines can reach " + address + ", and no guard says who may call what"
 			x.hint = "add a guard (guard: in the configuration, or --guard FILE)"
-		case bearer != "" && !e.tls:
+		case bearer != "" && !e.tls && !e.proxies:
 			x.message = "other machines can reach " + address + ", and " + bearer + " would cross the network unencrypted"
-			x.hint = "add a certificate (tls: in the configuration, or --tls-cert and --tls-key)"
+			x.hint = "add a certificate (tls: in the configuration, or --tls-cert and --tls-key), name the proxy that terminates TLS " +
+				"(trusted_proxies:, or --trusted-proxy)"
 		default:
 			continue
 		}
@@ -118,7 +122,24 @@ func unsafeIn(file string, c *gateway.Config, list []*unsafeAddress) *gateway.Co
 
 // reach is who can reach what the flags serve, with a guard.
 func (f *serveFlags) reach(c *guard.Config) *reach {
-	return &reach{addresses: f.addresses(), tls: f.certs != nil, guard: c}
+	return &reach{addresses: f.addresses(), tls: f.certs != nil, proxies: f.proxies != nil, guard: c}
+}
+
+// plain decides which connections are accepted without TLS; nil leaves that to the port. Where a
+// trusted proxy stands in for a certificate, other machines connect through it only.
+func (f *serveFlags) plain() func(net.Conn) string {
+	switch {
+	case f.insecure:
+		return func(net.Conn) string { return "" }
+	case f.certs != nil || f.proxies == nil:
+		return nil
+	}
+	return func(conn net.Conn) string {
+		if from, ok := conn.RemoteAddr().(*net.TCPAddr); !ok || from.IP.IsLoopback() || forwarded.Via(conn) {
+			return ""
+		}
+		return "only the proxies of trusted_proxies connect to this port; use the address of the proxy"
+	}
 }
 
 // checkReload refuses a new guard that would break the rule of reach.

@@ -35,15 +35,17 @@ func TestReach(t *testing.T) {
 	}
 	for address, reachable := range addresses {
 		for name, g := range guards {
-			for _, secure := range []bool{false, true} {
-				got := (&reach{addresses: []string{"127.0.0.1:0", address}, tls: secure, guard: g.c}).find()
+			for _, by := range []string{"", "TLS", "proxies"} {
+				secure := by != ""
+				got := (&reach{addresses: []string{"127.0.0.1:0", address}, tls: by == "TLS", proxies: by == "proxies", guard: g.c}).find()
 				want := reachable && (g.c == nil || g.bearer && !secure)
 				if (len(got) == 1) != want || len(got) > 1 {
 					t.Errorf("%s, guard %s, TLS %v: %v, want refused %v", address, name, secure, got, want)
 				}
 				for _, x := range got {
 					if x.at != 1 || !strings.Contains(x.message, address) || !strings.Contains(x.hint, "--insecure") ||
-						!strings.Contains(x.hint, "listen on 127.0.0.1:1") || strings.Contains(x.hint, "--tls-cert") != (g.c != nil) {
+						!strings.Contains(x.hint, "listen on 127.0.0.1:1") || strings.Contains(x.hint, "--tls-cert") != (g.c != nil) ||
+						strings.Contains(x.hint, "--trusted-proxy") != (g.c != nil) {
 						t.Errorf("%s, guard %s: %+v", address, name, x)
 					}
 				}
@@ -93,6 +95,7 @@ func TestReachOfConfig(t *testing.T) {
 		"no guard":        {"listen: ['127.0.0.1:1', ':7331']\n", nil, `:1:25: listen[1]: other machines can reach :7331, and no guard`},
 		"no guard, TLS":   {"listen: 0.0.0.0:7331\ntls: {cert: cert.pem, key: key.pem}\n", nil, ":1:9: listen[0]: other machines can reach 0.0.0.0:7331, and no guard"},
 		"keys, no TLS":    {"listen: ':7331'\n" + keys, nil, ":1:9: listen[0]: other machines can reach :7331, and API keys would cross the network unencrypted"},
+		"keys, proxies":   {"listen: ':7331'\ntrusted_proxies: 10.0.0.1\n" + keys, nil, ""},
 		"keys, TLS":       {"listen: ':7331'\ntls: {cert: cert.pem, key: key.pem}\n" + keys, nil, ""},
 		"insecure":        {"listen: ':7331'\n", []string{"--insecure"}, ""},
 		"loopback":        {"listen: '127.0.0.1:7331'\n", nil, ""},

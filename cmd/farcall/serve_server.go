@@ -17,6 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/playground"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/forwarded"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -52,20 +53,18 @@ type server struct {
 	maxMessage int
 	service    service
 	port       *port.Server
+	proxies    *forwarded.Proxies
+	log        *slog.Logger
 	ended      chan error // what was served has come to its end, with the reason
 }
 
 // newServer makes a service reachable. Nothing runs yet.
 func (f *serveFlags) newServer(s service, log *slog.Logger, stderr io.Writer) *server {
 	secure := f.certs.config()
-	o := &port.Options{TLS: secure, Logger: log}
-	if f.insecure {
-		o.Plain = func(net.Conn) string { return "" }
-	}
-	x := &server{stderr: stderr, tls: secure, maxMessage: int(f.maxMessage), service: s, ended: make(chan error, 1)}
+	x := &server{proxies: f.proxies, log: log, stderr: stderr, tls: secure, maxMessage: int(f.maxMessage), service: s, ended: make(chan error, 1)}
 	x.port = port.New(port.Handler{
 		HTTP: &http.Server{
-			Handler:           hurried(s),
+			Handler:           hurried(f.proxies.Handler(s)),
 			ReadHeaderTimeout: 10 * time.Second,
 			IdleTimeout:       2 * time.Minute,
 			MaxHeaderBytes:    64 << 10,
@@ -73,7 +72,7 @@ func (f *serveFlags) newServer(s service, log *slog.Logger, stderr io.Writer) *s
 			ErrorLog:          slog.NewLogLogger(handlerOf(log), slog.LevelWarn),
 		},
 		Stream: x.serveStream,
-	}, o)
+	}, &port.Options{TLS: secure, Plain: f.plain(), Logger: log})
 	return x
 }
 
@@ -270,6 +269,7 @@ func (s *server) start(ctx context.Context, f *serveFlags) error {
 		open = append(open, l)
 	}
 	for _, l := range open {
+		l = s.proxies.Listener(l, s.log)
 		if b := s.service.bounds(); b != nil {
 			l = b.Listener(l)
 		}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/farcall-dev/farcall/internal/forwarded"
 )
 
 // A Vouch says which hosts a request may ask for besides those of a Policy. A guard puts one into
@@ -28,15 +30,27 @@ func WithVouch(ctx context.Context, v Vouch) context.Context {
 // not look at the address on which the request arrived: a port that is published to loopback, a
 // container, a machine of the local network and a proxy in front of a unix socket are reached by a
 // rebound name as well.
+//
+// A proxy may ask for an address whatever the client has asked it for: where a listed one says
+// what that was, it must be allowed as well.
 func (p *Policy) CheckHost(r *http.Request) error {
-	if p.allowsHost(r.Host) {
+	if of := forwarded.Of(r.Context()); of != nil && of.Host != "" {
+		if err := p.checkHost(r.Context(), of.Host); err != nil {
+			return err
+		}
+	}
+	return p.checkHost(r.Context(), r.Host)
+}
+
+func (p *Policy) checkHost(ctx context.Context, host string) error {
+	if p.allowsHost(host) {
 		return nil
 	}
-	if v, ok := r.Context().Value(VouchKey{}).(Vouch); ok && v.AllowsHost(Hostname(r.Host)) {
+	if v, ok := ctx.Value(VouchKey{}).(Vouch); ok && v.AllowsHost(Hostname(host)) {
 		return nil
 	}
 	return fmt.Errorf("host %q is not a name of this server; use its IP address or localhost, "+
-		"or add the name to the allowed hosts (hosts in the configuration, --host, Hosts in Options)", r.Host)
+		"or add the name to the allowed hosts (hosts in the configuration, --host, Hosts in Options)", host)
 }
 
 func (p *Policy) allowsHost(asked string) bool {

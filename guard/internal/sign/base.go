@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/dunglas/httpsfv"
+
+	"github.com/farcall-dev/farcall/internal/forwarded"
 )
 
 // An input is one member of Signature-Input: what a signature covers.
@@ -162,7 +164,7 @@ func newTarget(r *http.Request) (*target, *Error) {
 	}
 	u := r.URL
 	if r.RequestURI != "" { // as it came: a handler's r.URL may have been rewritten
-		if r.TLS != nil {
+		if forwarded.Secure(r) {
 			t.scheme = "https"
 		}
 		u = new(url.URL)
