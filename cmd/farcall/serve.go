@@ -103,7 +103,7 @@ With a certificate, connections without TLS are refused, but over unix sockets.`
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.listen, "listen", nil, "`address` to listen on: host:port, :port (every interface), 0.0.0.0:port (every one of IPv4), unix:PATH; can be repeated (default "+defaultAddress+", unless --stdio)")
 	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
-	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil, "`address` or network of a proxy, or unix, whose X-Forwarded-For, Forwarded and PROXY protocol say who the client is; can be repeated")
+	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil, "`CIDR` or address of a proxy, or unix, whose X-Forwarded-For, Forwarded and PROXY protocol say who the client is; can be repeated")
 	flags.BoolVar(&f.stdio, "stdio", false, "serve standard input and output")
 	flags.StringVar(&f.config, "config", "", "serve the servers of this `file`, as a gateway: farcall.yaml, or the mcpServers JSON of a desktop client; it is read again when it changes")
 	flags.StringArrayVar(&f.upstreams, "upstream", nil, "serve this server, `NAME=TARGET` or NAME=COMMAND, as a gateway; can be repeated")

@@ -26,7 +26,7 @@ func TestServeBehindProxy(t *testing.T) {
 	cert, key := writeCertificate(t, dir)
 	audit := filepath.Join(dir, "audit.jsonl")
 	file := filepath.Join(dir, "guard.yaml")
-	text := "guard:\n  anonymous: true\n  local: [math/subtract]\n  audit: audit.jsonl\n  limits: {connections: 1, rates: [{per: address, limit: 3/day, calls: [math/add]}]}\n"
+	text := "guard:\n  anonymous: true\n  local: [math/subtract]\n  audit: audit.jsonl\n  limits: {connections: 4, rates: [{per: address, limit: 3/day, calls: [math/add]}]}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
