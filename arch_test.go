@@ -26,8 +26,9 @@ const (
 // names it may export. Imports go down only. A package without a row fails.
 var archLadder = map[string]archRow{
 	// 35 and four: Transport's three optional halves (Keeper, Buffered, TryWriter) and Waiting are for those who write one,
-	// and OnProgress gives a call its progress and its result. Two more: Budget and NewBudget, which all transports take.
-	".":           {ours: "jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/scan internal/schema internal/share", names: 41},
+	// and OnProgress gives a call its progress and its result. Two more: Budget and NewBudget, which all transports take;
+	// and OnAnswer, for interceptors that record outcomes.
+	".":           {ours: "jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/scan internal/schema internal/share", names: 42},
 	"jsonrpc":     {ours: "internal/scan", names: 25, pure: true},
 	"stream":      {ours: ". jsonrpc internal/budget internal/slow", names: 12},
 	"httprpc":     {ours: ". jsonrpc internal/budget internal/origin internal/owner internal/slow internal/sse", names: 8},
@@ -46,7 +47,7 @@ var archLadder = map[string]archRow{
 	"guard/internal/replay": {ours: "internal/share"},
 	"guard/internal/sign":   {ours: "internal/forwarded internal/jsonv2 internal/scan internal/validate", outside: "github.com/dunglas/httpsfv"},
 	"guard/internal/token":  {ours: "internal/fetch internal/jsonv2 internal/scan", outside: "github.com/lestrrat-go/jwx/v3"},
-	"internal/audit":        {ours: "internal/scan"},
+	"internal/audit":        {ours: "internal/owner internal/scan internal/share"},
 	"internal/fetch":        {},
 	"internal/visible":      {},
 	"internal/lock":         {ours: "internal/jsonv2"},

@@ -62,6 +62,7 @@ func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(fr
 	}
 	defer r.leave(v)
 	defer v.cancel(context.Canceled)
+	defer v.ended(nil, errUnanswered)
 	return v.call(dst)
 }
 
@@ -73,6 +74,7 @@ func (r *Responder) Stream(ctx context.Context, method string, params jsonrpc.Ra
 	m := &jsonrpc.Message{Kind: jsonrpc.Request, ID: jsonrpc.IntID(1), Method: []byte(method), Params: params}
 	m.Raw = m.Version.AppendRequest(nil, m.ID, method, params)
 	v := r.newServing(ctx, m, &pusher{})
+	defer v.ended(nil, errUnanswered)
 	if e := r.enter(v); e != nil {
 		return e
 	}
@@ -95,8 +97,10 @@ func (r *Responder) Stream(ctx context.Context, method string, params jsonrpc.Ra
 		v.record(wire, err, nil, sent, time.Since(start))
 	}
 	if wire != nil {
+		v.ended(nil, wire)
 		return wire
 	}
+	v.ended(nil, nil)
 	return nil
 }
 

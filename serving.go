@@ -60,14 +60,15 @@ type serving struct {
 	req       Request
 	load      *load
 	version   jsonrpc.Version
-	size      int                       // bytes booked against MaxInFlightBytes
-	item      func(jsonrpc.Raw) error   // takes the values of a streaming method; nil: they go where the caller wants
-	streams   bool                      // the method turned out to stream
-	batch     *batchWork                // the batch that it is an element of
-	inline    atomic.Uint64             // the turn of the reader in which it runs; 0 when it does not
-	scarce    atomic.Pointer[owner.Key] // whose scarce place of the Responder it has; nil: it has none
-	parked    atomic.Int32              // the calls of its own that it waits for
-	silent    atomic.Bool               // the caller does not want the answer any more
+	size      int                                 // bytes booked against MaxInFlightBytes
+	item      func(jsonrpc.Raw) error             // takes the values of a streaming method; nil: they go where the caller wants
+	streams   bool                                // the method turned out to stream
+	batch     *batchWork                          // the batch that it is an element of
+	inline    atomic.Uint64                       // the turn of the reader in which it runs; 0 when it does not
+	scarce    atomic.Pointer[owner.Key]           // whose scarce place of the Responder it has; nil: it has none
+	parked    atomic.Int32                        // the calls of its own that it waits for
+	silent    atomic.Bool                         // the caller does not want the answer any more
+	answered  func(result jsonrpc.Raw, err error) // see OnAnswer; nil when it was called
 	end       cancel.End
 }
 
@@ -195,6 +196,7 @@ func (s *serving) answer(dst []byte, result any, err error) (out []byte, wire *j
 			if !s.req.IsNotification() {
 				out = s.req.msg.Version.AppendError(dst, s.req.ID, wire)
 			}
+			s.ended(nil, wire)
 		}
 	}()
 	id, v := s.req.ID, s.req.msg.Version
@@ -205,10 +207,12 @@ func (s *serving) answer(dst []byte, result any, err error) (out []byte, wire *j
 		}
 	}
 	if err == nil {
+		s.ended(nil, nil)
 		return dst, nil
 	}
 	wire = wireError(err, s.core.opts.Errors, s.core.opts.Details)
 	s.core.logInternal(s, wire, err)
+	s.ended(nil, wire)
 	if id.IsAbsent() {
 		return dst, wire
 	}
@@ -221,8 +225,10 @@ func (s *serving) result(dst []byte, result any) (_ []byte, err error, ok bool) 
 		if r == nil {
 			r = jsonrpc.Raw("null")
 		}
+		s.ended(r, nil)
 		return s.req.msg.Version.AppendResult(dst, s.req.ID, r), nil, true
 	case nil:
+		s.ended(jsonrpc.Raw("null"), nil)
 		return s.req.msg.Version.AppendResult(dst, s.req.ID, jsonrpc.Raw("null")), nil, true
 	}
 	buf := getBuffer()
@@ -230,7 +236,41 @@ func (s *serving) result(dst []byte, result any) (_ []byte, err error, ok bool) 
 	if *buf, err = jsonv2.Append((*buf)[:0], result); err != nil {
 		return dst, err, false
 	}
+	s.ended(*buf, nil)
 	return s.req.msg.Version.AppendResult(dst, s.req.ID, *buf), nil, true
+}
+
+// ended calls what OnAnswer was given, once.
+func (s *serving) ended(result jsonrpc.Raw, err error) {
+	if f := s.answered; f != nil {
+		s.answered = nil
+		f(result, err)
+	}
+}
+
+// errUnanswered is what OnAnswer tells of a handler that ended its goroutine.
+var errUnanswered = &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error"}
+
+// OnAnswer has f called once, with what the call is answered with whose handler has the context ctx: after
+// a stream has ended, and also when the handler panics, calls runtime.Goexit, was cancelled, or handles
+// a notification, which has neither result nor error. The error is a *[jsonrpc.Error] in the end, and f must
+// not keep the result. For an interceptor that needs to know what became of a call: what next returned to it may
+// still have to run. It is to be called before the handler returns, by its goroutine. Without such a context
+// it returns false, and f is not called.
+func OnAnswer(ctx context.Context, f func(result jsonrpc.Raw, err error)) bool {
+	s := servingFrom(ctx)
+	if s == nil {
+		return false
+	}
+	if before := s.answered; before != nil {
+		after := f
+		f = func(result jsonrpc.Raw, err error) {
+			after(result, err)
+			before(result, err)
+		}
+	}
+	s.answered = f
+	return true
 }
 
 // logInternal logs what the wire does not tell.
