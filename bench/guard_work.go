@@ -105,7 +105,7 @@ func decider(c *guard.Config) (*running, error) {
 					if err != nil {
 						return err
 					}
-					done(nil)
+					done(nil, nil)
 				}
 				return nil
 			})

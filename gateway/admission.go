@@ -16,9 +16,9 @@ func (s *shield) admission(ctx context.Context, upstream string) raw.Admission {
 	ask := s.Identify(conn)(farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
 		return s.admit(ctx, upstream, req.Method, req.Params)
 	}))
-	return func(method string, params jsonrpc.Raw) (func(error), error) {
+	return func(method string, params jsonrpc.Raw) (func(jsonrpc.Raw, error), error) {
 		got, err := ask.ServeRPC(ctx, &farcall.Request{Method: method, Params: params})
-		done, _ := got.(func(error))
+		done, _ := got.(func(jsonrpc.Raw, error))
 		return done, err
 	}
 }

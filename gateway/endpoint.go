@@ -207,7 +207,7 @@ func (e *endpoint) call(w *calling) (upstream.Result, error) {
 }
 
 // named calls a tool, or gets a prompt.
-func (e *endpoint) named(w *calling, kind, word string) (upstream.Result, error) {
+func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err error) {
 	name, ok := text(w.Params, "name")
 	if !ok {
 		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a member %q, a string", w.Method, "name")
@@ -223,7 +223,8 @@ func (e *endpoint) named(w *calling, kind, word string) (upstream.Result, error)
 	if err != nil {
 		return upstream.Result{}, err
 	}
-	defer func() { done(err) }()
+	err = errPanicked // until it returns
+	defer func() { done(r.Raw, err) }()
 	if target.Name != name {
 		w.Params = withMember(w.Params, "name", jsonrpc.AppendString(nil, target.Name))
 	}
@@ -234,8 +235,7 @@ func (e *endpoint) named(w *calling, kind, word string) (upstream.Result, error)
 		w.Idempotent = tool.Repeatable
 		w.Task, _ = mcp.InTask(w)
 	}
-	r, err := e.forward(w, target.Source)
-	return r, err
+	return e.forward(w, target.Source)
 }
 
 // unknown is the error for a tool or prompt that is not there, and says why when
@@ -252,7 +252,7 @@ func (e *endpoint) unknown(word, name string) error {
 }
 
 // read reads a resource.
-func (e *endpoint) read(w *calling) (upstream.Result, error) {
+func (e *endpoint) read(w *calling) (r upstream.Result, err error) {
 	uri, ok := text(w.Params, "uri")
 	if !ok {
 		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a member %q, a string", w.Method, "uri")
@@ -268,12 +268,13 @@ func (e *endpoint) read(w *calling) (upstream.Result, error) {
 	if err != nil {
 		return upstream.Result{}, err
 	}
-	defer func() { done(err) }()
+	err = errPanicked // until it returns
+	defer func() { done(r.Raw, err) }()
 	if target.Name != uri {
 		w.Params = withMember(w.Params, "uri", jsonrpc.AppendString(nil, target.Name))
 	}
 	w.Idempotent = true
-	r, err := e.forward(w, target.Source)
+	r, err = e.forward(w, target.Source)
 	if err == nil && target.Name != uri {
 		r.Raw = renamed(r.Raw, target.Name, uri)
 	}
@@ -305,7 +306,7 @@ func notFound(uri string) error {
 }
 
 // complete completes an argument of a prompt or a template.
-func (e *endpoint) complete(w *calling) (upstream.Result, error) {
+func (e *endpoint) complete(w *calling) (r upstream.Result, err error) {
 	ref := scan.Member(w.Params, "ref")
 	kind, member := "prompts", "name"
 	of, _ := text(ref, "type")
@@ -330,13 +331,13 @@ func (e *endpoint) complete(w *calling) (upstream.Result, error) {
 	if err != nil {
 		return upstream.Result{}, err
 	}
-	defer func() { done(err) }()
+	err = errPanicked // until it returns
+	defer func() { done(r.Raw, err) }()
 	// A member that is there twice is not to name another one to the server.
 	ref = withMember(withMember(ref, "type", jsonrpc.AppendString(nil, of)), member, jsonrpc.AppendString(nil, target.Name))
 	w.Params = withMember(w.Params, "ref", ref)
 	w.Idempotent = true
-	r, err := e.forward(w, target.Source)
-	return r, err
+	return e.forward(w, target.Source)
 }
 
 // custom makes a call of a method that MCP does not define, at the first server
@@ -368,7 +369,8 @@ func (e *endpoint) customAt(w *calling, name string) (r upstream.Result, refused
 	if err != nil {
 		return upstream.Result{}, true, err
 	}
-	defer func() { done(err) }() // also when something panics
+	err = errPanicked // until it returns
+	defer func() { done(r.Raw, err) }()
 	r, err = e.forward(w, name)
 	return r, false, err
 }
@@ -536,7 +538,7 @@ func (e *endpoint) Notified(ctx context.Context, method string, params jsonrpc.R
 			if err != nil {
 				continue // it was written down
 			}
-			done(nil)
+			done(nil, nil)
 		}
 		s.mcp.Notify(ctx, who, method, params)
 	}

@@ -132,7 +132,8 @@ func (e *endpoint) list(ctx context.Context, kind string, rev *era.Revision, par
 	if err != nil {
 		return nil, err
 	}
-	defer func() { done(err) }()
+	err = errPanicked // until it returns
+	defer func() { done(raw, err) }()
 	cursor := ""
 	if raw := scan.Member(params, "cursor"); len(raw) > 0 && string(raw) != "null" {
 		var ok bool

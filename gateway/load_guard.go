@@ -257,9 +257,24 @@ func (r *reader) limits(g *guard.Config, n *node, path string) {
 	l := &g.Limits
 	r.fields(n, path, map[string]take{
 		"rates":      r.items(func(n *node, path string) { l.Rates = append(l.Rates, r.rate(n, path)) }),
+		"refusals":   func(n *node, path string) { r.refusals(g, n, path) },
 		"concurrent": r.count(&l.Concurrent), "total": r.count(&l.Total), "connections": r.count(&l.Connections), "accepted": r.count(&l.Accepted),
 		"max_body": r.size(&l.MaxBody), "max_header": r.smallSize(&l.MaxHeader), "body_timeout": r.duration(&l.BodyTimeout), "idle": r.duration(&l.Idle),
 	})
+}
+
+// refusals reads a map, or the limit alone.
+func (r *reader) refusals(g *guard.Config, n *node, path string) {
+	var rate guard.Rate
+	limit := func(n *node, path string) { r.frequency(&rate, n, path) }
+	if n.kind == scalarNode {
+		r.spots[path+".limit"] = n.at
+		limit(n, path+".limit")
+	} else if r.fields(n, path, map[string]take{"limit": limit, "burst": r.count(&rate.Burst)}); n.kind == mapNode && n.get("limit") == nil {
+		r.problem(path, "it has no limit", "add limit: 60/min")
+	}
+	to := &g.Limits.Refusals
+	to.Limit, to.Every, to.Burst = rate.Limit, rate.Every, rate.Burst
 }
 
 // maxLog bounds the file of an audit.
@@ -281,6 +296,8 @@ func (r *reader) audit(g *guard.Config, n *node, path string) {
 	}
 	r.fields(n, path, map[string]take{
 		"file": file, "max_size": r.sizeTo(&g.Audit.MaxSize, maxLog, "1TiB"), "keep": r.count(&g.Audit.Keep),
+		"keep_for": r.days(&g.Audit.KeepFor), "on_full": r.text(&g.Audit.OnFull),
+		"key":    func(n *node, path string) { r.hidden(&g.Audit.Key, n, path) },
 		"params": r.flag(&g.Audit.Params), "redact": r.oneOrMore(&g.Audit.Redact),
 	})
 }

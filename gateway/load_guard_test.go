@@ -95,6 +95,7 @@ guard:
     rates:
       - {per: address, calls: tools/call github/*, each: true, roles: [dev], limit: 10/s, burst: 20}
       - 1000/day
+    refusals: {limit: 100/min, burst: 500}
     concurrent: 16
     total: 256
     connections: 64
@@ -103,7 +104,7 @@ guard:
     max_header: 16KB
     body_timeout: 10s
     idle: 5m
-  audit: {file: audit.jsonl, max_size: 2GB, keep: 3, params: true, redact: [body, "x*"]}
+  audit: {file: audit.jsonl, max_size: 2GB, keep: 3, keep_for: 30d, on_full: rotate, key: "file:secret.txt", params: true, redact: [body, "x*"]}
 upstreams: {a: x}
 `
 
@@ -172,6 +173,8 @@ func TestGuardKeys(t *testing.T) {
 		{Limit: 1000, Every: 24 * time.Hour},
 	}
 	l.Concurrent, l.Total, l.Connections, l.Accepted, l.MaxBody, l.MaxHeader, l.BodyTimeout, l.Idle = 16, 256, 64, 1000, 10_000_000, 16_000, 10*time.Second, 5*time.Minute
+	l.Refusals.Limit, l.Refusals.Every, l.Refusals.Burst = 100, time.Minute, 500
+	want.Audit.KeepFor, want.Audit.OnFull, want.Audit.Key = 30*24*time.Hour, "rotate", strings.Repeat("s3cr3t", 10)
 	want.Audit.File, want.Audit.MaxSize, want.Audit.Keep, want.Audit.Params, want.Audit.Redact = filepath.Join(dir, "audit.jsonl"), 2_000_000_000, 3, true, []string{"body", "x*"}
 
 	file := filepath.Join(dir, "f.yaml")
@@ -299,6 +302,12 @@ func TestGuardProblems(t *testing.T) {
 			`2:63: guard.limits.rates[2].limit: "1/x" is not a number of calls in a time; write 10/s, 600/min, 1000/day or 100/15m` + "\n" +
 			`2:77: guard.limits.rates[3].limit: "99999999999/s" is not a number of calls in a time; write 10/s, 600/min, 1000/day or 100/15m`},
 		{"{limits: {max_bdy: 1MB}}", `2:18: guard.limits.max_bdy: there is no key "max_bdy" here; did you mean max_body?`},
+		{"{audit: {file: a, keep_for: 0d}}", `2:36: guard.audit.keep_for: "0d" is not a number of days from 1 to 36500; write 90d, or a number of hours: 36h`},
+		{"{audit: {file: a, keep_for: 90}}", `2:36: guard.audit.keep_for: "90" is not a duration; it has no unit; write 90s if it is in seconds`},
+		{"{audit: {file: a, on_full: stop}}", `2:35: guard.audit.on_full: "stop" is neither refuse nor rotate; refuse (the default) refuses calls when the store is full, rotate deletes the oldest file`},
+		{"{audit: {file: a, key: '${SHORT:-short}'}}", `2:31: guard.audit.key: it has fewer than 32 bytes; 'openssl rand -base64 32' makes one`},
+		{"{limits: {refusals: many}}", `2:28: guard.limits.refusals.limit: "many" is not a number of calls in a time; write 10/s, 600/min, 1000/day or 100/15m`},
+		{"{limits: {refusals: {burst: 3}}}", `2:29: guard.limits.refusals: it has no limit; add limit: 60/min`},
 		{"{audit: {max_size: 2TiB}}", `2:27: guard.audit.max_size: "2TiB" is not a size from 1KB to 1TiB; write 10MB, 512KiB or a number of bytes`},
 	} {
 		_, got := parse(t, filepath.Join(dir, "f"), in+c.text)

@@ -110,6 +110,26 @@ func (r *reader) duration(dst *time.Duration) take {
 	}
 }
 
+// days reads a duration, which may be a number of days: 90d.
+func (r *reader) days(dst *time.Duration) take {
+	return func(n *node, path string) {
+		text, ok := r.value(n, path)
+		if !ok {
+			return
+		}
+		const most = 36500 // days; more are no time.Duration
+		if digits, ok := strings.CutSuffix(text, "d"); ok {
+			if days, err := strconv.Atoi(digits); err == nil && days > 0 && days <= most {
+				*dst = time.Duration(days) * 24 * time.Hour
+				return
+			}
+			r.problemAt(n.at, path, fmt.Sprintf("%q is not a number of days from 1 to %d", n.text, most), "write 90d, or a number of hours: 36h")
+			return
+		}
+		r.duration(dst)(n, path)
+	}
+}
+
 // maxMessage bounds the sizes of what is held in memory.
 const maxMessage = 1 << 30
 

@@ -13,6 +13,7 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -122,12 +123,7 @@ func (s *shield) admitted(next farcall.Handler) farcall.Handler {
 				return next.ServeRPC(ctx, req)
 			}
 		}
-		done, err := s.Begin(ctx, &guard.Call{Method: req.Method, Params: req.Params, MCP: true, Modern: modern})
-		if err != nil {
-			return nil, err
-		}
-		defer func() { done(err) }() // also when something panics
-		return next.ServeRPC(ctx, req)
+		return s.Serve(ctx, &guard.Call{Method: req.Method, Params: req.Params, MCP: true, Modern: modern}, req, next)
 	})
 }
 
@@ -149,14 +145,26 @@ func ofProtocol(method string) bool {
 	return strings.HasPrefix(method, "notifications/") && known(method)
 }
 
-// begin asks whether a call may proceed.
-func (s *shield) begin(ctx context.Context, rev *era.Revision, c *guard.Call) (done func(error), err error) {
+// begin asks whether a call may proceed. done is to be called with its result or error, errPanicked if it does
+// not return.
+func (s *shield) begin(ctx context.Context, rev *era.Revision, c *guard.Call) (done func(jsonrpc.Raw, error), err error) {
 	if s == nil {
-		return func(error) {}, nil
+		return func(jsonrpc.Raw, error) {}, nil
 	}
 	c.MCP, c.Modern = true, rev == nil || rev.Modern
-	return s.Begin(ctx, c)
+	end, err := s.Begin(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	return func(result jsonrpc.Raw, err error) {
+		if errors.Is(err, mcp.ErrAsked) { // the client is to come back with answers
+			result, err = jsonrpc.Raw(`{"resultType":"input_required"}`), nil
+		}
+		end(result, err)
+	}, nil
 }
+
+var errPanicked = errors.New("gateway: the call panicked")
 
 // about is what policies see of a call of something that was found.
 func about(w *calling, t *route.Target) *guard.Call {
@@ -180,7 +188,7 @@ func (s *shield) missing(w *calling, name string, err error) error {
 	if refused != nil {
 		return refused
 	}
-	done(err)
+	done(nil, err)
 	return err
 }
 
@@ -220,14 +228,19 @@ func (s *shield) stays(ctx context.Context, upstream, uri string) bool {
 }
 
 // admit asks about a call of a server that speaks no MCP.
-func (s *shield) admit(ctx context.Context, upstream, method string, params jsonrpc.Raw) (done func(error), err error) {
+func (s *shield) admit(ctx context.Context, upstream, method string, params jsonrpc.Raw) (done func(jsonrpc.Raw, error), err error) {
 	if s == nil {
-		return func(error) {}, nil
+		return func(jsonrpc.Raw, error) {}, nil
 	}
+	return s.Begin(ctx, plainCall(upstream, method, params))
+}
+
+// plainCall is what policies see of a call of a server that speaks no MCP.
+func plainCall(upstream, method string, params jsonrpc.Raw) *guard.Call {
 	if method == "$/cancelRequest" || method == "$/progress" { // of calls that were asked about
-		return s.Begin(ctx, &guard.Call{Method: method, Params: params})
+		return &guard.Call{Method: method, Params: params}
 	}
-	return s.Begin(ctx, &guard.Call{Method: methodRPC, Upstream: upstream, Name: method, Params: params, Arguments: params})
+	return &guard.Call{Method: methodRPC, Upstream: upstream, Name: method, Params: params, Arguments: params}
 }
 
 // guarded are the interceptors of the handlers for a server that speaks no MCP.
@@ -238,12 +251,7 @@ func (s *server) guarded(rest []farcall.Interceptor) []farcall.Interceptor {
 	}
 	admit := func(next farcall.Handler) farcall.Handler {
 		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
-			done, err := is.admit(ctx, s.cfg.Name, req.Method, req.Params)
-			if err != nil {
-				return nil, err
-			}
-			defer func() { done(err) }() // also when something panics
-			return next.ServeRPC(ctx, req)
+			return is.Serve(ctx, plainCall(s.cfg.Name, req.Method, req.Params), req, next)
 		})
 	}
 	return append([]farcall.Interceptor{is.Identify(nil), admit}, rest...)
@@ -261,7 +269,7 @@ func (g *Gateway) operator(w http.ResponseWriter, r *http.Request) {
 			probe(w, http.StatusForbidden, text)
 			return
 		}
-		defer done(nil)
+		defer done(nil, nil)
 	}
 	g.page.ServeHTTP(w, r)
 }

@@ -54,7 +54,7 @@ func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *s
 		if err != nil {
 			return nil, "", nil, err
 		}
-		done(nil)
+		done(nil, nil)
 	}
 	at = e.g.plan.Load().byName[target.Source]
 	if !ok || at == nil || at.mcp == nil {

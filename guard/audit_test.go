@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +18,12 @@ type decision struct {
 	Principal, Kind, Method, Address, Transport, Call, Decision, Reason string
 	Policies                                                            []string
 	Error                                                               int
+	Event, Outcome                                                      string
+	Seq, Of                                                             uint64
+	Repeats, Unwritten                                                  int
+	IsError                                                             bool
+	DurationMicros, RequestBytes                                        int
+	ResultBytes                                                         *int
 	Params                                                              map[string]any
 }
 
@@ -38,6 +45,11 @@ func lines(t *testing.T, name string) (all []decision) {
 		all = append(all, d)
 	}
 	return all
+}
+
+// decisions are the lines of decisions.
+func decisions(all []decision) []decision {
+	return slices.DeleteFunc(all, func(d decision) bool { return d.Decision == "" })
 }
 
 func TestAudit(t *testing.T) {
@@ -71,7 +83,7 @@ func TestAudit(t *testing.T) {
 	if info, err := os.Stat(name); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
-	all := lines(t, name)
+	all := decisions(lines(t, name))
 	want := []decision{
 		{Principal: "ci", Call: "math/add", Decision: "allowed"},
 		{Principal: "ci", Call: "math/add", Decision: "limited", Error: int(limited)},

@@ -37,9 +37,10 @@ type state struct {
 	trial       *policy.Set // with the policies on trial; nil: there are none
 	scopes      []scopeRule
 	limiter     *limit.Limiter
-	log         *audit.Log // nil: nothing is written down
-	locks       *lock.Set  // of the configuration
-	file        *lock.File // of more locks; nil: none
+	refusals    *limit.Limiter // of calls that were refused
+	log         *audit.Log     // nil: nothing is written
+	locks       *lock.Set      // of the configuration
+	file        *lock.File     // of more locks; nil: none
 	params      *params
 	past        time.Duration
 	future      time.Duration
@@ -95,20 +96,12 @@ func (g *Guard) compile(c *Config, old *state) (*state, error) {
 	if old != nil {
 		s.limiter.Adopt(old.limiter)
 	}
-	switch {
-	case c.Audit.File == "":
-	case old != nil && reflect.DeepEqual(old.c.Audit, c.Audit):
-		s.log = old.log
-	default:
-		s.log, err = audit.Open(&audit.Options{
-			File: c.Audit.File, MaxSize: c.Audit.MaxSize, Keep: c.Audit.Keep, Params: c.Audit.Params, Redact: c.Audit.Redact, Now: g.now,
-			OnFault: func(err error) {
-				g.opts.Logger.Error("the audit cannot be written; calls are refused when 4 MiB of it wait", "error", err)
-			},
-		})
-		if err != nil {
-			return nil, fmt.Errorf("guard: %w; its directory must be there, and writable", err)
-		}
+	s.refusals = c.newRefusals(g.now)
+	if old != nil {
+		s.refusals.Adopt(old.refusals)
+	}
+	if s.log, err = g.openAudit(c, old); err != nil {
+		return nil, err
 	}
 	if err := s.followLocks(old); err != nil {
 		return nil, errors.Join(fmt.Errorf("guard: %w", err), s.close(old))
@@ -124,12 +117,7 @@ func (s *state) close(next *state) error {
 	if s.file != nil && (next == nil || next.file != s.file) {
 		s.file.Close()
 	}
-	if s.log != nil && (next == nil || next.log != s.log) {
-		if err := s.log.Close(); err != nil {
-			return fmt.Errorf("guard: the audit: %w", err)
-		}
-	}
-	return nil
+	return s.g.settleAudit(s, next)
 }
 
 // Check returns what is wrong with a configuration: also rules that never count and
@@ -174,6 +162,7 @@ func (c *Config) compile() (*state, []Problem) {
 	c.checkPrincipals(&f)
 	c.checkLimits(&f)
 	c.compileMTLS(s, &f)
+	c.checkAudit(&f)
 	if c.Resource.URL == "" {
 		if len(c.Signatures) > 0 {
 			f.warn("resource.url", "it is missing: what is signed for another server counts here, too", "write the address of this server as clients know it")
@@ -386,6 +375,9 @@ func (c *Config) checkLimits(f *finder) {
 			f.bad(path+".limit", "it lets no call through", "write 10/s, 100/min, 1000/h or 5000/day")
 		}
 	}
+	if r := &c.Limits.Refusals; r.Limit < 0 || r.Every < 0 || r.Burst < 0 || r.Limit == 0 && (r.Every > 0 || r.Burst > 0) {
+		f.bad("limits.refusals", "it lets no call through", "write 60/min, or {limit: 60/min, burst: 1000}")
+	}
 	l := &c.Limits
 	for path, n := range map[string]int64{
 		"concurrent": int64(l.Concurrent), "total": int64(l.Total), "connections": int64(l.Connections), "accepted": int64(l.Accepted),
@@ -394,5 +386,22 @@ func (c *Config) checkLimits(f *finder) {
 		if n < 0 {
 			f.bad("limits."+path, "it is less than 0", "leave it out for the default")
 		}
+	}
+}
+
+func (c *Config) checkAudit(f *finder) {
+	a := &c.Audit
+	if a.MaxSize < 0 || a.Keep < 0 || a.KeepFor < 0 {
+		f.bad("audit", "there is a number less than 0", "leave it out for the default")
+	}
+	if a.OnFull != "" && a.OnFull != "refuse" && a.OnFull != "rotate" {
+		f.bad("audit.on_full", fmt.Sprintf("%q is neither refuse nor rotate", a.OnFull),
+			"refuse (the default) refuses calls when the store is full, rotate deletes the oldest file")
+	}
+	if a.Key != "" && len(a.Key) < 32 {
+		f.bad("audit.key", "it has fewer than 32 bytes", "'openssl rand -base64 32' makes one")
+	}
+	if a.File == "" && !reflect.DeepEqual(*a, Config{}.Audit) {
+		f.warn("audit.file", "it is missing: nothing is written", "name a file, or - for standard error")
 	}
 }

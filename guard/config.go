@@ -79,6 +79,14 @@ type Config struct {
 	Limits struct {
 		// Rates are token buckets; a call must find room in every one that is for it.
 		Rates []Rate
+		// Refusals bounds the calls of an owner that are refused, and so written: Limit in Every, and Burst
+		// at once (Limit by default). Default: 60 a minute, and 1000 at once. Those beyond are answered as
+		// limited, and counted.
+		Refusals struct {
+			Limit int
+			Every time.Duration
+			Burst int
+		}
 		// Concurrent bounds the calls of a principal that are under way at once, and Total
 		// those of all: when all are taken, whoever has more than a fair share is refused.
 		Concurrent, Total int
@@ -94,9 +102,17 @@ type Config struct {
 	Audit struct {
 		// File takes JSON lines; "-" is standard error, "" nothing.
 		File string
-		// MaxSize of a file in bytes, 100 MB by default, and Keep how many old ones, 5.
+		// Key makes an HMAC of the hash of each line: who has not got it cannot make lines. At least 32
+		// bytes. Default: everybody who can write the file can.
+		Key string `json:"-"`
+		// MaxSize of a file in bytes, 100 MB by default, Keep how many old ones there may be, 100, and
+		// KeepFor how long they are kept, 90 days.
 		MaxSize int64
 		Keep    int
+		KeepFor time.Duration
+		// OnFull is what happens when there are more files, or the disk is full. "refuse", the default,
+		// refuses calls: what may be deleted by calling is no evidence. "rotate" deletes the oldest file.
+		OnFull string
 		// Params writes the params down, without the values of Redact: names of members, with * and ?. Those of
 		// secrets (password, token, secret, authorization, key ...) are redacted always.
 		Params bool

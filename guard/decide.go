@@ -3,23 +3,37 @@ package guard
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall/guard/internal/limit"
 	"github.com/farcall-dev/farcall/guard/internal/policy"
-	"github.com/farcall-dev/farcall/internal/audit"
+	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // Begin decides whether a call of the principal in ctx may proceed, and counts it. done is to be called
-// when it has ended, with its error; it may be called by any goroutine, once. A refusal is a *jsonrpc.Error.
+// when it has ended, with its result, as far as it is known, or its error; it may be called by any goroutine,
+// once. A refusal is a *jsonrpc.Error.
 //
 // Every decision is written to the audit before the call proceeds. Where that cannot be, the
-// call is refused.
-func (g *Guard) Begin(ctx context.Context, c *Call) (done func(error), err error) {
+// call is refused. What done is called with is written as its outcome.
+func (g *Guard) Begin(ctx context.Context, c *Call) (done func(result jsonrpc.Raw, err error), err error) {
+	b, err := g.begin(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if b == nil {
+		return nothing, nil
+	}
+	return b.end, nil
+}
+
+func nothing(jsonrpc.Raw, error) {}
+
+// begin decides about a call. It returns nil when there is nothing to do in the end.
+func (g *Guard) begin(ctx context.Context, c *Call) (*begun, error) {
 	s, who, began := g.state.Load(), sessionFrom(ctx), g.now()
 	decision, refused := s.admit(who, c, began)
 	word := allowed
@@ -48,25 +62,43 @@ func (g *Guard) Begin(ctx context.Context, c *Call) (done func(error), err error
 	if refused != nil {
 		g.shadowed.note(g.opts.Logger, who, c, word, refused)
 	}
+	listens := c.Method == spec.MethodSubscriptionsListen && who.http != nil // its answer is a stream
+	holds := s.c.Limits.Concurrent > 0 || s.c.Limits.Total > 0
+	if s.log == nil && !listens && !holds {
+		who.attempt.begin()
+		return nil, nil //nolint:nilnil // nothing is to be ended
+	}
+	b := &begun{release: release}
 	if s.log != nil {
-		if err := s.record(who, c, word, decision.Policies, refused, g.now().Sub(began)); err != nil {
+		b.record = record{log: s.log, at: g.now(), now: g.now, size: len(c.Params), tool: c.Method == spec.MethodToolsCall}
+		if b.record.seq, err = s.passed(who, c, word, decision.Policies, refused, b.record.at.Sub(began)); err != nil {
 			release()
 			who.attempt.limit()
 			return nil, refuse(unavailable, err.Error()).wire(c, false)
 		}
 	}
 	who.attempt.begin()
-	if c.Method == spec.MethodSubscriptionsListen && who.http != nil { // its answer is a stream
-		leave := g.guests.stream(who, who.http.r, who.http.w)
-		return func(error) { leave(); release() }, nil
+	if listens {
+		b.leave = g.guests.stream(who, who.http.r, who.http.w)
 	}
-	if s.c.Limits.Concurrent <= 0 && s.c.Limits.Total <= 0 { // it holds no place
-		return nothing, nil
-	}
-	return func(error) { release() }, nil
+	return b, nil
 }
 
-func nothing(error) {}
+// begun is a call that was allowed.
+type begun struct {
+	release func()
+	leave   func() // of the streams; nil: it is none
+	record  record
+}
+
+// end ends the call.
+func (b *begun) end(result jsonrpc.Raw, err error) {
+	if b.leave != nil {
+		b.leave()
+	}
+	b.release()
+	b.record.end(result, err)
+}
 
 // The decisions, as the audit has them. Calls that were shadowed have passed.
 const (
@@ -207,51 +239,6 @@ func (s *state) check(set *policy.Set, c *Call) error {
 	}
 	names := set.Names()
 	return s.params.check(b, look{names: names, fold: names != nil || s.looks(c), whole: len(b) == len(c.Arguments)})
-}
-
-// refused writes a refusal down and makes the answer of it.
-func (s *state) refused(who *session, c *Call, decision string, policies []string, r *refusal) error {
-	_ = s.record(who, c, decision, policies, r, 0) // it is refused already
-	return r.wire(c, s.tells(who))
-}
-
-// tells reports whether a caller may know why it was refused.
-func (s *state) tells(who *session) bool {
-	role := s.g.opts.Details
-	return role != "" && who != nil && who.principal.HasRole(role)
-}
-
-// record writes a decision to the audit.
-func (s *state) record(who *session, c *Call, decision string, policies []string, r *refusal, took time.Duration) error {
-	if s.log == nil {
-		return nil
-	}
-	if who == nil || who.principal == nil {
-		return s.recordStranger(who, c, decision, r)
-	}
-	return s.write(who, c, decision, policies, r, took)
-}
-
-func (s *state) write(who *session, c *Call, decision string, policies []string, r *refusal, took time.Duration) error {
-	e := audit.Entry{
-		Time: s.g.now(), Call: c.name(), Upstream: c.Upstream, Decision: decision, Policies: policies, Latency: took, Params: c.Params,
-	}
-	if who != nil {
-		e.Address, e.Transport = who.remote, who.transport
-		if p := who.principal; p != nil {
-			e.Principal, e.Kind, e.Method, e.Issuer = p.ID, p.Kind, p.Method, p.Issuer
-		}
-	}
-	if r != nil {
-		e.Reason = r.text + ": " + r.reason
-		if !r.shadow {
-			e.Error = int(r.code(c))
-		}
-	}
-	if err := s.log.Write(&e); err != nil {
-		return fmt.Errorf("guard: the audit cannot be written: %w", err)
-	}
-	return nil
 }
 
 // Visible reports whether the principal in ctx may use something, for lists. Nothing is counted

@@ -108,7 +108,7 @@ func TestLocalOverUnixSocket(t *testing.T) {
 	h := g.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		done, err := g.Begin(r.Context(), &guard.Call{Method: "admin/stop"})
 		if local = append(local, err == nil); err == nil {
-			done(nil)
+			done(nil, nil)
 		}
 	}))
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}

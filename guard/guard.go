@@ -112,14 +112,15 @@ type Guard struct {
 	began       time.Time      // in whole seconds, as signatures have it
 	failures    *limit.Limiter // credentials that were wrong, by address
 	guesses     guesses        // of Options.Authenticate
-	strangers   strangers
+	outsiders   *limit.Limiter // refusals of those without credentials, together
 	schemas     schemas
 	shadowed    shadowed
 	guests      guests
 	connections atomic.Uint64 // that were identified, to number them
 
-	mu     sync.Mutex // of Reload and Close
-	closed bool
+	mu      sync.Mutex // of Reload and Close
+	closed  bool
+	retired []retired
 }
 
 // New returns a guard. Its error tells everything that is wrong with the configuration.
@@ -147,7 +148,7 @@ func New(c *Config, o *Options) (*Guard, error) {
 	}
 	g.failures = limit.New(&limit.Options{Rates: []limit.Rate{{Per: "address", Limit: 10, Burst: 100, Every: time.Second}}, Now: g.now})
 	g.guesses.init(g.now)
-	g.strangers.limiter = strangerLimits(g.now)
+	g.outsiders = newOutsiders(g.now)
 	g.shadowed.lines = limit.New(&limit.Options{Rates: []limit.Rate{{Per: "all", Limit: 10, Burst: 100, Every: time.Second}}, Now: g.now})
 	s, err := g.compile(c, nil)
 	if err != nil {
@@ -190,7 +191,11 @@ func (g *Guard) Close() error {
 	}
 	g.closed = true
 	g.guests.close()
-	return g.state.Load().close(nil)
+	err := g.state.Load().close(nil)
+	for _, r := range g.retired {
+		err = errors.Join(err, r.log.Close())
+	}
+	return err
 }
 
 // Listener bounds the connections of l, as the configuration says now: a later Reload does not

@@ -217,7 +217,7 @@ func (x *exchange) body() ([]byte, error) {
 
 // answer refuses a request.
 func (s *state) answer(w http.ResponseWriter, x *exchange, who *session, r *refusal) {
-	_ = s.record(who, &Call{Method: "http " + x.r.Method + " " + x.r.URL.Path}, "refused", nil, r, 0) // it is refused already
+	r = s.recordRefusal(who, &Call{Method: "http " + x.r.Method + " " + x.r.URL.Path}, "refused", nil, r)
 	h := w.Header()
 	if x.r.ContentLength != 0 { // the server waits for the body before it sends the answer, and strangers may let it
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody)) // there may be no connection

@@ -2,6 +2,7 @@ package guard
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -27,20 +28,37 @@ func (g *Guard) Interceptor(c *Conn) farcall.Interceptor {
 			if g.opts.Annotations != nil && call.Method == spec.MethodToolsCall {
 				call.Annotations = g.opts.Annotations(ctx, call.Method, call.Name)
 			}
-			done, err := g.Begin(ctx, &call)
-			if err != nil {
-				return nil, err
-			}
-			defer func() { done(err) }() // also when the handler panics
-			if call.Method == spec.MethodSubscriptionsListen {
-				if err := g.watches(ctx, &call); err != nil {
-					return nil, err
+			return g.Serve(ctx, &call, req, farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+				if call.Method == spec.MethodSubscriptionsListen {
+					if err := g.watches(ctx, &call); err != nil {
+						return nil, err
+					}
 				}
-			}
-			return next.ServeRPC(ctx, req)
+				return next.ServeRPC(ctx, req)
+			}))
 		}))
 	}
 }
+
+// Serve decides about a call of the principal in ctx, as Begin does, and has h serve what it is about. The outcome
+// is what the call is answered with.
+func (g *Guard) Serve(ctx context.Context, c *Call, req *farcall.Request, h farcall.Handler) (result any, err error) {
+	b, err := g.begin(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if b != nil && !farcall.OnAnswer(ctx, b.end) {
+		err = errUnfinished // unless the handler returns
+		defer func() {
+			raw, _ := result.(jsonrpc.Raw)
+			b.end(raw, err)
+		}()
+	}
+	return h.ServeRPC(ctx, req)
+}
+
+// errUnfinished is the error of a handler that did not return.
+var errUnfinished = errors.New("guard: the handler panicked")
 
 // watches refuses a subscription to what the caller may not read.
 func (g *Guard) watches(ctx context.Context, c *Call) (err error) {
@@ -53,7 +71,7 @@ func (g *Guard) watches(ctx context.Context, c *Call) (err error) {
 			case refused == nil:
 			case refused.shadow:
 				g.shadowed.note(g.opts.Logger, who, read, wouldDeny, refused)
-				if failed := s.record(who, read, wouldDeny, d.Policies, refused, 0); failed != nil {
+				if failed := s.passedPart(who, read, wouldDeny, d.Policies, refused); failed != nil {
 					err = refuse(unavailable, failed.Error()).wire(read, false)
 				}
 			default:

@@ -2,8 +2,6 @@ package guard_test
 
 import (
 	"net/http"
-	"path/filepath"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,31 +9,6 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/guard"
 )
-
-// Strangers cannot fill the audit until there is nothing else in it, and what is left out is counted.
-func TestStrangersFillNoAudit(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "audit.jsonl")
-	clock := newClock()
-	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}
-	c.Audit.File = name
-	s := newSite(t, c, &guard.Options{Now: clock.Now})
-	for range 500 {
-		s.call("who", "").wants(t, unauthenticated)
-	}
-	s.call("who", "", asCI).wants(t, "service ci by key")
-	clock.add(time.Second)
-	s.call("who", "").wants(t, unauthenticated)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	all := lines(t, name)
-	if len(all) != 102 { // a burst of 100, ours, and the one a second later
-		t.Errorf("there are %d lines", len(all))
-	}
-	if last := all[len(all)-1]; !strings.Contains(last.Reason, "400 refusals of strangers") {
-		t.Errorf("%+v", last)
-	}
-}
 
 // A connection of which nothing comes but what must be refused is ended.
 func TestStrangersAreNotHeardForEver(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -270,7 +271,16 @@ func auditText(g *guard.Config) string {
 	if text == "-" {
 		text = "standard error"
 	} else {
-		text += fmt.Sprintf(", up to %s, and %d old ones", bytesText(cmp.Or(a.MaxSize, 100_000_000)), cmp.Or(a.Keep, 5))
+		text += fmt.Sprintf(", %d files of up to %s, kept for %s; when they are full, ", cmp.Or(a.Keep, 100)+1,
+			bytesText(cmp.Or(a.MaxSize, 100_000_000)), daysText(cmp.Or(a.KeepFor, 90*24*time.Hour)))
+		if a.OnFull == "rotate" {
+			text += "the oldest is deleted"
+		} else {
+			text += "calls are refused"
+		}
+	}
+	if a.Key != "" {
+		text += ", sealed with a key"
 	}
 	if a.Params {
 		text += ", with params"
@@ -279,6 +289,14 @@ func auditText(g *guard.Config) string {
 		}
 	}
 	return text
+}
+
+// daysText writes a time of days as one would.
+func daysText(d time.Duration) string {
+	if days := d / (24 * time.Hour); days > 1 && d%(24*time.Hour) == 0 {
+		return strconv.Itoa(int(days)) + " days"
+	}
+	return brief(d)
 }
 
 // bytesText writes a size as one would.

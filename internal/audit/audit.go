@@ -1,28 +1,46 @@
-// Package audit answers one question: what was decided?
+// Package audit answers one question: what was decided, and what became of it?
 //
-// A [Log] writes a line of JSON for each decision. No caller can forge a line, and secrets are
-// masked. Nothing is dropped in silence: entries wait in a buffer of [Options.Buffer] for a disk that is slow
-// or full, and when that is full [Log.Write] returns an error, so that the call can be
-// refused. What waits there when the process dies is lost.
+// A [Log] writes a line of JSON for each decision before the call proceeds, and another for its
+// outcome. Repeated refusals of one owner are folded into one line. Each line is sealed: it bears a
+// number and the hash of the line before it, so that [Verify] finds what is missing or was changed.
+// No caller can forge a line, and secrets are masked.
+//
+// The lines go to one [Sink] or more. A call may proceed when at least one of them takes its line.
+// Lines wait in a buffer of [Options.Buffer] for a sink that is slow or fails; they are lost when the
+// process is killed.
 package audit
 
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/share"
 )
 
 const (
-	defaultSize   = 100_000_000
-	defaultKeep   = 5
-	defaultBuffer = 4 << 20
+	defaultSize    = 100_000_000
+	defaultKeep    = 100
+	defaultKeepFor = 90 * 24 * time.Hour
+	defaultBuffer  = 4 << 20
+)
+
+// ErrFull is the error of a [Sink] without room. While each sink is full, calls are refused.
+// ErrLow is that of one with little room: what is left is for calls that are allowed, and refusals are
+// counted only, so that they cannot fill a store.
+var (
+	ErrFull = errors.New("audit: the store is full")
+	ErrLow  = errors.New("audit: the store is almost full")
 )
 
 var (
-	errFull   = errors.New("audit: the buffer is full: the file cannot be written, or not fast enough; make room on its disk")
+	errBuffer = errors.New("audit: the buffer is full: the sink fails, or is too slow")
 	errClosed = errors.New("audit: the log is closed")
 )
 
@@ -31,19 +49,29 @@ type Options struct {
 	// File takes the lines, with mode 0600; "-" is Stderr, "" nothing. Stderr is os.Stderr by default.
 	File   string
 	Stderr io.Writer
-	// MaxSize of a file in bytes, 100 MB by default. A file that would become larger is renamed to FILE.1, that to
-	// FILE.2, and so on to FILE.Keep, 5 by default; with a negative Keep none stays.
+	// Sinks take the lines as well, each in a goroutine of its own. The Log closes them.
+	Sinks []Sink
+	// Key, when it is not empty, makes each hash an HMAC with it, so that only its holders can
+	// make lines. At least 32 bytes.
+	Key []byte
+	// MaxSize of a file in bytes, 100 MB by default. A file that would become larger is renamed to
+	// FILE.1, that to FILE.2, and so on. Keep is how many of these there may be, 100 by default, none
+	// when negative. KeepFor is for how long they are kept, 90 days by default.
 	MaxSize int64
 	Keep    int
+	KeepFor time.Duration
+	// Rotate deletes the oldest file when there are more than Keep, or the disk is full. Default: the
+	// store is full then, and calls are refused, until a file is older than KeepFor or was moved away.
+	Rotate bool
 	// Params writes the params down, redacted: see Redact.
 	Params bool
 	Redact []string
-	// Buffer bounds the bytes that wait to be written, 4 MiB by default.
+	// Buffer bounds the bytes that wait for a sink, 4 MiB by default.
 	Buffer int
-	// OnFault is told why entries are refused or cannot be written, at most once a second. It may
-	// be called by any goroutine and must not block. Default: nobody is told but those who get errors.
+	// OnFault receives failures of sinks and warnings, at most once a second. It may be called by any
+	// goroutine and must not block. Default: only those who get errors see them.
 	OnFault func(error)
-	// Now is the clock, for OnFault and for entries without a time. Default time.Now.
+	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
 
@@ -65,77 +93,154 @@ type Entry struct {
 	Params   []byte        // as they came; written only when Options.Params is set
 }
 
+// An Outcome is what became of a call that was allowed.
+type Outcome struct {
+	Of       uint64 // the number of the line with the decision
+	Status   string // "ok", "error", "cancelled" …
+	Error    int    // the code, 0 for none
+	IsError  bool   // of the result of a tool
+	Duration time.Duration
+	// Request and Result are sizes in bytes: of the params and of the result. Result is negative when
+	// it is not known.
+	Request, Result int
+}
+
 // Log is where decisions are written. Its methods may be called by any number of
 // goroutines at once.
 type Log struct {
-	opts  Options
-	rules *rules
-	lines sync.Pool // *line
-	file  *file
+	opts     Options
+	settings atomic.Pointer[settings]
+	lines    sync.Pool // *line
+	file     *file     // nil: the lines go elsewhere
 
-	wake chan struct{} // something is in queue
-	done chan struct{} // the writer has ended
+	mu      sync.Mutex
+	chain   chain
+	outlets []*outlet
+	open    int  // calls without an outcome
+	retired bool // no decisions are taken any more
+	closed  bool
+	told    time.Time
 
-	mu     sync.Mutex
-	queue  []byte // lines that wait
-	held   int    // bytes of queue, and of what the writer has taken out of it
-	closed bool
-	err    error // of the last attempt to write
-	told   time.Time
+	folding folding
 }
 
-// Open opens a log. Entries are written within a second by a goroutine that Close ends.
+// settings are the options that Adjust changes.
+type settings struct {
+	params bool
+	rules  *rules
+}
+
+// Open opens a log. Lines are written within a second, by goroutines that Close ends.
 func Open(o *Options) (*Log, error) {
 	l := new(Log)
 	if o != nil {
 		l.opts = *o
 	}
-	if l.opts.Now == nil {
-		l.opts.Now = time.Now
-	}
-	if l.opts.File == "" {
-		return l, nil
-	}
-	if l.opts.Stderr == nil {
-		l.opts.Stderr = os.Stderr
-	}
-	if l.opts.MaxSize <= 0 {
-		l.opts.MaxSize = defaultSize
-	}
-	if l.opts.Keep == 0 {
-		l.opts.Keep = defaultKeep
-	}
-	if l.opts.Buffer <= 0 {
-		l.opts.Buffer = defaultBuffer
-	}
-	l.rules = compile(l.opts.Redact)
+	l.opts.setDefaults()
+	l.settings.Store(&settings{params: l.opts.Params, rules: compile(l.opts.Redact)})
 	l.lines.New = func() any { return new(line) }
-	if l.opts.File == "-" {
-		l.file = &file{out: l.opts.Stderr}
-	} else {
-		l.file = &file{path: l.opts.File, max: l.opts.MaxSize, keep: l.opts.Keep}
-		if err := l.file.open(); err != nil {
+	l.chain = newChain(l.opts.Key)
+	l.folding.seed = maphash.MakeSeed()
+	l.folding.table = share.NewTable[owner.Key, *fold](share.Bounds{Total: maxFolds})
+	sinks := l.opts.Sinks
+	begun := event{name: "opened"}
+	switch l.opts.File {
+	case "":
+	case "-":
+		sinks = append([]Sink{stderr{l.opts.Stderr}}, sinks...)
+	default:
+		f := &file{path: l.opts.File, now: l.opts.Now, note: l.note}
+		f.limit(&l.opts)
+		last, err := f.resume()
+		if err != nil {
 			return nil, fmt.Errorf("audit: %w", err)
 		}
+		l.chain.resume(last.seal)
+		begun.torn, begun.tornHash = last.torn, last.tornHash
+		if last.line != nil && l.chain.check(last.line) != nil {
+			l.fault(fmt.Errorf("audit: the last line of %s was changed, or sealed with another key", l.opts.File))
+		}
+		sinks = append([]Sink{f}, sinks...)
+		l.file = f
 	}
-	l.wake, l.done = make(chan struct{}, 1), make(chan struct{})
-	go l.run()
+	for _, s := range sinks {
+		l.outlets = append(l.outlets, newOutlet(l, s))
+	}
+	if len(l.outlets) == 0 {
+		return l, nil
+	}
+	l.note(&begun)
+	for _, out := range l.outlets {
+		out.start()
+	}
 	return l, nil
 }
 
-// Write takes an entry, which it keeps nothing of. It does not wait for the disk. An error means that the
-// entry will not be written: the decision must not be carried out.
-func (l *Log) Write(e *Entry) error {
-	if l.file == nil {
-		return nil
+func (o *Options) setDefaults() {
+	if o.Now == nil {
+		o.Now = time.Now
 	}
-	b, _ := l.lines.Get().(*line)
-	b.text = l.append(b.text[:0], e, &b.walker)
-	err := l.put(b.text)
-	if cap(b.text) <= 2*maxEntry && cap(b.walker.text) <= 2*maxEntry {
-		l.lines.Put(b)
+	if o.Stderr == nil {
+		o.Stderr = os.Stderr
 	}
-	return err
+	if o.MaxSize <= 0 {
+		o.MaxSize = defaultSize
+	}
+	if o.Keep == 0 {
+		o.Keep = defaultKeep
+	}
+	if o.KeepFor <= 0 {
+		o.KeepFor = defaultKeepFor
+	}
+	if o.Buffer <= 0 {
+		o.Buffer = defaultBuffer
+	}
+}
+
+// Adjust changes Params, Redact, MaxSize, Keep, KeepFor and Rotate of a log that goes on.
+func (l *Log) Adjust(o *Options) {
+	c := *o
+	c.setDefaults()
+	l.settings.Store(&settings{params: c.Params, rules: compile(c.Redact)})
+	if l.file != nil {
+		l.file.limit(&c)
+	}
+}
+
+// Write takes the decision that allows a call, which it keeps nothing of, and returns the number of
+// its line for [Log.End]. It does not wait for a sink. An error means that the decision will not be
+// written: it must not be carried out.
+func (l *Log) Write(e *Entry) (seq uint64, err error) {
+	if len(l.outlets) == 0 {
+		return 0, nil
+	}
+	b := l.line()
+	defer l.release(b)
+	b.text = l.append(b.text[:0], e, &b.walker, maxText)
+	seq, err = l.put(b, true)
+	if err != nil {
+		l.fault(err)
+	}
+	return seq, err
+}
+
+// End takes the outcome of a call that Write took. It is written also when the store is full, and is
+// to be called once for each.
+func (l *Log) End(o *Outcome) {
+	if len(l.outlets) == 0 {
+		return
+	}
+	b := l.line()
+	defer l.release(b)
+	b.text = appendOutcome(b.text[:0], o, l.opts.Now())
+	_, _ = l.put(b, false) // after Close there is nowhere to write it
+	l.mu.Lock()
+	l.open--
+	last := l.retired && l.open == 0 && !l.closed
+	l.mu.Unlock()
+	if last {
+		l.shut()
+	}
 }
 
 // A line is memory to make one.
@@ -144,33 +249,64 @@ type line struct {
 	walker walker
 }
 
-func (l *Log) put(line []byte) error {
+func (l *Log) line() *line {
+	b, _ := l.lines.Get().(*line)
+	return b
+}
+
+func (l *Log) release(b *line) {
+	if cap(b.text) <= 2*maxEntry && cap(b.walker.text) <= 2*maxEntry {
+		l.lines.Put(b)
+	}
+}
+
+// put seals a line and hands it to the sinks. A decision needs one of them that has room.
+func (l *Log) put(b *line, decision bool) (seq uint64, err error) {
 	l.mu.Lock()
-	if l.closed {
-		l.mu.Unlock()
-		return errClosed
+	defer l.mu.Unlock()
+	if l.closed || decision && l.retired {
+		return 0, errClosed
 	}
-	if l.held+len(line) > l.opts.Buffer {
-		err := errFull
-		if l.err != nil {
-			err = fmt.Errorf("%w: %w", errFull, l.err)
+	if decision {
+		if err := l.roomLocked(len(b.text), false); err != nil {
+			return 0, err
 		}
-		l.mu.Unlock()
-		l.fault(err)
-		return err
+		l.open++
 	}
-	before := len(l.queue)
-	l.queue = append(l.queue, line...)
-	l.held += len(line)
-	early := before < earlyBytes && len(l.queue) >= earlyBytes
-	if before == 0 || early {
-		select {
-		case l.wake <- struct{}{}:
-		default:
+	return l.sealLocked(b), nil
+}
+
+// roomLocked returns why no sink has room for a decision, nil when one has.
+func (l *Log) roomLocked(n int, refusal bool) error {
+	var why []error
+	for _, out := range l.outlets {
+		err := out.room(n, refusal)
+		if err == nil {
+			return nil
+		}
+		why = append(why, err)
+	}
+	return errors.Join(why...)
+}
+
+func (l *Log) sealLocked(b *line) (seq uint64) {
+	b.text = l.chain.seal(b.text)
+	taken := false
+	for i := range l.outlets { // the first one last: it takes what no other has taken
+		out := l.outlets[len(l.outlets)-1-i]
+		if out.put(b.text, !taken && i == len(l.outlets)-1) {
+			taken = true
 		}
 	}
-	l.mu.Unlock()
-	return nil
+	return l.chain.seq
+}
+
+// note writes what happened to the log itself.
+func (l *Log) note(e *event) {
+	b := l.line()
+	defer l.release(b)
+	b.text = e.append(b.text[:0], l.opts.Now())
+	_, _ = l.put(b, false) // nothing happens to a log that is closed
 }
 
 // fault tells the operator, once a second.
@@ -191,26 +327,64 @@ func (l *Log) fault(err error) {
 	}
 }
 
-// Close writes out what waits, and closes the file. Its error says how much could not be written.
-func (l *Log) Close() error {
-	if l.file == nil {
-		return nil
-	}
+// Retire takes no more decisions, and has the log end when the last call that it allowed has. It reports
+// whether that is now. Close waits for the end.
+func (l *Log) Retire() (ended bool) {
+	l.unfold()
 	l.mu.Lock()
-	closed := l.closed
-	l.closed = true
-	if !closed {
-		close(l.wake)
-	}
+	l.retired = true
+	ended = l.open <= 0
 	l.mu.Unlock()
-	<-l.done
-	if closed {
-		return nil
+	if ended {
+		l.shut()
 	}
+	return ended
+}
+
+// Resume has a log that is retired take decisions again. It reports false when it has ended.
+func (l *Log) Resume() bool {
+	l.mu.Lock()
+	l.retired = l.closed
+	resumed := !l.closed
+	l.mu.Unlock()
+	l.folding.mu.Lock()
+	l.folding.ended = !resumed
+	l.folding.mu.Unlock()
+	return resumed
+}
+
+// shut writes the last line and has the sinks end. It reports false when that was done before.
+func (l *Log) shut() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.held > 0 {
-		return fmt.Errorf("audit: %d bytes of entries could not be written: %w", l.held, l.err)
+	if l.closed {
+		return false
 	}
-	return l.err
+	b := l.line()
+	defer l.release(b)
+	e := event{name: "closed", open: max(l.open, 0)}
+	b.text = e.append(b.text[:0], l.opts.Now())
+	l.sealLocked(b)
+	l.closed = true
+	for _, out := range l.outlets {
+		out.shut()
+	}
+	return true
+}
+
+// Close writes out what waits, and closes the sinks. Its error says how much could not be written.
+func (l *Log) Close() error {
+	if len(l.outlets) == 0 {
+		return nil
+	}
+	l.unfold()
+	first := l.shut()
+	var failed []error
+	for _, out := range l.outlets {
+		<-out.done
+		if err := out.left(); first && err != nil {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
 }

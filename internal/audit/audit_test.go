@@ -42,26 +42,44 @@ func TestLine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := open(t, &Options{File: path, Params: true})
-	if err := l.Write(example()); err != nil {
+	if _, err := l.Write(example()); err != nil {
 		t.Fatal(err)
 	}
+	l.End(&Outcome{Of: 2, Status: "error", Error: -32000, IsError: true, Duration: 1500 * time.Nanosecond, Request: 7, Result: 12})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Write(example()); err == nil || l.Close() != nil {
+	if _, err := l.Write(example()); err == nil || l.Close() != nil {
 		t.Errorf("after Close: %v", err)
 	}
 	got, _ := os.ReadFile(path)
+	all := strings.Split(string(got), "\n")
+	if len(all) != 5 || !strings.Contains(all[0], `"event":"opened","seq":1,"prev":"","hash":"`) || !strings.Contains(all[3], `"event":"closed","seq":4,`) ||
+		!strings.HasSuffix(cutSeal(all[2]), `"outcome":"error","of":2,"error":-32000,"isError":true,"durationMicros":2,"requestBytes":7,"resultBytes":12}`) {
+		t.Errorf("%s", got)
+	}
 	want := `{"time":"2026-03-01T12:00:00.000005Z","decision":"allowed","principal":"alice","kind":"user","method":"jwt",` +
 		`"issuer":"https://idp.example","address":"192.0.2.7:5123","transport":"http","call":"tools/call github/search","upstream":"github",` +
 		`"policies":["builders","allow[1]"],"reason":"allowed by builders","error":-32002,"latencyMicros":2,` +
-		`"params":{"name":"search","arguments":{"q":"x","password":"[redacted]"}}}` + "\n"
-	if string(got) != want {
-		t.Errorf("got\n%swant\n%s", got, want)
+		`"params":{"name":"search","arguments":{"q":"x","password":"[redacted]"}}}`
+	if cutSeal(all[1]) != want {
+		t.Errorf("got\n%s\nwant\n%s", all[1], want)
 	}
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
+}
+
+// cutSeal is a line without its seal.
+func cutSeal(line string) string {
+	body, _, _ := strings.Cut(line, `,"seq":`)
+	return body + "}"
+}
+
+// write writes an example.
+func write(l *Log) error {
+	_, err := l.Write(example())
+	return err
 }
 
 // A file that others may read is closed to them, and a line that a process did not
@@ -73,12 +91,12 @@ func TestTorn(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := open(t, &Options{File: path})
-	if err := errors.Join(l.Write(example()), l.Close()); err != nil {
+	if err := errors.Join(write(l), l.Close()); err != nil {
 		t.Fatal(err)
 	}
 	got, _ := os.ReadFile(path)
 	lines := strings.Split(string(got), "\n")
-	if len(lines) != 3 || lines[0] != `{"time":"20` || !json.Valid([]byte(lines[1])) {
+	if len(lines) != 5 || lines[0] != `{"time":"20` || !strings.Contains(lines[1], `"event":"opened","torn":11,`) || !json.Valid([]byte(lines[2])) {
 		t.Errorf("%q", got)
 	}
 	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
@@ -89,12 +107,12 @@ func TestTorn(t *testing.T) {
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.log")
-	l := open(t, &Options{File: path, MaxSize: 1000, Keep: 3})
+	l := open(t, &Options{File: path, MaxSize: 1000, Keep: 3, Rotate: true})
 	var wg sync.WaitGroup
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 10 {
-				if err := l.Write(&Entry{Decision: "denied", Call: fmt.Sprintf("c/%d/%d", g, i), Reason: strings.Repeat("x", 100)}); err != nil {
+				if _, err := l.Write(&Entry{Decision: "denied", Call: fmt.Sprintf("c/%d/%d", g, i), Reason: strings.Repeat("x", 100)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -104,8 +122,11 @@ func TestRotation(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
+	if err := open(t, &Options{File: path, MaxSize: 1000, Keep: 3, Rotate: true}).Close(); err != nil { // deletes what is too much
+		t.Fatal(err)
+	}
 	names, _ := filepath.Glob(path + "*")
-	if len(names) != 4 {
+	if len(names) > 5 { // what is too much goes with the next write
 		t.Fatal(names)
 	}
 	for _, name := range names {
@@ -130,15 +151,15 @@ func TestRotationFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	faults := make(chan error, 100)
-	l := open(t, &Options{File: path, MaxSize: 300, Keep: 1, OnFault: func(err error) { faults <- err }})
+	l := open(t, &Options{File: path, MaxSize: 300, Keep: 1, Rotate: true, OnFault: func(err error) { faults <- err }})
 	for range 10 {
-		if err := l.Write(example()); err != nil {
+		if err := write(l); err != nil {
 			t.Error(err)
 		}
 	}
 	err := l.Close()
 	text, _ := os.ReadFile(path)
-	if n := bytes.Count(text, []byte("\n")); n != 10 || err == nil || len(faults) != 1 {
+	if n := bytes.Count(text, []byte("\n")); n != 12 || err == nil || len(faults) != 1 {
 		t.Errorf("%d lines, %d faults, %v", n, len(faults), err)
 	}
 }
@@ -174,10 +195,10 @@ func TestFlush(t *testing.T) {
 		d := &disk{free: 1 << 20}
 		l := open(t, &Options{File: "-", Stderr: d})
 		for i := range 5 {
-			_ = l.Write(example())
+			_ = write(l)
 			<-time.After(time.Second)
 			synctest.Wait()
-			if n := strings.Count(d.lines.String(), "\n"); n != i+1 {
+			if n := strings.Count(d.lines.String(), "\n"); n != i+2 {
 				t.Fatalf("after a second: %d lines", n)
 			}
 		}
@@ -196,17 +217,17 @@ func TestFull(t *testing.T) {
 		taken := 0
 		var err error
 		for err == nil {
-			if err = l.Write(example()); err == nil {
+			if err = write(l); err == nil {
 				taken++
 			}
 			<-time.After(100 * time.Millisecond)
 		}
-		if !errors.Is(err, errFull) || !strings.Contains(err.Error(), "no space left") || taken < 20 {
+		if !errors.Is(err, errBuffer) || !strings.Contains(err.Error(), "no space left") || taken < 20 {
 			t.Errorf("%d taken: %v", taken, err)
 		}
 		began := faults.Load()
 		for range 100 {
-			_ = l.Write(example())
+			_ = write(l)
 			<-time.After(100 * time.Millisecond)
 		}
 		if n := faults.Load() - began; n < 9 || n > 11 {
@@ -214,19 +235,19 @@ func TestFull(t *testing.T) {
 		}
 		d.grow(1 << 20)
 		<-time.After(time.Second)
-		if err := l.Write(example()); err != nil {
+		if err := write(l); err != nil {
 			t.Error(err)
 		}
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
-		if n := strings.Count(d.lines.String(), "\n"); n != taken+1 {
-			t.Errorf("%d lines of %d", n, taken+1)
+		if n := strings.Count(d.lines.String(), "\n"); n != taken+3 {
+			t.Errorf("%d lines of %d", n, taken+3)
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		l := open(t, &Options{File: "-", Stderr: &disk{}})
-		_ = l.Write(example())
+		_ = write(l)
 		if err := l.Close(); err == nil || !strings.Contains(err.Error(), "could not be written") {
 			t.Error(err)
 		}
@@ -236,7 +257,7 @@ func TestFull(t *testing.T) {
 func TestOff(t *testing.T) {
 	t.Parallel()
 	l, err := Open(nil)
-	if err != nil || l.Write(example()) != nil || l.Close() != nil {
+	if err != nil || write(l) != nil || l.Close() != nil {
 		t.Error(err)
 	}
 	if _, err := Open(&Options{File: t.TempDir()}); err == nil {
@@ -246,14 +267,15 @@ func TestOff(t *testing.T) {
 
 func TestBounded(t *testing.T) {
 	t.Parallel()
-	l := &Log{opts: Options{Params: true}, rules: compile(nil)}
+	l := &Log{}
+	l.settings.Store(&settings{params: true, rules: compile(nil)})
 	big := strings.Repeat("\x01\u2028x\"", 1<<16)
 	e := &Entry{Time: time.Now(), Principal: big, Kind: big, Method: big, Issuer: big, Address: big, Transport: big, Call: big, Upstream: big, Decision: big, Reason: big}
 	for range 1000 {
 		e.Policies = append(e.Policies, big)
 	}
 	e.Params = []byte("[" + strings.Repeat(`{"a":[1,2,"`+strings.Repeat("y", 500)+`"]},`, 1000) + "1]")
-	line := l.append(nil, e, new(walker))
+	line := append(l.append(nil, e, new(walker), maxText), '}')
 	if len(line) > 20<<10 || !json.Valid(line) {
 		t.Errorf("%d bytes, valid: %v", len(line), json.Valid(line))
 	}
@@ -263,8 +285,10 @@ func FuzzWrite(f *testing.F) {
 	f.Add("alice", "tools/call x", "because\n{\"time\":1}", "a\u2028b\x80\x9b\u0085")
 	f.Add("\"}\r\n{", "resources/read https://u:p@h/?access_token=x", "\xff\xfe", "\u202e")
 	f.Fuzz(func(t *testing.T, principal, call, reason, policy string) {
-		l := &Log{rules: compile(nil)}
-		line := l.append(nil, &Entry{Time: time.Unix(1, 0), Principal: principal, Call: call, Reason: reason, Policies: []string{policy}}, new(walker))
+		l := &Log{chain: newChain(nil)}
+		l.settings.Store(&settings{rules: compile(nil)})
+		line := l.append(nil, &Entry{Time: time.Unix(1, 0), Principal: principal, Call: call, Reason: reason, Policies: []string{policy}}, new(walker), maxText)
+		line = l.chain.seal(line)
 		if bytes.Count(line, []byte("\n")) != 1 || line[len(line)-1] != '\n' || bytes.ContainsAny(line, "\r\u2028\u2029\u0085\x1b") {
 			t.Fatalf("not one line: %q", line)
 		}
@@ -296,7 +320,7 @@ func BenchmarkWrite(b *testing.B) {
 			e := example()
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := l.Write(e); err != nil {
+				if _, err := l.Write(e); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -10,56 +10,124 @@ const (
 	maxEntry    = 16 << 10 // bytes of a line, about
 	maxText     = 1 << 10  // of a member, as it is written
 	maxPolicies = 2 << 10
+
+	// What a caller makes the log write by refused calls is bounded more tightly.
+	maxRefusal     = 4 << 10
+	maxRefusalText = 512
 )
 
-// append appends the line of an entry.
-func (l *Log) append(dst []byte, e *Entry, w *walker) []byte {
+// append appends the line of an entry, without its closing brace. Each text has room bytes at most.
+func (l *Log) append(dst []byte, e *Entry, w *walker, room int) []byte {
 	t := e.Time
 	if t.IsZero() {
 		t = l.opts.Now()
 	}
-	dst = append(dst, `{"time":"`...)
-	dst = t.UTC().AppendFormat(dst, time.RFC3339Nano)
-	dst = append(dst, '"')
-	dst = appendMember(dst, `,"decision":`, e.Decision)
-	dst = appendMember(dst, `,"principal":`, e.Principal)
-	dst = appendMember(dst, `,"kind":`, e.Kind)
-	dst = appendMember(dst, `,"method":`, e.Method)
-	dst = appendMember(dst, `,"issuer":`, e.Issuer)
-	dst = appendMember(dst, `,"address":`, e.Address)
-	dst = appendMember(dst, `,"transport":`, e.Transport)
-	dst = l.rules.masked(dst, `,"call":`, e.Call)
-	dst = appendMember(dst, `,"upstream":`, e.Upstream)
+	set := l.settings.Load()
+	dst = appendTime(dst, `{"time":`, t)
+	dst = appendMember(dst, `,"decision":`, e.Decision, room)
+	dst = appendMember(dst, `,"principal":`, e.Principal, room)
+	dst = appendMember(dst, `,"kind":`, e.Kind, room)
+	dst = appendMember(dst, `,"method":`, e.Method, room)
+	dst = appendMember(dst, `,"issuer":`, e.Issuer, room)
+	dst = appendMember(dst, `,"address":`, e.Address, room)
+	dst = appendMember(dst, `,"transport":`, e.Transport, room)
+	dst = set.rules.masked(dst, `,"call":`, e.Call, room)
+	dst = appendMember(dst, `,"upstream":`, e.Upstream, room)
 	dst = appendPolicies(dst, e.Policies)
-	dst = l.rules.masked(dst, `,"reason":`, e.Reason)
+	dst = set.rules.masked(dst, `,"reason":`, e.Reason, room)
 	if e.Error != 0 {
-		dst = append(dst, `,"error":`...)
-		dst = strconv.AppendInt(dst, int64(e.Error), 10)
+		dst = appendNumber(dst, `,"error":`, int64(e.Error))
 	}
 	if e.Latency > 0 {
-		dst = append(dst, `,"latencyMicros":`...)
-		dst = strconv.AppendInt(dst, (e.Latency + time.Microsecond - 1).Microseconds(), 10)
+		dst = appendNumber(dst, `,"latencyMicros":`, micros(e.Latency))
 	}
-	if l.opts.Params && len(e.Params) > 0 {
+	if set.params && len(e.Params) > 0 {
+		most := maxEntry
+		if room < maxText {
+			most = maxRefusal
+		}
 		dst = append(dst, `,"params":`...)
-		dst = w.redact(dst, e.Params, l.rules, max(maxEntry-len(dst), maxText))
+		dst = w.redact(dst, e.Params, set.rules, max(most-len(dst), maxText))
 	}
-	return append(dst, "}\n"...)
+	return dst
 }
 
-func appendMember(dst []byte, name, s string) []byte {
+// appendOutcome appends the line of an outcome, without its closing brace.
+func appendOutcome(dst []byte, o *Outcome, now time.Time) []byte {
+	dst = appendTime(dst, `{"time":`, now)
+	dst = appendMember(dst, `,"outcome":`, o.Status, maxText)
+	dst = strconv.AppendUint(append(dst, `,"of":`...), o.Of, 10)
+	if o.Error != 0 {
+		dst = appendNumber(dst, `,"error":`, int64(o.Error))
+	}
+	if o.IsError {
+		dst = append(dst, `,"isError":true`...)
+	}
+	dst = appendNumber(dst, `,"durationMicros":`, micros(o.Duration))
+	dst = appendNumber(dst, `,"requestBytes":`, int64(o.Request))
+	if o.Result >= 0 {
+		dst = appendNumber(dst, `,"resultBytes":`, int64(o.Result))
+	}
+	return dst
+}
+
+// An event is something that happened to the log itself.
+type event struct {
+	name     string // "opened", "closed", "deleted"
+	torn     int    // opened: bytes of the unfinished line before it, and their hash
+	tornHash string
+	open     int // closed: calls without an outcome
+	files    int // deleted: how many files, the last line in them, and why
+	through  seal
+	reason   string
+}
+
+// append appends the line of an event, without its closing brace.
+func (e *event) append(dst []byte, now time.Time) []byte {
+	dst = appendTime(dst, `{"time":`, now)
+	dst = appendMember(dst, `,"event":`, e.name, maxText)
+	if e.torn > 0 {
+		dst = appendNumber(dst, `,"torn":`, int64(e.torn))
+		dst = appendMember(dst, `,"tornHash":`, e.tornHash, maxText)
+	}
+	if e.open > 0 {
+		dst = appendNumber(dst, `,"open":`, int64(e.open))
+	}
+	if e.files > 0 {
+		dst = appendNumber(dst, `,"files":`, int64(e.files))
+	}
+	if e.through.seq > 0 {
+		dst = strconv.AppendUint(append(dst, `,"through":`...), e.through.seq, 10)
+		dst = appendMember(dst, `,"throughHash":`, e.through.hash, maxText)
+	}
+	return appendMember(dst, `,"reason":`, e.reason, maxText)
+}
+
+func appendTime(dst []byte, name string, t time.Time) []byte {
+	dst = append(append(dst, name...), '"')
+	return append(t.UTC().AppendFormat(dst, time.RFC3339Nano), '"')
+}
+
+func appendNumber(dst []byte, name string, n int64) []byte {
+	return strconv.AppendInt(append(dst, name...), n, 10)
+}
+
+// micros rounds up.
+func micros(d time.Duration) int64 { return max(0, (d + time.Microsecond - 1).Microseconds()) }
+
+func appendMember(dst []byte, name, s string, room int) []byte {
 	if s == "" {
 		return dst
 	}
-	return appendText(append(dst, name...), s, maxText)
+	return appendText(append(dst, name...), s, room)
 }
 
 // masked is for texts that may quote a caller: a URI with a password in it.
-func (r *rules) masked(dst []byte, name, s string) []byte {
-	if s == "" || !suspicious(s) {
-		return appendMember(dst, name, s)
+func (r *rules) masked(dst []byte, name, s string, room int) []byte {
+	if s == "" || !suspicious(cut(s, 4*room)) {
+		return appendMember(dst, name, s, room)
 	}
-	return appendText(append(dst, name...), r.mask([]byte(cut(s, 4*maxText)), true), maxText)
+	return appendText(append(dst, name...), r.mask([]byte(cut(s, 4*room)), true), room)
 }
 
 func appendPolicies(dst []byte, names []string) []byte {

@@ -12,10 +12,10 @@ import (
 
 // An Admission decides whether a request or notification of a client may go to the
 // upstream. Its error, in the end a *jsonrpc.Error, is the answer. done, which may be nil, is
-// called exactly once: with the response, when the call is given up, or when the
+// called exactly once: with the result or the error, when the call is given up, or when the
 // connection ends; it must not block. The params must not be kept. An Admission may be
 // called by any number of goroutines.
-type Admission func(method string, params jsonrpc.Raw) (done func(error), err error)
+type Admission func(method string, params jsonrpc.Raw) (done func(result jsonrpc.Raw, err error), err error)
 
 // screen asks about every request and notification of the frame at hand, and returns what
 // may go on of it: nil when there is nothing. What may not is answered, or dropped, and so
@@ -58,7 +58,7 @@ func (f *front) screen(frame []byte) ([]byte, error) {
 }
 
 // ask asks about one message.
-func (f *front) ask(m *jsonrpc.Message) (done func(error), refused *jsonrpc.Error) {
+func (f *front) ask(m *jsonrpc.Message) (done func(jsonrpc.Raw, error), refused *jsonrpc.Error) {
 	switch {
 	case disguised(m.Raw):
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the names of members are case-sensitive"}
@@ -107,7 +107,7 @@ func (f *front) settleAsked(err error) {
 	for i, done := range f.asked {
 		if done != nil {
 			f.asked[i] = nil
-			done(err)
+			done(nil, err)
 		}
 	}
 	f.asked = f.asked[:0]
@@ -126,7 +126,7 @@ func (f *front) settleCancelled() {
 			continue
 		}
 		if done := f.track.cancelled(id); done != nil {
-			done(context.Canceled)
+			done(nil, context.Canceled)
 		}
 	}
 }
@@ -145,7 +145,7 @@ func (f *front) admitting(h farcall.Handler) farcall.Handler {
 			return nil, err
 		}
 		if done != nil {
-			defer func() { done(err) }() // also when something panics
+			farcall.OnAnswer(ctx, done)
 		}
 		return h.ServeRPC(ctx, req)
 	})

@@ -33,7 +33,7 @@ func FuzzScreen(f *testing.F) {
 		var asked []string
 		x := newFront(t.Context(), u, sink{})
 		x.admitted = true // so that answers go on
-		x.admission = func(method string, _ jsonrpc.Raw) (func(error), error) {
+		x.admission = func(method string, _ jsonrpc.Raw) (func(jsonrpc.Raw, error), error) {
 			if strings.HasPrefix(method, "deny") {
 				return nil, &jsonrpc.Error{Code: -32002, Message: "no"}
 			}

@@ -26,7 +26,7 @@ func (p *porter) admit(context.Context) Admission {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.pipes++
-	return func(method string, params jsonrpc.Raw) (func(error), error) {
+	return func(method string, params jsonrpc.Raw) (func(jsonrpc.Raw, error), error) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if strings.HasPrefix(method, "deny") {
@@ -42,7 +42,7 @@ func (p *porter) admit(context.Context) Admission {
 			p.open = map[int]string{}
 		}
 		p.open[n] = method
-		return func(err error) {
+		return func(_ jsonrpc.Raw, err error) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			if _, is := p.open[n]; !is {
@@ -225,7 +225,7 @@ func TestAdmitForgotten(t *testing.T) {
 	ask := w.admit(t.Context())
 	for i := range 2 * trackedCalls {
 		done, _ := ask("m", nil)
-		if _, err := k.add(&jsonrpc.Batch{Messages: []jsonrpc.Message{{Kind: jsonrpc.Request, ID: jsonrpc.IntID(int64(i))}}}, false, []func(error){done}); err != nil {
+		if _, err := k.add(&jsonrpc.Batch{Messages: []jsonrpc.Message{{Kind: jsonrpc.Request, ID: jsonrpc.IntID(int64(i))}}}, false, []func(jsonrpc.Raw, error){done}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -233,7 +233,7 @@ func TestAdmitForgotten(t *testing.T) {
 		t.Errorf("%d are open", n)
 	}
 	for _, f := range k.end(errShuttingDown) {
-		f.finish(errShuttingDown)
+		f.finish(nil, errShuttingDown)
 	}
 	if n := w.left(); n != 0 {
 		t.Errorf("%d are open", n)

@@ -42,7 +42,7 @@ type front struct {
 	// Of the goroutine that reads.
 	dec   jsonrpc.Decoder
 	batch jsonrpc.Batch
-	asked []func(error) // by message of the batch, of those that were admitted
+	asked []func(jsonrpc.Raw, error) // by message of the batch, of those that were admitted
 
 	admission Admission // nil: all may pass
 	admitted  bool      // something was
@@ -175,7 +175,7 @@ func (f *front) fail(left []*flight, e *jsonrpc.Error) {
 			id, _ := jsonrpc.ParseID(jsonrpc.Raw(c.id)) // it was one
 			answers = append(answers, c.version.AppendError(nil, id, e))
 			f.u.meter.end(true, time.Since(c.began))
-			c.finish(e)
+			c.finish(nil, e)
 			f.record(c, e.Code, e, nil)
 		}
 		_ = f.answer(answers, g.array)
@@ -208,7 +208,7 @@ func (f *front) answered(b *jsonrpc.Batch) (calls int, pass bool) {
 			if e := m.Failure(); e != nil {
 				code, err = e.Code, e
 			}
-			c.finish(err)
+			c.finish(m.Result, err)
 			f.record(c, code, err, m.Raw)
 		}
 	}

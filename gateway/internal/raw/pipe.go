@@ -279,7 +279,7 @@ func (p *pipe) down(ctx context.Context, server farcall.Transport) {
 	if gone {
 		for _, c := range left {
 			p.u.meter.end(true, time.Since(c.began))
-			c.finish(farcall.ErrClosed)
+			c.finish(nil, farcall.ErrClosed)
 		}
 	} else {
 		p.u.opts.Logger.DebugContext(ctx, "the connection to an upstream has ended",

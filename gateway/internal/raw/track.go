@@ -47,14 +47,14 @@ type flight struct {
 	number  uint64
 	began   time.Time
 	landed  bool
-	next    *flight     // another call with the same id
-	done    func(error) // of its admission; nil when it is over, or there was none
+	next    *flight                  // another call with the same id
+	done    func(jsonrpc.Raw, error) // of its admission; nil when it is over, or there was none
 }
 
 // finish ends the admission of a call that was taken out of the books.
-func (f *flight) finish(err error) {
+func (f *flight) finish(result jsonrpc.Raw, err error) {
 	if f.done != nil {
-		f.done(err)
+		f.done(result, err)
 		f.done = nil
 	}
 }
@@ -68,7 +68,7 @@ type group struct {
 // add tracks the calls in a frame; the group is nil when there are none. It fails
 // when there shall be no more. It takes what ends the admission of each call out of
 // asked, which has a place for each message, or none at all.
-func (t *tracker) add(b *jsonrpc.Batch, methods bool, asked []func(error)) (*group, error) {
+func (t *tracker) add(b *jsonrpc.Batch, methods bool, asked []func(jsonrpc.Raw, error)) (*group, error) {
 	n := 0
 	for i := range b.Messages {
 		if wantsAnswer(&b.Messages[i]) {
@@ -115,7 +115,7 @@ func (t *tracker) put(f *flight, id jsonrpc.ID) {
 			for ; f != nil; f = f.next {
 				t.open--
 				t.meter.inFlight.Add(-1)
-				f.finish(errForgotten)
+				f.finish(nil, errForgotten)
 			}
 		}
 		t.old, t.young = t.young, nil
@@ -186,7 +186,7 @@ func (t *tracker) landed(id jsonrpc.ID) *flight {
 
 // cancelled returns what ends the admission of a call that nobody will answer, nil
 // when there is no such call.
-func (t *tracker) cancelled(id jsonrpc.ID) (done func(error)) {
+func (t *tracker) cancelled(id jsonrpc.ID) (done func(jsonrpc.Raw, error)) {
 	if len(id.Raw()) > trackedID {
 		return nil
 	}

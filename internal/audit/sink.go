@@ -1,0 +1,228 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+const (
+	flushAfter = 250 * time.Millisecond // that lines are collected for one write
+	earlyBytes = 256 << 10              // that are written at once
+	retryAfter = 200 * time.Millisecond // when it has failed
+	tidyEvery  = 10 * time.Minute       // while nothing is written
+	spareBytes = defaultBuffer          // of a buffer that is kept
+)
+
+// A Sink takes the lines of a [Log]: a file, a log server. One goroutine calls its methods, which may
+// block: the other sinks of the Log do not wait for it.
+type Sink interface {
+	// Write takes whole lines, in their order, and returns how many bytes it has taken. What it has
+	// not taken comes again, with the error reported to the operator. An error that is [ErrFull] takes
+	// the sink out of the count of those that work until a Write returns another one, or none, and one
+	// that is [ErrLow] for refusals only. Without lines it has time to tidy up, and says whether it is full.
+	Write(lines []byte) (n int, err error)
+	// Close ends the sink, after all that could be written.
+	Close() error
+}
+
+// stderr is the sink of FILE "-", which is not closed.
+type stderr struct{ io.Writer }
+
+func (s stderr) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	return s.Writer.Write(p)
+}
+
+// Close does nothing.
+func (stderr) Close() error { return nil }
+
+// An outlet is a sink with the lines that wait for it.
+type outlet struct {
+	l    *Log
+	sink Sink
+	wake chan struct{} // something is in queue
+	done chan struct{} // the writer has ended
+
+	// Under the lock of the log:
+	queue  []byte
+	held   int    // bytes of queue, and of what the writer has taken out of it
+	missed uint64 // lines that it had no room for, while another sink had
+	full   bool
+	low    bool
+	err    error // of the last attempt to write
+}
+
+func newOutlet(l *Log, s Sink) *outlet {
+	return &outlet{l: l, sink: s, wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
+// start writes what is there already, so that a sink that is full is known to be, and has a goroutine
+// go on.
+func (o *outlet) start() {
+	o.l.mu.Lock()
+	rest := o.queue
+	o.queue = nil
+	o.l.mu.Unlock()
+	rest = o.flush(rest)
+	go o.run(rest)
+}
+
+// room returns why there is none for n bytes. The log is locked.
+func (o *outlet) room(n int, refusal bool) error {
+	switch {
+	case o.full:
+		return o.err
+	case o.low && refusal:
+		return ErrLow
+	case o.held+n <= o.l.opts.Buffer:
+		return nil
+	case o.err != nil:
+		return fmt.Errorf("%w: %w", errBuffer, o.err)
+	}
+	return errBuffer
+}
+
+// put takes a line, where there is room or it must. The log is locked.
+func (o *outlet) put(line []byte, must bool) bool {
+	if o.held+len(line) > o.l.opts.Buffer && !must {
+		o.missed++
+		return false
+	}
+	before := len(o.queue)
+	o.queue = append(o.queue, line...)
+	o.held += len(line)
+	if before == 0 || before < earlyBytes && len(o.queue) >= earlyBytes {
+		select {
+		case o.wake <- struct{}{}:
+		default:
+		}
+	}
+	return !o.full
+}
+
+// shut has the writer end. The log is locked.
+func (o *outlet) shut() { close(o.wake) }
+
+// run is the writer.
+func (o *outlet) run(rest []byte) {
+	defer close(o.done)
+	var spare []byte
+	for open := true; open; {
+		o.l.mu.Lock()
+		waiting, again := len(o.queue) > 0, len(rest) > 0 || o.full
+		o.l.mu.Unlock()
+		switch {
+		case again:
+			open = o.pause(retryAfter)
+		case waiting:
+			open = o.collect(flushAfter)
+		default:
+			var idle bool
+			if open, idle = o.wait(); open && !idle {
+				open = o.collect(flushAfter)
+			}
+		}
+		if len(rest) > 0 {
+			if rest = o.flush(rest); len(rest) > 0 {
+				continue
+			}
+		}
+		if cap(spare) > spareBytes {
+			spare = nil
+		}
+		o.l.mu.Lock()
+		rest, o.queue = o.queue, spare[:0]
+		o.l.mu.Unlock()
+		spare = rest
+		rest = o.flush(rest)
+	}
+	if err := o.sink.Close(); err != nil {
+		o.l.mu.Lock()
+		o.err = err
+		o.l.mu.Unlock()
+	}
+}
+
+// wait waits for a line, or until it is time to tidy up.
+func (o *outlet) wait() (open, idle bool) {
+	timer := time.NewTimer(tidyEvery)
+	defer timer.Stop()
+	select {
+	case _, open = <-o.wake:
+		return open, false
+	case <-timer.C:
+		return true, true
+	}
+}
+
+// collect lets lines come for a while, or until there are many.
+func (o *outlet) collect(d time.Duration) (open bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case _, open = <-o.wake:
+		return open
+	case <-timer.C:
+		return true
+	}
+}
+
+// pause waits, but for Close.
+func (o *outlet) pause(d time.Duration) (open bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	for {
+		select {
+		case _, open = <-o.wake:
+			if !open {
+				return false
+			}
+		case <-timer.C:
+			return true
+		}
+	}
+}
+
+// flush writes and returns what could not be written.
+func (o *outlet) flush(p []byte) (rest []byte) {
+	n, err := o.sink.Write(p)
+	o.l.mu.Lock()
+	o.held -= n
+	if low := errors.Is(err, ErrLow); low {
+		if o.low {
+			err = nil // that was reported
+		}
+		o.low, o.full, o.err = true, false, nil
+	} else if len(p) > 0 || err != nil || o.full || o.low { // tidying up mends nothing else
+		o.err, o.full, o.low = err, errors.Is(err, ErrFull), false
+	}
+	missed := o.missed
+	if err == nil {
+		o.missed = 0
+	}
+	o.l.mu.Unlock()
+	switch {
+	case err != nil:
+		o.l.fault(err)
+	case missed > 0:
+		o.l.fault(fmt.Errorf("audit: a sink works again; %d lines are in the others only", missed))
+	}
+	return p[n:]
+}
+
+// left returns what could not be written, after the writer has ended.
+func (o *outlet) left() error {
+	o.l.mu.Lock()
+	defer o.l.mu.Unlock()
+	if o.held > 0 {
+		return fmt.Errorf("audit: %d bytes of lines could not be written: %w", o.held, o.err)
+	}
+	if errors.Is(o.err, ErrFull) {
+		return nil // what was taken is written
+	}
+	return o.err
+}
