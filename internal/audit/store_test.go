@@ -317,6 +317,8 @@ func TestFoldIsBounded(t *testing.T) {
 	only := &recorder{}
 	l := open(t, &Options{Sinks: []Sink{only}, Buffer: 1 << 30})
 	long := strings.Repeat("x", 5000)
+	bob := owner.Named("bob")
+	l.Refuse(bob, refusal("a"), false)
 	for i := range maxFolds + 1000 {
 		o := owner.Session(fmt.Sprint(i), "192.0.2.1")
 		l.Refuse(o, refusal(long), false)
@@ -325,10 +327,13 @@ func TestFoldIsBounded(t *testing.T) {
 	if n := l.folding.table.Len(); n > maxFolds {
 		t.Errorf("%d folds", n)
 	}
+	if f, ok := l.folding.table.Find(bob, bob); !ok || f.more.n != 0 {
+		t.Error("a flood of others has ended the fold of an owner")
+	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(only.text(), "\n"); n != 2*(maxFolds+1000)+2 {
+	if n := strings.Count(only.text(), "\n"); n != 2*(maxFolds+1000)+3 {
 		t.Errorf("%d lines", n)
 	}
 	for line := range strings.Lines(only.text()) {
