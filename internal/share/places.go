@@ -3,10 +3,6 @@ package share
 import "github.com/farcall-dev/farcall/internal/owner"
 
 const (
-	// lately is for how many nanoseconds an owner whose last call has ended still counts as one that
-	// calls: its next call will find a place.
-	lately = 1_000_000_000
-
 	maxIdle      = 1024 // owners that count so
 	maxIdleGroup = 64   // of one group
 
@@ -17,11 +13,12 @@ const (
 // rule of Places also knows who called lately: while more than a reserve is free, any owner gets a
 // place. What is left is for those who hold less than their share, so that one that floods leaves room
 // for all others, and gives places back as its calls end. There are as many reserved places as owners
-// called within a second and do not now, up to half of all.
+// called lately and do not now, up to half of all.
 //
 // The same rule divides what a group may hold among its owners. (An owner that is its own group, and
 // others that are in the group of its key, count as two groups.)
 type Places struct {
+	lately int64 // nanoseconds
 	all    level // the groups, and owners that are their own group
 	owners map[owner.Key]*Holder
 	groups map[owner.Key]*Holder // of owners that are not their own group
@@ -60,9 +57,11 @@ const (
 	Full             // the owner gets the next place that becomes free
 )
 
-// NewPlaces returns Places that are all free.
-func NewPlaces() *Places {
-	return &Places{owners: map[owner.Key]*Holder{}, groups: map[owner.Key]*Holder{}}
+// NewPlaces returns Places that are all free. lately is for how many nanoseconds an owner whose last call
+// has ended still counts as one that calls. 0: not at all, for places whose user does not try again when
+// only time has passed.
+func NewPlaces(lately int64) *Places {
+	return &Places{lately: lately, owners: map[owner.Key]*Holder{}, groups: map[owner.Key]*Holder{}}
 }
 
 // Take takes a place within bounds, of which Total 0 is none. now is a time in nanoseconds that does
@@ -91,6 +90,13 @@ func (p *Places) Take(b Bounds, o owner.Key, now int64) (*Holder, Denial) {
 	}
 	level.taken++
 	return h, Granted
+}
+
+// Fits reports whether Take would take a place.
+func (p *Places) Fits(b Bounds, o owner.Key, now int64) bool {
+	p.forget(now)
+	h := p.owners[o]
+	return p.admit(b, h, p.groupOf(h, o), !alone(o)) == Granted
 }
 
 // admit decides for a holder and its group, each nil when it is not known.
@@ -172,6 +178,8 @@ func (p *Places) Give(h *Holder, now int64) {
 	}
 	level.busy--
 	switch {
+	case p.lately == 0:
+		p.drop(h)
 	case h.queued:
 		h.seen = now
 	case len(p.idle) < maxIdle && (h.group == nil || h.group.resting < maxIdleGroup):
@@ -197,6 +205,9 @@ func (p *Places) Count(o owner.Key) (mine, group, all int) {
 	}
 	return mine, group, p.all.taken
 }
+
+// Used returns how many places are taken.
+func (p *Places) Used() int { return p.all.taken }
 
 // Known returns how many owners have places, or had lately.
 func (p *Places) Known() int { return len(p.owners) }
@@ -244,11 +255,11 @@ func (p *Places) holder(o owner.Key) *Holder {
 
 // forget forgets who has not called for a while.
 func (p *Places) forget(now int64) {
-	for len(p.idle) > 0 && p.idle[0].since+lately <= now {
+	for len(p.idle) > 0 && p.idle[0].since+p.lately <= now {
 		h := p.idle[0]
 		p.idle[0] = nil
 		p.idle = p.idle[1:]
-		if h.taken == 0 && h.seen+lately > now {
+		if h.taken == 0 && h.seen+p.lately > now {
 			h.since = now
 			p.idle = append(p.idle, h)
 			continue

@@ -8,6 +8,8 @@ import (
 	"github.com/farcall-dev/farcall/internal/owner"
 )
 
+const lately = 1_000_000_000
+
 // Two owners of every pair: one takes all that it gets, and the other still gets a place.
 func TestPlacesLeaveRoom(t *testing.T) {
 	for _, b := range []Bounds{{Total: 4, Ratio: 3}, {Total: 16, Ratio: 7}, {Total: 64, Ratio: 15}, {Total: 100, Owner: 8, Group: 16}} {
@@ -16,7 +18,7 @@ func TestPlacesLeaveRoom(t *testing.T) {
 				if greedy == other || b.Total < 8 && greedy.Group() == other.Group() {
 					continue
 				}
-				p := NewPlaces()
+				p := NewPlaces(lately)
 				n := 0
 				for ; ; n++ {
 					if _, denied := p.Take(b, greedy, 0); denied != Granted {
@@ -37,7 +39,7 @@ func TestPlacesLeaveRoom(t *testing.T) {
 // Greedy owners come to have the same, and so do greedy groups, however many owners they have.
 func TestPlacesShares(t *testing.T) {
 	b := Bounds{Total: 80, Ratio: 7}
-	p := NewPlaces()
+	p := NewPlaces(lately)
 	var all []owner.Key
 	for i := range 10 {
 		all = append(all, visitor(1, i)) // ten connections of one address
@@ -78,7 +80,7 @@ func TestPlacesShares(t *testing.T) {
 
 // Owners that do not call any more are forgotten, also behind one that does.
 func TestPlacesForget(t *testing.T) {
-	p := NewPlaces()
+	p := NewPlaces(lately)
 	now := int64(0)
 	call := func(o owner.Key) {
 		h, denied := p.Take(Bounds{Total: 100}, o, now)
@@ -109,7 +111,7 @@ func TestPlacesModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	all := owners()
 	bounds := []Bounds{{Total: 12, Ratio: 7}, {Total: 12, Owner: 3, Group: 5}, {Owner: 2}}
-	p := NewPlaces()
+	p := NewPlaces(lately)
 	var running []*Holder
 	now := int64(0)
 	for i := range 20_000 {
@@ -180,7 +182,7 @@ func (p *Places) check(running int) string {
 }
 
 func BenchmarkPlaces(b *testing.B) {
-	p, bounds := NewPlaces(), Bounds{Total: 1000, Owner: 100, Ratio: 7}
+	p, bounds := NewPlaces(lately), Bounds{Total: 1000, Owner: 100, Ratio: 7}
 	for name, o := range map[string]owner.Key{"principal": principal(1), "connection": visitor(1, 1)} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -17,6 +17,9 @@ const (
 
 	hintWeight = 16 // calls that the mean goes over, about
 
+	// lately is for how long an owner that does not call any more still has a place.
+	lately = time.Second
+
 	// reserve is the part of all places that one owner alone leaves free: an eighth.
 	reserve = 8
 )
@@ -49,7 +52,7 @@ type place struct {
 	since  int64
 }
 
-func newPlaces() *places { return &places{held: share.NewPlaces(), mean: firstHint} }
+func newPlaces() *places { return &places{held: share.NewPlaces(int64(lately)), mean: firstHint} }
 
 // take finds a place.
 func (p *places) take(b share.Bounds, o owner.Key, c *clock, now int64) (release func(), refused *Exceeded) {
