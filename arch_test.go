@@ -78,7 +78,7 @@ var archLadder = map[string]archRow{
 	"gateway/internal/raw":            {ours: ". jsonrpc internal/jsonv2 internal/scan internal/visible stream"},
 	"gateway/internal/route":          {ours: "jsonrpc internal/scan"},
 	"gateway/internal/supervise":      {ours: ". stream internal/scan internal/visible"},
-	"gateway/internal/upstream":       {ours: ". jsonrpc internal/jsonv2 internal/owner internal/scan internal/visible mcp mcp/era mcp/mcphttp mcp/spec stream"},
+	"gateway/internal/upstream":       {ours: ". jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/era mcp/mcphttp mcp/spec stream"},
 	"cmd/farcall/internal/playground": {ours: ". jsonrpc mcp mcp/spec"},
 	"cmd/farcall/internal/scaffold":   {},
 	"cmd/farcall/internal/conform":    {ours: ". jsonrpc stream httprpc wsrpc", outside: "github.com/coder/websocket"},

@@ -49,14 +49,10 @@ func (u *Upstream) unstarted(l *lane, err error, now time.Time) {
 	u.stale, u.cool = true, now.Add(coolTime)
 	u.failed(err)
 	u.retire(l)
-	for f := u.queue.first; f != nil; {
-		next := f.next
-		if f.holder == l.holder || !u.known {
-			if !u.hopeful(f) {
-				u.refuse(f, u.unreached(err))
-			}
+	for item := range u.queue.All() {
+		if f := item.Value; (f.holder == l.holder || !u.known) && !u.hopeful(f) {
+			u.refuse(f, u.unreached(err))
 		}
-		f = next
 	}
 }
 
@@ -141,7 +137,7 @@ func (u *Upstream) drain() <-chan struct{} {
 }
 
 func (u *Upstream) drained() {
-	if !u.closing || u.inFlight > 0 || u.queue.n > 0 || u.idle == nil {
+	if !u.closing || u.inFlight.Used() > 0 || u.queue.Len() > 0 || u.idle == nil {
 		return
 	}
 	select {
@@ -154,8 +150,8 @@ func (u *Upstream) drained() {
 // end ends what has not ended by itself.
 func (u *Upstream) end() {
 	u.over = true
-	for u.queue.n > 0 {
-		u.refuse(u.queue.first, u.shuttingDown())
+	for item := range u.queue.All() {
+		u.refuse(item.Value, u.shuttingDown())
 	}
 	for _, h := range u.holders {
 		u.release(h)

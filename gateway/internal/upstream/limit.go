@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -30,11 +31,11 @@ type flight struct {
 
 	// Under the upstream's lock.
 	holder     *holder
-	prev, next *flight    // in the queue, or on the lane
+	prev, next *flight    // on the lane
 	lane       *lane      // nil: it waits
 	grant      chan error // gets nil or a refusal, when it has waited
-	round      uint64     // of the queue
-	scarce     bool       // its place in flight was one of the last
+	item       *share.Item[*flight]
+	place      *share.Holder // in flight; nil: it has none
 	begun      time.Time
 	age        uint64        // of the breaker
 	trial      bool          // for the breaker
@@ -104,27 +105,20 @@ func asks(method string) bool {
 	return true
 }
 
-// flights is a queue, or who uses a lane.
+// flights are the calls that use a lane.
 type flights struct {
 	first, last *flight
 	n           int
 }
 
-func (q *flights) add(f *flight) { q.insert(f, q.last) }
-
-// insert puts f after another one; nil: in front of all.
-func (q *flights) insert(f, before *flight) {
-	f.prev, f.next = before, q.first
-	if before != nil {
-		f.next, before.next = before.next, f
-	} else {
+func (q *flights) add(f *flight) {
+	f.prev = q.last
+	if f.prev == nil {
 		q.first = f
-	}
-	if f.next != nil {
-		f.next.prev = f
 	} else {
-		q.last = f
+		f.prev.next = f
 	}
+	q.last = f
 	q.n++
 }
 
@@ -212,7 +206,7 @@ func (u *Upstream) admit(f *flight) error {
 	}
 	if u.full(f) {
 		u.giveUp(f)
-		return u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already; try again later", u.queue.n, u.opts.Name)
+		return u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already; try again later", u.queue.Len(), u.opts.Name)
 	}
 	f.grant = make(chan error, 1)
 	u.queued(f)
@@ -231,8 +225,9 @@ func (u *Upstream) giveUp(f *flight) {
 
 // grant gives a waiting flight a lane.
 func (u *Upstream) grant(f *flight, l *lane) {
-	u.unqueue(f)
-	u.round = max(u.round, f.round)
+	u.queue.Serve(f.item)
+	f.item = nil
+	f.holder.waiting--
 	u.board(f, l)
 	f.grant <- nil
 }

@@ -131,7 +131,11 @@ func (k ownerKey) belongs(client string) bool {
 // rekey gives a connection that has started, and all waiting calls when the server has turned out to
 // be stateless or not, the owners that they have now that this is known.
 func (u *Upstream) rekey(l *lane, turned bool) {
-	for f := u.queue.first; f != nil && turned; f = f.next {
+	for item := range u.queue.All() {
+		f := item.Value
+		if !turned {
+			break
+		}
 		if f.holder.single {
 			continue // what is being started for it is its own
 		}

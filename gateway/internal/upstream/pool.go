@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -23,16 +23,13 @@ const (
 // change it are called with the lock held, and do no I/O.
 type state struct {
 	holders  map[ownerKey]*holder
-	queue    flights              // for whom there is no lane yet
-	shares   map[owner.Key]*share // of the queue
-	round    uint64               // of the queue: that of the last flight that has got its lane
-	inFlight int
-	taken    map[owner.Key]int // of the places in flight that are scarce
-	places   int               // lanes that are being started, used or closed
-	singles  int               // of these, those of one call
-	live     int               // of these, lanes that take calls or will
-	starts   int               // and lanes that are being started
-	known    bool              // a lane was up once, and so modern says something
+	queue    share.Queue[*flight] // for whom there is no lane yet
+	inFlight *share.Places
+	places   int  // lanes that are being started, used or closed
+	singles  int  // of these, those of one call
+	live     int  // of these, lanes that take calls or will
+	starts   int  // and lanes that are being started
+	known    bool // a lane was up once, and so modern says something
 	modern   bool
 	serial   bool // questions do not say which call they are about
 	// The server has asked for roots: it may do so on its own, so connections with other roots
@@ -246,21 +243,22 @@ func (u *Upstream) unanswered(l *lane, f *flight) {
 // dispatch gives lanes to those who wait, in the order of the queue, and has lanes
 // started for them.
 func (u *Upstream) dispatch() {
-	if u.queue.n == 0 {
+	if u.queue.Len() == 0 {
 		return
 	}
-	for f := u.queue.first; f != nil; f = f.next {
-		for _, l := range f.holder.lanes {
+	for item := range u.queue.All() {
+		for _, l := range item.Value.holder.lanes {
 			l.promised = 0
 		}
 	}
 	coming := u.places - u.live // places that will be free
-	for f := u.queue.first; f != nil && u.inFlight < u.opts.MaxInFlight; {
-		next := f.next
-		if u.room(f) {
-			u.serve(f, &coming)
+	for item := range u.queue.All() {
+		if u.inFlight.Used() >= u.opts.MaxInFlight {
+			break
 		}
-		f = next
+		if u.room(item.Value) {
+			u.serve(item.Value, &coming)
+		}
 	}
 }
 

@@ -1,121 +1,64 @@
 package upstream
 
 import (
-	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// Nobody takes a server for himself. The places of the queue are in rounds, in each
-// of which everybody has one, and when it is full the last call of him who has the
-// most makes room. Of the places in flight the last few are for those who have taken
-// few when they became scarce: calls may take long, and nobody who has come
-// meanwhile is to wait for their end.
+// The queue and the calls in flight are shared by owner and group, see [share.Queue] and
+// [share.Places]: when the queue is full, the newest call of the owner with the most queued calls is
+// rejected, and one owner alone leaves a sixteenth of MaxInFlight to others.
+const reserved = 16
 
-// A share is what a party has of the queue.
-type share struct {
-	waiting int
-	round   uint64 // of the last of its calls
-}
-
-// queued puts a flight into the queue, after those of its round.
+// queued puts a flight into the queue.
 func (u *Upstream) queued(f *flight) {
-	party := f.who.owner()
-	s := u.shares[party]
-	if s == nil {
-		s = &share{round: u.round}
-		if u.shares == nil {
-			u.shares = map[owner.Key]*share{}
-		}
-		u.shares[party] = s
-	} else {
-		s.round = max(s.round+1, u.round)
-	}
-	s.waiting++
-	f.round = s.round
+	f.item = u.queue.Push(f.who.owner(), f)
 	f.holder.waiting++
-	before := u.queue.last
-	for before != nil && before.round > f.round {
-		before = before.prev
-	}
-	u.queue.insert(f, before)
 }
 
 // unqueue takes a flight from the queue.
 func (u *Upstream) unqueue(f *flight) {
-	u.queue.remove(f)
+	u.queue.Remove(f.item)
+	f.item = nil
 	f.holder.waiting--
-	party := f.who.owner()
-	if s := u.shares[party]; s.waiting > 1 {
-		s.waiting--
-	} else {
-		delete(u.shares, party)
-	}
 }
 
-// full reports whether there is no place in the queue for f, and none that somebody
-// who has more of them can be expected to give.
+// full reports whether there is no place in the queue for f, and none that an owner with more calls in
+// it can give.
 func (u *Upstream) full(f *flight) bool {
-	if u.queue.n < u.opts.MaxQueue {
+	if u.queue.Len() < u.opts.MaxQueue {
 		return false
 	}
-	mine, most, party := 0, 0, owner.Key{}
-	for p, s := range u.shares {
-		if s.waiting > most {
-			most, party = s.waiting, p
-		}
-	}
-	if s := u.shares[f.who.owner()]; s != nil {
-		mine = s.waiting
-	}
-	if most < mine+2 {
+	item := u.queue.Displace(f.who.owner())
+	if item == nil {
 		return true
 	}
-	last := u.queue.last
-	for last.who.owner() != party {
-		last = last.prev
-	}
+	last := item.Value
 	if last.holder.single {
-		u.release(last.holder) // nobody else waits for that lane
+		u.release(last.holder) // no other call waits for that lane
 	}
-	u.refuse(last, u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already, and %d of them are yours; try again later", u.queue.n, u.opts.Name, most))
+	u.refuse(last, u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already, and %d of them are yours; try again later",
+		u.queue.Len(), u.opts.Name, u.queue.Of(last.who.owner())))
 	return false
 }
 
-// reserved is the part of the places in flight that are for those who have few.
-const reserved = 16
-
-// room reports whether f can be in flight.
+// room reports whether f can be in flight. Of fewer than sixteen places none is left free: the turns of the
+// queue are fair.
 func (u *Upstream) room(f *flight) bool {
 	switch most := u.opts.MaxInFlight; {
-	case u.inFlight >= most:
+	case u.inFlight.Used() >= most:
 		return false
-	case u.inFlight >= most-most/reserved:
-		return u.taken[f.who.owner()] < most/4
+	case most < reserved:
+		return true
+	default:
+		return u.inFlight.Fits(share.Bounds{Total: most, Ratio: reserved - 1}, f.who.owner(), 0)
 	}
-	return true
 }
 
-// started counts a flight, and who has it when places are scarce.
+// started counts a flight, for which there is room.
 func (u *Upstream) started(f *flight) {
-	if u.inFlight++; u.inFlight <= u.opts.MaxInFlight/2 {
-		return
-	}
-	if u.taken == nil {
-		u.taken = map[owner.Key]int{}
-	}
-	u.taken[f.who.owner()]++
-	f.scarce = true
+	f.place, _ = u.inFlight.Take(share.Bounds{}, f.who.owner(), 0)
 }
 
 // landed counts a flight that is over.
-func (u *Upstream) landed(f *flight) {
-	u.inFlight--
-	if !f.scarce {
-		return
-	}
-	f.scarce = false
-	party := f.who.owner()
-	if u.taken[party]--; u.taken[party] == 0 {
-		delete(u.taken, party)
-	}
-}
+func (u *Upstream) landed(f *flight) { u.inFlight.Give(f.place, 0) }

@@ -87,8 +87,8 @@ func TestFairQueue(t *testing.T) {
 				}
 				u.mu.Lock()
 				defer u.mu.Unlock()
-				if len(u.shares) != 0 || len(u.taken) != 0 {
-					t.Errorf("%d shares, %d taken are left", len(u.shares), len(u.taken))
+				if u.queue.Len() != 0 || u.inFlight.Known() != 0 {
+					t.Errorf("%d queued, %d owners in flight are left", u.queue.Len(), u.inFlight.Known())
 				}
 			})
 		})
@@ -126,8 +126,39 @@ func TestFairSessions(t *testing.T) {
 		}
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		if len(u.shares) != 0 || len(u.taken) != 0 {
-			t.Errorf("%d shares, %d taken are left", len(u.shares), len(u.taken))
+		if u.queue.Len() != 0 || u.inFlight.Known() != 0 {
+			t.Errorf("%d queued, %d owners in flight are left", u.queue.Len(), u.inFlight.Known())
+		}
+	})
+}
+
+// TestFairAddresses gives the anonymous connections of one address the turns of one caller.
+func TestFairAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		u := l.upstream(Options{MaxInFlight: 1, MaxQueue: 12})
+		c := &crowd{t: t, u: u, errs: map[string]error{}}
+		from := func(n int, address string) Caller { return Caller{Owner: owner.Connection(fmt.Sprint(n), address)} }
+		for i := range 13 {
+			c.call(fmt.Sprint("a", i), from(i, "192.0.2.1:1"))
+		}
+		for i := range 2 {
+			c.call(fmt.Sprint("b", i), from(100, "192.0.2.2:1"))
+			c.call(fmt.Sprint("c", i), Caller{Owner: owner.Named("ada")})
+		}
+		if got := c.refused(); got != "a10 a11 a12 a9" {
+			t.Errorf("refused: %s", got)
+		}
+		c.mu.Lock()
+		c.done = nil
+		c.mu.Unlock()
+		const want = "a0 a1 b0 c0 a2 b1 c1 a3 a4 a5 a6 a7 a8"
+		for id := range strings.FieldsSeq(want) {
+			l.release(id)
+			synctest.Wait()
+		}
+		if got := strings.Join(c.done, " "); got != want {
+			t.Errorf("order: %s", got)
 		}
 	})
 }
@@ -153,8 +184,8 @@ func TestRoom(t *testing.T) {
 		synctest.Wait()
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		if len(u.shares) != 0 || len(u.taken) != 0 || u.inFlight != 0 {
-			t.Errorf("%d shares, %d taken, %d in flight are left", len(u.shares), len(u.taken), u.inFlight)
+		if u.queue.Len() != 0 || u.inFlight.Known() != 0 {
+			t.Errorf("%d queued, %d owners in flight are left", u.queue.Len(), u.inFlight.Known())
 		}
 	})
 }

@@ -44,7 +44,7 @@ func (u *Upstream) Status() Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	s := Status{
-		State: u.mood, Since: u.since, Lanes: u.live, InFlight: u.inFlight, Queued: u.queue.n,
+		State: u.mood, Since: u.since, Lanes: u.live, InFlight: u.inFlight.Used(), Queued: u.queue.Len(),
 		Calls: u.calls, Errors: u.errors, Dropped: u.dropped, Retries: u.retries,
 		LatencyP50: u.latency.quantile(0.50), LatencyP99: u.latency.quantile(0.99), LastError: u.lastError,
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -187,7 +188,7 @@ func New(o *Options) *Upstream {
 	for a := range u.scopes {
 		u.scopes[a] = fmt.Sprintf("%02x", a)
 	}
-	u.holders = map[ownerKey]*holder{}
+	u.holders, u.inFlight = map[ownerKey]*holder{}, share.NewPlaces(0)
 	u.breaker = breaker{after: u.opts.BreakAfter, pause: u.opts.BreakFor}
 	u.serial, u.mood, u.since = u.opts.Exclusive, StateIdle, time.Now()
 	return u
