@@ -71,7 +71,9 @@ var archLadder = map[string]archRow{
 	"cmd/farcall":           {ours: ". jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard internal/audit internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/port internal/sandbox internal/visible cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold", outside: "github.com/spf13/cobra"},
 	// 12 and five: AmendGuard writes a line for farcall key (YAML is known here only), NewUpstream reads a TARGET as a user types it, LoadGuard the guard of what has no upstreams, and Sandbox
 	// and Credentials are what an Upstream has of them.
-	"gateway":                         {ours: ". guard jsonrpc stream httprpc wsrpc internal/forwarded internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/share mcp mcp/era mcp/mcpauth mcp/mcphttp mcp/spec gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream", outside: "github.com/goccy/go-yaml", names: 17},
+	// LoadPolicyTest, PolicyTest and PolicyCase are files of calls with expected decisions, which the reader of
+	// configurations reads, so that errors have a line and column.
+	"gateway":                         {ours: ". guard jsonrpc stream httprpc wsrpc internal/forwarded internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/share mcp mcp/era mcp/mcpauth mcp/mcphttp mcp/spec gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream", outside: "github.com/goccy/go-yaml", names: 20},
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},

@@ -63,7 +63,7 @@ func (j *jsonReader) read(i int) (*node, int) {
 		n.kind, n.text = scalarNode, string(scan.Unquote(j.b[i:end]))
 	case 'n':
 	default:
-		n.kind, n.text = scalarNode, string(j.b[i:end])
+		n.kind, n.text, n.bare = scalarNode, string(j.b[i:end]), true
 	}
 	return n, end
 }

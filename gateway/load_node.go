@@ -16,6 +16,7 @@ type node struct {
 	text    string   // of a scalar, as it was written: 8080, true
 	list    []*node  // of a list
 	members []member // of a map, in the order of the file
+	bare    bool     // a number, true or false, and no text
 	at      spot
 }
 
@@ -153,7 +154,7 @@ func (y *yamlReader) read(a ast.Node, depth int) (*node, error) {
 	case *ast.LiteralNode:
 		return &node{kind: scalarNode, text: a.Value.Value, at: spotOf(a)}, nil
 	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		return &node{kind: scalarNode, text: a.GetToken().Value, at: spotOf(a)}, nil
+		return &node{kind: scalarNode, text: a.GetToken().Value, bare: true, at: spotOf(a)}, nil
 	default:
 		return nil, &syntaxError{at: spotOf(a), message: "this is no value, list or map"}
 	}

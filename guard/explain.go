@@ -1,8 +1,11 @@
 package guard
 
 import (
+	"errors"
 	"strings"
 	"time"
+
+	"github.com/farcall-dev/farcall/guard/internal/limit"
 )
 
 // Explain says what would become of a call of p, and why. It counts nothing. The call comes as from says;
@@ -21,6 +24,25 @@ func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
 		if d, would := s.ask(s.trial, who, c, now); would != nil {
 			x.Shadow = "policies in shadow mode would deny it: " + or(strings.Join(d.Policies, ", "), would.reason)
 		}
+	}
+	return x
+}
+
+// Rehearse is Explain for a call that counts for the rates, and has ended at once. Nothing is written down.
+func (g *Guard) Rehearse(p *Principal, from *Conn, c *Call) Explanation {
+	x := g.Explain(p, from, c)
+	if !x.Allowed {
+		return x
+	}
+	who := caller(p, from).limited()
+	release, err := g.state.Load().limiter.Take(&who, c.name())
+	if err == nil {
+		release()
+		return x
+	}
+	x.Allowed, x.Limited, x.Reason = false, true, err.Error()
+	if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
+		x.Reason = full.Which
 	}
 	return x
 }

@@ -85,6 +85,8 @@ type Explanation struct {
 	Scopes []string
 	// Limits would count the call: one line for each.
 	Limits []string
+	// Limited: there was no room in a limit, which Reason names. Only Rehearse finds that out.
+	Limited bool
 	// Shadow says what a mode "shadow" changes; "" when it changes nothing. Allowed is what the guard would
 	// decide without the mode of its own.
 	Shadow string
