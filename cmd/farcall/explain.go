@@ -356,14 +356,7 @@ func (x *explaining) call(args []string, config *gateway.Config) (*guard.Call, e
 		}
 		*f.dst = jsonrpc.Raw(f.text)
 	}
-	c.Arguments, c.Params = params, params
-	if member := named[c.Method]; member != "" {
-		c.MCP = true
-		c.Params = append(jsonrpc.AppendString(jsonrpc.Raw(`{"`+member+`":`), c.Name), '}')
-		if params != nil {
-			c.Params = append(append(append(c.Params[:len(c.Params)-1], `,"arguments":`...), params...), '}')
-		}
-	}
+	c.Arguments, c.Params, c.MCP = params, paramsOf(c, params), named[c.Method] != ""
 	return c, nil
 }
 

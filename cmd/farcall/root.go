@@ -120,6 +120,7 @@ func newRootCmd(e *env) *cobra.Command {
 		newExplainCmd(e),
 		newKeyCmd(e),
 		newLockCmd(e),
+		newPolicyCmd(e),
 		newSandboxCmd(e),
 		newVersionCmd(e),
 	)
