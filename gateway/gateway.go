@@ -50,9 +50,9 @@ type Options struct {
 	// commands that have none: they cannot read the files of [Config.Private] and Hide, and have no
 	// capability to read other processes.
 	Sandbox, Hide []string
-	// Never are addresses with ports, as "127.0.0.1:7331", that no command in a sandbox reaches: where
-	// the gateway listens.
-	Never []string
+	// Never returns addresses with ports, as "127.0.0.1:7331", that no command in a sandbox reaches:
+	// where the gateway listens. It is called at each start of one, by any goroutine. Default none.
+	Never func() []string
 	// Logger takes what happens to the servers. Default: nothing is logged.
 	Logger *slog.Logger
 }

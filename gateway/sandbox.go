@@ -36,7 +36,7 @@ func (c *Config) Private() []string {
 // confined is the command that runs the upstream's in its sandbox, or, if it has none, without a way
 // to read the gateway: see [sandbox.Rules]. The launcher hands the environment on, where secrets may
 // be: none is on its command line.
-func (c *Upstream) confined(launcher, private, never []string) ([]string, error) {
+func (c *Upstream) confined(launcher, private []string, never func() []string) ([]string, error) {
 	switch {
 	case c.Sandbox == nil && (len(launcher) == 0 || runtime.GOOS != "linux" || len(private) == 0 && os.Geteuid() != 0):
 		return c.Command, nil
@@ -52,8 +52,10 @@ func (c *Upstream) confined(launcher, private, never []string) ([]string, error)
 	r := &sandbox.Rules{
 		BestEffort: s.Mode == "best-effort",
 		Read:       s.Read, Write: s.Write, Execute: s.Execute, Network: s.Network,
-		Never:  never,
 		Memory: s.Memory, Processes: s.Processes, Files: s.Files, CPU: s.CPU,
+	}
+	if never != nil {
+		r.Never = never()
 	}
 	if c.Cwd != "" {
 		r.Read = append([]string{"."}, r.Read...) // where the launcher is started

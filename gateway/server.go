@@ -62,12 +62,16 @@ func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, e
 	s.telling.do = func(kind string) { g.tellListChanged(c.Name, kind) }
 	log := g.opts.Logger.With("upstream", c.Name)
 	if len(c.Command) > 0 {
-		command, err := c.confined(g.opts.Sandbox, private, g.opts.Never)
+		command, err := c.confined(g.opts.Sandbox, private, nil)
 		if err != nil {
 			return nil, err
 		}
+		late := func() []string {
+			line, _ := c.confined(g.opts.Sandbox, private, g.opts.Never) // it was right before
+			return line[1:]
+		}
 		s.children = supervise.New(supervise.Command{
-			Path: command[0], Args: command[1:], Name: filepath.Base(c.Command[0]), Env: c.Environ(os.Environ()), Dir: c.Cwd,
+			Path: command[0], Late: late, Name: filepath.Base(c.Command[0]), Env: c.Environ(os.Environ()), Dir: c.Cwd,
 			Framing: c.framing(), MaxMessage: int(c.MaxMessage),
 		}, &supervise.Options{
 			Name: c.Name, Logger: log, Guard: g.guard,

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,6 +41,7 @@ type serveFlags struct {
 	logPayloads bool
 
 	// Of a gateway.
+	listening    *atomic.Pointer[[]net.Listener] // once all are open
 	config       string
 	upstreams    []string
 	lock         string

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
@@ -207,10 +209,11 @@ func (f *serveFlags) serveGateway(
 	rpc := f.rpcOptions(log)
 	rpc.OnRecord = ofRequest(rpc.OnRecord)
 	c.Listen = f.addresses() // for the page
+	f.listening = new(atomic.Pointer[[]net.Listener])
 	hide := f.private()
 	protect(c, hide, stderr)
 	g, err := gateway.New(c, &gateway.Options{
-		Version: versionName(), MaxMessage: int(f.maxMessage), RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: ownAddresses(c.Listen), Guard: f.guardOptions(log), Hosts: f.hosts,
+		Version: versionName(), MaxMessage: int(f.maxMessage), RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts,
 	})
 	if err != nil {
 		return configFailure(err)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/farcall-dev/farcall/gateway"
@@ -42,24 +43,23 @@ func defaultStore() string {
 	return s.name
 }
 
-// ownAddresses are those with ports where this process is reached when it listens there. A port that the
-// system chooses is not known yet.
-func ownAddresses(listen []string) (out []string) {
-	for _, text := range listen {
-		host, number, err := net.SplitHostPort(text)
-		if err != nil || number == "0" {
-			continue // a unix socket is never reached
+// ownAddresses are those with ports where this process is reached, once it listens.
+func (f *serveFlags) ownAddresses() (out []string) {
+	listening := f.listening.Load()
+	if listening == nil {
+		return nil
+	}
+	for _, l := range *listening {
+		at, err := netip.ParseAddrPort(l.Addr().String())
+		if err != nil {
+			continue // no command in a sandbox reaches a unix socket
 		}
-		hosts := []string{host}
-		if a, err := netip.ParseAddr(host); host == "" || err == nil && a.IsUnspecified() {
+		hosts := []string{at.Addr().String()}
+		if at.Addr().IsUnspecified() {
 			hosts = everyAddress()
-		} else if err != nil {
-			hosts, _ = net.LookupHost(host) //nolint:noctx // of this machine
 		}
 		for _, h := range hosts {
-			if own, err := netip.ParseAddrPort(net.JoinHostPort(h, number)); err == nil {
-				out = append(out, own.String())
-			}
+			out = append(out, net.JoinHostPort(h, strconv.Itoa(int(at.Port()))))
 		}
 	}
 	return out

@@ -5,8 +5,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -111,4 +113,58 @@ guard:
 		}
 	}
 	return dir
+}
+
+// TestSandboxNeverReachesGateway: a command in a sandbox with all of the network reaches other servers of
+// this machine, and not the gateway, whichever port the system has chosen for it.
+func TestSandboxNeverReachesGateway(t *testing.T) {
+	if parts := sandbox.Missing(&sandbox.Rules{Network: []string{"all"}}); len(parts) > 0 {
+		t.Skip("this system lacks a part:", parts)
+	}
+	python, err := exec.LookPath("/usr/bin/python3")
+	if err != nil {
+		t.Skip(err)
+	}
+	const connecting = `
+import json, socket, sys
+for line in sys.stdin:
+    m = json.loads(line)
+    try:
+        socket.create_connection((m["params"]["host"], m["params"]["port"]), 5).close()
+        said = "connected"
+    except OSError as e:
+        said = e.strerror
+    print(json.dumps({"jsonrpc": "2.0", "id": m["id"], "result": said}), flush=True)
+`
+	dir := t.TempDir()
+	config := fmt.Sprintf(`
+upstreams:
+  a: {command: [%s, -c, %q], profile: raw, lifetime: shared, sandbox: {network: [all, "127.0.0.0/8:*"]}}
+`, python, connecting)
+	file := filepath.Join(dir, "farcall.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := serve(t, "--config", file, "--log", "off", "--listen", "127.0.0.1:0")
+	other, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = other.Close() })
+	_, own, _ := strings.Cut(s.addrs[0], "127.0.0.1:")
+	_, port, _ := strings.Cut(other.Addr().String(), ":")
+	for _, c := range []struct{ host, port, want string }{
+		{"127.0.0.1", port, "connected"}, {"127.0.0.1", own, "Permission denied"}, {"0.0.0.0", own, "Permission denied"}, {"::ffff:127.0.0.1", own, "Permission denied"},
+	} {
+		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"connect","params":{"host":%q,"port":%s}}`, c.host, c.port)
+		r, err := http.Post(s.addrs[0]+"/rpc/a", "application/json", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(r.Body)
+		_ = r.Body.Close()
+		if err != nil || !strings.Contains(string(got), c.want) {
+			t.Errorf("%s:%s: %s %v, wanted %s", c.host, c.port, got, err, c.want)
+		}
+	}
 }

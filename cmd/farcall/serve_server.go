@@ -268,6 +268,9 @@ func (s *server) start(ctx context.Context, f *serveFlags) error {
 		}
 		open = append(open, l)
 	}
+	if f.listening != nil {
+		f.listening.Store(&open)
+	}
 	for _, l := range open {
 		l = s.proxies.Listener(l, s.log)
 		if b := s.service.bounds(); b != nil {

@@ -21,6 +21,7 @@ import (
 type world struct {
 	dir, secret    string // outside
 	inside         string // may be written
+	program        string // a small one of the system; a copy of it is inside
 	tcp, udp, path string
 	abstract       string
 	datagrams      string
@@ -39,6 +40,7 @@ func newWorld(t *testing.T) *world {
 			t.Fatal(err)
 		}
 	}
+	w.program = dynamic(t)
 	w.reset(t)
 	w.tcp = answers(t, "tcp", "127.0.0.1:0")
 	w.path = answers(t, "unix", filepath.Join(base, "s"))
@@ -63,7 +65,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	w.victim = strconv.Itoa(victim.Process.Pid)
-	t.Cleanup(func() { _ = os.Remove(w.shared()) })
+	t.Cleanup(func() { _ = os.Remove(w.shared()); _ = os.Remove(filepath.Join(ownTmp, filepath.Base(w.program))) })
 	return w
 }
 
@@ -80,6 +82,9 @@ func (w *world) reset(t *testing.T) {
 		}
 	}
 	_ = os.Remove(w.shared())
+	if _, err := copied(w.program, w.inside); err != nil {
+		t.Fatal(err)
+	}
 	w.secret = filepath.Join(w.dir, "secret")
 	if err := os.WriteFile(w.secret, []byte(canary), 0o600); err != nil {
 		t.Fatal(err)
@@ -145,8 +150,15 @@ func (w *world) attempts() []attempt {
 		{name: "handle", args: []string{w.secret}, root: true},
 		{name: "execute", args: []string{"/usr/bin/env"}},
 		{name: "copy and execute", args: []string{"/proc/self/exe", in("program")}},
+		{name: "execute", args: []string{in(filepath.Base(w.program))}},
+		{name: "load", args: []string{in(filepath.Base(w.program))}, alone: "it has no mounts of its own"},
+		{name: "load from", args: []string{in(filepath.Base(w.program)), "/dev/shm"}, maybe: true, alone: "it has no mounts of its own"},
+		{name: "map", args: []string{in(filepath.Base(w.program))}, alone: "it has no mounts of its own"},
+		{name: "execute by descriptor", args: []string{in(filepath.Base(w.program))}},
 		{name: "tcp", args: []string{w.tcp}},
 		{name: "tcp", args: []string{w.tcp}, ports: true},
+		{name: "mapped", args: []string{w.tcp}, ports: true},
+		{name: "udp sendmmsg", args: []string{w.udp}, ports: true},
 		{name: "tcp fast open", args: []string{w.tcp}, ports: true},
 		{name: "mptcp", ports: true, maybe: true},
 		{name: "listen", ports: true},

@@ -130,8 +130,8 @@ func TestNativeCode(t *testing.T) {
 			if open := launch(t, bounded(t, command...)); open.code != 0 {
 				t.Fatal("outside the sandbox it should work:", open)
 			}
-			_ = os.Remove("/dev/shm/program")
-			_ = os.Remove(filepath.Join("/dev/shm", filepath.Base(program)))
+			_ = os.Remove(filepath.Join(ownTmp, "program"))
+			_ = os.Remove(filepath.Join(ownTmp, filepath.Base(program)))
 			r := &Rules{Write: []string{written}, Read: []string{readable}}
 			if got := launch(t, confined(t, r, command...)); got.code != 1 {
 				t.Error("in the sandbox:", got)
@@ -146,6 +146,22 @@ func TestNativeCode(t *testing.T) {
 				t.Error("where execute names it:", got)
 			}
 		})
+	}
+}
+
+// TestLibrariesAreNoPrograms: programs among the libraries of the system are not executed.
+func TestLibrariesAreNoPrograms(t *testing.T) {
+	needs(t, &Rules{})
+	const program = "/usr/lib/git-core/git"
+	if open := launch(t, bounded(t, self, "hostile", "execute", program, "--version")); open.code != 0 {
+		t.Skip(open)
+	}
+	command := []string{self, "hostile", "execute", program, "--version"}
+	if got := launch(t, confined(t, &Rules{}, command...)); got.code != 1 || !strings.Contains(got.out, "permission denied") {
+		t.Error(got)
+	}
+	if got := launch(t, confined(t, &Rules{Execute: []string{program}}, command...)); got.code != 0 {
+		t.Error("where execute names it:", got)
 	}
 }
 

@@ -50,11 +50,12 @@ var ErrClosed = errors.New("supervise: the supervisor is closed")
 
 // Command is what is started.
 type Command struct {
-	Path string   // of the program; looked up in PATH when it has no slash
-	Name string   // of the program in errors, and its first argument; "": the path
-	Args []string // without the program's name
-	Env  []string // complete; nil: none but FARCALL_CHILD, which is always added
-	Dir  string   // "": the current one
+	Path string          // of the program; looked up in PATH when it has no slash
+	Name string          // of the program in errors, and its first argument; "": the path
+	Args []string        // without the program's name
+	Late func() []string // the Args of a start, asked for at each; nil: Args
+	Env  []string        // complete; nil: none but FARCALL_CHILD, which is always added
+	Dir  string          // "": the current one
 
 	Framing    stream.Framing
 	Grace      time.Duration // see stream.Options.Grace
@@ -151,7 +152,11 @@ func (s *Supervisor) Start(ctx context.Context) (farcall.Transport, error) {
 	defer s.calls.Done()
 	s.guard.ready()
 	c := &child{s: s, exited: make(chan struct{})}
-	cmd := exec.Command(s.cmd.Path, s.cmd.Args...) //nolint:noctx,gosec // it outlives ctx, and to run it is what was asked for
+	args := s.cmd.Args
+	if s.cmd.Late != nil {
+		args = s.cmd.Late()
+	}
+	cmd := exec.Command(s.cmd.Path, args...) //nolint:noctx,gosec // it outlives ctx, and to run it is what was asked for
 	cmd.Env = append(append(make([]string, 0, len(s.cmd.Env)+1), s.cmd.Env...), c.mark())
 	cmd.Dir = s.cmd.Dir
 	if s.cmd.Name != "" {
