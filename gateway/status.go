@@ -34,7 +34,7 @@ func (s *server) status(p *plan) admin.UpstreamStatus {
 	if s.mcp != nil {
 		st := s.mcp.Status()
 		u.State, u.Since, u.Revision, u.Server = st.State, st.Since, st.Revision, strings.TrimSpace(st.Name+" "+st.Version)
-		u.Lanes, u.InFlight, u.Queued = st.Lanes, st.InFlight, st.Queued
+		u.Lanes, u.InFlight, u.Queued = st.Connections, st.InFlight, st.Queued
 		u.Retries, u.Dropped = int64(st.Retries), int64(st.Dropped)
 		u.Calls, u.Errors, u.P50, u.P99, u.LastError = int64(st.Calls), int64(st.Errors), st.LatencyP50, st.LatencyP99, st.LastError
 		u.Tools = s.tools(p)

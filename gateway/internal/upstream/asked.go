@@ -13,14 +13,14 @@ import (
 
 // A question belongs to the call in whose exchange it comes. One that comes without
 // such, over a connection for example, belongs to the only call under way on its
-// lane that can have raised it, and to nobody when there are several, or when a
+// connection that can have raised it, and to nobody when there are several, or when a
 // call has ended of which the server may not know.
 
 // asking is a question that waits for its answer.
 type asking struct{ cancel context.CancelFunc }
 
-// ask answers what the server asks on a lane.
-func (l *lane) ask(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+// ask answers what the server asks on a connection.
+func (l *conn) ask(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
 	if method == spec.MethodRootsList && l.u.declaresRoots(l) {
 		return l.askRoots(ctx, params)
 	}
@@ -40,12 +40,12 @@ func (l *lane) ask(ctx context.Context, method string, params jsonrpc.Raw) (json
 
 // asked finds the flight that a question belongs to, which waits for the answer
 // from now on.
-func (u *Upstream) asked(ctx context.Context, l *lane, a *asking) (*flight, error) {
+func (u *Upstream) asked(ctx context.Context, l *conn, a *asking) (*flight, error) {
 	f, _ := ctx.Value(flightKey{}).(*flight)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
-	case f != nil && f.lane == l && !f.over:
+	case f != nil && f.conn == l && !f.over:
 	case f != nil:
 		u.dropped++
 		return nil, jsonrpc.Errorf(jsonrpc.InternalError, "the call during which this was asked is over")
@@ -63,7 +63,7 @@ func (u *Upstream) asked(ctx context.Context, l *lane, a *asking) (*flight, erro
 
 // sole returns the only flight that can have raised what the server asks by itself,
 // or nil.
-func (l *lane) sole() *flight {
+func (l *conn) sole() *flight {
 	if l.asking != 1 {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (l *lane) sole() *flight {
 }
 
 // own returns f unless it could be taken for one that the server still knows of.
-func (l *lane) own(f *flight) *flight {
+func (l *conn) own(f *flight) *flight {
 	if f.over || l.lateQuestions && (l.lateSession == "" || l.lateSession != f.who.Session) {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (u *Upstream) done(f *flight) {
 }
 
 // notice takes what the server tells by itself.
-func (l *lane) notice(ctx context.Context, method string, params jsonrpc.Raw) (taken bool) {
+func (l *conn) notice(ctx context.Context, method string, params jsonrpc.Raw) (taken bool) {
 	switch method {
 	case spec.NotificationToolsListChanged:
 		l.u.listChanged("tools")
@@ -159,14 +159,14 @@ type notes struct {
 }
 
 // noticed takes a notification that belongs to a call.
-func (u *Upstream) noticed(ctx context.Context, l *lane, method string, params jsonrpc.Raw) {
+func (u *Upstream) noticed(ctx context.Context, l *conn, method string, params jsonrpc.Raw) {
 	f, _ := ctx.Value(flightKey{}).(*flight)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if f == nil && l.flights.n == 1 {
 		f = l.own(l.flights.first)
 	}
-	if f == nil || f.lane != l || f.over {
+	if f == nil || f.conn != l || f.over {
 		u.dropped++
 		return
 	}

@@ -21,7 +21,7 @@ func asker(session string) Caller {
 	return Caller{Session: session, Capabilities: jsonrpc.Raw(canElicit)}
 }
 
-// TestQuestions has many callers asked at once, over eight lanes. Each gets its own
+// TestQuestions has many callers asked at once, over eight connections. Each gets its own
 // question, and the server each answer where it belongs.
 func TestQuestions(t *testing.T) {
 	l := newLab(t, legacy)
@@ -68,7 +68,7 @@ func TestQuestions(t *testing.T) {
 	}
 	wg.Wait()
 	s := u.Status()
-	if asked.Load() != 200 || cancelled.Load() != 20 || s.InFlight != 0 || s.Queued != 0 || s.Lanes > 8 {
+	if asked.Load() != 200 || cancelled.Load() != 20 || s.InFlight != 0 || s.Queued != 0 || s.Connections > 8 {
 		t.Errorf("%d asked, %d cancelled, %+v", asked.Load(), cancelled.Load(), s)
 	}
 	l.close(u)
@@ -120,14 +120,14 @@ func TestLateQuestion(t *testing.T) {
 	}
 }
 
-// TestAffinity gives a session the lane that it has used last, also after it has
+// TestAffinity gives a session the connection that it has used last, also after it has
 // given up a call there.
 func TestAffinity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
 		u := l.upstream(Options{Pool: 3})
 		var wg sync.WaitGroup
-		lanes := map[string]string{}
+		conns := map[string]string{}
 		var mu sync.Mutex
 		for _, s := range []string{"a", "b", "c"} {
 			wg.Go(func() {
@@ -137,29 +137,29 @@ func TestAffinity(t *testing.T) {
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				lanes[s] = n
+				conns[s] = n
 			})
 		}
 		synctest.Wait()
 		l.release("x")
 		wg.Wait()
 		for _, s := range []string{"c", "a", "b", "b", "a"} {
-			mustDo(t, u, toolCall("which", "", asker(s)), lanes[s])
+			mustDo(t, u, toolCall("which", "", asker(s)), conns[s])
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := do(ctx, u, toolCall("block", "y", asker("a"))); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		mustDo(t, u, toolCall("which", "", asker("a")), lanes["a"])
+		mustDo(t, u, toolCall("which", "", asker("a")), conns["a"])
 		if n := l.count(); n != 3 {
 			t.Errorf("%d servers", n)
 		}
 		u.Forget("a") // and with it what it has given up
-		mustDo(t, u, toolCall("which", "", asker("b")), lanes["b"])
+		mustDo(t, u, toolCall("which", "", asker("b")), conns["b"])
 		synctest.Wait()
-		if n := u.Status().Lanes; n != 2 {
-			t.Errorf("%d lanes, want 2", n)
+		if n := u.Status().Connections; n != 2 {
+			t.Errorf("%d connections, want 2", n)
 		}
 	})
 }
@@ -194,7 +194,7 @@ func TestLists(t *testing.T) {
 		if n := l.count(); n != 2 {
 			t.Errorf("%d servers, want 2", n)
 		}
-		list("c") // there is no other lane to be had
+		list("c") // there is no other connection to be had
 		list("")
 		u.mu.Lock()
 		n := u.places
@@ -275,7 +275,7 @@ func TestInFlight(t *testing.T) {
 			wg.Go(func() { mustDo(t, u, toolCall("block", "x", Caller{}), "1") })
 		}
 		synctest.Wait()
-		if s := u.Status(); s.InFlight != 5 || s.Queued != 15 || s.Lanes != 1 {
+		if s := u.Status(); s.InFlight != 5 || s.Queued != 15 || s.Connections != 1 {
 			t.Errorf("%+v", s)
 		}
 		l.release("x")
@@ -291,14 +291,14 @@ func TestEviction(t *testing.T) {
 		u := l.upstream(Options{Pool: 2})
 		for i, caps := range []string{canElicit, `{"sampling":{}}`, `{"roots":{}}`, `{"elicitation":{"url":{}}}`, canElicit} {
 			mustDo(t, u, toolCall("which", "", Caller{Session: "a", Capabilities: jsonrpc.Raw(caps)}), fmt.Sprint(i+1))
-			if n := u.Status().Lanes; n > 2 {
-				t.Errorf("%d lanes", n)
+			if n := u.Status().Connections; n > 2 {
+				t.Errorf("%d connections", n)
 			}
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
-		u := l.upstream(Options{Lifetime: lifetimePrincipal, MaxLanes: 2})
+		u := l.upstream(Options{Lifetime: lifetimePrincipal, MaxConnections: 2})
 		for i, p := range []string{"a", "b", "c", "b", "a"} {
 			want := []string{"1", "2", "3", "2", "4"}[i]
 			<-time.After(time.Second)
@@ -313,8 +313,8 @@ func TestEviction(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := u.Status().Lanes; n > 2 {
-			t.Errorf("%d lanes", n)
+		if n := u.Status().Connections; n > 2 {
+			t.Errorf("%d connections", n)
 		}
 	})
 }
@@ -356,7 +356,7 @@ func TestLogLevel(t *testing.T) {
 			c.LogLevel, c.Notice = level, func(string, jsonrpc.Raw) { got++ }
 			mustDo(t, u, c, "x")
 			u.mu.Lock()
-			severity := u.holders[ownerKey{}].lanes[0].level
+			severity := u.holders[ownerKey{}].conns[0].level
 			u.mu.Unlock()
 			want := map[string]string{"error": "error", "": "error", "info": "info", "warning": "info", "debug": "debug"}[level]
 			if severity != spec.LogSeverity(want) {

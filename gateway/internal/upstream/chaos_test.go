@@ -15,7 +15,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// TestChaos has connections fail, callers leave, sessions end and lanes be short, all
+// TestChaos has connections fail, callers leave, sessions end and connections be short, all
 // at once. No call hangs, nobody hears what is another's, and nothing is left.
 func TestChaos(t *testing.T) {
 	for _, lifetime := range []string{"shared", lifetimePrincipal, lifetimeSession, lifetimeCall} {
@@ -38,7 +38,7 @@ func chaos(t *testing.T, lifetime, eras string) {
 		return nil
 	}
 	u := l.upstream(Options{
-		Lifetime: lifetime, Pool: 3, MaxLanes: 6, MaxInFlight: 30, MaxQueue: 200, QueueTimeout: 20 * time.Second,
+		Lifetime: lifetime, Pool: 3, MaxConnections: 6, MaxInFlight: 30, MaxQueue: 200, QueueTimeout: 20 * time.Second,
 		IdleStop: 50 * time.Millisecond, Timeout: 5 * time.Second, BreakAfter: 8, BreakFor: 100 * time.Millisecond,
 	})
 	counts := map[string]int{}
@@ -67,7 +67,7 @@ func chaos(t *testing.T, lifetime, eras string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.places != 0 || u.live != 0 || u.starts != 0 || len(u.holders) != 0 || len(u.watching) != 0 {
-		t.Errorf("left: %d places, %d lanes, %d starts, %d owners, %d watches", u.places, u.live, u.starts, len(u.holders), len(u.watching))
+		t.Errorf("left: %d places, %d connections, %d starts, %d owners, %d watches", u.places, u.live, u.starts, len(u.holders), len(u.watching))
 	}
 }
 

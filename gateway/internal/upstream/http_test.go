@@ -71,7 +71,7 @@ func TestHTTPQuestions(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			if s := u.Status(); s.Lanes != 1 || l.count() != 1 {
+			if s := u.Status(); s.Connections != 1 || l.count() != 1 {
 				t.Errorf("%d sessions, %+v", l.count(), s)
 			}
 		})
@@ -129,27 +129,27 @@ func TestStrayQuestion(t *testing.T) {
 		}
 		begin("a")
 		begin("b")
-		lane := u.holders[ownerKey{}].lanes[0]
-		if u.Status().Lanes != 1 || lane.flights.n != 2 {
+		conn := u.holders[ownerKey{}].conns[0]
+		if u.Status().Connections != 1 || conn.flights.n != 2 {
 			t.Fatalf("%+v", u.Status())
 		}
-		if _, err := lane.ask(t.Context(), spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil {
+		if _, err := conn.ask(t.Context(), spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil {
 			t.Errorf("%q was asked", <-asked)
 		}
 		begin("c")
-		if n := u.Status().Lanes; n != 2 {
-			t.Errorf("%d lanes, want 2", n)
+		if n := u.Status().Connections; n != 2 {
+			t.Errorf("%d connections, want 2", n)
 		}
 		l.release("a")
 		<-results
-		if _, err := lane.ask(t.Context(), spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err != nil || <-asked != "b" {
+		if _, err := conn.ask(t.Context(), spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err != nil || <-asked != "b" {
 			t.Error(err)
 		}
 		// One that comes when its call is over is nobody's.
-		f := lane.flights.first
+		f := conn.flights.first
 		l.release("b")
 		<-results
-		if _, err := lane.ask(f, spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil || len(asked) > 0 {
+		if _, err := conn.ask(f, spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil || len(asked) > 0 {
 			t.Error("a question of a call that is over was answered")
 		}
 		l.release("c")
@@ -268,7 +268,7 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// TestNotify tells the lanes of the caller, and no other.
+// TestNotify tells the connections of the caller, and no other.
 func TestNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -317,7 +317,7 @@ func TestNotify(t *testing.T) {
 	})
 }
 
-// BenchmarkCall is a call on a lane that is up. What the client needs by itself is
+// BenchmarkCall is a call on a connection that is up. What the client needs by itself is
 // in BenchmarkForward.
 func BenchmarkCall(b *testing.B) {
 	u, _, c := benched(b)

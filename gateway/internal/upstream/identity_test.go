@@ -18,14 +18,14 @@ type testKey struct{}
 type recorded struct {
 	mu   sync.Mutex
 	seen []string
-	lane context.Context
+	conn context.Context
 }
 
 func (r *recorded) Authorize(ctx context.Context, _ *http.Request) error {
 	who, _ := ctx.Value(testKey{}).(string)
 	if who == "" {
-		last, _ := Identity(r.lane).(string)
-		who = "lane of " + last
+		last, _ := Identity(r.conn).(string)
+		who = "connection of " + last
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -35,13 +35,13 @@ func (r *recorded) Authorize(ctx context.Context, _ *http.Request) error {
 
 func (r *recorded) Challenge(context.Context, *http.Response) (bool, error) { return false, nil }
 
-// TestIdentity has a lane remember who has called last, for the requests that belong to no call.
+// TestIdentity has a connection remember who has called last, for the requests that belong to no call.
 func TestIdentity(t *testing.T) {
 	r := &recorded{}
 	u, _, _ := overHTTP(t, legacy, Options{Lifetime: lifetimePrincipal, Identity: func(ctx context.Context) any { return ctx.Value(testKey{}) }})
 	dial := u.opts.Dial
 	u.opts.Dial = func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
-		r.lane = ctx
+		r.conn = ctx
 		o.HTTP = &mcphttp.DialOptions{Authorize: r}
 		return dial(ctx, o)
 	}
@@ -56,10 +56,10 @@ func TestIdentity(t *testing.T) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if slices.Contains(r.seen, "lane of ") || !slices.Contains(r.seen, "lane of ann") || !slices.Contains(r.seen, "ann again") {
+	if slices.Contains(r.seen, "connection of ") || !slices.Contains(r.seen, "connection of ann") || !slices.Contains(r.seen, "ann again") {
 		t.Errorf("%q", r.seen)
 	}
 	if Identity(t.Context()) != nil {
-		t.Error("there is no lane")
+		t.Error("there is no connection")
 	}
 }

@@ -24,7 +24,7 @@ const (
 	canElicit = `{"elicitation":{"form":{}}}`
 )
 
-// A lab starts servers in memory, one for each lane.
+// A lab starts servers in memory, one for each connection.
 type lab struct {
 	t    testing.TB
 	eras string

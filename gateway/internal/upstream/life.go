@@ -7,9 +7,9 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 )
 
-// arrived takes a lane that has started, or has not. It reports whether the lane
+// arrived takes a connection that has started, or has not. It reports whether the connection
 // is to be used.
-func (u *Upstream) arrived(l *lane, client *mcp.Client, err error) bool {
+func (u *Upstream) arrived(l *conn, client *mcp.Client, err error) bool {
 	now := time.Now()
 	u.mu.Lock()
 	u.starts--
@@ -33,9 +33,9 @@ func (u *Upstream) arrived(l *lane, client *mcp.Client, err error) bool {
 		u.opts.Logger.Info("connected", "server", l.info.Name+" "+l.info.Version, "revision", l.info.Revision)
 	}
 	if err != nil {
-		u.opts.Logger.Debug("a lane could not be started", "error", textOf(err))
+		u.opts.Logger.Debug("a connection could not be started", "error", textOf(err))
 	} else {
-		u.opts.Logger.Debug("a lane has started")
+		u.opts.Logger.Debug("a connection has started")
 	}
 	if changed {
 		u.listsChanged() // nobody has told what happened while it was down
@@ -43,8 +43,8 @@ func (u *Upstream) arrived(l *lane, client *mcp.Client, err error) bool {
 	return err == nil && wanted
 }
 
-// unstarted ends the waiting of those who have no other lane to hope for.
-func (u *Upstream) unstarted(l *lane, err error, now time.Time) {
+// unstarted ends the waiting of those who have no other connection to hope for.
+func (u *Upstream) unstarted(l *conn, err error, now time.Time) {
 	u.breaker.fail(now, l.age)
 	u.stale, u.cool = true, now.Add(coolTime)
 	u.failed(err)
@@ -56,8 +56,8 @@ func (u *Upstream) unstarted(l *lane, err error, now time.Time) {
 	}
 }
 
-// died takes a lane whose connection has ended by itself.
-func (u *Upstream) died(l *lane, err error) {
+// died takes a connection that has ended by itself.
+func (u *Upstream) died(l *conn, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if l.ctx.Err() != nil || l.gone {
@@ -68,8 +68,8 @@ func (u *Upstream) died(l *lane, err error) {
 	u.drained()
 }
 
-// closed notes that a lane's connection is closed.
-func (u *Upstream) closed(l *lane) {
+// closed notes that a connection is closed.
+func (u *Upstream) closed(l *conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.retire(l)
@@ -81,7 +81,7 @@ func (u *Upstream) closed(l *lane) {
 	u.dispatch()
 }
 
-// sweep has lanes closed that nobody uses.
+// sweep has connections closed that nobody uses.
 func (u *Upstream) sweep() {
 	if u.opts.IdleStop > 0 && !u.sweeping && !u.over {
 		u.sweeping = true
@@ -100,7 +100,7 @@ func (u *Upstream) sweep() {
 	}
 }
 
-// swept closes the lanes whose time has come, and returns when the next one's may.
+// swept closes the connections whose time has come, and returns when the next one's may.
 // 0: there is none left.
 func (u *Upstream) swept() (next time.Duration) {
 	u.mu.Lock()
@@ -112,7 +112,7 @@ func (u *Upstream) swept() (next time.Duration) {
 	next = u.opts.IdleStop
 	now := time.Now()
 	for _, h := range u.holders {
-		for _, l := range slices.Clone(h.lanes) {
+		for _, l := range slices.Clone(h.conns) {
 			if !l.idle() {
 				continue
 			}

@@ -31,8 +31,8 @@ type flight struct {
 
 	// Under the upstream's lock.
 	holder     *holder
-	prev, next *flight    // on the lane
-	lane       *lane      // nil: it waits
+	prev, next *flight    // on the connection
+	conn       *conn      // nil: it waits
 	grant      chan error // gets nil or a refusal, when it has waited
 	item       *share.Item[*flight]
 	place      *share.Holder // in flight; nil: it has none
@@ -105,7 +105,7 @@ func asks(method string) bool {
 	return true
 }
 
-// flights are the calls that use a lane.
+// flights are the calls that use a connection.
 type flights struct {
 	first, last *flight
 	n           int
@@ -137,14 +137,14 @@ func (q *flights) remove(f *flight) {
 	q.n--
 }
 
-// enter gets a lane for a flight, and waits for one.
+// enter gets a connection for a flight, and waits for one.
 func (u *Upstream) enter(f *flight) error {
 	u.mu.Lock()
 	err := u.admit(f)
 	if err != nil {
 		u.rejected(f)
 	}
-	wait := err == nil && f.lane == nil
+	wait := err == nil && f.conn == nil
 	u.mu.Unlock()
 	if !wait {
 		return err
@@ -186,7 +186,7 @@ func (u *Upstream) enter(f *flight) error {
 	}
 }
 
-// admit lets a flight in: to a lane, or to the queue.
+// admit lets a flight in: to a connection, or to the queue.
 func (u *Upstream) admit(f *flight) error {
 	now := time.Now()
 	if u.closing {
@@ -214,7 +214,7 @@ func (u *Upstream) admit(f *flight) error {
 	return nil
 }
 
-// giveUp forgets a flight that has got no lane.
+// giveUp forgets a flight that has got no connection.
 func (u *Upstream) giveUp(f *flight) {
 	if f.trial {
 		u.breaker.forgo()
@@ -223,8 +223,8 @@ func (u *Upstream) giveUp(f *flight) {
 	u.tidy(f.holder)
 }
 
-// grant gives a waiting flight a lane.
-func (u *Upstream) grant(f *flight, l *lane) {
+// grant gives a waiting flight a connection.
+func (u *Upstream) grant(f *flight, l *conn) {
 	u.queue.Serve(f.item)
 	f.item = nil
 	f.holder.waiting--
@@ -246,12 +246,12 @@ func (u *Upstream) refuse(f *flight, err error) {
 func (u *Upstream) withdraw(f *flight) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if f.lane != nil || len(f.grant) > 0 {
+	if f.conn != nil || len(f.grant) > 0 {
 		return false
 	}
 	u.unqueue(f)
 	if f.holder.single {
-		u.release(f.holder) // nobody else waits for that lane
+		u.release(f.holder) // nobody else waits for that connection
 	}
 	u.giveUp(f)
 	u.rejected(f)
@@ -259,14 +259,14 @@ func (u *Upstream) withdraw(f *flight) bool {
 	return true
 }
 
-// expects reports whether a lane for a flight may be being started.
+// expects reports whether a connection for a flight may be being started.
 func (u *Upstream) expects(f *flight) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if f.lane != nil || len(f.grant) > 0 {
+	if f.conn != nil || len(f.grant) > 0 {
 		return false
 	}
-	for _, l := range f.holder.lanes {
+	for _, l := range f.holder.conns {
 		if u.expected(l, f) {
 			return true
 		}
@@ -277,12 +277,12 @@ func (u *Upstream) expects(f *flight) bool {
 // overdue is the error of a call that has waited for too long.
 func (u *Upstream) overdue() error {
 	u.mu.Lock()
-	taken := u.opts.Lifetime == lifetimeSession && u.places >= u.opts.MaxLanes
+	taken := u.opts.Lifetime == lifetimeSession && u.places >= u.opts.MaxConnections
 	u.mu.Unlock()
 	if taken {
 		return u.refusal(jsonrpc.Overloaded,
-			"Overloaded: %s has as many connections as it may have (max lanes: %d), each kept for a session until that ends, and none became free within %v; try again later",
-			u.opts.Name, u.opts.MaxLanes, u.opts.QueueTimeout)
+			"Overloaded: %s has as many connections as it may have (max connections: %d), each kept for a session until that ends, and none became free within %v; try again later",
+			u.opts.Name, u.opts.MaxConnections, u.opts.QueueTimeout)
 	}
 	return u.refusal(jsonrpc.Overloaded, "Overloaded: no connection to %s became free within %v", u.opts.Name, u.opts.QueueTimeout)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// TestLogsOfMany goes over lanes that pass from call to call as fast as they can.
+// TestLogsOfMany goes over connections that pass from call to call as fast as they can.
 // What is logged goes to the call that it is about, all of it.
 func TestLogsOfMany(t *testing.T) {
 	u := newLab(t, legacy).upstream(Options{})

@@ -40,8 +40,8 @@ const (
 type holder struct {
 	key     ownerKey
 	single  bool    // it is one call, and no key finds it
-	lanes   []*lane // the oldest first; without those that take no more calls
-	waiting int     // calls that have no lane yet
+	conns   []*conn // the oldest first; without those that take no more calls
+	waiting int     // calls that have no connection yet
 	// Its connections are a session's, and whether that has ended: a call of it came late.
 	ofSession, ended bool
 }
@@ -116,7 +116,7 @@ func (u *Upstream) holder(key ownerKey, session string) *holder {
 
 // tidy forgets a holder that has nothing.
 func (u *Upstream) tidy(h *holder) {
-	if len(h.lanes) == 0 && h.waiting == 0 && u.holders[h.key] == h {
+	if len(h.conns) == 0 && h.waiting == 0 && u.holders[h.key] == h {
 		delete(u.holders, h.key)
 	}
 }
@@ -130,7 +130,7 @@ func (k ownerKey) belongs(client string) bool {
 
 // rekey gives a connection that has started, and all waiting calls when the server has turned out to
 // be stateless or not, the owners that they have now that this is known.
-func (u *Upstream) rekey(l *lane, turned bool) {
+func (u *Upstream) rekey(l *conn, turned bool) {
 	for item := range u.queue.All() {
 		f := item.Value
 		if !turned {
@@ -148,9 +148,9 @@ func (u *Upstream) rekey(l *lane, turned bool) {
 	switch old := l.holder; {
 	case old.single || l.gone:
 	case l.modern && old.key.roots != undeclared: // each call says what its caller has: the connection declares nothing
-		old.lanes = slices.DeleteFunc(old.lanes, func(o *lane) bool { return o == l })
+		old.conns = slices.DeleteFunc(old.conns, func(o *conn) bool { return o == l })
 		l.holder = u.holder(ownerKey{group: old.key.group}, "")
-		l.holder.lanes = append(l.holder.lanes, l)
+		l.holder.conns = append(l.holder.conns, l)
 		u.tidy(old)
 	case l.declaresRoots() && old.key.roots == undeclared:
 		u.retire(l)

@@ -23,20 +23,20 @@ const (
 // change it are called with the lock held, and do no I/O.
 type state struct {
 	holders  map[ownerKey]*holder
-	queue    share.Queue[*flight] // for whom there is no lane yet
+	queue    share.Queue[*flight] // for whom there is no connection yet
 	inFlight *share.Places
-	places   int  // lanes that are being started, used or closed
+	places   int  // connections that are being started, used or closed
 	singles  int  // of these, those of one call
-	live     int  // of these, lanes that take calls or will
-	starts   int  // and lanes that are being started
-	known    bool // a lane was up once, and so modern says something
+	live     int  // of these, connections that take calls or will
+	starts   int  // and connections that are being started
+	known    bool // a connection was up once, and so modern says something
 	modern   bool
 	serial   bool // questions do not say which call they are about
 	// The server has asked for roots: it may do so on its own, so connections with other roots
 	// get the time for it.
 	asksRoots bool
 	breaker   breaker
-	cool      time.Time // until then no lane is started for calls that can do without
+	cool      time.Time // until then no connection is started for calls that can do without
 	stale     bool      // a connection was lost: lists may have changed
 	info      *mcp.ServerInfo
 	watching  map[watchKey]*watch
@@ -51,13 +51,13 @@ type state struct {
 	stats
 }
 
-// coolTime is how long calls that can wait for another lane do so after a start
+// coolTime is how long calls that can wait for another connection do so after a start
 // has failed.
 const coolTime = time.Second
 
-// find returns the best lane that f can have now, or nil.
-func (u *Upstream) find(f *flight) (best *lane) {
-	for _, l := range f.holder.lanes {
+// find returns the best connection that f can have now, or nil.
+func (u *Upstream) find(f *flight) (best *conn) {
+	for _, l := range f.holder.conns {
 		if l.up && l.serves(f) && l.free(f) && (best == nil || l.better(best, f)) {
 			best = l
 		}
@@ -65,10 +65,10 @@ func (u *Upstream) find(f *flight) (best *lane) {
 	return best
 }
 
-// crowded returns a lane that f can use along with somebody who may be asked. That
-// is for calls that raise no questions, when there is no other lane to be had.
-func (u *Upstream) crowded(f *flight) *lane {
-	for _, l := range f.holder.lanes {
+// crowded returns a connection that f can use along with somebody who may be asked. That
+// is for calls that raise no questions, when there is no other connection to be had.
+func (u *Upstream) crowded(f *flight) *conn {
+	for _, l := range f.holder.conns {
 		if f.light && l.up && l.serves(f) {
 			return l
 		}
@@ -76,18 +76,18 @@ func (u *Upstream) crowded(f *flight) *lane {
 	return nil
 }
 
-// expected reports whether a lane that is being started may come to be f's. As
+// expected reports whether a connection that is being started may come to be f's. As
 // long as nobody knows what the server speaks, one is started for all.
-func (u *Upstream) expected(l *lane, f *flight) bool {
+func (u *Upstream) expected(l *conn, f *flight) bool {
 	return !l.up && !l.gone && (l.serves(f) || !u.known || u.modern)
 }
 
 // stateless reports whether the server is known to ask nothing by itself.
 func (u *Upstream) stateless() bool { return u.known && u.modern }
 
-// promise reports whether a lane that is being started is enough for f, too.
+// promise reports whether a connection that is being started is enough for f, too.
 func (u *Upstream) promise(f *flight) bool {
-	for _, l := range f.holder.lanes {
+	for _, l := range f.holder.conns {
 		switch {
 		case !u.expected(l, f):
 		case f.light, !l.serial(), u.stateless():
@@ -100,10 +100,10 @@ func (u *Upstream) promise(f *flight) bool {
 	return false
 }
 
-// hopeful reports whether a waiting flight may get a lane without a start of its
+// hopeful reports whether a waiting flight may get a connection without a start of its
 // own.
 func (u *Upstream) hopeful(f *flight) bool {
-	for _, l := range f.holder.lanes {
+	for _, l := range f.holder.conns {
 		if l.serves(f) || u.expected(l, f) {
 			return true
 		}
@@ -111,9 +111,9 @@ func (u *Upstream) hopeful(f *flight) bool {
 	return !u.known && u.starts > 0
 }
 
-// board puts a flight on a lane.
-func (u *Upstream) board(f *flight, l *lane) {
-	f.lane, f.over, f.age = l, false, u.breaker.age
+// board puts a flight on a connection.
+func (u *Upstream) board(f *flight, l *conn) {
+	f.conn, f.over, f.age = l, false, u.breaker.age
 	f.level, f.sent = "", false
 	u.started(f)
 	l.calls++
@@ -138,7 +138,7 @@ func (u *Upstream) board(f *flight, l *lane) {
 	}
 }
 
-// leave takes a flight from its lane, after an attempt with that outcome. It
+// leave takes a flight from its connection, after an attempt with that outcome. It
 // reports whether the call can be made again. It returns when nothing is passed on
 // any more.
 func (u *Upstream) leave(f *flight, in *era.Revision, err error, first bool) (again bool) {
@@ -146,7 +146,7 @@ func (u *Upstream) leave(f *flight, in *era.Revision, err error, first bool) (ag
 	outcome := outcomeOf(f, err)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	l := f.lane
+	l := f.conn
 	f.over = true
 	l.flights.remove(f)
 	if !f.light {
@@ -167,7 +167,7 @@ func (u *Upstream) leave(f *flight, in *era.Revision, err error, first bool) (ag
 	if f.trial && outcome != answered {
 		u.breaker.forgo()
 	}
-	f.trial, f.lane = false, nil
+	f.trial, f.conn = false, nil
 	again = first && f.Err() == nil && !u.over && (outcome == unreachable || outcome == unknown && f.call.Idempotent)
 	u.count(f, outcome, again)
 	if in != nil && in.Modern != l.modern || l.holder.single {
@@ -177,7 +177,7 @@ func (u *Upstream) leave(f *flight, in *era.Revision, err error, first bool) (ag
 		l.cancel()
 	}
 	u.dispatch()
-	u.hush(f) // the lane is another's by now: who does not read what he is told does not keep it
+	u.hush(f) // the connection is another's by now: who does not read what he is told does not keep it
 	u.landed(f)
 	u.dispatch()
 	u.drained()
@@ -216,7 +216,7 @@ func (u *Upstream) hush(f *flight) {
 
 // lost notes that a connection has failed. Over HTTP the next call may get through
 // all the same.
-func (u *Upstream) lost(l *lane, age uint64, err error, now time.Time) {
+func (u *Upstream) lost(l *conn, age uint64, err error, now time.Time) {
 	u.breaker.fail(now, age)
 	u.stale = true
 	u.failed(err)
@@ -228,7 +228,7 @@ func (u *Upstream) lost(l *lane, age uint64, err error, now time.Time) {
 
 // unanswered notes that a call has ended, but not for the server, which may still
 // ask about it. No other caller must be asked that.
-func (u *Upstream) unanswered(l *lane, f *flight) {
+func (u *Upstream) unanswered(l *conn, f *flight) {
 	switch {
 	case l.modern || l.abilities == 0 || f.light || !f.sent:
 	case l.serial() && f.who.Session == "":
@@ -240,14 +240,14 @@ func (u *Upstream) unanswered(l *lane, f *flight) {
 	}
 }
 
-// dispatch gives lanes to those who wait, in the order of the queue, and has lanes
+// dispatch gives connections to those who wait, in the order of the queue, and has connections
 // started for them.
 func (u *Upstream) dispatch() {
 	if u.queue.Len() == 0 {
 		return
 	}
 	for item := range u.queue.All() {
-		for _, l := range item.Value.holder.lanes {
+		for _, l := range item.Value.holder.conns {
 			l.promised = 0
 		}
 	}
@@ -283,28 +283,28 @@ func (u *Upstream) serve(f *flight, coming *int) {
 		}
 		return
 	}
-	if l := u.crowded(f); l != nil && f.lane == nil {
+	if l := u.crowded(f); l != nil && f.conn == nil {
 		u.grant(f, l)
 	}
 }
 
-// mayStart reports whether a lane can be started for f. It makes room for one if
+// mayStart reports whether a connection can be started for f. It makes room for one if
 // it has to.
 func (u *Upstream) mayStart(f *flight, coming *int) bool {
 	if u.over || !u.known && u.starts > 0 || u.hopeful(f) && time.Now().Before(u.cool) || !u.pooled(f) {
 		return false
 	}
 	switch {
-	case u.places < u.opts.MaxLanes:
+	case u.places < u.opts.MaxConnections:
 		return true
 	case *coming > 0:
 		*coming--
 	default:
-		var all []*lane
+		var all []*conn
 		for _, h := range u.holders {
 			// What is there for a session is not lost before its end.
 			if u.opts.Lifetime != lifetimeSession || h.ended || !h.ofSession {
-				all = append(all, h.lanes...)
+				all = append(all, h.conns...)
 			}
 		}
 		u.evict(all) // whose place is free when it is closed
@@ -312,31 +312,31 @@ func (u *Upstream) mayStart(f *flight, coming *int) bool {
 	return false
 }
 
-// pooled reports whether the pool has room for a lane for f.
+// pooled reports whether the pool has room for a connection for f.
 func (u *Upstream) pooled(f *flight) bool {
 	switch h := f.holder; {
 	case h.single:
 		return !u.opts.Exclusive || u.singles < u.opts.Pool
 	case h.key.roots == listRoots:
-		return len(h.lanes) < u.opts.Pool || u.evict(h.lanes)
+		return len(h.conns) < u.opts.Pool || u.evict(h.conns)
 	case u.serial && !u.stateless() && f.abilities != 0:
 		return u.fits(h)
 	}
 	return true
 }
 
-// fits reports whether there is room in the pool for one more lane of an owner that
+// fits reports whether there is room in the pool for one more connection of an owner that
 // carries one call at a time. It makes room if it has to: what is idle goes. The
 // pool is that of all owners of a group, and a client with roots of its own has no
 // more of it than it leaves to others.
 func (u *Upstream) fits(h *holder) bool {
-	var all []*lane
+	var all []*conn
 	mine := 0
 	for _, o := range u.holders {
 		if o.key.group != h.key.group {
 			continue
 		}
-		for _, l := range o.lanes {
+		for _, l := range o.conns {
 			if l.serial() {
 				all = append(all, l)
 				if o == h {
@@ -349,23 +349,23 @@ func (u *Upstream) fits(h *holder) bool {
 	case free > 0 && (mine == 0 || mine < free || h.key.client.IsZero()):
 		return true
 	case free > 0 || mine > 0 && !h.key.client.IsZero():
-		return u.evict(h.lanes)
+		return u.evict(h.conns)
 	}
 	// One whose owner has calls in the queue gets some of them first: starting a process for each
 	// call takes longer.
-	return u.evict(slices.DeleteFunc(all, func(l *lane) bool {
+	return u.evict(slices.DeleteFunc(all, func(l *conn) bool {
 		return l.holder != h && l.holder.waiting > 0 && l.calls < minCalls
 	}))
 }
 
-// minCalls is how many calls a lane carries before it makes room for another owner, if its own has
+// minCalls is how many calls a connection carries before it makes room for another owner, if its own has
 // so many.
 const minCalls = 8
 
-// evict closes the lane that nobody has needed for the longest time.
-func (u *Upstream) evict(lanes []*lane) bool {
-	var oldest *lane
-	for _, l := range lanes {
+// evict closes the connection that nobody has needed for the longest time.
+func (u *Upstream) evict(conns []*conn) bool {
+	var oldest *conn
+	for _, l := range conns {
 		if l.idle() && (oldest == nil || l.used.Before(oldest.used)) {
 			oldest = l
 		}
@@ -377,17 +377,17 @@ func (u *Upstream) evict(lanes []*lane) bool {
 	return true
 }
 
-// start starts a lane, for a flight; nil: for nobody.
-func (u *Upstream) start(h *holder, a abilities, f *flight) *lane {
-	l := &lane{u: u, holder: h, abilities: a, age: u.breaker.age}
-	l.ctx, l.cancel = context.WithCancel(&laneContext{u.ctx, l})
+// start starts a connection, for a flight; nil: for nobody.
+func (u *Upstream) start(h *holder, a abilities, f *flight) *conn {
+	l := &conn{u: u, holder: h, abilities: a, age: u.breaker.age}
+	l.ctx, l.cancel = context.WithCancel(&connContext{u.ctx, l})
 	if f != nil {
 		l.identify(f)
 		if h.single || h.key.roots == knownRoots {
 			l.roots.known = bytes.Clone(f.who.Roots)
 		}
 	}
-	h.lanes = append(h.lanes, l)
+	h.conns = append(h.conns, l)
 	if h.single {
 		u.singles++
 	}
@@ -400,15 +400,15 @@ func (u *Upstream) start(h *holder, a abilities, f *flight) *lane {
 	return l
 }
 
-// retire gives no more calls to a lane, and closes it when it has none.
-func (u *Upstream) retire(l *lane) {
+// retire gives no more calls to a connection, and closes it when it has none.
+func (u *Upstream) retire(l *conn) {
 	if !l.gone {
 		l.gone = true
 		u.live--
 		if l.up {
 			u.dropped += l.client.Dropped()
 		}
-		l.holder.lanes = slices.DeleteFunc(l.holder.lanes, func(o *lane) bool { return o == l })
+		l.holder.conns = slices.DeleteFunc(l.holder.conns, func(o *conn) bool { return o == l })
 		u.tidy(l.holder)
 		u.turn()
 	}
@@ -417,24 +417,24 @@ func (u *Upstream) retire(l *lane) {
 	}
 }
 
-// replace retires a lane that nobody may use any more. When all callers have none
+// replace retires a connection that nobody may use any more. When all callers have none
 // but that, another one takes its place: somebody may want to be told of changes.
-func (u *Upstream) replace(l *lane) {
-	if l.holder.key == (ownerKey{}) && !l.holder.single && l.up && !l.gone && len(l.holder.lanes) == 1 && !u.closing && !u.breaker.open() {
+func (u *Upstream) replace(l *conn) {
+	if l.holder.key == (ownerKey{}) && !l.holder.single && l.up && !l.gone && len(l.holder.conns) == 1 && !u.closing && !u.breaker.open() {
 		u.stale = true                      // nobody tells what happens meanwhile
-		u.start(l.holder, l.abilities, nil) // it is nobody's: lanes of the others are not replaced
+		u.start(l.holder, l.abilities, nil) // it is nobody's: connections of the others are not replaced
 	}
 	u.retire(l)
 }
 
-// release closes all lanes of an owner, as soon as they have no calls.
+// release closes all connections of an owner, as soon as they have no calls.
 func (u *Upstream) release(h *holder) {
-	for _, l := range slices.Clone(h.lanes) {
+	for _, l := range slices.Clone(h.conns) {
 		u.retire(l)
 	}
 }
 
-// described returns what is known of the server by a lane that shows at least what
+// described returns what is known of the server by a connection that shows at least what
 // a client with these abilities may see.
 func (u *Upstream) described(who *Caller, a abilities) *mcp.ServerInfo {
 	key, lasting := u.keyOf(who, a, true)
@@ -445,7 +445,7 @@ func (u *Upstream) described(who *Caller, a abilities) *mcp.ServerInfo {
 	if h == nil {
 		return nil
 	}
-	for _, l := range h.lanes {
+	for _, l := range h.conns {
 		if l.up && (l.modern || l.abilities&a == a) {
 			return l.info
 		}
@@ -453,8 +453,8 @@ func (u *Upstream) described(who *Caller, a abilities) *mcp.ServerInfo {
 	return nil
 }
 
-// lanesOf returns the lanes that are to hear what a caller notifies.
-func (u *Upstream) lanesOf(who *Caller, method string) (lanes []*lane) {
+// connsOf returns the connections that are to hear what a caller notifies.
+func (u *Upstream) connsOf(who *Caller, method string) (conns []*conn) {
 	if method == spec.NotificationRootsListChanged {
 		return u.rootsChanged(who)
 	}
@@ -466,12 +466,12 @@ func (u *Upstream) lanesOf(who *Caller, method string) (lanes []*lane) {
 	if h == nil || !lasting {
 		return nil
 	}
-	for _, l := range h.lanes {
+	for _, l := range h.conns {
 		if l.up && !l.modern && (l.serial() && l.session != "" && l.session == who.Session || !l.serial() && l.abilities == a) {
-			lanes = append(lanes, l)
+			conns = append(conns, l)
 		}
 	}
-	return lanes
+	return conns
 }
 
 // Forget ends what belongs to a session that has ended, or to a client's connection, given by the
@@ -496,7 +496,7 @@ func (u *Upstream) Forget(session string) {
 			u.release(h)
 			continue
 		}
-		for _, l := range slices.Clone(h.lanes) {
+		for _, l := range slices.Clone(h.conns) {
 			if l.session == session {
 				l.session = ""
 			}

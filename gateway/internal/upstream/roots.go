@@ -21,24 +21,24 @@ import (
 type rootsState struct {
 	known   jsonrpc.Raw   // the client's answer; nil: the client is asked
 	open    int           // questions of the server without an answer
-	closed  chan struct{} // closed when there are none any more; nil: nobody waits for that
-	boarded chan struct{} // closed when the next call is there; nil: nobody waits for one
+	closed  chan struct{} // closed when there are none any more; nil: not waited for
+	boarded chan struct{} // closed when the next call is there; nil: not waited for
 	news    bool          // the server may be about to ask: the roots are new to it
 	missed  bool          // the server has given up a question: it must be asked to ask again
 }
 
 // declaresRoots reports whether the server of a connection was told that there are roots.
-func (l *lane) declaresRoots() bool { return l.abilities&canRoots != 0 && !l.modern }
+func (l *conn) declaresRoots() bool { return l.abilities&canRoots != 0 && !l.modern }
 
-// declaresRoots is lane.declaresRoots for those who do not hold the lock.
-func (u *Upstream) declaresRoots(l *lane) bool {
+// declaresRoots is connection.declaresRoots for those who do not hold the lock.
+func (u *Upstream) declaresRoots(l *conn) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return l.declaresRoots()
 }
 
 // askRoots answers roots/list.
-func (l *lane) askRoots(ctx context.Context, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+func (l *conn) askRoots(ctx context.Context, params jsonrpc.Raw) (jsonrpc.Raw, error) {
 	u := l.u
 	answer, wait, err := u.rootsAsked(ctx, l)
 	defer u.rootsAnswered(l)
@@ -64,7 +64,7 @@ func (l *lane) askRoots(ctx context.Context, params jsonrpc.Raw) (jsonrpc.Raw, e
 
 // rootsAsked takes a question for the roots. It returns the answer, unless that is the client's to
 // give.
-func (u *Upstream) rootsAsked(ctx context.Context, l *lane) (answer jsonrpc.Raw, wait bool, err error) {
+func (u *Upstream) rootsAsked(ctx context.Context, l *conn) (answer jsonrpc.Raw, wait bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.asksRoots = true
@@ -86,7 +86,7 @@ func (u *Upstream) rootsAsked(ctx context.Context, l *lane) (answer jsonrpc.Raw,
 
 // askClient asks the client for its roots by way of a call in flight that was not tried. Without
 // an answer, again is closed when there is another call.
-func (l *lane) askClient(ctx context.Context, params jsonrpc.Raw, tried map[*flight]bool) (answer jsonrpc.Raw, again <-chan struct{}, err error) {
+func (l *conn) askClient(ctx context.Context, params jsonrpc.Raw, tried map[*flight]bool) (answer jsonrpc.Raw, again <-chan struct{}, err error) {
 	u := l.u
 	asked, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -117,10 +117,10 @@ func closedChan() <-chan struct{} {
 // borrow returns a call in flight by which the client can be asked for its roots, which waits for
 // the answer from now on: the one in whose exchange the question has come, or any other one. Nil:
 // there is none until the channel is closed.
-func (u *Upstream) borrow(ctx context.Context, l *lane, tried map[*flight]bool, a *asking) (*flight, <-chan struct{}) {
+func (u *Upstream) borrow(ctx context.Context, l *conn, tried map[*flight]bool, a *asking) (*flight, <-chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	usable := func(f *flight) bool { return f != nil && f.lane == l && !f.over && f.call.Ask != nil && !tried[f] }
+	usable := func(f *flight) bool { return f != nil && f.conn == l && !f.over && f.call.Ask != nil && !tried[f] }
 	f, _ := ctx.Value(flightKey{}).(*flight)
 	if !usable(f) {
 		for f = l.flights.first; f != nil && !usable(f); f = f.next {
@@ -138,7 +138,7 @@ func (u *Upstream) borrow(ctx context.Context, l *lane, tried map[*flight]bool, 
 }
 
 // rootsAnswered notes that a question for the roots has its answer.
-func (u *Upstream) rootsAnswered(l *lane) {
+func (u *Upstream) rootsAnswered(l *conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if l.roots.open--; l.roots.open == 0 && l.roots.closed != nil {
@@ -157,7 +157,7 @@ const settlePings = 8
 // answers a ping after it has sent what it had to ask. One that needs longer has no roots yet during
 // the call, or those that the client had before: nothing is kept apart by this.
 func (f *flight) settleRoots() {
-	l, u := f.lane, f.u
+	l, u := f.conn, f.u
 	news, missed := u.rootsNews(l)
 	if missed {
 		_ = l.client.Notify(f, spec.NotificationRootsListChanged, nil) // the call would fail as well
@@ -182,7 +182,7 @@ func (f *flight) settleRoots() {
 
 // rootsNews reports whether a server that asks for roots may be about to do so, and whether it must
 // be told that it should.
-func (u *Upstream) rootsNews(l *lane) (news, missed bool) {
+func (u *Upstream) rootsNews(l *conn) (news, missed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	news, missed = l.roots.news && u.asksRoots, l.roots.missed
@@ -192,7 +192,7 @@ func (u *Upstream) rootsNews(l *lane) (news, missed bool) {
 
 // rootsOpen returns what is closed when the server has an answer to all of its questions for roots.
 // Nil: it has.
-func (u *Upstream) rootsOpen(l *lane) <-chan struct{} {
+func (u *Upstream) rootsOpen(l *conn) <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if l.roots.open > 0 && l.roots.closed == nil {
@@ -202,19 +202,19 @@ func (u *Upstream) rootsOpen(l *lane) <-chan struct{} {
 }
 
 // rootsChanged returns the connections that have a session's roots, which have changed.
-func (u *Upstream) rootsChanged(who *Caller) (lanes []*lane) {
+func (u *Upstream) rootsChanged(who *Caller) (conns []*conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, h := range u.holders {
 		if who.Session == "" || !h.key.belongs(who.Session) {
 			continue
 		}
-		for _, l := range h.lanes {
+		for _, l := range h.conns {
 			if l.up && l.declaresRoots() {
 				l.roots.news = true
-				lanes = append(lanes, l)
+				conns = append(conns, l)
 			}
 		}
 	}
-	return lanes
+	return conns
 }

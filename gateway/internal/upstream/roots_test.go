@@ -360,10 +360,10 @@ func TestMissedRoots(t *testing.T) {
 		c.mu.Unlock()
 		// As the client of the connection does it when the server cancels its request.
 		ctx, cancel := context.WithCancel(t.Context())
-		var conn *lane
+		var conn *conn
 		u.mu.Lock()
 		for _, h := range u.holders {
-			conn = h.lanes[0]
+			conn = h.conns[0]
 		}
 		u.mu.Unlock()
 		given := make(chan error)
@@ -419,13 +419,13 @@ func TestRootsPool(t *testing.T) {
 		for range 6 {
 			c.call("x", who("greedy"))
 		}
-		if s := u.Status(); s.Lanes != 2 || s.InFlight != 2 {
-			t.Errorf("one client has %d connections of 4", s.Lanes)
+		if s := u.Status(); s.Connections != 2 || s.InFlight != 2 {
+			t.Errorf("one client has %d connections of 4", s.Connections)
 		}
 		c.call("y", who("b"))
 		c.call("z", who("c"))
-		if s := u.Status(); s.Lanes != 4 || s.InFlight != 4 {
-			t.Errorf("three clients have %d connections", s.Lanes)
+		if s := u.Status(); s.Connections != 4 || s.InFlight != 4 {
+			t.Errorf("three clients have %d connections", s.Connections)
 		}
 		c.call("w", who("d"))
 		l.release("y") // whose connection is idle then
@@ -489,7 +489,7 @@ func randomRoots(t *testing.T, lifetime string, random *rand.Rand) {
 		return time.Duration(random.IntN(2000)) * time.Millisecond
 	}
 	l.apply = l.ask
-	u := l.upstream(Options{Lifetime: lifetime, Pool: 1 + random.IntN(8), MaxLanes: 20, QueueTimeout: time.Hour, IdleStop: time.Duration(random.IntN(2)) * 5 * time.Second})
+	u := l.upstream(Options{Lifetime: lifetime, Pool: 1 + random.IntN(8), MaxConnections: 20, QueueTimeout: time.Hour, IdleStop: time.Duration(random.IntN(2)) * 5 * time.Second})
 	all := rootsClients(u)
 	names := slices.Sorted(func(yield func(string) bool) {
 		for name := range all {
@@ -555,7 +555,7 @@ func checkOwners(t *testing.T, u *Upstream) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for key, h := range u.holders {
-		for _, l := range h.lanes {
+		for _, l := range h.conns {
 			if l.up && l.declaresRoots() && key.roots == undeclared && key.group.IsZero() {
 				t.Errorf("a connection that all share declares roots")
 			}

@@ -190,18 +190,18 @@ func TestRoom(t *testing.T) {
 	})
 }
 
-// TestSessionKeepsItsLane takes nothing from a session that goes on for those who
+// TestSessionKeepsItsConnection takes nothing from a session that goes on for those who
 // come later.
-func TestSessionKeepsItsLane(t *testing.T) {
+func TestSessionKeepsItsConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
-		u := l.upstream(Options{Lifetime: lifetimeSession, MaxLanes: 2, QueueTimeout: 10 * time.Second})
+		u := l.upstream(Options{Lifetime: lifetimeSession, MaxConnections: 2, QueueTimeout: 10 * time.Second})
 		which := func(session string) *Call { return toolCall("which", "", Caller{Session: session}) }
 		mustDo(t, u, which("a"), "1")
 		mustDo(t, u, which("b"), "2")
 		began := time.Now()
 		_, err := do(t.Context(), u, which("c"))
-		if d := dataOf(t, err, jsonrpc.Overloaded); d.Sent != "no" || !d.Retryable || !strings.Contains(err.Error(), "max lanes: 2") {
+		if d := dataOf(t, err, jsonrpc.Overloaded); d.Sent != "no" || !d.Retryable || !strings.Contains(err.Error(), "max connections: 2") {
 			t.Errorf("%v, %+v", err, d)
 		}
 		if d := time.Since(began); d != 10*time.Second {
@@ -223,7 +223,7 @@ func TestSessionKeepsItsLane(t *testing.T) {
 		mustDo(t, u, which("c"), "4")
 		mustDo(t, u, which("d"), "5")
 		mustDo(t, u, which("b"), "2")
-		// Nor is a lane without a session kept.
+		// Nor is a connection without a session kept.
 		u.Forget("d")
 		synctest.Wait()
 		mustDo(t, u, toolCall("which", "", Caller{Owner: owner.Named("p")}), "6")

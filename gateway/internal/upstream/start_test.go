@@ -8,7 +8,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 )
 
-// A lane may be there at last when nobody wants it any more: its session has
+// A connection may be there at last when nobody wants it any more: its session has
 // ended, or everything has.
 func TestStartedTooLate(t *testing.T) {
 	for name, end := range map[string]func(*Upstream){
@@ -43,7 +43,7 @@ func TestStartedTooLate(t *testing.T) {
 				close(release)
 				<-done
 				synctest.Wait()
-				if s := u.Status(); s.Lanes != 0 || s.InFlight != 0 {
+				if s := u.Status(); s.Connections != 0 || s.InFlight != 0 {
 					t.Errorf("%+v", s)
 				}
 			})

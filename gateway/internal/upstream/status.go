@@ -8,7 +8,7 @@ import (
 // The states of an upstream.
 const (
 	StateIdle     = "idle"     // it is not needed
-	StateStarting = "starting" // the first lane is on its way
+	StateStarting = "starting" // the first connection is on its way
 	StateUp       = "up"
 	StateDown     = "down" // the last attempt has failed
 	StateOpen     = "open" // no call is tried for a while: the circuit breaker is open
@@ -18,10 +18,10 @@ const (
 type Status struct {
 	State            string
 	Since            time.Time // it is in that state
-	Lanes            int
+	Connections      int
 	InFlight, Queued int
 	Calls            uint64 // that have ended
-	Errors           uint64 // of these, those that the server did not answer or that got no lane
+	Errors           uint64 // of these, those that the server did not answer or that got no connection
 	Dropped          uint64 // messages of the server that nobody could be told, and answers that nobody waited for
 	Retries          uint64
 	// LatencyP50 and LatencyP99 are of the calls that were answered, within an
@@ -44,12 +44,12 @@ func (u *Upstream) Status() Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	s := Status{
-		State: u.mood, Since: u.since, Lanes: u.live, InFlight: u.inFlight.Used(), Queued: u.queue.Len(),
+		State: u.mood, Since: u.since, Connections: u.live, InFlight: u.inFlight.Used(), Queued: u.queue.Len(),
 		Calls: u.calls, Errors: u.errors, Dropped: u.dropped, Retries: u.retries,
 		LatencyP50: u.latency.quantile(0.50), LatencyP99: u.latency.quantile(0.99), LastError: u.lastError,
 	}
 	for _, h := range u.holders {
-		for _, l := range h.lanes {
+		for _, l := range h.conns {
 			if l.up {
 				s.Dropped += l.client.Dropped()
 			}
@@ -94,7 +94,7 @@ func (u *Upstream) count(f *flight, o outcome, again bool) {
 	}
 }
 
-// rejected notes the end of a call that has got no lane.
+// rejected notes the end of a call that has got no connection.
 func (u *Upstream) rejected(f *flight) {
 	if f.call.Method == describing {
 		return

@@ -1,10 +1,10 @@
 // Package upstream answers one question: over which connection does a call reach
 // an MCP server?
 //
-// An [Upstream] is one server. It has lanes: connections of their own, each with
-// a process or a session behind it. Which lane a call may use depends on whose it
-// is and on what its caller can be asked, so that nobody gets another's question,
-// answer, log or state.
+// An [Upstream] is one server. It has a pool of connections, each with a process or a
+// session behind it. Which of them a call may use depends on its owner and on what its
+// caller can be asked, so that no caller gets the question, answer, log, roots or state
+// of another one.
 package upstream
 
 import (
@@ -82,35 +82,35 @@ type Result struct {
 type Options struct {
 	// Name is that of the server in errors.
 	Name string
-	// Dial makes the connection of a lane. The options are the lane's own; Dial may
-	// add to them. It obeys its context.
+	// Dial makes a connection. The options are the connection's own; Dial may add to
+	// them. It obeys its context.
 	Dial func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error)
 	// Identity returns what requests to the server must know of who makes a call. It is
 	// called with a lock held, and must only look at the context. Requests of a call have its context, others of
-	// the lane that of nobody: see [Identity]. Nil: nothing.
+	// the connection that of nobody: see [Identity]. Nil: nothing.
 	Identity func(context.Context) any
 	// Exclusive: a connection ends for all of its calls at once, and what a legacy
 	// server asks does not say which call it is about. So it is with everything but
 	// HTTP.
 	Exclusive bool
-	// Lifetime says who shares a lane: all ("shared", the default), the calls of one
+	// Lifetime says who shares a connection: all ("shared", the default), the calls of one
 	// "principal" or of one "session"; with "call" each has its own. Where there is
 	// no session, "session" means the principal.
 	Lifetime string
-	// Pool bounds the lanes of one owner that carry one call at a time. With the
-	// lifetime "call" it bounds all lanes, where Exclusive is set. Default 8.
+	// Pool bounds the connections of one owner that carry one call at a time. With the
+	// lifetime "call" it bounds all connections, where Exclusive is set. Default 8.
 	Pool int
-	// MaxLanes bounds all lanes. One that is not used makes room for another, but for
+	// MaxConnections bounds all connections. One that is not used makes room for another, but for
 	// that of a session ("session") that goes on: who comes then waits in the queue.
 	// Default 256.
-	MaxLanes int
-	// IdleStop is when lanes that nobody uses are closed. Default 0: never.
+	MaxConnections int
+	// IdleStop is when connections that nobody uses are closed. Default 0: never.
 	IdleStop time.Duration
 	// Timeout bounds how long a call may be without a sign of life, and how long a
-	// lane may take to start. Default 60 s.
+	// connection may take to start. Default 60 s.
 	Timeout time.Duration
 	// MaxInFlight bounds the calls under way, MaxQueue those that wait, and
-	// QueueTimeout how long they do; the time in which a lane starts does not count.
+	// QueueTimeout how long they do; the time in which a connection starts does not count.
 	// Of both bounds nobody gets all while others come: see share.go. Default 1024,
 	// 1024, 30 s.
 	MaxInFlight, MaxQueue int
@@ -123,7 +123,7 @@ type Options struct {
 	// "prompts". It must not block.
 	OnListChanged func(kind string)
 	// OnWait is told each second that a call which may be asked something waits for a
-	// lane: perhaps somebody who shares the caller's can do without.
+	// connection: perhaps somebody who shares the caller's can do without.
 	OnWait func(who Caller)
 	// OnWarning is told what hurts no call. It must not block.
 	OnWarning func(error)
@@ -136,13 +136,13 @@ type Options struct {
 	// they are.
 	Plain func() bool
 	// Logger is told when the server is there for the first time, or again, and of
-	// starts and ends of lanes at the level debug. Default: none.
+	// starts and ends of connections at the level debug. Default: none.
 	Logger *slog.Logger
 }
 
 func (o *Options) setDefaults() {
 	o.Pool = cmp.Or(o.Pool, 8)
-	o.MaxLanes = cmp.Or(o.MaxLanes, 256)
+	o.MaxConnections = cmp.Or(o.MaxConnections, 256)
 	o.Timeout = cmp.Or(o.Timeout, time.Minute)
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, 1024)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 1024)
@@ -184,7 +184,7 @@ type Upstream struct {
 func New(o *Options) *Upstream {
 	u := &Upstream{opts: *o}
 	u.opts.setDefaults()
-	u.ctx, u.stop = context.WithCancel(context.Background()) //nolint:forbidigo // lanes outlive the calls that start them, and end with Close
+	u.ctx, u.stop = context.WithCancel(context.Background()) //nolint:forbidigo // connections outlive the calls that start them, and end with Close
 	for a := range u.scopes {
 		u.scopes[a] = fmt.Sprintf("%02x", a)
 	}
@@ -218,9 +218,9 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	}
 }
 
-// carry makes the call on its lane.
+// carry makes the call on its connection.
 func (f *flight) carry() (jsonrpc.Raw, *era.Revision, error) {
-	l := f.lane
+	l := f.conn
 	if f.level != "" {
 		if err := l.client.SetLogLevel(f, f.level); err != nil {
 			f.u.levelFailed(l, f, err)
@@ -234,7 +234,7 @@ func (f *flight) carry() (jsonrpc.Raw, *era.Revision, error) {
 }
 
 // Describe returns what the server says of itself to such a caller, which must
-// not be changed. It starts a lane if there is none.
+// not be changed. It starts a connection if there is none.
 func (u *Upstream) Describe(ctx context.Context, who Caller) (*mcp.ServerInfo, error) {
 	abilities := abilitiesOf(who.Capabilities)
 	u.mu.Lock()
@@ -247,17 +247,17 @@ func (u *Upstream) Describe(ctx context.Context, who Caller) (*mcp.ServerInfo, e
 	if err := u.enter(f); err != nil {
 		return nil, err
 	}
-	info = f.lane.info
+	info = f.conn.info
 	u.leave(f, nil, nil, false)
 	return info, nil
 }
 
-// Notify passes a notification of a caller on to the lanes that it uses, such as
+// Notify passes a notification of a caller on to the connections that it uses, such as
 // notifications/roots/list_changed. The params are in the form of the newest
 // revision.
 func (u *Upstream) Notify(ctx context.Context, who Caller, method string, params jsonrpc.Raw) {
-	lanes := u.lanesOf(&who, method)
-	for _, l := range lanes {
+	conns := u.connsOf(&who, method)
+	for _, l := range conns {
 		if err := l.client.Notify(ctx, method, params); err != nil && ctx.Err() == nil {
 			u.warn("%s was not delivered: %w", method, err)
 		}
@@ -296,7 +296,7 @@ func (u *Upstream) Lasts(who Caller) bool {
 	return lasting
 }
 
-// Shares reports whether two callers have the same lanes to use, or may have to
+// Shares reports whether two callers have the same connections to use, or may have to
 // wait for each other's.
 func (u *Upstream) Shares(a, b Caller) bool {
 	u.mu.Lock()
@@ -328,7 +328,7 @@ func (u *Upstream) Close(ctx context.Context) error {
 }
 
 // levelFailed notes that the server was not told how much to log.
-func (u *Upstream) levelFailed(l *lane, f *flight, err error) {
+func (u *Upstream) levelFailed(l *conn, f *flight, err error) {
 	if f.Err() == nil && !errors.Is(err, farcall.ErrClosed) {
 		u.warn("the log level %q was not set: %w", f.level, err)
 		return

@@ -18,7 +18,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// TestStartIsShared makes many calls at once before there is a lane.
+// TestStartIsShared makes many calls at once before there is a connection.
 func TestStartIsShared(t *testing.T) {
 	for _, eras := range []string{legacy, modern} {
 		t.Run(eras, func(t *testing.T) {
@@ -32,7 +32,7 @@ func TestStartIsShared(t *testing.T) {
 					wg.Go(func() {
 						if i%10 == 0 {
 							if _, err := do(gone, u, toolCall("which", "", Caller{})); !errors.Is(err, context.Canceled) {
-								t.Errorf("cancelled while the lane started: %v", err)
+								t.Errorf("cancelled while the connection started: %v", err)
 							}
 							return
 						}
@@ -40,7 +40,7 @@ func TestStartIsShared(t *testing.T) {
 					})
 				}
 				synctest.Wait()
-				if s := u.Status(); s.State != StateStarting || s.Queued != 100 || s.Lanes != 1 {
+				if s := u.Status(); s.State != StateStarting || s.Queued != 100 || s.Connections != 1 {
 					t.Errorf("while it starts: %+v", s)
 				}
 				cancel()
@@ -56,7 +56,7 @@ func TestStartIsShared(t *testing.T) {
 	}
 }
 
-// TestLifetimes shows who shares a lane.
+// TestLifetimes shows who shares a connection.
 func TestLifetimes(t *testing.T) {
 	callers := []Caller{
 		{Owner: owner.Named("ann"), Session: "s1"},
@@ -104,8 +104,8 @@ func TestLifetimes(t *testing.T) {
 						}
 					}
 					synctest.Wait()
-					if n := u.Status().Lanes; lifetime == lifetimeCall && n != 0 {
-						t.Errorf("%d lanes are left", n)
+					if n := u.Status().Connections; lifetime == lifetimeCall && n != 0 {
+						t.Errorf("%d connections are left", n)
 					}
 				})
 			})
@@ -113,7 +113,7 @@ func TestLifetimes(t *testing.T) {
 	}
 }
 
-// TestForget ends the lane of a session.
+// TestForget ends the connection of a session.
 func TestForget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
@@ -122,16 +122,16 @@ func TestForget(t *testing.T) {
 		mustDo(t, u, toolCall("which", "", Caller{Session: "b"}), "2")
 		u.Forget("a")
 		synctest.Wait()
-		if n := u.Status().Lanes; n != 1 {
-			t.Errorf("%d lanes, want 1", n)
+		if n := u.Status().Connections; n != 1 {
+			t.Errorf("%d connections, want 1", n)
 		}
 		mustDo(t, u, toolCall("which", "", Caller{Session: "b"}), "2")
 		mustDo(t, u, toolCall("which", "", Caller{Session: "a"}), "3")
 	})
 }
 
-// TestModernIsOneLane shows that a server that asks nothing by itself needs one.
-func TestModernIsOneLane(t *testing.T) {
+// TestModernIsOneConnection shows that a server that asks nothing by itself needs one.
+func TestModernIsOneConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, modern)
 		u := l.upstream(Options{})
@@ -144,7 +144,7 @@ func TestModernIsOneLane(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if s := u.Status(); s.InFlight != 64 || s.Lanes != 1 {
+		if s := u.Status(); s.InFlight != 64 || s.Connections != 1 {
 			t.Errorf("%+v", s)
 		}
 		l.release("x")
@@ -172,7 +172,7 @@ func TestRevisions(t *testing.T) {
 	})
 }
 
-// TestDescribe starts a lane once.
+// TestDescribe starts a connection once.
 func TestDescribe(t *testing.T) {
 	for _, lifetime := range []string{"shared", lifetimeCall} {
 		synctest.Test(t, func(t *testing.T) {
@@ -209,7 +209,7 @@ func TestServerErrors(t *testing.T) {
 	})
 }
 
-// TestIdleStop closes lanes that nobody uses, and starts them again.
+// TestIdleStop closes connections that nobody uses, and starts them again.
 func TestIdleStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
@@ -219,11 +219,11 @@ func TestIdleStop(t *testing.T) {
 		<-time.After(50 * time.Second)
 		mustDo(t, u, toolCall("which", "", Caller{}), "1")
 		<-time.After(59 * time.Second)
-		if s := u.Status(); s.Lanes != 1 || s.State != StateUp {
+		if s := u.Status(); s.Connections != 1 || s.State != StateUp {
 			t.Errorf("too early: %+v", s)
 		}
 		<-time.After(2 * time.Second)
-		if s := u.Status(); s.Lanes != 0 || s.State != StateIdle {
+		if s := u.Status(); s.Connections != 0 || s.State != StateIdle {
 			t.Errorf("too late: %+v", s)
 		}
 		go func() { <-time.After(3 * time.Minute); l.release("long") }()
@@ -233,12 +233,12 @@ func TestIdleStop(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-time.After(10 * time.Minute)
-		if s := u.Status(); s.Lanes != 1 {
+		if s := u.Status(); s.Connections != 1 {
 			t.Errorf("watched, but closed: %+v", s)
 		}
 		stop()
 		<-time.After(2 * time.Minute)
-		if s := u.Status(); s.Lanes != 0 {
+		if s := u.Status(); s.Connections != 0 {
 			t.Errorf("watched no more, but not closed: %+v", s)
 		}
 		if changed != 0 {
@@ -343,9 +343,9 @@ func TestNotes(t *testing.T) {
 	})
 }
 
-// TestDeadLane fails each call on a lane that dies with an error of its own, and
+// TestDeadConnection fails each call on a connection that dies with an error of its own, and
 // makes those again that may be.
-func TestDeadLane(t *testing.T) {
+func TestDeadConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
 		changed := map[string]int{}
@@ -398,7 +398,7 @@ func TestDeathIsNoticed(t *testing.T) {
 		mustDo(t, u, toolCall("which", "", Caller{}), "1")
 		l.child(1).end.Close()
 		synctest.Wait()
-		if s := u.Status(); s.State != StateDown || s.Lanes != 0 || s.LastError == "" {
+		if s := u.Status(); s.State != StateDown || s.Connections != 0 || s.LastError == "" {
 			t.Errorf("%+v", s)
 		}
 		mustDo(t, u, toolCall("which", "", Caller{}), "2")

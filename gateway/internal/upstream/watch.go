@@ -26,7 +26,7 @@ const (
 )
 
 // A watch is a subscription to a resource, for all callers with the same key. It
-// moves to another lane when its own has ended.
+// moves to another connection when its own has ended.
 type watch struct {
 	u      *Upstream
 	key    watchKey
@@ -38,8 +38,8 @@ type watch struct {
 	// Under the upstream's lock.
 	err      error // it does not
 	known    bool  // settled is closed
-	lane     *lane
-	granted  bool // on this lane
+	conn     *conn
+	granted  bool // on this connection
 	refused  bool
 	unlisten context.CancelFunc
 	watchers []*watcher
@@ -47,7 +47,7 @@ type watch struct {
 
 type watchKey struct {
 	owner     ownerKey
-	session   string // where it has lanes for itself
+	session   string // where it has connections for itself
 	abilities abilities
 	uri       string
 }
@@ -59,7 +59,7 @@ type watcher struct {
 
 // Watch calls updated when a resource may have changed, until stop is called. It
 // may be called by any goroutine and must not block; a call of it that is under way
-// when stop returns goes on. The lane is kept until then, and replaced when its
+// when stop returns goes on. The connection is kept until then, and replaced when its
 // connection ends.
 func (u *Upstream) Watch(ctx context.Context, who Caller, uri string, updated func()) (stop func(), err error) {
 	me := &watcher{updated: updated}
@@ -184,14 +184,14 @@ func (u *Upstream) finish(w *watch, err error) {
 	u.unwatched(w)
 }
 
-// listen watches on one lane, until that ends.
+// listen watches on one connection, until that ends.
 func (w *watch) listen(ctx context.Context) error {
 	u := w.u
 	f := u.newFlight(ctx, &Call{Method: describing, Caller: w.who})
 	if err := u.enter(f); err != nil {
 		return err
 	}
-	l := f.lane
+	l := f.conn
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err := u.attach(w, l, cancel)
@@ -211,11 +211,11 @@ func (w *watch) listen(ctx context.Context) error {
 	return err
 }
 
-// attach puts a watch on a lane, which is kept for it.
-func (u *Upstream) attach(w *watch, l *lane, cancel context.CancelFunc) error {
+// attach puts a watch on a connection, which is kept for it.
+func (u *Upstream) attach(w *watch, l *conn, cancel context.CancelFunc) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	w.lane, w.granted, w.refused, w.unlisten = l, false, false, cancel
+	w.conn, w.granted, w.refused, w.unlisten = l, false, false, cancel
 	l.watches = append(l.watches, w)
 	if caps := l.info.Capabilities; !l.modern && (caps.Resources == nil || !caps.Resources.Subscribe) {
 		w.refused = true
@@ -225,18 +225,18 @@ func (u *Upstream) attach(w *watch, l *lane, cancel context.CancelFunc) error {
 }
 
 // detach takes it from there. It reports whether the server has refused it.
-func (u *Upstream) detach(w *watch, l *lane) (refused bool) {
+func (u *Upstream) detach(w *watch, l *conn) (refused bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	l.watches = slices.DeleteFunc(slices.Clone(l.watches), func(o *watch) bool { return o == w })
 	l.used = time.Now()
-	w.lane = nil
+	w.conn = nil
 	return w.refused
 }
 
-// granted takes what the server has agreed to tell on a lane. What it has agreed to
+// granted takes what the server has agreed to tell on a connection. What it has agreed to
 // before may have changed in the meantime.
-func (l *lane) granted(got spec.SubscriptionFilter) {
+func (l *conn) granted(got spec.SubscriptionFilter) {
 	u := l.u
 	u.mu.Lock()
 	var missed []*watcher
@@ -268,7 +268,7 @@ func (l *lane) granted(got spec.SubscriptionFilter) {
 }
 
 // updated tells who watches a resource. What has changed may be a part of it.
-func (u *Upstream) updated(l *lane, uri string) {
+func (u *Upstream) updated(l *conn, uri string) {
 	u.mu.Lock()
 	var all []*watcher
 	for _, w := range l.watches {

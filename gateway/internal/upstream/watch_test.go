@@ -12,7 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// TestWatch tells all who watch a resource, also after its lane was replaced.
+// TestWatch tells all who watch a resource, also after its connection was replaced.
 func TestWatch(t *testing.T) {
 	for _, eras := range []string{legacy, modern} {
 		t.Run(eras, func(t *testing.T) {

@@ -12,13 +12,13 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// A lane is a connection and who uses it. All but the first group is under the
+// A conn is an upstream connection and the calls on it. All but the first group is under the
 // upstream's lock; client and info are set before calls get it.
-type lane struct {
+type conn struct {
 	u         *Upstream
 	holder    *holder         // does not change but for a modern server, see rekey
 	abilities abilities       // that were declared
-	ctx       context.Context //nolint:containedctx // ends when the lane is to be closed
+	ctx       context.Context //nolint:containedctx // ends when the connection is to be closed
 	cancel    context.CancelFunc
 
 	client *mcp.Client
@@ -47,22 +47,22 @@ type lane struct {
 
 type identityKey struct{}
 
-// laneContext is the context of what belongs to a lane and to no call.
-type laneContext struct {
+// connContext is the context of what belongs to a connection and to no call.
+type connContext struct {
 	context.Context //nolint:containedctx // it is a context itself
 
-	l *lane
+	l *conn
 }
 
 // Value implements context.Context.
-func (c *laneContext) Value(key any) any {
+func (c *connContext) Value(key any) any {
 	if _, ok := key.(identityKey); ok {
 		return c.l.identity.Load()
 	}
 	return c.Context.Value(key)
 }
 
-// Identity returns what Options.Identity has said of the last call of the lane whose request ctx is: the greeting, or
+// Identity returns what Options.Identity has said of the last call of the connection whose request ctx is: the greeting, or
 // a stream of its own. Nil: it is none, or nothing was said.
 func Identity(ctx context.Context) any {
 	if v, ok := ctx.Value(identityKey{}).(*any); ok && v != nil {
@@ -72,7 +72,7 @@ func Identity(ctx context.Context) any {
 }
 
 // identify notes whose call is the last one.
-func (l *lane) identify(f *flight) {
+func (l *conn) identify(f *flight) {
 	if identity := l.u.opts.Identity; identity != nil {
 		v := identity(f)
 		l.identity.Store(&v)
@@ -86,8 +86,8 @@ const (
 	maxPause  = 5 * time.Second
 )
 
-// run is the life of a lane.
-func (l *lane) run() {
+// run is the life of a connection.
+func (l *conn) run() {
 	client, err := l.connect()
 	if l.u.arrived(l, client, err) {
 		l.listen()
@@ -95,14 +95,14 @@ func (l *lane) run() {
 	}
 	if client != nil {
 		if err := client.Close(); err != nil {
-			l.u.opts.Logger.Debug("a lane was closed", "error", textOf(err))
+			l.u.opts.Logger.Debug("a connection was closed", "error", textOf(err))
 		}
 	}
 	l.u.closed(l)
 }
 
 // connect makes the connection.
-func (l *lane) connect() (*mcp.Client, error) {
+func (l *conn) connect() (*mcp.Client, error) {
 	o := &l.u.opts
 	ctx, cancel := context.WithTimeout(l.ctx, o.Timeout)
 	defer cancel()
@@ -136,7 +136,7 @@ func (l *lane) connect() (*mcp.Client, error) {
 
 // listen has the server tell when its lists change. Over a connection it returns
 // when that has ended, where the server can be listened to at all.
-func (l *lane) listen() {
+func (l *conn) listen() {
 	if l.u.single(l) {
 		return
 	}
@@ -154,16 +154,16 @@ func (l *lane) listen() {
 	}
 }
 
-// single reports whether a lane is there for one call only.
-func (u *Upstream) single(l *lane) bool {
+// single reports whether a connection is there for one call only.
+func (u *Upstream) single(l *conn) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return l.holder.single
 }
 
-// serves reports whether calls like f may use a lane. Others than those that may
+// serves reports whether calls like f may use a connection. Others than those that may
 // raise questions can also use one that could be asked for more: it shows more.
-func (l *lane) serves(f *flight) bool {
+func (l *conn) serves(f *flight) bool {
 	switch {
 	case l.gone:
 		return false
@@ -175,21 +175,21 @@ func (l *lane) serves(f *flight) bool {
 	return l.abilities == f.abilities && (!l.serial() || !l.lateQuestions || l.lateSession != "" && f.who.Session == l.lateSession)
 }
 
-// serial reports whether a lane carries one call that may be asked at a time.
-func (l *lane) serial() bool {
+// serial reports whether a connection carries one call that may be asked at a time.
+func (l *conn) serial() bool {
 	return l.u.serial && !l.modern && l.abilities != 0 && l.holder.key.roots != listRoots
 }
 
-// free reports whether a lane has room for f.
-func (l *lane) free(f *flight) bool {
+// free reports whether a connection has room for f.
+func (l *conn) free(f *flight) bool {
 	if !l.serial() || l.asking == 0 {
 		return true
 	}
 	return f.light && l.session != "" && l.session == f.who.Session
 }
 
-// better reports whether f should rather use l than another lane.
-func (l *lane) better(other *lane, f *flight) bool {
+// better reports whether f should rather use l than another connection.
+func (l *conn) better(other *conn, f *flight) bool {
 	mine, others := l.rank(f), other.rank(f)
 	if mine != others || !l.serial() {
 		return mine > others
@@ -200,7 +200,7 @@ func (l *lane) better(other *lane, f *flight) bool {
 	return l.used.Before(other.used) // whose session is the least likely to come back
 }
 
-func (l *lane) rank(f *flight) (n int) {
+func (l *conn) rank(f *flight) (n int) {
 	if !l.modern && l.abilities == f.abilities {
 		n += 8
 	}
@@ -217,11 +217,11 @@ func (l *lane) rank(f *flight) (n int) {
 	return n
 }
 
-// idle reports whether nobody needs a lane.
-func (l *lane) idle() bool { return l.up && !l.gone && l.flights.n == 0 && len(l.watches) == 0 }
+// idle reports whether a connection is up and not in use.
+func (l *conn) idle() bool { return l.up && !l.gone && l.flights.n == 0 && len(l.watches) == 0 }
 
 // settle notes what a connection has brought.
-func (l *lane) settle(client *mcp.Client, now time.Time) {
+func (l *conn) settle(client *mcp.Client, now time.Time) {
 	l.client, l.info = client, client.Server()
 	if l.info.Capabilities == nil {
 		l.info.Capabilities = &spec.ServerCapabilities{}
