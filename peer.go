@@ -62,10 +62,20 @@ func NewPeer(t Transport, h Handler, o *Options) *Peer {
 	p.keeper, _ = t.(Keeper)
 	p.buffered, _ = t.(Buffered)
 	p.try, _ = t.(TryWriter)
+	if b, ok := t.(interface{ Busy(f func() bool) }); ok {
+		b.Busy(p.busy)
+	}
 	p.st.reading = true
 	p.active.Store(1)
 	p.launch(p.lead)
 	return p
+}
+
+// busy reports whether the connection is in use, though nothing may come over it:
+// calls are open, in either direction.
+func (p *Peer) busy() (yes bool) {
+	p.update(func(s *state) { yes = !s.idle() || len(s.calls) > 0 })
+	return yes
 }
 
 func newPeer(h Handler, o *Options) *Peer {

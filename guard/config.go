@@ -90,10 +90,13 @@ type Config struct {
 		// Concurrent bounds the calls of a principal that are under way at once, and Total
 		// those of all: when all are taken, whoever has more than a fair share is refused.
 		Concurrent, Total int
-		// Connections bounds the connections of one address, Accepted those of all.
-		Connections, Accepted int
+		// Connections bounds the connections of one address: 4,096 by default, but not of the loopback
+		// address. Accepted bounds those of all, 16,384 by default, and AcceptRate how many are
+		// accepted in a second, 1,000 by default; further ones wait. Less than 0: no bound.
+		Connections, Accepted, AcceptRate int
 		// MaxBody bounds a request over HTTP in bytes, MaxHeader its header. BodyTimeout is how
-		// long a body may take, 30 s by default; Idle how long a connection that is no HTTP may be silent.
+		// long a body may take, 30 s by default; Idle how long a connection that is no HTTP may be unused,
+		// 1 h by default; less than 0: for ever. An open call or subscription is use.
 		MaxBody           int64
 		MaxHeader         int
 		BodyTimeout, Idle time.Duration

@@ -14,9 +14,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/guard/internal/limit"
 	"github.com/farcall-dev/farcall/guard/internal/replay"
 	"github.com/farcall-dev/farcall/guard/internal/token"
+	"github.com/farcall-dev/farcall/internal/accept"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -38,6 +40,9 @@ type Options struct {
 	// Details is the role of those who are told why they were refused, and who get the
 	// details of errors where farcall.Options.Details is set. Default: nobody is told why, and all get details.
 	Details string
+	// Budget has the memory for the bodies of signed requests. Default: that of the
+	// process, see farcall.Budget.
+	Budget *farcall.Budget
 	// Logger takes what an operator should know. Default: nothing is logged.
 	Logger *slog.Logger
 	// Now is the clock. Default time.Now.
@@ -201,14 +206,11 @@ func (g *Guard) Close() error {
 }
 
 // Listener bounds the connections of l, as the configuration says now: a later Reload does not
-// change that.
+// change that. What it does not say has a default: see Config.Limits.
 func (g *Guard) Listener(l net.Listener) net.Listener {
 	c := &g.state.Load().c.Limits
-	if c.Connections <= 0 && c.Accepted <= 0 && c.Idle <= 0 {
-		return l
-	}
-	return limit.Listen(l, &limit.ListenOptions{
-		PerAddress: c.Connections, Total: c.Accepted, Idle: c.Idle,
+	return accept.Listen(l, &accept.Options{
+		PerAddress: c.Connections, Total: c.Accepted, Rate: c.AcceptRate, Idle: c.Idle,
 		OnRefuse: func(address string) {
 			g.opts.Logger.Warn("a connection was refused: there are too many", "address", address)
 		},

@@ -39,6 +39,10 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 	h := &connection{backend: b, ctx: context.WithValue(context.WithoutCancel(ctx), owner.ContextKey{}, key), owner: key}
 	t, reading := watch(t)
 	peer := farcall.NewPeer(t, h, &opts)
+	if b, ok := t.(interface{ Busy(f func() bool) }); ok {
+		// A session is told of changes, and its client waits for them in silence.
+		b.Busy(func() bool { st := peer.Stats(); return h.begun() || st.InFlight+st.Calls > 0 })
+	}
 	select {
 	case <-ctx.Done():
 	case <-reading.ended:
@@ -67,6 +71,13 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 		return err
 	}
 	return nil
+}
+
+// begun reports whether there is a session.
+func (x *connection) begun() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.session != nil && x.session.Revision() != nil
 }
 
 // connection serves what arrives on one connection, in both eras.

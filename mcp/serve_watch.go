@@ -67,6 +67,13 @@ func (w *watched) Read() ([]byte, error) {
 	return frame, err
 }
 
+// Busy is that of the transport, if it has one: see package accept.
+func (w *watched) Busy(f func() bool) {
+	if b, ok := w.Transport.(interface{ Busy(f func() bool) }); ok {
+		b.Busy(f)
+	}
+}
+
 // Keep implements farcall.Keeper: what is no Keeper keeps every frame.
 func (w *watched) Keep() {
 	if w.keeper != nil {

@@ -77,6 +77,22 @@ func (c *conn) drop(n int) {
 	c.complete()
 }
 
+// Busy tells the connection below what reports whether it is in use, so that it does
+// not count as idle: see package accept. Not all connections want to know.
+func (c *conn) Busy(f func() bool) {
+	for under := any(c.rwc); ; {
+		switch x := under.(type) {
+		case interface{ Busy(f func() bool) }:
+			x.Busy(f)
+			return
+		case interface{ NetConn() net.Conn }:
+			under = x.NetConn()
+		default:
+			return
+		}
+	}
+}
+
 // Remote is the address at the other end of the stream, for the budget.
 func (c *conn) Remote() string {
 	if n, ok := c.rwc.(net.Conn); ok && n.RemoteAddr() != nil {

@@ -81,6 +81,13 @@ func (r *rereading) Read() ([]byte, error) {
 	return frame, r.err
 }
 
+// Busy is that of the transport, if it has one: see package accept.
+func (r *rereading) Busy(f func() bool) {
+	if b, ok := r.Transport.(interface{ Busy(f func() bool) }); ok {
+		b.Busy(f)
+	}
+}
+
 // Keep implements farcall.Keeper.
 func (r *rereading) Keep() {
 	if r.keeper != nil {

@@ -275,6 +275,9 @@ func (r *replayed) Read(p []byte) (int, error) {
 	return r.Conn.Read(p)
 }
 
+// NetConn returns the connection below.
+func (r *replayed) NetConn() net.Conn { return r.Conn }
+
 // CloseWrite ends what we send. net/http asks for it.
 func (r *replayed) CloseWrite() error {
 	if c, ok := r.Conn.(interface{ CloseWrite() error }); ok {

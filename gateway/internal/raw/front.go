@@ -55,6 +55,9 @@ func newFront(ctx context.Context, u *Upstream, t farcall.Transport) *front {
 	if u.opts.Admit != nil {
 		f.admission = u.opts.Admit(ctx)
 	}
+	if b, ok := t.(interface{ Busy(f func() bool) }); ok {
+		b.Busy(f.track.busy)
+	}
 	return f
 }
 

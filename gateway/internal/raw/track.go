@@ -213,6 +213,13 @@ func (t *tracker) settle(n int) {
 	t.wake()
 }
 
+// busy reports whether a call is open.
+func (t *tracker) busy() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open > 0
+}
+
 func (t *tracker) wake() {
 	if t.open > 0 {
 		return

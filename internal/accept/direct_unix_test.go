@@ -1,6 +1,6 @@
 //go:build unix
 
-package limit
+package accept
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 func TestConn(t *testing.T) {
 	t.Parallel()
 	for network, addr := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
-		l := listen(t, network, addr, &ListenOptions{Idle: time.Minute})
+		l := listen(t, network, addr, &Options{Idle: time.Minute})
 		far := dial(t, l)
 		conn := accept(t, l)
 		d, ok := conn.(interface {

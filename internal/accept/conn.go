@@ -1,4 +1,4 @@
-package limit
+package accept
 
 import (
 	"errors"
@@ -17,6 +17,10 @@ import (
 // never is when a connection that is not watched becomes idle.
 const never = math.MaxInt64
 
+// looks is how often within Idle it is looked whether a connection was used. A read
+// then costs a counter, and no look at the clock.
+const looks = 4
+
 // A core is what a connection of a Listener has besides those of the system.
 type core struct {
 	inner net.Conn
@@ -26,13 +30,17 @@ type core struct {
 	start time.Time
 	left  atomic.Bool // it was closed
 
-	// until is our deadline for reads, in ns since start; never while others
-	// have theirs.
+	// until is our deadline for reads, in ns since start: when it is looked at the
+	// connection next. 0: nobody has read yet; never: others have theirs.
 	until atomic.Int64
+	uses  atomic.Int64                // reads and writes
+	busy  atomic.Pointer[func() bool] // see Busy; nil: nobody says
 
 	mu      sync.Mutex // for deadlines
 	stopped bool
-	foreign bool // somebody else has set a deadline for reads
+	foreign bool  // somebody else has set a deadline for reads
+	seen    int64 // uses at the last look
+	silent  int   // looks in a row that have found no use
 }
 
 // The types of the system lie deeper than core, whose methods hide theirs. The rest shows, also
@@ -106,10 +114,22 @@ func (d *direct) Read(f func(fd uintptr) bool) error {
 	if err := d.core.watch(); err != nil {
 		return err
 	}
-	if err := d.RawConn.Read(f); err != nil {
-		return d.core.explain(err)
+	for {
+		err := d.RawConn.Read(f)
+		if err == nil {
+			d.core.uses.Add(1)
+			return nil
+		}
+		if again, err := d.core.look(err); !again {
+			return err
+		}
 	}
-	return nil
+}
+
+// Write implements syscall.RawConn.
+func (d *direct) Write(f func(fd uintptr) bool) error {
+	d.core.uses.Add(1)
+	return d.RawConn.Write(f)
 }
 
 // NetConn returns the connection that is bounded.
@@ -120,12 +140,29 @@ func (c *core) Read(p []byte) (int, error) {
 	if err := c.watch(); err != nil {
 		return 0, err
 	}
-	n, err := c.inner.Read(p)
-	if err != nil {
-		err = c.explain(err)
+	for {
+		n, err := c.inner.Read(p)
+		if n > 0 {
+			c.uses.Add(1)
+		}
+		if err == nil || n > 0 {
+			return n, err
+		}
+		if again, err := c.look(err); !again {
+			return n, err
+		}
 	}
-	return n, err
 }
+
+// Write implements net.Conn.
+func (c *core) Write(p []byte) (int, error) {
+	c.uses.Add(1)
+	return c.inner.Write(p)
+}
+
+// Busy tells the connection what to ask before it counts as idle: whether calls or
+// subscriptions are open. f is called by the goroutine that reads.
+func (c *core) Busy(f func() bool) { c.busy.Store(&f) }
 
 // Close implements net.Conn. Whoever is first makes room for another connection.
 func (c *core) Close() error {
@@ -135,11 +172,9 @@ func (c *core) Close() error {
 	return c.inner.Close()
 }
 
-// watch moves the deadline before a read, when a quarter of Idle has passed: what came while nobody read is
-// no silence of the client.
+// watch sets the first deadline.
 func (c *core) watch() error {
-	now := int64(time.Since(c.start))
-	if c.until.Load()-now >= int64(c.idle) {
+	if c.until.Load() != 0 {
 		return nil
 	}
 	c.mu.Lock()
@@ -147,23 +182,47 @@ func (c *core) watch() error {
 	if c.stopped || c.foreign {
 		return nil
 	}
-	return c.moveLocked(now)
+	return c.moveLocked()
 }
 
-func (c *core) moveLocked(now int64) error {
-	until := now + int64(c.idle) + int64(c.idle)/4
+func (c *core) moveLocked() error {
+	until := int64(time.Since(c.start)) + int64(c.idle)/looks
 	c.until.Store(until)
 	return c.inner.SetReadDeadline(c.start.Add(time.Duration(until)))
 }
 
-// explain closes the connection when it was our deadline that has passed: a reader that takes a deadline
-// for something that passes would try again.
-func (c *core) explain(err error) error {
-	if !errors.Is(err, os.ErrDeadlineExceeded) || int64(time.Since(c.start)) < c.until.Load() {
-		return err
+// look finds out what the failure of a read means. When our deadline has passed the
+// connection goes on if it was used since the last look, or was not silent for long
+// enough; else it is closed, as a reader that takes a deadline for something that
+// passes would try again.
+func (c *core) look(err error) (again bool, _ error) {
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false, err
 	}
-	_ = c.Close()
-	return fmt.Errorf("limit: the connection was closed: nothing came for %v; send a ping now and then: %w", c.idle, err)
+	busy := false
+	if f := c.busy.Load(); f != nil {
+		busy = (*f)() // without the lock: it is not ours
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.foreign:
+		return false, err
+	case c.stopped:
+		return true, nil // a moment ago
+	case int64(time.Since(c.start)) < c.until.Load():
+		return false, err
+	}
+	if uses := c.uses.Load(); busy || uses != c.seen {
+		c.seen, c.silent = uses, 0
+	} else if c.silent++; c.silent >= looks {
+		_ = c.Close()
+		return false, fmt.Errorf("accept: the connection was closed: it was not used for %v; send a ping now and then: %w", c.idle, err)
+	}
+	if err := c.moveLocked(); err != nil {
+		return false, err
+	}
+	return true, nil
 }
 
 // StopIdle lets the connection be silent for as long as it likes.
@@ -200,5 +259,5 @@ func (c *core) setReadLocked(t time.Time) error {
 		c.until.Store(never)
 		return c.inner.SetReadDeadline(t)
 	}
-	return c.moveLocked(int64(time.Since(c.start)))
+	return c.moveLocked()
 }
