@@ -158,7 +158,9 @@ func (e *endpoint) newFront() {
 		o := g.named(webSocketOf(r))
 		o.V1 = false
 		g.identify(o, r)
-		o.Interceptors = g.shield.interceptors(g.joined(t, guard.ConnOf(r, o.Transport)), o.Interceptors)
+		conn := g.joined(t, guard.ConnOf(r, o.Transport))
+		o.Budget = g.Budget(conn)
+		o.Interceptors = g.shield.interceptors(conn, o.Interceptors)
 		g.run(t, func(ctx context.Context) { e.serve(ctx, t, o, r.RemoteAddr) })
 	}, g.wsOptions("mcp"))
 }
@@ -264,7 +266,7 @@ func wantsWebSocket(r *http.Request) bool {
 }
 
 func (g *Gateway) wsOptions(subprotocols ...string) *wsrpc.Options {
-	return &wsrpc.Options{MaxMessage: g.opts.MaxMessage, Subprotocols: subprotocols, Origins: g.opts.Origins, Hosts: anyHost()}
+	return &wsrpc.Options{MaxMessage: g.opts.MaxMessage, MessageTimeout: g.opts.FrameTimeout, Budget: g.budget(), Subprotocols: subprotocols, Origins: g.opts.Origins, Hosts: anyHost()}
 }
 
 // ServeStream serves a connection that is no HTTP until it ends, or the gateway
@@ -274,6 +276,7 @@ func (g *Gateway) wsOptions(subprotocols ...string) *wsrpc.Options {
 func (g *Gateway) ServeStream(t farcall.Transport, c *guard.Conn) {
 	done := make(chan struct{})
 	o := g.named(c.Transport)
+	o.Budget = g.Budget(c)
 	c = g.joined(t, c)
 	o.Interceptors = g.shield.interceptors(c, o.Interceptors)
 	g.run(t, func(ctx context.Context) {

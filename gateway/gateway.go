@@ -35,13 +35,17 @@ type Options struct {
 	// MaxMessage bounds a message of a client in bytes. Default: those of the
 	// transports.
 	MaxMessage int
+	// FrameTimeout is how long a message over WebSocket may take, and a second more for
+	// each 100 KB of it. Default 30 s; negative: for ever.
+	FrameTimeout time.Duration
 	// Origins are the web pages that may call, and Hosts the DNS names of the gateway,
 	// besides those of the configuration: as in mcphttp.Options.
 	Origins, Hosts []string
 	// Heartbeat is how long an event stream of MCP may be silent before a comment
 	// is sent. Default 15 s; negative: for ever.
 	Heartbeat time.Duration
-	// RPC adjusts the connections of clients. Its Dialect is ignored.
+	// RPC adjusts the connections of clients. Its Dialect is ignored, and its Budget
+	// counts for upstreams, too, each of which has one share of it.
 	RPC *farcall.Options
 	// Guard adjusts the guard of the configuration, if that has one. Then Owner is not asked.
 	Guard *guard.Options
@@ -291,6 +295,14 @@ func (g *Gateway) rpcOptions() *farcall.Options {
 		o.Logger = g.opts.Logger
 	}
 	return &o
+}
+
+// budget is the memory for large frames. Nil is the budget of the process.
+func (g *Gateway) budget() *farcall.Budget {
+	if g.opts.RPC == nil {
+		return nil
+	}
+	return g.opts.RPC.Budget
 }
 
 // errDraining answers a call that comes too late.

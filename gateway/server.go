@@ -21,6 +21,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/supervise"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/stream"
@@ -39,6 +40,8 @@ const (
 type server struct {
 	g   *Gateway
 	cfg *Upstream
+	// budget has the memory for what comes from it, whichever connection that is.
+	budget *farcall.Budget
 
 	children *supervise.Supervisor // nil: it is at an address
 	mcp      *upstream.Upstream    // nil: it is no MCP server
@@ -58,7 +61,7 @@ type server struct {
 
 // newServer puts a server together. Nothing runs yet.
 func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, error) {
-	s := &server{g: g, cfg: c}
+	s := &server{g: g, cfg: c, budget: budget.Named(g.budget(), "upstream "+c.Name)}
 	s.telling.do = func(kind string) { g.tellListChanged(c.Name, kind) }
 	log := g.opts.Logger.With("upstream", c.Name)
 	if len(c.Command) > 0 {
@@ -72,7 +75,7 @@ func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, e
 		}
 		s.children = supervise.New(supervise.Command{
 			Path: command[0], Late: late, Name: filepath.Base(c.Command[0]), Env: c.Environ(os.Environ()), Dir: c.Cwd,
-			Framing: c.framing(), MaxMessage: int(c.MaxMessage),
+			Framing: c.framing(), MaxMessage: int(c.MaxMessage), Budget: s.budget,
 		}, &supervise.Options{
 			Name: c.Name, Logger: log, Guard: g.guard,
 			MinDelay: c.Restart.Min, MaxDelay: c.Restart.Max, Never: c.Restart.Never,
@@ -151,7 +154,7 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 	c := s.cfg
 	o.Name, o.Version = "farcall", s.g.opts.Version
 	o.Era = c.Era
-	rpc := farcall.Options{Logger: s.g.opts.Logger}
+	rpc := farcall.Options{Logger: s.g.opts.Logger, Budget: s.budget}
 	o.RPC = &rpc
 	if s.children != nil {
 		t, err := s.children.Start(ctx)
@@ -161,7 +164,7 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 		return mcp.Connect(ctx, t, o)
 	}
 	if u, err := url.Parse(c.URL); err == nil && u.Scheme == "tls" {
-		t, err := dialRaw(ctx, c, u)
+		t, err := s.dialRaw(ctx, u)
 		if err != nil {
 			return nil, err
 		}
@@ -170,7 +173,7 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 	if c.Transport == "sse" && o.Era == "" {
 		o.Era = "legacy" // a server of that transport may speak a later revision over it
 	}
-	o.HTTP = &mcphttp.DialOptions{Header: c.header(), Authorize: s.authFor(ctx), MaxMessage: int(c.MaxMessage)}
+	o.HTTP = &mcphttp.DialOptions{Header: c.header(), Authorize: s.authFor(ctx), MaxMessage: int(c.MaxMessage), Budget: s.budget}
 	return mcp.Dial(ctx, c.URL, o)
 }
 
@@ -185,7 +188,7 @@ func (c *Upstream) header() http.Header {
 func (s *server) speakRaw(u *url.URL, log *slog.Logger) error {
 	c := s.cfg
 	o := &raw.Options{
-		Name: c.Name, Timeout: c.Timeout, MaxMessage: int(c.MaxMessage), MaxInFlight: c.MaxInFlight, Explain: explain, Plain: s.g.plain, Logger: log,
+		Name: c.Name, Timeout: c.Timeout, MaxMessage: int(c.MaxMessage), MaxInFlight: c.MaxInFlight, Budget: s.budget, Explain: explain, Plain: s.g.plain, Logger: log,
 	}
 	if g := s.g.opts.RPC; g != nil && g.OnRecord != nil {
 		o.OnRecord = recordPiped
@@ -201,11 +204,11 @@ func (s *server) speakRaw(u *url.URL, log *slog.Logger) error {
 		o.Dial = s.children.Start
 	case u.Scheme == "http" || u.Scheme == "https":
 		var err error
-		if o.Exchanger, err = httprpc.Dial(c.URL, &httprpc.Options{Header: c.header(), MaxMessage: int(c.MaxMessage)}); err != nil {
+		if o.Exchanger, err = httprpc.Dial(c.URL, &httprpc.Options{Header: c.header(), MaxMessage: int(c.MaxMessage), Budget: s.budget}); err != nil {
 			return fmt.Errorf("gateway: upstream %s: %w", c.Name, err)
 		}
 	default:
-		o.Dial = func(ctx context.Context) (farcall.Transport, error) { return dialRaw(ctx, c, u) }
+		o.Dial = func(ctx context.Context) (farcall.Transport, error) { return s.dialRaw(ctx, u) }
 	}
 	s.raw = raw.New(o)
 	s.newFront()
@@ -221,14 +224,15 @@ func explain(err error) (after time.Duration, stderr []string) {
 	return after, supervise.LastLines(err)
 }
 
-func dialRaw(ctx context.Context, c *Upstream, u *url.URL) (farcall.Transport, error) {
-	o := &stream.Options{MaxMessage: int(c.MaxMessage)}
+func (s *server) dialRaw(ctx context.Context, u *url.URL) (farcall.Transport, error) {
+	c := s.cfg
+	o := &stream.Options{MaxMessage: int(c.MaxMessage), Budget: s.budget}
 	if u.Scheme == "tls" {
 		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	switch u.Scheme {
 	case "ws", "wss":
-		return wsrpc.Dial(ctx, c.URL, &wsrpc.Options{Header: c.header(), MaxMessage: int(c.MaxMessage)})
+		return wsrpc.Dial(ctx, c.URL, &wsrpc.Options{Header: c.header(), MaxMessage: int(c.MaxMessage), Budget: s.budget})
 	case "unix":
 		return stream.Dial(ctx, "unix", u.Path+u.Opaque, c.framing(), o)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -70,6 +71,14 @@ func (g *Gateway) MaxMessage(ctx context.Context, c *guard.Conn) int {
 		return 0
 	}
 	return g.shield.MaxMessage(ctx, c)
+}
+
+// Budget returns the part of the gateway's budget for the large frames of a connection: see guard.Guard.
+func (g *Gateway) Budget(c *guard.Conn) *farcall.Budget {
+	if g.shield == nil {
+		return budget.Connection(g.budget(), c, c.Remote)
+	}
+	return g.shield.Budget(c, g.budget())
 }
 
 // reload gives the guard another configuration.

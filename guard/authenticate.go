@@ -19,6 +19,7 @@ import (
 	"github.com/farcall-dev/farcall/guard/internal/policy"
 	"github.com/farcall-dev/farcall/guard/internal/sign"
 	"github.com/farcall-dev/farcall/guard/internal/token"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/forwarded"
 	"github.com/farcall-dev/farcall/internal/owner"
 )
@@ -291,7 +292,12 @@ func (s *state) signedRequest(x *exchange) (*known, *refusal) {
 		return nil, refused
 	}
 	x.ticket = t
-	body, err := x.body() // not before it is known that somebody with a key wants that
+	body, err := x.body(k) // not before it is known that somebody with a key wants that
+	if errors.Is(err, budget.ErrNoRoom) {
+		r := refuse(overloaded, err.Error())
+		r.after = time.Second
+		return nil, r
+	}
 	if err != nil {
 		return nil, refuse(badSignature, "the body of the request cannot be read: "+err.Error())
 	}

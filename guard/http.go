@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -17,8 +16,10 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/guard/internal/limit"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -37,9 +38,10 @@ type exchange struct {
 	// lacks are the scopes for want of which a call was refused, for the header of the answer. The
 	// calls of a batch run at the same time.
 	lacks  atomic.Pointer[[]string]
-	timed  timedBody   // that of r
-	ticket *ticket     // of its signature or proof; nil: it has none
-	cut    atomic.Bool // the stream of its answer was ended
+	timed  timedBody    // that of r
+	ticket *ticket      // of its signature or proof; nil: it has none
+	cut    atomic.Bool  // the stream of its answer was ended
+	loan   *budget.Loan // holds the body of a signed request; nil: there is none
 }
 
 // A visit is the context of a request with all that the guard knows of it: in one piece, since each request needs it.
@@ -56,6 +58,10 @@ func (v *visit) Value(key any) any {
 		return &v.session
 	case origin.VouchKey{}:
 		return v.exchange.s
+	case owner.ContextKey{}:
+		if o := v.session.principal.owner(); !o.IsZero() {
+			return o
+		}
 	}
 	return v.Context.Value(key)
 }
@@ -85,6 +91,7 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 			return
 		}
 		k, refused := s.request(x)
+		defer x.loan.Close()
 		if refused != nil {
 			s.answer(w, x, who, s.failed(remote, refused))
 			return
@@ -196,23 +203,6 @@ func (b *timedBody) Read(p []byte) (int, error) {
 		b.set(time.Time{})
 	}
 	return n, err
-}
-
-// body reads the body, which may be read again.
-func (x *exchange) body() ([]byte, error) {
-	if x.r.Body == nil || x.r.Body == http.NoBody {
-		return nil, nil
-	}
-	most := cmp.Or(x.s.c.Limits.MaxBody, signedBody)
-	b, err := io.ReadAll(io.LimitReader(x.r.Body, most+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case int64(len(b)) > most:
-		return nil, errors.New("it is too large to be signed: more than " + strconv.FormatInt(most, 10) + " bytes")
-	}
-	x.r.Body = io.NopCloser(bytes.NewReader(b))
-	return b, nil
 }
 
 // answer refuses a request.

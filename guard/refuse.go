@@ -24,6 +24,7 @@ var (
 	stale            = condition{"Stale request", -32054, -32054, -31054, 401}
 	unjudged         = condition{"Schema not supported", -32040, -32040, -31040, 422}
 	unavailable      = condition{"Unavailable", -32008, -32008, -31008, 503}
+	overloaded       = condition{"Overloaded", jsonrpc.Overloaded, jsonrpc.Overloaded, jsonrpc.Overloaded, 503}
 )
 
 // invalidParams tells the caller what is wrong with what it has sent.

@@ -35,7 +35,7 @@ func Dial(address string, o *Options) (farcall.Exchanger, error) {
 		return nil, fmt.Errorf("httprpc: %q is not a URL like http://host:port/path", address)
 	}
 	opts := o.withDefaults()
-	opts.Budget = budget.Or(opts.Budget).Owner("server " + u.Host) // its answers have one share
+	opts.Budget = budget.Named(opts.Budget, "server "+u.Host) // its answers have one share
 	c := &client{url: u.String(), opts: opts, header: opts.Header.Clone()}
 	if c.header == nil {
 		c.header = http.Header{}

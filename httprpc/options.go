@@ -28,8 +28,8 @@ type Options struct {
 	// negative: for ever.
 	BodyTimeout time.Duration
 	// Budget has the memory for bodies, answers and events of more than 64 KiB. A
-	// request for which there is none is answered with 503. Default: that of the
-	// process, see [farcall.Budget].
+	// request for which there is none is answered with 503. Default: that of RPC, or
+	// of the process, see [farcall.Budget].
 	Budget *farcall.Budget
 	// RPC adjusts how the serving end handles messages. Default: its defaults.
 	RPC *farcall.Options
@@ -70,6 +70,7 @@ func (o *Options) withDefaults() Options {
 		rpc = *c.RPC
 	}
 	rpc.Transport = cmp.Or(rpc.Transport, "http")
+	c.Budget = cmp.Or(c.Budget, rpc.Budget)
 	c.RPC = &rpc
 	return c
 }

@@ -16,6 +16,7 @@ package budget
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"runtime/debug"
 	"sync"
@@ -92,6 +93,22 @@ func Of(ctx context.Context, b *Budget) *Budget {
 		return By(b, func() (owner.Key, bool) { return o, false })
 	}
 	return Or(b)
+}
+
+// Named returns b for the frames of an owner that has a name, unless b is an
+// owner's already.
+func Named(b *Budget, name string) *Budget {
+	if b = Or(b); b.by != nil {
+		return b
+	}
+	return b.Owner(name)
+}
+
+// Connection returns b for the frames of a connection from an address, "" when
+// there is none: what is drawn through any budget that was made with the same id, a
+// pointer, counts together.
+func Connection(b *Budget, id any, remote string) *Budget {
+	return By(b, func() (owner.Key, bool) { return owner.Connection(fmt.Sprintf("%p", id), remote), false })
 }
 
 // By returns the budget for frames whose owner, and whether it is still

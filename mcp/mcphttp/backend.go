@@ -49,7 +49,8 @@ type Options struct {
 	// each 100 KB of it; then it is answered with 408. Default 30 s; negative: for ever.
 	BodyTimeout time.Duration
 	// Budget has the memory for requests of more than 64 KiB. One for which there is
-	// none is answered with 503. Default: that of the process, see [farcall.Budget].
+	// none is answered with 503. Default: that of RPC, or of the process, see
+	// [farcall.Budget].
 	Budget *farcall.Budget
 	// RPC adjusts how messages are handled. Its Dialect is MCP's. Default: its
 	// defaults.
@@ -126,6 +127,7 @@ func (o *Options) withDefaults() Options {
 	rpc.Dialect = Dialect()
 	rpc.Transport = cmp.Or(rpc.Transport, "mcp-http")
 	c.RPC = &rpc
+	c.Budget = cmp.Or(c.Budget, rpc.Budget)
 	return c
 }
 

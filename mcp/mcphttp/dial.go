@@ -78,7 +78,7 @@ func Dial(address string, o *DialOptions) (*Client, error) {
 	}
 	c.opts.MaxMessage = cmp.Or(c.opts.MaxMessage, maxAnswer)
 	c.opts.MaxEvent = cmp.Or(c.opts.MaxEvent, sse.DefaultMaxEvent)
-	c.opts.Budget = budget.Or(c.opts.Budget).Owner("server " + u.Host)
+	c.opts.Budget = budget.Named(c.opts.Budget, "server "+u.Host)
 	c.header = canonical(c.opts.Header)
 	if c.opts.HTTP != nil {
 		c.http = *c.opts.HTTP

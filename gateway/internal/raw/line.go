@@ -69,7 +69,7 @@ func (u *Upstream) open(ctx context.Context) (*line, error) {
 	}
 	l := &line{tap: newTap(u, t), end: end, born: time.Now()}
 	l.peer = farcall.NewPeer(l.tap.transport(), farcall.HandlerFunc(u.asked), &farcall.Options{ //nolint:contextcheck // a peer lives until it is closed
-		Logger: u.opts.Logger, MaxDepth: maxDepth,
+		Logger: u.opts.Logger, MaxDepth: maxDepth, Budget: u.opts.Budget,
 	})
 	return l, nil
 }

@@ -60,6 +60,8 @@ type Options struct {
 	// MaxMessage bounds a piped message in either direction, in bytes. Default:
 	// what the transports allow.
 	MaxMessage int
+	// Budget has the memory for large messages: see farcall.Options.
+	Budget *farcall.Budget
 	// MaxInFlight bounds the calls of ServeRPC under way, and of each pipe to an
 	// Exchanger. Default 1,024.
 	MaxInFlight int
@@ -124,7 +126,7 @@ func New(o *Options) *Upstream {
 	//nolint:forbidigo // an upstream lives until it is closed, not as long as the call that made it
 	u.ctx, u.stop = context.WithCancel(context.Background())
 	if o.Exchanger != nil {
-		u.client = farcall.NewClient(o.Exchanger, farcall.HandlerFunc(u.asked), &farcall.Options{Logger: u.opts.Logger})
+		u.client = farcall.NewClient(o.Exchanger, farcall.HandlerFunc(u.asked), &farcall.Options{Logger: u.opts.Logger, Budget: u.opts.Budget})
 	}
 	return u
 }

@@ -60,6 +60,7 @@ type Command struct {
 	Framing    stream.Framing
 	Grace      time.Duration // see stream.Options.Grace
 	MaxMessage int           // see stream.Options.MaxMessage
+	Budget     *farcall.Budget
 }
 
 // Options adjust a Supervisor. Nil and the zero value mean the defaults.
@@ -167,7 +168,7 @@ func (s *Supervisor) Start(ctx context.Context) (farcall.Transport, error) {
 	c.stderr.tail = &s.tail
 	c.started = time.Now()
 	t, err := stream.Command(cmd, s.cmd.Framing, &stream.Options{
-		MaxMessage: s.cmd.MaxMessage, Grace: s.cmd.Grace, Skip: c.skip, OnExit: c.onExit,
+		MaxMessage: s.cmd.MaxMessage, Budget: s.cmd.Budget, Grace: s.cmd.Grace, Skip: c.skip, OnExit: c.onExit,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("supervise: %s: %w; see that the program is installed, and that its path and directory are right", s.opts.Name, err)
