@@ -42,6 +42,21 @@ type Config struct {
 	// DrainTimeout is how long calls in flight may take when the gateway stops
 	// or an upstream leaves it, 10 seconds by default.
 	DrainTimeout time.Duration
+	// Limits bound what all connections have together. They take effect when the gateway
+	// is started. It is for the program that listens to see to them.
+	Limits struct {
+		// Memory bounds the bytes of all messages of more than 64 KiB while they arrive and while
+		// they are handled, and MemoryUnauthenticated those of connections that are not
+		// authenticated: see farcall.NewBudget.
+		Memory, MemoryUnauthenticated int64
+		// FrameTimeout is how long a message may take once it has begun, and a second more for each
+		// 100 KB of it, 30 s by default.
+		FrameTimeout time.Duration
+		// Connections, Accepted, AcceptRate and Idle are as in guard.Config.Limits, and count before
+		// those.
+		Connections, Accepted, AcceptRate int
+		Idle                              time.Duration
+	}
 	// PageSize is the number of items on a page of a list, 100 by default.
 	PageSize int
 	// Guard says who may call what. Nil: everybody may call everything.

@@ -253,13 +253,27 @@ func (r *reader) schemas(g *guard.Config) take {
 	}
 }
 
+// connectionLimits reads what all connections have together.
+func (r *reader) connectionLimits(c *Config, n *node, path string) {
+	l := &c.Limits
+	r.fields(n, path, map[string]take{
+		"memory": r.sizeTo(&l.Memory, maxBudget, "1TiB"), "memory_unauthenticated": r.sizeTo(&l.MemoryUnauthenticated, maxBudget, "1TiB"),
+		"frame_timeout": r.duration(&l.FrameTimeout), "idle": r.duration(&l.Idle),
+		"connections": r.count(&l.Connections), "accepted": r.count(&l.Accepted), "accept_rate": r.count(&l.AcceptRate),
+	})
+}
+
+// maxBudget bounds the memory of messages.
+const maxBudget = 1 << 40
+
 func (r *reader) limits(g *guard.Config, n *node, path string) {
 	l := &g.Limits
 	r.fields(n, path, map[string]take{
 		"rates":      r.items(func(n *node, path string) { l.Rates = append(l.Rates, r.rate(n, path)) }),
 		"refusals":   func(n *node, path string) { r.refusals(g, n, path) },
 		"concurrent": r.count(&l.Concurrent), "total": r.count(&l.Total), "connections": r.count(&l.Connections), "accepted": r.count(&l.Accepted),
-		"max_body": r.size(&l.MaxBody), "max_header": r.smallSize(&l.MaxHeader), "body_timeout": r.duration(&l.BodyTimeout), "idle": r.duration(&l.Idle),
+		"accept_rate": r.count(&l.AcceptRate),
+		"max_body":    r.size(&l.MaxBody), "max_header": r.smallSize(&l.MaxHeader), "body_timeout": r.duration(&l.BodyTimeout), "idle": r.duration(&l.Idle),
 	})
 }
 

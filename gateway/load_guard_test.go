@@ -100,6 +100,7 @@ guard:
     total: 256
     connections: 64
     accepted: 1000
+    accept_rate: 100
     max_body: 10MB
     max_header: 16KB
     body_timeout: 10s
@@ -172,7 +173,7 @@ func TestGuardKeys(t *testing.T) {
 		{Per: "address", Calls: []string{"tools/call github/*"}, Each: true, Roles: []string{"dev"}, Limit: 10, Every: time.Second, Burst: 20},
 		{Limit: 1000, Every: 24 * time.Hour},
 	}
-	l.Concurrent, l.Total, l.Connections, l.Accepted, l.MaxBody, l.MaxHeader, l.BodyTimeout, l.Idle = 16, 256, 64, 1000, 10_000_000, 16_000, 10*time.Second, 5*time.Minute
+	l.Concurrent, l.Total, l.Connections, l.Accepted, l.AcceptRate, l.MaxBody, l.MaxHeader, l.BodyTimeout, l.Idle = 16, 256, 64, 1000, 100, 10_000_000, 16_000, 10*time.Second, 5*time.Minute
 	l.Refusals.Limit, l.Refusals.Every, l.Refusals.Burst = 100, time.Minute, 500
 	want.Audit.KeepFor, want.Audit.OnFull, want.Audit.Key = 30*24*time.Hour, "rotate", strings.Repeat("s3cr3t", 10)
 	want.Audit.File, want.Audit.MaxSize, want.Audit.Keep, want.Audit.Params, want.Audit.Redact = filepath.Join(dir, "audit.jsonl"), 2_000_000_000, 3, true, []string{"body", "x*"}

@@ -91,6 +91,7 @@ func newBridgeCmd(e *env) *cobra.Command {
 	flags.BoolVar(&f.insecure, "insecure", false, "listen where other machines can connect without a guard or TLS, and accept connections without TLS beside a certificate")
 	flags.StringVar(&f.guard, "guard", "", "`file` with the key guard, as in farcall.yaml: who may call what")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
+	f.limits.register(cmd)
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only")
 	flags.StringVar(&f.log, "log", "text", "`format` of the log on standard error: text, json or off")
 	flags.BoolVar(&f.logPayloads, "log-payloads", false, "log the messages too, up to 16 KiB of each; they may hold secrets")

@@ -35,6 +35,7 @@ type serveFlags struct {
 	insecure    bool
 	guard       string
 	maxMessage  byteSize
+	limits      serveLimits
 	details     bool
 	v1          bool
 	log         string
@@ -117,6 +118,7 @@ With a certificate, connections without TLS are refused, but over unix sockets.`
 	flags.BoolVar(&f.insecure, "insecure", false, "listen where other machines can connect without a guard or TLS, and accept connections without TLS beside a certificate")
 	flags.StringVar(&f.guard, "guard", "", "`file` with the key guard, as in farcall.yaml, for the playground or --upstream: who may call what")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
+	f.limits.register(cmd)
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only, with a guard those of the role operator")
 	flags.BoolVar(&f.v1, "v1", false, "accept JSON-RPC 1.0 too")
 	flags.StringVar(&f.log, "log", "text", "`format` of the log on standard error: text, json or off")
@@ -134,6 +136,7 @@ func (f *serveFlags) run(ctx context.Context, e *env) error {
 	if f.config != "" || len(f.upstreams) > 0 {
 		return f.gateway(ctx, log, stderr)
 	}
+	f.limits.newBudget()
 	c, err := f.loadGuard()
 	if err == nil {
 		err = f.prepare(c, log, stderr)

@@ -12,10 +12,45 @@ const defaultAddress = "127.0.0.1:7331"
 // byteSize is a flag such as 10MB, 512KiB or 1048576.
 type byteSize int
 
-const maxByteSize = 1 << 30
+// memorySize is one of the memory of a process.
+type memorySize int64
+
+const (
+	maxByteSize   = 1 << 30
+	maxMemorySize = 1 << 40
+)
 
 // Set implements pflag.Value.
 func (s *byteSize) Set(text string) error {
+	n, err := sizeUpTo(text, maxByteSize, "1GiB")
+	if err == nil {
+		*s = byteSize(n)
+	}
+	return err
+}
+
+// Set implements pflag.Value.
+func (s *memorySize) Set(text string) error {
+	n, err := sizeUpTo(text, maxMemorySize, "1TiB")
+	if err == nil {
+		*s = memorySize(n)
+	}
+	return err
+}
+
+// String implements pflag.Value.
+func (s *memorySize) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return strconv.FormatInt(int64(*s), 10)
+}
+
+// Type implements pflag.Value.
+func (s *memorySize) Type() string { return "size" }
+
+// sizeUpTo reads a size of 1 byte to most, which is written as bound.
+func sizeUpTo(text string, most float64, bound string) (int64, error) {
 	number, unit := strings.ToLower(strings.TrimSpace(text)), 1.0
 	for _, u := range []struct {
 		suffix string
@@ -40,13 +75,12 @@ func (s *byteSize) Set(text string) error {
 	}
 	n, err := strconv.ParseFloat(number, 64)
 	if err != nil {
-		return fmt.Errorf("%q is not a size; write 10MB, 512KiB or a number of bytes", text)
+		return 0, fmt.Errorf("%q is not a size; write 10MB, 512KiB or a number of bytes", text)
 	}
-	if n *= unit; !(n >= 1 && n <= maxByteSize) {
-		return fmt.Errorf("%q is out of range; sizes go from 1 byte to 1GiB", text)
+	if n *= unit; !(n >= 1 && n <= most) {
+		return 0, fmt.Errorf("%q is out of range; sizes go from 1 byte to %s", text, bound)
 	}
-	*s = byteSize(n)
-	return nil
+	return int64(n), nil
 }
 
 // String implements pflag.Value.

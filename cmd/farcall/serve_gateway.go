@@ -26,7 +26,6 @@ type behind struct {
 
 func (s *behind) start(t farcall.Transport, c *guard.Conn) { go s.ServeStream(t, c) }
 func (s *behind) serve(t farcall.Transport, c *guard.Conn) { s.ServeStream(t, c) }
-func (s *behind) bounds() bounds                           { return s.Gateway }
 
 // drain ends the gateway. Its error is the context's: time was up.
 func (s *behind) drain(ctx context.Context) { _ = s.Shutdown(ctx) }
@@ -206,6 +205,8 @@ func upstreamAt(name, text, profile string, t target) *gateway.Upstream {
 func (f *serveFlags) serveGateway(
 	ctx context.Context, c *gateway.Config, log *slog.Logger, stderr io.Writer, begun func(context.Context, *gateway.Gateway),
 ) error {
+	f.limits.configured(c)
+	f.limits.newBudget()
 	rpc := f.rpcOptions(log)
 	rpc.OnRecord = ofRequest(rpc.OnRecord)
 	c.Listen = f.addresses() // for the page
@@ -213,7 +214,7 @@ func (f *serveFlags) serveGateway(
 	hide := f.private()
 	protect(c, hide, stderr)
 	g, err := gateway.New(c, &gateway.Options{
-		Version: versionName(), MaxMessage: int(f.maxMessage), RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts,
+		Version: versionName(), MaxMessage: int(f.maxMessage), FrameTimeout: f.limits.frameTimeout, RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts,
 	})
 	if err != nil {
 		return configFailure(err)

@@ -45,6 +45,7 @@ func (f *serveFlags) newGuard(c *gateway.Config, log *slog.Logger, stderr io.Wri
 		}
 	}
 	f.warnOfCertificates(c.Guard, f.guard, stderr)
+	f.limits.guarded(c.Guard)
 	g, err := guard.New(c.Guard, f.guardOptions(log))
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
@@ -56,7 +57,7 @@ func (f *serveFlags) newGuard(c *gateway.Config, log *slog.Logger, stderr io.Wri
 const operator = "operator"
 
 func (f *serveFlags) guardOptions(log *slog.Logger) *guard.Options {
-	o := &guard.Options{Logger: log}
+	o := &guard.Options{Budget: f.limits.budget, Logger: log}
 	if f.details {
 		o.Details = operator
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -76,6 +77,7 @@ func (p *peers) open(t farcall.Transport, c *guard.Conn, isMCP func(frame []byte
 		c.Close = t.Close
 	}
 	opts := intercepted(p.guard, c, p.opts)
+	opts.Budget = p.budget(c)
 	opts.Transport, opts.Conn = c.Transport, c.Transport+"-"+strconv.Itoa(id)
 	if err != nil || !isMCP(frame) {
 		return p.openPeer(id, again, &opts)
@@ -85,6 +87,14 @@ func (p *peers) open(t farcall.Transport, c *guard.Conn, isMCP func(frame []byte
 	ctx := context.WithValue(p.serving, owner.ContextKey{}, owner.Connection(opts.Conn, c.Remote))
 	_ = mcp.Serve(ctx, p.mcp, again, &opts) // its error is the connection's: it broke
 	return nil
+}
+
+// budget is the memory for the large messages of a connection.
+func (p *peers) budget(c *guard.Conn) *farcall.Budget {
+	if p.guard == nil {
+		return budget.Connection(p.opts.Budget, c, c.Remote)
+	}
+	return p.guard.Budget(c, p.opts.Budget)
 }
 
 // enter books a connection, or closes it when there shall be none any more.

@@ -17,6 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/playground"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/accept"
 	"github.com/farcall-dev/farcall/internal/forwarded"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/mcp"
@@ -33,17 +34,13 @@ type service interface {
 	// one to its end.
 	start(t farcall.Transport, c *guard.Conn)
 	serve(t farcall.Transport, c *guard.Conn)
-	// bounds are those of a guard. Nil: there is none.
-	bounds() bounds
+	// MaxMessage bounds the messages of a connection whose other end is not known; 0:
+	// it is known, or need not be. Budget is the memory for large ones.
+	MaxMessage(ctx context.Context, c *guard.Conn) int
+	Budget(c *guard.Conn) *farcall.Budget
 	// drain takes no new calls and lets those in flight finish, as long as the
 	// context lasts. What streams still have is over then.
 	drain(ctx context.Context)
-}
-
-// bounds is what a guard bounds before there is a call.
-type bounds interface {
-	Listener(l net.Listener) net.Listener
-	MaxMessage(ctx context.Context, c *guard.Conn) int
 }
 
 // server is a service and the addresses and streams where it is served.
@@ -51,17 +48,21 @@ type server struct {
 	stderr     io.Writer
 	tls        *tls.Config
 	maxMessage int
-	service    service
-	port       *port.Server
-	proxies    *forwarded.Proxies
-	log        *slog.Logger
-	ended      chan error // what was served has come to its end, with the reason
+
+	frameTimeout time.Duration
+	accept       *accept.Options
+
+	service service
+	port    *port.Server
+	proxies *forwarded.Proxies
+	log     *slog.Logger
+	ended   chan error // what was served has come to its end, with the reason
 }
 
 // newServer makes a service reachable. Nothing runs yet.
 func (f *serveFlags) newServer(s service, log *slog.Logger, stderr io.Writer) *server {
 	secure := f.certs.config()
-	x := &server{proxies: f.proxies, log: log, stderr: stderr, tls: secure, maxMessage: int(f.maxMessage), service: s, ended: make(chan error, 1)}
+	x := &server{proxies: f.proxies, log: log, stderr: stderr, tls: secure, maxMessage: int(f.maxMessage), frameTimeout: f.limits.frameTimeout, accept: f.acceptOptions(log), service: s, ended: make(chan error, 1)}
 	x.port = port.New(port.Handler{
 		HTTP: &http.Server{
 			Handler:           hurried(f.proxies.Handler(s)),
@@ -120,7 +121,7 @@ func (f *serveFlags) playground(log *slog.Logger, g *guard.Guard) (*toys, error)
 	})
 	s.peers = newPeers(mux, s.mcp, rpc)
 	s.peers.guard = g
-	s.site = newSite(mux, intercepted(g, nil, rpc), html, s.peers, int(f.maxMessage))
+	s.site = newSite(mux, intercepted(g, nil, rpc), html, s.peers, int(f.maxMessage), f.limits.frameTimeout)
 	s.names.Hosts = f.hosts
 	s.web, s.open = guarded(g, s.site), http.Handler(s.site)
 	if g != nil {
@@ -130,7 +131,7 @@ func (f *serveFlags) playground(log *slog.Logger, g *guard.Guard) (*toys, error)
 }
 
 func (f *serveFlags) rpcOptions(log *slog.Logger) farcall.Options {
-	return farcall.Options{Details: f.details, V1: f.v1, Logger: log, OnRecord: recorder(log, f.logPayloads)}
+	return farcall.Options{Details: f.details, V1: f.v1, Logger: log, OnRecord: recorder(log, f.logPayloads), Budget: f.limits.budget}
 }
 
 // ServeHTTP implements http.Handler. The page is for everybody: it has nothing but itself.
@@ -142,12 +143,14 @@ func (s *toys) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.web.ServeHTTP(w, r)
 }
 
-func (s *toys) bounds() bounds {
+func (s *toys) MaxMessage(ctx context.Context, c *guard.Conn) int {
 	if s.guard == nil {
-		return nil
+		return 0
 	}
-	return s.guard
+	return s.guard.MaxMessage(ctx, c)
 }
+
+func (s *toys) Budget(c *guard.Conn) *farcall.Budget { return s.peers.budget(c) }
 
 func (s *toys) start(t farcall.Transport, c *guard.Conn) { s.peers.start(t, c) }
 
@@ -169,7 +172,7 @@ func (s *toys) drain(ctx context.Context) {
 
 // newSite makes the handlers of the paths. Records tell HTTP and HTTPS apart,
 // so each has a handler of its own; MCP has one for both (see ofRequest).
-func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *peers, maxMessage int) *site {
+func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *peers, maxMessage int, frameTimeout time.Duration) *site {
 	anyHost := []string{"*"} // the site has looked at the host
 	options := func(transport string) *httprpc.Options {
 		o := rpc
@@ -182,15 +185,18 @@ func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *pee
 	// A connection outlives the request that made it.
 	upgrade := func(t farcall.Transport, r *http.Request) { conns.start(t, guard.ConnOf(r, secured("ws", r))) }       //nolint:contextcheck // as above
 	upgradeMCP := func(t farcall.Transport, r *http.Request) { conns.startMCP(t, guard.ConnOf(r, secured("ws", r))) } //nolint:contextcheck // as above
+	ws := func(subprotocols ...string) *wsrpc.Options {
+		return &wsrpc.Options{MaxMessage: maxMessage, MessageTimeout: frameTimeout, Budget: rpc.Budget, Hosts: anyHost, Subprotocols: subprotocols}
+	}
 	return &site{
 		rpc: bySecurity(httprpc.NewHandler(h, options("http")), httprpc.NewHandler(h, options("https"))),
 		stream: bySecurity(httprpc.NewStreamHandler(h, options("sse")),
 			httprpc.NewStreamHandler(h, options("sse+tls"))),
-		ws: wsrpc.NewHandler(upgrade, &wsrpc.Options{MaxMessage: maxMessage, Hosts: anyHost}),
+		ws: wsrpc.NewHandler(upgrade, ws()),
 		mcp: mcphttp.NewHandler(conns.mcp, &mcphttp.Options{
 			MaxMessage: maxMessage, MessagesPath: messagesPath, RPC: &mcpOptions, Owner: sender, Hosts: anyHost,
 		}),
-		mcpWS: wsrpc.NewHandler(upgradeMCP, &wsrpc.Options{MaxMessage: maxMessage, Subprotocols: []string{"mcp"}, Hosts: anyHost}),
+		mcpWS: wsrpc.NewHandler(upgradeMCP, ws("mcp")),
 		page:  html,
 	}
 }
@@ -230,13 +236,13 @@ func secured(transport string, r *http.Request) string {
 // serveStream serves a connection that carries JSON texts.
 func (s *server) serveStream(conn net.Conn, prefix []byte, header bool) {
 	c, most := connected(conn), s.maxMessage
-	if b := s.service.bounds(); b != nil {
-		//nolint:forbidigo // it looks at the certificate only
-		if n := b.MaxMessage(context.Background(), c); n > 0 && (most <= 0 || n < most) {
-			most = n
-		}
+	//nolint:forbidigo // it looks at the certificate only
+	if n := s.service.MaxMessage(context.Background(), c); n > 0 && (most <= 0 || n < most) {
+		most = n
 	}
-	t := stream.New(conn, framing(header), &stream.Options{MaxMessage: most, Prefix: prefix})
+	t := stream.New(conn, framing(header), &stream.Options{
+		MaxMessage: most, Prefix: prefix, FrameTimeout: s.frameTimeout, Budget: s.service.Budget(c),
+	})
 	s.service.start(t, c)
 }
 
@@ -272,10 +278,7 @@ func (s *server) start(ctx context.Context, f *serveFlags) error {
 		f.listening.Store(&open)
 	}
 	for _, l := range open {
-		l = s.proxies.Listener(l, s.log)
-		if b := s.service.bounds(); b != nil {
-			l = b.Listener(l)
-		}
+		l = accept.Listen(s.proxies.Listener(l, s.log), s.accept)
 		go func() {
 			if err := s.port.Serve(ctx, l); err != nil {
 				s.end(err)
@@ -309,8 +312,11 @@ func (s *server) serveStdio() {
 			break
 		}
 	}
-	t := stream.Stdio(framing(first|0x20 == 'c'), &stream.Options{MaxMessage: s.maxMessage, Prefix: prefix})
-	s.service.serve(t, &guard.Conn{Transport: "stdio", Local: true})
+	c := &guard.Conn{Transport: "stdio", Local: true}
+	t := stream.Stdio(framing(first|0x20 == 'c'), &stream.Options{
+		MaxMessage: s.maxMessage, Prefix: prefix, FrameTimeout: s.frameTimeout, Budget: s.service.Budget(c),
+	})
+	s.service.serve(t, c)
 }
 
 func firstByte(p []byte) byte {
