@@ -83,7 +83,9 @@ func TestTrustDomain(t *testing.T) {
 
 func TestTrustDomainProblems(t *testing.T) {
 	c := &guard.Config{MTLS: []guard.Certificate{
-		{SAN: "spiffe://a/*", CA: newCA(t).pem()}, {SAN: "spiffe://b/*"}, {SAN: "spiffe://c/*", CA: "ca.pem"},
+		{SAN: "spiffe://a/*", CA: newCA(t).pem()},
+		{SAN: "spiffe://b/*"},
+		{SAN: "spiffe://c/*", CA: "ca.pem"},
 		{SAN: "spiffe://d/*", CA: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"},
 	}}
 	var got []string

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 )
 
 // TestServeBehindProxy: what counts is the client that a listed proxy names, over HTTP by a header, and
-// over everything by the PROXY protocol, in front of TLS as well; and nobody else's word.
+// over everything by the PROXY protocol, in front of TLS as well. What others say counts for nothing.
 func TestServeBehindProxy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -50,7 +51,7 @@ func TestServeBehindProxy(t *testing.T) {
 			}
 			post := func(address, method string, headers ...string) string {
 				t.Helper()
-				tr := &http.Transport{Dial: func(string, string) (net.Conn, error) { return from(address)() }, TLSClientConfig: config}
+				tr := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return from(address)() }, TLSClientConfig: config}
 				defer tr.CloseIdleConnections()
 				scheme := map[bool]string{true: "https", false: "http"}[secure]
 				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, scheme+"://"+at+"/rpc",
@@ -104,7 +105,7 @@ func TestServeBehindProxy(t *testing.T) {
 				{"the same client", post("127.0.0.2", "math/add", "X-Forwarded-For: 1.2.3.4, 203.0.113.7"), limited},
 				{"the same, by Forwarded", post("127.0.0.2", "math/add", "Forwarded: for=203.0.113.7"), limited},
 				{"another client", post("127.0.0.2", "math/add", "X-Forwarded-For: 203.0.113.8"), `"result":5`},
-				{"the same client by a stranger's word", post("127.0.0.3", "math/add", "X-Forwarded-For: 203.0.113.7"), `"result":5`},
+				{"the same client by another peer's word", post("127.0.0.3", "math/add", "X-Forwarded-For: 203.0.113.7"), `"result":5`},
 				{"disagreement", post("127.0.0.2", "math/add", "X-Forwarded-For: 203.0.113.9", "Forwarded: for=1.2.3.4"), "400 Forwarded is not valid, or names another"},
 				{"a client that says it is here", post("127.0.0.2", "math/subtract", "X-Forwarded-For: 127.0.0.1"), `"code":-32002`},
 				{"another host", post("127.0.0.2", "math/add", "X-Forwarded-For: 203.0.113.8", "X-Forwarded-Host: evil.example"), "403"},
@@ -119,7 +120,7 @@ func TestServeBehindProxy(t *testing.T) {
 			}
 			for _, head := range []string{proxyHeader("203.0.113.12"), "PROXY TCP4 203.0.113.12 10.0.0.9 99 80\r\n"} {
 				if got := stream("127.0.0.3", head); secure && strings.Contains(got, `"result"`) || strings.Contains(got, limited) {
-					t.Errorf("a header of a stranger: %s", got)
+					t.Errorf("a header of an unlisted peer: %s", got)
 				}
 			}
 			text := written(t, audit, "203.0.113.11")
@@ -128,7 +129,7 @@ func TestServeBehindProxy(t *testing.T) {
 					t.Errorf("the audit lacks %s:\n%s", want, text)
 				}
 			}
-			for _, line := range strings.Split(strings.TrimSpace(text), "\n") {
+			for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
 				if !json.Valid([]byte(line)) || strings.Contains(line, "1.2.3.4") || strings.Contains(line, `"203.0.113.12"`) {
 					t.Error(line)
 				}

@@ -14,13 +14,12 @@ import (
 	"github.com/farcall-dev/farcall/internal/port"
 )
 
-// reach is who can reach what is served, and how they are kept out. Its rule is that an address
-// which other machines can reach needs a guard, and that credentials which are good for whoever has
-// seen them need encryption there.
+// reach is who can reach what is served, and how they are kept out. Its rule: an address that other
+// machines can reach needs a guard, and a guard with bearer secrets needs encryption there.
 type reach struct {
 	addresses []string
 	tls       bool
-	proxies   bool          // there are trusted ones, and nobody else connects without TLS
+	proxies   bool          // there are trusted ones, and only they connect without TLS
 	guard     *guard.Config // nil: none
 }
 
@@ -55,7 +54,7 @@ func (e *reach) find() (list []*unsafeAddress) {
 	return list
 }
 
-// bearerSecrets names the credentials of a guard that whoever reads them can use again. A
+// bearerSecrets names the credentials of a guard that can be used again by everyone who reads them. A
 // signature counts once, and a proof of DPoP is worth nothing without its key.
 func bearerSecrets(c *guard.Config) string {
 	if c == nil {

@@ -2,8 +2,8 @@
 //
 // A proxy that is listed is believed: what it says in X-Forwarded-For or
 // Forwarded (RFC 7239) of a request, and in the header of the PROXY protocol
-// (versions 1 and 2) with which a connection begins. From anybody else both are
-// what a client says of itself, and count for nothing.
+// (versions 1 and 2) with which a connection begins. From any other peer both are
+// what a client says of itself, and are ignored.
 package forwarded
 
 import (
@@ -20,7 +20,7 @@ type Proxies struct {
 }
 
 // Parse reads a list of addresses and networks, such as 10.0.0.0/8 and ::1, and
-// "unix" for whoever connects to a unix socket. An empty list yields nil.
+// "unix" for every peer of a unix socket. An empty list yields nil.
 func Parse(list []string) (*Proxies, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -50,7 +50,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	case err != nil || prefix.Addr().Is4In6():
 		return netip.Prefix{}, fmt.Errorf("%q is not an address or network: write 10.0.0.0/8, 192.0.2.7, fd00::/8 or unix", text)
 	case prefix.Bits() == 0:
-		return netip.Prefix{}, fmt.Errorf("%q is every address: whoever connects could claim to be anyone; name the proxies", text)
+		return netip.Prefix{}, fmt.Errorf("%q is every address, so that every client could choose its own; name the proxies", text)
 	case prefix != prefix.Masked():
 		return netip.Prefix{}, fmt.Errorf("%q has bits outside of its network: write %v", text, prefix.Masked())
 	}

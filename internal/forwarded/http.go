@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A Request is what a listed proxy says of a request besides the address of its client.
+// A Request is what a listed proxy says of a request, apart from the address of its client.
 type Request struct {
 	Host   string // that the client asked for; "" when the proxy does not say
 	Secure bool   // the client speaks TLS with the proxy

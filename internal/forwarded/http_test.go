@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func parsed(t testing.TB, list ...string) *Proxies {
+func parsed(t *testing.T, list ...string) *Proxies {
 	t.Helper()
 	p, err := Parse(list)
 	if err != nil {
@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 // listed proxy is heard.
 func TestClient(t *testing.T) {
 	p := parsed(t, "10.0.0.0/8", "fd00::/8")
-	const peer, stranger = "10.0.0.1:4444", "198.51.100.9:4444"
+	const peer, unlisted = "10.0.0.1:4444", "198.51.100.9:4444"
 	for _, c := range []struct {
 		name, remote string
 		headers      []string
@@ -59,7 +59,7 @@ func TestClient(t *testing.T) {
 		{"all are proxies", peer, []string{"X-Forwarded-For: 10.0.0.3, 10.0.0.2"}, "10.0.0.3:4444", "", false},
 		{"unknown", peer, []string{"X-Forwarded-For: 1.2.3.4, unknown, 10.0.0.2"}, "10.0.0.2:4444", "", false},
 		{"garbage at the end", peer, []string{"X-Forwarded-For: 1.2.3.4, "}, peer, "", false},
-		{"a stranger's word", stranger, []string{"X-Forwarded-For: 127.0.0.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: localhost", "Forwarded: for=127.0.0.1"}, stranger, "", false},
+		{"an unlisted peer", unlisted, []string{"X-Forwarded-For: 127.0.0.1", "X-Forwarded-Proto: https", "X-Forwarded-Host: localhost", "Forwarded: for=127.0.0.1"}, unlisted, "", false},
 		{"IPv6 proxy", "[fd00::1]:5", []string{"X-Forwarded-For: 203.0.113.7"}, "203.0.113.7:5", "", false},
 		{"mapped proxy", "[::ffff:10.0.0.1]:5", []string{"X-Forwarded-For: 203.0.113.7"}, "203.0.113.7:5", "", false},
 		{"scheme and host", peer, []string{"X-Forwarded-For: 203.0.113.7", "X-Forwarded-Proto: http, HTTPS", "X-Forwarded-Host: a.example, b.example:8"}, "203.0.113.7:4444", "b.example:8", true},
