@@ -14,7 +14,7 @@ import (
 
 const guestKey = "fk_guest_0123456789abcdef0123456789abcdef"
 
-// verify reads all files of an audit, whose chain must be whole.
+// verify reads all files of an audit and verifies their chain.
 func verify(t *testing.T, name string) (all []decision, report *audit.Report) {
 	t.Helper()
 	files, err := audit.Files(name)
@@ -145,7 +145,9 @@ func TestRefusalsAreFolded(t *testing.T) {
 	want := []decision{
 		{Decision: "refused", Call: "http POST /rpc"},
 		{Decision: "denied", Call: "admin/stop"},
-		{Decision: "allowed", Call: "who"}, {Decision: "allowed", Call: "who"}, {Decision: "allowed", Call: "who"},
+		{Decision: "allowed", Call: "who"},
+		{Decision: "allowed", Call: "who"},
+		{Decision: "allowed", Call: "who"},
 		{Decision: "denied", Call: "admin/stop", Repeats: 412, Of: 3},
 		{Decision: "denied", Call: "math/add"},
 		{Decision: "refused", Call: "http POST /rpc", Repeats: 499, Of: 2},

@@ -23,8 +23,8 @@ func (c *Config) newRefusals(now func() time.Time) *limit.Limiter {
 	return limit.New(&limit.Options{Rates: []limit.Rate{rate}, Now: now})
 }
 
-// newOutsiders returns what bounds the refusals of those that have no credentials, besides: they can be many
-// owners, and must not fill the audit together.
+// newOutsiders returns what also bounds the refusals of callers without credentials: they can be many owners, and
+// must not fill the audit together.
 func newOutsiders(now func() time.Time) *limit.Limiter {
 	return limit.New(&limit.Options{
 		Rates: []limit.Rate{{Per: "address", Limit: 1, Burst: 100, Every: time.Second}, {Per: "all", Limit: 2, Burst: 1000, Every: time.Second}}, Now: now,
@@ -44,7 +44,7 @@ func (s *state) tells(who *session) bool {
 }
 
 // recordRefusal draws a refusal from the rate of its owner and writes it. Beyond that rate it is counted only,
-// and the caller is told to come back later, where it is known who calls.
+// and an authenticated or anonymous caller gets the time to wait.
 func (s *state) recordRefusal(who *session, c *Call, decision string, policies []string, r *refusal) *refusal {
 	caller := limit.Caller{}
 	if who != nil {
@@ -92,7 +92,7 @@ func (s *state) passed(who *session, c *Call, decision string, policies []string
 	return seq, nil
 }
 
-// passedPart is passed for a part of a call, whose outcome is that of the whole.
+// passedPart is passed for a part of a call. The whole has the outcome.
 func (s *state) passedPart(who *session, c *Call, decision string, policies []string, r *refusal) error {
 	if s.log == nil {
 		return nil
@@ -104,7 +104,7 @@ func (s *state) passedPart(who *session, c *Call, decision string, policies []st
 	return err
 }
 
-// A record is the line of a call that was allowed, whose outcome is to be written.
+// A record is the line of a call that was allowed and has no outcome yet.
 type record struct {
 	log  *audit.Log // nil: there is none
 	seq  uint64

@@ -118,6 +118,7 @@ func newRootCmd(e *env) *cobra.Command {
 		newCheckCmd(e),
 		newConformCmd(e),
 		newExplainCmd(e),
+		newAuditCmd(e),
 		newKeyCmd(e),
 		newLockCmd(e),
 		newPolicyCmd(e),

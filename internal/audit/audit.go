@@ -78,7 +78,7 @@ type Options struct {
 // An Entry is a decision. What is empty is left out.
 type Entry struct {
 	Time time.Time // now by default
-	// Principal is who called, of which Kind; Method is how that was found out, and
+	// Principal is the id of the caller and Kind its kind; Method is how it was authenticated, and
 	// Issuer who vouches for it. Address and Transport are where the call came from.
 	Principal, Kind, Method, Issuer string
 	Address, Transport              string
@@ -113,13 +113,13 @@ type Log struct {
 	lines    sync.Pool // *line
 	file     *file     // nil: the lines go elsewhere
 
-	mu      sync.Mutex
-	chain   chain
-	outlets []*outlet
-	open    int  // calls without an outcome
-	retired bool // no decisions are taken any more
-	closed  bool
-	told    time.Time
+	mu       sync.Mutex
+	chain    chain
+	outlets  []*outlet
+	open     int  // calls without an outcome
+	retired  bool // no decisions are taken any more
+	closed   bool
+	reported time.Time // when OnFault was called
 
 	folding folding
 }
@@ -309,20 +309,20 @@ func (l *Log) note(e *event) {
 	_, _ = l.put(b, false) // nothing happens to a log that is closed
 }
 
-// fault tells the operator, once a second.
+// fault reports to the operator, once a second.
 func (l *Log) fault(err error) {
 	if l.opts.OnFault == nil {
 		return
 	}
 	now := l.opts.Now()
 	l.mu.Lock()
-	since := now.Sub(l.told)
-	tell := l.told.IsZero() || since >= time.Second || since < 0
-	if tell {
-		l.told = now
+	since := now.Sub(l.reported)
+	due := l.reported.IsZero() || since >= time.Second || since < 0
+	if due {
+		l.reported = now
 	}
 	l.mu.Unlock()
-	if tell {
+	if due {
 		l.opts.OnFault(err)
 	}
 }

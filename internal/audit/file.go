@@ -41,14 +41,14 @@ type file struct {
 	regular bool
 	began   time.Time // of the first line
 	torn    bool      // it ends within a line of a process that was killed
-	within  bool      // it ends within a line of ours, the rest of which comes next
+	within  bool      // it ends within a line of ours; the rest comes next
 	doomed  int       // so many of the oldest files are deleted when that is on record
 }
 
 // bounds say how much is kept.
 type bounds struct {
 	max    int64 // bytes of a file
-	keep   int   // files besides
+	keep   int   // old files
 	age    time.Duration
 	rotate bool
 }

@@ -14,7 +14,7 @@ import (
 const (
 	// foldFor is how long refusals of one owner that are equal to the first are folded.
 	foldFor = time.Minute
-	// maxFolds bounds the owners whose refusals are folded at the same time.
+	// maxFolds bounds the owners with folded refusals.
 	maxFolds = 10_000
 )
 
@@ -109,7 +109,7 @@ func (l *Log) Refuse(o owner.Key, e *Entry, beyond bool) {
 	l.wakeLocked()
 }
 
-// hash tells refusals that differ apart.
+// hash returns the same for refusals that can be folded.
 func (g *folding) hash(e *Entry) uint64 {
 	var h maphash.Hash
 	h.SetSeed(g.seed)

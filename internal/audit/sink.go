@@ -13,6 +13,8 @@ const (
 	retryAfter = 200 * time.Millisecond // when it has failed
 	tidyEvery  = 10 * time.Minute       // while nothing is written
 	spareBytes = defaultBuffer          // of a buffer that is kept
+
+	refusalPart = 16 // of a buffer one part is for refusals
 )
 
 // A Sink takes the lines of a [Log]: a file, a log server. One goroutine calls its methods, which may
@@ -78,6 +80,8 @@ func (o *outlet) room(n int, refusal bool) error {
 		return o.err
 	case o.low && refusal:
 		return ErrLow
+	case refusal && o.held+n > o.l.opts.Buffer/refusalPart: // so many may come before it is known that a store is low
+		return errBuffer
 	case o.held+n <= o.l.opts.Buffer:
 		return nil
 	case o.err != nil:

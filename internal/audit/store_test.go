@@ -70,6 +70,40 @@ func TestStoreIsFull(t *testing.T) {
 	}
 }
 
+// Refusals cannot fill a store: the last tenth is for calls that are allowed.
+func TestStoreIsLow(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.log")
+	const size = 3_000_000
+	l := open(t, &Options{File: path, MaxSize: size / 3, Keep: 2})
+	low := func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.outlets[0].low
+	}
+	for i := 0; !low(); i++ {
+		if l.Refuse(owner.Named("bob"), refusal(fmt.Sprint("call/", i)), false); i > 1_000_000 {
+			t.Fatal("the store is never low")
+		}
+	}
+	for i := range 1000 {
+		l.Refuse(owner.Named("bob"), refusal(fmt.Sprint("call/", i)), false)
+	}
+	if err := errors.Join(write(l), l.Close()); err != nil {
+		t.Errorf("a call is refused because of refusals: %v", err)
+	}
+	written := int64(0)
+	names, _ := Files(path)
+	for _, name := range names {
+		if info, err := os.Stat(name); err == nil {
+			written += info.Size()
+		}
+	}
+	if r := verify(t, path, nil); len(r.Findings) > 0 || written > size || written < size*8/10 {
+		t.Errorf("%d bytes of %d, %+v", written, size, r.Findings)
+	}
+}
+
 // Files go when they are old, and that is on record before.
 func TestStoreForgetsByAge(t *testing.T) {
 	t.Parallel()
@@ -101,7 +135,7 @@ func TestStoreForgetsByAge(t *testing.T) {
 	if len(r.Findings) > 0 || r.First == 1 {
 		t.Errorf("%+v", r)
 	}
-	// What somebody else deletes is missing.
+	// A file that the log has not deleted is missing.
 	names, _ := Files(path)
 	if err := os.Remove(names[0]); err != nil {
 		t.Fatal(err)
@@ -111,7 +145,7 @@ func TestStoreForgetsByAge(t *testing.T) {
 	}
 }
 
-// A file whose first line is too old is followed by another one, though it is not large.
+// A file with a first line that is too old is followed by another one, though it is not large.
 func TestStoreBeginsByAge(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.log")

@@ -58,12 +58,12 @@ type Text struct {
 	In   io.Reader
 }
 
-// Verify checks the chain of a log, whose files are in their order, the oldest first. Its error is
+// Verify checks the chain of a log, given its files in their order, the oldest first. Its error is
 // that of a reader.
 //
-// It finds each line that was changed, removed, cut, put in or moved, as long as who did it could
-// not make hashes anew: without a key everybody can. It cannot find that lines at the end are missing
-// unless Since is one of them.
+// It finds each line that was changed, removed, cut, put in or moved, unless the hashes were made again:
+// without a key, all who can write the files can do that. It finds that lines at the end are missing only
+// when Since is one of them.
 func Verify(files []Text, o *VerifyOptions) (*Report, error) {
 	if o == nil {
 		o = new(VerifyOptions)
@@ -227,14 +227,35 @@ func (v *verifier) settle() {
 
 // follow compares a line with the one before it.
 func (v *verifier) follow(s seal, m members) {
-	switch want := v.last.seq + 1; {
-	case !v.begun && v.o.Since != nil && s.seq == v.o.Since.Seq+1 && s.prev == v.o.Since.Hash:
+	if v.begun {
+		v.compare(s)
+	} else {
+		v.begin(s)
+	}
+	if v.plain > 0 {
+		v.addPlain()
+	}
+	if v.begun && m.event == "opened" && !v.closed {
+		v.note("the process before ended without closing the log: up to a second of lines may be missing before it")
+	}
+	v.begun, v.last, v.lastAt, v.closed = true, s, v.here(""), m.event == "closed"
+}
+
+// begin takes the first line.
+func (v *verifier) begin(s seal) {
+	v.report.First = s.seq
+	switch {
+	case v.o.Since != nil && s.seq == v.o.Since.Seq+1 && s.prev == v.o.Since.Hash:
 		v.since = true
-	case !v.begun && s.seq > 1:
+	case s.seq > 1:
 		v.lost, v.lostAt = &seal{seq: s.seq - 1, hash: s.prev}, v.here("")
-	case !v.begun && s.prev != "":
+	case s.prev != "":
 		v.find("it is the first line and names one before it")
-	case !v.begun:
+	}
+}
+
+func (v *verifier) compare(s seal) {
+	switch want := v.last.seq + 1; {
 	case s.seq > want+1:
 		v.find("%d lines are missing before it: it is number %d, and the one before is %d", s.seq-want, s.seq, v.last.seq)
 	case s.seq > want:
@@ -244,16 +265,6 @@ func (v *verifier) follow(s seal, m members) {
 	case s.prev != v.last.hash:
 		v.add(Finding{v.lastAt.File, v.lastAt.Line, fmt.Sprintf("it was replaced: line %d of %s bears another hash of it", v.line, v.file)})
 	}
-	if v.plain > 0 {
-		v.addPlain()
-	}
-	if v.begun && m.event == "opened" && !v.closed {
-		v.note("the process before ended without closing the log: up to a second of lines may be missing before it")
-	}
-	if !v.begun {
-		v.report.First = s.seq
-	}
-	v.begun, v.last, v.lastAt, v.closed = true, s, v.here(""), m.event == "closed"
 }
 
 // addPlain reports lines without a seal before the first one that has one.

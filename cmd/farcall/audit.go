@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/internal/audit"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+)
+
+func newAuditCmd(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Verify the audit of a guard",
+		Long: "Verify what the guard of 'farcall serve' and 'farcall bridge' writes about each call. docs/security.md says what is\n" +
+			"in it, and what its chain protects against.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("There is verify.", "there is no 'farcall audit %s'", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newAuditVerifyCmd(e))
+	return cmd
+}
+
+// verifying is what the flags of audit verify say.
+type verifying struct {
+	*env
+	config, key, since string
+	asJSON             bool
+}
+
+func newAuditVerifyCmd(e *env) *cobra.Command {
+	v := &verifying{env: e}
+	cmd := &cobra.Command{
+		Use:   "verify [FILE…]",
+		Short: "Find lines of an audit that are missing or were changed",
+		Long: `Verify the chain of an audit: each line has a number, and the hash of the line
+before it. Each line that was changed, removed, cut, put in or moved is reported
+as FILE:LINE, and the exit code is 1 when there is one.
+
+With FILE come the files before it that are there: FILE.1, FILE.2 and so on.
+--config takes the file and the key from a configuration.
+
+All who can write the file can also make the hashes again, unless the guard has
+a key (audit.key). That lines at the end are missing shows only when one of them was
+noted elsewhere: the last line of the output, "head", can be given to --since
+later. --since also stands for older files that were moved away.`,
+		Example: `  farcall audit verify audit.jsonl
+  farcall audit verify --config farcall.yaml
+  farcall audit verify --key audit.key --since 1234:47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU audit.jsonl`,
+		RunE: func(_ *cobra.Command, args []string) error { return v.run(args) },
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&v.config, "config", "c", "", "the `file` with the guard")
+	f.StringVar(&v.key, "key", "", "the `file` with the key of the audit")
+	f.StringVar(&v.since, "since", "", "a line that was noted, `NUMBER:HASH`: what is before it is not looked at")
+	f.BoolVar(&v.asJSON, "json", false, "print JSON")
+	return cmd
+}
+
+func (v *verifying) run(args []string) error {
+	var o audit.VerifyOptions
+	if v.config != "" {
+		c, err := loadGuarded(v.config)
+		if err != nil {
+			return err
+		}
+		if o.Key = []byte(c.Guard.Audit.Key); len(args) == 0 && c.Guard.Audit.File != "" && c.Guard.Audit.File != "-" {
+			args = []string{c.Guard.Audit.File}
+		}
+	}
+	if len(args) == 0 {
+		return usagef("For example: farcall audit verify audit.jsonl", "no FILE, and no --config with an audit in a file")
+	}
+	if v.key != "" {
+		raw, err := os.ReadFile(v.key)
+		if err != nil {
+			return &exitError{code: exitUsage, err: fmt.Errorf("cannot read the key: %w", err)}
+		}
+		o.Key = []byte(strings.TrimSpace(string(raw)))
+	}
+	if v.since != "" {
+		number, hash, ok := strings.Cut(v.since, ":")
+		seq, err := strconv.ParseUint(number, 10, 64)
+		if !ok || err != nil || hash == "" {
+			return usagef("Take what 'farcall audit verify' has printed after head.", "--since: %q is no NUMBER:HASH", v.since)
+		}
+		o.Since = &audit.Checkpoint{Seq: seq, Hash: hash}
+	}
+	report, err := verifyFiles(args, &o)
+	if err != nil {
+		return &exitError{code: exitUsage, err: err}
+	}
+	return v.print(report)
+}
+
+// verifyFiles verifies files and those before them.
+func verifyFiles(args []string, o *audit.VerifyOptions) (*audit.Report, error) {
+	var names []string
+	for _, path := range args {
+		files, err := audit.Files(path)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range files {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	var texts []audit.Text
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the audit: %w", err)
+		}
+		defer f.Close() //nolint:errcheck // it is only read
+		texts = append(texts, audit.Text{Name: name, In: f})
+	}
+	return audit.Verify(texts, o)
+}
+
+// verified is the form of --json.
+type verified struct {
+	OK       bool      `json:"ok"`
+	Lines    int       `json:"lines"`
+	First    uint64    `json:"first"`
+	Last     uint64    `json:"last"`
+	Head     string    `json:"head"`
+	Open     int       `json:"open"` // calls without an outcome
+	Findings []finding `json:"findings"`
+	More     int       `json:"more,omitempty"`
+	Notes    []finding `json:"notes,omitempty"`
+}
+
+type finding struct {
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Message string `json:"message"`
+}
+
+func (f finding) text() string {
+	if f.File == "" {
+		return f.Message
+	}
+	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message)
+}
+
+func (v *verifying) print(r *audit.Report) error {
+	out := verified{
+		OK: len(r.Findings) == 0, Lines: r.Lines, First: r.First, Last: r.Last, Head: fmt.Sprintf("%d:%s", r.Head.Seq, r.Head.Hash),
+		Open: r.Open, More: r.More, Findings: []finding{},
+	}
+	for _, f := range r.Findings {
+		out.Findings = append(out.Findings, finding(f))
+	}
+	for _, f := range r.Notes {
+		out.Notes = append(out.Notes, finding(f))
+	}
+	var err error
+	if v.asJSON {
+		var raw []byte
+		if raw, err = jsonv2.Append(nil, out); err == nil {
+			err = v.printJSON(raw)
+		}
+	} else {
+		v.show(&out)
+	}
+	if err == nil && !out.OK {
+		return &exitError{code: exitFailure}
+	}
+	return err
+}
+
+func (v *verifying) show(out *verified) {
+	for _, f := range out.Findings {
+		fmt.Fprintln(v.stdout, v.paint(colourRed, "bad ")+" "+tame(f.text()))
+	}
+	if out.More > 0 {
+		fmt.Fprintf(v.stdout, "… and %d more\n", out.More)
+	}
+	for _, f := range out.Notes {
+		fmt.Fprintln(v.stdout, "note "+tame(f.text()))
+	}
+	word := v.paint(colourGreen, "OK")
+	if !out.OK {
+		word = v.paint(colourRed, "NOT OK")
+	}
+	fmt.Fprintf(v.stdout, "%s: %d lines, from %d to %d; %s no outcome\n", word, out.Lines, out.First, out.Last, openText(out.Open))
+	if out.Last > 0 {
+		fmt.Fprintf(v.stdout, "head %s\n", out.Head)
+	}
+}
+
+func openText(n int) string {
+	if n == 1 {
+		return "1 call has"
+	}
+	return strconv.Itoa(n) + " calls have"
+}
