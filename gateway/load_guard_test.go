@@ -344,11 +344,11 @@ func TestFrequency(t *testing.T) {
 func TestGuardNotices(t *testing.T) {
 	t.Setenv("GUARD_TEST_SECRET", strings.Repeat("s3cr3t", 8))
 	for text, want := range map[string]string{
-		"guard: {}": "1:8: guard: nobody can get in but over standard input; add keys, jwt, mtls or signatures, or anonymous: true",
-		"guard:":    "guard: nobody can get in but",
+		"guard: {}": "1:8: guard: no authentication method is configured: every request is refused, except over standard input; add keys, jwt, mtls or signatures, or anonymous: true",
+		"guard:":    "guard: no authentication method is configured",
 		"guard: {signatures: {id: a, secret: s3cr3ts3cr3ts3cr3ts3cr3ts3cr3ts3cr3t}}":                        "1:37: guard.signatures[0].secret: it is secret and stands in the file itself; write ${NAME} for a variable of the environment, or file:PATH",
 		"guard: {signatures: {id: a, secret: '${GUARD_TEST_UNSET:-s3cr3ts3cr3ts3cr3ts3cr3ts3cr3ts3cr3t}'}}": "1:37: guard.signatures[0].secret: it is secret",
-		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}}":                                      "guard.resource.url: it is missing: what is signed for another server counts here, too",
+		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}}":                                      "guard.resource.url: it is missing: a signature made for another server would be accepted",
 		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}, resource: 'https://h/x'}":             "",
 		"guard: {keys: {id: a, hash: '" + testHash + "'}}":                                                  "",
 		"guard: {keys: {id: a, hash: '" + testHash + "', roles: [dev]}, allow: [{devs: x/y}]}":              `guard.allow[0].roles: nobody has the role "devs"`,

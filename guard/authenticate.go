@@ -114,9 +114,9 @@ func (s *state) request(x *exchange) (*known, *refusal) {
 		return k, refused
 	}
 	if s.c.Anonymous {
-		return s.nobody, nil
+		return s.anonymous, nil
 	}
-	return nil, refuse(unauthenticated, nobodyNamed)
+	return nil, refuse(unauthenticated, noCredentials)
 }
 
 // authorization reads the header of that name.
@@ -391,7 +391,7 @@ func (s *state) conn(ctx context.Context, c *Conn) (*known, *refusal) {
 		return k, refused
 	}
 	if s.c.Anonymous {
-		return s.nobody, nil
+		return s.anonymous, nil
 	}
 	return nil, nil
 }
@@ -431,7 +431,7 @@ func (s *state) again(ctx context.Context, c *Conn) (*known, *refusal) {
 		}
 	case noMethod:
 		if s.c.Anonymous {
-			k = s.nobody
+			k = s.anonymous
 		}
 	}
 	if k == nil {

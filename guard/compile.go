@@ -24,12 +24,12 @@ import (
 
 // state is what a configuration makes of a guard. It is not changed.
 type state struct {
-	g        *Guard
-	c        *Config
-	nobody   *known // who calls without credentials, where that is allowed
-	keys     map[[sha256.Size]byte]*apiKey
-	verifier *token.Verifier // nil: no tokens
-	verify   map[string]*sign.Key
+	g         *Guard
+	c         *Config
+	anonymous *known // who calls without credentials, where that is allowed
+	keys      map[[sha256.Size]byte]*apiKey
+	verifier  *token.Verifier // nil: no tokens
+	verify    map[string]*sign.Key
 	// authorities are those of each entry of mtls; nil where all of the listener's count.
 	authorities [][]*x509.Certificate
 	signers     map[string]*known
@@ -142,7 +142,7 @@ func (f *finder) warn(path, message, hint string) {
 func (c *Config) compile() (*state, []Problem) {
 	var f finder
 	s := &state{
-		c: c, nobody: anonymous(), params: newParams(c),
+		c: c, anonymous: anonymous(), params: newParams(c),
 		past: cmp.Or(c.Replay.Window, 5*time.Minute), future: cmp.Or(c.Replay.Future, 30*time.Second),
 	}
 	if c.Replay.Window < 0 || c.Replay.Future < 0 || c.Replay.Memory < 0 {
@@ -165,15 +165,15 @@ func (c *Config) compile() (*state, []Problem) {
 	c.checkAudit(&f)
 	if c.Resource.URL == "" {
 		if len(c.Signatures) > 0 {
-			f.warn("resource.url", "it is missing: what is signed for another server counts here, too", "write the address of this server as clients know it")
+			f.warn("resource.url", "it is missing: a signature made for another server would be accepted", "write the address of this server as clients know it")
 		} else if i := slices.IndexFunc(c.JWT, func(i Issuer) bool { return i.DPoP == "required" }); i >= 0 {
-			f.warn("resource.url", "it is missing: a proof of DPoP for another server counts here, too", "write the address of this server as clients know it")
+			f.warn("resource.url", "it is missing: a DPoP proof made for another server would be accepted", "write the address of this server as clients know it")
 		}
 	}
 	if !c.Anonymous && len(c.Keys)+len(c.JWT)+len(c.MTLS)+len(c.Signatures) == 0 && (c.Stdio.Trust == nil || !*c.Stdio.Trust) && c.Stdio.TokenEnv == "" {
-		message := "nobody can get in"
+		message := "no authentication method is configured: every request is refused"
 		if c.Stdio.Trust == nil {
-			message += " but over standard input"
+			message += ", except over standard input"
 		}
 		f.warn("", message, "add keys, jwt, mtls or signatures, or anonymous: true")
 	}

@@ -69,18 +69,24 @@ func (g *Guard) begin(ctx context.Context, c *Call) (*begun, error) {
 		return nil, nil //nolint:nilnil // nothing is to be ended
 	}
 	b := &begun{release: release}
+	if listens {
+		leave, ok := g.streams.add(who, who.http.r, who.http.w)
+		if !ok {
+			release()
+			who.attempt.limit()
+			return nil, s.refused(who, c, limited, decision.Policies, tooManyStreams())
+		}
+		b.leave = leave
+	}
 	if s.log != nil {
 		b.record = record{log: s.log, at: g.now(), now: g.now, size: len(c.Params), tool: c.Method == spec.MethodToolsCall}
 		if b.record.seq, err = s.passed(who, c, word, decision.Policies, refused, b.record.at.Sub(began)); err != nil {
-			release()
+			b.drop()
 			who.attempt.limit()
 			return nil, refuse(unavailable, err.Error()).wire(c, false)
 		}
 	}
 	who.attempt.begin()
-	if listens {
-		b.leave = g.guests.stream(who, who.http.r, who.http.w)
-	}
 	return b, nil
 }
 
@@ -93,11 +99,16 @@ type begun struct {
 
 // end ends the call.
 func (b *begun) end(result jsonrpc.Raw, err error) {
+	b.drop()
+	b.record.end(result, err)
+}
+
+// drop gives back what the call holds.
+func (b *begun) drop() {
 	if b.leave != nil {
 		b.leave()
 	}
 	b.release()
-	b.record.end(result, err)
 }
 
 // The decisions, as the audit has them. Calls that were shadowed have passed.
@@ -118,7 +129,7 @@ func (w *session) limited() limit.Caller {
 // proceed.
 func (s *state) admit(who *session, c *Call, now time.Time) (policy.Decision, *refusal) {
 	if who == nil || who.principal == nil {
-		return policy.Decision{}, refuse(unauthenticated, nobodyNamed)
+		return policy.Decision{}, refuse(unauthenticated, noCredentials)
 	}
 	if who.expired(now) { // a connection may outlive them
 		return policy.Decision{}, refuse(unauthenticated, "the credentials have expired")

@@ -99,7 +99,7 @@ type Explanation struct {
 	Unjudged []string
 }
 
-// A Problem is something in a Config that will not do, or not what one may think.
+// A Problem is an error or a warning about a Config.
 type Problem struct {
 	Path    string // as in a configuration: policy.allow[0].calls
 	Message string
@@ -122,7 +122,7 @@ type Guard struct {
 	outsiders   *limit.Limiter // refusals of those without credentials, together
 	schemas     schemas
 	shadowed    shadowed
-	guests      guests
+	streams     activeStreams
 	connections atomic.Uint64 // that were identified, to number them
 
 	mu      sync.Mutex // of Reload and Close
@@ -133,7 +133,7 @@ type Guard struct {
 // New returns a guard. Its error tells everything that is wrong with the configuration.
 func New(c *Config, o *Options) (*Guard, error) {
 	g := &Guard{}
-	g.guests.g = g
+	g.streams.g = g
 	if o != nil {
 		g.opts = *o
 	}
@@ -153,7 +153,7 @@ func New(c *Config, o *Options) (*Guard, error) {
 	if g.dpop, err = token.NewNonces(key, nonceLife); err != nil {
 		return nil, fmt.Errorf("guard: %w", err)
 	}
-	g.failures = limit.New(&limit.Options{Rates: []limit.Rate{{Per: "address", Limit: 10, Burst: 100, Every: time.Second}}, Now: g.now})
+	g.failures = newFailures(g.now)
 	g.guesses.init(g.now)
 	g.outsiders = newOutsiders(g.now)
 	g.shadowed.lines = limit.New(&limit.Options{Rates: []limit.Rate{{Per: "all", Limit: 10, Burst: 100, Every: time.Second}}, Now: g.now})
@@ -184,7 +184,7 @@ func (g *Guard) Reload(c *Config) error {
 	}
 	g.state.Store(s)
 	s.warnOfShadow()
-	g.guests.soon()
+	g.streams.soon()
 	return old.close(s)
 }
 
@@ -197,7 +197,7 @@ func (g *Guard) Close() error {
 		return nil
 	}
 	g.closed = true
-	g.guests.close()
+	g.streams.close()
 	err := g.state.Load().close(nil)
 	for _, r := range g.retired {
 		err = errors.Join(err, r.log.Close())

@@ -108,7 +108,12 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 			return
 		}
 		if r.Method == http.MethodGet { // its answer may be a stream, or all of a connection
-			defer g.guests.stream(who, r, w)()
+			leave, ok := g.streams.add(who, r, w)
+			if !ok {
+				s.answer(w, x, who, tooManyStreams())
+				return
+			}
+			defer leave()
 		}
 		r = r.WithContext(v)
 		if len(s.scopes) > 0 {
@@ -130,9 +135,14 @@ func ConnOf(r *http.Request, transport string) *Conn {
 	return &Conn{Transport: transport, Remote: r.RemoteAddr, TLS: r.TLS, Principal: From(r.Context()), Local: isLocal(r)}
 }
 
-// failed counts a credential that was wrong: nobody may guess as fast as he can.
+// newFailures returns the rate of wrong credentials of an address.
+func newFailures(now func() time.Time) *limit.Limiter {
+	return limit.New(&limit.Options{Rates: []limit.Rate{{Per: "address", Limit: 10, Burst: 100, Every: time.Second}}, Now: now})
+}
+
+// failed counts a wrong credential: failed authentication is rate-limited per address.
 func (s *state) failed(remote string, r *refusal) *refusal {
-	if r.nonce || r.reason == nobodyNamed || r.status != http.StatusUnauthorized {
+	if r.nonce || r.reason == noCredentials || r.status != http.StatusUnauthorized {
 		return r
 	}
 	_, err := s.g.failures.Take(&limit.Caller{Address: remote}, "authenticate")

@@ -87,13 +87,13 @@ func (g *Guard) watches(ctx context.Context, c *Call) (err error) {
 func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 	at := &connected{g: g, c: c, id: strconv.FormatUint(g.connections.Add(1), 10)}
 	if c != nil && c.Close != nil {
-		g.guests.conn(at)
+		g.streams.addConn(at)
 	}
 	return func(next farcall.Handler) farcall.Handler {
 		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
 			s := g.state.Load()
 			who := sessionFrom(ctx)
-			defer func() { at.saw(who, err) }()
+			defer func() { at.dropAbusive(who, err) }()
 			if c != nil { // what its context may know is of the handshake, and may have changed
 				var refused *refusal
 				if who, refused = at.session(ctx, s); refused != nil {
@@ -183,7 +183,7 @@ type connected struct {
 	c  *Conn
 	id string // unique in the guard
 
-	known    atomic.Bool  // somebody has made himself known
+	accepted atomic.Bool  // a message of an authenticated or anonymous principal has come
 	refusals atomic.Int32 // until then
 
 	mu  sync.Mutex

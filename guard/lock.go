@@ -52,7 +52,7 @@ func (s *state) followLocks(old *state) (err error) {
 		g := s.g
 		s.file, err = lock.Follow(s.c.LocksFile, func() {
 			g.opts.Logger.Info("the locks have changed", "file", s.c.LocksFile)
-			g.guests.soon()
+			g.streams.soon()
 		}, func(err error) {
 			g.opts.Logger.Error("the file of locks cannot be used", "error", err)
 		})

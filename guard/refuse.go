@@ -37,8 +37,8 @@ func tooLarge(what string, status int) condition {
 	return condition{what + " too large", -32012, -32012, -31012, status}
 }
 
-// nobodyNamed is the reason for which nobody is suspected of guessing.
-const nobodyNamed = "there are no credentials"
+// noCredentials is the reason of a refusal that does not count as a wrong credential.
+const noCredentials = "there are no credentials" //nolint:gosec // it is none
 
 // code is its number for a call.
 func (c *condition) code(call *Call) jsonrpc.Code {

@@ -3,12 +3,15 @@ package guard
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
 	"github.com/farcall-dev/farcall/guard/internal/limit"
 	"github.com/farcall-dev/farcall/guard/internal/replay"
 	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/share"
 )
 
 // A caller of the test: its owner, and where it calls from.
@@ -72,6 +75,30 @@ func tables() []table {
 		{name: "concurrent", alone: true, make: ofLimiter(limit.Options{Concurrent: 5})},
 		{name: "total", make: ofLimiter(limit.Options{Total: 64})},
 		{name: "buckets", byGroup: true, make: ofLimiter(limit.Options{MaxBuckets: 1000, Rates: []limit.Rate{{Limit: 1, Every: day, Each: true}}})},
+		{
+			name: "open streams",
+			make: func() func(v visitor, i int) bool {
+				g := &activeStreams{g: &Guard{}}
+				g.closed = true // nothing is looked at
+				g.shares, g.answers = share.NewLedger(share.Bounds{Total: 100, Ratio: streamRatio}), map[*stream]struct{}{}
+				return func(v visitor, _ int) bool {
+					r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
+					_, ok := g.add(&session{owner: v.owner}, r, httptest.NewRecorder())
+					return ok
+				}
+			},
+		},
+		{
+			name: "refused credentials", byGroup: true, alone: true,
+			make: func() func(v visitor, i int) bool {
+				g := newFailures(time.Now)
+				return func(v visitor, i int) bool {
+					_, err := g.Take(&limit.Caller{Address: v.address}, "authenticate")
+					return err == nil
+				}
+			},
+			holds: func(v visitor) bool { return !v.owner.Authenticated() && v.address != "" },
+		},
 		{
 			name: "nonces", holds: func(v visitor) bool { return v.owner.Authenticated() },
 			make: func() func(v visitor, i int) bool {

@@ -189,11 +189,11 @@ func most[T any](all map[owner.Key]*waiting[T]) (n int) {
 }
 
 // count returns how many items wait, of nil none.
-func (w *waiting[T]) count() int {
-	if w == nil {
+func (g *waiting[T]) count() int {
+	if g == nil {
 		return 0
 	}
-	return w.n
+	return g.n
 }
 
 // lastOf returns the last item in a group of an owner that has n.

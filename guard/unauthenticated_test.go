@@ -10,8 +10,8 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 )
 
-// A connection of which nothing comes but what must be refused is ended.
-func TestStrangersAreNotHeardForEver(t *testing.T) {
+// A connection on which 100 messages were refused and none accepted is closed.
+func TestAbusiveConnectionIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGuard(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
 		ours, theirs := farcall.Pipe()

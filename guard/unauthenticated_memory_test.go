@@ -13,8 +13,8 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 )
 
-// Who is refused is answered, and let go of, whether the body that he has promised comes or not.
-func TestStrangersPromiseABody(t *testing.T) {
+// A refused request is answered, and its connection closed, whether or not the body that it announced comes.
+func TestUnauthenticatedBody(t *testing.T) {
 	s := newSite(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
 	for _, body := range []string{
 		"Content-Length: 1000\r\n\r\n", "Content-Length: 1000\r\n\r\n{",
@@ -41,8 +41,8 @@ func TestStrangersPromiseABody(t *testing.T) {
 	}
 }
 
-// What a stranger sends over a connection is small, as long as nobody knows who he is.
-func TestStrangersSendLittle(t *testing.T) {
+// Messages on an unauthenticated connection are small.
+func TestUnauthenticatedMessageIsBounded(t *testing.T) {
 	key := keyOf("ci", goodKey)
 	for _, signers := range [][]guard.Signer{nil, {{ID: "partner", Secret: secret}}} {
 		g := newGuard(t, &guard.Config{Keys: []guard.Key{key}, Signatures: signers}, nil)
@@ -52,11 +52,11 @@ func TestStrangersSendLittle(t *testing.T) {
 	}
 	g := newGuard(t, &guard.Config{Anonymous: true}, nil)
 	if most := g.MaxMessage(t.Context(), &guard.Conn{Transport: "tcp", Remote: "192.0.2.1:1"}); most != 0 {
-		t.Errorf("where everybody may call, a message may have %d bytes", most)
+		t.Errorf("with anonymous callers, a message may have %d bytes", most)
 	}
 }
 
-// counted is a body that nobody ought to read.
+// counted is a body that must not be read.
 type counted struct{ read int }
 
 func (c *counted) Read(p []byte) (int, error) { c.read += len(p); return len(p), nil }
