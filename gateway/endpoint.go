@@ -98,7 +98,7 @@ func (e *endpoint) Describe(ctx context.Context) (*mcp.ServerInfo, error) {
 	who := e.g.caller(ctx)
 	c := e.g.plan.Load().config
 	if len(servers) == 1 && (e.name != "" || c.Name == "") {
-		return servers[0].mcp.Describe(ctx, who)
+		return servers[0].info(ctx, who)
 	}
 	infos := make([]*mcp.ServerInfo, len(servers))
 	var wg sync.WaitGroup
@@ -217,7 +217,7 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 		return upstream.Result{}, err
 	}
 	if !ok {
-		return upstream.Result{}, e.g.shield.missing(w, name, e.unknown(word, name))
+		return upstream.Result{}, e.g.shield.missing(w, name, e.unknown(kind, word, name))
 	}
 	done, err := e.g.shield.begin(w, w.Revision, about(w, &target))
 	if err != nil {
@@ -240,12 +240,11 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 
 // unknown is the error for a tool or prompt that is not there, and says why when
 // it is because of a pin.
-func (e *endpoint) unknown(word, name string) error {
+func (e *endpoint) unknown(kind, word, name string) error {
 	_, servers := e.servers()
 	for _, s := range servers {
-		if change, ok := s.blockedTool(name); ok && word == "tool" {
-			return jsonrpc.Errorf(jsonrpc.InvalidParams, "The tool %s is blocked: upstream %s has %s it since it was pinned. "+
-				"Look at the change on the gateway's page or with 'farcall pin', and accept it with 'farcall pin --accept'", name, s.cfg.Name, change.Kind)
+		if change, ok := s.blockedAs(kind, name); ok {
+			return s.errBlocked(name, &change)
 		}
 	}
 	return jsonrpc.Errorf(jsonrpc.InvalidParams, "Unknown %s: %s", word, name)
@@ -262,11 +261,19 @@ func (e *endpoint) read(w *calling) (r upstream.Result, err error) {
 		return upstream.Result{}, err
 	}
 	if !ok {
-		return upstream.Result{}, e.g.shield.missing(w, uri, notFound(uri))
+		err := e.blockedResource(uri)
+		if err == nil {
+			err = notFound(uri)
+		}
+		return upstream.Result{}, e.g.shield.missing(w, uri, err)
 	}
 	done, err := e.g.shield.begin(w, w.Revision, about(w, &target))
 	if err != nil {
 		return upstream.Result{}, err
+	}
+	if blocked := e.blockedTarget(uri, &target); blocked != nil {
+		done(nil, blocked)
+		return upstream.Result{}, blocked
 	}
 	err = errPanicked // until it returns
 	defer func() { done(r.Raw, err) }()

@@ -142,6 +142,10 @@ func (g *Gateway) newPlan(c *Config, old *plan) (*plan, error) {
 		if p.lock, err = pin.Load(c.Lock); err != nil {
 			return nil, fmt.Errorf("gateway: %w", err)
 		}
+		if p.lock.Old() {
+			g.opts.Logger.Warn("the lock file is of version 1, which pins tools only: instructions, prompts, resources, and tools with icons or _meta are "+
+				"withheld until they are accepted: look at them with 'farcall pin', and write version 2 with 'farcall pin --accept'", "file", c.Lock)
+		}
 	}
 	var sources []route.Source
 	for _, u := range c.Upstreams {
@@ -214,7 +218,9 @@ func (g *Gateway) Reload(c *Config) error {
 		if p.byName[s.cfg.Name] == s {
 			if s.alone != nil {
 				s.alone.SetPageSize(c.PageSize)
-				s.alone.Invalidate(s.cfg.Name, route.Tools) // they may be pinned otherwise now
+				for _, list := range pinnedLists { // they may be pinned otherwise now
+					s.alone.Invalidate(s.cfg.Name, list)
+				}
 			}
 			continue
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strconv"
 
-	"github.com/farcall-dev/farcall/gateway/internal/pin"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/guard"
@@ -55,11 +54,11 @@ const untilTold = -1
 func (s *server) list(ctx context.Context, kind string) (route.List, error) {
 	all, err := s.whole(ctx, s.g.caller(ctx), kind)
 	switch lock := s.g.plan.Load().lock; {
-	case err != nil, kind != route.Tools:
+	case err != nil:
 	case lock != nil:
-		all.Items = s.pinned(lock, all.Items)
+		all.Items = s.pinned(lock, kind, all.Items)
 	default:
-		s.block(nil)
+		s.block(kind, nil)
 	}
 	return all, err
 }
@@ -96,18 +95,6 @@ func (s *server) whole(ctx context.Context, who upstream.Caller, kind string) (r
 		all.TTL = untilTold
 	}
 	return all, nil
-}
-
-// pinned returns the tools that are as they were pinned, and notes the others.
-func (s *server) pinned(lock *pin.Lock, tools []jsonrpc.Raw) []jsonrpc.Raw {
-	s.block(lock.Check(s.cfg.Name, tools))
-	var kept []jsonrpc.Raw
-	for _, tool := range tools {
-		if lock.Allowed(s.cfg.Name, tool) {
-			kept = append(kept, tool)
-		}
-	}
-	return kept
 }
 
 // listChanged is told by the upstream: "tools", "resources" or "prompts".

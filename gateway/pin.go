@@ -9,17 +9,19 @@ import (
 	"strings"
 
 	"github.com/farcall-dev/farcall/gateway/internal/pin"
-	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// Pin compares the tools of all servers with those of the file at path, which is
-// a farcall.lock, and returns what has changed, to be read by a person: "" when
-// nothing has. With accept it writes the file, also when there was none. Then the
-// tools of servers that are not in the configuration stay pinned, unless that was
-// loaded from a file: they have been taken out of it. count is the number of tools.
-// It fails when a server cannot be asked.
+// pinnedLists are the lists that are pinned, after what a server says about itself.
+var pinnedLists = []string{pin.Tools, pin.Prompts, pin.Resources, pin.Templates}
+
+// Pin compares what all servers say about themselves, and their tools, prompts, resources and
+// templates, with those of the file at path, which is a farcall.lock, and returns what has
+// changed, to be read by a person: "" when nothing has. With accept it writes the file, also
+// when there was none, or one of version 1. Then what servers have that are not in the
+// configuration stays pinned, unless that was loaded from a file: they have been taken out of
+// it. count is the number of definitions. It fails when a server cannot be asked.
 func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes string, count int, err error) {
 	lock, err := pin.Load(path)
 	if errors.Is(err, fs.ErrNotExist) && accept {
@@ -31,17 +33,18 @@ func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes st
 	had := len(lock.Sources()) > 0
 	var text strings.Builder
 	for _, s := range g.plan.Load().mcp {
-		name := s.cfg.Name
-		list, err := s.whole(ctx, anybody(), route.Tools)
+		all, err := s.everything(ctx)
 		if err != nil {
-			return "", 0, fmt.Errorf("the tools of %s cannot be listed: %w", name, err)
+			return "", 0, err
 		}
-		count += len(list.Items)
-		if had {
-			write(&text, lock.Check(name, list.Items))
-		}
-		if err := lock.Accept(name, list.Items); err != nil {
-			return "", 0, fmt.Errorf("the tools of %s cannot be pinned: %w", name, err)
+		for _, list := range append([]string{pin.Server}, pinnedLists...) {
+			count += len(all[list])
+			if had {
+				write(&text, lock.Check(s.cfg.Name, list, all[list]))
+			}
+			if err := lock.Accept(s.cfg.Name, list, all[list]); err != nil {
+				return "", 0, fmt.Errorf("%s cannot be pinned: %w", s.cfg.Name, err)
+			}
 		}
 	}
 	config := g.plan.Load().config
@@ -56,6 +59,23 @@ func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes st
 	return text.String(), count, err
 }
 
+// everything returns all that is pinned of a server, by list.
+func (s *server) everything(ctx context.Context) (map[string][]jsonrpc.Raw, error) {
+	info, err := s.mcp.Describe(ctx, anybody())
+	if err != nil {
+		return nil, fmt.Errorf("%s cannot be asked what it is: %w", s.cfg.Name, err)
+	}
+	all := map[string][]jsonrpc.Raw{pin.Server: pin.ServerItems(info.Name, info.Title, info.Version, info.Instructions)}
+	for _, list := range pinnedLists {
+		found, err := s.whole(ctx, anybody(), list)
+		if err != nil {
+			return nil, fmt.Errorf("the %s of %s cannot be listed: %w", list, s.cfg.Name, err)
+		}
+		all[list] = found.Items
+	}
+	return all, nil
+}
+
 // Pinned returns the definitions of the tools that the lock file has, by upstream, as JSON. Without a lock file there
 // are none.
 func (c *Config) Pinned() (map[string][]jsonrpc.Raw, error) {
@@ -68,7 +88,7 @@ func (c *Config) Pinned() (map[string][]jsonrpc.Raw, error) {
 	}
 	tools := map[string][]jsonrpc.Raw{}
 	for _, u := range c.Upstreams {
-		tools[u.Name] = lock.Tools(u.Name)
+		tools[u.Name] = lock.Items(u.Name, pin.Tools)
 	}
 	return tools, nil
 }
@@ -81,7 +101,7 @@ func anybody() upstream.Caller {
 
 func write(w *strings.Builder, changes []pin.Change) {
 	for _, c := range changes {
-		fmt.Fprintf(w, "%s %s: %s\n", jsonrpc.AppendString(nil, c.Source), jsonrpc.AppendString(nil, c.Tool), c.Kind)
+		fmt.Fprintf(w, "%s %s %s: %s\n", jsonrpc.AppendString(nil, c.Source), c.What(), jsonrpc.AppendString(nil, c.Name), c.Kind)
 		for line := range strings.Lines(c.Diff) {
 			w.WriteString("  " + line)
 		}

@@ -56,7 +56,7 @@ type server struct {
 	slow atomic.Bool // it did not say in time what it offers
 
 	blocking sync.Mutex
-	blocked  map[string]pin.Change // tools that are not as they were pinned
+	blocked  map[blockedItem]pin.Change // what is not as it was pinned
 }
 
 // newServer puts a server together. Nothing runs yet.
@@ -267,30 +267,6 @@ func (s *server) passesAll(p *plan) bool {
 	return s.raw != nil && s.cfg.ServesRPC(p.lock != nil || s.g.shield != nil)
 }
 
-// block notes tools that are not as they were pinned.
-func (s *server) block(changes []pin.Change) {
-	s.blocking.Lock()
-	defer s.blocking.Unlock()
-	blocked := map[string]pin.Change{}
-	for _, c := range changes {
-		if c.Kind == pin.Removed {
-			continue // or not for everybody
-		}
-		if _, known := s.blocked[c.Tool]; !known {
-			s.g.opts.Logger.Warn("a tool is blocked: it is not as it was pinned", "upstream", s.cfg.Name, "tool", c.Tool, "change", c.Kind)
-		}
-		blocked[c.Tool] = c
-	}
-	s.blocked = blocked
-}
-
-func (s *server) blockedTool(name string) (pin.Change, bool) {
-	s.blocking.Lock()
-	defer s.blocking.Unlock()
-	c, ok := s.blocked[name]
-	return c, ok
-}
-
 // describe returns what the server says of itself, nil when it does not in time.
 // One that is down is described when it is up.
 func (s *server) describe(ctx context.Context, who upstream.Caller) *mcp.ServerInfo {
@@ -300,7 +276,7 @@ func (s *server) describe(ctx context.Context, who upstream.Caller) *mcp.ServerI
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	info, err := s.mcp.Describe(ctx, who)
+	info, err := s.info(ctx, who)
 	s.slow.Store(errors.Is(ctx.Err(), context.DeadlineExceeded))
 	if err != nil {
 		return nil

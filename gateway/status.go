@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/farcall-dev/farcall/gateway/internal/admin"
+	"github.com/farcall-dev/farcall/gateway/internal/pin"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 )
 
@@ -55,7 +56,7 @@ func (s *server) status(p *plan) admin.UpstreamStatus {
 	return u
 }
 
-// tools are those that are known, without asking the server, and those that are
+// tools are those that are known, without asking the server, and whatever is
 // blocked.
 func (s *server) tools(p *plan) []admin.ToolStatus {
 	var all []admin.ToolStatus
@@ -69,7 +70,11 @@ func (s *server) tools(p *plan) []admin.ToolStatus {
 	s.blocking.Lock()
 	defer s.blocking.Unlock()
 	for _, c := range s.blocked {
-		all = append(all, admin.ToolStatus{Name: c.Tool, Blocked: "it was " + c.Kind + " since it was pinned", Diff: c.Diff})
+		name := c.Name
+		if c.List != pin.Tools {
+			name = c.What() + " " + name
+		}
+		all = append(all, admin.ToolStatus{Name: name, Blocked: "it was " + c.Kind + " since it was pinned", Diff: c.Diff})
 	}
 	slices.SortFunc(all, func(a, b admin.ToolStatus) int { return strings.Compare(a.Name, b.Name) })
 	return all

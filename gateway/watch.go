@@ -50,6 +50,9 @@ func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *s
 		return nil, "", nil, err
 	}
 	if ok {
+		if err := e.blockedTarget(uri, &target); err != nil {
+			return nil, "", nil, err
+		}
 		done, err := e.g.shield.begin(ctx, nil, &guard.Call{Method: spec.MethodResourcesRead, Upstream: target.Source, Name: target.Name})
 		if err != nil {
 			return nil, "", nil, err

@@ -82,7 +82,7 @@ func newBridgeCmd(e *env) *cobra.Command {
 	flags.StringVar(&f.era, "era", "", "what to speak to the server: `auto`, modern, legacy or a revision (default auto)")
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` for the command's environment, or NAME for one of farcall's own; can be repeated")
 	flags.StringVar(&f.cwd, "cwd", "", "`directory` in which the command runs")
-	flags.StringVar(&f.lock, "lock", "", "`file` with the pinned tools of the server, which 'farcall pin TARGET' writes")
+	flags.StringVar(&f.lock, "lock", "", "`file` with what the server said when it was pinned, which 'farcall pin TARGET' writes")
 	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
 	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil, "`CIDR` or address of a proxy, or unix, whose X-Forwarded-For, Forwarded and PROXY protocol say who the client is; can be repeated")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); the port speaks TLS then, and nothing else")

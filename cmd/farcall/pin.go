@@ -15,7 +15,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// lockFile is the name of the file that pins tools.
+// lockFile is the name of the file with the pins.
 const lockFile = "farcall.lock"
 
 func newPinCmd(e *env) *cobra.Command {
@@ -24,13 +24,13 @@ func newPinCmd(e *env) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "pin FILE|TARGET",
-		Short: "Pin the tools of servers: a tool that changes later is blocked",
-		Long: `Write the definition of every tool (name, description, schemas, annotations)
-of the servers of a configuration, or of one server, into ` + lockFile + `. A gateway
-with that file hides a tool whose definition is another one, and shows what has
-changed. 'farcall serve --config FILE' finds it beside FILE; 'farcall bridge' and
-'farcall serve --upstream' take it with --lock.
-
+		Short: "Pin what servers say: what changes later is blocked",
+		Long: `Write what models and people read of the servers of a configuration, or of one server,
+into ` + lockFile + `: their names, versions and instructions, and the definitions of their
+tools, prompts, resources and templates, with icons and _meta. A gateway with that file
+withholds what has another definition, and shows what has changed. 'farcall serve --config FILE'
+finds it beside FILE; with 'lock: ` + lockFile + `' in FILE a missing one is an error.
+'farcall bridge' and 'farcall serve --upstream' take it with --lock.
 When there is such a file already, the differences are shown and the exit status
 is 1 if there are some; --accept writes what is there now.`,
 		Example: `  farcall pin farcall.yaml
@@ -55,12 +55,12 @@ is 1 if there are some; --accept writes what is there now.`,
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return pinTools(ctx, e, c, path, accept)
+			return pinAll(ctx, e, c, path, accept)
 		},
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.BoolVar(&accept, "accept", false, "write what the tools are now")
+	flags.BoolVar(&accept, "accept", false, "write what the servers have now")
 	flags.StringVar(&lock, "lock", "", "`file` to write (default "+lockFile+" beside the configuration)")
 	flags.DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the servers")
 	return cmd
@@ -97,7 +97,7 @@ func pinConfig(cmd *cobra.Command, args []string) (*gateway.Config, error) {
 	return c, checked(c)
 }
 
-// pinFailure is the exit when not all tools could be compared.
+// pinFailure is the exit when not everything could be compared.
 func pinFailure(err error) error {
 	exit := &exitError{code: exitFailure, err: errors.New(tame(strings.TrimPrefix(err.Error(), "gateway: ")))}
 	wire := (*jsonrpc.Error)(nil)
@@ -111,9 +111,9 @@ func pinFailure(err error) error {
 	return exit
 }
 
-// pinTools compares the tools with the file, and writes it when there is none or
+// pinAll compares the servers with the file, and writes it when there is none or
 // accept is given.
-func pinTools(ctx context.Context, e *env, c *gateway.Config, path string, accept bool) error {
+func pinAll(ctx context.Context, e *env, c *gateway.Config, path string, accept bool) error {
 	_, missing := os.Stat(path)
 	c.Lock = ""
 	g, err := gateway.New(c, &gateway.Options{Version: versionName()})
@@ -133,12 +133,12 @@ func pinTools(ctx context.Context, e *env, c *gateway.Config, path string, accep
 	fmt.Fprint(e.stdout, changes)
 	switch {
 	case write:
-		fmt.Fprintf(e.stdout, "pinned %d tools in %s\n", count, path)
+		fmt.Fprintf(e.stdout, "pinned %d definitions in %s\n", count, path)
 	case changes == "":
-		fmt.Fprintf(e.stdout, "%d tools are as %s has them\n", count, path)
+		fmt.Fprintf(e.stdout, "%d definitions are as %s has them\n", count, path)
 	default:
 		return &exitError{
-			code: exitFailure, err: fmt.Errorf("tools are not as %s has them", path),
+			code: exitFailure, err: fmt.Errorf("the servers are not as %s has them", path),
 			hint: "Read the changes above: a model will act on them. 'farcall pin --accept' accepts all of them.",
 		}
 	}

@@ -46,6 +46,7 @@ type serveFlags struct {
 	config       string
 	upstreams    []string
 	lock         string
+	foundLock    string // a lock beside --config, which does not name it
 	profile      string
 	drainTimeout time.Duration
 	configured   []string // the addresses of --config
@@ -111,7 +112,7 @@ With a certificate, connections without TLS are refused, but over unix sockets.`
 	flags.BoolVar(&f.stdio, "stdio", false, "serve standard input and output")
 	flags.StringVar(&f.config, "config", "", "serve the servers of this `file`, as a gateway: farcall.yaml, or the mcpServers JSON of a desktop client; it is read again when it changes")
 	flags.StringArrayVar(&f.upstreams, "upstream", nil, "serve this server, `NAME=TARGET` or NAME=COMMAND, as a gateway; can be repeated")
-	flags.StringVar(&f.lock, "lock", "", "`file` with the pinned tools of the gateway (default farcall.lock beside --config)")
+	flags.StringVar(&f.lock, "lock", "", "`file` with what the servers of the gateway said when they were pinned (default farcall.lock beside --config)")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); the port speaks TLS then, and nothing else")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) whose client certificates count, for mtls of the guard")

@@ -84,6 +84,9 @@ func (f *serveFlags) notices(c *gateway.Config, stderr io.Writer) {
 		}
 		fmt.Fprintf(stderr, "farcall: %s:%d:%d: %s: %s\n", f.config, n.Line, n.Column, n.Path, tame(n.Message))
 	}
+	if f.foundLock != "" && f.log != "off" {
+		fmt.Fprintf(stderr, "farcall: %s is used because it lies beside %s; write 'lock: %s' there, so that a missing file is an error\n", f.foundLock, f.config, lockFile)
+	}
 	f.warnOfCertificates(c.Guard, cmp.Or(f.config, f.guard), stderr)
 	for _, u := range c.Upstreams {
 		for _, text := range caveats(u, c) {
@@ -102,15 +105,22 @@ func (f *serveFlags) gatewayConfig() (*gateway.Config, error) {
 	if f.config == "" {
 		return upstreamsConfig(f.upstreams, f.lock)
 	}
-	return loadConfig(f.config, f.lock)
+	c, found, err := loadPinned(f.config, f.lock)
+	f.foundLock = found
+	return c, err
 }
 
 // loadConfig reads a configuration. A farcall.lock that lies beside it counts
 // unless the file, or --lock, names another one.
 func loadConfig(file, lock string) (*gateway.Config, error) {
-	c, err := gateway.Load(file)
-	if err != nil {
-		return nil, configFailure(err)
+	c, _, err := loadPinned(file, lock)
+	return c, err
+}
+
+// loadPinned is loadConfig. found is the lock that counts only because it lies beside the file.
+func loadPinned(file, lock string) (c *gateway.Config, found string, err error) {
+	if c, err = gateway.Load(file); err != nil {
+		return nil, "", configFailure(err)
 	}
 	if lock != "" {
 		c.Lock = lock
@@ -118,10 +128,10 @@ func loadConfig(file, lock string) (*gateway.Config, error) {
 	if c.Lock == "" {
 		beside := filepath.Join(filepath.Dir(file), lockFile)
 		if _, err := os.Stat(beside); err == nil {
-			c.Lock = beside
+			c.Lock, found = beside, beside
 		}
 	}
-	return c, nil
+	return c, found, nil
 }
 
 // configFailure is the exit for a configuration that is not valid.
@@ -241,9 +251,13 @@ func (f *serveFlags) serveGateway(
 // as before. It returns the files to watch: those of before when it is not known
 // which there are now.
 func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Writer) (files []string) {
-	c, err := loadConfig(f.config, f.lock)
+	c, found, err := loadPinned(f.config, f.lock)
 	var moved bool
 	if err == nil {
+		if c.Lock == "" && f.foundLock != "" { // it was removed: that opens nothing
+			c.Lock, found = f.foundLock, f.foundLock
+		}
+		f.foundLock = found
 		before = f.watched(c)
 		moved = !slices.Equal(c.Listen, f.configured)
 		c.Listen = f.addresses()

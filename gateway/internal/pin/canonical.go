@@ -14,20 +14,24 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// pinned are the members of a tool that are hashed, in the order of their names.
-var pinned = [...]string{"annotations", "description", "inputSchema", "name", "outputSchema", "title"}
-
 const maxDepth = 256
 
-// Hash returns the SHA-256, in hexadecimal, of what a tool says about itself: the
-// canonical JSON of an object with those of the members name, title, description,
-// inputSchema, outputSchema and annotations that it has.
+// volatile are the members of a resource that its content changes, and that are not pinned: its
+// size, and when it was modified.
+const (
+	volatileSize = "size"
+	volatileTime = "lastModified"
+)
+
+// Hash returns the SHA-256, in hexadecimal, of the canonical JSON of an item of a list: of all
+// its members, also _meta, icons and those that no revision knows, as a client gets all of
+// them. Only the size of a resource and the time of its last change are left out.
 //
 // Canonical is: members in the order of their names (of their bytes in UTF-8), no
 // white space, the shortest escapes, and one form for each value of a number,
 // exactly. A member that is there twice is an error.
-func Hash(tool jsonrpc.Raw) (string, error) {
-	def, err := definition(tool)
+func Hash(list string, item jsonrpc.Raw) (string, error) {
+	def, err := definition(list, item)
 	if err != nil {
 		return "", err
 	}
@@ -39,43 +43,31 @@ func sum(def []byte) string {
 	return hex.EncodeToString(s[:])
 }
 
-// definition returns the canonical JSON of what is pinned of a tool.
-func definition(tool jsonrpc.Raw) ([]byte, error) {
-	if end, f := scan.Text(tool, maxDepth); f != scan.OK {
-		return nil, fmt.Errorf("the tool is no JSON: %v at offset %d", f, end)
+// definition returns the canonical JSON of what is pinned of an item.
+func definition(list string, item jsonrpc.Raw) ([]byte, error) {
+	if end, f := scan.Text(item, maxDepth); f != scan.OK {
+		return nil, fmt.Errorf("it is no JSON: %v at offset %d", f, end)
 	}
-	if tool[scan.Space(tool, 0)] != '{' {
-		return nil, errors.New("the tool is no object")
+	start := scan.Space(item, 0)
+	if item[start] != '{' {
+		return nil, errors.New("it is no object")
 	}
-	var values [len(pinned)][]byte
-	var twice string
-	scan.Object(tool, func(key, value []byte) bool {
-		i, ok := slices.BinarySearchFunc(pinned[:], key, func(name string, key []byte) int { return strings.Compare(name, string(key)) })
-		if ok && values[i] != nil {
-			twice = pinned[i]
-		} else if ok {
-			values[i] = value
+	if list != Resources {
+		return appendCanonical(nil, item[start:])
+	}
+	return appendObject(nil, item[start:], func(name string, value []byte) ([]byte, bool) {
+		switch {
+		case name == volatileSize:
+			return nil, false
+		case name == "annotations" && value[0] == '{':
+			kept, err := appendObject(nil, value, func(name string, value []byte) ([]byte, bool) { return value, name != volatileTime })
+			if err != nil {
+				return value, true // which fails as well
+			}
+			return kept, string(kept) != "{}"
 		}
-		return twice == ""
+		return value, true
 	})
-	if twice != "" {
-		return nil, fmt.Errorf("the tool has the member %q twice", twice)
-	}
-	out := []byte{'{'}
-	for i, value := range values {
-		if value == nil {
-			continue
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(jsonrpc.AppendString(out, pinned[i]), ':')
-		var err error
-		if out, err = appendCanonical(out, value); err != nil {
-			return nil, fmt.Errorf("%s: %w", pinned[i], err)
-		}
-	}
-	return append(out, '}'), nil
 }
 
 type member struct {
@@ -104,21 +96,7 @@ func members(object []byte) ([]member, error) {
 func appendCanonical(dst, value []byte) (out []byte, err error) {
 	switch value[0] {
 	case '{':
-		all, err := members(value)
-		if err != nil {
-			return nil, err
-		}
-		dst = append(dst, '{')
-		for i, m := range all {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(jsonrpc.AppendString(dst, m.name), ':')
-			if dst, err = appendCanonical(dst, m.value); err != nil {
-				return nil, err
-			}
-		}
-		return append(dst, '}'), nil
+		return appendObject(dst, value, nil)
 	case '[':
 		dst = append(dst, '[')
 		first := true
@@ -137,6 +115,35 @@ func appendCanonical(dst, value []byte) (out []byte, err error) {
 		return append(dst, value...), nil
 	}
 	return appendNumber(dst, value), nil
+}
+
+// appendObject appends the canonical form of a valid object. keep, unless it is nil, says which
+// members stay, and with which value.
+func appendObject(dst, object []byte, keep func(name string, value []byte) ([]byte, bool)) ([]byte, error) {
+	all, err := members(object)
+	if err != nil {
+		return nil, err
+	}
+	dst = append(dst, '{')
+	first := true
+	for _, m := range all {
+		value := m.value
+		if keep != nil {
+			var stays bool
+			if value, stays = keep(m.name, value); !stays {
+				continue
+			}
+		}
+		if !first {
+			dst = append(dst, ',')
+		}
+		first = false
+		dst = append(jsonrpc.AppendString(dst, m.name), ':')
+		if dst, err = appendCanonical(dst, value); err != nil {
+			return nil, err
+		}
+	}
+	return append(dst, '}'), nil
 }
 
 // appendNumber appends the one form of a number's value. Nothing is rounded.

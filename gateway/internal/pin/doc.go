@@ -1,7 +1,6 @@
-// Package pin answers one question: is this tool still what somebody has looked
-// at and accepted?
+// Package pin answers one question: is this still what was accepted?
 //
-// What a tool says about itself is read by models, and obeyed. A Lock holds the
-// definitions that were accepted; a tool that differs from its own is not
-// allowed until somebody accepts it, and what differs can be shown.
+// What a server says about itself, its tools, prompts and resources is read by models, and
+// obeyed. A Lock holds the definitions that were accepted; what differs from its own is not
+// allowed until it is accepted again, and what differs can be shown.
 package pin

@@ -9,6 +9,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,7 +22,7 @@ func raw(text string) jsonrpc.Raw { return jsonrpc.Raw(text) }
 
 func hash(t *testing.T, text string) string {
 	t.Helper()
-	sum, err := Hash(raw(text))
+	sum, err := Hash(Tools, raw(text))
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
@@ -33,9 +34,9 @@ func TestHash(t *testing.T) {
 	const want = "d1585ccc24e2c32d8985015d676d247ed7832d93cbac36c8dd12b7381a59202a"
 	same := []string{
 		`{"name":"x","description":"d","inputSchema":{"a":1,"b":[2,null]}}`,
-		`{ "inputSchema" : {"b":[ 2.0 , null ] , "a":10e-1}, "description":"\u0064", "na\u006de":"x", "icons":[], "_meta":{"a":1}, "execution":{} }`,
+		`{ "inputSchema" : {"b":[ 2.0 , null ] , "a":10e-1}, "description":"\u0064", "na\u006de":"x" }`,
 	}
-	def, err := definition(raw(same[0]))
+	def, err := definition(Tools, raw(same[0]))
 	if err != nil || string(def) != `{"description":"d","inputSchema":{"a":1,"b":[2,null]},"name":"x"}` {
 		t.Errorf("%s, %v", def, err)
 	}
@@ -58,6 +59,9 @@ func TestHash(t *testing.T) {
 		`{"name":"x","description":"d","inputSchema":{"a":1,"b":[2,null]},"annotations":{}}`,
 		`{"name":"x","description":"d","inputSchema":{"a":1,"b":[2,null]},"outputSchema":{}}`,
 		`{"name":"x","description":null,"inputSchema":{"a":1,"b":[2,null]}}`,
+		`{"name":"x","description":"d","inputSchema":{"a":1,"b":[2,null]},"icons":[]}`,
+		`{"name":"x","description":"d","inputSchema":{"a":1,"b":[2,null]},"_meta":{"a":1}}`,
+		`{"name":"x","description":"d","inputSchema":{"a":1,"b":[2,null]},"unknown":1}`,
 	} {
 		if hash(t, text) == first {
 			t.Errorf("%s has the same hash", text)
@@ -67,7 +71,7 @@ func TestHash(t *testing.T) {
 		``, `{`, `[]`, `7`, `null`, `{"name":"x","name":"y"}`, `{"name":"x","description":"a","description":"b"}`,
 		`{"inputSchema":{"a":{"b":1,"\u0062":2}}}`, `{"inputSchema":` + strings.Repeat("[", 300) + strings.Repeat("]", 300) + `}`,
 	} {
-		if sum, err := Hash(raw(bad)); err == nil {
+		if sum, err := Hash(Tools, raw(bad)); err == nil {
 			t.Errorf("%s has the hash %s", bad, sum)
 		}
 	}
@@ -93,7 +97,7 @@ const (
 func lock(t *testing.T, source string, tools ...string) *Lock {
 	t.Helper()
 	l := New()
-	if err := l.Accept(source, raws(tools)); err != nil {
+	if err := l.Accept(source, Tools, raws(tools)); err != nil {
 		t.Fatal(err)
 	}
 	return l
@@ -115,7 +119,7 @@ func TestAllowed(t *testing.T) {
 		}{
 			{"a", readFile, true},
 			{"a", listDir, true},
-			{"a", strings.Replace(readFile, `{"name"`, `{"_meta":{"x":1},"name"`, 1), true},
+			{"a", strings.Replace(readFile, `{"name"`, `{"_meta":{"x":1},"name"`, 1), false},
 			{"a", strings.Replace(readFile, "true", "false", 1), false},
 			{"a", strings.Replace(readFile, "Reads", "Writes", 1), false},
 			{"a", strings.Replace(readFile, `"name":"read_file"`, `"name":"read_file","name":"list_dir"`, 1), false},
@@ -125,7 +129,7 @@ func TestAllowed(t *testing.T) {
 			{"a", `x`, false},
 			{"b", readFile, false},
 		} {
-			if got := l.Allowed(test.source, raw(test.tool)); got != test.want {
+			if got := l.Allowed(test.source, Tools, raw(test.tool)); got != test.want {
 				t.Errorf("%s of %s: %v", test.tool, test.source, got)
 			}
 		}
@@ -134,10 +138,10 @@ func TestAllowed(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for range 100 {
-				if !l.Allowed("a", raw(readFile)) {
+				if !l.Allowed("a", Tools, raw(readFile)) {
 					t.Error("it is not allowed")
 				}
-				_ = l.Accept("b", raws([]string{listDir}))
+				_ = l.Accept("b", Tools, raws([]string{listDir}))
 				l.Remove("b")
 			}
 		})
@@ -148,18 +152,18 @@ func TestAllowed(t *testing.T) {
 func TestAcceptRefuses(t *testing.T) {
 	l := lock(t, "a", readFile)
 	for _, bad := range []string{`{"name":""}`, `{}`, `{"name":7}`, `[]`, readFile} {
-		if err := l.Accept("a", raws([]string{readFile, bad})); err == nil || !strings.Contains(err.Error(), `tool 2 of "a"`) {
+		if err := l.Accept("a", Tools, raws([]string{readFile, bad})); err == nil || !strings.Contains(err.Error(), `tools of "a": number 2 cannot be pinned`) {
 			t.Errorf("%s: %v", bad, err)
 		}
 	}
-	if !l.Allowed("a", raw(readFile)) || l.Has("b") || strings.Join(l.Sources(), " ") != "a" {
+	if !l.Allowed("a", Tools, raw(readFile)) || slices.Contains(l.Sources(), "b") || strings.Join(l.Sources(), " ") != "a" {
 		t.Errorf("the lock has changed: %v", l.Sources())
 	}
 }
 
 func TestCheck(t *testing.T) {
 	l := lock(t, "a", readFile, listDir)
-	if got := l.Check("a", raws([]string{listDir, readFile})); len(got) != 0 {
+	if got := l.Check("a", Tools, raws([]string{listDir, readFile})); len(got) != 0 {
 		t.Errorf("%+v", got)
 	}
 	now := strings.NewReplacer(
@@ -169,10 +173,10 @@ func TestCheck(t *testing.T) {
 		`["a","b"]`, `["a","c"]`,
 		"true", "false",
 	).Replace(readFile)
-	got := l.Check("a", raws([]string{now, `{"name":"new","description":"n"}`, `{"name":"new"}`, `[]`, `{"name":"x","name":"y"}`}))
+	got := l.Check("a", Tools, raws([]string{now, `{"name":"new","description":"n"}`, `{"name":"new"}`, `[]`, `{"name":"x","name":"y"}`}))
 	var text strings.Builder
 	for _, c := range got {
-		fmt.Fprintf(&text, "%s %s %q\n%s", c.Source, c.Kind, c.Tool, c.Diff)
+		fmt.Fprintf(&text, "%s %s %q\n%s", c.Source, c.Kind, c.Name, c.Diff)
 	}
 	const want = `a changed "read_file"
 - annotations.readOnlyHint: true
@@ -190,11 +194,11 @@ a added "new"
 + description: n
 + name: new
 a invalid "new"
-the tool is there twice
+it is there twice
 a invalid ""
-the tool is no object
+it is no object
 a invalid ""
-the tool has the member "name" twice
+the member "name" is there twice
 a removed "list_dir"
 - inputSchema: {}
 - name: list_dir
@@ -242,10 +246,10 @@ func TestDiffOfWords(t *testing.T) {
 
 func TestFile(t *testing.T) {
 	l := lock(t, "b", readFile, listDir)
-	if err := l.Accept("a\n", raws([]string{`{"name":"é\"","inputSchema":{"x":[{"y":[1,2]},[]]}}`})); err != nil {
+	if err := l.Accept("a\n", Tools, raws([]string{`{"name":"é\"","inputSchema":{"x":[{"y":[1,2]},[]]}}`})); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Accept("none", nil); err != nil {
+	if err := l.Accept("none", Tools, nil); err != nil {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "farcall.lock")
@@ -263,7 +267,7 @@ func TestFile(t *testing.T) {
 		if !bytes.Equal(again.Bytes(), l.Bytes()) || !json.Valid(l.Bytes()) {
 			t.Errorf("got\n%s\nwant\n%s", again.Bytes(), l.Bytes())
 		}
-		if !again.Allowed("b", raw(readFile)) || !again.Has("none") {
+		if !again.Allowed("b", Tools, raw(readFile)) || !slices.Contains(again.Sources(), "none") {
 			t.Error("something is lost")
 		}
 		l = again
@@ -277,18 +281,20 @@ func TestFile(t *testing.T) {
 	}
 	const want = `  "upstreams": {
     "a\n": {
-      "é\"": {
-        "sha256": "SUM",
-        "definition": {
-          "inputSchema": {
-            "x": [
-              {
-                "y": [1, 2]
-              },
-              []
-            ]
-          },
-          "name": "é\""
+      "tools": {
+        "é\"": {
+          "sha256": "SUM",
+          "definition": {
+            "inputSchema": {
+              "x": [
+                {
+                  "y": [1, 2]
+                },
+                []
+              ]
+            },
+            "name": "é\""
+          }
         }
       }
     },
@@ -302,10 +308,11 @@ func TestBadFiles(t *testing.T) {
 	good := string(lock(t, "a", readFile).Bytes())
 	for _, test := range [][3]string{
 		{good, "", "line 1: "},
-		{`"version": 1`, `"version": 2`, "it is of version 2; this farcall reads version 1"},
-		{`"version": 1`, `"version": "1"`, `at "/version"`},
-		{`"version": 1`, `"version": 1, "more": 1`, `at "/more": unknown`},
-		{`"version": 1`, "\n<<<<<<< HEAD", "line 4: "},
+		{`"version": 2`, `"version": 3`, "it is of version 3; this farcall reads version 2 and 1"},
+		{`"version": 2`, `"version": "2"`, `at "/version"`},
+		{`"version": 2`, `"version": 2, "more": 1`, `at "/more": unknown`},
+		{`"version": 2`, "\n<<<<<<< HEAD", "line 4: "},
+		{`"tools": {`, `"tooks": {`, `"tooks" of "a" is no list that can be pinned`},
 		{"Reads", "Writes", "is not that of its sha256"},
 		{`"read_file": {`, `"other": {`, `its definition is that of "read_file"`},
 		{`"sha256"`, `"sha"`, `unknown`},
@@ -324,7 +331,7 @@ func TestBadFiles(t *testing.T) {
 
 func FuzzLoad(f *testing.F) {
 	l := New()
-	_ = l.Accept("a", raws([]string{readFile, listDir}))
+	_ = l.Accept("a", Tools, raws([]string{readFile, listDir}))
 	f.Add(l.Bytes())
 	f.Add(New().Bytes())
 	f.Add([]byte(`{"version":1,"upstreams":{"a":{"b":null}}}`))
@@ -338,9 +345,11 @@ func FuzzLoad(f *testing.F) {
 			t.Errorf("%s becomes %s, %v", data, l.Bytes(), err)
 		}
 		for _, source := range l.Sources() {
-			for name, tool := range l.sources[source] {
-				if !again.Allowed(source, tool.def) {
-					t.Errorf("%q of %q is not allowed any more", name, source)
+			for list, items := range l.sources[source] {
+				for name, one := range items {
+					if !again.Allowed(source, list, one.def) {
+						t.Errorf("%q of the %s of %q is not allowed any more", name, list, source)
+					}
 				}
 			}
 		}
@@ -394,13 +403,13 @@ func numbers(a, b string) (x, y *big.Rat, ok bool) {
 
 func BenchmarkAllowed(b *testing.B) {
 	l := New()
-	if err := l.Accept("a", raws([]string{readFile})); err != nil {
+	if err := l.Accept("a", Tools, raws([]string{readFile})); err != nil {
 		b.Fatal(err)
 	}
 	tool := raw(readFile)
 	b.ReportAllocs()
 	for b.Loop() {
-		if !l.Allowed("a", tool) {
+		if !l.Allowed("a", Tools, tool) {
 			b.Fatal("it is not allowed")
 		}
 	}

@@ -237,7 +237,7 @@ func (v *View) expands(g *gathered, source int, uri string) bool {
 func (v *View) byGuess(list, patterns *gathered, uri string) (Target, bool) {
 	for i, s := range v.sources {
 		if rest, ok := cutLong(resources, s.Name, uri); ok && has(list, patterns, i) {
-			return Target{Source: s.Name, Name: rest}, s.filters[resources].opens(rest, false)
+			return Target{Source: s.Name, Name: rest, Guessed: true}, s.filters[resources].opens(rest, false)
 		}
 	}
 	one, some, oneOpaque, opaque := 0, 0, 0, 0
@@ -257,7 +257,7 @@ func (v *View) byGuess(list, patterns *gathered, uri string) (Target, bool) {
 		return Target{}, false
 	}
 	s := v.sources[one]
-	return Target{Source: s.Name, Name: uri}, s.filters[resources].opens(uri, false)
+	return Target{Source: s.Name, Name: uri, Guessed: true}, s.filters[resources].opens(uri, false)
 }
 
 // has reports whether a source has resources, or may have them.

@@ -73,7 +73,9 @@ type Target struct {
 	Source string
 	Name   string      // as the source has it; a name, a URI or a URI template
 	Item   jsonrpc.Raw // as the source has it; nil for a resource that is not listed. Not to be changed
-	Tool   *Tool       // what a tool says of itself; nil for anything else
+	// Guessed: nothing lists the resource, and no template has it; its source is the only one it can be of.
+	Guessed bool
+	Tool    *Tool // what a tool says of itself; nil for anything else
 }
 
 // A Tool is what matters of a tool for each call.

@@ -1,0 +1,122 @@
+package gateway
+
+import (
+	"context"
+	"maps"
+
+	"github.com/farcall-dev/farcall/gateway/internal/pin"
+	"github.com/farcall-dev/farcall/gateway/internal/route"
+	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+)
+
+// A blockedItem is something of a list of a server that is not as it was pinned.
+type blockedItem struct{ list, name string }
+
+// pinned returns the items of a list that are as they were pinned, and notes the others.
+func (s *server) pinned(lock *pin.Lock, list string, items []jsonrpc.Raw) []jsonrpc.Raw {
+	s.block(list, lock.Check(s.cfg.Name, list, items))
+	var kept []jsonrpc.Raw
+	for _, item := range items {
+		if lock.Allowed(s.cfg.Name, list, item) {
+			kept = append(kept, item)
+		}
+	}
+	return kept
+}
+
+// block notes what of a list is not as it was pinned.
+func (s *server) block(list string, changes []pin.Change) {
+	s.blocking.Lock()
+	defer s.blocking.Unlock()
+	blocked := maps.Clone(s.blocked)
+	maps.DeleteFunc(blocked, func(at blockedItem, _ pin.Change) bool { return at.list == list })
+	for _, c := range changes {
+		if c.Kind == pin.Removed {
+			continue // or not for everybody
+		}
+		at := blockedItem{list, c.Name}
+		if _, known := s.blocked[at]; !known {
+			s.g.opts.Logger.Warn("a "+c.What()+" is blocked: it is not as it was pinned; see 'farcall pin'",
+				"upstream", s.cfg.Name, c.What(), c.Name, "change", c.Kind)
+		}
+		if blocked == nil {
+			blocked = map[blockedItem]pin.Change{}
+		}
+		blocked[at] = c
+	}
+	s.blocked = blocked
+}
+
+// blockedAs returns the change for which something is blocked.
+func (s *server) blockedAs(list, name string) (pin.Change, bool) {
+	s.blocking.Lock()
+	defer s.blocking.Unlock()
+	c, ok := s.blocked[blockedItem{list, name}]
+	return c, ok
+}
+
+// errBlocked says why something is not served, and what to do.
+func (s *server) errBlocked(name string, c *pin.Change) error {
+	return jsonrpc.Errorf(jsonrpc.InvalidParams, "The %s %s is blocked: upstream %s has %s it since it was pinned. "+
+		"Look at the change on the gateway's page or with 'farcall pin', and accept it with 'farcall pin --accept'", c.What(), name, s.cfg.Name, c.Kind)
+}
+
+// info returns what the server says about itself, without what is not as it was pinned: then it
+// has no instructions, and no other name than that of the configuration.
+func (s *server) info(ctx context.Context, who upstream.Caller) (*mcp.ServerInfo, error) {
+	info, err := s.mcp.Describe(ctx, who)
+	if err != nil {
+		return nil, err
+	}
+	lock := s.g.plan.Load().lock
+	if lock == nil {
+		s.block(pin.Server, nil)
+		return info, nil
+	}
+	own := *info
+	items := pin.ServerItems(info.Name, info.Title, info.Version, info.Instructions)
+	s.block(pin.Server, lock.Check(s.cfg.Name, pin.Server, items))
+	if !lock.Allowed(s.cfg.Name, pin.Server, items[0]) {
+		own.Name, own.Title, own.Version = s.cfg.Name, "", ""
+	}
+	if len(items) > 1 && !lock.Allowed(s.cfg.Name, pin.Server, items[1]) {
+		own.Instructions = ""
+	}
+	return &own, nil
+}
+
+// blockedResource is the error for a resource that is not there because of a pin; nil for any other.
+func (e *endpoint) blockedResource(uri string) error {
+	_, servers := e.servers()
+	for _, s := range servers {
+		if change, ok := s.blockedAs(pin.Resources, uri); ok {
+			return s.errBlocked(uri, &change)
+		}
+	}
+	return nil
+}
+
+// blockedTarget is the error for a resource that was found otherwise than in the list, and must not
+// be served because of a pin: it has changed, or nothing that is accepted has it while a template
+// is blocked.
+func (e *endpoint) blockedTarget(uri string, t *route.Target) error {
+	s := e.g.plan.Load().byName[t.Source]
+	if s == nil || t.Item != nil {
+		return nil
+	}
+	s.blocking.Lock()
+	defer s.blocking.Unlock()
+	if c, ok := s.blocked[blockedItem{pin.Resources, t.Name}]; ok && c.Kind != pin.Added {
+		return s.errBlocked(uri, &c)
+	}
+	if t.Guessed {
+		for at, c := range s.blocked {
+			if at.list == pin.Templates {
+				return s.errBlocked(at.name, &c)
+			}
+		}
+	}
+	return nil
+}
