@@ -157,9 +157,18 @@ func (s *state) entry(who *session, c *Call, decision string, policies []string)
 		e.Address, e.Transport = who.remote, who.transport
 		if p := who.principal; p != nil {
 			e.Principal, e.Kind, e.Method, e.Issuer = p.ID, p.Kind, p.Method, p.Issuer
+			e.Roles, e.Scopes = noneNil(p.Roles), noneNil(p.Scopes)
 		}
 	}
 	return e
+}
+
+// noneNil is words that the audit has even if there are none.
+func noneNil(words []string) []string {
+	if words == nil {
+		return []string{}
+	}
+	return words
 }
 
 // openAudit opens the audit of a configuration, or goes on with that of the old state. Nil: there is none.

@@ -82,6 +82,9 @@ type Entry struct {
 	// Issuer who vouches for it. Address and Transport are where the call came from.
 	Principal, Kind, Method, Issuer string
 	Address, Transport              string
+	// Roles and Scopes are those that the principal had. Nil is left out, and an empty one is written: there
+	// were none.
+	Roles, Scopes []string
 	// Call is what was called, in Upstream.
 	Call, Upstream string
 	// Decision is "allowed", "denied", "limited" or "refused", by Policies and for a Reason.

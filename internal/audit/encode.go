@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	maxEntry    = 16 << 10 // bytes of a line, about
-	maxText     = 1 << 10  // of a member, as it is written
-	maxPolicies = 2 << 10
+	maxEntry = 16 << 10 // bytes of a line, about
+	maxText  = 1 << 10  // of a member, as it is written
+	maxNames = 2 << 10
 
 	// What a caller makes the log write by refused calls is bounded more tightly.
 	maxRefusal     = 4 << 10
@@ -29,11 +29,15 @@ func (l *Log) append(dst []byte, e *Entry, w *walker, room int) []byte {
 	dst = appendMember(dst, `,"kind":`, e.Kind, room)
 	dst = appendMember(dst, `,"method":`, e.Method, room)
 	dst = appendMember(dst, `,"issuer":`, e.Issuer, room)
+	dst = appendNames(dst, `,"roles":`, e.Roles)
+	dst = appendNames(dst, `,"scopes":`, e.Scopes)
 	dst = appendMember(dst, `,"address":`, e.Address, room)
 	dst = appendMember(dst, `,"transport":`, e.Transport, room)
 	dst = set.rules.masked(dst, `,"call":`, e.Call, room)
 	dst = appendMember(dst, `,"upstream":`, e.Upstream, room)
-	dst = appendPolicies(dst, e.Policies)
+	if len(e.Policies) > 0 {
+		dst = appendNames(dst, `,"policies":`, e.Policies)
+	}
 	dst = set.rules.masked(dst, `,"reason":`, e.Reason, room)
 	if e.Error != 0 {
 		dst = appendNumber(dst, `,"error":`, int64(e.Error))
@@ -130,12 +134,12 @@ func (r *rules) masked(dst []byte, name, s string, room int) []byte {
 	return appendText(append(dst, name...), r.mask([]byte(cut(s, 4*room)), true), room)
 }
 
-func appendPolicies(dst []byte, names []string) []byte {
-	if len(names) == 0 {
+func appendNames(dst []byte, member string, names []string) []byte {
+	if names == nil {
 		return dst
 	}
-	dst = append(dst, `,"policies":[`...)
-	end := len(dst) + maxPolicies
+	dst = append(append(dst, member...), '[')
+	end := len(dst) + maxNames
 	for i, name := range names {
 		if i > 0 {
 			dst = append(dst, ',')
