@@ -22,19 +22,24 @@ type explaining struct {
 	*env
 	config, as, kind, upstream     string
 	transport, annotations, schema string
-	roles, scopes, claims          []string
+	roles, scopes, claims, audits  []string
 	local, asJSON                  bool
 }
 
 func newExplainCmd(e *env) *cobra.Command {
 	x := &explaining{env: e}
 	cmd := &cobra.Command{
-		Use:   "explain --config FILE [--as PRINCIPAL] CALL [PARAMS]",
+		Use:   "explain --config FILE [--as PRINCIPAL] CALL [PARAMS] | --replay AUDIT",
 		Short: "Say whether a guard allows a call, and why",
 		Long: `Say what the guard of a configuration makes of a call: allowed or denied, which
 policy decided and why, and which limits would count it. Nothing is called and
 nothing is counted. The exit status is 0 for allowed and 7 for denied. What
 farcall.lock has of a tool (its schema and annotations) is taken into account.
+
+With --replay, the calls of an audit are decided again: what the configuration would
+change is listed and counted, and so is what cannot be decided, as params were
+not written down. Schemas and limits are left out. The exit status is 1 when a
+decision changes.
 
 CALL is a method with the name of what it is about, as in rules:
   "tools/call github/create_issue", "resources/read docs/file:///readme",
@@ -49,7 +54,8 @@ its roles are in the configuration then. Any other is a user with the --role and
 		Example: strings.TrimPrefix(`
   farcall explain --config farcall.yaml --as ci "tools/call github/create_issue"
   farcall explain --config farcall.yaml --as ada --role dev github/delete_repo name=x
-  farcall explain --config farcall.yaml --as ada --role ops --local admin/stop --json`, "\n"),
+  farcall explain --config farcall.yaml --as ada --role ops --local admin/stop --json
+  farcall explain --config new.yaml --replay audit.jsonl`, "\n"),
 		RunE: func(_ *cobra.Command, args []string) error { return x.run(args) },
 	}
 	f := cmd.Flags()
@@ -65,6 +71,7 @@ its roles are in the configuration then. Any other is a user with the --role and
 	f.StringVar(&x.upstream, "upstream", "", "the `name` of the upstream, if CALL does not begin with it")
 	f.StringVar(&x.annotations, "annotations", "", "the tool's annotations, as `JSON`")
 	f.StringVar(&x.schema, "schema", "", "the tool's input schema, as `JSON`")
+	f.StringArrayVar(&x.audits, "replay", nil, "the `file` of an audit, whose calls are decided again; can be repeated, the oldest first")
 	f.BoolVar(&x.asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -74,6 +81,8 @@ func (x *explaining) run(args []string) error {
 	switch {
 	case x.config == "":
 		return usagef(example, "no --config")
+	case len(x.audits) > 0:
+		return x.replay(args)
 	case len(args) == 0:
 		return usagef(example, "no CALL")
 	}
