@@ -15,6 +15,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -73,16 +74,20 @@ func benchConfig(jwks string) *guard.Config {
 	return c
 }
 
-func benchHandler(tb testing.TB, guarded bool) (h http.Handler, token string) {
+func benchHandler(tb testing.TB, guarded string) (h http.Handler, token string) {
 	tb.Helper()
 	token, jwks := benchToken(tb)
 	mux := farcall.NewMux()
 	mux.Handle("echo", farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) { return req.Params, nil }))
 	rpc := &farcall.Options{}
-	if !guarded {
+	if guarded == "no" {
 		return httprpc.NewHandler(mux, &httprpc.Options{RPC: rpc}), token
 	}
-	g, err := guard.New(benchConfig(jwks), nil)
+	c := benchConfig(jwks)
+	if guarded == "audited" {
+		c.Audit.File = os.DevNull
+	}
+	g, err := guard.New(c, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -93,8 +98,8 @@ func benchHandler(tb testing.TB, guarded bool) (h http.Handler, token string) {
 
 // BenchmarkHTTP is a call over HTTP, without what net/http does for it, and with that.
 func BenchmarkHTTP(b *testing.B) {
-	for _, guarded := range []bool{false, true} {
-		b.Run(fmt.Sprintf("handler/guarded=%v", guarded), func(b *testing.B) {
+	for _, guarded := range []string{"no", "yes", "audited"} {
+		b.Run("handler/guarded="+guarded, func(b *testing.B) {
 			h, token := benchHandler(b, guarded)
 			r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/rpc", nil)
 			r.RemoteAddr = "127.0.0.1:34567"
@@ -111,7 +116,7 @@ func BenchmarkHTTP(b *testing.B) {
 				}
 			}
 		})
-		b.Run(fmt.Sprintf("socket/guarded=%v", guarded), func(b *testing.B) {
+		b.Run("socket/guarded="+guarded, func(b *testing.B) {
 			h, token := benchHandler(b, guarded)
 			s := httptest.NewServer(h)
 			defer s.Close()

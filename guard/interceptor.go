@@ -28,16 +28,23 @@ func (g *Guard) Interceptor(c *Conn) farcall.Interceptor {
 			if g.opts.Annotations != nil && call.Method == spec.MethodToolsCall {
 				call.Annotations = g.opts.Annotations(ctx, call.Method, call.Name)
 			}
-			return g.Serve(ctx, &call, req, farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
-				if call.Method == spec.MethodSubscriptionsListen {
-					if err := g.watches(ctx, &call); err != nil {
-						return nil, err
-					}
-				}
-				return next.ServeRPC(ctx, req)
-			}))
+			h := next
+			if call.Method == spec.MethodSubscriptionsListen {
+				h = g.watching(call, next)
+			}
+			return g.Serve(ctx, &call, req, h)
 		}))
 	}
+}
+
+// watching refuses a subscription to what the caller may not read, before next serves it.
+func (g *Guard) watching(c Call, next farcall.Handler) farcall.Handler {
+	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+		if err := g.watches(ctx, &c); err != nil {
+			return nil, err
+		}
+		return next.ServeRPC(ctx, req)
+	})
 }
 
 // Serve decides about a call of the principal in ctx, as Begin does, and has h serve what it is about. The outcome

@@ -28,7 +28,7 @@ const (
 	defaultSize    = 100_000_000
 	defaultKeep    = 100
 	defaultKeepFor = 90 * 24 * time.Hour
-	defaultBuffer  = 4 << 20
+	defaultBuffer  = 16 << 20
 )
 
 // ErrFull is the error of a [Sink] without room. While each sink is full, calls are refused.
@@ -66,7 +66,7 @@ type Options struct {
 	// Params writes the params down, redacted: see Redact.
 	Params bool
 	Redact []string
-	// Buffer bounds the bytes that wait for a sink, 4 MiB by default.
+	// Buffer bounds the bytes that wait for a sink, 16 MiB by default.
 	Buffer int
 	// OnFault receives failures of sinks and warnings, at most once a second. It may be called by any
 	// goroutine and must not block. Default: only those who get errors see them.

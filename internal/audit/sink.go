@@ -12,9 +12,9 @@ const (
 	earlyBytes = 256 << 10              // that are written at once
 	retryAfter = 200 * time.Millisecond // when it has failed
 	tidyEvery  = 10 * time.Minute       // while nothing is written
-	spareBytes = defaultBuffer          // of a buffer that is kept
+	spareBytes = 4 << 20                // of a buffer that is kept
 
-	refusalPart = 16 // of a buffer one part is for refusals
+	refusalPart = 64 // of a buffer one part is for refusals
 )
 
 // A Sink takes the lines of a [Log]: a file, a log server. One goroutine calls its methods, which may
