@@ -59,7 +59,7 @@ type schemas struct {
 	kept map[string]*schema
 }
 
-// A schema is one, and the calls of which the operator knows that parts of it cannot be judged.
+// A schema is a compiled schema. told are the calls for which the log has its unjudged parts.
 type schema struct {
 	*validate.Schema
 	told []string

@@ -40,7 +40,7 @@ func shadowSite(t *testing.T, c *guard.Config) (s *site, audit func() string, lo
 	}, log
 }
 
-// TestShadow: a guard on trial refuses nobody but those whom it does not know, and says what it would refuse.
+// TestShadow: a guard on trial refuses unauthenticated callers only, and reports what it would refuse.
 func TestShadow(t *testing.T) {
 	c := &guard.Config{
 		Mode: "shadow", Keys: []guard.Key{keyOf("ci", goodKey, "dev")},

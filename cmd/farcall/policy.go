@@ -53,7 +53,7 @@ FILE is YAML or JSON, with guard, the configuration, and tests, a list of calls:
       policies: no-deletes               # which decide; reason: a part of it
 
 A test may also have transport, remote, local, at (a time), annotations, schema,
-and times: how often the call is made, of which the last one counts, as for
+and times: how often the call is made (the last decision counts), as for
 limited. Each test has limits of its own.`,
 		Example: "  farcall policy test policies.yaml\n  farcall policy test policies.yaml --json",
 		Args: func(_ *cobra.Command, args []string) error {

@@ -205,7 +205,7 @@ func (r *replayer) again(l *auditLine) *replayed {
 	if was == now.Allowed {
 		return &replayed{}
 	}
-	if !was && notByPolicies(l.Reason) { // the same may befall it again
+	if !was && notByPolicies(l.Reason) { // the same may happen again
 		return &replayed{cause: "it was refused for its params, which are not held against schemas again"}
 	}
 	return &replayed{call: &replayedCall{As: p.Name(), Call: l.Call, Was: l.Decision, Now: decisionOf(&now), Policies: now.Policies, Reason: now.Reason}}

@@ -189,7 +189,7 @@ func (m *meaning) engine(pattern string) (jsonschema.Regexp, error) {
 	return regexp.Compile(pattern)
 }
 
-// agreeOnForeign reports a schema of which parts cannot be judged, and a value that is judged as in none of the meanings
+// agreeOnForeign reports a schema with parts that cannot be judged, and a value that is judged as in none of the meanings
 // that these may have.
 func agreeOnForeign(t *testing.T, seed uint64, values int) (whole, open int) {
 	t.Helper()

@@ -79,7 +79,7 @@ func Compile(schema []byte, o Limits) (*Schema, error) {
 	return compile(schema, o.withDefaults(), false)
 }
 
-// CompileForeign reads a schema that is somebody else's and cannot be corrected. What Compile refuses is left out,
+// CompileForeign reads a schema of another program, which cannot be corrected. What Compile refuses is left out,
 // keyword by keyword, and the rest is enforced: a value fails only when it fits in no case, whatever is left
 // out may say. [Schema.Unjudged] lists what that is.
 func CompileForeign(schema []byte, o Limits) *Schema {

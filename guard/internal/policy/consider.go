@@ -14,7 +14,7 @@ type Unknown struct {
 	Roles, Scopes, Claims, Local bool
 }
 
-// An opinion is what a policy says of a query of which not all is known.
+// An opinion is the result of one policy for a query that is known in part.
 type opinion uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	open  // that depends on what is not known
 )
 
-// Consider decides a query of which not all is known, as far as that can be told: decided is false when what is not
+// Consider decides a query that is known in part: decided is false when what is not
 // known could change the decision.
 func (s *Set) Consider(q *Query, u *Unknown) (d Decision, decided bool) {
 	if *u == (Unknown{}) {
