@@ -46,7 +46,7 @@ var archLadder = map[string]archRow{
 	"guard/internal/policy": {ours: "internal/scan", outside: "github.com/cedar-policy/cedar-go"},
 	"guard/internal/replay": {ours: "internal/share"},
 	"guard/internal/sign":   {ours: "internal/forwarded internal/jsonv2 internal/scan internal/validate", outside: "github.com/dunglas/httpsfv"},
-	"guard/internal/token":  {ours: "internal/fetch internal/jsonv2 internal/scan", outside: "github.com/lestrrat-go/jwx/v3"},
+	"guard/internal/token":  {ours: "internal/fetch internal/jsonv2 internal/owner internal/scan internal/share", outside: "github.com/lestrrat-go/jwx/v3"},
 	"internal/audit":        {ours: "internal/owner internal/scan internal/share"},
 	"internal/fetch":        {},
 	"internal/visible":      {},

@@ -107,9 +107,20 @@ func (r *reader) issuer(n *node, path string) (i guard.Issuer) {
 		"issuer": r.text(&i.Issuer), "jwks": r.keySet(&i.JWKS), "audience": r.oneOrMore(&i.Audience), "algorithms": r.oneOrMore(&i.Algorithms),
 		"skew": r.duration(&i.Skew), "max_age": r.duration(&i.MaxAge), "id": r.text(&i.ID), "roles": r.text(&i.Roles), "kind": r.text(&i.Kind),
 		"claims": r.table(&i.Claims), "dpop": r.text(&i.DPoP), "private": r.flag(&i.Private), "refresh": r.duration(&i.Refresh),
-		"keys_max_age": r.duration(&i.KeysMaxAge),
+		"keys_max_age":  r.duration(&i.KeysMaxAge),
+		"introspection": func(n *node, path string) { r.introspection(&i, n, path) },
 	})
 	return i
+}
+
+func (r *reader) introspection(i *guard.Issuer, n *node, path string) {
+	c := &i.Introspection
+	r.fields(n, path, map[string]take{
+		"url": r.text(&c.URL), "client_id": r.text(&c.ClientID), "auth": r.text(&c.Auth),
+		"client_secret": func(n *node, path string) { r.hidden(&c.ClientSecret, n, path) },
+		"opaque":        r.flag(&c.Opaque), "any_audience": r.flag(&c.AnyAudience),
+		"ttl": r.duration(&c.TTL), "timeout": r.duration(&c.Timeout),
+	})
 }
 
 // keySet reads a URL, JSON, or the path of a file: of that, what is in it.

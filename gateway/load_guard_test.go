@@ -61,6 +61,7 @@ guard:
       private: true
       refresh: 10m
       keys_max_age: 12h
+      introspection: {url: https://id.example.com/introspect, client_id: rpc, client_secret: "file:secret.txt", auth: post, opaque: true, any_audience: true, ttl: 10s, timeout: 2s}
     - https://other.example.com
     - {issuer: https://third.example.com, jwks: keys.json}
   mtls: {san: "spiffe://example.org/agent/*", ca: ca.pem, id: agents, kind: agent, roles: agent}
@@ -163,6 +164,9 @@ func TestGuardKeys(t *testing.T) {
 		Cedar:      "permit(principal in Role::\"ops\", action, resource);\n",
 		CedarFiles: []string{filepath.Join(dir, "policy.cedar")},
 	}
+	asked := &want.JWT[0].Introspection
+	asked.URL, asked.ClientID, asked.ClientSecret, asked.Auth = "https://id.example.com/introspect", "rpc", strings.Repeat("s3cr3t", 10), "post"
+	asked.Opaque, asked.AnyAudience, asked.TTL, asked.Timeout = true, true, 10*time.Second, 2*time.Second
 	want.Stdio.Trust, want.Stdio.ID, want.Stdio.Roles, want.Stdio.TokenEnv = &off, "me", []string{"operator"}, "FARCALL_TOKEN"
 	want.Resource.URL, want.Resource.Servers = "https://tools.example.com/mcp", []string{"https://id.example.com"}
 	want.Resource.Scopes = map[string][]string{"tools/call github/*": {"repo", "user"}, "math/*": {"math"}}

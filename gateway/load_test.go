@@ -39,6 +39,7 @@ func TestDocs(t *testing.T) {
 	}
 	t.Setenv("GITHUB_TOKEN", "")
 	t.Setenv("SEARCH_TOKEN", "")
+	t.Setenv("INTROSPECTION_SECRET", "s3cr3t")
 	t.Setenv("PARTNER_SECRET", strings.Repeat("s3cr3t", 6))
 	dir := t.TempDir()
 	for name, text := range map[string]string{"policy.cedar": "permit(principal, action, resource);", "audit.key": strings.Repeat("s3cr3t", 6), "reports.pem": testKey(t), "example-ca.pem": testAuthority, "locks.jsonl": ""} {

@@ -146,8 +146,9 @@ func (s *state) bearer(x *exchange, value string) (*known, *refusal) {
 		}
 		return k, refused
 	}
-	if k, _ := s.key(value); k != nil {
-		return k, nil
+	k, refused := s.key(value)
+	if k != nil || strings.HasPrefix(value, madeKey) { // a key that is not known is not for an issuer to see
+		return k, refused
 	}
 	return s.token(x, value, false)
 }
@@ -168,7 +169,7 @@ func (s *state) key(value string) (*known, *refusal) {
 
 // token checks a JWT, and the proof that it is his who shows it.
 func (s *state) token(x *exchange, raw string, proved bool) (*known, *refusal) {
-	t, err := s.verifier.Verify(x.r.Context(), raw)
+	t, err := s.verifier.Verify(s.asking(x), raw)
 	if err != nil {
 		return nil, tokenRefusal(err)
 	}
@@ -192,6 +193,9 @@ func (s *state) token(x *exchange, raw string, proved bool) (*known, *refusal) {
 }
 
 func tokenRefusal(err error) *refusal {
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r
+	}
 	if bad := (*token.Error)(nil); errors.As(err, &bad) && bad.Reason == "unavailable" {
 		r := refuse(unavailable, err.Error())
 		r.after = time.Second

@@ -87,7 +87,7 @@ func (g *Guard) compile(c *Config, old *state) (*state, error) {
 	case old != nil && reflect.DeepEqual(old.c.JWT, c.JWT) && old.c.Resource.URL == c.Resource.URL:
 		s.verifier = old.verifier
 	default:
-		s.verifier, err = token.New(c.issuers(), &token.Options{HTTP: g.opts.HTTP, Logger: g.opts.Logger, Now: g.now})
+		s.verifier, err = token.New(c.issuers(), &token.Options{HTTP: g.opts.HTTP, Logger: g.opts.Logger, Now: g.now, Admit: g.admitIntrospection})
 		if err != nil {
 			return nil, fmt.Errorf("guard: %w", err)
 		}

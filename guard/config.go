@@ -161,7 +161,30 @@ type Issuer struct {
 	// KeysMaxAge is how long keys count that could not be fetched again: 24 h by default, or twice
 	// Refresh where that is longer. Afterwards tokens of the issuer are refused until they can.
 	KeysMaxAge time.Duration
+	// Introspection asks the issuer whether a token is still active (RFC 7662), also one whose signature is
+	// right. What cannot be found out is refused.
+	Introspection struct {
+		// URL is the endpoint; "" asks nothing.
+		URL string
+		// ClientID and ClientSecret say who asks: by Auth "basic" (the default), "post", or "bearer",
+		// where the secret is a token of its own.
+		ClientID, ClientSecret string `json:"-"`
+		Auth                   string
+		// Opaque takes tokens that are no JWT for those of this issuer; one issuer can have it.
+		Opaque bool
+		// AnyAudience takes answers without aud: the endpoint answers for this server only.
+		AnyAudience bool
+		// TTL is how long an answer is remembered, 30 s by default and never longer than the token is
+		// valid; Timeout bounds a request, 5 s by default.
+		TTL, Timeout time.Duration
+	}
 }
+
+// String names the issuer, without its secret.
+func (i Issuer) String() string { return "the issuer " + i.Issuer }
+
+// GoString is String: nothing that prints a configuration prints its secrets.
+func (i Issuer) GoString() string { return i.String() }
 
 // A Certificate says who a client certificate is.
 type Certificate struct {

@@ -116,14 +116,15 @@ type Guard struct {
 	dpop   *token.Nonces
 	state  atomic.Pointer[state]
 
-	began       time.Time      // in whole seconds, as signatures have it
-	failures    *limit.Limiter // credentials that were wrong, by address
-	guesses     guesses        // of Options.Authenticate
-	outsiders   *limit.Limiter // refusals of those without credentials, together
-	schemas     schemas
-	shadowed    shadowed
-	streams     activeStreams
-	connections atomic.Uint64 // that were identified, to number them
+	began          time.Time      // in whole seconds, as signatures have it
+	failures       *limit.Limiter // credentials that were wrong, by address
+	introspections *limit.Limiter // of tokens, by address
+	guesses        guesses        // of Options.Authenticate
+	outsiders      *limit.Limiter // refusals of those without credentials, together
+	schemas        schemas
+	shadowed       shadowed
+	streams        activeStreams
+	connections    atomic.Uint64 // that were identified, to number them
 
 	mu      sync.Mutex // of Reload and Close
 	closed  bool
@@ -155,6 +156,7 @@ func New(c *Config, o *Options) (*Guard, error) {
 	}
 	g.failures = newFailures(g.now)
 	g.guesses.init(g.now)
+	g.introspections = newIntrospections(g.now)
 	g.outsiders = newOutsiders(g.now)
 	g.shadowed.lines = limit.New(&limit.Options{Rates: []limit.Rate{{Per: "all", Limit: 10, Burst: 100, Every: time.Second}}, Now: g.now})
 	s, err := g.compile(c, nil)

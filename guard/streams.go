@@ -142,7 +142,7 @@ func (g *activeStreams) revalidate() {
 			continue
 		}
 		who, refused := c.session(ctx, s)
-		if refused != nil && refused.status == http.StatusUnauthorized || who.expired(now) || s.locked(who) != nil {
+		if refused != nil && refused.status == http.StatusUnauthorized || who.expired(now) || s.locked(who) != nil || s.revoked(ctx, c.c) {
 			_ = c.c.Close() // it is closed already
 		}
 	}

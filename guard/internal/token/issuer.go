@@ -29,6 +29,8 @@ type issuer struct {
 	Issuer
 	index int
 	keys  *source
+
+	introspect *introspector // nil: its tokens are not asked about
 }
 
 func newIssuer(v *Verifier, of *Issuer, index int, client *http.Client) (*issuer, error) {
@@ -59,6 +61,13 @@ func newIssuer(v *Verifier, of *Issuer, index int, client *http.Client) (*issuer
 		return nil, fmt.Errorf("keys_max_age is %s, less than refresh (%s), so its keys would not count part of the time; make it at least twice as long", i.KeysMaxAge, i.Refresh)
 	}
 	var err error
+	if i.introspect, err = newIntrospector(v, i, client); err != nil {
+		return nil, err
+	}
+	if i.Introspection.Opaque && i.JWKS == "" && !strings.Contains(i.Issuer.Issuer, "://") {
+		i.keys = &source{v: v, of: &i.Issuer, fixed: true, known: true} // it has none: all of its tokens are opaque
+		return i, nil
+	}
 	i.keys, err = newSource(v, &i.Issuer, client)
 	return i, err
 }
@@ -137,33 +146,46 @@ func (i *issuer) read(claims map[string]any, access bool, now time.Time, by *key
 	if err != nil {
 		return nil, err
 	}
-	audience, ok := list(claims["aud"], false)
-	if !ok || !slices.ContainsFunc(audience, func(s string) bool { return slices.Contains(i.Audience, s) }) {
-		return nil, refuse("audience", "aud has none of %q", i.Audience)
-	}
-	for path, want := range i.Claims {
-		if v, there := lookup(claims, path); !there || !holds(v, want) {
-			return nil, refuse("claims", "the claim %s is not %q", path, want)
-		}
+	if err := i.checkAudience(claims); err != nil {
+		return nil, err
 	}
 	t := &Token{Issuer: i.Issuer.Issuer, IssuerIndex: i.index, Claims: claims}
 	t.Expires = until
 	if by.id != nil {
 		t.KeyID = *by.id
 	}
-	id, _ := lookup(claims, i.ID)
-	if t.Subject, ok = id.(string); !ok || t.Subject == "" {
-		return nil, refuse("claims", "the claim %s, which names the principal, is missing or no string", i.ID)
-	}
-	if roles, there := lookup(claims, i.Roles); there {
-		if t.Roles, ok = list(roles, true); !ok {
-			return nil, refuse("claims", "the claim %s is no list of roles", i.Roles)
-		}
-	}
-	if err := t.readClient(claims); err != nil {
+	if err := i.fill(t, claims); err != nil {
 		return nil, err
 	}
 	return &entry{token: t, key: by, until: until}, nil
+}
+
+func (i *issuer) checkAudience(claims map[string]any) error {
+	audience, ok := list(claims["aud"], false)
+	if !ok || !slices.ContainsFunc(audience, func(s string) bool { return slices.Contains(i.Audience, s) }) {
+		return refuse("audience", "aud has none of %q", i.Audience)
+	}
+	return nil
+}
+
+// fill reads what the claims say about the principal, after those that must have a value.
+func (i *issuer) fill(t *Token, claims map[string]any) error {
+	for path, want := range i.Claims {
+		if v, there := lookup(claims, path); !there || !holds(v, want) {
+			return refuse("claims", "the claim %s is not %q", path, want)
+		}
+	}
+	id, _ := lookup(claims, i.ID)
+	var ok bool
+	if t.Subject, ok = id.(string); !ok || t.Subject == "" {
+		return refuse("claims", "the claim %s, which names the principal, is missing or no string", i.ID)
+	}
+	if roles, there := lookup(claims, i.Roles); there {
+		if t.Roles, ok = list(roles, true); !ok {
+			return refuse("claims", "the claim %s is no list of roles", i.Roles)
+		}
+	}
+	return t.readClient(claims)
 }
 
 // times checks the claims about time (RFC 7519 §4.1.4 to §4.1.6), and returns when the token

@@ -13,26 +13,34 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/owner"
 )
 
 // An Issuer is guard.Issuer, and converts from it; the zero values of Algorithms, Skew, ID, Roles and Refresh are
 // the defaults that are documented there. Kind and DPoP are not read here.
 type Issuer struct {
-	Issuer       string
-	JWKS         string
-	Audience     []string
-	Algorithms   []string
-	Skew, MaxAge time.Duration
-	ID, Roles    string
-	Kind         string
-	Claims       map[string]string
-	DPoP         string
-	Private      bool
-	Refresh      time.Duration
-	KeysMaxAge   time.Duration
+	Issuer        string
+	JWKS          string
+	Audience      []string
+	Algorithms    []string
+	Skew, MaxAge  time.Duration
+	ID, Roles     string
+	Kind          string
+	Claims        map[string]string
+	DPoP          string
+	Private       bool
+	Refresh       time.Duration
+	KeysMaxAge    time.Duration
+	Introspection struct {
+		URL, ClientID, ClientSecret, Auth string
+		Opaque, AnyAudience               bool
+		TTL, Timeout                      time.Duration
+	}
 }
 
 // Options adjust a Verifier. The zero value, and nil, mean the defaults.
@@ -40,6 +48,9 @@ type Options struct {
 	HTTP   *http.Client     // as in fetch.Options
 	Logger *slog.Logger     // takes fetches of keys that failed; default: nothing is logged
 	Now    func() time.Time // what claims are held against; default time.Now
+	// Admit is asked before an issuer is asked about a token (RFC 7662), by whom, and for room; its error
+	// is that of Verify, and release is called when the issuer has answered. Nil: all are admitted.
+	Admit func(ctx context.Context) (by owner.Key, release func(), err error)
 }
 
 // A Token is what a genuine token says. It must not be changed: it is shared with
@@ -76,7 +87,8 @@ func (t *Token) SetMemo(v any) { t.memo.Store(&v) }
 // An Error says why a token was refused. Neither it nor its cause has words of the token.
 type Error struct {
 	// Reason is "expired", "not-yet", "audience", "issuer", "algorithm", "signature", "key", "malformed", "claims",
-	// "type", or "unavailable": the keys of the issuer cannot be had, which is no fault of the token.
+	// "type", "inactive": its issuer says so, or "unavailable": the keys of the issuer cannot be had, or it
+	// cannot be asked, which is no fault of the token.
 	Reason string
 	Cause  error // for the log
 }
@@ -98,6 +110,8 @@ type Verifier struct {
 	cache   cache
 	now     func() time.Time
 	log     *slog.Logger
+	admit   func(context.Context) (owner.Key, func(), error)
+	opaque  *issuer // whose tokens need not be JWT; nil: none
 
 	ctx  context.Context //nolint:containedctx // ends with Close
 	stop context.CancelFunc
@@ -117,7 +131,7 @@ func New(issuers []Issuer, o *Options) (*Verifier, error) {
 	v := &Verifier{
 		issuers: make(map[string]*issuer, len(issuers)),
 		cache:   newCache(),
-		now:     o.Now, log: o.Logger,
+		now:     o.Now, log: o.Logger, admit: o.Admit,
 		wake: make(chan struct{}, 1),
 	}
 	if v.now == nil {
@@ -132,6 +146,12 @@ func New(issuers []Issuer, o *Options) (*Verifier, error) {
 		i, err := newIssuer(v, &issuers[n], n, o.HTTP)
 		if err == nil && v.issuers[i.Issuer.Issuer] != nil {
 			err = errors.New("it is there twice")
+		}
+		if err == nil && i.Introspection.Opaque {
+			if v.opaque != nil {
+				err = errors.New("another issuer has opaque tokens as well, and nothing tells whose a token is; only one of them can")
+			}
+			v.opaque = i
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("issuer %q: %w", issuers[n].Issuer, err))
@@ -152,17 +172,37 @@ func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
 	if len(raw) > maxToken {
 		return nil, refuse("malformed", "it has %d bytes; %d are allowed", len(raw), maxToken)
 	}
+	if v.opaque != nil && !looksLikeJWT(raw) {
+		return v.opaque.introspect.ask(ctx, raw)
+	}
 	hash, now := v.cache.hash(raw), v.now()
-	if t := v.cache.get(hash, raw, now); t != nil {
-		return t, nil
+	t := v.cache.get(hash, raw, now)
+	if t == nil {
+		e, err := v.verify(ctx, raw, now)
+		if err != nil {
+			return nil, err
+		}
+		e.raw = &raw
+		v.cache.put(hash, e, now)
+		t = e.token
 	}
-	e, err := v.verify(ctx, raw, now)
-	if err != nil {
-		return nil, err
+	if n := v.issuers[t.Issuer].introspect; n != nil {
+		if err := n.confirm(ctx, raw); err != nil {
+			return nil, err
+		}
 	}
-	e.raw = &raw
-	v.cache.put(hash, e, now)
-	return e.token, nil
+	return t, nil
+}
+
+// looksLikeJWT reports whether a token has the form of a JWT: an opaque one may have dots, too.
+func looksLikeJWT(raw string) bool {
+	return strings.HasPrefix(raw, "eyJ") && strings.Count(raw, ".") == 2
+}
+
+// Introspects reports whether the issuer of a token is asked whether it is still active.
+func (v *Verifier) Introspects(name string) bool {
+	i := v.issuers[name]
+	return i != nil && i.introspect != nil
 }
 
 func (v *Verifier) verify(ctx context.Context, raw string, now time.Time) (*entry, error) {
