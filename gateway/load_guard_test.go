@@ -387,6 +387,7 @@ func TestSecurityDocs(t *testing.T) {
 	if len(blocks) < 5 {
 		t.Fatalf("%d examples", len(blocks))
 	}
+	t.Setenv("INTROSPECTION_SECRET", "s3cr3t")
 	dir := t.TempDir()
 	for _, name := range []string{"prod-ca.pem", "partner-ca.pem"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(testAuthority), 0o600); err != nil {
@@ -394,6 +395,9 @@ func TestSecurityDocs(t *testing.T) {
 		}
 	}
 	for _, b := range blocks {
+		if strings.Contains(b[1], "\ntests:\n") {
+			continue // of farcall policy test
+		}
 		c, problems := parse(t, filepath.Join(dir, "farcall.yaml"), b[1]+"upstreams: {a: x}\n")
 		if problems != "" {
 			t.Errorf("%s\n%s", problems, b[1])
