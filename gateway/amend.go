@@ -24,8 +24,8 @@ func AmendGuard(path, list, entry string) error {
 	if strings.EqualFold(filepath.Ext(path), ".json") {
 		return fmt.Errorf("%s is JSON: add the entry to guard.%s by hand", path, list)
 	}
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real
+	if file, err := filepath.EvalSymlinks(path); err == nil {
+		path = file
 	}
 	old, err := readBounded(path, maxYAML)
 	mode := fs.FileMode(0o600)

@@ -69,7 +69,7 @@ func TestAmendGuard(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("a new file: %v, %v", info, err)
 	}
-	if err := os.Chmod(path, 0o640); err != nil { //nolint:gosec // the mode is what is tested
+	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
 	if err := AmendGuard(link, "signatures", `{id: p, public: "x"}`); err != nil {

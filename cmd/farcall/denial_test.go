@@ -96,8 +96,8 @@ func (d *denial) plainTo(t *testing.T, url string) {
 func (d *denial) legacyTo(t *testing.T, url string) {
 	header := http.Header{"Mcp-Session-Id": {"none"}}
 	if d.legacy == http.StatusOK || d.name == "scope" {
-		got := d.send(t, url, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, nil)
-		header.Set("Mcp-Session-Id", got.Header.Get("Mcp-Session-Id"))
+		_, _, got := d.send(t, url, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, nil)
+		header.Set("Mcp-Session-Id", got.Get("Mcp-Session-Id"))
 		d.send(t, url, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, header)
 	}
 	header.Set("Mcp-Protocol-Version", "2025-06-18")
@@ -121,14 +121,13 @@ func (d *denial) expect(t *testing.T, url, body string, header http.Header, stat
 	if d.repeat {
 		d.send(t, url, body, header)
 	}
-	got := d.send(t, url, body, header)
-	answer, err := io.ReadAll(got.Body)
-	if err != nil || got.StatusCode != status || !bytes.Contains(answer, []byte(`"error":`)) {
-		t.Errorf("%d %s %v; want %d", got.StatusCode, answer, err, status)
+	got, answer, _ := d.send(t, url, body, header)
+	if got != status || !bytes.Contains(answer, []byte(`"error":`)) {
+		t.Errorf("%d %s; want %d", got, answer, status)
 	}
 }
 
-func (d *denial) send(t *testing.T, url, body string, header http.Header) *http.Response {
+func (d *denial) send(t *testing.T, url, body string, header http.Header) (status int, answer []byte, got http.Header) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -143,10 +142,13 @@ func (d *denial) send(t *testing.T, url, body string, header http.Header) *http.
 		r.Header.Set("Authorization", "Bearer "+d.key)
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	got, err := client.Do(r)
+	resp, err := client.Do(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = got.Body.Close() })
-	return got
+	defer resp.Body.Close()
+	if answer, err = io.ReadAll(resp.Body); err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, answer, resp.Header
 }

@@ -90,7 +90,7 @@ func newWalk(t *testing.T, playground string) *walk {
 	}
 	w := &walk{t: t, dir: t.TempDir()}
 	script := fmt.Sprintf("#!/bin/sh\n%s=1 GORACE=%s exec %s \"$@\"\n", execVar, noLinger, program)
-	if err := os.WriteFile(filepath.Join(w.dir, "farcall"), []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(w.dir, "farcall"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -18,9 +18,15 @@ func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 func TestSet(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	set, err := NewSet([]Lock{
-		{Principal: "a"}, {Key: "k"}, {JTI: "j", Expires: now.Add(time.Hour)}, {Session: "s", Expires: now},
-		{Principal: "long", Expires: now}, {Principal: "long", Expires: now.Add(time.Hour)}, {Principal: "long", Expires: now.Add(time.Minute)},
-		{Principal: "ever"}, {Principal: "ever", Expires: now},
+		{Principal: "a"},
+		{Key: "k"},
+		{JTI: "j", Expires: now.Add(time.Hour)},
+		{Session: "s", Expires: now},
+		{Principal: "long", Expires: now},
+		{Principal: "long", Expires: now.Add(time.Hour)},
+		{Principal: "long", Expires: now.Add(time.Minute)},
+		{Principal: "ever"},
+		{Principal: "ever", Expires: now},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -120,14 +120,14 @@ func TestIntrospection(t *testing.T) {
 		_, err := v.Verify(t.Context(), token)
 		refused(t, err, reason, token)
 	}
-	any := asker(t, e, nil, func(i *Issuer) { i.Introspection.AnyAudience, i.Introspection.Auth = true, "post" })
-	if _, err := any.Verify(t.Context(), "no-audience"); err != nil {
+	lax := asker(t, e, nil, func(i *Issuer) { i.Introspection.AnyAudience, i.Introspection.Auth = true, "post" })
+	if _, err := lax.Verify(t.Context(), "no-audience"); err != nil {
 		t.Error(err)
 	}
 	if e.last.PostForm.Get("client_id") != "rpc" || e.last.PostForm.Get("client_secret") != "s3cr et" || e.last.Header.Get("Authorization") != "" {
 		t.Errorf("%v %v", e.last.PostForm, e.last.Header)
 	}
-	_, err = any.Verify(t.Context(), "other-audience")
+	_, err = lax.Verify(t.Context(), "other-audience")
 	refused(t, err, "audience", "other-audience")
 	token := asker(t, e, nil, func(i *Issuer) { i.Introspection.Auth = "bearer" })
 	if _, err := token.Verify(t.Context(), "good"); err != nil || e.last.Header.Get("Authorization") != "Bearer s3cr et" {
@@ -251,8 +251,8 @@ func TestIntrospectionTimeout(t *testing.T) {
 	refused(t, err, "unavailable", "token")
 }
 
-// Callers who show many tokens that have to be asked about are refused before the issuer is, and the
-// answers that are remembered for them take no room from others.
+// A caller for whom there is no room is refused before the issuer is asked; what is remembered needs
+// none, and stays while another caller shows many tokens.
 func TestIntrospectionIsAdmitted(t *testing.T) {
 	e := newEndpoint(t, func(token string) (int, string) { return 200, active(token, time.Now().Add(time.Hour)) })
 	full := errors.New("too many")
@@ -271,7 +271,7 @@ func TestIntrospectionIsAdmitted(t *testing.T) {
 	if _, err := v.Verify(context.WithValue(t.Context(), from{}, "192.0.2.1"), "mine"); err != nil {
 		t.Fatal(err)
 	}
-	for n := range 300 { // of which all but a few have to go, if they are large
+	for n := range 300 {
 		if _, err := v.Verify(context.WithValue(t.Context(), from{}, "192.0.2.2"), fmt.Sprint("theirs ", n)); err != nil {
 			t.Fatal(err)
 		}
