@@ -21,7 +21,7 @@ func TestVerify(t *testing.T) {
 	}
 	want := &Token{
 		Issuer: testIssuer, Subject: "alice", ClientID: "app", Scopes: []string{"read", "write"}, Roles: []string{"builder", "tester"},
-		Expires: testNow.Add(10*time.Minute + defaultSkew), KeyThumbprint: "thumb", CertThumbprint: "cert", Claims: got.Claims,
+		Expires: testNow.Add(10*time.Minute + defaultSkew), KeyThumbprint: "thumb", KeyID: "k", CertThumbprint: "cert", Claims: got.Claims,
 	}
 	if !reflect.DeepEqual(got, want) || got.Claims["n"] != 1.5 || got.Claims["sub"] != "alice" {
 		t.Errorf("%+v", got)
