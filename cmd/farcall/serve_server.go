@@ -28,7 +28,7 @@ import (
 )
 
 // service is what a port serves, over every transport.
-type service interface {
+type service interface { //nolint:interfacebloat // the port needs all of it, and there are two
 	http.Handler
 	// start begins to serve a connection that carries JSON texts, and serve serves
 	// one to its end.

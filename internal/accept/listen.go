@@ -181,7 +181,7 @@ func (l *listener) enter(peer netip.Addr) bool {
 	if l.opts.Total > 0 && l.all >= l.opts.Total {
 		return false
 	}
-	if peer.IsValid() && l.opts.PerAddress > 0 && !(l.proxied && isLoopback(peer)) {
+	if peer.IsValid() && l.opts.PerAddress > 0 && (!l.proxied || !isLoopback(peer)) {
 		if l.from[peer] >= l.opts.PerAddress {
 			return false
 		}

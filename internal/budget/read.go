@@ -53,7 +53,7 @@ func (l *Loan) ReadAll(buf []byte, r io.Reader, length int64, limit int, f Frame
 		switch {
 		case len(buf) > limit:
 			return buf[:limit], ErrTooLarge
-		case err == io.EOF: //nolint:errorlint // a reader returns it bare; a wrapped one is a broken connection
+		case err == io.EOF: // a reader returns it bare; a wrapped one is a broken connection
 			if l != nil && l.Held() > 0 {
 				l.Grow(cap(buf)) // it is not incomplete any more
 			}

@@ -228,6 +228,14 @@ func (s *store) left(k *claim, now instant) int {
 	defer h.mu.Unlock()
 	b := h.index[k.key]
 	if b == nil {
+		b = h.index[k.instead]
+	}
+	if b == nil && h.room(k.open) <= 0 { // it would get that of all that find no room
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		b = s.overflow[k.overflow]
+	}
+	if b == nil {
 		b = &bucket{rate: k.rate}
 	}
 	return b.left(now)
