@@ -68,7 +68,7 @@ func (l *conn) sole() *flight {
 		return nil
 	}
 	for f := l.flights.first; f != nil; f = f.next {
-		if !f.light {
+		if !f.light() {
 			return l.own(f)
 		}
 	}

@@ -169,7 +169,7 @@ func (l *conn) serves(f *flight) bool {
 		return false
 	case l.modern: // each call says what its caller can do
 		return true
-	case f.light:
+	case f.light():
 		return l.abilities&f.abilities == f.abilities
 	}
 	return l.abilities == f.abilities && (!l.serial() || !l.lateQuestions || l.lateSession != "" && f.who.Session == l.lateSession)
@@ -185,7 +185,7 @@ func (l *conn) free(f *flight) bool {
 	if !l.serial() || l.asking == 0 {
 		return true
 	}
-	return f.light && l.session != "" && l.session == f.who.Session
+	return f.light() && l.session != "" && l.session == f.who.Session
 }
 
 // better reports whether f should rather use l than another connection.

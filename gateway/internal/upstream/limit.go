@@ -25,7 +25,7 @@ type flight struct {
 	who       *Caller
 	fw        mcp.Forward
 	abilities abilities
-	light     bool // it raises no questions
+	use       usage
 	told      bool // OnTask was
 	failed    error
 
@@ -48,6 +48,9 @@ type flight struct {
 	notes      notes
 }
 
+// light reports whether the call raises no questions.
+func (f *flight) light() bool { return f.use != asking }
+
 type flightKey struct{}
 
 // Value implements context.Context.
@@ -63,7 +66,10 @@ func (f *flight) Value(key any) any {
 func (f *flight) AfterFunc(do func()) (stop func() bool) { return context.AfterFunc(f.Context, do) }
 
 func (u *Upstream) newFlight(ctx context.Context, c *Call) *flight {
-	f := &flight{Context: ctx, u: u, call: c, who: &c.Caller, abilities: abilitiesOf(c.Caller.Capabilities), light: !asks(c.Method)}
+	f := &flight{Context: ctx, u: u, call: c, who: &c.Caller, abilities: abilitiesOf(c.Caller.Capabilities)}
+	if !asks(c.Method) {
+		f.use = light
+	}
 	f.fw = mcp.Forward{
 		Method: c.Method, Params: c.Params, Revision: c.Revision,
 		Info: c.Caller.Info, Capabilities: c.Caller.Capabilities,
@@ -152,7 +158,7 @@ func (u *Upstream) enter(f *flight) error {
 	timer := time.NewTimer(u.opts.QueueTimeout)
 	defer timer.Stop()
 	var waits <-chan time.Time
-	if u.opts.OnWait != nil && !f.light {
+	if u.opts.OnWait != nil && !f.light() {
 		ticker := time.NewTicker(time.Second)
 		defer ticker.Stop()
 		waits = ticker.C

@@ -3,6 +3,7 @@ package upstream
 import (
 	"crypto/sha256"
 	"slices"
+	"time"
 
 	"github.com/farcall-dev/farcall/internal/owner"
 )
@@ -55,11 +56,25 @@ func (c *Caller) session() owner.Key {
 }
 
 // owner is whose call it is.
-func (c *Caller) owner() owner.Key { return owner.Or(c.Owner, c.session()) }
+func (c *Caller) owner() owner.Key {
+	if !c.Owner.IsZero() {
+		return c.Owner
+	}
+	return c.session() // making its key costs allocations
+}
 
-// keyOf returns the owner of the connections that a caller's calls may use. It reports false when
-// each call has a connection of its own. A light call raises no questions.
-func (u *Upstream) keyOf(who *Caller, a abilities, light bool) (key ownerKey, lasting bool) {
+// usage says what a caller wants of a connection.
+type usage uint8
+
+const (
+	asking   usage = iota // a call during which the server may ask
+	light                 // a call that raises no questions
+	watching              // a subscription
+)
+
+// keyOf returns the owner of the connections that a caller may use. It reports false when each call
+// has a connection of its own.
+func (u *Upstream) keyOf(who *Caller, a abilities, use usage) (key ownerKey, lasting bool) {
 	switch u.opts.Lifetime {
 	case lifetimeCall:
 		return ownerKey{}, false
@@ -74,12 +89,16 @@ func (u *Upstream) keyOf(who *Caller, a abilities, light bool) (key ownerKey, la
 	case u.apart() && !key.group.Exclusive():
 		return ownerKey{}, false // others may have the same key
 	case a&canRoots == 0 || u.stateless():
-	case light && key.group != who.session():
-		key.roots = listRoots
 	case who.Session != "":
 		key.roots, key.client = sessionRoots, who.session()
-	case light || !u.known:
+		if use == light && key.group != key.client && u.holders[key] == nil {
+			key.roots, key.client = listRoots, owner.Key{} // no process for a list alone
+		}
+	case use != asking || !u.known:
 		key.roots = listRoots
+		if use == watching {
+			key = u.usedLast(key, who.Owner)
+		}
 	case who.Owner.IsZero(), who.Roots == nil && u.asksRoots:
 		return ownerKey{}, false
 	case who.Roots == nil:
@@ -90,6 +109,24 @@ func (u *Upstream) keyOf(who *Caller, a abilities, light bool) (key ownerKey, la
 	return key, true
 }
 
+// usedLast returns the owner of the connection that requests of a client have used last, or else the
+// given one. A subscription does not say the roots, and wants to hear of what the client does.
+func (u *Upstream) usedLast(otherwise ownerKey, client owner.Key) (key ownerKey) {
+	var last time.Time
+	key = otherwise
+	for k, h := range u.holders {
+		if k.group != key.group || k.client != client || client.IsZero() {
+			continue
+		}
+		for _, l := range h.conns {
+			if l.up && l.used.After(last) {
+				key, last = k, l.used
+			}
+		}
+	}
+	return key
+}
+
 // apart reports whether the lifetime keeps callers apart.
 func (u *Upstream) apart() bool {
 	return u.opts.Lifetime == lifetimePrincipal || u.opts.Lifetime == lifetimeSession
@@ -97,7 +134,7 @@ func (u *Upstream) apart() bool {
 
 // holderOf returns the owner of the connections that a call may use.
 func (u *Upstream) holderOf(f *flight) *holder {
-	key, lasting := u.keyOf(f.who, f.abilities, f.light)
+	key, lasting := u.keyOf(f.who, f.abilities, f.use)
 	if !lasting {
 		return &holder{single: true}
 	}

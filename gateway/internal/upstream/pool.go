@@ -69,7 +69,7 @@ func (u *Upstream) find(f *flight) (best *conn) {
 // is for calls that raise no questions, when there is no other connection to be had.
 func (u *Upstream) crowded(f *flight) *conn {
 	for _, l := range f.holder.conns {
-		if f.light && l.up && l.serves(f) {
+		if f.light() && l.up && l.serves(f) {
 			return l
 		}
 	}
@@ -90,7 +90,7 @@ func (u *Upstream) promise(f *flight) bool {
 	for _, l := range f.holder.conns {
 		switch {
 		case !u.expected(l, f):
-		case f.light, !l.serial(), u.stateless():
+		case f.light(), !l.serial(), u.stateless():
 			return true
 		case l.promised == 0:
 			l.promised++
@@ -119,7 +119,7 @@ func (u *Upstream) board(f *flight, l *conn) {
 	l.calls++
 	l.flights.add(f)
 	l.identify(f)
-	if !f.light {
+	if !f.light() {
 		l.asking++
 	}
 	if l.roots.boarded != nil {
@@ -133,7 +133,7 @@ func (u *Upstream) board(f *flight, l *conn) {
 		(l.level < 0 || severity < l.level) {
 		f.level, l.level = f.call.LogLevel, severity
 	}
-	if l.serial() && !f.light {
+	if l.serial() && !f.light() {
 		l.session = f.who.Session
 	}
 }
@@ -149,7 +149,7 @@ func (u *Upstream) leave(f *flight, in *era.Revision, err error, first bool) (ag
 	l := f.conn
 	f.over = true
 	l.flights.remove(f)
-	if !f.light {
+	if !f.light() {
 		l.asking--
 	}
 	l.used = now
@@ -230,7 +230,7 @@ func (u *Upstream) lost(l *conn, age uint64, err error, now time.Time) {
 // ask about it. No other caller must be asked that.
 func (u *Upstream) unanswered(l *conn, f *flight) {
 	switch {
-	case l.modern || l.abilities == 0 || f.light || !f.sent:
+	case l.modern || l.abilities == 0 || f.light() || !f.sent:
 	case l.serial() && f.who.Session == "":
 		u.replace(l) // there is nobody who could have it
 	case l.lateQuestions && l.lateSession != f.who.Session:
@@ -278,7 +278,7 @@ func (u *Upstream) serve(f *flight, coming *int) {
 		}
 	} else if u.mayStart(f, coming) {
 		l := u.start(f.holder, f.abilities, f)
-		if !f.light {
+		if !f.light() {
 			l.promised++
 		}
 		return
@@ -437,7 +437,7 @@ func (u *Upstream) release(h *holder) {
 // described returns what is known of the server by a connection that shows at least what
 // a client with these abilities may see.
 func (u *Upstream) described(who *Caller, a abilities) *mcp.ServerInfo {
-	key, lasting := u.keyOf(who, a, true)
+	key, lasting := u.keyOf(who, a, light)
 	if !lasting {
 		return u.info
 	}
@@ -461,7 +461,7 @@ func (u *Upstream) connsOf(who *Caller, method string) (conns []*conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	a := abilitiesOf(who.Capabilities)
-	key, lasting := u.keyOf(who, a, true)
+	key, lasting := u.keyOf(who, a, light)
 	h := u.holders[key]
 	if h == nil || !lasting {
 		return nil

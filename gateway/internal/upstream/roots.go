@@ -74,7 +74,7 @@ func (u *Upstream) rootsAsked(ctx context.Context, l *conn) (answer jsonrpc.Raw,
 		return l.roots.known, false, nil
 	case kind == unaskedRoots:
 		u.retire(l)
-		if f, _ := ctx.Value(flightKey{}).(*flight); l.asking == 1 && (f == nil || !f.light) {
+		if f, _ := ctx.Value(flightKey{}).(*flight); l.asking == 1 && (f == nil || !f.light()) {
 			return nil, true, nil // its connection from now on
 		}
 		fallthrough
@@ -100,7 +100,7 @@ func (l *conn) askClient(ctx context.Context, params jsonrpc.Raw, tried map[*fli
 	over := f.over
 	u.mu.Unlock()
 	u.replied(f, a)
-	if err == nil || ctx.Err() != nil || !over && !f.light {
+	if err == nil || ctx.Err() != nil || !over && !f.light() {
 		return answer, nil, err
 	}
 	// The question is not about that call: it outlives it.

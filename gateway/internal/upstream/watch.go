@@ -91,7 +91,7 @@ func (u *Upstream) Watch(ctx context.Context, who Caller, uri string, updated fu
 // watch adds a watcher, and a watch where there is none.
 func (u *Upstream) watch(who *Caller, uri string, me *watcher) (*watch, error) {
 	key := watchKey{abilities: abilitiesOf(who.Capabilities), uri: uri}
-	key.owner, _ = u.keyOf(who, key.abilities, true)
+	key.owner, _ = u.keyOf(who, key.abilities, watching)
 	if u.serial && key.abilities != 0 {
 		key.session = who.Session
 	}
@@ -188,6 +188,7 @@ func (u *Upstream) finish(w *watch, err error) {
 func (w *watch) listen(ctx context.Context) error {
 	u := w.u
 	f := u.newFlight(ctx, &Call{Method: describing, Caller: w.who})
+	f.use = watching
 	if err := u.enter(f); err != nil {
 		return err
 	}
