@@ -49,7 +49,7 @@ type flight struct {
 }
 
 // light reports whether the call raises no questions.
-func (f *flight) light() bool { return f.use != asking }
+func (f *flight) light() bool { return f.use != useAsking }
 
 type flightKey struct{}
 
@@ -68,7 +68,7 @@ func (f *flight) AfterFunc(do func()) (stop func() bool) { return context.AfterF
 func (u *Upstream) newFlight(ctx context.Context, c *Call) *flight {
 	f := &flight{Context: ctx, u: u, call: c, who: &c.Caller, abilities: abilitiesOf(c.Caller.Capabilities)}
 	if !asks(c.Method) {
-		f.use = light
+		f.use = useLight
 	}
 	f.fw = mcp.Forward{
 		Method: c.Method, Params: c.Params, Revision: c.Revision,

@@ -67,9 +67,9 @@ func (c *Caller) owner() owner.Key {
 type usage uint8
 
 const (
-	asking   usage = iota // a call during which the server may ask
-	light                 // a call that raises no questions
-	watching              // a subscription
+	useAsking   usage = iota // a call during which the server may ask
+	useLight                 // a call that raises no questions
+	useWatching              // a subscription
 )
 
 // keyOf returns the owner of the connections that a caller may use. It reports false when each call
@@ -91,12 +91,12 @@ func (u *Upstream) keyOf(who *Caller, a abilities, use usage) (key ownerKey, las
 	case a&canRoots == 0 || u.stateless():
 	case who.Session != "":
 		key.roots, key.client = sessionRoots, who.session()
-		if use == light && key.group != key.client && u.holders[key] == nil {
+		if use == useLight && key.group != key.client && u.holders[key] == nil {
 			key.roots, key.client = listRoots, owner.Key{} // no process for a list alone
 		}
-	case use != asking || !u.known:
+	case use != useAsking || !u.known:
 		key.roots = listRoots
-		if use == watching {
+		if use == useWatching {
 			key = u.usedLast(key, who.Owner)
 		}
 	case who.Owner.IsZero(), who.Roots == nil && u.asksRoots:

@@ -437,7 +437,7 @@ func (u *Upstream) release(h *holder) {
 // described returns what is known of the server by a connection that shows at least what
 // a client with these abilities may see.
 func (u *Upstream) described(who *Caller, a abilities) *mcp.ServerInfo {
-	key, lasting := u.keyOf(who, a, light)
+	key, lasting := u.keyOf(who, a, useLight)
 	if !lasting {
 		return u.info
 	}
@@ -461,7 +461,7 @@ func (u *Upstream) connsOf(who *Caller, method string) (conns []*conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	a := abilitiesOf(who.Capabilities)
-	key, lasting := u.keyOf(who, a, light)
+	key, lasting := u.keyOf(who, a, useLight)
 	h := u.holders[key]
 	if h == nil || !lasting {
 		return nil

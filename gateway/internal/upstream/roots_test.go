@@ -564,7 +564,7 @@ func checkOwners(t *testing.T, u *Upstream) {
 			}
 			for f := l.flights.first; f != nil; f = f.next {
 				now, lasting := u.keyOf(f.who, f.abilities, f.use)
-				if !lasting || now != key && (f.use == asking || key.roots != listRoots) {
+				if !lasting || now != key && (f.use == useAsking || key.roots != listRoots) {
 					t.Errorf("a call of %+v is on a connection of %+v", f.who, key)
 				}
 			}

@@ -272,7 +272,7 @@ func (u *Upstream) Scope(who Caller) string {
 	a := abilitiesOf(who.Capabilities)
 	s := u.scopes[a]
 	u.mu.Lock()
-	key, lasting := u.keyOf(&who, a, light)
+	key, lasting := u.keyOf(&who, a, useLight)
 	u.mu.Unlock()
 	if !lasting {
 		return s // nothing lasts that could be told apart
@@ -292,7 +292,7 @@ func (u *Upstream) AsksRoots() bool {
 func (u *Upstream) Lasts(who Caller) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	_, lasting := u.keyOf(&who, abilitiesOf(who.Capabilities), asking)
+	_, lasting := u.keyOf(&who, abilitiesOf(who.Capabilities), useAsking)
 	return lasting
 }
 
@@ -301,8 +301,8 @@ func (u *Upstream) Lasts(who Caller) bool {
 func (u *Upstream) Shares(a, b Caller) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	one, _ := u.keyOf(&a, abilitiesOf(a.Capabilities), light)
-	two, _ := u.keyOf(&b, abilitiesOf(b.Capabilities), light)
+	one, _ := u.keyOf(&a, abilitiesOf(a.Capabilities), useLight)
+	two, _ := u.keyOf(&b, abilitiesOf(b.Capabilities), useLight)
 	return one.group == two.group
 }
 

@@ -91,7 +91,7 @@ func (u *Upstream) Watch(ctx context.Context, who Caller, uri string, updated fu
 // watch adds a watcher, and a watch where there is none.
 func (u *Upstream) watch(who *Caller, uri string, me *watcher) (*watch, error) {
 	key := watchKey{abilities: abilitiesOf(who.Capabilities), uri: uri}
-	key.owner, _ = u.keyOf(who, key.abilities, watching)
+	key.owner, _ = u.keyOf(who, key.abilities, useWatching)
 	if u.serial && key.abilities != 0 {
 		key.session = who.Session
 	}
@@ -188,7 +188,7 @@ func (u *Upstream) finish(w *watch, err error) {
 func (w *watch) listen(ctx context.Context) error {
 	u := w.u
 	f := u.newFlight(ctx, &Call{Method: describing, Caller: w.who})
-	f.use = watching
+	f.use = useWatching
 	if err := u.enter(f); err != nil {
 		return err
 	}
