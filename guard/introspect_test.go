@@ -46,7 +46,7 @@ func newIntrospector(t *testing.T) *introspector {
 func (e *introspector) config() *guard.Config {
 	i := guard.Issuer{Issuer: issuer, Audience: []string{audience}}
 	c := &i.Introspection
-	c.URL, c.ClientID, c.ClientSecret, c.Opaque, c.TTL = e.URL, "rpc", "s3cret-of-the-tests", true, time.Millisecond
+	c.URL, c.ClientID, c.ClientSecret, c.Opaque, c.TTL = e.URL, "rpc", "s3cret-of-the-tests", true, time.Nanosecond
 	return &guard.Config{JWT: []guard.Issuer{i}, Keys: []guard.Key{keyOf("ci", goodKey)}}
 }
 
