@@ -90,10 +90,7 @@ func (u *Upstream) keyOf(who *Caller, a abilities, use usage) (key ownerKey, las
 		return ownerKey{}, false // others may have the same key
 	case a&canRoots == 0 || u.stateless():
 	case who.Session != "":
-		key.roots, key.client = sessionRoots, who.session()
-		if use == useLight && key.group != key.client && u.holders[key] == nil {
-			key.roots, key.client = listRoots, owner.Key{} // no process for a list alone
-		}
+		return u.sessionKey(key, who.session(), use), true
 	case use != useAsking || !u.known:
 		key.roots = listRoots
 		if use == useWatching {
@@ -107,6 +104,17 @@ func (u *Upstream) keyOf(who *Caller, a abilities, use usage) (key ownerKey, las
 		key.roots, key.client, key.digest = knownRoots, who.Owner, sha256.Sum256(who.Roots)
 	}
 	return key, true
+}
+
+// sessionKey returns the owner of the connection of a session that has roots.
+func (u *Upstream) sessionKey(shared ownerKey, session owner.Key, use usage) ownerKey {
+	key := shared
+	key.roots, key.client = sessionRoots, session
+	if use == useLight && key.group != session && u.holders[key] == nil {
+		shared.roots = listRoots // no process for a list alone
+		return shared
+	}
+	return key
 }
 
 // usedLast returns the owner of the connection that requests of a client have used last, or else the
