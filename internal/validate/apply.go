@@ -149,12 +149,16 @@ func (s *subject) compilePattern(source string) (*pattern, error) {
 	if len(source) > s.c.limits.Pattern {
 		return nil, fmt.Errorf("the pattern has %d bytes, %d are allowed", len(source), s.c.limits.Pattern)
 	}
+	tooLarge := errors.New("the patterns of the schema are too large")
+	if s.c.weight > maxWeights { // a foreign schema goes on without them, and costs no more
+		return nil, tooLarge
+	}
 	p, err := compilePattern(source)
 	if err != nil {
 		return nil, unsupported{err}
 	}
 	if s.c.weight += p.weight; s.c.weight > maxWeights {
-		return nil, errors.New("the patterns of the schema are too large")
+		return nil, tooLarge
 	}
 	return p, nil
 }
