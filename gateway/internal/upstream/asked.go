@@ -164,7 +164,9 @@ func (u *Upstream) noticed(ctx context.Context, l *conn, method string, params j
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if f == nil && l.flights.n == 1 {
-		f = l.own(l.flights.first)
+		if f = l.flights.first; l.holder.key.client.IsZero() {
+			f = l.own(f) // on a connection of one client, what is late is that client's, too
+		}
 	}
 	if f == nil || f.conn != l || f.over {
 		u.dropped++

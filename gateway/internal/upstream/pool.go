@@ -231,7 +231,7 @@ func (u *Upstream) lost(l *conn, age uint64, err error, now time.Time) {
 func (u *Upstream) unanswered(l *conn, f *flight) {
 	switch {
 	case l.modern || l.abilities == 0 || f.light() || !f.sent:
-	case f.who.Session == "" && (l.serial() || !l.holder.key.client.IsZero()):
+	case l.serial() && f.who.Session == "":
 		u.replace(l) // no session could have what the server still says
 	case l.lateQuestions && l.lateSession != f.who.Session:
 		l.lateSession = ""
