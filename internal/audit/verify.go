@@ -150,10 +150,13 @@ func (v *verifier) read(in io.Reader, last bool) error {
 	if v.begun {
 		return nil // the next file may account for its last line
 	}
-	if v.settle(); v.plain > 0 {
+	switch v.settle(); {
+	case v.plain > 0 && len(v.o.Key) > 0: // anyone could have written them
+		v.find("its %d lines have no seal, and the log has a key: they were forged, or written before the key was set; move such a file away", v.plain)
+	case v.plain > 0:
 		v.note("its %d lines have no seal: it was written by a version that had none", v.plain)
-		v.plain = 0
 	}
+	v.plain = 0
 	return nil
 }
 
