@@ -95,16 +95,17 @@ func isTable(t *ast.TypeSpec) bool {
 		return false
 	}
 	for _, field := range s.Fields.List {
-		about := field.Comment.Text()
+		var about strings.Builder
+		about.WriteString(field.Comment.Text())
 		for _, name := range field.Names {
-			about += " " + name.Name
+			about.WriteString(" " + name.Name)
 		}
 		table := false
 		ast.Inspect(field.Type, func(n ast.Node) bool {
 			switch n := n.(type) {
 			case *ast.MapType:
 				key := types.ExprString(n.Key)
-				table = table || key == "netip.Addr" || archWhose.MatchString(key+" "+about)
+				table = table || key == "netip.Addr" || archWhose.MatchString(key+" "+about.String())
 			case *ast.SelectorExpr:
 				if x, ok := n.X.(*ast.Ident); ok && x.Name == "share" {
 					switch n.Sel.Name {

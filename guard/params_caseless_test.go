@@ -166,9 +166,10 @@ func TestFoldedNames(t *testing.T) {
 	const looks = `permit(principal, action, resource) unless { context.arguments has path && context.arguments.path == "/etc" };
 		permit(principal, action, resource) when { context.arguments == {"mode": 1} || principal.claims has region };`
 	const ok, invalid = "anonymous anonymous by none", jsonrpc.InvalidParams
-	many := `{"k1":1`
+	var many strings.Builder
+	many.WriteString(`{"k1":1`)
 	for i := range 40 {
-		many += fmt.Sprintf(`,"k%d":1`, i+2)
+		fmt.Fprintf(&many, `,"k%d":1`, i+2)
 	}
 	for name, s := range map[string]*site{
 		"policy": newSite(t, &guard.Config{Anonymous: true, Cedar: looks}, nil),
@@ -188,9 +189,9 @@ func TestFoldedNames(t *testing.T) {
 			`{"a":1,"a\u0000":2}`:                   {invalid, invalid, ok},
 			`{"\ud800":1,"\udc00":2}`:               {invalid, invalid, invalid}, // both are U+FFFD
 			`{"":1,"":2}`:                           {invalid, invalid, invalid},
-			many + `}`:                              {ok, ok, ok},
-			many + `,"K40":1}`:                      {invalid, invalid, ok},
-			many + `,"\u212a40":1}`:                 {invalid, invalid, ok},
+			many.String() + `}`:                     {ok, ok, ok},
+			many.String() + `,"K40":1}`:             {invalid, invalid, ok},
+			many.String() + `,"\u212a40":1}`:        {invalid, invalid, ok},
 			`{"PATH":1}`:                            {invalid, ok, ok},
 			`{"a":[{"Path":1}]}`:                    {invalid, ok, ok},
 			`[{"Path":1}]`:                          {invalid, ok, ok},

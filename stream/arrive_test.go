@@ -21,7 +21,7 @@ var framings = map[string]Framing{"lines": NDJSON, "headers": Header}
 func frameOf(f Framing, size int) []byte {
 	text := `"` + strings.Repeat("x", size-2) + `"`
 	if f == Header {
-		return []byte(fmt.Sprintf("Content-Length: %d\r\n\r\n%s", size, text))
+		return fmt.Appendf(nil, "Content-Length: %d\r\n\r\n%s", size, text)
 	}
 	return []byte(text + "\n")
 }
