@@ -22,11 +22,12 @@ import (
 func TestGatewayRootsPaused(t *testing.T) {
 	t.Parallel()
 	keys := map[string]string{"ada": "ada-0123456789abcdef0123456789abcdef", "bob": "bob-0123456789abcdef0123456789abcdef"}
-	guard := "guard:\n  allow: [{calls: [\"*\"]}]\n  keys:\n"
+	var guard strings.Builder
+	guard.WriteString("guard:\n  allow: [{calls: [\"*\"]}]\n  keys:\n")
 	for id, key := range keys {
-		guard += fmt.Sprintf("    - {id: %s, hash: \"sha256:%x\"}\n", id, sha256.Sum256([]byte(key)))
+		fmt.Fprintf(&guard, "    - {id: %s, hash: \"sha256:%x\"}\n", id, sha256.Sum256([]byte(key)))
 	}
-	for name, settings := range map[string]string{"open": "", "guard": guard} {
+	for name, settings := range map[string]string{"open": "", "guard": guard.String()} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := gatewayOf(t, settings, runs("files", npm(t, "server-filesystem")))
