@@ -19,7 +19,7 @@ import (
 // at once where it speaks it.
 const headerTime = 5 * time.Second
 
-// maxPending bounds the connections whose header is being read.
+// maxPending bounds the connections whose header is being read, or that wait for Accept.
 const maxPending = 1024
 
 // Listener reads the header of the PROXY protocol from connections of listed proxies, where there
@@ -66,7 +66,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	}
 }
 
-// Close closes the listener and the connections whose header is being read.
+// Close closes the listener and the connections that Accept has not returned.
 func (l *listener) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -126,12 +126,16 @@ func (l *listener) begin(conn net.Conn) bool {
 	return true
 }
 
+func (l *listener) end(conn net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.pending, conn)
+}
+
 // introduce reads the header of a connection, if there is one.
 func (l *listener) introduce(conn net.Conn) {
+	defer l.end(conn) // not before Accept has it: what waits for that is bounded, too
 	known, err := readHeader(conn)
-	l.mu.Lock()
-	delete(l.pending, conn)
-	l.mu.Unlock()
 	if err != nil {
 		l.log.Warn("refused a connection of a proxy", "proxy", conn.RemoteAddr().String(), "error", err)
 		conn.Close()
