@@ -238,6 +238,10 @@ func (b *batchWork) admit(i int, v *serving) (refusal *jsonrpc.Error, postponed 
 	case b.running > 0: // one of those takes it when it has ended
 		b.postponed = append(b.postponed, i)
 		return nil, true
+	default: // the last of those may have ended since
+		if refusal = b.enter(v); refusal == nil {
+			b.running++
+		}
 	}
 	return refusal, false
 }
