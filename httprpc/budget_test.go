@@ -85,12 +85,26 @@ func TestBudgetIsShared(t *testing.T) {
 	free(t, b)
 }
 
+// held waits until unauthenticated callers hold as much.
+func held(t *testing.T, b *farcall.Budget, want int64) {
+	t.Helper()
+	for until := time.Now().Add(10 * time.Second); ; <-time.After(time.Millisecond) {
+		_, few := b.Used()
+		if few >= want {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("%d bytes are held, want %d", few, want)
+		}
+	}
+}
+
 // A body of an unauthenticated caller makes room for a newer one.
 func TestOldestUnauthenticatedBodyGoes(t *testing.T) {
 	b := farcall.NewBudget(0, 1<<20)
 	url := serve(t, httprpc.NewHandler(service(t), &httprpc.Options{Budget: b.Unauthenticated()}))
 	var conns []net.Conn
-	for range 4 {
+	for i := range 4 {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 		if err != nil {
 			t.Fatal(err)
@@ -99,6 +113,9 @@ func TestOldestUnauthenticatedBodyGoes(t *testing.T) {
 		conns = append(conns, conn)
 		if _, err := fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 400000\r\n\r\n[%s", strings.Repeat("1,", 150_000)); err != nil {
 			t.Fatal(err)
+		}
+		if i < 2 { // two fit: the first is to be the oldest
+			held(t, b, int64(i+1)*290_000)
 		}
 	}
 	if err := conns[0].SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
