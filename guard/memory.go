@@ -42,7 +42,7 @@ func (x *exchange) body(k *known) ([]byte, error) {
 	of := budget.By(x.s.g.opts.Budget, func() (owner.Key, bool) { return k.principal.owner(), false })
 	loan := budget.Lend(of)
 	x.loan = &loan
-	b, err := loan.ReadAll(nil, x.r.Body, x.r.ContentLength, int(most), &budget.Request{W: x.w, R: x.r})
+	b, err := loan.ReadAll(nil, x.r.Body, x.r.ContentLength, int(most), budget.Body(x.w, x.r))
 	switch {
 	case errors.Is(err, budget.ErrTooLarge):
 		return nil, errors.New("it is too large to be signed: more than " + strconv.FormatInt(most, 10) + " bytes")

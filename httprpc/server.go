@@ -39,7 +39,6 @@ type handler struct {
 type buffers struct {
 	in, out []byte
 	loan    budget.Loan // holds in, where it is large
-	body    budget.Request
 }
 
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -61,9 +60,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b = &buffers{in: make([]byte, 0, 1<<10), loan: budget.Lend(h.opts.Budget)}
 	}
 	defer h.release(b)
-	b.body = budget.Request{W: w, R: r}
 	var err error
-	if b.in, err = b.loan.ReadAll(b.in, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage, &b.body); err != nil {
+	if b.in, err = b.loan.ReadAll(b.in, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage, budget.Body(w, r)); err != nil {
 		h.unread(w, r, b, err)
 		return
 	}
@@ -95,7 +93,7 @@ func (h *handler) release(b *buffers) {
 	if cap(b.out) > maxPooled {
 		b.out = nil
 	}
-	b.in, b.out, b.body = b.in[:0], b.out[:0], budget.Request{}
+	b.in, b.out = b.in[:0], b.out[:0]
 	if b.loan.Release() {
 		h.pool.Put(b)
 	}

@@ -60,7 +60,7 @@ func (b *Budget) set(l *Loan, n int, f Frame, force bool) bool {
 			o, few = b.by()
 			few = few || b.few
 		}
-		if q, ok := f.(*Request); ok && o.IsZero() {
+		if q, ok := f.(*request); ok && o.IsZero() {
 			o = q.Owner()
 		}
 		if f != nil {

@@ -55,7 +55,10 @@ func (l *Loan) ReadAll(buf []byte, r io.Reader, length int64, limit int, f Frame
 			return buf[:limit], ErrTooLarge
 		case err == io.EOF: // a reader returns it bare; a wrapped one is a broken connection
 			if l != nil && l.Held() > 0 {
-				l.Grow(cap(buf)) // it is not incomplete any more
+				l.Force(cap(buf)) // it is not incomplete any more
+				if l.Evicted() {
+					return buf, ErrNoRoom
+				}
 			}
 			return buf, nil
 		case err != nil:
@@ -64,22 +67,31 @@ func (l *Loan) ReadAll(buf []byte, r io.Reader, length int64, limit int, f Frame
 	}
 }
 
-// A Request is the body of a request over HTTP, as a Frame. Its owner is that of the
-// request's context.
-type Request struct {
-	W http.ResponseWriter
-	R *http.Request
+// Body returns the body of a request over HTTP, as a Frame whose owner is that of the
+// request's context; nil when the declared length is Free or less, which draws nothing.
+// It is never used again: who evicts it may read it after the request has ended.
+func Body(w http.ResponseWriter, r *http.Request) Frame {
+	if r.ContentLength >= 0 && r.ContentLength <= Free {
+		return nil
+	}
+	return &request{w, r}
+}
+
+// A request is what Body returns.
+type request struct {
+	w http.ResponseWriter
+	r *http.Request
 }
 
 // Owner returns the owner in the context of the request, or the zero key.
-func (q *Request) Owner() owner.Key { return ownerOf(q.R.Context()) }
+func (q *request) Owner() owner.Key { return ownerOf(q.r.Context()) }
 
 // Remote implements Frame.
-func (q *Request) Remote() string { return q.R.RemoteAddr }
+func (q *request) Remote() string { return q.r.RemoteAddr }
 
 // Evicted implements Frame: the read that waits for the body fails.
-func (q *Request) Evicted() {
-	_ = http.NewResponseController(q.W).SetReadDeadline(time.Unix(1, 0)) // without a connection nothing waits
+func (q *request) Evicted() {
+	_ = http.NewResponseController(q.w).SetReadDeadline(time.Unix(1, 0)) // without a connection nothing waits
 }
 
 func ownerOf(ctx context.Context) owner.Key {

@@ -48,7 +48,6 @@ const maxPooled = 64 << 10
 type buffers struct {
 	in, out []byte
 	loan    budget.Loan // holds in, where it is large
-	body    budget.Request
 }
 
 // ServeHTTP serves the MCP endpoint.

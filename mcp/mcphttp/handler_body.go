@@ -38,10 +38,8 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *buffers, acce
 	if b, _ = h.pool.Get().(*buffers); b == nil {
 		b = &buffers{in: make([]byte, 0, 1<<10), loan: budget.Lend(h.opts.Budget)}
 	}
-	b.body = budget.Request{W: w, R: r}
 	var err error
-	b.in, err = b.loan.ReadAll(b.in, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage, &b.body)
-	b.body = budget.Request{} // the call may outlive the request
+	b.in, err = b.loan.ReadAll(b.in, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage, budget.Body(w, r))
 	if err == nil {
 		slow.Limit(h.opts.BodyTimeout).End(w, r)
 		return b, accept, true
