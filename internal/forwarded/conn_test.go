@@ -201,3 +201,37 @@ func FuzzHeader(f *testing.F) {
 		}
 	})
 }
+
+// Connections whose header has come, and that Accept does not take, are bounded; those that find no
+// place are closed, and Close closes the rest.
+func TestWaitingForAcceptIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := &fakeListener{conns: make(chan net.Conn)}
+		l := parsed(t, "10.0.0.0/8").Listener(inner, nil)
+		const more = 50
+		closed := make(chan struct{}, maxPending+more)
+		for range maxPending + more {
+			ours, theirs := net.Pipe()
+			inner.conns <- fakeConn{theirs, tcp("10.0.0.1:5")}
+			go func() {
+				_, _ = io.WriteString(ours, "PROXY TCP4 203.0.113.7 10.0.0.9 99 80\r\n")
+				_, _ = io.Copy(io.Discard, ours)
+				closed <- struct{}{}
+			}()
+		}
+		synctest.Wait()
+		if n := len(closed); n != more {
+			t.Errorf("%d connections are closed, want the %d beyond %d", n, more, maxPending)
+		}
+		if conn, err := l.Accept(); err != nil {
+			t.Error(err)
+		} else {
+			conn.Close()
+		}
+		l.Close()
+		synctest.Wait()
+		if n := len(closed); n != maxPending+more {
+			t.Errorf("%d connections are closed in the end", n)
+		}
+	})
+}
