@@ -109,8 +109,12 @@ func (x *explaining) replay(args []string) error {
 		if err != nil {
 			return &exitError{code: exitUsage, err: fmt.Errorf("cannot read the audit: %w", err)}
 		}
+		before := r.report.Decisions + r.report.Other
 		err = r.read(name, in)
 		_ = in.Close() // it was read
+		if err == nil && r.report.Decisions+r.report.Other == before {
+			err = errors.New("no line of it is one of an audit; name the file of audit.file, or one that it was rotated to")
+		}
 		if err != nil {
 			return &exitError{code: exitUsage, err: fmt.Errorf("%s: %w", name, err)}
 		}
