@@ -438,7 +438,7 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 		state := scan.Member(w.Params, "requestState") != nil
 		w.Params = without(w.Params, "requestState", "inputResponses")
 		w.Rounds = modern
-		if s.mcp.AsksRoots() {
+		if s.mcp.RootsFirst() {
 			if w.Caller.Roots, err = rootsOf(w); err != nil {
 				return upstream.Result{}, err
 			}
@@ -455,8 +455,8 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 	return s.mcp.Call(w, &w.Call)
 }
 
-// rootsOf asks a modern client for its roots before a call at a legacy server that asks for roots,
-// at any time, and may keep them: each call must get the connection that has its client's roots.
+// rootsOf asks a modern client for its roots before a call at a legacy server that asks for them
+// outside of calls, and keeps them: each call must get the connection that has its client's roots.
 // Nil: the client has none.
 func rootsOf(w *calling) (roots jsonrpc.Raw, err error) {
 	if w.client.Capabilities.Roots == nil {

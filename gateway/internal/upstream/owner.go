@@ -30,7 +30,7 @@ const (
 	sessionRoots                  // those of a session, which is asked each time
 	knownRoots                    // those that the caller has said beforehand, for good
 	// The server was told that there are roots, and has not asked for any. When it does, the
-	// connection takes no more calls: the next ones say theirs beforehand.
+	// client of the call is asked, and the connection takes no more calls.
 	unaskedRoots
 	// The server was told that there are roots, and gets none. The connection carries the lists
 	// that clients with roots see, and no call during which a server may ask.
@@ -96,7 +96,7 @@ func (u *Upstream) keyOf(who *Caller, a abilities, use usage) (key ownerKey, las
 		if use == useWatching {
 			key = u.usedLast(key, who.Owner)
 		}
-	case who.Owner.IsZero(), who.Roots == nil && u.asksRoots:
+	case who.Owner.IsZero(), who.Roots == nil && u.rootsFirst:
 		return ownerKey{}, false
 	case who.Roots == nil:
 		key.roots, key.client = unaskedRoots, who.Owner

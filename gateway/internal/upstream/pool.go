@@ -32,9 +32,9 @@ type state struct {
 	known    bool // a connection was up once, and so modern says something
 	modern   bool
 	serial   bool // questions do not say which call they are about
-	// The server has asked for roots: it may do so on its own, so connections with other roots
-	// get the time for it.
-	asksRoots bool
+	// The server has asked for roots, so connections with other roots get the time for it; and it
+	// has done so outside of calls, so they must be known before one.
+	asksRoots, rootsFirst bool
 	breaker   breaker
 	cool      time.Time // until then no connection is started for calls that can do without
 	stale     bool      // a connection was lost: lists may have changed

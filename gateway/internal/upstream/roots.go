@@ -13,8 +13,9 @@ import (
 // when the server asks, or how long it takes to make use of the answer.
 //
 // A client with a session is asked each time, by way of one of its calls: a question that comes
-// while none is in flight waits for the next one. The roots of requests that stand alone are known
-// beforehand (Caller.Roots).
+// while none is in flight waits for the next one. Of requests that stand alone, the one is asked during
+// which the server asks, and the connection ends with it; where the server asks outside of calls, the
+// roots are known beforehand (Caller.Roots).
 
 // rootsState is what a connection that declares roots knows about them. It is under the upstream's
 // lock.
@@ -25,6 +26,7 @@ type rootsState struct {
 	boarded chan struct{} // closed when the next call is there; nil: not waited for
 	news    bool          // the server may be about to ask: the roots are new to it
 	missed  bool          // the server has given up a question: it must be asked to ask again
+	settler *flight       // the call that waits until the server has asked; nil: none
 }
 
 // declaresRoots reports whether the server of a connection was told that there are roots.
@@ -67,16 +69,21 @@ func (l *conn) askRoots(ctx context.Context, params jsonrpc.Raw) (jsonrpc.Raw, e
 func (u *Upstream) rootsAsked(ctx context.Context, l *conn) (answer jsonrpc.Raw, wait bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	f, _ := ctx.Value(flightKey{}).(*flight)
 	u.asksRoots = true
+	if l.asking == 0 || l.roots.settler != nil && (f == nil || f == l.roots.settler) {
+		u.rootsFirst = true
+	}
 	l.roots.open++
 	switch kind := l.holder.key.roots; {
 	case l.roots.known != nil:
 		return l.roots.known, false, nil
 	case kind == unaskedRoots:
 		u.retire(l)
-		if f, _ := ctx.Value(flightKey{}).(*flight); l.asking == 1 && (f == nil || !f.light()) {
+		if l.asking == 1 && (f == nil || !f.light()) {
 			return nil, true, nil // its connection from now on
 		}
+		u.serial = u.serial || l.asking > 1 // from now on one at a time, so that the next question can be answered
 		fallthrough
 	case kind == listRoots:
 		return nil, false, jsonrpc.Errorf(jsonrpc.InternalError, "there are no roots on this connection")
@@ -158,7 +165,8 @@ const settlePings = 8
 // the call, or those that the client had before: nothing is kept apart by this.
 func (f *flight) settleRoots() {
 	l, u := f.conn, f.u
-	news, missed := u.rootsNews(l)
+	news, missed := u.rootsNews(f)
+	defer u.rootsSettled(f)
 	if missed {
 		_ = l.client.Notify(f, spec.NotificationRootsListChanged, nil) // the call would fail as well
 	}
@@ -181,13 +189,26 @@ func (f *flight) settleRoots() {
 }
 
 // rootsNews reports whether a server that asks for roots may be about to do so, and whether it must
-// be told that it should.
-func (u *Upstream) rootsNews(l *conn) (news, missed bool) {
+// be told that it should. The call waits until it has.
+func (u *Upstream) rootsNews(f *flight) (news, missed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	news, missed = l.roots.news && u.asksRoots, l.roots.missed
-	l.roots.news, l.roots.missed = false, false
+	r := &f.conn.roots
+	news, missed = r.news && u.asksRoots, r.missed
+	r.news, r.missed = false, false
+	if news || missed {
+		r.settler = f
+	}
 	return news, missed
+}
+
+// rootsSettled notes that the call waits no longer.
+func (u *Upstream) rootsSettled(f *flight) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if r := &f.conn.roots; r.settler == f {
+		r.settler = nil
+	}
 }
 
 // rootsOpen returns what is closed when the server has an answer to all of its questions for roots.

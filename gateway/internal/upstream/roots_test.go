@@ -28,6 +28,7 @@ type rootsLab struct {
 	t     *testing.T
 	ask   func() time.Duration // until a server asks
 	apply func() time.Duration // until it uses what it got
+	late  bool                 // a server asks in a call, and only then
 	wg    sync.WaitGroup
 
 	mu    sync.Mutex
@@ -45,6 +46,7 @@ type rootsServer struct {
 	root     string
 	given    []string // the roots that it ever got
 	callers  []string // the callers that it served
+	held     func()   // answers the call that waits for the roots
 }
 
 func newRootsLab(t *testing.T, ask, apply time.Duration) *rootsLab {
@@ -113,12 +115,23 @@ func (s *rootsServer) serve(t farcall.Transport) {
 			s.mu.Unlock()
 			result = `{"protocolVersion":"` + legacy + `","capabilities":{"tools":{}},"serverInfo":{"name":"roots","version":"1"}}`
 		case spec.NotificationInitialized, spec.NotificationRootsListChanged:
+			if s.lab.late {
+				continue
+			}
 			s.after(s.lab.ask(), func() { _ = t.Write([]byte(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`)) })
 		case "":
 			s.answered(m.Result)
+			if s.held != nil {
+				s.held()
+			}
 		case spec.MethodToolsList:
 			result = `{"tools":[]}`
 		case spec.MethodToolsCall:
+			if s.lab.late {
+				s.held = func() { _ = t.Write(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, s.call(m.Params))) }
+				_ = t.Write([]byte(`{"jsonrpc":"2.0","id":"r","method":"roots/list"}`))
+				continue
+			}
 			result = s.call(m.Params)
 		default:
 			result = `{}`
@@ -210,7 +223,7 @@ func (c *rootsClient) answer() jsonrpc.Raw {
 // request is a call of the client's. One without a session is asked beforehand, as the gateway does.
 func (c *rootsClient) request() *Call {
 	who := c.who
-	if who.Session == "" && c.u.AsksRoots() {
+	if who.Session == "" && c.u.RootsFirst() {
 		who.Roots = c.answer()
 	}
 	c.mu.Lock()
@@ -291,6 +304,29 @@ func TestRootsNeverMove(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestRootsInCall has a server ask in each call, and only then: no client is asked beforehand, since
+// its question would be one that the server never put. The calls get their own client's roots.
+func TestRootsInCall(t *testing.T) {
+	for _, lifetime := range []string{"", lifetimePrincipal, lifetimeSession, lifetimeCall} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newRootsLab(t, 0, 0)
+			l.late = true
+			u := l.upstream(Options{Lifetime: lifetime, Pool: 20})
+			for range 3 {
+				for name, c := range rootsClients(u) {
+					if got := c.call(t); got != c.roots[0] {
+						t.Errorf("%s: %s got %q", lifetime, name, got)
+					}
+				}
+			}
+			if u.RootsFirst() {
+				t.Errorf("%s: the clients must say their roots before the call", lifetime)
+			}
+			l.close(u)
+		})
 	}
 }
 

@@ -35,7 +35,7 @@ type Caller struct {
 	Info, Capabilities jsonrpc.Raw
 	// Roots are the client's answer to roots/list, in that form, of a request that
 	// stands alone and whose capabilities declare roots, when the server is known to
-	// ask for them (see [Upstream.AsksRoots]). A legacy server gets no other ones on
+	// ask for them outside of calls (see [Upstream.RootsFirst]). A legacy server gets no other ones on
 	// the connection of the call, which is kept for calls of the same owner with the
 	// same roots. Nil: they are not known.
 	Roots jsonrpc.Raw
@@ -280,12 +280,12 @@ func (u *Upstream) Scope(who Caller) string {
 	return s + key.group.Text() + key.client.Text()
 }
 
-// AsksRoots reports whether the server is of a legacy revision and asks for roots, which it may keep:
-// requests that stand alone must say theirs.
-func (u *Upstream) AsksRoots() bool {
+// RootsFirst reports whether the server is of a legacy revision and asks for roots outside of calls:
+// requests that stand alone must say theirs. One that only asks during calls gets the answer then.
+func (u *Upstream) RootsFirst() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.asksRoots && !u.stateless()
+	return u.rootsFirst && !u.stateless()
 }
 
 // Lasts reports whether the connection that a caller's next call uses is there for later ones.
