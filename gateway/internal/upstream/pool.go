@@ -35,16 +35,16 @@ type state struct {
 	// The server has asked for roots, so connections with other roots get the time for it; and it
 	// has done so outside of calls, so they must be known before one.
 	asksRoots, rootsFirst bool
-	breaker   breaker
-	cool      time.Time // until then no connection is started for calls that can do without
-	stale     bool      // a connection was lost: lists may have changed
-	info      *mcp.ServerInfo
-	watching  map[watchKey]*watch
-	departed  departed // sessions that have ended
-	sweeping  bool
-	closing   bool          // no new calls
-	over      bool          // nothing is started any more
-	idle      chan struct{} // closed when closing and nothing is under way
+	breaker               breaker
+	cool                  time.Time // until then no connection is started for calls that can do without
+	stale                 bool      // a connection was lost: lists may have changed
+	info                  *mcp.ServerInfo
+	watching              map[watchKey]*watch
+	departed              departed // sessions that have ended
+	sweeping              bool
+	closing               bool          // no new calls
+	over                  bool          // nothing is started any more
+	idle                  chan struct{} // closed when closing and nothing is under way
 
 	mood  string
 	since time.Time
