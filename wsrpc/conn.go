@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/coder/websocket"
 
@@ -102,7 +103,7 @@ func (c *conn) Read() ([]byte, error) {
 			return nil, err
 		}
 	}
-	_, r, err := c.ws.Reader(context.Background()) //nolint:forbidigo // Close ends it
+	kind, r, err := c.ws.Reader(context.Background()) //nolint:forbidigo // Close ends it
 	if err != nil {
 		return nil, c.broken(err)
 	}
@@ -125,6 +126,9 @@ func (c *conn) Read() ([]byte, error) {
 		case len(buf) > c.max:
 			return nil, c.refuse(c.tooLong())
 		case errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+			if kind == websocket.MessageText && !utf8.Valid(buf) {
+				return nil, c.refuse(notUTF8())
+			}
 			c.wire.complete()
 			if c.loan.Held() > 0 {
 				c.loan.Grow(cap(buf)) // it is not incomplete any more
@@ -166,6 +170,12 @@ type ending struct {
 func (c *conn) tooLong() *ending {
 	reason := fmt.Sprintf("the message has more than %d bytes", c.max)
 	return &ending{&jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Request too large", Cause: errors.New(reason)}, websocket.StatusMessageTooBig, reason}
+}
+
+// notUTF8 refuses a text message that is not UTF-8. RFC 6455 §8.1 demands the end of the connection.
+func notUTF8() *ending {
+	const reason = "the text message is not valid UTF-8"
+	return &ending{&jsonrpc.Error{Code: jsonrpc.ParseError, Message: "Parse error", Cause: errors.New(reason)}, websocket.StatusInvalidFramePayloadData, reason}
 }
 
 // tooSlow ends the connection because a message has begun and does not go on.
@@ -297,8 +307,8 @@ func (closing) BothEnds() bool { return true }
 // ended explains the end of the connection.
 func (c *conn) ended(err error) error {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	cause, closed := c.cause, c.closed
-	c.mu.Unlock()
 	var ce websocket.CloseError
 	switch {
 	case cause != nil:
@@ -318,6 +328,9 @@ func (c *conn) ended(err error) error {
 	if errors.As(err, &netErr) || errors.Is(err, net.ErrClosed) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return fmt.Errorf("wsrpc: the connection broke: %w", err)
 	}
+	// The library sends a close frame for most violations, and none for unmasked frames and
+	// impossible lengths (RFC 6455 §5.1, §5.2). Close sends this one where none was sent.
+	c.status, c.reason = websocket.StatusProtocolError, "not a valid WebSocket frame"
 	return fmt.Errorf("%w: %w", farcall.ErrProtocol, err)
 }
 

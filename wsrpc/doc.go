@@ -14,13 +14,15 @@
 //
 // A message beyond [Options].MaxMessage is answered with an error, and then the
 // connection is closed with status 1009, for what is left of the message may be
-// of any length.
+// of any length. A text message that is not UTF-8 is answered with -32700, and the
+// connection is closed with status 1007.
 //
 // # Closing
 //
 // Close sends a close frame and gives the other end a second to answer it.
 // A connection that the other end closes with status 1000 or 1001, or with none,
-// ends with io.EOF.
+// ends with io.EOF. A connection whose bytes violate the framing, such as an unmasked
+// frame of a client, is closed with status 1002, and ends with [farcall.ErrProtocol].
 //
 // # Memory
 //

@@ -325,23 +325,6 @@ func TestForeignClient(t *testing.T) {
 	}
 }
 
-// Bytes that are not WebSocket end the connection, with the right class.
-func TestBrokenFraming(t *testing.T) {
-	s := serve(t, nil)
-	conn, err := net.Dial("tcp", s.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	io.WriteString(conn, "GET / HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n\x8f\x80\x00\x00\x00\x00")
-	b := <-s.conns
-	defer b.Close()
-	if _, err := b.Read(); !errors.Is(err, farcall.ErrProtocol) {
-		t.Error(err)
-	}
-	conn.Close()
-}
-
 func TestRefusals(t *testing.T) {
 	closed, open := serve(t, nil), serve(t, &wsrpc.Options{Origins: []string{"https://app.example"}})
 	for _, c := range []struct {
