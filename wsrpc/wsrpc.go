@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/coder/websocket"
@@ -45,8 +47,10 @@ type Options struct {
 	// When the answer does not come within the same time, the connection ends.
 	// Default 30 s; negative: no pings.
 	PingInterval time.Duration
-	// Subprotocols are offered by Dial and accepted by NewHandler, the first that
-	// both ends know. Default none.
+	// Subprotocols are what Dial offers, the preferred one first, and what NewHandler
+	// accepts: it selects the first that the client offers and that is in this list, or
+	// none. Dial fails when the server selects one that was not offered. Default: Dial
+	// offers none, and NewHandler accepts "jsonrpc" and "json-rpc-2.0".
 	Subprotocols []string
 
 	// Origins are the web pages of other hosts that may connect to the serving
@@ -82,6 +86,9 @@ func (o *Options) withDefaults() Options {
 // context, and costs much less memory without.
 func NewHandler(serve func(t farcall.Transport, r *http.Request), o *Options) http.Handler {
 	opts := o.withDefaults()
+	if opts.Subprotocols == nil {
+		opts.Subprotocols = []string{"jsonrpc", "json-rpc-2.0"}
+	}
 	policy := origin.Policy{Origins: opts.Origins, Hosts: opts.Hosts}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := policy.Check(r); err != nil {
@@ -90,7 +97,7 @@ func NewHandler(serve func(t farcall.Transport, r *http.Request), o *Options) ht
 		}
 		up := &upgrade{ResponseWriter: w}
 		ws, err := websocket.Accept(up, r, &websocket.AcceptOptions{
-			Subprotocols:       opts.Subprotocols,
+			Subprotocols:       subprotocol(r, opts.Subprotocols),
 			InsecureSkipVerify: true, // checked above
 		})
 		if err != nil {
@@ -99,6 +106,19 @@ func NewHandler(serve func(t farcall.Transport, r *http.Request), o *Options) ht
 		up.wire.remote = r.RemoteAddr // a proxy may have named the client
 		serve(newTransport(ws, up.wire, up.reader, budget.Of(r.Context(), opts.Budget), &opts), r)
 	})
+}
+
+// subprotocol returns the first offer of a client that is accepted, if any. The library alone
+// would go by the order of the server, but a client lists its offers by preference (RFC 6455 §1.9).
+func subprotocol(r *http.Request, accepted []string) []string {
+	for _, line := range r.Header.Values("Sec-WebSocket-Protocol") {
+		for offer := range strings.SplitSeq(line, ",") {
+			if offer = strings.TrimSpace(offer); slices.Contains(accepted, offer) {
+				return []string{offer}
+			}
+		}
+	}
+	return nil
 }
 
 // refuse answers for HTTP itself: the body is a JSON-RPC error.

@@ -73,7 +73,7 @@ and any of them in TLS.
 
 	POST /rpc          one message or a batch
 	GET  /rpc/stream   ?method=NAME&params=JSON, as an event stream
-	GET  /rpc/ws       WebSocket, both directions
+	GET  /rpc/ws       WebSocket, both directions; also at /rpc
 	     /mcp          MCP in every revision: Streamable HTTP, or WebSocket
 	     /sse          MCP of 2024-11-05 (HTTP+SSE), which posts to /messages
 	GET  /             a page that lists the methods and calls them

@@ -23,7 +23,7 @@ const messagesPath = "/messages"
 type site struct {
 	rpc    http.Handler     // POST /rpc
 	stream http.Handler     // GET /rpc/stream
-	ws     http.Handler     // GET /rpc/ws
+	ws     http.Handler     // GET /rpc and /rpc/ws, to be a WebSocket
 	mcp    *mcphttp.Handler // /mcp, /sse and /messages
 	mcpWS  http.Handler     // GET /mcp, to be a WebSocket
 	page   *page.Page
@@ -39,13 +39,17 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch path := r.URL.Path; path {
 	case "/rpc":
+		if wantsWebSocket(r) {
+			s.ws.ServeHTTP(w, r)
+			return
+		}
 		s.rpc.ServeHTTP(w, r)
 	case "/rpc/stream":
 		s.stream.ServeHTTP(w, r)
 	case "/rpc/ws":
 		s.ws.ServeHTTP(w, r)
 	case "/mcp":
-		if r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
+		if wantsWebSocket(r) {
 			s.mcpWS.ServeHTTP(w, r)
 			return
 		}
@@ -69,6 +73,10 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		notFound(w)
 	}
+}
+
+func wantsWebSocket(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
 // isProbe reports whether a path says no more than whether the process is there: probes may use any host.

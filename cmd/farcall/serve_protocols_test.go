@@ -81,11 +81,13 @@ func TestServeEveryProtocol(t *testing.T) {
 		s.logged(t, 1, " transport="+c.transport+" ")
 	}
 	for transport, url := range map[string]string{"ws": "ws://" + host, "wss": "wss://" + host} {
-		client := webSocket(t, url+"/rpc/ws", nil, config)
-		if got, err := farcall.Call[float64](t.Context(), client, "math/add", []int{2, 3}); got != 5 || err != nil {
-			t.Errorf("%s: %v, %v", transport, got, err)
+		for _, path := range []string{"/rpc/ws", "/rpc"} {
+			client := webSocket(t, url+path, nil, config)
+			if got, err := farcall.Call[float64](t.Context(), client, "math/add", []int{2, 3}); got != 5 || err != nil {
+				t.Errorf("%s%s: %v, %v", transport, path, got, err)
+			}
+			s.logged(t, 1, " transport="+transport+" conn="+transport+"-")
 		}
-		s.logged(t, 1, " transport="+transport+" conn="+transport+"-")
 	}
 	s.stop(t)
 }
