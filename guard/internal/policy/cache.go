@@ -45,21 +45,14 @@ func newCache[V any](size int) *cache[V] {
 
 // hash is over what a decision can depend on.
 func (c *cache[V]) hash(q *Query, u *uses) uint64 {
-	p := q.Subject
-	h := uint64(1)
-	for _, s := range [...]string{p.ID, p.Name, p.Kind, p.Method, p.Issuer, q.Method, q.Upstream, q.Name} {
+	h := q.Subject.digest()
+	for _, s := range [...]string{q.Method, q.Upstream, q.Name} {
 		h = (h ^ maphash.String(c.seed, s)) * 0x9e3779b97f4a7c15
 	}
-	for _, s := range p.Roles {
-		h = (h ^ maphash.String(c.seed, s)) * 0x9e3779b97f4a7c15
-	}
-	for _, s := range p.Scopes {
-		h = (h ^ maphash.String(c.seed, s)) * 0xc2b2ae3d27d4eb4f
-	}
-	if u.inContext("transport") {
+	if u.transport {
 		h = (h ^ maphash.String(c.seed, q.Transport)) * 0x9e3779b97f4a7c15
 	}
-	if u.inContext("annotations") {
+	if u.annotations {
 		h = (h ^ maphash.Bytes(c.seed, q.Annotations)) * 0x9e3779b97f4a7c15
 	}
 	if q.Local {
@@ -68,13 +61,35 @@ func (c *cache[V]) hash(q *Query, u *uses) uint64 {
 	return h ^ h>>32
 }
 
+// subjectSeed is that of the hashes of subjects, which outlive a cache.
+var subjectSeed = maphash.MakeSeed()
+
+// digest is a hash of everything but the claims. It is computed once: a subject calls again and again.
+func (p *Subject) digest() uint64 {
+	if h := p.hash.Load(); h != 0 {
+		return h
+	}
+	h := uint64(1)
+	for _, s := range [...]string{p.ID, p.Name, p.Kind, p.Method, p.Issuer} {
+		h = (h ^ maphash.String(subjectSeed, s)) * 0x9e3779b97f4a7c15
+	}
+	for _, s := range p.Roles {
+		h = (h ^ maphash.String(subjectSeed, s)) * 0x9e3779b97f4a7c15
+	}
+	for _, s := range p.Scopes {
+		h = (h ^ maphash.String(subjectSeed, s)) * 0xc2b2ae3d27d4eb4f
+	}
+	p.hash.Store(h)
+	return h
+}
+
 func (e *entry[V]) is(q *Query, u *uses) bool {
 	p, k := q.Subject, &e.subject
 	return e.method == q.Method && e.name == q.Name && e.upstream == q.Upstream && e.local == q.Local &&
 		p.Name == k.Name && p.ID == k.ID && p.Kind == k.Kind && p.Method == k.Method && p.Issuer == k.Issuer &&
 		slices.Equal(p.Roles, k.Roles) && slices.Equal(p.Scopes, k.Scopes) &&
-		(!u.inContext("transport") || e.transport == q.Transport) &&
-		(!u.inContext("annotations") || e.annotations == string(q.Annotations))
+		(!u.transport || e.transport == q.Transport) &&
+		(!u.annotations || e.annotations == string(q.Annotations))
 }
 
 // get returns what is known of a query.
@@ -104,10 +119,10 @@ func (c *cache[V]) put(h uint64, q *Query, u *uses, v V) {
 		method: strings.Clone(q.Method), upstream: strings.Clone(q.Upstream), name: strings.Clone(q.Name),
 		local: q.Local, value: v,
 	}
-	if u.inContext("transport") {
+	if u.transport {
 		e.transport = strings.Clone(q.Transport)
 	}
-	if u.inContext("annotations") {
+	if u.annotations {
 		e.annotations = string(q.Annotations)
 	}
 	s := &c.shards[h%cacheShards]

@@ -43,8 +43,9 @@ func considered(r *rand.Rand) (set *Set, text string, q *Query) {
 // known fills in what was not known.
 func known(r *rand.Rand, q *Query, u *Unknown) *Query {
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
-	out, subject := *q, *q.Subject
-	out.Subject = &subject
+	out, p := *q, q.Subject
+	subject := &Subject{ID: p.ID, Name: p.Name, Kind: p.Kind, Roles: p.Roles, Scopes: p.Scopes, Claims: p.Claims}
+	out.Subject = subject
 	if u.Arguments {
 		out.Arguments = []byte(pick(`{}`, `{"path":"/a"}`, `{"path":"/b","n":9}`, `{"n":"x"}`, `{"deep":{"path":"/a"}}`, `[1]`))
 	}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/cedar-policy/cedar-go"
@@ -47,12 +48,14 @@ type Problem struct {
 	Line, Column int
 }
 
-// A Subject is who calls. A Set keeps none, but what is in Roles and Claims must not change during a decision.
+// A Subject is who calls. A Set keeps none. It must not change once it was used.
 type Subject struct {
 	// Name is ID, or ISSUER|ID.
 	ID, Name, Kind, Method, Issuer string
 	Roles, Scopes                  []string
 	Claims                         map[string]any
+
+	hash atomic.Uint64 // digest; 0: it is not computed yet
 }
 
 // A Query is a call that is to be decided.

@@ -14,6 +14,8 @@ type uses struct {
 	members map[types.String]bool // those of names that may be looked up in arguments
 	context bool                  // the context as a whole
 	in      bool                  // parents
+
+	transport, annotations bool // of the context: what decisions are remembered by
 }
 
 // of reports whether some policy may look at an attribute.
@@ -37,6 +39,7 @@ func look(list []*compiled) uses {
 		maps.Copy(u.members, c.use.members)
 		u.context, u.in = u.context || c.use.context, u.in || c.use.in
 	}
+	u.transport, u.annotations = u.inContext("transport"), u.inContext("annotations")
 	return u
 }
 
