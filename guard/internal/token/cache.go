@@ -6,7 +6,10 @@ import (
 	"time"
 )
 
-const maxCached = 10_000
+const (
+	maxCached  = 10_000
+	hashedTail = 43 // characters: 32 bytes, which the shortest signature has
+)
 
 // A cache has the tokens that were verified, by a hash with a secret seed. An entry is compared in full, and the time of that
 // tells nothing: nobody can make a token that gets there without knowing the seed, or the token.
@@ -18,7 +21,10 @@ type cache struct {
 
 func newCache() cache { return cache{seed: maphash.MakeSeed(), entries: map[uint64]*entry{}} }
 
-func (c *cache) hash(raw string) uint64 { return maphash.String(c.seed, raw) }
+// hash is that of the end of a token, which is its signature: two genuine tokens have different ones.
+func (c *cache) hash(raw string) uint64 {
+	return maphash.String(c.seed, raw[max(0, len(raw)-hashedTail):])
+}
 
 type entry struct {
 	raw   *string // a pointer: it is not printed

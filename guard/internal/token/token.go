@@ -182,7 +182,8 @@ func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
 		if err != nil {
 			return nil, err
 		}
-		e.raw = &raw
+		kept := raw // raw itself would be allocated for each call
+		e.raw = &kept
 		v.cache.put(hash, e, now)
 		t = e.token
 	}
