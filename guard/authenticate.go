@@ -106,7 +106,7 @@ func (s *state) request(x *exchange) (*known, *refusal) {
 		return s.signedRequest(x)
 	case len(headers) == 1:
 		scheme, value, _ := strings.Cut(headers[0], " ")
-		return s.authorization(x, strings.ToLower(scheme), strings.TrimSpace(value))
+		return s.authorization(x, scheme, strings.TrimSpace(value))
 	case len(keys) == 1:
 		return s.key(keys[0])
 	}
@@ -124,9 +124,9 @@ func (s *state) authorization(x *exchange, scheme, value string) (*known, *refus
 	switch {
 	case value == "":
 		return nil, refuse(unauthenticated, "the Authorization header has no credential")
-	case scheme == "bearer":
+	case strings.EqualFold(scheme, "bearer"):
 		return s.bearer(x, value)
-	case scheme == "dpop" && s.verifier != nil:
+	case strings.EqualFold(scheme, "dpop") && s.verifier != nil:
 		return s.token(x, value, true)
 	}
 	return nil, refuse(unauthenticated, fmt.Sprintf("the scheme %.20q of the Authorization header is not accepted", scheme))

@@ -20,20 +20,16 @@ import (
 // Every decision is written to the audit before the call proceeds. Where that cannot be, the
 // call is refused. What done is called with is written as its outcome.
 func (g *Guard) Begin(ctx context.Context, c *Call) (done func(result jsonrpc.Raw, err error), err error) {
-	b, err := g.begin(ctx, c)
-	if err != nil {
-		return nil, err
+	if done, err = g.begin(ctx, c); done == nil && err == nil {
+		done = nothing
 	}
-	if b == nil {
-		return nothing, nil
-	}
-	return b.end, nil
+	return done, err
 }
 
 func nothing(jsonrpc.Raw, error) {}
 
 // begin decides about a call. It returns nil when there is nothing to do in the end.
-func (g *Guard) begin(ctx context.Context, c *Call) (*begun, error) {
+func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Raw, err error), err error) {
 	s, who, began := g.state.Load(), sessionFrom(ctx), g.now()
 	decision, refused := s.admit(who, c, began)
 	word := allowed
@@ -68,47 +64,34 @@ func (g *Guard) begin(ctx context.Context, c *Call) (*begun, error) {
 		who.attempt.begin()
 		return nil, nil //nolint:nilnil // nothing is to be ended
 	}
-	b := &begun{release: release}
+	var leave func()
 	if listens {
-		leave, ok := g.streams.add(who, who.http.r, who.http.w)
-		if !ok {
+		var ok bool
+		if leave, ok = g.streams.add(who, who.http.r, who.http.w); !ok {
 			release()
 			who.attempt.limit()
 			return nil, s.refused(who, c, limited, decision.Policies, tooManyStreams())
 		}
-		b.leave = leave
 	}
-	if s.log != nil {
-		b.record = record{log: s.log, at: g.now(), now: g.now, size: len(c.Params), tool: c.Method == spec.MethodToolsCall}
-		if b.record.seq, err = s.passed(who, c, word, decision.Policies, refused, b.record.at.Sub(began)); err != nil {
-			b.drop()
-			who.attempt.limit()
-			return nil, refuse(unavailable, err.Error()).wire(c, false)
-		}
+	entry, err := s.open(who, c, word, &decision, refused, began)
+	if err != nil {
+		drop(leave, release)
+		who.attempt.limit()
+		return nil, refuse(unavailable, err.Error()).wire(c, false)
 	}
 	who.attempt.begin()
-	return b, nil
+	return func(result jsonrpc.Raw, err error) { // all that it needs is in one piece of memory
+		drop(leave, release)
+		entry.end(result, err)
+	}, nil
 }
 
-// begun is a call that was allowed.
-type begun struct {
-	release func()
-	leave   func() // of the streams; nil: it is none
-	record  record
-}
-
-// end ends the call.
-func (b *begun) end(result jsonrpc.Raw, err error) {
-	b.drop()
-	b.record.end(result, err)
-}
-
-// drop gives back what the call holds.
-func (b *begun) drop() {
-	if b.leave != nil {
-		b.leave()
+// drop gives back what a call holds: a stream, nil if it has none, and its place.
+func drop(leave, release func()) {
+	if leave != nil {
+		leave()
 	}
-	b.release()
+	release()
 }
 
 // The decisions, as the audit has them. Calls that were shadowed have passed.

@@ -53,13 +53,13 @@ type visit struct {
 
 // Value returns the session too, and who knows the names of this server.
 func (v *visit) Value(key any) any {
-	switch key {
-	case sessionKey{}:
+	switch key.(type) {
+	case sessionKey:
 		return &v.session
-	case origin.VouchKey{}:
+	case origin.VouchKey:
 		return v.exchange.s
-	case owner.ContextKey{}:
-		if o := v.session.principal.owner(); !o.IsZero() {
+	case owner.ContextKey:
+		if o := v.session.owner; o.Authenticated() {
 			return o
 		}
 	}

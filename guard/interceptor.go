@@ -50,15 +50,15 @@ func (g *Guard) watching(c Call, next farcall.Handler) farcall.Handler {
 // Serve decides about a call of the principal in ctx, as Begin does, and has h serve what it is about. The outcome
 // is what the call is answered with.
 func (g *Guard) Serve(ctx context.Context, c *Call, req *farcall.Request, h farcall.Handler) (result any, err error) {
-	b, err := g.begin(ctx, c)
+	done, err := g.begin(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if b != nil && !farcall.OnAnswer(ctx, b.end) {
+	if done != nil && !farcall.OnAnswer(ctx, done) {
 		err = errUnfinished // unless the handler returns
 		defer func() {
 			raw, _ := result.(jsonrpc.Raw)
-			b.end(raw, err)
+			done(raw, err)
 		}()
 	}
 	return h.ServeRPC(ctx, req)
@@ -138,7 +138,7 @@ func (d discreet) Discreet() bool { return true }
 // message returns the session of a message, which is who itself unless the message is signed, or is of
 // a request that has a ticket. end is to be called then, after the message.
 func (s *state) message(ctx context.Context, who *session, req *farcall.Request) (mine *session, end func(), refused *refusal) {
-	var ofRequest, ofMessage *ticket
+	var ofRequest *ticket
 	if who != nil && who.http != nil {
 		ofRequest = who.http.ticket
 	}
@@ -146,6 +146,15 @@ func (s *state) message(ctx context.Context, who *session, req *farcall.Request)
 	if ofRequest == nil && !signed {
 		return who, nil, nil
 	}
+	return s.proved(ctx, who, req, ofRequest, signed)
+}
+
+// proved is message for what is signed or has a ticket. It is apart, because its variables are
+// allocated.
+func (s *state) proved(
+	ctx context.Context, who *session, req *farcall.Request, ofRequest *ticket, signed bool,
+) (mine *session, end func(), refused *refusal) {
+	var ofMessage *ticket
 	mine = &session{}
 	if who != nil {
 		*mine = *who

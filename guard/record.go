@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/guard/internal/limit"
+	"github.com/farcall-dev/farcall/guard/internal/policy"
 	"github.com/farcall-dev/farcall/internal/audit"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // newRefusals returns what bounds the refusals of each owner.
@@ -114,8 +116,18 @@ type record struct {
 	tool bool
 }
 
+// open writes the decision to let a call pass, and returns what its outcome goes with.
+func (s *state) open(who *session, c *Call, word string, d *policy.Decision, r *refusal, began time.Time) (record, error) {
+	if s.log == nil {
+		return record{}, nil
+	}
+	at := s.g.now()
+	seq, err := s.passed(who, c, word, d.Policies, r, at.Sub(began))
+	return record{log: s.log, seq: seq, at: at, now: s.g.now, size: len(c.Params), tool: c.Method == spec.MethodToolsCall}, err
+}
+
 // end writes the outcome.
-func (r *record) end(result jsonrpc.Raw, err error) {
+func (r record) end(result jsonrpc.Raw, err error) {
 	if r.log == nil {
 		return
 	}
