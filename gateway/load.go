@@ -246,6 +246,9 @@ func (r *reader) config(n *node) *Config {
 		r.stopped = true
 	case n.get("upstreams") != nil:
 		r.own(n, c)
+	case isPolicyTest(n):
+		r.problemAt(n.at, "tests", "this is a file of calls, and a configuration is wanted", "run farcall policy test "+filepath.Base(r.file))
+		r.stopped = true
 	case n.get("mcpServers") != nil:
 		r.clients(n, "mcpServers", c)
 	case n.get("servers") != nil && r.isJSON():

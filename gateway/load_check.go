@@ -121,6 +121,7 @@ func (c *checker) config(conf *Config) {
 	}
 	if conf.Guard != nil {
 		c.guard(conf.Guard)
+		c.patterns(conf.Guard, conf.Upstreams)
 	}
 }
 

@@ -2,11 +2,13 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // LoadGuard reads the guard of a configuration. Nothing else in the file counts, and it
@@ -28,6 +30,10 @@ func (r *reader) guardOnly(n *node) *Config {
 	r.twice(n, "", map[*node]bool{})
 	if n.kind != mapNode {
 		r.wrongKind(n, "", "a map with the key guard is wanted")
+		return c
+	}
+	if isPolicyTest(n) {
+		r.problemAt(n.at, "tests", "this is a file of calls, and a configuration is wanted", "run farcall policy test "+filepath.Base(r.file))
 		return c
 	}
 	table := map[string]take{}
@@ -345,6 +351,62 @@ func (c *checker) guard(g *guard.Config) {
 			c.notice(path, message, p.Hint)
 		}
 	}
+}
+
+// patterns warns of patterns that match no call, as no upstream has the name that they begin with.
+func (c *checker) patterns(g *guard.Config, upstreams []*Upstream) {
+	if c.notice == nil || len(upstreams) == 0 {
+		return
+	}
+	var names []string
+	for _, u := range upstreams {
+		if u != nil {
+			names = append(names, u.Name)
+		}
+	}
+	each := func(path string, patterns []string) {
+		for i, p := range patterns {
+			c.pattern(fmt.Sprintf("%s[%d]", path, i), p, names)
+		}
+	}
+	for i := range g.Allow {
+		each(fmt.Sprintf("guard.allow[%d].calls", i), g.Allow[i].Calls)
+	}
+	for i := range g.Deny {
+		each(fmt.Sprintf("guard.deny[%d].calls", i), g.Deny[i].Calls)
+	}
+	for i := range g.Limits.Rates {
+		each(fmt.Sprintf("guard.limits.rates[%d].calls", i), g.Limits.Rates[i].Calls)
+	}
+	each("guard.local", g.Local)
+	for _, p := range slices.Sorted(maps.Keys(g.Resource.Scopes)) {
+		c.pattern(join("guard.resource.scopes", p), p, names)
+	}
+}
+
+// namedByUpstream are the methods whose names begin with an upstream in rules: tools/call UPSTREAM/NAME.
+var namedByUpstream = []string{
+	"rpc", spec.MethodToolsCall, spec.MethodPromptsGet, spec.MethodResourcesRead, spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe,
+}
+
+func (c *checker) pattern(path, pattern string, upstreams []string) {
+	method, name, _ := strings.Cut(pattern, " ")
+	head, _, named := strings.Cut(name, "/")
+	if !slices.Contains(namedByUpstream, method) || head == "" || strings.ContainsAny(head, "*?") || named && slices.Contains(upstreams, head) {
+		return
+	}
+	hint := "the upstreams are " + strings.Join(upstreams, ", ")
+	switch near := nearest(head, upstreams); {
+	case !named:
+		hint = "write the upstream before it, as in " + method + " " + upstreams[0] + "/" + name
+	case near != "":
+		hint = "did you mean " + near + "?"
+	}
+	message := fmt.Sprintf("the pattern %s matches no call: no upstream is called %q", c.quote(path, pattern), head)
+	if !named {
+		message = fmt.Sprintf("the pattern %s matches no call: it names no upstream", c.quote(path, pattern))
+	}
+	c.notice(path, c.asWritten(path, message), c.asWritten(path, hint))
 }
 
 // said reports whether there is a problem with an item already.

@@ -310,7 +310,7 @@ func TestGuardProblems(t *testing.T) {
 		{"{audit: {file: a, keep_for: 0d}}", `2:36: guard.audit.keep_for: "0d" is not a number of days from 1 to 36500; write 90d, or a number of hours: 36h`},
 		{"{audit: {file: a, keep_for: 90}}", `2:36: guard.audit.keep_for: "90" is not a duration; it has no unit; write 90s if it is in seconds`},
 		{"{audit: {file: a, on_full: stop}}", `2:35: guard.audit.on_full: "stop" is neither refuse nor rotate; refuse (the default) refuses calls when the store is full, rotate deletes the oldest file`},
-		{"{audit: {file: a, key: '${SHORT:-short}'}}", `2:31: guard.audit.key: it has fewer than 32 bytes; 'openssl rand -base64 32' makes one`},
+		{"{audit: {file: a, key: '${SHORT:-short}'}}", `2:31: guard.audit.key: it has fewer than 32 bytes; write file:PATH if the key is in a file; 'openssl rand -base64 32' makes one`},
 		{"{limits: {refusals: many}}", `2:28: guard.limits.refusals.limit: "many" is not a number of calls in a time; write 10/s, 600/min, 1000/day or 100/15m`},
 		{"{limits: {refusals: {burst: 3}}}", `2:29: guard.limits.refusals: it has no limit; add limit: 60/min`},
 		{"{audit: {max_size: 2TiB}}", `2:27: guard.audit.max_size: "2TiB" is not a size from 1KB to 1TiB; write 10MB, 512KiB or a number of bytes`},
@@ -398,7 +398,7 @@ func TestSecurityDocs(t *testing.T) {
 		if strings.Contains(b[1], "\ntests:\n") {
 			continue // of farcall policy test
 		}
-		c, problems := parse(t, filepath.Join(dir, "farcall.yaml"), b[1]+"upstreams: {a: x}\n")
+		c, problems := parse(t, filepath.Join(dir, "farcall.yaml"), b[1]+"upstreams: {bank: x, files: x, github: x, search: x}\n")
 		if problems != "" {
 			t.Errorf("%s\n%s", problems, b[1])
 			continue

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -61,6 +62,12 @@ func (r *reader) policyTest(t *PolicyTest, n *node) {
 	r.spots[""] = n.at
 	r.stopped = true // it is no configuration
 	r.twice(n, "", map[*node]bool{})
+	if own := n.get("guard"); n.get("tests") == nil && (own != nil && own.kind == mapNode || n.get("upstreams") != nil || n.get("mcpServers") != nil) {
+		file := filepath.Base(r.file)
+		r.problemAt(n.at, "", "this is a configuration, and a file of calls is wanted",
+			fmt.Sprintf("write one with guard: %s and tests: a list of calls (farcall policy test --help shows one); farcall check %[1]s checks the configuration", file))
+		return
+	}
 	r.fields(n, "", map[string]take{
 		"guard": r.path(&t.Guard),
 		"tests": r.items(func(n *node, path string) { t.Cases = append(t.Cases, r.policyCase(n, path)) }),
@@ -71,6 +78,12 @@ func (r *reader) policyTest(t *PolicyTest, n *node) {
 	if n.kind == mapNode && len(t.Cases) == 0 {
 		r.problemAt(n.at, "tests", "there are none", "add tests: with a list of calls")
 	}
+}
+
+// isPolicyTest reports whether a file is one of calls, as LoadPolicyTest reads it.
+func isPolicyTest(n *node) bool {
+	g := n.get("guard")
+	return n.get("tests") != nil && g != nil && g.kind == scalarNode
 }
 
 // expectations are what may be expected of a call.

@@ -399,7 +399,7 @@ func (c *Config) checkAudit(f *finder) {
 			"refuse (the default) refuses calls when the store is full, rotate deletes the oldest file")
 	}
 	if a.Key != "" && len(a.Key) < 32 {
-		f.bad("audit.key", "it has fewer than 32 bytes", "'openssl rand -base64 32' makes one")
+		f.bad("audit.key", "it has fewer than 32 bytes", "write file:PATH if the key is in a file; 'openssl rand -base64 32' makes one")
 	}
 	if a.File == "" && !reflect.DeepEqual(*a, Config{}.Audit) {
 		f.warn("audit.file", "it is missing: nothing is written", "name a file, or - for standard error")

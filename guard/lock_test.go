@@ -76,7 +76,7 @@ func TestLockReason(t *testing.T) {
 func TestLocksFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.jsonl")
 	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey), keyOf("ops", otherKey)}, LocksFile: path}
-	if _, err := guard.New(c, nil); err == nil || !strings.Contains(err.Error(), "there is no file of locks") {
+	if _, err := guard.New(c, nil); err == nil || !strings.Contains(err.Error(), "cannot read the locks ") {
 		t.Fatalf("a file that is missing: %v", err)
 	}
 	write := func(text string) {

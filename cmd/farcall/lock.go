@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -81,7 +83,7 @@ func newLockListCmd(e *env) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := lock.Read(args[0])
 			if err != nil {
-				return &exitError{code: exitFailure, err: err}
+				return locksFailure(err)
 			}
 			for i := range all {
 				fmt.Fprintln(e.stdout, describeLock(&all[i]))
@@ -109,7 +111,7 @@ func newLockRemoveCmd(e *env) *cobra.Command {
 			})
 			switch {
 			case err != nil:
-				return &exitError{code: exitFailure, err: err}
+				return locksFailure(err)
 			case n == 0 && !expired:
 				return &exitError{code: exitFailure, err: fmt.Errorf("%s has no lock of %s", args[0], l.Target())}
 			}
@@ -123,6 +125,15 @@ func newLockRemoveCmd(e *env) *cobra.Command {
 }
 
 // oneFile wants one argument.
+// locksFailure is the exit for a file of locks that cannot be used.
+func locksFailure(err error) error {
+	code := exitFailure
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		code = exitUsage // as for every file that cannot be read
+	}
+	return &exitError{code: code, err: err}
+}
+
 func oneFile(example string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {

@@ -111,7 +111,7 @@ func Read(path string) ([]Lock, error) {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("there is no file of locks %s: 'farcall lock add' makes it, or make an empty one: %w", path, fs.ErrNotExist)
+		return nil, fmt.Errorf("cannot read the locks %s: %w; 'farcall lock add' makes the file, or make an empty one", path, fs.ErrNotExist)
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular() || info.Size() > maxFile:
