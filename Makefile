@@ -75,7 +75,7 @@ bench-report: bench/node/node_modules ## The same, written to docs/performance.m
 
 .PHONY: build
 build: ## Build the static binary bin/farcall
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/farcall ./cmd/farcall
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.commit=$$(git rev-parse --short=12 HEAD 2>/dev/null)" -o bin/farcall ./cmd/farcall
 
 .PHONY: cover
 cover: ## Measure which statements the tests reach: out/cover.html

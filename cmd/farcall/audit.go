@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -85,7 +86,7 @@ func (v *verifying) run(args []string) error {
 	if v.key != "" {
 		raw, err := os.ReadFile(v.key)
 		if err != nil {
-			return &exitError{code: exitUsage, err: fmt.Errorf("cannot read the key: %w", err)}
+			return unreadable("the key", v.key, err)
 		}
 		o.Key = []byte(strings.TrimSpace(string(raw)))
 	}
@@ -98,7 +99,9 @@ func (v *verifying) run(args []string) error {
 		o.Since = &audit.Checkpoint{Seq: seq, Hash: hash}
 	}
 	report, err := verifyFiles(args, &o)
-	if err != nil {
+	if exit := (*exitError)(nil); errors.As(err, &exit) {
+		return err
+	} else if err != nil {
 		return &exitError{code: exitUsage, err: err}
 	}
 	return v.print(report)
@@ -122,7 +125,7 @@ func verifyFiles(args []string, o *audit.VerifyOptions) (*audit.Report, error) {
 	for _, name := range names {
 		f, err := os.Open(name)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read the audit: %w", err)
+			return nil, unreadable("the audit", name, err)
 		}
 		defer f.Close() //nolint:errcheck // it is only read
 		texts = append(texts, audit.Text{Name: name, In: f})
@@ -196,7 +199,7 @@ func (v *verifying) show(out *verified) {
 	if !out.OK {
 		word = v.paint(colourRed, "NOT OK")
 	}
-	fmt.Fprintf(v.stdout, "%s: %d lines, from %d to %d; %s no outcome\n", word, out.Lines, out.First, out.Last, openText(out.Open))
+	fmt.Fprintf(v.stdout, "%s: %s, from %d to %d; %s no outcome\n", word, countOf(out.Lines, "line"), out.First, out.Last, openText(out.Open))
 	if out.Last > 0 {
 		fmt.Fprintf(v.stdout, "head %s\n", out.Head)
 	}
@@ -206,5 +209,5 @@ func openText(n int) string {
 	if n == 1 {
 		return "1 call has"
 	}
-	return strconv.Itoa(n) + " calls have"
+	return countOf(n, "call") + " have"
 }

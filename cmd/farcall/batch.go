@@ -89,7 +89,7 @@ func (r *remote) readBatch(name string) (entries []*entry, array bool, err error
 		b, err = os.ReadFile(name)
 	}
 	if err != nil {
-		return nil, false, usagef("", "cannot read the requests: %w", err)
+		return nil, false, unreadable("the requests", name, err)
 	}
 	b = bytes.TrimSpace(b)
 	switch {
@@ -284,7 +284,7 @@ func (t *tally) exit() error {
 	case t.first != nil:
 		return t.first
 	case t.failed > 0:
-		return &exitError{code: exitAnswered, err: fmt.Errorf("%d of %d calls were answered with an error", t.failed, t.failed+t.answered)}
+		return &exitError{code: exitAnswered, err: fmt.Errorf("answered with an error: %d of %s", t.failed, countOf(t.failed+t.answered, "call"))}
 	}
 	return nil
 }

@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -58,7 +57,7 @@ func (e *env) check(file string, asJSON, insecure bool) error {
 	case errors.As(err, &bad):
 		return e.refuseConfig(bad, asJSON)
 	case err != nil:
-		return &exitError{code: exitUsage, err: plainError{err}}
+		return configFailure(err)
 	}
 	if bad := unsafeListeners(file, c, insecure); bad != nil {
 		return e.refuseConfig(bad, asJSON)
@@ -111,11 +110,7 @@ func (e *env) refuseConfig(bad *gateway.ConfigError, asJSON bool) error {
 		return &exitError{code: exitUsage}
 	}
 	fmt.Fprintln(e.stderr, tame(bad.Error()))
-	n := "1 problem"
-	if len(bad.Problems) > 1 {
-		n = strconv.Itoa(len(bad.Problems)) + " problems"
-	}
-	return &exitError{code: exitUsage, err: fmt.Errorf("%s in %s", n, bad.File), hint: "docs/config.md has every key, with an example."}
+	return &exitError{code: exitUsage, err: fmt.Errorf("%s in %s", countOf(len(bad.Problems), "problem"), bad.File), hint: "docs/config.md has every key, with an example."}
 }
 
 // checkReport is what is said of a configuration, and the form of --json.
@@ -204,9 +199,9 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 	}
 	r.Endpoints = append(r.Endpoints, checkEndpoint{"/", "the page for operators"})
 	r.Limits = []string{
-		fmt.Sprintf("%d calls may wait for an answer of their client, each for %s", c.MaxSuspended, brief(c.SuspendTimeout)),
+		fmt.Sprintf("%s may wait for an answer of their client, each for %s", countOf(c.MaxSuspended, "call"), brief(c.SuspendTimeout)),
 		fmt.Sprintf("calls in flight have %s to end when farcall stops", brief(c.DrainTimeout)),
-		fmt.Sprintf("a page of a list has %d items", c.PageSize),
+		"a page of a list has " + countOf(c.PageSize, "item"),
 	}
 	if c.Errors == "plain" {
 		r.Limits = append(r.Limits, "callers are not told why a server fails")
@@ -292,9 +287,9 @@ func describeUpstream(u *gateway.Upstream, locked bool) checkUpstream {
 	if len(u.Command) > 0 {
 		d.Kind = "command"
 	}
-	d.Limits = []string{brief(u.Timeout) + " for a call", fmt.Sprintf("%d calls at once", u.MaxInFlight), fmt.Sprintf("%d wait for at most %s", u.MaxQueue, brief(u.QueueTimeout))}
+	d.Limits = []string{brief(u.Timeout) + " for a call", countOf(u.MaxInFlight, "call") + " at once", fmt.Sprintf("%d wait for at most %s", u.MaxQueue, brief(u.QueueTimeout))}
 	if u.MaxMessage > 0 {
-		d.Limits = append(d.Limits, fmt.Sprintf("%d bytes for a message", u.MaxMessage))
+		d.Limits = append(d.Limits, bytesText(u.MaxMessage)+" for a message")
 	}
 	if u.IdleStop > 0 {
 		d.Limits = append(d.Limits, "closed when unused for "+brief(u.IdleStop))
@@ -304,7 +299,7 @@ func describeUpstream(u *gateway.Upstream, locked bool) checkUpstream {
 	} else if d.Kind == "command" {
 		d.Failing = append(d.Failing, fmt.Sprintf("restarted after %s to %s", brief(u.Restart.Min), brief(u.Restart.Max)))
 	}
-	d.Failing = append(d.Failing, fmt.Sprintf("left alone for %s after %d failures in a row", brief(u.Breaker.For), u.Breaker.After))
+	d.Failing = append(d.Failing, fmt.Sprintf("left alone for %s after %s in a row", brief(u.Breaker.For), countOf(u.Breaker.After, "failure")))
 	for _, f := range []struct {
 		kind   string
 		filter gateway.Filter
@@ -400,15 +395,11 @@ func (e *env) explainConfig(r *checkReport) error {
 			off++
 		}
 	}
-	noun := "upstreams"
-	if len(r.Upstreams) == 1 {
-		noun = "upstream"
-	}
 	fmt.Fprintf(e.stdout, "%s is in order: ", tame(r.File))
 	if len(r.Upstreams) == 0 {
 		fmt.Fprint(e.stdout, "a guard, for serve --guard")
 	} else {
-		fmt.Fprintf(e.stdout, "%d %s", len(r.Upstreams), noun)
+		fmt.Fprint(e.stdout, countOf(len(r.Upstreams), "upstream"))
 	}
 	if off > 0 {
 		fmt.Fprintf(e.stdout, ", %d disabled", off)

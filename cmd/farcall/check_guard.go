@@ -216,9 +216,9 @@ func rulesText(rules []guard.Rule) (list []string) {
 func limitsText(g *guard.Config) (list []string) {
 	l := &g.Limits
 	for _, r := range l.Rates {
-		text := fmt.Sprintf("%d calls in %s per %s", r.Limit, brief(r.Every), cmp.Or(r.Per, "principal"))
+		text := fmt.Sprintf("%s in %s per %s", countOf(r.Limit, "call"), brief(r.Every), cmp.Or(r.Per, "principal"))
 		if r.Every == 24*time.Hour {
-			text = fmt.Sprintf("%d calls a day per %s", r.Limit, cmp.Or(r.Per, "principal"))
+			text = fmt.Sprintf("%s a day per %s", countOf(r.Limit, "call"), cmp.Or(r.Per, "principal"))
 		}
 		if r.Burst > 0 {
 			text += fmt.Sprintf(", %d at once", r.Burst)
@@ -235,16 +235,16 @@ func limitsText(g *guard.Config) (list []string) {
 		list = append(list, text)
 	}
 	for _, n := range []struct {
-		value int
-		text  string
+		value      int
+		noun, rest string
 	}{
-		{l.Concurrent, "%d calls of a principal at once"},
-		{l.Total, "%d calls of all at once"},
-		{l.Connections, "%d connections of an address"},
-		{l.Accepted, "%d connections"},
+		{l.Concurrent, "call", " of a principal at once"},
+		{l.Total, "call", " of all at once"},
+		{l.Connections, "connection", " of an address"},
+		{l.Accepted, "connection", ""},
 	} {
 		if n.value > 0 {
-			list = append(list, fmt.Sprintf(n.text, n.value))
+			list = append(list, countOf(n.value, n.noun)+n.rest)
 		}
 	}
 	if l.MaxBody > 0 {
@@ -360,7 +360,7 @@ func sandboxText(s *gateway.Sandbox) string {
 	default:
 		parts = append(parts, "connects to "+strings.Join(s.Network, ", "))
 	}
-	parts = append(parts, bytesText(s.Memory)+" of memory", fmt.Sprintf("%d processes", s.Processes), fmt.Sprintf("%d files at once", s.Files))
+	parts = append(parts, bytesText(s.Memory)+" of memory", countOf(s.Processes, "process"), countOf(s.Files, "file")+" at once")
 	if s.CPU > 0 {
 		parts = append(parts, brief(s.CPU)+" of the processor")
 	}

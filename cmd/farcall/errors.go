@@ -19,7 +19,6 @@ func newErrorsCmd(e *env) *cobra.Command {
 			"with WORD, the rows that have it in their name. One code can mean different things on plain JSON-RPC,\n" +
 			"on MCP up to 2025-11-25 and on MCP 2026-07-28.",
 		Example: "  farcall errors -- -32002\n  farcall errors 32002\n  farcall errors timeout",
-		Args:    cobra.MaximumNArgs(1),
 		// A code begins with a minus sign and is no flag.
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,7 +48,7 @@ func (e *env) printCode(text string) error {
 		}
 		return e.printConditions(rows)
 	}
-	if n > 0 && len(jsonrpc.Lookup(jsonrpc.Code(n))) == 0 {
+	if n > 0 && len(jsonrpc.Lookup(jsonrpc.Code(n))) == 0 && (len(jsonrpc.Lookup(jsonrpc.Code(-n))) > 0 || reserved(-n)) {
 		n = -n // the sign is a nuisance on a command line
 	}
 	known := jsonrpc.Lookup(jsonrpc.Code(n))
@@ -68,12 +67,15 @@ func (e *env) printCode(text string) error {
 	return nil
 }
 
+// reserved reports whether a code is one of those that JSON-RPC reserves (JSON-RPC 2.0 §5.1).
+func reserved(n int) bool { return n >= -32768 && n <= -32000 }
+
 // rangeOf says who may use a code (JSON-RPC 2.0 §5.1).
 func rangeOf(n int) string {
 	switch {
 	case n >= -32099 && n <= -32000:
 		return "servers define -32000 to -32099 as they like"
-	case n >= -32768 && n <= -32000:
+	case reserved(n):
 		return "-32768 to -32000 are reserved for JSON-RPC itself"
 	}
 	return "it is outside the reserved range, so the application defines it"

@@ -49,6 +49,14 @@ func checkKeyID(id string) error {
 	return nil
 }
 
+// noKeyArgs refuses an id that is not given with --id.
+func noKeyArgs(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usagef(fmt.Sprintf("The id is a flag: %s --id %s", cmd.CommandPath(), shellQuote(args[0])), "%s takes no argument, and %q is one", cmd.CommandPath(), args[0])
+}
+
 // random returns 256 random bits.
 func random() []byte {
 	b := make([]byte, secretBytes)
@@ -84,7 +92,7 @@ func newKeyNewCmd(e *env) *cobra.Command {
 			"owner can read. The line for guard.keys, which has only its hash, goes to standard error, or with --guard into the\n" +
 			"configuration itself. Callers send the key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'.",
 		Example: "  farcall key new --id ci --role builder\n  farcall key new --id ci --out ci.key --guard guard.yaml\n  farcall call https://tools.example.com/rpc math/add 2 3 --bearer ci.key",
-		Args:    cobra.NoArgs,
+		Args:    noKeyArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkKeyID(id); err != nil {
 				return err
@@ -153,7 +161,7 @@ func newKeySignCmd(e *env) *cobra.Command {
 			"the configuration. 'farcall call --sign ID=FILE' signs with it.",
 		Example: "  farcall key sign-new --id partner --out partner.secret\n  farcall key sign-new --id partner --ed25519 --out partner.pem --guard guard.yaml\n" +
 			"  farcall call https://tools.example.com/rpc math/add 2 3 --sign partner=partner.pem",
-		Args: cobra.NoArgs,
+		Args: noKeyArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkKeyID(id); err != nil {
 				return err

@@ -91,7 +91,7 @@ func writeSecret(path, secret string) error {
 	if errors.Is(err, fs.ErrExist) {
 		return usagef("Choose another name, or remove it first.", "--out: %s exists and is not overwritten", path)
 	} else if err != nil {
-		return usagef("", "--out: %w", err)
+		return unwritable(path, err)
 	}
 	_, err = fmt.Fprintln(f, secret)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
@@ -99,6 +99,18 @@ func writeSecret(path, secret string) error {
 		return fmt.Errorf("--out: %w", err)
 	}
 	return nil
+}
+
+// unwritable is the exit for a file of --out that cannot be made.
+func unwritable(path string, err error) error {
+	reason, hint := err, pathHint(path, err)
+	if inner, ok := errors.AsType[*fs.PathError](err); ok {
+		reason = inner.Err
+	}
+	if dir := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) {
+		reason, hint = errors.New("there is no directory "+dir), "Make it first: mkdir -p "+shellQuote(dir)
+	}
+	return usagef(hint, "--out: cannot make %s: %w", path, reason)
 }
 
 // exposure returns a warning when other users can read a file with a secret, or "".

@@ -307,7 +307,7 @@ func (f *loginFlags) run(cmd *cobra.Command, args []string) error {
 	if f.secretFile != "" {
 		secret, err := os.ReadFile(f.secretFile)
 		if err != nil {
-			return usagef("", "cannot read --client-secret-file: %w", err)
+			return unreadable("--client-secret-file", f.secretFile, err)
 		}
 		f.ClientSecret = strings.TrimSpace(string(secret))
 	}

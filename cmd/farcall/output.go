@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -226,4 +227,16 @@ func columns(w io.Writer, rows [][]string, style func(row, col int, text string)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// countOf writes a number with its noun, in the plural where it needs one.
+func countOf(n int, noun string) string {
+	switch {
+	case n == 1:
+	case strings.HasSuffix(noun, "ss"):
+		noun += "es"
+	default:
+		noun += "s"
+	}
+	return strconv.Itoa(n) + " " + noun
 }

@@ -34,7 +34,7 @@ func parseParams(args []string, stdin io.Reader) (jsonrpc.Raw, error) {
 	case len(args) == 1 && len(args[0]) > 1 && args[0][0] == '@':
 		f, err := os.Open(args[0][1:])
 		if err != nil {
-			return nil, usagef("PARAMS that begin with @ name a file.", "cannot read the params: %w", err)
+			return nil, unreadable("the params (@FILE)", args[0][1:], err)
 		}
 		defer f.Close() //nolint:errcheck // it was only read
 		return readParams(f, args[0][1:])

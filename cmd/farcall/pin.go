@@ -133,9 +133,9 @@ func pinAll(ctx context.Context, e *env, c *gateway.Config, path string, accept 
 	fmt.Fprint(e.stdout, changes)
 	switch {
 	case write:
-		fmt.Fprintf(e.stdout, "pinned %d definitions in %s\n", count, path)
+		fmt.Fprintf(e.stdout, "pinned %s in %s\n", countOf(count, "definition"), path)
 	case changes == "":
-		fmt.Fprintf(e.stdout, "%d definitions are as %s has them\n", count, path)
+		fmt.Fprintf(e.stdout, "%s in %s, all unchanged\n", countOf(count, "definition"), path)
 	default:
 		return &exitError{
 			code: exitFailure, err: fmt.Errorf("the servers are not as %s has them", path),

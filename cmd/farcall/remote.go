@@ -115,7 +115,7 @@ func (r *remote) tls() (*tls.Config, error) {
 	}
 	pem, err := os.ReadFile(r.cacert)
 	if err != nil {
-		return nil, usagef("", "cannot read --cacert: %w", err)
+		return nil, unreadable("--cacert", r.cacert, err)
 	}
 	c.RootCAs = x509.NewCertPool()
 	if !c.RootCAs.AppendCertsFromPEM(pem) {

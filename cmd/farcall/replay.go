@@ -107,7 +107,7 @@ func (x *explaining) replay(args []string) error {
 	for _, name := range x.audits {
 		in, err := os.Open(name)
 		if err != nil {
-			return &exitError{code: exitUsage, err: fmt.Errorf("cannot read the audit: %w", err)}
+			return unreadable("the audit", name, err)
 		}
 		before := r.report.Decisions + r.report.Other
 		err = r.read(name, in)
@@ -343,7 +343,7 @@ func (x *explaining) showReplay(r *replayReport) error {
 	for _, f := range r.Failed {
 		fmt.Fprintf(x.stdout, "%s:%d: %s\n", tame(f.File), f.Line, f.Why)
 	}
-	fmt.Fprintf(x.stdout, "%d decisions: %d stay, %d change, %d cannot be decided; %d other lines\n", r.Decisions, r.Same, r.Changed, r.Undecided, r.Other)
+	fmt.Fprintf(x.stdout, "%s: %d unchanged, %d changed, %d undecided; %s\n", countOf(r.Decisions, "decision"), r.Same, r.Changed, r.Undecided, countOf(r.Other, "other line"))
 	for _, list := range []map[string]int{r.Changes, r.Causes} {
 		for _, what := range slices.Sorted(maps.Keys(list)) {
 			fmt.Fprintf(x.stdout, "%8d  %s\n", list[what], tame(what))

@@ -95,10 +95,17 @@ func newRootCmd(e *env) *cobra.Command {
 		},
 	}
 	root.SuggestionsMinimumDistance = 2
+	root.Version = versionLine() // --version
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetIn(e.stdin)
 	root.SetOut(e.stdout)
 	root.SetErr(e.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if name, ok := strings.CutPrefix(err.Error(), "flag needs an argument: --"); ok {
+			if flag := cmd.Flags().Lookup(name); flag != nil {
+				return usagef(fmt.Sprintf("--%s: %s.", name, strings.ReplaceAll(flag.Usage, "`", "")), "--%s needs a value", name)
+			}
+		}
 		return usagef(fmt.Sprintf("Run '%s --help' for its options.", cmd.CommandPath()), "%w", err)
 	})
 	root.AddCommand(

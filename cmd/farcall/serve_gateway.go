@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -134,11 +135,14 @@ func loadPinned(file, lock string) (c *gateway.Config, found string, err error) 
 	return c, found, nil
 }
 
-// configFailure is the exit for a configuration that is not valid.
+// configFailure is the exit for a configuration that cannot be read or is not valid.
 func configFailure(err error) error {
 	bad := (*gateway.ConfigError)(nil)
+	file, unread := errors.AsType[*fs.PathError](err)
 	switch {
-	case !errors.As(err, &bad):
+	case !errors.As(err, &bad) && unread:
+		return unreadable("the configuration", file.Path, err)
+	case bad == nil:
 		return &exitError{code: exitFailure, err: plainError{err}}
 	case bad.File == "":
 		return &exitError{code: exitUsage, err: err}

@@ -414,6 +414,9 @@ func TestVersion(t *testing.T) {
 	if code != 0 || !strings.HasPrefix(stdout, "farcall ") || strings.Count(stdout, "\n") != 1 || stderr != "" {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
+	if code, again, _ := execute(t, "--version"); code != 0 || again != stdout {
+		t.Errorf("--version: exit code %d, %q, and version prints %q", code, again, stdout)
+	}
 	code, _, stderr = execute(t, "serv")
 	if code != exitUsage || !strings.Contains(stderr, "Did you mean 'farcall serve'?") {
 		t.Errorf("exit code %d, %q", code, stderr)

@@ -4,12 +4,16 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
 
 // version is set when a release is built (-ldflags "-X main.version=v1.2.3").
 var version string
+
+// commit is set where Go does not find the commit itself (-ldflags "-X main.commit=0123456789ab").
+var commit string
 
 func newVersionCmd(e *env) *cobra.Command {
 	return &cobra.Command{
@@ -26,7 +30,28 @@ func newVersionCmd(e *env) *cobra.Command {
 // versionLine names the version, the commit it was built from and the
 // platform.
 func versionLine() string {
-	return fmt.Sprintf("farcall %s %s %s/%s", versionName(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	name := versionName()
+	if c := commitName(); c != "" && !strings.Contains(name, c) {
+		name += " (commit " + c + ")"
+	}
+	return fmt.Sprintf("farcall %s %s %s/%s", name, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// commitName returns the first 12 digits of the commit that the program was built from, or "".
+func commitName() string {
+	if commit != "" {
+		return commit
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return s.Value[:12]
+		}
+	}
+	return ""
 }
 
 func versionName() string {
@@ -39,11 +64,6 @@ func versionName() string {
 	}
 	if v := info.Main.Version; v != "" && v != "(devel)" {
 		return v
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return "devel-" + s.Value[:12]
-		}
 	}
 	return "devel"
 }
