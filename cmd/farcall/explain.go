@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +23,7 @@ type explaining struct {
 	transport, annotations, schema string
 	roles, scopes, claims, audits  []string
 	local, asJSON                  bool
+	strict                         bool // a principal must be able to get in
 }
 
 func newExplainCmd(e *env) *cobra.Command {
@@ -47,8 +47,9 @@ CALL is a method with the name of what it is about, as in rules:
   github/create_issue is a tool when github is an upstream.
 
 PRINCIPAL is the id of a key, of a signer or of standard input and output (local):
-its roles are in the configuration then. Any other is a user with the --role and
---scope that are given. Without --as nobody is known: anonymous.
+its roles and scopes are in the configuration, unless --role and --scope replace
+them. Any other is a user of an issuer, or has a client certificate, with the --role
+and --scope that are given. Without --as the caller is anonymous.
 
 ` + paramForms + "\nFor a tool or a prompt they are its arguments.",
 		Example: strings.TrimPrefix(`
@@ -62,8 +63,8 @@ its roles are in the configuration then. Any other is a user with the --role and
 	f.SortFlags = false
 	f.StringVarP(&x.config, "config", "c", "", "the `file` with the guard")
 	f.StringVar(&x.as, "as", "", "who calls, or ISSUER|`ID`")
-	f.StringArrayVar(&x.roles, "role", nil, "a `role` that the caller has; can be repeated")
-	f.StringArrayVar(&x.scopes, "scope", nil, "a `scope` that the caller has; can be repeated")
+	f.StringArrayVar(&x.roles, "role", nil, "a `role` of the caller, in place of those in the configuration; can be repeated")
+	f.StringArrayVar(&x.scopes, "scope", nil, "a `scope` of the caller, in place of those in the configuration; can be repeated")
 	f.StringVar(&x.kind, "kind", "", "the `kind` of the caller: user, service, agent, process")
 	f.StringArrayVar(&x.claims, "claim", nil, "a claim of the caller's token, `NAME=VALUE`; can be repeated")
 	f.StringVar(&x.transport, "transport", "http", "how the call comes: http, ws, tcp, unix, stdio")
@@ -92,11 +93,11 @@ func (x *explaining) run(args []string) error {
 	}
 	p, notes, err := x.principal(config.Guard)
 	if err != nil {
-		return err
+		return unknownUsage(err)
 	}
 	call, err := x.call(args, config)
 	if err != nil {
-		return err
+		return unknownUsage(err)
 	}
 	if call.Method == spec.MethodToolsCall && call.Annotations == nil && looksAtAnnotations(config.Guard) {
 		notes = append(notes, "the tool's annotations are not known, so it is taken for one that may destroy; --annotations has them")
@@ -117,11 +118,7 @@ func loadGuarded(file string) (*gateway.Config, error) {
 	}
 	c, err := gateway.LoadGuard(file)
 	if err != nil {
-		bad := (*gateway.ConfigError)(nil)
-		if errors.As(err, &bad) {
-			return nil, configFailure(err)
-		}
-		return nil, &exitError{code: exitUsage, err: plainError{err}}
+		return nil, configFailure(err)
 	}
 	return c, nil
 }
@@ -183,16 +180,9 @@ func (x *explaining) principal(c *guard.Config) (p *guard.Principal, notes []str
 		*p = guard.Principal{ID: id, Kind: cmp.Or(s.Kind, "service"), Method: "signature", Roles: s.Roles}
 	case x.transport == "stdio" && id == cmp.Or(c.Stdio.ID, "local"), id == cmp.Or(c.Stdio.ID, "local") && x.kind == "" && len(x.roles) == 0:
 		*p = guard.Principal{ID: id, Kind: "process", Method: "process", Roles: c.Stdio.Roles}
-	case len(c.JWT) > 0:
-		i := max(0, slices.IndexFunc(c.JWT, func(i guard.Issuer) bool { return i.Issuer == issuer }))
-		p.Issuer = cmp.Or(p.Issuer, c.JWT[i].Issuer)
-		p.Kind = cmp.Or(c.JWT[i].Kind, "user")
 	default:
-		p.Kind = "user"
-		if len(c.MTLS) == 0 {
-			notes = append(notes, fmt.Sprintf("there is no way for %q to get in; this is what the policies say", id))
-		} else {
-			p.Kind, p.Method = "service", "mtls"
+		if notes, err = x.vouched(p, c, vouched); err != nil {
+			return nil, nil, err
 		}
 	}
 	if len(x.roles) > 0 {
@@ -204,6 +194,33 @@ func (x *explaining) principal(c *guard.Config) (p *guard.Principal, notes []str
 	p.Kind = cmp.Or(x.kind, p.Kind)
 	p.Claims, err = parseClaims(x.claims)
 	return p, notes, err
+}
+
+// vouched completes a principal that the configuration does not name: one of an issuer or of a client
+// certificate. p has its id and issuer; named says that the issuer was given.
+func (x *explaining) vouched(p *guard.Principal, c *guard.Config, named bool) (notes []string, err error) {
+	unknown := admits(c, p.Issuer, p.ID)
+	described := len(x.roles) > 0 || len(x.scopes) > 0 || len(x.claims) > 0 || x.kind != ""
+	if unknown != nil && (x.strict || !described) {
+		return nil, unknown
+	}
+	switch {
+	case len(c.JWT) > 0:
+		i := max(0, slices.IndexFunc(c.JWT, func(i guard.Issuer) bool { return i.Issuer == p.Issuer }))
+		p.Issuer = cmp.Or(p.Issuer, c.JWT[i].Issuer)
+		p.Kind = cmp.Or(c.JWT[i].Kind, "user")
+	case len(c.MTLS) > 0:
+		p.Kind, p.Method = "service", "mtls"
+	default:
+		p.Kind = "user"
+	}
+	switch {
+	case unknown != nil:
+		notes = append(notes, unknown.Error()+", so it cannot get in; this is what the policies say")
+	case !named:
+		notes = append(notes, resembles(c, p)...)
+	}
+	return notes, nil
 }
 
 // expired says that a key has expired.
@@ -416,16 +433,19 @@ func ownerOf(word string, upstreams []*gateway.Upstream) *gateway.Upstream {
 // place finds the upstream of a name.
 func (x *explaining) place(c *guard.Call, name string, upstreams []*gateway.Upstream) error {
 	c.Name = name
-	if len(upstreams) == 0 || c.Upstream != "" {
+	if len(upstreams) == 0 {
 		return nil
 	}
-	if name == "" {
-		return nil
+	if name == "" || c.Upstream != "" {
+		return unknownUpstream(c, name, upstreams)
 	}
 	if u := ownerOf(name, upstreams); u != nil {
 		c.Upstream = u.Name
 		c.Name = strings.TrimPrefix(strings.TrimPrefix(strings.TrimPrefix(name, u.Name), "__"), "/")
 		return nil
+	}
+	if err := unknownUpstream(c, name, upstreams); err != nil {
+		return err
 	}
 	if len(upstreams) == 1 {
 		c.Upstream = upstreams[0].Name

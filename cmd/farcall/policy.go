@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -97,7 +98,7 @@ func (e *env) testPolicies(file string, asJSON bool) error {
 	if bad := (*gateway.ConfigError)(nil); errors.As(err, &bad) {
 		return configFailure(err)
 	} else if err != nil {
-		return &exitError{code: exitUsage, err: plainError{err}}
+		return unreadable("the tests", file, err)
 	}
 	config, err := loadGuarded(tests.Guard)
 	if err != nil {
@@ -126,10 +127,10 @@ func (e *env) testPolicies(file string, asJSON bool) error {
 
 // testPolicy makes one call, to a guard whose limits are untouched.
 func (e *env) testPolicy(config *gateway.Config, c *gateway.PolicyCase) (*policyResult, error) {
-	x := &explaining{env: e, as: c.Principal, kind: c.Kind, roles: c.Roles, scopes: c.Scopes, transport: c.Transport, local: c.Local, upstream: c.Upstream}
+	x := &explaining{env: e, as: c.Principal, kind: c.Kind, roles: c.Roles, scopes: c.Scopes, transport: c.Transport, local: c.Local, upstream: c.Upstream, strict: true}
 	p, notes, err := x.principal(config.Guard)
 	if err != nil {
-		return nil, err
+		return misnamedTest(c, err)
 	}
 	if c.Claims != nil {
 		if err := jsonv2.Unmarshal(c.Claims, &p.Claims); err != nil {
@@ -142,7 +143,7 @@ func (e *env) testPolicy(config *gateway.Config, c *gateway.PolicyCase) (*policy
 	}
 	call, err := x.call([]string{word}, config)
 	if err != nil {
-		return nil, err
+		return misnamedTest(c, err)
 	}
 	x.fill(call, c)
 	at := c.At
@@ -167,6 +168,24 @@ func (e *env) testPolicy(config *gateway.Config, c *gateway.PolicyCase) (*policy
 		}
 	}
 	return compared(c, call, p, &got, notes), nil
+}
+
+// misnamedTest is the result of a test that names what the configuration does not have: no decision about
+// it is one that the guard would make.
+func misnamedTest(c *gateway.PolicyCase, err error) (*policyResult, error) {
+	unknown := (*unknownNameError)(nil)
+	if !errors.As(err, &unknown) {
+		return nil, err
+	}
+	call := &guard.Call{Method: c.Method, Name: c.Name}
+	r := &policyResult{
+		Line: c.Line, Title: c.Title, As: cmp.Or(c.Principal, "anonymous"), Call: callText(call), Expected: c.Expect,
+		Decision: "not decided", Problem: unknown.Error(),
+	}
+	if unknown.near != "" {
+		r.Problem += fmt.Sprintf("; did you mean %q?", unknown.near)
+	}
+	return r, nil
 }
 
 // fill gives a call what a test says of it.
@@ -250,18 +269,23 @@ func (e *env) showPolicies(report *policyReport, asJSON bool) error {
 			what = r.Title + " (" + what + ")"
 		}
 		fmt.Fprintf(e.stdout, "%s  %s:%d: %s: %s\n", word, tame(report.File), r.Line, tame(what), r.Decision)
-		if r.OK {
-			continue
+		for _, text := range []string{r.Problem, r.Reason} {
+			if !r.OK && text != "" {
+				fmt.Fprintf(e.stdout, "        %s\n", tame(text))
+			}
 		}
-		fmt.Fprintf(e.stdout, "        %s\n        %s\n", tame(r.Problem), tame(r.Reason))
 		for _, note := range r.Notes {
 			fmt.Fprintf(e.stdout, "        note: %s\n", tame(note))
 		}
 	}
 	if report.OK {
-		fmt.Fprintf(e.stdout, "%d tests of %s, all as expected\n", report.Passed, tame(report.Guard))
+		fmt.Fprintf(e.stdout, "%s of %s, all as expected\n", countOf(report.Passed, "test"), tame(report.Guard))
 	} else {
-		fmt.Fprintf(e.stdout, "%d of %d tests of %s are not as expected\n", report.Failed, report.Failed+report.Passed, tame(report.Guard))
+		verb := "are"
+		if report.Failed == 1 {
+			verb = "is"
+		}
+		fmt.Fprintf(e.stdout, "%d of %s of %s %s not as expected\n", report.Failed, countOf(report.Failed+report.Passed, "test"), tame(report.Guard), verb)
 	}
 	return nil
 }
