@@ -65,8 +65,8 @@ type Options struct {
 	Interceptors []Interceptor
 
 	// Logger takes what does not go over the wire: panics with their stacks,
-	// causes of internal errors, answers that match nothing. Default: nothing
-	// is logged.
+	// causes of internal errors, answers that match nothing. Default:
+	// [slog.Default]; for silence set one with [slog.DiscardHandler].
 	Logger *slog.Logger
 	// OnRecord is called once for each request and notification that was
 	// handled or refused, each element of a batch on its own, by the goroutine

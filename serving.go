@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -170,10 +171,8 @@ func (s *serving) invoke() (result any, err error) {
 
 // panicked logs a panic with its stack and returns the error to answer with.
 func (s *serving) panicked(r any) *jsonrpc.Error {
-	if log := s.core.opts.Logger; log != nil {
-		log.ErrorContext(s, "handler panicked", "method", s.req.Method, "id", s.req.ID.String(),
-			"panic", r, "stack", string(debug.Stack()))
-	}
+	s.core.logger().ErrorContext(s, "handler panicked", "method", s.req.Method, "id", s.req.ID.String(),
+		"panic", r, "stack", string(debug.Stack()))
 	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error", Cause: panicError{r}}
 }
 
@@ -273,9 +272,17 @@ func OnAnswer(ctx context.Context, f func(result jsonrpc.Raw, err error)) bool {
 	return true
 }
 
+// logger takes the failures of handlers.
+func (c *core) logger() *slog.Logger {
+	if c.opts.Logger != nil {
+		return c.opts.Logger
+	}
+	return slog.Default()
+}
+
 // logInternal logs what the wire does not tell.
 func (c *core) logInternal(ctx context.Context, wire *jsonrpc.Error, err error) {
-	if c.opts.Logger == nil || wire.Code != jsonrpc.InternalError || wire.Cause == nil {
+	if wire.Code != jsonrpc.InternalError || wire.Cause == nil {
 		return
 	}
 	if _, logged := wire.Cause.(panicError); logged { //nolint:errorlint // ours, never wrapped
@@ -285,7 +292,7 @@ func (c *core) logInternal(ctx context.Context, wire *jsonrpc.Error, err error) 
 	if s := servingFrom(ctx); s != nil {
 		method = s.req.Method
 	}
-	c.opts.Logger.ErrorContext(ctx, "handler failed", "method", method, "error", err)
+	c.logger().ErrorContext(ctx, "handler failed", "method", method, "error", err)
 }
 
 func (s *serving) record(wire *jsonrpc.Error, err error, response []byte, out int, took time.Duration) {

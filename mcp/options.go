@@ -81,7 +81,7 @@ type ServerOptions struct {
 	// HTTP adjusts what ListenAndServe serves.
 	HTTP *mcphttp.Options
 	// Logger takes what is not for clients, such as the stack of a panic. It
-	// applies where RPC has no Logger. Default: nothing is logged.
+	// applies where RPC has no Logger. Default: [slog.Default].
 	Logger *slog.Logger
 }
 

@@ -37,16 +37,20 @@ func (s *Server) ListenAndServe(ctx context.Context, addr string) error {
 	return s.serveHTTP(ctx, l)
 }
 
+// logger takes what is not for clients.
+func (s *Server) logger() *slog.Logger {
+	if log := s.rpcOptions().Logger; log != nil {
+		return log
+	}
+	return slog.Default()
+}
+
 // warnOfReach logs that other machines can reach an address.
 func (s *Server) warnOfReach(ctx context.Context, addr net.Addr) {
 	if addr.Network() == "unix" || !port.Reachable(addr.String()) {
 		return
 	}
-	log := s.rpcOptions().Logger
-	if log == nil {
-		log = slog.Default()
-	}
-	log.WarnContext(ctx, "mcp: other machines can call every tool: the address is not loopback, and ListenAndServe has "+
+	s.logger().WarnContext(ctx, "mcp: other machines can call every tool: the address is not loopback, and ListenAndServe has "+
 		"neither TLS nor authentication; listen on 127.0.0.1, or serve mcphttp.NewHandler behind a guard and TLS", "address", addr.String())
 }
 

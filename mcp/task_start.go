@@ -208,8 +208,8 @@ func (s *Server) taskError(err error) *jsonrpc.Error {
 	if errors.As(err, &wire) && wire != nil {
 		return &jsonrpc.Error{Code: wire.Code, Message: wire.Message, Data: wire.Data}
 	}
-	if s.opts.Logger != nil && !errors.Is(err, context.Canceled) {
-		s.opts.Logger.Error("mcp: a task has failed", slog.Any("error", err))
+	if !errors.Is(err, context.Canceled) {
+		s.logger().Error("mcp: a task has failed", slog.Any("error", err))
 	}
 	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error"}
 }

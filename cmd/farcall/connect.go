@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os/exec"
 	"time"
@@ -28,7 +29,7 @@ func (r *remote) connect(ctx context.Context, t target, h *visitor) (*session, e
 		fmt.Fprintf(r.stderr, "farcall: not a message, on the command's standard output: %s\n", noise)
 	}}
 	tap.dec.AcceptV1 = r.v1
-	o := &farcall.Options{V1: r.v1}
+	o := &farcall.Options{V1: r.v1, Logger: slog.New(slog.DiscardHandler)} // the command reports errors itself
 	if t.kind == kindHTTP {
 		x, err := r.dialHTTP(t)
 		if err != nil {

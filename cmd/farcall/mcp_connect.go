@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -139,6 +140,7 @@ func (m *mcpRemote) options(a *asker) (*mcp.ClientOptions, error) {
 		Timeout: m.timeout, MaxTimeout: -1,
 		LogLevel: m.log, OnLog: m.printLog,
 		HTTP:      &mcphttp.DialOptions{HTTP: client, Header: header},
+		RPC:       &farcall.Options{Logger: slog.New(slog.DiscardHandler)}, // the command reports errors itself
 		Elicit:    a.elicit,
 		OnWarning: func(err error) { m.screen.printf("farcall: warning: %s", plainWords(err)) },
 		OnSessionLost: func() {

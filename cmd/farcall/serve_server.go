@@ -131,7 +131,7 @@ func (f *serveFlags) playground(log *slog.Logger, g *guard.Guard) (*toys, error)
 }
 
 func (f *serveFlags) rpcOptions(log *slog.Logger) farcall.Options {
-	return farcall.Options{Details: f.details, V1: f.v1, Logger: log, OnRecord: recorder(log, f.logPayloads), Budget: f.limits.budget}
+	return farcall.Options{Details: f.details, V1: f.v1, Logger: slog.New(handlerOf(log)), OnRecord: recorder(log, f.logPayloads), Budget: f.limits.budget}
 }
 
 // ServeHTTP implements http.Handler. The page is for everybody: it has nothing but itself.

@@ -3,6 +3,7 @@ package leak
 
 import (
 	"fmt"
+	"log/slog"
 	"net/http"
 	"os"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 //
 //	func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 func Main(m *testing.M) int {
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // what handlers fail with in tests is of no interest
 	code := m.Run()
 	if left := leftovers(); code == 0 && left != "" {
 		fmt.Fprintf(os.Stderr, "goroutines are left:\n\n%s\n", left)
