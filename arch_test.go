@@ -27,16 +27,16 @@ const (
 var archLadder = map[string]archRow{
 	// 35 and four: Transport's three optional halves (Keeper, Buffered, TryWriter) and Waiting are for those who write one,
 	// and OnProgress gives a call its progress and its result. Two more: Budget and NewBudget, which all transports take;
-	// and OnAnswer, for interceptors that record outcomes.
-	".":           {ours: "jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/scan internal/schema internal/share", names: 42},
+	// and OnAnswer, for interceptors that record outcomes; PassOn, for relays.
+	".":           {ours: "jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/remote internal/scan internal/schema internal/share", names: 43},
 	"jsonrpc":     {ours: "internal/scan", names: 25, pure: true},
 	"stream":      {ours: ". jsonrpc internal/budget internal/slow", names: 12},
 	"httprpc":     {ours: ". jsonrpc internal/budget internal/origin internal/owner internal/slow internal/sse", names: 8},
 	"wsrpc":       {ours: ". jsonrpc internal/budget internal/origin internal/slow", outside: "github.com/coder/websocket", names: 6},
 	"mcp/spec":    {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/era":     {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
-	"mcp/mcphttp": {ours: ". jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/origin internal/owner internal/share internal/scan internal/slow internal/sse mcp/era mcp/spec", names: 17},
-	"mcp":         {ours: ". jsonrpc stream wsrpc internal/jsonv2 internal/late internal/owner internal/port internal/scan internal/schema internal/share internal/validate mcp/era mcp/mcphttp mcp/spec", outside: "github.com/yosida95/uritemplate/v3", names: 60},
+	"mcp/mcphttp": {ours: ". jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/origin internal/owner internal/remote internal/share internal/scan internal/slow internal/sse mcp/era mcp/spec", names: 17},
+	"mcp":         {ours: ". jsonrpc stream wsrpc internal/jsonv2 internal/late internal/owner internal/port internal/remote internal/scan internal/schema internal/share internal/validate mcp/era mcp/mcphttp mcp/spec", outside: "github.com/yosida95/uritemplate/v3", names: 60},
 	"mcp/mcpauth": {ours: "internal/fetch internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring golang.org/x/sys", names: 18},
 	"guard": {
 		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/scan internal/share internal/validate mcp/spec",
@@ -57,6 +57,7 @@ var archLadder = map[string]archRow{
 	"internal/scan":         {pure: true},
 	"internal/late":         {},
 	"internal/owner":        {pure: true},
+	"internal/remote":       {ours: "jsonrpc", pure: true},
 	"internal/share":        {ours: "internal/owner", pure: true},
 	"internal/accept":       {},
 	"internal/budget":       {ours: "jsonrpc internal/owner internal/share"},

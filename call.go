@@ -8,6 +8,7 @@ import (
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/late"
+	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -19,7 +20,7 @@ type Caller interface {
 	// an object or an array; nil means none. The result is unmarshalled into the
 	// value that result points to; nil drops it. A *jsonrpc.Raw takes the bytes.
 	//
-	// An error that the other end answered is a *jsonrpc.Error; every other error
+	// An error that the other end answered wraps a *jsonrpc.Error; every other error
 	// is this end's: the context's, ErrClosed, ErrProtocol, or one of marshalling.
 	Call(ctx context.Context, method string, params, result any) error
 	// Notify sends a notification. It waits when the other end does not read;
@@ -412,7 +413,7 @@ func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
 		case m.Err != nil:
 			c.finish(nil, fmt.Errorf("%w: %w", ErrProtocol, m.Err.Cause))
 		case m.Error != nil:
-			c.finish(nil, m.Failure())
+			c.finish(nil, &remote.Error{Wire: m.Failure()})
 		default:
 			c.finish(p.result(l, c, m.Result), nil)
 		}

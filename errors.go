@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -127,8 +128,8 @@ func translate(err error, m *Errors) *jsonrpc.Error {
 	}
 	// Of a mapped error and a *jsonrpc.Error in one chain the outer one counts.
 	var wire *jsonrpc.Error
-	outermost(err, func(e error) bool {
-		wire, _ = e.(*jsonrpc.Error) //nolint:errorlint // outermost unwraps
+	remote.Walk(err, func(e error) bool {
+		wire, _ = e.(*jsonrpc.Error) //nolint:errorlint // Walk unwraps
 		if wire == nil {
 			wire, _ = m.encode(e)
 		}
@@ -137,6 +138,8 @@ func translate(err error, m *Errors) *jsonrpc.Error {
 	switch {
 	case wire != nil:
 		return wire
+	case errors.Is(err, ErrNoCallback):
+		return &jsonrpc.Error{Code: noCallback, Message: noCallbackText, Cause: err}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &jsonrpc.Error{Code: jsonrpc.Timeout, Message: "Request timed out", Cause: err}
 	case errors.Is(err, context.Canceled):
@@ -146,25 +149,20 @@ func translate(err error, m *Errors) *jsonrpc.Error {
 	}
 }
 
-// outermost calls f with err and all that it wraps, in the order of errors.As,
-// until f returns true.
-func outermost(err error, f func(error) bool) bool {
-	if f(err) {
-		return true
-	}
-	switch u := err.(type) { //nolint:errorlint // this is the unwrapping
-	case interface{ Unwrap() error }:
-		inner := u.Unwrap()
-		return inner != nil && outermost(inner, f)
-	case interface{ Unwrap() []error }:
-		for _, inner := range u.Unwrap() {
-			if inner != nil && outermost(inner, f) {
-				return true
-			}
-		}
-	}
-	return false
-}
+// PassOn lets a handler answer with the error that a call of its own was answered with: code, message
+// and data. Without it such an error is answered as [jsonrpc.InternalError], because its code speaks
+// of another call: the caller would take "Method not found" for a statement about the method that it
+// called. For relays. PassOn of nil is nil.
+func PassOn(err error) error { return remote.Pass(err) }
+
+// ErrNoCallback is the failure of calls to a caller that cannot be called. It has a code of its own on
+// the wire, -32043, when a handler returns it.
+var ErrNoCallback = errors.New("farcall: this transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio")
+
+const (
+	noCallback     = -32043
+	noCallbackText = "This transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio"
+)
 
 // detailsOf tells what an error keeps to itself. For trusted callers only.
 func detailsOf(e *jsonrpc.Error) jsonrpc.Raw {
@@ -182,8 +180,11 @@ func detailsOf(e *jsonrpc.Error) jsonrpc.Raw {
 
 // exception names the type of an error, passing over what only adds text.
 func exception(err error) string {
-	if _, ok := err.(panicError); ok { //nolint:errorlint // ours, never wrapped
+	switch e := err.(type) { //nolint:errorlint // ours, outermost
+	case panicError:
 		return "panic"
+	case *remote.Error:
+		return exception(e.Wire)
 	}
 	t := reflect.TypeOf(err)
 	if inner := errors.Unwrap(err); inner != nil && deref(t).PkgPath() == "fmt" {

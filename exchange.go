@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -100,7 +101,7 @@ func (e *exchanging) answered(m *jsonrpc.Message) {
 		// The other end could not read the request; it is the answer to all of it.
 		for id, c := range e.calls {
 			delete(e.calls, id)
-			c.finish(nil, m.Failure())
+			c.finish(nil, &remote.Error{Wire: m.Failure()})
 		}
 		return
 	}
@@ -115,7 +116,7 @@ func (e *exchanging) answered(m *jsonrpc.Message) {
 	case m.Err != nil:
 		c.finish(nil, fmt.Errorf("%w: %w", ErrProtocol, m.Err.Cause))
 	case m.Error != nil:
-		c.finish(nil, m.Failure())
+		c.finish(nil, &remote.Error{Wire: m.Failure()})
 	default:
 		c.finish(m.Result, nil)
 	}

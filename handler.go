@@ -11,10 +11,11 @@ import (
 // concurrent use.
 //
 // The result is any value that marshals to JSON; a [jsonrpc.Raw] goes out as it
-// is. An error that is, or wraps, a *[jsonrpc.Error] is sent as that error. An
-// error type that was registered with [MapError] is sent as registered. Any
-// other error is sent as [jsonrpc.InternalError] without its text, which goes
-// to the log only. What is returned for a notification is dropped.
+// is. An error that is, or wraps, a *[jsonrpc.Error] is sent as that error, but
+// not one that a call of the handler was answered with: see [PassOn]. An error
+// type that was registered with [MapError] is sent as registered. Any other error
+// is sent as [jsonrpc.InternalError] without its text, which goes to the log only.
+// What is returned for a notification is dropped.
 type Handler interface {
 	ServeRPC(ctx context.Context, req *Request) (any, error)
 }

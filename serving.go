@@ -2,7 +2,6 @@ package farcall
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -343,6 +342,3 @@ func CallerFrom(ctx context.Context) Caller {
 		return s.push
 	}
 }
-
-// ErrNoCallback is the failure of calls to a caller that cannot be called.
-var ErrNoCallback = errors.New("farcall: this transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio")

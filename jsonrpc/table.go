@@ -64,6 +64,7 @@ var conditions = []Condition{
 	{"too large", "limit", "error", false, 413, -32012, -32012, -31012, farcall},
 	{"schema not supported", "validation", "error", false, 422, -32040, -32040, -31040, farcall},
 	{"shutting down", "server", "warning", true, 503, -32041, -32041, -31041, farcall},
+	{"no callback", "transport", "error", false, 501, -32043, -32043, -31043, farcall},
 	{"rate limited", "limit", "warning", true, 429, -32050, -32050, -31050, farcall},
 	{"unauthenticated", "auth", "error", false, 401, -32051, -32051, -31051, farcall},
 	{"replayed request", "auth", "error", false, 401, -32052, -32052, -31052, farcall},

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -76,10 +77,15 @@ type forwarding struct {
 // a cache, decoded or validated. Where the call became a task, it is the result of
 // that; the end of the context cancels the task.
 //
-// Errors are those of [Client.Call], but spec.URLElicitationRequired is nothing
-// that Forward does something about. One that does not wrap [ErrNotSent] may have
-// had its effect.
+// Errors are those of [Client.Call], passed on ([farcall.PassOn]): a handler that returns one answers
+// as the server did. Forward does not act on spec.URLElicitationRequired. A call whose error does not
+// wrap [ErrNotSent] may have had its effect.
 func (c *Client) Forward(ctx context.Context, f *Forward) (result jsonrpc.Raw, in *era.Revision, err error) {
+	result, in, err = c.forward(ctx, f)
+	return result, in, farcall.PassOn(err)
+}
+
+func (c *Client) forward(ctx context.Context, f *Forward) (result jsonrpc.Raw, in *era.Revision, err error) {
 	w := &forwarding{Forward: f, c: c, rev: cmp.Or(f.Revision, era.Latest()), params: f.Params}
 	if i := scan.Space(f.Params, 0); i < len(f.Params) && f.Params[i] != '{' && string(f.Params[i:]) != "null" {
 		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: they must be an object")

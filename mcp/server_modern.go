@@ -3,13 +3,13 @@ package mcp
 import (
 	"bytes"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -44,8 +44,7 @@ func (s *Server) ServeRPC(ctx context.Context, req *farcall.Request) (any, error
 // legacyCode gives the one error that only the legacy era has a code of its own
 // for the code that it has here: MCP reserves the other one for itself.
 func legacyCode(err error, rev *era.Revision) error {
-	wire := new(jsonrpc.Error)
-	if errors.As(err, &wire) && wire.Code == spec.URLElicitationRequired {
+	if wire := remote.Own(err); wire != nil && wire.Code == spec.URLElicitationRequired {
 		return era.Code(wire, era.LatestLegacy(), rev)
 	}
 	return err

@@ -3,7 +3,6 @@ package mcp
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +10,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -140,8 +140,8 @@ func (x *session) newCall(ctx context.Context, rev *era.Revision, req *farcall.R
 // inRevision gives an error the code that the revision has for it. What is no
 // *jsonrpc.Error becomes one on the way out.
 func inRevision(err error, rev *era.Revision) error {
-	wire := new(jsonrpc.Error)
-	if !errors.As(err, &wire) {
+	wire := remote.Own(err)
+	if wire == nil {
 		return err
 	}
 	return era.Code(wire, era.Latest(), rev)

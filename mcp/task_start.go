@@ -13,6 +13,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -204,8 +205,7 @@ func (s *Server) taskError(err error) *jsonrpc.Error {
 	if err == nil {
 		return nil
 	}
-	var wire *jsonrpc.Error
-	if errors.As(err, &wire) && wire != nil {
+	if wire := remote.Own(err); wire != nil {
 		return &jsonrpc.Error{Code: wire.Code, Message: wire.Message, Data: wire.Data}
 	}
 	if !errors.Is(err, context.Canceled) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/schema"
 	"github.com/farcall-dev/farcall/internal/validate"
@@ -182,7 +183,7 @@ func toolOutcome(ctx context.Context, a answer, err error) (answer, error) {
 	if ctx.Err() != nil {
 		return answer{}, ctx.Err() // nobody waits for it
 	}
-	if wire := new(jsonrpc.Error); errors.As(err, &wire) {
+	if remote.Own(err) != nil {
 		return answer{}, err
 	}
 	return toolError(err.Error()), nil

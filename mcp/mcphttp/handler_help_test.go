@@ -110,7 +110,7 @@ func (f *fake) tool(ctx context.Context, req *farcall.Request, client farcall.Ca
 		var answer jsonrpc.Raw
 		if err := client.Call(ctx, "elicitation/create", map[string]string{"message": "?"}, &answer); err != nil {
 			if wire := new(jsonrpc.Error); errors.As(err, &wire) {
-				return nil, err
+				return nil, farcall.PassOn(err)
 			}
 			return nil, &jsonrpc.Error{Code: -32001, Message: err.Error()}
 		}

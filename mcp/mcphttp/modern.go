@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -125,8 +126,8 @@ func (x *exchange) check(req *farcall.Request, m *mirrored) *jsonrpc.Error {
 // Version Header"; basic, "_meta"). complete says whether _meta had what it must
 // have.
 func (x *exchange) fail(err error, complete bool) {
-	wire := new(jsonrpc.Error)
-	if !errors.As(err, &wire) {
+	wire := remote.Own(err)
+	if wire == nil {
 		return
 	}
 	x.refusal = wire

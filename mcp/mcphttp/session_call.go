@@ -8,6 +8,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -171,7 +172,7 @@ func (s *session) deliver(m *jsonrpc.Message) {
 	case m.Err != nil:
 		c.finish(nil, fmt.Errorf("%w: %w", farcall.ErrProtocol, m.Err.Cause))
 	case m.Error != nil:
-		c.finish(nil, m.Failure())
+		c.finish(nil, &remote.Error{Wire: m.Failure()})
 	default:
 		c.finish(append(jsonrpc.Raw(nil), m.Result...), nil)
 	}

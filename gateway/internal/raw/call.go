@@ -133,7 +133,7 @@ func (u *Upstream) explain(ctx, front context.Context, err error, sent bool) err
 	case err == nil:
 		return nil
 	case errors.As(err, &wire):
-		return err // the upstream's
+		return farcall.PassOn(err) // the upstream's
 	case front.Err() != nil:
 		return front.Err() // nobody waits
 	case u.ctx.Err() != nil:
@@ -236,5 +236,5 @@ func (u *Upstream) asked(ctx context.Context, req *farcall.Request) (any, error)
 	if errors.Is(err, farcall.ErrNoCallback) {
 		err = &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found", Cause: err}
 	}
-	return result, err
+	return result, farcall.PassOn(err)
 }

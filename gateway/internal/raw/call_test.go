@@ -63,8 +63,8 @@ func TestServe(t *testing.T) {
 			} {
 				got, _ := respond(t, u, frame)
 				if name == "http" && strings.Contains(frame, "ask") {
-					want = strings.Replace(want, "-32601", "-32603", 1) // the server cannot even ask
-					want = strings.Replace(want, "Method not found", "Internal error", 1)
+					want = strings.Replace(want, "-32601", "-32043", 1) // the server cannot even ask
+					want = strings.Replace(want, "Method not found", "This transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio", 1)
 				}
 				if got != want {
 					t.Errorf("%s: %s, want %s", frame, got, want)

@@ -64,7 +64,7 @@ func newServer() *farcall.Mux {
 	mux.Handle("ask", farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
 		var answer jsonrpc.Raw
 		err := farcall.CallerFrom(ctx).Call(ctx, "question", r.Params, &answer)
-		return answer, err
+		return answer, farcall.PassOn(err)
 	}))
 	mux.Handle("tell", farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
 		return "told", farcall.CallerFrom(ctx).Notify(ctx, "news", r.Params)

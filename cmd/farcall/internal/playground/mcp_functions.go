@@ -142,7 +142,7 @@ func (p *progress) take(value jsonrpc.Raw) {
 func toolError(err error) error {
 	wire := new(jsonrpc.Error)
 	if !errors.As(err, &wire) || wire.Code == jsonrpc.InternalError {
-		return err
+		return farcall.PassOn(err)
 	}
 	text := fmt.Sprintf("%s (error %d)", wire.Message, wire.Code)
 	if len(wire.Data) > 0 {

@@ -112,5 +112,5 @@ func callback(ctx context.Context, p callbackParams) (jsonrpc.Raw, error) {
 		return nil, fault(errFailed, "This transport cannot call back",
 			"details", "Connect over WebSocket (/rpc/ws), TCP, a unix socket or stdio.")
 	}
-	return answer, err
+	return answer, farcall.PassOn(err) // about the method that the caller has named
 }
