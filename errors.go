@@ -2,6 +2,7 @@ package farcall
 
 import (
 	"context"
+	"encoding"
 	"errors"
 	"fmt"
 	"reflect"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/remote"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -30,10 +32,11 @@ type errorType struct {
 // When a handler returns an error in which errors.As finds an E, the answer has
 // that code, the E's text as its message and the E's JSON as its data. All of
 // that is public. When a call is answered with that code, its error is a
-// *[jsonrpc.Error] whose Cause is an E with that data, if the data fits.
+// *[jsonrpc.Error] whose Cause is an E with that data. When the data does not fit,
+// or fills none of E's members, the Cause says so instead.
 //
-// Both ends need to map the type. MapError panics when E is no type of its own
-// and when the code is taken.
+// Both ends need to map the type. MapError panics when E is no type of its own,
+// when the code is taken, and when E is a struct whose fields JSON does not show.
 func MapError[E error](m *Errors, code jsonrpc.Code) {
 	t := reflect.TypeFor[E]()
 	switch {
@@ -43,6 +46,8 @@ func MapError[E error](m *Errors, code jsonrpc.Code) {
 		misuse("%s has a code already", t)
 	case slices.ContainsFunc(m.types, func(o errorType) bool { return o.code == code }):
 		misuse("the code %d is mapped already", int(code))
+	case isOpaque(t):
+		misuse("%s has fields, but none is exported and it has no MarshalJSON: the other end would see an empty %s", t, t)
 	}
 	m.types = append(m.types, errorType{
 		code: code,
@@ -55,15 +60,69 @@ func MapError[E error](m *Errors, code jsonrpc.Code) {
 			if t.Kind() == reflect.Pointer { // also when there is no data
 				e, _ = reflect.TypeAssert[E](reflect.New(t.Elem()))
 			}
-			if data == nil {
-				return e
+			if err := decodeError(data, &e, deref(t)); err != nil {
+				return fmt.Errorf("the data of code %d is no %s: %w", int(code), t, err)
 			}
-			if err := jsonv2.Unmarshal(data, &e); err == nil && !isNil(e) {
-				return e
-			}
-			return nil
+			return e
 		},
 	})
+}
+
+// decodeError stores the data of an error in what e points to. Members that the type does not have
+// may come from a newer end; when it has none of those that came, the ends mean different types.
+func decodeError[E error](data jsonrpc.Raw, e *E, t reflect.Type) error {
+	if data == nil {
+		if t.Kind() == reflect.Struct && t.NumField() == 0 {
+			return nil
+		}
+		return errors.New("there is none")
+	}
+	unknown := jsonv2.UnmarshalStrict(data, e)
+	if unknown == nil && !isNil(*e) {
+		return nil
+	}
+	if err := jsonv2.Unmarshal(data, e); err != nil {
+		return err
+	}
+	switch {
+	case isNil(*e):
+		return errors.New("it is null")
+	case !knowsAny[E](data):
+		return unknown
+	}
+	return nil
+}
+
+// knowsAny reports whether E has one of the members of an object.
+func knowsAny[E error](object jsonrpc.Raw) (yes bool) {
+	scan.Object(object, func(key, value []byte) bool {
+		var e E
+		member := append(jsonrpc.AppendString([]byte{'{'}, string(key)), ':')
+		yes = jsonv2.UnmarshalStrict(append(append(member, value...), '}'), &e) == nil
+		return !yes
+	})
+	return yes
+}
+
+// isOpaque reports whether values of a type lose all that they hold in JSON.
+func isOpaque(t reflect.Type) bool {
+	for _, f := range []reflect.Type{
+		reflect.TypeFor[interface{ MarshalJSON() ([]byte, error) }](),
+		reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextAppender](),
+	} {
+		if t.Implements(f) || reflect.PointerTo(t).Implements(f) {
+			return false
+		}
+	}
+	if t = deref(t); t.Kind() != reflect.Struct || t.NumField() == 0 {
+		return false
+	}
+	for f := range t.Fields() {
+		if f.IsExported() || f.Anonymous {
+			return false
+		}
+	}
+	return true
 }
 
 func isNil(err error) bool {

@@ -23,9 +23,14 @@ type fieldError struct{ Field string }
 
 func (e fieldError) Error() string { return "bad " + e.Field }
 
-type plainError struct{ text string }
+type plainError struct{}
 
-func (e plainError) Error() string { return e.text }
+func (e plainError) Error() string { return "nothing more" }
+
+// opaqueError would arrive empty.
+type opaqueError struct{ have, want int }
+
+func (e opaqueError) Error() string { return fmt.Sprintf("have %d, want %d", e.have, e.want) }
 
 const (
 	quotaCode jsonrpc.Code = 2001
@@ -66,7 +71,7 @@ func TestWireError(t *testing.T) {
 		"mapped":         {quota, `2001 the limit is 5 {"limit":5}`, `2001 the limit is 5 {"limit":5}`},
 		"mapped, inside": {fmt.Errorf("hidden: %w", errors.Join(io.EOF, quota)), `2001 the limit is 5 {"limit":5}`, ``},
 		"mapped value":   {fieldError{"a"}, `2002 bad a {"Field":"a"}`, ``},
-		"without fields": {plainError{"x"}, `2003 x`, ``},
+		"without fields": {plainError{}, `2003 nothing more {}`, ``},
 		"outer mapped":   {&quotaError{1, wire}, `2001 the limit is 1 {"limit":1}`, ``},
 		"outer wire":     {&jsonrpc.Error{Code: 1, Message: "own", Cause: quota}, `1 own`, ``},
 	} {
@@ -110,11 +115,17 @@ func TestErrorsDecode(t *testing.T) {
 		want string // of %#v; "" for none
 	}{
 		{quotaCode, `{"limit":5,"new":1}`, "the limit is 5"},
-		{quotaCode, ``, "the limit is 0"},
-		{quotaCode, `null`, ""},
-		{quotaCode, `"x"`, ""},
+		{quotaCode, `{"new":1,"limit":0}`, "the limit is 0"},
+		{quotaCode, `{"limit":0}`, "the limit is 0"},
+		{quotaCode, ``, "the data of code 2001 is no *farcall.quotaError: there is none"},
+		{quotaCode, `null`, "the data of code 2001 is no *farcall.quotaError: it is null"},
+		{quotaCode, `"x"`, "the data of code 2001 is no *farcall.quotaError: "},
+		{quotaCode, `{"Limit":5}`, "the data of code 2001 is no *farcall.quotaError: "},
+		{quotaCode, `{"have":1,"want":2}`, `unknown object member name "have"`},
 		{fieldCode, `{"Field":"a"}`, "bad a"},
-		{plainCode, ``, ""},
+		{fieldCode, `{}`, "bad "},
+		{plainCode, ``, "nothing more"},
+		{plainCode, `{}`, "nothing more"},
 		{9999, `{"limit":5}`, ""},
 	} {
 		e := &jsonrpc.Error{Code: test.code}
@@ -125,7 +136,7 @@ func TestErrorsDecode(t *testing.T) {
 		if err := m.decode(e); err != nil {
 			got = err.Error()
 		}
-		if got != test.want {
+		if !strings.Contains(got, test.want) || test.want == "" && got != "" {
 			t.Errorf("%d %s: got %q, want %q", int(test.code), test.data, got, test.want)
 		}
 	}
@@ -139,6 +150,7 @@ func TestMapErrorRefusesMisuse(t *testing.T) {
 		"is an interface":         func(m *Errors) { MapError[error](m, 1) },
 		"has a code already":      func(m *Errors) { MapError[*jsonrpc.Error](m, 1) },
 		"jsonrpc.Code has a code": func(m *Errors) { MapError[jsonrpc.Code](m, 1) },
+		"none is exported":        func(m *Errors) { MapError[opaqueError](m, 1) },
 		"2001 is mapped already":  func(m *Errors) { MapError[plainError2](m, quotaCode) },
 	} {
 		func() {
@@ -172,6 +184,17 @@ func TestErrorsAcrossTheWire(t *testing.T) {
 	}
 	if errors.Is(err, io.EOF) || strings.Contains(err.Error(), "while") {
 		t.Errorf("%v came over the wire, which is private", err)
+	}
+	strange := &Errors{}
+	MapError[fieldError](strange, quotaCode) // another type than the server's
+	c, d := Pipe()
+	server2, client2 := NewPeer(c, mux, &Options{Errors: testErrors()}), NewPeer(d, nil, &Options{Errors: strange})
+	defer server2.Close()
+	defer client2.Close()
+	var field fieldError
+	if err := client2.Call(t.Context(), "spend", []int{7}, nil); errors.As(err, &field) || !errors.Is(err, quotaCode) ||
+		!strings.Contains(err.Error(), `the limit is 7 (code 2001): the data of code 2001 is no farcall.fieldError: `) {
+		t.Errorf("decoded as what it is not: %v", err)
 	}
 	if _, err = Call[int](t.Context(), client, "wait", nil); !errors.Is(err, jsonrpc.Timeout) {
 		t.Errorf("got %v", err)
