@@ -124,10 +124,6 @@ func closeOthers() error {
 // for what may be written or executed: see planMounts. Landlock does not see changes of modes, times, owners and
 // attributes, and no program that the loader runs or library that dlopen maps.
 func (r *Rules) confineMounts(p *found) error {
-	here, err := os.Getwd()
-	if err != nil {
-		return fmt.Errorf("sandbox: %w", err)
-	}
 	points, err := r.mountPoints(p)
 	if err != nil {
 		return err
@@ -152,10 +148,7 @@ func (r *Rules) confineMounts(p *found) error {
 			return err
 		}
 	}
-	if err := os.Chdir(here); err != nil { // it may be covered by a mount
-		return fmt.Errorf("sandbox: %w", err)
-	}
-	return nil
+	return r.cover(unix.MS_PRIVATE)
 }
 
 // mountPoints are those of the rules and of the program.

@@ -43,7 +43,7 @@ func (r *Rules) runOpen(inside, command, env []string, warn func(string)) (code 
 		return 0, err
 	}
 	runtime.LockOSThread() // namespaces and capabilities are of this thread, which becomes the command
-	hidden := len(hiddenPoints(r.Hide, "")) > 0
+	hidden := len(r.hidden("/").points) > 0
 	if hidden && unix.Unshare(unix.CLONE_NEWNS) != nil {
 		cmd := &exec.Cmd{
 			Path: "/proc/self/exe", Args: Command(append(append([]string{}, inside...), Inside), r, command), Env: env,
@@ -101,7 +101,7 @@ func (r *Rules) execOpen(command, env []string) error {
 // become executes the command in this thread's mounts.
 func (r *Rules) become(p *found, command, env []string, hidden bool) error {
 	if hidden {
-		if err := cover(r.Hide); err != nil {
+		if err := r.cover(unix.MS_SLAVE); err != nil {
 			fmt.Fprintln(os.Stderr, "farcall: files of farcall can be read by", p.file+":", err)
 		}
 	}
@@ -118,17 +118,16 @@ func (r *Rules) become(p *found, command, env []string, hidden bool) error {
 }
 
 // cover puts something that cannot be opened over each hidden path: a device on a mount without
-// devices, or a directory without rights.
-func cover(hide []string) error {
+// devices, or a directory without rights. Mounts of the system still appear here with MS_SLAVE; those made here never appear there.
+func (r *Rules) cover(propagation uintptr) error {
 	here, err := os.Getwd()
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
-	// Mounts of the system still appear here; those made here do not appear there.
-	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+	if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
 		return fmt.Errorf("sandbox: mounts of its own: %w", err)
 	}
-	for _, path := range hiddenPoints(hide, here) {
+	for _, path := range r.hidden(here).points {
 		if err := coverOne(path); err != nil {
 			return fmt.Errorf("sandbox: cover %s: %w", path, err)
 		}

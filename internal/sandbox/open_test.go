@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -171,13 +172,22 @@ func TestOpenCapabilities(t *testing.T) {
 	}
 }
 
-// TestHiddenPoints: a directory with nothing but what is hidden is covered as a whole.
-func TestHiddenPoints(t *testing.T) {
+// TestHide: a directory with nothing but private files is covered as a whole, and what is not is known to be loose.
+func TestHide(t *testing.T) {
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"mixed/farcall.yaml", "mixed/server.py", "own/audit.jsonl", "own/audit.jsonl.1", "cwd/farcall.yaml", "dir/a/b", "dir/c"} {
+	at := func(names ...string) (out []string) {
+		for _, n := range names {
+			out = append(out, filepath.Join(base, n))
+		}
+		return out
+	}
+	for _, name := range []string{
+		"mixed/farcall.yaml", "mixed/server.py", "mixed/audit.jsonl.2", "mixed/audit.jsonl.old", "own/audit.jsonl", "own/audit.jsonl.1", "own/.audit.jsonl.swp",
+		"cwd/farcall.yaml", "dir/a/b", "dir/c", "conf/farcall.yaml", "conf/keys/tls.key", "map/..1/farcall.yaml", "none/x", "other/key", "other/data/x",
+	} {
 		file := filepath.Join(base, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
@@ -186,16 +196,97 @@ func TestHiddenPoints(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	at := func(names ...string) (out []string) {
-		for _, n := range names {
-			out = append(out, filepath.Join(base, n))
+	for _, link := range [][2]string{{"..1", "map/..data"}, {"..data/farcall.yaml", "map/farcall.yaml"}, {"../own/audit.jsonl", "mixed/link"}} {
+		if err := os.Symlink(link[0], filepath.Join(base, link[1])); err != nil {
+			t.Fatal(err)
 		}
-		return out
 	}
-	got := hiddenPoints(at("mixed/farcall.yaml", "own/audit.jsonl", "cwd/farcall.yaml", "dir", "dir/a/b", "missing"), filepath.Join(base, "cwd"))
-	if want := at("mixed/farcall.yaml", "own", "cwd/farcall.yaml", "dir"); !slices.Equal(got, want) {
-		t.Errorf("got %q, wanted %q", got, want)
+	if err := os.Mkdir(filepath.Join(base, "empty"), 0o700); err != nil {
+		t.Fatal(err)
 	}
+	for _, c := range []struct {
+		name                string
+		hide, points, loose []string
+	}{
+		{"a file beside others", at("mixed/farcall.yaml"), at("mixed/farcall.yaml"), at("mixed/farcall.yaml")},
+		{"one that is not there, with files before it", at("mixed/audit.jsonl"), at("mixed/audit.jsonl.2"), at("mixed/audit.jsonl")},
+		{"a directory of its own", at("own/audit.jsonl"), at("own"), nil},
+		{"a file that comes later", at("empty/locks"), at("empty"), nil},
+		{"no directory", at("missing/locks"), nil, nil},
+		{"the working directory", at("cwd/farcall.yaml"), at("cwd/farcall.yaml"), at("cwd/farcall.yaml")},
+		{"a directory, and what is below", at("dir", "dir/a/b"), at("dir"), nil},
+		{"directories below", at("conf/farcall.yaml", "conf/keys/tls.key"), at("conf"), nil},
+		{"a volume of Kubernetes", at("map/farcall.yaml"), at("map"), nil},
+		{"a link from elsewhere", at("mixed/link"), at("own"), at("mixed/link")},
+		{"a directory of others", at("other/key"), at("other/key"), at("other/key")},
+	} {
+		got := planCover(c.hide, []string{filepath.Join(base, "cwd")})
+		if !slices.Equal(got.points, c.points) || !slices.Equal(got.loose, c.loose) {
+			t.Errorf("%s: %q, wanted %q and %q", c.name, got, c.points, c.loose)
+		}
+	}
+}
+
+// replacing are the ways in which a private file becomes another one.
+var replacing = map[string]func(file string) error{
+	"rotated": func(file string) error {
+		return errors.Join(os.Rename(file+".1", file+".2"), os.Rename(file, file+".1"), os.WriteFile(file, []byte(canary), 0o600))
+	},
+	"saved": func(file string) error {
+		return errors.Join(os.WriteFile(file+".tmp", []byte(canary), 0o600), os.Rename(file+".tmp", file))
+	},
+	"saved with a copy": func(file string) error {
+		return errors.Join(os.Rename(file, file+"~"), os.WriteFile(file, []byte(canary), 0o600))
+	},
+	"removed and made again": func(file string) error {
+		return errors.Join(os.Remove(file), os.WriteFile(file, []byte(canary), 0o600))
+	},
+	"linked": func(file string) error {
+		return errors.Join(os.Rename(file, file+".real"), os.Symlink(file+".real", file))
+	},
+}
+
+// TestHiddenStaysHidden: what is private in a directory of its own cannot be read by a command that runs
+// already when it is rotated, renamed or replaced, with a sandbox that may read the directory above or without one.
+func TestHiddenStaysHidden(t *testing.T) {
+	everyUser(t, func(t *testing.T, as *syscall.Credential) {
+		for name, replace := range replacing {
+			for mode, rules := range map[string]func(dir string) *Rules{
+				"open":   func(string) *Rules { return &Rules{Open: true} },
+				"strict": func(dir string) *Rules { return &Rules{Read: []string{dir}} },
+			} {
+				t.Run(name+" "+mode, func(t *testing.T) {
+					dir := openDir(t, as)
+					file := filepath.Join(dir, "audit", "audit.jsonl")
+					r := rules(dir)
+					r.Hide = []string{file}
+					if len(r.Loose(dir)) > 0 {
+						t.Error("a file in a directory of its own is loose")
+					}
+					needs(t, r)
+					const reading = `echo ready; read -r line; cat "$1"/audit/* "$1"/audit/.a* "$1"/audit/audit.jsonl "$1"/audit/audit.jsonl.1 "$1"/audit/audit.jsonl.2; cat "$1"/plain; echo ended`
+					r.Execute = append(r.Execute, tool(t, "cat"))
+					cmd := confined(t, r, "/bin/sh", "-c", reading, "sh", dir)
+					cmd.Dir = dir
+					cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as}
+					in, lines := begin(t, cmd)
+					if line, err := lines.ReadString('\n'); line != "ready\n" {
+						t.Fatal(line, err)
+					}
+					if err := replace(file); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := in.Write([]byte("go\n")); err != nil {
+						t.Fatal(err)
+					}
+					got, err := lines.ReadString('\n')
+					if err = errors.Join(err, cmd.Wait()); err != nil || got != canary+"ended\n" {
+						t.Errorf("%v, got %q, wanted what is in plain alone", err, got)
+					}
+				})
+			}
+		}
+	})
 }
 
 // TestExposes: what a system cannot keep from a command without a sandbox is said.
@@ -209,4 +300,36 @@ func TestExposes(t *testing.T) {
 	begins(t, r.exposes(kernel{known: true, mounts: os.ErrPermission}), []string{"files: "}, "")
 	begins(t, r.exposes(kernel{known: true}), nil, "")
 	begins(t, (&Rules{Open: true}).exposes(kernel{known: true, mounts: os.ErrPermission}), nil, "")
+}
+
+// TestLoose: of a sandbox only that is loose which it may read, and what it names itself is not hidden.
+func TestLoose(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, plain := filepath.Join(dir, "farcall.yaml"), filepath.Join(dir, "plain")
+	for _, name := range []string{file, plain} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		r      Rules
+		points bool
+		loose  bool
+	}{
+		{"without a sandbox", Rules{Open: true}, true, true},
+		{"that reads nothing", Rules{}, true, false},
+		{"that reads the directory", Rules{Read: []string{dir}}, true, true},
+		{"that writes the one above", Rules{Write: []string{filepath.Dir(dir)}}, true, true},
+		{"that reads another file", Rules{Read: []string{plain}}, true, false},
+		{"that reads the file", Rules{Read: []string{file}}, false, false},
+	} {
+		c.r.Hide = []string{file}
+		if h := c.r.hidden("/"); (len(h.points) > 0) != c.points || (len(c.r.Loose("/")) > 0) != c.loose {
+			t.Errorf("%s: %q", c.name, h)
+		}
+	}
 }

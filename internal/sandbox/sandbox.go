@@ -48,10 +48,11 @@ type Rules struct {
 	Processes, Files int
 	CPU              time.Duration
 	// Open confines nothing: the command may do what its user may, except that it has no capability
-	// to read other processes, and cannot read the files and directories that Hide names, where the
-	// kernel lets them be covered. With [Protect] it cannot read this process. All other rules are
-	// ignored.
+	// to read other processes, and cannot read what Hide names, where the kernel lets it be covered.
+	// With [Protect] it cannot read this process. All other rules are ignored.
 	Open bool
+	// Hide are files and directories that cannot be read, unless Read, Write or Execute name the path itself.
+	// [Rules.Loose] says for which of them that holds only until something replaces them.
 	Hide []string
 	// KeepEnv hands the environment on as it is. It is for those who have cleaned it.
 	KeepEnv bool
