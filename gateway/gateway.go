@@ -51,8 +51,8 @@ type Options struct {
 	Guard *guard.Options
 	// Sandbox is the command that runs another one in a sandbox: farcall sandbox. Without it
 	// a server that has one in its configuration is refused. With it, on Linux, it also starts the
-	// commands that have none: they cannot read the files of [Config.Private] and Hide, and have no
-	// capability to read other processes.
+	// commands that have none: they have no capability to read other processes. Neither can read the files of
+	// [Config.Private] and Hide; see [Upstream.Loose].
 	Sandbox, Hide []string
 	// Never returns addresses with ports, as "127.0.0.1:7331", that no command in a sandbox reaches:
 	// where the gateway listens. It is called at each start of one, by any goroutine. Default none.
@@ -148,14 +148,18 @@ func (g *Gateway) newPlan(c *Config, old *plan) (*plan, error) {
 		}
 	}
 	var sources []route.Source
+	var private []string
+	if len(g.opts.Sandbox) > 0 {
+		private = absolute(slices.Concat(c.Private(), g.opts.Hide))
+	}
 	for _, u := range c.Upstreams {
 		if u.Disabled {
 			continue
 		}
-		s := old.unchanged(u)
+		s := old.unchanged(u, private)
 		if s == nil {
 			var err error
-			if s, err = g.newServer(u, slices.Concat(c.Private(), g.opts.Hide), c.PageSize); err != nil {
+			if s, err = g.newServer(u, private, c.PageSize); err != nil {
 				return nil, err
 			}
 		}
@@ -177,15 +181,20 @@ func (g *Gateway) viewOptions(size int) *route.Options {
 }
 
 // unchanged returns the server that is as a configuration wants it, or nil. A nil
-// plan has none.
-func (p *plan) unchanged(u *Upstream) *server {
+// plan has none. Commands that run do not hide files that have become private.
+func (p *plan) unchanged(u *Upstream, private []string) *server {
 	if p == nil {
 		return nil
 	}
-	if s := p.byName[u.Name]; s != nil && reflect.DeepEqual(s.cfg, u) {
-		return s
+	s := p.byName[u.Name]
+	if s == nil || !reflect.DeepEqual(s.cfg, u) {
+		return nil
 	}
-	return nil
+	open := func(file string) bool { return !slices.Contains(s.private, file) }
+	if len(u.Command) > 0 && slices.ContainsFunc(private, open) {
+		return nil
+	}
+	return s
 }
 
 // Reload puts another configuration in the place of the one that is served.

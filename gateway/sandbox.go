@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 
@@ -10,12 +12,16 @@ import (
 )
 
 // Private are the files and directories of the gateway that hold secrets or evidence: the
-// configuration and what it refers to, the audit, keys and tokens. A command without a sandbox that
-// [Options.Sandbox] starts cannot read them.
+// configuration and what it refers to, the audit, locks, keys and tokens. No command that
+// [Options.Sandbox] starts can read them, unless its sandbox names the file itself or is "none".
 func (c *Config) Private() []string {
 	out := slices.Clone(c.files)
-	if c.Guard != nil && c.Guard.Audit.File != "" {
-		out = append(out, c.Guard.Audit.File)
+	if c.Guard != nil {
+		for _, file := range []string{c.Guard.Audit.File, c.Guard.LocksFile} {
+			if file != "" && file != "-" {
+				out = append(out, file)
+			}
+		}
 	}
 	if c.TLS.Key != "" {
 		out = append(out, c.TLS.Key)
@@ -29,6 +35,18 @@ func (c *Config) Private() []string {
 				out = append(out, file)
 			}
 		}
+	}
+	return out
+}
+
+// absolute makes paths independent of where a command runs.
+func absolute(files []string) []string {
+	out := make([]string, 0, len(files))
+	for _, file := range files {
+		if full, err := filepath.Abs(file); err == nil {
+			file = full
+		}
+		out = append(out, file)
 	}
 	return out
 }
@@ -48,12 +66,7 @@ func (c *Upstream) confined(launcher, private []string, never func() []string) (
 	if len(launcher) == 0 {
 		return nil, fmt.Errorf(`gateway: upstream %s has a sandbox, and nothing to run it with: set Options.Sandbox to a command like "farcall sandbox", or remove the sandbox`, c.Name)
 	}
-	s := c.Sandbox
-	r := &sandbox.Rules{
-		BestEffort: s.Mode == "best-effort",
-		Read:       s.Read, Write: s.Write, Execute: s.Execute, Network: s.Network,
-		Memory: s.Memory, Processes: s.Processes, Files: s.Files, CPU: s.CPU,
-	}
+	r := c.Sandbox.rules(private)
 	if never != nil {
 		r.Never = never()
 	}
@@ -61,4 +74,33 @@ func (c *Upstream) confined(launcher, private []string, never func() []string) (
 		r.Read = append([]string{"."}, r.Read...) // where the launcher is started
 	}
 	return sandbox.Command(launcher, r, c.Command), nil
+}
+
+// rules are those of a sandbox that is not "none".
+func (s *Sandbox) rules(private []string) *sandbox.Rules {
+	return &sandbox.Rules{
+		BestEffort: s.Mode == "best-effort",
+		Read:       s.Read, Write: s.Write, Execute: s.Execute, Network: s.Network,
+		Memory: s.Memory, Processes: s.Processes, Files: s.Files, CPU: s.CPU,
+		Hide: private,
+	}
+}
+
+// Loose returns those of some private files that a command of the upstream reads when something replaces them while
+// it runs, because they are in a directory with other files, or in its working directory.
+func (c *Upstream) Loose(private []string) []string {
+	dir := cmp.Or(c.Cwd, ".")
+	switch {
+	case len(c.Command) == 0 || c.Disabled:
+		return nil
+	case c.Sandbox == nil:
+		return (&sandbox.Rules{Open: true, Hide: private}).Loose(dir)
+	case c.Sandbox.Mode == sandboxNone:
+		return nil
+	}
+	r := c.Sandbox.rules(private)
+	if c.Cwd != "" {
+		r.Read = append([]string{c.Cwd}, r.Read...)
+	}
+	return r.Loose(dir)
 }

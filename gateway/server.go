@@ -40,6 +40,8 @@ const (
 type server struct {
 	g   *Gateway
 	cfg *Upstream
+	// private are the files that its children cannot read.
+	private []string
 	// budget has the memory for what comes from it, whichever connection that is.
 	budget *farcall.Budget
 
@@ -61,7 +63,7 @@ type server struct {
 
 // newServer puts a server together. Nothing runs yet.
 func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, error) {
-	s := &server{g: g, cfg: c, budget: budget.Named(g.budget(), "upstream "+c.Name)}
+	s := &server{g: g, cfg: c, private: private, budget: budget.Named(g.budget(), "upstream "+c.Name)}
 	s.telling.do = func(kind string) { g.tellListChanged(c.Name, kind) }
 	log := g.opts.Logger.With("upstream", c.Name)
 	if len(c.Command) > 0 {

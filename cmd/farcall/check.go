@@ -177,6 +177,9 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 		if !u.Disabled && u.Profile != "raw" {
 			mcp = append(mcp, u.Name)
 		}
+		if files := u.Loose(private); len(files) > 0 {
+			r.Notices = append(r.Notices, checkProblem{Path: u.Name, Message: looseText(files)})
+		}
 		for _, text := range caveats(u, c) {
 			r.Notices = append(r.Notices, checkProblem{Path: u.Name, Message: text})
 		}

@@ -94,6 +94,9 @@ func (f *serveFlags) notices(c *gateway.Config, stderr io.Writer) {
 			fmt.Fprintf(stderr, "farcall: %s: %s\n", u.Name, tame(text))
 		}
 	}
+	if f.log != "off" {
+		f.warnLoose(c, stderr)
+	}
 }
 
 func (f *serveFlags) gatewayConfig() (*gateway.Config, error) {
@@ -268,6 +271,7 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 		err = f.checkReload(c.Guard)
 	}
 	if err == nil {
+		makeDirectories(c, slices.Concat(c.Private(), f.private()))
 		err = g.Reload(c)
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,19 +81,45 @@ func everyAddress() []string {
 // protect keeps what the children of a gateway could read of this process from them, and says in one
 // line what it cannot.
 func protect(c *gateway.Config, hide []string, stderr io.Writer) {
+	private := slices.Concat(c.Private(), hide)
+	makeDirectories(c, private)
 	var open []string
 	for _, u := range c.Upstreams {
 		if unconfined(u) {
 			open = append(open, u.Name)
 		}
 	}
-	parts := sandbox.Missing(&sandbox.Rules{Open: true, Hide: slices.Concat(c.Private(), hide)})
+	parts := sandbox.Missing(&sandbox.Rules{Open: true, Hide: private})
 	if err := sandbox.Protect(); err != nil && len(parts) == 0 {
 		parts = append(parts, err.Error())
 	}
 	if len(open) > 0 && len(parts) > 0 {
 		fmt.Fprintf(stderr, "farcall: %s: not confined, and this system does not protect farcall from them: %s\n", strings.Join(open, ", "), tame(strings.Join(parts, "; ")))
 	}
+}
+
+// makeDirectories makes those in which private files will be once a command runs: what is not there cannot be covered.
+func makeDirectories(c *gateway.Config, private []string) {
+	if !slices.ContainsFunc(c.Upstreams, func(u *gateway.Upstream) bool { return len(u.Command) > 0 && !u.Disabled }) {
+		return
+	}
+	for _, file := range private {
+		_ = os.MkdirAll(filepath.Dir(file), 0o700) // otherwise the file cannot be made there either
+	}
+}
+
+// warnLoose says which private files are not hidden for good.
+func (f *serveFlags) warnLoose(c *gateway.Config, stderr io.Writer) {
+	private := slices.Concat(c.Private(), f.private())
+	for _, u := range c.Upstreams {
+		if files := u.Loose(private); len(files) > 0 {
+			fmt.Fprintf(stderr, "farcall: %s: %s\n", u.Name, tame(looseText(files)))
+		}
+	}
+}
+
+func looseText(files []string) string {
+	return "what replaces " + strings.Join(files, ", ") + " while the command runs can be read by it: keep private files in a directory with nothing else in it, in which no command works"
 }
 
 // unconfined reports whether an upstream is a command without a sandbox.
