@@ -9,6 +9,7 @@ import (
 
 	"github.com/farcall-dev/farcall/guard/internal/limit"
 	"github.com/farcall-dev/farcall/guard/internal/policy"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -40,7 +41,7 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 	default:
 		return nil, s.refused(who, c, denied, decision.Policies, refused)
 	}
-	caller := who.limited()
+	caller := who.limitedFor(ctx, c)
 	release, err := s.limiter.Take(&caller, c.name())
 	if err != nil {
 		r := refuse(rateLimited, err.Error())
@@ -106,6 +107,21 @@ const (
 // limited is who calls, for the limits.
 func (w *session) limited() limit.Caller {
 	return limit.Caller{Owner: w.owner, Address: w.remote, Roles: w.principal.Roles}
+}
+
+// limitedFor is limited for a call. The owner of a call of an anonymous caller over HTTP is its session,
+// if the handler of the transport has issued one at this address, or else the address. The sessions of
+// an address have a bound together, so that opening more wins nothing beyond it. What opens a session
+// counts for the address.
+func (w *session) limitedFor(ctx context.Context, c *Call) limit.Caller {
+	caller := w.limited()
+	if w.http == nil || w.owner.Authenticated() || c.Method == spec.MethodInitialize {
+		return caller
+	}
+	if o := owner.SessionFrom(ctx); o.Group() == w.owner {
+		caller.Owner = o
+	}
+	return caller
 }
 
 // admit decides everything but whether there is room. A refusal that is marked as shadow is for the audit: the call may

@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +11,9 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
 // Two principals have one owner only when they were authenticated in the same way as the same one,
@@ -123,5 +127,114 @@ func TestCheckPrincipals(t *testing.T) {
 		if strings.Join(got, ", ") != test.want {
 			t.Errorf("%s: %q, want %q", name, got, test.want)
 		}
+	}
+}
+
+// A sessions is a server of MCP over HTTP, with a guard that lets anonymous callers in.
+type sessions struct {
+	t *testing.T
+	h http.Handler
+}
+
+func newSessions(t *testing.T, rate guard.Rate) *sessions {
+	t.Helper()
+	c := &guard.Config{Anonymous: true}
+	c.Limits.Rates = []guard.Rate{rate}
+	g := newGuard(t, c, &guard.Options{Now: midday().Now})
+	server := mcp.NewServer("test", "1", nil)
+	t.Cleanup(server.Close)
+	h := mcphttp.NewHandler(server, &mcphttp.Options{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = h.Shutdown(ctx)
+	})
+	return &sessions{t, g.HTTP(h)}
+}
+
+func (s *sessions) send(address, session, body string) *reply {
+	r := httptest.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://127.0.0.1/mcp", strings.NewReader(body))
+	r.RemoteAddr = address
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	if session != "" {
+		r.Header.Set("Mcp-Session-Id", session)
+	}
+	w := httptest.NewRecorder()
+	s.h.ServeHTTP(w, r)
+	return readReply(w.Result(), w.Body.Bytes())
+}
+
+// open opens up to n sessions.
+func (s *sessions) open(address string, n int) (all []string) {
+	for range n {
+		got := s.send(address, "", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+era.LatestLegacy().Name+
+			`","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
+		if id := got.header.Get("Mcp-Session-Id"); id != "" {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+const (
+	pinging   = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+	stateless = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28",` +
+		`"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}}}`
+)
+
+// passed returns how many of n calls pass.
+func (s *sessions) passed(n int, address, session, body string) (passed int) {
+	for range n {
+		if got := s.send(address, session, body); got.status == http.StatusOK && !strings.Contains(got.body, `"error"`) {
+			passed++
+		}
+	}
+	return passed
+}
+
+// Over HTTP an anonymous caller has the limits of its session, where the server has issued one. What it
+// makes up counts for its address, and so does what opens a session.
+func TestAnonymousSessionLimits(t *testing.T) {
+	const limit, more = 5, 9
+	const here, there = "192.0.2.1:1", "192.0.2.2:1"
+	s := newSessions(t, guard.Rate{Limit: limit, Every: 24 * time.Hour})
+	ids := s.open(here, more)
+	if len(ids) != limit {
+		t.Fatalf("an address opens %d sessions, want %d", len(ids), limit)
+	}
+	// The address has used up its own limit. An id that nobody has issued does not give it another one.
+	for _, made := range []string{"", "made-up", ids[0] + "x"} {
+		if n := s.passed(more, here, made, pinging) + s.passed(more, here, made, stateless); n != 0 {
+			t.Errorf("%d calls with the session %q", n, made)
+		}
+	}
+	for i, id := range ids {
+		if n := s.passed(more, here, id, pinging); n != limit {
+			t.Errorf("session %d: %d calls, want %d", i, n, limit)
+		}
+	}
+	// Another address has limits of its own, and none in the session of the first.
+	if n := s.passed(more, there, ids[0], pinging); n != limit {
+		t.Errorf("%d calls of another address in a session, want its own %d", n, limit)
+	}
+	if n := s.passed(more, there, "", stateless); n != 0 {
+		t.Errorf("%d calls beyond the limit of the address", n)
+	}
+}
+
+// An address whose callers open many sessions has eight times the limit of one.
+func TestAnonymousSessionsOfAnAddress(t *testing.T) {
+	const limit, together, more = 5, 8 * 5, 20
+	s := newSessions(t, guard.Rate{Limit: limit, Every: 24 * time.Hour, Calls: []string{"ping"}})
+	sum := 0
+	for _, id := range s.open("192.0.2.1:1", more) {
+		sum += s.passed(2*limit, "192.0.2.1:1", id, pinging)
+	}
+	if sum != together {
+		t.Errorf("%d calls in %d sessions of an address, want %d", sum, more, together)
+	}
+	if n := s.passed(2*limit, "192.0.2.2:1", s.open("192.0.2.2:1", 1)[0], pinging); n != limit {
+		t.Errorf("%d calls of another address, want %d", n, limit)
 	}
 }

@@ -164,3 +164,16 @@ func From(ctx interface{ Value(key any) any }) Key {
 	k, _ := ctx.Value(ContextKey{}).(Key)
 	return k
 }
+
+// SessionKey is the key under which the context of a call has the owner of the session that it is made
+// in, a *Key, where a transport has issued that session.
+type SessionKey struct{}
+
+// SessionFrom returns the owner of the session in which the call is made whose context it is, the zero
+// Key when there is none. It does not allocate.
+func SessionFrom(ctx interface{ Value(key any) any }) Key {
+	if k, _ := ctx.Value(SessionKey{}).(*Key); k != nil {
+		return *k
+	}
+	return Key{}
+}

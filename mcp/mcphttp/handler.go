@@ -205,6 +205,10 @@ func (x *exchange) Value(key any) any {
 		return x
 	case owner.ContextKey:
 		return x.owner()
+	case owner.SessionKey:
+		if x.session != nil {
+			return &x.session.owner
+		}
 	}
 	return x.Context.Value(key)
 }

@@ -122,7 +122,13 @@ func TestOwnerInContext(t *testing.T) {
 		if got := owner.From(x); got != tt.want {
 			t.Errorf("%v: the owner is %v", tt.c, got)
 		}
+		if got := owner.SessionFrom(x); !got.IsZero() {
+			t.Errorf("%v: the owner of no session is %v", tt.c, got)
+		}
 		x.session = h.newSession(r)
+		if got := owner.SessionFrom(x); got != x.session.owner {
+			t.Errorf("%v: the owner of the session is %v", tt.c, got)
+		}
 		if got := owner.From(x); got.Authenticated() != (tt.c.user != "") || got.Group() != tt.want.Group() {
 			t.Errorf("%v: the owner in a session is %v", tt.c, got)
 		}

@@ -312,10 +312,10 @@ const (
 	perPrincipal = iota
 	perAddress
 	perAll
-	perGroup // the anonymous connections of an address together
+	perGroup // the anonymous sessions and connections of an address together
 )
 
-// addressFactor is how many times the limit of one anonymous connection those of its address have
+// addressFactor is how many times the limit of one anonymous session or connection those of its address have
 // together: callers behind one address each get something, and a caller that connects again and again
 // does not get the limit again and again.
 const addressFactor = 8
@@ -405,7 +405,7 @@ func (r *rate) describe(every time.Duration, burst int) string {
 	if r.each {
 		b.WriteString(", each by itself,")
 	}
-	b.WriteString([...]string{" for each principal", " for each address", " for all", " for the anonymous connections of an address"}[r.per])
+	b.WriteString([...]string{" for each principal", " for each address", " for all", " for the anonymous sessions and connections of an address"}[r.per])
 	if r.roles != nil {
 		b.WriteString(" with the role " + strings.Join(r.roles, " or "))
 	}

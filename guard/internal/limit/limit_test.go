@@ -491,7 +491,7 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 	if through != 40 {
 		t.Errorf("%d calls of an address", through)
 	}
-	if which, _ := wait(t, l, connection(1000, address), "x"); which != "40 a day (UTC) for the anonymous connections of an address" {
+	if which, _ := wait(t, l, connection(1000, address), "x"); which != "40 a day (UTC) for the anonymous sessions and connections of an address" {
 		t.Error(which)
 	}
 	for _, c := range []*Caller{connection(101, other), connection(102, ""), connection(103, ""), {Owner: owner.Address(address)}, alice} {
@@ -500,8 +500,8 @@ func TestConnectionsOfAnAddress(t *testing.T) {
 		}
 	}
 	want := []string{
-		"5 a day (UTC) for each principal: 5 left", "40 a day (UTC) for the anonymous connections of an address: 35 left",
-		"1 at once for each principal: 1 left", "8 at once for the anonymous connections of an address: 8 left",
+		"5 a day (UTC) for each principal: 5 left", "40 a day (UTC) for the anonymous sessions and connections of an address: 35 left",
+		"1 at once for each principal: 1 left", "8 at once for the anonymous sessions and connections of an address: 8 left",
 	}
 	if got := l.Explain(connection(104, other), "x"); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("%q", got)

@@ -32,7 +32,7 @@ func newBounds(concurrent, total int) share.Bounds {
 func concurrentText(n int) string { return strconv.Itoa(n) + " at once for each principal" }
 
 func addressText(n int) string {
-	return strconv.Itoa(n) + " at once for the anonymous connections of an address"
+	return strconv.Itoa(n) + " at once for the anonymous sessions and connections of an address"
 }
 
 func totalText(n int) string { return strconv.Itoa(n) + " at once for all" }
