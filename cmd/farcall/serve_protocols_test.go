@@ -92,6 +92,26 @@ func TestServeEveryProtocol(t *testing.T) {
 	s.stop(t)
 }
 
+// A first line that is no JSON is answered, and the connection goes on.
+func TestServeGarbageFirst(t *testing.T) {
+	t.Parallel()
+	playground := serve(t, "--log", "off")
+	for name, addr := range map[string]string{
+		"playground": playground.hostport(t),
+		"gateway":    serve(t, "--log", "off", "--upstream", "a=tcp://"+playground.hostport(t)).hostport(t),
+	} {
+		for _, garbage := range []string{"hello", "GETX / 1", "\xef\xbb\xbf{}", "220 ready\r"} {
+			w := dial(t, addr, nil)
+			if got := w.call(t, garbage); !strings.Contains(got, `"code":-32700`) || !strings.Contains(got, `"id":null`) {
+				t.Errorf("%s: %q was answered with %s", name, garbage, got)
+			}
+			if got := w.call(t, addCall); got != addAnswer {
+				t.Errorf("%s: after %q: %s", name, garbage, got)
+			}
+		}
+	}
+}
+
 // plainHTTP2 speaks HTTP/2 without TLS, from the first byte.
 func plainHTTP2() *http.Client {
 	protocols := new(http.Protocols)

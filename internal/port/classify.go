@@ -1,13 +1,16 @@
 package port
 
-import "bytes"
+import (
+	"bytes"
+	"unicode/utf8"
+)
 
 // kind is what a connection speaks.
 type kind uint8
 
 const (
 	undecided kind = iota // too few bytes yet
-	unknown
+	unknown               // no text: neither a protocol we know, nor a line that could be answered
 	speaksTLS
 	speaksHTTP
 	speaksLines  // JSON texts, one per line
@@ -37,18 +40,18 @@ var openings = []opening{
 	{"CONNECT ", false, speaksHTTP},
 	{"PRI * HT", false, speaksHTTP}, // the preface of HTTP/2 (RFC 9113, section 3.4)
 	{"Content-", true, speaksHeader},
-	{"\xef\xbb\xbf", false, speaksLines}, // a byte order mark: the line is refused, and the next one is not
 }
 
-// classify tells what a connection speaks by the first bytes that came.
+// classify tells what a connection speaks by the first bytes that came. Text that begins like
+// nothing else is a line: one that is no JSON is answered with -32700, and the next line may be better.
 func classify(p []byte) kind {
 	if len(p) == 0 {
 		return undecided
 	}
-	if bytes.IndexByte([]byte("{[ \t\r\n\"-0123456789tfn"), p[0]) >= 0 {
-		return speaksLines // no JSON text and no white space begins otherwise
-	}
 	k := unknown
+	if text(p[0]) {
+		k = speaksLines
+	}
 	for _, o := range openings {
 		n := min(len(p), len(o.text))
 		head := []byte(o.text[:n])
@@ -60,4 +63,13 @@ func classify(p []byte) kind {
 		}
 	}
 	return k
+}
+
+// text reports whether UTF-8 text may begin with a byte.
+func text(b byte) bool {
+	switch b {
+	case '\t', '\n', '\r':
+		return true
+	}
+	return b >= ' ' && b != 0x7f && utf8.RuneStart(b)
 }

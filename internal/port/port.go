@@ -3,8 +3,9 @@
 // A [Server] accepts connections and looks at their first bytes: TLS (and then
 // again at what is inside), HTTP/1 and HTTP/2, JSON texts one per line, or JSON
 // texts with a Content-Length before each. HTTP goes to an http.Server; streams
-// go to a function. What it does not understand it answers with what it would
-// have understood.
+// go to a function. Any other text is a line that is no JSON, which is for the
+// function to answer. What is no text is answered with what would have been
+// understood.
 //
 // # Waiting
 //

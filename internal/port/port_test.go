@@ -172,6 +172,8 @@ func TestServe(t *testing.T) {
 		{"{\"a\":1}\n", "lines:{\"a\":1}\n"},
 		{"  [1]\n", "lines:  [1]\n"},
 		{"\xef\xbb\xbf{}\n", "lines:\xef\xbb\xbf{}\n"},
+		{"hello\n", "lines:hello\n"},
+		{"GETX\n", "lines:GETX\n"},
 		{"Content-Length: 2\r\n", "header:Content-Length: 2\r\n"},
 		{"CONTENT-TYPE: x\r\n", "header:CONTENT-TYPE: x\r\n"},
 		{"GET / HTTP/1.1\r\nHost: x\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nhello\n", "\r\n\r\nhello\n"},
@@ -231,7 +233,7 @@ func TestHTTPClients(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Run("unknown", func(t *testing.T) {
 		w := start(t, false, Options{})
-		for _, in := range []string{"hello\n", "SSH-2.0-x\r\n" + strings.Repeat("x", 100_000), "Cookie: x\r\n\r\n"} {
+		for _, in := range []string{"\x00\x00", "\x80\x2e\x01\x03\x01" + strings.Repeat("x", 100_000), "\x7fELF"} {
 			got := talk(t, w.dial(t, false), in, 1000)
 			var answer struct {
 				ID    *int
