@@ -15,11 +15,11 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-var framings = map[string]Framing{"lines": NDJSON, "headers": Header}
+var framings = map[string]Framing{"lines": NDJSON, "headers": Header, "raw": Raw, "detect": Detect}
 
 // frameOf is a message of so many bytes, as a framing writes it.
 func frameOf(f Framing, size int) []byte {
-	text := `"` + strings.Repeat("x", size-2) + `"`
+	text := `["` + strings.Repeat("x", size-4) + `"]`
 	if f == Header {
 		return fmt.Appendf(nil, "Content-Length: %d\r\n\r\n%s", size, text)
 	}

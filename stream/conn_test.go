@@ -126,7 +126,7 @@ func certificate(t *testing.T) (*x509.CertPool, tls.Certificate) {
 
 func TestTransports(t *testing.T) {
 	for name, connect := range connections(t) {
-		for _, framing := range []Framing{NDJSON, Header} {
+		for _, framing := range []Framing{NDJSON, Header, Raw, Detect} {
 			t.Run(fmt.Sprint(name, "/", framing), func(t *testing.T) {
 				ra, rb := connect(t)
 				a, b := New(ra, framing, nil), New(rb, framing, nil)
@@ -283,7 +283,7 @@ func TestWriteErrorIsFinal(t *testing.T) {
 
 func TestTryWrite(t *testing.T) {
 	for name, connect := range connections(t) {
-		for _, framing := range []Framing{NDJSON, Header} {
+		for _, framing := range []Framing{NDJSON, Header, Raw, Detect} {
 			t.Run(fmt.Sprint(name, "/", framing), func(t *testing.T) {
 				ra, rb := connect(t)
 				a, b := New(ra, framing, nil), New(rb, framing, nil)
@@ -343,11 +343,14 @@ func TestTryWrite(t *testing.T) {
 // TestBoundedMemory sends what is far over the limit and watches the heap.
 func TestBoundedMemory(t *testing.T) {
 	const size, limit = 256 << 20, 1 << 20
-	for _, framing := range []Framing{NDJSON, Header} {
+	for _, framing := range []Framing{NDJSON, Header, Raw, Detect} {
 		ra, rb := socketPair(t, "tcp", "127.0.0.1:0")
 		go func() {
-			if framing == Header {
+			switch framing {
+			case Header:
 				fmt.Fprintf(ra, "Content-Length: %d\r\n\r\n", size)
+			case Raw, Detect:
+				_, _ = io.WriteString(ra, `["`)
 			}
 			chunk := bytes.Repeat([]byte("x"), 1<<20)
 			for range size / len(chunk) {
@@ -355,7 +358,7 @@ func TestBoundedMemory(t *testing.T) {
 					return
 				}
 			}
-			_, _ = io.WriteString(ra, map[Framing]string{NDJSON: "\n{}\n", Header: "Content-Length: 2\r\n\r\n{}"}[framing])
+			_, _ = io.WriteString(ra, map[Framing]string{NDJSON: "\n{}\n", Header: "Content-Length: 2\r\n\r\n{}", Raw: "\"]{}", Detect: "\"]{}"}[framing])
 		}()
 		tr := New(rb, framing, &Options{MaxMessage: limit})
 		var before, after runtime.MemStats
@@ -461,7 +464,7 @@ func TestNoAllocations(t *testing.T) {
 		if name == "tls" || name == "net.Pipe" {
 			continue // they allocate themselves
 		}
-		for _, framing := range []Framing{NDJSON, Header} {
+		for _, framing := range []Framing{NDJSON, Header, Raw, Detect} {
 			ra, rb := connect(t)
 			a, b := New(ra, framing, nil), New(rb, framing, nil)
 			echoed := make(chan struct{})

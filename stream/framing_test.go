@@ -2,10 +2,12 @@ package stream
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -93,10 +95,57 @@ func TestRead(t *testing.T) {
 		{"end in a message", Header, "Content-Length: 5\r\n\r\n{}", nil, "unexpected EOF"},
 		{"end before a message", Header, "Content-Length: 5\r\n\r\n", nil, "unexpected EOF"},
 		{"end in a header", Header, "Content-Le", nil, "unexpected EOF"},
+		{"nothing", Raw, "", nil, ""},
+		{"white space", Raw, " \r\n\t", nil, ""},
+		{"joined", Raw, `{}[]{"a":[{}]}`, []string{"{}", "[]", `{"a":[{}]}`}, ""},
+		{"spaced", Raw, " {} []\n\n\t{}\r\n", []string{"{}", "[]", "{}"}, ""},
+		{"on several lines", Raw, "{\n \"a\": [\n  1\n]\n}\n{}", []string{"{\n \"a\": [\n  1\n]\n}", "{}"}, ""},
+		{"brackets in strings", Raw, `["}]{",{"]":"\\"}]{"\"}":0}`, []string{`["}]{",{"]":"\\"}]`, `{"\"}":0}`}, ""},
+		{"tokens", Raw, `[-1.5e+3,true,null]`, []string{"[-1.5e+3,true,null]"}, ""},
+		{"misspelt tokens are the decoder's", Raw, `[tru]{}`, []string{"[tru]", "{}"}, ""},
+		{"no JSON", Raw, "hello\n{}", []string{"hello", "{}"}, ""},
+		{"no object, no array", Raw, "7 \"x\"\r\n{}null[]", []string{`7 "x"`, "{}", "null", "[]"}, ""},
+		{"no JSON at the end", Raw, "{} 7", []string{"{}", "7"}, ""},
+		{"half a text", Raw, `{"a":`, []string{`{"a":`}, ""},
+		{"a comma too many", Raw, `{"a":1,}{}`, []string{broken, "{}"}, ""},
+		{"commas in an array", Raw, `[1,,2][]`, []string{broken, "[]"}, ""},
+		{"a comma first", Raw, `[,1][]`, []string{broken, "[]"}, ""},
+		{"no colon", Raw, `{"a" 1}[]`, []string{broken, "[]"}, ""},
+		{"no comma", Raw, `[1 2][]`, []string{broken, "[]"}, ""},
+		{"no name", Raw, `{1:2}[]`, []string{broken, "[]"}, ""},
+		{"an array for a name", Raw, `{[1]:2}[]`, []string{broken, "[]"}, ""},
+		{"wrong bracket", Raw, `{"a":[1}]}` + "[]", []string{broken, "}", "[]"}, ""},
+		{"a bracket too many", Raw, "{}}\n[]", []string{"{}", "}", "[]"}, ""},
+		{"strings in a broken text", Raw, `[,"]",1]{}`, []string{broken, "{}"}, ""},
+		{"a truncated line", Raw, "{\"a\":1,\n{}\n[]", []string{broken, "{}", "[]"}, ""},
+		{"a string without end", Raw, "{\"a:1}\n{}[]", []string{broken, "{}", "[]"}, ""},
+		{"two broken texts", Raw, "[,\n[,\n[]", []string{broken, broken, "[]"}, ""},
+		{"a broken text at the end", Raw, "[,", []string{broken}, ""},
+		{"broken, on several lines", Raw, "{\n \"a\":1,,\n \"b\":2\n}\n{}", []string{broken, "{}"}, ""},
+		{"at the limit", Raw, `["xxxxxxxxxxxxxxxx"]{}`, []string{`["xxxxxxxxxxxxxxxx"]`, "{}"}, ""},
+		{"over the limit", Raw, `["xxxxxxxxxxxxxxxxx"]{}`, []string{large, "{}"}, ""},
+		{"far over the limit", Raw, `["` + strings.Repeat("x", 300_000) + `"]{}`, []string{large, "{}"}, ""},
+		{"over the limit at the end", Raw, `["` + strings.Repeat("x", 300_000), []string{large}, ""},
+		{"over the limit, no JSON", Raw, strings.Repeat("x", 300_000) + "\n{}", []string{large, "{}"}, ""},
+		{"over the limit and broken", Raw, `["` + strings.Repeat("x", 300) + `",]{}`, []string{large, "{}"}, ""},
+
+		{"lines", Detect, "{}\n[]\n", []string{"{}", "[]"}, ""},
+		{"lines, then two on one", Detect, "\n{} \r\n{}[]\n{}", []string{"{}", "{}[]", "{}"}, ""},
+		{"a line that is no JSON", Detect, "hello\n{}[]\n{}", []string{"hello", "{}[]", "{}"}, ""},
+		{"a truncated line", Detect, "{\"a\":1,\n{}\n[", []string{`{"a":1,`, "{}", "["}, ""},
+		{"a broken line", Detect, "{,}{}\n{}\n", []string{"{,}{}", "{}"}, ""},
+		{"a string without end", Detect, "{\"a\n{}\n", []string{`{"a`, "{}"}, ""},
+		{"a text and more on its line", Detect, "{} x\n{}\n", []string{"{}", "x", "{}"}, ""},
+		{"two on a line", Detect, "{} []\n{\n}", []string{"{}", "[]", "{\n}"}, ""},
+		{"on several lines", Detect, "{ \r\n \"a\":1}\n[][]", []string{"{ \r\n \"a\":1}", "[]", "[]"}, ""},
+		{"without line ends", Detect, `{}`, []string{"{}"}, ""},
+		{"over the limit, lines", Detect, `["` + strings.Repeat("x", 300_000) + "\"]\n{}[]\n", []string{large, "{}[]"}, ""},
+		{"over the limit, joined", Detect, `["` + strings.Repeat("x", 300_000) + "\"]{}[]\n", []string{large, "{}", "[]"}, ""},
+
 		{"end in a refused message", Header, "Content-Length: 50\r\n\r\n{}", []string{large}, "unexpected EOF"},
 	}
 	for _, tt := range tests {
-		t.Run([]string{"NDJSON", "Header"}[tt.framing]+"/"+tt.name, func(t *testing.T) {
+		t.Run([]string{"NDJSON", "Header", "Raw", "Detect"}[tt.framing]+"/"+tt.name, func(t *testing.T) {
 			for name, r := range map[string]io.Reader{
 				"whole":          strings.NewReader(tt.in),
 				"byte by byte":   iotest.OneByteReader(strings.NewReader(tt.in)),
@@ -235,6 +284,44 @@ func TestKeep(t *testing.T) {
 			}
 		})
 	}
+}
+
+// FuzzRaw checks that the result of Raw and Detect does not depend on how the bytes arrive, that texts are
+// found where a decoder finds them, and that one that is broken does not spoil those on later lines.
+func FuzzRaw(f *testing.F) {
+	f.Add([]byte(`{"a":[1,true,"}"]}[]`), uint8(3))
+	f.Add([]byte("{\n\"a\": {}\n}\n[,\n{}"), uint8(1))
+	f.Add([]byte("{} \n{\"a:1}\nx\n7"), uint8(2))
+	f.Fuzz(func(t *testing.T, in []byte, chunk uint8) {
+		const limit = 30
+		for _, framing := range []Framing{Raw, Detect} {
+			whole, end := readAll(New(half{bytes.NewReader(in), nil}, framing, &Options{MaxMessage: limit}))
+			parts, partsEnd := readAll(New(half{&chunked{in, int(chunk)}, nil}, framing, &Options{MaxMessage: limit}))
+			if fmt.Sprintf("%q", whole) != fmt.Sprintf("%q", parts) || !errors.Is(end, io.EOF) || !errors.Is(partsEnd, io.EOF) {
+				t.Errorf("%d: %q: whole %q, %v; in parts %q, %v", framing, in, whole, end, parts, partsEnd)
+			}
+		}
+		var want []string
+		for dec := json.NewDecoder(bytes.NewReader(in)); ; {
+			var text json.RawMessage
+			if dec.Decode(&text) != nil || text[0] != '{' && text[0] != '[' {
+				break
+			}
+			want = append(want, string(text))
+		}
+		got, _ := readAll(New(half{&chunked{in, int(chunk)}, nil}, Raw, nil))
+		if len(got) < len(want) || fmt.Sprintf("%q", got[:len(want)]) != fmt.Sprintf("%q", want) {
+			t.Errorf("%q: got %q, a decoder %q", in, got, want)
+		}
+		const last = `{"last":1}`
+		in = append(slices.Clip(in), '\n')
+		if got, _ = readAll(New(half{bytes.NewReader(in), nil}, Raw, nil)); len(got) == 0 || !strings.HasPrefix(got[len(got)-1], "<-32700 ") {
+			return
+		}
+		if got, _ = readAll(New(half{&chunked{append(in, last...), int(chunk)}, nil}, Raw, nil)); got[len(got)-1] != last {
+			t.Errorf("%q: the line after it is lost: %q", in, got)
+		}
+	})
 }
 
 func FuzzNDJSON(f *testing.F) {

@@ -1,9 +1,10 @@
 // Package stream answers one question: how do messages travel over bytes?
 //
-// A byte stream has no messages, so one of two framings marks them: [NDJSON],
-// where a line is a message, and [Header], where a Content-Length goes before
-// each message, as language servers do it. Both work over anything that reads
-// and writes ([New]): TCP and unix sockets ([Dial]), standard input and output
+// A byte stream has no messages, so a framing marks them: [NDJSON], where a line
+// is a message; [Header], where a Content-Length goes before each message, as
+// language servers do it; and [Raw], where a message ends with its last bracket.
+// [Detect] tells the first from the last. They work over anything that reads and
+// writes ([New]): TCP and unix sockets ([Dial]), standard input and output
 // ([Stdio]), a child process ([Command]), TLS.
 //
 // # Limits
@@ -55,6 +56,15 @@ const (
 	// Header is the base protocol of language servers: header lines, of which
 	// Content-Length counts, then an empty line, then the message.
 	Header
+	// Raw is one JSON text after another, objects and arrays, with any white space between
+	// them or none: several may be on a line, and one on several lines. A text may be nested
+	// 1,024 deep. One that is no JSON is refused, and reading goes on where its brackets
+	// balance, or at the next line that begins with one. What is written is as with NDJSON.
+	Raw
+	// Detect is for the end that does not know what the other one sends. It is NDJSON or Raw,
+	// as the first message tells: Raw, when its first line has a bracket only, or when
+	// another message follows on the same line.
+	Detect
 )
 
 const (
@@ -110,6 +120,9 @@ func New(rwc io.ReadWriteCloser, framing Framing, o *Options) farcall.Transport 
 	}
 	t := &tryConn{conn{rwc: rwc, header: framing == Header, need: -1, max: o.MaxMessage, maxHeader: o.MaxHeader, skipper: o.Skip}}
 	c := &t.conn
+	if framing == Raw || framing == Detect {
+		c.text, c.detect = new(text), framing == Detect
+	}
 	if c.max <= 0 {
 		c.max = defaultLocal
 		if _, ok := rwc.(net.Conn); ok {
@@ -154,10 +167,13 @@ type conn struct {
 	ready   bool           // a frame is there: the first size bytes, of which step are to be taken
 	size    int
 	step    int
-	scanned int   // the first bytes of what was read that hold no line end
+	scanned int   // the first bytes of what was read that hold no line end, or belong to the text
 	need    int   // length of the message after the header, -1 before
 	skip    int64 // bytes of a refused message that are still to come
-	noEnd   bool  // skip up to the next newline
+	noEnd   bool  // skip up to the next newline, or with Raw to the end of the text
+	text    *text // with Raw, and while Detect does not know
+	detect  bool  // it is not known yet whether the framing is NDJSON or Raw
+	after   bool  // there was a text already; for detect
 	hungry  bool  // the last read filled its buffer
 	empty   int   // reads in a row that gave nothing
 	begun   bool  // watch waits for the rest of a frame
@@ -193,9 +209,12 @@ func (c *conn) Read() ([]byte, error) {
 // Buffered reports whether the next Read returns without waiting for more.
 func (c *conn) Buffered() bool {
 	if !c.ready && c.refusal == nil {
-		if c.header {
+		switch {
+		case c.header:
 			c.locateMessage()
-		} else {
+		case c.text != nil:
+			c.locateText()
+		default:
 			c.locateLine()
 		}
 	}
