@@ -115,7 +115,8 @@ type Upstream struct {
 	// Profile is "mcp" for a server that is found as one of MCP only, "raw" for
 	// any other JSON-RPC, or "auto" (the default) for both.
 	Profile string
-	// Framing is that of a byte stream: "line" (the default) or "header" (Content-Length).
+	// Framing is that of a byte stream: "line" (the default), "header" (Content-Length), or
+	// "raw" (JSON texts one after another).
 	Framing string
 	// Era is which MCP is spoken: "auto" (the default) finds out, "modern", "legacy".
 	Era string

@@ -198,7 +198,7 @@ func (c *checker) upstream(u *Upstream, path string) {
 	c.choice(at("profile"), "profile", u.Profile, "auto", "mcp", "raw")
 	c.choice(at("lifetime"), "lifetime", u.Lifetime, "shared", "principal", "session", "call")
 	c.choice(at("transport"), "transport", u.Transport, "streamable", "sse")
-	c.choice(at("framing"), "framing", u.Framing, "line", "header")
+	c.choice(at("framing"), "framing", u.Framing, "line", "header", "raw")
 	c.choice(at("namespace"), "namespace", u.Namespace, "auto", "always", "never")
 	if _, _, err := era.Select(u.Era); err != nil {
 		words := []string{"auto", "modern", "legacy"}

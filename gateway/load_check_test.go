@@ -54,7 +54,7 @@ func TestProblems(t *testing.T) {
 			`2:48: upstreams.a.inherit_env[0]: "s3cr3t..." is not the name of a variable; write the name only, as in AWS_PROFILE or AWS_*; values go into env`},
 		{ab + "{command: x, era: '2020-01-01'}", `2:24: upstreams.a.era: there is no era "2020-01-01"; use auto, modern, legacy, 2026-07-28, 2025-11-25, 2025-06-18, 2025-03-26 or 2024-11-05`},
 		{ab + "{command: x, namespace: perhaps, framing: lines}", `2:30: upstreams.a.namespace: there is no namespace "perhaps"; use auto, always or never` + "\n" +
-			`2:48: upstreams.a.framing: there is no framing "lines"; use line or header (did you mean line?)`},
+			`2:48: upstreams.a.framing: there is no framing "lines"; use line, header or raw (did you mean line?)`},
 		{ab + "{url: 'http://h', framing: line, pool: 2, cwd: /, env: {A: b}, restart: never}", "2:33: upstreams.a.framing: " +
 			"only commands and byte streams (tcp, tls, unix) have it; remove it\n" +
 			"2:45: upstreams.a.pool: over HTTP one connection carries any number of calls; remove it; to bound the calls in flight use max_in_flight\n" +

@@ -100,10 +100,14 @@ func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, e
 }
 
 func (c *Upstream) framing() stream.Framing {
-	if c.Framing == "header" {
+	switch c.Framing {
+	case "header":
 		return stream.Header
+	case "raw":
+		return stream.Raw
+	default:
+		return stream.NDJSON
 	}
-	return stream.NDJSON
 }
 
 func (s *server) speakMCP(u *url.URL, log *slog.Logger, size int) {

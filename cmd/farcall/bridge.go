@@ -14,6 +14,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 // profileRaw is the profile for JSON-RPC that is not MCP.
@@ -47,8 +48,8 @@ FROM is where callers come in:
 TO is the server:
   http://host[:port][/path]            https too; without a path: /mcp, raw: /rpc
   ws://host[:port][/path]              wss too; without a path: /mcp, raw: /rpc/ws
-  tcp://host:port[?framing=header]     tls:// for TCP with TLS
-  unix:PATH[?framing=header]           a socket
+  tcp://host:port[?framing=FRAMING]    tls:// for TCP with TLS
+  unix:PATH[?framing=FRAMING]          a socket; FRAMING is line, header or raw
   host:port                            the same as http://host:port
   -- command args...                   a child process, over its standard input and output
 
@@ -75,7 +76,7 @@ func newBridgeCmd(e *env) *cobra.Command {
 	flags.SortFlags = false
 	flags.StringVar(&f.profile, "profile", "auto", "what passes: `mcp`, raw (any JSON-RPC, as it is), or auto (the path or the first message says)")
 	flags.StringArrayVarP(&f.remote.header, "header", "H", nil, "send an HTTP header to TO, `'Name: value'`; can be repeated")
-	flags.StringVar(&f.remote.framing, "framing", "", "frame messages of TO, a byte stream, by `line` or by header")
+	flags.StringVar(&f.remote.framing, "framing", "", "frame messages of TO, a byte stream, by `line`, header or raw")
 	flags.DurationVar(&f.remote.timeout, "timeout", time.Minute, "how long a call may be without an answer or progress")
 	flags.StringVar(&f.lifetime, "lifetime", "", "who shares a connection or child: `shared` (all), session or call (default shared; raw: a child for each connection)")
 	flags.IntVar(&f.pool, "pool", 0, "connections or children at most that carry one call at a time (default 8)")
@@ -134,7 +135,7 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 		fmt.Fprintf(stderr, "farcall: bridge from %s to %s\n", args[0], tame(c.Upstreams[0].Target()))
 	}
 	return f.serveGateway(cmd.Context(), c, log, stderr, func(ctx context.Context, g *gateway.Gateway) {
-		if !f.stdio && !t.header { // a client on standard input is there already
+		if !f.stdio && t.framing != stream.Header { // a client on standard input is there already
 			connectNow(ctx, g, c.Upstreams[0], stderr)
 		}
 	})
@@ -206,14 +207,8 @@ func (f *bridgeFlags) to(cmd *cobra.Command, args []string) (t target, err error
 	default:
 		return t, usagef("A command stands behind --: farcall bridge FROM -- command args", "too many arguments")
 	}
-	switch f.remote.framing {
-	case "":
-	case "line", "lines":
-		t.header = false
-	case "header", "headers":
-		t.header = true
-	default:
-		return t, usagef("Use --framing line or --framing header.", "there is no framing %q", f.remote.framing)
+	if t, err = t.withFraming(f.remote.framing); err != nil {
+		return t, err
 	}
 	return t, f.remote.check(t)
 }

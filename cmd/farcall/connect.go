@@ -69,10 +69,6 @@ func (r *remote) dialHTTP(t target) (farcall.Exchanger, error) {
 }
 
 func (r *remote) dial(ctx context.Context, t target) (farcall.Transport, error) {
-	framing := stream.NDJSON
-	if t.header {
-		framing = stream.Header
-	}
 	switch t.kind {
 	case kindWS:
 		header, err := r.headers()
@@ -89,13 +85,13 @@ func (r *remote) dial(ctx context.Context, t target) (farcall.Transport, error) 
 		if err != nil {
 			return nil, err
 		}
-		return stream.Dial(ctx, "tcp", t.address, framing, &stream.Options{TLS: config})
+		return stream.Dial(ctx, "tcp", t.address, t.framing, &stream.Options{TLS: config})
 	case kindChild:
 		cmd := exec.Command(t.command[0], t.command[1:]...) //nolint:noctx // the command is the user's; closing the transport ends it
 		cmd.Stderr = visible.NewWriter(r.stderr)
-		return stream.Command(cmd, framing, nil)
+		return stream.Command(cmd, t.framing, nil)
 	}
-	return stream.Dial(ctx, t.kind, t.address, framing, nil)
+	return stream.Dial(ctx, t.kind, t.address, t.framing, nil)
 }
 
 // dialer is how conform reaches a target: below the transports, because it
@@ -115,7 +111,9 @@ func (r *remote) dialer(t target) (conform.Dialer, error) {
 			return conform.NewHTTP(client, t.url.String(), header), nil
 		}
 		return conform.NewWebSocket(client, t.url.String(), header), nil
-	case t.header:
+	case t.framing == stream.Raw:
+		return conform.Dialer{}, usagef("Leave it out: a server that reads raw JSON reads lines as well.", "conform has no cases for the framing raw")
+	case t.framing == stream.Header:
 		return conform.NewHeaders(func(ctx context.Context) (io.ReadWriteCloser, error) { return r.dialBytes(ctx, t) }), nil
 	}
 	return conform.NewLines(func(ctx context.Context) (io.ReadWriteCloser, error) { return r.dialBytes(ctx, t) }), nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 // shellLine is the line that makes the same call without farcall.
@@ -16,7 +17,7 @@ func (r *remote) shellLine(t target, method string, params jsonrpc.Raw, notify b
 	}
 	message := string(r.version().AppendRequest(nil, id, method, compact(params)))
 	line := "printf '%s\\n' " + shellQuote(message) + " | "
-	if t.header {
+	if t.framing == stream.Header {
 		line = fmt.Sprintf("printf 'Content-Length: %d\\r\\n\\r\\n%%s' %s | ", len(message), shellQuote(message))
 	}
 	switch t.kind {

@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 const exitInterrupted = 130 // as shells have it for SIGINT
@@ -117,9 +118,9 @@ func noiseHint(t target, noise string) string {
 
 func framingHint(t target) string {
 	switch {
-	case t.kind == kindChild && !t.header:
+	case t.kind == kindChild && t.framing != stream.Header:
 		return "A server on standard output prints messages only; logs belong on standard error. Language servers need --framing header."
-	case t.kind == kindChild || t.header:
+	case t.framing == stream.Header:
 		return "The Content-Length framing was asked for. Without it, messages are one a line."
 	case t.kind == kindTCP || t.kind == kindUnix || t.kind == kindTLS:
 		return "Does it frame messages with Content-Length headers? Then add ?framing=header to the target."
@@ -129,7 +130,7 @@ func framingHint(t target) string {
 
 // framingAlso is for a server that is silent because it waits for a header.
 func framingAlso(t target) string {
-	if t.header || t.kind == kindHTTP || t.kind == kindWS {
+	if t.framing == stream.Header || t.kind == kindHTTP || t.kind == kindWS {
 		return ""
 	}
 	return " " + framingHint(t)

@@ -21,6 +21,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 // mcpPath is where MCP is, unless the target says.
@@ -32,8 +33,8 @@ func mcpTarget(text string) (target, error) {
 	if err != nil {
 		return t, err
 	}
-	if t.header {
-		return t, usagef("Leave ?framing=header out.", "MCP has one message a line, without Content-Length headers")
+	if t.framing != stream.NDJSON {
+		return t, usagef("Leave ?framing="+framingName(t.framing)+" out.", "MCP has one message a line")
 	}
 	if t.url != nil && !hasPath(text) {
 		t.url.Path = mcpPath

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/stream"
 )
 
 const defaultTimeout = 30 * time.Second
@@ -38,7 +40,7 @@ func (r *remote) flags(cmd *cobra.Command, timeout time.Duration) {
 	f.DurationVar(&r.timeout, "timeout", timeout, "how long to wait for an answer; 0 for ever")
 	f.StringArrayVarP(&r.header, "header", "H", nil, "send an HTTP header, `'Name: value'`; can be repeated")
 	f.StringVar(&r.bearer, "bearer", "", "send the key or token in this `file` as Authorization: Bearer")
-	f.StringVar(&r.framing, "framing", "", "frame messages on a byte stream by `line` or by header")
+	f.StringVar(&r.framing, "framing", "", "frame messages on a byte stream by `line`, header or raw")
 	f.StringVar(&r.cacert, "cacert", "", "trust the certificate authorities in this PEM `file`")
 	f.BoolVar(&r.insecure, "insecure", false, "do not check the server's certificate")
 }
@@ -64,14 +66,8 @@ func (r *remote) split(cmd *cobra.Command, args []string) (t target, rest []stri
 		}
 		rest = args[1:]
 	}
-	switch r.framing {
-	case "":
-	case "line", "lines":
-		t.header = false
-	case "header", "headers":
-		t.header = true
-	default:
-		return t, nil, usagef("Use --framing line or --framing header.", "there is no framing %q", r.framing)
+	if t, err = t.withFraming(r.framing); err != nil {
+		return t, nil, err
 	}
 	return t, rest, r.check(t)
 }
@@ -84,7 +80,7 @@ func (r *remote) check(t target) error {
 		return usagef("Leave it out, or use an http or ws target.", "--bearer: %s has no headers", t)
 	case len(r.header) > 0 && !web:
 		return usagef("Leave it out, or use an http or ws target.", "--header: %s has no headers", t)
-	case web && t.header:
+	case web && t.framing != stream.NDJSON:
 		return usagef("Leave it out.", "--framing is for byte streams, not for %s", t)
 	case (r.insecure || r.cacert != "") && !t.secure():
 		return usagef("Use https://, wss:// or tls://, or leave it out.", "--insecure and --cacert are for TLS, and %s has none", t)

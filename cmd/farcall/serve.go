@@ -68,8 +68,8 @@ func newServeCmd(e *env) *cobra.Command {
 server; or, with --config or --upstream, a gateway to other servers, which are
 then found at /mcp (all as one), /mcp/NAME and /rpc/NAME, and a page about them at /.
 One port speaks every protocol and finds out which from the first bytes
-of a connection: HTTP, WebSocket, newline-delimited JSON, Content-Length framing,
-and any of them in TLS.
+of a connection: HTTP, WebSocket, newline-delimited JSON, JSON texts one after
+another, Content-Length framing, and any of them in TLS.
 
 	POST /rpc          one message or a batch
 	GET  /rpc/stream   ?method=NAME&params=JSON, as an event stream

@@ -18,6 +18,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 // behind is a gateway, as a service.
@@ -210,8 +211,8 @@ func upstreamAt(name, text, profile string, t target) *gateway.Upstream {
 	default:
 		u.URL = t.kind + "://" + t.address
 	}
-	if t.header {
-		u.Framing = "header"
+	if t.framing != stream.NDJSON {
+		u.Framing = framingName(t.framing)
 	}
 	return u
 }

@@ -112,6 +112,34 @@ func TestServeGarbageFirst(t *testing.T) {
 	}
 }
 
+// JSON texts without line ends, or with line ends inside, are found out, and each is answered as it ends.
+func TestServeRawJSON(t *testing.T) {
+	t.Parallel()
+	pretty := strings.NewReplacer(",", ",\n  ", "{", "{\n  ", "}", "\n}").Replace(addCall)
+	playground := serve(t, "--log", "off")
+	for name, addr := range map[string]string{
+		"playground": playground.hostport(t),
+		"gateway":    serve(t, "--log", "off", "--upstream", "a=tcp://"+playground.hostport(t)+"?framing=raw").hostport(t),
+	} {
+		for what, texts := range map[string][]string{
+			"without line ends": {addCall, addCall, " " + addCall},
+			"two at once":       {addCall + addCall, addCall + " " + addCall},
+			"on several lines":  {pretty, "\n" + pretty + "\n"},
+			"lines afterwards":  {addCall + "\n", addCall + "\n"},
+		} {
+			w := dial(t, addr, nil)
+			for _, text := range texts {
+				w.send(t, text)
+				for range strings.Count(text, "math/add") {
+					if got := w.line(t); got != addAnswer {
+						t.Errorf("%s: %s: %q was answered with %s", name, what, text, got)
+					}
+				}
+			}
+		}
+	}
+}
+
 // plainHTTP2 speaks HTTP/2 without TLS, from the first byte.
 func plainHTTP2() *http.Client {
 	protocols := new(http.Protocols)

@@ -250,7 +250,7 @@ func framing(header bool) stream.Framing {
 	if header {
 		return stream.Header
 	}
-	return stream.NDJSON
+	return stream.Detect
 }
 
 // addresses are where to listen.
@@ -300,8 +300,8 @@ func (s *server) start(ctx context.Context, f *serveFlags) error {
 }
 
 // serveStdio serves standard input and output until the input ends. The first
-// byte that is no white space tells the framing: a header begins with the C of
-// Content-Length, and no JSON text does.
+// byte that is no white space tells a header, which begins with the C of
+// Content-Length, from JSON texts.
 func (s *server) serveStdio() {
 	buf := make([]byte, 512)
 	first, prefix := byte(0), buf[:0]

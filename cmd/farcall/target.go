@@ -5,18 +5,21 @@ import (
 	"net"
 	"net/url"
 	"strings"
+
+	"github.com/farcall-dev/farcall/stream"
 )
 
 // targetForms lists what a TARGET may be; it is part of the help.
 const targetForms = `TARGET is one of:
   http://host[:port][/path]            https too; without a path: /rpc
   ws://host[:port][/path]              wss too; without a path: /rpc/ws
-  tcp://host:port[?framing=header]     tls:// for TCP with TLS
-  unix:PATH[?framing=header]           a socket
+  tcp://host:port[?framing=FRAMING]    tls:// for TCP with TLS
+  unix:PATH[?framing=FRAMING]          a socket
   host:port                            the same as http://host:port
   -- command args...                   a child process, over its standard input and output
-Byte streams carry one message a line, or with framing=header (for a child
---framing header) the Content-Length headers of language servers.`
+FRAMING is how a byte stream marks messages (for a child --framing FRAMING): line,
+the default, has one a line; header has the Content-Length headers of language
+servers; raw has JSON texts one after another, with or without line ends.`
 
 // Kinds of target.
 const (
@@ -31,10 +34,10 @@ const (
 // target is the other end of a call.
 type target struct {
 	kind    string
-	url     *url.URL // of http and ws
-	address string   // of tcp, tls and unix
-	header  bool     // Content-Length framing on a byte stream
-	command []string // of a child
+	url     *url.URL       // of http and ws
+	address string         // of tcp, tls and unix
+	framing stream.Framing // of a byte stream
+	command []string       // of a child
 }
 
 // String is the target as it may be typed.
@@ -49,8 +52,8 @@ func (t target) String() string {
 	if t.kind == kindUnix {
 		s = "unix:" + t.address
 	}
-	if t.header {
-		s += "?framing=header"
+	if t.framing != stream.NDJSON {
+		s += "?framing=" + framingName(t.framing)
 	}
 	return s
 }
@@ -117,14 +120,50 @@ func parseUnix(text, path string) (target, error) {
 
 // withQuery applies what stands behind the question mark.
 func (t target) withQuery(text, query string) (target, error) {
-	switch query {
-	case "", "framing=line", "framing=lines":
-	case "framing=header", "framing=headers":
-		t.header = true
-	default:
-		return target{}, badTarget(text, fmt.Sprintf("%q is not an option; there is framing=header", query))
+	name, ok := strings.CutPrefix(query, "framing=")
+	if ok {
+		t.framing, ok = parseFraming(name)
+	}
+	if !ok && query != "" {
+		return target{}, badTarget(text, fmt.Sprintf("%q is not an option; there is framing=header and framing=raw", query))
 	}
 	return t, nil
+}
+
+// withFraming applies the option --framing.
+func (t target) withFraming(name string) (target, error) {
+	if name == "" {
+		return t, nil
+	}
+	var ok bool
+	if t.framing, ok = parseFraming(name); !ok {
+		return t, usagef("Use --framing line, --framing header or --framing raw.", "there is no framing %q", name)
+	}
+	return t, nil
+}
+
+func parseFraming(name string) (f stream.Framing, ok bool) {
+	switch name {
+	case "line", "lines":
+		return stream.NDJSON, true
+	case "header", "headers":
+		return stream.Header, true
+	case "raw":
+		return stream.Raw, true
+	}
+	return stream.NDJSON, false
+}
+
+// framingName is the name that parseFraming reads.
+func framingName(f stream.Framing) string {
+	switch f {
+	case stream.Header:
+		return "header"
+	case stream.Raw:
+		return "raw"
+	default:
+		return "line"
+	}
 }
 
 // parseBare reads host:port, with or without a path.
