@@ -59,7 +59,7 @@ func TestDocs(t *testing.T) {
 		if i == 1 {
 			set := map[string]bool{}
 			collect(reflect.ValueOf(*c), "Config", set)
-			for _, field := range []string{"Anonymous", "Params.Schemas", "Params.AllowKeys", "Stdio.TokenEnv", "Mode", "Allow.Mode"} {
+			for _, field := range []string{"Anonymous", "Params.Schemas", "Params.AllowKeys", "Stdio.TokenEnv"} {
 				set["Config.Guard."+field] = true // it has their defaults: the other is not for everybody
 			}
 			for field, ok := range set {

@@ -54,7 +54,7 @@ type Config struct {
 
 	// Mode "shadow" takes the whole guard on trial: calls that policies, scopes, schemas, bounds of params or limits would
 	// refuse pass. They are counted, logged, and in the audit as "would deny" and "would limit". Authentication
-	// is enforced as ever. Default: all is enforced.
+	// is enforced as ever. Mode "enforce" is the default.
 	Mode string
 	// Allow and Deny are rules; Deny counts before Allow. Local are patterns of calls that are for
 	// callers on this machine only: stdio, unix sockets, the loopback address.
@@ -227,6 +227,7 @@ type Rule struct {
 	Destructive *bool
 	// Mode "shadow" takes the rule on trial: a call that is denied because of it passes, and is in the audit as "would
 	// deny"; one that it would allow is allowed only if others do. In Cedar's language this is @mode("shadow").
+	// Mode "enforce" is the default.
 	Mode string
 }
 

@@ -8,12 +8,15 @@ import (
 	"github.com/farcall-dev/farcall/guard/internal/limit"
 )
 
-// modeShadow is the mode of a guard, or of a rule, that enforces nothing.
-const modeShadow = "shadow"
+// The modes of a guard, of a rule, and in Cedar's language of a policy.
+const (
+	modeEnforce = "enforce" // the default
+	modeShadow  = "shadow"  // nothing is enforced
+)
 
 func (f *finder) mode(path, mode string) {
-	if mode != "" && mode != modeShadow {
-		f.bad(path, fmt.Sprintf("there is no mode %q", mode), "write shadow, or leave it out: then it is enforced")
+	if mode != "" && mode != modeEnforce && mode != modeShadow {
+		f.bad(path, fmt.Sprintf("there is no mode %q", mode), "write enforce (the default) or shadow")
 	}
 }
 

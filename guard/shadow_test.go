@@ -93,7 +93,7 @@ func TestShadowOfPolicies(t *testing.T) {
 	c := &guard.Config{
 		Anonymous: true,
 		Allow:     []guard.Rule{{Calls: []string{"who", "tools/*"}}, {Calls: []string{"math/*"}, Mode: "shadow"}},
-		Deny:      []guard.Rule{{Name: "new", Calls: []string{"tools/call *"}, Mode: "shadow"}, {Calls: []string{"admin/*"}}},
+		Deny:      []guard.Rule{{Name: "new", Calls: []string{"tools/call *"}, Mode: "shadow"}, {Calls: []string{"admin/*"}, Mode: "enforce"}},
 		Cedar:     `@id("cedar") @mode("shadow") forbid(principal, action, resource == Method::"who") when { context.arguments has secret };`,
 	}
 	s, audit, log := shadowSite(t, c)

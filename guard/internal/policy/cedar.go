@@ -55,7 +55,7 @@ func (s *Set) addText(t *Text, taken map[string]string, list *problems) {
 			c.shadow = true
 		default: // a mistake must not enforce what is on trial, nor the other way round
 			*list = append(*list, Problem{
-				Path: path, Line: at.Line, Column: at.Column, Message: "there is no mode " + strconv.Quote(show(string(mode))), Hint: `write @mode("shadow"), or leave it out`,
+				Path: path, Line: at.Line, Column: at.Column, Message: "there is no mode " + strconv.Quote(show(string(mode))), Hint: `write @mode("enforce"), which is the default, or @mode("shadow")`,
 			})
 		}
 		if c.name == "" {
