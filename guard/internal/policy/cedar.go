@@ -13,7 +13,7 @@ import (
 const (
 	maxText     = 256 << 10
 	maxOne      = 32 << 10 // bytes of one policy
-	maxDots     = 32       // a.b.c
+	maxDots     = 16       // a.b.c
 	maxNesting  = 64
 	maxPolicies = 2000
 	inputMark   = "<input>:" // where the parser's errors have their position

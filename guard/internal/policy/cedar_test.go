@@ -113,7 +113,7 @@ func TestHostileText(t *testing.T) {
 		"unclosed": head + strings.Repeat("[{", 30),
 		"likes":    head + `"` + strings.Repeat("a", 1000) + `" like "` + strings.Repeat("*a", 14_000) + `b" };`,
 		"whens":    "permit (principal, action, resource) " + strings.Repeat("when{true}", maxOne/10-60) + ";",
-		"has":      strings.Repeat(head+"true"+strings.Repeat(" && context has "+strings.Repeat("a.", maxDots-2)+"a", maxOne/80-9)+" };", maxText/maxOne),
+		"has":      strings.Repeat(head+"true"+strings.Repeat(" && context has "+strings.Repeat("a.", maxDots-2)+"a", maxOne/48-9)+" };", maxText/maxOne),
 		"bom":      "\ufeff" + head,
 		"nul":      head + "\x00",
 		"utf8":     head + "\xff\xfe",

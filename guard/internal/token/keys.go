@@ -368,6 +368,9 @@ func readKeys(b []byte) (keys []*key, err error) {
 	if len(list) > maxKeys {
 		return nil, fmt.Errorf("a set of keys: it has %d; %d are allowed", len(list), maxKeys)
 	}
+	if len(list) == 0 {
+		return nil, errors.New(`a set of keys: its list "keys" is empty`)
+	}
 	var errs []error
 	for n, e := range list {
 		m, _ := e.(map[string]any)

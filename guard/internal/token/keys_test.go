@@ -409,11 +409,13 @@ func TestReadKeys(t *testing.T) {
 	}
 	for name, set := range map[string]string{
 		"too many": set(many...), "duplicate members": `{"keys":[],"keys":[` + text(s.jwk()) + `]}`, "no list": `{"keys":{}}`, "Keys": `{"Keys":[` + text(s.jwk()) + `]}`,
-		"duplicate members of a key": `{"keys":[{"kty":"oct",` + text(s.jwk())[1:] + `]}`, "a key": text(s.jwk()), "words": `{"keys":["a",1,null]}`,
+		"duplicate members of a key": `{"keys":[{"kty":"oct",` + text(s.jwk())[1:] + `]}`, "a key": text(s.jwk()), "words": `{"keys":["a",1,null]}`, "empty": `{"keys":[]}`,
 		"deep": `{"keys":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
 	} {
 		if keys, err := readKeys([]byte(set)); err == nil {
 			t.Errorf("%s: %v", name, keys)
+		} else if strings.Contains(err.Error(), "%!") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// Without a kid, not all keys are tried.
