@@ -91,8 +91,9 @@ SIGTERM and SIGINT let the calls in flight finish, 10 seconds at most; a second
 signal ends the process at once. The files of --config, --guard and the certificates are
 read again when they change, and at SIGHUP.
 
-An address that other machines can reach needs a guard, and where callers show keys or
-tokens a certificate: otherwise farcall does not start, unless --insecure is given.
+An address that other machines can reach needs a guard, which must not let anonymous
+callers call everything, and where callers show keys or tokens a certificate: otherwise
+farcall does not start, unless --insecure is given.
 With a certificate, connections without TLS are refused, but over unix sockets.`,
 		Example: `  farcall serve
   farcall serve --listen 127.0.0.1:0 --listen unix:/tmp/farcall.sock

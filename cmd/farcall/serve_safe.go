@@ -15,7 +15,8 @@ import (
 )
 
 // reach is who can reach what is served, and how they are kept out. Its rule: an address that other
-// machines can reach needs a guard, and a guard with bearer secrets needs encryption there.
+// machines can reach needs a guard that restricts something, and a guard with bearer secrets needs encryption
+// there.
 type reach struct {
 	addresses []string
 	tls       bool
@@ -41,6 +42,9 @@ func (e *reach) find() (list []*unsafeAddress) {
 		case e.guard == nil:
 			x.message = "other machines can reach " + address + ", and no guard says who may call what"
 			x.hint = "add a guard (guard: in the configuration, or --guard FILE)"
+		case !restricts(e.guard):
+			x.message = "other machines can reach " + address + ", and the guard lets anonymous callers call everything"
+			x.hint = "say what anonymous callers may call (allow: or deny: in the guard, not in the mode shadow), or remove anonymous: true"
 		case bearer != "" && !e.tls && !e.proxies:
 			x.message = "other machines can reach " + address + ", and " + bearer + " would cross the network unencrypted"
 			x.hint = "add a certificate (tls: in the configuration, or --tls-cert and --tls-key), name the proxy that terminates TLS " +
@@ -52,6 +56,20 @@ func (e *reach) find() (list []*unsafeAddress) {
 		list = append(list, x)
 	}
 	return list
+}
+
+// restricts reports whether a guard keeps anything from a caller without credentials: it lets none in, or
+// it has a rule that is enforced. Limits say how much may be called, not what.
+func restricts(c *guard.Config) bool {
+	enforced := func(r guard.Rule) bool { return r.Mode != "shadow" }
+	switch {
+	case !c.Anonymous:
+		return true
+	case c.Mode == "shadow":
+		return false
+	}
+	return slices.ContainsFunc(c.Allow, enforced) || slices.ContainsFunc(c.Deny, enforced) ||
+		len(c.Local)+len(c.Cedar)+len(c.CedarFiles)+len(c.Resource.Scopes) > 0
 }
 
 // bearerSecrets names the credentials of a guard that can be used again by everyone who reads them. A

@@ -14,20 +14,36 @@ import (
 // TestReach is an invariant over addresses, guards and certificates: what other machines can
 // reach has a guard, and no secret that can be used again crosses the network in the clear.
 func TestReach(t *testing.T) {
+	allow, onTrial := []guard.Rule{{Calls: []string{"math/*"}}}, []guard.Rule{{Calls: []string{"math/*"}, Mode: "shadow"}}
+	keys := []guard.Key{{ID: "a"}}
+	limited := &guard.Config{Anonymous: true}
+	limited.Limits.Rates = []guard.Rate{{Limit: 1}}
+	scoped := &guard.Config{Anonymous: true}
+	scoped.Resource.Scopes = map[string][]string{"*": {"use"}}
 	guards := map[string]struct {
-		c      *guard.Config
-		bearer bool
+		c            *guard.Config
+		open, bearer bool
 	}{
-		"none":       {nil, false},
-		"empty":      {&guard.Config{}, false},
-		"anonymous":  {&guard.Config{Anonymous: true}, false},
-		"keys":       {&guard.Config{Keys: []guard.Key{{ID: "a"}}}, true},
-		"both":       {&guard.Config{Anonymous: true, Keys: []guard.Key{{ID: "a"}}}, true},
-		"tokens":     {&guard.Config{JWT: []guard.Issuer{{Issuer: "x"}}}, true},
-		"DPoP":       {&guard.Config{JWT: []guard.Issuer{{Issuer: "x", DPoP: "required"}}}, false},
-		"one DPoP":   {&guard.Config{JWT: []guard.Issuer{{Issuer: "x", DPoP: "required"}, {Issuer: "y"}}}, true},
-		"mtls":       {&guard.Config{MTLS: []guard.Certificate{{SAN: "x"}}}, false},
-		"signatures": {&guard.Config{Signatures: []guard.Signer{{ID: "a"}}}, false},
+		"none":                {nil, true, false},
+		"empty":               {&guard.Config{}, false, false},
+		"anonymous":           {&guard.Config{Anonymous: true}, true, false},
+		"limits":              {limited, true, false},
+		"rule on trial":       {&guard.Config{Anonymous: true, Deny: onTrial}, true, false},
+		"guard on trial":      {&guard.Config{Anonymous: true, Allow: allow, Mode: "shadow"}, true, false},
+		"allow":               {&guard.Config{Anonymous: true, Allow: allow}, false, false},
+		"deny":                {&guard.Config{Anonymous: true, Deny: allow}, false, false},
+		"local":               {&guard.Config{Anonymous: true, Local: []string{"*"}}, false, false},
+		"Cedar":               {&guard.Config{Anonymous: true, Cedar: "permit(principal, action, resource);"}, false, false},
+		"scopes":              {scoped, false, false},
+		"keys":                {&guard.Config{Keys: keys}, false, true},
+		"keys on trial":       {&guard.Config{Keys: keys, Mode: "shadow"}, false, true},
+		"keys, anonymous":     {&guard.Config{Anonymous: true, Keys: keys}, true, true},
+		"keys, some may call": {&guard.Config{Anonymous: true, Keys: keys, Allow: allow}, false, true},
+		"tokens":              {&guard.Config{JWT: []guard.Issuer{{Issuer: "x"}}}, false, true},
+		"DPoP":                {&guard.Config{JWT: []guard.Issuer{{Issuer: "x", DPoP: "required"}}}, false, false},
+		"one DPoP":            {&guard.Config{JWT: []guard.Issuer{{Issuer: "x", DPoP: "required"}, {Issuer: "y"}}}, false, true},
+		"mtls":                {&guard.Config{MTLS: []guard.Certificate{{SAN: "x"}}}, false, false},
+		"signatures":          {&guard.Config{Signatures: []guard.Signer{{ID: "a"}}}, false, false},
 	}
 	addresses := map[string]bool{
 		"127.0.0.1:1": false, "[::1]:1": false, "localhost:1": false, "unix:/s": false, "[::ffff:127.0.0.1]:1": false,
@@ -38,14 +54,14 @@ func TestReach(t *testing.T) {
 			for _, by := range []string{"", "TLS", "proxies"} {
 				secure := by != ""
 				got := (&reach{addresses: []string{"127.0.0.1:0", address}, tls: by == "TLS", proxies: by == "proxies", guard: g.c}).find()
-				want := reachable && (g.c == nil || g.bearer && !secure)
+				want := reachable && (g.open || g.bearer && !secure)
 				if (len(got) == 1) != want || len(got) > 1 {
 					t.Errorf("%s, guard %s, TLS %v: %v, want refused %v", address, name, secure, got, want)
 				}
 				for _, x := range got {
 					if x.at != 1 || !strings.Contains(x.message, address) || !strings.Contains(x.hint, "--insecure") ||
-						!strings.Contains(x.hint, "listen on 127.0.0.1:1") || strings.Contains(x.hint, "--tls-cert") != (g.c != nil) ||
-						strings.Contains(x.hint, "--trusted-proxy") != (g.c != nil) {
+						!strings.Contains(x.hint, "listen on 127.0.0.1:1") || strings.Contains(x.hint, "--tls-cert") == g.open ||
+						strings.Contains(x.hint, "--trusted-proxy") == g.open || strings.Contains(x.hint, "anonymous: true") != (g.open && g.c != nil) {
 						t.Errorf("%s, guard %s: %+v", address, name, x)
 					}
 				}
@@ -94,6 +110,8 @@ func TestReachOfConfig(t *testing.T) {
 	}{
 		"no guard":        {"listen: ['127.0.0.1:1', ':7331']\n", nil, `:1:25: listen[1]: other machines can reach :7331, and no guard`},
 		"no guard, TLS":   {"listen: 0.0.0.0:7331\ntls: {cert: cert.pem, key: key.pem}\n", nil, ":1:9: listen[0]: other machines can reach 0.0.0.0:7331, and no guard"},
+		"open guard":      {"listen: ':7331'\nguard: {anonymous: true}\n", nil, ":1:9: listen[0]: other machines can reach :7331, and the guard lets anonymous callers call everything; say what"},
+		"guard with rule": {"listen: ':7331'\nguard: {anonymous: true, allow: [{anonymous: math/*}]}\n", nil, ""},
 		"keys, no TLS":    {"listen: ':7331'\n" + keys, nil, ":1:9: listen[0]: other machines can reach :7331, and API keys would cross the network unencrypted"},
 		"keys, proxies":   {"listen: ':7331'\ntrusted_proxies: 10.0.0.1\n" + keys, nil, ""},
 		"keys, TLS":       {"listen: ':7331'\ntls: {cert: cert.pem, key: key.pem}\n" + keys, nil, ""},
