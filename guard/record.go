@@ -88,7 +88,14 @@ func (s *state) passed(who *session, c *Call, decision string, policies []string
 	if e.Latency = took; r != nil {
 		e.Reason = r.text + ": " + r.reason
 	}
-	if seq, err = s.log.Write(&e); err != nil {
+	o := owner.Key{}
+	if who != nil {
+		o = who.owner
+	}
+	if o.IsZero() {
+		o = address(e.Address)
+	}
+	if seq, err = s.log.Write(o, &e); err != nil {
 		return 0, fmt.Errorf("guard: the audit cannot be written: %w", err)
 	}
 	return seq, nil

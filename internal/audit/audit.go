@@ -117,6 +117,7 @@ type Log struct {
 	file     *file     // nil: the lines go elsewhere
 
 	mu       sync.Mutex
+	store    store // of file
 	chain    chain
 	outlets  []*outlet
 	open     int  // calls without an outcome
@@ -153,7 +154,7 @@ func Open(o *Options) (*Log, error) {
 		sinks = append([]Sink{stderr{l.opts.Stderr}}, sinks...)
 	default:
 		f := &file{path: l.opts.File, now: l.opts.Now, note: l.note}
-		f.limit(&l.opts)
+		l.store.limit(f.limit(&l.opts))
 		last, err := f.resume()
 		if err != nil {
 			return nil, fmt.Errorf("audit: %w", err)
@@ -205,26 +206,46 @@ func (l *Log) Adjust(o *Options) {
 	c := *o
 	c.setDefaults()
 	l.settings.Store(&settings{params: c.Params, rules: compile(c.Redact)})
-	if l.file != nil {
-		l.file.limit(&c)
+	if l.file == nil {
+		return
 	}
+	b := l.file.limit(&c)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.store.limit(b)
 }
 
-// Write takes the decision that allows a call, which it keeps nothing of, and returns the number of
+// Write takes the decision that allows a call of an owner. It keeps nothing of the entry, and returns the number of
 // its line for [Log.End]. It does not wait for a sink. An error means that the decision will not be
-// written: it must not be carried out.
-func (l *Log) Write(e *Entry) (seq uint64, err error) {
+// written: it must not be carried out. It is [ErrFull], too, for an owner that has written most of a file that
+// is not rotated.
+func (l *Log) Write(o owner.Key, e *Entry) (seq uint64, err error) {
 	if len(l.outlets) == 0 {
 		return 0, nil
 	}
 	b := l.line()
 	defer l.release(b)
 	b.text = l.append(b.text[:0], e, &b.walker, maxText)
-	seq, err = l.put(b, true)
-	if err != nil {
+	if seq, err = l.putDecision(o, b); err != nil {
 		l.fault(err)
 	}
 	return seq, err
+}
+
+// putDecision seals the line of a call that is allowed, where a sink has room for it and its outcome.
+func (l *Log) putDecision(o owner.Key, b *line) (seq uint64, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || l.retired {
+		return 0, errClosed
+	}
+	n := len(b.text) + sealRoom + outcomeRoom
+	if err := l.roomLocked(o, n, false); err != nil {
+		return 0, err
+	}
+	l.open++
+	l.store.charge(o, n)
+	return l.sealLocked(b), nil
 }
 
 // End takes the outcome of a call that Write took. It is written also when the store is full, and is
@@ -236,7 +257,7 @@ func (l *Log) End(o *Outcome) {
 	b := l.line()
 	defer l.release(b)
 	b.text = appendOutcome(b.text[:0], o, l.opts.Now())
-	_, _ = l.put(b, false) // after Close there is nowhere to write it
+	l.put(b)
 	l.mu.Lock()
 	l.open--
 	last := l.retired && l.open == 0 && !l.closed
@@ -263,27 +284,20 @@ func (l *Log) release(b *line) {
 	}
 }
 
-// put seals a line and hands it to the sinks. A decision needs one of them that has room.
-func (l *Log) put(b *line, decision bool) (seq uint64, err error) {
+// put seals a line that needs no room, unless the log is closed: then there is nowhere to write it.
+func (l *Log) put(b *line) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || decision && l.retired {
-		return 0, errClosed
+	if !l.closed {
+		l.sealLocked(b)
 	}
-	if decision {
-		if err := l.roomLocked(len(b.text), false); err != nil {
-			return 0, err
-		}
-		l.open++
-	}
-	return l.sealLocked(b), nil
 }
 
-// roomLocked returns why no sink has room for a decision, nil when one has.
-func (l *Log) roomLocked(n int, refusal bool) error {
+// roomLocked returns why no sink has room for a decision about an owner's call, nil when one has.
+func (l *Log) roomLocked(o owner.Key, n int, refusal bool) error {
 	var why []error
 	for _, out := range l.outlets {
-		err := out.room(n, refusal)
+		err := out.room(o, n, refusal)
 		if err == nil {
 			return nil
 		}
@@ -309,7 +323,7 @@ func (l *Log) note(e *event) {
 	b := l.line()
 	defer l.release(b)
 	b.text = e.append(b.text[:0], l.opts.Now())
-	_, _ = l.put(b, false) // nothing happens to a log that is closed
+	l.put(b)
 }
 
 // fault reports to the operator, once a second.

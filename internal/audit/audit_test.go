@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/leak"
+	"github.com/farcall-dev/farcall/internal/owner"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
@@ -42,14 +43,14 @@ func TestLine(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.log")
 	l := open(t, &Options{File: path, Params: true})
-	if _, err := l.Write(example()); err != nil {
+	if _, err := l.Write(owner.Named("ada"), example()); err != nil {
 		t.Fatal(err)
 	}
 	l.End(&Outcome{Of: 2, Status: "error", Error: -32000, IsError: true, Duration: 1500 * time.Nanosecond, Request: 7, Result: 12})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Write(example()); err == nil || l.Close() != nil {
+	if _, err := l.Write(owner.Named("ada"), example()); err == nil || l.Close() != nil {
 		t.Errorf("after Close: %v", err)
 	}
 	got, _ := os.ReadFile(path)
@@ -78,7 +79,7 @@ func cutSeal(line string) string {
 
 // write writes an example.
 func write(l *Log) error {
-	_, err := l.Write(example())
+	_, err := l.Write(owner.Named("ada"), example())
 	return err
 }
 
@@ -112,7 +113,7 @@ func TestRotation(t *testing.T) {
 	for g := range 4 {
 		wg.Go(func() {
 			for i := range 10 {
-				if _, err := l.Write(&Entry{Decision: "denied", Call: fmt.Sprintf("c/%d/%d", g, i), Reason: strings.Repeat("x", 100)}); err != nil {
+				if _, err := l.Write(owner.Key{}, &Entry{Decision: "denied", Call: fmt.Sprintf("c/%d/%d", g, i), Reason: strings.Repeat("x", 100)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -320,7 +321,7 @@ func BenchmarkWrite(b *testing.B) {
 			e := example()
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := l.Write(e); err != nil {
+				if _, err := l.Write(owner.Named("ada"), e); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +24,7 @@ import (
 
 const (
 	maxLine = 64 << 10 // bytes; a line of ours is shorter
-	lowPart = 0.9      // of a store that refusals may fill
+	lowPart = 0.8      // of a store that refusals may fill: less than one owner
 )
 
 // A file is the sink of a path: the file itself takes lines, FILE.1 is the one before it, and so on.
@@ -43,6 +44,7 @@ type file struct {
 	torn    bool      // it ends within a line of a process that was killed
 	within  bool      // it ends within a line of ours; the rest comes next
 	doomed  int       // so many of the oldest files are deleted when that is on record
+	used    int       // bytes of the store that are taken: a file before this one counts as full
 }
 
 // bounds say how much is kept.
@@ -53,10 +55,11 @@ type bounds struct {
 	rotate bool
 }
 
-func (f *file) limit(o *Options) {
+func (f *file) limit(o *Options) bounds {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.bounds = bounds{max: o.MaxSize, keep: max(o.Keep, 0), age: o.KeepFor, rotate: o.Rotate}
+	return f.bounds
 }
 
 func (f *file) limits() bounds {
@@ -332,8 +335,9 @@ func (f *file) tidy(b bounds, written bool) error {
 		err = f.full(b)
 	}
 	used := float64(b.max)*float64(len(all)) + float64(f.size)
+	f.used = int(min(used, math.MaxInt/2))
 	if err == nil && !b.rotate && used >= lowPart*float64(b.max)*float64(b.keep+1) {
-		err = fmt.Errorf("%w: %s has %d files; when there are %d of %d bytes, calls are refused: "+
+		err = fmt.Errorf("%w: %s has %d files; when there are %d of %d bytes, calls are refused, and those of the caller with most before: "+
 			"move old files away, or raise keep or max_size", ErrLow, f.path, len(all)+1, b.keep+1, b.max)
 	}
 	return err

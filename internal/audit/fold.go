@@ -95,7 +95,7 @@ func (l *Log) Refuse(o owner.Key, e *Entry, beyond bool) {
 	b := l.line()
 	defer l.release(b)
 	b.text = l.append(b.text[:0], e, &b.walker, maxRefusalText)
-	of, err := l.putRefusal(b)
+	of, err := l.putRefusal(o, b)
 	if err != nil {
 		g.unwritten.add(now)
 		l.wakeLocked()
@@ -131,15 +131,17 @@ func brief(e *Entry) Entry {
 }
 
 // putRefusal seals the line of a refusal where a sink has room.
-func (l *Log) putRefusal(b *line) (seq uint64, err error) {
+func (l *Log) putRefusal(o owner.Key, b *line) (seq uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || l.retired {
 		return 0, errClosed
 	}
-	if err := l.roomLocked(len(b.text), true); err != nil {
+	n := len(b.text) + sealRoom
+	if err := l.roomLocked(o, n, true); err != nil {
 		return 0, err
 	}
+	l.store.charge(o, n)
 	return l.sealLocked(b), nil
 }
 
@@ -157,7 +159,7 @@ func (l *Log) unfoldLocked(f *fold) {
 	if f.other > 0 {
 		b.text = appendNumber(b.text, `,"unwritten":`, int64(f.other))
 	}
-	_, _ = l.put(b, false) // after Close there is nowhere to write it
+	l.put(b)
 }
 
 func (r *repeats) append(dst []byte, name string, n int) []byte {
@@ -209,7 +211,7 @@ func (l *Log) unfoldAllLocked(by time.Time) {
 	b.text = appendMember(b.text, `,"reason":`, "refusals of several callers that were not written one by one", maxText)
 	b.text = g.unwritten.append(b.text, `,"unwritten":`, g.unwritten.n)
 	g.unwritten = repeats{}
-	_, _ = l.put(b, false) // after Close there is nowhere to write it
+	l.put(b)
 }
 
 // unfold writes all folds, and has the timer end.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/owner"
 )
 
 const (
@@ -46,6 +48,7 @@ func (stderr) Close() error { return nil }
 type outlet struct {
 	l    *Log
 	sink Sink
+	file *file         // the sink, if the store of the log is of it
 	wake chan struct{} // something is in queue
 	done chan struct{} // the writer has ended
 
@@ -59,7 +62,11 @@ type outlet struct {
 }
 
 func newOutlet(l *Log, s Sink) *outlet {
-	return &outlet{l: l, sink: s, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	o := &outlet{l: l, sink: s, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	if f, ok := s.(*file); ok && f.regular {
+		o.file = f
+	}
+	return o
 }
 
 // start writes what is there already, so that a sink that is full is known to be, and has a goroutine
@@ -73,8 +80,14 @@ func (o *outlet) start() {
 	go o.run(rest)
 }
 
-// room returns why there is none for n bytes. The log is locked.
-func (o *outlet) room(n int, refusal bool) error {
+// room returns why there is none for n bytes about a call of an owner. The log is locked.
+func (o *outlet) room(who owner.Key, n int, refusal bool) error {
+	if o.file != nil {
+		if err := o.l.store.fits(who, n, o.held+o.l.open*outcomeRoom); err != nil {
+			o.ring() // there may be room when it looks again
+			return err
+		}
+	}
 	switch {
 	case o.full:
 		return o.err
@@ -100,12 +113,17 @@ func (o *outlet) put(line []byte, must bool) bool {
 	o.queue = append(o.queue, line...)
 	o.held += len(line)
 	if before == 0 || before < earlyBytes && len(o.queue) >= earlyBytes {
-		select {
-		case o.wake <- struct{}{}:
-		default:
-		}
+		o.ring()
 	}
 	return !o.full
+}
+
+// ring wakes the writer. The log is locked, and not closed.
+func (o *outlet) ring() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
 }
 
 // shut has the writer end. The log is locked.
@@ -196,6 +214,9 @@ func (o *outlet) flush(p []byte) (rest []byte) {
 	n, err := o.sink.Write(p)
 	o.l.mu.Lock()
 	o.held -= n
+	if o.file != nil {
+		o.l.store.report(o.file.used, n)
+	}
 	if low := errors.Is(err, ErrLow); low {
 		if o.low {
 			err = nil // that was reported

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/farcall-dev/farcall/internal/owner"
 )
 
 // verify verifies the files of a log.
@@ -55,7 +57,7 @@ func sample(tb testing.TB, key []byte) string {
 	for i := range 6 {
 		e := example()
 		e.Call = fmt.Sprint("call/", i)
-		if _, err := l.Write(e); err != nil {
+		if _, err := l.Write(owner.Named("ada"), e); err != nil {
 			tb.Fatal(err)
 		}
 	}
