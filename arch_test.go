@@ -36,7 +36,7 @@ var archLadder = map[string]archRow{
 	"mcp/spec":    {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/era":     {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
 	"mcp/mcphttp": {ours: ". jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/origin internal/owner internal/remote internal/share internal/scan internal/slow internal/sse mcp/era mcp/spec", names: 17},
-	"mcp":         {ours: ". jsonrpc stream wsrpc internal/jsonv2 internal/late internal/owner internal/port internal/remote internal/scan internal/schema internal/share internal/validate mcp/era mcp/mcphttp mcp/spec", outside: "github.com/yosida95/uritemplate/v3", names: 60},
+	"mcp":         {ours: ". jsonrpc stream internal/target internal/jsonv2 internal/late internal/owner internal/port internal/remote internal/scan internal/schema internal/share internal/validate mcp/era mcp/mcphttp mcp/spec", outside: "github.com/yosida95/uritemplate/v3", names: 60},
 	"mcp/mcpauth": {ours: "internal/fetch internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring golang.org/x/sys", names: 18},
 	"guard": {
 		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/scan internal/share internal/validate mcp/spec",
@@ -65,17 +65,18 @@ var archLadder = map[string]archRow{
 	"internal/cancel":       {},
 	"internal/sse":          {ours: "internal/budget"},
 	"internal/leak":         {},
+	"internal/target":       {ours: ". stream httprpc wsrpc"},
 	"internal/port":         {ours: ". jsonrpc internal/jsonv2 mcp/spec"},
 	"internal/forwarded":    {outside: "github.com/pires/go-proxyproto"},
 	"internal/origin":       {ours: "internal/forwarded"},
 	"internal/schema":       {ours: "internal/jsonv2"},
 	"internal/jsonv2":       {outside: "github.com/go-json-experiment/json"},
-	"cmd/farcall":           {ours: ". jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/port internal/sandbox internal/visible cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold", outside: "github.com/spf13/cobra"},
+	"cmd/farcall":           {ours: ". jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/port internal/sandbox internal/visible cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold internal/target", outside: "github.com/spf13/cobra"},
 	// 12 and five: AmendGuard writes a line for farcall key (YAML is known here only), NewUpstream reads a TARGET as a user types it, LoadGuard the guard of what has no upstreams, and Sandbox
 	// and Credentials are what an Upstream has of them.
 	// LoadPolicyTest, PolicyTest and PolicyCase are files of calls with expected decisions, which the reader of
 	// configurations reads, so that errors have a line and column.
-	"gateway":                         {ours: ". guard jsonrpc stream httprpc wsrpc internal/budget internal/forwarded internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/share mcp mcp/era mcp/mcpauth mcp/mcphttp mcp/spec gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream", outside: "github.com/goccy/go-yaml", names: 20},
+	"gateway":                         {ours: ". guard jsonrpc stream httprpc wsrpc internal/budget internal/forwarded internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/share mcp mcp/era mcp/mcpauth mcp/mcphttp mcp/spec gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml", names: 20},
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},

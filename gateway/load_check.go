@@ -2,10 +2,10 @@ package gateway
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net"
 	"net/textproto"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/forwarded"
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/mcp/era"
 )
 
@@ -268,20 +269,24 @@ func hasNUL(s string) bool { return strings.IndexByte(s, 0) >= 0 }
 
 func (c *checker) address(u *Upstream, path string) {
 	at := path + ".url"
-	parsed, err := url.Parse(u.URL)
-	if err != nil || parsed.Scheme == "" || !isURL(u.URL) {
+	if !isURL(u.URL) {
 		c.problem(at, "it is not a URL", "write http://host:port/path, ws://host:port/path, tcp://host:port or unix:PATH")
 		return
 	}
-	scheme := strings.ToLower(parsed.Scheme)
-	isHTTP, isWS := scheme == "http" || scheme == "https", scheme == "ws" || scheme == "wss"
-	if message, hint := badPlace(scheme, parsed); message != "" {
-		c.problem(at, message, hint)
+	t, err := target.Parse(u.URL)
+	if bad := (*target.Error)(nil); errors.As(err, &bad) {
+		hint := "use " + either(target.Standard().Names()...)
+		if bad.Form != "" {
+			hint = "write " + bad.Form
+		}
+		c.problem(at, bad.Why, hint)
+		return
 	}
-	if parsed.User != nil {
+	isHTTP, isWS := t.Kind == target.HTTP, t.Kind == target.WebSocket
+	if t.URL != nil && t.URL.User != nil {
 		c.problem(at, "it has a user or password", "put them into headers: Authorization: ${NAME}")
 	}
-	if !isHTTP && !isWS && parsed.RawQuery != "" {
+	if !isHTTP && !isWS && strings.Contains(u.URL, "?") {
 		c.problem(at, "it has a query, which a byte stream does not take", "remove it; for Content-Length headers write framing: header")
 	}
 	c.refuse(path, "only a command has it", "remove it", map[string]bool{
@@ -297,27 +302,6 @@ func (c *checker) address(u *Upstream, path string) {
 	} else {
 		c.refuse(path, "only http, https, ws and wss have it", "remove it", map[string]bool{"headers": len(u.Headers) > 0})
 	}
-}
-
-// badPlace says what is wrong with the place that a URL names, or nothing.
-func badPlace(scheme string, u *url.URL) (message, hint string) {
-	switch scheme {
-	case "unix":
-		if u.Path == "" && u.Opaque == "" {
-			return "it has no path", "write unix:/run/server.sock"
-		}
-	case "tcp", "tls":
-		if u.Hostname() == "" || u.Port() == "" || u.Path != "" && u.Path != "/" {
-			return "it is not host and port", "write tcp://host:port"
-		}
-	case "http", "https", "ws", "wss":
-		if u.Hostname() == "" {
-			return "it has no host", "write " + scheme + "://host:port/path"
-		}
-	default:
-		return "its scheme is not known", "use " + either("http", "https", "ws", "wss", "tcp", "tls", "unix")
-	}
-	return "", ""
 }
 
 // raw checks what has no meaning when messages are only passed on.

@@ -2,17 +2,17 @@ package gateway
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/target"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway/internal/pin"
@@ -20,12 +20,10 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/gateway/internal/supervise"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
-	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/stream"
-	"github.com/farcall-dev/farcall/wsrpc"
 )
 
 // The profiles.
@@ -45,6 +43,7 @@ type server struct {
 	// budget has the memory for what comes from it, whichever connection that is.
 	budget *farcall.Budget
 
+	target   *target.Target        // nil: it is a command
 	children *supervise.Supervisor // nil: it is at an address
 	mcp      *upstream.Upstream    // nil: it is no MCP server
 	raw      *raw.Upstream         // nil: it is nothing but an MCP server
@@ -83,18 +82,21 @@ func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, e
 			MinDelay: c.Restart.Min, MaxDelay: c.Restart.Max, Never: c.Restart.Never,
 		})
 	}
-	u, err := url.Parse(c.URL)
-	if err != nil {
-		return nil, fmt.Errorf("gateway: upstream %s: %w", c.Name, err)
+	var err error
+	if c.URL != "" {
+		if s.target, err = target.Parse(c.URL); err != nil {
+			return nil, fmt.Errorf("gateway: upstream %s: %w", c.Name, err)
+		}
+		s.target.Framing = c.framing()
 	}
 	if s.auth, err = c.authorizer(log); err != nil {
 		return nil, err
 	}
 	if c.Profile != profileRaw {
-		s.speakMCP(u, log, size)
+		s.speakMCP(log, size)
 	}
 	if c.Profile != profileMCP {
-		return s, s.speakRaw(u, log)
+		return s, s.speakRaw(log)
 	}
 	return s, nil
 }
@@ -110,11 +112,10 @@ func (c *Upstream) framing() stream.Framing {
 	}
 }
 
-func (s *server) speakMCP(u *url.URL, log *slog.Logger, size int) {
+func (s *server) speakMCP(log *slog.Logger, size int) {
 	c := s.cfg
-	web := u.Scheme == "http" || u.Scheme == "https"
 	s.mcp = upstream.New(&upstream.Options{
-		Name: c.Name, Dial: s.dial, Exclusive: !web, Identity: c.identify(),
+		Name: c.Name, Dial: s.dial, Exclusive: !s.web(), Identity: c.identify(),
 		Lifetime: c.Lifetime, Pool: c.Pool, IdleStop: c.IdleStop,
 		Timeout: c.Timeout, MaxInFlight: c.MaxInFlight, MaxQueue: c.MaxQueue, QueueTimeout: c.QueueTimeout,
 		BreakAfter: c.Breaker.After, BreakFor: c.Breaker.For,
@@ -169,8 +170,8 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 		}
 		return mcp.Connect(ctx, t, o)
 	}
-	if u, err := url.Parse(c.URL); err == nil && u.Scheme == "tls" {
-		t, err := s.dialRaw(ctx, u)
+	if !s.web() {
+		t, err := s.target.Dial(ctx, s.reach("mcp"))
 		if err != nil {
 			return nil, err
 		}
@@ -191,7 +192,7 @@ func (c *Upstream) header() http.Header {
 	return h
 }
 
-func (s *server) speakRaw(u *url.URL, log *slog.Logger) error {
+func (s *server) speakRaw(log *slog.Logger) error {
 	c := s.cfg
 	o := &raw.Options{
 		Name: c.Name, Timeout: c.Timeout, MaxMessage: int(c.MaxMessage), MaxInFlight: c.MaxInFlight, Budget: s.budget, Explain: explain, Plain: s.g.plain, Logger: log,
@@ -208,13 +209,13 @@ func (s *server) speakRaw(u *url.URL, log *slog.Logger) error {
 	switch {
 	case s.children != nil:
 		o.Dial = s.children.Start
-	case u.Scheme == "http" || u.Scheme == "https":
+	case s.web():
 		var err error
-		if o.Exchanger, err = httprpc.Dial(c.URL, &httprpc.Options{Header: c.header(), MaxMessage: int(c.MaxMessage), Budget: s.budget}); err != nil {
+		if o.Exchanger, err = s.target.Exchange(s.reach()); err != nil {
 			return fmt.Errorf("gateway: upstream %s: %w", c.Name, err)
 		}
 	default:
-		o.Dial = func(ctx context.Context) (farcall.Transport, error) { return s.dialRaw(ctx, u) }
+		o.Dial = func(ctx context.Context) (farcall.Transport, error) { return s.target.Dial(ctx, s.reach()) }
 	}
 	s.raw = raw.New(o)
 	s.newFront()
@@ -230,19 +231,12 @@ func explain(err error) (after time.Duration, stderr []string) {
 	return after, supervise.LastLines(err)
 }
 
-func (s *server) dialRaw(ctx context.Context, u *url.URL) (farcall.Transport, error) {
-	c := s.cfg
-	o := &stream.Options{MaxMessage: int(c.MaxMessage), Budget: s.budget}
-	if u.Scheme == "tls" {
-		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
-	switch u.Scheme {
-	case "ws", "wss":
-		return wsrpc.Dial(ctx, c.URL, &wsrpc.Options{Header: c.header(), MaxMessage: int(c.MaxMessage), Budget: s.budget})
-	case "unix":
-		return stream.Dial(ctx, "unix", u.Path+u.Opaque, c.framing(), o)
-	}
-	return stream.Dial(ctx, "tcp", u.Host, c.framing(), o)
+// web reports whether the server is reached over HTTP.
+func (s *server) web() bool { return s.target != nil && s.target.Kind == target.HTTP }
+
+// reach are the options for a connection to the address of the server.
+func (s *server) reach(subprotocols ...string) *target.Options {
+	return &target.Options{Header: s.cfg.header(), Subprotocols: subprotocols, MaxMessage: int(s.cfg.MaxMessage), Budget: s.budget}
 }
 
 // close lets the calls in flight finish, as long as the context lasts, and ends

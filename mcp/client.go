@@ -139,7 +139,7 @@ type ClientOptions struct {
 	// it starts the server's process again, for example. Nil: the client is of no
 	// use then.
 	Redial func(context.Context) (farcall.Transport, error)
-	// HTTP adjusts Dial of http and https.
+	// HTTP adjusts Dial: its Header, TLS and MaxMessage count for all addresses, the rest for http and https.
 	HTTP *mcphttp.DialOptions
 	// RPC adjusts the peer below; its Dialect is MCP's.
 	RPC *farcall.Options

@@ -1,30 +1,28 @@
 package mcp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
-	"github.com/farcall-dev/farcall/stream"
-	"github.com/farcall-dev/farcall/wsrpc"
 )
 
 // Dial returns a client of the server at an address: http:// and https:// (MCP
-// over HTTP in all its forms), ws:// and wss://, tcp://host:port or unix:/path
-// (newline-delimited messages). The context bounds the connecting only.
+// over HTTP in all its forms), ws:// and wss://, tcp://host:port, tls://host:port or
+// unix:PATH (newline-delimited messages). ClientOptions.HTTP has the TLS, headers and
+// limits of all of them. The context bounds the connecting only.
 //
 // A connection that has ended is made anew by the next call. That call and the
 // others then go on as if nothing had happened; calls that were under way fail,
 // unless they only read.
-func Dial(ctx context.Context, target string, o *ClientOptions) (*Client, error) {
-	u, err := url.Parse(target)
+func Dial(ctx context.Context, address string, o *ClientOptions) (*Client, error) {
+	at, err := target.Parse(address)
 	if err != nil {
 		return nil, fmt.Errorf("mcp: dial: %w", err)
 	}
@@ -32,28 +30,16 @@ func Dial(ctx context.Context, target string, o *ClientOptions) (*Client, error)
 	if err != nil {
 		return nil, err
 	}
-	switch u.Scheme {
-	case "http", "https":
-		x, err := mcphttp.Dial(target, c.opts.HTTP)
+	if at.Kind == target.HTTP {
+		x, err := mcphttp.Dial(at.URL.String(), c.opts.HTTP)
 		if err != nil {
 			_ = c.Close() // nothing is open yet
 			return nil, fmt.Errorf("mcp: dial: %w", err)
 		}
 		return c.begin(ctx, c.lineHTTP(x))
-	case "ws", "wss":
-		c.dial = c.webSocket(target)
-	case "tcp":
-		c.dial = func(ctx context.Context) (farcall.Transport, error) {
-			return stream.Dial(ctx, "tcp", u.Host, stream.NDJSON, nil)
-		}
-	case "unix":
-		c.dial = func(ctx context.Context) (farcall.Transport, error) {
-			return stream.Dial(ctx, "unix", cmp.Or(u.Path, u.Opaque), stream.NDJSON, nil)
-		}
-	default:
-		_ = c.Close() // nothing is open yet
-		return nil, fmt.Errorf("mcp: dial: %q is no address like http://host/mcp, ws://host/path, tcp://host:port or unix:/path", target)
 	}
+	reach := c.reach()
+	c.dial = func(ctx context.Context) (farcall.Transport, error) { return at.Dial(ctx, reach) }
 	t, err := c.dial(ctx)
 	if err != nil {
 		_ = c.Close() // nothing is open yet
@@ -62,16 +48,21 @@ func Dial(ctx context.Context, target string, o *ClientOptions) (*Client, error)
 	return c.begin(ctx, c.lineOver(t))
 }
 
-// webSocket dials with what ClientOptions.HTTP says of headers and clients.
-func (c *Client) webSocket(target string) func(ctx context.Context) (farcall.Transport, error) {
-	o := &wsrpc.Options{Subprotocols: []string{"mcp"}}
-	if h := c.opts.HTTP; h != nil {
-		o.Header, o.Client, o.MaxMessage = h.Header, h.HTTP, h.MaxMessage
-		if o.Client == nil && h.TLS != nil {
-			o.Client = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: h.TLS.Clone()}}
-		}
+// reach are the options for a connection, of what ClientOptions.HTTP says.
+func (c *Client) reach() *target.Options {
+	o := &target.Options{Subprotocols: []string{"mcp"}}
+	if c.opts.RPC != nil {
+		o.Budget = c.opts.RPC.Budget
 	}
-	return func(ctx context.Context) (farcall.Transport, error) { return wsrpc.Dial(ctx, target, o) }
+	h := c.opts.HTTP
+	if h == nil {
+		return o
+	}
+	o.Header, o.Client, o.MaxMessage, o.TLS = h.Header, h.HTTP, h.MaxMessage, h.TLS
+	if o.Client == nil && h.TLS != nil {
+		o.Client = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: h.TLS.Clone()}}
+	}
+	return o
 }
 
 // backoff says how long to wait before the next attempt.

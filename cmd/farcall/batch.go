@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall"
@@ -151,7 +153,7 @@ func because(e *jsonrpc.Error) error {
 // batchRun makes the calls of a file.
 type batchRun struct {
 	*remote
-	target  target
+	target  *target.Target
 	session *session
 	entries []*entry
 }

@@ -9,12 +9,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/target"
+	"github.com/farcall-dev/farcall/stream"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/stream"
 )
 
 // profileRaw is the profile for JSON-RPC that is not MCP.
@@ -110,7 +112,7 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
-	c, err := f.config1(t, args[1])
+	c, err := f.config1(t)
 	if err != nil {
 		return err
 	}
@@ -135,7 +137,7 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 		fmt.Fprintf(stderr, "farcall: bridge from %s to %s\n", args[0], tame(c.Upstreams[0].Target()))
 	}
 	return f.serveGateway(cmd.Context(), c, log, stderr, func(ctx context.Context, g *gateway.Gateway) {
-		if !f.stdio && t.framing != stream.Header { // a client on standard input is there already
+		if !f.stdio && t.Framing != stream.Header { // a client on standard input is there already
 			connectNow(ctx, g, c.Upstreams[0], stderr)
 		}
 	})
@@ -191,31 +193,29 @@ func (f *bridgeFlags) from(text string) error {
 }
 
 // to reads TO.
-func (f *bridgeFlags) to(cmd *cobra.Command, args []string) (t target, err error) {
+func (f *bridgeFlags) to(cmd *cobra.Command, args []string) (t *target.Target, err error) {
 	switch dash := cmd.ArgsLenAtDash(); {
 	case dash == 1 && len(args) > 1:
-		t = target{kind: kindChild, command: args[1:]}
+		t = target.Child(args[1:])
 	case dash < 0 && len(args) == 2:
-		if t, err = parseTarget(args[1]); err != nil {
+		if t, err = readTarget(args[1]); err != nil {
 			return t, err
 		}
-		if (t.kind == kindHTTP || t.kind == kindWS) && f.profile != profileRaw && !hasPath(args[1]) {
-			t.url.Path = mcpPath
-		}
+		t.DefaultPath(pathOf(f.profile))
 	case len(args) == 1:
 		return t, usagef("For example: farcall bridge "+args[0]+" -- ./server --stdio", "no TO")
 	default:
 		return t, usagef("A command stands behind --: farcall bridge FROM -- command args", "too many arguments")
 	}
-	if t, err = t.withFraming(f.remote.framing); err != nil {
+	if err := f.remote.frame(t); err != nil {
 		return t, err
 	}
 	return t, f.remote.check(t)
 }
 
 // config1 is the configuration of the one server.
-func (f *bridgeFlags) config1(t target, text string) (*gateway.Config, error) {
-	u := upstreamAt(bridged, text, f.profile, t)
+func (f *bridgeFlags) config1(t *target.Target) (*gateway.Config, error) {
+	u := upstreamAt(bridged, f.profile, t)
 	u.Lifetime, u.Pool, u.Era, u.Cwd = f.lifetime, f.pool, f.era, f.cwd
 	u.Timeout, u.MaxMessage = f.remote.timeout, int64(f.maxMessage)
 	headers, err := f.remote.headers()

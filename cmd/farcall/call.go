@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -52,7 +54,7 @@ type callOptions struct {
 
 // invocation is what the words of a command line ask for.
 type invocation struct {
-	target target
+	target *target.Target
 	method string
 	params jsonrpc.Raw // nil: none
 }
@@ -66,7 +68,7 @@ func (r *remote) request(cmd *cobra.Command, args []string) (q invocation, err e
 	q.target = t
 	if len(rest) == 0 || rest[0] == "" {
 		hint := fmt.Sprintf("For example: %s %s METHOD a=1", cmd.CommandPath(), t)
-		if t.kind == kindChild {
+		if t.Kind == target.Command {
 			hint = fmt.Sprintf("The method stands before --: %s METHOD a=1 %s", cmd.CommandPath(), t)
 		}
 		return q, usagef(hint, "no method")
@@ -93,7 +95,7 @@ func (r *remote) call(cmd *cobra.Command, args []string, o callOptions) error {
 		return err
 	}
 	if o.curl {
-		if r.sign != "" && q.target.url != nil {
+		if r.sign != "" && q.target.URL != nil {
 			return usagef("Leave one out.", "--curl: curl cannot sign a request")
 		}
 		_, err := fmt.Fprintln(r.stdout, r.shellLine(q.target, q.method, q.params, false))

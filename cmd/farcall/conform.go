@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/conform"
@@ -105,7 +107,7 @@ func (r *remote) conform(cmd *cobra.Command, args []string, o conformOptions) er
 	return r.summarise(t, report, o)
 }
 
-func (r *remote) summarise(t target, report *conform.Report, o conformOptions) error {
+func (r *remote) summarise(t *target.Target, report *conform.Report, o conformOptions) error {
 	if o.json {
 		b, err := jsonv2.Append(nil, struct {
 			Target string `json:"target"`

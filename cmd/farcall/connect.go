@@ -2,35 +2,33 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os/exec"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/conform"
-	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/stream"
-	"github.com/farcall-dev/farcall/wsrpc"
 )
 
 // connect opens a session. The handler answers what the other end asks; nil
 // refuses everything.
-func (r *remote) connect(ctx context.Context, t target, h *visitor) (*session, error) {
+func (r *remote) connect(ctx context.Context, t *target.Target, h *visitor) (*session, error) {
 	if h == nil {
 		h = &visitor{}
 	}
-	tap := &tap{strict: t.kind != kindChild, report: func(noise string) {
+	tap := &tap{strict: t.Kind != target.Command, report: func(noise string) {
 		fmt.Fprintf(r.stderr, "farcall: not a message, on the command's standard output: %s\n", noise)
 	}}
 	tap.dec.AcceptV1 = r.v1
 	o := &farcall.Options{V1: r.v1, Logger: slog.New(slog.DiscardHandler)} // the command reports errors itself
-	if t.kind == kindHTTP {
+	if t.Kind == target.HTTP {
 		x, err := r.dialHTTP(t)
 		if err != nil {
 			return nil, err
@@ -45,7 +43,7 @@ func (r *remote) connect(ctx context.Context, t target, h *visitor) (*session, e
 }
 
 // dialFailure is the exit for a connection that could not be made.
-func dialFailure(ctx context.Context, t target, err error) error {
+func dialFailure(ctx context.Context, t *target.Target, err error) error {
 	var usage *exitError
 	switch {
 	case errors.As(err, &usage):
@@ -56,82 +54,71 @@ func dialFailure(ctx context.Context, t target, err error) error {
 	return connectFailure(t, err)
 }
 
-func (r *remote) dialHTTP(t target) (farcall.Exchanger, error) {
-	header, err := r.headers()
-	if err != nil {
-		return nil, err
+// reach are the options for a connection to a target.
+func (r *remote) reach(t *target.Target) (o *target.Options, err error) {
+	o = &target.Options{Prepare: func(cmd *exec.Cmd) { cmd.Stderr = visible.NewWriter(r.stderr) }}
+	switch t.Kind {
+	case target.HTTP, target.WebSocket:
+		if o.Header, err = r.headers(); err == nil {
+			o.Client, err = r.httpClient()
+		}
+	case target.Stream:
+		o.TLS, err = r.tls()
 	}
-	client, err := r.httpClient()
-	if err != nil {
-		return nil, err
-	}
-	return httprpc.Dial(t.url.String(), &httprpc.Options{Client: client, Header: header})
+	return o, err
 }
 
-func (r *remote) dial(ctx context.Context, t target) (farcall.Transport, error) {
-	switch t.kind {
-	case kindWS:
-		header, err := r.headers()
-		if err != nil {
-			return nil, err
-		}
-		client, err := r.httpClient()
-		if err != nil {
-			return nil, err
-		}
-		return wsrpc.Dial(ctx, t.url.String(), &wsrpc.Options{Client: client, Header: header})
-	case kindTLS:
-		config, err := r.tls()
-		if err != nil {
-			return nil, err
-		}
-		return stream.Dial(ctx, "tcp", t.address, t.framing, &stream.Options{TLS: config})
-	case kindChild:
-		cmd := exec.Command(t.command[0], t.command[1:]...) //nolint:noctx // the command is the user's; closing the transport ends it
-		cmd.Stderr = visible.NewWriter(r.stderr)
-		return stream.Command(cmd, t.framing, nil)
+func (r *remote) dialHTTP(t *target.Target) (farcall.Exchanger, error) {
+	o, err := r.reach(t)
+	if err != nil {
+		return nil, err
 	}
-	return stream.Dial(ctx, t.kind, t.address, t.framing, nil)
+	return t.Exchange(o)
+}
+
+func (r *remote) dial(ctx context.Context, t *target.Target) (farcall.Transport, error) {
+	o, err := r.reach(t)
+	if err != nil {
+		return nil, err
+	}
+	return t.Dial(ctx, o)
 }
 
 // dialer is how conform reaches a target: below the transports, because it
 // sends what they would not.
-func (r *remote) dialer(t target) (conform.Dialer, error) {
+func (r *remote) dialer(t *target.Target) (conform.Dialer, error) {
 	header, err := r.headers()
 	if err != nil {
 		return conform.Dialer{}, err
 	}
 	switch {
-	case t.kind == kindHTTP || t.kind == kindWS:
+	case t.Kind == target.HTTP || t.Kind == target.WebSocket:
 		client, err := r.httpClient()
 		if err != nil {
 			return conform.Dialer{}, err
 		}
-		if t.kind == kindHTTP {
-			return conform.NewHTTP(client, t.url.String(), header), nil
+		if t.Kind == target.HTTP {
+			return conform.NewHTTP(client, t.URL.String(), header), nil
 		}
-		return conform.NewWebSocket(client, t.url.String(), header), nil
-	case t.framing == stream.Raw:
+		return conform.NewWebSocket(client, t.URL.String(), header), nil
+	case t.Framing == stream.Raw:
 		return conform.Dialer{}, usagef("Leave it out: a server that reads raw JSON reads lines as well.", "conform has no cases for the framing raw")
-	case t.framing == stream.Header:
+	case t.Framing == stream.Header:
 		return conform.NewHeaders(func(ctx context.Context) (io.ReadWriteCloser, error) { return r.dialBytes(ctx, t) }), nil
 	}
 	return conform.NewLines(func(ctx context.Context) (io.ReadWriteCloser, error) { return r.dialBytes(ctx, t) }), nil
 }
 
 // dialBytes opens a byte stream.
-func (r *remote) dialBytes(ctx context.Context, t target) (io.ReadWriteCloser, error) {
-	switch t.kind {
-	case kindChild:
-		return startChild(t.command, r.stderr)
-	case kindTLS:
-		config, err := r.tls()
-		if err != nil {
-			return nil, err
-		}
-		return (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", t.address)
+func (r *remote) dialBytes(ctx context.Context, t *target.Target) (io.ReadWriteCloser, error) {
+	if t.Kind == target.Command {
+		return startChild(t.Command, r.stderr)
 	}
-	return new(net.Dialer).DialContext(ctx, t.kind, t.address)
+	o, err := r.reach(t)
+	if err != nil {
+		return nil, err
+	}
+	return t.Open(ctx, o)
 }
 
 // rawChild is a child process whose standard input and output are a byte

@@ -5,34 +5,43 @@ import (
 	"net"
 	"strings"
 
-	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/stream"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 // shellLine is the line that makes the same call without farcall.
-func (r *remote) shellLine(t target, method string, params jsonrpc.Raw, notify bool) string {
+func (r *remote) shellLine(t *target.Target, method string, params jsonrpc.Raw, notify bool) string {
 	id := jsonrpc.IntID(1)
 	if notify {
 		id = jsonrpc.ID{}
 	}
 	message := string(r.version().AppendRequest(nil, id, method, compact(params)))
 	line := "printf '%s\\n' " + shellQuote(message) + " | "
-	if t.framing == stream.Header {
+	if t.Framing == stream.Header {
 		line = fmt.Sprintf("printf 'Content-Length: %d\\r\\n\\r\\n%%s' %s | ", len(message), shellQuote(message))
 	}
-	switch t.kind {
-	case kindHTTP:
+	switch t.Kind {
+	case target.HTTP:
 		return r.curlLine(t, message)
-	case kindWS:
+	case target.WebSocket:
 		return line + r.websocatLine(t)
-	case kindTCP:
-		return line + "nc " + shellWords(hostPort(t.address))
-	case kindTLS:
-		return line + "openssl s_client -quiet -connect " + shellQuote(t.address) + r.opensslFlags()
-	case kindUnix:
-		return line + "nc -U " + shellQuote(t.address)
+	case target.Stream:
+		return line + r.streamLine(t)
 	}
-	return line + shellWords(t.command)
+	return line + shellWords(t.Command)
+}
+
+// streamLine is a command that connects its standard input and output to a byte stream.
+func (r *remote) streamLine(t *target.Target) string {
+	switch t.Scheme {
+	case "tls":
+		return "openssl s_client -quiet -connect " + shellQuote(t.Address) + r.opensslFlags()
+	case "unix":
+		return "nc -U " + shellQuote(t.Address)
+	}
+	return "nc " + shellWords(hostPort(t.Address))
 }
 
 func (r *remote) version() jsonrpc.Version {
@@ -42,7 +51,7 @@ func (r *remote) version() jsonrpc.Version {
 	return jsonrpc.V2
 }
 
-func (r *remote) curlLine(t target, message string) string {
+func (r *remote) curlLine(t *target.Target, message string) string {
 	words := []string{"curl", "-sS"}
 	if r.insecure {
 		words = append(words, "-k")
@@ -57,10 +66,10 @@ func (r *remote) curlLine(t target, message string) string {
 	for _, h := range r.header {
 		words = append(words, "-H", h)
 	}
-	return shellWords(words) + r.bearerWords() + " " + shellWords([]string{"--data-binary", message, t.url.String()})
+	return shellWords(words) + r.bearerWords() + " " + shellWords([]string{"--data-binary", message, t.URL.String()})
 }
 
-func (r *remote) websocatLine(t target) string {
+func (r *remote) websocatLine(t *target.Target) string {
 	words := []string{"websocat", "-n1"}
 	if r.insecure {
 		words = append(words, "-k")
@@ -68,7 +77,7 @@ func (r *remote) websocatLine(t target) string {
 	for _, h := range r.header {
 		words = append(words, "-H", h)
 	}
-	return shellWords(words) + r.bearerWords() + " " + shellWords([]string{t.url.String()})
+	return shellWords(words) + r.bearerWords() + " " + shellWords([]string{t.URL.String()})
 }
 
 // bearerWords are the header of --bearer: the token stays in its file.

@@ -13,16 +13,18 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/farcall-dev/farcall/internal/target"
+	"github.com/farcall-dev/farcall/stream"
+
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/stream"
 )
 
 const exitInterrupted = 130 // as shells have it for SIGINT
 
 // answeredError is the exit for an error that the other end answered.
-func answeredError(what string, t target, e *jsonrpc.Error) error {
+func answeredError(what string, t *target.Target, e *jsonrpc.Error) error {
 	text := fmt.Sprintf("%s: error %d: %s", what, int(e.Code), tame(e.Message))
 	if len(e.Data) > 0 && string(e.Data) != "null" {
 		text += "\n  data: " + string(appendTame(nil, compact(e.Data)))
@@ -31,9 +33,9 @@ func answeredError(what string, t target, e *jsonrpc.Error) error {
 }
 
 // codeHint says what may help against an error.
-func codeHint(t target, c jsonrpc.Code) string {
+func codeHint(t *target.Target, c jsonrpc.Code) string {
 	where := t.String()
-	if t.kind == kindChild {
+	if t.Kind == target.Command {
 		where = "TARGET"
 	}
 	switch c {
@@ -66,7 +68,7 @@ func codeHint(t target, c jsonrpc.Code) string {
 
 // callFailure turns the failure of a call, or of anything else that was asked
 // of the other end, into the exit that says why.
-func callFailure(ctx context.Context, what string, t target, s *session, err error) error {
+func callFailure(ctx context.Context, what string, t *target.Target, s *session, err error) error {
 	var wire *jsonrpc.Error
 	switch {
 	case err == nil:
@@ -109,55 +111,55 @@ func trim(err error) error {
 	return err
 }
 
-func noiseHint(t target, noise string) string {
+func noiseHint(t *target.Target, noise string) string {
 	if noise[0] == '{' || noise[0] == '[' {
 		return "'farcall conform " + t.String() + "' finds out what is wrong."
 	}
 	return framingHint(t)
 }
 
-func framingHint(t target) string {
+func framingHint(t *target.Target) string {
 	switch {
-	case t.kind == kindChild && t.framing != stream.Header:
+	case t.Kind == target.Command && t.Framing != stream.Header:
 		return "A server on standard output prints messages only; logs belong on standard error. Language servers need --framing header."
-	case t.framing == stream.Header:
+	case t.Framing == stream.Header:
 		return "The Content-Length framing was asked for. Without it, messages are one a line."
-	case t.kind == kindTCP || t.kind == kindUnix || t.kind == kindTLS:
+	case t.Kind == target.Stream:
 		return "Does it frame messages with Content-Length headers? Then add ?framing=header to the target."
 	}
 	return ""
 }
 
 // framingAlso is for a server that is silent because it waits for a header.
-func framingAlso(t target) string {
-	if t.framing == stream.Header || t.kind == kindHTTP || t.kind == kindWS {
+func framingAlso(t *target.Target) string {
+	if t.Framing == stream.Header || t.Kind == target.HTTP || t.Kind == target.WebSocket {
 		return ""
 	}
 	return " " + framingHint(t)
 }
 
-func closedHint(t target) string {
-	switch t.kind {
-	case kindChild:
+func closedHint(t *target.Target) string {
+	switch {
+	case t.Kind == target.Command:
 		return "What the command printed on standard error is above."
-	case kindTCP:
+	case t.Scheme == "tcp":
 		return "It may want TLS (tls://), another framing (?framing=header), or be no JSON-RPC server."
-	case kindUnix, kindTLS:
+	case t.Kind == target.Stream:
 		return "It may want another framing (?framing=header), or be no JSON-RPC server."
 	}
 	return ""
 }
 
-func protocolHint(t target, err error) string {
+func protocolHint(t *target.Target, err error) string {
 	var status *httprpc.StatusError
-	if errors.As(err, &status) && t.kind == kindHTTP && (status.Code == 404 || status.Code == 405) {
-		return "Give the path that JSON-RPC is posted to, for example " + t.url.Scheme + "://" + t.url.Host + "/rpc."
+	if errors.As(err, &status) && t.Kind == target.HTTP && (status.Code == 404 || status.Code == 405) {
+		return "Give the path that JSON-RPC is posted to, for example " + t.URL.Scheme + "://" + t.URL.Host + "/rpc."
 	}
 	return "--raw shows what comes back. 'farcall conform " + t.String() + "' finds out what is wrong."
 }
 
 // connectFailure is the exit for a target that could not be reached.
-func connectFailure(t target, err error) error {
+func connectFailure(t *target.Target, err error) error {
 	return &exitError{code: exitConnect, err: fmt.Errorf("cannot connect to %s: %w", t, bareReason(err)), hint: connectHint(t, err)}
 }
 
@@ -176,19 +178,19 @@ func bareReason(err error) error {
 	return err
 }
 
-func connectHint(t target, err error) string {
+func connectHint(t *target.Target, err error) string {
 	var dns *net.DNSError
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
 	var record tls.RecordHeaderError
 	var op *net.OpError
 	switch {
-	case errors.Is(err, exec.ErrNotFound), t.kind == kindChild && errors.Is(err, os.ErrNotExist):
+	case errors.Is(err, exec.ErrNotFound), t.Kind == target.Command && errors.Is(err, os.ErrNotExist):
 		return "The command behind -- is not there; is it spelt right and on the PATH?"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "Nothing listens there. 'farcall serve' starts a server on " + defaultAddress + "."
-	case t.kind == kindUnix && errors.Is(err, os.ErrNotExist):
-		return "There is no such socket. 'farcall serve --listen unix:" + t.address + "' makes one."
+	case t.Scheme == "unix" && errors.Is(err, os.ErrNotExist):
+		return "There is no such socket. 'farcall serve --listen unix:" + t.Address + "' makes one."
 	case errors.As(err, &dns):
 		return "The name of the host is not known."
 	case errors.As(err, &authority):

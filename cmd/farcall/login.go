@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/gateway"
@@ -155,11 +157,11 @@ func (l *login) options(s *tokenStore) *mcpauth.Options {
 }
 
 // authorize adds what farcall login has got for a target, unless the command line has credentials.
-func (m *mcpRemote) authorize(ctx context.Context, t target, o *mcp.ClientOptions) error {
-	if t.kind != kindHTTP || o.HTTP.Header.Get("Authorization") != "" {
+func (m *mcpRemote) authorize(ctx context.Context, t *target.Target, o *mcp.ClientOptions) error {
+	if t.Kind != target.HTTP || o.HTTP.Header.Get("Authorization") != "" {
 		return nil
 	}
-	l, s, err := m.loggedIn(ctx, t.url.String())
+	l, s, err := m.loggedIn(ctx, t.URL.String())
 	if err != nil || l == nil {
 		return err
 	}
@@ -167,7 +169,7 @@ func (m *mcpRemote) authorize(ctx context.Context, t target, o *mcp.ClientOption
 	if m.cacert != "" || m.insecure {
 		options.HTTP = o.HTTP.HTTP
 	}
-	auth, err := mcpauth.New(t.url.String(), options)
+	auth, err := mcpauth.New(t.URL.String(), options)
 	if err != nil {
 		return plainError{err}
 	}
@@ -265,22 +267,22 @@ func (f *loginFlags) common(cmd *cobra.Command) {
 }
 
 // target reads the one TARGET.
-func (f *loginFlags) target(cmd *cobra.Command, args []string) (target, error) {
+func (f *loginFlags) target(cmd *cobra.Command, args []string) (*target.Target, error) {
 	if len(args) != 1 || cmd.ArgsLenAtDash() >= 0 {
-		return target{}, usagef("For example: "+cmd.CommandPath()+" https://example.com/mcp", "one TARGET is needed")
+		return nil, usagef("For example: "+cmd.CommandPath()+" https://example.com/mcp", "one TARGET is needed")
 	}
 	t, err := mcpTarget(args[0])
 	if err != nil {
 		return t, err
 	}
-	if t.kind != kindHTTP {
+	if t.Kind != target.HTTP {
 		return t, usagef("Only servers over HTTP have logins.", "nobody can log in to %s", t)
 	}
 	return t, f.check(t)
 }
 
 // client is who gets the tokens.
-func (f *loginFlags) client(t target, l *login, s *tokenStore, adjust func(*mcpauth.Options)) (*mcpauth.Client, error) {
+func (f *loginFlags) client(t *target.Target, l *login, s *tokenStore, adjust func(*mcpauth.Options)) (*mcpauth.Client, error) {
 	o := l.options(s)
 	if f.cacert != "" || f.insecure {
 		client, err := f.httpClient()
@@ -292,7 +294,7 @@ func (f *loginFlags) client(t target, l *login, s *tokenStore, adjust func(*mcpa
 	if adjust != nil {
 		adjust(o)
 	}
-	c, err := mcpauth.New(t.url.String(), o)
+	c, err := mcpauth.New(t.URL.String(), o)
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: plainError{err}}
 	}
@@ -329,20 +331,20 @@ func (f *loginFlags) run(cmd *cobra.Command, args []string) error {
 	if err := c.Login(ctx); err != nil {
 		return f.failure(ctx, t, err)
 	}
-	if err := s.keep(context.WithoutCancel(ctx), t.url.String(), &l); err != nil {
+	if err := s.keep(context.WithoutCancel(ctx), t.URL.String(), &l); err != nil {
 		return plainError{err}
 	}
 	st, err := c.Status(ctx)
 	if err != nil {
 		return plainError{err}
 	}
-	fmt.Fprintf(f.stdout, "logged in to %s\n", tame(t.url.String()))
+	fmt.Fprintf(f.stdout, "logged in to %s\n", tame(t.URL.String()))
 	f.printStatus(st, s)
 	return nil
 }
 
 // failure is the exit for a login that has come to nothing.
-func (f *loginFlags) failure(ctx context.Context, t target, err error) error {
+func (f *loginFlags) failure(ctx context.Context, t *target.Target, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return &exitError{code: exitInterrupted, err: errors.New("login: interrupted")}
@@ -408,7 +410,7 @@ func (f *loginFlags) logout(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return plainError{err}
 	}
-	l, ok := all[t.url.String()]
+	l, ok := all[t.URL.String()]
 	if !ok {
 		return &exitError{code: exitFailure, err: fmt.Errorf("nobody is logged in to %s", t), hint: "'farcall login --list' shows the logins."}
 	}
@@ -416,10 +418,10 @@ func (f *loginFlags) logout(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(c.Logout(ctx), s.keep(ctx, t.url.String(), nil)); err != nil {
+	if err := errors.Join(c.Logout(ctx), s.keep(ctx, t.URL.String(), nil)); err != nil {
 		return plainError{err}
 	}
-	fmt.Fprintf(f.stdout, "logged out of %s\n", tame(t.url.String()))
+	fmt.Fprintf(f.stdout, "logged out of %s\n", tame(t.URL.String()))
 	return nil
 }
 
@@ -461,7 +463,7 @@ func unauthenticated(c jsonrpc.Code) bool {
 }
 
 // loginHint is for a server that wants to know who calls.
-func loginHint(t target, status int) string {
+func loginHint(t *target.Target, status int) string {
 	if status == http.StatusForbidden {
 		return "Whoever you are there may not do that. Send another key or token with --bearer FILE, or log in anew: farcall login " + t.String()
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -114,14 +116,14 @@ const mcpAskHelp = `What the server asks meanwhile: a form is asked field by fie
 --sample stands in for a model; --root shows directories. Without them the server is told that it cannot ask.`
 
 // named is a command that takes TARGET and one name or URI at least.
-func (m *mcpRemote) named(cmd *cobra.Command, args []string, what string) (t target, name string, rest []string, err error) {
+func (m *mcpRemote) named(cmd *cobra.Command, args []string, what string) (t *target.Target, name string, rest []string, err error) {
 	t, rest, err = m.target(cmd, args)
 	if err != nil {
 		return t, "", nil, err
 	}
 	if len(rest) == 0 || rest[0] == "" {
 		hint := "For example: "
-		if t.kind == kindChild {
+		if t.Kind == target.Command {
 			hint = "It stands before --: "
 		}
 		return t, "", nil, usagef(hint+commandLine(cmd.CommandPath(), t, strings.ToUpper(what)), "no %s", what)
@@ -130,9 +132,9 @@ func (m *mcpRemote) named(cmd *cobra.Command, args []string, what string) (t tar
 }
 
 // commandLine is a command with a target and other words, as it may be typed.
-func commandLine(command string, t target, words string) string {
+func commandLine(command string, t *target.Target, words string) string {
 	parts := []string{command, t.String(), words}
-	if t.kind == kindChild {
+	if t.Kind == target.Command {
 		parts = []string{command, words, t.String()}
 	}
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), " ")

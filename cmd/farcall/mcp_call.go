@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -61,7 +63,7 @@ func toolNames(ctx context.Context, s *mcpSession) []string {
 	return names
 }
 
-func (m *mcpRemote) call(ctx context.Context, t target, tool string, words []string) error {
+func (m *mcpRemote) call(ctx context.Context, t *target.Target, tool string, words []string) error {
 	given, err := m.arguments(words)
 	if err != nil {
 		return err

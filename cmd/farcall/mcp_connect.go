@@ -8,9 +8,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/farcall-dev/farcall/internal/target"
+	"github.com/farcall-dev/farcall/stream"
 
 	"github.com/spf13/cobra"
 
@@ -21,42 +23,31 @@ import (
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
-	"github.com/farcall-dev/farcall/stream"
 )
 
 // mcpPath is where MCP is, unless the target says.
 const mcpPath = "/mcp"
 
 // mcpTarget reads a TARGET other than a command.
-func mcpTarget(text string) (target, error) {
-	t, err := parseTarget(text)
+func mcpTarget(text string) (*target.Target, error) {
+	t, err := readTarget(text)
 	if err != nil {
 		return t, err
 	}
-	if t.framing != stream.NDJSON {
-		return t, usagef("Leave ?framing="+framingName(t.framing)+" out.", "MCP has one message a line")
+	if t.Framing != stream.NDJSON {
+		return t, usagef("Leave ?framing="+target.FramingName(t.Framing)+" out.", "MCP has one message a line")
 	}
-	if t.url != nil && !hasPath(text) {
-		t.url.Path = mcpPath
-	}
+	t.DefaultPath(mcpPath)
 	return t, nil
 }
 
-func hasPath(text string) bool {
-	if _, rest, ok := strings.Cut(text, "://"); ok {
-		text = rest
-	}
-	host, _, _ := strings.Cut(text, "?")
-	return strings.Contains(host, "/")
-}
-
 // target finds the target among the arguments and returns the rest.
-func (m *mcpRemote) target(cmd *cobra.Command, args []string) (target, []string, error) {
+func (m *mcpRemote) target(cmd *cobra.Command, args []string) (*target.Target, []string, error) {
 	t, rest, err := m.split(cmd, args)
 	if err != nil {
 		return t, nil, err
 	}
-	if t.kind != kindChild {
+	if t.Kind != target.Command {
 		if t, err = mcpTarget(args[0]); err != nil {
 			return t, nil, err
 		}
@@ -78,12 +69,12 @@ func (m *mcpRemote) target(cmd *cobra.Command, args []string) (target, []string,
 // mcpSession is a client and whom it talks to.
 type mcpSession struct {
 	*mcp.Client
-	target target
+	target *target.Target
 	asked  *asker
 }
 
 // open connects. What adjusts the options is called before.
-func (m *mcpRemote) open(ctx context.Context, t target, adjust ...func(*mcp.ClientOptions)) (*mcpSession, error) {
+func (m *mcpRemote) open(ctx context.Context, t *target.Target, adjust ...func(*mcp.ClientOptions)) (*mcpSession, error) {
 	s := &mcpSession{target: t}
 	var err error
 	if s.asked, err = m.newAsker(); err != nil {
@@ -101,17 +92,15 @@ func (m *mcpRemote) open(ctx context.Context, t target, adjust ...func(*mcp.Clie
 	}
 	limited, cancel := m.limit(ctx)
 	defer cancel()
-	switch t.kind {
-	case kindHTTP, kindWS:
-		s.Client, err = mcp.Dial(limited, t.url.String(), o)
-	case kindTCP:
-		s.Client, err = mcp.Dial(limited, (&url.URL{Scheme: t.kind, Host: t.address}).String(), o)
+	switch t.Kind {
+	case target.HTTP, target.WebSocket:
+		s.Client, err = mcp.Dial(limited, t.URL.String(), o)
 	default:
 		var tr farcall.Transport
 		if tr, err = m.dial(limited, t); err != nil {
 			return nil, dialFailure(ctx, t, err)
 		}
-		if t.kind == kindChild {
+		if t.Kind == target.Command {
 			tr = tapped{tr, &tap{report: func(noise string) {
 				m.screen.printf("farcall: not a message, on the command's standard output: %s", noise)
 			}}}
@@ -227,12 +216,12 @@ func (s *mcpSession) failure(ctx context.Context, what string, err error) error 
 	case errors.Is(err, mcphttp.ErrConnect), errors.Is(err, farcall.ErrClosed), errors.Is(err, io.EOF):
 		e := &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s closed the connection without an answer", what, t)}
 		switch {
-		case t.kind == kindChild:
+		case t.Kind == target.Command:
 			e.hint = "What the command printed on standard error is above."
 		case s.Client != nil:
 			e.hint = "Whether it did what was asked is not known; call again if that does no harm."
-		case t.kind == kindTCP:
-			e.hint = "It may want TLS (tls://), speak HTTP (http://" + t.address + "), or be no MCP server."
+		case t.Scheme == "tcp":
+			e.hint = "It may want TLS (tls://), speak HTTP (http://" + t.Address + "), or be no MCP server."
 		}
 		return e
 	case pinned(err):
@@ -255,7 +244,7 @@ func (s *mcpSession) answered(what string, wire *jsonrpc.Error, err error) error
 }
 
 func (s *mcpSession) codeHint(what string, wire *jsonrpc.Error, err error) string {
-	if s.target.kind == kindHTTP && unauthenticated(wire.Code) {
+	if s.target.Kind == target.HTTP && unauthenticated(wire.Code) {
 		return loginHint(s.target, http.StatusUnauthorized)
 	}
 	if s.Client == nil { // it has not got beyond the handshake
@@ -265,7 +254,7 @@ func (s *mcpSession) codeHint(what string, wire *jsonrpc.Error, err error) strin
 		if pinned(err) {
 			return autoHint
 		}
-		if s.target.url == nil {
+		if s.target.URL == nil {
 			return "Is it an MCP server?"
 		}
 		return "Does it speak MCP at this address? Over HTTP most servers do at " + mcpPath + "."
@@ -325,16 +314,16 @@ func statusText(e *mcphttp.StatusError) string {
 	return text
 }
 
-func statusHint(t target, e *mcphttp.StatusError, err error) string {
+func statusHint(t *target.Target, e *mcphttp.StatusError, err error) string {
 	switch e.Status {
 	case http.StatusNotFound, http.StatusMethodNotAllowed:
 		switch {
 		case pinned(err):
 			return autoHint
-		case t.url.Path == mcpPath:
+		case t.URL.Path == mcpPath:
 			return "Give the path that MCP is served at; with old servers it often is /sse."
 		}
-		return "Give the path that MCP is served at, for example " + t.url.Scheme + "://" + t.url.Host + mcpPath + "."
+		return "Give the path that MCP is served at, for example " + t.URL.Scheme + "://" + t.URL.Host + mcpPath + "."
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return loginHint(t, e.Status)
 	}

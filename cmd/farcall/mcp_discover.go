@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/mcp"
@@ -52,7 +54,7 @@ type serverCard struct {
 	Instructions string                   `json:"instructions,omitzero"`
 }
 
-func (m *mcpRemote) discoverServer(ctx context.Context, t target) error {
+func (m *mcpRemote) discoverServer(ctx context.Context, t *target.Target) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	s, err := m.open(ctx, t)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
@@ -42,7 +44,7 @@ func newMCPToolsCmd(e *env) *cobra.Command {
 	return cmd
 }
 
-func (m *mcpRemote) tools(ctx context.Context, t target, name []string) error {
+func (m *mcpRemote) tools(ctx context.Context, t *target.Target, name []string) error {
 	return m.list(ctx, t, spec.MethodToolsList, "tools", func(raw []jsonrpc.Raw) error {
 		tools, err := decodeAll[spec.Tool](raw)
 		if err != nil {
@@ -70,7 +72,7 @@ func (m *mcpRemote) tools(ctx context.Context, t target, name []string) error {
 }
 
 // list gets all pages of a list and hands over their elements as they came.
-func (m *mcpRemote) list(ctx context.Context, t target, method, key string, show func([]jsonrpc.Raw) error) error {
+func (m *mcpRemote) list(ctx context.Context, t *target.Target, method, key string, show func([]jsonrpc.Raw) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	s, err := m.open(ctx, t)

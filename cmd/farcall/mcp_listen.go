@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
@@ -89,7 +91,7 @@ func (l *listener) event(ev event, text string) {
 	}
 }
 
-func (m *mcpRemote) listen(ctx context.Context, t target, resources []string, count int) error {
+func (m *mcpRemote) listen(ctx context.Context, t *target.Target, resources []string, count int) error {
 	interrupted, stop := interruptible(ctx)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(interrupted)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
@@ -55,7 +57,7 @@ func newMCPReadCmd(e *env) *cobra.Command {
 }
 
 // ask makes one call of a method and hands over its result.
-func (m *mcpRemote) ask(ctx context.Context, t target, what, method string, params any, show func(raw jsonrpc.Raw) error) error {
+func (m *mcpRemote) ask(ctx context.Context, t *target.Target, what, method string, params any, show func(raw jsonrpc.Raw) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	s, err := m.open(ctx, t)
@@ -84,7 +86,7 @@ func decodeResult[T any](what string, raw jsonrpc.Raw) (*T, error) {
 	return r, nil
 }
 
-func (m *mcpRemote) read(ctx context.Context, t target, uri string) error {
+func (m *mcpRemote) read(ctx context.Context, t *target.Target, uri string) error {
 	return m.ask(ctx, t, uri, spec.MethodResourcesRead, &spec.ReadResourceRequestParams{URI: uri}, func(raw jsonrpc.Raw) error {
 		r, err := decodeResult[spec.ReadResourceResult](uri, raw)
 		if err != nil {
@@ -141,7 +143,7 @@ func newMCPPromptCmd(e *env) *cobra.Command {
 	return cmd
 }
 
-func (m *mcpRemote) prompt(ctx context.Context, t target, name string, words []string) error {
+func (m *mcpRemote) prompt(ctx context.Context, t *target.Target, name string, words []string) error {
 	p := &spec.GetPromptRequestParams{Name: name}
 	if len(words) > 0 {
 		p.Arguments = map[string]string{}
@@ -206,7 +208,7 @@ func newMCPCompleteCmd(e *env) *cobra.Command {
 }
 
 // completion reads what is to be completed.
-func completion(cmd *cobra.Command, t target, words []string) (*spec.CompleteRequestParams, error) {
+func completion(cmd *cobra.Command, t *target.Target, words []string) (*spec.CompleteRequestParams, error) {
 	hint := "For example: " + commandLine(cmd.CommandPath(), t, "prompt NAME ARGUMENT=VALUE")
 	p := new(spec.CompleteRequestParams)
 	switch {
@@ -239,7 +241,7 @@ func completion(cmd *cobra.Command, t target, words []string) (*spec.CompleteReq
 	return p, nil
 }
 
-func (m *mcpRemote) complete(ctx context.Context, t target, p *spec.CompleteRequestParams) error {
+func (m *mcpRemote) complete(ctx context.Context, t *target.Target, p *spec.CompleteRequestParams) error {
 	return m.ask(ctx, t, p.Argument.Name, spec.MethodCompletionComplete, p, func(raw jsonrpc.Raw) error {
 		r, err := decodeResult[spec.CompleteResult](p.Argument.Name, raw)
 		if err != nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
@@ -68,7 +70,7 @@ type taskWords struct {
 	arguments    toolArguments // of a tool
 }
 
-func (m *mcpRemote) taskWords(t target, words []string) (w taskWords, err error) {
+func (m *mcpRemote) taskWords(t *target.Target, words []string) (w taskWords, err error) {
 	words = slices.Concat(words, []string{"", ""}) // so that there are two at least
 	w.verb, w.object = words[0], words[1]
 	more := words[2:]
@@ -98,7 +100,7 @@ func (m *mcpRemote) taskWords(t target, words []string) (w taskWords, err error)
 	return w, nil
 }
 
-func (m *mcpRemote) tasks(ctx context.Context, t target, words []string, o taskOptions) error {
+func (m *mcpRemote) tasks(ctx context.Context, t *target.Target, words []string, o taskOptions) error {
 	w, err := m.taskWords(t, words)
 	if err != nil {
 		return err
@@ -167,7 +169,7 @@ func (m *mcpRemote) taskStart(ctx context.Context, s *mcpSession, w *taskWords, 
 		return err
 	}
 	switch {
-	case s.target.kind == kindChild:
+	case s.target.Kind == target.Command:
 		m.screen.printf("The command ends with farcall, and the task with it: start --wait waits for its result.")
 	case eraName(s.Server()) == "legacy":
 		m.screen.printf("The session ends with farcall, and its tasks may: start --wait waits for its result.")

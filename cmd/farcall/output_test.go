@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -109,15 +111,15 @@ func TestShellLine(t *testing.T) {
 		{"tls://h:1", remote{}, `printf '%s\n' ` + message + ` | openssl s_client -quiet -connect h:1 -verify_return_error`},
 		{"unix:/a b", remote{}, `printf '%s\n' ` + message + ` | nc -U '/a b'`},
 	} {
-		target, err := parseTarget(c.target)
+		to, err := parseTarget(c.target)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.remote.shellLine(target, "m", jsonrpc.Raw(`{"a": "it's"}`), false); got != c.want {
+		if got := c.remote.shellLine(to, "m", jsonrpc.Raw(`{"a": "it's"}`), false); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.target, got, c.want)
 		}
 	}
-	child := target{kind: kindChild, command: []string{"./srv", "--x y"}}
+	child := target.Child([]string{"./srv", "--x y"})
 	if got := (&remote{v1: true}).shellLine(child, "m", nil, true); got != `printf '%s\n' '{"method":"m","params":[],"id":null}' | ./srv '--x y'` {
 		t.Error(got)
 	}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/gateway"
@@ -79,7 +81,7 @@ func pinConfig(cmd *cobra.Command, args []string) (*gateway.Config, error) {
 	dash := cmd.ArgsLenAtDash()
 	switch {
 	case dash == 0 && len(args) > 0:
-		c := &gateway.Config{Upstreams: []*gateway.Upstream{upstreamAt(bridged, "", "mcp", target{kind: kindChild, command: args})}}
+		c := &gateway.Config{Upstreams: []*gateway.Upstream{upstreamAt(bridged, "mcp", target.Child(args))}}
 		if err := runnable(c.Upstreams[0]); err != nil {
 			return nil, &exitError{code: exitConnect, err: err, hint: notRun}
 		}
@@ -89,11 +91,11 @@ func pinConfig(cmd *cobra.Command, args []string) (*gateway.Config, error) {
 	case isConfigFile(args[0]):
 		return loadConfig(args[0], "")
 	}
-	t, err := parseTarget(args[0])
+	t, err := readTarget(args[0])
 	if err != nil {
 		return nil, err
 	}
-	c := &gateway.Config{Upstreams: []*gateway.Upstream{upstreamAt(bridged, args[0], "mcp", t)}}
+	c := &gateway.Config{Upstreams: []*gateway.Upstream{upstreamAt(bridged, "mcp", t)}}
 	return c, checked(c)
 }
 

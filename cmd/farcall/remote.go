@@ -12,9 +12,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/stream"
+
+	"github.com/spf13/cobra"
 )
 
 const defaultTimeout = 30 * time.Second
@@ -52,12 +53,12 @@ func (r *remote) versionFlag(cmd *cobra.Command) {
 
 // split finds the target among the arguments and returns the rest: what stands
 // behind -- is a command, and otherwise the first argument is the target.
-func (r *remote) split(cmd *cobra.Command, args []string) (t target, rest []string, err error) {
+func (r *remote) split(cmd *cobra.Command, args []string) (t *target.Target, rest []string, err error) {
 	switch dash := cmd.ArgsLenAtDash(); {
 	case dash >= 0 && dash == len(args):
 		return t, nil, usagef("For example: "+cmd.CommandPath()+" ... -- ./server --stdio", "no command behind --")
 	case dash >= 0:
-		t, rest = target{kind: kindChild, command: args[dash:]}, args[:dash]
+		t, rest = target.Child(args[dash:]), args[:dash]
 	case len(args) == 0:
 		return t, nil, usagef(fmt.Sprintf("Run '%s --help' for its forms.", cmd.CommandPath()), "no target")
 	default:
@@ -66,23 +67,36 @@ func (r *remote) split(cmd *cobra.Command, args []string) (t target, rest []stri
 		}
 		rest = args[1:]
 	}
-	if t, err = t.withFraming(r.framing); err != nil {
+	if err := r.frame(t); err != nil {
 		return t, nil, err
 	}
 	return t, rest, r.check(t)
 }
 
+// frame applies --framing.
+func (r *remote) frame(t *target.Target) error {
+	if r.framing == "" {
+		return nil
+	}
+	framing, ok := target.ParseFraming(r.framing)
+	if !ok {
+		return usagef("Use --framing line, --framing header or --framing raw.", "there is no framing %q", r.framing)
+	}
+	t.Framing = framing
+	return nil
+}
+
 // check refuses options that the target would ignore.
-func (r *remote) check(t target) error {
-	web := t.kind == kindHTTP || t.kind == kindWS
+func (r *remote) check(t *target.Target) error {
+	web := t.Kind == target.HTTP || t.Kind == target.WebSocket
 	switch {
 	case r.bearer != "" && !web:
 		return usagef("Leave it out, or use an http or ws target.", "--bearer: %s has no headers", t)
 	case len(r.header) > 0 && !web:
 		return usagef("Leave it out, or use an http or ws target.", "--header: %s has no headers", t)
-	case web && t.framing != stream.NDJSON:
+	case web && t.Framing != stream.NDJSON:
 		return usagef("Leave it out.", "--framing is for byte streams, not for %s", t)
-	case (r.insecure || r.cacert != "") && !t.secure():
+	case (r.insecure || r.cacert != "") && !t.Secure:
 		return usagef("Use https://, wss:// or tls://, or leave it out.", "--insecure and --cacert are for TLS, and %s has none", t)
 	}
 	_, err := r.headers()

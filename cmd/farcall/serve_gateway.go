@@ -15,10 +15,12 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/farcall-dev/farcall/internal/target"
+	"github.com/farcall-dev/farcall/stream"
+
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
-	"github.com/farcall-dev/farcall/stream"
 )
 
 // behind is a gateway, as a service.
@@ -180,9 +182,9 @@ func checked(c *gateway.Config) error {
 
 // upstreamOf makes an upstream of a TARGET: an address, or a command in one text.
 func upstreamOf(name, text string) (*gateway.Upstream, error) {
-	t, err := parseTarget(text)
+	t, err := readTarget(text)
 	if err == nil {
-		return upstreamAt(name, text, "", t), nil
+		return upstreamAt(name, "", t), nil
 	}
 	if strings.Contains(text, "://") || strings.HasPrefix(text, "unix:") {
 		return nil, err
@@ -195,26 +197,30 @@ func upstreamOf(name, text string) (*gateway.Upstream, error) {
 	return u, err
 }
 
-func upstreamAt(name, text, profile string, t target) *gateway.Upstream {
+// upstreamAt makes an upstream of a target, which has a path from now on.
+func upstreamAt(name, profile string, t *target.Target) *gateway.Upstream {
 	u := &gateway.Upstream{Name: name, Profile: profile}
-	switch t.kind {
-	case kindChild:
-		u.Command = t.command
-	case kindHTTP, kindWS:
-		at := *t.url
-		if profile != profileRaw && !hasPath(text) {
-			at.Path = mcpPath
-		}
-		u.URL = at.String()
-	case kindUnix:
-		u.URL = "unix:" + t.address
+	switch t.Kind {
+	case target.Command:
+		u.Command = t.Command
+	case target.HTTP, target.WebSocket:
+		t.DefaultPath(pathOf(profile))
+		u.URL = t.URL.String()
 	default:
-		u.URL = t.kind + "://" + t.address
+		u.URL, _, _ = strings.Cut(t.String(), "?") // the framing has a key of its own
 	}
-	if t.framing != stream.NDJSON {
-		u.Framing = framingName(t.framing)
+	if t.Framing != stream.NDJSON {
+		u.Framing = target.FramingName(t.Framing)
 	}
 	return u
+}
+
+// pathOf is where an upstream is, unless its address says: "" where JSON-RPC is.
+func pathOf(profile string) string {
+	if profile == profileRaw {
+		return ""
+	}
+	return mcpPath
 }
 
 // serveGateway serves a configuration until the end: that of a file, and another

@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/guard"
@@ -106,9 +108,9 @@ func (r *remote) signed(next http.RoundTripper) (http.RoundTripper, error) {
 }
 
 // signMessage signs a message itself, for a target that has no HTTP.
-func (r *remote) signMessage(t target, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+func (r *remote) signMessage(t *target.Target, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
 	id, key, err := r.signer()
-	if err != nil || key == nil || t.kind == kindHTTP || t.kind == kindWS {
+	if err != nil || key == nil || t.Kind == target.HTTP || t.Kind == target.WebSocket {
 		return params, err
 	}
 	out, err := guard.SignParams(method, params, id, r.audience, key)

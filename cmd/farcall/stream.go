@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/target"
+
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall"
@@ -51,7 +53,7 @@ func (r *remote) stream(cmd *cobra.Command, args []string, o streamOptions) erro
 	switch {
 	case err != nil:
 		return err
-	case o.follow && q.target.kind == kindHTTP:
+	case o.follow && q.target.Kind == target.HTTP:
 		return usagef("Use ws://, tcp://, unix: or a command.", "--follow: over http nothing comes after the answer")
 	case o.follow && !cmd.Flags().Changed("timeout"):
 		r.timeout = 0

@@ -41,7 +41,7 @@ func Standard() Table {
 		},
 		{
 			Names: []string{"tcp", "tls"}, Secure: []string{"tls"}, Kind: Stream, Form: "://host:port",
-			Help:  "tcp://host:port[?framing=header]     tls:// for TCP with TLS",
+			Help:  "tcp://host:port[?framing=FRAMING]    tls:// for TCP with TLS",
 			Parse: parseHostPort,
 			Open: func(ctx context.Context, t *Target, o *Options) (io.ReadWriteCloser, error) {
 				if !t.Secure {
@@ -52,7 +52,7 @@ func Standard() Table {
 		},
 		{
 			Names: []string{"unix"}, Kind: Stream, Opaque: true, Form: ":/run/server.sock",
-			Help:  "unix:PATH[?framing=header]           a socket",
+			Help:  "unix:PATH[?framing=FRAMING]          a socket",
 			Parse: parsePath,
 			Open: func(ctx context.Context, t *Target, _ *Options) (io.ReadWriteCloser, error) {
 				return new(net.Dialer).DialContext(ctx, "unix", t.Address)
@@ -125,27 +125,33 @@ func (t *Target) query(query string) (why string) {
 	name, found := strings.CutPrefix(query, "framing=")
 	framing, known := ParseFraming(name)
 	if query != "" && (!found || !known) {
-		return fmt.Sprintf("%q is not an option; there is framing=header", query)
+		return fmt.Sprintf("%q is not an option; there is framing=header and framing=raw", query)
 	}
 	t.Framing = framing
 	return ""
 }
 
-// ParseFraming reads the name of a framing: "line" or "header", also in the plural; "" is line.
+// ParseFraming reads the name of a framing: "line" or "header", also in the plural, or "raw"; "" is line.
 func ParseFraming(name string) (f stream.Framing, ok bool) {
 	switch name {
 	case "", "line", "lines":
 		return stream.NDJSON, true
 	case "header", "headers":
 		return stream.Header, true
+	case "raw":
+		return stream.Raw, true
 	}
 	return 0, false
 }
 
-// framingName is the name of a framing in an address, "" for that which need not be said.
-func framingName(f stream.Framing) string {
-	if f == stream.Header {
+// FramingName is the name that ParseFraming reads.
+func FramingName(f stream.Framing) string {
+	switch f {
+	case stream.Header:
 		return "header"
+	case stream.Raw:
+		return "raw"
+	default:
+		return "line"
 	}
-	return ""
 }

@@ -197,8 +197,8 @@ func (t *Target) String() string {
 	if t.row.Opaque {
 		text = t.Scheme + ":" + t.Address
 	}
-	if name := framingName(t.Framing); name != "" {
-		text += "?framing=" + name
+	if t.Framing != stream.NDJSON {
+		text += "?framing=" + FramingName(t.Framing)
 	}
 	return text
 }

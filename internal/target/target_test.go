@@ -21,6 +21,7 @@ func TestParse(t *testing.T) {
 		{"tcp://h:1", "tcp://h:1"},
 		{"tcp://[::1]:1?framing=header", "tcp://[::1]:1?framing=header"},
 		{"tls://h:1?framing=line", "tls://h:1"},
+		{"tls://h:1?framing=raw", "tls://h:1?framing=raw"},
 		{"unix:/run/a.sock", "unix:/run/a.sock"},
 		{"unix:///run/a.sock?framing=header", "unix:/run/a.sock?framing=header"},
 		{"unix:a.sock", "unix:a.sock"},
