@@ -111,6 +111,9 @@ type Upstream struct {
 	Breaker Breaker
 	// MaxMessage bounds a message in bytes; 0 is the default of the transport.
 	MaxMessage int64
+	// FrameTimeout is how long a message over a byte stream or WebSocket may take once it has begun, and a
+	// second more for each 100 KB of it, 30 seconds by default. Then the connection ends.
+	FrameTimeout time.Duration
 
 	// Profile is "mcp" for a server that is found as one of MCP only, "raw" for
 	// any other JSON-RPC, or "auto" (the default) for both.

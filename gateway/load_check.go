@@ -217,7 +217,7 @@ func (c *checker) upstream(u *Upstream, path string) {
 	for _, d := range []struct {
 		key   string
 		value time.Duration
-	}{{"timeout", u.Timeout}, {"queue_timeout", u.QueueTimeout}, {"idle_stop", u.IdleStop}, {"breaker.for", u.Breaker.For}, {"restart.min", u.Restart.Min}, {"restart.max", u.Restart.Max}} {
+	}{{"timeout", u.Timeout}, {"queue_timeout", u.QueueTimeout}, {"idle_stop", u.IdleStop}, {"breaker.for", u.Breaker.For}, {"restart.min", u.Restart.Min}, {"restart.max", u.Restart.Max}, {"frame_timeout", u.FrameTimeout}} {
 		c.notBefore(at(d.key), d.value)
 	}
 	if u.Restart.Max > 0 && u.Restart.Min > u.Restart.Max {

@@ -55,17 +55,18 @@ func (r *reader) upstream(m member, path string) *Upstream {
 		"breaker": func(n *node, path string) {
 			r.fields(n, path, map[string]take{"after": r.count(&u.Breaker.After), "for": r.duration(&u.Breaker.For)})
 		},
-		"max_message": r.size(&u.MaxMessage),
-		"profile":     r.text(&u.Profile),
-		"framing":     r.text(&u.Framing),
-		"era":         r.text(&u.Era),
-		"tools":       filter(&u.Tools),
-		"resources":   filter(&u.Resources),
-		"prompts":     filter(&u.Prompts),
-		"namespace":   r.text(&u.Namespace),
-		"disabled":    r.flag(&u.Disabled),
-		"sandbox":     func(n *node, path string) { u.Sandbox = r.sandbox(n, path) },
-		"auth":        func(n *node, path string) { r.credentials(u, n, path) },
+		"max_message":   r.size(&u.MaxMessage),
+		"frame_timeout": r.duration(&u.FrameTimeout),
+		"profile":       r.text(&u.Profile),
+		"framing":       r.text(&u.Framing),
+		"era":           r.text(&u.Era),
+		"tools":         filter(&u.Tools),
+		"resources":     filter(&u.Resources),
+		"prompts":       filter(&u.Prompts),
+		"namespace":     r.text(&u.Namespace),
+		"disabled":      r.flag(&u.Disabled),
+		"sandbox":       func(n *node, path string) { u.Sandbox = r.sandbox(n, path) },
+		"auth":          func(n *node, path string) { r.credentials(u, n, path) },
 	})
 	u.broken = n.get("command") != nil || n.get("url") != nil || n.kind != mapNode
 	if args != nil && len(u.Command) == 0 && n.get("command") == nil {

@@ -76,7 +76,7 @@ func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, e
 		}
 		s.children = supervise.New(supervise.Command{
 			Path: command[0], Late: late, Name: filepath.Base(c.Command[0]), Env: c.Environ(os.Environ()), Dir: c.Cwd,
-			Framing: c.framing(), MaxMessage: int(c.MaxMessage), Budget: s.budget,
+			Framing: c.framing(), MaxMessage: int(c.MaxMessage), FrameTimeout: c.FrameTimeout, Budget: s.budget,
 		}, &supervise.Options{
 			Name: c.Name, Logger: log, Guard: g.guard,
 			MinDelay: c.Restart.Min, MaxDelay: c.Restart.Max, Never: c.Restart.Never,
@@ -236,7 +236,7 @@ func (s *server) web() bool { return s.target != nil && s.target.Kind == target.
 
 // reach are the options for a connection to the address of the server.
 func (s *server) reach(subprotocols ...string) *target.Options {
-	return &target.Options{Header: s.cfg.header(), Subprotocols: subprotocols, MaxMessage: int(s.cfg.MaxMessage), Budget: s.budget}
+	return &target.Options{Header: s.cfg.header(), Subprotocols: subprotocols, MaxMessage: int(s.cfg.MaxMessage), FrameTimeout: s.cfg.FrameTimeout, Budget: s.budget}
 }
 
 // close lets the calls in flight finish, as long as the context lasts, and ends

@@ -35,7 +35,7 @@ func Standard() Table {
 			Parse: parseURL,
 			Dial: func(ctx context.Context, t *Target, o *Options) (farcall.Transport, error) {
 				return wsrpc.Dial(ctx, t.URL.String(), &wsrpc.Options{
-					Client: o.Client, Header: o.Header, Subprotocols: o.Subprotocols, MaxMessage: o.MaxMessage, Budget: o.Budget,
+					Client: o.Client, Header: o.Header, Subprotocols: o.Subprotocols, MaxMessage: o.MaxMessage, MessageTimeout: o.FrameTimeout, Budget: o.Budget,
 				})
 			},
 		},
@@ -73,7 +73,7 @@ func child() *Scheme {
 			if o.Prepare != nil {
 				o.Prepare(cmd)
 			}
-			return stream.Command(cmd, t.Framing, &stream.Options{MaxMessage: o.MaxMessage, Budget: o.Budget})
+			return stream.Command(cmd, t.Framing, &stream.Options{MaxMessage: o.MaxMessage, FrameTimeout: o.FrameTimeout, Budget: o.Budget})
 		},
 	}
 }

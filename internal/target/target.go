@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/stream"
@@ -54,6 +55,8 @@ type Options struct {
 	Header       http.Header
 	Subprotocols []string
 	MaxMessage   int
+	// FrameTimeout is of byte streams and WebSocket, see [stream.Options].
+	FrameTimeout time.Duration
 	Budget       *farcall.Budget
 	// Prepare adjusts the process of a Command before it starts.
 	Prepare func(*exec.Cmd)
@@ -214,7 +217,7 @@ func (t *Target) Dial(ctx context.Context, o *Options) (farcall.Transport, error
 		if err != nil {
 			return nil, err
 		}
-		return stream.New(rwc, t.Framing, &stream.Options{MaxMessage: o.MaxMessage, Budget: o.Budget}), nil
+		return stream.New(rwc, t.Framing, &stream.Options{MaxMessage: o.MaxMessage, FrameTimeout: o.FrameTimeout, Budget: o.Budget}), nil
 	case WebSocket, Command:
 		return t.row.Dial(ctx, t, o)
 	}

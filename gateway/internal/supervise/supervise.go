@@ -60,7 +60,9 @@ type Command struct {
 	Framing    stream.Framing
 	Grace      time.Duration // see stream.Options.Grace
 	MaxMessage int           // see stream.Options.MaxMessage
-	Budget     *farcall.Budget
+	// FrameTimeout: see stream.Options.FrameTimeout.
+	FrameTimeout time.Duration
+	Budget       *farcall.Budget
 }
 
 // Options adjust a Supervisor. Nil and the zero value mean the defaults.
@@ -168,7 +170,7 @@ func (s *Supervisor) Start(ctx context.Context) (farcall.Transport, error) {
 	c.stderr.tail = &s.tail
 	c.started = time.Now()
 	t, err := stream.Command(cmd, s.cmd.Framing, &stream.Options{
-		MaxMessage: s.cmd.MaxMessage, Budget: s.cmd.Budget, Grace: s.cmd.Grace, Skip: c.skip, OnExit: c.onExit,
+		MaxMessage: s.cmd.MaxMessage, FrameTimeout: s.cmd.FrameTimeout, Budget: s.cmd.Budget, Grace: s.cmd.Grace, Skip: c.skip, OnExit: c.onExit,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("supervise: %s: %w; see that the program is installed, and that its path and directory are right", s.opts.Name, err)
