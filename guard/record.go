@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -206,7 +207,10 @@ func (g *Guard) openAudit(c *Config, old *state) (*audit.Log, error) {
 	}
 	log, err := audit.Open(g.auditOptions(c))
 	if err != nil {
-		return nil, fmt.Errorf("guard: %w; its directory must be there, and writable", err)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+			return nil, fmt.Errorf("guard: %w; its directory must be there, and writable", err)
+		}
+		return nil, fmt.Errorf("guard: %w", err)
 	}
 	return log, nil
 }

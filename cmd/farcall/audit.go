@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -91,12 +90,11 @@ func (v *verifying) run(args []string) error {
 		o.Key = []byte(strings.TrimSpace(string(raw)))
 	}
 	if v.since != "" {
-		number, hash, ok := strings.Cut(v.since, ":")
-		seq, err := strconv.ParseUint(number, 10, 64)
-		if !ok || err != nil || hash == "" {
-			return usagef("Take what 'farcall audit verify' has printed after head.", "--since: %q is no NUMBER:HASH", v.since)
+		since, err := audit.ParseCheckpoint(v.since)
+		if err != nil {
+			return usagef("Take what 'farcall audit verify' has printed after head.", "--since: %q is %w", v.since, err)
 		}
-		o.Since = &audit.Checkpoint{Seq: seq, Hash: hash}
+		o.Since = &since
 	}
 	report, err := verifyFiles(args, &o)
 	if exit := (*exitError)(nil); errors.As(err, &exit) {

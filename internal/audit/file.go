@@ -76,20 +76,26 @@ type tail struct {
 	tornHash string
 }
 
-// resume opens the file and returns how the store ends.
+// resume opens the file and returns how the store ends. A file with whole lines of which none is sealed is
+// refused: it is something else, or was stripped, and a chain that began behind it would hide that.
 func (f *file) resume() (t tail, err error) {
 	if err = f.open(); err != nil || !f.regular {
 		return t, err
 	}
+	defer func() {
+		if err != nil {
+			_ = f.Close() // nothing was written
+		}
+	}()
 	if t, err = readTail(f.path); err != nil || t.line != nil {
 		return t, err
+	}
+	if int64(t.torn) < f.size {
+		return t, fmt.Errorf("%s has lines, and none that farcall has sealed: it is no audit; name another file, or move it away", f.path)
 	}
 	if before, err := readTail(f.old(1)); err == nil && before.line != nil {
 		before.torn, before.tornHash = t.torn, t.tornHash
 		return before, nil
-	}
-	if int64(t.torn) < f.size { // lines of a version that sealed none: the chain begins with a file
-		return tail{}, f.next(bounds{rotate: true})
 	}
 	return t, nil
 }

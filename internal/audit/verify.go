@@ -23,6 +23,18 @@ type Checkpoint struct {
 	Hash string
 }
 
+var errCheckpoint = errors.New("no NUMBER:HASH of a line")
+
+// ParseCheckpoint reads a checkpoint that is written NUMBER:HASH.
+func ParseCheckpoint(text string) (c Checkpoint, err error) {
+	number, hash, _ := strings.Cut(text, ":")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || seq == 0 || number[0] == '+' || !isHash(hash) {
+		return c, errCheckpoint
+	}
+	return Checkpoint{Seq: seq, Hash: hash}, nil
+}
+
 // VerifyOptions adjust Verify. Nil means the defaults.
 type VerifyOptions struct {
 	// Key is that of the log; none by default.

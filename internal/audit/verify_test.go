@@ -236,20 +236,46 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// What a version without a chain has written is kept, in a file before.
-func TestChainBegins(t *testing.T) {
+// A file that is no audit is refused as it is, and can be opened again: nothing holds it.
+func TestNoAudit(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.log")
-	if err := os.WriteFile(path, []byte("{\"time\":\"2026-01-01T00:00:00Z\"}\n{\"time\":"), 0o600); err != nil {
+	const text = "guard:\n  keys: []\n  audit:"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l := open(t, &Options{File: path})
-	if err := errors.Join(write(l), l.Close()); err != nil {
+	for range 2 { // the second time would find a lock
+		if _, err := Open(&Options{File: path}); err == nil || !strings.Contains(err.Error(), "it is no audit; name another file, or move it away") {
+			t.Fatal(err)
+		}
+	}
+	if names, err := Files(path); err != nil || len(names) != 1 {
+		t.Error(names, err)
+	}
+	if raw, err := os.ReadFile(path); err != nil || string(raw) != text {
+		t.Errorf("%q %v", raw, err)
+	}
+	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	r := verify(t, path, nil)
-	if len(r.Findings) > 0 || len(r.Notes) != 1 || !strings.Contains(r.Notes[0].Message, "2 lines have no seal") || r.First != 1 || r.Lines != 3 {
-		t.Errorf("%+v", r)
+	if l, err := Open(&Options{File: path}); err != nil {
+		t.Error(err)
+	} else if err := errors.Join(write(l), l.Close()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What is noted to be compared later is a number and a hash.
+func TestParseCheckpoint(t *testing.T) {
+	t.Parallel()
+	hash := strings.Repeat("A", 43)
+	if c, err := ParseCheckpoint("17:" + hash); err != nil || c != (Checkpoint{17, hash}) {
+		t.Error(c, err)
+	}
+	for _, text := range []string{"", "17", "17:", "17:abc", "x:" + hash, "-1:" + hash, "0:" + hash, "+1:" + hash, "17:" + hash + "A", "17:" + hash[1:] + "*", "17:" + hash[1:] + "B"} {
+		if c, err := ParseCheckpoint(text); err == nil {
+			t.Errorf("%q is %v", text, c)
+		}
 	}
 }
 
