@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +40,9 @@ type auditLine struct {
 	Reason    string      `json:"reason"`
 	Params    jsonrpc.Raw `json:"params"`
 	Seq       uint64      `json:"seq"`
+	Prev      string      `json:"prev"` // the hash of the line before
+	Hash      string      `json:"hash"`
+	MAC       string      `json:"mac"`     // a hash with a key
 	Of        uint64      `json:"of"`      // the line that this one repeats
 	Repeats   int         `json:"repeats"` // how often
 }
@@ -80,7 +84,8 @@ type replayer struct {
 	config *guard.Config
 	guard  *guard.Guard
 	report replayReport
-	was    map[uint64]*replayed // refusals, by their number: they may be repeated
+	was    map[uint64]*replayed // refusals of a chain, by their number: they may be repeated
+	last   auditLine            // with a number
 }
 
 // replayed is the outcome for a line.
@@ -158,6 +163,7 @@ func (r *replayer) line(file string, n int, text []byte) {
 		r.report.Failed = append(r.report.Failed, replayedFailed{file, n, "it is no line of an audit"})
 		return
 	}
+	r.follow(n == 1, &l)
 	if !slices.Contains(decisionsOfPolicies, l.Decision) || l.Call == "" || l.Principal == "" {
 		r.report.Other++
 		return
@@ -188,6 +194,19 @@ func (r *replayer) line(file string, n int, text []byte) {
 		r.report.Changes[call.Was+" -> "+call.Now] += count
 		r.report.Calls = append(r.report.Calls, call)
 	}
+}
+
+// follow forgets the lines of another chain: their numbers mean nothing in this one. A file goes on with the chain
+// of the one before when its first line names the last one there. Within a file lines may be left out.
+func (r *replayer) follow(first bool, l *auditLine) {
+	if l.Seq == 0 {
+		return
+	}
+	next := l.Seq == r.last.Seq+1 && l.Prev == cmp.Or(r.last.Hash, r.last.MAC)
+	if !next && (first || l.Seq <= r.last.Seq+1) {
+		clear(r.was)
+	}
+	r.last = *l
 }
 
 // again decides a call again.
