@@ -53,6 +53,7 @@ func parseAs(name string, data []byte, read func(*reader, *node) *Config) (*Conf
 	check := checker{problem: r.problem, notice: r.advise, said: r.said, written: r.written, values: r.values, roots: r.roots}
 	if !r.stopped {
 		check.config(c)
+		r.auditAlone(c)
 	}
 	if err := r.failure(); err != nil {
 		return nil, err
