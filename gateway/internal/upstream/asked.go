@@ -13,8 +13,8 @@ import (
 
 // A question belongs to the call in whose exchange it comes. One that comes without
 // such, over a connection for example, belongs to the only call under way on its
-// connection that can have raised it, and to nobody when there are several, or when a
-// call has ended of which the server may not know.
+// connection that can have raised it, and to none when there are several, or when a
+// call has ended and the server may not know that.
 
 // asking is a question that waits for its answer.
 type asking struct{ cancel context.CancelFunc }
@@ -27,79 +27,79 @@ func (l *conn) ask(ctx context.Context, method string, params jsonrpc.Raw) (json
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	a := &asking{cancel: cancel}
-	f, err := l.u.asked(ctx, l, a)
+	pc, err := l.u.asked(ctx, l, a)
 	if err != nil {
 		return nil, err
 	}
-	defer l.u.replied(f, a)
-	if f.call.Ask == nil {
+	defer l.u.replied(pc, a)
+	if pc.call.Ask == nil {
 		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the caller cannot be asked %q", method)
 	}
-	return f.call.Ask(ctx, method, params)
+	return pc.call.Ask(ctx, method, params)
 }
 
-// asked finds the flight that a question belongs to, which waits for the answer
+// asked finds the pending call that a question belongs to, which waits for the answer
 // from now on.
-func (u *Upstream) asked(ctx context.Context, l *conn, a *asking) (*flight, error) {
-	f, _ := ctx.Value(flightKey{}).(*flight)
+func (u *Upstream) asked(ctx context.Context, l *conn, a *asking) (*pendingCall, error) {
+	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
-	case f != nil && f.conn == l && !f.over:
-	case f != nil:
+	case pc != nil && pc.conn == l && !pc.over:
+	case pc != nil:
 		u.dropped++
 		return nil, jsonrpc.Errorf(jsonrpc.InternalError, "the call during which this was asked is over")
 	default:
 		u.serial = true // from now on one at a time, so that the next question is clear
-		if f = l.sole(); f == nil {
+		if pc = l.sole(); pc == nil {
 			u.dropped++
 			return nil, jsonrpc.Errorf(jsonrpc.InternalError, "it is not clear which call this belongs to: %d are under way that may be asked", l.asking)
 		}
 	}
-	f.pending++
-	f.asks = append(f.asks, a)
-	return f, nil
+	pc.pending++
+	pc.asks = append(pc.asks, a)
+	return pc, nil
 }
 
-// sole returns the only flight that can have raised what the server asks by itself,
+// sole returns the only pending call that can have raised what the server asks outside of calls,
 // or nil.
-func (l *conn) sole() *flight {
+func (l *conn) sole() *pendingCall {
 	if l.asking != 1 {
 		return nil
 	}
-	for f := l.flights.first; f != nil; f = f.next {
-		if !f.light() {
-			return l.own(f)
+	for pc := l.pending.first; pc != nil; pc = pc.next {
+		if !pc.light() {
+			return l.own(pc)
 		}
 	}
 	return nil
 }
 
-// own returns f unless it could be taken for one that the server still knows of.
-func (l *conn) own(f *flight) *flight {
-	if f.over || l.lateQuestions && (l.lateSession == "" || l.lateSession != f.who.Session) {
+// own returns pc unless it could be taken for one that the server still knows of.
+func (l *conn) own(pc *pendingCall) *pendingCall {
+	if pc.over || l.lateQuestions && (l.lateSession == "" || l.lateSession != pc.who.Session) {
 		return nil
 	}
-	return f
+	return pc
 }
 
 // replied notes that a question has its answer.
-func (u *Upstream) replied(f *flight, a *asking) {
+func (u *Upstream) replied(pc *pendingCall, a *asking) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	f.asks = slices.DeleteFunc(f.asks, func(o *asking) bool { return o == a })
-	u.done(f)
+	pc.asks = slices.DeleteFunc(pc.asks, func(o *asking) bool { return o == a })
+	u.done(pc)
 }
 
-// done ends a question or a delivery of a flight.
-func (u *Upstream) done(f *flight) {
-	if f.pending--; f.pending == 0 && f.quiet != nil {
-		close(f.quiet)
-		f.quiet = nil
+// done ends a question or a delivery of a pending call.
+func (u *Upstream) done(pc *pendingCall) {
+	if pc.pending--; pc.pending == 0 && pc.quiet != nil {
+		close(pc.quiet)
+		pc.quiet = nil
 	}
 }
 
-// notice takes what the server tells by itself.
+// notice takes the notifications of the server that belong to no call.
 func (l *conn) notice(ctx context.Context, method string, params jsonrpc.Raw) (taken bool) {
 	switch method {
 	case spec.NotificationToolsListChanged:
@@ -127,7 +127,7 @@ func (u *Upstream) listChanged(kind string) {
 	}
 }
 
-// listsChanged says so of all lists: nobody knows what happened.
+// listsChanged reports a change of all lists: it is unknown what happened.
 func (u *Upstream) listsChanged() {
 	u.listChanged("tools")
 	u.listChanged("resources")
@@ -160,38 +160,38 @@ type notes struct {
 
 // noticed takes a notification that belongs to a call.
 func (u *Upstream) noticed(ctx context.Context, l *conn, method string, params jsonrpc.Raw) {
-	f, _ := ctx.Value(flightKey{}).(*flight)
+	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if f == nil && l.flights.n == 1 {
-		if f = l.flights.first; l.holder.key.client.IsZero() {
-			f = l.own(f) // on a connection of one client, what is late is that client's, too
+	if pc == nil && l.pending.n == 1 {
+		if pc = l.pending.first; l.holder.key.client.IsZero() {
+			pc = l.own(pc) // on a connection of one client, what is late is that client's, too
 		}
 	}
-	if f == nil || f.conn != l || f.over {
+	if pc == nil || pc.conn != l || pc.over {
 		u.dropped++
 		return
 	}
-	if f.call.Notice != nil {
-		u.note(f, note{method, bytes.Clone(params)})
+	if pc.call.Notice != nil {
+		u.note(pc, note{method, bytes.Clone(params)})
 	}
 }
 
-// progressed takes the progress of a flight.
-func (f *flight) progressed(params jsonrpc.Raw) {
+// progressed takes the progress of a pending call.
+func (pc *pendingCall) progressed(params jsonrpc.Raw) {
 	params = bytes.Clone(params)
-	f.u.mu.Lock()
-	defer f.u.mu.Unlock()
-	if f.over {
-		f.u.dropped++
+	pc.u.mu.Lock()
+	defer pc.u.mu.Unlock()
+	if pc.over {
+		pc.u.dropped++
 		return
 	}
-	f.u.note(f, note{params: params})
+	pc.u.note(pc, note{params: params})
 }
 
 // note has something passed on.
-func (u *Upstream) note(f *flight, n note) {
-	q := &f.notes
+func (u *Upstream) note(pc *pendingCall, n note) {
+	q := &pc.notes
 	if q.lost {
 		u.dropped++
 		return
@@ -207,30 +207,30 @@ func (u *Upstream) note(f *flight, n note) {
 	if q.running {
 		return
 	}
-	if q.running = u.spawn(f.deliver); q.running {
-		f.pending++
+	if q.running = u.spawn(pc.deliver); q.running {
+		pc.pending++
 	}
 }
 
 // deliver passes on what waits.
-func (f *flight) deliver() {
+func (pc *pendingCall) deliver() {
 	for {
-		n, ok := f.u.nextNote(f)
+		n, ok := pc.u.nextNote(pc)
 		switch {
 		case !ok:
 			return
 		case n.method == "":
-			f.call.Progress(n.params)
+			pc.call.Progress(n.params)
 		default:
-			f.call.Notice(n.method, n.params)
+			pc.call.Notice(n.method, n.params)
 		}
 	}
 }
 
-func (u *Upstream) nextNote(f *flight) (n note, ok bool) {
+func (u *Upstream) nextNote(pc *pendingCall) (n note, ok bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	q := &f.notes
+	q := &pc.notes
 	q.told++
 	if q.lost {
 		return n, false
@@ -238,7 +238,7 @@ func (u *Upstream) nextNote(f *flight) (n note, ok bool) {
 	if len(q.all) == 0 {
 		q.running = false
 		q.all = nil
-		u.done(f)
+		u.done(pc)
 		return n, false
 	}
 	n, q.all[0] = q.all[0], note{}
@@ -247,10 +247,10 @@ func (u *Upstream) nextNote(f *flight) (n note, ok bool) {
 	return n, true
 }
 
-// abandon gives up what is to be passed on for a flight.
-func (u *Upstream) abandon(f *flight) {
-	q := &f.notes
+// abandon gives up what is to be passed on for a pending call.
+func (u *Upstream) abandon(pc *pendingCall) {
+	q := &pc.notes
 	u.dropped += uint64(len(q.all)) + 1 // and the one that does not come to its end
 	q.lost, q.running, q.all, q.bytes = true, false, nil, 0
-	u.done(f)
+	u.done(pc)
 }

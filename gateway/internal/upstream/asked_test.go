@@ -253,7 +253,7 @@ func TestQueue(t *testing.T) {
 		}
 		synctest.Wait()
 		<-time.After(time.Second)
-		// d has its turn, f waits until its time is over.
+		// d has its turn, pc waits until its time is over.
 		_ = dataOf(t, <-errs, jsonrpc.Overloaded)
 		l.release("d")
 		if err := <-errs; err != nil {

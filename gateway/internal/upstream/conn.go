@@ -27,8 +27,8 @@ type conn struct {
 
 	up      bool
 	gone    bool // it takes no more calls
-	flights flights
-	asking  int    // flights that may be asked
+	pending pendingCalls
+	asking  int    // pending calls that may be asked
 	calls   int    // that it has carried
 	session string // that used it last, where one at a time does
 	roots   rootsState
@@ -72,9 +72,9 @@ func Identity(ctx context.Context) any {
 }
 
 // identify notes whose call is the last one.
-func (l *conn) identify(f *flight) {
+func (l *conn) identify(pc *pendingCall) {
 	if identity := l.u.opts.Identity; identity != nil {
-		v := identity(f)
+		v := identity(pc)
 		l.identity.Store(&v)
 	}
 }
@@ -161,18 +161,18 @@ func (u *Upstream) single(l *conn) bool {
 	return l.holder.single
 }
 
-// serves reports whether calls like f may use a connection. Others than those that may
+// serves reports whether calls like pc may use a connection. Others than those that may
 // raise questions can also use one that could be asked for more: it shows more.
-func (l *conn) serves(f *flight) bool {
+func (l *conn) serves(pc *pendingCall) bool {
 	switch {
 	case l.gone:
 		return false
 	case l.modern: // each call says what its caller can do
 		return true
-	case f.light():
-		return l.abilities&f.abilities == f.abilities
+	case pc.light():
+		return l.abilities&pc.abilities == pc.abilities
 	}
-	return l.abilities == f.abilities && (!l.serial() || !l.lateQuestions || l.lateSession != "" && f.who.Session == l.lateSession)
+	return l.abilities == pc.abilities && (!l.serial() || !l.lateQuestions || l.lateSession != "" && pc.who.Session == l.lateSession)
 }
 
 // serial reports whether a connection carries one call that may be asked at a time.
@@ -180,33 +180,33 @@ func (l *conn) serial() bool {
 	return l.u.serial && !l.modern && l.abilities != 0 && l.holder.key.roots != listRoots
 }
 
-// free reports whether a connection has room for f.
-func (l *conn) free(f *flight) bool {
+// free reports whether a connection has room for pc.
+func (l *conn) free(pc *pendingCall) bool {
 	if !l.serial() || l.asking == 0 {
 		return true
 	}
-	return f.light() && l.session != "" && l.session == f.who.Session
+	return pc.light() && l.session != "" && l.session == pc.who.Session
 }
 
-// better reports whether f should rather use l than another connection.
-func (l *conn) better(other *conn, f *flight) bool {
-	mine, others := l.rank(f), other.rank(f)
+// better reports whether pc should rather use l than another connection.
+func (l *conn) better(other *conn, pc *pendingCall) bool {
+	mine, others := l.rank(pc), other.rank(pc)
 	if mine != others || !l.serial() {
 		return mine > others
 	}
-	if f.who.Session == "" {
+	if pc.who.Session == "" {
 		return l.used.After(other.used) // what the server keeps of earlier calls is there
 	}
 	return l.used.Before(other.used) // whose session is the least likely to come back
 }
 
-func (l *conn) rank(f *flight) (n int) {
-	if !l.modern && l.abilities == f.abilities {
+func (l *conn) rank(pc *pendingCall) (n int) {
+	if !l.modern && l.abilities == pc.abilities {
 		n += 8
 	}
 	switch {
 	case !l.serial():
-	case l.session != "" && l.session == f.who.Session:
+	case l.session != "" && l.session == pc.who.Session:
 		n += 4
 	case l.session == "":
 		n += 2
@@ -218,7 +218,7 @@ func (l *conn) rank(f *flight) (n int) {
 }
 
 // idle reports whether a connection is up and not in use.
-func (l *conn) idle() bool { return l.up && !l.gone && l.flights.n == 0 && len(l.watches) == 0 }
+func (l *conn) idle() bool { return l.up && !l.gone && l.pending.n == 0 && len(l.watches) == 0 }
 
 // settle notes what a connection has brought.
 func (l *conn) settle(client *mcp.Client, now time.Time) {

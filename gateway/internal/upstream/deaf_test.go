@@ -43,15 +43,15 @@ func TestNoteBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newLab(t, legacy).upstream(Options{})
 		hold := make(chan struct{})
-		f := u.newFlight(t.Context(), &Call{Method: "x", Progress: func(jsonrpc.Raw) { <-hold }})
+		pc := u.newPendingCall(t.Context(), &Call{Method: "x", Progress: func(jsonrpc.Raw) { <-hold }})
 		big := jsonrpc.Raw(`"` + strings.Repeat("x", 100_000) + `"`)
 		for range 100 {
-			f.progressed(big)
+			pc.progressed(big)
 		}
 		synctest.Wait()
 		u.mu.Lock()
-		if f.notes.bytes > 1<<20 || len(f.notes.all) < 10 {
-			t.Errorf("%d bytes in %d notes are kept", f.notes.bytes, len(f.notes.all))
+		if pc.notes.bytes > 1<<20 || len(pc.notes.all) < 10 {
+			t.Errorf("%d bytes in %d notes are kept", pc.notes.bytes, len(pc.notes.all))
 		}
 		u.mu.Unlock()
 		close(hold)

@@ -44,17 +44,17 @@ const (
 	wrong                      // anything else
 )
 
-func outcomeOf(f *flight, err error) outcome {
+func outcomeOf(pc *pendingCall, err error) outcome {
 	switch {
-	case f != nil && f.call.Method == describing:
+	case pc != nil && pc.call.Method == describing:
 		return wrong // says nothing
 	case err == nil:
 		return answered
-	case f != nil && f.failed != nil:
+	case pc != nil && pc.failed != nil:
 		return wrong
 	case errors.As(err, new(*jsonrpc.Error)):
 		return answered
-	case f != nil && f.Err() != nil:
+	case pc != nil && pc.Err() != nil:
 		return given
 	case errors.Is(err, mcp.ErrNotSent):
 		return unreachable
@@ -73,10 +73,10 @@ func outcomeOf(f *flight, err error) outcome {
 }
 
 // failure makes the error of a call of that of its last attempt.
-func (u *Upstream) failure(f *flight, err error) error {
-	switch o := outcomeOf(f, err); {
-	case f.failed != nil:
-		return f.failed
+func (u *Upstream) failure(pc *pendingCall, err error) error {
+	switch o := outcomeOf(pc, err); {
+	case pc.failed != nil:
+		return pc.failed
 	case errors.Is(err, mcp.ErrAsked):
 		return err
 	case o == answered && aboutConnection(err):
@@ -85,16 +85,16 @@ func (u *Upstream) failure(f *flight, err error) error {
 		wire, _ := errors.AsType[*jsonrpc.Error](err)
 		return wire
 	case o == given:
-		return u.ended(f)
+		return u.ended(pc)
 	case o == unreachable:
 		return u.unreached(err)
 	case o == unknown:
-		return u.fault(codeUnavailable, "unknown", f.call.Idempotent, err,
-			"the connection to %s failed while %s was under way, which may or may not have had its effect", u.opts.Name, f.call.Method)
+		return u.fault(codeUnavailable, "unknown", pc.call.Idempotent, err,
+			"the connection to %s failed while %s was under way, which may or may not have had its effect", u.opts.Name, pc.call.Method)
 	case o == late:
-		return u.fault(jsonrpc.Timeout, "unknown", f.call.Idempotent, err, "%s did not answer %s in time", u.opts.Name, f.call.Method)
+		return u.fault(jsonrpc.Timeout, "unknown", pc.call.Idempotent, err, "%s did not answer %s in time", u.opts.Name, pc.call.Method)
 	}
-	return u.fault(jsonrpc.InternalError, "unknown", false, err, "%s could not be carried out by %s", f.call.Method, u.opts.Name)
+	return u.fault(jsonrpc.InternalError, "unknown", false, err, "%s could not be carried out by %s", pc.call.Method, u.opts.Name)
 }
 
 // aboutConnection reports whether an answer is about the connection to the server.
@@ -104,8 +104,8 @@ func aboutConnection(err error) bool {
 }
 
 // ended is the error of a call whose context has ended.
-func (u *Upstream) ended(f *flight) error {
-	return fmt.Errorf("upstream %s: %s: %w", u.opts.Name, f.call.Method, f.Err())
+func (u *Upstream) ended(pc *pendingCall) error {
+	return fmt.Errorf("upstream %s: %s: %w", u.opts.Name, pc.call.Method, pc.Err())
 }
 
 // unreached is the error of a call that the server has not seen.
@@ -191,7 +191,7 @@ func (u *Upstream) explain(err error) (after time.Duration, stderr []string) {
 func textOf(err error) string {
 	text := err.Error()
 	if exit, ok := errors.AsType[*stream.ExitError](err); ok {
-		text = strings.TrimPrefix(exit.Error(), "stream: ") // which part of us noticed it helps nobody
+		text = strings.TrimPrefix(exit.Error(), "stream: ") // which package noticed it is no help
 	}
 	text = strings.Replace(text, ": see ClientOptions.Era", "", 1)
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "mcp: connect: "), `farcall: call "server/discover": `)

@@ -130,7 +130,7 @@ func TestStrayQuestion(t *testing.T) {
 		begin("a")
 		begin("b")
 		conn := u.holders[ownerKey{}].conns[0]
-		if u.Status().Connections != 1 || conn.flights.n != 2 {
+		if u.Status().Connections != 1 || conn.pending.n != 2 {
 			t.Fatalf("%+v", u.Status())
 		}
 		if _, err := conn.ask(t.Context(), spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil {
@@ -146,10 +146,10 @@ func TestStrayQuestion(t *testing.T) {
 			t.Error(err)
 		}
 		// One that comes when its call is over is nobody's.
-		f := conn.flights.first
+		pc := conn.pending.first
 		l.release("b")
 		<-results
-		if _, err := conn.ask(f, spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil || len(asked) > 0 {
+		if _, err := conn.ask(pc, spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil || len(asked) > 0 {
 			t.Error("a question of a call that is over was answered")
 		}
 		l.release("c")

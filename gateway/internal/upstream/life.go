@@ -38,7 +38,7 @@ func (u *Upstream) arrived(l *conn, client *mcp.Client, err error) bool {
 		u.opts.Logger.Debug("a connection has started")
 	}
 	if changed {
-		u.listsChanged() // nobody has told what happened while it was down
+		u.listsChanged() // it is unknown what happened while it was down
 	}
 	return err == nil && wanted
 }
@@ -50,13 +50,13 @@ func (u *Upstream) unstarted(l *conn, err error, now time.Time) {
 	u.failed(err)
 	u.retire(l)
 	for item := range u.queue.All() {
-		if f := item.Value; (f.holder == l.holder || !u.known) && !u.hopeful(f) {
-			u.refuse(f, u.unreached(err))
+		if pc := item.Value; (pc.holder == l.holder || !u.known) && !u.hopeful(pc) {
+			u.refuse(pc, u.unreached(err))
 		}
 	}
 }
 
-// died takes a connection that has ended by itself.
+// died removes a connection that has ended without being closed.
 func (u *Upstream) died(l *conn, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -81,7 +81,7 @@ func (u *Upstream) closed(l *conn) {
 	u.dispatch()
 }
 
-// sweep has connections closed that nobody uses.
+// sweep closes unused connections.
 func (u *Upstream) sweep() {
 	if u.opts.IdleStop > 0 && !u.sweeping && !u.over {
 		u.sweeping = true
@@ -147,7 +147,7 @@ func (u *Upstream) drained() {
 	}
 }
 
-// end ends what has not ended by itself.
+// end ends what has not ended yet.
 func (u *Upstream) end() {
 	u.over = true
 	for item := range u.queue.All() {

@@ -14,10 +14,10 @@ import (
 // describing is the method of a call that wants to know who the server is.
 const describing = spec.MethodServerDiscover
 
-// A flight is a call on its way. It is also the context of that: the values of the
-// caller's and itself, so that what the server sends along with the answer is known
-// to be of this call.
-type flight struct {
+// A pendingCall is a call from its arrival until its end. It is also the context of the call: it has the
+// values of the caller's context and itself, so that what the server sends along with the answer is
+// known to belong to this call.
+type pendingCall struct {
 	context.Context //nolint:containedctx // it is a context itself
 
 	u         *Upstream
@@ -31,10 +31,10 @@ type flight struct {
 
 	// Under the upstream's lock.
 	holder     *holder
-	prev, next *flight    // on the connection
-	conn       *conn      // nil: it waits
-	grant      chan error // gets nil or a refusal, when it has waited
-	item       *share.Item[*flight]
+	prev, next *pendingCall // on the connection
+	conn       *conn        // nil: it waits
+	grant      chan error   // gets nil or a refusal, when it has waited
+	item       *share.Item[*pendingCall]
 	place      *share.Holder // in flight; nil: it has none
 	begun      time.Time
 	age        uint64        // of the breaker
@@ -49,52 +49,54 @@ type flight struct {
 }
 
 // light reports whether the call raises no questions.
-func (f *flight) light() bool { return f.use != useAsking }
+func (pc *pendingCall) light() bool { return pc.use != useAsking }
 
-type flightKey struct{}
+type pendingKey struct{}
 
 // Value implements context.Context.
-func (f *flight) Value(key any) any {
-	if _, ok := key.(flightKey); ok {
-		return f
+func (pc *pendingCall) Value(key any) any {
+	if _, ok := key.(pendingKey); ok {
+		return pc
 	}
-	return f.Context.Value(key)
+	return pc.Context.Value(key)
 }
 
 // AfterFunc lets package context derive from this context without a goroutine
 // (see context.AfterFunc).
-func (f *flight) AfterFunc(do func()) (stop func() bool) { return context.AfterFunc(f.Context, do) }
+func (pc *pendingCall) AfterFunc(do func()) (stop func() bool) {
+	return context.AfterFunc(pc.Context, do)
+}
 
-func (u *Upstream) newFlight(ctx context.Context, c *Call) *flight {
-	f := &flight{Context: ctx, u: u, call: c, who: &c.Caller, abilities: abilitiesOf(c.Caller.Capabilities)}
+func (u *Upstream) newPendingCall(ctx context.Context, c *Call) *pendingCall {
+	pc := &pendingCall{Context: ctx, u: u, call: c, who: &c.Caller, abilities: abilitiesOf(c.Caller.Capabilities)}
 	if !asks(c.Method) {
-		f.use = useLight
+		pc.use = useLight
 	}
-	f.fw = mcp.Forward{
+	pc.fw = mcp.Forward{
 		Method: c.Method, Params: c.Params, Revision: c.Revision,
 		Info: c.Caller.Info, Capabilities: c.Caller.Capabilities,
 		LogLevel: c.LogLevel, Rounds: c.Rounds, Task: c.Task,
 	}
-	if f.fw.Revision == nil {
-		f.fw.Revision = era.Latest()
+	if pc.fw.Revision == nil {
+		pc.fw.Revision = era.Latest()
 	}
 	if c.Progress != nil {
-		f.fw.OnProgress = f.progressed
+		pc.fw.OnProgress = pc.progressed
 	}
 	if c.OnTask != nil {
-		f.fw.OnTask = f.onTask
+		pc.fw.OnTask = pc.onTask
 	}
-	return f
+	return pc
 }
 
 // onTask tells of a task once, also when the call is made again.
-func (f *flight) onTask() error {
-	if f.told {
+func (pc *pendingCall) onTask() error {
+	if pc.told {
 		return nil
 	}
-	f.told = true
-	f.failed = f.call.OnTask()
-	return f.failed
+	pc.told = true
+	pc.failed = pc.call.OnTask()
+	return pc.failed
 }
 
 // asks reports whether a server may ask something during a call: in these methods
@@ -111,46 +113,46 @@ func asks(method string) bool {
 	return true
 }
 
-// flights are the calls that use a connection.
-type flights struct {
-	first, last *flight
+// pendingCalls are the calls that use a connection.
+type pendingCalls struct {
+	first, last *pendingCall
 	n           int
 }
 
-func (q *flights) add(f *flight) {
-	f.prev = q.last
-	if f.prev == nil {
-		q.first = f
+func (q *pendingCalls) add(pc *pendingCall) {
+	pc.prev = q.last
+	if pc.prev == nil {
+		q.first = pc
 	} else {
-		f.prev.next = f
+		pc.prev.next = pc
 	}
-	q.last = f
+	q.last = pc
 	q.n++
 }
 
-func (q *flights) remove(f *flight) {
-	if f.prev == nil {
-		q.first = f.next
+func (q *pendingCalls) remove(pc *pendingCall) {
+	if pc.prev == nil {
+		q.first = pc.next
 	} else {
-		f.prev.next = f.next
+		pc.prev.next = pc.next
 	}
-	if f.next == nil {
-		q.last = f.prev
+	if pc.next == nil {
+		q.last = pc.prev
 	} else {
-		f.next.prev = f.prev
+		pc.next.prev = pc.prev
 	}
-	f.prev, f.next = nil, nil
+	pc.prev, pc.next = nil, nil
 	q.n--
 }
 
-// enter gets a connection for a flight, and waits for one.
-func (u *Upstream) enter(f *flight) error {
+// enter gets a connection for a pending call, and waits for one.
+func (u *Upstream) enter(pc *pendingCall) error {
 	u.mu.Lock()
-	err := u.admit(f)
+	err := u.admit(pc)
 	if err != nil {
-		u.rejected(f)
+		u.rejected(pc)
 	}
-	wait := err == nil && f.conn == nil
+	wait := err == nil && pc.conn == nil
 	u.mu.Unlock()
 	if !wait {
 		return err
@@ -158,42 +160,42 @@ func (u *Upstream) enter(f *flight) error {
 	timer := time.NewTimer(u.opts.QueueTimeout)
 	defer timer.Stop()
 	var waits <-chan time.Time
-	if u.opts.OnWait != nil && !f.light() {
+	if u.opts.OnWait != nil && !pc.light() {
 		ticker := time.NewTicker(time.Second)
 		defer ticker.Stop()
 		waits = ticker.C
 	}
 	for {
 		select {
-		case err := <-f.grant:
+		case err := <-pc.grant:
 			return err
 		case <-waits:
-			u.opts.OnWait(*f.who)
+			u.opts.OnWait(*pc.who)
 			continue
-		case <-f.Done():
-			if u.withdraw(f) {
-				return u.ended(f)
+		case <-pc.Done():
+			if u.withdraw(pc) {
+				return u.ended(pc)
 			}
 		case <-timer.C:
-			if u.expects(f) {
+			if u.expects(pc) {
 				timer.Reset(u.opts.QueueTimeout)
 				continue
 			}
-			if u.withdraw(f) {
+			if u.withdraw(pc) {
 				return u.overdue()
 			}
 		}
 		// It was granted at the same moment.
-		if err := <-f.grant; err != nil || f.Err() == nil {
+		if err := <-pc.grant; err != nil || pc.Err() == nil {
 			return err
 		}
-		u.leave(f, nil, f.Err(), false)
-		return u.ended(f)
+		u.leave(pc, nil, pc.Err(), false)
+		return u.ended(pc)
 	}
 }
 
-// admit lets a flight in: to a connection, or to the queue.
-func (u *Upstream) admit(f *flight) error {
+// admit lets a pending call in: to a connection, or to the queue.
+func (u *Upstream) admit(pc *pendingCall) error {
 	now := time.Now()
 	if u.closing {
 		return u.shuttingDown()
@@ -202,78 +204,78 @@ func (u *Upstream) admit(f *flight) error {
 	if !ok {
 		return u.broken(wait)
 	}
-	f.trial, f.begun = trial, now
-	f.holder = u.holderOf(f)
-	if u.room(f) {
-		if l := u.find(f); l != nil {
-			u.board(f, l)
+	pc.trial, pc.begun = trial, now
+	pc.holder = u.holderOf(pc)
+	if u.room(pc) {
+		if l := u.find(pc); l != nil {
+			u.assign(pc, l)
 			return nil
 		}
 	}
-	if u.full(f) {
-		u.giveUp(f)
+	if u.full(pc) {
+		u.giveUp(pc)
 		return u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already; try again later", u.queue.Len(), u.opts.Name)
 	}
-	f.grant = make(chan error, 1)
-	u.queued(f)
+	pc.grant = make(chan error, 1)
+	u.queued(pc)
 	u.dispatch()
 	return nil
 }
 
-// giveUp forgets a flight that has got no connection.
-func (u *Upstream) giveUp(f *flight) {
-	if f.trial {
+// giveUp forgets a pending call that has got no connection.
+func (u *Upstream) giveUp(pc *pendingCall) {
+	if pc.trial {
 		u.breaker.forgo()
-		f.trial = false
+		pc.trial = false
 	}
-	u.tidy(f.holder)
+	u.tidy(pc.holder)
 }
 
-// grant gives a waiting flight a connection.
-func (u *Upstream) grant(f *flight, l *conn) {
-	u.queue.Serve(f.item)
-	f.item = nil
-	f.holder.waiting--
-	u.board(f, l)
-	f.grant <- nil
+// grant gives a waiting call a connection.
+func (u *Upstream) grant(pc *pendingCall, l *conn) {
+	u.queue.Serve(pc.item)
+	pc.item = nil
+	pc.holder.waiting--
+	u.assign(pc, l)
+	pc.grant <- nil
 }
 
-// refuse ends the waiting of a flight.
-func (u *Upstream) refuse(f *flight, err error) {
-	u.unqueue(f)
-	u.giveUp(f)
-	u.rejected(f)
-	f.grant <- err
+// refuse ends the waiting of a pending call.
+func (u *Upstream) refuse(pc *pendingCall, err error) {
+	u.unqueue(pc)
+	u.giveUp(pc)
+	u.rejected(pc)
+	pc.grant <- err
 	u.drained()
 }
 
-// withdraw takes a flight that waits no more from the queue. It reports false when
+// withdraw takes a pending call that waits no more from the queue. It reports false when
 // it has just got an answer.
-func (u *Upstream) withdraw(f *flight) bool {
+func (u *Upstream) withdraw(pc *pendingCall) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if f.conn != nil || len(f.grant) > 0 {
+	if pc.conn != nil || len(pc.grant) > 0 {
 		return false
 	}
-	u.unqueue(f)
-	if f.holder.single {
-		u.release(f.holder) // nobody else waits for that connection
+	u.unqueue(pc)
+	if pc.holder.single {
+		u.release(pc.holder) // no other call waits for that connection
 	}
-	u.giveUp(f)
-	u.rejected(f)
+	u.giveUp(pc)
+	u.rejected(pc)
 	u.drained()
 	return true
 }
 
-// expects reports whether a connection for a flight may be being started.
-func (u *Upstream) expects(f *flight) bool {
+// expects reports whether a connection for a pending call may be being started.
+func (u *Upstream) expects(pc *pendingCall) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if f.conn != nil || len(f.grant) > 0 {
+	if pc.conn != nil || len(pc.grant) > 0 {
 		return false
 	}
-	for _, l := range f.holder.conns {
-		if u.expected(l, f) {
+	for _, l := range pc.holder.conns {
+		if u.expected(l, pc) {
 			return true
 		}
 	}

@@ -141,12 +141,12 @@ func (u *Upstream) apart() bool {
 }
 
 // holderOf returns the owner of the connections that a call may use.
-func (u *Upstream) holderOf(f *flight) *holder {
-	key, lasting := u.keyOf(f.who, f.abilities, f.use)
+func (u *Upstream) holderOf(pc *pendingCall) *holder {
+	key, lasting := u.keyOf(pc.who, pc.abilities, pc.use)
 	if !lasting {
 		return &holder{single: true}
 	}
-	return u.holder(key, f.who.Session)
+	return u.holder(key, pc.who.Session)
 }
 
 // holder returns the holder of a key, which may be of a session.
@@ -177,17 +177,17 @@ func (k ownerKey) belongs(client string) bool {
 // be stateless or not, the owners that they have now that this is known.
 func (u *Upstream) rekey(l *conn, turned bool) {
 	for item := range u.queue.All() {
-		f := item.Value
+		pc := item.Value
 		if !turned {
 			break
 		}
-		if f.holder.single {
+		if pc.holder.single {
 			continue // what is being started for it is its own
 		}
-		old := f.holder
+		old := pc.holder
 		old.waiting--
-		f.holder = u.holderOf(f)
-		f.holder.waiting++
+		pc.holder = u.holderOf(pc)
+		pc.holder.waiting++
 		u.tidy(old)
 	}
 	switch old := l.holder; {

@@ -23,7 +23,7 @@ const (
 // change it are called with the lock held, and do no I/O.
 type state struct {
 	holders  map[ownerKey]*holder
-	queue    share.Queue[*flight] // for whom there is no connection yet
+	queue    share.Queue[*pendingCall] // for whom there is no connection yet
 	inFlight *share.Places
 	places   int  // connections that are being started, used or closed
 	singles  int  // of these, those of one call
@@ -55,42 +55,42 @@ type state struct {
 // has failed.
 const coolTime = time.Second
 
-// find returns the best connection that f can have now, or nil.
-func (u *Upstream) find(f *flight) (best *conn) {
-	for _, l := range f.holder.conns {
-		if l.up && l.serves(f) && l.free(f) && (best == nil || l.better(best, f)) {
+// find returns the best connection that pc can have now, or nil.
+func (u *Upstream) find(pc *pendingCall) (best *conn) {
+	for _, l := range pc.holder.conns {
+		if l.up && l.serves(pc) && l.free(pc) && (best == nil || l.better(best, pc)) {
 			best = l
 		}
 	}
 	return best
 }
 
-// crowded returns a connection that f can use along with somebody who may be asked. That
+// shareable returns a connection that pc can use along with a call that may be asked. That
 // is for calls that raise no questions, when there is no other connection to be had.
-func (u *Upstream) crowded(f *flight) *conn {
-	for _, l := range f.holder.conns {
-		if f.light() && l.up && l.serves(f) {
+func (u *Upstream) shareable(pc *pendingCall) *conn {
+	for _, l := range pc.holder.conns {
+		if pc.light() && l.up && l.serves(pc) {
 			return l
 		}
 	}
 	return nil
 }
 
-// expected reports whether a connection that is being started may come to be f's. As
-// long as nobody knows what the server speaks, one is started for all.
-func (u *Upstream) expected(l *conn, f *flight) bool {
-	return !l.up && !l.gone && (l.serves(f) || !u.known || u.modern)
+// expected reports whether a connection that is being started may come to be pc's. As
+// long as it is unknown what the server speaks, one is started for all.
+func (u *Upstream) expected(l *conn, pc *pendingCall) bool {
+	return !l.up && !l.gone && (l.serves(pc) || !u.known || u.modern)
 }
 
-// stateless reports whether the server is known to ask nothing by itself.
+// stateless reports whether the server is known to ask nothing outside of calls.
 func (u *Upstream) stateless() bool { return u.known && u.modern }
 
-// promise reports whether a connection that is being started is enough for f, too.
-func (u *Upstream) promise(f *flight) bool {
-	for _, l := range f.holder.conns {
+// promise reports whether a connection that is being started is enough for pc, too.
+func (u *Upstream) promise(pc *pendingCall) bool {
+	for _, l := range pc.holder.conns {
 		switch {
-		case !u.expected(l, f):
-		case f.light(), !l.serial(), u.stateless():
+		case !u.expected(l, pc):
+		case pc.light(), !l.serial(), u.stateless():
 			return true
 		case l.promised == 0:
 			l.promised++
@@ -100,56 +100,56 @@ func (u *Upstream) promise(f *flight) bool {
 	return false
 }
 
-// hopeful reports whether a waiting flight may get a connection without a start of its
+// hopeful reports whether a waiting call may get a connection without a start of its
 // own.
-func (u *Upstream) hopeful(f *flight) bool {
-	for _, l := range f.holder.conns {
-		if l.serves(f) || u.expected(l, f) {
+func (u *Upstream) hopeful(pc *pendingCall) bool {
+	for _, l := range pc.holder.conns {
+		if l.serves(pc) || u.expected(l, pc) {
 			return true
 		}
 	}
 	return !u.known && u.starts > 0
 }
 
-// board puts a flight on a connection.
-func (u *Upstream) board(f *flight, l *conn) {
-	f.conn, f.over, f.age = l, false, u.breaker.age
-	f.level, f.sent = "", false
-	u.started(f)
+// assign gives a connection to a pending call.
+func (u *Upstream) assign(pc *pendingCall, l *conn) {
+	pc.conn, pc.over, pc.age = l, false, u.breaker.age
+	pc.level, pc.sent = "", false
+	u.started(pc)
 	l.calls++
-	l.flights.add(f)
-	l.identify(f)
-	if !f.light() {
+	l.pending.add(pc)
+	l.identify(pc)
+	if !pc.light() {
 		l.asking++
 	}
 	if l.roots.boarded != nil {
 		close(l.roots.boarded)
 		l.roots.boarded = nil
 	}
-	if f.call.Method == describing {
+	if pc.call.Method == describing {
 		return
 	}
-	if severity := spec.LogSeverity(f.call.LogLevel); severity >= 0 && !l.modern && l.info.Capabilities.Logging != nil &&
+	if severity := spec.LogSeverity(pc.call.LogLevel); severity >= 0 && !l.modern && l.info.Capabilities.Logging != nil &&
 		(l.level < 0 || severity < l.level) {
-		f.level, l.level = f.call.LogLevel, severity
+		pc.level, l.level = pc.call.LogLevel, severity
 	}
-	if l.serial() && !f.light() {
-		l.session = f.who.Session
+	if l.serial() && !pc.light() {
+		l.session = pc.who.Session
 	}
 }
 
-// leave takes a flight from its connection, after an attempt with that outcome. It
+// leave takes a pending call from its connection, after an attempt with that outcome. It
 // reports whether the call can be made again. It returns when nothing is passed on
 // any more.
-func (u *Upstream) leave(f *flight, in *era.Revision, err error, first bool) (again bool) {
+func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first bool) (again bool) {
 	now := time.Now()
-	outcome := outcomeOf(f, err)
+	outcome := outcomeOf(pc, err)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	l := f.conn
-	f.over = true
-	l.flights.remove(f)
-	if !f.light() {
+	l := pc.conn
+	pc.over = true
+	l.pending.remove(pc)
+	if !pc.light() {
 		l.asking--
 	}
 	l.used = now
@@ -158,48 +158,48 @@ func (u *Upstream) leave(f *flight, in *era.Revision, err error, first bool) (ag
 		if u.breaker.succeeded() {
 			u.turn()
 		}
-		u.latency.add(now.Sub(f.begun))
+		u.latency.add(now.Sub(pc.begun))
 	case unreachable, unknown:
-		u.lost(l, f.age, err, now)
+		u.lost(l, pc.age, err, now)
 	case late, given:
-		u.unanswered(l, f)
+		u.unanswered(l, pc)
 	}
-	if f.trial && outcome != answered {
+	if pc.trial && outcome != answered {
 		u.breaker.forgo()
 	}
-	f.trial, f.conn = false, nil
-	again = first && f.Err() == nil && !u.over && (outcome == unreachable || outcome == unknown && f.call.Idempotent)
-	u.count(f, outcome, again)
+	pc.trial, pc.conn = false, nil
+	again = first && pc.Err() == nil && !u.over && (outcome == unreachable || outcome == unknown && pc.call.Idempotent)
+	u.count(pc, outcome, again)
 	if in != nil && in.Modern != l.modern || l.holder.single {
 		u.retire(l)
 	}
-	if l.gone && l.flights.n == 0 {
+	if l.gone && l.pending.n == 0 {
 		l.cancel()
 	}
 	u.dispatch()
-	u.hush(f) // the connection is another's by now: who does not read what he is told does not keep it
-	u.landed(f)
+	u.waitDelivered(pc) // the connection may already serve another call: a slow reader must not block it
+	u.finished(pc)
 	u.dispatch()
 	u.drained()
 	return again
 }
 
-// hush waits until nothing is passed on any more for a flight, or its client does
-// not take it.
-func (u *Upstream) hush(f *flight) {
-	f.over = true
-	if f.pending == 0 {
+// waitDelivered waits until nothing is passed on to the client of a pending call any more, or the client
+// does not read.
+func (u *Upstream) waitDelivered(pc *pendingCall) {
+	pc.over = true
+	if pc.pending == 0 {
 		return
 	}
-	for _, a := range f.asks {
+	for _, a := range pc.asks {
 		a.cancel()
 	}
 	quiet := make(chan struct{})
-	f.quiet = quiet
+	pc.quiet = quiet
 	timer := time.NewTimer(maxDeaf)
 	defer timer.Stop()
-	for f.quiet == quiet {
-		told, late := f.notes.told, false
+	for pc.quiet == quiet {
+		told, late := pc.notes.told, false
 		u.mu.Unlock()
 		select {
 		case <-quiet:
@@ -208,8 +208,8 @@ func (u *Upstream) hush(f *flight) {
 			timer.Reset(maxDeaf)
 		}
 		u.mu.Lock()
-		if late && f.notes.running && f.notes.told == told {
-			u.abandon(f)
+		if late && pc.notes.running && pc.notes.told == told {
+			u.abandon(pc)
 		}
 	}
 }
@@ -228,15 +228,15 @@ func (u *Upstream) lost(l *conn, age uint64, err error, now time.Time) {
 
 // unanswered notes that a call has ended, but not for the server, which may still
 // ask about it. No other caller must be asked that.
-func (u *Upstream) unanswered(l *conn, f *flight) {
+func (u *Upstream) unanswered(l *conn, pc *pendingCall) {
 	switch {
-	case l.modern || l.abilities == 0 || f.light() || !f.sent:
-	case l.serial() && f.who.Session == "":
+	case l.modern || l.abilities == 0 || pc.light() || !pc.sent:
+	case l.serial() && pc.who.Session == "":
 		u.replace(l) // no session could have what the server still says
-	case l.lateQuestions && l.lateSession != f.who.Session:
+	case l.lateQuestions && l.lateSession != pc.who.Session:
 		l.lateSession = ""
 	default:
-		l.lateQuestions, l.lateSession = true, f.who.Session
+		l.lateQuestions, l.lateSession = true, pc.who.Session
 	}
 }
 
@@ -262,36 +262,36 @@ func (u *Upstream) dispatch() {
 	}
 }
 
-// serve does for a waiting flight what can be done.
-func (u *Upstream) serve(f *flight, coming *int) {
-	if l := u.find(f); l != nil {
-		u.grant(f, l)
+// serve does for a waiting call what can be done.
+func (u *Upstream) serve(pc *pendingCall, coming *int) {
+	if l := u.find(pc); l != nil {
+		u.grant(pc, l)
 		return
 	}
-	if u.promise(f) {
+	if u.promise(pc) {
 		return
 	}
-	if u.breaker.open() && !f.trial {
-		if !u.hopeful(f) {
+	if u.breaker.open() && !pc.trial {
+		if !u.hopeful(pc) {
 			_, _, wait := u.breaker.peek(time.Now())
-			u.refuse(f, u.broken(wait))
+			u.refuse(pc, u.broken(wait))
 		}
-	} else if u.mayStart(f, coming) {
-		l := u.start(f.holder, f.abilities, f)
-		if !f.light() {
+	} else if u.mayStart(pc, coming) {
+		l := u.start(pc.holder, pc.abilities, pc)
+		if !pc.light() {
 			l.promised++
 		}
 		return
 	}
-	if l := u.crowded(f); l != nil && f.conn == nil {
-		u.grant(f, l)
+	if l := u.shareable(pc); l != nil && pc.conn == nil {
+		u.grant(pc, l)
 	}
 }
 
-// mayStart reports whether a connection can be started for f. It makes room for one if
+// mayStart reports whether a connection can be started for pc. It makes room for one if
 // it has to.
-func (u *Upstream) mayStart(f *flight, coming *int) bool {
-	if u.over || !u.known && u.starts > 0 || u.hopeful(f) && time.Now().Before(u.cool) || !u.pooled(f) {
+func (u *Upstream) mayStart(pc *pendingCall, coming *int) bool {
+	if u.over || !u.known && u.starts > 0 || u.hopeful(pc) && time.Now().Before(u.cool) || !u.pooled(pc) {
 		return false
 	}
 	switch {
@@ -312,14 +312,14 @@ func (u *Upstream) mayStart(f *flight, coming *int) bool {
 	return false
 }
 
-// pooled reports whether the pool has room for a connection for f.
-func (u *Upstream) pooled(f *flight) bool {
-	switch h := f.holder; {
+// pooled reports whether the pool has room for a connection for pc.
+func (u *Upstream) pooled(pc *pendingCall) bool {
+	switch h := pc.holder; {
 	case h.single:
 		return !u.opts.Exclusive || u.singles < u.opts.Pool
 	case h.key.roots == listRoots:
 		return len(h.conns) < u.opts.Pool || u.evict(h.conns)
-	case u.serial && !u.stateless() && f.abilities != 0:
+	case u.serial && !u.stateless() && pc.abilities != 0:
 		return u.fits(h)
 	}
 	return true
@@ -362,7 +362,7 @@ func (u *Upstream) fits(h *holder) bool {
 // so many.
 const minCalls = 8
 
-// evict closes the connection that nobody has needed for the longest time.
+// evict closes the connection that has been unused for the longest time.
 func (u *Upstream) evict(conns []*conn) bool {
 	var oldest *conn
 	for _, l := range conns {
@@ -377,14 +377,14 @@ func (u *Upstream) evict(conns []*conn) bool {
 	return true
 }
 
-// start starts a connection, for a flight; nil: for nobody.
-func (u *Upstream) start(h *holder, a abilities, f *flight) *conn {
+// start starts a connection, for a pending call or, with nil, for none.
+func (u *Upstream) start(h *holder, a abilities, pc *pendingCall) *conn {
 	l := &conn{u: u, holder: h, abilities: a, age: u.breaker.age}
 	l.ctx, l.cancel = context.WithCancel(&connContext{u.ctx, l})
-	if f != nil {
-		l.identify(f)
+	if pc != nil {
+		l.identify(pc)
 		if h.single || h.key.roots == knownRoots {
-			l.roots.known = bytes.Clone(f.who.Roots)
+			l.roots.known = bytes.Clone(pc.who.Roots)
 		}
 	}
 	h.conns = append(h.conns, l)
@@ -412,17 +412,17 @@ func (u *Upstream) retire(l *conn) {
 		u.tidy(l.holder)
 		u.turn()
 	}
-	if l.flights.n == 0 {
+	if l.pending.n == 0 {
 		l.cancel()
 	}
 }
 
-// replace retires a connection that nobody may use any more. When all callers have none
+// replace retires a connection that may not be used any more. When all callers have none
 // but that, another one takes its place: somebody may want to be told of changes.
 func (u *Upstream) replace(l *conn) {
 	if l.holder.key == (ownerKey{}) && !l.holder.single && l.up && !l.gone && len(l.holder.conns) == 1 && !u.closing && !u.breaker.open() {
-		u.stale = true                      // nobody tells what happens meanwhile
-		u.start(l.holder, l.abilities, nil) // it is nobody's: connections of the others are not replaced
+		u.stale = true                      // what happens meanwhile is not reported
+		u.start(l.holder, l.abilities, nil) // it has no owner: connections of owners are not replaced
 	}
 	u.retire(l)
 }

@@ -26,7 +26,7 @@ type rootsState struct {
 	boarded chan struct{} // closed when the next call is there; nil: not waited for
 	news    bool          // the server may be about to ask: the roots are new to it
 	missed  bool          // the server has given up a question: it must be asked to ask again
-	settler *flight       // the call that waits until the server has asked; nil: none
+	settler *pendingCall  // the call that waits until the server has asked; nil: none
 }
 
 // declaresRoots reports whether the server of a connection was told that there are roots.
@@ -47,7 +47,7 @@ func (l *conn) askRoots(ctx context.Context, params jsonrpc.Raw) (jsonrpc.Raw, e
 	if !wait {
 		return answer, err
 	}
-	tried := map[*flight]bool{}
+	tried := map[*pendingCall]bool{}
 	for {
 		answer, again, err := l.askClient(ctx, params, tried)
 		if again == nil {
@@ -69,9 +69,9 @@ func (l *conn) askRoots(ctx context.Context, params jsonrpc.Raw) (jsonrpc.Raw, e
 func (u *Upstream) rootsAsked(ctx context.Context, l *conn) (answer jsonrpc.Raw, wait bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	f, _ := ctx.Value(flightKey{}).(*flight)
+	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
 	u.asksRoots = true
-	if l.asking == 0 || l.roots.settler != nil && (f == nil || f == l.roots.settler) {
+	if l.asking == 0 || l.roots.settler != nil && (pc == nil || pc == l.roots.settler) {
 		u.rootsFirst = true
 	}
 	l.roots.open++
@@ -80,7 +80,7 @@ func (u *Upstream) rootsAsked(ctx context.Context, l *conn) (answer jsonrpc.Raw,
 		return l.roots.known, false, nil
 	case kind == unaskedRoots:
 		u.retire(l)
-		if l.asking == 1 && (f == nil || !f.light()) {
+		if l.asking == 1 && (pc == nil || !pc.light()) {
 			return nil, true, nil // its connection from now on
 		}
 		u.serial = u.serial || l.asking > 1 // from now on one at a time, so that the next question can be answered
@@ -93,25 +93,25 @@ func (u *Upstream) rootsAsked(ctx context.Context, l *conn) (answer jsonrpc.Raw,
 
 // askClient asks the client for its roots by way of a call in flight that was not tried. Without
 // an answer, again is closed when there is another call.
-func (l *conn) askClient(ctx context.Context, params jsonrpc.Raw, tried map[*flight]bool) (answer jsonrpc.Raw, again <-chan struct{}, err error) {
+func (l *conn) askClient(ctx context.Context, params jsonrpc.Raw, tried map[*pendingCall]bool) (answer jsonrpc.Raw, again <-chan struct{}, err error) {
 	u := l.u
 	asked, cancel := context.WithCancel(ctx)
 	defer cancel()
 	a := &asking{cancel: cancel}
-	f, again := u.borrow(ctx, l, tried, a)
-	if f == nil {
+	pc, again := u.borrow(ctx, l, tried, a)
+	if pc == nil {
 		return nil, again, nil
 	}
-	answer, err = f.call.Ask(asked, spec.MethodRootsList, params)
+	answer, err = pc.call.Ask(asked, spec.MethodRootsList, params)
 	u.mu.Lock()
-	over := f.over
+	over := pc.over
 	u.mu.Unlock()
-	u.replied(f, a)
-	if err == nil || ctx.Err() != nil || !over && !f.light() {
+	u.replied(pc, a)
+	if err == nil || ctx.Err() != nil || !over && !pc.light() {
 		return answer, nil, err
 	}
 	// The question is not about that call: it outlives it.
-	tried[f] = true
+	tried[pc] = true
 	return nil, closedChan(), nil
 }
 
@@ -124,24 +124,26 @@ func closedChan() <-chan struct{} {
 // borrow returns a call in flight by which the client can be asked for its roots, which waits for
 // the answer from now on: the one in whose exchange the question has come, or any other one. Nil:
 // there is none until the channel is closed.
-func (u *Upstream) borrow(ctx context.Context, l *conn, tried map[*flight]bool, a *asking) (*flight, <-chan struct{}) {
+func (u *Upstream) borrow(ctx context.Context, l *conn, tried map[*pendingCall]bool, a *asking) (*pendingCall, <-chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	usable := func(f *flight) bool { return f != nil && f.conn == l && !f.over && f.call.Ask != nil && !tried[f] }
-	f, _ := ctx.Value(flightKey{}).(*flight)
-	if !usable(f) {
-		for f = l.flights.first; f != nil && !usable(f); f = f.next {
+	usable := func(pc *pendingCall) bool {
+		return pc != nil && pc.conn == l && !pc.over && pc.call.Ask != nil && !tried[pc]
+	}
+	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
+	if !usable(pc) {
+		for pc = l.pending.first; pc != nil && !usable(pc); pc = pc.next {
 		}
 	}
-	if f == nil {
+	if pc == nil {
 		if l.roots.boarded == nil {
 			l.roots.boarded = make(chan struct{})
 		}
 		return nil, l.roots.boarded
 	}
-	f.pending++
-	f.asks = append(f.asks, a)
-	return f, nil
+	pc.pending++
+	pc.asks = append(pc.asks, a)
+	return pc, nil
 }
 
 // rootsAnswered notes that a question for the roots has its answer.
@@ -163,26 +165,26 @@ const settlePings = 8
 // in: a client that is connected directly has had the time for that since it connected. The server
 // answers a ping after it has sent what it had to ask. One that needs longer has no roots yet during
 // the call, or those that the client had before: nothing is kept apart by this.
-func (f *flight) settleRoots() {
-	l, u := f.conn, f.u
-	news, missed := u.rootsNews(f)
-	defer u.rootsSettled(f)
+func (pc *pendingCall) settleRoots() {
+	l, u := pc.conn, pc.u
+	news, missed := u.rootsNews(pc)
+	defer u.rootsSettled(pc)
 	if missed {
-		_ = l.client.Notify(f, spec.NotificationRootsListChanged, nil) // the call would fail as well
+		_ = l.client.Notify(pc, spec.NotificationRootsListChanged, nil) // the call would fail as well
 	}
 	if news || missed {
-		_ = l.client.Ping(f)
+		_ = l.client.Ping(pc)
 	}
 	for open := u.rootsOpen(l); open != nil; open = u.rootsOpen(l) {
 		news = true
 		select {
 		case <-open:
-		case <-f.Done():
+		case <-pc.Done():
 			return
 		}
 	}
 	for n := 0; (news || missed) && n < settlePings; n++ {
-		if l.client.Ping(f) != nil {
+		if l.client.Ping(pc) != nil {
 			return
 		}
 	}
@@ -190,23 +192,23 @@ func (f *flight) settleRoots() {
 
 // rootsNews reports whether a server that asks for roots may be about to do so, and whether it must
 // be told that it should. The call waits until it has.
-func (u *Upstream) rootsNews(f *flight) (news, missed bool) {
+func (u *Upstream) rootsNews(pc *pendingCall) (news, missed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	r := &f.conn.roots
+	r := &pc.conn.roots
 	news, missed = r.news && u.asksRoots, r.missed
 	r.news, r.missed = false, false
 	if news || missed {
-		r.settler = f
+		r.settler = pc
 	}
 	return news, missed
 }
 
 // rootsSettled notes that the call waits no longer.
-func (u *Upstream) rootsSettled(f *flight) {
+func (u *Upstream) rootsSettled(pc *pendingCall) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if r := &f.conn.roots; r.settler == f {
+	if r := &pc.conn.roots; r.settler == pc {
 		r.settler = nil
 	}
 }

@@ -410,10 +410,10 @@ func checkOwners(t *testing.T, u *Upstream) {
 			if l.holder != h || h.single {
 				t.Errorf("a connection has another holder than the one that has it")
 			}
-			for f := l.flights.first; f != nil; f = f.next {
-				now, lasting := u.keyOf(f.who, f.abilities, f.use)
-				if !lasting || now != key && (f.use == useAsking || key.roots != listRoots) {
-					t.Errorf("a call of %+v is on a connection of %+v", f.who, key)
+			for pc := l.pending.first; pc != nil; pc = pc.next {
+				now, lasting := u.keyOf(pc.who, pc.abilities, pc.use)
+				if !lasting || now != key && (pc.use == useAsking || key.roots != listRoots) {
+					t.Errorf("a call of %+v is on a connection of %+v", pc.who, key)
 				}
 			}
 		}

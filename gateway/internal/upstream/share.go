@@ -10,26 +10,26 @@ import (
 // rejected, and one owner alone leaves a sixteenth of MaxInFlight to others.
 const reserved = 16
 
-// queued puts a flight into the queue.
-func (u *Upstream) queued(f *flight) {
-	f.item = u.queue.Push(f.who.owner(), f)
-	f.holder.waiting++
+// queued puts a pending call into the queue.
+func (u *Upstream) queued(pc *pendingCall) {
+	pc.item = u.queue.Push(pc.who.owner(), pc)
+	pc.holder.waiting++
 }
 
-// unqueue takes a flight from the queue.
-func (u *Upstream) unqueue(f *flight) {
-	u.queue.Remove(f.item)
-	f.item = nil
-	f.holder.waiting--
+// unqueue takes a pending call from the queue.
+func (u *Upstream) unqueue(pc *pendingCall) {
+	u.queue.Remove(pc.item)
+	pc.item = nil
+	pc.holder.waiting--
 }
 
-// full reports whether there is no place in the queue for f, and none that an owner with more calls in
+// full reports whether there is no place in the queue for pc, and none that an owner with more calls in
 // it can give.
-func (u *Upstream) full(f *flight) bool {
+func (u *Upstream) full(pc *pendingCall) bool {
 	if u.queue.Len() < u.opts.MaxQueue {
 		return false
 	}
-	item := u.queue.Displace(f.who.owner())
+	item := u.queue.Displace(pc.who.owner())
 	if item == nil {
 		return true
 	}
@@ -42,23 +42,23 @@ func (u *Upstream) full(f *flight) bool {
 	return false
 }
 
-// room reports whether f can be in flight. Of fewer than sixteen places none is left free: the turns of the
+// room reports whether pc can be in flight. Of fewer than sixteen places none is left free: the turns of the
 // queue are fair.
-func (u *Upstream) room(f *flight) bool {
+func (u *Upstream) room(pc *pendingCall) bool {
 	switch most := u.opts.MaxInFlight; {
 	case u.inFlight.Used() >= most:
 		return false
 	case most < reserved:
 		return true
 	default:
-		return u.inFlight.Fits(share.Bounds{Total: most, Ratio: reserved - 1}, f.who.owner(), 0)
+		return u.inFlight.Fits(share.Bounds{Total: most, Ratio: reserved - 1}, pc.who.owner(), 0)
 	}
 }
 
-// started counts a flight, for which there is room.
-func (u *Upstream) started(f *flight) {
-	f.place, _ = u.inFlight.Take(share.Bounds{}, f.who.owner(), 0)
+// started counts a pending call, for which there is room.
+func (u *Upstream) started(pc *pendingCall) {
+	pc.place, _ = u.inFlight.Take(share.Bounds{}, pc.who.owner(), 0)
 }
 
-// landed counts a flight that is over.
-func (u *Upstream) landed(f *flight) { u.inFlight.Give(f.place, 0) }
+// finished counts a pending call that is over.
+func (u *Upstream) finished(pc *pendingCall) { u.inFlight.Give(pc.place, 0) }

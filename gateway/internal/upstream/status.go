@@ -22,7 +22,7 @@ type Status struct {
 	InFlight, Queued int
 	Calls            uint64 // that have ended
 	Errors           uint64 // of these, those that the server did not answer or that got no connection
-	Dropped          uint64 // messages of the server that nobody could be told, and answers that nobody waited for
+	Dropped          uint64 // messages of the server that belong to no client, and late answers
 	Retries          uint64
 	// LatencyP50 and LatencyP99 are of the calls that were answered, within an
 	// eighth. 0: there were none.
@@ -80,8 +80,8 @@ func (u *Upstream) turn() {
 }
 
 // count notes the end of an attempt.
-func (u *Upstream) count(f *flight, o outcome, again bool) {
-	if f.call.Method == describing {
+func (u *Upstream) count(pc *pendingCall, o outcome, again bool) {
+	if pc.call.Method == describing {
 		return
 	}
 	if again {
@@ -95,12 +95,12 @@ func (u *Upstream) count(f *flight, o outcome, again bool) {
 }
 
 // rejected notes the end of a call that has got no connection.
-func (u *Upstream) rejected(f *flight) {
-	if f.call.Method == describing {
+func (u *Upstream) rejected(pc *pendingCall) {
+	if pc.call.Method == describing {
 		return
 	}
 	u.calls++
-	if f.Err() == nil {
+	if pc.Err() == nil {
 		u.errors++
 	}
 }

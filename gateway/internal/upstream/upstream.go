@@ -26,7 +26,7 @@ import (
 
 // A Caller is who calls.
 type Caller struct {
-	// Owner is whose call it is. Zero: the session's, or nobody's when there is none.
+	// Owner is the owner of the call. Zero: the session, or none when there is no session.
 	Owner owner.Key
 	// Session names the session of a legacy client within this process. "": the
 	// request stands alone.
@@ -51,8 +51,8 @@ type Call struct {
 	Caller   Caller
 	// Ask answers what the server asks during the call, which waits for it. It is
 	// called by several goroutines when there are several questions, and must return
-	// soon after its context has ended, which is no later than the call. Nil: nobody
-	// can be asked.
+	// soon after its context has ended, which is no later than the call. Nil: the
+	// client cannot be asked.
 	Ask func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error)
 	// Notice gets what the server tells about the call, the messages of its log
 	// above all, and Progress the params of its progress, all in the form of the
@@ -85,9 +85,9 @@ type Options struct {
 	// Dial makes a connection. The options are the connection's own; Dial may add to
 	// them. It obeys its context.
 	Dial func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error)
-	// Identity returns what requests to the server must know of who makes a call. It is
-	// called with a lock held, and must only look at the context. Requests of a call have its context, others of
-	// the connection that of nobody: see [Identity]. Nil: nothing.
+	// Identity returns what requests to the server must know of the caller. It is called with a lock
+	// held, and must only look at the context. Requests of a call have its context, other requests of
+	// the connection one without a caller: see [Identity]. Nil: nothing.
 	Identity func(context.Context) any
 	// Exclusive: a connection ends for all of its calls at once, and what a legacy
 	// server asks does not say which call it is about. So it is with everything but
@@ -104,14 +104,14 @@ type Options struct {
 	// that of a session ("session") that goes on: who comes then waits in the queue.
 	// Default 256.
 	MaxConnections int
-	// IdleStop is when connections that nobody uses are closed. Default 0: never.
+	// IdleStop is when connections that are unused are closed. Default 0: never.
 	IdleStop time.Duration
 	// Timeout bounds how long a call may be without a sign of life, and how long a
 	// connection may take to start. Default 60 s.
 	Timeout time.Duration
 	// MaxInFlight bounds the calls under way, MaxQueue those that wait, and
 	// QueueTimeout how long they do; the time in which a connection starts does not count.
-	// Of both bounds nobody gets all while others come: see share.go. Default 1024,
+	// One owner never gets all of either while others call: see share.go. Default 1024,
 	// 1024, 30 s.
 	MaxInFlight, MaxQueue int
 	QueueTimeout          time.Duration
@@ -200,37 +200,37 @@ const maxStale = 3
 // Call makes a call and waits for its end. A call that the server has surely not
 // seen, or that may be made twice, is made again when its connection fails.
 func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
-	f := u.newFlight(ctx, c)
+	pc := u.newPendingCall(ctx, c)
 	for attempt := 0; ; attempt++ {
-		if err := u.enter(f); err != nil {
+		if err := u.enter(pc); err != nil {
 			return Result{}, err
 		}
-		raw, rev, err := f.carry()
+		raw, rev, err := pc.carry()
 		// Connections that ended together are found out one by one.
 		stale := u.opts.Exclusive && attempt < maxStale && errors.Is(err, mcp.ErrNotSent)
-		again := u.leave(f, rev, err, attempt == 0 || stale)
+		again := u.leave(pc, rev, err, attempt == 0 || stale)
 		switch {
 		case err == nil:
 			return Result{Raw: raw, Revision: rev}, nil
 		case !again:
-			return Result{}, u.failure(f, err)
+			return Result{}, u.failure(pc, err)
 		}
 	}
 }
 
 // carry makes the call on its connection.
-func (f *flight) carry() (jsonrpc.Raw, *era.Revision, error) {
-	l := f.conn
-	if f.level != "" {
-		if err := l.client.SetLogLevel(f, f.level); err != nil {
-			f.u.levelFailed(l, f, err)
+func (pc *pendingCall) carry() (jsonrpc.Raw, *era.Revision, error) {
+	l := pc.conn
+	if pc.level != "" {
+		if err := l.client.SetLogLevel(pc, pc.level); err != nil {
+			pc.u.levelFailed(l, pc, err)
 		}
 	}
-	if !f.light() && f.call.Ask != nil && l.declaresRoots() {
-		f.settleRoots()
+	if !pc.light() && pc.call.Ask != nil && l.declaresRoots() {
+		pc.settleRoots()
 	}
-	f.sent = true
-	return l.client.Forward(f, &f.fw)
+	pc.sent = true
+	return l.client.Forward(pc, &pc.fw)
 }
 
 // Describe returns what the server says of itself to such a caller, which must
@@ -243,12 +243,12 @@ func (u *Upstream) Describe(ctx context.Context, who Caller) (*mcp.ServerInfo, e
 	if info != nil {
 		return info, nil
 	}
-	f := u.newFlight(ctx, &Call{Method: describing, Caller: who})
-	if err := u.enter(f); err != nil {
+	pc := u.newPendingCall(ctx, &Call{Method: describing, Caller: who})
+	if err := u.enter(pc); err != nil {
 		return nil, err
 	}
-	info = f.conn.info
-	u.leave(f, nil, nil, false)
+	info = pc.conn.info
+	u.leave(pc, nil, nil, false)
 	return info, nil
 }
 
@@ -328,9 +328,9 @@ func (u *Upstream) Close(ctx context.Context) error {
 }
 
 // levelFailed notes that the server was not told how much to log.
-func (u *Upstream) levelFailed(l *conn, f *flight, err error) {
-	if f.Err() == nil && !errors.Is(err, farcall.ErrClosed) {
-		u.warn("the log level %q was not set: %w", f.level, err)
+func (u *Upstream) levelFailed(l *conn, pc *pendingCall, err error) {
+	if pc.Err() == nil && !errors.Is(err, farcall.ErrClosed) {
+		u.warn("the log level %q was not set: %w", pc.level, err)
 		return
 	}
 	u.mu.Lock()

@@ -328,14 +328,14 @@ func TestNotes(t *testing.T) {
 		u := newLab(t, legacy).upstream(Options{})
 		hold := make(chan struct{})
 		n := 0
-		f := u.newFlight(t.Context(), &Call{Method: "x", Progress: func(jsonrpc.Raw) { <-hold; n++ }})
+		pc := u.newPendingCall(t.Context(), &Call{Method: "x", Progress: func(jsonrpc.Raw) { <-hold; n++ }})
 		for i := range maxNotes + 100 {
-			f.progressed(jsonrpc.Raw(strconv.Itoa(i)))
+			pc.progressed(jsonrpc.Raw(strconv.Itoa(i)))
 		}
 		synctest.Wait()
 		close(hold)
 		u.mu.Lock()
-		u.hush(f)
+		u.waitDelivered(pc)
 		u.mu.Unlock()
 		if n < maxNotes || n > maxNotes+1 || int(u.Status().Dropped) != maxNotes+100-n {
 			t.Errorf("%d were told, %d dropped", n, u.Status().Dropped)

@@ -19,7 +19,7 @@ import (
 // maxWatching bounds the resources that are watched.
 const maxWatching = 10_000
 
-// How long to wait before a resource is watched anew.
+// How long to wait before a resource is watched again.
 const (
 	firstPause = 250 * time.Millisecond
 	lastPause  = 30 * time.Second
@@ -164,7 +164,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// fruitless reports whether there is no use in watching any longer: nobody has been
+// fruitless reports whether there is no use in watching any longer: no client has been
 // told that it works, or the server refuses.
 func (u *Upstream) fruitless(ctx context.Context, w *watch, err error) bool {
 	u.mu.Lock()
@@ -187,16 +187,16 @@ func (u *Upstream) finish(w *watch, err error) {
 // listen watches on one connection, until that ends.
 func (w *watch) listen(ctx context.Context) error {
 	u := w.u
-	f := u.newFlight(ctx, &Call{Method: describing, Caller: w.who})
-	f.use = useWatching
-	if err := u.enter(f); err != nil {
+	pc := u.newPendingCall(ctx, &Call{Method: describing, Caller: w.who})
+	pc.use = useWatching
+	if err := u.enter(pc); err != nil {
 		return err
 	}
-	l := f.conn
+	l := pc.conn
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err := u.attach(w, l, cancel)
-	u.leave(f, nil, nil, false)
+	u.leave(pc, nil, nil, false)
 	if err == nil {
 		err = l.client.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{w.key.uri}})
 	}
