@@ -295,7 +295,7 @@ func (p *Peer) lead() {
 		if err != nil {
 			var refused *jsonrpc.Error
 			if errors.As(err, &refused) && !errors.Is(err, io.EOF) {
-				p.refuse(&jsonrpc.Message{}, refused)
+				p.notRead(err, refused)
 				continue
 			}
 			p.hangUp(err)

@@ -20,7 +20,9 @@ const leastSize = 512
 // receive handles one frame. It reports whether the caller still leads.
 func (p *Peer) receive(l *leader, frame []byte) (leads bool) {
 	if err := l.dec.Decode(frame, &l.batch); err != nil {
-		p.refuse(&jsonrpc.Message{Raw: frame}, err)
+		if !p.lostAnswer(beginningOf(frame), err) {
+			p.refuse(&jsonrpc.Message{Raw: frame}, err)
+		}
 		return true
 	}
 	if l.batch.Array {

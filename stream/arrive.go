@@ -138,6 +138,6 @@ func (c *conn) overloaded() {
 		c.in.take(len(p))
 	}
 	if !c.skips(p, false) {
-		c.refusal = budget.Overloaded()
+		c.refuse(budget.Overloaded(), p)
 	}
 }

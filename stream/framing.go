@@ -23,7 +23,7 @@ func (c *conn) locateLine() {
 			// One byte more than the limit may be the \r of the line end.
 			if c.noEnd || len(p) > c.max+1 {
 				if !c.noEnd && !c.skips(p, false) {
-					c.refusal = c.tooLarge("a line")
+					c.refuse(c.tooLarge("a line"), p)
 				}
 				c.noEnd = true
 				c.in.take(len(p))
@@ -43,7 +43,7 @@ func (c *conn) locateLine() {
 		case len(line) > c.max:
 			c.drop(i + 1)
 			if !c.skips(line, false) {
-				c.refusal = c.tooLarge("a line")
+				c.refuse(c.tooLarge("a line"), line)
 				return
 			}
 		case c.skips(line, true):
@@ -133,8 +133,9 @@ func (c *conn) locateHeader() bool {
 		c.refusal = malformed(err)
 	case length > int64(c.max):
 		rest := c.in.unread()
-		if !c.skips(rest[:min(int64(len(rest)), length)], false) {
-			c.refusal = c.tooLarge("a message")
+		rest = rest[:min(int64(len(rest)), length)]
+		if !c.skips(rest, false) {
+			c.refuse(c.tooLarge("a message"), rest)
 		}
 	default:
 		c.need = int(length)

@@ -74,7 +74,7 @@ func (c *conn) incomplete(p []byte) {
 		return
 	}
 	if !c.noEnd && !c.skips(p, false) {
-		c.refusal = c.tooLarge("a text")
+		c.refuse(c.tooLarge("a text"), p)
 	}
 	c.noEnd = true
 	c.in.take(len(p))
@@ -84,10 +84,11 @@ func (c *conn) incomplete(p []byte) {
 // brokenText refuses a text that is no JSON, of which p is the beginning.
 func (c *conn) brokenText(p []byte) {
 	if !c.noEnd && !c.skips(p, false) {
-		c.refusal = malformed(errBroken)
+		reason := malformed(errBroken)
 		if len(p) > c.max {
-			c.refusal = c.tooLarge("a text")
+			reason = c.tooLarge("a text")
 		}
+		c.refuse(reason, p)
 	}
 	c.noEnd = true
 	c.in.take(len(p))
@@ -105,7 +106,7 @@ func (c *conn) wholeText(p []byte) {
 	case len(p) > c.max:
 		c.drop(len(p))
 		if !c.skips(p, false) {
-			c.refusal = c.tooLarge("a text")
+			c.refuse(c.tooLarge("a text"), p)
 		}
 	default:
 		text := bytes.TrimRight(p, " \t\r\n") // the end of a line that is no object and no array

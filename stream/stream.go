@@ -164,6 +164,7 @@ type conn struct {
 	in      input
 	err     error          // ends the stream once what was read is used up
 	refusal *jsonrpc.Error // what Read returns next
+	begins  []byte         // the beginning of the frame that it refuses
 	ready   bool           // a frame is there: the first size bytes, of which step are to be taken
 	size    int
 	step    int
@@ -226,15 +227,34 @@ func (c *conn) Keep() { c.in.keep() }
 
 // take returns what Buffered has found.
 func (c *conn) take() ([]byte, error) {
-	if refusal := c.refusal; refusal != nil {
-		c.refusal = nil
-		return nil, refusal
+	if reason := c.refusal; reason != nil {
+		err := &refusedError{reason, c.begins}
+		c.refusal, c.begins = nil, nil
+		return nil, err
 	}
 	frame := c.in.unread()[:c.size:c.size]
 	c.in.take(c.step)
 	c.ready, c.need = false, -1
 	c.complete()
 	return frame, nil
+}
+
+// A refusedError refuses one frame. Peers want to know how it begins: who waits for it has to be told.
+type refusedError struct {
+	reason *jsonrpc.Error
+	begins []byte
+}
+
+func (e *refusedError) Error() string  { return e.reason.Error() }
+func (e *refusedError) Unwrap() error  { return e.reason }
+func (e *refusedError) Begins() []byte { return e.begins }
+
+// keptOfRefused is how much of a refused frame is kept: its envelope.
+const keptOfRefused = 512
+
+// refuse refuses the frame that begins with p.
+func (c *conn) refuse(reason *jsonrpc.Error, p []byte) {
+	c.refusal, c.begins = reason, slices.Clone(p[:min(len(p), keptOfRefused)])
 }
 
 // fill reads more. It sets err when there is no more.

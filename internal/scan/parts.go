@@ -41,6 +41,35 @@ func Object(b []byte, yield func(key, value []byte) bool) {
 	}
 }
 
+// Beginning is Object for the beginning of an object, that may end anywhere: the value of the member in
+// which it ends is nil.
+func Beginning(b []byte, yield func(key, value []byte) bool) {
+	first := byte('{')
+	for i := Space(b, 0); i < len(b) && b[i] == first; first = ',' {
+		start := Space(b, i+1)
+		if start >= len(b) || b[start] != '"' {
+			return
+		}
+		end, _, f := String(b, start)
+		if f != OK {
+			return
+		}
+		key := Unquote(b[start:end])
+		if start, f = Colon(b, end); f != OK {
+			return
+		}
+		end, f = Value(b, start, -1)
+		if f != OK || end == len(b) { // a number may go on
+			yield(key, nil)
+			return
+		}
+		if !yield(key, b[start:end:end]) {
+			return
+		}
+		i = Space(b, end)
+	}
+}
+
 // Member returns the value of a member of the object b, or nil.
 func Member(b []byte, name string) (value []byte) {
 	Object(b, func(key, v []byte) bool {

@@ -506,3 +506,38 @@ func BenchmarkText(b *testing.B) {
 		})
 	}
 }
+
+// The beginning of an object has the members of the whole, in order, and the last of them without its
+// value.
+func FuzzBeginning(f *testing.F) {
+	f.Add([]byte(`{"jsonrpc":"2.0","id":12,"result":["x",{}]}`), uint(20))
+	f.Add([]byte(`{"a":1,"a\u0062":tru`), uint(11))
+	f.Add([]byte(` { "a" : "b\"" , "c":null}`), uint(30))
+	f.Add([]byte(`{"a":1}{"b":2}`), uint(14))
+	f.Add([]byte(`{,"a":1`), uint(7))
+	f.Fuzz(func(t *testing.T, b []byte, cut uint) {
+		part := b[:min(cut, uint(len(b)))]
+		var keys, values []string
+		Object(b, func(key, value []byte) bool {
+			keys, values = append(keys, string(key)), append(values, string(value))
+			return true
+		})
+		i, ended := 0, false
+		Beginning(part, func(key, value []byte) bool {
+			switch {
+			case ended:
+				t.Fatalf("%q has the member %q after the one it ends in", part, key)
+			case value == nil:
+				ended = true
+				return true
+			case i >= len(keys) || keys[i] != string(key) || values[i] != string(value):
+				t.Fatalf("%q, part of %q: the member %d is %q with %q, not of %q", part, b, i, key, value, keys)
+			}
+			i++
+			return true
+		})
+		if whole := i == len(keys); Space(b, 0) < len(b) && len(part) == len(b) && !ended && !whole {
+			t.Fatalf("%q: %d of %d members", b, i, len(keys))
+		}
+	})
+}
