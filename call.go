@@ -154,9 +154,9 @@ func (p *Peer) submit(ctx context.Context, buf *[]byte, calls ...*call) error {
 		p.update(func(s *state) {
 			switch {
 			case s.err != nil:
-				err = closedError(s.err)
+				err = unsentError{closedError(s.err)}
 			case !s.reading && len(calls) > 0:
-				err = fmt.Errorf("%w by the other end", ErrClosed)
+				err = unsentError{fmt.Errorf("%w by the other end", ErrClosed)}
 			case len(calls) == 1 && calls[0].reason != nil:
 				err = calls[0].reason
 			case s.unsent() > p.opts.MaxUnsent/4:

@@ -270,6 +270,17 @@ func (p *Peer) fail(err error) {
 	}
 }
 
+// ErrNotSent is what errors.Is finds in the failure of a call or notification, with ErrClosed, when the
+// connection had ended before: it was surely not sent, and can be sent over another connection.
+var ErrNotSent = errors.New("farcall: not sent")
+
+// unsentError is the failure of what was not sent. It reads as the reason does.
+type unsentError struct{ error }
+
+func (e unsentError) Unwrap() error { return e.error }
+
+func (unsentError) Is(target error) bool { return target == ErrNotSent }
+
 // closedError is what calls on an ended connection fail with.
 func closedError(err error) error {
 	if errors.Is(err, ErrClosed) {
