@@ -9,6 +9,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/rpc"
 	"github.com/farcall-dev/farcall/wsrpc"
 )
 
@@ -31,13 +32,12 @@ func serve(routes *http.ServeMux) {
 }
 
 func add(ctx context.Context, url string) (float64, error) {
-	t, err := wsrpc.Dial(ctx, url, nil)
+	client, err := rpc.Dial(ctx, url, nil)
 	if err != nil {
 		return 0, err
 	}
-	peer := farcall.NewPeer(t, nil, nil)
-	defer peer.Close()
-	return farcall.Call[float64](ctx, peer, "math/add", Add{2, 3})
+	defer client.Close()
+	return farcall.Call[float64](ctx, client, "math/add", Add{2, 3})
 }
 
 func Example() {

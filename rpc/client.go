@@ -1,0 +1,220 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+)
+
+// ErrUnknown is wrapped by the failure of a call that was sent, or may have been, before the connection broke:
+// whether it had an effect is not known. It is not sent again; do so if that does no harm.
+var ErrUnknown = errors.New("rpc: sent: unknown")
+
+// A Client calls one server and stays connected to it. Its methods may be called by any number of goroutines at
+// once.
+//
+// While there is no connection a call waits for one, as long as its context lasts. One that was not sent when
+// the connection broke (its error wraps [farcall.ErrNotSent]) is sent over the next; another one fails with
+// [ErrUnknown].
+type Client struct {
+	o      Options
+	dial   func(context.Context) (farcall.Transport, error) // nil: HTTP, which has no connection to lose
+	ctx    context.Context                                  //nolint:containedctx // ends when the client is closed
+	cancel context.CancelCauseFunc
+	work   sync.WaitGroup
+
+	mu      sync.Mutex
+	peer    *farcall.Peer // nil: there is no connection
+	changed chan struct{} // closed at the next change of peer
+}
+
+var _ farcall.Caller = (*Client)(nil)
+
+// Call implements [farcall.Caller].
+func (c *Client) Call(ctx context.Context, method string, params, result any) error {
+	return c.over(ctx, method, func(p *farcall.Peer) error { return p.Call(ctx, method, params, result) })
+}
+
+// Notify implements [farcall.Caller]. It waits for a connection, as Call does.
+func (c *Client) Notify(ctx context.Context, method string, params any) error {
+	return c.over(ctx, method, func(p *farcall.Peer) error { return p.Notify(ctx, method, params) })
+}
+
+// over sends something over the connection, and again over the next one when it was not sent.
+func (c *Client) over(ctx context.Context, method string, send func(*farcall.Peer) error) error {
+	for {
+		p, err := c.Peer(ctx)
+		if err != nil {
+			return fmt.Errorf("rpc: %q: %w", method, err)
+		}
+		err = send(p)
+		switch {
+		case err == nil || c.dial == nil || !errors.Is(err, farcall.ErrClosed):
+			return err
+		case !errors.Is(err, farcall.ErrNotSent):
+			return fmt.Errorf("%w: %w", ErrUnknown, err)
+		}
+		c.lost(p)
+	}
+}
+
+// Peer returns the connection as it is now, for batches and whatever else a Client has no method for. It waits
+// for one, as long as the context lasts.
+func (c *Client) Peer(ctx context.Context) (*farcall.Peer, error) {
+	for {
+		c.mu.Lock()
+		p, changed := c.peer, c.changed
+		c.mu.Unlock()
+		if c.ctx.Err() != nil {
+			return nil, fmt.Errorf("%w: %w: %w", farcall.ErrNotSent, farcall.ErrClosed, context.Cause(c.ctx))
+		}
+		if p != nil {
+			return p, nil
+		}
+		select {
+		case <-changed:
+		case <-c.ctx.Done():
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: there is no connection: %w", farcall.ErrNotSent, ctx.Err())
+		}
+	}
+}
+
+// Close ends the connection and all calls, and waits until nothing of the client runs.
+func (c *Client) Close() error {
+	c.cancel(errClosed)
+	c.mu.Lock()
+	p := c.peer
+	c.mu.Unlock()
+	var err error
+	if p != nil {
+		err = p.Close()
+	}
+	c.work.Wait()
+	return err
+}
+
+// Shutdown lets the calls that the server has made finish, as long as the context lasts, and closes the client.
+func (c *Client) Shutdown(ctx context.Context) error {
+	c.cancel(errClosed)
+	c.mu.Lock()
+	p := c.peer
+	c.mu.Unlock()
+	var err error
+	if p != nil {
+		err = p.Shutdown(ctx)
+	}
+	c.work.Wait()
+	return err
+}
+
+// begin makes the first connection, and keeps to make others.
+func (c *Client) begin(ctx context.Context) error {
+	p, err := c.connect(ctx)
+	if err != nil {
+		c.cancel(errClosed)
+		return err
+	}
+	c.set(p)
+	c.tell(State{Connected: true})
+	c.work.Go(func() { c.keep(p) })
+	return nil
+}
+
+// connect makes a connection that may carry calls.
+func (c *Client) connect(ctx context.Context) (*farcall.Peer, error) {
+	t, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := farcall.NewPeer(t, c.o.Handler, c.o.RPC) //nolint:contextcheck // a peer lives until it is closed
+	if c.o.OnConnect == nil {
+		return p, nil
+	}
+	if err := c.o.OnConnect(ctx, p); err != nil {
+		_ = p.Close() // the other error counts
+		return nil, err
+	}
+	return p, nil
+}
+
+// keep makes a connection anew whenever it has broken, until the client is closed.
+func (c *Client) keep(p *farcall.Peer) {
+	for {
+		select {
+		case <-p.Done():
+		case <-c.ctx.Done():
+			_ = p.Close() // it is over
+			c.tell(State{Closed: true, Err: context.Cause(c.ctx)})
+			return
+		}
+		c.lost(p)
+		var err error
+		if p, err = c.again(p.Err()); err != nil {
+			c.cancel(err)
+			c.tell(State{Closed: true, Err: err})
+			return
+		}
+		c.set(p)
+		c.tell(State{Connected: true})
+	}
+}
+
+// again makes a connection, as often as it takes. Why is the end of the one before.
+func (c *Client) again(why error) (*farcall.Peer, error) {
+	delay := c.o.MinDelay
+	for attempt := 1; ; attempt++ {
+		// Some jitter, so that the clients of a server that has restarted do not come all at once.
+		wait := delay/2 + rand.N(delay+1) //nolint:gosec // no secret
+		delay = min(2*delay, c.o.MaxDelay)
+		c.tell(State{Attempt: attempt, Wait: wait, Err: why})
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-c.ctx.Done():
+			timer.Stop()
+			return nil, context.Cause(c.ctx)
+		}
+		ctx, cancel := context.WithTimeout(c.ctx, c.o.ConnectTimeout)
+		p, err := c.connect(ctx)
+		cancel()
+		switch {
+		case err == nil:
+			return p, nil
+		case c.ctx.Err() != nil:
+			return nil, context.Cause(c.ctx)
+		case attempt == c.o.MaxAttempts:
+			return nil, fmt.Errorf("no connection after %d attempts: %w", attempt, err)
+		}
+		why = err
+	}
+}
+
+// set notes a new connection, unless the client was closed meanwhile.
+func (c *Client) set(p *farcall.Peer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.peer = p
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// lost forgets a connection that has ended.
+func (c *Client) lost(p *farcall.Peer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.peer == p {
+		c.peer = nil
+	}
+}
+
+func (c *Client) tell(s State) {
+	if c.o.OnState != nil {
+		c.o.OnState(s)
+	}
+}

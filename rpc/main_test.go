@@ -1,0 +1,9 @@
+package rpc
+
+import (
+	"testing"
+
+	"github.com/farcall-dev/farcall/internal/leak"
+)
+
+func TestMain(m *testing.M) { leak.Main(m) }
