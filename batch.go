@@ -377,7 +377,7 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 			case full != nil:
 				refusals[i] = full
 			case !s.enter(v):
-				refusals[i] = duplicate(v.req.ID)
+				refusals[i] = duplicate()
 			}
 			s.stats.Requests++
 		}

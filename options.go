@@ -56,8 +56,8 @@ type Options struct {
 	V1 bool
 	// Errors maps Go error types to codes and back. Default none.
 	Errors *Errors
-	// Details adds the Go type and text of internal errors, and the reason of a
-	// refusal, to the data of error answers. For trusted callers only.
+	// Details adds the Go type and text of internal errors to the data of error
+	// answers. For trusted callers only.
 	// An interceptor keeps them from a caller by an error, around the handler's,
 	// whose method Discreet returns true.
 	Details bool

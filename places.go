@@ -35,7 +35,10 @@ func (p *places) init(limit int) {
 func (p *places) enter(ctx context.Context) (scarce *owner.Key, e *jsonrpc.Error) {
 	n := p.running.Add(1)
 	switch {
-	case n > int64(p.limit), p.waiting.Load() >= maxWaiting:
+	case p.waiting.Load() >= maxWaiting:
+		e = overloaded("the limit of %d requests that wait for calls of their own is reached", maxWaiting)
+	case n > int64(p.limit):
+		e = tooMany(p.limit)
 	case n <= int64(p.limit/2):
 		return nil, nil
 	default:
@@ -45,9 +48,10 @@ func (p *places) enter(ctx context.Context) (scarce *owner.Key, e *jsonrpc.Error
 		if p.scarce.Take(o, 1) {
 			return &o, nil
 		}
+		e = overloaded("more than half of the %d places for requests are taken, and this caller has its share of the rest", p.limit)
 	}
 	p.running.Add(-1)
-	return nil, &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded"}
+	return nil, e
 }
 
 // leave gives a place back.

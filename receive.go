@@ -2,7 +2,6 @@ package farcall
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/farcall-dev/farcall/internal/budget"
@@ -139,7 +138,7 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 			return
 		}
 		if !s.enter(v) {
-			refusal = duplicate(v.req.ID)
+			refusal = duplicate()
 			s.stats.Refused++
 			return
 		}
@@ -162,22 +161,41 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 
 // admit decides whether there is room for a request of that size.
 func (p *Peer) admit(s *state, size int) *jsonrpc.Error {
-	full := s.running-s.waiting >= p.opts.MaxInFlight || s.waiting >= maxWaiting
-	tooMuch := s.bytes > 0 && s.bytes+size > p.opts.MaxInFlightBytes
 	answers, owed := s.unread()
-	unread := owed > p.opts.MaxUnsent/4 || answers > 16*p.opts.MaxInFlight
+	o := &p.opts
+	var refusal *jsonrpc.Error
 	switch {
 	case s.drain:
-		s.stats.Overloaded++
-		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Shutting down", Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: errShutdown}
-	case full || tooMuch || unread:
-		s.stats.Overloaded++
-		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded"}
+		refusal = &jsonrpc.Error{
+			Code: jsonrpc.Overloaded, Message: "Shutting down",
+			Data: jsonrpc.Raw(`{"reason":"the peer is shutting down","sent":"no","retryable":true}`), Cause: errShutdown,
+		}
+	case s.running-s.waiting >= o.MaxInFlight:
+		refusal = tooMany(o.MaxInFlight)
+	case s.waiting >= maxWaiting:
+		refusal = overloaded("the limit of %d requests that wait for calls of their own is reached", maxWaiting)
+	case s.bytes > 0 && s.bytes+size > o.MaxInFlightBytes:
+		refusal = overloaded("the requests in flight would exceed the limit of %d bytes", o.MaxInFlightBytes)
+	case owed > o.MaxUnsent/4:
+		refusal = overloaded("more than %d bytes of answers are unread: read them first", o.MaxUnsent/4)
+	case answers > 16*o.MaxInFlight:
+		refusal = overloaded("more than %d answers are unread: read them first", 16*o.MaxInFlight)
 	case heavy(size) > 0 && !p.loan.Grow(s.large+size):
-		s.stats.Overloaded++
-		return budget.Overloaded()
+		refusal = budget.Overloaded()
+	default:
+		return nil
 	}
-	return nil
+	s.stats.Overloaded++
+	return refusal
+}
+
+// overloaded refuses a request because of a limit.
+func overloaded(format string, limit int) *jsonrpc.Error {
+	return jsonrpc.Refusal(jsonrpc.Overloaded, "Overloaded", fmt.Sprintf(format, limit))
+}
+
+func tooMany(limit int) *jsonrpc.Error {
+	return overloaded("the limit of %d requests in flight is reached", limit)
 }
 
 // serve runs the handler of a request and queues the answer.
@@ -352,9 +370,6 @@ func (p *Peer) unpark(v *serving) {
 	}
 }
 
-func duplicate(id jsonrpc.ID) *jsonrpc.Error {
-	return &jsonrpc.Error{
-		Code: jsonrpc.InvalidRequest, Message: "Invalid Request",
-		Cause: errors.New("the id " + id.String() + " is in use by a request in flight"),
-	}
+func duplicate() *jsonrpc.Error {
+	return jsonrpc.Refusal(jsonrpc.InvalidRequest, "Invalid Request", "the id is in use by a request in flight")
 }

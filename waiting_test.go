@@ -27,7 +27,7 @@ func TestWaiting(t *testing.T) {
 		})
 		r := farcall.NewResponder(h, &farcall.Options{MaxInFlight: 1})
 		respond := func(method string) string {
-			return string(r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`), nil))
+			return withoutReasons(string(r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`), nil)))
 		}
 		done := make(chan struct{})
 		for range 3 {

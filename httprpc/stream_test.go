@@ -31,8 +31,8 @@ func TestStreamHandler(t *testing.T) {
 		{"params win", "method=echo&a=1&params=[1]", result(`[1],"id":1`) + done},
 		{"params null", "method=echo&params=null", result(`null,"id":1`) + done},
 		{"unknown method", "method=x&id=2", chunk(`{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":2}`) + done},
-		{"no method", "id=2", chunk(`{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request","data":"the query has no method"},"id":2}`) + done},
-		{"bad escape", "method=%zz", chunk(`{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request"},"id":1}`) + done},
+		{"no method", "id=2", chunk(`{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request","data":{"reason":"the query has no method"}},"id":2}`) + done},
+		{"bad escape", "method=%zz", chunk(`{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request","data":{"reason":"invalid URL escape \"%zz\""}},"id":1}`) + done},
 		{
 			"scalar params", "method=echo&params=5",
 			chunk(`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params","data":{"member":"params","reason":"they are neither an object nor an array"}},"id":1}`) + done,

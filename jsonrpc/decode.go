@@ -55,7 +55,7 @@ func (b *Batch) reset() {
 // frame. An error refuses the frame as a whole and is answered with the id
 // null: [ParseError] when it is not JSON, [InvalidRequest] for a batch that is
 // empty or too long. Anything else that is wrong concerns one message only: see
-// [Message.Err]. The error's Cause says where and what.
+// [Message.Err]. The error's data says where and what: see [Refusal].
 func (d *Decoder) Decode(frame []byte, into *Batch) *Error {
 	into.reset()
 	depth, limit := d.MaxDepth, d.MaxBatch
@@ -128,22 +128,12 @@ func (b *Batch) finish(frame []byte, end int, f scan.Fault) *Error {
 		f = scan.Trailing
 	}
 	b.reset()
-	return &Error{Code: ParseError, Message: "Parse error", Cause: &faultError{end, f.String()}}
+	return Refusal(ParseError, "Parse error", located(end, f.String()))
 }
 
 func invalid(offset int, text string) *Error {
-	return &Error{Code: InvalidRequest, Message: "Invalid Request", Cause: &faultError{offset, text}}
+	return Refusal(InvalidRequest, "Invalid Request", located(offset, text))
 }
 
-// faultError says what is wrong with a text, and where if it is known.
-type faultError struct {
-	offset int // -1: not known
-	text   string
-}
-
-func (e *faultError) Error() string {
-	if e.offset < 0 {
-		return e.text
-	}
-	return e.text + " at offset " + strconv.Itoa(e.offset)
-}
+// located says where in a frame something is wrong.
+func located(offset int, text string) string { return text + " at offset " + strconv.Itoa(offset) }

@@ -228,7 +228,7 @@ func checkErrors(t *testing.T, frame string, b *Batch, err *Error) {
 			continue
 		}
 		text := map[Code]string{ParseError: "Parse error", InvalidRequest: "Invalid Request"}[e.Code]
-		if e.Message != text || e.Data != nil || e.Cause == nil {
+		if e.Message != text || e.Cause == nil || string(e.Data) != string(AppendString([]byte(`{"reason":`), e.Cause.Error()))+"}" {
 			t.Errorf("%s: %+v", frame, e)
 		}
 	}
@@ -311,7 +311,7 @@ func TestDecodeCauses(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"m","id":[]}`:     "the id must be a string, a number or null at offset 35",
 		`{"jsonrpc":"2.0","method":7}`:               "the method must be a string at offset 26",
 		`{"jsonrpc":"2.0","method":"m","params":7}`:  "the params must be an object or an array at offset 39",
-		`{"jsonrpc":"2.0","id":1,"id":2}`:            "a member is given twice at offset 29",
+		`{"jsonrpc":"2.0","id":1,"id":2}`:            `the member "id" is given twice at offset 29`,
 		` []`:                                        "the batch is empty at offset 1",
 		`[1,2]`:                                      "a message must be an object at offset 1",
 		"\uFEFF{}":                                   "byte order mark at offset 0",

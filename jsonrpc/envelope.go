@@ -20,6 +20,10 @@ const (
 	memberCount
 )
 
+var memberNames = [memberCount]string{
+	memberVersion: "jsonrpc", memberID: "id", memberMethod: "method", memberParams: "params", memberResult: "result", memberError: "error",
+}
+
 func memberNamed(name []byte) member {
 	switch string(name) {
 	case "jsonrpc":
@@ -225,7 +229,8 @@ func (e *envelope) common(m *Message) (wrong string, at member) {
 	}
 	switch {
 	case e.twice != 0:
-		return "a member is given twice", member(bits.TrailingZeros8(e.twice))
+		m := member(bits.TrailingZeros8(e.twice))
+		return "the member \"" + memberNames[m] + "\" is given twice", m
 	case e.has(memberID) && m.ID.IsAbsent():
 		return "the id must be a string, a number or null", memberID
 	case m.Version == V2 && !e.isV2():

@@ -61,6 +61,13 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: err.Error(), Cause: cause}
 }
 
+// Refusal returns an error for what is refused before a handler sees it. Its data has the reason, as
+// {"reason":"…"}, which is about the caller's own message and no secret.
+func Refusal(code Code, message, reason string) *Error {
+	data := append(AppendString([]byte(`{"reason":`), reason), '}')
+	return &Error{Code: code, Message: message, Data: data, Cause: errors.New(reason)}
+}
+
 // Error returns the message, the code, and the cause unless the message has it.
 func (e *Error) Error() string {
 	s := e.Message + " (code " + strconv.Itoa(int(e.Code)) + ")"

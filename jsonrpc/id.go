@@ -2,6 +2,7 @@ package jsonrpc
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"strconv"
 
@@ -30,7 +31,7 @@ func ParseID(raw Raw) (ID, error) {
 		return ID{}, err
 	}
 	if !isID(raw) || raw[len(raw)-1] <= ' ' {
-		return ID{}, &faultError{0, "an id must be a string, a number or null"}
+		return ID{}, errors.New(located(0, "an id must be a string, a number or null"))
 	}
 	return ID{raw}, nil
 }
@@ -93,7 +94,7 @@ func (id *ID) UnmarshalJSON(b []byte) error {
 // around the value is allowed, and any depth.
 func Valid(raw []byte) error {
 	if i, f := scan.Text(raw, -1); f != scan.OK {
-		return &faultError{i, f.String()}
+		return errors.New(located(i, f.String()))
 	}
 	return nil
 }

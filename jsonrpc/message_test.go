@@ -228,7 +228,6 @@ func TestErrors(t *testing.T) {
 		Code(-32001):           "code -32001",
 		Code(1234):             "code 1234",
 		invalid(4, "x"):        "Invalid Request (code -32600): x at offset 4",
-		invalid(-1, "no data"): "Invalid Request (code -32600): no data",
 	} {
 		if err.Error() != want {
 			t.Errorf("%s, want %s", err, want)

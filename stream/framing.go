@@ -155,7 +155,7 @@ func (c *conn) lost(err error) {
 }
 
 func malformed(err error) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: jsonrpc.ParseError, Message: "Parse error", Cause: err}
+	return jsonrpc.Refusal(jsonrpc.ParseError, "Parse error", err.Error())
 }
 
 // headerEnd finds the empty line after the header lines, looking from p[from:]

@@ -65,7 +65,7 @@ func (o *opened) dial(t *testing.T, framing stream.Framing) (net.Conn, *bufio.Re
 
 const (
 	pingAnswer = `{"jsonrpc":"2.0","result":{},"id":1}`
-	parseError = `{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"},"id":null}`
+	parseError = `{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error","data":{"reason":"`
 )
 
 // The first message says what a connection speaks, in however many pieces it

@@ -49,7 +49,7 @@ func TestServeStdio(t *testing.T) {
 	s := serve(t, "--stdio")
 	for _, x := range []struct{ send, want string }{
 		{`{"jsonrpc":"2.0","id":"a","method":"paritosh/echo","params":{"message":"local call"}}`, `{"jsonrpc":"2.0","result":"[Paritosh] local call","id":"a"}`},
-		{`nonsense`, `{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error"},"id":null}`},
+		{`nonsense`, `{"jsonrpc":"2.0","error":{"code":-32700,"message":"Parse error","data":{"reason":"expected a value at offset 0"}},"id":null}`},
 		{`[{"jsonrpc":"2.0","id":1.0,"method":"get_data"}]`, `[{"jsonrpc":"2.0","result":["hello",5],"id":1.0}]`},
 	} {
 		if _, err := io.WriteString(s.stdin, x.send+"\n"); err != nil {

@@ -126,7 +126,7 @@ func (b *Budget) Used() (bytes, unauthenticated int64) { return b.books.used() }
 func Overloaded() *jsonrpc.Error {
 	return &jsonrpc.Error{
 		Code: jsonrpc.Overloaded, Message: "Overloaded: no memory for a frame of this size now; try again later, or send less at once",
-		Data: jsonrpc.Raw(`{"sent":"no","retryable":true,"retryAfterMs":1000}`),
+		Data: jsonrpc.Raw(`{"reason":"no memory for a frame of this size now","sent":"no","retryable":true,"retryAfterMs":1000}`),
 	}
 }
 

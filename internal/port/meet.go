@@ -160,7 +160,7 @@ func (s *Server) understood() string {
 
 // refuseKind refuses in the words of what the client speaks.
 func (s *Server) refuseKind(conn net.Conn, k kind, reason string) {
-	answer := `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error","data":"` + reason + "\"}}\n"
+	answer := `{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error","data":{"reason":"` + reason + "\"}}}\n"
 	if k == speaksHTTP {
 		answer = "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n" + reason + "\n"
 	}

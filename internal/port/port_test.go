@@ -239,11 +239,11 @@ func TestRefusals(t *testing.T) {
 				ID    *int
 				Error struct {
 					Code int
-					Data string
+					Data struct{ Reason string }
 				}
 			}
 			if err := json.Unmarshal([]byte(got), &answer); err != nil || answer.ID != nil || answer.Error.Code != -32700 ||
-				!strings.Contains(answer.Error.Data, "HTTP, JSON texts") || !strings.HasSuffix(got, "}\n") {
+				!strings.Contains(answer.Error.Data.Reason, "HTTP, JSON texts") || !strings.HasSuffix(got, "}\n") {
 				t.Errorf("%.20q: got %q, %v", in, got, err)
 			}
 		}

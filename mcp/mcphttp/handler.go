@@ -115,7 +115,7 @@ func (h *Handler) stray(w http.ResponseWriter, m *jsonrpc.Message, batch bool) {
 	e := &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request"}
 	switch {
 	case m.Err != nil && m.Kind == jsonrpc.Invalid:
-		e = &jsonrpc.Error{Code: m.Err.Code, Message: m.Err.Message}
+		e = &jsonrpc.Error{Code: m.Err.Code, Message: m.Err.Message, Data: m.Err.Data}
 		if m.Err.Cause != nil { // what is wrong with the text, and where
 			e.Message += ": " + m.Err.Cause.Error()
 		}

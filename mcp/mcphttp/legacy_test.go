@@ -76,7 +76,7 @@ func TestPrincipal(t *testing.T) {
 func TestBatch(t *testing.T) {
 	v := serve(t, nil).session(batchName)
 	v.send(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":2.0,"method":"tools/call","params":{"name":"echo"}},1]`).
-		is(200, `[{"jsonrpc":"2.0","result":{"ok":true},"id":1},{"jsonrpc":"2.0","result":{"name":"echo"},"id":2.0},{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request"},"id":null}]`)
+		is(200, `[{"jsonrpc":"2.0","result":{"ok":true},"id":1},{"jsonrpc":"2.0","result":{"name":"echo"},"id":2.0},{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request","data":{"reason":"a message must be an object at offset 161"}},"id":null}]`)
 	v.send(`[{"jsonrpc":"2.0","method":"notifications/x"},{"jsonrpc":"2.0","id":1,"result":{}}]`).is(202, "")
 	v.send(`[]`).is(400, "-32600")
 	v.send(`[{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}]`).is(200, "batch")

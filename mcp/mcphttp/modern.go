@@ -62,7 +62,7 @@ func (h *Handler) unanswered(w http.ResponseWriter, frame []byte) {
 		h.stray(w, m, false)
 		return
 	}
-	refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Overloaded"})
+	refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), jsonrpc.Refusal(jsonrpc.Overloaded, "Overloaded", "more messages are in flight than the server takes"))
 }
 
 // subscribe lets Shutdown end the call. It returns what takes that back.

@@ -77,9 +77,9 @@ func TestRefused(t *testing.T) {
 		{"DELETE", e.do("DELETE", "/mcp", ""), 405, `"code":-32600`},
 		{"origin", e.post(`{}`, "Origin: http://evil.example.com"), 403, `"code":-32600`},
 		{"host", e.post(`{}`, "Host: evil.example.com"), 403, `"code":-32600`},
-		{"no JSON", e.post(`{"a`), 400, `"code":-32700,"message":"Parse error: unexpected end at offset 3"},"id":null}`},
+		{"no JSON", e.post(`{"a`), 400, `"code":-32700,"message":"Parse error: unexpected end at offset 3","data":{"reason":"unexpected end at offset 3"}},"id":null}`},
 		{"no JSON, modern", e.post(`{"a":"io.modelcontextprotocol/protocolVersion`, version), 400, `"code":-32700`},
-		{"no message", e.post(`{"id":5}`), 400, `"message":"Invalid Request: \"jsonrpc\" must be \"2.0\" at offset 0"},"id":5}`},
+		{"no message", e.post(`{"id":5}`), 400, `"message":"Invalid Request: \"jsonrpc\" must be \"2.0\" at offset 0","data":{"reason":"\"jsonrpc\" must be \"2.0\" at offset 0"}},"id":5}`},
 		{"Method", e.post(`{"jsonrpc":"2.0","id":5,"Method":"tools/list"}`, version), 400, `there is no method`},
 		{"no session", e.post(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`), 400, `begin with initialize`},
 		{"no session, id", e.post(`{"jsonrpc":"2.0","id":5,"method":"tools/list"}`, "MCP-Protocol-Version: "+legacyName), 400, `"id":5}`},
@@ -283,7 +283,7 @@ func TestOverloaded(t *testing.T) {
 	listen.wants("acknowledged")
 	e.modern("2", "tools/list", "").is(503, `"code":-32010`)
 	e.post(modernBody("", "notifications/x", ""), "MCP-Protocol-Version: "+modernName).is(503, `"code":-32010`)
-	r := v.call("3", "echo", "").is(503, `"code":-32010,"message":"Overloaded"},"id":3}`)
+	r := v.call("3", "echo", "").is(503, `"code":-32010,"message":"Overloaded","data":{"reason":"the limit of 1 requests in flight is reached"}},"id":3}`)
 	if r.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}

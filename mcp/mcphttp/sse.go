@@ -107,7 +107,7 @@ func (s *session) takes(w http.ResponseWriter, frame []byte) bool {
 	case m.Kind == jsonrpc.Invalid:
 		e := jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request"}
 		if m.Err != nil {
-			e.Code, e.Message = m.Err.Code, m.Err.Message
+			e.Code, e.Message, e.Data = m.Err.Code, m.Err.Message, m.Err.Data
 		}
 		refuse(w, http.StatusBadRequest, m.ID, &e)
 		return false

@@ -59,6 +59,12 @@ func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
 		e.Message = "The upstream " + u.opts.Name + " cannot be reached; the call was not sent"
 	}
 	data := jsonrpc.AppendString([]byte(`{"upstream":`), u.opts.Name)
+	switch {
+	case errors.Is(cause, errShuttingDown):
+		data = append(data, `,"reason":"the gateway is shutting down"`...)
+	case errors.Is(cause, errFull):
+		data = fmt.Appendf(data, `,"reason":"the limit of %d calls in flight at the upstream is reached"`, u.opts.MaxInFlight)
+	}
 	if sent {
 		data = append(data, `,"sent":"unknown","retryable":false`...)
 	} else {
