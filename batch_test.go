@@ -92,9 +92,10 @@ func TestBatchOf10000(t *testing.T) {
 	}
 	request, _ = batchOf(10_001)
 	w.write(request)
-	w.expect(invalidRequest("null"))
+	want = `{"jsonrpc":"2.0","error":{"code":-32012,"message":"Batch too large","data":{"maxSize":10000,"unit":"elements"}},"id":null}`
+	w.expect(want)
 	w.ping()
-	if got := withoutReasons(string(r.Respond(t.Context(), nil, []byte(request), nil))); got != invalidRequest("null") {
+	if got := string(r.Respond(t.Context(), nil, []byte(request), nil)); got != want {
 		t.Errorf("responder: got %.300s", got)
 	}
 }
@@ -115,7 +116,7 @@ func TestBatchOverTheLimit(t *testing.T) {
 				t.Errorf("%s: %d calls: %v", name, n, err)
 			}
 			for i, c := range calls {
-				if n <= 3 && c.Err != nil || n > 3 && !errors.Is(c.Err, jsonrpc.InvalidRequest) {
+				if n <= 3 && c.Err != nil || n > 3 && !errors.Is(c.Err, jsonrpc.TooLarge) {
 					t.Errorf("%s: call %d of %d: %v", name, i, n, c.Err)
 				}
 			}

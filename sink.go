@@ -2,7 +2,6 @@ package farcall
 
 import (
 	"context"
-	"errors"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -18,8 +17,6 @@ type sink struct {
 	values jsonrpc.Raw             // the array so far
 	count  int
 }
-
-var errTooLong = errors.New("farcall: the stream is longer than an answer may be; ask for progress to get it in parts")
 
 // newSink returns the sink of a request.
 func newSink(req *Request) *sink {
@@ -58,7 +55,9 @@ func (k *sink) put(ctx context.Context, v any) (err error) {
 		return err
 	}
 	if k.call != nil && len(k.values) > k.call.core.opts.MaxUnsent {
-		return errTooLong
+		e := jsonrpc.Oversize("Answer", int64(k.call.core.opts.MaxUnsent), "bytes")
+		e.Message += ": the stream is longer than an answer may be; ask for progress to get it in parts"
+		return e
 	}
 	return nil
 }

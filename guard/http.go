@@ -164,7 +164,7 @@ func (x *exchange) bounds(w http.ResponseWriter) *refusal {
 			}
 		}
 		if n > c.MaxHeader {
-			return refuse(tooLarge("Request header", http.StatusRequestHeaderFieldsTooLarge), "the header has "+strconv.Itoa(n)+" bytes")
+			return tooLarge("Request header", int64(n), int64(c.MaxHeader), http.StatusRequestHeaderFieldsTooLarge)
 		}
 	}
 	if x.r.ContentLength == 0 || x.r.Body == nil || x.r.Body == http.NoBody {
@@ -172,7 +172,7 @@ func (x *exchange) bounds(w http.ResponseWriter) *refusal {
 	}
 	if c.MaxBody > 0 {
 		if x.r.ContentLength > c.MaxBody {
-			return refuse(tooLarge("Request", http.StatusRequestEntityTooLarge), "the body has "+strconv.FormatInt(x.r.ContentLength, 10)+" bytes")
+			return tooLarge("Request", x.r.ContentLength, c.MaxBody, http.StatusRequestEntityTooLarge)
 		}
 		x.r.Body = http.MaxBytesReader(w, x.r.Body, c.MaxBody)
 	}

@@ -86,12 +86,13 @@ func TestBodyAndHeaderAreBounded(t *testing.T) {
 	c.Limits.MaxBody, c.Limits.MaxHeader = 1000, 2000
 	s := newSite(t, c, nil)
 	s.call("who", "").wants(t, "anonymous anonymous by none")
-	if got := s.call("who", `["`+strings.Repeat("x", 1000)+`"]`); got.status != http.StatusRequestEntityTooLarge {
+	const most = `{"code":-32012,"message":"Request too large","data":{"maxSize":1000,"unit":"bytes"}}`
+	if got := s.call("who", `["`+strings.Repeat("x", 1000)+`"]`); got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, most) {
 		t.Errorf("%d %s", got.status, got.body)
 	}
 	r := s.request("who", `["`+strings.Repeat("x", 1000)+`"]`)
 	r.ContentLength = -1
-	if got := s.do(r); got.status == http.StatusOK {
+	if got := s.do(r); got.status != http.StatusRequestEntityTooLarge || !strings.Contains(got.body, most) {
 		t.Errorf("in chunks: %d %s", got.status, got.body)
 	}
 	if got := s.call("who", "", "X-Long: "+strings.Repeat("x", 2000)); got.status != http.StatusRequestHeaderFieldsTooLarge {

@@ -33,8 +33,10 @@ func invalidParams(err error) condition {
 }
 
 // tooLarge is for what exceeds a bound of HTTP.
-func tooLarge(what string, status int) condition {
-	return condition{what + " too large", -32012, -32012, -31012, status}
+func tooLarge(what string, size, limit int64, status int) *refusal {
+	r := refuse(condition{what + " too large", jsonrpc.TooLarge, jsonrpc.TooLarge, -31012, status}, "it has "+strconv.FormatInt(size, 10)+" bytes")
+	r.limit = limit
+	return r
 }
 
 // noCredentials is the reason of a refusal that does not count as a wrong credential.
@@ -56,6 +58,7 @@ type refusal struct {
 	condition
 	reason string        // for the operator; a caller with Options.Details gets it
 	after  time.Duration // when to try again
+	limit  int64         // of bytes, that the request exceeds
 	scopes []string      // that would be enough
 	nonce  bool          // for DPoP
 	locked bool          // the credentials are good, and locked
@@ -74,6 +77,9 @@ func (r *refusal) HTTPStatus() int { return r.status }
 func (r *refusal) wire(c *Call, details bool) *jsonrpc.Error {
 	e := &jsonrpc.Error{Code: r.code(c), Message: r.text, Cause: r}
 	var data []string
+	if r.limit > 0 {
+		data = append(data, `"maxSize":`+strconv.FormatInt(r.limit, 10), `"unit":"bytes"`)
+	}
 	if r.after > 0 {
 		data = append(data, `"retryable":true`, `"retryAfterMs":`+strconv.FormatInt((r.after+time.Millisecond-1).Milliseconds(), 10))
 	}

@@ -303,7 +303,7 @@ func TestFrameIsNotReadLater(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
-		io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32600,"message":"Request too large"},"id":null}`)
+		io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32012,"message":"Request too large","data":{"maxSize":1000,"unit":"bytes"}},"id":null}`)
 	}))
 	defer s.Close()
 	x := dial(t, s.URL, nil)

@@ -101,6 +101,7 @@ func (h *handler) release(b *buffers) {
 
 // unread answers a request whose body could not be read.
 func (h *handler) unread(w http.ResponseWriter, r *http.Request, b *buffers, err error) {
+	var bounded *http.MaxBytesError
 	switch {
 	case errors.Is(err, budget.ErrNoRoom), b.loan.Evicted():
 		overloaded(w)
@@ -108,7 +109,9 @@ func (h *handler) unread(w http.ResponseWriter, r *http.Request, b *buffers, err
 		w.Header().Set("Connection", "close")
 		refuse(w, http.StatusRequestTimeout, "The body took too long")
 	case errors.Is(err, budget.ErrTooLarge):
-		refuse(w, http.StatusRequestEntityTooLarge, "Request too large")
+		refuseWith(w, http.StatusRequestEntityTooLarge, jsonrpc.Oversize("Request", int64(h.opts.MaxMessage), "bytes"))
+	case errors.As(err, &bounded): // by what is around the handler
+		refuseWith(w, http.StatusRequestEntityTooLarge, jsonrpc.Oversize("Request", bounded.Limit, "bytes"))
 	case r.Context().Err() == nil:
 		refuse(w, http.StatusBadRequest, "The body could not be read")
 	}
@@ -158,7 +161,11 @@ func overloaded(w http.ResponseWriter) {
 
 // refuse answers for HTTP itself: the body is a JSON-RPC error all the same.
 func refuse(w http.ResponseWriter, status int, message string) {
-	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message})
+	refuseWith(w, status, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message})
+}
+
+func refuseWith(w http.ResponseWriter, status int, e *jsonrpc.Error) {
+	body := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), e)
 	w.Header()["Content-Type"] = jsonHeader
 	slow.Answer(w)
 	w.WriteHeader(status)

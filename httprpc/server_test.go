@@ -96,7 +96,7 @@ func TestMethods(t *testing.T) {
 
 func TestTooLarge(t *testing.T) {
 	url := serve(t, httprpc.NewHandler(service(t), &httprpc.Options{MaxMessage: 1000}))
-	want := `{"jsonrpc":"2.0","error":{"code":-32600,"message":"Request too large"},"id":null}`
+	want := `{"jsonrpc":"2.0","error":{"code":-32012,"message":"Request too large","data":{"maxSize":1000,"unit":"bytes"}},"id":null}`
 	fits := `{"jsonrpc":"2.0","method":"echo","id":1,"params":["` + strings.Repeat("x", 1000-54) + `"]}`
 	for name, c := range map[string]struct {
 		body   io.Reader

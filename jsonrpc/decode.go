@@ -54,7 +54,7 @@ func (b *Batch) reset() {
 // Decode validates a frame completely and finds its messages, which borrow the
 // frame. An error refuses the frame as a whole and is answered with the id
 // null: [ParseError] when it is not JSON, [InvalidRequest] for a batch that is
-// empty or too long. Anything else that is wrong concerns one message only: see
+// empty, [TooLarge] for one that is too long. Anything else that is wrong concerns one message only: see
 // [Message.Err]. The error's data says where and what: see [Refusal].
 func (d *Decoder) Decode(frame []byte, into *Batch) *Error {
 	into.reset()
@@ -80,7 +80,7 @@ func (d *Decoder) Decode(frame []byte, into *Batch) *Error {
 	case n == 0:
 		err = invalid(start, "the batch is empty")
 	case n > limit:
-		err = invalid(start, "the batch has more than "+strconv.Itoa(limit)+" elements")
+		err = Oversize("Batch", int64(limit), "elements")
 	default:
 		into.Array = true
 		into.refuseDuplicates()

@@ -374,9 +374,9 @@ func TestDecodeBatchLimit(t *testing.T) {
 		want  Code
 	}{
 		{0, batch(10_000), 0},
-		{0, batch(10_001), InvalidRequest},
+		{0, batch(10_001), TooLarge},
 		{2, batch(2), 0},
-		{2, batch(3), InvalidRequest},
+		{2, batch(3), TooLarge},
 		{2, []byte(`[1,2,3,`), ParseError}, // JSON comes first
 		{2, []byte(`[1,2,3,}]`), ParseError},
 		{2, []byte(`[1,2,3]4`), ParseError},

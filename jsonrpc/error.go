@@ -23,6 +23,7 @@ const (
 
 	Timeout    Code = -32009 // the call took longer than allowed
 	Overloaded Code = -32010 // too much is under way; try again later
+	TooLarge   Code = -32012 // a message, or a batch, exceeds a limit
 	Cancelled  Code = -32800 // cancelled by the caller
 
 	serverError Code = -32000 // the nameless one of the server-defined range
@@ -66,6 +67,14 @@ func Errorf(code Code, format string, args ...any) *Error {
 func Refusal(code Code, message, reason string) *Error {
 	data := append(AppendString([]byte(`{"reason":`), reason), '}')
 	return &Error{Code: code, Message: message, Data: data, Cause: errors.New(reason)}
+}
+
+// Oversize returns the error for what exceeds a limit of so many bytes, or elements. Its data has the
+// limit, as {"maxSize":10485760,"unit":"bytes"}; what is the name of the thing, such as "Request".
+func Oversize(what string, limit int64, unit string) *Error {
+	data := strconv.AppendInt([]byte(`{"maxSize":`), limit, 10)
+	data = append(AppendString(append(data, `,"unit":`...), unit), '}')
+	return &Error{Code: TooLarge, Message: what + " too large", Data: data}
 }
 
 // Error returns the message, the code, and the cause unless the message has it.

@@ -222,12 +222,12 @@ func TestErrors(t *testing.T) {
 		Errorf(InvalidParams, "%s is missing", "a"):                     "a is missing (code -32602)",
 		Errorf(InternalError, "reading: %w", io.EOF):                    "reading: EOF (code -32603)",
 		&Error{Code: InternalError, Message: "Internal", Cause: io.EOF}: "Internal (code -32603): EOF",
-		MethodNotFound:         "Method not found (code -32601)",
-		Overloaded:             "overloaded (code -32010)",
-		Cancelled:              "cancelled (code -32800)",
-		Code(-32001):           "code -32001",
-		Code(1234):             "code 1234",
-		invalid(4, "x"):        "Invalid Request (code -32600): x at offset 4",
+		MethodNotFound:  "Method not found (code -32601)",
+		Overloaded:      "overloaded (code -32010)",
+		Cancelled:       "cancelled (code -32800)",
+		Code(-32001):    "code -32001",
+		Code(1234):      "code 1234",
+		invalid(4, "x"): "Invalid Request (code -32600): x at offset 4",
 	} {
 		if err.Error() != want {
 			t.Errorf("%s, want %s", err, want)

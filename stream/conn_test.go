@@ -363,7 +363,7 @@ func TestBoundedMemory(t *testing.T) {
 		tr := New(rb, framing, &Options{MaxMessage: limit})
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if _, err := tr.Read(); !errors.Is(err, jsonrpc.InvalidRequest) {
+		if _, err := tr.Read(); !errors.Is(err, jsonrpc.TooLarge) {
 			t.Fatal(err)
 		}
 		if got, err := tr.Read(); err != nil || string(got) != "{}" {

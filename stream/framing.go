@@ -57,10 +57,9 @@ func (c *conn) locateLine() {
 
 // tooLarge refuses a message before it is parsed. The rest of it is skipped.
 func (c *conn) tooLarge(what string) *jsonrpc.Error {
-	return &jsonrpc.Error{
-		Code: jsonrpc.InvalidRequest, Message: "Request too large",
-		Cause: fmt.Errorf("stream: %s is longer than the limit of %d bytes; send less at once, or raise Options.MaxMessage", what, c.max),
-	}
+	e := jsonrpc.Oversize("Request", int64(c.max), "bytes")
+	e.Cause = fmt.Errorf("stream: %s is longer than the limit of %d bytes; send less at once, or raise Options.MaxMessage", what, c.max)
+	return e
 }
 
 // locateMessage finds the next header and the message after it in what was

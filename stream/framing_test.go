@@ -43,7 +43,7 @@ func readAll(t farcall.Transport) (got []string, end error) {
 func longHeader(n int) string { return strings.Repeat("X: y\r\n", n) }
 
 func TestRead(t *testing.T) {
-	const large, broken = "<-32600 Request too large>", "<-32700 Parse error>"
+	const large, broken = "<-32012 Request too large>", "<-32700 Parse error>"
 	frame := func(s string) string { return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(s), s) }
 	tests := []struct {
 		name    string
@@ -180,7 +180,7 @@ func checkRead(t *testing.T, name string, got []string, end error, want []string
 func TestRefusalSaysWhatToDo(t *testing.T) {
 	_, err := New(half{strings.NewReader("0123456789\n"), nil}, NDJSON, &Options{MaxMessage: 5}).Read()
 	var refused *jsonrpc.Error
-	if !errors.As(err, &refused) || refused.Data != nil {
+	if !errors.As(err, &refused) || string(refused.Data) != `{"maxSize":5,"unit":"bytes"}` {
 		t.Fatalf("got %#v", err)
 	}
 	if s := refused.Cause.Error(); !strings.Contains(s, "limit of 5 bytes") || !strings.Contains(s, "MaxMessage") {
@@ -334,7 +334,7 @@ func FuzzNDJSON(f *testing.F) {
 			line = bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))
 			switch {
 			case len(line) > limit:
-				want = append(want, "<-32600 Request too large>")
+				want = append(want, "<-32012 Request too large>")
 			case len(bytes.Trim(line, " \t\r")) > 0:
 				want = append(want, string(line))
 			}

@@ -12,7 +12,7 @@ import (
 )
 
 func TestSkip(t *testing.T) {
-	const large, broken = "<-32600 Request too large>", "<-32700 Parse error>"
+	const large, broken = "<-32012 Request too large>", "<-32700 Parse error>"
 	frame := func(s string) string { return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(s), s) }
 	long := strings.Repeat("x", 100)
 	tests := []struct {

@@ -36,7 +36,7 @@ func TestCloseStatus(t *testing.T) {
 		{"a close frame with status 1005", frame(0x88, "\x03\xed"), 1002, "", true},
 		{"text that is not UTF-8", frame(0x81, "\"\xff\""), 1007, "-32700", false},
 		{"text that is not UTF-8, in fragments", frame(0x01, "\"\xc3") + frame(0x80, "\""), 1007, "-32700", false},
-		{"too large", frame(0x81, string(message(101))), 1009, "-32600", false},
+		{"too large", frame(0x81, string(message(101))), 1009, `-32012,"message":"Request too large","data":{"maxSize":100,"unit":"bytes"}`, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			conn := rawConn(t, s.url())

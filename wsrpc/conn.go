@@ -169,7 +169,9 @@ type ending struct {
 
 func (c *conn) tooLong() *ending {
 	reason := fmt.Sprintf("the message has more than %d bytes", c.max)
-	return &ending{&jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Request too large", Cause: errors.New(reason)}, websocket.StatusMessageTooBig, reason}
+	e := jsonrpc.Oversize("Request", int64(c.max), "bytes")
+	e.Cause = errors.New(reason)
+	return &ending{e, websocket.StatusMessageTooBig, reason}
 }
 
 // notUTF8 refuses a text message that is not UTF-8. RFC 6455 §8.1 demands the end of the connection.

@@ -253,7 +253,7 @@ func TestTooLarge(t *testing.T) {
 	if err := a.Write(ctx, websocket.MessageText, []byte(fits+strings.Repeat(" ", 1<<20))); err != nil {
 		t.Fatal(err)
 	}
-	want := `{"jsonrpc":"2.0","error":{"code":-32600,"message":"Request too large"},"id":null}`
+	want := `{"jsonrpc":"2.0","error":{"code":-32012,"message":"Request too large","data":{"maxSize":1000,"unit":"bytes"}},"id":null}`
 	if _, got, err := a.Read(ctx); err != nil || string(got) != want {
 		t.Error(string(got), err)
 	}

@@ -332,7 +332,7 @@ func TestServeLimitsAndDetails(t *testing.T) {
 	s := serve(t, "--max-message", "1KB", "--details", "--v1")
 	big := `{"jsonrpc":"2.0","id":1,"method":"echo","params":["` + strings.Repeat("x", 1000) + `"]}`
 	w := dial(t, s.addrs[0], nil)
-	if got := w.call(t, big); !strings.Contains(got, `"error":{"code":-32600`) {
+	if got := w.call(t, big); !strings.Contains(got, `"error":{"code":-32012`) {
 		t.Errorf("too large: %s", got)
 	}
 	if got := w.call(t, afterwards); got != afterwardsAnswer {

@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
 )
 
 const (
@@ -45,6 +46,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *buffers, acce
 		return b, accept, true
 	}
 	evicted := b.loan.Evicted()
+	var bounded *http.MaxBytesError
 	h.release(b)
 	switch {
 	case evicted, errors.Is(err, budget.ErrNoRoom):
@@ -54,11 +56,23 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *buffers, acce
 		w.Header().Set("Connection", "close")
 		refuseHTTP(w, http.StatusRequestTimeout, "The body took too long")
 	case errors.Is(err, budget.ErrTooLarge):
-		refuseHTTP(w, http.StatusRequestEntityTooLarge, "Request too large: the limit is "+strconv.Itoa(h.opts.MaxMessage)+" bytes")
+		tooLarge(w, r, int64(h.opts.MaxMessage))
+	case errors.As(err, &bounded): // by what is around the handler
+		tooLarge(w, r, bounded.Limit)
 	case r.Context().Err() == nil:
 		refuseHTTP(w, http.StatusBadRequest, "The body could not be read")
 	}
 	return nil, 0, false
+}
+
+// tooLarge refuses a body that nobody has read; its headers say the revision.
+func tooLarge(w http.ResponseWriter, r *http.Request, limit int64) {
+	e := jsonrpc.Oversize("Request", limit, "bytes")
+	e.Message += ": the limit is " + strconv.FormatInt(limit, 10) + " bytes"
+	if rev := era.Lookup(first(r.Header[headerVersion])); rev != nil && rev.Modern {
+		e.Code = -31012 // MCP reserves the range of jsonrpc.TooLarge for itself there
+	}
+	refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.NullID(), e)
 }
 
 func (h *Handler) release(b *buffers) {

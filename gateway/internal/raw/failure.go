@@ -19,7 +19,6 @@ import (
 // Codes of jsonrpc.Conditions.
 const (
 	codeUnavailable = -32008
-	codeTooLarge    = -32012
 )
 
 const (

@@ -105,7 +105,9 @@ func (f *front) passable(frame []byte) (ok bool, err error) {
 	case !f.batch.Array && m.Kind == jsonrpc.Invalid && m.Raw[0] != '{':
 		return false, f.refuse(jsonrpc.NullID(), m.Err)
 	case most > 0 && len(frame) > most:
-		return false, f.reject(&jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Request too large", Cause: errTooLarge})
+		e := jsonrpc.Oversize("Request", int64(most), "bytes")
+		e.Cause = errTooLarge
+		return false, f.reject(e)
 	}
 	return true, nil
 }

@@ -335,7 +335,8 @@ func (p *pipe) downward(ctx context.Context, server farcall.Transport) (err erro
 // none.
 func (p *pipe) tooLarge(b *jsonrpc.Batch) []byte {
 	e := p.u.failure(errTooLarge, true)
-	e.Code, e.Message = codeTooLarge, "The answer of the upstream "+p.u.opts.Name+" is too large"
+	e.Data = fmt.Appendf(e.Data[:len(e.Data)-1], `,"maxSize":%d,"unit":"bytes"}`, p.u.opts.MaxMessage)
+	e.Code, e.Message = jsonrpc.TooLarge, "The answer of the upstream "+p.u.opts.Name+" is too large"
 	var out []byte
 	for i := range b.Messages {
 		m := &b.Messages[i]

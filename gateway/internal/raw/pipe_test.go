@@ -58,7 +58,7 @@ func TestPipeBytes(t *testing.T) {
 	p.expectLike(t, "-32700", `"id":null`)
 	p.expectLike(t, "-32700", `"id":null`)
 	p.expectLike(t, "-32600", `"id":null`)
-	p.expectLike(t, "too large", `"id":5`)
+	p.expectLike(t, `-32012,"message":"Request too large","data":{"maxSize":`, `"id":5`)
 
 	back := []string{
 		`{"id":1, "result": 1.50 ,"jsonrpc":"2.0","extra":[]}`,
@@ -78,7 +78,7 @@ func TestPipeBytes(t *testing.T) {
 	if err := server.Write([]byte(`{"jsonrpc":"2.0","id":8,"result":"` + strings.Repeat("x", 300) + `"}`)); err != nil {
 		t.Fatal(err)
 	}
-	p.expectLike(t, "-32012", `"sent":"unknown"`, `"id":8`)
+	p.expectLike(t, "-32012", `"sent":"unknown"`, `"maxSize":`, `"unit":"bytes"}`, `"id":8`)
 	// One answer of the upstream was an error, two were ours for what is too large.
 	if st := u.Status(); st.Garbage != 4 || st.Calls != 5 || st.Errors != 3 || st.InFlight != 0 || st.State != "up" || st.Connections != 1 {
 		t.Errorf("%+v", st)
