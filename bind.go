@@ -262,26 +262,42 @@ func (p *param) readPlain(field reflect.Value, raw []byte) *jsonrpc.Error {
 
 // setNumber sets a field of a number's kind.
 func setNumber(field reflect.Value, raw []byte) error {
-	switch bits := field.Type().Bits(); field.Kind() {
-	case reflect.Float32, reflect.Float64:
-		n, err := strconv.ParseFloat(string(raw), bits)
+	if k := field.Kind(); k == reflect.Float32 || k == reflect.Float64 {
+		n, err := strconv.ParseFloat(string(raw), field.Type().Bits())
 		if err == nil {
 			field.SetFloat(n)
 		}
 		return err
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+	}
+	err := setInteger(field, raw)
+	if !errors.Is(err, strconv.ErrSyntax) {
+		return err
+	}
+	var digits [24]byte
+	plain, ok := jsonv2.Integer(digits[:0], raw) // 2.0 and 1e2 are integers, too
+	switch {
+	case !ok:
+		return err
+	case len(plain) == 0:
+		return strconv.ErrRange
+	}
+	return setInteger(field, plain)
+}
+
+func setInteger(field reflect.Value, raw []byte) error {
+	bits := field.Type().Bits()
+	if field.CanInt() {
 		n, err := strconv.ParseInt(string(raw), 10, bits)
 		if err == nil {
 			field.SetInt(n)
 		}
 		return err
-	default:
-		n, err := strconv.ParseUint(string(raw), 10, bits)
-		if err == nil {
-			field.SetUint(n)
-		}
-		return err
 	}
+	n, err := strconv.ParseUint(string(raw), 10, bits)
+	if err == nil {
+		field.SetUint(n)
+	}
+	return err
 }
 
 func (p *param) wrong(raw []byte) *jsonrpc.Error {

@@ -100,6 +100,13 @@ func TestBind(t *testing.T) {
 				e.Data, e.Wait, e.Mode, e.List = []byte("hi"), 5, "slow", []int{}
 			}),
 		},
+		{
+			`{"name":"x","count":1.2e1,"port":80.0,"raw":[1.0],"where":{"city":"Oslo","zip":1.50e2},"list":[1.0,2e0]}`,
+			standard(func(e *everything) {
+				e.Count, e.Raw, e.Where = 12, jsonrpc.Raw("[1.0]"), located{"Oslo", new(150)}
+			}),
+		},
+		{`[1e2]`, 100},
 		{`{"name":"x","raw":null,"any":null,"on":null}`, standard(func(e *everything) { e.Raw = jsonrpc.Raw("null") })},
 		{`{"city":"Oslo","zip":150,"at":"2026-01-02T03:04:05Z","Last":true}`, inherited{located{"Oslo", new(150)}, &Stamped{day}, true}},
 		{`["Oslo",null,"2026-01-02T03:04:05Z",false]`, inherited{located{City: "Oslo"}, &Stamped{day}, false}},
@@ -169,6 +176,9 @@ func TestBindRefuses(t *testing.T) {
 		{`{"a":1e400,"b":2}`, addends{}, `{"member":"a","reason":"out of range","expected":"number","got":"number"}`},
 		{`{"name":1}`, everything{}, `{"member":"name","reason":"wrong type","expected":"string","got":"number"}`},
 		{`["x",1.5]`, everything{}, `{"member":"count","reason":"wrong type","expected":"integer","got":"number"}`},
+		{`["x",1.28e2]`, everything{}, `{"member":"count","reason":"out of range","expected":"integer","got":"number"}`},
+		{`["x",1e999]`, everything{}, `{"member":"count","reason":"out of range","expected":"integer","got":"number"}`},
+		{`["x",-1e-1]`, everything{}, `{"member":"count","reason":"wrong type","expected":"integer","got":"number"}`},
 		{`["x",128]`, everything{}, `{"member":"count","reason":"out of range","expected":"integer","got":"number"}`},
 		{`["x",1,-1]`, everything{}, `{"member":"port","reason":"wrong type","expected":"integer","got":"number"}`},
 		{`{"name":"x","on":"yes"}`, everything{}, `{"member":"on","reason":"wrong type","expected":"boolean","got":"string"}`},

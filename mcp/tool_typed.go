@@ -2,10 +2,8 @@ package mcp
 
 import (
 	"context"
-	"math"
 	"reflect"
 	"slices"
-	"strconv"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -92,9 +90,6 @@ func (h *typedTool[In, Out]) run(c *call, t *tool, arguments jsonrpc.Raw) (answe
 	}
 	err := jsonv2.Unmarshal(arguments, &v.in)
 	if err != nil {
-		err = jsonv2.Unmarshal(wholeNumbers(arguments), &v.in)
-	}
-	if err != nil {
 		return toolError("Invalid arguments for the tool " + t.spec.Name + ": " + explain(err)), nil
 	}
 	if v.out, err = h.f(c, v.in); err != nil {
@@ -132,30 +127,6 @@ func fill[Out any](out *Out) bool {
 		}
 	}
 	return v.Kind() != reflect.Interface || !v.IsNil()
-}
-
-// wholeNumbers writes the integers among the numbers without point and exponent:
-// 1.0 is an integer, and fits the schema of one, but Go does not take it.
-func wholeNumbers(arguments jsonrpc.Raw) jsonrpc.Raw {
-	var out jsonrpc.Raw
-	for i := 0; i < len(arguments); {
-		end, _ := scan.Value(arguments, i, -1)
-		switch c := arguments[i]; {
-		case c == '"':
-		case c == '-', '0' <= c && c <= '9':
-			f, err := strconv.ParseFloat(string(arguments[i:end]), 64)
-			if err == nil && f == math.Trunc(f) && math.Abs(f) <= maxSafe {
-				out = strconv.AppendInt(out, int64(f), 10)
-				i = end
-				continue
-			}
-		default: // one byte of anything else
-			end = i + 1
-		}
-		out = append(out, arguments[i:end]...)
-		i = end
-	}
-	return out
 }
 
 // structuredResult writes what v points to as structured content, and as text.

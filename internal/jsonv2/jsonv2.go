@@ -2,7 +2,7 @@
 //
 // It is the only place that knows the library which does it, so that the
 // standard library's encoding/json/v2 can take its place. What holds here:
-// names are case-sensitive, a name given twice is refused, a nil slice is [],
+// names are case-sensitive, a name given twice is refused, 2.0 is an integer, a nil slice is [],
 // map keys are sorted, a time.Duration is a number of nanoseconds, and nothing
 // is escaped for HTML.
 package jsonv2
@@ -76,10 +76,10 @@ func appendString(dst []byte, s string) []byte {
 
 // Unmarshal stores data in what v points to. Members that v does not know are
 // passed over.
-func Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v, lenient) }
+func Unmarshal(data []byte, v any) error { return unmarshal(data, v, lenient) }
 
 // UnmarshalStrict is Unmarshal, but a member that v does not know is an error.
-func UnmarshalStrict(data []byte, v any) error { return json.Unmarshal(data, v, strict) }
+func UnmarshalStrict(data []byte, v any) error { return unmarshal(data, v, strict) }
 
 // UnmarshalQuoted is UnmarshalStrict for what the tag option "string" marks:
 // numbers are written in strings.
