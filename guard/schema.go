@@ -77,7 +77,7 @@ func (s *schemas) get(raw jsonrpc.Raw) *schema {
 	if known != nil {
 		return known
 	}
-	known = &schema{Schema: validate.CompileForeign(raw, validate.Limits{})}
+	known = &schema{Schema: validate.CompileForeign(raw, validate.Limits{OptionalNulls: true})}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if other := s.kept[string(raw)]; other != nil {

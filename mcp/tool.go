@@ -18,6 +18,7 @@ import (
 type tool struct {
 	spec    Tool
 	input   *validate.Schema
+	typed   bool             // run reads null as the absence of an argument
 	output  *validate.Schema // nil: nothing to check
 	headers []schema.Header
 	// run calls the tool with arguments that fit its input schema. The error is
@@ -65,7 +66,7 @@ func (s *Server) addTool(t *tool, check bool) {
 	if t.spec.InputSchema, err = objectSchema(t.spec.InputSchema); err != nil {
 		misuse("the input schema of the tool %q %v", t.spec.Name, err)
 	}
-	if t.input, err = validate.Compile(t.spec.InputSchema, validate.Limits{}); err != nil {
+	if t.input, err = validate.Compile(t.spec.InputSchema, validate.Limits{OptionalNulls: t.typed}); err != nil {
 		misuse("the input schema of the tool %q: %v", t.spec.Name, err)
 	}
 	if t.headers, err = schema.Headers(t.spec.InputSchema); err != nil {

@@ -67,6 +67,10 @@ func TestTypedTool(t *testing.T) {
 		{"enum", `{"query":"a","sort":"size"}`, `date`},
 		{"whole number", `{"query":"1.0","limit":5.0}`, `query`},
 		{"whole number", `{"query":"a","limit":0.5E1}`, `"limit":5`},
+		{"null for a default", `{"query":"a","limit":null}`, `"structuredContent":{"query":"a","limit":5}}`},
+		{"null for absent", `{"query":"a","sort":null,"tags":null,"tree":{"name":"x","children":null}}`, `"tree":{"name":"x"}`},
+		{"null for what is required", `{"query":null}`, `query`},
+		{"null inside", `{"query":"a","tags":[null]}`, `tags`},
 		{"overflow", `{"query":"a","limit":1e400}`, `limit`},
 	} {
 		got := callTool(t, s, "search", tt.args)

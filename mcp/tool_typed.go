@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"reflect"
 	"slices"
@@ -25,6 +26,9 @@ import (
 // An argument with a tag like header:"Region" is repeated by clients in the HTTP
 // header Mcp-Param-Region, for what lies in between; the two are held against
 // each other.
+//
+// An optional argument that is null counts as absent, at any depth. 2.0 and 1e2 are
+// integers.
 //
 // Or In is a map, a jsonrpc.Raw or any, which take every object. Arguments that
 // do not fit, and those that the struct does not have, are answered with a tool
@@ -67,7 +71,7 @@ func AddTool[In, Out any](s *Server, name, description string, f func(context.Co
 		t.spec.OutputSchema = out.schema
 	}
 	h := &typedTool[In, Out]{f: f, defaults: in.defaults, structured: out.structured}
-	t.run = h.run
+	t.run, t.typed = h.run, true
 	s.addTool(t, check)
 }
 
@@ -89,6 +93,9 @@ func (h *typedTool[In, Out]) run(c *call, t *tool, arguments jsonrpc.Raw) (answe
 		}
 	}
 	err := jsonv2.Unmarshal(arguments, &v.in)
+	if err == nil && h.defaults != nil && bytes.Contains(arguments, []byte("null")) {
+		err = jsonv2.Unmarshal(h.defaultsOfNulls(arguments), &v.in)
+	}
 	if err != nil {
 		return toolError("Invalid arguments for the tool " + t.spec.Name + ": " + explain(err)), nil
 	}
@@ -99,6 +106,18 @@ func (h *typedTool[In, Out]) run(c *call, t *tool, arguments jsonrpc.Raw) (answe
 		return t.structuredResult(c, &v.out)
 	}
 	return t.result(plainResult(v.out))
+}
+
+// defaultsOfNulls returns the defaults of the arguments that are null.
+func (h *typedTool[In, Out]) defaultsOfNulls(arguments jsonrpc.Raw) jsonrpc.Raw {
+	o := newObject(nil)
+	scan.Object(h.defaults, func(name, value []byte) bool {
+		if string(scan.Member(arguments, string(name))) == "null" {
+			o.add(string(name), value)
+		}
+		return true
+	})
+	return o.end()
 }
 
 // explain says which argument is wrong, when only decoding finds out.

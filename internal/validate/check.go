@@ -19,6 +19,7 @@ type run struct {
 	unsure  bool // what fits may not: something that was left out of the schema is about it
 	more    bool // there were more problems than there is room for
 	room    int
+	nulls   bool // Limits.OptionalNulls
 
 	problems []problem
 	err      error // ends it

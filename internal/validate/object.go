@@ -2,6 +2,7 @@ package validate
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/farcall-dev/farcall/internal/scan"
 )
@@ -110,6 +111,10 @@ func (r *run) member(o *objectRules, present *presence, guess *int, i int) (end 
 	k := o.lookup(name, *guess)
 	if k >= 0 {
 		*guess = k + 1
+		if r.nulls && o.absent(k, r.value[at:]) {
+			end, good := r.skip(at)
+			return end, good && ok
+		}
 		present.add(k)
 		if child := o.props[k].node; child != nil && o.patterns == nil {
 			end, good := r.inside(child, at, name)
@@ -118,6 +123,18 @@ func (r *run) member(o *objectRules, present *presence, guess *int, i int) (end 
 	}
 	end, good := r.otherMember(o, k, name, at)
 	return end, good && ok
+}
+
+// absent reports whether a value that begins p stands for the absence of a property: see Limits.OptionalNulls.
+func (o *objectRules) absent(k int, p []byte) bool {
+	if len(p) == 0 || p[0] != 'n' || slices.Contains(o.required, k) {
+		return false
+	}
+	n := o.props[k].node
+	if n != nil && n.alias != nil {
+		n = n.alias
+	}
+	return n != nil && !n.never && n.types&null == 0
 }
 
 // nameFits judges a member's name as a value.

@@ -39,7 +39,7 @@ type unsupported struct{ error }
 
 func (u unsupported) Is(target error) bool { return target == ErrUnsupported }
 
-// Limits bound what a schema may cost. The zero value stands for the defaults.
+// Limits bound what a schema may cost, and say how strict it is. The zero value stands for the defaults.
 type Limits struct {
 	Bytes      int // of the schema's text; 1 MiB
 	Depth      int // of subschemas inside each other; 64
@@ -50,6 +50,9 @@ type Limits struct {
 	Work int
 	// Problems is how many an Error lists; 10.
 	Problems int
+	// OptionalNulls lets null stand for the absence of a property that is not required and
+	// whose schema does not allow null.
+	OptionalNulls bool
 }
 
 func (l Limits) withDefaults() Limits {
@@ -60,6 +63,8 @@ func (l Limits) withDefaults() Limits {
 		Pattern:    cmp.Or(l.Pattern, 4096),
 		Work:       cmp.Or(l.Work, 1_000_000),
 		Problems:   cmp.Or(l.Problems, 10),
+
+		OptionalNulls: l.OptionalNulls,
 	}
 }
 
@@ -108,7 +113,7 @@ func (s *Schema) Judge(value []byte) (whole bool, err error) {
 	if len(value) == 0 {
 		value = []byte("{}")
 	}
-	r := run{value: value, steps: s.limits.Work + workPerByte*len(value), room: s.limits.Problems, dynamic: s.dynamic}
+	r := run{value: value, steps: s.limits.Work + workPerByte*len(value), room: s.limits.Problems, dynamic: s.dynamic, nulls: s.limits.OptionalNulls}
 	if r.dynamic {
 		r.scope = append(r.scope, s.root.resource)
 	}

@@ -333,3 +333,38 @@ func TestLimits(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestOptionalNulls(t *testing.T) {
+	const schema = `{"type":"object","required":["r"],"additionalProperties":false,"properties":{
+		"r":{"type":"integer"},"o":{"type":"integer","minimum":1},"n":{"type":["integer","null"]},
+		"d":{"$ref":"#/$defs/d"},"never":false,"any":{}},
+		"$defs":{"d":{"type":"object","properties":{"s":{"type":"string"},"e":{"type":"string","enum":["a"]}},"required":["s"]}}}`
+	for value, fits := range map[string]struct{ nulls, strict bool }{
+		`{"r":1}`:                              {true, true},
+		`{"r":1,"o":null}`:                     {true, false},
+		`{"r":1,"n":null,"any":null}`:          {true, true},
+		`{"r":1,"d":null}`:                     {true, false},
+		`{"r":1,"d":{"s":"x","e":null}}`:       {true, false},
+		`{"r":1,"d":{"s":null}}`:               {false, false},
+		`{"r":null}`:                           {false, false},
+		`{"r":1,"o":0}`:                        {false, false},
+		`{"r":1,"never":null}`:                 {false, false},
+		`{"r":1,"unknown":null}`:               {false, false},
+		`{"o":null}`:                           {false, false},
+		`{"r":1,"d":{"s":"x","e":null,"e":1}}`: {false, false},
+	} {
+		for _, o := range []Limits{{}, {OptionalNulls: true}} {
+			s, err := Compile([]byte(schema), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fits.strict
+			if o.OptionalNulls {
+				want = fits.nulls
+			}
+			if err := s.Validate([]byte(value)); (err == nil) != want {
+				t.Errorf("%s, nulls %v: %v", value, o.OptionalNulls, err)
+			}
+		}
+	}
+}
