@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
-	"strings"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -123,7 +122,7 @@ func (p *plan) byMember(v reflect.Value, params jsonrpc.Raw) (refusal *jsonrpc.E
 	if refusal != nil {
 		return refusal
 	}
-	return p.complete(v, seen)
+	return p.complete(v, seen, false)
 }
 
 func (p *plan) byPosition(v reflect.Value, params jsonrpc.Raw) (refusal *jsonrpc.Error) {
@@ -131,7 +130,7 @@ func (p *plan) byPosition(v reflect.Value, params jsonrpc.Raw) (refusal *jsonrpc
 	seen, i := g.of(p), 0
 	scan.Array(params, func(value []byte) bool {
 		if i >= len(seen) {
-			refusal = problem{at: i, positional: true, reason: "extra"}.refuse()
+			refusal = problem{index: i, positional: true, reason: "extra"}.refuse()
 			return false
 		}
 		seen[i] = true
@@ -142,7 +141,7 @@ func (p *plan) byPosition(v reflect.Value, params jsonrpc.Raw) (refusal *jsonrpc
 	if refusal != nil {
 		return refusal
 	}
-	return p.complete(v, seen)
+	return p.complete(v, seen, true)
 }
 
 // find returns the index of a parameter, or -1. It looks at next first, because
@@ -166,13 +165,17 @@ func (p *plan) find(name []byte, next int) int {
 }
 
 // complete deals with what was not given.
-func (p *plan) complete(v reflect.Value, seen []bool) *jsonrpc.Error {
+func (p *plan) complete(v reflect.Value, seen []bool, positional bool) *jsonrpc.Error {
 	for i := range p.params {
 		one := &p.params[i]
 		switch {
 		case seen[i]:
 		case !one.Optional:
-			return problem{member: one.Name, reason: "missing"}.refuse()
+			pr := problem{member: one.Name, reason: "missing"}
+			if positional {
+				pr.step = strconv.Itoa(i)
+			}
+			return pr.refuse()
 		default:
 			if refusal := one.absent(v); refusal != nil {
 				return refusal
@@ -186,7 +189,7 @@ func (p *param) absent(v reflect.Value) *jsonrpc.Error {
 	if p.standard == nil {
 		return nil
 	}
-	return p.read(v, p.standard, -1)
+	return p.set(v, p.standard, -1)
 }
 
 // field returns the field of v. It makes the embedded structs on the way.
@@ -204,21 +207,33 @@ func (p *param) field(v reflect.Value) reflect.Value {
 	return v
 }
 
-// read sets the parameter of v. The position is -1 when it was given by name.
+// read sets the parameter of v and checks it. The position is -1 when it was given by name.
 func (p *param) read(v reflect.Value, raw []byte, position int) *jsonrpc.Error {
 	if raw[0] == 'n' && !p.nullable {
 		if p.Optional {
 			return p.absent(v)
 		}
-		return p.wrong(raw)
+		return p.wrong(raw, position)
 	}
+	if refusal := p.set(v, raw, position); refusal != nil {
+		return refusal
+	}
+	if pr := p.check.problem(raw); pr != nil {
+		pr.member = p.Name
+		return pr.at(position).refuse()
+	}
+	return nil
+}
+
+// set sets the parameter of v.
+func (p *param) set(v reflect.Value, raw []byte, position int) *jsonrpc.Error {
 	field := p.field(v)
 	if p.raw {
 		field.SetBytes(bytes.Clone(raw)) // the frame's memory ends with the handler
 		return nil
 	}
 	if p.kind != reflect.Invalid {
-		return p.readPlain(field, raw)
+		return p.readPlain(field, raw, position)
 	}
 	unmarshal := jsonv2.UnmarshalStrict
 	if p.Quoted {
@@ -228,17 +243,13 @@ func (p *param) read(v reflect.Value, raw []byte, position int) *jsonrpc.Error {
 	if err == nil {
 		return nil
 	}
-	step := p.Name
-	if position >= 0 {
-		step = strconv.Itoa(position)
-	}
-	pr := problemOf(err, p.Type).within(step)
+	pr := problemOf(err, p.Type)
 	pr.member = p.Name
-	return pr.refuse()
+	return pr.at(position).refuse()
 }
 
 // readPlain reads numbers, strings and booleans without the library.
-func (p *param) readPlain(field reflect.Value, raw []byte) *jsonrpc.Error {
+func (p *param) readPlain(field reflect.Value, raw []byte, position int) *jsonrpc.Error {
 	switch c := raw[0]; {
 	case p.kind == reflect.String && c == '"':
 		field.SetString(string(scan.Unquote(raw)))
@@ -247,16 +258,17 @@ func (p *param) readPlain(field reflect.Value, raw []byte) *jsonrpc.Error {
 		field.SetBool(c == 't')
 		return nil
 	case p.kind == reflect.String, p.kind == reflect.Bool, c != '-' && (c < '0' || c > '9'):
-		return p.wrong(raw)
+		return p.wrong(raw, position)
 	}
 	err := setNumber(field, raw)
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, strconv.ErrRange):
-		return problem{member: p.Name, reason: outOfRange, want: expected(p.Type), got: "number"}.refuse()
+		pr := problem{member: p.Name, reason: outOfRange, want: expected(p.Type), got: "number"}
+		return pr.at(position).refuse()
 	default:
-		return p.wrong(raw)
+		return p.wrong(raw, position)
 	}
 }
 
@@ -300,8 +312,9 @@ func setInteger(field reflect.Value, raw []byte) error {
 	return err
 }
 
-func (p *param) wrong(raw []byte) *jsonrpc.Error {
-	return problem{member: p.Name, reason: wrongType, want: expected(p.Type), got: kindOf(raw)}.refuse()
+func (p *param) wrong(raw []byte, position int) *jsonrpc.Error {
+	pr := problem{member: p.Name, reason: wrongType, want: expected(p.Type), got: kindOf(raw)}
+	return pr.at(position).refuse()
 }
 
 // single reads an array of one element.
@@ -320,16 +333,16 @@ func (p *plan) single(v reflect.Value, params jsonrpc.Raw, first byte) *jsonrpc.
 	})
 	switch {
 	case n > 1:
-		return problem{at: 1, positional: true, reason: "extra"}.refuse()
+		return problem{index: 1, positional: true, reason: "extra"}.refuse()
 	case v.Kind() == reflect.Pointer && (n == 0 || one[0] == 'n'):
 		return nil
 	case n == 0:
-		return problem{at: 0, positional: true, reason: "missing"}.refuse()
+		return problem{positional: true, reason: "missing"}.refuse()
 	case one[0] == 'n':
-		return problem{at: 0, positional: true, reason: wrongType, want: expected(p.typ), got: "null"}.refuse()
+		return problem{positional: true, reason: wrongType, want: expected(p.typ), got: "null"}.refuse()
 	}
 	if err := jsonv2.UnmarshalStrict(one, v.Addr().Interface()); err != nil {
-		pr := problemOf(err, p.typ).within("0")
+		pr := problemOf(err, p.typ)
 		pr.positional = true
 		return pr.refuse()
 	}
@@ -338,100 +351,23 @@ func (p *plan) single(v reflect.Value, params jsonrpc.Raw, first byte) *jsonrpc.
 
 // whole lets the library read all of the params.
 func (p *plan) whole(v reflect.Value, params jsonrpc.Raw) *jsonrpc.Error {
-	err := jsonv2.UnmarshalStrict(params, v.Addr().Interface())
-	if err == nil {
+	var pr problem
+	if err := jsonv2.UnmarshalStrict(params, v.Addr().Interface()); err != nil {
+		pr = problemOf(err, p.typ)
+	} else if bad := p.check.problem(params); bad != nil {
+		pr = *bad
+	} else {
 		return nil
 	}
-	first, rest := jsonv2.First(jsonv2.Explain(err).Pointer)
-	pr := problemOf(err, p.typ)
-	if pr.pointer = ""; rest != "" {
-		pr.pointer = jsonv2.Explain(err).Pointer
-	}
+	var first string
+	first, pr.pointer = jsonv2.First(pr.pointer)
 	if i, err := strconv.Atoi(first); err == nil && p.shape == shapeList {
-		pr.at, pr.positional = i, true
+		pr.index, pr.positional = i, true
 	} else {
 		pr.member = first
 	}
 	return pr.refuse()
 }
-
-// A problem says which parameter is wrong and why.
-type problem struct {
-	member     string
-	at         int // instead of the member, when positional
-	positional bool
-	pointer    string // to what is wrong inside the parameter
-	reason     string
-	want, got  string // JSON types
-}
-
-const (
-	wrongType  = "wrong type"
-	outOfRange = "out of range"
-)
-
-// problemOf says why the library could not read a t.
-func problemOf(err error, t reflect.Type) problem {
-	e := jsonv2.Explain(err)
-	pr := problem{pointer: e.Pointer, reason: e.Reason}
-	if e.Reason == "unknown" || e.Reason == "duplicate" {
-		return pr
-	}
-	if e.Pointer != "" && e.Want != nil {
-		t = e.Want
-	}
-	pr.want, pr.got = expected(t), e.Got
-	if pr.reason == "" {
-		if pr.reason = wrongType; pr.want == "" || pr.want == pr.got || pr.got == "" {
-			pr.reason, pr.want, pr.got = "invalid value", "", ""
-		}
-	}
-	return pr
-}
-
-// within makes the pointer start at the params, where the parameter is at step.
-func (pr problem) within(step string) problem {
-	if pr.pointer != "" {
-		pr.pointer = "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step) + pr.pointer
-	}
-	return pr
-}
-
-// refuse returns the answer.
-func (pr problem) refuse() *jsonrpc.Error {
-	data := []byte{'{'}
-	add := func(name, value string) {
-		if value == "" {
-			return
-		}
-		if len(data) > 1 {
-			data = append(data, ',')
-		}
-		data = jsonrpc.AppendString(data, name)
-		data = jsonrpc.AppendString(append(data, ':'), value)
-	}
-	who := "the params"
-	if pr.positional {
-		data = strconv.AppendInt(append(data, `"member":`...), int64(pr.at), 10)
-		who = "the parameter at index " + strconv.Itoa(pr.at)
-	} else if pr.member != "" {
-		// A name that the caller made up may have any length.
-		name := pr.member[:min(len(pr.member), maxEcho)]
-		add("member", name)
-		who = "the parameter " + strconv.Quote(name)
-	}
-	add("pointer", pr.pointer[:min(len(pr.pointer), maxEcho)])
-	add("reason", pr.reason)
-	add("expected", pr.want)
-	add("got", pr.got)
-	return &jsonrpc.Error{
-		Code: jsonrpc.InvalidParams, Message: "Invalid params", Data: append(data, '}'),
-		Cause: errors.New(who + ": " + pr.reason),
-	}
-}
-
-// maxEcho bounds what an answer repeats of the caller's names.
-const maxEcho = 256
 
 // kindOf names the JSON type of a value.
 func kindOf(raw []byte) string {

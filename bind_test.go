@@ -162,53 +162,53 @@ func TestBindRefuses(t *testing.T) {
 		v      any
 		data   string
 	}{
-		{`{"a":1}`, addends{}, `{"member":"b","reason":"missing"}`},
-		{`[1]`, addends{}, `{"member":"b","reason":"missing"}`},
-		{``, addends{}, `{"member":"a","reason":"missing"}`},
-		{`{}`, addends{}, `{"member":"a","reason":"missing"}`},
-		{`{"a":1,"b":2,"c":3}`, addends{}, `{"member":"c","reason":"unknown"}`},
-		{`{"A":1,"b":2}`, addends{}, `{"member":"A","reason":"unknown"}`},
-		{`[1,2,3]`, addends{}, `{"member":2,"reason":"extra"}`},
-		{`{"a":1,"b":2,"\u0061":3}`, addends{}, `{"member":"a","reason":"duplicate"}`},
-		{`{"a":"1","b":2}`, addends{}, `{"member":"a","reason":"wrong type","expected":"number","got":"string"}`},
-		{`[1,null]`, addends{}, `{"member":"b","reason":"wrong type","expected":"number","got":"null"}`},
-		{`[true,2]`, addends{}, `{"member":"a","reason":"wrong type","expected":"number","got":"boolean"}`},
-		{`{"a":1e400,"b":2}`, addends{}, `{"member":"a","reason":"out of range","expected":"number","got":"number"}`},
-		{`{"name":1}`, everything{}, `{"member":"name","reason":"wrong type","expected":"string","got":"number"}`},
-		{`["x",1.5]`, everything{}, `{"member":"count","reason":"wrong type","expected":"integer","got":"number"}`},
-		{`["x",1.28e2]`, everything{}, `{"member":"count","reason":"out of range","expected":"integer","got":"number"}`},
-		{`["x",1e999]`, everything{}, `{"member":"count","reason":"out of range","expected":"integer","got":"number"}`},
-		{`["x",-1e-1]`, everything{}, `{"member":"count","reason":"wrong type","expected":"integer","got":"number"}`},
-		{`["x",128]`, everything{}, `{"member":"count","reason":"out of range","expected":"integer","got":"number"}`},
-		{`["x",1,-1]`, everything{}, `{"member":"port","reason":"wrong type","expected":"integer","got":"number"}`},
-		{`{"name":"x","on":"yes"}`, everything{}, `{"member":"on","reason":"wrong type","expected":"boolean","got":"string"}`},
+		{`{"a":1}`, addends{}, `{"member":"b","pointer":"/b","reason":"missing"}`},
+		{`[1]`, addends{}, `{"member":"b","pointer":"/1","reason":"missing"}`},
+		{``, addends{}, `{"member":"a","pointer":"/a","reason":"missing"}`},
+		{`{}`, addends{}, `{"member":"a","pointer":"/a","reason":"missing"}`},
+		{`{"a":1,"b":2,"c":3}`, addends{}, `{"member":"c","pointer":"/c","reason":"unknown"}`},
+		{`{"A":1,"b":2}`, addends{}, `{"member":"A","pointer":"/A","reason":"unknown"}`},
+		{`[1,2,3]`, addends{}, `{"member":2,"pointer":"/2","reason":"extra"}`},
+		{`{"a":1,"b":2,"\u0061":3}`, addends{}, `{"member":"a","pointer":"/a","reason":"duplicate"}`},
+		{`{"a":"1","b":2}`, addends{}, `{"member":"a","pointer":"/a","reason":"wrong type","expected":"number","got":"string"}`},
+		{`[1,null]`, addends{}, `{"member":"b","pointer":"/1","reason":"wrong type","expected":"number","got":"null"}`},
+		{`[true,2]`, addends{}, `{"member":"a","pointer":"/0","reason":"wrong type","expected":"number","got":"boolean"}`},
+		{`{"a":1e400,"b":2}`, addends{}, `{"member":"a","pointer":"/a","reason":"out of range","expected":"number","got":"number"}`},
+		{`{"name":1}`, everything{}, `{"member":"name","pointer":"/name","reason":"wrong type","expected":"string","got":"number"}`},
+		{`["x",1.5]`, everything{}, `{"member":"count","pointer":"/1","reason":"wrong type","expected":"integer","got":"number"}`},
+		{`["x",1.28e2]`, everything{}, `{"member":"count","pointer":"/1","reason":"out of range","expected":"integer","got":"number"}`},
+		{`["x",1e999]`, everything{}, `{"member":"count","pointer":"/1","reason":"out of range","expected":"integer","got":"number"}`},
+		{`["x",-1e-1]`, everything{}, `{"member":"count","pointer":"/1","reason":"wrong type","expected":"integer","got":"number"}`},
+		{`["x",128]`, everything{}, `{"member":"count","pointer":"/1","reason":"out of range","expected":"integer","got":"number"}`},
+		{`["x",1,-1]`, everything{}, `{"member":"port","pointer":"/2","reason":"wrong type","expected":"integer","got":"number"}`},
+		{`{"name":"x","on":"yes"}`, everything{}, `{"member":"on","pointer":"/on","reason":"wrong type","expected":"boolean","got":"string"}`},
 		{`{"name":"x","tags":["a",5]}`, everything{}, `{"member":"tags","pointer":"/tags/1","reason":"wrong type","expected":"string","got":"number"}`},
-		{`{"name":"x","tags":{}}`, everything{}, `{"member":"tags","reason":"wrong type","expected":"array","got":"object"}`},
+		{`{"name":"x","tags":{}}`, everything{}, `{"member":"tags","pointer":"/tags","reason":"wrong type","expected":"array","got":"object"}`},
 		{`{"name":"x","where":{"city":"a","zap":1}}`, everything{}, `{"member":"where","pointer":"/where/zap","reason":"unknown"}`},
 		{`["x",0,0,0,null,[],{},{"city":5}]`, everything{}, `{"member":"where","pointer":"/7/city","reason":"wrong type","expected":"string","got":"number"}`},
 		{`{"name":"x","labels":{"a":"1","a":"2"}}`, everything{}, `{"member":"labels","pointer":"/labels/a","reason":"duplicate"}`},
-		{`{"name":"x","big":5}`, everything{}, `{"member":"big","reason":"wrong type","expected":"integer","got":"number"}`},
-		{`{"name":"x","data":"%"}`, everything{}, `{"member":"data","reason":"invalid value"}`},
-		{`{"name":"x","private":""}`, everything{}, `{"member":"private","reason":"unknown"}`},
-		{`{"name":"x","Hidden":""}`, everything{}, `{"member":"Hidden","reason":"unknown"}`},
-		{`["a",1,"yesterday",true]`, inherited{}, `{"member":"at","reason":"invalid value"}`},
-		{`["a",1,true,true]`, inherited{}, `{"member":"at","reason":"wrong type","expected":"string","got":"boolean"}`},
-		{`[3]`, middle{}, `{"member":"b","reason":"missing"}`},
-		{`{"a":1}`, struct{}{}, `{"member":"a","reason":"unknown"}`},
-		{`[1]`, struct{}{}, `{"member":0,"reason":"extra"}`},
-		{`[1,"x"]`, []float64{}, `{"member":1,"reason":"wrong type","expected":"number","got":"string"}`},
+		{`{"name":"x","big":5}`, everything{}, `{"member":"big","pointer":"/big","reason":"wrong type","expected":"integer","got":"number"}`},
+		{`{"name":"x","data":"%"}`, everything{}, `{"member":"data","pointer":"/data","reason":"invalid value"}`},
+		{`{"name":"x","private":""}`, everything{}, `{"member":"private","pointer":"/private","reason":"unknown"}`},
+		{`{"name":"x","Hidden":""}`, everything{}, `{"member":"Hidden","pointer":"/Hidden","reason":"unknown"}`},
+		{`["a",1,"yesterday",true]`, inherited{}, `{"member":"at","pointer":"/2","reason":"invalid value"}`},
+		{`["a",1,true,true]`, inherited{}, `{"member":"at","pointer":"/2","reason":"wrong type","expected":"string","got":"boolean"}`},
+		{`[3]`, middle{}, `{"member":"b","pointer":"/1","reason":"missing"}`},
+		{`{"a":1}`, struct{}{}, `{"member":"a","pointer":"/a","reason":"unknown"}`},
+		{`[1]`, struct{}{}, `{"member":0,"pointer":"/0","reason":"extra"}`},
+		{`[1,"x"]`, []float64{}, `{"member":1,"pointer":"/1","reason":"wrong type","expected":"number","got":"string"}`},
 		{`[{"city":1}]`, []located{}, `{"member":0,"pointer":"/0/city","reason":"wrong type","expected":"string","got":"number"}`},
 		{`{"a":1}`, []float64{}, `{"reason":"wrong type","expected":"array","got":"object"}`},
 		{`[1]`, map[string]int{}, `{"reason":"wrong type","expected":"object","got":"array"}`},
-		{`{"a":"x"}`, map[string]int{}, `{"member":"a","reason":"wrong type","expected":"integer","got":"string"}`},
-		{`[1,2]`, 0, `{"member":1,"reason":"extra"}`},
-		{`[]`, 0, `{"member":0,"reason":"missing"}`},
-		{``, 0, `{"member":0,"reason":"missing"}`},
-		{`["x"]`, 0, `{"member":0,"reason":"wrong type","expected":"integer","got":"string"}`},
-		{`[null]`, 0, `{"member":0,"reason":"wrong type","expected":"integer","got":"null"}`},
+		{`{"a":"x"}`, map[string]int{}, `{"member":"a","pointer":"/a","reason":"wrong type","expected":"integer","got":"string"}`},
+		{`[1,2]`, 0, `{"member":1,"pointer":"/1","reason":"extra"}`},
+		{`[]`, 0, `{"member":0,"pointer":"/0","reason":"missing"}`},
+		{``, 0, `{"member":0,"pointer":"/0","reason":"missing"}`},
+		{`["x"]`, 0, `{"member":0,"pointer":"/0","reason":"wrong type","expected":"integer","got":"string"}`},
+		{`[null]`, 0, `{"member":0,"pointer":"/0","reason":"wrong type","expected":"integer","got":"null"}`},
 		{`{"x":1}`, 0, `{"reason":"wrong type","expected":"array","got":"object"}`},
-		{`[""]`, upper(""), `{"member":0,"reason":"invalid value"}`},
-		{`{"` + strings.Repeat("x", 10_000) + `":1}`, addends{}, `{"member":"` + strings.Repeat("x", 256) + `","reason":"unknown"}`},
+		{`[""]`, upper(""), `{"member":0,"pointer":"/0","reason":"invalid value"}`},
+		{`{"` + strings.Repeat("x", 10_000) + `":1}`, addends{}, `{"member":"` + strings.Repeat("x", 256) + `","pointer":"/` + strings.Repeat("x", 255) + `","reason":"unknown"}`},
 	} {
 		v := reflect.New(reflect.TypeOf(test.v))
 		req := &farcall.Request{Params: jsonrpc.Raw(test.params)}
@@ -339,5 +339,62 @@ func BenchmarkBind(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+type bounded struct {
+	Count int       `json:"count" min:"1" max:"10"`
+	Color string    `json:"color,omitzero" enum:"red,green"`
+	Code  string    `json:"code" pattern:"^[a-z]+$" default:"abc"`
+	Tags  []string  `json:"tags,omitzero" max:"2" pattern:"^t"`
+	Ratio *float64  `json:"ratio" min:"0"`
+	Spots []located `json:"spots,omitzero"`
+	Deep  struct {
+		Level int    `json:"level" min:"1"`
+		Note  string `json:"note,omitzero" enum:"a,b"`
+	} `json:"deep,omitzero"`
+}
+
+// What the published schema says of params is enforced.
+func TestBindEnforcesSchema(t *testing.T) {
+	for _, test := range []struct {
+		params string
+		v      any
+		data   string // "": they fit
+	}{
+		{`{"count":10}`, bounded{}, ``},
+		{`[1.0e1,"red","x",["t1","t2"],0,[{"city":"Oslo"}],{"level":1.0,"note":"b"}]`, bounded{}, ``},
+		{`{"count":1,"color":null,"code":null,"tags":null,"ratio":null,"spots":null,"deep":null}`, bounded{}, ``},
+		{`{"count":1,"spots":[{"city":"Oslo","zip":null}],"deep":{"level":1,"note":null}}`, bounded{}, ``},
+		{`{"count":0}`, bounded{}, `{"member":"count","pointer":"/count","reason":"out of range","message":"0 is less than the minimum 1"}`},
+		{`[11]`, bounded{}, `{"member":"count","pointer":"/0","reason":"out of range","message":"11 is greater than the maximum 10"}`},
+		{`{"count":1,"color":"blue"}`, bounded{}, `{"member":"color","pointer":"/color","reason":"invalid value","message":"\"blue\" is not one of \"red\", \"green\""}`},
+		{`{"count":1,"code":"7"}`, bounded{}, `{"member":"code","pointer":"/code","reason":"invalid value","message":"\"7\" does not match the pattern ^[a-z]+$"}`},
+		{`{"count":1,"tags":["t","t","t"]}`, bounded{}, `{"member":"tags","pointer":"/tags","reason":"out of range","message":"has 3 items, the maximum is 2"}`},
+		{`{"count":1,"tags":["t","x"]}`, bounded{}, `{"member":"tags","pointer":"/tags/1","reason":"invalid value","message":"item [1]: \"x\" does not match the pattern ^t"}`},
+		{`{"count":1,"ratio":-0.5}`, bounded{}, `{"member":"ratio","pointer":"/ratio","reason":"out of range","message":"-0.5 is less than the minimum 0"}`},
+		{`{"count":1,"spots":[{}]}`, bounded{}, `{"member":"spots","pointer":"/spots/0/city","reason":"missing","message":"item [0]: missing property \"city\""}`},
+		{`{"count":1,"spots":[null]}`, bounded{}, `{"member":"spots","pointer":"/spots/0","reason":"wrong type","message":"item [0]: got null, want object"}`},
+		{`{"count":1,"deep":{"level":0}}`, bounded{}, `{"member":"deep","pointer":"/deep/level","reason":"out of range","message":"property \"level\": 0 is less than the minimum 1"}`},
+		{`{"count":1,"deep":{"level":null}}`, bounded{}, `{"member":"deep","pointer":"/deep/level","reason":"wrong type","message":"property \"level\": got null, want integer"}`},
+		{`[1,null]`, []float64{}, `{"member":1,"pointer":"/1","reason":"wrong type","message":"item [1]: got null, want number"}`},
+		{`[{"city":"a"},{"zip":1}]`, []located{}, `{"member":1,"pointer":"/1/city","reason":"missing","message":"item [1]: missing property \"city\""}`},
+		{`{"x":{"zip":1}}`, map[string]located{}, `{"member":"x","pointer":"/x/city","reason":"missing","message":"property \"x\": missing property \"city\""}`},
+	} {
+		err := (&farcall.Request{Params: jsonrpc.Raw(test.params)}).Bind(reflect.New(reflect.TypeOf(test.v)).Interface())
+		var wire *jsonrpc.Error
+		switch {
+		case test.data == "" && err == nil:
+		case !errors.As(err, &wire) || wire.Code != jsonrpc.InvalidParams || string(wire.Data) != test.data:
+			t.Errorf("%s into %T: %v, want %s", test.params, test.v, err, test.data)
+			if wire != nil {
+				t.Logf("got %s", wire.Data)
+			}
+		}
+	}
+	if err := (&farcall.Request{}).Bind(&struct {
+		A int `default:"0" min:"1"`
+	}{}); err == nil || errors.Is(err, jsonrpc.InvalidParams) || !strings.Contains(err.Error(), "default") {
+		t.Errorf("a default that does not fit: %v", err)
 	}
 }

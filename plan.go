@@ -15,6 +15,7 @@ type plan struct {
 	shape  shape
 	params []param
 	byName map[string]int // when there are many
+	check  *check         // of params that are no struct
 }
 
 type shape uint8
@@ -35,6 +36,7 @@ type param struct {
 	raw      bool         // a jsonrpc.Raw
 	nullable bool         // null is a value of its own
 	standard schema.Raw   // what absence means; nil: the zero value
+	check    *check
 }
 
 var rawType = reflect.TypeFor[jsonrpc.Raw]()
@@ -51,7 +53,9 @@ func newPlan(t reflect.Type) (*plan, error) {
 		return nil, fmt.Errorf("%s is an interface with methods: nothing says which type to make", t)
 	}
 	if p.shape != shapeStruct {
-		return p, nil
+		var err error
+		p.check, err = checkType(deref(t))
+		return p, err
 	}
 	// The library may refuse what we have no rule about.
 	if err := jsonv2.Unmarshal([]byte("{}"), reflect.New(t).Interface()); err != nil {
@@ -122,7 +126,15 @@ func newParam(f schema.Field) (param, error) {
 		}
 	}
 	var err error
-	p.standard, err = f.Default()
+	if p.standard, err = f.Default(); err != nil {
+		return p, err
+	}
+	if p.check, err = checkField(f); err != nil || p.standard == nil {
+		return p, err
+	}
+	if pr := p.check.problem(p.standard); pr != nil {
+		err = fmt.Errorf("the tag default: %w", pr.refuse().Cause)
+	}
 	return p, err
 }
 

@@ -19,15 +19,21 @@ import (
 // encoding/json: with json tags, embedded structs flattened, unexported fields
 // and json:"-" left out. A field is optional when it is a pointer or when its
 // tag has omitempty, omitzero, or a default (default:"5"); null counts as
-// absent then. A parameter that is missing, unknown, given twice or of the wrong
-// type is answered with [jsonrpc.InvalidParams], whose data names it:
+// absent then, at any depth. The tags enum, min, max and pattern limit its values:
 //
-//	{"member":"b","reason":"wrong type","expected":"number","got":"string"}
+//	Count int `json:"count" min:"1" max:"100" doc:"how many"`
+//
+// Params are validated by the schema that rpc.discover publishes. A parameter that
+// is missing, unknown, given twice or does not fit is answered with
+// [jsonrpc.InvalidParams], whose data says where it is (RFC 6901) and what was
+// expected:
+//
+//	{"member":"b","pointer":"/b","reason":"wrong type","expected":"number","got":"string"}
 //
 // The reasons are "missing", "unknown", "extra" (by position, the member is its
-// index), "duplicate", "wrong type", "out of range" and "invalid value". A
-// "pointer" (RFC 6901) is added when the problem is inside the parameter. The
-// member "_meta" is accepted everywhere.
+// index), "duplicate", "wrong type", "out of range", "invalid value" and "too
+// complex"; a "message" says more where a tag or a nested member is concerned.
+// 2.0 and 1e2 are integers. The member "_meta" is accepted everywhere.
 //
 // A P that is a slice or an array takes a list of any length, or of its length;
 // a map takes an object; a struct{} takes no params; jsonrpc.Raw and any take

@@ -61,17 +61,17 @@ func TestTypedOnTheWire(t *testing.T) {
 		{`"method":"add","params":[1,2]`, `"result":3`},
 		{`"method":"addPointer","params":[1,2]`, `"result":3`},
 		{`"method":"add","params":[1e308,1e308]`, `"error":{"code":-32603,"message":"Internal error"}`}, // infinite
-		{`"method":"add","params":[1]`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"b","reason":"missing"}}`},
-		{`"method":"add","params":{"a":1,"b":2,"c":3}`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"c","reason":"unknown"}}`},
-		{`"method":"add"`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"a","reason":"missing"}}`},
-		{`"method":"add","params":null`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"a","reason":"missing"}}`},
+		{`"method":"add","params":[1]`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"b","pointer":"/1","reason":"missing"}}`},
+		{`"method":"add","params":{"a":1,"b":2,"c":3}`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"c","pointer":"/c","reason":"unknown"}}`},
+		{`"method":"add"`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"a","pointer":"/a","reason":"missing"}}`},
+		{`"method":"add","params":null`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"a","pointer":"/a","reason":"missing"}}`},
 		{`"method":"sum","params":[1,2,4]`, `"result":7`},
 		{`"method":"sum"`, `"result":0`},
 		{`"method":"double","params":[21]`, `"result":42`},
 		{`"method":"void"`, `"result":null`},
 		{`"method":"void","params":{}`, `"result":null`},
 		{`"method":"void","params":[]`, `"result":null`},
-		{`"method":"void","params":[1]`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":0,"reason":"extra"}}`},
+		{`"method":"void","params":[1]`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":0,"pointer":"/0","reason":"extra"}}`},
 		{`"method":"echo","params":[1.0,1e400,"\u0041"]`, `"result":[1.0,1e400,"\u0041"]`},
 		{`"method":"echo"`, `"result":null`},
 		{`"method":"any","params":{"b":[1],"a":null}`, `"result":{"a":null,"b":[1]}`},
@@ -82,7 +82,7 @@ func TestTypedOnTheWire(t *testing.T) {
 		{`"method":"count","params":[3]`, `"result":[0,1,2]`},
 		{`"method":"count","params":[0]`, `"result":[]`},
 		{`"method":"count","params":[9]`, `"error":{"code":1001,"message":"too far"}`},
-		{`"method":"count","params":{"to":3}`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"to","reason":"unknown"}}`},
+		{`"method":"count","params":{"to":3}`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"to","pointer":"/to","reason":"unknown"}}`},
 	} {
 		got := string(r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","id":1,`+test.call+`}`), nil))
 		if want := `{"jsonrpc":"2.0",` + test.want + `,"id":1}`; got != want {
@@ -153,7 +153,7 @@ func ExampleHandle() {
 	// Output:
 	// Hello Ann!
 	// Hello Bob!!
-	// Invalid params {"member":"nam","reason":"unknown"}
+	// Invalid params {"member":"nam","pointer":"/nam","reason":"unknown"}
 }
 
 func ExampleHandleStream() {

@@ -411,8 +411,8 @@ func TestTypedOverAPeer(t *testing.T) {
 	for _, test := range []struct{ call, want string }{
 		{`"method":"add","params":{"b":2,"a":1}`, `"result":3`},
 		{`"method":"add","params":[1,2]`, `"result":3`},
-		{`"method":"add","params":[1]`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"b","reason":"missing"}}`},
-		{`"method":"add","params":{"a":1,"b":2,"c":3}`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"c","reason":"unknown"}}`},
+		{`"method":"add","params":[1]`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"b","pointer":"/1","reason":"missing"}}`},
+		{`"method":"add","params":{"a":1,"b":2,"c":3}`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"c","pointer":"/c","reason":"unknown"}}`},
 		{`"method":"void"`, `"result":null`},
 		{`"method":"profile"`, `"result":{"name":"<Ann>","tags":[]}`},
 		{`"method":"fail"`, `"error":{"code":-32603,"message":"Internal error"}`},

@@ -102,6 +102,19 @@ func For(t reflect.Type, closed bool) (*Schema, error) {
 	return b.alone(t)
 }
 
+// ForField returns the schema of a field, with what its tags say. It stands alone, as that of For does.
+func ForField(f Field, closed bool) (*Schema, error) {
+	b := newBuilder(localDefs)
+	b.closed = closed
+	b.survey(f.Type)
+	s, err := b.member(f)
+	if err != nil {
+		return nil, err
+	}
+	s.Defs = b.sorted()
+	return s, nil
+}
+
 // localDefs is where the definitions of a schema that stands alone are.
 const localDefs = "#/$defs/"
 

@@ -8,8 +8,6 @@ import (
 )
 
 const (
-	minInterval     = 10 * time.Millisecond
-	maxInterval     = time.Hour
 	defaultInterval = time.Second
 	maxClocks       = 1000 // of all connections together
 )
@@ -63,12 +61,6 @@ func (s *Service) subscribe(ctx context.Context, p clockParams) (clockStarted, e
 	interval := time.Duration(p.IntervalMS) * time.Millisecond
 	if p.IntervalMS == 0 {
 		interval = defaultInterval
-	}
-	switch {
-	case p.IntervalMS < 0 || p.IntervalMS > int(maxInterval/time.Millisecond) || interval < minInterval:
-		return clockStarted{}, invalid("interval_ms", "must be from 10 to 3600000")
-	case p.Count < 0:
-		return clockStarted{}, invalid("count", "must not be negative")
 	}
 	conn, ok := farcall.CallerFrom(ctx).(connection)
 	if !ok {

@@ -70,11 +70,11 @@ func TestMethods(t *testing.T) {
 		{"ai/generate", `{"prompt":"` + long[2:] + `","max_tokens":1}`, `"Generated"`},
 		{"ai/generate", `{"prompt":"Hi","max_tokens":9999}`, `-32603 LLM inference failed {"reason":"max_tokens is out of range","max_tokens":4096}`},
 		{"getUserProfile", `{"user_id":101}`, `{"user_id":101,"name":"User 101","email":"user101@example.com"}`},
-		{"getUserProfile", `{"user_id":-1}`, `-32001 Invalid user data {"member":"user_id","reason":"must be positive"}`},
+		{"getUserProfile", `{"user_id":-1}`, `-32602 Invalid params {"member":"user_id","pointer":"/user_id","reason":"out of range","message":"-1 is less than the minimum 1"}`},
 		{"echo", `{"b": 1.0,  "a":[ 9007199254740993 , "\u0041"]}`, `{"b": 1.0,  "a":[ 9007199254740993 , "\u0041"]}`},
 		{"echo", ``, `null`},
 		{"sleep", `[0]`, `{"ms":0,"of":0}`},
-		{"sleep", `[-1]`, `-32001 Invalid user data {"member":"ms","reason":"must be from 0 to 600000"}`},
+		{"sleep", `[-1]`, `-32602 Invalid params {"member":"ms","pointer":"/0","reason":"out of range","message":"-1 is less than the minimum 0"}`},
 		{"fail", `{"kind":"error"}`, `-32000 Failed as asked {"kind":"error"}`},
 		{"fail", ``, `-32000 Failed as asked {"kind":"error"}`},
 		{"fail", `{"kind":"internal"}`, `-32603 Internal error `},
@@ -84,9 +84,9 @@ func TestMethods(t *testing.T) {
 		{"fail", `{"kind":"timeout"}`, `-32003 Request timeout {"kind":"timeout"}`},
 		{"fail", `{"kind":"dependency"}`, `-32004 Upstream service failed {"kind":"dependency"}`},
 		{"clock/unsubscribe", `[77]`, `false`},
-		{"clock/subscribe", `{"interval_ms":1}`, `-32001 Invalid user data {"member":"interval_ms","reason":"must be from 10 to 3600000"}`},
-		{"clock/subscribe", `{"count":-1}`, `-32001 Invalid user data {"member":"count","reason":"must not be negative"}`},
-		{"continueChat", `{"session_id":"","input":"x"}`, `-32001 Invalid user data {"member":"session_id","reason":"must have 1 to 128 bytes"}`},
+		{"clock/subscribe", `{"interval_ms":1}`, `-32602 Invalid params {"member":"interval_ms","pointer":"/interval_ms","reason":"out of range","message":"1 is less than the minimum 10"}`},
+		{"clock/subscribe", `{"count":-1}`, `-32602 Invalid params {"member":"count","pointer":"/count","reason":"out of range","message":"-1 is less than the minimum 0"}`},
+		{"continueChat", `{"session_id":"","input":"x"}`, `-32602 Invalid params {"member":"session_id","pointer":"/session_id","reason":"out of range","message":"has 0 characters, the minimum is 1"}`},
 	} {
 		if got := call(t, client, c.method, c.params); got != c.want {
 			t.Errorf("%s(%.60s)\n got %s\nwant %s", c.method, c.params, got, c.want)
