@@ -317,8 +317,14 @@ func (p *Peer) lead() {
 			p.flush(0)
 			return
 		}
+		if len(frame) > budget.Free || cap(l.batch.Messages) > fewMessages { // the next frame may take hours
+			l.batch = jsonrpc.Batch{}
+		}
 	}
 }
+
+// fewMessages is how many messages an idle connection has memory for: 50 KB.
+const fewMessages = 256
 
 // leader is what the goroutine that reads needs. It is not shared.
 type leader struct {

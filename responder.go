@@ -53,7 +53,7 @@ func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(fr
 		return r.refused(ctx, dst, m, m.Err, false)
 	}
 	v := r.newServing(ctx, m, out)
-	defer r.batches.Put(batch)
+	defer r.recycle(batch, len(frame))
 	if e := r.enter(v); e != nil {
 		if v.req.IsNotification() {
 			return dst // JSON-RPC 2.0 §4.1: not answered, not even with an error
@@ -64,6 +64,13 @@ func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(fr
 	defer v.cancel(context.Canceled)
 	defer v.ended(nil, errUnanswered)
 	return v.call(dst)
+}
+
+// recycle gives a batch back. The pool would keep a large frame with it.
+func (r *Responder) recycle(batch *jsonrpc.Batch, size int) {
+	if size <= poolLimit {
+		r.batches.Put(batch)
+	}
 }
 
 // Stream calls a method and gives its values to item: each value of a streaming
