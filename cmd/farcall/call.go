@@ -98,8 +98,7 @@ func (r *remote) call(cmd *cobra.Command, args []string, o callOptions) error {
 		if r.sign != "" && q.target.URL != nil {
 			return usagef("Leave one out.", "--curl: curl cannot sign a request")
 		}
-		_, err := fmt.Fprintln(r.stdout, r.shellLine(q.target, q.method, q.params, false))
-		return err
+		return r.printShellLine(&q, false)
 	}
 	v := &visitor{}
 	if v.answers, err = parseAnswers(o.answers); err != nil {

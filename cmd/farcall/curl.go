@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"strings"
@@ -10,6 +11,15 @@ import (
 
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
+
+// printShellLine is --curl.
+func (r *remote) printShellLine(q *invocation, notify bool) error {
+	if r.cert != "" && q.target.Kind == target.WebSocket {
+		return usagef("Use an https or tls target, or leave one out.", "--curl: websocat reads no certificate in PEM")
+	}
+	_, err := fmt.Fprintln(r.stdout, r.shellLine(q.target, q.method, q.params, notify))
+	return err
+}
 
 // shellLine is the line that makes the same call without farcall.
 func (r *remote) shellLine(t *target.Target, method string, params jsonrpc.Raw, notify bool) string {
@@ -59,6 +69,12 @@ func (r *remote) curlLine(t *target.Target, message string) string {
 	if r.cacert != "" {
 		words = append(words, "--cacert", r.cacert)
 	}
+	if r.cert != "" {
+		words = append(words, "--cert", r.cert)
+	}
+	if r.key != "" {
+		words = append(words, "--key", r.key)
+	}
 	if r.timeout > 0 && r.timeout != defaultTimeout {
 		words = append(words, "--max-time", fmt.Sprint(r.timeout.Seconds()))
 	}
@@ -88,14 +104,17 @@ func (r *remote) bearerWords() string {
 	return ` -H "Authorization: Bearer $(cat ` + shellQuote(r.bearer) + `)"`
 }
 
-func (r *remote) opensslFlags() string {
+func (r *remote) opensslFlags() (flags string) {
+	if r.cert != "" {
+		flags = " -cert " + shellQuote(r.cert) + " -key " + shellQuote(cmp.Or(r.key, r.cert))
+	}
 	switch {
 	case r.insecure:
-		return ""
+		return flags
 	case r.cacert != "":
-		return " -verify_return_error -CAfile " + shellQuote(r.cacert)
+		return flags + " -verify_return_error -CAfile " + shellQuote(r.cacert)
 	}
-	return " -verify_return_error"
+	return flags + " -verify_return_error"
 }
 
 func hostPort(address string) []string {

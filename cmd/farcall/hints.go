@@ -199,6 +199,8 @@ func connectHint(t *target.Target, err error) string {
 		return "The certificate is for another name. --insecure does not check."
 	case errors.As(err, &record), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
 		return "The other end does not speak TLS there. Use http://, ws:// or tcp://."
+	case strings.Contains(err.Error(), "tls: certificate required"):
+		return "The other end requires a client certificate: --cert FILE --key FILE."
 	case errors.As(err, &op) && op.Op == "remote error": // that is how crypto/tls reports an alert
 		return "The other end refused the handshake. If it does not speak TLS there, use http://, ws:// or tcp://."
 	case errors.Is(err, context.DeadlineExceeded):

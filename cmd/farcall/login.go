@@ -166,7 +166,7 @@ func (m *mcpRemote) authorize(ctx context.Context, t *target.Target, o *mcp.Clie
 		return err
 	}
 	options := l.options(s)
-	if m.cacert != "" || m.insecure {
+	if m.overTLS() {
 		options.HTTP = o.HTTP.HTTP
 	}
 	auth, err := mcpauth.New(t.URL.String(), options)
@@ -262,8 +262,7 @@ func newLogoutCmd(e *env) *cobra.Command {
 func (f *loginFlags) common(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.store, "store", "", "keep the tokens in this `file`, or in the desktop's keyring: keyring")
-	flags.StringVar(&f.cacert, "cacert", "", "trust the certificate authorities in this PEM `file`")
-	flags.BoolVar(&f.insecure, "insecure", false, "do not check the server's certificate")
+	f.tlsFlags(cmd)
 }
 
 // target reads the one TARGET.
@@ -284,7 +283,7 @@ func (f *loginFlags) target(cmd *cobra.Command, args []string) (*target.Target, 
 // client is who gets the tokens.
 func (f *loginFlags) client(t *target.Target, l *login, s *tokenStore, adjust func(*mcpauth.Options)) (*mcpauth.Client, error) {
 	o := l.options(s)
-	if f.cacert != "" || f.insecure {
+	if f.overTLS() {
 		client, err := f.httpClient()
 		if err != nil {
 			return nil, err

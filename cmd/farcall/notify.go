@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -34,8 +33,7 @@ func (r *remote) notify(cmd *cobra.Command, args []string, curl bool) error {
 		return err
 	}
 	if curl {
-		_, err := fmt.Fprintln(r.stdout, r.shellLine(q.target, q.method, q.params, true))
-		return err
+		return r.printShellLine(&q, true)
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()

@@ -27,6 +27,8 @@ type remote struct {
 	header   []string
 	framing  string
 	cacert   string
+	cert     string // file with a client certificate
+	key      string // file with its key; "": cert
 	insecure bool
 	v1       bool
 	bearer   string // file with a token
@@ -42,9 +44,20 @@ func (r *remote) flags(cmd *cobra.Command, timeout time.Duration) {
 	f.StringArrayVarP(&r.header, "header", "H", nil, "send an HTTP header, `'Name: value'`; can be repeated")
 	f.StringVar(&r.bearer, "bearer", "", "send the key or token in this `file` as Authorization: Bearer")
 	f.StringVar(&r.framing, "framing", "", "frame messages on a byte stream by `line`, header or raw")
+	r.tlsFlags(cmd)
+}
+
+// tlsFlags adds the options for TLS.
+func (r *remote) tlsFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
 	f.StringVar(&r.cacert, "cacert", "", "trust the certificate authorities in this PEM `file`")
+	f.StringVar(&r.cert, "cert", "", "send the client certificate in this PEM `file`")
+	f.StringVar(&r.key, "key", "", "the private key of --cert is in this PEM `file`; by default in that of --cert")
 	f.BoolVar(&r.insecure, "insecure", false, "do not check the server's certificate")
 }
+
+// overTLS reports whether options for TLS were given.
+func (r *remote) overTLS() bool { return r.insecure || r.cacert != "" || r.cert != "" }
 
 // versionFlag adds --v1.
 func (r *remote) versionFlag(cmd *cobra.Command) {
@@ -96,8 +109,10 @@ func (r *remote) check(t *target.Target) error {
 		return usagef("Leave it out, or use an http or ws target.", "--header: %s has no headers", t)
 	case web && t.Framing != stream.NDJSON:
 		return usagef("Leave it out.", "--framing is for byte streams, not for %s", t)
-	case (r.insecure || r.cacert != "") && !t.Secure:
-		return usagef("Use https://, wss:// or tls://, or leave it out.", "--insecure and --cacert are for TLS, and %s has none", t)
+	case r.key != "" && r.cert == "":
+		return usagef("Add --cert FILE, the certificate of the key.", "--key without --cert")
+	case r.overTLS() && !t.Secure:
+		return usagef("Use https://, wss:// or tls://, or leave it out.", "--insecure, --cacert and --cert are for TLS, and %s has none", t)
 	}
 	_, err := r.headers()
 	return err
@@ -117,9 +132,16 @@ func (r *remote) headers() (http.Header, error) {
 	return h, r.addBearer(h)
 }
 
-// tls is how the server's certificate is checked.
+// tls is how the server's certificate is checked, and what the client shows.
 func (r *remote) tls() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: r.insecure} //nolint:gosec // --insecure asks for it
+	if r.cert != "" {
+		certificate, err := r.certificate()
+		if err != nil {
+			return nil, err
+		}
+		c.Certificates = []tls.Certificate{certificate}
+	}
 	if r.cacert == "" {
 		return c, nil
 	}
@@ -130,6 +152,24 @@ func (r *remote) tls() (*tls.Config, error) {
 	c.RootCAs = x509.NewCertPool()
 	if !c.RootCAs.AppendCertsFromPEM(pem) {
 		return nil, usagef("It must hold certificates in PEM form (-----BEGIN CERTIFICATE-----).", "there is no certificate in %s", r.cacert)
+	}
+	return c, nil
+}
+
+// certificate reads --cert and --key.
+func (r *remote) certificate() (c tls.Certificate, err error) {
+	cert, err := os.ReadFile(r.cert)
+	if err != nil {
+		return c, unreadable("--cert", r.cert, err)
+	}
+	key := cert
+	if r.key != "" {
+		if key, err = os.ReadFile(r.key); err != nil {
+			return c, unreadable("--key", r.key, err)
+		}
+	}
+	if c, err = tls.X509KeyPair(cert, key); err != nil {
+		return c, usagef("The files must be PEM, and the key must belong to the certificate.", "cannot use --cert %s: %w", r.cert, err)
 	}
 	return c, nil
 }
