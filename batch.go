@@ -337,7 +337,7 @@ func (p *Peer) receiveBatch(l *leader, frame []byte) {
 			w.calls[i].size = 0 // the frame is booked as a whole
 			requests++
 		default:
-			w.answers[i] = p.refused(p.ctx, nil, m, m.Err, true)
+			w.answers[i] = p.refused(p.handling, nil, m, m.Err, true)
 			p.update(func(s *state) { s.stats.Refused++ })
 		}
 	}
@@ -389,7 +389,7 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 		return
 	}
 	for i, e := range refusals {
-		w.answers[i] = p.refused(p.ctx, nil, w.calls[i].req.msg, e, true)
+		w.answers[i] = p.refused(p.handling, nil, w.calls[i].req.msg, e, true)
 		w.calls[i] = nil
 	}
 	w.enter = func(*serving) *jsonrpc.Error {

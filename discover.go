@@ -37,7 +37,7 @@ type openRPCMethod struct {
 	Description    string              `json:"description,omitempty"`
 	ParamStructure string              `json:"paramStructure"`
 	Params         []contentDescriptor `json:"params"`
-	Result         contentDescriptor   `json:"result"`
+	Result         *contentDescriptor  `json:"result,omitempty"` // none: it is a notification
 	// XParams describes the params as a whole, where they are no list of named
 	// parameters. OpenRPC has no word for that.
 	XParams *schema.Schema `json:"x-farcall-params,omitzero"`
@@ -96,7 +96,7 @@ func (m *Mux) discover(context.Context, *Request) (any, error) {
 func (e *entry) openRPC(set *schema.Set) (openRPCMethod, error) {
 	o := openRPCMethod{
 		Name: e.name, Summary: e.summary(), Description: e.description(),
-		ParamStructure: "either", Result: contentDescriptor{Name: "result"},
+		ParamStructure: "either", Result: &contentDescriptor{Name: "result"},
 	}
 	t := e.types
 	if t == nil { // anything goes
@@ -111,6 +111,8 @@ func (e *entry) openRPC(set *schema.Set) (openRPCMethod, error) {
 	case t.stream:
 		o.XStreaming = true
 		o.Result.Schema = &schema.Schema{Type: "array", Items: o.Result.Schema}
+	case t.notification:
+		o.XNotification, o.Result = true, nil
 	case isVoid(t.result):
 		o.XNotification = true
 		o.Result.Schema = &schema.Schema{Type: "null"}

@@ -23,6 +23,11 @@ type Mux struct {
 	// Mux serves. Default: "JSON-RPC service", version "0.0.0".
 	Info struct{ Title, Version, Description string }
 
+	// Of a group: whose methods it adds, with which prefix, and what surrounds them.
+	whole  *Mux
+	prefix string
+	around []Interceptor
+
 	adding   sync.Mutex
 	methods  atomic.Pointer[map[string]*entry] // copied on write
 	document atomic.Pointer[document]
@@ -43,6 +48,8 @@ type signature struct {
 	params *plan
 	result reflect.Type // of one value, when it streams
 	stream bool
+	// It is notified only.
+	notification bool
 }
 
 // A Method describes a method of a Mux.
@@ -53,6 +60,8 @@ type Method struct {
 	Params      jsonrpc.Raw // JSON Schema of the params; nil when they are not described
 	Result      jsonrpc.Raw // JSON Schema of the result, or of each value that it streams
 	Stream      bool
+	// Notification: it is not called, only notified, and has no Result.
+	Notification bool
 }
 
 const (
@@ -80,6 +89,10 @@ func (m *Mux) Handle(method string, h Handler, doc ...string) {
 }
 
 func (m *Mux) add(e *entry) {
+	if m.whole != nil {
+		m.addTo(m.whole, e)
+		return
+	}
 	m.adding.Lock()
 	defer m.adding.Unlock()
 	old := *m.methods.Load()
@@ -128,7 +141,9 @@ func (m *Mux) Methods() []Method {
 		if t := e.types; t != nil {
 			one.Stream = t.stream
 			one.Params = standalone(t.params.typ, true)
-			one.Result = standalone(t.result, false)
+			if one.Notification = t.notification; !one.Notification {
+				one.Result = standalone(t.result, false)
+			}
 		}
 		all = append(all, one)
 	}

@@ -74,6 +74,12 @@ type Options struct {
 	// exchange when there was no handler. It must not keep the slices. Nil costs
 	// nothing.
 	OnRecord func(context.Context, Record)
+	// ConnContext returns the context of all handlers of a connection, derived from
+	// ctx, which ends with the connection: the place for values that belong to the
+	// connection, such as what a login has found out. It is called once for each
+	// Peer, before any handler; over HTTP http.Server.ConnContext does the same.
+	// Default: ctx itself.
+	ConnContext func(ctx context.Context) context.Context
 	// OnClose is called once, when the connection has ended, with the reason.
 	OnClose func(error)
 	// Transport and Conn name the connection in records, for example "tcp" and

@@ -38,6 +38,7 @@ type Peer struct {
 	buffered Buffered        // t, where it is one
 	try      TryWriter       // t, where it is one
 	ctx      context.Context //nolint:containedctx // the connection's own, which ends with it
+	handling context.Context //nolint:containedctx // that of handlers, see Options.ConnContext
 	stop     context.CancelFunc
 
 	ids  atomic.Uint64 // the last id of ours
@@ -84,6 +85,10 @@ func newPeer(h Handler, o *Options) *Peer {
 	p.tick = p.onTick
 	//nolint:forbidigo // a connection lives until it is closed, not as long as the call that made it
 	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.handling = p.ctx
+	if p.opts.ConnContext != nil {
+		p.handling = p.opts.ConnContext(p.ctx)
+	}
 	return p
 }
 

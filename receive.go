@@ -67,7 +67,7 @@ func (p *Peer) broken(m *jsonrpc.Message) bool {
 // refuse answers a frame or message that is not valid.
 func (p *Peer) refuse(m *jsonrpc.Message, e *jsonrpc.Error) {
 	buf := getBuffer()
-	*buf = p.refused(p.ctx, *buf, m, e, false)
+	*buf = p.refused(p.handling, *buf, m, e, false)
 	p.update(func(s *state) { s.stats.Refused++ })
 	p.reply(nil, buf)
 }
@@ -99,7 +99,7 @@ func (p *Peer) reply(v *serving, buf *[]byte) {
 
 // newServing begins the call of a message that holds so many bytes.
 func (p *Peer) newServing(m *jsonrpc.Message, size int) *serving {
-	v := &serving{parent: p.ctx, core: &p.core, peer: p, size: max(size, leastSize), version: m.Version}
+	v := &serving{parent: p.handling, core: &p.core, peer: p, size: max(size, leastSize), version: m.Version}
 	v.req = Request{ID: m.ID, Params: m.Params, msg: m}
 	v.req.Method, v.load = p.lookup(m.Method)
 	return v
@@ -149,7 +149,7 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 		return true
 	case refusal != nil:
 		buf := getBuffer()
-		*buf = p.refused(p.ctx, *buf, m, refusal, false)
+		*buf = p.refused(p.handling, *buf, m, refusal, false)
 		p.reply(nil, buf)
 		return true
 	case inline:
