@@ -96,8 +96,7 @@ func newBridgeCmd(e *env) *cobra.Command {
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
 	f.limits.register(cmd)
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only")
-	flags.StringVar(&f.log, "log", "text", "`format` of the log on standard error: text, json or off")
-	flags.BoolVar(&f.logPayloads, "log-payloads", false, "log the messages too, up to 16 KiB of each; they may hold secrets")
+	f.registerLog(cmd)
 	return cmd
 }
 
@@ -120,7 +119,7 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 		return err
 	}
 	stderr := &lockedWriter{w: e.stderr}
-	log, err := newLogger(f.log, stderr)
+	log, err := f.newLogger(stderr)
 	if err == nil {
 		err = f.prepare(c, log, stderr)
 	}

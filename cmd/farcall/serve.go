@@ -25,21 +25,20 @@ import (
 const drainTime = 10 * time.Second
 
 type serveFlags struct {
-	listen      []string
-	hosts       []string
-	trusted     []string // proxies
-	stdio       bool
-	tlsCert     string
-	tlsKey      string
-	clientCA    string
-	insecure    bool
-	guard       string
-	maxMessage  byteSize
-	limits      serveLimits
-	details     bool
-	v1          bool
-	log         string
-	logPayloads bool
+	listen     []string
+	hosts      []string
+	trusted    []string // proxies
+	stdio      bool
+	tlsCert    string
+	tlsKey     string
+	clientCA   string
+	insecure   bool
+	guard      string
+	maxMessage byteSize
+	limits     serveLimits
+	details    bool
+	v1         bool
+	logFlags
 
 	// Of a gateway.
 	listening    *atomic.Pointer[[]net.Listener] // once all are open
@@ -123,15 +122,14 @@ With a certificate, connections without TLS are refused, but over unix sockets.`
 	f.limits.register(cmd)
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only, with a guard those of the role operator")
 	flags.BoolVar(&f.v1, "v1", false, "accept JSON-RPC 1.0 too")
-	flags.StringVar(&f.log, "log", "text", "`format` of the log on standard error: text, json or off")
-	flags.BoolVar(&f.logPayloads, "log-payloads", false, "log the messages too, up to 16 KiB of each; they may hold secrets")
+	f.registerLog(cmd)
 	return cmd
 }
 
 // run serves the playground, or a gateway.
 func (f *serveFlags) run(ctx context.Context, e *env) error {
 	stderr := &lockedWriter{w: e.stderr}
-	log, err := newLogger(f.log, stderr)
+	log, err := f.newLogger(stderr)
 	if err != nil {
 		return err
 	}

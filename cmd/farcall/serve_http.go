@@ -12,6 +12,7 @@ import (
 
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/page"
 	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
@@ -115,8 +116,10 @@ type httpConnKey struct{}
 // nameHTTPConns numbers the connections that speak HTTP, for the log.
 func nameHTTPConns() func(context.Context, net.Conn) context.Context {
 	var last atomic.Int64
-	return func(ctx context.Context, _ net.Conn) context.Context {
-		return context.WithValue(ctx, httpConnKey{}, "http-"+strconv.FormatInt(last.Add(1), 10))
+	return func(ctx context.Context, c net.Conn) context.Context {
+		name := "http-" + strconv.FormatInt(last.Add(1), 10)
+		ctx = context.WithValue(ctx, callerKey{}, owner.Connection(name, c.RemoteAddr().String()))
+		return context.WithValue(ctx, httpConnKey{}, name)
 	}
 }
 

@@ -7,8 +7,11 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/spf13/cobra"
+
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -17,17 +20,40 @@ import (
 // maxPayload is how much of a message goes into the log with --log-payloads.
 const maxPayload = 16 << 10
 
-// newLogger makes the log that --log asks for, or nil for none.
-func newLogger(format string, w io.Writer) (*slog.Logger, error) {
-	switch format {
+const (
+	payloadRequest  = "request"
+	payloadResponse = "response"
+)
+
+// logFlags are the flags of the log.
+type logFlags struct {
+	log         string
+	logPayloads bool
+	logRate     int
+}
+
+func (f *logFlags) registerLog(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.log, "log", "text", "`format` of the log on standard error: text, json or off")
+	flags.BoolVar(&f.logPayloads, "log-payloads", false, "log the messages too, up to 16 KiB of each; they may hold secrets")
+	flags.IntVar(&f.logRate, "log-rate", 1000, "`lines` of the log in a second, half of them at most for one caller; what is left out is counted; 0: no bound")
+}
+
+// newLogger makes the log that the flags ask for, or nil for none.
+func (f *logFlags) newLogger(w io.Writer) (*slog.Logger, error) {
+	if f.logRate < 0 {
+		return nil, usagef("Use --log-rate 0 for no bound.", "--log-rate: %d is less than 0", f.logRate)
+	}
+	o := &slog.HandlerOptions{ReplaceAttr: clipAttr}
+	switch f.log {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, nil)), nil
+		return slog.New(newPaced(slog.NewTextHandler(w, o), f.logRate)), nil
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, nil)), nil
+		return slog.New(newPaced(slog.NewJSONHandler(w, o), f.logRate)), nil
 	case "off":
 		return nil, nil
 	}
-	return nil, usagef("Use --log text, --log json or --log off.", "there is no log format %q", format)
+	return nil, usagef("Use --log text, --log json or --log off.", "there is no log format %q", f.log)
 }
 
 // recorder writes one record for each call and notification.
@@ -38,10 +64,10 @@ func recorder(log *slog.Logger, payloads bool) func(context.Context, farcall.Rec
 	return func(ctx context.Context, r farcall.Record) {
 		attrs := make([]slog.Attr, 0, 15)
 		if !r.ID.IsAbsent() {
-			attrs = append(attrs, slog.Any("id", rawID(r.ID.Raw())))
+			attrs = append(attrs, idAttr(r.ID.Raw()))
 		}
 		attrs = append(attrs,
-			slog.String("method", r.Method))
+			slog.String("method", clipped(r.Method, maxLogName)))
 		if name := subject(r); name != "" {
 			attrs = append(attrs, slog.String("name", name))
 		}
@@ -59,7 +85,7 @@ func recorder(log *slog.Logger, payloads bool) func(context.Context, farcall.Rec
 			attrs = append(attrs, slog.String("error", r.Err.Error()))
 		}
 		if payloads {
-			attrs = append(attrs, payload("request", r.Request), payload("response", r.Response))
+			attrs = append(attrs, payload(payloadRequest, r.Request), payload(payloadResponse, r.Response))
 		}
 		log.LogAttrs(ctx, recordLevel(r.Code), recordMessage(r), attrs...)
 	}
@@ -84,7 +110,7 @@ func subject(r farcall.Record) string {
 	if len(r.Request) > maxSubject || jsonv2.Unmarshal(r.Request, &request) != nil {
 		return ""
 	}
-	return shorten(cmp.Or(request.Params.Name, request.Params.URI), 200)
+	return clipped(cmp.Or(request.Params.Name, request.Params.URI), maxLogName)
 }
 
 // ofRequest names the transport and the connection of what came over HTTP by the
@@ -97,6 +123,9 @@ func ofRequest(record func(context.Context, farcall.Record)) func(context.Contex
 	return func(ctx context.Context, r farcall.Record) {
 		if req := mcphttp.RequestFrom(ctx); req != nil {
 			r.Conn = httpConn(req.Context())
+			if callerOf(ctx).IsZero() {
+				ctx = context.WithValue(ctx, callerKey{}, callerOf(req.Context()))
+			}
 			switch {
 			case req.URL.Path == messagesPath && req.TLS != nil:
 				r.Transport = "sse+tls"
@@ -108,6 +137,14 @@ func ofRequest(record func(context.Context, farcall.Record)) func(context.Contex
 		}
 		record(ctx, r)
 	}
+}
+
+// ofCaller says whose connection records are about.
+func ofCaller(record func(context.Context, farcall.Record), who owner.Key) func(context.Context, farcall.Record) {
+	if record == nil {
+		return nil
+	}
+	return func(ctx context.Context, r farcall.Record) { record(context.WithValue(ctx, callerKey{}, who), r) }
 }
 
 func recordMessage(r farcall.Record) string {
@@ -128,6 +165,14 @@ func recordLevel(code jsonrpc.Code) slog.Level {
 	default:
 		return slog.LevelWarn
 	}
+}
+
+// idAttr is an id in the log: one that is too long is a text.
+func idAttr(id jsonrpc.Raw) slog.Attr {
+	if len(id) > maxLogName {
+		return slog.String("id", clipped(string(id), maxLogName))
+	}
+	return slog.Any("id", rawID(id))
 }
 
 // rawID is an id in the log: JSON where the log is JSON.

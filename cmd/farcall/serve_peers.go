@@ -79,12 +79,14 @@ func (p *peers) open(t farcall.Transport, c *guard.Conn, isMCP func(frame []byte
 	opts := intercepted(p.guard, c, p.opts)
 	opts.Budget = p.budget(c)
 	opts.Transport, opts.Conn = c.Transport, c.Transport+"-"+strconv.Itoa(id)
+	who := owner.Connection(opts.Conn, c.Remote)
+	opts.OnRecord = ofCaller(opts.OnRecord, who)
 	if err != nil || !isMCP(frame) {
 		return p.openPeer(id, again, &opts)
 	}
 	p.forget(id)
 	opts.V1 = false // no revision has it
-	ctx := context.WithValue(p.serving, owner.ContextKey{}, owner.Connection(opts.Conn, c.Remote))
+	ctx := context.WithValue(p.serving, owner.ContextKey{}, who)
 	_ = mcp.Serve(ctx, p.mcp, again, &opts) // its error is the connection's: it broke
 	return nil
 }
