@@ -86,6 +86,7 @@ func newBridgeCmd(e *env) *cobra.Command {
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` for the command's environment, or NAME for one of farcall's own; can be repeated")
 	flags.StringVar(&f.cwd, "cwd", "", "`directory` in which the command runs")
 	flags.StringVar(&f.lock, "lock", "", "`file` with what the server said when it was pinned, which 'farcall pin TARGET' writes")
+	flags.StringArrayVar(&f.origins, "origin", nil, "`ORIGIN` of web pages on other hosts that may call: https://app.example.com, localhost:3000, *.example.com, or * for all; can be repeated")
 	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
 	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil, "`CIDR` or address of a proxy, or unix, whose X-Forwarded-For, Forwarded and PROXY protocol say who the client is; can be repeated")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); the port speaks TLS then, and nothing else")

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -27,6 +28,7 @@ const drainTime = 10 * time.Second
 type serveFlags struct {
 	listen     []string
 	hosts      []string
+	origins    []string
 	trusted    []string // proxies
 	stdio      bool
 	tlsCert    string
@@ -107,6 +109,7 @@ With a certificate, connections without TLS are refused, but over unix sockets.`
 	flags := cmd.Flags()
 	flags.SortFlags = false
 	flags.StringArrayVar(&f.listen, "listen", nil, "`address` to listen on: host:port, :port (every interface), 0.0.0.0:port (every one of IPv4), unix:PATH; can be repeated (default "+defaultAddress+", unless --stdio)")
+	flags.StringArrayVar(&f.origins, "origin", nil, "`ORIGIN` of web pages on other hosts that may call: https://app.example.com, localhost:3000, *.example.com, or * for all; can be repeated")
 	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
 	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil, "`CIDR` or address of a proxy, or unix, whose X-Forwarded-For, Forwarded and PROXY protocol say who the client is; can be repeated")
 	flags.BoolVar(&f.stdio, "stdio", false, "serve standard input and output")
@@ -167,6 +170,11 @@ func (f *serveFlags) prepare(c *gateway.Config, log *slog.Logger, stderr io.Writ
 	for _, address := range f.addresses() {
 		if err := checkAddress(address); err != nil {
 			return err
+		}
+	}
+	for _, o := range f.origins {
+		if _, rest, found := strings.Cut(o, "://"); strings.ContainsAny(rest, "/ ") || !found && strings.ContainsAny(o, "/ ") || o == "" {
+			return usagef("Write --origin https://app.example.com, or a host with its port: an origin has no path.", "--origin: %q is not an origin", o)
 		}
 	}
 	if len(f.trusted) == 0 {

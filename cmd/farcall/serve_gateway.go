@@ -238,7 +238,7 @@ func (f *serveFlags) serveGateway(
 	hide := f.private()
 	protect(c, hide, stderr)
 	g, err := gateway.New(c, &gateway.Options{
-		Version: versionName(), MaxMessage: int(f.maxMessage), FrameTimeout: f.limits.frameTimeout, RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts,
+		Version: versionName(), MaxMessage: int(f.maxMessage), FrameTimeout: f.limits.frameTimeout, RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts, Origins: f.origins,
 	})
 	if err != nil {
 		return configFailure(err)

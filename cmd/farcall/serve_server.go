@@ -121,7 +121,7 @@ func (f *serveFlags) playground(log *slog.Logger, g *guard.Guard) (*toys, error)
 	})
 	s.peers = newPeers(mux, s.mcp, rpc)
 	s.peers.guard = g
-	s.site = newSite(mux, intercepted(g, nil, rpc), html, s.peers, int(f.maxMessage), f.limits.frameTimeout)
+	s.site = newSite(mux, intercepted(g, nil, rpc), html, s.peers, int(f.maxMessage), f.limits.frameTimeout, f.origins)
 	s.names.Hosts = f.hosts
 	s.web, s.open = guarded(g, s.site), http.Handler(s.site)
 	if g != nil {
@@ -172,12 +172,12 @@ func (s *toys) drain(ctx context.Context) {
 
 // newSite makes the handlers of the paths. Records tell HTTP and HTTPS apart,
 // so each has a handler of its own; MCP has one for both (see ofRequest).
-func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *peers, maxMessage int, frameTimeout time.Duration) *site {
+func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *peers, maxMessage int, frameTimeout time.Duration, origins []string) *site {
 	anyHost := []string{"*"} // the site has looked at the host
 	options := func(transport string) *httprpc.Options {
 		o := rpc
 		o.Transport = transport
-		return &httprpc.Options{MaxMessage: maxMessage, RPC: &o, Hosts: anyHost}
+		return &httprpc.Options{MaxMessage: maxMessage, RPC: &o, Hosts: anyHost, Origins: origins}
 	}
 	mcpOptions := rpc
 	mcpOptions.V1 = false // no revision has it
@@ -186,7 +186,7 @@ func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *pee
 	upgrade := func(t farcall.Transport, r *http.Request) { conns.start(t, guard.ConnOf(r, secured("ws", r))) }       //nolint:contextcheck // as above
 	upgradeMCP := func(t farcall.Transport, r *http.Request) { conns.startMCP(t, guard.ConnOf(r, secured("ws", r))) } //nolint:contextcheck // as above
 	ws := func(subprotocols ...string) *wsrpc.Options {
-		return &wsrpc.Options{MaxMessage: maxMessage, MessageTimeout: frameTimeout, Budget: rpc.Budget, Hosts: anyHost, Subprotocols: subprotocols}
+		return &wsrpc.Options{MaxMessage: maxMessage, MessageTimeout: frameTimeout, Budget: rpc.Budget, Hosts: anyHost, Origins: origins, Subprotocols: subprotocols}
 	}
 	return &site{
 		rpc: bySecurity(httprpc.NewHandler(h, options("http")), httprpc.NewHandler(h, options("https"))),
@@ -194,7 +194,7 @@ func newSite(h farcall.Handler, rpc farcall.Options, html *page.Page, conns *pee
 			httprpc.NewStreamHandler(h, options("sse+tls"))),
 		ws: wsrpc.NewHandler(upgrade, ws()),
 		mcp: mcphttp.NewHandler(conns.mcp, &mcphttp.Options{
-			MaxMessage: maxMessage, MessagesPath: messagesPath, RPC: &mcpOptions, Owner: sender, Hosts: anyHost,
+			MaxMessage: maxMessage, MessagesPath: messagesPath, RPC: &mcpOptions, Owner: sender, Hosts: anyHost, Origins: origins,
 		}),
 		mcpWS: wsrpc.NewHandler(upgradeMCP, ws("mcp")),
 		page:  html,
