@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/guard"
@@ -56,6 +57,13 @@ func outcomeMux(waiting chan<- struct{}) *farcall.Mux {
 // What became of each call is on record, however it came and ended.
 func TestOutcomes(t *testing.T) {
 	name := t.TempDir() + "/audit.jsonl"
+	// An outcome may be written after the caller has its answer, and a notification has none: synctest.Wait lets
+	// what has begun end, so that the order of the outcomes of a method is that of its calls.
+	synctest.Test(t, func(t *testing.T) { outcomes(t, name) })
+}
+
+func outcomes(t *testing.T, name string) {
+	t.Helper()
 	c := &guard.Config{Anonymous: true}
 	c.Audit.File = name
 	g := newGuard(t, c, nil)
@@ -73,11 +81,14 @@ func TestOutcomes(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-waiting; cancel() }()
 	_ = p.Call(ctx, "wait", map[string]any{}, nil)
+	synctest.Wait()
 	if err := p.Notify(t.Context(), "raw", map[string]any{}); err != nil {
 		t.Fatal(err)
 	}
+	synctest.Wait()
 	empty := map[string]any{}
 	_ = p.Batch(t.Context(), &farcall.BatchCall{Method: "raw", Params: empty}, &farcall.BatchCall{Method: "error", Params: empty})
+	synctest.Wait()
 	p.Close()
 	q.Close()
 	if err := g.Close(); err != nil {
