@@ -145,3 +145,49 @@ func TestPeersShareTheBudget(t *testing.T) {
 		}
 	})
 }
+
+// Answers that callers do not read draw from the budget of the process: what many connections leave
+// unread together is bounded, and given back.
+func TestUnreadAnswersDraw(t *testing.T) {
+	const conns, answer, total, calls = 16, 4 << 20, 32 << 20, 8
+	synctest.Test(t, func(t *testing.T) {
+		b := farcall.NewBudget(total, 0)
+		text := strings.Repeat("x", answer)
+		mux := farcall.NewMux()
+		mux.Handle("big", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return text, nil }))
+		var peers []*farcall.Peer
+		var ends []net.Conn
+		for range conns {
+			x, y := net.Pipe()
+			peers = append(peers, farcall.NewPeer(stream.New(x, stream.NDJSON, nil), mux, &farcall.Options{Budget: b}))
+			ends = append(ends, y)
+			for i := range calls {
+				if _, err := fmt.Fprintf(y, `{"jsonrpc":"2.0","id":%d,"method":"big"}`+"\n", i); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+			}
+		}
+		unsent, overloaded := 0, uint64(0)
+		for _, p := range peers {
+			unsent += p.Stats().UnsentBytes
+			overloaded += p.Stats().Overloaded
+		}
+		used, _ := b.Used()
+		// Beyond the budget each connection has the answer that has overdrawn it, or its first.
+		if most := total + conns*(answer+1<<20); unsent > most || overloaded == 0 {
+			t.Errorf("%d MB are unread, at most %d are allowed; %d calls were refused", unsent>>20, most>>20, overloaded)
+		}
+		if used < int64(unsent)-conns<<20 {
+			t.Errorf("%d MB are unread, and %d of the budget are held", unsent>>20, used>>20)
+		}
+		for i, p := range peers {
+			ends[i].Close()
+			p.Close()
+		}
+		synctest.Wait()
+		if used, _ := b.Used(); used != 0 {
+			t.Errorf("%d bytes are still held", used)
+		}
+	})
+}

@@ -46,7 +46,7 @@ type Peer struct {
 
 	mu   sync.Mutex
 	st   state
-	loan budget.Loan // holds state.large
+	loan budget.Loan // holds state.held
 
 	// active counts the goroutines of the peer; the one that ends last closes
 	// gone.

@@ -180,7 +180,7 @@ func (p *Peer) admit(s *state, size int) *jsonrpc.Error {
 		refusal = overloaded("more than %d bytes of answers are unread: read them first", o.MaxUnsent/4)
 	case answers > 16*o.MaxInFlight:
 		refusal = overloaded("more than %d answers are unread: read them first", 16*o.MaxInFlight)
-	case heavy(size) > 0 && !p.loan.Grow(s.large+size):
+	case heavy(size) > 0 && !p.loan.Grow(s.held()+size), s.heldUnsent() > 0 && p.loan.Overdrawn():
 		refusal = budget.Overloaded()
 	default:
 		return nil

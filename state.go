@@ -14,7 +14,7 @@ type state struct {
 	running int              // handlers that run
 	waiting int              // handlers that wait for a call of their own
 	bytes   int              // of the messages in served and notes
-	large   int              // of these and note, those of more than budget.Free, which Peer.loan holds
+	large   int              // of these and note, those of more than budget.Free
 	note    *serving         // the notification that is being handled
 	notes   []*serving       // notifications that wait for their turn
 	out     *outbox          // frames to write; nil when there are none
@@ -35,8 +35,8 @@ func (p *Peer) update(f func(s *state)) {
 	f(&p.st)
 	s := &p.st
 	bad := s.running < 0 || s.waiting < 0 || s.bytes < 0 || s.large < 0 || s.written < 0
-	if int64(s.large) != p.loan.Held() {
-		p.loan.Force(s.large) // admit has drawn for what is more
+	if held := s.held(); int64(held) != p.loan.Held() {
+		p.loan.Force(held) // admit has drawn for what is more; answers are in memory anyway
 	}
 	p.mu.Unlock()
 	if bad {
@@ -53,6 +53,20 @@ func (s *state) unsent() int {
 	}
 	return s.written + s.out.bytes
 }
+
+// unsentStep is in which steps what is unsent draws from the budget: most connections never do.
+const unsentStep = 1 << 20
+
+// heldUnsent is what the budget holds for what is unsent.
+func (s *state) heldUnsent() int {
+	if s.err != nil {
+		return 0
+	}
+	return s.unsent() &^ (unsentStep - 1)
+}
+
+// held is what the connection holds of the budget.
+func (s *state) held() int { return s.large + s.heldUnsent() }
 
 // idle reports whether nothing is left to finish.
 func (s *state) idle() bool {

@@ -102,6 +102,12 @@ func isIP(address string) bool {
 	return err == nil
 }
 
+func (s *books) overdrawn(l *Loan) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return l.draw != nil && l.draw.pool.ledger.Free() < 0
+}
+
 // close gives everything back, for good.
 func (s *books) close(l *Loan) {
 	s.mu.Lock()

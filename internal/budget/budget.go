@@ -184,6 +184,10 @@ func (l *Loan) set(size int, f Frame, force bool) bool {
 	return l.b.set(l, n, f, force)
 }
 
+// Overdrawn reports whether the loan holds something, and more is held of its budget than there is: by
+// Force.
+func (l *Loan) Overdrawn() bool { return l.held.Load() > 0 && l.b.books.overdrawn(l) }
+
 // Evicted reports whether the frame has made room for another one.
 func (l *Loan) Evicted() bool { return l.evicted.Load() }
 
