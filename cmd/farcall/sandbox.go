@@ -91,7 +91,7 @@ func (f *sandboxFlags) command(e *env) *cobra.Command {
 	flags.DurationVar(&f.rules.CPU, "cpu", 0, "`TIME` of the processor for each process, as 60s (default no bound)")
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME` of a variable to hand on, or NAME=VALUE; repeat for more")
 	flags.StringVar(&f.mode, "mode", "strict", "the `MODE`: \"strict\"; \"best-effort\": run it even where the kernel lacks a part; \"open\": confine nothing but --hide")
-	flags.StringArrayVar(&f.rules.Hide, "hide", nil, "`PATH` that cannot be read in the mode open; repeat for more")
+	flags.StringArrayVar(&f.rules.Hide, "hide", nil, "`PATH` that cannot be read unless another flag names it; repeat for more")
 	flags.BoolVar(&f.check, "check", false, "say what the kernel lacks for these rules, and run nothing")
 	flags.BoolVar(&f.rules.KeepEnv, "keep-env", false, "hand the whole environment on")
 	flags.BoolVar(&f.inside, strings.TrimPrefix(sandbox.Inside, "--"), false, "")

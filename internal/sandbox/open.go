@@ -104,16 +104,15 @@ func (d dirs) add(at place) {
 	d[dir] = append(d[dir], filepath.Base(at.path))
 }
 
-// private reports whether a directory holds private files and nothing else. A name that has that of a
-// private file in it counts as one: audit.jsonl.1, and what editors leave, .farcall.yaml.swp. So does a
-// directory, or a link to one, of which the same is true.
+// private reports whether a directory holds private files and nothing else. So does a directory below, or a link to
+// one, of which the same is true.
 func (d dirs) private(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(d[dir]) == 0 {
 		return false
 	}
 	for _, e := range entries {
-		if slices.ContainsFunc(d[dir], func(name string) bool { return strings.Contains(e.Name(), name) }) {
+		if slices.ContainsFunc(d[dir], func(name string) bool { return isVersion(e.Name(), name) }) {
 			continue
 		}
 		below, err := filepath.EvalSymlinks(filepath.Join(dir, e.Name()))
@@ -122,6 +121,16 @@ func (d dirs) private(dir string) bool {
 		}
 	}
 	return true
+}
+
+// isVersion reports whether a name is that of a file, of one before it, or of what an editor leaves beside it:
+// audit.jsonl.1, farcall.yaml~, .farcall.yaml.swp, #farcall.yaml#.
+func isVersion(name, file string) bool {
+	rest, is := strings.CutPrefix(name, file)
+	if !is {
+		rest, is = strings.CutPrefix(strings.TrimLeft(name, ".#"), file)
+	}
+	return is && (rest == "" || strings.ContainsAny(rest[:1], ".~#"))
 }
 
 // versions returns a file and those before it that a rotation has left, FILE.1 and so on, which are there.

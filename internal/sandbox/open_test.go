@@ -187,6 +187,7 @@ func TestHide(t *testing.T) {
 	for _, name := range []string{
 		"mixed/farcall.yaml", "mixed/server.py", "mixed/audit.jsonl.2", "mixed/audit.jsonl.old", "own/audit.jsonl", "own/audit.jsonl.1", "own/.audit.jsonl.swp",
 		"cwd/farcall.yaml", "dir/a/b", "dir/c", "conf/farcall.yaml", "conf/keys/tls.key", "map/..1/farcall.yaml", "none/x", "other/key", "other/data/x",
+		"alike/log", "alike/catalog.js", "hiddenfile/.env", "hiddenfile/.env.1",
 	} {
 		file := filepath.Join(base, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
@@ -218,6 +219,8 @@ func TestHide(t *testing.T) {
 		{"directories below", at("conf/farcall.yaml", "conf/keys/tls.key"), at("conf"), nil},
 		{"a volume of Kubernetes", at("map/farcall.yaml"), at("map"), nil},
 		{"a link from elsewhere", at("mixed/link"), at("own"), at("mixed/link")},
+		{"names that only have the name in them", at("alike/log"), at("alike/log"), at("alike/log")},
+		{"a name with a dot", at("hiddenfile/.env"), at("hiddenfile"), nil},
 		{"a directory of others", at("other/key"), at("other/key"), at("other/key")},
 	} {
 		got := planCover(c.hide, []string{filepath.Join(base, "cwd")})
