@@ -34,15 +34,15 @@ func (r *Request) Bind(v any) error {
 // planFor returns the plan of a type. The method remembers the last one, because
 // a handler binds to the same type each time.
 func (r *Request) planFor(t reflect.Type) (*plan, error) {
-	if r.bound == nil { // not called through a Mux
-		return newPlan(t)
+	if r.entry == nil { // not called through a Mux
+		return newPlan(t, false)
 	}
-	if p := r.bound.Load(); p != nil && p.typ == t {
+	if p := r.entry.bound.Load(); p != nil && p.typ == t {
 		return p, nil
 	}
-	p, err := newPlan(t)
+	p, err := newPlan(t, r.entry.lenient.Load())
 	if err == nil {
-		r.bound.Store(p)
+		r.entry.bound.Store(p)
 	}
 	return p, err
 }
@@ -104,11 +104,15 @@ func (g *given) of(p *plan) []bool {
 func (p *plan) byMember(v reflect.Value, params jsonrpc.Raw) (refusal *jsonrpc.Error) {
 	var g given
 	seen, next := g.of(p), 0
+	var kept reflect.Value // the map for unknown members
 	scan.Object(params, func(key, value []byte) bool {
 		i := p.find(key, next)
 		switch {
 		case i < 0 && string(key) == "_meta": // MCP's and ours: progress token, trace context
 			return true
+		case i < 0 && p.rest != nil:
+			kept, refusal = p.rest.keep(v, kept, string(key), value)
+		case i < 0 && p.lenient:
 		case i < 0:
 			refusal = problem{member: string(key), reason: "unknown"}.refuse()
 		case seen[i]:
@@ -192,6 +196,30 @@ func (p *param) absent(v reflect.Value) *jsonrpc.Error {
 	return p.set(v, p.standard, -1)
 }
 
+// keep adds a member that the struct does not know to the map, which is made by the first one.
+func (p *param) keep(v, kept reflect.Value, name string, raw []byte) (reflect.Value, *jsonrpc.Error) {
+	if !kept.IsValid() {
+		kept = reflect.MakeMap(p.Type)
+		p.field(v).Set(kept)
+	}
+	key := reflect.ValueOf(name).Convert(p.Type.Key())
+	if kept.MapIndex(key).IsValid() {
+		return kept, problem{member: name, reason: "duplicate"}.refuse()
+	}
+	value := reflect.New(p.Type.Elem())
+	var pr problem
+	if err := p.unmarshal(raw, value.Interface()); err != nil {
+		pr = problemOf(err, p.Type.Elem())
+	} else if bad := p.check.problem(raw); bad != nil {
+		pr = *bad
+	} else {
+		kept.SetMapIndex(key, value.Elem())
+		return kept, nil
+	}
+	pr.member = name
+	return kept, pr.refuse()
+}
+
 // field returns the field of v. It makes the embedded structs on the way.
 func (p *param) field(v reflect.Value) reflect.Value {
 	v = v.Field(p.Index[0])
@@ -235,11 +263,7 @@ func (p *param) set(v reflect.Value, raw []byte, position int) *jsonrpc.Error {
 	if p.kind != reflect.Invalid {
 		return p.readPlain(field, raw, position)
 	}
-	unmarshal := jsonv2.UnmarshalStrict
-	if p.Quoted {
-		unmarshal = jsonv2.UnmarshalQuoted
-	}
-	err := unmarshal(raw, field.Addr().Interface())
+	err := p.unmarshal(raw, field.Addr().Interface())
 	if err == nil {
 		return nil
 	}
@@ -341,7 +365,7 @@ func (p *plan) single(v reflect.Value, params jsonrpc.Raw, first byte) *jsonrpc.
 	case one[0] == 'n':
 		return problem{positional: true, reason: wrongType, want: expected(p.typ), got: "null"}.refuse()
 	}
-	if err := jsonv2.UnmarshalStrict(one, v.Addr().Interface()); err != nil {
+	if err := p.unmarshal()(one, v.Addr().Interface()); err != nil {
 		pr := problemOf(err, p.typ)
 		pr.positional = true
 		return pr.refuse()
@@ -352,7 +376,7 @@ func (p *plan) single(v reflect.Value, params jsonrpc.Raw, first byte) *jsonrpc.
 // whole lets the library read all of the params.
 func (p *plan) whole(v reflect.Value, params jsonrpc.Raw) *jsonrpc.Error {
 	var pr problem
-	if err := jsonv2.UnmarshalStrict(params, v.Addr().Interface()); err != nil {
+	if err := p.unmarshal()(params, v.Addr().Interface()); err != nil {
 		pr = problemOf(err, p.typ)
 	} else if bad := p.check.problem(params); bad != nil {
 		pr = *bad

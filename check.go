@@ -15,11 +15,11 @@ import (
 type check struct{ schema *validate.Schema }
 
 // checkField returns the check of a parameter.
-func checkField(f schema.Field) (*check, error) {
+func checkField(f schema.Field, closed bool) (*check, error) {
 	if f.Quoted || reads(f.Type) && !tagged(f) {
 		return nil, nil
 	}
-	s, err := schema.ForField(f, true)
+	s, err := schema.ForField(f, closed)
 	if err != nil {
 		return nil, err
 	}
@@ -27,11 +27,11 @@ func checkField(f schema.Field) (*check, error) {
 }
 
 // checkType returns the check of params that are no struct.
-func checkType(t reflect.Type) (*check, error) {
+func checkType(t reflect.Type, closed bool) (*check, error) {
 	if reads(t) {
 		return nil, nil
 	}
-	s, err := schema.For(t, true)
+	s, err := schema.For(t, closed)
 	if err != nil {
 		return nil, err
 	}

@@ -117,7 +117,7 @@ func (e *entry) openRPC(set *schema.Set) (openRPCMethod, error) {
 		o.XNotification = true
 		o.Result.Schema = &schema.Schema{Type: "null"}
 	}
-	return o, o.describeParams(t.params, set)
+	return o, o.describeParams(t.params.Load(), set)
 }
 
 func (o *openRPCMethod) describeParams(p *plan, set *schema.Set) (err error) {

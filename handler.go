@@ -2,7 +2,6 @@ package farcall
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -43,7 +42,7 @@ type Request struct {
 	batch bool
 	call  *serving // nil: it was made by a program, not by a message
 	msg   *jsonrpc.Message
-	bound *atomic.Pointer[plan] // what Bind bound to before, in the same method
+	entry *entry // of the method, where a Mux has found it
 }
 
 // IsNotification reports whether the caller wants no answer.

@@ -29,6 +29,7 @@ type Mux struct {
 	around []Interceptor
 
 	adding   sync.Mutex
+	lenient  []string                          // how methods begin that ignore unknown members
 	methods  atomic.Pointer[map[string]*entry] // copied on write
 	document atomic.Pointer[document]
 }
@@ -39,13 +40,14 @@ type entry struct {
 	handler Handler
 	load    load
 	doc     []string
-	types   *signature // nil when the handler is not typed
-	bound   atomic.Pointer[plan]
+	types   *signature           // nil when the handler is not typed
+	bound   atomic.Pointer[plan] // of the last type that Bind has filled
+	lenient atomic.Bool          // unknown members are ignored
 }
 
 // signature is what is known of a typed method.
 type signature struct {
-	params *plan
+	params atomic.Pointer[plan]
 	result reflect.Type // of one value, when it streams
 	stream bool
 	// It is notified only.
@@ -106,9 +108,55 @@ func (m *Mux) add(e *entry) {
 	case e.handler == nil:
 		misuse("the method %q needs a handler", e.name)
 	}
+	if slices.ContainsFunc(m.lenient, func(prefix string) bool { return strings.HasPrefix(e.name, prefix) }) {
+		e.ignoreUnknown()
+	}
 	methods := maps.Clone(old)
 	methods[e.name] = e
 	m.methods.Store(&methods)
+}
+
+// IgnoreUnknown lets methods take params with members that their types do not have, at any depth,
+// and drop them: those of protocols that grow, such as LSP's initialize. Without names it is for all
+// methods of m or of the group, those that are added later included. A type that wants to keep such members has a map
+// for them: see [Handle]. More params by position than there are fields are still refused.
+// IgnoreUnknown panics when there is no such method.
+func (m *Mux) IgnoreUnknown(methods ...string) {
+	prefix := ""
+	for ; m.whole != nil; m = m.whole {
+		prefix = m.prefix + prefix
+	}
+	m.adding.Lock()
+	defer m.adding.Unlock()
+	all := *m.methods.Load()
+	if len(methods) == 0 {
+		m.lenient = append(m.lenient, prefix)
+		for name, e := range all {
+			if strings.HasPrefix(name, prefix) {
+				e.ignoreUnknown()
+			}
+		}
+	}
+	for _, name := range methods {
+		e := all[prefix+name]
+		if e == nil {
+			misuse("IgnoreUnknown: there is no method %q; add it first", prefix+name)
+		}
+		e.ignoreUnknown()
+	}
+}
+
+func (e *entry) ignoreUnknown() {
+	e.lenient.Store(true)
+	e.bound.Store(nil)
+	if e.types == nil {
+		return
+	}
+	p, err := newPlan(e.types.params.Load().typ, true)
+	if err != nil {
+		misuse("the params of the method %q: %v", e.name, err)
+	}
+	e.types.params.Store(p)
 }
 
 // misuse ends a program that was put together wrongly.
@@ -125,7 +173,7 @@ func (m *Mux) ServeRPC(ctx context.Context, req *Request) (any, error) {
 	if e == nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found", Cause: unknownMethodError(req.Method)}
 	}
-	req.bound = &e.bound
+	req.entry = e
 	return e.handler.ServeRPC(ctx, req)
 }
 
@@ -140,7 +188,8 @@ func (m *Mux) Methods() []Method {
 		one := Method{Name: e.name, Summary: e.summary(), Description: e.description()}
 		if t := e.types; t != nil {
 			one.Stream = t.stream
-			one.Params = standalone(t.params.typ, true)
+			p := t.params.Load()
+			one.Params = standalone(p.typ, !p.lenient)
 			if one.Notification = t.notification; !one.Notification {
 				one.Result = standalone(t.result, false)
 			}

@@ -43,9 +43,9 @@ func TestMuxRefusesMisuse(t *testing.T) {
 		"an interface with methods": func() {
 			farcall.Handle(m, "c", func(context.Context, fmt.Stringer) (int, error) { return 0, nil })
 		},
-		`option "embed" of the json tag is not supported`: func() {
+		`option "unknown" of the json tag is called embed`: func() {
 			farcall.Handle(m, "c", func(context.Context, struct {
-				Rest map[string]any `json:",embed"`
+				Rest map[string]any `json:",unknown"`
 			},
 			) (int, error) {
 				return 0, nil

@@ -27,7 +27,7 @@ func (h *notified[P]) ServeRPC(ctx context.Context, req *Request) (any, error) {
 		return nil, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found", Cause: onlyNotifiedError(req.Method)}
 	}
 	var p P
-	if err := h.types.params.bind(reflect.ValueOf(&p).Elem(), req.Params); err != nil {
+	if err := h.types.params.Load().bind(reflect.ValueOf(&p).Elem(), req.Params); err != nil {
 		return nil, err
 	}
 	return nil, h.f(ctx, p)

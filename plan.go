@@ -16,6 +16,9 @@ type plan struct {
 	params []param
 	byName map[string]int // when there are many
 	check  *check         // of params that are no struct
+	rest   *param         // the map for members that no field stands for; nil: there is none
+	// lenient: members that no field stands for are ignored
+	lenient bool
 }
 
 type shape uint8
@@ -37,6 +40,8 @@ type param struct {
 	nullable bool         // null is a value of its own
 	standard schema.Raw   // what absence means; nil: the zero value
 	check    *check
+
+	unmarshal func(data []byte, v any) error // of what is not read without the library
 }
 
 var rawType = reflect.TypeFor[jsonrpc.Raw]()
@@ -44,29 +49,35 @@ var rawType = reflect.TypeFor[jsonrpc.Raw]()
 // manyParams: from so many on, a map finds them faster.
 const manyParams = 12
 
-func newPlan(t reflect.Type) (*plan, error) {
+func newPlan(t reflect.Type, lenient bool) (*plan, error) {
 	if _, err := schema.For(t, true); err != nil {
 		return nil, err
 	}
-	p := &plan{typ: t, shape: shapeOf(deref(t))}
+	p := &plan{typ: t, shape: shapeOf(deref(t)), lenient: lenient}
 	if deref(t).Kind() == reflect.Interface && deref(t).NumMethod() > 0 {
 		return nil, fmt.Errorf("%s is an interface with methods: nothing says which type to make", t)
 	}
 	if p.shape != shapeStruct {
 		var err error
-		p.check, err = checkType(deref(t))
+		p.check, err = checkType(deref(t), !lenient)
 		return p, err
 	}
 	// The library may refuse what we have no rule about.
 	if err := jsonv2.Unmarshal([]byte("{}"), reflect.New(t).Interface()); err != nil {
 		return nil, err
 	}
-	fields, err := schema.Fields(deref(t))
+	fields, rest, err := schema.AllFields(deref(t))
 	if err != nil {
 		return nil, err
 	}
+	if rest != nil {
+		p.rest = &param{Field: *rest, unmarshal: p.unmarshal()}
+		if p.rest.check, err = checkType(rest.Type.Elem(), !lenient); err != nil {
+			return nil, err
+		}
+	}
 	for _, f := range fields {
-		one, err := newParam(f)
+		one, err := p.newParam(f)
 		if err != nil {
 			return nil, fmt.Errorf("%s.%s: %w", t, f.Name, err)
 		}
@@ -115,27 +126,38 @@ func scalar(t reflect.Type) bool {
 	}
 }
 
-func newParam(f schema.Field) (param, error) {
-	p := param{Field: f, raw: f.Type == rawType}
+// unmarshal returns how JSON is read with the library.
+func (p *plan) unmarshal() func(data []byte, v any) error {
+	if p.lenient {
+		return jsonv2.Unmarshal
+	}
+	return jsonv2.UnmarshalStrict
+}
+
+func (p *plan) newParam(f schema.Field) (param, error) {
+	one := param{Field: f, raw: f.Type == rawType, unmarshal: p.unmarshal()}
+	if f.Quoted {
+		one.unmarshal = jsonv2.UnmarshalQuoted
+	}
 	own := schema.OwnJSON(f.Type)
-	p.nullable = own || f.Type.Kind() == reflect.Interface
+	one.nullable = own || f.Type.Kind() == reflect.Interface
 	if !own && !schema.OwnText(f.Type) && !f.Quoted {
 		switch k := f.Type.Kind(); {
 		case k == reflect.Bool, k == reflect.String, k >= reflect.Int && k <= reflect.Float64:
-			p.kind = k
+			one.kind = k
 		}
 	}
 	var err error
-	if p.standard, err = f.Default(); err != nil {
-		return p, err
+	if one.standard, err = f.Default(); err != nil {
+		return one, err
 	}
-	if p.check, err = checkField(f); err != nil || p.standard == nil {
-		return p, err
+	if one.check, err = checkField(f, !p.lenient); err != nil || one.standard == nil {
+		return one, err
 	}
-	if pr := p.check.problem(p.standard); pr != nil {
+	if pr := one.check.problem(one.standard); pr != nil {
 		err = fmt.Errorf("the tag default: %w", pr.refuse().Cause)
 	}
-	return p, err
+	return one, err
 }
 
 func deref(t reflect.Type) reflect.Type {

@@ -35,6 +35,11 @@ import (
 // complex"; a "message" says more where a tag or a nested member is concerned.
 // 2.0 and 1e2 are integers. The member "_meta" is accepted everywhere.
 //
+// Members that the struct does not have are refused, at any depth. [Mux.IgnoreUnknown]
+// lets them pass, and a struct keeps its own in a map:
+//
+//	Rest map[string]jsonrpc.Raw `json:",embed"`
+//
 // A P that is a slice or an array takes a list of any length, or of its length;
 // a map takes an object; a struct{} takes no params; jsonrpc.Raw and any take
 // everything, as do types with an UnmarshalJSON method of their own; any other P
@@ -62,7 +67,7 @@ func HandleStream[P, T any](m *Mux, method string, f func(context.Context, P) it
 
 // describe panics when a type cannot be a method's.
 func describe[P, R any](method string, stream bool) *signature {
-	params, err := newPlan(reflect.TypeFor[P]())
+	params, err := newPlan(reflect.TypeFor[P](), false)
 	if err != nil {
 		misuse("the params of the method %q: %v", method, err)
 	}
@@ -70,7 +75,9 @@ func describe[P, R any](method string, stream bool) *signature {
 	if _, err := schema.For(result, false); err != nil {
 		misuse("the result of the method %q: %v", method, err)
 	}
-	return &signature{params: params, result: result, stream: stream}
+	s := &signature{result: result, stream: stream}
+	s.params.Store(params)
+	return s
 }
 
 // isVoid reports whether a type has nothing to say.
@@ -87,7 +94,7 @@ type typed[P, R any] struct {
 // ServeRPC implements Handler.
 func (h *typed[P, R]) ServeRPC(ctx context.Context, req *Request) (any, error) {
 	var p P
-	if err := h.types.params.bind(reflect.ValueOf(&p).Elem(), req.Params); err != nil {
+	if err := h.types.params.Load().bind(reflect.ValueOf(&p).Elem(), req.Params); err != nil {
 		return nil, err
 	}
 	r, err := h.f(ctx, p)
@@ -105,7 +112,7 @@ type streamed[P, T any] struct {
 // ServeRPC implements Handler.
 func (h *streamed[P, T]) ServeRPC(ctx context.Context, req *Request) (any, error) {
 	var p P
-	if err := h.types.params.bind(reflect.ValueOf(&p).Elem(), req.Params); err != nil {
+	if err := h.types.params.Load().bind(reflect.ValueOf(&p).Elem(), req.Params); err != nil {
 		return nil, err
 	}
 	out := newSink(req)

@@ -57,9 +57,12 @@ func (b *builder) visit(t reflect.Type, path map[reflect.Type]bool) {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
 		b.visit(t.Elem(), path)
 	case reflect.Struct:
-		fields, _ := Fields(t) // building reports the error
+		fields, rest, _ := AllFields(t) // building reports the error
 		for i := range fields {
 			b.visit(fields[i].Type, path)
+		}
+		if rest != nil {
+			b.visit(rest.Type.Elem(), path)
 		}
 	}
 }
@@ -182,7 +185,7 @@ func (b *builder) dictionary(t reflect.Type) (*Schema, error) {
 }
 
 func (b *builder) object(t reflect.Type) (*Schema, error) {
-	fields, err := Fields(t)
+	fields, rest, err := AllFields(t)
 	if err != nil {
 		return nil, err
 	}
@@ -197,10 +200,13 @@ func (b *builder) object(t reflect.Type) (*Schema, error) {
 			s.Required = append(s.Required, f.Name)
 		}
 	}
-	if b.closed {
+	switch {
+	case rest != nil:
+		s.AdditionalProperties, err = b.of(rest.Type.Elem())
+	case b.closed:
 		s.AdditionalProperties = false
 	}
-	return s, nil
+	return s, err
 }
 
 // sorted returns the definitions.

@@ -20,6 +20,8 @@ type Field struct {
 	Omitted  bool // tagged omitempty or omitzero: an empty one is not written
 	Quoted   bool // tagged string: its numbers are written in strings
 	Tag      reflect.StructTag
+
+	rest bool // it keeps the members that the struct does not know
 }
 
 // Doc is what the tag "doc" says of the field.
@@ -29,14 +31,17 @@ func (f *Field) Doc() string { return f.Tag.Get("doc") }
 // embedded structs in the place of the embedded one. Where names collide, Go's
 // rules for promoted fields decide, as they do in encoding/json.
 func Fields(t reflect.Type) ([]Field, error) {
+	fields, _, err := AllFields(t)
+	return fields, err
+}
+
+// AllFields is Fields that also returns the field for members that the struct does not know, or
+// nil: a map with the tag json:",embed".
+func AllFields(t reflect.Type) (fields []Field, rest *Field, err error) {
 	type level struct {
 		typ     reflect.Type
 		index   []int
 		descend bool // into embedded structs; false for a type that was seen before
-	}
-	type candidate struct {
-		Field
-		tagged bool
 	}
 	byName := map[string][]candidate{}
 	visited := map[reflect.Type]bool{t: true}
@@ -48,15 +53,19 @@ func Fields(t reflect.Type) ([]Field, error) {
 			f, tagged, skip, err := parse(sf)
 			switch {
 			case err != nil:
-				return nil, fmt.Errorf("%s.%s: %w", at.typ, sf.Name, err)
+				return nil, nil, fmt.Errorf("%s.%s: %w", at.typ, sf.Name, err)
 			case skip:
+			case f.rest:
+				if f.Index = index; rest == nil {
+					rest = &f
+				}
 			case sf.Anonymous && !tagged:
 				inner := deref(sf.Type)
 				if inner.Kind() != reflect.Struct || OwnJSON(inner) || OwnText(inner) {
-					return nil, fmt.Errorf("%s.%s: an embedded type that is no plain struct needs a name in its json tag", at.typ, sf.Name)
+					return nil, nil, fmt.Errorf("%s.%s: an embedded type that is no plain struct needs a name in its json tag", at.typ, sf.Name)
 				}
 				if !sf.IsExported() && sf.Type.Kind() == reflect.Pointer {
-					return nil, fmt.Errorf("%s.%s: an embedded pointer to an unexported type cannot be set", at.typ, sf.Name)
+					return nil, nil, fmt.Errorf("%s.%s: an embedded pointer to an unexported type cannot be set", at.typ, sf.Name)
 				}
 				if at.descend {
 					queue = append(queue, level{inner, index, !visited[inner]})
@@ -68,7 +77,20 @@ func Fields(t reflect.Type) ([]Field, error) {
 			}
 		}
 	}
-	var fields []Field
+	if fields, err = dominant(t, byName); err != nil {
+		return nil, nil, err
+	}
+	return fields, rest, nil
+}
+
+// candidate is a field that may stand for a name.
+type candidate struct {
+	Field
+	tagged bool
+}
+
+// dominant returns the fields that stand for their names, in order.
+func dominant(t reflect.Type, byName map[string][]candidate) (fields []Field, err error) {
 	for name, all := range byName {
 		slices.SortStableFunc(all, func(a, b candidate) int {
 			return cmp.Or(cmp.Compare(len(a.Index), len(b.Index)), -compareBool(a.tagged, b.tagged))
@@ -117,6 +139,13 @@ func parse(sf reflect.StructField) (f Field, tagged, skip bool, err error) {
 		case "string":
 			f.Quoted = true
 		case "case:strict":
+		case "embed":
+			if sf.Type.Kind() != reflect.Map || sf.Type.Key().Kind() != reflect.String || tag != ",embed" {
+				return f, false, false, errors.New(`the option "embed" of the json tag is for a map with string keys, and stands alone: json:",embed"`)
+			}
+			f.rest = true
+		case "unknown", "inline":
+			return f, false, false, fmt.Errorf("the option %q of the json tag is called embed in encoding/json/v2 now: write json:\",embed\"", option)
 		default:
 			return f, false, false, fmt.Errorf("the option %q of the json tag is not supported", option)
 		}
