@@ -36,6 +36,7 @@ func newBatchCmd(e *env) *cobra.Command {
 		},
 	}
 	r.flags(cmd, defaultTimeout)
+	r.verboseFlag(cmd)
 	r.versionFlag(cmd)
 	cmd.Flags().IntVar(&concurrency, "concurrency", concurrency, "how many of the calls of lines to make at a time")
 	return cmd

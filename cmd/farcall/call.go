@@ -33,6 +33,7 @@ func newCallCmd(e *env) *cobra.Command {
 		ValidArgsFunction: r.completeMethod,
 	}
 	r.flags(cmd, defaultTimeout)
+	r.verboseFlag(cmd)
 	r.versionFlag(cmd)
 	r.signFlag(cmd)
 	f := cmd.Flags()

@@ -27,6 +27,9 @@ func (r *remote) connect(ctx context.Context, t *target.Target, h *visitor) (*se
 		fmt.Fprintf(r.stderr, "farcall: not a message, on the command's standard output: %s\n", noise)
 	}}
 	tap.dec.AcceptV1 = r.v1
+	if r.verbose {
+		tap.frames = r.stderr
+	}
 	o := &farcall.Options{V1: r.v1, Logger: slog.New(slog.DiscardHandler)} // the command reports errors itself
 	if t.Kind == target.HTTP {
 		x, err := r.dialHTTP(t)

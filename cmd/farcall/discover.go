@@ -33,6 +33,7 @@ func newDiscoverCmd(e *env) *cobra.Command {
 		ValidArgsFunction: r.completeMethod,
 	}
 	r.flags(cmd, defaultTimeout)
+	r.verboseFlag(cmd)
 	cmd.Flags().BoolVar(&asText, "text", false, "print signatures")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the OpenRPC document")
 	cmd.MarkFlagsMutuallyExclusive("text", "json")

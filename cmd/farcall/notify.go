@@ -22,6 +22,7 @@ func newNotifyCmd(e *env) *cobra.Command {
 		ValidArgsFunction: r.completeMethod,
 	}
 	r.flags(cmd, defaultTimeout)
+	r.verboseFlag(cmd)
 	r.versionFlag(cmd)
 	cmd.Flags().BoolVar(&curl, "curl", false, "print the shell line that sends it, instead of sending it")
 	return cmd

@@ -31,6 +31,7 @@ type remote struct {
 	key      string // file with its key; "": cert
 	insecure bool
 	v1       bool
+	verbose  bool   // show the frames
 	bearer   string // file with a token
 	warned   bool   // that others may read it
 	sign     string // ID=FILE
@@ -58,6 +59,11 @@ func (r *remote) tlsFlags(cmd *cobra.Command) {
 
 // overTLS reports whether options for TLS were given.
 func (r *remote) overTLS() bool { return r.insecure || r.cacert != "" || r.cert != "" }
+
+// verboseFlag adds -v.
+func (r *remote) verboseFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&r.verbose, "verbose", "v", false, "show the messages on standard error, > sent and < received; they may hold secrets")
+}
 
 // versionFlag adds --v1.
 func (r *remote) versionFlag(cmd *cobra.Command) {

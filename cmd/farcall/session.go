@@ -52,12 +52,27 @@ type tap struct {
 	// line of its own can still be talked to.
 	strict bool
 	report func(noise string)
+	frames io.Writer // gets the frames of both directions; nil: they are not shown
 
 	mu    sync.Mutex
 	last  jsonrpc.Raw
 	noise string
 	dec   jsonrpc.Decoder
 	batch jsonrpc.Batch
+}
+
+// show writes frames behind an arrow: > for those that are sent, < for those that arrive.
+func (t *tap) show(arrow string, frames ...[]byte) {
+	if t.frames == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, frame := range frames {
+		if text := bytes.TrimSpace(frame); len(text) > 0 {
+			fmt.Fprintf(t.frames, "%s %s\n", arrow, tame(string(text)))
+		}
+	}
 }
 
 // see looks at a frame. It returns false when the frame is to be left out.
@@ -107,6 +122,7 @@ func (t tapped) Read() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
+		t.tap.show("<", frame)
 		if t.tap.see(frame) {
 			return bytes.Clone(frame), nil // the transport may reuse its memory
 		}
@@ -116,6 +132,11 @@ func (t tapped) Read() ([]byte, error) {
 	}
 }
 
+func (t tapped) Write(frames ...[]byte) error {
+	t.tap.show(">", frames...)
+	return t.Transport.Write(frames...)
+}
+
 // tappedExchanger is an Exchanger with a tap.
 type tappedExchanger struct {
 	farcall.Exchanger
@@ -123,7 +144,9 @@ type tappedExchanger struct {
 }
 
 func (t tappedExchanger) Exchange(ctx context.Context, frame []byte, reply func([]byte) error) error {
+	t.tap.show(">", frame)
 	return t.Exchanger.Exchange(ctx, frame, func(f []byte) error {
+		t.tap.show("<", f)
 		t.tap.see(f)
 		return reply(f)
 	})

@@ -34,6 +34,7 @@ func newStreamCmd(e *env) *cobra.Command {
 		ValidArgsFunction: r.completeMethod,
 	}
 	r.flags(cmd, defaultTimeout)
+	r.verboseFlag(cmd)
 	r.versionFlag(cmd)
 	f := cmd.Flags()
 	f.BoolVarP(&o.follow, "follow", "f", false, "stay connected after the answer and print notifications")
