@@ -130,7 +130,7 @@ func (r *remote) call(cmd *cobra.Command, args []string, o callOptions) error {
 		}
 	}
 	if err != nil {
-		return callFailure(ctx, q.method, q.target, s, err)
+		return q.methodFailure(ctx, s, err)
 	}
 	return r.printJSON(result)
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -18,6 +19,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -29,20 +31,25 @@ func answeredError(what string, t *target.Target, e *jsonrpc.Error) error {
 	if len(e.Data) > 0 && string(e.Data) != "null" {
 		text += "\n  data: " + string(appendTame(nil, compact(e.Data)))
 	}
-	return &exitError{code: exitAnswered, err: errors.New(text), hint: codeHint(t, e.Code)}
+	return &exitError{code: exitAnswered, err: errors.New(text), hint: codeHint(what, t, e)}
 }
 
-// codeHint says what may help against an error.
-func codeHint(t *target.Target, c jsonrpc.Code) string {
+// codeHint says what may help against an error of a method. It says that a call may work later only where
+// the server says so: codes mean different things in different servers.
+func codeHint(method string, t *target.Target, e *jsonrpc.Error) string {
 	where := t.String()
 	if t.Kind == target.Command {
 		where = "TARGET"
 	}
+	c := e.Code
 	switch c {
 	case jsonrpc.MethodNotFound:
 		return fmt.Sprintf("'farcall discover %s' lists the methods, if the server describes itself.", where)
 	case jsonrpc.InvalidParams:
-		return fmt.Sprintf("'farcall discover %s METHOD' shows the params, if the server describes itself.", where)
+		if strings.ContainsAny(method, ", ") { // a place in a batch
+			method = "METHOD"
+		}
+		return fmt.Sprintf("'farcall discover %s %s' shows the params, if the server describes itself.", where, tame(method))
 	case jsonrpc.InternalError:
 		return "The cause is in the server's log, if it has one."
 	case jsonrpc.InvalidRequest, jsonrpc.ParseError:
@@ -50,20 +57,52 @@ func codeHint(t *target.Target, c jsonrpc.Code) string {
 	default:
 	}
 	known := jsonrpc.Lookup(c)
-	for _, k := range known {
-		if k.Category == "auth" {
-			return fmt.Sprintf("Other credentials may help. 'farcall errors %d' says what the code means.", int(c))
-		}
-	}
-	for _, k := range known {
-		if k.Retryable {
-			return fmt.Sprintf("It may work later. 'farcall errors %d' says what the code means.", int(c))
-		}
+	switch {
+	case mayRetry(e):
+		return fmt.Sprintf("It may work later. 'farcall errors %d' says what the code means.", int(c))
+	case len(known) > 0 && !slices.ContainsFunc(known, func(k jsonrpc.Condition) bool { return k.Category != "auth" }):
+		return fmt.Sprintf("Other credentials may help. 'farcall errors %d' says what the code means.", int(c))
 	}
 	if len(known) > 0 {
 		return fmt.Sprintf("'farcall errors %d' says what the code means.", int(c))
 	}
 	return ""
+}
+
+// mayRetry reports whether the data of an error says that the call may be tried again.
+func mayRetry(e *jsonrpc.Error) bool {
+	var data struct {
+		Retryable    bool        `json:"retryable"`
+		RetryAfterMs jsonrpc.Raw `json:"retryAfterMs"`
+	}
+	return len(e.Data) > 0 && e.Data[0] == '{' && jsonv2.Unmarshal(e.Data, &data) == nil && (data.Retryable || data.RetryAfterMs != nil)
+}
+
+// methodFailure is callFailure with the name of the method that was probably meant, where the server has no
+// such method and describes itself.
+func (q *invocation) methodFailure(ctx context.Context, s *session, err error) error {
+	failure := callFailure(ctx, q.method, q.target, s, err)
+	exit, wire := (*exitError)(nil), (*jsonrpc.Error)(nil)
+	if !errors.As(failure, &exit) || !errors.As(err, &wire) || wire.Code != jsonrpc.MethodNotFound {
+		return failure
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionPatience)
+	defer cancel()
+	doc, failed := discover(ctx, s)
+	if failed != nil {
+		return failure
+	}
+	var names []string
+	for i := range doc.Methods {
+		names = append(names, doc.Methods[i].Name)
+	}
+	switch near := nearestWord(q.method, names); {
+	case slices.Contains(names, q.method): // it is there, and something that it called is not
+		exit.hint = ""
+	case near != "":
+		exit.hint = fmt.Sprintf("Did you mean %q? %s", tame(near), exit.hint)
+	}
+	return exit
 }
 
 // callFailure turns the failure of a call, or of anything else that was asked

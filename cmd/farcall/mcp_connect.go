@@ -248,7 +248,7 @@ func (s *mcpSession) codeHint(what string, wire *jsonrpc.Error, err error) strin
 		return loginHint(s.target, http.StatusUnauthorized)
 	}
 	if s.Client == nil { // it has not got beyond the handshake
-		if len(jsonrpc.Lookup(wire.Code)) > 0 && jsonrpc.Lookup(wire.Code)[0].Retryable {
+		if mayRetry(wire) {
 			return fmt.Sprintf("It may work later. 'farcall errors %d' says what the code means.", int(wire.Code))
 		}
 		if pinned(err) {

@@ -90,7 +90,7 @@ func (r *remote) stream(cmd *cobra.Command, args []string, o streamOptions) erro
 	case interrupted.Err() != nil && o.follow:
 		return nil // that is how following ends
 	}
-	return callFailure(interrupted, q.method, q.target, s, err)
+	return q.methodFailure(interrupted, s, err)
 }
 
 // errEnough ends a stream that has given as many items as were wanted.
