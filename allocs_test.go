@@ -37,3 +37,29 @@ func TestTypedAllocs(t *testing.T) {
 		}
 	}
 }
+
+// Interceptors and records of calls cost nothing where there are none.
+func TestCallAllocs(t *testing.T) {
+	p := farcall.NewClient(canned(`{"jsonrpc":"2.0","result":1,"id":1}`), nil, nil)
+	raw := jsonrpc.Raw("[1]")
+	const most = 8
+	got := testing.AllocsPerRun(200, func() {
+		farcall.SetLastID(p, 0)
+		if err := p.Call(t.Context(), "m", raw, nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if got > most {
+		t.Errorf("%v allocations, %v allowed", got, most)
+	}
+	t.Log(got)
+}
+
+// canned answers the same to everything.
+type canned []byte
+
+func (c canned) Exchange(_ context.Context, _ []byte, reply func([]byte) error) error {
+	return reply(c)
+}
+
+func (canned) Close() error { return nil }

@@ -27,14 +27,23 @@ func (p *Peer) Batch(ctx context.Context, calls ...*BatchCall) error {
 	if len(calls) == 0 {
 		return errors.New("farcall: a batch must have at least one call") // JSON-RPC 2.0 §6
 	}
+	if p.outgoing != nil {
+		return p.interceptBatch(ctx, calls)
+	}
+	return p.batch(ctx, calls)
+}
+
+func (p *Peer) batch(ctx context.Context, calls []*BatchCall) error {
 	buf := getBuffer()
 	*buf = append(*buf, '[')
 	waits := make([]*call, 0, len(calls))
+	var notes map[*BatchCall]*sighting // for OnRecord
 	for i, b := range calls {
 		var id jsonrpc.ID
+		var c *call
 		if !b.Notify {
-			c, err := p.newCall(ctx)
-			if err != nil {
+			var err error
+			if c, err = p.newCall(ctx); err != nil {
 				putBuffer(buf)
 				return fmt.Errorf("farcall: batch: %w", err)
 			}
@@ -49,9 +58,18 @@ func (p *Peer) Batch(ctx context.Context, calls ...*BatchCall) error {
 			*buf = append(*buf, ',')
 		}
 		var err error
+		at := len(*buf)
 		if *buf, err = p.appendRequest(ctx, *buf, id, b.Method, b.Params, false); err != nil {
 			putBuffer(buf)
 			return fmt.Errorf("farcall: call %d of the batch, %q: %w", i, b.Method, err)
+		}
+		if c != nil {
+			c.saw((*buf)[at:])
+		} else if seen := p.noteSeen((*buf)[at:]); seen != nil {
+			if notes == nil {
+				notes = make(map[*BatchCall]*sighting)
+			}
+			notes[b] = seen
 		}
 	}
 	*buf = append(*buf, ']')
@@ -59,9 +77,13 @@ func (p *Peer) Batch(ctx context.Context, calls ...*BatchCall) error {
 		for _, b := range calls {
 			b.Err = callError(b.Method, err)
 		}
-		return fmt.Errorf("farcall: batch: %w", err)
+		err = fmt.Errorf("farcall: batch: %w", err)
+		p.recordBatch(ctx, calls, waits, notes)
+		return err
 	}
-	return p.awaitBatch(ctx, calls, waits)
+	err := p.awaitBatch(ctx, calls, waits)
+	p.recordBatch(ctx, calls, waits, notes)
+	return err
 }
 
 func (p *Peer) sendBatch(ctx context.Context, buf *[]byte, waits []*call) error {

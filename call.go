@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/late"
@@ -50,6 +51,7 @@ type call struct {
 	shared *[]byte // the lent buffer that result is in, if it is in one
 	err    error
 	queue  progressSink // nil: progress is not asked for
+	seen   *sighting    // for OnRecord; nil without
 	reason error        // it was given up before it was in the books; the state's
 }
 
@@ -62,6 +64,9 @@ func (p *Peer) newCall(ctx context.Context) (*call, error) {
 	}
 	c.batch = c.id
 	c.queue, _ = ctx.Value(progressKey{}).(progressSink)
+	if p.opts.OnRecord != nil {
+		c.seen = &sighting{start: time.Now()}
+	}
 	return c, nil
 }
 
@@ -99,6 +104,13 @@ func (c *call) wire() jsonrpc.ID {
 
 // Call implements [Caller].
 func (p *Peer) Call(ctx context.Context, method string, params, result any) error {
+	if p.outgoing != nil {
+		return p.intercept(ctx, method, params, result)
+	}
+	return p.call(ctx, method, params, result)
+}
+
+func (p *Peer) call(ctx context.Context, method string, params, result any) error {
 	if err := ctx.Err(); err != nil {
 		return callError(method, err)
 	}
@@ -119,6 +131,7 @@ func (p *Peer) Call(ctx context.Context, method string, params, result any) erro
 	if err == nil {
 		err = p.outcome(c, result)
 	}
+	p.recordCall(ctx, c, method, err, false)
 	return callError(method, err)
 }
 
@@ -141,6 +154,7 @@ func (p *Peer) begin(ctx context.Context, c *call, method string, params any) er
 		putBuffer(buf)
 		return err
 	}
+	c.saw(*buf)
 	return p.submit(ctx, buf, c)
 }
 
@@ -275,18 +289,27 @@ func decode(raw jsonrpc.Raw, result any) error {
 
 // Notify implements [Caller].
 func (p *Peer) Notify(ctx context.Context, method string, params any) error {
+	if p.outgoing != nil {
+		return p.interceptNote(ctx, method, params)
+	}
+	return p.notify(ctx, method, params)
+}
+
+func (p *Peer) notify(ctx context.Context, method string, params any) error {
 	buf := getBuffer()
 	var err error
 	if *buf, err = p.appendRequest(ctx, *buf, jsonrpc.ID{}, method, params, false); err != nil {
 		putBuffer(buf)
 		return fmt.Errorf("farcall: notify %q: %w", method, err)
 	}
+	seen := p.noteSeen(*buf)
 	if p.x != nil {
 		defer putBuffer(buf)
 		err = p.x.Exchange(ctx, *buf, func([]byte) error { return nil })
 	} else {
 		err = p.submit(ctx, buf)
 	}
+	p.recordOutgoing(ctx, seen, Record{Method: method, Notification: true, Err: err})
 	if err != nil {
 		return fmt.Errorf("farcall: notify %q: %w", method, err)
 	}
@@ -409,6 +432,7 @@ func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
 		}
 	})
 	for _, c := range calls {
+		c.answeredBy(m)
 		switch {
 		case m.Err != nil:
 			c.finish(nil, fmt.Errorf("%w: %w", ErrProtocol, m.Err.Cause))

@@ -29,6 +29,12 @@
 // returns at once, tells the other end in the [Dialect] of the peer, and a late
 // answer is dropped and counted.
 //
+// # Interceptors
+//
+// [Options.Interceptors] surround the calls that a peer serves, streams included, and
+// [Options.CallInterceptors] those that it makes. Both are of one type. [Options.OnRecord]
+// is told of all of them.
+//
 // # Limits
 //
 // Work that arrives is bounded in count and in bytes. What exceeds the bound

@@ -28,12 +28,14 @@ func (p *Peer) exchangeCall(ctx context.Context, method string, params, result a
 	defer putBuffer(buf)
 	*buf, err = p.appendRequest(ctx, *buf, c.wire(), method, params, c.queue != nil)
 	if err == nil {
+		c.saw(*buf)
 		err = p.exchange(ctx, *buf, []*call{c})
 	}
 	if err == nil {
 		<-c.done
 		err = p.outcome(c, result)
 	}
+	p.recordCall(ctx, c, method, err, false)
 	return callError(method, err)
 }
 
@@ -101,6 +103,7 @@ func (e *exchanging) answered(m *jsonrpc.Message) {
 		// The other end could not read the request; it is the answer to all of it.
 		for id, c := range e.calls {
 			delete(e.calls, id)
+			c.answeredBy(m)
 			c.finish(nil, &remote.Error{Wire: m.Failure()})
 		}
 		return
@@ -112,6 +115,7 @@ func (e *exchanging) answered(m *jsonrpc.Message) {
 		return
 	}
 	delete(e.calls, n)
+	c.answeredBy(m)
 	switch {
 	case m.Err != nil:
 		c.finish(nil, fmt.Errorf("%w: %w", ErrProtocol, m.Err.Cause))

@@ -32,17 +32,19 @@ func (f HandlerFunc) ServeRPC(ctx context.Context, req *Request) (any, error) { 
 // as progress, else the array of them, a [jsonrpc.Raw].
 type Interceptor func(next Handler) Handler
 
-// Request is one call or notification that arrived. Its slices are valid until
-// the handler returns.
+// Request is one call or notification that arrived, or, for
+// Options.CallInterceptors, one to send. Its slices are valid until the handler
+// returns.
 type Request struct {
 	Method string
-	ID     jsonrpc.ID  // absent for a notification
+	ID     jsonrpc.ID  // absent for a notification; null when it is to be sent: each attempt gets its own
 	Params jsonrpc.Raw // nil when absent or null
 
 	batch bool
 	call  *serving // nil: it was made by a program, not by a message
 	msg   *jsonrpc.Message
-	entry *entry // of the method, where a Mux has found it
+	entry *entry     // of the method, where a Mux has found it
+	part  *batchPart // of a batch to send
 }
 
 // IsNotification reports whether the caller wants no answer.

@@ -63,6 +63,14 @@ type Options struct {
 	Details bool
 	// Interceptors wrap the handler, the first outermost.
 	Interceptors []Interceptor
+	// CallInterceptors wrap the calls and notifications that this end makes, each
+	// element of a batch on its own, the first outermost: the place for retries, fresh
+	// tokens and traces. Calling next sends the request, again if it is called again.
+	// The result is a [jsonrpc.Raw]; an error that the other end answered wraps a
+	// *[jsonrpc.Error]. A batch is sent when each of its elements has come to next or
+	// has ended, so an interceptor must not make one element wait for another:
+	// Request.InBatch reports them. Default none, which costs nothing.
+	CallInterceptors []Interceptor
 
 	// Logger takes what does not go over the wire: panics with their stacks,
 	// causes of internal errors, answers that match nothing. Default:
@@ -71,8 +79,9 @@ type Options struct {
 	// OnRecord is called once for each request and notification that was
 	// handled or refused, each element of a batch on its own, by the goroutine
 	// that handled it. The context is the handler's, or that of the connection or
-	// exchange when there was no handler. It must not keep the slices. Nil costs
-	// nothing.
+	// exchange when there was no handler. It is also called for each call and
+	// notification that this end has sent, by the goroutine that made it, with its
+	// context: see Record.Outgoing. It must not keep the slices. Nil costs nothing.
 	OnRecord func(context.Context, Record)
 	// ConnContext returns the context of all handlers of a connection, derived from
 	// ctx, which ends with the connection: the place for values that belong to the
@@ -99,6 +108,9 @@ type Record struct {
 	Request, Response jsonrpc.Raw // the messages as they were on the wire
 	Notification      bool
 	Batch             bool // an element of a batch
+	// Outgoing: this end has sent it. Err is what the call failed with, BytesOut and
+	// Request are what was sent, and BytesIn and Response what was answered, if anything.
+	Outgoing bool
 }
 
 // Stats counts what happened on a connection.

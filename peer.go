@@ -44,6 +44,8 @@ type Peer struct {
 	ids  atomic.Uint64 // the last id of ours
 	tick func()        // onTick as a value, made once
 
+	outgoing Handler // Options.CallInterceptors around send; nil: there are none
+
 	mu   sync.Mutex
 	st   state
 	loan budget.Loan // holds state.held
@@ -83,6 +85,7 @@ func newPeer(h Handler, o *Options) *Peer {
 	p := &Peer{core: newCore(h, o), gone: make(chan struct{})}
 	p.loan = budget.Lend(p.opts.Budget)
 	p.tick = p.onTick
+	p.outgoing = p.intercepted()
 	//nolint:forbidigo // a connection lives until it is closed, not as long as the call that made it
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	p.handling = p.ctx

@@ -138,7 +138,7 @@ type tap struct{ records chan farcall.Record }
 func newTap() *tap { return &tap{records: make(chan farcall.Record, 10_000)} }
 
 func (t *tap) record(_ context.Context, r farcall.Record) {
-	if r.Notification {
+	if r.Notification || r.Outgoing {
 		return
 	}
 	r.Request, r.Response = append(jsonrpc.Raw(nil), r.Request...), append(jsonrpc.Raw(nil), r.Response...)

@@ -87,7 +87,11 @@ func recorder(log *slog.Logger, payloads bool) func(context.Context, farcall.Rec
 		if payloads {
 			attrs = append(attrs, payload(payloadRequest, r.Request), payload(payloadResponse, r.Response))
 		}
-		log.LogAttrs(ctx, recordLevel(r.Code), recordMessage(r), attrs...)
+		level := recordLevel(r.Code)
+		if r.Outgoing && r.Code == 0 {
+			level = slog.LevelDebug // what handlers send is theirs to log
+		}
+		log.LogAttrs(ctx, level, recordMessage(r), attrs...)
 	}
 }
 
@@ -148,10 +152,14 @@ func ofCaller(record func(context.Context, farcall.Record), who owner.Key) func(
 }
 
 func recordMessage(r farcall.Record) string {
+	kind := "call"
 	if r.Notification {
-		return "notification"
+		kind = "notification"
 	}
-	return "call"
+	if r.Outgoing {
+		return "outgoing " + kind
+	}
+	return kind
 }
 
 // recordLevel is an error for what is this end's fault, a warning for what is
