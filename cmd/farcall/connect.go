@@ -51,7 +51,9 @@ func dialFailure(ctx context.Context, t *target.Target, err error) error {
 	switch {
 	case errors.As(err, &usage):
 		return err
-	case errors.Is(ctx.Err(), context.Canceled) && !errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		err = context.DeadlineExceeded // whatever the transport made of it
+	case errors.Is(ctx.Err(), context.Canceled):
 		return &exitError{code: exitInterrupted, err: errors.New("interrupted")}
 	}
 	return connectFailure(t, err)

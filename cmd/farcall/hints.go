@@ -199,7 +199,11 @@ func protocolHint(t *target.Target, err error) string {
 
 // connectFailure is the exit for a target that could not be reached.
 func connectFailure(t *target.Target, err error) error {
-	return &exitError{code: exitConnect, err: fmt.Errorf("cannot connect to %s: %w", t, bareReason(err)), hint: connectHint(t, err)}
+	code := exitConnect
+	if errors.Is(err, context.DeadlineExceeded) {
+		code = exitTimeout
+	}
+	return &exitError{code: code, err: fmt.Errorf("cannot connect to %s: %w", t, bareReason(err)), hint: connectHint(t, err)}
 }
 
 // bareReason leaves out which address it was: that has been said.

@@ -23,7 +23,7 @@ func newStreamCmd(e *env) *cobra.Command {
 		Short: "Call a streaming method and print each item as it arrives",
 		Long: "Call a streaming method and print each item on a line of its own as it arrives.\n" +
 			"With --follow, stay connected after the answer and print the notifications that arrive, as subscriptions need it.\n" +
-			"--timeout is how long to wait for each item.\n\n" +
+			"--timeout is how long to wait for the connection and the first item, and then for each further item.\n\n" +
 			targetForms + "\n\n" + paramForms,
 		Example: strings.TrimPrefix(`
   farcall stream localhost:7331 math/add_stream a=3 b=4
