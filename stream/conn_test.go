@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/npipe"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -52,7 +53,9 @@ func connections(t *testing.T) map[string]connector {
 			return ioPipe{r1, w2}, ioPipe{r2, w1}
 		},
 	}
-	if runtime.GOOS != "windows" {
+	if runtime.GOOS == "windows" {
+		all["npipe"] = namedPipe
+	} else {
 		all["unix"] = func(t *testing.T) (a, b io.ReadWriteCloser) {
 			t.Helper()
 			return socketPair(t, "unix", filepath.Join(t.TempDir(), "s"))
@@ -68,6 +71,34 @@ func connections(t *testing.T) map[string]connector {
 		}
 	}
 	return all
+}
+
+// namedPipe is a named pipe of Windows.
+func namedPipe(t *testing.T) (a, b io.ReadWriteCloser) {
+	t.Helper()
+	name := fmt.Sprintf("farcall-test-%d-%s", os.Getpid(), rand.Text())
+	l, err := npipe.Listen(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	accepted := make(chan net.Conn, 1)
+	failed := make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		accepted <- conn
+		failed <- err
+	}()
+	c, dialErr := npipe.Dial(t.Context(), name)
+	if dialErr != nil {
+		l.Close()
+	}
+	s := <-accepted
+	if err := errors.Join(dialErr, <-failed); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); s.Close() })
+	return c, s
 }
 
 type ioPipe struct {
@@ -461,7 +492,7 @@ func TestNoAllocations(t *testing.T) {
 		t.Skip("the race detector makes pools forget")
 	}
 	for name, connect := range connections(t) {
-		if name == "tls" || name == "net.Pipe" {
+		if name == "tls" || name == "net.Pipe" || name == "npipe" {
 			continue // they allocate themselves
 		}
 		for _, framing := range []Framing{NDJSON, Header, Raw, Detect} {

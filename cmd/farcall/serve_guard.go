@@ -13,6 +13,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/forwarded"
+	"github.com/farcall-dev/farcall/internal/npipe"
 )
 
 // conflict begins what is said of rules that overlap.
@@ -136,6 +137,8 @@ func connected(conn net.Conn) *guard.Conn {
 		c.Local = true
 	case *net.TCPAddr:
 		c.Local = a.IP.IsLoopback()
+	default:
+		c.Local = a.Network() == npipe.Network // other machines are refused
 	}
 	return secureConn(c, conn)
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/farcall-dev/farcall/internal/npipe"
 	"github.com/farcall-dev/farcall/internal/port"
 )
 
@@ -55,6 +56,12 @@ func checkAddress(text string) error {
 		}
 		return nil
 	}
+	if name, ok := strings.CutPrefix(text, "npipe:"); ok {
+		if name == "" {
+			return usagef("Name the pipe: --listen npipe:farcall", "the address %q has no name", text)
+		}
+		return nil
+	}
 	if scheme, rest, ok := strings.Cut(text, "://"); ok {
 		return usagef(fmt.Sprintf("Leave %s:// out: one port speaks every protocol. Try --listen %s", scheme, strings.TrimRight(rest, "/")),
 			"the address %q has a scheme", text)
@@ -79,6 +86,8 @@ func readyLine(l net.Listener, secure bool) string {
 	switch {
 	case l.Addr().Network() == "unix":
 		return "farcall: ready unix:" + l.Addr().String()
+	case l.Addr().Network() == npipe.Network:
+		return "farcall: ready npipe:" + strings.TrimPrefix(l.Addr().String(), npipe.Prefix)
 	case secure:
 		return "farcall: ready https://" + l.Addr().String()
 	default:

@@ -9,9 +9,11 @@ import (
 	"os"
 	"strings"
 	"syscall"
+
+	"github.com/farcall-dev/farcall/internal/npipe"
 )
 
-// Listen opens host:port, or unix:PATH. Port 0 is any free one. An IPv4 address is
+// Listen opens host:port, unix:PATH, or npipe:NAME on Windows. Port 0 is any free one. An IPv4 address is
 // that of IPv4 only, so 0.0.0.0:PORT leaves IPv6 alone; :PORT and [::]:PORT are
 // every interface in both.
 //
@@ -19,6 +21,13 @@ import (
 // Close. One that a dead process has left is replaced; one that somebody
 // answers, or a file that is no socket, is an error.
 func Listen(ctx context.Context, addr string) (net.Listener, error) {
+	if name, ok := strings.CutPrefix(addr, "npipe:"); ok {
+		l, err := npipe.Listen(name)
+		if err != nil {
+			return nil, fmt.Errorf("port: listen on %s: %w", addr, err)
+		}
+		return l, nil
+	}
 	path, ok := strings.CutPrefix(addr, "unix:")
 	if !ok {
 		l, err := new(net.ListenConfig).Listen(ctx, family(addr), addr)
@@ -49,9 +58,9 @@ func family(addr string) string {
 }
 
 // Reachable reports whether other machines can connect to an address as Listen takes
-// it: all but unix sockets, loopback addresses and localhost.
+// it: all but unix sockets, named pipes, loopback addresses and localhost.
 func Reachable(addr string) bool {
-	if strings.HasPrefix(addr, "unix:") {
+	if strings.HasPrefix(addr, "unix:") || strings.HasPrefix(addr, "npipe:") {
 		return false
 	}
 	host, _, err := net.SplitHostPort(addr)

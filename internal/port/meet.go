@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/npipe"
 )
 
 const (
@@ -36,7 +38,7 @@ func (s *Server) meet(ctx context.Context, conn net.Conn) {
 
 // notPlain is the default of Options.Plain.
 func (s *Server) notPlain(conn net.Conn) string {
-	if s.opts.TLS == nil || conn.LocalAddr().Network() == "unix" {
+	if s.opts.TLS == nil || conn.LocalAddr().Network() == "unix" || conn.LocalAddr().Network() == npipe.Network {
 		return ""
 	}
 	return "this port speaks TLS only; use https://, wss:// or tls://"

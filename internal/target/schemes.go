@@ -14,6 +14,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/npipe"
 	"github.com/farcall-dev/farcall/stream"
 	"github.com/farcall-dev/farcall/wsrpc"
 )
@@ -56,6 +57,14 @@ func Standard() Table {
 			Parse: parsePath,
 			Open: func(ctx context.Context, t *Target, _ *Options) (io.ReadWriteCloser, error) {
 				return new(net.Dialer).DialContext(ctx, "unix", t.Address)
+			},
+		},
+		{
+			Names: []string{"npipe"}, Kind: Stream, Opaque: true, Form: ":farcall",
+			Help:  "npipe:NAME[?framing=FRAMING]         a named pipe, on Windows",
+			Parse: parsePath,
+			Open: func(ctx context.Context, t *Target, _ *Options) (io.ReadWriteCloser, error) {
+				return npipe.Dial(ctx, t.Address)
 			},
 		},
 	}

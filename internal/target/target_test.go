@@ -25,6 +25,7 @@ func TestParse(t *testing.T) {
 		{"unix:/run/a.sock", "unix:/run/a.sock"},
 		{"unix:///run/a.sock?framing=header", "unix:/run/a.sock?framing=header"},
 		{"unix:a.sock", "unix:a.sock"},
+		{"npipe:farcall?framing=raw", "npipe:farcall?framing=raw"},
 		{"127.0.0.1:7331", "http://127.0.0.1:7331/rpc"},
 		{"localhost:7331/api", "http://localhost:7331/api"},
 		{"[::1]:7331", "http://[::1]:7331/rpc"},
@@ -55,6 +56,7 @@ func TestParseErrors(t *testing.T) {
 		"tcp://h:1/x":           "no path",
 		"tcp://h:1?framing=len": "framing=header",
 		"unix:":                 "no path",
+		"npipe:":                "no path",
 		"unix:/a?x=1":           "framing=header",
 	} {
 		_, err := Parse(in)
