@@ -48,7 +48,7 @@ func (p *Peer) exchange(ctx context.Context, frame []byte, calls []*call) error 
 	for _, c := range calls {
 		e.calls[c.id] = c
 	}
-	e.l.dec = jsonrpc.Decoder{MaxDepth: p.opts.MaxDepth, MaxBatch: p.opts.MaxBatch, AcceptV1: p.opts.V1}
+	e.l.dec = jsonrpc.Decoder{MaxDepth: p.opts.MaxDepth, MaxBatch: p.opts.MaxBatch, AcceptV1: p.opts.V1, StrictAnswers: p.opts.StrictAnswers}
 	e.l.fresh = true
 	err := p.x.Exchange(ctx, frame, e.reply)
 	if len(e.calls) == 0 {

@@ -261,11 +261,20 @@ func TestMalformedAnswer(t *testing.T) {
 		}
 		w.ping()
 	}
-	done := w.call(t.Context())
-	w.read()
-	w.write(`{"result":1,"id":9}`) // no version
-	if err := <-done; !errors.Is(err, farcall.ErrProtocol) {
-		t.Errorf("got %v", err)
+	strict := newWire(t, stream.NDJSON, wireHandler(), &farcall.Options{StrictAnswers: true})
+	for i, members := range []string{`"result":1`, `"jsonrpc":"2.0","result":1,"error":null`} {
+		for _, w := range []*wire{w, strict} {
+			id := i + 1
+			if w != strict {
+				id += 8
+			}
+			done := w.call(t.Context())
+			w.read()
+			w.write(fmt.Sprintf(`{%s,"id":%d}`, members, id))
+			if err := <-done; (w == strict) != errors.Is(err, farcall.ErrProtocol) || w != strict && err != nil {
+				t.Errorf("%s, strict %v: got %v", members, w == strict, err)
+			}
+		}
 	}
 }
 

@@ -54,6 +54,11 @@ type Options struct {
 	Dialect Dialect
 	// V1 also accepts JSON-RPC 1.0, answers it in kind, and calls in 1.0.
 	V1 bool
+	// StrictAnswers fails calls whose answers are not as the specification has them.
+	// Default: a null error beside a result, a null result beside an error, and a
+	// missing "jsonrpc" are passed over, as other clients do. Requests are always
+	// held to the specification.
+	StrictAnswers bool
 	// Errors maps Go error types to codes and back. Default none.
 	Errors *Errors
 	// Details adds the Go type and text of internal errors to the data of error

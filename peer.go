@@ -305,7 +305,7 @@ func closedError(err error) error {
 // leader runs fast handlers itself, so that a call crosses no goroutine; when
 // one turns out not to be fast, somebody else leads on.
 func (p *Peer) lead() {
-	l := &leader{dec: jsonrpc.Decoder{MaxDepth: p.opts.MaxDepth, MaxBatch: p.opts.MaxBatch, AcceptV1: p.opts.V1}}
+	l := &leader{dec: jsonrpc.Decoder{MaxDepth: p.opts.MaxDepth, MaxBatch: p.opts.MaxBatch, AcceptV1: p.opts.V1, StrictAnswers: p.opts.StrictAnswers}}
 	for {
 		if p.buffered == nil || !p.buffered.Buffered() || p.plenty() {
 			p.flush(0)

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 
 	"github.com/farcall-dev/farcall"
@@ -144,10 +145,20 @@ func (c *client) answer(resp *http.Response, reply func(frame []byte) error) err
 		return err
 	case firstByte(body) == 0:
 		return nil // 202 as a rule
-	case !isJSON(contentType) && contentType != "":
+	case !c.takes(contentType):
 		return fmt.Errorf("%w: the answer is %s instead of JSON: %s", farcall.ErrProtocol, contentType, excerpt(body))
 	}
 	return reply(body)
+}
+
+// takes reports whether an answer of that media type is read as JSON. Many servers
+// call theirs text/plain, or by a type of their own.
+func (c *client) takes(contentType string) bool {
+	if contentType == "" || isJSON(contentType) {
+		return true
+	}
+	t := mediaType(contentType)
+	return !c.opts.StrictAnswers && (t == "text/plain" || strings.HasSuffix(t, "/json") || strings.HasSuffix(t, "+json") || isJSON(t))
 }
 
 // lend returns what holds an answer that may be large, else nil.
@@ -200,7 +211,7 @@ func (c *client) failed(resp *http.Response, reply func(frame []byte) error) err
 	defer loan.Close()
 	body, err := c.read(resp, loan)
 	status.Body = excerpt(body)
-	if err == nil && isJSON(resp.Header.Get("Content-Type")) && isAnswer(body) {
+	if err == nil && c.takes(resp.Header.Get("Content-Type")) && isAnswer(body) {
 		if err := reply(body); err != nil {
 			return err
 		}

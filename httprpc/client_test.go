@@ -118,7 +118,11 @@ func TestForeignAnswers(t *testing.T) {
 		{"error status with a page", 404, "text/html", "<html>", is(farcall.ErrProtocol)},
 		{"proxy without a server", 502, "text/html", "<html>", is(httprpc.ErrConnect)},
 		{"page", 200, "text/html", "<html>", is(farcall.ErrProtocol)},
-		{"JSON as text", 200, "text/plain", five, is(farcall.ErrProtocol)},
+		{"JSON as text", 200, "text/plain; charset=utf-8", five, ok},
+		{"JSON of another type", 200, "application/vnd.api+json", five, ok},
+		{"JSON of another name", 200, "text/json", five, ok},
+		{"text", 200, "text/plain", "Hello", is(farcall.ErrProtocol)},
+		{"null error", 200, "application/json", `{"result":5,"error":null,"id":1}`, ok},
 		{"broken JSON", 200, "application/json", five[:10], is(farcall.ErrProtocol)},
 		{"nothing", 200, "application/json", "", is(farcall.ErrProtocol)},
 		{"202", 202, "", "", is(farcall.ErrProtocol)},
@@ -331,4 +335,26 @@ func TestConcurrentCalls(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// What is read although it is not as it should be is refused on request.
+func TestStrictAnswers(t *testing.T) {
+	const five = `{"jsonrpc":"2.0","result":5,"id":1}`
+	for _, test := range []struct{ contentType, body string }{
+		{"text/plain", five},
+		{"text/json", five},
+		{"application/vnd.api+json", five},
+		{"application/json", `{"result":5,"id":1}`},
+		{"application/json", `{"jsonrpc":"2.0","result":5,"error":null,"id":1}`},
+	} {
+		url := foreign(t, 200, test.contentType, test.body)
+		x := farcall.NewClient(dial(t, url, &httprpc.Options{StrictAnswers: true}), nil, &farcall.Options{StrictAnswers: true})
+		defer x.Close()
+		if err := x.Call(t.Context(), "x", nil, nil); !errors.Is(err, farcall.ErrProtocol) {
+			t.Errorf("%s %s: %v", test.contentType, test.body, err)
+		}
+		if n, err := farcall.Call[int](t.Context(), client(t, url, nil, nil), "x", nil); n != 5 || err != nil {
+			t.Errorf("%s %s by default: %d, %v", test.contentType, test.body, n, err)
+		}
+	}
 }

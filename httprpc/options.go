@@ -54,6 +54,10 @@ type Options struct {
 	Header http.Header
 	// MaxEvent bounds one event of an answer in bytes. Default 10 MB.
 	MaxEvent int
+	// StrictAnswers refuses answers whose media type is not application/json or one
+	// of its kin; answers of text/plain and of other types of JSON are read
+	// otherwise. It goes with farcall.Options.StrictAnswers.
+	StrictAnswers bool
 }
 
 func (o *Options) withDefaults() Options {

@@ -24,6 +24,11 @@ type Decoder struct {
 	// "jsonrpc", where an id of null marks a notification, params are an array,
 	// and a response has both a result and an error, one of them null.
 	AcceptV1 bool
+	// StrictAnswers refuses answers that are not as the specification has them.
+	// Otherwise the null one of a result and an error is passed over, and so is a
+	// missing "jsonrpc": many servers write such answers. Requests are always held
+	// to the specification.
+	StrictAnswers bool
 }
 
 // Batch is one decoded frame. It can be reused; then decoding allocates nothing

@@ -196,7 +196,7 @@ var decodeCases = []struct{ frame, want string }{
 }
 
 func TestDecode(t *testing.T) {
-	var d Decoder
+	d := Decoder{StrictAnswers: true}
 	var reused Batch
 	for _, test := range decodeCases {
 		var fresh Batch
@@ -235,7 +235,7 @@ func checkErrors(t *testing.T, frame string, b *Batch, err *Error) {
 }
 
 func TestDecodeV1(t *testing.T) {
-	d := Decoder{AcceptV1: true}
+	d := Decoder{AcceptV1: true, StrictAnswers: true}
 	for _, test := range []struct{ frame, want string }{
 		{`{"method":"echo","params":["Hello"],"id":1}`, `call/1 id:1 m:echo p:["Hello"]`},
 		{`{"method":"echo","params":[],"id":null}`, `note/1 m:echo p:[]`},
@@ -510,5 +510,37 @@ func BenchmarkDecode(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// Answers are read as other clients read them; requests have to be right.
+func TestDecodeLenientAnswers(t *testing.T) {
+	var lenient Decoder
+	strict := Decoder{StrictAnswers: true}
+	for _, test := range []struct{ frame, want string }{
+		{`{"jsonrpc":"2.0","result":1,"error":null,"id":1}`, `answer id:1 r:1`},
+		{`{"jsonrpc":"2.0","result":null,"error":null,"id":1}`, `answer id:1 r:null`},
+		{`{"jsonrpc":"2.0","result":null,"error":{"code":1,"message":""},"id":1}`, `answer id:1 e:{"code":1,"message":""}`},
+		{`{"result":1,"id":1}`, `answer id:1 r:1`},
+		{`{"result":1,"error":null,"id":1}`, `answer id:1 r:1`},
+		{`{"error":{"code":1,"message":""},"id":1}`, `answer id:1 e:{"code":1,"message":""}`},
+		// Still wrong.
+		{`{"jsonrpc":"1.0","result":1,"id":1}`, `answer id:1 -32600`},
+		{`{"jsonrpc":"2.0","result":1,"error":{"code":1,"message":""},"id":1}`, `answer id:1 -32600`},
+		{`{"jsonrpc":"2.0","error":null,"id":1}`, `answer id:1 -32600`},
+		{`{"jsonrpc":"2.0","result":1,"result":1,"id":1}`, `answer id:1 -32600`},
+		{`{"error":"text","id":1}`, `answer id:1 -32600`},
+		{`{"result":1}`, `answer id:null -32600`},
+		{`{"method":"m","id":1}`, `invalid id:1 -32600`},
+		{`{"jsonrpc":"2.0","method":"m","error":null,"id":1}`, `invalid id:1 -32600`},
+	} {
+		var b Batch
+		err := lenient.Decode([]byte(test.frame), &b)
+		if got := summary(&b, err); got != test.want {
+			t.Errorf("%s\n got %s\nwant %s", test.frame, got, test.want)
+		}
+		if err := strict.Decode([]byte(test.frame), &b); err != nil || b.Messages[0].Err == nil {
+			t.Errorf("%s is taken by a strict decoder", test.frame)
+		}
 	}
 }

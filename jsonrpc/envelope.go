@@ -76,7 +76,7 @@ func (d *Decoder) decodeMessage(frame []byte, start, depth int, m *Message) (int
 		return end, f
 	}
 	m.Raw, m.extra = frame[start:end:end], e.has(other)
-	e.judge(m, d.AcceptV1)
+	e.judge(m, d)
 	return end, scan.OK
 }
 
@@ -192,16 +192,17 @@ func memberEscaped(raw []byte) member {
 }
 
 // judge decides what the message is.
-func (e *envelope) judge(m *Message, acceptV1 bool) {
-	if acceptV1 && !e.has(memberVersion) {
+func (e *envelope) judge(m *Message, d *Decoder) {
+	if d.AcceptV1 && !e.has(memberVersion) {
 		m.Version = V1
 	}
 	isResponse := !e.has(memberMethod) && (e.has(memberResult) || e.has(memberError))
-	wrong, at := e.common(m)
+	lenient := isResponse && (m.Version == V1 || !d.StrictAnswers)
+	wrong, at := e.common(m, lenient)
 	switch {
 	case wrong != "":
 	case isResponse:
-		wrong, at = e.response(m)
+		wrong, at = e.response(m, lenient)
 	default:
 		wrong, at = e.call(m)
 	}
@@ -221,8 +222,9 @@ func (e *envelope) judge(m *Message, acceptV1 bool) {
 	}
 }
 
-// common reads the id and checks what all kinds of messages must fulfil.
-func (e *envelope) common(m *Message) (wrong string, at member) {
+// common reads the id and checks what all kinds of messages must fulfil. A lenient
+// answer may lack the version.
+func (e *envelope) common(m *Message, lenient bool) (wrong string, at member) {
 	if e.has(memberID) && e.twice&(1<<memberID) == 0 && isID(e.value(memberID)) {
 		m.ID = ID{e.value(memberID)}
 		m.idStart, m.idEnd = e.from[memberID]-e.start, e.to[memberID]-e.start
@@ -233,7 +235,7 @@ func (e *envelope) common(m *Message) (wrong string, at member) {
 		return "the member \"" + memberNames[m] + "\" is given twice", m
 	case e.has(memberID) && m.ID.IsAbsent():
 		return "the id must be a string, a number or null", memberID
-	case m.Version == V2 && !e.isV2():
+	case m.Version == V2 && !e.isV2() && (!lenient || e.has(memberVersion)):
 		return `"jsonrpc" must be "2.0"`, memberVersion
 	}
 	return "", other
@@ -285,10 +287,11 @@ func (e *envelope) call(m *Message) (wrong string, at member) {
 	return "", other
 }
 
-// response judges a response (specification, section 5).
-func (e *envelope) response(m *Message) (wrong string, at member) {
+// response judges a response (specification, section 5). Of a lenient one with both
+// a result and an error, one may be null, as in JSON-RPC 1.0.
+func (e *envelope) response(m *Message, lenient bool) (wrong string, at member) {
 	hasResult, hasError := e.has(memberResult), e.has(memberError)
-	if m.Version == V1 && hasError {
+	if lenient && hasError {
 		hasError = e.first(memberError) != 'n'
 		hasResult = hasResult && (!hasError || e.first(memberResult) != 'n')
 	}

@@ -18,7 +18,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		original := bytes.Clone(frame)
-		for _, d := range []Decoder{{MaxDepth: -1}, {MaxDepth: -1, AcceptV1: true}} {
+		for _, d := range []Decoder{{MaxDepth: -1}, {MaxDepth: -1, AcceptV1: true}, {MaxDepth: -1, StrictAnswers: true}} {
 			var b Batch
 			err := d.Decode(frame, &b)
 			if len(frame) < 5000 { // below encoding/json's limit of depth

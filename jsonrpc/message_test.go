@@ -100,7 +100,7 @@ func TestMember(t *testing.T) {
 func TestClone(t *testing.T) {
 	for _, test := range decodeCases {
 		frame := []byte(test.frame)
-		var d Decoder
+		d := Decoder{StrictAnswers: true}
 		var b Batch
 		if d.Decode(frame, &b) != nil {
 			continue
