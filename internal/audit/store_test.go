@@ -237,7 +237,7 @@ func TestSinks(t *testing.T) {
 		if err := write(l); !errors.Is(err, ErrFull) && !errors.Is(err, errBuffer) {
 			t.Errorf("both sinks fail: %v", err)
 		}
-		d.grow(1 << 31)
+		d.grow(1 << 30)
 		other.fail(nil)
 		wait()
 		if err := errors.Join(write(l), l.Close()); err != nil {

@@ -72,7 +72,7 @@ func exponent(p []byte) int {
 		p = p[1:]
 	}
 	for _, d := range p {
-		if n = n*10 + int(d-'0'); n > 1<<40 {
+		if n = n*10 + int(d-'0'); n > 1<<27 { // an int of 32 bits has room for ten times that
 			break
 		}
 	}

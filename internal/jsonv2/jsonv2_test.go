@@ -35,7 +35,7 @@ func TestAppend(t *testing.T) {
 		{1e21, "1e+21"},
 		{0.1, "0.1"},
 		{math.Copysign(0, -1), "-0"},
-		{math.MaxInt64, "9223372036854775807"},
+		{int64(math.MaxInt64), "9223372036854775807"},
 		{uint64(math.MaxUint64), "18446744073709551615"},
 		{map[string]int{"b": 1, "a": 2}, `{"a":2,"b":1}`},
 		{[]int(nil), "[]"},

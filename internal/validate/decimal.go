@@ -15,7 +15,7 @@ type decimal struct {
 }
 
 // expLimit is where exponents stop growing.
-const expLimit = 1 << 40
+const expLimit = 1 << 27 // an int of 32 bits has room for ten times that
 
 // parseDecimal reads a valid JSON number.
 func parseDecimal(raw []byte) (d decimal) {

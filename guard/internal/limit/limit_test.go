@@ -431,9 +431,9 @@ func BenchmarkTake(b *testing.B) {
 	l := New(&Options{
 		Match: match, Concurrent: 100, Total: 1000,
 		Rates: []Rate{
-			{Limit: 1 << 40, Every: time.Second, Calls: []string{"tools/call github/*"}, Each: true},
-			{Limit: 1 << 40, Every: time.Second, Per: "address"},
-			{Limit: 1 << 40, Every: 24 * time.Hour, Per: "all"},
+			{Limit: 1 << 30, Every: time.Second, Calls: []string{"tools/call github/*"}, Each: true},
+			{Limit: 1 << 30, Every: time.Second, Per: "address"},
+			{Limit: 1 << 30, Every: 24 * time.Hour, Per: "all"},
 		},
 	})
 	take := func(c *Caller) {
@@ -531,7 +531,7 @@ func TestAnonymousFlood(t *testing.T) {
 	} {
 		l := limiter(newWall(), Options{MaxBuckets: 2560, Rates: []Rate{
 			{Limit: 3, Every: 24 * time.Hour, Each: true},
-			{Limit: 1 << 40, Every: time.Hour},
+			{Limit: 1 << 30, Every: time.Hour},
 			{Limit: 1000, Every: 24 * time.Hour, Per: "address"},
 		}})
 		for i := range 10_000 {

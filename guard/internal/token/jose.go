@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync/atomic"
 
@@ -144,7 +145,7 @@ func (k *key) check(size int) error {
 		if bits := public.N.BitLen(); bits < minRSABits || bits > maxRSABits {
 			return fmt.Errorf("an RSA key has %d bits; %d to %d are allowed", bits, minRSABits, maxRSABits)
 		}
-		if public.E < 3 || public.E >= 1<<31 || public.E&1 == 0 || public.N.Bit(0) == 0 {
+		if public.E < 3 || public.E > math.MaxInt32 || public.E&1 == 0 || public.N.Bit(0) == 0 {
 			return errors.New("it is no RSA key that is safe")
 		}
 	case *ecdsa.PublicKey:
