@@ -202,7 +202,7 @@ func (x *exchanges) exchange(ctx context.Context, frame []byte) error {
 			return nil
 		case most > 0 && len(answer) > most:
 			x.u.garbage(ctx, answer, errTooLarge)
-			answer = x.tooLarge(&batch)
+			answer = x.instead(&batch, x.tooLarge())
 		}
 		defer x.track.settle(calls)
 		if answer == nil {

@@ -193,6 +193,9 @@ func (t *tap) Read() ([]byte, error) {
 		if err != nil {
 			refused := new(jsonrpc.Error)
 			if errors.As(err, &refused) && !errors.Is(err, io.EOF) {
+				if part, ok := errors.AsType[beginner](err); ok && isAnswer(part.Begins()) {
+					return nil, err
+				}
 				t.u.garbage(t.u.ctx, nil, err)
 				continue
 			}
@@ -203,6 +206,9 @@ func (t *tap) Read() ([]byte, error) {
 			return nil, err
 		}
 		if e := t.dec.Decode(frame, &t.batch); e != nil {
+			if isAnswer(frame) {
+				return frame, nil
+			}
 			t.u.garbage(t.u.ctx, frame, e)
 			continue
 		}
@@ -217,6 +223,28 @@ func (t *tap) Read() ([]byte, error) {
 		}
 		return frame, nil
 	}
+}
+
+// A beginner is the error of a frame that was not read, and knows how that begins.
+type beginner interface {
+	error
+	Begins() []byte
+}
+
+// isAnswer reports whether a frame begins as an answer. One that is not read is for the peer all the
+// same, which fails the call.
+func isAnswer(begins []byte) (yes bool) {
+	scan.Beginning(begins, func(key, _ []byte) bool {
+		switch string(key) {
+		case "method":
+			yes = false
+			return false
+		case "result", "error":
+			yes = true
+		}
+		return true
+	})
+	return yes
 }
 
 func (t *tap) cause() error {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -301,26 +302,34 @@ func (p *pipe) downward(ctx context.Context, server farcall.Transport) (err erro
 		}
 		letGo(&batch)
 		frame, err := server.Read()
-		if err != nil {
-			refused := new(jsonrpc.Error)
-			if errors.As(err, &refused) && !errors.Is(err, io.EOF) {
-				p.u.garbage(ctx, nil, err)
+		var unread *jsonrpc.Error
+		begins := frame
+		if errors.As(err, &unread) && !errors.Is(err, io.EOF) {
+			begins = nil
+			if part, ok := errors.AsType[beginner](err); ok {
+				begins = part.Begins()
+			}
+		} else if err != nil {
+			return err, c.flush() != nil
+		} else {
+			unread = dec.Decode(frame, &batch)
+		}
+		if unread != nil {
+			p.u.garbage(ctx, begins, unread)
+			if frame = standIn(begins); frame == nil || dec.Decode(frame, &batch) != nil {
 				continue
 			}
-			return err, c.flush() != nil
-		}
-		if e := dec.Decode(frame, &batch); e != nil {
-			p.u.garbage(ctx, frame, e)
-			continue
 		}
 		calls, pass := p.answered(&batch)
 		switch most := p.u.opts.MaxMessage; {
 		case !pass:
 			p.u.garbage(ctx, frame, batch.Messages[0].Err)
 			continue
+		case unread != nil:
+			frame = p.instead(&batch, p.unread(unread))
 		case most > 0 && len(frame) > most:
 			p.u.garbage(ctx, frame, errTooLarge)
-			if frame = p.tooLarge(&batch); frame == nil {
+			if frame = p.instead(&batch, p.tooLarge()); frame == nil {
 				p.track.settle(calls)
 				continue
 			}
@@ -331,12 +340,43 @@ func (p *pipe) downward(ctx context.Context, server farcall.Transport) (err erro
 	}
 }
 
-// tooLarge returns the answer in place of one that is too large, nil when it is
-// none.
-func (p *pipe) tooLarge(b *jsonrpc.Batch) []byte {
+// standIn returns an answer with the id of one that was not read, nil when it was none or its id is not known.
+func standIn(begins []byte) []byte {
+	if !isAnswer(begins) {
+		return nil
+	}
+	var id jsonrpc.ID
+	scan.Beginning(begins, func(key, value []byte) bool {
+		if string(key) == "id" && len(value) > 0 {
+			id, _ = jsonrpc.ParseID(value)
+		}
+		return true
+	})
+	if id.IsAbsent() || id.IsNull() {
+		return nil
+	}
+	return jsonrpc.V2.AppendResult(nil, id, jsonrpc.Raw("null"))
+}
+
+// unread is the error in place of an answer that was not read.
+func (p *pipe) unread(reason *jsonrpc.Error) *jsonrpc.Error {
+	if reason.Code == jsonrpc.TooLarge {
+		return p.tooLarge()
+	}
+	e := p.u.failure(reason, true)
+	e.Message = "The answer of the upstream " + p.u.opts.Name + " could not be read; whether the call had an effect is not known"
+	return e
+}
+
+func (p *pipe) tooLarge() *jsonrpc.Error {
 	e := p.u.failure(errTooLarge, true)
 	e.Data = fmt.Appendf(e.Data[:len(e.Data)-1], `,"maxSize":%d,"unit":"bytes"}`, p.u.opts.MaxMessage)
 	e.Code, e.Message = jsonrpc.TooLarge, "The answer of the upstream "+p.u.opts.Name+" is too large"
+	return e
+}
+
+// instead returns an error in place of the answers of a frame, nil when there are none.
+func (p *pipe) instead(b *jsonrpc.Batch, e *jsonrpc.Error) []byte {
 	var out []byte
 	for i := range b.Messages {
 		m := &b.Messages[i]
