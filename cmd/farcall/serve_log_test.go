@@ -71,7 +71,13 @@ func lineCount(out, text string) int { return strings.Count(out, text) }
 func TestLogRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
-		log, err := (&logFlags{log: "text", logRate: 100}).newLogger(&out)
+		w := &lockedWriter{w: &out} // the line about what was left out comes from another goroutine
+		text := func() string {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return out.String()
+		}
+		log, err := (&logFlags{log: "text", logRate: 100}).newLogger(w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,24 +92,26 @@ func TestLogRate(t *testing.T) {
 		}
 		say("quiet", "tcp-100", "192.0.2.2:1", 10)
 		log.Error("own")
-		if loud, quiet := lineCount(out.String(), "loud"), lineCount(out.String(), "quiet"); loud < 40 || loud > 50 || quiet != 10 || lineCount(out.String(), "own") != 1 {
-			t.Errorf("%d and %d lines:\n%s", loud, quiet, out.String())
+		if loud, quiet := lineCount(text(), "loud"), lineCount(text(), "quiet"); loud < 40 || loud > 50 || quiet != 10 || lineCount(text(), "own") != 1 {
+			t.Errorf("%d and %d lines:\n%s", loud, quiet, text())
 		}
-		loud := lineCount(out.String(), "loud")
+		loud := lineCount(text(), "loud")
 		<-time.After(1500 * time.Millisecond)
 		synctest.Wait()
-		if want := fmt.Sprintf("left out: there were too many in a second\" lines=%d\n", 5000-loud); !strings.HasSuffix(out.String(), want) {
-			t.Errorf("no %s in the end of:\n%s", want, out.String())
+		if want := fmt.Sprintf("left out: there were too many in a second\" lines=%d\n", 5000-loud); !strings.HasSuffix(text(), want) {
+			t.Errorf("no %s in the end of:\n%s", want, text())
 		}
+		w.mu.Lock()
 		out.Reset()
+		w.mu.Unlock()
 		say("again", "tcp-1", "192.0.2.1:1", 10)
-		if n := lineCount(out.String(), "again"); n != 10 || strings.Contains(out.String(), "left out") {
-			t.Errorf("the next second:\n%s", out.String())
+		if n := lineCount(text(), "again"); n != 10 || strings.Contains(text(), "left out") {
+			t.Errorf("the next second:\n%s", text())
 		}
 		for range 500 {
 			log.Info("own")
 		}
-		if n := lineCount(out.String(), "own"); n != 100 {
+		if n := lineCount(text(), "own"); n != 100 {
 			t.Errorf("%d lines of farcall", n)
 		}
 	})
