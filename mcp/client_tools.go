@@ -193,13 +193,13 @@ func (c *Client) knownTool(ctx context.Context, l *link, name string, fresh bool
 	if !mirror && !l.callsTasks() {
 		return known, nil
 	}
-	if fresh || known == nil && !c.shelf.complete(l) {
+	if fresh || known == nil {
 		if err := c.fillShelf(ctx, l, fresh); err != nil && (fresh || ctx.Err() != nil) {
 			return nil, err
 		} else if err != nil {
 			c.warn("the tools cannot be listed, so that it is not known which headers the tool %q needs, or that it runs as a task only: %w", name, err)
 		}
-		known = c.shelf.find(name)
+		known = c.shelf.find(name) // a listing may have ended since it was looked for
 	}
 	if mirror && known != nil && known.invalid != nil {
 		return nil, fmt.Errorf("mcp: the tool %q cannot be called over HTTP: %w", name, known.invalid)
@@ -324,13 +324,6 @@ func (s *shelf) listed() {
 	defer s.mu.Unlock()
 	close(s.listing)
 	s.listing = nil
-}
-
-// complete reports whether all tools have been listed on a link.
-func (s *shelf) complete(l *link) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.link == l
 }
 
 // validator returns the compiled output schema, or nil when there is none. What cannot be judged in it
