@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -164,7 +165,7 @@ func everythingEvents(t *testing.T, u *our) {
 		t.Fatal(err)
 	}
 	says(t, u.client, "Started", "toggle-simulated-logging", nil)
-	await(t, u, "log ")
+	awaitLog(t, u)
 	says(t, u.client, "Stopped", "toggle-simulated-logging", nil)
 	if err := u.watch(t.Context(), uri); err != nil {
 		t.Fatal(err)
@@ -172,6 +173,24 @@ func everythingEvents(t *testing.T, u *our) {
 	says(t, u.client, "Started", "toggle-subscriber-updates", nil)
 	await(t, u, "updated "+uri)
 	says(t, u.client, "Stopped", "toggle-subscriber-updates", nil)
+}
+
+// awaitLog waits for what the server logs at once, and then each 5 s. Over HTTP that takes another way than the
+// answer: it may come after that, when a client without a session has no request to get it with.
+func awaitLog(t *testing.T, u *our) {
+	t.Helper()
+	came, ctx := make(chan struct{}), within(t)
+	var call sync.WaitGroup
+	call.Go(func() {
+		select {
+		case <-came:
+		case <-time.After(500 * time.Millisecond):
+			_, _ = u.client.CallTool(ctx, "trigger-long-running-operation", map[string]float64{"duration": 6, "steps": 1})
+		}
+	})
+	defer call.Wait()
+	defer close(came)
+	await(t, u, "log ")
 }
 
 // everythingTask runs a tool that always is a task, which asks before it ends.
