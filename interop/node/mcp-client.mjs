@@ -48,7 +48,8 @@ const answer = {
   complete: (await client.complete({ ref: { type: 'ref/prompt', name: 'greet' }, argument: { name: 'name', value: 'B' } })).completion.values,
 };
 // Of reports that arrive together with the answer the SDK's client loses some.
-await client.callTool({ name: 'count', arguments: { N: 5, Pause: 10 } }, { onprogress: ({ progress: done }) => progress.push(done) });
+// The client drops the progress that it reads at once with the answer, so a busy machine needs the time to read it before.
+await client.callTool({ name: 'count', arguments: { N: 5, Pause: 100 } }, { onprogress: ({ progress: done }) => progress.push(done) });
 const cancel = new AbortController();
 const waiting = client.callTool({ name: 'wait', arguments: { Key: `typescript ${era} ${kind}` } }, { signal: cancel.signal }).catch(() => 'cancelled');
 setTimeout(() => cancel.abort(), 100);
