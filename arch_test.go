@@ -28,7 +28,7 @@ var archLadder = map[string]archRow{
 	// 35 and four: Transport's three optional halves (Keeper, Buffered, TryWriter) and Waiting are for those who write one,
 	// and OnProgress gives a call its progress and its result. Two more: Budget and NewBudget, which all transports take;
 	// and OnAnswer, for interceptors that record outcomes; PassOn, for relays.
-	".":           {ours: "jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/remote internal/scan internal/schema internal/share internal/validate", names: 45},
+	".":           {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/remote internal/scan internal/schema internal/share internal/validate", names: 45},
 	"jsonrpc":     {ours: "internal/scan", names: 25, pure: true},
 	"stream":      {ours: ". jsonrpc internal/budget internal/slow", names: 12},
 	"httprpc":     {ours: ". jsonrpc internal/budget internal/origin internal/owner internal/slow internal/sse", names: 8},
@@ -66,6 +66,7 @@ var archLadder = map[string]archRow{
 	"internal/sse":          {ours: "internal/budget"},
 	"internal/leak":         {},
 	"rpc":                   {ours: ". internal/target", names: 6},
+	"internal/beginning":    {ours: "jsonrpc internal/scan", pure: true},
 	"internal/target":       {ours: ". stream httprpc wsrpc internal/npipe"},
 	"internal/npipe":        {outside: "github.com/Microsoft/go-winio"},
 	"internal/port":         {ours: ". jsonrpc internal/jsonv2 internal/npipe mcp/spec"},
@@ -82,7 +83,7 @@ var archLadder = map[string]archRow{
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},
-	"gateway/internal/raw":            {ours: ". jsonrpc internal/jsonv2 internal/scan internal/visible stream"},
+	"gateway/internal/raw":            {ours: "internal/beginning . jsonrpc internal/jsonv2 internal/scan internal/visible stream"},
 	"gateway/internal/route":          {ours: "jsonrpc internal/scan"},
 	"gateway/internal/supervise":      {ours: ". stream internal/scan internal/visible"},
 	"gateway/internal/upstream":       {ours: ". jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/era mcp/mcphttp mcp/spec stream"},

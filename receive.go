@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/farcall-dev/farcall/internal/beginning"
 	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -19,7 +20,7 @@ const leastSize = 512
 // receive handles one frame. It reports whether the caller still leads.
 func (p *Peer) receive(l *leader, frame []byte) (leads bool) {
 	if err := l.dec.Decode(frame, &l.batch); err != nil {
-		if !p.lostAnswer(beginningOf(frame), err) {
+		if !p.lostAnswer(beginning.Of(frame), err) {
 			p.refuse(&jsonrpc.Message{Raw: frame}, err)
 		}
 		return true

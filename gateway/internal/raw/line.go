@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/beginning"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -193,8 +194,8 @@ func (t *tap) Read() ([]byte, error) {
 		if err != nil {
 			refused := new(jsonrpc.Error)
 			if errors.As(err, &refused) && !errors.Is(err, io.EOF) {
-				if part, ok := errors.AsType[beginner](err); ok && isAnswer(part.Begins()) {
-					return nil, err
+				if beginning.Of(beginning.BytesOf(err)).Answer {
+					return nil, err // the peer fails the call
 				}
 				t.u.garbage(t.u.ctx, nil, err)
 				continue
@@ -206,8 +207,8 @@ func (t *tap) Read() ([]byte, error) {
 			return nil, err
 		}
 		if e := t.dec.Decode(frame, &t.batch); e != nil {
-			if isAnswer(frame) {
-				return frame, nil
+			if beginning.Of(frame).Answer {
+				return frame, nil // as above
 			}
 			t.u.garbage(t.u.ctx, frame, e)
 			continue
@@ -223,28 +224,6 @@ func (t *tap) Read() ([]byte, error) {
 		}
 		return frame, nil
 	}
-}
-
-// A beginner is the error of a frame that was not read, and knows how that begins.
-type beginner interface {
-	error
-	Begins() []byte
-}
-
-// isAnswer reports whether a frame begins as an answer. One that is not read is for the peer all the
-// same, which fails the call.
-func isAnswer(begins []byte) (yes bool) {
-	scan.Beginning(begins, func(key, _ []byte) bool {
-		switch string(key) {
-		case "method":
-			yes = false
-			return false
-		case "result", "error":
-			yes = true
-		}
-		return true
-	})
-	return yes
 }
 
 func (t *tap) cause() error {

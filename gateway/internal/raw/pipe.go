@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
-	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/beginning"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -305,10 +305,7 @@ func (p *pipe) downward(ctx context.Context, server farcall.Transport) (err erro
 		var unread *jsonrpc.Error
 		begins := frame
 		if errors.As(err, &unread) && !errors.Is(err, io.EOF) {
-			begins = nil
-			if part, ok := errors.AsType[beginner](err); ok {
-				begins = part.Begins()
-			}
+			begins = beginning.BytesOf(err)
 		} else if err != nil {
 			return err, c.flush() != nil
 		} else {
@@ -342,20 +339,11 @@ func (p *pipe) downward(ctx context.Context, server farcall.Transport) (err erro
 
 // standIn returns an answer with the id of one that was not read, nil when it was none or its id is not known.
 func standIn(begins []byte) []byte {
-	if !isAnswer(begins) {
+	f := beginning.Of(begins)
+	if !f.Answer || f.Batch || f.ID.IsAbsent() || f.ID.IsNull() {
 		return nil
 	}
-	var id jsonrpc.ID
-	scan.Beginning(begins, func(key, value []byte) bool {
-		if string(key) == "id" && len(value) > 0 {
-			id, _ = jsonrpc.ParseID(value)
-		}
-		return true
-	})
-	if id.IsAbsent() || id.IsNull() {
-		return nil
-	}
-	return jsonrpc.V2.AppendResult(nil, id, jsonrpc.Raw("null"))
+	return jsonrpc.V2.AppendResult(nil, f.ID, jsonrpc.Raw("null"))
 }
 
 // unread is the error in place of an answer that was not read.
