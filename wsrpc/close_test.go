@@ -34,8 +34,8 @@ func TestCloseStatus(t *testing.T) {
 		{"a long ping", "\x89\xfe\x00\x7e\x00\x00\x00\x00" + string(bytes.Repeat([]byte("x"), 126)), 1002, "", true},
 		{"a continuation of nothing", frame(0x80, "{}"), 1002, "", true},
 		{"a close frame with status 1005", frame(0x88, "\x03\xed"), 1002, "", true},
-		{"text that is not UTF-8", frame(0x81, "\"\xff\""), 1007, "-32700", false},
-		{"text that is not UTF-8, in fragments", frame(0x01, "\"\xc3") + frame(0x80, "\""), 1007, "-32700", false},
+		{"text that is not UTF-8", frame(0x81, "\"\xff\""), 1007, `-32700,"message":"Parse error","data":{"reason":"the text message is not valid UTF-8"}`, false},
+		{"text that is not UTF-8, in fragments", frame(0x01, "\"\xc3") + frame(0x80, "\""), 1007, `-32700,"message":"Parse error","data":{"reason":"the text message is not valid UTF-8"}`, false},
 		{"too large", frame(0x81, string(message(101))), 1009, `-32012,"message":"Request too large","data":{"maxSize":100,"unit":"bytes"}`, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -54,7 +54,15 @@ func TestCloseStatus(t *testing.T) {
 				if _, err := io.ReadFull(conn, head); err != nil {
 					t.Fatalf("no close frame came: %v", err)
 				}
-				payload := make([]byte, head[1])
+				size := int(head[1])
+				if size == 126 { // RFC 6455 §5.2: the length is in the next two bytes
+					long := make([]byte, 2)
+					if _, err := io.ReadFull(conn, long); err != nil {
+						t.Fatal(err)
+					}
+					size = int(binary.BigEndian.Uint16(long))
+				}
+				payload := make([]byte, size)
 				if _, err := io.ReadFull(conn, payload); err != nil {
 					t.Fatal(err)
 				}
