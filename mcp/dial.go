@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"time"
 
 	"github.com/farcall-dev/farcall"
@@ -59,9 +58,6 @@ func (c *Client) reach() *target.Options {
 		return o
 	}
 	o.Header, o.Client, o.MaxMessage, o.TLS = h.Header, h.HTTP, h.MaxMessage, h.TLS
-	if o.Client == nil && h.TLS != nil {
-		o.Client = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: h.TLS.Clone()}}
-	}
 	return o
 }
 

@@ -15,6 +15,8 @@ import (
 // whether it had an effect is not known. It is not sent again; do so if that does no harm.
 var ErrUnknown = errors.New("rpc: sent: unknown")
 
+var errClosed = errors.New("the client was closed")
+
 // A Client calls one server and stays connected to it. Its methods may be called by any number of goroutines at
 // once.
 //
@@ -31,6 +33,7 @@ type Client struct {
 	mu      sync.Mutex
 	peer    *farcall.Peer // nil: there is no connection
 	changed chan struct{} // closed at the next change of peer
+	closed  bool          // no peer is set any more
 }
 
 var _ farcall.Caller = (*Client)(nil)
@@ -63,7 +66,7 @@ func (c *Client) over(ctx context.Context, method string, send func(*farcall.Pee
 	}
 }
 
-// Peer returns the connection as it is now, for batches and whatever else a Client has no method for. It waits
+// Peer returns the connection as it is now, for batches and what else a Client has no method for. It waits
 // for one, as long as the context lasts.
 func (c *Client) Peer(ctx context.Context) (*farcall.Peer, error) {
 	for {
@@ -86,34 +89,29 @@ func (c *Client) Peer(ctx context.Context) (*farcall.Peer, error) {
 }
 
 // Close ends the connection and all calls, and waits until nothing of the client runs.
-func (c *Client) Close() error {
-	c.cancel(errClosed)
-	c.mu.Lock()
-	p := c.peer
-	c.mu.Unlock()
-	var err error
-	if p != nil {
-		err = p.Close()
-	}
-	c.work.Wait()
-	return err
-}
+func (c *Client) Close() error { return c.end((*farcall.Peer).Close) }
 
 // Shutdown lets the calls that the server has made finish, as long as the context lasts, and closes the client.
 func (c *Client) Shutdown(ctx context.Context) error {
+	return c.end(func(p *farcall.Peer) error { return p.Shutdown(ctx) })
+}
+
+// end ends the client, and its connection by the given function.
+func (c *Client) end(connection func(*farcall.Peer) error) error {
 	c.cancel(errClosed)
 	c.mu.Lock()
 	p := c.peer
+	c.closed = true
 	c.mu.Unlock()
 	var err error
 	if p != nil {
-		err = p.Shutdown(ctx)
+		err = connection(p)
 	}
 	c.work.Wait()
 	return err
 }
 
-// begin makes the first connection, and keeps to make others.
+// begin makes the first connection, and starts what makes the next ones.
 func (c *Client) begin(ctx context.Context) error {
 	p, err := c.connect(ctx)
 	if err != nil {
@@ -143,13 +141,13 @@ func (c *Client) connect(ctx context.Context) (*farcall.Peer, error) {
 	return p, nil
 }
 
-// keep makes a connection anew whenever it has broken, until the client is closed.
+// keep connects again whenever the connection has broken, until the client is closed.
 func (c *Client) keep(p *farcall.Peer) {
 	for {
 		select {
 		case <-p.Done():
 		case <-c.ctx.Done():
-			_ = p.Close() // it is over
+			<-p.Done() // end has it, and may let its calls finish
 			c.tell(State{Closed: true, Err: context.Cause(c.ctx)})
 			return
 		}
@@ -160,7 +158,11 @@ func (c *Client) keep(p *farcall.Peer) {
 			c.tell(State{Closed: true, Err: err})
 			return
 		}
-		c.set(p)
+		if !c.set(p) {
+			_ = p.Close() // it carries nothing
+			c.tell(State{Closed: true, Err: context.Cause(c.ctx)})
+			return
+		}
 		c.tell(State{Connected: true})
 	}
 }
@@ -195,13 +197,17 @@ func (c *Client) again(why error) (*farcall.Peer, error) {
 	}
 }
 
-// set notes a new connection, unless the client was closed meanwhile.
-func (c *Client) set(p *farcall.Peer) {
+// set notes a new connection. It reports false when the client was closed meanwhile.
+func (c *Client) set(p *farcall.Peer) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
 	c.peer = p
 	close(c.changed)
 	c.changed = make(chan struct{})
+	return true
 }
 
 // lost forgets a connection that has ended.

@@ -84,7 +84,7 @@ func (l *lab) double(ctx context.Context, c *Client) {
 }
 
 // TestConnectsAnew cuts the connection while calls are in flight: those fail with ErrUnknown, later ones wait for
-// the next connection, and each change of state is told.
+// the next connection, and OnState gets each change of state.
 func TestConnectsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
@@ -187,6 +187,52 @@ func TestGivesUp(t *testing.T) {
 			t.Errorf("%+v, %d attempts", last, l.dials)
 		}
 	})
+}
+
+// TestShutdown answers the call that the server has made before the client ends.
+func TestShutdown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		mine := farcall.NewMux()
+		farcall.Handle(mine, "slow", func(context.Context, struct{}) (int, error) {
+			<-time.After(time.Second)
+			return 42, nil
+		})
+		c := l.client(&Options{Handler: mine})
+		answered := make(chan error, 1)
+		go func() {
+			n, err := farcall.Call[int](t.Context(), l.current, "slow", nil)
+			if err == nil && n != 42 {
+				err = fmt.Errorf("got %d", n)
+			}
+			answered <- err
+		}()
+		synctest.Wait()
+		if err := c.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-answered; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCloseWhileConnecting closes the client at any moment of connecting again: nothing is left behind.
+func TestCloseWhileConnecting(t *testing.T) {
+	for wait := range 20 {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLab(t)
+			c := l.client(&Options{MinDelay: 10 * time.Millisecond, OnConnect: func(context.Context, *farcall.Peer) error {
+				<-time.After(5 * time.Millisecond)
+				return nil
+			}})
+			l.cut(false)
+			<-time.After(time.Duration(wait) * time.Millisecond)
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 // TestWaitEndsWithContext lets a call wait for a connection no longer than its context lasts.

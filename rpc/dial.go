@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -32,10 +31,10 @@ type Options struct {
 	// MaxMessage bounds a message that arrives, in bytes. Default: that of the transport.
 	MaxMessage int
 
-	// MinDelay is how long to wait before the first attempt to connect anew, give or take a half; it doubles
+	// MinDelay is how long to wait before the first attempt to connect again, give or take a half; it doubles
 	// with each that fails, up to MaxDelay. Default 100 ms and 30 s.
 	MinDelay, MaxDelay time.Duration
-	// ConnectTimeout bounds an attempt to connect anew, OnConnect included. Default 30 s.
+	// ConnectTimeout bounds an attempt to connect again, OnConnect included. Default 30 s.
 	ConnectTimeout time.Duration
 	// MaxAttempts is how many attempts in a row may fail before the client is closed. Default 0: any number.
 	MaxAttempts int
@@ -43,7 +42,7 @@ type Options struct {
 	// subscribe again. The connection is closed when it fails, which counts as a failed attempt. The context
 	// is that of connecting. Not called for HTTP.
 	OnConnect func(ctx context.Context, p *farcall.Peer) error
-	// OnState is told each change of state, one at a time and in order. It must return soon.
+	// OnState is called at each change of state, one at a time and in order. It must return soon.
 	OnState func(State)
 }
 
@@ -81,24 +80,24 @@ func Dial(ctx context.Context, address string, o *Options) (*Client, error) {
 }
 
 // Command returns a client of a child process, which it starts, over its standard input and output. A process
-// that ends is started again, as a connection is made anew. The standard error is that of this process.
+// that ends is started again. The standard error is that of this process.
 func Command(ctx context.Context, o *Options, program string, args ...string) (*Client, error) {
 	return open(ctx, target.Child(append([]string{program}, args...)), o)
 }
 
 func open(ctx context.Context, at *target.Target, o *Options) (*Client, error) {
 	c := newClient(o)
-	reach := &target.Options{TLS: c.o.TLS, Client: c.o.HTTP, Header: c.o.Header, MaxMessage: c.o.MaxMessage}
+	reach := &target.Options{
+		TLS: c.o.TLS, Client: c.o.HTTP, Header: c.o.Header, MaxMessage: c.o.MaxMessage,
+		Prepare: func(cmd *exec.Cmd) { cmd.Stderr = os.Stderr },
+	}
 	if c.o.RPC != nil {
 		reach.Budget = c.o.RPC.Budget
 	}
-	if reach.Client == nil && reach.TLS != nil {
-		reach.Client = &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: reach.TLS, ForceAttemptHTTP2: at.Kind == target.HTTP}}
-	}
-	reach.Prepare = inheritStderr
 	if at.Kind == target.HTTP {
 		x, err := at.Exchange(reach)
 		if err != nil {
+			c.cancel(err)
 			return nil, fmt.Errorf("rpc: %w", err)
 		}
 		c.peer = farcall.NewClient(x, c.o.Handler, c.o.RPC)
@@ -123,7 +122,3 @@ func newClient(o *Options) *Client {
 	c.ctx, c.cancel = context.WithCancelCause(context.Background())
 	return c
 }
-
-func inheritStderr(cmd *exec.Cmd) { cmd.Stderr = os.Stderr }
-
-var errClosed = errors.New("the client was closed")

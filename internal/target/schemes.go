@@ -27,7 +27,7 @@ func Standard() Table {
 			Help:  "http://host[:port][/path]            https too; without a path: /rpc",
 			Parse: parseURL,
 			Exchange: func(t *Target, o *Options) (farcall.Exchanger, error) {
-				return httprpc.Dial(t.URL.String(), &httprpc.Options{Client: o.Client, Header: o.Header, MaxMessage: o.MaxMessage, Budget: o.Budget})
+				return httprpc.Dial(t.URL.String(), &httprpc.Options{Client: o.client(t.Kind), Header: o.Header, MaxMessage: o.MaxMessage, Budget: o.Budget})
 			},
 		},
 		{
@@ -36,7 +36,7 @@ func Standard() Table {
 			Parse: parseURL,
 			Dial: func(ctx context.Context, t *Target, o *Options) (farcall.Transport, error) {
 				return wsrpc.Dial(ctx, t.URL.String(), &wsrpc.Options{
-					Client: o.Client, Header: o.Header, Subprotocols: o.Subprotocols, MaxMessage: o.MaxMessage, MessageTimeout: o.FrameTimeout, Budget: o.Budget,
+					Client: o.client(t.Kind), Header: o.Header, Subprotocols: o.Subprotocols, MaxMessage: o.MaxMessage, MessageTimeout: o.FrameTimeout, Budget: o.Budget,
 				})
 			},
 		},

@@ -48,7 +48,8 @@ type Target struct {
 
 // Options are what a connection is made with. Zero values are the defaults of the transport.
 type Options struct {
-	// TLS is how the certificate of a Stream is checked, and Client what HTTP and WebSocket use.
+	// TLS is how certificates are checked. Client is what HTTP and WebSocket use in place of a client of
+	// their own; then TLS is not for them.
 	TLS    *tls.Config
 	Client *http.Client
 	// Header and Subprotocols are of HTTP and WebSocket.
@@ -60,6 +61,15 @@ type Options struct {
 	Budget       *farcall.Budget
 	// Prepare adjusts the process of a Command before it starts.
 	Prepare func(*exec.Cmd)
+}
+
+// client returns what HTTP and WebSocket use; nil: a client of their own.
+func (o *Options) client(k Kind) *http.Client {
+	if o.Client != nil || o.TLS == nil {
+		return o.Client
+	}
+	// HTTP/2 has no connection that could become a WebSocket's.
+	return &http.Client{Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: o.TLS.Clone(), ForceAttemptHTTP2: k == HTTP}}
 }
 
 // A Scheme is a transport: a row of the table.
