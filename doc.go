@@ -33,7 +33,7 @@
 //
 // [Options.Interceptors] surround the calls that a peer serves, streams included, and
 // [Options.CallInterceptors] those that it makes. Both are of one type. [Options.OnRecord]
-// is told of all of them.
+// is called for each of them.
 //
 // # Limits
 //

@@ -228,7 +228,7 @@ func (c *call) answeredBy(m *jsonrpc.Message) {
 	}
 }
 
-// noteSeen is for a notification of ours: nil when nobody is told.
+// noteSeen keeps a notification of ours for its record; nil without OnRecord.
 func (p *Peer) noteSeen(frame []byte) *sighting {
 	if p.opts.OnRecord == nil {
 		return nil

@@ -13,7 +13,7 @@ type Transport interface {
 	// method BothEnds() bool that reports true; one whose method HalfClosed() bool
 	// reports true says that the other end still reads (see Options.Linger). A *jsonrpc.Error (as errors.As finds it) refuses one
 	// frame only, too large for example: the peer answers with it and reads on. A method Begins() []byte
-	// of the error returns the beginning of the frame, for the peer to tell whoever waits for it.
+	// of the error returns the beginning of the frame, so that the peer can fail the call that waits for it.
 	// Any other error ends the connection.
 	//
 	// The frame belongs to the caller, unless the transport is a Keeper.

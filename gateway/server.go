@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/farcall-dev/farcall/internal/target"
-
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway/internal/pin"
 	"github.com/farcall-dev/farcall/gateway/internal/raw"
@@ -21,6 +19,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/supervise"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/stream"
@@ -102,14 +101,8 @@ func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, e
 }
 
 func (c *Upstream) framing() stream.Framing {
-	switch c.Framing {
-	case "header":
-		return stream.Header
-	case "raw":
-		return stream.Raw
-	default:
-		return stream.NDJSON
-	}
+	framing, _ := target.ParseFraming(c.Framing) // it was checked
+	return framing
 }
 
 func (s *server) speakMCP(log *slog.Logger, size int) {

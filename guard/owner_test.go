@@ -203,7 +203,7 @@ func TestAnonymousSessionLimits(t *testing.T) {
 	if len(ids) != limit {
 		t.Fatalf("an address opens %d sessions, want %d", len(ids), limit)
 	}
-	// The address has used up its own limit. An id that nobody has issued does not give it another one.
+	// The address has used up its own limit. An id that was never issued does not give it another one.
 	for _, made := range []string{"", "made-up", ids[0] + "x"} {
 		if n := s.passed(more, here, made, pinging) + s.passed(more, here, made, stateless); n != 0 {
 			t.Errorf("%d calls with the session %q", n, made)

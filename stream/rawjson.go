@@ -81,7 +81,7 @@ func (c *conn) incomplete(p []byte) {
 	c.scanned = 0
 }
 
-// brokenText refuses a text that is no JSON, of which p is the beginning.
+// brokenText refuses a text that is no JSON and begins with p.
 func (c *conn) brokenText(p []byte) {
 	if !c.noEnd && !c.skips(p, false) {
 		reason := malformed(errBroken)

@@ -10,11 +10,10 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/farcall-dev/farcall/internal/target"
-
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 

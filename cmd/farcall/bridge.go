@@ -9,14 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farcall-dev/farcall/internal/target"
-	"github.com/farcall-dev/farcall/stream"
-
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 // profileRaw is the profile for JSON-RPC that is not MCP.

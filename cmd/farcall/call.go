@@ -6,10 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farcall-dev/farcall/internal/target"
-
 	"github.com/spf13/cobra"
 
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 

@@ -7,12 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farcall-dev/farcall/internal/target"
-
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/conform"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/target"
 )
 
 func newConformCmd(e *env) *cobra.Command {

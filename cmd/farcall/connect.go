@@ -9,10 +9,9 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/farcall-dev/farcall/internal/target"
-
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/conform"
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/stream"
 )

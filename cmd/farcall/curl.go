@@ -7,9 +7,8 @@ import (
 	"strings"
 
 	"github.com/farcall-dev/farcall/internal/target"
-	"github.com/farcall-dev/farcall/stream"
-
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 // printShellLine is --curl.

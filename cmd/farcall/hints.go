@@ -14,13 +14,12 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/farcall-dev/farcall/internal/target"
-	"github.com/farcall-dev/farcall/stream"
-
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 const exitInterrupted = 130 // as shells have it for SIGINT

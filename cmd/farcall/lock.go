@@ -124,7 +124,6 @@ func newLockRemoveCmd(e *env) *cobra.Command {
 	return cmd
 }
 
-// oneFile wants one argument.
 // locksFailure is the exit for a file of locks that cannot be used.
 func locksFailure(err error) error {
 	code := exitFailure
@@ -134,6 +133,7 @@ func locksFailure(err error) error {
 	return &exitError{code: code, err: err}
 }
 
+// oneFile wants one argument.
 func oneFile(example string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {

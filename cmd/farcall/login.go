@@ -12,12 +12,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farcall-dev/farcall/internal/target"
-
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcpauth"

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/farcall-dev/farcall/internal/target"
-
 	"github.com/spf13/cobra"
 
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 

@@ -11,18 +11,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/farcall-dev/farcall/internal/target"
-	"github.com/farcall-dev/farcall/stream"
-
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 // mcpPath is where MCP is, unless the target says.

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/farcall-dev/farcall/internal/target"
-
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/spec"

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall/internal/target"
-
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 

@@ -9,11 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/farcall-dev/farcall/internal/target"
-
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 

@@ -12,10 +12,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/stream"
-
-	"github.com/spf13/cobra"
 )
 
 const defaultTimeout = 30 * time.Second

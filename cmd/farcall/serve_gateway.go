@@ -15,12 +15,11 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/farcall-dev/farcall/internal/target"
-	"github.com/farcall-dev/farcall/stream"
-
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/target"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 // behind is a gateway, as a service.

@@ -7,11 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/farcall-dev/farcall/internal/target"
-
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 

@@ -76,7 +76,7 @@ type tail struct {
 	tornHash string
 }
 
-// resume opens the file and returns how the store ends. A file with whole lines of which none is sealed is
+// resume opens the file and returns how the store ends. A file that has whole lines and no sealed one is
 // refused: it is something else, or was stripped, and a chain that began behind it would hide that.
 func (f *file) resume() (t tail, err error) {
 	if err = f.open(); err != nil || !f.regular {

@@ -11,7 +11,7 @@ import (
 const (
 	// ownerRatio leaves a tenth of a store to others than the owner that has most of it.
 	ownerRatio = 9
-	// maxAccounts bounds the owners of which it is known how much they have written.
+	// maxAccounts bounds the owners whose bytes are counted.
 	maxAccounts = 10_000
 
 	sealRoom    = 160 // bytes of a seal
@@ -45,7 +45,8 @@ func (s *store) limit(b bounds) {
 	}
 }
 
-// fits returns why there is no room for n bytes of an owner, of which so many wait already.
+// fits returns why there is no room for n bytes of an owner, while so many bytes of all owners wait to be
+// written; nil when there is.
 func (s *store) fits(o owner.Key, n, waiting int) error {
 	b, used := s.bounds, s.used+waiting+eventRoom
 	switch {

@@ -137,7 +137,7 @@ func TestStoreIsNotOverrun(t *testing.T) {
 	}
 }
 
-// The last owner to come has room, whoever came before, and the sessions of an address are one owner.
+// The last owner to come has room, however many came before, and the sessions of an address are one owner.
 func TestStoreIsFair(t *testing.T) {
 	t.Parallel()
 	const total = 10_000_000

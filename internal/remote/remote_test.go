@@ -36,7 +36,7 @@ func TestOwn(t *testing.T) {
 			}
 		})
 	}
-	// Whoever asks for the other end's answer finds it.
+	// errors.As still finds the other end's answer.
 	for _, err := range []error{theirs, Pass(theirs), fmt.Errorf("x: %w", theirs)} {
 		if got := (*jsonrpc.Error)(nil); !errors.As(err, &got) || got != wire || !errors.Is(err, jsonrpc.Code(1)) {
 			t.Errorf("%v does not show its answer", err)

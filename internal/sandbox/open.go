@@ -104,8 +104,8 @@ func (d dirs) add(at place) {
 	d[dir] = append(d[dir], filepath.Base(at.path))
 }
 
-// private reports whether a directory holds private files and nothing else. So does a directory below, or a link to
-// one, of which the same is true.
+// private reports whether a directory holds private files and nothing else. A directory below, or a link to one,
+// may be in it when the same holds there.
 func (d dirs) private(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(d[dir]) == 0 {

@@ -65,7 +65,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *buffers, acce
 	return nil, 0, false
 }
 
-// tooLarge refuses a body that nobody has read; its headers say the revision.
+// tooLarge refuses a body that was not read; the headers say the revision.
 func tooLarge(w http.ResponseWriter, r *http.Request, limit int64) {
 	e := jsonrpc.Oversize("Request", limit, "bytes")
 	e.Message += ": the limit is " + strconv.FormatInt(limit, 10) + " bytes"

@@ -56,7 +56,7 @@ func (u *Upstream) asked(ctx context.Context, l *conn, a *asking) (*pendingCall,
 			return nil, jsonrpc.Errorf(jsonrpc.InternalError, "it is not clear which call this belongs to: %d are under way that may be asked", l.asking)
 		}
 	}
-	pc.pending++
+	pc.open++
 	pc.asks = append(pc.asks, a)
 	return pc, nil
 }
@@ -93,7 +93,7 @@ func (u *Upstream) replied(pc *pendingCall, a *asking) {
 
 // done ends a question or a delivery of a pending call.
 func (u *Upstream) done(pc *pendingCall) {
-	if pc.pending--; pc.pending == 0 && pc.quiet != nil {
+	if pc.open--; pc.open == 0 && pc.quiet != nil {
 		close(pc.quiet)
 		pc.quiet = nil
 	}
@@ -208,7 +208,7 @@ func (u *Upstream) note(pc *pendingCall, n note) {
 		return
 	}
 	if q.running = u.spawn(pc.deliver); q.running {
-		pc.pending++
+		pc.open++
 	}
 }
 

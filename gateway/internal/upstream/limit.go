@@ -42,7 +42,7 @@ type pendingCall struct {
 	level      string        // to be told to the server before
 	sent       bool          // the server may know of it
 	over       bool          // nothing is passed on any more
-	pending    int           // questions and deliveries that go on
+	open       int           // questions and deliveries that go on
 	quiet      chan struct{} // closed when there are none; made when over
 	asks       []*asking
 	notes      notes

@@ -23,7 +23,7 @@ const (
 // change it are called with the lock held, and do no I/O.
 type state struct {
 	holders  map[ownerKey]*holder
-	queue    share.Queue[*pendingCall] // for whom there is no connection yet
+	queue    share.Queue[*pendingCall] // that have no connection yet
 	inFlight *share.Places
 	places   int  // connections that are being started, used or closed
 	singles  int  // of these, those of one call
@@ -122,9 +122,9 @@ func (u *Upstream) assign(pc *pendingCall, l *conn) {
 	if !pc.light() {
 		l.asking++
 	}
-	if l.roots.boarded != nil {
-		close(l.roots.boarded)
-		l.roots.boarded = nil
+	if l.roots.called != nil {
+		close(l.roots.called)
+		l.roots.called = nil
 	}
 	if pc.call.Method == describing {
 		return
@@ -188,7 +188,7 @@ func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first boo
 // does not read.
 func (u *Upstream) waitDelivered(pc *pendingCall) {
 	pc.over = true
-	if pc.pending == 0 {
+	if pc.open == 0 {
 		return
 	}
 	for _, a := range pc.asks {

@@ -13,20 +13,20 @@ import (
 // when the server asks, or how long it takes to make use of the answer.
 //
 // A client with a session is asked each time, by way of one of its calls: a question that comes
-// while none is in flight waits for the next one. Of requests that stand alone, the one is asked during
-// which the server asks, and the connection ends with it; where the server asks outside of calls, the
-// roots are known beforehand (Caller.Roots).
+// while none is in flight waits for the next one. For requests that stand alone, the server's question
+// goes to the client of the call during which it comes, and the connection ends with that call; where the
+// server asks outside of calls, the roots are known beforehand (Caller.Roots).
 
 // rootsState is what a connection that declares roots knows about them. It is under the upstream's
 // lock.
 type rootsState struct {
-	known   jsonrpc.Raw   // the client's answer; nil: the client is asked
-	open    int           // questions of the server without an answer
-	closed  chan struct{} // closed when there are none any more; nil: not waited for
-	boarded chan struct{} // closed when the next call is there; nil: not waited for
-	news    bool          // the server may be about to ask: the roots are new to it
-	missed  bool          // the server has given up a question: it must be asked to ask again
-	settler *pendingCall  // the call that waits until the server has asked; nil: none
+	known  jsonrpc.Raw   // the client's answer; nil: the client is asked
+	open   int           // questions of the server without an answer
+	closed chan struct{} // closed when there are none any more; nil: not waited for
+	called chan struct{} // closed when the next call is there; nil: not waited for
+	news   bool          // the server may be about to ask: the roots are new to it
+	missed bool          // the server has given up a question: it must be asked to ask again
+	waiter *pendingCall  // the call that waits until the server has asked; nil: none
 }
 
 // declaresRoots reports whether the server of a connection was told that there are roots.
@@ -71,7 +71,7 @@ func (u *Upstream) rootsAsked(ctx context.Context, l *conn) (answer jsonrpc.Raw,
 	defer u.mu.Unlock()
 	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
 	u.asksRoots = true
-	if l.asking == 0 || l.roots.settler != nil && (pc == nil || pc == l.roots.settler) {
+	if l.asking == 0 || l.roots.waiter != nil && (pc == nil || pc == l.roots.waiter) {
 		u.rootsFirst = true
 	}
 	l.roots.open++
@@ -136,12 +136,12 @@ func (u *Upstream) borrow(ctx context.Context, l *conn, tried map[*pendingCall]b
 		}
 	}
 	if pc == nil {
-		if l.roots.boarded == nil {
-			l.roots.boarded = make(chan struct{})
+		if l.roots.called == nil {
+			l.roots.called = make(chan struct{})
 		}
-		return nil, l.roots.boarded
+		return nil, l.roots.called
 	}
-	pc.pending++
+	pc.open++
 	pc.asks = append(pc.asks, a)
 	return pc, nil
 }
@@ -199,7 +199,7 @@ func (u *Upstream) rootsNews(pc *pendingCall) (news, missed bool) {
 	news, missed = r.news && u.asksRoots, r.missed
 	r.news, r.missed = false, false
 	if news || missed {
-		r.settler = pc
+		r.waiter = pc
 	}
 	return news, missed
 }
@@ -208,8 +208,8 @@ func (u *Upstream) rootsNews(pc *pendingCall) (news, missed bool) {
 func (u *Upstream) rootsSettled(pc *pendingCall) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if r := &pc.conn.roots; r.settler == pc {
-		r.settler = nil
+	if r := &pc.conn.roots; r.waiter == pc {
+		r.waiter = nil
 	}
 }
 

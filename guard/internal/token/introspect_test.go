@@ -251,7 +251,7 @@ func TestIntrospectionTimeout(t *testing.T) {
 	refused(t, err, "unavailable", "token")
 }
 
-// A caller for whom there is no room is refused before the issuer is asked; what is remembered needs
+// A caller without room is refused before the issuer is asked; what is remembered needs
 // none, and stays while another caller shows many tokens.
 func TestIntrospectionIsAdmitted(t *testing.T) {
 	e := newEndpoint(t, func(token string) (int, string) { return 200, active(token, time.Now().Add(time.Hour)) })
