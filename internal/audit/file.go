@@ -24,7 +24,7 @@ import (
 
 const (
 	maxLine = 64 << 10 // bytes; a line of ours is shorter
-	lowPart = 0.8      // of a store that refusals may fill: less than one owner
+	lowPart = 0.8      // of a store that refusals may fill: less than one owner can fill with calls
 )
 
 // A file is the sink of a path: the file itself takes lines, FILE.1 is the one before it, and so on.

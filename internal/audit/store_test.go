@@ -72,7 +72,7 @@ func TestStoreIsFull(t *testing.T) {
 	}
 }
 
-// Refusals cannot fill a store: the last tenth is for calls that are allowed.
+// Refusals cannot fill a store: the last fifth is for calls that are allowed.
 func TestStoreIsLow(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.log")
