@@ -44,10 +44,7 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 	caller := who.limitedFor(ctx, c)
 	release, err := s.limiter.Take(&caller, c.name())
 	if err != nil {
-		r := refuse(rateLimited, err.Error())
-		if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
-			r.reason, r.after = full.Which, full.RetryAfter
-		}
+		r := exceeds(err)
 		if !s.shadow() {
 			who.attempt.limit()
 			return nil, s.refused(who, c, limited, decision.Policies, r)
@@ -85,6 +82,15 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 		drop(leave, release)
 		entry.end(result, err)
 	}, nil
+}
+
+// exceeds is the refusal of a call for which there is no room.
+func exceeds(err error) *refusal {
+	r := refuse(rateLimited, err.Error())
+	if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
+		r.reason, r.after = full.Which, full.RetryAfter
+	}
+	return r
 }
 
 // drop gives back what a call holds: a stream, nil if it has none, and its place.

@@ -104,15 +104,13 @@ func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 			if c != nil { // what its context may know is of the handshake, and may have changed
 				var refused *refusal
 				if who, refused = at.session(ctx, s); refused != nil {
-					call := callOf(req.Method, req.Params)
-					return nil, s.refused(who, &call, "refused", nil, refused)
+					return nil, s.refusedMessage(who, req, refused)
 				}
 				ctx = context.WithValue(ctx, sessionKey{}, who)
 			}
 			mine, end, refused := s.message(ctx, who, req)
 			if refused != nil {
-				call := callOf(req.Method, req.Params)
-				return nil, s.refused(who, &call, "refused", nil, refused)
+				return nil, s.refusedMessage(who, req, refused)
 			}
 			if mine != who {
 				defer end()
@@ -125,6 +123,12 @@ func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 			return result, err
 		})
 	}
+}
+
+// refusedMessage refuses a message of which it is not decided yet what it may do.
+func (s *state) refusedMessage(who *session, req *farcall.Request, refused *refusal) error {
+	call := callOf(req.Method, req.Params)
+	return s.refused(who, &call, "refused", nil, refused)
 }
 
 // discreet is an error whose details the caller is not to know. See farcall.Options.Details.

@@ -66,6 +66,12 @@ func (s *state) locked(who *session) *refusal {
 	if s.locks == nil && file == nil || who == nil || who.principal == nil {
 		return nil
 	}
+	return s.lockedBy(file, who)
+}
+
+// lockedBy is locked where there are locks. It is apart for its frame: what each call goes through should not make
+// the stack of a connection grow.
+func (s *state) lockedBy(file *lock.Set, who *session) *refusal {
 	p := who.principal
 	subject := lock.Subject{Principal: p.Name(), Keys: p.keys()}
 	subject.JTI, _ = p.Claims["jti"].(string)

@@ -228,6 +228,11 @@ func (m *members) note(key []byte, fold bool) (other string, found bool) {
 		m.n++
 		return "", false
 	}
+	return m.noteMany(key, fold)
+}
+
+// noteMany is note where there are more names than most objects have.
+func (m *members) noteMany(key []byte, fold bool) (other string, found bool) {
 	if m.many == nil {
 		m.many = make(map[string]string, 4*manyMembers)
 		for _, k := range m.few {

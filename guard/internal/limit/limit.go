@@ -161,7 +161,7 @@ func (l *Limiter) Take(c *Caller, call string) (release func(), err error) {
 	if !l.needsAny {
 		return nothing, nil
 	}
-	var array [8]claim
+	var array [4]claim // more are allocated; a larger array makes the stack of each connection grow
 	claims := l.claims(array[:0], c, call)
 	now := l.store.clock.read()
 	l.store.lock(claims)
