@@ -29,6 +29,10 @@ import (
 //
 //	even ── begin ──→ odd ── end: the handler has returned, and its goroutine reads on ──→ even
 //	                   └──── take: the tick, or a call back; a new goroutine reads on ────→ even
+//
+// Each peer has a tick of its own. One for the process would save at most 3 % of a call where one
+// connection is busy and 12 % where a thousand take turns (measured without any tick), and a timer that
+// all peers share cannot be in two bubbles of testing/synctest, in which users test their servers.
 const (
 	// inlineTick is how often it is looked whether a handler is still the one that ran inline before.
 	inlineTick = time.Millisecond
