@@ -35,7 +35,7 @@ var archLadder = map[string]archRow{
 	"wsrpc":       {ours: ". jsonrpc internal/budget internal/origin internal/slow", outside: "github.com/coder/websocket", names: 6},
 	"mcp/spec":    {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/era":     {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
-	"mcp/mcphttp": {ours: ". jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/origin internal/owner internal/remote internal/share internal/scan internal/slow internal/sse mcp/era mcp/spec", names: 17},
+	"mcp/mcphttp": {ours: ". jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/origin internal/owner internal/remote internal/share internal/scan internal/slow internal/sse mcp/era mcp/spec", names: 18}, // Configured brings the policy of a backend to any handler
 	"mcp":         {ours: ". jsonrpc stream internal/target internal/jsonv2 internal/late internal/owner internal/port internal/remote internal/scan internal/schema internal/share internal/validate mcp/era mcp/mcphttp mcp/spec", outside: "github.com/yosida95/uritemplate/v3", names: 60},
 	"mcp/mcpauth": {ours: "internal/fetch internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring golang.org/x/sys", names: 18},
 	"guard": {

@@ -294,7 +294,7 @@ func (g *Gateway) endpoint(name string) *endpoint {
 	}
 	e = &endpoint{g: g, name: name}
 	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
-		Relay: e, Owner: g.ownerOf, StateTTL: stateTTL, RPC: g.rpcOptions(), Logger: g.opts.Logger,
+		Relay: e, Owner: g.ownerOf, StateTTL: stateTTL, Logger: g.rpcOptions().Logger,
 	})
 	e.newFront()
 	g.endpoints[name] = e

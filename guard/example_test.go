@@ -22,6 +22,7 @@ func serveGuarded(c *guard.Config) (http.Handler, error) {
 		return nil, err // it says everything that is wrong
 	}
 	s := mcp.NewServer("calc", "1.0.0", &mcp.ServerOptions{
+		RPC:   &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}},
 		Owner: func(ctx context.Context) string { return guard.From(ctx).Owner() },
 		Visible: func(ctx context.Context, kind, name string) bool { // lists show what the caller may use
 			return kind != "tool" || g.Visible(ctx, &guard.Call{Method: "tools/call", Name: name, MCP: true})
@@ -29,10 +30,7 @@ func serveGuarded(c *guard.Config) (http.Handler, error) {
 	})
 	mcp.AddTool(s, "add", "Add two numbers", add)
 	mcp.AddTool(s, "clear", "Forget everything", forget)
-	return g.HTTP(mcphttp.NewHandler(s, &mcphttp.Options{
-		Owner: func(r *http.Request) string { return guard.From(r.Context()).Owner() },
-		RPC:   &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}},
-	})), nil
+	return g.HTTP(mcphttp.NewHandler(s, nil)), nil
 }
 
 type numbers struct {

@@ -15,11 +15,13 @@ import (
 )
 
 // sumServer has a tool whose input and output are validated.
-func sumServer() *Server {
+func sumServer() *Server { return sumServerWith(nil) }
+
+func sumServerWith(o *ServerOptions) *Server {
 	type out struct {
 		Sum int `json:"sum" min:"-1000000" max:"1000000"` // without limits the type would be enough
 	}
-	s := NewServer("calc", "1.0", nil)
+	s := NewServer("calc", "1.0", o)
 	AddTool(s, "add", "Add two numbers", func(_ context.Context, in addIn) (out, error) { return out{in.A + in.B}, nil })
 	return s
 }
@@ -27,7 +29,12 @@ func sumServer() *Server {
 // callInProcess returns a function that makes one call as a transport makes it.
 func callInProcess(tb testing.TB) func() {
 	tb.Helper()
-	r := farcall.NewResponder(sumServer(), nil)
+	return sumCall(tb, sumServer())
+}
+
+func sumCall(tb testing.TB, s *Server) func() {
+	tb.Helper()
+	r := farcall.NewResponder(s, nil)
 	frame := []byte(modernFrame("1", "tools/call", `"name":"add","arguments":{"a":2,"b":3}`))
 	ctx := tb.Context()
 	var dst []byte

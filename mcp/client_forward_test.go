@@ -70,7 +70,7 @@ func forwarder(t *testing.T, s *Server, rev, over string, o *ClientOptions) (*Cl
 		})
 		return c, seen
 	}
-	h, seen := mcphttp.NewHandler(s, &mcphttp.Options{RPC: s.rpcOptions()}), &spy{}
+	h, seen := mcphttp.NewHandler(s, nil), &spy{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		seen.note(body)
@@ -150,7 +150,7 @@ func TestForward(t *testing.T) {
 // Over the first HTTP transport all that the server sends comes on one stream.
 func TestForwardSSE(t *testing.T) {
 	s := bothServer(t)
-	h := mcphttp.NewHandler(s, &mcphttp.Options{RPC: s.rpcOptions()})
+	h := mcphttp.NewHandler(s, nil)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /sse", h.ServeSSE)
 	mux.HandleFunc("/messages", h.ServeMessages)

@@ -141,7 +141,7 @@ func TestClientAndServer(t *testing.T) {
 		})
 		t.Run(rev.Name+" http", func(t *testing.T) {
 			s := bothServer(t)
-			h := mcphttp.NewHandler(s, &mcphttp.Options{RPC: s.rpcOptions()})
+			h := mcphttp.NewHandler(s, nil)
 			server := httptest.NewServer(h)
 			defer server.Close()
 			defer h.Shutdown(t.Context())
@@ -150,7 +150,7 @@ func TestClientAndServer(t *testing.T) {
 	}
 	t.Run("HTTP+SSE", func(t *testing.T) {
 		s := bothServer(t)
-		h := mcphttp.NewHandler(s, &mcphttp.Options{RPC: s.rpcOptions()})
+		h := mcphttp.NewHandler(s, nil)
 		mux := http.NewServeMux()
 		mux.HandleFunc("GET /sse", h.ServeSSE)
 		mux.HandleFunc("/messages", h.ServeMessages)

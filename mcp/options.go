@@ -50,9 +50,11 @@ type ServerOptions struct {
 	Visible func(ctx context.Context, kind, name string) bool
 	// Owner returns a text that is unique for the authenticated caller, for example
 	// issuer and subject of its token, and "" for any other. Request states and tasks
-	// belong to it. Those of other callers belong to their session, else to their
-	// connection, else (HTTP without sessions) to their address. Default: what
-	// mcphttp.Options.Owner says, and no caller is authenticated on other transports.
+	// belong to it, and sessions over HTTP: there ctx is derived from the context of the
+	// request, and mcphttp.RequestFrom returns it. Those of other callers belong to
+	// their session, else to their connection, else (HTTP without sessions) to their
+	// address. Default: what mcphttp.Options.Owner says, and no caller is authenticated
+	// on other transports.
 	Owner func(ctx context.Context) string
 
 	// StateKeys are keys of 32 bytes that seal what a client carries from one
@@ -75,13 +77,18 @@ type ServerOptions struct {
 	// name of one. NewServer panics at anything else. Default "auto": all.
 	Eras string
 
-	// RPC adjusts the connections that Serve and its like make. Its Dialect is
-	// ignored.
+	// RPC adjusts the connections of the server, unless mcphttp.Options.RPC or the
+	// function Serve has other options for them. Its Dialect is ignored. Its
+	// Interceptors belong to the server: on every transport, and whatever options its
+	// connections have, they see each request and notification but those of
+	// cancellation and progress.
 	RPC *farcall.Options
-	// HTTP adjusts what ListenAndServe serves.
+	// HTTP adjusts what ListenAndServe serves, and is what mcphttp.NewHandler uses
+	// for the server when it gets no options.
 	HTTP *mcphttp.Options
 	// Logger takes what is not for clients, such as the stack of a panic. It
-	// applies where RPC has no Logger. Default: [slog.Default].
+	// applies where the options of a connection have no Logger, and RPC has none.
+	// Default: [slog.Default].
 	Logger *slog.Logger
 }
 

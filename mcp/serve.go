@@ -28,12 +28,10 @@ const drainTime = 5 * time.Second
 // stand alone.
 //
 // b is a [Server], or anything else that answers MCP messages. The options'
-// Dialect is ignored.
+// Dialect is ignored. Those of a Server are the default, also of its Logger alone,
+// and its interceptors run in any case: see ServerOptions.RPC.
 func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farcall.Options) error {
-	opts := farcall.Options{}
-	if o != nil {
-		opts = *o
-	}
+	opts := optionsOf(b, o)
 	opts.Dialect = mcphttp.Dialect()
 	key := owner.Or(owner.From(ctx), owner.Connection(rand.Text(), ""))
 	h := &connection{backend: b, ctx: context.WithValue(context.WithoutCancel(ctx), owner.ContextKey{}, key), owner: key}
@@ -71,6 +69,22 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 		return err
 	}
 	return nil
+}
+
+// optionsOf returns the options of a connection: o, and what a Server has for what
+// o leaves open.
+func optionsOf(b mcphttp.Backend, o *farcall.Options) (opts farcall.Options) {
+	if s, ok := b.(*Server); ok {
+		opts = *s.rpcOptions()
+	}
+	if o == nil {
+		return opts
+	}
+	log := opts.Logger
+	if opts = *o; opts.Logger == nil {
+		opts.Logger = log
+	}
+	return opts
 }
 
 // begun reports whether there is a session.
@@ -137,22 +151,11 @@ func (x *connection) open(client farcall.Caller) mcphttp.Session {
 
 // Serve serves one connection, as the function [Serve] does.
 func (s *Server) Serve(ctx context.Context, t farcall.Transport) error {
-	return Serve(ctx, s, t, s.rpcOptions())
+	return Serve(ctx, s, t, nil)
 }
 
 // ServeStdio serves the process that started this one, on standard input and
 // output, of which it takes possession: nothing else may write there.
 func (s *Server) ServeStdio(ctx context.Context) error {
 	return s.Serve(ctx, stream.Stdio(stream.NDJSON, nil))
-}
-
-func (s *Server) rpcOptions() *farcall.Options {
-	o := farcall.Options{}
-	if s.opts.RPC != nil {
-		o = *s.opts.RPC
-	}
-	if o.Logger == nil {
-		o.Logger = s.opts.Logger
-	}
-	return &o
 }

@@ -55,14 +55,8 @@ func (s *Server) warnOfReach(ctx context.Context, addr net.Addr) {
 }
 
 func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
-	o := mcphttp.Options{}
-	if s.opts.HTTP != nil {
-		o = *s.opts.HTTP
-	}
-	if o.RPC == nil {
-		o.RPC = s.rpcOptions()
-	}
-	h := mcphttp.NewHandler(s, &o)
+	o := s.HTTPOptions()
+	h := mcphttp.NewHandler(s, o)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
 	mux.HandleFunc("/sse", h.ServeSSE)

@@ -33,12 +33,14 @@ type Server struct {
 	clients    clientCache
 	sealed     sealing
 
+	intercepted farcall.Handler // serve, within the interceptors; nil: there are none
+
 	// What goes into every modern result: the whole beginning of a result, and
 	// the cache hints.
 	resultStart, cacheHints []byte
 }
 
-var _ mcphttp.Backend = (*Server)(nil)
+var _ mcphttp.Configured = (*Server)(nil)
 
 // NewServer returns a server that offers nothing yet. It panics when the options
 // are not valid.
@@ -74,6 +76,7 @@ func NewServer(name, version string, o *ServerOptions) *Server {
 	s.templates.init(listResources, "resourceTemplates")
 	s.prompts.init(listPrompts, "prompts")
 	s.sealed.init(s)
+	s.intercept()
 	return s
 }
 

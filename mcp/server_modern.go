@@ -16,9 +16,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// ServeRPC serves a message that belongs to no session: a request of the modern
-// era, which says in its _meta all that there is to know.
-func (s *Server) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+// serve serves a message that belongs to no session.
+func (s *Server) serve(ctx context.Context, req *farcall.Request) (any, error) {
 	if req.IsNotification() { // 2026-07-28 has none that a client sends but cancellation
 		s.relayStateless(ctx, req)
 		return nil, nil

@@ -84,8 +84,8 @@ func (x *session) level() string {
 
 func (x *session) setLevel(level string) { x.log.Store(&level) }
 
-// ServeRPC serves what the client sends.
-func (x *session) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+// serve serves what the client sends.
+func (x *session) serve(ctx context.Context, req *farcall.Request) (any, error) {
 	if !x.hold() {
 		return nil, errSessionEnded
 	}

@@ -27,6 +27,18 @@ type Backend interface {
 	Accept(ctx context.Context, client farcall.Caller) Session
 }
 
+// Configured is a Backend that brings options of its own, as mcp.Server does, so
+// that who mounts it cannot leave them out.
+type Configured interface {
+	Backend
+	// HTTPOptions are what a handler without options uses. A handler with options has
+	// their RPC when its own is nil, and their RPC.Logger when its own RPC has none.
+	HTTPOptions() *Options
+	// Owner returns the default of Options.Owner, or nil. Its context is derived from
+	// that of the request, which RequestFrom returns.
+	Owner() func(context.Context) string
+}
+
 // A Session is one client of a revision that has sessions.
 //
 // ServeRPC gets what the client sends, initialize first, but not its answers,
@@ -40,7 +52,8 @@ type Session interface {
 	Close()
 }
 
-// Options adjust a Handler. The zero value, and nil, mean the defaults. They are
+// Options adjust a Handler. The zero value means the defaults, and so does nil,
+// unless the backend is Configured. They are
 // copied; later changes have no effect.
 type Options struct {
 	// MaxMessage bounds a request in bytes. Default 50 MB.
@@ -52,8 +65,8 @@ type Options struct {
 	// none is answered with 503. Default: that of RPC, or of the process, see
 	// [farcall.Budget].
 	Budget *farcall.Budget
-	// RPC adjusts how messages are handled. Its Dialect is MCP's. Default: its
-	// defaults.
+	// RPC adjusts how messages are handled. Its Dialect is MCP's. Default: what the
+	// backend has, see Configured, else its defaults.
 	RPC *farcall.Options
 
 	// MaxSessions bounds the sessions, and the streams of subscriptions/listen. When
@@ -67,7 +80,8 @@ type Options struct {
 	// Owner returns a text that is unique for the authenticated caller that sends a
 	// request, and "" for any other. What a caller leaves here is its alone: to
 	// others a session does not exist. Without it a session belongs to whoever knows
-	// its id. Default: no caller is authenticated.
+	// its id. Default: what the backend says, see Configured, else no caller is
+	// authenticated.
 	Owner func(*http.Request) string
 
 	// Heartbeat is how long an event stream may be silent before a comment is
@@ -106,11 +120,50 @@ const (
 	eventBytes  = 1 << 20
 )
 
-func (o *Options) withDefaults() Options {
-	var c Options
-	if o != nil {
-		c = *o
+// of returns the options of a handler of a backend.
+func (o *Options) of(b Backend) Options {
+	own, named := &Options{}, (func(context.Context) string)(nil)
+	if from, ok := b.(Configured); ok {
+		own, named = from.HTTPOptions(), from.Owner()
 	}
+	if o == nil {
+		o = own
+	}
+	c := *o
+	if c.Owner == nil && named != nil {
+		c.Owner = func(r *http.Request) string { return named(&requestContext{r.Context(), r}) }
+	}
+	switch {
+	case own.RPC == nil:
+	case c.RPC == nil:
+		c.RPC = own.RPC
+	case c.RPC.Logger == nil:
+		rpc := *c.RPC
+		rpc.Logger = own.RPC.Logger
+		c.RPC = &rpc
+	}
+	return c.withDefaults()
+}
+
+// requestContext is the context of a request that RequestFrom finds.
+type requestContext struct {
+	context.Context //nolint:containedctx // this is a context itself
+
+	req *http.Request
+}
+
+type requestKey struct{}
+
+// Value implements context.Context.
+func (c *requestContext) Value(key any) any {
+	if _, ok := key.(requestKey); ok {
+		return c.req
+	}
+	return c.Context.Value(key)
+}
+
+func (o *Options) withDefaults() Options {
+	c := *o
 	c.MaxMessage = cmp.Or(c.MaxMessage, maxMessage)
 	c.MaxSessions = cmp.Or(c.MaxSessions, maxSessions)
 	c.BodyTimeout = cmp.Or(c.BodyTimeout, bodyTimeout)
@@ -142,7 +195,7 @@ func Dialect() farcall.Dialect {
 
 // NewHandler returns the handler of a backend.
 func NewHandler(b Backend, o *Options) *Handler {
-	opts := o.withDefaults()
+	opts := o.of(b)
 	h := &Handler{
 		backend: b, opts: opts,
 		gate:    gate{policy: origin.Policy{Origins: opts.Origins, Hosts: opts.Hosts}},
@@ -163,7 +216,8 @@ func RequestFrom(ctx context.Context) *http.Request {
 	if x := exchangeFrom(ctx); x != nil {
 		return x.req
 	}
-	return nil
+	r, _ := ctx.Value(requestKey{}).(*http.Request)
+	return r
 }
 
 // CloseStream closes the connection on which the client waits for the call that

@@ -1,0 +1,111 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+)
+
+// ServeRPC serves a message that belongs to no session: a request of the modern
+// era, which says in its _meta all that there is to know.
+func (s *Server) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+	if s.intercepted == nil {
+		return s.serve(ctx, req)
+	}
+	return s.intercepted.ServeRPC(&entry{ctx, s, nil}, req)
+}
+
+// ServeRPC serves what the client sends.
+func (x *session) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+	if x.srv.intercepted == nil {
+		return x.serve(ctx, req)
+	}
+	return x.srv.intercepted.ServeRPC(&entry{ctx, x.srv, x}, req)
+}
+
+// intercept wraps what the server serves in the interceptors of its options. They
+// are the server's and not the connection's, so that no way to mount it leaves
+// them out.
+func (s *Server) intercept() {
+	if s.opts.RPC == nil || len(s.opts.RPC.Interceptors) == 0 {
+		return
+	}
+	s.intercepted = farcall.HandlerFunc(s.afterInterceptors)
+	for _, wrap := range slices.Backward(s.opts.RPC.Interceptors) {
+		s.intercepted = wrap(s.intercepted)
+	}
+}
+
+var errLostEntry = errors.New("mcp: an interceptor passed on a context that does not derive from its own; derive it, so that its values remain")
+
+func (s *Server) afterInterceptors(ctx context.Context, req *farcall.Request) (any, error) {
+	e, _ := ctx.Value(entryKey{}).(*entry)
+	switch {
+	case e == nil || e.srv != s:
+		return nil, errLostEntry
+	case e.session != nil:
+		return e.session.serve(ctx, req)
+	}
+	return s.serve(ctx, req)
+}
+
+// entry is the context of interceptors: it carries where a message belongs past
+// them. An own type, because context.WithValue would take two allocations.
+type entry struct {
+	context.Context //nolint:containedctx // this is a context itself
+
+	srv     *Server
+	session *session // nil: the message stands alone
+}
+
+type entryKey struct{}
+
+// Value implements context.Context.
+func (e *entry) Value(key any) any {
+	if _, ok := key.(entryKey); ok {
+		return e
+	}
+	return e.Context.Value(key)
+}
+
+// AfterFunc lets package context derive from this context without a goroutine.
+func (e *entry) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(e.Context, f) }
+
+// HTTPOptions returns a copy of ServerOptions.HTTP, with what ServerOptions.RPC
+// and Logger say about its connections. mcphttp.NewHandler uses it: see
+// [mcphttp.Configured].
+func (s *Server) HTTPOptions() *mcphttp.Options {
+	var o mcphttp.Options
+	if s.opts.HTTP != nil {
+		o = *s.opts.HTTP
+	}
+	switch {
+	case o.RPC == nil:
+		o.RPC = s.rpcOptions()
+	case o.RPC.Logger == nil:
+		rpc := *o.RPC
+		rpc.Logger = s.rpcOptions().Logger
+		o.RPC = &rpc
+	}
+	return &o
+}
+
+// Owner returns ServerOptions.Owner.
+func (s *Server) Owner() func(context.Context) string { return s.opts.Owner }
+
+// rpcOptions are the options of connections. The interceptors are not among
+// them: the server runs them itself.
+func (s *Server) rpcOptions() *farcall.Options {
+	o := farcall.Options{}
+	if s.opts.RPC != nil {
+		o = *s.opts.RPC
+	}
+	o.Interceptors = nil
+	if o.Logger == nil {
+		o.Logger = s.opts.Logger
+	}
+	return &o
+}
