@@ -205,6 +205,19 @@ var archRules = []archRule{
 		},
 	},
 	{
+		name: "codes by name",
+		find: findCodes,
+		broken: map[string]string{
+			"guard/a.go":      "package guard\nconst a = -32050\nvar b = f(-31010, 32050, -31050)\nconst c = -32600",
+			"guard/a_test.go": "package guard\nconst d = -32050",
+			"mcp/era/a.go":    "package era\nconst e = -32002",
+		},
+		want: []string{
+			"guard/a.go:2: -32050 is jsonrpc's \"Rate limited\": name it",
+			"guard/a.go:3: -31050 is jsonrpc's \"Rate limited\" on MCP 2026-07-28: name it",
+		},
+	},
+	{
 		name: "no sleeping tests",
 		find: findSleeps,
 		broken: map[string]string{

@@ -198,7 +198,7 @@ func translate(err error, m *Errors) *jsonrpc.Error {
 	case wire != nil:
 		return wire
 	case errors.Is(err, ErrNoCallback):
-		return &jsonrpc.Error{Code: noCallback, Message: noCallbackText, Cause: err}
+		return &jsonrpc.Error{Code: jsonrpc.NoCallback, Message: noCallbackText, Cause: err}
 	case errors.Is(err, context.DeadlineExceeded):
 		return &jsonrpc.Error{Code: jsonrpc.Timeout, Message: "Request timed out", Cause: err}
 	case errors.Is(err, context.Canceled):
@@ -218,10 +218,7 @@ func PassOn(err error) error { return remote.Pass(err) }
 // the wire, -32043, when a handler returns it.
 var ErrNoCallback = errors.New("farcall: this transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio")
 
-const (
-	noCallback     = -32043
-	noCallbackText = "This transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio"
-)
+const noCallbackText = "This transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio"
 
 // detailsOf tells what an error keeps to itself. For trusted callers only.
 func detailsOf(e *jsonrpc.Error) jsonrpc.Raw {

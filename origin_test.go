@@ -118,7 +118,7 @@ func TestNoCallbackOnTheWire(t *testing.T) {
 			t.Errorf("%s: %s", method, got)
 		}
 	}
-	if rows := jsonrpc.Lookup(-32043); len(rows) == 0 || rows[0].Name != "no callback" {
+	if rows := jsonrpc.Lookup(-32043); len(rows) == 0 || rows[0].Name != "No callback" {
 		t.Errorf("the registry has %v", rows)
 	}
 }

@@ -192,7 +192,7 @@ func (p *Peer) admit(s *state, size int) *jsonrpc.Error {
 
 // overloaded refuses a request because of a limit.
 func overloaded(format string, limit int) *jsonrpc.Error {
-	return jsonrpc.Refusal(jsonrpc.Overloaded, "Overloaded", fmt.Sprintf(format, limit))
+	return jsonrpc.Refusal(jsonrpc.Overloaded, fmt.Sprintf(format, limit))
 }
 
 func tooMany(limit int) *jsonrpc.Error {
@@ -372,5 +372,5 @@ func (p *Peer) unpark(v *serving) {
 }
 
 func duplicate() *jsonrpc.Error {
-	return jsonrpc.Refusal(jsonrpc.InvalidRequest, "Invalid Request", "the id is in use by a request in flight")
+	return jsonrpc.Refusal(jsonrpc.InvalidRequest, "the id is in use by a request in flight")
 }

@@ -57,7 +57,7 @@ func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, b
 		target, ok, err = view.Find(ctx, kind, name)
 	}
 	if maybe := (*route.UnknownError)(nil); errors.As(err, &maybe) {
-		err = &jsonrpc.Error{Code: codeUnavailable, Message: maybe.Text(!e.g.plain()), Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: err}
+		err = &jsonrpc.Error{Code: jsonrpc.Unavailable, Message: maybe.Text(!e.g.plain()), Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: err}
 	}
 	return target, ok, err
 }
@@ -65,9 +65,6 @@ func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, b
 // reloads bounds how often a call begins anew because the configuration has
 // changed at the same moment.
 const reloads = 5
-
-// codeUnavailable is that of the registry, as the newest revision has it.
-const codeUnavailable = -32008
 
 // principal returns a text that is unique for the authenticated caller of a call, "" for any other.
 // ownerOf returns the text of the authenticated caller of a call, "" for any other.
@@ -411,7 +408,7 @@ func (e *endpoint) forward(w *calling, name string) (upstream.Result, error) {
 // closing reports whether a server has refused a call because it is being closed.
 func closing(err error) bool {
 	wire, ok := errors.AsType[*jsonrpc.Error](err)
-	return ok && wire.Code == upstream.CodeShuttingDown
+	return ok && wire.Code == jsonrpc.ShuttingDown.Condition().Modern
 }
 
 // forwardTo makes a call at a server, as its caller's revision and what the caller

@@ -31,8 +31,6 @@ type shield struct {
 const (
 	methodRPC    = "rpc"
 	methodStatus = "gateway/status"
-
-	errDenied jsonrpc.Code = -32002 // "permission denied" in the registry, for what is no MCP
 )
 
 var errShield = errors.New("a guard is put up, or taken away, when the gateway is started: this needs a restart")
@@ -272,7 +270,7 @@ func (g *Gateway) operator(w http.ResponseWriter, r *http.Request) {
 		done, err := g.shield.Begin(r.Context(), &guard.Call{Method: methodStatus})
 		if err != nil {
 			text := "Forbidden: the page needs a rule that allows " + methodStatus
-			if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) && wire.Code != errDenied { // a limit, most likely
+			if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) && wire.Code != jsonrpc.PermissionDenied { // a limit, most likely
 				text = wire.Message + ": try again later"
 			}
 			probe(w, http.StatusForbidden, text)

@@ -22,6 +22,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/forwarded"
 	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 // A session is what is known of who calls, and from where. It is not changed.
@@ -83,14 +84,14 @@ func (s *state) request(x *exchange) (*known, *refusal) {
 	r := x.r
 	if s.g.opts.Authenticate != nil {
 		if after := s.g.guesses.wait(r.Header, host(r.RemoteAddr), s.g.now()); after > 0 {
-			refused := refuse(rateLimited, "too many wrong credentials from "+host(r.RemoteAddr)+"; this one was not looked at")
+			refused := refuse(jsonrpc.RateLimited, "too many wrong credentials from "+host(r.RemoteAddr)+"; this one was not looked at")
 			refused.after = after
 			return nil, refused
 		}
 		p, err := s.g.opts.Authenticate(r)
 		if err != nil {
 			s.g.guesses.refused(r.Header, host(r.RemoteAddr))
-			return nil, refuse(unauthenticated, err.Error())
+			return nil, refuse(jsonrpc.Unauthenticated, err.Error())
 		}
 		if p != nil {
 			return knownAs(p), nil
@@ -101,7 +102,7 @@ func (s *state) request(x *exchange) (*known, *refusal) {
 	given, signed := len(headers)+len(keys), sign.HTTPHasSignature(r)
 	switch {
 	case given > 1, given > 0 && signed:
-		return nil, refuse(unauthenticated, "there is more than one credential")
+		return nil, refuse(jsonrpc.Unauthenticated, "there is more than one credential")
 	case signed:
 		return s.signedRequest(x)
 	case len(headers) == 1:
@@ -116,20 +117,20 @@ func (s *state) request(x *exchange) (*known, *refusal) {
 	if s.c.Anonymous {
 		return s.anonymous, nil
 	}
-	return nil, refuse(unauthenticated, noCredentials)
+	return nil, refuse(jsonrpc.Unauthenticated, noCredentials)
 }
 
 // authorization reads the header of that name.
 func (s *state) authorization(x *exchange, scheme, value string) (*known, *refusal) {
 	switch {
 	case value == "":
-		return nil, refuse(unauthenticated, "the Authorization header has no credential")
+		return nil, refuse(jsonrpc.Unauthenticated, "the Authorization header has no credential")
 	case strings.EqualFold(scheme, "bearer"):
 		return s.bearer(x, value)
 	case strings.EqualFold(scheme, "dpop") && s.verifier != nil:
 		return s.token(x, value, true)
 	}
-	return nil, refuse(unauthenticated, fmt.Sprintf("the scheme %.20q of the Authorization header is not accepted", scheme))
+	return nil, refuse(jsonrpc.Unauthenticated, fmt.Sprintf("the scheme %.20q of the Authorization header is not accepted", scheme))
 }
 
 // bearer looks a key or a token up. What begins as tokens do is looked up as a token first: there is one lookup then.
@@ -159,10 +160,10 @@ func (s *state) key(value string) (*known, *refusal) {
 	k := s.keys[digest]
 	// Whoever measures the time of the lookup learns of a digest which he cannot choose.
 	if k == nil || subtle.ConstantTimeCompare(k.digest[:], digest[:]) != 1 {
-		return nil, refuse(unauthenticated, "the key is not known")
+		return nil, refuse(jsonrpc.Unauthenticated, "the key is not known")
 	}
 	if e := k.principal.Expires; !e.IsZero() && !s.g.now().Before(e) {
-		return nil, refuse(unauthenticated, "the key of "+k.principal.ID+" has expired")
+		return nil, refuse(jsonrpc.Unauthenticated, "the key of "+k.principal.ID+" has expired")
 	}
 	return &k.known, nil
 }
@@ -176,18 +177,18 @@ func (s *state) token(x *exchange, raw string, proved bool) (*known, *refusal) {
 	k, mode := s.tokenKnown(t, raw), s.c.JWT[t.IssuerIndex].DPoP
 	switch {
 	case proved && mode == "refused":
-		return nil, refuse(unauthenticated, "DPoP is not accepted from this issuer")
+		return nil, refuse(jsonrpc.Unauthenticated, "DPoP is not accepted from this issuer")
 	case proved:
 		if refused := s.proof(x, raw, t, k.owner, mode == "required"); refused != nil {
 			return nil, refused
 		}
 	case t.KeyThumbprint != "":
-		return nil, refuse(unauthenticated, "the token is bound to a key (DPoP) and was sent as a bearer token")
+		return nil, refuse(jsonrpc.Unauthenticated, "the token is bound to a key (DPoP) and was sent as a bearer token")
 	case mode == "required":
-		return nil, refuse(unauthenticated, "the issuer's tokens need DPoP, and this one is a bearer token")
+		return nil, refuse(jsonrpc.Unauthenticated, "the issuer's tokens need DPoP, and this one is a bearer token")
 	}
 	if t.CertThumbprint != "" && !hasCertificate(x.r.TLS, t.CertThumbprint) {
-		return nil, refuse(unauthenticated, "the token is bound to a client certificate (RFC 8705) that the connection does not have")
+		return nil, refuse(jsonrpc.Unauthenticated, "the token is bound to a client certificate (RFC 8705) that the connection does not have")
 	}
 	return k, nil
 }
@@ -197,11 +198,11 @@ func tokenRefusal(err error) *refusal {
 		return r
 	}
 	if bad := (*token.Error)(nil); errors.As(err, &bad) && bad.Reason == "unavailable" {
-		r := refuse(unavailable, err.Error())
+		r := refuse(jsonrpc.Unavailable, err.Error())
 		r.after = time.Second
 		return r
 	}
-	return refuse(unauthenticated, err.Error())
+	return refuse(jsonrpc.Unauthenticated, err.Error())
 }
 
 // tokenKnown is the principal of a token, which is remembered as long as the token is.
@@ -230,20 +231,20 @@ func hasCertificate(c *tls.ConnectionState, thumbprint string) bool {
 func (s *state) proof(x *exchange, raw string, t *token.Token, o owner.Key, strict bool) *refusal {
 	proofs := x.r.Header["Dpop"]
 	if len(proofs) != 1 {
-		return refuse(unauthenticated, fmt.Sprintf("there are %d DPoP headers, and one is wanted", len(proofs)))
+		return refuse(jsonrpc.Unauthenticated, fmt.Sprintf("there are %d DPoP headers, and one is wanted", len(proofs)))
 	}
 	p, err := token.ReadProof(proofs[0], x.r.Method, s.target(x.r), raw)
 	if err != nil {
-		return refuse(unauthenticated, err.Error())
+		return refuse(jsonrpc.Unauthenticated, err.Error())
 	}
 	now := s.g.now()
 	switch {
 	case t.KeyThumbprint == "":
-		return refuse(unauthenticated, "the token is not bound to a key, and came with a proof")
+		return refuse(jsonrpc.Unauthenticated, "the token is not bound to a key, and came with a proof")
 	case subtle.ConstantTimeCompare([]byte(p.Thumbprint), []byte(t.KeyThumbprint)) != 1:
-		return refuse(unauthenticated, "the proof is of another key than the token")
+		return refuse(jsonrpc.Unauthenticated, "the proof is of another key than the token")
 	case p.Nonce == "" && strict, p.Nonce != "" && !s.g.dpop.Valid(p.Nonce, now):
-		r := refuse(unauthenticated, "the proof lacks a nonce of this server that is still good")
+		r := refuse(jsonrpc.Unauthenticated, "the proof lacks a nonce of this server that is still good")
 		r.nonce = true
 		return r
 	}
@@ -274,7 +275,7 @@ func (s *state) signature(ctx context.Context, sig *sign.Signature) (*known, *ti
 		return nil, nil, refused
 	}
 	if !sig.Expires.IsZero() && !now.Before(sig.Expires) {
-		return nil, nil, refuse(stale, "the signature has expired")
+		return nil, nil, refuse(jsonrpc.Stale, "the signature has expired")
 	}
 	k := s.signers[sig.KeyID]
 	// It is refused for its age a moment before it is forgotten.
@@ -285,11 +286,11 @@ func (s *state) signature(ctx context.Context, sig *sign.Signature) (*known, *ti
 func (s *state) signedRequest(x *exchange) (*known, *refusal) {
 	// The sender may have signed it for another server, which sends it on.
 	if s.host != "" && !strings.EqualFold(x.r.Host, s.host) {
-		return nil, refuse(badSignature, fmt.Sprintf("it is for the host %.100q, and this is %q", x.r.Host, s.host))
+		return nil, refuse(jsonrpc.BadSignature, fmt.Sprintf("it is for the host %.100q, and this is %q", x.r.Host, s.host))
 	}
 	sig, err := sign.VerifyHead(x.r, x.r.ContentLength != 0, s.verify)
 	if err != nil {
-		return nil, refuse(badSignature, err.Error())
+		return nil, refuse(jsonrpc.BadSignature, err.Error())
 	}
 	k, t, refused := s.signature(x.r.Context(), sig)
 	if refused != nil {
@@ -298,15 +299,15 @@ func (s *state) signedRequest(x *exchange) (*known, *refusal) {
 	x.ticket = t
 	body, err := x.body(k) // not before it is known that somebody with a key wants that
 	if errors.Is(err, budget.ErrNoRoom) {
-		r := refuse(overloaded, err.Error())
+		r := refuse(jsonrpc.Overloaded, err.Error())
 		r.after = time.Second
 		return nil, r
 	}
 	if err != nil {
-		return nil, refuse(badSignature, "the body of the request cannot be read: "+err.Error())
+		return nil, refuse(jsonrpc.BadSignature, "the body of the request cannot be read: "+err.Error())
 	}
 	if err := sign.CheckBody(x.r, body); err != nil {
-		return nil, refuse(badSignature, err.Error())
+		return nil, refuse(jsonrpc.BadSignature, err.Error())
 	}
 	return k, nil
 }
@@ -318,13 +319,13 @@ func (s *state) certificate(c *tls.ConnectionState) (*known, *refusal) {
 		return nil, nil
 	}
 	if len(c.VerifiedChains) == 0 {
-		return nil, refuse(unauthenticated, "the listener has not checked the client certificate; it needs the authorities")
+		return nil, refuse(jsonrpc.Unauthenticated, "the listener has not checked the client certificate; it needs the authorities")
 	}
 	leaf := c.PeerCertificates[0]
 	sum := sha256.Sum256(leaf.Raw)
 	now := s.g.now()
 	if now.After(leaf.NotAfter) { // of a connection that outlives it
-		return nil, refuse(unauthenticated, "the client certificate has expired")
+		return nil, refuse(jsonrpc.Unauthenticated, "the client certificate has expired")
 	}
 	for i := range s.c.MTLS {
 		m := &s.c.MTLS[i]
@@ -336,7 +337,7 @@ func (s *state) certificate(c *tls.ConnectionState) (*known, *refusal) {
 			}
 		}
 	}
-	return nil, refuse(unauthenticated, fmt.Sprintf("the client certificate is for %.200q of %.200q, and no entry under mtls has the name with that authority", names(leaf), leaf.Issuer.String()))
+	return nil, refuse(jsonrpc.Unauthenticated, fmt.Sprintf("the client certificate is for %.200q of %.200q, and no entry under mtls has the name with that authority", names(leaf), leaf.Issuer.String()))
 }
 
 func names(c *x509.Certificate) []string {
@@ -439,7 +440,7 @@ func (s *state) again(ctx context.Context, c *Conn) (*known, *refusal) {
 		}
 	}
 	if k == nil {
-		return nil, refuse(unauthenticated, "the credentials of "+p.Name()+" count no more: the configuration has changed")
+		return nil, refuse(jsonrpc.Unauthenticated, "the credentials of "+p.Name()+" count no more: the configuration has changed")
 	}
 	return k, nil
 }
@@ -455,7 +456,7 @@ func (s *state) stdio(ctx context.Context) (*known, *refusal) {
 	}
 	value := os.Getenv(c.TokenEnv)
 	if value == "" {
-		return nil, refuse(unauthenticated, "there is no token in the environment variable "+c.TokenEnv)
+		return nil, refuse(jsonrpc.Unauthenticated, "there is no token in the environment variable "+c.TokenEnv)
 	}
 	if k, refused := s.key(value); k != nil || s.verifier == nil {
 		return k, refused
@@ -465,7 +466,7 @@ func (s *state) stdio(ctx context.Context) (*known, *refusal) {
 		return nil, tokenRefusal(err)
 	}
 	if t.KeyThumbprint != "" || t.CertThumbprint != "" || s.c.JWT[t.IssuerIndex].DPoP == "required" {
-		return nil, refuse(unauthenticated, "the token in "+c.TokenEnv+" is bound to a key, or has to be, which nobody can prove here")
+		return nil, refuse(jsonrpc.Unauthenticated, "the token in "+c.TokenEnv+" is bound to a key, or has to be, which nobody can prove here")
 	}
 	return s.tokenKnown(t, value), nil
 }

@@ -75,7 +75,7 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 	if err != nil {
 		drop(leave, release)
 		who.attempt.limit()
-		return nil, refuse(unavailable, err.Error()).wire(c, false)
+		return nil, refuse(jsonrpc.Unavailable, err.Error()).wire(c, false)
 	}
 	who.attempt.begin()
 	return func(result jsonrpc.Raw, err error) { // all that it needs is in one piece of memory
@@ -86,7 +86,7 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 
 // exceeds is the refusal of a call for which there is no room.
 func exceeds(err error) *refusal {
-	r := refuse(rateLimited, err.Error())
+	r := refuse(jsonrpc.RateLimited, err.Error())
 	if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
 		r.reason, r.after = full.Which, full.RetryAfter
 	}
@@ -134,10 +134,10 @@ func (w *session) limitedFor(ctx context.Context, c *Call) limit.Caller {
 // proceed.
 func (s *state) admit(who *session, c *Call, now time.Time) (policy.Decision, *refusal) {
 	if who == nil || who.principal == nil {
-		return policy.Decision{}, refuse(unauthenticated, noCredentials)
+		return policy.Decision{}, refuse(jsonrpc.Unauthenticated, noCredentials)
 	}
 	if who.expired(now) { // a connection may outlive them
-		return policy.Decision{}, refuse(unauthenticated, "the credentials have expired")
+		return policy.Decision{}, refuse(jsonrpc.Unauthenticated, "the credentials have expired")
 	}
 	if refused := s.locked(who); refused != nil {
 		return policy.Decision{}, refused
@@ -158,11 +158,11 @@ func (s *state) admit(who *session, c *Call, now time.Time) (policy.Decision, *r
 // ask decides by policies whether a call may proceed, and whether its params are fit for that.
 func (s *state) ask(set *policy.Set, who *session, c *Call, now time.Time) (policy.Decision, *refusal) {
 	if err := s.check(set, c); err != nil {
-		return policy.Decision{}, refuse(invalidParams(err), err.Error())
+		return policy.Decision{}, invalid(err, err.Error())
 	}
 	d := s.decide(set, who, c, now)
 	if !d.Allowed {
-		return d, refuse(permissionDenied, d.Reason)
+		return d, refuse(jsonrpc.PermissionDenied, d.Reason)
 	}
 	return d, nil
 }
@@ -174,7 +174,7 @@ func (s *state) judge(who *session, c *Call, now time.Time) (policy.Decision, *r
 		return d, refused
 	}
 	if lacks := s.lacks(who.principal, c); len(lacks) > 0 {
-		r := refuse(permissionDenied, "it needs the scopes "+strings.Join(lacks, ", "))
+		r := refuse(jsonrpc.PermissionDenied, "it needs the scopes "+strings.Join(lacks, ", "))
 		r.scopes = s.wanted(who.principal, lacks)
 		if who.http != nil && !s.shadow() {
 			who.http.lacks.Store(&r.scopes)

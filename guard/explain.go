@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/guard/internal/limit"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 // Explain says what would become of a call of p, and why. It counts nothing. The call comes as from says;
@@ -62,7 +63,7 @@ func caller(p *Principal, from *Conn) *session {
 
 func (s *state) explain(who *session, c *Call, now time.Time) (x Explanation) {
 	if err := s.check(s.policy, c); err != nil {
-		x.Reason = invalidParams(err).text
+		x.Reason = invalidText(err)
 		return x
 	}
 	caller := who.limited()
@@ -84,7 +85,7 @@ func (s *state) explain(who *session, c *Call, now time.Time) (x Explanation) {
 	if len(c.Arguments) > 0 {
 		if refused := s.fits(c); refused != nil {
 			x.Allowed, x.Reason = false, refused.text
-			if refused.condition == unjudged {
+			if refused.kind == jsonrpc.SchemaNotSupported {
 				x.Reason += ": " + refused.reason
 			}
 		}

@@ -147,7 +147,7 @@ func (s *state) failed(remote string, r *refusal) *refusal {
 	}
 	_, err := s.g.failures.Take(&limit.Caller{Address: remote}, "authenticate")
 	if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
-		r = refuse(rateLimited, "too many wrong credentials from "+remote+"; the last one: "+r.reason)
+		r = refuse(jsonrpc.RateLimited, "too many wrong credentials from "+remote+"; the last one: "+r.reason)
 		r.after = full.RetryAfter
 	}
 	return r
@@ -289,7 +289,7 @@ func (w *stepUp) WriteHeader(status int) {
 		w.begun = true
 		if lacks := w.x.lacks.Load(); lacks != nil && status < http.StatusInternalServerError {
 			status = http.StatusForbidden
-			w.x.s.challenge(w.Header(), w.x, &refusal{condition: permissionDenied, scopes: *lacks})
+			w.x.s.challenge(w.Header(), w.x, &refusal{status: http.StatusForbidden, scopes: *lacks})
 		}
 	}
 	w.ResponseWriter.WriteHeader(status)

@@ -79,7 +79,7 @@ func (g *Guard) watches(ctx context.Context, c *Call) (err error) {
 			case refused.shadow:
 				g.shadowed.note(g.opts.Logger, who, read, wouldDeny, refused)
 				if failed := s.passedPart(who, read, wouldDeny, d.Policies, refused); failed != nil {
-					err = refuse(unavailable, failed.Error()).wire(read, false)
+					err = refuse(jsonrpc.Unavailable, failed.Error()).wire(read, false)
 				}
 			default:
 				err = s.refused(who, read, denied, d.Policies, refused)
@@ -165,7 +165,7 @@ func (s *state) proved(
 	}
 	mine.attempt = new(attempt)
 	if ofRequest != nil && !ofRequest.enter() {
-		return nil, nil, refuse(replayed, "the request has been refused and may be sent again")
+		return nil, nil, refuse(jsonrpc.Replayed, "the request has been refused and may be sent again")
 	}
 	if signed {
 		var signer *known
@@ -191,7 +191,7 @@ func (s *state) proved(
 func (s *state) signedMessage(ctx context.Context, method string, params jsonrpc.Raw) (*known, *ticket, *refusal) {
 	sig, err := sign.VerifyMessage(method, params, s.verify, s.c.Resource.URL)
 	if err != nil {
-		return nil, nil, refuse(badSignature, err.Error())
+		return nil, nil, refuse(jsonrpc.BadSignature, err.Error())
 	}
 	return s.signature(ctx, sig)
 }

@@ -3,11 +3,13 @@ package guard
 import (
 	"context"
 	"errors"
+	"net/http"
 	"slices"
 	"time"
 
 	"github.com/farcall-dev/farcall/guard/internal/limit"
 	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 // madeKey begins the keys that farcall makes.
@@ -43,7 +45,7 @@ func (g *Guard) admitIntrospection(ctx context.Context) (by owner.Key, release f
 	by = address(remote)
 	release, err = g.introspections.Take(&limit.Caller{Owner: by, Address: remote}, "introspect")
 	if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
-		r := refuse(rateLimited, "too many tokens from "+remote+" that the issuer has to be asked about")
+		r := refuse(jsonrpc.RateLimited, "too many tokens from "+remote+" that the issuer has to be asked about")
 		r.after = full.RetryAfter
 		return by, nil, r
 	}
@@ -57,5 +59,5 @@ func (s *state) revoked(ctx context.Context, c *Conn) bool {
 		return false
 	}
 	_, refused := s.again(ctx, c)
-	return refused != nil && refused.status == unauthenticated.status
+	return refused != nil && refused.status == http.StatusUnauthorized
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/lock"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 // A Lock refuses callers whose credentials are still valid. Exactly one of Principal, Key, JTI and
@@ -92,7 +93,7 @@ func (s *state) lockedBy(file *lock.Set, who *session) *refusal {
 	if l.Reason != "" {
 		reason += ": " + l.Reason
 	}
-	r := refuse(unauthenticated, reason)
+	r := refuse(jsonrpc.Unauthenticated, reason)
 	r.locked = true
 	return r
 }

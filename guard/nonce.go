@@ -10,6 +10,7 @@ import (
 
 	"github.com/farcall-dev/farcall/guard/internal/replay"
 	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 // A NonceStore remembers the nonces of signatures and of DPoP proofs. Guards that share one refuse each
@@ -29,11 +30,11 @@ type NonceStore interface {
 func (s *state) window(made, now time.Time) *refusal {
 	switch {
 	case s.g.opts.Nonces == nil && made.Before(s.g.began):
-		return refuse(stale, "it was made before this server began, which does not know what was used before: make another one")
+		return refuse(jsonrpc.Stale, "it was made before this server began, which does not know what was used before: make another one")
 	case made.After(now.Add(s.future)):
-		return refuse(stale, fmt.Sprintf("it was made %v in the future: look at the clocks", made.Sub(now).Round(time.Second)))
+		return refuse(jsonrpc.Stale, fmt.Sprintf("it was made %v in the future: look at the clocks", made.Sub(now).Round(time.Second)))
 	case now.Sub(made) > s.past:
-		return refuse(stale, fmt.Sprintf("it was made %v ago, and %v are allowed", now.Sub(made).Round(time.Second), s.past))
+		return refuse(jsonrpc.Stale, fmt.Sprintf("it was made %v ago, and %v are allowed", now.Sub(made).Round(time.Second), s.past))
 	}
 	return nil
 }
@@ -43,17 +44,17 @@ func (s *state) once(ctx context.Context, o owner.Key, nonce string, until time.
 	fresh, err := s.g.nonces.Use(ctx, o.Text(), nonce, until)
 	switch {
 	case errors.Is(err, replay.ErrPast): // the clock of the memory does not go back
-		return nil, refuse(stale, "it is too old to say whether it was used before")
+		return nil, refuse(jsonrpc.Stale, "it is too old to say whether it was used before")
 	case errors.Is(err, replay.ErrShare):
-		r := refuse(rateLimited, err.Error())
+		r := refuse(jsonrpc.RateLimited, err.Error())
 		r.after = time.Second
 		return nil, r
 	case err != nil: // what cannot be remembered could be used again
-		r := refuse(unavailable, err.Error())
+		r := refuse(jsonrpc.Unavailable, err.Error())
 		r.after = time.Second
 		return nil, r
 	case !fresh:
-		return nil, refuse(replayed, "the nonce was used before")
+		return nil, refuse(jsonrpc.Replayed, "the nonce was used before")
 	}
 	return &ticket{nonces: s.g.nonces, nonce: nonce}, nil
 }

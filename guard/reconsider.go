@@ -23,7 +23,7 @@ func (g *Guard) Reconsider(p *Principal, from *Conn, c *Call, past *Past) (x Exp
 	}
 	if !past.NoArguments {
 		if err := s.check(s.policy, c); err != nil {
-			return Explanation{Reason: invalidParams(err).text}, true
+			return Explanation{Reason: invalidText(err)}, true
 		}
 	}
 	x = Explanation{Allowed: true, Reason: "there are no policies"}

@@ -60,8 +60,8 @@ func (s *state) recordRefusal(who *session, c *Call, decision string, policies [
 		e.Reason, e.Error = r.text+": "+r.reason, int(r.code(c))
 		s.log.Refuse(caller.Owner, &e, beyond != nil)
 	}
-	if beyond != nil && who != nil && who.principal != nil && r.status != rateLimited.status {
-		r = refuse(rateLimited, "too many refused calls; the last one: "+r.reason)
+	if beyond != nil && who != nil && who.principal != nil && r.kind != jsonrpc.RateLimited {
+		r = refuse(jsonrpc.RateLimited, "too many refused calls; the last one: "+r.reason)
 		r.after = beyond.RetryAfter
 	}
 	return r

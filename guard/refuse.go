@@ -8,55 +8,34 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// A condition is a reason to refuse, as the registry has it (see jsonrpc.Conditions).
-type condition struct {
-	text                  string
-	plain, legacy, modern jsonrpc.Code
-	status                int // of HTTP
+// invalidText tells the caller what is wrong with what it has sent.
+func invalidText(err error) string {
+	return jsonrpc.InvalidParams.Condition().Name + ": " + err.Error()
 }
 
-var (
-	unauthenticated  = condition{"Unauthenticated", -32051, -32051, -31051, 401}
-	permissionDenied = condition{"Permission denied", -32002, -32056, -31056, 403}
-	rateLimited      = condition{"Rate limited", -32050, -32050, -31050, 429}
-	replayed         = condition{"Replayed request", -32052, -32052, -31052, 401}
-	badSignature     = condition{"Bad signature", -32053, -32053, -31053, 401}
-	stale            = condition{"Stale request", -32054, -32054, -31054, 401}
-	unjudged         = condition{"Schema not supported", -32040, -32040, -31040, 422}
-	unavailable      = condition{"Unavailable", -32008, -32008, -31008, 503}
-	overloaded       = condition{"Overloaded", jsonrpc.Overloaded, jsonrpc.Overloaded, jsonrpc.Overloaded, 503}
-)
-
-// invalidParams tells the caller what is wrong with what it has sent.
-func invalidParams(err error) condition {
-	return condition{"Invalid params: " + err.Error(), jsonrpc.InvalidParams, jsonrpc.InvalidParams, jsonrpc.InvalidParams, 400}
+// invalid refuses params; err is public.
+func invalid(err error, reason string) *refusal {
+	r := refuse(jsonrpc.InvalidParams, reason)
+	r.text = invalidText(err)
+	return r
 }
 
 // tooLarge is for what exceeds a bound of HTTP.
 func tooLarge(what string, size, limit int64, status int) *refusal {
-	r := refuse(condition{what + " too large", jsonrpc.TooLarge, jsonrpc.TooLarge, -31012, status}, "it has "+strconv.FormatInt(size, 10)+" bytes")
-	r.limit = limit
+	r := refuse(jsonrpc.TooLarge, "it has "+strconv.FormatInt(size, 10)+" bytes")
+	r.text, r.status, r.limit = what+" too large", status, limit
 	return r
 }
 
 // noCredentials is the reason of a refusal that does not count as a wrong credential.
 const noCredentials = "there are no credentials" //nolint:gosec // it is none
 
-// code is its number for a call.
-func (c *condition) code(call *Call) jsonrpc.Code {
-	switch {
-	case call == nil || !call.MCP && !call.Modern:
-		return c.plain
-	case call.Modern:
-		return c.modern
-	}
-	return c.legacy
-}
-
 // A refusal says why something may not proceed.
 type refusal struct {
-	condition
-	reason string        // for the operator; a caller with Options.Details gets it
+	kind   jsonrpc.Code  // of the registry, see jsonrpc.Condition
+	text   string        // for the caller
+	status int           // of HTTP
+	reason string        // for the operator; see wire for who else gets it
 	after  time.Duration // when to try again
 	limit  int64         // of bytes, that the request exceeds
 	scopes []string      // that would be enough
@@ -65,7 +44,23 @@ type refusal struct {
 	shadow bool          // the call proceeds all the same
 }
 
-func refuse(c condition, reason string) *refusal { return &refusal{condition: c, reason: reason} }
+// refuse returns a refusal with the text and the status of the registry.
+func refuse(kind jsonrpc.Code, reason string) *refusal {
+	c := kind.Condition()
+	return &refusal{kind: kind, text: c.Name, status: c.HTTPStatus, reason: reason}
+}
+
+// code is the number for a call.
+func (r *refusal) code(call *Call) jsonrpc.Code {
+	c := r.kind.Condition()
+	switch {
+	case call == nil || !call.MCP && !call.Modern:
+		return c.Plain
+	case call.Modern:
+		return c.Modern
+	}
+	return c.Legacy
+}
 
 func (r *refusal) Error() string { return "guard: " + r.text + ": " + r.reason }
 
@@ -73,7 +68,8 @@ func (r *refusal) Error() string { return "guard: " + r.text + ": " + r.reason }
 // conditions decides, whichever handler refuses.
 func (r *refusal) HTTPStatus() int { return r.status }
 
-// wire is the answer to a call.
+// wire is the answer to a call. It has the reason where the registry says that every caller gets it,
+// and with details.
 func (r *refusal) wire(c *Call, details bool) *jsonrpc.Error {
 	e := &jsonrpc.Error{Code: r.code(c), Message: r.text, Cause: r}
 	var data []string
@@ -86,7 +82,7 @@ func (r *refusal) wire(c *Call, details bool) *jsonrpc.Error {
 	if len(r.scopes) > 0 {
 		data = append(data, `"scope":`+string(jsonrpc.AppendString(nil, strings.Join(r.scopes, " "))))
 	}
-	if details {
+	if c := r.kind.Condition(); details || c.Explained() && r.limit == 0 {
 		data = append(data, `"reason":`+string(jsonrpc.AppendString(nil, r.reason)))
 	}
 	if len(data) > 0 {

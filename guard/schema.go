@@ -36,11 +36,11 @@ func (s *state) fits(c *Call) *refusal {
 	whole, err := schema.Judge(c.Arguments)
 	switch {
 	case errors.Is(err, validate.ErrTooComplex):
-		return refuse(invalidParams(err), "the params cannot be held against the schema")
+		return invalid(err, "the params cannot be held against the schema")
 	case err != nil:
-		return refuse(invalidParams(err), "the params do not fit the schema")
+		return invalid(err, "the params do not fit the schema")
 	case !whole && s.c.Params.Schemas == schemasStrict:
-		return refuse(unjudged, "the schema has parts that cannot be judged, and schemas are strict: "+strings.Join(schema.Unjudged(), "; "))
+		return refuse(jsonrpc.SchemaNotSupported, "the schema has parts that cannot be judged, and schemas are strict: "+strings.Join(schema.Unjudged(), "; "))
 	}
 	return nil
 }

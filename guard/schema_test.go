@@ -71,7 +71,7 @@ func TestSchemaThatCannotBeJudged(t *testing.T) {
 			t.Errorf("%s: %+v", tool, x)
 		}
 	}
-	if found := jsonrpc.Lookup(notSupported); len(found) == 0 || found[0].Name != "schema not supported" || found[0].Retryable {
+	if found := jsonrpc.Lookup(notSupported); len(found) == 0 || found[0].Name != "Schema not supported" || found[0].Retryable {
 		t.Errorf("%+v", found)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"weak"
 
 	"github.com/farcall-dev/farcall/internal/share"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 const (
@@ -73,7 +74,7 @@ func (g *activeStreams) add(who *session, r *http.Request, w http.ResponseWriter
 
 // tooManyStreams refuses a request whose caller has too many.
 func tooManyStreams() *refusal {
-	r := refuse(rateLimited, "the caller has as many open streams as its share allows")
+	r := refuse(jsonrpc.RateLimited, "the caller has as many open streams as its share allows")
 	r.after = time.Second
 	return r
 }

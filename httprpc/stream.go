@@ -103,7 +103,7 @@ func parseQuery(raw string) (query, error) {
 	q := query{id: jsonrpc.IntID(1)}
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return q, jsonrpc.Refusal(jsonrpc.InvalidRequest, "Invalid Request", err.Error())
+		return q, jsonrpc.Refusal(jsonrpc.InvalidRequest, err.Error())
 	}
 	if s := values.Get("id"); s != "" {
 		if q.id, err = jsonrpc.ParseID([]byte(s)); err != nil || q.id.IsNull() {
@@ -111,7 +111,7 @@ func parseQuery(raw string) (query, error) {
 		}
 	}
 	if q.method = values.Get("method"); q.method == "" {
-		return q, jsonrpc.Refusal(jsonrpc.InvalidRequest, "Invalid Request", "the query has no method")
+		return q, jsonrpc.Refusal(jsonrpc.InvalidRequest, "the query has no method")
 	}
 	q.params, err = queryParams(values)
 	return q, err

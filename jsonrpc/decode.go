@@ -133,11 +133,11 @@ func (b *Batch) finish(frame []byte, end int, f scan.Fault) *Error {
 		f = scan.Trailing
 	}
 	b.reset()
-	return Refusal(ParseError, "Parse error", located(end, f.String()))
+	return Refusal(ParseError, located(end, f.String()))
 }
 
 func invalid(offset int, text string) *Error {
-	return Refusal(InvalidRequest, "Invalid Request", located(offset, text))
+	return Refusal(InvalidRequest, located(offset, text))
 }
 
 // located says where in a frame something is wrong.

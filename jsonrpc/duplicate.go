@@ -55,6 +55,6 @@ func (b *Batch) clash(i, j int) bool {
 		return false
 	}
 	m.Kind, m.Method, m.Params = Invalid, nil, nil
-	m.Err = Refusal(InvalidRequest, "Invalid Request", "element "+strconv.Itoa(i)+" of the batch has the id of element "+strconv.Itoa(j))
+	m.Err = Refusal(InvalidRequest, "element "+strconv.Itoa(i)+" of the batch has the id of element "+strconv.Itoa(j))
 	return true
 }

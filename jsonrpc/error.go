@@ -12,8 +12,9 @@ import (
 // errors.Is(err, jsonrpc.MethodNotFound) works on this end and on the other.
 type Code int
 
-// The codes of the specification (section 5.1), and those of farcall's own
-// conditions that most peers meet. [Conditions] has them all.
+// The codes of the specification (section 5.1), and those of farcall's own conditions as they are
+// on plain JSON-RPC. [Code.Condition] has the rest of each: its name, its status over HTTP, whether the
+// same call may succeed later, and its codes on MCP.
 const (
 	ParseError     Code = -32700
 	InvalidRequest Code = -32600
@@ -21,10 +22,21 @@ const (
 	InvalidParams  Code = -32602
 	InternalError  Code = -32603
 
-	Timeout    Code = -32009 // the call took longer than allowed
-	Overloaded Code = -32010 // too much is under way; try again later
-	TooLarge   Code = -32012 // a message, or a batch, exceeds a limit
-	Cancelled  Code = -32800 // cancelled by the caller
+	PermissionDenied   Code = -32002
+	NotInitialized     Code = -32005 // a call came before the handshake
+	Unavailable        Code = -32008 // what the call needs cannot be reached
+	Timeout            Code = -32009 // the call took longer than allowed
+	Overloaded         Code = -32010 // too much is under way; try again later
+	TooLarge           Code = -32012 // a message, or a batch, exceeds a limit
+	SchemaNotSupported Code = -32040 // the params cannot be compared with their schema
+	ShuttingDown       Code = -32041
+	NoCallback         Code = -32043 // the caller cannot be called
+	RateLimited        Code = -32050
+	Unauthenticated    Code = -32051
+	Replayed           Code = -32052 // a signed request came twice
+	BadSignature       Code = -32053
+	Stale              Code = -32054 // a signed request is too old
+	Cancelled          Code = -32800 // cancelled by the caller
 
 	serverError Code = -32000 // the nameless one of the server-defined range
 )
@@ -33,10 +45,8 @@ const (
 // gives it one.
 func (c Code) Error() string {
 	number := "code " + strconv.Itoa(int(c))
-	for _, row := range conditions {
-		if row.Plain == c && (row.Source == specification || row.Source == farcall) {
-			return row.Name + " (" + number + ")"
-		}
+	if name := c.Condition().Name; name != "" {
+		return name + " (" + number + ")"
 	}
 	return number
 }
@@ -62,11 +72,12 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: err.Error(), Cause: cause}
 }
 
-// Refusal returns an error for what is refused before a handler sees it. Its data has the reason, as
-// {"reason":"…"}, which is about the caller's own message and no secret.
-func Refusal(code Code, message, reason string) *Error {
+// Refusal returns an error for what is refused before a handler sees it. Its message is the name of
+// the code's [Condition]. Its data has the reason, as {"reason":"…"}, which is about the caller's own
+// message and no secret.
+func Refusal(code Code, reason string) *Error {
 	data := append(AppendString([]byte(`{"reason":`), reason), '}')
-	return &Error{Code: code, Message: message, Data: data, Cause: errors.New(reason)}
+	return &Error{Code: code, Message: code.Condition().Name, Data: data, Cause: errors.New(reason)}
 }
 
 // Oversize returns the error for what exceeds a limit of so many bytes, or elements. Its data has the

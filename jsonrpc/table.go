@@ -6,7 +6,7 @@ import "slices"
 // number may mean different things to different peers, and the same condition
 // may have different numbers.
 type Condition struct {
-	Name       string // as its source writes it
+	Name       string // as its source writes it; the message of an error, if no other says more
 	Category   string // what it is about: protocol, limit, auth, tool ...
 	Severity   string // info, warning, error or critical
 	Retryable  bool   // the same call may succeed later
@@ -17,21 +17,47 @@ type Condition struct {
 	Source     string // who gave the condition its name and its code
 }
 
-// Conditions returns the registry.
-func Conditions() []Condition { return slices.Concat(conditions, erlmcp) }
+// Conditions returns the registry: what farcall sends, and what LSP and MCP define.
+func Conditions() []Condition { return slices.Clone(conditions) }
 
-// Lookup returns every meaning of a code. A code of the specification itself
-// has only that meaning, though other conditions are sent with it where a
-// dialect has no closer code.
-func Lookup(c Code) []Condition {
-	standard := c >= ParseError && c <= InvalidRequest
-	var all []Condition
-	for _, row := range Conditions() {
-		if c != 0 && (row.Plain == c || !standard && (row.Legacy == c || row.Modern == c)) {
-			all = append(all, row)
+// Condition returns the condition that farcall means by a code of this package: its row of the
+// registry, where others may have a row with the same code. For other codes it is zero.
+func (c Code) Condition() Condition {
+	for _, row := range conditions {
+		if row.Plain == c && row.sent() {
+			return row
 		}
 	}
-	return all
+	return Condition{}
+}
+
+// sent reports whether farcall itself sends a condition.
+func (row *Condition) sent() bool {
+	return row.Source == specification || row.Source == farcall || row.Plain == PermissionDenied && row.Source == tutorial
+}
+
+// Explained reports whether every caller is told why, as the member reason of the error's data, or
+// which limit it is. Of other conditions the reason is for the log, and for callers with
+// Options.Details: it may be a secret, or tell an attacker how far it came.
+func (row *Condition) Explained() bool {
+	switch row.Plain {
+	case ParseError, InvalidRequest, Overloaded, TooLarge:
+		return row.sent()
+	}
+	return false
+}
+
+// Means reports whether a code has the meaning of the row in some dialect. A code of the
+// specification itself has only that meaning, though other conditions are sent with it where a dialect
+// has no closer code.
+func (row *Condition) Means(c Code) bool {
+	standard := c >= ParseError && c <= InvalidRequest
+	return c != 0 && (row.Plain == c || !standard && (row.Legacy == c || row.Modern == c))
+}
+
+// Lookup returns every meaning of a code in the registry.
+func Lookup(c Code) []Condition {
+	return slices.DeleteFunc(Conditions(), func(row Condition) bool { return !row.Means(c) })
 }
 
 // The sources.
@@ -44,38 +70,39 @@ const (
 	mcpTypeScript = "MCP TypeScript SDK"
 )
 
-// conditions has the registry's rows but for those of one large list.
+// conditions has the registry's rows.
 //
 // MCP 2026-07-28 reserves -32020…-32099 for itself and discourages
 // -32000…-32019, and JSON-RPC reserves -32768…-32000. So a condition of our own
 // has there a code that is a thousand higher than elsewhere, outside all of
-// them, unless MCP or JSON-RPC has one for it.
+// them, unless MCP or JSON-RPC has one for it. The three that a connection
+// sends before it knows the revision keep theirs, which MCP only discourages.
 var conditions = []Condition{
-	{"Parse error", "protocol", "error", false, 400, -32700, -32700, -32700, specification},
-	{"Invalid Request", "protocol", "error", false, 400, -32600, -32600, -32600, specification},
-	{"Method not found", "protocol", "error", false, 404, -32601, -32601, -32601, specification},
-	{"Invalid params", "validation", "error", false, 400, -32602, -32602, -32602, specification},
-	{"Internal error", "server", "critical", false, 500, -32603, -32603, -32603, specification},
+	{"Parse error", "protocol", "error", false, 400, ParseError, ParseError, ParseError, specification},
+	{"Invalid Request", "protocol", "error", false, 400, InvalidRequest, InvalidRequest, InvalidRequest, specification},
+	{"Method not found", "protocol", "error", false, 404, MethodNotFound, MethodNotFound, MethodNotFound, specification},
+	{"Invalid params", "validation", "error", false, 400, InvalidParams, InvalidParams, InvalidParams, specification},
+	{"Internal error", "server", "critical", false, 500, InternalError, InternalError, InternalError, specification},
 
-	{"not initialized", "protocol", "error", false, 400, -32005, -32005, 0, farcall},
-	{"unavailable", "transport", "error", true, 503, -32008, -32008, -31008, farcall},
-	{"timeout", "limit", "warning", true, 504, -32009, -32009, -31009, farcall},
-	{"overloaded", "limit", "warning", true, 503, -32010, -32010, -31010, farcall},
-	{"too large", "limit", "error", false, 413, -32012, -32012, -31012, farcall},
-	{"schema not supported", "validation", "error", false, 422, -32040, -32040, -31040, farcall},
-	{"shutting down", "server", "warning", true, 503, -32041, -32041, -31041, farcall},
-	{"no callback", "transport", "error", false, 501, -32043, -32043, -31043, farcall},
-	{"rate limited", "limit", "warning", true, 429, -32050, -32050, -31050, farcall},
-	{"unauthenticated", "auth", "error", false, 401, -32051, -32051, -31051, farcall},
-	{"replayed request", "auth", "error", false, 401, -32052, -32052, -31052, farcall},
-	{"bad signature", "auth", "error", false, 401, -32053, -32053, -31053, farcall},
-	{"stale request", "auth", "error", false, 401, -32054, -32054, -31054, farcall},
-	{"cancelled", "call", "info", false, 499, -32800, -32800, -32800, farcall},
+	{"Not initialized", "protocol", "error", false, 400, NotInitialized, NotInitialized, 0, farcall},
+	{"Unavailable", "transport", "error", true, 503, Unavailable, Unavailable, Unavailable, farcall},
+	{"Timeout", "limit", "warning", true, 504, Timeout, Timeout, Timeout, farcall},
+	{"Overloaded", "limit", "warning", true, 503, Overloaded, Overloaded, Overloaded, farcall},
+	{"Too large", "limit", "error", false, 413, TooLarge, TooLarge, -31012, farcall},
+	{"Schema not supported", "validation", "error", false, 422, SchemaNotSupported, SchemaNotSupported, -31040, farcall},
+	{"Shutting down", "server", "warning", true, 503, ShuttingDown, ShuttingDown, -31041, farcall},
+	{"No callback", "transport", "error", false, 501, NoCallback, NoCallback, -31043, farcall},
+	{"Rate limited", "limit", "warning", true, 429, RateLimited, RateLimited, -31050, farcall},
+	{"Unauthenticated", "auth", "error", false, 401, Unauthenticated, Unauthenticated, -31051, farcall},
+	{"Replayed request", "auth", "error", false, 401, Replayed, Replayed, -31052, farcall},
+	{"Bad signature", "auth", "error", false, 401, BadSignature, BadSignature, -31053, farcall},
+	{"Stale request", "auth", "error", false, 401, Stale, Stale, -31054, farcall},
+	{"Cancelled", "call", "info", false, 499, Cancelled, Cancelled, Cancelled, farcall},
 
-	{"validation failed", "validation", "error", false, 400, -32001, -32602, -32602, tutorial},
-	{"permission denied", "auth", "error", false, 403, -32002, -32056, -31056, tutorial},
-	{"request timeout", "limit", "warning", true, 504, -32003, -32009, -31009, tutorial},
-	{"dependency failed", "dependency", "error", true, 502, -32004, -32039, -31039, tutorial},
+	{"Validation failed", "validation", "error", false, 400, -32001, -32602, -32602, tutorial},
+	{"Permission denied", "auth", "error", false, 403, PermissionDenied, -32056, -31056, tutorial},
+	{"Request timeout", "limit", "warning", true, 504, -32003, -32009, -31009, tutorial},
+	{"Dependency failed", "dependency", "error", true, 502, -32004, -32039, -31039, tutorial},
 
 	{"UnknownErrorCode", "protocol", "error", false, 500, -32001, 0, 0, lsp},
 	{"ServerNotInitialized", "protocol", "error", true, 503, -32002, 0, 0, lsp},

@@ -20,7 +20,7 @@ func TestReservedCodes(t *testing.T) {
 		case row.Modern >= -32768 && row.Modern <= -32000:
 			if row.Source == mcp {
 				own = append(own, row.Modern)
-			} else if !slices.Contains([]Code{-32020, -32021, -32022}, row.Modern) {
+			} else if !slices.Contains([]Code{-32020, -32021, -32022, Unavailable, Timeout, Overloaded}, row.Modern) {
 				t.Errorf("%s: %d is reserved on MCP 2026-07-28", row.Name, row.Modern)
 			}
 		}
@@ -43,7 +43,7 @@ func TestConditionsAreUnique(t *testing.T) {
 	}
 	names, codes := map[key]bool{}, map[key]string{}
 	for _, row := range Conditions() {
-		name := key{row.Source, row.Name, row.Plain} // erlmcp has two codes for some names
+		name := key{row.Source, row.Name, row.Plain}
 		if names[name] {
 			t.Errorf("%v is there twice", name)
 		}
@@ -80,16 +80,29 @@ func TestConditionsAreComplete(t *testing.T) {
 			t.Errorf("%+v", row)
 		}
 	}
-	counts := map[string]int{}
-	for _, row := range Conditions() {
-		counts[row.Source]++
+}
+
+// A code of this package has one row, which says what farcall sends.
+func TestConditionOfCode(t *testing.T) {
+	for _, row := range conditions {
+		if !row.sent() {
+			continue
+		}
+		if got := row.Plain.Condition(); got != row {
+			t.Errorf("%d is %+v, and %+v", row.Plain, got, row)
+		}
+		if first := row.Name[0]; first < 'A' || first > 'Z' {
+			t.Errorf("%q is the message of errors, and begins with a small letter", row.Name)
+		}
 	}
-	if counts[erlmcpErrors] != 127 || counts[erlmcpRefusals] != 51 {
-		t.Errorf("%v", counts)
+	if got := Code(-32001).Condition(); got != (Condition{}) {
+		t.Errorf("-32001 is not ours: %+v", got)
 	}
-	for c := Code(-32099); c <= -32000; c++ { // erlmcp leaves one of the range unused
-		if len(Lookup(c)) == 0 {
-			t.Errorf("%d has no meaning", c)
+	for code, want := range map[Code]bool{
+		ParseError: true, InvalidRequest: true, Overloaded: true, TooLarge: true, InternalError: false, BadSignature: false, PermissionDenied: false,
+	} {
+		if row := code.Condition(); row.Explained() != want {
+			t.Errorf("%v: explained is %t", code, !want)
 		}
 	}
 }
@@ -101,25 +114,21 @@ func TestLookup(t *testing.T) {
 		MethodNotFound: {"Method not found"},
 		InvalidParams:  {"Invalid params"},
 		InternalError:  {"Internal error"},
-		-32001:         {"validation failed", "UnknownErrorCode", "RequestTimeout", "RESOURCE_NOT_FOUND"},
-		-32002:         {"permission denied", "ServerNotInitialized", "Resource not found", "TOOL_NOT_FOUND"},
-		-32003:         {"request timeout", "PROMPT_NOT_FOUND"},
-		-32004:         {"dependency failed", "CAPABILITY_NOT_SUPPORTED"},
-		Timeout:        {"timeout", "request timeout", "TIMEOUT"},
-		Overloaded:     {"overloaded", "RATE_LIMITED"},
-		-31010:         {"overloaded", "RATE_LIMITED"},
-		Cancelled:      {"cancelled", "RequestCancelled"},
+		-32001:         {"Validation failed", "UnknownErrorCode", "RequestTimeout"},
+		-32002:         {"Permission denied", "ServerNotInitialized", "Resource not found"},
+		-32003:         {"Request timeout"},
+		-32004:         {"Dependency failed"},
+		Timeout:        {"Timeout", "Request timeout"},
+		Overloaded:     {"Overloaded"},
+		-31050:         {"Rate limited"},
+		Cancelled:      {"Cancelled", "RequestCancelled"},
 		-32801:         {"ContentModified"},
 		-32802:         {"ServerCancelled"},
 		-32803:         {"RequestFailed"},
-		-32020:         {"HeaderMismatch", "MEDIA_TYPE_NOT_ACCEPTABLE"},
-		-32021:         {"MissingRequiredClientCapability", "RESOURCE_TEMPLATE_NOT_FOUND"},
-		-32022:         {"UnsupportedProtocolVersion", "INVALID_URI", "UNSUPPORTED_PROTOCOL_VERSION", "PROTOCOL_VERSION_MISMATCH"},
-		-32042:         {"URLElicitationRequired", "URL_ELICITATION_REQUIRED"},
-		-32113:         {"COMPLETION_FAILED"},
-		1001:           {"CONTENT_POLICY", "QUEUE_CAP_EXCEEDED"},
-		1089:           {"RESOURCE_EXHAUSTED"},
-		1099:           {"INVALID_TASK_STATE"},
+		-32020:         {"HeaderMismatch"},
+		-32021:         {"MissingRequiredClientCapability"},
+		-32022:         {"UnsupportedProtocolVersion"},
+		-32042:         {"URLElicitationRequired"},
 		0:              nil,
 		12345:          nil,
 	} {

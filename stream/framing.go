@@ -154,7 +154,7 @@ func (c *conn) lost(err error) {
 }
 
 func malformed(err error) *jsonrpc.Error {
-	return jsonrpc.Refusal(jsonrpc.ParseError, "Parse error", err.Error())
+	return jsonrpc.Refusal(jsonrpc.ParseError, err.Error())
 }
 
 // headerEnd finds the empty line after the header lines, looking from p[from:]

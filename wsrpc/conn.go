@@ -177,7 +177,7 @@ func (c *conn) tooLong() *ending {
 // notUTF8 refuses a text message that is not UTF-8. RFC 6455 §8.1 demands the end of the connection.
 func notUTF8() *ending {
 	const reason = "the text message is not valid UTF-8"
-	return &ending{jsonrpc.Refusal(jsonrpc.ParseError, "Parse error", reason), websocket.StatusInvalidFramePayloadData, reason}
+	return &ending{jsonrpc.Refusal(jsonrpc.ParseError, reason), websocket.StatusInvalidFramePayloadData, reason}
 }
 
 // tooSlow ends the connection because a message has begun and does not go on.

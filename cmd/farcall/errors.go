@@ -29,18 +29,32 @@ func newErrorsCmd(e *env) *cobra.Command {
 			case len(args) > 1:
 				return usagef("Give one code or word.", "too many arguments")
 			case len(args) == 0:
-				return e.printConditions(jsonrpc.Conditions())
+				return e.printConditions(registry())
 			}
 			return e.printCode(args[0])
 		},
 	}
 }
 
+// registry returns the conditions of the library, and those of other programs that users meet.
+func registry() []jsonrpc.Condition {
+	all := jsonrpc.Conditions()
+	for _, row := range erlmcp {
+		all = append(all, jsonrpc.Condition(row))
+	}
+	return all
+}
+
+// meanings returns what a code may mean.
+func meanings(c jsonrpc.Code) []jsonrpc.Condition {
+	return slices.DeleteFunc(registry(), func(row jsonrpc.Condition) bool { return !row.Means(c) })
+}
+
 func (e *env) printCode(text string) error {
 	n, err := strconv.Atoi(text)
 	if err != nil {
 		word := strings.ToLower(text)
-		rows := slices.DeleteFunc(jsonrpc.Conditions(), func(c jsonrpc.Condition) bool {
+		rows := slices.DeleteFunc(registry(), func(c jsonrpc.Condition) bool {
 			return !strings.Contains(strings.ToLower(c.Name+" "+c.Category), word)
 		})
 		if len(rows) == 0 {
@@ -48,10 +62,10 @@ func (e *env) printCode(text string) error {
 		}
 		return e.printConditions(rows)
 	}
-	if n > 0 && len(jsonrpc.Lookup(jsonrpc.Code(n))) == 0 && (len(jsonrpc.Lookup(jsonrpc.Code(-n))) > 0 || reserved(-n)) {
+	if n > 0 && len(meanings(jsonrpc.Code(n))) == 0 && (len(meanings(jsonrpc.Code(-n))) > 0 || reserved(-n)) {
 		n = -n // the sign is a nuisance on a command line
 	}
-	known := jsonrpc.Lookup(jsonrpc.Code(n))
+	known := meanings(jsonrpc.Code(n))
 	if len(known) == 0 {
 		_, err := fmt.Fprintf(e.stdout, "%d has no meaning that is registered: %s.\n", n, rangeOf(n))
 		return err
@@ -89,6 +103,9 @@ func (e *env) explainCondition(n int, c jsonrpc.Condition) error {
 		{"  HTTP status", number(c.HTTPStatus)},
 		{"  defined by", c.Source},
 		{"  what to do", advice(c)},
+	}
+	if c.Explained() {
+		rows = append(rows, []string{"  why", "data of the error says it"})
 	}
 	fmt.Fprintf(e.stdout, "%s  %s\n", e.paint(colourNumber, strconv.Itoa(n)), e.paint(colourName, c.Name))
 	return columns(e.stdout, rows[1:], nil)

@@ -55,7 +55,7 @@ func codeHint(method string, t *target.Target, e *jsonrpc.Error) string {
 		return "The server did not accept the message itself. --curl shows what is sent."
 	default:
 	}
-	known := jsonrpc.Lookup(c)
+	known := meanings(c)
 	switch {
 	case mayRetry(e):
 		return fmt.Sprintf("It may work later. 'farcall errors %d' says what the code means.", int(c))

@@ -457,7 +457,8 @@ func (f *loginFlags) printLogins(ctx context.Context, args []string) error {
 
 // unauthenticated reports whether a code means that the server does not know who calls.
 func unauthenticated(c jsonrpc.Code) bool {
-	return slices.ContainsFunc(jsonrpc.Lookup(c), func(row jsonrpc.Condition) bool { return row.Name == "unauthenticated" })
+	row := jsonrpc.Unauthenticated.Condition()
+	return row.Means(c)
 }
 
 // loginHint is for a server that wants to know who calls.

@@ -70,7 +70,7 @@ func tooLarge(w http.ResponseWriter, r *http.Request, limit int64) {
 	e := jsonrpc.Oversize("Request", limit, "bytes")
 	e.Message += ": the limit is " + strconv.FormatInt(limit, 10) + " bytes"
 	if rev := era.Lookup(first(r.Header[headerVersion])); rev != nil && rev.Modern {
-		e.Code = -31012 // MCP reserves the range of jsonrpc.TooLarge for itself there
+		e.Code = jsonrpc.TooLarge.Condition().Modern
 	}
 	refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.NullID(), e)
 }

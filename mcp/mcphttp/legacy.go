@@ -175,7 +175,7 @@ func (h *Handler) run(x *exchange, b *buffers) {
 		st.silence(false)
 	default: // a notification too many
 		st.answer(http.StatusServiceUnavailable, jsonrpc.V2.AppendError(nil, jsonrpc.NullID(),
-			jsonrpc.Refusal(jsonrpc.Overloaded, "Overloaded", "more messages are in flight than the server takes")))
+			jsonrpc.Refusal(jsonrpc.Overloaded, "more messages are in flight than the server takes")))
 	}
 }
 

@@ -62,7 +62,7 @@ func (h *Handler) unanswered(w http.ResponseWriter, frame []byte) {
 		h.stray(w, m, false)
 		return
 	}
-	refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), jsonrpc.Refusal(jsonrpc.Overloaded, "Overloaded", "more messages are in flight than the server takes"))
+	refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), jsonrpc.Refusal(jsonrpc.Overloaded, "more messages are in flight than the server takes"))
 }
 
 // subscribe lets Shutdown end the call. It returns what takes that back.
@@ -159,11 +159,11 @@ func statusOf(e *jsonrpc.Error) int {
 	}](e.Cause); ok {
 		return cause.HTTPStatus()
 	}
-	if e.Cause == nil || e.Code > -31050 || e.Code < -31099 {
+	if e.Cause == nil {
 		return 0
 	}
 	for _, row := range jsonrpc.Lookup(e.Code) {
-		if row.Modern == e.Code && (row.Category == "auth" || row.Category == "limit") {
+		if row.Modern == e.Code && (row.Category == "auth" || row.Plain == jsonrpc.RateLimited) {
 			return row.HTTPStatus
 		}
 	}

@@ -307,7 +307,7 @@ func TestRefusalStatus(t *testing.T) {
 	e := serve(t, nil)
 	for _, row := range jsonrpc.Conditions() {
 		switch row.Name {
-		case "rate limited", "unauthenticated", "replayed request", "bad signature", "stale request", "permission denied":
+		case "Rate limited", "Unauthenticated", "Replayed request", "Bad signature", "Stale request", "Permission denied":
 			e.modern("1", "tools/call", `"name":"refused","code":`+strconv.Itoa(int(row.Modern))).is(row.HTTPStatus, `"Refused"`)
 		}
 	}

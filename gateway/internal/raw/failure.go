@@ -16,11 +16,6 @@ import (
 	"github.com/farcall-dev/farcall/stream"
 )
 
-// Codes of jsonrpc.Conditions.
-const (
-	codeUnavailable = -32008
-)
-
 const (
 	stderrLines = 10
 	stderrLine  = 200 // bytes
@@ -42,7 +37,7 @@ func (e *tooEarlyError) Unwrap() error { return e.err }
 // whether the upstream may have seen it. The cause stays private, but for what a
 // child process has written to its standard error.
 func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
-	e := &jsonrpc.Error{Code: codeUnavailable, Cause: &wayError{cause}}
+	e := &jsonrpc.Error{Code: jsonrpc.Unavailable, Cause: &wayError{cause}}
 	switch {
 	case errors.Is(cause, errShuttingDown):
 		e.Code, e.Message = jsonrpc.Overloaded, "Shutting down"

@@ -19,13 +19,6 @@ import (
 	"github.com/farcall-dev/farcall/stream"
 )
 
-// The codes of the registry, as the newest revision has them.
-const (
-	codeUnavailable = -32008
-	// CodeShuttingDown is that of calls which come after Close.
-	CodeShuttingDown = -31041
-)
-
 // A wayError is the cause of an error about the way to the server.
 type wayError struct{ cause error }
 
@@ -89,7 +82,7 @@ func (u *Upstream) failure(pc *pendingCall, err error) error {
 	case o == unreachable:
 		return u.unreached(err)
 	case o == unknown:
-		return u.fault(codeUnavailable, "unknown", pc.call.Idempotent, err,
+		return u.fault(jsonrpc.Unavailable, "unknown", pc.call.Idempotent, err,
 			"the connection to %s failed while %s was under way, which may or may not have had its effect", u.opts.Name, pc.call.Method)
 	case o == late:
 		return u.fault(jsonrpc.Timeout, "unknown", pc.call.Idempotent, err, "%s did not answer %s in time", u.opts.Name, pc.call.Method)
@@ -110,12 +103,12 @@ func (u *Upstream) ended(pc *pendingCall) error {
 
 // unreached is the error of a call that the server has not seen.
 func (u *Upstream) unreached(err error) error {
-	return u.fault(codeUnavailable, "no", true, err, "%s cannot be reached", u.opts.Name)
+	return u.fault(jsonrpc.Unavailable, "no", true, err, "%s cannot be reached", u.opts.Name)
 }
 
 // broken is the error of a call that is not tried.
 func (u *Upstream) broken(wait time.Duration) error {
-	e := u.refusal(codeUnavailable, "%s cannot be reached and is not tried again for now", u.opts.Name)
+	e := u.refusal(jsonrpc.Unavailable, "%s cannot be reached and is not tried again for now", u.opts.Name)
 	if !u.opts.Plain() {
 		e.Message += ": " + u.lastError
 	}
@@ -124,7 +117,7 @@ func (u *Upstream) broken(wait time.Duration) error {
 }
 
 func (u *Upstream) shuttingDown() error {
-	return u.refusal(CodeShuttingDown, "Shutting down: %s takes no more calls", u.opts.Name)
+	return u.refusal(jsonrpc.ShuttingDown.Condition().Modern, "Shutting down: %s takes no more calls", u.opts.Name)
 }
 
 // refusal is the error of a call that is not made.

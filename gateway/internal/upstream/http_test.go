@@ -166,12 +166,12 @@ func TestHTTPDown(t *testing.T) {
 	for n := range 3 {
 		_, err := do(t.Context(), u, toolCall("which", "", Caller{}))
 		// The first one may have gone over the old connection.
-		if d := dataOf(t, err, codeUnavailable); n > 0 && (d.Sent != "no" || !d.Retryable) {
+		if d := dataOf(t, err, jsonrpc.Unavailable); n > 0 && (d.Sent != "no" || !d.Retryable) {
 			t.Errorf("%v %+v", err, d)
 		}
 	}
 	_, err := do(t.Context(), u, toolCall("which", "", Caller{}))
-	if d := dataOf(t, err, codeUnavailable); d.RetryAfterMS == 0 {
+	if d := dataOf(t, err, jsonrpc.Unavailable); d.RetryAfterMS == 0 {
 		t.Errorf("%v %+v", err, d)
 	}
 	if s := u.Status(); s.State != StateOpen {
@@ -210,7 +210,7 @@ func TestDiesAtStart(t *testing.T) {
 	for range 10 {
 		wg.Go(func() {
 			_, err := do(t.Context(), u, toolCall("x", "", Caller{}))
-			d := dataOf(t, err, codeUnavailable)
+			d := dataOf(t, err, jsonrpc.Unavailable)
 			if len(d.Stderr) == 0 || d.Stderr[len(d.Stderr)-1] != "FATAL: no DATABASE_URL" || d.Sent != "no" || !d.Retryable {
 				t.Errorf("%v %+v", err, d)
 			}
@@ -249,7 +249,7 @@ func TestDelayedStart(t *testing.T) {
 		l.child(2).end.Close()
 		synctest.Wait()
 		_, err := do(t.Context(), u, toolCall("which", "", Caller{}))
-		if d := dataOf(t, err, codeUnavailable); d.RetryAfterMS != 3600_000 || len(d.Stderr) != 1 {
+		if d := dataOf(t, err, jsonrpc.Unavailable); d.RetryAfterMS != 3600_000 || len(d.Stderr) != 1 {
 			t.Errorf("%+v", d)
 		}
 	})

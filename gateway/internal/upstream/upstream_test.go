@@ -260,7 +260,7 @@ func TestClose(t *testing.T) {
 		go func() { done <- u.Close(t.Context()) }()
 		synctest.Wait()
 		_, err := do(t.Context(), u, toolCall("which", "", Caller{}))
-		if d := dataOf(t, err, CodeShuttingDown); d.Sent != "no" || !d.Retryable || d.Upstream != "lab" {
+		if d := dataOf(t, err, jsonrpc.ShuttingDown.Condition().Modern); d.Sent != "no" || !d.Retryable || d.Upstream != "lab" {
 			t.Errorf("%+v", d)
 		}
 		if err := errors.Join(<-done, <-result); err != nil {
@@ -278,7 +278,7 @@ func TestClose(t *testing.T) {
 			t.Errorf("closed with %v", err)
 		}
 		for range 2 {
-			if d := dataOf(t, <-result, codeUnavailable); d.Sent != "unknown" || d.Retryable {
+			if d := dataOf(t, <-result, jsonrpc.Unavailable); d.Sent != "unknown" || d.Retryable {
 				t.Errorf("%+v", d)
 			}
 		}
@@ -362,7 +362,7 @@ func TestDeadConnection(t *testing.T) {
 					return
 				}
 				_, err := do(t.Context(), u, c)
-				if d := dataOf(t, err, codeUnavailable); d.Sent != "unknown" || d.Retryable {
+				if d := dataOf(t, err, jsonrpc.Unavailable); d.Sent != "unknown" || d.Retryable {
 					t.Errorf("%+v", d)
 				}
 				if !errors.Is(err, farcall.ErrClosed) {
@@ -422,14 +422,14 @@ func TestBreaker(t *testing.T) {
 		u := l.upstream(Options{BreakAfter: 3, BreakFor: 10 * time.Second})
 		for n := range 3 {
 			_, err := do(t.Context(), u, toolCall("which", "", Caller{}))
-			if d := dataOf(t, err, codeUnavailable); d.Sent != "no" || !d.Retryable || !errors.Is(err, down) {
+			if d := dataOf(t, err, jsonrpc.Unavailable); d.Sent != "no" || !d.Retryable || !errors.Is(err, down) {
 				t.Errorf("call %d: %v %+v", n, err, d)
 			}
 		}
 		<-time.After(time.Second)
 		for range 5 {
 			_, err := do(t.Context(), u, toolCall("which", "", Caller{}))
-			if d := dataOf(t, err, codeUnavailable); d.RetryAfterMS != 9000 || d.Sent != "no" || !d.Retryable {
+			if d := dataOf(t, err, jsonrpc.Unavailable); d.RetryAfterMS != 9000 || d.Sent != "no" || !d.Retryable {
 				t.Errorf("open: %+v", d)
 			}
 		}
@@ -438,11 +438,11 @@ func TestBreaker(t *testing.T) {
 		}
 		<-time.After(10 * time.Second)
 		_, err := do(t.Context(), u, toolCall("which", "", Caller{}))
-		if d := dataOf(t, err, codeUnavailable); d.RetryAfterMS != 0 || l.count() != 4 {
+		if d := dataOf(t, err, jsonrpc.Unavailable); d.RetryAfterMS != 0 || l.count() != 4 {
 			t.Errorf("the trial: %+v, %d starts", d, l.count())
 		}
 		_, err = do(t.Context(), u, toolCall("which", "", Caller{}))
-		if d := dataOf(t, err, codeUnavailable); d.RetryAfterMS != 10_000 {
+		if d := dataOf(t, err, jsonrpc.Unavailable); d.RetryAfterMS != 10_000 {
 			t.Errorf("after the trial: %+v", d)
 		}
 		<-time.After(11 * time.Second)
@@ -451,7 +451,7 @@ func TestBreaker(t *testing.T) {
 		go func() { _, err := do(t.Context(), u, toolCall("which", "", Caller{})); trial <- err }()
 		synctest.Wait()
 		_, err = do(t.Context(), u, toolCall("which", "", Caller{}))
-		if d := dataOf(t, err, codeUnavailable); d.RetryAfterMS == 0 {
+		if d := dataOf(t, err, jsonrpc.Unavailable); d.RetryAfterMS == 0 {
 			t.Errorf("during the trial: %+v", d)
 		}
 		if err := <-trial; err != nil {

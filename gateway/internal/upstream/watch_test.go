@@ -75,7 +75,7 @@ func TestWatchRefused(t *testing.T) {
 		l.dialing = func(context.Context, int) error { return errors.New("down") }
 		u := l.upstream(Options{})
 		_, err := u.Watch(t.Context(), Caller{}, "lab:r", func() {})
-		_ = dataOf(t, err, codeUnavailable)
+		_ = dataOf(t, err, jsonrpc.Unavailable)
 		if n := len(u.watching); n != 0 {
 			t.Errorf("%d watches are left", n)
 		}

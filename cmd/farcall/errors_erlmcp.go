@@ -1,4 +1,9 @@
-package jsonrpc
+package main
+
+import "github.com/farcall-dev/farcall/jsonrpc"
+
+// condition is a row of a table here.
+type condition jsonrpc.Condition
 
 // The names of the two lists that erlmcp has.
 const (
@@ -10,7 +15,7 @@ const (
 // its conditions in the range that MCP 2026-07-28 has since reserved; there
 // they get the code of the standard condition, or one a thousand higher, which
 // is outside every reserved range.
-var erlmcp = []Condition{
+var erlmcp = []condition{
 	{"CUSTOM_SERVER_ERROR", "server", "error", false, 500, -32000, -32000, -31000, erlmcpErrors},
 	{"RESOURCE_NOT_FOUND", "resource", "error", false, 404, -32001, -32001, -32602, erlmcpErrors},
 	{"TOOL_NOT_FOUND", "tool", "error", false, 404, -32002, -32002, -32602, erlmcpErrors},
