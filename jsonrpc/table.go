@@ -75,7 +75,7 @@ const (
 // MCP 2026-07-28 reserves -32020…-32099 for itself and discourages
 // -32000…-32019, and JSON-RPC reserves -32768…-32000. So a condition of our own
 // has there a code that is a thousand higher than elsewhere, outside all of
-// them, unless MCP or JSON-RPC has one for it. The three that a connection
+// them, unless MCP or JSON-RPC has one for it. The two that a connection
 // sends before it knows the revision keep theirs, which MCP only discourages.
 var conditions = []Condition{
 	{"Parse error", "protocol", "error", false, 400, ParseError, ParseError, ParseError, specification},
@@ -85,7 +85,7 @@ var conditions = []Condition{
 	{"Internal error", "server", "critical", false, 500, InternalError, InternalError, InternalError, specification},
 
 	{"Not initialized", "protocol", "error", false, 400, NotInitialized, NotInitialized, 0, farcall},
-	{"Unavailable", "transport", "error", true, 503, Unavailable, Unavailable, Unavailable, farcall},
+	{"Unavailable", "transport", "error", true, 503, Unavailable, Unavailable, -31008, farcall},
 	{"Timeout", "limit", "warning", true, 504, Timeout, Timeout, Timeout, farcall},
 	{"Overloaded", "limit", "warning", true, 503, Overloaded, Overloaded, Overloaded, farcall},
 	{"Too large", "limit", "error", false, 413, TooLarge, TooLarge, -31012, farcall},
