@@ -1,0 +1,212 @@
+package openapi
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+)
+
+const (
+	maxNesting  = 128 // containers inside each other, in a document
+	maxRefChain = 64  // references to references
+)
+
+// errForeign is behind the error of a reference that leads out of the document: the
+// whole document is refused.
+var errForeign = errors.New("references to other documents are not followed")
+
+// A document is the text of an OpenAPI document, and of the files that it refers to.
+type document struct {
+	files map[string]*file
+	read  func(name string) ([]byte, error) // a file below the folder; nil: none may be read
+}
+
+// A file is one JSON text. Containers that references have passed through are indexed.
+type file struct {
+	name  string // within the folder; "" is the document itself
+	root  node
+	index map[string]map[string]node // by the JSON Pointer of the container
+}
+
+// A node is a JSON value of a file, which is valid. The zero node is an absent value.
+type node struct {
+	f   *file
+	raw []byte
+}
+
+func (d *document) add(name string, raw []byte) *file {
+	f := &file{name: name, index: map[string]map[string]node{}}
+	f.root = node{f, raw[scan.Space(raw, 0):]}
+	d.files[name] = f
+	return f
+}
+
+func (n node) there() bool { return len(n.raw) > 0 }
+
+func (n node) is(first byte) bool { return len(n.raw) > 0 && n.raw[0] == first }
+
+// get returns a member.
+func (n node) get(name string) node { return node{n.f, scan.Member(n.raw, name)} }
+
+// each calls yield with the members, in order, until it returns false.
+func (n node) each(yield func(name string, value node) bool) {
+	scan.Object(n.raw, func(name, value []byte) bool { return yield(string(name), node{n.f, value}) })
+}
+
+// items returns the elements of an array.
+func (n node) items() (all []node) {
+	scan.Array(n.raw, func(value []byte) bool {
+		all = append(all, node{n.f, value})
+		return true
+	})
+	return all
+}
+
+// text returns the characters of a string, and "" of anything else.
+func (n node) text() string {
+	if !n.is('"') {
+		return ""
+	}
+	return string(scan.Unquote(n.raw))
+}
+
+func (n node) yes() bool { return string(n.raw) == "true" }
+
+// texts returns the strings of an array.
+func (n node) texts() (all []string) {
+	for _, item := range n.items() {
+		if item.is('"') {
+			all = append(all, item.text())
+		}
+	}
+	return all
+}
+
+// ref returns the $ref of an object.
+func (n node) ref() (to string, ok bool) {
+	if !n.is('{') {
+		return "", false
+	}
+	r := n.get("$ref")
+	return r.text(), r.is('"')
+}
+
+// A target is where a reference leads to.
+type target struct {
+	node
+	pointer string // within the file
+}
+
+// key is the same for all references to the target.
+func (t target) key() string { return t.f.name + "#" + t.pointer }
+
+// resolve finds what a reference leads to, through references that lead there alone.
+func (d *document) resolve(from *file, to string) (target, error) {
+	first := to
+	for range maxRefChain {
+		t, err := d.step(from, to)
+		if err != nil {
+			return target{}, err
+		}
+		next, ok := t.ref()
+		if !ok {
+			return t, nil
+		}
+		from, to = t.f, next
+	}
+	return target{}, fmt.Errorf("the reference %s leads to more than %d references, or to itself", clip(first), maxRefChain)
+}
+
+// deref follows the reference of a node, if it is one.
+func (d *document) deref(n node) (node, error) {
+	to, ok := n.ref()
+	if !ok {
+		return n, nil
+	}
+	t, err := d.resolve(n.f, to)
+	return t.node, err
+}
+
+// step follows one reference.
+func (d *document) step(from *file, to string) (target, error) {
+	name, fragment, _ := strings.Cut(to, "#")
+	f := from
+	if name != "" {
+		var err error
+		if f, err = d.open(from, name); err != nil {
+			return target{}, err
+		}
+	}
+	pointer, err := url.PathUnescape(fragment)
+	if err != nil || pointer != "" && pointer[0] != '/' {
+		return target{}, fmt.Errorf("the reference %s is no JSON Pointer", clip(to))
+	}
+	n := f.find(pointer)
+	if !n.there() {
+		return target{}, fmt.Errorf("there is nothing at the reference %s", clip(to))
+	}
+	return target{n, pointer}, nil
+}
+
+// open returns another file. Only files below the folder of the document are read.
+func (d *document) open(from *file, name string) (*file, error) {
+	if d.read == nil || strings.Contains(name, ":") || strings.HasPrefix(name, "/") || strings.ContainsAny(name, "\\?") {
+		return nil, fmt.Errorf("the reference %s: %w; bundle the document into one file", clip(name), errForeign)
+	}
+	if unescaped, err := url.PathUnescape(name); err == nil {
+		name = unescaped
+	}
+	name = path.Join(path.Dir(from.name), name)
+	if f := d.files[name]; f != nil {
+		return f, nil
+	}
+	if len(d.files) >= maxFiles {
+		return nil, fmt.Errorf("the document refers to more than %d files: %w", maxFiles, errForeign)
+	}
+	raw, err := d.read(name)
+	if err != nil {
+		return nil, fmt.Errorf("the reference %s: %w: %w", clip(name), errForeign, err)
+	}
+	return d.add(name, raw), nil
+}
+
+// find returns what is at a JSON Pointer (RFC 6901), or the zero node.
+func (f *file) find(pointer string) node {
+	if pointer == "" {
+		return f.root
+	}
+	at := strings.LastIndexByte(pointer, '/')
+	members, ok := f.index[pointer[:at]]
+	if !ok {
+		members = map[string]node{}
+		switch in := f.find(pointer[:at]); {
+		case in.is('{'):
+			in.each(func(name string, value node) bool {
+				if _, twice := members[name]; !twice {
+					members[name] = value
+				}
+				return true
+			})
+		case in.is('['):
+			for i, item := range in.items() {
+				members[strconv.Itoa(i)] = item
+			}
+		}
+		f.index[pointer[:at]] = members
+	}
+	return members[strings.NewReplacer("~1", "/", "~0", "~").Replace(pointer[at+1:])]
+}
+
+// clip shortens what a document says, for an error.
+func clip(s string) string {
+	s = clean(s)
+	if len(s) > 120 {
+		return s[:120] + "…"
+	}
+	return s
+}

@@ -1,0 +1,283 @@
+package openapi
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+)
+
+const (
+	maxYAML     = 8 << 20  // bytes of a document in YAML, whose reader needs much more memory than that of JSON
+	maxBrackets = 200_000  // brackets and braces in it
+	maxExpanded = 32 << 20 // bytes of it as JSON, with its aliases expanded
+)
+
+// toJSON returns a document as JSON: as it is, or translated from YAML. Numbers keep
+// their text, keys are strings, and aliases are expanded within bounds.
+func toJSON(raw []byte) ([]byte, error) {
+	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
+	if i := scan.Space(raw, 0); i < len(raw) && raw[i] == '{' {
+		at, fault := scan.Text(raw, maxNesting)
+		if fault == scan.OK {
+			return raw, nil
+		}
+		if fault == scan.TooDeep || len(raw) > maxYAML {
+			return nil, fmt.Errorf("%s at byte %d", fault, at)
+		}
+		out, err := yamlToJSON(raw) // a flow mapping of YAML begins with a brace, too
+		if err != nil {
+			return nil, fmt.Errorf("it is no JSON, %s at byte %d, and no YAML: %w", fault, at, err)
+		}
+		return out, nil
+	}
+	return yamlToJSON(raw)
+}
+
+func yamlToJSON(raw []byte) (out []byte, err error) {
+	if len(raw) > maxYAML {
+		return nil, fmt.Errorf("the document has %d bytes; %d are allowed in YAML, and more in JSON", len(raw), maxYAML)
+	}
+	if n := bytes.Count(raw, []byte("[")) + bytes.Count(raw, []byte("{")); n > maxBrackets {
+		return nil, fmt.Errorf("the document has %d brackets and braces; %d are allowed in YAML, and more in JSON", n, maxBrackets)
+	}
+	defer func() {
+		if recover() != nil { // what the parser does with some texts that are no YAML
+			out, err = nil, errors.New("it cannot be read as YAML")
+		}
+	}()
+	tokens := lexer.Tokenize(string(raw))
+	if err := checkNesting(tokens); err != nil {
+		return nil, err
+	}
+	parsed, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		var bad *yaml.SyntaxError
+		if errors.As(err, &bad) && bad.Token != nil && bad.Token.Position != nil {
+			return nil, fmt.Errorf("line %d, column %d: it is no YAML: %s", bad.Token.Position.Line, bad.Token.Position.Column, bad.Message)
+		}
+		return nil, errors.New("it cannot be read as YAML")
+	}
+	y := yamlWriter{anchors: map[string][2]int{}}
+	for _, doc := range parsed.Docs {
+		if doc.Body == nil {
+			continue
+		}
+		if len(y.out) > 0 {
+			return nil, errors.New("there is a second document (---) in the file")
+		}
+		if err := y.write(doc.Body, 0); err != nil {
+			return nil, err
+		}
+	}
+	return y.out, nil
+}
+
+// checkNesting refuses what the parser would recurse into too deeply.
+func checkNesting(tokens token.Tokens) error {
+	depth, run := 0, 0
+	for _, t := range tokens {
+		switch t.Type {
+		case token.MappingStartType, token.SequenceStartType:
+			depth++
+		case token.MappingEndType, token.SequenceEndType:
+			depth--
+		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
+			run++
+			if run <= maxNesting {
+				continue
+			}
+		default:
+			run = 0
+		}
+		if depth > maxNesting || run > maxNesting {
+			return fmt.Errorf("line %d: values are nested more than %d deep", t.Position.Line, maxNesting)
+		}
+	}
+	return nil
+}
+
+// A yamlWriter writes YAML as JSON.
+type yamlWriter struct {
+	out     []byte
+	anchors map[string][2]int // where in out the value of an anchor is
+}
+
+func (y *yamlWriter) write(a ast.Node, depth int) error {
+	if depth > maxNesting {
+		return fmt.Errorf("line %d: values are nested more than %d deep", lineOf(a), maxNesting)
+	}
+	if len(y.out) > maxExpanded {
+		return fmt.Errorf("the document has more than %d bytes when its aliases are expanded", maxExpanded)
+	}
+	switch a := a.(type) {
+	case *ast.MappingNode:
+		return y.mapping(a.Values, depth)
+	case *ast.MappingValueNode:
+		return y.mapping([]*ast.MappingValueNode{a}, depth)
+	case *ast.SequenceNode:
+		return y.sequence(a, depth)
+	case *ast.AnchorNode:
+		start := len(y.out)
+		if err := y.write(a.Value, depth+1); err != nil {
+			return err
+		}
+		y.anchors[a.Name.GetToken().Value] = [2]int{start, len(y.out)}
+	case *ast.AliasNode:
+		at, ok := y.anchors[a.Value.GetToken().Value]
+		if !ok {
+			return fmt.Errorf("line %d: there is no anchor %s before this alias", lineOf(a), clip(a.Value.GetToken().Value))
+		}
+		y.out = append(y.out, y.out[at[0]:at[1]]...)
+	case *ast.TagNode:
+		return y.tagged(a, depth)
+	default:
+		return y.scalar(a)
+	}
+	return nil
+}
+
+func (y *yamlWriter) sequence(a *ast.SequenceNode, depth int) error {
+	y.out = append(y.out, '[')
+	for i, v := range a.Values {
+		if i > 0 {
+			y.out = append(y.out, ',')
+		}
+		if err := y.write(v, depth+1); err != nil {
+			return err
+		}
+	}
+	y.out = append(y.out, ']')
+	return nil
+}
+
+// tagged writes what has a tag: !!str makes a text of it, others say nothing new.
+func (y *yamlWriter) tagged(a *ast.TagNode, depth int) error {
+	if _, plain := a.Value.(ast.ScalarNode); plain && a.Start.Value == "!!str" {
+		y.out = scan.AppendQuoted(y.out, a.Value.GetToken().Value)
+		return nil
+	}
+	return y.write(a.Value, depth+1)
+}
+
+func (y *yamlWriter) scalar(a ast.Node) error {
+	switch a := a.(type) {
+	case *ast.NullNode:
+		y.out = append(y.out, "null"...)
+	case *ast.BoolNode:
+		y.out = strconv.AppendBool(y.out, a.Value)
+	case *ast.StringNode:
+		y.out = scan.AppendQuoted(y.out, a.Value)
+	case *ast.LiteralNode:
+		y.out = scan.AppendQuoted(y.out, a.Value.Value)
+	case *ast.IntegerNode:
+		y.number(a.GetToken().Value, fmt.Sprint(a.Value))
+	case *ast.FloatNode:
+		y.number(a.GetToken().Value, strconv.FormatFloat(a.Value, 'g', -1, 64))
+	case *ast.InfinityNode, *ast.NanNode:
+		y.out = scan.AppendQuoted(y.out, a.GetToken().Value)
+	default:
+		return fmt.Errorf("line %d: there is no value, list or map", lineOf(a))
+	}
+	return nil
+}
+
+// number writes a number as it is written, where JSON has that spelling.
+func (y *yamlWriter) number(text, value string) {
+	for _, s := range []string{text, value} {
+		if _, fault := scan.Text([]byte(s), 0); fault == scan.OK {
+			y.out = append(y.out, s...)
+			return
+		}
+	}
+	y.out = scan.AppendQuoted(y.out, text)
+}
+
+func (y *yamlWriter) mapping(values []*ast.MappingValueNode, depth int) error {
+	seen := map[string]bool{}
+	var merges []ast.Node
+	y.out = append(y.out, '{')
+	for _, v := range values {
+		if _, ok := v.Key.(*ast.MergeKeyNode); ok {
+			merges = append(merges, v.Value)
+			continue
+		}
+		key, err := keyOf(v.Key)
+		if err != nil {
+			return err
+		}
+		if seen[key] {
+			return fmt.Errorf("line %d: the key %s is there twice", lineOf(v.Key), clip(key))
+		}
+		y.begin(key, seen)
+		if err := y.write(v.Value, depth+1); err != nil {
+			return err
+		}
+	}
+	for _, m := range merges {
+		if err := y.merge(m, seen, depth); err != nil {
+			return err
+		}
+	}
+	y.out = append(y.out, '}')
+	return nil
+}
+
+// begin writes the name of a member.
+func (y *yamlWriter) begin(key string, seen map[string]bool) {
+	if len(seen) > 0 {
+		y.out = append(y.out, ',')
+	}
+	seen[key] = true
+	y.out = append(scan.AppendQuoted(y.out, key), ':')
+}
+
+// merge adds the members of a merge key that are not there yet.
+func (y *yamlWriter) merge(a ast.Node, seen map[string]bool, depth int) error {
+	start := len(y.out)
+	if err := y.write(a, depth+1); err != nil {
+		return err
+	}
+	from := bytes.Clone(y.out[start:])
+	y.out = y.out[:start]
+	add := func(name, value []byte) bool {
+		if !seen[string(name)] {
+			y.begin(string(name), seen)
+			y.out = append(y.out, value...)
+		}
+		return true
+	}
+	scan.Object(from, add)
+	scan.Array(from, func(value []byte) bool { scan.Object(value, add); return true })
+	return nil
+}
+
+func keyOf(a ast.Node) (string, error) {
+	switch a := a.(type) {
+	case *ast.StringNode:
+		return a.Value, nil
+	case *ast.LiteralNode:
+		return a.Value.Value, nil
+	case *ast.MappingKeyNode:
+		return keyOf(a.Value)
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode, *ast.InfinityNode, *ast.NanNode:
+		return a.GetToken().Value, nil
+	default:
+		return "", fmt.Errorf("line %d: a key must be a word", lineOf(a))
+	}
+}
+
+func lineOf(a ast.Node) int {
+	if t := a.GetToken(); t != nil && t.Position != nil {
+		return t.Position.Line
+	}
+	return 1
+}
