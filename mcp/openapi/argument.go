@@ -1,0 +1,272 @@
+package openapi
+
+import (
+	"fmt"
+	"net/textproto"
+	"slices"
+	"strings"
+)
+
+// A location is where an argument goes in a request.
+type location uint8
+
+const (
+	inPath location = iota
+	inQuery
+	inHeader
+	inCookie
+	inBody  // a property of the body
+	inWhole // the body
+)
+
+func (l location) String() string {
+	return [...]string{"path", "query", "header", "cookie", "body", "body"}[l]
+}
+
+// An argument of a tool, and how its value is written into the request.
+type argument struct {
+	name, wire string
+	in         location
+	required   bool
+	style      style
+	explode    bool
+	reserved   bool   // characters such as / are sent as they are
+	json       bool   // the value is sent as JSON
+	file       bool   // the value is a file, or a list of files
+	media      string // of a part of a multipart body
+	schema     fragment
+}
+
+type style uint8
+
+const (
+	styleForm style = iota
+	styleSimple
+	styleLabel
+	styleMatrix
+	styleSpace
+	stylePipe
+	styleTab
+	styleDeep
+)
+
+func styles() map[string]style {
+	return map[string]style{
+		"form": styleForm, "simple": styleSimple, "label": styleLabel, "matrix": styleMatrix,
+		"spaceDelimited": styleSpace, "pipeDelimited": stylePipe, "deepObject": styleDeep,
+	}
+}
+
+// A refusal is why an operation does not become a tool, or a part of it no argument.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// arguments returns the parameters of an operation: of the path, then of the query, headers
+// and cookies, each in the order of the document.
+func (b *builder) arguments(o *operation) ([]*argument, error) {
+	params, err := b.parameters(o)
+	if err != nil {
+		return nil, err
+	}
+	var args []*argument
+	for _, p := range params {
+		a, err := b.argument(o, p)
+		if err != nil {
+			return nil, fmt.Errorf("the parameter %s: %w", clip(p.get("name").text()), err)
+		}
+		if a != nil {
+			args = append(args, a)
+		}
+	}
+	slices.SortStableFunc(args, func(a, b *argument) int { return int(a.in) - int(b.in) })
+	return args, nil
+}
+
+// argument reads a parameter. It returns nil for what is no argument.
+func (b *builder) argument(o *operation, p node) (*argument, error) {
+	a := &argument{wire: p.get("name").text(), required: p.get("required").yes()}
+	switch p.get("in").text() {
+	case "path":
+		a.in, a.required, a.style = inPath, true, styleSimple
+	case "query":
+		a.in, a.explode = inQuery, true
+	case "header":
+		a.in, a.style = inHeader, styleSimple
+	case "cookie":
+		a.in, a.explode = inCookie, true
+	case "body", "formData":
+		return nil, nil // of Swagger 2.0: they are the body
+	default:
+		return nil, refusal("there is no such place as " + clip(p.get("in").text()))
+	}
+	if a.wire == "" || unclean(a.wire) {
+		return nil, fmt.Errorf("its name %w", errName)
+	}
+	if b.withheld(a, p) {
+		return nil, nil
+	}
+	if a.in == inHeader && !headerName(a.wire) || a.in == inCookie && !headerName(a.wire) {
+		return nil, refusal("its name is none of a header")
+	}
+	if err := b.encode(a, p); err != nil {
+		if !a.required {
+			b.warn(o, "the optional parameter %s is left out: %v", clip(a.wire), err)
+			return nil, nil
+		}
+		return nil, err
+	}
+	return a, b.describeArgument(a, p)
+}
+
+// withheld reports whether a parameter is no argument: because credentials and what belongs
+// to HTTP itself are not for models, or because there is no need for it.
+func (b *builder) withheld(a *argument, p node) bool {
+	if !a.required && p.get("deprecated").yes() {
+		return true
+	}
+	if b.credential(a.in, a.wire) {
+		return true
+	}
+	switch a.in {
+	case inHeader:
+		return forbiddenHeader(a.wire) || !a.required && !b.o.OptionalHeaders
+	case inCookie:
+		return !a.required
+	}
+	return false
+}
+
+// forbiddenHeader reports whether a header is not for arguments: OpenAPI 3.1, 4.8.12.1, says so
+// of the first three; the others belong to HTTP and to proxies.
+func forbiddenHeader(name string) bool {
+	name = textproto.CanonicalMIMEHeaderKey(name)
+	return slices.Contains([]string{
+		"Accept", "Content-Type", "Authorization",
+		"Host", "Cookie", "Content-Length", "Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Keep-Alive", "Expect",
+		"Forwarded", "Accept-Encoding", "Via",
+	}, name) || strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "X-Forwarded-")
+}
+
+// headerName reports whether a name is one of RFC 9110, section 5.6.2.
+func headerName(name string) bool {
+	return name != "" && strings.IndexFunc(name, func(r rune) bool {
+		return r <= ' ' || r >= 0x7f || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+	}) < 0
+}
+
+// encode reads how a value is written.
+func (b *builder) encode(a *argument, p node) error {
+	if content := p.get("content"); content.is('{') {
+		err := error(refusal("it is not JSON"))
+		content.each(func(name string, _ node) bool {
+			if isJSON(mediaName(name)) {
+				a.json, err = true, nil
+			}
+			return err != nil
+		})
+		return err
+	}
+	if b.swagger {
+		return a.collection(p.get("collectionFormat").text())
+	}
+	if name := p.get("style").text(); name != "" {
+		s, ok := styles()[name]
+		if !ok || !a.in.takes(s) {
+			return refusal(fmt.Sprintf("the style %s is none of a %s", clip(name), a.in))
+		}
+		a.style = s
+		a.explode = s == styleForm
+	}
+	if e := p.get("explode"); e.there() {
+		a.explode = e.yes()
+	}
+	a.reserved = a.in == inQuery && p.get("allowReserved").yes()
+	return nil
+}
+
+// takes reports whether a style is one of the location (OpenAPI 3.1, 4.8.12.3).
+func (l location) takes(s style) bool {
+	switch l {
+	case inPath:
+		return s == styleSimple || s == styleLabel || s == styleMatrix
+	case inHeader:
+		return s == styleSimple
+	case inCookie:
+		return s == styleForm
+	default:
+		return s == styleForm || s == styleSpace || s == stylePipe || s == styleDeep
+	}
+}
+
+// collection reads collectionFormat of Swagger 2.0.
+func (a *argument) collection(format string) error {
+	a.explode = false
+	switch format {
+	case "", "csv":
+	case "multi":
+		a.explode = true
+	case "ssv":
+		a.style = styleSpace
+	case "pipes":
+		a.style = stylePipe
+	case "tsv":
+		a.style = styleTab
+	default:
+		return refusal("there is no collectionFormat " + clip(format))
+	}
+	return nil
+}
+
+// describeArgument makes the schema of a parameter.
+func (b *builder) describeArgument(a *argument, p node) (err error) {
+	schema := p.get("schema")
+	if a.json {
+		p.get("content").each(func(name string, media node) bool {
+			if !isJSON(mediaName(name)) {
+				return true
+			}
+			schema = media.get("schema")
+			return false
+		})
+	} else if b.swagger {
+		schema = p // its keywords are the parameter's own
+	}
+	a.schema, err = b.shaper.fragment(schema, p.get("description").text())
+	return err
+}
+
+// credential reports whether a security scheme sends a parameter.
+func (b *builder) credential(in location, name string) bool {
+	return b.credentials[in.String()+" "+strings.ToLower(name)]
+}
+
+// readCredentials collects the parameters that security schemes send.
+func (b *builder) readCredentials() {
+	schemes := b.root().get("components").get("securitySchemes")
+	if b.swagger {
+		schemes = b.root().get("securityDefinitions")
+	}
+	schemes.each(func(_ string, s node) bool {
+		if s, err := b.d.deref(s); err == nil && s.get("type").text() == "apiKey" {
+			b.credentials[s.get("in").text()+" "+strings.ToLower(s.get("name").text())] = true
+		}
+		return true
+	})
+}
+
+// open reports whether an operation is for everyone: then no credentials are sent.
+func (b *builder) open(o *operation) bool {
+	s := o.node.get("security")
+	return s.is('[') && len(s.items()) == 0
+}
+
+// mediaName returns a media type without its parameters.
+func mediaName(s string) string {
+	s, _, _ = strings.Cut(s, ";")
+	return strings.ToLower(strings.TrimSpace(s))
+}
+
+func isJSON(media string) bool {
+	return media == "application/json" || strings.HasSuffix(media, "+json") || media == "text/json" || media == "*/*" || media == "application/*"
+}

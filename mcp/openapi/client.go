@@ -1,0 +1,205 @@
+package openapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/fetch"
+)
+
+const (
+	maxTextBody   = 1 << 20
+	maxBinaryBody = 8 << 20
+	maxRedirects  = 3
+	maxRetryWait  = 5 * time.Second
+	retryWait     = 200 * time.Millisecond
+)
+
+// A sender sends requests to the origin of an API.
+type sender struct {
+	client  *http.Client
+	origin  string
+	header  http.Header
+	timeout time.Duration
+	maxText int
+}
+
+func (b *builder) newSender() (*sender, error) {
+	s := &sender{
+		client: &http.Client{}, origin: originOf(b.base), header: b.o.Header.Clone(),
+		timeout: b.o.Timeout, maxText: b.o.MaxText,
+	}
+	if b.o.Client != nil {
+		client := *b.o.Client
+		s.client = &client
+	} else if b.o.BaseURL == "" {
+		t, err := fetch.Transport(b.base, b.origin, b.o.AllowPrivate)
+		if err != nil {
+			return nil, err
+		}
+		s.client.Transport = t
+	}
+	s.client.CheckRedirect = checkRedirect
+	return s, nil
+}
+
+// checkBase refuses an origin that the document chose and may not choose.
+func (b *builder) checkBase() error {
+	if b.o.Client != nil {
+		return nil // its transport decides
+	}
+	_, err := fetch.Transport(b.base, b.origin, b.o.AllowPrivate)
+	if err != nil {
+		err = errors.New("the document's server " + originOf(b.base) + ": " + err.Error() + "; set Options.BaseURL to reach it")
+	}
+	return err
+}
+
+// authorize adds the credentials, for the origin that they are for.
+func (s *sender) authorize(r *http.Request, open bool) {
+	if open || originOf(r.URL) != s.origin {
+		return
+	}
+	for name, values := range s.header {
+		if name == "Cookie" {
+			for _, v := range r.Header.Values(name) {
+				values = []string{values[0] + "; " + v}
+			}
+		}
+		r.Header[name] = values
+	}
+}
+
+// checkRedirect follows redirects of GET within an origin, and leaves any other to the model.
+func checkRedirect(r *http.Request, via []*http.Request) error {
+	first := via[0]
+	if first.Method != http.MethodGet || len(via) > maxRedirects || originOf(r.URL) != originOf(first.URL) || r.URL.User != nil {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+// A response is what came back, with its body.
+type response struct {
+	*http.Response
+	media string
+	body  []byte
+	whole bool // the body is within the limits
+}
+
+// do sends a request, and reads the response. What may be repeated is sent a second time when the
+// API could not be reached, or says that it is busy.
+func (s *sender) do(r *http.Request, event func(data string) error) (*response, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
+	defer cancel()
+	r = r.WithContext(ctx)
+	for attempt := 0; ; attempt++ {
+		resp, err := s.client.Do(r)
+		wait, again := s.again(r, resp, err)
+		if attempt > 0 || !again || !sleep(ctx, wait) {
+			if err != nil {
+				return nil, s.failure(ctx, err)
+			}
+			return s.read(ctx, resp, event)
+		}
+		if resp != nil {
+			resp.Body.Close()
+		}
+		if r.GetBody != nil {
+			if r.Body, err = r.GetBody(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
+// again reports whether a request is worth a second attempt, and after which time.
+func (s *sender) again(r *http.Request, resp *http.Response, err error) (time.Duration, bool) {
+	if !idempotent(r.Method) || r.Context().Err() != nil {
+		return 0, false
+	}
+	if err != nil {
+		op, ok := errors.AsType[*net.OpError](err)
+		return retryWait, ok && op.Op == "dial" && !errors.Is(err, fetch.ErrAddress)
+	}
+	after, known := retryAfter(resp)
+	switch resp.StatusCode {
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		if !known {
+			after = retryWait
+		}
+		return after, after <= maxRetryWait
+	case http.StatusTooManyRequests:
+		return after, known && after <= maxRetryWait
+	}
+	return 0, false
+}
+
+func retryAfter(resp *http.Response) (time.Duration, bool) {
+	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
+	return time.Duration(seconds) * time.Second, err == nil && seconds >= 0 && seconds < 1<<20
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// failure says why there is no response, without what the address may hold of secrets.
+func (s *sender) failure(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return errors.New("the API did not answer within " + s.timeout.String())
+	}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if errors.Is(err, fetch.ErrAddress) {
+		return errors.New("the API at " + s.origin + " may not be reached: its name leads to an address that is not public")
+	}
+	return errors.New("the API at " + s.origin + " cannot be reached: " + clean(err.Error()))
+}
+
+// read reads the body of a response, as far as the limits allow. Each event of a stream is passed on
+// when it comes; what has come when the time is over is the response.
+func (s *sender) read(ctx context.Context, resp *http.Response, event func(data string) error) (*response, error) {
+	defer resp.Body.Close()
+	out := &response{Response: resp, media: mediaName(resp.Header.Get("Content-Type")), whole: true}
+	limit := int64(maxTextBody)
+	if binary(out.media) {
+		limit = maxBinaryBody
+	}
+	var buf bytes.Buffer
+	var err error
+	in := io.LimitReader(resp.Body, limit+1)
+	stream := out.media == "text/event-stream"
+	if stream {
+		err = readEvents(io.TeeReader(in, &buf), event)
+	} else {
+		_, err = buf.ReadFrom(in)
+	}
+	switch {
+	case err == nil:
+	case stream && buf.Len() > 0 && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		out.whole = false
+	default:
+		return nil, s.failure(ctx, err)
+	}
+	out.body = buf.Bytes()
+	if int64(len(out.body)) > limit {
+		out.body, out.whole = out.body[:limit], false
+	}
+	return out, nil
+}

@@ -1,0 +1,295 @@
+package openapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/fetch"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/mcp"
+)
+
+const (
+	maxDocument   = 16 << 20
+	maxFiles      = 5000
+	maxFilesBytes = 64 << 20
+	maxOperations = 5000
+	warnTools     = 40
+	fetchTimeout  = 20 * time.Second
+)
+
+// An API is an OpenAPI document as tools. It does not change, and may be used by any number of
+// goroutines at once.
+type API struct {
+	title, version string
+	tools          []*Tool
+	problems       []Problem
+	sender         *sender
+}
+
+// A Tool is one operation.
+type Tool struct {
+	mcp.Tool
+	// Operation is its method and path, such as "GET /pets/{id}".
+	Operation string
+	// Renamed says why the name is not the operationId; "" when it is.
+	Renamed string
+
+	plan *plan
+}
+
+// A Problem is a part of a document that has no counterpart among the tools.
+type Problem struct {
+	// Operation is a method and path; "" when it is about the whole document.
+	Operation string
+	Message   string
+	// Skipped: the operation is no tool.
+	Skipped bool
+}
+
+func (p Problem) String() string {
+	switch {
+	case p.Operation == "":
+		return p.Message
+	case p.Skipped:
+		return p.Operation + ": no tool: " + p.Message
+	default:
+		return p.Operation + ": " + p.Message
+	}
+}
+
+// New reads a document, in JSON or YAML. It fails when the document as a whole cannot be used,
+// refers to other documents, or makes more tools than Options.MaxTools. A single operation that cannot become a
+// tool is a [Problem].
+func New(doc []byte, o *Options) (*API, error) {
+	return load(&document{files: map[string]*file{}}, doc, &url.URL{}, o)
+}
+
+// Open reads a document from a file. It may refer to files in its folder and below.
+func Open(name string, o *Options) (*API, error) {
+	root, err := os.OpenRoot(filepath.Dir(name))
+	if err != nil {
+		return nil, fmt.Errorf("openapi: %w", err)
+	}
+	defer root.Close() //nolint:errcheck // it is read only
+	total := 0
+	read := func(name string) ([]byte, error) {
+		raw, err := readFile(root, filepath.FromSlash(name))
+		if total += len(raw); err == nil && total > maxFilesBytes {
+			err = fmt.Errorf("the files of the document have more than %d bytes", maxFilesBytes)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return checked(raw)
+	}
+	doc, err := readFile(root, filepath.Base(name))
+	if err != nil {
+		return nil, fmt.Errorf("openapi: %w", err)
+	}
+	return load(&document{files: map[string]*file{}, read: read}, doc, &url.URL{}, o)
+}
+
+func readFile(root *os.Root, name string) ([]byte, error) {
+	f, err := root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // as above
+	raw, err := io.ReadAll(io.LimitReader(f, maxDocument+1))
+	if err == nil && len(raw) > maxDocument {
+		err = fmt.Errorf("%s has more than %d bytes", name, maxDocument)
+	}
+	return raw, err
+}
+
+// Fetch reads a document from an address, which must be https, or http to loopback. Servers that the
+// document names must be of the same origin; for another one, set Options.BaseURL. Neither Options.Header nor
+// Options.Client is used for the document.
+func Fetch(ctx context.Context, address string, o *Options) (*API, error) {
+	origin, err := url.Parse(address)
+	if err != nil {
+		return nil, errors.New("openapi: the address of the document is no URL")
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("openapi: %w", err)
+	}
+	r.Header.Set("Accept", "application/json, application/yaml;q=0.9, */*;q=0.1")
+	resp, err := fetch.New(&fetch.Options{MaxBytes: maxDocument, Timeout: fetchTimeout}).Do(r, nil)
+	if err != nil {
+		return nil, fmt.Errorf("openapi: %w", err)
+	}
+	defer resp.Body.Close()
+	doc, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = fmt.Errorf("the answer is %s", resp.Status)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("openapi: fetch the document: %w", err)
+	}
+	return load(&document{files: map[string]*file{}}, doc, origin, o)
+}
+
+// Tools returns the tools, in the order of paths.
+func (a *API) Tools() []*Tool { return a.tools }
+
+// Problems returns what did not become a tool, or not wholly, and why.
+func (a *API) Problems() []Problem { return a.problems }
+
+// AddTo adds the tools to a server. Tools of the same names are replaced.
+func (a *API) AddTo(s *mcp.Server) {
+	for _, t := range a.tools {
+		s.AddTool(t.Tool, t.plan.call)
+	}
+}
+
+// checked returns a text as valid JSON within the bounds.
+func checked(raw []byte) ([]byte, error) {
+	if len(raw) > maxDocument {
+		return nil, fmt.Errorf("the document has %d bytes; %d are allowed", len(raw), maxDocument)
+	}
+	out, err := toJSON(raw)
+	if err != nil {
+		return nil, err
+	}
+	if at, fault := scan.Text(out, maxNesting); fault != scan.OK {
+		return nil, fmt.Errorf("%s at byte %d", fault, at)
+	}
+	return out, nil
+}
+
+// A builder makes an API of a document.
+type builder struct {
+	d       *document
+	o       Options
+	shaper  *shaper
+	swagger bool // Swagger 2.0
+
+	origin      *url.URL // from where the document was learned; empty: it was given
+	base        *url.URL // where the API is
+	declared    string   // the document's own first server
+	servers     map[string]bool
+	credentials map[string]bool // parameters of security schemes: "header x-api-key"
+	api         *API
+}
+
+func (b *builder) root() node { return b.d.files[""].root }
+
+func (b *builder) warn(o *operation, format string, args ...any) {
+	p := Problem{Message: fmt.Sprintf(format, args...)}
+	if o != nil {
+		p.Operation = clean(o.key())
+	}
+	b.api.problems = append(b.api.problems, p)
+}
+
+// load makes an API of a document that was learned from origin, which is empty when it was given.
+func load(d *document, doc []byte, origin *url.URL, o *Options) (*API, error) {
+	raw, err := checked(doc)
+	if err != nil {
+		return nil, fmt.Errorf("openapi: the document cannot be read: %w", err)
+	}
+	d.add("", raw)
+	b := &builder{d: d, origin: origin, servers: map[string]bool{}, credentials: map[string]bool{}, api: &API{}}
+	if o != nil {
+		b.o = *o
+	}
+	b.o.setDefaults()
+	if err := b.version(); err != nil {
+		return nil, fmt.Errorf("openapi: %w", err)
+	}
+	if err := b.readServers(); err != nil {
+		return nil, fmt.Errorf("openapi: %w", err)
+	}
+	b.readCredentials()
+	if err := b.build(); err != nil {
+		return nil, fmt.Errorf("openapi: %w", err)
+	}
+	return b.api, nil
+}
+
+// version reads which specification the document is written to.
+func (b *builder) version() error {
+	b.shaper = newShaper(b.d, b.o.Slim)
+	root := b.root()
+	b.api.title, b.api.version = clean(root.get("info").get("title").text()), clean(root.get("info").get("version").text())
+	v := func(name string) string { return strings.Trim(string(root.get(name).raw), `"`) }
+	switch {
+	case strings.HasPrefix(v("openapi"), "3."):
+	case strings.HasPrefix(v("swagger"), "2"):
+		b.swagger = true
+		b.warn(nil, "the document is written to Swagger 2.0, which OpenAPI 3 has replaced; it is read as far as the two agree")
+	case root.get("swagger").there(), root.get("openapi").there():
+		return fmt.Errorf("the document is written to version %s; 3.0, 3.1 and Swagger 2.0 are known", clip(v("openapi")+v("swagger")))
+	default:
+		return errors.New(`this is no OpenAPI document: it has no member "openapi"`)
+	}
+	return nil
+}
+
+// build makes the tools.
+func (b *builder) build() error {
+	all, err := b.operations()
+	if err != nil {
+		return err
+	}
+	nameTools(all, b.o.MaxName)
+	if b.api.sender, err = b.newSender(); err != nil {
+		return err
+	}
+	var chosen []*operation
+	for _, o := range all {
+		switch why, ok := b.choose(o); {
+		case ok:
+			chosen = append(chosen, o)
+		case why != "":
+			b.skip(o, why)
+		}
+	}
+	if len(chosen) > b.o.MaxTools {
+		return fmt.Errorf("%d operations become tools, %d are allowed: choose some with Allow and Deny, those that read with ReadOnly, or raise MaxTools",
+			len(chosen), b.o.MaxTools)
+	}
+	for _, o := range chosen {
+		t, err := b.tool(o)
+		switch {
+		case errors.Is(err, errForeign):
+			return fmt.Errorf("%s: %w", clean(o.key()), err)
+		case err != nil:
+			b.skip(o, err.Error())
+		default:
+			b.api.tools = append(b.api.tools, t)
+		}
+	}
+	return b.finish()
+}
+
+func (b *builder) skip(o *operation, why string) {
+	b.api.problems = append(b.api.problems, Problem{Operation: clean(o.key()), Message: why, Skipped: true})
+}
+
+// finish checks the tools together.
+func (b *builder) finish() error {
+	names := map[string]string{}
+	size := 0
+	for _, t := range b.api.tools {
+		if other, ok := names[t.Name]; ok {
+			return fmt.Errorf("%s and %s have the name %s: Options.Edit must give them different ones", other, t.Operation, t.Name)
+		}
+		names[t.Name] = t.Operation
+		size += t.size()
+	}
+	if n := len(b.api.tools); n > warnTools {
+		b.warn(nil, "there are %d tools, whose list has about %d tokens: most models choose better among fewer; choose some with Allow", n, size/bytesPerToken)
+	}
+	return nil
+}

@@ -1,0 +1,237 @@
+package openapi
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// An operation is one method of one path.
+type operation struct {
+	method, path string
+	item, node   node // the path item, and what it has for the method
+	id           string
+	tags         []string
+
+	name    string // of the tool
+	renamed string // why that is not the operationId
+}
+
+// key is what people call the operation.
+func (o *operation) key() string { return o.method + " " + o.path }
+
+// methods are those of tools, in the order of the list.
+func methods() []string { return []string{"get", "query", "post", "put", "patch", "delete", "head"} }
+
+// operations returns the operations of the document, in order.
+func (b *builder) operations() ([]*operation, error) {
+	var all []*operation
+	var err error
+	paths := b.root().get("paths")
+	if !paths.is('{') && !b.root().get("webhooks").there() && !b.root().get("components").there() {
+		return nil, fmt.Errorf("the document has no %q", "paths")
+	}
+	paths.each(func(path string, item node) bool {
+		if item, err = b.d.deref(item); err != nil {
+			err = fmt.Errorf("the path %s: %w", clip(path), err)
+			return false
+		}
+		for _, method := range methods() {
+			o := item.get(method)
+			if o, err = b.d.deref(o); err != nil { // not in the specification, but in use
+				err = fmt.Errorf("%s %s: %w", strings.ToUpper(method), clip(path), err)
+				return false
+			}
+			if o.is('{') {
+				all = append(all, &operation{
+					method: strings.ToUpper(method), path: path, item: item, node: o,
+					id: o.get("operationId").text(), tags: o.get("tags").texts(),
+				})
+			}
+		}
+		if len(all) > maxOperations {
+			err = fmt.Errorf("the document has more than %d operations", maxOperations)
+		}
+		return err == nil
+	})
+	slices.SortStableFunc(all, func(a, b *operation) int { return strings.Compare(a.path, b.path) })
+	return all, err
+}
+
+// extension reads a member of x-mcp, or of Speakeasy's x-speakeasy-mcp, as a text.
+func (o *operation) extension(name string) string {
+	for _, x := range []string{"x-mcp", "x-speakeasy-mcp"} {
+		if v := o.node.get(x).get(name); v.is('"') {
+			return v.text()
+		}
+	}
+	return ""
+}
+
+func (o *operation) skipped() bool {
+	return o.node.get("x-mcp").get("skip").yes() || o.node.get("x-speakeasy-mcp").get("disabled").yes()
+}
+
+// extensionHint reads an annotation: x-mcp has them in annotations, Speakeasy side by side.
+func (o *operation) extensionHint(name string) (value, ok bool) {
+	for _, at := range []node{o.node.get("x-mcp").get("annotations"), o.node.get("x-speakeasy-mcp")} {
+		if v := at.get(name); v.is('t') || v.is('f') {
+			return v.yes(), true
+		}
+	}
+	return false, false
+}
+
+// parameters returns those of the path item and of the operation, which win.
+func (b *builder) parameters(o *operation) ([]node, error) {
+	var all []node
+	at := map[[2]string]int{}
+	for _, list := range [][]node{o.item.get("parameters").items(), o.node.get("parameters").items()} {
+		for _, p := range list {
+			p, err := b.d.deref(p)
+			if err != nil {
+				return nil, err
+			}
+			key := [2]string{p.get("in").text(), p.get("name").text()}
+			if i, ok := at[key]; ok {
+				all[i] = p
+				continue
+			}
+			at[key] = len(all)
+			all = append(all, p)
+		}
+	}
+	return all, nil
+}
+
+// description is what a model reads of an operation.
+func (o *operation) description() string {
+	text := o.extension("description")
+	if text != "" {
+		return shorten(clean(text), 2000)
+	}
+	summary, first := clean(o.node.get("summary").text()), paragraph(o.node.get("description").text())
+	switch {
+	case summary == "":
+		text = first
+	case first == "" || strings.HasPrefix(first, strings.TrimRight(summary, ".")):
+		if text = summary; len(first) > len(summary) {
+			text = first
+		}
+	default:
+		text = strings.TrimRight(summary, ".") + ". " + first
+	}
+	if text == "" {
+		text = o.key()
+		if len(o.tags) > 0 {
+			text += " (" + strings.Join(o.tags, ", ") + ")"
+		}
+		text = clean(text)
+	}
+	return shorten(text, 400)
+}
+
+func (o *operation) title() string {
+	if t := o.extension("title"); t != "" {
+		return shorten(clean(t), 64)
+	}
+	return shorten(clean(o.node.get("summary").text()), 64)
+}
+
+// A pattern selects operations: "tag:repos", "GET /repos/**", "DELETE **", or the name of a
+// tool, such as "issues_*".
+type selector struct{ text string }
+
+func (s selector) match(o *operation) bool {
+	if tag, ok := strings.CutPrefix(s.text, "tag:"); ok {
+		return slices.ContainsFunc(o.tags, func(t string) bool { return glob(tag, t) })
+	}
+	if method, path, ok := strings.Cut(s.text, " "); ok {
+		return (method == "*" || strings.EqualFold(method, o.method)) && glob(strings.TrimSpace(path), o.path)
+	}
+	return glob(s.text, o.name)
+}
+
+// exact reports whether it names one operation.
+func (s selector) exact() bool {
+	return !strings.ContainsAny(s.text, "*") && !strings.HasPrefix(s.text, "tag:")
+}
+
+// glob matches * with anything but a slash, and ** with anything.
+func glob(pattern, s string) bool {
+	literal, rest, star := strings.Cut(pattern, "*")
+	if !star {
+		return pattern == s
+	}
+	s, ok := strings.CutPrefix(s, literal)
+	if !ok {
+		return false
+	}
+	rest, deep := strings.CutPrefix(rest, "*")
+	for !glob(rest, s) {
+		if s == "" || s[0] == '/' && !deep {
+			return false
+		}
+		s = s[1:]
+	}
+	return true
+}
+
+// choose reports whether an operation becomes a tool, and otherwise why not.
+func (b *builder) choose(o *operation) (why string, ok bool) {
+	allowed, named := len(b.o.Allow) == 0, false
+	for _, s := range b.o.Allow {
+		if s := (selector{s}); s.match(o) {
+			allowed, named = true, named || s.exact()
+		}
+	}
+	switch {
+	case !allowed:
+		return "", false
+	case slices.ContainsFunc(b.o.Deny, func(s string) bool { return selector{s}.match(o) }):
+		return "", false
+	case b.o.ReadOnly && !safe(o.method):
+		return "", false
+	case o.skipped():
+		return "the document says so (x-mcp)", false
+	case o.node.get("deprecated").yes() && !named:
+		return "it is deprecated; name it in Allow to have it", false
+	case o.method == "HEAD" && o.item.get("get").there():
+		return "GET does what HEAD does", false
+	case b.streamsOnly(o):
+		return "it answers with an event stream only", false
+	}
+	return "", true
+}
+
+// streamsOnly reports whether the only successful answer is an event stream.
+func (b *builder) streamsOnly(o *operation) bool {
+	streams, others := false, false
+	o.node.get("responses").each(func(status string, r node) bool {
+		if !strings.HasPrefix(status, "2") {
+			return true
+		}
+		r, err := b.d.deref(r)
+		if err != nil {
+			return true
+		}
+		media := 0
+		r.get("content").each(func(name string, _ node) bool {
+			media++
+			if mediaName(name) == "text/event-stream" {
+				streams = true
+			} else {
+				others = true
+			}
+			return true
+		})
+		others = others || media == 0
+		return true
+	})
+	return streams && !others
+}
+
+func safe(method string) bool { return method == "GET" || method == "QUERY" || method == "HEAD" }
+
+// idempotent methods may be sent again (RFC 9110, section 9.2.2).
+func idempotent(method string) bool { return safe(method) || method == "PUT" || method == "DELETE" }

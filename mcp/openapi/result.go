@@ -1,0 +1,281 @@
+package openapi
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/mcp"
+)
+
+const (
+	maxMedia       = 1 << 20 // bytes of an image or a sound
+	maxProblem     = 2000    // bytes of what an API says about an error
+	maxSchemaHints = 2000
+)
+
+// send sends a request and makes a result of the response.
+func (p *plan) send(r *http.Request, values [][]byte) (*mcp.ToolResult, error) {
+	ctx := r.Context()
+	count := 0.0
+	resp, err := p.sender.do(r, func(data string) error {
+		count++
+		return mcp.Progress(ctx, count, 0, shorten(clean(data), 1000))
+	})
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case resp.StatusCode >= 400:
+		return p.failed(resp, values), nil
+	case resp.StatusCode >= 300:
+		return errorResult(fmt.Sprintf("%s: the API redirects to %s, which is not followed", resp.Status, clip(resp.Header.Get("Location")))), nil
+	}
+	return p.sender.succeeded(resp), nil
+}
+
+func errorResult(text string) *mcp.ToolResult {
+	return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(text)}, IsError: true}
+}
+
+func textResult(text string) *mcp.ToolResult {
+	return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(text)}}
+}
+
+// succeeded makes a result of a response of 2xx.
+func (s *sender) succeeded(resp *response) *mcp.ToolResult {
+	top, _, _ := strings.Cut(resp.media, "/")
+	switch {
+	case len(resp.body) == 0:
+		return textResult(resp.Status)
+	case !binary(resp.media) && utf8.Valid(resp.body), !resp.whole && utf8.Valid(trimRune(resp.body)):
+		return s.text(resp)
+	case !resp.whole:
+		return errorResult(fmt.Sprintf("%s: the response is %s of more than %d bytes", resp.Status, clip(resp.media), len(resp.body)))
+	case top == "image" && len(resp.body) <= maxMedia:
+		return &mcp.ToolResult{Content: []mcp.Content{mcp.Image(resp.body, resp.media)}}
+	case top == "audio" && len(resp.body) <= maxMedia:
+		return &mcp.ToolResult{Content: []mcp.Content{mcp.Audio(resp.body, resp.media)}}
+	default:
+		return &mcp.ToolResult{Content: []mcp.Content{mcp.Embed(mcp.ResourceContents{
+			URI: resp.Request.URL.String(), MIMEType: resp.media, Blob: resp.body,
+		})}}
+	}
+}
+
+// trimRune removes the beginning of a character from the end.
+func trimRune(b []byte) []byte {
+	for i := 1; i <= utf8.UTFMax && i <= len(b); i++ {
+		if utf8.RuneStart(b[len(b)-i]) {
+			if !utf8.FullRune(b[len(b)-i:]) {
+				return b[:len(b)-i]
+			}
+			break
+		}
+	}
+	return b
+}
+
+// text makes a result of a text. JSON is structured content, too; where it is cut, both are.
+func (s *sender) text(resp *response) *mcp.ToolResult {
+	body := bytes.TrimSpace(resp.body)
+	if resp.whole && len(body) > 0 && (isJSON(resp.media) || body[0] == '{' || body[0] == '[') {
+		if _, fault := scan.Text(body, maxNesting); fault == scan.OK {
+			return s.structured(body)
+		}
+	}
+	if len(resp.body) <= s.maxText && resp.whole {
+		return textResult(string(resp.body))
+	}
+	shown := trimRune(resp.body[:min(len(resp.body), s.maxText)])
+	return textResult(fmt.Sprintf("%s\n… the rest of %d bytes is left out", shown, len(resp.body)))
+}
+
+func (s *sender) structured(body []byte) *mcp.ToolResult {
+	note := ""
+	if len(body) > s.maxText {
+		body = compact(body)
+	}
+	if len(body) > s.maxText {
+		cut, left, all := cutItems(body, s.maxText)
+		if cut == nil {
+			return textResult(fmt.Sprintf("%s\n… the rest of %d bytes is left out", trimRune(body[:s.maxText]), len(body)))
+		}
+		body = cut
+		note = fmt.Sprintf("\n… %d of %d items left out; narrow the request, or ask for another page", left, all)
+	}
+	return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(string(body) + note)}, StructuredContent: body}
+}
+
+// cutItems leaves items out of the end of an array, or of the largest array of an object, so that the
+// rest is no longer than limit. It returns nil when that does not help.
+func cutItems(body []byte, limit int) (out []byte, left, all int) {
+	if body[0] == '[' {
+		return cutArray(nil, body, limit)
+	}
+	var largest []byte
+	at, n := -1, 0
+	scan.Object(body, func(_, value []byte) bool {
+		if value[0] == '[' && len(value) > len(largest) {
+			largest, at = value, n
+		}
+		n++
+		return true
+	})
+	room := limit - (len(body) - len(largest))
+	if at < 0 || room < 0 {
+		return nil, 0, 0
+	}
+	out, n = []byte{'{'}, 0
+	scan.Object(body, func(name, value []byte) bool {
+		if n > 0 {
+			out = append(out, ',')
+		}
+		out = append(scan.AppendQuoted(out, name), ':')
+		if n == at {
+			out, left, all = cutArray(out, value, room)
+		} else {
+			out = append(out, value...)
+		}
+		n++
+		return out != nil
+	})
+	if out == nil {
+		return nil, 0, 0
+	}
+	return append(out, '}'), left, all
+}
+
+// cutArray appends as many items of an array as there is room for, and returns nil when there is none
+// for the first.
+func cutArray(out, list []byte, room int) (_ []byte, left, all int) {
+	start := len(out)
+	out = append(out, '[')
+	scan.Array(list, func(item []byte) bool {
+		all++
+		if left == 0 && len(out)-start+len(item)+2 <= room {
+			if len(out)-start > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, item...)
+		} else {
+			left++
+		}
+		return true
+	})
+	if left == all {
+		return nil, 0, 0
+	}
+	return append(out, ']'), left, all
+}
+
+// failed makes a result of a response of 400 and above, for the model to do better.
+func (p *plan) failed(resp *response, values [][]byte) *mcp.ToolResult {
+	var b strings.Builder
+	b.WriteString(resp.Status)
+	if after := resp.Header.Get("Retry-After"); after != "" {
+		b.WriteString(" (retry after " + clip(after) + ")")
+	}
+	body := bytes.TrimSpace(resp.body)
+	switch {
+	case len(body) == 0:
+	case resp.media == "application/problem+json": // RFC 9457
+		b.WriteString(problemText(body))
+	case binary(resp.media) || !utf8.Valid(trimRune(body)):
+	case resp.media == "text/html":
+		b.WriteString("\n" + shorten(clean(htmlTag.ReplaceAllString(string(body), " ")), 500))
+	default:
+		b.WriteString("\n" + string(trimRune(body[:min(len(body), maxProblem)])))
+	}
+	if resp.StatusCode == http.StatusBadRequest || resp.StatusCode == http.StatusUnprocessableEntity {
+		b.WriteString(p.schemaHints(string(body), values))
+	}
+	return errorResult(b.String())
+}
+
+func problemText(body []byte) string {
+	var b strings.Builder
+	for _, name := range []string{"title", "detail"} {
+		if v := scan.Member(body, name); len(v) > 0 && v[0] == '"' {
+			b.WriteString("\n" + clean(string(scan.Unquote(v))))
+		}
+	}
+	rest := 0
+	scan.Object(body, func(name, value []byte) bool {
+		switch string(name) {
+		case "title", "detail", "status", "type", "instance":
+		default:
+			if rest += len(value); rest < maxProblem {
+				fmt.Fprintf(&b, "\n%s: %s", clip(string(name)), value)
+			}
+		}
+		return true
+	})
+	return b.String()
+}
+
+// schemaHints shows the schemas of the arguments that the API complains about.
+func (p *plan) schemaHints(body string, values [][]byte) string {
+	var b strings.Builder
+	for i, a := range p.args {
+		missing := values[i] == nil && !a.required
+		if len(a.wire) < 2 || missing && !strings.Contains(body, `"`+a.wire+`"`) || !mentions(body, a.wire) {
+			continue
+		}
+		if b.Len()+len(a.schema.raw) > maxSchemaHints {
+			break
+		}
+		fmt.Fprintf(&b, "\nThe argument %s: %s", a.name, a.schema.raw)
+	}
+	return b.String()
+}
+
+// mentions reports whether a text has a name as a word.
+func mentions(text, name string) bool {
+	letter := func(i int) bool {
+		return i >= 0 && i < len(text) && (text[i] == '_' || text[i] >= '0' && text[i] <= '9' || text[i]|0x20 >= 'a' && text[i]|0x20 <= 'z')
+	}
+	for at := 0; ; {
+		i := strings.Index(text[at:], name)
+		if i < 0 {
+			return false
+		}
+		i += at
+		if !letter(i-1) && !letter(i+len(name)) {
+			return true
+		}
+		at = i + len(name)
+	}
+}
+
+// readEvents calls event with the data of each event of a stream.
+func readEvents(in io.Reader, event func(data string) error) error {
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, maxTextBody)
+	data := ""
+	for lines.Scan() {
+		line := lines.Text()
+		if value, ok := strings.CutPrefix(line, "data:"); ok {
+			if data != "" {
+				data += "\n"
+			}
+			data += strings.TrimPrefix(value, " ")
+		}
+		if line == "" && data != "" {
+			if err := event(data); err != nil {
+				return err
+			}
+			data = ""
+		}
+	}
+	if err := lines.Err(); !errors.Is(err, bufio.ErrTooLong) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package openapi
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/validate"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+const (
+	maxToolSchema = 16 << 10 // bytes of the schema of one tool
+	bytesPerToken = 4        // about, of JSON in English
+)
+
+func newShaper(d *document, slim Slim) *shaper {
+	return &shaper{d: d, slim: slim, components: map[string]*component{}, patterns: map[string]bool{}, keywords: keywordWriters()}
+}
+
+// tool makes the tool of an operation.
+func (b *builder) tool(o *operation) (*Tool, error) {
+	base, err := b.baseOf(o)
+	if err != nil {
+		return nil, err
+	}
+	args, err := b.arguments(o)
+	if err != nil {
+		return nil, err
+	}
+	body, more, err := b.body(o)
+	if err != nil {
+		return nil, err
+	}
+	args = append(args, more...)
+	nameArguments(args)
+	schema, err := b.inputSchema(o, args)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tool{Operation: clean(o.key()), Renamed: o.renamed}
+	t.Tool = mcp.Tool{
+		Name: o.name, Title: o.title(), Description: o.description(),
+		InputSchema: schema, Annotations: annotations(o),
+	}
+	if b.o.Edit != nil {
+		b.o.Edit(o.key(), &t.Tool)
+		if t.InputSchema = schema; t.Name != o.name {
+			t.Renamed = "Options.Edit"
+		}
+		if !validName(t.Name) {
+			return nil, fmt.Errorf("Options.Edit gave it the name %q, which is none of a tool", clip(t.Name))
+		}
+	}
+	if t.plan, err = b.plan(o, base, body, args); err != nil {
+		return nil, err
+	}
+	return t, nil
+}
+
+func validName(name string) bool {
+	return len(name) > 0 && len(name) <= 128 && !slices.ContainsFunc([]byte(name), func(c byte) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '_' && c != '-' && c != '.'
+	})
+}
+
+// annotations are hints by what RFC 9110, section 9.2, says of methods, and by what the document says.
+func annotations(o *operation) *spec.ToolAnnotations {
+	a := &spec.ToolAnnotations{
+		ReadOnlyHint: safe(o.method), IdempotentHint: idempotent(o.method),
+		DestructiveHint: new(!safe(o.method)), OpenWorldHint: new(true),
+	}
+	if v, ok := o.extensionHint("readOnlyHint"); ok {
+		a.ReadOnlyHint = v
+	}
+	if v, ok := o.extensionHint("idempotentHint"); ok {
+		a.IdempotentHint = v
+	}
+	if v, ok := o.extensionHint("destructiveHint"); ok {
+		a.DestructiveHint = new(v)
+	}
+	if v, ok := o.extensionHint("openWorldHint"); ok {
+		a.OpenWorldHint = new(v)
+	}
+	return a
+}
+
+// inputSchema puts the arguments and the components that they refer to into one schema. Where that is
+// too large, the components that are deepest inside are left open, then descriptions and
+// optional arguments are left out.
+func (b *builder) inputSchema(o *operation, args []*argument) ([]byte, error) {
+	schema, cut, err := b.assemble(args, false)
+	if err != nil {
+		return nil, err
+	}
+	if len(schema) > maxToolSchema {
+		if schema, cut, err = b.assemble(args, true); err != nil {
+			return nil, err
+		}
+	}
+	if over := len(schema) - maxToolSchema; over > 0 {
+		cut = "optional arguments"
+		if schema, _, err = b.assemble(withoutOptional(args, over), true); err != nil {
+			return nil, err
+		}
+	}
+	if len(schema) > maxToolSchema {
+		return nil, refusal(fmt.Sprintf("the schema of its required arguments has %d bytes; %d are allowed", len(schema), maxToolSchema))
+	}
+	if cut != "" {
+		b.warn(o, "its schema is larger than %d bytes: %s are not shown", maxToolSchema, cut)
+	}
+	if _, err := validate.Compile(schema, validate.Limits{}); err != nil {
+		return nil, refusal("its schema: " + clip(err.Error()))
+	}
+	return schema, nil
+}
+
+// withoutOptional leaves out the last optional arguments, of size bytes together.
+func withoutOptional(args []*argument, size int) []*argument {
+	args = slices.Clone(args)
+	for i := len(args) - 1; i >= 0 && size > 0; i-- {
+		if !args[i].required {
+			size -= len(args[i].name) + len(withoutDescriptions(args[i].schema.raw)) + len(`"":,`)
+			args = slices.Delete(args, i, i+1)
+		}
+	}
+	return args
+}
+
+// assemble writes the schema of a tool. bare leaves descriptions out.
+func (b *builder) assemble(args []*argument, bare bool) (schema []byte, cut string, err error) {
+	w := schemaWriter{shaper: b.shaper}
+	var names []string
+	w.out = append(w.out, `{"type":"object","properties":{`...)
+	for _, a := range args {
+		raw := a.schema.raw
+		if bare {
+			raw, cut = withoutDescriptions(raw), "descriptions"
+		}
+		w.raw(a.name, raw)
+		if a.required {
+			names = append(names, a.name)
+		}
+		for _, c := range a.schema.refs {
+			if !slices.Contains(w.refs, c) {
+				w.refs = append(w.refs, c)
+			}
+		}
+	}
+	w.close()
+	if len(names) > 0 {
+		w.key("required")
+		w.list(names)
+	}
+	w.out = append(w.out, `,"additionalProperties":false`...)
+	if more, err := w.definitions(bare); err != nil {
+		return nil, "", err
+	} else if more != "" {
+		cut = more
+	}
+	w.close()
+	return w.out, cut, nil
+}
+
+// definitions writes the components, from the outermost to the innermost. One that has no room, and
+// those that only it refers to, become schemas that take anything.
+func (w *schemaWriter) definitions(bare bool) (cut string, err error) {
+	if len(w.refs) == 0 {
+		return "", nil
+	}
+	w.out = append(w.out, `,"$defs":{`...)
+	queued := map[*component]bool{}
+	for _, c := range w.refs {
+		queued[c] = true
+	}
+	left := maxToolSchema - len(w.out)
+	for i := 0; i < len(w.refs); i++ { // it grows
+		c := w.refs[i]
+		if err := w.shape(c); err != nil {
+			return "", err
+		}
+		raw := c.shape.raw
+		if bare {
+			raw = withoutDescriptions(raw)
+		}
+		// A stub for each one that waits must have room, too.
+		waiting := 60 * (len(w.refs) - i - 1 + len(c.shape.refs))
+		if size := len(raw) + len(c.name) + 4; size+waiting > left {
+			raw, cut = []byte(`{"description":"…"}`), "parts of it"
+			left -= len(raw) + len(c.name) + 4
+		} else {
+			left -= size
+			for _, next := range c.shape.refs {
+				if !queued[next] {
+					queued[next] = true
+					w.refs = append(w.refs, next)
+				}
+			}
+		}
+		w.raw(c.name, raw)
+	}
+	w.close()
+	return cut, nil
+}
+
+// withoutDescriptions removes descriptions at any depth, but no property of that name.
+func withoutDescriptions(raw []byte) []byte {
+	return dropDescriptions(nil, raw, true)
+}
+
+func dropDescriptions(out, raw []byte, schema bool) []byte {
+	switch raw[0] {
+	case '{':
+		out = append(out, '{')
+		scan.Object(raw, func(name, value []byte) bool {
+			if schema && string(name) == "description" && value[0] == '"' {
+				return true
+			}
+			if out[len(out)-1] != '{' {
+				out = append(out, ',')
+			}
+			out = append(scan.AppendQuoted(out, name), ':')
+			switch string(name) {
+			case "enum", "const", "default", "examples", "required":
+				out = append(out, value...)
+			default:
+				out = dropDescriptions(out, value, !schema || string(name) != "properties" && string(name) != "patternProperties" && string(name) != "dependentSchemas")
+			}
+			return true
+		})
+		return append(out, '}')
+	case '[':
+		out = append(out, '[')
+		scan.Array(raw, func(value []byte) bool {
+			if out[len(out)-1] != '[' {
+				out = append(out, ',')
+			}
+			out = dropDescriptions(out, value, true)
+			return true
+		})
+		return append(out, ']')
+	default:
+		return append(out, raw...)
+	}
+}
+
+// size is how many bytes the tool has in a list.
+func (t *Tool) size() int {
+	raw, err := jsonv2.Append(nil, t.Tool)
+	if err != nil {
+		return len(t.InputSchema) + len(t.Description)
+	}
+	return len(raw)
+}
