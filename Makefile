@@ -65,6 +65,11 @@ conform: ## Run the official MCP suite, and the tests against other implementati
 bench/node/node_modules: bench/node/package-lock.json
 	@! command -v npm >/dev/null || npm ci --prefix bench/node --no-audit --no-fund --ignore-scripts --loglevel=error
 
+.PHONY: openapi
+openapi: ## Read the OpenAPI documents in the folder DOCS (docs/openapi.md says which are public)
+	@test -n "$(DOCS)" || { echo "usage: make openapi DOCS=FOLDER, a folder of OpenAPI documents; docs/openapi.md names public ones" >&2; exit 2; }
+	OPENAPI_DOCS="$(abspath $(DOCS))" go test ./mcp/openapi -run TestPublicDocuments -count=1 -v | grep -v '^=== \|--- PASS\|--- SKIP'
+
 .PHONY: bench
 bench: bench/node/node_modules ## Measure against other implementations and the marks: one table, about 5 minutes
 	go -C bench run .
