@@ -27,6 +27,9 @@ type Caller interface {
 	// Notify sends a notification. It waits when the other end does not read;
 	// nil means that it will be written, not that it has arrived.
 	Notify(ctx context.Context, method string, params any) error
+	// Done is closed when the other end is gone for good. It is nil when there is no
+	// connection over which the other end could be pushed to, as over HTTP.
+	Done() <-chan struct{}
 }
 
 // Call calls a method and returns its result as an R. See [Caller].

@@ -199,6 +199,9 @@ func (p *pusher) Call(_ context.Context, method string, _, _ any) error {
 	return fmt.Errorf("farcall: call %q: %w", method, ErrNoCallback)
 }
 
+// Done implements Caller: there is no connection.
+func (p *pusher) Done() <-chan struct{} { return nil }
+
 // Notify implements Caller.
 func (p *pusher) Notify(_ context.Context, method string, params any) error {
 	raw, err := appendParams(nil, params)

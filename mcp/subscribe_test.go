@@ -255,6 +255,8 @@ type stuckCaller struct{ notified atomic.Int32 }
 
 func (c *stuckCaller) Call(context.Context, string, any, any) error { return nil }
 
+func (c *stuckCaller) Done() <-chan struct{} { return nil }
+
 func (c *stuckCaller) Notify(ctx context.Context, _ string, _ any) error {
 	c.notified.Add(1)
 	<-ctx.Done()

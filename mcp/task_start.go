@@ -227,6 +227,9 @@ func (tc *taskClient) Call(ctx context.Context, method string, params, result an
 	return tc.client.Call(ctx, method, params, result)
 }
 
+// Done implements farcall.Caller.
+func (tc *taskClient) Done() <-chan struct{} { return tc.client.Done() }
+
 // Notify implements farcall.Caller. A modern task sends none (ext-tasks, "Task
 // Status Notifications"); those of a legacy one name it, and do not belong to the
 // request, which has its answer.

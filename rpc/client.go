@@ -48,6 +48,9 @@ func (c *Client) Notify(ctx context.Context, method string, params any) error {
 	return c.over(ctx, method, func(p *farcall.Peer) error { return p.Notify(ctx, method, params) })
 }
 
+// Done implements [farcall.Caller]: it is closed when the client is, by Close or after Options.MaxAttempts.
+func (c *Client) Done() <-chan struct{} { return c.ctx.Done() }
+
 // over sends something over the connection, and again over the next one when it was not sent.
 func (c *Client) over(ctx context.Context, method string, send func(*farcall.Peer) error) error {
 	for {
@@ -76,7 +79,7 @@ func (c *Client) Peer(ctx context.Context) (*farcall.Peer, error) {
 		if c.ctx.Err() != nil {
 			return nil, fmt.Errorf("%w: %w: %w", farcall.ErrNotSent, farcall.ErrClosed, context.Cause(c.ctx))
 		}
-		if p != nil {
+		if p != nil && (c.dial == nil || p.Err() == nil) {
 			return p, nil
 		}
 		select {

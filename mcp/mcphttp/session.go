@@ -39,6 +39,7 @@ type session struct {
 	mu         sync.Mutex
 	backend    Session // nil until initialize arrives
 	closed     bool
+	done       chan struct{} // see Done; nil: not asked for
 	calls      []*incoming
 	pending    map[uint64]*outgoingCall
 	lastCall   uint64
@@ -335,6 +336,9 @@ func (s *session) end() {
 	s.mu.Lock()
 	was, backend := s.closed, s.backend
 	s.closed = true
+	if s.done != nil && !was {
+		close(s.done)
+	}
 	calls, own, pending := slices.Clone(s.calls), slices.Clone(s.own), s.pending
 	s.pending = nil
 	s.mu.Unlock()

@@ -136,6 +136,19 @@ func (s *session) Notify(ctx context.Context, method string, params any) error {
 	return nil
 }
 
+// Done implements farcall.Caller.
+func (s *session) Done() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.done == nil {
+		s.done = make(chan struct{})
+		if s.closed {
+			close(s.done)
+		}
+	}
+	return s.done
+}
+
 // send sends a message to the client: on the stream of the call that the context
 // belongs to, or on one of the client's own.
 func (s *session) send(ctx context.Context, frame []byte, call bool) error {
