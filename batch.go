@@ -432,7 +432,7 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 		})
 		buf := getBuffer()
 		*buf = w.reply(*buf)
-		p.reply(nil, buf)
+		p.reply(nil, buf, w.calls...)
 		p.flush(0)
 	}
 	w.start()

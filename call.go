@@ -54,6 +54,7 @@ type call struct {
 	shared *[]byte // the lent buffer that result is in, if it is in one
 	err    error
 	queue  progressSink // nil: progress is not asked for
+	opens  *opener      // nil: it does not subscribe
 	seen   *sighting    // for OnRecord; nil without
 	reason error        // it was given up before it was in the books; the state's
 }
@@ -66,7 +67,12 @@ func (p *Peer) newCall(ctx context.Context) (*call, error) {
 		return nil, errNoIDs
 	}
 	c.batch = c.id
-	c.queue, _ = ctx.Value(progressKey{}).(progressSink)
+	switch v := ctx.Value(progressKey{}).(type) {
+	case progressSink:
+		c.queue = v
+	case *opener:
+		c.opens = v
+	}
 	if p.opts.OnRecord != nil {
 		c.seen = &sighting{start: time.Now()}
 	}
@@ -123,6 +129,9 @@ func (p *Peer) call(ctx context.Context, method string, params, result any) erro
 	c, err := p.newCall(ctx)
 	if err == nil {
 		_, c.raw = result.(*jsonrpc.Raw)
+		if c.opens != nil && c.opens.space.subscribe != method { // an interceptor's own call
+			c.opens = nil
+		}
 		if l, ok := ctx.Value(late.LimitKey{}).(late.Limit); ok {
 			l.Began(c)
 		}
@@ -249,6 +258,9 @@ func (p *Peer) abandon(ctx context.Context, c *call, reason error) (ours bool) {
 		}
 		ours = true
 		delete(s.calls, c.id)
+		if c.opens != nil {
+			s.abandonSubscription(c)
+		}
 		if s.err == nil {
 			s.queue(p.opts.Dialect.appendCancel(nil, p.version(ctx), c.wire()))
 		}
@@ -337,7 +349,9 @@ func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, met
 		*scratch = raw[:0]
 	}
 	var extra []byte
-	if progress {
+	if d := &p.opts.Dialect; progress && d.PartialResults && (raw == nil || raw[scan.Space(raw, 0)] == '{') {
+		raw = insertMember(raw, partialToken, id.Raw())
+	} else if progress {
 		// The id is the token: unique, and no bookkeeping of its own.
 		extra = appendMember(extra, "progressToken", id.Raw())
 	}
@@ -354,6 +368,18 @@ func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, met
 	}
 	dst = p.version(ctx).AppendRequest(dst, id, method, raw)
 	return append(append(dst[:len(dst)-1], extra...), '}'), nil
+}
+
+// insertMember returns params, an object or nothing, with a member set.
+func insertMember(params jsonrpc.Raw, name string, value jsonrpc.Raw) jsonrpc.Raw {
+	out := append([]byte{'{'}, appendMember(nil, name, value)[1:]...)
+	scan.Object(params, func(key, value []byte) bool {
+		if string(key) != name {
+			out = appendMember(out, string(key), value)
+		}
+		return true
+	})
+	return append(out, '}')
 }
 
 // appendMember appends a member with the comma before it.
@@ -420,12 +446,15 @@ func appendParams(dst []byte, params any) (raw jsonrpc.Raw, err error) {
 func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
 	var calls []*call
 	var one [1]*call
+	var late *namespace // the answer opens a subscription that was given up
 	p.update(func(s *state) {
 		if n, ok := m.ID.Uint(); ok {
 			if c := s.calls[n]; c != nil {
 				delete(s.calls, n)
 				one[0] = c
 				calls = one[:]
+			} else if late = s.abandoned(n); late != nil {
+				return
 			}
 		} else if m.ID.IsNull() && m.Error != nil {
 			calls = s.takeSole()
@@ -434,6 +463,10 @@ func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
 			s.stats.Dropped++
 		}
 	})
+	if late != nil {
+		p.endThere(late, m.Result)
+		return
+	}
 	for _, c := range calls {
 		c.answeredBy(m)
 		switch {
@@ -442,6 +475,9 @@ func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
 		case m.Error != nil:
 			c.finish(nil, &remote.Error{Wire: m.Failure()})
 		default:
+			if c.opens != nil {
+				p.listen(c.opens, m.Result)
+			}
 			c.finish(p.result(l, c, m.Result), nil)
 		}
 	}

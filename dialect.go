@@ -27,6 +27,11 @@ type Dialect struct {
 	// context stand in, "_meta" for example. Empty: they are members of the
 	// message itself. Both are understood in either place.
 	Meta string
+	// PartialResults asks for progress by the member partialResultToken of the params,
+	// as LSP does, where the params are an object. [Subscribe] then calls the method
+	// itself, whose progress are the events. Otherwise it subscribes as go-ethereum
+	// does. Both are understood.
+	PartialResults bool
 	// CancelSilent leaves a call unanswered that the other end has cancelled.
 	CancelSilent bool
 }

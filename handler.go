@@ -45,6 +45,7 @@ type Request struct {
 	msg   *jsonrpc.Message
 	entry *entry     // of the method, where a Mux has found it
 	part  *batchPart // of a batch to send
+	space *namespace // it subscribes to the method, in there
 }
 
 // IsNotification reports whether the caller wants no answer.

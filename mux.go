@@ -52,6 +52,8 @@ type signature struct {
 	stream bool
 	// It is notified only.
 	notification bool
+	// It can be subscribed to.
+	subscription bool
 }
 
 // A Method describes a method of a Mux.

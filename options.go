@@ -33,6 +33,9 @@ type Options struct {
 	// and requests of the other end are refused; a connection whose answers
 	// exceed all of it is closed. Default 128 MiB.
 	MaxUnsent int
+	// MaxSubscriptions bounds the subscriptions that the other end has open, see
+	// [HandleSubscription]; one more is refused. Default 1,000.
+	MaxSubscriptions int
 	// CloseTimeout bounds how long Close waits for handlers to return.
 	// Default 5 s.
 	CloseTimeout time.Duration
@@ -124,6 +127,8 @@ type Stats struct {
 	Refused                   uint64 // frames and messages that were not valid
 	Overloaded                uint64 // requests beyond the limits
 	Dropped                   uint64 // answers that matched no call
+	DroppedEvents             uint64 // events of subscriptions that there are not, or not any more
+	Subscriptions             int    // that the other end has open
 	InFlight, Waiting, Queued int    // requests being handled; of these, waiting on a call of their own; notifications waiting their turn
 	Calls                     int    // calls of ours that wait for their answers
 	UnsentBytes               int
@@ -133,6 +138,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.MaxInFlight, 1024)
 	setDefault(&o.MaxInFlightBytes, 128<<20)
 	setDefault(&o.MaxUnsent, 128<<20)
+	setDefault(&o.MaxSubscriptions, 1000)
 	setDefault(&o.CloseTimeout, 5*time.Second)
 	setDefault(&o.Dialect, lspDialect())
 }

@@ -75,9 +75,9 @@ func NewPeer(t Transport, h Handler, o *Options) *Peer {
 }
 
 // busy reports whether the connection is in use, though nothing may come over it:
-// calls are open, in either direction.
+// calls or subscriptions are open, in either direction.
 func (p *Peer) busy() (yes bool) {
-	p.update(func(s *state) { yes = !s.idle() || len(s.calls) > 0 })
+	p.update(func(s *state) { yes = !s.idle() || len(s.calls) > 0 || s.subscribed() > 0 })
 	return yes
 }
 
@@ -145,6 +145,9 @@ func (p *Peer) Stats() (st Stats) {
 		st = s.stats
 		st.InFlight, st.Waiting, st.Queued = s.running, s.waiting, len(s.notes)
 		st.Calls, st.UnsentBytes = len(s.calls), s.unsent()
+		if s.subs != nil {
+			st.Subscriptions = len(s.subs.theirs)
+		}
 	})
 	return st
 }
@@ -238,6 +241,8 @@ func (p *Peer) quiesce(ctx context.Context) error {
 func (p *Peer) fail(err error) {
 	var calls map[uint64]*call
 	var serving []*serving
+	var subs []*subscriber
+	var feeds []*feed
 	first := false
 	p.update(func(s *state) {
 		if s.err != nil {
@@ -254,6 +259,7 @@ func (p *Peer) fail(err error) {
 			s.unbook(v.size)
 		}
 		s.notes = nil
+		subs, feeds = s.takeSubscriptions()
 		s.wake()
 	})
 	if !first {
@@ -264,6 +270,12 @@ func (p *Peer) fail(err error) {
 	}
 	for _, v := range serving {
 		v.cancel(context.Canceled)
+	}
+	for _, sub := range subs {
+		sub.release()
+	}
+	for _, f := range feeds {
+		f.broke(p, closedError(err))
 	}
 	p.turns.halt()
 	p.stop()
@@ -357,6 +369,13 @@ func (p *Peer) flush(others int) {
 		// Let those who are about to queue a frame do so: they share the write.
 		runtime.Gosched()
 	}
+	if err := p.tryFlush(); err != nil {
+		p.fail(err)
+	}
+}
+
+// tryFlush is flush for callers that must not wait until the connection is closed.
+func (p *Peer) tryFlush() error {
 	var out *outbox
 	p.update(func(s *state) {
 		if s.writing || s.out == nil || s.err != nil {
@@ -367,20 +386,20 @@ func (p *Peer) flush(others int) {
 	for out != nil {
 		if p.try == nil {
 			p.startWriting(out, p.drainOut)
-			return
+			return nil
 		}
 		done, err := p.try.TryWrite(out.frames...)
 		if err != nil {
-			p.fail(err)
-			return
+			return err
 		}
 		if !done {
 			// The rest is with the transport. Writing it may block.
 			p.startWriting(out, p.writeRest)
-			return
+			return nil
 		}
 		out = p.wrote(out)
 	}
+	return nil
 }
 
 // startWriting is apart from flush so that flush does not allocate.
@@ -398,6 +417,7 @@ func (p *Peer) wrote(out *outbox) (next *outbox) {
 	out.release()
 	p.update(func(s *state) {
 		s.written, s.owed, s.writing = 0, 0, false
+		s.refill()
 		if s.out != nil && s.err == nil {
 			next = s.takeOut()
 		}

@@ -12,14 +12,20 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
+// partialToken is the member of the params by which LSP asks for progress.
+const partialToken = "partialResultToken"
+
 // token returns what the caller wants progress to be marked with: the member
-// progressToken of the message or, as MCP has it, of params._meta. Nil when the
+// progressToken of the message or, as MCP has it, of params._meta, or the partialResultToken of the params. Nil when the
 // caller did not ask, and once the handler has returned: the memory of the message
 // may be in use for another.
 func (s *serving) token() (t jsonrpc.Raw) {
 	s.end.Before(func() {
 		if t = s.req.msg.Member("progressToken"); t == nil {
 			t = scan.Member(scan.Member(s.req.msg.Params, "_meta"), "progressToken")
+		}
+		if t == nil {
+			t = scan.Member(s.req.msg.Params, partialToken)
 		}
 		t = slices.Clone(t)
 	})

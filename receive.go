@@ -73,18 +73,29 @@ func (p *Peer) refuse(m *jsonrpc.Message, e *jsonrpc.Error) {
 	p.reply(nil, buf)
 }
 
-// reply queues an answer and ends the call v. It does not write yet.
-func (p *Peer) reply(v *serving, buf *[]byte) {
+// reply queues an answer and ends the call v. It does not write yet. The answer may be that of a batch of
+// calls that have ended.
+func (p *Peer) reply(v *serving, buf *[]byte, batch ...*serving) {
 	taken, stalled := false, false
+	var after []func()
 	p.update(func(s *state) {
 		if v != nil {
 			s.leave(v)
 			s.running--
 		}
-		if s.err == nil && !s.cut && len(*buf) > 0 {
+		answered := s.err == nil && !s.cut && len(*buf) > 0
+		if answered {
 			_, owed := s.unread()
 			stalled = owed > p.opts.MaxUnsent
 			taken = s.answer(*buf)
+		}
+		if v != nil && v.opens != nil {
+			after = append(after, p.opened(s, v, answered))
+		}
+		for _, v := range batch {
+			if v != nil && v.opens != nil {
+				after = append(after, p.opened(s, v, answered))
+			}
 		}
 		if s.drain {
 			s.wake()
@@ -95,6 +106,9 @@ func (p *Peer) reply(v *serving, buf *[]byte) {
 	}
 	if stalled {
 		p.fail(errStalled)
+	}
+	for _, f := range after {
+		f()
 	}
 }
 
@@ -330,7 +344,7 @@ func (p *Peer) nextNotes() {
 	}
 }
 
-// control handles what the peer itself understands: cancellation and progress.
+// control handles what the peer itself understands: cancellation, progress and events.
 // These never wait behind anything.
 func (p *Peer) control(m *jsonrpc.Message) bool {
 	if id, ok := p.opts.Dialect.cancelled(m); ok {
@@ -348,7 +362,7 @@ func (p *Peer) control(m *jsonrpc.Message) bool {
 	if token, value, ok := p.opts.Dialect.progress(m); ok {
 		return p.progressed(token, value)
 	}
-	return false
+	return p.event(m)
 }
 
 // park notes that the handler v waits for a call of its own: it no longer counts

@@ -64,6 +64,7 @@ type serving struct {
 	item      func(jsonrpc.Raw) error             // takes the values of a streaming method; nil: they go where the caller wants
 	streams   bool                                // the method turned out to stream
 	batch     *batchWork                          // the batch that it is an element of
+	opens     *subscriber                         // what its answer opens; nil: nothing
 	inline    atomic.Uint64                       // the turn of the reader in which it runs; 0 when it does not
 	scarce    atomic.Pointer[owner.Key]           // whose scarce place of the Responder it has; nil: it has none
 	parked    atomic.Int32                        // the calls of its own that it waits for
@@ -144,6 +145,9 @@ func (s *serving) call(dst []byte) []byte {
 	dst, wire := s.answer(dst, result, err)
 	if s.silent.Load() {
 		dst = dst[:at]
+		if s.opens != nil {
+			s.opens.close()
+		}
 	}
 	if sample {
 		s.load.timed(time.Since(start))
@@ -330,9 +334,13 @@ func (c *core) refused(ctx context.Context, dst []byte, m *jsonrpc.Message, e *j
 
 // CallerFrom returns the end that called, so that a handler can call and notify
 // it. Outside a handler, and where the transport cannot call back, its calls
-// fail with ErrNoCallback.
+// fail with ErrNoCallback. Its Done is nil where it cannot be pushed to once the
+// handler has returned. In the producer of a subscription it is the subscriber.
 func CallerFrom(ctx context.Context) Caller {
 	s := servingFrom(ctx)
+	if l, ok := ctx.Value(lastingKey{}).(*lasting); ok && s == nil {
+		return l.peer
+	}
 	switch {
 	case s == nil:
 		return (*pusher)(nil)

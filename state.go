@@ -26,6 +26,7 @@ type state struct {
 	cut     bool             // the calls in flight are answered: their handlers' answers are not sent
 	drain   bool             // Shutdown was called, or the other end sends no more
 	err     error            // why the connection ended; nil while it lives
+	subs    *subscriptions   // nil: there was none yet
 	stats   Stats
 }
 
@@ -62,7 +63,7 @@ func (s *state) heldUnsent() int {
 	if s.err != nil {
 		return 0
 	}
-	return s.unsent() &^ (unsentStep - 1)
+	return (s.unsent() + s.heldEvents()) &^ (unsentStep - 1)
 }
 
 // held is what the connection holds of the budget.

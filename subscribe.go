@@ -1,0 +1,351 @@
+package farcall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"sync"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// A Subscription yields the events that Subscribe has subscribed to.
+type Subscription[T any] struct{ feed *feed }
+
+// Subscribe subscribes at the other end to what [HandleSubscription] or [HandleTopic] serve there, or
+// go-ethereum: "eth_newHeads" is had by calling eth_subscribe. With [Dialect.PartialResults] the method is a
+// call that streams its events, as LSP has it. The subscription lasts until it is closed or the context ends:
+//
+//	sub, err := farcall.Subscribe[Tick](ctx, peer, "time/ticks", nil)
+//	if err != nil {
+//		return err
+//	}
+//	defer sub.Close()
+//	for tick, err := range sub.Events() {
+//
+// A Caller that is a *[Peer] subscribes over its connection, with which the subscription ends. One that has
+// a method Peer(ctx) (*Peer, error), as rpc.Client has it, is asked for the next connection when one has
+// broken, and the subscription goes on over that. Any other Caller, and HTTP, cannot carry subscriptions.
+func Subscribe[T any](ctx context.Context, c Caller, method string, params any) (*Subscription[T], error) {
+	f, err := newFeed(ctx, c, method, params)
+	if err == nil {
+		err = f.subscribe()
+	}
+	if err != nil {
+		return nil, err
+	}
+	f.watch()
+	return &Subscription[T]{f}, nil
+}
+
+// Events yields the events in order. A pair with an error that is a *[GapError] (errors.As) says that events
+// before the next one are missing; any other error is the last pair. Without one the server, or Close, has
+// ended the subscription. Breaking off does not end it: Events goes on where it was when it is called again,
+// but not by several goroutines at once.
+func (s *Subscription[T]) Events() iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for {
+			var v T
+			raw, err, more := s.feed.next()
+			if !more {
+				return
+			}
+			if err == nil {
+				if err = decode(raw, &v); err != nil {
+					err = fmt.Errorf("farcall: an event of %s: %w", s.feed.method, err)
+					_ = s.feed.close(nil) // this error counts
+				}
+			}
+			if !yield(v, err) {
+				return
+			}
+		}
+	}
+}
+
+// Close unsubscribes, and waits until the other end has answered, Options.CloseTimeout at most. Events that
+// have arrived are dropped. It may be called more than once.
+func (s *Subscription[T]) Close() error { return s.feed.close(nil) }
+
+// A GapError says that a subscription goes on, but that events are missing.
+type GapError struct {
+	// Dropped is how many events were dropped because they were not taken as fast as they came, by either end.
+	Dropped uint64
+	// Lost is why the connection was lost over which the events came; how many came to nothing is not known.
+	// Nil: it was not.
+	Lost error
+}
+
+// Error implements error.
+func (g *GapError) Error() string {
+	if g.Lost != nil {
+		return "farcall: events may be missing: subscribed again after the connection was lost: " + g.Lost.Error()
+	}
+	return fmt.Sprintf("farcall: %d events are missing: they came faster than they were taken", g.Dropped)
+}
+
+// Unwrap returns Lost.
+func (g *GapError) Unwrap() error { return g.Lost }
+
+const (
+	maxFeed      = 10_000 // events that wait to be taken
+	maxAbandoned = 1000   // answers that may come yet
+)
+
+// A feed is a subscription of ours:
+//
+//	            the answer arrives                 the server ends it
+//	subscribing ────────────────→ subscribed ─────────────────────────→ ended
+//	     ↑                            │ the connection is lost             ↑
+//	     └── next, with a connector ─ lost ── next, without one ───────────┘
+//
+// Whoever takes events subscribes again, so that it needs no goroutine.
+type feed struct {
+	ctx    context.Context //nolint:containedctx // that of Subscribe, which ends the subscription
+	stop   func() bool     // the watch of ctx
+	peers  func(context.Context) (*Peer, error)
+	again  bool // peers has further connections
+	method string
+	space  namespace
+	name   string
+	params jsonrpc.Raw
+
+	mu      sync.Mutex
+	change  sync.Cond
+	peer    *Peer
+	key     feedKey // where peer has it; zero: it has not
+	id      jsonrpc.Raw
+	cancel  context.CancelFunc // ends the call of partial results
+	events  []arrived
+	bytes   int
+	count   int    // events that arrived
+	dropped uint64 // before the first of events
+	lost    error  // the connection has ended; nil: it has not
+	ended   bool
+	err     error // why it ended, to be yielded once
+}
+
+// arrived is an event that waits to be taken.
+type arrived struct {
+	value   jsonrpc.Raw
+	dropped uint64 // by the other end, before this one
+}
+
+func newFeed(ctx context.Context, c Caller, method string, params any) (*feed, error) {
+	f := &feed{ctx: ctx, method: method}
+	f.change.L = &f.mu
+	f.space, f.name = namespaceOf(method)
+	switch c := c.(type) {
+	case *Peer:
+		f.peers = func(context.Context) (*Peer, error) { return c, nil }
+	case interface {
+		Peer(ctx context.Context) (*Peer, error)
+	}:
+		f.peers, f.again = c.Peer, true
+	default:
+		return nil, fmt.Errorf("farcall: subscribe to %q: a %T cannot carry subscriptions; a *farcall.Peer can, and what has a method Peer", method, c)
+	}
+	raw, err := appendParams(nil, params)
+	if err != nil {
+		return nil, fmt.Errorf("farcall: subscribe to %q: %w", method, err)
+	}
+	f.params = append(jsonrpc.Raw(nil), raw...)
+	return f, nil
+}
+
+// watch ends the subscription with its context.
+func (f *feed) watch() {
+	stop := context.AfterFunc(f.ctx, func() { _ = f.close(f.ctx.Err()) })
+	f.mu.Lock()
+	f.stop = stop
+	over := f.ended
+	f.mu.Unlock()
+	if over {
+		stop()
+	}
+}
+
+// subscribe subscribes over the connection that there is, or over the next.
+func (f *feed) subscribe() error {
+	for {
+		p, err := f.peers(f.ctx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case p.opts.Dialect.PartialResults:
+			return f.callPartial(p)
+		case p.x != nil:
+			return fmt.Errorf("farcall: subscribe to %q: HTTP cannot carry subscriptions; connect over WebSocket, TCP, a unix socket or stdio, or use Stream, which HTTP carries", f.method)
+		}
+		var answer jsonrpc.Raw
+		o := &opener{feed: f, space: f.space}
+		err = p.Call(context.WithValue(f.ctx, progressKey{}, o), f.space.subscribe, joinSubscribe(f.name, f.params), &answer)
+		if err == nil {
+			if _, ok := keyOf(f.space, answer); !ok {
+				return fmt.Errorf("%w: %s was answered with %.100s, which is no id of a subscription", ErrProtocol, f.space.subscribe, answer)
+			}
+			return nil
+		}
+		if !f.again || !errors.Is(err, ErrClosed) || f.ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// callPartial subscribes by a call whose partial results are the events.
+func (f *feed) callPartial(p *Peer) error {
+	ctx, cancel := context.WithCancel(f.ctx)
+	f.mu.Lock()
+	f.peer, f.cancel, f.lost = p, cancel, nil
+	f.mu.Unlock()
+	call := func() {
+		defer cancel()
+		var result jsonrpc.Raw
+		err := p.Call(context.WithValue(ctx, progressKey{}, f), f.method, f.params, &result)
+		switch {
+		case errors.Is(err, ErrClosed):
+			f.broke(p, err)
+		case err != nil:
+			f.end(err)
+		default:
+			f.whole(result)
+		}
+	}
+	if p.x != nil {
+		go call()
+	} else {
+		p.start(call)
+	}
+	return nil
+}
+
+// whole takes the answer of a call that has sent no partial results.
+func (f *feed) whole(result jsonrpc.Raw) {
+	if f.count == 0 && len(result) > 0 && result[0] == '[' {
+		scan.Array(result, func(value []byte) bool {
+			f.put(value)
+			return true
+		})
+	}
+	f.end(nil)
+}
+
+// put adds an event, as a progressSink too.
+func (f *feed) put(value jsonrpc.Raw) { f.add(value, 0) }
+
+func (f *feed) add(value jsonrpc.Raw, dropped uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count++
+	if f.ended {
+		return
+	}
+	f.events = append(f.events, arrived{append(jsonrpc.Raw(nil), value...), dropped})
+	f.bytes += len(value) + valueCost
+	for len(f.events) > maxFeed || f.bytes > progressBytes {
+		f.dropped += f.takeLocked().dropped + 1
+	}
+	f.change.Broadcast()
+}
+
+func (f *feed) takeLocked() arrived {
+	e := f.events[0]
+	f.events[0] = arrived{}
+	f.events = f.events[1:]
+	f.bytes -= len(e.value) + valueCost
+	return e
+}
+
+// end notes that no more events come.
+func (f *feed) end(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.ended {
+		f.ended, f.err = true, err
+		f.change.Broadcast()
+	}
+}
+
+// broke notes that the connection has ended.
+func (f *feed) broke(p *Peer, why error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.peer == p && f.lost == nil {
+		f.lost, f.key = why, feedKey{}
+		f.change.Broadcast()
+	}
+}
+
+// next waits for the next event, and subscribes again when the connection is lost. more is false at the end.
+func (f *feed) next() (value jsonrpc.Raw, err error, more bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		if len(f.events) > 0 {
+			f.dropped += f.events[0].dropped
+			f.events[0].dropped = 0
+		}
+		switch {
+		case f.dropped > 0 && len(f.events) > 0:
+			gap := &GapError{Dropped: f.dropped}
+			f.dropped = 0
+			return nil, gap, true
+		case len(f.events) > 0:
+			return f.takeLocked().value, nil, true
+		case f.ended:
+			err, f.err = f.err, nil
+			return nil, err, err != nil
+		case f.lost != nil && !f.again:
+			f.ended, f.err = true, f.lost
+		case f.lost != nil:
+			if gap := f.resumeLocked(); gap != nil {
+				return nil, gap, true
+			}
+		default:
+			f.change.Wait()
+		}
+	}
+}
+
+// resumeLocked subscribes again, without the lock. It returns nil when it has ended instead.
+func (f *feed) resumeLocked() *GapError {
+	lost := f.lost
+	f.mu.Unlock()
+	err := f.subscribe()
+	f.mu.Lock()
+	if err != nil && !f.ended {
+		f.ended, f.err = true, err
+	}
+	if f.ended {
+		return nil
+	}
+	return &GapError{Lost: lost}
+}
+
+// close ends the subscription, for a reason or none.
+func (f *feed) close(reason error) error {
+	f.mu.Lock()
+	p, key, id, cancel, stop, done := f.peer, f.key, f.id, f.cancel, f.stop, f.ended
+	f.ended, f.key, f.events, f.bytes = true, feedKey{}, nil, 0
+	if !done {
+		f.err = reason
+	}
+	f.change.Broadcast()
+	f.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	if cancel != nil {
+		cancel()
+	}
+	if p == nil || key == (feedKey{}) {
+		return nil
+	}
+	if mine := p.unlisten(key); !mine {
+		return nil
+	}
+	return p.unsubscribeThere(f.ctx, f.space, id)
+}
