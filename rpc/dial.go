@@ -85,6 +85,18 @@ func Command(ctx context.Context, o *Options, program string, args ...string) (*
 	return open(ctx, target.Child(append([]string{program}, args...)), o)
 }
 
+// NewClient returns a client over the transports that dial makes, for those that Dial has no address for, or to
+// see the frames of one that it has. It fails when the first attempt does, with the error of dial. Of the options
+// TLS, HTTP, Header and MaxMessage are for dial to obey.
+func NewClient(ctx context.Context, dial func(context.Context) (farcall.Transport, error), o *Options) (*Client, error) {
+	c := newClient(o)
+	c.dial = dial
+	if err := c.begin(ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
 func open(ctx context.Context, at *target.Target, o *Options) (*Client, error) {
 	c := newClient(o)
 	reach := &target.Options{
