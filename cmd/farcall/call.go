@@ -23,6 +23,7 @@ func newCallCmd(e *env) *cobra.Command {
 		Example: strings.TrimPrefix(`
   farcall call localhost:7331 math/add a=2 b=3
   farcall call ws://localhost:7331 echo '{"text":"hi"}'
+  echo '[2,3]' | farcall call localhost:7331 math/add
   farcall call unix:/run/app.sock status
   farcall call math/add 2 3 -- ./server --stdio
   farcall call initialize @init.json --framing header -- gopls`, "\n"),
@@ -74,6 +75,10 @@ func (r *remote) request(cmd *cobra.Command, args []string) (q invocation, err e
 		return q, usagef(hint, "no method")
 	}
 	q.method = rest[0]
+	if len(rest) == 1 {
+		q.params, err = r.pipedParams(cmd.Context())
+		return q, err
+	}
 	q.params, err = parseParams(rest[1:], r.stdin)
 	return q, err
 }

@@ -63,7 +63,7 @@ func toolNames(ctx context.Context, s *mcpSession) []string {
 }
 
 func (m *mcpRemote) call(ctx context.Context, t *target.Target, tool string, words []string) error {
-	given, err := m.arguments(words)
+	given, err := m.arguments(ctx, words)
 	if err != nil {
 		return err
 	}
@@ -88,10 +88,14 @@ func (m *mcpRemote) call(ctx context.Context, t *target.Target, tool string, wor
 
 // arguments reads what can be read without the tool's schema: JSON, wherever it
 // is. Otherwise the words are all name=value.
-func (m *mcpRemote) arguments(words []string) (toolArguments, error) {
+func (m *mcpRemote) arguments(ctx context.Context, words []string) (toolArguments, error) {
 	a := toolArguments{words: words}
 	if len(words) == 0 {
-		return a, nil
+		raw, err := m.pipedParams(ctx)
+		if err == nil && raw != nil && raw[0] != '{' {
+			err = usagef("", "standard input: a tool takes its arguments by name: they must be a JSON object, not %s", excerpt(raw))
+		}
+		return toolArguments{json: raw}, err
 	}
 	for _, w := range words {
 		if !namedParam.MatchString(w) {

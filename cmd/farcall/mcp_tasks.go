@@ -69,7 +69,7 @@ type taskWords struct {
 	arguments    toolArguments // of a tool
 }
 
-func (m *mcpRemote) taskWords(t *target.Target, words []string) (w taskWords, err error) {
+func (m *mcpRemote) taskWords(ctx context.Context, t *target.Target, words []string) (w taskWords, err error) {
 	words = slices.Concat(words, []string{"", ""}) // so that there are two at least
 	w.verb, w.object = words[0], words[1]
 	more := words[2:]
@@ -84,7 +84,7 @@ func (m *mcpRemote) taskWords(t *target.Target, words []string) (w taskWords, er
 		if w.object == "" {
 			return w, usagef("For example: "+commandLine("farcall mcp tasks", t, "start TOOL name=value"), "no tool")
 		}
-		w.arguments, err = m.arguments(more[:len(more)-2])
+		w.arguments, err = m.arguments(ctx, more[:len(more)-2])
 		return w, err
 	case "get", "wait", "result", "cancel":
 		if w.object == "" {
@@ -100,7 +100,7 @@ func (m *mcpRemote) taskWords(t *target.Target, words []string) (w taskWords, er
 }
 
 func (m *mcpRemote) tasks(ctx context.Context, t *target.Target, words []string, o taskOptions) error {
-	w, err := m.taskWords(t, words)
+	w, err := m.taskWords(ctx, t, words)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,9 @@ const paramForms = `PARAMS may be written as:
                                anything else as a string
   name:=null                   a value that must be JSON
   2 3 hello                    params by position
-  @file or -                   the JSON in a file, or on standard input`
+  @file or -                   the JSON in a file, or on standard input
+Without PARAMS, what is piped into farcall is taken: JSON from a pipe or a file, if it is not empty.
+In a script whose standard input is an open pipe, </dev/null calls without params.`
 
 var (
 	namedParam = regexp.MustCompile(`^([A-Za-z_$][A-Za-z0-9_$./-]*)(:?=)((?s:.*))$`)
@@ -98,10 +100,10 @@ func readParams(r io.Reader, name string) (jsonrpc.Raw, error) {
 }
 
 func checkParams(b []byte, name string) (jsonrpc.Raw, error) {
-	b = bytes.TrimSpace(b)
-	if err := jsonrpc.Valid(b); err != nil {
+	if err := jsonrpc.Valid(b); err != nil { // before white space is cut off, for the offset
 		return nil, usagef(paramsHint, "%s: not JSON: %w", name, err)
 	}
+	b = bytes.TrimSpace(b)
 	if b[0] != '{' && b[0] != '[' {
 		return nil, usagef(paramsHint, "%s: params must be an object or an array, not %s", name, excerpt(b))
 	}
