@@ -22,13 +22,7 @@ func (r *remote) connect(ctx context.Context, t *target.Target, h *visitor) (*se
 	if h == nil {
 		h = &visitor{}
 	}
-	tap := &tap{strict: t.Kind != target.Command, report: func(noise string) {
-		fmt.Fprintf(r.stderr, "farcall: not a message, on the command's standard output: %s\n", noise)
-	}}
-	tap.dec.AcceptV1 = r.v1
-	if r.verbose {
-		tap.frames = r.stderr
-	}
+	tap := r.tapOn(t)
 	o := &farcall.Options{V1: r.v1, Logger: slog.New(slog.DiscardHandler)} // the command reports errors itself
 	if t.Kind == target.HTTP {
 		x, err := r.dialHTTP(t)
@@ -42,6 +36,18 @@ func (r *remote) connect(ctx context.Context, t *target.Target, h *visitor) (*se
 		return nil, dialFailure(ctx, t, err)
 	}
 	return &session{farcall.NewPeer(tapped{tr, tap}, h, o), tap}, nil //nolint:contextcheck // a peer lives until it is closed
+}
+
+// tapOn returns a tap for connections to a target.
+func (r *remote) tapOn(t *target.Target) *tap {
+	tap := &tap{strict: t.Kind != target.Command, report: func(noise string) {
+		fmt.Fprintf(r.stderr, "farcall: not a message, on the command's standard output: %s\n", noise)
+	}}
+	tap.dec.AcceptV1 = r.v1
+	if r.verbose {
+		tap.frames = r.stderr
+	}
+	return tap
 }
 
 // dialFailure is the exit for a connection that could not be made.

@@ -115,6 +115,7 @@ func newRootCmd(e *env) *cobra.Command {
 		newNotifyCmd(e),
 		newBatchCmd(e),
 		newStreamCmd(e),
+		newListenCmd(e),
 		newDiscoverCmd(e),
 		newMCPCmd(e),
 		newLoginCmd(e),

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// A connection that breaks is made again, with the calls that subscribe, and Ctrl-C is how listening ends.
+func TestListenConnectsAgain(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no signals")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cmd := program(t, "listen", "tcp://"+l.Addr().String(), "--call", "subscribe news")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	for n := range 3 {
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, `"method":"subscribe","params":["news"]`) {
+			t.Fatalf("it sent %q, %v", line, err)
+		}
+		fmt.Fprintf(c, `{"jsonrpc":"2.0","result":"s%d","id":1}`+"\n"+`{"jsonrpc":"2.0","method":"news","params":[%d]}`+"\n", n, n)
+		want := fmt.Sprintf(`{"method":"news","params":[%d]}`+"\n", n)
+		if got, err := lines.ReadString('\n'); err != nil || got != want {
+			t.Fatalf("it printed %q, %v, want %q", got, err, want)
+		}
+		if n < 2 {
+			c.Close()
+		}
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if rest, _ := io.ReadAll(lines); len(rest) > 0 {
+		t.Errorf("more came: %q", rest)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after Ctrl-C: %v\n%s", err, stderr.String())
+	}
+	for _, want := range []string{"subscribe: \"s0\"\n", "subscribe: \"s2\"\n", "broke, connecting again", "again; what it sent in between is lost\n"} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("standard error has no %q:\n%s", want, stderr.String())
+		}
+	}
+}
+
+// A pipe that nobody writes to and nobody closes is not waited for in silence, nor for ever.
+func TestPipeWithoutWriter(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes more than a second")
+	}
+	cmd := program(t, "call", "127.0.0.1:1", "m", "--timeout", (pipedNotice + pipedNotice/10).String())
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close()
+	out, err := cmd.CombinedOutput()
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != exitTimeout {
+		t.Errorf("%v", err)
+	}
+	for _, want := range []string{"waiting for params on standard input", "not closed in time", "</dev/null"} {
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%q is missing:\n%s", want, out)
+		}
+	}
+}
