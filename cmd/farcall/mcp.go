@@ -95,7 +95,7 @@ func (m *mcpRemote) flags(cmd *cobra.Command) {
 	f.StringVar(&m.era, "era", "auto", "speak only `auto|modern|legacy|REVISION`")
 	f.StringVar(&m.log, "log", "", "show the server's log from this `level` on: "+strings.Join(spec.LogLevels(), ", "))
 	f.BoolVar(&m.asJSON, "json", false, "print the result as JSON")
-	f.BoolVarP(&m.verbose, "verbose", "v", false, "say more on standard error, such as progress when it is no terminal")
+	f.BoolVarP(&m.verbose, "verbose", "v", false, "show the messages on standard error, > sent and < received, which may hold secrets, and progress also where it is no terminal")
 }
 
 // askFlags adds the options for what the server may ask.

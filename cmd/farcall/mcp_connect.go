@@ -91,8 +91,10 @@ func (m *mcpRemote) open(ctx context.Context, t *target.Target, adjust ...func(*
 	}
 	limited, cancel := m.limit(ctx)
 	defer cancel()
-	switch t.Kind {
-	case target.HTTP, target.WebSocket:
+	switch {
+	case t.Kind == target.WebSocket && m.verbose:
+		s.Client, err = m.connectShown(limited, t, o)
+	case t.Kind == target.HTTP, t.Kind == target.WebSocket:
 		s.Client, err = mcp.Dial(limited, t.URL.String(), o)
 	default:
 		var tr farcall.Transport
@@ -103,6 +105,9 @@ func (m *mcpRemote) open(ctx context.Context, t *target.Target, adjust ...func(*
 			tr = tapped{tr, &tap{report: func(noise string) {
 				m.screen.printf("farcall: not a message, on the command's standard output: %s", noise)
 			}}}
+		}
+		if m.verbose {
+			tr = shown{tr, m.frames()}
 		}
 		s.Client, err = mcp.Connect(limited, tr, o)
 	}
@@ -124,6 +129,7 @@ func (m *mcpRemote) options(a *asker) (*mcp.ClientOptions, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.showHTTP(client)
 	o := &mcp.ClientOptions{
 		Name: "farcall", Version: versionName(), Era: m.era,
 		Timeout: m.timeout, MaxTimeout: -1,
