@@ -243,9 +243,9 @@ func (b *builder) credential(in location, name string) bool {
 
 // readCredentials collects the parameters that security schemes send.
 func (b *builder) readCredentials() {
-	schemes := b.root().get("components").get("securitySchemes")
+	schemes := b.top("components").get("securitySchemes")
 	if b.swagger {
-		schemes = b.root().get("securityDefinitions")
+		schemes = b.top("securityDefinitions")
 	}
 	schemes.each(func(_ string, s node) bool {
 		if s, err := b.d.deref(s); err == nil && s.get("type").text() == "apiKey" {

@@ -240,6 +240,9 @@ func (b *builder) flatten(schema node, depth int) (props []property, ok bool, er
 	if schema, err = b.d.deref(schema); err != nil || depth > maxSchemaNesting || !plainObject(schema) {
 		return nil, false, err
 	}
+	if err := b.shaper.spend(schema); err != nil {
+		return nil, false, err
+	}
 	required := schema.get("required").texts()
 	hidden := (&schemaWriter{shaper: b.shaper}).hidden(schema, 0)
 	schema.get("properties").each(func(name string, value node) bool {
@@ -328,7 +331,7 @@ func (b *builder) swaggerBody(o *operation) (*body, []*argument, error) {
 	}
 	consumes := o.node.get("consumes").texts()
 	if len(consumes) == 0 {
-		consumes = b.root().get("consumes").texts()
+		consumes = b.top("consumes").texts()
 	}
 	out := &body{}
 	var args []*argument

@@ -20,6 +20,7 @@ const (
 	maxRedirects  = 3
 	maxRetryWait  = 5 * time.Second
 	retryWait     = 200 * time.Millisecond
+	maxIdle       = 16 // connections to the API that are kept open between calls
 )
 
 // A sender sends requests to the origin of an API.
@@ -45,6 +46,10 @@ func (b *builder) newSender() (*sender, error) {
 			return nil, err
 		}
 		s.client.Transport = t
+	} else if t, ok := http.DefaultTransport.(*http.Transport); ok {
+		t = t.Clone()
+		t.MaxIdleConnsPerHost = maxIdle
+		s.client.Transport = t
 	}
 	s.client.CheckRedirect = checkRedirect
 	return s, nil
@@ -52,9 +57,6 @@ func (b *builder) newSender() (*sender, error) {
 
 // checkBase refuses an origin that the document chose and may not choose.
 func (b *builder) checkBase() error {
-	if b.o.Client != nil {
-		return nil // its transport decides
-	}
 	_, err := fetch.Transport(b.base, b.origin, b.o.AllowPrivate)
 	if err != nil {
 		err = errors.New("the document's server " + originOf(b.base) + ": " + err.Error() + "; set Options.BaseURL to reach it")

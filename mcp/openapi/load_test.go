@@ -23,27 +23,34 @@ func TestHostileDocuments(t *testing.T) {
 	for i := range maxOperations + 1 {
 		fmt.Fprintf(&many, `,"/p%d":{"get":{}}`, i)
 	}
+	var doubling strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&doubling, `"A%d":{"properties":{"p%d":{}},"allOf":[{"$ref":"#/components/schemas/A%d"},{"$ref":"#/components/schemas/A%d"}]},`, i, i, i+1, i+1)
+	}
 	ref := func(to string) string { return string(docOf(`"/p":{"get":{"parameters":[{"$ref":"` + to + `"}]}}`)) }
 	for name, test := range map[string]struct{ doc, want string }{
-		"too large":              {strings.Repeat(" ", maxDocument) + "{}", "16777216 are allowed"},
-		"too deep":               {string(docOf("", `"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200))), "nested too deeply"},
-		"YAML too large":         {"a: " + strings.Repeat("x", maxYAML), "8388608 are allowed in YAML"},
-		"YAML that is too deep":  {"a: " + strings.Repeat("[", 200), "nested more than 128 deep"},
-		"YAML lists in lists":    {strings.Repeat("- ", 100_000), "nested more than 128 deep"},
-		"YAML brackets":          {"a: " + strings.Repeat("[", 300_000), "200000 are allowed in YAML"},
-		"YAML bomb":              {bomb.String(), "when its aliases are expanded"},
-		"YAML that is none":      {"a: [", "no YAML"},
-		"two YAML documents":     {"a: b\n---\nc: d", "second document"},
-		"no object":              {`["a"]`, "no OpenAPI document"},
-		"nothing":                {"", ""},
-		"another version":        {`{"openapi":"4.0.0","paths":{}}`, "version 4.0.0"},
-		"no paths":               {`{"openapi":"3.0.0"}`, `no "paths"`},
-		"too many operations":    {string(docOf(many.String())), "more than 5000 operations"},
-		"a remote reference":     {ref("http://169.254.169.254/latest/meta-data#/a"), "bundle the document into one file"},
-		"a file":                 {ref("/proc/self/environ"), "bundle the document into one file"},
-		"a file beside":          {ref("other.json#/a"), "bundle the document into one file"},
-		"a remote schema":        {string(docOf(`"/p":{"get":{"parameters":[{"in":"query","name":"a","schema":{"$ref":"https://evil.test/x.json"}}]}}`)), "GET /p"},
-		"a remote path item":     {string(docOf(`"/p":{"$ref":"https://evil.test/x.json"}`)), "the path /p"},
+		"too large":             {strings.Repeat(" ", maxDocument) + "{}", "16777216 are allowed"},
+		"too deep":              {string(docOf("", `"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200))), "nested too deeply"},
+		"YAML too large":        {"a: " + strings.Repeat("x", maxYAML), "8388608 are allowed in YAML"},
+		"YAML that is too deep": {"a: " + strings.Repeat("[", 200), "nested more than 128 deep"},
+		"YAML lists in lists":   {strings.Repeat("- ", 100_000), "nested more than 128 deep"},
+		"YAML brackets":         {"a: " + strings.Repeat("[", 300_000), "200000 are allowed in YAML"},
+		"YAML bomb":             {bomb.String(), "when its aliases are expanded"},
+		"YAML that is none":     {"a: [", "no YAML"},
+		"two YAML documents":    {"a: b\n---\nc: d", "second document"},
+		"no object":             {`["a"]`, "no OpenAPI document"},
+		"nothing":               {"", ""},
+		"another version":       {`{"openapi":"4.0.0","paths":{}}`, "version 4.0.0"},
+		"no paths":              {`{"openapi":"3.0.0"}`, `no "paths"`},
+		"too many operations":   {string(docOf(many.String())), "more than 5000 operations"},
+		"a remote reference":    {ref("http://169.254.169.254/latest/meta-data#/a"), "bundle the document into one file"},
+		"a file":                {ref("/proc/self/environ"), "bundle the document into one file"},
+		"a file beside":         {ref("other.json#/a"), "bundle the document into one file"},
+		"a remote schema":       {string(docOf(`"/p":{"get":{"parameters":[{"in":"query","name":"a","schema":{"$ref":"https://evil.test/x.json"}}]}}`)), "GET /p"},
+		"a remote path item":    {string(docOf(`"/p":{"$ref":"https://evil.test/x.json"}`)), "the path /p"},
+		"schemas without end":   {string(docOf(`"/p":{"post":{"requestBody":{"content":{"application/json":{"schema":{"$ref":"#/components/schemas/A0"}}}}}}`, `"components":{"schemas":{`+doubling.String()+`"A40":{}}}`)), "too complex"},
+		"properties without end": {string(docOf(`"/p":{"get":{"parameters":[{"in":"query","name":"v","schema":{"$ref":"#/components/schemas/A"}}]}}`,
+			`"components":{"schemas":{"A":{"required":["a"],"allOf":[`+strings.TrimSuffix(strings.Repeat(`{"$ref":"#/components/schemas/A"},`, 500), ",")+`]}}}`)), "too complex"},
 		"a path item that loops": {string(docOf(`"/p":{"$ref":"#/paths/~1p"}`)), "to itself"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,6 +184,8 @@ func TestServers(t *testing.T) {
 		{`"servers":[{"url":"https://{region}.example.test/{v}","variables":{"region":{"default":"eu"},"v":{"default":"1"}}}]`, Options{Variables: map[string]string{"region": "us"}}, "https://us.example.test/1"},
 		{`"x":1`, Options{}, "set Options.BaseURL"},
 		{server("/v1"), Options{}, "set Options.BaseURL"},
+		{server("https://api.example.test"), Options{Header: http.Header{"X-Key": {"k"}}}, "Options.Header needs Options.BaseURL"},
+		{server("https://10.0.0.1"), Options{Client: http.DefaultClient}, "a private address"},
 		{server("https://u:p@api.example.test"), Options{}, "no user"},
 		{server("http://api.example.test"), Options{}, "it must be https"},
 		{server("http://localhost:6379"), Options{}, "a loopback address"},

@@ -22,8 +22,13 @@ var errForeign = errors.New("references to other documents are not followed")
 
 // A document is the text of an OpenAPI document, and of the files that it refers to.
 type document struct {
-	files map[string]*file
-	read  func(name string) ([]byte, error) // a file below the folder; nil: none may be read
+	files    map[string]*file
+	resolved map[string]target                 // by the file and the reference in it
+	read     func(name string) ([]byte, error) // a file below the folder; nil: none may be read
+}
+
+func newDocument() *document {
+	return &document{files: map[string]*file{}, resolved: map[string]target{}}
 }
 
 // A file is one JSON text. Containers that references have passed through are indexed.
@@ -107,7 +112,10 @@ func (t target) key() string { return t.f.name + "#" + t.pointer }
 
 // resolve finds what a reference leads to, through references that lead there alone.
 func (d *document) resolve(from *file, to string) (target, error) {
-	first := to
+	key, first := from.name+"#"+to, to
+	if t, ok := d.resolved[key]; ok {
+		return t, nil
+	}
 	for range maxRefChain {
 		t, err := d.step(from, to)
 		if err != nil {
@@ -115,6 +123,7 @@ func (d *document) resolve(from *file, to string) (target, error) {
 		}
 		next, ok := t.ref()
 		if !ok {
+			d.resolved[key] = t
 			return t, nil
 		}
 		from, to = t.f, next
@@ -199,7 +208,11 @@ func (f *file) find(pointer string) node {
 		}
 		f.index[pointer[:at]] = members
 	}
-	return members[strings.NewReplacer("~1", "/", "~0", "~").Replace(pointer[at+1:])]
+	name := pointer[at+1:]
+	if strings.Contains(name, "~") {
+		name = strings.NewReplacer("~1", "/", "~0", "~").Replace(name)
+	}
+	return members[name]
 }
 
 // clip shortens what a document says, for an error.

@@ -70,7 +70,7 @@ func (p Problem) String() string {
 // refers to other documents, or makes more tools than Options.MaxTools. A single operation that cannot become a
 // tool is a [Problem].
 func New(doc []byte, o *Options) (*API, error) {
-	return load(&document{files: map[string]*file{}}, doc, &url.URL{}, o)
+	return load(newDocument(), doc, &url.URL{}, o)
 }
 
 // Open reads a document from a file. It may refer to files in its folder and below.
@@ -95,7 +95,9 @@ func Open(name string, o *Options) (*API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("openapi: %w", err)
 	}
-	return load(&document{files: map[string]*file{}, read: read}, doc, &url.URL{}, o)
+	d := newDocument()
+	d.read = read
+	return load(d, doc, &url.URL{}, o)
 }
 
 func readFile(root *os.Root, name string) ([]byte, error) {
@@ -136,7 +138,7 @@ func Fetch(ctx context.Context, address string, o *Options) (*API, error) {
 	if err != nil {
 		return nil, fmt.Errorf("openapi: fetch the document: %w", err)
 	}
-	return load(&document{files: map[string]*file{}}, doc, origin, o)
+	return load(newDocument(), doc, origin, o)
 }
 
 // Tools returns the tools, in the order of paths.
@@ -183,6 +185,9 @@ type builder struct {
 }
 
 func (b *builder) root() node { return b.d.files[""].root }
+
+// top returns a member of the document, without searching it all each time.
+func (b *builder) top(name string) node { return b.d.files[""].find("/" + name) }
 
 func (b *builder) warn(o *operation, format string, args ...any) {
 	p := Problem{Message: fmt.Sprintf(format, args...)}
@@ -262,7 +267,7 @@ func (b *builder) build() error {
 	for _, o := range chosen {
 		t, err := b.tool(o)
 		switch {
-		case errors.Is(err, errForeign):
+		case errors.Is(err, errForeign), errors.Is(err, errWork):
 			return fmt.Errorf("%s: %w", clean(o.key()), err)
 		case err != nil:
 			b.skip(o, err.Error())

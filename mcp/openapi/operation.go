@@ -27,8 +27,8 @@ func methods() []string { return []string{"get", "query", "post", "put", "patch"
 func (b *builder) operations() ([]*operation, error) {
 	var all []*operation
 	var err error
-	paths := b.root().get("paths")
-	if !paths.is('{') && !b.root().get("webhooks").there() && !b.root().get("components").there() {
+	paths := b.top("paths")
+	if !paths.is('{') && !b.top("webhooks").there() && !b.top("components").there() {
 		return nil, fmt.Errorf("the document has no %q", "paths")
 	}
 	paths.each(func(path string, item node) bool {

@@ -38,7 +38,8 @@ type Options struct {
 	AllowPrivate bool
 
 	// Header is sent with each request to the origin of the API: credentials, for example. It is
-	// not sent for operations whose security is empty, nor after a redirect to another origin.
+	// not sent for operations whose security is empty, nor after a redirect to another origin. It needs BaseURL, so that
+	// no document chooses who gets it, unless that was fetched from the same origin.
 	Header http.Header
 	// Client sends the requests; its CheckRedirect is not used, and its Transport decides where names
 	// lead to. Default: a client without cookies.

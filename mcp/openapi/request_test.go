@@ -71,6 +71,10 @@ func TestRequests(t *testing.T) {
 		},
 		{"13 array", "/p", "post", body("application/json", list, ""), `{"body":["a"]}`, "POST /v1/p\nContent-Type: application/json\n[\"a\"]"},
 		{"13 map", "/p", "post", body("application/json", `{"type":"object","additionalProperties":{"type":"integer"}}`, ""), `{"body":{"x":1}}`, "POST /v1/p\nContent-Type: application/json\n{\"x\":1}"},
+		{
+			"13 body and a parameter of that name", "/p", "post", `{"operationId":"op","parameters":[` + param("query", "body", str, "") + `],"requestBody":{"content":{"application/json":{"schema":` + list + `}}},` + ok + `}`,
+			`{"body":"q","request_body":["a"]}`, "POST /v1/p?body=q\nContent-Type: application/json\n[\"a\"]",
+		},
 		{"14 no body", "/p", "post", `{"operationId":"op","requestBody":{"content":{"application/json":{"schema":{"type":"object","required":["a"],"properties":{"a":{"type":"string"}}}}}},` + ok + `}`, `{}`, "POST /v1/p\n"},
 		{"14 required body without members", "/p", "post", body("application/json", `{"type":"object","properties":{"a":{"type":"string"}}}`, ""), `{}`, "POST /v1/p\nContent-Type: application/json\n{}"},
 		{

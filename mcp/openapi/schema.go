@@ -26,6 +26,18 @@ type shaper struct {
 	components map[string]*component
 	patterns   map[string]bool // whether they compile
 	keywords   map[string]func(*schemaWriter, *keyword) error
+	work       int // bytes of schemas that may still be read
+}
+
+// errWork is behind the error of a document whose schemas lead to each other too often.
+var errWork = errors.New("the schemas of the document are too complex")
+
+// spend counts reading a schema: in a document whose schemas lead to each other that may be without end.
+func (s *shaper) spend(n node) error {
+	if s.work -= len(n.raw); s.work < 0 {
+		return errWork
+	}
+	return nil
 }
 
 // A component is a schema that references lead to.
@@ -126,6 +138,9 @@ func (w *schemaWriter) close() { w.out = append(w.out, '}') }
 func (w *schemaWriter) schema(n node, depth int) error {
 	if depth > maxSchemaNesting {
 		return fmt.Errorf("a schema is nested more than %d deep", maxSchemaNesting)
+	}
+	if err := w.spend(n); err != nil {
+		return err
 	}
 	if !n.is('{') {
 		if n.is('f') {
@@ -327,8 +342,8 @@ func constants(n node) (values []byte, text string, ok bool) {
 // deprecated ones that are not required.
 func (w *schemaWriter) hidden(n node, depth int) map[string]bool {
 	var names map[string]bool
-	if depth > maxSchemaNesting {
-		return nil
+	if w.spend(n) != nil {
+		return nil // whoever reads on finds out
 	}
 	required := n.get("required").texts()
 	n.get("properties").each(func(name string, value node) bool {
@@ -344,7 +359,10 @@ func (w *schemaWriter) hidden(n node, depth int) map[string]bool {
 	})
 	if n.get("required").there() {
 		for _, branch := range n.get("allOf").items() {
-			if target, err := w.d.deref(branch); err == nil && depth < 4 {
+			if w.work < 0 || depth >= 4 {
+				break
+			}
+			if target, err := w.d.deref(branch); err == nil {
 				for name := range w.hidden(target, depth+1) {
 					if names == nil {
 						names = map[string]bool{}

@@ -27,6 +27,9 @@ func (b *builder) readServers() error {
 		b.base = u
 		return nil
 	}
+	if len(b.o.Header) > 0 && origin.Host == "" {
+		return errors.New("Options.Header needs Options.BaseURL: the document would choose who gets the credentials")
+	}
 	u, err := origin.Parse(declared)
 	if err != nil || declared == "" || u.Host == "" {
 		return errors.New("the document does not say where its API is: set Options.BaseURL")

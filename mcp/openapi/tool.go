@@ -14,10 +14,17 @@ import (
 const (
 	maxToolSchema = 16 << 10 // bytes of the schema of one tool
 	bytesPerToken = 4        // about, of JSON in English
+
+	// How many bytes of schemas are read: of a small document, and for each byte of it. Public documents need 3 at most.
+	minWork = 4 << 20
+	maxWork = 16
 )
 
 func newShaper(d *document, slim Slim) *shaper {
-	return &shaper{d: d, slim: slim, components: map[string]*component{}, patterns: map[string]bool{}, keywords: keywordWriters()}
+	return &shaper{
+		d: d, slim: slim, components: map[string]*component{}, patterns: map[string]bool{}, keywords: keywordWriters(),
+		work: minWork + maxWork*len(d.files[""].root.raw),
+	}
 }
 
 // tool makes the tool of an operation.
