@@ -51,7 +51,8 @@ type (
 // its handlers see.
 func newPlay(revision string, say func(event string)) *mcp.Server {
 	s := mcp.NewServer("play", "1.2.3", &mcp.ServerOptions{
-		Eras: revision, Instructions: "Read the notes first.", Complete: playComplete, PageSize: playPage,
+		TaskAfter: -1, // the matrix looks at tasks, also of calls that are fast
+		Eras:      revision, Instructions: "Read the notes first.", Complete: playComplete, PageSize: playPage,
 		CacheTTL: playTTL, CacheScope: spec.CachePublic, TaskPoll: 20 * time.Millisecond,
 	})
 	playTools(s, say)

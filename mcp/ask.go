@@ -144,6 +144,11 @@ func (c *call) ask(ctx context.Context, q *question) (jsonrpc.Raw, error) {
 	if !q.need.met(c) {
 		return nil, q.need.refuse(c)
 	}
+	if c.task != nil && c.task.asks { // its handler runs once
+		if err := c.beginTask(); err != nil {
+			return nil, err
+		}
+	}
 	switch {
 	case c.task.started():
 		return c.task.ask(ctx, q)

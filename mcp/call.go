@@ -102,7 +102,7 @@ type ClientInfo struct {
 	InfoRaw, CapabilitiesRaw jsonrpc.Raw
 	// LogLevel is what the client wants logged from. "": nothing.
 	LogLevel string
-	// ProgressWanted: the request asks for its progress.
+	// ProgressWanted: the request asks for its progress, or is a task, which shows it.
 	ProgressWanted bool
 }
 
@@ -117,7 +117,7 @@ func ClientFrom(ctx context.Context) *ClientInfo {
 		Name: c.who.info.Name, Version: c.who.info.Version, Title: c.who.info.Title,
 		Capabilities: c.caps(), Revision: c.rev.Name,
 		InfoRaw: c.who.infoRaw, CapabilitiesRaw: c.who.capsRaw,
-		LogLevel: c.level(), ProgressWanted: c.in.progress && !c.task.started(),
+		LogLevel: c.level(), ProgressWanted: c.in.progress || c.task.started(),
 	}
 	if c.session != nil {
 		i.Session = c.session.name

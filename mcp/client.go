@@ -44,6 +44,7 @@ type Client struct {
 	cache   *resultCache
 	shelf   shelf
 	callers callers
+	watched watchedTasks
 	slow    late.Watch // of calls that have no answer yet
 
 	making   chan struct{} // held by whoever makes a link

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/farcall-dev/farcall"
@@ -14,12 +16,13 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// How often a task is asked for when the server does not say, and at the least
-// and at the most.
+// A task is asked for soon after its beginning, and then at intervals that double
+// up to what the server says, or else taskPoll.
 const (
-	taskPoll    = time.Second
-	taskPollMin = 20 * time.Millisecond
-	taskPollMax = time.Minute
+	taskPollFirst = 50 * time.Millisecond
+	taskPoll      = time.Second
+	taskPollMin   = 20 * time.Millisecond
+	taskPollMax   = time.Minute
 )
 
 // StartTask calls a tool as a task and returns the task, whose result WaitTask
@@ -176,7 +179,8 @@ func (c *Client) finishTask(ctx context.Context, t *spec.DetailedTask) (jsonrpc.
 
 // A follower follows tasks.
 type follower struct {
-	c *Client
+	c    *Client
+	wait time.Duration // the last one between two questions for the state
 	// call makes a call about a task. Its result is in the form of the newest
 	// revision; that of spec.MethodTasksResult may be in another one.
 	call func(ctx context.Context, method string, params jsonrpc.Raw) (raw jsonrpc.Raw, in *era.Revision, err error)
@@ -214,6 +218,8 @@ func (f *follower) giveUp(ctx context.Context, id string) {
 // follow asks for a task until it has ended and returns the result of its call.
 func (f *follower) follow(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, *era.Revision, error) {
 	answered := map[string]bool{}
+	changed, done := f.c.watched.watch(t.TaskID)
+	defer done()
 	if spec.TaskEnded(t.Status) && t.Result == nil && t.Error == nil {
 		// The answer that makes a task does not tell what it has come to.
 		var err error
@@ -242,7 +248,7 @@ func (f *follower) follow(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Ra
 				return nil, nil, err
 			}
 		}
-		if !untilPoll(ctx, t.PollIntervalMS) {
+		if !f.await(ctx, t, changed) {
 			return nil, nil, fmt.Errorf("mcp: the task %q: %w", t.TaskID, ctx.Err())
 		}
 		if t, err = f.state(ctx, t.TaskID); err != nil {
@@ -303,19 +309,68 @@ func (f *follower) update(ctx context.Context, t *spec.DetailedTask, answered ma
 	return err
 }
 
-// untilPoll waits for the next time to ask for a task, and reports whether ctx still
-// lives.
-func untilPoll(ctx context.Context, interval *int64) bool {
-	d := taskPoll
-	if interval != nil {
-		d = time.Duration(min(*interval, taskPollMax.Milliseconds())) * time.Millisecond
+// await waits for the next time to ask for a task: until an interval is over, or a
+// notification says that its state has changed. It reports whether ctx still lives.
+func (f *follower) await(ctx context.Context, t *spec.DetailedTask, changed <-chan struct{}) bool {
+	most := taskPoll
+	if t.PollIntervalMS != nil {
+		most = time.Duration(min(*t.PollIntervalMS, taskPollMax.Milliseconds())) * time.Millisecond
 	}
-	t := time.NewTimer(max(d, taskPollMin))
-	defer t.Stop()
+	f.wait = min(max(2*f.wait, taskPollFirst), max(most, taskPollMin))
+	timer := time.NewTimer(f.wait)
+	defer timer.Stop()
 	select {
-	case <-t.C:
+	case <-changed:
+		return true
+	case <-timer.C:
 		return true
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// taskChanged takes a notification about a task.
+func (c *Client) taskChanged(o *ClientOptions, t *spec.DetailedTask) {
+	c.watched.notified(t.TaskID)
+	if o.OnTask != nil {
+		o.OnTask(t)
+	}
+}
+
+// watchedTasks are the tasks that are being followed, and those that wait for
+// news of them.
+type watchedTasks struct {
+	mu   sync.Mutex
+	byID map[string][]chan struct{} // by the id of the task
+}
+
+// watch returns what gets a value when there is news, until done is called.
+func (w *watchedTasks) watch(id string) (changed <-chan struct{}, done func()) {
+	c := make(chan struct{}, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.byID == nil {
+		w.byID = map[string][]chan struct{}{}
+	}
+	w.byID[id] = append(w.byID[id], c)
+	return c, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		left := slices.DeleteFunc(w.byID[id], func(o chan struct{}) bool { return o == c })
+		if w.byID[id] = left; len(left) == 0 {
+			delete(w.byID, id)
+		}
+	}
+}
+
+// notified is called for each notification about a task.
+func (w *watchedTasks) notified(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.byID[id] {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
 	}
 }

@@ -291,13 +291,9 @@ func (w *line) notified(ctx context.Context, method string, params jsonrpc.Raw) 
 			}
 		})
 	case spec.NotificationTasks:
-		deliver(c, method, params, o.OnTask)
+		deliver(c, method, params, func(t *spec.DetailedTask) { c.taskChanged(o, t) })
 	case spec.NotificationTasksStatus:
-		deliver(c, method, params, func(p *spec.LegacyTask) {
-			if o.OnTask != nil {
-				o.OnTask(modernTask(p))
-			}
-		})
+		deliver(c, method, params, func(p *spec.LegacyTask) { c.taskChanged(o, modernTask(p)) })
 	case spec.NotificationSubscriptionsAcknowledged:
 		deliver(c, method, params, func(p *spec.SubscriptionsAcknowledgedNotificationParams) {
 			w.acknowledged(ctx, p)

@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -182,7 +183,12 @@ func runTask(ctx context.Context, client *mcp.Client) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	result, err := client.WaitTask(ctx, task.TaskID)
+	result := new(mcp.ToolResult)
+	if task.TaskID == "" { // the call ended before it became a task
+		err = json.Unmarshal(task.Result, result)
+	} else {
+		result, err = client.WaitTask(ctx, task.TaskID)
+	}
 	if err != nil {
 		return "", err
 	}

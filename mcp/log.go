@@ -82,12 +82,14 @@ func (s *Server) setLevel(c *call) (answer, error) {
 // done of total, 0 when the total is not known. done must grow from one report
 // to the next. message may be empty.
 //
-// Reports arrive in order, and before the result. Progress does nothing outside
-// of a handler, when that has returned, when the client did not ask for progress, and in a task, whose
-// state is asked for instead. It fails when the client is gone.
+// Reports arrive in order, and before the result. In a task the message, or else
+// the numbers, become the statusMessage, which clients ask for or are notified of;
+// a client of 2025-11-25 that asked for progress also gets each report. Progress
+// does nothing outside of a handler, when that has returned, and for a client that
+// did not ask for progress. It fails when the client is gone.
 func Progress(ctx context.Context, done, total float64, message string) error {
 	c := callFrom(ctx)
-	if c == nil || c.task.started() {
+	if c == nil {
 		return nil
 	}
 	p := spec.ProgressNotificationParams{Progress: done, Message: message}
@@ -99,10 +101,34 @@ func Progress(ctx context.Context, done, total float64, message string) error {
 	if c.over { // basic/patterns/progress: MUST stop; the token is another call's by now
 		return nil
 	}
-	if p.ProgressToken = c.in.progressToken(); p.ProgressToken == nil {
+	if c.task.started() {
+		c.task.report(statusMessage(&p))
+	}
+	if p.ProgressToken = c.progressToken(); p.ProgressToken == nil {
 		return nil
 	}
 	return c.notifyLocked(ctx, spec.NotificationProgress, p)
+}
+
+// progressToken returns what the progress of the call has to name, or nil when
+// there is no way to report it. In the legacy era it is valid for as long as the
+// task lives (2025-11-25 basic/utilities/tasks, "Task Progress"); c.mu is held.
+func (c *call) progressToken() jsonrpc.Raw {
+	if c.rev.Modern && c.task.started() {
+		return nil
+	}
+	return c.in.progressToken()
+}
+
+// statusMessage says in words how far a task has come.
+func statusMessage(p *spec.ProgressNotificationParams) string {
+	switch {
+	case p.Message != "":
+		return p.Message
+	case p.Total != nil:
+		return fmt.Sprintf("%v of %v", p.Progress, *p.Total)
+	}
+	return fmt.Sprint(p.Progress)
 }
 
 // isToken reports whether raw can be a progressToken: a string or an integer.

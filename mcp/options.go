@@ -65,6 +65,12 @@ type ServerOptions struct {
 	// StateTTL is how long a client may take for a round. Default 10 min.
 	StateTTL time.Duration
 
+	// TaskAfter is how long a call of a tool with task support may take before it
+	// becomes a task, in revisions where the server decides (2026-07-28): one that ends
+	// earlier is answered like any other call. One that asks the client something
+	// becomes a task at once. Default 1 s; negative: every such call becomes a task
+	// at once.
+	TaskAfter time.Duration
 	// TaskTTL is how long a task is kept, from its creation. Default 1 h.
 	TaskTTL time.Duration
 	// MaxTasks bounds the tasks that are kept at a time. One owner has a tenth of
@@ -96,6 +102,7 @@ func (o *ServerOptions) setDefaults() {
 	setDefault(&o.PageSize, 100)
 	setDefault(&o.CacheScope, "private")
 	setDefault(&o.StateTTL, 10*time.Minute)
+	setDefault(&o.TaskAfter, time.Second)
 	setDefault(&o.TaskTTL, time.Hour)
 	setDefault(&o.MaxTasks, 10_000)
 	setDefault(&o.TaskPoll, time.Second)

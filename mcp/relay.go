@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -85,9 +86,9 @@ func (s *Server) ListChanged(kind string) {
 // revision. Any other notification is sent as it is, to clients whose revision
 // has it.
 //
-// Notify does nothing outside of a handler, when that has returned, and for the
-// progress of a task. It fails when a message has no level, and when the client
-// is gone.
+// The progress of a task becomes its statusMessage, too: see [Progress]. Notify
+// does nothing outside of a handler and when that has returned. It fails when a
+// message has no level, and when the client is gone.
 func Notify(ctx context.Context, method string, params jsonrpc.Raw) error {
 	c := callFrom(ctx)
 	if c == nil {
@@ -102,10 +103,6 @@ func Notify(ctx context.Context, method string, params jsonrpc.Raw) error {
 		if !c.logs(level) {
 			return nil
 		}
-	case spec.NotificationProgress:
-		if c.task.started() {
-			return nil
-		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +110,14 @@ func Notify(ctx context.Context, method string, params jsonrpc.Raw) error {
 		return nil
 	}
 	if method == spec.NotificationProgress {
-		token := c.in.progressToken()
+		if c.task.started() {
+			var p spec.ProgressNotificationParams
+			if err := jsonv2.Unmarshal(params, &p); err != nil {
+				return fmt.Errorf("mcp: notify %q: %w", method, err)
+			}
+			c.task.report(statusMessage(&p))
+		}
+		token := c.progressToken()
 		if token == nil {
 			return nil
 		}

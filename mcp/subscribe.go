@@ -146,6 +146,13 @@ func (l *listeners) remove(one *listener) {
 	delete(l.modern, one)
 }
 
+// modernOnes reports whether there are subscriptions of the modern era.
+func (l *listeners) modernOnes() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.modern) > 0
+}
+
 // close ends the subscriptions of the modern era, and those that are still to
 // come.
 func (l *listeners) close() {

@@ -22,14 +22,17 @@ type task struct {
 	owner   owner.Key // to others it does not exist
 	created time.Time
 	ttl     time.Duration
+	asks    bool                    // it begins with the first question of its handler
 	cancel  context.CancelCauseFunc // of the handler's context
 
 	mu      sync.Mutex
 	live    bool // it is a task now: it is in the table
+	over    bool // its handler has returned before: it will be none
 	status  string
 	message string
 	updated time.Time
 	changed chan struct{} // closed by the next change
+	first   spec.Task     // the state at its beginning
 	keys    keys
 	pending []*pending
 	result  jsonrpc.Raw    // when it has completed
@@ -94,6 +97,9 @@ func (t *task) change(f func() bool) bool {
 
 // tell tells the listeners of the state.
 func (t *task) tell() {
+	if !t.srv.listeners.modernOnes() {
+		return
+	}
 	t.telling.Lock()
 	defer t.telling.Unlock()
 	if params, err := t.notification(); err == nil { // all of it is JSON that has been marshalled before
@@ -166,6 +172,15 @@ func (t *task) update(responses map[string]jsonrpc.Raw) error {
 		return len(answered) > 0
 	})
 	return bad
+}
+
+// report shows clients how far the handler has come.
+func (t *task) report(message string) {
+	t.change(func() bool {
+		changed := t.message != message
+		t.message = message
+		return changed
+	})
 }
 
 // finish ends the task with what its handler returned.

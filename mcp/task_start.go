@@ -40,7 +40,7 @@ func StartTask(ctx context.Context) error {
 	} else if asking {
 		return ErrAsked
 	}
-	return c.task.begin()
+	return c.beginTask()
 }
 
 // taskSupport says whether a tool runs as a task.
@@ -83,17 +83,21 @@ func (s *Server) startTask(c *call, run func(*call) (jsonrpc.Raw, error)) (jsonr
 	if err != nil {
 		return nil, err
 	}
-	if c.rev.Modern && (s.relays() || s.tasks.isLater(string(scan.Unquote(c.in.name)))) {
-		return t.startLater(c, own, run)
+	switch {
+	case !c.rev.Modern: // the client has decided
+	case s.relays() || s.tasks.isLater(string(scan.Unquote(c.in.name))):
+		return t.startLater(c, own, run, 0)
+	case s.opts.TaskAfter > 0:
+		t.asks = true
+		return t.startLater(c, own, run, s.opts.TaskAfter)
 	}
 	if err := t.begin(); err != nil {
 		t.cancel(err)
 		return nil, err
 	}
-	raw, err := t.creation() // as long as it cannot have changed
 	own.hold()
 	go func() { t.run(own, run, t.finish) }()
-	return raw, err
+	return t.creation()
 }
 
 // newTask makes a task, which nobody knows of yet, and the call that its handler
@@ -142,40 +146,77 @@ func (t *task) begin() error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.over {
+		t.srv.tasks.drop(t)
+		return errOver
+	}
 	t.live = true
+	t.first = t.state()
 	close(t.changed)
 	t.changed = make(chan struct{})
 	return nil
 }
 
-// startLater runs the handler until it has returned or made itself a task. Until
-// then it ends with the request.
-func (t *task) startLater(c, own *call, run func(*call) (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
+// startLater runs the handler until it has returned or made itself a task, or
+// until it has run for a time, if that is not 0. Until then it ends with the request.
+func (t *task) startLater(c, own *call, run func(*call) (jsonrpc.Raw, error), after time.Duration) (jsonrpc.Raw, error) {
 	begun := t.changed // nobody knows of it yet
 	unbind := context.AfterFunc(c, func() { t.cancel(context.Cause(c)) })
 	ended := make(chan outcome, 1)
 	own.hold()
 	go func() {
 		t.run(own, run, func(o outcome) {
-			if t.started() {
+			if !t.returned() {
 				t.finish(o)
 				return
 			}
 			ended <- o
 		})
 	}()
-	select {
-	case <-begun:
-		unbind()
-		return t.creation()
-	case o := <-ended:
-		t.cancel(nil)
-		unbind()
-		if raw, asked := own.inputRequired(); asked {
-			return raw, nil
-		}
-		return o.raw, o.err
+	var late <-chan time.Time
+	if after > 0 {
+		timer := time.NewTimer(after)
+		defer timer.Stop()
+		late = timer.C
 	}
+	for {
+		select {
+		case <-late:
+			// Without room for one more task the call stays what it is.
+			_ = own.beginTask()
+			late = nil
+		case <-begun:
+			unbind()
+			return t.creation()
+		case o := <-ended:
+			t.cancel(nil)
+			unbind()
+			if raw, asked := own.inputRequired(); asked {
+				return raw, nil
+			}
+			return o.raw, o.err
+		}
+	}
+}
+
+// beginTask makes the call a task. What it notifies from then on does not belong
+// to the request any more.
+func (c *call) beginTask() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.task.started() {
+		return nil
+	}
+	return c.task.begin()
+}
+
+// returned reports whether the handler has returned before there was a task. Then
+// there will be none.
+func (t *task) returned() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.over = !t.live
+	return t.over
 }
 
 // run calls the handler, of a call that is held. end is called in any case, once.

@@ -147,6 +147,9 @@ func (tt *taskTable) close() {
 	}
 }
 
+// drop takes back what add has done.
+func (tt *taskTable) drop(t *task) { tt.remove(func(o *task) bool { return o == t }) }
+
 // wait waits until the tasks that there are have ended.
 func (tt *taskTable) wait(ctx context.Context) error {
 	tt.mu.Lock()

@@ -21,11 +21,18 @@ import (
 
 const canNothing = `{}`
 
-// taskServer returns a server with the tool "work", which can run as a task, and the
-// tool "plain", which cannot.
+// taskServer returns a server with the tool "work", which can run as a task, and
+// does at once unless the options say when, and the tool "plain", which cannot.
 func taskServer(t *testing.T, support string, o *ServerOptions, f func(ctx context.Context) (string, error)) *Server {
 	t.Helper()
-	s := NewServer("s", "1", o)
+	atOnce := ServerOptions{}
+	if o != nil {
+		atOnce = *o
+	}
+	if atOnce.TaskAfter == 0 {
+		atOnce.TaskAfter = -1
+	}
+	s := NewServer("s", "1", &atOnce)
 	t.Cleanup(s.Close)
 	run := func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) }
 	AddTool(s, "work", "", run, Tool{Execution: &spec.ToolExecution{TaskSupport: support}})

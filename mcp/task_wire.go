@@ -51,9 +51,12 @@ func (t *task) legacy() spec.Task {
 	return s
 }
 
-// creation returns the result of a call that has become a task.
+// creation returns the result of a call that has become a task: the state at its
+// beginning, whatever has become of it since.
 func (t *task) creation() (jsonrpc.Raw, error) {
-	return jsonv2.Append(nil, &spec.CreateTaskResult{ResultType: spec.ResultTask, Task: t.detailed().Task})
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return jsonv2.Append(nil, &spec.CreateTaskResult{ResultType: spec.ResultTask, Task: t.first})
 }
 
 // payload returns what the task's own request would have been answered.

@@ -40,7 +40,8 @@ func mcpStdioMain() int {
 // mcpTestServer has something of everything.
 func mcpTestServer() *mcp.Server {
 	s := mcp.NewServer("everything", "1.2.3", &mcp.ServerOptions{
-		Title: "Everything", Instructions: "For tests.\nNot for work.", PageSize: 3,
+		TaskAfter: -1, // the scripts look at tasks, also of calls that are fast
+		Title:     "Everything", Instructions: "For tests.\nNot for work.", PageSize: 3,
 		Complete: func(_ context.Context, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
 			r := &spec.CompleteResult{}
 			known := ""
