@@ -36,7 +36,7 @@ func speaker(place, more string) *mcp.Server {
 	s.AddResource(mcp.Resource{URI: "note:///a", Name: "a", Description: at("resource")}, text)
 	s.AddResource(mcp.Resource{URI: "note:///b", Name: "b"}, text)
 	s.AddTemplate(mcp.ResourceTemplate{URITemplate: "page:///{name}", Name: "pages", Description: at("template")},
-		func(ctx context.Context, uri string, _ map[string]string) ([]mcp.ResourceContents, error) {
+		func(ctx context.Context, uri string, _ mcp.Vars) ([]mcp.ResourceContents, error) {
 			return text(ctx, uri)
 		})
 	return s

@@ -90,7 +90,7 @@ func newShop(name, eras string) *shop {
 			s.note("get " + path)
 			return &mcp.PromptResult{}, nil
 		})
-		s.AddTemplate(mcp.ResourceTemplate{URITemplate: "test://" + name + "/" + path + "/{x}", Name: path}, func(_ context.Context, uri string, _ map[string]string) ([]mcp.ResourceContents, error) {
+		s.AddTemplate(mcp.ResourceTemplate{URITemplate: "test://" + name + "/" + path + "/{x}", Name: path}, func(_ context.Context, uri string, _ mcp.Vars) ([]mcp.ResourceContents, error) {
 			s.note("read " + uri)
 			return []mcp.ResourceContents{{URI: uri, Text: path}}, nil
 		})

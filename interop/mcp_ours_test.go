@@ -105,8 +105,8 @@ func addOurContents(s *mcp.Server) {
 	s.AddResource(mcp.Resource{URI: "note://text", Name: "text", MIMEType: "text/plain"}, note(mcp.ResourceContents{Text: "A note."}))
 	s.AddResource(mcp.Resource{URI: "note://bytes", Name: "bytes"}, note(mcp.ResourceContents{Blob: []byte("\x00\x01\xff")}))
 	s.AddTemplate(mcp.ResourceTemplate{URITemplate: "note://numbered/{n}", Name: "numbered"},
-		func(_ context.Context, _ string, vars map[string]string) ([]mcp.ResourceContents, error) {
-			return []mcp.ResourceContents{{Text: "Note " + vars["n"] + "."}}, nil
+		func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{{Text: "Note " + vars.Get("n") + "."}}, nil
 		})
 	s.AddPrompt(mcp.Prompt{Name: "greet", Arguments: []spec.PromptArgument{{Name: "name", Required: true}}},
 		func(_ context.Context, args map[string]string) (*mcp.PromptResult, error) {

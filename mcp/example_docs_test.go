@@ -58,8 +58,8 @@ func addResources(s *mcp.Server) {
 			return []mcp.ResourceContents{{Text: string(text)}}, err
 		})
 	s.AddTemplate(mcp.ResourceTemplate{URITemplate: "users:///{id}", Name: "user", MIMEType: "application/json"},
-		func(_ context.Context, _ string, vars map[string]string) ([]mcp.ResourceContents, error) {
-			if vars["id"] != "7" {
+		func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
+			if vars.Get("id") != "7" {
 				return nil, mcp.ErrNotFound
 			}
 			return []mcp.ResourceContents{{Text: `{"id":7}`}}, nil

@@ -266,7 +266,7 @@ func TestRelayHasNothingOfItsOwn(t *testing.T) {
 			s.AddResource(Resource{URI: "a:b", Name: "x"}, func(context.Context, string) ([]ResourceContents, error) { return nil, nil })
 		},
 		"template": func() {
-			s.AddTemplate(ResourceTemplate{URITemplate: "a:{b}", Name: "x"}, func(context.Context, string, map[string]string) ([]ResourceContents, error) { return nil, nil })
+			s.AddTemplate(ResourceTemplate{URITemplate: "a:{b}", Name: "x"}, func(context.Context, string, Vars) ([]ResourceContents, error) { return nil, nil })
 		},
 		"prompt": func() {
 			s.AddPrompt(Prompt{Name: "x"}, func(context.Context, map[string]string) (*PromptResult, error) { return nil, nil })

@@ -5,8 +5,7 @@ import (
 	"errors"
 	"io/fs"
 
-	"github.com/yosida95/uritemplate/v3"
-
+	"github.com/farcall-dev/farcall/internal/uritemplate"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -25,7 +24,39 @@ func (r *resource) kind() string { return "resource" }
 type template struct {
 	spec  ResourceTemplate
 	match *uritemplate.Template
-	read  func(ctx context.Context, uri string, vars map[string]string) ([]ResourceContents, error)
+	read  func(ctx context.Context, uri string, vars Vars) ([]ResourceContents, error)
+}
+
+// Vars are what the variables of a template stand for in a URI, decoded.
+type Vars struct{ values []uritemplate.Value }
+
+// Get returns the value of a variable, or "" when it is not in the URI. Several
+// values are joined as they are in the URI: those of an exploded path, {/path*}, by
+// slashes, others by commas. A value may contain what joins them: see List.
+func (v Vars) Get(name string) string {
+	value, _ := v.find(name)
+	return value.Text
+}
+
+// List returns the values of a variable, or nil when it is not in the URI.
+func (v Vars) List(name string) []string {
+	value, _ := v.find(name)
+	return value.List
+}
+
+// Has reports whether a variable is in the URI.
+func (v Vars) Has(name string) bool {
+	_, ok := v.find(name)
+	return ok
+}
+
+func (v Vars) find(name string) (uritemplate.Value, bool) {
+	for _, one := range v.values {
+		if one.Name == name {
+			return one, true
+		}
+	}
+	return uritemplate.Value{}, false
 }
 
 func (t *template) key() string  { return t.spec.URITemplate }
@@ -40,18 +71,18 @@ func (s *Server) AddResource(r Resource, read func(ctx context.Context, uri stri
 	s.resources.add(s, &resource{r, read}, r, r)
 }
 
-// AddTemplate adds the resources whose URIs match a template (RFC 6570). vars has
-// what its variables stand for; several values of one are joined by commas. A
-// resource that was added by its URI goes first, and so does a template that was
-// added earlier. A template that is the same is replaced. AddTemplate panics when
-// it is none.
-func (s *Server) AddTemplate(t ResourceTemplate, read func(ctx context.Context, uri string, vars map[string]string) ([]ResourceContents, error)) {
+// AddTemplate adds the resources whose URIs match a template (RFC 6570), with what
+// its variables stand for. In a URI, characters that have to be encoded may stand
+// as they are, and the parameters of a query, {?q,r}, in any order. A resource that
+// was added by its URI goes first, and so does a template that was added earlier. A
+// template that is the same is replaced. AddTemplate panics if it is not valid.
+func (s *Server) AddTemplate(t ResourceTemplate, read func(ctx context.Context, uri string, vars Vars) ([]ResourceContents, error)) {
 	if t.Name == "" || read == nil {
 		misuse("the resource template %q needs a name and a function that reads resources", t.URITemplate)
 	}
-	match, err := uritemplate.New(t.URITemplate)
+	match, err := uritemplate.Parse(t.URITemplate)
 	if err != nil {
-		misuse("the resource template %q: %v", t.URITemplate, err)
+		misuse("the resource template %v", err)
 	}
 	s.templates.add(s, &template{t, match, read}, t, t)
 }
@@ -80,19 +111,13 @@ func (s *Server) reader(ctx context.Context, uri []byte) (r reader, ok bool) {
 	}
 	for _, it := range s.templates.now.Load().items {
 		t := it.value
-		values := t.match.Match(string(uri))
-		if values == nil || !s.visible(ctx, t.kind(), t.key()) {
+		values, ok := t.match.Match(string(uri))
+		if !ok || !s.visible(ctx, t.kind(), t.key()) {
 			continue
-		}
-		vars := make(map[string]string, len(values))
-		for _, name := range t.match.Varnames() {
-			if v := values.Get(name); v.Valid() {
-				vars[name] = v.String()
-			}
 		}
 		own := string(uri)
 		return reader{t.spec.MIMEType, func(ctx context.Context) ([]ResourceContents, error) {
-			return t.read(ctx, own, vars)
+			return t.read(ctx, own, Vars{values})
 		}}, true
 	}
 	return reader{}, false

@@ -21,13 +21,13 @@ func library(o *ServerOptions) *Server {
 	s.AddResource(Resource{URI: "test://broken", Name: "broken"}, func(context.Context, string) ([]ResourceContents, error) {
 		return nil, fmt.Errorf("private: %s", "secret")
 	})
-	s.AddTemplate(ResourceTemplate{URITemplate: "test://item/{id}{?lang}", Name: "item", MIMEType: "text/plain"}, func(_ context.Context, uri string, vars map[string]string) ([]ResourceContents, error) {
-		if vars["id"] == "0" {
+	s.AddTemplate(ResourceTemplate{URITemplate: "test://item/{id}{?lang}", Name: "item", MIMEType: "text/plain"}, func(_ context.Context, uri string, vars Vars) ([]ResourceContents, error) {
+		if vars.Get("id") == "0" {
 			return nil, fs.ErrNotExist
 		}
-		return []ResourceContents{{Text: fmt.Sprint(vars["id"], "/", vars["lang"], len(vars))}}, nil
+		return []ResourceContents{{Text: fmt.Sprint(vars.Get("id"), "/", vars.Get("lang"), len(vars.values))}}, nil
 	})
-	s.AddTemplate(ResourceTemplate{URITemplate: "test://item/{+rest}", Name: "rest"}, func(context.Context, string, map[string]string) ([]ResourceContents, error) {
+	s.AddTemplate(ResourceTemplate{URITemplate: "test://item/{+rest}", Name: "rest"}, func(context.Context, string, Vars) ([]ResourceContents, error) {
 		return []ResourceContents{{Text: "rest"}}, nil
 	})
 	s.AddPrompt(Prompt{Name: "greet", Description: "Greets", Arguments: []spec.PromptArgument{{Name: "who", Required: true}, {Name: "how"}}},
@@ -127,5 +127,22 @@ func TestComplete(t *testing.T) {
 	}
 	if got := exchange(t, s, modernFrame("1", "server/discover", ""))[0]; !strings.Contains(got, `"completions":{}`) || !strings.Contains(got, `"resources":{"subscribe":true,"listChanged":true}`) {
 		t.Error(got)
+	}
+}
+
+// Variables with several values, which were empty once.
+func TestTemplateLists(t *testing.T) {
+	s := NewServer("x", "1", nil)
+	s.AddTemplate(ResourceTemplate{URITemplate: "repo://{owner}/contents{/path*}{?q*,at}", Name: "x"}, func(_ context.Context, _ string, vars Vars) ([]ResourceContents, error) {
+		return []ResourceContents{{Text: fmt.Sprint(vars.Get("owner"), "|", vars.Get("path"), "|", vars.List("q"), "|", vars.Get("at"), vars.Has("at"))}}, nil
+	})
+	for uri, want := range map[string]string{
+		"repo://o/contents/a/b":             "o|a/b|[]|false",
+		"repo://ö ö/contents":               "ö ö||[]|false",
+		"repo://o/contents?at=&q=1&q=2%263": "o||[1 2&3]|true",
+	} {
+		if got := sendModern(t, s, canNothing, "resources/read", fmt.Sprintf(`{"uri":%q}`, uri)); !strings.Contains(got.raw, fmt.Sprintf(`"text":%q`, want)) {
+			t.Errorf("%s: %s", uri, got.raw)
+		}
 	}
 }

@@ -395,7 +395,7 @@ func TestMisuse(t *testing.T) {
 		},
 		"resource": func(s *Server) { s.AddResource(Resource{Name: "x"}, read) },
 		"template": func(s *Server) {
-			s.AddTemplate(ResourceTemplate{Name: "x", URITemplate: "a{"}, func(context.Context, string, map[string]string) ([]ResourceContents, error) { return nil, nil })
+			s.AddTemplate(ResourceTemplate{Name: "x", URITemplate: "a{"}, func(context.Context, string, Vars) ([]ResourceContents, error) { return nil, nil })
 		},
 		"prompt":          func(s *Server) { s.AddPrompt(Prompt{Name: "x"}, nil) },
 		"protocol method": func(s *Server) { s.Handle("tools/call", farcall.HandlerFunc(nil)) },

@@ -287,7 +287,7 @@ func TestVisible(t *testing.T) {
 		AddTool(s, name, "", add)
 		s.AddPrompt(Prompt{Name: name}, func(context.Context, map[string]string) (*PromptResult, error) { return nil, nil })
 		s.AddResource(Resource{URI: "x:" + name, Name: name}, func(context.Context, string) ([]ResourceContents, error) { return nil, nil })
-		s.AddTemplate(ResourceTemplate{URITemplate: name + ":{x}", Name: name}, func(context.Context, string, map[string]string) ([]ResourceContents, error) { return nil, nil })
+		s.AddTemplate(ResourceTemplate{URITemplate: name + ":{x}", Name: name}, func(context.Context, string, Vars) ([]ResourceContents, error) { return nil, nil })
 	}
 	for _, tt := range [][4]string{
 		{"tools/list", "tools", "name", "add open1 open2"},

@@ -214,11 +214,11 @@ func wireResources(s *mcp.Server) {
 			return []mcp.ResourceContents{{Text: "Welcome"}}, nil
 		})
 	s.AddTemplate(mcp.ResourceTemplate{URITemplate: "note:///{number}", Name: "note", MIMEType: "text/plain"},
-		func(_ context.Context, _ string, vars map[string]string) ([]mcp.ResourceContents, error) {
-			if _, err := strconv.Atoi(vars["number"]); err != nil {
+		func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
+			if _, err := strconv.Atoi(vars.Get("number")); err != nil {
 				return nil, mcp.ErrNotFound
 			}
-			return []mcp.ResourceContents{{Text: "note " + vars["number"]}}, nil
+			return []mcp.ResourceContents{{Text: "note " + vars.Get("number")}}, nil
 		})
 }
 

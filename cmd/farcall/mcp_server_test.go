@@ -64,8 +64,8 @@ func mcpTestServer() *mcp.Server {
 	s.AddResource(mcp.Resource{URI: "test://blob", Name: "blob", MIMEType: "image/png"}, func(context.Context, string) ([]mcp.ResourceContents, error) {
 		return []mcp.ResourceContents{{Blob: []byte("blobby")}}, nil
 	})
-	s.AddTemplate(mcp.ResourceTemplate{URITemplate: "test://item/{id}", Name: "item", Description: "An item by its id"}, func(_ context.Context, _ string, vars map[string]string) ([]mcp.ResourceContents, error) {
-		return []mcp.ResourceContents{{Text: "item " + vars["id"]}}, nil
+	s.AddTemplate(mcp.ResourceTemplate{URITemplate: "test://item/{id}", Name: "item", Description: "An item by its id"}, func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
+		return []mcp.ResourceContents{{Text: "item " + vars.Get("id")}}, nil
 	})
 	s.AddPrompt(mcp.Prompt{Name: "review", Description: "Ask for a review", Arguments: []spec.PromptArgument{{Name: "language", Required: true}, {Name: "style"}}},
 		func(_ context.Context, args map[string]string) (*mcp.PromptResult, error) {

@@ -25,8 +25,8 @@ func addResources(s *mcp.Server) {
 	})
 	s.AddTemplate(mcp.ResourceTemplate{
 		URITemplate: "test://template/{id}/data", Name: "Template", Description: "Data by its id", MIMEType: "application/json",
-	}, func(_ context.Context, _ string, vars map[string]string) ([]mcp.ResourceContents, error) {
-		text := fmt.Sprintf(`{"id":%q,"templateTest":true,"data":"Data for ID: %s"}`, vars["id"], vars["id"])
+	}, func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
+		text := fmt.Sprintf(`{"id":%q,"templateTest":true,"data":"Data for ID: %s"}`, vars.Get("id"), vars.Get("id"))
 		return []mcp.ResourceContents{{Text: text}}, nil
 	})
 }

@@ -64,8 +64,8 @@ func (s *Service) addResources(server *mcp.Server, local farcall.Caller) {
 	server.AddTemplate(mcp.ResourceTemplate{
 		URITemplate: usersURI, Name: "user", Title: "A user, by number", MIMEType: "application/json",
 		Description: "What getUserProfile answers. user_id is a positive number.",
-	}, func(ctx context.Context, _ string, vars map[string]string) ([]mcp.ResourceContents, error) {
-		id, err := strconv.ParseInt(vars["user_id"], 10, 64)
+	}, func(ctx context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
+		id, err := strconv.ParseInt(vars.Get("user_id"), 10, 64)
 		if err != nil || id <= 0 {
 			return nil, mcp.ErrNotFound
 		}
