@@ -59,7 +59,7 @@ func (p *Peer) batch(ctx context.Context, calls []*BatchCall) error {
 		}
 		var err error
 		at := len(*buf)
-		if *buf, err = p.appendRequest(ctx, *buf, id, b.Method, b.Params, false); err != nil {
+		if *buf, err = p.appendRequest(ctx, *buf, id, b.Method, b.Params, asking{}); err != nil {
 			putBuffer(buf)
 			return fmt.Errorf("farcall: call %d of the batch, %q: %w", i, b.Method, err)
 		}
@@ -91,7 +91,7 @@ func (p *Peer) sendBatch(ctx context.Context, buf *[]byte, waits []*call) error 
 		defer putBuffer(buf)
 		return p.exchange(ctx, *buf, waits)
 	}
-	return p.submit(ctx, buf, waits...)
+	return p.submit(ctx, buf, p.opts.MaxUnsent/4, waits...)
 }
 
 func (p *Peer) awaitBatch(ctx context.Context, calls []*BatchCall, waits []*call) (err error) {

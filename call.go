@@ -59,6 +59,20 @@ type call struct {
 	reason error        // it was given up before it was in the books; the state's
 }
 
+// asking is what a request asks for beside its answer.
+type asking struct {
+	progress bool
+	credit   int64 // how much of a stream may be sent; 0: none is announced
+}
+
+func (c *call) asking() asking {
+	a := asking{progress: c.queue != nil}
+	if q, ok := c.queue.(*progressQueue); ok {
+		a.credit = q.begin(c)
+	}
+	return a
+}
+
 // newCall makes a call. It is not pooled: a channel must not leave the
 // testing/synctest bubble that it was made in.
 func (p *Peer) newCall(ctx context.Context) (*call, error) {
@@ -162,17 +176,17 @@ func callError(method string, err error) error {
 func (p *Peer) begin(ctx context.Context, c *call, method string, params any) error {
 	buf := getBuffer()
 	var err error
-	if *buf, err = p.appendRequest(ctx, *buf, c.wire(), method, params, c.queue != nil); err != nil {
+	if *buf, err = p.appendRequest(ctx, *buf, c.wire(), method, params, c.asking()); err != nil {
 		putBuffer(buf)
 		return err
 	}
 	c.saw(*buf)
-	return p.submit(ctx, buf, c)
+	return p.submit(ctx, buf, p.opts.MaxUnsent/4, c)
 }
 
-// submit registers calls and queues the frame that makes them, when there is
-// room for it.
-func (p *Peer) submit(ctx context.Context, buf *[]byte, calls ...*call) error {
+// submit registers calls and queues the frame that makes them, when at most most bytes
+// wait to be written.
+func (p *Peer) submit(ctx context.Context, buf *[]byte, most int, calls ...*call) error {
 	taken, others := false, 0
 	var err error
 	for {
@@ -185,20 +199,14 @@ func (p *Peer) submit(ctx context.Context, buf *[]byte, calls ...*call) error {
 				err = unsentError{fmt.Errorf("%w by the other end", ErrClosed)}
 			case len(calls) == 1 && calls[0].reason != nil:
 				err = calls[0].reason
-			case s.unsent() > p.opts.MaxUnsent/4:
+			case s.unsent() > most:
 				if s.room == nil {
 					s.room = make(chan struct{})
 				}
 				room = s.room
 			default:
-				if s.calls == nil && len(calls) > 0 {
-					s.calls = map[uint64]*call{}
-				}
-				for _, c := range calls {
-					s.calls[c.id] = c
-				}
-				others = len(s.calls)
-				taken = s.queue(*buf)
+				s.await(calls)
+				others, taken = len(s.calls), s.queue(*buf)
 			}
 		})
 		if room == nil {
@@ -313,7 +321,7 @@ func (p *Peer) Notify(ctx context.Context, method string, params any) error {
 func (p *Peer) notify(ctx context.Context, method string, params any) error {
 	buf := getBuffer()
 	var err error
-	if *buf, err = p.appendRequest(ctx, *buf, jsonrpc.ID{}, method, params, false); err != nil {
+	if *buf, err = p.appendRequest(ctx, *buf, jsonrpc.ID{}, method, params, asking{}); err != nil {
 		putBuffer(buf)
 		return fmt.Errorf("farcall: notify %q: %w", method, err)
 	}
@@ -322,7 +330,7 @@ func (p *Peer) notify(ctx context.Context, method string, params any) error {
 		defer putBuffer(buf)
 		err = p.x.Exchange(ctx, *buf, func([]byte) error { return nil })
 	} else {
-		err = p.submit(ctx, buf)
+		err = p.submit(ctx, buf, p.opts.MaxUnsent/4)
 	}
 	p.recordOutgoing(ctx, seen, Record{Method: method, Notification: true, Err: err})
 	if err != nil {
@@ -331,11 +339,8 @@ func (p *Peer) notify(ctx context.Context, method string, params any) error {
 	return nil
 }
 
-// sendFrame sends an encoded frame that nobody answers.
-func (p *Peer) sendFrame(ctx context.Context, frame []byte) error { return p.submit(ctx, &frame) }
-
 // appendRequest appends a request or notification.
-func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, method string, params any, progress bool) ([]byte, error) {
+func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, method string, params any, ask asking) ([]byte, error) {
 	if method == "" {
 		return dst, errors.New("the method has no name")
 	}
@@ -349,11 +354,14 @@ func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, met
 		*scratch = raw[:0]
 	}
 	var extra []byte
-	if d := &p.opts.Dialect; progress && d.PartialResults && (raw == nil || raw[scan.Space(raw, 0)] == '{') {
+	if d := &p.opts.Dialect; ask.progress && d.PartialResults && (raw == nil || raw[scan.Space(raw, 0)] == '{') {
 		raw = insertMember(raw, partialToken, id.Raw())
-	} else if progress {
+	} else if ask.progress {
 		// The id is the token: unique, and no bookkeeping of its own.
 		extra = appendMember(extra, "progressToken", id.Raw())
+	}
+	if ask.credit > 0 {
+		extra = appendMember(extra, memberCredit, jsonrpc.IntID(ask.credit).Raw())
 	}
 	if p.x == nil || p.opts.Dialect.Meta != "" { // otherwise it travels in the headers
 		if t := TraceFrom(ctx); t != "" {

@@ -12,6 +12,7 @@ import (
 //	Dialect{
 //		CancelMethod: "$/cancelRequest", CancelID: "id",
 //		ProgressMethod: "$/progress", ProgressToken: "token", ProgressValue: "value",
+//		CreditMethod: "$/credit", // not LSP's: sent only to peers that know it
 //	}
 type Dialect struct {
 	// CancelMethod is the notification that cancels a call, and CancelID the
@@ -23,6 +24,10 @@ type Dialect struct {
 	// ProgressValue is the member of the params that holds the value. Empty: the
 	// value is an object whose members stand beside the token.
 	ProgressValue string
+	// CreditMethod is the notification that lets the producer of a stream send more, so that a slow
+	// consumer slows it; the wire is described in docs/streams.md. Empty: there is no credit, and
+	// none is announced. It needs a CancelID and a ProgressValue.
+	CreditMethod string
 	// Meta is the member of the params that a request for progress and the trace
 	// context stand in, "_meta" for example. Empty: they are members of the
 	// message itself. Both are understood in either place.
@@ -40,6 +45,7 @@ func lspDialect() Dialect {
 	return Dialect{
 		CancelMethod: "$/cancelRequest", CancelID: "id",
 		ProgressMethod: "$/progress", ProgressToken: "token", ProgressValue: "value",
+		CreditMethod: "$/credit",
 	}
 }
 
@@ -49,9 +55,13 @@ func (d *Dialect) appendCancel(dst []byte, v jsonrpc.Version, id jsonrpc.ID) []b
 	return v.AppendRequest(dst, jsonrpc.ID{}, d.CancelMethod, params)
 }
 
-func (d *Dialect) appendProgress(dst []byte, v jsonrpc.Version, token, value jsonrpc.Raw) []byte {
+// appendProgress appends a report. counts tells the caller that this end keeps to its credit.
+func (d *Dialect) appendProgress(dst []byte, v jsonrpc.Version, token, value jsonrpc.Raw, counts bool) []byte {
 	params := append(jsonrpc.AppendString([]byte{'{'}, d.ProgressToken), ':')
 	params = append(params, token...)
+	if counts {
+		params = append(params, `,"credit":true`...)
+	}
 	switch {
 	case d.ProgressValue != "":
 		params = append(jsonrpc.AppendString(append(params, ','), d.ProgressValue), ':')

@@ -26,7 +26,7 @@ func (p *Peer) exchangeCall(ctx context.Context, method string, params, result a
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
-	*buf, err = p.appendRequest(ctx, *buf, c.wire(), method, params, c.queue != nil)
+	*buf, err = p.appendRequest(ctx, *buf, c.wire(), method, params, c.asking())
 	if err == nil {
 		c.saw(*buf)
 		err = p.exchange(ctx, *buf, []*call{c})

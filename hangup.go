@@ -30,6 +30,7 @@ func (p *Peer) hangUp(err error) {
 	for _, c := range calls {
 		c.finish(nil, closedError(err))
 	}
+	p.endCredit()
 	p.flush(0)
 	ctx, cancel := p.ctx, context.CancelFunc(func() {})
 	limit := p.linger(err)

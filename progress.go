@@ -2,10 +2,8 @@ package farcall
 
 import (
 	"context"
-	"errors"
 	"iter"
 	"slices"
-	"sync"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -15,46 +13,79 @@ import (
 // partialToken is the member of the params by which LSP asks for progress.
 const partialToken = "partialResultToken"
 
-// token returns what the caller wants progress to be marked with: the member
-// progressToken of the message or, as MCP has it, of params._meta, or the partialResultToken of the params. Nil when the
-// caller did not ask, and once the handler has returned: the memory of the message
-// may be in use for another.
-func (s *serving) token() (t jsonrpc.Raw) {
+// A report is how a call reports progress to a caller that asked for it.
+type report struct {
+	token  jsonrpc.Raw // what the caller wants it to be marked with
+	credit *credit     // nil: the caller gives none
+}
+
+// reporting returns how to report progress, nil when the caller did not ask: with the member progressToken of
+// the message or, as MCP has it, of params._meta, or the partialResultToken of the params. Nil, too, once
+// the handler has returned: the memory of the message may be in use for another.
+func (s *serving) reporting() (r *report) {
 	s.end.Before(func() {
-		if t = s.req.msg.Member("progressToken"); t == nil {
-			t = scan.Member(scan.Member(s.req.msg.Params, "_meta"), "progressToken")
+		if s.report == nil {
+			s.report = s.asked()
 		}
-		if t == nil {
-			t = scan.Member(s.req.msg.Params, partialToken)
-		}
-		t = slices.Clone(t)
+		r = s.report
 	})
-	return t
+	return r
+}
+
+func (s *serving) asked() *report {
+	t := s.req.msg.Member("progressToken")
+	if t == nil {
+		t = scan.Member(scan.Member(s.req.msg.Params, "_meta"), "progressToken")
+	}
+	if t == nil {
+		t = scan.Member(s.req.msg.Params, partialToken)
+	}
+	if t == nil {
+		return nil
+	}
+	return &report{token: slices.Clone(t), credit: newCredit(s)}
 }
 
 // Progress tells the caller how far a call has come. It does nothing when the
-// caller did not ask for progress. It fails when the value cannot be marshalled
-// and when the connection has ended.
+// caller did not ask for progress. It waits while the caller does not take what was sent
+// before. It fails when the value cannot be marshalled, and when the context, the call or the
+// connection has ended.
 func Progress(ctx context.Context, value any) error {
 	s := servingFrom(ctx)
 	if s == nil {
 		return nil
 	}
-	token := s.token()
-	if token == nil {
-		return nil
+	r := s.reporting()
+	if r == nil {
+		return s.Err()
 	}
 	raw, err := jsonv2.Append(nil, value)
 	if err != nil {
 		return err
 	}
-	return s.send(ctx, s.core.opts.Dialect.appendProgress(nil, s.req.msg.Version, token, raw))
+	counts := false
+	if r.credit != nil {
+		if counts, err = r.credit.draw(ctx, s, len(raw)+valueCost, s.yield); err != nil {
+			return err
+		}
+	}
+	return s.send(ctx, s.core.opts.Dialect.appendProgress(nil, s.req.msg.Version, r.token, raw, counts))
 }
+
+// yield lets another goroutine read, if the handler runs in the one that reads.
+func (s *serving) yield() {
+	if n := s.inline.Load(); n != 0 {
+		s.peer.takeOver(n)
+	}
+}
+
+// progressUnsent bounds what waits to be written before progress waits, too: a stream is longer than that.
+const progressUnsent = 1 << 20
 
 // send sends a frame to the caller while its call is under way.
 func (s *serving) send(ctx context.Context, frame []byte) error {
-	if s.peer != nil {
-		return s.peer.sendFrame(ctx, frame)
+	if p := s.peer; p != nil {
+		return p.submit(ctx, &frame, min(progressUnsent, p.opts.MaxUnsent/4))
 	}
 	return s.push.send(frame)
 }
@@ -69,6 +100,7 @@ func Stream[T any](ctx context.Context, c Caller, method string, params any) ite
 		defer cancel()
 		var zero T
 		q := newProgressQueue()
+		defer context.AfterFunc(ctx, q.hasten)()
 		var result jsonrpc.Raw
 		go func() { q.end(c.Call(context.WithValue(ctx, progressKey{}, q), method, params, &result)) }()
 		for {
@@ -125,91 +157,9 @@ type progressFunc func(jsonrpc.Raw)
 
 func (f progressFunc) put(value jsonrpc.Raw) { f(value) }
 
-// progressQueue holds the values of a call that have arrived and have not been
-// taken yet.
-type progressQueue struct {
-	mu      sync.Mutex
-	change  sync.Cond
-	values  []jsonrpc.Raw
-	bytes   int
-	count   int // values that arrived
-	ended   bool
-	dropped bool // nobody takes any more
-	err     error
-}
-
-// progressBytes bounds what a stream holds for a consumer that is slower.
-const progressBytes = 64 << 20
-
-// valueCost is what a value costs beside its bytes.
-const valueCost = 64
-
-var errSlowConsumer = errors.New("farcall: more than 64 MiB of the stream were not taken; take the values faster or ask for fewer")
-
-func newProgressQueue() *progressQueue {
-	q := &progressQueue{}
-	q.change.L = &q.mu
-	return q
-}
-
-func (q *progressQueue) put(value jsonrpc.Raw) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.count++
-	if q.dropped {
-		return
-	}
-	if q.bytes += len(value) + valueCost; q.bytes > progressBytes {
-		q.dropped, q.err = true, errSlowConsumer
-	} else {
-		q.values = append(q.values, append(jsonrpc.Raw(nil), value...))
-	}
-	q.change.Broadcast()
-}
-
-// end notes that the call has ended.
-func (q *progressQueue) end(err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.ended = true
-	if q.err == nil {
-		q.err = err
-	}
-	q.change.Broadcast()
-}
-
-// next waits for the next value. more is false at the end of the stream.
-func (q *progressQueue) next() (value jsonrpc.Raw, err error, more bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for {
-		switch {
-		case len(q.values) > 0:
-			value, q.values = q.values[0], q.values[1:]
-			q.bytes -= len(value) + valueCost
-			return value, nil, true
-		case q.err != nil:
-			return nil, q.err, true
-		case q.ended:
-			return nil, nil, false
-		}
-		q.change.Wait()
-	}
-}
-
-// drop gives up the rest and waits for the end of the call.
-func (q *progressQueue) drop() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.dropped, q.values = true, nil
-	for !q.ended {
-		q.change.Wait()
-	}
-}
-
-// progressed hands a value to the stream that its token names. It reports false
-// when there is none.
-func (p *Peer) progressed(token, value jsonrpc.Raw) bool {
+// progressed hands the value of a message to the stream that its token names. It reports
+// false when there is none.
+func (p *Peer) progressed(m *jsonrpc.Message, token, value jsonrpc.Raw) bool {
 	id, err := jsonrpc.ParseID(token)
 	if err != nil {
 		return false
@@ -227,6 +177,13 @@ func (p *Peer) progressed(token, value jsonrpc.Raw) bool {
 	if q == nil {
 		return false
 	}
+	stream, ok := q.(*progressQueue)
+	if ok && stream.first() && string(scan.Member(m.Params, "credit")) == "true" {
+		stream.counts()
+	}
 	q.put(value)
+	if ok && stream.behind() {
+		p.holdBack(stream)
+	}
 	return true
 }

@@ -344,7 +344,7 @@ func (p *Peer) nextNotes() {
 	}
 }
 
-// control handles what the peer itself understands: cancellation, progress and events.
+// control handles what the peer itself understands: cancellation, progress, credit and events.
 // These never wait behind anything.
 func (p *Peer) control(m *jsonrpc.Message) bool {
 	if id, ok := p.opts.Dialect.cancelled(m); ok {
@@ -360,7 +360,11 @@ func (p *Peer) control(m *jsonrpc.Message) bool {
 		return p.mux == nil || p.mux.find(m.Method) == nil
 	}
 	if token, value, ok := p.opts.Dialect.progress(m); ok {
-		return p.progressed(token, value)
+		return p.progressed(m, token, value)
+	}
+	if id, limit, ok := p.opts.Dialect.granted(m); ok {
+		p.raiseCredit(id, limit)
+		return true
 	}
 	return p.event(m)
 }

@@ -70,6 +70,7 @@ type serving struct {
 	parked    atomic.Int32                        // the calls of its own that it waits for
 	silent    atomic.Bool                         // the caller does not want the answer any more
 	answered  func(result jsonrpc.Raw, err error) // see OnAnswer; nil when it was called
+	report    *report                             // how to report progress; nil: not asked for, or not known yet. Under end
 	end       cancel.End
 }
 

@@ -24,7 +24,7 @@ func newSink(req *Request) *sink {
 	if s := req.call; s != nil {
 		s.streams = true
 		if k.item = s.item; k.item == nil {
-			k.asked = s.token() != nil
+			k.asked = s.reporting() != nil
 		}
 	}
 	return k

@@ -23,6 +23,7 @@ type state struct {
 	writing bool             // somebody writes
 	room    chan struct{}    // closed when frames were written; nil when nobody waits
 	reading bool             // the other end may still send
+	behind  *progressQueue   // the stream that the reading waits for
 	cut     bool             // the calls in flight are answered: their handlers' answers are not sent
 	drain   bool             // Shutdown was called, or the other end sends no more
 	err     error            // why the connection ended; nil while it lives
@@ -44,6 +45,22 @@ func (p *Peer) update(f func(s *state)) {
 		//nolint:forbidigo // the counters are ours alone; a wrong one would disable the limits
 		panic(fmt.Sprintf("farcall: a counter of the connection is negative: %d running, %d waiting, %d bytes, %d of large messages, %d written",
 			s.running, s.waiting, s.bytes, s.large, s.written))
+	}
+}
+
+// await books calls of this end. The reading goes on for them, see Peer.holdBack.
+func (s *state) await(calls []*call) {
+	if len(calls) == 0 {
+		return
+	}
+	if s.calls == nil {
+		s.calls = map[uint64]*call{}
+	}
+	for _, c := range calls {
+		s.calls[c.id] = c
+	}
+	if s.behind != nil {
+		s.behind.release()
 	}
 }
 

@@ -191,7 +191,8 @@ func TestStreamSlowConsumer(t *testing.T) {
 	})
 }
 
-// What a consumer does not take is bounded.
+// What a consumer does not take is bounded, also where nothing slows the producer: it does not count, and
+// another call keeps this end reading.
 func TestStreamThatIsNotTaken(t *testing.T) {
 	m := farcall.NewMux()
 	farcall.HandleStream(m, "big", func(context.Context, struct{}) iter.Seq2[string, error] {
@@ -204,9 +205,16 @@ func TestStreamThatIsNotTaken(t *testing.T) {
 			}
 		}
 	})
+	farcall.Handle(m, "wait", func(ctx context.Context, _ struct{}) (struct{}, error) {
+		<-ctx.Done()
+		return struct{}{}, ctx.Err()
+	})
 	synctest.Test(t, func(t *testing.T) {
 		a, b := farcall.Pipe()
-		p, _ := connect(t, a, b, nil, m, nil, nil)
+		p, _ := connect(t, a, b, nil, m, nil, &farcall.Options{Dialect: withoutCredit()})
+		waiting, leave := context.WithCancel(t.Context())
+		defer leave()
+		go func() { _ = p.Call(waiting, "wait", nil, nil) }()
 		n := 0
 		var last error
 		for _, err := range farcall.Stream[jsonrpc.Raw](t.Context(), p, "big", nil) {
@@ -279,13 +287,13 @@ func TestStreamFromForeignPeer(t *testing.T) {
 		return done
 	}
 	done := start()
-	w.expect(`{"jsonrpc":"2.0","method":"count","id":1,"progressToken":1}`)
+	w.expect(`{"jsonrpc":"2.0","method":"count","id":1,"progressToken":1,"progressCredit":1048576}`)
 	w.write(result("[1,2,3]", "1"))
 	if got := <-done; got.err != nil || !slices.Equal(got.all, []int{1, 2, 3}) {
 		t.Errorf("got %v", got)
 	}
 	done = start()
-	w.expect(`{"jsonrpc":"2.0","method":"count","id":2,"progressToken":2}`)
+	w.expect(`{"jsonrpc":"2.0","method":"count","id":2,"progressToken":2,"progressCredit":1048576}`)
 	for _, params := range []string{`{"token":1,"value":7}`, `{"token":2,"value":8}`, `{"token":"2","value":7}`, `{"token":99,"value":7}`, `{"value":7}`, `[]`} {
 		w.write(`{"jsonrpc":"2.0","method":"$/progress","params":` + params + `}`)
 	}
