@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/textproto"
 	"regexp"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/forwarded"
+	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/mcp/era"
 )
@@ -78,8 +78,8 @@ func (c *checker) config(conf *Config) {
 	c.choice("errors", "kind of errors", conf.Errors, "details", errorsPlain)
 	for i, address := range conf.Listen {
 		path := "listen[" + strconv.Itoa(i) + "]"
-		if hint := badListen(address); hint != "" {
-			c.problem(path, "cannot listen on "+c.quote(path, address), hint)
+		if bad, ok := errors.AsType[*port.AddressError](port.Schemes().Check(address)); ok {
+			c.problem(path, "cannot listen on "+c.quote(path, address), "it "+bad.Why+"; write "+bad.Instead)
 		}
 	}
 	for i, host := range conf.Hosts {
@@ -136,27 +136,6 @@ func (c *checker) notBefore(path string, d time.Duration) {
 	if d < 0 {
 		c.problem(path, fmt.Sprintf("%v is less than nothing", d), "give a time, or 0 for the default")
 	}
-}
-
-// badListen says what to write instead of an address, or nothing.
-func badListen(address string) string {
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		if path == "" {
-			return "name the socket: unix:/tmp/farcall.sock"
-		}
-		return ""
-	}
-	if strings.Contains(address, "://") {
-		return "leave the scheme and the path out, as in 127.0.0.1:7331: one port speaks every protocol"
-	}
-	_, number, err := net.SplitHostPort(address)
-	if err == nil {
-		_, err = strconv.ParseUint(number, 10, 16)
-	}
-	if err != nil {
-		return "write host:port, :port for every interface, or unix:PATH"
-	}
-	return ""
 }
 
 // badHost reports whether a text cannot be the name of a host, with or without a port.

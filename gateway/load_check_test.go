@@ -88,10 +88,10 @@ func TestProblems(t *testing.T) {
 			"2:16: upstreams.a.command: the editor asks its user for ${input:the-token}, and farcall cannot; set THE_TOKEN in the environment and write ${THE_TOKEN}"},
 		{ab + "{command: ['${s3cr3t']}", "2:17: upstreams.a.command[0]: ${ has no }; add it, or write $${ if the text itself has ${"},
 		{"namespace: some\nlisten: ['http://h', x, 'unix:', ':99999']\nupstreams: {ws: x, a__b: x, B: x, b: x, -x: x, " + strings.Repeat("a", 65) + ": x}", "1:12: namespace: there is no namespace \"some\"; use auto, always or never\n" +
-			"2:10: listen[0]: cannot listen on \"http://h\"; leave the scheme and the path out, as in 127.0.0.1:7331: one port speaks every protocol\n" +
-			"2:22: listen[1]: cannot listen on \"x\"; write host:port, :port for every interface, or unix:PATH\n" +
-			"2:25: listen[2]: cannot listen on \"unix:\"; name the socket: unix:/tmp/farcall.sock\n" +
-			"2:34: listen[3]: cannot listen on \":99999\"; write host:port, :port for every interface, or unix:PATH\n" +
+			"2:10: listen[0]: cannot listen on \"http://h\"; it has a scheme, and one port speaks every protocol; write h\n" +
+			"2:22: listen[1]: cannot listen on \"x\"; it cannot be read: missing port in address; write host:port, :port for every interface, 127.0.0.1:0 for any free port, or unix:PATH\n" +
+			"2:25: listen[2]: cannot listen on \"unix:\"; it has no path; write unix:/tmp/farcall.sock\n" +
+			"2:34: listen[3]: cannot listen on \":99999\"; it has a bad port; ports go from 0 to 65535; write host:port, :port for every interface, 127.0.0.1:0 for any free port, or unix:PATH\n" +
 			"3:13: upstreams.ws: \"ws\" cannot be a name: /rpc/ws has a meaning of its own; use another\n" +
 			"3:20: upstreams.a__b: the name \"a__b\" has __, which stands between an upstream and its tool; use one _\n" +
 			"3:35: upstreams.b: there are the names \"B\" and \"b\", which differ at most in case; rename one of them\n" +

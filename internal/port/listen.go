@@ -3,49 +3,17 @@ package port
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"strings"
 	"syscall"
-
-	"github.com/farcall-dev/farcall/internal/npipe"
 )
 
-// Listen opens host:port, unix:PATH, or npipe:NAME on Windows. Port 0 is any free one. An IPv4 address is
-// that of IPv4 only, so 0.0.0.0:PORT leaves IPv6 alone; :PORT and [::]:PORT are
-// every interface in both.
-//
-// The socket file at PATH can be used by its owner only and is removed by
-// Close. One that a dead process has left is replaced; one that somebody
-// answers, or a file that is no socket, is an error.
-func Listen(ctx context.Context, addr string) (net.Listener, error) {
-	if name, ok := strings.CutPrefix(addr, "npipe:"); ok {
-		l, err := npipe.Listen(name)
-		if err != nil {
-			return nil, fmt.Errorf("port: listen on %s: %w", addr, err)
-		}
-		return l, nil
-	}
-	path, ok := strings.CutPrefix(addr, "unix:")
-	if !ok {
-		l, err := new(net.ListenConfig).Listen(ctx, family(addr), addr)
-		if err != nil {
-			return nil, fmt.Errorf("port: %w", err)
-		}
-		return l, nil
-	}
-	l, err := listenUnix(ctx, path)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		if err = removeStale(ctx, path); err == nil {
-			l, err = listenUnix(ctx, path)
-		}
-	}
-	if err != nil {
-		return nil, fmt.Errorf("port: listen on unix:%s: %w", path, err)
-	}
-	return l, nil
+// listenTCP opens host:port. An IPv4 address is that of IPv4 only, so 0.0.0.0:PORT leaves IPv6
+// alone; :PORT and [::]:PORT are every interface in both.
+func listenTCP(ctx context.Context, addr string) (net.Listener, error) {
+	return new(net.ListenConfig).Listen(ctx, family(addr), addr)
 }
 
 // family is the network of an address. For package net 0.0.0.0 is IPv6 as well.
@@ -57,20 +25,18 @@ func family(addr string) string {
 	return "tcp"
 }
 
-// Reachable reports whether other machines can connect to an address as Listen takes
-// it: all but unix sockets, named pipes, loopback addresses and localhost.
-func Reachable(addr string) bool {
-	if strings.HasPrefix(addr, "unix:") || strings.HasPrefix(addr, "npipe:") {
-		return false
+// listenSocket opens a unix socket that only its owner can use, and that Close removes. A socket file
+// that a dead process has left is replaced; a file that is no socket, or a socket that another process
+// serves, is an error.
+func listenSocket(ctx context.Context, path string) (net.Listener, error) {
+	l, err := listenUnix(ctx, path)
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return l, err
 	}
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return true
+	if err := removeStale(ctx, path); err != nil {
+		return nil, err
 	}
-	if ip, err := netip.ParseAddr(host); err == nil {
-		return !ip.Unmap().IsLoopback()
-	}
-	return !strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
+	return listenUnix(ctx, path)
 }
 
 func listenUnix(ctx context.Context, path string) (net.Listener, error) {

@@ -2,6 +2,7 @@ package port
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -88,5 +89,30 @@ func TestPlaintextIsOff(t *testing.T) {
 	}
 	if err := <-served; err != nil {
 		t.Error(err)
+	}
+}
+
+// TestCheck: an address that cannot be read is explained, and what is written instead can be.
+func TestCheck(t *testing.T) {
+	for addr, want := range map[string]string{
+		"127.0.0.1:7331": "", ":0": "", "[::1]:1": "", "tools.example.com:80": "", "unix:/run/x": "", "unix:@x": "", "unix:///run/x": "", "npipe:x": "",
+		"7331":             `the address "7331" has no host: 127.0.0.1:7331`,
+		"http://h:1/":      `the address "http://h:1/" has a scheme, and one port speaks every protocol: h:1`,
+		"unix:":            `the address "unix:" has no path: unix:/tmp/farcall.sock`,
+		"npipe:":           `the address "npipe:" has no name: npipe:farcall`,
+		"h":                `the address "h" cannot be read: missing port in address: host:port`,
+		"127.0.0.1:99999":  `the address "127.0.0.1:99999" has a bad port; ports go from 0 to 65535: host:port`,
+		"127.0.0.1:domain": `the address "127.0.0.1:domain" has a bad port; ports go from 0 to 65535: host:port`,
+	} {
+		got := ""
+		if bad, ok := errors.AsType[*AddressError](Schemes().Check(addr)); ok {
+			got = bad.Error() + ": " + bad.Instead
+			if instead, _, _ := strings.Cut(bad.Instead, ","); instead != "host:port" && Schemes().Check(instead) != nil {
+				t.Errorf("%s: %s cannot be read either", addr, instead)
+			}
+		}
+		if !strings.HasPrefix(got, want) || (got == "") != (want == "") {
+			t.Errorf("%q: %s, want %s", addr, got, want)
+		}
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"io"
 	"net"
 	"time"
-
-	"github.com/farcall-dev/farcall/internal/npipe"
 )
 
 const (
@@ -38,7 +36,7 @@ func (s *Server) meet(ctx context.Context, conn net.Conn) {
 
 // notPlain is the default of Options.Plain.
 func (s *Server) notPlain(conn net.Conn) string {
-	if s.opts.TLS == nil || conn.LocalAddr().Network() == "unix" || conn.LocalAddr().Network() == npipe.Network {
+	if s.opts.TLS == nil || s.opts.Schemes.network(conn.LocalAddr().Network()) != nil {
 		return ""
 	}
 	return "this port speaks TLS only; use https://, wss:// or tls://"

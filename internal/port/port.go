@@ -45,8 +45,10 @@ type Options struct {
 	// HTTP/1.1; a client that asks for neither may speak anything. Default none.
 	TLS *tls.Config
 	// Plain returns why a connection without TLS is refused, or "" to accept it.
-	// Default: where there is TLS, all but those over unix sockets are refused.
+	// Default: where there is TLS, all but those over a network of Schemes are refused.
 	Plain func(conn net.Conn) (reason string)
+	// Schemes are the kinds of addresses that other machines cannot reach. Default: [Schemes].
+	Schemes Table
 	// SniffTimeout is how long a client may take from its first byte until it is
 	// clear what it speaks. Default 10 s.
 	SniffTimeout time.Duration
@@ -78,6 +80,9 @@ func New(h Handler, o *Options) *Server {
 	}
 	if s.opts.SniffTimeout <= 0 {
 		s.opts.SniffTimeout = 10 * time.Second
+	}
+	if s.opts.Schemes == nil {
+		s.opts.Schemes = Schemes()
 	}
 	if s.opts.Plain == nil {
 		s.opts.Plain = s.notPlain

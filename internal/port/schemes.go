@@ -1,0 +1,156 @@
+package port
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/farcall-dev/farcall/internal/npipe"
+)
+
+// A Scheme is a kind of address to listen on besides host:port: a row of the table. Other machines
+// cannot reach it.
+type Scheme struct {
+	Name    string // stands before the colon of an address
+	Network string // of the addresses of its listeners and connections
+	Part    string // what follows the colon: "path"
+	Example string // an address, for errors
+	Listen  func(ctx context.Context, part string) (net.Listener, error)
+	Prefix  string // of the text of its net.Addr that is not in an address; "" for most
+}
+
+// A Table has all schemes.
+type Table []*Scheme
+
+// Schemes returns those of farcall.
+func Schemes() Table {
+	return Table{
+		{Name: "unix", Network: "unix", Part: "path", Example: "unix:/tmp/farcall.sock", Listen: listenSocket},
+		{
+			Name: "npipe", Network: npipe.Network, Part: "name", Example: "npipe:farcall", Prefix: npipe.Prefix,
+			Listen: func(_ context.Context, name string) (net.Listener, error) { return npipe.Listen(name) },
+		},
+	}
+}
+
+// AddressError reports an address that nothing can listen on.
+type AddressError struct {
+	Address string
+	Why     string // "has no host"
+	Instead string // what to write instead
+	Err     error  // may be nil
+}
+
+// Error implements error.
+func (e *AddressError) Error() string { return fmt.Sprintf("the address %q %s", e.Address, e.Why) }
+
+// Unwrap returns the cause, if any.
+func (e *AddressError) Unwrap() error { return e.Err }
+
+// split returns the row of an address and what follows its colon; nil: the address is host:port.
+func (t Table) split(addr string) (s *Scheme, part string) {
+	name, part, found := strings.Cut(addr, ":")
+	for _, s := range t {
+		if found && s.Name == name {
+			return s, part
+		}
+	}
+	return nil, addr
+}
+
+// network returns the row with a network, or nil.
+func (t Table) network(name string) *Scheme {
+	for _, s := range t {
+		if s.Network == name {
+			return s
+		}
+	}
+	return nil
+}
+
+// Check returns an *[AddressError] for an address that cannot be read.
+func (t Table) Check(addr string) error {
+	if s, part := t.split(addr); s != nil {
+		if part == "" {
+			return &AddressError{Address: addr, Why: "has no " + s.Part, Instead: s.Example}
+		}
+		return nil
+	}
+	if _, rest, found := strings.Cut(addr, "://"); found {
+		return &AddressError{Address: addr, Why: "has a scheme, and one port speaks every protocol", Instead: strings.TrimRight(rest, "/")}
+	}
+	const instead = "host:port, :port for every interface, 127.0.0.1:0 for any free port, or unix:PATH"
+	_, number, err := net.SplitHostPort(addr)
+	if err != nil {
+		if _, numeric := strconv.Atoi(addr); numeric == nil {
+			return &AddressError{Address: addr, Why: "has no host", Instead: "127.0.0.1:" + addr}
+		}
+		if a := (*net.AddrError)(nil); errors.As(err, &a) {
+			err = errors.New(a.Err)
+		}
+		return &AddressError{Address: addr, Why: "cannot be read: " + err.Error(), Instead: instead, Err: err}
+	}
+	if _, err := strconv.ParseUint(number, 10, 16); err != nil {
+		return &AddressError{Address: addr, Why: "has a bad port; ports go from 0 to 65535", Instead: instead}
+	}
+	return nil
+}
+
+// Listen opens host:port, or an address of a scheme: unix:PATH, or npipe:NAME on Windows. Port 0 is
+// any free one.
+func (t Table) Listen(ctx context.Context, addr string) (net.Listener, error) {
+	open, part := listenTCP, addr
+	if s, rest := t.split(addr); s != nil {
+		open, part = s.Listen, rest
+	}
+	l, err := open(ctx, part)
+	if err != nil {
+		return nil, fmt.Errorf("port: listen on %s: %w", addr, err)
+	}
+	return l, nil
+}
+
+// Listen is [Table.Listen] of [Schemes].
+func Listen(ctx context.Context, addr string) (net.Listener, error) {
+	return Schemes().Listen(ctx, addr)
+}
+
+// Reachable reports whether other machines can connect to an address as Listen takes it: all but
+// those of a scheme, loopback addresses and localhost.
+func (t Table) Reachable(addr string) bool {
+	if s, _ := t.split(addr); s != nil {
+		return false
+	}
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return true
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return !ip.Unmap().IsLoopback()
+	}
+	return !strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
+}
+
+// Reachable is [Table.Reachable] of [Schemes].
+func Reachable(addr string) bool { return Schemes().Reachable(addr) }
+
+// Text returns the address of a listener as Listen takes it.
+func (t Table) Text(addr net.Addr) string {
+	if s := t.network(addr.Network()); s != nil {
+		return s.Name + ":" + strings.TrimPrefix(addr.String(), s.Prefix)
+	}
+	return addr.String()
+}
+
+// Local reports whether an address of a network is one of this machine: of a scheme, or a loopback
+// address.
+func (t Table) Local(addr net.Addr) bool {
+	if tcp, ok := addr.(*net.TCPAddr); ok {
+		return tcp.IP.IsLoopback()
+	}
+	return addr != nil && t.network(addr.Network()) != nil
+}
