@@ -42,8 +42,8 @@ var archLadder = map[string]archRow{
 	// 10: what reads a document (New, Open, Fetch), what it makes (API, Tool, Problem) and how (Options, Slim and its three values).
 	"mcp/openapi": {ours: "jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate mcp mcp/spec", outside: "github.com/goccy/go-yaml", names: 12},
 	"guard": {
-		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/scan internal/share internal/validate mcp/spec",
-		names: 22, // Past is what an audit knows of a call that is decided again
+		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/port internal/scan internal/share internal/validate mcp/spec",
+		names: 23, // Past is what an audit knows of a call that is decided again
 	},
 	"guard/internal/limit":  {ours: "internal/owner internal/share"},
 	"guard/internal/policy": {ours: "internal/scan", outside: "github.com/cedar-policy/cedar-go"},
