@@ -177,3 +177,21 @@ func SessionFrom(ctx interface{ Value(key any) any }) Key {
 	}
 	return Key{}
 }
+
+// ConnKey is the key under which a context has the connection that a call came over, a *Conn.
+type ConnKey struct{}
+
+// A Conn names a connection: its name in records, and the owner that stands for an unauthenticated
+// caller at its other end.
+type Conn struct {
+	Name  string
+	Owner Key
+}
+
+// ConnFrom returns the connection of the call whose context it is, the zero Conn when it is not known.
+func ConnFrom(ctx interface{ Value(key any) any }) Conn {
+	if c, ok := ctx.Value(ConnKey{}).(*Conn); ok {
+		return *c
+	}
+	return Conn{}
+}
