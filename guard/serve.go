@@ -106,3 +106,9 @@ func (g *Guard) Authorities() [][]byte { return g.state.Load().c.Authorities() }
 func (g *Guard) Connections() (perAddress, total, rate int, idle time.Duration) {
 	return g.state.Load().c.Connections()
 }
+
+// Requests makes o the options of a handler of messages behind [Guard.HTTP]: it puts the interceptor
+// of the guard before the others.
+func (g *Guard) Requests(o *farcall.Options) {
+	o.Interceptors = append([]farcall.Interceptor{g.Interceptor(nil)}, o.Interceptors...)
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/owner"
@@ -27,7 +28,7 @@ func (s *Server) Routes(o *farcall.Options, maxMessage int, origins []string) (r
 		opts = *s.opts.HTTP
 	}
 	opts.RPC, opts.MaxMessage = o, cmp.Or(maxMessage, opts.MaxMessage)
-	opts.Hosts, opts.Origins = []string{"*"}, append(origins[:len(origins):len(origins)], opts.Origins...)
+	opts.Hosts, opts.Origins = []string{"*"}, slices.Concat(origins, opts.Origins)
 	opts.MessagesPath = "/messages"
 	if opts.Owner == nil {
 		opts.Owner = authenticated

@@ -154,3 +154,9 @@ func (t Table) Local(addr net.Addr) bool {
 	}
 	return addr != nil && t.network(addr.Network()) != nil
 }
+
+// IsHost reports whether an address is host:port, and has no scheme.
+func IsHost(addr string) bool {
+	s, _ := Schemes().split(addr)
+	return s == nil
+}
