@@ -69,21 +69,25 @@ var archLadder = map[string]archRow{
 	"internal/cancel":       {},
 	"internal/sse":          {ours: "internal/budget"},
 	"internal/leak":         {},
-	"rpc":                   {ours: ". internal/target", names: 7},
-	"internal/beginning":    {ours: "jsonrpc internal/scan", pure: true},
-	"internal/target":       {ours: ". stream httprpc wsrpc internal/npipe"},
-	"internal/npipe":        {outside: "github.com/Microsoft/go-winio"},
-	"internal/port":         {ours: ". jsonrpc internal/jsonv2 internal/npipe mcp/spec"},
-	"internal/forwarded":    {outside: "github.com/pires/go-proxyproto"},
-	"internal/origin":       {ours: "internal/forwarded"},
-	"internal/schema":       {ours: "internal/jsonv2"},
-	"internal/jsonv2":       {ours: "internal/scan", outside: "github.com/go-json-experiment/json"},
-	"cmd/farcall":           {ours: ". jsonrpc rpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/npipe internal/origin internal/owner internal/port internal/sandbox internal/share internal/visible cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold internal/target", outside: "github.com/spf13/cobra"},
+	// Seven to dial; ListenAndServe, Server, NewServer, ServeOptions and ServeError to serve; and what a server asks
+	// of those whom it does not import: Guard, Policy, MCP, Service and Accepted.
+	"rpc":                  {ours: ". httprpc jsonrpc stream wsrpc internal/accept internal/budget internal/certificate internal/forwarded internal/origin internal/owner internal/port internal/target internal/watch", names: 17},
+	"internal/certificate": {},
+	"internal/watch":       {},
+	"internal/beginning":   {ours: "jsonrpc internal/scan", pure: true},
+	"internal/target":      {ours: ". stream httprpc wsrpc internal/npipe"},
+	"internal/npipe":       {outside: "github.com/Microsoft/go-winio"},
+	"internal/port":        {ours: ". jsonrpc internal/jsonv2 internal/npipe mcp/spec"},
+	"internal/forwarded":   {outside: "github.com/pires/go-proxyproto"},
+	"internal/origin":      {ours: "internal/forwarded"},
+	"internal/schema":      {ours: "internal/jsonv2"},
+	"internal/jsonv2":      {ours: "internal/scan", outside: "github.com/go-json-experiment/json"},
+	"cmd/farcall":          {ours: ". jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard rpc internal/audit internal/jsonv2 internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold internal/target", outside: "github.com/spf13/cobra"},
 	// 12 and five: AmendGuard writes a line for farcall key (YAML is known here only), NewUpstream reads a TARGET as a user types it, LoadGuard the guard of what has no upstreams, and Sandbox
 	// and Credentials are what an Upstream has of them.
 	// LoadPolicyTest, PolicyTest and PolicyCase are files of calls with expected decisions, which the reader of
 	// configurations reads, so that errors have a line and column.
-	"gateway":                         {ours: ". guard jsonrpc stream httprpc wsrpc internal/budget internal/forwarded internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/share mcp mcp/era mcp/mcpauth mcp/mcphttp mcp/spec gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml", names: 20},
+	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/forwarded internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/share mcp mcp/era mcp/mcpauth mcp/mcphttp mcp/spec gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml", names: 20},
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},
