@@ -121,9 +121,10 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	}
 	stderr := &lockedWriter{w: e.stderr}
 	log, err := f.newLogger(stderr)
-	if err == nil {
-		err = f.prepare(c, log, stderr)
+	if err != nil {
+		return err
 	}
+	b, err := f.prepare(c, log, stderr)
 	if err != nil {
 		return err
 	}
@@ -136,7 +137,7 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	if log != nil {
 		fmt.Fprintf(stderr, "farcall: bridge from %s to %s\n", args[0], tame(c.Upstreams[0].Target()))
 	}
-	return f.serveGateway(cmd.Context(), c, log, stderr, func(ctx context.Context, g *gateway.Gateway) {
+	return f.serveGateway(cmd.Context(), b, c, log, stderr, func(ctx context.Context, g *gateway.Gateway) {
 		if !f.stdio && t.Framing != stream.Header { // a client on standard input is there already
 			connectNow(ctx, g, c.Upstreams[0], stderr)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/rpc"
 )
 
 func newCheckCmd(e *env) *cobra.Command {
@@ -75,19 +76,18 @@ func (e *env) check(file string, asJSON, insecure bool) error {
 
 // unsafeListeners are problems with which 'farcall serve --config FILE' does not start.
 func unsafeListeners(file string, c *gateway.Config, insecure bool) *gateway.ConfigError {
-	if c.TLS.Cert != "" {
-		certs := certificates{cert: c.TLS.Cert, key: c.TLS.Key, ca: c.TLS.ClientCA, mtls: authorities(c.Guard), log: slog.New(slog.DiscardHandler)}
-		if err := certs.load(); err != nil {
-			return &gateway.ConfigError{File: file, Problems: []gateway.Problem{
-				c.ProblemAt("tls", "cannot use the certificate: "+err.Error(), "the files must be PEM, and the key must belong to the certificate"),
-			}}
-		}
+	s, err := rpc.NewServer(nil, &rpc.ServeOptions{
+		Service: &behind{config: c.Guard}, CertFile: c.TLS.Cert, KeyFile: c.TLS.Key, ClientCAFile: c.TLS.ClientCA,
+		TrustedProxies: c.TrustedProxies, Insecure: insecure, Logger: slog.New(slog.DiscardHandler),
+	})
+	if e, ok := errors.AsType[*rpc.ServeError](err); ok {
+		return &gateway.ConfigError{File: file, Problems: []gateway.Problem{c.ProblemAt("tls", e.Reason, e.Hint)}}
 	}
-	list := (&reach{addresses: c.Listen, tls: c.TLS.Cert != "", proxies: len(c.TrustedProxies) > 0, guard: c.Guard}).find()
-	if len(list) == 0 || insecure || len(c.Upstreams) == 0 {
+	bad := unsafeAddresses(s, c.Guard, c.Listen)
+	if len(bad) == 0 || len(c.Upstreams) == 0 {
 		return nil
 	}
-	return unsafeIn(file, c, list)
+	return unsafeIn(file, c, bad)
 }
 
 // general reports whether a problem is about the whole file.

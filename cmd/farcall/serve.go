@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/signal"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -17,8 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/farcall-dev/farcall/gateway"
-	"github.com/farcall-dev/farcall/internal/forwarded"
+	"github.com/farcall-dev/farcall/internal/port"
+	"github.com/farcall-dev/farcall/internal/watch"
+	"github.com/farcall-dev/farcall/rpc"
 )
 
 // drainTime is how long calls in flight may take to finish after the first
@@ -54,10 +54,10 @@ type serveFlags struct {
 
 	configuredProxies []string // those of --config
 
-	proxies       *forwarded.Proxies // nil: there are none
-	certs         *certificates      // nil: there is no TLS
-	configuredTLS bool               // they are those of --config
-	guardFiles    []string           // those of --guard
+	configuredTLS bool     // the certificate is that of --config
+	guardFiles    []string // those of --guard
+
+	server *rpc.Server // serves them
 }
 
 func newServeCmd(e *env) *cobra.Command {
@@ -139,78 +139,42 @@ func (f *serveFlags) run(ctx context.Context, e *env) error {
 	if f.config != "" || len(f.upstreams) > 0 {
 		return f.gateway(ctx, log, stderr)
 	}
-	f.limits.newBudget()
 	c, err := f.loadGuard()
-	if err == nil {
-		err = f.prepare(c, log, stderr)
-	}
 	if err != nil {
 		return err
 	}
-	g, err := f.newGuard(c, log, stderr)
+	f.limits.newBudget()
+	play, err := f.playground(c, log, stderr)
 	if err != nil {
 		return err
 	}
-	s, err := f.playground(log, g)
-	if err != nil {
-		return err
+	var on hooks
+	if g := play.guard; g != nil {
+		on.watches = append(on.watches, watch.New(c.Files(), func(before []string) []string { return f.reguard(g.Reload, before, stderr) }))
 	}
-	defer s.play.Close()
-	on := hooks{watches: f.watchTLS()}
-	if g == nil {
-		return f.serve(ctx, s, log, stderr, on)
-	}
-	on.watches = append(on.watches, newWatch(c.Files(), func(before []string) []string { return f.reguard(g.Reload, before, stderr) }))
-	return errors.Join(f.serve(ctx, s, log, stderr, on), g.Close())
-}
-
-// prepare reads the certificates, and refuses addresses that would not be safe. c is the
-// configuration, or that of the guard alone.
-func (f *serveFlags) prepare(c *gateway.Config, log *slog.Logger, stderr io.Writer) error {
-	for _, address := range f.addresses() {
-		if err := checkAddress(address); err != nil {
-			return err
-		}
-	}
-	for _, o := range f.origins {
-		if _, rest, found := strings.Cut(o, "://"); strings.ContainsAny(rest, "/ ") || !found && strings.ContainsAny(o, "/ ") || o == "" {
-			return usagef("Write --origin https://app.example.com, or a host with its port: an origin has no path.", "--origin: %q is not an origin", o)
-		}
-	}
-	if len(f.trusted) == 0 {
-		f.trusted = c.TrustedProxies
-	}
-	var err error
-	if f.proxies, err = forwarded.Parse(f.trusted); err != nil {
-		return usagef("Write --trusted-proxy 10.0.0.0/8, an address, or unix.", "--trusted-proxy: %w", err)
-	}
-	if err := f.loadCertificates(c, log); err != nil {
-		return err
-	}
-	return f.checkReach(c, stderr)
+	return errors.Join(f.serve(ctx, stderr, on), play.Close())
 }
 
 // hooks are what a service wants to happen while it is served.
 type hooks struct {
 	begun   func(context.Context) // the addresses accept connections; the context ends before the service does. May be nil
-	watches []*watch              // files that are read again when they change, and at SIGHUP
+	watches []*watch.Files        // files that are read again when they change, and at SIGHUP
 }
 
 // serve serves until a signal comes, the context ends, or, where standard input
 // is all that is served, until that ends.
-func (f *serveFlags) serve(ctx context.Context, what service, log *slog.Logger, stderr io.Writer, on hooks) error {
-	s := f.newServer(what, log, stderr)
-	var err error
+func (f *serveFlags) serve(ctx context.Context, stderr io.Writer, on hooks) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
 	again := make(chan os.Signal, 1)
-	if len(on.watches) > 0 {
+	if len(on.watches) > 0 || f.tlsCert != "" {
 		signal.Notify(again, syscall.SIGHUP)
 		defer signal.Stop(again)
 	}
-	if err := s.start(ctx, f); err != nil {
-		return errors.Join(err, s.stop(ctx, f.drainTimeout, nil))
+	ended, err := f.start(ctx, stderr)
+	if err != nil {
+		return errors.Join(err, f.stop(ctx, nil))
 	}
 	serving, end := context.WithCancel(ctx)
 	defer end()
@@ -219,32 +183,80 @@ func (f *serveFlags) serve(ctx context.Context, what service, log *slog.Logger, 
 		work.Go(func() { on.begun(serving) })
 	}
 	for _, w := range on.watches {
-		work.Go(func() { w.run(serving) })
+		work.Go(func() { w.Run(serving) })
 	}
 	for {
 		select {
 		case <-again:
+			f.server.Reload()
 			for _, w := range on.watches {
-				w.reload()
+				w.Reload()
 			}
 			continue
 		case <-signals:
 		case <-ctx.Done():
-		case err = <-s.ended:
+		case err = <-ended:
 		}
 		end()
 		work.Wait()
-		return errors.Join(err, s.stop(ctx, f.drainTimeout, signals))
+		return errors.Join(err, f.stop(ctx, signals))
 	}
 }
 
+// start opens every address and returns when all of them accept connections. What comes from ended is
+// why something that is served has ended.
+func (f *serveFlags) start(ctx context.Context, stderr io.Writer) (ended <-chan error, err error) {
+	open, err := f.server.Listen(ctx, f.addresses()...)
+	if err != nil {
+		return nil, f.refused(err, exitFailure)
+	}
+	if f.listening != nil {
+		f.listening.Store(&open)
+	}
+	ends := make(chan error, len(open)+1)
+	ctx = context.WithoutCancel(ctx) // stop has a limit of its own
+	for _, l := range open {
+		go func() {
+			if err := f.server.Serve(ctx, l); err != nil {
+				ends <- err
+			}
+		}()
+	}
+	for _, l := range open {
+		fmt.Fprintln(stderr, f.readyLine(l.Addr()))
+	}
+	if f.stdio {
+		go func() {
+			_ = f.server.ServeStdio(ctx) // its error is the context's, which has no end
+			if len(open) == 0 {
+				ends <- nil
+			}
+		}()
+	}
+	return ends, nil
+}
+
+// readyLine names an address that accepts connections. Programs that start farcall wait for it, so its
+// form is fixed.
+func (f *serveFlags) readyLine(at net.Addr) string {
+	address, scheme := port.Schemes().Text(at), ""
+	switch {
+	case !port.IsHost(address): // it begins with a scheme of its own
+	case f.tlsCert != "":
+		scheme = "https://"
+	default:
+		scheme = "http://"
+	}
+	return "farcall: ready " + scheme + address
+}
+
 // stop drains the server. A second signal ends that.
-func (s *server) stop(ctx context.Context, limit time.Duration, signals <-chan os.Signal) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(limit, drainTime))
+func (f *serveFlags) stop(ctx context.Context, signals <-chan os.Signal) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(f.drainTimeout, drainTime))
 	defer cancel()
 	drained := make(chan struct{})
 	go func() {
-		s.drain(ctx)
+		_ = f.server.Shutdown(ctx) // its error is the context's: time was up
 		close(drained)
 	}()
 	select {

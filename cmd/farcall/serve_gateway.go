@@ -15,23 +15,36 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/target"
+	"github.com/farcall-dev/farcall/internal/watch"
+	"github.com/farcall-dev/farcall/rpc"
 	"github.com/farcall-dev/farcall/stream"
 )
 
-// behind is a gateway, as a service.
+// behind is a gateway, as a service. It is nil until the server has checked the options.
 type behind struct {
 	*gateway.Gateway
+
+	config *guard.Config // of the gateway, until there is one
 }
 
-func (s *behind) start(t farcall.Transport, c *guard.Conn) { go s.ServeStream(t, c) }
-func (s *behind) serve(t farcall.Transport, c *guard.Conn) { s.ServeStream(t, c) }
+// Policy implements rpc.Service.
+func (b *behind) Policy() rpc.Policy {
+	if b.Gateway == nil {
+		return policyOf(b.config)
+	}
+	return b.Gateway.Policy()
+}
 
-// drain ends the gateway. Its error is the context's: time was up.
-func (s *behind) drain(ctx context.Context) { _ = s.Shutdown(ctx) }
+// Shutdown implements rpc.Service.
+func (b *behind) Shutdown(ctx context.Context) error {
+	if b.Gateway == nil {
+		return nil
+	}
+	return b.Gateway.Shutdown(ctx)
+}
 
 // gateway serves what --config or --upstream says.
 func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Writer) error {
@@ -46,7 +59,8 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 	if len(f.listen) == 0 && !f.stdio {
 		f.listen = c.Listen
 	}
-	if err := f.prepare(c, log, stderr); err != nil {
+	b, err := f.prepare(c, log, stderr)
+	if err != nil {
 		return err
 	}
 	if f.config == "" {
@@ -58,7 +72,7 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 	}
 	f.notices(c, stderr)
 	f.drainTimeout = c.DrainTimeout
-	return f.serveGateway(ctx, c, log, stderr, nil)
+	return f.serveGateway(ctx, b, c, log, stderr, nil)
 }
 
 // launcher is the command that runs another one in a sandbox: this program. Nil: it cannot be found.
@@ -226,10 +240,8 @@ func pathOf(profile string) string {
 // one whenever the file has changed, or one without a file, of which begun, if
 // there is one, is told once the addresses accept connections.
 func (f *serveFlags) serveGateway(
-	ctx context.Context, c *gateway.Config, log *slog.Logger, stderr io.Writer, begun func(context.Context, *gateway.Gateway),
+	ctx context.Context, b *behind, c *gateway.Config, log *slog.Logger, stderr io.Writer, begun func(context.Context, *gateway.Gateway),
 ) error {
-	f.limits.configured(c)
-	f.limits.newBudget()
 	rpc := f.rpcOptions(log)
 	rpc.OnRecord = ofRequest(rpc.OnRecord)
 	c.Listen = f.addresses() // for the page
@@ -242,22 +254,23 @@ func (f *serveFlags) serveGateway(
 	if err != nil {
 		return configFailure(err)
 	}
-	on := hooks{watches: f.watchTLS()}
+	b.Gateway = g
+	var on hooks
 	switch {
 	case f.config != "":
-		on.watches = append(on.watches, newWatch(f.watched(c), func(files []string) []string { return f.reload(g, files, stderr) }))
+		on.watches = append(on.watches, watch.New(f.watched(c), func(files []string) []string { return f.reload(g, files, stderr) }))
 	case f.guard != "":
 		reload := func(of *guard.Config) error {
 			next := *c
 			next.Guard = of
 			return g.Reload(&next)
 		}
-		on.watches = append(on.watches, newWatch(f.guardFiles, func(files []string) []string { return f.reguard(reload, files, stderr) }))
+		on.watches = append(on.watches, watch.New(f.guardFiles, func(files []string) []string { return f.reguard(reload, files, stderr) }))
 	}
 	if begun != nil {
 		on.begun = func(ctx context.Context) { begun(ctx, g) }
 	}
-	return f.serve(ctx, &behind{g}, log, stderr, on)
+	return f.serve(ctx, stderr, on)
 }
 
 // reload serves the file as it is now; when that is not valid the gateway goes on
@@ -292,7 +305,7 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 	if !slices.Equal(c.TrustedProxies, f.configuredProxies) {
 		fmt.Fprintln(stderr, "farcall: trusted_proxies: it takes effect when farcall is started again")
 	}
-	if !f.moveCertificates(c) {
+	if !f.moveCertificate(c) {
 		fmt.Fprintln(stderr, "farcall: tls: adding or removing the certificate takes effect when farcall is started again")
 	}
 	fmt.Fprintf(stderr, "farcall: serving the new configuration of %s\n", f.config)

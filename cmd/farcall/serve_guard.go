@@ -1,19 +1,13 @@
 package main
 
 import (
-	"crypto/tls"
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"strings"
 
-	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
-	"github.com/farcall-dev/farcall/internal/forwarded"
-	"github.com/farcall-dev/farcall/internal/npipe"
 )
 
 // conflict begins what is said of rules that overlap.
@@ -46,7 +40,6 @@ func (f *serveFlags) newGuard(c *gateway.Config, log *slog.Logger, stderr io.Wri
 		}
 	}
 	f.warnOfCertificates(c.Guard, f.guard, stderr)
-	f.limits.guarded(c.Guard)
 	g, err := guard.New(c.Guard, f.guardOptions(log))
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
@@ -83,9 +76,9 @@ func (f *serveFlags) putUp(c *gateway.Config) error {
 func (f *serveFlags) warnOfCertificates(c *guard.Config, file string, stderr io.Writer) {
 	switch {
 	case c == nil || len(c.MTLS) == 0:
-	case f.certs == nil:
+	case f.tlsCert == "":
 		fmt.Fprintf(stderr, "farcall: %s: guard.mtls: no client certificate is accepted without TLS; add --tls-cert, --tls-key and --tls-client-ca (or tls:)\n", file)
-	case f.clientCA == "" && len(authorities(c)) < len(c.MTLS):
+	case f.clientCA == "" && len(c.Authorities()) < len(c.MTLS):
 		fmt.Fprintf(stderr, "farcall: %s: guard.mtls: there is an entry without an authority; add ca to it, or --tls-client-ca (or tls.client_ca)\n", file)
 	}
 }
@@ -105,49 +98,7 @@ func (f *serveFlags) reguard(reload func(*guard.Config) error, before []string, 
 		fmt.Fprintf(stderr, "farcall: %v\nfarcall: the new guard is refused; the one before goes on\n", err)
 		return before
 	}
-	f.certs.trust(c.Guard)
+	f.server.Trust(policyOf(c.Guard))
 	fmt.Fprintf(stderr, "farcall: the guard of %s is in force\n", f.guard)
 	return before
-}
-
-// guarded wraps what is served over HTTP.
-func guarded(g *guard.Guard, h http.Handler) http.Handler {
-	if g == nil {
-		return h
-	}
-	return g.HTTP(h)
-}
-
-// intercepted are options with the guard in front. c is nil for HTTP.
-func intercepted(g *guard.Guard, c *guard.Conn, o farcall.Options) farcall.Options {
-	if g != nil {
-		o.Interceptors = append([]farcall.Interceptor{g.Interceptor(c)}, o.Interceptors...)
-	}
-	return o
-}
-
-// connected is what is known of a connection.
-func connected(conn net.Conn) *guard.Conn {
-	c := &guard.Conn{Transport: conn.LocalAddr().Network(), Remote: conn.RemoteAddr().String()}
-	if forwarded.Via(conn) { // whoever comes through a proxy is not on this machine
-		return secureConn(c, conn)
-	}
-	switch a := conn.RemoteAddr().(type) {
-	case *net.UnixAddr:
-		c.Local = true
-	case *net.TCPAddr:
-		c.Local = a.IP.IsLoopback()
-	default:
-		c.Local = a.Network() == npipe.Network // other machines are refused
-	}
-	return secureConn(c, conn)
-}
-
-// secureConn adds the state of TLS.
-func secureConn(c *guard.Conn, conn net.Conn) *guard.Conn {
-	if secure, ok := conn.(*tls.Conn); ok {
-		state := secure.ConnectionState()
-		c.Transport, c.TLS = c.Transport+"+tls", &state
-	}
-	return c
 }

@@ -113,11 +113,7 @@ func hostServices(t *testing.T, file string, guarded bool) map[string]http.Handl
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := f.newGuard(of, nil, t.Output())
-	if err != nil {
-		t.Fatal(err)
-	}
-	play, err := f.playground(nil, g)
+	play, err := f.playground(of, nil, t.Output())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,13 +133,10 @@ func hostServices(t *testing.T, file string, guarded bool) map[string]http.Handl
 		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 		defer cancel()
 		_ = behind.Shutdown(ctx)
-		play.drain(ctx)
-		play.play.Close()
-		if g != nil {
-			g.Close()
-		}
+		_ = f.server.Shutdown(ctx)
+		_ = play.Close()
 	})
-	return map[string]http.Handler{"playground": play, "gateway": behind}
+	return map[string]http.Handler{"playground": f.server, "gateway": behind}
 }
 
 // hostAnswer sends a request whose context has ended: streams end at once.

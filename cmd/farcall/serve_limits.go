@@ -2,15 +2,12 @@ package main
 
 import (
 	"cmp"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
-	"github.com/farcall-dev/farcall/guard"
-	"github.com/farcall-dev/farcall/internal/accept"
 )
 
 // serveLimits are the bounds of all connections together. Flags count before the
@@ -46,36 +43,11 @@ func (l *serveLimits) configured(conf *gateway.Config) {
 	l.perAddress = cmp.Or(l.perAddress, c.Connections)
 	l.rate = cmp.Or(l.rate, c.AcceptRate)
 	l.idle = cmp.Or(l.idle, c.Idle)
-	l.guarded(conf.Guard)
 }
 
 // newBudget makes the budget, once all is said.
 func (l *serveLimits) newBudget() {
 	if l.memory > 0 || l.unauthenticated > 0 {
 		l.budget = farcall.NewBudget(int64(l.memory), int64(l.unauthenticated))
-	}
-}
-
-// guarded takes what neither flags nor the configuration say from its guard.
-func (l *serveLimits) guarded(c *guard.Config) {
-	if c == nil {
-		return
-	}
-	l.connections = cmp.Or(l.connections, c.Limits.Accepted)
-	l.perAddress = cmp.Or(l.perAddress, c.Limits.Connections)
-	l.rate = cmp.Or(l.rate, c.Limits.AcceptRate)
-	l.idle = cmp.Or(l.idle, c.Limits.Idle)
-}
-
-// acceptOptions are the bounds of a listener.
-func (f *serveFlags) acceptOptions(log *slog.Logger) *accept.Options {
-	l := &f.limits
-	return &accept.Options{
-		PerAddress: l.perAddress, Total: l.connections, Rate: l.rate, Idle: l.idle,
-		OnRefuse: func(address string) {
-			if log != nil {
-				log.Warn("a connection was refused: there are too many", "address", address)
-			}
-		},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 
 	"github.com/spf13/cobra"
 
@@ -77,7 +78,7 @@ func recorder(log *slog.Logger, payloads bool) func(context.Context, farcall.Rec
 			slog.Int("bytes_in", r.BytesIn),
 			slog.Int("bytes_out", r.BytesOut),
 			slog.String("transport", r.Transport),
-			slog.String("conn", cmp.Or(r.Conn, httpConn(ctx))))
+			slog.String("conn", cmp.Or(r.Conn, owner.ConnFrom(ctx).Name)))
 		if r.Batch {
 			attrs = append(attrs, slog.Bool("batch", true))
 		}
@@ -117,38 +118,33 @@ func subject(r farcall.Record) string {
 	return clipped(cmp.Or(request.Params.Name, request.Params.URI), maxLogName)
 }
 
-// ofRequest names the transport and the connection of what came over HTTP by the
-// request: one handler serves MCP with and without TLS, because sessions belong
-// to both.
+// ofRequest names the transport and the connection of MCP over HTTP by the request: one handler serves
+// it with and without TLS, because sessions belong to both.
 func ofRequest(record func(context.Context, farcall.Record)) func(context.Context, farcall.Record) {
 	if record == nil {
 		return nil
 	}
 	return func(ctx context.Context, r farcall.Record) {
 		if req := mcphttp.RequestFrom(ctx); req != nil {
-			r.Conn = httpConn(req.Context())
+			conn := owner.ConnFrom(req.Context())
+			r.Conn = conn.Name
 			if callerOf(ctx).IsZero() {
-				ctx = context.WithValue(ctx, callerKey{}, callerOf(req.Context()))
+				ctx = context.WithValue(ctx, owner.ConnKey{}, &owner.Conn{Name: conn.Name, Owner: callerOf(req.Context())})
 			}
+			sse := req.URL.Path == "/messages"
 			switch {
-			case req.URL.Path == messagesPath && req.TLS != nil:
+			case sse && req.TLS != nil:
 				r.Transport = "sse+tls"
-			case req.URL.Path == messagesPath:
+			case sse:
 				r.Transport = "sse"
+			case req.TLS != nil:
+				r.Transport = "https"
 			default:
-				r.Transport = secured("http", req)
+				r.Transport = "http"
 			}
 		}
 		record(ctx, r)
 	}
-}
-
-// ofCaller says whose connection records are about.
-func ofCaller(record func(context.Context, farcall.Record), who owner.Key) func(context.Context, farcall.Record) {
-	if record == nil {
-		return nil
-	}
-	return func(ctx context.Context, r farcall.Record) { record(context.WithValue(ctx, callerKey{}, who), r) }
 }
 
 func recordMessage(r farcall.Record) string {
@@ -199,4 +195,25 @@ func payload(name string, raw jsonrpc.Raw) slog.Attr {
 		return slog.String(name, fmt.Sprintf("%s… (%d bytes in all)", raw[:maxPayload], len(raw)))
 	}
 	return slog.String(name, string(raw))
+}
+
+// orDiscard returns a log, one that takes nothing for nil.
+func orDiscard(log *slog.Logger) *slog.Logger {
+	if log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return log
+}
+
+// lockedWriter lets the log and the ready lines share standard error.
+type lockedWriter struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }

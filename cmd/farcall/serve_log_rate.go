@@ -54,14 +54,9 @@ func clipAttr(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// callerKey is the key under which the context of a call has the connection that it came over, an owner.Key, for
-// callers that have no other owner.
-type callerKey struct{}
-
 // callerOf returns who has caused a line of the log; zero: farcall itself, or it is not known.
 func callerOf(ctx context.Context) owner.Key {
-	caller, _ := ctx.Value(callerKey{}).(owner.Key)
-	return owner.Or(owner.From(ctx), caller)
+	return owner.Or(owner.From(ctx), owner.ConnFrom(ctx).Owner)
 }
 
 // A paced handler bounds the lines of each second. Callers share them: each has at most as many as are left. Lines that

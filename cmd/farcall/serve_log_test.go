@@ -82,9 +82,9 @@ func TestLogRate(t *testing.T) {
 			t.Fatal(err)
 		}
 		say := func(name, conn, address string, n int) {
-			record := ofCaller(recorder(log, false), owner.Connection(conn, address))
+			ctx := context.WithValue(t.Context(), owner.ConnKey{}, &owner.Conn{Name: conn, Owner: owner.Connection(conn, address)})
 			for range n {
-				record(t.Context(), farcall.Record{Method: name})
+				recorder(log, false)(ctx, farcall.Record{Method: name})
 			}
 		}
 		for i := range 50 {
@@ -141,7 +141,7 @@ func TestLogRateOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 5000 {
-		log.InfoContext(context.WithValue(t.Context(), callerKey{}, owner.Named("x")), "line")
+		log.InfoContext(context.WithValue(t.Context(), owner.ConnKey{}, &owner.Conn{Owner: owner.Named("x")}), "line")
 	}
 	if n := lineCount(out.String(), "msg=line"); n != 5000 {
 		t.Errorf("%d lines", n)

@@ -14,9 +14,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/farcall-dev/farcall/guard"
-	"github.com/farcall-dev/farcall/internal/forwarded"
 )
 
 // TestServeBehindProxy: what counts is the client that a listed proxy names, over HTTP by a header, and
@@ -164,42 +161,3 @@ func proxyHeader(client string) string {
 	ip := net.ParseIP(client).To4()
 	return "\r\n\r\n\x00\r\nQUIT\n\x21\x11\x00\x0c" + string(ip) + "\x0a\x00\x00\x09\x00\x63\x00\x50"
 }
-
-// TestPlainThroughProxy: where a trusted proxy stands in for a certificate, other machines connect
-// through it only, so that no key crosses the network in the clear.
-func TestPlainThroughProxy(t *testing.T) {
-	proxies, err := forwarded.Parse([]string{"10.0.0.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &guard.Config{Keys: []guard.Key{{ID: "a"}}}
-	f := &serveFlags{listen: []string{":7331"}, proxies: proxies}
-	if err := f.checkReload(c); err != nil {
-		t.Error(err)
-	}
-	for address, want := range map[string]bool{"127.0.0.1": true, "::1": true, "10.0.0.2": false, "192.0.2.1": false} {
-		conn := addressed{remote: &net.TCPAddr{IP: net.ParseIP(address), Port: 1}}
-		if reason := f.plain()(conn); (reason == "") != want {
-			t.Errorf("%s: %q", address, reason)
-		}
-	}
-	if reason := f.plain()(addressed{remote: &net.UnixAddr{Net: "unix"}}); reason != "" {
-		t.Error(reason)
-	}
-	f.certs = &certificates{}
-	if f.plain() != nil {
-		t.Error("with a certificate the proxies are not asked")
-	}
-	f.insecure = true
-	if f.plain()(addressed{remote: &net.TCPAddr{IP: net.ParseIP("192.0.2.1")}}) != "" {
-		t.Error("--insecure does not insist")
-	}
-}
-
-// addressed is a connection with an address.
-type addressed struct {
-	net.Conn
-	remote net.Addr
-}
-
-func (a addressed) RemoteAddr() net.Addr { return a.remote }

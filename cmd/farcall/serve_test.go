@@ -7,8 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -395,17 +393,6 @@ func TestServePaths(t *testing.T) {
 		t.Errorf("POST /: %d", res.status)
 	}
 	s.stop(t)
-}
-
-func TestReadyzWhileDraining(t *testing.T) {
-	t.Parallel()
-	s := &site{}
-	s.draining.Store(true)
-	answer := httptest.NewRecorder()
-	s.ServeHTTP(answer, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/readyz"}})
-	if answer.Code != http.StatusServiceUnavailable || answer.Body.String() != "draining\n" {
-		t.Errorf("%d %q", answer.Code, answer.Body)
-	}
 }
 
 func TestVersion(t *testing.T) {

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/port"
+	"github.com/farcall-dev/farcall/rpc"
+)
+
+// This file makes options of flags, and says in terms of flags what is wrong with them.
+
+// addresses are where to listen.
+func (f *serveFlags) addresses() []string {
+	if len(f.listen) == 0 && !f.stdio {
+		return []string{defaultAddress}
+	}
+	return f.listen
+}
+
+// rpcOptions are the options of all connections.
+func (f *serveFlags) rpcOptions(log *slog.Logger) farcall.Options {
+	return farcall.Options{Details: f.details, V1: f.v1, Logger: orDiscard(log), OnRecord: ofRequest(recorder(log, f.logPayloads)), Budget: f.limits.budget}
+}
+
+// serveOptions are the options of the server. A configuration says what flags do not.
+func (f *serveFlags) serveOptions(c *gateway.Config, log *slog.Logger, stderr io.Writer) *rpc.ServeOptions {
+	if f.tlsCert == "" && f.tlsKey == "" && f.clientCA == "" {
+		f.tlsCert, f.tlsKey, f.clientCA = c.TLS.Cert, c.TLS.Key, c.TLS.ClientCA
+		f.configuredTLS = true
+	}
+	if len(f.trusted) == 0 {
+		f.trusted = c.TrustedProxies
+	}
+	options, l := f.rpcOptions(log), &f.limits
+	return &rpc.ServeOptions{
+		RPC: &options, Logger: orDiscard(log), MaxMessage: int(f.maxMessage),
+		CertFile: f.tlsCert, KeyFile: f.tlsKey, ClientCAFile: f.clientCA,
+		TrustedProxies: f.trusted, Origins: f.origins, Hosts: f.hosts,
+		FrameTimeout: l.frameTimeout, IdleTimeout: l.idle,
+		MaxConnections: l.connections, MaxConnectionsPerClient: l.perAddress, AcceptRate: l.rate,
+		Insecure: f.insecure,
+		OnInsecure: func(why string) {
+			fmt.Fprintf(stderr, "farcall: INSECURE, as --insecure demands: %s\n", why)
+		},
+	}
+}
+
+// prepare makes the server of a gateway, before there is the gateway. It refuses addresses that would
+// not be safe.
+func (f *serveFlags) prepare(c *gateway.Config, log *slog.Logger, stderr io.Writer) (*behind, error) {
+	if err := f.checkAddresses(); err != nil {
+		return nil, err
+	}
+	f.limits.configured(c)
+	f.limits.newBudget()
+	b := &behind{config: c.Guard}
+	o := f.serveOptions(c, log, stderr)
+	o.Service = b
+	return b, f.newServer(nil, o, c)
+}
+
+// newServer makes the server, and refuses addresses that would not be safe with the guard of a
+// configuration.
+func (f *serveFlags) newServer(h farcall.Handler, o *rpc.ServeOptions, c *gateway.Config) error {
+	var err error
+	if f.server, err = rpc.NewServer(h, o); err != nil {
+		return f.refused(err, exitUsage)
+	}
+	bad := unsafeAddresses(f.server, c.Guard, f.addresses())
+	switch {
+	case len(bad) == 0:
+		return nil
+	case f.config != "" && slices.Equal(f.listen, c.Listen):
+		return configFailure(unsafeIn(f.config, c, bad))
+	}
+	for _, address := range f.addresses() {
+		if e := bad[address]; e != nil {
+			return f.refused(e, exitUsage)
+		}
+	}
+	return nil
+}
+
+// unsafeAddresses are those that a server would refuse with a guard.
+func unsafeAddresses(s *rpc.Server, c *guard.Config, addresses []string) map[string]*rpc.ServeError {
+	bad := map[string]*rpc.ServeError{}
+	for _, address := range addresses {
+		if e, ok := errors.AsType[*rpc.ServeError](s.Check(policyOf(c), address)); ok {
+			bad[address] = e
+		}
+	}
+	return bad
+}
+
+// unsafeIn is the error for addresses of a file that would not be safe.
+func unsafeIn(file string, c *gateway.Config, bad map[string]*rpc.ServeError) *gateway.ConfigError {
+	e := &gateway.ConfigError{File: file}
+	for i, address := range c.Listen {
+		if x := bad[address]; x != nil {
+			e.Problems = append(e.Problems, c.ProblemAt(fmt.Sprintf("listen[%d]", i), x.Reason, inFlags(x.Hint)))
+		}
+	}
+	return e
+}
+
+// policyOf returns a guard's configuration as a policy, nil for nil.
+func policyOf(c *guard.Config) rpc.Policy {
+	if c == nil {
+		return nil
+	}
+	return c
+}
+
+// checkReload refuses a new guard with which the addresses would not be safe.
+func (f *serveFlags) checkReload(c *guard.Config) error {
+	if e, ok := errors.AsType[*rpc.ServeError](f.server.Check(policyOf(c), f.addresses()...)); ok {
+		return errors.New(e.Reason + "; " + inFlags(e.Hint))
+	}
+	return nil
+}
+
+// moveCertificate takes the files and authorities of a new configuration. It reports whether that
+// could be done: TLS itself cannot come or go.
+func (f *serveFlags) moveCertificate(c *gateway.Config) bool {
+	if f.configuredTLS {
+		if !f.server.UseCertificate(c.TLS.Cert, c.TLS.Key, c.TLS.ClientCA) {
+			return false
+		}
+		f.clientCA = c.TLS.ClientCA
+	}
+	f.server.Trust(policyOf(c.Guard))
+	return true
+}
+
+// refused is the exit for what the server refuses.
+func (f *serveFlags) refused(err error, code int) error {
+	e, ok := errors.AsType[*rpc.ServeError](err)
+	if !ok {
+		return err
+	}
+	hint := inFlags(e.Hint)
+	if hint != "" {
+		hint = strings.ToUpper(hint[:1]) + hint[1:] + "."
+	}
+	return &exitError{code: code, err: errors.New(inFlags(e.Reason)), hint: hint}
+}
+
+// inFlags says in terms of flags what is said in terms of rpc.ServeOptions.
+func inFlags(text string) string {
+	return strings.NewReplacer(
+		"set ServeOptions.Guard", "add a guard (guard: in the configuration, or --guard FILE)",
+		"Allow or Deny of guard.Config, not", "allow: or deny: in the guard, not",
+		"unset Anonymous", "remove anonymous: true",
+		"set ServeOptions.CertFile and ServeOptions.KeyFile, name", "add a certificate (tls: in the configuration, or --tls-cert and --tls-key), name",
+		"(ServeOptions.TrustedProxies)", "(trusted_proxies:, or --trusted-proxy)",
+		"ServeOptions.CertFile", "--tls-cert",
+		"ServeOptions.KeyFile", "--tls-key",
+		"ServeOptions.ClientCAFile", "--tls-client-ca",
+		"ServeOptions.Origins", "--origin",
+		"ServeOptions.TrustedProxies", "--trusted-proxy",
+		"ServeOptions.Insecure", "--insecure",
+	).Replace(text)
+}
+
+// checkAddresses explains what is wrong with an address of --listen that cannot be read.
+func (f *serveFlags) checkAddresses() error {
+	for _, address := range f.addresses() {
+		if err := checkAddress(address); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkAddress explains what is wrong with an address that cannot be read.
+func checkAddress(text string) error {
+	bad, ok := errors.AsType[*port.AddressError](port.Schemes().Check(text))
+	if !ok {
+		return nil
+	}
+	if strings.HasSuffix(bad.Instead, text) {
+		return usagef("Did you mean --listen "+bad.Instead+"?", "%w", bad)
+	}
+	return usagef("Write --listen "+bad.Instead+".", "%w", bad)
+}
