@@ -255,6 +255,30 @@ func (b *builder) readCredentials() {
 	})
 }
 
+// security says which security schemes an operation needs.
+func (b *builder) security(o *operation) string {
+	alternatives := o.node.get("security")
+	if !alternatives.there() {
+		alternatives = b.top("security")
+	}
+	var all []string
+	for _, a := range alternatives.items() {
+		var schemes []string
+		a.each(func(name string, scopes node) bool {
+			if list := scopes.texts(); len(list) > 0 {
+				name += "(" + strings.Join(list, " ") + ")"
+			}
+			schemes = append(schemes, clip(name))
+			return true
+		})
+		if len(schemes) == 0 {
+			schemes = []string{"none"}
+		}
+		all = append(all, strings.Join(schemes, " and "))
+	}
+	return strings.Join(all, ", or ")
+}
+
 // open reports whether an operation is for everyone: then no credentials are sent.
 func (b *builder) open(o *operation) bool {
 	s := o.node.get("security")

@@ -262,7 +262,7 @@ func FuzzNew(f *testing.F) {
 	f.Add([]byte("openapi: 3.1.0\npaths:\n  /p: {post: {requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/A'}}}}}}\ncomponents: {schemas: {A: {allOf: [{$ref: '#/components/schemas/A'}, {properties: {a: {oneOf: [{const: 1}]}}}]}}}\n"))
 	f.Add([]byte(`{"swagger":"2.0","paths":{"/p":{"post":{"parameters":[{"in":"body","schema":{"type":"object","properties":{"a":{"readOnly":true}}}},{"in":"formData","name":"f","type":"file"}]}}}}`))
 	f.Fuzz(func(t *testing.T, doc []byte) {
-		api, err := New(doc, &Options{BaseURL: "https://a.test"})
+		api, err := New(doc, &Options{BaseURL: "https://a.test", InlineRefs: len(doc)%2 == 0, OptionalHeaders: true})
 		if err != nil {
 			return
 		}

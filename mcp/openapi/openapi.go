@@ -42,6 +42,9 @@ type Tool struct {
 	Operation string
 	// Renamed says why the name is not the operationId; "" when it is.
 	Renamed string
+	// Security names the security schemes of the document that the operation needs, such as "key, or
+	// oauth(read)". They are never arguments: Options.Header or Options.Client has the credentials.
+	Security string
 
 	plan *plan
 }

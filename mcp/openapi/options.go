@@ -65,6 +65,9 @@ type Options struct {
 	OptionalHeaders bool
 	// Slim says how much of schemas is shown.
 	Slim Slim
+	// InlineRefs copies schemas into the places that refer to them, for hosts that do not follow $ref. A schema that
+	// would become too large keeps its references.
+	InlineRefs bool
 	// MediaTypes chooses the media type of a body, by operation: "PATCH /pets/{id}":
 	// "application/json-patch+json". Default: JSON before forms before multipart before the rest.
 	MediaTypes map[string]string

@@ -56,6 +56,11 @@ func loadPublic(t *testing.T, name string) {
 	s := mcp.NewServer("public", "1", nil)
 	defer s.Close()
 	api.AddTo(s) // panics when a schema or a name is not valid
+	if inlined, err := Open(name, &Options{BaseURL: "https://api.example.test", MaxTools: maxOperations, InlineRefs: true}); err != nil {
+		t.Error(err)
+	} else {
+		inlined.AddTo(s)
+	}
 	size, largest := 0, 0
 	for _, tool := range api.Tools() {
 		size += tool.size()

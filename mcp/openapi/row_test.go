@@ -154,6 +154,26 @@ func TestRows(t *testing.T) {
 		has(t, problemOf(api, "POST /p"), "no tool: its body must be one of: application/xml")
 		has(t, problemOf(api, "PUT /p"), "the optional body is left out")
 	})
+	t.Run("19 inlined references", func(t *testing.T) {
+		param := func(schema string) string {
+			return `"/p":{"get":{"parameters":[{"in":"query","name":"v","schema":` + schema + `}]}}`
+		}
+		inline := func(components, schema string) *API {
+			return mustLoad(t, docOf(param(schema), `"components":{"schemas":{`+components+`}}`), &Options{InlineRefs: true})
+		}
+		has(t, string(only(t, inline(`"A":{"type":"object","properties":{"$ref":{"type":"integer"},"b":{"$ref":"#/components/schemas/B"}}},"B":{"enum":[{"$ref":"#/$defs/A"}]}`,
+			`{"$ref":"#/components/schemas/A","description":"It"}`)).InputSchema),
+			`"v":{"description":"It","allOf":[{"type":"object","properties":{"$ref":{"type":"integer"},"b":{"enum":[{"$ref":"#/$defs/A"}]}}}]}},"additionalProperties":false}`)
+		has(t, string(only(t, inline(`"A":{"type":"array","items":{"$ref":"#/components/schemas/A"}}`, `{"$ref":"#/components/schemas/A"}`)).InputSchema),
+			`"v":{"type":"array","items":{"type":"array","items":{"description":"as A above"}}}},"additionalProperties":false}`)
+		large := `"A":{"type":"object","properties":{` + strings.TrimSuffix(strings.Repeat(`"p":{},`, 2), ",") + `,"x":{"enum":["` + strings.Repeat("x", 5000) + `"]}}}`
+		api := inline(large, `{"$ref":"#/components/schemas/A"}`)
+		has(t, string(only(t, api).InputSchema), `"$defs":{"A":`)
+		has(t, problemOf(api, "GET /p"), "keeps references")
+		// B is left out, as it is too large, so nothing is known of C.
+		api = inline(`"A":{"items":{"$ref":"#/components/schemas/B"}},"B":{"enum":["`+strings.Repeat("x", 20_000)+`"],"items":{"$ref":"#/components/schemas/C"}},"C":{}`, `{"$ref":"#/components/schemas/A"}`)
+		has(t, string(only(t, api).InputSchema), `"B":{"description":"…"}`)
+	})
 	t.Run("20 unions at the root", func(t *testing.T) {
 		body := func(schema string) string {
 			return string(only(t, load(t, `"/p":{"post":{"requestBody":{"required":true,"content":{"application/json":{"schema":`+schema+`}}}}}`,
@@ -174,6 +194,14 @@ func TestRows(t *testing.T) {
 		}
 		if n := len(mustLoad(t, doc, &Options{Allow: []string{"*"}}).Tools()); n != 1 {
 			t.Errorf("%d tools", n)
+		}
+	})
+	t.Run("31 security", func(t *testing.T) {
+		api := load(t, `"/p":{"get":{},"post":{"security":[{"k":[],"t":[]},{"o":["read","write"]},{}]},"put":{"security":[]}}`, `"security":[{"k":[]}]`)
+		for i, want := range []string{"k", "k and t, or o(read write), or none", ""} {
+			if got := api.Tools()[i].Security; got != want {
+				t.Errorf("%s: %s", api.Tools()[i].Operation, got)
+			}
 		}
 	})
 	t.Run("36 event streams", func(t *testing.T) {

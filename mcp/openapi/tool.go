@@ -47,7 +47,7 @@ func (b *builder) tool(o *operation) (*Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &Tool{Operation: clean(o.key()), Renamed: o.renamed}
+	t := &Tool{Operation: clean(o.key()), Renamed: o.renamed, Security: b.security(o)}
 	t.Tool = mcp.Tool{
 		Name: o.name, Title: o.title(), Description: o.description(),
 		InputSchema: schema, Annotations: annotations(o),
@@ -119,6 +119,7 @@ func (b *builder) inputSchema(o *operation, args []*argument) ([]byte, error) {
 	if cut != "" {
 		b.warn(o, "its schema is larger than %d bytes: %s are not shown", maxToolSchema, cut)
 	}
+	schema = b.inlined(o, schema)
 	if _, err := validate.Compile(schema, validate.Limits{}); err != nil {
 		return nil, refusal("its schema: " + clip(err.Error()))
 	}
