@@ -92,7 +92,7 @@ func (b *builder) body(o *operation) (*body, []*argument, error) {
 		return b.noBody(o, out, offered)
 	}
 	if strings.Contains(out.media, "*") {
-		out.media = map[bodyKind]string{bodyJSON: "application/json"}[out.kind]
+		out.media = map[bodyKind]string{bodyJSON: "application/json", bodyText: "text/plain"}[out.kind]
 	}
 	args, err := b.bodyArguments(out, chosen, r.get("description").text())
 	return out, args, err

@@ -302,7 +302,7 @@ func (p *plan) wholeContent(values [][]byte) (content []byte, media string, err 
 	case bodyForm, bodyMultipart:
 		return p.wholeForm(raw)
 	default:
-		return raw, p.body.media, nil
+		return bytes.Clone(raw), p.body.media, nil // a transport may read on when the handler has returned
 	}
 }
 

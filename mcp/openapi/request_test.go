@@ -116,6 +116,30 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// TestSwaggerRequests: row 42. Swagger 2.0 says otherwise how values are written.
+func TestSwaggerRequests(t *testing.T) {
+	api := serveAPI(t, echo)
+	list := func(in, name, format string) string {
+		return `{"in":"` + in + `","name":"` + name + `","type":"array","items":{"type":"string"},"collectionFormat":"` + format + `"}`
+	}
+	doc := docOf(`"/p":{"post":{"operationId":"op","parameters":[`+list("query", "a", "csv")+`,`+list("query", "b", "ssv")+`,`+list("query", "c", "tsv")+`,`+list("query", "d", "pipes")+`,`+list("query", "e", "multi")+`,`+
+		list("formData", "f", "multi")+`,{"in":"formData","name":"g","type":"string"}]},"put":{"operationId":"file","parameters":[{"in":"formData","name":"f","type":"file"}]},"patch":{"operationId":"odd","parameters":[`+list("query", "a", "odd")+`]}}`,
+		`"swagger":"2.0"`, `"host":"api.example.test"`, `"consumes":["application/x-www-form-urlencoded"]`)
+	a := mustLoad(t, doc, &Options{BaseURL: api.URL})
+	c := dialAPI(t, a)
+	two := `["x","y"]`
+	got := textOf(callTool(t, c, "op", `{"a":`+two+`,"b":`+two+`,"c":`+two+`,"d":`+two+`,"e":`+two+`,"f":`+two+`,"g":"z"}`))
+	if want := "POST /p?a=x,y&b=x%20y&c=x%09y&d=x%7Cy&e=x&e=y\nContent-Type: application/x-www-form-urlencoded\nf=x&f=y&g=z"; got != want {
+		t.Errorf("%q", got)
+	}
+	if got := textOf(callTool(t, c, "file", `{"f":{"data":"YQ=="}}`)); got != "PUT /p\npart f (file) application/octet-stream: a\n" {
+		t.Errorf("%q", got)
+	}
+	if got := problemOf(a, "PATCH /p"); !strings.Contains(got, "the optional parameter a is left out: there is no collectionFormat odd") {
+		t.Error(got)
+	}
+}
+
 // TestRefusedArguments: what would lead a request elsewhere does not leave the process.
 func TestRefusedArguments(t *testing.T) {
 	api := serveAPI(t, func(_ http.ResponseWriter, r *http.Request) { t.Errorf("a request was sent: %s", r.RequestURI) })

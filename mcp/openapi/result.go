@@ -35,7 +35,7 @@ func (p *plan) send(r *http.Request, values [][]byte) (*mcp.ToolResult, error) {
 	case resp.StatusCode >= 400:
 		return p.failed(resp, values), nil
 	case resp.StatusCode >= 300:
-		return errorResult(fmt.Sprintf("%s: the API redirects to %s, which is not followed", resp.Status, clip(resp.Header.Get("Location")))), nil
+		return errorResult(fmt.Sprintf("%s: the API redirects to %s, which is not followed", clip(resp.Status), clip(resp.Header.Get("Location")))), nil
 	}
 	return p.sender.succeeded(resp), nil
 }
@@ -53,11 +53,11 @@ func (s *sender) succeeded(resp *response) *mcp.ToolResult {
 	top, _, _ := strings.Cut(resp.media, "/")
 	switch {
 	case len(resp.body) == 0:
-		return textResult(resp.Status)
+		return textResult(clip(resp.Status))
 	case !binary(resp.media) && utf8.Valid(resp.body), !resp.whole && utf8.Valid(trimRune(resp.body)):
 		return s.text(resp)
 	case !resp.whole:
-		return errorResult(fmt.Sprintf("%s: the response is %s of more than %d bytes", resp.Status, clip(resp.media), len(resp.body)))
+		return errorResult(fmt.Sprintf("%s: the response is %s of more than %d bytes", clip(resp.Status), clip(resp.media), len(resp.body)))
 	case top == "image" && len(resp.body) <= maxMedia:
 		return &mcp.ToolResult{Content: []mcp.Content{mcp.Image(resp.body, resp.media)}}
 	case top == "audio" && len(resp.body) <= maxMedia:
@@ -178,7 +178,7 @@ func cutArray(out, list []byte, room int) (_ []byte, left, all int) {
 // failed makes a result of a response of 400 and above, for the model to do better.
 func (p *plan) failed(resp *response, values [][]byte) *mcp.ToolResult {
 	var b strings.Builder
-	b.WriteString(resp.Status)
+	b.WriteString(clip(resp.Status))
 	if after := resp.Header.Get("Retry-After"); after != "" {
 		b.WriteString(" (retry after " + clip(after) + ")")
 	}

@@ -74,7 +74,8 @@ func defName(t target) string {
 	at := strings.LastIndexByte(t.pointer, '/')
 	name := slug(t.pointer[at+1:])
 	within := t.pointer[:max(at, 0)]
-	if t.f.name == "" && (within == "/components/schemas" || within == "/definitions") && name == t.pointer[at+1:] {
+	common := within == "/components/schemas" || within == "/definitions" && !t.f.find("/components/schemas/"+name).there()
+	if t.f.name == "" && common && name == t.pointer[at+1:] {
 		return name
 	}
 	return shortest(name, 40) + "_" + hash8(t.key())
