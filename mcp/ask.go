@@ -37,14 +37,17 @@ var errOutside = errors.New("mcp: only the handler of a tool, a prompt or a reso
 // in one round, ask all of them before looking at the errors; asking in several
 // goroutines is fine.
 //
-// The error is [ErrDeclined] or [ErrCancelled] when that is what the user did,
+// When T cannot be a form, the call fails with an internal error, and the log says
+// what is wrong with T. Otherwise the error is [ErrDeclined] or [ErrCancelled] when that is what the user did,
 // and another one when the client cannot ask its user or when its answer does
 // not fit the form.
 func Elicit[T any](ctx context.Context, message string) (T, error) {
 	var v T
 	form, err := schema.Elicitation(reflect.TypeFor[T]())
 	if err != nil {
-		return v, fmt.Errorf("mcp: Elicit: %w", err)
+		return v, &jsonrpc.Error{ // the program is wrong, which is neither for the user nor for the model
+			Code: jsonrpc.InternalError, Message: "Internal error", Cause: fmt.Errorf("mcp: Elicit: %w", err),
+		}
 	}
 	var answer spec.ElicitResult
 	err = Ask(ctx, spec.MethodElicitationCreate, &spec.ElicitRequestParams{Mode: spec.ElicitForm, Message: message, RequestedSchema: form}, &answer)

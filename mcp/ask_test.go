@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -509,7 +510,6 @@ func FuzzInputResponses(f *testing.F) {
 
 func TestAskMisuse(t *testing.T) {
 	for want, ask := range map[string]func(context.Context) error{
-		"mcp: Elicit: int is no form": func(ctx context.Context) error { _, err := Elicit[int](ctx, ""); return err },
 		"requestedSchema": func(ctx context.Context) error {
 			return Ask(ctx, spec.MethodElicitationCreate, jsonrpc.Raw(`{"message":"","requestedSchema":{"type":7}}`), nil)
 		},
@@ -555,5 +555,29 @@ func TestQuestionParams(t *testing.T) {
 		if err != nil || string(q.params) != "{}" {
 			t.Errorf("%T: %s, %v", params, q.params, err)
 		}
+	}
+}
+
+// What is wrong with the type of a form is for the log, not for a model.
+func TestElicitNoForm(t *testing.T) {
+	type form struct {
+		Name string `json:"name" pattern:"^[A-Z]"`
+	}
+	var log counted
+	s := askServer(t, func(ctx context.Context) (string, error) {
+		_, err := Elicit[form](ctx, "name?")
+		return "", err
+	}, &ServerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c, err := overPipe(t, func(tr farcall.Transport) error { return s.Serve(t.Context(), tr) })(&ClientOptions{Elicit: confirm})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	r, err := c.CallTool(t.Context(), "ask", nil)
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || wire.Code != jsonrpc.InternalError || strings.Contains(err.Error(), "pattern") {
+		t.Errorf("%v, %v", r, err)
+	}
+	if log.count("a form has no patterns") != 1 {
+		t.Errorf("log %q", log.all)
 	}
 }

@@ -24,8 +24,9 @@ const listenedWell = time.Minute
 // Listen asks the server to tell of changes, which go to the callbacks of
 // ClientOptions. It returns when the context has ended, with its error, or when
 // the server refuses. When the stream breaks off, or the server ends it, Listen
-// begins anew; ClientOptions.OnListening is told, for changes in between were
-// missed.
+// begins anew. Changes in between were missed: OnListChanged and OnResourceUpdated
+// are called for everything that the server has agreed to tell of, and OnListening
+// before.
 func (c *Client) Listen(ctx context.Context, filter spec.SubscriptionFilter) error {
 	wait := backoff{next: 250 * time.Millisecond, most: 30 * time.Second}
 	for again := false; ; again = true {
@@ -36,9 +37,9 @@ func (c *Client) Listen(ctx context.Context, filter spec.SubscriptionFilter) err
 				c.missed(filter)
 			}
 			if l.rev.Modern {
-				err = c.subscribe(ctx, l, filter)
+				err = c.subscribe(ctx, l, filter, again)
 			} else {
-				err = c.watchLegacy(ctx, l, filter)
+				err = c.watchLegacy(ctx, l, filter, again)
 			}
 		}
 		switch {
@@ -95,15 +96,16 @@ func (c *Client) final(l *link, err error) bool {
 // A subscription is a subscriptions/listen that waits for its acknowledgement
 // (basic/patterns/subscriptions).
 type subscription struct {
-	want spec.SubscriptionFilter
-	once sync.Once
-	open func() // when it is acknowledged, or has ended without
+	want  spec.SubscriptionFilter
+	again bool // changes were missed before
+	once  sync.Once
+	open  func() // when it is acknowledged, or has ended without
 }
 
 type subscriptionKey struct{}
 
 // subscribe listens until the stream ends.
-func (c *Client) subscribe(ctx context.Context, l *link, filter spec.SubscriptionFilter) error {
+func (c *Client) subscribe(ctx context.Context, l *link, filter spec.SubscriptionFilter, again bool) error {
 	raw, err := jsonv2.Append(nil, &spec.SubscriptionsListenRequestParams{Notifications: filter})
 	if err != nil {
 		return err
@@ -122,7 +124,7 @@ func (c *Client) subscribe(ctx context.Context, l *link, filter spec.Subscriptio
 		}
 	}
 	late := c.unacknowledged(cancel)
-	sub := &subscription{want: filter, open: func() { late.Stop() }}
+	sub := &subscription{want: filter, again: again, open: func() { late.Stop() }}
 	if l.http == nil {
 		sub.open = func() {
 			late.Stop()
@@ -162,11 +164,12 @@ func (w *line) acknowledged(ctx context.Context, p *spec.SubscriptionsAcknowledg
 		return // it has ended meanwhile
 	}
 	sub.once.Do(sub.open)
-	w.c.granted(sub.want, p.Notifications)
+	w.c.granted(sub.want, p.Notifications, sub.again)
 }
 
-// granted tells what of a filter the server has agreed to.
-func (c *Client) granted(want, got spec.SubscriptionFilter) {
+// granted tells what of a filter the server has agreed to, and that it may have
+// changed if that was missed.
+func (c *Client) granted(want, got spec.SubscriptionFilter, missed bool) {
 	var missing []string
 	lack := func(what string, want, got bool) {
 		if want && !got {
@@ -188,11 +191,32 @@ func (c *Client) granted(want, got spec.SubscriptionFilter) {
 	if c.opts.OnListening != nil {
 		c.opts.OnListening(got)
 	}
+	if missed {
+		c.mayHaveChanged(got)
+	}
+}
+
+// mayHaveChanged tells of everything that a filter is about.
+func (c *Client) mayHaveChanged(f spec.SubscriptionFilter) {
+	for _, list := range []struct {
+		kind string
+		told bool
+	}{{"tools", f.ToolsListChanged}, {"prompts", f.PromptsListChanged}, {"resources", f.ResourcesListChanged}} {
+		if list.told {
+			c.opts.listChanged(list.kind)
+		}
+	}
+	if c.opts.OnResourceUpdated == nil {
+		return
+	}
+	for _, uri := range f.ResourceSubscriptions {
+		c.opts.OnResourceUpdated(uri)
+	}
 }
 
 // watchLegacy listens in the legacy way until the link has ended: lists are told
 // of anyway, and resources are subscribed to one by one.
-func (c *Client) watchLegacy(ctx context.Context, l *link, filter spec.SubscriptionFilter) error {
+func (c *Client) watchLegacy(ctx context.Context, l *link, filter spec.SubscriptionFilter, again bool) error {
 	c.openEvents(ctx, l)
 	caps, got := l.info.Capabilities, filter
 	got.ToolsListChanged = filter.ToolsListChanged && caps.Tools != nil && caps.Tools.ListChanged
@@ -208,7 +232,7 @@ func (c *Client) watchLegacy(ctx context.Context, l *link, filter spec.Subscript
 			got.ResourceSubscriptions = append(got.ResourceSubscriptions, uri)
 		}
 	}
-	c.granted(filter, got)
+	c.granted(filter, got, again)
 	select {
 	case <-ctx.Done():
 		return ctx.Err()

@@ -13,7 +13,7 @@ import (
 )
 
 // Dial returns a client of the server at an address: http:// and https:// (MCP
-// over HTTP in all its forms), ws:// and wss://, tcp://host:port, tls://host:port or
+// over HTTP in all its forms; so is host:port alone), ws:// and wss://, tcp://host:port, tls://host:port or
 // unix:PATH (newline-delimited messages). ClientOptions.HTTP has the TLS, headers and
 // limits of all of them. The context bounds the connecting only.
 //

@@ -19,16 +19,17 @@ type extensions struct {
 	settings atomic.Pointer[map[string]any]
 }
 
-// Handle adds a method, or notification, of an extension; those of the protocol
-// itself are taken. The handler's context is that of a tool's handler, and its
+// Handle adds a method, or notification, of an extension. It panics for those that
+// the server handles itself. Of the protocol's notifications,
+// notifications/roots/list_changed can have a handler. The handler's context is that of a tool's handler, and its
 // request is as the client sent it. The result must be an object; what every
 // result of the client's revision has is added.
 func (s *Server) Handle(method string, h farcall.Handler) {
 	if method == "" || h == nil {
 		misuse("the method %q needs a name and a handler", method)
 	}
-	if _, taken := methods[method]; taken || method == "initialize" || strings.HasPrefix(method, "tasks/") {
-		misuse("the method %q is the protocol's", method)
+	if _, taken := methods[method]; taken || reserved(method) {
+		misuse("Handle: the server itself handles %q; the handler would never be called", method)
 	}
 	change(&s.extensions.mu, &s.extensions.handlers, method, h)
 }

@@ -12,6 +12,7 @@ import (
 // ServeRPC serves a message that belongs to no session: a request of the modern
 // era, which says in its _meta all that there is to know.
 func (s *Server) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+	s.checkMade()
 	if s.intercepted == nil {
 		return s.serve(ctx, req)
 	}

@@ -58,6 +58,7 @@ func (r *registry[T]) used() bool { return r.ever.Load() }
 // add adds a value, in the place of one with its key if there is one. modern and
 // legacy are how lists show it, both in canonical form.
 func (r *registry[T]) add(s *Server, value T, modern, legacy any) {
+	s.checkMade()
 	if s.relays() {
 		misuse("the %s %q cannot be added: the server has a Relay, and nothing of its own", value.kind(), value.key())
 	}

@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -21,9 +22,9 @@ const defaultLevel = spec.LogInfo
 // warning, error, critical, alert and emergency. logger may be empty; data is
 // any value that marshals to JSON.
 //
-// Messages arrive in order, and before the result. Outside of a handler, and when
-// that has returned, Log does nothing. It fails when the level or the data is not valid, and when the client
-// is gone.
+// Messages arrive in order, and before the result. Outside of a handler Log does
+// nothing. It fails when the handler has returned, when the level or the data is not
+// valid, and when the client is gone.
 func Log(ctx context.Context, level, logger string, data any) error {
 	severity := spec.LogSeverity(level)
 	if severity < 0 {
@@ -43,10 +44,12 @@ func Log(ctx context.Context, level, logger string, data any) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over {
-		return nil
+		return errReturned
 	}
 	return c.notifyLocked(ctx, spec.NotificationMessage, spec.LoggingMessageNotificationParams{Level: level, Logger: logger, Data: raw})
 }
+
+var errReturned = errors.New("mcp: the handler has returned; what it logs or reports now belongs to no call, and is not sent")
 
 // notifyLocked sends a notification that belongs to the request. The params are
 // canonical.
@@ -85,8 +88,8 @@ func (s *Server) setLevel(c *call) (answer, error) {
 // Reports arrive in order, and before the result. In a task the message, or else
 // the numbers, become the statusMessage, which clients ask for or are notified of;
 // a client of 2025-11-25 that asked for progress also gets each report. Progress
-// does nothing outside of a handler, when that has returned, and for a client that
-// did not ask for progress. It fails when the client is gone.
+// does nothing outside of a handler, and for a client that did not ask for progress.
+// It fails when the handler has returned, and when the client is gone.
 func Progress(ctx context.Context, done, total float64, message string) error {
 	c := callFrom(ctx)
 	if c == nil {
@@ -99,7 +102,7 @@ func Progress(ctx context.Context, done, total float64, message string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.over { // basic/patterns/progress: MUST stop; the token is another call's by now
-		return nil
+		return errReturned
 	}
 	if c.task.started() {
 		c.task.report(statusMessage(&p))

@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -134,4 +135,29 @@ func TestLevelOfSession(t *testing.T) {
 			t.Error(got)
 		}
 	})
+}
+
+// What a handler logs and reports after it has returned is lost: that is an error.
+func TestLogAfterReturn(t *testing.T) {
+	synctest.Test(t, testLogAfterReturn)
+}
+
+func testLogAfterReturn(t *testing.T) {
+	var kept context.Context
+	s := NewServer("x", "1", nil)
+	AddTool(s, "keep", "", func(ctx context.Context, _ struct{}) (string, error) {
+		kept = ctx //nolint:fatcontext // the test is about that
+		return "", nil
+	})
+	sendModern(t, s, canNothing, "tools/call", `{"name":"keep"}`)
+	if err := Progress(kept, 1, 2, ""); !errors.Is(err, errReturned) {
+		t.Errorf("progress: %v", err)
+	}
+	w := serve(t, s)
+	defer w.close()
+	w.open(legacyName)
+	w.ask(legacyFrame("1", "tools/call", `{"name":"keep"}`))
+	if err := Log(kept, "info", "", "late"); !errors.Is(err, errReturned) {
+		t.Errorf("log: %v", err)
+	}
 }

@@ -32,7 +32,8 @@ type ServerOptions struct {
 	// Complete suggests values for an argument of a prompt or a resource
 	// template. Nil: the server does not complete.
 	Complete func(context.Context, *spec.CompleteRequestParams) (*spec.CompleteResult, error)
-	// PageSize bounds what one page of a list holds. Default 100.
+	// PageSize bounds what one page of a list holds. Default 1,000: many clients read
+	// the first page only.
 	PageSize int
 	// CacheTTL is how long a client may reuse lists and resources that it got.
 	// Default 0: not at all.
@@ -99,7 +100,7 @@ type ServerOptions struct {
 }
 
 func (o *ServerOptions) setDefaults() {
-	setDefault(&o.PageSize, 100)
+	setDefault(&o.PageSize, 1000)
 	setDefault(&o.CacheScope, "private")
 	setDefault(&o.StateTTL, 10*time.Minute)
 	setDefault(&o.TaskAfter, time.Second)

@@ -66,8 +66,9 @@ type Relay interface { //nolint:interfacebloat // who answers for a server does 
 	Closed(session string)
 }
 
-// ListChanged tells clients that a list of the server's [Relay] has changed: kind
-// is "tools", "resources" or "prompts". It does nothing for any other kind.
+// ListChanged tells clients that a list has changed, of the server's [Relay] or by
+// what ServerOptions.Visible lets them see: kind is "tools", "resources" or
+// "prompts". It panics for any other kind.
 func (s *Server) ListChanged(kind string) {
 	switch kind {
 	case "tools":
@@ -76,6 +77,8 @@ func (s *Server) ListChanged(kind string) {
 		s.listChanged(listResources)
 	case "prompts":
 		s.listChanged(listPrompts)
+	default:
+		misuse(`ListChanged: there is no list %q; the kind must be "tools", "resources" or "prompts"`, kind)
 	}
 }
 

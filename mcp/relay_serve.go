@@ -30,7 +30,8 @@ func (s *Server) forwards(method string) bool {
 // methods.
 func reserved(method string) bool {
 	switch method {
-	case spec.MethodInitialize, spec.MethodElicitationCreate, spec.MethodSamplingCreateMessage, spec.MethodRootsList:
+	case spec.MethodInitialize, spec.MethodElicitationCreate, spec.MethodSamplingCreateMessage, spec.MethodRootsList,
+		spec.NotificationInitialized, spec.NotificationCancelled, spec.NotificationProgress:
 		return true
 	}
 	return strings.HasPrefix(method, "tasks/")

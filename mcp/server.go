@@ -80,6 +80,13 @@ func NewServer(name, version string, o *ServerOptions) *Server {
 	return s
 }
 
+// checkMade panics for a Server that NewServer has not made.
+func (s *Server) checkMade() {
+	if s.resultStart == nil {
+		misuse("the Server is a zero value; make it with NewServer")
+	}
+}
+
 // misuse ends a program that was put together wrongly.
 func misuse(format string, args ...any) {
 	panic("mcp: " + fmt.Sprintf(format, args...)) //nolint:forbidigo // the mistake is in the calling code, as with http.ServeMux

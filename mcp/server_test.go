@@ -402,10 +402,21 @@ func TestMisuse(t *testing.T) {
 		"task method": func(s *Server) {
 			s.Handle("tasks/get", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
 		},
-		"extension id": func(s *Server) { s.AddExtension("x", nil) },
-		"settings":     func(s *Server) { s.AddExtension("a/x", 1) },
-		"era":          func(*Server) { NewServer("", "", &ServerOptions{Eras: "stone age"}) },
-		"scope":        func(*Server) { NewServer("", "", &ServerOptions{CacheScope: "x"}) },
+		"initialized": func(s *Server) {
+			s.Handle("notifications/initialized", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
+		},
+		"two descriptions": func(s *Server) { AddTool(s, "x", "one", add, Tool{Description: "another"}) },
+		"two names":        func(s *Server) { AddTool(s, "x", "", add, Tool{Name: "y"}) },
+		"singular list":    func(s *Server) { s.ListChanged("tool") },
+		"zero server":      func(*Server) { AddTool(&Server{}, "x", "", add) },
+		"zero server served": func(*Server) {
+			_, _ = new(Server).ServeRPC(context.Background(), newRequest("tools/list", "{}"))
+		},
+		"zero server accepts": func(*Server) { new(Server).Accept(context.Background(), nil) },
+		"extension id":        func(s *Server) { s.AddExtension("x", nil) },
+		"settings":            func(s *Server) { s.AddExtension("a/x", 1) },
+		"era":                 func(*Server) { NewServer("", "", &ServerOptions{Eras: "stone age"}) },
+		"scope":               func(*Server) { NewServer("", "", &ServerOptions{CacheScope: "x"}) },
 	} {
 		func() {
 			defer func() {

@@ -44,6 +44,7 @@ type session struct {
 // Accept begins a session with a client of the legacy era, which is told things
 // by way of client.
 func (s *Server) Accept(ctx context.Context, client farcall.Caller) mcphttp.Session {
+	s.checkMade()
 	x := &session{srv: s, client: client, name: rand.Text(), ctx: context.WithoutCancel(ctx)}
 	x.owner = owner.Or(owner.From(ctx), owner.Session(x.name, ""))
 	x.users.init()

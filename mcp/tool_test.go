@@ -377,3 +377,32 @@ func TestCancelled(t *testing.T) {
 		t.Error(err, got)
 	}
 }
+
+type saysNothing struct{}
+
+func (saysNothing) MarshalJSON() ([]byte, error) { return []byte(`{"x":1}`), nil }
+
+// Details may have the description; a type that says nothing has no output schema.
+func TestToolDetails(t *testing.T) {
+	s := NewServer("x", "1", nil)
+	AddTool(s, "a", "", func(context.Context, struct{}) (saysNothing, error) { return saysNothing{}, nil }, Tool{Name: "a", Description: "told by the details"})
+	AddTool(s, "b", "", func(context.Context, struct{}) (json.RawMessage, error) { return json.RawMessage(`{"a":1}`), nil })
+	got := sendModern(t, s, canNothing, "tools/list", `{}`).raw
+	if !strings.Contains(got, "told by the details") || strings.Contains(got, "outputSchema") {
+		t.Error(got)
+	}
+	if got := callTool(t, s, "b", "{}"); !strings.Contains(got, `"structuredContent":{"a":1}`) {
+		t.Error(got)
+	}
+}
+
+// A client that reads one page sees all tools of a large server.
+func TestPageSize(t *testing.T) {
+	s := NewServer("x", "1", nil)
+	for i := range 1001 {
+		AddTool(s, fmt.Sprint("t", i), "", add)
+	}
+	if got := sendModern(t, s, canNothing, "tools/list", `{}`).raw; strings.Count(got, `"name":"t`) != 1000 || !strings.Contains(got, "nextCursor") {
+		t.Error(strings.Count(got, `"name":"t`))
+	}
+}

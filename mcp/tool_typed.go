@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"reflect"
 	"slices"
@@ -43,9 +44,10 @@ import (
 //
 // # Details
 //
-// Of details there is one at most. Its Title, Icons, Annotations, Execution and
-// Meta are the tool's, and a schema in it replaces the one made of the type.
-// AddTool panics where [Server.AddTool] does, and when a type has no JSON.
+// Pass at most one Tool with further fields of the tool; a schema in it replaces the
+// one made of the type. Its Name and Description may be left out, and so may the
+// argument of the same meaning, but the two may not differ. AddTool panics where
+// [Server.AddTool] does, and when a type has no JSON.
 func AddTool[In, Out any](s *Server, name, description string, f func(context.Context, In) (Out, error), details ...Tool) {
 	t := &tool{}
 	if len(details) > 0 {
@@ -54,7 +56,9 @@ func AddTool[In, Out any](s *Server, name, description string, f func(context.Co
 	if len(details) > 1 || f == nil {
 		misuse("the tool %q needs a function and no more than one Tool with details", name)
 	}
-	t.spec.Name, t.spec.Description = name, description
+	t.spec.Name = sameDetail("Name", name, t.spec.Name)
+	t.spec.Description = sameDetail("Description", description, t.spec.Description)
+	name = t.spec.Name
 	in, err := describeInput(reflect.TypeFor[In]())
 	if err != nil {
 		misuse("the arguments of the tool %q: %v", name, err)
@@ -73,6 +77,14 @@ func AddTool[In, Out any](s *Server, name, description string, f func(context.Co
 	h := &typedTool[In, Out]{f: f, defaults: in.defaults, structured: out.structured}
 	t.run, t.typed = h.run, true
 	s.addTool(t, check)
+}
+
+// sameDetail returns what is given by an argument of AddTool or by its details.
+func sameDetail(what, given, detail string) string {
+	if given != "" && detail != "" && given != detail {
+		misuse("AddTool got two values for the %s of the tool: %q as its argument and %q in the details", what, given, detail)
+	}
+	return cmp.Or(given, detail)
 }
 
 // typedTool runs a tool of Go types.
@@ -267,6 +279,8 @@ func describeOutput(t reflect.Type) (info typeInfo, err error) {
 		return info, err
 	}
 	info.constrained = s.Constrained()
-	info.schema, err = s.JSON()
+	if info.schema, err = s.JSON(); string(info.schema) == "{}" {
+		info.schema = nil // the type says nothing, as one with a MarshalJSON
+	}
 	return info, err
 }
