@@ -350,7 +350,7 @@ func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, met
 	if err != nil {
 		return dst, err
 	}
-	if cap(raw) > cap(*scratch) {
+	if _, theirs := params.(jsonrpc.Raw); !theirs && cap(raw) > cap(*scratch) { // theirs is not ours to lend
 		*scratch = raw[:0]
 	}
 	var extra []byte
