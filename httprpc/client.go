@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/budget"
@@ -51,7 +52,14 @@ func Dial(address string, o *Options) (farcall.Exchanger, error) {
 			own = d.Clone()
 		}
 		own.MaxIdleConns, own.MaxIdleConnsPerHost = 0, idlePerHost
+		own.DisableCompression = true // net/http asks for it unasked
 		c.http.Transport, c.own = own, own
+	}
+	switch {
+	case opts.Gzip:
+		c.header["Accept-Encoding"] = gzipHeader
+	case opts.Client != nil && c.header["Accept-Encoding"] == nil:
+		c.header["Accept-Encoding"] = []string{"identity"} // or its transport asks for gzip
 	}
 	c.http.CheckRedirect = checkRedirect
 	//nolint:forbidigo // a client lives until it is closed, not as long as the call that made it
@@ -67,6 +75,8 @@ type client struct {
 	own    *http.Transport // to be closed with the client
 	ctx    context.Context //nolint:containedctx // ends when the client is closed
 	cancel context.CancelFunc
+
+	takesGzip atomic.Bool // the server has said that it reads requests in gzip
 }
 
 // Close ends the calls that are under way.
@@ -89,7 +99,7 @@ func (c *client) Exchange(ctx context.Context, frame []byte, reply func(frame []
 	body := &requestBody{frame: frame}
 	defer body.detach()
 	var refused error
-	resp, err := c.post(inner, ctx, body)
+	resp, err := c.send(inner, ctx, body)
 	if err == nil {
 		err = c.answer(resp, func(frame []byte) error {
 			refused = reply(frame)
@@ -110,6 +120,21 @@ func (c *client) Exchange(ctx context.Context, frame []byte, reply func(frame []
 	return classify(err)
 }
 
+// send posts a body, compressed where the server takes that.
+func (c *client) send(inner, outer context.Context, body *requestBody) (*http.Response, error) {
+	if c.opts.Gzip && c.takesGzip.Load() {
+		if z := compressed(body.frame); z != nil {
+			resp, err := c.post(inner, outer, &requestBody{frame: z, gzipped: true})
+			if err != nil || resp.StatusCode != http.StatusUnsupportedMediaType {
+				return resp, err
+			}
+			_ = resp.Body.Close() // it no longer does, and has not read it
+			c.takesGzip.Store(false)
+		}
+	}
+	return c.post(inner, outer, body)
+}
+
 func (c *client) post(inner, outer context.Context, body *requestBody) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(inner, http.MethodPost, c.url, body)
 	if err != nil {
@@ -118,6 +143,9 @@ func (c *client) post(inner, outer context.Context, body *requestBody) (*http.Re
 	req.ContentLength = int64(len(body.frame))
 	req.GetBody = func() (io.ReadCloser, error) { return body.again(), nil }
 	maps.Copy(req.Header, c.header)
+	if body.gzipped {
+		req.Header["Content-Encoding"] = gzipHeader
+	}
 	req.Host = c.header.Get("Host") // net/http ignores the header itself; empty means that of the URL
 	if trace := farcall.TraceFrom(outer); trace != "" {
 		req.Header["Traceparent"] = []string{trace}
@@ -127,6 +155,9 @@ func (c *client) post(inner, outer context.Context, body *requestBody) (*http.Re
 
 // answer reads a response.
 func (c *client) answer(resp *http.Response, reply func(frame []byte) error) error {
+	if err := c.decode(resp); err != nil {
+		return err
+	}
 	contentType := resp.Header.Get("Content-Type")
 	ok := resp.StatusCode >= 200 && resp.StatusCode < 300
 	switch {
@@ -235,6 +266,8 @@ type requestBody struct {
 	at    int
 	gone  bool
 	next  *requestBody // the same frame, sent again
+
+	gzipped bool // frame is not the one that is lent
 }
 
 var errDetached = errors.New("httprpc: the exchange has ended")

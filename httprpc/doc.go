@@ -24,6 +24,18 @@
 //
 // A connection that the caller closes cancels the context of the handlers.
 //
+// # Compression
+//
+// [Options].Gzip compresses bodies both ways. It is off by default: where an answer
+// holds a secret beside text that an attacker chooses, such as an echo of the
+// params, its length says how much the two have in common, also under TLS
+// (the BREACH attack, CVE-2013-3587). Switch it on for large answers without
+// secrets, or between ends where nobody else can choose what is called.
+//
+// A body that is decompressed counts against MaxMessage and the budget as it
+// grows, so a small one that becomes large is refused like a large one. Other
+// encodings are answered with 415.
+//
 // # Browsers
 //
 // Pages of other hosts are refused unless [Options].Origins names them. Requests

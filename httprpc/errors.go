@@ -59,6 +59,8 @@ func classify(err error) error {
 	case errors.Is(err, farcall.ErrProtocol), errors.Is(err, ErrConnect), errors.Is(err, budget.ErrNoRoom),
 		errors.Is(err, context.DeadlineExceeded): // http.Client.Timeout
 		return err
+	case errors.Is(err, errGzip):
+		return fmt.Errorf("%w: %w", farcall.ErrProtocol, err)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%w: the answer is incomplete: %w", ErrConnect, err)
 	case strings.Contains(err.Error(), "malformed"): // net/http has no type for it

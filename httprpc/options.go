@@ -23,6 +23,13 @@ type Options struct {
 	// bytes. Default 50 MB.
 	MaxMessage int
 
+	// Gzip compresses. The serving end reads requests in gzip and compresses answers of 1 KB
+	// and more that are no event streams, for clients that accept it. The calling end
+	// accepts gzip, and compresses such requests once the server has said that it reads them. What a
+	// body has when it is decompressed is bounded like any other. Default: no; see the
+	// package's notes on compression for what it may reveal.
+	Gzip bool
+
 	// BodyTimeout is how long the body of a request may take at the serving end, and a
 	// second more for each 100 KB of it; then it is answered with 408. Default 30 s;
 	// negative: for ever.

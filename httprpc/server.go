@@ -51,8 +51,8 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json, charset utf-8")
 		return
 	}
-	if r.Header.Get("Content-Encoding") != "" {
-		refuse(w, http.StatusUnsupportedMediaType, "Content-Encoding is not supported")
+	gzipped, ok := h.encoded(w, r)
+	if !ok {
 		return
 	}
 	b, _ := h.pool.Get().(*buffers)
@@ -60,8 +60,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		b = &buffers{in: make([]byte, 0, 1<<10), loan: budget.Lend(h.opts.Budget)}
 	}
 	defer h.release(b)
-	var err error
-	if b.in, err = b.loan.ReadAll(b.in, slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength, h.opts.MaxMessage, budget.Body(w, r)); err != nil {
+	if err := h.read(w, r, b, gzipped); err != nil {
 		h.unread(w, r, b, err)
 		return
 	}
@@ -83,7 +82,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		b.out = h.responder.Respond(ctx, b.out, b.in, nil)
 	}
-	answer(w, b.out)
+	answer(w, h.encode(w, r, b.out))
+}
+
+// read reads the body of a request.
+func (h *handler) read(w http.ResponseWriter, r *http.Request, b *buffers, gzipped bool) (err error) {
+	body, size := slow.Limit(h.opts.BodyTimeout).Body(w, r), r.ContentLength
+	if gzipped {
+		body, size = inflate(body, h.opts.MaxMessage), -1
+	}
+	b.in, err = b.loan.ReadAll(b.in, body, size, h.opts.MaxMessage, budget.Body(w, r))
+	return err
 }
 
 func (h *handler) release(b *buffers) {
@@ -112,6 +121,8 @@ func (h *handler) unread(w http.ResponseWriter, r *http.Request, b *buffers, err
 		refuseWith(w, http.StatusRequestEntityTooLarge, jsonrpc.Oversize("Request", int64(h.opts.MaxMessage), "bytes"))
 	case errors.As(err, &bounded): // by what is around the handler
 		refuseWith(w, http.StatusRequestEntityTooLarge, jsonrpc.Oversize("Request", bounded.Limit, "bytes"))
+	case errors.Is(err, errGzip):
+		refuse(w, http.StatusBadRequest, "The body is not valid gzip, as its Content-Encoding says")
 	case r.Context().Err() == nil:
 		refuse(w, http.StatusBadRequest, "The body could not be read")
 	}
