@@ -66,7 +66,7 @@ type shown struct {
 func (t shown) Read() ([]byte, error) {
 	frame, err := t.Transport.Read()
 	t.tap.show("<", frame)
-	return frame, err
+	return bytes.Clone(frame), err // the wrapper hides how to keep the transport's memory
 }
 
 func (t shown) Write(frames ...[]byte) error {
