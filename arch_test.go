@@ -99,6 +99,9 @@ var archLadder = map[string]archRow{
 	"cmd/farcall/internal/scaffold":   {},
 	"cmd/farcall/internal/conform":    {ours: ". jsonrpc stream httprpc wsrpc", outside: "github.com/coder/websocket"},
 	"cmd/farcall/internal/page":       {},
+	"examples/lsp":                    {ours: ". stream"},
+	"examples/pubsub":                 {ours: ". jsonrpc rpc"},
+	"examples/service":                {ours: ". jsonrpc httprpc wsrpc"},
 }
 
 type archRow struct {

@@ -1,0 +1,90 @@
+// Command lsp is a language server for plain text over standard input and output: it marks each TODO in the
+// documents that an editor has open.
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/stream"
+)
+
+type document struct {
+	URI  string `json:"uri"`
+	Text string `json:"text,omitzero"`
+}
+
+type opened struct {
+	Document document `json:"textDocument"`
+}
+
+type changes struct {
+	Document document `json:"textDocument"`
+	Changes  []struct {
+		Text string `json:"text"`
+	} `json:"contentChanges"`
+}
+
+type position struct {
+	Line      int `json:"line"`
+	Character int `json:"character"`
+}
+
+type diagnostic struct {
+	Range struct {
+		Start position `json:"start"`
+		End   position `json:"end"`
+	} `json:"range"`
+	Severity int    `json:"severity"`
+	Message  string `json:"message"`
+}
+
+type diagnostics struct {
+	URI         string       `json:"uri"`
+	Diagnostics []diagnostic `json:"diagnostics"`
+}
+
+func main() {
+	<-serve(stream.Stdio(stream.Header, nil)).Done()
+}
+
+// serve serves one editor. The editor says exit when it is done.
+func serve(t farcall.Transport) *farcall.Peer {
+	mux, exit := farcall.NewMux(), make(chan struct{})
+	farcall.Handle(mux, "initialize", func(context.Context, struct{}) (any, error) {
+		return map[string]any{"capabilities": map[string]any{"textDocumentSync": 1}}, nil // documents come whole
+	})
+	farcall.Handle(mux, "shutdown", func(context.Context, struct{}) (any, error) { return nil, nil })
+	farcall.HandleNotification(mux, "initialized", func(context.Context, struct{}) error { return nil })
+	farcall.HandleNotification(mux, "exit", func(context.Context, struct{}) error { close(exit); return nil })
+	farcall.HandleNotification(mux, "textDocument/didOpen", func(ctx context.Context, p opened) error {
+		return publish(ctx, p.Document.URI, p.Document.Text)
+	})
+	farcall.HandleNotification(mux, "textDocument/didChange", func(ctx context.Context, p changes) error {
+		return publish(ctx, p.Document.URI, p.Changes[len(p.Changes)-1].Text)
+	})
+	mux.IgnoreUnknown() // editors send much more than a server needs
+	peer := farcall.NewPeer(t, mux, nil)
+	go func() {
+		select {
+		case <-exit:
+			_ = peer.Close()
+		case <-peer.Done():
+		}
+	}()
+	return peer
+}
+
+// publish tells the editor where the text has TODOs (LSP 3.17, PublishDiagnostics).
+func publish(ctx context.Context, uri, text string) error {
+	found := diagnostics{uri, []diagnostic{}}
+	for n, line := range strings.Split(text, "\n") {
+		if at := strings.Index(line, "TODO"); at >= 0 {
+			d := diagnostic{Severity: 3, Message: strings.TrimSpace(line[at:])}
+			d.Range.Start, d.Range.End = position{n, at}, position{n, len(line)}
+			found.Diagnostics = append(found.Diagnostics, d)
+		}
+	}
+	return farcall.CallerFrom(ctx).Notify(ctx, "textDocument/publishDiagnostics", found)
+}
