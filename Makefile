@@ -70,6 +70,10 @@ openapi: ## Read the OpenAPI documents in the folder DOCS (docs/openapi.md says 
 	@test -n "$(DOCS)" || { echo "usage: make openapi DOCS=FOLDER, a folder of OpenAPI documents; docs/openapi.md names public ones" >&2; exit 2; }
 	OPENAPI_DOCS="$(abspath $(DOCS))" go test ./mcp/openapi -run TestPublicDocuments -count=1 -v | grep -v '^=== \|--- PASS\|--- SKIP'
 
+.PHONY: windows
+windows: ## Run the tests of the core for Windows under Wine, where there is one (WINE=required fails without)
+	@tools/windows.sh
+
 .PHONY: bench
 bench: bench/node/node_modules ## Measure against other implementations and the marks: one table, about 5 minutes
 	go -C bench run .

@@ -82,6 +82,13 @@ func namedPipe(t *testing.T) (a, b io.ReadWriteCloser) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	if os.Getenv("FARCALL_WINE") != "" { // Wine 8 gives the first client to nobody: see TestPipe of npipe
+		lost, err := npipe.Dial(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { lost.Close() })
+	}
 	accepted := make(chan net.Conn, 1)
 	failed := make(chan error, 1)
 	go func() {

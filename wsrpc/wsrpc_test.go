@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -46,6 +47,9 @@ func TestFrames(t *testing.T) {
 
 // What TryWrite cannot write it keeps, in order.
 func TestTryWrite(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("nothing is written there without blocking")
+	}
 	a, b := pair(t, nil)
 	for name, ends := range map[string][2]farcall.Transport{"to the server": {a, b}, "to the client": {b, a}} {
 		from, to := ends[0], ends[1]

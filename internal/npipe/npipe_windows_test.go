@@ -21,7 +21,14 @@ func TestPipe(t *testing.T) {
 	if got := l.Addr(); got.Network() != npipe.Network || got.String() != npipe.Prefix+name {
 		t.Errorf("listens on %s %s", got.Network(), got)
 	}
-	if other, err := npipe.Listen(name); err == nil {
+	if os.Getenv("FARCALL_WINE") != "" { // see "make windows"
+		// Wine 8 connects the first client to the handle with which go-winio only reserves the name.
+		lost, err := npipe.Dial(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer lost.Close()
+	} else if other, err := npipe.Listen(name); err == nil { // Wine 8 lets two servers have one name
 		other.Close()
 		t.Error("two listeners have one pipe")
 	}
