@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log"
-	"net/http"
-	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
 
 	"github.com/farcall-dev/farcall"
-	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/rpc"
-	"github.com/farcall-dev/farcall/wsrpc"
 )
 
 // This file is the Go example of README.md. Keep them the same.
@@ -20,19 +21,16 @@ type Add struct {
 	B float64 `json:"b"`
 }
 
-func serve(routes *http.ServeMux) {
+func serve(ctx context.Context, address string) error {
 	mux := farcall.NewMux()
 	farcall.Handle(mux, "math/add", func(_ context.Context, p Add) (float64, error) {
 		return p.A + p.B, nil
 	})
-	routes.Handle("POST /rpc", httprpc.NewHandler(mux, nil))
-	routes.Handle("GET /rpc/ws", wsrpc.NewHandler(func(t farcall.Transport, _ *http.Request) {
-		farcall.NewPeer(t, mux, nil)
-	}, nil))
+	return rpc.ListenAndServe(ctx, address, mux, nil)
 }
 
-func add(ctx context.Context, url string) (float64, error) {
-	client, err := rpc.Dial(ctx, url, nil)
+func add(ctx context.Context, target string) (float64, error) {
+	client, err := rpc.Dial(ctx, target, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -41,15 +39,43 @@ func add(ctx context.Context, url string) (float64, error) {
 }
 
 func Example() {
-	routes := http.NewServeMux()
-	serve(routes)
-	server := httptest.NewServer(routes)
-	defer server.Close()
-
-	sum, err := add(context.Background(), "ws"+server.URL[len("http"):]+"/rpc/ws")
+	dir, err := os.MkdirTemp("", "farcall")
 	if err != nil {
 		log.Fatal(err)
 	}
+	defer os.RemoveAll(dir)
+	address := "unix:" + filepath.Join(dir, "add.sock")
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error)
+	go func() { ended <- serve(ctx, address) }()
+
+	sum, err := add(ctx, address)
+	for ; err != nil; sum, err = add(ctx, address) { // it does not listen yet
+		<-time.After(time.Millisecond)
+	}
 	fmt.Println(sum)
-	// Output: 5
+	cancel()
+	fmt.Println(<-ended)
+	// Output:
+	// 5
+	// <nil>
+}
+
+// TestReadmeExample holds the example to the text of README.md.
+func TestReadmeExample(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	code, err := os.ReadFile("example_readme_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, first := range []string{"type Add struct", "func serve(", "func add("} {
+		_, rest, _ := strings.Cut(string(code), "\n"+first)
+		text, _, found := strings.Cut(first+rest, "\n}\n")
+		if !found || !strings.Contains(string(readme), text+"\n}\n") {
+			t.Errorf("README.md does not have\n%s", text)
+		}
+	}
 }

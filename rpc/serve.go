@@ -44,7 +44,8 @@ func ListenAndServe(ctx context.Context, addr string, h farcall.Handler, o *Serv
 	}
 	l, err := s.Listen(ctx, addr)
 	if err != nil {
-		return errors.Join(err, s.drain(ctx))
+		_ = s.drain(ctx) // nothing was served
+		return err
 	}
 	return s.Serve(ctx, l[0])
 }
