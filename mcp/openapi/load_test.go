@@ -34,6 +34,10 @@ func TestHostileDocuments(t *testing.T) {
 		"YAML too large":        {"a: " + strings.Repeat("x", maxYAML), "8388608 are allowed in YAML"},
 		"YAML that is too deep": {"a: " + strings.Repeat("[", 200), "nested more than 128 deep"},
 		"YAML lists in lists":   {strings.Repeat("- ", 100_000), "nested more than 128 deep"},
+		"YAML keys":             {yamlKeys("k%d: v\n"), "too many keys beside each other"},
+		"YAML keys of lists":    {"a:\n" + yamlKeys("- x:\n  k%d: v\n") + yamlKeys("k%d: v\n"), "too many keys beside each other"},
+		"YAML keys with marks":  {yamlKeys("? k%d\n"), "too many keys beside each other"},
+		"YAML commas":           {"a: [" + strings.Repeat("x,", 250_000) + "]", "more than 200000 values in brackets"},
 		"YAML brackets":         {"a: " + strings.Repeat("[", 300_000), "200000 are allowed in YAML"},
 		"YAML bomb":             {bomb.String(), "when its aliases are expanded"},
 		"YAML that is none":     {"a: [", "no YAML"},
@@ -60,6 +64,15 @@ func TestHostileDocuments(t *testing.T) {
 			}
 		})
 	}
+}
+
+// yamlKeys repeats lines with a number in them.
+func yamlKeys(line string) string {
+	var b strings.Builder
+	for i := range 20_000 {
+		fmt.Fprintf(&b, line, i)
+	}
+	return b.String()
 }
 
 // TestHostileOperations: each is left out, and the others stay.

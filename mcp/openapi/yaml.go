@@ -17,7 +17,8 @@ import (
 
 const (
 	maxYAML     = 8 << 20  // bytes of a document in YAML, whose reader needs much more memory than that of JSON
-	maxBrackets = 200_000  // brackets and braces in it
+	maxBrackets = 200_000  // brackets and braces in it, and commas in these
+	maxKeyWork  = 50 << 20 // of keys, each times those before it beside it: 10,000 keys in one map
 	maxExpanded = 32 << 20 // bytes of it as JSON, with its aliases expanded
 )
 
@@ -55,7 +56,7 @@ func yamlToJSON(raw []byte) (out []byte, err error) {
 		}
 	}()
 	tokens := lexer.Tokenize(string(raw))
-	if err := checkNesting(tokens); err != nil {
+	if err := checkTokens(tokens); err != nil {
 		return nil, err
 	}
 	parsed, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
@@ -81,10 +82,11 @@ func yamlToJSON(raw []byte) (out []byte, err error) {
 	return y.out, nil
 }
 
-// checkNesting refuses what the parser would recurse into too deeply.
-func checkNesting(tokens token.Tokens) error {
-	depth, run := 0, 0
-	for _, t := range tokens {
+// checkTokens refuses what the parser would recurse into too deeply, or take too long for.
+func checkTokens(tokens token.Tokens) error {
+	depth, run, commas := 0, 0, 0
+	var keys siblings
+	for i, t := range tokens {
 		switch t.Type {
 		case token.MappingStartType, token.SequenceStartType:
 			depth++
@@ -92,17 +94,58 @@ func checkNesting(tokens token.Tokens) error {
 			depth--
 		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
 			run++
-			if run <= maxNesting {
-				continue
-			}
 		default:
 			run = 0
 		}
 		if depth > maxNesting || run > maxNesting {
 			return fmt.Errorf("line %d: values are nested more than %d deep", t.Position.Line, maxNesting)
 		}
+		if depth > 0 {
+			if t.Type == token.CollectEntryType {
+				commas++
+			}
+			if commas > maxBrackets {
+				return fmt.Errorf("line %d: there are more than %d values in brackets and braces; write the document as JSON", t.Position.Line, maxBrackets)
+			}
+			continue
+		}
+		switch t.Type {
+		case token.SequenceEntryType:
+			keys.end(t.Position.Column)
+		case token.MappingKeyType:
+			keys.add(t.Position.Column)
+		case token.MappingValueType:
+			keys.add(tokens[max(i-1, 0)].Position.Column)
+		}
+		if keys.work > maxKeyWork {
+			return fmt.Errorf("line %d: there are too many keys beside each other for YAML; write the document as JSON", t.Position.Line)
+		}
 	}
 	return nil
+}
+
+// siblings counts the keys of the maps that a place is in, by their columns. The parser recurses for each
+// key beside another, and takes time with the square of their number.
+type siblings struct {
+	columns, counts []int
+	work            int
+}
+
+func (s *siblings) add(column int) {
+	s.end(column)
+	if n := len(s.columns); n == 0 || s.columns[n-1] < column {
+		s.columns, s.counts = append(s.columns, column), append(s.counts, 0)
+	}
+	n := len(s.counts) - 1
+	s.counts[n]++
+	s.work += s.counts[n]
+}
+
+// end leaves the maps that are further inside than a column.
+func (s *siblings) end(column int) {
+	for n := len(s.columns); n > 0 && s.columns[n-1] > column; n-- {
+		s.columns, s.counts = s.columns[:n-1], s.counts[:n-1]
+	}
 }
 
 // A yamlWriter writes YAML as JSON.
