@@ -341,7 +341,9 @@ func (sub *subscriber) finish(err error) {
 		params = append(params, `,"end":true}`...)
 	} else {
 		wire := wireError(err, p.opts.Errors, p.opts.Details)
-		p.logInternal(sub.ctx, wire, err)
+		if _, logged := wire.Cause.(panicError); wire.Code == jsonrpc.InternalError && !logged { //nolint:errorlint // ours, never wrapped
+			p.logger().ErrorContext(sub.ctx, "subscription failed", "event", sub.space.event, "subscription", sub.id, "error", err)
+		}
 		answer := jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), wire)
 		params = append(append(append(params, `,"error":`...), scan.Member(answer, "error")...), '}')
 	}
