@@ -33,16 +33,9 @@ type tick struct {
 	Time         time.Time `json:"time"`
 }
 
-// connection is a caller that can be called for as long as it is connected,
-// and not only while it waits for an answer.
-type connection interface {
-	farcall.Caller
-	Done() <-chan struct{}
-}
-
 type clock struct {
 	id       int64
-	conn     connection
+	conn     farcall.Caller
 	interval time.Duration
 	count    int
 	stop     context.CancelFunc
@@ -62,8 +55,8 @@ func (s *Service) subscribe(ctx context.Context, p clockParams) (clockStarted, e
 	if p.IntervalMS == 0 {
 		interval = defaultInterval
 	}
-	conn, ok := farcall.CallerFrom(ctx).(connection)
-	if !ok {
+	conn := farcall.CallerFrom(ctx)
+	if conn.Done() == nil {
 		return clockStarted{}, errCannotPush()
 	}
 	//nolint:forbidigo // not derived from the call's context: the clock outlives the call, and its memory
@@ -123,8 +116,8 @@ func (s *Service) remove(c *clock) {
 // unsubscribe answers whether there was such a subscription. One connection
 // cannot end another one's.
 func (s *Service) unsubscribe(ctx context.Context, p clockRef) (bool, error) {
-	conn, ok := farcall.CallerFrom(ctx).(connection)
-	if !ok {
+	conn := farcall.CallerFrom(ctx)
+	if conn.Done() == nil {
 		return false, errCannotPush()
 	}
 	s.mu.Lock()

@@ -13,8 +13,11 @@ import (
 )
 
 // pushing are the methods that call or notify their caller in JSON-RPC, which an
-// MCP client does not understand.
-var pushing = map[string]bool{"callback": true, "clock/subscribe": true, "clock/unsubscribe": true}
+// MCP client does not understand, and those without an end.
+var pushing = map[string]bool{
+	"callback": true, "clock/subscribe": true, "clock/unsubscribe": true,
+	"time/subscribe": true, "time/unsubscribe": true, "time/ticks": true,
+}
 
 // changing are the methods that change something.
 var changing = map[string]bool{"continueChat": true, "logEvent": true}

@@ -47,6 +47,7 @@ func Register(mux *farcall.Mux, log *slog.Logger) *Service {
 	registerMath(mux)
 	s.registerText(mux)
 	s.registerClock(mux)
+	s.registerTicks(mux)
 	registerTools(mux)
 	return s
 }

@@ -351,3 +351,40 @@ func TestClosedServiceStartsNothing(t *testing.T) {
 		t.Errorf("subscribe after Close: %s", got)
 	}
 }
+
+// Events of time/ticks come until they are all there, or the service is closed.
+func TestTicks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mux := farcall.NewMux()
+		s := playground.Register(mux, nil)
+		a, b := farcall.Pipe()
+		server, client := farcall.NewPeer(a, mux, nil), farcall.NewPeer(b, nil, nil)
+		defer server.Close()
+		defer client.Close()
+		type moment struct {
+			Tick int       `json:"tick"`
+			Time time.Time `json:"time"`
+		}
+		begun := time.Now()
+		sub, err := farcall.Subscribe[moment](t.Context(), client, "time/ticks", []int{500, 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for m, err := range sub.Events() {
+			if n++; err != nil || m.Tick != n || !m.Time.Equal(begun.Add(time.Duration(n)*500*time.Millisecond)) {
+				t.Errorf("%d: %+v, %v", n, m, err)
+			}
+		}
+		if n != 3 {
+			t.Errorf("%d ticks", n)
+		}
+		if sub, err = farcall.Subscribe[moment](t.Context(), client, "time/ticks", nil); err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		for m, err := range sub.Events() {
+			t.Errorf("after Close: %+v, %v", m, err)
+		}
+	})
+}
