@@ -41,6 +41,10 @@ type ServerOptions struct {
 	// CacheScope says who may share them: "public" or "private". Default
 	// "private".
 	CacheScope string
+	// Arguments says whether calls whose arguments do not quite fit the input schema of
+	// their tool are refused. The schema that clients see is the strict one in any case.
+	// Default Lenient.
+	Arguments Tolerance
 	// SkipOutputValidation does not hold the structured content of tools against
 	// their output schemas.
 	SkipOutputValidation bool

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -21,6 +22,7 @@ type tool struct {
 	typed   bool             // run reads null as the absence of an argument
 	output  *validate.Schema // nil: nothing to check
 	headers []schema.Header
+	relaxed atomic.Uint32 // what of relaxing is in the log already
 	// run calls the tool with arguments that fit its input schema. The error is
 	// the handler's.
 	run func(c *call, t *tool, arguments jsonrpc.Raw) (answer, error)
@@ -169,8 +171,8 @@ func (s *Server) callAsTask(c *call, t *tool) (answer, error) {
 
 // call validates the arguments and runs the tool.
 func (t *tool) call(c *call) (answer, error) {
-	arguments := orEmpty(c.in.arguments)
-	if err := t.input.Validate(arguments); err != nil {
+	arguments, err := t.arguments(c)
+	if err != nil {
 		return toolError("Invalid arguments for the tool " + t.spec.Name + ": " + err.Error()), nil //nolint:nilerr // the model is to read it
 	}
 	return t.run(c, t, arguments)

@@ -51,7 +51,7 @@ type tree struct {
 }
 
 func TestTypedTool(t *testing.T) {
-	s := NewServer("calc", "1.0", nil)
+	s := NewServer("calc", "1.0", &ServerOptions{Arguments: Strict})
 	AddTool(s, "search", "Search", func(_ context.Context, in searchIn) (searchIn, error) { return in, nil })
 	for _, tt := range []struct{ name, args, want string }{
 		{"default", `{"query":"a"}`, `"structuredContent":{"query":"a","limit":5}}`},

@@ -33,7 +33,8 @@ import (
 //
 // Or In is a map, a jsonrpc.Raw or any, which take every object. Arguments that
 // do not fit, and those that the struct does not have, are answered with a tool
-// error that names them, so that the model can do better.
+// error that names them, so that the model can do better; what models often write
+// is taken all the same: see ServerOptions.Arguments.
 //
 // # Results
 //

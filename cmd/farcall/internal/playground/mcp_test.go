@@ -90,7 +90,7 @@ func TestFunctionsAreTools(t *testing.T) {
 			{"math_sqrt", `{"x":-9}`, `error: Invalid user data (error -32001): {"member":"x","reason":"must not be negative"}`},
 			{"math_add", `{"a":2}`, `error: Invalid arguments for the tool math_add`},
 			{"sum", `{"numbers":[1,2,4]}`, `7`},
-			{"sum", `{"numbers":["1"]}`, `error: Invalid arguments for the tool sum`},
+			{"sum", `{"numbers":["one"]}`, `error: Invalid arguments for the tool sum`},
 			{"math_add_stream", `{"a":2,"b":1}`, `[0,1,2,3]`},
 			{"math_add_stream", `{"a":-2,"b":1}`, `error: Invalid user data`},
 			{"paritosh_echo", `{"message":"ready"}`, `[Paritosh] ready`},
