@@ -83,9 +83,10 @@ type Server struct {
 	watch   *watch.Files // of certs; nil: there is none
 
 	mu     sync.Mutex
-	closed bool
 	cancel context.CancelFunc // ends watch; nil: it does not run
 	work   sync.WaitGroup
+	ended  chan struct{} // closed when Shutdown has ended; nil: it was not called
+	err    error         // of Shutdown, once ended is closed
 }
 
 // NewServer returns a Server of a handler. It reads the certificate, and nothing runs yet. Its errors
@@ -285,7 +286,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 func (s *Server) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.watch == nil || s.cancel != nil || s.closed {
+	if s.watch == nil || s.cancel != nil || s.ended != nil {
 		return
 	}
 	//nolint:forbidigo // it ends with the server, not with the listener that is served first
@@ -360,19 +361,33 @@ func (s *Server) drain(ctx context.Context) error {
 }
 
 // Shutdown accepts nothing more and lets the calls in flight finish, as long as the context lasts, whose
-// error it returns then. The guard and the handler belong to the caller.
+// error it returns then. A further call waits for the first. The guard and the handler belong to the
+// caller.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
-	s.closed = true
+	ended := s.ended
+	if ended == nil {
+		s.ended = make(chan struct{})
+	}
 	if s.cancel != nil {
 		s.cancel()
 	}
 	s.mu.Unlock()
+	if ended != nil {
+		select {
+		case <-ended:
+			return s.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	var errs [2]error
 	var wg sync.WaitGroup
 	wg.Go(func() { errs[0] = s.port.Shutdown(ctx) })
 	wg.Go(func() { errs[1] = s.service.Shutdown(ctx) })
 	wg.Wait()
 	s.work.Wait()
-	return errors.Join(errs[:]...)
+	s.err = errors.Join(errs[:]...)
+	close(s.ended)
+	return s.err
 }

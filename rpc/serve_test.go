@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -194,6 +195,43 @@ func TestReadyzWhileDraining(t *testing.T) {
 	s.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/readyz", nil))
 	if answer.Code != http.StatusServiceUnavailable || answer.Body.String() != "draining\n" {
 		t.Errorf("%d %q", answer.Code, answer.Body)
+	}
+}
+
+// counting is a service that serves nothing, and counts how often it is shut down.
+type counting struct {
+	http.Handler
+	ended atomic.Int32
+}
+
+func (c *counting) Accept(net.Conn) Accepted {
+	return Accepted{Serve: func(t farcall.Transport) <-chan struct{} {
+		_ = t.Close()
+		return nil
+	}}
+}
+
+func (c *counting) Policy() Policy { return nil }
+
+func (c *counting) Shutdown(context.Context) error {
+	c.ended.Add(1)
+	return nil
+}
+
+// The end of the context of several listeners shuts the service down once.
+func TestShutdownOnce(t *testing.T) {
+	t.Parallel()
+	service := &counting{Handler: http.NotFoundHandler()}
+	dir := t.TempDir()
+	s := run(t, &ServeOptions{Service: service}, "127.0.0.1:0", "unix:"+filepath.Join(dir, "a"), "unix:"+filepath.Join(dir, "b"))
+	if got := get(t, "http://"+s.at[0]+"/rpc"); !strings.HasPrefix(got, "404 ") {
+		t.Error(got)
+	}
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Shutdown(t.Context()); err != nil || service.ended.Load() != 1 {
+		t.Errorf("%d times, %v", service.ended.Load(), err)
 	}
 }
 
