@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/farcall-dev/farcall => ../
 
 require (
+	connectrpc.com/connect v1.21.1
 	github.com/creachadair/jrpc2 v1.3.6
 	github.com/ethereum/go-ethereum v1.17.10
 	github.com/farcall-dev/farcall v0.0.0-00010101000000-000000000000
@@ -12,6 +13,7 @@ require (
 	github.com/modelcontextprotocol/go-sdk v1.8.0
 	github.com/sourcegraph/jsonrpc2 v0.2.3
 	go.yaml.in/yaml/v3 v3.0.5
+	google.golang.org/protobuf v1.36.12
 )
 
 require (

@@ -62,6 +62,9 @@ func serve(t farcall.Transport) *farcall.Peer {
 		return publish(ctx, p.Document.URI, p.Document.Text)
 	})
 	farcall.HandleNotification(mux, "textDocument/didChange", func(ctx context.Context, p changes) error {
+		if len(p.Changes) == 0 {
+			return nil
+		}
 		return publish(ctx, p.Document.URI, p.Changes[len(p.Changes)-1].Text)
 	})
 	mux.IgnoreUnknown() // editors send much more than a server needs
