@@ -101,7 +101,7 @@ var archLadder = map[string]archRow{
 	"cmd/farcall/internal/page":       {},
 	"examples/lsp":                    {ours: ". stream"},
 	"examples/pubsub":                 {ours: ". jsonrpc rpc"},
-	"examples/service":                {ours: ". jsonrpc httprpc wsrpc"},
+	"examples/service":                {ours: ". jsonrpc rpc"},
 }
 
 type archRow struct {

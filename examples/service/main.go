@@ -1,4 +1,4 @@
-// Command service serves JSON-RPC over HTTP and WebSocket, with interceptors and a streaming method:
+// Command service serves JSON-RPC over HTTP, WebSocket and TCP on one port, with interceptors and a streaming method:
 //
 //	farcall call localhost:8080 sum '{"numbers":[1,2,3]}'
 //	farcall stream ws://localhost:8080 countdown from=3
@@ -8,14 +8,13 @@ import (
 	"context"
 	"iter"
 	"log/slog"
-	"net/http"
 	"os"
+	"os/signal"
 	"time"
 
 	"github.com/farcall-dev/farcall"
-	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/wsrpc"
+	"github.com/farcall-dev/farcall/rpc"
 )
 
 type numbers struct {
@@ -27,15 +26,15 @@ type start struct {
 }
 
 func main() {
-	s := &http.Server{Addr: "localhost:8080", Handler: service(slog.Default()), ReadHeaderTimeout: 10 * time.Second}
-	if err := s.ListenAndServe(); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := rpc.ListenAndServe(ctx, "localhost:8080", service(), options(slog.Default())); err != nil {
 		slog.Error("the service has ended", "error", err)
 		os.Exit(1)
 	}
 }
 
-// service has POST /rpc and GET /rpc/ws.
-func service(log *slog.Logger) http.Handler {
+func service() *farcall.Mux {
 	mux := farcall.NewMux()
 	farcall.Handle(mux, "sum", func(_ context.Context, p numbers) (sum float64, err error) {
 		for _, n := range p.Numbers {
@@ -49,11 +48,11 @@ func service(log *slog.Logger) http.Handler {
 			}
 		}
 	}, "Count down to 0")
-	o := &farcall.Options{Interceptors: []farcall.Interceptor{logged(log), known}}
-	web := http.NewServeMux()
-	web.Handle("POST /rpc", httprpc.NewHandler(mux, &httprpc.Options{RPC: o}))
-	web.Handle("GET /rpc/ws", wsrpc.NewHandler(func(t farcall.Transport, _ *http.Request) { farcall.NewPeer(t, mux, o) }, nil))
-	return web
+	return mux
+}
+
+func options(log *slog.Logger) *rpc.ServeOptions {
+	return &rpc.ServeOptions{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{logged(log), known}}}
 }
 
 // logged writes a line for each call, a stream's when it has ended.

@@ -1,9 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"log/slog"
-	"net/http/httptest"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -31,10 +32,19 @@ func (l *lines) Write(p []byte) (int, error) {
 
 func TestService(t *testing.T) {
 	var log lines
-	s := httptest.NewServer(service(slog.New(slog.NewTextHandler(&log, nil))))
-	defer s.Close()
-	for _, scheme := range []string{"http", "ws"} {
-		c, err := rpc.Dial(t.Context(), scheme+strings.TrimPrefix(s.URL, "http"), nil)
+	s, err := rpc.NewServer(service(), options(slog.New(slog.NewTextHandler(&log, nil))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx, l) }()
+	for _, scheme := range []string{"http", "ws", "tcp"} {
+		c, err := rpc.Dial(t.Context(), scheme+"://"+l.Addr().String(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,9 +69,13 @@ func TestService(t *testing.T) {
 		}
 		c.Close()
 	}
+	cancel()
+	if err := <-served; err != nil {
+		t.Error(err)
+	}
 	log.mu.Lock()
 	defer log.mu.Unlock()
-	if n := strings.Count(log.text.String(), "method=countdown"); n != 4 {
+	if n := strings.Count(log.text.String(), "method=countdown"); n != 6 {
 		t.Errorf("%d calls were logged:\n%s", n, log.text.String())
 	}
 }
