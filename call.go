@@ -353,20 +353,13 @@ func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, met
 	if _, theirs := params.(jsonrpc.Raw); !theirs && cap(raw) > cap(*scratch) { // theirs is not ours to lend
 		*scratch = raw[:0]
 	}
-	var extra []byte
-	if d := &p.opts.Dialect; ask.progress && d.PartialResults && (raw == nil || raw[scan.Space(raw, 0)] == '{') {
+	if ask.progress && p.opts.Dialect.PartialResults && (raw == nil || raw[scan.Space(raw, 0)] == '{') {
 		raw = insertMember(raw, partialToken, id.Raw())
-	} else if ask.progress {
-		// The id is the token: unique, and no bookkeeping of its own.
-		extra = appendMember(extra, "progressToken", id.Raw())
+		ask.progress = false
 	}
-	if ask.credit > 0 {
-		extra = appendMember(extra, memberCredit, jsonrpc.IntID(ask.credit).Raw())
-	}
-	if p.x == nil || p.opts.Dialect.Meta != "" { // otherwise it travels in the headers
-		if t := TraceFrom(ctx); t != "" {
-			extra = appendMember(extra, "traceparent", jsonrpc.AppendString(nil, t))
-		}
+	extra, err := p.extensions(ctx, id, ask)
+	if err != nil {
+		return dst, err
 	}
 	if len(extra) == 0 {
 		return p.version(ctx).AppendRequest(dst, id, method, raw), nil

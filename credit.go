@@ -105,7 +105,7 @@ func newCredit(s *serving) *credit {
 	if p == nil || p.opts.Dialect.CreditMethod == "" || s.req.ID.IsNull() {
 		return nil
 	}
-	limit, ok := creditOf(s.req.msg.Member(memberCredit))
+	limit, ok := positive(extension(s.req.msg, memberCredit))
 	if !ok {
 		return nil
 	}
@@ -116,8 +116,8 @@ func newCredit(s *serving) *credit {
 	return &credit{limit: limit}
 }
 
-// creditOf reads a limit: a positive integer of digits only, up to 2^53.
-func creditOf(raw jsonrpc.Raw) (limit int64, ok bool) {
+// positive reads a positive integer of digits only, up to 2^53.
+func positive(raw jsonrpc.Raw) (limit int64, ok bool) {
 	if len(raw) == 0 || len(raw) > len("9007199254740992") {
 		return 0, false
 	}
@@ -141,7 +141,7 @@ func (d *Dialect) granted(m *jsonrpc.Message) (id jsonrpc.Raw, limit int64, ok b
 	if d.CreditMethod == "" || string(m.Method) != d.CreditMethod {
 		return nil, 0, false
 	}
-	if limit, ok = creditOf(scan.Member(m.Params, "limit")); !ok {
+	if limit, ok = positive(scan.Member(m.Params, "limit")); !ok {
 		return nil, 0, true
 	}
 	return scan.Member(m.Params, d.CancelID), limit, true

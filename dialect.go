@@ -32,6 +32,11 @@ type Dialect struct {
 	// context stand in, "_meta" for example. Empty: they are members of the
 	// message itself. Both are understood in either place.
 	Meta string
+	// TimeoutMember is the member of a request that says how long its caller waits, in milliseconds:
+	// "timeoutMs", for example. Calls whose context has a deadline carry it, and the context of a
+	// handler ends with it, or with this end's own timeout if that is shorter. Alone, it adds to
+	// the dialect of LSP. Empty: no deadline is sent, and none is taken.
+	TimeoutMember string
 	// PartialResults asks for progress by the member partialResultToken of the params,
 	// as LSP does, where the params are an object. [Subscribe] then calls the method
 	// itself, whose progress are the events. Otherwise it subscribes as go-ethereum
@@ -47,6 +52,16 @@ func lspDialect() Dialect {
 		ProgressMethod: "$/progress", ProgressToken: "token", ProgressValue: "value",
 		CreditMethod: "$/credit",
 	}
+}
+
+// withDefaults returns LSP's dialect for one that has at most a TimeoutMember.
+func (d Dialect) withDefaults() Dialect {
+	if d != (Dialect{TimeoutMember: d.TimeoutMember}) {
+		return d
+	}
+	lsp := lspDialect()
+	lsp.TimeoutMember = d.TimeoutMember
+	return lsp
 }
 
 func (d *Dialect) appendCancel(dst []byte, v jsonrpc.Version, id jsonrpc.ID) []byte {

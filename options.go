@@ -140,7 +140,7 @@ func (o *Options) setDefaults() {
 	setDefault(&o.MaxUnsent, 128<<20)
 	setDefault(&o.MaxSubscriptions, 1000)
 	setDefault(&o.CloseTimeout, 5*time.Second)
-	setDefault(&o.Dialect, lspDialect())
+	o.Dialect = o.Dialect.withDefaults()
 }
 
 func setDefault[T comparable](v *T, d T) {

@@ -33,10 +33,7 @@ func (s *serving) reporting() (r *report) {
 }
 
 func (s *serving) asked() *report {
-	t := s.req.msg.Member("progressToken")
-	if t == nil {
-		t = scan.Member(scan.Member(s.req.msg.Params, "_meta"), "progressToken")
-	}
+	t := extension(s.req.msg, "progressToken")
 	if t == nil {
 		t = scan.Member(s.req.msg.Params, partialToken)
 	}

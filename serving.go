@@ -170,6 +170,11 @@ func (s *serving) invoke() (result any, err error) {
 		}
 	}()
 	s.req.call = s
+	if limit, ok := s.core.opts.Dialect.timeout(s.req.msg); ok {
+		ctx, cancel := context.WithTimeout(s, limit)
+		defer cancel()
+		return s.core.handler.ServeRPC(ctx, &s.req)
+	}
 	return s.core.handler.ServeRPC(s, &s.req)
 }
 

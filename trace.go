@@ -3,7 +3,6 @@ package farcall
 import (
 	"context"
 
-	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -25,10 +24,7 @@ func TraceFrom(ctx context.Context) string {
 // messageTrace finds the traceparent in a message: top-level, or in
 // params._meta as MCP has it.
 func messageTrace(m *jsonrpc.Message) string {
-	raw := m.Member("traceparent")
-	if raw == nil {
-		raw = scan.Member(scan.Member(m.Params, "_meta"), "traceparent")
-	}
+	raw := extension(m, "traceparent")
 	// A traceparent has no characters that JSON escapes (W3C Trace Context §3.2).
 	if len(raw) < 2 || raw[0] != '"' {
 		return ""
