@@ -258,7 +258,7 @@ func (c *Client) initialize(ctx context.Context, w *line, offer *era.Revision) (
 	if w.http != nil && c.wantsSSE(err) {
 		// 2026-07-28, Streamable HTTP, "HTTP+SSE Transport": the server may be one
 		// of those.
-		if sse := w.http.SSE(ctx); sse != nil {
+		if sse := w.http.SSE(ctx, w.unasked); sse != nil {
 			return nil, fmt.Errorf("%w (and HTTP+SSE: %w)", err, sse)
 		}
 		w.sse = true

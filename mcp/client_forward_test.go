@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -482,5 +483,62 @@ func TestNotify(t *testing.T) {
 		if err := c.Notify(t.Context(), "x/y", nil); !errors.Is(err, ErrNotSent) {
 			t.Error(err)
 		}
+	}
+}
+
+// What a server sends on the first HTTP transport before it answers initialize, as every server on
+// npm's mcp-proxy does, must not hold up the answer: not with OnNotice, which is told before it, and
+// not with a callback that calls the server, which is told beside it.
+func TestEarlyNotice(t *testing.T) {
+	for _, kind := range []string{"OnNotice", "OnLog"} {
+		out := make(chan string, 9)
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.URL.Path == "/sse" && r.Method == http.MethodGet:
+				w.Header().Set("Content-Type", "text/event-stream")
+				early := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hi"}}`
+				_, _ = fmt.Fprintf(w, "event: endpoint\ndata: /m\n\ndata: %s\n\n", early)
+				for {
+					_ = http.NewResponseController(w).Flush()
+					select {
+					case frame := <-out:
+						_, _ = fmt.Fprintf(w, "data: %s\n\n", frame)
+					case <-r.Context().Done():
+						return
+					}
+				}
+			case r.URL.Path == "/m":
+				var m struct {
+					ID     jsonrpc.Raw `json:"id"`
+					Method string      `json:"method"`
+				}
+				body, _ := io.ReadAll(r.Body)
+				_ = jsonv2.Unmarshal(body, &m)
+				w.WriteHeader(http.StatusAccepted)
+				switch m.Method {
+				case spec.MethodInitialize:
+					out <- `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{"protocolVersion":"2024-11-05","capabilities":{"logging":{}},"serverInfo":{"name":"s","version":"1"}}}`
+				case spec.MethodPing:
+					out <- `{"jsonrpc":"2.0","id":` + string(m.ID) + `,"result":{}}`
+				}
+			default:
+				w.WriteHeader(http.StatusNotFound)
+			}
+		}))
+		told := make(chan error, 1)
+		link := make(chan *Client, 1)
+		o := &ClientOptions{}
+		if kind == "OnLog" {
+			o.OnLog = func(*spec.LoggingMessageNotificationParams) { told <- (<-link).Ping(t.Context()) }
+		} else {
+			o.OnNotice = func(context.Context, string, jsonrpc.Raw) bool { told <- nil; return true }
+		}
+		c := mustDial(t, server.URL+"/sse", o)
+		link <- c
+		if err := errors.Join(<-told, c.Ping(t.Context())); err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		c.Close()
+		server.Close()
 	}
 }

@@ -310,12 +310,8 @@ func (c *Client) openEvents(ctx context.Context, l *link) {
 	l.events.Do(func() {
 		c.spawn(func() {
 			err := l.http.Listen(l.ctx, func() { close(l.opened) }, func(frame []byte) error {
-				return eachMessage(frame, func(message []byte) error {
-					if !l.take(l.ctx, message) { // progress of a call, or nothing of use
-						l.responder.Respond(l.ctx, nil, message, nil)
-					}
-					return nil
-				})
+				l.handle(l.ctx, frame)
+				return nil
 			})
 			switch {
 			case l.ctx.Err() != nil:

@@ -34,7 +34,8 @@ type line struct {
 	opening chan struct{}
 	pending atomic.Pointer[subscription]
 
-	told tally // notifications that were handled
+	told  tally   // notifications that were handled
+	later backlog // of HTTP+SSE
 
 	// Over HTTP requests of the server come one by one, out of a peer's sight.
 	responder *farcall.Responder
@@ -339,15 +340,73 @@ func (o *ClientOptions) listChanged(kind string) {
 }
 
 // caughtUp waits until the notifications that came before the answer to a call
-// have been handled: by then whose they are is still known. Over HTTP with one
-// address they are.
+// have been handled: by then whose they are is still known. Over HTTP they are.
 func (w *line) caughtUp(ctx context.Context) {
-	switch {
-	case w.c.opts.OnNotice == nil: // others may make calls, and would wait for themselves
-	case w.http != nil:
-		w.http.CaughtUp(ctx)
-	default:
+	// Other callbacks than OnNotice may make calls, and would wait for themselves.
+	if w.c.opts.OnNotice != nil && w.http == nil {
 		w.told.wait(ctx, w.peer)
+	}
+}
+
+// unasked takes what comes on the event stream of 2024-11-05 and belongs to no
+// exchange. OnNotice is told before what follows on the stream is looked at; other
+// callbacks may make calls, whose answers come there, and so wait in a backlog.
+func (w *line) unasked(ctx context.Context, frame []byte) error {
+	if w.c.opts.OnNotice != nil {
+		w.handle(ctx, frame)
+		return nil
+	}
+	return w.later.put(ctx, w, frame)
+}
+
+// handle handles a frame of a stream that belongs to no call.
+func (w *line) handle(ctx context.Context, frame []byte) {
+	_ = eachMessage(frame, func(message []byte) error {
+		if !w.take(ctx, message) { // progress of a call, or nothing of use
+			w.responder.Respond(ctx, nil, message, nil)
+		}
+		return nil
+	})
+}
+
+// What a backlog holds at most.
+const (
+	maxBacklog      = 10_000
+	maxBacklogBytes = 64 << 20
+)
+
+// A backlog has the frames that are still to be handled, in order.
+type backlog struct {
+	mu      sync.Mutex
+	frames  [][]byte
+	bytes   int
+	running bool // a goroutine handles them
+}
+
+func (b *backlog) put(ctx context.Context, w *line, frame []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.frames) >= maxBacklog || b.bytes > maxBacklogBytes {
+		return fmt.Errorf("%w: %d messages of the server wait for the callbacks of ClientOptions to return", farcall.ErrProtocol, len(b.frames))
+	}
+	b.frames, b.bytes = append(b.frames, frame), b.bytes+len(frame)
+	b.running = b.running || w.c.spawn(func() { b.run(ctx, w) })
+	return nil
+}
+
+func (b *backlog) run(ctx context.Context, w *line) {
+	for {
+		b.mu.Lock()
+		if len(b.frames) == 0 {
+			b.running = false
+			b.mu.Unlock()
+			return
+		}
+		frame := b.frames[0]
+		b.frames[0] = nil
+		b.frames, b.bytes = b.frames[1:], b.bytes-len(frame)
+		b.mu.Unlock()
+		w.handle(ctx, frame)
 	}
 }
 

@@ -46,7 +46,7 @@ func FuzzAnswer(f *testing.F) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if old {
-				_ = x.SSE(ctx)
+				_ = x.SSE(ctx, ignore)
 			}
 			var raw any
 			err := peer.Call(ctx, "x", nil, &raw)

@@ -20,10 +20,12 @@ import (
 // From then on each frame is posted there, and all answers come on that stream.
 //
 // Of what comes on it, a response goes to the exchange that waits for it, and so
-// does the progress of its request. All else waits for [Client.Listen], which
-// must be running: when too much waits, the stream ends. When the stream ends,
-// so do all exchanges, and later ones fail; call SSE again, and initialize.
-func (c *Client) SSE(ctx context.Context) error {
+// does the progress of its request. All else is given to take, in order, from the
+// first event on: what comes after it on the stream is not looked at before take
+// returns. So take must not wait for an exchange; its error ends the stream, and its
+// context ends with it. When the stream ends, so do all exchanges, and later ones fail; call SSE again, and
+// initialize.
+func (c *Client) SSE(ctx context.Context, take func(ctx context.Context, frame []byte) error) error {
 	st, err := c.now()
 	if err != nil {
 		return err
@@ -42,7 +44,7 @@ func (c *Client) SSE(ctx context.Context) error {
 		end()
 		return c.ended(ctx, err)
 	}
-	e.life, e.end = life, end
+	e.life, e.end, e.take = life, end, take
 	c.mu.Lock()
 	old := c.st.events
 	c.st.events, c.st.session = e, nil
@@ -70,7 +72,7 @@ func (c *Client) openChannel(ctx context.Context, st *state) (*eventChannel, err
 	}
 	e := &eventChannel{
 		c: c, resp: resp, loan: budget.Lend(c.opts.Budget),
-		waiting: map[string]*inbox{}, rest: newInbox(), done: make(chan struct{}),
+		waiting: map[string]*inbox{}, done: make(chan struct{}),
 	}
 	e.events = sse.NewReader(resp.Body, c.opts.MaxEvent, &e.loan)
 	first, err := e.events.Next()
@@ -102,8 +104,8 @@ func endpoint(base *url.URL, address string) (*url.URL, error) {
 	return u, nil
 }
 
-// eventChannel is the event stream of 2024-11-05. Its goroutine sorts what
-// comes into inboxes and never waits for those who empty them.
+// eventChannel is the event stream of 2024-11-05. Its goroutine is the only one that
+// reads: it puts what comes into the inboxes of exchanges, or has it taken.
 type eventChannel struct {
 	c        *Client
 	endpoint *url.URL
@@ -112,15 +114,12 @@ type eventChannel struct {
 	loan     budget.Loan     // holds an event that is large
 	life     context.Context //nolint:containedctx // ends with the stream
 	end      context.CancelFunc
-	rest     *inbox // what belongs to no exchange
+	take     func(ctx context.Context, frame []byte) error // what belongs to no exchange
 	done     chan struct{}
 	err      error // why it has ended; to be read after done
 
 	mu      sync.Mutex
 	waiting map[string]*inbox // by what the frames say: see responseKey and progressKey
-	came    uint64            // frames that were put into rest
-	handled uint64            // those that were taken, and handled
-	change  chan struct{}     // closed when handled grows; nil: nobody waits
 }
 
 // The keys of eventChannel.waiting, from an id and a progress token as written.
@@ -157,17 +156,17 @@ func (e *eventChannel) run() {
 	}
 }
 
-// sort puts a frame where it belongs.
+// sort gives a frame to the exchange that waits for it, or has it taken.
 func (e *eventChannel) sort(frame []byte) error {
+	key := addressee(frame)
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	box := e.waiting[addressee(frame)]
+	box := e.waiting[key]
+	e.mu.Unlock()
 	if box == nil {
-		box = e.rest
-		e.came++
+		return e.take(e.life, frame)
 	}
 	if !box.put(frame, e.c.opts.MaxMessage) {
-		return fmt.Errorf("%w: more than %d messages, or %d bytes, wait and nobody takes them; run Listen, or raise DialOptions.MaxMessage",
+		return fmt.Errorf("%w: more than %d messages, or %d bytes, wait for one call to take them; raise DialOptions.MaxMessage",
 			farcall.ErrProtocol, maxWaiting, e.c.opts.MaxMessage)
 	}
 	return nil
@@ -205,7 +204,7 @@ func (e *eventChannel) exchange(x *trip, body []byte) error {
 		return err
 	}
 	for len(x.out.open) > 0 {
-		frame, err := e.take(x.ctx, box)
+		frame, err := e.next(x.ctx, box)
 		if err != nil {
 			return err
 		}
@@ -268,66 +267,19 @@ func (e *eventChannel) expect(x *trip, box *inbox) (stop func()) {
 	}
 }
 
-// listen takes what belongs to no exchange.
-func (e *eventChannel) listen(ctx context.Context, reply func(frame []byte) error) error {
-	for {
-		frame, err := e.take(ctx, e.rest)
-		if err != nil {
-			return err
-		}
-		err = reply(frame)
-		e.handle()
-		if err != nil {
-			return err
-		}
+// wait waits for the end of the stream.
+func (e *eventChannel) wait(ctx context.Context) error {
+	select {
+	case <-e.done:
+		return e.err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
-// handle notes that a frame of rest has been handled.
-func (e *eventChannel) handle() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.handled++
-	if e.change != nil {
-		close(e.change)
-		e.change = nil
-	}
-}
-
-// CaughtUp waits until what has come by now on the event stream of 2024-11-05, and
-// belongs to no exchange, has been handled by Listen's reply. Where there is no
-// such stream it does nothing: on others what a server sends along with an answer
-// is handled before it.
-func (c *Client) CaughtUp(ctx context.Context) {
-	c.mu.Lock()
-	e := c.st.events
-	c.mu.Unlock()
-	if e == nil {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for came := e.came; e.handled < came; {
-		if e.change == nil {
-			e.change = make(chan struct{})
-		}
-		change := e.change
-		e.mu.Unlock()
-		select {
-		case <-change:
-		case <-e.done:
-		case <-ctx.Done():
-		}
-		e.mu.Lock()
-		if ctx.Err() != nil || e.life.Err() != nil {
-			return
-		}
-	}
-}
-
-// take waits for the next frame of an inbox. What came before the stream ended
+// next waits for the next frame of an inbox. What came before the stream ended
 // is still taken.
-func (e *eventChannel) take(ctx context.Context, box *inbox) ([]byte, error) {
+func (e *eventChannel) next(ctx context.Context, box *inbox) ([]byte, error) {
 	for {
 		if frame, ok := box.get(); ok {
 			return frame, nil

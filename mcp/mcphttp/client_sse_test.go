@@ -66,24 +66,24 @@ func newOldServer() *oldServer {
 	return &oldServer{first: "event: endpoint\ndata: /messages?id=7\n\n", out: make(chan string)}
 }
 
+func ignore(context.Context, []byte) error { return nil }
+
 func TestSSE(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOldServer()
 		x := offline(t, s.ServeHTTP, nil)
-		if err := x.SSE(t.Context()); err != nil {
+		var unasked []string
+		if err := x.SSE(t.Context(), func(_ context.Context, f []byte) error {
+			unasked = append(unasked, string(f))
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"two","progress":1}}`
 		question := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 		ctx, cancel := context.WithCancel(t.Context())
-		var unasked []string
 		listened := make(chan error)
-		go func() {
-			listened <- x.Listen(ctx, nil, func(f []byte) error {
-				unasked = append(unasked, string(f))
-				return nil
-			})
-		}()
+		go func() { listened <- x.Listen(ctx, nil, nil) }()
 		type answer struct {
 			frames []string
 			err    error
@@ -143,7 +143,7 @@ func TestSSE(t *testing.T) {
 			t.Error(err)
 		}
 		s.out = make(chan string)
-		if err := x.SSE(t.Context()); err != nil {
+		if err := x.SSE(t.Context(), ignore); err != nil {
 			t.Fatal(err)
 		}
 		s.post = s.answer(result(6))
@@ -175,7 +175,7 @@ func TestSSERefuses(t *testing.T) {
 				x := offline(t, s.ServeHTTP, nil)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if err := x.SSE(ctx); c.ok != (err == nil) {
+				if err := x.SSE(ctx, ignore); c.ok != (err == nil) {
 					t.Error(err)
 				} else if c.first == "" && !errors.Is(err, context.DeadlineExceeded) {
 					t.Error(err)
@@ -197,7 +197,7 @@ func TestSSERefuses(t *testing.T) {
 		func(w http.ResponseWriter, _ *http.Request) { events(w, "event: end") },
 	} {
 		x := offline(t, answer, nil)
-		if err := x.SSE(t.Context()); err == nil || errors.Is(err, mcphttp.ErrSessionLost) {
+		if err := x.SSE(t.Context(), ignore); err == nil || errors.Is(err, mcphttp.ErrSessionLost) {
 			t.Error(err)
 		}
 	}
@@ -209,7 +209,7 @@ func TestSSEPostFails(t *testing.T) {
 		status := 404
 		s.post = func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", status) }
 		x := offline(t, s.ServeHTTP, nil)
-		if err := x.SSE(t.Context()); err != nil {
+		if err := x.SSE(t.Context(), ignore); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := exchange(t.Context(), x, call(1, "x")); !errors.Is(err, mcphttp.ErrSessionLost) {
@@ -231,42 +231,53 @@ func TestSSEPostFails(t *testing.T) {
 	})
 }
 
-// TestSSENobodyListens fills the queue of what nobody takes.
-func TestSSENobodyListens(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		event string
-		n     int
-	}{
-		{"many", event("", notice), 10_001},
-		{"large", event("", `"`+strings.Repeat("x", 1000)+`"`), 6},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newOldServer()
-				x := offline(t, s.ServeHTTP, &mcphttp.DialOptions{MaxMessage: 5000 * max(1, c.n/100)})
-				if err := x.SSE(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				done := make(chan error)
-				go func() {
-					_, err := exchange(t.Context(), x, call(1, "x"))
-					done <- err
-				}()
-				s.out <- strings.Repeat(c.event, c.n)
-				if err := <-done; !errors.Is(err, farcall.ErrProtocol) || !strings.Contains(err.Error(), "Listen") {
-					t.Error(err)
-				}
-			})
-		})
-	}
+// TestSSEOrder has a frame taken before the answer that follows it is given to its call, also when it
+// is the first one on the stream; a failure ends the stream.
+func TestSSEOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newOldServer()
+		s.first += event("", notice)
+		x := offline(t, s.ServeHTTP, nil)
+		open, no := make(chan struct{}), errors.New("no more")
+		n := 0
+		if err := x.SSE(t.Context(), func(ctx context.Context, _ []byte) error {
+			if n++; n == 2 {
+				<-open
+			}
+			if n == 3 {
+				return no
+			}
+			return ctx.Err()
+		}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n != 1 {
+			t.Errorf("%d frames were taken before anything else", n)
+		}
+		done := make(chan error, 1)
+		go func() { _, err := exchange(t.Context(), x, call(1, "x")); done <- err }()
+		s.out <- event("", notice) + event("", result(1))
+		synctest.Wait()
+		if len(done) > 0 {
+			t.Error("answered before the notification was handled")
+		}
+		close(open)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		s.out <- event("", notice)
+		if err := x.Listen(t.Context(), nil, nil); !errors.Is(err, no) {
+			t.Error(err)
+		}
+	})
 }
 
 func TestSSEClosesWhileInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOldServer()
 		x := offline(t, s.ServeHTTP, nil)
-		if err := x.SSE(t.Context()); err != nil {
+		if err := x.SSE(t.Context(), ignore); err != nil {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 2)
@@ -289,7 +300,7 @@ func ExampleClient_SSE() {
 		return
 	}
 	defer c.Close()
-	err = c.SSE(context.Background())
+	err = c.SSE(context.Background(), func(context.Context, []byte) error { return nil })
 	fmt.Println(errors.Is(err, mcphttp.ErrConnect))
 	// Output: true
 }

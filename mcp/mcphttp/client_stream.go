@@ -31,8 +31,8 @@ const (
 // [*StatusError] that will not change. It returns nil at once when the server
 // has no such stream, as in every stateless revision.
 //
-// After [Client.SSE], Listen takes the messages of that stream that belong to no
-// exchange instead.
+// After [Client.SSE], Listen waits for the end of that stream instead: what comes
+// there is given to SSE's take.
 //
 // opened, unless nil, is called once: when the server has answered for the first
 // time, or cannot be asked. A server may drop what it has to say before.
@@ -58,7 +58,7 @@ func (c *Client) Listen(ctx context.Context, opened func(), reply func(frame []b
 	}
 	if st.events != nil {
 		opened()
-		err = st.events.listen(inner, give)
+		err = st.events.wait(inner)
 	} else {
 		err = c.listen(inner, &st, opened, give)
 	}

@@ -352,7 +352,7 @@ func TestCloseEndsTheSession(t *testing.T) {
 		if err := x.Listen(t.Context(), nil, nil); !errors.Is(err, farcall.ErrClosed) {
 			t.Error(err)
 		}
-		if err := x.SSE(t.Context()); !errors.Is(err, farcall.ErrClosed) {
+		if err := x.SSE(t.Context(), ignore); !errors.Is(err, farcall.ErrClosed) {
 			t.Error(err)
 		}
 	}
@@ -394,7 +394,7 @@ func TestRedirects(t *testing.T) {
 			if c.ok != (err == nil && len(got) == 1) || !c.ok && !errors.Is(err, farcall.ErrProtocol) {
 				t.Errorf("%q, %v", got, err)
 			}
-			if err := x.SSE(t.Context()); err == nil {
+			if err := x.SSE(t.Context(), ignore); err == nil {
 				t.Error("SSE followed")
 			}
 			if err := x.Listen(t.Context(), nil, nil); err == nil {
