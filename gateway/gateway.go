@@ -68,6 +68,7 @@ type Gateway struct {
 	begun     time.Time
 	plan      atomic.Pointer[plan]
 	suspended *suspension
+	asking    askers
 	draining  atomic.Bool
 	connected atomic.Int64    // connections that had a name
 	serving   context.Context //nolint:containedctx // of the clients' connections; it ends when they are to

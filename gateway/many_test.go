@@ -180,10 +180,12 @@ func TestManyClients(t *testing.T) {
 	h := newHouse(t, &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{old, modern}}, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	first := &one{name: "first", rev: era.Latest(), crowd: newCrowd()}
+	first := &one{name: "first", rev: era.Latest(), crowd: newCrowd(), calls: map[string]bool{}}
 	client, leave, err := h.enter(ctx, overHTTP, first.options())
 	if err == nil {
-		_, err = client.Tools(ctx)
+		// Its question tells that clients must be kept apart.
+		first.Client = client
+		err = first.call(ctx, "old", "greet", 0, func(call string) string { return "Hello, first in " + call })
 		err = errors.Join(err, leave())
 	}
 	if err != nil {

@@ -50,7 +50,6 @@ func (t *suspension) limit(most int, ttl time.Duration) {
 type suspended struct {
 	id     string
 	table  *suspension
-	at     *upstream.Upstream
 	who    upstream.Caller
 	ctx    context.Context //nolint:containedctx // ends with the call
 	cancel context.CancelCauseFunc
@@ -65,7 +64,6 @@ type suspended struct {
 	fresh     bool            // the client has not been asked the newest question
 	questions []*question     // without an answer
 	expiry    *time.Timer     // while the client is away
-	left      time.Time       // when it went
 }
 
 // question is what a server asks during a call.
@@ -92,7 +90,7 @@ var (
 
 // begin starts a call and returns its id.
 func (t *suspension) begin(ctx context.Context, u *upstream.Upstream, given *upstream.Call) (string, error) {
-	s := &suspended{id: rand.Text(), table: t, at: u, asked: make(chan struct{}, 1), done: make(chan struct{}), client: ctx}
+	s := &suspended{id: rand.Text(), table: t, asked: make(chan struct{}, 1), done: make(chan struct{}), client: ctx}
 	call := *given
 	call.Params = slices.Clone(call.Params) // the request's own do not last
 	call.Caller.Info, call.Caller.Capabilities = slices.Clone(call.Caller.Info), slices.Clone(call.Caller.Capabilities)
@@ -156,7 +154,6 @@ func (t *suspension) detach(s *suspended) error {
 		return t.overloaded("Overloaded: %d calls wait for their clients already, %d of them yours; answer what they ask, or try again later",
 			t.away.Used(), t.away.OfGroup(s.who.Owner))
 	}
-	s.left = time.Now()
 	s.expiry = time.AfterFunc(t.ttl, func() { t.expire(s) })
 	return nil
 }
@@ -168,7 +165,7 @@ const leastShare = 16
 // a while at the latest.
 func (t *suspension) overloaded(format string, all, own int) *jsonrpc.Error {
 	e := jsonrpc.Errorf(jsonrpc.Overloaded, format, all, own)
-	e.Data = strconv.AppendInt(jsonrpc.Raw(`{"retryable":true,"retryAfterMs":`), min(t.ttl, mayBeAway).Milliseconds(), 10)
+	e.Data = strconv.AppendInt(jsonrpc.Raw(`{"retryable":true,"retryAfterMs":`), t.ttl.Milliseconds(), 10)
 	e.Data = append(e.Data, '}')
 	return e
 }
@@ -191,29 +188,6 @@ func (t *suspension) expire(s *suspended) {
 	t.back(s)
 	delete(t.calls, s.id)
 	s.cancel(errAway)
-}
-
-// mayBeAway is how long a client may take for its answers though others wait for
-// the connection that its call has.
-const mayBeAway = 20 * time.Second
-
-// makeRoom gives up a call at a server for somebody who waits for its connection:
-// that whose client has been away the longest, if that is too long.
-func (t *suspension) makeRoom(at *upstream.Upstream, who upstream.Caller) {
-	t.mu.Lock()
-	var longest *suspended
-	begun := time.Now().Add(-mayBeAway)
-	for _, s := range t.calls {
-		s.mu.Lock()
-		if s.at == at && s.expiry != nil && s.left.Before(begun) && s.ctx.Err() == nil && at.Shares(s.who, who) {
-			longest, begun = s, s.left
-		}
-		s.mu.Unlock()
-	}
-	t.mu.Unlock()
-	if longest != nil {
-		t.expire(longest)
-	}
 }
 
 // drop forgets a call, which has ended or is given up.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,19 +15,17 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 )
 
-// Clients that were asked and do not come back kept everybody else from a server
-// that carries one call at a time: here the first of them has to make room.
-func TestMakeRoom(t *testing.T) {
+// Clients that were asked and do not come back kept other clients from the server for 20 s, and then
+// one of them lost its form. An open form is kept for suspend_timeout, and holds up its own connection only.
+func TestOpenFormsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mcp.NewServer("s", "1", &mcp.ServerOptions{Eras: "legacy"})
 		mcp.AddTool(s, "ask", "", func(ctx context.Context, _ struct{}) (string, error) {
 			return "", mcp.ElicitURL(ctx, "visit", "https://example.com")
 		})
-		table := newSuspension(10, 5*time.Minute)
-		var u *upstream.Upstream
-		u = upstream.New(&upstream.Options{
-			Name: "s", Exclusive: true, Pool: 1, Lifetime: "principal",
-			OnWait: func(who upstream.Caller) { table.makeRoom(u, who) },
+		table := newSuspension(100, 5*time.Minute)
+		u := upstream.New(&upstream.Options{
+			Name: "s", Exclusive: true, Pool: 2,
 			Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
 				mine, theirs := farcall.Pipe()
 				go func() { _ = mcp.Serve(context.Background(), s, theirs, nil) }()
@@ -43,33 +42,37 @@ func TestMakeRoom(t *testing.T) {
 			}
 		}
 		var away []*suspended
-		for _, who := range []string{"ann", "ben"} {
-			id, err := table.begin(t.Context(), u, call(who))
+		for i := range 12 {
+			id, err := table.begin(t.Context(), u, call(fmt.Sprint("p", i/3)))
 			if err != nil {
 				t.Fatal(err)
 			}
 			one, err := table.attach(t.Context(), id)
-			if err == nil {
-				<-one.asked
-				err = table.detach(one)
-			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			away = append(away, one)
+			select {
+			case <-one.asked:
+				if err := table.detach(one); err != nil {
+					t.Fatal(err)
+				}
+				away = append(away, one)
+			case <-one.done:
+				t.Fatal(one.err)
+			}
 		}
 		begun := time.Now()
 		if _, err := u.Call(t.Context(), call("ann")); err != nil {
 			t.Error(err)
 		}
-		if took := time.Since(begun); took < mayBeAway || took > mayBeAway+2*time.Second {
-			t.Errorf("it has waited for %v", took)
+		if took := time.Since(begun); took > time.Second || len(away) != 12 {
+			t.Errorf("it has waited for %v beside %d forms", took, len(away))
 		}
-		if <-away[0].done; !errors.Is(away[0].err, errAway) || table.count() != 1 {
-			t.Errorf("%v, %d", away[0].err, table.count())
-		}
-		if away[1].ctx.Err() != nil {
-			t.Error("the call of another principal was given up")
+		<-time.After(50 * time.Second)
+		for i, one := range away {
+			if one.ctx.Err() != nil {
+				t.Errorf("form %d was given up", i)
+			}
 		}
 		if err := errors.Join(table.close(t.Context()), u.Close(t.Context())); err != nil {
 			t.Error(err)

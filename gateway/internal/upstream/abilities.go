@@ -53,6 +53,18 @@ func abilitiesOf(caps jsonrpc.Raw) (a abilities) {
 	return a
 }
 
+// sharedAbilities are declared on the connection that all callers share: the server must see one
+// client. Roots belong to one client and are not declared.
+const sharedAbilities = allAbilities &^ canRoots
+
+// abilitiesOf returns what a connection for a caller declares.
+func (u *Upstream) abilitiesOf(who *Caller) abilities {
+	if u.opts.Lifetime == lifetimeShared {
+		return sharedAbilities
+	}
+	return abilitiesOf(who.Capabilities)
+}
+
 // declared returns the capabilities that say so.
 func (a abilities) declared() *spec.ClientCapabilities {
 	yes := spec.JSONObject{}

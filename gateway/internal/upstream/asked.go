@@ -11,84 +11,175 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// A question belongs to the call in whose exchange it comes. One that comes without
-// such, over a connection for example, belongs to the only call under way on its
-// connection that can have raised it, and to none when there are several, or when a
-// call has ended and the server may not know that.
+// A question belongs to the call in whose exchange it comes. One that comes without such, over a
+// connection for example, belongs to the only call under way on its connection that can have raised it.
+// Where there are several it is held until the others have ended, and it is refused when that cannot
+// tell any more. On the connection of one session any of the calls will do: the client is the same.
 
-// asking is a question that waits for its answer.
-type asking struct{ cancel context.CancelFunc }
+// question is one that waits for its answer.
+type question struct {
+	cancel context.CancelFunc
+	found  chan *pendingCall // gets the call that it belongs to, or nil
+	// The call is one of several of the same session.
+	guessed bool
+}
 
 // ask answers what the server asks on a connection.
 func (l *conn) ask(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
 	if method == spec.MethodRootsList && l.u.declaresRoots(l) {
 		return l.askRoots(ctx, params)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	a := &asking{cancel: cancel}
-	pc, err := l.u.asked(ctx, l, a)
-	if err != nil {
-		return nil, err
+	for {
+		answer, again, err := l.askOnce(ctx, method, params)
+		if !again {
+			return answer, err
+		}
 	}
-	defer l.u.replied(pc, a)
-	if pc.call.Ask == nil {
-		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound, "the caller cannot be asked %q", method)
-	}
-	return pc.call.Ask(ctx, method, params)
 }
 
-// asked finds the pending call that a question belongs to, which waits for the answer
-// from now on.
-func (u *Upstream) asked(ctx context.Context, l *conn, a *asking) (*pendingCall, error) {
+// askOnce asks the client of the call that a question belongs to. It reports whether that call is
+// over, and the question may belong to another one.
+func (l *conn) askOnce(ctx context.Context, method string, params jsonrpc.Raw) (answer jsonrpc.Raw, again bool, err error) {
+	asked, cancel := context.WithCancel(ctx)
+	defer cancel()
+	q := &question{cancel: cancel, found: make(chan *pendingCall, 1)}
+	if err := l.u.asked(ctx, l, q); err != nil {
+		return nil, false, err
+	}
+	var pc *pendingCall
+	select {
+	case pc = <-q.found:
+	case <-ctx.Done():
+		if pc = l.u.unhold(l, q); pc == nil {
+			return nil, false, ctx.Err()
+		}
+	}
+	if pc == nil {
+		return nil, false, jsonrpc.Errorf(jsonrpc.InternalError, "it is not clear which call this belongs to: several are under way, or were given up, that may be asked; "+
+			"from now on each new session has a connection of its own: connect again and repeat the call")
+	}
+	if pc.call.Ask == nil {
+		err = jsonrpc.Errorf(jsonrpc.MethodNotFound, "the caller cannot be asked %q", method)
+	} else {
+		answer, err = pc.call.Ask(asked, method, params)
+	}
+	over := l.u.replied(pc, q)
+	return answer, err != nil && over && q.guessed && ctx.Err() == nil, err
+}
+
+// asked finds the pending call that a question belongs to, which waits for the answer from now on, or
+// holds the question.
+func (u *Upstream) asked(ctx context.Context, l *conn, q *question) error {
 	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
 	case pc != nil && pc.conn == l && !pc.over:
+		u.put(pc, q)
+		q.found <- pc
 	case pc != nil:
 		u.dropped++
-		return nil, jsonrpc.Errorf(jsonrpc.InternalError, "the call during which this was asked is over")
+		return jsonrpc.Errorf(jsonrpc.InternalError, "the call during which this was asked is over")
+	case l.abilities == 0:
+		u.dropped++
+		return jsonrpc.Errorf(jsonrpc.MethodNotFound, "this connection declares nothing that it could be asked")
 	default:
-		u.serial = true // from now on one at a time, so that the next question is clear
-		if pc = l.sole(); pc == nil {
-			u.dropped++
-			return nil, jsonrpc.Errorf(jsonrpc.InternalError, "it is not clear which call this belongs to: %d are under way that may be asked", l.asking)
-		}
+		u.apartFromNowOn()
+		l.held = append(l.held, q)
+		u.attribute(l)
 	}
-	pc.open++
-	pc.asks = append(pc.asks, a)
-	return pc, nil
-}
-
-// sole returns the only pending call that can have raised what the server asks outside of calls,
-// or nil.
-func (l *conn) sole() *pendingCall {
-	if l.asking != 1 {
-		return nil
-	}
-	for pc := l.pending.first; pc != nil; pc = pc.next {
-		if !pc.light() {
-			return l.own(pc)
-		}
-	}
+	u.dispatch() // a call that waits for its client lets others go on
 	return nil
 }
 
-// own returns pc unless it could be taken for one that the server still knows of.
-func (l *conn) own(pc *pendingCall) *pendingCall {
-	if pc.over || l.lateQuestions && (l.lateSession == "" || l.lateSession != pc.who.Session) {
-		return nil
+// apartFromNowOn notes that the server's questions do not say which call they are about.
+func (u *Upstream) apartFromNowOn() {
+	if u.asks {
+		return
 	}
-	return pc
+	u.asks = true
+	u.rekeyQueue()
+	if u.opts.OnAsks != nil {
+		u.spawn(u.opts.OnAsks)
+	}
 }
 
-// replied notes that a question has its answer.
-func (u *Upstream) replied(pc *pendingCall, a *asking) {
+// attribute gives the held questions of a connection to the calls that they belong to, as far as that
+// is clear, and refuses them when it will not be.
+func (u *Upstream) attribute(l *conn) {
+	for len(l.held) > 0 {
+		pc, wait := l.candidate()
+		if wait {
+			return
+		}
+		q := l.held[0]
+		l.held = l.held[1:]
+		if q.guessed = l.asking > 1; pc != nil {
+			u.put(pc, q)
+		} else {
+			u.dropped++
+		}
+		q.found <- pc
+	}
+}
+
+// candidate returns the call that the first held question belongs to. Nil: none, unless the end of
+// other calls may tell. Of several calls of one session the newest that waits for no answer is the
+// likeliest: while the server is known to ask, it came when all others waited for one.
+func (l *conn) candidate() (pc *pendingCall, wait bool) {
+	oneClient := true
+	for at := l.pending.first; at != nil; at = at.next {
+		if at.light() {
+			continue
+		}
+		oneClient = oneClient && at.who.Session != "" && (pc == nil || at.who.Session == pc.who.Session)
+		if pc == nil || len(pc.asks) > 0 || len(at.asks) == 0 {
+			pc = at
+		}
+	}
+	switch {
+	case l.holder.session != "":
+		return pc, false
+	case l.lateQuestions:
+		return nil, false
+	case l.asking <= 1 || oneClient:
+		return pc, false
+	}
+	return nil, len(l.held) < l.asking-l.suspended
+}
+
+// unhold takes back a question that the server has given up. It returns the call that it was given to
+// at the same moment, or nil.
+func (u *Upstream) unhold(l *conn, q *question) *pendingCall {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	pc.asks = slices.DeleteFunc(pc.asks, func(o *asking) bool { return o == a })
+	if i := slices.Index(l.held, q); i >= 0 {
+		l.held = slices.Delete(l.held, i, i+1)
+		return nil
+	}
+	return <-q.found
+}
+
+// put has a call wait for the answer to a question.
+func (u *Upstream) put(pc *pendingCall, q *question) {
+	if len(pc.asks) == 0 && !pc.light() {
+		pc.conn.suspended++
+	}
+	pc.open++
+	pc.asks = append(pc.asks, q)
+}
+
+// replied notes that a question has its answer. It reports whether the call is over.
+func (u *Upstream) replied(pc *pendingCall, q *question) (over bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	pc.asks = slices.DeleteFunc(pc.asks, func(o *question) bool { return o == q })
+	if l := pc.conn; l != nil && len(pc.asks) == 0 && !pc.light() && !pc.over {
+		l.suspended--
+	}
+	over = pc.over
 	u.done(pc)
+	return over
 }
 
 // done ends a question or a delivery of a pending call.
@@ -163,10 +254,8 @@ func (u *Upstream) noticed(ctx context.Context, l *conn, method string, params j
 	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if pc == nil && l.pending.n == 1 {
-		if pc = l.pending.first; l.holder.key.client.IsZero() {
-			pc = l.own(pc) // on a connection of one client, what is late is that client's, too
-		}
+	if pc == nil {
+		pc = l.listener()
 	}
 	if pc == nil || pc.conn != l || pc.over {
 		u.dropped++
@@ -175,6 +264,19 @@ func (u *Upstream) noticed(ctx context.Context, l *conn, method string, params j
 	if pc.call.Notice != nil {
 		u.note(pc, note{method, bytes.Clone(params)})
 	}
+}
+
+// listener returns the call that gets what the server says without naming one: the only one under way
+// or, on the connection of one client, the first. What is late there is that client's, too.
+func (l *conn) listener() *pendingCall {
+	pc := l.pending.first
+	if l.holder.session == "" && (l.pending.n != 1 || l.lateQuestions && l.holder.key.client.IsZero()) {
+		return nil
+	}
+	for at := pc; at != nil && pc.light(); at = at.next {
+		pc = at
+	}
+	return pc
 }
 
 // progressed takes the progress of a pending call.

@@ -21,11 +21,11 @@ func asker(session string) Caller {
 	return Caller{Session: session, Capabilities: jsonrpc.Raw(canElicit)}
 }
 
-// TestQuestions has many callers asked at once, over eight connections. Each gets its own
+// TestQuestions has many callers asked at once by a server that is known to ask. Each gets its own
 // question, and the server each answer where it belongs.
 func TestQuestions(t *testing.T) {
 	l := newLab(t, legacy)
-	u := l.upstream(Options{})
+	u := l.upstream(Options{Asks: true})
 	var wg sync.WaitGroup
 	var asked, cancelled atomic.Int64
 	for i := range 200 {
@@ -68,15 +68,10 @@ func TestQuestions(t *testing.T) {
 	}
 	wg.Wait()
 	s := u.Status()
-	if asked.Load() != 200 || cancelled.Load() != 20 || s.InFlight != 0 || s.Queued != 0 || s.Connections > 8 {
+	if asked.Load() != 200 || cancelled.Load() != 20 || s.InFlight != 0 || s.Queued != 0 {
 		t.Errorf("%d asked, %d cancelled, %+v", asked.Load(), cancelled.Load(), s)
 	}
 	l.close(u)
-	for _, c := range l.children {
-		if c.max > 1 {
-			t.Errorf("server %d had %d calls at once", c.n, c.max)
-		}
-	}
 	t.Logf("%d servers, p50 %v, p99 %v", l.count(), s.LatencyP50, s.LatencyP99)
 }
 
@@ -86,7 +81,7 @@ func TestLateQuestion(t *testing.T) {
 	for _, session := range []string{"", "next"} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLab(t, legacy)
-			u := l.upstream(Options{Pool: 1})
+			u := l.upstream(Options{})
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error)
 			go func() {
@@ -113,19 +108,19 @@ func TestLateQuestion(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
-			if n := l.count(); n != 2 {
-				t.Errorf("%d servers, want another one for the next caller", n)
+			if s := u.Status(); l.count() != 1 || s.Dropped != 1 {
+				t.Errorf("%d servers, %+v", l.count(), s)
 			}
 		})
 	}
 }
 
-// TestAffinity gives a session the connection that it has used last, also after it has
+// TestAffinity gives each session a connection of its own when the server asks, also after it has
 // given up a call there.
 func TestAffinity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
-		u := l.upstream(Options{Pool: 3})
+		u := l.upstream(Options{Asks: true})
 		var wg sync.WaitGroup
 		conns := map[string]string{}
 		var mu sync.Mutex
@@ -155,7 +150,7 @@ func TestAffinity(t *testing.T) {
 		if n := l.count(); n != 3 {
 			t.Errorf("%d servers", n)
 		}
-		u.Forget("a") // and with it what it has given up
+		u.Forget("a")
 		mustDo(t, u, toolCall("which", "", asker("b")), conns["b"])
 		synctest.Wait()
 		if n := u.Status().Connections; n != 2 {
@@ -164,12 +159,143 @@ func TestAffinity(t *testing.T) {
 	})
 }
 
-// TestLists do not wait for calls that may be asked, and start no server that is
-// not needed.
+// TestStateIsKept has many sessions that can be asked call a server that never asks: all are on one
+// process, at once, whatever the load. When it asks after all, they stay where their state is, and
+// each new session gets a process.
+func TestStateIsKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		told := 0
+		u := l.upstream(Options{OnAsks: func() { told++ }})
+		var wg sync.WaitGroup
+		for i := range 12 {
+			wg.Go(func() { mustDo(t, u, toolCall("block", "x", asker(fmt.Sprint(i))), "1") })
+		}
+		<-time.After(time.Second)
+		if n := l.child(1).busy; n != 12 {
+			t.Errorf("%d calls at once", n)
+		}
+		l.release("x")
+		wg.Wait()
+		if n := l.count(); n != 1 {
+			t.Errorf("%d processes", n)
+		}
+		c := toolCall("ask", "q", asker("3"))
+		c.Ask = answerWith("")
+		mustDo(t, u, c, "q q")
+		synctest.Wait()
+		if told != 1 {
+			t.Errorf("told %d times that the server asks", told)
+		}
+		for i := range 12 {
+			mustDo(t, u, toolCall("which", "", asker(fmt.Sprint(i))), "1")
+		}
+		mustDo(t, u, toolCall("which", "", asker("new")), "2")
+		mustDo(t, u, toolCall("which", "", asker("newer")), "3")
+		mustDo(t, u, toolCall("which", "", asker("new")), "2")
+	})
+}
+
+// TestHeldQuestion holds a question until it is clear which call it is about, and refuses one when
+// nothing else can make it clear.
+func TestHeldQuestion(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLab(t, legacy)
+			u := l.upstream(Options{})
+			results := make(chan error, 4)
+			begin := func(tool, id string) {
+				c := toolCall(tool, id, asker(id))
+				c.Ask = func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+					if !strings.Contains(string(params), `question `+id) {
+						t.Errorf("%s was asked %s", id, params)
+					}
+					return answerWith("")(ctx, method, params)
+				}
+				go func() { _, err := do(t.Context(), u, c); results <- err }()
+				<-time.After(time.Second)
+			}
+			begin("block", "slow")
+			for i := range n {
+				begin("stubborn", fmt.Sprint("q", i)) // asks when it is released
+			}
+			for i := range n {
+				l.release(fmt.Sprint("q", i))
+			}
+			<-time.After(time.Second)
+			if len(results) != 0 {
+				t.Errorf("answered before it was clear: %v", <-results)
+			}
+			l.release("slow")
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+			refused := 0
+			for range n {
+				if <-results != nil {
+					refused++
+				}
+			}
+			if refused != n-1 { // then the last one is clear
+				t.Errorf("of %d questions %d were refused", n, refused)
+			}
+		})
+	}
+}
+
+// TestOpenForms has forms that nobody fills in block no call of any client. What is beyond the bound on
+// all connections is refused at once.
+func TestOpenForms(t *testing.T) {
+	for _, lifetime := range []string{"", lifetimeShared, lifetimePrincipal, lifetimeSession} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLab(t, legacy)
+			u := l.upstream(Options{Lifetime: lifetime, Pool: 2, MaxConnections: 10})
+			answer := make(chan struct{})
+			results := make(chan error, 20)
+			open := func(id string, who Caller) {
+				c := toolCall("ask", id, who)
+				c.Ask = func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+					<-answer
+					return answerWith("")(ctx, method, params)
+				}
+				go func() { _, err := do(t.Context(), u, c); results <- err }()
+				synctest.Wait()
+			}
+			ann := Caller{Owner: owner.Named("ann"), Capabilities: jsonrpc.Raw(canElicit)}
+			begun := time.Now()
+			opened := 1
+			open("first", asker("s"))
+			if lifetime != lifetimeShared {
+				for i := range 3 {
+					open(fmt.Sprint(i), ann)
+					open(fmt.Sprint("s", i), asker("s"))
+				}
+				opened = 7
+			}
+			for _, who := range []Caller{asker("s"), ann, asker("other"), {Owner: owner.Named("ben"), Capabilities: ann.Capabilities}, {}} {
+				if _, err := do(t.Context(), u, toolCall("which", "", who)); err != nil {
+					t.Errorf("%s: %+v: %v", lifetime, who, err)
+				}
+			}
+			if took := time.Since(begun); took > time.Second {
+				t.Errorf("%s: waited for %v", lifetime, took)
+			}
+			<-time.After(50 * time.Second) // the timeout of a call is a minute
+			close(answer)
+			for range opened {
+				if err := <-results; err != nil {
+					t.Errorf("%s: %v", lifetime, err)
+				}
+			}
+		})
+	}
+}
+
+// TestLists wait for no call that may be asked, and start no server that is not needed.
 func TestLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
-		u := l.upstream(Options{Pool: 2})
+		u := l.upstream(Options{Asks: true})
 		list := func(session string) {
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -179,28 +305,23 @@ func TestLists(t *testing.T) {
 			}
 		}
 		var wg sync.WaitGroup
-		block := func(session string) {
+		block := func(session string, want int) {
+			t.Helper()
 			wg.Go(func() { _, _ = do(t.Context(), u, toolCall("block", "x", asker(session))) })
 			synctest.Wait()
+			list(session)
+			if n := l.count(); n != want {
+				t.Errorf("%d servers, want %d", n, want)
+			}
 		}
 		list("a")
-		block("a")
-		list("a")
-		if n := l.count(); n != 1 {
-			t.Errorf("%d servers, want 1", n)
-		}
+		block("a", 2)
 		list("b")
-		block("b")
-		if n := l.count(); n != 2 {
-			t.Errorf("%d servers, want 2", n)
-		}
-		list("c") // there is no other connection to be had
+		block("b", 3)
+		list("c")
 		list("")
-		u.mu.Lock()
-		n := u.places
-		u.mu.Unlock()
-		if n != 2 {
-			t.Errorf("%d servers, want 2", n)
+		if n := l.count(); n != 3 {
+			t.Errorf("%d servers, want 3", n)
 		}
 		l.release("x")
 		wg.Wait()
@@ -211,7 +332,7 @@ func TestLists(t *testing.T) {
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
-		u := l.upstream(Options{Pool: 1, MaxQueue: 3, QueueTimeout: 10 * time.Second})
+		u := l.upstream(Options{MaxInFlight: 1, MaxQueue: 3, QueueTimeout: 10 * time.Second})
 		var order []string
 		var mu sync.Mutex
 		errs := make(chan error, 8)
@@ -288,9 +409,9 @@ func TestInFlight(t *testing.T) {
 func TestEviction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
-		u := l.upstream(Options{Pool: 2})
+		u := l.upstream(Options{Pool: 2, Asks: true})
 		for i, caps := range []string{canElicit, `{"sampling":{}}`, `{"roots":{}}`, `{"elicitation":{"url":{}}}`, canElicit} {
-			mustDo(t, u, toolCall("which", "", Caller{Session: "a", Capabilities: jsonrpc.Raw(caps)}), fmt.Sprint(i+1))
+			mustDo(t, u, toolCall("which", "", Caller{Owner: owner.Named("a"), Capabilities: jsonrpc.Raw(caps)}), fmt.Sprint(i+1))
 			if n := u.Status().Connections; n > 2 {
 				t.Errorf("%d connections", n)
 			}

@@ -28,15 +28,18 @@ type conn struct {
 	up      bool
 	gone    bool // it takes no more calls
 	pending pendingCalls
-	asking  int    // pending calls that may be asked
-	calls   int    // that it has carried
-	session string // that used it last, where one at a time does
-	roots   rootsState
-	// Calls have ended without an answer, and the server may still ask about them: late questions.
-	// All of these calls were of lateSession, unless that is "".
+	asking  int // pending calls that may be asked
+	// suspended are those of them that wait for an answer of their client.
+	suspended int
+	roots     rootsState
+	// sessions whose calls that may be asked it has carried, where several share it. They stay: what
+	// the server keeps of their earlier calls is here.
+	sessions map[string]struct{}
+	// Calls of several clients, or of an unknown one, have ended without an answer, and the server may
+	// still ask about them.
 	lateQuestions bool
-	lateSession   string
-	level         int // of the log; -1: not told
+	held          []*question // that could be about several calls; the oldest first
+	level         int         // of the log; -1: not told
 	used          time.Time
 	age           uint64 // of the breaker, at the start
 	promised      int    // calls that will get it, in one run of dispatch
@@ -172,43 +175,55 @@ func (l *conn) serves(pc *pendingCall) bool {
 	case pc.light():
 		return l.abilities&pc.abilities == pc.abilities
 	}
-	return l.abilities == pc.abilities && (!l.serial() || !l.lateQuestions || l.lateSession != "" && pc.who.Session == l.lateSession)
+	return l.abilities == pc.abilities
 }
 
-// serial reports whether a connection carries one call that may be asked at a time.
+// serial reports whether a connection carries one call at a time that may be asked: the server's
+// questions do not say which call they are about.
 func (l *conn) serial() bool {
-	return l.u.serial && !l.modern && l.abilities != 0 && l.holder.key.roots != listRoots
+	if l.modern || l.abilities == 0 || l.holder.key.roots == listRoots {
+		return false
+	}
+	return l.u.asks || l.u.mixedRoots && l.holder.key.roots == unaskedRoots
 }
 
-// free reports whether a connection has room for pc.
+// free reports whether a connection has room for pc. A call that waits for an answer of its client
+// does not hold up those of the same session, nor those that share the connection.
 func (l *conn) free(pc *pendingCall) bool {
-	if !l.serial() || l.asking == 0 {
+	switch {
+	case !l.serial() || pc.light():
 		return true
+	case l.holder.pooled():
+		return l.asking == 0
 	}
-	return pc.light() && l.session != "" && l.session == pc.who.Session
+	return l.asking == l.suspended
+}
+
+// waits reports whether all calls on a connection that may be asked wait for answers of their clients.
+func (l *conn) waits() bool { return l.asking > 0 && l.asking == l.suspended }
+
+// bind notes which sessions use a connection that several share.
+func (l *conn) bind(pc *pendingCall) {
+	if pc.who.Session == "" || pc.light() || l.modern || l.abilities == 0 || l.holder.session != "" {
+		return
+	}
+	if l.sessions == nil {
+		l.sessions = map[string]struct{}{}
+	}
+	l.sessions[pc.who.Session] = struct{}{}
 }
 
 // better reports whether pc should rather use l than another connection.
 func (l *conn) better(other *conn, pc *pendingCall) bool {
 	mine, others := l.rank(pc), other.rank(pc)
-	if mine != others || !l.serial() {
+	if mine != others {
 		return mine > others
 	}
-	if pc.who.Session == "" {
-		return l.used.After(other.used) // what the server keeps of earlier calls is there
-	}
-	return l.used.Before(other.used) // whose session is the least likely to come back
+	return l.serial() && l.used.After(other.used) // what the server keeps of earlier calls is there
 }
 
 func (l *conn) rank(pc *pendingCall) (n int) {
 	if !l.modern && l.abilities == pc.abilities {
-		n += 8
-	}
-	switch {
-	case !l.serial():
-	case l.session != "" && l.session == pc.who.Session:
-		n += 4
-	case l.session == "":
 		n += 2
 	}
 	if l.asking == 0 {

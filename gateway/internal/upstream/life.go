@@ -20,7 +20,10 @@ func (u *Upstream) arrived(l *conn, client *mcp.Client, err error) bool {
 		l.settle(client, now)
 		turned := !u.known || u.modern != l.modern
 		u.known, u.modern, u.info = true, l.modern, l.info
-		u.rekey(l, turned)
+		if turned {
+			u.rekeyQueue()
+		}
+		u.rekey(l)
 		changed, u.stale = u.stale && u.opts.Lifetime != lifetimeCall, false
 	case wanted:
 		u.unstarted(l, err, now)

@@ -44,7 +44,7 @@ type pendingCall struct {
 	over       bool          // nothing is passed on any more
 	open       int           // questions and deliveries that go on
 	quiet      chan struct{} // closed when there are none; made when over
-	asks       []*asking
+	asks       []*question   // without an answer
 	notes      notes
 }
 
@@ -68,7 +68,7 @@ func (pc *pendingCall) AfterFunc(do func()) (stop func() bool) {
 }
 
 func (u *Upstream) newPendingCall(ctx context.Context, c *Call) *pendingCall {
-	pc := &pendingCall{Context: ctx, u: u, call: c, who: &c.Caller, abilities: abilitiesOf(c.Caller.Capabilities)}
+	pc := &pendingCall{Context: ctx, u: u, call: c, who: &c.Caller, abilities: u.abilitiesOf(&c.Caller)}
 	if !asks(c.Method) {
 		pc.use = useLight
 	}
@@ -159,19 +159,10 @@ func (u *Upstream) enter(pc *pendingCall) error {
 	}
 	timer := time.NewTimer(u.opts.QueueTimeout)
 	defer timer.Stop()
-	var waits <-chan time.Time
-	if u.opts.OnWait != nil && !pc.light() {
-		ticker := time.NewTicker(time.Second)
-		defer ticker.Stop()
-		waits = ticker.C
-	}
 	for {
 		select {
 		case err := <-pc.grant:
 			return err
-		case <-waits:
-			u.opts.OnWait(*pc.who)
-			continue
 		case <-pc.Done():
 			if u.withdraw(pc) {
 				return u.ended(pc)
@@ -285,11 +276,11 @@ func (u *Upstream) expects(pc *pendingCall) bool {
 // overdue is the error of a call that has waited for too long.
 func (u *Upstream) overdue() error {
 	u.mu.Lock()
-	taken := u.opts.Lifetime == lifetimeSession && u.places >= u.opts.MaxConnections
+	taken := u.places >= u.opts.MaxConnections
 	u.mu.Unlock()
 	if taken {
 		return u.refusal(jsonrpc.Overloaded,
-			"Overloaded: %s has as many connections as it may have (max connections: %d), each kept for a session until that ends, and none became free within %v; try again later",
+			"Overloaded: %s has as many connections as it may have (max connections: %d), all of them in use or kept for sessions until these end, and none became free within %v; try again later",
 			u.opts.Name, u.opts.MaxConnections, u.opts.QueueTimeout)
 	}
 	return u.refusal(jsonrpc.Overloaded, "Overloaded: no connection to %s became free within %v", u.opts.Name, u.opts.QueueTimeout)

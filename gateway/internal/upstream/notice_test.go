@@ -13,7 +13,7 @@ import (
 // TestLogsOfMany goes over connections that pass from call to call as fast as they can.
 // What is logged goes to the call that it is about, all of it.
 func TestLogsOfMany(t *testing.T) {
-	u := newLab(t, legacy).upstream(Options{})
+	u := newLab(t, legacy).upstream(Options{Asks: true})
 	var logs atomic.Int64
 	var wg sync.WaitGroup
 	for k := range 40 {

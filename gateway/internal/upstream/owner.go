@@ -43,9 +43,15 @@ type holder struct {
 	single  bool    // it is one call, and no key finds it
 	conns   []*conn // the oldest first; without those that take no more calls
 	waiting int     // calls that have no connection yet
-	// Its connections are a session's, and whether that has ended: a call of it came late.
-	ofSession, ended bool
+	// session is the session whose its connections are, and ended whether that is over: a call of it
+	// came late. "": they are not of one session.
+	session string
+	ended   bool
 }
+
+// pooled reports whether the calls of the owner have no session, and its connections carry no calls of
+// others: then there are several for calls that must not be mixed.
+func (h *holder) pooled() bool { return h.session == "" && !h.key.client.IsZero() }
 
 // session is the key of the caller's session, zero when it has none.
 func (c *Caller) session() owner.Key {
@@ -88,7 +94,9 @@ func (u *Upstream) keyOf(who *Caller, a abilities, use usage) (key ownerKey, las
 	switch {
 	case u.apart() && !key.group.Exclusive():
 		return ownerKey{}, false // others may have the same key
-	case a&canRoots == 0 || u.stateless():
+	case u.stateless():
+	case a&canRoots == 0:
+		return u.askerKey(key, who, a, use)
 	case who.Session != "":
 		return u.sessionKey(key, who.session(), use), true
 	case use != useAsking || !u.known:
@@ -104,6 +112,41 @@ func (u *Upstream) keyOf(who *Caller, a abilities, use usage) (key ownerKey, las
 		key.roots, key.client, key.digest = knownRoots, who.Owner, sha256.Sum256(who.Roots)
 	}
 	return key, true
+}
+
+// askerKey returns the owner of the connections of a caller who can be asked. The server asks what does
+// not say which call it is about: then the connection tells. A session stays where its state is.
+func (u *Upstream) askerKey(key ownerKey, who *Caller, a abilities, use usage) (ownerKey, bool) {
+	if a == 0 || !u.asks || u.opts.Lifetime == lifetimeShared {
+		return key, true
+	}
+	if who.Session != "" {
+		session := who.session()
+		if key.group == session || u.bound(key, who.Session) {
+			return key, true
+		}
+		own := key
+		if own.client = session; use == useLight && u.holders[own] == nil {
+			return key, true // no process for a list alone
+		}
+		return own, true
+	}
+	if use == useAsking {
+		key.client = who.Owner
+	}
+	return key, use != useAsking || !who.Owner.IsZero()
+}
+
+// bound reports whether a session has used one of the connections of an owner.
+func (u *Upstream) bound(key ownerKey, session string) bool {
+	if h := u.holders[key]; h != nil {
+		for _, l := range h.conns {
+			if _, ok := l.sessions[session]; ok {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // sessionKey returns the owner of the connection of a session that has roots.
@@ -146,14 +189,17 @@ func (u *Upstream) holderOf(pc *pendingCall) *holder {
 	if !lasting {
 		return &holder{single: true}
 	}
-	return u.holder(key, pc.who.Session)
+	return u.holder(key, pc.who)
 }
 
-// holder returns the holder of a key, which may be of a session.
-func (u *Upstream) holder(key ownerKey, session string) *holder {
+// holder returns the holder of a key that a caller has.
+func (u *Upstream) holder(key ownerKey, who *Caller) *holder {
 	h := u.holders[key]
 	if h == nil {
-		h = &holder{key: key, ofSession: session != "", ended: session != "" && u.departed.has(session)}
+		h = &holder{key: key}
+		if own := who.session(); !own.IsZero() && (key.group == own || key.client == own) {
+			h.session, h.ended = who.Session, u.departed.has(who.Session)
+		}
 		u.holders[key] = h
 	}
 	return h
@@ -173,14 +219,10 @@ func (k ownerKey) belongs(client string) bool {
 	return k.group == session || k.client == session || k.group.Text() == client || k.client.Text() == client
 }
 
-// rekey gives a connection that has started, and all waiting calls when the server has turned out to
-// be stateless or not, the owners that they have now that this is known.
-func (u *Upstream) rekey(l *conn, turned bool) {
+// rekeyQueue gives all waiting calls the owners that they have now that more is known of the server.
+func (u *Upstream) rekeyQueue() {
 	for item := range u.queue.All() {
 		pc := item.Value
-		if !turned {
-			break
-		}
 		if pc.holder.single {
 			continue // what is being started for it is its own
 		}
@@ -190,11 +232,15 @@ func (u *Upstream) rekey(l *conn, turned bool) {
 		pc.holder.waiting++
 		u.tidy(old)
 	}
+}
+
+// rekey gives a connection that has started the owner that it has now that the server is known.
+func (u *Upstream) rekey(l *conn) {
 	switch old := l.holder; {
 	case old.single || l.gone:
-	case l.modern && old.key.roots != undeclared: // each call says what its caller has: the connection declares nothing
+	case l.modern && (old.key.roots != undeclared || !old.key.client.IsZero()): // each call says what its caller has: the connection declares nothing
 		old.conns = slices.DeleteFunc(old.conns, func(o *conn) bool { return o == l })
-		l.holder = u.holder(ownerKey{group: old.key.group}, "")
+		l.holder = u.holder(ownerKey{group: old.key.group}, &Caller{Session: old.session})
 		l.holder.conns = append(l.holder.conns, l)
 		u.tidy(old)
 	case l.declaresRoots() && old.key.roots == undeclared:

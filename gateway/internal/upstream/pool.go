@@ -7,13 +7,15 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/share"
+	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// The lifetimes that are not "shared".
+// The lifetimes that are not "auto".
 const (
+	lifetimeShared    = "shared"
 	lifetimePrincipal = "principal"
 	lifetimeSession   = "session"
 	lifetimeCall      = "call"
@@ -31,7 +33,9 @@ type state struct {
 	starts   int  // and connections that are being started
 	known    bool // a connection was up once, and so modern says something
 	modern   bool
-	serial   bool // questions do not say which call they are about
+	asks     bool // the server has asked what does not say which call it is about
+	// Servers asked for roots during one of several calls that stand alone.
+	mixedRoots bool
 	// The server has asked for roots, so connections with other roots get the time for it; and it
 	// has done so outside of calls, so they must be known before one.
 	asksRoots, rootsFirst bool
@@ -63,17 +67,6 @@ func (u *Upstream) find(pc *pendingCall) (best *conn) {
 		}
 	}
 	return best
-}
-
-// shareable returns a connection that pc can use along with a call that may be asked. That
-// is for calls that raise no questions, when there is no other connection to be had.
-func (u *Upstream) shareable(pc *pendingCall) *conn {
-	for _, l := range pc.holder.conns {
-		if pc.light() && l.up && l.serves(pc) {
-			return l
-		}
-	}
-	return nil
 }
 
 // expected reports whether a connection that is being started may come to be pc's. As
@@ -116,7 +109,6 @@ func (u *Upstream) assign(pc *pendingCall, l *conn) {
 	pc.conn, pc.over, pc.age = l, false, u.breaker.age
 	pc.level, pc.sent = "", false
 	u.started(pc)
-	l.calls++
 	l.pending.add(pc)
 	l.identify(pc)
 	if !pc.light() {
@@ -133,9 +125,7 @@ func (u *Upstream) assign(pc *pendingCall, l *conn) {
 		(l.level < 0 || severity < l.level) {
 		pc.level, l.level = pc.call.LogLevel, severity
 	}
-	if l.serial() && !pc.light() {
-		l.session = pc.who.Session
-	}
+	l.bind(pc)
 }
 
 // leave takes a pending call from its connection, after an attempt with that outcome. It
@@ -151,7 +141,11 @@ func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first boo
 	l.pending.remove(pc)
 	if !pc.light() {
 		l.asking--
+		if len(pc.asks) > 0 {
+			l.suspended--
+		}
 	}
+	u.attribute(l)
 	l.used = now
 	switch outcome {
 	case answered:
@@ -177,6 +171,7 @@ func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first boo
 		l.cancel()
 	}
 	u.dispatch()
+	u.trim(l)
 	u.waitDelivered(pc) // the connection may already serve another call: a slow reader must not block it
 	u.finished(pc)
 	u.dispatch()
@@ -227,16 +222,14 @@ func (u *Upstream) lost(l *conn, age uint64, err error, now time.Time) {
 }
 
 // unanswered notes that a call has ended, but not for the server, which may still
-// ask about it. No other caller must be asked that.
+// ask about it. No other client must be asked that.
 func (u *Upstream) unanswered(l *conn, pc *pendingCall) {
 	switch {
-	case l.modern || l.abilities == 0 || pc.light() || !pc.sent:
-	case l.serial() && pc.who.Session == "":
-		u.replace(l) // no session could have what the server still says
-	case l.lateQuestions && l.lateSession != pc.who.Session:
-		l.lateSession = ""
+	case l.modern || l.abilities == 0 || pc.light() || !pc.sent || l.holder.session != "":
+	case l.holder.pooled():
+		u.retire(l)
 	default:
-		l.lateQuestions, l.lateSession = true, pc.who.Session
+		l.lateQuestions = true
 	}
 }
 
@@ -282,10 +275,24 @@ func (u *Upstream) serve(pc *pendingCall, coming *int) {
 			l.promised++
 		}
 		return
+	} else if u.places >= u.opts.MaxConnections && u.answersAwaited() {
+		u.refuse(pc, u.refusal(jsonrpc.Overloaded,
+			"Overloaded: each connection that %s may have (max connections: %d) waits for the answer of a client to a question; try again later",
+			u.opts.Name, u.opts.MaxConnections))
 	}
-	if l := u.shareable(pc); l != nil && pc.conn == nil {
-		u.grant(pc, l)
+}
+
+// answersAwaited reports whether all connections wait for answers of clients, which may take as long as
+// they like: a call that needs another one is refused at once then.
+func (u *Upstream) answersAwaited() bool {
+	for _, h := range u.holders {
+		for _, l := range h.conns {
+			if !l.waits() {
+				return false
+			}
+		}
 	}
+	return u.live == u.places
 }
 
 // mayStart reports whether a connection can be started for pc. It makes room for one if
@@ -302,8 +309,7 @@ func (u *Upstream) mayStart(pc *pendingCall, coming *int) bool {
 	default:
 		var all []*conn
 		for _, h := range u.holders {
-			// What is there for a session is not lost before its end.
-			if u.opts.Lifetime != lifetimeSession || h.ended || !h.ofSession {
+			if h.session == "" || h.ended { // a session's state is not lost before its end
 				all = append(all, h.conns...)
 			}
 		}
@@ -319,48 +325,47 @@ func (u *Upstream) pooled(pc *pendingCall) bool {
 		return !u.opts.Exclusive || u.singles < u.opts.Pool
 	case h.key.roots == listRoots:
 		return len(h.conns) < u.opts.Pool || u.evict(h.conns)
-	case u.serial && !u.stateless() && pc.abilities != 0:
+	case h.pooled():
 		return u.fits(h)
+	default: // one for all calls of the owner that can be asked the same
+		return !slices.ContainsFunc(h.conns, func(l *conn) bool { return l.serves(pc) })
 	}
-	return true
 }
 
-// fits reports whether there is room in the pool for one more connection of an owner that
-// carries one call at a time. It makes room if it has to: what is idle goes. The
-// pool is that of all owners of a group, and a client with roots of its own has no
-// more of it than it leaves to others.
+// fits reports whether there is room in the pool for one more connection of an owner whose requests
+// have no session. It makes room if it has to: what is idle goes. A connection that waits for the
+// answer of a client takes no room.
 func (u *Upstream) fits(h *holder) bool {
-	var all []*conn
-	mine := 0
-	for _, o := range u.holders {
-		if o.key.group != h.key.group {
+	own, working := u.connsOfClient(h.key)
+	return working < u.opts.Pool || u.evict(own)
+}
+
+// connsOfClient returns the connections of the client that a key names, and how many do not wait for an
+// answer of it.
+func (u *Upstream) connsOfClient(key ownerKey) (own []*conn, working int) {
+	for _, h := range u.holders {
+		if h.key.group != key.group || h.key.client != key.client {
 			continue
 		}
-		for _, l := range o.conns {
-			if l.serial() {
-				all = append(all, l)
-				if o == h {
-					mine++
-				}
+		own = append(own, h.conns...)
+		for _, l := range h.conns {
+			if !l.waits() {
+				working++
 			}
 		}
 	}
-	switch free := u.opts.Pool - len(all); {
-	case free > 0 && (mine == 0 || mine < free || h.key.client.IsZero()):
-		return true
-	case free > 0 || mine > 0 && !h.key.client.IsZero():
-		return u.evict(h.conns)
-	}
-	// One whose owner has calls in the queue gets some of them first: starting a process for each
-	// call takes longer.
-	return u.evict(slices.DeleteFunc(all, func(l *conn) bool {
-		return l.holder != h && l.holder.waiting > 0 && l.calls < minCalls
-	}))
+	return own, working
 }
 
-// minCalls is how many calls a connection carries before it makes room for another owner, if its own has
-// so many.
-const minCalls = 8
+// trim retires a connection that is idle, when its owner has more than the pool: it has waited for an
+// answer.
+func (u *Upstream) trim(l *conn) {
+	if l.holder.pooled() && l.idle() {
+		if own, _ := u.connsOfClient(l.holder.key); len(own) > u.opts.Pool {
+			u.retire(l)
+		}
+	}
+}
 
 // evict closes the connection that has been unused for the longest time.
 func (u *Upstream) evict(conns []*conn) bool {
@@ -417,16 +422,6 @@ func (u *Upstream) retire(l *conn) {
 	}
 }
 
-// replace retires a connection that may not be used any more. When all callers have none
-// but that, another one takes its place: somebody may want to be told of changes.
-func (u *Upstream) replace(l *conn) {
-	if l.holder.key == (ownerKey{}) && !l.holder.single && l.up && !l.gone && len(l.holder.conns) == 1 && !u.closing && !u.breaker.open() {
-		u.stale = true                      // what happens meanwhile is not reported
-		u.start(l.holder, l.abilities, nil) // it has no owner: connections of owners are not replaced
-	}
-	u.retire(l)
-}
-
 // release closes all connections of an owner, as soon as they have no calls.
 func (u *Upstream) release(h *holder) {
 	for _, l := range slices.Clone(h.conns) {
@@ -460,14 +455,14 @@ func (u *Upstream) connsOf(who *Caller, method string) (conns []*conn) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	a := abilitiesOf(who.Capabilities)
+	a := u.abilitiesOf(who)
 	key, lasting := u.keyOf(who, a, useLight)
 	h := u.holders[key]
 	if h == nil || !lasting {
 		return nil
 	}
 	for _, l := range h.conns {
-		if l.up && !l.modern && (l.serial() && l.session != "" && l.session == who.Session || !l.serial() && l.abilities == a) {
+		if l.up && !l.modern && l.abilities == a {
 			conns = append(conns, l)
 		}
 	}
@@ -487,22 +482,15 @@ func (u *Upstream) Forget(session string) {
 			w.cancel()
 		}
 	}
-	if u.opts.Lifetime == lifetimeSession {
-		u.departed.add(session)
-	}
+	u.departed.add(session)
 	for _, h := range u.holders {
 		if h.key.belongs(session) {
 			h.ended = true
 			u.release(h)
 			continue
 		}
-		for _, l := range slices.Clone(h.conns) {
-			if l.session == session {
-				l.session = ""
-			}
-			if l.lateQuestions && l.lateSession == session && l.serial() {
-				u.replace(l)
-			}
+		for _, l := range h.conns {
+			delete(l.sessions, session)
 		}
 	}
 	u.dispatch()

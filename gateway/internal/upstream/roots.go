@@ -83,7 +83,7 @@ func (u *Upstream) rootsAsked(ctx context.Context, l *conn) (answer jsonrpc.Raw,
 		if l.asking == 1 && (pc == nil || !pc.light()) {
 			return nil, true, nil // its connection from now on
 		}
-		u.serial = u.serial || l.asking > 1 // from now on one at a time, so that the next question can be answered
+		u.mixedRoots = u.mixedRoots || l.asking > 1 // from now on one at a time, so that the next question can be answered
 		fallthrough
 	case kind == listRoots:
 		return nil, false, jsonrpc.Errorf(jsonrpc.InternalError, "there are no roots on this connection")
@@ -97,7 +97,7 @@ func (l *conn) askClient(ctx context.Context, params jsonrpc.Raw, tried map[*pen
 	u := l.u
 	asked, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a := &asking{cancel: cancel}
+	a := &question{cancel: cancel}
 	pc, again := u.borrow(ctx, l, tried, a)
 	if pc == nil {
 		return nil, again, nil
@@ -124,7 +124,7 @@ func closedChan() <-chan struct{} {
 // borrow returns a call in flight by which the client can be asked for its roots, which waits for
 // the answer from now on: the one in whose exchange the question has come, or any other one. Nil:
 // there is none until the channel is closed.
-func (u *Upstream) borrow(ctx context.Context, l *conn, tried map[*pendingCall]bool, a *asking) (*pendingCall, <-chan struct{}) {
+func (u *Upstream) borrow(ctx context.Context, l *conn, tried map[*pendingCall]bool, a *question) (*pendingCall, <-chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	usable := func(pc *pendingCall) bool {
@@ -141,8 +141,7 @@ func (u *Upstream) borrow(ctx context.Context, l *conn, tried map[*pendingCall]b
 		}
 		return nil, l.roots.called
 	}
-	pc.open++
-	pc.asks = append(pc.asks, a)
+	u.put(pc, a)
 	return pc, nil
 }
 

@@ -254,37 +254,22 @@ func TestAnonymousApart(t *testing.T) {
 	}
 }
 
-// TestRootsPool lets one client with roots not have the whole pool, and no client wait for another
-// one's idle connection.
+// TestRootsPool lets no client without a session have more connections than the pool, however many
+// roots it has, and a session have one.
 func TestRootsPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLab(t, legacy)
+		l := newRootsLab(t, 0, 0)
 		u := l.upstream(Options{Pool: 4})
-		c := &crowd{t: t, u: u, errs: map[string]error{}}
-		who := func(session string) Caller {
-			return Caller{Session: session, Capabilities: jsonrpc.Raw(canList)}
+		for i := range 12 {
+			c := &rootsClient{u: u, who: Caller{Owner: owner.Named("ada"), Capabilities: jsonrpc.Raw(canList)}, roots: []string{fmt.Sprint("file:///", i)}}
+			c.call(t)
+			s := &rootsClient{u: u, who: Caller{Session: "s", Capabilities: jsonrpc.Raw(canList)}, roots: []string{"file:///s"}}
+			s.call(t)
+			synctest.Wait()
 		}
-		for range 6 {
-			c.call("x", who("greedy"))
+		if n := u.Status().Connections; n != 6 { // with the one for lists
+			t.Errorf("%d connections", n)
 		}
-		if s := u.Status(); s.Connections != 2 || s.InFlight != 2 {
-			t.Errorf("one client has %d connections of 4", s.Connections)
-		}
-		c.call("y", who("b"))
-		c.call("z", who("c"))
-		if s := u.Status(); s.Connections != 4 || s.InFlight != 4 {
-			t.Errorf("three clients have %d connections", s.Connections)
-		}
-		c.call("w", who("d"))
-		l.release("y") // whose connection is idle then
-		synctest.Wait()
-		l.release("w")
-		synctest.Wait()
-		if s := u.Status(); s.Queued != 4 || !slices.Contains(c.done, "w") {
-			t.Errorf("%+v, done %v", s, c.done)
-		}
-		l.release("x")
-		l.release("z")
 	})
 }
 

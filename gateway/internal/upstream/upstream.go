@@ -93,16 +93,23 @@ type Options struct {
 	// server asks does not say which call it is about. So it is with everything but
 	// HTTP.
 	Exclusive bool
-	// Lifetime says who shares a connection: all ("shared", the default), the calls of one
-	// "principal" or of one "session"; with "call" each has its own. Where there is
-	// no session, "session" means the principal.
+	// Lifetime says who shares a connection. "auto", the default: all callers that can be asked the
+	// same, until the server asks a question that does not say which call it is about; from then on
+	// each session has its own, and so has each owner of requests without a session. "shared": all
+	// callers, for good, so that the server keeps one state; it is told of no roots. "principal" and
+	// "session": the calls of one principal or session ("principal" with the rule of auto for the
+	// sessions of one principal). "call": each call has its own. Where there is no session, "session"
+	// means the principal.
 	Lifetime string
-	// Pool bounds the connections of one owner that carry one call at a time. With the
-	// lifetime "call" it bounds all connections, where Exclusive is set. Default 8.
+	// Asks: it is known that the server asks questions which do not say which call they are about,
+	// and OnAsks is told when that is found out. It must not block.
+	Asks   bool
+	OnAsks func()
+	// Pool bounds the connections of one owner whose requests have no session and must not be
+	// mixed. With the lifetime "call" it bounds all connections, where Exclusive is set. Default 8.
 	Pool int
 	// MaxConnections bounds all connections. One that is not used makes room for another, but for
-	// that of a session ("session") that goes on: who comes then waits in the queue.
-	// Default 256.
+	// that of a session which goes on: the call then waits in the queue. Default 256.
 	MaxConnections int
 	// IdleStop is when connections that are unused are closed. Default 0: never.
 	IdleStop time.Duration
@@ -122,9 +129,6 @@ type Options struct {
 	// OnListChanged is told that a list may have changed: "tools", "resources" or
 	// "prompts". It must not block.
 	OnListChanged func(kind string)
-	// OnWait is told each second that a call which may be asked something waits for a
-	// connection: perhaps somebody who shares the caller's can do without.
-	OnWait func(who Caller)
 	// OnWarning is told what hurts no call. It must not block.
 	OnWarning func(error)
 	// Explain tells more about the failure of a connection: when the next attempt may
@@ -190,7 +194,7 @@ func New(o *Options) *Upstream {
 	}
 	u.holders, u.inFlight = map[ownerKey]*holder{}, share.NewPlaces(0)
 	u.breaker = breaker{after: u.opts.BreakAfter, pause: u.opts.BreakFor}
-	u.serial, u.mood, u.since = u.opts.Exclusive, StateIdle, time.Now()
+	u.asks, u.mood, u.since = u.opts.Asks, StateIdle, time.Now()
 	return u
 }
 
@@ -236,7 +240,7 @@ func (pc *pendingCall) carry() (jsonrpc.Raw, *era.Revision, error) {
 // Describe returns what the server says of itself to such a caller, which must
 // not be changed. It starts a connection if there is none.
 func (u *Upstream) Describe(ctx context.Context, who Caller) (*mcp.ServerInfo, error) {
-	abilities := abilitiesOf(who.Capabilities)
+	abilities := u.abilitiesOf(&who)
 	u.mu.Lock()
 	info := u.described(&who, abilities)
 	u.mu.Unlock()
@@ -269,7 +273,7 @@ func (u *Upstream) Notify(ctx context.Context, who Caller, method string, params
 func (u *Upstream) Scope(who Caller) string {
 	// A server may show different things to clients that can be asked different
 	// things.
-	a := abilitiesOf(who.Capabilities)
+	a := u.abilitiesOf(&who)
 	s := u.scopes[a]
 	u.mu.Lock()
 	key, lasting := u.keyOf(&who, a, useLight)
@@ -292,18 +296,8 @@ func (u *Upstream) RootsFirst() bool {
 func (u *Upstream) Lasts(who Caller) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	_, lasting := u.keyOf(&who, abilitiesOf(who.Capabilities), useAsking)
+	_, lasting := u.keyOf(&who, u.abilitiesOf(&who), useAsking)
 	return lasting
-}
-
-// Shares reports whether two callers have the same connections to use, or may have to
-// wait for each other's.
-func (u *Upstream) Shares(a, b Caller) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	one, _ := u.keyOf(&a, abilitiesOf(a.Capabilities), useLight)
-	two, _ := u.keyOf(&b, abilitiesOf(b.Capabilities), useLight)
-	return one.group == two.group
 }
 
 // Close refuses new calls, waits for those under way as long as the context lasts,

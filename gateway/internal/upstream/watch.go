@@ -47,7 +47,6 @@ type watch struct {
 
 type watchKey struct {
 	owner     ownerKey
-	session   string // where it has connections for itself
 	abilities abilities
 	uri       string
 }
@@ -90,11 +89,8 @@ func (u *Upstream) Watch(ctx context.Context, who Caller, uri string, updated fu
 
 // watch adds a watcher, and a watch where there is none.
 func (u *Upstream) watch(who *Caller, uri string, me *watcher) (*watch, error) {
-	key := watchKey{abilities: abilitiesOf(who.Capabilities), uri: uri}
+	key := watchKey{abilities: u.abilitiesOf(who), uri: uri}
 	key.owner, _ = u.keyOf(who, key.abilities, useWatching)
-	if u.serial && key.abilities != 0 {
-		key.session = who.Session
-	}
 	w := u.watching[key]
 	switch {
 	case w != nil:
