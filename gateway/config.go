@@ -94,10 +94,12 @@ type Upstream struct {
 	// Transport is that of MCP over HTTP: "" finds out, "streamable", "sse".
 	Transport string
 
-	// Lifetime says who shares a connection (or a child process): "shared" (the default: all),
-	// "principal", "session", "call". For the profile raw: "session" (the default: a connection of the client's own), "shared".
+	// Lifetime says who shares a connection (or a child process): "auto" (the default: all clients that
+	// can be asked the same, and each session its own once the server asks something), "shared" (one
+	// connection and one state for all, which is told of no roots), "principal", "session", "call". For the profile raw: "session" (the default: a connection of the client's own), "shared".
 	Lifetime string
-	// Pool bounds the connections that carry one call at a time, 8 by default.
+	// Pool bounds the connections of one owner of requests without a session, 8 by default: one that
+	// may be asked during a call needs the connection for itself.
 	Pool int
 	// IdleStop closes connections, and ends children, that nobody has used for so long; 0 never.
 	IdleStop time.Duration
@@ -271,3 +273,14 @@ func (c *Config) ProblemAt(path, message, hint string) Problem {
 
 // Files are those that [Load] has read: the configuration, and what it refers to.
 func (c *Config) Files() []string { return c.files }
+
+// The lifetimes with which a connection may be that of all clients.
+const (
+	lifetimeAuto   = "auto"
+	lifetimeShared = "shared"
+)
+
+// forAll reports whether all callers may share a connection.
+func (u *Upstream) forAll() bool {
+	return u.Lifetime == "" || u.Lifetime == lifetimeAuto || u.Lifetime == lifetimeShared
+}

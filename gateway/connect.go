@@ -15,7 +15,7 @@ func (g *Gateway) Connect(ctx context.Context) error {
 	servers := g.plan.Load().mcp
 	failed := make([]error, len(servers))
 	for i, s := range servers {
-		if s.cfg.Lifetime != "" && s.cfg.Lifetime != "shared" {
+		if !s.cfg.forAll() {
 			continue
 		}
 		wg.Go(func() { _, failed[i] = s.mcp.Describe(ctx, g.caller(ctx)) })

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
@@ -37,12 +37,11 @@ func (c *Upstream) checkAuth() (message, hint string) {
 	if a == nil {
 		return "", ""
 	}
-	shared := c.Lifetime == "" || c.Lifetime == "shared"
 	switch {
 	case c.Profile == profileRaw:
 		return "the profile raw has no credentials but headers", "write headers, or leave profile out if it is an MCP server"
-	case a.asksWho() && shared:
-		return a.Type + " goes by who calls, and with the lifetime shared all callers have the same connection", "add lifetime: principal (or session, or call)"
+	case a.asksWho() && c.forAll():
+		return a.Type + " goes by who calls, and with the lifetime " + cmp.Or(c.Lifetime, lifetimeAuto) + " all callers have the same connection", "add lifetime: principal (or session, or call)"
 	case a.Type == authClient && (a.ClientID == "" || a.Secret == "" && a.Key == ""):
 		return "client_credentials needs a client_id, and a secret or a key", "add what the authorization server knows the gateway by"
 	case a.Type == authWorkload && a.AssertionFile == "":
@@ -243,7 +242,7 @@ func callerIn(ctx context.Context) *guard.Principal {
 
 // identify is what a lane has to remember of a call, for credentials that depend on who calls. Nil: nothing.
 func (c *Upstream) identify() func(context.Context) any {
-	if !c.Auth.asksWho() || slices.Contains([]string{"", "shared"}, c.Lifetime) {
+	if !c.Auth.asksWho() || c.forAll() {
 		return nil
 	}
 	return func(ctx context.Context) any { return callerIn(ctx) }

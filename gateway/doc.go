@@ -29,7 +29,7 @@
 //
 // # Children
 //
-// A child process is shared where calls cannot be confused, and otherwise carries
-// one call at a time: see [Upstream].Lifetime and Pool. None outlives the
-// gateway.
+// A child process is shared by the clients that can be asked the same, until it
+// asks a question that does not say which call it is about; then each session has
+// its own: see [Upstream].Lifetime and Pool. None outlives the gateway.
 package gateway

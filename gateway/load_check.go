@@ -169,6 +169,13 @@ func (c *checker) name(u *Upstream, path string) {
 	}
 }
 
+// onePool refuses a pool where there is one connection.
+func (c *checker) onePool(u *Upstream, at string) {
+	if u.Lifetime == lifetimeShared && u.Pool > 1 && u.Profile != profileRaw {
+		c.problem(at, fmt.Sprintf("the lifetime shared is one connection with one state, and the pool is %d", u.Pool), "remove pool, or choose another lifetime")
+	}
+}
+
 func (c *checker) upstream(u *Upstream, path string) {
 	c.name(u, path)
 	if u.Disabled {
@@ -176,7 +183,8 @@ func (c *checker) upstream(u *Upstream, path string) {
 	}
 	at := func(key string) string { return path + "." + key }
 	c.choice(at("profile"), "profile", u.Profile, "auto", "mcp", "raw")
-	c.choice(at("lifetime"), "lifetime", u.Lifetime, "shared", "principal", "session", "call")
+	c.choice(at("lifetime"), "lifetime", u.Lifetime, lifetimeAuto, lifetimeShared, "principal", "session", "call")
+	c.onePool(u, at("pool"))
 	c.choice(at("transport"), "transport", u.Transport, "streamable", "sse")
 	c.choice(at("framing"), "framing", u.Framing, "line", "header", "raw")
 	c.choice(at("namespace"), "namespace", u.Namespace, "auto", "always", "never")
@@ -295,7 +303,7 @@ func (c *checker) raw(u *Upstream, path string) {
 	switch {
 	case u.URL != "" && u.Lifetime != "":
 		c.problem(path+".lifetime", "a url with the profile raw has none", "remove it")
-	case u.Lifetime == "principal" || u.Lifetime == "call":
+	case u.Lifetime == "principal" || u.Lifetime == "call" || u.Lifetime == lifetimeAuto:
 		c.problem(path+".lifetime", fmt.Sprintf("the lifetime %s is for MCP, and the profile is raw", c.quote(path+".lifetime", u.Lifetime)), "use shared or session")
 	}
 }

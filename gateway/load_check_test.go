@@ -25,8 +25,9 @@ func TestProblems(t *testing.T) {
 		{"servers: {a: x}", "1:1: there are no upstreams; name a server under upstreams, with its command or url\n" +
 			`1:1: servers: there is no key "servers" here; did you mean upstreams?`},
 		{"upstreams: [x]", "1:12: upstreams: a map of keys and values is wanted, and this is a list\n1:1: there are no upstreams; name a server under upstreams, with its command or url"},
-		{ab + "{command: x, lifetime: sesion}", `2:29: upstreams.a.lifetime: there is no lifetime "sesion"; use shared, principal, session or call (did you mean session?)`},
-		{ab + "{command: x, lifetime: '${CONFIG_TEST_SECRET}'}", `2:29: upstreams.a.lifetime: there is no lifetime "${CONFIG_TEST_SECRET}"; use shared, principal, session or call`},
+		{ab + "{command: x, lifetime: sesion}", `2:29: upstreams.a.lifetime: there is no lifetime "sesion"; use auto, shared, principal, session or call (did you mean session?)`},
+		{ab + "{command: x, lifetime: '${CONFIG_TEST_SECRET}'}", `2:29: upstreams.a.lifetime: there is no lifetime "${CONFIG_TEST_SECRET}"; use auto, shared, principal, session or call`},
+		{ab + "{command: x, lifetime: shared, pool: 2}", `2:43: upstreams.a.pool: the lifetime shared is one connection with one state, and the pool is 2; remove pool, or choose another lifetime`},
 		{ab + "{command: x, lifetime: [shared]}", `2:29: upstreams.a.lifetime: one value is wanted, and this is a list`},
 		{ab + "{comand: x}", "2:3: upstreams.a: it has neither a command nor a url; add command: [PROGRAM, ARGUMENTS...] or url: https://host/mcp\n" +
 			`2:7: upstreams.a.comand: there is no key "comand" here; did you mean command?`},
@@ -153,7 +154,7 @@ func TestCheck(t *testing.T) {
 	if err := full.Check(); err != nil {
 		t.Error(err)
 	}
-	if u := full.Upstreams[0]; u.Lifetime != "shared" || u.Pool != 8 || u.Timeout != time.Minute || u.Restart.Max != 30*time.Second || u.Namespace != "auto" || good.Upstreams[0].Pool != 0 {
+	if u := full.Upstreams[0]; u.Lifetime != "auto" || u.Pool != 8 || u.Timeout != time.Minute || u.Restart.Max != 30*time.Second || u.Namespace != "auto" || good.Upstreams[0].Pool != 0 {
 		t.Errorf("%+v", *u)
 	}
 	bad := &Config{MaxSuspended: -1, DrainTimeout: -1, Upstreams: []*Upstream{nil, {}, {Name: "x", Command: []string{"x"}, Pool: -1, Timeout: -1, Cwd: "\x00"}}}

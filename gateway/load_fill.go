@@ -52,10 +52,10 @@ func (u *Upstream) filled(namespace string) *Upstream {
 		}
 		return &out
 	}
-	out.Lifetime = cmp.Or(u.Lifetime, "shared")
+	out.Lifetime = cmp.Or(u.Lifetime, lifetimeAuto)
 	out.Era = cmp.Or(u.Era, "auto")
 	out.Namespace = cmp.Or(u.Namespace, namespace)
-	if scheme != "http" && scheme != "https" {
+	if scheme != "http" && scheme != "https" && out.Lifetime != lifetimeShared {
 		out.Pool = cmp.Or(u.Pool, 8)
 	}
 	return &out
@@ -74,7 +74,7 @@ func (u *Upstream) ServesRPC(locked bool) bool {
 			return false
 		}
 	}
-	return !locked && (u.Lifetime == "" || u.Lifetime == "shared")
+	return !locked && u.forAll()
 }
 
 // Origin says where a value came from: "env GITHUB_TOKEN", "file token.txt", or ""

@@ -139,7 +139,7 @@ func TestSandboxAndCredentialsProblems(t *testing.T) {
 		{"{url: 'https://h', auth: {}}", "2:31: upstreams.a.auth: it has no type; use oauth, client_credentials, workload_identity, token_exchange, principals or passthrough"},
 		{"{url: 'https://h', auth: '${GUARD_TEST_SECRET}'}", `2:31: upstreams.a.auth.type: there is no type "${GUARD_TEST_SECRET}"; use oauth, client_credentials, workload_identity, token_exchange, principals or passthrough`},
 		{"{url: 'https://h', auth: {type: client_credentials, client_id: x}}", "2:32: upstreams.a.auth: client_credentials needs a client_id, and a secret or a key; add what the authorization server knows the gateway by"},
-		{"{url: 'https://h', auth: passthrough}", "2:31: upstreams.a.auth: passthrough goes by who calls, and with the lifetime shared all callers have the same connection; add lifetime: principal (or session, or call)"},
+		{"{url: 'https://h', auth: passthrough}", "2:31: upstreams.a.auth: passthrough goes by who calls, and with the lifetime auto all callers have the same connection; add lifetime: principal (or session, or call)"},
 		{"{url: 'https://h', headers: {authorization: x}, auth: oauth}", "2:60: upstreams.a.auth: headers has Authorization as well; remove one"},
 		{"{url: 'https://h', auth: {type: oauth, secret: [s3cr3t]}}", "2:53: upstreams.a.auth.secret: one value is wanted, and this is a list"},
 		{"{url: 'https://h', auth: {type: principals, principals: {ci: s3cr3t}}}", "2:67: upstreams.a.auth.principals.ci: a map of keys and values is wanted, and this is one value"},

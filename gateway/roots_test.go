@@ -21,13 +21,13 @@ func TestRootsOfChildren(t *testing.T) {
 	guards := map[string]*guard.Config{"open": nil, "keys": everybody(), "anonymous": {Anonymous: true, Allow: []guard.Rule{{Calls: []string{"*"}}}}}
 	for _, late := range []string{"130ms", "600ms", "2s"} {
 		for name, who := range guards {
-			for _, lifetime := range []string{"shared", "principal", "session"} {
+			for _, lifetime := range []string{"auto", "principal", "session"} {
 				t.Run(late+" "+name+" "+lifetime, func(t *testing.T) {
 					t.Parallel()
 					u := child("a", "roots", late)
 					u.Lifetime, u.Pool = lifetime, 16
 					l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{u}, Guard: who})
-					testRoots(t, l, name == "keys", lifetime == "shared" || name == "keys")
+					testRoots(t, l, name == "keys", lifetime == "auto" || name == "keys")
 				})
 			}
 		}

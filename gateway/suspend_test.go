@@ -260,6 +260,8 @@ func TestManyAsked(t *testing.T) {
 			u := m.tcp(t, "m")
 			u.Pool = 4
 			l := newLab(t, nil, u)
+			// Its question tells that clients must be kept apart.
+			wants(t, l.client(t, mcp.ClientOptions{Era: "legacy", Elicit: answering}), "ask", "first", "first is the one of first")
 			results := make(chan error, 100)
 			for n := range 20 {
 				era := []string{"legacy", "modern"}[n%2]

@@ -239,7 +239,7 @@ func crowdClients(t *testing.T, c *crowd) {
 func TestGatewayRoots(t *testing.T) {
 	t.Parallel()
 	for lifetime, era := range map[string]string{
-		"shared": "legacy", "session": "legacy", // each session has a process of its own
+		"auto": "legacy", "session": "legacy", // each session has a process of its own
 		"call": "modern", // requests that stand alone share processes otherwise, and the roots of the last one
 	} {
 		files := runs("files", npm(t, "server-filesystem"))

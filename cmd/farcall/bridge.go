@@ -57,8 +57,8 @@ TO is the server:
 
 A command is run without a shell, and with few variables of farcall's environment:
 HOME, LANG, LC_*, LOGNAME, PATH, SHELL, TERM, TMPDIR, USER. --env gives it more.
-Clients share one process as far as the server lets them: one that asks its client
-something while it works gets one call at a time, and further processes (--pool).
+Clients that can be asked the same share one process, until the server asks its client
+something while it works: then each new session gets one (--lifetime).
 
 The gateway says on standard error what it runs, when it is ready, and what goes
 wrong with the server. / has a page with the same. It ends as 'farcall serve' does.`
@@ -80,8 +80,8 @@ func newBridgeCmd(e *env) *cobra.Command {
 	flags.StringArrayVarP(&f.remote.header, "header", "H", nil, "send an HTTP header to TO, `'Name: value'`; can be repeated")
 	flags.StringVar(&f.remote.framing, "framing", "", "frame messages of TO, a byte stream, by `line`, header or raw")
 	flags.DurationVar(&f.remote.timeout, "timeout", time.Minute, "how long a call may be without an answer or progress")
-	flags.StringVar(&f.lifetime, "lifetime", "", "who shares a connection or child: `shared` (all), session or call (default shared; raw: a child for each connection)")
-	flags.IntVar(&f.pool, "pool", 0, "connections or children at most that carry one call at a time (default 8)")
+	flags.StringVar(&f.lifetime, "lifetime", "", "who shares a connection or child: `auto`, shared (one for all), session or call (default auto; raw: a child for each connection)")
+	flags.IntVar(&f.pool, "pool", 0, "connections or children at most for the requests of one caller that have no session (default 8)")
 	flags.StringVar(&f.era, "era", "", "what to speak to the server: `auto`, modern, legacy or a revision (default auto)")
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` for the command's environment, or NAME for one of farcall's own; can be repeated")
 	flags.StringVar(&f.cwd, "cwd", "", "`directory` in which the command runs")

@@ -354,19 +354,21 @@ func sharing(u *gateway.Upstream) string {
 	if len(u.Command) > 0 {
 		what = "process"
 	}
-	pool := ""
-	if u.Pool > 0 {
-		pool = fmt.Sprintf("; when calls must not be mixed, up to %d, with one call at a time", u.Pool)
+	asks := ""
+	if u.Lifetime != "shared" {
+		asks = "; when the server asks its clients something, one for each session"
 	}
 	switch {
 	case u.Profile == "raw" && u.Lifetime == "session":
 		return "a " + what + " for each connection of a client"
 	case u.Lifetime == "shared":
-		return "one " + what + " for all clients; each that declares roots has its own" + pool
+		return "one " + what + " for all clients, which is told of no roots"
+	case u.Lifetime == "auto":
+		return "one " + what + " for all clients that can be asked the same; each that declares roots has its own" + asks
 	case u.Lifetime == "principal":
-		return "a " + what + " for each principal" + pool
+		return "a " + what + " for each principal" + asks
 	case u.Lifetime == "session":
-		return "a " + what + " for each session of a client" + pool
+		return "a " + what + " for each session of a client"
 	case u.Lifetime == "call":
 		return "a " + what + " for each call"
 	}

@@ -99,6 +99,13 @@ func (u *Upstream) apartFromNowOn() {
 	}
 	u.asks = true
 	u.rekeyQueue()
+	for _, h := range u.holders {
+		for _, l := range slices.Clone(h.conns) {
+			if h.pooled() && l.lateQuestions {
+				u.retire(l) // another one takes its calls
+			}
+		}
+	}
 	if u.opts.OnAsks != nil {
 		u.spawn(u.opts.OnAsks)
 	}

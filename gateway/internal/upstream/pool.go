@@ -138,15 +138,8 @@ func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first boo
 	defer u.mu.Unlock()
 	l := pc.conn
 	pc.over = true
-	l.pending.remove(pc)
-	if !pc.light() {
-		l.asking--
-		if len(pc.asks) > 0 {
-			l.suspended--
-		}
-	}
+	l.part(pc, now)
 	u.attribute(l)
-	l.used = now
 	switch outcome {
 	case answered:
 		if u.breaker.succeeded() {
@@ -177,6 +170,19 @@ func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first boo
 	u.dispatch()
 	u.drained()
 	return again
+}
+
+// part takes a pending call that ends from its connection.
+func (l *conn) part(pc *pendingCall, now time.Time) {
+	l.pending.remove(pc)
+	l.used = now
+	if pc.light() {
+		return
+	}
+	l.asking--
+	if len(pc.asks) > 0 {
+		l.suspended--
+	}
 }
 
 // waitDelivered waits until nothing is passed on to the client of a pending call any more, or the client
@@ -226,9 +232,9 @@ func (u *Upstream) lost(l *conn, age uint64, err error, now time.Time) {
 func (u *Upstream) unanswered(l *conn, pc *pendingCall) {
 	switch {
 	case l.modern || l.abilities == 0 || pc.light() || !pc.sent || l.holder.session != "":
-	case l.holder.pooled():
+	case l.holder.pooled() && l.serial():
 		u.retire(l)
-	default:
+	default: // the server is told that the call is cancelled: the connection stays for that
 		l.lateQuestions = true
 	}
 }
