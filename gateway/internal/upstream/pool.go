@@ -139,7 +139,6 @@ func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first boo
 	l := pc.conn
 	pc.over = true
 	l.part(pc, now)
-	u.attribute(l)
 	switch outcome {
 	case answered:
 		if u.breaker.succeeded() {
@@ -151,6 +150,7 @@ func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first boo
 	case late, given:
 		u.unanswered(l, pc)
 	}
+	u.attribute(l) // it may be known now which call a question is about
 	if pc.trial && outcome != answered {
 		u.breaker.forgo()
 	}
