@@ -121,7 +121,7 @@ func (u *Upstream) attribute(l *conn) {
 		}
 		q := l.held[0]
 		l.held = l.held[1:]
-		if q.guessed = l.asking > 1; pc != nil {
+		if q.guessed = l.asking > 1 && l.holder.session != ""; pc != nil {
 			u.put(pc, q)
 		} else {
 			u.dropped++
