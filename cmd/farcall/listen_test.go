@@ -2,15 +2,20 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 // A connection that breaks is made again, with the calls that subscribe, and Ctrl-C is how listening ends.
@@ -87,5 +92,40 @@ func TestPipeWithoutWriter(t *testing.T) {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is missing:\n%s", want, out)
 		}
+	}
+}
+
+// The events of a subscription of the library are what listen prints.
+func TestListenToSubscription(t *testing.T) {
+	mux := farcall.NewMux()
+	farcall.HandleSubscription(mux, "news/items", func(ctx context.Context, p struct{ Topic string }) (iter.Seq2[string, error], error) {
+		return func(yield func(string, error) bool) {
+			if yield(p.Topic+" 1", nil) && yield(p.Topic+" 2", nil) {
+				<-ctx.Done()
+			}
+		}, nil
+	})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if conn, err := l.Accept(); err == nil {
+			<-farcall.NewPeer(stream.New(conn, stream.NDJSON, nil), mux, nil).Done()
+		}
+	}()
+	cmd := program(t, "listen", "tcp://"+l.Addr().String(), "news/subscription", "--call", `news/subscribe ["items", {"Topic": "go"}]`, "--count", "2")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-served
+	id := `{"method":"news/subscription","params":{"subscription":`
+	lines := strings.Split(string(out), "\n")
+	if len(lines) != 3 || !strings.HasPrefix(lines[0], id) || !strings.HasSuffix(lines[0], `"result":"go 1"}}`) || !strings.HasSuffix(lines[1], `"result":"go 2"}}`) {
+		t.Errorf("%s", out)
 	}
 }
