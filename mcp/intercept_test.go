@@ -37,6 +37,10 @@ var mounts = map[string]func(t *testing.T, s *Server) func(*ClientOptions) (*Cli
 	"NewHandler with RPC": func(t *testing.T, s *Server) func(*ClientOptions) (*Client, error) {
 		return overHandler(t, mcphttp.NewHandler(s, &mcphttp.Options{RPC: &farcall.Options{MaxBatch: 9}}))
 	},
+	"Routes": func(t *testing.T, s *Server) func(*ClientOptions) (*Client, error) {
+		h, end := s.Routes(&farcall.Options{}, 0, nil)
+		return overHTTPServer(t, h, end)
+	},
 	"as a handler": func(t *testing.T, s *Server) func(*ClientOptions) (*Client, error) {
 		return overPipe(t, func(tr farcall.Transport) error {
 			p := farcall.NewPeer(tr, s, &farcall.Options{Dialect: mcphttp.Dialect(), Logger: s.logger()})
@@ -59,9 +63,14 @@ func overPipe(t *testing.T, serve func(farcall.Transport) error) func(*ClientOpt
 
 func overHandler(t *testing.T, h *mcphttp.Handler) func(*ClientOptions) (*Client, error) {
 	t.Helper()
+	return overHTTPServer(t, h, h.Shutdown)
+}
+
+func overHTTPServer(t *testing.T, h http.Handler, end func(context.Context) error) func(*ClientOptions) (*Client, error) {
+	t.Helper()
 	server := httptest.NewServer(h)
-	t.Cleanup(func() { _ = h.Shutdown(context.Background()); server.Close() })
-	return func(o *ClientOptions) (*Client, error) { return Dial(t.Context(), server.URL, o) }
+	t.Cleanup(func() { _ = end(context.Background()); server.Close() })
+	return func(o *ClientOptions) (*Client, error) { return Dial(t.Context(), server.URL+"/mcp", o) }
 }
 
 // The interceptors and the logger of a server hold whatever mounts it, and run once.
@@ -166,7 +175,16 @@ func TestOwnerOfServerOwnsSessions(t *testing.T) {
 	s := NewServer("x", "1", &ServerOptions{Owner: func(ctx context.Context) string {
 		return mcphttp.RequestFrom(ctx).Header.Get("X-User")
 	}})
+	h, end := s.Routes(&farcall.Options{}, 0, nil)
 	c := newHTTPClient(s, "X-User", "alice")
+	testOwnerOfSessions(t, c, c.handler.(*mcphttp.Handler).Shutdown)
+	c = newHTTPClient(s, "X-User", "alice")
+	c.handler = h
+	testOwnerOfSessions(t, c, end)
+}
+
+func testOwnerOfSessions(t *testing.T, c *httpClient, end func(context.Context) error) {
+	t.Helper()
 	c.begin(legacyName)
 	ping := `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	if got := c.send(ping); !bytes.Contains(got, []byte(`"result"`)) {
@@ -178,7 +196,7 @@ func TestOwnerOfServerOwnsSessions(t *testing.T) {
 			t.Errorf("%q uses the session of another caller: %s", other, got)
 		}
 	}
-	_ = c.handler.(*mcphttp.Handler).Shutdown(t.Context())
+	_ = end(t.Context())
 }
 
 // What a handler without options has of the server's.

@@ -19,7 +19,8 @@ func (s *Server) ServeTransport(ctx context.Context, t farcall.Transport, o *far
 }
 
 // Routes returns a handler of /mcp, /sse and /messages, for a server that checks the Host header of
-// each request itself. A session belongs to the caller that a guard has authenticated. end ends the
+// each request itself. Without an Owner in ServerOptions or its HTTP, a session belongs to the caller
+// that a guard has authenticated. end ends the
 // sessions, as Shutdown of [mcphttp.Handler] does. o and the bounds take the place of those in
 // ServerOptions.
 func (s *Server) Routes(o *farcall.Options, maxMessage int, origins []string) (routes http.Handler, end func(context.Context) error) {
@@ -30,7 +31,7 @@ func (s *Server) Routes(o *farcall.Options, maxMessage int, origins []string) (r
 	opts.RPC, opts.MaxMessage = o, cmp.Or(maxMessage, opts.MaxMessage)
 	opts.Hosts, opts.Origins = []string{"*"}, slices.Concat(origins, opts.Origins)
 	opts.MessagesPath = "/messages"
-	if opts.Owner == nil {
+	if opts.Owner == nil && s.opts.Owner == nil {
 		opts.Owner = authenticated
 	}
 	h := mcphttp.NewHandler(s, &opts)
