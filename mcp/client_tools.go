@@ -17,7 +17,9 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// ToolError is the failure of a tool itself, which Call returns.
+// ToolError is the failure of a tool itself: which Call returns, and which a handler
+// returns to say more than a text. Its Result is what the client gets then, with
+// IsError.
 type ToolError struct{ Result *spec.CallToolResult }
 
 // Error returns the text of the result.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync/atomic"
 
@@ -35,8 +36,8 @@ func (t *tool) kind() string { return "tool" }
 // valid until the handler returns.
 //
 // An error that is, or wraps, a *jsonrpc.Error is answered as such: the call was
-// wrong. Any other error is the tool's own: its text is the result, with
-// IsError, for the model to read.
+// wrong. Any other error is the tool's own: its text is the result, with IsError,
+// for the model to read, or, if it is a *[ToolError], the Result of that.
 type ToolHandler func(ctx context.Context, arguments jsonrpc.Raw) (*ToolResult, error)
 
 // AddTool adds a tool with a given input schema, and an output schema if it has
@@ -188,6 +189,13 @@ func toolOutcome(ctx context.Context, a answer, err error) (answer, error) {
 	}
 	if remote.Own(err) != nil {
 		return answer{}, err
+	}
+	if own, ok := err.(*ToolError); ok && own.Result != nil { //nolint:errorlint // what wraps one has more to say: its text
+		r := *own.Result
+		r.IsError, r.ResultType = true, ""
+		r.Meta = maps.Clone(r.Meta)
+		delete(r.Meta, spec.MetaServerInfo) // that of the server which the handler has called
+		return answer{raw: r.AppendJSON(nil), plain: len(r.Meta) == 0}, nil
 	}
 	return toolError(err.Error()), nil
 }

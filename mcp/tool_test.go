@@ -406,3 +406,29 @@ func TestPageSize(t *testing.T) {
 		t.Error(strings.Count(got, `"name":"t`))
 	}
 }
+
+// A ToolError keeps its blocks; what wraps one is a text.
+func TestToolErrorKeepsItsResult(t *testing.T) {
+	type out struct {
+		N int `json:"n"`
+	}
+	s := NewServer("x", "1", nil)
+	AddTool(s, "e", "", func(context.Context, struct{}) (out, error) {
+		return out{}, &ToolError{Result: &ToolResult{
+			Content: []Content{Text("custom"), Text("two")}, StructuredContent: jsonrpc.Raw(`{"why":1}`),
+			Meta: spec.Meta{spec.MetaServerInfo: jsonrpc.Raw(`{"name":"another"}`), "own": jsonrpc.Raw("1")},
+		}}
+	})
+	got := sendModern(t, s, canNothing, "tools/call", `{"name":"e"}`).raw
+	for _, want := range []string{`"content":[{"type":"text","text":"custom"},{"type":"text","text":"two"}]`, `"isError":true`, `"structuredContent":{"why":1}`, `"own":1`} {
+		if !strings.Contains(got, want) || strings.Contains(got, "another") {
+			t.Errorf("%s lacks %s", got, want)
+		}
+	}
+	AddTool(s, "none", "", func(context.Context, struct{}) (out, error) {
+		return out{}, fmt.Errorf("wrapped: %w", &ToolError{Result: &ToolResult{Content: []Content{Text("one")}}})
+	})
+	if got := callTool(t, s, "none", "{}"); !strings.Contains(got, `"text":"wrapped: one"}],"isError":true`) {
+		t.Error(got)
+	}
+}
