@@ -93,7 +93,7 @@ func mustLoad(t *testing.T, doc []byte, o *Options) *API {
 // dialAPI returns a client of a server that has the tools.
 func dialAPI(t *testing.T, api *API) *mcp.Client {
 	t.Helper()
-	s := mcp.NewServer("api", "1", nil)
+	s := mcp.NewServer("api", "1", &mcp.ServerOptions{Arguments: mcp.Strict})
 	api.AddTo(s)
 	a, b := farcall.Pipe()
 	done := make(chan error, 1)
