@@ -51,7 +51,7 @@ TO is the server:
   ws://host[:port][/path]              wss too; without a path: /mcp, raw: /rpc/ws
   tcp://host:port[?framing=FRAMING]    tls:// for TCP with TLS
   unix:PATH[?framing=FRAMING]          a socket; FRAMING is line, header or raw
-  npipe:NAME[?framing=FRAMING]         a named pipe of Windows
+  npipe:NAME[?framing=FRAMING]         a named pipe, on Windows
   host:port                            the same as http://host:port
   -- command args...                   a child process, over its standard input and output
 
