@@ -66,6 +66,8 @@ type Method struct {
 	Stream      bool
 	// Notification: it is not called, only notified, and has no Result.
 	Notification bool
+	// Subscription: HandleSubscription or HandleTopic added it, events or the methods that subscribe and unsubscribe.
+	Subscription bool
 }
 
 const (
@@ -186,8 +188,9 @@ func (m unknownMethodError) Error() string { return fmt.Sprintf("there is no met
 // Methods describes the methods, sorted by name, without rpc.discover.
 func (m *Mux) Methods() []Method {
 	var all []Method
-	for _, e := range sorted(m.methods.Load()) {
-		one := Method{Name: e.name, Summary: e.summary(), Description: e.description()}
+	methods := m.methods.Load()
+	for _, e := range sorted(methods) {
+		one := Method{Name: e.name, Summary: e.summary(), Description: e.description(), Subscription: e.subscribes(*methods)}
 		if t := e.types; t != nil {
 			one.Stream = t.stream
 			p := t.params.Load()

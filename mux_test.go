@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -150,5 +151,24 @@ func TestMuxComposes(t *testing.T) {
 	got, err := farcall.Call[float64](t.Context(), pa, "add", []int{1, 2})
 	if err != nil || got != 3 || seen != "add" {
 		t.Errorf("got %v, %v, seen %q", got, err, seen)
+	}
+}
+
+// TestMethodsSubscription marks the events of a group and the methods that subscribe to them, and no others.
+func TestMethodsSubscription(t *testing.T) {
+	m := farcall.NewMux()
+	nop := func(context.Context, struct{}) (int, error) { return 0, nil }
+	farcall.HandleSubscription(m.Group("time/"), "ticks", func(context.Context, struct{}) (iter.Seq2[int, error], error) { return nil, nil })
+	farcall.HandleTopic(m, "news", func(context.Context, struct{}) (*farcall.Topic[int], error) { return nil, nil })
+	farcall.Handle(m, "mail/subscribe", nop)
+	farcall.Handle(m, "mail/unsubscribe", nop)
+	var got []string
+	for _, method := range m.Methods() {
+		if method.Subscription {
+			got = append(got, method.Name)
+		}
+	}
+	if want := []string{"news", "subscribe", "time/subscribe", "time/ticks", "time/unsubscribe", "unsubscribe"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

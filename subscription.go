@@ -218,6 +218,20 @@ func (m *Mux) addSubscription(types *signature, method string, doc []string, ope
 	}, "End a subscription", "The answer is whether the connection had it.")
 }
 
+// subscribes reports whether addSubscription added the entry.
+func (e *entry) subscribes(methods map[string]*entry) bool {
+	if e.types != nil && e.types.subscription {
+		return true
+	}
+	space, _ := namespaceOf(e.name)
+	subscribe := methods[space.subscribe]
+	if subscribe == nil || e.name != space.subscribe && e.name != space.unsubscribe {
+		return false
+	}
+	_, ours := subscribe.handler.(*subscriptionsOf)
+	return ours
+}
+
 type unsubscription struct {
 	Subscription string `json:"subscription" doc:"the id that was answered"`
 }

@@ -16,7 +16,8 @@ import (
 // FromMux returns a server with a tool for each method that mux has now. The tool math_add calls the
 // method math/add; its arguments are the members of the params. Params that are a list are the one
 // argument params, and params that a method does not describe are any object. Values of a stream
-// are reported as progress, and together they are the result.
+// are reported as progress, and together they are the result. Subscriptions become no tools: their events have
+// no end.
 //
 // An error of a method is the tool's, for the model to read; an internal error stays one. A method that
 // calls its caller back gets farcall.ErrNoCallback; in its place it may use [Elicit] and its like, as its
@@ -27,6 +28,9 @@ func FromMux(mux *farcall.Mux, o *ServerOptions) *Server {
 	responder := farcall.NewResponder(mux, &farcall.Options{Logger: s.opts.Logger, Interceptors: []farcall.Interceptor{holdFailures}})
 	methods := map[string]string{}
 	for _, m := range mux.Methods() {
+		if m.Subscription {
+			continue
+		}
 		t := &muxTool{Method: m, responder: responder}
 		name := toolNameOf(m.Name)
 		if other, ok := methods[name]; ok {

@@ -53,6 +53,8 @@ func muxForTools() *farcall.Mux {
 			}
 		}
 	})
+	farcall.HandleSubscription(mux, "time/ticks", func(context.Context, struct{}) (iter.Seq2[int, error], error) { return nil, nil })
+	farcall.HandleTopic(mux, "news", func(context.Context, struct{}) (*farcall.Topic[int], error) { return nil, nil })
 	mux.Handle("raw.any", farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) { return r.Params, nil }))
 	return mux
 }

@@ -13,11 +13,8 @@ import (
 )
 
 // pushing are the methods that call or notify their caller in JSON-RPC, which an
-// MCP client does not understand, and those without an end.
-var pushing = map[string]bool{
-	"callback": true, "clock/subscribe": true, "clock/unsubscribe": true,
-	"time/subscribe": true, "time/unsubscribe": true, "time/ticks": true,
-}
+// MCP client does not understand.
+var pushing = map[string]bool{"callback": true, "clock/subscribe": true, "clock/unsubscribe": true}
 
 // changing are the methods that change something.
 var changing = map[string]bool{"continueChat": true, "logEvent": true}
@@ -25,7 +22,7 @@ var changing = map[string]bool{"continueChat": true, "logEvent": true}
 // addFunctions adds a tool for each method of the mux, which it calls.
 func addFunctions(s *mcp.Server, mux *farcall.Mux, local farcall.Caller) {
 	for _, m := range mux.Methods() {
-		if pushing[m.Name] {
+		if m.Subscription || pushing[m.Name] {
 			continue
 		}
 		f := &function{m, local}
