@@ -105,8 +105,14 @@ type Upstream struct {
 	IdleStop time.Duration
 
 	// Timeout bounds a call, 60 seconds by default; QueueTimeout how long it
-	// waits for its turn, 30 seconds by default.
-	Timeout, QueueTimeout time.Duration
+	// waits for its turn, 30 seconds by default; StartTimeout how long the server may
+	// take to start and to answer the handshake, 60 seconds by default.
+	Timeout, QueueTimeout, StartTimeout time.Duration
+	// Preload starts the server with the gateway, and not with the first call. Required does so as well,
+	// and /readyz is 503 while the server is not there. HealthCheck is how often it is asked whether it is
+	// there, by a ping, and started when it is not: 30 seconds where it is required, else never.
+	Preload, Required bool
+	HealthCheck       time.Duration
 	// MaxInFlight bounds the calls in flight, MaxQueue those that wait, both 1024 by default.
 	MaxInFlight, MaxQueue int
 	// Breaker says when to stop trying.

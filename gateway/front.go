@@ -31,6 +31,10 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			probe(w, http.StatusServiceUnavailable, "draining")
 			return
 		}
+		if missing := g.plan.Load().unready(); missing != "" {
+			probe(w, http.StatusServiceUnavailable, missing)
+			return
+		}
 		probe(w, http.StatusOK, "ready")
 	default:
 		g.web.ServeHTTP(w, r)

@@ -127,6 +127,9 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	g.plan.Store(p)
 	//nolint:forbidigo // connections end when they are drained, and with nothing else
 	g.serving, g.stop = context.WithCancel(context.Background())
+	for _, s := range p.order {
+		s.keepUp(g.serving)
+	}
 	g.page = admin.New(g.status)
 	g.page.Origin = origin.Policy{Origins: g.opts.Origins, Hosts: anyHost()}
 	return g, nil
@@ -218,6 +221,9 @@ func (g *Gateway) Reload(c *Config) error {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	g.plan.Store(p)
+	for _, s := range p.order {
+		s.keepUp(g.serving)
+	}
 	g.suspended.limit(c.suspends())
 	if len(old.all.Entries(route.Tools)) > 0 { // the page for operators goes on to show them
 		g.ending.Go(func() { _, _ = p.all.Page(g.serving, route.Tools, "") })

@@ -169,6 +169,15 @@ func (c *checker) name(u *Upstream, path string) {
 	}
 }
 
+// oneForAll refuses what is about a connection that all callers may share where there is none.
+func (c *checker) oneForAll(u *Upstream, path string) {
+	if u.Profile == profileRaw || !u.forAll() {
+		c.refuse(path, "it is for a server of MCP with a connection that all callers may share", "remove it, or choose lifetime: auto or shared", map[string]bool{
+			"preload": u.Preload, "required": u.Required, "health_check": u.HealthCheck != 0,
+		})
+	}
+}
+
 // onePool refuses a pool where there is one connection.
 func (c *checker) onePool(u *Upstream, at string) {
 	if u.Lifetime == lifetimeShared && u.Pool > 1 && u.Profile != profileRaw {
@@ -185,6 +194,7 @@ func (c *checker) upstream(u *Upstream, path string) {
 	c.choice(at("profile"), "profile", u.Profile, "auto", "mcp", "raw")
 	c.choice(at("lifetime"), "lifetime", u.Lifetime, lifetimeAuto, lifetimeShared, "principal", "session", "call")
 	c.onePool(u, at("pool"))
+	c.oneForAll(u, path)
 	c.choice(at("transport"), "transport", u.Transport, "streamable", "sse")
 	c.choice(at("framing"), "framing", u.Framing, "line", "header", "raw")
 	c.choice(at("namespace"), "namespace", u.Namespace, "auto", "always", "never")
@@ -204,7 +214,7 @@ func (c *checker) upstream(u *Upstream, path string) {
 	for _, d := range []struct {
 		key   string
 		value time.Duration
-	}{{"timeout", u.Timeout}, {"queue_timeout", u.QueueTimeout}, {"idle_stop", u.IdleStop}, {"breaker.for", u.Breaker.For}, {"restart.min", u.Restart.Min}, {"restart.max", u.Restart.Max}, {"frame_timeout", u.FrameTimeout}} {
+	}{{"timeout", u.Timeout}, {"queue_timeout", u.QueueTimeout}, {"start_timeout", u.StartTimeout}, {"health_check", u.HealthCheck}, {"idle_stop", u.IdleStop}, {"breaker.for", u.Breaker.For}, {"restart.min", u.Restart.Min}, {"restart.max", u.Restart.Max}, {"frame_timeout", u.FrameTimeout}} {
 		c.notBefore(at(d.key), d.value)
 	}
 	if u.Restart.Max > 0 && u.Restart.Min > u.Restart.Max {

@@ -230,6 +230,23 @@ func TestEnviron(t *testing.T) {
 	if want := []string{"PATH=/bin", "LC_ALL=C", "AWS_X=1", "ONE=1", "B=2", "HOME=/x"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+	// A corporate proxy with its own CA, and a private registry.
+	u = &Upstream{Env: map[string]string{"UV_INDEX_URL": "x"}, InheritEnv: []string{"UV_PUBLISH_TOKEN"}}
+	from := []string{
+		"HTTPS_PROXY=http://proxy:3128", "http_proxy=http://me:word@proxy:3128", "ALL_PROXY=me:word@proxy:1080", "NODE_EXTRA_CA_CERTS=/ca.pem",
+		"SSL_CERT_FILE=/ca.pem", "npm_config_registry=https://npm.corp/", "npm_config_//npm.corp/:_authToken=x", "NPM_CONFIG__AUTH=x",
+		"PIP_INDEX_URL=https://u:p@pypi.corp/", "UV_INDEX_URL=https://u:p@pypi.corp/", "UV_PUBLISH_TOKEN=t", "XDG_CACHE_HOME=/cache", "DATABASE_URL=x",
+	}
+	want := []string{
+		"HTTPS_PROXY=http://proxy:3128", "NODE_EXTRA_CA_CERTS=/ca.pem", "SSL_CERT_FILE=/ca.pem", "npm_config_registry=https://npm.corp/",
+		"UV_PUBLISH_TOKEN=t", "XDG_CACHE_HOME=/cache", "UV_INDEX_URL=x",
+	}
+	if got := u.Environ(from); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got := u.withheld(from); !slices.Equal(got, []string{"ALL_PROXY", "NPM_CONFIG__AUTH", "PIP_INDEX_URL", "http_proxy", "npm_config_//npm.corp/:_authToken"}) {
+		t.Errorf("withheld: %q", got)
+	}
 	u = &Upstream{InheritEnv: []string{"*"}}
 	if got := u.Environ([]string{"A=1", "B=2"}); len(got) != 2 {
 		t.Errorf("%q", got)

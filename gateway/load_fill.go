@@ -33,6 +33,7 @@ func (u *Upstream) filled(namespace string) *Upstream {
 	out.Profile = cmp.Or(u.Profile, "auto")
 	out.Sandbox = u.Sandbox.filled()
 	out.Timeout = cmp.Or(u.Timeout, 60*time.Second)
+	out.StartTimeout = cmp.Or(u.StartTimeout, 60*time.Second)
 	out.QueueTimeout = cmp.Or(u.QueueTimeout, 30*time.Second)
 	out.MaxInFlight = cmp.Or(u.MaxInFlight, 1024)
 	out.MaxQueue = cmp.Or(u.MaxQueue, 1024)

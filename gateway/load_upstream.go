@@ -2,9 +2,7 @@ package gateway
 
 import (
 	"fmt"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -50,6 +48,10 @@ func (r *reader) upstream(m member, path string) *Upstream {
 		"idle_stop":     r.duration(&u.IdleStop),
 		"timeout":       r.duration(&u.Timeout),
 		"queue_timeout": r.duration(&u.QueueTimeout),
+		"start_timeout": r.duration(&u.StartTimeout),
+		"preload":       r.flag(&u.Preload),
+		"required":      r.flag(&u.Required),
+		"health_check":  r.duration(&u.HealthCheck),
 		"max_in_flight": r.count(&u.MaxInFlight),
 		"max_queue":     r.count(&u.MaxQueue),
 		"breaker": func(n *node, path string) {
@@ -181,54 +183,4 @@ func (r *reader) restart(dst *Restart, n *node, path string) {
 	default:
 		r.problemAt(n.at, path, fmt.Sprintf("there is no way of restarting %q", n.text), "use never or always, or a map with min and max")
 	}
-}
-
-// Environ returns the environment of an upstream's command, of what the
-// gateway's own is: HOME, LANG, LC_*, LOGNAME, PATH, SHELL, TERM, TMPDIR, USER (on
-// Windows what programs need there), what InheritEnv names, and Env.
-func (u *Upstream) Environ(from []string) []string {
-	var out []string
-	for _, entry := range from {
-		name, _, ok := strings.Cut(entry, "=")
-		if !ok || name == "" {
-			continue
-		}
-		if _, given := u.Env[name]; given {
-			continue
-		}
-		if slices.ContainsFunc(slices.Concat(harmless(), u.InheritEnv), func(p string) bool { return matches(p, name) }) {
-			out = append(out, entry)
-		}
-	}
-	for _, name := range sortedKeys(u.Env) {
-		out = append(out, name+"="+u.Env[name])
-	}
-	return out
-}
-
-// harmless are the variables that every command gets: programs need them, and
-// they hold no secrets.
-func harmless() []string {
-	if filepath.Separator == '\\' {
-		return []string{"APPDATA", "COMSPEC", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PATH", "Path", "PATHEXT", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "SystemRoot", "TEMP", "TMP", "USERNAME", "USERPROFILE"}
-	}
-	return []string{"HOME", "LANG", "LC_*", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"}
-}
-
-// matches reports whether a pattern of * matches a name.
-func matches(pattern, name string) bool {
-	first, rest, star := strings.Cut(pattern, "*")
-	if !star {
-		return pattern == name
-	}
-	if !strings.HasPrefix(name, first) {
-		return false
-	}
-	name = name[len(first):]
-	for i := 0; i <= len(name); i++ {
-		if matches(rest, name[i:]) {
-			return true
-		}
-	}
-	return false
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,7 @@ type server struct {
 	post, stream, ws http.Handler // of raw
 
 	telling pace // clients of its lists
+	health  health
 
 	slow atomic.Bool // it did not say in time what it offers
 
@@ -110,7 +112,7 @@ func (s *server) speakMCP(log *slog.Logger, size int) {
 	s.mcp = upstream.New(&upstream.Options{
 		Name: c.Name, Dial: s.dial, Exclusive: !s.web(), Identity: c.identify(),
 		Lifetime: c.Lifetime, Pool: c.Pool, IdleStop: c.IdleStop,
-		Timeout: c.Timeout, MaxInFlight: c.MaxInFlight, MaxQueue: c.MaxQueue, QueueTimeout: c.QueueTimeout,
+		Timeout: c.Timeout, StartTimeout: c.StartTimeout, Starting: s.starting, MaxInFlight: c.MaxInFlight, MaxQueue: c.MaxQueue, QueueTimeout: c.QueueTimeout,
 		BreakAfter: c.Breaker.After, BreakFor: c.Breaker.For,
 		OnListChanged: s.listChanged,
 		Asks:          s.g.asking.has(c),
@@ -121,6 +123,23 @@ func (s *server) speakMCP(log *slog.Logger, size int) {
 		Logger:        log,
 	})
 	s.alone = route.NewView([]route.Source{s.source(route.NamespaceNever)}, s.g.viewOptions(size))
+}
+
+// starting tells what is started, for whoever waits for it.
+func (s *server) starting() string {
+	text := s.cfg.Target()
+	if s.children == nil {
+		return text
+	}
+	if names := s.cfg.withheld(os.Environ()); len(names) > 0 {
+		text += "; not passed on: " + strings.Join(names, ", ") + " (name them in inherit_env)"
+	}
+	if lines := s.children.Stats().LastStderr; len(lines) > 0 {
+		text += "; last output: " + lines[len(lines)-1]
+	} else {
+		text += "; no output yet"
+	}
+	return text
 }
 
 // source is what the server gives to a view.
@@ -236,6 +255,7 @@ func (s *server) reach(subprotocols ...string) *target.Options {
 // close lets the calls in flight finish, as long as the context lasts, and ends
 // every child.
 func (s *server) close(ctx context.Context) {
+	s.health.stop()
 	if s.children != nil {
 		defer context.AfterFunc(ctx, s.children.Kill)()
 	}

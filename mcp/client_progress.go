@@ -33,8 +33,12 @@ func OnProgress(ctx context.Context, f func(spec.ProgressNotificationParams)) co
 // send makes a call on a line, in the revision that is spoken there, bounded in
 // time.
 func (c *Client) send(ctx context.Context, w *line, method string, params jsonrpc.Raw) (raw jsonrpc.Raw, err error) {
+	idle := c.opts.Timeout
+	if _, bounded := ctx.Deadline(); bounded && (method == spec.MethodInitialize || method == spec.MethodServerDiscover) {
+		idle = -1 // the deadline of a start counts: a server may take longer for that than for a call
+	}
 	p := &patience{}
-	p.begin(ctx, w, c.opts.Timeout, c.opts.MaxTimeout)
+	p.begin(ctx, w, idle, c.opts.MaxTimeout)
 	defer p.stop()
 	report, _ := ctx.Value(progressKey{}).(func(spec.ProgressNotificationParams))
 	var sink progressSink

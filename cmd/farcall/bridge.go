@@ -56,7 +56,8 @@ TO is the server:
   -- command args...                   a child process, over its standard input and output
 
 A command is run without a shell, and with few variables of farcall's environment:
-HOME, LANG, LC_*, LOGNAME, PATH, SHELL, TERM, TMPDIR, USER. --env gives it more.
+HOME, LANG, LANGUAGE, LC_*, LOGNAME, PATH, SHELL, TERM, TMPDIR, TZ, USER, and those
+for proxies, certificates and registries. --env gives it more.
 Clients that can be asked the same share one process, until the server asks its client
 something while it works: then each new session gets one (--lifetime).
 

@@ -32,8 +32,8 @@ servers of the system, which are asked over TCP (programs that use glibc or c-ar
 do that when RES_OPTIONS says so, which is set; others need addresses, or --network
 all). Sockets of the local system, like those of daemons, are never reached.
 
-The environment is HOME, LANG, LC_*, LOGNAME, PATH, SHELL, TERM, USER, and what --env
-names. The working directory can be read when --read . says so. Where the kernel
+The environment is HOME, LANG, LANGUAGE, LC_*, LOGNAME, PATH, SHELL, TERM, TMPDIR, TZ,
+USER, what is for proxies, certificates and registries, and what --env names. The working directory can be read when --read . says so. Where the kernel
 lacks a part, nothing is started, and it is said what is missing; --mode best-effort
 runs the command without that part, and says so. --mode open confines nothing: the
 command has all rights but those to read other processes and the files of --hide. So

@@ -40,6 +40,7 @@ type conn struct {
 	lateQuestions bool
 	held          []*question // that could be about several calls; the oldest first
 	level         int         // of the log; -1: not told
+	begun         time.Time   // when it was started; does not change
 	used          time.Time
 	age           uint64 // of the breaker, at the start
 	promised      int    // calls that will get it, in one run of dispatch
@@ -82,13 +83,6 @@ func (l *conn) identify(pc *pendingCall) {
 	}
 }
 
-// maxStarts bounds the attempts of one start to which the server's supervision
-// says "not yet", and maxPause how long each may take.
-const (
-	maxStarts = 5
-	maxPause  = 5 * time.Second
-)
-
 // run is the life of a connection.
 func (l *conn) run() {
 	client, err := l.connect()
@@ -102,39 +96,6 @@ func (l *conn) run() {
 		}
 	}
 	l.u.closed(l)
-}
-
-// connect makes the connection.
-func (l *conn) connect() (*mcp.Client, error) {
-	o := &l.u.opts
-	ctx, cancel := context.WithTimeout(l.ctx, o.Timeout)
-	defer cancel()
-	for n := 1; ; n++ {
-		client, err := o.Dial(ctx, &mcp.ClientOptions{
-			Timeout:       o.Timeout,
-			Capabilities:  l.abilities.declared(),
-			Ask:           l.ask,
-			OnNotice:      l.notice,
-			OnListening:   l.granted,
-			OnSessionLost: l.u.listsChanged,
-			OnWarning:     func(err error) { l.u.warn("%w", err) },
-			NoCache:       true,
-		})
-		if err == nil {
-			return client, nil
-		}
-		after, _ := l.u.explain(err)
-		if after <= 0 || after > maxPause || n == maxStarts {
-			return nil, err
-		}
-		timer := time.NewTimer(after)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return nil, err
-		}
-	}
 }
 
 // listen has the server tell when its lists change. Over a connection it returns

@@ -159,6 +159,8 @@ func (u *Upstream) enter(pc *pendingCall) error {
 	}
 	timer := time.NewTimer(u.opts.QueueTimeout)
 	defer timer.Stop()
+	slow := time.NewTimer(maxStartWait)
+	defer slow.Stop()
 	for {
 		select {
 		case err := <-pc.grant:
@@ -167,8 +169,16 @@ func (u *Upstream) enter(pc *pendingCall) error {
 			if u.withdraw(pc) {
 				return u.ended(pc)
 			}
+		case <-slow.C:
+			l := u.starting(pc)
+			if l == nil {
+				continue
+			}
+			if u.withdraw(pc) {
+				return u.notReady(l)
+			}
 		case <-timer.C:
-			if u.expects(pc) {
+			if u.starting(pc) != nil {
 				timer.Reset(u.opts.QueueTimeout)
 				continue
 			}
@@ -256,21 +266,6 @@ func (u *Upstream) withdraw(pc *pendingCall) bool {
 	u.rejected(pc)
 	u.drained()
 	return true
-}
-
-// expects reports whether a connection for a pending call may be being started.
-func (u *Upstream) expects(pc *pendingCall) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if pc.conn != nil || len(pc.grant) > 0 {
-		return false
-	}
-	for _, l := range pc.holder.conns {
-		if u.expected(l, pc) {
-			return true
-		}
-	}
-	return !u.known && u.starts > 0
 }
 
 // overdue is the error of a call that has waited for too long.

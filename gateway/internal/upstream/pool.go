@@ -390,7 +390,7 @@ func (u *Upstream) evict(conns []*conn) bool {
 
 // start starts a connection, for a pending call or, with nil, for none.
 func (u *Upstream) start(h *holder, a abilities, pc *pendingCall) *conn {
-	l := &conn{u: u, holder: h, abilities: a, age: u.breaker.age}
+	l := &conn{u: u, holder: h, abilities: a, age: u.breaker.age, begun: time.Now()}
 	l.ctx, l.cancel = context.WithCancel(&connContext{u.ctx, l})
 	if pc != nil {
 		l.identify(pc)

@@ -2,9 +2,12 @@ package upstream
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
+	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 )
 
@@ -49,4 +52,57 @@ func TestStartedTooLate(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestStartStory has a server take its time to start: the status says what is waited for, and so does the
+// error of a call before its client gives up. The start goes on until its own deadline.
+func TestStartStory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		takes := 40 * time.Second
+		l.dialing = func(ctx context.Context, _ int) error {
+			select {
+			case <-time.After(takes):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		u := l.upstream(Options{Timeout: 10 * time.Second, BreakAfter: -1, Starting: func() string { return "npx -y it; not passed on: A_TOKEN" }})
+		begun := time.Now()
+		done := make(chan error, 1)
+		go func() { _, err := do(t.Context(), u, toolCall("which", "", Caller{})); done <- err }()
+		<-time.After(2 * time.Second)
+		if s := u.Status(); s.State != StateStarting || s.LastError != "" {
+			t.Errorf("%+v", s)
+		}
+		<-time.After(2 * time.Second)
+		if s := u.Status(); s.LastError != "starting for 4s: npx -y it; not passed on: A_TOKEN" {
+			t.Errorf("%+v", s)
+		}
+		err := <-done
+		if d := dataOf(t, err, jsonrpc.Unavailable); time.Since(begun) != 25*time.Second || d.Sent != "no" || !d.Retryable ||
+			!strings.Contains(err.Error(), "starting for 25s: npx -y it; not passed on: A_TOKEN") {
+			t.Errorf("after %v: %v, %+v", time.Since(begun), err, d)
+		}
+		<-time.After(16 * time.Second)
+		mustDo(t, u, toolCall("which", "", Caller{}), "1")
+		if s := u.Status(); s.LastError != "" || s.State != StateUp {
+			t.Errorf("%+v", s)
+		}
+		takes = time.Hour
+		l.child(1).end.Close()
+		synctest.Wait()
+		if err := u.Check(t.Context()); err == nil {
+			t.Error("a server that does not start is there")
+		}
+		<-time.After(time.Minute)
+		if s := u.Status(); s.State != StateDown || !strings.Contains(s.LastError, "not ready within 1m0s (start_timeout), starting for 1m0s: npx -y it") {
+			t.Errorf("%+v", s)
+		}
+		takes = 0
+		if err := u.Check(t.Context()); err != nil || u.Status().Calls != 2 {
+			t.Errorf("%v, %+v", err, u.Status())
+		}
+	})
 }

@@ -3,6 +3,8 @@ package upstream
 import (
 	"math/bits"
 	"time"
+
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // The states of an upstream.
@@ -48,6 +50,9 @@ func (u *Upstream) Status() Status {
 		Calls: u.calls, Errors: u.errors, Dropped: u.dropped, Retries: u.retries,
 		LatencyP50: u.latency.quantile(0.50), LatencyP99: u.latency.quantile(0.99), LastError: u.lastError,
 	}
+	if l := u.slowest(); s.State == StateStarting && l != nil && time.Since(l.begun) >= tellStart {
+		s.LastError = l.startStory() // what is waited for
+	}
 	for _, h := range u.holders {
 		for _, l := range h.conns {
 			if l.up {
@@ -81,7 +86,7 @@ func (u *Upstream) turn() {
 
 // count notes the end of an attempt.
 func (u *Upstream) count(pc *pendingCall, o outcome, again bool) {
-	if pc.call.Method == describing {
+	if pc.call.Method == describing || pc.call.Method == spec.MethodPing {
 		return
 	}
 	if again {
@@ -96,7 +101,7 @@ func (u *Upstream) count(pc *pendingCall, o outcome, again bool) {
 
 // rejected notes the end of a call that has got no connection.
 func (u *Upstream) rejected(pc *pendingCall) {
-	if pc.call.Method == describing {
+	if pc.call.Method == describing || pc.call.Method == spec.MethodPing {
 		return
 	}
 	u.calls++

@@ -22,6 +22,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // A Caller is who calls.
@@ -113,9 +114,12 @@ type Options struct {
 	MaxConnections int
 	// IdleStop is when connections that are unused are closed. Default 0: never.
 	IdleStop time.Duration
-	// Timeout bounds how long a call may be without a sign of life, and how long a
-	// connection may take to start. Default 60 s.
-	Timeout time.Duration
+	// Timeout bounds how long a call may be without a sign of life, and StartTimeout how long a
+	// connection may take to start, handshake and all. Default 60 s. A call waits for a start for 25 s at
+	// most; the start goes on.
+	Timeout, StartTimeout time.Duration
+	// Starting tells what starts, and what may keep it from it, for those who wait. Nil: nothing.
+	Starting func() string
 	// MaxInFlight bounds the calls under way, MaxQueue those that wait, and
 	// QueueTimeout how long they do; the time in which a connection starts does not count.
 	// One owner never gets all of either while others call: see share.go. Default 1024,
@@ -148,6 +152,7 @@ func (o *Options) setDefaults() {
 	o.Pool = cmp.Or(o.Pool, 8)
 	o.MaxConnections = cmp.Or(o.MaxConnections, 256)
 	o.Timeout = cmp.Or(o.Timeout, time.Minute)
+	o.StartTimeout = cmp.Or(o.StartTimeout, time.Minute)
 	o.MaxInFlight = cmp.Or(o.MaxInFlight, 1024)
 	o.MaxQueue = cmp.Or(o.MaxQueue, 1024)
 	o.QueueTimeout = cmp.Or(o.QueueTimeout, 30*time.Second)
@@ -254,6 +259,16 @@ func (u *Upstream) Describe(ctx context.Context, who Caller) (*mcp.ServerInfo, e
 	info = pc.conn.info
 	u.leave(pc, nil, nil, false)
 	return info, nil
+}
+
+// Check pings the server over the connection that callers share who cannot be asked anything. It starts
+// one if there is none. Its error is about the way to the server.
+func (u *Upstream) Check(ctx context.Context) error {
+	_, err := u.Call(ctx, &Call{Method: spec.MethodPing, Idempotent: true})
+	if errors.As(err, new(*jsonrpc.Error)) && !errors.As(err, new(*wayError)) {
+		return nil // it has answered
+	}
+	return err
 }
 
 // Notify passes a notification of a caller on to the connections that it uses, such as
