@@ -363,3 +363,48 @@ func (u *Upstream) abandon(pc *pendingCall) {
 	q.lost, q.running, q.all, q.bytes = true, false, nil, 0
 	u.done(pc)
 }
+
+// waitDelivered waits until nothing is passed on to the client of a pending call any more, or the client
+// does not read.
+func (pc *pendingCall) waitDelivered() {
+	quiet, told := pc.u.hush(pc)
+	if quiet == nil {
+		return
+	}
+	deaf := time.NewTicker(maxDeaf)
+	defer deaf.Stop()
+	for {
+		select {
+		case <-quiet:
+			return
+		case <-deaf.C:
+			told = pc.u.unheard(pc, told)
+		}
+	}
+}
+
+// hush ends what a pending call asks, and returns what is closed when nothing is passed on any more, and
+// how many notes have been. Nil: nothing is.
+func (u *Upstream) hush(pc *pendingCall) (quiet <-chan struct{}, told int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	pc.over = true
+	if pc.open == 0 {
+		return nil, 0
+	}
+	for _, q := range pc.asks {
+		q.cancel()
+	}
+	pc.quiet = make(chan struct{})
+	return pc.quiet, pc.notes.told
+}
+
+// unheard gives up what is to be passed on when the client has not taken a note since told of them were.
+func (u *Upstream) unheard(pc *pendingCall, told int) (now int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if pc.notes.running && pc.notes.told == told {
+		u.abandon(pc)
+	}
+	return pc.notes.told
+}

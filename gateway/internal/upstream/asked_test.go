@@ -456,7 +456,7 @@ func TestCallPool(t *testing.T) {
 		most := 0
 		for range 20 {
 			u.mu.Lock()
-			most = max(most, u.places)
+			most = max(most, u.places())
 			u.mu.Unlock()
 			synctest.Wait()
 		}

@@ -67,8 +67,8 @@ func chaos(t *testing.T, lifetime, eras string) {
 	l.close(u)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.places != 0 || u.live != 0 || u.starts != 0 || len(u.holders) != 0 || len(u.watching) != 0 {
-		t.Errorf("left: %d places, %d connections, %d starts, %d owners, %d watches", u.places, u.live, u.starts, len(u.holders), len(u.watching))
+	if u.conns != [closed + 1]int{} || len(u.holders) != 0 || len(u.watching) != 0 {
+		t.Errorf("left: connections %v, %d owners, %d watches", u.conns, len(u.holders), len(u.watching))
 	}
 }
 

@@ -25,8 +25,7 @@ type conn struct {
 	info   *mcp.ServerInfo
 	modern bool
 
-	up      bool
-	gone    bool // it takes no more calls
+	state   connState
 	pending pendingCalls
 	asking  int // pending calls that may be asked
 	// suspended are those of them that wait for an answer of their client.
@@ -129,7 +128,7 @@ func (u *Upstream) single(l *conn) bool {
 // raise questions can also use one that could be asked for more: it shows more.
 func (l *conn) serves(pc *pendingCall) bool {
 	switch {
-	case l.gone:
+	case !l.state.live():
 		return false
 	case l.modern: // each call says what its caller can do
 		return true
@@ -194,7 +193,7 @@ func (l *conn) rank(pc *pendingCall) (n int) {
 }
 
 // idle reports whether a connection is up and not in use.
-func (l *conn) idle() bool { return l.up && !l.gone && l.pending.n == 0 && len(l.watches) == 0 }
+func (l *conn) idle() bool { return l.state == ready && l.pending.n == 0 && len(l.watches) == 0 }
 
 // settle notes what a connection has brought.
 func (l *conn) settle(client *mcp.Client, now time.Time) {
@@ -204,5 +203,5 @@ func (l *conn) settle(client *mcp.Client, now time.Time) {
 	}
 	rev := era.Lookup(l.info.Revision)
 	l.modern = rev != nil && rev.Modern
-	l.up, l.roots.news, l.level, l.used = true, true, -1, now
+	l.roots.news, l.level, l.used = true, -1, now
 }

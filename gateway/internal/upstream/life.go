@@ -12,12 +12,12 @@ import (
 func (u *Upstream) arrived(l *conn, client *mcp.Client, err error) bool {
 	now := time.Now()
 	u.mu.Lock()
-	u.starts--
-	wanted := !l.gone
+	wanted := l.state == dialing
 	changed, first := false, !u.known || u.stale
 	switch {
 	case err == nil && wanted:
 		l.settle(client, now)
+		u.moveLocked(l, ready)
 		turned := !u.known || u.modern != l.modern
 		u.known, u.modern, u.info = true, l.modern, l.info
 		if turned {
@@ -63,7 +63,7 @@ func (u *Upstream) unstarted(l *conn, err error, now time.Time) {
 func (u *Upstream) died(l *conn, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if l.ctx.Err() != nil || l.gone {
+	if l.ctx.Err() != nil || !l.state.live() {
 		return // we have done it, or know
 	}
 	u.lost(l, l.age, err, time.Now())
@@ -75,12 +75,10 @@ func (u *Upstream) died(l *conn, err error) {
 func (u *Upstream) closed(l *conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.retire(l)
-	l.cancel()
-	u.places--
-	if l.holder.single {
-		u.singles--
+	if l.state < closing { // with all others: the upstream is closed
+		u.moveLocked(l, closing)
 	}
+	u.moveLocked(l, closed)
 	u.dispatch()
 }
 
@@ -108,7 +106,7 @@ func (u *Upstream) sweep() {
 func (u *Upstream) swept() (next time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.places == 0 {
+	if u.places() == 0 {
 		u.sweeping = false
 		return 0
 	}

@@ -271,7 +271,7 @@ func (u *Upstream) withdraw(pc *pendingCall) bool {
 // overdue is the error of a call that has waited for too long.
 func (u *Upstream) overdue() error {
 	u.mu.Lock()
-	taken := u.places >= u.opts.MaxConnections
+	taken := u.places() >= u.opts.MaxConnections
 	u.mu.Unlock()
 	if taken {
 		return u.refusal(jsonrpc.Overloaded,

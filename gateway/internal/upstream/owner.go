@@ -170,7 +170,7 @@ func (u *Upstream) usedLast(otherwise ownerKey, client owner.Key) (key ownerKey)
 			continue
 		}
 		for _, l := range h.conns {
-			if l.up && l.used.After(last) {
+			if l.state == ready && l.used.After(last) {
 				key, last = k, l.used
 			}
 		}
@@ -237,7 +237,7 @@ func (u *Upstream) rekeyQueue() {
 // rekey gives a connection that has started the owner that it has now that the server is known.
 func (u *Upstream) rekey(l *conn) {
 	switch old := l.holder; {
-	case old.single || l.gone:
+	case old.single || !l.state.live():
 	case l.modern && (old.key.roots != undeclared || !old.key.client.IsZero()): // each call says what its caller has: the connection declares nothing
 		old.conns = slices.DeleteFunc(old.conns, func(o *conn) bool { return o == l })
 		l.holder = u.holder(ownerKey{group: old.key.group}, &Caller{Session: old.session})

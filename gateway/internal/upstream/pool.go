@@ -27,11 +27,9 @@ type state struct {
 	holders  map[ownerKey]*holder
 	queue    share.Queue[*pendingCall] // that have no connection yet
 	inFlight *share.Places
-	places   int  // connections that are being started, used or closed
-	singles  int  // of these, those of one call
-	live     int  // of these, connections that take calls or will
-	starts   int  // and connections that are being started
-	known    bool // a connection was up once, and so modern says something
+	conns    [closed + 1]int // how many connections are in each state
+	singles  int             // of those that are not closed, those of one call
+	known    bool            // a connection was up once, and so modern says something
 	modern   bool
 	asks     bool // the server has asked what does not say which call it is about
 	// Servers asked for roots during one of several calls that stand alone.
@@ -62,7 +60,7 @@ const coolTime = time.Second
 // find returns the best connection that pc can have now, or nil.
 func (u *Upstream) find(pc *pendingCall) (best *conn) {
 	for _, l := range pc.holder.conns {
-		if l.up && l.serves(pc) && l.free(pc) && (best == nil || l.better(best, pc)) {
+		if l.state == ready && l.serves(pc) && l.free(pc) && (best == nil || l.better(best, pc)) {
 			best = l
 		}
 	}
@@ -72,7 +70,7 @@ func (u *Upstream) find(pc *pendingCall) (best *conn) {
 // expected reports whether a connection that is being started may come to be pc's. As
 // long as it is unknown what the server speaks, one is started for all.
 func (u *Upstream) expected(l *conn, pc *pendingCall) bool {
-	return !l.up && !l.gone && (l.serves(pc) || !u.known || u.modern)
+	return l.state == dialing && (l.serves(pc) || !u.known || u.modern)
 }
 
 // stateless reports whether the server is known to ask nothing outside of calls.
@@ -101,7 +99,7 @@ func (u *Upstream) hopeful(pc *pendingCall) bool {
 			return true
 		}
 	}
-	return !u.known && u.starts > 0
+	return !u.known && u.conns[dialing] > 0
 }
 
 // assign gives a connection to a pending call.
@@ -132,10 +130,25 @@ func (u *Upstream) assign(pc *pendingCall, l *conn) {
 // reports whether the call can be made again. It returns when nothing is passed on
 // any more.
 func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first bool) (again bool) {
+	u.mu.Lock()
+	again = u.partLocked(pc, in, err, first)
+	u.dispatch() // the connection may serve another call already: a slow reader must not block it
+	if pc.open > 0 {
+		u.mu.Unlock()
+		pc.waitDelivered()
+		u.mu.Lock()
+	}
+	defer u.mu.Unlock()
+	u.finished(pc)
+	u.dispatch()
+	u.drained()
+	return again
+}
+
+// partLocked takes a pending call from its connection.
+func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, first bool) (again bool) {
 	now := time.Now()
 	outcome := outcomeOf(pc, err)
-	u.mu.Lock()
-	defer u.mu.Unlock()
 	l := pc.conn
 	pc.over = true
 	l.part(pc, now)
@@ -157,18 +170,10 @@ func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first boo
 	pc.trial, pc.conn = false, nil
 	again = first && pc.Err() == nil && !u.over && (outcome == unreachable || outcome == unknown && pc.call.Idempotent)
 	u.count(pc, outcome, again)
-	if in != nil && in.Modern != l.modern || l.holder.single {
+	if l.state == draining || in != nil && in.Modern != l.modern || l.holder.single {
 		u.retire(l)
 	}
-	if l.gone && l.pending.n == 0 {
-		l.cancel()
-	}
-	u.dispatch()
 	u.trim(l)
-	u.waitDelivered(pc) // the connection may already serve another call: a slow reader must not block it
-	u.finished(pc)
-	u.dispatch()
-	u.drained()
 	return again
 }
 
@@ -182,36 +187,6 @@ func (l *conn) part(pc *pendingCall, now time.Time) {
 	l.asking--
 	if len(pc.asks) > 0 {
 		l.suspended--
-	}
-}
-
-// waitDelivered waits until nothing is passed on to the client of a pending call any more, or the client
-// does not read.
-func (u *Upstream) waitDelivered(pc *pendingCall) {
-	pc.over = true
-	if pc.open == 0 {
-		return
-	}
-	for _, a := range pc.asks {
-		a.cancel()
-	}
-	quiet := make(chan struct{})
-	pc.quiet = quiet
-	timer := time.NewTimer(maxDeaf)
-	defer timer.Stop()
-	for pc.quiet == quiet {
-		told, late := pc.notes.told, false
-		u.mu.Unlock()
-		select {
-		case <-quiet:
-		case <-timer.C:
-			late = true
-			timer.Reset(maxDeaf)
-		}
-		u.mu.Lock()
-		if late && pc.notes.running && pc.notes.told == told {
-			u.abandon(pc)
-		}
 	}
 }
 
@@ -250,7 +225,7 @@ func (u *Upstream) dispatch() {
 			l.promised = 0
 		}
 	}
-	coming := u.places - u.live // places that will be free
+	coming := u.conns[draining] + u.conns[closing] // places that will be free
 	for item := range u.queue.All() {
 		if u.inFlight.Used() >= u.opts.MaxInFlight {
 			break
@@ -281,7 +256,7 @@ func (u *Upstream) serve(pc *pendingCall, coming *int) {
 			l.promised++
 		}
 		return
-	} else if u.places >= u.opts.MaxConnections && u.answersAwaited() {
+	} else if u.places() >= u.opts.MaxConnections && u.answersAwaited() {
 		u.refuse(pc, u.refusal(jsonrpc.Overloaded,
 			"Overloaded: each connection that %s may have (max connections: %d) waits for the answer of a client to a question; try again later",
 			u.opts.Name, u.opts.MaxConnections))
@@ -298,17 +273,17 @@ func (u *Upstream) answersAwaited() bool {
 			}
 		}
 	}
-	return u.live == u.places
+	return u.live() == u.places()
 }
 
 // mayStart reports whether a connection can be started for pc. It makes room for one if
 // it has to.
 func (u *Upstream) mayStart(pc *pendingCall, coming *int) bool {
-	if u.over || !u.known && u.starts > 0 || u.hopeful(pc) && time.Now().Before(u.cool) || !u.pooled(pc) {
+	if u.over || !u.known && u.conns[dialing] > 0 || u.hopeful(pc) && time.Now().Before(u.cool) || !u.pooled(pc) {
 		return false
 	}
 	switch {
-	case u.places < u.opts.MaxConnections:
+	case u.places() < u.opts.MaxConnections:
 		return true
 	case *coming > 0:
 		*coming--
@@ -402,30 +377,11 @@ func (u *Upstream) start(h *holder, a abilities, pc *pendingCall) *conn {
 	if h.single {
 		u.singles++
 	}
-	u.places++
-	u.live++
-	u.starts++
+	u.conns[dialing]++
 	u.tasks.Go(l.run)
 	u.sweep()
 	u.turn()
 	return l
-}
-
-// retire gives no more calls to a connection, and closes it when it has none.
-func (u *Upstream) retire(l *conn) {
-	if !l.gone {
-		l.gone = true
-		u.live--
-		if l.up {
-			u.dropped += l.client.Dropped()
-		}
-		l.holder.conns = slices.DeleteFunc(l.holder.conns, func(o *conn) bool { return o == l })
-		u.tidy(l.holder)
-		u.turn()
-	}
-	if l.pending.n == 0 {
-		l.cancel()
-	}
 }
 
 // release closes all connections of an owner, as soon as they have no calls.
@@ -447,7 +403,7 @@ func (u *Upstream) described(who *Caller, a abilities) *mcp.ServerInfo {
 		return nil
 	}
 	for _, l := range h.conns {
-		if l.up && (l.modern || l.abilities&a == a) {
+		if l.state == ready && (l.modern || l.abilities&a == a) {
 			return l.info
 		}
 	}
@@ -468,7 +424,7 @@ func (u *Upstream) connsOf(who *Caller, method string) (conns []*conn) {
 		return nil
 	}
 	for _, l := range h.conns {
-		if l.up && !l.modern && l.abilities == a {
+		if l.state == ready && !l.modern && l.abilities == a {
 			conns = append(conns, l)
 		}
 	}

@@ -232,7 +232,7 @@ func (u *Upstream) rootsChanged(who *Caller) (conns []*conn) {
 			continue
 		}
 		for _, l := range h.conns {
-			if l.up && l.declaresRoots() {
+			if l.state == ready && l.declaresRoots() {
 				l.roots.news = true
 				conns = append(conns, l)
 			}

@@ -389,7 +389,7 @@ func checkOwners(t *testing.T, u *Upstream) {
 	defer u.mu.Unlock()
 	for key, h := range u.holders {
 		for _, l := range h.conns {
-			if l.up && l.declaresRoots() && key.roots == undeclared && key.group.IsZero() {
+			if l.state == ready && l.declaresRoots() && key.roots == undeclared && key.group.IsZero() {
 				t.Errorf("a connection that all share declares roots")
 			}
 			if l.holder != h || h.single {

@@ -100,7 +100,7 @@ func (u *Upstream) starting(pc *pendingCall) *conn {
 func (u *Upstream) slowest() (first *conn) {
 	for _, h := range u.holders {
 		for _, l := range h.conns {
-			if !l.up && (first == nil || l.begun.Before(first.begun)) {
+			if l.state == dialing && (first == nil || l.begun.Before(first.begun)) {
 				first = l
 			}
 		}

@@ -46,7 +46,7 @@ func (u *Upstream) Status() Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	s := Status{
-		State: u.mood, Since: u.since, Connections: u.live, InFlight: u.inFlight.Used(), Queued: u.queue.Len(),
+		State: u.mood, Since: u.since, Connections: u.live(), InFlight: u.inFlight.Used(), Queued: u.queue.Len(),
 		Calls: u.calls, Errors: u.errors, Dropped: u.dropped, Retries: u.retries,
 		LatencyP50: u.latency.quantile(0.50), LatencyP99: u.latency.quantile(0.99), LastError: u.lastError,
 	}
@@ -55,7 +55,7 @@ func (u *Upstream) Status() Status {
 	}
 	for _, h := range u.holders {
 		for _, l := range h.conns {
-			if l.up {
+			if l.state == ready {
 				s.Dropped += l.client.Dropped()
 			}
 		}
@@ -72,9 +72,9 @@ func (u *Upstream) turn() {
 	switch {
 	case u.breaker.open():
 		mood = StateOpen
-	case u.live > u.starts:
+	case u.conns[ready] > 0:
 		mood = StateUp
-	case u.live > 0:
+	case u.live() > 0:
 		mood = StateStarting
 	case u.stale:
 		mood = StateDown

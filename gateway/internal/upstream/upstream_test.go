@@ -334,9 +334,7 @@ func TestNotes(t *testing.T) {
 		}
 		synctest.Wait()
 		close(hold)
-		u.mu.Lock()
-		u.waitDelivered(pc)
-		u.mu.Unlock()
+		pc.waitDelivered()
 		if n < maxNotes || n > maxNotes+1 || int(u.Status().Dropped) != maxNotes+100-n {
 			t.Errorf("%d were told, %d dropped", n, u.Status().Dropped)
 		}

@@ -1,0 +1,93 @@
+package upstream
+
+import (
+	"fmt"
+	"slices"
+)
+
+// connState is the state of a connection. Only moveLocked changes it.
+//
+//	 start
+//	   │
+//	dialing ──── it was not reached, or nobody wants it ───┐
+//	   │ arrived                                            │
+//	 ready ──── retired, with calls ──── draining           │
+//	   │                                    │ the last call │
+//	   │ retired, unused                    │ has ended     │
+//	   └──────────────── closing ◄──────────┴───────────────┘
+//	                        │ the client is closed
+//	                     closed
+type connState uint8
+
+const (
+	dialing  connState = iota // calls wait for it
+	ready                     // it takes calls
+	draining                  // it takes no more calls, and has some
+	closing                   // its context has ended
+	closed
+)
+
+func (s connState) String() string {
+	return []string{"dialing", "ready", "draining", "closing", "closed"}[s]
+}
+
+// live reports whether a connection takes calls, or will.
+func (s connState) live() bool { return s <= ready }
+
+// leadsTo reports whether one state may follow another.
+func (s connState) leadsTo(next connState) bool {
+	switch next {
+	case ready:
+		return s == dialing
+	case draining:
+		return s == ready
+	case closing:
+		return s < closing
+	case closed:
+		return s == closing
+	}
+	return false
+}
+
+// moveLocked changes the state of a connection, and what follows from it.
+func (u *Upstream) moveLocked(l *conn, to connState) {
+	from := l.state
+	if !from.leadsTo(to) {
+		panic(fmt.Sprintf("upstream: a connection that is %v cannot be %v", from, to))
+	}
+	l.state = to
+	u.conns[from]--
+	u.conns[to]++
+	if from.live() && !to.live() {
+		if from == ready {
+			u.dropped += l.client.Dropped()
+		}
+		l.holder.conns = slices.DeleteFunc(l.holder.conns, func(o *conn) bool { return o == l })
+		u.tidy(l.holder)
+	}
+	switch to {
+	case closing:
+		l.cancel()
+	case closed:
+		u.conns[closed]--
+		if l.holder.single {
+			u.singles--
+		}
+	}
+	u.turn()
+}
+
+// live is the number of connections that take calls, or will; places that of all that are not closed.
+func (u *Upstream) live() int   { return u.conns[dialing] + u.conns[ready] }
+func (u *Upstream) places() int { return u.live() + u.conns[draining] + u.conns[closing] }
+
+// retire gives no more calls to a connection, and closes it when it has none.
+func (u *Upstream) retire(l *conn) {
+	switch {
+	case l.state >= closing, l.state == draining && l.pending.n > 0:
+	case l.pending.n > 0:
+		u.moveLocked(l, draining)
+	default:
+		u.moveLocked(l, closing)
+	}
+}
