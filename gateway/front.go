@@ -337,7 +337,7 @@ func probe(w http.ResponseWriter, code int, text string) {
 	h.Set("Content-Type", "text/plain; charset=utf-8")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_, _ = io.WriteString(w, text+"\n")
+	_, _ = io.WriteString(w, text+"\n") //nolint:gosec // it is plain text, and says so
 }
 
 // noPath answers a path that is not served, in the form that a JSON-RPC client

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -57,9 +58,25 @@ func newLab(tb testing.TB, eras string) *lab {
 func (l *lab) upstream(o Options) *Upstream {
 	o.Name, o.Dial = "lab", l.dial
 	o.Exclusive = true
+	if o.Logger == nil {
+		o.Logger = slog.New(noErrors{slog.DiscardHandler, l.t})
+	}
 	u := New(&o)
 	l.t.Cleanup(func() { l.close(u) })
 	return u
+}
+
+// noErrors fails a test when an error is logged: a bug of this package.
+type noErrors struct {
+	slog.Handler
+	tb testing.TB
+}
+
+func (h noErrors) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelError }
+
+func (h noErrors) Handle(_ context.Context, r slog.Record) error { //nolint:gocritic // as slog has it
+	h.tb.Errorf("logged: %s", r.Message)
+	return nil
 }
 
 func (l *lab) close(u *Upstream) {
