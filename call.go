@@ -477,7 +477,10 @@ func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
 			c.finish(nil, &remote.Error{Wire: m.Failure()})
 		default:
 			if c.opens != nil {
-				p.listen(c.opens, m.Result)
+				if err := p.listen(c.opens, m.Result); err != nil {
+					c.finish(nil, err)
+					continue
+				}
 			}
 			c.finish(p.result(l, c, m.Result), nil)
 		}

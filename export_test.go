@@ -24,3 +24,13 @@ func CreditAfter(params jsonrpc.Raw) (limit, sent int64) {
 	c.take(65)
 	return c.limit, c.sent
 }
+
+// SubscriptionsInTurn is how many subscriptions p holds because events of them wait.
+func SubscriptionsInTurn(p *Peer) (n int) {
+	p.update(func(s *state) {
+		if s.subs != nil {
+			n = len(s.subs.ready)
+		}
+	})
+	return n
+}

@@ -3,6 +3,7 @@ package farcall
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -36,14 +37,17 @@ type opener struct {
 }
 
 // listen notes where the events of a subscription go, whose id has just been answered: the next frame may
-// have the first one.
-func (p *Peer) listen(o *opener, id jsonrpc.Raw) {
+// have the first one. It fails when the id is that of another subscription, whose events it would take.
+func (p *Peer) listen(o *opener, id jsonrpc.Raw) error {
 	key, ok := keyOf(o.space, id)
 	if !ok {
-		return // Subscribe fails
+		return nil // Subscribe fails
 	}
-	f := o.feed
-	p.update(func(s *state) { s.subscriptions().listen(key, f) })
+	f, taken := o.feed, false
+	p.update(func(s *state) { taken = !s.subscriptions().listen(key, f) })
+	if taken {
+		return fmt.Errorf("%w: %s was answered with %.100s, which is the id of another subscription", ErrProtocol, o.space.subscribe, id)
+	}
 	f.mu.Lock()
 	ended := f.ended
 	if !ended {
@@ -56,12 +60,19 @@ func (p *Peer) listen(o *opener, id jsonrpc.Raw) {
 	if err := p.Err(); err != nil {
 		f.broke(p, closedError(err))
 	}
+	return nil
 }
 
-func (all *subscriptions) listen(key feedKey, f *feed) {
-	if all.ours != nil { // the connection has not ended
+// listen reports false when there is a subscription with that key.
+func (all *subscriptions) listen(key feedKey, f *feed) bool {
+	switch {
+	case all.ours == nil: // the connection has ended
+	case all.ours[key] != nil:
+		return false
+	default:
 		all.ours[key] = f
 	}
+	return true
 }
 
 // unlisten forgets a subscription of ours. It reports false when there is none.

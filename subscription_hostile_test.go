@@ -1,0 +1,80 @@
+package farcall_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/farcall-dev/farcall"
+)
+
+// A server that gives two subscriptions the same id does not take the first one from its subscriber: the
+// second one fails, and the first one has its events and the end of the connection.
+func TestSubscriptionsOfTheSameID(t *testing.T) {
+	w := newWire(t, 0, nil, nil)
+	subscribe := func(id int) (*farcall.Subscription[int], error) {
+		var sub *farcall.Subscription[int]
+		ended := make(chan error, 1)
+		go func() {
+			var err error
+			sub, err = farcall.Subscribe[int](t.Context(), w.p, "time/ticks", nil)
+			ended <- err
+		}()
+		w.expect(fmt.Sprintf(`{"jsonrpc":"2.0","method":"time/subscribe","params":["ticks"],"id":%d}`, id))
+		w.write(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":"0x1"}`, id))
+		err := <-ended
+		return sub, err
+	}
+	first, err := subscribe(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := subscribe(2); !errors.Is(err, farcall.ErrProtocol) || !strings.Contains(err.Error(), "another subscription") {
+		t.Errorf("the second one: %v", err)
+	}
+	w.write(`{"jsonrpc":"2.0","method":"time/subscription","params":{"subscription":"0x1","result":7}}`)
+	w.c.CloseWrite()
+	got, err := collect(first.Events())
+	if len(got) != 1 || got[0] != 7 || !errors.Is(err, farcall.ErrClosed) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// Subscriptions that a connection has ended leave nothing behind while it does not read what it is sent.
+func TestUnsubscribedWhileUnread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic farcall.Topic[string]
+		mux := topicMux(&topic)
+		farcall.Handle(mux, "fill", func(context.Context, struct{}) (string, error) { return strings.Repeat("x", 1<<20), nil })
+		a, b := farcall.Pipe()
+		server := farcall.NewPeer(b, mux, nil)
+		send := func(format string, args ...any) {
+			if err := a.Write(fmt.Appendf(nil, format, args...)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		for i := range 10 {
+			send(`{"jsonrpc":"2.0","method":"fill","id":"fill %d"}`, i)
+		}
+		for i := 1; i <= 100; i++ {
+			send(`{"jsonrpc":"2.0","method":"subscribe","params":["news"],"id":%d}`, i)
+			if err := topic.Publish("new"); err != nil {
+				t.Fatal(err)
+			}
+			send(`{"jsonrpc":"2.0","method":"unsubscribe","params":["%#x"]}`, i)
+		}
+		if st := server.Stats(); st.Subscriptions != 0 || topic.Subscribers() != 0 || st.UnsentBytes < 1<<20 {
+			t.Errorf("%d subscribers, %+v", topic.Subscribers(), st)
+		}
+		if n := farcall.SubscriptionsInTurn(server); n != 0 {
+			t.Errorf("%d subscriptions are kept", n)
+		}
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
