@@ -279,13 +279,10 @@ func (s *state) refill() {
 		all.ready[0] = nil
 		all.ready = all.ready[1:]
 		sub.inTurn = false
-		switch {
-		case sub.phase == closed:
-			continue
-		case len(sub.waiting) > 0:
+		if len(sub.waiting) > 0 {
 			s.event(sub, sub.oldest(s))
 			s.enqueue(sub)
-		case sub.end != nil:
+		} else if sub.end != nil {
 			s.queue(sub.end)
 			s.drop(sub)
 		}
@@ -295,6 +292,10 @@ func (s *state) refill() {
 // drop takes a subscription out of the books.
 func (s *state) drop(sub *subscriber) {
 	sub.phase = closed
+	if sub.inTurn { // its turn may never come: the other end decides how much it reads
+		s.subs.ready = slices.DeleteFunc(s.subs.ready, func(other *subscriber) bool { return other == sub })
+		sub.inTurn = false
+	}
 	s.subs.bytes -= sub.bytes
 	sub.waiting, sub.bytes = nil, 0
 	delete(s.subs.theirs, sub.id)
@@ -396,6 +397,7 @@ func (s *state) takeSubscriptions() (theirs []*subscriber, ours []*feed) {
 		theirs = append(theirs, sub)
 	}
 	for _, sub := range theirs {
+		sub.inTurn = false // ready goes as a whole
 		s.drop(sub)
 	}
 	for _, f := range s.subs.ours {
