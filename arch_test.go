@@ -30,7 +30,7 @@ var archLadder = map[string]archRow{
 	// and OnAnswer, for interceptors that record outcomes; PassOn, for relays. Six are for subscriptions: HandleSubscription,
 	// HandleTopic and Topic to serve them, Subscribe, Subscription and GapError to have them.
 	// WithMetadata and MetadataFrom, for a caller and its handler.
-	".":           {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/remote internal/scan internal/schema internal/share internal/validate", names: 53},
+	".":           {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate", names: 53},
 	"jsonrpc":     {ours: "internal/scan", names: 25, pure: true},
 	"stream":      {ours: ". jsonrpc internal/budget internal/slow", names: 12},
 	"httprpc":     {ours: ". jsonrpc internal/budget internal/origin internal/owner internal/slow internal/sse", names: 8},
@@ -43,7 +43,7 @@ var archLadder = map[string]archRow{
 	// 10: what reads a document (New, Open, Fetch), what it makes (API, Tool, Problem) and how (Options, Slim and its three values).
 	"mcp/openapi": {ours: "jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate mcp mcp/spec", outside: "github.com/goccy/go-yaml", names: 12},
 	"guard": {
-		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/port internal/scan internal/share internal/validate mcp/spec",
+		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/permit internal/port internal/scan internal/share internal/validate mcp/spec",
 		names: 23, // Past is what an audit knows of a call that is decided again
 	},
 	"guard/internal/limit":  {ours: "internal/owner internal/share"},
@@ -62,6 +62,7 @@ var archLadder = map[string]archRow{
 	"internal/scan":         {pure: true},
 	"internal/late":         {},
 	"internal/owner":        {pure: true},
+	"internal/permit":       {}, // what a guard answers once the handler knows what is subscribed to
 	"internal/remote":       {ours: "jsonrpc", pure: true},
 	"internal/share":        {ours: "internal/owner", pure: true},
 	"internal/accept":       {},

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/permit"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -246,19 +247,28 @@ type subscriptionsOf struct {
 func (h *subscriptionsOf) ServeRPC(ctx context.Context, req *Request) (any, error) {
 	name, rest, ok := splitSubscribe(req.Params)
 	if !ok {
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: a list is expected that begins with one of %s", h.names())
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: a list is expected that begins with one of %s", h.names(ctx))
 	}
-	e := h.mux.find([]byte(h.space.prefix + name))
+	method := h.space.prefix + name
+	if permitted := permit.From(ctx); permitted != nil {
+		if err := permitted(ctx, method, rest); err != nil {
+			return nil, err
+		}
+	}
+	e := h.mux.find([]byte(method))
 	if e == nil || e.types == nil || !e.types.subscription {
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: there is no subscription %q; there is %s", name, h.names())
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: there is no subscription %q among %s", name, h.names(ctx))
 	}
 	inner := *req
 	inner.Method, inner.Params, inner.entry, inner.space = e.name, rest, e, &h.space
 	return e.handler.ServeRPC(ctx, &inner)
 }
 
-// names are what the namespace has.
-func (h *subscriptionsOf) names() string {
+// names are what the namespace has, for who may know all of it.
+func (h *subscriptionsOf) names(ctx context.Context) string {
+	if permit.From(ctx) != nil {
+		return "the subscriptions of the server"
+	}
 	var all []string
 	for _, e := range sorted(h.mux.methods.Load()) {
 		if space, name := namespaceOf(e.name); space == h.space && e.types != nil && e.types.subscription {

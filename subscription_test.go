@@ -159,7 +159,7 @@ func TestSubscriptionOnTheWire(t *testing.T) {
 		{`{"jsonrpc":"2.0","method":"time/unsubscribe","params":["0x9"],"id":1}`, `{"jsonrpc":"2.0","result":false,"id":1}`},
 		{
 			`{"jsonrpc":"2.0","method":"time/subscribe","params":["clocks"],"id":1}`,
-			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: there is no subscription \"clocks\"; there is ticks"},"id":1}`,
+			`{"jsonrpc":"2.0","error":{"code":-32602,"message":"Invalid params: there is no subscription \"clocks\" among ticks"},"id":1}`,
 		},
 		{
 			`{"jsonrpc":"2.0","method":"time/subscribe","params":{"a":1},"id":1}`,

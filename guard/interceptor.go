@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/guard/internal/sign"
 	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/permit"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -29,8 +31,11 @@ func (g *Guard) Interceptor(c *Conn) farcall.Interceptor {
 				call.Annotations = g.opts.Annotations(ctx, call.Method, call.Name)
 			}
 			h := next
-			if call.Method == spec.MethodSubscriptionsListen {
+			switch {
+			case call.Method == spec.MethodSubscriptionsListen:
 				h = g.watching(call, next)
+			case strings.HasSuffix(call.Method, "subscribe"): // farcall.HandleSubscription
+				ctx = context.WithValue(ctx, permit.Key{}, permit.Func(g.permits))
 			}
 			return g.Serve(ctx, &call, req, h)
 		}))
@@ -72,22 +77,34 @@ func (g *Guard) watches(ctx context.Context, c *Call) (err error) {
 	uris := scan.Member(scan.Member(c.Params, "notifications"), "resourceSubscriptions")
 	scan.Array(uris, func(raw []byte) bool {
 		if len(raw) > 0 && raw[0] == '"' {
-			read := &Call{Method: spec.MethodResourcesRead, Name: string(scan.Unquote(raw)), MCP: c.MCP, Modern: c.Modern}
-			s, who := g.state.Load(), sessionFrom(ctx)
-			switch d, refused := s.admit(who, read, g.now()); {
-			case refused == nil:
-			case refused.shadow:
-				g.shadowed.note(g.opts.Logger, who, read, wouldDeny, refused)
-				if failed := s.passedPart(who, read, wouldDeny, d.Policies, refused); failed != nil {
-					err = refuse(jsonrpc.Unavailable, failed.Error()).wire(read, false)
-				}
-			default:
-				err = s.refused(who, read, denied, d.Policies, refused)
-			}
+			err = g.admitPart(ctx, &Call{Method: spec.MethodResourcesRead, Name: string(scan.Unquote(raw)), MCP: c.MCP, Modern: c.Modern})
 		}
 		return err == nil
 	})
 	return err
+}
+
+// permits refuses a subscription to what the caller may not call: a permit.Func.
+func (g *Guard) permits(ctx context.Context, method string, params []byte) error {
+	c := callOf(method, params)
+	return g.admitPart(ctx, &c)
+}
+
+// admitPart decides about what a call that may proceed also is.
+func (g *Guard) admitPart(ctx context.Context, c *Call) error {
+	s, who := g.state.Load(), sessionFrom(ctx)
+	d, refused := s.admit(who, c, g.now())
+	switch {
+	case refused == nil:
+		return nil
+	case !refused.shadow:
+		return s.refused(who, c, denied, d.Policies, refused)
+	}
+	g.shadowed.note(g.opts.Logger, who, c, wouldDeny, refused)
+	if failed := s.passedPart(who, c, wouldDeny, d.Policies, refused); failed != nil {
+		return refuse(jsonrpc.Unavailable, failed.Error()).wire(c, false)
+	}
+	return nil
 }
 
 // Identify is Interceptor without the decision, for those who ask [Guard.Begin].
