@@ -49,6 +49,11 @@ import (
 //
 // The result is marshalled as encoding/json/v2 does. An R that is struct{}
 // answers null.
+//
+// # Errors
+//
+// The caller gets the text of a *[jsonrpc.Error], see [jsonrpc.Errorf], and of error types registered with
+// [MapError]. Any other error is an internal error to it, and its text goes to the log only: see [Handler].
 func Handle[P, R any](m *Mux, method string, f func(context.Context, P) (R, error), doc ...string) {
 	h := &typed[P, R]{types: describe[P, R](method, false), f: f}
 	h.void = isVoid(h.types.result)

@@ -1,6 +1,7 @@
 // Command pubsub prints the events of a server, and goes on when the connection breaks:
 //
-//	pubsub ws://localhost:8080 news/items '{"topic":"go"}'
+//	go run ./cmd/farcall serve
+//	go run ./examples/pubsub ws://localhost:7331 time/ticks '{"interval_ms":500}'
 package main
 
 import (

@@ -1,5 +1,6 @@
 // Command service serves JSON-RPC over HTTP, WebSocket and TCP on one port, with interceptors and a streaming method:
 //
+//	go run ./examples/service
 //	farcall call localhost:8080 sum '{"numbers":[1,2,3]}'
 //	farcall stream ws://localhost:8080 countdown from=3
 package main
