@@ -83,6 +83,19 @@ func (l *lab) double(ctx context.Context, c *Client) {
 	}
 }
 
+func TestStateString(t *testing.T) {
+	broken := errors.New("broken pipe")
+	for want, s := range map[string]State{
+		"connected":                       {Connected: true},
+		"closed: broken pipe":             {Closed: true, Err: broken},
+		"attempt 2 in 150ms: broken pipe": {Attempt: 2, Wait: 150*time.Millisecond + 1, Err: broken},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 // TestConnectsAnew cuts the connection while calls are in flight: those fail with ErrUnknown, later ones wait for
 // the next connection, and OnState gets each change of state.
 func TestConnectsAnew(t *testing.T) {

@@ -26,7 +26,8 @@ type Options struct {
 	// HTTP sends the requests of http, https, ws and wss. Default: a client of its own, with the proxy of the
 	// environment and TLS.
 	HTTP *http.Client
-	// Header is sent with each request of http, https, ws and wss.
+	// Header is sent with each request of http, https, ws and wss: "Authorization: Bearer KEY" for a guard with
+	// API keys, for example. The other transports have no headers: there a client certificate in TLS says who calls.
 	Header http.Header
 	// MaxMessage bounds a message that arrives, in bytes. Default: that of the transport.
 	MaxMessage int
@@ -58,6 +59,17 @@ type State struct {
 	Wait    time.Duration
 	// Err is why there is no connection.
 	Err error
+}
+
+// String returns what a log should say: "connected", "closed: WHY", or "attempt N in WAIT: WHY".
+func (s State) String() string {
+	switch {
+	case s.Connected:
+		return "connected"
+	case s.Closed:
+		return fmt.Sprintf("closed: %v", s.Err)
+	}
+	return fmt.Sprintf("attempt %d in %v: %v", s.Attempt, s.Wait.Round(time.Millisecond), s.Err)
 }
 
 // Dial returns a client of the server at an address:
