@@ -94,6 +94,15 @@ type method struct {
 	Result      *descriptor  `json:"result"`
 	Deprecated  bool         `json:"deprecated"`
 	Streaming   bool         `json:"x-farcall-streaming"`
+	Whole       jsonrpc.Raw  `json:"x-farcall-params"` // schema of params that are no list of named ones
+}
+
+// whole is the type of params that are no list of named ones: a list of any length, or a map. "" for others.
+func (m *method) whole() string {
+	if kind := (&descriptor{Schema: m.Whole}).kind(); len(m.Params) == 0 && kind != "any" {
+		return kind
+	}
+	return ""
 }
 
 type descriptor struct {
@@ -142,7 +151,7 @@ func (m *method) about() string {
 // signature is a method as it might be declared.
 func (m *method) signature() string {
 	var b strings.Builder
-	b.WriteString(tame(m.Name) + "(")
+	b.WriteString(tame(m.Name) + "(" + m.whole())
 	for i, p := range m.Params {
 		if i > 0 {
 			b.WriteString(", ")
@@ -289,11 +298,23 @@ func (r *remote) printSignatures(doc *openRPC) error {
 	})
 }
 
+// names lists the names of the methods.
+func (d *openRPC) names() (names []string) {
+	for i := range d.Methods {
+		names = append(names, d.Methods[i].Name)
+	}
+	return names
+}
+
 // printMethod shows one method in full.
 func (r *remote) printMethod(doc *openRPC, name string, text bool) error {
 	i := slices.IndexFunc(doc.Methods, func(m method) bool { return m.Name == name })
 	if i < 0 {
-		return &exitError{code: exitAnswered, err: fmt.Errorf("the server does not describe a method %q", name), hint: "Without METHOD, all that it describes are listed."}
+		hint := "Without METHOD, discover lists all methods that the server describes."
+		if near := nearestWord(name, doc.names()); near != "" {
+			hint = fmt.Sprintf("Did you mean %q? %s", tame(near), hint)
+		}
+		return &exitError{code: exitAnswered, err: fmt.Errorf("the server does not describe a method %q", name), hint: hint}
 	}
 	if !text {
 		return r.printJSON(doc.element(i))
@@ -309,6 +330,9 @@ func (r *remote) printMethod(doc *openRPC, name string, text bool) error {
 	add := func(name, kind string, p *descriptor) {
 		schema := string(appendTame(nil, compact(doc.schema(p.Schema))))
 		rows = append(rows, []string{"  " + name, kind, tame(strings.TrimSpace(p.Summary + " " + p.Description)), schema})
+	}
+	if kind := m.whole(); kind != "" {
+		add("params", kind, &descriptor{Schema: m.Whole})
 	}
 	for i := range m.Params {
 		add(tame(m.Params[i].Name), m.Params[i].kind(), &m.Params[i])

@@ -33,6 +33,19 @@ func TestSchemaText(t *testing.T) {
 	}
 }
 
+// Params that are a list of any length have no names, and are shown all the same.
+func TestSignatureOfList(t *testing.T) {
+	for whole, want := range map[string]string{
+		``: "total()", `{}`: "total()",
+		`{"type":"array","items":{"type":"number"}}`: "total(number[])",
+		`{"type":"object"}`:                          "total(object)",
+	} {
+		if got := (&method{Name: "total", Whole: jsonrpc.Raw(whole)}).signature(); got != want {
+			t.Errorf("%s: %s, want %s", whole, got, want)
+		}
+	}
+}
+
 func FuzzSchemaText(f *testing.F) {
 	f.Add(`{"type":["array",1],"items":[{}],"enum":{},"properties":[],"required":1}`)
 	f.Add(`{"$ref":"/","oneOf":[true,null,{"anyOf":[]}]}`)

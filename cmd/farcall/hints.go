@@ -60,7 +60,7 @@ func codeHint(method string, t *target.Target, e *jsonrpc.Error) string {
 	case mayRetry(e):
 		return fmt.Sprintf("It may work later. 'farcall errors %d' says what the code means.", int(c))
 	case len(known) > 0 && !slices.ContainsFunc(known, func(k jsonrpc.Condition) bool { return k.Category != "auth" }):
-		return fmt.Sprintf("Other credentials may help. 'farcall errors %d' says what the code means.", int(c))
+		return fmt.Sprintf("--bearer FILE sends a key or token, --cert FILE a client certificate. 'farcall errors %d' says what the code means.", int(c))
 	}
 	if len(known) > 0 {
 		return fmt.Sprintf("'farcall errors %d' says what the code means.", int(c))
@@ -91,10 +91,7 @@ func (q *invocation) methodFailure(ctx context.Context, s *session, err error) e
 	if failed != nil {
 		return failure
 	}
-	var names []string
-	for i := range doc.Methods {
-		names = append(names, doc.Methods[i].Name)
-	}
+	names := doc.names()
 	switch near := nearestWord(q.method, names); {
 	case slices.Contains(names, q.method): // it is there, and something that it called is not
 		exit.hint = ""
@@ -236,7 +233,7 @@ func connectHint(t *target.Target, err error) string {
 	case errors.As(err, &dns):
 		return "The name of the host is not known."
 	case errors.As(err, &authority):
-		return "Nobody known signed the certificate. --cacert FILE names who did; --insecure does not check."
+		return "No known authority signed the certificate. --cacert FILE trusts one; --insecure does not check."
 	case errors.As(err, &host):
 		return "The certificate is for another name. --insecure does not check."
 	case errors.As(err, &record), strings.Contains(err.Error(), "HTTP response to HTTPS client"):

@@ -55,7 +55,11 @@ func (r *remote) pipedParams(ctx context.Context) (jsonrpc.Raw, error) {
 		if len(bytes.TrimSpace(in.text)) == 0 {
 			return nil, nil
 		}
-		return checkParams(in.text, "standard input")
+		params, err := checkParams(in.text, "standard input")
+		if exit, ok := errors.AsType[*exitError](err); ok {
+			exit.hint = "Without PARAMS, the params are what is piped in, in a loop over lines too. Write PARAMS, or </dev/null for none."
+		}
+		return params, err
 	case <-ctx.Done():
 		return nil, &exitError{
 			code: exitTimeout, err: errors.New("standard input is a pipe that was not closed in time, so the params are not known"),

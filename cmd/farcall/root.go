@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes, the same for every command.
@@ -106,7 +107,13 @@ func newRootCmd(e *env) *cobra.Command {
 				return usagef(fmt.Sprintf("--%s: %s.", name, strings.ReplaceAll(flag.Usage, "`", "")), "--%s needs a value", name)
 			}
 		}
-		return usagef(fmt.Sprintf("Run '%s --help' for its options.", cmd.CommandPath()), "%w", err)
+		hint := fmt.Sprintf("Run '%s --help' for its options.", cmd.CommandPath())
+		if name, ok := strings.CutPrefix(err.Error(), "unknown flag: --"); ok {
+			if near := nearestWord(name, flagNames(cmd)); near != "" {
+				hint = fmt.Sprintf("Did you mean --%s? %s", near, hint)
+			}
+		}
+		return usagef(hint, "%w", err)
 	})
 	root.AddCommand(
 		newServeCmd(e),
@@ -152,6 +159,16 @@ func (e *env) report(err error) int {
 		fmt.Fprintln(e.stderr, exit.hint)
 	}
 	return exit.code
+}
+
+// flagNames lists the flags that the help of a command shows.
+func flagNames(cmd *cobra.Command) (names []string) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return names
 }
 
 // isUsageText recognises what cobra itself says of a wrong command line: it

@@ -242,6 +242,7 @@ func TestServeUsage(t *testing.T) {
 		{"--tls-cert none.pem --tls-key none.pem", exitUsage, []string{"cannot use the certificate", "none.pem", "PEM"}},
 		{"--log xml", exitUsage, []string{`no log format "xml"`, "--log json"}},
 		{"--nonsense", exitUsage, []string{"unknown flag: --nonsense", "farcall serve --help"}},
+		{"--lisen x", exitUsage, []string{"unknown flag: --lisen", "Did you mean --listen?"}},
 		{"extra", exitUsage, []string{`"extra"`}},
 	} {
 		code, stdout, stderr := execute(t, append([]string{"serve"}, strings.Fields(c.args)...)...)

@@ -37,7 +37,7 @@ func (r *remote) readKeyFile(flag, path string) ([]byte, error) {
 			err = why.Err
 		}
 		// Without what was given: somebody may take it for the place of the key itself.
-		return nil, usagef("It is a file with the key, so that nobody reads it in the list of processes.", "--%s: cannot read the file: %w", flag, err)
+		return nil, usagef("Give a file with the key: the list of processes shows what is on a command line.", "--%s: cannot read the file: %w", flag, err)
 	}
 	if data = bytes.TrimSpace(data); len(data) == 0 || len(data) > maxKeyFile {
 		return nil, usagef("", "--%s: there is no key in %s", flag, path)
