@@ -6,6 +6,7 @@
 package uritemplate
 
 import (
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -106,7 +107,7 @@ func Parse(text string) (*Template, error) {
 
 func parseExpression(text string) (e expression, err error) {
 	if text == "" {
-		return e, fmt.Errorf("a variable is missing")
+		return e, errors.New("a variable is missing")
 	}
 	var ok bool
 	if e.operator, ok = operatorOf(text[0]); ok {
@@ -132,7 +133,7 @@ func parseVariable(text string) (v variable, err error) {
 	}
 	valid := v.name != "" && strings.Trim(v.name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.%") == ""
 	if !valid {
-		return v, fmt.Errorf("%q must be a name of letters, digits, _ and .", v.name)
+		return v, fmt.Errorf("%q must be a name of letters, digits, dots and underscores", v.name)
 	}
 	return v, nil
 }

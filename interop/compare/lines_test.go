@@ -20,12 +20,13 @@ func TestLines(t *testing.T) {
 		{"Service", "examples/service", "", "interop/compare/servicegeth", "interop/compare/serviceconnect"},
 		{"Subscriber", "examples/pubsub", "interop/compare/pubsubjrpc2", "interop/compare/pubsubgeth", ""},
 	} {
-		want := "| " + row[0]
+		var want strings.Builder
+		want.WriteString("| " + row[0])
 		for _, dir := range row[1:] {
-			want += " | " + lines(t, dir)
+			want.WriteString(" | " + lines(t, dir))
 		}
-		if !strings.Contains(string(page), "\n"+want+" |\n") {
-			t.Errorf("docs/examples.md has no row\n%s |", want)
+		if !strings.Contains(string(page), "\n"+want.String()+" |\n") {
+			t.Errorf("docs/examples.md has no row\n%s |", want.String())
 		}
 	}
 }
