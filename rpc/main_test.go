@@ -1,9 +1,10 @@
 package rpc
 
 import (
+	"os"
 	"testing"
 
 	"github.com/farcall-dev/farcall/internal/leak"
 )
 
-func TestMain(m *testing.M) { leak.Main(m) }
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
