@@ -189,6 +189,9 @@ var errSlowSubscriber = jsonrpc.Refusal(jsonrpc.Overloaded, "the subscriber does
 // wait keeps a frame; those that wait longest go for it. It reports true when they may not.
 func (sub *subscriber) wait(s *state, frame []byte, buffer int, strict bool) (refused bool) {
 	all, most := s.subs, sub.peer.opts.MaxUnsent/4
+	if all.bytes+len(frame) > unsentStep && sub.peer.loan.Overdrawn() { // by what others do not read
+		most = min(most, unsentStep)
+	}
 	for len(sub.waiting) > 0 && (len(sub.waiting) >= buffer || all.bytes+len(frame) > most) {
 		if strict {
 			return true

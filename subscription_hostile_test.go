@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 // A server that gives two subscriptions the same id does not take the first one from its subscriber: the
@@ -75,6 +77,46 @@ func TestUnsubscribedWhileUnread(t *testing.T) {
 		}
 		if err := server.Close(); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// Events that many connections do not read are bounded together, by the budget and a little for each connection.
+func TestUnreadEventsDraw(t *testing.T) {
+	const conns, subs, events, total = 8, 16, 60, 16 << 20
+	synctest.Test(t, func(t *testing.T) {
+		var topic farcall.Topic[string]
+		mux, b := topicMux(&topic), farcall.NewBudget(total, 0)
+		var peers []*farcall.Peer
+		for i := range conns {
+			x, y := net.Pipe()
+			defer y.Close()
+			peers = append(peers, farcall.NewPeer(stream.New(x, stream.NDJSON, nil), mux, &farcall.Options{Budget: b}))
+			for id := range subs {
+				if _, err := fmt.Fprintf(y, `{"jsonrpc":"2.0","id":%d,"method":"subscribe","params":["news"]}`+"\n", id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			synctest.Wait()
+			if n := topic.Subscribers(); n != (i+1)*subs {
+				t.Fatalf("%d subscribers", n)
+			}
+		}
+		text := strings.Repeat("x", 16<<10) // conns*subs*events of it are 120 MB
+		for range events {
+			if err := topic.Publish(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if used, _ := b.Used(); used < total/2 || used > total+conns<<20 {
+			t.Errorf("%d MB of %d are held", used>>20, total>>20)
+		}
+		for _, p := range peers {
+			p.Close()
+		}
+		synctest.Wait()
+		if used, _ := b.Used(); used != 0 {
+			t.Errorf("%d bytes are still held", used)
 		}
 	})
 }
