@@ -244,11 +244,14 @@ func cannotListen(addr string, err error) *ServeError {
 	return e
 }
 
-// A boundedListener bounds its connections as ServeOptions say.
-type boundedListener struct{ net.Listener }
+// A boundedListener is checked, and bounds its connections as the ServeOptions of a Server say.
+type boundedListener struct {
+	net.Listener
+	by *Server
+}
 
 func (s *Server) bounded(l net.Listener) net.Listener {
-	return boundedListener{accept.Listen(s.proxies.Listener(l, s.o.Logger), &accept.Options{
+	return boundedListener{by: s, Listener: accept.Listen(s.proxies.Listener(l, s.o.Logger), &accept.Options{
 		PerAddress: s.o.MaxConnectionsPerClient, Total: s.o.MaxConnections, Rate: s.o.AcceptRate, Idle: s.o.IdleTimeout,
 		OnRefuse: func(address string) {
 			s.o.Logger.Warn("a connection was refused: there are too many", "address", address)
@@ -258,10 +261,10 @@ func (s *Server) bounded(l net.Listener) net.Listener {
 
 // Serve serves the connections of a listener, which it closes. When the context ends it shuts the
 // server down, all of it, with ServeOptions.DrainTimeout, and returns nil if the calls in flight could
-// finish. It also returns nil after [Server.Shutdown]. A listener that is not from [Server.Listen] is
+// finish. It also returns nil after [Server.Shutdown]. A listener that is not from its [Server.Listen] is
 // checked and bounded as if it were.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	if _, ours := l.(boundedListener); !ours {
+	if b, ok := l.(boundedListener); !ok || b.by != s {
 		p, addr := s.service.Policy(), s.schemes.Text(l.Addr())
 		if bad := s.unsafe(p, addr); bad != nil && !s.o.Insecure {
 			_ = l.Close()

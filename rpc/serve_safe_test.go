@@ -151,3 +151,18 @@ func served(t *testing.T, o *ServeOptions) *Server {
 	t.Cleanup(func() { _ = s.Shutdown(context.WithoutCancel(t.Context())) })
 	return s
 }
+
+// TestListenerOfAnother: what one server may listen on, another one may not serve for that alone.
+func TestListenerOfAnother(t *testing.T) {
+	t.Parallel()
+	open, closed := served(t, &ServeOptions{Insecure: true, OnInsecure: func(string) {}}), served(t, nil)
+	l, err := open.Listen(t.Context(), "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := closed.Serve(ctx, l[0]); err == nil || !strings.Contains(err.Error(), "no guard") {
+		t.Errorf("%v, want a refusal", err)
+	}
+}
