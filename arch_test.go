@@ -29,8 +29,9 @@ var archLadder = map[string]archRow{
 	// and OnProgress gives a call its progress and its result. Two more: Budget and NewBudget, which all transports take;
 	// and OnAnswer, for interceptors that record outcomes; PassOn, for relays. Six are for subscriptions: HandleSubscription,
 	// HandleTopic and Topic to serve them, Subscribe, Subscription and GapError to have them.
-	// WithMetadata and MetadataFrom, for a caller and its handler.
-	".":           {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate", names: 53},
+	// WithMetadata and MetadataFrom, for a caller and its handler. WorkDone, ReportWorkDone and OnWorkDone, LSP's progress
+	// of a call, which is apart from its partial results.
+	".":           {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate", names: 56},
 	"jsonrpc":     {ours: "internal/scan", names: 25, pure: true},
 	"stream":      {ours: ". jsonrpc internal/budget internal/slow", names: 12},
 	"httprpc":     {ours: ". jsonrpc internal/budget internal/origin internal/owner internal/slow internal/sse", names: 8},

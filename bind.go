@@ -108,7 +108,7 @@ func (p *plan) byMember(v reflect.Value, params jsonrpc.Raw) (refusal *jsonrpc.E
 	scan.Object(params, func(key, value []byte) bool {
 		i := p.find(key, next)
 		switch {
-		case i < 0 && (string(key) == "_meta" || string(key) == partialToken): // progress and trace context
+		case i < 0 && (string(key) == "_meta" || string(key) == partialToken || string(key) == workToken): // progress and trace context
 			return true
 		case i < 0 && p.rest != nil:
 			kept, refusal = p.rest.keep(v, kept, string(key), value)

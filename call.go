@@ -47,13 +47,14 @@ type call struct {
 	peer   *Peer
 	id     uint64
 	digits [20]byte      // the id as it is written
+	raw    bool          // the caller wants the bytes of the result
 	batch  uint64        // the first id of the batch that it belongs to, or its own
 	done   chan struct{} // gets one value when result or err is there
 	result jsonrpc.Raw
-	raw    bool    // the caller wants the bytes of the result
 	shared *[]byte // the lent buffer that result is in, if it is in one
 	err    error
 	queue  progressSink // nil: progress is not asked for
+	work   workFunc     // nil: work done is not asked for
 	opens  *opener      // nil: it does not subscribe
 	seen   *sighting    // for OnRecord; nil without
 	reason error        // it was given up before it was in the books; the state's
@@ -62,11 +63,12 @@ type call struct {
 // asking is what a request asks for beside its answer.
 type asking struct {
 	progress bool
+	work     bool
 	credit   int64 // how much of a stream may be sent; 0: none is announced
 }
 
 func (c *call) asking() asking {
-	a := asking{progress: c.queue != nil}
+	a := asking{progress: c.queue != nil, work: c.work != nil}
 	if q, ok := c.queue.(*progressQueue); ok {
 		a.credit = q.begin(c)
 	}
@@ -86,6 +88,9 @@ func (p *Peer) newCall(ctx context.Context) (*call, error) {
 		c.queue = v
 	case *opener:
 		c.opens = v
+	}
+	if c.work, _ = ctx.Value(workKey{}).(workFunc); p.opts.Dialect.ProgressValue == "" {
+		c.work = nil
 	}
 	if p.opts.OnRecord != nil {
 		c.seen = &sighting{start: time.Now()}
@@ -353,7 +358,11 @@ func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, met
 	if _, theirs := params.(jsonrpc.Raw); !theirs && cap(raw) > cap(*scratch) { // theirs is not ours to lend
 		*scratch = raw[:0]
 	}
-	if ask.progress && p.opts.Dialect.PartialResults && (raw == nil || raw[scan.Space(raw, 0)] == '{') {
+	named := raw == nil || raw[scan.Space(raw, 0)] == '{'
+	if ask.work && named {
+		raw = insertMember(raw, workToken, appendWorkToken(nil, id))
+	}
+	if ask.progress && p.opts.Dialect.PartialResults && named {
 		raw = insertMember(raw, partialToken, id.Raw())
 		ask.progress = false
 	}
@@ -364,7 +373,7 @@ func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, met
 	if len(extra) == 0 {
 		return p.version(ctx).AppendRequest(dst, id, method, raw), nil
 	}
-	if meta := p.opts.Dialect.Meta; meta != "" && (raw == nil || raw[scan.Space(raw, 0)] == '{') {
+	if meta := p.opts.Dialect.Meta; meta != "" && named {
 		return p.version(ctx).AppendRequest(dst, id, method, insertMeta(raw, meta, extra)), nil
 	}
 	dst = p.version(ctx).AppendRequest(dst, id, method, raw)

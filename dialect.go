@@ -22,7 +22,7 @@ type Dialect struct {
 	// ProgressToken the member of its params that says of which call.
 	ProgressMethod, ProgressToken string
 	// ProgressValue is the member of the params that holds the value. Empty: the
-	// value is an object whose members stand beside the token.
+	// value is an object whose members stand beside the token, and there is no [WorkDone].
 	ProgressValue string
 	// CreditMethod is the notification that lets the producer of a stream send more, so that a slow
 	// consumer slows it; the wire is described in docs/streams.md. Empty: there is no credit, and

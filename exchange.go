@@ -128,11 +128,16 @@ func (e *exchanging) answered(m *jsonrpc.Message) {
 
 func (e *exchanging) notified(m *jsonrpc.Message) {
 	if token, value, ok := e.p.opts.Dialect.progress(m); ok {
-		if id, err := jsonrpc.ParseID(token); err == nil {
-			if n, ok := id.Uint(); ok && e.calls[n] != nil && e.calls[n].queue != nil {
-				e.calls[n].queue.put(value)
+		n, work, ok := tokenOf(token)
+		switch c := e.calls[n]; {
+		case !ok || c == nil:
+		case work:
+			if c.worked(value) {
 				return
 			}
+		case c.queue != nil:
+			c.queue.put(value)
+			return
 		}
 	}
 	e.serving(m).call(nil)

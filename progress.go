@@ -157,23 +157,21 @@ func (f progressFunc) put(value jsonrpc.Raw) { f(value) }
 // progressed hands the value of a message to the stream that its token names. It reports
 // false when there is none.
 func (p *Peer) progressed(m *jsonrpc.Message, token, value jsonrpc.Raw) bool {
-	id, err := jsonrpc.ParseID(token)
-	if err != nil {
-		return false
-	}
-	n, ok := id.Uint()
+	n, work, ok := tokenOf(token)
 	if !ok {
 		return false
 	}
-	var q progressSink
-	p.update(func(s *state) {
-		if c := s.calls[n]; c != nil {
-			q = c.queue
-		}
-	})
-	if q == nil {
+	var c *call
+	p.update(func(s *state) { c = s.calls[n] })
+	switch {
+	case c == nil:
+		return false
+	case work:
+		return c.worked(value)
+	case c.queue == nil:
 		return false
 	}
+	q := c.queue
 	stream, ok := q.(*progressQueue)
 	if ok && stream.first() && string(scan.Member(m.Params, "credit")) == "true" {
 		stream.counts()

@@ -71,6 +71,7 @@ type serving struct {
 	silent    atomic.Bool                         // the caller does not want the answer any more
 	answered  func(result jsonrpc.Raw, err error) // see OnAnswer; nil when it was called
 	report    *report                             // how to report progress; nil: not asked for, or not known yet. Under end
+	work      atomic.Pointer[workDone]            // what the caller is told of the work; nil: nothing so far
 	end       cancel.End
 }
 
@@ -168,6 +169,7 @@ func (s *serving) invoke() (result any, err error) {
 		if r := recover(); r != nil {
 			err = s.panicked(r)
 		}
+		s.workEnded()
 	}()
 	s.req.call = s
 	if limit, ok := s.core.opts.Dialect.timeout(s.req.msg); ok {
