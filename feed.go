@@ -54,7 +54,7 @@ func (p *Peer) listen(o *opener, id jsonrpc.Raw) error {
 		f.peer, f.key, f.id, f.lost = p, key, append(jsonrpc.Raw(nil), id...), nil
 	}
 	f.mu.Unlock()
-	if ended && p.unlisten(key) {
+	if ended && p.unlisten(key, f) {
 		p.endThere(&o.space, id)
 	}
 	if err := p.Err(); err != nil {
@@ -75,11 +75,11 @@ func (all *subscriptions) listen(key feedKey, f *feed) bool {
 	return true
 }
 
-// unlisten forgets a subscription of ours. It reports false when there is none.
-func (p *Peer) unlisten(key feedKey) (was bool) {
+// unlisten forgets a subscription of ours. It reports false when the other end has ended it, and may have
+// given its id to another one.
+func (p *Peer) unlisten(key feedKey, f *feed) (was bool) {
 	p.update(func(s *state) {
-		if s.subs != nil {
-			_, was = s.subs.ours[key]
+		if was = s.subs != nil && s.subs.ours[key] == f; was {
 			delete(s.subs.ours, key)
 		}
 	})
@@ -154,7 +154,7 @@ func (p *Peer) event(m *jsonrpc.Message) bool {
 	case f == nil:
 		return p.unknownEvent(m)
 	case n.last:
-		f.end(n.err)
+		f.end(n.err, n.dropped)
 	default:
 		f.add(n.value, n.dropped)
 	}

@@ -121,7 +121,7 @@ type feed struct {
 	events  []arrived
 	bytes   int
 	count   int    // events that arrived
-	dropped uint64 // before the first of events
+	dropped uint64 // before the first of events, or before the end
 	lost    error  // the connection has ended; nil: it has not
 	ended   bool
 	err     error // why it ended, to be yielded once
@@ -209,7 +209,7 @@ func (f *feed) callPartial(p *Peer) error {
 		case errors.Is(err, ErrClosed):
 			f.broke(p, err)
 		case err != nil:
-			f.end(err)
+			f.end(err, 0)
 		default:
 			f.whole(result)
 		}
@@ -230,7 +230,7 @@ func (f *feed) whole(result jsonrpc.Raw) {
 			return true
 		})
 	}
-	f.end(nil)
+	f.end(nil, 0)
 }
 
 // put adds an event, as a progressSink too.
@@ -259,12 +259,13 @@ func (f *feed) takeLocked() arrived {
 	return e
 }
 
-// end notes that no more events come.
-func (f *feed) end(err error) {
+// end notes that no more events come, and how many the other end has dropped since the last one.
+func (f *feed) end(err error, dropped uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if !f.ended {
 		f.ended, f.err = true, err
+		f.dropped += dropped
 		f.change.Broadcast()
 	}
 }
@@ -289,7 +290,7 @@ func (f *feed) next() (value jsonrpc.Raw, err error, more bool) {
 			f.events[0].dropped = 0
 		}
 		switch {
-		case f.dropped > 0 && len(f.events) > 0:
+		case f.dropped > 0 && (len(f.events) > 0 || f.ended):
 			gap := &GapError{Dropped: f.dropped}
 			f.dropped = 0
 			return nil, gap, true
@@ -329,7 +330,7 @@ func (f *feed) resumeLocked() *GapError {
 func (f *feed) close(reason error) error {
 	f.mu.Lock()
 	p, key, id, cancel, stop, done := f.peer, f.key, f.id, f.cancel, f.stop, f.ended
-	f.ended, f.key, f.events, f.bytes = true, feedKey{}, nil, 0
+	f.ended, f.key, f.events, f.bytes, f.dropped = true, feedKey{}, nil, 0, 0
 	if !done {
 		f.err = reason
 	}
@@ -344,7 +345,7 @@ func (f *feed) close(reason error) error {
 	if p == nil || key == (feedKey{}) {
 		return nil
 	}
-	if mine := p.unlisten(key); !mine {
+	if mine := p.unlisten(key, f); !mine {
 		return nil
 	}
 	return p.unsubscribeThere(f.ctx, f.space, id)

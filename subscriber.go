@@ -51,7 +51,7 @@ type subscriber struct {
 	phase   subscriberPhase
 	waiting [][]byte // frames
 	bytes   int      // of these
-	dropped uint64   // events that went for others since the last one that was queued
+	dropped uint64   // events that were dropped since the last one that was queued
 	end     []byte   // the frame that says how it ended
 	inTurn  bool     // it is in ready
 }
@@ -253,7 +253,7 @@ func (sub *subscriber) send(value jsonrpc.Raw) bool {
 	}
 }
 
-// event queues the frame of an event.
+// event queues the frame of an event, or that of the end.
 func (s *state) event(sub *subscriber, frame []byte) {
 	if sub.dropped > 0 {
 		frame = sub.missing(frame)
@@ -286,7 +286,7 @@ func (s *state) refill() {
 			s.event(sub, sub.oldest(s))
 			s.enqueue(sub)
 		} else if sub.end != nil {
-			s.queue(sub.end)
+			s.event(sub, sub.end)
 			s.drop(sub)
 		}
 	}

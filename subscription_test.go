@@ -315,6 +315,36 @@ func TestUnknownEvents(t *testing.T) {
 	}
 }
 
+// A server may give the id of a subscription that has ended to another one, which Close of the first leaves alone.
+func TestSubscriptionIDUsedAgain(t *testing.T) {
+	w := newWire(t, 0, nil, nil)
+	subscribe := func(id int) *farcall.Subscription[int] {
+		t.Helper()
+		made := make(chan *farcall.Subscription[int])
+		go func() {
+			sub, err := farcall.Subscribe[int](t.Context(), w.p, "news", nil)
+			if err != nil {
+				t.Error(err)
+			}
+			made <- sub
+		}()
+		w.expect(fmt.Sprintf(`{"jsonrpc":"2.0","method":"subscribe","params":["news"],"id":%d}`, id))
+		w.write(fmt.Sprintf(`{"jsonrpc":"2.0","result":"0x1","id":%d}`, id))
+		return <-made
+	}
+	first := subscribe(1)
+	w.write(`{"jsonrpc":"2.0","method":"subscription","params":{"subscription":"0x1","end":true}}`)
+	second := subscribe(2)
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	w.write(`{"jsonrpc":"2.0","method":"subscription","params":{"subscription":"0x1","result":7}}`,
+		`{"jsonrpc":"2.0","method":"subscription","params":{"subscription":"0x1","end":true}}`)
+	if got, err := collect(second.Events()); len(got) != 1 || got[0] != 7 || err != nil {
+		t.Error(got, err)
+	}
+}
+
 // A producer waits while its subscriber does not read, and delays nobody else.
 func TestSubscriptionWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

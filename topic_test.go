@@ -158,6 +158,47 @@ func TestTopicDropsOldest(t *testing.T) {
 	})
 }
 
+// Events that were dropped and that no other one followed are counted at the end.
+func TestTopicDropsLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var topic farcall.Topic[string]
+		gate := make(chan struct{})
+		a, b := farcall.Pipe()
+		p, server := connect(t, &lateReader{Transport: a, open: gate}, b, nil, topicMux(&topic), nil, &farcall.Options{MaxUnsent: 2000}) // 500 for events that wait
+		sub, err := farcall.Subscribe[string](t.Context(), p, "news", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const events = 400
+		for range events {
+			if err := topic.Publish(strings.Repeat(" ", 1000)); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		topic.Close(nil)
+		if n := server.Stats().Subscriptions; n != 1 {
+			t.Errorf("%d subscriptions wait for their end", n)
+		}
+		close(gate)
+		got, dropped := 0, 0
+		for _, err := range sub.Events() {
+			var gap *farcall.GapError
+			switch {
+			case errors.As(err, &gap):
+				dropped += int(gap.Dropped)
+			case err != nil:
+				t.Fatal(err)
+			default:
+				got++
+			}
+		}
+		if dropped == 0 || got+dropped != events {
+			t.Errorf("%d events, %d dropped", got, dropped)
+		}
+	})
+}
+
 // With NoDrop the subscription of such a subscriber ends, after the events that it can have.
 func TestTopicNoDrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
