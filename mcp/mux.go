@@ -16,8 +16,8 @@ import (
 // FromMux returns a server with a tool for each method that mux has now. The tool math_add calls the
 // method math/add; its arguments are the members of the params. Params that are a list are the one
 // argument params, and params that a method does not describe are any object. Values of a stream
-// are reported as progress, and together they are the result. Subscriptions become no tools: their events have
-// no end.
+// are reported as progress, and together they are the result, of 10 MB at most. Subscriptions become no tools:
+// their events have no end.
 //
 // An error of a method is the tool's, for the model to read; an internal error stays one. A method that
 // calls its caller back gets farcall.ErrNoCallback; in its place it may use [Elicit] and its like, as its
@@ -52,6 +52,9 @@ func toolNameOf(method string) string {
 	}, method)
 	return name[:min(len(name), 128)]
 }
+
+// maxStreamed bounds the values of a stream that are one result.
+const maxStreamed = 10_000_000
 
 // muxTool is a method as a tool.
 type muxTool struct {
@@ -107,8 +110,11 @@ func (m *muxTool) call(ctx context.Context, arguments jsonrpc.Raw) (*ToolResult,
 			values = append(values, ',')
 		}
 		values = append(values, value...)
-		if !m.Stream {
+		switch {
+		case !m.Stream:
 			return nil
+		case len(values) > maxStreamed:
+			return jsonrpc.Errorf(jsonrpc.TooLarge, "%s has yielded more than %d MB; ask for less", m.Name, maxStreamed/1_000_000)
 		}
 		return Progress(ctx, float64(count), 0, string(value))
 	})

@@ -121,6 +121,23 @@ func TestFromMux(t *testing.T) {
 	}
 }
 
+// A stream without an end ends with an error.
+func TestFromMuxEndlessStream(t *testing.T) {
+	mux := farcall.NewMux()
+	farcall.HandleStream(mux, "endless", func(context.Context, struct{}) iter.Seq2[string, error] {
+		return func(yield func(string, error) bool) {
+			for yield(strings.Repeat("x", 1_000_000), nil) {
+			}
+		}
+	})
+	c, done := connect(mcp.FromMux(mux, nil), nil)
+	defer done()
+	res, err := c.CallTool(t.Context(), "endless", nil)
+	if err != nil || !res.IsError || !strings.Contains(res.Content[0].Text, "endless has yielded more than 10 MB") {
+		t.Errorf("%.200v %v", res, err)
+	}
+}
+
 // TestFromMuxNames: two methods cannot be one tool.
 func TestFromMuxNames(t *testing.T) {
 	defer func() {
