@@ -42,12 +42,19 @@ func ListenAndServe(ctx context.Context, addr string, h farcall.Handler, o *Serv
 	if err != nil {
 		return err
 	}
+	return s.listenAndServe(ctx, addr)
+}
+
+func (s *Server) listenAndServe(ctx context.Context, addr string) error {
 	l, err := s.Listen(ctx, addr)
 	if err != nil {
 		_ = s.drain(ctx) // nothing was served
 		return err
 	}
-	return s.Serve(ctx, l[0])
+	if err = s.Serve(ctx, l[0]); err != nil && ctx.Err() == nil {
+		err = errors.Join(err, s.drain(ctx)) // the listener has failed, and its connections are open
+	}
+	return err
 }
 
 // A Server serves a handler over every protocol on one port, and finds out which from the first bytes

@@ -235,6 +235,24 @@ func TestShutdownOnce(t *testing.T) {
 	}
 }
 
+// ListenAndServe shuts the server down when its listener fails, too.
+func TestListenerFails(t *testing.T) {
+	t.Parallel()
+	l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}
+	service := &counting{Handler: http.NotFoundHandler()}
+	s, err := newServer(nil, &ServeOptions{Service: service}, append(port.Schemes(), &port.Scheme{
+		Name: "memory", Network: "memory", Part: "name", Example: "memory:x",
+		Listen: func(context.Context, string) (net.Listener, error) { return l, nil },
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := s.listenAndServe(t.Context(), "memory:here"); !errors.Is(err, net.ErrClosed) || service.ended.Load() != 1 {
+		t.Errorf("shut down %d times, %v", service.ended.Load(), err)
+	}
+}
+
 // at is a listener at an address that it does not listen on.
 type at struct {
 	net.Listener
