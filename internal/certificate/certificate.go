@@ -68,6 +68,10 @@ func (s *Source) Paths() (list []string) {
 func (s *Source) Use(files Files, authorities [][]byte) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.useLocked(files, authorities)
+}
+
+func (s *Source) useLocked(files Files, authorities [][]byte) (changed bool) {
 	changed = files != s.files || !slices.EqualFunc(authorities, s.authorities, bytes.Equal)
 	s.files, s.authorities = files, authorities
 	return changed
@@ -76,9 +80,8 @@ func (s *Source) Use(files Files, authorities [][]byte) (changed bool) {
 // Trust is Use with the same files.
 func (s *Source) Trust(authorities [][]byte) (changed bool) {
 	s.mu.Lock()
-	files := s.files
-	s.mu.Unlock()
-	return s.Use(files, authorities)
+	defer s.mu.Unlock()
+	return s.useLocked(s.files, authorities)
 }
 
 // Reload reads the files again. When they cannot be used, what was read before stays in use.
