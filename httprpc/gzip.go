@@ -3,6 +3,7 @@ package httprpc
 import (
 	"bufio"
 	"bytes"
+	"compress/flate"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -104,7 +105,7 @@ func (f *inflater) Read(p []byte) (n int, err error) {
 
 // gzipError tells a body that is no gzip from one that cannot be read.
 func gzipError(err error) error {
-	if err == io.EOF || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || strings.HasPrefix(fmt.Sprint(err), "flate: corrupt") { //nolint:errorlint // as above
+	if err == io.EOF || errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) || errors.As(err, new(flate.CorruptInputError)) { //nolint:errorlint // as above
 		return fmt.Errorf("%w: %w", errGzip, err)
 	}
 	return err
