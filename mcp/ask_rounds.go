@@ -140,7 +140,11 @@ func (c *call) isOver() bool {
 
 // binding is what the state of a call belongs to.
 func (c *call) binding(o owner.Key) binding {
-	return binding{owner: o.Text(), method: c.method, params: digestParams(c.params)}
+	params := c.params
+	if c.sent != nil { // they are the same in each round, whatever middleware makes of them
+		params = *c.sent
+	}
+	return binding{owner: o.Text(), method: c.method, params: digestParams(params)}
 }
 
 var errOver = errors.New("mcp: the handler has returned; it is too late to ask the client")

@@ -26,13 +26,15 @@ type call struct {
 	client   farcall.Caller
 	method   string
 	id       jsonrpc.ID
-	params   jsonrpc.Raw // in canonical form
-	in       inputs      // what is in them
-	logLevel string      // modern: what the request asks for; "" is none
-	task     *task       // not nil when it runs as a task
-	mayAsk   bool        // its handler may ask the client
-	lazy     bool        // what its rounds have brought is opened when the handler needs it
-	forwards bool        // params are as the client sent them, for the Relay
+	params   jsonrpc.Raw  // in canonical form
+	in       inputs       // what is in them
+	logLevel string       // modern: what the request asks for; "" is none
+	sent     *jsonrpc.Raw // params before middleware changed them; nil: it did not
+	request  *Request     // what middleware sees; nil: there is none
+	task     *task        // not nil when it runs as a task
+	mayAsk   bool         // its handler may ask the client
+	lazy     bool         // what its rounds have brought is opened when the handler needs it
+	forwards bool         // params are as the client sent them, for the Relay
 
 	mu   sync.Mutex
 	over bool  // the handler has returned: params and id are lent to somebody else

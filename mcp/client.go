@@ -44,8 +44,10 @@ type Client struct {
 	cache   *resultCache
 	shelf   shelf
 	callers callers
-	watched watchedTasks
-	slow    late.Watch // of calls that have no answer yet
+
+	middleware middleware
+	watched    watchedTasks
+	slow       late.Watch // of calls that have no answer yet
 
 	making   chan struct{} // held by whoever makes a link
 	leveling chan struct{} // held by whoever tells the server the level of its log

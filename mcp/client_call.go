@@ -80,13 +80,22 @@ type outgoing struct {
 	method string
 	params jsonrpc.Raw // an object in canonical form, or nil
 	header http.Header // Mcp-Param-… of a tool
+	tool   *knownTool  // what they are made for; nil: none
+	client *Client     // with middleware
 	fresh  bool        // do not take it from the cache
 	task   bool        // the answer may be a task
 }
 
-// call makes a call, in as many rounds as the server wants, and returns the
-// result in canonical form.
+// call makes a call, within the middleware, and returns the result in canonical form.
 func (c *Client) call(ctx context.Context, q *outgoing) (jsonrpc.Raw, error) {
+	if c.middleware.none() {
+		return c.rounds(ctx, q)
+	}
+	return c.surrounded(ctx, q)
+}
+
+// rounds makes a call, in as many rounds as the server wants.
+func (c *Client) rounds(ctx context.Context, q *outgoing) (jsonrpc.Raw, error) {
 	entry := c.cache.entry(q.method, q.params)
 	if raw := c.cache.get(entry); raw != nil && !q.fresh {
 		return raw, nil

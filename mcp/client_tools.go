@@ -121,7 +121,7 @@ func (c *Client) callTool(ctx context.Context, name string, p *spec.CallToolRequ
 		}
 		q := &outgoing{method: spec.MethodToolsCall, params: params, task: true}
 		if known != nil {
-			q.header = known.header(p.Arguments)
+			q.header, q.tool = known.header(p.Arguments), known
 		}
 		raw, err := c.call(ctx, q)
 		if attempt == 0 && l.http != nil && errors.Is(err, spec.HeaderMismatch) {

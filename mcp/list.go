@@ -104,6 +104,14 @@ func (r *registry[T]) find(ctx context.Context, s *Server, key []byte) (value T,
 	return value, ok && s.visible(ctx, value.kind(), value.key())
 }
 
+// interned returns the key of what there is under a key, without an allocation, or "".
+func (r *registry[T]) interned(key []byte) string {
+	if value, ok := r.now.Load().index[string(key)]; ok {
+		return value.key()
+	}
+	return ""
+}
+
 // page serves a method that lists the registry.
 func (r *registry[T]) page(s *Server, c *call) (answer, error) {
 	after, err := cursorNumber(r.member, c.in.cursor)

@@ -33,6 +33,7 @@ type Server struct {
 	clients    clientCache
 	sealed     sealing
 
+	middleware  middleware
 	intercepted farcall.Handler // serve, within the interceptors; nil: there are none
 
 	// What goes into every modern result: the whole beginning of a result, and
@@ -129,6 +130,8 @@ type answer struct {
 	raw   jsonrpc.Raw
 	plain bool // it has neither a resultType nor a _meta of its own
 	whole bool // newResult has begun it
+
+	failure error // of the tool's handler, whose text it has
 }
 
 func every(*era.Revision) bool          { return true }
@@ -171,30 +174,34 @@ var methods = map[string]*method{
 // in the revision in. For modern clients that is theirs, or will do for it.
 func (s *Server) dispatch(c *call, req *farcall.Request) (result jsonrpc.Raw, in *era.Revision, err error) {
 	m := methods[c.method]
-	switch {
-	case c.forwards:
+	if c.forwards {
 		return s.forward(c, m != nil && m.cacheable)
-	case m == nil || !m.in(c.rev) || m.has != nil && !m.has(s):
-		result, err = s.dispatchOther(c, req)
-		return result, era.Latest(), err
 	}
-	a, err := m.serve(s, c)
+	if m != nil && (!m.in(c.rev) || m.has != nil && !m.has(s)) {
+		m = nil
+	}
+	var a answer
+	if s.middleware.none() {
+		a, err = s.answer(c, m, req)
+	} else {
+		a, err = s.surrounded(c, m, req)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.finish(c, a, m.cacheable), era.Latest(), nil
+	return s.finish(c, a, m != nil && m.cacheable), era.Latest(), nil
 }
 
-// dispatchOther serves what is not in the table.
-func (s *Server) dispatchOther(c *call, req *farcall.Request) (jsonrpc.Raw, error) {
+// answer serves a method of the table, or, if m is nil, any other.
+func (s *Server) answer(c *call, m *method, req *farcall.Request) (answer, error) {
+	if m != nil {
+		return m.serve(s, c)
+	}
 	raw, err, handled := s.taskMethod(c)
 	if !handled {
 		raw, err = s.extensions.serve(c, req)
 	}
-	if err != nil {
-		return nil, err
-	}
-	return s.finish(c, answer{raw: raw}, false), nil
+	return answer{raw: raw}, err
 }
 
 func errNoMethod(c *call) error {

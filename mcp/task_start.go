@@ -118,6 +118,10 @@ func (s *Server) newTask(c *call) (*task, *call, error) {
 		id:     c.id.Clone(), params: slices.Clone(c.params), // the frame does not last as long as the task
 	}
 	own.Context, t.cancel = context.WithCancelCause(context.WithoutCancel(c.Context))
+	if c.sent != nil {
+		sent := slices.Clone(*c.sent)
+		own.sent = &sent
+	}
 	if err := own.in.read(own.params); err != nil {
 		return nil, nil, err
 	}

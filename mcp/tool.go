@@ -190,14 +190,25 @@ func toolOutcome(ctx context.Context, a answer, err error) (answer, error) {
 	if remote.Own(err) != nil {
 		return answer{}, err
 	}
-	if own, ok := err.(*ToolError); ok && own.Result != nil { //nolint:errorlint // what wraps one has more to say: its text
-		r := *own.Result
-		r.IsError, r.ResultType = true, ""
-		r.Meta = maps.Clone(r.Meta)
-		delete(r.Meta, spec.MetaServerInfo) // that of the server which the handler has called
-		return answer{raw: r.AppendJSON(nil), plain: len(r.Meta) == 0}, nil
+	a, ok := ownResult(err)
+	if !ok {
+		a = toolError(err.Error())
 	}
-	return toolError(err.Error()), nil
+	a.failure = err
+	return a, nil
+}
+
+// ownResult returns the result of a *ToolError.
+func ownResult(err error) (a answer, ok bool) {
+	own, ok := err.(*ToolError) //nolint:errorlint // what wraps one has more to say: its text
+	if !ok || own.Result == nil {
+		return answer{}, false
+	}
+	r := *own.Result
+	r.IsError, r.ResultType = true, ""
+	r.Meta = maps.Clone(r.Meta)
+	delete(r.Meta, spec.MetaServerInfo) // that of the server which the handler has called
+	return answer{raw: r.AppendJSON(nil), plain: len(r.Meta) == 0}, true
 }
 
 // toolError returns a result that tells the model what went wrong.

@@ -111,10 +111,14 @@ func (c *call) compareHeaders(tool string, headers []schema.Header) error {
 	if r == nil {
 		return nil
 	}
+	arguments := c.in.arguments
+	if c.sent != nil {
+		arguments = scan.Member(*c.sent, "arguments")
+	}
 	for i := range headers {
 		h := &headers[i]
 		name := spec.HeaderParam + h.Name
-		value, err := mirrored(h, c.in.arguments)
+		value, err := mirrored(h, arguments)
 		if err == nil {
 			err = checkHeader(h, r.Header.Values(name), value)
 		}

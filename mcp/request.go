@@ -1,0 +1,260 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// A Request is a request of the protocol in the form of the newest revision, as middleware and
+// handlers see it. It is valid until they return. The bytes of its fields are not to be changed:
+// middleware replaces the whole value, and only before it calls next.
+type Request struct {
+	// Method is the method, such as "tools/call". Changing it has no effect.
+	Method string
+	// Name is the name of the tool or prompt, or the URI of the resource. "": the method has none.
+	Name string
+	// Arguments are those of the tool or prompt as the client sent them: they are checked
+	// after the middleware. Nil: none.
+	Arguments jsonrpc.Raw
+	// Meta is the _meta of the request, an object. Nil: none.
+	Meta jsonrpc.Raw
+
+	params   jsonrpc.Raw
+	in       *inputs      // what is in them
+	name     string       // what the Name is in them
+	sent     *jsonrpc.Raw // params before they were changed; nil: they were not
+	response Response
+
+	ctx    requestContext // in a server: for the middleware
+	method *method
+	req    *farcall.Request
+	out    *outgoing // in a client
+
+	mu       sync.Mutex // held while next runs
+	tried    bool       // next has run
+	answered bool       // response has been returned
+	over     bool       // the middleware has returned
+}
+
+// RequestFrom returns the request that is being handled, as middleware has left it, or nil outside of
+// a handler.
+func RequestFrom(ctx context.Context) *Request {
+	c := callFrom(ctx)
+	if c == nil || c.isOver() {
+		return nil
+	}
+	if c.request != nil {
+		return c.request
+	}
+	return c.newRequest()
+}
+
+func (c *call) newRequest() *Request {
+	r := &Request{Method: c.method, params: c.params, in: &c.in, ctx: requestContext{c.Context, c}}
+	r.fill(c.knownName())
+	return r
+}
+
+// fill sets the fields. name is the Name, if it is known as a string already.
+func (r *Request) fill(name string) {
+	if raw := r.in.nameOf(r.Method); name == "" && len(raw) > 0 && raw[0] == '"' {
+		name = string(scan.Unquote(raw))
+	}
+	r.Name, r.name, r.Meta = name, name, r.in.meta
+	if argumentsMember(r.Method) != "" {
+		r.Arguments = r.in.arguments
+	}
+}
+
+// nameMember returns the member of params that is the Name of a request, or "".
+func nameMember(method string) string {
+	switch method {
+	case spec.MethodToolsCall, spec.MethodPromptsGet:
+		return "name"
+	case spec.MethodResourcesRead, spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe:
+		return "uri"
+	}
+	return ""
+}
+
+// argumentsMember returns the member of params that is the Arguments of a request, or "".
+func argumentsMember(method string) string {
+	if method == spec.MethodToolsCall || method == spec.MethodPromptsGet {
+		return "arguments"
+	}
+	return ""
+}
+
+// nameOf returns the member that is the Name of a request, or nil.
+func (in *inputs) nameOf(method string) jsonrpc.Raw {
+	switch nameMember(method) {
+	case "name":
+		return in.name
+	case "uri":
+		return in.uri
+	}
+	return nil
+}
+
+// knownName returns the Name from what the server offers, which costs no allocation.
+func (c *call) knownName() string {
+	raw := c.in.nameOf(c.method)
+	if len(raw) == 0 || raw[0] != '"' {
+		return ""
+	}
+	s, key := c.srv, scan.Unquote(raw)
+	switch c.method {
+	case spec.MethodToolsCall:
+		return s.tools.interned(key)
+	case spec.MethodPromptsGet:
+		return s.prompts.interned(key)
+	}
+	return s.resources.interned(key)
+}
+
+// apply makes params of what middleware has changed.
+func (r *Request) apply() error {
+	type change struct {
+		field, key string
+		value      jsonrpc.Raw
+	}
+	var changes []change
+	if r.Name != r.name {
+		changes = append(changes, change{"Name", nameMember(r.Method), scan.AppendQuoted(nil, r.Name)})
+	}
+	key := argumentsMember(r.Method)
+	if key != "" && !same(r.Arguments, r.in.arguments) || key == "" && r.Arguments != nil {
+		changes = append(changes, change{"Arguments", key, r.Arguments})
+	}
+	if !same(r.Meta, r.in.meta) {
+		changes = append(changes, change{"Meta", "_meta", r.Meta})
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	params := r.params
+	for _, c := range changes {
+		if c.key == "" {
+			return &middlewareError{fmt.Errorf("set the %s of %q, which has none", c.field, r.Method)}
+		}
+		if c.field != "Name" {
+			var err error
+			if c.value, err = objectOf(c.value); err != nil {
+				return &middlewareError{fmt.Errorf("set the %s of %q: %w", c.field, r.Method, err)}
+			}
+		}
+		o := newObject(params, c.key)
+		if c.value != nil {
+			o.add(c.key, c.value)
+		}
+		params = o.end()
+	}
+	if r.sent == nil {
+		sent := r.params
+		r.sent = &sent
+	}
+	in := &inputs{}
+	if err := in.read(params); err != nil {
+		return err
+	}
+	r.params, r.in, r.name, r.Arguments, r.Meta = params, in, r.Name, in.arguments, in.meta
+	if key == "" {
+		r.Arguments = nil
+	}
+	return nil
+}
+
+// same reports whether a is b, and not another value that is equal.
+func same(a, b jsonrpc.Raw) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
+
+// Params returns all of the params. What middleware changes is in them once it has called next. They
+// are not to be changed.
+func (r *Request) Params() jsonrpc.Raw { return r.params }
+
+// Respond returns a Response whose result is v, which marshals to an object: a *[ToolResult], a
+// *[PromptResult] or a *spec.ListToolsResult, for example.
+func (r *Request) Respond(v any) (*Response, error) {
+	raw, err := objectOf(v)
+	if err != nil {
+		return nil, &middlewareError{fmt.Errorf("answered %q with what is no result: %w", r.Method, err)}
+	}
+	return &Response{answer{raw: orEmpty(raw)}}, nil
+}
+
+// ID returns the id of the request. In a client there is none yet.
+func (r *Request) ID() jsonrpc.ID {
+	if r.ctx.call == nil {
+		return jsonrpc.ID{}
+	}
+	return r.ctx.call.id
+}
+
+// Continues reports whether the request goes on with a call of which there were rounds before: a
+// limit of calls, for example, does not count it again.
+func (r *Request) Continues() bool { return r.ctx.call != nil && r.ctx.call.continues() }
+
+// Client says who calls, as [ClientFrom] does. It returns nil in a client.
+func (r *Request) Client() *ClientInfo {
+	if r.ctx.call == nil {
+		return nil
+	}
+	return ClientFrom(r.ctx.call)
+}
+
+// Session returns ClientInfo.Session: a name in revisions that have sessions, and "" otherwise.
+func (r *Request) Session() string {
+	if r.ctx.call == nil || r.ctx.call.session == nil {
+		return ""
+	}
+	return r.ctx.call.session.name
+}
+
+// Owner returns an opaque text that is equal for equal owners only: the authenticated caller (see
+// ServerOptions.Owner), else its session, its connection, or its address. It is a key for maps, and
+// not for logs. "": unknown.
+func (r *Request) Owner() string {
+	if r.ctx.call == nil {
+		return ""
+	}
+	return r.ctx.call.owner().Text()
+}
+
+// Header returns the header of the HTTP request that carries this one, or nil on other transports and
+// in a client.
+func (r *Request) Header() http.Header {
+	if r.ctx.call == nil {
+		return nil
+	}
+	if over := mcphttp.RequestFrom(r.ctx.call); over != nil {
+		return over.Header
+	}
+	return nil
+}
+
+// requestContext is the context of middleware. That of the handler derives from it.
+type requestContext struct {
+	context.Context //nolint:containedctx // this is a context itself
+
+	call *call
+}
+
+// Value implements context.Context.
+func (x *requestContext) Value(key any) any {
+	if _, ok := key.(callKey); ok {
+		return x.call
+	}
+	return x.Context.Value(key)
+}
+
+// AfterFunc lets package context derive from this context without a goroutine.
+func (x *requestContext) AfterFunc(f func()) (stop func() bool) {
+	return context.AfterFunc(x.Context, f)
+}
