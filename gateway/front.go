@@ -174,7 +174,7 @@ func (s *server) newFront() {
 	g, h := s.g, s.g.refusing(s.raw)
 	rpc := g.rpcOptions()
 	rpc.Interceptors = s.guarded(rpc.Interceptors)
-	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, RPC: rpc, Origins: g.opts.Origins, Hosts: anyHost()}
+	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, Gzip: g.opts.Gzip, RPC: rpc, Origins: g.opts.Origins, Hosts: anyHost()}
 	s.post, s.stream = httprpc.NewHandler(h, o), httprpc.NewStreamHandler(h, o)
 	s.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
 		o := g.named(webSocketOf(r))

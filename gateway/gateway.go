@@ -41,6 +41,8 @@ type Options struct {
 	// Origins are the web pages that may call, and Hosts the DNS names of the gateway,
 	// besides those of the configuration: as in mcphttp.Options.
 	Origins, Hosts []string
+	// Gzip is that of [httprpc.Options], for clients of JSON-RPC over HTTP.
+	Gzip bool
 	// Heartbeat is how long an event stream of MCP may be silent before a comment
 	// is sent. Default 15 s; negative: for ever.
 	Heartbeat time.Duration

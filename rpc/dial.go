@@ -31,6 +31,9 @@ type Options struct {
 	Header http.Header
 	// MaxMessage bounds a message that arrives, in bytes. Default: that of the transport.
 	MaxMessage int
+	// Gzip accepts and sends bodies of http and https in gzip, where the server has it, too. Default: no, for
+	// sizes may reveal secrets (BREACH): see [github.com/farcall-dev/farcall/httprpc].
+	Gzip bool
 
 	// MinDelay is how long to wait before the first attempt to connect again, give or take a half; it doubles
 	// with each that fails, up to MaxDelay. Default 100 ms and 30 s.
@@ -99,7 +102,7 @@ func Command(ctx context.Context, o *Options, program string, args ...string) (*
 
 // NewClient returns a client over the transports that dial makes, for those that Dial has no address for, or to
 // see the frames of one that it has. It fails when the first attempt does, with the error of dial. Of the options
-// TLS, HTTP, Header and MaxMessage are for dial to obey.
+// TLS, HTTP, Header, MaxMessage and Gzip are for dial to obey.
 func NewClient(ctx context.Context, dial func(context.Context) (farcall.Transport, error), o *Options) (*Client, error) {
 	c := newClient(o)
 	c.dial = dial
@@ -112,7 +115,7 @@ func NewClient(ctx context.Context, dial func(context.Context) (farcall.Transpor
 func open(ctx context.Context, at *target.Target, o *Options) (*Client, error) {
 	c := newClient(o)
 	reach := &target.Options{
-		TLS: c.o.TLS, Client: c.o.HTTP, Header: c.o.Header, MaxMessage: c.o.MaxMessage,
+		TLS: c.o.TLS, Client: c.o.HTTP, Header: c.o.Header, MaxMessage: c.o.MaxMessage, Gzip: c.o.Gzip,
 		Prepare: func(cmd *exec.Cmd) { cmd.Stderr = os.Stderr },
 	}
 	if c.o.RPC != nil {

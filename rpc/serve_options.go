@@ -49,6 +49,10 @@ type ServeOptions struct {
 
 	// MaxMessage bounds a message that arrives, in bytes. Default: that of each transport.
 	MaxMessage int
+	// Gzip reads and sends bodies of JSON-RPC over HTTP in gzip, for clients that have it, too; event streams,
+	// other protocols and a Service are not concerned. Default: no, for sizes may reveal secrets (BREACH):
+	// see [github.com/farcall-dev/farcall/httprpc].
+	Gzip bool
 	// FrameTimeout is how long a message over a byte stream or WebSocket may take from its first byte,
 	// and a second more for each 100 KB. Default 30 s; negative: no bound.
 	FrameTimeout time.Duration

@@ -50,7 +50,7 @@ func newSite(h farcall.Handler, o *ServeOptions) *site {
 	options := func(transport string) *httprpc.Options {
 		c := requests
 		c.Transport = transport
-		return &httprpc.Options{MaxMessage: o.MaxMessage, RPC: &c, Hosts: anyHost, Origins: o.Origins}
+		return &httprpc.Options{MaxMessage: o.MaxMessage, Gzip: o.Gzip, RPC: &c, Hosts: anyHost, Origins: o.Origins}
 	}
 	s.rpc = bySecurity(httprpc.NewHandler(h, options("http")), httprpc.NewHandler(h, options("https")))
 	s.stream = bySecurity(httprpc.NewStreamHandler(h, options("sse")), httprpc.NewStreamHandler(h, options("sse+tls")))

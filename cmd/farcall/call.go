@@ -37,6 +37,7 @@ func newCallCmd(e *env) *cobra.Command {
 	r.versionFlag(cmd)
 	r.signFlag(cmd)
 	f := cmd.Flags()
+	f.BoolVar(&r.gzip, "gzip", false, "accept gzip over HTTP; off by default: where answers hold secrets beside what others choose, their sizes reveal them (BREACH)")
 	f.BoolVar(&o.raw, "raw", false, "print the whole response as it came")
 	f.BoolVar(&o.curl, "curl", false, "print the shell line that makes the call, instead of making it")
 	f.BoolVar(&o.notifications, "notifications", false, "print the notifications that arrive on standard error")

@@ -66,7 +66,7 @@ func dialFailure(ctx context.Context, t *target.Target, err error) error {
 
 // reach are the options for a connection to a target.
 func (r *remote) reach(t *target.Target) (o *target.Options, err error) {
-	o = &target.Options{Prepare: func(cmd *exec.Cmd) { cmd.Stderr = visible.NewWriter(r.stderr) }}
+	o = &target.Options{Gzip: r.gzip, Prepare: func(cmd *exec.Cmd) { cmd.Stderr = visible.NewWriter(r.stderr) }}
 	switch t.Kind {
 	case target.HTTP, target.WebSocket:
 		if o.Header, err = r.headers(); err == nil {

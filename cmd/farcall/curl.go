@@ -62,6 +62,9 @@ func (r *remote) version() jsonrpc.Version {
 
 func (r *remote) curlLine(t *target.Target, message string) string {
 	words := []string{"curl", "-sS"}
+	if r.gzip {
+		words = append(words, "--compressed")
+	}
 	if r.insecure {
 		words = append(words, "-k")
 	}

@@ -31,6 +31,7 @@ type remote struct {
 	key      string // file with its key; "": cert
 	insecure bool
 	v1       bool
+	gzip     bool
 	verbose  bool   // show the frames
 	bearer   string // file with a token
 	warned   bool   // that others may read it
@@ -113,6 +114,8 @@ func (r *remote) check(t *target.Target) error {
 		return usagef("Leave it out, or use an http or ws target.", "--bearer: %s has no headers", t)
 	case len(r.header) > 0 && !web:
 		return usagef("Leave it out, or use an http or ws target.", "--header: %s has no headers", t)
+	case r.gzip && t.Kind != target.HTTP:
+		return usagef("Leave it out, or use an http target.", "--gzip: %s is not HTTP", t)
 	case web && t.Framing != stream.NDJSON:
 		return usagef("Leave it out.", "--framing is for byte streams, not for %s", t)
 	case r.key != "" && r.cert == "":

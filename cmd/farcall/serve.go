@@ -29,6 +29,7 @@ type serveFlags struct {
 	listen     []string
 	hosts      []string
 	origins    []string
+	gzip       bool
 	trusted    []string // proxies
 	stdio      bool
 	tlsCert    string
@@ -122,6 +123,7 @@ With a certificate, connections without TLS are refused, but over unix sockets.`
 	flags.BoolVar(&f.insecure, "insecure", false, "listen where other machines can connect without a guard or TLS, and accept connections without TLS beside a certificate")
 	flags.StringVar(&f.guard, "guard", "", "`file` with the key guard, as in farcall.yaml, for the playground or --upstream: who may call what")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
+	flags.BoolVar(&f.gzip, "gzip", false, "read and send gzip in JSON-RPC over HTTP; off by default: where answers hold secrets beside what others choose, their sizes reveal them (BREACH)")
 	f.limits.register(cmd)
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only, with a guard those of the role operator")
 	flags.BoolVar(&f.v1, "v1", false, "accept JSON-RPC 1.0 too")

@@ -249,7 +249,7 @@ func (f *serveFlags) serveGateway(
 	hide := f.private()
 	protect(c, hide, stderr)
 	g, err := gateway.New(c, &gateway.Options{
-		Version: versionName(), MaxMessage: int(f.maxMessage), FrameTimeout: f.limits.frameTimeout, RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts, Origins: f.origins,
+		Version: versionName(), MaxMessage: int(f.maxMessage), FrameTimeout: f.limits.frameTimeout, RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts, Origins: f.origins, Gzip: f.gzip,
 	})
 	if err != nil {
 		return configFailure(err)

@@ -41,7 +41,7 @@ func (f *serveFlags) serveOptions(c *gateway.Config, log *slog.Logger, stderr io
 	}
 	options, l := f.rpcOptions(log), &f.limits
 	return &rpc.ServeOptions{
-		RPC: &options, Logger: orDiscard(log), MaxMessage: int(f.maxMessage),
+		RPC: &options, Logger: orDiscard(log), MaxMessage: int(f.maxMessage), Gzip: f.gzip,
 		CertFile: f.tlsCert, KeyFile: f.tlsKey, ClientCAFile: f.clientCA,
 		TrustedProxies: f.trusted, Origins: f.origins, Hosts: f.hosts,
 		FrameTimeout: l.frameTimeout, IdleTimeout: l.idle,

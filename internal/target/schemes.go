@@ -27,7 +27,7 @@ func Standard() Table {
 			Help:  "http://host[:port][/path]            https too; without a path: /rpc",
 			Parse: parseURL,
 			Exchange: func(t *Target, o *Options) (farcall.Exchanger, error) {
-				return httprpc.Dial(t.URL.String(), &httprpc.Options{Client: o.client(t.Kind), Header: o.Header, MaxMessage: o.MaxMessage, Budget: o.Budget})
+				return httprpc.Dial(t.URL.String(), &httprpc.Options{Client: o.client(t.Kind), Header: o.Header, MaxMessage: o.MaxMessage, Gzip: o.Gzip, Budget: o.Budget})
 			},
 		},
 		{

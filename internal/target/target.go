@@ -56,6 +56,8 @@ type Options struct {
 	Header       http.Header
 	Subprotocols []string
 	MaxMessage   int
+	// Gzip is of HTTP, see [httprpc.Options].
+	Gzip bool
 	// FrameTimeout is of byte streams and WebSocket, see [stream.Options].
 	FrameTimeout time.Duration
 	Budget       *farcall.Budget
