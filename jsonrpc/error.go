@@ -29,7 +29,7 @@ const (
 	Overloaded         Code = -32010 // too much is under way; try again later
 	TooLarge           Code = -32012 // a message, or a batch, exceeds a limit
 	SchemaNotSupported Code = -32040 // the params cannot be compared with their schema
-	ShuttingDown       Code = -32041
+	ShuttingDown       Code = -32041 // one server behind another; an end itself that shuts down answers Overloaded
 	NoCallback         Code = -32043 // the caller cannot be called
 	RateLimited        Code = -32050
 	Unauthenticated    Code = -32051

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -404,6 +405,17 @@ func TestVersion(t *testing.T) {
 	}
 	if code, again, _ := execute(t, "--version"); code != 0 || again != stdout {
 		t.Errorf("--version: exit code %d, %q, and version prints %q", code, again, stdout)
+	}
+	built := commit // what the linker or the build info says
+	if info, ok := debug.ReadBuildInfo(); ok && built == "" {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				built = s.Value[:12]
+			}
+		}
+	}
+	if built == "" && strings.Contains(stdout, "commit") || !strings.Contains(stdout, built) {
+		t.Errorf("%q, built from commit %q", stdout, built)
 	}
 	code, _, stderr = execute(t, "serv")
 	if code != exitUsage || !strings.Contains(stderr, "Did you mean 'farcall serve'?") {
