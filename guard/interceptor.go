@@ -23,23 +23,40 @@ func (g *Guard) Interceptor(c *Conn) farcall.Interceptor {
 	identify := g.Identify(c)
 	return func(next farcall.Handler) farcall.Handler {
 		return identify(farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
-			call := callOf(req.Method, req.Params)
-			if g.opts.Schema != nil && call.Method == req.Method { // not of what is completed or subscribed to
-				call.Schema = g.opts.Schema(ctx, call.Method, call.Name)
-			}
-			if g.opts.Annotations != nil && call.Method == spec.MethodToolsCall {
-				call.Annotations = g.opts.Annotations(ctx, call.Method, call.Name)
-			}
+			call := g.described(ctx, req.Method, req.Params)
 			h := next
 			switch {
 			case call.Method == spec.MethodSubscriptionsListen:
 				h = g.watching(call, next)
-			case strings.HasSuffix(call.Method, "subscribe"): // farcall.HandleSubscription
+			case g.asksAgain(call.Method):
 				ctx = context.WithValue(ctx, permit.Key{}, permit.Func(g.permits))
 			}
 			return g.Serve(ctx, &call, req, h)
 		}))
 	}
+}
+
+// described is what a message is about, with what the options know of that.
+func (g *Guard) described(ctx context.Context, method string, params jsonrpc.Raw) Call {
+	call := callOf(method, params)
+	if g.opts.Schema != nil && call.Method == method { // not of what is completed or subscribed to
+		call.Schema = g.opts.Schema(ctx, call.Method, call.Name)
+	}
+	if g.opts.Annotations != nil && call.Method == spec.MethodToolsCall {
+		call.Annotations = g.opts.Annotations(ctx, call.Method, call.Name)
+	}
+	return call
+}
+
+// asksAgain reports whether the handler of a method may have something to ask the guard, see permits: which event
+// farcall.HandleSubscription subscribes to, or whether a tool may have the arguments that mcp.Lenient makes of those
+// that came, where policies look at them.
+func (g *Guard) asksAgain(method string) bool {
+	if method == spec.MethodToolsCall {
+		s := g.state.Load()
+		return s.policy.Names() != nil || s.trial.Names() != nil
+	}
+	return strings.HasSuffix(method, "subscribe")
 }
 
 // watching refuses a subscription to what the caller may not read, before next serves it.
@@ -84,9 +101,9 @@ func (g *Guard) watches(ctx context.Context, c *Call) (err error) {
 	return err
 }
 
-// permits refuses a subscription to what the caller may not call: a permit.Func.
+// permits refuses what the caller may not call: a permit.Func.
 func (g *Guard) permits(ctx context.Context, method string, params []byte) error {
-	c := callOf(method, params)
+	c := g.described(ctx, method, params)
 	return g.admitPart(ctx, &c)
 }
 

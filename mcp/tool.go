@@ -176,6 +176,9 @@ func (t *tool) call(c *call) (answer, error) {
 	if err != nil {
 		return toolError("Invalid arguments for the tool " + t.spec.Name + ": " + err.Error()), nil //nolint:nilerr // the model is to read it
 	}
+	if err := t.permitted(c, orEmpty(c.in.arguments), arguments); err != nil {
+		return answer{}, err
+	}
 	return t.run(c, t, arguments)
 }
 

@@ -1,11 +1,15 @@
 package mcp
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
+	"github.com/farcall-dev/farcall/internal/permit"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // A Tolerance says what becomes of arguments that do not fit the input schema of
@@ -15,7 +19,8 @@ type Tolerance int
 const (
 	// Lenient also takes what models write: a number or a boolean in quotation marks,
 	// where the schema has no text, and members that the schema does not have, which
-	// are dropped. The log says so once for each tool and kind.
+	// are dropped. The log says so once for each tool and kind. A guard whose policies look at
+	// arguments decides about those that the tool gets as well as about those that came.
 	Lenient Tolerance = iota
 	// Strict refuses them.
 	Strict
@@ -45,6 +50,18 @@ func (t *tool) arguments(c *call) (jsonrpc.Raw, error) {
 			"tool", t.spec.Name, "reason", err.Error())
 	}
 	return relaxed, nil
+}
+
+// permitted asks the guard in front, if any, about arguments that it has not seen: a policy that forbids
+// true must not be passed by "true".
+func (t *tool) permitted(c *call, given, relaxed jsonrpc.Raw) error {
+	permitted := permit.From(c)
+	if permitted == nil || len(given) == len(relaxed) && bytes.Equal(given, relaxed) {
+		return nil
+	}
+	params := jsonrpc.AppendString([]byte(`{"_meta":{"`+spec.MetaProtocolVersion+`":"`+era.Latest().Name+`"},"name":`), t.spec.Name)
+	params = append(append(params, `,"arguments":`...), relaxed...)
+	return permitted(c, spec.MethodToolsCall, append(params, '}'))
 }
 
 // maxRelaxing bounds how deep relaxing looks.
