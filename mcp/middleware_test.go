@@ -557,16 +557,6 @@ func TestClientMiddleware(t *testing.T) {
 	}
 }
 
-// Middleware costs one allocation a call, and none where there is none.
-func TestMiddlewareAllocations(t *testing.T) {
-	without := testing.AllocsPerRun(100, callInProcess(t))
-	s := sumServer()
-	s.Use(before(func(*Request) {}), before(func(*Request) {}))
-	if with := testing.AllocsPerRun(100, sumCall(t, s)); with > without+1 {
-		t.Errorf("%v allocations with middleware, %v without", with, without)
-	}
-}
-
 func BenchmarkMiddleware(b *testing.B) {
 	with := sumServer()
 	with.Use(before(func(*Request) {}))
