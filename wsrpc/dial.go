@@ -89,5 +89,8 @@ func dialError(ctx context.Context, resp *http.Response, err error) error {
 	case strings.Contains(err.Error(), "malformed"): // net/http has no type for it
 		return fmt.Errorf("%w: not an HTTP server: %w", farcall.ErrProtocol, err)
 	}
+	if request, ok := errors.AsType[*url.Error](err); ok {
+		err = request // without the two layers of the library around it
+	}
 	return fmt.Errorf("%w: %w", ErrConnect, err)
 }

@@ -397,6 +397,9 @@ func TestDialFails(t *testing.T) {
 			t.Errorf("%s: %v", c.url, err)
 		}
 	}
+	if _, err := wsrpc.Dial(t.Context(), "ws://"+gone, nil); err == nil || !strings.HasPrefix(err.Error(), "wsrpc: cannot connect: Get ") {
+		t.Errorf("the reason is behind others: %v", err)
+	}
 	for _, url := range []string{"", "http://x", "ws://", "x"} {
 		if _, err := wsrpc.Dial(t.Context(), url, nil); err == nil {
 			t.Errorf("%q was accepted", url)
