@@ -30,10 +30,11 @@ type Subscription[T any] struct{ feed *feed }
 // broken, and the subscription goes on over that. Any other Caller, and HTTP, cannot carry subscriptions.
 func Subscribe[T any](ctx context.Context, c Caller, method string, params any) (*Subscription[T], error) {
 	f, err := newFeed(ctx, c, method, params)
-	if err == nil {
-		err = f.subscribe()
-	}
 	if err != nil {
+		return nil, err
+	}
+	if err = f.subscribe(); err != nil {
+		_ = f.close(nil) // an interceptor may have failed what was answered; the other error counts
 		return nil, err
 	}
 	f.watch()

@@ -120,3 +120,26 @@ func TestUnreadEventsDraw(t *testing.T) {
 		}
 	})
 }
+
+// A subscription that an interceptor refuses once it was answered is ended at the other end.
+func TestSubscribeRefusedHere(t *testing.T) {
+	var topic farcall.Topic[string]
+	refused := errors.New("refused here")
+	refuse := func(next farcall.Handler) farcall.Handler {
+		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+			result, err := next.ServeRPC(ctx, req)
+			if req.Method == "subscribe" {
+				err = refused
+			}
+			return result, err
+		})
+	}
+	a, b := farcall.Pipe()
+	p, _ := connect(t, a, b, nil, topicMux(&topic), &farcall.Options{CallInterceptors: []farcall.Interceptor{refuse}}, nil)
+	if _, err := farcall.Subscribe[string](t.Context(), p, "news", nil); !errors.Is(err, refused) {
+		t.Error(err)
+	}
+	if n := topic.Subscribers(); n != 0 {
+		t.Errorf("%d subscribers are left", n)
+	}
+}
