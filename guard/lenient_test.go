@@ -29,10 +29,11 @@ forbid(principal, action, resource) when { context.arguments has count && contex
 	defer g.Close()
 	s := mcp.NewServer("calc", "1", &mcp.ServerOptions{RPC: &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}})
 	var ran []bool
-	mcp.AddTool(s, "wipe", "", func(_ context.Context, in struct {
+	type arguments struct {
 		Confirm bool `json:"confirm,omitempty"`
 		Count   int  `json:"count,omitempty"`
-	}) (string, error) {
+	}
+	mcp.AddTool(s, "wipe", "", func(_ context.Context, in arguments) (string, error) {
 		ran = append(ran, in.Confirm)
 		return "done", nil
 	})
