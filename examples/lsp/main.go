@@ -7,6 +7,7 @@ package main
 import (
 	"context"
 	"strings"
+	"unicode/utf16"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/stream"
@@ -53,13 +54,14 @@ func main() {
 
 // serve serves one editor. The editor says exit when it is done.
 func serve(t farcall.Transport) *farcall.Peer {
-	mux, exit := farcall.NewMux(), make(chan struct{})
+	mux := farcall.NewMux()
+	serving, exit := context.WithCancel(context.Background())
 	farcall.Handle(mux, "initialize", func(context.Context, struct{}) (any, error) {
 		return map[string]any{"capabilities": map[string]any{"textDocumentSync": 1}}, nil // documents come whole
 	})
 	farcall.Handle(mux, "shutdown", func(context.Context, struct{}) (any, error) { return nil, nil })
 	farcall.HandleNotification(mux, "initialized", func(context.Context, struct{}) error { return nil })
-	farcall.HandleNotification(mux, "exit", func(context.Context, struct{}) error { close(exit); return nil })
+	farcall.HandleNotification(mux, "exit", func(context.Context, struct{}) error { exit(); return nil })
 	farcall.HandleNotification(mux, "textDocument/didOpen", func(ctx context.Context, p opened) error {
 		return publish(ctx, p.Document.URI, p.Document.Text)
 	})
@@ -73,7 +75,7 @@ func serve(t farcall.Transport) *farcall.Peer {
 	peer := farcall.NewPeer(t, mux, nil)
 	go func() {
 		select {
-		case <-exit:
+		case <-serving.Done():
 			_ = peer.Close()
 		case <-peer.Done():
 		}
@@ -87,9 +89,12 @@ func publish(ctx context.Context, uri, text string) error {
 	for n, line := range strings.Split(text, "\n") {
 		if at := strings.Index(line, "TODO"); at >= 0 {
 			d := diagnostic{Severity: 3, Message: strings.TrimSpace(line[at:])}
-			d.Range.Start, d.Range.End = position{n, at}, position{n, len(line)}
+			d.Range.Start, d.Range.End = position{n, columns(line[:at])}, position{n, columns(line)}
 			found.Diagnostics = append(found.Diagnostics, d)
 		}
 	}
 	return farcall.CallerFrom(ctx).Notify(ctx, "textDocument/publishDiagnostics", found)
 }
+
+// columns is the length of a text as LSP counts it, in UTF-16 code units.
+func columns(text string) int { return len(utf16.Encode([]rune(text))) }

@@ -51,8 +51,8 @@ func TestEditor(t *testing.T) {
 		}
 	}
 	send("initialized", `{}`)
-	send("textDocument/didOpen", `{"textDocument":{"uri":"file:///a","languageId":"text","version":1,"text":"one\nx TODO two \n"}}`)
-	if d := <-server; d.URI != "file:///a" || len(d.Diagnostics) != 1 || d.Diagnostics[0].Message != "TODO two" || d.Diagnostics[0].Range.Start != (position{1, 2}) {
+	send("textDocument/didOpen", `{"textDocument":{"uri":"file:///a","languageId":"text","version":1,"text":"one\nxü😀 TODO two \n"}}`)
+	if d := <-server; d.URI != "file:///a" || len(d.Diagnostics) != 1 || d.Diagnostics[0].Message != "TODO two" || d.Diagnostics[0].Range.Start != (position{1, 5}) {
 		t.Errorf("%+v", d)
 	}
 	send("textDocument/didChange", `{"textDocument":{"uri":"file:///a","version":2},"contentChanges":[{"text":"done"}]}`)

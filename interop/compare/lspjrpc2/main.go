@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"unicode/utf16"
 
 	"github.com/creachadair/jrpc2"
 	"github.com/creachadair/jrpc2/channel"
@@ -77,9 +78,12 @@ func publish(ctx context.Context, uri, text string) error {
 	for n, line := range strings.Split(text, "\n") {
 		if at := strings.Index(line, "TODO"); at >= 0 {
 			d := diagnostic{Severity: 3, Message: strings.TrimSpace(line[at:])}
-			d.Range.Start, d.Range.End = position{n, at}, position{n, len(line)}
+			d.Range.Start, d.Range.End = position{n, columns(line[:at])}, position{n, columns(line)}
 			found.Diagnostics = append(found.Diagnostics, d)
 		}
 	}
 	return jrpc2.ServerFromContext(ctx).Notify(ctx, "textDocument/publishDiagnostics", found)
 }
+
+// columns is the length of a text as LSP counts it, in UTF-16 code units.
+func columns(text string) int { return len(utf16.Encode([]rune(text))) }
