@@ -27,7 +27,8 @@ type Options struct {
 	// environment and TLS.
 	HTTP *http.Client
 	// Header is sent with each request of http, https, ws and wss: "Authorization: Bearer KEY" for a guard with
-	// API keys, for example. The other transports have no headers: there a client certificate in TLS says who calls.
+	// API keys, for example. The other transports have no headers, and Dial fails for them: there a client
+	// certificate in TLS says who calls.
 	Header http.Header
 	// MaxMessage bounds a message that arrives, in bytes. Default: that of the transport.
 	MaxMessage int
@@ -114,6 +115,9 @@ func NewClient(ctx context.Context, dial func(context.Context) (farcall.Transpor
 
 func open(ctx context.Context, at *target.Target, o *Options) (*Client, error) {
 	c := newClient(o)
+	if len(c.o.Header) > 0 && at.Kind != target.HTTP && at.Kind != target.WebSocket {
+		return nil, fmt.Errorf("rpc: %s has no headers, and would lose those of Options.Header: use https or wss, or a client certificate in Options.TLS", at)
+	}
 	reach := &target.Options{
 		TLS: c.o.TLS, Client: c.o.HTTP, Header: c.o.Header, MaxMessage: c.o.MaxMessage, Gzip: c.o.Gzip,
 		Prepare: func(cmd *exec.Cmd) { cmd.Stderr = os.Stderr },

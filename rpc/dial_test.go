@@ -135,6 +135,13 @@ func TestDialErrors(t *testing.T) {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
+	// What is to be sent is not lost silently.
+	header := &rpc.Options{Header: http.Header{"Authorization": {"Bearer x"}}}
+	for _, address := range []string{"tcp://127.0.0.1:1", "tls://127.0.0.1:1", "unix:/no"} {
+		if _, err := rpc.Dial(t.Context(), address, header); err == nil || !strings.Contains(err.Error(), "has no headers") {
+			t.Errorf("%s with headers: %v", address, err)
+		}
+	}
 	if _, err := rpc.Command(t.Context(), nil, "/no/such/program"); err == nil {
 		t.Error("a program that is not there was started")
 	}
