@@ -104,7 +104,7 @@ func (l *pushListener) outcome(interrupted context.Context, cause, err error) er
 	switch {
 	case errors.Is(cause, errEnough):
 		return nil
-	case errors.Is(cause, context.DeadlineExceeded) && l.left > 0:
+	case errors.Is(cause, context.DeadlineExceeded) && l.left > 0 && l.connected > 0:
 		return &exitError{code: exitTimeout, err: fmt.Errorf("listen: %d more lines did not come in time", l.left)}
 	case errors.Is(cause, context.DeadlineExceeded) && l.connected > 0, interrupted.Err() != nil && l.connected > 0:
 		return nil // that is how listening ends
