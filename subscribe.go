@@ -102,7 +102,7 @@ const (
 //	     ↑                            │ the connection is lost             ↑
 //	     └── next, with a connector ─ lost ── next, without one ───────────┘
 //
-// Whoever takes events subscribes again, so that it needs no goroutine.
+// The goroutine that takes events subscribes again, so that a feed needs none.
 type feed struct {
 	ctx    context.Context //nolint:containedctx // that of Subscribe, which ends the subscription
 	stop   func() bool     // the watch of ctx
@@ -121,7 +121,7 @@ type feed struct {
 	cancel  context.CancelFunc // ends the call of partial results
 	events  []arrived
 	bytes   int
-	count   int    // events that arrived
+	count   int    // events that arrived by the call of partial results
 	dropped uint64 // before the first of events, or before the end
 	lost    error  // the connection has ended; nil: it has not
 	ended   bool
@@ -200,7 +200,7 @@ func (f *feed) subscribe() error {
 func (f *feed) callPartial(p *Peer) error {
 	ctx, cancel := context.WithCancel(f.ctx)
 	f.mu.Lock()
-	f.peer, f.cancel, f.lost = p, cancel, nil
+	f.peer, f.cancel, f.lost, f.count = p, cancel, nil, 0
 	f.mu.Unlock()
 	call := func() {
 		defer cancel()
@@ -303,28 +303,21 @@ func (f *feed) next() (value jsonrpc.Raw, err error, more bool) {
 		case f.lost != nil && !f.again:
 			f.ended, f.err = true, f.lost
 		case f.lost != nil:
-			if gap := f.resumeLocked(); gap != nil {
-				return nil, gap, true
+			lost := f.lost
+			f.mu.Unlock()
+			err := f.subscribe()
+			f.mu.Lock()
+			switch {
+			case f.ended:
+			case err != nil:
+				f.ended, f.err = true, err
+			default:
+				return nil, &GapError{Lost: lost}, true
 			}
 		default:
 			f.change.Wait()
 		}
 	}
-}
-
-// resumeLocked subscribes again, without the lock. It returns nil when it has ended instead.
-func (f *feed) resumeLocked() *GapError {
-	lost := f.lost
-	f.mu.Unlock()
-	err := f.subscribe()
-	f.mu.Lock()
-	if err != nil && !f.ended {
-		f.ended, f.err = true, err
-	}
-	if f.ended {
-		return nil
-	}
-	return &GapError{Lost: lost}
 }
 
 // close ends the subscription, for a reason or none.
