@@ -39,7 +39,7 @@ func blobsOf(t *testing.T, c farcall.Caller, n, size int) (next func() (jsonrpc.
 }
 
 // A producer that counts is one window ahead of its consumer and no more, whichever of the two ends is older: a
-// producer that does not count fills the transport besides.
+// producer that does not count also fills the transport.
 func TestProducerIsHeldBack(t *testing.T) {
 	none := &farcall.Options{Dialect: withoutCredit()}
 	for name, test := range map[string]struct {

@@ -106,7 +106,7 @@ func (s *state) abandoned(call uint64) *namespace {
 	return &space
 }
 
-// endThere unsubscribes from what nobody wants any more. It does not wait.
+// endThere unsubscribes from a subscription that this end has given up. It does not wait.
 func (p *Peer) endThere(space *namespace, id jsonrpc.Raw) {
 	if _, ok := keyOf(*space, id); !ok {
 		return // an error

@@ -71,7 +71,7 @@ type serving struct {
 	silent    atomic.Bool                         // the caller does not want the answer any more
 	answered  func(result jsonrpc.Raw, err error) // see OnAnswer; nil when it was called
 	report    *report                             // how to report progress; nil: not asked for, or not known yet. Under end
-	work      atomic.Pointer[workDone]            // what the caller is told of the work; nil: nothing so far
+	work      atomic.Pointer[workDone]            // what the handler has reported; nil: nothing so far
 	end       cancel.End
 }
 

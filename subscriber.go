@@ -89,7 +89,7 @@ func (s *state) heldEvents() int {
 	return s.subs.bytes
 }
 
-// subscribe books a subscription of the call v, whose answer opens it.
+// subscribe registers a subscription of the call v, whose answer opens it.
 func (p *Peer) subscribe(ctx context.Context, v *serving, space namespace) (*subscriber, error) {
 	sub := &subscriber{peer: p, space: space, version: v.version}
 	sub.ctx, sub.cancel = outliving(ctx, p)
@@ -165,7 +165,7 @@ func (p *Peer) opened(s *state, v *serving, answered bool) (after func()) {
 	return func() { p.start(sub.run) }
 }
 
-// put adds an event of a topic, of which so many may wait; a strict one allows no further ones. It does
+// put adds an event of a topic. At most buffer events wait; a strict topic refuses more. It does
 // not wait itself.
 func (sub *subscriber) put(frame []byte, buffer int, strict bool) {
 	slow := false
@@ -292,7 +292,7 @@ func (s *state) refill() {
 	}
 }
 
-// drop takes a subscription out of the books.
+// drop removes a subscription.
 func (s *state) drop(sub *subscriber) {
 	sub.phase = closed
 	if sub.inTurn { // its turn may never come: the other end decides how much it reads
@@ -337,7 +337,7 @@ func (sub *subscriber) joined(leave func()) {
 	}
 }
 
-// finish ends a subscription for the other end, which is told why, behind its last event.
+// finish ends a subscription and sends the reason to the other end, after its last event.
 func (sub *subscriber) finish(err error) {
 	p := sub.peer
 	params := jsonrpc.AppendString([]byte(`{"subscription":`), sub.id)
@@ -439,7 +439,7 @@ func (l *lasting) Value(key any) any {
 	return l.Context.Value(key)
 }
 
-// errNotPushed is what a caller is told who cannot be pushed to.
+// errNotPushed is the error for a caller that cannot be pushed to.
 func errNotPushed(space namespace, method string) error {
 	return &jsonrpc.Error{
 		Code:    jsonrpc.NoCallback,

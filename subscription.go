@@ -113,7 +113,7 @@ func (events producer) stream(ctx context.Context, out *sink) error {
 	return nil
 }
 
-// panicked logs a panic of the producer and returns what the subscriber is told.
+// panicked logs a panic of the producer and returns the error for the subscriber.
 func (sub *subscriber) panicked(r any) error {
 	sub.peer.logger().ErrorContext(sub.ctx, "the producer of a subscription panicked", "event", sub.space.event, "subscription", sub.id,
 		"panic", r, "stack", string(debug.Stack()))

@@ -401,7 +401,7 @@ func TestSubscriptionIDUsedAgain(t *testing.T) {
 	}
 }
 
-// A producer waits while its subscriber does not read, and delays nobody else.
+// A producer waits while its subscriber does not read, and delays no other.
 func TestSubscriptionWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mux := farcall.NewMux()

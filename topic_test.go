@@ -112,7 +112,7 @@ func slowAndFast(t *testing.T, topic *farcall.Topic[string]) (slow, fast *farcal
 	return slow, subscribe(p), server, gate
 }
 
-// A subscriber that does not read loses its oldest events, and is told how many; it delays nobody.
+// A subscriber that does not read loses its oldest events, and gets their number; it delays no other.
 func TestTopicDropsOldest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const events = 1000
@@ -335,7 +335,7 @@ func TestTopicPublishesTheEnd(t *testing.T) {
 	})
 }
 
-// An answer that comes when nobody waits for it any more opens nothing that lasts.
+// A late answer to a subscribe call leaves no subscription open.
 func TestSubscribeGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mux, release := farcall.NewMux(), make(chan struct{})

@@ -70,7 +70,7 @@ type workKey struct{}
 
 type workFunc func(WorkDone)
 
-// workDone is what the caller of one call is told of its work.
+// workDone is the progress that one call reports.
 type workDone struct {
 	token jsonrpc.Raw
 
@@ -135,7 +135,7 @@ func (r *workDone) report(s *serving, w WorkDone) error {
 // workEnded ends what the handler has begun to report.
 func (s *serving) workEnded() {
 	if r := s.work.Load(); r != nil {
-		_ = r.report(s, WorkDone{Kind: "end"}) // without a connection, nobody is left to be told
+		_ = r.report(s, WorkDone{Kind: "end"}) // it fails only when the caller has gone
 	}
 }
 

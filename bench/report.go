@@ -189,7 +189,7 @@ const howMeasured = `## What is measured
   read their answers themselves, so nothing else could arrive; it is there for comparison, and no mark counts from it.
 - **HTTP**: one net/http client asks each server. The floor is net/http's handler that writes back what it read.
 - **MCP tools/call**: everybody serves the same tool, which adds two numbers, of Go types (in TypeScript, of zod
-  schemas). Its output schema also bounds the sum, so that whoever validates has to look. farcall, go-sdk and TypeScript
+  schemas). Its output schema also bounds the sum, so a library that validates has to check it. farcall, go-sdk and TypeScript
   validate the arguments and the result, as they do by default. mcp-go validates neither by default; where it does, it
   was told to. go-sdk and TypeScript answer over HTTP with JSON, which is faster than their default, an event stream.
 - **The server's work alone**: one request of 2026-07-28 is given to the HTTP handler, which writes into memory; nothing
@@ -207,7 +207,7 @@ const howMeasured = `## What is measured
   starts a child for each call, is left out. CPU time and resident memory are those of all processes, the child
   included; what processes share of the memory is counted for each. Sequentially, each call is timed, and the child on stdio has
   a client that writes a line and reads a line: what a gateway adds is more than that, HTTP included.
-- **Gateway between revisions**: "A to B" is a client of revision A and a child of which only B is spoken. The CPU time is
+- **Gateway between revisions**: "A to B" is a client of revision A and a child that supports only B. The CPU time is
   the gateway's alone. The marks compare with the same client and a child of its revision.
 - **guard**: the same call with and without a guard that has an issuer of tokens, an API key, five rules by role, one that
   denies, and a rate for each principal, which refuses nothing. Each of the 64 callers has a token of its own (RS256, the usual

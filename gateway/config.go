@@ -96,7 +96,7 @@ type Upstream struct {
 
 	// Lifetime says who shares a connection (or a child process): "auto" (the default: all clients that
 	// can be asked the same, and each session its own once the server asks something), "shared" (one
-	// connection and one state for all, which is told of no roots), "principal", "session", "call". For the profile raw: "session" (the default: a connection of the client's own), "shared".
+	// connection and one state for all, to which no roots are declared), "principal", "session", "call". For the profile raw: "session" (the default: a connection of the client's own), "shared".
 	Lifetime string
 	// Pool bounds the connections of one owner of requests without a session, 8 by default: one that
 	// may be asked during a call needs the connection for itself.

@@ -25,7 +25,7 @@ func (u *Upstream) checks() time.Duration {
 	return u.HealthCheck
 }
 
-// keepUp begins what the configuration wants of a server that nobody has called yet. It may be called
+// keepUp starts the preload and the health checks of a server. It may be called
 // again.
 func (s *server) keepUp(ctx context.Context) {
 	every := s.cfg.checks()

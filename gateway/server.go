@@ -125,7 +125,7 @@ func (s *server) speakMCP(log *slog.Logger, size int) {
 	s.alone = route.NewView([]route.Source{s.source(route.NamespaceNever)}, s.g.viewOptions(size))
 }
 
-// starting tells what is started, for whoever waits for it.
+// starting describes what is being started, for the log, the page and the error of a waiting call.
 func (s *server) starting() string {
 	text := s.cfg.Target()
 	if s.children == nil {

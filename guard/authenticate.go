@@ -466,7 +466,7 @@ func (s *state) stdio(ctx context.Context) (*known, *refusal) {
 		return nil, tokenRefusal(err)
 	}
 	if t.KeyThumbprint != "" || t.CertThumbprint != "" || s.c.JWT[t.IssuerIndex].DPoP == "required" {
-		return nil, refuse(jsonrpc.Unauthenticated, "the token in "+c.TokenEnv+" is bound to a key, or has to be, which nobody can prove here")
+		return nil, refuse(jsonrpc.Unauthenticated, "the token in "+c.TokenEnv+" is bound to a key, or has to be, and standard input has no way to prove that")
 	}
 	return s.tokenKnown(t, value), nil
 }

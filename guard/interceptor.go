@@ -159,7 +159,7 @@ func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 	}
 }
 
-// refusedMessage refuses a message of which it is not decided yet what it may do.
+// refusedMessage refuses a message before a decision about its call.
 func (s *state) refusedMessage(who *session, req *farcall.Request, refused *refusal) error {
 	call := callOf(req.Method, req.Params)
 	return s.refused(who, &call, "refused", nil, refused)

@@ -30,7 +30,7 @@
 // holds a secret beside text that an attacker chooses, such as an echo of the
 // params, its length says how much the two have in common, also under TLS
 // (the BREACH attack, CVE-2013-3587). Switch it on for large answers without
-// secrets, or between ends where nobody else can choose what is called.
+// secrets, or between ends where no third party can choose the calls.
 //
 // A body that is decompressed counts against MaxMessage and the budget as it
 // grows, so a small one that becomes large is refused like a large one. Other

@@ -36,7 +36,7 @@ func (row *Condition) sent() bool {
 	return row.Source == specification || row.Source == farcall || row.Plain == PermissionDenied && row.Source == tutorial
 }
 
-// Explained reports whether every caller is told why, as the member reason of the error's data, or
+// Explained reports whether every caller gets the reason, as the member reason of the error's data, or
 // which limit it is. Of other conditions the reason is for the log, and for callers with
 // Options.Details: it may be a secret, or tell an attacker how far it came.
 func (row *Condition) Explained() bool {

@@ -487,8 +487,8 @@ func TestNotify(t *testing.T) {
 }
 
 // What a server sends on the first HTTP transport before it answers initialize, as every server on
-// npm's mcp-proxy does, must not hold up the answer: not with OnNotice, which is told before it, and
-// not with a callback that calls the server, which is told beside it.
+// npm's mcp-proxy does, must not hold up the answer: not with OnNotice, which is called before it, and
+// not with a callback that calls the server, which is called beside it.
 func TestEarlyNotice(t *testing.T) {
 	for _, kind := range []string{"OnNotice", "OnLog"} {
 		out := make(chan string, 9)

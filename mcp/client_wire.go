@@ -349,7 +349,7 @@ func (w *line) caughtUp(ctx context.Context) {
 }
 
 // unasked takes what comes on the event stream of 2024-11-05 and belongs to no
-// exchange. OnNotice is told before what follows on the stream is looked at; other
+// exchange. OnNotice is called before what follows on the stream is looked at; other
 // callbacks may make calls, whose answers come there, and so wait in a backlog.
 func (w *line) unasked(ctx context.Context, frame []byte) error {
 	if w.c.opts.OnNotice != nil {

@@ -197,7 +197,7 @@ func (r *Request) ID() jsonrpc.ID {
 	return r.ctx.call.id
 }
 
-// Continues reports whether the request goes on with a call of which there were rounds before: a
+// Continues reports whether the request is a further round of a call: a
 // limit of calls, for example, does not count it again.
 func (r *Request) Continues() bool { return r.ctx.call != nil && r.ctx.call.continues() }
 

@@ -158,7 +158,7 @@ func (o *ServeOptions) rpc() farcall.Options {
 	return c
 }
 
-// check returns what is wrong with the options, besides what their files have.
+// check returns what is wrong with the options, apart from the contents of their files.
 func (o *ServeOptions) check() *ServeError {
 	switch {
 	case o.CertFile == "" && o.KeyFile == "" && o.ClientCAFile != "":

@@ -261,7 +261,7 @@ type at struct {
 
 func (a at) Addr() net.Addr { return a.addr }
 
-// What is not safe is refused before anything is served, whoever opens the address, and what is wrong
+// What is not safe is refused before anything is served, no matter which listener, and what is wrong
 // with the options is said in terms of them.
 func TestServeRefuses(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,7 @@ func namedPipe(t *testing.T) (a, b io.ReadWriteCloser) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if os.Getenv("FARCALL_WINE") != "" { // Wine 8 gives the first client to nobody: see TestPipe of npipe
+	if os.Getenv("FARCALL_WINE") != "" { // Wine 8 gives the first client no server: see TestPipe of npipe
 		lost, err := npipe.Dial(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)

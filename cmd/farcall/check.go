@@ -362,7 +362,7 @@ func sharing(u *gateway.Upstream) string {
 	case u.Profile == "raw" && u.Lifetime == "session":
 		return "a " + what + " for each connection of a client"
 	case u.Lifetime == "shared":
-		return "one " + what + " for all clients, which is told of no roots"
+		return "one " + what + " for all clients, to which no roots are declared"
 	case u.Lifetime == "auto":
 		return "one " + what + " for all clients that can be asked the same; each that declares roots has its own" + asks
 	case u.Lifetime == "principal":

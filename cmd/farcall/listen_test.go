@@ -73,7 +73,7 @@ func TestListenConnectsAgain(t *testing.T) {
 	}
 }
 
-// A pipe that nobody writes to and nobody closes is not waited for in silence, nor for ever.
+// An open pipe without a writer gets a notice, and an error at the timeout.
 func TestPipeWithoutWriter(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes more than a second")

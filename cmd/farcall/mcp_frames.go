@@ -100,7 +100,7 @@ func (t shownHTTP) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func mediaType(h http.Header) string {
-	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // "" for what is none
+	kind, _, _ := mime.ParseMediaType(h.Get("Content-Type")) // "" if it is not valid
 	return kind
 }
 

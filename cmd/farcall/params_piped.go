@@ -16,7 +16,7 @@ import (
 const pipedNotice = time.Second
 
 // isPiped reports whether r is a pipe or a file, into which somebody may have written params. A terminal, the
-// null device and a socket are none: parents such as Node.js leave a socket open that nobody writes to.
+// null device and a socket are none: parents such as Node.js leave an unused socket open.
 func isPiped(r io.Reader) bool {
 	file, ok := r.(*os.File)
 	if !ok {

@@ -28,7 +28,7 @@ type Source struct {
 
 	mu          sync.Mutex
 	files       Files
-	authorities [][]byte // of client certificates besides those of files, in PEM
+	authorities [][]byte // of client certificates, in addition to those of files, in PEM
 	current     atomic.Pointer[tls.Config]
 }
 

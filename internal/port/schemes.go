@@ -12,7 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/npipe"
 )
 
-// A Scheme is a kind of address to listen on besides host:port: a row of the table. Other machines
+// A Scheme is a kind of address to listen on, other than host:port: a row of the table. Other machines
 // cannot reach it.
 type Scheme struct {
 	Name    string // stands before the colon of an address

@@ -98,7 +98,7 @@ func (b *builder) body(o *operation) (*body, []*argument, error) {
 	return out, args, err
 }
 
-// noBody is for a body of which no media type can be written.
+// noBody handles a body without a media type that can be written.
 func (b *builder) noBody(o *operation, out *body, offered []string) (*body, []*argument, error) {
 	if len(offered) == 0 {
 		return &body{}, nil, nil

@@ -16,7 +16,7 @@ import (
 )
 
 // echo answers each request with what it was: its line, the headers that clients of HTTP do not
-// send by themselves, and its body, of which multipart is taken apart.
+// send by themselves, and its body, with multipart taken apart.
 func echo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain")
 	fmt.Fprintf(w, "%s %s\n", r.Method, r.RequestURI)

@@ -344,7 +344,7 @@ func constants(n node) (values []byte, text string, ok bool) {
 func (w *schemaWriter) hidden(n node, depth int) map[string]bool {
 	var names map[string]bool
 	if w.spend(n) != nil {
-		return nil // whoever reads on finds out
+		return nil // a later check reports it
 	}
 	required := n.get("required").texts()
 	n.get("properties").each(func(name string, value node) bool {

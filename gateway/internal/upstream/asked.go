@@ -367,7 +367,7 @@ func (u *Upstream) abandon(pc *pendingCall) {
 // waitDelivered waits until nothing is passed on to the client of a pending call any more, or the client
 // does not read.
 func (pc *pendingCall) waitDelivered() {
-	quiet, told := pc.u.hush(pc)
+	quiet, told := pc.u.stopAsking(pc)
 	if quiet == nil {
 		return
 	}
@@ -378,14 +378,14 @@ func (pc *pendingCall) waitDelivered() {
 		case <-quiet:
 			return
 		case <-deaf.C:
-			told = pc.u.unheard(pc, told)
+			told = pc.u.abandonUnread(pc, told)
 		}
 	}
 }
 
-// hush ends what a pending call asks, and returns what is closed when nothing is passed on any more, and
-// how many notes have been. Nil: nothing is.
-func (u *Upstream) hush(pc *pendingCall) (quiet <-chan struct{}, told int) {
+// stopAsking cancels the questions of a pending call. It returns a channel that is closed when no question and
+// no delivery goes on any more, and how many notes have been delivered. Nil: none goes on.
+func (u *Upstream) stopAsking(pc *pendingCall) (quiet <-chan struct{}, told int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	pc.over = true
@@ -399,8 +399,9 @@ func (u *Upstream) hush(pc *pendingCall) (quiet <-chan struct{}, told int) {
 	return pc.quiet, pc.notes.told
 }
 
-// unheard gives up what is to be passed on when the client has not taken a note since told of them were.
-func (u *Upstream) unheard(pc *pendingCall, told int) (now int) {
+// abandonUnread abandons the notes of a pending call when its client has taken none since told of them were
+// delivered. It returns how many are now.
+func (u *Upstream) abandonUnread(pc *pendingCall, told int) (now int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if pc.notes.running && pc.notes.told == told {

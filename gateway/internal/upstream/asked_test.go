@@ -243,7 +243,7 @@ func TestHeldQuestion(t *testing.T) {
 	}
 }
 
-// TestOpenForms has forms that nobody fills in block no call of any client. What is beyond the bound on
+// TestOpenForms checks that unanswered forms block no call of any client. What is beyond the bound on
 // all connections is refused at once.
 func TestOpenForms(t *testing.T) {
 	for _, lifetime := range []string{"", lifetimeShared, lifetimePrincipal, lifetimeSession} {

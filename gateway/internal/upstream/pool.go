@@ -209,7 +209,7 @@ func (u *Upstream) unanswered(l *conn, pc *pendingCall) {
 	case l.modern || l.abilities == 0 || pc.light() || !pc.sent || l.holder.session != "":
 	case l.holder.pooled() && l.serial():
 		u.retire(l)
-	default: // the server is told that the call is cancelled: the connection stays for that
+	default: // the cancellation is sent over the connection, which stays for that
 		l.lateQuestions = true
 	}
 }

@@ -6,7 +6,7 @@ import "slices"
 //
 //	 start
 //	   │
-//	dialing ──── it was not reached, or nobody wants it ───┐
+//	dialing ──── it was not reached, or no call waits  ───┐
 //	   │ arrived                                            │
 //	 ready ──── retired, with calls ──── draining           │
 //	   │                                    │ the last call │

@@ -97,13 +97,13 @@ type Options struct {
 	// Lifetime says who shares a connection. "auto", the default: all callers that can be asked the
 	// same, until the server asks a question that does not say which call it is about; from then on
 	// each session has its own, and so has each owner of requests without a session. "shared": all
-	// callers, for good, so that the server keeps one state; it is told of no roots. "principal" and
+	// callers, for good, so that the server keeps one state; no roots are declared to it. "principal" and
 	// "session": the calls of one principal or session ("principal" with the rule of auto for the
 	// sessions of one principal). "call": each call has its own. Where there is no session, "session"
 	// means the principal.
 	Lifetime string
 	// Asks: it is known that the server asks questions which do not say which call they are about,
-	// and OnAsks is told when that is found out. It must not block.
+	// and OnAsks is called when that is found out. It must not block.
 	Asks   bool
 	OnAsks func()
 	// Pool bounds the connections of one owner whose requests have no session and must not be
