@@ -38,9 +38,9 @@ type state struct {
 type sealing struct{ *sealer }
 
 func (x *sealing) init(s *Server) {
-	sealer, err := newSealer(s.opts.StateKeys, s.opts.StateTTL)
+	sealer, err := newSealer(s.opts.Keys, s.opts.StateTTL)
 	if err != nil {
-		misuse("ServerOptions.StateKeys: %v", err)
+		misuse("ServerOptions.Keys: %v", err)
 	}
 	x.sealer = sealer
 }

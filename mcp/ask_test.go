@@ -372,7 +372,7 @@ func TestAskWithoutCapability(t *testing.T) {
 
 func TestAskState(t *testing.T) {
 	keys := [][]byte{bytes.Repeat([]byte{1}, 32)}
-	s := askServer(t, askEverything, &ServerOptions{StateKeys: keys})
+	s := askServer(t, askEverything, &ServerOptions{Keys: keys})
 	first := sendModern(t, s, canAll, "tools/call", `{"name":"ask","arguments":{}}`)
 	var key string
 	for key = range first.Result.InputRequests {
@@ -402,11 +402,11 @@ func TestAskState(t *testing.T) {
 			t.Errorf("%s: %s", what, r.raw)
 		}
 	}
-	other := askServer(t, askEverything, &ServerOptions{StateKeys: keys, Owner: func(context.Context) string { return "bob" }})
+	other := askServer(t, askEverything, &ServerOptions{Keys: keys, Owner: func(context.Context) string { return "bob" }})
 	if r := sendModern(t, other, canAll, "tools/call", retry(first.Result.RequestState, "")); r.Error == nil {
 		t.Errorf("another principal: %s", r.raw)
 	}
-	twin := askServer(t, askEverything, &ServerOptions{StateKeys: keys})
+	twin := askServer(t, askEverything, &ServerOptions{Keys: keys})
 	if r := sendModern(t, twin, canAll, "tools/call", retry(first.Result.RequestState, "")); r.Result.ResultType != "input_required" {
 		t.Errorf("another process with the same keys: %s", r.raw)
 	}
@@ -527,11 +527,11 @@ func TestAskMisuse(t *testing.T) {
 		}
 	}
 	defer func() {
-		if v := fmt.Sprint(recover()); !strings.Contains(v, "StateKeys") {
+		if v := fmt.Sprint(recover()); !strings.Contains(v, "Keys") {
 			t.Errorf("a short key: %s", v)
 		}
 	}()
-	NewServer("s", "1", &ServerOptions{StateKeys: [][]byte{{1}}})
+	NewServer("s", "1", &ServerOptions{Keys: [][]byte{{1}}})
 }
 
 func TestAskTooMuchBefore(t *testing.T) {

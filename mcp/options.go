@@ -62,11 +62,12 @@ type ServerOptions struct {
 	// on other transports.
 	Owner func(ctx context.Context) string
 
-	// StateKeys are keys of 32 bytes that seal what a client carries from one
-	// round of a request to the next: the first one seals, each one opens, so
-	// that keys can be changed. Servers that share a load need the same ones.
-	// Default: one random key.
-	StateKeys [][]byte
+	// Keys are random keys of 32 bytes that seal what clients carry for the server: what
+	// one round of a request leaves for the next. The first one seals, each one opens, so
+	// that keys can be changed: put the new one first on each replica, and drop the old
+	// one when what it sealed has expired. Servers that share a load need the same ones.
+	// Default: one random key, which ends with the process.
+	Keys [][]byte
 	// StateTTL is how long a client may take for a round. Default 10 min.
 	StateTTL time.Duration
 

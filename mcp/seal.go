@@ -1,26 +1,17 @@
 package mcp
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
-	"fmt"
-	"strings"
+	"errors"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/seal"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 const (
-	sealVersion = 1  // of the layout of what is sealed
-	sealHeader  = 2  // the version, the key's id
-	sealKeySize = 32 // AES-256
-	sealExpiry  = 8  // milliseconds since 1970, before the state
-
 	// maxState bounds what the rounds of one call may gather: the client sends
 	// all of it back each time.
 	maxState  = 64 << 10
@@ -32,13 +23,8 @@ const (
 // another call (2026-07-28 basic/patterns/mrtr, "Server Requirements"). That a
 // state is used once only is not enforced; it would need memory of the server.
 type sealer struct {
-	keys []sealKey // the first one seals, all of them open
-	ttl  time.Duration
-}
-
-type sealKey struct {
-	id   byte
-	aead cipher.AEAD
+	box *seal.Box
+	ttl time.Duration
 }
 
 // binding is what a state belongs to.
@@ -51,37 +37,13 @@ type binding struct {
 // newSealer takes keys of 32 bytes. Without any it makes one, which ends with
 // the process.
 func newSealer(keys [][]byte, ttl time.Duration) (*sealer, error) {
-	if len(keys) == 0 {
-		key := make([]byte, sealKeySize)
-		rand.Read(key)
-		keys = [][]byte{key}
-	}
-	s := &sealer{ttl: ttl}
-	for i, key := range keys {
-		if len(key) != sealKeySize {
-			return nil, fmt.Errorf("the state key %d has %d bytes; make it %d random ones", i, len(key), sealKeySize)
-		}
-		block, err := aes.NewCipher(key)
-		if err != nil {
-			return nil, err
-		}
-		aead, err := cipher.NewGCMWithRandomNonce(block)
-		if err != nil {
-			return nil, err
-		}
-		s.keys = append(s.keys, sealKey{id: sha256.Sum256(key)[0], aead: aead})
-	}
-	return s, nil
+	box, err := seal.New(keys, "requestState")
+	return &sealer{box, ttl}, err
 }
 
 // seal returns the requestState that holds state.
 func (s *sealer) seal(b binding, state []byte) string {
-	key := s.keys[0]
-	header := []byte{sealVersion, key.id}
-	expiry := time.Now().Add(s.ttl).UnixMilli()
-	plain := append(binary.BigEndian.AppendUint64(nil, uint64(expiry)), state...)
-	sealed := key.aead.Seal(header[:sealHeader:sealHeader], nil, plain, b.data(header)) //nolint:gosec // the nonce is random: the AEAD makes it
-	return base64.RawURLEncoding.EncodeToString(sealed)
+	return s.box.Seal(state, b.data(), time.Now().Add(s.ttl))
 }
 
 // The refusals say no more than a stranger may know.
@@ -90,45 +52,26 @@ var (
 	errStateExpired = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "requestState has expired: repeat the call without it"}
 )
 
-// strictBase64 refuses all but one spelling, but for the line breaks that it
-// skips.
-var strictBase64 = base64.RawURLEncoding.Strict()
-
 // open returns the state that seal was given. What it is given is an attacker's.
 func (s *sealer) open(b binding, sealed string) ([]byte, error) {
-	if len(sealed) > base64.RawURLEncoding.EncodedLen(maxSealed) || strings.ContainsAny(sealed, "\r\n") {
+	state, err := s.box.Open(sealed, b.data(), maxSealed)
+	switch {
+	case errors.Is(err, seal.ErrExpired):
+		return nil, errStateExpired
+	case err != nil:
 		return nil, errState
 	}
-	raw, err := strictBase64.DecodeString(sealed)
-	if err != nil || len(raw) < sealHeader || raw[0] != sealVersion {
-		return nil, errState
-	}
-	header, box := raw[:sealHeader], raw[sealHeader:]
-	for _, key := range s.keys {
-		if key.id != header[1] {
-			continue
-		}
-		plain, err := key.aead.Open(nil, nil, box, b.data(header))
-		if err != nil || len(plain) < sealExpiry {
-			continue // another key may have the same id
-		}
-		if time.Now().UnixMilli() >= int64(binary.BigEndian.Uint64(plain)) {
-			return nil, errStateExpired
-		}
-		return plain[sealExpiry:], nil
-	}
-	return nil, errState
+	return state, nil
 }
 
 // data is what is authenticated with a state, unambiguously: every part but the
 // last has a length.
-func (b *binding) data(header []byte) []byte {
-	out := make([]byte, 0, len(header)+2*binary.MaxVarintLen32+len(b.owner)+len(b.method)+len(b.params))
-	out = append(out, header...)
+func (b *binding) data() string {
+	out := make([]byte, 0, 2*binary.MaxVarintLen32+len(b.owner)+len(b.method)+len(b.params))
 	for _, s := range [...]string{b.owner, b.method} {
 		out = append(binary.AppendUvarint(out, uint64(len(s))), s...)
 	}
-	return append(out, b.params[:]...)
+	return string(append(out, b.params[:]...))
 }
 
 // paramsDigest says what a call asks for. It is the same in each round, also
