@@ -63,7 +63,7 @@ func newBenchGateway(b *testing.B, revision string) *gateway.Gateway {
 	type person struct {
 		Name string `json:"name"`
 	}
-	mcp.AddTool(s, "greet", "Greet somebody", func(_ context.Context, in person) (person, error) { return in, nil })
+	mcp.AddTool(s, mcp.Tool{Name: "greet", Description: "Greet somebody"}, func(_ context.Context, in person) (person, error) { return in, nil })
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

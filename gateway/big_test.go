@@ -92,7 +92,7 @@ func (l *lab) open(ctx context.Context, method, body string, headers ...string) 
 // client has seen its progress.
 func TestFlushed(t *testing.T) {
 	m := newMock("legacy")
-	mcp.AddTool(m.Server, "steps", "", func(ctx context.Context, _ textIn) (string, error) {
+	mcp.AddTool(m.Server, mcp.Tool{Name: "steps"}, func(ctx context.Context, _ textIn) (string, error) {
 		for n := range 3 {
 			if err := mcp.Progress(ctx, float64(n+1), 3, "step"); err != nil {
 				return "", err
@@ -138,7 +138,7 @@ func TestFlushed(t *testing.T) {
 // with it.
 func TestSlowReader(t *testing.T) {
 	m := newMock("legacy")
-	mcp.AddTool(m.Server, "big", "", func(context.Context, textIn) (string, error) { return strings.Repeat("x", 8<<20), nil })
+	mcp.AddTool(m.Server, mcp.Tool{Name: "big"}, func(context.Context, textIn) (string, error) { return strings.Repeat("x", 8<<20), nil })
 	l := newLab(t, nil, m.tcp(t, "m"))
 	quick := l.client(t, mcp.ClientOptions{Era: "legacy"})
 	wants(t, quick, "echo", "hello", "hello")

@@ -21,7 +21,7 @@ func TestListsAreKeptByScope(t *testing.T) {
 		t.Run(scope, func(t *testing.T) {
 			s := mcp.NewServer("s", "1", &mcp.ServerOptions{Eras: "modern", CacheTTL: time.Hour, CacheScope: scope})
 			t.Cleanup(s.Close)
-			mcp.AddTool(s, "echo", "", func(_ context.Context, in textIn) (string, error) { return in.Text, nil })
+			mcp.AddTool(s, mcp.Tool{Name: "echo"}, func(_ context.Context, in textIn) (string, error) { return in.Text, nil })
 			var lists atomic.Int64
 			h := mcphttp.NewHandler(s, nil)
 			back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -42,7 +42,7 @@ func newExchanging(t *testing.T) *exchanging {
 		t.Fatal(err)
 	}
 	s := mcp.NewServer("captured", "1", &mcp.ServerOptions{Eras: "legacy"})
-	mcp.AddTool(s, "add", "", func(context.Context, struct{ A, B int }) (string, error) { return "3", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(context.Context, struct{ A, B int }) (string, error) { return "3", nil })
 	h := mcphttp.NewHandler(s, nil)
 	x := &exchanging{key: key, used: map[string]int{}, got: map[string]int{}, life: 3600}
 	mux := http.NewServeMux()
@@ -151,7 +151,7 @@ func calls(t *testing.T, web *httptest.Server, token, era string) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			if got, err := mcp.Call[string](t.Context(), c, "add", map[string]int{"A": 1, "B": 2}); err != nil || got != "3" {
+			if got, err := mcp.CallTool[string](t.Context(), c, "add", map[string]int{"A": 1, "B": 2}); err != nil || got != "3" {
 				t.Errorf("%q, %v", got, err)
 			}
 		})
@@ -192,7 +192,7 @@ func TestPassthrough(t *testing.T) {
 	seen := map[string]int{}
 	mux := http.NewServeMux()
 	s := mcp.NewServer("captured", "1", &mcp.ServerOptions{Eras: "legacy"})
-	mcp.AddTool(s, "add", "", func(context.Context, struct{ A, B int }) (string, error) { return "3", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(context.Context, struct{ A, B int }) (string, error) { return "3", nil })
 	h := mcphttp.NewHandler(s, nil)
 	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()

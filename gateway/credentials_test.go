@@ -34,7 +34,7 @@ type capturing struct {
 func newCapturing(t *testing.T, eras string) *capturing {
 	t.Helper()
 	s := mcp.NewServer("captured", "1", &mcp.ServerOptions{Eras: eras})
-	mcp.AddTool(s, "add", "", func(context.Context, struct{ A, B int }) (string, error) { return "3", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "add"}, func(context.Context, struct{ A, B int }) (string, error) { return "3", nil })
 	c := &capturing{seen: map[string]int{}}
 	h := mcphttp.NewHandler(s, nil)
 	c.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -89,7 +89,7 @@ func callAs(t *testing.T, web *httptest.Server, who, era string) (string, error)
 		return "", err
 	}
 	defer c.Close()
-	return mcp.Call[string](t.Context(), c, "add", map[string]int{"A": 1, "B": 2})
+	return mcp.CallTool[string](t.Context(), c, "add", map[string]int{"A": 1, "B": 2})
 }
 
 // Each request to the server has the credentials of him for whom it is made, and nothing that

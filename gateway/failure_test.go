@@ -211,7 +211,7 @@ func TestRetries(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	m := newMock("legacy")
-	mcp.AddTool(m.Server, "long", "", func(ctx context.Context, _ textIn) (string, error) {
+	mcp.AddTool(m.Server, mcp.Tool{Name: "long"}, func(ctx context.Context, _ textIn) (string, error) {
 		tick := time.NewTicker(40 * time.Millisecond)
 		defer tick.Stop()
 		for n := range 10 {

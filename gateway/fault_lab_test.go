@@ -353,7 +353,7 @@ func toolsOf(t *testing.T, c *mcp.Client) (names, missing []string) {
 			Missing []missed `json:"farcall.dev/missing"`
 		} `json:"_meta"`
 	}
-	if err := c.Call(t.Context(), spec.MethodToolsList, nil, &r); err != nil {
+	if err := c.Request(t.Context(), spec.MethodToolsList, nil, &r); err != nil {
 		t.Fatal(err)
 	}
 	for _, tool := range r.Tools {

@@ -42,8 +42,8 @@ func newMock(eras string) *mock {
 		Server:  mcp.NewServer("mock", "1", &mcp.ServerOptions{Eras: eras}),
 		started: make(chan string, 1000), ended: make(chan error, 1000), release: make(chan struct{}, 1000),
 	}
-	mcp.AddTool(m.Server, "echo", "", func(_ context.Context, in textIn) (string, error) { return in.Text, nil })
-	mcp.AddTool(m.Server, "wait", "", func(ctx context.Context, in textIn) (string, error) {
+	mcp.AddTool(m.Server, mcp.Tool{Name: "echo"}, func(_ context.Context, in textIn) (string, error) { return in.Text, nil })
+	mcp.AddTool(m.Server, mcp.Tool{Name: "wait"}, func(ctx context.Context, in textIn) (string, error) {
 		m.started <- in.Text
 		select {
 		case <-m.release:
@@ -52,7 +52,7 @@ func newMock(eras string) *mock {
 		m.ended <- ctx.Err()
 		return in.Text, ctx.Err()
 	})
-	mcp.AddTool(m.Server, "ask", "", func(ctx context.Context, in textIn) (string, error) {
+	mcp.AddTool(m.Server, mcp.Tool{Name: "ask"}, func(ctx context.Context, in textIn) (string, error) {
 		m.started <- in.Text
 		f, err := mcp.Elicit[nameForm](ctx, "name for "+in.Text)
 		m.ended <- err

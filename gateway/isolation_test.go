@@ -71,7 +71,7 @@ func TestReloadedLock(t *testing.T) {
 	if _, _, err := l.Pin(t.Context(), lock, true); err != nil {
 		t.Fatal(err)
 	}
-	mcp.AddTool(m.Server, "evil", "", func(context.Context, textIn) (string, error) { return "evil", nil })
+	mcp.AddTool(m.Server, mcp.Tool{Name: "evil"}, func(context.Context, textIn) (string, error) { return "evil", nil })
 	clients := []*mcp.Client{l.clientAt(t, "/mcp", mcp.ClientOptions{}), l.clientAt(t, "/mcp/a", mcp.ClientOptions{})}
 	for _, c := range clients {
 		until(t, "the new tool is listed", func() bool {
@@ -177,7 +177,7 @@ func TestAnswerAboutConnection(t *testing.T) {
 func TestSuspendedClientDoesNotRead(t *testing.T) {
 	m := newMock("legacy")
 	release := make(chan struct{})
-	mcp.AddTool(m.Server, "flood", "", func(ctx context.Context, _ textIn) (string, error) {
+	mcp.AddTool(m.Server, mcp.Tool{Name: "flood"}, func(ctx context.Context, _ textIn) (string, error) {
 		if _, err := mcp.Elicit[nameForm](ctx, "name"); err != nil {
 			return "", err
 		}
@@ -227,7 +227,7 @@ func TestSuspendedClientDoesNotRead(t *testing.T) {
 func TestDeafClientKeepsNoLane(t *testing.T) {
 	m := newMock("legacy")
 	ended := make(chan bool, 1)
-	mcp.AddTool(m.Server, "talk", "", func(ctx context.Context, _ textIn) (string, error) {
+	mcp.AddTool(m.Server, mcp.Tool{Name: "talk"}, func(ctx context.Context, _ textIn) (string, error) {
 		text := strings.Repeat("x", 100_000)
 		for range 150 {
 			_ = mcp.Log(ctx, "info", "", text)

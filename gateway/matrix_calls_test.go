@@ -388,7 +388,7 @@ func checkInterview(ctx context.Context, v *visit, want *note) error {
 			responses[key] = map[string]any{"action": spec.ElicitAccept, "content": playName{v.name}}
 			v.note("Who are you, " + v.name + "?")
 		}
-		if err := v.Call(ctx, spec.MethodTasksUpdate, map[string]any{"taskId": t.TaskID, "inputResponses": responses}, nil); err != nil {
+		if err := v.Request(ctx, spec.MethodTasksUpdate, map[string]any{"taskId": t.TaskID, "inputResponses": responses}, nil); err != nil {
 			return err
 		}
 		if t, err = untilTask(ctx, v, t.TaskID, func(t *spec.DetailedTask) bool { return spec.TaskEnded(t.Status) }); err != nil {
@@ -455,7 +455,7 @@ func checkErrors(ctx context.Context, v *visit, _ *note) error {
 		differ("its data and text", data, `{"day":"Sunday"}not today`),
 		differ("the failure of a tool", text, "the disk is full"),
 		differ("arguments that do not fit: protocol error", invalid != nil, false),
-		codeIs("a method that is not there", v.Call(ctx, "example/nothing", nil, nil), jsonrpc.MethodNotFound))
+		codeIs("a method that is not there", v.Request(ctx, "example/nothing", nil, nil), jsonrpc.MethodNotFound))
 }
 
 func checkCaching(ctx context.Context, v *visit, want *note) error {
@@ -464,7 +464,7 @@ func checkCaching(ctx context.Context, v *visit, want *note) error {
 		spec.MethodResourcesRead: map[string]string{"uri": "note:///readme"},
 	} {
 		v.tap.forget()
-		if err := v.Call(ctx, method, params, nil); err != nil {
+		if err := v.Request(ctx, method, params, nil); err != nil {
 			return err
 		}
 		result, _, err := v.tap.answer(ctx, method)
@@ -494,6 +494,6 @@ func checkCustom(ctx context.Context, v *visit, _ *note) error {
 	var out struct {
 		N int `json:"n"`
 	}
-	err := v.Call(ctx, "example/double", map[string]int{"n": 21}, &out)
+	err := v.Request(ctx, "example/double", map[string]int{"n": 21}, &out)
 	return errors.Join(err, differ("double", out.N, 42))
 }

@@ -261,7 +261,7 @@ func checkPages(ctx context.Context, v *visit, _ *note) error {
 	cursor := ""
 	for pages := 1; ; pages++ {
 		var r spec.ListToolsResult
-		if err := v.Call(ctx, spec.MethodToolsList, &spec.PaginatedRequestParams{Cursor: cursor}, &r); err != nil {
+		if err := v.Request(ctx, spec.MethodToolsList, &spec.PaginatedRequestParams{Cursor: cursor}, &r); err != nil {
 			return err
 		}
 		if len(r.Tools) == 0 || len(r.Tools) > playPage {
@@ -277,7 +277,7 @@ func checkPages(ctx context.Context, v *visit, _ *note) error {
 	n := len(names)
 	slices.Sort(names)
 	names = slices.Compact(names)
-	err := v.Call(ctx, spec.MethodToolsList, &spec.PaginatedRequestParams{Cursor: "bad"}, nil)
+	err := v.Request(ctx, spec.MethodToolsList, &spec.PaginatedRequestParams{Cursor: "bad"}, nil)
 	return errors.Join(differ("tools on all pages", fmt.Sprint(n, " ", len(names)), "19 19"), codeIs("a cursor that is none", err, jsonrpc.InvalidParams))
 }
 

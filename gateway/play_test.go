@@ -90,26 +90,26 @@ func obey(s *mcp.Server, command string) {
 }
 
 func playTools(s *mcp.Server, say func(event string)) {
-	mcp.AddTool(s, "echo", "Say it again", func(_ context.Context, in playText) (string, error) { return in.Text, nil })
-	mcp.AddTool(s, "add", "Add two numbers", func(_ context.Context, in playAdd) (playSum, error) { return playSum{in.A + in.B}, nil },
-		mcp.Tool{
-			Title: "Addition", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true},
-			Icons: []spec.Icon{{Src: "https://example.com/plus.png", MIMEType: "image/png"}},
-		})
-	mcp.AddTool(s, "scores", "The scores, a list", func(context.Context, playNothing) ([]int, error) { return []int{3, 1, 4}, nil })
-	mcp.AddTool(s, "media", "Content of every kind", func(context.Context, playNothing) ([]mcp.Content, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "echo", Description: "Say it again"}, func(_ context.Context, in playText) (string, error) { return in.Text, nil })
+	mcp.AddTool(s, mcp.Tool{
+		Name: "add", Description: "Add two numbers",
+		Title: "Addition", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true},
+		Icons: []spec.Icon{{Src: "https://example.com/plus.png", MIMEType: "image/png"}},
+	}, func(_ context.Context, in playAdd) (playSum, error) { return playSum{in.A + in.B}, nil })
+	mcp.AddTool(s, mcp.Tool{Name: "scores", Description: "The scores, a list"}, func(context.Context, playNothing) ([]int, error) { return []int{3, 1, 4}, nil })
+	mcp.AddTool(s, mcp.Tool{Name: "media", Description: "Content of every kind"}, func(context.Context, playNothing) ([]mcp.Content, error) {
 		return []mcp.Content{
 			mcp.Text("hello"), mcp.Image([]byte("png"), "image/png"), mcp.Audio([]byte("sound"), "audio/wav"),
 			mcp.Link(mcp.Resource{URI: "note:///1", Name: "the first note"}),
 			mcp.Embed(mcp.ResourceContents{URI: "note:///2", MIMEType: "text/plain", Text: "note 2"}),
 		}, nil
 	})
-	mcp.AddTool(s, "count", "Count to two, and say so", func(ctx context.Context, _ playNothing) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "count", Description: "Count to two, and say so"}, func(ctx context.Context, _ playNothing) (string, error) {
 		return "counted", errors.Join(
 			mcp.Progress(ctx, 1, 2, "one"), mcp.Log(ctx, spec.LogDebug, "counter", "quiet"),
 			mcp.Progress(ctx, 2, 2, "two"), mcp.Log(ctx, spec.LogError, "counter", "loud"))
 	})
-	mcp.AddTool(s, "forever", "Wait until cancelled", func(ctx context.Context, in playText) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "forever", Description: "Wait until cancelled"}, func(ctx context.Context, in playText) (string, error) {
 		say("begun " + in.Text)
 		<-ctx.Done()
 		say("gone " + in.Text)
@@ -117,33 +117,33 @@ func playTools(s *mcp.Server, say func(event string)) {
 	})
 	kept := ""
 	var keeping sync.Mutex
-	mcp.AddTool(s, "keep", "Keep a text, and say what was kept before", func(_ context.Context, in playText) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "keep", Description: "Keep a text, and say what was kept before"}, func(_ context.Context, in playText) (string, error) {
 		keeping.Lock()
 		defer keeping.Unlock()
 		before := kept
 		kept = in.Text
 		return before, nil
 	})
-	mcp.AddTool(s, "fail", "Fail", func(context.Context, playNothing) (string, error) { return "", errors.New("the disk is full") })
-	mcp.AddTool(s, "refuse", "Answer an error of the server's own", func(context.Context, playNothing) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "fail", Description: "Fail"}, func(context.Context, playNothing) (string, error) { return "", errors.New("the disk is full") })
+	mcp.AddTool(s, mcp.Tool{Name: "refuse", Description: "Answer an error of the server's own"}, func(context.Context, playNothing) (string, error) {
 		return "", &jsonrpc.Error{Code: ownError, Message: "not today", Data: jsonrpc.Raw(`{"day":"Sunday"}`)}
 	})
 }
 
 // playAsking adds the tools that ask the client.
 func playAsking(s *mcp.Server, say func(event string)) {
-	mcp.AddTool(s, "greet", "Greet the user by name", func(ctx context.Context, in playText) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "greet", Description: "Greet the user by name"}, func(ctx context.Context, in playText) (string, error) {
 		who, err := mcp.Elicit[playName](ctx, "Who are you, "+in.Text+"?")
 		if err == nil {
 			say("met " + who.Name)
 		}
 		return "Hello, " + who.Name, err
 	})
-	mcp.AddTool(s, "visit", "Sign in on a page", func(ctx context.Context, _ playNothing) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "visit", Description: "Sign in on a page"}, func(ctx context.Context, _ playNothing) (string, error) {
 		return "signed in", mcp.ElicitURL(ctx, "Sign in", signIn)
 	})
 	var unlocked sync.Map
-	mcp.AddTool(s, "locked", "Refuse until the user has signed in", func(_ context.Context, in playText) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "locked", Description: "Refuse until the user has signed in"}, func(_ context.Context, in playText) (string, error) {
 		if _, again := unlocked.LoadOrStore(in.Text, true); again {
 			return "signed in", nil
 		}
@@ -152,7 +152,7 @@ func playAsking(s *mcp.Server, say func(event string)) {
 			Data: jsonrpc.Raw(`{"elicitations":[{"mode":"url","elicitationId":"e1","message":"Sign in","url":"` + signIn + `"}]}`),
 		}
 	})
-	mcp.AddTool(s, "capital", "Ask the model", func(ctx context.Context, in playText) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "capital", Description: "Ask the model"}, func(ctx context.Context, in playText) (string, error) {
 		m, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{
 			Messages: []spec.SamplingMessage{{Role: "user", Content: []mcp.Content{mcp.Text("The capital of " + in.Text + "?")}}}, MaxTokens: 10,
 		})
@@ -161,7 +161,7 @@ func playAsking(s *mcp.Server, say func(event string)) {
 		}
 		return m.Content[0].Text, nil
 	})
-	mcp.AddTool(s, "where", "List the roots", func(ctx context.Context, _ playNothing) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "where", Description: "List the roots"}, func(ctx context.Context, _ playNothing) (string, error) {
 		roots, err := mcp.Roots(ctx)
 		if err != nil {
 			return "", err
@@ -173,22 +173,22 @@ func playAsking(s *mcp.Server, say func(event string)) {
 // playTasks adds tools that run as tasks: one may, and one always does.
 func playTasks(s *mcp.Server, say func(event string)) {
 	for _, tool := range []struct{ name, support string }{{"work", spec.TaskOptional}, {"job", spec.TaskRequired}} {
-		mcp.AddTool(s, tool.name, "Work a while", func(_ context.Context, in playText) (string, error) {
+		mcp.AddTool(s, mcp.Tool{Name: tool.name, Description: "Work a while", Execution: &spec.ToolExecution{TaskSupport: tool.support}}, func(_ context.Context, in playText) (string, error) {
 			say("worked " + in.Text)
 			return "worked on " + in.Text, nil
-		}, mcp.Tool{Execution: &spec.ToolExecution{TaskSupport: tool.support}})
+		})
 	}
-	always := mcp.Tool{Execution: &spec.ToolExecution{TaskSupport: spec.TaskRequired}}
-	mcp.AddTool(s, "interview", "Ask the user, in a task", func(ctx context.Context, in playText) (string, error) {
+	always := &spec.ToolExecution{TaskSupport: spec.TaskRequired}
+	mcp.AddTool(s, mcp.Tool{Name: "interview", Description: "Ask the user, in a task", Execution: always}, func(ctx context.Context, in playText) (string, error) {
 		who, err := mcp.Elicit[playName](ctx, "Who are you, "+in.Text+"?")
 		return "Hello, " + who.Name, err
-	}, always)
-	mcp.AddTool(s, "endless", "Work until cancelled", func(ctx context.Context, in playText) (string, error) {
+	})
+	mcp.AddTool(s, mcp.Tool{Name: "endless", Description: "Work until cancelled", Execution: always}, func(ctx context.Context, in playText) (string, error) {
 		say("begun endless " + in.Text)
 		<-ctx.Done()
 		say("gone endless " + in.Text)
 		return "", ctx.Err()
-	}, always)
+	})
 }
 
 func playNotes(s *mcp.Server) {

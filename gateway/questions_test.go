@@ -22,7 +22,7 @@ func asker() *mcp.Server {
 		f, err := mcp.Elicit[nameForm](mcp.Named(ctx, name), name+"?")
 		return f.Name, err
 	}
-	mcp.AddTool(s, "twice", "", func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "twice"}, func(ctx context.Context, _ struct{}) (string, error) {
 		one, err := named(ctx, "who")
 		if err != nil {
 			return "", err
@@ -30,7 +30,7 @@ func asker() *mcp.Server {
 		two, err := named(ctx, "who")
 		return one + two, err
 	})
-	mcp.AddTool(s, "both", "", func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "both", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}}, func(ctx context.Context, _ struct{}) (string, error) {
 		var one, two string
 		var err1, err2 error
 		var asking sync.WaitGroup
@@ -38,7 +38,7 @@ func asker() *mcp.Server {
 		asking.Go(func() { two, err2 = named(ctx, "two") })
 		asking.Wait()
 		return one + two, errors.Join(err1, err2)
-	}, mcp.Tool{Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}})
+	})
 	return s
 }
 

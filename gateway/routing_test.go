@@ -80,10 +80,10 @@ func TestUnknownMethods(t *testing.T) {
 		var out struct {
 			N int `json:"n"`
 		}
-		if err := c.Call(t.Context(), "x/custom", map[string]any{}, &out); err != nil || out.N != 1 {
+		if err := c.Request(t.Context(), "x/custom", map[string]any{}, &out); err != nil || out.N != 1 {
 			t.Errorf("%s: %v, %v", era, out, err)
 		}
-		if err := c.Call(t.Context(), "x/other", map[string]any{}, nil); !errors.Is(err, jsonrpc.MethodNotFound) {
+		if err := c.Request(t.Context(), "x/other", map[string]any{}, nil); !errors.Is(err, jsonrpc.MethodNotFound) {
 			t.Errorf("%s: %v", era, err)
 		}
 	}
@@ -239,7 +239,7 @@ func TestLongList(t *testing.T) {
 	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{m.tcp(t, "m")}, PageSize: 1000})
 	c := l.client(t, mcp.ClientOptions{Era: "legacy"})
 	var r spec.ListToolsResult
-	if err := c.Call(t.Context(), spec.MethodToolsList, nil, &r); err != nil || len(r.Tools) != 303 {
+	if err := c.Request(t.Context(), spec.MethodToolsList, nil, &r); err != nil || len(r.Tools) != 303 {
 		t.Errorf("%d tools, %v", len(r.Tools), err)
 	}
 }

@@ -66,10 +66,10 @@ func TestShieldSessions(t *testing.T) {
 // A task is of who began it, in every revision.
 func TestShieldTasks(t *testing.T) {
 	s := asker()
-	mcp.AddTool(s, "slow", "", func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "slow", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}}, func(ctx context.Context, _ struct{}) (string, error) {
 		<-ctx.Done()
 		return "", ctx.Err()
-	}, mcp.Tool{Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}})
+	})
 	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{over(t, "a", s)}, Guard: everybody()})
 	for _, eras := range []string{"modern", "legacy"} {
 		o := mcp.ClientOptions{Era: eras, Tasks: true, HTTP: withKeyOf("dev")}
@@ -128,7 +128,7 @@ func TestShieldLanes(t *testing.T) {
 		n := conns.Add(1) // a server for each connection, with a tool of its own
 		s := mcp.NewServer("own", "1", &mcp.ServerOptions{CacheScope: spec.CachePrivate, CacheTTL: time.Hour})
 		defer s.Close()
-		mcp.AddTool(s, fmt.Sprint("of-", n), "", func(context.Context, textIn) (string, error) { return fmt.Sprint(n), nil })
+		mcp.AddTool(s, mcp.Tool{Name: fmt.Sprint("of-", n)}, func(context.Context, textIn) (string, error) { return fmt.Sprint(n), nil })
 		_ = mcp.Serve(context.Background(), s, stream.New(conn, stream.NDJSON, nil), nil)
 	})
 	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{{Name: "a", URL: url, Lifetime: "principal"}}, Guard: everybody()})
@@ -172,7 +172,7 @@ func TestShieldSubscriptions(t *testing.T) {
 		ended := make(chan error, 1)
 		if eras == "legacy" {
 			for uri, want := range map[string]bool{"test://a/open": true, "test://a/secret": false, "test://a/open/1": false} {
-				if err := c.Call(ctx, spec.MethodResourcesSubscribe, map[string]string{"uri": uri}, nil); (err == nil) != want {
+				if err := c.Request(ctx, spec.MethodResourcesSubscribe, map[string]string{"uri": uri}, nil); (err == nil) != want {
 					t.Errorf("%s: %v", uri, err)
 				}
 			}

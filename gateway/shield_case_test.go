@@ -77,7 +77,7 @@ forbid(principal, action, resource) when { context.arguments has deep.path && co
 	} {
 		var r jsonrpc.Raw
 		var got string
-		if err := c.Call(t.Context(), "tools/call", jsonrpc.Raw(`{"name":"read_file","arguments":`+arguments+`}`), &r); err != nil {
+		if err := c.Request(t.Context(), "tools/call", jsonrpc.Raw(`{"name":"read_file","arguments":`+arguments+`}`), &r); err != nil {
 			got = err.Error()
 		} else {
 			got = string(r)

@@ -92,7 +92,7 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 	c.Guard.Audit.File, c.Guard.Audit.Params, c.Guard.Audit.Redact = audit, true, []string{"note"}
 	seen := make(chan string, 1000)
 	m := newMock("modern")
-	mcp.AddTool(m.Server, "store", "", func(context.Context, struct {
+	mcp.AddTool(m.Server, mcp.Tool{Name: "store"}, func(context.Context, struct {
 		Password string `json:"password"`
 		Deep     map[string]string
 		Note     string `json:"note"`

@@ -76,10 +76,10 @@ func newShop(name, eras string) *shop {
 	for tool, a := range map[string]*spec.ToolAnnotations{
 		"look": {ReadOnlyHint: true}, "drop": {}, "add": {DestructiveHint: &no}, "bare": nil,
 	} {
-		mcp.AddTool(s.Server, tool, "", func(_ context.Context, in textIn) (string, error) {
+		mcp.AddTool(s.Server, mcp.Tool{Name: tool, Annotations: a}, func(_ context.Context, in textIn) (string, error) {
 			s.note("call " + tool)
 			return name + " " + tool + " " + in.Text, nil
-		}, mcp.Tool{Annotations: a})
+		})
 	}
 	for _, path := range []string{"open", "secret"} {
 		s.AddResource(mcp.Resource{URI: "test://" + name + "/" + path, Name: path}, func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
@@ -122,7 +122,7 @@ func seen(t *testing.T, c *mcp.Client) string {
 				params = map[string]any{"cursor": cursor}
 			}
 			var r map[string]any
-			if err := c.Call(t.Context(), method, params, &r); err != nil {
+			if err := c.Request(t.Context(), method, params, &r); err != nil {
 				t.Fatal(err)
 			}
 			for _, list := range []string{"tools", "resources", "resourceTemplates", "prompts"} {
@@ -317,7 +317,7 @@ func TestShieldCustomMethods(t *testing.T) {
 		if err := c.Notify(t.Context(), "notifications/evil", nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Call(t.Context(), "ping", nil, nil); err != nil { // it follows
+		if err := c.Request(t.Context(), "ping", nil, nil); err != nil { // it follows
 			t.Error(err)
 		}
 	}

@@ -31,7 +31,7 @@ func TestShieldSubscriptionsAfterReload(t *testing.T) {
 			if eras == "legacy" {
 				ended <- nil
 				for _, uri := range both {
-					if err := c.Call(ctx, spec.MethodResourcesSubscribe, map[string]string{"uri": uri}, nil); err != nil {
+					if err := c.Request(ctx, spec.MethodResourcesSubscribe, map[string]string{"uri": uri}, nil); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -20,7 +20,7 @@ import (
 func TestOpenFormsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mcp.NewServer("s", "1", &mcp.ServerOptions{Eras: "legacy"})
-		mcp.AddTool(s, "ask", "", func(ctx context.Context, _ struct{}) (string, error) {
+		mcp.AddTool(s, mcp.Tool{Name: "ask"}, func(ctx context.Context, _ struct{}) (string, error) {
 			return "", mcp.ElicitURL(ctx, "visit", "https://example.com")
 		})
 		table := newSuspension(100, 5*time.Minute)

@@ -153,7 +153,7 @@ func TestSuspendedState(t *testing.T) {
 // Two retries at once: one goes on with the call, the other is told so.
 func TestSuspendedTwice(t *testing.T) {
 	m := newMock("legacy")
-	mcp.AddTool(m.Server, "ask", "", func(ctx context.Context, in textIn) (string, error) {
+	mcp.AddTool(m.Server, mcp.Tool{Name: "ask"}, func(ctx context.Context, in textIn) (string, error) {
 		f, err := mcp.Elicit[nameForm](ctx, "name")
 		m.started <- f.Name
 		<-m.release
@@ -225,7 +225,7 @@ func TestSuspendedBound(t *testing.T) {
 // A client that vanishes while its retry waits: the call is cancelled.
 func TestSuspendedVanishes(t *testing.T) {
 	m := newMock("legacy")
-	mcp.AddTool(m.Server, "ask", "", func(ctx context.Context, _ textIn) (string, error) {
+	mcp.AddTool(m.Server, mcp.Tool{Name: "ask"}, func(ctx context.Context, _ textIn) (string, error) {
 		_, err := mcp.Elicit[nameForm](ctx, "name")
 		if err == nil {
 			m.started <- ""

@@ -147,7 +147,7 @@ func TestCancel(t *testing.T) {
 // Progress and logs go to the one caller whose call they are about.
 func TestProgressAndLogs(t *testing.T) {
 	m := newMock("")
-	mcp.AddTool(m.Server, "tell", "", func(ctx context.Context, in textIn) (string, error) {
+	mcp.AddTool(m.Server, mcp.Tool{Name: "tell"}, func(ctx context.Context, in textIn) (string, error) {
 		for n := range 5 {
 			if err := errors.Join(mcp.Progress(ctx, float64(n+1), 5, in.Text), mcp.Log(ctx, "info", "l", in.Text)); err != nil {
 				return "", err

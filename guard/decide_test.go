@@ -194,7 +194,7 @@ func TestStepUpOverMCP(t *testing.T) {
 	server := mcp.NewServer("test", "1", nil)
 	t.Cleanup(server.Close)
 	for _, name := range []string{"stop", "look"} {
-		mcp.AddTool(server, name, "", func(ctx context.Context, _ struct{}) (string, error) { return guard.From(ctx).ID, nil })
+		mcp.AddTool(server, mcp.Tool{Name: name}, func(ctx context.Context, _ struct{}) (string, error) { return guard.From(ctx).ID, nil })
 	}
 	rpc := &farcall.Options{Interceptors: []farcall.Interceptor{g.Interceptor(nil)}}
 	h := mcphttp.NewHandler(server, &mcphttp.Options{RPC: rpc})

@@ -28,8 +28,8 @@ func serveGuarded(c *guard.Config) (http.Handler, error) {
 			return kind != "tool" || g.Visible(ctx, &guard.Call{Method: "tools/call", Name: name, MCP: true})
 		},
 	})
-	mcp.AddTool(s, "add", "Add two numbers", add)
-	mcp.AddTool(s, "clear", "Forget everything", forget)
+	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers"}, add)
+	mcp.AddTool(s, mcp.Tool{Name: "clear", Description: "Forget everything"}, forget)
 	return g.HTTP(mcphttp.NewHandler(s, nil)), nil
 }
 
@@ -69,7 +69,7 @@ func Example() {
 	}
 	defer client.Close()
 	tools, _ := client.Tools(context.Background())
-	sum, _ := mcp.Call[int](context.Background(), client, "add", numbers{2, 3})
+	sum, _ := mcp.CallTool[int](context.Background(), client, "add", numbers{2, 3})
 	_, err = client.CallTool(context.Background(), "clear", nil)
 	fmt.Println(len(tools), sum, err)
 	// Output:

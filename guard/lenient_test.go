@@ -33,7 +33,7 @@ forbid(principal, action, resource) when { context.arguments has count && contex
 		Confirm bool `json:"confirm,omitempty"`
 		Count   int  `json:"count,omitempty"`
 	}
-	mcp.AddTool(s, "wipe", "", func(_ context.Context, in arguments) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "wipe"}, func(_ context.Context, in arguments) (string, error) {
 		ran = append(ran, in.Confirm)
 		return "done", nil
 	})
@@ -49,7 +49,7 @@ forbid(principal, action, resource) when { context.arguments has count && contex
 		defer c.Close()
 		for _, arguments := range []string{`{"confirm":true}`, `{"confirm":"true"}`, `{"count":"7"}`} {
 			ran = nil
-			err := c.Call(t.Context(), spec.MethodToolsCall, jsonrpc.Raw(`{"name":"wipe","arguments":`+arguments+`}`), nil)
+			err := c.Request(t.Context(), spec.MethodToolsCall, jsonrpc.Raw(`{"name":"wipe","arguments":`+arguments+`}`), nil)
 			wire, ok := errors.AsType[*jsonrpc.Error](err)
 			if !ok || wire.Message != "Permission denied" || ran != nil {
 				t.Errorf("%s %s: %v, ran %v", rev.Name, arguments, err, ran)
@@ -59,7 +59,7 @@ forbid(principal, action, resource) when { context.arguments has count && contex
 		}
 		for _, arguments := range []string{`{"confirm":"false"}`, `{"confirm":false,"other":1}`, `{"count":"8"}`} {
 			ran = nil
-			if err := c.Call(t.Context(), spec.MethodToolsCall, jsonrpc.Raw(`{"name":"wipe","arguments":`+arguments+`}`), nil); err != nil || len(ran) != 1 {
+			if err := c.Request(t.Context(), spec.MethodToolsCall, jsonrpc.Raw(`{"name":"wipe","arguments":`+arguments+`}`), nil); err != nil || len(ran) != 1 {
 				t.Errorf("%s %s: %v, ran %v", rev.Name, arguments, err, ran)
 			}
 		}

@@ -69,7 +69,7 @@ func everythingTools(t *testing.T, u *our) {
 		Temperature float64 `json:"temperature"`
 		Conditions  string  `json:"conditions"`
 	}
-	got, err := mcp.Call[weather](within(t), u.client, "get-structured-content", map[string]string{"location": "Chicago"})
+	got, err := mcp.CallTool[weather](within(t), u.client, "get-structured-content", map[string]string{"location": "Chicago"})
 	if err != nil || got != (weather{36, "Light rain / drizzle"}) {
 		t.Errorf("get-structured-content: %+v, %v", got, err)
 	}
@@ -82,7 +82,7 @@ func everythingTools(t *testing.T, u *our) {
 		t.Errorf("get-resource-links: %+v, %v", r, err)
 	}
 	var failure *mcp.ToolError
-	if _, err := mcp.Call[string](within(t), u.client, "get-sum", map[string]string{"a": "two"}); !errors.As(err, &failure) {
+	if _, err := mcp.CallTool[string](within(t), u.client, "get-sum", map[string]string{"a": "two"}); !errors.As(err, &failure) {
 		t.Errorf("get-sum with wrong arguments: %v", err)
 	}
 }
@@ -264,7 +264,7 @@ func TestMCPServerMemory(t *testing.T) {
 	type graph struct {
 		Entities []entity `json:"entities"`
 	}
-	if got, err := mcp.Call[graph](within(t), c, "search_nodes", map[string]string{"query": "person"}); err != nil || len(got.Entities) != 1 {
+	if got, err := mcp.CallTool[graph](within(t), c, "search_nodes", map[string]string{"query": "person"}); err != nil || len(got.Entities) != 1 {
 		t.Errorf("search_nodes: %+v, %v", got, err)
 	}
 }

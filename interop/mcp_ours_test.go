@@ -35,10 +35,10 @@ func ours() *mcp.Server {
 			return &spec.CompleteResult{Completion: spec.Completion{Values: completions(p.Argument.Value)}}, nil
 		},
 	})
-	mcp.AddTool(s, "add", "Adds", func(_ context.Context, in addends) (sum, error) { return sum{in.A + in.B}, nil })
-	mcp.AddTool(s, "fail", "Fails", func(context.Context, none) (string, error) { return "", errors.New("it went wrong") })
-	mcp.AddTool(s, "panic", "Panics", func(context.Context, none) (string, error) { panic("it must not be told why") })
-	mcp.AddTool(s, "count", "Counts", func(ctx context.Context, in counted) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Adds"}, func(_ context.Context, in addends) (sum, error) { return sum{in.A + in.B}, nil })
+	mcp.AddTool(s, mcp.Tool{Name: "fail", Description: "Fails"}, func(context.Context, none) (string, error) { return "", errors.New("it went wrong") })
+	mcp.AddTool(s, mcp.Tool{Name: "panic", Description: "Panics"}, func(context.Context, none) (string, error) { panic("it must not be told why") })
+	mcp.AddTool(s, mcp.Tool{Name: "count", Description: "Counts"}, func(ctx context.Context, in counted) (string, error) {
 		for i := range in.N {
 			if err := mcp.Progress(ctx, float64(i+1), float64(in.N), ""); err != nil {
 				return "", err
@@ -47,22 +47,22 @@ func ours() *mcp.Server {
 		}
 		return "Counted.", nil
 	})
-	mcp.AddTool(s, "chatter", "Logs", func(ctx context.Context, _ none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "chatter", Description: "Logs"}, func(ctx context.Context, _ none) (string, error) {
 		return "Logged.", errors.Join(mcp.Log(ctx, "info", "ours", "not much"), mcp.Log(ctx, "error", "ours", "something bad"))
 	})
 	addOurQuestions(s)
 	w := newWaits()
-	mcp.AddTool(s, "wait", "Waits until it is cancelled", func(ctx context.Context, in waiting) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "wait", Description: "Waits until it is cancelled"}, func(ctx context.Context, in waiting) (string, error) {
 		w.wait(ctx, in.Key)
 		return "", ctx.Err()
 	})
-	mcp.AddTool(s, "cancelled", "Says how many waits were cancelled", func(_ context.Context, in waiting) (string, error) { return w.count(in.Key), nil })
-	mcp.AddTool(s, "touch", "Changes the note", func(context.Context, none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "cancelled", Description: "Says how many waits were cancelled"}, func(_ context.Context, in waiting) (string, error) { return w.count(in.Key), nil })
+	mcp.AddTool(s, mcp.Tool{Name: "touch", Description: "Changes the note"}, func(context.Context, none) (string, error) {
 		s.ResourceUpdated("note://text")
 		return "Changed.", nil
 	})
-	mcp.AddTool(s, "change", "Changes the list of tools", func(context.Context, none) (string, error) {
-		mcp.AddTool(s, "new", "Is new", func(context.Context, none) (string, error) { return "", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "change", Description: "Changes the list of tools"}, func(context.Context, none) (string, error) {
+		mcp.AddTool(s, mcp.Tool{Name: "new", Description: "Is new"}, func(context.Context, none) (string, error) { return "", nil })
 		s.RemoveTool("new")
 		return "Changed.", nil
 	})
@@ -71,14 +71,14 @@ func ours() *mcp.Server {
 }
 
 func addOurQuestions(s *mcp.Server) {
-	mcp.AddTool(s, "ask", "Asks for a name", func(ctx context.Context, _ none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "ask", Description: "Asks for a name"}, func(ctx context.Context, _ none) (string, error) {
 		f, err := mcp.Elicit[form](ctx, "What is your name?")
 		return "Hello, " + f.Name + "!", err
 	})
-	mcp.AddTool(s, "visit", "Asks to visit a page", func(ctx context.Context, _ none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "visit", Description: "Asks to visit a page"}, func(ctx context.Context, _ none) (string, error) {
 		return "Visited.", mcp.ElicitURL(ctx, "Please visit it", "https://example.com/")
 	})
-	mcp.AddTool(s, "think", "Asks the model", func(ctx context.Context, _ none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "think", Description: "Asks the model"}, func(ctx context.Context, _ none) (string, error) {
 		r, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{
 			Messages: []spec.SamplingMessage{{Role: "user", Content: []mcp.Content{mcp.Text("The capital of France?")}}}, MaxTokens: 10,
 		})
@@ -87,15 +87,14 @@ func addOurQuestions(s *mcp.Server) {
 		}
 		return "It says " + r.Content[0].Text, nil
 	})
-	mcp.AddTool(s, "places", "Asks for the roots", func(ctx context.Context, _ none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "places", Description: "Asks for the roots"}, func(ctx context.Context, _ none) (string, error) {
 		roots, err := mcp.Roots(ctx)
 		if err != nil {
 			return "", err
 		}
 		return roots[0].URI, nil
 	})
-	mcp.AddTool(s, "work", "Works, as a task if wanted", func(ctx context.Context, _ none) (string, error) { return "Worked.", nil },
-		mcp.Tool{Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}})
+	mcp.AddTool(s, mcp.Tool{Name: "work", Description: "Works, as a task if wanted", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}}, func(ctx context.Context, _ none) (string, error) { return "Worked.", nil })
 }
 
 func addOurContents(s *mcp.Server) {

@@ -183,7 +183,7 @@ type guarded struct {
 func newGuarded(t *testing.T, p *provider) *guarded {
 	t.Helper()
 	s := mcp.NewServer("guarded", "1", nil)
-	mcp.AddTool(s, "hello", "", func(context.Context, struct{}) (string, error) { return "come in", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) { return "come in", nil })
 	h := mcphttp.NewHandler(s, nil)
 	g := &guarded{}
 	mux := http.NewServeMux()

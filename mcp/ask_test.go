@@ -167,7 +167,7 @@ func askServer(tb testing.TB, f func(ctx context.Context) (string, error), o *Se
 	tb.Helper()
 	s := NewServer("s", "1", o)
 	tb.Cleanup(s.Close)
-	AddTool(s, "ask", "", func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
+	AddTool(s, Tool{Name: "ask"}, func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) })
 	return s
 }
 

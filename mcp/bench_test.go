@@ -22,7 +22,7 @@ func sumServerWith(o *ServerOptions) *Server {
 		Sum int `json:"sum" min:"-1000000" max:"1000000"` // without limits the type would be enough
 	}
 	s := NewServer("calc", "1.0", o)
-	AddTool(s, "add", "Add two numbers", func(_ context.Context, in addIn) (out, error) { return out{in.A + in.B}, nil })
+	AddTool(s, Tool{Name: "add", Description: "Add two numbers"}, func(_ context.Context, in addIn) (out, error) { return out{in.A + in.B}, nil })
 	return s
 }
 

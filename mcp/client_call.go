@@ -16,7 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// Call calls any method. The params and the result are in the form of the newest
+// Request calls any method. The params and the result are in the form of the newest
 // revision, whatever the server speaks: params marshal to an object, or are nil;
 // the result is unmarshalled into what result points to, and a *jsonrpc.Raw
 // takes its bytes.
@@ -24,7 +24,7 @@ import (
 // It does all that a call needs in the server's revision: it adds the metadata,
 // answers what the server asks for with the callbacks of ClientOptions and calls
 // again, and takes from the cache what may be.
-func (c *Client) Call(ctx context.Context, method string, params, result any) error {
+func (c *Client) Request(ctx context.Context, method string, params, result any) error {
 	raw, err := objectOf(params)
 	if err != nil {
 		return fmt.Errorf("mcp: call %q: %w", method, err)

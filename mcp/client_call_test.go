@@ -30,7 +30,7 @@ func TestCallMeta(t *testing.T) {
 		N int `json:"n"`
 	}
 	params := jsonrpc.Raw(`{"a":1.50,"_meta":{"mine":true,"io.modelcontextprotocol/logLevel":"error","io.modelcontextprotocol/protocolVersion":"1"}}`)
-	if err := c.Call(farcall.WithTrace(t.Context(), "00-1-2-03"), "x/y", params, &got); err != nil || got.N != 1 {
+	if err := c.Request(farcall.WithTrace(t.Context(), "00-1-2-03"), "x/y", params, &got); err != nil || got.N != 1 {
 		t.Fatal(got, err)
 	}
 	want := map[string]any{
@@ -48,7 +48,7 @@ func TestCallMeta(t *testing.T) {
 	if err := c.SetLogLevel(t.Context(), "debug"); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Call(t.Context(), "x/y", nil, nil); err != nil {
+	if err := c.Request(t.Context(), "x/y", nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	if meta := metaOf(f.last("x/y")); meta[spec.MetaLogLevel] != "debug" {
@@ -83,12 +83,12 @@ func TestCallLegacy(t *testing.T) {
 func TestCallParams(t *testing.T) {
 	c, _ := mustPipe(t, modernFake(replies{"x": `{}`}), nil)
 	for _, bad := range []any{jsonrpc.Raw(`[1]`), jsonrpc.Raw(`{`), 3, func() {}} {
-		if err := c.Call(t.Context(), "x", bad, nil); err == nil {
+		if err := c.Request(t.Context(), "x", bad, nil); err == nil {
 			t.Errorf("%v: no error", bad)
 		}
 	}
 	for _, good := range []any{nil, jsonrpc.Raw(nil), jsonrpc.Raw(`null`), jsonrpc.Raw(` {}`), struct{}{}, map[string]int{"a": 1}} {
-		if err := c.Call(t.Context(), "x", good, nil); err != nil {
+		if err := c.Request(t.Context(), "x", good, nil); err != nil {
 			t.Errorf("%v: %v", good, err)
 		}
 	}
@@ -123,7 +123,7 @@ func TestRounds(t *testing.T) {
 		Elicit: confirm,
 		Roots:  func(context.Context) ([]spec.Root, error) { return []spec.Root{{URI: "file:///r"}}, nil },
 	})
-	got, err := Call[string](t.Context(), c, "x", map[string]int{"n": 1})
+	got, err := CallTool[string](t.Context(), c, "x", map[string]int{"n": 1})
 	if err != nil || got != "done" {
 		t.Fatal(got, err)
 	}
@@ -189,7 +189,7 @@ func TestRoundsRefused(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c, f := mustPipe(t, modernFake(replies{test.method: test.answer}), &ClientOptions{Elicit: test.elicit, MaxRounds: 3})
-			err := c.Call(t.Context(), test.method, jsonrpc.Raw(`{"name":"x"}`), nil)
+			err := c.Request(t.Context(), test.method, jsonrpc.Raw(`{"name":"x"}`), nil)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %q", err, test.want)
 			}
@@ -367,7 +367,7 @@ func TestOnProgress(t *testing.T) {
 	var got []float64
 	ctx := OnProgress(t.Context(), func(p spec.ProgressNotificationParams) {
 		if len(got)%50 == 0 {
-			if err := c.Call(t.Context(), "echo", nil, nil); err != nil {
+			if err := c.Request(t.Context(), "echo", nil, nil); err != nil {
 				t.Error(err)
 			}
 		}
@@ -426,7 +426,7 @@ func TestBadMessages(t *testing.T) {
 	}
 	defer c.Close()
 	for range 5 {
-		if err := c.Call(t.Context(), "x", nil, nil); err != nil {
+		if err := c.Request(t.Context(), "x", nil, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

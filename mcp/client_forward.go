@@ -47,7 +47,7 @@ type Forward struct {
 	// for.
 	OnProgress func(params jsonrpc.Raw)
 	// Rounds answers input_required with ClientOptions.Ask and calls again, as
-	// Client.Call does. Otherwise that is the result.
+	// Client.Request does. Otherwise that is the result.
 	Rounds bool
 	// OnTask is told that the server has made a task of the call, before that is
 	// followed to its end. An error ends the call, and the task is cancelled.
@@ -77,7 +77,7 @@ type forwarding struct {
 // a cache, decoded or validated. Where the call became a task, it is the result of
 // that; the end of the context cancels the task.
 //
-// Errors are those of [Client.Call], passed on ([farcall.PassOn]): a handler that returns one answers
+// Errors are those of [Client.Request], passed on ([farcall.PassOn]): a handler that returns one answers
 // as the server did. Forward does not act on spec.URLElicitationRequired. A call whose error does not
 // wrap [ErrNotSent] may have had its effect.
 func (c *Client) Forward(ctx context.Context, f *Forward) (result jsonrpc.Raw, in *era.Revision, err error) {

@@ -72,7 +72,7 @@ func TestServerChanges(t *testing.T) {
 	c := mustDial(t, url, nil)
 	for i, want := range []string{revModern, revLegacy, revModern} {
 		old.Store(want == revLegacy)
-		if err := c.Call(t.Context(), "x", nil, nil); err != nil || c.Server().Revision != want {
+		if err := c.Request(t.Context(), "x", nil, nil); err != nil || c.Server().Revision != want {
 			t.Errorf("%d: %v, revision %s, want %s", i, err, c.Server().Revision, want)
 		}
 	}
@@ -187,7 +187,7 @@ func TestNoReconnect(t *testing.T) {
 		t.Error(err)
 	}
 	c.Close()
-	if err := c.Call(t.Context(), "x", nil, nil); !errors.Is(err, farcall.ErrClosed) {
+	if err := c.Request(t.Context(), "x", nil, nil); !errors.Is(err, farcall.ErrClosed) {
 		t.Error(err)
 	}
 	if err := c.Close(); err != nil {
@@ -412,7 +412,7 @@ func TestTasksModern(t *testing.T) {
 			}),
 		}), &ClientOptions{Tasks: true, Elicit: confirm})
 		begun := time.Now()
-		if got, err := Call[string](t.Context(), c, "x", nil); err != nil || got != "done" {
+		if got, err := CallTool[string](t.Context(), c, "x", nil); err != nil || got != "done" {
 			t.Fatal(got, err)
 		}
 		if took := time.Since(begun); took != 750*time.Millisecond { // 50, 100, 200 and 400 ms: below the interval of 500 ms
@@ -487,7 +487,7 @@ func TestTasksLegacy(t *testing.T) {
 		if _, err := c.Tools(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := Call[string](t.Context(), c, "slow", nil); err != nil || got != "done" || f.last("tools/call")["task"] == nil {
+		if got, err := CallTool[string](t.Context(), c, "slow", nil); err != nil || got != "done" || f.last("tools/call")["task"] == nil {
 			t.Error(got, err, f.last("tools/call"))
 		}
 	})

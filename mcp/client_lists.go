@@ -96,7 +96,7 @@ func (s *listSize) add(page jsonrpc.Raw, member string) error {
 // Read reads a resource.
 func (c *Client) Read(ctx context.Context, uri string) (*spec.ReadResourceResult, error) {
 	r := new(spec.ReadResourceResult)
-	if err := c.Call(ctx, spec.MethodResourcesRead, &spec.ReadResourceRequestParams{URI: uri}, r); err != nil {
+	if err := c.Request(ctx, spec.MethodResourcesRead, &spec.ReadResourceRequestParams{URI: uri}, r); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -105,7 +105,7 @@ func (c *Client) Read(ctx context.Context, uri string) (*spec.ReadResourceResult
 // Prompt returns a prompt, filled in with arguments.
 func (c *Client) Prompt(ctx context.Context, name string, args map[string]string) (*spec.GetPromptResult, error) {
 	r := new(spec.GetPromptResult)
-	if err := c.Call(ctx, spec.MethodPromptsGet, &spec.GetPromptRequestParams{Name: name, Arguments: args}, r); err != nil {
+	if err := c.Request(ctx, spec.MethodPromptsGet, &spec.GetPromptRequestParams{Name: name, Arguments: args}, r); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -115,7 +115,7 @@ func (c *Client) Prompt(ctx context.Context, name string, args map[string]string
 // become.
 func (c *Client) Complete(ctx context.Context, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
 	r := new(spec.CompleteResult)
-	if err := c.Call(ctx, spec.MethodCompletionComplete, p, r); err != nil {
+	if err := c.Request(ctx, spec.MethodCompletionComplete, p, r); err != nil {
 		return nil, err
 	}
 	return r, nil

@@ -155,7 +155,7 @@ func TestExitAtDiscover(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			if err := c.Call(t.Context(), "x", nil, nil); err != nil || c.Server().Revision != revLegacy || p.starts != 2 {
+			if err := c.Request(t.Context(), "x", nil, nil); err != nil || c.Server().Revision != revLegacy || p.starts != 2 {
 				t.Error(err, c.Server(), p.starts)
 			}
 		})

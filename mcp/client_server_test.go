@@ -29,7 +29,7 @@ func bothServer(t *testing.T) *Server {
 	type sum struct {
 		Sum int `json:"sum"`
 	}
-	AddTool(s, "add", "Adds", func(ctx context.Context, in in) (sum, error) {
+	AddTool(s, Tool{Name: "add", Description: "Adds"}, func(ctx context.Context, in in) (sum, error) {
 		for i := range 3 {
 			if err := Progress(ctx, float64(i), 3, ""); err != nil {
 				return sum{}, err
@@ -37,13 +37,13 @@ func bothServer(t *testing.T) *Server {
 		}
 		return sum{in.A + in.B}, nil
 	})
-	AddTool(s, "greet", "Greets", func(ctx context.Context, _ struct{}) (string, error) {
+	AddTool(s, Tool{Name: "greet", Description: "Greets"}, func(ctx context.Context, _ struct{}) (string, error) {
 		who, err := Elicit[struct {
 			Name string `json:"name"`
 		}](ctx, "Who are you?")
 		return "hello " + who.Name, err
 	})
-	AddTool(s, "fail", "Fails", func(context.Context, struct{}) (string, error) { return "", errors.New("no such thing") })
+	AddTool(s, Tool{Name: "fail", Description: "Fails"}, func(context.Context, struct{}) (string, error) { return "", errors.New("no such thing") })
 	s.AddResource(Resource{URI: "test:a", Name: "a"}, func(_ context.Context, uri string) ([]ResourceContents, error) {
 		return []ResourceContents{{URI: uri, Text: "A"}}, nil
 	})
@@ -74,18 +74,18 @@ func testBoth(t *testing.T, rev *era.Revision, s *Server, connect func(*ClientOp
 		t.Fatal(tools, err)
 	}
 	var reports atomic.Int32
-	got, err := Call[struct {
+	got, err := CallTool[struct {
 		Sum int `json:"sum"`
 	}](OnProgress(t.Context(), func(spec.ProgressNotificationParams) { reports.Add(1) }), c, "add", map[string]int{"a": 2, "b": 3})
 	if err != nil || got.Sum != 5 || reports.Load() != 3 {
 		t.Errorf("add: %v, %v, %d reports", got, err, reports.Load())
 	}
 	var failed *ToolError
-	if _, err := Call[string](t.Context(), c, "fail", nil); !errors.As(err, &failed) || !strings.Contains(err.Error(), "no such thing") {
+	if _, err := CallTool[string](t.Context(), c, "fail", nil); !errors.As(err, &failed) || !strings.Contains(err.Error(), "no such thing") {
 		t.Errorf("fail: %v", err)
 	}
 	if rev.Elicitation {
-		if got, err := Call[string](t.Context(), c, "greet", nil); err != nil || got != "hello Bob" {
+		if got, err := CallTool[string](t.Context(), c, "greet", nil); err != nil || got != "hello Bob" {
 			t.Errorf("greet: %v, %v", got, err)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// ToolError is the failure of a tool itself: which Call returns, and which a handler
+// ToolError is the failure of a tool itself: which the function CallTool returns, and which a handler
 // returns to say more than a text. Its Result is what the client gets then, with
 // IsError.
 type ToolError struct{ Result *spec.CallToolResult }
@@ -40,10 +40,10 @@ func textOf(r *spec.CallToolResult) string {
 	return strings.Join(texts, "\n")
 }
 
-// Call calls a tool and returns its structured content as an Out. Where there is
+// CallTool calls a tool and returns its structured content as an Out. Where there is
 // none, an Out that is a string gets the text of the result, and any other Out
 // what is in that text as JSON. The failure of the tool is a *[ToolError].
-func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
+func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out
 	r, err := c.CallTool(ctx, tool, args)
 	switch {
@@ -60,7 +60,7 @@ func Call[Out any](ctx context.Context, c *Client, tool string, args any) (Out, 
 			return out, nil
 		}
 		if raw = jsonrpc.Raw(text); jsonrpc.Valid(raw) != nil {
-			return out, fmt.Errorf("mcp: the tool %q answered neither structured content nor JSON as its text, for a %T; CallTool returns what it answered", tool, out)
+			return out, fmt.Errorf("mcp: the tool %q answered neither structured content nor JSON as its text, for a %T; Client.CallTool returns what it answered", tool, out)
 		}
 	}
 	if err := jsonv2.Unmarshal(raw, &out); err != nil {

@@ -162,27 +162,27 @@ func TestTypedCall(t *testing.T) {
 	answer := func(s string) { f.set("tools/call", s) }
 
 	answer(`{"content":[{"type":"text","text":"3"}],"structuredContent":{"sum":3}}`)
-	if got, err := Call[sum](t.Context(), c, "x", nil); err != nil || got.Sum != 3 {
+	if got, err := CallTool[sum](t.Context(), c, "x", nil); err != nil || got.Sum != 3 {
 		t.Error(got, err)
 	}
 	answer(`{"content":[{"type":"text","text":"{\"sum\":4}"}]}`)
-	if got, err := Call[sum](t.Context(), c, "x", nil); err != nil || got.Sum != 4 {
+	if got, err := CallTool[sum](t.Context(), c, "x", nil); err != nil || got.Sum != 4 {
 		t.Error(got, err)
 	}
 	answer(`{"content":[{"type":"text","text":"a"},{"type":"image","data":"","mimeType":"x/y"},{"type":"text","text":"b"}]}`)
-	if got, err := Call[string](t.Context(), c, "x", nil); err != nil || got != "a\nb" {
+	if got, err := CallTool[string](t.Context(), c, "x", nil); err != nil || got != "a\nb" {
 		t.Error(got, err)
 	}
-	if _, err := Call[sum](t.Context(), c, "x", nil); err == nil || !strings.Contains(err.Error(), "neither structured content nor JSON") {
+	if _, err := CallTool[sum](t.Context(), c, "x", nil); err == nil || !strings.Contains(err.Error(), "neither structured content nor JSON") {
 		t.Error(err)
 	}
 	answer(`{"content":[{"type":"text","text":"no such city"}],"isError":true}`)
 	var failed *ToolError
-	if _, err := Call[sum](t.Context(), c, "x", nil); !errors.As(err, &failed) || err.Error() != "no such city" {
+	if _, err := CallTool[sum](t.Context(), c, "x", nil); !errors.As(err, &failed) || err.Error() != "no such city" {
 		t.Error(err)
 	}
 	answer(`{"content":[],"structuredContent":{"sum":"x"}}`)
-	if _, err := Call[sum](t.Context(), c, "x", nil); err == nil || !strings.Contains(err.Error(), "does not fit") {
+	if _, err := CallTool[sum](t.Context(), c, "x", nil); err == nil || !strings.Contains(err.Error(), "does not fit") {
 		t.Error(err)
 	}
 }
@@ -300,7 +300,7 @@ func TestCache(t *testing.T) {
 		calls("resources/read", 5, read("a:"))
 		calls("resources/read", 5, read("a:"))
 		calls("resources/read", 6, func() error {
-			return c.Call(t.Context(), "resources/read", jsonrpc.Raw(`{"uri":"a:","_meta":{"x":1}}`), nil)
+			return c.Request(t.Context(), "resources/read", jsonrpc.Raw(`{"uri":"a:","_meta":{"x":1}}`), nil)
 		})
 		if c.Ping(t.Context()) != nil || f.count("server/discover") != 2 {
 			t.Error("the ping did not go out")

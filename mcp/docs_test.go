@@ -41,7 +41,7 @@ func TestNewcomersCost(t *testing.T) {
 		if strings.Contains(block[1], "mcp.AddTool") && server == "" {
 			server = block[1]
 		}
-		if strings.Contains(block[1], "mcp.Call[") && client == "" {
+		if strings.Contains(block[1], "mcp.CallTool[") && client == "" {
 			client = block[1]
 		}
 	}

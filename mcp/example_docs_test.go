@@ -32,12 +32,15 @@ type Found struct {
 }
 
 func addTools(s *mcp.Server) {
-	mcp.AddTool(s, "search", "Search the library", func(_ context.Context, in Search) (Found, error) {
+	mcp.AddTool(s, mcp.Tool{
+		Name: "search", Title: "Search", Description: "Search the library",
+		Annotations: &spec.ToolAnnotations{ReadOnlyHint: true},
+	}, func(_ context.Context, in Search) (Found, error) {
 		if in.Query == "nothing" {
 			return Found{}, errors.New("nothing found; try other words") // for the model to read
 		}
 		return Found{Titles: []string{in.Query + ", " + in.Sort}}, nil
-	}, mcp.Tool{Title: "Search", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true}})
+	})
 
 	s.AddTool(mcp.Tool{
 		Name:        "raw",
@@ -46,7 +49,7 @@ func addTools(s *mcp.Server) {
 		return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(string(arguments))}}, nil
 	})
 
-	mcp.AddTool(s, "draw", "Draw something", func(context.Context, struct{}) ([]mcp.Content, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "draw", Description: "Draw something"}, func(context.Context, struct{}) ([]mcp.Content, error) {
 		return []mcp.Content{mcp.Text("a dot"), mcp.Image([]byte("…"), "image/png")}, nil
 	})
 }
@@ -87,7 +90,7 @@ type Who struct {
 }
 
 func addAsking(s *mcp.Server) {
-	mcp.AddTool(s, "summarize", "Summarize the files of the user", func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "summarize", Description: "Summarize the files of the user"}, func(ctx context.Context, _ struct{}) (string, error) {
 		// Both are asked in one round; then the errors are looked at.
 		who, err1 := mcp.Elicit[Who](ctx, "Who wants to know?")
 		roots, err2 := mcp.Roots(ctx)
@@ -116,7 +119,10 @@ func openTicket(name string) (string, error) {
 }
 
 func addSlow(s *mcp.Server) {
-	mcp.AddTool(s, "index", "Index the library", func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{
+		Name: "index", Description: "Index the library",
+		Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional},
+	}, func(ctx context.Context, _ struct{}) (string, error) {
 		for shelf := range 3 {
 			if err := mcp.Progress(ctx, float64(shelf+1), 3, "shelves"); err != nil {
 				return "", err
@@ -126,7 +132,7 @@ func addSlow(s *mcp.Server) {
 			}
 		}
 		return "indexed", nil
-	}, mcp.Tool{Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}})
+	})
 }
 
 func newClient(ctx context.Context) (*mcp.Client, error) {
@@ -153,7 +159,7 @@ func useClient(ctx context.Context, client *mcp.Client) error {
 	}
 	fmt.Println(len(tools), "tools of", client.Server().Name)
 
-	found, err := mcp.Call[Found](ctx, client, "search", map[string]any{"query": "go"})
+	found, err := mcp.CallTool[Found](ctx, client, "search", map[string]any{"query": "go"})
 	var failure *mcp.ToolError
 	switch {
 	case errors.As(err, &failure):
@@ -265,7 +271,7 @@ func ExampleOnce() {
 		},
 	})
 	defer hangUp()
-	fmt.Println(mcp.Call[string](context.Background(), client, "summarize", nil))
+	fmt.Println(mcp.CallTool[string](context.Background(), client, "summarize", nil))
 	// Output:
 	// Who wants to know?
 	// a ticket is opened

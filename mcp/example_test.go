@@ -21,7 +21,7 @@ type Add struct {
 
 func serveTools(ctx context.Context, addr string) error {
 	s := mcp.NewServer("calc", "1.0.0", nil)
-	mcp.AddTool(s, "add", "Add two numbers", func(_ context.Context, in Add) (int, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers"}, func(_ context.Context, in Add) (int, error) {
 		return in.A + in.B, nil
 	})
 	return s.ListenAndServe(ctx, addr)
@@ -33,7 +33,7 @@ func callTool(ctx context.Context, url string) (int, error) {
 		return 0, err
 	}
 	defer client.Close()
-	return mcp.Call[int](ctx, client, "add", Add{2, 3})
+	return mcp.CallTool[int](ctx, client, "add", Add{2, 3})
 }
 
 func Example() {
@@ -61,7 +61,7 @@ type Table struct {
 }
 
 func addBooking(s *mcp.Server) {
-	mcp.AddTool(s, "book", "Book a table", func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "book", Description: "Book a table"}, func(ctx context.Context, _ struct{}) (string, error) {
 		table, err := mcp.Elicit[Table](ctx, "Which table?")
 		if err != nil {
 			return "", err // mcp.ErrDeclined, for example
@@ -82,7 +82,7 @@ func ExampleElicit() {
 				return &spec.ElicitResult{Action: "accept", Content: []byte(`{"seats":4}`)}, nil
 			},
 		})
-		booked, err := mcp.Call[string](context.Background(), client, "book", nil)
+		booked, err := mcp.CallTool[string](context.Background(), client, "book", nil)
 		fmt.Println(booked, err)
 		hangUp()
 	}

@@ -100,9 +100,9 @@ func testPolicy(t *testing.T, rev *era.Revision, mount func(*testing.T, *Server)
 		RPC:    &farcall.Options{Interceptors: []farcall.Interceptor{deny}},
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})
-	AddTool(s, "secret", "", func(context.Context, struct{}) (string, error) { return "SECRET", nil })
-	AddTool(s, "open", "", func(context.Context, struct{}) (string, error) { return "open", nil })
-	AddTool(s, "panics", "", func(context.Context, struct{}) (string, error) { panic("ouch") })
+	AddTool(s, Tool{Name: "secret"}, func(context.Context, struct{}) (string, error) { return "SECRET", nil })
+	AddTool(s, Tool{Name: "open"}, func(context.Context, struct{}) (string, error) { return "open", nil })
+	AddTool(s, Tool{Name: "panics"}, func(context.Context, struct{}) (string, error) { panic("ouch") })
 	c, err := mount(t, s)(&ClientOptions{Era: rev.Name})
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func testPolicy(t *testing.T, rev *era.Revision, mount func(*testing.T, *Server)
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || wire.Code != -1234 {
 		t.Errorf("the denied call: %v, %v", r, err)
 	}
-	if got, err := Call[string](t.Context(), c, "open", nil); got != "open" || err != nil {
+	if got, err := CallTool[string](t.Context(), c, "open", nil); got != "open" || err != nil {
 		t.Errorf("the other call: %q, %v", got, err)
 	}
 	if _, err := c.CallTool(t.Context(), "panics", nil); err == nil {

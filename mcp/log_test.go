@@ -13,7 +13,7 @@ import (
 // levels.
 func chatty() *Server {
 	s := NewServer("calc", "1.0", nil)
-	AddTool(s, "chat", "", func(ctx context.Context, _ struct{}) (string, error) {
+	AddTool(s, Tool{Name: "chat"}, func(ctx context.Context, _ struct{}) (string, error) {
 		for i := range 10 {
 			if err := Progress(ctx, float64(i), 10, "step"); err != nil {
 				return "", err
@@ -24,7 +24,7 @@ func chatty() *Server {
 		}
 		return "done", nil
 	})
-	AddTool(s, "levels", "", func(ctx context.Context, _ struct{}) (string, error) {
+	AddTool(s, Tool{Name: "levels"}, func(ctx context.Context, _ struct{}) (string, error) {
 		for _, level := range []string{"debug", "info", "warning", "emergency"} {
 			if err := Log(ctx, level, "", level); err != nil {
 				return "", err
@@ -32,7 +32,7 @@ func chatty() *Server {
 		}
 		return "done", nil
 	})
-	AddTool(s, "wrong", "", func(ctx context.Context, _ struct{}) (string, error) {
+	AddTool(s, Tool{Name: "wrong"}, func(ctx context.Context, _ struct{}) (string, error) {
 		if err := Log(ctx, "loud", "", nil); err == nil {
 			return "", fmt.Errorf("a level that there is not")
 		}
@@ -121,7 +121,7 @@ func TestLevelOfSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer("calc", "1.0", nil)
 		goOn := make(chan struct{})
-		AddTool(s, "wait", "", func(ctx context.Context, _ struct{}) (string, error) {
+		AddTool(s, Tool{Name: "wait"}, func(ctx context.Context, _ struct{}) (string, error) {
 			<-goOn
 			return "", Log(ctx, "debug", "", "late")
 		})
@@ -145,7 +145,7 @@ func TestLogAfterReturn(t *testing.T) {
 func testLogAfterReturn(t *testing.T) {
 	var kept context.Context
 	s := NewServer("x", "1", nil)
-	AddTool(s, "keep", "", func(ctx context.Context, _ struct{}) (string, error) {
+	AddTool(s, Tool{Name: "keep"}, func(ctx context.Context, _ struct{}) (string, error) {
 		kept = ctx //nolint:fatcontext // the test is about that
 		return "", nil
 	})

@@ -23,14 +23,14 @@ func partsServer() *Server {
 			return &spec.CompleteResult{Completion: spec.Completion{Values: []string{"all"}}}, nil
 		},
 	})
-	AddTool(s, "echo", "", func(ctx context.Context, in struct {
+	AddTool(s, Tool{Name: "echo"}, func(ctx context.Context, in struct {
 		Text string `json:"text"`
 	},
 	) (string, error) {
 		r := RequestFrom(ctx)
 		return fmt.Sprintf("%s %s %v", in.Text, r.Name, ctx.Value(valueKey{})), nil
 	})
-	AddTool(s, "fails", "", func(context.Context, struct{}) (string, error) { return "", errOfHandler })
+	AddTool(s, Tool{Name: "fails"}, func(context.Context, struct{}) (string, error) { return "", errOfHandler })
 	s.AddPrompt(Prompt{Name: "greet", Arguments: []spec.PromptArgument{{Name: "name"}}}, func(_ context.Context, args map[string]string) (*PromptResult, error) {
 		return &PromptResult{Description: "for " + args["name"]}, nil
 	})
@@ -148,7 +148,7 @@ func testMiddleware(t *testing.T, c *Client) {
 		t.Error(err)
 	}
 	ref := spec.CompleteReference{Type: spec.RefPrompt, Name: "greet"}
-	if err := c.Call(t.Context(), spec.MethodCompletionComplete, &spec.CompleteRequestParams{Ref: ref, Argument: spec.CompleteArgument{Name: "name", Value: "a"}}, nil); err != nil {
+	if err := c.Request(t.Context(), spec.MethodCompletionComplete, &spec.CompleteRequestParams{Ref: ref, Argument: spec.CompleteArgument{Name: "name", Value: "a"}}, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -221,7 +221,7 @@ func TestMiddlewareSeesRounds(t *testing.T) {
 		}
 		t.Run(rev.Name, func(t *testing.T) {
 			s := NewServer("x", "1", nil)
-			AddTool(s, "ask", "", func(ctx context.Context, in struct{ Round int }) (int, error) {
+			AddTool(s, Tool{Name: "ask"}, func(ctx context.Context, in struct{ Round int }) (int, error) {
 				name, err := Elicit[struct {
 					Name string `json:"name"`
 				}](ctx, "Who?")
@@ -244,7 +244,7 @@ func TestMiddlewareSeesRounds(t *testing.T) {
 			if rev.Modern {
 				want = append(want, true)
 			}
-			n, err := Call[int](t.Context(), connectedInProcess(t, s, o), "ask", nil)
+			n, err := CallTool[int](t.Context(), connectedInProcess(t, s, o), "ask", nil)
 			if err != nil || n != len(want) || !slices.Equal(rounds, want) {
 				t.Errorf("%d, %v; rounds %v, want %v", n, err, rounds, want)
 			}
@@ -256,10 +256,10 @@ func TestMiddlewareSeesRounds(t *testing.T) {
 func TestMiddlewareOfTasks(t *testing.T) {
 	s := NewServer("x", "1", &ServerOptions{TaskAfter: -1})
 	defer s.Close()
-	AddTool(s, "slow", "", func(ctx context.Context, in struct{ Text string }) (string, error) {
+	AddTool(s, Tool{Name: "slow", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}}, func(ctx context.Context, in struct{ Text string }) (string, error) {
 		r := RequestFrom(ctx)
 		return fmt.Sprint(in.Text, " ", ctx.Value(valueKey{}), " ", r.Name, " ", string(r.Arguments)), nil
-	}, Tool{Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}})
+	})
 	seen := map[string]int{}
 	s.Use(func(next Handler) Handler {
 		return func(ctx context.Context, r *Request) (*Response, error) {
@@ -273,7 +273,7 @@ func TestMiddlewareOfTasks(t *testing.T) {
 		}
 	})
 	c := connectedInProcess(t, s, &ClientOptions{Era: modernName, Tasks: true})
-	got, err := Call[string](t.Context(), c, "slow", map[string]string{"Text": "sent"})
+	got, err := CallTool[string](t.Context(), c, "slow", map[string]string{"Text": "sent"})
 	if want := `changed valued slow {"Text":"changed"}`; got != want || err != nil {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}
@@ -285,7 +285,7 @@ func TestMiddlewareOfTasks(t *testing.T) {
 // Headers repeat the arguments that the client sent, and say who calls.
 func TestMiddlewareOverHTTP(t *testing.T) {
 	s := NewServer("x", "1", nil)
-	AddTool(s, "where", "", func(_ context.Context, in struct {
+	AddTool(s, Tool{Name: "where"}, func(_ context.Context, in struct {
 		Region string `json:"region" header:"Region"`
 	},
 	) (string, error) {
@@ -311,7 +311,7 @@ func TestMiddlewareOverHTTP(t *testing.T) {
 			r.Meta = jsonrpc.Raw(`{"example.com/trace":"7"}`)
 		}
 	}))
-	got, err := Call[string](t.Context(), c, "where", map[string]string{"region": "north"})
+	got, err := CallTool[string](t.Context(), c, "where", map[string]string{"region": "north"})
 	if got != "south" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -340,10 +340,10 @@ func TestMiddlewareOfExtensions(t *testing.T) {
 	})
 	c := connectedInProcess(t, s, &ClientOptions{Era: legacyName})
 	var raw jsonrpc.Raw
-	if err := c.Call(t.Context(), "example.com/meta", map[string]int{"a": 1}, &raw); err != nil || string(raw) != `{"a":1,"_meta":{"k":1}}` {
+	if err := c.Request(t.Context(), "example.com/meta", map[string]int{"a": 1}, &raw); err != nil || string(raw) != `{"a":1,"_meta":{"k":1}}` {
 		t.Errorf("%s, %v", raw, err)
 	}
-	if err := c.Call(t.Context(), "example.com/unknown", nil, &raw); err != nil || string(raw) != `{"n":1}` {
+	if err := c.Request(t.Context(), "example.com/unknown", nil, &raw); err != nil || string(raw) != `{"n":1}` {
 		t.Errorf("%s, %v", raw, err)
 	}
 }
@@ -352,7 +352,7 @@ func TestMiddlewareOfExtensions(t *testing.T) {
 func TestMiddlewareTriesAgain(t *testing.T) {
 	s := NewServer("x", "1", nil)
 	tries := 0
-	AddTool(s, "flaky", "", func(ctx context.Context, in struct{ Try int }) (int, error) {
+	AddTool(s, Tool{Name: "flaky"}, func(ctx context.Context, in struct{ Try int }) (int, error) {
 		if tries++; tries < 3 {
 			return 0, fmt.Errorf("failed %d", in.Try)
 		}
@@ -382,7 +382,7 @@ func TestMiddlewareTriesAgain(t *testing.T) {
 	o := &ClientOptions{Era: modernName, Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
 		return &spec.ElicitResult{Action: "accept", Content: []byte(`{"Name":"Ada"}`)}, nil
 	}}
-	if n, err := Call[int](t.Context(), connectedInProcess(t, s, o), "flaky", nil); n != 1 || err != nil { // the second round
+	if n, err := CallTool[int](t.Context(), connectedInProcess(t, s, o), "flaky", nil); n != 1 || err != nil { // the second round
 		t.Errorf("%d, %v", n, err)
 	}
 }
@@ -469,7 +469,7 @@ func TestMiddlewareLeavesNext(t *testing.T) {
 	s := NewServer("x", "1", nil)
 	ended := false
 	started := make(chan struct{})
-	AddTool(s, "slow", "", func(ctx context.Context, _ struct{}) (string, error) {
+	AddTool(s, Tool{Name: "slow"}, func(ctx context.Context, _ struct{}) (string, error) {
 		close(started)
 		<-ctx.Done()
 		ended = true
@@ -493,13 +493,13 @@ func TestMiddlewareLeavesNext(t *testing.T) {
 func TestRequestFrom(t *testing.T) {
 	s := sumServer()
 	var late func() *Request
-	AddTool(s, "who", "", func(ctx context.Context, in struct{ A int }) (string, error) {
+	AddTool(s, Tool{Name: "who"}, func(ctx context.Context, in struct{ A int }) (string, error) {
 		late = func() *Request { return RequestFrom(ctx) }
 		r := RequestFrom(ctx)
 		return fmt.Sprint(r.Method, r.Name, string(r.Arguments), r.Client().Revision, r.Header() == nil), nil
 	})
 	c := connectedInProcess(t, s, &ClientOptions{Era: modernName})
-	got, err := Call[string](t.Context(), c, "who", map[string]int{"A": 1})
+	got, err := CallTool[string](t.Context(), c, "who", map[string]int{"A": 1})
 	if want := `tools/callwho{"A":1}` + modernName + "true"; got != want || err != nil {
 		t.Errorf("%q, %v; want %q", got, err, want)
 	}

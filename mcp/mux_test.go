@@ -164,7 +164,7 @@ func ExampleFromMux() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sum, err := mcp.Call[int](context.Background(), client, "math_add", Add{2, 3})
+	sum, err := mcp.CallTool[int](context.Background(), client, "math_add", Add{2, 3})
 	fmt.Println(sum, err)
 	client.Close()
 	<-done

@@ -258,7 +258,7 @@ func TestRelayOwnMethods(t *testing.T) {
 func TestRelayHasNothingOfItsOwn(t *testing.T) {
 	s := relayServer(t, &fakeRelay{}, nil)
 	for name, f := range map[string]func(){
-		"tool": func() { AddTool(s, "add", "", add) },
+		"tool": func() { AddTool(s, Tool{Name: "add"}, add) },
 		"raw tool": func() {
 			s.AddTool(Tool{Name: "x"}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
 		},

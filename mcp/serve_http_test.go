@@ -82,7 +82,7 @@ func (s *sink) Flush() {}
 // TestHTTPProgress: the root's progress goes out as MCP has it.
 func TestHTTPProgress(t *testing.T) {
 	s := calculator(nil)
-	AddTool(s, "work", "", func(ctx context.Context, _ struct{}) (string, error) {
+	AddTool(s, Tool{Name: "work"}, func(ctx context.Context, _ struct{}) (string, error) {
 		return "done", farcall.Progress(ctx, map[string]any{"progress": 1})
 	})
 	const want = `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"p","progress":1}}`
@@ -103,10 +103,10 @@ func TestHTTPTaskNotifications(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := calculator(nil)
 		defer s.Close()
-		AddTool(s, "work", "", func(ctx context.Context, _ struct{}) (string, error) {
+		AddTool(s, Tool{Name: "work", Execution: &spec.ToolExecution{TaskSupport: spec.TaskRequired}}, func(ctx context.Context, _ struct{}) (string, error) {
 			<-time.After(time.Second)
 			return "done", Log(ctx, spec.LogWarning, "", "half done")
-		}, Tool{Execution: &spec.ToolExecution{TaskSupport: spec.TaskRequired}})
+		})
 		c := newHTTPClient(s)
 		c.begin(legacyName)
 		if got := c.send(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"work","task":{}}}`); !strings.Contains(string(got), `"taskId"`) {

@@ -181,7 +181,7 @@ func add(_ context.Context, in addIn) (addOut, error) { return addOut{in.A + in.
 
 func calculator(o *ServerOptions) *Server {
 	s := NewServer("calc", "1.0", o)
-	AddTool(s, "add", "Add two numbers", add)
+	AddTool(s, Tool{Name: "add", Description: "Add two numbers"}, add)
 	return s
 }
 
@@ -286,7 +286,7 @@ func TestErasPinned(t *testing.T) {
 
 func TestPanicIsOfOneCall(t *testing.T) {
 	s := calculator(nil)
-	AddTool(s, "panic", "", func(context.Context, struct{}) (string, error) { panic("private") })
+	AddTool(s, Tool{Name: "panic"}, func(context.Context, struct{}) (string, error) { panic("private") })
 	got := exchange(t, s,
 		modernFrame("1", "tools/call", `"name":"panic"`),
 		modernFrame("2", "tools/call", `"name":"add","arguments":{"a":1,"b":2}`))
@@ -298,7 +298,7 @@ func TestPanicIsOfOneCall(t *testing.T) {
 func TestServeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := calculator(nil)
-		AddTool(s, "slow", "", func(ctx context.Context, _ struct{}) (string, error) {
+		AddTool(s, Tool{Name: "slow"}, func(ctx context.Context, _ struct{}) (string, error) {
 			select {
 			case <-time.After(time.Second):
 				return "finished", nil
@@ -340,7 +340,7 @@ func (b brokenTransport) Close() error          { return nil }
 func TestClientFrom(t *testing.T) {
 	s := NewServer("s", "1", nil)
 	var got *ClientInfo
-	AddTool(s, "who", "", func(ctx context.Context, _ struct{}) (struct{}, error) {
+	AddTool(s, Tool{Name: "who"}, func(ctx context.Context, _ struct{}) (struct{}, error) {
 		got = ClientFrom(ctx)
 		return struct{}{}, nil
 	})
@@ -383,11 +383,13 @@ func TestHandle(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	read := func(context.Context, string) ([]ResourceContents, error) { return nil, nil }
 	for name, f := range map[string]func(s *Server){
-		"tool name":    func(s *Server) { AddTool(s, "a b", "", add) },
-		"no tool name": func(s *Server) { AddTool(s, "", "", add) },
-		"input":        func(s *Server) { AddTool(s, "x", "", func(context.Context, int) (string, error) { return "", nil }) },
+		"tool name":    func(s *Server) { AddTool(s, Tool{Name: "a b"}, add) },
+		"no tool name": func(s *Server) { AddTool(s, Tool{Name: ""}, add) },
+		"input": func(s *Server) {
+			AddTool(s, Tool{Name: "x"}, func(context.Context, int) (string, error) { return "", nil })
+		},
 		"output": func(s *Server) {
-			AddTool(s, "x", "", func(context.Context, addIn) (chan int, error) { return nil, nil })
+			AddTool(s, Tool{Name: "x"}, func(context.Context, addIn) (chan int, error) { return nil, nil })
 		},
 		"no handler": func(s *Server) { s.AddTool(Tool{Name: "x"}, nil) },
 		"schema": func(s *Server) {
@@ -405,10 +407,8 @@ func TestMisuse(t *testing.T) {
 		"initialized": func(s *Server) {
 			s.Handle("notifications/initialized", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
 		},
-		"two descriptions": func(s *Server) { AddTool(s, "x", "one", add, Tool{Description: "another"}) },
-		"two names":        func(s *Server) { AddTool(s, "x", "", add, Tool{Name: "y"}) },
-		"singular list":    func(s *Server) { s.ListChanged("tool") },
-		"zero server":      func(*Server) { AddTool(&Server{}, "x", "", add) },
+		"singular list": func(s *Server) { s.ListChanged("tool") },
+		"zero server":   func(*Server) { AddTool(&Server{}, Tool{Name: "x"}, add) },
 		"zero server served": func(*Server) {
 			_, _ = new(Server).ServeRPC(context.Background(), newRequest("tools/list", "{}"))
 		},

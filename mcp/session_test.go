@@ -122,7 +122,7 @@ func TestRequestsBeforeInitialized(t *testing.T) {
 // declares tasks as each revision has them.
 func TestExecution(t *testing.T) {
 	s := calculator(nil)
-	AddTool(s, "work", "", add, Tool{Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}})
+	AddTool(s, Tool{Name: "work", Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}}, add)
 	for _, revision := range legacyNames {
 		got := exchange(t, s, hello(revision), legacyFrame("1", "tools/list", "{}"))
 		has := revision == "2025-11-25"

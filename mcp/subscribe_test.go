@@ -18,7 +18,7 @@ func settle() { <-time.After(time.Second) } // virtual
 func TestListen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := library(nil)
-		AddTool(s, "add", "", add)
+		AddTool(s, Tool{Name: "add"}, add)
 		w := serve(t, s)
 		ack := w.ask(modernFrame(`"s\u0031"`, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"promptsListChanged":false,
 			"resourceSubscriptions":["test://text","test://item/7","test://nowhere","test://text"],"x":1}`))
@@ -33,7 +33,7 @@ func TestListen(t *testing.T) {
 
 		// A burst is told once; what was not asked for is not told.
 		for i := range 100 {
-			AddTool(s, fmt.Sprintf("t%d", i), "", add)
+			AddTool(s, Tool{Name: fmt.Sprintf("t%d", i)}, add)
 			s.ResourceUpdated("test://text")
 		}
 		s.RemovePrompt("none")
@@ -200,7 +200,7 @@ func TestSubscribeLegacy(t *testing.T) {
 			s.ResourceUpdated("test://gone")
 			s.RemoveResource("test://gone")
 			s.RemovePrompt("none")
-			AddTool(s, "add", "", add)
+			AddTool(s, Tool{Name: "add"}, add)
 			settle()
 			want := []string{
 				`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`,
@@ -243,7 +243,7 @@ func TestSessionCloseWhileSending(t *testing.T) {
 			t.Error("notified", c.notified.Load())
 		}
 		x.Close()
-		AddTool(s, "add", "", add)
+		AddTool(s, Tool{Name: "add"}, add)
 		settle()
 		if c.notified.Load() != 1 {
 			t.Error("notified after Close")

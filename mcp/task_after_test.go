@@ -59,7 +59,7 @@ func TestTaskAfter(t *testing.T) {
 				t.Fatal(err)
 			}
 			begun := time.Now()
-			got, err := Call[string](OnProgress(t.Context(), func(p spec.ProgressNotificationParams) { reports.add(p.Message) }), c, "work", nil)
+			got, err := CallTool[string](OnProgress(t.Context(), func(p spec.ProgressNotificationParams) { reports.add(p.Message) }), c, "work", nil)
 			took := time.Since(begun)
 			if err != nil || got != "done" || took < test.least || took > test.most {
 				t.Errorf("steps of %v: %q, %v after %v", test.each, got, err, took)
@@ -212,7 +212,7 @@ func TestTaskNotificationWakesClient(t *testing.T) {
 			_ = f.peer.Notify(t.Context(), spec.NotificationTasks, jsonrpc.Raw(`{`+task+`"status":"completed"}`))
 		}()
 		begun := time.Now()
-		if got, err := Call[string](t.Context(), c, "x", nil); err != nil || got != "done" || time.Since(begun) != 10*time.Second {
+		if got, err := CallTool[string](t.Context(), c, "x", nil); err != nil || got != "done" || time.Since(begun) != 10*time.Second {
 			t.Error(got, err, time.Since(begun))
 		}
 	})

@@ -35,8 +35,8 @@ func taskServer(t *testing.T, support string, o *ServerOptions, f func(ctx conte
 	s := NewServer("s", "1", &atOnce)
 	t.Cleanup(s.Close)
 	run := func(ctx context.Context, _ struct{}) (string, error) { return f(ctx) }
-	AddTool(s, "work", "", run, Tool{Execution: &spec.ToolExecution{TaskSupport: support}})
-	AddTool(s, "plain", "", func(context.Context, struct{}) (string, error) { return "plain", nil })
+	AddTool(s, Tool{Name: "work", Execution: &spec.ToolExecution{TaskSupport: support}}, run)
+	AddTool(s, Tool{Name: "plain"}, func(context.Context, struct{}) (string, error) { return "plain", nil })
 	return s
 }
 

@@ -18,7 +18,7 @@ const headerSchema = `{"type":"object","properties":{
 // The tags of a struct mark arguments, too, and are checked as marks are.
 func TestHeaderTag(t *testing.T) {
 	s := NewServer("test", "1", nil)
-	AddTool(s, "run", "", func(_ context.Context, in struct {
+	AddTool(s, Tool{Name: "run"}, func(_ context.Context, in struct {
 		Region string `json:"region" header:"Region"`
 		Other  string `json:"other,omitempty"`
 	},
@@ -34,7 +34,7 @@ func TestHeaderTag(t *testing.T) {
 			t.Error("a mark on a list is accepted")
 		}
 	}()
-	AddTool(s, "bad", "", func(_ context.Context, in struct {
+	AddTool(s, Tool{Name: "bad"}, func(_ context.Context, in struct {
 		Regions []string `header:"Region"`
 	},
 	) (string, error) {

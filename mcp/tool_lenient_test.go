@@ -24,7 +24,7 @@ type lenientIn struct {
 
 func lenientServer(o *ServerOptions) *Server {
 	s := NewServer("x", "1", o)
-	AddTool(s, "typed", "", func(_ context.Context, in lenientIn) (string, error) {
+	AddTool(s, Tool{Name: "typed"}, func(_ context.Context, in lenientIn) (string, error) {
 		return fmt.Sprintf("%s%d%v%v%d%v", in.Q, in.Page, in.All, in.Tags, in.At.Line, in.Next != nil && in.Next.Page == 2), nil
 	})
 	s.AddTool(Tool{Name: "raw", InputSchema: jsonrpc.Raw(`{"type":"object","properties":{"n":{"type":["integer","null"]},"s":{"type":["string","integer"]},"a":{"items":{"type":"number"}}},"additionalProperties":false}`)},

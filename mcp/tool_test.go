@@ -52,7 +52,7 @@ type tree struct {
 
 func TestTypedTool(t *testing.T) {
 	s := NewServer("calc", "1.0", &ServerOptions{Arguments: Strict})
-	AddTool(s, "search", "Search", func(_ context.Context, in searchIn) (searchIn, error) { return in, nil })
+	AddTool(s, Tool{Name: "search", Description: "Search"}, func(_ context.Context, in searchIn) (searchIn, error) { return in, nil })
 	for _, tt := range []struct{ name, args, want string }{
 		{"default", `{"query":"a"}`, `"structuredContent":{"query":"a","limit":5}}`},
 		{"null arguments", `null`, `query`},
@@ -107,7 +107,7 @@ func TestToolSchemaRoot(t *testing.T) {
 // The code of the legacy era for "visit this first" is MCP's own since.
 func TestURLRequiredCode(t *testing.T) {
 	s := NewServer("calc", "1.0", nil)
-	AddTool(s, "pay", "", func(context.Context, struct{}) (string, error) {
+	AddTool(s, Tool{Name: "pay"}, func(context.Context, struct{}) (string, error) {
 		return "", &jsonrpc.Error{Code: spec.URLElicitationRequired, Message: "visit", Data: jsonrpc.Raw(`{"elicitations":[]}`)}
 	})
 	if got := callTool(t, s, "pay", `{}`); strings.Contains(got, "-32042") {
@@ -132,7 +132,7 @@ func TestToolArgumentsNoObject(t *testing.T) {
 
 func TestToolSchema(t *testing.T) {
 	s := NewServer("calc", "1.0", nil)
-	AddTool(s, "search", "Search", func(_ context.Context, in searchIn) ([]addOut, error) { return nil, nil }, Tool{Title: "T"})
+	AddTool(s, Tool{Name: "search", Description: "Search", Title: "T"}, func(_ context.Context, in searchIn) ([]addOut, error) { return nil, nil })
 	got := result(t, exchange(t, s, modernFrame("1", "tools/list", ""))[0])
 	for _, want := range []string{
 		`"title":"T"`, `"additionalProperties":false`, `"raw":{"type":"string","contentEncoding":"base64"`, `"tags":{"type":"array"`,
@@ -154,11 +154,11 @@ func TestToolResults(t *testing.T) {
 	outcome := map[string]string{}
 	check := func(name, want string) { outcome[name] = want }
 
-	AddTool(s, "string", "", func(context.Context, empty) (string, error) { return `a "b"`, nil })
+	AddTool(s, Tool{Name: "string"}, func(context.Context, empty) (string, error) { return `a "b"`, nil })
 	check("string", `{"content":[{"text":"a \"b\"","type":"text"}]}`)
-	AddTool(s, "content", "", func(context.Context, empty) (Content, error) { return Image([]byte("hi"), "image/png"), nil })
+	AddTool(s, Tool{Name: "content"}, func(context.Context, empty) (Content, error) { return Image([]byte("hi"), "image/png"), nil })
 	check("content", `{"content":[{"data":"aGk=","mimeType":"image/png","type":"image"}]}`)
-	AddTool(s, "contents", "", func(context.Context, empty) ([]Content, error) {
+	AddTool(s, Tool{Name: "contents"}, func(context.Context, empty) ([]Content, error) {
 		return []Content{
 			Text("t"), Audio([]byte("hi"), "audio/wav"), Link(Resource{URI: "a:b", Name: "n"}),
 			Embed(ResourceContents{URI: "a:b", Text: "x"}),
@@ -166,29 +166,29 @@ func TestToolResults(t *testing.T) {
 	})
 	check("contents", `{"content":[{"type":"text","text":"t"},{"type":"audio","data":"aGk=","mimeType":"audio/wav"},
 		{"type":"resource_link","uri":"a:b","name":"n"},{"type":"resource","resource":{"uri":"a:b","text":"x"}}]}`)
-	AddTool(s, "nothing", "", func(context.Context, empty) (empty, error) { return empty{}, nil })
+	AddTool(s, Tool{Name: "nothing"}, func(context.Context, empty) (empty, error) { return empty{}, nil })
 	check("nothing", `{"content":[{"type":"text","text":"{}"}],"structuredContent":{}}`)
-	AddTool(s, "void", "", func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil })
+	AddTool(s, Tool{Name: "void"}, func(context.Context, struct{}) (struct{}, error) { return struct{}{}, nil })
 	check("void", `{"content":[]}`)
-	AddTool(s, "full", "", func(context.Context, empty) (*ToolResult, error) {
+	AddTool(s, Tool{Name: "full"}, func(context.Context, empty) (*ToolResult, error) {
 		return &ToolResult{Content: []Content{Text("x")}, IsError: true, Meta: map[string]any{"a": 1}}, nil
 	})
 	check("full", `{"content":[{"type":"text","text":"x"}],"isError":true}`)
-	AddTool(s, "full_nil", "", func(context.Context, empty) (*ToolResult, error) { return nil, nil }, Tool{})
+	AddTool(s, Tool{Name: "full_nil"}, func(context.Context, empty) (*ToolResult, error) { return nil, nil })
 	check("full_nil", `{"content":[]}`)
-	AddTool(s, "nil_pointer", "", func(context.Context, empty) (*addOut, error) { return nil, nil })
+	AddTool(s, Tool{Name: "nil_pointer"}, func(context.Context, empty) (*addOut, error) { return nil, nil })
 	check("nil_pointer", `{"content":[{"type":"text","text":"{\"sum\":0}"}],"structuredContent":{"sum":0}}`)
-	AddTool(s, "nil_slice", "", func(context.Context, empty) ([]int, error) { return nil, nil })
+	AddTool(s, Tool{Name: "nil_slice"}, func(context.Context, empty) ([]int, error) { return nil, nil })
 	check("nil_slice", `{"content":[{"type":"text","text":"[]"}],"structuredContent":[]}`)
-	AddTool(s, "nil_map", "", func(context.Context, empty) (map[string]int, error) { return nil, nil })
+	AddTool(s, Tool{Name: "nil_map"}, func(context.Context, empty) (map[string]int, error) { return nil, nil })
 	check("nil_map", `{"content":[{"type":"text","text":"{}"}],"structuredContent":{}}`)
-	AddTool(s, "nil_any", "", func(context.Context, empty) (any, error) { return nil, nil })
+	AddTool(s, Tool{Name: "nil_any"}, func(context.Context, empty) (any, error) { return nil, nil })
 	check("nil_any", `{"content":[]}`)
-	AddTool(s, "number", "", func(context.Context, empty) (float64, error) { return 1.5, nil })
+	AddTool(s, Tool{Name: "number"}, func(context.Context, empty) (float64, error) { return 1.5, nil })
 	check("number", `{"content":[{"type":"text","text":"1.5"}],"structuredContent":1.5}`)
-	AddTool(s, "error", "", func(context.Context, empty) (addOut, error) { return addOut{}, errors.New("the disk is full") })
+	AddTool(s, Tool{Name: "error"}, func(context.Context, empty) (addOut, error) { return addOut{}, errors.New("the disk is full") })
 	check("error", `{"content":[{"type":"text","text":"the disk is full"}],"isError":true}`)
-	AddTool(s, "raw", "", func(_ context.Context, in jsonrpc.Raw) (jsonrpc.Raw, error) { return in, nil })
+	AddTool(s, Tool{Name: "raw"}, func(_ context.Context, in jsonrpc.Raw) (jsonrpc.Raw, error) { return in, nil })
 	check("raw", `{"content":[{"type":"text","text":"{}"}],"structuredContent":{}}`)
 	s.AddTool(Tool{Name: "given", InputSchema: jsonrpc.Raw(`{"type":"object"}`)}, func(context.Context, jsonrpc.Raw) (*ToolResult, error) { return nil, nil })
 	check("given", `{"content":[]}`)
@@ -200,7 +200,7 @@ func TestToolResults(t *testing.T) {
 
 func TestToolProtocolError(t *testing.T) {
 	s := NewServer("calc", "1.0", nil)
-	AddTool(s, "quota", "", func(context.Context, struct{}) (string, error) {
+	AddTool(s, Tool{Name: "quota"}, func(context.Context, struct{}) (string, error) {
 		return "", fmt.Errorf("wrapped: %w", jsonrpc.Errorf(-31050, "slow down"))
 	})
 	if got := callTool(t, s, "quota", "{}"); got != `error {"code":-31050,"message":"slow down"}` {
@@ -215,7 +215,7 @@ func TestOutputValidation(t *testing.T) {
 	tool := Tool{Name: "given", OutputSchema: jsonrpc.Raw(`{"type":"object","required":["n"]}`)}
 	for _, skip := range []bool{false, true} {
 		s := NewServer("calc", "1.0", &ServerOptions{SkipOutputValidation: skip})
-		AddTool(s, "limited", "", func(_ context.Context, in struct{ N int }) (limited, error) { return limited{in.N}, nil })
+		AddTool(s, Tool{Name: "limited"}, func(_ context.Context, in struct{ N int }) (limited, error) { return limited{in.N}, nil })
 		s.AddTool(tool, func(_ context.Context, args jsonrpc.Raw) (*ToolResult, error) {
 			return &ToolResult{StructuredContent: args}, nil
 		})
@@ -234,9 +234,9 @@ func TestOutputValidation(t *testing.T) {
 
 func TestToolsChange(t *testing.T) {
 	s := calculator(nil)
-	AddTool(s, "b", "", add)
-	AddTool(s, "a", "", add)
-	AddTool(s, "add", "replaced", add) // keeps its place
+	AddTool(s, Tool{Name: "b"}, add)
+	AddTool(s, Tool{Name: "a"}, add)
+	AddTool(s, Tool{Name: "add", Description: "replaced"}, add) // keeps its place
 	s.RemoveTool("b")
 	s.RemoveTool("b")
 	if got := listed(t, s, "tools/list", "tools", "name"); got != "add a" {
@@ -284,7 +284,7 @@ func TestVisible(t *testing.T) {
 		return !strings.Contains(name, "secret")
 	}})
 	for _, name := range []string{"secret1", "open1", "secret2", "open2", "secret3"} {
-		AddTool(s, name, "", add)
+		AddTool(s, Tool{Name: name}, add)
 		s.AddPrompt(Prompt{Name: name}, func(context.Context, map[string]string) (*PromptResult, error) { return nil, nil })
 		s.AddResource(Resource{URI: "x:" + name, Name: name}, func(context.Context, string) ([]ResourceContents, error) { return nil, nil })
 		s.AddTemplate(ResourceTemplate{URITemplate: name + ":{x}", Name: name}, func(context.Context, string, Vars) ([]ResourceContents, error) { return nil, nil })
@@ -314,7 +314,7 @@ func TestVisible(t *testing.T) {
 func TestPages(t *testing.T) {
 	s := NewServer("s", "1", &ServerOptions{PageSize: 2})
 	for i := range 5 {
-		AddTool(s, fmt.Sprintf("t%d", i), "", add)
+		AddTool(s, Tool{Name: fmt.Sprintf("t%d", i)}, add)
 	}
 	s.AddPrompt(Prompt{Name: "p"}, func(context.Context, map[string]string) (*PromptResult, error) { return nil, nil })
 	if got := listed(t, s, "tools/list", "tools", "name"); got != "t0 t1 t2 t3 t4" {
@@ -364,7 +364,7 @@ func FuzzCursor(f *testing.F) {
 func TestCancelled(t *testing.T) {
 	s := calculator(nil)
 	ended := make(chan error, 1)
-	AddTool(s, "wait", "", func(ctx context.Context, _ struct{}) (string, error) {
+	AddTool(s, Tool{Name: "wait"}, func(ctx context.Context, _ struct{}) (string, error) {
 		// A context derived from it must end as well.
 		sub, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
@@ -382,13 +382,13 @@ type saysNothing struct{}
 
 func (saysNothing) MarshalJSON() ([]byte, error) { return []byte(`{"x":1}`), nil }
 
-// Details may have the description; a type that says nothing has no output schema.
-func TestToolDetails(t *testing.T) {
+// A type that says nothing has no output schema.
+func TestNoOutputSchema(t *testing.T) {
 	s := NewServer("x", "1", nil)
-	AddTool(s, "a", "", func(context.Context, struct{}) (saysNothing, error) { return saysNothing{}, nil }, Tool{Name: "a", Description: "told by the details"})
-	AddTool(s, "b", "", func(context.Context, struct{}) (json.RawMessage, error) { return json.RawMessage(`{"a":1}`), nil })
+	AddTool(s, Tool{Name: "a"}, func(context.Context, struct{}) (saysNothing, error) { return saysNothing{}, nil })
+	AddTool(s, Tool{Name: "b"}, func(context.Context, struct{}) (json.RawMessage, error) { return json.RawMessage(`{"a":1}`), nil })
 	got := sendModern(t, s, canNothing, "tools/list", `{}`).raw
-	if !strings.Contains(got, "told by the details") || strings.Contains(got, "outputSchema") {
+	if strings.Contains(got, "outputSchema") {
 		t.Error(got)
 	}
 	if got := callTool(t, s, "b", "{}"); !strings.Contains(got, `"structuredContent":{"a":1}`) {
@@ -400,7 +400,7 @@ func TestToolDetails(t *testing.T) {
 func TestPageSize(t *testing.T) {
 	s := NewServer("x", "1", nil)
 	for i := range 1001 {
-		AddTool(s, fmt.Sprint("t", i), "", add)
+		AddTool(s, Tool{Name: fmt.Sprint("t", i)}, add)
 	}
 	if got := sendModern(t, s, canNothing, "tools/list", `{}`).raw; strings.Count(got, `"name":"t`) != 1000 || !strings.Contains(got, "nextCursor") {
 		t.Error(strings.Count(got, `"name":"t`))
@@ -413,7 +413,7 @@ func TestToolErrorKeepsItsResult(t *testing.T) {
 		N int `json:"n"`
 	}
 	s := NewServer("x", "1", nil)
-	AddTool(s, "e", "", func(context.Context, struct{}) (out, error) {
+	AddTool(s, Tool{Name: "e"}, func(context.Context, struct{}) (out, error) {
 		return out{}, &ToolError{Result: &ToolResult{
 			Content: []Content{Text("custom"), Text("two")}, StructuredContent: jsonrpc.Raw(`{"why":1}`),
 			Meta: spec.Meta{spec.MetaServerInfo: jsonrpc.Raw(`{"name":"another"}`), "own": jsonrpc.Raw("1")},
@@ -425,7 +425,7 @@ func TestToolErrorKeepsItsResult(t *testing.T) {
 			t.Errorf("%s lacks %s", got, want)
 		}
 	}
-	AddTool(s, "none", "", func(context.Context, struct{}) (out, error) {
+	AddTool(s, Tool{Name: "none"}, func(context.Context, struct{}) (out, error) {
 		return out{}, fmt.Errorf("wrapped: %w", &ToolError{Result: &ToolResult{Content: []Content{Text("one")}}})
 	})
 	if got := callTool(t, s, "none", "{}"); !strings.Contains(got, `"text":"wrapped: one"}],"isError":true`) {

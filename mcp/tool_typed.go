@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"reflect"
 	"slices"
@@ -43,49 +42,32 @@ import (
 // output schema, and its JSON also goes out as text. A nil pointer counts as a
 // pointer to a zero value. The errors of f are those of a [ToolHandler].
 //
-// # Details
+// # The rest of the tool
 //
-// Pass at most one Tool with further fields of the tool; a schema in it replaces the
-// one made of the type. Its Name and Description may be left out, and so may the
-// argument of the same meaning, but the two may not differ. AddTool panics where
+// t needs a Name, and should have a Description, since models choose by it. A
+// schema in it replaces the one made of the type. AddTool panics where
 // [Server.AddTool] does, and when a type has no JSON.
-func AddTool[In, Out any](s *Server, name, description string, f func(context.Context, In) (Out, error), details ...Tool) {
-	t := &tool{}
-	if len(details) > 0 {
-		t.spec = details[0]
+func AddTool[In, Out any](s *Server, t Tool, f func(context.Context, In) (Out, error)) {
+	if f == nil {
+		misuse("the tool %q needs a function", t.Name)
 	}
-	if len(details) > 1 || f == nil {
-		misuse("the tool %q needs a function and no more than one Tool with details", name)
-	}
-	t.spec.Name = sameDetail("Name", name, t.spec.Name)
-	t.spec.Description = sameDetail("Description", description, t.spec.Description)
-	name = t.spec.Name
 	in, err := describeInput(reflect.TypeFor[In]())
 	if err != nil {
-		misuse("the arguments of the tool %q: %v", name, err)
+		misuse("the arguments of the tool %q: %v", t.Name, err)
 	}
 	out, err := describeOutput(reflect.TypeFor[Out]())
 	if err != nil {
-		misuse("the result of the tool %q: %v", name, err)
+		misuse("the result of the tool %q: %v", t.Name, err)
 	}
-	check := out.constrained || t.spec.OutputSchema != nil
-	if t.spec.InputSchema == nil {
-		t.spec.InputSchema = in.schema
+	check := out.constrained || t.OutputSchema != nil
+	if t.InputSchema == nil {
+		t.InputSchema = in.schema
 	}
-	if t.spec.OutputSchema == nil {
-		t.spec.OutputSchema = out.schema
+	if t.OutputSchema == nil {
+		t.OutputSchema = out.schema
 	}
 	h := &typedTool[In, Out]{f: f, defaults: in.defaults, structured: out.structured}
-	t.run, t.typed = h.run, true
-	s.addTool(t, check)
-}
-
-// sameDetail returns what is given by an argument of AddTool or by its details.
-func sameDetail(what, given, detail string) string {
-	if given != "" && detail != "" && given != detail {
-		misuse("AddTool got two values for the %s of the tool: %q as its argument and %q in the details", what, given, detail)
-	}
-	return cmp.Or(given, detail)
+	s.addTool(&tool{spec: t, run: h.run, typed: true}, check)
 }
 
 // typedTool runs a tool of Go types.

@@ -87,19 +87,22 @@ type (
 
 // wireTool adds a tool by its name.
 func wireTool(s *mcp.Server, name string) bool {
-	text := func(description string, f func(ctx context.Context) (string, error), details ...mcp.Tool) {
-		mcp.AddTool(s, name, description, func(ctx context.Context, _ wireNothing) (string, error) { return f(ctx) }, details...)
+	text := func(description string, f func(ctx context.Context) (string, error), execution ...*spec.ToolExecution) {
+		tool := mcp.Tool{Name: name, Description: description}
+		if len(execution) > 0 {
+			tool.Execution = execution[0]
+		}
+		mcp.AddTool(s, tool, func(ctx context.Context, _ wireNothing) (string, error) { return f(ctx) })
 	}
 	switch name {
 	case "add":
-		mcp.AddTool(s, name, "Add two numbers", func(_ context.Context, in wireAdd) (wireSum, error) { return wireSum{in.A + in.B}, nil },
-			mcp.Tool{Title: "Addition", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true}})
+		mcp.AddTool(s, mcp.Tool{Name: name, Description: "Add two numbers", Title: "Addition", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true}}, func(_ context.Context, in wireAdd) (wireSum, error) { return wireSum{in.A + in.B}, nil })
 	case "scores":
-		mcp.AddTool(s, name, "The scores, a list", func(context.Context, wireNothing) ([]int, error) { return []int{3, 1, 4}, nil })
+		mcp.AddTool(s, mcp.Tool{Name: name, Description: "The scores, a list"}, func(context.Context, wireNothing) ([]int, error) { return []int{3, 1, 4}, nil })
 	case "fail":
 		text("Fail", func(context.Context) (string, error) { return "", errors.New("the disk is full") })
 	case "media":
-		mcp.AddTool(s, name, "Content of every kind", func(context.Context, wireNothing) ([]mcp.Content, error) {
+		mcp.AddTool(s, mcp.Tool{Name: name, Description: "Content of every kind"}, func(context.Context, wireNothing) ([]mcp.Content, error) {
 			return []mcp.Content{
 				mcp.Text("hello"), mcp.Image([]byte("png"), "image/png"), mcp.Audio([]byte("wav"), "audio/wav"),
 				mcp.Link(mcp.Resource{URI: "note:///readme", Name: "readme"}),
@@ -107,7 +110,7 @@ func wireTool(s *mcp.Server, name string) bool {
 			}, nil
 		})
 	case "region":
-		mcp.AddTool(s, name, "Runs in a region", func(_ context.Context, in wireRegion) (string, error) { return in.Region, nil })
+		mcp.AddTool(s, mcp.Tool{Name: name, Description: "Runs in a region"}, func(_ context.Context, in wireRegion) (string, error) { return in.Region, nil })
 	case "forever":
 		text("Wait until cancelled", func(ctx context.Context) (string, error) {
 			<-ctx.Done()
@@ -127,7 +130,7 @@ func wireTool(s *mcp.Server, name string) bool {
 			case <-ctx.Done():
 				return "", ctx.Err()
 			}
-		}, mcp.Tool{Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}})
+		}, &spec.ToolExecution{TaskSupport: spec.TaskOptional})
 	case "poll":
 		text("Close the stream, and go on for a second", func(ctx context.Context) (string, error) {
 			_ = mcp.Progress(ctx, 1, 2, "begun")
@@ -152,7 +155,7 @@ func wireTool(s *mcp.Server, name string) bool {
 }
 
 // wireAsker adds a tool that asks the client.
-func wireAsker(text func(string, func(context.Context) (string, error), ...mcp.Tool), name string) bool {
+func wireAsker(text func(string, func(context.Context) (string, error), ...*spec.ToolExecution), name string) bool {
 	switch name {
 	case "greet":
 		text("Greet the user by name", func(ctx context.Context) (string, error) {
@@ -161,7 +164,7 @@ func wireAsker(text func(string, func(context.Context) (string, error), ...mcp.T
 				return "Hello, stranger", nil
 			}
 			return "Hello, " + who.Name, err
-		}, mcp.Tool{Execution: &spec.ToolExecution{TaskSupport: spec.TaskOptional}})
+		}, &spec.ToolExecution{TaskSupport: spec.TaskOptional})
 	case "visit":
 		text("Sign in on a page", func(ctx context.Context) (string, error) {
 			return "signed in", mcp.ElicitURL(ctx, "Sign in", "https://example.com/login")

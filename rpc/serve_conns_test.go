@@ -59,8 +59,8 @@ func newOpened() *opened {
 	farcall.Handle(mux, "math/add", add)
 	farcall.Handle(mux, "sleep", sleep)
 	s := mcp.NewServer("test", "1", nil)
-	mcp.AddTool(s, "math_add", "Adds.", add)
-	mcp.AddTool(s, "sleep", "Sleeps.", sleep)
+	mcp.AddTool(s, mcp.Tool{Name: "math_add", Description: "Adds."}, add)
+	mcp.AddTool(s, mcp.Tool{Name: "sleep", Description: "Sleeps."}, sleep)
 	return &opened{newConns(mux, &ServeOptions{MCP: s}), s}
 }
 

@@ -369,7 +369,7 @@ func (p paged) ServeHTTP(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w,
 func TestServeMounted(t *testing.T) {
 	t.Parallel()
 	tools := mcp.NewServer("s", "1", nil)
-	mcp.AddTool(tools, "add", "Adds.", add)
+	mcp.AddTool(tools, mcp.Tool{Name: "add", Description: "Adds."}, add)
 	routes := http.NewServeMux()
 	routes.Handle("/", served(t, &ServeOptions{Page: paged{"/"}}))
 	routes.Handle("/all/", http.StripPrefix("/all", served(t, &ServeOptions{Page: http.HandlerFunc(paged{}.ServeHTTP), MCP: tools})))
@@ -385,7 +385,7 @@ func TestServeMounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if sum, err := mcp.Call[float64](t.Context(), c, "add", addParams{2, 3}); sum != 5 || err != nil {
+	if sum, err := mcp.CallTool[float64](t.Context(), c, "add", addParams{2, 3}); sum != 5 || err != nil {
 		t.Errorf("%v, %v", sum, err)
 	}
 }

@@ -36,7 +36,7 @@ type authorizing struct {
 func newAuthorizing(t *testing.T) *authorizing {
 	t.Helper()
 	s := mcp.NewServer("guarded", "1", nil)
-	mcp.AddTool(s, "whoami", "", func(context.Context, struct{}) (string, error) { return "ann", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "whoami"}, func(context.Context, struct{}) (string, error) { return "ann", nil })
 	h := mcphttp.NewHandler(s, nil)
 	a := &authorizing{valid: map[string]bool{}}
 	mux := http.NewServeMux()

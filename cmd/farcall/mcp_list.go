@@ -110,7 +110,7 @@ func (s *mcpSession) all(ctx context.Context, method, key string) ([]jsonrpc.Raw
 	var params any
 	for range maxPages {
 		var page jsonrpc.Raw
-		if err := s.Call(ctx, method, params, &page); err != nil {
+		if err := s.Request(ctx, method, params, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, elements(member(page, key))...)

@@ -65,7 +65,7 @@ func (m *mcpRemote) ask(ctx context.Context, t *target.Target, what, method stri
 	}
 	defer s.end()
 	var raw jsonrpc.Raw
-	err = s.Call(mcp.OnProgress(ctx, m.progress), method, params, &raw)
+	err = s.Request(mcp.OnProgress(ctx, m.progress), method, params, &raw)
 	m.screen.clear()
 	if err = cmp.Or(s.asked.failed(), err); err != nil {
 		return withHint(s.failure(ctx, what, err), s.listHint(method, err))

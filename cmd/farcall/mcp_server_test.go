@@ -87,25 +87,25 @@ type testSum struct {
 }
 
 func addTestTools(s *mcp.Server) {
-	mcp.AddTool(s, "add", "Add two numbers", func(_ context.Context, in testPair) (testSum, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers", Title: "Addition", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true}}, func(_ context.Context, in testPair) (testSum, error) {
 		return testSum{in.A + in.B}, nil
-	}, mcp.Tool{Title: "Addition", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true}})
+	})
 	s.AddTool(mcp.Tool{Name: "echo", Description: "Return the arguments", InputSchema: jsonrpc.Raw(
 		`{"type":"object","properties":{"s":{"type":"string"},"n":{"type":"number"},"i":{"$ref":"#/$defs/int"},"b":{"type":"boolean"},` +
 			`"l":{"type":"array"},"o":{"type":"object"},"x":{},"sn":{"anyOf":[{"type":"string"},{"type":"null"}]}},"$defs":{"int":{"type":"integer"}}}`)},
 		func(_ context.Context, arguments jsonrpc.Raw) (*mcp.ToolResult, error) {
 			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(cmp.Or(string(arguments), "{}"))}}, nil
 		})
-	mcp.AddTool(s, "fail", "Fail", func(context.Context, struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "fail", Description: "Fail"}, func(context.Context, struct{}) (string, error) {
 		return "", errors.New("out of\x1b[31m paper")
 	})
-	mcp.AddTool(s, "gallery", "Show content of every type", func(context.Context, struct{}) ([]mcp.Content, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "gallery", Description: "Show content of every type"}, func(context.Context, struct{}) ([]mcp.Content, error) {
 		return []mcp.Content{
 			mcp.Text("a\tcaption"), mcp.Image([]byte("pixels"), "image/png"), mcp.Audio([]byte("sound"), "audio/wav"),
 			mcp.Link(mcp.Resource{URI: "test://text", Name: "text"}), mcp.Embed(mcp.ResourceContents{URI: "test://text", Text: "embedded"}),
 		}, nil
 	})
-	mcp.AddTool(s, "count", "Count with progress and a log", func(ctx context.Context, in struct {
+	mcp.AddTool(s, mcp.Tool{Name: "count", Description: "Count with progress and a log"}, func(ctx context.Context, in struct {
 		To int `json:"to"`
 	},
 	) (string, error) {
@@ -116,7 +116,7 @@ func addTestTools(s *mcp.Server) {
 		}
 		return "counted", nil
 	})
-	mcp.AddTool(s, "job", "Run as a task", func(ctx context.Context, in struct {
+	mcp.AddTool(s, mcp.Tool{Name: "job", Description: "Run as a task", Execution: &spec.ToolExecution{TaskSupport: "optional"}}, func(ctx context.Context, in struct {
 		Name string `json:"name,omitempty"`
 	},
 	) (string, error) {
@@ -125,8 +125,8 @@ func addTestTools(s *mcp.Server) {
 			return "", ctx.Err()
 		}
 		return "done " + in.Name, nil
-	}, mcp.Tool{Execution: &spec.ToolExecution{TaskSupport: "optional"}})
-	mcp.AddTool(s, "slow", "Never end", func(ctx context.Context, _ struct{}) (string, error) {
+	})
+	mcp.AddTool(s, mcp.Tool{Name: "slow", Description: "Never end"}, func(ctx context.Context, _ struct{}) (string, error) {
 		if err := mcp.Progress(ctx, 1, 0, "begun"); err != nil {
 			return "", err
 		}
@@ -146,7 +146,7 @@ type testForm struct {
 }
 
 func addTestQuestions(s *mcp.Server) {
-	mcp.AddTool(s, "form", "Ask for everything", func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "form", Description: "Ask for everything"}, func(ctx context.Context, _ struct{}) (string, error) {
 		f, err := mcp.Elicit[testForm](ctx, "Who are you?")
 		if err != nil {
 			return "", err
@@ -157,7 +157,7 @@ func addTestQuestions(s *mcp.Server) {
 		}
 		return fmt.Sprintf("%s %d %v %s %v", f.Name, age, f.Sure, f.Colour, f.Tags), nil
 	})
-	mcp.AddTool(s, "two", "Ask for two things", func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "two", Description: "Ask for two things"}, func(ctx context.Context, _ struct{}) (string, error) {
 		type first struct {
 			First string `json:"first"`
 		}
@@ -171,17 +171,17 @@ func addTestQuestions(s *mcp.Server) {
 		}
 		return fmt.Sprint(a.First, b.Second), nil
 	})
-	mcp.AddTool(s, "page", "Ask to open a page", func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "page", Description: "Ask to open a page"}, func(ctx context.Context, _ struct{}) (string, error) {
 		return "opened", mcp.ElicitURL(ctx, "Sign in", "https://example.com/sign-in")
 	})
-	mcp.AddTool(s, "model", "Ask a model", func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "model", Description: "Ask a model"}, func(ctx context.Context, _ struct{}) (string, error) {
 		r, err := mcp.Sample(ctx, &spec.CreateMessageRequestParams{MaxTokens: 9, Messages: []spec.SamplingMessage{{Role: "user", Content: []spec.Content{mcp.Text("hi")}}}})
 		if err != nil {
 			return "", err
 		}
 		return "the model says " + r.Content[0].Text, nil
 	})
-	mcp.AddTool(s, "roots", "Ask for the roots", func(ctx context.Context, _ struct{}) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "roots", Description: "Ask for the roots"}, func(ctx context.Context, _ struct{}) (string, error) {
 		roots, err := mcp.Roots(ctx)
 		if err != nil {
 			return "", err
@@ -275,7 +275,7 @@ func blinkingServer(t *testing.T) *mcp.Server {
 	}
 	s.AddResource(mcp.Resource{URI: "test://clock", Name: "clock"}, read)
 	blink := func() {
-		mcp.AddTool(s, "blink", "Blink", func(context.Context, struct{}) (string, error) { return "", nil })
+		mcp.AddTool(s, mcp.Tool{Name: "blink", Description: "Blink"}, func(context.Context, struct{}) (string, error) { return "", nil })
 	}
 	blink() // the first client is to hear that there are tools
 	done := make(chan struct{})

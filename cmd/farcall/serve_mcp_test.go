@@ -98,7 +98,7 @@ func tryMCP(t *testing.T, way mcpWay, era string, config *tls.Config) {
 	if _, err := client.CallTool(progress, "demo_progress", map[string]int{"steps": 20, "ms": 0}); steps != 20 || err != nil {
 		t.Errorf("%d progress notifications, %v", steps, err)
 	}
-	if sum, err := mcp.Call[float64](ctx, client, "math_add", map[string]int{"a": 2, "b": 3}); sum != 5 || err != nil {
+	if sum, err := mcp.CallTool[float64](ctx, client, "math_add", map[string]int{"a": 2, "b": 3}); sum != 5 || err != nil {
 		t.Errorf("math_add: %v, %v", sum, err)
 	}
 	if era >= "2025-06-18" {

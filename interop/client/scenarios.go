@@ -152,7 +152,7 @@ func skillsOf(ctx context.Context, c *mcp.Client) ([]skills.Entry, error) {
 			Skills     []skills.Entry `json:"skills"`
 			NextCursor string         `json:"nextCursor"`
 		}
-		if err := c.Call(ctx, skills.List, params, &page); err != nil {
+		if err := c.Request(ctx, skills.List, params, &page); err != nil {
 			return nil, err
 		}
 		all = append(all, page.Skills...)

@@ -28,7 +28,7 @@ type regionArgs struct {
 // error, and input schemas with more in them than types.
 func addContentTools(s *mcp.Server) {
 	answers := func(name, description string, content ...mcp.Content) {
-		mcp.AddTool(s, name, description, func(context.Context, none) ([]mcp.Content, error) { return content, nil })
+		mcp.AddTool(s, mcp.Tool{Name: name, Description: description}, func(context.Context, none) ([]mcp.Content, error) { return content, nil })
 	}
 	answers("test_simple_text", "Returns a text", mcp.Text("This is a simple text response for testing."))
 	answers("test_image_content", "Returns an image", mcp.Image(pixel, "image/png"))
@@ -43,11 +43,11 @@ func addContentTools(s *mcp.Server) {
 			URI: "test://mixed-content-resource", MIMEType: "application/json", Text: `{"test":"data","value":123}`,
 		}))
 
-	mcp.AddTool(s, "test_error_handling", "Always fails", func(context.Context, none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "test_error_handling", Description: "Always fails"}, func(context.Context, none) (string, error) {
 		return "", errors.New("This tool intentionally returns an error for testing") //nolint:staticcheck // the suite's words
 	})
 
-	mcp.AddTool(s, "test_x_mcp_header", "Takes an argument that is repeated in a header", func(_ context.Context, in regionArgs) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "test_x_mcp_header", Description: "Takes an argument that is repeated in a header"}, func(_ context.Context, in regionArgs) (string, error) {
 		return "Running in " + in.Region, nil
 	})
 

@@ -40,7 +40,7 @@ type (
 
 // addConversationTools adds the tools that talk to the client while they run.
 func addConversationTools(s *mcp.Server) {
-	mcp.AddTool(s, "test_tool_with_logging", "Logs what it does", func(ctx context.Context, _ none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "test_tool_with_logging", Description: "Logs what it does"}, func(ctx context.Context, _ none) (string, error) {
 		for _, line := range []string{"Tool execution started", "Tool processing data", "Tool execution completed"} {
 			if err := errors.Join(mcp.Log(ctx, spec.LogInfo, "", line), pause(ctx, step)); err != nil {
 				return "", err
@@ -48,10 +48,10 @@ func addConversationTools(s *mcp.Server) {
 		}
 		return "Tool with logging executed successfully", nil
 	})
-	mcp.AddTool(s, "test_logging_tool", "Logs a line", func(ctx context.Context, _ none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "test_logging_tool", Description: "Logs a line"}, func(ctx context.Context, _ none) (string, error) {
 		return "Logged, if anybody wants to know", mcp.Log(ctx, spec.LogInfo, "", "This tool logs")
 	})
-	mcp.AddTool(s, "test_tool_with_progress", "Reports its progress", func(ctx context.Context, _ none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "test_tool_with_progress", Description: "Reports its progress"}, func(ctx context.Context, _ none) (string, error) {
 		for _, done := range []float64{0, 50, 100} {
 			if err := errors.Join(mcp.Progress(ctx, done, 100, ""), pause(ctx, step)); err != nil {
 				return "", err
@@ -59,27 +59,27 @@ func addConversationTools(s *mcp.Server) {
 		}
 		return "Tool with progress executed successfully", nil
 	})
-	mcp.AddTool(s, "test_reconnection", "Lets the connection go before it answers", func(ctx context.Context, _ none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "test_reconnection", Description: "Lets the connection go before it answers"}, func(ctx context.Context, _ none) (string, error) {
 		mcphttp.CloseStream(ctx) // the client comes back for the answer
 		return "Reconnection test completed successfully", pause(ctx, 2*step)
 	})
 
-	mcp.AddTool(s, "test_trigger_tool_change", "Adds a tool and removes it", func(context.Context, none) (string, error) {
-		mcp.AddTool(s, "test_dynamic_tool", "Is there for a moment", func(context.Context, none) (string, error) { return "", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "test_trigger_tool_change", Description: "Adds a tool and removes it"}, func(context.Context, none) (string, error) {
+		mcp.AddTool(s, mcp.Tool{Name: "test_dynamic_tool", Description: "Is there for a moment"}, func(context.Context, none) (string, error) { return "", nil })
 		s.RemoveTool("test_dynamic_tool")
 		return "The tools have changed", nil
 	})
-	mcp.AddTool(s, "test_trigger_prompt_change", "Adds a prompt and removes it", func(context.Context, none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "test_trigger_prompt_change", Description: "Adds a prompt and removes it"}, func(context.Context, none) (string, error) {
 		s.AddPrompt(mcp.Prompt{Name: "test_dynamic_prompt", Description: "Is there for a moment"}, says("Hello"))
 		s.RemovePrompt("test_dynamic_prompt")
 		return "The prompts have changed", nil
 	})
 
-	mcp.AddTool(s, "test_sampling", "Asks the client's model", func(ctx context.Context, in promptArgs) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "test_sampling", Description: "Asks the client's model"}, func(ctx context.Context, in promptArgs) (string, error) {
 		answer, err := sample(ctx, in.Prompt)
 		return "LLM response: " + answer, err
 	})
-	mcp.AddTool(s, "test_missing_capability", "Cannot do without the client's model", func(ctx context.Context, _ none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "test_missing_capability", Description: "Cannot do without the client's model"}, func(ctx context.Context, _ none) (string, error) {
 		return sample(ctx, "Say something")
 	})
 	addElicitationTools(s)
@@ -108,19 +108,19 @@ func sample(ctx context.Context, prompt string) (string, error) {
 var enumForm []byte
 
 func addElicitationTools(s *mcp.Server) {
-	mcp.AddTool(s, "test_elicitation", "Asks the user", func(ctx context.Context, in messageArgs) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "test_elicitation", Description: "Asks the user"}, func(ctx context.Context, in messageArgs) (string, error) {
 		form, err := mcp.Elicit[userForm](ctx, in.Message)
 		return outcome("User response", form, err)
 	})
-	mcp.AddTool(s, "test_streaming_elicitation", "Asks the user", func(ctx context.Context, _ none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "test_streaming_elicitation", Description: "Asks the user"}, func(ctx context.Context, _ none) (string, error) {
 		form, err := mcp.Elicit[nameForm](ctx, "What is your name?")
 		return outcome("User response", form, err)
 	})
-	mcp.AddTool(s, "test_elicitation_sep1034_defaults", "Asks the user, with defaults", func(ctx context.Context, _ none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "test_elicitation_sep1034_defaults", Description: "Asks the user, with defaults"}, func(ctx context.Context, _ none) (string, error) {
 		form, err := mcp.Elicit[defaultsForm](ctx, "Please look at these values")
 		return outcome("Elicitation completed", form, err)
 	})
-	mcp.AddTool(s, "test_elicitation_sep1330_enums", "Asks the user to select", func(ctx context.Context, _ none) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "test_elicitation_sep1330_enums", Description: "Asks the user to select"}, func(ctx context.Context, _ none) (string, error) {
 		var answer spec.ElicitResult
 		err := mcp.Ask(ctx, spec.MethodElicitationCreate, &spec.ElicitRequestParams{
 			Mode: spec.ElicitForm, Message: "Please select", RequestedSchema: enumForm,

@@ -27,7 +27,7 @@ func dialSignedIn(ctx context.Context, url string, store mcpauth.Store) (*mcp.Cl
 // A server that asks for no token is called without one.
 func Example() {
 	s := mcp.NewServer("calc", "1.0.0", nil)
-	mcp.AddTool(s, "ping", "Answer", func(context.Context, struct{}) (string, error) { return "pong", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "ping", Description: "Answer"}, func(context.Context, struct{}) (string, error) { return "pong", nil })
 	server := httptest.NewServer(mcphttp.NewHandler(s, nil))
 	defer server.Close()
 
@@ -37,7 +37,7 @@ func Example() {
 		return
 	}
 	defer client.Close()
-	result, err := mcp.Call[string](context.Background(), client, "ping", nil)
+	result, err := mcp.CallTool[string](context.Background(), client, "ping", nil)
 	fmt.Println(result, err)
 	// Output: pong <nil>
 }

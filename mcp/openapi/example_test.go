@@ -75,7 +75,7 @@ func ExampleNew() {
 		Name string `json:"name"`
 		Path string `json:"path"`
 	}
-	rex, err := mcp.Call[pet](context.Background(), client, "getPet", map[string]int{"id": 7})
+	rex, err := mcp.CallTool[pet](context.Background(), client, "getPet", map[string]int{"id": 7})
 	fmt.Println(rex, err)
 	client.Close()
 	<-done

@@ -11,8 +11,8 @@ import (
 // NewServer returns a server that has the tool.
 func NewServer() *mcp.Server {
 	s := mcp.NewServer("bench", "1", nil)
-	mcp.AddTool(s, "add", "Add two numbers", func(_ context.Context, in add.Addends) (add.Sum, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers", OutputSchema: []byte(add.SumSchema)}, func(_ context.Context, in add.Addends) (add.Sum, error) {
 		return add.Sum{Sum: in.A + in.B}, nil
-	}, mcp.Tool{OutputSchema: []byte(add.SumSchema)})
+	})
 	return s
 }

@@ -51,7 +51,7 @@ func connect(t *testing.T, o *mcp.ClientOptions, mode string, args ...string) (*
 
 func call(ctx context.Context, c *mcp.Client, tool, said string) (string, error) {
 	var r spec.CallToolResult
-	err := c.Call(ctx, "tools/call", map[string]any{"name": tool, "arguments": map[string]any{"text": said}}, &r)
+	err := c.Request(ctx, "tools/call", map[string]any{"name": tool, "arguments": map[string]any{"text": said}}, &r)
 	if err != nil || len(r.Content) != 1 {
 		return "", errors.Join(err, fmt.Errorf("%d blocks", len(r.Content)))
 	}
@@ -110,7 +110,7 @@ func TestModes(t *testing.T) {
 		if _, err := call(ctx, c, "work", ""); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
-		if err := c.Call(t.Context(), "ping", nil, nil); err != nil {
+		if err := c.Request(t.Context(), "ping", nil, nil); err != nil {
 			t.Error(err)
 		}
 	})

@@ -122,13 +122,13 @@ type form struct {
 
 func (c *child) tools() {
 	s := c.server
-	mcp.AddTool(s, "which", "", func(context.Context, argument) (string, error) { return strconv.Itoa(c.n), nil })
-	mcp.AddTool(s, "ask", "", func(ctx context.Context, in argument) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "which"}, func(context.Context, argument) (string, error) { return strconv.Itoa(c.n), nil })
+	mcp.AddTool(s, mcp.Tool{Name: "ask"}, func(ctx context.Context, in argument) (string, error) {
 		defer c.work()()
 		f, err := mcp.Elicit[form](ctx, "question "+in.ID)
 		return in.ID + " " + f.Answer, err
 	})
-	mcp.AddTool(s, "block", "", func(ctx context.Context, in argument) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "block"}, func(ctx context.Context, in argument) (string, error) {
 		defer c.work()()
 		select {
 		case <-c.lab.gate(in.ID):
@@ -137,31 +137,31 @@ func (c *child) tools() {
 		return strconv.Itoa(c.n), ctx.Err()
 	})
 	// It goes on when it is cancelled, and asks then.
-	mcp.AddTool(s, "stubborn", "", func(ctx context.Context, in argument) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "stubborn"}, func(ctx context.Context, in argument) (string, error) {
 		<-c.lab.gate(in.ID)
 		f, err := mcp.Elicit[form](context.WithoutCancel(ctx), "question "+in.ID)
 		return in.ID + " " + f.Answer, err
 	})
-	mcp.AddTool(s, "tell", "", func(ctx context.Context, in argument) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "tell"}, func(ctx context.Context, in argument) (string, error) {
 		for i := range 3 {
 			_ = mcp.Progress(ctx, float64(i+1), 3, in.ID)
 			_ = mcp.Log(ctx, "info", in.ID, i)
 		}
 		return in.ID, nil
 	})
-	mcp.AddTool(s, "roots", "", func(ctx context.Context, _ argument) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "roots"}, func(ctx context.Context, _ argument) (string, error) {
 		roots, err := mcp.Roots(ctx)
 		if err != nil || len(roots) == 0 {
 			return "", err
 		}
 		return roots[0].URI, nil
 	})
-	mcp.AddTool(s, "die", "", func(ctx context.Context, _ argument) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "die"}, func(ctx context.Context, _ argument) (string, error) {
 		_ = c.end.Close()
 		<-ctx.Done()
 		return "", ctx.Err()
 	})
-	mcp.AddTool(s, "fail", "", func(context.Context, argument) (string, error) {
+	mcp.AddTool(s, mcp.Tool{Name: "fail"}, func(context.Context, argument) (string, error) {
 		return "", jsonrpc.Errorf(1234, "it does")
 	})
 	for _, uri := range []string{"lab:r", "lab:other"} {

@@ -12,9 +12,11 @@ import (
 
 // addDemos adds the tools that show what a call can do besides answering.
 func addDemos(s *mcp.Server) {
-	mcp.AddTool(s, "demo_progress", "Takes some steps and reports its progress after each of them, when the client asks for that.",
-		steps, demo("Progress"))
-	mcp.AddTool(s, "demo_log", "Sends the client one log message of each level. The client's log level says which of them arrive.",
+	mcp.AddTool(s, demo("demo_progress", "Progress",
+		"Takes some steps and reports its progress after each of them, when the client asks for that."),
+		steps)
+	mcp.AddTool(s, demo("demo_log", "Logging",
+		"Sends the client one log message of each level. The client's log level says which of them arrive."),
 		func(ctx context.Context, _ none) (string, error) {
 			for _, level := range spec.LogLevels() {
 				if err := mcp.Log(ctx, level, "playground", map[string]string{"message": "This is what " + level + " looks like."}); err != nil {
@@ -22,17 +24,16 @@ func addDemos(s *mcp.Server) {
 				}
 			}
 			return fmt.Sprintf("Sent %d messages, as far as they were wanted.", len(spec.LogLevels())), nil
-		}, demo("Logging"))
-	task := demo("Task")
+		})
+	task := demo("demo_task", "Task", "Works for a while, as a task when the client supports tasks: it gets a handle at once and asks for the result later.")
 	task.Execution = &spec.ToolExecution{TaskSupport: spec.TaskOptional}
-	mcp.AddTool(s, "demo_task", "Works for a while, as a task when the client supports tasks: it gets a handle at once and asks for the result later.",
-		work, task)
-	required := demo("Task only")
+	mcp.AddTool(s, task, work)
+	required := demo("demo_task_required", "Task only", "The same as demo_task, for clients that support tasks only.")
 	required.Execution = &spec.ToolExecution{TaskSupport: spec.TaskRequired}
-	mcp.AddTool(s, "demo_task_required", "The same as demo_task, for clients that support tasks only.",
-		work, required)
-	mcp.AddTool(s, "demo_content", "Gives back content of one type, or of every type: text, Markdown, JSON, an image, audio, a PDF, a link to a resource and an embedded resource.",
-		content, demo("Content"))
+	mcp.AddTool(s, required, work)
+	mcp.AddTool(s, demo("demo_content", "Content",
+		"Gives back content of one type, or of every type: text, Markdown, JSON, an image, audio, a PDF, a link to a resource and an embedded resource."),
+		content)
 }
 
 type stepsParams struct {

@@ -27,7 +27,7 @@ func addFunctions(s *mcp.Server, mux *farcall.Mux, local farcall.Caller) {
 		}
 		f := &function{m, local}
 		if m.Name == "sum" { // takes a list, and a tool an object
-			mcp.AddTool(s, m.Name, f.description(), f.sum, f.tool())
+			mcp.AddTool(s, f.tool(), f.sum)
 			continue
 		}
 		t := f.tool()

@@ -26,31 +26,37 @@ type answered struct {
 
 // addQuestions adds the tools that ask the client.
 func addQuestions(s *mcp.Server) {
-	mcp.AddTool(s, "demo_form", "Asks the user to fill in a form with a field of each kind, and gives back what was filled in. The client must support elicitation.",
+	mcp.AddTool(s, demo("demo_form", "Form",
+		"Asks the user to fill in a form with a field of each kind, and gives back what was filled in. The client must support elicitation."),
 		func(ctx context.Context, _ none) (answered, error) {
 			f, err := mcp.Elicit[form](ctx, "A drink, perhaps? Nothing is really ordered.")
 			if err != nil {
 				return refusal(err)
 			}
 			return answered{spec.ElicitAccept, &f}, nil
-		}, demo("Form"))
-	mcp.AddTool(s, "demo_url", "Asks the user to visit a page in a browser, as one does to sign in, and tells whether the user agreed. The client must support elicitation of URLs.",
+		})
+	mcp.AddTool(s, demo("demo_url", "URL",
+		"Asks the user to visit a page in a browser, as one does to sign in, and tells whether the user agreed. The client must support elicitation of URLs."),
 		func(ctx context.Context, _ none) (answered, error) {
 			if err := mcp.ElicitURL(ctx, "Please have a look at farcall's home page.", website); err != nil {
 				return refusal(err)
 			}
 			return answered{Action: spec.ElicitAccept}, nil
-		}, demo("URL"))
-	mcp.AddTool(s, "demo_sampling", "Asks the client's language model, and gives back what it says. The client must support sampling.",
-		sample, demo("Sampling"))
-	mcp.AddTool(s, "demo_roots", "Lists the places that the client lets servers work in. The client must support roots.",
+		})
+	mcp.AddTool(s, demo("demo_sampling", "Sampling",
+		"Asks the client's language model, and gives back what it says. The client must support sampling."),
+		sample)
+	mcp.AddTool(s, demo("demo_roots", "Roots",
+		"Lists the places that the client lets servers work in. The client must support roots."),
 		func(ctx context.Context, _ none) (found, error) {
 			roots, err := mcp.Roots(ctx)
 			return found{append([]mcp.Root{}, roots...)}, err
-		}, demo("Roots"))
+		})
 }
 
-func demo(title string) mcp.Tool { return mcp.Tool{Title: title, Annotations: readOnly()} }
+func demo(name, title, description string) mcp.Tool {
+	return mcp.Tool{Name: name, Title: title, Description: description, Annotations: readOnly()}
+}
 
 // refusal makes a result of it when the user would not answer.
 func refusal(err error) (answered, error) {
