@@ -39,7 +39,7 @@ var archLadder = map[string]archRow{
 	"mcp/spec":    {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/era":     {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
 	"mcp/mcphttp": {ours: ". jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/origin internal/owner internal/remote internal/seal internal/share internal/scan internal/slow internal/sse mcp/era mcp/spec", names: 20}, // Configured brings the policy of a backend to any handler, Resumer and Resumable its sessions to any replica
-	"mcp":         {ours: ". jsonrpc stream internal/target internal/jsonv2 internal/late internal/owner internal/permit internal/port internal/remote internal/scan internal/schema internal/seal internal/share internal/uritemplate internal/validate mcp/era mcp/mcphttp mcp/spec", names: 60},
+	"mcp":         {ours: ". jsonrpc stream internal/target internal/jsonv2 internal/late internal/owner internal/permit internal/port internal/remote internal/scan internal/schema internal/seal internal/share internal/uritemplate internal/validate mcp/era mcp/internal/inbound mcp/mcphttp mcp/relay mcp/spec", names: 60},
 	"mcp/mcpauth": {ours: "internal/fetch internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring golang.org/x/sys", names: 18},
 	// 10: what reads a document (New, Open, Fetch), what it makes (API, Tool, Problem) and how (Options, Slim and its three values).
 	"mcp/openapi": {ours: "jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate mcp mcp/spec", outside: "github.com/goccy/go-yaml", names: 12},
@@ -91,14 +91,14 @@ var archLadder = map[string]archRow{
 	// and Credentials are what an Upstream has of them.
 	// LoadPolicyTest, PolicyTest and PolicyCase are files of calls with expected decisions, which the reader of
 	// configurations reads, so that errors have a line and column.
-	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/forwarded internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/share mcp mcp/era mcp/mcpauth mcp/mcphttp mcp/spec gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml", names: 20},
+	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/forwarded internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/share mcp mcp/era mcp/mcpauth mcp/mcphttp mcp/relay mcp/spec gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml", names: 20},
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"gateway/internal/raw":            {ours: "internal/beginning . jsonrpc internal/jsonv2 internal/scan internal/visible stream"},
 	"gateway/internal/route":          {ours: "jsonrpc internal/scan"},
 	"gateway/internal/supervise":      {ours: ". stream internal/scan internal/visible"},
-	"gateway/internal/upstream":       {ours: ". jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/era mcp/mcphttp mcp/spec stream"},
+	"gateway/internal/upstream":       {ours: ". jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/era mcp/mcphttp mcp/relay mcp/spec stream"},
 	"cmd/farcall/internal/playground": {ours: ". jsonrpc mcp mcp/spec"},
 	"cmd/farcall/internal/scaffold":   {},
 	"cmd/farcall/internal/conform":    {ours: ". jsonrpc stream httprpc wsrpc", outside: "github.com/coder/websocket"},
@@ -106,6 +106,9 @@ var archLadder = map[string]archRow{
 	"examples/lsp":                    {ours: ". stream"},
 	"examples/pubsub":                 {ours: ". jsonrpc rpc"},
 	"examples/service":                {ours: ". jsonrpc rpc"},
+
+	"mcp/relay":            {ours: "jsonrpc internal/scan mcp/era mcp/spec mcp/internal/inbound", names: 15},
+	"mcp/internal/inbound": {ours: "jsonrpc"},
 }
 
 type archRow struct {

@@ -7,6 +7,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -43,10 +44,10 @@ func (g *Gateway) newCalling(ctx context.Context) *calling {
 func (w *calling) onTask() error { return mcp.StartTask(w) }
 
 // notice tells the client; one that is gone needs no telling.
-func (w *calling) notice(method string, params jsonrpc.Raw) { _ = mcp.Notify(w, method, params) }
+func (w *calling) notice(method string, params jsonrpc.Raw) { _ = relay.Notify(w, method, params) }
 
 func (w *calling) progress(params jsonrpc.Raw) {
-	_ = mcp.Notify(w, spec.NotificationProgress, params)
+	_ = relay.Notify(w, spec.NotificationProgress, params)
 }
 
 // caller says who calls.

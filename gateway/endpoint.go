@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -226,11 +227,11 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 		w.Params = withMember(w.Params, "name", jsonrpc.AppendString(nil, target.Name))
 	}
 	if tool := target.Tool; tool != nil {
-		if err := mcp.CheckHeaders(w, name, tool.InputSchema); err != nil {
+		if err := relay.CheckHeaders(w, name, tool.InputSchema); err != nil {
 			return upstream.Result{}, err
 		}
 		w.Idempotent = tool.Repeatable
-		w.Task, _ = mcp.InTask(w)
+		w.Task = relay.TaskOf(w) != relay.NoTask
 	}
 	return e.forward(w, target.Source)
 }
@@ -427,7 +428,7 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 		// It asks by its answer, and the client answers it; but for a task. One that
 		// lives for a call alone would not know its own requestState again.
 		if modern && s.mcp.Lasts(w.Caller) {
-			if can, _ := mcp.InTask(w); can && asks {
+			if asks && relay.TaskOf(w) != relay.NoTask {
 				w.Ask = asking(w)
 			}
 			return e.sealed(w, s)
@@ -461,7 +462,7 @@ func rootsOf(w *calling) (roots jsonrpc.Raw, err error) {
 	}
 	switch w.Method {
 	case spec.MethodToolsCall, spec.MethodPromptsGet, spec.MethodResourcesRead: // others ask nothing
-		err = mcp.Ask(mcp.Named(w, "farcall.dev/roots"), spec.MethodRootsList, nil, &roots)
+		err = mcp.Ask(relay.Named(w, "farcall.dev/roots"), spec.MethodRootsList, nil, &roots)
 	}
 	if errors.Is(err, mcp.ErrAsked) || w.Err() != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -19,7 +20,7 @@ import (
 func asker() *mcp.Server {
 	s := mcp.NewServer("asker", "1", &mcp.ServerOptions{Eras: "legacy"})
 	named := func(ctx context.Context, name string) (string, error) {
-		f, err := mcp.Elicit[nameForm](mcp.Named(ctx, name), name+"?")
+		f, err := mcp.Elicit[nameForm](relay.Named(ctx, name), name+"?")
 		return f.Name, err
 	}
 	mcp.AddTool(s, mcp.Tool{Name: "twice"}, func(ctx context.Context, _ struct{}) (string, error) {

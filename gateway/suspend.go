@@ -15,6 +15,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -245,7 +246,7 @@ func (t *suspension) close(ctx context.Context) error {
 func (s *suspended) ask(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
 	q := &question{method: method, params: slices.Clone(params), answer: make(chan answer, 1)}
 	s.mu.Lock()
-	q.key = s.newKey(mcp.QuestionName(params))
+	q.key = s.newKey(relay.QuestionName(params))
 	s.questions = append(s.questions, q)
 	s.fresh = true
 	s.mu.Unlock()
@@ -300,7 +301,7 @@ func (s *suspended) pending() []*question {
 func (s *suspended) notify(method string, params jsonrpc.Raw) {
 	// Whoever does not read holds up nobody but himself.
 	if client := s.waiting(); client != nil {
-		_ = mcp.Notify(client, method, params) // a client that is gone needs none
+		_ = relay.Notify(client, method, params) // a client that is gone needs none
 	}
 }
 
@@ -341,7 +342,7 @@ func (s *suspended) wait(ctx context.Context) (result upstream.Result, ended boo
 			return upstream.Result{}, false, ctx.Err()
 		case <-s.asked:
 		}
-		if _, task := mcp.InTask(ctx); task {
+		if relay.TaskOf(ctx) == relay.IsTask {
 			s.askTask(ctx, &asking)
 			continue
 		}
@@ -382,7 +383,7 @@ func (s *suspended) askTask(ctx context.Context, asking *sync.WaitGroup) {
 	for _, q := range s.newQuestions() {
 		asking.Go(func() {
 			var raw jsonrpc.Raw
-			err := mcp.Ask(mcp.Named(ctx, q.key), q.method, q.params, &raw)
+			err := mcp.Ask(relay.Named(ctx, q.key), q.method, q.params, &raw)
 			s.reply(q, answer{raw, err})
 		})
 	}
@@ -411,7 +412,7 @@ func (s *suspended) newQuestions() (all []*question) {
 func (s *suspended) askClient(ctx context.Context) (unanswered error) {
 	for _, q := range s.pending() {
 		var raw jsonrpc.Raw
-		err := mcp.Ask(mcp.Named(ctx, q.key), q.method, q.params, &raw)
+		err := mcp.Ask(relay.Named(ctx, q.key), q.method, q.params, &raw)
 		var wire *jsonrpc.Error
 		switch {
 		case err == nil:
@@ -495,7 +496,7 @@ func visit(ctx context.Context, visits []jsonrpc.Raw) (agreed, asking bool) {
 		params, err := era.Translate(era.Params, spec.MethodElicitationCreate, params, era.LatestLegacy(), era.Latest())
 		var answer spec.ElicitResult
 		if err == nil {
-			err = mcp.Ask(mcp.Named(ctx, "visit-"+strconv.Itoa(i+1)), spec.MethodElicitationCreate, params, &answer)
+			err = mcp.Ask(relay.Named(ctx, "visit-"+strconv.Itoa(i+1)), spec.MethodElicitationCreate, params, &answer)
 		}
 		asking = asking || errors.Is(err, mcp.ErrAsked)
 		agreed = agreed && err == nil && answer.Action == spec.ElicitAccept

@@ -120,16 +120,6 @@ func Ask(ctx context.Context, method string, params, result any) error {
 	return jsonv2.Unmarshal(raw, result)
 }
 
-type nameKey struct{}
-
-// Named returns a context whose next question has that name among the input
-// requests of a call, where the client sees it. Without it questions get names
-// by what they ask. Questions of one call that are asked at the same time need
-// different names.
-func Named(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, nameKey{}, name)
-}
-
 // userError returns what the action of a user means for the handler.
 func userError(r *spec.ElicitResult) error {
 	switch r.Action {

@@ -10,6 +10,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/inbound"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -39,7 +40,7 @@ func request(ctx context.Context, client farcall.Caller, rev *era.Revision, q *q
 		params = withRelatedTask(params, taskID)
 	}
 	if q.name != "" {
-		params = withMeta(params, metaName, scan.AppendQuoted(nil, q.name))
+		params = withMeta(params, inbound.MetaName, scan.AppendQuoted(nil, q.name))
 	}
 	var raw jsonrpc.Raw
 	if err := client.Call(ctx, q.method, params, &raw); err != nil {
@@ -61,21 +62,4 @@ func withRelatedTask(object jsonrpc.Raw, taskID string) jsonrpc.Raw {
 
 func withMeta(object jsonrpc.Raw, key string, value jsonrpc.Raw) jsonrpc.Raw {
 	return withMember(object, "_meta", withMember(scan.Member(object, "_meta"), key, value))
-}
-
-// metaName is where the name of a question stands in the legacy era, in which the
-// protocol has none: for a gateway to the modern one.
-const metaName = "farcall.dev/name"
-
-// maxName bounds the names that are taken from there.
-const maxName = 64
-
-// QuestionName returns the name that a legacy server has given to what it asks, if
-// it has; see [Named].
-func QuestionName(params jsonrpc.Raw) string {
-	raw := scan.Member(scan.Member(params, "_meta"), metaName)
-	if len(raw) < 2 || raw[0] != '"' || len(raw) > maxName {
-		return ""
-	}
-	return string(scan.Unquote(raw))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/inbound"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -20,7 +21,7 @@ import (
 type question struct {
 	method string
 	params jsonrpc.Raw // canonical, an object
-	name   string      // as Named has it, or ""
+	name   string      // as relay.Named has it, or ""
 	mode   string      // of an elicitation
 	form   *validate.Schema
 	need   *need
@@ -38,8 +39,7 @@ func newQuestion(ctx context.Context, method string, params any, foreign bool) (
 			raw = jsonrpc.Raw("{}")
 		}
 	}
-	q := &question{method: method, params: raw}
-	q.name, _ = ctx.Value(nameKey{}).(string)
+	q := &question{method: method, params: raw, name: inbound.NameFrom(ctx)}
 	switch method {
 	case spec.MethodElicitationCreate:
 		return q, q.readElicitation(foreign)

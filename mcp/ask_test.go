@@ -17,6 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -226,7 +227,7 @@ func TestAskSeveralInOneRound(t *testing.T) {
 				case 0:
 					_, errs[i] = Roots(ctx)
 				case 1:
-					_, errs[i] = Elicit[askForm](Named(ctx, "who"), "Who?")
+					_, errs[i] = Elicit[askForm](relay.Named(ctx, "who"), "Who?")
 				case 2, 3:
 					_, errs[i] = Elicit[askForm](ctx, "The same")
 				default:
@@ -260,7 +261,7 @@ func TestAskSeveralInOneRound(t *testing.T) {
 
 func TestAskResponses(t *testing.T) {
 	s := askServer(t, func(ctx context.Context) (string, error) {
-		p, err := Elicit[askForm](Named(ctx, "user"), "Who?")
+		p, err := Elicit[askForm](relay.Named(ctx, "user"), "Who?")
 		return p.Name + " " + p.Color, err
 	}, nil)
 	for _, test := range []struct{ responses, want string }{
@@ -315,7 +316,7 @@ func TestAskOtherResponses(t *testing.T) {
 	} {
 		s := askServer(t, func(ctx context.Context) (string, error) {
 			var raw jsonrpc.Raw
-			return "ok", Ask(Named(ctx, "k"), test.method, nil, &raw)
+			return "ok", Ask(relay.Named(ctx, "k"), test.method, nil, &raw)
 		}, nil)
 		r := sendModern(t, s, canAll, "tools/call", `{"name":"ask","inputResponses":{"k":`+test.response+`}}`)
 		if r.text() != test.want {
@@ -483,7 +484,7 @@ func TestAskRefusedByClient(t *testing.T) {
 
 func TestAskTooMuch(t *testing.T) {
 	s := askServer(t, func(ctx context.Context) (string, error) {
-		_, err := Elicit[askForm](Named(ctx, "k"), "Who?")
+		_, err := Elicit[askForm](relay.Named(ctx, "k"), "Who?")
 		return "done", err
 	}, nil)
 	r := sendModern(t, s, canAll, "tools/call", fmt.Sprintf(`{"name":"ask","inputResponses":{"k":{"action":"accept","content":{"name":%q}}}}`, strings.Repeat("x", maxState)))
@@ -536,7 +537,7 @@ func TestAskMisuse(t *testing.T) {
 
 func TestAskTooMuchBefore(t *testing.T) {
 	s := askServer(t, func(ctx context.Context) (string, error) {
-		_, err := Elicit[askForm](Named(ctx, "k"), "Who?")
+		_, err := Elicit[askForm](relay.Named(ctx, "k"), "Who?")
 		return "done", err
 	}, nil)
 	first := sendModern(t, s, canAll, "tools/call", `{"name":"ask"}`)

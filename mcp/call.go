@@ -9,6 +9,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/inbound"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -64,7 +65,7 @@ func callFrom(ctx context.Context) *call {
 // Value implements context.Context.
 func (c *call) Value(key any) any {
 	switch key.(type) {
-	case callKey:
+	case callKey, inbound.Key:
 		return c
 	case owner.ContextKey:
 		return c.owner()

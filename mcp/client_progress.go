@@ -44,7 +44,7 @@ func (c *Client) send(ctx context.Context, w *line, method string, params jsonrp
 	var sink progressSink
 	switch {
 	case report != nil:
-		r := &relay{c: c, f: report}
+		r := &reports{c: c, f: report}
 		r.change.L = &r.mu
 		defer r.end()
 		sink = func(value jsonrpc.Raw) {
@@ -260,51 +260,51 @@ func (a *attention) last() time.Duration {
 // maxReports bounds the reports that wait to be taken.
 const maxReports = 10_000
 
-// relay carries the reports of a call to a function that may take its time,
+// reports carries the reports of a call to a function that may take its time,
 // which the goroutine that reads has not.
-type relay struct {
+type reports struct {
 	c *Client
 	f func(spec.ProgressNotificationParams)
 
 	mu      sync.Mutex
 	change  sync.Cond
-	reports []jsonrpc.Raw
+	waiting []jsonrpc.Raw
 	running bool // a goroutine takes the reports
 	over    bool
 }
 
 // put is called by the goroutine that reads.
-func (r *relay) put(value jsonrpc.Raw) {
+func (r *reports) put(value jsonrpc.Raw) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.over {
 		return
 	}
-	if r.reports = append(r.reports, bytes.Clone(value)); len(r.reports) > maxReports {
-		r.reports = r.reports[1:]
+	if r.waiting = append(r.waiting, bytes.Clone(value)); len(r.waiting) > maxReports {
+		r.waiting = r.waiting[1:]
 	}
 	if !r.running {
 		r.running = r.c.spawn(r.run)
 	}
 }
 
-func (r *relay) run() {
+func (r *reports) run() {
 	for {
 		r.mu.Lock()
-		if len(r.reports) == 0 {
+		if len(r.waiting) == 0 {
 			r.running = false
 			r.change.Broadcast()
 			r.mu.Unlock()
 			return
 		}
-		value := r.reports[0]
-		r.reports = r.reports[1:]
+		value := r.waiting[0]
+		r.waiting = r.waiting[1:]
 		r.mu.Unlock()
 		r.report(value)
 	}
 }
 
-func (r *relay) report(value jsonrpc.Raw) {
+func (r *reports) report(value jsonrpc.Raw) {
 	defer func() {
 		if v := recover(); v != nil {
 			r.c.warn("the function given to OnProgress panicked: %v", v)
@@ -319,7 +319,7 @@ func (r *relay) report(value jsonrpc.Raw) {
 }
 
 // end waits until all reports are taken.
-func (r *relay) end() {
+func (r *reports) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.over = true

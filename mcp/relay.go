@@ -33,8 +33,8 @@ type Relay interface { //nolint:interfacebloat // who answers for a server does 
 	// newest one. A modern result that has a resultType is passed to clients of that
 	// era as it is.
 	//
-	// ctx is that of a tool's handler: [Ask], [Once], [Log], [Progress], [Notify],
-	// [StartTask] and [ClientFrom] work. The error that Ask returns is to be
+	// ctx is that of a tool's handler: [Ask], [Once], [Log], [Progress],
+	// [StartTask], [ClientFrom] and the functions of package relay work. The error that Ask returns is to be
 	// returned. The requestState and inputResponses of a request are opened by the
 	// first Ask or Once of Forward, and are somebody else's when there is none. An
 	// error that is a *jsonrpc.Error has the code of the newest revision, or is
@@ -82,21 +82,8 @@ func (s *Server) ListChanged(kind string) {
 	}
 }
 
-// Notify sends the client whose request is being handled a notification that
-// belongs to the request: notifications/message, when the client wants messages
-// of that level, or notifications/progress, with the progressToken of the
-// request, when it has one. params are an object in the form of the newest
-// revision. Any other notification is sent as it is, to clients whose revision
-// has it.
-//
-// The progress of a task becomes its statusMessage, too: see [Progress]. Notify
-// does nothing outside of a handler and when that has returned. It fails when a
-// message has no level, and when the client is gone.
-func Notify(ctx context.Context, method string, params jsonrpc.Raw) error {
-	c := callFrom(ctx)
-	if c == nil {
-		return nil
-	}
+// Notify is relay.Notify.
+func (c *call) Notify(ctx context.Context, method string, params jsonrpc.Raw) error {
 	switch method {
 	case spec.NotificationMessage:
 		level := levelOf(params)
@@ -129,15 +116,9 @@ func Notify(ctx context.Context, method string, params jsonrpc.Raw) error {
 	return notify(ctx, c.client, c.rev, method, params)
 }
 
-// InTask reports whether the call that is being handled can become a task by
-// [StartTask] or is one by now, and whether it is one: then [Ask] waits for the
-// answer.
-func InTask(ctx context.Context) (can, is bool) {
-	c := callFrom(ctx)
-	if c == nil || c.task == nil {
-		return false, false
-	}
-	return true, c.task.started()
+// TaskState is relay.TaskOf.
+func (c *call) TaskState() (can, is bool) {
+	return c.task != nil, c.task.started()
 }
 
 func levelOf(params jsonrpc.Raw) int {

@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -76,7 +77,7 @@ func TestRelayAsksSeveral(t *testing.T) {
 		var wait sync.WaitGroup
 		errs := make([]error, 5)
 		for i := range errs {
-			wait.Go(func() { _, errs[i] = Elicit[askForm](Named(ctx, fmt.Sprint("q", i)), "Who?") })
+			wait.Go(func() { _, errs[i] = Elicit[askForm](relay.Named(ctx, fmt.Sprint("q", i)), "Who?") })
 		}
 		wait.Wait()
 		for _, err := range errs {

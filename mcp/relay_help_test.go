@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -20,7 +21,7 @@ import (
 func TestRelayChecksHeaders(t *testing.T) {
 	schema := headerSchema
 	f := &fakeRelay{forward: func(ctx context.Context, _ *era.Revision, _ string, _ jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
-		return jsonrpc.Raw(`{"content":[]}`), era.Latest(), CheckHeaders(ctx, "run", jsonrpc.Raw(schema))
+		return jsonrpc.Raw(`{"content":[]}`), era.Latest(), relay.CheckHeaders(ctx, "run", jsonrpc.Raw(schema))
 	}}
 	s := relayServer(t, f, nil)
 	url := serveRelayHTTP(t, s)
@@ -67,7 +68,7 @@ func TestRelayChecksHeaders(t *testing.T) {
 	if r := sendLegacy(t, p, "tools/call", `{"name":"run","arguments":{"region":"eu"}}`); r.Error != nil {
 		t.Errorf("legacy: %v", r.Error)
 	}
-	if err := CheckHeaders(t.Context(), "run", jsonrpc.Raw(schema)); err != nil {
+	if err := relay.CheckHeaders(t.Context(), "run", jsonrpc.Raw(schema)); err != nil {
 		t.Error(err)
 	}
 }
@@ -76,11 +77,11 @@ func TestRelayChecksHeaders(t *testing.T) {
 func TestQuestionName(t *testing.T) {
 	names := make(chan string, 1)
 	s := askServer(t, func(ctx context.Context) (string, error) {
-		_, err := Elicit[askForm](Named(ctx, "who \"is\" it"), "Who?")
+		_, err := Elicit[askForm](relay.Named(ctx, "who \"is\" it"), "Who?")
 		return "", err
 	}, nil)
 	p := dialLegacy(t, s, rev2511, canAll, func(_ context.Context, req *farcall.Request) (any, error) {
-		names <- QuestionName(req.Params)
+		names <- relay.QuestionName(req.Params)
 		return jsonrpc.Raw(humanAnswers(req.Method, req.Params)), nil
 	})
 	if r := sendLegacy(t, p, "tools/call", `{"name":"ask"}`); r.Error != nil {
@@ -93,33 +94,33 @@ func TestQuestionName(t *testing.T) {
 		``, `{}`, `{"_meta":{}}`, `{"_meta":{"farcall.dev/name":""}}`, `{"_meta":{"farcall.dev/name":5}}`, `{"_meta":[]}`,
 		`{"_meta":{"farcall.dev/name":"` + strings.Repeat("x", 100) + `"}}`,
 	} {
-		if name := QuestionName(jsonrpc.Raw(params)); name != "" {
+		if name := relay.QuestionName(jsonrpc.Raw(params)); name != "" {
 			t.Errorf("%s has the name %q", params, name)
 		}
 	}
 }
 
-func TestInTask(t *testing.T) {
+func TestTaskOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := taskRelay(spec.TaskOptional, func(ctx context.Context) (string, error) {
-			can, is := InTask(ctx)
+			before := relay.TaskOf(ctx)
 			if err := StartTask(ctx); err != nil {
 				return "", err
 			}
-			_, now := InTask(ctx)
-			return fmt.Sprint(can, is, now), nil
+			return fmt.Sprint(before, relay.TaskOf(ctx)), nil
 		})
 		s := relayServer(t, f, nil)
-		if r := sendModern(t, s, `{}`, "tools/call", `{"name":"work"}`); r.text() != "false false false" {
+		if r := sendModern(t, s, `{}`, "tools/call", `{"name":"work"}`); r.text() != fmt.Sprint(relay.NoTask, relay.NoTask) {
 			t.Errorf("%s", r.raw)
 		}
 		r := sendModern(t, s, `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`, "tools/call", `{"name":"work"}`)
 		synctest.Wait()
-		if g := sendTask(t, s, "tasks/get", r.Result.TaskID, ""); g.Result.Result.Content[0].Text != "true false true" {
+		g := sendTask(t, s, "tasks/get", r.Result.TaskID, "")
+		if g.Result.Result.Content[0].Text != fmt.Sprint(relay.MayBecomeTask, relay.IsTask) {
 			t.Errorf("%s", g.raw)
 		}
-		if can, is := InTask(t.Context()); can || is {
-			t.Error("there is no call")
+		if got := relay.TaskOf(t.Context()); got != relay.NoTask {
+			t.Errorf("outside of a handler: %d", got)
 		}
 	})
 }

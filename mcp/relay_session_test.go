@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -199,12 +200,12 @@ func TestRelayNotify(t *testing.T) {
 		f := &fakeRelay{forward: func(ctx context.Context, _ *era.Revision, _ string, _ jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
 			late = ctx //nolint:fatcontext // on purpose: it is too late
 			err := errors.Join(
-				Notify(ctx, "notifications/message", jsonrpc.Raw(`{"level":"debug","data":1}`)),
-				Notify(ctx, "notifications/message", jsonrpc.Raw(`{"level":"error","logger":"l","data":{ "a":2}}`)),
-				Notify(ctx, "notifications/progress", jsonrpc.Raw(`{"progressToken":"up-7","progress":1,"message":"m"}`)),
-				Notify(ctx, "notifications/com.example/x", jsonrpc.Raw(`{"b":3}`)),
+				relay.Notify(ctx, "notifications/message", jsonrpc.Raw(`{"level":"debug","data":1}`)),
+				relay.Notify(ctx, "notifications/message", jsonrpc.Raw(`{"level":"error","logger":"l","data":{ "a":2}}`)),
+				relay.Notify(ctx, "notifications/progress", jsonrpc.Raw(`{"progressToken":"up-7","progress":1,"message":"m"}`)),
+				relay.Notify(ctx, "notifications/com.example/x", jsonrpc.Raw(`{"b":3}`)),
 			)
-			if Notify(ctx, "notifications/message", jsonrpc.Raw(`{"level":"loud"}`)) == nil || Notify(ctx, "notifications/message", nil) == nil {
+			if relay.Notify(ctx, "notifications/message", jsonrpc.Raw(`{"level":"loud"}`)) == nil || relay.Notify(ctx, "notifications/message", nil) == nil {
 				t.Error("messages without a level")
 			}
 			return jsonrpc.Raw(`{"resultType":"complete"}`), era.Latest(), err
@@ -226,10 +227,10 @@ func TestRelayNotify(t *testing.T) {
 		want[1] = `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progress":1,"progressToken":8}}`
 		want = slices.Insert(want, 0, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"debug","data":1}}`)
 		wantFrames(t, "legacy", got, want)
-		if err := Notify(late, "notifications/progress", jsonrpc.Raw(`{"progress":2}`)); err != nil || len(w.rest()) != 0 {
+		if err := relay.Notify(late, "notifications/progress", jsonrpc.Raw(`{"progress":2}`)); err != nil || len(w.rest()) != 0 {
 			t.Error("late:", err)
 		}
-		if err := Notify(t.Context(), "notifications/message", nil); err != nil {
+		if err := relay.Notify(t.Context(), "notifications/message", nil); err != nil {
 			t.Error(err)
 		}
 		w.close()

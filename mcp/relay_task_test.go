@@ -13,6 +13,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -37,7 +38,7 @@ func TestRelayTask(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
-			if err := Notify(ctx, "notifications/progress", jsonrpc.Raw(`{"progress":1}`)); err != nil {
+			if err := relay.Notify(ctx, "notifications/progress", jsonrpc.Raw(`{"progress":1}`)); err != nil {
 				t.Error(err)
 			}
 			p, err := Elicit[askForm](ctx, "Who?") // of the task
@@ -117,7 +118,7 @@ func TestRelayNoTask(t *testing.T) {
 func TestRelayLegacyTask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := taskRelay(spec.TaskOptional, func(ctx context.Context) (string, error) {
-			err := errors.Join(StartTask(ctx), Notify(ctx, "notifications/message", jsonrpc.Raw(`{"level":"error","data":1}`)))
+			err := errors.Join(StartTask(ctx), relay.Notify(ctx, "notifications/message", jsonrpc.Raw(`{"level":"error","data":1}`)))
 			roots, askErr := Roots(ctx)
 			if err = errors.Join(err, askErr); err != nil {
 				return "", err

@@ -13,6 +13,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -144,7 +145,7 @@ func TestTaskAfterAsks(t *testing.T) {
 		runs := 0
 		s := taskServer(t, spec.TaskOptional, &ServerOptions{TaskAfter: time.Second}, func(ctx context.Context) (string, error) {
 			runs++
-			p, err := Elicit[askForm](Named(ctx, "who"), "Who?")
+			p, err := Elicit[askForm](relay.Named(ctx, "who"), "Who?")
 			return p.Name, err
 		})
 		r := startModern(t, s, `{"name":"work"}`)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -216,12 +217,12 @@ func TestTaskAsks(t *testing.T) {
 			names := make([]string, 2)
 			for i := range names {
 				wait.Go(func() {
-					p, err := Elicit[askForm](Named(ctx, fmt.Sprint("who", i)), "Who?")
+					p, err := Elicit[askForm](relay.Named(ctx, fmt.Sprint("who", i)), "Who?")
 					names[i] = fmt.Sprint(p.Name, err)
 				})
 			}
 			wait.Wait()
-			p, err := Elicit[askForm](Named(ctx, "who0"), "And now?")
+			p, err := Elicit[askForm](relay.Named(ctx, "who0"), "And now?")
 			return fmt.Sprint(names, p.Name), err
 		})
 		id := startModern(t, s, `{"name":"work"}`).Result.TaskID

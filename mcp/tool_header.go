@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -90,13 +89,9 @@ func (c *call) checkHeaders(t *tool) error {
 	return c.compareHeaders(t.spec.Name, t.headers)
 }
 
-// CheckHeaders is for a [Relay] that knows the tool of a tools/call: it compares
-// the headers of the HTTP request that is being handled with the arguments, where
-// the tool's input schema wants them repeated. Its error is the client's answer.
-// It does nothing for a client to whom that does not apply.
-func CheckHeaders(ctx context.Context, tool string, inputSchema jsonrpc.Raw) error {
-	c := callFrom(ctx)
-	if c == nil || !c.rev.Modern || !bytes.Contains(inputSchema, []byte(schema.HeaderKeyword)) {
+// CheckHeaders is relay.CheckHeaders.
+func (c *call) CheckHeaders(tool string, inputSchema jsonrpc.Raw) error {
+	if !c.rev.Modern || !bytes.Contains(inputSchema, []byte(schema.HeaderKeyword)) {
 		return nil
 	}
 	headers, err := schema.Headers(inputSchema)

@@ -19,6 +19,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/stream"
 	"github.com/farcall-dev/farcall/wsrpc"
@@ -164,8 +165,8 @@ func addTestQuestions(s *mcp.Server) {
 		type second struct {
 			Second int `json:"second"`
 		}
-		a, errA := mcp.Elicit[first](mcp.Named(ctx, "a"), "First?")
-		b, errB := mcp.Elicit[second](mcp.Named(ctx, "b"), "Second?")
+		a, errA := mcp.Elicit[first](relay.Named(ctx, "a"), "First?")
+		b, errB := mcp.Elicit[second](relay.Named(ctx, "b"), "Second?")
 		if err := errors.Join(errA, errB); err != nil {
 			return "", err
 		}

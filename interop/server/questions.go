@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 )
 
 // The forms of the tools below.
@@ -27,7 +28,7 @@ type (
 
 // askName asks for a name, as what the suite calls user_name.
 func askName(ctx context.Context) (string, error) {
-	form, err := mcp.Elicit[nameForm](mcp.Named(ctx, "user_name"), "What is your name?")
+	form, err := mcp.Elicit[nameForm](relay.Named(ctx, "user_name"), "What is your name?")
 	return form.Name, err
 }
 
@@ -40,18 +41,18 @@ func addQuestionTools(s *mcp.Server) {
 		return "Hello, " + name + "!", err
 	})
 	mcp.AddTool(s, mcp.Tool{Name: "test_input_required_result_sampling", Description: "Asks the client's model"}, func(ctx context.Context, _ none) (string, error) {
-		return sample(mcp.Named(ctx, "capital_question"), "What is the capital of France?")
+		return sample(relay.Named(ctx, "capital_question"), "What is the capital of France?")
 	})
 	mcp.AddTool(s, mcp.Tool{Name: "test_input_required_result_list_roots", Description: "Asks for the roots"}, func(ctx context.Context, _ none) (string, error) {
-		roots, err := mcp.Roots(mcp.Named(ctx, "client_roots"))
+		roots, err := mcp.Roots(relay.Named(ctx, "client_roots"))
 		return fmt.Sprintf("The roots are %v", uris(roots)), err
 	})
 	mcp.AddTool(s, mcp.Tool{Name: "test_input_required_result_request_state", Description: "Asks, and keeps state meanwhile"}, func(ctx context.Context, _ none) (string, error) {
-		form, err := mcp.Elicit[okForm](mcp.Named(ctx, "confirm"), "Please confirm")
+		form, err := mcp.Elicit[okForm](relay.Named(ctx, "confirm"), "Please confirm")
 		return fmt.Sprintf("state-ok, confirmed: %t", form.OK), err
 	})
 	mcp.AddTool(s, mcp.Tool{Name: "test_input_required_result_tampered_state", Description: "Asks, and finds out when its state was changed"}, func(ctx context.Context, _ none) (string, error) {
-		form, err := mcp.Elicit[okForm](mcp.Named(ctx, "confirm"), "Please confirm")
+		form, err := mcp.Elicit[okForm](relay.Named(ctx, "confirm"), "Please confirm")
 		return fmt.Sprintf("Confirmed: %t", form.OK), err
 	})
 	mcp.AddTool(s, mcp.Tool{Name: "test_input_required_result_multiple_inputs", Description: "Asks for three things at once"}, func(ctx context.Context, _ none) (string, error) {
@@ -61,8 +62,8 @@ func addQuestionTools(s *mcp.Server) {
 		var errs [3]error
 		var asking sync.WaitGroup
 		asking.Go(func() { name, errs[0] = askName(ctx) })
-		asking.Go(func() { greeting, errs[1] = sample(mcp.Named(ctx, "greeting"), "Generate a greeting") })
-		asking.Go(func() { roots, errs[2] = mcp.Roots(mcp.Named(ctx, "client_roots")) })
+		asking.Go(func() { greeting, errs[1] = sample(relay.Named(ctx, "greeting"), "Generate a greeting") })
+		asking.Go(func() { roots, errs[2] = mcp.Roots(relay.Named(ctx, "client_roots")) })
 		asking.Wait()
 		return fmt.Sprintf("%s: %s %v", name, greeting, uris(roots)), errors.Join(errs[:]...)
 	})
@@ -71,7 +72,7 @@ func addQuestionTools(s *mcp.Server) {
 		if err != nil {
 			return "", err
 		}
-		form, err := mcp.Elicit[colorForm](mcp.Named(ctx, "favorite_color"), "What is your favorite color, "+name+"?")
+		form, err := mcp.Elicit[colorForm](relay.Named(ctx, "favorite_color"), "What is your favorite color, "+name+"?")
 		return name + " likes " + form.Color, err
 	})
 	mcp.AddTool(s, mcp.Tool{Name: "test_input_required_result_capabilities", Description: "Asks what the client can answer"}, func(ctx context.Context, _ none) (string, error) {
@@ -84,7 +85,7 @@ func addQuestionTools(s *mcp.Server) {
 	s.AddPrompt(mcp.Prompt{
 		Name: "test_input_required_result_prompt", Description: "Asks for its context",
 	}, func(ctx context.Context, _ map[string]string) (*mcp.PromptResult, error) {
-		form, err := mcp.Elicit[contextForm](mcp.Named(ctx, "user_context"), "What context should the prompt use?")
+		form, err := mcp.Elicit[contextForm](relay.Named(ctx, "user_context"), "What context should the prompt use?")
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -59,7 +60,7 @@ func addTaskTools(s *mcp.Server) {
 		for i := range names {
 			asking.Go(func() {
 				var form nameForm
-				form, errs[i] = mcp.Elicit[nameForm](mcp.Named(ctx, fmt.Sprintf("name_%d", i+1)), fmt.Sprintf("What is name %d?", i+1))
+				form, errs[i] = mcp.Elicit[nameForm](relay.Named(ctx, fmt.Sprintf("name_%d", i+1)), fmt.Sprintf("What is name %d?", i+1))
 				names[i] = form.Name
 			})
 		}
