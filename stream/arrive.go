@@ -118,7 +118,7 @@ func (c *conn) interrupt(reason *jsonrpc.Error) {
 func (c *conn) giveUp(reason *jsonrpc.Error) {
 	c.drop(len(c.in.unread()))
 	c.scanned, c.need, c.skip, c.noEnd = 0, -1, 0, false
-	c.refusal = reason
+	c.refusal = &refusedError{reason: reason}
 	c.err = errors.New("stream: the stream was ended: " + reason.Message)
 }
 

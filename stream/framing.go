@@ -129,7 +129,7 @@ func (c *conn) locateHeader() bool {
 		c.lost(err)
 		return false
 	case err != nil:
-		c.refusal = malformed(err)
+		c.refusal = &refusedError{reason: malformed(err)}
 	case length > int64(c.max):
 		rest := c.in.unread()
 		rest = rest[:min(int64(len(rest)), length)]
@@ -149,7 +149,7 @@ func (c *conn) locateHeader() bool {
 func (c *conn) lost(err error) {
 	c.in.take(len(c.in.unread()))
 	c.scanned = 0
-	c.refusal = malformed(err)
+	c.refusal = &refusedError{reason: malformed(err)}
 	c.err = fmt.Errorf("stream: cannot find the next message: %w", err)
 }
 

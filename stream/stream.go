@@ -148,7 +148,6 @@ func New(rwc io.ReadWriteCloser, framing Framing, o *Options) farcall.Transport 
 type conn struct {
 	rwc       io.ReadWriteCloser
 	raw       *raw // nil where there are no non-blocking calls
-	header    bool
 	max       int
 	maxHeader int
 	timeout   slow.Limit                      // Options.FrameTimeout
@@ -162,22 +161,24 @@ type conn struct {
 
 	// The rest up to werr belongs to the goroutine that reads.
 	in      input
-	err     error          // ends the stream once what was read is used up
-	refusal *jsonrpc.Error // what Read returns next
-	begins  []byte         // the beginning of the frame that it refuses
-	ready   bool           // a frame is there: the first size bytes, of which step are to be taken
-	size    int
-	step    int
-	scanned int   // the first bytes of what was read that hold no line end, or belong to the text
-	need    int   // length of the message after the header, -1 before
-	skip    int64 // bytes of a refused message that are still to come
-	noEnd   bool  // skip up to the next newline, or with Raw to the end of the text
-	text    *text // with Raw, and while Detect does not know
-	detect  bool  // it is not known yet whether the framing is NDJSON or Raw
-	after   bool  // there was a text already; for detect
-	hungry  bool  // the last read filled its buffer
-	empty   int   // reads in a row that gave nothing
-	begun   bool  // watch waits for the rest of a frame
+	err     error         // ends the stream once what was read is used up
+	refusal *refusedError // what Read returns next
+	size    int           // when ready: the length of the frame that is there
+	step    int           // when ready: what is to be taken with it
+	scanned int           // the first bytes of what was read that hold no line end, or belong to the text
+	need    int           // length of the message after the header, -1 before
+	skip    int64         // bytes of a refused message that are still to come
+	text    *text         // with Raw, and while Detect does not know
+	empty   int           // reads in a row that gave nothing
+
+	// Side by side they take eight bytes, and apart eight each.
+	header bool // the framing is Header
+	ready  bool // a frame is there
+	noEnd  bool // skip up to the next newline, or with Raw to the end of the text
+	detect bool // it is not known yet whether the framing is NDJSON or Raw
+	after  bool // there was a text already; for detect
+	hungry bool // the last read filled its buffer
+	begun  bool // watch waits for the rest of a frame
 
 	// The rest belongs to the goroutine that writes.
 	werr error
@@ -227,9 +228,8 @@ func (c *conn) Keep() { c.in.keep() }
 
 // take returns what Buffered has found.
 func (c *conn) take() ([]byte, error) {
-	if reason := c.refusal; reason != nil {
-		err := &refusedError{reason, c.begins}
-		c.refusal, c.begins = nil, nil
+	if err := c.refusal; err != nil {
+		c.refusal = nil
 		return nil, err
 	}
 	frame := c.in.unread()[:c.size:c.size]
@@ -254,7 +254,7 @@ const keptOfRefused = 512
 
 // refuse refuses the frame that begins with p.
 func (c *conn) refuse(reason *jsonrpc.Error, p []byte) {
-	c.refusal, c.begins = reason, slices.Clone(p[:min(len(p), keptOfRefused)])
+	c.refusal = &refusedError{reason, slices.Clone(p[:min(len(p), keptOfRefused)])}
 }
 
 // fill reads more. It sets err when there is no more.
