@@ -360,7 +360,7 @@ func (p *Peer) receiveBatch(l *leader, frame []byte) {
 			requests++
 		default:
 			w.answers[i] = p.refused(p.handling, nil, m, m.Err, true)
-			p.update(func(s *state) { s.stats.Refused++ })
+			p.update(func(s *state) { s.counts.refused++ })
 		}
 	}
 	p.serveBatch(w, max(len(frame), requests*leastSize))
@@ -372,7 +372,7 @@ func (p *Peer) notifiedInBatch(m *jsonrpc.Message, frame int) {
 	if p.control(m) {
 		return
 	}
-	p.update(func(s *state) { s.stats.Notifications++ })
+	p.update(func(s *state) { s.counts.notifications++ })
 	alone := *m
 	if len(m.Raw) < frame/2 {
 		alone = m.Clone()
@@ -401,7 +401,7 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 			case !s.enter(v):
 				refusals[i] = duplicate()
 			}
-			s.stats.Requests++
+			s.counts.requests++
 		}
 		if !refused {
 			s.book(size)

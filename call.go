@@ -46,18 +46,23 @@ const maxID = 1 << 53
 type call struct {
 	peer   *Peer
 	id     uint64
-	digits [20]byte      // the id as it is written
-	raw    bool          // the caller wants the bytes of the result
+	digits [16]byte      // the id as it is written
 	batch  uint64        // the first id of the batch that it belongs to, or its own
 	done   chan struct{} // gets one value when result or err is there
 	result jsonrpc.Raw
 	shared *[]byte // the lent buffer that result is in, if it is in one
 	err    error
-	queue  progressSink // nil: progress is not asked for
-	work   workFunc     // nil: work done is not asked for
-	opens  *opener      // nil: it does not subscribe
-	seen   *sighting    // for OnRecord; nil without
-	reason error        // it was given up before it was in the books; the state's
+	reason error      // it was given up before it was in the books; the state's
+	extra  *callExtra // nil: it has none of these
+	raw    bool       // the caller wants the bytes of the result
+}
+
+// callExtra is what few calls need. It is apart so that the others have no memory for it.
+type callExtra struct {
+	queue progressSink // nil: progress is not asked for
+	work  workFunc     // nil: work done is not asked for
+	opens *opener      // nil: it does not subscribe
+	seen  *sighting    // for OnRecord; nil without
 }
 
 // asking is what a request asks for beside its answer.
@@ -67,9 +72,18 @@ type asking struct {
 	credit   int64 // how much of a stream may be sent; 0: none is announced
 }
 
+// extras returns what c.extra has.
+func (c *call) extras() callExtra {
+	if c.extra == nil {
+		return callExtra{}
+	}
+	return *c.extra
+}
+
 func (c *call) asking() asking {
-	a := asking{progress: c.queue != nil, work: c.work != nil}
-	if q, ok := c.queue.(*progressQueue); ok {
+	x := c.extras()
+	a := asking{progress: x.queue != nil, work: x.work != nil}
+	if q, ok := x.queue.(*progressQueue); ok {
 		a.credit = q.begin(c)
 	}
 	return a
@@ -83,19 +97,29 @@ func (p *Peer) newCall(ctx context.Context) (*call, error) {
 		return nil, errNoIDs
 	}
 	c.batch = c.id
+	c.extra = p.newExtra(ctx)
+	return c, nil
+}
+
+// newExtra returns what a call with that context needs beside the answer; nil: nothing.
+func (p *Peer) newExtra(ctx context.Context) *callExtra {
+	var x callExtra
 	switch v := ctx.Value(progressKey{}).(type) {
 	case progressSink:
-		c.queue = v
+		x.queue = v
 	case *opener:
-		c.opens = v
+		x.opens = v
 	}
-	if c.work, _ = ctx.Value(workKey{}).(workFunc); p.opts.Dialect.ProgressValue == "" {
-		c.work = nil
+	if p.opts.Dialect.ProgressValue != "" {
+		x.work, _ = ctx.Value(workKey{}).(workFunc)
 	}
 	if p.opts.OnRecord != nil {
-		c.seen = &sighting{start: time.Now()}
+		x.seen = &sighting{start: time.Now()}
 	}
-	return c, nil
+	if x.queue == nil && x.work == nil && x.opens == nil && x.seen == nil {
+		return nil
+	}
+	return new(x)
 }
 
 var _ late.Call = (*call)(nil)
@@ -119,7 +143,7 @@ func (p *Peer) version(ctx context.Context) jsonrpc.Version {
 		return jsonrpc.V2
 	}
 	if v := servingFrom(ctx); v != nil && v.peer == p {
-		return v.version
+		return v.req.version
 	}
 	return jsonrpc.V1
 }
@@ -148,8 +172,8 @@ func (p *Peer) call(ctx context.Context, method string, params, result any) erro
 	c, err := p.newCall(ctx)
 	if err == nil {
 		_, c.raw = result.(*jsonrpc.Raw)
-		if c.opens != nil && c.opens.space.subscribe != method { // an interceptor's own call
-			c.opens = nil
+		if o := c.extras().opens; o != nil && o.space.subscribe != method { // an interceptor's own call
+			c.extra.opens = nil
 		}
 		if l, ok := ctx.Value(late.LimitKey{}).(late.Limit); ok {
 			l.Began(c)
@@ -271,7 +295,7 @@ func (p *Peer) abandon(ctx context.Context, c *call, reason error) (ours bool) {
 		}
 		ours = true
 		delete(s.calls, c.id)
-		if c.opens != nil {
+		if c.extras().opens != nil {
 			s.abandonSubscription(c)
 		}
 		if s.err == nil {
@@ -470,7 +494,7 @@ func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
 			calls = s.takeSole()
 		}
 		if len(calls) == 0 {
-			s.stats.Dropped++
+			s.counts.dropped++
 		}
 	})
 	if late != nil {
@@ -485,8 +509,8 @@ func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
 		case m.Error != nil:
 			c.finish(nil, &remote.Error{Wire: m.Failure()})
 		default:
-			if c.opens != nil {
-				if err := p.listen(c.opens, m.Result); err != nil {
+			if o := c.extras().opens; o != nil {
+				if err := p.listen(o, m.Result); err != nil {
 					c.finish(nil, err)
 					continue
 				}

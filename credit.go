@@ -162,8 +162,9 @@ func (p *Peer) raiseCredit(id jsonrpc.Raw, limit int64) {
 
 func (s *serving) raiseCredit(limit int64) {
 	s.end.Before(func() {
-		if r := s.report; r != nil && r.credit != nil {
-			r.credit.raise(limit)
+		x := s.extra.Load()
+		if x != nil && x.report != nil && x.report.credit != nil {
+			x.report.credit.raise(limit)
 		}
 	})
 }

@@ -111,7 +111,7 @@ func (e *exchanging) answered(m *jsonrpc.Message) {
 	n, _ := m.ID.Uint()
 	c := e.calls[n]
 	if c == nil {
-		e.p.update(func(s *state) { s.stats.Dropped++ })
+		e.p.update(func(s *state) { s.counts.dropped++ })
 		return
 	}
 	delete(e.calls, n)
@@ -135,8 +135,8 @@ func (e *exchanging) notified(m *jsonrpc.Message) {
 			if c.worked(value) {
 				return
 			}
-		case c.queue != nil:
-			c.queue.put(value)
+		case c.extras().queue != nil:
+			c.extra.queue.put(value)
 			return
 		}
 	}
@@ -151,7 +151,7 @@ func (e *exchanging) requested(m *jsonrpc.Message) error {
 
 func (e *exchanging) serving(m *jsonrpc.Message) *serving {
 	v := &serving{parent: e.ctx, core: &e.p.core, push: &pusher{}}
-	v.req = Request{ID: m.ID, Params: m.Params, msg: m}
+	v.req = newRequest(m)
 	v.req.Method, v.load = e.p.lookup(m.Method)
 	return v
 }

@@ -89,7 +89,7 @@ func (p *Peer) unlisten(key feedKey, f *feed) (was bool) {
 // abandonSubscription notes that a call is given up whose answer may open a subscription.
 func (s *state) abandonSubscription(c *call) {
 	if all := s.subscriptions(); len(all.abandoned) < maxAbandoned {
-		all.abandoned[c.id] = c.opens.space
+		all.abandoned[c.id] = c.extra.opens.space
 	}
 }
 
@@ -166,7 +166,7 @@ func (p *Peer) unknownEvent(m *jsonrpc.Message) bool {
 	if p.mux != nil && p.mux.find(m.Method) != nil || p.mux == nil && p.handler != nil {
 		return false
 	}
-	p.update(func(s *state) { s.stats.DroppedEvents++ })
+	p.update(func(s *state) { s.counts.droppedEvents++ })
 	return true
 }
 

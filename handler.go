@@ -40,12 +40,19 @@ type Request struct {
 	ID     jsonrpc.ID  // absent for a notification; null when it is to be sent: each attempt gets its own
 	Params jsonrpc.Raw // nil when absent or null
 
-	batch bool
-	call  *serving // nil: it was made by a program, not by a message
-	msg   *jsonrpc.Message
-	entry *entry     // of the method, where a Mux has found it
-	part  *batchPart // of a batch to send
-	space *namespace // it subscribes to the method, in there
+	batch   bool
+	streams bool            // the method turned out to stream
+	version jsonrpc.Version // of the message
+	call    *serving        // nil: it was made by a program, not by a message
+	msg     *jsonrpc.Message
+	entry   *entry     // of the method, where a Mux has found it
+	part    *batchPart // of a batch to send
+	space   *namespace // it subscribes to the method, in there
+}
+
+// newRequest returns the request of a message that arrived.
+func newRequest(m *jsonrpc.Message) Request {
+	return Request{ID: m.ID, Params: m.Params, msg: m, version: m.Version}
 }
 
 // IsNotification reports whether the caller wants no answer.

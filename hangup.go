@@ -69,7 +69,7 @@ func (p *Peer) cutOff(limit time.Duration) {
 			return
 		}
 		for _, v := range s.served.all() {
-			s.answer(v.version.AppendError(nil, v.req.ID, e))
+			s.answer(v.req.version.AppendError(nil, v.req.ID, e))
 		}
 	})
 	p.flush(0)

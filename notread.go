@@ -36,7 +36,7 @@ func (p *Peer) lostAnswer(f beginning.Beginning, reason *jsonrpc.Error) bool {
 	}
 	var calls []*call
 	p.update(func(s *state) {
-		s.stats.Refused++
+		s.counts.refused++
 		calls = s.takeAnswered(f)
 	})
 	if len(calls) == 0 {

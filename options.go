@@ -3,6 +3,7 @@ package farcall
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -133,6 +134,23 @@ type Stats struct {
 	Calls                     int    // calls of ours that wait for their answers
 	UnsentBytes               int
 }
+
+// withDefaults returns a copy with the defaults; for nil one that all share.
+func (o *Options) withDefaults() *Options {
+	if o == nil {
+		return defaultOptions()
+	}
+	c := *o
+	c.setDefaults()
+	return &c
+}
+
+// defaultOptions are those of connections without options: one copy, because there may be very many.
+var defaultOptions = sync.OnceValue(func() *Options {
+	o := new(Options)
+	o.setDefaults()
+	return o
+})
 
 func (o *Options) setDefaults() {
 	setDefault(&o.MaxInFlight, 1024)

@@ -216,15 +216,15 @@ type sighting struct {
 
 // saw keeps the request of a call for its record.
 func (c *call) saw(request []byte) {
-	if c.seen != nil {
-		c.seen.request = bytes.Clone(request)
+	if seen := c.extras().seen; seen != nil {
+		seen.request = bytes.Clone(request)
 	}
 }
 
 // answeredBy keeps the answer of a call for its record.
 func (c *call) answeredBy(m *jsonrpc.Message) {
-	if c.seen != nil {
-		c.seen.response = bytes.Clone(m.Raw)
+	if seen := c.extras().seen; seen != nil {
+		seen.response = bytes.Clone(m.Raw)
 	}
 }
 
@@ -237,8 +237,11 @@ func (p *Peer) noteSeen(frame []byte) *sighting {
 }
 
 func (p *Peer) recordCall(ctx context.Context, c *call, method string, err error, batch bool) {
-	if c != nil && c.seen != nil {
-		p.recordOutgoing(ctx, c.seen, Record{ID: c.wire(), Method: method, Err: err, Batch: batch})
+	if c == nil {
+		return
+	}
+	if seen := c.extras().seen; seen != nil {
+		p.recordOutgoing(ctx, seen, Record{ID: c.wire(), Method: method, Err: err, Batch: batch})
 	}
 }
 

@@ -82,7 +82,8 @@ func (p *Peer) busy() (yes bool) {
 }
 
 func newPeer(h Handler, o *Options) *Peer {
-	p := &Peer{core: newCore(h, o), gone: make(chan struct{})}
+	p := &Peer{gone: make(chan struct{})}
+	p.init(h, o)
 	p.loan = budget.Lend(p.opts.Budget)
 	p.tick = p.onTick
 	p.outgoing = p.intercepted()
@@ -142,7 +143,9 @@ func (p *Peer) Err() (err error) {
 // Stats returns what happened so far.
 func (p *Peer) Stats() (st Stats) {
 	p.update(func(s *state) {
-		st = s.stats
+		n := &s.counts
+		st.Requests, st.Notifications, st.Refused = n.requests, n.notifications, n.refused
+		st.Overloaded, st.Dropped, st.DroppedEvents = n.overloaded, n.dropped, n.droppedEvents
 		st.InFlight, st.Waiting, st.Queued = s.running, s.waiting, len(s.notes)
 		st.Calls, st.UnsentBytes = len(s.calls), s.unsent()
 		if s.subs != nil {

@@ -24,10 +24,11 @@ type report struct {
 // the handler has returned: the memory of the message may be in use for another.
 func (s *serving) reporting() (r *report) {
 	s.end.Before(func() {
-		if s.report == nil {
-			s.report = s.asked()
+		if x := s.extra.Load(); x != nil && x.report != nil {
+			r = x.report
+		} else if r = s.asked(); r != nil {
+			s.needExtra().report = r
 		}
-		r = s.report
 	})
 	return r
 }
@@ -168,10 +169,10 @@ func (p *Peer) progressed(m *jsonrpc.Message, token, value jsonrpc.Raw) bool {
 		return false
 	case work:
 		return c.worked(value)
-	case c.queue == nil:
+	case c.extras().queue == nil:
 		return false
 	}
-	q := c.queue
+	q := c.extra.queue
 	stream, ok := q.(*progressQueue)
 	if ok && stream.first() && string(scan.Member(m.Params, "credit")) == "true" {
 		stream.counts()

@@ -69,7 +69,7 @@ func (p *Peer) broken(m *jsonrpc.Message) bool {
 func (p *Peer) refuse(m *jsonrpc.Message, e *jsonrpc.Error) {
 	buf := getBuffer()
 	*buf = p.refused(p.handling, *buf, m, e, false)
-	p.update(func(s *state) { s.stats.Refused++ })
+	p.update(func(s *state) { s.counts.refused++ })
 	p.reply(nil, buf)
 }
 
@@ -89,11 +89,11 @@ func (p *Peer) reply(v *serving, buf *[]byte, batch ...*serving) {
 			stalled = owed > p.opts.MaxUnsent
 			taken = s.answer(*buf)
 		}
-		if v != nil && v.opens != nil {
+		if v != nil && v.opens() != nil {
 			after = append(after, p.opened(s, v, answered))
 		}
 		for _, v := range batch {
-			if v != nil && v.opens != nil {
+			if v != nil && v.opens() != nil {
 				after = append(after, p.opened(s, v, answered))
 			}
 		}
@@ -114,8 +114,8 @@ func (p *Peer) reply(v *serving, buf *[]byte, batch ...*serving) {
 
 // newServing begins the call of a message that holds so many bytes.
 func (p *Peer) newServing(m *jsonrpc.Message, size int) *serving {
-	v := &serving{parent: p.handling, core: &p.core, peer: p, size: max(size, leastSize), version: m.Version}
-	v.req = Request{ID: m.ID, Params: m.Params, msg: m}
+	v := &serving{parent: p.handling, core: &p.core, peer: p, size: max(size, leastSize)}
+	v.req = newRequest(m)
 	v.req.Method, v.load = p.lookup(m.Method)
 	return v
 }
@@ -145,7 +145,7 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 	var refusal *jsonrpc.Error
 	ended := false
 	p.update(func(s *state) {
-		s.stats.Requests++
+		s.counts.requests++
 		if ended = s.err != nil; ended {
 			return
 		}
@@ -154,7 +154,7 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 		}
 		if !s.enter(v) {
 			refusal = duplicate()
-			s.stats.Refused++
+			s.counts.refused++
 			return
 		}
 		s.running++
@@ -177,7 +177,7 @@ func (p *Peer) requested(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 // admit decides whether there is room for a request of that size.
 func (p *Peer) admit(s *state, size int) *jsonrpc.Error {
 	answers, owed := s.unread()
-	o := &p.opts
+	o := p.opts
 	var refusal *jsonrpc.Error
 	switch {
 	case s.drain:
@@ -200,7 +200,7 @@ func (p *Peer) admit(s *state, size int) *jsonrpc.Error {
 	default:
 		return nil
 	}
-	s.stats.Overloaded++
+	s.counts.overloaded++
 	return refusal
 }
 
@@ -245,7 +245,7 @@ func (p *Peer) notified(l *leader, m *jsonrpc.Message, size int) (leads bool) {
 	}
 	mine, ended := false, false
 	p.update(func(s *state) {
-		s.stats.Notifications++
+		s.counts.notifications++
 		if ended = s.err != nil; ended {
 			return
 		}

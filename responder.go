@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -23,7 +24,9 @@ type Responder struct {
 
 // NewResponder returns a Responder that calls h.
 func NewResponder(h Handler, o *Options) *Responder {
-	r := &Responder{core: newCore(h, o)}
+	r := new(Responder)
+	r.init(h, o)
+	r.responder = r
 	r.places.init(r.opts.MaxInFlight)
 	r.batches.New = func() any { return new(jsonrpc.Batch) }
 	return r
@@ -87,12 +90,12 @@ func (r *Responder) Stream(ctx context.Context, method string, params jsonrpc.Ra
 	}
 	defer r.leave(v)
 	sent := 0
-	v.item = func(value jsonrpc.Raw) error {
+	v.needExtra().item = func(value jsonrpc.Raw) error {
 		sent += len(value)
 		return item(value)
 	}
 	result, err := v.invoke()
-	if err == nil && !v.streams {
+	if err == nil && !v.req.streams {
 		err = v.single(result)
 	}
 	var wire *jsonrpc.Error
@@ -122,12 +125,12 @@ func (s *serving) single(result any) (err error) {
 	if err != nil {
 		return err
 	}
-	return s.item(raw)
+	return s.extra.Load().item(raw)
 }
 
 func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pusher) *serving {
-	v := &serving{parent: ctx, core: &r.core, responder: r, push: push}
-	v.req = Request{ID: m.ID, Params: m.Params, msg: m}
+	v := &serving{parent: ctx, core: &r.core, push: push}
+	v.req = newRequest(m)
 	v.req.Method, v.load = r.lookup(m.Method)
 	return v
 }
@@ -136,12 +139,20 @@ func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pu
 func (r *Responder) enter(v *serving) *jsonrpc.Error {
 	scarce, e := r.places.enter(v.parent)
 	if scarce != nil {
-		v.scarce.Store(scarce)
+		v.needExtra().scarce.Store(scarce)
 	}
 	return e
 }
 
-func (r *Responder) leave(v *serving) { r.places.leave(v.scarce.Swap(nil)) }
+func (r *Responder) leave(v *serving) { r.places.leave(v.takeScarce()) }
+
+// takeScarce returns the owner of the scarce place that the call has no more; nil: it had none.
+func (s *serving) takeScarce() *owner.Key {
+	if x := s.extra.Load(); x != nil {
+		return x.scarce.Swap(nil)
+	}
+	return nil
+}
 
 // Waiting notes that the handler whose context it is waits for somebody else
 // until resume is called: it does not count against MaxInFlight then. The calls
@@ -150,15 +161,15 @@ func (r *Responder) leave(v *serving) { r.places.leave(v.scarce.Swap(nil)) }
 func Waiting(ctx context.Context) (resume func()) {
 	s := servingFrom(ctx)
 	switch {
-	case s == nil || s.peer == nil && s.responder == nil:
+	case s == nil || s.peer == nil && s.core.responder == nil:
 		return func() {}
 	case s.peer != nil:
 		s.peer.park(s)
 		return func() { s.peer.unpark(s) }
 	}
-	p := &s.responder.places
+	p := &s.core.responder.places
 	if s.parked.Add(1) == 1 { // a handler that waits for several things at once waits once
-		p.pause(s.scarce.Swap(nil))
+		p.pause(s.takeScarce())
 	}
 	return func() {
 		if s.parked.Add(-1) == 0 {

@@ -17,23 +17,19 @@ import (
 // core is what a Peer and a Responder share: how one message becomes a call of
 // a handler, and its outcome an answer.
 type core struct {
-	opts    Options
-	handler Handler // with the interceptors around it; nil serves nothing
-	mux     *Mux    // the handler without them, when it is a Mux
-	load    *load   // of a handler that is not a Mux, or of methods that a Mux does not have
+	opts      *Options // with defaults; it does not change, and connections without options share it
+	handler   Handler  // with the interceptors around it; nil serves nothing
+	mux       *Mux     // the handler without them, when it is a Mux
+	responder *Responder
+	load      load // of a handler that is not a Mux, or of methods that a Mux does not have
 }
 
-func newCore(h Handler, o *Options) core {
-	c := core{handler: h, load: new(load)}
-	if o != nil {
-		c.opts = *o
-	}
-	c.opts.setDefaults()
+func (c *core) init(h Handler, o *Options) {
+	c.handler, c.opts = h, o.withDefaults()
 	c.mux, _ = h.(*Mux)
 	for i := len(c.opts.Interceptors) - 1; i >= 0 && h != nil; i-- {
 		c.handler = c.opts.Interceptors[i](c.handler)
 	}
-	return c
 }
 
 // lookup finds the statistics of a method, and its name without allocating
@@ -43,36 +39,56 @@ func (c *core) lookup(method []byte) (name string, l *load) {
 		if e := c.mux.find(method); e != nil {
 			return e.name, &e.load
 		}
-		return string(method), c.load // unknown methods leave no trace of their own
+		return string(method), &c.load // unknown methods leave no trace of their own
 	}
-	return string(method), c.load
+	return string(method), &c.load
 }
 
 // serving is one request or notification that is being handled. It is also the
 // context that its handler gets: an own type because a call must not cost the
 // allocations of context.WithCancel.
 type serving struct {
-	parent    context.Context //nolint:containedctx // this is a context itself
-	core      *core
-	peer      *Peer      // nil under a Responder
-	responder *Responder // nil under a Peer
-	push      *pusher
-	req       Request
-	load      *load
-	version   jsonrpc.Version
-	size      int                                 // bytes booked against MaxInFlightBytes
-	item      func(jsonrpc.Raw) error             // takes the values of a streaming method; nil: they go where the caller wants
-	streams   bool                                // the method turned out to stream
-	batch     *batchWork                          // the batch that it is an element of
-	opens     *subscriber                         // what its answer opens; nil: nothing
-	inline    atomic.Uint64                       // the turn of the reader in which it runs; 0 when it does not
-	scarce    atomic.Pointer[owner.Key]           // whose scarce place of the Responder it has; nil: it has none
-	parked    atomic.Int32                        // the calls of its own that it waits for
-	silent    atomic.Bool                         // the caller does not want the answer any more
-	answered  func(result jsonrpc.Raw, err error) // see OnAnswer; nil when it was called
-	report    *report                             // how to report progress; nil: not asked for, or not known yet. Under end
-	work      atomic.Pointer[workDone]            // what the handler has reported; nil: nothing so far
-	end       cancel.End
+	parent context.Context //nolint:containedctx // this is a context itself
+	core   *core
+	peer   *Peer // nil under a Responder
+	push   *pusher
+	req    Request
+	load   *load
+	size   int                          // bytes booked against MaxInFlightBytes
+	batch  *batchWork                   // the batch that it is an element of
+	inline atomic.Uint64                // the turn of the reader in which it runs; 0 when it does not
+	extra  atomic.Pointer[servingExtra] // nil: it has none of these
+	parked atomic.Int32                 // the calls of its own that it waits for
+	silent atomic.Bool                  // the caller does not want the answer any more
+	end    cancel.End
+}
+
+// servingExtra is what few calls need. It is apart so that the others, of which many may be in flight, have no
+// memory for it.
+type servingExtra struct {
+	item     func(jsonrpc.Raw) error             // takes the values of a streaming method; nil: they go where the caller wants
+	opens    *subscriber                         // what its answer opens; nil: nothing
+	scarce   atomic.Pointer[owner.Key]           // the owner of its scarce place of the Responder; nil: it has none
+	answered func(result jsonrpc.Raw, err error) // see OnAnswer; nil when it was called
+	report   *report                             // how to report progress; nil: not asked for, or not known yet. Under end
+	work     atomic.Pointer[workDone]            // what the handler has reported; nil: nothing so far
+}
+
+// needExtra returns s.extra and makes it first if necessary.
+func (s *serving) needExtra() *servingExtra {
+	if x := s.extra.Load(); x != nil {
+		return x
+	}
+	s.extra.CompareAndSwap(nil, new(servingExtra))
+	return s.extra.Load()
+}
+
+// opens returns the subscription that the answer opens; nil: none.
+func (s *serving) opens() *subscriber {
+	if x := s.extra.Load(); x != nil {
+		return x.opens
+	}
+	return nil
 }
 
 type servingKey struct{}
@@ -147,8 +163,8 @@ func (s *serving) call(dst []byte) []byte {
 	dst, wire := s.answer(dst, result, err)
 	if s.silent.Load() {
 		dst = dst[:at]
-		if s.opens != nil {
-			s.opens.close()
+		if sub := s.opens(); sub != nil {
+			sub.close()
 		}
 	}
 	if sample {
@@ -252,10 +268,13 @@ func (s *serving) result(dst []byte, result any) (_ []byte, err error, ok bool) 
 
 // ended calls what OnAnswer was given, once.
 func (s *serving) ended(result jsonrpc.Raw, err error) {
-	if f := s.answered; f != nil {
-		s.answered = nil
-		f(result, err)
+	x := s.extra.Load()
+	if x == nil || x.answered == nil {
+		return
 	}
+	f := x.answered
+	x.answered = nil
+	f(result, err)
 }
 
 // errUnanswered is what OnAnswer tells of a handler that ended its goroutine.
@@ -272,14 +291,15 @@ func OnAnswer(ctx context.Context, f func(result jsonrpc.Raw, err error)) bool {
 	if s == nil {
 		return false
 	}
-	if before := s.answered; before != nil {
+	x := s.needExtra()
+	if before := x.answered; before != nil {
 		after := f
 		f = func(result jsonrpc.Raw, err error) {
 			after(result, err)
 			before(result, err)
 		}
 	}
-	s.answered = f
+	x.answered = f
 	return true
 }
 

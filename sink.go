@@ -22,8 +22,11 @@ type sink struct {
 func newSink(req *Request) *sink {
 	k := &sink{call: req.call}
 	if s := req.call; s != nil {
-		s.streams = true
-		if k.item = s.item; k.item == nil {
+		s.req.streams = true
+		if x := s.extra.Load(); x != nil {
+			k.item = x.item
+		}
+		if k.item == nil {
 			k.asked = s.reporting() != nil
 		}
 	}

@@ -28,7 +28,12 @@ type state struct {
 	drain   bool             // Shutdown was called, or the other end sends no more
 	err     error            // why the connection ended; nil while it lives
 	subs    *subscriptions   // nil: there was none yet
-	stats   Stats
+	counts  counts
+}
+
+// counts are the members of Stats that only grow.
+type counts struct {
+	requests, notifications, refused, overloaded, dropped, droppedEvents uint64
 }
 
 // update changes the state. f must not block and must not call out.

@@ -91,7 +91,7 @@ func (s *state) heldEvents() int {
 
 // subscribe registers a subscription of the call v, whose answer opens it.
 func (p *Peer) subscribe(ctx context.Context, v *serving, space namespace) (*subscriber, error) {
-	sub := &subscriber{peer: p, space: space, version: v.version}
+	sub := &subscriber{peer: p, space: space, version: v.req.version}
 	sub.ctx, sub.cancel = outliving(ctx, p)
 	var refusal error
 	p.update(func(s *state) {
@@ -112,10 +112,11 @@ func (p *Peer) subscribe(ctx context.Context, v *serving, space namespace) (*sub
 		return nil, refusal
 	}
 	sub.head, sub.tail = eventFrame(sub.version, space.event, sub.id)
-	if v.opens != nil { // an interceptor has called the handler again
-		v.opens.close()
+	x := v.needExtra()
+	if x.opens != nil { // an interceptor has called the handler again
+		x.opens.close()
 	}
-	v.opens = sub
+	x.opens = sub
 	OnAnswer(ctx, func(_ jsonrpc.Raw, err error) {
 		if err != nil {
 			sub.close()
@@ -146,7 +147,7 @@ func (sub *subscriber) missing(frame []byte) []byte {
 // opened opens the subscription of a call whose answer was just queued, and closes it when it was not.
 // The rest of it is for after.
 func (p *Peer) opened(s *state, v *serving, answered bool) (after func()) {
-	sub := v.opens
+	sub := v.opens()
 	switch {
 	case sub.phase == closed:
 		return func() {}

@@ -85,15 +85,23 @@ func (s *serving) working() (r *workDone) {
 		return nil
 	}
 	s.end.Before(func() {
-		if r = s.work.Load(); r != nil {
+		if r = s.worked(); r != nil {
 			return
 		}
 		if token := scan.Member(s.req.msg.Params, workToken); isWorkToken(token) {
 			r = &workDone{token: slices.Clone(token)}
-			s.work.Store(r)
+			s.needExtra().work.Store(r)
 		}
 	})
 	return r
+}
+
+// worked returns what the handler has reported; nil: nothing so far.
+func (s *serving) worked() *workDone {
+	if x := s.extra.Load(); x != nil {
+		return x.work.Load()
+	}
+	return nil
 }
 
 // isWorkToken reports whether a token is a string or a number, and not too long to be repeated.
@@ -134,7 +142,7 @@ func (r *workDone) report(s *serving, w WorkDone) error {
 
 // workEnded ends what the handler has begun to report.
 func (s *serving) workEnded() {
-	if r := s.work.Load(); r != nil {
+	if r := s.worked(); r != nil {
 		_ = r.report(s, WorkDone{Kind: "end"}) // it fails only when the caller has gone
 	}
 }
@@ -187,12 +195,13 @@ func tokenOf(token jsonrpc.Raw) (n uint64, work, ok bool) {
 // worked takes what arrives for the workDoneToken of a call. It reports false when the call has not asked. What
 // is no value of LSP is dropped.
 func (c *call) worked(value jsonrpc.Raw) bool {
-	if c.work == nil {
+	f := c.extras().work
+	if f == nil {
 		return false
 	}
 	var w WorkDone
 	if err := jsonv2.Unmarshal(value, &w); err == nil && (w.Kind == "begin" || w.Kind == "report" || w.Kind == "end") {
-		c.work(w)
+		f(w)
 	}
 	return true
 }
