@@ -208,8 +208,8 @@ func TestTableHistory(t *testing.T) {
 	for k := range model {
 		table.Remove(k)
 	}
-	if len(table.holders)+len(table.groups)+table.idle.Len() != 0 {
-		t.Errorf("left over: %d holders, %d groups, %d idle", len(table.holders), len(table.groups), table.idle.Len())
+	if len(table.holders)+len(table.groups) != 0 || table.idle.first != nil {
+		t.Errorf("left over: %d holders, %d groups, idle: %v", len(table.holders), len(table.groups), table.idle.oldest())
 	}
 	if c := table.Counters(); c.Evicted == 0 || c.Refused == 0 {
 		t.Errorf("the history has no eviction or no refusal: %+v", c)

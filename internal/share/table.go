@@ -2,7 +2,6 @@ package share
 
 import (
 	"container/heap"
-	"container/list"
 	"iter"
 
 	"github.com/farcall-dev/farcall/internal/owner"
@@ -17,9 +16,9 @@ type Table[K comparable, V any] struct {
 	bounds  Bounds // Group and Ratio mean nothing here
 	used    int
 	entries map[K]*entry[K, V]
-	holders map[owner.Key]*holder
-	groups  ranking   // the group that holds most is first
-	idle    list.List // of *entry: those not in use, the longest idle first
+	holders map[owner.Key]*holder[K, V]
+	groups  ranking[K, V] // the group that holds most is first
+	idle    list[K, V]    // those not in use, the longest idle first
 	counts  Counters
 }
 
@@ -27,21 +26,62 @@ type entry[K comparable, V any] struct {
 	key    K
 	value  V
 	weight int
-	owner  *holder
+	owner  *holder[K, V]
 	users  int
-	place  *list.Element // in the list of its owner: idle or busy
-	order  *list.Element // in Table.idle; nil while it is in use
+	place  node[K, V] // in the list of its owner: idle or busy
+	order  node[K, V] // in Table.idle, unless it is in use
+}
+
+// A list has entries in the order in which they came. Its nodes are parts of them, so that an entry that is used
+// and put back again and again costs no allocation.
+type list[K comparable, V any] struct{ first, last *node[K, V] }
+
+type node[K comparable, V any] struct {
+	prev, next *node[K, V]
+	entry      *entry[K, V]
+}
+
+func (l *list[K, V]) push(n *node[K, V]) {
+	n.prev = l.last
+	if l.last == nil {
+		l.first = n
+	} else {
+		l.last.next = n
+	}
+	l.last = n
+}
+
+func (l *list[K, V]) remove(n *node[K, V]) {
+	if n.prev == nil {
+		l.first = n.next
+	} else {
+		n.prev.next = n.next
+	}
+	if n.next == nil {
+		l.last = n.prev
+	} else {
+		n.next.prev = n.prev
+	}
+	n.prev, n.next = nil, nil
+}
+
+// oldest returns the entry that came first; nil: there is none.
+func (l *list[K, V]) oldest() *entry[K, V] {
+	if l.first == nil {
+		return nil
+	}
+	return l.first.entry
 }
 
 // A holder is an owner that has entries, or a group of owners.
-type holder struct {
+type holder[K comparable, V any] struct {
 	key        owner.Key
 	used       int // with what its members hold
 	direct     int // without
 	rank       int // in the heap that it is in
-	group      *holder
-	members    ranking   // of a group
-	idle, busy list.List // of *entry, the oldest first
+	group      *holder[K, V]
+	members    ranking[K, V] // of a group
+	idle, busy list[K, V]    // the oldest first
 }
 
 // Evicted is an entry that made room.
@@ -52,7 +92,7 @@ type Evicted[K comparable, V any] struct {
 
 // NewTable returns an empty table.
 func NewTable[K comparable, V any](b Bounds) *Table[K, V] {
-	return &Table[K, V]{bounds: b, entries: map[K]*entry[K, V]{}, holders: map[owner.Key]*holder{}}
+	return &Table[K, V]{bounds: b, entries: map[K]*entry[K, V]{}, holders: map[owner.Key]*holder[K, V]{}}
 }
 
 // Put adds an entry of a weight that is not in use, or replaces the one with its key. What had to go
@@ -65,7 +105,7 @@ func (t *Table[K, V]) Put(o owner.Key, k K, v V, weight int) (gone []Evicted[K, 
 	}
 	t.Remove(k)
 	for t.bounds.Owner > 0 && t.Of(o)+weight > t.bounds.Owner {
-		e := oldest[K, V](&t.holders[o].idle)
+		e := t.holders[o].idle.oldest()
 		if e == nil {
 			t.counts.Refused++
 			return gone, false
@@ -83,8 +123,9 @@ func (t *Table[K, V]) Put(o owner.Key, k K, v V, weight int) (gone []Evicted[K, 
 	h := t.holder(o)
 	e := &entry[K, V]{key: k, value: v, weight: weight, owner: h}
 	t.entries[k] = e
-	e.place = h.idle.PushBack(e)
-	e.order = t.idle.PushBack(e)
+	e.place.entry, e.order.entry = e, e
+	h.idle.push(&e.place)
+	t.idle.push(&e.order)
 	t.change(h, weight)
 	return gone, true
 }
@@ -112,9 +153,9 @@ func (t *Table[K, V]) Hold(k K) bool {
 		return false
 	}
 	if e.users++; e.users == 1 {
-		e.owner.idle.Remove(e.place)
-		t.idle.Remove(e.order)
-		e.place, e.order = e.owner.busy.PushBack(e), nil
+		e.owner.idle.remove(&e.place)
+		t.idle.remove(&e.order)
+		e.owner.busy.push(&e.place)
 	}
 	return true
 }
@@ -126,14 +167,15 @@ func (t *Table[K, V]) Release(k K) {
 		return
 	}
 	if e.users--; e.users == 0 {
-		e.owner.busy.Remove(e.place)
-		e.place, e.order = e.owner.idle.PushBack(e), t.idle.PushBack(e)
+		e.owner.busy.remove(&e.place)
+		e.owner.idle.push(&e.place)
+		t.idle.push(&e.order)
 	}
 }
 
 // Oldest returns the entry that has not been in use for the longest time.
 func (t *Table[K, V]) Oldest() (k K, v V, ok bool) {
-	if e := oldest[K, V](&t.idle); e != nil {
+	if e := t.idle.oldest(); e != nil {
 		return e.key, e.value, true
 	}
 	return k, v, false
@@ -204,14 +246,14 @@ func (t *Table[K, V]) victim(o owner.Key, weight int) *entry[K, V] {
 			after += mine.used
 		}
 	}
-	if e := oldest[K, V](&h.idle); e != nil {
+	if e := h.idle.oldest(); e != nil {
 		return e
 	}
 	if h.key != o && after < most {
-		return oldest[K, V](&h.busy)
+		return h.busy.oldest()
 	}
 	// Others may hold as much, with something that is not in use.
-	if e := oldest[K, V](&t.idle); e != nil && e.owner.root().used >= after && (top != mine || e.owner.root() == top) {
+	if e := t.idle.oldest(); e != nil && e.owner.root().used >= after && (top != mine || e.owner.root() == top) {
 		return e
 	}
 	return nil
@@ -219,7 +261,7 @@ func (t *Table[K, V]) victim(o owner.Key, weight int) *entry[K, V] {
 
 // greatest returns the holder in a group that holds most: a member or, by what it holds directly,
 // the group itself. Of those that hold as much it is self.
-func (h *holder) greatest(self *holder) *holder {
+func (h *holder[K, V]) greatest(self *holder[K, V]) *holder[K, V] {
 	best, used := h, h.direct
 	if len(h.members) > 0 && h.members[0].used > used {
 		best, used = h.members[0], h.members[0].used
@@ -231,19 +273,11 @@ func (h *holder) greatest(self *holder) *holder {
 }
 
 // root returns the group of a holder.
-func (h *holder) root() *holder {
+func (h *holder[K, V]) root() *holder[K, V] {
 	if h.group != nil {
 		return h.group
 	}
 	return h
-}
-
-func oldest[K comparable, V any](l *list.List) *entry[K, V] {
-	if f := l.Front(); f != nil {
-		e, _ := f.Value.(*entry[K, V])
-		return e
-	}
-	return nil
 }
 
 func (t *Table[K, V]) evict(e *entry[K, V]) Evicted[K, V] {
@@ -255,21 +289,21 @@ func (t *Table[K, V]) evict(e *entry[K, V]) Evicted[K, V] {
 func (t *Table[K, V]) drop(e *entry[K, V]) {
 	delete(t.entries, e.key)
 	if e.users > 0 {
-		e.owner.busy.Remove(e.place)
+		e.owner.busy.remove(&e.place)
 	} else {
-		e.owner.idle.Remove(e.place)
-		t.idle.Remove(e.order)
+		e.owner.idle.remove(&e.place)
+		t.idle.remove(&e.order)
 	}
 	t.change(e.owner, -e.weight)
 }
 
 // holder returns what an owner holds, and makes it and its group.
-func (t *Table[K, V]) holder(o owner.Key) *holder {
+func (t *Table[K, V]) holder(o owner.Key) *holder[K, V] {
 	h := t.holders[o]
 	if h != nil {
 		return h
 	}
-	h = &holder{key: o, rank: -1}
+	h = &holder[K, V]{key: o, rank: -1}
 	t.holders[o] = h
 	if g := o.Group(); g != o {
 		h.group = t.holder(g)
@@ -281,7 +315,7 @@ func (t *Table[K, V]) holder(o owner.Key) *holder {
 }
 
 // change counts what an owner got or gave back, and forgets those that hold nothing.
-func (t *Table[K, V]) change(h *holder, weight int) {
+func (t *Table[K, V]) change(h *holder[K, V], weight int) {
 	t.used += weight
 	h.direct += weight
 	for h != nil {
@@ -291,7 +325,7 @@ func (t *Table[K, V]) change(h *holder, weight int) {
 			in = &h.group.members
 		}
 		heap.Fix(in, h.rank)
-		if len(h.members) == 0 && h.idle.Len()+h.busy.Len() == 0 {
+		if len(h.members) == 0 && h.idle.first == nil && h.busy.first == nil {
 			heap.Remove(in, h.rank)
 			delete(t.holders, h.key)
 		}
@@ -300,29 +334,29 @@ func (t *Table[K, V]) change(h *holder, weight int) {
 }
 
 // A ranking is a heap of holders: the one that holds most is first.
-type ranking []*holder
+type ranking[K comparable, V any] []*holder[K, V]
 
 // Len implements heap.Interface.
-func (r ranking) Len() int { return len(r) }
+func (r ranking[K, V]) Len() int { return len(r) }
 
 // Less implements heap.Interface.
-func (r ranking) Less(i, j int) bool { return r[i].used > r[j].used }
+func (r ranking[K, V]) Less(i, j int) bool { return r[i].used > r[j].used }
 
 // Swap implements heap.Interface.
-func (r ranking) Swap(i, j int) {
+func (r ranking[K, V]) Swap(i, j int) {
 	r[i], r[j] = r[j], r[i]
 	r[i].rank, r[j].rank = i, j
 }
 
 // Push implements heap.Interface.
-func (r *ranking) Push(x any) {
-	h, _ := x.(*holder)
+func (r *ranking[K, V]) Push(x any) {
+	h, _ := x.(*holder[K, V])
 	h.rank = len(*r)
 	*r = append(*r, h)
 }
 
 // Pop implements heap.Interface.
-func (r *ranking) Pop() any {
+func (r *ranking[K, V]) Pop() any {
 	last := len(*r) - 1
 	h := (*r)[last]
 	(*r)[last] = nil
