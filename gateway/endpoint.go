@@ -30,7 +30,7 @@ type endpoint struct {
 	ws     http.Handler
 }
 
-var _ mcp.Relay = (*endpoint)(nil)
+var _ relay.Relay = (*endpoint)(nil)
 
 // servers returns those behind the endpoint that speak MCP, and the view of them.
 func (e *endpoint) servers() (*route.View, []*server) {
@@ -86,9 +86,9 @@ func (g *Gateway) ownerOf(ctx context.Context) string {
 	return g.opts.Owner(r)
 }
 
-// Describe implements mcp.Relay. One server speaks for itself; of several it is
+// Describe implements relay.Relay. One server speaks for itself; of several it is
 // what all of them can do, as far as they are up.
-func (e *endpoint) Describe(ctx context.Context) (*mcp.ServerInfo, error) {
+func (e *endpoint) Describe(ctx context.Context) (*relay.Description, error) {
 	if e.g.draining.Load() {
 		return nil, errDraining()
 	}
@@ -96,7 +96,14 @@ func (e *endpoint) Describe(ctx context.Context) (*mcp.ServerInfo, error) {
 	who := e.g.caller(ctx)
 	c := e.g.plan.Load().config
 	if len(servers) == 1 && (e.name != "" || c.Name == "") {
-		return servers[0].info(ctx, who)
+		info, err := servers[0].info(ctx, who)
+		if err != nil {
+			return nil, err
+		}
+		return &relay.Description{
+			Name: info.Name, Title: info.Title, Version: info.Version,
+			Instructions: info.Instructions, Capabilities: info.Capabilities,
+		}, nil
 	}
 	infos := make([]*mcp.ServerInfo, len(servers))
 	var wg sync.WaitGroup
@@ -104,8 +111,10 @@ func (e *endpoint) Describe(ctx context.Context) (*mcp.ServerInfo, error) {
 		wg.Go(func() { infos[i] = s.describe(ctx, who) }) // one that is down is described when it is up
 	}
 	wg.Wait()
-	all := &mcp.ServerInfo{Name: c.name(), Title: c.Title, Version: e.g.opts.Version, Instructions: instructions(c, servers, infos), Capabilities: union(infos)}
-	return all, nil
+	return &relay.Description{
+		Name: c.name(), Title: c.Title, Version: e.g.opts.Version,
+		Instructions: instructions(c, servers, infos), Capabilities: union(infos),
+	}, nil
 }
 
 // union is what any of the servers can do. One that is down may offer anything
@@ -163,7 +172,7 @@ func instructions(c *Config, servers []*server, infos []*mcp.ServerInfo) string 
 	return strings.Join(parts, "\n\n")
 }
 
-// Forward implements mcp.Relay.
+// Forward implements relay.Relay.
 func (e *endpoint) Forward(ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
 	if e.g.draining.Load() {
 		return nil, nil, errDraining()
@@ -513,7 +522,7 @@ func (s *server) modern(ctx context.Context, who upstream.Caller) (bool, error) 
 	return rev != nil && rev.Modern, nil
 }
 
-// TaskSupport implements mcp.Relay.
+// TaskSupport implements relay.Relay.
 func (e *endpoint) TaskSupport(ctx context.Context, tool string) string {
 	target, ok, err := e.find(ctx, "tools", tool)
 	if err != nil || !ok || !e.g.shield.shown(ctx, "tools", &target) {
@@ -533,7 +542,7 @@ func (e *endpoint) TaskSupport(ctx context.Context, tool string) string {
 	return ""
 }
 
-// Notified implements mcp.Relay.
+// Notified implements relay.Relay.
 func (e *endpoint) Notified(ctx context.Context, method string, params jsonrpc.Raw) {
 	who := e.g.caller(ctx)
 	_, servers := e.servers()
@@ -549,7 +558,7 @@ func (e *endpoint) Notified(ctx context.Context, method string, params jsonrpc.R
 	}
 }
 
-// Closed implements mcp.Relay.
+// Closed implements relay.Relay.
 func (e *endpoint) Closed(session string) {
 	_, servers := e.servers()
 	for _, s := range servers {

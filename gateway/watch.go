@@ -29,7 +29,7 @@ type watching struct {
 	over bool
 }
 
-// Watch implements mcp.Relay.
+// Watch implements relay.Relay.
 func (e *endpoint) Watch(ctx context.Context, uri string, updated func()) (stop func(), err error) {
 	at, name, stop, err := e.watch(ctx, uri, updated)
 	if err != nil {

@@ -10,13 +10,13 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
-	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -25,44 +25,9 @@ import (
 // session had.
 var ErrNotSent = errors.New("mcp: the request was not sent")
 
-// A Forward is a call that a Client makes for somebody else, as a gateway does.
-type Forward struct {
-	Method string
-	// Params are in the form of Revision: an object, or nil. A progressToken in
-	// their _meta is replaced or removed.
-	Params jsonrpc.Raw
-	// Revision is the one that Params are in. Nil: the newest.
-	Revision *era.Revision
-	// Info and Capabilities say who calls, as JSON in the form of the newest
-	// revision, to servers that want to know it with each request. What
-	// the _meta of Params has counts first. Nil: the client's own.
-	Info, Capabilities jsonrpc.Raw
-	// LogLevel is what is to be logged of the call, for those servers. "": nothing
-	// is said.
-	LogLevel string
-	// OnProgress gets the params of each notifications/progress in the form of the
-	// newest revision, in order, from the goroutine that reads: it must not block,
-	// nor keep them. One that is on its way when the context ends may come after
-	// Forward has returned; of a task nothing is reported. Nil: no progress is asked
-	// for.
-	OnProgress func(params jsonrpc.Raw)
-	// Rounds answers input_required with ClientOptions.Ask and calls again, as
-	// Client.Request does. Otherwise that is the result.
-	Rounds bool
-	// OnTask is told that the server has made a task of the call, before that is
-	// followed to its end. An error ends the call, and the task is cancelled.
-	OnTask func() error
-	// Task calls a tool as a task where it may be one (legacy servers). One that
-	// must be one always is.
-	Task bool
-	// Timeout is used in place of ClientOptions.Timeout; MaxTimeout holds, too.
-	// 0: that one. It bounds each request, not the whole of rounds and tasks.
-	Timeout time.Duration
-}
-
 // forwarding is a Forward that is under way.
 type forwarding struct {
-	*Forward
+	*relay.Forward
 	c      *Client
 	rev    *era.Revision // of the params
 	params jsonrpc.Raw   // of this round
@@ -72,7 +37,7 @@ type forwarding struct {
 	result jsonrpc.Raw   // of this round
 }
 
-// Forward makes a call for somebody else. The result is as the server has sent
+// Forward makes a call for another client, as a gateway does. The result is as the server has sent
 // it, in the form of the revision that is returned with it: nothing is taken from
 // a cache, decoded or validated. Where the call became a task, it is the result of
 // that; the end of the context cancels the task.
@@ -80,12 +45,12 @@ type forwarding struct {
 // Errors are those of [Client.Request], passed on ([farcall.PassOn]): a handler that returns one answers
 // as the server did. Forward does not act on spec.URLElicitationRequired. A call whose error does not
 // wrap [ErrNotSent] may have had its effect.
-func (c *Client) Forward(ctx context.Context, f *Forward) (result jsonrpc.Raw, in *era.Revision, err error) {
+func (c *Client) Forward(ctx context.Context, f *relay.Forward) (result jsonrpc.Raw, in *era.Revision, err error) {
 	result, in, err = c.forward(ctx, f)
 	return result, in, farcall.PassOn(err)
 }
 
-func (c *Client) forward(ctx context.Context, f *Forward) (result jsonrpc.Raw, in *era.Revision, err error) {
+func (c *Client) forward(ctx context.Context, f *relay.Forward) (result jsonrpc.Raw, in *era.Revision, err error) {
 	w := &forwarding{Forward: f, c: c, rev: cmp.Or(f.Revision, era.Latest()), params: f.Params}
 	if i := scan.Space(f.Params, 0); i < len(f.Params) && f.Params[i] != '{' && string(f.Params[i:]) != "null" {
 		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: they must be an object")

@@ -9,6 +9,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
 )
 
 // echoingClient is a client of a server that does next to nothing, over a Pipe:
@@ -69,7 +70,7 @@ func forwardedCalls(tb testing.TB) map[string]func() {
 		{revModern, revLegacy, `{"name":"add","arguments":{"a":2,"b":3},` + forwardedMeta + `}`, legacyResult},
 	} {
 		c := echoingClient(tb, x.to, x.result)
-		f := &Forward{
+		f := &relay.Forward{
 			Method: "tools/call", Params: jsonrpc.Raw(x.params), Revision: era.Lookup(x.from),
 			Info: jsonrpc.Raw(`{"name":"x","version":"1"}`), Capabilities: jsonrpc.Raw(`{"elicitation":{"form":{}}}`),
 		}

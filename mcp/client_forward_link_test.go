@@ -21,11 +21,12 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-func callOf(tool string) *Forward {
-	return &Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"` + tool + `","arguments":{"a":"v"}}`)}
+func callOf(tool string) *relay.Forward {
+	return &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"` + tool + `","arguments":{"a":"v"}}`)}
 }
 
 // Only what the server has surely not seen was not sent.
@@ -54,7 +55,7 @@ func TestForwardNotSent(t *testing.T) {
 				t.Errorf("ended before: %v", err)
 			}
 			c.Close()
-			if _, _, err := c.Forward(t.Context(), &Forward{Method: "x"}); !errors.Is(err, farcall.ErrClosed) || !errors.Is(err, ErrNotSent) {
+			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); !errors.Is(err, farcall.ErrClosed) || !errors.Is(err, ErrNotSent) {
 				t.Errorf("closed: %v", err)
 			}
 		})
@@ -69,13 +70,13 @@ func TestForwardNoLink(t *testing.T) {
 		defer c.Close()
 		p.exit()
 		synctest.Wait()
-		if raw, _, err := c.Forward(t.Context(), &Forward{Method: "x"}); err != nil || string(raw) != `{"a":1}` || p.starts != 2 {
+		if raw, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); err != nil || string(raw) != `{"a":1}` || p.starts != 2 {
 			t.Error(string(raw), err, p.starts)
 		}
 		p.exit()
 		synctest.Wait()
 		p.failing = 100
-		if _, _, err := c.Forward(t.Context(), &Forward{Method: "x"}); !errors.Is(err, ErrNotSent) || !strings.Contains(err.Error(), "cannot start") {
+		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); !errors.Is(err, ErrNotSent) || !strings.Contains(err.Error(), "cannot start") {
 			t.Error(err)
 		}
 	})
@@ -108,11 +109,11 @@ func TestForwardHTTPNotSent(t *testing.T) {
 				return dialer.DialContext(ctx, network, address)
 			}}
 			c := mustDial(t, url, &ClientOptions{Era: test.era, HTTP: &mcphttp.DialOptions{HTTP: &http.Client{Transport: transport}}})
-			if _, _, err := c.Forward(t.Context(), &Forward{Method: "x"}); err != nil {
+			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); err != nil {
 				t.Fatal(err)
 			}
 			broken.Store(true)
-			if _, _, err := c.Forward(t.Context(), &Forward{Method: "x"}); err == nil || errors.Is(err, ErrNotSent) {
+			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); err == nil || errors.Is(err, ErrNotSent) {
 				t.Errorf("broken off: %v", err)
 			}
 			refused.Store(true)
@@ -200,7 +201,7 @@ func TestForwardServerChanges(t *testing.T) {
 	c := mustDial(t, url, nil)
 	for _, want := range []string{revModern, revLegacy} {
 		old.Store(want == revLegacy)
-		_, in, err := c.Forward(t.Context(), &Forward{Method: "x", Params: paramsIn(era.Latest(), `"a":1`)})
+		_, in, err := c.Forward(t.Context(), &relay.Forward{Method: "x", Params: paramsIn(era.Latest(), `"a":1`)})
 		if err != nil || in.Name != want || f.last("x")["a"] != 1.0 {
 			t.Errorf("in %v, %v", in, err)
 		}
@@ -259,7 +260,7 @@ func TestForwardHeaders(t *testing.T) {
 	if _, _, err := c.Forward(t.Context(), callOf("bad")); err == nil || !strings.Contains(err.Error(), "cannot be called over HTTP") {
 		t.Error(err)
 	}
-	if _, _, err := c.Forward(t.Context(), &Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":5}`)}); !errors.Is(err, spec.HeaderMismatch) {
+	if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":5}`)}); !errors.Is(err, spec.HeaderMismatch) {
 		t.Error(err) // that is for the server to say
 	}
 }
@@ -322,15 +323,15 @@ func TestForwardTimeout(t *testing.T) {
 		defer p.exit()
 		defer c.Close()
 		begun := time.Now()
-		_, _, err := c.Forward(t.Context(), &Forward{Method: "x", Timeout: 30 * time.Second})
+		_, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x", Timeout: 30 * time.Second})
 		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != 30*time.Second {
 			t.Error(err, time.Since(begun))
 		}
 		reports := 0
-		if _, _, err := c.Forward(t.Context(), &Forward{Method: "x", Timeout: 30 * time.Second, OnProgress: func(jsonrpc.Raw) { reports++ }}); err != nil || reports != 5 {
+		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x", Timeout: 30 * time.Second, OnProgress: func(jsonrpc.Raw) { reports++ }}); err != nil || reports != 5 {
 			t.Error(err, reports)
 		}
-		if _, _, err := c.Forward(t.Context(), &Forward{Method: "x"}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 		}
 	})
@@ -379,7 +380,7 @@ func TestForwardEndlessTools(t *testing.T) {
 	defer server.Close()
 	c := mustDial(t, server.URL, nil)
 	for range 3 {
-		if _, _, err := c.Forward(t.Context(), &Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x"}`)}); err != nil {
+		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x"}`)}); err != nil {
 			t.Error(err)
 		}
 	}

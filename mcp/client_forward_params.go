@@ -8,6 +8,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -189,7 +190,7 @@ type callersMeta struct {
 
 const maxCallers = 16
 
-func (k *callers) find(f *Forward, rev *era.Revision) jsonrpc.Raw {
+func (k *callers) find(f *relay.Forward, rev *era.Revision) jsonrpc.Raw {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for i, m := range k.all {
@@ -202,7 +203,7 @@ func (k *callers) find(f *Forward, rev *era.Revision) jsonrpc.Raw {
 	return nil
 }
 
-func (k *callers) keep(f *Forward, rev *era.Revision, raw jsonrpc.Raw) {
+func (k *callers) keep(f *relay.Forward, rev *era.Revision, raw jsonrpc.Raw) {
 	if len(raw) > maxRemembered {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -79,7 +80,7 @@ func (w *forwarding) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.
 // taskCall makes a call about a task in the name of whoever has made that. What it
 // returns is in the form of the newest revision, but for the result of the tool.
 func (w *forwarding) taskCall(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
-	f := &Forward{Method: method, Params: params, Info: w.Info, Capabilities: w.Capabilities, Timeout: w.Timeout}
+	f := &relay.Forward{Method: method, Params: params, Info: w.Info, Capabilities: w.Capabilities, Timeout: w.Timeout}
 	if w.rev.Modern {
 		meta := scan.Member(w.params, "_meta")
 		f.Info = orElse(scan.Member(meta, spec.MetaClientInfo), f.Info)

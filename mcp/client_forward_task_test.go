@@ -10,17 +10,18 @@ import (
 
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // taskForwarder is a client of a server with tasks of one generation, and what a
 // Forward of its tool "work" has.
-func taskForwarder(t *testing.T, rev, over, support string, o *ClientOptions, work func(ctx context.Context) (string, error)) (*Client, *spy, *Server, func() *Forward) {
+func taskForwarder(t *testing.T, rev, over, support string, o *ClientOptions, work func(ctx context.Context) (string, error)) (*Client, *spy, *Server, func() *relay.Forward) {
 	t.Helper()
 	s := taskServer(t, support, &ServerOptions{TaskPoll: 20 * time.Millisecond}, work)
 	c, seen := forwarder(t, s, rev, over, o)
-	return c, seen, s, func() *Forward {
-		return &Forward{
+	return c, seen, s, func() *relay.Forward {
+		return &relay.Forward{
 			Method: "tools/call", Params: jsonrpc.Raw(`{"name":"work","arguments":{}}`), Revision: era.Lookup("2025-06-18"),
 			Info: jsonrpc.Raw(`{"name":"x","version":"1"}`), Capabilities: jsonrpc.Raw(`{"elicitation":{"form":{}}}`),
 		}

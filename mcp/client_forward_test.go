@@ -19,6 +19,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -114,7 +115,7 @@ func TestForward(t *testing.T) {
 	eachForwarder(t, func(t *testing.T, rev *era.Revision, over string) {
 		c, seen := forwarder(t, bothServer(t), rev.Name, over, nil)
 		for _, from := range era.Revisions() {
-			call := func(f *Forward, method, members string) (string, error) {
+			call := func(f *relay.Forward, method, members string) (string, error) {
 				f.Method, f.Params, f.Revision = method, paramsIn(from, members), from
 				raw, in, err := c.Forward(t.Context(), f)
 				if err == nil && in != rev {
@@ -123,22 +124,22 @@ func TestForward(t *testing.T) {
 				return string(raw), err
 			}
 			var reports []string
-			got, err := call(&Forward{OnProgress: func(p jsonrpc.Raw) {
+			got, err := call(&relay.Forward{OnProgress: func(p jsonrpc.Raw) {
 				reports = append(reports, string(scan.Member(p, "progress")))
 			}}, "tools/call", `"name":"add","arguments":{"a":2,"b":3}`)
 			if err != nil || !strings.Contains(got, `"text":"{\"sum\":5}"`) || strings.Join(reports, " ") != "0 1 2" {
 				t.Errorf("from %s: %s, %v, reports %q", from.Name, got, err, reports)
 			}
-			if got, err = call(&Forward{}, "tools/call", `"name":"add","arguments":{"a":2,"b":3}`); err != nil || strings.Contains(got, `"resultType":"complete"`) != rev.Modern {
+			if got, err = call(&relay.Forward{}, "tools/call", `"name":"add","arguments":{"a":2,"b":3}`); err != nil || strings.Contains(got, `"resultType":"complete"`) != rev.Modern {
 				t.Errorf("from %s: %s, %v", from.Name, got, err)
 			}
-			if got, err = call(&Forward{}, "tools/list", ""); err != nil || !strings.Contains(got, `"greet"`) {
+			if got, err = call(&relay.Forward{}, "tools/list", ""); err != nil || !strings.Contains(got, `"greet"`) {
 				t.Errorf("from %s: %s, %v", from.Name, got, err)
 			}
-			if _, err = call(&Forward{}, "resources/read", `"uri":"test:none"`); !errors.Is(err, era.Latest().ResourceNotFound) {
+			if _, err = call(&relay.Forward{}, "resources/read", `"uri":"test:none"`); !errors.Is(err, era.Latest().ResourceNotFound) {
 				t.Errorf("from %s: %v", from.Name, err)
 			}
-			if _, err = call(&Forward{}, "x/none", ""); !errors.Is(err, jsonrpc.MethodNotFound) {
+			if _, err = call(&relay.Forward{}, "x/none", ""); !errors.Is(err, jsonrpc.MethodNotFound) {
 				t.Errorf("from %s: %v", from.Name, err)
 			}
 		}
@@ -166,7 +167,7 @@ func TestForwardSSE(t *testing.T) {
 	})
 	reports := 0
 	for params, want := range map[string]string{`{"name":"add","arguments":{"a":2,"b":3}}`: "sum", `{"name":"greet"}`: "hello Bob"} {
-		raw, _, err := c.Forward(t.Context(), &Forward{
+		raw, _, err := c.Forward(t.Context(), &relay.Forward{
 			Method: "tools/call", Params: jsonrpc.Raw(params), OnProgress: func(jsonrpc.Raw) { reports++ },
 		})
 		if err != nil || !strings.Contains(string(raw), want) {
@@ -188,11 +189,11 @@ func TestForwardParams(t *testing.T) {
 		tasks   = `"io.modelcontextprotocol/clientCapabilities":{"roots":{},"extensions":{"y":{},"io.modelcontextprotocol/tasks":{}}}`
 		level   = `"io.modelcontextprotocol/logLevel":"debug"`
 	)
-	who := Forward{Info: jsonrpc.Raw(`{"name":"x","version":"1"}`), Capabilities: jsonrpc.Raw(`{"roots":{},"extensions":{"y":{}}}`), LogLevel: "debug"}
-	knows := Forward{Capabilities: jsonrpc.Raw(`{"extensions":{"io.modelcontextprotocol/tasks":{"a":1}}}`)}
+	who := relay.Forward{Info: jsonrpc.Raw(`{"name":"x","version":"1"}`), Capabilities: jsonrpc.Raw(`{"roots":{},"extensions":{"y":{}}}`), LogLevel: "debug"}
+	knows := relay.Forward{Capabilities: jsonrpc.Raw(`{"extensions":{"io.modelcontextprotocol/tasks":{"a":1}}}`)}
 	for _, test := range []struct {
 		from, to   string
-		f          Forward
+		f          relay.Forward
 		give, want string
 	}{
 		{revLegacy, revLegacy, who, `{ "name" : "x", "_meta":{"traceparent":"a"}}`, `{ "name" : "x", "_meta":{"traceparent":"a"}}`},
@@ -216,7 +217,7 @@ func TestForwardParams(t *testing.T) {
 			revLegacy, revModern, knows, `{}`,
 			`{"_meta":{` + version + `,"io.modelcontextprotocol/clientInfo":{"name":"me","version":"0"},"io.modelcontextprotocol/clientCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{"a":1}}}}}`,
 		},
-		{revLegacy, revModern, Forward{}, `{}`, `{"_meta":{` + version + `,"io.modelcontextprotocol/clientInfo":{"name":"me","version":"0"},"io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}`},
+		{revLegacy, revModern, relay.Forward{}, `{}`, `{"_meta":{` + version + `,"io.modelcontextprotocol/clientInfo":{"name":"me","version":"0"},"io.modelcontextprotocol/clientCapabilities":{"roots":{}}}}`},
 
 		{revModern, revLegacy, who, `{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `,"b":2}}`, `{"a":1,"_meta":{"b":2}}`},
 		{revModern, revLegacy, who, `{"a":1,"_meta":{` + info + `,` + caps + `,` + version + `,"progressToken":2}}`, `{"a":1}`},
@@ -250,7 +251,7 @@ func TestForwardRefused(t *testing.T) {
 	c, f := mustPipe(t, legacyFake(nil), nil)
 	before := f.count("tools/call")
 	for _, params := range []string{`[1]`, ` 5`, `{"name":"x","inputResponses":{}}`, `{"name":"x","requestState":"s"}`} {
-		_, _, err := c.Forward(t.Context(), &Forward{Method: "tools/call", Params: jsonrpc.Raw(params)})
+		_, _, err := c.Forward(t.Context(), &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(params)})
 		if !errors.Is(err, jsonrpc.InvalidParams) {
 			t.Errorf("%s: %v", params, err)
 		}
@@ -258,7 +259,7 @@ func TestForwardRefused(t *testing.T) {
 	if n := f.count("tools/call"); n != before {
 		t.Errorf("%d calls were sent", n)
 	}
-	if _, _, err := c.Forward(t.Context(), &Forward{Method: "tasks/update"}); !errors.Is(err, jsonrpc.MethodNotFound) {
+	if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "tasks/update"}); !errors.Is(err, jsonrpc.MethodNotFound) {
 		t.Error(err)
 	}
 }
@@ -270,7 +271,7 @@ func TestForwardCallers(t *testing.T) {
 	c, f := mustPipe(t, all, &ClientOptions{Era: revModern})
 	for n := range 3 * maxCallers {
 		info := fmt.Sprintf(`{"name":"%d","version":"1"}`, n%(maxCallers+1))
-		if _, _, err := c.Forward(t.Context(), &Forward{Method: "x", Revision: era.Lookup(revLegacy), Info: jsonrpc.Raw(info)}); err != nil {
+		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x", Revision: era.Lookup(revLegacy), Info: jsonrpc.Raw(info)}); err != nil {
 			t.Fatal(err)
 		}
 		f.mu.Lock()
@@ -321,7 +322,7 @@ func TestForwardAsk(t *testing.T) {
 				return jsonrpc.Raw(`{"action":"accept","content":{"name":"Bob"}}`), nil
 			},
 		})
-		f := &Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"greet"}`), Capabilities: jsonrpc.Raw(`{"elicitation":{"form":{}}}`), Rounds: true, OnProgress: func(jsonrpc.Raw) {}}
+		f := &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"greet"}`), Capabilities: jsonrpc.Raw(`{"elicitation":{"form":{}}}`), Rounds: true, OnProgress: func(jsonrpc.Raw) {}}
 		raw, in, err := c.Forward(tagged(t.Context(), "A"), f)
 		if err != nil || in != rev || !strings.Contains(string(raw), "hello Bob") {
 			t.Fatalf("%s, %v, %v", raw, in, err)
@@ -352,14 +353,14 @@ func TestForwardAsk(t *testing.T) {
 // A server that never has enough is not asked for ever.
 func TestForwardRounds(t *testing.T) {
 	c, f := mustPipe(t, modernFake(replies{"tools/call": `{"resultType":"input_required","requestState":"s"}`}), &ClientOptions{MaxRounds: 3})
-	if _, _, err := c.Forward(t.Context(), &Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x"}`), Rounds: true}); err == nil || !strings.Contains(err.Error(), "MaxRounds") {
+	if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x"}`), Rounds: true}); err == nil || !strings.Contains(err.Error(), "MaxRounds") {
 		t.Error(err)
 	}
 	if n := f.count("tools/call"); n != 4 || f.last("tools/call")["requestState"] != "s" {
 		t.Errorf("%d rounds, %v", n, f.got)
 	}
 	f.set("prompts/list", `{"resultType":"input_required","requestState":"s"}`)
-	if _, _, err := c.Forward(t.Context(), &Forward{Method: "prompts/list", Rounds: true}); !errors.Is(err, farcall.ErrProtocol) {
+	if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "prompts/list", Rounds: true}); !errors.Is(err, farcall.ErrProtocol) {
 		t.Error(err)
 	}
 }
@@ -382,7 +383,7 @@ func TestForwardNotices(t *testing.T) {
 			OnLog: func(p *spec.LoggingMessageNotificationParams) { told <- string(p.Data) },
 		})
 		progress := 0
-		raw, _, err := c.Forward(tagged(t.Context(), "A"), &Forward{
+		raw, _, err := c.Forward(tagged(t.Context(), "A"), &relay.Forward{
 			Method: "tools/call", Params: jsonrpc.Raw(`{"name":"chat"}`), LogLevel: "info",
 			OnProgress: func(jsonrpc.Raw) { progress++ },
 		})
@@ -470,7 +471,7 @@ func TestNotify(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if _, _, err := c.Forward(t.Context(), &Forward{Method: "z"}); !errors.Is(err, jsonrpc.MethodNotFound) {
+		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "z"}); !errors.Is(err, jsonrpc.MethodNotFound) {
 			t.Error(err) // by then the others have come
 		}
 		if got := f.count("notifications/roots/list_changed"); got != test.want || f.last("x/y")["a"] != 1.0 {

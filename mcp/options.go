@@ -7,6 +7,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -24,7 +25,7 @@ type ServerOptions struct {
 	// its own then: adding one panics. Instructions, Capabilities, Complete, PageSize
 	// and Visible have no effect then, and CacheTTL and CacheScope only on what does
 	// not say by itself how long it may be kept. Default: none.
-	Relay Relay
+	Relay relay.Relay
 
 	// Capabilities are declared even before something of them was added, and
 	// whatever else is in them. What the server has it declares by itself.

@@ -132,7 +132,7 @@ func TestForwardDropsTask(t *testing.T) {
 	all["tools/call"], all["tools/list"] = `{"content":[]}`, `{"tools":[]}`
 	c, f := mustPipe(t, all, &ClientOptions{Era: revLegacy})
 	for rev, want := range map[string]string{revModern: `tools/call {"name":"x"}`, revLegacy: `tools/call {"name":"x","task":{}}`} {
-		if _, _, err := c.Forward(t.Context(), &Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x","task":{}}`), Revision: era.Lookup(rev)}); err != nil {
+		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x","task":{}}`), Revision: era.Lookup(rev)}); err != nil {
 			t.Error(err)
 		}
 		f.mu.Lock()
@@ -152,7 +152,7 @@ func TestForwardTaskEndedAtOnce(t *testing.T) {
 	all["tools/call"] = `{"resultType":"task","status":"completed",` + task + `}`
 	all["tasks/get"] = `{"resultType":"complete","status":"completed",` + task + `,"result":{"resultType":"complete","content":[]}}`
 	c, _ := mustPipe(t, all, &ClientOptions{Era: revModern})
-	raw, _, err := c.Forward(t.Context(), &Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x"}`)})
+	raw, _, err := c.Forward(t.Context(), &relay.Forward{Method: "tools/call", Params: jsonrpc.Raw(`{"name":"x"}`)})
 	if err != nil || string(raw) != `{"resultType":"complete","content":[]}` {
 		t.Errorf("%s, %v", raw, err)
 	}

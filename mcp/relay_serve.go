@@ -10,6 +10,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -102,7 +103,7 @@ func (s *Server) describeRelay(c *call) (description, error) {
 		return d, err
 	}
 	if said == nil {
-		said = &ServerInfo{}
+		said = &relay.Description{}
 	}
 	if said.Name != "" {
 		d.info.Name, d.info.Version, d.info.Title = said.Name, said.Version, said.Title

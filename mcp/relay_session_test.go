@@ -27,10 +27,10 @@ func TestRelayDescribes(t *testing.T) {
 	wantJSON(t, "initialize", result(t, exchange(t, s, hello(rev2506))[0]), `{"protocolVersion":"2025-06-18","instructions":"be quick",
 		"serverInfo":{"name":"up","version":"7","title":"Up"},"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}}}`)
 
-	none := relayServer(t, &fakeRelay{describe: func(context.Context) *ServerInfo { return nil }}, nil)
+	none := relayServer(t, &fakeRelay{describe: func(context.Context) *relay.Description { return nil }}, nil)
 	wantJSON(t, "of nothing", result(t, exchange(t, none, hello(rev2511))[0]), `{"protocolVersion":"2025-11-25","serverInfo":{"name":"calc","version":"1.0"},"capabilities":{}}`)
-	legacyTasksOnly := relayServer(t, &fakeRelay{describe: func(context.Context) *ServerInfo {
-		return &ServerInfo{Capabilities: &spec.ServerCapabilities{Tasks: &spec.TasksCapability{}}}
+	legacyTasksOnly := relayServer(t, &fakeRelay{describe: func(context.Context) *relay.Description {
+		return &relay.Description{Capabilities: &spec.ServerCapabilities{Tasks: &spec.TasksCapability{}}}
 	}}, nil)
 	if got := relayExchange(t, legacyTasksOnly, rev2026, "server/discover", `{}`); !strings.Contains(got, `"capabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}`) {
 		t.Error(got)
@@ -41,7 +41,7 @@ func TestRelayDescribes(t *testing.T) {
 func TestRelayDescribesSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		f := &fakeRelay{forward: always(`{"resultType":"complete"}`, rev2026), describe: func(ctx context.Context) *ServerInfo {
+		f := &fakeRelay{forward: always(`{"resultType":"complete"}`, rev2026), describe: func(ctx context.Context) *relay.Description {
 			<-release
 			return nil
 		}}
@@ -68,7 +68,7 @@ func TestRelayKnowsTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var described *ClientInfo
 		f := &fakeRelay{forward: always(`{}`, rev2511)}
-		f.describe = func(ctx context.Context) *ServerInfo {
+		f.describe = func(ctx context.Context) *relay.Description {
 			described = ClientFrom(ctx)
 			return nil
 		}

@@ -185,7 +185,7 @@ func TestRelayLegacyTaskUndeclared(t *testing.T) {
 	for _, rev := range []string{rev2511, rev2506} {
 		f := &fakeRelay{support: spec.TaskRequired, forward: always(`{"content":[]}`, rev)}
 		if rev == rev2511 { // the other one knows none
-			f.describe = func(context.Context) *ServerInfo { return nil }
+			f.describe = func(context.Context) *relay.Description { return nil }
 		}
 		s := relayServer(t, f, nil)
 		if got := relayExchange(t, s, rev, "tools/call", `{"name":"x","task":{"ttl":1},"arguments":{}}`); !strings.Contains(got, `"result":{"content":[]}`) {

@@ -14,6 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -22,7 +23,7 @@ type forwardFunc func(ctx context.Context, rev *era.Revision, method string, par
 
 // fakeRelay is a Relay that notes what it is given.
 type fakeRelay struct {
-	describe func(ctx context.Context) *ServerInfo // nil: tools and the like
+	describe func(ctx context.Context) *relay.Description // nil: tools and the like
 	forward  forwardFunc
 	support  string
 	watch    func(ctx context.Context, uri string, updated func()) (func(), error)
@@ -55,11 +56,11 @@ func (f *fakeRelay) last() *ClientInfo {
 	return f.clients[len(f.clients)-1]
 }
 
-func (f *fakeRelay) Describe(ctx context.Context) (*ServerInfo, error) {
+func (f *fakeRelay) Describe(ctx context.Context) (*relay.Description, error) {
 	if f.describe != nil {
 		return f.describe(ctx), nil
 	}
-	return &ServerInfo{
+	return &relay.Description{
 		Name: "up", Version: "7", Title: "Up", Instructions: "be quick",
 		Capabilities: &spec.ServerCapabilities{
 			Tools: &spec.ToolsCapability{ListChanged: true}, Resources: &spec.ResourcesCapability{Subscribe: true},

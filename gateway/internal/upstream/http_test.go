@@ -18,6 +18,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/stream"
 )
@@ -337,7 +338,7 @@ func BenchmarkForward(b *testing.B) {
 	client := l.child(1).client
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := client.Forward(b.Context(), &mcp.Forward{Method: c.Method, Params: c.Params, Revision: c.Revision}); err != nil {
+		if _, _, err := client.Forward(b.Context(), &relay.Forward{Method: c.Method, Params: c.Params, Revision: c.Revision}); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -360,7 +361,7 @@ func TestAllocs(t *testing.T) {
 	client := l.child(1).client
 	own := testing.AllocsPerRun(200, func() { _, _ = u.Call(t.Context(), c) })
 	bare := testing.AllocsPerRun(200, func() {
-		_, _, _ = client.Forward(t.Context(), &mcp.Forward{Method: c.Method, Params: c.Params, Revision: c.Revision})
+		_, _, _ = client.Forward(t.Context(), &relay.Forward{Method: c.Method, Params: c.Params, Revision: c.Revision})
 	})
 	t.Logf("%v allocations, %v of them the client's", own, bare)
 	if own-bare > 4 {

@@ -6,8 +6,8 @@ import (
 
 	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -23,7 +23,7 @@ type pendingCall struct {
 	u         *Upstream
 	call      *Call
 	who       *Caller
-	fw        mcp.Forward
+	fw        relay.Forward
 	abilities abilities
 	use       usage
 	told      bool // OnTask was
@@ -72,7 +72,7 @@ func (u *Upstream) newPendingCall(ctx context.Context, c *Call) *pendingCall {
 	if !asks(c.Method) {
 		pc.use = useLight
 	}
-	pc.fw = mcp.Forward{
+	pc.fw = relay.Forward{
 		Method: c.Method, Params: c.Params, Revision: c.Revision,
 		Info: c.Caller.Info, Capabilities: c.Caller.Capabilities,
 		LogLevel: c.LogLevel, Rounds: c.Rounds, Task: c.Task,

@@ -65,7 +65,7 @@ type Call struct {
 	Progress func(params jsonrpc.Raw)
 	// LogLevel is what is to be logged of the call. "": no matter.
 	LogLevel string
-	// Rounds, Task and OnTask are as in mcp.Forward.
+	// Rounds, Task and OnTask are as in relay.Forward.
 	Rounds, Task bool
 	OnTask       func() error
 	// Idempotent calls may be made again when it is not known whether they had an
