@@ -264,6 +264,20 @@ var archRules = []archRule{
 		},
 	},
 	{
+		name: "facts of revisions",
+		find: findFacts,
+		broken: map[string]string{
+			"mcp/a.go": "package mcp\nfunc f() {\n_ = a.ListenStream || b.ListenStream\n_ = c.ListenStream\n}\n" +
+				"func g() { _ = d.Handshake || d.RequestMeta || d.InputRounds || d.ResultTypes || d.CacheHints || d.MirroredHeaders || " +
+				"d.ReservedCodes || d.LegacyTasks }",
+			"mcp/a_test.go": "package mcp\nvar x = a.ListenStream",
+		},
+		want: []string{
+			"mcp/a.go:4: use 3 of the fact ListenStream, 2 allowed: is it another question?",
+			"nothing asks for the fact TasksExtension: remove it",
+		},
+	},
+	{
 		name: "docs/seeds.md",
 		find: findSeeds,
 		broken: map[string]string{

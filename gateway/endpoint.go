@@ -429,7 +429,7 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 		w.Progress = w.progress
 	}
 	asks := canBeAsked(w.client.Capabilities)
-	if w.Revision.Modern {
+	if w.Revision.InputRounds {
 		modern, err := s.modern(w, w.Caller)
 		if err != nil {
 			return upstream.Result{}, err
@@ -519,7 +519,7 @@ func (s *server) modern(ctx context.Context, who upstream.Caller) (bool, error) 
 		return false, err
 	}
 	rev := era.Lookup(info.Revision)
-	return rev != nil && rev.Modern, nil
+	return rev != nil && rev.InputRounds, nil
 }
 
 // TaskSupport implements relay.Relay.

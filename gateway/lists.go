@@ -91,7 +91,7 @@ func (s *server) whole(ctx context.Context, who upstream.Caller, kind string) (r
 	if err != nil {
 		return route.List{}, err
 	}
-	if rev := era.Lookup(info.Revision); rev != nil && !rev.Modern && of.tells(info.Capabilities) {
+	if rev := era.Lookup(info.Revision); rev != nil && !rev.CacheHints && of.tells(info.Capabilities) {
 		all.TTL = untilTold
 	}
 	return all, nil
@@ -196,7 +196,7 @@ func (e *endpoint) allowed(ctx context.Context, view *route.View, kind string, i
 // hints reports whether the server says how long its lists may be kept.
 func (s *server) hints() bool {
 	rev := era.Lookup(s.mcp.Status().Revision)
-	return rev != nil && rev.Modern
+	return rev != nil && rev.CacheHints
 }
 
 // appendMissing appends _meta with the servers that a list lacks, and why unless

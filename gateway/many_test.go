@@ -265,7 +265,7 @@ func keeps(ctx context.Context, h *house, lifetime string, rev *era.Revision, us
 	o.Client = client
 	// Those who have no session are told apart by who they are.
 	mine := o.name
-	if lifetime == "principal" || lifetime == "session" && rev.Modern {
+	if lifetime == "principal" || lifetime == "session" && !rev.Handshake {
 		mine = user + "/"
 	}
 	var found string

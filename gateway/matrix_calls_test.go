@@ -58,9 +58,9 @@ func others() []feature {
 		{"errors", works, checkErrors},
 		{"caching hints", func(client, server *era.Revision) *note {
 			switch {
-			case !client.Modern:
+			case client.Handshake:
 				return noHints
-			case !server.Modern:
+			case server.Handshake:
 				return noHint
 			}
 			return nil

@@ -67,7 +67,7 @@ func asking(fact func(*era.Revision) bool) func(client, server *era.Revision) *n
 			return serverNever
 		case fact(client):
 			return nil
-		case server.Modern:
+		case !server.Handshake:
 			return toldError
 		}
 		return toldText

@@ -158,7 +158,7 @@ func (s *shield) begin(ctx context.Context, rev *era.Revision, c *guard.Call) (d
 	if s == nil {
 		return func(jsonrpc.Raw, error) {}, nil
 	}
-	c.MCP, c.Modern = true, rev == nil || rev.Modern
+	c.MCP, c.Modern = true, rev == nil || rev.ReservedCodes
 	end, err := s.Begin(ctx, c)
 	if err != nil {
 		return nil, err

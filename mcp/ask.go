@@ -145,7 +145,7 @@ func (c *call) ask(ctx context.Context, q *question) (jsonrpc.Raw, error) {
 	switch {
 	case c.task.started():
 		return c.task.ask(ctx, q)
-	case !c.rev.Modern:
+	case !c.rev.InputRounds:
 		if c.isOver() {
 			return nil, errOver
 		}

@@ -57,7 +57,7 @@ func (s *Server) openAsks(c *call) (err error) {
 }
 
 // continues reports whether there were rounds before this one.
-func (c *call) continues() bool { return c.rev.Modern && len(c.in.state)+len(c.in.responses) > 0 }
+func (c *call) continues() bool { return c.rev.InputRounds && len(c.in.state)+len(c.in.responses) > 0 }
 
 func (s *Server) openRounds(c *call, o owner.Key) (*asks, error) {
 	a, before, responses := &asks{}, state{}, c.in.responses

@@ -204,11 +204,11 @@ func (c *Client) repaired(ctx context.Context, l *link, method string, err error
 	lost, taken := errors.Is(err, ErrSessionLost), errors.Is(err, errTaken)
 	switch {
 	case lost: // a 404: the server has not looked at the call, unless it had taken it before
-	case l.rev.Modern && errors.As(err, &wire):
+	case l.rev.RequestMeta && errors.As(err, &wire):
 		if wire.Code != spec.UnsupportedProtocolVersion {
 			return false
 		}
-	case l.rev.Modern && errors.As(err, &status):
+	case l.rev.RequestMeta && errors.As(err, &status):
 		// The server is another one now: it is older, as a rule.
 		switch status.Status {
 		case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
@@ -263,7 +263,7 @@ func (c *Client) failure(l *link, method string, err error) error {
 // exchange makes one attempt of a call on a link.
 func (c *Client) exchange(ctx context.Context, l *link, q *outgoing) (raw jsonrpc.Raw, err error) {
 	params := q.params
-	if l.rev.Modern {
+	if l.rev.RequestMeta {
 		params, err = c.modernParams(l.rev, params)
 	} else {
 		params, err = era.Translate(era.Params, q.method, params, era.Latest(), l.rev)

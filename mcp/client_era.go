@@ -52,7 +52,7 @@ func (c *Client) agree(ctx context.Context, w *line) (*link, error) {
 	if len(c.modern) == 0 {
 		return c.initialize(ctx, w, c.legacy[0])
 	}
-	if known != nil && !known.Modern {
+	if known != nil && known.Handshake {
 		if l, err := c.initialize(ctx, w, c.legacy[0]); err == nil || ctx.Err() != nil || unreachable(w, err) {
 			return l, err
 		}
@@ -306,7 +306,7 @@ func (c *Client) wantsSSE(err error) bool {
 // settled does what a new link needs besides. It waits until what the server may
 // ask from now on has a way to come.
 func (c *Client) settled(ctx context.Context, l *link) {
-	if l.rev.Modern {
+	if !l.rev.Handshake {
 		return
 	}
 	if level := c.logLevel(); level != "" && l.info.Capabilities.Logging != nil {

@@ -62,7 +62,7 @@ func (c *Client) forward(ctx context.Context, f *relay.Forward) (result jsonrpc.
 		}
 		raw := w.result
 		kind := ""
-		if l.rev.Modern && (f.Rounds || f.Method == spec.MethodToolsCall) {
+		if l.rev.ResultTypes && (f.Rounds || f.Method == spec.MethodToolsCall) {
 			kind = resultType(raw)
 		}
 		created, err := w.created(raw, kind)
@@ -118,7 +118,7 @@ func (w *forwarding) lookUp(ctx context.Context, fresh bool) error {
 		return fmt.Errorf("%w: %q: %w", ErrNotSent, w.Method, err)
 	}
 	w.header, w.asTask = nil, false
-	if !l.callsTasks() && (l.http == nil || !l.rev.Modern) {
+	if !l.callsTasks() && (l.http == nil || !l.rev.MirroredHeaders) {
 		return nil
 	}
 	name := scan.Member(w.params, "name")
@@ -129,7 +129,7 @@ func (w *forwarding) lookUp(ctx context.Context, fresh bool) error {
 	if err != nil || known == nil {
 		return err
 	}
-	if l.http != nil && l.rev.Modern {
+	if l.http != nil && l.rev.MirroredHeaders {
 		w.header = known.header(scan.Member(w.params, "arguments"))
 	}
 	w.asTask = known.task == spec.TaskRequired || w.Task && known.task == spec.TaskOptional

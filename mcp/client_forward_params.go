@@ -20,7 +20,7 @@ func (w *forwarding) paramsFor(l *link) (jsonrpc.Raw, error) {
 	}
 	w.task = false
 	meta := metaIn(params, l.rev)
-	if l.rev.Modern {
+	if l.rev.RequestMeta {
 		if meta.complete && (w.OnProgress != nil || !meta.token) && (w.LogLevel == "" || meta.level) {
 			return params, nil
 		}
@@ -47,7 +47,7 @@ func (w *forwarding) taskFor(l *link, params jsonrpc.Raw) (_ jsonrpc.Raw, add bo
 		return params, false
 	}
 	said := scan.Member(params, "task") != nil
-	if said && w.rev.Modern {
+	if said && w.rev.TasksExtension {
 		params, said = newObject(params, "task").end(), false // it means nothing there
 	}
 	if l.callsTasks() {

@@ -81,7 +81,7 @@ func (w *forwarding) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.
 // returns is in the form of the newest revision, but for the result of the tool.
 func (w *forwarding) taskCall(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
 	f := &relay.Forward{Method: method, Params: params, Info: w.Info, Capabilities: w.Capabilities, Timeout: w.Timeout}
-	if w.rev.Modern {
+	if w.rev.RequestMeta {
 		meta := scan.Member(w.params, "_meta")
 		f.Info = orElse(scan.Member(meta, spec.MetaClientInfo), f.Info)
 		f.Capabilities = orElse(scan.Member(meta, spec.MetaClientCapabilities), f.Capabilities)

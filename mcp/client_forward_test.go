@@ -100,7 +100,7 @@ func eachForwarder(t *testing.T, f func(t *testing.T, rev *era.Revision, over st
 // progressToken.
 func paramsIn(rev *era.Revision, members string) jsonrpc.Raw {
 	meta := `"progressToken":"callers","x":1`
-	if rev.Modern {
+	if !rev.Handshake {
 		meta += `,"io.modelcontextprotocol/protocolVersion":"` + rev.Name +
 			`","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{}}}`
 	}
@@ -130,7 +130,7 @@ func TestForward(t *testing.T) {
 			if err != nil || !strings.Contains(got, `"text":"{\"sum\":5}"`) || strings.Join(reports, " ") != "0 1 2" {
 				t.Errorf("from %s: %s, %v, reports %q", from.Name, got, err, reports)
 			}
-			if got, err = call(&relay.Forward{}, "tools/call", `"name":"add","arguments":{"a":2,"b":3}`); err != nil || strings.Contains(got, `"resultType":"complete"`) != rev.Modern {
+			if got, err = call(&relay.Forward{}, "tools/call", `"name":"add","arguments":{"a":2,"b":3}`); err != nil || strings.Contains(got, `"resultType":"complete"`) != !rev.Handshake {
 				t.Errorf("from %s: %s, %v", from.Name, got, err)
 			}
 			if got, err = call(&relay.Forward{}, "tools/list", ""); err != nil || !strings.Contains(got, `"greet"`) {
@@ -327,7 +327,7 @@ func TestForwardAsk(t *testing.T) {
 		if err != nil || in != rev || !strings.Contains(string(raw), "hello Bob") {
 			t.Fatalf("%s, %v, %v", raw, in, err)
 		}
-		known := rev.Modern || over == "http"
+		known := !rev.Handshake || over == "http"
 		tag := ""
 		if known {
 			tag = "A"
@@ -341,7 +341,7 @@ func TestForwardAsk(t *testing.T) {
 				t.Errorf("%s, %v", raw, err)
 			}
 		}
-		if f.Rounds = false; rev.Modern {
+		if f.Rounds = false; !rev.Handshake {
 			raw, _, err := c.Forward(t.Context(), f)
 			if err != nil || string(scan.Member(raw, "resultType")) != `"input_required"` {
 				t.Errorf("%s, %v", raw, err)
@@ -416,7 +416,7 @@ func TestNoticeOfChange(t *testing.T) {
 		changed, listening := make(chan string, 10), make(chan struct{}, 10)
 		s := bothServer(t)
 		want := ""
-		if rev.Modern && over == "http" {
+		if !rev.Handshake && over == "http" {
 			want = "A"
 		}
 		c, _ := forwarder(t, s, rev.Name, over, &ClientOptions{

@@ -36,7 +36,7 @@ func (c *Client) Listen(ctx context.Context, filter spec.SubscriptionFilter) err
 			if again {
 				c.missed(filter)
 			}
-			if l.rev.Modern {
+			if l.rev.ListenStream {
 				err = c.subscribe(ctx, l, filter, again)
 			} else {
 				err = c.watchLegacy(ctx, l, filter, again)

@@ -169,7 +169,7 @@ func (c *Client) listTools(ctx context.Context, fresh bool) ([]spec.Tool, error)
 	if err != nil {
 		return nil, fmt.Errorf("mcp: %q: %w", spec.MethodToolsList, err)
 	}
-	mirror := l.http != nil && l.rev.Modern
+	mirror := l.http != nil && l.rev.MirroredHeaders
 	var kept []spec.Tool
 	names := map[string]bool{}
 	for i := range all {
@@ -191,7 +191,7 @@ func (c *Client) listTools(ctx context.Context, fresh bool) ([]spec.Tool, error)
 // tools are listed for it.
 func (c *Client) knownTool(ctx context.Context, l *link, name string, fresh bool) (*knownTool, error) {
 	known := c.shelf.find(name)
-	mirror := l.http != nil && l.rev.Modern
+	mirror := l.http != nil && l.rev.MirroredHeaders
 	if !mirror && !l.callsTasks() {
 		return known, nil
 	}

@@ -138,7 +138,7 @@ func eachMessage(frame []byte, f func(message []byte) error) (err error) {
 // legacy server does not know which call it reports of.
 func (w *line) expectProgress(ctx context.Context, frame []byte) (stop func()) {
 	sink, _ := ctx.Value(sinkKey{}).(progressSink)
-	if rev := w.rev.Load(); sink == nil || rev == nil || rev.Modern {
+	if rev := w.rev.Load(); sink == nil || rev == nil || !rev.Handshake {
 		return func() {}
 	}
 	meta := scan.Member(scan.Member(frame, "params"), "_meta")
@@ -236,7 +236,7 @@ func (w *line) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) 
 		return jsonrpc.Raw("{}"), nil
 	}
 	rev := w.rev.Load()
-	if rev == nil || rev.Modern {
+	if rev == nil || rev.InputRounds {
 		// basic/patterns/mrtr: servers send no requests any more.
 		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound, "this client answers no request %q: it comes as an input request in this revision", req.Method)
 	}

@@ -77,7 +77,7 @@ func overHTTPServer(t *testing.T, h http.Handler, end func(context.Context) erro
 func TestPolicyHoldsWhateverMounts(t *testing.T) {
 	for name, mount := range mounts {
 		for _, rev := range era.Revisions() {
-			if name == "as a handler" && !rev.Modern {
+			if name == "as a handler" && rev.Handshake {
 				continue // it has no sessions
 			}
 			t.Run(name+" "+rev.Name, func(t *testing.T) { testPolicy(t, rev, mount) })
@@ -121,7 +121,7 @@ func testPolicy(t *testing.T, rev *era.Revision, mount func(*testing.T, *Server)
 	if n := seen.count(spec.MethodToolsCall); n != 3 {
 		t.Errorf("the interceptor saw %d calls of 3", n)
 	}
-	if first := spec.MethodInitialize; !rev.Modern && seen.count(first) != 2 { // and notifications/initialized
+	if first := spec.MethodInitialize; rev.Handshake && seen.count(first) != 2 { // and notifications/initialized
 		t.Errorf("the interceptor saw %d times %s", seen.count(first), first)
 	}
 	if n := log.count("ouch"); n != 1 {

@@ -44,7 +44,7 @@ type item[T offer] struct {
 	value  T
 	number uint64      // ascending; it stays when a value is replaced
 	raw    jsonrpc.Raw // in canonical form, as lists show it
-	legacy jsonrpc.Raw // as lists of the legacy era show it
+	legacy jsonrpc.Raw // as lists of revisions with LegacyTasks show it
 }
 
 func (r *registry[T]) init(list listKind, member string) {
@@ -134,10 +134,10 @@ func (r *registry[T]) page(s *Server, c *call) (answer, error) {
 		if n > 0 {
 			out = append(out, ',')
 		}
-		if c.rev.Modern {
-			out = append(out, it.raw...)
-		} else {
+		if c.rev.LegacyTasks {
 			out = append(out, it.legacy...)
+		} else {
+			out = append(out, it.raw...)
 		}
 		n, last = n+1, it.number
 	}

@@ -117,7 +117,7 @@ func Progress(ctx context.Context, done, total float64, message string) error {
 // there is no way to report it. In the legacy era it is valid for as long as the
 // task lives (2025-11-25 basic/utilities/tasks, "Task Progress"); c.mu is held.
 func (c *call) progressToken() jsonrpc.Raw {
-	if c.rev.Modern && c.task.started() {
+	if c.rev.TasksExtension && c.task.started() {
 		return nil
 	}
 	return c.in.progressToken()

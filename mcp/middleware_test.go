@@ -86,7 +86,7 @@ func (p *policy) wrap(next Handler) Handler {
 func TestMiddlewareWhateverMounts(t *testing.T) {
 	for name, mount := range mounts {
 		for _, rev := range era.Revisions() {
-			if name == "as a handler" && !rev.Modern {
+			if name == "as a handler" && rev.Handshake {
 				continue // it has no sessions
 			}
 			t.Run(name+" "+rev.Name, func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestMiddlewareSeesRounds(t *testing.T) {
 				return &spec.ElicitResult{Action: "accept", Content: []byte(`{"name":"Ada"}`)}, nil
 			}}
 			want := []bool{false}
-			if rev.Modern {
+			if !rev.Handshake {
 				want = append(want, true)
 			}
 			n, err := CallTool[int](t.Context(), connectedInProcess(t, s, o), "ask", nil)

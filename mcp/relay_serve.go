@@ -81,10 +81,10 @@ func (s *Server) forwarded(c *call, raw jsonrpc.Raw, in *era.Revision, cacheable
 	if in == nil {
 		in = era.Latest()
 	}
-	if !c.rev.Modern {
+	if !c.rev.ResultTypes {
 		return raw, in, nil
 	}
-	asItIs := in.Modern && scan.Member(raw, "resultType") != nil
+	asItIs := in.ResultTypes && scan.Member(raw, "resultType") != nil
 	raw, err := era.Translate(era.Result, c.method, raw, in, c.rev)
 	if err != nil || asItIs {
 		return raw, c.rev, err

@@ -37,7 +37,7 @@ func (s *Server) forwardsTask(c *call) (bool, error) {
 // dropTask takes out of the params what asks for a task: whether there is one is
 // decided, and it is the server's.
 func (c *call) dropTask() {
-	if c.in.task != nil && !c.rev.Modern {
+	if c.in.task != nil && !c.rev.TasksExtension {
 		c.params = newObject(c.params, "task").end()
 	}
 }
@@ -49,10 +49,10 @@ func (s *Server) forwardTask(c *call) (jsonrpc.Raw, *era.Revision, error) {
 		if err == nil {
 			raw, in, err = s.forwarded(own, raw, in, false)
 		}
-		if err == nil && !own.rev.Modern {
+		if err == nil && !own.rev.ResultTypes {
 			raw, err = era.Translate(era.Result, own.method, raw, in, era.Latest())
 		}
-		if err != nil && own.rev.Modern {
+		if err != nil && own.rev.ReservedCodes {
 			err = legacyCode(err, own.rev)
 		}
 		return raw, err
@@ -60,7 +60,7 @@ func (s *Server) forwardTask(c *call) (jsonrpc.Raw, *era.Revision, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if c.rev.Modern && string(scan.Member(raw, "resultType")) != `"`+spec.ResultComplete+`"` {
+	if c.rev.ResultTypes && string(scan.Member(raw, "resultType")) != `"`+spec.ResultComplete+`"` {
 		raw = s.decorate(raw, false)
 	}
 	return raw, era.Latest(), nil

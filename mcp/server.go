@@ -135,7 +135,8 @@ type answer struct {
 }
 
 func every(*era.Revision) bool          { return true }
-func modernOnly(r *era.Revision) bool   { return r.Modern }
+func noHandshake(r *era.Revision) bool  { return !r.Handshake }
+func hasListen(r *era.Revision) bool    { return r.ListenStream }
 func hasSubscribe(r *era.Revision) bool { return r.Subscribe }
 func hasSetLevel(r *era.Revision) bool  { return r.SetLevel }
 func hasPing(r *era.Revision) bool      { return r.PingAllowed }
@@ -162,8 +163,8 @@ var methods = map[string]*method{
 	spec.MethodPromptsList:            {serve: (*Server).listPrompts, in: every, has: hasPrompts, cacheable: true, relayed: true},
 	spec.MethodPromptsGet:             {serve: (*Server).getPrompt, in: every, has: hasPrompts, relayed: true},
 	spec.MethodCompletionComplete:     {serve: (*Server).complete, in: every, has: completes, relayed: true},
-	spec.MethodServerDiscover:         {serve: (*Server).discover, in: modernOnly, cacheable: true},
-	spec.MethodSubscriptionsListen:    {serve: (*Server).listen, in: modernOnly},
+	spec.MethodServerDiscover:         {serve: (*Server).discover, in: noHandshake, cacheable: true},
+	spec.MethodSubscriptionsListen:    {serve: (*Server).listen, in: hasListen},
 	spec.MethodResourcesSubscribe:     {serve: (*Server).subscribe, in: hasSubscribe, has: hasResources},
 	spec.MethodResourcesUnsubscribe:   {serve: (*Server).unsubscribe, in: hasSubscribe, has: hasResources},
 	spec.MethodLoggingSetLevel:        {serve: (*Server).setLevel, in: hasSetLevel},

@@ -190,8 +190,9 @@ func (k *clientCache) parse(info, caps jsonrpc.Raw) (*clientMeta, error) {
 // finish gives a result what every result of its revision has. It is canonical
 // before and after: the members of the modern era are added for that era only.
 func (s *Server) finish(c *call, a answer, cacheable bool) jsonrpc.Raw {
+	cacheable = cacheable && c.rev.CacheHints
 	switch {
-	case !c.rev.Modern, a.whole:
+	case !c.rev.ResultTypes, a.whole:
 		return a.raw
 	case !a.plain:
 		return s.decorate(a.raw, cacheable)
@@ -219,7 +220,7 @@ func (c *call) newResult(room int) []byte {
 
 // whole reports whether newResult has begun with all that the result of the call
 // needs. That of a task is no result of its call.
-func (c *call) whole() bool { return c.rev.Modern && c.task == nil }
+func (c *call) whole() bool { return c.rev.ResultTypes && c.task == nil }
 
 // decorate adds to a result what of resultType, serverInfo and cache hints it
 // lacks.

@@ -84,7 +84,7 @@ func (s *Server) startTask(c *call, run func(*call) (jsonrpc.Raw, error)) (jsonr
 		return nil, err
 	}
 	switch {
-	case !c.rev.Modern: // the client has decided
+	case c.rev.LegacyTasks: // the client has decided
 	case s.relays() || s.tasks.isLater(string(scan.Unquote(c.in.name))):
 		return t.startLater(c, own, run, 0)
 	case s.opts.TaskAfter > 0:

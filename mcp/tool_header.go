@@ -83,7 +83,7 @@ func (t *knownTool) header(arguments jsonrpc.Raw) http.Header {
 // checkHeaders compares the headers of an HTTP request with the arguments
 // (there, "Server Behavior for Custom Headers").
 func (c *call) checkHeaders(t *tool) error {
-	if len(t.headers) == 0 || !c.rev.Modern {
+	if len(t.headers) == 0 || !c.rev.MirroredHeaders {
 		return nil
 	}
 	return c.compareHeaders(t.spec.Name, t.headers)
@@ -91,7 +91,7 @@ func (c *call) checkHeaders(t *tool) error {
 
 // CheckHeaders is relay.CheckHeaders.
 func (c *call) CheckHeaders(tool string, inputSchema jsonrpc.Raw) error {
-	if !c.rev.Modern || !bytes.Contains(inputSchema, []byte(schema.HeaderKeyword)) {
+	if !c.rev.MirroredHeaders || !bytes.Contains(inputSchema, []byte(schema.HeaderKeyword)) {
 		return nil
 	}
 	headers, err := schema.Headers(inputSchema)

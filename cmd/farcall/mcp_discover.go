@@ -99,7 +99,7 @@ func (m *mcpRemote) discoverServer(ctx context.Context, t *target.Target) error 
 }
 
 func eraName(info *mcp.ServerInfo) string {
-	if r := era.Lookup(info.Revision); r != nil && !r.Modern {
+	if r := era.Lookup(info.Revision); r != nil && r.Handshake {
 		return "legacy"
 	}
 	return "modern"

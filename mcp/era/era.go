@@ -24,11 +24,26 @@ type Revision struct {
 	// Name is the revision's name on the wire.
 	Name string
 
-	// Modern: stateless. Every request carries revision, client and capabilities in
-	// _meta; results have a resultType; there are server/discover, input_required,
-	// subscriptions/listen, required headers and cache hints; there are no
-	// handshake, no sessions and no requests from server to client.
-	Modern bool
+	// Handshake: a connection begins with initialize, and requests belong to the
+	// session that it opens; otherwise there is server/discover, and each request
+	// stands alone.
+	Handshake bool
+	// RequestMeta: every request carries revision, client and capabilities in _meta.
+	RequestMeta bool
+	// InputRounds: a server asks its client by a result, input_required, and the
+	// client calls again with the answers; otherwise by requests of its own.
+	InputRounds bool
+	// ResultTypes: results have a resultType, and serverInfo in _meta.
+	ResultTypes bool
+	// CacheHints: lists and resources say how long and by whom they may be kept.
+	CacheHints bool
+	// ListenStream: there is subscriptions/listen, whose stream tells of changes.
+	ListenStream bool
+	// MirroredHeaders: HTTP requests repeat the method, the name and marked arguments
+	// in headers.
+	MirroredHeaders bool
+	// ReservedCodes: the error codes from -32099 to -32020 are MCP's.
+	ReservedCodes bool
 
 	// Batch: JSON-RPC batches may be sent.
 	Batch bool
@@ -153,7 +168,7 @@ func LatestLegacy() *Revision {
 // Negotiate returns the revision to answer an initialize with: the requested
 // one when it has a handshake, and otherwise the newest that has.
 func Negotiate(requested string) *Revision {
-	if r := Lookup(requested); r != nil && !r.Modern {
+	if r := Lookup(requested); r != nil && r.Handshake {
 		return r
 	}
 	return LatestLegacy()
@@ -185,10 +200,10 @@ func Select(pin string) (modern, legacy []*Revision, err error) {
 // split returns the revisions of both kinds, newest first.
 func split() (modern, legacy []*Revision) {
 	for _, r := range slices.Backward(revisions[:]) {
-		if r.Modern {
-			modern = append(modern, r)
-		} else {
+		if r.Handshake {
 			legacy = append(legacy, r)
+		} else {
+			modern = append(modern, r)
 		}
 	}
 	return modern, legacy

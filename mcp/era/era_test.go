@@ -64,14 +64,14 @@ func TestTable(t *testing.T) {
 		if r.HTTPSSE == r.StreamableHTTP {
 			t.Errorf("%s has no HTTP transport or two", r.Name)
 		}
-		if r.Modern && (r.SessionHeader || r.PingAllowed || r.Subscribe || r.SetLevel) {
+		if !r.Handshake && (r.SessionHeader || r.PingAllowed || r.Subscribe || r.SetLevel) {
 			t.Errorf("%s is stateless and has a session", r.Name)
 		}
 		if r.ResourceNotFound == 0 || r.UnsupportedVersion == 0 {
 			t.Errorf("%s has no codes", r.Name)
 		}
 	}
-	if Latest() != all[len(all)-1] || !Latest().Modern || LatestLegacy().Modern {
+	if Latest() != all[len(all)-1] || Latest().Handshake || !LatestLegacy().Handshake {
 		t.Error("Latest or LatestLegacy")
 	}
 	if Lookup("2025-11-26") != nil || Lookup("") != nil {

@@ -5,6 +5,7 @@ import "github.com/farcall-dev/farcall/jsonrpc"
 var rev20241105 = &Revision{
 	Name: "2024-11-05",
 
+	Handshake:    true,
 	HTTPSSE:      true,
 	PingAllowed:  true,
 	SetLevel:     true,

@@ -5,6 +5,7 @@ import "github.com/farcall-dev/farcall/jsonrpc"
 var rev20250326 = &Revision{
 	Name: "2025-03-26",
 
+	Handshake:             true,
 	Batch:                 true,
 	StreamableHTTP:        true,
 	SessionHeader:         true,

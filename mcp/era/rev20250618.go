@@ -5,6 +5,7 @@ import "github.com/farcall-dev/farcall/jsonrpc"
 var rev20250618 = &Revision{
 	Name: "2025-06-18",
 
+	Handshake:             true,
 	StreamableHTTP:        true,
 	SessionHeader:         true,
 	VersionHeader:         true,

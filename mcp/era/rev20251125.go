@@ -5,6 +5,7 @@ import "github.com/farcall-dev/farcall/jsonrpc"
 var rev20251125 = &Revision{
 	Name: "2025-11-25",
 
+	Handshake:             true,
 	StreamableHTTP:        true,
 	SessionHeader:         true,
 	VersionHeader:         true,

@@ -5,7 +5,13 @@ import "github.com/farcall-dev/farcall/jsonrpc"
 var rev20260728 = &Revision{
 	Name: "2026-07-28",
 
-	Modern:                true,
+	RequestMeta:           true,
+	InputRounds:           true,
+	ResultTypes:           true,
+	CacheHints:            true,
+	ListenStream:          true,
+	MirroredHeaders:       true,
+	ReservedCodes:         true,
 	StreamableHTTP:        true,
 	VersionHeader:         true,
 	MetaLogLevel:          true,

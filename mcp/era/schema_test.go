@@ -51,7 +51,7 @@ func (c check) message(tb testing.TB, r *Revision, m message, raw []byte) {
 		c(tb, def, raw)
 		return
 	}
-	if LatestLegacy() == r || r.Modern {
+	if LatestLegacy() == r || !r.Handshake {
 		if def == "ToolListChangedNotification" {
 			def = "Notification"
 		}
@@ -131,7 +131,7 @@ const (
 // nothing may be left that its schema does not know.
 func TestDownIsValid(t *testing.T) {
 	for _, to := range Revisions() {
-		if to.Modern {
+		if !to.Handshake {
 			continue
 		}
 		t.Run(to.Name, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestDownIsValid(t *testing.T) {
 func TestUpIsValid(t *testing.T) {
 	loose := check(mcptest.Validator(t, Latest().Name))
 	for _, from := range Revisions() {
-		if from.Modern {
+		if !from.Handshake {
 			continue
 		}
 		for m, text := range full {
@@ -193,7 +193,7 @@ func TestExamples(t *testing.T) {
 	dir := filepath.Join(mcptest.Dir(t), Latest().Name, "examples")
 	n := 0
 	for _, to := range Revisions() {
-		if to.Modern {
+		if !to.Handshake {
 			continue
 		}
 		strict := check(mcptest.Strict(t, to.Name))

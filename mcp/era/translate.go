@@ -79,18 +79,18 @@ const (
 // Code returns e with the code that it has in the revision to. It is e itself
 // when that is the same one.
 func Code(e *jsonrpc.Error, from, to *Revision) *jsonrpc.Error {
-	if e == nil || from.Modern == to.Modern {
+	if e == nil || from.ReservedCodes == to.ReservedCodes {
 		return e
 	}
 	code := e.Code
 	switch {
-	case to.Modern && code == from.ResourceNotFound:
+	case to.ReservedCodes && code == from.ResourceNotFound:
 		code = to.ResourceNotFound
-	case to.Modern && code == from.UnsupportedVersion && scan.Member(e.Data, "supported") != nil:
+	case to.ReservedCodes && code == from.UnsupportedVersion && scan.Member(e.Data, "supported") != nil:
 		code = to.UnsupportedVersion
-	case to.Modern && reserved(code):
+	case to.ReservedCodes && reserved(code):
 		code += aside
-	case to.Modern:
+	case to.ReservedCodes:
 	case code == from.ResourceNotFound && scan.Member(e.Data, "uri") != nil:
 		code = to.ResourceNotFound
 	case code == from.UnsupportedVersion:

@@ -121,7 +121,7 @@ func (o *outgoing) strikeOne(message []byte) {
 
 // modern reports whether the frame is of a stateless revision.
 func (o *outgoing) modern(st *state) bool {
-	return o.version != nil || st.rev != nil && st.rev.Modern
+	return o.version != nil || st.rev != nil && !st.rev.Handshake
 }
 
 // header adds what the protocol demands to the headers of a POST.

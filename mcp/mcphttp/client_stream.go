@@ -46,7 +46,7 @@ func (c *Client) Listen(ctx context.Context, opened func(), reply func(frame []b
 	switch {
 	case err != nil:
 		return err
-	case st.rev != nil && st.rev.Modern:
+	case st.rev != nil && !st.rev.Handshake:
 		return nil
 	}
 	inner, cancel := c.bind(ctx)

@@ -77,9 +77,9 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	rev := era.Lookup(version)
 	marked := bytes.Contains(b.in, modernKey)
 	switch {
-	case rev != nil && rev.Modern && marked && !isArray(b.in): // the backend and checkHeaders see to the rest
+	case rev != nil && !rev.Handshake && marked && !isArray(b.in): // the backend and checkHeaders see to the rest
 		h.stateless(w, r, b, accept)
-	case len(session) > 0 && !marked && (rev == nil || !rev.Modern):
+	case len(session) > 0 && !marked && (rev == nil || rev.Handshake):
 		h.inSession(w, r, b, accept)
 	default:
 		h.classify(w, r, b, accept)
@@ -94,7 +94,7 @@ func (h *Handler) classify(w http.ResponseWriter, r *http.Request, b *buffers, a
 	inSession := len(r.Header[headerSession]) > 0
 	m, batch := h.peek(b.in)
 	call := m.Kind == jsonrpc.Request || m.Kind == jsonrpc.Notification
-	modern := rev != nil && rev.Modern
+	modern := rev != nil && !rev.Handshake
 	switch {
 	case call && speaksModern(m.Params):
 		h.stateless(w, r, b, accept)

@@ -69,7 +69,7 @@ func (h *Handler) read(w http.ResponseWriter, r *http.Request) (b *buffers, acce
 func tooLarge(w http.ResponseWriter, r *http.Request, limit int64) {
 	e := jsonrpc.Oversize("Request", limit, "bytes")
 	e.Message += ": the limit is " + strconv.FormatInt(limit, 10) + " bytes"
-	if rev := era.Lookup(first(r.Header[headerVersion])); rev != nil && rev.Modern {
+	if rev := era.Lookup(first(r.Header[headerVersion])); rev != nil && rev.ReservedCodes {
 		e.Code = jsonrpc.TooLarge.Condition().Modern
 	}
 	refuse(w, http.StatusRequestEntityTooLarge, jsonrpc.NullID(), e)

@@ -54,7 +54,7 @@ func (f *fake) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) 
 	if !ok || p.Meta[spec.MetaClientCapabilities] == nil {
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "_meta is incomplete")
 	}
-	if rev := era.Lookup(version); rev == nil || !rev.Modern {
+	if rev := era.Lookup(version); rev == nil || rev.Handshake {
 		return nil, &jsonrpc.Error{Code: spec.UnsupportedProtocolVersion, Message: "Unsupported protocol version"}
 	}
 	return f.tool(ctx, req, farcall.CallerFrom(ctx))

@@ -104,7 +104,7 @@ func checkHeaders(h http.Header, method string, m *mirrored) *jsonrpc.Error {
 	case string(m.version) != versions[0]:
 		return mismatch("MCP-Protocol-Version is %.100q, but the body has %.100q", versions[0], m.version)
 	}
-	if rev := era.Lookup(versions[0]); rev == nil || !rev.Modern {
+	if rev := era.Lookup(versions[0]); rev == nil || !rev.MirroredHeaders {
 		return nil
 	}
 	if e := mirrors(h[headerMethod], "Mcp-Method", method, false); e != nil {

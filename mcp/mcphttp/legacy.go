@@ -37,7 +37,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, frame []byte) *se
 		return nil
 	}
 	if versions := r.Header[headerVersion]; len(versions) > 0 {
-		if rev := era.Lookup(versions[0]); len(versions) > 1 || rev == nil || rev.Modern {
+		if rev := era.Lookup(versions[0]); len(versions) > 1 || rev == nil || !rev.Handshake {
 			return reject(http.StatusBadRequest, "Bad Request: MCP-Protocol-Version is no revision that has sessions; send the one that was agreed upon")
 		}
 	}
@@ -229,7 +229,7 @@ func (s *session) delivered(h *Handler, frame []byte) bool {
 // ends the session.
 func (h *Handler) withSession(w http.ResponseWriter, r *http.Request) {
 	rev := era.Lookup(first(r.Header[headerVersion]))
-	if len(r.Header[headerSession]) == 0 || rev != nil && rev.Modern {
+	if len(r.Header[headerSession]) == 0 || rev != nil && !rev.Handshake {
 		hint := "GET needs the Mcp-Session-Id of a session; use POST"
 		if r.Method == http.MethodDelete {
 			hint = "without Mcp-Session-Id there is no session to end"

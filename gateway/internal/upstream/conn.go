@@ -202,6 +202,6 @@ func (l *conn) settle(client *mcp.Client, now time.Time) {
 		l.info.Capabilities = &spec.ServerCapabilities{}
 	}
 	rev := era.Lookup(l.info.Revision)
-	l.modern = rev != nil && rev.Modern
+	l.modern = rev != nil && rev.RequestMeta
 	l.roots.news, l.level, l.used = true, -1, now
 }

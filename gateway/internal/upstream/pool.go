@@ -170,7 +170,7 @@ func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, firs
 	pc.trial, pc.conn = false, nil
 	again = first && pc.Err() == nil && !u.over && (outcome == unreachable || outcome == unknown && pc.call.Idempotent)
 	u.count(pc, outcome, again)
-	if l.state == draining || in != nil && in.Modern != l.modern || l.holder.single {
+	if l.state == draining || in != nil && in.RequestMeta != l.modern || l.holder.single {
 		u.retire(l)
 	}
 	u.trim(l)
