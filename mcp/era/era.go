@@ -131,11 +131,14 @@ type Revision struct {
 	URLElicitationRequired jsonrpc.Code
 }
 
-// table has all revisions, oldest first, each with its step to the one before.
-var table = [...]struct {
+// A row is a revision and its step to the one before.
+type row struct {
 	revision *Revision
 	step     step
-}{
+}
+
+// table has all revisions, oldest first.
+var table = []row{
 	{revision: rev20241105},
 	{rev20250326, step20250326},
 	{rev20250618, step20250618},
@@ -144,7 +147,7 @@ var table = [...]struct {
 }
 
 // Revisions returns all revisions, oldest first.
-func Revisions() []*Revision { return slices.Clone(revisions[:]) }
+func Revisions() []*Revision { return slices.Clone(revisions) }
 
 // Lookup returns the revision with that name, or nil.
 func Lookup(name string) *Revision {
@@ -199,7 +202,7 @@ func Select(pin string) (modern, legacy []*Revision, err error) {
 
 // split returns the revisions of both kinds, newest first.
 func split() (modern, legacy []*Revision) {
-	for _, r := range slices.Backward(revisions[:]) {
+	for _, r := range slices.Backward(revisions) {
 		if r.Handshake {
 			legacy = append(legacy, r)
 		} else {

@@ -39,11 +39,11 @@ type watched struct {
 
 // revisions and steps are the table's columns; steps has at each revision's index
 // the step to the one before it. known has the words of all edits.
-var revisions, steps, known = columns()
+var revisions, steps, known = columns(table)
 
-func columns() (revisions [len(table)]*Revision, steps [len(table)]step, known lexicon) {
+func columns(table []row) (revisions []*Revision, steps []step, known lexicon) {
 	for i, row := range table {
-		revisions[i], steps[i] = row.revision, row.step
+		revisions, steps = append(revisions, row.revision), append(steps, row.step)
 		if i > 0 {
 			row.step.down.place(&known)
 			row.step.up.place(&known)

@@ -33,7 +33,7 @@ func Translate(kind Kind, method string, raw jsonrpc.Raw, from, to *Revision) (j
 	if from == to {
 		return raw, nil
 	}
-	source, target := slices.Index(revisions[:], from), slices.Index(revisions[:], to)
+	source, target := slices.Index(revisions, from), slices.Index(revisions, to)
 	t := draft{Raw: raw}
 	for what := (message{kind, method}); source >= 0 && target >= 0 && source != target; {
 		var d *direction
