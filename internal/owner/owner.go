@@ -31,6 +31,8 @@ const (
 	kindAddress    = 'a'
 )
 
+var names = map[byte]string{kindPrincipal: "principal", kindSession: "session", kindConnection: "connection", kindAddress: "address"}
+
 // Principal returns the owner that stands for an authenticated caller: who vouches for it (issuer,
 // "" for the configuration), how it was authenticated, of which kind it is, and its id among those.
 func Principal(method, kind, issuer, id string) Key {
@@ -100,9 +102,21 @@ func (k Key) In(group Key) Key {
 	return k
 }
 
-// Text returns the id of k, equal for equal owners only. It is for seals and digests, never for
+// Text returns the id of k, equal for equal owners only. It is for seals, digests and stores, never for
 // the wire or people: it has the parts as they were given.
 func (k Key) Text() string { return k.id }
+
+// Stored returns the owner whose Text, and whose group's Text, a store has kept. The zero Key: it
+// is none.
+func Stored(text, group string) Key {
+	if text == "" || names[text[0]] == "" || group != "" && names[group[0]] == "" {
+		return Key{}
+	}
+	return Key{id: text}.In(Key{id: group})
+}
+
+// Returns reports whether the owner can come back when the process has ended: a connection cannot.
+func (k Key) Returns() bool { return k.id != "" && k.id[0] != kindConnection }
 
 // String returns a short name of k for logs, which does not reveal ids of sessions.
 func (k Key) String() string {
@@ -110,8 +124,7 @@ func (k Key) String() string {
 		return "none"
 	}
 	sum := sha256.Sum256([]byte(k.id))
-	name := map[byte]string{kindPrincipal: "principal", kindSession: "session", kindConnection: "connection", kindAddress: "address"}[k.id[0]]
-	return name + "-" + hex.EncodeToString(sum[:4])
+	return names[k.id[0]] + "-" + hex.EncodeToString(sum[:4])
 }
 
 // join writes the parts so that no two lists of parts give the same text.

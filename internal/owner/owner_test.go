@@ -63,6 +63,31 @@ func TestAddress(t *testing.T) {
 }
 
 // The group of an unauthenticated caller is its address, so that opening sessions wins nothing.
+// What was stored of a key is the key, and what was not is none.
+func TestStored(t *testing.T) {
+	for k, returns := range map[Key]bool{
+		Principal("jwt", "user", "i", "x"): true,
+		Session("1", "192.0.2.1"):          true,
+		Session("1", ""):                   true,
+		Address("192.0.2.1"):               true,
+		Connection("2", "192.0.2.1"):       false,
+		{}:                                 false,
+	} {
+		group := ""
+		if g := k.Group(); g != k {
+			group = g.Text()
+		}
+		if got := Stored(k.Text(), group); got != k || got.Returns() != returns {
+			t.Errorf("%v: stored %v, it returns: %v", k, got, got.Returns())
+		}
+	}
+	for _, tt := range [][2]string{{"x", ""}, {"\xff", ""}, {"p", "x"}, {"", "p"}} {
+		if got := Stored(tt[0], tt[1]); !got.IsZero() {
+			t.Errorf("Stored(%q, %q): %v", tt[0], tt[1], got)
+		}
+	}
+}
+
 func TestGroup(t *testing.T) {
 	a, b := Session("1", "192.0.2.1:1"), Connection("2", "192.0.2.1:2")
 	if a.Group() != b.Group() || a.Group() != Address("192.0.2.1") {

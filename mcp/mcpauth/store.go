@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/filelock"
 	"github.com/farcall-dev/farcall/internal/scan"
 )
 
@@ -357,7 +358,7 @@ func acquire(ctx context.Context, path string, exclusive bool) (*os.File, error)
 		return nil, fmt.Errorf("mcpauth: the token store cannot be locked: %w", err)
 	}
 	for pause := lockPause; ; pause = min(2*pause, maxLockPause) {
-		ok, err := tryLock(f, exclusive)
+		ok, err := filelock.Try(f, exclusive)
 		if ok {
 			return f, nil
 		}

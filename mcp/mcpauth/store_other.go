@@ -2,14 +2,8 @@
 
 package mcpauth
 
-import (
-	"io/fs"
-	"os"
-)
+import "io/fs"
 
 const dontWait, noLink = 0, 0
-
-// tryLock does nothing where there are no such locks: one process is to use the file.
-func tryLock(*os.File, bool) (bool, error) { return true, nil }
 
 func ours(fs.FileInfo) bool { return true }

@@ -3,7 +3,6 @@
 package mcpauth
 
 import (
-	"errors"
 	"io/fs"
 	"os"
 	"syscall"
@@ -14,24 +13,6 @@ const (
 	dontWait = syscall.O_NONBLOCK
 	noLink   = syscall.O_NOFOLLOW
 )
-
-// tryLock locks a file, or reports that it is another's.
-func tryLock(f *os.File, exclusive bool) (bool, error) {
-	how := syscall.LOCK_SH
-	if exclusive {
-		how = syscall.LOCK_EX
-	}
-	for {
-		switch err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB); {
-		case err == nil:
-			return true, nil
-		case errors.Is(err, syscall.EWOULDBLOCK):
-			return false, nil
-		case !errors.Is(err, syscall.EINTR):
-			return false, &fs.PathError{Op: "flock", Path: f.Name(), Err: err}
-		}
-	}
-}
 
 // ours reports whether a file belongs to who runs this, or to root.
 func ours(info fs.FileInfo) bool {

@@ -1,30 +1,8 @@
 package mcpauth
 
-import (
-	"errors"
-	"io/fs"
-	"os"
-
-	"golang.org/x/sys/windows"
-)
+import "io/fs"
 
 const dontWait, noLink = 0, 0
-
-// tryLock locks a file, or reports that it is another's.
-func tryLock(f *os.File, exclusive bool) (bool, error) {
-	flags := uint32(windows.LOCKFILE_FAIL_IMMEDIATELY)
-	if exclusive {
-		flags |= windows.LOCKFILE_EXCLUSIVE_LOCK
-	}
-	switch err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, &windows.Overlapped{}); {
-	case err == nil:
-		return true, nil
-	case errors.Is(err, windows.ERROR_LOCK_VIOLATION), errors.Is(err, windows.ERROR_IO_PENDING):
-		return false, nil
-	default:
-		return false, &fs.PathError{Op: "LockFileEx", Path: f.Name(), Err: err}
-	}
-}
 
 // ours is for the access rules of the directory to say.
 func ours(fs.FileInfo) bool { return true }
