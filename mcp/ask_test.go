@@ -69,16 +69,20 @@ func sendModern(tb testing.TB, s *Server, caps, method, params string) wireReply
 	return sendModernAs(tb, s, owner.Key{}, caps, method, params)
 }
 
-// sendModernAs sends a request that stands alone on behalf of an owner.
-func sendModernAs(tb testing.TB, s *Server, o owner.Key, caps, method, params string) wireReply {
-	tb.Helper()
-	ctx := context.WithValue(tb.Context(), owner.ContextKey{}, o)
+// frameAlone returns a request that stands alone.
+func frameAlone(caps, method, params string) []byte {
 	meta := fmt.Sprintf(`{"_meta":{%q:%q,%q:%s}`, spec.MetaProtocolVersion, rev2026, spec.MetaClientCapabilities, caps)
 	if rest := strings.TrimPrefix(params, "{"); rest != "}" {
 		meta += ","
 	}
-	frame := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s%s}`, method, meta, strings.TrimPrefix(params, "{"))
-	raw := farcall.NewResponder(s, nil).Respond(ctx, nil, []byte(frame), nil)
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":1,"method":%q,"params":%s%s}`, method, meta, strings.TrimPrefix(params, "{"))
+}
+
+// sendModernAs sends a request that stands alone on behalf of an owner.
+func sendModernAs(tb testing.TB, s *Server, o owner.Key, caps, method, params string) wireReply {
+	tb.Helper()
+	ctx := context.WithValue(tb.Context(), owner.ContextKey{}, o)
+	raw := farcall.NewResponder(s, nil).Respond(ctx, nil, frameAlone(caps, method, params), nil)
 	var r wireReply
 	if err := json.Unmarshal(raw, &r); err != nil {
 		tb.Fatalf("%s: %v: %s", method, err, raw)

@@ -9,6 +9,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/store"
 )
 
 // ServerOptions adjust a Server. The zero value, and nil, mean the defaults.
@@ -83,6 +84,19 @@ type ServerOptions struct {
 	// MaxTasks bounds the tasks that are kept at a time. One owner has a tenth of
 	// them at most, or 16, and all sessions of one address half. Default 10,000.
 	MaxTasks int
+	// Tasks stores tasks, each before a client gets its id, and its end before a client sees
+	// that. A server that starts finds those of a process that has ended, however it ended: a task that had
+	// ended is answered with the same bytes until its time is over, and one that still ran has failed,
+	// with a message that says so. So a client that has an id is not told that it is
+	// unknown before the time of the task is over, and an end never changes. The
+	// tasks of a connection (a stream without a session of its own and an authenticated caller)
+	// end with it, and are kept in memory in any case. Each server has a store of its own. One that is used up refuses
+	// new tasks; a result that finds no room makes its task fail. NewServer reads the store; closing it is left to who
+	// opened it. Default: in memory, 256 MiB for all owners. [store.Open] makes one in a directory.
+	Tasks store.Records
+	// OnTask is called when a task was created and when it has ended, for metrics. It must not
+	// block, and not ask for the task. Default: none.
+	OnTask func(TaskEvent)
 	// TaskPoll is how often a client should ask for a task. Default 1 s.
 	TaskPoll time.Duration
 

@@ -11,6 +11,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/store"
 )
 
 // Server offers tools, resources and prompts to clients of every revision. What
@@ -28,6 +29,7 @@ type Server struct {
 
 	taskTools  atomic.Bool // some tool can run, or could once, as a task
 	tasks      taskTable
+	memory     *store.Local // of tasks that end with the process
 	listeners  listeners
 	extensions extensions
 	clients    clientCache
@@ -77,7 +79,9 @@ func NewServer(name, version string, o *ServerOptions) *Server {
 	s.templates.init(listResources, "resourceTemplates")
 	s.prompts.init(listPrompts, "prompts")
 	s.sealed.init(s)
+	s.memory = store.New(&store.Options{Logger: s.opts.Logger})
 	s.intercept()
+	s.adopt()
 	return s
 }
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/owner"
-	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -18,7 +17,8 @@ import (
 type task struct {
 	srv     *Server
 	id      string
-	number  uint64    // ascending
+	number  uint64 // ascending
+	tool    string
 	owner   owner.Key // to others it does not exist
 	created time.Time
 	ttl     time.Duration
@@ -35,9 +35,11 @@ type task struct {
 	first   spec.Task     // the state at its beginning
 	keys    keys
 	pending []*pending
-	result  jsonrpc.Raw    // when it has completed
-	failed  bool           // what completed is a tool's error
-	err     *jsonrpc.Error // when it has failed
+	failed  bool // what completed is a tool's error
+
+	ends        sync.Mutex // held while the beginning or the end is stored
+	version     uint64     // of the stored record; guarded by ends
+	interrupted bool       // the process that ran it has ended; the task was adopted
 
 	telling sync.Mutex // listeners hear of the states in order
 }
@@ -56,9 +58,11 @@ type outcome struct {
 }
 
 var (
-	errTaskCancelled = errors.New("the task was cancelled")
-	errTaskExpired   = errors.New("the task has run longer than it may")
-	errTaskClosed    = errors.New("the server is closing")
+	errTaskCancelled   = errors.New("the task was cancelled")
+	errTaskExpired     = errors.New("the task has run longer than it may")
+	errTaskClosed      = errors.New("the server is closing")
+	errTaskInterrupted = errors.New("the server was stopped while the task ran; what the task has done by then is not known")
+	errTaskTooLarge    = errors.New("the result of the task was too large to be kept")
 )
 
 // started reports whether clients know of the task. A nil task is none.
@@ -75,15 +79,18 @@ func (t *task) started() bool {
 // who wait for it. The state that ends a task is never changed.
 func (t *task) change(f func() bool) bool {
 	t.mu.Lock()
+	before := t.updated
+	t.updated = time.Now()
 	done := !spec.TaskEnded(t.status) && f()
-	if done {
+	if !done {
+		t.updated = before
+	} else {
 		if !spec.TaskEnded(t.status) {
 			t.status = spec.TaskWorking
 			if len(t.pending) > 0 {
 				t.status = spec.TaskInputRequired
 			}
 		}
-		t.updated = time.Now()
 		close(t.changed)
 		t.changed = make(chan struct{})
 	}
@@ -181,40 +188,6 @@ func (t *task) report(message string) {
 		t.message = message
 		return changed
 	})
-}
-
-// finish ends the task with what its handler returned.
-func (t *task) finish(o outcome) {
-	wire := t.srv.taskError(o.err)
-	t.end(func() {
-		if wire != nil {
-			t.status, t.message, t.err = spec.TaskFailed, wire.Message, wire
-			return
-		}
-		t.status, t.message, t.result = spec.TaskCompleted, "", o.raw
-		t.failed = string(scan.Member(o.raw, "isError")) == "true"
-	}, nil)
-}
-
-// stop ends the task from outside, and reports whether it had not ended yet. A
-// handler that goes on all the same does so for nobody.
-func (t *task) stop(status string, cause error) bool {
-	return t.end(func() {
-		t.status, t.message = status, cause.Error()
-		if status == spec.TaskFailed {
-			t.err = &jsonrpc.Error{Code: jsonrpc.InternalError, Message: cause.Error()}
-		}
-	}, cause)
-}
-
-func (t *task) end(f func(), cause error) bool {
-	done := t.change(func() bool {
-		t.pending = nil
-		f()
-		return true
-	})
-	t.cancel(cause)
-	return done
 }
 
 // next returns what the one who waits for the result has to do next: to send a

@@ -2,12 +2,15 @@ package mcp
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/store"
 )
 
 // The methods of tasks, of each generation.
@@ -55,9 +58,23 @@ func (s *Server) theTask(c *call) (*task, error) {
 	}
 	t := s.tasks.find(string(id), c.owner())
 	if t == nil {
-		return nil, invalidParams("there is no such task, or its time is over")
+		return nil, errNoTask()
+	}
+	if err := t.interrupt(); err != nil {
+		return nil, t.unreadable(err)
 	}
 	return t, nil
+}
+
+func errNoTask() error { return invalidParams("there is no such task, or its time is over") }
+
+// unreadable returns what clients may know of a store that fails.
+func (t *task) unreadable(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return errNoTask()
+	}
+	t.srv.logger().Error("mcp: the store of tasks has failed", slog.Any("error", err))
+	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "The state of the task cannot be read now; try again later", Cause: err}
 }
 
 func (s *Server) getTask(c *call) (jsonrpc.Raw, error) {
@@ -65,7 +82,11 @@ func (s *Server) getTask(c *call) (jsonrpc.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	return jsonv2.Append(nil, &spec.GetTaskResult{ResultType: spec.ResultComplete, DetailedTask: t.detailed()})
+	state, err := t.detailed()
+	if err != nil {
+		return nil, err
+	}
+	return jsonv2.Append(nil, &spec.GetTaskResult{ResultType: spec.ResultComplete, DetailedTask: state})
 }
 
 // updateTask acknowledges; what came of it is seen in the state.
@@ -87,8 +108,8 @@ func (s *Server) cancelTask(c *call) (jsonrpc.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	t.stop(spec.TaskCancelled, errTaskCancelled)
-	return jsonrpc.Raw("{}"), nil
+	_, err = t.stop(cancellation(errTaskCancelled))
+	return jsonrpc.Raw("{}"), err
 }
 
 func (s *Server) getLegacyTask(c *call) (jsonrpc.Raw, error) {
@@ -104,7 +125,10 @@ func (s *Server) cancelLegacyTask(c *call) (jsonrpc.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	stopped := t.stop(spec.TaskCancelled, errTaskCancelled)
+	stopped, err := t.stop(cancellation(errTaskCancelled))
+	if err != nil {
+		return nil, err
+	}
 	state := t.legacy()
 	if !stopped { // 2025-11-25 basic/utilities/tasks, "Task Cancellation"
 		return nil, invalidParams("the task cannot be cancelled: it is %s already", state.Status)

@@ -17,6 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/store"
 )
 
 // TaskLater makes a tool that runs as a task begin as an ordinary call: it
@@ -112,6 +113,9 @@ func (s *Server) newTask(c *call) (*task, *call, error) {
 		srv: s, id: rand.Text(), owner: c.owner(), created: now, updated: now, ttl: ttl,
 		status: spec.TaskWorking, changed: make(chan struct{}),
 	}
+	if name, err := text("name", c.in.name); err == nil {
+		t.tool = string(name)
+	}
 	own := &call{
 		srv: s, rev: c.rev, session: c.session, who: c.who, method: c.method, logLevel: c.logLevel, task: t,
 		client: &taskClient{task: t, session: c.session, client: c.client},
@@ -145,20 +149,43 @@ func (s *Server) taskTTL(taskParam jsonrpc.Raw) (time.Duration, error) {
 
 // begin makes the task known to clients.
 func (t *task) begin() error {
-	if err := t.srv.tasks.add(t, t.srv.opts.MaxTasks); err != nil {
-		return err
-	}
+	t.ends.Lock()
+	defer t.ends.Unlock()
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
-		t.srv.tasks.drop(t)
+	over := t.over
+	t.mu.Unlock()
+	if over {
 		return errOver
 	}
+	tt := &t.srv.tasks
+	if err := tt.reserve(t, t.srv.opts.MaxTasks); err != nil {
+		return err
+	}
+	if err := t.put(t.record(nil)); err != nil {
+		tt.free(t)
+		return t.srv.notKept(err)
+	}
+	if !tt.add(t) {
+		t.unstore()
+		return errClosing
+	}
+	t.mu.Lock()
 	t.live = true
 	t.first = t.state()
 	close(t.changed)
 	t.changed = make(chan struct{})
+	t.mu.Unlock()
+	t.srv.taskEvent(t, spec.TaskWorking)
 	return nil
+}
+
+// notKept returns what clients may know of a store that did not keep a task.
+func (s *Server) notKept(err error) error {
+	if errors.Is(err, store.ErrFull) {
+		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Too much is kept of tasks; try again later", Cause: err}
+	}
+	s.logger().Error("mcp: a task cannot be stored", slog.Any("error", err))
+	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "The task cannot be kept, and was not started", Cause: err}
 }
 
 // startLater runs the handler until it has returned or made itself a task, or
@@ -217,6 +244,8 @@ func (c *call) beginTask() error {
 // returned reports whether the handler has returned before there was a task. Then
 // there will be none.
 func (t *task) returned() bool {
+	t.ends.Lock() // what has begun to become a task becomes one
+	defer t.ends.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.over = !t.live

@@ -9,11 +9,12 @@ import (
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
+var errClosing = &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "The server is closing"}
+
 // taskTable holds the tasks of a server: those that run, and those that have
-// ended, until their time is over. A task stays for all of its ttl, so a table
+// ended, until their time is over. What they have come to is in the store. A task stays for all of its ttl, so a table
 // that is full takes no more. One timer serves all of them.
 type taskTable struct {
 	mu     sync.Mutex
@@ -26,31 +27,65 @@ type taskTable struct {
 	closed bool
 }
 
+// closers is how many tasks are ended at a time when the server is closed.
+const closers = 32
+
 func (t *task) expiry() time.Time { return t.created.Add(t.ttl) }
 
-// add makes a task known.
-func (tt *taskTable) add(t *task, limit int) error {
+// reserve takes room for a task, and gives it its number.
+func (tt *taskTable) reserve(t *task, limit int) error {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
 	if tt.closed {
-		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "The server is closing"}
+		return errClosing
 	}
 	tt.held.SetBounds(share.Bounds{Total: limit, Owner: ownerShare(limit)})
 	if !tt.held.Take(t.owner, 1) {
 		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Too many tasks; try again later"}
 	}
+	tt.last++
+	t.number = tt.last
+	return nil
+}
+
+// free gives back what reserve took.
+func (tt *taskTable) free(t *task) {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	tt.held.Give(t.owner, 1)
+}
+
+// add makes a task known that has room. It reports false when the table is closed.
+func (tt *taskTable) add(t *task) bool {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	if tt.closed {
+		tt.held.Give(t.owner, 1)
+		return false
+	}
+	tt.addLocked(t)
+	return true
+}
+
+// adopt makes a stored task known, whether there is room or not.
+func (tt *taskTable) adopt(t *task) {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	tt.held.Add(t.owner, 1)
+	tt.last = max(tt.last, t.number)
+	tt.addLocked(t)
+}
+
+func (tt *taskTable) addLocked(t *task) {
 	if tt.byID == nil {
 		tt.byID = map[string]*task{}
 	}
-	tt.last++
-	t.number = tt.last
 	tt.byID[t.id] = t
 	i, _ := slices.BinarySearchFunc(tt.byEnd, t, func(a, b *task) int { return a.expiry().Compare(b.expiry()) })
 	tt.byEnd = slices.Insert(tt.byEnd, i, t)
 	if i == 0 {
 		tt.schedule()
 	}
-	return nil
 }
 
 // ownerShare is how many of the tasks one owner may have.
@@ -82,7 +117,9 @@ func (tt *taskTable) expire() {
 	}
 	tt.mu.Unlock()
 	for _, t := range over {
-		t.stop(spec.TaskFailed, errTaskExpired)
+		e := failure(errTaskExpired)
+		e.unstored = true // its record expires, too
+		_, _ = t.settle(e)
 	}
 }
 
@@ -129,16 +166,30 @@ func (tt *taskTable) endOwner(o owner.Key) {
 	}
 	gone := tt.remove(func(t *task) bool { return t.owner == o })
 	for _, t := range gone {
-		t.stop(spec.TaskCancelled, errTaskCancelled)
+		e := cancellation(errTaskCancelled)
+		e.unstored = true
+		_, _ = t.settle(e)
+		t.unstore()
 	}
 }
 
 // close ends all tasks. There will be no more.
 func (tt *taskTable) close() {
 	gone := tt.remove(func(*task) bool { return true })
+	var ends sync.WaitGroup
+	room := make(chan struct{}, closers)
 	for _, t := range gone {
-		t.stop(spec.TaskCancelled, errTaskClosed)
+		room <- struct{}{}
+		ends.Go(func() {
+			defer func() { <-room }()
+			e := cancellation(errTaskClosed)
+			if _, err := t.stop(e); err != nil { // the next process finds that it was interrupted
+				e.unstored = true
+				_, _ = t.settle(e)
+			}
+		})
 	}
+	ends.Wait()
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
 	tt.closed = true
@@ -146,9 +197,6 @@ func (tt *taskTable) close() {
 		tt.timer.Stop()
 	}
 }
-
-// drop takes back what add has done.
-func (tt *taskTable) drop(t *task) { tt.remove(func(o *task) bool { return o == t }) }
 
 // wait waits until the tasks that there are have ended.
 func (tt *taskTable) wait(ctx context.Context) error {

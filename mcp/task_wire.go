@@ -21,22 +21,44 @@ func (t *task) state() spec.Task {
 }
 
 // detailed returns the state with what belongs to it.
-func (t *task) detailed() spec.DetailedTask {
+func (t *task) detailed() (spec.DetailedTask, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	d := spec.DetailedTask{Task: t.state(), Result: t.result, Error: t.err}
+	d := spec.DetailedTask{Task: t.state()}
+	if t.status == spec.TaskCompleted || t.status == spec.TaskFailed { // which it stays
+		t.mu.Unlock()
+		r, err := t.ended()
+		t.mu.Lock()
+		if err != nil {
+			return d, err
+		}
+		d.Result, d.Error = r.result, r.Error
+	}
 	for _, p := range t.pending {
 		if d.InputRequests == nil {
 			d.InputRequests = map[string]spec.InputRequest{}
 		}
 		d.InputRequests[p.key] = spec.InputRequest{Method: p.method, Params: p.params}
 	}
-	return d
+	return d, nil
+}
+
+// ended returns what the task has come to.
+func (t *task) ended() (*taskRecord, error) {
+	r, _, err := t.stored()
+	if err != nil {
+		return nil, t.unreadable(err)
+	}
+	return r, nil
 }
 
 // notification returns the params of notifications/tasks.
 func (t *task) notification() (jsonrpc.Raw, error) {
-	return jsonv2.Append(nil, &spec.TaskStatusNotificationParams{DetailedTask: t.detailed()})
+	state, err := t.detailed()
+	if err != nil {
+		return nil, err
+	}
+	return jsonv2.Append(nil, &spec.TaskStatusNotificationParams{DetailedTask: state})
 }
 
 // legacy returns the state as clients of 2025-11-25 see it: a tool's error is a
@@ -62,12 +84,17 @@ func (t *task) creation() (jsonrpc.Raw, error) {
 // payload returns what the task's own request would have been answered.
 func (t *task) payload() (jsonrpc.Raw, error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.err != nil:
-		return nil, t.err
-	case t.status == spec.TaskCancelled:
-		return nil, &jsonrpc.Error{Code: jsonrpc.Cancelled, Message: "Request cancelled: " + t.message}
+	status, message := t.status, t.message
+	t.mu.Unlock()
+	if status == spec.TaskCancelled {
+		return nil, &jsonrpc.Error{Code: jsonrpc.Cancelled, Message: "Request cancelled: " + message}
 	}
-	return withRelatedTask(t.result, t.id), nil
+	r, err := t.ended()
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Error != nil:
+		return nil, r.Error
+	}
+	return withRelatedTask(r.result, t.id), nil
 }
