@@ -31,7 +31,7 @@ var archLadder = map[string]archRow{
 	// HandleTopic and Topic to serve them, Subscribe, Subscription and GapError to have them.
 	// WithMetadata and MetadataFrom, for a caller and its handler. WorkDone, ReportWorkDone and OnWorkDone, LSP's progress
 	// of a call, which is apart from its partial results.
-	".":           {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate", names: 56},
+	".":           {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate", names: 57},
 	"jsonrpc":     {ours: "internal/scan", names: 25, pure: true},
 	"stream":      {ours: ". jsonrpc internal/budget internal/slow", names: 12},
 	"httprpc":     {ours: ". jsonrpc internal/budget internal/origin internal/owner internal/slow internal/sse", names: 8},
@@ -39,7 +39,7 @@ var archLadder = map[string]archRow{
 	"mcp/spec":    {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/era":     {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
 	"mcp/mcphttp": {ours: ". jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/origin internal/owner internal/remote internal/seal internal/share internal/scan internal/slow internal/sse mcp/era mcp/spec", names: 20}, // Configured brings the policy of a backend to any handler, Resumer and Resumable its sessions to any replica
-	"mcp":         {ours: ". jsonrpc stream internal/target internal/jsonv2 internal/late internal/owner internal/permit internal/port internal/remote internal/scan internal/schema internal/seal internal/share internal/uritemplate internal/validate mcp/era mcp/internal/inbound mcp/mcphttp mcp/relay mcp/spec store", names: 61},
+	"mcp":         {ours: ". jsonrpc stream internal/cancel internal/target internal/jsonv2 internal/late internal/owner internal/permit internal/port internal/remote internal/scan internal/schema internal/seal internal/share internal/uritemplate internal/validate mcp/era mcp/internal/inbound mcp/mcphttp mcp/relay mcp/spec store", names: 61},
 	"mcp/mcpauth": {ours: "internal/fetch internal/filelock internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring", names: 18},
 	// 10: what reads a document (New, Open, Fetch), what it makes (API, Tool, Problem) and how (Options, Slim and its three values).
 	"mcp/openapi": {ours: "jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate mcp mcp/spec", outside: "github.com/goccy/go-yaml", names: 12},
@@ -72,7 +72,7 @@ var archLadder = map[string]archRow{
 	"internal/accept":       {},
 	"internal/budget":       {ours: "jsonrpc internal/owner internal/share"},
 	"internal/slow":         {ours: "jsonrpc"},
-	"internal/cancel":       {},
+	"internal/cancel":       {ours: "internal/scan"},
 	"internal/sse":          {ours: "internal/budget"},
 	"internal/leak":         {},
 	// Seven to dial; ListenAndServe, Server, NewServer, ServeOptions and ServeError to serve; and what a server asks

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/cancel"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/internal/remote"
@@ -126,7 +127,7 @@ var _ late.Call = (*call)(nil)
 
 // GiveUp implements late.Call.
 func (c *call) GiveUp(reason error) {
-	if c.peer.abandon(c.peer.ctx, c, reason) {
+	if c.peer.abandon(c.peer.ctx, c, reason, cancel.Text(reason)) {
 		c.finish(nil, reason)
 	}
 }
@@ -276,7 +277,7 @@ func (p *Peer) await(ctx context.Context, c *call) error {
 		return nil
 	case <-ended:
 	}
-	if !p.abandon(ctx, c, ctx.Err()) {
+	if !p.abandon(ctx, c, ctx.Err(), cancel.Reason(ctx)) {
 		<-c.done // the answer is being delivered
 		return nil
 	}
@@ -285,8 +286,8 @@ func (p *Peer) await(ctx context.Context, c *call) error {
 
 // abandon takes a call out of the books and tells the other end. It reports
 // false when the answer has come, and when the call is still to be made, which
-// fails for the reason then.
-func (p *Peer) abandon(ctx context.Context, c *call, reason error) (ours bool) {
+// fails for the reason then. The text is the reason for the other end.
+func (p *Peer) abandon(ctx context.Context, c *call, reason error, text string) (ours bool) {
 	p.update(func(s *state) {
 		if s.calls[c.id] != c {
 			c.reason = reason
@@ -299,7 +300,7 @@ func (p *Peer) abandon(ctx context.Context, c *call, reason error) (ours bool) {
 			s.abandonSubscription(c)
 		}
 		if s.err == nil {
-			s.queue(p.opts.Dialect.appendCancel(nil, p.version(ctx), c.wire()))
+			s.queue(p.opts.Dialect.appendCancel(nil, p.version(ctx), c.wire(), text))
 		}
 	})
 	if ours {

@@ -1,6 +1,7 @@
 package farcall
 
 import (
+	"github.com/farcall-dev/farcall/internal/cancel"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -18,6 +19,10 @@ type Dialect struct {
 	// CancelMethod is the notification that cancels a call, and CancelID the
 	// member of its params that holds the id of that call.
 	CancelMethod, CancelID string
+	// CancelReason is the member of those params that says why: the cause of the caller's context
+	// ([context.Cause]), unless that is [context.Canceled], as text of at most 1 KiB. The handler gets it as
+	// a [CancelError]. Empty: no reason is sent, and none is taken.
+	CancelReason string
 	// ProgressMethod is the notification that reports progress, and
 	// ProgressToken the member of its params that says of which call.
 	ProgressMethod, ProgressToken string
@@ -64,9 +69,14 @@ func (d Dialect) withDefaults() Dialect {
 	return lsp
 }
 
-func (d *Dialect) appendCancel(dst []byte, v jsonrpc.Version, id jsonrpc.ID) []byte {
+func (d *Dialect) appendCancel(dst []byte, v jsonrpc.Version, id jsonrpc.ID, reason string) []byte {
 	params := append(jsonrpc.AppendString([]byte{'{'}, d.CancelID), ':')
-	params = append(append(params, id.Raw()...), '}')
+	params = append(params, id.Raw()...)
+	if d.CancelReason != "" && reason != "" {
+		params = append(jsonrpc.AppendString(append(params, ','), d.CancelReason), ':')
+		params = jsonrpc.AppendString(params, reason)
+	}
+	params = append(params, '}')
 	return v.AppendRequest(dst, jsonrpc.ID{}, d.CancelMethod, params)
 }
 
@@ -89,12 +99,15 @@ func (d *Dialect) appendProgress(dst []byte, v jsonrpc.Version, token, value jso
 	return v.AppendRequest(dst, jsonrpc.ID{}, d.ProgressMethod, params)
 }
 
-// cancelled returns the id of the call that a notification cancels.
-func (d *Dialect) cancelled(m *jsonrpc.Message) (id jsonrpc.Raw, ok bool) {
+// cancelled returns the id of the call that a notification cancels, and why.
+func (d *Dialect) cancelled(m *jsonrpc.Message) (id jsonrpc.Raw, reason string, ok bool) {
 	if string(m.Method) != d.CancelMethod {
-		return nil, false
+		return nil, "", false
 	}
-	return scan.Member(m.Params, d.CancelID), true
+	if d.CancelReason != "" {
+		reason = cancel.Given(scan.Member(m.Params, d.CancelReason))
+	}
+	return scan.Member(m.Params, d.CancelID), reason, true
 }
 
 // progress returns the token and the value that a notification reports. ok is

@@ -248,3 +248,20 @@ func exception(err error) string {
 	}
 	return t.String()
 }
+
+// A CancelError is the [context.Cause] of a handler whose caller has cancelled the call and said why. It wraps
+// [context.Canceled]. Which dialects carry reasons: see Dialect.CancelReason.
+type CancelError struct {
+	// Reason is what the other end has said, which may be anything, of at most 1 KiB.
+	Reason string
+}
+
+// Error returns a text with the reason in quotes.
+func (e *CancelError) Error() string { return fmt.Sprintf("cancelled by the other end: %q", e.Reason) }
+
+// Unwrap returns context.Canceled.
+func (e *CancelError) Unwrap() error { return context.Canceled }
+
+// CancelReason returns Reason, for the packages of this module: a call that is made on behalf of another is
+// cancelled for the same reason.
+func (e *CancelError) CancelReason() string { return e.Reason }

@@ -347,14 +347,18 @@ func (p *Peer) nextNotes() {
 // control handles what the peer itself understands: cancellation, progress, credit and events.
 // These never wait behind anything.
 func (p *Peer) control(m *jsonrpc.Message) bool {
-	if id, ok := p.opts.Dialect.cancelled(m); ok {
+	if id, reason, ok := p.opts.Dialect.cancelled(m); ok {
 		var v *serving
 		if parsed, err := jsonrpc.ParseID(id); err == nil {
 			p.update(func(s *state) { v = s.served.find(parsed) })
 		}
 		if v != nil {
 			v.silent.Store(p.opts.Dialect.CancelSilent)
-			v.cancel(context.Canceled)
+			if reason == "" {
+				v.cancel(context.Canceled)
+			} else {
+				v.end.CancelCause(v.parent, &CancelError{Reason: reason})
+			}
 		}
 		// A handler of the same name hears of it too, where there is one.
 		return p.mux == nil || p.mux.find(m.Method) == nil

@@ -126,7 +126,7 @@ func (s *serving) Value(key any) any {
 			return t
 		}
 	}
-	return s.parent.Value(key)
+	return s.end.Values(s.parent).Value(key)
 }
 
 // trace returns the traceparent that came with the call. Once the handler has

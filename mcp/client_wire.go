@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/cancel"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -40,8 +41,8 @@ type line struct {
 	// Over HTTP requests of the server come one by one, out of a peer's sight.
 	responder *farcall.Responder
 	mu        sync.Mutex
-	answering map[string]context.CancelFunc // by id
-	reports   map[string]progressSink       // of calls under way, by progress token
+	answering map[string]context.CancelCauseFunc // by id
+	reports   map[string]progressSink            // of calls under way, by progress token
 }
 
 // lineOver starts a peer on a transport.
@@ -55,7 +56,7 @@ func (c *Client) lineOver(t farcall.Transport) *line {
 func (c *Client) lineHTTP(x *mcphttp.Client) *line {
 	w := &line{
 		c: c, http: x, opening: make(chan struct{}, 1),
-		answering: map[string]context.CancelFunc{}, reports: map[string]progressSink{},
+		answering: map[string]context.CancelCauseFunc{}, reports: map[string]progressSink{},
 	}
 	w.responder = farcall.NewResponder(w, c.rpcOptions())
 	w.peer = farcall.NewClient(w, w, c.rpcOptions())
@@ -191,12 +192,12 @@ func (w *line) take(ctx context.Context, frame []byte) bool {
 
 // answer answers a request with an exchange of its own.
 func (w *line) answer(ctx context.Context, id string, frame []byte) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
 	w.mu.Lock()
 	w.answering[id] = cancel
 	w.mu.Unlock()
 	ok := w.c.spawn(func() {
-		defer cancel()
+		defer cancel(nil)
 		answer := w.responder.Respond(ctx, nil, frame, nil)
 		w.mu.Lock()
 		delete(w.answering, id)
@@ -209,7 +210,7 @@ func (w *line) answer(ctx context.Context, id string, frame []byte) {
 		}
 	})
 	if !ok {
-		cancel()
+		cancel(nil)
 	}
 }
 
@@ -218,10 +219,14 @@ func (w *line) cancelled(params jsonrpc.Raw) {
 	if jsonv2.Unmarshal(params, &p) != nil {
 		return
 	}
+	var reason error
+	if p.Reason != "" {
+		reason = &farcall.CancelError{Reason: cancel.Bound(p.Reason)}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if cancel := w.answering[p.RequestID.String()]; cancel != nil {
-		cancel()
+	if end := w.answering[p.RequestID.String()]; end != nil {
+		end(reason)
 	}
 }
 

@@ -2,7 +2,11 @@
 // until somebody waits for its end?
 package cancel
 
-import "sync"
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
 
 // An End is the end of a context. The zero value is that of one which lasts.
 type End struct {
@@ -10,6 +14,8 @@ type End struct {
 	done  chan struct{} // made when first asked for
 	err   error
 	after map[*func()]struct{} // what to run
+
+	because atomic.Pointer[context.Context] // has the cause; nil: the end has none
 }
 
 // Done returns a channel that is closed at the end.
@@ -65,12 +71,32 @@ func (e *End) Before(f func()) {
 }
 
 // Cancel brings the end. Only the first call counts.
-func (e *End) Cancel(err error) {
+func (e *End) Cancel(err error) { e.cancel(err, nil) }
+
+// CancelCause brings the end with [context.Canceled], and with a cause for [context.Cause]: a context that
+// has such an End asks Values for the values of its parent. Only the first call counts.
+func (e *End) CancelCause(parent context.Context, cause error) {
+	ctx, cancel := context.WithCancelCause(parent)
+	cancel(cause)
+	e.cancel(context.Canceled, &ctx)
+}
+
+// Values returns the context whose values those of the context are: its parent, or one that knows the cause
+// of the end.
+func (e *End) Values(parent context.Context) context.Context {
+	if ctx := e.because.Load(); ctx != nil {
+		return *ctx
+	}
+	return parent
+}
+
+func (e *End) cancel(err error, because *context.Context) {
 	e.mu.Lock()
 	if e.err != nil {
 		e.mu.Unlock()
 		return
 	}
+	e.because.Store(because)
 	e.err = err
 	if e.done != nil {
 		close(e.done)

@@ -21,7 +21,7 @@ type ctx struct {
 func (c *ctx) Done() <-chan struct{}          { return c.end.Done() }
 func (c *ctx) Err() error                     { return c.end.Err() }
 func (c *ctx) AfterFunc(f func()) func() bool { return c.end.AfterFunc(f) }
-func (c *ctx) Value(key any) any              { return c.Context.Value(key) }
+func (c *ctx) Value(key any) any              { return c.end.Values(c.Context).Value(key) }
 func newCtx(t *testing.T) (c *ctx, cancel func()) {
 	c = &ctx{Context: t.Context()}
 	return c, func() { c.end.Cancel(context.Canceled) }

@@ -188,7 +188,7 @@ func (o *Options) withDefaults() Options {
 // every transport.
 func Dialect() farcall.Dialect {
 	return farcall.Dialect{
-		CancelMethod: spec.NotificationCancelled, CancelID: "requestId", CancelSilent: true,
+		CancelMethod: spec.NotificationCancelled, CancelID: "requestId", CancelReason: "reason", CancelSilent: true,
 		ProgressMethod: spec.NotificationProgress, ProgressToken: spec.MetaProgressToken, Meta: "_meta",
 	}
 }

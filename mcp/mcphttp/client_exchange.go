@@ -12,6 +12,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/cancel"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -262,8 +263,12 @@ func (c *Client) read(resp *http.Response, loan *budget.Loan) ([]byte, error) {
 // more. Its caller does not wait for it, Close does.
 func (c *Client) sendCancelled(ctx context.Context, st state, ids [][]byte) {
 	var frames [][]byte
+	var why []byte
+	if reason := cancel.Reason(ctx); reason != "" {
+		why = jsonrpc.AppendString([]byte(`,"reason":`), reason)
+	}
 	for _, id := range ids {
-		params := append(append([]byte(`{"requestId":`), id...), '}')
+		params := append(append(append([]byte(`{"requestId":`), id...), why...), '}')
 		frames = append(frames, jsonrpc.V2.AppendRequest(nil, jsonrpc.ID{}, spec.NotificationCancelled, params))
 	}
 	c.spawn(func() {

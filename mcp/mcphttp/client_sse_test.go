@@ -121,7 +121,7 @@ func TestSSE(t *testing.T) {
 		}
 		synctest.Wait()
 		posts := s.posts.seen()
-		if want := `POST {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3}}`; posts[len(posts)-1] != want {
+		if want := `POST {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"deadline exceeded"}}`; posts[len(posts)-1] != want {
 			t.Errorf("%q", posts)
 		}
 		// The end of the stream is the end of all.

@@ -239,12 +239,12 @@ func TestCancel(t *testing.T) {
 		want  []string // what the server gets after the call
 	}{
 		{"stateless", stateless(1, "x", ""), nil},
-		{"legacy", `{"jsonrpc":"2.0","id":"a","method":"x"}`, []string{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a"}}`}},
+		{"legacy", `{"jsonrpc":"2.0","id":"a","method":"x"}`, []string{`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"a","reason":"deadline exceeded"}}`}},
 		{"initialize", initialize, nil},
 		{"notification", notice, nil},
 		{"batch", "[" + call(1, "a") + "," + call(2, "b") + "]", []string{
-			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`,
-			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"deadline exceeded"}}`,
+			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"deadline exceeded"}}`,
 		}},
 	} {
 		for _, kind := range []string{"silent", "events"} {

@@ -71,7 +71,7 @@ func (c *incoming) Value(key any) any {
 	if _, ok := key.(incomingKey); ok {
 		return c
 	}
-	return c.Context.Value(key)
+	return c.end.Values(c.Context).Value(key)
 }
 
 // Done implements context.Context.
@@ -84,6 +84,15 @@ func (c *incoming) Err() error { return c.end.Err() }
 func (c *incoming) AfterFunc(f func()) (stop func() bool) { return c.end.AfterFunc(f) }
 
 func (c *incoming) cancel() { c.end.Cancel(context.Canceled) }
+
+// cancelFor cancels a call for a reason of the client's, "" for none.
+func (c *incoming) cancelFor(reason string) {
+	if reason == "" {
+		c.cancel()
+		return
+	}
+	c.end.CancelCause(c.Context, &farcall.CancelError{Reason: reason})
+}
 
 // wait notes that the handler waits for the client.
 func (c *incoming) wait(n int) {
@@ -303,18 +312,17 @@ func sameID(a, b jsonrpc.Raw) bool {
 // unknown, or has been answered, is passed over. initialize cannot be
 // cancelled: until it is answered, nobody knows the session.
 func (s *session) cancel(params jsonrpc.Raw) {
-	scan.Object(params, func(name, value []byte) bool {
-		if string(name) != "requestId" {
-			return true
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if c := s.find(value); c != nil {
-			c.cancelled = true
-			c.cancel()
-		}
-		return false
-	})
+	id := scan.Member(params, "requestId")
+	if len(id) == 0 {
+		return
+	}
+	reason := cancel.Given(scan.Member(params, "reason"))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.find(id); c != nil {
+		c.cancelled = true
+		c.cancelFor(reason)
+	}
 }
 
 // hangUp ends the client's own streams; calls go on.

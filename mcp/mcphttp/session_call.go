@@ -1,12 +1,14 @@
 package mcphttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/cancel"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -119,7 +121,8 @@ func (s *session) forget(c *outgoingCall) bool {
 // cancelOut tells the client that a call of ours is not wanted any more.
 func (s *session) cancelOut(ctx context.Context, c *outgoingCall) {
 	params := strconv.AppendUint([]byte(`{"requestId":`), c.id, 10)
-	params = append(jsonrpc.AppendString(append(params, `,"reason":`...), ctx.Err().Error()), '}')
+	reason := cmp.Or(cancel.Reason(ctx), ctx.Err().Error())
+	params = append(jsonrpc.AppendString(append(params, `,"reason":`...), reason), '}')
 	frame := jsonrpc.V2.AppendRequest(nil, jsonrpc.ID{}, spec.NotificationCancelled, params)
 	_ = s.send(ctx, frame, false) // the call has failed already
 }
