@@ -106,6 +106,10 @@ var archLadder = map[string]archRow{
 	"cmd/farcall/internal/conform":    {ours: ". jsonrpc stream httprpc wsrpc", outside: "github.com/coder/websocket"},
 	"cmd/farcall/internal/page":       {},
 	"examples/lsp":                    {ours: ". stream"},
+	"examples/mcp/everything":         {ours: "mcp mcp/spec"},
+	"examples/mcp/hello":              {ours: "mcp"},
+	"examples/mcp/memory":             {ours: "mcp mcp/spec"},
+	"examples/mcp/middleware":         {ours: "mcp mcp/spec"},
 	"examples/pubsub":                 {ours: ". jsonrpc rpc"},
 	"examples/service":                {ours: ". jsonrpc rpc"},
 
