@@ -110,6 +110,10 @@ var archLadder = map[string]archRow{
 	"examples/mcp/hello":              {ours: "mcp"},
 	"examples/mcp/memory":             {ours: "mcp mcp/spec"},
 	"examples/mcp/middleware":         {ours: "mcp mcp/spec"},
+	"examples/mcp/ratelimit":          {ours: "mcp mcp/spec"},
+	"examples/mcp/transport":          {ours: ". mcp"},
+	"examples/mcp/elicitation":        {ours: "mcp"},
+	"examples/mcp/sampling":           {ours: "jsonrpc mcp mcp/spec"},
 	"examples/pubsub":                 {ours: ". jsonrpc rpc"},
 	"examples/service":                {ours: ". jsonrpc rpc"},
 
