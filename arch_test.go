@@ -114,6 +114,9 @@ var archLadder = map[string]archRow{
 	"examples/mcp/transport":          {ours: ". mcp"},
 	"examples/mcp/elicitation":        {ours: "mcp"},
 	"examples/mcp/sampling":           {ours: "jsonrpc mcp mcp/spec"},
+	"examples/mcp/tasks":              {ours: "mcp mcp/spec"},
+	"examples/mcp/auth":               {ours: ". guard mcp mcp/mcphttp"},
+	"examples/mcp/openapi":            {ours: "mcp mcp/openapi"},
 	"examples/pubsub":                 {ours: ". jsonrpc rpc"},
 	"examples/service":                {ours: ". jsonrpc rpc"},
 
