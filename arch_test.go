@@ -117,6 +117,7 @@ var archLadder = map[string]archRow{
 	"examples/mcp/tasks":              {ours: "mcp mcp/spec"},
 	"examples/mcp/auth":               {ours: ". guard mcp mcp/mcphttp"},
 	"examples/mcp/openapi":            {ours: "mcp mcp/openapi"},
+	"examples/mcp/distributed":        {ours: "mcp"},
 	"examples/pubsub":                 {ours: ". jsonrpc rpc"},
 	"examples/service":                {ours: ". jsonrpc rpc"},
 
