@@ -21,7 +21,7 @@ func TestMigrationGuides(t *testing.T) {
 	packages := map[string]map[string]bool{}
 	for name, dir := range map[string]string{
 		"mcp": ".", "farcall": "..", "guard": "../guard", "jsonrpc": "../jsonrpc", "mcpauth": "mcpauth", "mcphttp": "mcphttp",
-		"spec": "spec", "stream": "../stream",
+		"spec": "spec", "store": "../store", "stream": "../stream",
 	} {
 		packages[name] = exportedNames(t, dir)
 	}
