@@ -31,21 +31,24 @@ type session struct {
 	who   atomic.Pointer[clientMeta]
 	log   atomic.Pointer[string]
 	tasks atomic.Bool // the relay has declared them
-	users users
 
 	mu      sync.Mutex
-	ready   bool                 // the client has said notifications/initialized
-	subs    map[string]*interest // resources/subscribe
-	pending events               // to be sent
-	sending *sender              // who sends them; nil: nobody
+	ready   bool // the client has said notifications/initialized
 	closed  bool
+	users   users                // not mu's
+	subs    map[string]*interest // resources/subscribe
+	pending *events              // to be sent; nil: nothing
+	sending *sender              // who sends them; nil: nobody
 }
 
 // Accept begins a session with a client of the legacy era, which is told things
 // by way of client.
 func (s *Server) Accept(ctx context.Context, client farcall.Caller) mcphttp.Session {
 	s.checkMade()
-	x := &session{srv: s, client: client, name: rand.Text(), ctx: context.WithoutCancel(ctx)}
+	if ctx.Done() != nil {
+		ctx = context.WithoutCancel(ctx)
+	}
+	x := &session{srv: s, client: client, name: rand.Text(), ctx: ctx}
 	x.owner = owner.Or(owner.From(ctx), owner.Session(x.name, ""))
 	x.users.init()
 	return x

@@ -295,6 +295,9 @@ func (x *session) tell(e *events) {
 	if mine.empty() || x.closed {
 		return
 	}
+	if x.pending == nil {
+		x.pending = new(events)
+	}
 	x.pending.add(&mine)
 	x.wake()
 }
@@ -310,7 +313,7 @@ func (x *session) begun() {
 
 // wake has what is pending sent.
 func (x *session) wake() {
-	if !x.ready || x.closed || x.sending != nil || x.pending.empty() {
+	if !x.ready || x.closed || x.sending != nil || x.pending == nil {
 		return
 	}
 	ctx, cancel := context.WithCancel(x.ctx)
@@ -327,8 +330,8 @@ func (x *session) send(ctx context.Context, me *sender) {
 		err := pause(ctx)
 		x.mu.Lock()
 		now := x.pending
-		x.pending = events{}
-		if now.empty() || err != nil {
+		x.pending = nil
+		if now == nil || err != nil {
 			x.sending = nil
 			x.mu.Unlock()
 			return

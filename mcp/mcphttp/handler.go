@@ -174,7 +174,6 @@ type exchange struct {
 
 	h      *Handler
 	req    *http.Request
-	accept accepts
 	events events // of a stateless call
 
 	session *session // nil when stateless
@@ -184,6 +183,7 @@ type exchange struct {
 	watch func() (stopped bool) // stops to watch the connection; nil: nobody does yet
 	beat  *time.Timer           // makes the answer an event stream; nil: not yet
 
+	accept   accepts
 	reached  bool          // the message was valid and admitted
 	silent   bool          // the call was cancelled and is not answered
 	unwanted []jsonrpc.Raw // ids of cancelled calls of a batch; the session's

@@ -25,27 +25,47 @@ import (
 // A stream is locked before its session, and a session before the table, never
 // the other way round.
 type session struct {
-	h         *Handler
-	id        string
-	principal owner.Key // who may use it; zero: who knows its id
-	owner     owner.Key // of what belongs to it: the principal, or else the session
-	only      *stream   // HTTP+SSE: the one stream there is
-	accepted  sync.Once
+	h        *Handler
+	id       string
+	owner    owner.Key // of what belongs to it: the principal, or else the session
+	only     *stream   // HTTP+SSE: the one stream there is
+	accepted sync.Once
 
 	// The table's, which counts as users the requests and streams of the client that are open, and
 	// calls that do not wait for it.
 	idleSince time.Time
 
-	mu         sync.Mutex
-	backend    Session // nil until initialize arrives
-	closed     bool
+	closed  bool // mu's
+	mu      sync.Mutex
+	backend Session // nil until initialize arrives
+	calls   []*incoming
+	pushes  *pushing // nil: nothing was pushed yet
+}
+
+// pushing is what a session needs to send more than answers. It is apart because many sessions never do.
+type pushing struct {
 	done       chan struct{} // see Done; nil: not asked for
-	calls      []*incoming
 	pending    map[uint64]*outgoingCall
 	lastCall   uint64
 	streams    []*stream // that can be resumed and are not complete
 	own        []*stream // the client's own: of GET, not of a call
 	lastStream uint64
+}
+
+// pushingLocked returns s.pushes, and makes it first if necessary.
+func (s *session) pushingLocked() *pushing {
+	if s.pushes == nil {
+		s.pushes = new(pushing)
+	}
+	return s.pushes
+}
+
+// principal returns who may use the session, zero: who knows its id.
+func (s *session) principal() owner.Key {
+	if s.owner.Authenticated() {
+		return s.owner
+	}
+	return owner.Key{}
 }
 
 // incoming is a call of the client that is being handled, and the context of its
@@ -110,8 +130,10 @@ func (c *incoming) wait(n int) {
 }
 
 func (h *Handler) newSession(r *http.Request) *session {
-	s := &session{h: h, id: rand.Text(), principal: h.principal(r)}
-	s.owner = owner.Or(s.principal, owner.Session(s.id, r.RemoteAddr))
+	s := &session{h: h, id: rand.Text(), owner: h.principal(r)}
+	if s.owner.IsZero() {
+		s.owner = owner.Session(s.id, r.RemoteAddr)
+	}
 	return s
 }
 
@@ -191,8 +213,7 @@ func errSessions() *jsonrpc.Error {
 func (s *session) accept(x *exchange) error {
 	s.accepted.Do(func() {
 		// Without x, which the session must not hold on to.
-		ctx := context.WithValue(context.WithoutCancel(x.Context), owner.ContextKey{}, s.owner)
-		b := s.h.backend.Accept(ctx, s)
+		b := s.h.backend.Accept(&sessionContext{context.WithoutCancel(x.Context), s}, s)
 		s.mu.Lock()
 		s.backend = b
 		closed := s.closed
@@ -205,6 +226,22 @@ func (s *session) accept(x *exchange) error {
 		return errors.New("mcphttp: the backend did not accept the session")
 	}
 	return nil
+}
+
+// sessionContext is the context of a backend's session. It is a type of its own because an idle session is to be
+// small.
+type sessionContext struct {
+	context.Context //nolint:containedctx // this is a context itself
+
+	session *session
+}
+
+// Value implements context.Context.
+func (c *sessionContext) Value(key any) any {
+	if _, ok := key.(owner.ContextKey); ok {
+		return c.session.owner
+	}
+	return c.Context.Value(key)
 }
 
 func (s *session) isAccepted() bool {
@@ -328,7 +365,10 @@ func (s *session) cancel(params jsonrpc.Raw) {
 // hangUp ends the client's own streams; calls go on.
 func (s *session) hangUp() {
 	s.mu.Lock()
-	own := slices.Clone(s.own)
+	var own []*stream
+	if s.pushes != nil {
+		own = slices.Clone(s.pushes.own)
+	}
 	idle := s.only != nil && len(s.calls) == 0
 	s.mu.Unlock()
 	for _, st := range own {
@@ -344,11 +384,12 @@ func (s *session) end() {
 	s.mu.Lock()
 	was, backend := s.closed, s.backend
 	s.closed = true
-	if s.done != nil && !was {
-		close(s.done)
+	pushes := s.pushingLocked()
+	if pushes.done != nil && !was {
+		close(pushes.done)
 	}
-	calls, own, pending := slices.Clone(s.calls), slices.Clone(s.own), s.pending
-	s.pending = nil
+	calls, own, pending := slices.Clone(s.calls), slices.Clone(pushes.own), pushes.pending
+	pushes.pending = nil
 	s.mu.Unlock()
 	if was {
 		return

@@ -89,18 +89,19 @@ func (s *session) call(ctx context.Context, method string, params, result any) e
 func (s *session) register() (*outgoingCall, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p := s.pushingLocked()
 	switch {
 	case s.closed:
 		return nil, errSessionEnded
-	case len(s.pending) >= maxPending:
+	case len(p.pending) >= maxPending:
 		return nil, errPending
 	}
-	if s.pending == nil {
-		s.pending = map[uint64]*outgoingCall{}
+	if p.pending == nil {
+		p.pending = map[uint64]*outgoingCall{}
 	}
-	s.lastCall++
-	c := &outgoingCall{id: s.lastCall, done: make(chan struct{})}
-	s.pending[c.id] = c
+	p.lastCall++
+	c := &outgoingCall{id: p.lastCall, done: make(chan struct{})}
+	p.pending[c.id] = c
 	return c, nil
 }
 
@@ -109,11 +110,12 @@ func (s *session) register() (*outgoingCall, error) {
 func (s *session) forget(c *outgoingCall) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pending[c.id] != c {
+	p := s.pushingLocked()
+	if p.pending[c.id] != c {
 		return false
 	}
-	if delete(s.pending, c.id); len(s.pending) == 0 {
-		s.pending = nil // an idle session is small
+	if delete(p.pending, c.id); len(p.pending) == 0 {
+		p.pending = nil // an idle session is small
 	}
 	return true
 }
@@ -143,13 +145,14 @@ func (s *session) Notify(ctx context.Context, method string, params any) error {
 func (s *session) Done() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.done == nil {
-		s.done = make(chan struct{})
+	p := s.pushingLocked()
+	if p.done == nil {
+		p.done = make(chan struct{})
 		if s.closed {
-			close(s.done)
+			close(p.done)
 		}
 	}
-	return s.done
+	return p.done
 }
 
 // send sends a message to the client: on the stream of the call that the context
@@ -179,8 +182,8 @@ func (s *session) send(ctx context.Context, frame []byte, call bool) error {
 func (s *session) deliver(m *jsonrpc.Message) {
 	n, _ := m.ID.Uint()
 	s.mu.Lock()
-	c := s.pending[n]
-	delete(s.pending, n)
+	c := s.pushingLocked().pending[n]
+	delete(s.pushes.pending, n)
 	s.mu.Unlock()
 	switch {
 	case c == nil:

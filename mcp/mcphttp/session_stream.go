@@ -291,20 +291,25 @@ func (st *stream) kept(after uint64) (lost uint64, events []sse.Event) {
 func (s *session) number(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lastStream++
-	st.id = s.lastStream
-	s.streams = append(s.streams, st)
+	p := s.pushingLocked()
+	p.lastStream++
+	st.id = p.lastStream
+	p.streams = append(p.streams, st)
 }
 
 // unlist forgets a stream that has ended. Its events are kept.
 func (s *session) unlist(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	is := func(o *stream) bool { return o == st }
-	if s.streams = slices.DeleteFunc(s.streams, is); len(s.streams) == 0 {
-		s.streams = nil // an idle session is small
+	p := s.pushes
+	if p == nil {
+		return
 	}
-	s.own = slices.DeleteFunc(s.own, is)
+	is := func(o *stream) bool { return o == st }
+	if p.streams = slices.DeleteFunc(p.streams, is); len(p.streams) == 0 {
+		p.streams = nil // an idle session is small
+	}
+	p.own = slices.DeleteFunc(p.own, is)
 }
 
 // stream returns the stream with that number; when it has ended, what the store
@@ -312,14 +317,15 @@ func (s *session) unlist(st *stream) {
 func (s *session) stream(id uint64) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, list := range [][]*stream{s.streams, s.own} {
+	p := s.pushingLocked()
+	for _, list := range [][]*stream{p.streams, p.own} {
 		for _, st := range list {
 			if st.id == id {
 				return st
 			}
 		}
 	}
-	if id > s.lastStream {
+	if id > p.lastStream {
 		return nil
 	}
 	return &stream{s: s, id: id, ended: true, past: true}
@@ -331,24 +337,26 @@ func (s *session) stream(id uint64) *stream {
 func (s *session) ownStream() (st *stream, open bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p := s.pushingLocked()
 	if s.closed {
 		return nil, false, errSessionEnded
 	}
-	for _, st := range slices.Backward(s.own) {
+	for _, st := range slices.Backward(p.own) {
 		if st.connected.Load() {
 			return st, true, nil
 		}
 	}
-	if len(s.own) == 0 {
+	if len(p.own) == 0 {
 		s.addOwn()
 	}
-	return s.own[len(s.own)-1], false, nil
+	return p.own[len(p.own)-1], false, nil
 }
 
 func (s *session) addOwn() *stream {
-	s.lastStream++
-	st := &stream{s: s, id: s.lastStream}
-	s.own = append(s.own, st)
+	p := s.pushingLocked()
+	p.lastStream++
+	st := &stream{s: s, id: p.lastStream}
+	p.own = append(p.own, st)
 	return st
 }
 
@@ -358,18 +366,19 @@ func (s *session) addOwn() *stream {
 func (s *session) claim() (*stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	p := s.pushingLocked()
 	if s.closed {
 		return nil, errSessionEnded
 	}
-	for i, st := range slices.Backward(s.own) {
+	for i, st := range slices.Backward(p.own) {
 		if st.connected.CompareAndSwap(false, true) {
-			s.own = append(slices.Delete(s.own, i, i+1), st)
+			p.own = append(slices.Delete(p.own, i, i+1), st)
 			return st, nil
 		}
 	}
-	if len(s.own) >= maxOwn {
-		st := s.own[0]
-		s.own = append(slices.Delete(s.own, 0, 1), st)
+	if len(p.own) >= maxOwn {
+		st := p.own[0]
+		p.own = append(slices.Delete(p.own, 0, 1), st)
 		return st, nil
 	}
 	st := s.addOwn()

@@ -56,7 +56,7 @@ func (t *table) get(id string, principal owner.Key) *session {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s, _, _ := t.sessions.Get(id)
-	if s == nil || s.principal != principal {
+	if s == nil || s.principal() != principal {
 		return nil
 	}
 	t.sessions.Hold(id)

@@ -1,0 +1,83 @@
+//go:build !race
+
+package mcp
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+)
+
+// allocated returns how many bytes f allocates, and how many are in use afterwards that were not before.
+func allocated(f func()) (total, kept int64) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.GC() // the second one frees what pools had kept
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	return int64(after.TotalAlloc) - int64(before.TotalAlloc), int64(after.HeapAlloc) - int64(before.HeapAlloc)
+}
+
+// TestSessionBytes bounds what an idle session over HTTP takes: a server may have very many.
+func TestSessionBytes(t *testing.T) {
+	if strconv.IntSize != 64 {
+		t.Skip("the bounds are those of 64 bits")
+	}
+	h := mcphttp.NewHandler(sumServer(), nil)
+	defer h.Shutdown(t.Context())
+	post := func(session, message string) string {
+		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/mcp", strings.NewReader(message))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		if session != "" {
+			r.Header.Set("Mcp-Session-Id", session)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code > 299 {
+			t.Fatal(w.Code, w.Body)
+		}
+		return w.Header().Get("Mcp-Session-Id")
+	}
+	sessions := func(n int) {
+		for range n {
+			id := post("", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",`+
+				`"capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`)
+			post(id, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			post(id, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add","arguments":{"a":2,"b":3}}}`)
+		}
+	}
+	sessions(10)
+	const n, most = 500, 750
+	_, kept := allocated(func() { sessions(n) })
+	if kept /= n; kept > most {
+		t.Errorf("%d bytes for each session, %d allowed", kept, most)
+	}
+	t.Logf("%d bytes", kept)
+}
+
+// TestCallBytes bounds what the server allocates for a call.
+func TestCallBytes(t *testing.T) {
+	if strconv.IntSize != 64 {
+		t.Skip("the bounds are those of 64 bits")
+	}
+	const n, most = 2000, 1090
+	call := callInProcess(t)
+	total, _ := allocated(func() {
+		for range n {
+			call()
+		}
+	})
+	if total /= n; total > most {
+		t.Errorf("%d bytes for each call, %d allowed", total, most)
+	}
+	t.Logf("%d bytes", total)
+}
