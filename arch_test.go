@@ -62,6 +62,7 @@ var archLadder = map[string]archRow{
 	"internal/sandbox":      {ours: "internal/fetch internal/visible", outside: "github.com/landlock-lsm/go-landlock golang.org/x/sys"},
 	"internal/validate":     {ours: "internal/scan"},
 	"internal/uritemplate":  {pure: true},
+	"mcp/mcptest":           {ours: ". mcp", names: 8},
 	"internal/mcptest":      {outside: "github.com/santhosh-tekuri/jsonschema"},
 	"internal/scan":         {pure: true},
 	"internal/late":         {},

@@ -33,6 +33,12 @@ func (s *Server) ListenAndServe(ctx context.Context, addr string) error {
 	if err != nil {
 		return err
 	}
+	return s.ServeListener(ctx, l)
+}
+
+// ServeListener serves as ListenAndServe does, on a listener that exists already:
+// one of a free port, of systemd or with TLS, for example. It closes the listener.
+func (s *Server) ServeListener(ctx context.Context, l net.Listener) error {
 	s.warnOfReach(ctx, l.Addr())
 	return s.serveHTTP(ctx, l)
 }
