@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/late"
+	"github.com/farcall-dev/farcall/internal/wirelog"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -51,6 +53,8 @@ type Client struct {
 
 	making   chan struct{} // held by whoever makes a link
 	leveling chan struct{} // held by whoever tells the server the level of its log
+
+	trace *wirelog.Log // nil: none
 
 	mu     sync.Mutex
 	tasks  sync.WaitGroup // goroutines of the client's own
@@ -142,6 +146,20 @@ type ClientOptions struct {
 	// it starts the server's process again, for example. Nil: the client is of no
 	// use then.
 	Redial func(context.Context) (farcall.Transport, error)
+	// Trace gets a line for each frame that is sent or received, over every transport;
+	// nil: none. A line has the time, the number of the connection (over HTTP: of the
+	// request), > for sent or < for received, and the frame, cut after 1 MiB:
+	//
+	//	2026-11-22T21:30:55.123456Z #1 > {"jsonrpc":"2.0","method":"ping","id":1}
+	//
+	// A line with ! says what became of a connection. Headers, and so credentials and
+	// session ids, are not in it; secrets in arguments and results are.
+	//
+	// Each Write has whole lines, and one goroutine writes at a time. A slow writer
+	// delays nothing: lines are left out, and counted, while 4 MiB wait for it. After
+	// an error, which OnWarning gets, nothing more is written. Close waits a second
+	// for the last lines.
+	Trace io.Writer
 	// HTTP adjusts Dial: its Header, TLS and MaxMessage count for all addresses, the rest for http and https.
 	HTTP *mcphttp.DialOptions
 	// RPC adjusts the peer below; its Dialect is MCP's.
@@ -175,6 +193,7 @@ func newClient(ctx context.Context, o *ClientOptions) (*Client, error) {
 	c.opts.ProbeTimeout = cmp.Or(c.opts.ProbeTimeout, 3*time.Second)
 	c.opts.MaxRounds = cmp.Or(c.opts.MaxRounds, 10)
 	c.level = c.opts.LogLevel
+	c.trace = wirelog.New(c.opts.Trace, func(err error) { c.warn("%w", err) })
 	c.cache = newResultCache(c.opts.NoCache)
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	return c, nil
@@ -244,8 +263,12 @@ func (c *Client) Close() error {
 		err = l.peer.Close()
 	}
 	c.tasks.Wait()
+	c.trace.Flush(flushTime)
 	return err
 }
+
+// flushTime bounds how long the end of a connection waits for the writer of its trace.
+const flushTime = time.Second
 
 // spawn runs f in a goroutine that Close waits for, unless that has begun.
 func (c *Client) spawn(f func()) bool {

@@ -48,7 +48,7 @@ type line struct {
 // lineOver starts a peer on a transport.
 func (c *Client) lineOver(t farcall.Transport) *line {
 	w := &line{c: c, opening: make(chan struct{}, 1)}
-	w.peer = farcall.NewPeer(t, w, c.rpcOptions())
+	w.peer = farcall.NewPeer(c.trace.Transport(t), w, c.rpcOptions())
 	return w
 }
 

@@ -30,7 +30,7 @@ func Dial(ctx context.Context, address string, o *ClientOptions) (*Client, error
 		return nil, err
 	}
 	if at.Kind == target.HTTP {
-		x, err := mcphttp.Dial(at.URL.String(), c.opts.HTTP)
+		x, err := mcphttp.Dial(at.URL.String(), c.optionsHTTP())
 		if err != nil {
 			_ = c.Close() // nothing is open yet
 			return nil, fmt.Errorf("mcp: dial: %w", err)
@@ -45,6 +45,19 @@ func Dial(ctx context.Context, address string, o *ClientOptions) (*Client, error
 		return nil, fmt.Errorf("mcp: dial: %w", err)
 	}
 	return c.begin(ctx, c.lineOver(t))
+}
+
+// optionsHTTP returns ClientOptions.HTTP with the trace.
+func (c *Client) optionsHTTP() *mcphttp.DialOptions {
+	if c.trace == nil {
+		return c.opts.HTTP
+	}
+	var o mcphttp.DialOptions
+	if c.opts.HTTP != nil {
+		o = *c.opts.HTTP
+	}
+	o.Trace = c.trace
+	return &o
 }
 
 // reach are the options for a connection, of what ClientOptions.HTTP says.

@@ -83,6 +83,9 @@ func (s *Server) HTTPOptions() *mcphttp.Options {
 	if s.opts.HTTP != nil {
 		o = *s.opts.HTTP
 	}
+	if s.trace != nil {
+		o.Trace = s.trace
+	}
 	switch {
 	case o.RPC == nil:
 		o.RPC = s.rpcOptions()

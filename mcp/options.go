@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"time"
 
@@ -110,6 +111,9 @@ type ServerOptions struct {
 	// connections have, they see each request and notification but those of
 	// cancellation and progress.
 	RPC *farcall.Options
+	// Trace gets a line for each frame of each connection, over every transport; nil:
+	// none. See [ClientOptions].Trace. A failure of the writer is logged.
+	Trace io.Writer
 	// HTTP adjusts what ListenAndServe serves, and is what mcphttp.NewHandler uses
 	// for the server when it gets no options.
 	HTTP *mcphttp.Options

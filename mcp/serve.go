@@ -35,6 +35,10 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 	opts.Dialect = mcphttp.Dialect()
 	key := owner.Or(owner.From(ctx), owner.Connection(rand.Text(), ""))
 	h := &connection{backend: b, ctx: context.WithValue(context.WithoutCancel(ctx), owner.ContextKey{}, key), owner: key}
+	if s, ok := b.(*Server); ok {
+		t = s.trace.Transport(t)
+		defer s.trace.Flush(flushTime)
+	}
 	t, reading := watch(t)
 	peer := farcall.NewPeer(t, h, &opts)
 	if b, ok := t.(interface{ Busy(f func() bool) }); ok {

@@ -61,6 +61,7 @@ func (s *Server) warnOfReach(ctx context.Context, addr net.Addr) {
 }
 
 func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
+	defer s.trace.Flush(flushTime)
 	o := s.HTTPOptions()
 	h := mcphttp.NewHandler(s, o)
 	mux := http.NewServeMux()

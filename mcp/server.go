@@ -7,6 +7,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/wirelog"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -35,6 +36,7 @@ type Server struct {
 	clients    clientCache
 	sealed     sealing
 
+	trace       *wirelog.Log // nil: none
 	middleware  middleware
 	intercepted farcall.Handler // serve, within the interceptors; nil: there are none
 
@@ -80,6 +82,7 @@ func NewServer(name, version string, o *ServerOptions) *Server {
 	s.prompts.init(listPrompts, "prompts")
 	s.sealed.init(s)
 	s.memory = store.New(&store.Options{Logger: s.opts.Logger})
+	s.trace = wirelog.New(s.opts.Trace, func(err error) { s.logger().Error("mcp: " + err.Error()) })
 	s.intercept()
 	s.adopt()
 	return s

@@ -92,8 +92,6 @@ func (m *mcpRemote) open(ctx context.Context, t *target.Target, adjust ...func(*
 	limited, cancel := m.limit(ctx)
 	defer cancel()
 	switch {
-	case t.Kind == target.WebSocket && m.verbose:
-		s.Client, err = m.connectShown(limited, t, o)
 	case t.Kind == target.HTTP, t.Kind == target.WebSocket:
 		s.Client, err = mcp.Dial(limited, t.URL.String(), o)
 	default:
@@ -105,9 +103,6 @@ func (m *mcpRemote) open(ctx context.Context, t *target.Target, adjust ...func(*
 			tr = tapped{tr, &tap{report: func(noise string) {
 				m.screen.printf("farcall: not a message, on the command's standard output: %s", noise)
 			}}}
-		}
-		if m.verbose {
-			tr = shown{tr, m.frames()}
 		}
 		s.Client, err = mcp.Connect(limited, tr, o)
 	}
@@ -129,11 +124,10 @@ func (m *mcpRemote) options(a *asker) (*mcp.ClientOptions, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.showHTTP(client)
 	o := &mcp.ClientOptions{
 		Name: "farcall", Version: versionName(), Era: m.era,
 		Timeout: m.timeout, MaxTimeout: -1,
-		LogLevel: m.log, OnLog: m.printLog,
+		LogLevel: m.log, OnLog: m.printLog, Trace: m.trace(),
 		HTTP:      &mcphttp.DialOptions{HTTP: client, Header: header},
 		RPC:       &farcall.Options{Logger: slog.New(slog.DiscardHandler)}, // the command reports errors itself
 		Elicit:    a.elicit,

@@ -3,11 +3,13 @@ package mcphttp
 import (
 	"cmp"
 	"context"
+	"io"
 	"net/http"
 	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/internal/wirelog"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -32,7 +34,7 @@ type Backend interface {
 type Configured interface {
 	Backend
 	// HTTPOptions are what a handler without options uses. A handler with options has
-	// their RPC when its own is nil, and their RPC.Logger when its own RPC has none.
+	// their RPC and Trace when its own is nil, and their RPC.Logger when its own RPC has none.
 	HTTPOptions() *Options
 	// Owner returns the default of Options.Owner, or nil. Its context is derived from
 	// that of the request, which RequestFrom returns.
@@ -93,6 +95,10 @@ type Options struct {
 	Events     EventStore
 	EventBytes int
 
+	// Trace gets a line for each frame that is received or sent; nil: none. See
+	// mcp.ClientOptions.Trace. Default: what the backend has, see Configured.
+	Trace io.Writer
+
 	// KeepConnections: CloseStream does nothing, which makes a call cheaper whose
 	// connection it could have closed.
 	KeepConnections bool
@@ -130,6 +136,9 @@ func (o *Options) of(b Backend) Options {
 		o = own
 	}
 	c := *o
+	if c.Trace == nil {
+		c.Trace = own.Trace
+	}
 	if c.Owner == nil && named != nil {
 		c.Owner = func(r *http.Request) string { return named(&requestContext{r.Context(), r}) }
 	}
@@ -200,6 +209,7 @@ func NewHandler(b Backend, o *Options) *Handler {
 		backend: b, opts: opts,
 		gate:    gate{policy: origin.Policy{Origins: opts.Origins, Hosts: opts.Hosts}},
 		drained: make(chan struct{}, 1),
+		trace:   wirelog.New(opts.Trace, nil),
 	}
 	opts.RPC.Interceptors = append([]farcall.Interceptor{h.settle}, opts.RPC.Interceptors...)
 	h.calls = farcall.NewResponder(farcall.HandlerFunc(h.dispatch), opts.RPC)

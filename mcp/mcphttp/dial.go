@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/sse"
+	"github.com/farcall-dev/farcall/internal/wirelog"
 )
 
 const (
@@ -46,6 +48,9 @@ type DialOptions struct {
 	// Budget has the memory for answers and events of more than 64 KiB, of which the
 	// server has one share. Default: that of the process, see [farcall.Budget].
 	Budget *farcall.Budget
+	// Trace gets a line for each frame that is sent or received; nil: none. See
+	// mcp.ClientOptions.Trace.
+	Trace io.Writer
 }
 
 // An Authorizer gives requests their credentials. It is used by several
@@ -86,6 +91,7 @@ func Dial(address string, o *DialOptions) (*Client, error) {
 		c.own = newTransport(c.opts.TLS)
 		c.http.Transport = c.own
 	}
+	c.http.Transport = wirelog.New(c.opts.Trace, nil).RoundTripper(c.http.Transport)
 	c.http.CheckRedirect = checkRedirect
 	//nolint:forbidigo // a client lives until it is closed, not as long as the call that made it
 	c.ctx, c.cancel = context.WithCancel(context.Background())

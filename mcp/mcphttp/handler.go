@@ -15,6 +15,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/slow"
+	"github.com/farcall-dev/farcall/internal/wirelog"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -31,6 +32,7 @@ type Handler struct {
 	listens *farcall.Responder // subscriptions, which stay: they must not use up the room for calls
 	pool    sync.Pool          // of *buffers
 	table   table
+	trace   *wirelog.Log
 	slow    late.Watch // of exchanges that are not answered yet
 
 	active   atomic.Int64 // exchanges under way
@@ -57,6 +59,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.leave()
+	w, end := h.trace.Exchange(w, r)
+	defer end()
 	switch r.Method {
 	case http.MethodPost:
 		h.post(w, r)

@@ -17,6 +17,8 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.leave()
+	w, end := h.trace.Exchange(w, r)
+	defer end()
 	switch {
 	case r.Method != http.MethodGet:
 		refuseMethod(w, "GET, OPTIONS", "open the event stream with GET")
@@ -57,6 +59,8 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.leave()
+	w, end := h.trace.Exchange(w, r)
+	defer end()
 	if r.Method != http.MethodPost {
 		refuseMethod(w, "POST, OPTIONS", "use POST")
 		return

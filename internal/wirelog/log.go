@@ -1,0 +1,203 @@
+// Package wirelog answers one question: which frames went over the wire?
+//
+// A Log watches connections of any transport and writes one line for each frame:
+//
+//	2026-11-22T21:30:55.123456Z #1 > {"jsonrpc":"2.0","method":"ping","id":1}
+//
+// the time (UTC), the number of the connection (over HTTP: of the exchange), who
+// sent (> this end, < the other end) and the frame, cut after 1 MiB. Instead of
+// a frame, ! begins what became of a connection. What a terminal would obey is
+// escaped. Headers, URLs and cookies are never in it; the contents of frames are.
+package wirelog
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/visible"
+)
+
+const (
+	maxLine  = 1 << 20 // bytes of a frame that are shown
+	maxQueue = 4 << 20 // bytes that wait for the writer
+)
+
+// The marks of a line.
+const (
+	Sent     byte = '>'
+	Received byte = '<'
+	Note     byte = '!'
+)
+
+// A Log writes lines. Its methods may be called by any number of goroutines at
+// once, and those of a nil Log do nothing.
+//
+// One goroutine writes while there is something to write, so that a slow writer
+// never delays a frame: lines for which there is no room (4 MiB) are left out and
+// counted in the next line. A writer that has failed gets nothing more.
+type Log struct {
+	w      io.Writer
+	frame  func(conn uint64, mark byte, text []byte) // in place of w
+	failed func(error)
+	conns  atomic.Uint64
+
+	mu      sync.Mutex
+	queue   []byte
+	left    int           // lines that were left out
+	writing chan struct{} // closed when the queue is empty; nil: nothing is being written
+	broken  bool
+}
+
+// New returns a log that writes whole lines to w, one or more with each Write,
+// which is called by one goroutine at a time. failed, which may be nil, gets the
+// error of the first Write that fails. It returns nil when w is nil, and w itself
+// when that is a *Log.
+func New(w io.Writer, failed func(error)) *Log {
+	if l, ok := w.(*Log); ok || w == nil {
+		return l
+	}
+	return &Log{w: w, failed: failed}
+}
+
+// Func returns a log that calls f with each frame, at once and from the goroutine
+// that sends or has received it. text is valid during the call only.
+func Func(f func(conn uint64, mark byte, text []byte)) *Log { return &Log{frame: f} }
+
+// Write makes a Log pass as an [io.Writer], for New to find it again: it adds whole lines.
+func (l *Log) Write(p []byte) (int, error) {
+	l.add(p)
+	return len(p), nil
+}
+
+// connection returns the number of the next connection.
+func (l *Log) connection() uint64 { return l.conns.Add(1) }
+
+// Frame adds a frame, or with Note what became of a connection.
+func (l *Log) Frame(conn uint64, mark byte, text []byte) {
+	text = bytes.TrimSpace(text)
+	switch {
+	case l == nil || len(text) == 0:
+		return
+	case l.frame != nil:
+		l.frame(conn, mark, text)
+		return
+	}
+	l.add(appendLine(nil, time.Now(), conn, mark, text))
+}
+
+func (l *Log) note(conn uint64, format string, args ...any) {
+	l.Frame(conn, Note, fmt.Appendf(nil, format, args...))
+}
+
+func appendLine(b []byte, now time.Time, conn uint64, mark byte, text []byte) []byte {
+	cut := len(text) - maxLine
+	if cut > 0 {
+		text = text[:maxLine]
+	}
+	b = now.UTC().AppendFormat(b, "2006-01-02T15:04:05.000000Z07:00")
+	b = fmt.Appendf(b, " #%d %c ", conn, mark)
+	if bytes.ContainsAny(text, "\r\n\t") { // white space between the parts of a JSON text
+		text = bytes.Map(func(r rune) rune {
+			if r == '\r' || r == '\n' || r == '\t' {
+				return ' '
+			}
+			return r
+		}, text)
+	}
+	b = append(b, visible.Text(string(text))...)
+	if cut > 0 {
+		b = append(b, " … (cut)"...)
+	}
+	return append(b, '\n')
+}
+
+// add queues whole lines.
+func (l *Log) add(lines []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.broken:
+		return
+	case len(l.queue)+len(lines) > maxQueue:
+		l.left += bytes.Count(lines, []byte("\n"))
+		return
+	}
+	l.queue = append(l.queue, lines...)
+	if l.writing == nil {
+		l.writing = make(chan struct{})
+		go l.drain(l.writing)
+	}
+}
+
+// drain writes until the queue is empty.
+func (l *Log) drain(done chan struct{}) {
+	defer close(done)
+	for lines := l.next(); lines != nil; lines = l.next() {
+		if err := l.write(lines); err != nil {
+			l.mu.Lock()
+			l.broken, l.queue, l.writing = true, nil, nil
+			l.mu.Unlock()
+			if l.failed != nil {
+				l.failed(err)
+			}
+			return
+		}
+	}
+}
+
+// next takes what is queued; nil: nothing is, and the goroutine ends.
+func (l *Log) next() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	lines := l.queue
+	l.queue = nil
+	if l.left > 0 {
+		lines = fmt.Appendf(lines, "%s ! %d lines are left out: the writer is too slow\n",
+			time.Now().UTC().Format("2006-01-02T15:04:05.000000Z07:00"), l.left)
+		l.left = 0
+	}
+	if lines == nil {
+		l.writing = nil
+	}
+	return lines
+}
+
+// write writes lines. A writer that panics has failed.
+func (l *Log) write(lines []byte) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("the writer of the wire log panics: %v", v)
+		}
+	}()
+	n, err := l.w.Write(lines)
+	if err == nil && n < len(lines) {
+		err = io.ErrShortWrite
+	}
+	if err != nil {
+		err = fmt.Errorf("the writer of the wire log fails, nothing more is logged: %w", err)
+	}
+	return err
+}
+
+// Flush waits until all that was added is written, at most as long as limit.
+func (l *Log) Flush(limit time.Duration) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	writing := l.writing
+	l.mu.Unlock()
+	if writing == nil {
+		return
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-writing:
+	case <-timer.C:
+	}
+}
