@@ -353,7 +353,14 @@ type bounded struct {
 		Level int    `json:"level" min:"1"`
 		Note  string `json:"note,omitzero" enum:"a,b"`
 	} `json:"deep,omitzero"`
+	Named []string `json:"named,omitzero" minLength:"2" uniqueItems:"true"`
+	Own   side     `json:"own,omitzero"`
 }
+
+// A side has a schema that its Go type does not tell of.
+type side string
+
+func (side) JSONSchema() string { return `{"enum":["left","right"]}` }
 
 // What the published schema says of params is enforced.
 func TestBindEnforcesSchema(t *testing.T) {
@@ -377,6 +384,10 @@ func TestBindEnforcesSchema(t *testing.T) {
 		{`{"count":1,"spots":[null]}`, bounded{}, `{"member":"spots","pointer":"/spots/0","reason":"wrong type","message":"item [0]: got null, want object"}`},
 		{`{"count":1,"deep":{"level":0}}`, bounded{}, `{"member":"deep","pointer":"/deep/level","reason":"out of range","message":"property \"level\": 0 is less than the minimum 1"}`},
 		{`{"count":1,"deep":{"level":null}}`, bounded{}, `{"member":"deep","pointer":"/deep/level","reason":"wrong type","message":"property \"level\": got null, want integer"}`},
+		{`{"count":1,"named":["ab","cd"],"own":"left"}`, bounded{}, ``},
+		{`{"count":1,"named":["ab","c"]}`, bounded{}, `{"member":"named","pointer":"/named/1","reason":"out of range","message":"item [1]: has 1 character, the minimum is 2"}`},
+		{`{"count":1,"named":["ab","ab"]}`, bounded{}, `{"member":"named","pointer":"/named","reason":"invalid value","message":"items 0 and 1 are equal, each must be different"}`},
+		{`{"count":1,"own":"up"}`, bounded{}, `{"member":"own","pointer":"/own","reason":"invalid value","message":"\"up\" is not one of \"left\", \"right\""}`},
 		{`[1,null]`, []float64{}, `{"member":1,"pointer":"/1","reason":"wrong type","message":"item [1]: got null, want number"}`},
 		{`[{"city":"a"},{"zip":1}]`, []located{}, `{"member":1,"pointer":"/1/city","reason":"missing","message":"item [1]: missing property \"city\""}`},
 		{`{"x":{"zip":1}}`, map[string]located{}, `{"member":"x","pointer":"/x/city","reason":"missing","message":"property \"x\": missing property \"city\""}`},

@@ -53,6 +53,9 @@ func newCheck(s *schema.Schema) (*check, error) {
 // reads reports whether a value of a type that was read from JSON fits the type's schema.
 func reads(t reflect.Type) bool {
 	t = deref(t)
+	if schema.OwnSchema(t) {
+		return false
+	}
 	if schema.OwnJSON(t) || schema.OwnText(t) || t.Kind() == reflect.Interface || t == rawType {
 		return true
 	}
@@ -68,7 +71,7 @@ func reads(t reflect.Type) bool {
 
 // tagged reports whether tags of a field limit its values.
 func tagged(f schema.Field) bool {
-	for _, name := range [...]string{"enum", "min", "max", "pattern"} {
+	for _, name := range schema.LimitTags() {
 		if _, ok := f.Tag.Lookup(name); ok {
 			return true
 		}

@@ -19,9 +19,15 @@ import (
 // encoding/json: with json tags, embedded structs flattened, unexported fields
 // and json:"-" left out. A field is optional when it is a pointer or when its
 // tag has omitempty, omitzero, or a default (default:"5"); null counts as
-// absent then, at any depth. The tags enum, min, max and pattern limit its values:
+// absent then, at any depth. The tags enum, min, max and pattern limit its values, and so do
+// minimum, maximum, minLength, maxLength, minItems, maxItems, minProperties, maxProperties and uniqueItems,
+// which are the keywords of JSON Schema; on a slice enum, pattern, minimum, maximum, minLength and maxLength
+// are about its elements:
 //
 //	Count int `json:"count" min:"1" max:"100" doc:"how many"`
+//
+// A type with a method JSONSchema, which takes nothing and returns a schema as text, bytes or a value
+// that marshals to it, is described by that schema.
 //
 // Params are validated by the schema that rpc.discover publishes. A parameter that
 // is missing, unknown, given twice or does not fit is answered with
@@ -77,7 +83,7 @@ func describe[P, R any](method string, stream bool) *signature {
 		misuse("the params of the method %q: %v", method, err)
 	}
 	result := reflect.TypeFor[R]()
-	if _, err := schema.For(result, false); err != nil {
+	if _, err := schema.NewSet("").Of(result); err != nil { // as rpc.discover describes it
 		misuse("the result of the method %q: %v", method, err)
 	}
 	s := &signature{result: result, stream: stream}

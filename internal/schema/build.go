@@ -15,6 +15,7 @@ type builder struct {
 	share  bool // each named struct gets a definition
 	nulls  nulls
 	tools  bool // the tag header counts
+	depth  int  // of the calls of root
 
 	uses  map[reflect.Type]int  // how often a type is met
 	loops map[reflect.Type]bool // types that contain themselves
@@ -68,7 +69,7 @@ func (b *builder) visit(t reflect.Type, path map[reflect.Type]bool) {
 }
 
 // opaque reports whether a type is described without looking into it.
-func opaque(t reflect.Type) bool { return t == timeType || OwnJSON(t) || OwnText(t) }
+func opaque(t reflect.Type) bool { return t == timeType || OwnSchema(t) || OwnJSON(t) || OwnText(t) }
 
 func (b *builder) defined(t reflect.Type) bool {
 	if t.Name() == "" || opaque(t) {
@@ -98,7 +99,11 @@ func (b *builder) of(t reflect.Type) (*Schema, error) {
 
 // root returns the schema of t itself.
 func (b *builder) root(t reflect.Type) (*Schema, error) {
+	b.depth++
+	defer func() { b.depth-- }()
 	switch {
+	case OwnSchema(t):
+		return ownSchema(t, b.depth > 1 || b.share)
 	case t == timeType:
 		return &Schema{Type: "string", Format: "date-time"}, nil
 	case t == durationType:
@@ -142,9 +147,9 @@ func (b *builder) root(t reflect.Type) (*Schema, error) {
 func (b *builder) nullable(s *Schema) *Schema {
 	name, plain := s.Type.(string)
 	switch {
-	case b.nulls == absent, s.Ref == "" && !plain: // anything, or nullable already
+	case b.nulls == absent, s.own == nil && s.Ref == "" && !plain: // anything, or nullable already
 		return s
-	case b.nulls == inAnyOf, s.Ref != "":
+	case b.nulls == inAnyOf, s.own != nil, s.Ref != "":
 		return &Schema{AnyOf: []*Schema{s, {Type: "null"}}}
 	}
 	s.Type = []string{name, "null"}

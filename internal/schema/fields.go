@@ -24,8 +24,10 @@ type Field struct {
 	rest bool // it keeps the members that the struct does not know
 }
 
-// Doc is what the tag "doc" says of the field.
-func (f *Field) Doc() string { return f.Tag.Get("doc") }
+// Doc is what the tag "doc" says of the field, or a tag of the same meaning.
+func (f *Field) Doc() string {
+	return cmp.Or(f.Tag.Get("doc"), f.Tag.Get("jsonschema"), f.Tag.Get("jsonschema_description"))
+}
 
 // Fields lists the members of a struct in the order of its fields, those of
 // embedded structs in the place of the embedded one. Where names collide, Go's

@@ -53,6 +53,8 @@ func (b *builder) formField(f Field) (*Schema, error) {
 	switch {
 	case f.Quoted:
 		return nil, errors.New("a form has no numbers in strings")
+	case OwnSchema(t):
+		return nil, fmt.Errorf("a form has no fields of type %s, whose schema is its own", f.Type)
 	case list && (!stringType(t) || t == timeType || f.Tag.Get("enum") == ""):
 		return nil, errors.New("a list in a form must be one of strings, with the tag enum")
 	case stringType(t), !opaque(t) && k >= reflect.Bool && k <= reflect.Float64:
@@ -70,6 +72,8 @@ func (b *builder) formField(f Field) (*Schema, error) {
 	switch {
 	case len(options.Enum) > 0 && !stringType(t):
 		return nil, errors.New("the values of enum must be strings in a form")
+	case s.Examples != nil, s.UniqueItems:
+		return nil, errors.New("a form has neither examples nor uniqueItems; use a default or the tag doc")
 	case options.Pattern != "":
 		return nil, errors.New("a form has no patterns; check the answer instead")
 	case list && options.Format != "", !slices.Contains(formFormats, options.Format):

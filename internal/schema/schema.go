@@ -9,11 +9,23 @@
 //	pattern:"^[a-z]+$"          a regular expression for a string
 //	format:"email"              a format that JSON Schema names
 //	default:"5"                 what an absent member means, which makes it optional
+//	examples:"Paris,Rome"       examples, written as those of enum are, or a JSON array of them
 //	title:"First addend"        a name for people
 //	titles:"Red,Green,Blue"     names for the values of enum, in a form
 //	header:"Region"             the argument of a tool is repeated in a header, x-mcp-header
 //
-// On a slice or an array, enum, pattern and format are those of the elements.
+// The tags minimum, maximum, minLength, maxLength, minItems, maxItems, minProperties, maxProperties
+// and uniqueItems:"true" are the keywords of that name.
+//
+// On a slice or an array, enum, pattern and format are those of the elements, and so are minimum,
+// maximum, minLength and maxLength.
+//
+// The tags jsonschema and jsonschema_description are other names of doc, as in other libraries. The
+// list of keywords that some libraries write into the tag jsonschema is an error.
+//
+// A type with a method JSONSchema, which takes nothing and returns a schema, is described by that: as a
+// text, as bytes, or as a value whose JSON is the schema. It is called for a zero value, or a pointer
+// to one.
 package schema
 
 import (
@@ -41,6 +53,7 @@ type Schema struct {
 	Items           *Schema  `json:"items,omitzero"`
 	MinItems        Raw      `json:"minItems,omitzero"`
 	MaxItems        Raw      `json:"maxItems,omitzero"`
+	UniqueItems     bool     `json:"uniqueItems,omitzero"`
 	Properties      Members  `json:"properties,omitzero"`
 	Required        []string `json:"required,omitempty"`
 	// AdditionalProperties is a *Schema, or false.
@@ -48,10 +61,13 @@ type Schema struct {
 	MinProperties        Raw       `json:"minProperties,omitzero"`
 	MaxProperties        Raw       `json:"maxProperties,omitzero"`
 	Default              Raw       `json:"default,omitzero"`
+	Examples             []Raw     `json:"examples,omitempty"`
 	AnyOf                []*Schema `json:"anyOf,omitempty"`
 	OneOf                []*Schema `json:"oneOf,omitempty"`
 	Header               string    `json:"x-mcp-header,omitempty"`
 	Defs                 Members   `json:"$defs,omitzero"`
+
+	own Raw // what the method JSONSchema of the type returns, an object; nil: it has none
 }
 
 // Dialect is what a Schema may say it is written in.

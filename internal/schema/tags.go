@@ -21,8 +21,9 @@ func (b *builder) member(f Field) (*Schema, error) {
 	if f.Quoted {
 		s = &Schema{Type: "string", Pattern: `^-?[0-9]`}
 	} else {
-		err = errors.Join(s.limits(f.Tag, base), s.values(f.Tag, base))
+		err = errors.Join(s.limits(f.Tag, base), s.values(f.Tag, base), s.keywords(f.Tag, base), s.examples(f.Tag, base))
 	}
+	err = errors.Join(err, foreignTag(f.Tag))
 	if b.tools {
 		s.Header = f.Tag.Get("header")
 	}
@@ -80,13 +81,19 @@ func stringType(t reflect.Type) bool {
 	return OwnText(t) || t == timeType || t.Kind() == reflect.String && !OwnJSON(t)
 }
 
-// values applies enum, pattern and format.
-func (s *Schema) values(tag reflect.StructTag, t reflect.Type) error {
+// elements returns the schema of the elements of lists, which may be lists of lists, or else s.
+func (s *Schema) elements(t reflect.Type) (*Schema, reflect.Type) {
 	for (t.Kind() == reflect.Slice || t.Kind() == reflect.Array) && s.Items != nil {
 		if s, t = s.Items, deref(t.Elem()); len(s.AnyOf) > 0 { // with null
 			s = s.AnyOf[0]
 		}
 	}
+	return s, t
+}
+
+// values applies enum, pattern and format.
+func (s *Schema) values(tag reflect.StructTag, t reflect.Type) error {
+	s, t = s.elements(t)
 	if text, ok := tag.Lookup("enum"); ok {
 		for value := range strings.SplitSeq(text, ",") {
 			raw, err := literal(value, t)

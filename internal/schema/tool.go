@@ -20,7 +20,7 @@ func Input(t reflect.Type) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.Type != "object" {
+	if s.own == nil && s.Type != "object" {
 		return nil, fmt.Errorf("%s is no JSON object", t)
 	}
 	text, err := s.JSON()
@@ -57,7 +57,7 @@ func (s *Schema) Constrained() bool {
 	}
 	more, _ := s.AdditionalProperties.(*Schema)
 	member := func(m Member) bool { return m.Schema.Constrained() }
-	return len(s.Enum) > 0 || s.Pattern != "" || s.Items.Constrained() || more.Constrained() ||
+	return s.own != nil || s.UniqueItems || len(s.Enum) > 0 || s.Pattern != "" || s.Items.Constrained() || more.Constrained() ||
 		slices.ContainsFunc(s.AnyOf, (*Schema).Constrained) ||
 		slices.ContainsFunc(s.Properties, member) || slices.ContainsFunc(s.Defs, member)
 }
