@@ -42,7 +42,7 @@ func textOf(r *spec.CallToolResult) string {
 
 // CallTool calls a tool and returns its structured content as an Out. Where there is
 // none, an Out that is a string gets the text of the result, and any other Out
-// what is in that text as JSON. The failure of the tool is a *[ToolError].
+// what is in that text as JSON. A [Result] gets all of it. The failure of the tool is a *[ToolError].
 func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out
 	r, err := c.CallTool(ctx, tool, args)
@@ -51,6 +51,9 @@ func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (O
 		return out, err
 	case r.IsError:
 		return out, &ToolError{r}
+	}
+	if all := resultIn(&out); all != nil {
+		return out, all.read(tool, r)
 	}
 	raw := r.StructuredContent
 	if raw == nil {

@@ -49,7 +49,8 @@ import (
 // # Results
 //
 // A *[ToolResult], [Content] or []Content goes out as it is, a string as text, a
-// struct{} as no content. Anything else is structured content, described by an
+// struct{} as no content. A [Result] has structured content, content and _meta. Anything
+// else is structured content, described by an
 // output schema, and its JSON also goes out as text. A nil pointer counts as a
 // pointer to a zero value. The errors of f are those of a [ToolHandler].
 //
@@ -77,7 +78,7 @@ func AddTool[In, Out any](s *Server, t Tool, f func(context.Context, In) (Out, e
 	if t.OutputSchema == nil {
 		t.OutputSchema = out.schema
 	}
-	h := &typedTool[In, Out]{f: f, defaults: in.defaults, structured: out.structured}
+	h := &typedTool[In, Out]{f: f, defaults: in.defaults, structured: out.structured, composed: out.composed}
 	s.addTool(&tool{spec: t, run: h.run, typed: true}, check)
 }
 
@@ -86,6 +87,7 @@ type typedTool[In, Out any] struct {
 	f          func(context.Context, In) (Out, error)
 	defaults   jsonrpc.Raw // an object of what absent members mean; nil: nothing
 	structured bool        // the result is structured content
+	composed   bool        // the result is a Result
 }
 
 func (h *typedTool[In, Out]) run(c *call, t *tool, arguments jsonrpc.Raw) (answer, error) {
@@ -107,6 +109,9 @@ func (h *typedTool[In, Out]) run(c *call, t *tool, arguments jsonrpc.Raw) (answe
 	}
 	if v.out, err = h.f(c, v.in); err != nil {
 		return answer{}, err
+	}
+	if h.composed {
+		return t.composed(resultIn(&v.out))
 	}
 	if h.structured && fill(&v.out) {
 		return t.structuredResult(c, &v.out)
@@ -201,6 +206,7 @@ type typeInfo struct {
 	schema      jsonrpc.Raw
 	defaults    jsonrpc.Raw
 	structured  bool
+	composed    bool // it is a Result
 	constrained bool // a value of the type may break its schema
 }
 
@@ -261,6 +267,14 @@ func describeOutput(t reflect.Type) (info typeInfo, err error) {
 	if slices.Contains(plainTypes, t) {
 		return info, nil
 	}
+	if r := resultIn(reflect.New(t).Interface()); r != nil {
+		return describeResult(r.structuredType())
+	}
+	return describeStructured(t)
+}
+
+// describeStructured describes structured content.
+func describeStructured(t reflect.Type) (info typeInfo, err error) {
 	info.structured = true
 	if t.Kind() == reflect.Interface || t == reflect.TypeFor[jsonrpc.Raw]() {
 		return info, nil
