@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -34,7 +33,7 @@ func request(ctx context.Context, client farcall.Caller, rev *era.Revision, q *q
 		return nil, err
 	}
 	if q.mode == spec.ElicitURL && rev.ElicitationComplete {
-		params = withMember(params, "elicitationId", scan.AppendQuoted(nil, rand.Text()))
+		params = withElicitationID(params, q.params)
 	}
 	if taskID != "" {
 		params = withRelatedTask(params, taskID)

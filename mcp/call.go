@@ -116,16 +116,21 @@ func ClientFrom(ctx context.Context) *ClientInfo {
 	if c == nil {
 		return nil
 	}
-	i := &ClientInfo{
-		Name: c.who.info.Name, Version: c.who.info.Version, Title: c.who.info.Title,
-		Capabilities: c.caps(), Revision: c.rev.Name,
-		InfoRaw: c.who.infoRaw, CapabilitiesRaw: c.who.capsRaw,
-		LogLevel: c.level(), ProgressWanted: c.in.progress || c.task.started(),
-	}
+	i := c.who.describe(c.rev)
+	i.LogLevel, i.ProgressWanted = c.level(), c.in.progress || c.task.started()
 	if c.session != nil {
 		i.Session = c.session.name
 	}
 	return i
+}
+
+// describe says of a client what does not depend on the request.
+func (m *clientMeta) describe(rev *era.Revision) *ClientInfo {
+	return &ClientInfo{
+		Name: m.info.Name, Version: m.info.Version, Title: m.info.Title,
+		Capabilities: &m.caps, Revision: rev.Name,
+		InfoRaw: m.infoRaw, CapabilitiesRaw: m.capsRaw,
+	}
 }
 
 // level is from where on the client wants messages; "": none.

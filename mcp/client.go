@@ -128,6 +128,9 @@ type ClientOptions struct {
 	// reports whether it has taken it, so that none of them but OnListening is told.
 	// It must not block, nor keep the params.
 	OnNotice func(ctx context.Context, method string, params jsonrpc.Raw) (taken bool)
+	// OnElicitationComplete is called when the server says that the user has done what was asked for at a URL: id is
+	// the ElicitationID of the question (2025-11-25 only).
+	OnElicitationComplete func(id string)
 	// OnNotification gets all other notifications.
 	OnNotification func(method string, params []byte)
 	// OnSessionLost is told that the server had ended the session and that there

@@ -318,7 +318,7 @@ func (c *Client) settled(ctx context.Context, l *link) {
 	}
 	o := &c.opts
 	if o.Ask != nil || o.OnNotice != nil || o.Elicit != nil || o.Sample != nil || o.Roots != nil || o.OnLog != nil || o.OnListChanged != nil ||
-		l.sse || o.OnResourceUpdated != nil || o.OnTask != nil || o.OnNotification != nil {
+		l.sse || o.OnResourceUpdated != nil || o.OnTask != nil || o.OnElicitationComplete != nil || o.OnNotification != nil {
 		c.openEvents(ctx, l)
 	}
 }

@@ -305,9 +305,17 @@ func (w *line) notified(ctx context.Context, method string, params jsonrpc.Raw) 
 			w.acknowledged(ctx, p)
 		})
 	default:
-		if o.OnNotification != nil {
-			o.OnNotification(method, bytes.Clone(params))
-		}
+		c.otherNotification(o, method, params)
+	}
+}
+
+// otherNotification takes what is for a callback only.
+func (c *Client) otherNotification(o *ClientOptions, method string, params jsonrpc.Raw) {
+	switch {
+	case method == spec.NotificationElicitationComplete && o.OnElicitationComplete != nil:
+		deliver(c, method, params, func(p *spec.ElicitationCompleteNotificationParams) { o.OnElicitationComplete(p.ElicitationID) })
+	case o.OnNotification != nil:
+		o.OnNotification(method, bytes.Clone(params))
 	}
 }
 

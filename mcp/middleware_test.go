@@ -295,8 +295,8 @@ func TestMiddlewareOverHTTP(t *testing.T) {
 	s.Use(before(func(r *Request) {
 		if r.Method == spec.MethodToolsCall {
 			r.Arguments = jsonrpc.Raw(`{"region":"south"}`)
-			if r.Header().Get("Mcp-Param-Region") != "east" || r.Owner() == "" || r.Session() != "" || r.ID().IsNull() || len(r.Params()) == 0 {
-				t.Errorf("%v, %q, %q", r.Header(), r.Owner(), r.Session())
+			if r.Header().Get("Mcp-Param-Region") != "east" || r.Owner() == "" || r.Session() != nil || r.ID().IsNull() || len(r.Params()) == 0 {
+				t.Errorf("%v, %q, %q", r.Header(), r.Owner(), r.Session().ID())
 			}
 			request.Meta = slices.Clone(r.Meta)
 		}
@@ -304,7 +304,7 @@ func TestMiddlewareOverHTTP(t *testing.T) {
 	c := connected(t, s, &ClientOptions{Era: modernName})
 	c.Use(before(func(r *Request) { // the client's headers follow what its middleware makes
 		if r.Method == spec.MethodToolsCall {
-			if r.Client() != nil || r.Header() != nil || r.Owner()+r.Session() != "" || r.Continues() || !r.ID().IsAbsent() {
+			if r.Client() != nil || r.Header() != nil || r.Owner()+r.Session().ID() != "" || r.Continues() || !r.ID().IsAbsent() {
 				t.Error("a client's request has something of a server's")
 			}
 			r.Arguments = jsonrpc.Raw(`{"region":"east"}`)
@@ -324,7 +324,7 @@ func TestMiddlewareOverHTTP(t *testing.T) {
 func TestMiddlewareOfExtensions(t *testing.T) {
 	s := partsServer()
 	s.Handle("example.com/meta", farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
-		if RequestFrom(ctx).Session() == "" {
+		if RequestFrom(ctx).Session().ID() == "" {
 			t.Error("no session")
 		}
 		return r.Params, nil

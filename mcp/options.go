@@ -74,6 +74,24 @@ type ServerOptions struct {
 	// StateTTL is how long a client may take for a round. Default 10 min.
 	StateTTL time.Duration
 
+	// OnSessionBegan is called when a client has begun a session, of a revision that has them, before it
+	// gets the answer to initialize; OnSessionInitialized, once, when it has said that it is initialized;
+	// OnSessionEnded when the session has ended and nothing of it runs any more. Of one session they are called in
+	// this order, and OnSessionEnded once if OnSessionBegan has returned. [ClientFrom] works in the first
+	// two. They run in the goroutine of the request, or of what ends the session, which waits for
+	// them; different sessions call them at the same time. A panic fails the request, or is
+	// logged. A session that another replica has begun, and this one goes on with, calls none. Nil:
+	// nothing is called.
+	OnSessionBegan, OnSessionInitialized func(ctx context.Context, s *Session)
+	OnSessionEnded                       func(s *Session)
+	// OnSubscribe is called when a resource of the server gets its first subscriber, in any revision,
+	// before that gets its answer, and stop, which may be nil, when the last one has gone. For one
+	// resource they alternate: other subscribers of it wait meanwhile. An error refuses the
+	// subscription, and the next subscriber is the first one then. ctx is that of the request. What
+	// is told by ResourceUpdated before OnSubscribe returns does not reach the first subscriber. A panic fails
+	// the request; one of stop is logged. Nil: nothing is called. It is not called with a Relay.
+	OnSubscribe func(ctx context.Context, uri string) (stop func(), err error)
+
 	// TaskAfter is how long a call of a tool with task support may take before it
 	// becomes a task, in revisions where the server decides (2026-07-28): one that ends
 	// earlier is answered like any other call. One that asks the client something

@@ -188,9 +188,13 @@ func (x *session) hold() bool {
 }
 
 func (x *session) release() {
-	if x.users.n.Add(-1) == 0 && x.users.told.Load() {
+	if x.users.n.Add(-1) > 0 {
+		return
+	}
+	if x.users.told.Load() {
 		x.srv.opts.Relay.Closed(x.name)
 	}
+	x.ended()
 }
 
 // hold keeps the session of a call that outlives its request.

@@ -9,7 +9,7 @@ import (
 // for the first one.
 func (x *session) watch(c *call, uri string) error {
 	for {
-		b, isNew, err := x.subscribe(uri)
+		b, isNew, err := x.subscribe(uri, nil)
 		switch {
 		case err != nil:
 			return err

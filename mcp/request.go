@@ -209,12 +209,12 @@ func (r *Request) Client() *ClientInfo {
 	return ClientFrom(r.ctx.call)
 }
 
-// Session returns ClientInfo.Session: a name in revisions that have sessions, and "" otherwise.
-func (r *Request) Session() string {
+// Session returns the session of the request. It is nil in revisions without sessions, and in a client.
+func (r *Request) Session() *Session {
 	if r.ctx.call == nil || r.ctx.call.session == nil {
-		return ""
+		return nil
 	}
-	return r.ctx.call.session.name
+	return &r.ctx.call.session.public
 }
 
 // Owner returns an opaque text that is equal for equal owners only: the authenticated caller (see

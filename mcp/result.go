@@ -72,7 +72,7 @@ func resultIn(v any) someResult {
 	if p.IsNil() {
 		p.Set(reflect.New(p.Type().Elem()))
 	}
-	r, _ := p.Interface().(someResult)
+	r, _ := reflect.TypeAssert[someResult](p)
 	return r
 }
 

@@ -67,7 +67,8 @@ func TestSchemaOf(t *testing.T) {
 		`the tag jsonschema:"required"`: func() {
 			AddTool(NewServer("x", "1", nil), Tool{Name: "a"}, func(context.Context, struct {
 				A int `jsonschema:"required"`
-			}) (string, error) {
+			},
+			) (string, error) {
 				return "", nil
 			})
 		},

@@ -28,13 +28,14 @@ type Server struct {
 	templates registry[*template]
 	prompts   registry[*prompt]
 
-	taskTools  atomic.Bool // some tool can run, or could once, as a task
-	tasks      taskTable
-	memory     *store.Local // of tasks that end with the process
-	listeners  listeners
-	extensions extensions
-	clients    clientCache
-	sealed     sealing
+	taskTools   atomic.Bool // some tool can run, or could once, as a task
+	tasks       taskTable
+	memory      *store.Local // of tasks that end with the process
+	listeners   listeners
+	subscribers subscribers
+	extensions  extensions
+	clients     clientCache
+	sealed      sealing
 
 	trace       *wirelog.Log // nil: none
 	middleware  middleware

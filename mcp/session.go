@@ -27,18 +27,22 @@ type session struct {
 	owner  owner.Key       // of what its calls leave behind, unless they are authenticated
 	ctx    context.Context //nolint:containedctx // the session's own: it lasts longer than initialize
 
-	rev   atomic.Pointer[era.Revision] // nil before initialize
-	who   atomic.Pointer[clientMeta]
-	log   atomic.Pointer[string]
-	tasks atomic.Bool // the relay has declared them
+	rev    atomic.Pointer[era.Revision] // nil before initialize
+	who    atomic.Pointer[clientMeta]
+	log    atomic.Pointer[string]
+	tasks  atomic.Bool // the relay has declared them
+	public Session     // what users of the package see of it
 
 	mu      sync.Mutex
 	ready   bool // the client has said notifications/initialized
 	closed  bool
-	users   users                // not mu's
-	subs    map[string]*interest // resources/subscribe
-	pending *events              // to be sent; nil: nothing
-	sending *sender              // who sends them; nil: nobody
+	users   users                  // not mu's
+	subs    map[string]*interest   // resources/subscribe
+	pending *events                // to be sent; nil: nothing
+	sending *sender                // who sends them; nil: nobody
+	began   bool                   // OnSessionBegan has returned
+	done    chan struct{}          // closed at the end; nil: not asked for
+	values  map[string]jsonrpc.Raw // Session.SetValue
 }
 
 // Accept begins a session with a client of the legacy era, which is told things
@@ -51,6 +55,7 @@ func (s *Server) Accept(ctx context.Context, client farcall.Caller) mcphttp.Sess
 	x := &session{srv: s, client: client, name: rand.Text(), ctx: ctx}
 	x.owner = owner.Or(owner.From(ctx), owner.Session(x.name, ""))
 	x.users.init()
+	x.public.x = x
 	return x
 }
 
@@ -59,14 +64,17 @@ func (x *session) Revision() *era.Revision { return x.rev.Load() }
 
 // Close ends the session. What is being sent is given up.
 func (x *session) Close() {
-	x.srv.listeners.removeSession(x)
 	x.srv.tasks.endOwner(x.owner)
 	x.mu.Lock()
 	again := x.closed
 	x.closed = true
 	sending, subs := x.sending, x.subs
 	x.subs = nil
+	if x.done != nil && !again {
+		close(x.done)
+	}
 	x.mu.Unlock()
+	x.srv.listeners.removeSession(x)
 	if sending != nil {
 		sending.stop()
 		<-sending.done
@@ -77,6 +85,12 @@ func (x *session) Close() {
 	if !again {
 		x.release()
 	}
+}
+
+func (x *session) hasEnded() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.closed
 }
 
 func (x *session) level() string {
@@ -157,7 +171,9 @@ func (x *session) notified(ctx context.Context, rev *era.Revision, req *farcall.
 		return nil
 	}
 	if req.Method == spec.NotificationInitialized {
-		x.begun()
+		if x.begun() {
+			x.initialized(x.beginning(ctx, rev, x.who.Load(), req))
+		}
 		return nil
 	}
 	h := x.srv.extensions.find(req.Method)
@@ -200,7 +216,8 @@ func (x *session) initialize(ctx context.Context, req *farcall.Request) (any, er
 	if err != nil {
 		return nil, err
 	}
-	self, err := s.describe(x.beginning(ctx, rev, who, req))
+	begins := x.beginning(ctx, rev, who, req)
+	self, err := s.describe(begins)
 	if err != nil {
 		return nil, inRevision(err, rev)
 	}
@@ -218,6 +235,10 @@ func (x *session) initialize(ctx context.Context, req *farcall.Request) (any, er
 		return nil, errInitialized
 	}
 	s.listeners.addSession(x)
+	if x.hasEnded() { // meanwhile
+		s.listeners.removeSession(x)
+	}
+	x.begins(begins)
 	return jsonrpc.Raw(raw), nil
 }
 

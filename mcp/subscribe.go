@@ -220,16 +220,24 @@ func (s *Server) subscribe(c *call) (answer, error) {
 	if _, ok := s.reader(c, uri); !ok {
 		return answer{}, c.resourceNotFound(uri)
 	}
-	_, _, err = c.session.subscribe(string(uri))
+	end, err := s.subscribes(c, string(uri))
+	if err != nil {
+		return answer{}, err
+	}
+	_, isNew, err := c.session.subscribe(string(uri), end)
+	if end != nil && !isNew {
+		end()
+	}
 	return emptyAnswer(), err
 }
 
 // An interest is the subscription of a session to a resource.
 type interest struct {
+	stop func() // called when the session does not have it any more; nil: nothing
+
 	// Of a Relay only:
 	ready chan struct{} // closed when it is known whether there is one
 	err   error         // why there is none; set before
-	stop  func()        // the session's: nil before
 }
 
 // end is called when the session does not have it any more.
@@ -239,8 +247,8 @@ func (b *interest) end() {
 	}
 }
 
-// subscribe returns the subscription to a resource, and whether it is a new one.
-func (x *session) subscribe(uri string) (b *interest, isNew bool, err error) {
+// subscribe returns the subscription to a resource, and whether it is a new one, which has the stop.
+func (x *session) subscribe(uri string, stop func()) (b *interest, isNew bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if b, ok := x.subs[uri]; ok {
@@ -255,7 +263,7 @@ func (x *session) subscribe(uri string) (b *interest, isNew bool, err error) {
 	if x.subs == nil {
 		x.subs = map[string]*interest{}
 	}
-	b = &interest{ready: make(chan struct{})}
+	b = &interest{stop: stop, ready: make(chan struct{})}
 	x.subs[uri] = b
 	return b, true, nil
 }
@@ -303,12 +311,14 @@ func (x *session) tell(e *events) {
 }
 
 // begun is called when the client has said that it is initialized: what it has not
-// been told waits until then.
-func (x *session) begun() {
+// been told waits until then. It reports whether a hook is to be called, which it is once.
+func (x *session) begun() (first bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	first = !x.ready && x.began
 	x.ready = true
 	x.wake()
+	return first
 }
 
 // wake has what is pending sent.

@@ -15,7 +15,7 @@ type listener struct {
 	lists  listKind
 	uris   map[string]struct{}
 	tasks  map[string]struct{}
-	stops  []func() // of what a Relay watches
+	stops  []func() // of what a Relay or OnSubscribe watches
 
 	wake  chan struct{} // there is something
 	ended chan struct{} // the server ends it
@@ -158,12 +158,36 @@ func (s *Server) newListener(c *call) (*listener, error) {
 	if s.relays() {
 		return l, l.watch(want.ResourceSubscriptions)
 	}
-	for _, uri := range want.ResourceSubscriptions {
-		if _, ok := s.reader(c, []byte(uri)); ok && addTo(l.uris, uri) {
-			got.ResourceSubscriptions = append(got.ResourceSubscriptions, uri)
-		}
+	return l, l.subscribe(want.ResourceSubscriptions)
+}
+
+// subscribe subscribes a listener to the resources that there are.
+func (l *listener) subscribe(uris []string) error {
+	if len(uris) > maxSubscriptions {
+		return errSubscriptions
 	}
-	return l, nil
+	done := false
+	defer func() {
+		if !done {
+			l.unwatch()
+		}
+	}()
+	for _, uri := range uris {
+		if _, ok := l.c.srv.reader(l.c, []byte(uri)); !ok || !addTo(l.uris, uri) {
+			continue
+		}
+		end, err := l.c.srv.subscribes(l.c, uri)
+		if err != nil {
+			delete(l.uris, uri)
+			continue
+		}
+		if end != nil {
+			l.stops = append(l.stops, end)
+		}
+		l.filter.ResourceSubscriptions = append(l.filter.ResourceSubscriptions, uri)
+	}
+	done = true
+	return nil
 }
 
 // addTo reports whether the set did not have it.

@@ -1,0 +1,234 @@
+package mcp
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// A Session is a session of a client of a revision that has sessions: see [Request.Session] and
+// [Server.Sessions]. It may be kept after the request, for what is sent from the background. Its methods may
+// be called by any goroutine.
+type Session struct{ x *session }
+
+// maxSessionValues bounds the bytes of the values of one session, with their keys.
+const maxSessionValues = 64 << 10
+
+var (
+	errNotReady   = errors.New("mcp: the client has not said that it is initialized; send from OnSessionInitialized on")
+	errOfCall     = errors.New("mcp: the notification belongs to a call; use Progress in its handler")
+	errManyValues = fmt.Errorf("mcp: the values of one session have %d bytes at most, with their keys", maxSessionValues)
+)
+
+// Sessions returns the sessions that have begun and not ended in this process. Those that begin or end
+// meanwhile may be among them.
+func (s *Server) Sessions() iter.Seq[*Session] {
+	return func(yield func(*Session) bool) {
+		s.listeners.mu.Lock()
+		all := make([]*Session, 0, len(s.listeners.sessions))
+		for x := range s.listeners.sessions {
+			all = append(all, &x.public)
+		}
+		s.listeners.mu.Unlock()
+		slices.Values(all)(yield)
+	}
+}
+
+// ID returns ClientInfo.Session, which names the session. That of a nil *Session is "".
+func (s *Session) ID() string {
+	if s == nil {
+		return ""
+	}
+	return s.x.name
+}
+
+// Client says who the client is. It has no ProgressWanted, which is of a request.
+func (s *Session) Client() *ClientInfo {
+	i := s.x.who.Load().describe(s.x.rev.Load())
+	i.Session, i.LogLevel = s.x.name, s.x.level()
+	return i
+}
+
+// Done returns a channel that is closed when the session ends.
+func (s *Session) Done() <-chan struct{} {
+	s.x.mu.Lock()
+	defer s.x.mu.Unlock()
+	if s.x.done == nil {
+		s.x.done = make(chan struct{})
+		if s.x.closed {
+			close(s.x.done)
+		}
+	}
+	return s.x.done
+}
+
+// Notify sends a notification. The params marshal to an object in the form of the newest revision, or are nil. One
+// that the revision of the client does not have is not sent.
+//
+// It fails before the client is initialized, when the session has ended, when the client cannot be
+// reached, and for notifications that belong to a call.
+func (s *Session) Notify(ctx context.Context, method string, params any) error {
+	if handledBelow(method) {
+		return errOfCall
+	}
+	raw, err := objectOf(params)
+	if err != nil {
+		return fmt.Errorf("mcp: notify %q: %w", method, err)
+	}
+	x := s.x
+	if !x.hold() {
+		return errSessionEnded
+	}
+	defer x.release()
+	x.mu.Lock()
+	ready, closed := x.ready, x.closed
+	x.mu.Unlock()
+	switch {
+	case closed:
+		return errSessionEnded
+	case !ready:
+		return errNotReady
+	}
+	return notify(ctx, x.client, x.rev.Load(), method, raw)
+}
+
+// Log sends a message to the log of the client, as the function [Log] does, without a request.
+func (s *Session) Log(ctx context.Context, level, logger string, data any) error {
+	severity := spec.LogSeverity(level)
+	if severity < 0 {
+		return fmt.Errorf("mcp: %q is no log level; use one of %s", level, strings.Join(spec.LogLevels(), ", "))
+	}
+	if severity < spec.LogSeverity(s.x.level()) {
+		return nil
+	}
+	raw, err := jsonv2.Append(nil, data)
+	if err != nil {
+		return fmt.Errorf("mcp: the data of a log message cannot be marshalled: %w", err)
+	}
+	return s.Notify(ctx, spec.NotificationMessage, spec.LoggingMessageNotificationParams{Level: level, Logger: logger, Data: raw})
+}
+
+// URLDone tells the client that the user has done what [ElicitURL] asked for at the URL, where the revision has such
+// a notification (2025-11-25); it does nothing in others. Questions with the same URL have the same id, so each
+// should have a URL of its own. The server of the page calls it, so that the client
+// need not ask the user.
+func (s *Session) URLDone(ctx context.Context, url string) error {
+	return s.Notify(ctx, spec.NotificationElicitationComplete, spec.ElicitationCompleteNotificationParams{ElicitationID: elicitationID(url)})
+}
+
+// elicitationID returns the id of the elicitation that asks to visit a URL.
+func elicitationID(url string) string {
+	sum := sha256.Sum256([]byte(url))
+	return hex.EncodeToString(sum[:16])
+}
+
+// SetValue keeps a value under a key for the session, as JSON. A nil value removes what is there. The values of a
+// session have 64 KB at most, with their keys.
+//
+// They last as long as the session does in this process. The id of a session that is sealed for
+// all replicas does not have them: another replica does not see them, and neither does this one after it was
+// idle for mcphttp.Options.IdleTimeout. So they suit what can be made again.
+func (s *Session) SetValue(key string, value any) error {
+	var raw jsonrpc.Raw
+	if value != nil {
+		var err error
+		if raw, err = jsonv2.Append(nil, value); err != nil {
+			return fmt.Errorf("mcp: the value %q of a session cannot be marshalled: %w", key, err)
+		}
+	}
+	x := s.x
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return errSessionEnded
+	}
+	size := len(key) + len(raw)
+	for k, v := range x.values {
+		if k != key {
+			size += len(k) + len(v)
+		}
+	}
+	switch {
+	case raw == nil:
+		delete(x.values, key)
+		return nil
+	case size > maxSessionValues:
+		return errManyValues
+	case x.values == nil:
+		x.values = map[string]jsonrpc.Raw{}
+	}
+	x.values[key] = raw
+	return nil
+}
+
+// Value stores the value of a key in what v points to, and reports whether there is one.
+func (s *Session) Value(key string, v any) (ok bool, err error) {
+	s.x.mu.Lock()
+	raw, ok := s.x.values[key]
+	s.x.mu.Unlock()
+	if !ok {
+		return false, nil
+	}
+	return true, jsonv2.Unmarshal(raw, v)
+}
+
+// begins calls the hook for the session that initialize has begun.
+func (x *session) begins(c *call) {
+	if h := x.srv.opts.OnSessionBegan; h != nil {
+		h(c, &x.public)
+	}
+	x.mu.Lock()
+	x.began = true
+	ready := x.ready
+	x.mu.Unlock()
+	if ready { // a client that does not wait for the answer
+		x.initialized(c)
+	}
+}
+
+// initialized calls the hook. The client has said that it is.
+func (x *session) initialized(ctx context.Context) {
+	if h := x.srv.opts.OnSessionInitialized; h != nil {
+		h(ctx, &x.public)
+	}
+}
+
+// ended calls the hook when nothing of the session runs any more.
+func (x *session) ended() {
+	x.mu.Lock()
+	began := x.began
+	x.mu.Unlock()
+	if h := x.srv.opts.OnSessionEnded; h != nil && began {
+		x.srv.contain("OnSessionEnded", func() { h(&x.public) })
+	}
+}
+
+// contain calls a hook and logs its panic: it runs in a goroutine that others need.
+func (s *Server) contain(hook string, f func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.logger().Error("mcp: a hook has panicked", "hook", hook, "panic", fmt.Sprint(p))
+		}
+	}()
+	f()
+}
+
+// withElicitationID returns the params of an elicitation of the mode url with an id: that of whoever
+// asks, if there is one.
+func withElicitationID(params, asked jsonrpc.Raw) jsonrpc.Raw {
+	if scan.Member(asked, "elicitationId") != nil {
+		return params
+	}
+	url := string(scan.Unquote(scan.Member(params, "url")))
+	return withMember(params, "elicitationId", scan.AppendQuoted(nil, elicitationID(url)))
+}
