@@ -51,7 +51,7 @@ func (x *sealing) init(s *Server) {
 func (s *Server) openAsks(c *call) (err error) {
 	c.mayAsk, c.lazy = true, s.opts.Relay != nil
 	if !c.lazy && c.continues() {
-		c.asks, err = s.openRounds(c, c.owner())
+		c.asks, err = c.srv.openRounds(c, c.owner()) // sealed by the server that clients know
 	}
 	return err
 }

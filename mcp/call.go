@@ -19,7 +19,8 @@ import (
 type call struct {
 	context.Context //nolint:containedctx // this is a context itself
 
-	srv     *Server
+	srv     *Server  // that the client is connected to
+	mounted *mounted // the server in it that handles the call; nil: srv itself
 	rev     *era.Revision
 	session *session    // nil when stateless
 	who     *clientMeta // what the client says of itself
@@ -71,6 +72,14 @@ func (c *call) Value(key any) any {
 		return c.owner()
 	}
 	return c.Context.Value(key)
+}
+
+// server returns the server that handles the call.
+func (c *call) server() *Server {
+	if c.mounted != nil {
+		return c.mounted.inner
+	}
+	return c.srv
 }
 
 // owner returns the owner of what the call leaves behind: its principal, or else its session, or

@@ -11,10 +11,17 @@ func (s *Server) complete(c *call) (answer, error) {
 	if err := jsonv2.Unmarshal(c.params, &p); err != nil || p.Argument.Name == "" {
 		return answer{}, invalidParams(`completion/complete needs a "ref" and an "argument" with name and value`)
 	}
-	if err := s.checkReference(c, &p.Ref); err != nil {
+	m, name, err := s.reference(c, &p.Ref)
+	switch {
+	case err != nil:
 		return answer{}, err
+	case m != nil:
+		return m.serve(c, name, (*Server).complete)
 	}
-	r, err := s.opts.Complete(c, &p)
+	var r *spec.CompleteResult
+	if s.opts.Complete != nil { // else only a mounted server completes
+		r, err = s.opts.Complete(c, &p)
+	}
 	if err != nil {
 		return answer{}, err
 	}
@@ -33,22 +40,29 @@ func (s *Server) complete(c *call) (answer, error) {
 	return answer{raw: raw}, err
 }
 
-// checkReference refuses what is not there for the caller.
-func (s *Server) checkReference(c *call, ref *spec.CompleteReference) error {
+// reference refuses what is not there for the caller. It returns the mounted server that has it, if one
+// does, and the name of a prompt there.
+func (s *Server) reference(c *call, ref *spec.CompleteReference) (m *mounted, name string, err error) {
 	switch ref.Type {
 	case spec.RefPrompt:
-		if _, ok := s.prompts.find(c, s, []byte(ref.Name)); !ok {
-			return invalidParams("unknown prompt: %s", ref.Name)
+		p, ok := s.prompts.find(c, s, []byte(ref.Name))
+		if !ok {
+			return nil, "", invalidParams("unknown prompt: %s", ref.Name)
 		}
+		if p.of != nil {
+			name = p.base.key()
+		}
+		return p.of, name, nil
 	case spec.RefResource:
-		if _, ok := s.templates.find(c, s, []byte(ref.URI)); ok {
-			return nil
+		if t, ok := s.templates.find(c, s, []byte(ref.URI)); ok {
+			return t.of, "", nil
 		}
-		if _, ok := s.reader(c, []byte(ref.URI)); !ok {
-			return invalidParams("unknown resource or template: %s", ref.URI)
+		r, ok := s.reader(c, []byte(ref.URI))
+		if !ok {
+			return nil, "", invalidParams("unknown resource or template: %s", ref.URI)
 		}
+		return r.of, "", nil
 	default:
-		return invalidParams("the type of ref is %q; it must be %q or %q", ref.Type, spec.RefPrompt, spec.RefResource)
+		return nil, "", invalidParams("the type of ref is %q; it must be %q or %q", ref.Type, spec.RefPrompt, spec.RefResource)
 	}
-	return nil
 }

@@ -206,15 +206,18 @@ func (r *Request) serve(ctx context.Context) (answer, error) {
 	if r.sent != nil {
 		own := *req
 		own.Params, req = r.params, &own
-		c.sent, c.params, c.in = r.sent, r.params, *r.in
+		if c.mounted == nil {
+			c.sent = r.sent
+		}
+		c.params, c.in = r.params, *r.in
 	}
-	return c.srv.answer(c, r.method, req)
+	return c.server().answer(c, r.method, req)
 }
 
 // again returns a call for another attempt: the first one has ended what its handler asked.
 func (c *call) again(from *requestContext) *call {
 	return &call{
-		Context: from.Context, srv: c.srv, rev: c.rev, session: c.session, who: c.who, client: c.client,
+		Context: from.Context, srv: c.srv, mounted: c.mounted, sent: c.sent, rev: c.rev, session: c.session, who: c.who, client: c.client,
 		method: c.method, id: c.id, params: c.params, in: c.in, logLevel: c.logLevel, request: c.request,
 	}
 }

@@ -12,10 +12,20 @@ import (
 type prompt struct {
 	spec Prompt
 	get  func(ctx context.Context, args map[string]string) (*PromptResult, error)
+	part[*prompt]
 }
 
-func (p *prompt) key() string  { return p.spec.Name }
-func (p *prompt) kind() string { return "prompt" }
+func (p *prompt) key() string                 { return p.spec.Name }
+func (p *prompt) kind() string                { return "prompt" }
+func (p *prompt) shown() (modern, legacy any) { return p.spec, p.spec }
+
+func (p *prompt) under(m *mounted) *prompt {
+	own := &prompt{spec: p.spec, part: part[*prompt]{m, p}}
+	own.spec.Name = m.named(p.spec.Name)
+	return own
+}
+
+func (p *prompt) visible(ctx context.Context, s *Server) bool { return visible(ctx, s, p, p.part) }
 
 // AddPrompt adds a prompt. get is called when the arguments that it requires are
 // there; others may be, too. A prompt of the same name is replaced.
@@ -23,7 +33,7 @@ func (s *Server) AddPrompt(p Prompt, get func(ctx context.Context, args map[stri
 	if p.Name == "" || get == nil {
 		misuse("the prompt %q needs a name and a function", p.Name)
 	}
-	s.prompts.add(s, &prompt{p, get}, p, p)
+	s.prompts.add(s, &prompt{spec: p, get: get})
 }
 
 // RemovePrompt removes a prompt.
@@ -40,6 +50,9 @@ func (s *Server) getPrompt(c *call) (answer, error) {
 	p, ok := s.prompts.find(c, s, name)
 	if !ok {
 		return answer{}, invalidParams("unknown prompt: %s", name)
+	}
+	if p.of != nil {
+		return p.of.serve(c, p.base.key(), (*Server).getPrompt)
 	}
 	args, err := p.arguments(c.in.arguments)
 	if err != nil {

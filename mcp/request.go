@@ -110,7 +110,7 @@ func (c *call) knownName() string {
 	if len(raw) == 0 || raw[0] != '"' {
 		return ""
 	}
-	s, key := c.srv, scan.Unquote(raw)
+	s, key := c.server(), scan.Unquote(raw)
 	switch c.method {
 	case spec.MethodToolsCall:
 		return s.tools.interned(key)

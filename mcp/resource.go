@@ -16,15 +16,24 @@ var ErrNotFound = errors.New("mcp: there is no such resource")
 type resource struct {
 	spec Resource
 	read func(ctx context.Context, uri string) ([]ResourceContents, error)
+	part[*resource]
 }
 
-func (r *resource) key() string  { return r.spec.URI }
-func (r *resource) kind() string { return "resource" }
+func (r *resource) key() string                 { return r.spec.URI }
+func (r *resource) kind() string                { return "resource" }
+func (r *resource) shown() (modern, legacy any) { return r.spec, r.spec }
+
+func (r *resource) under(m *mounted) *resource {
+	return &resource{spec: r.spec, part: part[*resource]{m, r}}
+}
+
+func (r *resource) visible(ctx context.Context, s *Server) bool { return visible(ctx, s, r, r.part) }
 
 type template struct {
 	spec  ResourceTemplate
 	match *uritemplate.Template
 	read  func(ctx context.Context, uri string, vars Vars) ([]ResourceContents, error)
+	part[*template]
 }
 
 // Vars are what the variables of a template stand for in a URI, decoded.
@@ -59,8 +68,15 @@ func (v Vars) find(name string) (uritemplate.Value, bool) {
 	return uritemplate.Value{}, false
 }
 
-func (t *template) key() string  { return t.spec.URITemplate }
-func (t *template) kind() string { return "template" }
+func (t *template) key() string                 { return t.spec.URITemplate }
+func (t *template) kind() string                { return "template" }
+func (t *template) shown() (modern, legacy any) { return t.spec, t.spec }
+
+func (t *template) under(m *mounted) *template {
+	return &template{spec: t.spec, match: t.match, part: part[*template]{m, t}}
+}
+
+func (t *template) visible(ctx context.Context, s *Server) bool { return visible(ctx, s, t, t.part) }
 
 // AddResource adds a resource. What read returns needs no URI and MIMEType where
 // they are those of the resource. A resource of the same URI is replaced.
@@ -68,7 +84,7 @@ func (s *Server) AddResource(r Resource, read func(ctx context.Context, uri stri
 	if r.URI == "" || r.Name == "" || read == nil {
 		misuse("the resource %q needs a URI, a name and a function that reads it", r.URI)
 	}
-	s.resources.add(s, &resource{r, read}, r, r)
+	s.resources.add(s, &resource{spec: r, read: read})
 }
 
 // AddTemplate adds the resources whose URIs match a template (RFC 6570), with what
@@ -84,7 +100,7 @@ func (s *Server) AddTemplate(t ResourceTemplate, read func(ctx context.Context, 
 	if err != nil {
 		misuse("the resource template %v", err)
 	}
-	s.templates.add(s, &template{t, match, read}, t, t)
+	s.templates.add(s, &template{spec: t, match: match, read: read})
 }
 
 // RemoveResource removes a resource.
@@ -98,6 +114,7 @@ func (s *Server) listTemplates(c *call) (answer, error) { return s.templates.pag
 
 // A reader reads one resource.
 type reader struct {
+	of   *mounted // the mounted server that has it; then the others are empty
 	mime string
 	read func(ctx context.Context) ([]ResourceContents, error)
 }
@@ -105,18 +122,24 @@ type reader struct {
 // reader finds what reads a URI for the caller.
 func (s *Server) reader(ctx context.Context, uri []byte) (r reader, ok bool) {
 	if one, ok := s.resources.find(ctx, s, uri); ok {
-		return reader{one.spec.MIMEType, func(ctx context.Context) ([]ResourceContents, error) {
+		if one.of != nil {
+			return reader{of: one.of}, true
+		}
+		return reader{nil, one.spec.MIMEType, func(ctx context.Context) ([]ResourceContents, error) {
 			return one.read(ctx, one.spec.URI)
 		}}, true
 	}
 	for _, it := range s.templates.now.Load().items {
 		t := it.value
 		values, ok := t.match.Match(string(uri))
-		if !ok || !s.visible(ctx, t.kind(), t.key()) {
+		if !ok || !t.visible(ctx, s) {
 			continue
 		}
+		if t.of != nil {
+			return reader{of: t.of}, true
+		}
 		own := string(uri)
-		return reader{t.spec.MIMEType, func(ctx context.Context) ([]ResourceContents, error) {
+		return reader{nil, t.spec.MIMEType, func(ctx context.Context) ([]ResourceContents, error) {
 			return t.read(ctx, own, Vars{values})
 		}}, true
 	}
@@ -132,6 +155,9 @@ func (s *Server) readResource(c *call) (answer, error) {
 	r, ok := s.reader(c, uri)
 	if !ok {
 		return answer{}, c.resourceNotFound(uri)
+	}
+	if r.of != nil {
+		return r.of.serve(c, "", (*Server).readResource)
 	}
 	if err := s.openAsks(c); err != nil {
 		return answer{}, err

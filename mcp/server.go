@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/farcall-dev/farcall"
@@ -23,6 +24,9 @@ type Server struct {
 	info           spec.Implementation
 	modern, legacy []*era.Revision // that are served, newest first
 
+	offering  sync.Mutex                 // held while one of the registries changes, and before that of outer
+	outer     atomic.Pointer[mounted]    // where the server is mounted; nil: nowhere
+	inner     atomic.Pointer[[]*mounted] // what is mounted in it, in order; nil: nothing
 	tools     registry[*tool]
 	resources registry[*resource]
 	templates registry[*template]
@@ -41,9 +45,8 @@ type Server struct {
 	middleware  middleware
 	intercepted farcall.Handler // serve, within the interceptors; nil: there are none
 
-	// What goes into every modern result: the whole beginning of a result, and
-	// the cache hints.
-	resultStart, cacheHints []byte
+	resultStart []byte                 // the whole beginning of every modern result
+	cacheHints  atomic.Pointer[[]byte] // of those that may be kept
 }
 
 var _ mcphttp.Configured = (*Server)(nil)
@@ -76,11 +79,11 @@ func NewServer(name, version string, o *ServerOptions) *Server {
 		misuse("the server's description cannot be marshalled: %v", err)
 	}
 	s.resultStart = fmt.Appendf(nil, `{"resultType":%q,"_meta":{%q:%s}`, spec.ResultComplete, spec.MetaServerInfo, info)
-	s.cacheHints = fmt.Appendf(nil, `,"ttlMs":%d,"cacheScope":%q`, max(0, s.opts.CacheTTL.Milliseconds()), s.opts.CacheScope)
-	s.tools.init(listTools, "tools")
-	s.resources.init(listResources, "resources")
-	s.templates.init(listResources, "resourceTemplates")
-	s.prompts.init(listPrompts, "prompts")
+	s.setCacheHints()
+	s.tools.init(listTools, "tools", func(o *Server) *registry[*tool] { return &o.tools })
+	s.resources.init(listResources, "resources", func(o *Server) *registry[*resource] { return &o.resources })
+	s.templates.init(listResources, "resourceTemplates", func(o *Server) *registry[*template] { return &o.templates })
+	s.prompts.init(listPrompts, "prompts", func(o *Server) *registry[*prompt] { return &o.prompts })
 	s.sealed.init(s)
 	s.memory = store.New(&store.Options{Logger: s.opts.Logger})
 	s.trace = wirelog.New(s.opts.Trace, func(err error) { s.logger().Error("mcp: " + err.Error()) })
@@ -149,15 +152,21 @@ func hasSubscribe(r *era.Revision) bool { return r.Subscribe }
 func hasSetLevel(r *era.Revision) bool  { return r.SetLevel }
 func hasPing(r *era.Revision) bool      { return r.PingAllowed }
 
-func hasTools(s *Server) bool { return s.relays() || s.tools.used() || s.hints().Tools != nil }
-
-func hasResources(s *Server) bool {
-	return s.relays() || s.resources.used() || s.templates.used() || s.hints().Resources != nil
+func hasTools(s *Server) bool {
+	return s.relays() || s.tools.used() || s.hints().Tools != nil || s.anyMounted(hasTools)
 }
 
-func hasPrompts(s *Server) bool { return s.relays() || s.prompts.used() || s.hints().Prompts != nil }
+func hasResources(s *Server) bool {
+	return s.relays() || s.resources.used() || s.templates.used() || s.hints().Resources != nil || s.anyMounted(hasResources)
+}
 
-func completes(s *Server) bool { return s.relays() || s.opts.Complete != nil }
+func hasPrompts(s *Server) bool {
+	return s.relays() || s.prompts.used() || s.hints().Prompts != nil || s.anyMounted(hasPrompts)
+}
+
+func completes(s *Server) bool {
+	return s.relays() || s.opts.Complete != nil || s.anyMounted(completes)
+}
 
 func (s *Server) hints() *spec.ServerCapabilities { return s.opts.Capabilities }
 

@@ -197,10 +197,11 @@ func (s *Server) finish(c *call, a answer, cacheable bool) jsonrpc.Raw {
 	case !a.plain:
 		return s.decorate(a.raw, cacheable)
 	}
-	out := make([]byte, 0, len(s.resultStart)+len(s.cacheHints)+len(a.raw)+1)
+	hints := *s.cacheHints.Load()
+	out := make([]byte, 0, len(s.resultStart)+len(hints)+len(a.raw)+1)
 	out = append(out, s.resultStart...)
 	if cacheable {
-		out = append(out, s.cacheHints...)
+		out = append(out, hints...)
 	}
 	if len(a.raw) == len("{}") {
 		return append(out, '}')
@@ -239,14 +240,15 @@ func (s *Server) decorate(raw jsonrpc.Raw, cacheable bool) jsonrpc.Raw {
 		return true
 	})
 	complete := kind == nil || string(kind) == `"`+spec.ResultComplete+`"`
-	out := make([]byte, 0, len(raw)+len(s.resultStart)+len(s.cacheHints)+32)
+	hints := *s.cacheHints.Load()
+	out := make([]byte, 0, len(raw)+len(s.resultStart)+len(hints)+32)
 	out = append(append(out, `{"resultType":`...), kind...)
 	if kind == nil {
 		out = scan.AppendQuoted(out, spec.ResultComplete)
 	}
 	out = s.appendMeta(append(out, `,"_meta":`...), meta)
 	if complete && cacheable && !hinted {
-		out = append(out, s.cacheHints...)
+		out = append(out, hints...)
 	}
 	scan.Object(raw, func(key, value []byte) bool {
 		if string(key) != "resultType" && string(key) != "_meta" {

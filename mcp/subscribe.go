@@ -193,11 +193,18 @@ func (l *listeners) tell(e *events) {
 	}
 }
 
-func (s *Server) listChanged(list listKind) { s.listeners.tell(&events{lists: list}) }
+func (s *Server) listChanged(list listKind) { s.tell(&events{lists: list}) }
+
+// tell gives an event to the listeners of the server, and of those that it is mounted in.
+func (s *Server) tell(e *events) {
+	for ; s != nil; s = s.outerServer() {
+		s.listeners.tell(e)
+	}
+}
 
 // ResourceUpdated tells the clients that have subscribed to a resource that it
 // has changed.
-func (s *Server) ResourceUpdated(uri string) { s.listeners.tell(&events{uris: []string{uri}}) }
+func (s *Server) ResourceUpdated(uri string) { s.tell(&events{uris: []string{uri}}) }
 
 // notifyTask tells the listeners of a task its state: the params of
 // notifications/tasks. Sessions are not told.

@@ -78,9 +78,9 @@ func (c *call) wantsTask(tool, support string) (bool, error) {
 
 // startTask runs a tool in the background and returns the CreateTaskResult. run
 // gets a call of its own, which outlives the request; it returns the result or a
-// protocol error.
+// protocol error. The task is one of the server that the client is connected to.
 func (s *Server) startTask(c *call, run func(*call) (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
-	t, own, err := s.newTask(c)
+	t, own, err := c.srv.newTask(c)
 	if err != nil {
 		return nil, err
 	}
@@ -88,9 +88,9 @@ func (s *Server) startTask(c *call, run func(*call) (jsonrpc.Raw, error)) (jsonr
 	case c.rev.LegacyTasks: // the client has decided
 	case s.relays() || s.tasks.isLater(string(scan.Unquote(c.in.name))):
 		return t.startLater(c, own, run, 0)
-	case s.opts.TaskAfter > 0:
+	case c.srv.opts.TaskAfter > 0:
 		t.asks = true
-		return t.startLater(c, own, run, s.opts.TaskAfter)
+		return t.startLater(c, own, run, c.srv.opts.TaskAfter)
 	}
 	if err := t.begin(); err != nil {
 		t.cancel(err)
@@ -117,7 +117,7 @@ func (s *Server) newTask(c *call) (*task, *call, error) {
 		t.tool = string(name)
 	}
 	own := &call{
-		srv: s, rev: c.rev, session: c.session, who: c.who, method: c.method, logLevel: c.logLevel, task: t,
+		srv: s, mounted: c.mounted, rev: c.rev, session: c.session, who: c.who, method: c.method, logLevel: c.logLevel, task: t,
 		client: &taskClient{task: t, session: c.session, client: c.client},
 		id:     c.id.Clone(), params: slices.Clone(c.params), // the frame does not last as long as the task
 	}

@@ -27,10 +27,35 @@ type tool struct {
 	// run calls the tool with arguments that fit its input schema. The error is
 	// the handler's.
 	run func(c *call, t *tool, arguments jsonrpc.Raw) (answer, error)
+	part[*tool]
 }
 
 func (t *tool) key() string  { return t.spec.Name }
 func (t *tool) kind() string { return "tool" }
+
+func (t *tool) shown() (modern, legacy any) {
+	own := t.spec
+	own.Execution = nil // there it is the server that decides
+	return own, t.spec
+}
+
+func (t *tool) under(m *mounted) *tool {
+	own := &tool{spec: t.spec, headers: t.headers, part: part[*tool]{m, t}}
+	if own.spec.Name = m.named(t.spec.Name); !validToolName(own.spec.Name) {
+		misuse("the tool %q of %s: as %q its name has more than 128 characters; choose a shorter prefix", t.spec.Name, m.inner.label(), own.spec.Name)
+	}
+	m.server.noteTasks(own)
+	return own
+}
+
+func (t *tool) visible(ctx context.Context, s *Server) bool { return visible(ctx, s, t, t.part) }
+
+// noteTasks notes that there are tasks when the tool runs as one.
+func (s *Server) noteTasks(t *tool) {
+	if support := t.taskSupport(); support == spec.TaskOptional || support == spec.TaskRequired {
+		s.taskTools.Store(true)
+	}
+}
 
 // A ToolHandler runs a tool. The arguments fit the tool's input schema; they are
 // valid until the handler returns.
@@ -84,12 +109,8 @@ func (s *Server) addTool(t *tool, check bool) {
 			t.output = output
 		}
 	}
-	if e := t.spec.Execution; e != nil && (e.TaskSupport == spec.TaskOptional || e.TaskSupport == spec.TaskRequired) {
-		s.taskTools.Store(true)
-	}
-	modern := t.spec
-	modern.Execution = nil // there it is the server that decides
-	s.tools.add(s, t, modern, t.spec)
+	s.noteTasks(t)
+	s.tools.add(s, t)
 }
 
 // objectSchema returns an input schema that says that it is about an object: in
@@ -146,7 +167,10 @@ func (s *Server) callTool(c *call) (answer, error) {
 	if err := c.checkHeaders(t); err != nil {
 		return answer{}, err
 	}
-	if asTask, err := c.wantsTask(t.spec.Name, t.taskSupport()); err != nil {
+	if t.of != nil {
+		return t.of.serve(c, t.base.key(), (*Server).callTool)
+	}
+	if asTask, err := c.wantsTask(c.shownName(t), t.taskSupport()); err != nil {
 		return answer{}, err
 	} else if asTask {
 		return s.callAsTask(c, t)
@@ -174,7 +198,7 @@ func (s *Server) callAsTask(c *call, t *tool) (answer, error) {
 func (t *tool) call(c *call) (answer, error) {
 	arguments, err := t.arguments(c)
 	if err != nil {
-		return toolError("Invalid arguments for the tool " + t.spec.Name + ": " + err.Error()), nil //nolint:nilerr // the model is to read it
+		return toolError("Invalid arguments for the tool " + c.shownName(t) + ": " + err.Error()), nil //nolint:nilerr // the model is to read it
 	}
 	if err := t.permitted(c, orEmpty(c.in.arguments), arguments); err != nil {
 		return answer{}, err

@@ -37,7 +37,7 @@ const (
 func (t *tool) arguments(c *call) (jsonrpc.Raw, error) {
 	given := orEmpty(c.in.arguments)
 	err := t.input.Validate(given)
-	if err == nil || c.srv.opts.Arguments == Strict {
+	if err == nil || c.strict() {
 		return given, err
 	}
 	r := relaxing{root: t.spec.InputSchema}
@@ -62,7 +62,7 @@ func (t *tool) permitted(c *call, given, relaxed jsonrpc.Raw) error {
 	if permitted == nil {
 		return nil
 	}
-	params := jsonrpc.AppendString([]byte(`{"_meta":{"`+spec.MetaProtocolVersion+`":"`+era.Latest().Name+`"},"name":`), t.spec.Name)
+	params := jsonrpc.AppendString([]byte(`{"_meta":{"`+spec.MetaProtocolVersion+`":"`+era.Latest().Name+`"},"name":`), c.shownName(t))
 	params = append(append(params, `,"arguments":`...), relaxed...)
 	return permitted(c, spec.MethodToolsCall, append(params, '}'))
 }

@@ -105,7 +105,7 @@ func (h *typedTool[In, Out]) run(c *call, t *tool, arguments jsonrpc.Raw) (answe
 		err = jsonv2.Unmarshal(h.defaultsOfNulls(arguments), &v.in)
 	}
 	if err != nil {
-		return toolError("Invalid arguments for the tool " + t.spec.Name + ": " + explain(err)), nil
+		return toolError("Invalid arguments for the tool " + c.shownName(t) + ": " + explain(err)), nil
 	}
 	if v.out, err = h.f(c, v.in); err != nil {
 		return answer{}, err
