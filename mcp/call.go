@@ -36,6 +36,8 @@ type call struct {
 	task     *task        // not nil when it runs as a task
 	mayAsk   bool         // its handler may ask the client
 	lazy     bool         // what its rounds have brought is opened when the handler needs it
+	nested   bool         // it is part of another one, which has its rounds and task: see Transform
+	shown    string       // how the client calls the tool of a nested one
 	forwards bool         // params are as the client sent them, for the Relay
 
 	mu   sync.Mutex

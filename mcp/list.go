@@ -26,6 +26,10 @@ type offer[T any] interface { //nolint:interfacebloat // what is listed, called 
 	mount() *mounted
 	// under returns it as the server shows it that its own server is mounted in.
 	under(m *mounted) T
+	// origin is the key that it was added by, and arranged is it as the server shows it: see
+	// Server.Transform.
+	origin() string
+	arranged(s *Server) T
 	// visible reports whether the caller may see it in a server.
 	visible(ctx context.Context, s *Server) bool
 }
@@ -75,18 +79,22 @@ func (r *registry[T]) remove(s *Server, key string) {
 	s.offer(r.list, func() { r.setLocked(s, key, nil, nil) })
 }
 
-// setLocked puts a value in the place of the one that has the key and is of m (nil: the server's own), or
+// setLocked puts a value in the place of the one that was added by the key and is of m (nil: the server's own), or
 // at the end, and, without a value, removes that one. The outer servers are changed first, so that
 // nothing is changed when one of them refuses. The locks of all of them are held in the end.
 func (r *registry[T]) setLocked(s *Server, key string, m *mounted, value *T) {
 	old := r.now.Load()
-	at := slices.IndexFunc(old.items, func(i item[T]) bool { return i.value.key() == key && i.value.mount() == m })
+	at := slices.IndexFunc(old.items, func(i item[T]) bool { return i.value.origin() == key && i.value.mount() == m })
 	if at < 0 && value == nil {
 		return
 	}
 	c := &catalog[T]{items: slices.Clone(old.items), index: maps.Clone(old.index), last: old.last}
 	if at >= 0 {
-		delete(c.index, key)
+		delete(c.index, c.items[at].value.key())
+	}
+	if value != nil {
+		arranged := (*value).arranged(s)
+		value = &arranged
 	}
 	if value == nil {
 		c.items = slices.Delete(c.items, at, at+1)

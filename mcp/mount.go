@@ -222,6 +222,7 @@ func (c *call) below(m *mounted) *call {
 	d := &call{
 		Context: c.Context, srv: c.srv, mounted: m, rev: c.rev, session: c.session, who: c.who, client: c.client,
 		method: c.method, id: c.id, params: c.params, in: c.in, logLevel: c.logLevel, sent: c.sent,
+		nested: c.nested, shown: c.shown, mayAsk: c.mayAsk, asks: c.asks, task: c.task, // none of them, unless it is nested
 	}
 	if d.sent == nil { // what its rounds are bound to
 		d.sent = &c.params
@@ -250,6 +251,9 @@ func (c *call) setParams(member string, value jsonrpc.Raw) error {
 
 // strict reports whether arguments must fit the input schema as they are.
 func (c *call) strict() bool {
+	if c.nested { // a guard has seen what came
+		return true
+	}
 	for s := c.server(); s != c.srv; s = s.outerServer() {
 		if s.opts.Arguments == Strict {
 			return true
@@ -260,6 +264,9 @@ func (c *call) strict() bool {
 
 // shownName returns the name of a tool as the client sees it.
 func (c *call) shownName(t *tool) string {
+	if c.shown != "" {
+		return c.shown
+	}
 	name := t.spec.Name
 	for m := c.mounted; m != nil; m = m.server.outer.Load() {
 		if name = m.named(name); m.server == c.srv {

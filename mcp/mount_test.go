@@ -102,7 +102,7 @@ func panics(f func()) (text string) {
 func TestMountTrees(t *testing.T) {
 	refused, served := 0, 0
 	for seed := range uint64(40) {
-		rnd := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // a test
+		rnd := rand.New(rand.NewPCG(seed, 1))
 		nodes := []*node{}
 		for i := range 2 + rnd.IntN(5) {
 			nodes = append(nodes, &node{Server: NewServer(fmt.Sprint("s", i), "1", nil), own: map[string]string{}})

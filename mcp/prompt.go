@@ -19,6 +19,9 @@ func (p *prompt) key() string                 { return p.spec.Name }
 func (p *prompt) kind() string                { return "prompt" }
 func (p *prompt) shown() (modern, legacy any) { return p.spec, p.spec }
 
+func (p *prompt) origin() string           { return p.key() }
+func (p *prompt) arranged(*Server) *prompt { return p }
+
 func (p *prompt) under(m *mounted) *prompt {
 	own := &prompt{spec: p.spec, part: part[*prompt]{m, p}}
 	own.spec.Name = m.named(p.spec.Name)

@@ -44,7 +44,7 @@ func (c *call) dropTask() {
 
 // forwardTask forwards a call in the background, or until it becomes a task.
 func (s *Server) forwardTask(c *call) (jsonrpc.Raw, *era.Revision, error) {
-	raw, err := s.startTask(c, func(own *call) (jsonrpc.Raw, error) {
+	raw, err := s.startTask(c, true, func(own *call) (jsonrpc.Raw, error) {
 		raw, in, err := s.opts.Relay.Forward(own, own.rev, own.method, own.params)
 		if err == nil {
 			raw, in, err = s.forwarded(own, raw, in, false)

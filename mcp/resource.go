@@ -23,6 +23,9 @@ func (r *resource) key() string                 { return r.spec.URI }
 func (r *resource) kind() string                { return "resource" }
 func (r *resource) shown() (modern, legacy any) { return r.spec, r.spec }
 
+func (r *resource) origin() string             { return r.key() }
+func (r *resource) arranged(*Server) *resource { return r }
+
 func (r *resource) under(m *mounted) *resource {
 	return &resource{spec: r.spec, part: part[*resource]{m, r}}
 }
@@ -71,6 +74,9 @@ func (v Vars) find(name string) (uritemplate.Value, bool) {
 func (t *template) key() string                 { return t.spec.URITemplate }
 func (t *template) kind() string                { return "template" }
 func (t *template) shown() (modern, legacy any) { return t.spec, t.spec }
+
+func (t *template) origin() string             { return t.key() }
+func (t *template) arranged(*Server) *template { return t }
 
 func (t *template) under(m *mounted) *template {
 	return &template{spec: t.spec, match: t.match, part: part[*template]{m, t}}

@@ -24,13 +24,14 @@ type Server struct {
 	info           spec.Implementation
 	modern, legacy []*era.Revision // that are served, newest first
 
-	offering  sync.Mutex                 // held while one of the registries changes, and before that of outer
-	outer     atomic.Pointer[mounted]    // where the server is mounted; nil: nowhere
-	inner     atomic.Pointer[[]*mounted] // what is mounted in it, in order; nil: nothing
-	tools     registry[*tool]
-	resources registry[*resource]
-	templates registry[*template]
-	prompts   registry[*prompt]
+	offering   sync.Mutex                 // held while one of the registries changes, and before that of outer
+	outer      atomic.Pointer[mounted]    // where the server is mounted; nil: nowhere
+	inner      atomic.Pointer[[]*mounted] // what is mounted in it, in order; nil: nothing
+	transforms map[string]*Transform      // by the name that the tool was added by; offering is held
+	tools      registry[*tool]
+	resources  registry[*resource]
+	templates  registry[*template]
+	prompts    registry[*prompt]
 
 	taskTools   atomic.Bool // some tool can run, or could once, as a task
 	tasks       taskTable

@@ -221,7 +221,7 @@ func (c *call) newResult(room int) []byte {
 
 // whole reports whether newResult has begun with all that the result of the call
 // needs. That of a task is no result of its call.
-func (c *call) whole() bool { return c.rev.ResultTypes && c.task == nil }
+func (c *call) whole() bool { return c.rev.ResultTypes && c.task == nil && !c.nested }
 
 // decorate adds to a result what of resultType, serverInfo and cache hints it
 // lacks.

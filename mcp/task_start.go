@@ -14,7 +14,6 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/remote"
-	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/store"
@@ -78,15 +77,15 @@ func (c *call) wantsTask(tool, support string) (bool, error) {
 
 // startTask runs a tool in the background and returns the CreateTaskResult. run
 // gets a call of its own, which outlives the request; it returns the result or a
-// protocol error. The task is one of the server that the client is connected to.
-func (s *Server) startTask(c *call, run func(*call) (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
+// protocol error. later: the call becomes a task by StartTask only. The task is one of the server that the client is connected to.
+func (s *Server) startTask(c *call, later bool, run func(*call) (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
 	t, own, err := c.srv.newTask(c)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case c.rev.LegacyTasks: // the client has decided
-	case s.relays() || s.tasks.isLater(string(scan.Unquote(c.in.name))):
+	case later:
 		return t.startLater(c, own, run, 0)
 	case c.srv.opts.TaskAfter > 0:
 		t.asks = true

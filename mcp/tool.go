@@ -28,6 +28,9 @@ type tool struct {
 	// the handler's.
 	run func(c *call, t *tool, arguments jsonrpc.Raw) (answer, error)
 	part[*tool]
+
+	from    *tool    // the tool as it was added, when a Transform shows it in another form; else nil
+	reshape *reshape // what the form makes of its arguments
 }
 
 func (t *tool) key() string  { return t.spec.Name }
@@ -167,8 +170,12 @@ func (s *Server) callTool(c *call) (answer, error) {
 	if err := c.checkHeaders(t); err != nil {
 		return answer{}, err
 	}
-	if t.of != nil {
+	switch {
+	case t.of != nil && t.from == nil:
 		return t.of.serve(c, t.base.key(), (*Server).callTool)
+	case c.nested:
+		a, err := t.call(c)
+		return toolOutcome(c, a, err)
 	}
 	if asTask, err := c.wantsTask(c.shownName(t), t.taskSupport()); err != nil {
 		return answer{}, err
@@ -186,7 +193,7 @@ func (s *Server) callTool(c *call) (answer, error) {
 }
 
 func (s *Server) callAsTask(c *call, t *tool) (answer, error) {
-	raw, err := s.startTask(c, func(own *call) (jsonrpc.Raw, error) {
+	raw, err := s.startTask(c, t.startsLater(s), func(own *call) (jsonrpc.Raw, error) {
 		a, err := t.call(own)
 		a, err = toolOutcome(own, a, err)
 		return a.raw, err
@@ -196,7 +203,11 @@ func (s *Server) callAsTask(c *call, t *tool) (answer, error) {
 
 // call validates the arguments and runs the tool.
 func (t *tool) call(c *call) (answer, error) {
-	arguments, err := t.arguments(c)
+	var arguments jsonrpc.Raw
+	err := t.reshape.refuse(c.in.arguments)
+	if err == nil {
+		arguments, err = t.arguments(c)
+	}
 	if err != nil {
 		return toolError("Invalid arguments for the tool " + c.shownName(t) + ": " + err.Error()), nil //nolint:nilerr // the model is to read it
 	}
