@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/mcp"
 )
 
 // A Config says what a gateway offers and what stands behind it. The zero value
@@ -71,8 +72,8 @@ type Config struct {
 	near    func(path string) spot // where things are in the file; nil without one
 }
 
-// An Upstream is one server behind a gateway: a command, or a URL. The zero
-// value of a field is its default.
+// An Upstream is one server behind a gateway: a command, a URL, or a server of this process.
+// The zero value of a field is its default.
 type Upstream struct {
 	// Name is letters, digits, "-" and "_", at most 64, and stands in paths.
 	Name string
@@ -93,6 +94,12 @@ type Upstream struct {
 	Headers map[string]string
 	// Transport is that of MCP over HTTP: "" finds out, "streamable", "sse".
 	Transport string
+
+	// Server is a server of this process, in place of a Command and a URL. It is called over
+	// connections in memory, so that all that is said of upstreams holds: who may call, pins, limits, names. Its
+	// handlers see the gateway as their client, and the values of no caller's context. The gateway
+	// does not close it. No file can have it.
+	Server *mcp.Server
 
 	// Lifetime says who shares a connection (or a child process): "auto" (the default: all clients that
 	// can be asked the same, and each session its own once the server asks something), "shared" (one

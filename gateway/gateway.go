@@ -193,7 +193,7 @@ func (p *plan) unchanged(u *Upstream, private []string) *server {
 		return nil
 	}
 	s := p.byName[u.Name]
-	if s == nil || !reflect.DeepEqual(s.cfg, u) {
+	if s == nil || s.cfg.Server != u.Server || !reflect.DeepEqual(s.cfg, u) {
 		return nil
 	}
 	open := func(file string) bool { return !slices.Contains(s.private, file) }

@@ -221,6 +221,8 @@ func (c *checker) upstream(u *Upstream, path string) {
 		c.problem(at("restart.min"), "it is more than max", "exchange them")
 	}
 	switch {
+	case u.Server != nil:
+		c.inProcess(u, path)
 	case len(u.Command) == 0 && u.URL == "" && u.broken: // it has been said why
 	case len(u.Command) == 0 && u.URL == "":
 		c.problem(path, "it has neither a command nor a url", "add command: [PROGRAM, ARGUMENTS...] or url: https://host/mcp")
@@ -247,6 +249,18 @@ func (c *checker) refuse(path, why, hint string, set map[string]bool) {
 		if set[key] {
 			c.problem(path+"."+key, why, hint)
 		}
+	}
+}
+
+// inProcess refuses what has no meaning for a server of this process.
+func (c *checker) inProcess(u *Upstream, path string) {
+	c.refuse(path, "a server of this process has none", "remove it, or use another upstream", map[string]bool{
+		"command": len(u.Command) > 0, "url": u.URL != "", "env": len(u.Env) > 0, "inherit_env": len(u.InheritEnv) > 0, "cwd": u.Cwd != "",
+		"headers": len(u.Headers) > 0, "transport": u.Transport != "", "framing": u.Framing != "", "frame_timeout": u.FrameTimeout != 0,
+		"restart": u.Restart != Restart{}, "sandbox": u.Sandbox != nil, "auth": u.Auth != nil, "max_message": u.MaxMessage != 0,
+	})
+	if u.Profile == profileRaw {
+		c.problem(path+".profile", "a server of this process speaks MCP", "remove it")
 	}
 }
 

@@ -30,7 +30,7 @@ func (c *Config) Filled() *Config {
 
 func (u *Upstream) filled(namespace string) *Upstream {
 	out := *u
-	out.Profile = cmp.Or(u.Profile, "auto")
+	out.Profile = u.profile()
 	out.Sandbox = u.Sandbox.filled()
 	out.Timeout = cmp.Or(u.Timeout, 60*time.Second)
 	out.StartTimeout = cmp.Or(u.StartTimeout, 60*time.Second)
@@ -62,13 +62,21 @@ func (u *Upstream) filled(namespace string) *Upstream {
 	return &out
 }
 
+// profile is what is found at the server: one of this process is served as MCP.
+func (u *Upstream) profile() string {
+	if u.Server != nil {
+		return profileMCP
+	}
+	return cmp.Or(u.Profile, profileAuto)
+}
+
 // ServesRPC reports whether the server is at /rpc/NAME, where nobody looks at what
 // is called. With the profile auto it is not when something is to be kept from
 // clients, which holds for MCP only: by a lock, by allow, deny or rename, or by a
 // lifetime.
 func (u *Upstream) ServesRPC(locked bool) bool {
-	if u.Profile == profileRaw || u.Profile == profileMCP {
-		return u.Profile == profileRaw
+	if p := u.profile(); p != profileAuto {
+		return p == profileRaw
 	}
 	for _, f := range []Filter{u.Tools, u.Resources, u.Prompts} {
 		if len(f.Allow)+len(f.Deny)+len(f.Rename) > 0 {
@@ -92,6 +100,9 @@ func (u *Upstream) Origin(key string) string {
 // from elsewhere is shown as it was written, and a query and what looks like a
 // password is left out.
 func (u *Upstream) Target() string {
+	if u.Server != nil {
+		return "a server of this process"
+	}
 	if u.URL != "" {
 		return publicURL(cmp.Or(u.origins["url"], u.URL))
 	}

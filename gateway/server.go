@@ -52,7 +52,8 @@ type server struct {
 
 	post, stream, ws http.Handler // of raw
 
-	telling pace // clients of its lists
+	serving sync.WaitGroup // connections to a server of this process
+	telling pace           // clients of its lists
 	health  health
 
 	slow atomic.Bool // it did not say in time what it offers
@@ -93,10 +94,10 @@ func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, e
 	if s.auth, err = c.authorizer(log); err != nil {
 		return nil, err
 	}
-	if c.Profile != profileRaw {
+	if c.profile() != profileRaw {
 		s.speakMCP(log, size)
 	}
-	if c.Profile != profileMCP {
+	if c.profile() != profileMCP {
 		return s, s.speakRaw(log)
 	}
 	return s, nil
@@ -183,6 +184,9 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 		}
 		return mcp.Connect(ctx, t, o)
 	}
+	if c.Server != nil {
+		return mcp.Connect(ctx, s.inside(), o)
+	}
 	if !s.web() {
 		t, err := s.target.Dial(ctx, s.reach("mcp"))
 		if err != nil {
@@ -195,6 +199,17 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 	}
 	o.HTTP = &mcphttp.DialOptions{Header: c.header(), Authorize: s.authFor(ctx), MaxMessage: int(c.MaxMessage), Budget: s.budget}
 	return mcp.Dial(ctx, c.URL, o)
+}
+
+// inside connects to a server of this process. What serves the connection ends with it.
+func (s *server) inside() farcall.Transport {
+	mine, theirs := farcall.Pipe()
+	s.serving.Go(func() {
+		if err := s.cfg.Server.Serve(context.Background(), theirs); err != nil { //nolint:forbidigo // it ends with the connection
+			s.g.opts.Logger.Warn("a connection in memory has failed", "upstream", s.cfg.Name, "error", err)
+		}
+	})
+	return mine
 }
 
 func (c *Upstream) header() http.Header {
@@ -271,6 +286,7 @@ func (s *server) close(ctx context.Context) {
 		wg.Go(func() { _ = s.raw.Close(ctx) })
 	}
 	wg.Wait()
+	s.serving.Wait()
 	if s.children != nil {
 		_ = s.children.Close()
 	}
