@@ -177,7 +177,9 @@ type builder struct {
 	d       *document
 	o       Options
 	shaper  *shaper
-	swagger bool // Swagger 2.0
+	answers *shaper      // of schemas of answers; nil: none yet
+	chosen  []*operation // that become tools
+	swagger bool         // Swagger 2.0
 
 	origin      *url.URL // from where the document was learned; empty: it was given
 	base        *url.URL // where the API is
@@ -267,7 +269,10 @@ func (b *builder) build() error {
 		return fmt.Errorf("%d operations become tools, %d are allowed: choose some with Allow and Deny, those that read with ReadOnly, or raise MaxTools",
 			len(chosen), b.o.MaxTools)
 	}
+	b.chosen = chosen
+	b.warnIgnored(nil, b.root())
 	for _, o := range chosen {
+		b.warnIgnored(o, o.node)
 		t, err := b.tool(o)
 		switch {
 		case errors.Is(err, errForeign), errors.Is(err, errWork):

@@ -68,6 +68,10 @@ type Options struct {
 	// InlineRefs copies schemas into the places that refer to them, for hosts that do not follow $ref. A schema that
 	// would become too large keeps its references.
 	InlineRefs bool
+	// OutputSchemas describes the results of operations whose successful answer is one object in JSON. An answer that
+	// does not fit is an error of the tool then. Off by default: such schemas are large, and many documents
+	// are wrong about them.
+	OutputSchemas bool
 	// MediaTypes chooses the media type of a body, by operation: "PATCH /pets/{id}":
 	// "application/json-patch+json". Default: JSON before forms before multipart before the rest.
 	MediaTypes map[string]string

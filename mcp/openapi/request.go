@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 )
@@ -29,7 +30,8 @@ type plan struct {
 	args     []*argument
 	byName   map[string]int
 	body     *body
-	open     bool // no credentials are sent
+	output   *validate.Schema // of the result; nil: there is none
+	open     bool             // no credentials are sent
 	indexed  bool
 }
 

@@ -37,7 +37,7 @@ func (p *plan) send(r *http.Request, values [][]byte) (*mcp.ToolResult, error) {
 	case resp.StatusCode >= 300:
 		return errorResult(fmt.Sprintf("%s: the API redirects to %s, which is not followed", clip(resp.Status), clip(resp.Header.Get("Location")))), nil
 	}
-	return p.sender.succeeded(resp), nil
+	return p.fitting(p.sender.succeeded(resp)), nil
 }
 
 func errorResult(text string) *mcp.ToolResult {

@@ -213,6 +213,22 @@ func TestRows(t *testing.T) {
 		tool := only(t, load(t, `"/p":{"get":{"callbacks":{"x":{"y":{"post":{}}}}},"trace":{},"options":{}}`, `"openapi":"3.1.0"`, `"webhooks":{"w":{"post":{}}}`))
 		has(t, tool.Operation, "GET /p")
 	})
+	t.Run("38 links", func(t *testing.T) {
+		api := load(t, `"/users":{"post":{"operationId":"create","responses":{"201":{"links":{
+				"a":{"operationId":"get-user","parameters":{"path.id":"$response.body#/id"}},"b":{"operationRef":"#/paths/~1users~1{id}/delete"},
+				"c":{"operationId":"unknown"},"d":{"$ref":"#/components/links/again"}}},"404":{"links":{"e":{"operationId":"create"}}}}}},
+			"/users/{id}":{"get":{"operationId":"get-user","parameters":[{"in":"path","name":"id","required":true}]},"delete":{"operationId":"remove"}}`,
+			`"components":{"links":{"again":{"operationId":"get-user","parameters":{"path.id":"$response.body#/id"}}}}`)
+		for _, tool := range api.Tools() {
+			want := ""
+			if tool.Name == "create" {
+				want = "\nThen: get_user(id = $response.body#/id); remove()"
+			}
+			if _, got, _ := strings.Cut(tool.Description, "/users"); strings.TrimPrefix(got, "/{id}") != want {
+				t.Errorf("%s: %q", tool.Name, tool.Description)
+			}
+		}
+	})
 	t.Run("39 HEAD", func(t *testing.T) {
 		api := load(t, `"/p":{"get":{},"head":{}},"/q":{"head":{}}`)
 		has(t, problemOf(api, "HEAD /p"), "GET does")
@@ -238,6 +254,11 @@ func TestRows(t *testing.T) {
 			t.Errorf("%q", names)
 		}
 		has(t, problemOf(api, "PUT /p"), "x-mcp")
+	})
+	t.Run("43 what is ignored", func(t *testing.T) {
+		api := load(t, `"/p":{"get":{"x-mcp":{"name":"a","include":["x"]},"x-speakeasy-mcp":{"scopes":["read"],"title":"T"},"x-fastmcp-tags":[],"x-mcp-tool-include-fields":["a"]}}`, `"x-mcp-server":{}`)
+		has(t, problemOf(api, "GET /p"), "ignored: x-mcp.include, x-speakeasy-mcp.scopes, x-fastmcp-tags, x-mcp-tool-include-fields;")
+		has(t, api.Problems()[0].String(), "ignored: x-mcp-server;")
 	})
 }
 

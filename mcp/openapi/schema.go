@@ -26,7 +26,8 @@ type shaper struct {
 	components map[string]*component
 	patterns   map[string]bool // whether they compile
 	keywords   map[string]func(*schemaWriter, *keyword) error
-	work       int // bytes of schemas that may still be read
+	response   bool // schemas are those of answers
+	work       int  // bytes of schemas that may still be read
 }
 
 // errWork is behind the error of a document whose schemas lead to each other too often.
@@ -340,7 +341,7 @@ func constants(n node) (values []byte, text string, ok bool) {
 }
 
 // hidden returns the properties that are left out: in requests those that are only read, and
-// deprecated ones that are not required.
+// deprecated ones that are not required; in answers those that are only written.
 func (w *schemaWriter) hidden(n node, depth int) map[string]bool {
 	var names map[string]bool
 	if w.spend(n) != nil {
@@ -349,8 +350,14 @@ func (w *schemaWriter) hidden(n node, depth int) map[string]bool {
 	required := n.get("required").texts()
 	n.get("properties").each(func(name string, value node) bool {
 		target, err := w.d.deref(value)
-		readOnly := value.get("readOnly").yes() || err == nil && target.get("readOnly").yes()
-		if readOnly || value.get("deprecated").yes() && !slices.Contains(required, name) {
+		says := func(keyword string) bool {
+			return value.get(keyword).yes() || err == nil && target.get(keyword).yes()
+		}
+		hide := says("writeOnly")
+		if !w.response {
+			hide = says("readOnly") || value.get("deprecated").yes() && !slices.Contains(required, name)
+		}
+		if hide {
 			if names == nil {
 				names = map[string]bool{}
 			}

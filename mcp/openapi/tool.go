@@ -49,12 +49,18 @@ func (b *builder) tool(o *operation) (*Tool, error) {
 	}
 	t := &Tool{Operation: clean(o.key()), Renamed: o.renamed, Security: b.security(o)}
 	t.Tool = mcp.Tool{
-		Name: o.name, Title: o.title(), Description: o.description(),
+		Name: o.name, Title: o.title(), Description: o.description() + b.links(o),
 		InputSchema: schema, Annotations: annotations(o),
 	}
+	if b.o.OutputSchemas {
+		if t.OutputSchema, err = b.outputSchema(o); err != nil {
+			return nil, err
+		}
+	}
+	output := t.OutputSchema
 	if b.o.Edit != nil {
 		b.o.Edit(o.key(), &t.Tool)
-		if t.InputSchema = schema; t.Name != o.name {
+		if t.InputSchema, t.OutputSchema = schema, output; t.Name != o.name {
 			t.Renamed = "Options.Edit"
 		}
 		if !validName(t.Name) {
@@ -63,6 +69,11 @@ func (b *builder) tool(o *operation) (*Tool, error) {
 	}
 	if t.plan, err = b.plan(o, base, body, args); err != nil {
 		return nil, err
+	}
+	if output != nil {
+		if t.plan.output, err = validate.Compile(output, validate.Limits{}); err != nil {
+			return nil, err
+		}
 	}
 	return t, nil
 }
