@@ -113,8 +113,8 @@ type ServerOptions struct {
 	// new tasks; a result that finds no room makes its task fail. NewServer reads the store; closing it is left to who
 	// opened it. Default: in memory, 256 MiB for all owners. [store.Open] makes one in a directory.
 	Tasks store.Records
-	// OnTask is called when a task was created and when it has ended, for metrics. It must not
-	// block, and not ask for the task. Default: none.
+	// OnTask is called when a task was created and when it has ended, for metrics, concurrently for
+	// several tasks. It must not block, and not ask for the task. Default: none.
 	OnTask func(TaskEvent)
 	// TaskPoll is how often a client should ask for a task. Default 1 s.
 	TaskPoll time.Duration

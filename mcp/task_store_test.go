@@ -55,9 +55,14 @@ func TestTasksAreAdopted(t *testing.T) {
 			}
 			ids[o] = append(ids[o], startAs(t, first, o))
 		}
+		var mu sync.Mutex
 		var events []TaskEvent
 		next := taskServer(t, spec.TaskOptional, &ServerOptions{
-			Tasks: kept, OnTask: func(e TaskEvent) { events = append(events, e) },
+			Tasks: kept, OnTask: func(e TaskEvent) {
+				mu.Lock()
+				defer mu.Unlock()
+				events = append(events, e)
+			},
 		}, sleepMinute)
 		if len(events) != len(owners) || !events[0].Interrupted || events[0].Status != spec.TaskFailed || events[0].Tool != "work" {
 			t.Errorf("events: %+v", events)
