@@ -65,6 +65,14 @@ func (b *builder) formField(f Field) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Examples != nil || s.UniqueItems {
+		return nil, errors.New("a form has neither examples nor uniqueItems; use a default or the tag doc")
+	}
+	return f.options(s, t, list)
+}
+
+// options checks what a field selects from.
+func (f *Field) options(s *Schema, t reflect.Type, list bool) (*Schema, error) {
 	options := s
 	if list {
 		options = s.Items
@@ -72,8 +80,6 @@ func (b *builder) formField(f Field) (*Schema, error) {
 	switch {
 	case len(options.Enum) > 0 && !stringType(t):
 		return nil, errors.New("the values of enum must be strings in a form")
-	case s.Examples != nil, s.UniqueItems:
-		return nil, errors.New("a form has neither examples nor uniqueItems; use a default or the tag doc")
 	case options.Pattern != "":
 		return nil, errors.New("a form has no patterns; check the answer instead")
 	case list && options.Format != "", !slices.Contains(formFormats, options.Format):

@@ -194,8 +194,7 @@ func promotedFrom(t reflect.Type, raw Raw) reflect.Type {
 	if t.Kind() != reflect.Struct {
 		return nil
 	}
-	for i := range t.NumField() {
-		sf := t.Field(i)
+	for sf := range t.Fields() {
 		if inner := deref(sf.Type); sf.Anonymous && OwnSchema(inner) {
 			if same, err := callSchema(inner); err == nil && string(same) == string(raw) {
 				return inner
