@@ -77,7 +77,8 @@ func TestTrace(t *testing.T) {
 					}
 				}
 				for _, w := range []*traced{&near, &far} {
-					if text := strings.ToLower(w.out.String()); strings.Contains(text, "bearer") || strings.Contains(text, "session-id") {
+					text := strings.ToLower(w.out.String())
+					if strings.Contains(text, "bearer") || strings.Contains(text, "session-id") {
 						t.Errorf("a header is in the trace:\n%s", text)
 					}
 				}

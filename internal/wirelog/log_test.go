@@ -228,7 +228,7 @@ func TestHTTP(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", r.Header.Get("X-Answer"))
 		w.Header().Set("Mcp-Session-Id", "secret")
-		for _, part := range strings.Split(string(body), "|") {
+		for part := range strings.SplitSeq(string(body), "|") {
 			if _, err := io.WriteString(w, part); err != nil {
 				t.Error(err)
 			}

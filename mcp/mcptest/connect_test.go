@@ -16,7 +16,8 @@ import (
 // newCalc returns a server with one tool.
 func newCalc() *mcp.Server {
 	s := mcp.NewServer("calc", "1.0.0", nil)
-	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers"}, func(_ context.Context, in map[string]int) (int, error) {
+	tool := mcp.Tool{Name: "add", Description: "Add two numbers"}
+	mcp.AddTool(s, tool, func(_ context.Context, in map[string]int) (int, error) {
 		return in["a"] + in["b"], nil
 	})
 	return s
