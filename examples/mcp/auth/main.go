@@ -1,7 +1,7 @@
 // Command auth is an MCP server behind a guard: keys say who calls, rules say what they may call, and lists show each
 // caller its own tools only. What a caller leaves here belongs to it.
 //
-//	farcall key new ada                    # prints a key, and its hash
+//	farcall key new --id ada > FILE        # the key goes to FILE, its hash to the terminal
 //	go run ./examples/mcp/auth HASH        # ada may read and write with it
 //	farcall mcp tools localhost:8080 --bearer FILE
 //	farcall mcp call localhost:8080 note text='Buy milk' --bearer FILE

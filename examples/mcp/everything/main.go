@@ -5,7 +5,7 @@
 //	farcall mcp call localhost:8080 book --answer '{"seats":4}' --sample 'See you soon'
 //	farcall mcp call localhost:8080 count to=3 --log info
 //	farcall mcp read localhost:8080 greeting:///Ada
-//	farcall mcp complete localhost:8080 --prompt greet style=f
+//	farcall mcp complete localhost:8080 prompt greet style=f
 package main
 
 import (

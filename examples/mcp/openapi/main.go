@@ -54,7 +54,7 @@ func newServer(document, base, token string) (*mcp.Server, error) {
 		return nil, err
 	}
 	for _, p := range api.Problems() {
-		slog.Warn(p.String())
+		slog.Warn("not wholly a tool", "operation", p.Operation, "problem", p.Message)
 	}
 	s := mcp.NewServer("api", "1.0.0", nil)
 	api.AddTo(s)

@@ -81,7 +81,8 @@ func run(c mcp.Content) mcp.Content {
 	var in struct {
 		Numbers []float64 `json:"numbers"`
 	}
-	text, failed := "", false
+	var text string
+	failed := false
 	if err := json.Unmarshal(c.Input, &in); err != nil || c.Name != "add" {
 		text, failed = "call the tool add with a list of numbers", true
 	} else {

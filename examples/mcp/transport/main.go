@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -50,7 +51,7 @@ func run(ctx context.Context, out io.Writer, args []string) error {
 		}
 		return err
 	}
-	return fmt.Errorf("usage: transport DIRECTORY [NAME]")
+	return errors.New("usage: transport DIRECTORY [NAME]")
 }
 
 func newServer() *mcp.Server {
@@ -79,7 +80,7 @@ func (s *spool) Read() ([]byte, error) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		if frame, err := os.ReadFile(name); err == nil { //nolint:gosec // the user names the directory
+		if frame, err := os.ReadFile(name); err == nil {
 			return frame, os.Remove(name)
 		} else if !os.IsNotExist(err) {
 			return nil, err
@@ -96,10 +97,10 @@ func (s *spool) Read() ([]byte, error) {
 func (s *spool) Write(frames ...[]byte) error {
 	for _, frame := range frames {
 		name := fmt.Sprintf("%s-%d", s.out, s.written.Add(1))
-		if err := os.WriteFile(name+".new", frame, 0o600); err != nil { //nolint:gosec // the user names the directory
+		if err := os.WriteFile(name+".new", frame, 0o600); err != nil {
 			return err
 		}
-		if err := os.Rename(name+".new", name); err != nil { //nolint:gosec // the same
+		if err := os.Rename(name+".new", name); err != nil {
 			return err
 		}
 	}
