@@ -3,6 +3,7 @@ package mcphttp
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -34,7 +35,7 @@ type Backend interface {
 type Configured interface {
 	Backend
 	// HTTPOptions are what a handler without options uses. A handler with options has
-	// their RPC and Trace when its own is nil, and their RPC.Logger when its own RPC has none.
+	// their RPC, Trace and Keys when its own are nil, and their RPC.Logger when its own RPC has none.
 	HTTPOptions() *Options
 	// Owner returns the default of Options.Owner, or nil. Its context is derived from
 	// that of the request, which RequestFrom returns.
@@ -54,6 +55,27 @@ type Session interface {
 	Close()
 }
 
+// A Resumer is a Backend whose sessions need no memory between requests: see Options.Sessions.
+type Resumer interface {
+	Backend
+	// Resume goes on with a session that began with Accept, here or at another replica, or has been
+	// Resumed before. It has agreed on the revision, and State of its Session has returned state; nil state is
+	// that of a session of which nothing is known but the revision. state is valid until Resume
+	// returns. ctx and client are as in Accept. The Session is Resumable.
+	Resume(ctx context.Context, client farcall.Caller, rev *era.Revision, state []byte) (Session, error)
+}
+
+// Resumable is the Session of a Resumer.
+type Resumable interface {
+	Session
+	// State returns what Resume needs to go on, after initialize. It is sealed in the id of the session, which
+	// clients send with each request: at most 2 KB. An error is the answer to initialize.
+	State() ([]byte, error)
+	// Local reports whether the session has something that State does not have, and that is worth being
+	// kept while its client is away. It is called while nothing of the session is being handled.
+	Local() bool
+}
+
 // Options adjust a Handler. The zero value means the defaults, and so does nil,
 // unless the backend is Configured. They are
 // copied; later changes have no effect.
@@ -71,13 +93,33 @@ type Options struct {
 	// backend has, see Configured, else its defaults.
 	RPC *farcall.Options
 
-	// MaxSessions bounds the sessions, and the streams of subscriptions/listen. When
+	// Sessions says where sessions are kept. "memory": in this process. "sealed": the id of a
+	// session says all of it, sealed with Keys, so that every process with these keys can serve each
+	// request of it, also after a restart; the Backend is a [Resumer] then. What a session has beside that
+	// stays in the process, for IdleTimeout: its event streams, subscriptions to resources, a
+	// level that logging/setLevel has set, tasks, questions. "none": initialize gives no session, and each request
+	// stands alone: nothing can be asked and nothing is sent beside answers. HTTP+SSE always has
+	// its sessions in memory. Default "sealed" with Keys, else "memory".
+	Sessions string
+	// Keys are random keys of 32 bytes that seal sessions: the first one seals, each one opens. All
+	// replicas have the same ones. Default: those of the backend, see Configured.
+	Keys [][]byte
+	// SessionAge is how long a sealed session lasts, from its initialize, however it is used. Then, and
+	// when its key is dropped, the answer is 404 and the client begins another one. Default 7 days;
+	// negative: for ever.
+	SessionAge time.Duration
+	// Advertise is where other replicas reach this one: "http://10.0.0.3:7331". They forward there what a
+	// client answers to a question that this one has asked, with the headers of the client. Without it
+	// such answers are refused with 421 at the other replicas. Default none.
+	Advertise string
+
+	// MaxSessions bounds the sessions in memory, and the streams of subscriptions/listen. When
 	// there is no room for a session, one ends of the owner that has most (of an
 	// unauthenticated one: of its address), the longest idle first: nobody else's.
 	// Default 10,000.
 	MaxSessions int
 	// IdleTimeout is how long a session lasts in which nothing happens. Default
-	// 30 min; negative: for ever.
+	// 30 min; negative: for ever. A sealed one only loses what it has in memory.
 	IdleTimeout time.Duration
 	// Owner returns a text that is unique for the authenticated caller that sends a
 	// request, and "" for any other. What a caller leaves here is its alone: to
@@ -122,6 +164,7 @@ const (
 	maxSessions = 10_000
 	bodyTimeout = 30 * time.Second
 	idleTimeout = 30 * time.Minute
+	sessionAge  = 7 * 24 * time.Hour
 	heartbeat   = 15 * time.Second
 	eventBytes  = 1 << 20
 )
@@ -141,6 +184,12 @@ func (o *Options) of(b Backend) Options {
 	}
 	if c.Owner == nil && named != nil {
 		c.Owner = func(r *http.Request) string { return named(&requestContext{r.Context(), r}) }
+	}
+	if len(c.Keys) == 0 {
+		c.Keys = own.Keys
+	}
+	if _, resumes := b.(Resumer); resumes && c.Sessions == "" && len(c.Keys) > 0 {
+		c.Sessions = sessionsSealed
 	}
 	switch {
 	case own.RPC == nil:
@@ -177,6 +226,8 @@ func (o *Options) withDefaults() Options {
 	c.MaxSessions = cmp.Or(c.MaxSessions, maxSessions)
 	c.BodyTimeout = cmp.Or(c.BodyTimeout, bodyTimeout)
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, idleTimeout)
+	c.SessionAge = cmp.Or(c.SessionAge, sessionAge)
+	c.Sessions = cmp.Or(c.Sessions, sessionsMemory)
 	c.Heartbeat = cmp.Or(c.Heartbeat, heartbeat)
 	c.MessagesPath = cmp.Or(c.MessagesPath, "/messages")
 	if c.Events == nil {
@@ -216,8 +267,32 @@ func NewHandler(b Backend, o *Options) *Handler {
 	listen := *opts.RPC
 	listen.MaxInFlight = opts.MaxSessions
 	h.listens = farcall.NewResponder(farcall.HandlerFunc(h.dispatch), &listen)
-	h.table.init(opts.MaxSessions, opts.IdleTimeout)
+	h.table.init(opts.MaxSessions, opts.IdleTimeout, h.seal())
 	return h
+}
+
+// seal prepares for sessions that are not kept in memory. It returns how long they stay there, negative
+// for those that are, and panics when the options are not valid.
+func (h *Handler) seal() (linger time.Duration) {
+	linger = map[string]time.Duration{sessionsMemory: -1, sessionsSealed: sealedLinger}[h.opts.Sessions]
+	switch _, resumes := h.backend.(Resumer); {
+	case linger < 0:
+		return linger
+	case linger == 0 && h.opts.Sessions != sessionsNone:
+		misuse("Options.Sessions is %q; it must be %q, %q or %q", h.opts.Sessions, sessionsMemory, sessionsSealed, sessionsNone)
+	case !resumes:
+		misuse("Options.Sessions is %q, and the backend is no Resumer", h.opts.Sessions)
+	}
+	var err error
+	if h.sealed, err = newSealing(&h.opts); err != nil {
+		misuse("%v", err)
+	}
+	return linger
+}
+
+// misuse ends a program that was put together wrongly.
+func misuse(format string, args ...any) {
+	panic("mcphttp: " + fmt.Sprintf(format, args...)) //nolint:forbidigo // the mistake is in the calling code, as with http.ServeMux
 }
 
 // RequestFrom returns the HTTP request that carries the call which is being

@@ -33,6 +33,7 @@ type Handler struct {
 	pool    sync.Pool          // of *buffers
 	table   table
 	trace   *wirelog.Log
+	sealed  *sealing   // nil: sessions stay in this process
 	slow    late.Watch // of exchanges that are not answered yet
 
 	active   atomic.Int64 // exchanges under way
@@ -83,7 +84,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case rev != nil && !rev.Handshake && marked && !isArray(b.in): // the backend and checkHeaders see to the rest
 		h.stateless(w, r, b, accept)
-	case len(session) > 0 && !marked && (rev == nil || rev.Handshake):
+	case len(session) > 0 && !marked && (rev == nil || rev.Handshake) && h.opts.Sessions != sessionsNone:
 		h.inSession(w, r, b, accept)
 	default:
 		h.classify(w, r, b, accept)
@@ -102,10 +103,12 @@ func (h *Handler) classify(w http.ResponseWriter, r *http.Request, b *buffers, a
 	switch {
 	case call && speaksModern(m.Params):
 		h.stateless(w, r, b, accept)
-	case inSession && !modern:
+	case inSession && !modern && h.opts.Sessions != sessionsNone:
 		h.inSession(w, r, b, accept)
 	case m.Kind == jsonrpc.Request && string(m.Method) == spec.MethodInitialize:
 		h.initialize(w, r, b, accept)
+	case h.opts.Sessions == sessionsNone && !modern && (batch || m.Kind != jsonrpc.Invalid) && m.Kind != jsonrpc.Response:
+		h.inSession(w, r, b, accept)
 	case call && len(r.Header[headerVersion]) > 0 && (rev == nil || modern):
 		h.stateless(w, r, b, accept)
 	default:
@@ -192,7 +195,9 @@ type exchange struct {
 	silent   bool          // the call was cancelled and is not answered
 	unwanted []jsonrpc.Raw // ids of cancelled calls of a batch; the session's
 	status   int           // for HTTP; 0 is 200
-	refusal  *jsonrpc.Error
+	// elsewhere are answers to what other replicas have asked.
+	elsewhere []elsewhere
+	refusal   *jsonrpc.Error
 }
 
 type exchangeKey struct{}

@@ -36,18 +36,21 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, frame []byte) *se
 		refuse(w, status, h.requestID(frame), &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message})
 		return nil
 	}
+	rev := assumed()
 	if versions := r.Header[headerVersion]; len(versions) > 0 {
-		if rev := era.Lookup(versions[0]); len(versions) > 1 || rev == nil || !rev.Handshake {
+		if rev = era.Lookup(versions[0]); len(versions) > 1 || rev == nil || !rev.Handshake {
 			return reject(http.StatusBadRequest, "Bad Request: MCP-Protocol-Version is no revision that has sessions; send the one that was agreed upon")
 		}
 	}
-	if ids := r.Header[headerSession]; len(ids) == 1 {
-		if s := h.table.get(ids[0], h.principal(r)); s != nil {
-			if s.only == nil {
-				return s
-			}
-			h.table.put(s)
-		}
+	s, full := h.lookup(r, rev)
+	switch {
+	case full:
+		refuse(w, http.StatusServiceUnavailable, h.requestID(frame), errSessions())
+		return nil
+	case s != nil && s.only == nil:
+		return s
+	case s != nil:
+		h.table.put(s)
 	}
 	return reject(http.StatusNotFound, sessionNotFound)
 }
@@ -149,14 +152,18 @@ func (h *Handler) unwatch(x *exchange) {
 // run handles a frame of a session, and ends the exchange.
 func (h *Handler) run(x *exchange, b *buffers) {
 	s, st := x.session, x.stream
+	held := h.sealed != nil && h.table.hold(s) // its connection may break, and the answer is still to be kept
 	defer func() {
 		st.abort()
 		s.forgetEvents()
+		if held {
+			h.table.put(s)
+		}
 		h.release(b)
 		h.leave()
 	}()
 	batch := isArray(b.in)
-	if batch && !s.takesBatch(h, b.in) {
+	if batch && !s.takesBatch(x, b.in) {
 		st.answer(http.StatusBadRequest, jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), &jsonrpc.Error{
 			Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the revision of this session has no batches",
 		}))
@@ -171,7 +178,11 @@ func (h *Handler) run(x *exchange, b *buffers) {
 			x.status = unreached(b.out)
 		}
 		st.answer(x.status, b.out)
-	case x.reached || batch || s.delivered(h, b.in):
+	case x.reached || batch || s.delivered(x, b.in):
+		if status, e := x.pass(); e != nil {
+			st.answer(status, jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), e))
+			break
+		}
 		st.silence(false)
 	default: // a notification too many
 		st.answer(http.StatusServiceUnavailable, jsonrpc.V2.AppendError(nil, jsonrpc.NullID(),
@@ -199,7 +210,8 @@ func isArray(frame []byte) bool {
 
 // takesBatch reports whether the session's revision has batches, and delivers
 // the answers in this one.
-func (s *session) takesBatch(h *Handler, frame []byte) bool {
+func (s *session) takesBatch(x *exchange, frame []byte) bool {
+	h := s.h
 	if rev := s.revision(); rev == nil || !rev.Batch {
 		return false
 	}
@@ -210,17 +222,17 @@ func (s *session) takesBatch(h *Handler, frame []byte) bool {
 	}
 	for i := range all.Messages {
 		if all.Messages[i].Kind == jsonrpc.Response {
-			s.deliver(&all.Messages[i])
+			s.deliver(x, &all.Messages[i])
 		}
 	}
 	return true
 }
 
 // delivered reports whether the frame was an answer, which it delivers.
-func (s *session) delivered(h *Handler, frame []byte) bool {
-	m, _ := h.peek(frame)
+func (s *session) delivered(x *exchange, frame []byte) bool {
+	m, _ := s.h.peek(frame)
 	if m.Kind == jsonrpc.Response {
-		s.deliver(m)
+		s.deliver(x, m)
 	}
 	return m.Kind == jsonrpc.Response
 }
@@ -229,7 +241,7 @@ func (s *session) delivered(h *Handler, frame []byte) bool {
 // ends the session.
 func (h *Handler) withSession(w http.ResponseWriter, r *http.Request) {
 	rev := era.Lookup(first(r.Header[headerVersion]))
-	if len(r.Header[headerSession]) == 0 || rev != nil && !rev.Handshake {
+	if len(r.Header[headerSession]) == 0 || rev != nil && !rev.Handshake || h.opts.Sessions == sessionsNone {
 		hint := "GET needs the Mcp-Session-Id of a session; use POST"
 		if r.Method == http.MethodDelete {
 			hint = "without Mcp-Session-Id there is no session to end"
@@ -253,6 +265,9 @@ func (h *Handler) withSession(w http.ResponseWriter, r *http.Request) {
 	if h.table.remove(s) {
 		s.end()
 	}
+	if s.isSealed() {
+		h.sealed.ended.add(s.owner, s.key, h.sealed.until(s.from.issued))
+	}
 	slow.AnswerNothing(w, http.StatusNoContent)
 }
 
@@ -263,6 +278,9 @@ func (s *session) listen(w http.ResponseWriter, r *http.Request) {
 	if ids := r.Header["Last-Event-Id"]; len(ids) > 0 {
 		if id, n, ok := parseEventID(ids[0]); ok && len(ids) == 1 {
 			st, after = s.stream(id), n
+			if st != nil && st.past && s.isSealed() && id&1 == 1 { // its own stream, of another process
+				st, after = s.reclaim(), fromSent
+			}
 		}
 		if st == nil {
 			refuseHTTP(w, http.StatusBadRequest, "Bad Request: Last-Event-ID is no event of this session")

@@ -2,8 +2,10 @@ package mcphttp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"net/http"
 	"slices"
@@ -26,14 +28,20 @@ import (
 // the other way round.
 type session struct {
 	h        *Handler
-	id       string
+	id       string    // as the client knows it
+	key      string    // under which the table and the event store have it
 	owner    owner.Key // of what belongs to it: the principal, or else the session
 	only     *stream   // HTTP+SSE: the one stream there is
 	accepted sync.Once
 
+	// What a sealed session that goes on here was made of; nil: it began here.
+	from    *sealedSession
+	address string // of the client that began it
+
 	// The table's, which counts as users the requests and streams of the client that are open, and
 	// calls that do not wait for it.
-	idleSince time.Time
+	idleSince, checkAt time.Time
+	uses               uint64 // how often a use has begun
 
 	closed  bool // mu's
 	mu      sync.Mutex
@@ -50,12 +58,14 @@ type pushing struct {
 	streams    []*stream // that can be resumed and are not complete
 	own        []*stream // the client's own: of GET, not of a call
 	lastStream uint64
+	opened     chan struct{} // closed when the client opens a stream; nil: nothing waits for that
+	unread     bool          // something was sent that no connection has taken
 }
 
 // pushingLocked returns s.pushes, and makes it first if necessary.
 func (s *session) pushingLocked() *pushing {
 	if s.pushes == nil {
-		s.pushes = new(pushing)
+		s.pushes = &pushing{lastStream: s.h.firstStream()}
 	}
 	return s.pushes
 }
@@ -130,11 +140,26 @@ func (c *incoming) wait(n int) {
 }
 
 func (h *Handler) newSession(r *http.Request) *session {
-	s := &session{h: h, id: rand.Text(), owner: h.principal(r)}
+	key := rand.Text()
+	s := &session{h: h, id: key, key: key, owner: h.principal(r)}
+	if h.sealed != nil {
+		s.address = r.RemoteAddr[:min(len(r.RemoteAddr), maxAddress)]
+	}
 	if s.owner.IsZero() {
-		s.owner = owner.Session(s.id, r.RemoteAddr)
+		s.owner = owner.Session(key, cmp.Or(s.address, r.RemoteAddr))
 	}
 	return s
+}
+
+// firstStream returns what the numbers of a session's streams follow: where a session may go on in
+// another process, one that no other process has.
+func (h *Handler) firstStream() uint64 {
+	if h.sealed == nil {
+		return 0
+	}
+	var random [8]byte
+	rand.Read(random[:])
+	return binary.BigEndian.Uint64(random[:]) >> 24 << 20
 }
 
 // principal returns the owner that stands for an authenticated caller, zero for any other.
@@ -175,7 +200,7 @@ func (s *session) serve(ctx context.Context, x *exchange, req *farcall.Request) 
 
 // begin handles the initialize that makes the session.
 func (s *session) begin(ctx context.Context, x *exchange, req *farcall.Request) (any, error) {
-	if err := s.accept(x); err != nil {
+	if err := s.accept(x.Context); err != nil {
 		return nil, err
 	}
 	if !s.h.admit(s) {
@@ -183,7 +208,9 @@ func (s *session) begin(ctx context.Context, x *exchange, req *farcall.Request) 
 		x.status = http.StatusServiceUnavailable
 		return nil, errSessions()
 	}
-	x.events.header(headerSession, s.id)
+	if s.h.sealed == nil {
+		x.events.header(headerSession, s.id)
+	}
 	done := false
 	defer func() {
 		if !done && s.h.table.remove(s) {
@@ -192,6 +219,11 @@ func (s *session) begin(ctx context.Context, x *exchange, req *farcall.Request) 
 		}
 	}()
 	result, err := s.handle(ctx, x, req)
+	if err == nil && s.h.opts.Sessions == sessionsSealed {
+		if err = s.seal(); err == nil {
+			x.events.header(headerSession, s.id)
+		}
+	}
 	done = err == nil
 	return result, err
 }
@@ -210,10 +242,13 @@ func errSessions() *jsonrpc.Error {
 }
 
 // accept makes the backend's half of the session.
-func (s *session) accept(x *exchange) error {
+func (s *session) accept(ctx context.Context) error {
 	s.accepted.Do(func() {
-		// Without x, which the session must not hold on to.
-		b := s.h.backend.Accept(&sessionContext{context.WithoutCancel(x.Context), s}, s)
+		// Without ctx's end, and without the exchange, which the session must not hold on to.
+		b := s.take(&sessionContext{context.WithoutCancel(ctx), s})
+		if b == nil {
+			return
+		}
 		s.mu.Lock()
 		s.backend = b
 		closed := s.closed
@@ -254,7 +289,7 @@ func (s *session) isAccepted() bool {
 // the call is cancelled, and with the session.
 func (s *session) handle(ctx context.Context, x *exchange, req *farcall.Request) (any, error) {
 	if s.only != nil {
-		if err := s.accept(x); err != nil {
+		if err := s.accept(x.Context); err != nil {
 			return nil, err
 		}
 	}
@@ -418,7 +453,7 @@ func (s *session) forgetEvents() {
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
-	if closed {
-		s.h.opts.Events.Drop(s.id)
+	if closed && !s.h.table.has(s.key) { // where it is in use again, the events are that one's
+		s.h.opts.Events.Drop(s.key)
 	}
 }

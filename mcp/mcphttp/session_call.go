@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/cancel"
@@ -27,6 +26,7 @@ var (
 // outgoingCall is a call to the client that waits for its answer.
 type outgoingCall struct {
 	id     uint64
+	wire   jsonrpc.ID
 	done   chan struct{}
 	result jsonrpc.Raw
 	err    error
@@ -60,7 +60,7 @@ func (s *session) call(ctx context.Context, method string, params, result any) e
 		return err
 	}
 	defer s.forget(c)
-	frame := jsonrpc.V2.AppendRequest(nil, jsonrpc.IntID(int64(c.id)), method, raw)
+	frame := jsonrpc.V2.AppendRequest(nil, c.wire, method, raw)
 	if err := s.send(ctx, frame, true); err != nil {
 		return err
 	}
@@ -101,6 +101,11 @@ func (s *session) register() (*outgoingCall, error) {
 	}
 	p.lastCall++
 	c := &outgoingCall{id: p.lastCall, done: make(chan struct{})}
+	if s.isSealed() {
+		c.wire = s.h.sealed.sealQuestion(s.key, c.id)
+	} else {
+		c.wire = jsonrpc.IntID(int64(c.id))
+	}
 	p.pending[c.id] = c
 	return c, nil
 }
@@ -122,7 +127,7 @@ func (s *session) forget(c *outgoingCall) bool {
 
 // cancelOut tells the client that a call of ours is not wanted any more.
 func (s *session) cancelOut(ctx context.Context, c *outgoingCall) {
-	params := strconv.AppendUint([]byte(`{"requestId":`), c.id, 10)
+	params := append([]byte(`{"requestId":`), c.wire.Raw()...)
 	reason := cmp.Or(cancel.Reason(ctx), ctx.Err().Error())
 	params = append(jsonrpc.AppendString(append(params, `,"reason":`...), reason), '}')
 	frame := jsonrpc.V2.AppendRequest(nil, jsonrpc.ID{}, spec.NotificationCancelled, params)
@@ -178,9 +183,12 @@ func (s *session) send(ctx context.Context, frame []byte, call bool) error {
 }
 
 // deliver hands an answer to the call that waits for it. The message's memory is
-// lent.
-func (s *session) deliver(m *jsonrpc.Message) {
-	n, _ := m.ID.Uint()
+// lent. An answer to what another replica has asked is noted in x.
+func (s *session) deliver(x *exchange, m *jsonrpc.Message) {
+	n, here := s.question(x, m)
+	if !here {
+		return
+	}
 	s.mu.Lock()
 	c := s.pushingLocked().pending[n]
 	delete(s.pushes.pending, n)

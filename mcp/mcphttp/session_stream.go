@@ -70,6 +70,9 @@ func (st *stream) begin() bool {
 	if st.id > 0 {
 		return true
 	}
+	if !st.s.named() { // its headers would come too early
+		return false
+	}
 	st.s.number(st)
 	if rev := st.s.revision(); rev != nil && rev.PollingStreams {
 		st.check(st.conn.prime(eventID(st.id, 0)))
@@ -86,12 +89,14 @@ func (st *stream) write(frame []byte) error {
 		return st.conn.event(sse.Event{Type: "message", Data: frame})
 	}
 	st.last++
-	kept := st.s.h.opts.Events.Append(st.s.owner.Group().Text(), st.s.id, st.id, st.last, frame)
+	kept := st.s.h.opts.Events.Append(st.s.owner.Group().Text(), st.s.key, st.id, st.last, frame)
 	if st.conn == nil {
+		st.s.missed()
 		return kept
 	}
 	if err := st.conn.event(st.event(st.last, frame)); err != nil {
 		st.check(err)
+		st.s.missed()
 		return kept
 	}
 	st.sent = st.last
@@ -273,7 +278,7 @@ func (st *stream) resume(e *events, after, lost uint64, events []sse.Event) erro
 // missing.
 func (st *stream) kept(after uint64) (lost uint64, events []sse.Event) {
 	last := after
-	err := st.s.h.opts.Events.Replay(st.s.id, st.id, after, func(n uint64, data []byte) error {
+	err := st.s.h.opts.Events.Replay(st.s.key, st.id, after, func(n uint64, data []byte) error {
 		last = n
 		events = append(events, st.event(n, data))
 		return nil
@@ -291,10 +296,8 @@ func (st *stream) kept(after uint64) (lost uint64, events []sse.Event) {
 func (s *session) number(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.pushingLocked()
-	p.lastStream++
-	st.id = p.lastStream
-	p.streams = append(p.streams, st)
+	st.id = s.nextStream(false)
+	s.pushes.streams = append(s.pushes.streams, st)
 }
 
 // unlist forgets a stream that has ended. Its events are kept.
@@ -325,7 +328,7 @@ func (s *session) stream(id uint64) *stream {
 			}
 		}
 	}
-	if id > p.lastStream {
+	if id > p.lastStream && s.h.sealed == nil {
 		return nil
 	}
 	return &stream{s: s, id: id, ended: true, past: true}
@@ -353,11 +356,20 @@ func (s *session) ownStream() (st *stream, open bool, err error) {
 }
 
 func (s *session) addOwn() *stream {
+	st := &stream{s: s, id: s.nextStream(true)}
+	s.pushes.own = append(s.pushes.own, st)
+	return st
+}
+
+// nextStream, with the lock of s, returns the number of a new stream: where a session may go on in another process, an odd
+// one for the client's own, so that the other one can tell them apart.
+func (s *session) nextStream(own bool) uint64 {
 	p := s.pushingLocked()
 	p.lastStream++
-	st := &stream{s: s, id: p.lastStream}
-	p.own = append(p.own, st)
-	return st
+	if s.h.sealed != nil && p.lastStream&1 == 1 != own {
+		p.lastStream++
+	}
+	return p.lastStream
 }
 
 // claim returns a stream for a client that opens one, which is the newest then:
@@ -369,6 +381,10 @@ func (s *session) claim() (*stream, error) {
 	p := s.pushingLocked()
 	if s.closed {
 		return nil, errSessionEnded
+	}
+	if p.opened != nil {
+		close(p.opened)
+		p.opened = nil
 	}
 	for i, st := range slices.Backward(p.own) {
 		if st.connected.CompareAndSwap(false, true) {
@@ -384,6 +400,15 @@ func (s *session) claim() (*stream, error) {
 	st := s.addOwn()
 	st.connected.Store(true)
 	return st, nil
+}
+
+// reclaim is claim for a stream that was another process's. Nil: the session has ended.
+func (s *session) reclaim() *stream {
+	st, err := s.claim()
+	if err != nil {
+		return nil
+	}
+	return st
 }
 
 // eventID is the id of event n of a stream; event 0 is before the first.

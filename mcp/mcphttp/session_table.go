@@ -8,20 +8,21 @@ import (
 	"github.com/farcall-dev/farcall/internal/share"
 )
 
-// table is all sessions. When it is full, the owner that has most of them makes room. One timer
-// watches those that are not in use.
+// table is all sessions that are in memory. When it is full, the owner that has most of them makes
+// room. One timer watches those that are not in use.
 type table struct {
-	keep time.Duration // how long an idle session lasts; negative: for ever
+	keep   time.Duration // how long an idle session lasts; negative: for ever
+	linger time.Duration // how long one does that has nothing of its own here; negative: as any other
 
 	mu       sync.Mutex
-	sessions *share.Table[string, *session] // by id
+	sessions *share.Table[string, *session] // by key
 	timer    *time.Timer
 	armed    bool
 	closed   bool
 }
 
-func (t *table) init(limit int, keep time.Duration) {
-	t.keep = keep
+func (t *table) init(limit int, keep, linger time.Duration) {
+	t.keep, t.linger = keep, linger
 	t.sessions = share.NewTable[string, *session](share.Bounds{Total: limit})
 }
 
@@ -36,48 +37,89 @@ func (t *table) len() int {
 func (t *table) add(s *session) (evicted []*session, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.addLocked(s)
+}
+
+func (t *table) addLocked(s *session) (evicted []*session, ok bool) {
 	if t.closed {
 		return nil, false
 	}
 	// Sessions of one address are one owner here, or opening more would win room.
-	gone, ok := t.sessions.Put(s.owner.Group(), s.id, s, 1)
+	gone, ok := t.sessions.Put(s.owner.Group(), s.key, s, 1)
 	for _, e := range gone {
 		evicted = append(evicted, e.Value)
 	}
 	if ok {
-		t.sessions.Hold(s.id)
+		t.holdLocked(s)
 	}
 	return evicted, ok
 }
 
-// get returns a session for a user that puts it back: nil when there is none, or when it belongs to
-// another principal.
-func (t *table) get(id string, principal owner.Key) *session {
+// open returns the session that has the key of s, for a user that puts it back: s, where there was none.
+func (t *table) open(s *session) (found *session, evicted []*session, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s, _, _ := t.sessions.Get(id)
+	if found, _, ok = t.sessions.Get(s.key); ok {
+		t.holdLocked(found)
+		return found, nil, found.principal() == s.principal()
+	}
+	evicted, ok = t.addLocked(s)
+	return s, evicted, ok
+}
+
+// get returns a session for a user that puts it back: nil when there is none, or when it belongs to
+// another principal.
+func (t *table) get(key string, principal owner.Key) *session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, _, _ := t.sessions.Get(key)
 	if s == nil || s.principal() != principal {
 		return nil
 	}
-	t.sessions.Hold(id)
+	t.holdLocked(s)
 	return s
 }
 
-// hold begins a use.
-func (t *table) hold(s *session) {
+// has reports whether there is a session with that key.
+func (t *table) has(key string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sessions.Hold(s.id)
+	_, _, ok := t.sessions.Get(key)
+	return ok
+}
+
+// is reports whether a session is in the table: another one may have its key by now.
+func (t *table) is(s *session) bool {
+	found, _, _ := t.sessions.Get(s.key)
+	return found == s
+}
+
+// hold begins a use. It reports false when the session is not there any more.
+func (t *table) hold(s *session) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.is(s) && t.holdLocked(s)
+}
+
+func (t *table) holdLocked(s *session) bool {
+	s.uses++
+	return t.sessions.Hold(s.key)
 }
 
 // put ends a use.
 func (t *table) put(s *session) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.sessions.Release(s.id)
+	if t.is(s) {
+		t.sessions.Release(s.key)
+	}
 	s.idleSince = time.Now()
-	if t.keep >= 0 && !t.armed {
-		t.arm(t.keep)
+	check := t.linger
+	if check < 0 {
+		check = t.keep
+	}
+	if s.checkAt = s.idleSince.Add(check); check >= 0 && !t.armed {
+		t.arm(check)
 	}
 }
 
@@ -94,8 +136,11 @@ func (t *table) arm(d time.Duration) {
 func (t *table) remove(s *session) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, ok := t.sessions.Remove(s.id)
-	return ok
+	if !t.is(s) {
+		return false
+	}
+	t.sessions.Remove(s.key)
+	return true
 }
 
 // sweep ends the sessions that were idle long enough.
@@ -105,16 +150,33 @@ func (t *table) sweep() {
 	now := time.Now()
 	t.armed = false
 	for {
-		id, s, ok := t.sessions.Oldest()
+		key, s, ok := t.sessions.Oldest()
 		if !ok || t.closed {
 			break
 		}
-		if left := t.keep - now.Sub(s.idleSince); left > 0 {
+		if left := s.checkAt.Sub(now); left > 0 {
 			t.arm(left)
 			break
 		}
-		t.sessions.Remove(id)
-		ended = append(ended, s)
+		if t.linger < 0 || t.keep >= 0 && now.Sub(s.idleSince) >= t.keep {
+			t.sessions.Remove(key)
+			ended = append(ended, s)
+			continue
+		}
+		uses := s.uses
+		t.mu.Unlock() // a session is locked before the table
+		local := s.local()
+		t.mu.Lock()
+		switch {
+		case s.uses != uses || !t.is(s): // it is in use, or was
+		case local: // it is looked at again later, behind all others
+			s.checkAt = now.Add(max(t.linger, time.Second))
+			t.sessions.Hold(key)
+			t.sessions.Release(key)
+		default:
+			t.sessions.Remove(key)
+			ended = append(ended, s)
+		}
 	}
 	t.mu.Unlock()
 	for _, s := range ended {
@@ -144,7 +206,7 @@ func (t *table) close() []*session {
 	}
 	left := all[:0]
 	for _, s := range all {
-		if _, ok := t.sessions.Remove(s.id); ok {
+		if _, ok := t.sessions.Remove(s.key); ok {
 			left = append(left, s)
 		}
 	}

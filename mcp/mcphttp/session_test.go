@@ -16,7 +16,16 @@ import (
 
 // direct calls a handler without a network.
 func direct(h http.Handler, method, body string, headers ...string) *httptest.ResponseRecorder {
-	r := httptest.NewRequest(method, "http://localhost/mcp", strings.NewReader(body))
+	return directTo(context.Background(), h, method, append(headers, "", body)...)
+}
+
+// directTo is direct in a context. What follows an empty header is the body.
+func directTo(ctx context.Context, h http.Handler, method string, headers ...string) *httptest.ResponseRecorder {
+	body := ""
+	if n := len(headers); n > 1 && headers[n-2] == "" {
+		headers, body = headers[:n-2], headers[n-1]
+	}
+	r := httptest.NewRequestWithContext(ctx, method, "http://localhost/mcp", strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])

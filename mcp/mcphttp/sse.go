@@ -106,7 +106,7 @@ func sessionID(r *http.Request) string {
 func (s *session) takes(w http.ResponseWriter, frame []byte) bool {
 	m, batch := s.h.peek(frame)
 	switch {
-	case batch && s.takesBatch(s.h, frame):
+	case batch && s.takesBatch(&exchange{h: s.h}, frame):
 		return true
 	case m.Kind == jsonrpc.Invalid:
 		e := jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request"}
@@ -137,6 +137,6 @@ func (h *Handler) runMessage(x *exchange, b *buffers) {
 			h.debug("lost an answer: the client's stream has ended", "error", err)
 		}
 	case !x.reached && !isArray(b.in):
-		s.delivered(h, b.in)
+		s.delivered(x, b.in)
 	}
 }

@@ -1,0 +1,219 @@
+package mcphttp
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/seal"
+	"github.com/farcall-dev/farcall/internal/share"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+)
+
+// The values of Options.Sessions.
+const (
+	sessionsMemory = "memory"
+	sessionsSealed = "sealed"
+	sessionsNone   = "none"
+)
+
+const (
+	// sealedLinger is how long a session whose id says all of it stays in memory after
+	// its last use: its client may come back for the rest of a broken stream.
+	sealedLinger = time.Minute
+	// maxSealedID bounds the id of a session: proxies have as little as 8 KB for a
+	// header, and Node.js 16 KB for all headers of a request.
+	maxSealedID = 4096
+	// maxSealedText bounds what it says.
+	maxSealedText = maxSealedID/4*3 - 64
+	// maxQuestionID bounds the id of a question.
+	maxQuestionID = 1024
+	// maxAddress bounds the address of a client in an id, and that of a replica.
+	maxAddress = 256
+)
+
+// sealing makes the ids from which any replica can go on with a session.
+//
+//	id of a session:  issued, key, client's address, revision, the backend's state; bound to the principal
+//	id of a question: its number, the replica that asks and its address; bound to the session
+type sealing struct {
+	ids, questions *seal.Box
+	age            time.Duration // negative: for ever
+	replica        string        // random: names this handler
+	advertise      string        // where other replicas reach it; "": nowhere
+	forwards       http.Client   // carries answers to other replicas
+	ended          ended
+}
+
+func newSealing(o *Options) (*sealing, error) {
+	z := &sealing{age: o.SessionAge, replica: rand.Text()}
+	var err error
+	if z.ids, err = seal.New(o.Keys, "session"); err != nil {
+		return nil, fmt.Errorf("Options.Keys: %w", err)
+	}
+	if z.questions, err = seal.New(o.Keys, "question"); err != nil {
+		return nil, fmt.Errorf("Options.Keys: %w", err)
+	}
+	if z.advertise, err = originOf(o.Advertise); err != nil {
+		return nil, err
+	}
+	z.forwards = http.Client{
+		Timeout:       forwardTimeout,
+		Transport:     &http.Transport{MaxIdleConnsPerHost: 16, IdleConnTimeout: forwardTimeout},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	z.ended.init(o.MaxSessions)
+	return z, nil
+}
+
+// originOf checks the address of a replica.
+func originOf(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || len(text) > maxAddress ||
+		u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.Fragment != "" {
+		return "", fmt.Errorf("Options.Advertise is %q; it must be a scheme and a host, as http://10.0.0.3:7331", text)
+	}
+	return u.Scheme + "://" + u.Host, nil
+}
+
+// until returns when what was issued at a time expires.
+func (z *sealing) until(issued time.Time) time.Time {
+	if z.age < 0 {
+		return time.UnixMilli(math.MaxInt64)
+	}
+	return issued.Add(z.age)
+}
+
+// A sealedSession is what the id of a session says.
+type sealedSession struct {
+	issued       time.Time
+	key, address string
+	rev          *era.Revision
+	state        []byte // the backend's
+}
+
+// sealID returns the id of a session of a principal.
+func (z *sealing) sealID(v *sealedSession, principal owner.Key) (string, error) {
+	text := binary.BigEndian.AppendUint64(nil, uint64(v.issued.UnixMilli()))
+	for _, part := range [...]string{v.key, v.address, v.rev.Name} {
+		text = append(binary.AppendUvarint(text, uint64(len(part))), part...)
+	}
+	if most := maxSealedText - len(text); len(v.state) > most {
+		return "", fmt.Errorf("mcphttp: the state of the session has %d bytes; at most %d fit into its id", len(v.state), most)
+	}
+	return z.ids.Seal(append(text, v.state...), principal.Text(), z.until(v.issued)), nil
+}
+
+var errNoSession = errors.New("mcphttp: no such session")
+
+// openID returns what sealID was given. Anything else is no session: what was changed, what another
+// principal was given, what has expired, and what its client has ended here.
+func (z *sealing) openID(id string, principal owner.Key) (*sealedSession, error) {
+	if len(id) > maxSealedID {
+		return nil, errNoSession
+	}
+	text, err := z.ids.Open(id, principal.Text(), maxSealedText)
+	if err != nil || len(text) < 8 {
+		return nil, errNoSession
+	}
+	v := &sealedSession{issued: time.UnixMilli(int64(binary.BigEndian.Uint64(text)))}
+	text = text[8:]
+	var rev string
+	for _, part := range [...]*string{&v.key, &v.address, &rev} {
+		n, size := binary.Uvarint(text)
+		if size <= 0 || n > uint64(len(text)-size) {
+			return nil, errNoSession
+		}
+		*part = string(text[size : size+int(n)])
+		text = text[size+int(n):]
+	}
+	v.rev, v.state = era.Lookup(rev), text
+	if v.rev == nil || !v.rev.Handshake || !time.Now().Before(z.until(v.issued)) || z.ended.has(v.key) {
+		return nil, errNoSession
+	}
+	return v, nil
+}
+
+// A questionID is what the id of a question says.
+type questionID struct {
+	n                uint64
+	replica, address string
+}
+
+// sealQuestion returns the id of question n of a session.
+func (z *sealing) sealQuestion(session string, n uint64) jsonrpc.ID {
+	text := binary.AppendUvarint(nil, n)
+	text = append(append(text, z.replica...), z.advertise...)
+	return jsonrpc.StringID(z.questions.Seal(text, session, z.until(time.Now())))
+}
+
+// openQuestion returns what sealQuestion was given. It reports false for anything else.
+func (z *sealing) openQuestion(session, id string) (q questionID, ok bool) {
+	if len(id) > maxQuestionID {
+		return q, false
+	}
+	text, err := z.questions.Open(id, session, maxQuestionID)
+	if err != nil {
+		return q, false
+	}
+	n, size := binary.Uvarint(text)
+	if size <= 0 || len(text)-size < len(z.replica) {
+		return q, false
+	}
+	text = text[size:]
+	return questionID{n, string(text[:len(z.replica)]), string(text[len(z.replica):])}, true
+}
+
+// ended remembers the sessions that clients have ended here, until they would expire. Other replicas
+// do not hear of it.
+type ended struct {
+	mu       sync.Mutex
+	sessions *share.Table[string, time.Time] // by key: until when
+}
+
+func (e *ended) init(limit int) {
+	e.sessions = share.NewTable[string, time.Time](share.Bounds{Total: limit})
+}
+
+func (e *ended) add(o owner.Key, key string, until time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for {
+		k, expired, ok := e.sessions.Oldest()
+		if !ok || time.Now().Before(expired) {
+			break
+		}
+		e.sessions.Remove(k)
+	}
+	e.sessions.Put(o.Group(), key, until, 1)
+}
+
+func (e *ended) has(key string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	_, _, ok := e.sessions.Get(key)
+	return ok
+}
+
+// assumed is the revision of a request that stands alone and does not say which it is (2025-06-18,
+// Streamable HTTP, "Protocol Version Header"): the newest one that need not.
+func assumed() *era.Revision {
+	var newest *era.Revision
+	for _, r := range era.Revisions() {
+		if r.StreamableHTTP && !r.VersionHeader {
+			newest = r
+		}
+	}
+	return newest
+}
