@@ -86,6 +86,9 @@ func (s *Server) HTTPOptions() *mcphttp.Options {
 	if s.trace != nil {
 		o.Trace = s.trace
 	}
+	if len(o.Keys) == 0 {
+		o.Keys = s.opts.Keys
+	}
 	switch {
 	case o.RPC == nil:
 		o.RPC = s.rpcOptions()

@@ -66,7 +66,8 @@ type ServerOptions struct {
 	Owner func(ctx context.Context) string
 
 	// Keys are random keys of 32 bytes that seal what clients carry for the server: what
-	// one round of a request leaves for the next. The first one seals, each one opens, so
+	// one round of a request leaves for the next, and, over HTTP, sessions of the legacy era,
+	// which every server with these keys can serve then: see Sessions of [mcphttp.Options]. The first one seals, each one opens, so
 	// that keys can be changed: put the new one first on each replica, and drop the old
 	// one when what it sealed has expired. Servers that share a load need the same ones.
 	// Default: one random key, which ends with the process.

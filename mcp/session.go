@@ -29,9 +29,11 @@ type session struct {
 
 	rev    atomic.Pointer[era.Revision] // nil before initialize
 	who    atomic.Pointer[clientMeta]
-	log    atomic.Pointer[string]
-	tasks  atomic.Bool // the relay has declared them
-	public Session     // what users of the package see of it
+	log    atomic.Pointer[string] // nil: the default
+	tasks  atomic.Bool            // the relay has declared them
+	public Session                // what users of the package see of it
+	// initial is the log level that the id of the session says. "": the default.
+	initial string
 
 	mu      sync.Mutex
 	ready   bool // the client has said notifications/initialized
@@ -48,6 +50,10 @@ type session struct {
 // Accept begins a session with a client of the legacy era, which is told things
 // by way of client.
 func (s *Server) Accept(ctx context.Context, client farcall.Caller) mcphttp.Session {
+	return s.newSession(ctx, client)
+}
+
+func (s *Server) newSession(ctx context.Context, client farcall.Caller) *session {
 	s.checkMade()
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)

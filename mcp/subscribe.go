@@ -221,6 +221,9 @@ func (s *Server) subscribe(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
+	if err := c.session.awaitStream(c); err != nil {
+		return answer{}, err
+	}
 	if s.relays() {
 		return emptyAnswer(), c.session.watch(c, string(uri))
 	}
