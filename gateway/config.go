@@ -36,6 +36,8 @@ type Config struct {
 	Upstreams []*Upstream
 	// Lock is the path of farcall.lock; "" for none.
 	Lock string
+	// Sessions says where the sessions of MCP over HTTP are.
+	Sessions Sessions
 	// MaxSuspended bounds the calls that wait for an answer of their client,
 	// 1000 by default; SuspendTimeout is how long each may, 5 minutes by default.
 	MaxSuspended   int

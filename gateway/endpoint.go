@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -24,7 +25,8 @@ import (
 // the configuration changes; which servers those are, it asks for each call.
 type endpoint struct {
 	g      *Gateway
-	name   string // of the one server; "" for all
+	name   string   // of the one server; "" for all
+	keys   [][]byte // that seal its sessions
 	server *mcp.Server
 	http   *mcphttp.Handler
 	ws     http.Handler
@@ -556,6 +558,13 @@ func (e *endpoint) Notified(ctx context.Context, method string, params jsonrpc.R
 		}
 		s.mcp.Notify(ctx, who, method, params)
 	}
+}
+
+// Holds reports whether a session has connections or subscriptions of its own at a server, so that it is
+// kept while its client is away.
+func (e *endpoint) Holds(session string) bool {
+	_, servers := e.servers()
+	return slices.ContainsFunc(servers, func(s *server) bool { return s.mcp.Holds(session) })
 }
 
 // Closed implements relay.Relay.

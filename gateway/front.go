@@ -153,11 +153,11 @@ func (e *endpoint) newFront() {
 	rpc := g.rpcOptions()
 	rpc.V1 = false // no revision has it
 	rpc.Interceptors = g.shield.interceptors(nil, rpc.Interceptors)
-	e.http = mcphttp.NewHandler(e.server, &mcphttp.Options{
+	e.http = mcphttp.NewHandler(e.server, g.sessions.options(&mcphttp.Options{
 		MaxMessage: g.opts.MaxMessage, RPC: rpc, Owner: g.sender(), KeepConnections: true,
 		Origins: g.opts.Origins, Hosts: anyHost(), MessagesPath: messagesPath,
 		Heartbeat: g.opts.Heartbeat,
-	})
+	}, e.keys))
 	e.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
 		o := g.named(webSocketOf(r))
 		o.V1 = false

@@ -70,6 +70,7 @@ type Gateway struct {
 	begun     time.Time
 	plan      atomic.Pointer[plan]
 	suspended *suspension
+	sessions  Sessions
 	asking    askers
 	draining  atomic.Bool
 	connected atomic.Int64    // connections that had a name
@@ -120,7 +121,8 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	}
 	g.web = g.shield.web(http.HandlerFunc(g.serveHTTP))
 	g.guard = supervise.NewGuard(g.opts.Logger)
-	g.suspended = newSuspension(c.suspends())
+	g.suspended, g.sessions = newSuspension(c.suspends()), c.Sessions
+	g.sessions.Keys = slices.Clone(c.Sessions.Keys)
 	p, err := g.newPlan(c, nil)
 	if err != nil {
 		_ = g.shield.end() // the other error counts
@@ -210,6 +212,9 @@ func (g *Gateway) Reload(c *Config) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	old := g.plan.Load()
+	if !g.sessions.equal(&c.Sessions) {
+		return errSessionsFixed
+	}
 	p, err := g.newPlan(c, old)
 	if err != nil {
 		return err
@@ -302,8 +307,9 @@ func (g *Gateway) endpoint(name string) *endpoint {
 		return e
 	}
 	e = &endpoint{g: g, name: name}
+	e.keys, _ = g.sessions.keysOf(name) // they were checked
 	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
-		Relay: e, Owner: g.ownerOf, StateTTL: stateTTL, Logger: g.rpcOptions().Logger,
+		Relay: e, Owner: g.ownerOf, Keys: e.keys, StateTTL: stateTTL, Logger: g.rpcOptions().Logger,
 	})
 	e.newFront()
 	g.endpoints[name] = e

@@ -20,6 +20,8 @@ func (c *Config) Filled() *Config {
 	out.SuspendTimeout = cmp.Or(c.SuspendTimeout, 5*time.Minute)
 	out.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
 	out.PageSize = cmp.Or(c.PageSize, 100)
+	out.Sessions.Mode = c.Sessions.mode()
+	out.Sessions.MaxAge = cmp.Or(c.Sessions.MaxAge, sessionAge)
 	out.Errors = cmp.Or(c.Errors, "details")
 	out.Upstreams = slices.Clone(c.Upstreams)
 	for i, u := range c.Upstreams {

@@ -42,7 +42,7 @@ func TestDocs(t *testing.T) {
 	t.Setenv("INTROSPECTION_SECRET", "s3cr3t")
 	t.Setenv("PARTNER_SECRET", strings.Repeat("s3cr3t", 6))
 	dir := t.TempDir()
-	for name, text := range map[string]string{"policy.cedar": "permit(principal, action, resource);", "audit.key": strings.Repeat("s3cr3t", 6), "reports.pem": testKey(t), "example-ca.pem": testAuthority, "locks.jsonl": ""} {
+	for name, text := range map[string]string{"policy.cedar": "permit(principal, action, resource);", "audit.key": strings.Repeat("s3cr3t", 6), "reports.pem": testKey(t), "example-ca.pem": testAuthority, "locks.jsonl": "", "session.key": strings.Repeat("5e", 32), "session.previous.key": strings.Repeat("4d", 32)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

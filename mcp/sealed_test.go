@@ -125,7 +125,7 @@ func fetch(t testing.TB, url, method, body string, headers ...string) (*http.Res
 func TestReplicasServeEveryRequest(t *testing.T) {
 	c := newCluster(t, false)
 	for _, rev := range era.Revisions() {
-		if rev.Modern {
+		if !rev.Handshake {
 			continue
 		}
 		t.Run(rev.Name, func(t *testing.T) {
@@ -357,11 +357,16 @@ func TestSealedIDs(t *testing.T) {
 		what, url, user, id string
 		want                int
 	}{
-		{"its owner", old, "ann", id, 200}, {"another owner", old, "bob", id, 404}, {"no owner", old, "", id, 404},
+		{"its owner", old, "ann", id, 200},
+		{"another owner", old, "bob", id, 404},
+		{"no owner", old, "", id, 404},
 		{"an owner, of one without", old, "ann", begin(old, ""), 404},
-		{"the old key", both, "ann", id, 200}, {"the new key", fresh, "ann", begin(both, "ann"), 200},
-		{"a key that is gone", fresh, "ann", id, 404}, {"empty", old, "ann", "", 404},
-		{"twice", old, "ann", id + id, 404}, {"huge", old, "ann", strings.Repeat("A", 10_000), 404},
+		{"the old key", both, "ann", id, 200},
+		{"the new key", fresh, "ann", begin(both, "ann"), 200},
+		{"a key that is gone", fresh, "ann", id, 404},
+		{"empty", old, "ann", "", 404},
+		{"twice", old, "ann", id + id, 404},
+		{"huge", old, "ann", strings.Repeat("A", 10_000), 404},
 	} {
 		if got := status(tt.url, tt.user, tt.id); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.what, got, tt.want)
@@ -440,7 +445,7 @@ func TestNoSessions(t *testing.T) {
 	web := httptest.NewServer(h)
 	t.Cleanup(web.Close)
 	for _, rev := range era.Revisions() {
-		if rev.Modern {
+		if !rev.Handshake {
 			continue
 		}
 		resp, text := fetch(t, web.URL, "POST", hello(rev.Name))

@@ -206,6 +206,7 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 		fmt.Sprintf("calls in flight have %s to end when farcall stops", brief(c.DrainTimeout)),
 		"a page of a list has " + countOf(c.PageSize, "item"),
 	}
+	r.Limits = append(r.Limits, sessionsText(&c.Sessions))
 	if c.Errors == "plain" {
 		r.Limits = append(r.Limits, "callers are not told why a server fails")
 	}
@@ -213,6 +214,21 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 		r.Limits = append(r.Limits, "tools must be as in "+c.Lock)
 	}
 	return r
+}
+
+// sessionsText says where sessions are.
+func sessionsText(s *gateway.Sessions) string {
+	switch s.Mode {
+	case "none":
+		return "clients get no sessions: nothing can be asked, and nothing is sent but answers"
+	case "sealed":
+		text := fmt.Sprintf("sessions are sealed with %s and last %s: they survive a restart, and other replicas with the same keys serve them", countOf(len(s.Keys), "key"), brief(s.MaxAge))
+		if s.Advertise == "" {
+			return text + "; answers to questions of this replica are refused at others, which advertise would change"
+		}
+		return text + "; answers to its questions are forwarded to " + s.Advertise
+	}
+	return "sessions are in memory: a restart ends them"
 }
 
 // has reports whether an endpoint begins so.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -429,6 +430,24 @@ func (u *Upstream) connsOf(who *Caller, method string) (conns []*conn) {
 		}
 	}
 	return conns
+}
+
+// Holds reports whether a session has connections or subscriptions of its own here.
+func (u *Upstream) Holds(session string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	own := owner.Session(session, "")
+	for k := range u.watching {
+		if k.owner.group == own || k.owner.client == own {
+			return true
+		}
+	}
+	for k, h := range u.holders {
+		if (k.group == own || k.client == own) && len(h.conns) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // Forget ends what belongs to a session that has ended, or to a client's connection, given by the

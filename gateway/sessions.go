@@ -1,0 +1,110 @@
+package gateway
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/url"
+	"reflect"
+	"time"
+
+	sealing "github.com/farcall-dev/farcall/internal/seal"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+)
+
+// Sessions says where the sessions of MCP over HTTP are, as Sessions of [mcphttp.Options] does. It
+// takes effect when the gateway is started.
+type Sessions struct {
+	// Mode is "memory", "sealed" or "none": "sealed" by default with Keys, else "memory".
+	Mode string
+	// Keys are 32 random bytes each, in base64 or hex, the same for all replicas. The first one seals,
+	// each one opens. They also seal what clients of 2026-07-28 carry from round to round.
+	Keys []string
+	// Advertise is where the other replicas reach this one: http://10.0.0.3:7331.
+	Advertise string
+	// MaxAge is how long a session lasts, 7 days by default.
+	MaxAge time.Duration
+}
+
+var errSessionsFixed = errors.New("gateway: sessions cannot change while the gateway runs: this needs a restart")
+
+// sessionAge is the default of MaxAge.
+const sessionAge = 7 * 24 * time.Hour
+
+// mode is Mode with its default.
+func (s *Sessions) mode() string {
+	if s.Mode == "" && len(s.Keys) > 0 {
+		return "sealed"
+	}
+	return cmp.Or(s.Mode, "memory")
+}
+
+// equal reports whether both say the same.
+func (s *Sessions) equal(o *Sessions) bool { return reflect.DeepEqual(s, o) }
+
+// keysOf returns the keys for an endpoint: a session of one is none of another.
+func (s *Sessions) keysOf(endpoint string) ([][]byte, error) {
+	var keys [][]byte
+	for i, text := range s.Keys {
+		key, err := sessionKey(text)
+		if err == nil {
+			key, err = sealing.Derive(key, "endpoint "+endpoint)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("gateway: sessions.keys[%d]: %w", i, err)
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}
+
+// sessionKey reads a key.
+func sessionKey(text string) ([]byte, error) {
+	for _, decode := range []func(string) ([]byte, error){
+		hex.DecodeString, base64.StdEncoding.DecodeString, base64.RawStdEncoding.DecodeString, base64.URLEncoding.DecodeString, base64.RawURLEncoding.DecodeString,
+	} {
+		if key, err := decode(text); err == nil && len(key) == sealing.KeySize {
+			return key, nil
+		}
+	}
+	return nil, fmt.Errorf("it is not %d bytes in base64 or hex", sealing.KeySize)
+}
+
+// options adds to the options of an endpoint's handler.
+func (s *Sessions) options(o *mcphttp.Options, keys [][]byte) *mcphttp.Options {
+	o.Sessions, o.Keys, o.Advertise, o.SessionAge = s.Mode, keys, s.Advertise, s.MaxAge
+	return o
+}
+
+// sessions reads where sessions are.
+func (r *reader) sessions(c *Config, n *node, path string) {
+	s := &c.Sessions
+	r.fields(n, path, map[string]take{
+		"mode": r.text(&s.Mode), "advertise": r.text(&s.Advertise), "max_age": r.duration(&s.MaxAge),
+		"keys": r.items(func(n *node, path string) {
+			var key string
+			r.hidden(&key, n, path)
+			s.Keys = append(s.Keys, key)
+		}),
+	})
+}
+
+// sessions checks where sessions are.
+func (c *checker) sessions(s *Sessions) {
+	c.choice("sessions.mode", "mode", s.Mode, "memory", "sealed", "none")
+	if s.Mode == "sealed" && len(s.Keys) == 0 {
+		c.problem("sessions", "sealed sessions need keys", "write keys: [file:session.key], with what `openssl rand -base64 32` prints in the file, the same for all replicas")
+	}
+	for i, text := range s.Keys {
+		if _, err := sessionKey(text); err != nil {
+			c.problem(fmt.Sprintf("sessions.keys[%d]", i), err.Error(), "`openssl rand -base64 32` prints one")
+		}
+	}
+	u, err := url.Parse(s.Advertise)
+	if s.Advertise != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.Scheme+"://"+u.Host != s.Advertise || len(s.Advertise) > 256) {
+		c.problem("sessions.advertise", c.quote("sessions.advertise", s.Advertise)+" is not the address of a replica", "write scheme, host and port only: http://10.0.0.3:7331")
+	}
+	c.notBefore("sessions.max_age", s.MaxAge)
+}
