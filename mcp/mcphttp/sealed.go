@@ -139,7 +139,7 @@ func (z *sealing) openID(id string, principal owner.Key) (*sealedSession, error)
 		text = text[size+int(n):]
 	}
 	v.rev, v.state = era.Lookup(rev), text
-	if v.rev == nil || !v.rev.Handshake || !time.Now().Before(z.until(v.issued)) || z.ended.has(v.key) {
+	if v.rev == nil || !time.Now().Before(z.until(v.issued)) || z.ended.has(v.key) {
 		return nil, errNoSession
 	}
 	return v, nil

@@ -2,6 +2,7 @@ package mcphttp
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -73,7 +74,9 @@ func (x *exchange) forward(one elsewhere) error {
 		return err
 	}
 	to := one.address + (&url.URL{Path: from.Path, RawPath: from.RawPath, RawQuery: from.RawQuery}).RequestURI()
-	r, err := http.NewRequestWithContext(x.req.Context(), http.MethodPost, to, bytes.NewReader(one.frame))
+	// Some clients cancel this request as soon as the other replica has answered the call.
+	ctx := context.WithoutCancel(x.req.Context())
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, to, bytes.NewReader(bytes.Clone(one.frame))) // it may be read on when the answer is there
 	if err != nil {
 		return err
 	}
