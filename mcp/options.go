@@ -81,7 +81,8 @@ type ServerOptions struct {
 	// this order, and OnSessionEnded once if OnSessionBegan has returned. [ClientFrom] works in the first
 	// two. They run in the goroutine of the request, or of what ends the session, which waits for
 	// them; different sessions call them at the same time. A panic fails the request, or is
-	// logged. A session that another replica has begun, and this one goes on with, calls none. Nil:
+	// logged. A session that another replica has begun, and this one goes on with, calls none; a sealed
+	// one has ended for its hook when this process has nothing of it in memory any more. Nil:
 	// nothing is called.
 	OnSessionBegan, OnSessionInitialized func(ctx context.Context, s *Session)
 	OnSessionEnded                       func(s *Session)

@@ -110,7 +110,7 @@ func (x *session) Local() bool {
 		return true
 	}
 	x.mu.Lock()
-	local := len(x.subs) > 0 || x.sending != nil
+	local := len(x.subs) > 0 || len(x.values) > 0 || x.sending != nil
 	x.mu.Unlock()
 	if local || !x.srv.relays() {
 		return local
