@@ -266,7 +266,7 @@ func (h *Handler) withSession(w http.ResponseWriter, r *http.Request) {
 		s.end()
 	}
 	if s.isSealed() {
-		h.sealed.ended.add(s.owner, s.key, h.sealed.until(s.from.issued))
+		h.sealed.ended.add(s.owner, s.key, h.sealed.until(s.movable.from.issued))
 	}
 	slow.AnswerNothing(w, http.StatusNoContent)
 }

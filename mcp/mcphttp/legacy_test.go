@@ -489,7 +489,7 @@ func TestShutdownDeadline(t *testing.T) {
 }
 
 func TestPendingBounded(t *testing.T) {
-	s := &session{h: NewHandler(newFake(), nil), id: "x"}
+	s := &session{h: NewHandler(newFake(), nil), key: "x"}
 	for range maxPending {
 		if _, err := s.register(); err != nil {
 			t.Fatal(err)

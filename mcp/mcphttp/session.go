@@ -2,7 +2,6 @@ package mcphttp
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -28,26 +27,33 @@ import (
 // the other way round.
 type session struct {
 	h        *Handler
-	id       string    // as the client knows it
-	key      string    // under which the table and the event store have it
+	key      string    // under which the table and the event store have it; its id, unless that is sealed
 	owner    owner.Key // of what belongs to it: the principal, or else the session
 	only     *stream   // HTTP+SSE: the one stream there is
 	accepted sync.Once
 
-	// What a sealed session that goes on here was made of; nil: it began here.
-	from    *sealedSession
-	address string // of the client that began it
+	movable *movable // nil: it stays in this process
 
 	// The table's, which counts as users the requests and streams of the client that are open, and
 	// calls that do not wait for it.
-	idleSince, checkAt time.Time
-	uses               uint64 // how often a use has begun
+	idleSince time.Time
 
 	closed  bool // mu's
 	mu      sync.Mutex
 	backend Session // nil until initialize arrives
 	calls   []*incoming
 	pushes  *pushing // nil: nothing was pushed yet
+}
+
+// movable is what a session has beside that may go on in another process.
+type movable struct {
+	id      string         // as the client knows it
+	from    *sealedSession // what a session that goes on here was made of; nil: it began here
+	address string         // of the client that began it
+
+	// The table's.
+	checkAt time.Time // when it is idle: when to look whether it is needed here
+	uses    uint64    // how often a use has begun
 }
 
 // pushing is what a session needs to send more than answers. It is apart because many sessions never do.
@@ -141,12 +147,13 @@ func (c *incoming) wait(n int) {
 
 func (h *Handler) newSession(r *http.Request) *session {
 	key := rand.Text()
-	s := &session{h: h, id: key, key: key, owner: h.principal(r)}
+	s, address := &session{h: h, key: key, owner: h.principal(r)}, r.RemoteAddr
 	if h.sealed != nil {
-		s.address = r.RemoteAddr[:min(len(r.RemoteAddr), maxAddress)]
+		address = address[:min(len(address), maxAddress)]
+		s.movable = &movable{address: address}
 	}
 	if s.owner.IsZero() {
-		s.owner = owner.Session(key, cmp.Or(s.address, r.RemoteAddr))
+		s.owner = owner.Session(key, address)
 	}
 	return s
 }
@@ -209,7 +216,7 @@ func (s *session) begin(ctx context.Context, x *exchange, req *farcall.Request) 
 		return nil, errSessions()
 	}
 	if s.h.sealed == nil {
-		x.events.header(headerSession, s.id)
+		x.events.header(headerSession, s.key)
 	}
 	done := false
 	defer func() {
@@ -221,7 +228,7 @@ func (s *session) begin(ctx context.Context, x *exchange, req *farcall.Request) 
 	result, err := s.handle(ctx, x, req)
 	if err == nil && s.h.opts.Sessions == sessionsSealed {
 		if err = s.seal(); err == nil {
-			x.events.header(headerSession, s.id)
+			x.events.header(headerSession, s.movable.id)
 		}
 	}
 	done = err == nil

@@ -23,7 +23,7 @@ func (s *session) named() bool {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.from != nil
+	return s.movable.from != nil
 }
 
 // seal makes the id of a session that has begun.
@@ -36,26 +36,26 @@ func (s *session) seal() error {
 	if err != nil {
 		return err
 	}
-	v := &sealedSession{issued: time.Now(), key: s.key, address: s.address, rev: b.Revision(), state: state}
+	v := &sealedSession{issued: time.Now(), key: s.key, address: s.movable.address, rev: b.Revision(), state: state}
 	id, err := s.h.sealed.sealID(v, s.principal())
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.id = id
+	s.movable.id = id
 	v.state = nil
-	s.from = v
+	s.movable.from = v
 	return nil
 }
 
 // take makes the backend's half of the session: a new one, or that of a session that goes on here.
 func (s *session) take(ctx context.Context) Session {
-	if s.from == nil {
+	if s.movable == nil || s.movable.from == nil {
 		return s.h.backend.Accept(ctx, s)
 	}
-	b, err := s.h.backend.(Resumer).Resume(ctx, s, s.from.rev, s.from.state) //nolint:errcheck // NewHandler has checked it
-	s.from.state = nil
+	b, err := s.h.backend.(Resumer).Resume(ctx, s, s.movable.from.rev, s.movable.from.state) //nolint:errcheck // NewHandler has checked it
+	s.movable.from.state = nil
 	if err != nil {
 		s.h.debug("a session cannot go on here", "error", err)
 		return nil
@@ -70,7 +70,7 @@ func (h *Handler) lookup(r *http.Request, rev *era.Revision) (s *session, full b
 	if h.opts.Sessions == sessionsNone {
 		s = h.newSession(r)
 		s.owner = owner.Or(principal, owner.Address(r.RemoteAddr))
-		s.from = &sealedSession{rev: rev, key: s.key}
+		s.movable.from = &sealedSession{rev: rev, key: s.key}
 		return h.resume(r.Context(), s)
 	}
 	if len(ids) != 1 {
@@ -83,7 +83,7 @@ func (h *Handler) lookup(r *http.Request, rev *era.Revision) (s *session, full b
 	if err != nil {
 		return nil, false
 	}
-	s = &session{h: h, id: ids[0], key: v.key, from: v, address: v.address}
+	s = &session{h: h, key: v.key, movable: &movable{id: ids[0], from: v, address: v.address}}
 	s.owner = owner.Or(principal, owner.Session(v.key, v.address))
 	return h.resume(r.Context(), s)
 }

@@ -102,7 +102,9 @@ func (t *table) hold(s *session) bool {
 }
 
 func (t *table) holdLocked(s *session) bool {
-	s.uses++
+	if s.movable != nil {
+		s.movable.uses++
+	}
 	return t.sessions.Hold(s.key)
 }
 
@@ -114,11 +116,12 @@ func (t *table) put(s *session) {
 		t.sessions.Release(s.key)
 	}
 	s.idleSince = time.Now()
-	check := t.linger
-	if check < 0 {
-		check = t.keep
+	check := t.keep
+	if s.movable != nil {
+		check = t.linger
+		s.movable.checkAt = s.idleSince.Add(check)
 	}
-	if s.checkAt = s.idleSince.Add(check); check >= 0 && !t.armed {
+	if check >= 0 && !t.armed {
 		t.arm(check)
 	}
 }
@@ -143,6 +146,14 @@ func (t *table) remove(s *session) bool {
 	return true
 }
 
+// checkAt is when to look at a session that is idle.
+func (t *table) checkAt(s *session) time.Time {
+	if s.movable != nil {
+		return s.movable.checkAt
+	}
+	return s.idleSince.Add(t.keep)
+}
+
 // sweep ends the sessions that were idle long enough.
 func (t *table) sweep() {
 	var ended []*session
@@ -154,23 +165,23 @@ func (t *table) sweep() {
 		if !ok || t.closed {
 			break
 		}
-		if left := s.checkAt.Sub(now); left > 0 {
+		if left := t.checkAt(s).Sub(now); left > 0 {
 			t.arm(left)
 			break
 		}
-		if t.linger < 0 || t.keep >= 0 && now.Sub(s.idleSince) >= t.keep {
+		if s.movable == nil || t.keep >= 0 && now.Sub(s.idleSince) >= t.keep {
 			t.sessions.Remove(key)
 			ended = append(ended, s)
 			continue
 		}
-		uses := s.uses
+		uses := s.movable.uses
 		t.mu.Unlock() // a session is locked before the table
 		local := s.local()
 		t.mu.Lock()
 		switch {
-		case s.uses != uses || !t.is(s): // it is in use, or was
+		case s.movable.uses != uses || !t.is(s): // it is in use, or was
 		case local: // it is looked at again later, behind all others
-			s.checkAt = now.Add(max(t.linger, time.Second))
+			s.movable.checkAt = now.Add(max(t.linger, time.Second))
 			t.sessions.Hold(key)
 			t.sessions.Release(key)
 		default:

@@ -34,7 +34,7 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), errSessions())
 		return
 	}
-	address := h.opts.MessagesPath + "?sessionId=" + url.QueryEscape(s.id)
+	address := h.opts.MessagesPath + "?sessionId=" + url.QueryEscape(s.key)
 	err := e.event(sse.Event{Type: "endpoint", Data: []byte(address)})
 	if h.draining.Load() {
 		s.hangUp()
