@@ -96,8 +96,15 @@ func newCluster(t *testing.T, advertise bool) *cluster {
 	return c
 }
 
+// An httpHead is what an answer has beside its body.
+type httpHead struct {
+	StatusCode int
+	Status     string
+	Header     http.Header
+}
+
 // fetch makes a request with "Name: value" headers and returns its status and what is answered.
-func fetch(t testing.TB, url, method, body string, headers ...string) (*http.Response, string) {
+func fetch(t *testing.T, url, method, body string, headers ...string) (httpHead, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(context.Background(), method, url, strings.NewReader(body))
 	if err != nil {
@@ -118,7 +125,7 @@ func fetch(t testing.TB, url, method, body string, headers ...string) (*http.Res
 	if err != nil {
 		t.Fatal(err)
 	}
-	return resp, string(text)
+	return httpHead{resp.StatusCode, resp.Status, resp.Header}, string(text)
 }
 
 // Each request of each revision is answered by a replica that the session did not begin at.
@@ -229,7 +236,7 @@ func TestReplicasForwardAnswers(t *testing.T) {
 			session := resp.Header.Get("Mcp-Session-Id")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			r, err := http.NewRequestWithContext(ctx, "POST", c.replicas[1].URL+"/mcp", strings.NewReader(legacyFrame("7", "tools/call", `{"name":"ask"}`)))
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.replicas[1].URL+"/mcp", strings.NewReader(legacyFrame("7", "tools/call", `{"name":"ask"}`)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -272,7 +279,7 @@ func TestSealedSessionsLeaveNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, h := replica(t, ServerOptions{Keys: sealKeys("k")}, mcphttp.Options{})
 		post := func(session, body string) *httptest.ResponseRecorder {
-			r := httptest.NewRequest("POST", "http://localhost/mcp", strings.NewReader(body))
+			r := httptest.NewRequest(http.MethodPost, "http://localhost/mcp", strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Accept", "application/json, text/event-stream")
 			if session != "" {
@@ -409,7 +416,7 @@ func TestReplicasRefuseSubscriptions(t *testing.T) {
 	c := newCluster(t, false)
 	resp, _ := fetch(t, c.replicas[0].URL, "POST", hello(era.LatestLegacy().Name))
 	session := resp.Header.Get("Mcp-Session-Id")
-	r, err := http.NewRequestWithContext(t.Context(), "GET", c.replicas[1].URL, nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.replicas[1].URL, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

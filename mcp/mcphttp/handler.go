@@ -96,19 +96,20 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 // looks like something else.
 func (h *Handler) classify(w http.ResponseWriter, r *http.Request, b *buffers, accept accepts) {
 	rev := era.Lookup(first(r.Header[headerVersion]))
-	inSession := len(r.Header[headerSession]) > 0
 	m, batch := h.peek(b.in)
+	inSession := len(r.Header[headerSession]) > 0
+	if h.opts.Sessions == sessionsNone { // each message is a session
+		inSession = m.Kind == jsonrpc.Request && string(m.Method) != spec.MethodInitialize || m.Kind == jsonrpc.Notification || batch
+	}
 	call := m.Kind == jsonrpc.Request || m.Kind == jsonrpc.Notification
 	modern := rev != nil && !rev.Handshake
 	switch {
 	case call && speaksModern(m.Params):
 		h.stateless(w, r, b, accept)
-	case inSession && !modern && h.opts.Sessions != sessionsNone:
+	case inSession && !modern:
 		h.inSession(w, r, b, accept)
 	case m.Kind == jsonrpc.Request && string(m.Method) == spec.MethodInitialize:
 		h.initialize(w, r, b, accept)
-	case h.opts.Sessions == sessionsNone && !modern && (batch || m.Kind != jsonrpc.Invalid) && m.Kind != jsonrpc.Response:
-		h.inSession(w, r, b, accept)
 	case call && len(r.Header[headerVersion]) > 0 && (rev == nil || modern):
 		h.stateless(w, r, b, accept)
 	default:
