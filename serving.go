@@ -58,20 +58,22 @@ type serving struct {
 	batch  *batchWork                   // the batch that it is an element of
 	inline atomic.Uint64                // the turn of the reader in which it runs; 0 when it does not
 	extra  atomic.Pointer[servingExtra] // nil: it has none of these
-	parked atomic.Int32                 // the calls of its own that it waits for
-	silent atomic.Bool                  // the caller does not want the answer any more
-	end    cancel.End
+	// answered is apart from extra because a guard with an audit wants to know of each answer. See OnAnswer; nil when
+	// it was called.
+	answered func(result jsonrpc.Raw, err error)
+	parked   atomic.Int32 // the calls of its own that it waits for
+	silent   atomic.Bool  // the caller does not want the answer any more
+	end      cancel.End
 }
 
 // servingExtra is what few calls need. It is apart so that the others, of which many may be in flight, have no
 // memory for it.
 type servingExtra struct {
-	item     func(jsonrpc.Raw) error             // takes the values of a streaming method; nil: they go where the caller wants
-	opens    *subscriber                         // what its answer opens; nil: nothing
-	scarce   atomic.Pointer[owner.Key]           // the owner of its scarce place of the Responder; nil: it has none
-	answered func(result jsonrpc.Raw, err error) // see OnAnswer; nil when it was called
-	report   *report                             // how to report progress; nil: not asked for, or not known yet. Under end
-	work     atomic.Pointer[workDone]            // what the handler has reported; nil: nothing so far
+	item   func(jsonrpc.Raw) error   // takes the values of a streaming method; nil: they go where the caller wants
+	opens  *subscriber               // what its answer opens; nil: nothing
+	scarce atomic.Pointer[owner.Key] // the owner of its scarce place of the Responder; nil: it has none
+	report *report                   // how to report progress; nil: not asked for, or not known yet. Under end
+	work   atomic.Pointer[workDone]  // what the handler has reported; nil: nothing so far
 }
 
 // needExtra returns s.extra and makes it first if necessary.
@@ -268,13 +270,10 @@ func (s *serving) result(dst []byte, result any) (_ []byte, err error, ok bool) 
 
 // ended calls what OnAnswer was given, once.
 func (s *serving) ended(result jsonrpc.Raw, err error) {
-	x := s.extra.Load()
-	if x == nil || x.answered == nil {
-		return
+	if f := s.answered; f != nil {
+		s.answered = nil
+		f(result, err)
 	}
-	f := x.answered
-	x.answered = nil
-	f(result, err)
 }
 
 // errUnanswered is what OnAnswer tells of a handler that ended its goroutine.
@@ -291,15 +290,14 @@ func OnAnswer(ctx context.Context, f func(result jsonrpc.Raw, err error)) bool {
 	if s == nil {
 		return false
 	}
-	x := s.needExtra()
-	if before := x.answered; before != nil {
+	if before := s.answered; before != nil {
 		after := f
 		f = func(result jsonrpc.Raw, err error) {
 			after(result, err)
 			before(result, err)
 		}
 	}
-	x.answered = f
+	s.answered = f
 	return true
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -85,6 +86,7 @@ func follow(cmd *exec.Cmd) (code int, err error) {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the command has written its own
 	signal.Reset()
 	_ = unix.Kill(os.Getpid(), status.Signal())
+	time.Sleep(time.Second) // another thread may get it, and a moment later
 	return 128 + int(status.Signal()), nil
 }
 
