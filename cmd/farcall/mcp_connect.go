@@ -91,8 +91,8 @@ func (m *mcpRemote) open(ctx context.Context, t *target.Target, adjust ...func(*
 	}
 	limited, cancel := m.limit(ctx)
 	defer cancel()
-	switch {
-	case t.Kind == target.HTTP, t.Kind == target.WebSocket:
+	switch t.Kind {
+	case target.HTTP, target.WebSocket:
 		s.Client, err = mcp.Dial(limited, t.URL.String(), o)
 	default:
 		var tr farcall.Transport
