@@ -20,7 +20,7 @@ var (
 func TestMigrationGuides(t *testing.T) {
 	packages := map[string]map[string]bool{}
 	for name, dir := range map[string]string{
-		"mcp": ".", "farcall": "..", "guard": "../guard", "jsonrpc": "../jsonrpc", "mcpauth": "mcpauth", "mcphttp": "mcphttp",
+		"mcp": ".", "farcall": "..", "guard": "../guard", "jsonrpc": "../jsonrpc", "mcpauth": "mcpauth", "mcphttp": "mcphttp", "mcptest": "mcptest",
 		"spec": "spec", "store": "../store", "stream": "../stream",
 	} {
 		packages[name] = exportedNames(t, dir)

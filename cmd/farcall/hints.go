@@ -176,7 +176,7 @@ func framingAlso(t *target.Target) string {
 func closedHint(t *target.Target) string {
 	switch {
 	case t.Kind == target.Command:
-		return "What the command printed on standard error is above."
+		return "What the command printed on standard error, if anything, is above."
 	case t.Scheme == "tcp":
 		return "It may want TLS (tls://), another framing (?framing=header), or be no JSON-RPC server."
 	case t.Kind == target.Stream:

@@ -216,7 +216,7 @@ func (s *mcpSession) failure(ctx context.Context, what string, err error) error 
 		e := &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s closed the connection without an answer", what, t)}
 		switch {
 		case t.Kind == target.Command:
-			e.hint = "What the command printed on standard error is above."
+			e.hint = "What the command printed on standard error, if anything, is above."
 		case s.Client != nil:
 			e.hint = "Whether it did what was asked is not known; call again if that does no harm."
 		case t.Scheme == "tcp":
