@@ -167,7 +167,7 @@ func handledBelow(method string) bool {
 // users counts what runs in a session, and the session itself, so that a relay
 // is told when all of it has ended.
 type users struct {
-	n    atomic.Int64
+	n    atomic.Int32
 	told atomic.Bool // the relay knows of the session
 }
 

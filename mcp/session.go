@@ -32,17 +32,15 @@ type session struct {
 	log    atomic.Pointer[string] // nil: the default
 	tasks  atomic.Bool            // the relay has declared them
 	public Session                // what users of the package see of it
-	// initial is the log level that the id of the session says. "": the default.
-	initial string
 
 	mu      sync.Mutex
 	ready   bool // the client has said notifications/initialized
 	closed  bool
+	began   bool                   // OnSessionBegan has returned
 	users   users                  // not mu's
 	subs    map[string]*interest   // resources/subscribe
 	pending *events                // to be sent; nil: nothing
 	sending *sender                // who sends them; nil: nobody
-	began   bool                   // OnSessionBegan has returned
 	done    chan struct{}          // closed at the end; nil: not asked for
 	values  map[string]jsonrpc.Raw // Session.SetValue
 }

@@ -31,7 +31,6 @@ type sealedState struct {
 	Server string      `json:"s"` // the name: replicas of another server with the same keys do not take it
 	Info   jsonrpc.Raw `json:"i,omitzero"`
 	Caps   jsonrpc.Raw `json:"c,omitzero"`
-	Level  string      `json:"l,omitzero"`
 	Tasks  bool        `json:"t,omitzero"`
 }
 
@@ -61,10 +60,6 @@ func (s *Server) Resume(ctx context.Context, client farcall.Caller, rev *era.Rev
 	x := s.newSession(ctx, client)
 	x.who.Store(who)
 	x.rev.Store(rev)
-	if st.Level != "" {
-		x.setLevel(st.Level)
-	}
-	x.initial = st.Level
 	x.tasks.Store(st.Tasks)
 	x.users.told.Store(s.relays()) // it may hear of the session by any request
 	x.ready = true
@@ -106,7 +101,7 @@ func sealedCaps(caps jsonrpc.Raw) jsonrpc.Raw {
 // Local implements mcphttp.Resumable.
 func (x *session) Local() bool {
 	tasks := !x.owner.Authenticated() && len(x.srv.tasks.after(0, x.owner, 1)) > 0 // which end with it
-	if tasks || x.users.n.Load() > 1 || x.level() != levelOr(x.initial) {
+	if tasks || x.users.n.Load() > 1 || x.level() != defaultLevel {
 		return true
 	}
 	x.mu.Lock()
@@ -117,13 +112,6 @@ func (x *session) Local() bool {
 	}
 	holder, ok := x.srv.opts.Relay.(interface{ Holds(session string) bool })
 	return ok && holder.Holds(x.name)
-}
-
-func levelOr(level string) string {
-	if level == "" {
-		return defaultLevel
-	}
-	return level
 }
 
 // awaitStream waits for the event stream of the client, where another process may have it.
