@@ -86,7 +86,7 @@ func follow(cmd *exec.Cmd) (code int, err error) {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}) // the command has written its own
 	signal.Reset()
 	_ = unix.Kill(os.Getpid(), status.Signal())
-	time.Sleep(time.Second) // another thread may get it, and a moment later
+	<-time.After(time.Second) // another thread may get it, and a moment later
 	return 128 + int(status.Signal()), nil
 }
 
