@@ -24,11 +24,11 @@ const mountSeparator = "__"
 //
 // # Policy
 //
-// For clients there is this server only. Its interceptors, its middleware, Owner, Visible, StateKeys,
+// For clients there is this server only. Its interceptors, its middleware, Owner, Visible, Keys,
 // PageSize and its options of tasks hold for all calls. Of the other server the middleware surrounds
 // the calls of what it offers, after that of this one, and Complete, Visible, SkipOutputValidation and
 // TaskLater apply to that. Arguments are taken as the stricter of the two says, and results may be kept
-// only for as long, and shared only by whom, both say. Its instructions, the methods of its
+// only for as long, and shared only as widely, as both say. Its instructions, the methods of its
 // extensions, and the middleware around its lists are its own.
 //
 // # Conflicts
@@ -166,7 +166,7 @@ func ownerName(s *Server, m *mounted) string {
 	return fmt.Sprintf("%s, mounted in %s as %q,", m.inner.label(), s.label(), m.prefix)
 }
 
-// cachePolicy returns how long, and by whom, results of the server may be kept: what it and all that
+// cachePolicy returns how long results of the server may be kept, and whether several users may share them: what it and all that
 // is mounted in it allow.
 func (s *Server) cachePolicy() (ttl time.Duration, scope string) {
 	ttl, scope = max(0, s.opts.CacheTTL), s.opts.CacheScope

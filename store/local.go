@@ -57,6 +57,9 @@ type Local struct {
 
 var _ Records = (*Local)(nil)
 
+// errExpired is a conflict with a record that has expired and is to be removed.
+var errExpired = fmt.Errorf("%w, which has expired", ErrConflict)
+
 // entry is what is known of a stored record.
 type entry struct {
 	owner   owner.Key
@@ -128,7 +131,7 @@ func costOf(r *Record) int { return overhead + len(r.Owner) + len(r.Group) + len
 // Put implements [Records].
 func (l *Local) Put(_ context.Context, r *Record) (uint64, error) {
 	version, err := l.put(r)
-	if errors.Is(err, ErrFull) {
+	if errors.Is(err, ErrFull) || errors.Is(err, errExpired) {
 		l.sweep()
 		version, err = l.put(r)
 	}
@@ -185,7 +188,7 @@ func (l *Local) reserve(name string, r *Record) (grown int, err error) {
 	if old == nil {
 		old = &entry{owner: ownerOf(r)}
 	} else if !old.expires.After(time.Now()) {
-		return 0, ErrConflict // it is being swept
+		return 0, errExpired
 	}
 	if old.version != r.Version-1 || old.owner != ownerOf(r) {
 		return 0, ErrConflict

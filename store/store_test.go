@@ -151,6 +151,10 @@ func TestExpiry(t *testing.T) {
 				} else {
 					l = kind(t, nil)
 				}
+				short := record("a", "1", "x", 0)
+				short.Expires = time.Now().Add(100 * time.Millisecond)
+				put(t, l, short)
+				<-time.After(200 * time.Millisecond) // it has expired, and is not removed yet
 				put(t, l, record("a", "1", "x", 0))
 				<-time.After(time.Hour - time.Nanosecond)
 				if _, err := l.Get(t.Context(), "a", "1"); err != nil {

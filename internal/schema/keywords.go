@@ -132,7 +132,7 @@ func OwnSchema(t reflect.Type) bool {
 	if t.Kind() == reflect.Pointer || t.Kind() == reflect.Interface {
 		return false
 	}
-	_, ok := reflect.PointerTo(t).MethodByName("JSONSchema")
+	_, ok := reflect.PointerTo(t).MethodByName(schemaMethod)
 	return ok
 }
 
@@ -154,7 +154,7 @@ func ownSchema(t reflect.Type, inside bool) (*Schema, error) {
 
 // callSchema calls the method.
 func callSchema(t reflect.Type) (raw Raw, err error) {
-	method := reflect.New(t).MethodByName("JSONSchema")
+	method := reflect.New(t).MethodByName(schemaMethod)
 	if m := method.Type(); m.NumIn() != 0 || m.NumOut() != 1 {
 		return nil, fmt.Errorf("is a %s; it must take nothing and return the schema", m)
 	}

@@ -296,7 +296,7 @@ func (st *stream) kept(after uint64) (lost uint64, events []sse.Event) {
 func (s *session) number(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.id = s.nextStream(false)
+	st.id = s.nextStreamLocked(false)
 	s.pushes.streams = append(s.pushes.streams, st)
 }
 
@@ -356,14 +356,14 @@ func (s *session) ownStream() (st *stream, open bool, err error) {
 }
 
 func (s *session) addOwn() *stream {
-	st := &stream{s: s, id: s.nextStream(true)}
+	st := &stream{s: s, id: s.nextStreamLocked(true)}
 	s.pushes.own = append(s.pushes.own, st)
 	return st
 }
 
-// nextStream, with the lock of s, returns the number of a new stream: where a session may go on in another process, an odd
+// nextStreamLocked returns the number of a new stream: where a session may go on in another process, an odd
 // one for the client's own, so that the other one can tell them apart.
-func (s *session) nextStream(own bool) uint64 {
+func (s *session) nextStreamLocked(own bool) uint64 {
 	p := s.pushingLocked()
 	p.lastStream++
 	if s.h.sealed != nil && p.lastStream&1 == 1 != own {

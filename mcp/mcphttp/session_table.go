@@ -60,8 +60,11 @@ func (t *table) open(s *session) (found *session, evicted []*session, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if found, _, ok = t.sessions.Get(s.key); ok {
+		if found.principal() != s.principal() {
+			return nil, nil, false
+		}
 		t.holdLocked(found)
-		return found, nil, found.principal() == s.principal()
+		return found, nil, true
 	}
 	evicted, ok = t.addLocked(s)
 	return s, evicted, ok
