@@ -41,7 +41,6 @@ const (
 // counted in the next line. A writer that has failed gets nothing more.
 type Log struct {
 	w      io.Writer
-	frame  func(conn uint64, mark byte, text []byte) // in place of w
 	failed func(error)
 	conns  atomic.Uint64
 
@@ -63,10 +62,6 @@ func New(w io.Writer, failed func(error)) *Log {
 	return &Log{w: w, failed: failed}
 }
 
-// Func returns a log that calls f with each frame, at once and from the goroutine
-// that sends or has received it. text is valid during the call only.
-func Func(f func(conn uint64, mark byte, text []byte)) *Log { return &Log{frame: f} }
-
 // Write makes a Log pass as an [io.Writer], for New to find it again: it adds whole lines.
 func (l *Log) Write(p []byte) (int, error) {
 	l.add(p)
@@ -79,11 +74,7 @@ func (l *Log) connection() uint64 { return l.conns.Add(1) }
 // Frame adds a frame, or with Note what became of a connection.
 func (l *Log) Frame(conn uint64, mark byte, text []byte) {
 	text = bytes.TrimSpace(text)
-	switch {
-	case l == nil || len(text) == 0:
-		return
-	case l.frame != nil:
-		l.frame(conn, mark, text)
+	if l == nil || len(text) == 0 {
 		return
 	}
 	l.add(appendLine(nil, time.Now(), conn, mark, text))

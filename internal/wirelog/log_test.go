@@ -18,28 +18,40 @@ import (
 	"github.com/farcall-dev/farcall"
 )
 
-// lines collects frames of a Func log.
+// lines is a log whose lines are compared from their marks on.
 type lines struct {
-	mu  sync.Mutex
-	all []string
+	made *Log
+	out  bytes.Buffer
 }
 
 func (l *lines) log() *Log {
-	return Func(func(_ uint64, mark byte, text []byte) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.all = append(l.all, string(mark)+" "+string(text))
-	})
+	if l.made == nil {
+		l.made = New(&l.out, nil)
+	}
+	return l.made
+}
+
+// take returns the lines so far, which are compared once.
+func (l *lines) take() (all []string) {
+	l.log().Flush(time.Minute)
+	for line := range strings.Lines(l.out.String()) {
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 3) // the time and the connection are first
+		all = append(all, parts[len(parts)-1])
+	}
+	l.out.Reset()
+	return all
 }
 
 func (l *lines) want(t *testing.T, want ...string) {
 	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !slices.Equal(l.all, want) {
-		t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(l.all, "\n\t"), strings.Join(want, "\n\t"))
+	all := l.take()
+	want = slices.Clone(want)
+	for i := range want {
+		want[i] = strings.NewReplacer("\r", " ", "\n", " ").Replace(want[i]) // a frame is one line
 	}
-	l.all = nil
+	if !slices.Equal(all, want) {
+		t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(all, "\n\t"), strings.Join(want, "\n\t"))
+	}
 }
 
 func TestLine(t *testing.T) {
@@ -297,6 +309,6 @@ func FuzzEvents(f *testing.F) {
 		}
 		a.end()
 		b.end()
-		parts.want(t, whole.all...)
+		parts.want(t, whole.take()...)
 	})
 }
