@@ -98,7 +98,7 @@ type Upstream struct {
 	Transport string
 
 	// Server is a server of this process, in place of a Command and a URL. It is called over
-	// connections in memory, so that all that is said of upstreams holds: who may call, pins, limits, names. Its
+	// connections in memory, so that authorization, pins, limits and names work as for any upstream. Its
 	// handlers see the gateway as their client, and the values of no caller's context. The gateway
 	// does not close it. No file can have it.
 	Server *mcp.Server

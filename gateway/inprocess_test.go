@@ -77,7 +77,7 @@ func TestInProcess(t *testing.T) {
 	}
 }
 
-// What a server of this process changes is told, and blocked where it was pinned; a reload keeps it.
+// Clients are notified of what a server of this process changes, and it is blocked where it was pinned; a reload keeps it.
 func TestInProcessPinned(t *testing.T) {
 	s := inProcess()
 	lock := filepath.Join(t.TempDir(), "farcall.lock")

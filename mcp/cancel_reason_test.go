@@ -138,7 +138,7 @@ func TestCancelReasonsOfQuestions(t *testing.T) {
 		}
 		var got *farcall.CancelError
 		if err := <-why; !errors.As(err, &got) || got.Reason != reason {
-			t.Errorf("the client is told %v", err)
+			t.Errorf("the client gets %v", err)
 		}
 	}
 	t.Run("stream", func(t *testing.T) {

@@ -90,7 +90,7 @@ type ServerOptions struct {
 	// before that gets its answer, and stop, which may be nil, when the last one has gone. For one
 	// resource they alternate: other subscribers of it wait meanwhile. An error refuses the
 	// subscription, and the next subscriber is the first one then. ctx is that of the request. What
-	// is told by ResourceUpdated before OnSubscribe returns does not reach the first subscriber. A panic fails
+	// ResourceUpdated reports before OnSubscribe returns does not reach the first subscriber. A panic fails
 	// the request; one of stop is logged. Nil: nothing is called. It is not called with a Relay.
 	OnSubscribe func(ctx context.Context, uri string) (stop func(), err error)
 

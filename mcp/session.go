@@ -40,7 +40,7 @@ type session struct {
 	users   users                  // not mu's
 	subs    map[string]*interest   // resources/subscribe
 	pending *events                // to be sent; nil: nothing
-	sending *sender                // who sends them; nil: nobody
+	sending *sender                // sends them; nil: none does
 	done    chan struct{}          // closed at the end; nil: not asked for
 	values  map[string]jsonrpc.Raw // Session.SetValue
 }

@@ -223,8 +223,8 @@ func (s *Server) contain(hook string, f func()) {
 	f()
 }
 
-// withElicitationID returns the params of an elicitation of the mode url with an id: that of whoever
-// asks, if there is one.
+// withElicitationID returns the params of an elicitation of the mode url with an id: that of the
+// question, if it has one.
 func withElicitationID(params, asked jsonrpc.Raw) jsonrpc.Raw {
 	if scan.Member(asked, "elicitationId") != nil {
 		return params

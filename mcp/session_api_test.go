@@ -15,7 +15,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// notedClient is a client that notes what it is told.
+// notedClient is a client that notes the notifications that it gets.
 type notedClient struct {
 	farcall.Caller
 
@@ -233,7 +233,7 @@ func TestSubscribeHookIsBalanced(t *testing.T) {
 	}
 }
 
-// A client is told that the user has done what it was asked for at a URL.
+// A client gets the notification that the user has done what it was asked for at a URL.
 func TestElicitationComplete(t *testing.T) {
 	asked, done := make(chan string, 1), make(chan string, 1)
 	s := NewServer("x", "1", nil)

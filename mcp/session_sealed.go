@@ -72,7 +72,7 @@ func (x *session) State() ([]byte, error) {
 	who := x.who.Load()
 	st := sealedState{Server: x.srv.info.Name, Info: sealedInfo(who), Caps: sealedCaps(who.capsRaw), Tasks: x.tasks.Load()}
 	if len(st.Caps) > maxSealedCaps {
-		return nil, invalidParams("the capabilities have %d bytes, of which this server can keep %d for a session; declare fewer extensions", len(st.Caps), maxSealedCaps)
+		return nil, invalidParams("the capabilities have %d bytes, and at most %d fit into a session; declare fewer extensions", len(st.Caps), maxSealedCaps)
 	}
 	return jsonv2.Append(nil, &st)
 }

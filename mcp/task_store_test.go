@@ -127,7 +127,7 @@ func TestTasksOfConnectionsAreNotStored(t *testing.T) {
 	})
 }
 
-// faultyStore fails as it is told.
+// faultyStore fails on request.
 type faultyStore struct {
 	store.Records
 	mu    sync.Mutex

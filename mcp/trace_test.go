@@ -119,7 +119,7 @@ type brokenWriter struct{}
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, net.ErrClosed }
 
-// A writer that fails ends the trace and nothing else, and the client is told.
+// A writer that fails ends the trace and nothing else, and the client gets a warning.
 func TestTraceFails(t *testing.T) {
 	s := mcp.NewServer("s", "1", &mcp.ServerOptions{Trace: brokenWriter{}})
 	mcp.AddTool(s, mcp.Tool{Name: "work"}, func(context.Context, struct{}) (string, error) { return "done", nil })

@@ -43,7 +43,7 @@ type Argument struct {
 
 // Transform shows a tool in another form, now and whenever AddTool or a mounted server adds it again:
 // all go on to speak of it by its own name, and RemoveTool does, too. What is published, and what
-// arguments are held against first, is the new form; the tool then gets arguments as it knows them. What was said
+// validates arguments first, is the new form; the tool then gets arguments as it knows them. What was said
 // about the tool before is replaced; Transform{} leaves nothing of it. To have both forms, mount a server
 // that has one of them.
 //
@@ -120,7 +120,7 @@ func (t *tool) arranged(s *Server) *tool {
 
 // Apply returns the form of a tool that t describes, and a function that makes arguments of the tool out
 // of those of that form, which are an object. The function refuses, and describes, arguments that the form
-// hides; it does not hold them against the schema. Wrap is not a part of it.
+// hides; it does not validate them by the schema. Wrap is not a part of it.
 func (t *Transform) Apply(of Tool) (Tool, func(arguments jsonrpc.Raw) (jsonrpc.Raw, error), error) {
 	shown, re, err := t.compile(of)
 	if err != nil {

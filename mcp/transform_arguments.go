@@ -64,7 +64,7 @@ func (t *Transform) compile(of Tool) (Tool, *reshape, error) {
 
 func (a *Argument) hidden() bool { return a.Hidden || a.Fixed != nil }
 
-// value returns what the tool gets by itself, or nil.
+// value returns what the tool gets without the caller, or nil.
 func (a *Argument) value(name string, property, input jsonrpc.Raw) (jsonrpc.Raw, error) {
 	v := a.Fixed
 	switch {

@@ -1,6 +1,6 @@
 // Package seal answers one question: what did a process with our keys say?
 //
-// A sealed text is carried by somebody who can neither read nor change it: the state of a call, the id of
+// A sealed text is carried by a client that can neither read nor change it: the state of a call, the id of
 // a session. Processes that share keys open what the others have sealed.
 package seal
 

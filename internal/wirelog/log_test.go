@@ -136,7 +136,7 @@ func (f *failing) Write([]byte) (int, error) {
 	return 0, io.ErrClosedPipe
 }
 
-// After its first failure a writer gets nothing more, and the failure is told once.
+// After its first failure a writer gets nothing more, and the failure is reported once.
 func TestFailingWriter(t *testing.T) {
 	for _, w := range []*failing{{}, {panics: true}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -35,9 +35,9 @@ type Revision struct {
 	InputRounds bool
 	// ResultTypes: results have a resultType, and serverInfo in _meta.
 	ResultTypes bool
-	// CacheHints: lists and resources say how long and by whom they may be kept.
+	// CacheHints: lists and resources say how long, and by which callers, they may be kept.
 	CacheHints bool
-	// ListenStream: there is subscriptions/listen, whose stream tells of changes.
+	// ListenStream: there is subscriptions/listen, whose stream reports changes.
 	ListenStream bool
 	// MirroredHeaders: HTTP requests repeat the method, the name and marked arguments
 	// in headers.

@@ -60,7 +60,7 @@ type Resumer interface {
 	Backend
 	// Resume goes on with a session that began with Accept, here or at another replica, or has been
 	// Resumed before. It has agreed on the revision, and State of its Session has returned state; nil state is
-	// that of a session of which nothing is known but the revision. state is valid until Resume
+	// that of a session with a known revision and nothing else. state is valid until Resume
 	// returns. ctx and client are as in Accept. The Session is Resumable.
 	Resume(ctx context.Context, client farcall.Caller, rev *era.Revision, state []byte) (Session, error)
 }

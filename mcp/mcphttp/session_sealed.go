@@ -15,7 +15,7 @@ import (
 // isSealed reports whether any replica can go on with the session.
 func (s *session) isSealed() bool { return s.h.opts.Sessions == sessionsSealed && s.only == nil }
 
-// named reports whether the client can be told the id of the session: that of a sealed one is made
+// named reports whether the session has the id that the client gets: that of a sealed one is made
 // when initialize has been handled.
 func (s *session) named() bool {
 	if !s.isSealed() {

@@ -28,7 +28,7 @@ type Relay interface { //nolint:interfacebloat // who answers for a server does 
 	// ctx is that of a tool's handler: mcp.Ask, Once, Log, Progress, StartTask,
 	// ClientFrom and the functions of this package work. The error that Ask returns is
 	// to be returned. The requestState and inputResponses of a request are opened by the
-	// first Ask or Once of Forward, and are somebody else's when there is none. An
+	// first Ask or Once of Forward, and belong to another call when there is none. An
 	// error that is a *jsonrpc.Error has the code of the newest revision, or is
 	// spec.URLElicitationRequired; any other one is an internal error.
 	Forward(ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw) (result jsonrpc.Raw, in *era.Revision, err error)
@@ -51,9 +51,9 @@ type Relay interface { //nolint:interfacebloat // who answers for a server does 
 	// such notification. It must not block: the client's next message may wait for
 	// it. params are valid until it returns.
 	Notified(ctx context.Context, method string, params jsonrpc.Raw)
-	// Closed is told that a session which was described to has ended, and that
+	// Closed is called when a session that got a Description has ended, and that
 	// nothing of it runs any more. mcp.ClientInfo.Session has named it. When a connection
-	// ends that is not HTTP, it is told the text of the owner of the requests that
+	// ends that is not HTTP, it gets the text of the owner of the requests that
 	// came over it and stood alone (owner.Key.Text).
 	Closed(session string)
 }
@@ -95,7 +95,7 @@ type Forward struct {
 	// Rounds answers input_required with mcp.ClientOptions.Ask and calls again, as
 	// mcp.Client.Request does. Otherwise that is the result.
 	Rounds bool
-	// OnTask is told that the server has made a task of the call, before that is
+	// OnTask is called when the server has made a task of the call, before that is
 	// followed to its end. An error ends the call, and the task is cancelled.
 	OnTask func() error
 	// Task calls a tool as a task where it may be one (legacy servers). One that

@@ -1,4 +1,4 @@
-// Command distributed is an MCP server of which any number of replicas may run behind any load balancer: what a call
+// Command distributed is an MCP server that runs in any number of replicas behind any load balancer: what a call
 // leaves for its next request, the client carries, sealed with a key that the replicas share. In 2026-07-28 there are no
 // sessions, so each request may go to another replica, in the middle of a question to the user, too.
 //

@@ -1,5 +1,5 @@
 // Command ratelimit is an MCP server that bounds the calls of each caller: ten at once, then two in a second. The caller
-// is who authenticated, else the session, the connection or the address, so nobody gets more by starting another session.
+// is who authenticated, else the session, the connection or the address, so another session of the same owner brings no more.
 // A guard does the same by configuration: see Config.Limits of package guard.
 //
 //	go run ./examples/mcp/ratelimit
