@@ -151,7 +151,7 @@ func TestSlowConsumerOfALongStream(t *testing.T) {
 				if name != "tcp" || dialect != (farcall.Dialect{}) {
 					n /= 3
 				}
-				if testing.Short() {
+				if testing.Short() || raceEnabled { // which takes 2 minutes for all of it
 					n /= 10
 				}
 				p := newProducer()

@@ -297,7 +297,8 @@ func TestBothSendMuch(t *testing.T) {
 	})
 }
 
-// stuck is the far end of a connection whose owner neither reads nor writes.
+// stuck is the far end of a connection whose owner neither reads nor writes, and whose sockets hold
+// little.
 func stuck(t *testing.T) (farcall.Transport, net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -314,13 +315,18 @@ func stuck(t *testing.T) (farcall.Transport, net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { far.Close() })
+	for _, err := range []error{far.(*net.TCPConn).SetReadBuffer(64 << 10), near.(*net.TCPConn).SetWriteBuffer(64 << 10)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 	return stream.New(near, stream.NDJSON, nil), far
 }
 
 func TestPeerThatStopsReading(t *testing.T) {
 	tr, _ := stuck(t)
 	p := farcall.NewPeer(tr, nil, nil)
-	big := jsonrpc.Raw(`["` + strings.Repeat("x", 40<<20) + `"]`)
+	big := jsonrpc.Raw(`["` + strings.Repeat("x", 4<<20) + `"]`) // more than the sockets hold
 	for range 3 { // the second and third find the connection clogged
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		start := time.Now()

@@ -64,11 +64,16 @@ func TestGatewayKilledChild(t *testing.T) {
 					_, err := u.call(within(t), tool, args)
 					end <- err
 				}
+				// The last two begin when the first may have started a child, and last longer than
+				// a slow machine takes to see all three in flight at once.
 				go call(waits, "wait", waiting{t.Name()})
-				go call(works, "trigger-long-running-operation", map[string]any{"duration": 1})
-				go call(others, "forks__sleep", map[string]any{"ms": 1200})
+				go call(works, "trigger-long-running-operation", map[string]any{"duration": 3})
 				f.status(t, func(s status) bool {
-					return s.of("gosdk").InFlight == 1 && s.of("local").InFlight == 1 && s.of("forks").InFlight == 1
+					return s.of("gosdk").InFlight == 1 && s.of("local").InFlight == 1
+				})
+				go call(others, "forks__sleep", map[string]any{"ms": 3000})
+				f.status(t, func(s status) bool {
+					return s.of("local").InFlight == 1 && s.of("forks").InFlight == 1
 				})
 				if f.kill("server-everything") == 0 || f.kill(self) == 0 {
 					t.Fatal("there are no children to be killed")

@@ -1,0 +1,5 @@
+//go:build race
+
+package farcall_test
+
+const raceEnabled = true
