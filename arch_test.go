@@ -55,6 +55,7 @@ var archLadder = map[string]archRow{
 	"guard/internal/sign":   {ours: "internal/forwarded internal/jsonv2 internal/scan internal/validate", outside: "github.com/dunglas/httpsfv"},
 	"guard/internal/token":  {ours: "internal/fetch internal/jsonv2 internal/owner internal/scan internal/share", outside: "github.com/lestrrat-go/jwx/v3"},
 	"internal/audit":        {ours: "internal/owner internal/scan internal/share"},
+	"internal/environ":      {},
 	"internal/fetch":        {},
 	"internal/visible":      {},
 	"internal/lock":         {ours: "internal/jsonv2"},
@@ -97,7 +98,7 @@ var archLadder = map[string]archRow{
 	// and Credentials are what an Upstream has of them.
 	// LoadPolicyTest, PolicyTest and PolicyCase are files of calls with expected decisions, which the reader of
 	// configurations reads, so that errors have a line and column.
-	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/forwarded internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/seal internal/share mcp mcp/era mcp/mcpauth mcp/mcphttp mcp/relay mcp/spec gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml", names: 21},
+	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/environ internal/forwarded internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/seal internal/share mcp mcp/era mcp/mcpauth mcp/mcphttp mcp/relay mcp/spec gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml", names: 21},
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},
