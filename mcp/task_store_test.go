@@ -103,6 +103,32 @@ func TestTasksAreAdopted(t *testing.T) {
 	})
 }
 
+// TestTaskSharesAfterRestart: an owner who has as many tasks as one may have starts no other one, also at
+// the next server on the store; another owner does.
+func TestTaskSharesAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept, ann, ben := store.New(nil), owner.Named("ann"), owner.Named("ben")
+		o := &ServerOptions{Tasks: kept, MaxTasks: 100}
+		full := func(s *Server) {
+			t.Helper()
+			if r := sendModernAs(t, s, ann, canAll, "tools/call", `{"name":"work"}`); r.text() != "error -32010" {
+				t.Errorf("the owner is full, and starts another task: %s", r.raw)
+			}
+			startAs(t, s, ben)
+		}
+		first := taskServer(t, spec.TaskOptional, o, sleepMinute)
+		for range ownerShare(o.MaxTasks) {
+			startAs(t, first, ann)
+		}
+		full(first)
+		next := taskServer(t, spec.TaskOptional, o, sleepMinute)
+		full(next)
+		if n := next.tasks.held.Of(ben); n != 2 {
+			t.Errorf("the other owner has %d tasks", n)
+		}
+	})
+}
+
 // A task of a connection ends with it, and is not stored.
 func TestTasksOfConnectionsAreNotStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
