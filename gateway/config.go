@@ -38,6 +38,15 @@ type Config struct {
 	Lock string
 	// Sessions says where the sessions of MCP over HTTP are.
 	Sessions Sessions
+	// Tasks are stored in Dir, so that they outlive the process (see mcp.ServerOptions.Tasks): those of each
+	// address in a directory below it, which belongs to one gateway at a time. "": in memory. TTL is how long a task is
+	// kept, 1 hour by default, MaxBytes how much each address stores, 1 GiB by default. It takes effect when the
+	// gateway is started.
+	Tasks struct {
+		Dir      string
+		TTL      time.Duration
+		MaxBytes int64
+	}
 	// MaxSuspended bounds the calls that wait for an answer of their client,
 	// 1000 by default; SuspendTimeout is how long each may, 5 minutes by default.
 	MaxSuspended   int

@@ -71,6 +71,8 @@ type Gateway struct {
 	plan      atomic.Pointer[plan]
 	suspended *suspension
 	sessions  Sessions
+	tasks     *taskStores
+	taskTTL   time.Duration
 	asking    askers
 	draining  atomic.Bool
 	connected atomic.Int64    // connections that had a name
@@ -123,9 +125,10 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	g.guard = supervise.NewGuard(g.opts.Logger)
 	g.suspended, g.sessions = newSuspension(c.suspends()), c.Sessions
 	g.sessions.Keys = slices.Clone(c.Sessions.Keys)
+	g.tasks, g.taskTTL = g.taskStores(c), c.Tasks.TTL
 	p, err := g.newPlan(c, nil)
 	if err != nil {
-		_ = g.shield.end() // the other error counts
+		_, _ = g.tasks.close(), g.shield.end() // the other error counts
 		return nil, err
 	}
 	g.plan.Store(p)
@@ -136,6 +139,9 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	}
 	g.page = admin.New(g.status)
 	g.page.Origin = origin.Policy{Origins: g.opts.Origins, Hosts: anyHost()}
+	for _, name := range g.tasks.used() {
+		g.endpoint(name) // it ends what was interrupted
+	}
 	return g, nil
 }
 
@@ -174,8 +180,16 @@ func (g *Gateway) newPlan(c *Config, old *plan) (*plan, error) {
 		p.order = append(p.order, s)
 		p.byName[u.Name] = s
 		if s.mcp != nil {
+			if err := g.tasks.prepare(u.Name); err != nil {
+				return nil, err
+			}
 			p.mcp = append(p.mcp, s)
 			sources = append(sources, s.source(cmp.Or(u.Namespace, c.Namespace)))
+		}
+	}
+	if len(p.mcp) > 0 {
+		if err := g.tasks.prepare(""); err != nil {
+			return nil, err
 		}
 	}
 	p.all = route.NewView(sources, g.viewOptions(c.PageSize))
@@ -214,6 +228,9 @@ func (g *Gateway) Reload(c *Config) error {
 	old := g.plan.Load()
 	if !g.sessions.equal(&c.Sessions) {
 		return errSessionsFixed
+	}
+	if old.config.Tasks != c.Tasks {
+		return errTasksFixed
 	}
 	p, err := g.newPlan(c, old)
 	if err != nil {
@@ -310,6 +327,7 @@ func (g *Gateway) endpoint(name string) *endpoint {
 	e.keys, _ = g.sessions.keysOf(name) // they were checked
 	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
 		Relay: e, Owner: g.ownerOf, Keys: e.keys, StateTTL: stateTTL, Logger: g.rpcOptions().Logger,
+		Tasks: g.tasks.of(name), TaskTTL: g.taskTTL,
 	})
 	e.newFront()
 	g.endpoints[name] = e
@@ -374,5 +392,5 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	wg.Wait()
 	g.ending.Wait()
 	g.guard.Close()
-	return cmp.Or(err, ctx.Err(), g.shield.end())
+	return cmp.Or(err, ctx.Err(), g.tasks.close(), g.shield.end())
 }

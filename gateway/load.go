@@ -283,6 +283,7 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"page_size":       r.count(&c.PageSize),
 		"errors":          r.text(&c.Errors),
 		"sessions":        func(n *node, path string) { r.sessions(c, n, path) },
+		"tasks":           func(n *node, path string) { r.tasks(c, n, path) },
 		"limits":          func(n *node, path string) { r.connectionLimits(c, n, path) },
 		"guard":           func(n *node, path string) { c.Guard = r.guard(n, path) },
 		"upstreams": func(n *node, path string) {

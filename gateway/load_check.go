@@ -98,6 +98,7 @@ func (c *checker) config(conf *Config) {
 		c.problem("tls", "it needs both cert and key", "name the files of the certificate and of its private key")
 	}
 	c.sessions(&conf.Sessions)
+	c.tasks(conf)
 	c.notNegative("max_suspended", conf.MaxSuspended)
 	c.notNegative("page_size", conf.PageSize)
 	c.notBefore("suspend_timeout", conf.SuspendTimeout)

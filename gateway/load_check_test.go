@@ -25,6 +25,12 @@ func TestProblems(t *testing.T) {
 		{"servers: {a: x}", "1:1: there are no upstreams; name a server under upstreams, with its command or url\n" +
 			`1:1: servers: there is no key "servers" here; did you mean upstreams?`},
 		{"upstreams: [x]", "1:12: upstreams: a map of keys and values is wanted, and this is a list\n1:1: there are no upstreams; name a server under upstreams, with its command or url"},
+		{ab + "{command: x}\ntasks: {dri: x, ttl: 1h}", `3:9: tasks.dri: there is no key "dri" here; did you mean dir?` +
+			"\n3:9: tasks: it has no dir; name a directory, such as dir: tasks"},
+		{ab + "{command: x}\ntasks: [x]", "3:8: tasks: a map of keys and values is wanted, and this is a list"},
+		{ab + "{command: x}\ntasks: load.go", "3:8: tasks: it is not a directory; name one for tasks alone, which is made if it is not there"},
+		{ab + "{command: x}\ntasks: {dir: x, ttl: 0s, max_size: 2TiB}", `3:22: tasks.ttl: "0s" is not more than nothing; write 30s, or leave the key out for the default` + "\n" +
+			`3:36: tasks.max_size: "2TiB" is not a size from 1KB to 1TiB; write 10MB, 512KiB or a number of bytes`},
 		{ab + "{command: x, lifetime: sesion}", `2:29: upstreams.a.lifetime: there is no lifetime "sesion"; use auto, shared, principal, session or call (did you mean session?)`},
 		{ab + "{command: x, lifetime: '${CONFIG_TEST_SECRET}'}", `2:29: upstreams.a.lifetime: there is no lifetime "${CONFIG_TEST_SECRET}"; use auto, shared, principal, session or call`},
 		{ab + "{command: x, lifetime: shared, pool: 2}", `2:43: upstreams.a.pool: the lifetime shared is one connection with one state, and the pool is 2; remove pool, or choose another lifetime`},

@@ -22,6 +22,9 @@ func (c *Config) Filled() *Config {
 	out.PageSize = cmp.Or(c.PageSize, 100)
 	out.Sessions.Mode = c.Sessions.mode()
 	out.Sessions.MaxAge = cmp.Or(c.Sessions.MaxAge, sessionAge)
+	if c.Tasks.Dir != "" {
+		out.Tasks.TTL, out.Tasks.MaxBytes = cmp.Or(c.Tasks.TTL, taskTTL), cmp.Or(c.Tasks.MaxBytes, taskSize)
+	}
 	out.Errors = cmp.Or(c.Errors, "details")
 	out.Upstreams = slices.Clone(c.Upstreams)
 	for i, u := range c.Upstreams {

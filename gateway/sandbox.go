@@ -12,7 +12,7 @@ import (
 )
 
 // Private are the files and directories of the gateway that hold secrets or evidence: the
-// configuration and what it refers to, the audit, locks, keys and tokens. No command that
+// configuration and what it refers to, the audit, locks, stored tasks, keys and tokens. No command that
 // [Options.Sandbox] starts can read them, unless its sandbox names the file itself or is "none".
 func (c *Config) Private() []string {
 	out := slices.Clone(c.files)
@@ -22,6 +22,9 @@ func (c *Config) Private() []string {
 				out = append(out, file)
 			}
 		}
+	}
+	if c.Tasks.Dir != "" {
+		out = append(out, c.Tasks.Dir)
 	}
 	if c.TLS.Key != "" {
 		out = append(out, c.TLS.Key)

@@ -23,8 +23,9 @@ func TestPrivate(t *testing.T) {
 	if got := c.Private(); !slices.Equal(got, []string{"audit.jsonl", "locks.jsonl"}) {
 		t.Error(got)
 	}
+	c.Tasks.Dir = "tasks"
 	c.Guard.Audit.File = "-"
-	if got := c.Private(); !slices.Equal(got, []string{"locks.jsonl"}) {
+	if got := c.Private(); !slices.Equal(got, []string{"locks.jsonl", "tasks"}) {
 		t.Error(got)
 	}
 }
