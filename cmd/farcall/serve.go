@@ -37,6 +37,7 @@ type serveFlags struct {
 	clientCA   string
 	insecure   bool
 	guard      string
+	tasks      string
 	maxMessage byteSize
 	limits     serveLimits
 	details    bool
@@ -117,6 +118,7 @@ With a certificate, connections without TLS are refused, but over unix sockets.`
 	flags.StringVar(&f.config, "config", "", "serve the servers of this `file`, as a gateway: farcall.yaml, or the mcpServers JSON of a desktop client; it is read again when it changes")
 	flags.StringArrayVar(&f.upstreams, "upstream", nil, "serve this server, `NAME=TARGET` or NAME=COMMAND, as a gateway; can be repeated")
 	flags.StringVar(&f.lock, "lock", "", "`file` with what the servers of the gateway said when they were pinned (default farcall.lock beside --config)")
+	flags.StringVar(&f.tasks, "tasks", "", "`directory` in which tasks of MCP are stored, so that they outlive this process (default: tasks of --config, else in memory)")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); the port speaks TLS then, and nothing else")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
 	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) whose client certificates count, for mtls of the guard")

@@ -123,11 +123,24 @@ func (f *serveFlags) gatewayConfig() (*gateway.Config, error) {
 		return nil, usagef("Write the upstream into the file, or leave --config out.", "--config and --upstream are given both")
 	}
 	if f.config == "" {
-		return upstreamsConfig(f.upstreams, f.lock)
+		c, err := upstreamsConfig(f.upstreams, f.lock)
+		if err == nil {
+			c.Tasks.Dir = f.tasks
+		}
+		return c, err
 	}
-	c, found, err := loadPinned(f.config, f.lock)
+	c, found, err := f.load()
 	f.foundLock = found
 	return c, err
+}
+
+// load reads the configuration, of which the flags change what they say. found is as of loadPinned.
+func (f *serveFlags) load() (c *gateway.Config, found string, err error) {
+	c, found, err = loadPinned(f.config, f.lock)
+	if err == nil && f.tasks != "" {
+		c.Tasks.Dir = f.tasks
+	}
+	return c, found, err
 }
 
 // loadConfig reads a configuration. A farcall.lock that lies beside it counts
@@ -277,7 +290,7 @@ func (f *serveFlags) serveGateway(
 // as before. It returns the files to watch: those of before when it is not known
 // which there are now.
 func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Writer) (files []string) {
-	c, found, err := loadPinned(f.config, f.lock)
+	c, found, err := f.load()
 	var moved bool
 	if err == nil {
 		if c.Lock == "" && f.foundLock != "" { // it was removed: that opens nothing

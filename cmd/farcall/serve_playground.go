@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"path/filepath"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/page"
@@ -13,21 +14,26 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/store"
 )
 
 // A toyBox is what the server of the playground is made of.
 type toyBox struct {
 	service *playground.Service
 	guard   *guard.Guard // nil: everybody may do everything
+	tasks   *store.Local // nil: in memory
 }
 
 // Close ends what runs in the background.
-func (p *toyBox) Close() error {
+func (p *toyBox) Close() (err error) {
 	p.service.Close()
-	if p.guard == nil {
-		return nil
+	if p.tasks != nil {
+		err = p.tasks.Close()
 	}
-	return p.guard.Close()
+	if p.guard != nil {
+		err = errors.Join(err, p.guard.Close())
+	}
+	return err
 }
 
 // playground makes the server of the playground, with the guard of a configuration. Nothing is served yet.
@@ -43,15 +49,25 @@ func (f *serveFlags) playground(c *gateway.Config, log *slog.Logger, stderr io.W
 	if err != nil {
 		return nil, err
 	}
+	tasks, err := f.openTasks(log)
+	if err != nil {
+		if g != nil {
+			err = errors.Join(err, g.Close())
+		}
+		return nil, err
+	}
 	mux := farcall.NewMux()
 	mux.Info.Title = "farcall playground"
 	mux.Info.Version = versionName()
 	mux.Info.Description = "Methods to try JSON-RPC 2.0 with: arithmetic, text, streams, a clock that pushes, and failures of every kind."
 	options := f.rpcOptions(log)
-	p := &toyBox{service: playground.Register(mux, log), guard: g}
+	p := &toyBox{service: playground.Register(mux, log), guard: g, tasks: tasks}
 	o := f.serveOptions(c, log, stderr)
 	o.Page = html
 	o.MCP = p.service.MCP(mux, options, func(o *mcp.ServerOptions) {
+		if tasks != nil {
+			o.Tasks = tasks
+		}
 		if g != nil {
 			o.Owner = func(ctx context.Context) string { return guard.From(ctx).Owner() }
 			o.Visible = func(ctx context.Context, kind, name string) bool { return mayUse(ctx, g, kind, name) }
@@ -64,6 +80,18 @@ func (f *serveFlags) playground(c *gateway.Config, log *slog.Logger, stderr io.W
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
+}
+
+// openTasks opens the directory of --tasks, as the gateway does for /mcp. Nil: there is none.
+func (f *serveFlags) openTasks(log *slog.Logger) (*store.Local, error) {
+	if f.tasks == "" {
+		return nil, nil //nolint:nilnil // tasks are in memory
+	}
+	tasks, err := store.Open(filepath.Join(f.tasks, "mcp"), &store.Options{Logger: orDiscard(log)})
+	if errors.Is(err, store.ErrInUse) {
+		return nil, &exitError{code: exitFailure, err: errors.New("--tasks " + f.tasks + ": another process uses the directory"), hint: "Give each farcall a directory."}
+	}
+	return tasks, err
 }
 
 // mayUse reports whether a caller may use something of the playground.
