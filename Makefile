@@ -27,6 +27,10 @@ test: ## Run the tests
 race: ## Run the tests with the race detector
 	go test -race ./...
 
+.PHONY: matrix
+matrix: ## Run every feature between clients and servers of all revisions over all transports, through the gateway
+	go test ./gateway -run TestMatrix -count=1 -matrix.full
+
 .PHONY: format
 format: ## Show what is not formatted (make fmt formats)
 	$(tool) golangci-lint fmt --diff

@@ -80,6 +80,7 @@ var archLadder = map[string]archRow{
 	"internal/cancel":       {ours: "internal/scan"},
 	"internal/sse":          {ours: "internal/budget"},
 	"internal/leak":         {},
+	"internal/race":         {},
 	// Seven to dial; ListenAndServe, Server, NewServer, ServeOptions and ServeError to serve; and what a server asks
 	// of those whom it does not import: Guard, Policy, MCP, Service and Accepted.
 	"rpc":                  {ours: ". httprpc jsonrpc stream wsrpc internal/accept internal/budget internal/certificate internal/forwarded internal/origin internal/owner internal/port internal/target internal/watch", names: 17},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/stream"
 	"github.com/farcall-dev/farcall/wsrpc"
@@ -151,7 +152,7 @@ func TestSlowConsumerOfALongStream(t *testing.T) {
 				if name != "tcp" || dialect != (farcall.Dialect{}) {
 					n /= 3
 				}
-				if testing.Short() || raceEnabled { // which takes 2 minutes for all of it
+				if testing.Short() || race.Enabled { // which takes 2 minutes for all of it
 					n /= 10
 				}
 				p := newProducer()

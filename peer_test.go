@@ -326,7 +326,8 @@ func stuck(t *testing.T) (farcall.Transport, net.Conn) {
 func TestPeerThatStopsReading(t *testing.T) {
 	tr, _ := stuck(t)
 	p := farcall.NewPeer(tr, nil, nil)
-	big := jsonrpc.Raw(`["` + strings.Repeat("x", 4<<20) + `"]`) // more than the sockets hold
+	// More than the sockets hold.
+	big := jsonrpc.Raw(`["` + strings.Repeat("x", 4<<20) + `"]`)
 	for range 3 { // the second and third find the connection clogged
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		start := time.Now()

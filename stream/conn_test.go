@@ -23,6 +23,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/npipe"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -407,14 +408,14 @@ func TestBoundedMemory(t *testing.T) {
 		if got, err := tr.Read(); err != nil || string(got) != "{}" {
 			t.Fatalf("then %q, %v", got, err)
 		}
-		if raceEnabled {
+		if race.Enabled {
 			// The detector's sync.Pool drops buffers at random, so what was allocated
 			// says nothing there; what is held does.
 			runtime.GC()
 		}
 		runtime.ReadMemStats(&after)
 		grown := int64(after.TotalAlloc) - int64(before.TotalAlloc)
-		if raceEnabled {
+		if race.Enabled {
 			grown = int64(after.HeapAlloc) - int64(before.HeapAlloc)
 		}
 		if grown > 8*limit {
@@ -495,7 +496,7 @@ func TestDial(t *testing.T) {
 
 // TestNoAllocations: small frames in steady state.
 func TestNoAllocations(t *testing.T) {
-	if raceEnabled {
+	if race.Enabled {
 		t.Skip("the race detector makes pools forget")
 	}
 	for name, connect := range connections(t) {

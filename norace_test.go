@@ -1,5 +1,0 @@
-//go:build !race
-
-package farcall_test
-
-const raceEnabled = false
