@@ -44,7 +44,7 @@ var archLadder = map[string]archRow{
 	// Extension, MIMEType, Model, App, Page, AddPage, WithPage, Shown
 	"mcp/apps": {ours: "mcp", names: 8},
 	// 10: what reads a document (New, Open, Fetch), what it makes (API, Tool, Problem) and how (Options, Slim and its three values).
-	"mcp/openapi": {ours: "jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate mcp mcp/spec", outside: "github.com/goccy/go-yaml", names: 12},
+	"mcp/openapi": {ours: "jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate internal/yamljson mcp mcp/spec", names: 12},
 	"guard": {
 		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/permit internal/port internal/scan internal/share internal/validate mcp/spec",
 		names: 23, // Past is what an audit knows of a call that is decided again
@@ -65,6 +65,7 @@ var archLadder = map[string]archRow{
 	"internal/sandbox":      {ours: "internal/fetch internal/visible", outside: "github.com/landlock-lsm/go-landlock golang.org/x/sys"},
 	"internal/validate":     {ours: "internal/scan"},
 	"internal/uritemplate":  {pure: true},
+	"internal/yamljson":     {ours: "internal/scan", outside: "github.com/goccy/go-yaml"},
 	"mcp/mcptest":           {ours: ". mcp", names: 8},
 	"internal/wirelog":      {ours: ". jsonrpc internal/visible"},
 	"internal/mcptest":      {outside: "github.com/santhosh-tekuri/jsonschema"},

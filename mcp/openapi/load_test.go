@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall/internal/validate"
+	"github.com/farcall-dev/farcall/internal/yamljson"
 )
 
 // TestHostileDocuments: each is refused, and says why.
@@ -31,7 +32,7 @@ func TestHostileDocuments(t *testing.T) {
 	for name, test := range map[string]struct{ doc, want string }{
 		"too large":             {strings.Repeat(" ", maxDocument) + "{}", "16777216 are allowed"},
 		"too deep":              {string(docOf("", `"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200))), "nested too deeply"},
-		"YAML too large":        {"a: " + strings.Repeat("x", maxYAML), "8388608 are allowed in YAML"},
+		"YAML too large":        {"a: " + strings.Repeat("x", yamljson.MaxBytes), "8388608 are allowed in YAML"},
 		"YAML that is too deep": {"a: " + strings.Repeat("[", 200), "nested more than 128 deep"},
 		"YAML lists in lists":   {strings.Repeat("- ", 100_000), "nested more than 128 deep"},
 		"YAML keys":             {yamlKeys("k%d: v\n"), "too many keys beside each other"},

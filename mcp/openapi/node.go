@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/yamljson"
 )
 
 const (
-	maxNesting  = 128 // containers inside each other, in a document
-	maxRefChain = 64  // references to references
+	maxNesting  = yamljson.MaxNesting // containers inside each other, in a document
+	maxRefChain = 64                  // references to references
 )
 
 // errForeign is behind the error of a reference that leads out of the document: the

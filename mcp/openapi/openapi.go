@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/farcall-dev/farcall/internal/fetch"
 	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/yamljson"
 	"github.com/farcall-dev/farcall/mcp"
 )
 
@@ -170,6 +172,26 @@ func checked(raw []byte) ([]byte, error) {
 		return nil, fmt.Errorf("%s at byte %d", fault, at)
 	}
 	return out, nil
+}
+
+// toJSON returns a document as JSON: as it is, or translated from YAML.
+func toJSON(raw []byte) ([]byte, error) {
+	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
+	if i := scan.Space(raw, 0); i < len(raw) && raw[i] == '{' {
+		at, fault := scan.Text(raw, maxNesting)
+		if fault == scan.OK {
+			return raw, nil
+		}
+		if fault == scan.TooDeep || len(raw) > yamljson.MaxBytes {
+			return nil, fmt.Errorf("%s at byte %d", fault, at)
+		}
+		out, err := yamljson.JSON(raw) // a flow mapping of YAML begins with a brace, too
+		if err != nil {
+			return nil, fmt.Errorf("it is no JSON, %s at byte %d, and no YAML: %w", fault, at, err)
+		}
+		return out, nil
+	}
+	return yamljson.JSON(raw)
 }
 
 // A builder makes an API of a document.

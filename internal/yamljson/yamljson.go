@@ -1,4 +1,8 @@
-package openapi
+// Package yamljson answers one question: how does foreign YAML become JSON?
+//
+// Numbers keep their text, keys are strings, and aliases and merge keys are expanded. The text is untrusted: its
+// size, its nesting and the work that it makes are bounded.
+package yamljson
 
 import (
 	"bytes"
@@ -15,37 +19,23 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 )
 
+// The bounds of a document.
 const (
-	maxYAML     = 8 << 20  // bytes of a document in YAML, whose reader needs much more memory than that of JSON
+	MaxNesting = 128     // containers inside each other
+	MaxBytes   = 8 << 20 // of YAML, whose reader needs much more memory than that of JSON
+)
+
+const (
 	maxBrackets = 200_000  // brackets and braces in it, and commas in these
 	maxKeyWork  = 50 << 20 // of keys, each times those before it beside it: 10,000 keys in one map
 	maxExpanded = 32 << 20 // bytes of it as JSON, with its aliases expanded
 )
 
-// toJSON returns a document as JSON: as it is, or translated from YAML. Numbers keep
-// their text, keys are strings, and aliases are expanded within bounds.
-func toJSON(raw []byte) ([]byte, error) {
-	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
-	if i := scan.Space(raw, 0); i < len(raw) && raw[i] == '{' {
-		at, fault := scan.Text(raw, maxNesting)
-		if fault == scan.OK {
-			return raw, nil
-		}
-		if fault == scan.TooDeep || len(raw) > maxYAML {
-			return nil, fmt.Errorf("%s at byte %d", fault, at)
-		}
-		out, err := yamlToJSON(raw) // a flow mapping of YAML begins with a brace, too
-		if err != nil {
-			return nil, fmt.Errorf("it is no JSON, %s at byte %d, and no YAML: %w", fault, at, err)
-		}
-		return out, nil
-	}
-	return yamlToJSON(raw)
-}
-
-func yamlToJSON(raw []byte) (out []byte, err error) {
-	if len(raw) > maxYAML {
-		return nil, fmt.Errorf("the document has %d bytes; %d are allowed in YAML, and more in JSON", len(raw), maxYAML)
+// JSON returns the one YAML document in a text as JSON. The errors say the line, and have no more than a
+// piece of the text.
+func JSON(raw []byte) (out []byte, err error) {
+	if len(raw) > MaxBytes {
+		return nil, fmt.Errorf("the document has %d bytes; %d are allowed in YAML, and more in JSON", len(raw), MaxBytes)
 	}
 	if n := bytes.Count(raw, []byte("[")) + bytes.Count(raw, []byte("{")); n > maxBrackets {
 		return nil, fmt.Errorf("the document has %d brackets and braces; %d are allowed in YAML, and more in JSON", n, maxBrackets)
@@ -67,7 +57,7 @@ func yamlToJSON(raw []byte) (out []byte, err error) {
 		}
 		return nil, errors.New("it cannot be read as YAML")
 	}
-	y := yamlWriter{anchors: map[string][2]int{}}
+	y := writer{anchors: map[string][2]int{}}
 	for _, doc := range parsed.Docs {
 		if doc.Body == nil {
 			continue
@@ -97,8 +87,8 @@ func checkTokens(tokens token.Tokens) error {
 		default:
 			run = 0
 		}
-		if depth > maxNesting || run > maxNesting {
-			return fmt.Errorf("line %d: values are nested more than %d deep", t.Position.Line, maxNesting)
+		if depth > MaxNesting || run > MaxNesting {
+			return fmt.Errorf("line %d: values are nested more than %d deep", t.Position.Line, MaxNesting)
 		}
 		if depth > 0 {
 			if t.Type == token.CollectEntryType {
@@ -148,15 +138,15 @@ func (s *siblings) end(column int) {
 	}
 }
 
-// A yamlWriter writes YAML as JSON.
-type yamlWriter struct {
+// A writer writes YAML as JSON.
+type writer struct {
 	out     []byte
 	anchors map[string][2]int // where in out the value of an anchor is
 }
 
-func (y *yamlWriter) write(a ast.Node, depth int) error {
-	if depth > maxNesting {
-		return fmt.Errorf("line %d: values are nested more than %d deep", lineOf(a), maxNesting)
+func (y *writer) write(a ast.Node, depth int) error {
+	if depth > MaxNesting {
+		return fmt.Errorf("line %d: values are nested more than %d deep", lineOf(a), MaxNesting)
 	}
 	if len(y.out) > maxExpanded {
 		return fmt.Errorf("the document has more than %d bytes when its aliases are expanded", maxExpanded)
@@ -177,7 +167,7 @@ func (y *yamlWriter) write(a ast.Node, depth int) error {
 	case *ast.AliasNode:
 		at, ok := y.anchors[a.Value.GetToken().Value]
 		if !ok {
-			return fmt.Errorf("line %d: there is no anchor %s before this alias", lineOf(a), clip(a.Value.GetToken().Value))
+			return fmt.Errorf("line %d: there is no anchor %s before this alias", lineOf(a), quote(a.Value.GetToken().Value))
 		}
 		y.out = append(y.out, y.out[at[0]:at[1]]...)
 	case *ast.TagNode:
@@ -188,7 +178,7 @@ func (y *yamlWriter) write(a ast.Node, depth int) error {
 	return nil
 }
 
-func (y *yamlWriter) sequence(a *ast.SequenceNode, depth int) error {
+func (y *writer) sequence(a *ast.SequenceNode, depth int) error {
 	y.out = append(y.out, '[')
 	for i, v := range a.Values {
 		if i > 0 {
@@ -203,7 +193,7 @@ func (y *yamlWriter) sequence(a *ast.SequenceNode, depth int) error {
 }
 
 // tagged writes what has a tag: !!str makes a text of it, others say nothing new.
-func (y *yamlWriter) tagged(a *ast.TagNode, depth int) error {
+func (y *writer) tagged(a *ast.TagNode, depth int) error {
 	if _, plain := a.Value.(ast.ScalarNode); plain && a.Start.Value == "!!str" {
 		y.out = scan.AppendQuoted(y.out, a.Value.GetToken().Value)
 		return nil
@@ -211,7 +201,7 @@ func (y *yamlWriter) tagged(a *ast.TagNode, depth int) error {
 	return y.write(a.Value, depth+1)
 }
 
-func (y *yamlWriter) scalar(a ast.Node) error {
+func (y *writer) scalar(a ast.Node) error {
 	switch a := a.(type) {
 	case *ast.NullNode:
 		y.out = append(y.out, "null"...)
@@ -234,7 +224,7 @@ func (y *yamlWriter) scalar(a ast.Node) error {
 }
 
 // number writes a number as it is written, where JSON has that spelling.
-func (y *yamlWriter) number(text, value string) {
+func (y *writer) number(text, value string) {
 	for _, s := range []string{text, value} {
 		if _, fault := scan.Text([]byte(s), 0); fault == scan.OK {
 			y.out = append(y.out, s...)
@@ -244,7 +234,7 @@ func (y *yamlWriter) number(text, value string) {
 	y.out = scan.AppendQuoted(y.out, text)
 }
 
-func (y *yamlWriter) mapping(values []*ast.MappingValueNode, depth int) error {
+func (y *writer) mapping(values []*ast.MappingValueNode, depth int) error {
 	seen := map[string]bool{}
 	var merges []ast.Node
 	y.out = append(y.out, '{')
@@ -258,7 +248,7 @@ func (y *yamlWriter) mapping(values []*ast.MappingValueNode, depth int) error {
 			return err
 		}
 		if seen[key] {
-			return fmt.Errorf("line %d: the key %s is there twice", lineOf(v.Key), clip(key))
+			return fmt.Errorf("line %d: the key %s is there twice", lineOf(v.Key), quote(key))
 		}
 		y.begin(key, seen)
 		if err := y.write(v.Value, depth+1); err != nil {
@@ -275,7 +265,7 @@ func (y *yamlWriter) mapping(values []*ast.MappingValueNode, depth int) error {
 }
 
 // begin writes the name of a member.
-func (y *yamlWriter) begin(key string, seen map[string]bool) {
+func (y *writer) begin(key string, seen map[string]bool) {
 	if len(seen) > 0 {
 		y.out = append(y.out, ',')
 	}
@@ -284,7 +274,7 @@ func (y *yamlWriter) begin(key string, seen map[string]bool) {
 }
 
 // merge adds the members of a merge key that are not there yet.
-func (y *yamlWriter) merge(a ast.Node, seen map[string]bool, depth int) error {
+func (y *writer) merge(a ast.Node, seen map[string]bool, depth int) error {
 	start := len(y.out)
 	if err := y.write(a, depth+1); err != nil {
 		return err
@@ -324,3 +314,6 @@ func lineOf(a ast.Node) int {
 	}
 	return 1
 }
+
+// quote returns the beginning of a text for a message, without control characters.
+func quote(s string) string { return fmt.Sprintf("%.60q", s) }
