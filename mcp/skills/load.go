@@ -1,0 +1,297 @@
+package skills
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+)
+
+const (
+	scheme   = "skill://"
+	manifest = "SKILL.md"
+)
+
+var errLink = errors.New("it is a symbolic link, which is not followed; replace it by what it leads to")
+
+// What Add takes. The first two are limits of the extension, per skill: hosts need not load more.
+const (
+	maxFiles   = 512
+	maxBytes   = 16 << 20
+	maxTotal   = 256 << 20 // bytes of all skills: they are in memory
+	maxVisited = 100_000   // files and folders below the root, others than skills' too
+)
+
+// catalog is what is offered. It is not changed.
+type catalog struct {
+	skills      []entry // in the order of their URIs
+	files       map[string]*file
+	order       []string // the URIs of files, ascending
+	directories map[string]*directory
+}
+
+// An entry describes a skill, as the extension has it on the wire.
+type entry struct {
+	URI         string      `json:"uri"` // of its SKILL.md
+	Frontmatter jsonrpc.Raw `json:"frontmatter"`
+	Resources   []listed    `json:"resources"`
+
+	name, description string
+	size              int
+}
+
+// listed is what an entry says of a file.
+type listed struct {
+	URI    string `json:"uri"`
+	Digest string `json:"digest"`
+	Size   int64  `json:"size"`
+}
+
+func describe(uri string, content []byte) listed {
+	sum := sha256.Sum256(content)
+	return listed{uri, "sha256:" + hex.EncodeToString(sum[:]), int64(len(content))}
+}
+
+type file struct {
+	listed
+	name, description string
+	mime              string
+	text              bool // otherwise it goes as a blob
+	content           []byte
+	skills            []int // those that it belongs to
+}
+
+func (f *file) resource() mcp.Resource {
+	return mcp.Resource{URI: f.URI, Name: f.name, Description: f.description, MIMEType: f.mime, Size: &f.Size}
+}
+
+func (f *file) sameResource(o *file) bool {
+	return f.name == o.name && f.description == o.description && f.mime == o.mime && f.Size == o.Size
+}
+
+type directory struct {
+	name     string
+	children []string // their URIs, ascending
+	skills   []int    // those with a file in it, or below
+}
+
+// A loader reads the files below a root.
+type loader struct {
+	root    fs.FS
+	catalog *catalog
+	paths   []string // of files, below the root
+	folders map[string]bool
+	visited int
+	total   int
+	errs    []error
+}
+
+func load(root fs.FS) (*catalog, error) {
+	l := &loader{root: root, folders: map[string]bool{}, catalog: &catalog{files: map[string]*file{}, directories: map[string]*directory{}}}
+	if err := fs.WalkDir(root, ".", l.visit); err != nil {
+		return nil, fmt.Errorf("skills: %w", err)
+	}
+	for _, dir := range slices.Sorted(maps.Keys(l.folders)) {
+		if err := l.skill(dir); err != nil {
+			l.errs = append(l.errs, err)
+		}
+	}
+	if err := errors.Join(l.errs...); err != nil {
+		return nil, fmt.Errorf("skills: %w", err)
+	}
+	l.finish()
+	return l.catalog, nil
+}
+
+// visit notes what is below the root. Only the files of skills are read, later.
+func (l *loader) visit(name string, d fs.DirEntry, err error) error {
+	if err != nil {
+		return err
+	}
+	if l.visited++; l.visited > maxVisited {
+		return fmt.Errorf("there are more than %d files and folders below the root; give Add the folder of the skills alone", maxVisited)
+	}
+	switch {
+	case !fs.ValidPath(name) || !utf8.ValidString(name) || name != "." && path.Base(name) != d.Name():
+		return fmt.Errorf("%.200q: the name is not valid: rename it to one in UTF-8, without a slash", name)
+	case name != "." && strings.HasPrefix(d.Name(), "."):
+		if d.IsDir() {
+			return fs.SkipDir
+		}
+	case d.IsDir():
+	case d.Type()&fs.ModeSymlink != 0:
+		l.errs = append(l.errs, fmt.Errorf("%q: %w", name, errLink))
+	default:
+		l.paths = append(l.paths, name)
+		if d.Name() == manifest {
+			l.folders[path.Dir(name)] = true
+		}
+	}
+	return nil
+}
+
+// skill reads the skill in a folder.
+func (l *loader) skill(dir string) error {
+	if dir == "." {
+		return fmt.Errorf("%s: the root itself is a skill; give Add the folder that its folder is in", manifest)
+	}
+	e := entry{URI: uriOf(dir + "/" + manifest)}
+	for _, name := range l.paths {
+		if !strings.HasPrefix(name, dir+"/") {
+			continue
+		}
+		f, err := l.file(name)
+		if err != nil {
+			return fmt.Errorf("%q: %w", name, err)
+		}
+		e.size += len(f.content)
+		e.Resources = append(e.Resources, f.listed)
+		if len(e.Resources) > maxFiles || e.size > maxBytes {
+			return fmt.Errorf("%q: the skill has more than %d files, or %d bytes: clients need not load it; split it", dir, maxFiles, maxBytes)
+		}
+	}
+	front, err := parseFrontmatter(l.catalog.files[e.URI].content)
+	if err == nil {
+		err = front.check(path.Base(dir))
+	}
+	if err != nil {
+		return fmt.Errorf("%q: %w", dir+"/"+manifest, err)
+	}
+	e.Frontmatter, e.name, e.description = front.raw, front.name, front.description
+	l.catalog.skills = append(l.catalog.skills, e)
+	return nil
+}
+
+// file reads a file, once.
+func (l *loader) file(name string) (*file, error) {
+	uri := uriOf(name)
+	if f := l.catalog.files[uri]; f != nil {
+		return f, nil
+	}
+	content, err := l.read(name)
+	if err != nil {
+		return nil, err
+	}
+	if l.total += len(content); l.total > maxTotal {
+		return nil, fmt.Errorf("all skills together have more than %d bytes", maxTotal)
+	}
+	f := &file{listed: describe(uri, content), name: path.Base(name), content: content}
+	f.mime, f.text = kind(name, content)
+	l.catalog.files[uri] = f
+	return f, nil
+}
+
+// read reads a regular file, and follows no link.
+func (l *loader) read(name string) ([]byte, error) {
+	info, err := fs.Lstat(l.root, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.Mode()&fs.ModeSymlink != 0:
+		return nil, errLink // it was none when its folder was read
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("it is no file, but of the type %s; remove it", info.Mode().Type())
+	}
+	f, err := l.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	content, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err == nil && len(content) > maxBytes {
+		err = fmt.Errorf("it has more than the %d bytes of a whole skill", maxBytes)
+	}
+	return content, err
+}
+
+// finish puts what was read in order.
+func (l *loader) finish() {
+	c := l.catalog
+	sortByURI(c.skills, func(e entry) string { return e.URI })
+	for i, e := range c.skills {
+		sortByURI(e.Resources, func(r listed) string { return r.URI })
+		for _, r := range e.Resources {
+			f := c.files[r.URI]
+			f.skills = append(f.skills, i)
+			c.add(f.URI, i)
+		}
+		own := c.files[e.URI]
+		own.name, own.description = e.name, e.description
+	}
+	for _, d := range c.directories {
+		slices.Sort(d.children)
+	}
+	c.order = slices.Sorted(maps.Keys(c.files))
+}
+
+// add adds a file, or a directory, of a skill to the directory that it is in, and that to its own.
+func (c *catalog) add(uri string, skill int) {
+	parent, _ := path.Split(uri)
+	parent = strings.TrimSuffix(parent, "/")
+	if len(parent) <= len(scheme) {
+		return
+	}
+	d := c.directories[parent]
+	if d == nil {
+		name, err := url.PathUnescape(path.Base(parent))
+		if err != nil {
+			name = path.Base(parent)
+		}
+		d = &directory{name: name}
+		c.directories[parent] = d
+	}
+	if !slices.Contains(d.children, uri) {
+		d.children = append(d.children, uri)
+	}
+	if !slices.Contains(d.skills, skill) {
+		d.skills = append(d.skills, skill)
+	}
+	c.add(parent, skill)
+}
+
+func sortByURI[T any](all []T, uri func(T) string) {
+	slices.SortFunc(all, func(a, b T) int { return strings.Compare(uri(a), uri(b)) })
+}
+
+// uriOf returns the URI of a file below the root.
+func uriOf(name string) string {
+	segments := strings.Split(name, "/")
+	for i, s := range segments {
+		segments[i] = url.PathEscape(s)
+	}
+	return scheme + strings.Join(segments, "/")
+}
+
+// kind returns the media type of a file, and whether it is text. The table is our own: that of
+// package mime differs from machine to machine.
+func kind(name string, content []byte) (mime string, text bool) {
+	text = utf8.Valid(content) && !bytes.ContainsRune(content, 0)
+	if known := kinds[strings.ToLower(path.Ext(name))]; known != "" {
+		return known, text
+	}
+	if text {
+		return "text/plain", true
+	}
+	return http.DetectContentType(content), false
+}
+
+var kinds = map[string]string{
+	".md": "text/markdown", ".txt": "text/plain", ".csv": "text/csv", ".html": "text/html", ".css": "text/css",
+	".js": "text/javascript", ".mjs": "text/javascript", ".ts": "text/x-typescript", ".py": "text/x-python", ".sh": "text/x-shellscript",
+	".json": "application/json", ".yaml": "application/yaml", ".yml": "application/yaml", ".toml": "application/toml",
+	".xml": "application/xml", ".svg": "image/svg+xml", ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg",
+	".gif": "image/gif", ".webp": "image/webp", ".pdf": "application/pdf", ".zip": "application/zip",
+}
