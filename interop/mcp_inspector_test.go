@@ -67,8 +67,10 @@ func TestMCPInspector(t *testing.T) {
 func TestMCPInspectorStrict(t *testing.T) {
 	url := []string{"--server-url", "http://" + fixture(t) + "/mcp", "--transport", "http", "--protocol-era", "modern", "--method"}
 	for args, want := range map[string]string{
-		"tools/list --strict":  "test_simple_text",
-		"skills/list --verify": "no conformance errors",
+		"tools/list --strict":                                   "test_simple_text",
+		"skills/list --verify":                                  "no conformance errors",
+		"skills/get --uri skill://release-notes/SKILL.md":       `"digest": "sha256:`,
+		"resources/directory/read --uri skill://pdf-processing": "inode/directory",
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/farcall-dev/farcall/interop/internal/skills"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/skills"
 )
 
 // A scenario uses a server.
@@ -140,68 +140,25 @@ func echoSchema(ctx context.Context, c *mcp.Client) error {
 	return errors.New("the tool whose schema is to be sent back is not there")
 }
 
-// skillsOf lists the skills of a server, and reads none of their files.
-func skillsOf(ctx context.Context, c *mcp.Client) ([]skills.Entry, error) {
-	if c.Server().Capabilities.Extensions[skills.Extension] == nil {
-		return nil, errors.New("the server has no skills")
-	}
-	var all []skills.Entry
-	params := map[string]string{}
-	for {
-		var page struct {
-			Skills     []skills.Entry `json:"skills"`
-			NextCursor string         `json:"nextCursor"`
-		}
-		if err := c.Request(ctx, skills.List, params, &page); err != nil {
-			return nil, err
-		}
-		all = append(all, page.Skills...)
-		if page.NextCursor == "" {
-			return all, nil
-		}
-		params["cursor"] = page.NextCursor
-	}
-}
-
+// listSkills lists the skills of a server, and reads none of their files.
 func listSkills(ctx context.Context, c *mcp.Client) error {
-	_, err := skillsOf(ctx, c)
+	_, err := skills.List(ctx, c)
 	return err
 }
 
 // loadSkills reads the files of all skills, of each one SKILL.md first, and goes
 // no further when one is not what it must be.
 func loadSkills(ctx context.Context, c *mcp.Client) error {
-	all, err := skillsOf(ctx, c)
+	all, err := skills.List(ctx, c)
 	if err != nil {
 		return err
 	}
 	for _, skill := range all {
-		if err := readFile(ctx, c, &skill, skill.URI); err != nil {
-			return err
-		}
-		for _, file := range skill.Resources {
-			if file.URI == skill.URI {
-				continue
-			}
-			if err := readFile(ctx, c, &skill, file.URI); err != nil {
+		for _, uri := range append([]string{skill.URI}, skill.Files...) {
+			if _, err := skill.Read(ctx, uri); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-func readFile(ctx context.Context, c *mcp.Client, skill *skills.Entry, uri string) error {
-	r, err := c.Read(ctx, uri)
-	if err != nil {
-		return err
-	}
-	if len(r.Contents) != 1 {
-		return fmt.Errorf("%s is %d resources", uri, len(r.Contents))
-	}
-	content := r.Contents[0].Blob
-	if content == nil {
-		content = []byte(r.Contents[0].Text)
-	}
-	return skill.Verify(uri, content)
 }

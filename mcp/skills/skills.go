@@ -148,7 +148,9 @@ type (
 		caching
 		Skill entry `json:"skill"`
 	}
+	// The extension does not ask for caching here; the MCP Inspector does.
 	directoryResult struct {
+		caching
 		Resources  []mcp.Resource `json:"resources"`
 		NextCursor string         `json:"nextCursor,omitempty"`
 	}
@@ -191,7 +193,7 @@ func (t *set) directory(ctx context.Context, p directoryParams) (r directoryResu
 	if dir == nil || !t.sees(ctx, c, dir.skills) {
 		return r, jsonrpc.Errorf(jsonrpc.InvalidParams, "%.200s is not a directory resource", p.URI)
 	}
-	r.Resources = []mcp.Resource{}
+	r.caching, r.Resources = t.caching(), []mcp.Resource{}
 	r.NextCursor, err = t.page(p.Cursor, len(dir.children), func(i int) string { return dir.children[i] }, func(i int) bool {
 		uri := dir.children[i]
 		file, sub := c.files[uri], c.directories[uri]

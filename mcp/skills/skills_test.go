@@ -73,7 +73,6 @@ func TestWire(t *testing.T) {
 		want   any
 	}{
 		{methodGet, getParams{"skill://pdf/SKILL.md"}, map[string]any{
-			"ttlMs": 300_000, "cacheScope": "private",
 			"skill": map[string]any{
 				"uri":         "skill://pdf/SKILL.md",
 				"frontmatter": map[string]any{"name": "pdf", "description": "Fills PDF forms", "metadata": map[string]any{"version": "2.1"}},
@@ -101,6 +100,11 @@ func TestWire(t *testing.T) {
 		if got["resultType"] != spec.ResultComplete {
 			t.Errorf("%s: the result is of the type %v", test.method, got["resultType"])
 		}
+		if got["ttlMs"] != 300_000.0 || got["cacheScope"] != "private" {
+			t.Errorf("%s: kept for %v, %v", test.method, got["ttlMs"], got["cacheScope"])
+		}
+		delete(got, "ttlMs")
+		delete(got, "cacheScope")
 		delete(got, "resultType")
 		delete(got, "_meta")
 		raw, _ := json.Marshal(test.want)
