@@ -10,6 +10,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/internal/inbound"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -54,11 +55,11 @@ func request(ctx context.Context, client farcall.Caller, rev *era.Revision, q *q
 
 // withRelatedTask marks params or a result as a task's (2025-11-25
 // basic/utilities/tasks, "Related Task Metadata").
-func withRelatedTask(object jsonrpc.Raw, taskID string) jsonrpc.Raw {
-	id := withMember(nil, "taskId", scan.AppendQuoted(nil, taskID))
-	return withMeta(object, spec.MetaRelatedTask, id)
+func withRelatedTask(in jsonrpc.Raw, taskID string) jsonrpc.Raw {
+	id := object.With(nil, "taskId", scan.AppendQuoted(nil, taskID))
+	return withMeta(in, spec.MetaRelatedTask, id)
 }
 
-func withMeta(object jsonrpc.Raw, key string, value jsonrpc.Raw) jsonrpc.Raw {
-	return withMember(object, "_meta", withMember(scan.Member(object, "_meta"), key, value))
+func withMeta(in jsonrpc.Raw, key string, value jsonrpc.Raw) jsonrpc.Raw {
+	return object.With(in, "_meta", object.With(scan.Member(in, "_meta"), key, value))
 }

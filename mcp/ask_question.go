@@ -14,6 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/internal/inbound"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -158,8 +159,21 @@ func (q *question) checkElicitation(raw jsonrpc.Raw) error {
 	if q.form == nil {
 		return nil
 	}
-	if err := q.form.Validate(orEmpty(r.Content)); err != nil {
+	if err := q.form.Validate(object.OrEmpty(r.Content)); err != nil {
 		return fmt.Errorf(`"content" does not fit the requested schema: %w`, err)
 	}
 	return nil
+}
+
+// withDefaults adds to what a form was filled in with the members that are
+// missing and have a default (SEP-1034).
+func withDefaults(content, form jsonrpc.Raw) jsonrpc.Raw {
+	full := object.New(content)
+	scan.Object(scan.Member(form, "properties"), func(name, field []byte) bool {
+		if value := scan.Member(field, "default"); value != nil && scan.Member(content, string(name)) == nil {
+			full.Add(string(name), value)
+		}
+		return true
+	})
+	return full.End()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -60,11 +61,11 @@ func (c *Client) answerAll(ctx context.Context, requests map[string]spec.InputRe
 	if first != nil {
 		return nil, first
 	}
-	o := newObject(nil)
+	o := object.New(nil)
 	for _, key := range slices.Sorted(maps.Keys(answers)) {
-		o.add(key, answers[key])
+		o.Add(key, answers[key])
 	}
-	return o.end(), nil
+	return o.End(), nil
 }
 
 // answerSafely turns the panic of a callback into an error. A request that comes
@@ -90,7 +91,7 @@ func (c *Client) answerRequest(ctx context.Context, method string, params jsonrp
 		return c.elicit(ctx, params)
 	case method == spec.MethodSamplingCreateMessage && c.opts.Sample != nil:
 		p := new(spec.CreateMessageRequestParams)
-		if err := jsonv2.Unmarshal(orEmpty(params), p); err != nil {
+		if err := jsonv2.Unmarshal(object.OrEmpty(params), p); err != nil {
 			return nil, badParams(err)
 		}
 		result, err = c.opts.Sample(ctx, p)
@@ -114,7 +115,7 @@ func badParams(err error) error {
 // elicit asks the user.
 func (c *Client) elicit(ctx context.Context, params jsonrpc.Raw) (jsonrpc.Raw, error) {
 	p := new(spec.ElicitRequestParams)
-	if err := jsonv2.Unmarshal(orEmpty(params), p); err != nil {
+	if err := jsonv2.Unmarshal(object.OrEmpty(params), p); err != nil {
 		return nil, badParams(err)
 	}
 	fields, err := c.form(p)
@@ -157,7 +158,7 @@ func (c *Client) form(p *spec.ElicitRequestParams) (*validate.Schema, error) {
 		return nil, nil
 	case (p.Mode == "" || p.Mode == spec.ElicitForm) && (offered.Form != nil || offered.URL == nil):
 		p.Mode = spec.ElicitForm
-		fields, err := validate.Compile(orEmpty(p.RequestedSchema), validate.Limits{})
+		fields, err := validate.Compile(object.OrEmpty(p.RequestedSchema), validate.Limits{})
 		if errors.Is(err, validate.ErrUnsupported) {
 			fields, err = validate.CompileForeign(p.RequestedSchema, validate.Limits{}), nil
 			for _, what := range fields.Unjudged() {

@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -67,7 +68,7 @@ func decodeResult(method string, raw jsonrpc.Raw, result any) error {
 	}
 	err := jsonv2.Unmarshal(raw, result)
 	if err != nil { // hints for the cache are no reason to lose the rest
-		err = jsonv2.Unmarshal(newObject(raw, "ttlMs", "cacheScope").end(), result)
+		err = jsonv2.Unmarshal(object.New(raw, "ttlMs", "cacheScope").End(), result)
 	}
 	if err != nil {
 		return fmt.Errorf("mcp: the result of %q does not fit %T: %w", method, result, err)
@@ -149,18 +150,18 @@ func (c *Client) nextRound(ctx context.Context, q *outgoing, raw jsonrpc.Raw) (j
 	if len(want.InputRequests) == 0 && want.RequestState == nil {
 		return nil, fmt.Errorf("%w: the server asks for more but does not say for what", farcall.ErrProtocol)
 	}
-	params := newObject(q.params, "inputResponses", "requestState")
+	params := object.New(q.params, "inputResponses", "requestState")
 	if want.InputRequests != nil {
 		responses, err := c.answerAll(ctx, want.InputRequests)
 		if err != nil {
 			return nil, err
 		}
-		params.add("inputResponses", responses)
+		params.Add("inputResponses", responses)
 	}
 	if want.RequestState != nil {
-		params.add("requestState", want.RequestState)
+		params.Add("requestState", want.RequestState)
 	}
-	return params.end(), nil
+	return params.End(), nil
 }
 
 // once makes one round of a call.
@@ -289,18 +290,18 @@ func (c *Client) modernParams(rev *era.Revision, params jsonrpc.Raw) (jsonrpc.Ra
 		return nil, err
 	}
 	if given := scan.Member(params, "_meta"); given != nil {
-		merged := newObject(given, spec.MetaProtocolVersion)
+		merged := object.New(given, spec.MetaProtocolVersion)
 		scan.Object(meta, func(key, value []byte) bool {
 			if string(key) == spec.MetaProtocolVersion || scan.Member(given, string(key)) == nil {
-				merged.add(string(key), value)
+				merged.Add(string(key), value)
 			}
 			return true
 		})
-		meta = merged.end()
+		meta = merged.End()
 	}
-	all := newObject(params, "_meta")
-	all.add("_meta", meta)
-	return all.end(), nil
+	all := object.New(params, "_meta")
+	all.Add("_meta", meta)
+	return all.End(), nil
 }
 
 // metadata is the _meta of a request, made once.
@@ -317,10 +318,10 @@ func (c *Client) requestMeta(rev *era.Revision) (jsonrpc.Raw, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock() // level and meta change together
 	var err error
-	o := newObject(nil)
+	o := object.New(nil)
 	add := func(name string, value any) {
 		if err == nil {
-			err = o.marshal(name, value)
+			err = o.Marshal(name, value)
 		}
 	}
 	add(spec.MetaProtocolVersion, rev.Name)
@@ -332,7 +333,7 @@ func (c *Client) requestMeta(rev *era.Revision) (jsonrpc.Raw, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ClientOptions: the capabilities cannot be marshalled: %w", err)
 	}
-	m := &metadata{rev: rev, raw: o.end()}
+	m := &metadata{rev: rev, raw: o.End()}
 	c.meta.Store(m)
 	return m.raw, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/arguments"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -130,7 +131,7 @@ func (w *forwarding) lookUp(ctx context.Context, fresh bool) error {
 		return err
 	}
 	if l.http != nil && l.rev.MirroredHeaders {
-		w.header = known.header(scan.Member(w.params, "arguments"))
+		w.header = arguments.Headers(known.headers, scan.Member(w.params, "arguments"))
 	}
 	w.asTask = known.task == spec.TaskRequired || w.Task && known.task == spec.TaskOptional
 	return nil

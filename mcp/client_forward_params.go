@@ -8,6 +8,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -35,9 +36,9 @@ func (w *forwarding) paramsFor(l *link) (jsonrpc.Raw, error) {
 	}
 	out := withoutToken(params)
 	if add {
-		out.add("task", jsonrpc.Raw("{}"))
+		out.Add("task", jsonrpc.Raw("{}"))
 	}
-	return out.end(), nil
+	return out.End(), nil
 }
 
 // taskFor decides whether a tool is called as a task at a legacy server, and
@@ -48,7 +49,7 @@ func (w *forwarding) taskFor(l *link, params jsonrpc.Raw) (_ jsonrpc.Raw, add bo
 	}
 	said := scan.Member(params, "task") != nil
 	if said && w.rev.TasksExtension {
-		params, said = newObject(params, "task").end(), false // it means nothing there
+		params, said = object.New(params, "task").End(), false // it means nothing there
 	}
 	if l.callsTasks() {
 		add = w.asTask && !said
@@ -95,12 +96,12 @@ func metaIn(params jsonrpc.Raw, rev *era.Revision) (found givenMeta) {
 
 // withoutToken returns params, without their end, that have no progressToken: that
 // of another connection means nothing in this one.
-func withoutToken(params jsonrpc.Raw) *object {
-	out := newObject(params, "_meta")
+func withoutToken(params jsonrpc.Raw) *object.Builder {
+	out := object.New(params, "_meta")
 	scan.Object(params, func(key, meta []byte) bool {
 		if string(key) == "_meta" {
-			if kept := newObject(meta, spec.MetaProgressToken); len(*kept) > 1 {
-				out.add("_meta", kept.end())
+			if kept := object.New(meta, spec.MetaProgressToken); len(*kept) > 1 {
+				out.Add("_meta", kept.End())
 			}
 		}
 		return true
@@ -115,7 +116,7 @@ func (w *forwarding) withMeta(params jsonrpc.Raw, rev *era.Revision) (jsonrpc.Ra
 	if err != nil {
 		return nil, err
 	}
-	meta := newObject(nil)
+	meta := object.New(nil)
 	info, capabilities, level := false, false, false
 	scan.Object(params, func(key, given []byte) bool {
 		if string(key) != "_meta" {
@@ -132,24 +133,24 @@ func (w *forwarding) withMeta(params jsonrpc.Raw, rev *era.Revision) (jsonrpc.Ra
 			case spec.MetaLogLevel:
 				level = true
 			}
-			meta.add(string(key), value)
+			meta.Add(string(key), value)
 			return true
 		})
 		return true
 	})
-	meta.add(spec.MetaProtocolVersion, scan.Member(own, spec.MetaProtocolVersion))
+	meta.Add(spec.MetaProtocolVersion, scan.Member(own, spec.MetaProtocolVersion))
 	if !info {
-		meta.add(spec.MetaClientInfo, orElse(w.Info, scan.Member(own, spec.MetaClientInfo)))
+		meta.Add(spec.MetaClientInfo, orElse(w.Info, scan.Member(own, spec.MetaClientInfo)))
 	}
 	if !capabilities {
-		meta.add(spec.MetaClientCapabilities, orElse(withTasks(w.Capabilities), scan.Member(own, spec.MetaClientCapabilities)))
+		meta.Add(spec.MetaClientCapabilities, orElse(withTasks(w.Capabilities), scan.Member(own, spec.MetaClientCapabilities)))
 	}
 	if !level && w.LogLevel != "" {
-		meta.add(spec.MetaLogLevel, jsonrpc.AppendString(nil, w.LogLevel))
+		meta.Add(spec.MetaLogLevel, jsonrpc.AppendString(nil, w.LogLevel))
 	}
-	all := newObject(params, "_meta")
-	all.add("_meta", meta.end())
-	return all.end(), nil
+	all := object.New(params, "_meta")
+	all.Add("_meta", meta.End())
+	return all.End(), nil
 }
 
 // withCallers returns params that have no _meta with the one of the caller.
@@ -230,7 +231,7 @@ func withTasks(capabilities jsonrpc.Raw) jsonrpc.Raw {
 	if capabilities == nil || scan.Member(extensions, spec.ExtensionTasks) != nil {
 		return capabilities
 	}
-	more := newObject(extensions)
-	more.add(spec.ExtensionTasks, jsonrpc.Raw("{}"))
-	return withMember(capabilities, "extensions", more.end())
+	more := object.New(extensions)
+	more.Add(spec.ExtensionTasks, jsonrpc.Raw("{}"))
+	return object.With(capabilities, "extensions", more.End())
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -101,9 +102,9 @@ func withoutRelatedTask(raw jsonrpc.Raw) jsonrpc.Raw {
 	if scan.Member(meta, spec.MetaRelatedTask) == nil {
 		return raw
 	}
-	out := newObject(raw, "_meta")
-	if kept := newObject(meta, spec.MetaRelatedTask); len(*kept) > 1 {
-		out.add("_meta", kept.end())
+	out := object.New(raw, "_meta")
+	if kept := object.New(meta, spec.MetaRelatedTask); len(*kept) > 1 {
+		out.Add("_meta", kept.End())
 	}
-	return out.end()
+	return out.End()
 }

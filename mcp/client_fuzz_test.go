@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/arguments"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -39,7 +40,7 @@ func FuzzResult(f *testing.F) {
 			t.Errorf("%s: %v", params, err)
 		}
 		known, _ := c.shelf.learn(&spec.Tool{Name: "t", InputSchema: raw})
-		for name, values := range known.header(args) {
+		for name, values := range arguments.Headers(known.headers, args) {
 			for _, r := range name + values[0] {
 				if r < ' ' && r != '\t' || r > '~' {
 					t.Errorf("header %q: %q", name, values)

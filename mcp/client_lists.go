@@ -9,6 +9,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -49,9 +50,9 @@ func allPages[R, T any](ctx context.Context, c *Client, method, member string, f
 	for range maxPages {
 		var params jsonrpc.Raw
 		if cursor != "" {
-			o := newObject(nil)
-			o.add("cursor", jsonrpc.AppendString(nil, cursor))
-			params = o.end()
+			o := object.New(nil)
+			o.Add("cursor", jsonrpc.AppendString(nil, cursor))
+			params = o.End()
 		}
 		raw, err := c.call(ctx, &outgoing{method: method, params: params, fresh: fresh})
 		if err != nil {

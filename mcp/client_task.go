@@ -13,6 +13,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -302,10 +303,10 @@ func (f *follower) update(ctx context.Context, t *spec.DetailedTask, answered ma
 	if err != nil {
 		return &unansweredError{fmt.Errorf("mcp: the task %q: %w", t.TaskID, err)}
 	}
-	params := newObject(nil)
-	params.add("taskId", jsonrpc.AppendString(nil, t.TaskID))
-	params.add("inputResponses", responses)
-	_, _, err = f.call(ctx, spec.MethodTasksUpdate, params.end())
+	params := object.New(nil)
+	params.Add("taskId", jsonrpc.AppendString(nil, t.TaskID))
+	params.Add("inputResponses", responses)
+	_, _, err = f.call(ctx, spec.MethodTasksUpdate, params.End())
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/schema"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/arguments"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -124,7 +125,7 @@ func (c *Client) callTool(ctx context.Context, name string, p *spec.CallToolRequ
 		}
 		q := &outgoing{method: spec.MethodToolsCall, params: params, task: true}
 		if known != nil {
-			q.header, q.tool = known.header(p.Arguments), known
+			q.header, q.tool = arguments.Headers(known.headers, p.Arguments), known
 		}
 		raw, err := c.call(ctx, q)
 		if attempt == 0 && l.http != nil && errors.Is(err, spec.HeaderMismatch) {

@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -325,7 +326,7 @@ func deliver[P any](c *Client, method string, params jsonrpc.Raw, f func(*P)) {
 		return
 	}
 	p := new(P)
-	if err := jsonv2.Unmarshal(orEmpty(params), p); err != nil {
+	if err := jsonv2.Unmarshal(object.OrEmpty(params), p); err != nil {
 		c.warn("a notification %q of the server is not valid: %w", method, err)
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/arguments"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -248,7 +249,7 @@ func (c *Client) surrounded(ctx context.Context, q *outgoing) (jsonrpc.Raw, erro
 func (r *Request) send(ctx context.Context) (answer, error) {
 	q := *r.out
 	if q.params = r.params; q.tool != nil && r.sent != nil {
-		q.header = q.tool.header(r.Arguments)
+		q.header = arguments.Headers(q.tool.headers, r.Arguments)
 	}
 	raw, err := q.client.rounds(ctx, &q)
 	return answer{raw: raw}, err

@@ -10,6 +10,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -236,16 +237,16 @@ func (c *call) rename(name string) error {
 	if c.method != spec.MethodCompletionComplete {
 		return c.setParams("name", quoted)
 	}
-	ref := newObject(scan.Member(c.params, "ref"), "name")
-	ref.add("name", quoted)
-	return c.setParams("ref", ref.end())
+	ref := object.New(scan.Member(c.params, "ref"), "name")
+	ref.Add("name", quoted)
+	return c.setParams("ref", ref.End())
 }
 
 // setParams replaces a member of the params.
 func (c *call) setParams(member string, value jsonrpc.Raw) error {
-	o := newObject(c.params, member)
-	o.add(member, value)
-	c.params, c.in = o.end(), inputs{}
+	o := object.New(c.params, member)
+	o.Add(member, value)
+	c.params, c.in = o.End(), inputs{}
 	return c.in.read(c.params)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 )
 
 // FromMux returns a server with a tool for each method that mux has now. The tool math_add calls the
@@ -75,19 +76,19 @@ func (m *muxTool) tool(name string) Tool {
 		t.InputSchema = jsonrpc.Raw(`{"type":"object"}`)
 	default:
 		m.list = true
-		o := newObject(nil)
-		o.add("type", jsonrpc.Raw(`"object"`))
-		o.add("properties", withMember(nil, "params", m.Params))
-		o.add("required", jsonrpc.Raw(`["params"]`))
-		o.add("additionalProperties", jsonrpc.Raw("false"))
-		t.InputSchema = o.end()
+		o := object.New(nil)
+		o.Add("type", jsonrpc.Raw(`"object"`))
+		o.Add("properties", object.With(nil, "params", m.Params))
+		o.Add("required", jsonrpc.Raw(`["params"]`))
+		o.Add("additionalProperties", jsonrpc.Raw("false"))
+		t.InputSchema = o.End()
 	}
 	switch kind := string(scan.Member(m.Result, "type")); {
 	case m.Stream && m.Result != nil:
-		o := newObject(nil)
-		o.add("type", jsonrpc.Raw(`"array"`))
-		o.add("items", m.Result)
-		t.OutputSchema = o.end()
+		o := object.New(nil)
+		o.Add("type", jsonrpc.Raw(`"array"`))
+		o.Add("items", m.Result)
+		t.OutputSchema = o.End()
 	case kind == `"string"`:
 		m.text = true
 	case kind != "" && kind != `"null"`:

@@ -8,6 +8,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -56,7 +57,7 @@ func (c *call) Notify(ctx context.Context, method string, params jsonrpc.Raw) er
 		if token == nil {
 			return nil
 		}
-		params = withMember(params, "progressToken", token)
+		params = object.With(params, "progressToken", token)
 	}
 	return notify(ctx, c.client, c.rev, method, params)
 }

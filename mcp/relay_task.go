@@ -6,6 +6,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -38,7 +39,7 @@ func (s *Server) forwardsTask(c *call) (bool, error) {
 // decided, and it is the server's.
 func (c *call) dropTask() {
 	if c.in.task != nil && !c.rev.TasksExtension {
-		c.params = newObject(c.params, "task").end()
+		c.params = object.New(c.params, "task").End()
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -151,11 +152,11 @@ func (r *Request) apply() error {
 				return &middlewareError{fmt.Errorf("set the %s of %q: %w", c.field, r.Method, err)}
 			}
 		}
-		o := newObject(params, c.key)
+		o := object.New(params, c.key)
 		if c.value != nil {
-			o.add(c.key, c.value)
+			o.Add(c.key, c.value)
 		}
-		params = o.end()
+		params = o.End()
 	}
 	if r.sent == nil {
 		sent := r.params
@@ -186,7 +187,7 @@ func (r *Request) Respond(v any) (*Response, error) {
 	if err != nil {
 		return nil, &middlewareError{fmt.Errorf("answered %q with what is no result: %w", r.Method, err)}
 	}
-	return &Response{answer{raw: orEmpty(raw)}}, nil
+	return &Response{answer{raw: object.OrEmpty(raw)}}, nil
 }
 
 // ID returns the id of the request. In a client there is none yet.

@@ -9,6 +9,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/seal"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 )
 
 const (
@@ -81,6 +82,6 @@ type paramsDigest [sha256.Size]byte
 // digestParams digests params without the members that differ from round to
 // round.
 func digestParams(params jsonrpc.Raw) paramsDigest {
-	same := newObject(params, "_meta", "inputResponses", "requestState").end()
+	same := object.New(params, "_meta", "inputResponses", "requestState").End()
 	return sha256.Sum256(validate.AppendCanonical(nil, same))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/wirelog"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/store"
@@ -243,7 +244,7 @@ func (s *Server) discover(c *call) (answer, error) {
 		return answer{}, err
 	}
 	info, err := jsonv2.Append(nil, self.info)
-	return answer{raw: withMember(raw, "_meta", withMember(nil, spec.MetaServerInfo, info))}, err
+	return answer{raw: object.With(raw, "_meta", object.With(nil, spec.MetaServerInfo, info))}, err
 }
 
 // description is what a server says of itself to one that begins.

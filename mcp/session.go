@@ -14,6 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -275,14 +276,14 @@ func askable(caps jsonrpc.Raw, rev *era.Revision) jsonrpc.Raw {
 	if rev.ElicitationURL && rev.SamplingTools || elicitation == nil && sampling == nil {
 		return caps
 	}
-	out := newObject(caps, "elicitation", "sampling")
+	out := object.New(caps, "elicitation", "sampling")
 	if rev.Elicitation && (scan.Member(elicitation, "url") == nil || scan.Member(elicitation, "form") != nil) && elicitation != nil {
-		out.add("elicitation", jsonrpc.Raw("{}"))
+		out.Add("elicitation", jsonrpc.Raw("{}"))
 	}
 	if sampling != nil {
-		out.add("sampling", jsonrpc.Raw("{}"))
+		out.Add("sampling", jsonrpc.Raw("{}"))
 	}
-	return out.end()
+	return out.End()
 }
 
 func requestedVersion(params jsonrpc.Raw) (version string) {

@@ -13,6 +13,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -230,5 +231,5 @@ func withElicitationID(params, asked jsonrpc.Raw) jsonrpc.Raw {
 		return params
 	}
 	url := string(scan.Unquote(scan.Member(params, "url")))
-	return withMember(params, "elicitationId", scan.AppendQuoted(nil, elicitationID(url)))
+	return object.With(params, "elicitationId", scan.AppendQuoted(nil, elicitationID(url)))
 }

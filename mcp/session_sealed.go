@@ -11,6 +11,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -93,7 +94,7 @@ func sealedInfo(who *clientMeta) jsonrpc.Raw {
 // sealedCaps returns capabilities as far as there is room: what is experimental goes first.
 func sealedCaps(caps jsonrpc.Raw) jsonrpc.Raw {
 	if len(caps) > maxSealedCaps && scan.Member(caps, "experimental") != nil {
-		return newObject(caps, "experimental").end()
+		return object.New(caps, "experimental").End()
 	}
 	return caps
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/farcall-dev/farcall/internal/schema"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/arguments"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -29,8 +31,9 @@ type tool struct {
 	run func(c *call, t *tool, arguments jsonrpc.Raw) (answer, error)
 	part[*tool]
 
-	from    *tool    // the tool as it was added, when a Transform shows it in another form; else nil
-	reshape *reshape // what the form makes of its arguments
+	from    *tool           // the tool as it was added, when a Transform shows it in another form; else nil
+	form    *arguments.Form // what makes its arguments out of those of the form that is shown
+	wrapped ToolHandler     // runs in place of the tool (Transform.Wrap); nil: the tool
 }
 
 func (t *tool) key() string  { return t.spec.Name }
@@ -131,9 +134,9 @@ func objectSchema(schema jsonrpc.Raw) (jsonrpc.Raw, error) {
 	case `"object"`:
 		return schema, nil
 	case "":
-		o := newObject(nil)
-		o.add("type", jsonrpc.Raw(`"object"`))
-		return o.addAll(schema).end(), nil
+		o := object.New(nil)
+		o.Add("type", jsonrpc.Raw(`"object"`))
+		return o.AddAll(schema).End(), nil
 	default:
 		return nil, fmt.Errorf(`has the type %s; it must be "object"`, kind)
 	}
@@ -204,14 +207,14 @@ func (s *Server) callAsTask(c *call, t *tool) (answer, error) {
 // call validates the arguments and runs the tool.
 func (t *tool) call(c *call) (answer, error) {
 	var arguments jsonrpc.Raw
-	err := t.reshape.refuse(c.in.arguments)
+	err := t.form.Check(c.in.arguments)
 	if err == nil {
 		arguments, err = t.arguments(c)
 	}
 	if err != nil {
 		return toolError("Invalid arguments for the tool " + c.shownName(t) + ": " + err.Error()), nil //nolint:nilerr // the model is to read it
 	}
-	if err := t.permitted(c, orEmpty(c.in.arguments), arguments); err != nil {
+	if err := t.permitted(c, object.OrEmpty(c.in.arguments), arguments); err != nil {
 		return answer{}, err
 	}
 	return t.run(c, t, arguments)

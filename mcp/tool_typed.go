@@ -10,6 +10,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/schema"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 )
 
 // AddTool adds a tool that is a function of Go types. A tool of the same name is
@@ -121,14 +122,14 @@ func (h *typedTool[In, Out]) run(c *call, t *tool, arguments jsonrpc.Raw) (answe
 
 // defaultsOfNulls returns the defaults of the arguments that are null.
 func (h *typedTool[In, Out]) defaultsOfNulls(arguments jsonrpc.Raw) jsonrpc.Raw {
-	o := newObject(nil)
+	o := object.New(nil)
 	scan.Object(h.defaults, func(name, value []byte) bool {
 		if string(scan.Member(arguments, string(name))) == "null" {
-			o.add(string(name), value)
+			o.Add(string(name), value)
 		}
 		return true
 	})
-	return o.end()
+	return o.End()
 }
 
 // explain says which argument is wrong, when only decoding finds out.

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,6 +10,8 @@ import (
 	"github.com/farcall-dev/farcall/internal/schema"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/arguments"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 )
 
 // A Transform says in which form a tool is shown. The zero value of a field leaves what it is about as
@@ -93,11 +96,11 @@ func (t *tool) arranged(s *Server) *tool {
 	if tr == nil {
 		return t
 	}
-	shown, re, err := tr.compile(t.spec)
+	shown, form, err := tr.compile(t.spec)
 	if err != nil {
 		misuse("Transform: the tool %q of %s: %v", t.spec.Name, s.label(), err)
 	}
-	own := &tool{spec: shown, part: t.part, from: t, reshape: re, typed: t.typed, run: re.run}
+	own := &tool{spec: shown, part: t.part, from: t, form: form, typed: t.typed, run: runForm}
 	if !validToolName(shown.Name) {
 		misuse("Transform: the tool name %q must be 1 to 128 characters of A-Z a-z 0-9 _ - and .", shown.Name)
 	}
@@ -111,36 +114,50 @@ func (t *tool) arranged(s *Server) *tool {
 		misuse("Transform: the tool %q of %s: %v", t.spec.Name, s.label(), err)
 	}
 	if tr.Wrap != nil {
-		if re.wrapped = tr.Wrap(own.next); re.wrapped == nil {
+		if own.wrapped = tr.Wrap(own.next); own.wrapped == nil {
 			misuse("Transform: Wrap returned no handler for the tool %q", shown.Name)
 		}
 	}
 	return own
 }
 
+// compile returns the tool in its new form, and what makes its arguments out of those of the form.
+func (t *Transform) compile(of Tool) (Tool, *arguments.Form, error) {
+	changes := make(map[string]arguments.Change, len(t.Arguments))
+	for name, a := range t.Arguments {
+		changes[name] = arguments.Change(a)
+	}
+	var form *arguments.Form
+	var err error
+	of.Name = cmp.Or(t.Name, of.Name)
+	of.Title, of.Description = cmp.Or(t.Title, of.Title), cmp.Or(t.Description, of.Description)
+	of.InputSchema, form, err = arguments.NewForm(of.InputSchema, changes)
+	return of, form, err
+}
+
 // Apply returns the form of a tool that t describes, and a function that makes arguments of the tool out
 // of those of that form, which are an object. The function refuses, and describes, arguments that the form
 // hides; it does not validate them by the schema. Wrap is not a part of it.
 func (t *Transform) Apply(of Tool) (Tool, func(arguments jsonrpc.Raw) (jsonrpc.Raw, error), error) {
-	shown, re, err := t.compile(of)
+	shown, form, err := t.compile(of)
 	if err != nil {
 		return Tool{}, nil, err
 	}
 	return shown, func(arguments jsonrpc.Raw) (jsonrpc.Raw, error) {
-		if err := re.refuse(arguments); err != nil {
+		if err := form.Check(arguments); err != nil {
 			return nil, err
 		}
-		return re.arguments(arguments), nil
+		return form.Arguments(arguments), nil
 	}, nil
 }
 
-// run runs a tool that is shown in another form.
-func (r *reshape) run(c *call, t *tool, arguments jsonrpc.Raw) (answer, error) {
-	arguments = r.arguments(arguments)
-	if r.wrapped == nil {
-		return t.runOriginal(c, c.Context, arguments)
+// runForm runs a tool that is shown in another form.
+func runForm(c *call, t *tool, given jsonrpc.Raw) (answer, error) {
+	own := t.form.Arguments(given)
+	if t.wrapped == nil {
+		return t.runOriginal(c, c.Context, own)
 	}
-	result, err := r.wrapped(c, arguments)
+	result, err := t.wrapped(c, own)
 	if err != nil {
 		return answer{}, err
 	}
@@ -153,7 +170,7 @@ func (t *tool) next(ctx context.Context, arguments jsonrpc.Raw) (*ToolResult, er
 	if c == nil || c.isOver() {
 		return nil, errNoCall
 	}
-	a, err := t.runOriginal(c, ctx, orEmpty(arguments))
+	a, err := t.runOriginal(c, ctx, object.OrEmpty(arguments))
 	if err == nil {
 		err = a.failure
 	}
