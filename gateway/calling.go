@@ -41,7 +41,7 @@ func (g *Gateway) newCalling(ctx context.Context) *calling {
 }
 
 // onTask makes the client's call a task, where the server's is one.
-func (w *calling) onTask() error { return mcp.StartTask(w) }
+func (w *calling) onTask(string) error { return mcp.StartTask(w) }
 
 // notice tells the client; one that is gone needs no telling.
 func (w *calling) notice(method string, params jsonrpc.Raw) { _ = relay.Notify(w, method, params) }

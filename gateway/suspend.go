@@ -307,7 +307,7 @@ func (s *suspended) notify(method string, params jsonrpc.Raw) {
 
 // startTask makes the request that waits a task. One that has asked already stays
 // what it is.
-func (s *suspended) startTask() error {
+func (s *suspended) startTask(string) error {
 	client := s.waiting()
 	if client == nil {
 		return nil

@@ -56,6 +56,9 @@ func (c *Client) forward(ctx context.Context, f *relay.Forward) (result jsonrpc.
 	if i := scan.Space(f.Params, 0); i < len(f.Params) && f.Params[i] != '{' && string(f.Params[i:]) != "null" {
 		return nil, nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: they must be an object")
 	}
+	if f.TaskID != "" {
+		return w.resume(ctx)
+	}
 	for n := 1; ; n++ {
 		l, err := w.round(ctx)
 		if err != nil {

@@ -64,9 +64,9 @@ func (w *forwarding) created(raw jsonrpc.Raw, kind string) (*spec.DetailedTask, 
 
 // finish follows the task of a call to its end.
 func (w *forwarding) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, *era.Revision, error) {
-	f := &follower{c: w.c, call: w.taskCall}
+	f := &follower{c: w.c, call: w.taskCall, leave: w.LeaveTask}
 	if w.OnTask != nil {
-		if err := w.OnTask(); err != nil {
+		if err := w.OnTask(t.TaskID); err != nil {
 			f.giveUp(ctx, t.TaskID)
 			return nil, nil, err
 		}
@@ -76,6 +76,16 @@ func (w *forwarding) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.
 		return nil, nil, err
 	}
 	return withoutRelatedTask(raw), in, nil
+}
+
+// resume follows a task that an earlier call has made.
+func (w *forwarding) resume(ctx context.Context) (jsonrpc.Raw, *era.Revision, error) {
+	f := &follower{c: w.c, call: w.taskCall}
+	t, err := f.state(ctx, w.TaskID)
+	if err != nil {
+		return nil, nil, err
+	}
+	return w.finish(ctx, t)
 }
 
 // taskCall makes a call about a task in the name of whoever has made that. What it

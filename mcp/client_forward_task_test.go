@@ -49,7 +49,7 @@ func TestForwardTask(t *testing.T) {
 			c, seen, _, forward := taskForwarder(t, rev, over, test.support, nil, func(context.Context) (string, error) { return "worked", nil })
 			tasks := 0
 			f := forward()
-			f.Task, f.OnTask = test.ask, func() error {
+			f.Task, f.OnTask = test.ask, func(string) error {
 				tasks++
 				return nil
 			}
@@ -86,7 +86,7 @@ func TestForwardTaskCancelled(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		f := forward()
-		f.OnTask = func() error {
+		f.OnTask = func(string) error {
 			cancel()
 			return nil
 		}
@@ -95,11 +95,55 @@ func TestForwardTaskCancelled(t *testing.T) {
 		}
 		<-ended
 		refused := errors.New("no room for it")
-		f.OnTask = func() error { return refused }
+		f.OnTask = func(string) error { return refused }
 		if _, _, err := c.Forward(t.Context(), f); !errors.Is(err, refused) {
 			t.Error(err)
 		}
 		<-ended
+	})
+}
+
+// A task that was left is followed by a later call; one that the server does not know is an error.
+func TestForwardResumesTask(t *testing.T) {
+	eachTaskForwarder(t, func(t *testing.T, rev, over string) {
+		goOn := make(chan struct{})
+		c, seen, _, forward := taskForwarder(t, rev, over, spec.TaskRequired, nil, func(ctx context.Context) (string, error) {
+			select {
+			case <-goOn:
+				return "worked", nil
+			case <-ctx.Done():
+				return "", ctx.Err()
+			}
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		f, id := forward(), ""
+		f.LeaveTask = func() bool { return true }
+		f.OnTask = func(made string) error {
+			id = made
+			cancel()
+			return nil
+		}
+		if _, _, err := c.Forward(ctx, f); !errors.Is(err, context.Canceled) || id == "" {
+			t.Errorf("%q, %v", id, err)
+		}
+		known := ""
+		resumed := func(id string) *relay.Forward {
+			return &relay.Forward{Method: spec.MethodToolsCall, TaskID: id, Info: f.Info, Capabilities: f.Capabilities, OnTask: func(id string) error {
+				known = id
+				close(goOn)
+				return nil
+			}}
+		}
+		if raw, in, err := c.Forward(t.Context(), resumed("none")); err == nil || known != "" {
+			t.Errorf("an unknown task: %s, %v, %v", raw, in, err)
+		}
+		raw, in, err := c.Forward(t.Context(), resumed(id))
+		if err != nil || in.Name != rev || known != id || !strings.Contains(string(raw), `"worked"`) {
+			t.Errorf("%s, %v, %v", raw, in, err)
+		}
+		if seen.contains("tasks/cancel") {
+			t.Error("the task was cancelled")
+		}
 	})
 }
 

@@ -185,6 +185,8 @@ type follower struct {
 	// call makes a call about a task. Its result is in the form of the newest
 	// revision; that of spec.MethodTasksResult may be in another one.
 	call func(ctx context.Context, method string, params jsonrpc.Raw) (raw jsonrpc.Raw, in *era.Revision, err error)
+	// leave is that of relay.Forward.
+	leave func() bool
 }
 
 func (c *Client) follower() *follower {
@@ -198,6 +200,9 @@ func (c *Client) follower() *follower {
 // context ends, and when what it asks gets no answer.
 func (f *follower) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, *era.Revision, error) {
 	raw, in, err := f.follow(ctx, t)
+	if ctx.Err() != nil && f.leave != nil && f.leave() {
+		return raw, in, err
+	}
 	if silent := (*unansweredError)(nil); err != nil && (ctx.Err() != nil || errors.As(err, &silent)) {
 		f.giveUp(ctx, t.TaskID)
 	}

@@ -115,7 +115,7 @@ func (s *Server) describeRelay(c *call) (description, error) {
 	k := &d.capabilities
 	k.Extensions = s.extensions.declared(k.Extensions)
 	_, tasks := k.Extensions[spec.ExtensionTasks]
-	tasks = tasks || k.Tasks != nil
+	tasks = tasks || k.Tasks != nil || s.taskTools.Load()
 	k.Tasks = nil
 	delete(k.Extensions, spec.ExtensionTasks)
 	switch {

@@ -40,6 +40,9 @@ type task struct {
 	ends        sync.Mutex // held while the beginning or the end is stored
 	version     uint64     // of the stored record; guarded by ends
 	interrupted bool       // the process that ran it has ended; the task was adopted
+	kept        []byte     // what a relay needs to go on with it in another process; guarded by ends
+	dormant     bool       // it goes on at another server, and nothing here follows it; guarded by ends
+	left        bool       // and nothing here will: the server is closed; guarded by ends
 
 	telling sync.Mutex // listeners hear of the states in order
 }

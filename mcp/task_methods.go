@@ -47,7 +47,11 @@ func (s *Server) taskMethod(c *call) (result jsonrpc.Raw, err error, handled boo
 
 // watchableTask reports whether the caller may hear of a task.
 func (s *Server) watchableTask(c *call, id string) bool {
-	return s.tasks.find(id, c.owner()) != nil
+	t := s.tasks.find(id, c.owner())
+	if t != nil {
+		s.resume(c, t)
+	}
+	return t != nil
 }
 
 // theTask returns the task that the params name, if it is the caller's.
@@ -63,6 +67,7 @@ func (s *Server) theTask(c *call) (*task, error) {
 	if err := t.interrupt(); err != nil {
 		return nil, t.unreadable(err)
 	}
+	s.resume(c, t)
 	return t, nil
 }
 

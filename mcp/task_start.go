@@ -115,20 +115,26 @@ func (s *Server) newTask(c *call) (*task, *call, error) {
 	if name, err := text("name", c.in.name); err == nil {
 		t.tool = string(name)
 	}
-	own := &call{
-		srv: s, mounted: c.mounted, rev: c.rev, session: c.session, who: c.who, method: c.method, logLevel: c.logLevel, task: t,
-		client: &taskClient{task: t, session: c.session, client: c.client},
-		id:     c.id.Clone(), params: slices.Clone(c.params), // the frame does not last as long as the task
-	}
-	own.Context, t.cancel = context.WithCancelCause(context.WithoutCancel(c.Context))
-	if c.sent != nil {
+	own, err := s.taskCall(c, t, c.method, slices.Clone(c.params)) // the frame does not last as long as the task
+	if err == nil && c.sent != nil {
 		sent := slices.Clone(*c.sent)
 		own.sent = &sent
 	}
-	if err := own.in.read(own.params); err != nil {
-		return nil, nil, err
+	return t, own, err
+}
+
+// taskCall returns the call that the handler of a task gets, which outlives the request c.
+func (s *Server) taskCall(c *call, t *task, method string, params jsonrpc.Raw) (*call, error) {
+	own := &call{
+		srv: s, mounted: c.mounted, rev: c.rev, session: c.session, who: c.who, method: method, logLevel: c.logLevel, task: t,
+		client: &taskClient{task: t, session: c.session, client: c.client},
+		id:     c.id.Clone(), params: params,
 	}
-	return t, own, s.openAsks(own)
+	own.Context, t.cancel = context.WithCancelCause(context.WithoutCancel(c.Context))
+	if err := own.in.read(own.params); err != nil {
+		return nil, err
+	}
+	return own, s.openAsks(own)
 }
 
 // taskTTL returns how long a task is kept: what a legacy client wants, but no
@@ -191,7 +197,8 @@ func (s *Server) notKept(err error) error {
 // until it has run for a time, if that is not 0. Until then it ends with the request.
 func (t *task) startLater(c, own *call, run func(*call) (jsonrpc.Raw, error), after time.Duration) (jsonrpc.Raw, error) {
 	begun := t.changed // nobody knows of it yet
-	unbind := context.AfterFunc(c, func() { t.cancel(context.Cause(c)) })
+	cancel := t.cancel
+	unbind := context.AfterFunc(c, func() { cancel(context.Cause(c)) })
 	ended := make(chan outcome, 1)
 	own.hold()
 	go func() {

@@ -14,6 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/store"
 )
@@ -22,7 +23,8 @@ import (
 //
 //	working ──begin: stored──▶ known to clients ──settle: stored──▶ ended
 //	                                │
-//	                                └─ the process dies ─▶ adopted as failed: stored ─▶ ended
+//	                                ├─ the process dies ─▶ adopted as failed: stored ─▶ ended
+//	                                └─ the process dies, and a relay has kept its state ─▶ dormant ─ask─▶ working
 //
 // What the task asks and how far it has come belongs to the handler, and ends with the process.
 
@@ -47,6 +49,7 @@ type taskRecord struct {
 	Message  string         `json:"message,omitzero"`
 	Failed   bool           `json:"failed,omitzero"` // the result is a tool's error
 	Error    *jsonrpc.Error `json:"error,omitzero"`
+	Kept     []byte         `json:"kept,omitzero"` // of one that works: see relay.KeepTask
 
 	result jsonrpc.Raw
 }
@@ -138,14 +141,16 @@ func (t *task) unstore() {
 	}
 }
 
-// record returns the stored form of the state. t.mu is not held.
+// record returns the stored form of the state. t.mu is not held, and t.ends is.
 func (t *task) record(e *taskEnd) *taskRecord {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := &taskRecord{
 		Number: t.number, Tool: t.tool, Created: t.created, Updated: t.updated, Lifetime: int64(t.ttl), Status: t.status,
 	}
-	if e != nil {
+	if e == nil {
+		r.Kept = t.kept
+	} else {
 		r.Updated, r.Status, r.Message, r.Failed, r.Error, r.result = time.Now(), e.status, e.message, e.failed, e.err, e.result
 	}
 	return r
@@ -180,6 +185,9 @@ func (t *task) finish(o outcome) {
 		e = &taskEnd{status: spec.TaskFailed, message: wire.Message, err: wire}
 	} else {
 		e.failed = string(scan.Member(o.raw, "isError")) == "true"
+	}
+	if t.asleep() || errors.Is(o.err, relay.ErrTaskLeft) && t.leave(false) {
+		return
 	}
 	for wait := storeRetry; ; wait = min(2*wait, storeRetryMost) {
 		changed, ended := t.watch()
@@ -290,11 +298,14 @@ func (s *Server) adopted(r *store.Record) (*task, error) {
 		return nil, errors.New("its owner is none")
 	}
 	s.taskTools.Store(true)
+	_, resumes := s.opts.Relay.(relay.Resumer)
+	works := !spec.TaskEnded(read.Status)
+	dormant := works && resumes && len(read.Kept) > 0
 	return &task{
 		srv: s, id: r.ID, number: read.Number, tool: read.Tool, owner: o, created: read.Created, updated: read.Updated,
 		ttl: time.Duration(read.Lifetime), live: true, status: read.Status, message: read.Message, failed: read.Failed,
 		changed: make(chan struct{}), cancel: func(error) {}, version: r.Version,
-		interrupted: !spec.TaskEnded(read.Status),
+		interrupted: works && !dormant, dormant: dormant, kept: read.Kept,
 	}, nil
 }
 

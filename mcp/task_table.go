@@ -182,6 +182,9 @@ func (tt *taskTable) close() {
 		room <- struct{}{}
 		ends.Go(func() {
 			defer func() { <-room }()
+			if t.leave(true) {
+				return
+			}
 			e := cancellation(errTaskClosed)
 			if _, err := t.stop(e); err != nil { // the next process finds that it was interrupted
 				e.unstored = true
@@ -206,7 +209,7 @@ func (tt *taskTable) wait(ctx context.Context) error {
 	for _, t := range all {
 		for {
 			changed, ended := t.watch()
-			if ended {
+			if ended || t.asleep() {
 				break
 			}
 			select {

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -58,6 +59,18 @@ type Relay interface { //nolint:interfacebloat // who answers for a server does 
 	Closed(session string)
 }
 
+// A Resumer is a [Relay] whose tasks can outlive the process: see [KeepTask].
+type Resumer interface {
+	// ResumeTask goes on with a task of a process that has ended. state is what KeepTask was given. It runs in
+	// the background, as Forward does for a task, when a client asks for the task for the first time, and
+	// in the name of that client, who is its owner. A result or an error ends the task, but for [ErrTaskLeft].
+	ResumeTask(ctx context.Context, rev *era.Revision, state []byte) (result jsonrpc.Raw, in *era.Revision, err error)
+}
+
+// ErrTaskLeft is wrapped by the error of Forward or ResumeTask, of a task for which KeepTask was called: the
+// task goes on at the server. The next request for it calls ResumeTask, in this process or in another one.
+var ErrTaskLeft = errors.New("relay: the task goes on at the server")
+
 // A Description is what a server offers, as a [Relay] describes it.
 type Description struct {
 	// Name, Version and Title are those of the server. Name "": all three are those
@@ -96,8 +109,14 @@ type Forward struct {
 	// mcp.Client.Request does. Otherwise that is the result.
 	Rounds bool
 	// OnTask is called when the server has made a task of the call, before that is
-	// followed to its end. An error ends the call, and the task is cancelled.
-	OnTask func() error
+	// followed to its end, with the id of that task. An error ends the call, and the task is cancelled.
+	OnTask func(id string) error
+	// TaskID names a task that the server has made of an earlier call: that is followed to its end, and no call
+	// is made. Method is tools/call, and Params are nil or have a _meta only. OnTask is called when the server has
+	// said that it knows the task.
+	TaskID string
+	// LeaveTask reports, when the context has ended, whether the task goes on at the server. Nil: it is cancelled.
+	LeaveTask func() bool
 	// Task calls a tool as a task where it may be one (legacy servers). One that
 	// must be one always is.
 	Task bool

@@ -11,6 +11,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -72,6 +73,24 @@ func TaskOf(ctx context.Context) TaskState {
 		return MayBecomeTask
 	}
 	return NoTask
+}
+
+// maxKept bounds what KeepTask takes, in bytes.
+const maxKept = 4 << 10
+
+// KeepTask stores with the task that is being handled, or that the call may become, what [Resumer].ResumeTask needs to
+// go on with it in another process: at most 4 KiB. It is called before mcp.StartTask. It does nothing outside of
+// a handler, for a call that cannot be a task, and for one whose tasks end with the process
+// (see mcp.ServerOptions.Tasks). It fails when the store does.
+func KeepTask(ctx context.Context, state []byte) error {
+	if len(state) > maxKept {
+		return fmt.Errorf("relay: the state of a task has %d bytes, more than %d", len(state), maxKept)
+	}
+	c := inbound.From(ctx)
+	if c == nil {
+		return nil
+	}
+	return c.KeepTask(state)
 }
 
 // Named returns a context whose next question (mcp.Ask, mcp.Elicit and others) has

@@ -19,6 +19,7 @@ type Call interface {
 	// TaskState reports whether the call can become a task or is one, and whether it
 	// is one.
 	TaskState() (can, is bool)
+	KeepTask(state []byte) error
 }
 
 // Key is the key of the context value that is the Call.

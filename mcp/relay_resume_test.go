@@ -1,0 +1,114 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
+	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/store"
+)
+
+// resumingRelay is a fakeRelay whose tasks go on without it.
+type resumingRelay struct {
+	*fakeRelay
+	resume func(ctx context.Context, state string) (string, error)
+}
+
+func (r *resumingRelay) ResumeTask(ctx context.Context, _ *era.Revision, state []byte) (jsonrpc.Raw, *era.Revision, error) {
+	text, err := r.resume(ctx, string(state))
+	return jsonrpc.Raw(fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":%q}]}`, text)), era.Latest(), err
+}
+
+// TestRelayTaskIsResumed follows a task over three servers on one store: the first is closed, the second one
+// cannot reach the task at once, and the third one finds its end.
+func TestRelayTaskIsResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept, ann := store.New(nil), owner.Named("ann")
+		resumed := 0
+		serve := func(resume func(ctx context.Context) (string, error)) *Server {
+			f := &resumingRelay{taskRelay(spec.TaskOptional, func(ctx context.Context) (string, error) {
+				if err := relay.KeepTask(ctx, make([]byte, 5000)); err == nil {
+					t.Error("a state of 5000 bytes is kept")
+				}
+				if err := errors.Join(relay.KeepTask(ctx, []byte("theirs")), StartTask(ctx)); err != nil {
+					return "", err
+				}
+				<-ctx.Done()
+				return "", context.Cause(ctx)
+			}), func(ctx context.Context, state string) (string, error) {
+				resumed++
+				if state != "theirs" || relay.TaskOf(ctx) != relay.IsTask || owner.From(ctx) != ann {
+					t.Errorf("resumed with %q", state)
+				}
+				return resume(ctx)
+			}}
+			s := NewServer("calc", "1.0", &ServerOptions{Relay: f, Tasks: kept})
+			t.Cleanup(s.Close)
+			return s
+		}
+		status := func(s *Server, id, want string) wireReply {
+			t.Helper()
+			synctest.Wait()
+			r := getTaskAs(t, s, ann, id)
+			synctest.Wait()
+			if r.Result.Status != want {
+				t.Errorf("want %s: %s", want, r.raw)
+			}
+			return r
+		}
+		wait := func(ctx context.Context) (string, error) {
+			<-ctx.Done()
+			return "", context.Cause(ctx)
+		}
+
+		first := serve(wait)
+		id, cancelled := startAs(t, first, ann), startAs(t, first, ann)
+		first.Close()
+		away := true
+		second := serve(func(ctx context.Context) (string, error) {
+			if away {
+				return "", fmt.Errorf("%w: it is away", relay.ErrTaskLeft)
+			}
+			return wait(ctx)
+		})
+		if r := getTaskAs(t, second, owner.Named("ben"), id); r.Error == nil || resumed != 0 {
+			t.Errorf("another owner resumes the task: %s", r.raw)
+		}
+		status(second, id, spec.TaskWorking)
+		status(second, id, spec.TaskWorking)
+		if resumed != 2 {
+			t.Errorf("a task that is away was resumed %d times by two requests", resumed)
+		}
+		away = false
+		status(second, id, spec.TaskWorking)
+		status(second, id, spec.TaskWorking)
+		if resumed != 3 {
+			t.Errorf("a task that is followed is resumed again: %d", resumed)
+		}
+		sendModernAs(t, second, ann, canAll, "tasks/cancel", fmt.Sprintf(`{"taskId":%q}`, cancelled))
+		status(second, cancelled, spec.TaskCancelled)
+		second.Close()
+
+		third := serve(func(context.Context) (string, error) { return "done", nil })
+		status(third, id, spec.TaskWorking)
+		end := status(third, id, spec.TaskCompleted)
+		if end.Result.Result.Content[0].Text != "done" {
+			t.Errorf("%s", end.raw)
+		}
+		status(third, cancelled, spec.TaskCancelled)
+
+		plain := taskServer(t, spec.TaskOptional, &ServerOptions{Tasks: kept}, sleepMinute) // it resumes nothing
+		if r := status(plain, id, spec.TaskCompleted); r.Result.Result.Content[0].Text != "done" {
+			t.Errorf("%s", r.raw)
+		}
+		<-time.After(2 * time.Hour)
+	})
+}
