@@ -18,6 +18,7 @@ type calling struct {
 	upstream.Call
 
 	client *mcp.ClientInfo
+	kept   *keptTask // the task that goes on at the server when the gateway ends; nil: none does
 }
 
 type callingKey struct{}
@@ -39,9 +40,6 @@ func (g *Gateway) newCalling(ctx context.Context) *calling {
 	w.Caller = g.callerOf(ctx, w.client)
 	return w
 }
-
-// onTask makes the client's call a task, where the server's is one.
-func (w *calling) onTask(string) error { return mcp.StartTask(w) }
 
 // notice tells the client; one that is gone needs no telling.
 func (w *calling) notice(method string, params jsonrpc.Raw) { _ = relay.Notify(w, method, params) }

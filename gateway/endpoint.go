@@ -195,7 +195,7 @@ func (e *endpoint) Forward(ctx context.Context, rev *era.Revision, method string
 		w := e.g.newCalling(ctx)
 		w.Method, w.Params, w.Revision = method, e.g.shield.unsigned(params), rev
 		r, err := e.call(w)
-		return r.Raw, r.Revision, err
+		return r.Raw, r.Revision, w.kept.left(err)
 	}
 	return raw, era.Latest(), err
 }
@@ -426,7 +426,8 @@ func closing(err error) bool {
 // forwardTo makes a call at a server, as its caller's revision and what the caller
 // can be asked demand.
 func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
-	w.LogLevel, w.OnTask, w.Notice = w.client.LogLevel, w.onTask, w.notice
+	w.LogLevel, w.Notice = w.client.LogLevel, w.notice
+	w.keepTask(s)
 	if w.client.ProgressWanted {
 		w.Progress = w.progress
 	}
@@ -453,7 +454,7 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 			}
 		}
 		if asks || state {
-			return e.resumable(w, s.mcp, &w.Call)
+			return e.resumable(w, s.mcp)
 		}
 		return s.mcp.Call(w, &w.Call)
 	}

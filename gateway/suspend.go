@@ -52,6 +52,7 @@ type suspended struct {
 	id     string
 	table  *suspension
 	who    upstream.Caller
+	kept   *keptTask
 	ctx    context.Context //nolint:containedctx // ends with the call
 	cancel context.CancelCauseFunc
 	asked  chan struct{} // there is a question
@@ -90,8 +91,8 @@ var (
 )
 
 // begin starts a call and returns its id.
-func (t *suspension) begin(ctx context.Context, u *upstream.Upstream, given *upstream.Call) (string, error) {
-	s := &suspended{id: rand.Text(), table: t, asked: make(chan struct{}, 1), done: make(chan struct{}), client: ctx}
+func (t *suspension) begin(ctx context.Context, u *upstream.Upstream, given *upstream.Call, kept *keptTask) (string, error) {
+	s := &suspended{kept: kept, id: rand.Text(), table: t, asked: make(chan struct{}, 1), done: make(chan struct{}), client: ctx}
 	call := *given
 	call.Params = slices.Clone(call.Params) // the request's own do not last
 	call.Caller.Info, call.Caller.Capabilities = slices.Clone(call.Caller.Info), slices.Clone(call.Caller.Capabilities)
@@ -307,12 +308,12 @@ func (s *suspended) notify(method string, params jsonrpc.Raw) {
 
 // startTask makes the request that waits a task. One that has asked already stays
 // what it is.
-func (s *suspended) startTask(string) error {
+func (s *suspended) startTask(id string) error {
 	client := s.waiting()
 	if client == nil {
 		return nil
 	}
-	if err := mcp.StartTask(client); !errors.Is(err, mcp.ErrAsked) && s.waiting() == client {
+	if err := s.kept.start(client, id); !errors.Is(err, mcp.ErrAsked) && s.waiting() == client {
 		return err
 	}
 	return nil
@@ -435,12 +436,13 @@ func (s *suspended) askClient(ctx context.Context) (unanswered error) {
 }
 
 // resumable makes a call of a modern client at a legacy server.
-func (e *endpoint) resumable(ctx context.Context, u *upstream.Upstream, call *upstream.Call) (result upstream.Result, err error) {
+func (e *endpoint) resumable(w *calling, u *upstream.Upstream) (result upstream.Result, err error) {
+	ctx, call := context.Context(w), &w.Call
 	t := e.g.suspended
 	var earlier []*suspended // attempts that have ended with URLs to visit
 	for n := 1; ; n++ {
 		// The client carries the id in requestState, and cannot change it.
-		id, err := mcp.Once(ctx, "call-"+strconv.Itoa(n), func() (string, error) { return t.begin(ctx, u, call) })
+		id, err := mcp.Once(ctx, "call-"+strconv.Itoa(n), func() (string, error) { return t.begin(ctx, u, call, w.kept) })
 		if err != nil {
 			return upstream.Result{}, err
 		}

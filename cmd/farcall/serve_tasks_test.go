@@ -101,8 +101,17 @@ guard:
 		t.Fatal(err)
 	}
 	s := serve(t, "--config", file, "--log", "off")
+	far := taskUser(t, s.addrs[0]+"/mcp/far", "ann-key")
+	var there [3]string // what goes on at the server there
+	for i, ms := range []int{5000, 600_000, 600_000} {
+		made, err := far.StartTask(t.Context(), "demo_task", map[string]int{"ms": ms}, 0)
+		if err != nil || made.TaskID == "" {
+			t.Fatalf("%+v, %v", made, err)
+		}
+		there[i] = made.TaskID
+	}
 	type place struct{ path, tool, ended, works string }
-	places := []*place{{path: "/mcp", tool: "child__demo_task"}, {path: "/mcp/child", tool: "demo_task"}, {path: "/mcp/far", tool: "demo_task"}}
+	places := []*place{{path: "/mcp", tool: "child__demo_task"}, {path: "/mcp/child", tool: "demo_task"}}
 	for _, p := range places {
 		p.ended, p.works = startTasks(t, taskUser(t, s.addrs[0]+p.path, "ann-key"), p.tool)
 	}
@@ -112,6 +121,26 @@ guard:
 		checkTasks(t, taskUser(t, s.addrs[0]+p.path, "ann-key"), p.ended, p.works)
 		checkUnknown(t, taskUser(t, s.addrs[0]+p.path, "ben-key"), p.ended)
 	}
-	checkUnknown(t, taskUser(t, s.addrs[0]+"/mcp", "ann-key"), places[2].ended) // it is of another address
+	checkUnknown(t, taskUser(t, s.addrs[0]+"/mcp", "ann-key"), places[1].ended) // it is of another address
+	working := func(c *mcp.Client, id string) {
+		t.Helper()
+		for range 2 { // it is resumed by the first one
+			if got, err := c.Task(t.Context(), id); err != nil || got.Status != spec.TaskWorking {
+				t.Errorf("a task that goes on: %+v, %v", got, err)
+			}
+		}
+	}
+	far = taskUser(t, s.addrs[0]+"/mcp/far", "ann-key")
+	working(far, there[1])
+	s.stop(t) // which leaves tasks as kill does
+	s = serve(t, "--config", file, "--log", "off")
+	far = taskUser(t, s.addrs[0]+"/mcp/far", "ann-key")
+	if r, err := far.WaitTask(t.Context(), there[0]); err != nil || !strings.Contains(r.Content[0].Text, "5000") {
+		t.Errorf("a task that has gone on: %+v, %v", r, err)
+	}
+	if err := far.CancelTask(t.Context(), there[1]); err != nil {
+		t.Error(err)
+	}
+	working(far, there[2])
 	s.stop(t)
 }
