@@ -43,6 +43,8 @@ var archLadder = map[string]archRow{
 	"mcp/mcpauth": {ours: "internal/fetch internal/filelock internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring", names: 18},
 	// Extension, MIMEType, Model, App, Page, AddPage, WithPage, Shown
 	"mcp/apps": {ours: "mcp", names: 8},
+	// New, and what it describes: File, Package, Transport, Input
+	"mcp/registry": {ours: ". internal/jsonv2 mcp mcp/spec", names: 5},
 	// Add and its Options to serve skills; List, Get, Skill and ErrChanged to use them.
 	"mcp/skills": {ours: ". internal/jsonv2 internal/scan internal/yamljson jsonrpc mcp mcp/spec", names: 6},
 	// 10: what reads a document (New, Open, Fetch), what it makes (API, Tool, Problem) and how (Options, Slim and its three values).
