@@ -105,6 +105,11 @@ type ServerOptions struct {
 	// MaxTasks bounds the tasks that are kept at a time. One owner has a tenth of
 	// them at most, or 16, and all sessions of one address half. Default 10,000.
 	MaxTasks int
+	// Sessions stores the values of sealed sessions over HTTP (see Keys and [Session.SetValue]), so that they
+	// outlive the process and are seen by all servers that share the store, until the session ends: at its DELETE, or
+	// when it is as old as it may be. It may be the store of Tasks, too. A directory belongs to one process: what several
+	// processes share implements [store.Records]. Default: values are in the memory of one process.
+	Sessions store.Records
 	// Tasks stores tasks, each before a client gets its id, and its end before a client sees
 	// that. A server that starts finds those of a process that has ended, however it ended: a task that had
 	// ended is answered with the same bytes until its time is over, and one that still ran has failed,

@@ -22,13 +22,9 @@ import (
 // be called by any goroutine.
 type Session struct{ x *session }
 
-// maxSessionValues bounds the bytes of the values of one session, with their keys.
-const maxSessionValues = 64 << 10
-
 var (
-	errNotReady   = errors.New("mcp: the client has not said that it is initialized; send from OnSessionInitialized on")
-	errOfCall     = errors.New("mcp: the notification belongs to a call; use Progress in its handler")
-	errManyValues = fmt.Errorf("mcp: the values of one session have %d bytes at most, with their keys", maxSessionValues)
+	errNotReady = errors.New("mcp: the client has not said that it is initialized; send from OnSessionInitialized on")
+	errOfCall   = errors.New("mcp: the notification belongs to a call; use Progress in its handler")
 )
 
 // Sessions returns the sessions that have begun and not ended in this process. Those that begin or end
@@ -131,56 +127,6 @@ func (s *Session) URLDone(ctx context.Context, url string) error {
 func elicitationID(url string) string {
 	sum := sha256.Sum256([]byte(url))
 	return hex.EncodeToString(sum[:16])
-}
-
-// SetValue keeps a value under a key for the session, as JSON. A nil value removes what is there. The values of a
-// session have 64 KB at most, with their keys.
-//
-// They last as long as the session does in this process. The id of a session that is sealed for
-// all replicas does not have them: another replica does not see them, and neither does this one after it was
-// idle for mcphttp.Options.IdleTimeout. So they suit what can be made again.
-func (s *Session) SetValue(key string, value any) error {
-	var raw jsonrpc.Raw
-	if value != nil {
-		var err error
-		if raw, err = jsonv2.Append(nil, value); err != nil {
-			return fmt.Errorf("mcp: the value %q of a session cannot be marshalled: %w", key, err)
-		}
-	}
-	x := s.x
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.closed {
-		return errSessionEnded
-	}
-	size := len(key) + len(raw)
-	for k, v := range x.values {
-		if k != key {
-			size += len(k) + len(v)
-		}
-	}
-	switch {
-	case raw == nil:
-		delete(x.values, key)
-		return nil
-	case size > maxSessionValues:
-		return errManyValues
-	case x.values == nil:
-		x.values = map[string]jsonrpc.Raw{}
-	}
-	x.values[key] = raw
-	return nil
-}
-
-// Value stores the value of a key in what v points to, and reports whether there is one.
-func (s *Session) Value(key string, v any) (ok bool, err error) {
-	s.x.mu.Lock()
-	raw, ok := s.x.values[key]
-	s.x.mu.Unlock()
-	if !ok {
-		return false, nil
-	}
-	return true, jsonv2.Unmarshal(raw, v)
 }
 
 // begins calls the hook for the session that initialize has begun.

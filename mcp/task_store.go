@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
@@ -267,6 +268,9 @@ func (s *Server) adopt() {
 	defer cancel()
 	for r, err := range s.opts.Tasks.Adopt(ctx) {
 		var t *task
+		if err == nil && strings.HasPrefix(r.ID, valuesPrefix) {
+			continue // of ServerOptions.Sessions
+		}
 		if err == nil {
 			t, err = s.adopted(r)
 		}

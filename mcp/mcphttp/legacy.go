@@ -262,6 +262,9 @@ func (h *Handler) withSession(w http.ResponseWriter, r *http.Request) {
 		s.listen(w, r)
 		return
 	}
+	if d, ok := s.backend.(interface{ Discard(ctx context.Context) }); ok {
+		d.Discard(r.Context())
+	}
 	if h.table.remove(s) {
 		s.end()
 	}

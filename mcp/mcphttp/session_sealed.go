@@ -26,6 +26,20 @@ func (s *session) named() bool {
 	return s.movable.from != nil
 }
 
+// Sealed returns a text that names the session at all replicas, and when it ends. "": it is one of this process.
+func (s *session) Sealed() (id string, until time.Time) {
+	if !s.isSealed() {
+		return "", time.Time{}
+	}
+	issued := time.Now()
+	s.mu.Lock()
+	if s.movable.from != nil {
+		issued = s.movable.from.issued
+	}
+	s.mu.Unlock()
+	return s.key, s.h.sealed.until(issued)
+}
+
 // seal makes the id of a session that has begun.
 func (s *session) seal() error {
 	b, ok := s.backend.(Resumable)
