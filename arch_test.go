@@ -47,6 +47,8 @@ var archLadder = map[string]archRow{
 	"mcp/registry": {ours: ". internal/jsonv2 mcp mcp/spec", names: 5},
 	// Add and its Options to serve skills; List, Get, Skill and ErrChanged to use them.
 	"mcp/skills": {ours: ". internal/jsonv2 internal/scan internal/yamljson jsonrpc mcp mcp/spec", names: 6},
+	// Host, New, Options and Server to have one; State with its four values and Status; List and Item; ErrUnknown and ErrNotReady.
+	"mcp/host": {ours: ". jsonrpc stream internal/environ internal/target internal/visible mcp mcp/mcphttp mcp/spec", names: 15},
 	// 10: what reads a document (New, Open, Fetch), what it makes (API, Tool, Problem) and how (Options, Slim and its three values).
 	"mcp/openapi": {ours: "jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate internal/yamljson mcp mcp/spec", names: 12},
 	"guard": {

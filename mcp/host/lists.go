@@ -1,0 +1,252 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// A List is what all ready servers offer of one kind, in the order in which the servers were
+// configured. It is shared by all who ask for it and must not be changed.
+type List[T any] struct {
+	Items []Item[T]
+	// Missing are the servers whose items are not in it, with the reason as Err (nil for one that
+	// starts for the first time). Disabled servers are not among them.
+	Missing []Status
+}
+
+// An Item is one entry of a [List].
+type Item[T any] struct {
+	Server string
+	// Value is what the server said, but for the name of a tool or a prompt, which is server__name.
+	Value T
+}
+
+// kinds are kinds of lists.
+type kinds uint32
+
+const (
+	tools kinds = 1 << iota
+	prompts
+	resources
+	templates
+
+	allKinds = tools | prompts | resources | templates
+)
+
+// kindsOf returns what a client calls a list.
+func kindsOf(list string) kinds {
+	switch list {
+	case "tools":
+		return tools
+	case "prompts":
+		return prompts
+	case "resources":
+		return resources | templates
+	}
+	return 0
+}
+
+// granted returns the lists of whose changes a server tells.
+func granted(f spec.SubscriptionFilter) (k kinds) {
+	if f.ToolsListChanged {
+		k |= tools
+	}
+	if f.PromptsListChanged {
+		k |= prompts
+	}
+	if f.ResourcesListChanged {
+		k |= resources | templates
+	}
+	return k
+}
+
+// A catalog is what one server offers.
+type catalog struct {
+	tools     listing[mcp.Tool]
+	prompts   listing[mcp.Prompt]
+	resources listing[mcp.Resource]
+	templates listing[mcp.ResourceTemplate]
+}
+
+// A listing is one list of one server, which never changes, or why it could not be fetched.
+type listing[T any] struct {
+	items []Item[T]
+	err   error
+}
+
+// merged has the lists of all servers until one of them changes; nil: to be made.
+type merged struct {
+	tools     *List[mcp.Tool]
+	prompts   *List[mcp.Prompt]
+	resources *List[mcp.Resource]
+	templates *List[mcp.ResourceTemplate]
+}
+
+func (l *merged) dropLocked(k kinds) {
+	if k&tools != 0 {
+		l.tools = nil
+	}
+	if k&prompts != 0 {
+		l.prompts = nil
+	}
+	if k&resources != 0 {
+		l.resources = nil
+	}
+	if k&templates != 0 {
+		l.templates = nil
+	}
+}
+
+// Tools returns the tools of all servers. It does not ask the servers: the host keeps the lists and
+// fetches them again when a server says that they have changed, and after each connection.
+func (h *Host) Tools() List[mcp.Tool] {
+	return merge(h, &h.merged.tools, func(c *catalog) *listing[mcp.Tool] { return &c.tools })
+}
+
+// Prompts returns the prompts of all servers, as Tools does.
+func (h *Host) Prompts() List[mcp.Prompt] {
+	return merge(h, &h.merged.prompts, func(c *catalog) *listing[mcp.Prompt] { return &c.prompts })
+}
+
+// Resources returns the resources of all servers, as Tools does. Two servers may have the same URI.
+func (h *Host) Resources() List[mcp.Resource] {
+	return merge(h, &h.merged.resources, func(c *catalog) *listing[mcp.Resource] { return &c.resources })
+}
+
+// Templates returns the resource templates of all servers, as Tools does.
+func (h *Host) Templates() List[mcp.ResourceTemplate] {
+	return merge(h, &h.merged.templates, func(c *catalog) *listing[mcp.ResourceTemplate] { return &c.templates })
+}
+
+// merge returns the list that is kept, or makes it.
+func merge[T any](h *Host, kept **List[T], of func(*catalog) *listing[T]) List[T] {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if *kept != nil {
+		return **kept
+	}
+	n := 0
+	for _, m := range h.order {
+		if m.state == Ready {
+			n += len(of(&m.lists).items)
+		}
+	}
+	l := &List[T]{Items: make([]Item[T], 0, n)}
+	for _, m := range h.order {
+		switch at := of(&m.lists); {
+		case m.state != Ready:
+			if !m.cfg.Disabled {
+				l.Missing = append(l.Missing, m.statusLocked())
+			}
+		case at.err != nil:
+			status := m.statusLocked()
+			status.Err = at.err
+			l.Missing = append(l.Missing, status)
+		default:
+			l.Items = append(l.Items, at.items...)
+		}
+	}
+	*kept = l
+	return *l
+}
+
+// changed has lists fetched again. It may be called by any goroutine and does not block.
+func (c *conn) changed(k kinds) {
+	if k == 0 {
+		return
+	}
+	c.stale.Or(uint32(k))
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// refresh fetches the lists that have changed.
+func (m *member) refresh(life context.Context, c *conn) {
+	k := kinds(c.stale.Swap(0))
+	if k == 0 {
+		return
+	}
+	lists := m.lists // only this goroutine changes them
+	m.fetch(life, c, &lists, k)
+	m.h.mu.Lock()
+	defer m.h.mu.Unlock()
+	m.lists = lists
+	m.h.merged.dropLocked(k)
+	m.h.tell.changed(k)
+}
+
+// failedLists returns the lists that could not be fetched.
+func (m *member) failedLists() (k kinds) {
+	for kind, err := range map[kinds]error{
+		tools: m.lists.tools.err, prompts: m.lists.prompts.err, resources: m.lists.resources.err, templates: m.lists.templates.err,
+	} {
+		if err != nil {
+			k |= kind
+		}
+	}
+	return k
+}
+
+// fetch fetches lists of a server, those that it has.
+func (m *member) fetch(ctx context.Context, c *conn, into *catalog, k kinds) {
+	caps := c.client.Server().Capabilities
+	if caps == nil {
+		caps = &spec.ServerCapabilities{}
+	}
+	var all sync.WaitGroup
+	defer all.Wait()
+	if k&tools != 0 && caps.Tools != nil {
+		all.Go(func() {
+			into.tools = fetched(ctx, m, "tools", c.client.Tools, func(t *mcp.Tool) bool {
+				offered := m.cfg.offers(t.Name)
+				t.Name = m.cfg.Name + separator + t.Name
+				return offered
+			})
+		})
+	}
+	if k&prompts != 0 && caps.Prompts != nil {
+		all.Go(func() {
+			into.prompts = fetched(ctx, m, "prompts", c.client.Prompts, func(p *mcp.Prompt) bool {
+				p.Name = m.cfg.Name + separator + p.Name
+				return true
+			})
+		})
+	}
+	if k&resources != 0 && caps.Resources != nil {
+		all.Go(func() {
+			into.resources = fetched(ctx, m, "resources", c.client.Resources, func(*mcp.Resource) bool { return true })
+		})
+	}
+	if k&templates != 0 && caps.Resources != nil {
+		all.Go(func() {
+			into.templates = fetched(ctx, m, "templates", c.client.Templates, func(*mcp.ResourceTemplate) bool { return true })
+		})
+	}
+}
+
+// fetched fetches one list. What adapt does not keep is left out.
+func fetched[T any](ctx context.Context, m *member, what string, list func(context.Context) ([]T, error), adapt func(*T) bool) listing[T] {
+	all, err := list(ctx)
+	var answered *jsonrpc.Error
+	switch {
+	case errors.As(err, &answered) && answered.Code == jsonrpc.MethodNotFound:
+		all = nil // many a server with resources has no templates
+	case err != nil:
+		return listing[T]{err: fmt.Errorf("host: %s: the %s could not be listed: %w", m.cfg.Name, what, err)}
+	}
+	items := make([]Item[T], 0, len(all))
+	for i := range all {
+		if adapt(&all[i]) {
+			items = append(items, Item[T]{m.cfg.Name, all[i]})
+		}
+	}
+	return listing[T]{items: items}
+}
