@@ -1,8 +1,11 @@
 package interop
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +19,54 @@ import (
 
 	"github.com/farcall-dev/farcall/mcp/era"
 )
+
+// typeScriptUser is the client of the TypeScript SDK, in a process of its own that is used a line at a time.
+type typeScriptUser struct {
+	rounds io.Writer
+	lines  *bufio.Scanner
+}
+
+// useTypeScript returns when the client is connected.
+func useTypeScript(t *testing.T, url, revision string) *typeScriptUser {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience) // it ends by itself, later than t.Context
+	cmd := nodeCommand(t, ctx, "mcp-user.mjs", url, revision)
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		defer cancel()
+		in.Close() // it ends its session, and itself
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("typescript %s: %v", revision, err)
+		}
+	})
+	u := &typeScriptUser{in, bufio.NewScanner(out)}
+	if !u.lines.Scan() || u.lines.Text() != revision {
+		t.Fatalf("typescript %s: it speaks %q", revision, u.lines.Text())
+	}
+	return u
+}
+
+// use makes some rounds of all that there is, and returns what has failed.
+func (u *typeScriptUser) use(rounds int) (failed []string, err error) {
+	if _, err := fmt.Fprintln(u.rounds, rounds); err != nil {
+		return nil, err
+	}
+	if !u.lines.Scan() {
+		return nil, fmt.Errorf("it has ended: %w", cmp.Or(u.lines.Err(), io.EOF))
+	}
+	return failed, json.Unmarshal(u.lines.Bytes(), &failed)
+}
 
 // TestMCPReplicas has three processes of the gateway behind a round robin, and clients of every revision, ours and
 // others, that use tools, resources and prompts, and are asked. One process is killed: they go on.
@@ -72,7 +123,20 @@ func TestMCPReplicas(t *testing.T) {
 			users["mcp-go "+rev.Name] = useMCPGo(t, place, "http", rev.Name)
 		}
 	}
+	scripts := map[string]*typeScriptUser{}
+	if findNode() == "" && os.Getenv("CI") == "" {
+		t.Log("without the TypeScript client: there is no Node.js of version 22 or later on this machine")
+	} else {
+		for _, rev := range era.Revisions() {
+			scripts["typescript "+rev.Name] = useTypeScript(t, place.http, rev.Name)
+		}
+	}
 	use := func(when string) {
+		for name, u := range scripts {
+			if failed, err := u.use(4); err != nil || len(failed) > 0 {
+				t.Errorf("%s, %s: %q, %v", when, name, failed, err)
+			}
+		}
 		for name, u := range users {
 			ctx := within(t)
 			rev := era.Lookup(u.revision())
