@@ -18,12 +18,12 @@ func TestInterceptorAllocations(t *testing.T) {
 	}
 }
 
-// Middleware costs one allocation a call, and none where there is none.
+// Middleware costs no allocation: the call has room for what it sees.
 func TestMiddlewareAllocations(t *testing.T) {
 	without := testing.AllocsPerRun(100, callInProcess(t))
 	s := sumServer()
 	s.Use(before(func(*Request) {}), before(func(*Request) {}))
-	if with := testing.AllocsPerRun(100, sumCall(t, s)); with > without+1 {
+	if with := testing.AllocsPerRun(100, sumCall(t, s)); with > without {
 		t.Errorf("%v allocations with middleware, %v without", with, without)
 	}
 }

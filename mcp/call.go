@@ -32,10 +32,11 @@ type call struct {
 	in       inputs       // what is in them
 	logLevel string       // modern: what the request asks for; "" is none
 	sent     *jsonrpc.Raw // params before middleware changed them; nil: it did not
-	request  *Request     // what middleware sees; nil: there is none
+	request  *Request     // what middleware sees once around is set; nil: there is none
 	task     *task        // not nil when it runs as a task
 	mayAsk   bool         // its handler may ask the client
 	lazy     bool         // what its rounds have brought is opened when the handler needs it
+	around   bool         // middleware is around it
 	nested   bool         // it is part of another one, which has its rounds and task: see Transform
 	shown    string       // how the client calls the tool of a nested one
 	forwards bool         // params are as the client sent them, for the Relay
@@ -43,6 +44,25 @@ type call struct {
 	mu   sync.Mutex
 	over bool  // the handler has returned: params and id are lent to somebody else
 	asks *asks // what was asked; nil: nothing yet
+}
+
+// newCall returns the call of a request from client. One allocation holds what middleware sees of it, too.
+func (s *Server) newCall(ctx context.Context, client farcall.Caller, req *farcall.Request) *call {
+	var c *call
+	if s.middleware.none() {
+		c = new(call)
+	} else {
+		both := new(struct {
+			call
+
+			request Request
+		})
+		c, both.call.request = &both.call, &both.request
+	}
+	c.Context, c.srv, c.client = ctx, s, client
+	c.method, c.id, c.params = req.Method, req.ID, req.Params
+	c.forwards = s.forwards(req.Method)
+	return c
 }
 
 // end is called when the handler has returned. One that goes on in a goroutine

@@ -173,8 +173,12 @@ func (r *Response) Err() error {
 
 // surrounded serves a request within the middleware. m is nil for a method that is not in the table.
 func (s *Server) surrounded(c *call, m *method, req *farcall.Request) (answer, error) {
-	r := c.newRequest()
-	c.request, r.method, r.req = r, m, req
+	r := c.request // of newCall
+	if r == nil || c.around {
+		r = new(Request)
+	}
+	c.fillRequest(r)
+	c.request, c.around, r.method, r.req = r, true, m, req
 	defer r.end()
 	res, err := s.middleware.run(&r.ctx, r, 0)
 	if err == nil && res == nil {
@@ -219,7 +223,7 @@ func (r *Request) serve(ctx context.Context) (answer, error) {
 func (c *call) again(from *requestContext) *call {
 	return &call{
 		Context: from.Context, srv: c.srv, mounted: c.mounted, sent: c.sent, rev: c.rev, session: c.session, who: c.who, client: c.client,
-		method: c.method, id: c.id, params: c.params, in: c.in, logLevel: c.logLevel, request: c.request,
+		method: c.method, id: c.id, params: c.params, in: c.in, logLevel: c.logLevel, request: c.request, around: c.around,
 	}
 }
 

@@ -52,14 +52,14 @@ func RequestFrom(ctx context.Context) *Request {
 	if c == nil || c.isOver() {
 		return nil
 	}
-	if c.request != nil {
+	if c.around {
 		return c.request
 	}
-	return c.newRequest()
+	return c.fillRequest(new(Request))
 }
 
-func (c *call) newRequest() *Request {
-	r := &Request{Method: c.method, params: c.params, in: &c.in, ctx: requestContext{c.Context, c}}
+func (c *call) fillRequest(r *Request) *Request {
+	r.Method, r.params, r.in, r.ctx = c.method, c.params, &c.in, requestContext{c.Context, c}
 	r.fill(c.knownName())
 	return r
 }

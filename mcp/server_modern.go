@@ -22,10 +22,7 @@ func (s *Server) serve(ctx context.Context, req *farcall.Request) (any, error) {
 		s.relayStateless(ctx, req)
 		return nil, nil
 	}
-	c := &call{
-		Context: ctx, srv: s, client: farcall.CallerFrom(ctx), method: req.Method, id: req.ID, params: req.Params,
-		forwards: s.forwards(req.Method),
-	}
+	c := s.newCall(ctx, farcall.CallerFrom(ctx), req)
 	defer c.end()
 	if err := c.open(); err != nil {
 		return nil, err

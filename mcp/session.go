@@ -146,11 +146,8 @@ func errBatch(rev *era.Revision) error {
 }
 
 func (x *session) newCall(ctx context.Context, rev *era.Revision, req *farcall.Request) (*call, error) {
-	c := &call{
-		Context: ctx, srv: x.srv, rev: rev, session: x, client: x.client,
-		who: x.who.Load(), method: req.Method, id: req.ID, params: req.Params,
-		forwards: x.srv.forwards(req.Method),
-	}
+	c := x.srv.newCall(ctx, x.client, req)
+	c.rev, c.session, c.who = rev, x, x.who.Load()
 	if !c.forwards {
 		var err error
 		if c.params, err = era.Translate(era.Params, req.Method, req.Params, rev, era.Latest()); err != nil {
