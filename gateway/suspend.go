@@ -339,7 +339,7 @@ func (s *suspended) wait(ctx context.Context) (result upstream.Result, ended boo
 		case <-s.done:
 			return s.result, true, s.err
 		case <-ctx.Done():
-			s.table.drop(s, ctx.Err())
+			s.table.drop(s, context.Cause(ctx)) // the reason of the client
 			return upstream.Result{}, false, ctx.Err()
 		case <-s.asked:
 		}
