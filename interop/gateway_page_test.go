@@ -11,15 +11,7 @@ import (
 // A browser shows the page of a gateway, without a complaint.
 func TestGatewayPage(t *testing.T) {
 	t.Parallel()
-	var browser string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil && browser == "" {
-			browser = path
-		}
-	}
-	if browser == "" {
-		missing(t, "there is no Chromium on this machine")
-	}
+	browser := findBrowser(t)
 	f := gatewayOf(t, "title: Tools of interop\n",
 		runs("local", npm(t, "server-everything", "stdio")),
 		runs("files", npm(t, "server-filesystem", t.TempDir())),
