@@ -72,7 +72,7 @@ func (f *File) check(p *problems) {
 			p.add(!iconSize.MatchString(size), at+".sizes", `must be such as "48x48", or "any" (got %.40q)`, size)
 		}
 	}
-	p.add(f.Repository != "" && !(repository.MatchString(f.Repository) && !strings.Contains(f.Repository+"/", "/-/")), "repository.url",
+	p.add(f.Repository != "" && (!repository.MatchString(f.Repository) || strings.Contains(f.Repository+"/", "/-/")), "repository.url",
 		"must be that of a repository, https://github.com/OWNER/NAME or https://gitlab.com/GROUP/NAME (got %.200q)", f.Repository)
 	p.add(f.Repository == "" && f.RepositoryID+f.Subfolder != "", "repository", "has an id or a subfolder, and no address")
 	p.add(f.Subfolder != "" && (!subfolder.MatchString(f.Subfolder) || slices.ContainsFunc(strings.Split(f.Subfolder, "/"), func(s string) bool { return s == "." || s == ".." })),

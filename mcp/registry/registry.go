@@ -111,7 +111,7 @@ func New(ctx context.Context, s *mcp.Server, name string) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
 	}
-	defer c.Close()
+	defer c.Close() //nolint:errcheck // it has answered
 	f := &File{Name: name, Title: c.Server().Title, Version: c.Server().Version}
 	var r struct {
 		Meta map[string]spec.Implementation `json:"_meta"`

@@ -55,8 +55,11 @@ func full() *File {
 		Repository: "https://gitlab.com/group/sub/weather", RepositoryID: "7", Subfolder: "servers/weather",
 		Packages: []Package{
 			{Type: "npm", Identifier: "@user/weather", Version: "1.0.0", RuntimeHint: "npx", RuntimeArguments: []Input{{Name: "-y"}}, Env: []Input{input}},
-			{Type: "oci", Identifier: "ghcr.io/user/weather:1.0.0", Arguments: []Input{{Name: "--port", Hint: "port", Default: "8080", Format: "number"}, {Value: "serve"}, {Hint: "dir", Format: "filepath", Repeated: true}},
-				Transport: Transport{Type: "streamable-http", URL: "http://localhost:{port}/mcp", Headers: []Input{{Name: "X-Key", Secret: true}}}},
+			{
+				Type: "oci", Identifier: "ghcr.io/user/weather:1.0.0",
+				Arguments: []Input{{Name: "--port", Hint: "port", Default: "8080", Format: "number"}, {Value: "serve"}, {Hint: "dir", Format: "filepath", Repeated: true}},
+				Transport: Transport{Type: "streamable-http", URL: "http://localhost:{port}/mcp", Headers: []Input{{Name: "X-Key", Secret: true}}},
+			},
 			{Type: "mcpb", Identifier: "https://github.com/user/weather/releases/download/v1/weather.mcpb", SHA256: strings.Repeat("0a", 32)},
 		},
 		Remotes: []Transport{

@@ -2,7 +2,7 @@ package registry
 
 import (
 	"bytes"
-	"encoding/json"
+	"encoding/json" //nolint:depguard // for json.Indent alone, which keeps the bytes of values
 	"strings"
 
 	"github.com/farcall-dev/farcall/mcp/spec"

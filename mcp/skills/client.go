@@ -182,7 +182,7 @@ func within(root, uri string) bool {
 // ErrChanged. The files of a Dynamic skill must be within it, and only the frontmatter is compared.
 func (s *Skill) Read(ctx context.Context, uri string) ([]byte, error) {
 	want, known := s.files[uri]
-	if !known && !(s.Dynamic && within(strings.TrimSuffix(s.URI, "/"+manifest), uri)) {
+	if !known && (!s.Dynamic || !within(strings.TrimSuffix(s.URI, "/"+manifest), uri)) {
 		return nil, fmt.Errorf("%w: %.200q is no file of the skill %q", ErrChanged, uri, s.URI)
 	}
 	r, err := s.client.Read(ctx, uri)

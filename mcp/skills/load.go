@@ -209,7 +209,7 @@ func (l *loader) read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
+	defer f.Close() //nolint:errcheck // it is read only
 	content, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
 	if err == nil && len(content) > maxBytes {
 		err = fmt.Errorf("it has more than the %d bytes of a whole skill", maxBytes)

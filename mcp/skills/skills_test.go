@@ -107,7 +107,10 @@ func TestWire(t *testing.T) {
 		delete(got, "cacheScope")
 		delete(got, "resultType")
 		delete(got, "_meta")
-		raw, _ := json.Marshal(test.want)
+		raw, err := json.Marshal(test.want)
+		if err != nil {
+			t.Fatal(err)
+		}
 		var want map[string]any
 		if err := json.Unmarshal(raw, &want); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s %v:\n%v\nwant\n%v", test.method, test.params, got, want)
