@@ -48,7 +48,7 @@ var archLadder = map[string]archRow{
 	// Add and its Options to serve skills; List, Get, Skill and ErrChanged to use them.
 	"mcp/skills": {ours: ". internal/jsonv2 internal/scan internal/yamljson jsonrpc mcp mcp/spec", names: 6},
 	// Host, New, Options and Server to have one; State with its four values and Status; List and Item; ErrUnknown and ErrNotReady.
-	"mcp/host": {ours: ". jsonrpc stream internal/environ internal/target internal/visible mcp mcp/mcphttp mcp/spec", names: 15},
+	"mcp/host": {ours: ". jsonrpc stream internal/environ internal/glob internal/target internal/visible mcp mcp/mcphttp mcp/spec", names: 15},
 	// 10: what reads a document (New, Open, Fetch), what it makes (API, Tool, Problem) and how (Options, Slim and its three values).
 	"mcp/openapi": {ours: "jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate internal/yamljson mcp mcp/spec", names: 12},
 	"guard": {
@@ -63,6 +63,7 @@ var archLadder = map[string]archRow{
 	"internal/audit":        {ours: "internal/owner internal/scan internal/share"},
 	"internal/environ":      {},
 	"internal/fetch":        {},
+	"internal/glob":         {pure: true},
 	"internal/visible":      {},
 	"internal/lock":         {ours: "internal/jsonv2"},
 	"internal/filelock":     {outside: "golang.org/x/sys"},
@@ -106,12 +107,12 @@ var archLadder = map[string]archRow{
 	// and Credentials are what an Upstream has of them.
 	// LoadPolicyTest, PolicyTest and PolicyCase are files of calls with expected decisions, which the reader of
 	// configurations reads, so that errors have a line and column.
-	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/environ internal/forwarded internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/seal internal/share mcp mcp/era mcp/mcpauth mcp/mcphttp mcp/relay mcp/spec store gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml", names: 21},
+	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/environ internal/forwarded internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/seal internal/share mcp mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/relay mcp/spec store gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml", names: 21},
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"gateway/internal/raw":            {ours: "internal/beginning . jsonrpc internal/jsonv2 internal/scan internal/visible stream"},
-	"gateway/internal/route":          {ours: "jsonrpc internal/scan"},
+	"gateway/internal/route":          {ours: "jsonrpc internal/glob internal/scan"},
 	"gateway/internal/supervise":      {ours: ". stream internal/scan internal/visible"},
 	"gateway/internal/upstream":       {ours: ". jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/era mcp/mcphttp mcp/relay mcp/spec stream"},
 	"cmd/farcall/internal/playground": {ours: ". jsonrpc mcp mcp/spec"},

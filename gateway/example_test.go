@@ -4,10 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/host"
 )
 
 // A server of this process stands behind the gateway beside others.
@@ -46,4 +49,59 @@ func Example_inProcess() {
 	}
 	fmt.Println(r.Content[0].Text)
 	// Output: 42
+}
+
+// A program that embeds a model uses the servers of a desktop client's file.
+func ExampleConfig_Servers() {
+	dir, err := os.MkdirTemp("", "host")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "mcp.json")
+	if err := os.WriteFile(file, []byte(`{"mcpServers": {"files": {"command": "no-such-program"}}}`), 0o600); err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := embed(context.Background(), file); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// files is failed
+}
+
+func embed(ctx context.Context, file string) error {
+	config, err := gateway.Load(file) // of Claude, Cursor, VS Code …
+	if err != nil {
+		return err
+	}
+	servers, err := config.Servers()
+	if err != nil {
+		return err
+	}
+	h, err := host.New(ctx, servers, &host.Options{
+		Roots: func(_ context.Context, server string) ([]mcp.Root, error) {
+			return []mcp.Root{{URI: "file:///home/ada/work/" + server}}, nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer h.Close(ctx)
+	if err := h.Wait(ctx); err != nil { // each server is ready or has failed
+		return err
+	}
+	tools := h.Tools()
+	for _, item := range tools.Items {
+		fmt.Println(item.Value.Name, item.Value.Description) // files__read_file Read a file
+	}
+	for _, status := range tools.Missing {
+		fmt.Println(status.Name, "is", status.State)
+	}
+	if len(tools.Items) == 0 {
+		return nil
+	}
+	_, err = h.CallTool(ctx, tools.Items[0].Value.Name, nil)
+	return err
 }

@@ -19,6 +19,11 @@
 // the reason, each [List] names the servers that are missing from it, and a call of its tools
 // fails with [ErrNotReady].
 //
+// # Configuration
+//
+// Servers are given in Go. [github.com/farcall-dev/farcall/gateway.Config.Servers] makes them of the
+// mcpServers file of a desktop client.
+//
 // # Ownership
 //
 // The host owns every connection and child process that it makes, and [Host.Close] ends them.

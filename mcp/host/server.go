@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/glob"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -55,7 +56,7 @@ type Server struct {
 	// Options.Client.
 	Timeout time.Duration
 	// AllowTools and DenyTools choose the tools that are listed and may be called, by the names
-	// that the server gives them; a * stands for any text. Default: all that are not denied.
+	// that the server gives them, in patterns with * and ?. Default: all that are not denied.
 	AllowTools, DenyTools []string
 }
 
@@ -117,27 +118,6 @@ func (s *Server) clone() *Server {
 
 // offers reports whether a tool is listed and may be called.
 func (s *Server) offers(tool string) bool {
-	matches := func(pattern string) bool { return match(pattern, tool) }
+	matches := func(pattern string) bool { return glob.Match(pattern, tool) }
 	return (len(s.AllowTools) == 0 || slices.ContainsFunc(s.AllowTools, matches)) && !slices.ContainsFunc(s.DenyTools, matches)
-}
-
-// match reports whether a pattern, in which * stands for any text, matches a name.
-func match(pattern, name string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
-		return pattern == name
-	}
-	first, last := parts[0], parts[len(parts)-1]
-	if !strings.HasPrefix(name, first) {
-		return false
-	}
-	name = name[len(first):]
-	for _, part := range parts[1 : len(parts)-1] {
-		_, after, found := strings.Cut(name, part)
-		if !found {
-			return false
-		}
-		name = after
-	}
-	return strings.HasSuffix(name, last)
 }

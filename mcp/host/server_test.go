@@ -6,32 +6,6 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 )
 
-func TestMatch(t *testing.T) {
-	for _, c := range []struct {
-		pattern, name string
-		want          bool
-	}{
-		{"*", "any/thing", true},
-		{"*", "", true},
-		{"a", "a", true},
-		{"a", "ab", false},
-		{"a*", "ab", true},
-		{"*b", "ab", true},
-		{"a*a", "a", false},
-		{"a*a", "aa", true},
-		{"a*b*c", "axbxc", true},
-		{"a*b*c", "acb", false},
-		{"*b*", "abc", true},
-		{"", "", true},
-		{"", "a", false},
-		{"*bc*c", "abc", false},
-	} {
-		if got := match(c.pattern, c.name); got != c.want {
-			t.Errorf("match(%q, %q) = %v", c.pattern, c.name, got)
-		}
-	}
-}
-
 // What Apply takes for unchanged is what it compares: all fields.
 func TestServerSame(t *testing.T) {
 	s := mcp.NewServer("a", "1", nil)

@@ -4,7 +4,8 @@ import (
 	"net/url"
 	"path"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/farcall-dev/farcall/internal/glob"
 )
 
 // A Filter says what of a list is shown, and how. It goes by the names that the
@@ -66,41 +67,9 @@ func plainURI(uri string) string {
 
 func matchAny(patterns []string, name string) bool {
 	for _, p := range patterns {
-		if glob(p, name) {
+		if glob.Match(p, name) {
 			return true
 		}
 	}
 	return false
-}
-
-// glob reports whether a pattern stands for all of a name: * is any text, ? is
-// one character. It takes time in proportion to the product of their lengths at
-// worst.
-func glob(pattern, name string) bool {
-	p, n := 0, 0
-	star, mark := -1, 0 // the last * and where the name was then
-	for n < len(name) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, mark = p, n
-			p++
-			continue
-		case p < len(pattern) && pattern[p] == '?':
-			_, size := utf8.DecodeRuneInString(name[n:])
-			p, n = p+1, n+size
-			continue
-		case p < len(pattern) && pattern[p] == name[n]:
-			p, n = p+1, n+1
-			continue
-		case star < 0:
-			return false
-		}
-		_, size := utf8.DecodeRuneInString(name[mark:])
-		mark += size
-		p, n = star+1, mark
-	}
-	for p < len(pattern) && pattern[p] == '*' {
-		p++
-	}
-	return p == len(pattern)
 }
