@@ -122,6 +122,7 @@ var archLadder = map[string]archRow{
 	"examples/lsp":                    {ours: ". stream"},
 	"examples/mcp/everything":         {ours: "mcp mcp/spec"},
 	"examples/mcp/hello":              {ours: "mcp"},
+	"examples/mcp/host":               {ours: "gateway jsonrpc mcp mcp/host mcp/spec"},
 	"examples/mcp/memory":             {ours: "mcp mcp/spec"},
 	"examples/mcp/middleware":         {ours: "mcp mcp/spec"},
 	"examples/mcp/ratelimit":          {ours: "mcp mcp/spec"},

@@ -31,6 +31,7 @@ func TestLinesMCP(t *testing.T) {
 		{"Distributed", "distributed", "server/distributed", ""},
 		{"Authentication", "auth", "277", ""},
 		{"OpenAPI", "openapi", "", ""},
+		{"Host", "host", "", ""},
 	} {
 		want := "| " + row[0] + " | " + programLines(t, "../..", "mcp/"+row[1]) +
 			" | " + programLines(t, sdk, row[2]) + " | " + programLines(t, mcpGo, row[3]) + " |"
