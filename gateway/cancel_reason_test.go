@@ -43,8 +43,8 @@ func reasonOf(t *testing.T, why chan error) string {
 }
 
 // TestCancelReasonsPass: why a client cancels a call reaches the handler of an upstream, for each pair of
-// revisions and transports that say it: those with sessions always do, 2026-07-28 on streams only. Elsewhere the call
-// is cancelled without a reason.
+// revisions and transports that say it: those with sessions always do, 2026-07-28 on streams only. Of a client that
+// cannot say it the gateway says that it has closed its request; an upstream that cannot be told gets none.
 func TestCancelReasonsPass(t *testing.T) {
 	mocks := map[string]*reasonMock{}
 	says := map[string]bool{}
@@ -76,10 +76,13 @@ func TestCancelReasonsPass(t *testing.T) {
 			received(t, "the call of "+name, m.begun)
 			cancel(errors.New(reason))
 			want := ""
-			if sends && says[name] {
+			switch {
+			case says[name] && sends:
 				want = reason
+			case says[name]:
+				want = "the client closed its request"
 			}
-			if got := reasonOf(t, m.why); want != "" && got != want {
+			if got := reasonOf(t, m.why); got != want {
 				t.Errorf("%s: the reason is %q, want %q", name, got, want)
 			}
 			if err := received(t, "the end of the call", over); !errors.Is(err, context.Canceled) {
