@@ -155,6 +155,18 @@ func (e *expression) pattern() string {
 	return `((?:` + regexp.QuoteMeta(e.first) + valueText + `)` + times + `)`
 }
 
+// Has reports whether the template has a variable.
+func (t *Template) Has(name string) bool {
+	for _, e := range t.exprs {
+		for _, v := range e.vars {
+			if v.name == name {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Match returns the values of the variables that are defined, in the order of the
 // template, and whether the URI matches. Characters that a URI has to encode, such
 // as those that are not ASCII, may stand in it as they are, and the names of a query

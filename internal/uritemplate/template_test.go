@@ -190,3 +190,15 @@ func FuzzMatch(f *testing.F) {
 		}
 	})
 }
+
+func TestHas(t *testing.T) {
+	tmpl, err := Parse("repo://{owner}/x{/path*}{?q,at:3}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"owner": true, "path": true, "q": true, "at": true, "": false, "repo": false, "path*": false} {
+		if got := tmpl.Has(name); got != want {
+			t.Errorf("Has(%q) = %v, want %v", name, got, want)
+		}
+	}
+}
