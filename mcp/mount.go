@@ -27,8 +27,8 @@ const mountSeparator = "__"
 //
 // For clients there is this server only. Its interceptors, its middleware, Owner, Visible, Keys,
 // PageSize and its options of tasks hold for all calls. Of the other server the middleware surrounds
-// the calls of what it offers, after that of this one, and Complete, Visible, SkipOutputValidation and
-// TaskLater apply to that. Arguments are taken as the stricter of the two says, and results may be kept
+// the calls of what it offers, after that of this one, and Complete, CompletePrompt,
+// CompleteTemplate, Visible, SkipOutputValidation and TaskLater apply to that. Arguments are taken as the stricter of the two says, and results may be kept
 // only for as long, and shared only as widely, as both say. Its instructions, the methods of its
 // extensions, and the middleware around its lists are its own.
 //

@@ -32,8 +32,9 @@ type ServerOptions struct {
 	// Capabilities are declared even before something of them was added, and
 	// whatever else is in them. What the server has it declares by itself.
 	Capabilities *spec.ServerCapabilities
-	// Complete suggests values for an argument of a prompt or a resource
-	// template. Nil: the server does not complete.
+	// Complete suggests values for the arguments of prompts and resource templates that
+	// have no function of Server.CompletePrompt or Server.CompleteTemplate. Nil: only those
+	// functions complete.
 	Complete func(context.Context, *spec.CompleteRequestParams) (*spec.CompleteResult, error)
 	// PageSize bounds what one page of a list holds. Default 1,000: many clients read
 	// the first page only.

@@ -7,6 +7,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 type prompt struct {
@@ -40,7 +41,12 @@ func (s *Server) AddPrompt(p Prompt, get func(ctx context.Context, args map[stri
 }
 
 // RemovePrompt removes a prompt.
-func (s *Server) RemovePrompt(name string) { s.prompts.remove(s, name) }
+func (s *Server) RemovePrompt(name string) {
+	s.offer(listPrompts, func() {
+		s.prompts.setLocked(s, name, nil, nil)
+		s.completers.remove(completed{spec.RefPrompt, name})
+	})
+}
 
 func (s *Server) listPrompts(c *call) (answer, error) { return s.prompts.page(s, c) }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/farcall-dev/farcall/internal/uritemplate"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // ErrNotFound is what a function that reads a resource returns, or wraps, when
@@ -113,7 +114,12 @@ func (s *Server) AddTemplate(t ResourceTemplate, read func(ctx context.Context, 
 func (s *Server) RemoveResource(uri string) { s.resources.remove(s, uri) }
 
 // RemoveTemplate removes a template.
-func (s *Server) RemoveTemplate(uriTemplate string) { s.templates.remove(s, uriTemplate) }
+func (s *Server) RemoveTemplate(uriTemplate string) {
+	s.offer(listResources, func() {
+		s.templates.setLocked(s, uriTemplate, nil, nil)
+		s.completers.remove(completed{spec.RefResource, uriTemplate})
+	})
+}
 
 func (s *Server) listResources(c *call) (answer, error) { return s.resources.page(s, c) }
 func (s *Server) listTemplates(c *call) (answer, error) { return s.templates.page(s, c) }

@@ -40,6 +40,7 @@ type Server struct {
 	listeners   listeners
 	subscribers subscribers
 	extensions  extensions
+	completers  completers
 	clients     clientCache
 	sealed      sealing
 
@@ -167,7 +168,7 @@ func hasPrompts(s *Server) bool {
 }
 
 func completes(s *Server) bool {
-	return s.relays() || s.opts.Complete != nil || s.anyMounted(completes)
+	return s.relays() || s.opts.Complete != nil || s.completers.any() || s.anyMounted(completes)
 }
 
 func (s *Server) hints() *spec.ServerCapabilities { return s.opts.Capabilities }

@@ -59,7 +59,6 @@ func newServer() *mcp.Server {
 		Instructions: "Each tool shows one thing.",
 		WebsiteURL:   "https://example.com",
 		Icons:        []spec.Icon{{Src: "https://example.com/icon.png", MIMEType: "image/png"}},
-		Complete:     complete,
 	})
 	addTools(s)
 	addQuestions(s)
@@ -77,6 +76,7 @@ func newServer() *mcp.Server {
 		ask := mcp.Text("Write a " + args["style"] + " greeting")
 		return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: ask}}}, nil
 	})
+	s.CompletePrompt("greet", "style", completeStyle)
 	return s
 }
 
@@ -151,14 +151,12 @@ func addQuestions(s *mcp.Server) {
 		})
 }
 
-func complete(_ context.Context, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
-	var r spec.CompleteResult
-	if p.Ref.Name == "greet" && p.Argument.Name == "style" {
-		for _, style := range []string{"formal", "friendly", "short"} {
-			if strings.HasPrefix(style, p.Argument.Value) {
-				r.Completion.Values = append(r.Completion.Values, style)
-			}
+func completeStyle(_ context.Context, value string, _ map[string]string) ([]string, error) {
+	var matching []string
+	for _, style := range []string{"formal", "friendly", "short"} {
+		if strings.HasPrefix(style, value) {
+			matching = append(matching, style)
 		}
 	}
-	return &r, nil
+	return matching, nil
 }
