@@ -35,8 +35,7 @@ func newReasonMock(eras string) *reasonMock {
 // reasonOf returns the reason of a cancellation, "" for none.
 func reasonOf(t *testing.T, why chan error) string {
 	t.Helper()
-	var given *farcall.CancelError
-	if errors.As(received(t, "the cancellation", why), &given) {
+	if given, ok := errors.AsType[*farcall.CancelError](received(t, "the cancellation", why)); ok {
 		return given.Reason
 	}
 	return ""

@@ -102,16 +102,16 @@ func (g *Gateway) serveMCP(name string, w http.ResponseWriter, r *http.Request) 
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	defer cancel(nil)
-	defer context.AfterFunc(r.Context(), func() { cancel(errRequestClosed{}) })()
+	defer context.AfterFunc(r.Context(), func() { cancel(requestClosedError{}) })()
 	g.endpoint(name).http.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// errRequestClosed is why a call is cancelled whose client has closed its request, as one of 2026-07-28 cancels over
+// requestClosedError is why a call is cancelled whose client has closed its request, as one of 2026-07-28 cancels over
 // HTTP: the upstream is told that reason.
-type errRequestClosed struct{}
+type requestClosedError struct{}
 
-func (errRequestClosed) Error() string { return "the client closed its request" }
-func (errRequestClosed) Unwrap() error { return context.Canceled }
+func (requestClosedError) Error() string { return "the client closed its request" }
+func (requestClosedError) Unwrap() error { return context.Canceled }
 
 // speaksMCP reports whether a server does. Otherwise it answers.
 func (g *Gateway) speaksMCP(w http.ResponseWriter) bool {
