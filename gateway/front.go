@@ -100,18 +100,8 @@ func (g *Gateway) serveMCP(name string, w http.ResponseWriter, r *http.Request) 
 		g.endpoint(name).ws.ServeHTTP(w, r)
 		return
 	}
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
-	defer cancel(nil)
-	defer context.AfterFunc(r.Context(), func() { cancel(requestClosedError{}) })()
-	g.endpoint(name).http.ServeHTTP(w, r.WithContext(ctx))
+	g.endpoint(name).http.ServeHTTP(w, r)
 }
-
-// requestClosedError is why a call is cancelled whose client has closed its request, as one of 2026-07-28 cancels over
-// HTTP: the upstream is told that reason.
-type requestClosedError struct{}
-
-func (requestClosedError) Error() string { return "the client closed its request" }
-func (requestClosedError) Unwrap() error { return context.Canceled }
 
 // speaksMCP reports whether a server does. Otherwise it answers.
 func (g *Gateway) speaksMCP(w http.ResponseWriter) bool {
