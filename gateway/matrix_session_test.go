@@ -18,7 +18,7 @@ import (
 )
 
 // cellTime bounds everything that is done with one feature.
-const cellTime = 10 * time.Second
+const cellTime = 30 * time.Second
 
 // A visit is one client, of one revision over one transport, at one server, of one
 // revision behind one transport.

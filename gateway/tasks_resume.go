@@ -68,7 +68,7 @@ func (k *keptTask) leave() bool {
 	return k.known.Load() && k.g.draining.Load() && k.g.tasks.dir != ""
 }
 
-// left returns the error of a call, of which the task may have been left. A nil keptTask had none.
+// left returns the error of a call whose task may still run at the upstream. A nil keptTask has none.
 func (k *keptTask) left(err error) error {
 	if err != nil && k != nil && k.leave() {
 		return fmt.Errorf("%w: %w", relay.ErrTaskLeft, err)

@@ -134,7 +134,7 @@ func (f *serveFlags) gatewayConfig() (*gateway.Config, error) {
 	return c, err
 }
 
-// load reads the configuration, of which the flags change what they say. found is as of loadPinned.
+// load reads the configuration and applies the flags to it. found is as of loadPinned.
 func (f *serveFlags) load() (c *gateway.Config, found string, err error) {
 	c, found, err = loadPinned(f.config, f.lock)
 	if err == nil && f.tasks != "" {

@@ -1,7 +1,7 @@
 // Package environ answers one question: which variables of our environment may a
 // child process have?
 //
-// A server of MCP is a program of somebody else. It gets what programs need to run
+// An MCP server is a foreign program. It gets what programs need to run
 // and to reach the network, and nothing that looks like a secret, unless its
 // configuration names it.
 package environ

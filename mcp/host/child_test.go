@@ -123,7 +123,7 @@ func TestChildren(t *testing.T) {
 	}
 }
 
-// A child that dies by itself comes back by itself.
+// A child that dies is started again without being asked for.
 func TestChildComesBack(t *testing.T) {
 	states := make(chan Status, 100)
 	h := newHost(t, []Server{childServer(t, "good", "good")}, &Options{MinDelay: time.Millisecond, OnStatus: func(s Status) { states <- s }})

@@ -31,7 +31,7 @@ type conn struct {
 	client *mcp.Client
 	web    bool // over HTTP, where nothing says that it is lost
 
-	lost    chan error    // has one element when the connection has ended by itself
+	lost    chan error    // has one element when the connection has failed
 	doubted chan struct{} // has one element when a call has failed over HTTP
 	stale   atomic.Uint32 // kinds of lists to be fetched again
 	wake    chan struct{} // has one element when stale has changed
@@ -86,7 +86,7 @@ func (c *conn) close() {
 	c.tasks.Wait()
 }
 
-// fail notes that the connection has ended by itself.
+// fail notes that the connection has failed.
 func (c *conn) fail(err error) {
 	select {
 	case c.lost <- err:
@@ -139,7 +139,7 @@ func (m *member) dial(ctx context.Context, c *conn) (*mcp.Client, error) {
 		}
 		return mcp.Dial(ctx, m.cfg.URL, o)
 	}
-	// mcp.Dial would connect again by itself, and nothing would be known of it here.
+	// mcp.Dial would connect again automatically, and nothing would be known of it here.
 	reach := &target.Options{Subprotocols: []string{"mcp"}, Header: header}
 	if o.HTTP != nil {
 		reach.TLS, reach.Client, reach.MaxMessage = o.HTTP.TLS, o.HTTP.HTTP, o.HTTP.MaxMessage
@@ -251,7 +251,7 @@ func (m *member) listen(ctx context.Context, c *conn) {
 	})
 }
 
-// pingTime is how long a sign of life may take. One that takes longer proves nothing.
+// pingTime is how long the answer to a ping may take. One that takes longer proves nothing.
 const pingTime = 10 * time.Second
 
 // watch looks from time to time, and when a call has failed, whether a server over HTTP is there.

@@ -45,7 +45,7 @@ type Options struct {
 	// list may have changed: "tools", "prompts" or "resources", which are also the templates.
 	// One goroutine calls both, in order. They may call all methods of the host but Close. While
 	// one of them does not return, at most 1,024 statuses wait, and further ones replace the
-	// oldest; changes of one list are told as one.
+	// oldest; changes of one list are reported as one.
 	OnStatus func(Status)
 	OnChange func(kind string)
 
@@ -59,7 +59,7 @@ type Options struct {
 	// MaxFailures is after how many failures in a row a server is not started again, except by
 	// [Host.Restart]. Default 10; negative: no bound.
 	MaxFailures int
-	// Ping is how often a server over HTTP is asked for a sign of life. A connection of another kind tells when
+	// Ping is how often a server over HTTP is pinged. A connection of another kind reports when
 	// it ends. Default 30 s; negative: never.
 	Ping time.Duration
 
@@ -249,7 +249,7 @@ func (h *Host) starting() <-chan struct{} {
 	return nil
 }
 
-// Status returns how the servers fare, in the order in which they were configured.
+// Status returns the state of each server, in the order in which they were configured.
 func (h *Host) Status() []Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -26,7 +26,7 @@ const (
 	Stopped State = "stopped"
 )
 
-// A Status says how a server fares.
+// A Status is the state of a server, with its reason.
 type Status struct {
 	Name  string
 	State State

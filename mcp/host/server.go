@@ -21,7 +21,7 @@ import (
 type Server struct {
 	// Name stands before the names of its tools and prompts. It has 1 to 64 letters, digits, -
 	// and _, begins with a letter or digit, does not contain "__" and does not end with "_".
-	// No other server has the same name in other case.
+	// No other server has the same name, also when upper and lower case are not distinguished.
 	Name string
 
 	// Command is a program and its arguments, which run without a shell and speak MCP over

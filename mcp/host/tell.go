@@ -28,7 +28,7 @@ func (t *teller) start(h *Host) {
 	go t.run()
 }
 
-// status tells a status, which is not made when nobody hears it.
+// status reports a status, which is not made without a callback.
 func (t *teller) status(of func() Status) {
 	if t.onStatus == nil {
 		return

@@ -25,7 +25,7 @@ func skillOf(name string) *fstest.MapFile {
 	return &fstest.MapFile{Data: []byte("---\nname: " + name + "\ndescription: does " + name + "\n---\n")}
 }
 
-// tree has a skill with files of all kinds, one in a folder of its own with one inside it, and what is none.
+// tree has a skill with files of all kinds, one in a folder with another one inside it, and files that are no skill.
 func tree() fstest.MapFS {
 	return fstest.MapFS{
 		"pdf/SKILL.md":                    {Data: []byte(pdf)},

@@ -52,7 +52,7 @@ func CheckHeaders(marked []schema.Header, got http.Header, arguments jsonrpc.Raw
 }
 
 // mirrored returns the argument that a header repeats, or nil when it is absent or null. One that is
-// given twice is an error: whoever routed by the header may have seen the other one.
+// given twice is an error: the router that read the header may have seen the other one.
 func mirrored(h *schema.Header, arguments jsonrpc.Raw) (jsonrpc.Raw, error) {
 	value := arguments
 	for _, name := range h.Path {
