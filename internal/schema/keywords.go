@@ -114,8 +114,8 @@ func (r *Raw) UnmarshalJSON(text []byte) error {
 // keywordList matches the tag jsonschema of libraries that write keywords into it.
 var keywordList = regexp.MustCompile(`^([^ \t,=]+=|(required|nullable|readOnly|writeOnly|-)(,|$))`)
 
-// foreignTag refuses what would be ignored.
-func foreignTag(tag reflect.StructTag) error {
+// ForeignTag refuses a jsonschema tag that is a list of keywords, which would be ignored.
+func ForeignTag(tag reflect.StructTag) error {
 	text := tag.Get("jsonschema")
 	if !keywordList.MatchString(text) {
 		return nil

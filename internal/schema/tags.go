@@ -23,7 +23,7 @@ func (b *builder) member(f Field) (*Schema, error) {
 	} else {
 		err = errors.Join(s.limits(f.Tag, base), s.values(f.Tag, base), s.keywords(f.Tag, base), s.examples(f.Tag, base))
 	}
-	err = errors.Join(err, foreignTag(f.Tag))
+	err = errors.Join(err, ForeignTag(f.Tag))
 	if b.tools {
 		s.Header = f.Tag.Get("header")
 	}

@@ -1,6 +1,6 @@
-// Package arguments answers one question: what becomes of the arguments of a tool on their way from
-// the caller to its handler? Relax takes what models write, a Form has them under other names, and
-// headers repeat them. It knows no server and no call.
+// Package arguments answers one question: what becomes of the arguments of a tool or a prompt on their
+// way from the caller to its handler? Relax takes what models write, a Form has them under other names,
+// headers repeat them, and Texts binds those of a prompt. It knows no server and no call.
 package arguments
 
 import (
