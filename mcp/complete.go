@@ -95,16 +95,15 @@ func (s *Server) addCompleter(of completed, argument string, f completer, has fu
 	s.completers.set(of, argument, f)
 }
 
-// suggest asks the completer of an argument, or else ServerOptions.Complete. Without both, only a
-// mounted server completes.
+// suggest asks the completer of an argument, else the type of a prompt, else ServerOptions.Complete.
+// Without any of them, only a mounted server completes.
 func (s *Server) suggest(c *call, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
 	of := completed{spec.RefPrompt, p.Ref.Name}
 	if p.Ref.Type == spec.RefResource {
 		of = completed{spec.RefResource, p.Ref.URI}
 	}
 	f := s.completers.find(of, p.Argument.Name)
-	switch {
-	case f != nil:
+	if f != nil {
 		var others map[string]string
 		if p.Context != nil {
 			others = p.Context.Arguments
@@ -112,10 +111,27 @@ func (s *Server) suggest(c *call, p *spec.CompleteRequestParams) (*spec.Complete
 		values, err := f(c, p.Argument.Value, others)
 		n := int64(len(values))
 		return &spec.CompleteResult{Completion: spec.Completion{Values: values, Total: &n}}, err
-	case s.opts.Complete != nil:
+	}
+	if values, known := s.typedValues(p); known {
+		n := int64(len(values))
+		return &spec.CompleteResult{Completion: spec.Completion{Values: values, Total: &n}}, nil
+	}
+	if s.opts.Complete != nil {
 		return s.opts.Complete(c, p)
 	}
 	return nil, nil
+}
+
+// typedValues returns the values of an argument of a prompt that the type of the prompt knows.
+func (s *Server) typedValues(p *spec.CompleteRequestParams) (values []string, known bool) {
+	if p.Ref.Type != spec.RefPrompt {
+		return nil, false
+	}
+	to, ok := s.prompts.now.Load().index[p.Ref.Name]
+	if !ok || to.texts == nil {
+		return nil, false
+	}
+	return to.texts.Complete(p.Argument.Name, p.Argument.Value)
 }
 
 // complete serves completion/complete.

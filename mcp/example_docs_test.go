@@ -74,6 +74,18 @@ func addResources(s *mcp.Server) {
 		})
 }
 
+type grading struct {
+	Language string `json:"language" doc:"what the code is written in" enum:"go,rust"`
+	Style    bool   `json:"style,omitempty" doc:"grade the style, too"`
+}
+
+func addGrading(s *mcp.Server) {
+	mcp.AddPrompt(s, mcp.Prompt{Name: "grade"}, func(_ context.Context, in grading) (*mcp.PromptResult, error) {
+		ask := fmt.Sprintf("Grade this %s code; with its style: %t", in.Language, in.Style)
+		return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text(ask)}}}, nil
+	})
+}
+
 func serveOwn(s *mcp.Server, mux *http.ServeMux) *mcphttp.Handler {
 	h := mcphttp.NewHandler(s, &mcphttp.Options{
 		Origins: []string{"https://app.example.com"},
@@ -218,6 +230,7 @@ func library() *mcp.Server {
 	s := mcp.NewServer("library", "1.0.0", nil)
 	addTools(s)
 	addResources(s)
+	addGrading(s)
 	addSlow(s)
 	return s
 }

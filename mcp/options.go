@@ -33,8 +33,8 @@ type ServerOptions struct {
 	// whatever else is in them. What the server has it declares by itself.
 	Capabilities *spec.ServerCapabilities
 	// Complete suggests values for the arguments of prompts and resource templates that
-	// have no function of Server.CompletePrompt or Server.CompleteTemplate. Nil: only those
-	// functions complete.
+	// have no function of Server.CompletePrompt or Server.CompleteTemplate, and no values known
+	// by their type (see the function AddPrompt). Nil: only those complete.
 	Complete func(context.Context, *spec.CompleteRequestParams) (*spec.CompleteResult, error)
 	// PageSize bounds what one page of a list holds. Default 1,000: many clients read
 	// the first page only.

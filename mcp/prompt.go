@@ -7,12 +7,14 @@ import (
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/arguments"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 type prompt struct {
-	spec Prompt
-	get  func(ctx context.Context, args map[string]string) (*PromptResult, error)
+	spec  Prompt
+	texts *arguments.Texts // of a typed prompt: what its arguments are; else nil
+	get   func(c *call, p *prompt, args map[string]string) (*PromptResult, error)
 	part[*prompt]
 }
 
@@ -34,10 +36,22 @@ func (p *prompt) visible(ctx context.Context, s *Server) bool { return visible(c
 // AddPrompt adds a prompt. get is called when the arguments that it requires are
 // there; others may be, too. A prompt of the same name is replaced.
 func (s *Server) AddPrompt(p Prompt, get func(ctx context.Context, args map[string]string) (*PromptResult, error)) {
-	if p.Name == "" || get == nil {
-		misuse("the prompt %q needs a name and a function", p.Name)
+	if get == nil {
+		misuse("the prompt %q needs a function", p.Name)
 	}
-	s.prompts.add(s, &prompt{spec: p, get: get})
+	s.addPrompt(&prompt{spec: p, get: func(c *call, _ *prompt, args map[string]string) (*PromptResult, error) {
+		return get(c, args)
+	}})
+}
+
+func (s *Server) addPrompt(p *prompt) {
+	if p.spec.Name == "" {
+		misuse("a prompt needs a name")
+	}
+	s.prompts.add(s, p)
+	if p.texts != nil && p.texts.Completes() {
+		s.typedPrompts.Store(true)
+	}
 }
 
 // RemovePrompt removes a prompt.
@@ -70,7 +84,7 @@ func (s *Server) getPrompt(c *call) (answer, error) {
 	if err := s.openAsks(c); err != nil {
 		return answer{}, err
 	}
-	r, err := p.get(c, args)
+	r, err := p.get(c, p, args)
 	if raw, asked := c.inputRequired(); asked {
 		return answer{raw: raw}, nil
 	}

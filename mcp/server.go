@@ -41,8 +41,10 @@ type Server struct {
 	subscribers subscribers
 	extensions  extensions
 	completers  completers
-	clients     clientCache
-	sealed      sealing
+	// typedPrompts says that a prompt has, or had once, arguments that its type completes.
+	typedPrompts atomic.Bool
+	clients      clientCache
+	sealed       sealing
 
 	trace       *wirelog.Log // nil: none
 	middleware  middleware
@@ -168,7 +170,7 @@ func hasPrompts(s *Server) bool {
 }
 
 func completes(s *Server) bool {
-	return s.relays() || s.opts.Complete != nil || s.completers.any() || s.anyMounted(completes)
+	return s.relays() || s.opts.Complete != nil || s.completers.any() || s.typedPrompts.Load() || s.anyMounted(completes)
 }
 
 func (s *Server) hints() *spec.ServerCapabilities { return s.opts.Capabilities }
