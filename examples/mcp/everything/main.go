@@ -34,6 +34,10 @@ type (
 	limit struct {
 		To int `json:"to" min:"1" max:"100"`
 	}
+	greeting struct {
+		Style string `json:"style" doc:"any, such as formal"`
+		Words int    `json:"words,omitempty" doc:"how many at most"`
+	}
 	booking struct {
 		Seats int    `json:"seats" doc:"how many of you" min:"1" max:"12"`
 		Where string `json:"where" enum:"inside,outside" default:"inside"`
@@ -70,12 +74,14 @@ func newServer() *mcp.Server {
 		func(_ context.Context, _ string, vars mcp.Vars) ([]mcp.ResourceContents, error) {
 			return []mcp.ResourceContents{{Text: "Hello, " + vars.Get("name") + "!"}}, nil
 		})
-	s.AddPrompt(mcp.Prompt{
-		Name: "greet", Description: "Greet in some style", Arguments: []spec.PromptArgument{{Name: "style", Required: true}},
-	}, func(_ context.Context, args map[string]string) (*mcp.PromptResult, error) {
-		ask := mcp.Text("Write a " + args["style"] + " greeting")
-		return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: ask}}}, nil
-	})
+	mcp.AddPrompt(s, mcp.Prompt{Name: "greet", Description: "Greet in some style"},
+		func(_ context.Context, in greeting) (*mcp.PromptResult, error) {
+			text := "Write a " + in.Style + " greeting"
+			if in.Words > 0 {
+				text += fmt.Sprintf(" of at most %d words", in.Words)
+			}
+			return &mcp.PromptResult{Messages: []mcp.PromptMessage{{Role: "user", Content: mcp.Text(text)}}}, nil
+		})
 	s.CompletePrompt("greet", "style", completeStyle)
 	return s
 }

@@ -95,9 +95,12 @@ func TestEverything(t *testing.T) {
 			if read, err := c.Read(t.Context(), "greeting:///Ada"); err != nil || read.Contents[0].Text != "Hello, Ada!" {
 				t.Errorf("read: %+v, %v", read, err)
 			}
-			prompt, err := c.Prompt(t.Context(), "greet", map[string]string{"style": "short"})
-			if err != nil || prompt.Messages[0].Content.Text != "Write a short greeting" {
+			prompt, err := c.Prompt(t.Context(), "greet", map[string]string{"style": "short", "words": "7"})
+			if err != nil || prompt.Messages[0].Content.Text != "Write a short greeting of at most 7 words" {
 				t.Errorf("prompt: %+v, %v", prompt, err)
+			}
+			if _, err = c.Prompt(t.Context(), "greet", map[string]string{"style": "short", "words": "few"}); err == nil {
+				t.Error("a number of words that is no number is taken")
 			}
 			completed, err := c.Complete(t.Context(), &spec.CompleteRequestParams{
 				Ref:      spec.CompleteReference{Type: "ref/prompt", Name: "greet"},
