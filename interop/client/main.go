@@ -67,6 +67,8 @@ func options() *mcp.ClientOptions {
 			return []mcp.Root{{URI: "file:///workspace", Name: "workspace"}}, nil
 		},
 		OnWarning: func(err error) { fmt.Fprintln(os.Stderr, "client: warning:", err) },
+		// The suite's server answers over HTTP, however late, and counts an initialize as a failure.
+		ProbeTimeout: 20 * time.Second,
 	}
 }
 

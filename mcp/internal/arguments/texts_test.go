@@ -104,7 +104,7 @@ func TestTextsBindWhatWasSent(t *testing.T) {
 	numbers := []uint16{1, 2, 3}
 	colours := []colour{"", "red", "Red wine", "blue"}
 	holds := func(inner int16, s string, c, n uint, b bool, i int, i8 int8, u uint, u8 uint8, f float64, g float32,
-		d int64, p bool, ps *string, pb *bool, pp *bool, seconds uint32,
+		d int64, p bool, ps *string, pb, pp *bool, seconds uint32,
 	) bool {
 		want := everyText{
 			Embedded: &Embedded{inner}, S: s, C: colours[c%4], B: b, I: i, I8: i8, U: u, U8: u8, N: numbers[n%3], F: f, G: g,
@@ -214,8 +214,14 @@ func TestTextsPublished(t *testing.T) {
 		argument, prefix, want string
 		known                  bool
 	}{
-		{"c", "", "[red Red wine blue]", true}, {"c", "rED", "[red Red wine]", true}, {"c", "red wines", "[]", true},
-		{"b", "t", "[true]", true}, {"pb", "", "[true false]", true}, {"n", "3", "[3]", true}, {"s", "", "[]", false}, {"x", "", "[]", false},
+		{"c", "", "[red Red wine blue]", true},
+		{"c", "rED", "[red Red wine]", true},
+		{"c", "red wines", "[]", true},
+		{"b", "t", "[true]", true},
+		{"pb", "", "[true false]", true},
+		{"n", "3", "[3]", true},
+		{"s", "", "[]", false},
+		{"x", "", "[]", false},
 	} {
 		if got, known := x.Complete(c.argument, c.prefix); fmt.Sprint(got) != c.want || known != c.known {
 			t.Errorf("%s %q: %v, %t", c.argument, c.prefix, got, known)
