@@ -226,8 +226,8 @@ func findSleeps(tree *archTree) (found []string) {
 	return found
 }
 
-// archRevision is a revision as a value; prose may speak of one.
-var archRevision = regexp.MustCompile("^[\"`]202[4-9]-\\d\\d-\\d\\d[\"`]$")
+// archRevision is a revision as a value, in quotation marks or as a constant of mcp/spec; prose may speak of one.
+var archRevision = regexp.MustCompile("^([\"`]202[4-9]-\\d\\d-\\d\\d[\"`]|Revision202\\d{5})$")
 
 func findRevisions(tree *archTree) (found []string) {
 	for _, f := range tree.files {
@@ -235,8 +235,15 @@ func findRevisions(tree *archTree) (found []string) {
 			continue
 		}
 		ast.Inspect(f.ast, func(n ast.Node) bool {
-			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING && archRevision.MatchString(lit.Value) {
-				found = append(found, tree.at(lit.Pos(), "protocol revision %s is named outside mcp/era and mcp/spec", lit.Value))
+			value := ""
+			switch n := n.(type) {
+			case *ast.BasicLit:
+				value = n.Value
+			case *ast.Ident:
+				value = n.Name
+			}
+			if archRevision.MatchString(value) {
+				found = append(found, tree.at(n.Pos(), "protocol revision %s is named outside mcp/era and mcp/spec", value))
 			}
 			return true
 		})

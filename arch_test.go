@@ -285,12 +285,14 @@ var archRules = []archRule{
 		broken: map[string]string{
 			"a.go":            "package farcall\nconst v = \"2025-11-25\"",
 			"mcp/mcp.go":      "package mcp\nvar ok = v >= `2026-07-28`",
+			"guard/a.go":      "package guard\nimport \"github.com/farcall-dev/farcall/mcp/spec\"\nvar ok = v >= spec.Revision20251125",
 			"mcp/era/a.go":    "package era\nconst v = \"2025-11-25\"",
 			"mcp/a_test.go":   "package mcp\nconst v = \"2025-11-25\"",
 			"other/layout.go": "package other\nconst v = \"2006-01-02\" + \"up to 2025-11-25\"",
 		},
 		want: []string{
 			`a.go:2: protocol revision "2025-11-25" is named outside mcp/era and mcp/spec`,
+			`guard/a.go:3: protocol revision Revision20251125 is named outside mcp/era and mcp/spec`,
 			"mcp/mcp.go:2: protocol revision `2026-07-28` is named outside mcp/era and mcp/spec",
 		},
 	},

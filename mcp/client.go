@@ -72,8 +72,8 @@ type ClientOptions struct {
 	// "0", none.
 	Name, Version, Title string
 	// Era is what may be spoken: "auto", "modern" (stateless revisions), "legacy"
-	// (those with a handshake) or the name of one revision. Default "auto": the
-	// newest that the server speaks.
+	// (those with a handshake) or the name of one revision, such as spec.Revision20251125.
+	// Default "auto": the newest that the server speaks.
 	Era string
 	// Timeout bounds how long a request may be without an answer. Each progress
 	// notification for it begins the time anew, and it does not run while the

@@ -74,7 +74,7 @@ func addBooking(s *mcp.Server) {
 func ExampleElicit() {
 	s := mcp.NewServer("restaurant", "1.0.0", nil)
 	addBooking(s)
-	for _, era := range []string{"modern", "legacy", "2025-06-18"} {
+	for _, era := range []string{"modern", "legacy", spec.Revision20250618} {
 		client, hangUp := connect(s, &mcp.ClientOptions{
 			Era: era,
 			Elicit: func(_ context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/store"
 )
 
@@ -38,7 +39,7 @@ func ExampleSession_SetValue() {
 	defer front.Close()
 
 	ctx := context.Background()
-	client, err := mcp.Dial(ctx, front.URL, &mcp.ClientOptions{Era: "2025-06-18"})
+	client, err := mcp.Dial(ctx, front.URL, &mcp.ClientOptions{Era: spec.Revision20250618})
 	if err != nil {
 		fmt.Println(err)
 		return

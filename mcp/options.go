@@ -128,7 +128,7 @@ type ServerOptions struct {
 	TaskPoll time.Duration
 
 	// Eras says which revisions are served: "auto", "modern", "legacy" or the
-	// name of one. NewServer panics at anything else. Default "auto": all.
+	// name of one, such as spec.Revision20251125. NewServer panics at anything else. Default "auto": all.
 	Eras string
 
 	// RPC adjusts the connections of the server, unless mcphttp.Options.RPC or the

@@ -1,9 +1,12 @@
 package era
 
-import "github.com/farcall-dev/farcall/jsonrpc"
+import (
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
 
 var rev20241105 = &Revision{
-	Name: "2024-11-05",
+	Name: spec.Revision20241105,
 
 	Handshake:    true,
 	HTTPSSE:      true,

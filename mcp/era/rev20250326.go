@@ -1,9 +1,12 @@
 package era
 
-import "github.com/farcall-dev/farcall/jsonrpc"
+import (
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
 
 var rev20250326 = &Revision{
-	Name: "2025-03-26",
+	Name: spec.Revision20250326,
 
 	Handshake:             true,
 	Batch:                 true,

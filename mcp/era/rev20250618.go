@@ -1,9 +1,12 @@
 package era
 
-import "github.com/farcall-dev/farcall/jsonrpc"
+import (
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
 
 var rev20250618 = &Revision{
-	Name: "2025-06-18",
+	Name: spec.Revision20250618,
 
 	Handshake:             true,
 	StreamableHTTP:        true,

@@ -1,9 +1,12 @@
 package era
 
-import "github.com/farcall-dev/farcall/jsonrpc"
+import (
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
 
 var rev20251125 = &Revision{
-	Name: "2025-11-25",
+	Name: spec.Revision20251125,
 
 	Handshake:             true,
 	StreamableHTTP:        true,

@@ -1,9 +1,12 @@
 package era
 
-import "github.com/farcall-dev/farcall/jsonrpc"
+import (
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
 
 var rev20260728 = &Revision{
-	Name: "2026-07-28",
+	Name: spec.Revision20260728,
 
 	RequestMeta:           true,
 	InputRounds:           true,

@@ -2,6 +2,15 @@ package spec
 
 import "slices"
 
+// The revisions, for options that take the name of one. Package era says what is in which.
+const (
+	Revision20241105 = "2024-11-05"
+	Revision20250326 = "2025-03-26"
+	Revision20250618 = "2025-06-18"
+	Revision20251125 = "2025-11-25"
+	Revision20260728 = "2026-07-28"
+)
+
 // The methods. A constant is named as its method is written.
 const (
 	MethodServerDiscover         = "server/discover"
