@@ -86,6 +86,10 @@ func (l *Local) load() error {
 	for _, d := range list {
 		name, is := strings.CutSuffix(d.Name(), recordSuffix)
 		switch {
+		case !d.Type().IsRegular():
+			if is || strings.HasSuffix(d.Name(), newSuffix) {
+				l.logger.Error("store: passed over what is no file", slog.String("path", filepath.Join(l.files.dir, d.Name())))
+			}
 		case strings.HasSuffix(d.Name(), newSuffix): // Put has not returned
 			if err := os.Remove(filepath.Join(l.files.dir, d.Name())); err != nil {
 				return err
@@ -109,7 +113,10 @@ func (l *Local) loadRecord(name string) error {
 		path := l.files.path(name)
 		l.logger.Error("store: passed over a file that is no whole record; it is kept as "+corruptSuffix,
 			slog.String("file", path), slog.Any("error", err))
-		return os.Rename(path, path+corruptSuffix)
+		if err := os.Rename(path, path+corruptSuffix); err != nil {
+			l.logger.Error("store: the file keeps its name, and is passed over again", slog.String("file", path), slog.Any("error", err))
+		}
+		return nil
 	case !r.Expires.After(time.Now()):
 		return l.files.remove(name)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"log/slog"
 	"maps"
@@ -218,10 +219,22 @@ func (l *Local) get(name string) (*Record, error) {
 		return e.record, nil
 	}
 	r, err := l.files.read(name)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && !l.has(name, e):
+		return l.get(name)
+	case err != nil:
 		return nil, fmt.Errorf("store: read a record: %w", err)
 	}
 	return r, nil
+}
+
+// has reports, when no write of the record is under way, whether it is still that one: its file may be gone
+// before the entry is.
+func (l *Local) has(name string, e *entry) bool {
+	defer l.lock(name)()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.entries[name] == e
 }
 
 // Delete implements [Records].
