@@ -42,6 +42,10 @@ type conn struct {
 	listened  sync.Once
 }
 
+// listenTime is how long a server may take to agree to report changes before its lists are fetched without that.
+// OnListening refreshes them when it agrees later.
+const listenTime = 3 * time.Second
+
 // connect makes a connection and fetches the lists.
 func (m *member) connect(life context.Context) (*conn, catalog, error) {
 	o := &m.h.opts
@@ -63,8 +67,11 @@ func (m *member) connect(life context.Context) (*conn, catalog, error) {
 	if c.web && o.Ping > 0 {
 		c.tasks.Go(func() { c.watch(running, o.Ping) })
 	}
+	late := time.NewTimer(min(listenTime, o.StartTimeout/4))
+	defer late.Stop()
 	select {
 	case <-c.listening:
+	case <-late.C:
 	case <-ctx.Done():
 	}
 	c.stale.Store(0)

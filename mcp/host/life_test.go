@@ -15,6 +15,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -298,4 +299,52 @@ func TestHTTPServerComesBack(t *testing.T) {
 	if got := said(t, h, "web__hello"); got != "web hello" {
 		t.Errorf("it says %q", got)
 	}
+}
+
+// A server that never agrees to report changes is ready all the same, with its lists.
+func TestListenUnanswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mux := farcall.NewMux()
+		answer := func(method, result string) {
+			farcall.Handle(mux, method, func(context.Context, jsonrpc.Raw) (jsonrpc.Raw, error) { return jsonrpc.Raw(result), nil })
+		}
+		answer("server/discover", `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}},"ttlMs":0,"cacheScope":"private"}`)
+		answer("tools/list", `{"resultType":"complete","tools":[{"name":"x","inputSchema":{"type":"object"}}],"ttlMs":0,"cacheScope":"private"}`)
+		farcall.Handle(mux, "subscriptions/listen", func(ctx context.Context, _ jsonrpc.Raw) (jsonrpc.Raw, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		})
+		h := newHost(t, []Server{{Name: "a", Dial: func(context.Context) (farcall.Transport, error) {
+			near, far := farcall.Pipe()
+			p := farcall.NewPeer(far, mux, nil)
+			t.Cleanup(func() { _ = p.Close() })
+			return near, nil
+		}}}, nil)
+		begun := time.Now()
+		if err := h.Wait(t.Context()); err != nil || time.Since(begun) != listenTime {
+			t.Errorf("ready after %v: %v", time.Since(begun), err)
+		}
+		if l := h.Tools(); len(l.Items) != 1 {
+			t.Errorf("%d tools, missing %+v", len(l.Items), l.Missing)
+		}
+	})
+}
+
+// An Authorizer that cannot be compared counts as changed.
+func TestApplyAuthorizer(t *testing.T) {
+	a := Server{Name: "a", URL: "http://127.0.0.1:1", Authorizer: uncomparable{}}
+	if a.same(a.clone()) {
+		t.Error("it is the same")
+	}
+	for _, same := range []Server{{Name: "a"}, {Name: "a", Authorizer: &uncomparable{}}} {
+		if !same.same(same.clone()) {
+			t.Errorf("%+v is not the same", same)
+		}
+	}
+}
+
+type uncomparable struct {
+	mcphttp.Authorizer
+
+	_ []int
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,7 +42,8 @@ type Server struct {
 	Headers map[string]string
 	// SSE says that an address of http or https speaks the transport of 2024-11-05.
 	SSE bool
-	// Authorizer gives requests to an address of http or https their credentials. Default none.
+	// Authorizer gives requests to an address of http or https their credentials. Default none. [Host.Apply]
+	// takes a server with one whose type cannot be compared for changed.
 	Authorizer mcphttp.Authorizer
 
 	// InProcess is a server of this process.
@@ -102,9 +104,14 @@ func (s *Server) check() (field string, err error) {
 // same reports whether a connection made for s serves for t, too.
 func (s *Server) same(t *Server) bool {
 	return s.Name == t.Name && slices.Equal(s.Command, t.Command) && maps.Equal(s.Env, t.Env) && slices.Equal(s.InheritEnv, t.InheritEnv) &&
-		s.Dir == t.Dir && s.URL == t.URL && maps.Equal(s.Headers, t.Headers) && s.SSE == t.SSE && s.Authorizer == t.Authorizer &&
+		s.Dir == t.Dir && s.URL == t.URL && maps.Equal(s.Headers, t.Headers) && s.SSE == t.SSE && sameAuthorizer(s.Authorizer, t.Authorizer) &&
 		s.InProcess == t.InProcess && s.Dial == nil && t.Dial == nil && s.Disabled == t.Disabled && s.Timeout == t.Timeout &&
 		slices.Equal(s.AllowTools, t.AllowTools) && slices.Equal(s.DenyTools, t.DenyTools)
+}
+
+// sameAuthorizer compares two authorizers. Those whose type cannot be compared differ.
+func sameAuthorizer(a, b mcphttp.Authorizer) bool {
+	return reflect.ValueOf(&a).Elem().Comparable() && reflect.ValueOf(&b).Elem().Comparable() && a == b
 }
 
 // clone returns a copy that shares nothing that may be changed.
