@@ -108,7 +108,7 @@ func (s *server) listChanged(kind string) {
 	s.telling.note(kind)
 }
 
-var errCursor = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Invalid params: the cursor is none of this list; take nextCursor of the page before, or start anew without one"}
+var errCursor = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "Invalid params: invalid cursor: use nextCursor from the previous page, or omit it"}
 
 // metaMissing is where the result of a list says which servers it lacks.
 const metaMissing = "farcall.dev/missing"

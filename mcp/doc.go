@@ -8,7 +8,7 @@
 // [Elicit], [Sample] and [Roots] in every revision.
 //
 //	s := mcp.NewServer("calc", "1.0.0", nil)
-//	mcp.AddTool(s, "add", "Add two numbers", func(ctx context.Context, in Add) (Sum, error) {
+//	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Add two numbers"}, func(ctx context.Context, in Add) (Sum, error) {
 //		return Sum{in.A + in.B}, nil
 //	})
 //	err := s.ListenAndServe(ctx, "127.0.0.1:7331") // or s.ServeStdio(ctx)

@@ -217,7 +217,7 @@ func cursorNumber(list string, raw jsonrpc.Raw) (uint64, error) {
 	if raw == nil || string(raw) == "null" {
 		return 0, nil
 	}
-	invalid := invalidParams("the cursor is none of this list; take nextCursor of the page before, or start anew without one")
+	invalid := invalidParams("invalid cursor: use nextCursor from the previous page, or omit it")
 	if raw[0] != '"' {
 		return 0, invalid
 	}

@@ -117,7 +117,7 @@ const (
 )
 
 // ErrCursor is returned for a cursor that is none of the list.
-var ErrCursor = errors.New("the cursor is none of this list; take nextCursor of the page before, or start anew without one")
+var ErrCursor = errors.New("invalid cursor: use nextCursor from the previous page, or omit it")
 
 // An UnknownError says that a name was not found, but that not every source
 // could be asked.
