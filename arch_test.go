@@ -73,7 +73,7 @@ var archLadder = map[string]archRow{
 	"internal/validate":     {ours: "internal/scan"},
 	"internal/uritemplate":  {pure: true},
 	"internal/yamljson":     {ours: "internal/scan", outside: "github.com/goccy/go-yaml"},
-	"mcp/mcptest":           {ours: ". mcp", names: 8},
+	"mcp/mcptest":           {ours: ". mcp mcp/era", names: 8},
 	"internal/wirelog":      {ours: ". jsonrpc internal/visible"},
 	"internal/mcptest":      {outside: "github.com/santhosh-tekuri/jsonschema"},
 	"internal/scan":         {pure: true},

@@ -9,4 +9,6 @@
 //		c := mcptest.Client(t, newServer(), nil)
 //		…
 //	}
+//
+// [Golden] compares what goes over the wire, in each revision, with files.
 package mcptest

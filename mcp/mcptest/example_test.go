@@ -42,3 +42,11 @@ func TestOverHTTP(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestTranscripts(t *testing.T) {
+	mcptest.Golden(t, newServer(), "testdata/calc", nil, func(t *testing.T, c *mcp.Client) {
+		if _, err := mcp.CallTool[int](t.Context(), c, "add", Pair{2, 3}); err != nil {
+			t.Error(err)
+		}
+	})
+}
