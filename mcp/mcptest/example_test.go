@@ -50,3 +50,12 @@ func TestTranscripts(t *testing.T) {
 		}
 	})
 }
+
+func TestAsk(t *testing.T) {
+	user := mcptest.NewUser(t, mcptest.Accepts(map[string]any{"topic": "tea"}))
+	model := mcptest.NewModel(t, mcptest.Says("Tea is a drink."))
+	c := mcptest.Client(t, asker(), &mcp.ClientOptions{Elicit: user.Elicit, Sample: model.Sample})
+	if got, err := mcp.CallTool[string](t.Context(), c, "ask", nil); got != "Tea is a drink." || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

@@ -1,50 +1,22 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"os"
-	"slices"
 	"testing"
 
-	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/leak"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcptest"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-// connect connects a client with a server in memory, until the end of the test.
-func connect(t *testing.T, s *mcp.Server, o *mcp.ClientOptions) *mcp.Client {
+// buy calls the tool for a user with a client of an era.
+func buy(t *testing.T, s *mcp.Server, era string, user *mcptest.User) (string, error) {
 	t.Helper()
-	near, far := farcall.Pipe()
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(t.Context(), far) }()
-	c, err := mcp.Connect(t.Context(), near, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := errors.Join(c.Close(), <-served); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
-}
-
-// user answers forms and pages, and keeps the messages and addresses that were shown.
-func user(shown *[]string, form, page string) *mcp.ClientOptions {
-	return &mcp.ClientOptions{Elicit: func(_ context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
-		*shown = append(*shown, p.Message+p.URL)
-		if p.URL != "" {
-			return &spec.ElicitResult{Action: page}, nil
-		}
-		if form == "decline" {
-			return &spec.ElicitResult{Action: form}, nil
-		}
-		return &spec.ElicitResult{Action: "accept", Content: []byte(form)}, nil
-	}}
+	return mcp.CallTool[string](t.Context(), mcptest.Client(t, s, &mcp.ClientOptions{Era: era, Elicit: user.Elicit}), "order", nil)
 }
 
 // Each call asks once for each thing and makes one order, in every revision.
@@ -54,25 +26,25 @@ func TestOrder(t *testing.T) {
 		{"modern", "Order 1: 1 tea", "https://example.com/pay?order=1"},
 		{"legacy", "Order 2: 1 tea", "https://example.com/pay?order=2"},
 	} {
-		var shown []string
-		o := user(&shown, `{"what":"tea"}`, "accept")
-		o.Era = test.era
-		got, err := mcp.CallTool[string](t.Context(), connect(t, s, o), "order", nil)
-		if got != test.want || err != nil || !slices.Equal(shown, []string{"What would you like?", "Please pay" + test.url}) {
-			t.Errorf("%s: %q, %v; shown: %q", test.era, got, err, shown)
+		user := mcptest.NewUser(t, mcptest.Accepts(map[string]any{"what": "tea"}), mcptest.Accepts(nil))
+		got, err := buy(t, s, test.era, user)
+		if got != test.want || err != nil {
+			t.Errorf("%s: %q, %v", test.era, got, err)
+		}
+		if asked := user.Asked(); asked[0].Message != "What would you like?" || asked[1].Message != "Please pay" || asked[1].URL != test.url {
+			t.Errorf("%s: the user was asked %+v and %+v", test.era, asked[0], asked[1])
 		}
 	}
 }
 
 func TestDeclined(t *testing.T) {
-	var shown []string
-	c := connect(t, newServer(new(cashier)), user(&shown, "decline", ""))
-	if got, err := mcp.CallTool[string](t.Context(), c, "order", nil); got != "The user does not want to order" || err != nil {
+	user := mcptest.NewUser(t, &spec.ElicitResult{Action: spec.ElicitDecline})
+	if got, err := buy(t, newServer(new(cashier)), "", user); got != "The user does not want to order" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
-	c = connect(t, newServer(new(cashier)), user(&shown, `{"what":"coffee","cups":2}`, "cancel"))
-	var failure *mcp.ToolError
-	if got, err := mcp.CallTool[string](t.Context(), c, "order", nil); !errors.As(err, &failure) {
+	user = mcptest.NewUser(t, mcptest.Accepts(map[string]any{"what": "coffee", "cups": 2}), &spec.ElicitResult{Action: spec.ElicitCancel})
+	got, err := buy(t, newServer(new(cashier)), "", user)
+	if _, failed := errors.AsType[*mcp.ToolError](err); !failed {
 		t.Errorf("an order that was not paid: %q, %v", got, err)
 	}
 }
