@@ -18,6 +18,7 @@ type calling struct {
 	upstream.Call
 
 	client *mcp.ClientInfo
+	home   string    // of the task that is resumed: see Upstream.taskHome
 	kept   *keptTask // the task that goes on at the server when the gateway ends; nil: none does
 }
 

@@ -178,10 +178,7 @@ func (p *perCaller) Authorize(ctx context.Context, r *http.Request) error {
 		r.Header.Set("Authorization", "Bearer "+token)
 		return nil
 	}
-	headers, ok := p.all[credentialsName(who)]
-	if who == nil || !ok {
-		headers, ok = p.all["*"]
-	}
+	headers, ok := headersOf(p.all, who)
 	if !ok && who == nil {
 		return errors.New(`gateway: nobody knows who calls, and there are no credentials for "*"`)
 	}
@@ -196,6 +193,15 @@ func (p *perCaller) Authorize(ctx context.Context, r *http.Request) error {
 		r.Header.Set(name, value)
 	}
 	return nil
+}
+
+// headersOf returns the headers that a configuration has for a principal, by its name or by "*".
+func headersOf(all map[string]map[string]string, who *guard.Principal) (headers map[string]string, ok bool) {
+	headers, ok = all[credentialsName(who)]
+	if who == nil || !ok {
+		headers, ok = all["*"]
+	}
+	return headers, ok
 }
 
 // credentialsName is the name under which a configuration has the headers of a principal: its id, or

@@ -426,8 +426,11 @@ func closing(err error) bool {
 // forwardTo makes a call at a server, as its caller's revision and what the caller
 // can be asked demand.
 func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
-	w.LogLevel, w.Notice = w.client.LogLevel, w.notice
 	w.keepTask(s)
+	if err := w.atHome(); err != nil {
+		return upstream.Result{}, err
+	}
+	w.LogLevel, w.Notice = w.client.LogLevel, w.notice
 	if w.client.ProgressWanted {
 		w.Progress = w.progress
 	}

@@ -308,12 +308,12 @@ func (s *suspended) notify(method string, params jsonrpc.Raw) {
 
 // startTask makes the request that waits a task. One that has asked already stays
 // what it is.
-func (s *suspended) startTask(id string) error {
+func (s *suspended) startTask(id, created string) error {
 	client := s.waiting()
 	if client == nil {
 		return nil
 	}
-	if err := s.kept.start(client, id); !errors.Is(err, mcp.ErrAsked) && s.waiting() == client {
+	if err := s.kept.start(client, id, created); !errors.Is(err, mcp.ErrAsked) && s.waiting() == client {
 		return err
 	}
 	return nil

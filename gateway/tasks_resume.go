@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -23,16 +25,35 @@ var _ relay.Resumer = (*endpoint)(nil)
 // cancelTimeout bounds the cancellation of a task that nothing follows.
 const cancelTimeout = 5 * time.Second
 
-// A taskState is what the gateway stores of a task of an upstream, with the task of its client.
+// A taskState is what the gateway stores of a task of an upstream, with the task of its client. The id alone does
+// not name the task: a server that restarts, or another one under the same name, may use it again for the task of
+// another caller.
 type taskState struct {
 	Upstream string `json:"upstream"`
+	Home     string `json:"home"` // see Upstream.taskHome
 	Task     string `json:"task"`
+	Created  string `json:"created"` // the createdAt of the task at the upstream
+}
+
+// taskHome returns a digest of where the tasks of the caller of ctx are: the address of the upstream, and what
+// selects the credentials that the gateway has there. Tokens and keys that are renewed do not count; headers do, since
+// the gateway cannot know which of them select an account.
+func (c *Upstream) taskHome(ctx context.Context) string {
+	a := c.Auth
+	if a == nil {
+		a = &Credentials{}
+	}
+	headers, _ := headersOf(a.Principals, callerIn(ctx))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q %q %q %q %q %q %q",
+		c.URL, c.Headers, a.Type, a.ClientID, a.MetadataURL, a.Issuer, a.Audience, a.Store, a.AssertionFile, headers))
+	return hex.EncodeToString(sum[:])
 }
 
 // keptTask is the task that an upstream may have made of a call.
 type keptTask struct {
 	g        *Gateway
 	upstream string      // "": its tasks end with the gateway
+	home     string      // with upstream: see Upstream.taskHome
 	known    atomic.Bool // it has made one, which is stored
 }
 
@@ -40,16 +61,25 @@ type keptTask struct {
 func (w *calling) keepTask(s *server) {
 	w.kept = &keptTask{g: s.g}
 	if s.target != nil { // a child ends with the gateway
-		w.kept.upstream = s.cfg.Name
+		w.kept.upstream, w.kept.home = s.cfg.Name, s.cfg.taskHome(w)
 	}
-	w.OnTask = func(id string) error { return w.kept.start(w, id) }
+	w.OnTask = func(id, created string) error { return w.kept.start(w, id, created) }
 	w.LeaveTask = w.kept.leave
 }
 
+// atHome returns the error of a task that is resumed at another server than its own, or with other credentials: its
+// id may name the task of another caller there.
+func (w *calling) atHome() error {
+	if w.TaskID == "" || w.home != "" && w.home == w.kept.home && w.TaskCreated != "" {
+		return nil
+	}
+	return jsonrpc.Errorf(jsonrpc.InvalidParams, "the address or the credentials of the upstream differ from those that the task was started with")
+}
+
 // start makes the client's call a task, where the upstream's is one.
-func (k *keptTask) start(ctx context.Context, id string) error {
+func (k *keptTask) start(ctx context.Context, id, created string) error {
 	if k.upstream != "" {
-		state, err := jsonv2.Append(nil, taskState{Upstream: k.upstream, Task: id})
+		state, err := jsonv2.Append(nil, taskState{Upstream: k.upstream, Home: k.home, Task: id, Created: created})
 		if err == nil {
 			err = relay.KeepTask(ctx, state)
 		}
@@ -87,7 +117,7 @@ func (e *endpoint) ResumeTask(ctx context.Context, rev *era.Revision, state []by
 	}
 	defer farcall.Waiting(ctx)()
 	w := e.g.newCalling(ctx)
-	w.Method, w.Revision, w.TaskID = spec.MethodToolsCall, rev, of.Task
+	w.Method, w.Revision, w.TaskID, w.TaskCreated, w.home = spec.MethodToolsCall, rev, of.Task, of.Created, of.Home
 	r, err := e.forward(w, of.Upstream)
 	if err == nil || w.kept == nil || w.kept.known.Load() {
 		return r.Raw, r.Revision, w.kept.left(err)
@@ -105,16 +135,24 @@ func (e *endpoint) ResumeTask(ctx context.Context, rev *era.Revision, state []by
 	return nil, nil, err
 }
 
-// cancelTask cancels a task that was given up before it was followed.
+// cancelTask cancels a task that was given up before it was followed, if the upstream still has that task and no
+// other one of its id.
 func (e *endpoint) cancelTask(w *calling, of taskState) {
 	s := e.g.plan.Load().byName[of.Upstream]
-	if s == nil || s.mcp == nil {
+	if s == nil || s.mcp == nil || of.Home != s.cfg.taskHome(w) || of.Created == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(w), cancelTimeout)
 	defer cancel()
 	params, err := jsonv2.Append(nil, spec.TaskParams{TaskID: of.Task})
+	var r upstream.Result
 	if err == nil {
+		r, err = s.mcp.Call(ctx, &upstream.Call{Method: spec.MethodTasksGet, Params: params, Caller: w.Caller})
+	}
+	if err == nil {
+		if created := scan.Member(r.Raw, "createdAt"); len(created) < 2 || created[0] != '"' || string(scan.Unquote(created)) != of.Created {
+			return
+		}
 		_, err = s.mcp.Call(ctx, &upstream.Call{Method: spec.MethodTasksCancel, Params: params, Caller: w.Caller})
 	}
 	if err != nil {

@@ -64,9 +64,9 @@ func (w *forwarding) created(raw jsonrpc.Raw, kind string) (*spec.DetailedTask, 
 
 // finish follows the task of a call to its end.
 func (w *forwarding) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, *era.Revision, error) {
-	f := &follower{c: w.c, call: w.taskCall, leave: w.LeaveTask}
+	f := w.follower()
 	if w.OnTask != nil {
-		if err := w.OnTask(t.TaskID); err != nil {
+		if err := w.OnTask(t.TaskID, t.CreatedAt); err != nil {
 			f.giveUp(ctx, t.TaskID)
 			return nil, nil, err
 		}
@@ -80,12 +80,16 @@ func (w *forwarding) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.
 
 // resume follows a task that an earlier call has made.
 func (w *forwarding) resume(ctx context.Context) (jsonrpc.Raw, *era.Revision, error) {
-	f := &follower{c: w.c, call: w.taskCall}
-	t, err := f.state(ctx, w.TaskID)
+	t, err := w.follower().state(ctx, w.TaskID)
 	if err != nil {
 		return nil, nil, err
 	}
 	return w.finish(ctx, t)
+}
+
+// follower returns the follower of the task of this call.
+func (w *forwarding) follower() *follower {
+	return &follower{c: w.c, call: w.taskCall, leave: w.LeaveTask, resumed: w.TaskID != "", created: w.TaskCreated}
 }
 
 // taskCall makes a call about a task in the name of whoever has made that. What it

@@ -49,7 +49,7 @@ func TestForwardTask(t *testing.T) {
 			c, seen, _, forward := taskForwarder(t, rev, over, test.support, nil, func(context.Context) (string, error) { return "worked", nil })
 			tasks := 0
 			f := forward()
-			f.Task, f.OnTask = test.ask, func(string) error {
+			f.Task, f.OnTask = test.ask, func(string, string) error {
 				tasks++
 				return nil
 			}
@@ -86,7 +86,7 @@ func TestForwardTaskCancelled(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		f := forward()
-		f.OnTask = func(string) error {
+		f.OnTask = func(string, string) error {
 			cancel()
 			return nil
 		}
@@ -95,7 +95,7 @@ func TestForwardTaskCancelled(t *testing.T) {
 		}
 		<-ended
 		refused := errors.New("no room for it")
-		f.OnTask = func(string) error { return refused }
+		f.OnTask = func(string, string) error { return refused }
 		if _, _, err := c.Forward(t.Context(), f); !errors.Is(err, refused) {
 			t.Error(err)
 		}
@@ -116,10 +116,10 @@ func TestForwardResumesTask(t *testing.T) {
 			}
 		})
 		ctx, cancel := context.WithCancel(t.Context())
-		f, id := forward(), ""
+		f, id, created := forward(), "", ""
 		f.LeaveTask = func() bool { return true }
-		f.OnTask = func(made string) error {
-			id = made
+		f.OnTask = func(made, at string) error {
+			id, created = made, at
 			cancel()
 			return nil
 		}
@@ -127,17 +127,19 @@ func TestForwardResumesTask(t *testing.T) {
 			t.Errorf("%q, %v", id, err)
 		}
 		known := ""
-		resumed := func(id string) *relay.Forward {
-			return &relay.Forward{Method: spec.MethodToolsCall, TaskID: id, Info: f.Info, Capabilities: f.Capabilities, OnTask: func(id string) error {
+		resumed := func(id, created string) *relay.Forward {
+			return &relay.Forward{Method: spec.MethodToolsCall, TaskID: id, TaskCreated: created, Info: f.Info, Capabilities: f.Capabilities, OnTask: func(id, _ string) error {
 				known = id
 				close(goOn)
 				return nil
 			}}
 		}
-		if raw, in, err := c.Forward(t.Context(), resumed("none")); err == nil || known != "" {
-			t.Errorf("an unknown task: %s, %v, %v", raw, in, err)
+		for _, other := range []*relay.Forward{resumed("none", created), resumed(id, ""), resumed(id, "2000-01-02T03:04:05Z")} {
+			if raw, in, err := c.Forward(t.Context(), other); !errors.Is(err, jsonrpc.InvalidParams) || known != "" {
+				t.Errorf("an unknown task: %s, %v, %v", raw, in, err)
+			}
 		}
-		raw, in, err := c.Forward(t.Context(), resumed(id))
+		raw, in, err := c.Forward(t.Context(), resumed(id, created))
 		if err != nil || in.Name != rev || known != id || !strings.Contains(string(raw), `"worked"`) {
 			t.Errorf("%s, %v, %v", raw, in, err)
 		}

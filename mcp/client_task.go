@@ -187,6 +187,9 @@ type follower struct {
 	call func(ctx context.Context, method string, params jsonrpc.Raw) (raw jsonrpc.Raw, in *era.Revision, err error)
 	// leave is that of relay.Forward.
 	leave func() bool
+	// A resumed task is checked against the createdAt that it had: see relay.Forward.TaskCreated.
+	resumed bool
+	created string
 }
 
 func (c *Client) follower() *follower {
@@ -209,11 +212,17 @@ func (f *follower) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Ra
 	return raw, in, err
 }
 
-// giveUp cancels a task. Nobody waits for it but Close.
+// giveUp cancels a task, unless its id names another task by now. Only Close waits for it.
 func (f *follower) giveUp(ctx context.Context, id string) {
 	f.c.spawn(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 		defer cancel()
+		if f.resumed {
+			if _, err := f.state(ctx, id); err != nil {
+				f.c.warn("the task %q could not be cancelled: %w", id, err)
+				return
+			}
+		}
 		// A server whose connection has ended needs no telling.
 		if _, _, err := f.call(ctx, spec.MethodTasksCancel, paramsOfTask(id)); err != nil && !errors.Is(err, farcall.ErrClosed) {
 			f.c.warn("the task %q could not be cancelled: %w", id, err)
@@ -263,13 +272,17 @@ func (f *follower) follow(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Ra
 	}
 }
 
-// state asks for a task.
+// state asks for a task. Its error is jsonrpc.InvalidParams when the id of a resumed task names another task.
 func (f *follower) state(ctx context.Context, id string) (*spec.DetailedTask, error) {
 	raw, _, err := f.call(ctx, spec.MethodTasksGet, paramsOfTask(id))
 	if err != nil {
 		return nil, err
 	}
-	return readTask(raw)
+	t, err := readTask(raw)
+	if err == nil && f.resumed && (f.created == "" || t.CreatedAt != f.created) {
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: the server does not know the task any more: the createdAt of the task with its taskId differs")
+	}
+	return t, err
 }
 
 // ended returns what a task has come to.

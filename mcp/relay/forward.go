@@ -109,12 +109,17 @@ type Forward struct {
 	// mcp.Client.Request does. Otherwise that is the result.
 	Rounds bool
 	// OnTask is called when the server has made a task of the call, before that is
-	// followed to its end, with the id of that task. An error ends the call, and the task is cancelled.
-	OnTask func(id string) error
+	// followed to its end, with the taskId and the createdAt of that task. An error ends the call, and the task is
+	// cancelled.
+	OnTask func(id, created string) error
 	// TaskID names a task that the server has made of an earlier call: that is followed to its end, and no call
 	// is made. Method is tools/call, and Params are nil or have a _meta only. OnTask is called when the server has
 	// said that it knows the task.
 	TaskID string
+	// TaskCreated is the createdAt of the task that TaskID names, as OnTask got it. Servers may use an id again,
+	// after a restart above all: a task with another createdAt, or with none, belongs to another caller. It is not
+	// followed and not cancelled, and the error is jsonrpc.InvalidParams, as of a task that the server does not know.
+	TaskCreated string
 	// LeaveTask reports, when the context has ended, whether the task goes on at the server. Nil: it is cancelled.
 	LeaveTask func() bool
 	// Task calls a tool as a task where it may be one (legacy servers). One that

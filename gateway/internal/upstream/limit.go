@@ -75,7 +75,7 @@ func (u *Upstream) newPendingCall(ctx context.Context, c *Call) *pendingCall {
 	pc.fw = relay.Forward{
 		Method: c.Method, Params: c.Params, Revision: c.Revision,
 		Info: c.Caller.Info, Capabilities: c.Caller.Capabilities,
-		LogLevel: c.LogLevel, Rounds: c.Rounds, Task: c.Task, TaskID: c.TaskID, LeaveTask: c.LeaveTask,
+		LogLevel: c.LogLevel, Rounds: c.Rounds, Task: c.Task, TaskID: c.TaskID, TaskCreated: c.TaskCreated, LeaveTask: c.LeaveTask,
 	}
 	if pc.fw.Revision == nil {
 		pc.fw.Revision = era.Latest()
@@ -90,12 +90,12 @@ func (u *Upstream) newPendingCall(ctx context.Context, c *Call) *pendingCall {
 }
 
 // onTask tells of a task once, also when the call is made again.
-func (pc *pendingCall) onTask(id string) error {
+func (pc *pendingCall) onTask(id, created string) error {
 	if pc.told {
 		return nil
 	}
 	pc.told = true
-	pc.failed = pc.call.OnTask(id)
+	pc.failed = pc.call.OnTask(id, created)
 	return pc.failed
 }
 

@@ -65,11 +65,11 @@ type Call struct {
 	Progress func(params jsonrpc.Raw)
 	// LogLevel is what is to be logged of the call. "": no matter.
 	LogLevel string
-	// Rounds, Task, OnTask, TaskID and LeaveTask are as in relay.Forward.
-	Rounds, Task bool
-	OnTask       func(id string) error
-	TaskID       string
-	LeaveTask    func() bool
+	// Rounds, Task, OnTask, TaskID, TaskCreated and LeaveTask are as in relay.Forward.
+	Rounds, Task        bool
+	OnTask              func(id, created string) error
+	TaskID, TaskCreated string
+	LeaveTask           func() bool
 	// Idempotent calls may be made again when it is not known whether they had an
 	// effect.
 	Idempotent bool
