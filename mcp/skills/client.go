@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"path"
 	"reflect"
 	"slices"
@@ -11,14 +12,17 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 )
 
 // What List takes of a server.
 const (
-	maxPages = 10_000
-	maxList  = 64 << 20 // bytes
+	maxPages  = 10_000
+	maxList   = 64 << 20 // bytes
+	maxSkills = 10_000   // entries, which take far more memory than their bytes
+	maxFaults = 20       // errors of invalid entries that are reported, beside the number of the others
 )
 
 // ErrChanged is behind the error of [Skill.Read] when a file is not what the server has announced. It
@@ -61,7 +65,8 @@ func List(ctx context.Context, c *mcp.Client) ([]*Skill, error) {
 	}
 	var all []*Skill
 	var invalid []error
-	params, seen, size := map[string]string{}, map[string]bool{}, 0
+	params, seen, size, entries, faults := map[string]string{}, map[string]bool{}, 0, 0, 0
+	uris := map[string]bool{}
 	for range maxPages {
 		var raw jsonrpc.Raw
 		if err := c.Request(ctx, methodList, params, &raw); err != nil {
@@ -69,6 +74,13 @@ func List(ctx context.Context, c *mcp.Client) ([]*Skill, error) {
 		}
 		if size += len(raw); size > maxList {
 			return nil, fmt.Errorf("skills: %w: the list has more than %d bytes", farcall.ErrProtocol, maxList)
+		}
+		scan.Array(scan.Member(raw, "skills"), func([]byte) bool {
+			entries++
+			return entries <= maxSkills
+		})
+		if entries > maxSkills {
+			return nil, fmt.Errorf("skills: %w: the list has more than %d skills", farcall.ErrProtocol, maxSkills)
 		}
 		var page struct {
 			Skills     []wireSkill `json:"skills"`
@@ -79,14 +91,21 @@ func List(ctx context.Context, c *mcp.Client) ([]*Skill, error) {
 		}
 		for _, w := range page.Skills {
 			s, err := newSkill(c, w)
-			if err != nil {
-				invalid = append(invalid, err)
-				continue
+			if err == nil && uris[s.URI] {
+				err = fmt.Errorf("skills: %w: the skill %.200q is listed twice", farcall.ErrProtocol, s.URI)
 			}
-			all = append(all, s)
+			if err == nil {
+				uris[s.URI] = true
+				all = append(all, s)
+			} else if faults++; faults <= maxFaults {
+				invalid = append(invalid, err)
+			}
 		}
 		switch next := page.NextCursor; {
 		case next == "":
+			if faults > maxFaults {
+				invalid = append(invalid, fmt.Errorf("skills: %w: %d more entries are not valid", farcall.ErrProtocol, faults-maxFaults))
+			}
 			return all, errors.Join(invalid...)
 		case seen[next]:
 			return nil, fmt.Errorf("skills: %w: the cursor %.40q came twice", farcall.ErrProtocol, next)
@@ -131,6 +150,9 @@ func newSkill(c *mcp.Client, w wireSkill) (*Skill, error) {
 	if !found {
 		return fail(errors.New("its URI does not end in /" + manifest))
 	}
+	if !plainPath(root) {
+		return fail(errors.New("its URI is no plain path"))
+	}
 	front, err := newFrontmatter(w.Frontmatter)
 	if err == nil {
 		err = front.check(path.Base(root))
@@ -171,10 +193,19 @@ func newSkill(c *mcp.Client, w wireSkill) (*Skill, error) {
 // within reports whether a URI is that of a file below the root of a skill.
 func within(root, uri string) bool {
 	rest, ok := strings.CutPrefix(uri, root+"/")
-	return ok && rest != "" && !slices.ContainsFunc(strings.Split(rest, "/"), func(segment string) bool {
-		plain := strings.NewReplacer("%2e", ".", "%2E", ".").Replace(segment)
-		return plain == "" || plain == "." || plain == ".."
-	})
+	return ok && !slices.Contains(strings.Split(rest, "/"), "") && plainPath(rest)
+}
+
+// plainPath reports whether a client that stores files by the path of their URI, unescaped, stays
+// where it wants to be.
+func plainPath(uri string) bool {
+	for segment := range strings.SplitSeq(uri, "/") {
+		plain, err := url.PathUnescape(segment)
+		if err != nil || plain == "." || plain == ".." || strings.ContainsAny(plain, "/\\\x00") || strings.ContainsAny(segment, "?#") {
+			return false
+		}
+	}
+	return true
 }
 
 // Read reads a file of the skill from the server, and returns it only if it is what the server has announced: a

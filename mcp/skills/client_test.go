@@ -95,6 +95,15 @@ func TestInvalidEntries(t *testing.T) {
 		{entryOf(pdfURI, pdfFront, filesOf(own, listed{URI: "skill://other/SKILL.md"})), "not within"},
 		{entryOf(pdfURI, pdfFront, filesOf(own, listed{URI: "skill://pdf/../b"})), "not within"},
 		{entryOf(pdfURI, pdfFront, filesOf(own, listed{URI: "skill://pdf/%2e%2E/b"})), "not within"},
+		{entryOf(pdfURI, pdfFront, filesOf(own, listed{URI: "skill://pdf/..%2f..%2fetc%2fpasswd"})), "not within"},
+		{entryOf(pdfURI, pdfFront, filesOf(own, listed{URI: `skill://pdf/..\..\x`})), "not within"},
+		{entryOf(pdfURI, pdfFront, filesOf(own, listed{URI: "skill://pdf/..%5c..%5cx"})), "not within"},
+		{entryOf(pdfURI, pdfFront, filesOf(own, listed{URI: "skill://pdf/a%00b"})), "not within"},
+		{entryOf(pdfURI, pdfFront, filesOf(own, listed{URI: "skill://pdf/a?../../x"})), "not within"},
+		{entryOf(pdfURI, pdfFront, filesOf(own, listed{URI: "skill://pdf/a//b"})), "not within"},
+		{entryOf("skill://x/../pdf/SKILL.md", pdfFront, "[]"), "no plain path"},
+		{entryOf("skill://%2e%2e/pdf/SKILL.md", pdfFront, "[]"), "no plain path"},
+		{good, "listed twice"},
 		{entryOf(pdfURI, pdfFront, filesOf(own, listed{URI: "skill://pdf/b", Size: -1})), "not within"},
 		{entryOf(pdfURI, pdfFront, filesOf(own, listed{URI: "skill://pdf/b", Size: maxBytes})), "are allowed"},
 		{entryOf("skill://pdf", pdfFront, filesOf(own)), "does not end in"},
@@ -108,9 +117,13 @@ func TestInvalidEntries(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %q", test.entry, all, err, test.want)
 		}
 	}
-	for _, list := range []string{`{"skills":[],"nextCursor":"x"}`, `{"skills":{}}`, `{"skills":[1]}`} {
+	_, err := List(t.Context(), liar(t, `{"skills":[{}`+strings.Repeat(",{}", maxSkills-1)+`]}`, ""))
+	if err == nil || len(err.Error()) > 10_000 || !strings.Contains(err.Error(), fmt.Sprint(maxSkills-maxFaults, " more entries")) {
+		t.Errorf("many invalid entries: %.1000v", err)
+	}
+	for _, list := range []string{`{"skills":[{}` + strings.Repeat(",{}", maxSkills) + `]}`, `{"skills":[],"nextCursor":"x"}`, `{"skills":{}}`, `{"skills":[1]}`} {
 		if all, err := List(t.Context(), liar(t, list, "")); !errors.Is(err, farcall.ErrProtocol) {
-			t.Errorf("%s: %v, %v", list, all, err)
+			t.Errorf("%.100s: %v, %v", list, all, err)
 		}
 	}
 	if _, err := Get(t.Context(), liar(t, `{"skill":`+good+`}`, ""), "skill://other/SKILL.md"); !errors.Is(err, farcall.ErrProtocol) {
