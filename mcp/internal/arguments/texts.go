@@ -101,7 +101,11 @@ func textKindOf(t reflect.Type) (textKind, error) {
 	switch p := reflect.PointerTo(t); {
 	case p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]()):
 		return textKind{func(v reflect.Value, text string) error {
-			return v.Addr().Interface().(encoding.TextUnmarshaler).UnmarshalText([]byte(text)) //nolint:forcetypeassert // it implements it
+			u, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr())
+			if !ok {
+				return fmt.Errorf("%s does not take text", v.Type()) // never: it implements it
+			}
+			return u.UnmarshalText([]byte(text))
 		}, "a valid " + t.String(), true}, nil
 	case t == reflect.TypeFor[time.Duration]():
 		return textKind{func(v reflect.Value, text string) error {

@@ -4,6 +4,7 @@ import (
 	"encoding"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"strconv"
 	"strings"
@@ -55,18 +56,18 @@ func (p *parity) UnmarshalText(text []byte) error {
 	return nil
 }
 
-func textsOf[T any](t testing.TB) *Texts {
-	t.Helper()
+func textsOf[T any](tb testing.TB) *Texts {
+	tb.Helper()
 	x, err := NewTexts(reflect.TypeFor[T]())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return x
 }
 
 // written returns the text of a field, "" of a nil pointer.
-func written(t testing.TB, v reflect.Value) string {
-	t.Helper()
+func written(tb testing.TB, v reflect.Value) string {
+	tb.Helper()
 	if v.Kind() == reflect.Pointer {
 		if v.IsNil() {
 			return ""
@@ -79,7 +80,7 @@ func written(t testing.TB, v reflect.Value) string {
 	case encoding.TextMarshaler:
 		text, err := own.MarshalText()
 		if err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		return string(text)
 	case float64:
@@ -183,9 +184,7 @@ func TestTextsRefused(t *testing.T) {
 		{"i", strings.Repeat("é", 1000), `is "` + strings.Repeat("é", 50) + `…"; it must be`},
 	} {
 		args := map[string]string{}
-		for name, text := range valid {
-			args[name] = text
-		}
+		maps.Copy(args, valid)
 		args[c.name] = c.text
 		err := x.Bind(reflect.ValueOf(&got).Elem(), args)
 		if err == nil || !strings.HasPrefix(err.Error(), fmt.Sprintf("the argument %q %s", c.name, c.want)) {
@@ -197,15 +196,15 @@ func TestTextsRefused(t *testing.T) {
 func TestTextsPublished(t *testing.T) {
 	x := textsOf[everyText](t)
 	all := x.Arguments()
-	names := ""
+	var names strings.Builder
 	for _, a := range all {
-		if names += a.Name; a.Required {
-			names += "!"
+		if names.WriteString(a.Name); a.Required {
+			names.WriteString("!")
 		}
-		names += " "
+		names.WriteString(" ")
 	}
-	if want := "inner s! c b! i! i8! u! u8! n f! g d! p! ps pb pp t "; names != want {
-		t.Errorf("got %s, want %s", names, want)
+	if want := "inner s! c b! i! i8! u! u8! n f! g d! p! ps pb pp t "; names.String() != want {
+		t.Errorf("got %s, want %s", names.String(), want)
 	}
 	if want := (spec.PromptArgument{Name: "s", Title: "S", Description: "a string", Required: true}); all[1] != want || all[2].Description != "a colour" {
 		t.Errorf("%+v", all[1:3])
