@@ -48,7 +48,7 @@ var archLadder = map[string]archRow{
 	// Add and its Options to serve skills; List, Get, Skill and ErrChanged to use them.
 	"mcp/skills": {ours: ". internal/jsonv2 internal/scan internal/yamljson jsonrpc mcp mcp/spec", names: 6},
 	// Host, New, Options and Server to have one; State with its four values and Status; List and Item; ErrUnknown and ErrNotReady.
-	"mcp/host": {ours: ". jsonrpc stream internal/environ internal/glob internal/target internal/visible mcp mcp/mcphttp mcp/spec", names: 15},
+	"mcp/host": {ours: "internal/backoff . jsonrpc stream internal/environ internal/glob internal/target internal/visible mcp mcp/mcphttp mcp/spec", names: 15},
 	// 10: what reads a document (New, Open, Fetch), what it makes (API, Tool, Problem) and how (Options, Slim and its three values).
 	"mcp/openapi": {ours: "jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate internal/yamljson mcp mcp/spec", names: 12},
 	"guard": {
@@ -89,6 +89,7 @@ var archLadder = map[string]archRow{
 	"internal/cancel":  {ours: "internal/scan"},
 	"internal/sse":     {ours: "internal/budget"},
 	"internal/leak":    {},
+	"internal/backoff": {},
 	"internal/race":    {},
 	// Seven to dial; ListenAndServe, Server, NewServer, ServeOptions and ServeError to serve; and what a server asks
 	// of those whom it does not import: Guard, Policy, MCP, Service and Accepted.
@@ -112,9 +113,9 @@ var archLadder = map[string]archRow{
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},
-	"gateway/internal/raw":            {ours: "internal/beginning . jsonrpc internal/jsonv2 internal/scan internal/visible stream"},
+	"gateway/internal/raw":            {ours: "internal/backoff internal/beginning . jsonrpc internal/jsonv2 internal/scan internal/visible stream"},
 	"gateway/internal/route":          {ours: "jsonrpc internal/glob internal/scan"},
-	"gateway/internal/supervise":      {ours: ". stream internal/scan internal/visible"},
+	"gateway/internal/supervise":      {ours: ". internal/backoff stream internal/scan internal/visible"},
 	"gateway/internal/upstream":       {ours: ". jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/era mcp/mcphttp mcp/relay mcp/spec stream"},
 	"cmd/farcall/internal/playground": {ours: ". jsonrpc mcp mcp/spec"},
 	"cmd/farcall/internal/scaffold":   {},

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"sync/atomic"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/mcp"
 )
 
@@ -190,11 +190,7 @@ func (o *Options) delay(failures int) time.Duration {
 	if o.MaxFailures > 0 && failures >= o.MaxFailures {
 		return -1
 	}
-	d := o.MaxDelay
-	if n := failures - 1; n < 30 && o.MinDelay<<n > 0 {
-		d = min(d, o.MinDelay<<n)
-	}
-	return d/2 + rand.N(d/2+1) //nolint:gosec // no secret
+	return backoff.Delay(failures, o.MinDelay, o.MaxDelay)
 }
 
 // pause waits, for ever when d is negative, until ctx ends.

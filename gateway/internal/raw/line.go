@@ -19,7 +19,7 @@ var errDialTimeout = errors.New("raw: no connection within " + dialTimeout.Strin
 
 // dial makes a connection. end releases what it needs once it is closed.
 func (u *Upstream) dial(ctx context.Context) (t farcall.Transport, end func(), err error) {
-	if err := u.backoff.wait(ctx); err != nil {
+	if err := u.reconnect.wait(ctx); err != nil {
 		return nil, nil, err
 	}
 	u.meter.dials.Add(1)
@@ -38,13 +38,13 @@ func (u *Upstream) dial(ctx context.Context) (t farcall.Transport, end func(), e
 		}
 		if ctx.Err() == nil || errors.Is(err, errDialTimeout) { // and not because nobody wants it any more
 			after, _ := u.opts.Explain(err)
-			u.backoff.failed(err, after)
+			u.reconnect.failed(err, after)
 			u.health.set("down", err)
 		}
 		cancel(nil)
 		return nil, nil, err
 	}
-	u.backoff.reset()
+	u.reconnect.reset()
 	u.health.set("up", nil)
 	return t, func() { cancel(nil) }, nil
 }
@@ -111,7 +111,7 @@ func (u *Upstream) lost(l *line) {
 	u.line = nil
 	err := l.tap.cause()
 	if time.Since(l.born) < steadyTime {
-		u.backoff.failed(err, 0)
+		u.reconnect.failed(err, 0)
 	}
 	u.health.set("down", err)
 	u.work.Go(l.close) // whoever has found it is booked

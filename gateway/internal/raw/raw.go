@@ -92,14 +92,14 @@ type Options struct {
 // Upstream is a JSON-RPC server that is somewhere else. It may be used by any
 // number of goroutines.
 type Upstream struct {
-	opts    Options
-	meter   meter
-	backoff backoff
-	client  *farcall.Peer   // over the Exchanger; nil over connections
-	ctx     context.Context //nolint:containedctx // the Upstream's own, which ends when it is closed
-	stop    context.CancelFunc
-	work    sync.WaitGroup // pipes, calls, and goroutines
-	serving atomic.Int64   // calls of ServeRPC
+	opts      Options
+	meter     meter
+	reconnect reconnect
+	client    *farcall.Peer   // over the Exchanger; nil over connections
+	ctx       context.Context //nolint:containedctx // the Upstream's own, which ends when it is closed
+	stop      context.CancelFunc
+	work      sync.WaitGroup // pipes, calls, and goroutines
+	serving   atomic.Int64   // calls of ServeRPC
 
 	mu      sync.Mutex
 	closed  bool

@@ -26,7 +26,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
 	"sync"
@@ -34,6 +33,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/stream"
 )
 
@@ -249,11 +249,7 @@ func (s *Supervisor) delay() time.Duration {
 	if s.failures < 2 {
 		return 0
 	}
-	d := s.opts.MaxDelay
-	if n := s.failures - 2; n < 30 {
-		d = min(d, s.opts.MinDelay<<n)
-	}
-	return d/2 + rand.N(d/2+1) //nolint:gosec // nobody gains from guessing it
+	return backoff.Delay(s.failures-1, s.opts.MinDelay, s.opts.MaxDelay) // the first one costs nothing
 }
 
 // DelayError is what Start fails with while the next start has to wait.

@@ -2,9 +2,10 @@ package raw
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/backoff"
 )
 
 const (
@@ -18,8 +19,8 @@ const (
 	patience = time.Second
 )
 
-// backoff says when the next attempt to connect may be made.
-type backoff struct {
+// reconnect says when the next attempt to connect may be made.
+type reconnect struct {
 	mu       sync.Mutex
 	failures int
 	until    time.Time
@@ -28,30 +29,29 @@ type backoff struct {
 
 // failed notes that an attempt has failed, or that what came of it did not last.
 // The next one is made after that time, when it is not 0.
-func (b *backoff) failed(err error, after time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	d := min(minBackoff<<min(b.failures, 10), maxBackoff)
-	b.failures++
-	d = d/2 + rand.N(d/2+1) //nolint:gosec // spreads attempts, guards nothing
+func (r *reconnect) failed(err error, after time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures++
+	d := backoff.Delay(r.failures, minBackoff, maxBackoff)
 	if after > 0 {
 		d = after
 	}
-	b.until, b.err = time.Now().Add(d), err
+	r.until, r.err = time.Now().Add(d), err
 }
 
 // reset forgets the failures.
-func (b *backoff) reset() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.failures, b.until, b.err = 0, time.Time{}, nil
+func (r *reconnect) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures, r.until, r.err = 0, time.Time{}, nil
 }
 
 // wait waits until an attempt may be made. It fails when that is too far away.
-func (b *backoff) wait(ctx context.Context) error {
-	b.mu.Lock()
-	d, err := time.Until(b.until), b.err
-	b.mu.Unlock()
+func (r *reconnect) wait(ctx context.Context) error {
+	r.mu.Lock()
+	d, err := time.Until(r.until), r.err
+	r.mu.Unlock()
 	switch {
 	case d <= 0:
 		return nil
