@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -49,11 +50,19 @@ func (p *problems) err() error {
 	return fmt.Errorf("registry: %w", errors.Join(p.all...))
 }
 
+// plain reports whether a text is UTF-8 without control characters.
+func plain(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+}
+
 func length(s string) int { return utf8.RuneCountInString(s) }
 
 func (f *File) check(p *problems) {
 	p.add(length(f.Name) > maxName || !serverName.MatchString(f.Name), "name",
 		"must be NAMESPACE/NAME of at most %d characters, such as io.github.user/weather, of letters, digits, dots and hyphens, and underscores in NAME (got %.210q)", maxName, f.Name)
+	for _, text := range []struct{ at, value string }{{"title", f.Title}, {"description", f.Description}} {
+		p.add(!plain(text.value), text.at, "must be UTF-8 without control characters (got %.80q)", text.value)
+	}
 	p.add(f.Title != "" && strings.TrimSpace(f.Title) == "" || length(f.Title) > maxText, "title", "must have at most %d characters, and not only white space (got %d)", maxText, length(f.Title))
 	p.add(f.Description == "" || length(f.Description) > maxText, "description",
 		"must have 1 to %d characters (got %d); set ServerOptions.Description or File.Description", maxText, length(f.Description))
@@ -88,13 +97,14 @@ func (f *File) check(p *problems) {
 
 // version holds a version against the rules that server and packages share.
 func (p *problems) version(at, v string) {
-	p.add(v == "latest" || versionRange.MatchString(v), at, "must be a single version, such as 1.0.2 (got %.80q)", v)
+	p.add(!plain(v) || strings.TrimSpace(v) != v || v == "latest" || versionRange.MatchString(v), at, "must be a single version, such as 1.0.2 (got %.80q)", v)
 	p.add(length(v) > maxVersion, at, "must have at most %d characters (got %d)", maxVersion, length(v))
 }
 
 func (p *problems) https(at, address string) {
 	u, err := url.Parse(address)
-	p.add(err != nil || u.Scheme != "https" || u.Host == "" || strings.ContainsAny(address, "\"'<> \t\r\n"), at, "must be an https address (got %.200q)", address)
+	p.add(err != nil || u.Scheme != "https" || u.Host == "" || u.User != nil || strings.ContainsAny(address, "\"'<> \t\r\n"), at,
+		"must be an https address without a user (got %.200q)", address)
 }
 
 func (p *problems) oneOf(at, got string, all ...string) {
@@ -144,8 +154,9 @@ func (t *Transport) checkRemote(p *problems, at string) {
 		p.add(true, at+".url", "must be an https address (got %.200q)", t.URL)
 	}
 	if u, err := url.Parse(variable.ReplaceAllString(t.URL, "1")); err == nil {
-		host, _ := netip.ParseAddr(u.Hostname())
-		p.add(u.Hostname() == "localhost" || strings.HasSuffix(u.Hostname(), ".localhost") || host.IsLoopback(), at+".url", "must be reachable from elsewhere (got %.200q)", t.URL)
+		name := strings.ToLower(strings.TrimSuffix(u.Hostname(), "."))
+		host, _ := netip.ParseAddr(name)
+		p.add(name == "localhost" || strings.HasSuffix(name, ".localhost") || host.IsLoopback() || host.IsUnspecified(), at+".url", "must be reachable from elsewhere (got %.200q)", t.URL)
 	}
 }
 
@@ -153,7 +164,8 @@ func (t *Transport) checkRemote(p *problems, at string) {
 func (t *Transport) check(p *problems, at string, known map[string]bool) {
 	p.oneOf(at+".type", t.Type, "", "streamable-http", "sse")
 	u, err := url.Parse(variable.ReplaceAllString(t.URL, "1"))
-	p.add(err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.ContainsAny(t.URL, " \t\r\n"), at+".url", "must be an http or https address (got %.200q)", t.URL)
+	p.add(err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || strings.ContainsAny(t.URL, " \t\r\n"), at+".url",
+		"must be an http or https address without a user (got %.200q)", t.URL)
 	for _, v := range variable.FindAllStringSubmatch(t.URL, -1) {
 		p.add(!known[v[1]], at+".url", "there is no variable %.80q", v[1])
 	}
@@ -175,7 +187,7 @@ func (p *problems) named(at string, all []Input) {
 	seen := map[string]bool{}
 	for i := range all {
 		name := all[i].Name
-		p.add(name == "" || strings.ContainsAny(name, "= \t\r\n{}:"), fmt.Sprintf("%s[%d].name", at, i), "must be a name, without white space and =:{} (got %.80q)", name)
+		p.add(name == "" || !plain(name) || strings.ContainsAny(name, "= {}:"), fmt.Sprintf("%s[%d].name", at, i), "must be a name, without white space, control characters and =:{} (got %.80q)", name)
 		p.add(seen[name], fmt.Sprintf("%s[%d].name", at, i), "%.80q is there twice", name)
 		seen[name] = true
 		p.input(fmt.Sprintf("%s[%d]", at, i), &all[i])
@@ -183,6 +195,10 @@ func (p *problems) named(at string, all []Input) {
 }
 
 func (p *problems) input(at string, i *Input) {
+	for _, text := range append([]string{i.Value, i.Default, i.Placeholder}, i.Choices...) {
+		p.add(!plain(text), at, "a value must be UTF-8 without control characters (got %.80q)", text)
+	}
+	p.add(i.Secret && i.Value != "" && !variable.MatchString(i.Value), at+".value", "must be left out, or have a {variable}: it is secret, and the document is public")
 	p.oneOf(at+".format", i.Format, "", "string", "number", "boolean", "filepath")
 	p.add(len(i.Choices) > 0 && i.Default != "" && !slices.Contains(i.Choices, i.Default), at+".default", "must be one of the choices (got %.80q)", i.Default)
 }

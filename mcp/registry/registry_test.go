@@ -160,6 +160,17 @@ func TestInvalid(t *testing.T) {
 		{func(f *File) { f.Remotes[1].URL = "http://example.com/sse" }, "remotes[1].url: must be an https address", false},
 		{func(f *File) { f.Remotes[1].URL = "https://127.0.0.1/sse" }, "remotes[1].url: must be reachable", false},
 		{func(f *File) { f.Remotes[1].URL = "https://[::1]/sse" }, "remotes[1].url: must be reachable", false},
+		{func(f *File) { f.Remotes[1].URL = "https://LOCALHOST/sse" }, "remotes[1].url: must be reachable", false},
+		{func(f *File) { f.Remotes[1].URL = "https://localhost./sse" }, "remotes[1].url: must be reachable", false},
+		{func(f *File) { f.Remotes[1].URL = "https://0.0.0.0/sse" }, "remotes[1].url: must be reachable", false},
+		{func(f *File) { f.Remotes[1].URL = "https://user:password@example.com/sse" }, "remotes[1].url: must be an http or https address without a user", false},
+		{func(f *File) { f.WebsiteURL = "https://user@example.com" }, "websiteUrl: must be an https address without a user", false},
+		{func(f *File) { f.Title = "a\nb" }, "title: must be UTF-8 without control characters", false},
+		{func(f *File) { f.Version = "1.0.0\n" }, "version: must be a single version", false},
+		{func(f *File) { f.Version = " " }, "version: must be a single version", false},
+		{func(f *File) { f.Packages[0].Env[0].Name = "A\x00" }, "packages[0].environmentVariables[0].name", false},
+		{func(f *File) { f.Remotes[0].Headers[0].Value = "{token}\r\nX: y" }, "remotes[0].headers[0]: a value must be UTF-8 without control", false},
+		{func(f *File) { f.Remotes[0].Headers[0].Value = "Bearer s3cret" }, "remotes[0].headers[0].value: must be left out, or have a {variable}", false},
 	} {
 		f := full()
 		test.change(f)
