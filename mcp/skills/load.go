@@ -92,18 +92,19 @@ type directory struct {
 type loader struct {
 	root    fs.FS
 	catalog *catalog
-	paths   []string // of files, below the root
-	folders map[string]bool
+	paths   []string            // of files, below the root
+	folders map[string][]string // of skills, with their files
 	visited int
 	total   int
 	errs    []error
 }
 
 func load(root fs.FS) (*catalog, error) {
-	l := &loader{root: root, folders: map[string]bool{}, catalog: &catalog{files: map[string]*file{}, directories: map[string]*directory{}}}
+	l := &loader{root: root, folders: map[string][]string{}, catalog: &catalog{files: map[string]*file{}, directories: map[string]*directory{}}}
 	if err := fs.WalkDir(root, ".", l.visit); err != nil {
 		return nil, fmt.Errorf("skills: %w", err)
 	}
+	l.assign()
 	for _, dir := range slices.Sorted(maps.Keys(l.folders)) {
 		if err := l.skill(dir); err != nil {
 			l.errs = append(l.errs, err)
@@ -137,10 +138,21 @@ func (l *loader) visit(name string, d fs.DirEntry, err error) error {
 	default:
 		l.paths = append(l.paths, name)
 		if d.Name() == manifest {
-			l.folders[path.Dir(name)] = true
+			l.folders[path.Dir(name)] = nil
 		}
 	}
 	return nil
+}
+
+// assign gives each file to the skills that it is in, which may be in one another.
+func (l *loader) assign() {
+	for _, name := range l.paths {
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			if files, ok := l.folders[dir]; ok {
+				l.folders[dir] = append(files, name)
+			}
+		}
+	}
 }
 
 // skill reads the skill in a folder.
@@ -149,10 +161,7 @@ func (l *loader) skill(dir string) error {
 		return fmt.Errorf("%s: the root itself is a skill; give Add the folder that its folder is in", manifest)
 	}
 	e := entry{URI: uriOf(dir + "/" + manifest)}
-	for _, name := range l.paths {
-		if !strings.HasPrefix(name, dir+"/") {
-			continue
-		}
+	for _, name := range l.folders[dir] {
 		f, err := l.file(name)
 		if err != nil {
 			return fmt.Errorf("%q: %w", name, err)
@@ -233,6 +242,7 @@ func (l *loader) finish() {
 	}
 	for _, d := range c.directories {
 		slices.Sort(d.children)
+		d.children = slices.Compact(d.children)
 	}
 	c.order = slices.Sorted(maps.Keys(c.files))
 }
@@ -253,10 +263,10 @@ func (c *catalog) add(uri string, skill int) {
 		d = &directory{name: name}
 		c.directories[parent] = d
 	}
-	if !slices.Contains(d.children, uri) {
-		d.children = append(d.children, uri)
+	if n := len(d.children); n == 0 || d.children[n-1] != uri {
+		d.children = append(d.children, uri) // others that are there twice go in the end
 	}
-	if !slices.Contains(d.skills, skill) {
+	if n := len(d.skills); n == 0 || d.skills[n-1] != skill { // skills come in their order
 		d.skills = append(d.skills, skill)
 	}
 	c.add(parent, skill)

@@ -43,7 +43,8 @@ type Options struct {
 // Add returns an error that says all that is wrong, and offers nothing then. A skill must satisfy the specification of
 // Agent Skills (name, description) and the limits of the extension (512 files, 16 MiB). Files and folders whose names
 // begin with a dot are left out. A symbolic link is an error: it could lead out of root. [os.DirFS] follows links that
-// are made while a file is opened; the FS of an [os.Root] does not leave its directory then either.
+// are made while a file is opened; the FS of an [os.Root] does not leave its directory then either. With either of them, a named pipe that takes the place of a file while
+// the files are read blocks Add and refresh until it has a writer.
 //
 // refresh reads root again. Clients learn of new and removed files by the changed list of resources, and subscribers
 // of a file of its update. After an error what was offered stays as it was. It may be called by any number of goroutines at once.
@@ -180,8 +181,8 @@ func (t *set) list(ctx context.Context, p listParams) (r listResult, err error) 
 
 func (t *set) get(ctx context.Context, p getParams) (getResult, error) {
 	c := t.now.Load()
-	i := slices.IndexFunc(c.skills, func(e entry) bool { return e.URI == p.URI })
-	if i < 0 || !t.sees(ctx, c, []int{i}) {
+	i, found := slices.BinarySearchFunc(c.skills, p.URI, func(e entry, uri string) int { return strings.Compare(e.URI, uri) })
+	if !found || !t.sees(ctx, c, []int{i}) {
 		return getResult{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "no skill is served at %.200s", p.URI)
 	}
 	return getResult{t.caching(), c.skills[i]}, nil
