@@ -109,17 +109,21 @@ func (s *Server) suggest(c *call, p *spec.CompleteRequestParams) (*spec.Complete
 			others = p.Context.Arguments
 		}
 		values, err := f(c, p.Argument.Value, others)
-		n := int64(len(values))
-		return &spec.CompleteResult{Completion: spec.Completion{Values: values, Total: &n}}, err
+		return completionOf(values), err
 	}
 	if values, known := s.typedValues(p); known {
-		n := int64(len(values))
-		return &spec.CompleteResult{Completion: spec.Completion{Values: values, Total: &n}}, nil
+		return completionOf(values), nil
 	}
 	if s.opts.Complete != nil {
 		return s.opts.Complete(c, p)
 	}
 	return nil, nil
+}
+
+// completionOf returns the result that has all values there are.
+func completionOf(values []string) *spec.CompleteResult {
+	n := int64(len(values))
+	return &spec.CompleteResult{Completion: spec.Completion{Values: values, Total: &n}}
 }
 
 // typedValues returns the values of an argument of a prompt that the type of the prompt knows.

@@ -65,7 +65,10 @@ type Resumer interface {
 	Resume(ctx context.Context, client farcall.Caller, rev *era.Revision, state []byte) (Session, error)
 }
 
-// Resumable is the Session of a Resumer.
+// Resumable is the Session of a Resumer. One with a method Discard(context.Context) gets a call of it when its client has
+// ended the session by DELETE, whichever replica handles that: what is stored of it elsewhere can go. The client that
+// Accept and Resume get has a method Sealed() (id string, until time.Time): a text that names the session at all
+// replicas, "" where it is of this process alone, and when it ends.
 type Resumable interface {
 	Session
 	// State returns what Resume needs to go on, after initialize. It is sealed in the id of the session, which

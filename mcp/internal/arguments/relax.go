@@ -14,13 +14,13 @@ import (
 
 // What Relax has changed: a set of bits.
 const (
-	Text    = 1 << iota // a number or boolean was text
-	Unknown             // a member is not in the schema
+	relaxedText    = 1 << iota // a number or boolean was text
+	relaxedUnknown             // a member is not in the schema
 )
 
 // Relax returns arguments that fit the input schema better than those given: texts that stand for a
 // number or a boolean where the schema has no text become that value, and members that a closed object
-// does not have are left out. changed says what was done, 0 nothing. The result may still be invalid.
+// does not have are left out. changed is a bit for each kind of change, 0 for none. The result may still be invalid.
 func Relax(inputSchema, given jsonrpc.Raw) (relaxed jsonrpc.Raw, changed uint32) {
 	r := relaxing{root: inputSchema}
 	relaxed = r.value(inputSchema, given, 0)
@@ -76,7 +76,7 @@ func (r *relaxing) object(schema, value jsonrpc.Raw, depth int) jsonrpc.Raw {
 	scan.Object(value, func(key, member []byte) bool {
 		property := scan.Member(properties, string(key))
 		if property == nil && closed {
-			r.done |= Unknown
+			r.done |= relaxedUnknown
 			return true
 		}
 		out.Add(string(key), r.value(property, member, depth+1))
@@ -109,7 +109,7 @@ func (r *relaxing) text(types []string, value jsonrpc.Raw) jsonrpc.Raw {
 	number := inner[0] == '-' || '0' <= inner[0] && inner[0] <= '9'
 	boolean := inner[0] == 't' || inner[0] == 'f'
 	if number && (slices.Contains(types, "number") || slices.Contains(types, "integer")) || boolean && slices.Contains(types, "boolean") {
-		r.done |= Text
+		r.done |= relaxedText
 		return inner
 	}
 	return value
