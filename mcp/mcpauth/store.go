@@ -189,7 +189,8 @@ func (s *fileStore) resolve() (string, error) {
 	path, err := filepath.EvalSymlinks(s.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if _, lost := os.Lstat(s.path); lost == nil {
+		// A file may be there now: another writer makes it at this moment.
+		if info, lost := os.Lstat(s.path); lost == nil && info.Mode()&fs.ModeSymlink != 0 {
 			return "", fmt.Errorf("mcpauth: the token store %s is a link to nothing; remove it", s.path)
 		}
 		return s.path, nil

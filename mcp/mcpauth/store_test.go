@@ -280,3 +280,34 @@ func FuzzParseStore(f *testing.F) {
 		}
 	})
 }
+
+// A file that another writer makes at the moment of the check is not a link to nothing.
+func TestFileStoreAppears(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.json")
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := os.WriteFile(path, nil, 0o600); err != nil {
+				t.Error(err)
+			}
+			if err := os.Remove(path); err != nil && runtime.GOOS != "windows" {
+				t.Error(err)
+			}
+		}
+	})
+	s := &fileStore{path: path}
+	for range 10_000 {
+		if _, err := s.resolve(); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(stop)
+	wg.Wait()
+}
