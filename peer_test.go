@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -298,15 +299,16 @@ func TestBothSendMuch(t *testing.T) {
 }
 
 // stuck is the far end of a connection whose owner neither reads nor writes, and whose sockets hold
-// little.
+// little. They are Unix sockets: TCP drops segments when both ends are full, and waits for minutes
+// before it sends them again.
 func stuck(t *testing.T) (farcall.Transport, net.Conn) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer ln.Close()
-	far, err := net.Dial("tcp", ln.Addr().String())
+	far, err := net.Dial("unix", ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,7 +317,7 @@ func stuck(t *testing.T) (farcall.Transport, net.Conn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { far.Close() })
-	for _, err := range []error{far.(*net.TCPConn).SetReadBuffer(64 << 10), near.(*net.TCPConn).SetWriteBuffer(64 << 10)} {
+	for _, err := range []error{far.(*net.UnixConn).SetReadBuffer(64 << 10), near.(*net.UnixConn).SetWriteBuffer(64 << 10)} {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -409,7 +411,7 @@ func TestAnswersAfterEOF(t *testing.T) {
 		}
 	}), nil)
 	fmt.Fprint(far, `{"jsonrpc":"2.0","id":1,"method":"echo","params":[1]}`) // without a newline too
-	if err := far.(*net.TCPConn).CloseWrite(); err != nil {
+	if err := far.(*net.UnixConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
 	got, err := io.ReadAll(far)
