@@ -27,9 +27,10 @@ test: ## Run the tests
 race: ## Run the tests with the race detector
 	go test -race ./...
 
-.PHONY: matrix
-matrix: ## Run every feature between clients and servers of all revisions over all transports, through the gateway
-	go test ./gateway -run TestMatrix -count=1 -matrix.full
+.PHONY: full
+full: ## Run whole the tests of which make test runs a part: all revisions and transports, largest sizes, hostile programs
+	FARCALL_FULL=1 go test . ./cmd/farcall ./gateway ./internal/sandbox \
+		-run 'TestSlowConsumer|TestNewScripts|TestMatrix|TestRootsOfChildren|TestLifetimes|TestManyClients|TestProcess|TestHostile' -count=1
 
 .PHONY: format
 format: ## Show what is not formatted (make fmt formats)

@@ -90,6 +90,7 @@ var archLadder = map[string]archRow{
 	"internal/sse":     {ours: "internal/budget"},
 	"internal/leak":    {},
 	"internal/backoff": {},
+	"internal/full":    {},
 	"internal/race":    {},
 	// Seven to dial; ListenAndServe, Server, NewServer, ServeOptions and ServeError to serve; and what a server asks
 	// of those whom it does not import: Guard, Policy, MCP, Service and Accepted.

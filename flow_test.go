@@ -15,7 +15,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
-	"github.com/farcall-dev/farcall/internal/race"
+	"github.com/farcall-dev/farcall/internal/full"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/stream"
 	"github.com/farcall-dev/farcall/wsrpc"
@@ -141,7 +141,7 @@ var slowly = map[string]func(t *testing.T, p *producer, o *farcall.Options) *far
 	},
 }
 
-// A consumer that is slower than the producer slows it: a stream of 100 or 300 MB arrives whole, and neither end holds more
+// A consumer that is slower than the producer slows it: a stream of 100 or 300 MB (without make full, of 16 or 50 MB) arrives whole, and neither end holds more
 // than some megabytes of it at any time. With credit and, where the producer knows nothing of it, without.
 func TestSlowConsumerOfALongStream(t *testing.T) {
 	const size, most = 64 << 10, 12 << 20
@@ -152,8 +152,8 @@ func TestSlowConsumerOfALongStream(t *testing.T) {
 				if name != "tcp" || dialect != (farcall.Dialect{}) {
 					n /= 3
 				}
-				if testing.Short() || race.Enabled { // which takes 2 minutes for all of it
-					n /= 10
+				if !full.Wanted() {
+					n /= 6 // still several times what both ends may hold
 				}
 				p := newProducer()
 				c := open(t, p, &farcall.Options{Dialect: dialect})

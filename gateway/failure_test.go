@@ -64,14 +64,14 @@ func TestOneFails(t *testing.T) {
 				wants(t, c, "echo", "hello", "hello")
 			}
 			t.Logf("connect and first call %v, list %v, 50 calls %v", first.Round(time.Millisecond), listed.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
-			if took := time.Since(began); took > time.Second {
+			if took := time.Since(began); took > 6*time.Second { // one that waited for the broken server took 12 s
 				t.Errorf("50 calls of the other server took %v", took)
 			}
 			// Only the first client waits to hear what the server offers.
 			began = time.Now()
 			c = l.client(t, mcp.ClientOptions{Era: "legacy"})
 			wants(t, c, "echo", "hello", "hello")
-			if took := time.Since(began); took > 3*time.Second || (name == "silent" || name == "slow") && took > time.Second {
+			if took := time.Since(began); took > 6*time.Second {
 				t.Errorf("the next client waited for %v", took)
 			}
 		})
@@ -212,7 +212,7 @@ func TestTimeout(t *testing.T) {
 	t.Parallel()
 	m := newMock("legacy")
 	mcp.AddTool(m.Server, mcp.Tool{Name: "long"}, func(ctx context.Context, _ textIn) (string, error) {
-		tick := time.NewTicker(40 * time.Millisecond)
+		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		for n := range 10 {
 			<-tick.C
@@ -223,7 +223,7 @@ func TestTimeout(t *testing.T) {
 		return "done", nil
 	})
 	u := m.tcp(t, "m")
-	u.Timeout = 200 * time.Millisecond
+	u.Timeout = 800 * time.Millisecond
 	l := newLab(t, nil, u)
 	for _, era := range []string{"legacy", "modern"} {
 		c := l.client(t, mcp.ClientOptions{Era: era})

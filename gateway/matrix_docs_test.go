@@ -54,10 +54,10 @@ func (m *matrix) page() []byte {
 	fmt.Fprintf(&b, `
 ## The matrix
 
-What a client gets of a server of another revision through a gateway. `+"`make matrix`"+` tries all of it, with
+What a client gets of a server of another revision through a gateway. `+"`make full`"+` tries all of it, with
 real sockets and real processes: clients of %d revisions over each of their transports at servers of %d revisions over each of
-theirs, %d pairs, and %d features with each pair: %d cells. `+"`go test ./gateway`"+` tries %d of the pairs, in which each client meets each
-revision and each transport of servers, and each server those of clients. What happens depends on the two revisions alone, and
+theirs, %d pairs, and %d features with each pair: %d cells. `+"`go test ./gateway`"+` tries %d of the pairs, in which each end is a
+client and a server, each revision meets each revision, and each transport each transport. What happens depends on the two revisions alone, and
 is the same over all transports. HTTP is the transport with one address, which farcall speaks in the first revision, too.
 
 A field has a mark for each revision of the server, in the order %s.

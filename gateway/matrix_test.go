@@ -2,7 +2,6 @@ package gateway_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/full"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -41,13 +41,18 @@ func everyPair(all []end) map[[2]end]bool {
 	return pairs
 }
 
-// covering chooses pairs such that each end meets each revision and each transport of the other
-// side, both as a client and as a server: what a pair of ends does depends on no more of it. It
-// takes the pair that has most of what is still missing, the first one of several.
+// covering chooses pairs such that each end is a client and a server, each revision meets each
+// revision, and each transport each transport. A server has a client with sessions, which comes
+// first: the gateway refuses a server's first question where it may belong to a call that was given
+// up, and clients without sessions share connections. It takes the pair that has most of what is
+// still missing, the first one of several.
 func covering(all []end) map[[2]end]bool {
 	meets := func(client, server end) []string {
-		one, other := fmt.Sprint(client.rev.Name, " ", client.transport), fmt.Sprint(server.rev.Name, " ", server.transport)
-		return []string{one + " > " + server.rev.Name, one + " > " + server.transport, client.rev.Name + " > " + other, client.transport + " > " + other}
+		return []string{
+			client.rev.Name + " " + client.transport + " >", "> " + server.rev.Name + " " + server.transport,
+			client.rev.Name + " > " + server.rev.Name, client.transport + " > " + server.transport,
+			fmt.Sprint("sessions: ", client.rev.Handshake, " > ", server.rev.Name, " ", server.transport),
+		}
 	}
 	missing := map[string]bool{}
 	for pair := range everyPair(all) {
@@ -98,14 +103,12 @@ type matrix struct {
 	wrong  map[string][]string // pairs of transports, by what is wrong
 }
 
-var fullMatrix = flag.Bool("matrix.full", false, "try every pair of ends, as make matrix does")
-
 // TestMatrix has clients of every revision over every transport use servers of every revision
-// over every transport, with every feature, through a gateway. Without -matrix.full it tries the
-// pairs of [covering], a third of all.
+// over every transport, with every feature, through a gateway. Without make full it tries the pairs
+// of [covering].
 func TestMatrix(t *testing.T) {
 	m := &matrix{t: t, features: features(), chosen: covering(ends()), tried: map[cell]*note{}, wrong: map[string][]string{}}
-	if *fullMatrix {
+	if full.Wanted() {
 		m.chosen = everyPair(ends())
 	}
 	t.Run("servers", func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 // What a child said last goes to clients, where the operator has not said that it
 // must not. The page and the log have it in any case.
 func TestErrorsPlain(t *testing.T) {
+	t.Parallel()
 	const said = "the key of alice is 42"
 	bad := &gateway.Upstream{
 		Name: "bad", Command: []string{"sh", "-c", "echo " + said + " >&2; exit 3"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"flag"
 	"os"
 	"os/exec"
 	"testing"
@@ -19,6 +20,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(execVar) == "1", len(os.Args) > 1 && os.Args[1] == "sandbox": // the launcher of children, whose environment is clean
 		main()
 	}
+	_ = flag.Set("test.parallel", "6") // most wait for other processes; -parallel replaces it
 	os.Exit(leak.Main(m))
 }
 

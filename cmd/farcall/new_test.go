@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/farcall-dev/farcall/internal/full"
 )
 
 // TestNewScripts writes projects, and builds, tests and runs them as a user
@@ -34,8 +36,12 @@ func TestNewScripts(t *testing.T) {
 	if err != nil || len(caches) != 2 {
 		t.Fatalf("go env: %q, %v", out, err)
 	}
+	scripts := []string{filepath.Join("testdata", "new", "new.txt")}
+	if full.Wanted() { // what was made is built, tested and called
+		scripts = append(scripts, filepath.Join("testdata", "new", "run.txt"))
+	}
 	testscript.Run(t, testscript.Params{
-		Dir: filepath.Join("testdata", "new"),
+		Files: scripts,
 		Setup: func(e *testscript.Env) error {
 			for name, value := range map[string]string{
 				execVar: "1", "GORACE": noLinger, "PATH": dir + string(os.PathListSeparator) + os.Getenv("PATH"), "REPO": repo,
