@@ -34,11 +34,11 @@ var archLadder = map[string]archRow{
 	".":           {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate", names: 57},
 	"jsonrpc":     {ours: "internal/scan", names: 25, pure: true},
 	"stream":      {ours: ". jsonrpc internal/budget internal/slow", names: 12},
-	"httprpc":     {ours: ". jsonrpc internal/budget internal/origin internal/owner internal/slow internal/sse", names: 8},
+	"httprpc":     {ours: "internal/backoff . jsonrpc internal/budget internal/origin internal/owner internal/scan internal/slow internal/sse", names: 8},
 	"wsrpc":       {ours: ". jsonrpc internal/budget internal/origin internal/slow", outside: "github.com/coder/websocket", names: 6},
 	"mcp/spec":    {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/era":     {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
-	"mcp/mcphttp": {ours: ". jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/origin internal/owner internal/remote internal/seal internal/share internal/scan internal/slow internal/sse internal/wirelog mcp/era mcp/spec", names: 20},                                                                                                                                              // Configured brings the policy of a backend to any handler, Resumer and Resumable its sessions to any replica
+	"mcp/mcphttp": {ours: "internal/backoff . jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/origin internal/owner internal/remote internal/seal internal/share internal/scan internal/slow internal/sse internal/wirelog mcp/era mcp/spec", names: 20},                                                                                                                                              // Configured brings the policy of a backend to any handler, Resumer and Resumable its sessions to any replica
 	"mcp":         {ours: ". jsonrpc stream internal/cancel internal/target internal/jsonv2 internal/late internal/owner internal/permit internal/port internal/remote internal/scan internal/schema internal/seal internal/share internal/uritemplate internal/validate mcp/era mcp/internal/inbound mcp/internal/object mcp/internal/arguments mcp/mcphttp mcp/relay mcp/spec store internal/wirelog", names: 61}, // AddPrompt, which binds arguments to a type as AddTool does
 	"mcp/mcpauth": {ours: "internal/fetch internal/filelock internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring", names: 18},
 	// Extension, MIMEType, Model, App, Page, AddPage, WithPage, Shown
@@ -50,7 +50,7 @@ var archLadder = map[string]archRow{
 	// Host, New, Options and Server to have one; State with its four values and Status; List and Item; ErrUnknown and ErrNotReady.
 	"mcp/host": {ours: "internal/backoff . jsonrpc stream internal/environ internal/glob internal/target internal/visible mcp mcp/mcphttp mcp/spec", names: 15},
 	// 10: what reads a document (New, Open, Fetch), what it makes (API, Tool, Problem) and how (Options, Slim and its three values).
-	"mcp/openapi": {ours: "jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate internal/yamljson mcp mcp/spec", names: 12},
+	"mcp/openapi": {ours: "internal/backoff jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate internal/yamljson mcp mcp/spec", names: 12},
 	"guard": {
 		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/permit internal/port internal/scan internal/share internal/validate mcp/spec",
 		names: 23, // Past is what an audit knows of a call that is decided again

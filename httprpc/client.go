@@ -12,8 +12,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -179,6 +181,9 @@ func (c *client) answer(resp *http.Response, reply func(frame []byte) error) err
 	case !c.takes(contentType):
 		return fmt.Errorf("%w: the answer is %s instead of JSON: %s", farcall.ErrProtocol, contentType, excerpt(body))
 	}
+	if err := incomplete(resp, body); err != nil {
+		return err
+	}
 	return reply(body)
 }
 
@@ -237,7 +242,7 @@ func (c *client) stream(resp *http.Response, reply func(frame []byte) error) err
 // failed handles a status other than 2xx. A JSON-RPC answer counts all the
 // same; the status is for those who wait for no answer.
 func (c *client) failed(resp *http.Response, reply func(frame []byte) error) error {
-	status := &StatusError{Code: resp.StatusCode}
+	status := &StatusError{Code: resp.StatusCode, RetryAfter: backoff.RetryAfter(resp.Header.Get("Retry-After"), time.Now())}
 	loan := c.lend(resp)
 	defer loan.Close()
 	body, err := c.read(resp, loan)

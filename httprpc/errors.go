@@ -1,6 +1,7 @@
 package httprpc
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +10,11 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/scan"
 )
 
 // ErrConnect is wrapped by the failure of a call that reached nobody: the
@@ -27,6 +30,9 @@ var ErrConnect = errors.New("httprpc: cannot reach the server")
 type StatusError struct {
 	Code int    // the HTTP status
 	Body string // the begin of the body, quoted
+	// RetryAfter is what the header Retry-After says: at least a millisecond and at most an hour. 0: the
+	// server does not say when to come back.
+	RetryAfter time.Duration
 }
 
 // Error says what came, and what may help.
@@ -51,6 +57,19 @@ func (e *StatusError) Unwrap() error {
 		return ErrConnect
 	}
 	return farcall.ErrProtocol
+}
+
+// incomplete is the error of a JSON answer that ends too early, which is to be told from one that is malformed. net/http
+// reports it of an answer with a length, but not of one that ends with its connection, and proxies pass on what they got.
+func incomplete(resp *http.Response, answer []byte) error {
+	toTheEnd := resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0
+	if text := bytes.TrimRight(answer, " \t\r\n"); !toTheEnd && len(text) > 0 && (text[len(text)-1] == '}' || text[len(text)-1] == ']') {
+		return nil // it spares a look at all of it
+	}
+	if _, fault := scan.Text(answer, -1); fault == scan.End {
+		return fmt.Errorf("%w: the answer is incomplete: %w", ErrConnect, io.ErrUnexpectedEOF)
+	}
+	return nil
 }
 
 // classify gives an error of net/http its class.

@@ -3,8 +3,28 @@ package backoff
 
 import (
 	"math/rand/v2"
+	"net/http"
+	"strconv"
 	"time"
 )
+
+// maxRetryAfter bounds what RetryAfter returns.
+const maxRetryAfter = time.Hour
+
+// RetryAfter reads the value of the header Retry-After, which is a number of seconds or a date (RFC 9110, section
+// 10.2.3). It returns the time from now on, between a millisecond and an hour, or 0 for a value that is missing or
+// malformed.
+func RetryAfter(value string, now time.Time) time.Duration {
+	var d time.Duration
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		d = time.Duration(seconds) * time.Second
+	} else if date, err := http.ParseTime(value); err == nil {
+		d = date.Sub(now)
+	} else {
+		return 0
+	}
+	return min(max(d, time.Millisecond), maxRetryAfter)
+}
 
 // Delay returns how long to wait after a number of failures in a row: first after one of them, twice as long after
 // each further one, and most at most; less up to half of it, at random, so that those who failed together do

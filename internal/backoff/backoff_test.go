@@ -30,3 +30,19 @@ func TestDelay(t *testing.T) {
 		}
 	}
 }
+
+func TestRetryAfter(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"": 0, "soon": 0, "-1": 0, "1.5": 0, "99999999999999999999": 0, "1 ": 0,
+		"0": time.Millisecond, "2": 2 * time.Second, "2147483647": time.Hour,
+		"Sun, 01 Mar 2026 12:00:30 GMT": 30 * time.Second,
+		"Sun, 01 Mar 2026 11:00:00 GMT": time.Millisecond,
+		"Mon, 01 Mar 2027 12:00:00 GMT": time.Hour,
+	} {
+		if got := backoff.RetryAfter(value, now); got != want {
+			t.Errorf("%q: %v, want %v", value, got, want)
+		}
+	}
+}

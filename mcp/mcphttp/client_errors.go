@@ -13,10 +13,13 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/budget"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -43,6 +46,9 @@ type StatusError struct {
 	ContentType string
 	Body        []byte         // its begin
 	RPC         *jsonrpc.Error // the JSON-RPC error in the body, or nil
+	// RetryAfter is what the header Retry-After says: at least a millisecond and at most an hour. 0: the
+	// server does not say when to come back.
+	RetryAfter time.Duration
 }
 
 // Error says what came, and what may help.
@@ -85,7 +91,10 @@ func (e *StatusError) Unwrap() []error {
 // newStatusError reads the begin of the body, which it does not close.
 func newStatusError(resp *http.Response) *StatusError {
 	const most = 1 << 20 // more is no error message
-	e := &StatusError{Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type")}
+	e := &StatusError{
+		Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"),
+		RetryAfter: backoff.RetryAfter(resp.Header.Get("Retry-After"), time.Now()),
+	}
 	var loan *budget.Loan // so little needs none
 	body, err := loan.ReadAll(nil, resp.Body, min(resp.ContentLength, most), most, nil)
 	if err == nil {
@@ -141,6 +150,19 @@ func classify(err error) error {
 		hint = "the answer is incomplete: "
 	}
 	return fmt.Errorf("%w: %s%w", ErrConnect, hint, err)
+}
+
+// incomplete is the error of a JSON answer that ends too early, which is to be told from one that is malformed. net/http
+// reports it of an answer with a length, but not of one that ends with its connection, and proxies pass on what they got.
+func incomplete(resp *http.Response, answer []byte) error {
+	toTheEnd := resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0
+	if text := bytes.TrimRight(answer, " \t\r\n"); !toTheEnd && len(text) > 0 && (text[len(text)-1] == '}' || text[len(text)-1] == ']') {
+		return nil // it spares a look at all of it
+	}
+	if _, fault := scan.Text(answer, -1); fault == scan.End {
+		return fmt.Errorf("%w: the answer is incomplete: %w", ErrConnect, io.ErrUnexpectedEOF)
+	}
+	return nil
 }
 
 // transient reports whether the same request may succeed in a moment.

@@ -167,6 +167,9 @@ func (x *trip) run(body []byte) error {
 	case err != nil:
 		return err
 	case contentType == "" && looksJSON(answer), contentType == jsonHeader[0], mediaType(contentType) == jsonHeader[0]:
+		if err := incomplete(resp, answer); err != nil {
+			return err
+		}
 		return x.give(answer)
 	}
 	return &StatusError{Status: resp.StatusCode, ContentType: contentType, Body: answer[:min(len(answer), maxExcerpt)]}

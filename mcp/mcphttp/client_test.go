@@ -53,7 +53,9 @@ func TestAnswers(t *testing.T) {
 			w.Header()["Content-Type"] = nil
 			io.WriteString(w, " "+one)
 		}, []string{" " + one}, nil},
-		{"half json is for the caller to refuse", send("application/json", `{"jsonrpc":`), []string{`{"jsonrpc":`}, nil},
+		{"wrong json is for the caller to refuse", send("application/json", `{"jsonrpc"]`), []string{`{"jsonrpc"]`}, nil},
+		{"half json", send("application/json", `{"jsonrpc":`), nil, mcphttp.ErrConnect},
+		{"no json", send("application/json", ""), nil, mcphttp.ErrConnect},
 		{"events", send("text/event-stream", event("", note)+event("", one)), []string{note, one}, nil},
 		{"events with charset, priming and comments", send("text/event-stream; charset=utf-8", ": hi\n\n"+event("1", "")+"event: ping\ndata: x\n\n"+event("", one)), []string{one}, nil},
 		{"accepted", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) }, nil, nil},

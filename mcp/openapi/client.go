@@ -8,9 +8,9 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strconv"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/fetch"
 )
 
@@ -131,7 +131,8 @@ func (s *sender) again(r *http.Request, resp *http.Response, err error) (time.Du
 		op, ok := errors.AsType[*net.OpError](err)
 		return retryWait, ok && op.Op == "dial" && !errors.Is(err, fetch.ErrAddress)
 	}
-	after, known := retryAfter(resp)
+	after := backoff.RetryAfter(resp.Header.Get("Retry-After"), time.Now())
+	known := after > 0
 	switch resp.StatusCode {
 	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		if !known {
@@ -142,11 +143,6 @@ func (s *sender) again(r *http.Request, resp *http.Response, err error) (time.Du
 		return after, known && after <= maxRetryWait
 	}
 	return 0, false
-}
-
-func retryAfter(resp *http.Response) (time.Duration, bool) {
-	seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
-	return time.Duration(seconds) * time.Second, err == nil && seconds >= 0 && seconds < 1<<20
 }
 
 func sleep(ctx context.Context, d time.Duration) bool {
