@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
@@ -355,5 +356,34 @@ func TestServeHTTPDown(t *testing.T) {
 	}
 	if st := u.Status(); st.State != "down" {
 		t.Errorf("%+v", st)
+	}
+}
+
+// TestComeBack passes on what a server over HTTP says that does not begin a call, from calls and from pipes.
+func TestComeBack(t *testing.T) {
+	t.Parallel()
+	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "3")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	t.Cleanup(busy.Close)
+	x, err := httprpc.Dial(busy.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := open(t, &Options{Exchanger: x})
+	answer, _ := respond(t, u, call("1", "x", "[]"))
+	p := pipeTo(t, u)
+	p.send(t, call("1", "x", "[]"))
+	piped, readErr := p.Read()
+	if readErr != nil {
+		t.Fatal(readErr)
+	}
+	for _, text := range []string{answer, string(piped)} {
+		for _, want := range []string{"has not begun this one; call it again in 3s", `"sent":"no","retryable":true,"retryAfterMs":300`} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: want %s", text, want)
+			}
+		}
 	}
 }

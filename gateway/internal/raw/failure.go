@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/stream"
@@ -45,6 +47,9 @@ func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
 		e.Code, e.Message = jsonrpc.Overloaded, "Overloaded"
 	case errors.Is(cause, context.DeadlineExceeded):
 		e.Code, e.Message = jsonrpc.Timeout, "The upstream "+u.opts.Name+" has not answered in time"
+	case comeBack(cause) > 0:
+		sent = false
+		e.Message = "The upstream " + u.opts.Name + " takes no calls at the moment and has not begun this one; call it again in " + comeBack(cause).String()
 	case errors.Is(cause, farcall.ErrProtocol):
 		e.Code, e.Message = jsonrpc.InternalError, "The upstream "+u.opts.Name+" has answered what is no JSON-RPC"
 	case sent:
@@ -65,6 +70,7 @@ func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
 		data = append(data, `,"sent":"no","retryable":true`...)
 	}
 	after, stderr := u.opts.Explain(cause)
+	after = max(after, comeBack(cause))
 	if early := new(tooEarlyError); errors.As(cause, &early) {
 		after = early.after
 	}
@@ -93,6 +99,16 @@ func explain(err error) (after time.Duration, stderr []string) {
 		stderr = append(stderr, strings.ToValidUTF8(line[:min(len(line), stderrLine)], ""))
 	}
 	return 0, stderr
+}
+
+// comeBack returns when a server over HTTP that has not begun a call wants it again, by the status 503 or 429 with
+// Retry-After (RFC 9110, section 15.6.4; RFC 6585, section 4). 0: it says nothing of the kind.
+func comeBack(err error) time.Duration {
+	if status := new(httprpc.StatusError); errors.As(err, &status) &&
+		(status.Code == http.StatusServiceUnavailable || status.Code == http.StatusTooManyRequests) {
+		return status.RetryAfter
+	}
+	return 0
 }
 
 // neverSent reports whether an exchange has failed before anything was sent.

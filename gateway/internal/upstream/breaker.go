@@ -2,6 +2,9 @@ package upstream
 
 import "time"
 
+// maxBreak bounds the pause that a server can ask for.
+const maxBreak = time.Minute
+
 // A breaker keeps calls from a server that cannot be reached. It is part of the
 // state.
 type breaker struct {
@@ -46,15 +49,15 @@ func (b *breaker) succeeded() (closed bool) {
 }
 
 // fail notes a failure of what began at an age. Those that fail together count
-// once.
-func (b *breaker) fail(now time.Time, begun uint64) {
+// once. after is when the server wants to be called again, which may lengthen the pause.
+func (b *breaker) fail(now time.Time, begun uint64, after time.Duration) {
 	if begun != b.age {
 		return
 	}
 	b.age++
 	b.failures++
 	if b.after > 0 && b.failures >= b.after {
-		b.until, b.trial = now.Add(b.pause), time.Time{}
+		b.until, b.trial = now.Add(max(b.pause, min(after, maxBreak))), time.Time{}
 	}
 }
 

@@ -1,16 +1,19 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -31,6 +34,7 @@ type outcome uint8
 const (
 	answered    outcome = iota // by the server, with a result or an error
 	unreachable                // it has surely seen nothing
+	busy                       // it says that it has not begun the call, and when to come back
 	unknown                    // the connection has failed
 	late                       // it has not answered in time
 	given                      // the caller has given up
@@ -45,6 +49,8 @@ func outcomeOf(pc *pendingCall, err error) outcome {
 		return answered
 	case pc != nil && pc.failed != nil:
 		return wrong
+	case comeBack(err) > 0:
+		return busy
 	case errors.As(err, new(*jsonrpc.Error)):
 		return answered
 	case pc != nil && pc.Err() != nil:
@@ -56,13 +62,27 @@ func outcomeOf(pc *pendingCall, err error) outcome {
 	case errors.Is(err, context.DeadlineExceeded):
 		return late
 	}
+	return wrong
+}
+
+// comeBack returns when a server that has not begun a call wants it again. It says so by the status 503 or 429 with
+// Retry-After (RFC 9110, section 15.6.4; RFC 6585, section 4), or by an error whose data has sent and retryAfterMs as
+// those of a gateway do. 0: the error says nothing of the kind.
+func comeBack(err error) time.Duration {
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire.Cause == nil {
+		if wire.Code != jsonrpc.Overloaded || string(scan.Member(wire.Data, "sent")) != `"no"` {
+			return 0
+		}
+		ms, _ := strconv.ParseUint(string(scan.Member(wire.Data, "retryAfterMs")), 10, 31)
+		return min(time.Duration(ms)*time.Millisecond, time.Hour)
+	}
 	if status, ok := errors.AsType[*mcphttp.StatusError](err); ok {
 		switch status.Status {
-		case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-			return unknown
+		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+			return status.RetryAfter
 		}
 	}
-	return wrong
+	return 0
 }
 
 // failure makes the error of a call of that of its last attempt.
@@ -81,9 +101,20 @@ func (u *Upstream) failure(pc *pendingCall, err error) error {
 		return u.ended(pc)
 	case o == unreachable:
 		return u.unreached(err)
+	case o == busy:
+		code := jsonrpc.Unavailable
+		if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
+			code = wire.Code
+		}
+		return u.fault(code, "no", true, err, "%s takes no calls at the moment and has not begun %s; call it again in %v",
+			u.opts.Name, pc.call.Method, comeBack(err))
+	case o == unknown && pc.call.Idempotent:
+		return u.fault(jsonrpc.Unavailable, "unknown", true, err,
+			"the connection to %s failed while %s was under way; it changes nothing, so call it again", u.opts.Name, pc.call.Method)
 	case o == unknown:
-		return u.fault(jsonrpc.Unavailable, "unknown", pc.call.Idempotent, err,
-			"the connection to %s failed while %s was under way, which may or may not have had its effect", u.opts.Name, pc.call.Method)
+		return u.fault(jsonrpc.Unavailable, "unknown", false, err,
+			"the connection to %s failed while %s was under way, which may or may not have had its effect; find out before you call it again",
+			u.opts.Name, pc.call.Method)
 	case o == late:
 		return u.fault(jsonrpc.Timeout, "unknown", pc.call.Idempotent, err, "%s did not answer %s in time", u.opts.Name, pc.call.Method)
 	}
@@ -172,6 +203,7 @@ func (u *Upstream) explain(err error) (after time.Duration, stderr []string) {
 	if u.opts.Explain != nil {
 		after, stderr = u.opts.Explain(err)
 	}
+	after = cmp.Or(after, comeBack(err))
 	if exit, ok := errors.AsType[*stream.ExitError](err); ok && len(stderr) == 0 {
 		if text := strings.TrimSpace(exit.Stderr); text != "" {
 			stderr = strings.Split(visible.Log(text), "\n")
@@ -180,14 +212,20 @@ func (u *Upstream) explain(err error) (after time.Duration, stderr []string) {
 	return after, stderr[max(0, len(stderr)-maxLines):]
 }
 
+// layers are what packages put before the text of an error; which of them noticed it is no help.
+var layers = regexp.MustCompile(`^(?:mcp: (?:connect: |the request was not sent: )?|"[\w/$.-]+": |farcall: call "[^"]*": |mcphttp: cannot reach the server: )+`)
+
 // textOf returns the text of an error without the secrets of an address.
 func textOf(err error) string {
 	text := err.Error()
+	if wire, ok := err.(*jsonrpc.Error); ok { //nolint:errorlint // one that is wrapped has a text around it
+		text = wire.Message
+	}
 	if exit, ok := errors.AsType[*stream.ExitError](err); ok {
-		text = strings.TrimPrefix(exit.Error(), "stream: ") // which package noticed it is no help
+		text = strings.TrimPrefix(exit.Error(), "stream: ")
 	}
 	text = strings.Replace(text, ": see ClientOptions.Era", "", 1)
-	text = strings.TrimPrefix(strings.TrimPrefix(text, "mcp: connect: "), `farcall: call "server/discover": `)
+	text = strings.Replace(text[len(layers.FindString(text)):], "farcall: the other end broke", "the server broke", 1)
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		where := "the server"
 		if u, err := url.Parse(e.URL); err == nil {

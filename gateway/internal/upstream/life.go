@@ -48,7 +48,7 @@ func (u *Upstream) arrived(l *conn, client *mcp.Client, err error) bool {
 
 // unstarted ends the waiting of those who have no other connection to hope for.
 func (u *Upstream) unstarted(l *conn, err error, now time.Time) {
-	u.breaker.fail(now, l.age)
+	u.breaker.fail(now, l.age, comeBack(err))
 	u.stale, u.cool = true, now.Add(coolTime)
 	u.failed(err)
 	u.retire(l)

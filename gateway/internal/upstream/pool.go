@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -161,6 +162,12 @@ func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, firs
 		u.latency.add(now.Sub(pc.begun))
 	case unreachable, unknown:
 		u.lost(l, pc.age, err, now)
+	case busy:
+		if !errors.As(err, new(*jsonrpc.Error)) { // or it has taken the request itself
+			u.breaker.fail(now, pc.age, comeBack(err))
+		}
+		u.failed(err)
+		u.turn()
 	case late, given:
 		u.unanswered(l, pc)
 	}
@@ -169,13 +176,26 @@ func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, firs
 		u.breaker.forgo()
 	}
 	pc.trial, pc.conn = false, nil
-	again = first && pc.Err() == nil && !u.over && (outcome == unreachable || outcome == unknown && pc.call.Idempotent)
+	again = first && pc.Err() == nil && !u.over && pc.repeatable(outcome, err)
 	u.count(pc, outcome, again)
 	if l.state == draining || in != nil && in.RequestMeta != l.modern || l.holder.single {
 		u.retire(l)
 	}
 	u.trim(l)
 	return again
+}
+
+// repeatable reports whether a call may be made again after an attempt with that outcome.
+func (pc *pendingCall) repeatable(o outcome, err error) bool {
+	switch o {
+	case unreachable:
+		return true
+	case unknown:
+		return pc.call.Idempotent
+	case busy:
+		return comeBack(err) <= maxComeBack
+	}
+	return false
 }
 
 // part takes a pending call that ends from its connection.
@@ -194,7 +214,7 @@ func (l *conn) part(pc *pendingCall, now time.Time) {
 // lost notes that a connection has failed. Over HTTP the next call may get through
 // all the same.
 func (u *Upstream) lost(l *conn, age uint64, err error, now time.Time) {
-	u.breaker.fail(now, age)
+	u.breaker.fail(now, age, 0)
 	u.stale = true
 	u.failed(err)
 	if u.opts.Exclusive {

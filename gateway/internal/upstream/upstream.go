@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -205,11 +206,16 @@ func New(o *Options) *Upstream {
 	return u
 }
 
-// maxStale bounds the connections that a call tries which have ended before.
-const maxStale = 3
+const (
+	// maxStale bounds the connections that a call tries which have ended before.
+	maxStale = 3
+	// maxComeBack bounds how long a call waits that a busy server wants again later.
+	maxComeBack = 5 * time.Second
+)
 
 // Call makes a call and waits for its end. A call that the server has surely not
-// seen, or that may be made twice, is made again when its connection fails.
+// seen, or that may be made twice, is made again when its connection fails. One that a busy server has not
+// begun is made again when the server wants it, if that is within five seconds.
 func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	pc := u.newPendingCall(ctx, c)
 	for attempt := 0; ; attempt++ {
@@ -226,6 +232,26 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 		case !again:
 			return Result{}, u.failure(pc, err)
 		}
+		if err := u.pause(pc, comeBack(err)); err != nil {
+			return Result{}, err
+		}
+	}
+}
+
+// pause waits before the next attempt, a little longer than the server wants, so that not all calls come at once.
+func (u *Upstream) pause(pc *pendingCall, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d + rand.N(d/4+1)) //nolint:gosec // spreads attempts, guards nothing
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-pc.Done():
+		return u.ended(pc)
+	case <-u.ctx.Done():
+		return u.shuttingDown()
 	}
 }
 
