@@ -58,8 +58,8 @@ func abilitiesOf(caps jsonrpc.Raw) (a abilities) {
 const sharedAbilities = allAbilities &^ canRoots
 
 // abilitiesOf returns what a connection for a caller declares.
-func (u *Upstream) abilitiesOf(who *Caller) abilities {
-	if u.opts.Lifetime == lifetimeShared {
+func (o *Options) abilitiesOf(who *Caller) abilities {
+	if o.Lifetime == lifetimeShared {
 		return sharedAbilities
 	}
 	return abilitiesOf(who.Capabilities)

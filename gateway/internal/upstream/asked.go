@@ -94,15 +94,15 @@ func (u *Upstream) asked(ctx context.Context, l *conn, q *question) error {
 
 // apartFromNowOn notes that the server's questions do not say which call they are about.
 func (u *Upstream) apartFromNowOn() {
-	if u.asks {
+	if u.pool.asks {
 		return
 	}
-	u.asks = true
+	u.pool.asks = true
 	u.rekeyQueue()
-	for _, h := range u.holders {
+	for _, h := range u.pool.holders {
 		for _, l := range slices.Clone(h.conns) {
 			if h.pooled() && l.lateQuestions {
-				u.retire(l) // another one takes its calls
+				u.pool.retire(l) // another one takes its calls
 			}
 		}
 	}

@@ -456,7 +456,7 @@ func TestCallPool(t *testing.T) {
 		most := 0
 		for range 20 {
 			u.mu.Lock()
-			most = max(most, u.places())
+			most = max(most, u.pool.places())
 			u.mu.Unlock()
 			synctest.Wait()
 		}
@@ -477,7 +477,7 @@ func TestLogLevel(t *testing.T) {
 			c.LogLevel, c.Notice = level, func(string, jsonrpc.Raw) { got++ }
 			mustDo(t, u, c, "x")
 			u.mu.Lock()
-			severity := u.holders[ownerKey{}].conns[0].level
+			severity := u.pool.holders[ownerKey{}].conns[0].level
 			u.mu.Unlock()
 			want := map[string]string{"error": "error", "": "error", "info": "info", "warning": "info", "debug": "debug"}[level]
 			if severity != spec.LogSeverity(want) {

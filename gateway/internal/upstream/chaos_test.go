@@ -67,8 +67,8 @@ func chaos(t *testing.T, lifetime, eras string) {
 	l.close(u)
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.conns != [closed + 1]int{} || len(u.holders) != 0 || len(u.watching) != 0 {
-		t.Errorf("left: connections %v, %d owners, %d watches", u.conns, len(u.holders), len(u.watching))
+	if u.pool.counts != [closed + 1]int{} || len(u.pool.holders) != 0 || len(u.watching) != 0 {
+		t.Errorf("left: connections %v, %d owners, %d watches", u.pool.counts, len(u.pool.holders), len(u.watching))
 	}
 }
 

@@ -144,7 +144,7 @@ func (l *conn) serial() bool {
 	if l.modern || l.abilities == 0 || l.holder.key.roots == listRoots {
 		return false
 	}
-	return l.u.asks || l.u.mixedRoots && l.holder.key.roots == unaskedRoots
+	return l.u.pool.asks || l.u.pool.mixedRoots && l.holder.key.roots == unaskedRoots
 }
 
 // free reports whether a connection has room for pc. A call that waits for an answer of its client

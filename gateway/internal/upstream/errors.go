@@ -141,7 +141,7 @@ func (u *Upstream) unreached(err error) error {
 func (u *Upstream) broken(wait time.Duration) error {
 	e := u.refusal(jsonrpc.Unavailable, "%s cannot be reached and is not tried again for now", u.opts.Name)
 	if !u.opts.Plain() {
-		e.Message += ": " + u.lastError
+		e.Message += ": " + u.pool.lastError
 	}
 	e.Data = u.data("no", true, wait, nil)
 	return e

@@ -94,8 +94,8 @@ func TestHTTPFaults(t *testing.T) {
 						strings.Contains(text, "farcall: ") || strings.Contains(text, "mcphttp: ") {
 						t.Error(text)
 					}
-					if u.breaker.failures != c.fails*attempts {
-						t.Errorf("the breaker has counted %d failures", u.breaker.failures)
+					if u.pool.breaker.failures != c.fails*attempts {
+						t.Errorf("the breaker has counted %d failures", u.pool.breaker.failures)
 					}
 				})
 			}

@@ -130,7 +130,7 @@ func TestStrayQuestion(t *testing.T) {
 		}
 		begin("a")
 		begin("b")
-		conn := u.holders[ownerKey{}].conns[0]
+		conn := u.pool.holders[ownerKey{}].conns[0]
 		if u.Status().Connections != 1 || conn.pending.n != 2 {
 			t.Fatalf("%+v", u.Status())
 		}

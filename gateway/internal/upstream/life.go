@@ -13,22 +13,22 @@ func (u *Upstream) arrived(l *conn, client *mcp.Client, err error) bool {
 	now := time.Now()
 	u.mu.Lock()
 	wanted := l.state == dialing
-	changed, first := false, !u.known || u.stale
+	changed, first := false, !u.pool.known || u.pool.stale
 	switch {
 	case err == nil && wanted:
 		l.settle(client, now)
-		u.moveLocked(l, ready)
-		turned := !u.known || u.modern != l.modern
-		u.known, u.modern, u.info = true, l.modern, l.info
+		u.pool.move(l, ready)
+		turned := !u.pool.known || u.pool.modern != l.modern
+		u.pool.known, u.pool.modern, u.pool.info = true, l.modern, l.info
 		if turned {
 			u.rekeyQueue()
 		}
-		u.rekey(l)
-		changed, u.stale = u.stale && u.opts.Lifetime != lifetimeCall, false
+		u.pool.rekey(l)
+		changed, u.pool.stale = u.pool.stale && u.opts.Lifetime != lifetimeCall, false
 	case wanted:
 		u.unstarted(l, err, now)
 	}
-	u.turn()
+	u.pool.turn()
 	u.dispatch()
 	u.drained()
 	u.mu.Unlock()
@@ -48,12 +48,12 @@ func (u *Upstream) arrived(l *conn, client *mcp.Client, err error) bool {
 
 // unstarted ends the waiting of those who have no other connection to hope for.
 func (u *Upstream) unstarted(l *conn, err error, now time.Time) {
-	u.breaker.fail(now, l.age, comeBack(err))
-	u.stale, u.cool = true, now.Add(coolTime)
-	u.failed(err)
-	u.retire(l)
+	u.pool.breaker.fail(now, l.age, comeBack(err))
+	u.pool.stale, u.pool.cool = true, now.Add(coolTime)
+	u.pool.failed(err)
+	u.pool.retire(l)
 	for item := range u.queue.All() {
-		if pc := item.Value; (pc.holder == l.holder || !u.known) && !u.hopeful(pc) {
+		if pc := item.Value; (pc.holder == l.holder || !u.pool.known) && !u.pool.hopeful(pc) {
 			u.refuse(pc, u.unreached(err))
 		}
 	}
@@ -76,9 +76,9 @@ func (u *Upstream) closed(l *conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if l.state < closing { // with all others: the upstream is closed
-		u.moveLocked(l, closing)
+		u.pool.move(l, closing)
 	}
-	u.moveLocked(l, closed)
+	u.pool.move(l, closed)
 	u.dispatch()
 }
 
@@ -106,13 +106,13 @@ func (u *Upstream) sweep() {
 func (u *Upstream) swept() (next time.Duration) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.places() == 0 {
+	if u.pool.places() == 0 {
 		u.sweeping = false
 		return 0
 	}
 	next = u.opts.IdleStop
 	now := time.Now()
-	for _, h := range u.holders {
+	for _, h := range u.pool.holders {
 		for _, l := range slices.Clone(h.conns) {
 			if !l.idle() {
 				continue
@@ -120,7 +120,7 @@ func (u *Upstream) swept() (next time.Duration) {
 			if left := u.opts.IdleStop - now.Sub(l.used); left > 0 {
 				next = min(next, left)
 			} else {
-				u.retire(l)
+				u.pool.retire(l)
 			}
 		}
 	}
@@ -154,8 +154,8 @@ func (u *Upstream) end() {
 	for item := range u.queue.All() {
 		u.refuse(item.Value, u.shuttingDown())
 	}
-	for _, h := range u.holders {
-		u.release(h)
+	for _, h := range u.pool.holders {
+		u.pool.release(h)
 	}
 }
 

@@ -68,7 +68,7 @@ func (pc *pendingCall) AfterFunc(do func()) (stop func() bool) {
 }
 
 func (u *Upstream) newPendingCall(ctx context.Context, c *Call) *pendingCall {
-	pc := &pendingCall{Context: ctx, u: u, call: c, who: &c.Caller, abilities: u.abilitiesOf(&c.Caller)}
+	pc := &pendingCall{Context: ctx, u: u, call: c, who: &c.Caller, abilities: u.opts.abilitiesOf(&c.Caller)}
 	if !asks(c.Method) {
 		pc.use = useLight
 	}
@@ -201,14 +201,14 @@ func (u *Upstream) admit(pc *pendingCall) error {
 	if u.closing {
 		return u.shuttingDown()
 	}
-	trial, ok, wait := u.breaker.admit(now)
+	trial, ok, wait := u.pool.breaker.admit(now)
 	if !ok {
 		return u.broken(wait)
 	}
 	pc.trial, pc.begun = trial, now
-	pc.holder = u.holderOf(pc)
+	pc.holder = u.pool.holderOf(pc)
 	if u.room(pc) {
-		if l := u.find(pc); l != nil {
+		if l := u.pool.find(pc); l != nil {
 			u.assign(pc, l)
 			return nil
 		}
@@ -226,10 +226,10 @@ func (u *Upstream) admit(pc *pendingCall) error {
 // giveUp forgets a pending call that has got no connection.
 func (u *Upstream) giveUp(pc *pendingCall) {
 	if pc.trial {
-		u.breaker.forgo()
+		u.pool.breaker.forgo()
 		pc.trial = false
 	}
-	u.tidy(pc.holder)
+	u.pool.tidy(pc.holder)
 }
 
 // grant gives a waiting call a connection.
@@ -260,7 +260,7 @@ func (u *Upstream) withdraw(pc *pendingCall) bool {
 	}
 	u.unqueue(pc)
 	if pc.holder.single {
-		u.release(pc.holder) // no other call waits for that connection
+		u.pool.release(pc.holder) // no other call waits for that connection
 	}
 	u.giveUp(pc)
 	u.rejected(pc)
@@ -271,7 +271,7 @@ func (u *Upstream) withdraw(pc *pendingCall) bool {
 // overdue is the error of a call that has waited for too long.
 func (u *Upstream) overdue() error {
 	u.mu.Lock()
-	taken := u.places() >= u.opts.MaxConnections
+	taken := u.pool.places() >= u.opts.MaxConnections
 	u.mu.Unlock()
 	if taken {
 		return u.refusal(jsonrpc.Overloaded,

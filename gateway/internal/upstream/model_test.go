@@ -104,8 +104,8 @@ func runModel(t *testing.T, lifetime string, seed uint64, steps int) {
 	m.l.close(m.u)
 	m.u.mu.Lock()
 	defer m.u.mu.Unlock()
-	if m.u.conns != [closed + 1]int{} || len(m.u.holders) != 0 || m.u.singles != 0 || m.u.inFlight.Known() != 0 {
-		t.Errorf("left: connections %v, %d owners", m.u.conns, len(m.u.holders))
+	if m.u.pool.counts != [closed + 1]int{} || len(m.u.pool.holders) != 0 || m.u.pool.singles != 0 || m.u.inFlight.Known() != 0 {
+		t.Errorf("left: connections %v, %d owners", m.u.pool.counts, len(m.u.pool.holders))
 	}
 	t.Logf("%d steps, %d servers: %v", steps, m.l.count(), m.counts)
 }
@@ -191,7 +191,7 @@ func (m *model) check() {
 	defer u.mu.Unlock()
 	var conns [closed + 1]int
 	inFlight := 0
-	for key, h := range u.holders {
+	for key, h := range u.pool.holders {
 		if h.key != key || len(h.conns) == 0 && h.waiting == 0 {
 			m.t.Errorf("an owner with nothing is kept")
 		}
@@ -222,10 +222,10 @@ func (m *model) check() {
 			inFlight += n
 		}
 	}
-	if u.opts.Lifetime != lifetimeCall && (conns[dialing] != u.conns[dialing] || conns[ready] != u.conns[ready]) {
-		m.t.Errorf("connections %v are counted as %v", conns, u.conns)
+	if u.opts.Lifetime != lifetimeCall && (conns[dialing] != u.pool.counts[dialing] || conns[ready] != u.pool.counts[ready]) {
+		m.t.Errorf("connections %v are counted as %v", conns, u.pool.counts)
 	}
-	if u.places() > u.opts.MaxConnections || inFlight > u.inFlight.Used() {
-		m.t.Errorf("%d connections, %d calls on them of %d", u.places(), inFlight, u.inFlight.Used())
+	if u.pool.places() > u.opts.MaxConnections || inFlight > u.inFlight.Used() {
+		m.t.Errorf("%d connections, %d calls on them of %d", u.pool.places(), inFlight, u.inFlight.Used())
 	}
 }

@@ -80,8 +80,8 @@ const (
 
 // keyOf returns the owner of the connections that a caller may use. It reports false when each call
 // has a connection of its own.
-func (u *Upstream) keyOf(who *Caller, a abilities, use usage) (key ownerKey, lasting bool) {
-	switch u.opts.Lifetime {
+func (p *pool) keyOf(who *Caller, a abilities, use usage) (key ownerKey, lasting bool) {
+	switch p.opts.Lifetime {
 	case lifetimeCall:
 		return ownerKey{}, false
 	case lifetimePrincipal:
@@ -92,19 +92,19 @@ func (u *Upstream) keyOf(who *Caller, a abilities, use usage) (key ownerKey, las
 		key.group = owner.Or(who.session(), who.Owner)
 	}
 	switch {
-	case u.apart() && !key.group.Exclusive():
+	case p.apart() && !key.group.Exclusive():
 		return ownerKey{}, false // others may have the same key
-	case u.stateless():
+	case p.stateless():
 	case a&canRoots == 0:
-		return u.askerKey(key, who, a, use)
+		return p.askerKey(key, who, a, use)
 	case who.Session != "":
-		return u.sessionKey(key, who.session(), use), true
-	case use != useAsking || !u.known:
+		return p.sessionKey(key, who.session(), use), true
+	case use != useAsking || !p.known:
 		key.roots = listRoots
 		if use == useWatching {
-			key = u.usedLast(key, who.Owner)
+			key = p.usedLast(key, who.Owner)
 		}
-	case who.Owner.IsZero(), who.Roots == nil && u.rootsFirst:
+	case who.Owner.IsZero(), who.Roots == nil && p.rootsFirst:
 		return ownerKey{}, false
 	case who.Roots == nil:
 		key.roots, key.client = unaskedRoots, who.Owner
@@ -116,17 +116,17 @@ func (u *Upstream) keyOf(who *Caller, a abilities, use usage) (key ownerKey, las
 
 // askerKey returns the owner of the connections of a caller who can be asked. The server asks what does
 // not say which call it is about: then the connection tells. A session stays where its state is.
-func (u *Upstream) askerKey(key ownerKey, who *Caller, a abilities, use usage) (ownerKey, bool) {
-	if a == 0 || !u.asks || u.opts.Lifetime == lifetimeShared {
+func (p *pool) askerKey(key ownerKey, who *Caller, a abilities, use usage) (ownerKey, bool) {
+	if a == 0 || !p.asks || p.opts.Lifetime == lifetimeShared {
 		return key, true
 	}
 	if who.Session != "" {
 		session := who.session()
-		if key.group == session || u.bound(key, who.Session) {
+		if key.group == session || p.bound(key, who.Session) {
 			return key, true
 		}
 		own := key
-		if own.client = session; use == useLight && u.holders[own] == nil {
+		if own.client = session; use == useLight && p.holders[own] == nil {
 			return key, true // no process for a list alone
 		}
 		return own, true
@@ -138,8 +138,8 @@ func (u *Upstream) askerKey(key ownerKey, who *Caller, a abilities, use usage) (
 }
 
 // bound reports whether a session has used one of the connections of an owner.
-func (u *Upstream) bound(key ownerKey, session string) bool {
-	if h := u.holders[key]; h != nil {
+func (p *pool) bound(key ownerKey, session string) bool {
+	if h := p.holders[key]; h != nil {
 		for _, l := range h.conns {
 			if _, ok := l.sessions[session]; ok {
 				return true
@@ -150,10 +150,10 @@ func (u *Upstream) bound(key ownerKey, session string) bool {
 }
 
 // sessionKey returns the owner of the connection of a session that has roots.
-func (u *Upstream) sessionKey(shared ownerKey, session owner.Key, use usage) ownerKey {
+func (p *pool) sessionKey(shared ownerKey, session owner.Key, use usage) ownerKey {
 	key := shared
 	key.roots, key.client = sessionRoots, session
-	if use == useLight && key.group != session && u.holders[key] == nil {
+	if use == useLight && key.group != session && p.holders[key] == nil {
 		shared.roots = listRoots // no process for a list alone
 		return shared
 	}
@@ -162,10 +162,10 @@ func (u *Upstream) sessionKey(shared ownerKey, session owner.Key, use usage) own
 
 // usedLast returns the owner of the connection that requests of a client have used last, or else the
 // given one. A subscription does not say the roots, and wants to hear of what the client does.
-func (u *Upstream) usedLast(otherwise ownerKey, client owner.Key) (key ownerKey) {
+func (p *pool) usedLast(otherwise ownerKey, client owner.Key) (key ownerKey) {
 	var last time.Time
 	key = otherwise
-	for k, h := range u.holders {
+	for k, h := range p.holders {
 		if k.group != key.group || k.client != client || client.IsZero() {
 			continue
 		}
@@ -179,36 +179,36 @@ func (u *Upstream) usedLast(otherwise ownerKey, client owner.Key) (key ownerKey)
 }
 
 // apart reports whether the lifetime keeps callers apart.
-func (u *Upstream) apart() bool {
-	return u.opts.Lifetime == lifetimePrincipal || u.opts.Lifetime == lifetimeSession
+func (p *pool) apart() bool {
+	return p.opts.Lifetime == lifetimePrincipal || p.opts.Lifetime == lifetimeSession
 }
 
 // holderOf returns the owner of the connections that a call may use.
-func (u *Upstream) holderOf(pc *pendingCall) *holder {
-	key, lasting := u.keyOf(pc.who, pc.abilities, pc.use)
+func (p *pool) holderOf(pc *pendingCall) *holder {
+	key, lasting := p.keyOf(pc.who, pc.abilities, pc.use)
 	if !lasting {
 		return &holder{single: true}
 	}
-	return u.holder(key, pc.who)
+	return p.holder(key, pc.who)
 }
 
 // holder returns the holder of a key that a caller has.
-func (u *Upstream) holder(key ownerKey, who *Caller) *holder {
-	h := u.holders[key]
+func (p *pool) holder(key ownerKey, who *Caller) *holder {
+	h := p.holders[key]
 	if h == nil {
 		h = &holder{key: key}
 		if own := who.session(); !own.IsZero() && (key.group == own || key.client == own) {
-			h.session, h.ended = who.Session, u.departed.has(who.Session)
+			h.session, h.ended = who.Session, p.departed.has(who.Session)
 		}
-		u.holders[key] = h
+		p.holders[key] = h
 	}
 	return h
 }
 
 // tidy forgets a holder that has nothing.
-func (u *Upstream) tidy(h *holder) {
-	if len(h.conns) == 0 && h.waiting == 0 && u.holders[h.key] == h {
-		delete(u.holders, h.key)
+func (p *pool) tidy(h *holder) {
+	if len(h.conns) == 0 && h.waiting == 0 && p.holders[h.key] == h {
+		delete(p.holders, h.key)
 	}
 }
 
@@ -228,22 +228,22 @@ func (u *Upstream) rekeyQueue() {
 		}
 		old := pc.holder
 		old.waiting--
-		pc.holder = u.holderOf(pc)
+		pc.holder = u.pool.holderOf(pc)
 		pc.holder.waiting++
-		u.tidy(old)
+		u.pool.tidy(old)
 	}
 }
 
 // rekey gives a connection that has started the owner that it has now that the server is known.
-func (u *Upstream) rekey(l *conn) {
+func (p *pool) rekey(l *conn) {
 	switch old := l.holder; {
 	case old.single || !l.state.live():
 	case l.modern && (old.key.roots != undeclared || !old.key.client.IsZero()): // each call says what its caller has: the connection declares nothing
 		old.conns = slices.DeleteFunc(old.conns, func(o *conn) bool { return o == l })
-		l.holder = u.holder(ownerKey{group: old.key.group}, &Caller{Session: old.session})
+		l.holder = p.holder(ownerKey{group: old.key.group}, &Caller{Session: old.session})
 		l.holder.conns = append(l.holder.conns, l)
-		u.tidy(old)
+		p.tidy(old)
 	case l.declaresRoots() && old.key.roots == undeclared:
-		u.retire(l)
+		p.retire(l)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/owner"
-	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -23,36 +22,63 @@ const (
 	lifetimeCall      = "call"
 )
 
-// state is all that changes in an upstream, under one lock. The functions that
-// change it are called with the lock held, and do no I/O.
-type state struct {
+// A pool answers which connection a call may use. It has the connections by their owners, and what
+// decides about them: what is known of the server, and whether it can be reached.
+//
+// The lock of the upstream guards all of it. A pool has no lock and starts nothing: it does no I/O, and
+// its methods do not block.
+type pool struct {
+	opts *Options
+	facts
+	health
 	holders  map[ownerKey]*holder
-	queue    share.Queue[*pendingCall] // that have no connection yet
-	inFlight *share.Places
-	conns    [closed + 1]int // how many connections are in each state
+	counts   [closed + 1]int // how many connections are in each state
 	singles  int             // of those that are not closed, those of one call
-	known    bool            // a connection was up once, and so modern says something
-	modern   bool
-	asks     bool // the server has asked what does not say which call it is about
+	lost     uint64          // messages that connections had dropped when they ended
+	departed departed        // sessions that have ended
+}
+
+// facts are what is known of a server.
+type facts struct {
+	known  bool // a connection was up once, and so modern and info say something
+	modern bool
+	info   *mcp.ServerInfo
+	asks   bool // the server has asked what does not say which call it is about
 	// Servers asked for roots during one of several calls that stand alone.
 	mixedRoots bool
 	// The server has asked for roots, so connections with other roots get the time for it; and it
 	// has done so outside of calls, so they must be known before one.
 	asksRoots, rootsFirst bool
-	breaker               breaker
-	cool                  time.Time // until then no connection is started for calls that can do without
-	stale                 bool      // a connection was lost: lists may have changed
-	info                  *mcp.ServerInfo
-	watching              map[watchKey]*watch
-	departed              departed // sessions that have ended
-	sweeping              bool
-	closing               bool          // no new calls
-	over                  bool          // nothing is started any more
-	idle                  chan struct{} // closed when closing and nothing is under way
+}
 
-	mood  string
-	since time.Time
-	stats
+// health is whether a server can be reached.
+type health struct {
+	breaker   breaker
+	cool      time.Time // until then no connection is started for calls that can do without
+	stale     bool      // a connection was lost: lists may have changed
+	lastError string
+	mood      string // a state of Status
+	since     time.Time
+}
+
+func newPool(o *Options) pool {
+	p := pool{opts: o, holders: map[ownerKey]*holder{}}
+	p.breaker = breaker{after: o.BreakAfter, pause: o.BreakFor}
+	p.asks, p.mood, p.since = o.Asks, StateIdle, time.Now()
+	return p
+}
+
+// dropped returns how many messages of the server the connections have dropped.
+func (p *pool) dropped() uint64 {
+	n := p.lost
+	for _, h := range p.holders {
+		for _, l := range h.conns {
+			if l.state == ready {
+				n += l.client.Dropped()
+			}
+		}
+	}
+	return n
 }
 
 // coolTime is how long calls that can wait for another connection do so after a start
@@ -60,7 +86,7 @@ type state struct {
 const coolTime = time.Second
 
 // find returns the best connection that pc can have now, or nil.
-func (u *Upstream) find(pc *pendingCall) (best *conn) {
+func (p *pool) find(pc *pendingCall) (best *conn) {
 	for _, l := range pc.holder.conns {
 		if l.state == ready && l.serves(pc) && l.free(pc) && (best == nil || l.better(best, pc)) {
 			best = l
@@ -71,19 +97,19 @@ func (u *Upstream) find(pc *pendingCall) (best *conn) {
 
 // expected reports whether a connection that is being started may come to be pc's. As
 // long as it is unknown what the server speaks, one is started for all.
-func (u *Upstream) expected(l *conn, pc *pendingCall) bool {
-	return l.state == dialing && (l.serves(pc) || !u.known || u.modern)
+func (p *pool) expected(l *conn, pc *pendingCall) bool {
+	return l.state == dialing && (l.serves(pc) || !p.known || p.modern)
 }
 
 // stateless reports whether the server is known to ask nothing outside of calls.
-func (u *Upstream) stateless() bool { return u.known && u.modern }
+func (p *pool) stateless() bool { return p.known && p.modern }
 
 // promise reports whether a connection that is being started is enough for pc, too.
-func (u *Upstream) promise(pc *pendingCall) bool {
+func (p *pool) promise(pc *pendingCall) bool {
 	for _, l := range pc.holder.conns {
 		switch {
-		case !u.expected(l, pc):
-		case pc.light(), !l.serial(), u.stateless():
+		case !p.expected(l, pc):
+		case pc.light(), !l.serial(), p.stateless():
 			return true
 		case l.promised == 0:
 			l.promised++
@@ -95,18 +121,18 @@ func (u *Upstream) promise(pc *pendingCall) bool {
 
 // hopeful reports whether a waiting call may get a connection without a start of its
 // own.
-func (u *Upstream) hopeful(pc *pendingCall) bool {
+func (p *pool) hopeful(pc *pendingCall) bool {
 	for _, l := range pc.holder.conns {
-		if l.serves(pc) || u.expected(l, pc) {
+		if l.serves(pc) || p.expected(l, pc) {
 			return true
 		}
 	}
-	return !u.known && u.conns[dialing] > 0
+	return !p.known && p.counts[dialing] > 0
 }
 
 // assign gives a connection to a pending call.
 func (u *Upstream) assign(pc *pendingCall, l *conn) {
-	pc.conn, pc.over, pc.age = l, false, u.breaker.age
+	pc.conn, pc.over, pc.age = l, false, u.pool.breaker.age
 	pc.level, pc.sent = "", false
 	u.started(pc)
 	l.pending.add(pc)
@@ -156,46 +182,33 @@ func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, firs
 	l.part(pc, now)
 	switch outcome {
 	case answered:
-		if u.breaker.succeeded() {
-			u.turn()
+		if u.pool.breaker.succeeded() {
+			u.pool.turn()
 		}
 		u.latency.add(now.Sub(pc.begun))
 	case unreachable, unknown:
 		u.lost(l, pc.age, err, now)
 	case busy:
 		if !errors.As(err, new(*jsonrpc.Error)) { // or it has taken the request itself
-			u.breaker.fail(now, pc.age, comeBack(err))
+			u.pool.breaker.fail(now, pc.age, comeBack(err))
 		}
-		u.failed(err)
-		u.turn()
+		u.pool.failed(err)
+		u.pool.turn()
 	case late, given:
 		u.unanswered(l, pc)
 	}
 	u.attribute(l) // it may be known now which call a question is about
 	if pc.trial && outcome != answered {
-		u.breaker.forgo()
+		u.pool.breaker.forgo()
 	}
 	pc.trial, pc.conn = false, nil
 	again = first && pc.Err() == nil && !u.over && pc.repeatable(outcome, err)
 	u.count(pc, outcome, again)
 	if l.state == draining || in != nil && in.RequestMeta != l.modern || l.holder.single {
-		u.retire(l)
+		u.pool.retire(l)
 	}
-	u.trim(l)
+	u.pool.trim(l)
 	return again
-}
-
-// repeatable reports whether a call may be made again after an attempt with that outcome.
-func (pc *pendingCall) repeatable(o outcome, err error) bool {
-	switch o {
-	case unreachable:
-		return true
-	case unknown:
-		return pc.call.Idempotent
-	case busy:
-		return comeBack(err) <= maxComeBack
-	}
-	return false
 }
 
 // part takes a pending call that ends from its connection.
@@ -211,16 +224,29 @@ func (l *conn) part(pc *pendingCall, now time.Time) {
 	}
 }
 
+// repeatable reports whether a call may be made again after an attempt with that outcome.
+func (pc *pendingCall) repeatable(o outcome, err error) bool {
+	switch o {
+	case unreachable:
+		return true
+	case unknown:
+		return pc.call.Idempotent
+	case busy:
+		return comeBack(err) <= maxComeBack
+	}
+	return false
+}
+
 // lost notes that a connection has failed. Over HTTP the next call may get through
 // all the same.
 func (u *Upstream) lost(l *conn, age uint64, err error, now time.Time) {
-	u.breaker.fail(now, age, 0)
-	u.stale = true
-	u.failed(err)
+	u.pool.breaker.fail(now, age, 0)
+	u.pool.stale = true
+	u.pool.failed(err)
 	if u.opts.Exclusive {
-		u.retire(l)
+		u.pool.retire(l)
 	}
-	u.turn()
+	u.pool.turn()
 }
 
 // unanswered notes that a call has ended, but not for the server, which may still
@@ -229,7 +255,7 @@ func (u *Upstream) unanswered(l *conn, pc *pendingCall) {
 	switch {
 	case l.modern || l.abilities == 0 || pc.light() || !pc.sent || l.holder.session != "":
 	case l.holder.pooled() && l.serial():
-		u.retire(l)
+		u.pool.retire(l)
 	default: // the cancellation is sent over the connection, which stays for that
 		l.lateQuestions = true
 	}
@@ -246,7 +272,7 @@ func (u *Upstream) dispatch() {
 			l.promised = 0
 		}
 	}
-	coming := u.conns[draining] + u.conns[closing] // places that will be free
+	coming := u.pool.counts[draining] + u.pool.counts[closing] // places that will be free
 	for item := range u.queue.All() {
 		if u.inFlight.Used() >= u.opts.MaxInFlight {
 			break
@@ -259,25 +285,25 @@ func (u *Upstream) dispatch() {
 
 // serve does for a waiting call what can be done.
 func (u *Upstream) serve(pc *pendingCall, coming *int) {
-	if l := u.find(pc); l != nil {
+	if l := u.pool.find(pc); l != nil {
 		u.grant(pc, l)
 		return
 	}
-	if u.promise(pc) {
+	if u.pool.promise(pc) {
 		return
 	}
-	if u.breaker.open() && !pc.trial {
-		if !u.hopeful(pc) {
-			_, _, wait := u.breaker.peek(time.Now())
+	if u.pool.breaker.open() && !pc.trial {
+		if !u.pool.hopeful(pc) {
+			_, _, wait := u.pool.breaker.peek(time.Now())
 			u.refuse(pc, u.broken(wait))
 		}
-	} else if u.mayStart(pc, coming) {
+	} else if !u.over && u.pool.mayStart(pc, coming) {
 		l := u.start(pc.holder, pc.abilities, pc)
 		if !pc.light() {
 			l.promised++
 		}
 		return
-	} else if u.places() >= u.opts.MaxConnections && u.answersAwaited() {
+	} else if u.pool.places() >= u.opts.MaxConnections && u.pool.answersAwaited() {
 		u.refuse(pc, u.refusal(jsonrpc.Overloaded,
 			"Overloaded: each connection that %s may have (max connections: %d) waits for the answer of a client to a question; try again later",
 			u.opts.Name, u.opts.MaxConnections))
@@ -286,49 +312,49 @@ func (u *Upstream) serve(pc *pendingCall, coming *int) {
 
 // answersAwaited reports whether all connections wait for answers of clients, which may take as long as
 // they like: a call that needs another one is refused at once then.
-func (u *Upstream) answersAwaited() bool {
-	for _, h := range u.holders {
+func (p *pool) answersAwaited() bool {
+	for _, h := range p.holders {
 		for _, l := range h.conns {
 			if !l.waits() {
 				return false
 			}
 		}
 	}
-	return u.live() == u.places()
+	return p.live() == p.places()
 }
 
 // mayStart reports whether a connection can be started for pc. It makes room for one if
 // it has to.
-func (u *Upstream) mayStart(pc *pendingCall, coming *int) bool {
-	if u.over || !u.known && u.conns[dialing] > 0 || u.hopeful(pc) && time.Now().Before(u.cool) || !u.pooled(pc) {
+func (p *pool) mayStart(pc *pendingCall, coming *int) bool {
+	if !p.known && p.counts[dialing] > 0 || p.hopeful(pc) && time.Now().Before(p.cool) || !p.pooled(pc) {
 		return false
 	}
 	switch {
-	case u.places() < u.opts.MaxConnections:
+	case p.places() < p.opts.MaxConnections:
 		return true
 	case *coming > 0:
 		*coming--
 	default:
 		var all []*conn
-		for _, h := range u.holders {
+		for _, h := range p.holders {
 			if h.session == "" || h.ended { // a session's state is not lost before its end
 				all = append(all, h.conns...)
 			}
 		}
-		u.evict(all) // whose place is free when it is closed
+		p.evict(all) // whose place is free when it is closed
 	}
 	return false
 }
 
 // pooled reports whether the pool has room for a connection for pc.
-func (u *Upstream) pooled(pc *pendingCall) bool {
+func (p *pool) pooled(pc *pendingCall) bool {
 	switch h := pc.holder; {
 	case h.single:
-		return !u.opts.Exclusive || u.singles < u.opts.Pool
+		return !p.opts.Exclusive || p.singles < p.opts.Pool
 	case h.key.roots == listRoots:
-		return len(h.conns) < u.opts.Pool || u.evict(h.conns)
+		return len(h.conns) < p.opts.Pool || p.evict(h.conns)
 	case h.pooled():
-		return u.fits(h)
+		return p.fits(h)
 	default: // one for all calls of the owner that can be asked the same
 		return !slices.ContainsFunc(h.conns, func(l *conn) bool { return l.serves(pc) })
 	}
@@ -337,15 +363,15 @@ func (u *Upstream) pooled(pc *pendingCall) bool {
 // fits reports whether there is room in the pool for one more connection of an owner whose requests
 // have no session. It makes room if it has to: what is idle goes. A connection that waits for the
 // answer of a client takes no room.
-func (u *Upstream) fits(h *holder) bool {
-	own, working := u.connsOfClient(h.key)
-	return working < u.opts.Pool || u.evict(own)
+func (p *pool) fits(h *holder) bool {
+	own, working := p.connsOfClient(h.key)
+	return working < p.opts.Pool || p.evict(own)
 }
 
 // connsOfClient returns the connections of the client that a key names, and how many do not wait for an
 // answer of it.
-func (u *Upstream) connsOfClient(key ownerKey) (own []*conn, working int) {
-	for _, h := range u.holders {
+func (p *pool) connsOfClient(key ownerKey) (own []*conn, working int) {
+	for _, h := range p.holders {
 		if h.key.group != key.group || h.key.client != key.client {
 			continue
 		}
@@ -361,16 +387,16 @@ func (u *Upstream) connsOfClient(key ownerKey) (own []*conn, working int) {
 
 // trim retires a connection that is idle, when its owner has more than the pool: it has waited for an
 // answer.
-func (u *Upstream) trim(l *conn) {
+func (p *pool) trim(l *conn) {
 	if l.holder.pooled() && l.idle() {
-		if own, _ := u.connsOfClient(l.holder.key); len(own) > u.opts.Pool {
-			u.retire(l)
+		if own, _ := p.connsOfClient(l.holder.key); len(own) > p.opts.Pool {
+			p.retire(l)
 		}
 	}
 }
 
 // evict closes the connection that has been unused for the longest time.
-func (u *Upstream) evict(conns []*conn) bool {
+func (p *pool) evict(conns []*conn) bool {
 	var oldest *conn
 	for _, l := range conns {
 		if l.idle() && (oldest == nil || l.used.Before(oldest.used)) {
@@ -380,13 +406,13 @@ func (u *Upstream) evict(conns []*conn) bool {
 	if oldest == nil {
 		return false
 	}
-	u.retire(oldest)
+	p.retire(oldest)
 	return true
 }
 
 // start starts a connection, for a pending call or, with nil, for none.
 func (u *Upstream) start(h *holder, a abilities, pc *pendingCall) *conn {
-	l := &conn{u: u, holder: h, abilities: a, age: u.breaker.age, begun: time.Now()}
+	l := &conn{u: u, holder: h, abilities: a, age: u.pool.breaker.age, begun: time.Now()}
 	l.ctx, l.cancel = context.WithCancel(&connContext{u.ctx, l})
 	if pc != nil {
 		l.identify(pc)
@@ -396,30 +422,30 @@ func (u *Upstream) start(h *holder, a abilities, pc *pendingCall) *conn {
 	}
 	h.conns = append(h.conns, l)
 	if h.single {
-		u.singles++
+		u.pool.singles++
 	}
-	u.conns[dialing]++
+	u.pool.counts[dialing]++
 	u.tasks.Go(l.run)
 	u.sweep()
-	u.turn()
+	u.pool.turn()
 	return l
 }
 
 // release closes all connections of an owner, as soon as they have no calls.
-func (u *Upstream) release(h *holder) {
+func (p *pool) release(h *holder) {
 	for _, l := range slices.Clone(h.conns) {
-		u.retire(l)
+		p.retire(l)
 	}
 }
 
 // described returns what is known of the server by a connection that shows at least what
 // a client with these abilities may see.
-func (u *Upstream) described(who *Caller, a abilities) *mcp.ServerInfo {
-	key, lasting := u.keyOf(who, a, useLight)
+func (p *pool) described(who *Caller, a abilities) *mcp.ServerInfo {
+	key, lasting := p.keyOf(who, a, useLight)
 	if !lasting {
-		return u.info
+		return p.info
 	}
-	h := u.holders[key]
+	h := p.holders[key]
 	if h == nil {
 		return nil
 	}
@@ -438,9 +464,9 @@ func (u *Upstream) connsOf(who *Caller, method string) (conns []*conn) {
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	a := u.abilitiesOf(who)
-	key, lasting := u.keyOf(who, a, useLight)
-	h := u.holders[key]
+	a := u.opts.abilitiesOf(who)
+	key, lasting := u.pool.keyOf(who, a, useLight)
+	h := u.pool.holders[key]
 	if h == nil || !lasting {
 		return nil
 	}
@@ -462,7 +488,7 @@ func (u *Upstream) Holds(session string) bool {
 			return true
 		}
 	}
-	for k, h := range u.holders {
+	for k, h := range u.pool.holders {
 		if (k.group == own || k.client == own) && len(h.conns) > 0 {
 			return true
 		}
@@ -483,11 +509,11 @@ func (u *Upstream) Forget(session string) {
 			w.cancel()
 		}
 	}
-	u.departed.add(session)
-	for _, h := range u.holders {
+	u.pool.departed.add(session)
+	for _, h := range u.pool.holders {
 		if h.key.belongs(session) {
 			h.ended = true
-			u.release(h)
+			u.pool.release(h)
 			continue
 		}
 		for _, l := range h.conns {

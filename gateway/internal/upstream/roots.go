@@ -70,20 +70,20 @@ func (u *Upstream) rootsAsked(ctx context.Context, l *conn) (answer jsonrpc.Raw,
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
-	u.asksRoots = true
+	u.pool.asksRoots = true
 	if l.asking == 0 || l.roots.waiter != nil && (pc == nil || pc == l.roots.waiter) {
-		u.rootsFirst = true
+		u.pool.rootsFirst = true
 	}
 	l.roots.open++
 	switch kind := l.holder.key.roots; {
 	case l.roots.known != nil:
 		return l.roots.known, false, nil
 	case kind == unaskedRoots:
-		u.retire(l)
+		u.pool.retire(l)
 		if l.asking == 1 && (pc == nil || !pc.light()) {
 			return nil, true, nil // its connection from now on
 		}
-		u.mixedRoots = u.mixedRoots || l.asking > 1 // from now on one at a time, so that the next question can be answered
+		u.pool.mixedRoots = u.pool.mixedRoots || l.asking > 1 // from now on one at a time, so that the next question can be answered
 		fallthrough
 	case kind == listRoots:
 		return nil, false, jsonrpc.Errorf(jsonrpc.InternalError, "there are no roots on this connection")
@@ -195,7 +195,7 @@ func (u *Upstream) rootsNews(pc *pendingCall) (news, missed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	r := &pc.conn.roots
-	news, missed = r.news && u.asksRoots, r.missed
+	news, missed = r.news && u.pool.asksRoots, r.missed
 	r.news, r.missed = false, false
 	if news || missed {
 		r.waiter = pc
@@ -227,7 +227,7 @@ func (u *Upstream) rootsOpen(l *conn) <-chan struct{} {
 func (u *Upstream) rootsChanged(who *Caller) (conns []*conn) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for _, h := range u.holders {
+	for _, h := range u.pool.holders {
 		if who.Session == "" || !h.key.belongs(who.Session) {
 			continue
 		}

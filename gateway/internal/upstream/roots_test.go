@@ -210,7 +210,7 @@ func TestMissedRoots(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var conn *conn
 		u.mu.Lock()
-		for _, h := range u.holders {
+		for _, h := range u.pool.holders {
 			conn = h.conns[0]
 		}
 		u.mu.Unlock()
@@ -387,7 +387,7 @@ func checkOwners(t *testing.T, u *Upstream) {
 	t.Helper()
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for key, h := range u.holders {
+	for key, h := range u.pool.holders {
 		for _, l := range h.conns {
 			if l.state == ready && l.declaresRoots() && key.roots == undeclared && key.group.IsZero() {
 				t.Errorf("a connection that all share declares roots")
@@ -396,7 +396,7 @@ func checkOwners(t *testing.T, u *Upstream) {
 				t.Errorf("a connection has another holder than the one that has it")
 			}
 			for pc := l.pending.first; pc != nil; pc = pc.next {
-				now, lasting := u.keyOf(pc.who, pc.abilities, pc.use)
+				now, lasting := u.pool.keyOf(pc.who, pc.abilities, pc.use)
 				if !lasting || now != key && (pc.use == useAsking || key.roots != listRoots) {
 					t.Errorf("a call of %+v is on a connection of %+v", pc.who, key)
 				}

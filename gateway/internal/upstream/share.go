@@ -35,7 +35,7 @@ func (u *Upstream) full(pc *pendingCall) bool {
 	}
 	last := item.Value
 	if last.holder.single {
-		u.release(last.holder) // no other call waits for that connection
+		u.pool.release(last.holder) // no other call waits for that connection
 	}
 	u.refuse(last, u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already, and %d of them are yours; try again later",
 		u.queue.Len(), u.opts.Name, u.queue.Of(last.who.owner())))

@@ -86,19 +86,19 @@ func (u *Upstream) starting(pc *pendingCall) *conn {
 		return nil
 	}
 	for _, l := range pc.holder.conns {
-		if u.expected(l, pc) {
+		if u.pool.expected(l, pc) {
 			return l
 		}
 	}
-	if !u.known {
-		return u.slowest()
+	if !u.pool.known {
+		return u.pool.slowest()
 	}
 	return nil
 }
 
 // slowest returns the connection that has been starting for the longest time, or nil.
-func (u *Upstream) slowest() (first *conn) {
-	for _, h := range u.holders {
+func (p *pool) slowest() (first *conn) {
+	for _, h := range p.holders {
 		for _, l := range h.conns {
 			if l.state == dialing && (first == nil || l.begun.Before(first.begun)) {
 				first = l

@@ -2,7 +2,7 @@ package upstream
 
 import "slices"
 
-// connState is the state of a connection. Only moveLocked changes it.
+// connState is the state of a connection. Only pool.move changes it.
 //
 //	 start
 //	   │
@@ -46,47 +46,47 @@ func (s connState) leadsTo(next connState) bool {
 	return false
 }
 
-// moveLocked changes the state of a connection, and what follows from it. A change that leadsTo rules out is
+// move changes the state of a connection, and what follows from it. A change that leadsTo rules out is
 // a bug: it fails tests, and is not made.
-func (u *Upstream) moveLocked(l *conn, to connState) {
+func (p *pool) move(l *conn, to connState) {
 	from := l.state
 	if !from.leadsTo(to) {
-		u.opts.Logger.Error("a bug of farcall: a connection cannot change its state so", "from", from.String(), "to", to.String())
+		p.opts.Logger.Error("a bug of farcall: a connection cannot change its state so", "from", from.String(), "to", to.String())
 		return
 	}
 	l.state = to
-	u.conns[from]--
-	u.conns[to]++
+	p.counts[from]--
+	p.counts[to]++
 	if from.live() && !to.live() {
 		if from == ready {
-			u.dropped += l.client.Dropped()
+			p.lost += l.client.Dropped()
 		}
 		l.holder.conns = slices.DeleteFunc(l.holder.conns, func(o *conn) bool { return o == l })
-		u.tidy(l.holder)
+		p.tidy(l.holder)
 	}
 	switch to {
 	case closing:
 		l.cancel()
 	case closed:
-		u.conns[closed]--
+		p.counts[closed]--
 		if l.holder.single {
-			u.singles--
+			p.singles--
 		}
 	}
-	u.turn()
+	p.turn()
 }
 
 // live is the number of connections that take calls, or will; places that of all that are not closed.
-func (u *Upstream) live() int   { return u.conns[dialing] + u.conns[ready] }
-func (u *Upstream) places() int { return u.live() + u.conns[draining] + u.conns[closing] }
+func (p *pool) live() int   { return p.counts[dialing] + p.counts[ready] }
+func (p *pool) places() int { return p.live() + p.counts[draining] + p.counts[closing] }
 
 // retire gives no more calls to a connection, and closes it when it has none.
-func (u *Upstream) retire(l *conn) {
+func (p *pool) retire(l *conn) {
 	switch {
 	case l.state >= closing, l.state == draining && l.pending.n > 0:
 	case l.pending.n > 0:
-		u.moveLocked(l, draining)
+		p.move(l, draining)
 	default:
-		u.moveLocked(l, closing)
+		p.move(l, closing)
 	}
 }

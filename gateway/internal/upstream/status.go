@@ -38,7 +38,6 @@ type Status struct {
 type stats struct {
 	calls, errors, dropped, retries uint64
 	latency                         histogram
-	lastError                       string
 }
 
 // Status returns how the upstream fares now.
@@ -46,41 +45,34 @@ func (u *Upstream) Status() Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	s := Status{
-		State: u.mood, Since: u.since, Connections: u.live(), InFlight: u.inFlight.Used(), Queued: u.queue.Len(),
-		Calls: u.calls, Errors: u.errors, Dropped: u.dropped, Retries: u.retries,
-		LatencyP50: u.latency.quantile(0.50), LatencyP99: u.latency.quantile(0.99), LastError: u.lastError,
+		State: u.pool.mood, Since: u.pool.since, Connections: u.pool.live(), InFlight: u.inFlight.Used(), Queued: u.queue.Len(),
+		Calls: u.calls, Errors: u.errors, Dropped: u.dropped + u.pool.dropped(), Retries: u.retries,
+		LatencyP50: u.latency.quantile(0.50), LatencyP99: u.latency.quantile(0.99), LastError: u.pool.lastError,
 	}
-	if l := u.slowest(); s.State == StateStarting && l != nil && time.Since(l.begun) >= tellStart {
+	if l := u.pool.slowest(); s.State == StateStarting && l != nil && time.Since(l.begun) >= tellStart {
 		s.LastError = l.startStory() // what is waited for
 	}
-	for _, h := range u.holders {
-		for _, l := range h.conns {
-			if l.state == ready {
-				s.Dropped += l.client.Dropped()
-			}
-		}
-	}
-	if u.info != nil {
-		s.Revision, s.Name, s.Version = u.info.Revision, u.info.Name, u.info.Version
+	if u.pool.info != nil {
+		s.Revision, s.Name, s.Version = u.pool.info.Revision, u.pool.info.Name, u.pool.info.Version
 	}
 	return s
 }
 
 // turn notes in which state the upstream is.
-func (u *Upstream) turn() {
+func (p *pool) turn() {
 	mood := StateIdle
 	switch {
-	case u.breaker.open():
+	case p.breaker.open():
 		mood = StateOpen
-	case u.conns[ready] > 0:
+	case p.counts[ready] > 0:
 		mood = StateUp
-	case u.live() > 0:
+	case p.live() > 0:
 		mood = StateStarting
-	case u.stale:
+	case p.stale:
 		mood = StateDown
 	}
-	if mood != u.mood {
-		u.mood, u.since = mood, time.Now()
+	if mood != p.mood {
+		p.mood, p.since = mood, time.Now()
 	}
 }
 
@@ -110,9 +102,9 @@ func (u *Upstream) rejected(pc *pendingCall) {
 	}
 }
 
-func (u *Upstream) failed(err error) {
+func (h *health) failed(err error) {
 	if text := textOf(err); text != "" {
-		u.lastError = text
+		h.lastError = text
 	}
 }
 

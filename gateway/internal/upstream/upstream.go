@@ -188,8 +188,16 @@ type Upstream struct {
 	tasks  sync.WaitGroup
 	scopes [allAbilities + 1]string
 
-	mu    sync.Mutex
-	state // changed by the functions of pool.go, limit.go and watch.go
+	mu       sync.Mutex // guards all that follows
+	pool     pool
+	queue    share.Queue[*pendingCall] // that have no connection yet
+	inFlight *share.Places
+	watching map[watchKey]*watch
+	sweeping bool
+	closing  bool          // no new calls
+	over     bool          // nothing is started any more
+	idle     chan struct{} // closed when closing and nothing is under way
+	stats
 }
 
 // New returns the upstream. Nothing is connected yet.
@@ -200,9 +208,7 @@ func New(o *Options) *Upstream {
 	for a := range u.scopes {
 		u.scopes[a] = fmt.Sprintf("%02x", a)
 	}
-	u.holders, u.inFlight = map[ownerKey]*holder{}, share.NewPlaces(0)
-	u.breaker = breaker{after: u.opts.BreakAfter, pause: u.opts.BreakFor}
-	u.asks, u.mood, u.since = u.opts.Asks, StateIdle, time.Now()
+	u.pool, u.inFlight = newPool(&u.opts), share.NewPlaces(0)
 	return u
 }
 
@@ -273,9 +279,9 @@ func (pc *pendingCall) carry() (jsonrpc.Raw, *era.Revision, error) {
 // Describe returns what the server says of itself to such a caller, which must
 // not be changed. It starts a connection if there is none.
 func (u *Upstream) Describe(ctx context.Context, who Caller) (*mcp.ServerInfo, error) {
-	abilities := u.abilitiesOf(&who)
+	abilities := u.opts.abilitiesOf(&who)
 	u.mu.Lock()
-	info := u.described(&who, abilities)
+	info := u.pool.described(&who, abilities)
 	u.mu.Unlock()
 	if info != nil {
 		return info, nil
@@ -316,10 +322,10 @@ func (u *Upstream) Notify(ctx context.Context, who Caller, method string, params
 func (u *Upstream) Scope(who Caller) string {
 	// A server may show different things to clients that can be asked different
 	// things.
-	a := u.abilitiesOf(&who)
+	a := u.opts.abilitiesOf(&who)
 	s := u.scopes[a]
 	u.mu.Lock()
-	key, lasting := u.keyOf(&who, a, useLight)
+	key, lasting := u.pool.keyOf(&who, a, useLight)
 	u.mu.Unlock()
 	if !lasting {
 		return s // nothing lasts that could be told apart
@@ -332,14 +338,14 @@ func (u *Upstream) Scope(who Caller) string {
 func (u *Upstream) RootsFirst() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.rootsFirst && !u.stateless()
+	return u.pool.rootsFirst && !u.pool.stateless()
 }
 
 // Lasts reports whether the connection that a caller's next call uses is there for later ones.
 func (u *Upstream) Lasts(who Caller) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	_, lasting := u.keyOf(&who, u.abilitiesOf(&who), useAsking)
+	_, lasting := u.pool.keyOf(&who, u.opts.abilitiesOf(&who), useAsking)
 	return lasting
 }
 

@@ -89,8 +89,8 @@ func (u *Upstream) Watch(ctx context.Context, who Caller, uri string, updated fu
 
 // watch adds a watcher, and a watch where there is none.
 func (u *Upstream) watch(who *Caller, uri string, me *watcher) (*watch, error) {
-	key := watchKey{abilities: u.abilitiesOf(who), uri: uri}
-	key.owner, _ = u.keyOf(who, key.abilities, useWatching)
+	key := watchKey{abilities: u.opts.abilitiesOf(who), uri: uri}
+	key.owner, _ = u.pool.keyOf(who, key.abilities, useWatching)
 	w := u.watching[key]
 	switch {
 	case w != nil:
