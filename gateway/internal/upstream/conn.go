@@ -82,21 +82,6 @@ func (l *conn) identify(pc *pendingCall) {
 	}
 }
 
-// run is the life of a connection.
-func (l *conn) run() {
-	client, err := l.connect()
-	if l.u.arrived(l, client, err) {
-		l.listen()
-		<-l.ctx.Done()
-	}
-	if client != nil {
-		if err := client.Close(); err != nil {
-			l.u.opts.Logger.Debug("a connection was closed", "error", textOf(err))
-		}
-	}
-	l.u.closed(l)
-}
-
 // listen has the server tell when its lists change. Over a connection it returns
 // when that has ended, where the server can be listened to at all.
 func (l *conn) listen() {

@@ -104,7 +104,7 @@ func runModel(t *testing.T, lifetime string, seed uint64, steps int) {
 	m.l.close(m.u)
 	m.u.mu.Lock()
 	defer m.u.mu.Unlock()
-	if m.u.pool.counts != [closed + 1]int{} || len(m.u.pool.holders) != 0 || m.u.pool.singles != 0 || m.u.inFlight.Known() != 0 {
+	if m.u.pool.counts != [closed + 1]int{} || len(m.u.pool.holders) != 0 || m.u.pool.singles != 0 || m.u.queue.inFlight.Known() != 0 {
 		t.Errorf("left: connections %v, %d owners", m.u.pool.counts, len(m.u.pool.holders))
 	}
 	t.Logf("%d steps, %d servers: %v", steps, m.l.count(), m.counts)
@@ -225,7 +225,7 @@ func (m *model) check() {
 	if u.opts.Lifetime != lifetimeCall && (conns[dialing] != u.pool.counts[dialing] || conns[ready] != u.pool.counts[ready]) {
 		m.t.Errorf("connections %v are counted as %v", conns, u.pool.counts)
 	}
-	if u.pool.places() > u.opts.MaxConnections || inFlight > u.inFlight.Used() {
-		m.t.Errorf("%d connections, %d calls on them of %d", u.pool.places(), inFlight, u.inFlight.Used())
+	if u.pool.places() > u.opts.MaxConnections || inFlight > u.queue.inFlight.Used() {
+		m.t.Errorf("%d connections, %d calls on them of %d", u.pool.places(), inFlight, u.queue.inFlight.Used())
 	}
 }

@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"crypto/sha256"
-	"slices"
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/owner"
@@ -217,33 +216,4 @@ func (p *pool) tidy(h *holder) {
 func (k ownerKey) belongs(client string) bool {
 	session := owner.Session(client, "")
 	return k.group == session || k.client == session || k.group.Text() == client || k.client.Text() == client
-}
-
-// rekeyQueue gives all waiting calls the owners that they have now that more is known of the server.
-func (u *Upstream) rekeyQueue() {
-	for item := range u.queue.All() {
-		pc := item.Value
-		if pc.holder.single {
-			continue // what is being started for it is its own
-		}
-		old := pc.holder
-		old.waiting--
-		pc.holder = u.pool.holderOf(pc)
-		pc.holder.waiting++
-		u.pool.tidy(old)
-	}
-}
-
-// rekey gives a connection that has started the owner that it has now that the server is known.
-func (p *pool) rekey(l *conn) {
-	switch old := l.holder; {
-	case old.single || !l.state.live():
-	case l.modern && (old.key.roots != undeclared || !old.key.client.IsZero()): // each call says what its caller has: the connection declares nothing
-		old.conns = slices.DeleteFunc(old.conns, func(o *conn) bool { return o == l })
-		l.holder = p.holder(ownerKey{group: old.key.group}, &Caller{Session: old.session})
-		l.holder.conns = append(l.holder.conns, l)
-		p.tidy(old)
-	case l.declaresRoots() && old.key.roots == undeclared:
-		p.retire(l)
-	}
 }

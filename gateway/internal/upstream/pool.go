@@ -1,17 +1,10 @@
 package upstream
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"slices"
 	"time"
 
-	"github.com/farcall-dev/farcall/internal/owner"
-	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
-	"github.com/farcall-dev/farcall/mcp/era"
-	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // The lifetimes that are not "auto".
@@ -130,87 +123,6 @@ func (p *pool) hopeful(pc *pendingCall) bool {
 	return !p.known && p.counts[dialing] > 0
 }
 
-// assign gives a connection to a pending call.
-func (u *Upstream) assign(pc *pendingCall, l *conn) {
-	pc.conn, pc.over, pc.age = l, false, u.pool.breaker.age
-	pc.level, pc.sent = "", false
-	u.started(pc)
-	l.pending.add(pc)
-	l.identify(pc)
-	if !pc.light() {
-		l.asking++
-	}
-	if l.roots.called != nil {
-		close(l.roots.called)
-		l.roots.called = nil
-	}
-	if pc.call.Method == describing {
-		return
-	}
-	if severity := spec.LogSeverity(pc.call.LogLevel); severity >= 0 && !l.modern && l.info.Capabilities.Logging != nil &&
-		(l.level < 0 || severity < l.level) {
-		pc.level, l.level = pc.call.LogLevel, severity
-	}
-	l.bind(pc)
-}
-
-// leave takes a pending call from its connection, after an attempt with that outcome. It
-// reports whether the call can be made again. It returns when nothing is passed on
-// any more.
-func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first bool) (again bool) {
-	u.mu.Lock()
-	again = u.partLocked(pc, in, err, first)
-	u.dispatch() // the connection may serve another call already: a slow reader must not block it
-	if pc.open > 0 {
-		u.mu.Unlock()
-		pc.waitDelivered()
-		u.mu.Lock()
-	}
-	defer u.mu.Unlock()
-	u.finished(pc)
-	u.dispatch()
-	u.drained()
-	return again
-}
-
-// partLocked takes a pending call from its connection.
-func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, first bool) (again bool) {
-	now := time.Now()
-	outcome := outcomeOf(pc, err)
-	l := pc.conn
-	pc.over = true
-	l.part(pc, now)
-	switch outcome {
-	case answered:
-		if u.pool.breaker.succeeded() {
-			u.pool.turn()
-		}
-		u.latency.add(now.Sub(pc.begun))
-	case unreachable, unknown:
-		u.lost(l, pc.age, err, now)
-	case busy:
-		if !errors.As(err, new(*jsonrpc.Error)) { // or it has taken the request itself
-			u.pool.breaker.fail(now, pc.age, comeBack(err))
-		}
-		u.pool.failed(err)
-		u.pool.turn()
-	case late, given:
-		u.unanswered(l, pc)
-	}
-	u.attribute(l) // it may be known now which call a question is about
-	if pc.trial && outcome != answered {
-		u.pool.breaker.forgo()
-	}
-	pc.trial, pc.conn = false, nil
-	again = first && pc.Err() == nil && !u.over && pc.repeatable(outcome, err)
-	u.count(pc, outcome, again)
-	if l.state == draining || in != nil && in.RequestMeta != l.modern || l.holder.single {
-		u.pool.retire(l)
-	}
-	u.pool.trim(l)
-	return again
-}
-
 // part takes a pending call that ends from its connection.
 func (l *conn) part(pc *pendingCall, now time.Time) {
 	l.pending.remove(pc)
@@ -221,92 +133,6 @@ func (l *conn) part(pc *pendingCall, now time.Time) {
 	l.asking--
 	if len(pc.asks) > 0 {
 		l.suspended--
-	}
-}
-
-// repeatable reports whether a call may be made again after an attempt with that outcome.
-func (pc *pendingCall) repeatable(o outcome, err error) bool {
-	switch o {
-	case unreachable:
-		return true
-	case unknown:
-		return pc.call.Idempotent
-	case busy:
-		return comeBack(err) <= maxComeBack
-	}
-	return false
-}
-
-// lost notes that a connection has failed. Over HTTP the next call may get through
-// all the same.
-func (u *Upstream) lost(l *conn, age uint64, err error, now time.Time) {
-	u.pool.breaker.fail(now, age, 0)
-	u.pool.stale = true
-	u.pool.failed(err)
-	if u.opts.Exclusive {
-		u.pool.retire(l)
-	}
-	u.pool.turn()
-}
-
-// unanswered notes that a call has ended, but not for the server, which may still
-// ask about it. No other client must be asked that.
-func (u *Upstream) unanswered(l *conn, pc *pendingCall) {
-	switch {
-	case l.modern || l.abilities == 0 || pc.light() || !pc.sent || l.holder.session != "":
-	case l.holder.pooled() && l.serial():
-		u.pool.retire(l)
-	default: // the cancellation is sent over the connection, which stays for that
-		l.lateQuestions = true
-	}
-}
-
-// dispatch gives connections to those who wait, in the order of the queue, and has connections
-// started for them.
-func (u *Upstream) dispatch() {
-	if u.queue.Len() == 0 {
-		return
-	}
-	for item := range u.queue.All() {
-		for _, l := range item.Value.holder.conns {
-			l.promised = 0
-		}
-	}
-	coming := u.pool.counts[draining] + u.pool.counts[closing] // places that will be free
-	for item := range u.queue.All() {
-		if u.inFlight.Used() >= u.opts.MaxInFlight {
-			break
-		}
-		if u.room(item.Value) {
-			u.serve(item.Value, &coming)
-		}
-	}
-}
-
-// serve does for a waiting call what can be done.
-func (u *Upstream) serve(pc *pendingCall, coming *int) {
-	if l := u.pool.find(pc); l != nil {
-		u.grant(pc, l)
-		return
-	}
-	if u.pool.promise(pc) {
-		return
-	}
-	if u.pool.breaker.open() && !pc.trial {
-		if !u.pool.hopeful(pc) {
-			_, _, wait := u.pool.breaker.peek(time.Now())
-			u.refuse(pc, u.broken(wait))
-		}
-	} else if !u.over && u.pool.mayStart(pc, coming) {
-		l := u.start(pc.holder, pc.abilities, pc)
-		if !pc.light() {
-			l.promised++
-		}
-		return
-	} else if u.pool.places() >= u.opts.MaxConnections && u.pool.answersAwaited() {
-		u.refuse(pc, u.refusal(jsonrpc.Overloaded,
-			"Overloaded: each connection that %s may have (max connections: %d) waits for the answer of a client to a question; try again later",
-			u.opts.Name, u.opts.MaxConnections))
 	}
 }
 
@@ -410,27 +236,6 @@ func (p *pool) evict(conns []*conn) bool {
 	return true
 }
 
-// start starts a connection, for a pending call or, with nil, for none.
-func (u *Upstream) start(h *holder, a abilities, pc *pendingCall) *conn {
-	l := &conn{u: u, holder: h, abilities: a, age: u.pool.breaker.age, begun: time.Now()}
-	l.ctx, l.cancel = context.WithCancel(&connContext{u.ctx, l})
-	if pc != nil {
-		l.identify(pc)
-		if h.single || h.key.roots == knownRoots {
-			l.roots.known = bytes.Clone(pc.who.Roots)
-		}
-	}
-	h.conns = append(h.conns, l)
-	if h.single {
-		u.pool.singles++
-	}
-	u.pool.counts[dialing]++
-	u.tasks.Go(l.run)
-	u.sweep()
-	u.pool.turn()
-	return l
-}
-
 // release closes all connections of an owner, as soon as they have no calls.
 func (p *pool) release(h *holder) {
 	for _, l := range slices.Clone(h.conns) {
@@ -457,68 +262,98 @@ func (p *pool) described(who *Caller, a abilities) *mcp.ServerInfo {
 	return nil
 }
 
-// connsOf returns the connections that are to hear what a caller notifies.
-func (u *Upstream) connsOf(who *Caller, method string) (conns []*conn) {
-	if method == spec.NotificationRootsListChanged {
-		return u.rootsChanged(who)
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	a := u.opts.abilitiesOf(who)
-	key, lasting := u.pool.keyOf(who, a, useLight)
-	h := u.pool.holders[key]
-	if h == nil || !lasting {
-		return nil
-	}
-	for _, l := range h.conns {
-		if l.state == ready && !l.modern && l.abilities == a {
-			conns = append(conns, l)
-		}
-	}
-	return conns
-}
+// live is the number of connections that take calls, or will; places that of all that are not closed.
+func (p *pool) live() int { return p.counts[dialing] + p.counts[ready] }
 
-// Holds reports whether a session has connections or subscriptions of its own here.
-func (u *Upstream) Holds(session string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	own := owner.Session(session, "")
-	for k := range u.watching {
-		if k.owner.group == own || k.owner.client == own {
-			return true
-		}
-	}
-	for k, h := range u.pool.holders {
-		if (k.group == own || k.client == own) && len(h.conns) > 0 {
-			return true
-		}
-	}
-	return false
-}
+func (p *pool) places() int { return p.live() + p.counts[draining] + p.counts[closing] }
 
-// Forget ends what belongs to a session that has ended, or to a client's connection, given by the
-// text of its owner.
-func (u *Upstream) Forget(session string) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if session == "" {
+// move changes the state of a connection, and what follows from it. A change that leadsTo rules out is
+// a bug: it fails tests, and is not made.
+func (p *pool) move(l *conn, to connState) {
+	from := l.state
+	if !from.leadsTo(to) {
+		p.opts.Logger.Error("a bug of farcall: a connection cannot change its state so", "from", from.String(), "to", to.String())
 		return
 	}
-	for k, w := range u.watching {
-		if k.owner.belongs(session) {
-			w.cancel()
+	l.state = to
+	p.counts[from]--
+	p.counts[to]++
+	if from.live() && !to.live() {
+		if from == ready {
+			p.lost += l.client.Dropped()
+		}
+		l.holder.conns = slices.DeleteFunc(l.holder.conns, func(o *conn) bool { return o == l })
+		p.tidy(l.holder)
+	}
+	switch to {
+	case closing:
+		l.cancel()
+	case closed:
+		p.counts[closed]--
+		if l.holder.single {
+			p.singles--
 		}
 	}
-	u.pool.departed.add(session)
-	for _, h := range u.pool.holders {
-		if h.key.belongs(session) {
-			h.ended = true
-			u.pool.release(h)
-			continue
-		}
+	p.turn()
+}
+
+// retire gives no more calls to a connection, and closes it when it has none.
+func (p *pool) retire(l *conn) {
+	switch {
+	case l.state >= closing, l.state == draining && l.pending.n > 0:
+	case l.pending.n > 0:
+		p.move(l, draining)
+	default:
+		p.move(l, closing)
+	}
+}
+
+// slowest returns the connection that has been starting for the longest time, or nil.
+func (p *pool) slowest() (first *conn) {
+	for _, h := range p.holders {
 		for _, l := range h.conns {
-			delete(l.sessions, session)
+			if l.state == dialing && (first == nil || l.begun.Before(first.begun)) {
+				first = l
+			}
 		}
 	}
-	u.dispatch()
+	return first
+}
+
+// turn notes in which state the upstream is.
+func (p *pool) turn() {
+	mood := StateIdle
+	switch {
+	case p.breaker.open():
+		mood = StateOpen
+	case p.counts[ready] > 0:
+		mood = StateUp
+	case p.live() > 0:
+		mood = StateStarting
+	case p.stale:
+		mood = StateDown
+	}
+	if mood != p.mood {
+		p.mood, p.since = mood, time.Now()
+	}
+}
+
+func (h *health) failed(err error) {
+	if text := textOf(err); text != "" {
+		h.lastError = text
+	}
+}
+
+// rekey gives a connection that has started the owner that it has now that the server is known.
+func (p *pool) rekey(l *conn) {
+	switch old := l.holder; {
+	case old.single || !l.state.live():
+	case l.modern && (old.key.roots != undeclared || !old.key.client.IsZero()): // each call says what its caller has: the connection declares nothing
+		old.conns = slices.DeleteFunc(old.conns, func(o *conn) bool { return o == l })
+		l.holder = p.holder(ownerKey{group: old.key.group}, &Caller{Session: old.session})
+		l.holder.conns = append(l.holder.conns, l)
+		p.tidy(old)
+	case l.declaresRoots() && old.key.roots == undeclared:
+		p.retire(l)
+	}
 }

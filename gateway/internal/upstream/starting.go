@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -96,18 +97,6 @@ func (u *Upstream) starting(pc *pendingCall) *conn {
 	return nil
 }
 
-// slowest returns the connection that has been starting for the longest time, or nil.
-func (p *pool) slowest() (first *conn) {
-	for _, h := range p.holders {
-		for _, l := range h.conns {
-			if l.state == dialing && (first == nil || l.begun.Before(first.begun)) {
-				first = l
-			}
-		}
-	}
-	return first
-}
-
 // notReady is the error of a call that waits no longer for a connection that starts.
 func (u *Upstream) notReady(l *conn) error {
 	text := "starting"
@@ -115,4 +104,103 @@ func (u *Upstream) notReady(l *conn) error {
 		text = l.startStory()
 	}
 	return u.refusal(jsonrpc.Unavailable, "%s is not ready yet, %s; try again later", u.opts.Name, text)
+}
+
+// start starts a connection, for a pending call or, with nil, for none.
+func (u *Upstream) start(h *holder, a abilities, pc *pendingCall) *conn {
+	l := &conn{u: u, holder: h, abilities: a, age: u.pool.breaker.age, begun: time.Now()}
+	l.ctx, l.cancel = context.WithCancel(&connContext{u.ctx, l})
+	if pc != nil {
+		l.identify(pc)
+		if h.single || h.key.roots == knownRoots {
+			l.roots.known = bytes.Clone(pc.who.Roots)
+		}
+	}
+	h.conns = append(h.conns, l)
+	if h.single {
+		u.pool.singles++
+	}
+	u.pool.counts[dialing]++
+	u.tasks.Go(l.run)
+	u.sweep()
+	u.pool.turn()
+	return l
+}
+
+// run is the life of a connection.
+func (l *conn) run() {
+	client, err := l.connect()
+	if l.u.arrived(l, client, err) {
+		l.listen()
+		<-l.ctx.Done()
+	}
+	if client != nil {
+		if err := client.Close(); err != nil {
+			l.u.opts.Logger.Debug("a connection was closed", "error", textOf(err))
+		}
+	}
+	l.u.closed(l)
+}
+
+// arrived takes a connection that has started, or has not. It reports whether the connection
+// is to be used.
+func (u *Upstream) arrived(l *conn, client *mcp.Client, err error) bool {
+	now := time.Now()
+	u.mu.Lock()
+	wanted := l.state == dialing
+	changed, first := false, !u.pool.known || u.pool.stale
+	switch {
+	case err == nil && wanted:
+		l.settle(client, now)
+		u.pool.move(l, ready)
+		turned := !u.pool.known || u.pool.modern != l.modern
+		u.pool.known, u.pool.modern, u.pool.info = true, l.modern, l.info
+		if turned {
+			u.rekeyQueue()
+		}
+		u.pool.rekey(l)
+		changed, u.pool.stale = u.pool.stale && u.opts.Lifetime != lifetimeCall, false
+	case wanted:
+		u.unstarted(l, err, now)
+	}
+	u.pool.turn()
+	u.dispatch()
+	u.drained()
+	u.mu.Unlock()
+	if err == nil && wanted && first {
+		u.opts.Logger.Info("connected", "server", l.info.Name+" "+l.info.Version, "revision", l.info.Revision)
+	}
+	if err != nil {
+		u.opts.Logger.Debug("a connection could not be started", "error", textOf(err))
+	} else {
+		u.opts.Logger.Debug("a connection has started")
+	}
+	if changed {
+		u.listsChanged() // it is unknown what happened while it was down
+	}
+	return err == nil && wanted
+}
+
+// unstarted ends the waiting of those who have no other connection to hope for.
+func (u *Upstream) unstarted(l *conn, err error, now time.Time) {
+	u.pool.breaker.fail(now, l.age, comeBack(err))
+	u.pool.stale, u.pool.cool = true, now.Add(coolTime)
+	u.pool.failed(err)
+	u.pool.retire(l)
+	for item := range u.queue.all() {
+		if pc := item.Value; (pc.holder == l.holder || !u.pool.known) && !u.pool.hopeful(pc) {
+			u.refuse(pc, u.unreached(err))
+		}
+	}
+}
+
+// closed notes that a connection is closed.
+func (u *Upstream) closed(l *conn) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if l.state < closing { // with all others: the upstream is closed
+		u.pool.move(l, closing)
+	}
+	u.pool.move(l, closed)
+	u.dispatch()
 }

@@ -45,7 +45,7 @@ func (u *Upstream) Status() Status {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	s := Status{
-		State: u.pool.mood, Since: u.pool.since, Connections: u.pool.live(), InFlight: u.inFlight.Used(), Queued: u.queue.Len(),
+		State: u.pool.mood, Since: u.pool.since, Connections: u.pool.live(), InFlight: u.queue.inFlight.Used(), Queued: u.queue.waiting.Len(),
 		Calls: u.calls, Errors: u.errors, Dropped: u.dropped + u.pool.dropped(), Retries: u.retries,
 		LatencyP50: u.latency.quantile(0.50), LatencyP99: u.latency.quantile(0.99), LastError: u.pool.lastError,
 	}
@@ -56,24 +56,6 @@ func (u *Upstream) Status() Status {
 		s.Revision, s.Name, s.Version = u.pool.info.Revision, u.pool.info.Name, u.pool.info.Version
 	}
 	return s
-}
-
-// turn notes in which state the upstream is.
-func (p *pool) turn() {
-	mood := StateIdle
-	switch {
-	case p.breaker.open():
-		mood = StateOpen
-	case p.counts[ready] > 0:
-		mood = StateUp
-	case p.live() > 0:
-		mood = StateStarting
-	case p.stale:
-		mood = StateDown
-	}
-	if mood != p.mood {
-		p.mood, p.since = mood, time.Now()
-	}
 }
 
 // count notes the end of an attempt.
@@ -99,12 +81,6 @@ func (u *Upstream) rejected(pc *pendingCall) {
 	u.calls++
 	if pc.Err() == nil {
 		u.errors++
-	}
-}
-
-func (h *health) failed(err error) {
-	if text := textOf(err); text != "" {
-		h.lastError = text
 	}
 }
 

@@ -13,13 +13,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
-	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/owner"
-	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -125,7 +122,7 @@ type Options struct {
 	Starting func() string
 	// MaxInFlight bounds the calls under way, MaxQueue those that wait, and
 	// QueueTimeout how long they do; the time in which a connection starts does not count.
-	// One owner never gets all of either while others call: see share.go. Default 1024,
+	// One owner never gets all of either while others call: see queue.go. Default 1024,
 	// 1024, 30 s.
 	MaxInFlight, MaxQueue int
 	QueueTimeout          time.Duration
@@ -190,8 +187,7 @@ type Upstream struct {
 
 	mu       sync.Mutex // guards all that follows
 	pool     pool
-	queue    share.Queue[*pendingCall] // that have no connection yet
-	inFlight *share.Places
+	queue    queue
 	watching map[watchKey]*watch
 	sweeping bool
 	closing  bool          // no new calls
@@ -208,72 +204,8 @@ func New(o *Options) *Upstream {
 	for a := range u.scopes {
 		u.scopes[a] = fmt.Sprintf("%02x", a)
 	}
-	u.pool, u.inFlight = newPool(&u.opts), share.NewPlaces(0)
+	u.pool, u.queue = newPool(&u.opts), newQueue(&u.opts)
 	return u
-}
-
-const (
-	// maxStale bounds the connections that a call tries which have ended before.
-	maxStale = 3
-	// maxComeBack bounds how long a call waits that a busy server wants again later.
-	maxComeBack = 5 * time.Second
-)
-
-// Call makes a call and waits for its end. A call that the server has surely not
-// seen, or that may be made twice, is made again when its connection fails. One that a busy server has not
-// begun is made again when the server wants it, if that is within five seconds.
-func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
-	pc := u.newPendingCall(ctx, c)
-	for attempt := 0; ; attempt++ {
-		if err := u.enter(pc); err != nil {
-			return Result{}, err
-		}
-		raw, rev, err := pc.carry()
-		// Connections that ended together are found out one by one.
-		stale := u.opts.Exclusive && attempt < maxStale && errors.Is(err, mcp.ErrNotSent)
-		again := u.leave(pc, rev, err, attempt == 0 || stale)
-		switch {
-		case err == nil:
-			return Result{Raw: raw, Revision: rev}, nil
-		case !again:
-			return Result{}, u.failure(pc, err)
-		}
-		if err := u.pause(pc, comeBack(err)); err != nil {
-			return Result{}, err
-		}
-	}
-}
-
-// pause waits before the next attempt, a little longer than the server wants, so that not all calls come at once.
-func (u *Upstream) pause(pc *pendingCall, d time.Duration) error {
-	if d == 0 {
-		return nil
-	}
-	timer := time.NewTimer(d + rand.N(d/4+1)) //nolint:gosec // spreads attempts, guards nothing
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-pc.Done():
-		return u.ended(pc)
-	case <-u.ctx.Done():
-		return u.shuttingDown()
-	}
-}
-
-// carry makes the call on its connection.
-func (pc *pendingCall) carry() (jsonrpc.Raw, *era.Revision, error) {
-	l := pc.conn
-	if pc.level != "" {
-		if err := l.client.SetLogLevel(pc, pc.level); err != nil {
-			pc.u.levelFailed(l, pc, err)
-		}
-	}
-	if !pc.light() && pc.call.Ask != nil && l.declaresRoots() {
-		pc.settleRoots()
-	}
-	pc.sent = true
-	return l.client.Forward(pc, &pc.fw)
 }
 
 // Describe returns what the server says of itself to such a caller, which must
@@ -368,17 +300,6 @@ func (u *Upstream) Close(ctx context.Context) error {
 	u.mu.Unlock()
 	u.tasks.Wait()
 	return err
-}
-
-// levelFailed notes that the server was not told how much to log.
-func (u *Upstream) levelFailed(l *conn, pc *pendingCall, err error) {
-	if pc.Err() == nil && !errors.Is(err, farcall.ErrClosed) {
-		u.warn("the log level %q was not set: %w", pc.level, err)
-		return
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	l.level = -1
 }
 
 var errClosing = errors.New("the gateway closes the connection")

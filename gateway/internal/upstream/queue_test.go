@@ -87,8 +87,8 @@ func TestFairQueue(t *testing.T) {
 				}
 				u.mu.Lock()
 				defer u.mu.Unlock()
-				if u.queue.Len() != 0 || u.inFlight.Known() != 0 {
-					t.Errorf("%d queued, %d owners in flight are left", u.queue.Len(), u.inFlight.Known())
+				if u.queue.waiting.Len() != 0 || u.queue.inFlight.Known() != 0 {
+					t.Errorf("%d queued, %d owners in flight are left", u.queue.waiting.Len(), u.queue.inFlight.Known())
 				}
 			})
 		})
@@ -126,8 +126,8 @@ func TestFairSessions(t *testing.T) {
 		}
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		if u.queue.Len() != 0 || u.inFlight.Known() != 0 {
-			t.Errorf("%d queued, %d owners in flight are left", u.queue.Len(), u.inFlight.Known())
+		if u.queue.waiting.Len() != 0 || u.queue.inFlight.Known() != 0 {
+			t.Errorf("%d queued, %d owners in flight are left", u.queue.waiting.Len(), u.queue.inFlight.Known())
 		}
 	})
 }
@@ -184,8 +184,8 @@ func TestRoom(t *testing.T) {
 		synctest.Wait()
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		if u.queue.Len() != 0 || u.inFlight.Known() != 0 {
-			t.Errorf("%d queued, %d owners in flight are left", u.queue.Len(), u.inFlight.Known())
+		if u.queue.waiting.Len() != 0 || u.queue.inFlight.Known() != 0 {
+			t.Errorf("%d queued, %d owners in flight are left", u.queue.waiting.Len(), u.queue.inFlight.Known())
 		}
 	})
 }

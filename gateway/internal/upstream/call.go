@@ -1,0 +1,554 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/share"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// describing is the method of a call that wants to know who the server is.
+const describing = spec.MethodServerDiscover
+
+// A pendingCall is a call from its arrival until its end. It is also the context of the call: it has the
+// values of the caller's context and itself, so that what the server sends along with the answer is
+// known to belong to this call.
+type pendingCall struct {
+	context.Context //nolint:containedctx // it is a context itself
+
+	u         *Upstream
+	call      *Call
+	who       *Caller
+	fw        relay.Forward
+	abilities abilities
+	use       usage
+	told      bool // OnTask was
+	failed    error
+
+	// Under the upstream's lock.
+	holder     *holder
+	prev, next *pendingCall // on the connection
+	conn       *conn        // nil: it waits
+	grant      chan error   // gets nil or a refusal, when it has waited
+	item       *share.Item[*pendingCall]
+	place      *share.Holder // in flight; nil: it has none
+	begun      time.Time
+	age        uint64        // of the breaker
+	trial      bool          // for the breaker
+	level      string        // to be told to the server before
+	sent       bool          // the server may know of it
+	over       bool          // nothing is passed on any more
+	open       int           // questions and deliveries that go on
+	quiet      chan struct{} // closed when there are none; made when over
+	asks       []*question   // without an answer
+	notes      notes
+}
+
+// light reports whether the call raises no questions.
+func (pc *pendingCall) light() bool { return pc.use != useAsking }
+
+type pendingKey struct{}
+
+// Value implements context.Context.
+func (pc *pendingCall) Value(key any) any {
+	if _, ok := key.(pendingKey); ok {
+		return pc
+	}
+	return pc.Context.Value(key)
+}
+
+// AfterFunc lets package context derive from this context without a goroutine
+// (see context.AfterFunc).
+func (pc *pendingCall) AfterFunc(do func()) (stop func() bool) {
+	return context.AfterFunc(pc.Context, do)
+}
+
+func (u *Upstream) newPendingCall(ctx context.Context, c *Call) *pendingCall {
+	pc := &pendingCall{Context: ctx, u: u, call: c, who: &c.Caller, abilities: u.opts.abilitiesOf(&c.Caller)}
+	if !asks(c.Method) {
+		pc.use = useLight
+	}
+	pc.fw = relay.Forward{
+		Method: c.Method, Params: c.Params, Revision: c.Revision,
+		Info: c.Caller.Info, Capabilities: c.Caller.Capabilities,
+		LogLevel: c.LogLevel, Rounds: c.Rounds, Task: c.Task, TaskID: c.TaskID, TaskCreated: c.TaskCreated, LeaveTask: c.LeaveTask,
+	}
+	if pc.fw.Revision == nil {
+		pc.fw.Revision = era.Latest()
+	}
+	if c.Progress != nil {
+		pc.fw.OnProgress = pc.progressed
+	}
+	if c.OnTask != nil {
+		pc.fw.OnTask = pc.onTask
+	}
+	return pc
+}
+
+// onTask tells of a task once, also when the call is made again.
+func (pc *pendingCall) onTask(id, created string) error {
+	if pc.told {
+		return nil
+	}
+	pc.told = true
+	pc.failed = pc.call.OnTask(id, created)
+	return pc.failed
+}
+
+// asks reports whether a server may ask something during a call: in these methods
+// only, and who knows what others do.
+func asks(method string) bool {
+	switch method {
+	case spec.MethodServerDiscover, spec.MethodInitialize, spec.MethodPing,
+		spec.MethodToolsList, spec.MethodResourcesList, spec.MethodResourcesTemplatesList, spec.MethodPromptsList,
+		spec.MethodCompletionComplete, spec.MethodLoggingSetLevel,
+		spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe, spec.MethodSubscriptionsListen,
+		spec.MethodTasksGet, spec.MethodTasksUpdate, spec.MethodTasksCancel, spec.MethodTasksResult, spec.MethodTasksList:
+		return false
+	}
+	return true
+}
+
+// pendingCalls are the calls that use a connection.
+type pendingCalls struct {
+	first, last *pendingCall
+	n           int
+}
+
+func (q *pendingCalls) add(pc *pendingCall) {
+	pc.prev = q.last
+	if pc.prev == nil {
+		q.first = pc
+	} else {
+		pc.prev.next = pc
+	}
+	q.last = pc
+	q.n++
+}
+
+func (q *pendingCalls) remove(pc *pendingCall) {
+	if pc.prev == nil {
+		q.first = pc.next
+	} else {
+		pc.prev.next = pc.next
+	}
+	if pc.next == nil {
+		q.last = pc.prev
+	} else {
+		pc.next.prev = pc.prev
+	}
+	pc.prev, pc.next = nil, nil
+	q.n--
+}
+
+// enter gets a connection for a pending call, and waits for one.
+func (u *Upstream) enter(pc *pendingCall) error {
+	u.mu.Lock()
+	err := u.admit(pc)
+	if err != nil {
+		u.rejected(pc)
+	}
+	wait := err == nil && pc.conn == nil
+	u.mu.Unlock()
+	if !wait {
+		return err
+	}
+	timer := time.NewTimer(u.opts.QueueTimeout)
+	defer timer.Stop()
+	slow := time.NewTimer(maxStartWait)
+	defer slow.Stop()
+	for {
+		select {
+		case err := <-pc.grant:
+			return err
+		case <-pc.Done():
+			if u.withdraw(pc) {
+				return u.ended(pc)
+			}
+		case <-slow.C:
+			l := u.starting(pc)
+			if l == nil {
+				continue
+			}
+			if u.withdraw(pc) {
+				return u.notReady(l)
+			}
+		case <-timer.C:
+			if u.starting(pc) != nil {
+				timer.Reset(u.opts.QueueTimeout)
+				continue
+			}
+			if u.withdraw(pc) {
+				return u.overdue()
+			}
+		}
+		// It was granted at the same moment.
+		if err := <-pc.grant; err != nil || pc.Err() == nil {
+			return err
+		}
+		u.leave(pc, nil, pc.Err(), false)
+		return u.ended(pc)
+	}
+}
+
+// admit lets a pending call in: to a connection, or to the queue.
+func (u *Upstream) admit(pc *pendingCall) error {
+	now := time.Now()
+	if u.closing {
+		return u.shuttingDown()
+	}
+	trial, ok, wait := u.pool.breaker.admit(now)
+	if !ok {
+		return u.broken(wait)
+	}
+	pc.trial, pc.begun = trial, now
+	pc.holder = u.pool.holderOf(pc)
+	if u.queue.room(pc) {
+		if l := u.pool.find(pc); l != nil {
+			u.assign(pc, l)
+			return nil
+		}
+	}
+	reject, full := u.queue.makeRoom(pc.who.owner())
+	if reject != nil {
+		u.displace(reject)
+	}
+	if full {
+		u.giveUp(pc)
+		return u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already; try again later", u.queue.waiting.Len(), u.opts.Name)
+	}
+	pc.grant = make(chan error, 1)
+	u.queue.push(pc)
+	u.dispatch()
+	return nil
+}
+
+// displace refuses a waiting call to make room for one of an owner that has fewer.
+func (u *Upstream) displace(pc *pendingCall) {
+	if pc.holder.single {
+		u.pool.release(pc.holder) // no other call waits for that connection
+	}
+	u.refuse(pc, u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already, and %d of them are yours; try again later",
+		u.queue.waiting.Len(), u.opts.Name, u.queue.waiting.Of(pc.who.owner())))
+}
+
+// giveUp forgets a pending call that has got no connection.
+func (u *Upstream) giveUp(pc *pendingCall) {
+	if pc.trial {
+		u.pool.breaker.forgo()
+		pc.trial = false
+	}
+	u.pool.tidy(pc.holder)
+}
+
+// grant gives a waiting call a connection.
+func (u *Upstream) grant(pc *pendingCall, l *conn) {
+	u.queue.serve(pc)
+	u.assign(pc, l)
+	pc.grant <- nil
+}
+
+// refuse ends the waiting of a pending call.
+func (u *Upstream) refuse(pc *pendingCall, err error) {
+	u.queue.remove(pc)
+	u.giveUp(pc)
+	u.rejected(pc)
+	pc.grant <- err
+	u.drained()
+}
+
+// withdraw takes a pending call that waits no more from the queue. It reports false when
+// it has just got an answer.
+func (u *Upstream) withdraw(pc *pendingCall) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if pc.conn != nil || len(pc.grant) > 0 {
+		return false
+	}
+	u.queue.remove(pc)
+	if pc.holder.single {
+		u.pool.release(pc.holder) // no other call waits for that connection
+	}
+	u.giveUp(pc)
+	u.rejected(pc)
+	u.drained()
+	return true
+}
+
+// overdue is the error of a call that has waited for too long.
+func (u *Upstream) overdue() error {
+	u.mu.Lock()
+	taken := u.pool.places() >= u.opts.MaxConnections
+	u.mu.Unlock()
+	if taken {
+		return u.refusal(jsonrpc.Overloaded,
+			"Overloaded: %s has as many connections as it may have (max connections: %d), all of them in use or kept for sessions until these end, and none became free within %v; try again later",
+			u.opts.Name, u.opts.MaxConnections, u.opts.QueueTimeout)
+	}
+	return u.refusal(jsonrpc.Overloaded, "Overloaded: no connection to %s became free within %v", u.opts.Name, u.opts.QueueTimeout)
+}
+
+// assign gives a connection to a pending call.
+func (u *Upstream) assign(pc *pendingCall, l *conn) {
+	pc.conn, pc.over, pc.age = l, false, u.pool.breaker.age
+	pc.level, pc.sent = "", false
+	u.queue.begin(pc)
+	l.pending.add(pc)
+	l.identify(pc)
+	if !pc.light() {
+		l.asking++
+	}
+	if l.roots.called != nil {
+		close(l.roots.called)
+		l.roots.called = nil
+	}
+	if pc.call.Method == describing {
+		return
+	}
+	if severity := spec.LogSeverity(pc.call.LogLevel); severity >= 0 && !l.modern && l.info.Capabilities.Logging != nil &&
+		(l.level < 0 || severity < l.level) {
+		pc.level, l.level = pc.call.LogLevel, severity
+	}
+	l.bind(pc)
+}
+
+// leave takes a pending call from its connection, after an attempt with that outcome. It
+// reports whether the call can be made again. It returns when nothing is passed on
+// any more.
+func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first bool) (again bool) {
+	u.mu.Lock()
+	again = u.partLocked(pc, in, err, first)
+	u.dispatch() // the connection may serve another call already: a slow reader must not block it
+	if pc.open > 0 {
+		u.mu.Unlock()
+		pc.waitDelivered()
+		u.mu.Lock()
+	}
+	defer u.mu.Unlock()
+	u.queue.end(pc)
+	u.dispatch()
+	u.drained()
+	return again
+}
+
+// partLocked takes a pending call from its connection.
+func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, first bool) (again bool) {
+	now := time.Now()
+	outcome := outcomeOf(pc, err)
+	l := pc.conn
+	pc.over = true
+	l.part(pc, now)
+	switch outcome {
+	case answered:
+		if u.pool.breaker.succeeded() {
+			u.pool.turn()
+		}
+		u.latency.add(now.Sub(pc.begun))
+	case unreachable, unknown:
+		u.lost(l, pc.age, err, now)
+	case busy:
+		if !errors.As(err, new(*jsonrpc.Error)) { // or it has taken the request itself
+			u.pool.breaker.fail(now, pc.age, comeBack(err))
+		}
+		u.pool.failed(err)
+		u.pool.turn()
+	case late, given:
+		u.unanswered(l, pc)
+	}
+	u.attribute(l) // it may be known now which call a question is about
+	if pc.trial && outcome != answered {
+		u.pool.breaker.forgo()
+	}
+	pc.trial, pc.conn = false, nil
+	again = first && pc.Err() == nil && !u.over && pc.repeatable(outcome, err)
+	u.count(pc, outcome, again)
+	if l.state == draining || in != nil && in.RequestMeta != l.modern || l.holder.single {
+		u.pool.retire(l)
+	}
+	u.pool.trim(l)
+	return again
+}
+
+// repeatable reports whether a call may be made again after an attempt with that outcome.
+func (pc *pendingCall) repeatable(o outcome, err error) bool {
+	switch o {
+	case unreachable:
+		return true
+	case unknown:
+		return pc.call.Idempotent
+	case busy:
+		return comeBack(err) <= maxComeBack
+	}
+	return false
+}
+
+// lost notes that a connection has failed. Over HTTP the next call may get through
+// all the same.
+func (u *Upstream) lost(l *conn, age uint64, err error, now time.Time) {
+	u.pool.breaker.fail(now, age, 0)
+	u.pool.stale = true
+	u.pool.failed(err)
+	if u.opts.Exclusive {
+		u.pool.retire(l)
+	}
+	u.pool.turn()
+}
+
+// unanswered notes that a call has ended, but not for the server, which may still
+// ask about it. No other client must be asked that.
+func (u *Upstream) unanswered(l *conn, pc *pendingCall) {
+	switch {
+	case l.modern || l.abilities == 0 || pc.light() || !pc.sent || l.holder.session != "":
+	case l.holder.pooled() && l.serial():
+		u.pool.retire(l)
+	default: // the cancellation is sent over the connection, which stays for that
+		l.lateQuestions = true
+	}
+}
+
+// dispatch gives connections to those who wait, in the order of the queue, and has connections
+// started for them.
+func (u *Upstream) dispatch() {
+	if u.queue.waiting.Len() == 0 {
+		return
+	}
+	for item := range u.queue.all() {
+		for _, l := range item.Value.holder.conns {
+			l.promised = 0
+		}
+	}
+	coming := u.pool.counts[draining] + u.pool.counts[closing] // places that will be free
+	for item := range u.queue.all() {
+		if !u.queue.open() {
+			break
+		}
+		if u.queue.room(item.Value) {
+			u.serve(item.Value, &coming)
+		}
+	}
+}
+
+// serve does for a waiting call what can be done.
+func (u *Upstream) serve(pc *pendingCall, coming *int) {
+	if l := u.pool.find(pc); l != nil {
+		u.grant(pc, l)
+		return
+	}
+	if u.pool.promise(pc) {
+		return
+	}
+	if u.pool.breaker.open() && !pc.trial {
+		if !u.pool.hopeful(pc) {
+			_, _, wait := u.pool.breaker.peek(time.Now())
+			u.refuse(pc, u.broken(wait))
+		}
+	} else if !u.over && u.pool.mayStart(pc, coming) {
+		l := u.start(pc.holder, pc.abilities, pc)
+		if !pc.light() {
+			l.promised++
+		}
+		return
+	} else if u.pool.places() >= u.opts.MaxConnections && u.pool.answersAwaited() {
+		u.refuse(pc, u.refusal(jsonrpc.Overloaded,
+			"Overloaded: each connection that %s may have (max connections: %d) waits for the answer of a client to a question; try again later",
+			u.opts.Name, u.opts.MaxConnections))
+	}
+}
+
+// rekeyQueue gives all waiting calls the owners that they have now that more is known of the server.
+func (u *Upstream) rekeyQueue() {
+	for item := range u.queue.all() {
+		pc := item.Value
+		if pc.holder.single {
+			continue // what is being started for it is its own
+		}
+		old := pc.holder
+		old.waiting--
+		pc.holder = u.pool.holderOf(pc)
+		pc.holder.waiting++
+		u.pool.tidy(old)
+	}
+}
+
+const (
+	// maxStale bounds the connections that a call tries which have ended before.
+	maxStale = 3
+	// maxComeBack bounds how long a call waits that a busy server wants again later.
+	maxComeBack = 5 * time.Second
+)
+
+// Call makes a call and waits for its end. A call that the server has surely not
+// seen, or that may be made twice, is made again when its connection fails. One that a busy server has not
+// begun is made again when the server wants it, if that is within five seconds.
+func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
+	pc := u.newPendingCall(ctx, c)
+	for attempt := 0; ; attempt++ {
+		if err := u.enter(pc); err != nil {
+			return Result{}, err
+		}
+		raw, rev, err := pc.carry()
+		// Connections that ended together are found out one by one.
+		stale := u.opts.Exclusive && attempt < maxStale && errors.Is(err, mcp.ErrNotSent)
+		again := u.leave(pc, rev, err, attempt == 0 || stale)
+		switch {
+		case err == nil:
+			return Result{Raw: raw, Revision: rev}, nil
+		case !again:
+			return Result{}, u.failure(pc, err)
+		}
+		if err := u.pause(pc, comeBack(err)); err != nil {
+			return Result{}, err
+		}
+	}
+}
+
+// pause waits before the next attempt, a little longer than the server wants, so that not all calls come at once.
+func (u *Upstream) pause(pc *pendingCall, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d + rand.N(d/4+1)) //nolint:gosec // spreads attempts, guards nothing
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-pc.Done():
+		return u.ended(pc)
+	case <-u.ctx.Done():
+		return u.shuttingDown()
+	}
+}
+
+// carry makes the call on its connection.
+func (pc *pendingCall) carry() (jsonrpc.Raw, *era.Revision, error) {
+	l := pc.conn
+	if pc.level != "" {
+		if err := l.client.SetLogLevel(pc, pc.level); err != nil {
+			pc.u.levelFailed(l, pc, err)
+		}
+	}
+	if !pc.light() && pc.call.Ask != nil && l.declaresRoots() {
+		pc.settleRoots()
+	}
+	pc.sent = true
+	return l.client.Forward(pc, &pc.fw)
+}
+
+// levelFailed notes that the server was not told how much to log.
+func (u *Upstream) levelFailed(l *conn, pc *pendingCall, err error) {
+	if pc.Err() == nil && !errors.Is(err, farcall.ErrClosed) {
+		u.warn("the log level %q was not set: %w", pc.level, err)
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	l.level = -1
+}
