@@ -25,12 +25,12 @@ type question struct {
 }
 
 // ask answers what the server asks on a connection.
-func (l *conn) ask(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
-	if method == spec.MethodRootsList && l.u.declaresRoots(l) {
-		return l.askRoots(ctx, params)
+func (u *Upstream) ask(ctx context.Context, l *connection, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+	if method == spec.MethodRootsList && u.declaresRoots(l) {
+		return u.askRoots(ctx, l, params)
 	}
 	for {
-		answer, again, err := l.askOnce(ctx, method, params)
+		answer, again, err := u.askOnce(ctx, l, method, params)
 		if !again {
 			return answer, err
 		}
@@ -39,18 +39,18 @@ func (l *conn) ask(ctx context.Context, method string, params jsonrpc.Raw) (json
 
 // askOnce asks the client of the call that a question belongs to. It reports whether that call is
 // over, and the question may belong to another one.
-func (l *conn) askOnce(ctx context.Context, method string, params jsonrpc.Raw) (answer jsonrpc.Raw, again bool, err error) {
+func (u *Upstream) askOnce(ctx context.Context, l *connection, method string, params jsonrpc.Raw) (answer jsonrpc.Raw, again bool, err error) {
 	asked, cancel := context.WithCancel(ctx)
 	defer cancel()
 	q := &question{cancel: cancel, found: make(chan *pendingCall, 1)}
-	if err := l.u.asked(ctx, l, q); err != nil {
+	if err := u.asked(ctx, l, q); err != nil {
 		return nil, false, err
 	}
 	var pc *pendingCall
 	select {
 	case pc = <-q.found:
 	case <-ctx.Done():
-		if pc = l.u.unhold(l, q); pc == nil {
+		if pc = u.unhold(l, q); pc == nil {
 			return nil, false, ctx.Err()
 		}
 	}
@@ -63,13 +63,13 @@ func (l *conn) askOnce(ctx context.Context, method string, params jsonrpc.Raw) (
 	} else {
 		answer, err = pc.call.Ask(asked, method, params)
 	}
-	over := l.u.replied(pc, q)
+	over := u.replied(pc, q)
 	return answer, err != nil && over && q.guessed && ctx.Err() == nil, err
 }
 
 // asked finds the pending call that a question belongs to, which waits for the answer from now on, or
 // holds the question.
-func (u *Upstream) asked(ctx context.Context, l *conn, q *question) error {
+func (u *Upstream) asked(ctx context.Context, l *connection, q *question) error {
 	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -113,7 +113,7 @@ func (u *Upstream) apartFromNowOn() {
 
 // attribute gives the held questions of a connection to the calls that they belong to, as far as that
 // is clear, and refuses them when it will not be.
-func (u *Upstream) attribute(l *conn) {
+func (u *Upstream) attribute(l *connection) {
 	for len(l.held) > 0 {
 		pc, wait := l.candidate()
 		if wait {
@@ -130,34 +130,9 @@ func (u *Upstream) attribute(l *conn) {
 	}
 }
 
-// candidate returns the call that the first held question belongs to. Nil: none, unless the end of
-// other calls may tell. Of several calls of one session the newest that waits for no answer is the
-// likeliest: while the server is known to ask, it came when all others waited for one.
-func (l *conn) candidate() (pc *pendingCall, wait bool) {
-	oneClient := true
-	for at := l.pending.first; at != nil; at = at.next {
-		if at.light() {
-			continue
-		}
-		oneClient = oneClient && at.who.Session != "" && (pc == nil || at.who.Session == pc.who.Session)
-		if pc == nil || len(pc.asks) > 0 || len(at.asks) == 0 {
-			pc = at
-		}
-	}
-	switch {
-	case l.holder.session != "":
-		return pc, false
-	case l.lateQuestions:
-		return nil, false
-	case l.asking <= 1 || oneClient:
-		return pc, false
-	}
-	return nil, len(l.held) < l.asking-l.suspended
-}
-
 // unhold takes back a question that the server has given up. It returns the call that it was given to
 // at the same moment, or nil.
-func (u *Upstream) unhold(l *conn, q *question) *pendingCall {
+func (u *Upstream) unhold(l *connection, q *question) *pendingCall {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if i := slices.Index(l.held, q); i >= 0 {
@@ -198,23 +173,23 @@ func (u *Upstream) done(pc *pendingCall) {
 }
 
 // notice takes the notifications of the server that belong to no call.
-func (l *conn) notice(ctx context.Context, method string, params jsonrpc.Raw) (taken bool) {
+func (u *Upstream) notice(ctx context.Context, l *connection, method string, params jsonrpc.Raw) (taken bool) {
 	switch method {
 	case spec.NotificationToolsListChanged:
-		l.u.listChanged("tools")
+		u.listChanged("tools")
 	case spec.NotificationPromptsListChanged:
-		l.u.listChanged("prompts")
+		u.listChanged("prompts")
 	case spec.NotificationResourcesListChanged:
-		l.u.listChanged("resources")
+		u.listChanged("resources")
 	case spec.NotificationResourcesUpdated:
 		var p spec.ResourceUpdatedNotificationParams
 		if jsonv2.Unmarshal(params, &p) == nil {
-			l.u.updated(l, p.URI)
+			u.updated(l, p.URI)
 		}
 	case spec.NotificationSubscriptionsAcknowledged, spec.NotificationCancelled, spec.NotificationTasks, spec.NotificationTasksStatus:
 		return false
 	default:
-		l.u.noticed(ctx, l, method, params)
+		u.noticed(ctx, l, method, params)
 	}
 	return true
 }
@@ -257,7 +232,7 @@ type notes struct {
 }
 
 // noticed takes a notification that belongs to a call.
-func (u *Upstream) noticed(ctx context.Context, l *conn, method string, params jsonrpc.Raw) {
+func (u *Upstream) noticed(ctx context.Context, l *connection, method string, params jsonrpc.Raw) {
 	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -271,19 +246,6 @@ func (u *Upstream) noticed(ctx context.Context, l *conn, method string, params j
 	if pc.call.Notice != nil {
 		u.note(pc, note{method, bytes.Clone(params)})
 	}
-}
-
-// listener returns the call that gets what the server says without naming one: the only one under way
-// or, on the connection of one client, the first. What is late there is that client's, too.
-func (l *conn) listener() *pendingCall {
-	pc := l.pending.first
-	if l.holder.session == "" && (l.pending.n != 1 || l.lateQuestions && l.holder.key.client.IsZero()) {
-		return nil
-	}
-	for at := pc; at != nil && pc.light(); at = at.next {
-		pc = at
-	}
-	return pc
 }
 
 // progressed takes the progress of a pending call.

@@ -36,7 +36,7 @@ type pendingCall struct {
 	// Under the upstream's lock.
 	holder     *holder
 	prev, next *pendingCall // on the connection
-	conn       *conn        // nil: it waits
+	conn       *connection  // nil: it waits
 	grant      chan error   // gets nil or a refusal, when it has waited
 	item       *share.Item[*pendingCall]
 	place      *share.Holder // in flight; nil: it has none
@@ -115,38 +115,6 @@ func asks(method string) bool {
 		return false
 	}
 	return true
-}
-
-// pendingCalls are the calls that use a connection.
-type pendingCalls struct {
-	first, last *pendingCall
-	n           int
-}
-
-func (q *pendingCalls) add(pc *pendingCall) {
-	pc.prev = q.last
-	if pc.prev == nil {
-		q.first = pc
-	} else {
-		pc.prev.next = pc
-	}
-	q.last = pc
-	q.n++
-}
-
-func (q *pendingCalls) remove(pc *pendingCall) {
-	if pc.prev == nil {
-		q.first = pc.next
-	} else {
-		pc.prev.next = pc.next
-	}
-	if pc.next == nil {
-		q.last = pc.prev
-	} else {
-		pc.next.prev = pc.prev
-	}
-	pc.prev, pc.next = nil, nil
-	q.n--
 }
 
 // enter gets a connection for a pending call, and waits for one.
@@ -250,7 +218,7 @@ func (u *Upstream) giveUp(pc *pendingCall) {
 }
 
 // grant gives a waiting call a connection.
-func (u *Upstream) grant(pc *pendingCall, l *conn) {
+func (u *Upstream) grant(pc *pendingCall, l *connection) {
 	u.queue.serve(pc)
 	u.assign(pc, l)
 	pc.grant <- nil
@@ -297,27 +265,12 @@ func (u *Upstream) overdue() error {
 }
 
 // assign gives a connection to a pending call.
-func (u *Upstream) assign(pc *pendingCall, l *conn) {
+func (u *Upstream) assign(pc *pendingCall, l *connection) {
 	pc.conn, pc.over, pc.age = l, false, u.pool.breaker.age
 	pc.level, pc.sent = "", false
 	u.queue.begin(pc)
-	l.pending.add(pc)
-	l.identify(pc)
-	if !pc.light() {
-		l.asking++
-	}
-	if l.roots.called != nil {
-		close(l.roots.called)
-		l.roots.called = nil
-	}
-	if pc.call.Method == describing {
-		return
-	}
-	if severity := spec.LogSeverity(pc.call.LogLevel); severity >= 0 && !l.modern && l.info.Capabilities.Logging != nil &&
-		(l.level < 0 || severity < l.level) {
-		pc.level, l.level = pc.call.LogLevel, severity
-	}
-	l.bind(pc)
+	u.identify(l, pc)
+	l.take(pc)
 }
 
 // leave takes a pending call from its connection, after an attempt with that outcome. It
@@ -392,7 +345,7 @@ func (pc *pendingCall) repeatable(o outcome, err error) bool {
 
 // lost notes that a connection has failed. Over HTTP the next call may get through
 // all the same.
-func (u *Upstream) lost(l *conn, age uint64, err error, now time.Time) {
+func (u *Upstream) lost(l *connection, age uint64, err error, now time.Time) {
 	u.pool.breaker.fail(now, age, 0)
 	u.pool.stale = true
 	u.pool.failed(err)
@@ -404,7 +357,7 @@ func (u *Upstream) lost(l *conn, age uint64, err error, now time.Time) {
 
 // unanswered notes that a call has ended, but not for the server, which may still
 // ask about it. No other client must be asked that.
-func (u *Upstream) unanswered(l *conn, pc *pendingCall) {
+func (u *Upstream) unanswered(l *connection, pc *pendingCall) {
 	switch {
 	case l.modern || l.abilities == 0 || pc.light() || !pc.sent || l.holder.session != "":
 	case l.holder.pooled() && l.serial():
@@ -543,7 +496,7 @@ func (pc *pendingCall) carry() (jsonrpc.Raw, *era.Revision, error) {
 }
 
 // levelFailed notes that the server was not told how much to log.
-func (u *Upstream) levelFailed(l *conn, pc *pendingCall, err error) {
+func (u *Upstream) levelFailed(l *connection, pc *pendingCall, err error) {
 	if pc.Err() == nil && !errors.Is(err, farcall.ErrClosed) {
 		u.warn("the log level %q was not set: %w", pc.level, err)
 		return

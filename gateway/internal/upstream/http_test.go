@@ -136,7 +136,7 @@ func TestStrayQuestion(t *testing.T) {
 		}
 		stray := make(chan error, 1)
 		go func() {
-			_, err := conn.ask(t.Context(), spec.MethodElicitationCreate, jsonrpc.Raw(`{}`))
+			_, err := u.ask(t.Context(), conn, spec.MethodElicitationCreate, jsonrpc.Raw(`{}`))
 			stray <- err
 		}()
 		synctest.Wait()
@@ -153,7 +153,7 @@ func TestStrayQuestion(t *testing.T) {
 		pc := conn.pending.first
 		l.release("b")
 		<-results
-		if _, err := conn.ask(pc, spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil || len(asked) > 0 {
+		if _, err := u.ask(pc, conn, spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil || len(asked) > 0 {
 			t.Error("a question of a call that is over was answered")
 		}
 		l.release("c")

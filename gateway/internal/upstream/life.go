@@ -6,7 +6,7 @@ import (
 )
 
 // died removes a connection that has ended without being closed.
-func (u *Upstream) died(l *conn, err error) {
+func (u *Upstream) died(l *connection, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if l.ctx.Err() != nil || !l.state.live() {

@@ -39,9 +39,9 @@ const (
 // A holder is an owner that has connections, or waits for one.
 type holder struct {
 	key     ownerKey
-	single  bool    // it is one call, and no key finds it
-	conns   []*conn // the oldest first; without those that take no more calls
-	waiting int     // calls that have no connection yet
+	single  bool          // it is one call, and no key finds it
+	conns   []*connection // the oldest first; without those that take no more calls
+	waiting int           // calls that have no connection yet
 	// session is the session whose its connections are, and ended whether that is over: a call of it
 	// came late. "": they are not of one session.
 	session string

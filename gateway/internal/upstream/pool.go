@@ -79,7 +79,7 @@ func (p *pool) dropped() uint64 {
 const coolTime = time.Second
 
 // find returns the best connection that pc can have now, or nil.
-func (p *pool) find(pc *pendingCall) (best *conn) {
+func (p *pool) find(pc *pendingCall) (best *connection) {
 	for _, l := range pc.holder.conns {
 		if l.state == ready && l.serves(pc) && l.free(pc) && (best == nil || l.better(best, pc)) {
 			best = l
@@ -90,7 +90,7 @@ func (p *pool) find(pc *pendingCall) (best *conn) {
 
 // expected reports whether a connection that is being started may come to be pc's. As
 // long as it is unknown what the server speaks, one is started for all.
-func (p *pool) expected(l *conn, pc *pendingCall) bool {
+func (p *pool) expected(l *connection, pc *pendingCall) bool {
 	return l.state == dialing && (l.serves(pc) || !p.known || p.modern)
 }
 
@@ -123,19 +123,6 @@ func (p *pool) hopeful(pc *pendingCall) bool {
 	return !p.known && p.counts[dialing] > 0
 }
 
-// part takes a pending call that ends from its connection.
-func (l *conn) part(pc *pendingCall, now time.Time) {
-	l.pending.remove(pc)
-	l.used = now
-	if pc.light() {
-		return
-	}
-	l.asking--
-	if len(pc.asks) > 0 {
-		l.suspended--
-	}
-}
-
 // answersAwaited reports whether all connections wait for answers of clients, which may take as long as
 // they like: a call that needs another one is refused at once then.
 func (p *pool) answersAwaited() bool {
@@ -161,7 +148,7 @@ func (p *pool) mayStart(pc *pendingCall, coming *int) bool {
 	case *coming > 0:
 		*coming--
 	default:
-		var all []*conn
+		var all []*connection
 		for _, h := range p.holders {
 			if h.session == "" || h.ended { // a session's state is not lost before its end
 				all = append(all, h.conns...)
@@ -182,7 +169,7 @@ func (p *pool) pooled(pc *pendingCall) bool {
 	case h.pooled():
 		return p.fits(h)
 	default: // one for all calls of the owner that can be asked the same
-		return !slices.ContainsFunc(h.conns, func(l *conn) bool { return l.serves(pc) })
+		return !slices.ContainsFunc(h.conns, func(l *connection) bool { return l.serves(pc) })
 	}
 }
 
@@ -196,7 +183,7 @@ func (p *pool) fits(h *holder) bool {
 
 // connsOfClient returns the connections of the client that a key names, and how many do not wait for an
 // answer of it.
-func (p *pool) connsOfClient(key ownerKey) (own []*conn, working int) {
+func (p *pool) connsOfClient(key ownerKey) (own []*connection, working int) {
 	for _, h := range p.holders {
 		if h.key.group != key.group || h.key.client != key.client {
 			continue
@@ -213,7 +200,7 @@ func (p *pool) connsOfClient(key ownerKey) (own []*conn, working int) {
 
 // trim retires a connection that is idle, when its owner has more than the pool: it has waited for an
 // answer.
-func (p *pool) trim(l *conn) {
+func (p *pool) trim(l *connection) {
 	if l.holder.pooled() && l.idle() {
 		if own, _ := p.connsOfClient(l.holder.key); len(own) > p.opts.Pool {
 			p.retire(l)
@@ -222,8 +209,8 @@ func (p *pool) trim(l *conn) {
 }
 
 // evict closes the connection that has been unused for the longest time.
-func (p *pool) evict(conns []*conn) bool {
-	var oldest *conn
+func (p *pool) evict(conns []*connection) bool {
+	var oldest *connection
 	for _, l := range conns {
 		if l.idle() && (oldest == nil || l.used.Before(oldest.used)) {
 			oldest = l
@@ -269,7 +256,7 @@ func (p *pool) places() int { return p.live() + p.counts[draining] + p.counts[cl
 
 // move changes the state of a connection, and what follows from it. A change that leadsTo rules out is
 // a bug: it fails tests, and is not made.
-func (p *pool) move(l *conn, to connState) {
+func (p *pool) move(l *connection, to connState) {
 	from := l.state
 	if !from.leadsTo(to) {
 		p.opts.Logger.Error("a bug of farcall: a connection cannot change its state so", "from", from.String(), "to", to.String())
@@ -282,7 +269,7 @@ func (p *pool) move(l *conn, to connState) {
 		if from == ready {
 			p.lost += l.client.Dropped()
 		}
-		l.holder.conns = slices.DeleteFunc(l.holder.conns, func(o *conn) bool { return o == l })
+		l.holder.conns = slices.DeleteFunc(l.holder.conns, func(o *connection) bool { return o == l })
 		p.tidy(l.holder)
 	}
 	switch to {
@@ -298,7 +285,7 @@ func (p *pool) move(l *conn, to connState) {
 }
 
 // retire gives no more calls to a connection, and closes it when it has none.
-func (p *pool) retire(l *conn) {
+func (p *pool) retire(l *connection) {
 	switch {
 	case l.state >= closing, l.state == draining && l.pending.n > 0:
 	case l.pending.n > 0:
@@ -309,7 +296,7 @@ func (p *pool) retire(l *conn) {
 }
 
 // slowest returns the connection that has been starting for the longest time, or nil.
-func (p *pool) slowest() (first *conn) {
+func (p *pool) slowest() (first *connection) {
 	for _, h := range p.holders {
 		for _, l := range h.conns {
 			if l.state == dialing && (first == nil || l.begun.Before(first.begun)) {
@@ -345,11 +332,11 @@ func (h *health) failed(err error) {
 }
 
 // rekey gives a connection that has started the owner that it has now that the server is known.
-func (p *pool) rekey(l *conn) {
+func (p *pool) rekey(l *connection) {
 	switch old := l.holder; {
 	case old.single || !l.state.live():
 	case l.modern && (old.key.roots != undeclared || !old.key.client.IsZero()): // each call says what its caller has: the connection declares nothing
-		old.conns = slices.DeleteFunc(old.conns, func(o *conn) bool { return o == l })
+		old.conns = slices.DeleteFunc(old.conns, func(o *connection) bool { return o == l })
 		l.holder = p.holder(ownerKey{group: old.key.group}, &Caller{Session: old.session})
 		l.holder.conns = append(l.holder.conns, l)
 		p.tidy(old)

@@ -29,19 +29,15 @@ type rootsState struct {
 	waiter *pendingCall  // the call that waits until the server has asked; nil: none
 }
 
-// declaresRoots reports whether the server of a connection was told that there are roots.
-func (l *conn) declaresRoots() bool { return l.abilities&canRoots != 0 && !l.modern }
-
 // declaresRoots is connection.declaresRoots for those who do not hold the lock.
-func (u *Upstream) declaresRoots(l *conn) bool {
+func (u *Upstream) declaresRoots(l *connection) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return l.declaresRoots()
 }
 
 // askRoots answers roots/list.
-func (l *conn) askRoots(ctx context.Context, params jsonrpc.Raw) (jsonrpc.Raw, error) {
-	u := l.u
+func (u *Upstream) askRoots(ctx context.Context, l *connection, params jsonrpc.Raw) (jsonrpc.Raw, error) {
 	answer, wait, err := u.rootsAsked(ctx, l)
 	defer u.rootsAnswered(l)
 	if !wait {
@@ -49,7 +45,7 @@ func (l *conn) askRoots(ctx context.Context, params jsonrpc.Raw) (jsonrpc.Raw, e
 	}
 	tried := map[*pendingCall]bool{}
 	for {
-		answer, again, err := l.askClient(ctx, params, tried)
+		answer, again, err := u.askClient(ctx, l, params, tried)
 		if again == nil {
 			return answer, err
 		}
@@ -66,7 +62,7 @@ func (l *conn) askRoots(ctx context.Context, params jsonrpc.Raw) (jsonrpc.Raw, e
 
 // rootsAsked takes a question for the roots. It returns the answer, unless that is the client's to
 // give.
-func (u *Upstream) rootsAsked(ctx context.Context, l *conn) (answer jsonrpc.Raw, wait bool, err error) {
+func (u *Upstream) rootsAsked(ctx context.Context, l *connection) (answer jsonrpc.Raw, wait bool, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
@@ -93,8 +89,7 @@ func (u *Upstream) rootsAsked(ctx context.Context, l *conn) (answer jsonrpc.Raw,
 
 // askClient asks the client for its roots by way of a call in flight that was not tried. Without
 // an answer, again is closed when there is another call.
-func (l *conn) askClient(ctx context.Context, params jsonrpc.Raw, tried map[*pendingCall]bool) (answer jsonrpc.Raw, again <-chan struct{}, err error) {
-	u := l.u
+func (u *Upstream) askClient(ctx context.Context, l *connection, params jsonrpc.Raw, tried map[*pendingCall]bool) (answer jsonrpc.Raw, again <-chan struct{}, err error) {
 	asked, cancel := context.WithCancel(ctx)
 	defer cancel()
 	a := &question{cancel: cancel}
@@ -124,7 +119,7 @@ func closedChan() <-chan struct{} {
 // borrow returns a call in flight by which the client can be asked for its roots, which waits for
 // the answer from now on: the one in whose exchange the question has come, or any other one. Nil:
 // there is none until the channel is closed.
-func (u *Upstream) borrow(ctx context.Context, l *conn, tried map[*pendingCall]bool, a *question) (*pendingCall, <-chan struct{}) {
+func (u *Upstream) borrow(ctx context.Context, l *connection, tried map[*pendingCall]bool, a *question) (*pendingCall, <-chan struct{}) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	usable := func(pc *pendingCall) bool {
@@ -146,7 +141,7 @@ func (u *Upstream) borrow(ctx context.Context, l *conn, tried map[*pendingCall]b
 }
 
 // rootsAnswered notes that a question for the roots has its answer.
-func (u *Upstream) rootsAnswered(l *conn) {
+func (u *Upstream) rootsAnswered(l *connection) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if l.roots.open--; l.roots.open == 0 && l.roots.closed != nil {
@@ -214,7 +209,7 @@ func (u *Upstream) rootsSettled(pc *pendingCall) {
 
 // rootsOpen returns what is closed when the server has an answer to all of its questions for roots.
 // Nil: it has.
-func (u *Upstream) rootsOpen(l *conn) <-chan struct{} {
+func (u *Upstream) rootsOpen(l *connection) <-chan struct{} {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if l.roots.open > 0 && l.roots.closed == nil {
@@ -224,7 +219,7 @@ func (u *Upstream) rootsOpen(l *conn) <-chan struct{} {
 }
 
 // rootsChanged returns the connections that have a session's roots, which have changed.
-func (u *Upstream) rootsChanged(who *Caller) (conns []*conn) {
+func (u *Upstream) rootsChanged(who *Caller) (conns []*connection) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, h := range u.pool.holders {

@@ -208,14 +208,14 @@ func TestMissedRoots(t *testing.T) {
 		c.mu.Unlock()
 		// As the client of the connection does it when the server cancels its request.
 		ctx, cancel := context.WithCancel(t.Context())
-		var conn *conn
+		var conn *connection
 		u.mu.Lock()
 		for _, h := range u.pool.holders {
 			conn = h.conns[0]
 		}
 		u.mu.Unlock()
 		given := make(chan error)
-		go func() { _, err := conn.ask(ctx, spec.MethodRootsList, nil); given <- err }()
+		go func() { _, err := u.ask(ctx, conn, spec.MethodRootsList, nil); given <- err }()
 		synctest.Wait()
 		cancel()
 		if err := <-given; !errors.Is(err, context.Canceled) {

@@ -51,7 +51,7 @@ func (u *Upstream) Forget(session string) {
 }
 
 // connsOf returns the connections that are to hear what a caller notifies.
-func (u *Upstream) connsOf(who *Caller, method string) (conns []*conn) {
+func (u *Upstream) connsOf(who *Caller, method string) (conns []*connection) {
 	if method == spec.NotificationRootsListChanged {
 		return u.rootsChanged(who)
 	}

@@ -3,11 +3,14 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
 // A connection that starts tells how long it has taken and what may be the cause: in the log and in
@@ -27,36 +30,40 @@ const (
 )
 
 // connect makes the connection.
-func (l *conn) connect() (*mcp.Client, error) {
-	o := &l.u.opts
+func (u *Upstream) connect(l *connection) (*mcp.Client, error) {
+	o := &u.opts
 	ctx, cancel := context.WithTimeout(l.ctx, o.StartTimeout)
 	defer cancel()
-	defer time.AfterFunc(tellStart, func() { o.Logger.Warn(l.startStory()) }).Stop()
-	client, err := l.dial(ctx)
+	defer time.AfterFunc(tellStart, func() { o.Logger.Warn(u.startStory(l)) }).Stop()
+	client, err := u.dial(ctx, l)
 	if err != nil && ctx.Err() != nil && l.ctx.Err() == nil {
-		err = fmt.Errorf("not ready within %v (start_timeout), %s: %w", o.StartTimeout, l.startStory(), err)
+		err = fmt.Errorf("not ready within %v (start_timeout), %s: %w", o.StartTimeout, u.startStory(l), err)
 	}
 	return client, err
 }
 
 // dial makes the attempts of a start.
-func (l *conn) dial(ctx context.Context) (*mcp.Client, error) {
-	o := &l.u.opts
+func (u *Upstream) dial(ctx context.Context, l *connection) (*mcp.Client, error) {
+	o := &u.opts
 	for n := 1; ; n++ {
 		client, err := o.Dial(ctx, &mcp.ClientOptions{
-			Timeout:       o.Timeout,
-			Capabilities:  l.abilities.declared(),
-			Ask:           l.ask,
-			OnNotice:      l.notice,
-			OnListening:   l.granted,
-			OnSessionLost: l.u.listsChanged,
-			OnWarning:     func(err error) { l.u.warn("%w", err) },
+			Timeout:      o.Timeout,
+			Capabilities: l.abilities.declared(),
+			Ask: func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+				return u.ask(ctx, l, method, params)
+			},
+			OnNotice: func(ctx context.Context, method string, params jsonrpc.Raw) bool {
+				return u.notice(ctx, l, method, params)
+			},
+			OnListening:   func(got spec.SubscriptionFilter) { u.granted(l, got) },
+			OnSessionLost: u.listsChanged,
+			OnWarning:     func(err error) { u.warn("%w", err) },
 			NoCache:       true,
 		})
 		if err == nil {
 			return client, nil
 		}
-		after, _ := l.u.explain(err)
+		after, _ := u.explain(err)
 		if after <= 0 || after > maxPause || n == maxStarts {
 			return nil, err
 		}
@@ -71,16 +78,16 @@ func (l *conn) dial(ctx context.Context) (*mcp.Client, error) {
 }
 
 // startStory tells how long a start has taken, and what is known of it.
-func (l *conn) startStory() string {
+func (u *Upstream) startStory(l *connection) string {
 	text := fmt.Sprintf("starting for %v", time.Since(l.begun).Round(time.Second))
-	if l.u.opts.Starting != nil {
-		text += ": " + l.u.opts.Starting()
+	if u.opts.Starting != nil {
+		text += ": " + u.opts.Starting()
 	}
 	return text
 }
 
 // starting returns the connection that starts for a pending call, or nil.
-func (u *Upstream) starting(pc *pendingCall) *conn {
+func (u *Upstream) starting(pc *pendingCall) *connection {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if pc.conn != nil || len(pc.grant) > 0 {
@@ -98,20 +105,20 @@ func (u *Upstream) starting(pc *pendingCall) *conn {
 }
 
 // notReady is the error of a call that waits no longer for a connection that starts.
-func (u *Upstream) notReady(l *conn) error {
+func (u *Upstream) notReady(l *connection) error {
 	text := "starting"
 	if !u.opts.Plain() {
-		text = l.startStory()
+		text = u.startStory(l)
 	}
 	return u.refusal(jsonrpc.Unavailable, "%s is not ready yet, %s; try again later", u.opts.Name, text)
 }
 
 // start starts a connection, for a pending call or, with nil, for none.
-func (u *Upstream) start(h *holder, a abilities, pc *pendingCall) *conn {
-	l := &conn{u: u, holder: h, abilities: a, age: u.pool.breaker.age, begun: time.Now()}
-	l.ctx, l.cancel = context.WithCancel(&connContext{u.ctx, l})
+func (u *Upstream) start(h *holder, a abilities, pc *pendingCall) *connection {
+	l := &connection{facts: &u.pool.facts, holder: h, abilities: a, age: u.pool.breaker.age, begun: time.Now()}
+	l.ctx, l.cancel = context.WithCancel(context.WithValue(u.ctx, identityKey{}, &l.identity))
 	if pc != nil {
-		l.identify(pc)
+		u.identify(l, pc)
 		if h.single || h.key.roots == knownRoots {
 			l.roots.known = bytes.Clone(pc.who.Roots)
 		}
@@ -121,30 +128,30 @@ func (u *Upstream) start(h *holder, a abilities, pc *pendingCall) *conn {
 		u.pool.singles++
 	}
 	u.pool.counts[dialing]++
-	u.tasks.Go(l.run)
+	u.tasks.Go(func() { u.run(l) })
 	u.sweep()
 	u.pool.turn()
 	return l
 }
 
 // run is the life of a connection.
-func (l *conn) run() {
-	client, err := l.connect()
-	if l.u.arrived(l, client, err) {
-		l.listen()
+func (u *Upstream) run(l *connection) {
+	client, err := u.connect(l)
+	if u.arrived(l, client, err) {
+		u.listen(l)
 		<-l.ctx.Done()
 	}
 	if client != nil {
 		if err := client.Close(); err != nil {
-			l.u.opts.Logger.Debug("a connection was closed", "error", textOf(err))
+			u.opts.Logger.Debug("a connection was closed", "error", textOf(err))
 		}
 	}
-	l.u.closed(l)
+	u.closed(l)
 }
 
 // arrived takes a connection that has started, or has not. It reports whether the connection
 // is to be used.
-func (u *Upstream) arrived(l *conn, client *mcp.Client, err error) bool {
+func (u *Upstream) arrived(l *connection, client *mcp.Client, err error) bool {
 	now := time.Now()
 	u.mu.Lock()
 	wanted := l.state == dialing
@@ -182,7 +189,7 @@ func (u *Upstream) arrived(l *conn, client *mcp.Client, err error) bool {
 }
 
 // unstarted ends the waiting of those who have no other connection to hope for.
-func (u *Upstream) unstarted(l *conn, err error, now time.Time) {
+func (u *Upstream) unstarted(l *connection, err error, now time.Time) {
 	u.pool.breaker.fail(now, l.age, comeBack(err))
 	u.pool.stale, u.pool.cool = true, now.Add(coolTime)
 	u.pool.failed(err)
@@ -195,7 +202,7 @@ func (u *Upstream) unstarted(l *conn, err error, now time.Time) {
 }
 
 // closed notes that a connection is closed.
-func (u *Upstream) closed(l *conn) {
+func (u *Upstream) closed(l *connection) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if l.state < closing { // with all others: the upstream is closed
@@ -203,4 +210,39 @@ func (u *Upstream) closed(l *conn) {
 	}
 	u.pool.move(l, closed)
 	u.dispatch()
+}
+
+// identify notes whose call is the last one.
+func (u *Upstream) identify(l *connection, pc *pendingCall) {
+	if identity := u.opts.Identity; identity != nil {
+		v := identity(pc)
+		l.identity.Store(&v)
+	}
+}
+
+// listen has the server tell when its lists change. Over a connection it returns
+// when that has ended, where the server can be listened to at all.
+func (u *Upstream) listen(l *connection) {
+	if u.single(l) {
+		return
+	}
+	caps := l.info.Capabilities
+	filter := spec.SubscriptionFilter{
+		ToolsListChanged:     caps.Tools != nil && caps.Tools.ListChanged,
+		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
+		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
+	}
+	if l.modern && !filter.ToolsListChanged && !filter.PromptsListChanged && !filter.ResourcesListChanged {
+		return
+	}
+	if err := l.client.Listen(l.ctx, filter); errors.Is(err, farcall.ErrClosed) {
+		u.died(l, err)
+	}
+}
+
+// single reports whether a connection is there for one call only.
+func (u *Upstream) single(l *connection) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return l.holder.single
 }

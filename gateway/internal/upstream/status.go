@@ -50,7 +50,7 @@ func (u *Upstream) Status() Status {
 		LatencyP50: u.latency.quantile(0.50), LatencyP99: u.latency.quantile(0.99), LastError: u.pool.lastError,
 	}
 	if l := u.pool.slowest(); s.State == StateStarting && l != nil && time.Since(l.begun) >= tellStart {
-		s.LastError = l.startStory() // what is waited for
+		s.LastError = u.startStory(l) // what is waited for
 	}
 	if u.pool.info != nil {
 		s.Revision, s.Name, s.Version = u.pool.info.Revision, u.pool.info.Name, u.pool.info.Version

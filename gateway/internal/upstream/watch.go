@@ -38,7 +38,7 @@ type watch struct {
 	// Under the upstream's lock.
 	err      error // it does not
 	known    bool  // settled is closed
-	conn     *conn
+	conn     *connection
 	granted  bool // on this connection
 	refused  bool
 	unlisten context.CancelFunc
@@ -209,7 +209,7 @@ func (w *watch) listen(ctx context.Context) error {
 }
 
 // attach puts a watch on a connection, which is kept for it.
-func (u *Upstream) attach(w *watch, l *conn, cancel context.CancelFunc) error {
+func (u *Upstream) attach(w *watch, l *connection, cancel context.CancelFunc) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	w.conn, w.granted, w.refused, w.unlisten = l, false, false, cancel
@@ -222,7 +222,7 @@ func (u *Upstream) attach(w *watch, l *conn, cancel context.CancelFunc) error {
 }
 
 // detach takes it from there. It reports whether the server has refused it.
-func (u *Upstream) detach(w *watch, l *conn) (refused bool) {
+func (u *Upstream) detach(w *watch, l *connection) (refused bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	l.watches = slices.DeleteFunc(slices.Clone(l.watches), func(o *watch) bool { return o == w })
@@ -233,8 +233,7 @@ func (u *Upstream) detach(w *watch, l *conn) (refused bool) {
 
 // granted takes what the server has agreed to tell on a connection. What it has agreed to
 // before may have changed in the meantime.
-func (l *conn) granted(got spec.SubscriptionFilter) {
-	u := l.u
+func (u *Upstream) granted(l *connection, got spec.SubscriptionFilter) {
 	u.mu.Lock()
 	var missed []*watcher
 	for _, w := range l.watches {
@@ -265,7 +264,7 @@ func (l *conn) granted(got spec.SubscriptionFilter) {
 }
 
 // updated tells who watches a resource. What has changed may be a part of it.
-func (u *Upstream) updated(l *conn, uri string) {
+func (u *Upstream) updated(l *connection, uri string) {
 	u.mu.Lock()
 	var all []*watcher
 	for _, w := range l.watches {
