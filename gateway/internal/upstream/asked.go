@@ -75,7 +75,7 @@ func (u *Upstream) asked(ctx context.Context, l *connection, q *question) error 
 	defer u.mu.Unlock()
 	switch {
 	case pc != nil && pc.conn == l && !pc.over:
-		u.put(pc, q)
+		u.putLocked(pc, q)
 		q.found <- pc
 	case pc != nil:
 		u.dropped++
@@ -84,21 +84,21 @@ func (u *Upstream) asked(ctx context.Context, l *connection, q *question) error 
 		u.dropped++
 		return jsonrpc.Errorf(jsonrpc.MethodNotFound, "this connection declares nothing that it could be asked")
 	default:
-		u.apartFromNowOn()
+		u.apartFromNowOnLocked()
 		l.held = append(l.held, q)
-		u.attribute(l)
+		u.attributeLocked(l)
 	}
-	u.dispatch() // a call that waits for its client lets others go on
+	u.dispatchLocked() // a call that waits for its client lets others go on
 	return nil
 }
 
-// apartFromNowOn notes that the server's questions do not say which call they are about.
-func (u *Upstream) apartFromNowOn() {
+// apartFromNowOnLocked notes that the server's questions do not say which call they are about.
+func (u *Upstream) apartFromNowOnLocked() {
 	if u.pool.asks {
 		return
 	}
 	u.pool.asks = true
-	u.rekeyQueue()
+	u.rekeyQueueLocked()
 	for _, h := range u.pool.holders {
 		for _, l := range slices.Clone(h.conns) {
 			if h.pooled() && l.lateQuestions {
@@ -107,13 +107,13 @@ func (u *Upstream) apartFromNowOn() {
 		}
 	}
 	if u.opts.OnAsks != nil {
-		u.spawn(u.opts.OnAsks)
+		u.spawnLocked(u.opts.OnAsks)
 	}
 }
 
-// attribute gives the held questions of a connection to the calls that they belong to, as far as that
+// attributeLocked gives the held questions of a connection to the calls that they belong to, as far as that
 // is clear, and refuses them when it will not be.
-func (u *Upstream) attribute(l *connection) {
+func (u *Upstream) attributeLocked(l *connection) {
 	for len(l.held) > 0 {
 		pc, wait := l.candidate()
 		if wait {
@@ -122,7 +122,7 @@ func (u *Upstream) attribute(l *connection) {
 		q := l.held[0]
 		l.held = l.held[1:]
 		if q.guessed = l.asking > 1 && l.holder.session != ""; pc != nil {
-			u.put(pc, q)
+			u.putLocked(pc, q)
 		} else {
 			u.dropped++
 		}
@@ -142,8 +142,8 @@ func (u *Upstream) unhold(l *connection, q *question) *pendingCall {
 	return <-q.found
 }
 
-// put has a call wait for the answer to a question.
-func (u *Upstream) put(pc *pendingCall, q *question) {
+// putLocked has a call wait for the answer to a question.
+func (u *Upstream) putLocked(pc *pendingCall, q *question) {
 	if len(pc.asks) == 0 && !pc.light() {
 		pc.conn.suspended++
 	}
@@ -160,12 +160,12 @@ func (u *Upstream) replied(pc *pendingCall, q *question) (over bool) {
 		l.suspended--
 	}
 	over = pc.over
-	u.done(pc)
+	u.doneLocked(pc)
 	return over
 }
 
-// done ends a question or a delivery of a pending call.
-func (u *Upstream) done(pc *pendingCall) {
+// doneLocked ends a question or a delivery of a pending call.
+func (u *Upstream) doneLocked(pc *pendingCall) {
 	if pc.open--; pc.open == 0 && pc.quiet != nil {
 		close(pc.quiet)
 		pc.quiet = nil
@@ -244,7 +244,7 @@ func (u *Upstream) noticed(ctx context.Context, l *connection, method string, pa
 		return
 	}
 	if pc.call.Notice != nil {
-		u.note(pc, note{method, bytes.Clone(params)})
+		u.noteLocked(pc, note{method, bytes.Clone(params)})
 	}
 }
 
@@ -257,11 +257,11 @@ func (pc *pendingCall) progressed(params jsonrpc.Raw) {
 		pc.u.dropped++
 		return
 	}
-	pc.u.note(pc, note{params: params})
+	pc.u.noteLocked(pc, note{params: params})
 }
 
-// note has something passed on.
-func (u *Upstream) note(pc *pendingCall, n note) {
+// noteLocked has something passed on.
+func (u *Upstream) noteLocked(pc *pendingCall, n note) {
 	q := &pc.notes
 	if q.lost {
 		u.dropped++
@@ -278,7 +278,7 @@ func (u *Upstream) note(pc *pendingCall, n note) {
 	if q.running {
 		return
 	}
-	if q.running = u.spawn(pc.deliver); q.running {
+	if q.running = u.spawnLocked(pc.deliver); q.running {
 		pc.open++
 	}
 }
@@ -309,7 +309,7 @@ func (u *Upstream) nextNote(pc *pendingCall) (n note, ok bool) {
 	if len(q.all) == 0 {
 		q.running = false
 		q.all = nil
-		u.done(pc)
+		u.doneLocked(pc)
 		return n, false
 	}
 	n, q.all[0] = q.all[0], note{}
@@ -318,12 +318,12 @@ func (u *Upstream) nextNote(pc *pendingCall) (n note, ok bool) {
 	return n, true
 }
 
-// abandon gives up what is to be passed on for a pending call.
-func (u *Upstream) abandon(pc *pendingCall) {
+// abandonLocked gives up what is to be passed on for a pending call.
+func (u *Upstream) abandonLocked(pc *pendingCall) {
 	q := &pc.notes
 	u.dropped += uint64(len(q.all)) + 1 // and the one that does not come to its end
 	q.lost, q.running, q.all, q.bytes = true, false, nil, 0
-	u.done(pc)
+	u.doneLocked(pc)
 }
 
 // waitDelivered waits until nothing is passed on to the client of a pending call any more, or the client
@@ -367,7 +367,7 @@ func (u *Upstream) abandonUnread(pc *pendingCall, told int) (now int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if pc.notes.running && pc.notes.told == told {
-		u.abandon(pc)
+		u.abandonLocked(pc)
 	}
 	return pc.notes.told
 }

@@ -45,6 +45,7 @@ type pendingCall struct {
 	trial      bool          // for the breaker
 	level      string        // to be told to the server before
 	sent       bool          // the server may know of it
+	roots      bool          // the server may ask for roots before
 	over       bool          // nothing is passed on any more
 	open       int           // questions and deliveries that go on
 	quiet      chan struct{} // closed when there are none; made when over
@@ -120,9 +121,9 @@ func asks(method string) bool {
 // enter gets a connection for a pending call, and waits for one.
 func (u *Upstream) enter(pc *pendingCall) error {
 	u.mu.Lock()
-	err := u.admit(pc)
+	err := u.admitLocked(pc)
 	if err != nil {
-		u.rejected(pc)
+		u.rejectedLocked(pc)
 	}
 	wait := err == nil && pc.conn == nil
 	u.mu.Unlock()
@@ -167,49 +168,49 @@ func (u *Upstream) enter(pc *pendingCall) error {
 	}
 }
 
-// admit lets a pending call in: to a connection, or to the queue.
-func (u *Upstream) admit(pc *pendingCall) error {
+// admitLocked lets a pending call in: to a connection, or to the queue.
+func (u *Upstream) admitLocked(pc *pendingCall) error {
 	now := time.Now()
 	if u.closing {
 		return u.shuttingDown()
 	}
 	trial, ok, wait := u.pool.breaker.admit(now)
 	if !ok {
-		return u.broken(wait)
+		return u.brokenLocked(wait)
 	}
 	pc.trial, pc.begun = trial, now
 	pc.holder = u.pool.holderOf(pc)
 	if u.queue.room(pc) {
 		if l := u.pool.find(pc); l != nil {
-			u.assign(pc, l)
+			u.assignLocked(pc, l)
 			return nil
 		}
 	}
 	reject, full := u.queue.makeRoom(pc.who.owner())
 	if reject != nil {
-		u.displace(reject)
+		u.displaceLocked(reject)
 	}
 	if full {
-		u.giveUp(pc)
+		u.giveUpLocked(pc)
 		return u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already; try again later", u.queue.waiting.Len(), u.opts.Name)
 	}
 	pc.grant = make(chan error, 1)
 	u.queue.push(pc)
-	u.dispatch()
+	u.dispatchLocked()
 	return nil
 }
 
-// displace refuses a waiting call to make room for one of an owner that has fewer.
-func (u *Upstream) displace(pc *pendingCall) {
+// displaceLocked refuses a waiting call to make room for one of an owner that has fewer.
+func (u *Upstream) displaceLocked(pc *pendingCall) {
 	if pc.holder.single {
 		u.pool.release(pc.holder) // no other call waits for that connection
 	}
-	u.refuse(pc, u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already, and %d of them are yours; try again later",
+	u.refuseLocked(pc, u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already, and %d of them are yours; try again later",
 		u.queue.waiting.Len(), u.opts.Name, u.queue.waiting.Of(pc.who.owner())))
 }
 
-// giveUp forgets a pending call that has got no connection.
-func (u *Upstream) giveUp(pc *pendingCall) {
+// giveUpLocked forgets a pending call that has got no connection.
+func (u *Upstream) giveUpLocked(pc *pendingCall) {
 	if pc.trial {
 		u.pool.breaker.forgo()
 		pc.trial = false
@@ -217,20 +218,20 @@ func (u *Upstream) giveUp(pc *pendingCall) {
 	u.pool.tidy(pc.holder)
 }
 
-// grant gives a waiting call a connection.
-func (u *Upstream) grant(pc *pendingCall, l *connection) {
+// grantLocked gives a waiting call a connection.
+func (u *Upstream) grantLocked(pc *pendingCall, l *connection) {
 	u.queue.serve(pc)
-	u.assign(pc, l)
+	u.assignLocked(pc, l)
 	pc.grant <- nil
 }
 
-// refuse ends the waiting of a pending call.
-func (u *Upstream) refuse(pc *pendingCall, err error) {
+// refuseLocked ends the waiting of a pending call.
+func (u *Upstream) refuseLocked(pc *pendingCall, err error) {
 	u.queue.remove(pc)
-	u.giveUp(pc)
-	u.rejected(pc)
+	u.giveUpLocked(pc)
+	u.rejectedLocked(pc)
 	pc.grant <- err
-	u.drained()
+	u.drainedLocked()
 }
 
 // withdraw takes a pending call that waits no more from the queue. It reports false when
@@ -245,9 +246,9 @@ func (u *Upstream) withdraw(pc *pendingCall) bool {
 	if pc.holder.single {
 		u.pool.release(pc.holder) // no other call waits for that connection
 	}
-	u.giveUp(pc)
-	u.rejected(pc)
-	u.drained()
+	u.giveUpLocked(pc)
+	u.rejectedLocked(pc)
+	u.drainedLocked()
 	return true
 }
 
@@ -264,8 +265,8 @@ func (u *Upstream) overdue() error {
 	return u.refusal(jsonrpc.Overloaded, "Overloaded: no connection to %s became free within %v", u.opts.Name, u.opts.QueueTimeout)
 }
 
-// assign gives a connection to a pending call.
-func (u *Upstream) assign(pc *pendingCall, l *connection) {
+// assignLocked gives a connection to a pending call.
+func (u *Upstream) assignLocked(pc *pendingCall, l *connection) {
 	pc.conn, pc.over, pc.age = l, false, u.pool.breaker.age
 	pc.level, pc.sent = "", false
 	u.queue.begin(pc)
@@ -279,7 +280,7 @@ func (u *Upstream) assign(pc *pendingCall, l *connection) {
 func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first bool) (again bool) {
 	u.mu.Lock()
 	again = u.partLocked(pc, in, err, first)
-	u.dispatch() // the connection may serve another call already: a slow reader must not block it
+	u.dispatchLocked() // the connection may serve another call already: a slow reader must not block it
 	if pc.open > 0 {
 		u.mu.Unlock()
 		pc.waitDelivered()
@@ -287,8 +288,8 @@ func (u *Upstream) leave(pc *pendingCall, in *era.Revision, err error, first boo
 	}
 	defer u.mu.Unlock()
 	u.queue.end(pc)
-	u.dispatch()
-	u.drained()
+	u.dispatchLocked()
+	u.drainedLocked()
 	return again
 }
 
@@ -306,7 +307,7 @@ func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, firs
 		}
 		u.latency.add(now.Sub(pc.begun))
 	case unreachable, unknown:
-		u.lost(l, pc.age, err, now)
+		u.lostLocked(l, pc.age, err, now)
 	case busy:
 		if !errors.As(err, new(*jsonrpc.Error)) { // or it has taken the request itself
 			u.pool.breaker.fail(now, pc.age, comeBack(err))
@@ -314,15 +315,15 @@ func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, firs
 		u.pool.failed(err)
 		u.pool.turn()
 	case late, given:
-		u.unanswered(l, pc)
+		u.unansweredLocked(l, pc)
 	}
-	u.attribute(l) // it may be known now which call a question is about
+	u.attributeLocked(l) // it may be known now which call a question is about
 	if pc.trial && outcome != answered {
 		u.pool.breaker.forgo()
 	}
 	pc.trial, pc.conn = false, nil
 	again = first && pc.Err() == nil && !u.over && pc.repeatable(outcome, err)
-	u.count(pc, outcome, again)
+	u.countLocked(pc, outcome, again)
 	if l.state == draining || in != nil && in.RequestMeta != l.modern || l.holder.single {
 		u.pool.retire(l)
 	}
@@ -343,9 +344,9 @@ func (pc *pendingCall) repeatable(o outcome, err error) bool {
 	return false
 }
 
-// lost notes that a connection has failed. Over HTTP the next call may get through
+// lostLocked notes that a connection has failed. Over HTTP the next call may get through
 // all the same.
-func (u *Upstream) lost(l *connection, age uint64, err error, now time.Time) {
+func (u *Upstream) lostLocked(l *connection, age uint64, err error, now time.Time) {
 	u.pool.breaker.fail(now, age, 0)
 	u.pool.stale = true
 	u.pool.failed(err)
@@ -355,9 +356,9 @@ func (u *Upstream) lost(l *connection, age uint64, err error, now time.Time) {
 	u.pool.turn()
 }
 
-// unanswered notes that a call has ended, but not for the server, which may still
+// unansweredLocked notes that a call has ended, but not for the server, which may still
 // ask about it. No other client must be asked that.
-func (u *Upstream) unanswered(l *connection, pc *pendingCall) {
+func (u *Upstream) unansweredLocked(l *connection, pc *pendingCall) {
 	switch {
 	case l.modern || l.abilities == 0 || pc.light() || !pc.sent || l.holder.session != "":
 	case l.holder.pooled() && l.serial():
@@ -367,9 +368,9 @@ func (u *Upstream) unanswered(l *connection, pc *pendingCall) {
 	}
 }
 
-// dispatch gives connections to those who wait, in the order of the queue, and has connections
+// dispatchLocked gives connections to those who wait, in the order of the queue, and has connections
 // started for them.
-func (u *Upstream) dispatch() {
+func (u *Upstream) dispatchLocked() {
 	if u.queue.waiting.Len() == 0 {
 		return
 	}
@@ -384,15 +385,15 @@ func (u *Upstream) dispatch() {
 			break
 		}
 		if u.queue.room(item.Value) {
-			u.serve(item.Value, &coming)
+			u.serveLocked(item.Value, &coming)
 		}
 	}
 }
 
-// serve does for a waiting call what can be done.
-func (u *Upstream) serve(pc *pendingCall, coming *int) {
+// serveLocked does for a waiting call what can be done.
+func (u *Upstream) serveLocked(pc *pendingCall, coming *int) {
 	if l := u.pool.find(pc); l != nil {
-		u.grant(pc, l)
+		u.grantLocked(pc, l)
 		return
 	}
 	if u.pool.promise(pc) {
@@ -401,23 +402,23 @@ func (u *Upstream) serve(pc *pendingCall, coming *int) {
 	if u.pool.breaker.open() && !pc.trial {
 		if !u.pool.hopeful(pc) {
 			_, _, wait := u.pool.breaker.peek(time.Now())
-			u.refuse(pc, u.broken(wait))
+			u.refuseLocked(pc, u.brokenLocked(wait))
 		}
 	} else if !u.over && u.pool.mayStart(pc, coming) {
-		l := u.start(pc.holder, pc.abilities, pc)
+		l := u.startLocked(pc.holder, pc.abilities, pc)
 		if !pc.light() {
 			l.promised++
 		}
 		return
 	} else if u.pool.places() >= u.opts.MaxConnections && u.pool.answersAwaited() {
-		u.refuse(pc, u.refusal(jsonrpc.Overloaded,
+		u.refuseLocked(pc, u.refusal(jsonrpc.Overloaded,
 			"Overloaded: each connection that %s may have (max connections: %d) waits for the answer of a client to a question; try again later",
 			u.opts.Name, u.opts.MaxConnections))
 	}
 }
 
-// rekeyQueue gives all waiting calls the owners that they have now that more is known of the server.
-func (u *Upstream) rekeyQueue() {
+// rekeyQueueLocked gives all waiting calls the owners that they have now that more is known of the server.
+func (u *Upstream) rekeyQueueLocked() {
 	for item := range u.queue.all() {
 		pc := item.Value
 		if pc.holder.single {
@@ -488,7 +489,7 @@ func (pc *pendingCall) carry() (jsonrpc.Raw, *era.Revision, error) {
 			pc.u.levelFailed(l, pc, err)
 		}
 	}
-	if !pc.light() && pc.call.Ask != nil && l.declaresRoots() {
+	if pc.roots {
 		pc.settleRoots()
 	}
 	pc.sent = true

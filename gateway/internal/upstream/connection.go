@@ -146,18 +146,7 @@ func (l *connection) settle(client *mcp.Client, now time.Time) {
 	l.roots.news, l.level, l.used = true, -1, now
 }
 
-// connState is the state of a connection. Only pool.move changes it.
-//
-//	 start
-//	   │
-//	dialing ──── it was not reached, or no call waits  ───┐
-//	   │ arrived                                            │
-//	 ready ──── retired, with calls ──── draining           │
-//	   │                                    │ the last call │
-//	   │ retired, unused                    │ has ended     │
-//	   └──────────────── closing ◄──────────┴───────────────┘
-//	                        │ the client is closed
-//	                     closed
+// connState is the state of a connection. Only pool.move changes it; doc.go has the diagram.
 type connState uint8
 
 const (
@@ -200,6 +189,7 @@ func (l *connection) take(pc *pendingCall) {
 		close(l.roots.called)
 		l.roots.called = nil
 	}
+	pc.roots = !pc.light() && pc.call.Ask != nil && l.declaresRoots()
 	if pc.call.Method == describing {
 		return
 	}

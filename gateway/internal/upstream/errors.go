@@ -137,8 +137,8 @@ func (u *Upstream) unreached(err error) error {
 	return u.fault(jsonrpc.Unavailable, "no", true, err, "%s cannot be reached", u.opts.Name)
 }
 
-// broken is the error of a call that is not tried.
-func (u *Upstream) broken(wait time.Duration) error {
+// brokenLocked is the error of a call that is not tried.
+func (u *Upstream) brokenLocked(wait time.Duration) error {
 	e := u.refusal(jsonrpc.Unavailable, "%s cannot be reached and is not tried again for now", u.opts.Name)
 	if !u.opts.Plain() {
 		e.Message += ": " + u.pool.lastError

@@ -12,13 +12,13 @@ func (u *Upstream) died(l *connection, err error) {
 	if l.ctx.Err() != nil || !l.state.live() {
 		return // we have done it, or know
 	}
-	u.lost(l, l.age, err, time.Now())
-	u.dispatch()
-	u.drained()
+	u.lostLocked(l, l.age, err, time.Now())
+	u.dispatchLocked()
+	u.drainedLocked()
 }
 
-// sweep closes unused connections.
-func (u *Upstream) sweep() {
+// sweepLocked closes unused connections.
+func (u *Upstream) sweepLocked() {
 	if u.opts.IdleStop > 0 && !u.sweeping && !u.over {
 		u.sweeping = true
 		u.tasks.Go(func() {
@@ -62,17 +62,17 @@ func (u *Upstream) swept() (next time.Duration) {
 	return next
 }
 
-// drain refuses new calls. The channel is closed when none is under way.
-func (u *Upstream) drain() <-chan struct{} {
+// drainLocked refuses new calls. The channel is closed when none is under way.
+func (u *Upstream) drainLocked() <-chan struct{} {
 	u.closing = true
 	if u.idle == nil {
 		u.idle = make(chan struct{})
 	}
-	u.drained()
+	u.drainedLocked()
 	return u.idle
 }
 
-func (u *Upstream) drained() {
+func (u *Upstream) drainedLocked() {
 	if !u.closing || !u.queue.idle() || u.idle == nil {
 		return
 	}
@@ -83,19 +83,19 @@ func (u *Upstream) drained() {
 	}
 }
 
-// end ends what has not ended yet.
-func (u *Upstream) end() {
+// endLocked ends what has not ended yet.
+func (u *Upstream) endLocked() {
 	u.over = true
 	for item := range u.queue.all() {
-		u.refuse(item.Value, u.shuttingDown())
+		u.refuseLocked(item.Value, u.shuttingDown())
 	}
 	for _, h := range u.pool.holders {
 		u.pool.release(h)
 	}
 }
 
-// spawn runs do in a goroutine that Close waits for, unless that has begun.
-func (u *Upstream) spawn(do func()) bool {
+// spawnLocked runs do in a goroutine that Close waits for, unless that has begun.
+func (u *Upstream) spawnLocked(do func()) bool {
 	if !u.over {
 		u.tasks.Go(do)
 	}

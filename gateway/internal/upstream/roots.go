@@ -136,7 +136,7 @@ func (u *Upstream) borrow(ctx context.Context, l *connection, tried map[*pending
 		}
 		return nil, l.roots.called
 	}
-	u.put(pc, a)
+	u.putLocked(pc, a)
 	return pc, nil
 }
 

@@ -47,7 +47,7 @@ func (u *Upstream) Forget(session string) {
 			delete(l.sessions, session)
 		}
 	}
-	u.dispatch()
+	u.dispatchLocked()
 }
 
 // connsOf returns the connections that are to hear what a caller notifies.

@@ -113,8 +113,8 @@ func (u *Upstream) notReady(l *connection) error {
 	return u.refusal(jsonrpc.Unavailable, "%s is not ready yet, %s; try again later", u.opts.Name, text)
 }
 
-// start starts a connection, for a pending call or, with nil, for none.
-func (u *Upstream) start(h *holder, a abilities, pc *pendingCall) *connection {
+// startLocked starts a connection, for a pending call or, with nil, for none.
+func (u *Upstream) startLocked(h *holder, a abilities, pc *pendingCall) *connection {
 	l := &connection{facts: &u.pool.facts, holder: h, abilities: a, age: u.pool.breaker.age, begun: time.Now()}
 	l.ctx, l.cancel = context.WithCancel(context.WithValue(u.ctx, identityKey{}, &l.identity))
 	if pc != nil {
@@ -129,7 +129,7 @@ func (u *Upstream) start(h *holder, a abilities, pc *pendingCall) *connection {
 	}
 	u.pool.counts[dialing]++
 	u.tasks.Go(func() { u.run(l) })
-	u.sweep()
+	u.sweepLocked()
 	u.pool.turn()
 	return l
 }
@@ -163,16 +163,16 @@ func (u *Upstream) arrived(l *connection, client *mcp.Client, err error) bool {
 		turned := !u.pool.known || u.pool.modern != l.modern
 		u.pool.known, u.pool.modern, u.pool.info = true, l.modern, l.info
 		if turned {
-			u.rekeyQueue()
+			u.rekeyQueueLocked()
 		}
 		u.pool.rekey(l)
 		changed, u.pool.stale = u.pool.stale && u.opts.Lifetime != lifetimeCall, false
 	case wanted:
-		u.unstarted(l, err, now)
+		u.unstartedLocked(l, err, now)
 	}
 	u.pool.turn()
-	u.dispatch()
-	u.drained()
+	u.dispatchLocked()
+	u.drainedLocked()
 	u.mu.Unlock()
 	if err == nil && wanted && first {
 		u.opts.Logger.Info("connected", "server", l.info.Name+" "+l.info.Version, "revision", l.info.Revision)
@@ -188,15 +188,15 @@ func (u *Upstream) arrived(l *connection, client *mcp.Client, err error) bool {
 	return err == nil && wanted
 }
 
-// unstarted ends the waiting of those who have no other connection to hope for.
-func (u *Upstream) unstarted(l *connection, err error, now time.Time) {
+// unstartedLocked ends the waiting of those who have no other connection to hope for.
+func (u *Upstream) unstartedLocked(l *connection, err error, now time.Time) {
 	u.pool.breaker.fail(now, l.age, comeBack(err))
 	u.pool.stale, u.pool.cool = true, now.Add(coolTime)
 	u.pool.failed(err)
 	u.pool.retire(l)
 	for item := range u.queue.all() {
 		if pc := item.Value; (pc.holder == l.holder || !u.pool.known) && !u.pool.hopeful(pc) {
-			u.refuse(pc, u.unreached(err))
+			u.refuseLocked(pc, u.unreached(err))
 		}
 	}
 }
@@ -209,7 +209,7 @@ func (u *Upstream) closed(l *connection) {
 		u.pool.move(l, closing)
 	}
 	u.pool.move(l, closed)
-	u.dispatch()
+	u.dispatchLocked()
 }
 
 // identify notes whose call is the last one.

@@ -58,8 +58,8 @@ func (u *Upstream) Status() Status {
 	return s
 }
 
-// count notes the end of an attempt.
-func (u *Upstream) count(pc *pendingCall, o outcome, again bool) {
+// countLocked notes the end of an attempt.
+func (u *Upstream) countLocked(pc *pendingCall, o outcome, again bool) {
 	if pc.call.Method == describing || pc.call.Method == spec.MethodPing {
 		return
 	}
@@ -73,8 +73,8 @@ func (u *Upstream) count(pc *pendingCall, o outcome, again bool) {
 	}
 }
 
-// rejected notes the end of a call that has got no connection.
-func (u *Upstream) rejected(pc *pendingCall) {
+// rejectedLocked notes the end of a call that has got no connection.
+func (u *Upstream) rejectedLocked(pc *pendingCall) {
 	if pc.call.Method == describing || pc.call.Method == spec.MethodPing {
 		return
 	}

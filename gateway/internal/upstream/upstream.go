@@ -1,10 +1,3 @@
-// Package upstream answers one question: over which connection does a call reach
-// an MCP server?
-//
-// An [Upstream] is one server. It has a pool of connections, each with a process or a
-// session behind it. Which of them a call may use depends on its owner and on what its
-// caller can be asked, so that no caller gets the question, answer, log, roots or state
-// of another one.
 package upstream
 
 import (
@@ -286,7 +279,7 @@ func (u *Upstream) Lasts(who Caller) bool {
 // cut off.
 func (u *Upstream) Close(ctx context.Context) error {
 	u.mu.Lock()
-	idle := u.drain()
+	idle := u.drainLocked()
 	u.mu.Unlock()
 	var err error
 	select {
@@ -296,7 +289,7 @@ func (u *Upstream) Close(ctx context.Context) error {
 	}
 	u.stop()
 	u.mu.Lock()
-	u.end()
+	u.endLocked()
 	u.mu.Unlock()
 	u.tasks.Wait()
 	return err

@@ -63,7 +63,7 @@ type watcher struct {
 func (u *Upstream) Watch(ctx context.Context, who Caller, uri string, updated func()) (stop func(), err error) {
 	me := &watcher{updated: updated}
 	u.mu.Lock()
-	w, err := u.watch(&who, uri, me)
+	w, err := u.watchLocked(&who, uri, me)
 	u.mu.Unlock()
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (u *Upstream) Watch(ctx context.Context, who Caller, uri string, updated fu
 		me.stopped.Store(true)
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		u.unwatch(w, me)
+		u.unwatchLocked(w, me)
 	}
 	select {
 	case <-w.settled:
@@ -87,8 +87,8 @@ func (u *Upstream) Watch(ctx context.Context, who Caller, uri string, updated fu
 	return stop, nil
 }
 
-// watch adds a watcher, and a watch where there is none.
-func (u *Upstream) watch(who *Caller, uri string, me *watcher) (*watch, error) {
+// watchLocked adds a watcher, and a watch where there is none.
+func (u *Upstream) watchLocked(who *Caller, uri string, me *watcher) (*watch, error) {
 	key := watchKey{abilities: u.opts.abilitiesOf(who), uri: uri}
 	key.owner, _ = u.pool.keyOf(who, key.abilities, useWatching)
 	w := u.watching[key]
@@ -113,24 +113,24 @@ func (u *Upstream) watch(who *Caller, uri string, me *watcher) (*watch, error) {
 	return w, nil
 }
 
-// unwatch removes a watcher, and a watch that has none.
-func (u *Upstream) unwatch(w *watch, me *watcher) {
+// unwatchLocked removes a watcher, and a watch that has none.
+func (u *Upstream) unwatchLocked(w *watch, me *watcher) {
 	w.watchers = slices.DeleteFunc(slices.Clone(w.watchers), func(o *watcher) bool { return o == me })
 	if len(w.watchers) == 0 {
-		u.unwatched(w)
+		u.unwatchedLocked(w)
 	}
 }
 
-// unwatched ends a watch.
-func (u *Upstream) unwatched(w *watch) {
+// unwatchedLocked ends a watch.
+func (u *Upstream) unwatchedLocked(w *watch) {
 	if u.watching[w.key] == w {
 		delete(u.watching, w.key)
 	}
 	w.cancel()
 }
 
-// settle tells the first watchers whether the server agrees.
-func (w *watch) settle(err error) {
+// settleLocked tells the first watchers whether the server agrees.
+func (w *watch) settleLocked(err error) {
 	if !w.known {
 		w.known, w.err = true, err
 		close(w.settled)
@@ -167,7 +167,7 @@ func (u *Upstream) fruitless(ctx context.Context, w *watch, err error) bool {
 	defer u.mu.Unlock()
 	refused := w.refused || err != nil && outcomeOf(nil, err) == answered && !errors.As(err, new(*wayError))
 	if w.known && refused && ctx.Err() == nil {
-		u.spawn(func() { u.warn("%s is watched no more: %w", w.key.uri, err) })
+		u.spawnLocked(func() { u.warn("%s is watched no more: %w", w.key.uri, err) })
 	}
 	return !w.known || refused
 }
@@ -176,8 +176,8 @@ func (u *Upstream) fruitless(ctx context.Context, w *watch, err error) bool {
 func (u *Upstream) finish(w *watch, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	w.settle(err)
-	u.unwatched(w)
+	w.settleLocked(err)
+	u.unwatchedLocked(w)
 }
 
 // listen watches on one connection, until that ends.
@@ -244,7 +244,7 @@ func (u *Upstream) granted(l *connection, got spec.SubscriptionFilter) {
 			missed = append(missed, w.watchers...)
 		}
 		w.granted = true
-		w.settle(nil)
+		w.settleLocked(nil)
 	}
 	// Which subscription an answer is to is not said.
 	if len(got.ResourceSubscriptions) == 0 && !got.ToolsListChanged && !got.PromptsListChanged && !got.ResourcesListChanged {
