@@ -36,6 +36,7 @@ type lab struct {
 	dials    int
 	dialing  func(ctx context.Context, n int) error // nil: succeeds
 	blocked  map[string]chan struct{}
+	called   func(conn int, id string) // is told of calls of tools with an id; nil: not
 }
 
 // A child is a server of a lab.
@@ -122,13 +123,18 @@ type form struct {
 
 func (c *child) tools() {
 	s := c.server
-	mcp.AddTool(s, mcp.Tool{Name: "which"}, func(context.Context, argument) (string, error) { return strconv.Itoa(c.n), nil })
+	mcp.AddTool(s, mcp.Tool{Name: "which"}, func(_ context.Context, in argument) (string, error) {
+		c.got(in)
+		return strconv.Itoa(c.n), nil
+	})
 	mcp.AddTool(s, mcp.Tool{Name: "ask"}, func(ctx context.Context, in argument) (string, error) {
+		c.got(in)
 		defer c.work()()
 		f, err := mcp.Elicit[form](ctx, "question "+in.ID)
 		return in.ID + " " + f.Answer, err
 	})
 	mcp.AddTool(s, mcp.Tool{Name: "block"}, func(ctx context.Context, in argument) (string, error) {
+		c.got(in)
 		defer c.work()()
 		select {
 		case <-c.lab.gate(in.ID):
@@ -138,6 +144,7 @@ func (c *child) tools() {
 	})
 	// It goes on when it is cancelled, and asks then.
 	mcp.AddTool(s, mcp.Tool{Name: "stubborn"}, func(ctx context.Context, in argument) (string, error) {
+		c.got(in)
 		<-c.lab.gate(in.ID)
 		f, err := mcp.Elicit[form](context.WithoutCancel(ctx), "question "+in.ID)
 		return in.ID + " " + f.Answer, err
@@ -168,6 +175,12 @@ func (c *child) tools() {
 		s.AddResource(mcp.Resource{URI: uri, Name: uri}, func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
 			return []mcp.ResourceContents{{URI: uri, Text: strconv.Itoa(c.n)}}, nil
 		})
+	}
+}
+
+func (c *child) got(in argument) {
+	if c.lab.called != nil {
+		c.lab.called(c.n, in.ID)
 	}
 }
 

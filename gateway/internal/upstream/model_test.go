@@ -19,12 +19,16 @@ import (
 )
 
 // modelSteps is how many steps a run of the model takes; FARCALL_MODEL_STEPS says otherwise.
-const modelSteps = 600
+const modelSteps = 400
+
+// clients is how many clients a model has.
+const clients = 12
 
 // TestModel has random clients call servers that ask, die, answer late and ask after the call was
-// cancelled, while sessions end. It checks that no question reaches another client than that of its call,
-// that each call gets its own answer, once, and within its time, that the counters and states of
-// connections agree after each step, and that nothing is left.
+// cancelled, while sessions end. It checks that no call is on a connection of another owner and no question
+// reaches another client than that of its call, that each call is made once and gets its own answer, once and
+// within its time, that each client gets some, that no call waits while a connection for it is free, that the
+// invariants hold after each step, and that nothing is left.
 func TestModel(t *testing.T) {
 	steps := modelSteps
 	if n, err := strconv.Atoi(os.Getenv("FARCALL_MODEL_STEPS")); err == nil {
@@ -45,9 +49,14 @@ type model struct {
 	u      *Upstream
 	wg     sync.WaitGroup
 	random *rand.Rand // of the steps
+	seen   map[*connection]connState
 
-	mu     sync.Mutex
-	counts map[string]int
+	mu      sync.Mutex
+	counts  map[string]int
+	served  map[string]int // by client: calls that were answered
+	ran     map[string]int // by call: how often a server got it
+	users   map[int]string // by connection: whose it is
+	longest time.Duration  // that a call took
 }
 
 func (m *model) count(what string) {
@@ -58,7 +67,7 @@ func (m *model) count(what string) {
 
 // client returns one of a few: with a session or without, known or not.
 func (m *model) client() (who Caller, name string) {
-	n := m.random.IntN(12)
+	n := m.random.IntN(clients)
 	name = fmt.Sprint("c", n, "-")
 	switch {
 	case n < 6:
@@ -76,7 +85,11 @@ func (m *model) client() (who Caller, name string) {
 
 func runModel(t *testing.T, lifetime string, seed uint64, steps int) {
 	t.Helper()
-	m := &model{t: t, l: newLab(t, legacy), random: rand.New(rand.NewPCG(seed, 7)), counts: map[string]int{}}
+	m := &model{
+		t: t, l: newLab(t, legacy), random: rand.New(rand.NewPCG(seed, 7)), seen: map[*connection]connState{},
+		counts: map[string]int{}, served: map[string]int{}, ran: map[string]int{}, users: map[int]string{},
+	}
+	m.l.called = func(conn int, id string) { m.got(lifetime, conn, id) }
 	m.l.dialing = func(_ context.Context, n int) error {
 		<-time.After(time.Duration(n%5) * 30 * time.Millisecond)
 		if n%23 == 7 {
@@ -101,13 +114,44 @@ func runModel(t *testing.T, lifetime string, seed uint64, steps int) {
 	if s := m.u.Status(); s.InFlight != 0 || s.Queued != 0 || m.counts["ok"] < steps/4 {
 		t.Errorf("%+v", s)
 	}
+	if m.counts["begun"] != m.counts["ended"] || len(m.served) != clients {
+		t.Errorf("%d of %d calls have ended, of %d clients", m.counts["ended"], m.counts["begun"], len(m.served))
+	}
 	m.l.close(m.u)
+	m.check()
 	m.u.mu.Lock()
 	defer m.u.mu.Unlock()
-	if m.u.pool.counts != [closed + 1]int{} || len(m.u.pool.holders) != 0 || m.u.pool.singles != 0 || m.u.queue.inFlight.Known() != 0 {
+	if m.u.pool.counts != [closed + 1]int{} || len(m.u.pool.holders) != 0 || len(m.seen) != 0 || m.u.queue.waiting.Len() != 0 || m.u.pool.singles != 0 || m.u.queue.inFlight.Known() != 0 {
 		t.Errorf("left: connections %v, %d owners", m.u.pool.counts, len(m.u.pool.holders))
 	}
-	t.Logf("%d steps, %d servers: %v", steps, m.l.count(), m.counts)
+	t.Logf("%d steps, %d servers, the longest call took %v: %v", steps, m.l.count(), m.longest, m.counts)
+}
+
+// got notes that a server has got a call. It checks that the connection is not that of another client, as
+// far as the lifetime says who shares one, and that no server gets a call that another has got.
+func (m *model) got(lifetime string, conn int, id string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ran[id]++; m.ran[id] > 1 {
+		m.t.Errorf("%s was made %d times", id, m.ran[id])
+	}
+	var n, step int
+	if _, err := fmt.Sscanf(id, "c%d-%d", &n, &step); err != nil {
+		m.t.Errorf("%q: %v", id, err)
+	}
+	user := ""
+	switch {
+	case lifetime == lifetimeCall:
+		user = id
+	case lifetime == lifetimePrincipal && n < 6:
+		user = fmt.Sprint("p", n%3)
+	case lifetime == lifetimePrincipal, lifetime == lifetimeSession:
+		user = fmt.Sprint("c", n)
+	}
+	if first, ok := m.users[conn]; ok && first != user {
+		m.t.Errorf("%s is on connection %d, which is that of %s", id, conn, first)
+	}
+	m.users[conn] = user
 }
 
 // step begins something.
@@ -159,8 +203,20 @@ func (m *model) step(n int) {
 			}
 			return answerWith("")(ctx, method, params)
 		}
+		m.count("begun")
+		begun := time.Now()
 		got, err := do(ctx, m.u, c)
 		m.ended(id, tool, want, got, err, hurried)
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.counts["ended"]++
+		m.longest = max(m.longest, time.Since(begun))
+		if err == nil {
+			m.served[name]++
+			if m.ran[id] != 1 {
+				m.t.Errorf("%s was answered, and a server got it %d times", id, m.ran[id])
+			}
+		}
 	})
 }
 
@@ -183,49 +239,15 @@ func (m *model) ended(id, tool, want, got string, err error, hurried bool) {
 	}
 }
 
-// check counts anew what the upstream has counted, and looks who is where.
+// check looks whether anything is wrong at this moment.
 func (m *model) check() {
 	m.t.Helper()
-	u := m.u
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	var conns [closed + 1]int
-	inFlight := 0
-	for key, h := range u.pool.holders {
-		if h.key != key || len(h.conns) == 0 && h.waiting == 0 {
-			m.t.Errorf("an owner with nothing is kept")
-		}
-		for _, l := range h.conns {
-			conns[l.state]++
-			asking, suspended, n := 0, 0, 0
-			for pc := l.pending.first; pc != nil; pc = pc.next {
-				n++
-				if pc.conn != l {
-					m.t.Error("a call is on another connection than it says")
-				}
-				if h.session != "" && pc.who.Session != h.session {
-					m.t.Errorf("a call of %q is on the connection of %q", pc.who.Session, h.session)
-				}
-				if h.pooled() && pc.who.Owner != key.client {
-					m.t.Errorf("a call of %v is on a connection of %v", pc.who.Owner, key.client)
-				}
-				if !pc.light() {
-					asking++
-					if len(pc.asks) > 0 {
-						suspended++
-					}
-				}
-			}
-			if l.holder != h || l.asking != asking || l.suspended != suspended || l.pending.n != n {
-				m.t.Errorf("a connection has %d calls, %d asking, %d suspended: %d, %d, %d are counted", n, asking, suspended, l.pending.n, l.asking, l.suspended)
-			}
-			inFlight += n
-		}
+	m.u.mu.Lock()
+	defer m.u.mu.Unlock()
+	for _, text := range m.u.broken(m.seen) {
+		m.t.Error(text)
 	}
-	if u.opts.Lifetime != lifetimeCall && (conns[dialing] != u.pool.counts[dialing] || conns[ready] != u.pool.counts[ready]) {
-		m.t.Errorf("connections %v are counted as %v", conns, u.pool.counts)
-	}
-	if u.pool.places() > u.opts.MaxConnections || inFlight > u.queue.inFlight.Used() {
-		m.t.Errorf("%d connections, %d calls on them of %d", u.pool.places(), inFlight, u.queue.inFlight.Used())
+	if m.t.Failed() {
+		m.t.FailNow()
 	}
 }
