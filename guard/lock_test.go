@@ -74,6 +74,7 @@ func TestLockReason(t *testing.T) {
 // A lock that is written to the file counts within a second, also on what is open already, and
 // without a reload. A file that cannot be used changes nothing.
 func TestLocksFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "locks.jsonl")
 	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey), keyOf("ops", otherKey)}, LocksFile: path}
 	if _, err := guard.New(c, nil); err == nil || !strings.Contains(err.Error(), "cannot read the locks ") {

@@ -15,6 +15,7 @@ import (
 
 // A refused request is answered, and its connection closed, whether or not the body that it announced comes.
 func TestUnauthenticatedBody(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
 	for _, body := range []string{
 		"Content-Length: 1000\r\n\r\n", "Content-Length: 1000\r\n\r\n{",

@@ -104,6 +104,7 @@ func masked(size, follow int) []byte {
 
 // The oldest incomplete message of an unauthenticated connection makes room.
 func TestOldestUnauthenticatedMessageGoes(t *testing.T) {
+	t.Parallel()
 	b := farcall.NewBudget(0, 1<<20)
 	s := serve(t, &wsrpc.Options{Budget: b.Unauthenticated()})
 	var peers []*farcall.Peer
@@ -206,6 +207,7 @@ func TestMessageTimeout(t *testing.T) {
 
 // A large message over a slow line arrives, and a connection may be silent.
 func TestMessageTimeoutOfLargeMessages(t *testing.T) {
+	t.Parallel()
 	s := serve(t, &wsrpc.Options{MessageTimeout: 500 * time.Millisecond})
 	conn := rawConn(t, s.url())
 	tr := <-s.conns

@@ -45,6 +45,7 @@ func TestSubprotocolOfServer(t *testing.T) {
 
 // A client fails when the server selects what it did not offer.
 func TestSubprotocolOfClient(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		offers   []string
 		selected string

@@ -186,6 +186,7 @@ func TestOrderlyClose(t *testing.T) {
 // An end that does not read delays Close by a second at most, and a blocked
 // Write ends.
 func TestCloseWhileStuck(t *testing.T) {
+	t.Parallel()
 	for _, end := range []string{"calling", "serving"} {
 		t.Run(end, func(t *testing.T) {
 			t.Parallel()

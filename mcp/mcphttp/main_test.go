@@ -1,6 +1,7 @@
 package mcphttp_test
 
 import (
+	"flag"
 	"os"
 	"testing"
 
@@ -8,4 +9,7 @@ import (
 )
 
 // TestMain fails when a goroutine of ours is left at the end.
-func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "16") // most of those that are parallel wait; -parallel replaces it
+	os.Exit(leak.Main(m))
+}

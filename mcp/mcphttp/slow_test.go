@@ -10,15 +10,17 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// pace is how much faster than others hasty connections are.
+// pace is how much faster than others hasty connections are. Those in a bubble of synctest have 1.
 const pace = 50
 
 // A hasty connection has deadlines that are nearer than they were meant to be.
 type hasty struct {
 	net.Conn
+	pace   time.Duration
 	once   sync.Once
 	closed chan struct{}
 
@@ -26,15 +28,15 @@ type hasty struct {
 	began time.Time // of what reads have a deadline for
 }
 
-func sooner(t time.Time) time.Time {
+func (h *hasty) sooner(t time.Time) time.Time {
 	if d := time.Until(t); !t.IsZero() && d > 0 {
-		return time.Now().Add(d / pace)
+		return time.Now().Add(d / h.pace)
 	}
 	return t
 }
 
-func (h *hasty) SetDeadline(t time.Time) error      { return h.Conn.SetDeadline(sooner(t)) }
-func (h *hasty) SetWriteDeadline(t time.Time) error { return h.Conn.SetWriteDeadline(sooner(t)) }
+func (h *hasty) SetDeadline(t time.Time) error      { return h.Conn.SetDeadline(h.sooner(t)) }
+func (h *hasty) SetWriteDeadline(t time.Time) error { return h.Conn.SetWriteDeadline(h.sooner(t)) }
 
 // SetReadDeadline may put the same deadline off.
 func (h *hasty) SetReadDeadline(t time.Time) error {
@@ -47,7 +49,7 @@ func (h *hasty) SetReadDeadline(t time.Time) error {
 		h.began = now
 		fallthrough
 	case t.After(now):
-		t = h.began.Add(t.Sub(h.began) / pace)
+		t = h.began.Add(t.Sub(h.began) / h.pace)
 	}
 	return h.Conn.SetReadDeadline(t)
 }
@@ -60,6 +62,7 @@ func (h *hasty) Close() error {
 // hurried is a server of hasty connections.
 type hurried struct {
 	t    *testing.T
+	pace time.Duration
 	f    *fake
 	h    *Handler
 	made chan net.Conn
@@ -81,7 +84,7 @@ func (s *hurried) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 
 func hurry(t *testing.T, o *Options) *hurried {
 	t.Helper()
 	f := newFake()
-	s := &hurried{t, f, NewHandler(f, o), make(chan net.Conn), make(chan struct{})}
+	s := &hurried{t, pace, f, NewHandler(f, o), make(chan net.Conn), make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.h)
 	mux.HandleFunc("/sse", s.h.ServeSSE)
@@ -127,7 +130,7 @@ func (s *hurried) dialTCP() (net.Conn, *hasty) {
 
 func (s *hurried) take(mine, theirs net.Conn) (net.Conn, *hasty) {
 	s.t.Cleanup(func() { mine.Close() })
-	h := &hasty{Conn: theirs, closed: make(chan struct{})}
+	h := &hasty{Conn: theirs, pace: s.pace, closed: make(chan struct{})}
 	s.made <- h
 	return mine, h
 }
@@ -137,7 +140,7 @@ func (s *hurried) free(h *hasty) {
 	s.t.Helper()
 	select {
 	case <-h.closed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(20 * time.Minute / h.pace):
 		s.t.Fatal("the connection is held")
 	}
 	for began := time.Now(); s.h.active.Load() > 0; <-time.After(time.Millisecond) {
@@ -164,9 +167,12 @@ func modernText(name, params string, headers ...string) string {
 	return requestText("POST", "/mcp", modernBody("1", "tools/call", `"name":"`+name+`"`+params), all...)
 }
 
+// helloText is the body of a request to initialize.
+const helloText = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + legacyName + `","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+
 // Whoever does not read holds no handler, and in the end no connection, whatever he has asked for.
 func TestDeafClients(t *testing.T) {
-	hello := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + legacyName + `","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
+	t.Parallel()
 	for name, request := range map[string]string{
 		"small":           modernText("echo", ""),
 		"below a buffer":  modernText("echo", `,"text":"`+strings.Repeat("x", 60<<10)+`"`),
@@ -177,7 +183,7 @@ func TestDeafClients(t *testing.T) {
 		"preflight":       requestText("OPTIONS", "/mcp", ""),
 		"a notification":  requestText("POST", "/mcp", modernBody("", "notifications/x", ""), "MCP-Protocol-Version: "+modernName),
 		"subscription":    requestText("POST", "/mcp", modernBody("1", "subscriptions/listen", ""), "MCP-Protocol-Version: "+modernName, "Mcp-Method: subscriptions/listen"),
-		"initialize":      requestText("POST", "/mcp", hello),
+		"initialize":      requestText("POST", "/mcp", helloText),
 		"call":            requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","text":"`+strings.Repeat("x", 60<<10)+`"}}`, "SESSION"),
 		"call, events":    requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"progress","n":100}}`, "SESSION"),
 		"stream":          requestText("GET", "/mcp", "", "SESSION"),
@@ -188,23 +194,7 @@ func TestDeafClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := hurry(t, &Options{Heartbeat: 100 * time.Millisecond})
-			if strings.Contains(request, "SESSION") {
-				conn, _ := s.dial()
-				go func() { _, _ = io.WriteString(conn, requestText("POST", "/mcp", hello)) }()
-				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				_, _ = io.Copy(io.Discard, resp.Body)
-				resp.Body.Close()
-				request = strings.Replace(request, "SESSION", "Mcp-Session-Id: "+resp.Header.Get("Mcp-Session-Id"), 1)
-			}
-			conn, theirs := s.dial()
-			if _, err := io.WriteString(conn, request); err != nil {
-				t.Fatal(err)
-			}
-			s.free(theirs)
+			deaf(t, request)
 		})
 	}
 	for name, request := range map[string]string{
@@ -223,8 +213,31 @@ func TestDeafClients(t *testing.T) {
 	}
 }
 
+// deaf makes a request and reads no answer.
+func deaf(t *testing.T, request string) {
+	t.Helper()
+	s := hurry(t, &Options{Heartbeat: 100 * time.Millisecond})
+	if strings.Contains(request, "SESSION") {
+		conn, _ := s.dial()
+		go func() { _, _ = io.WriteString(conn, requestText("POST", "/mcp", helloText)) }()
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		resp.Body.Close()
+		request = strings.Replace(request, "SESSION", "Mcp-Session-Id: "+resp.Header.Get("Mcp-Session-Id"), 1)
+	}
+	conn, theirs := s.dial()
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	s.free(theirs)
+}
+
 // A body may take its time, but not for ever, and one that is not wanted no longer than another.
 func TestSlowBodies(t *testing.T) {
+	t.Parallel()
 	const mb = 1 << 20
 	large := modernText("echo", `,"text":"`+strings.Repeat("x", 5*mb)+`"`)
 	for _, c := range []struct {
@@ -243,69 +256,74 @@ func TestSlowBodies(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := hurry(t, nil)
-			conn, theirs := s.dial()
-			head, body, _ := strings.Cut(c.request, "\r\n\r\n")
-			began := time.Now()
-			go func() {
-				_, _ = io.WriteString(conn, head+"\r\n\r\n")
-				for len(body) > 0 {
-					n := min(c.step, len(body))
-					if _, err := io.WriteString(conn, body[:n]); err != nil {
-						return
+			synctest.Test(t, func(t *testing.T) {
+				s := hurry(t, nil)
+				s.pace = 1
+				conn, theirs := s.dial()
+				head, body, _ := strings.Cut(c.request, "\r\n\r\n")
+				began := time.Now()
+				go func() {
+					_, _ = io.WriteString(conn, head+"\r\n\r\n")
+					for len(body) > 0 {
+						n := min(c.step, len(body))
+						if _, err := io.WriteString(conn, body[:n]); err != nil {
+							return
+						}
+						body = body[n:]
+						select {
+						case <-time.After(c.every):
+						case <-theirs.closed:
+							return
+						}
 					}
-					body = body[n:]
-					select {
-					case <-time.After(c.every / pace):
-					case <-theirs.closed:
-						return
-					}
+				}()
+				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if c.want == "" { // net/http waits for the rest before it answers, and then it is too late
+					s.free(theirs)
+					return
 				}
-			}()
-			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if c.want == "" { // net/http waits for the rest before it answers, and then it is too late
-				s.free(theirs)
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _ = io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
-			if !strings.HasPrefix(resp.Status, c.want) {
-				t.Errorf("%s after %v", resp.Status, time.Since(began)*pace)
-			}
-			if !strings.HasPrefix(resp.Status, "200") {
-				s.free(theirs)
-			}
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if !strings.HasPrefix(resp.Status, c.want) {
+					t.Errorf("%s after %v", resp.Status, time.Since(began))
+				}
+				if !strings.HasPrefix(resp.Status, "200") {
+					s.free(theirs)
+				}
+			})
 		})
 	}
 }
 
 // A call may take longer than its body: the deadline is gone then.
 func TestSlowCall(t *testing.T) {
-	t.Parallel()
-	s := hurry(t, &Options{Heartbeat: -1})
-	conn, _ := s.dial()
-	in := bufio.NewReader(conn)
-	for _, name := range []string{"wait", "echo"} { // the second on the same connection
-		go func() {
-			_, _ = io.WriteString(conn, modernText(name, `,"text":"`+strings.Repeat("x", 200<<10)+`"`))
-			if name == "wait" {
-				<-s.f.began
-				<-time.After(time.Second)
-				close(s.f.release)
+	synctest.Test(t, func(t *testing.T) {
+		s := hurry(t, &Options{Heartbeat: -1})
+		s.pace = 1
+		conn, _ := s.dial()
+		in := bufio.NewReader(conn)
+		for _, name := range []string{"wait", "echo"} { // the second on the same connection
+			go func() {
+				_, _ = io.WriteString(conn, modernText(name, `,"text":"`+strings.Repeat("x", 200<<10)+`"`))
+				if name == "wait" {
+					<-s.f.began
+					<-time.After(time.Second)
+					close(s.f.release)
+				}
+			}()
+			resp, err := http.ReadResponse(in, nil)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}()
-		resp, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatal(err)
+			got, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if resp.StatusCode != http.StatusOK || err != nil {
+				t.Errorf("%s: %s, %.100s, %v", name, resp.Status, got, err)
+			}
+			<-time.After(time.Second)
 		}
-		got, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if resp.StatusCode != http.StatusOK || err != nil {
-			t.Errorf("%s: %s, %.100s, %v", name, resp.Status, got, err)
-		}
-		<-time.After(time.Second)
-	}
+	})
 }
