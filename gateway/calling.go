@@ -42,11 +42,13 @@ func (g *Gateway) newCalling(ctx context.Context) *calling {
 	return w
 }
 
-// notice tells the client; one that is gone needs no telling.
-func (w *calling) notice(method string, params jsonrpc.Raw) { _ = relay.Notify(w, method, params) }
+// notice tells the client whose call has that context; one that is gone needs no telling.
+func notice(ctx context.Context, method string, params jsonrpc.Raw) {
+	_ = relay.Notify(ctx, method, params)
+}
 
-func (w *calling) progress(params jsonrpc.Raw) {
-	_ = relay.Notify(w, spec.NotificationProgress, params)
+func progress(ctx context.Context, params jsonrpc.Raw) {
+	_ = relay.Notify(ctx, spec.NotificationProgress, params)
 }
 
 // caller says who calls.

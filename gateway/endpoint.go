@@ -430,9 +430,9 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 	if err := w.atHome(); err != nil {
 		return upstream.Result{}, err
 	}
-	w.LogLevel, w.Notice = w.client.LogLevel, w.notice
+	w.LogLevel, w.Notice = w.client.LogLevel, notice
 	if w.client.ProgressWanted {
-		w.Progress = w.progress
+		w.Progress = progress
 	}
 	asks := canBeAsked(w.client.Capabilities)
 	if w.Revision.InputRounds {

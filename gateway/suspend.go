@@ -99,7 +99,7 @@ func (t *suspension) begin(ctx context.Context, u *upstream.Upstream, given *ups
 	s.who, call.Ask = call.Caller, s.ask
 	call.Notice, call.OnTask = s.notify, s.startTask
 	if call.Progress != nil {
-		call.Progress = func(params jsonrpc.Raw) { s.notify(spec.NotificationProgress, params) }
+		call.Progress = func(ctx context.Context, params jsonrpc.Raw) { s.notify(ctx, spec.NotificationProgress, params) }
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -299,7 +299,7 @@ func (s *suspended) pending() []*question {
 }
 
 // notify passes a notification on to the request that waits, if one does.
-func (s *suspended) notify(method string, params jsonrpc.Raw) {
+func (s *suspended) notify(_ context.Context, method string, params jsonrpc.Raw) {
 	// Whoever does not read holds up nobody but himself.
 	if client := s.waiting(); client != nil {
 		_ = relay.Notify(client, method, params) // a client that is gone needs none

@@ -291,9 +291,9 @@ func (pc *pendingCall) deliver() {
 		case !ok:
 			return
 		case n.method == "":
-			pc.call.Progress(n.params)
+			pc.call.Progress(pc.ctx, n.params)
 		default:
-			pc.call.Notice(n.method, n.params)
+			pc.call.Notice(pc.ctx, n.method, n.params)
 		}
 	}
 }

@@ -474,7 +474,7 @@ func TestLogLevel(t *testing.T) {
 		for _, level := range []string{"error", "", "info", "warning", "debug"} {
 			c := toolCall("tell", "x", Caller{})
 			got := 0
-			c.LogLevel, c.Notice = level, func(string, jsonrpc.Raw) { got++ }
+			c.LogLevel, c.Notice = level, func(context.Context, string, jsonrpc.Raw) { got++ }
 			mustDo(t, u, c, "x")
 			u.mu.Lock()
 			severity := u.pool.holders[ownerKey{}].conns[0].level

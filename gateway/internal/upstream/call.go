@@ -18,12 +18,10 @@ import (
 // describing is the method of a call that wants to know who the server is.
 const describing = spec.MethodServerDiscover
 
-// A pendingCall is a call from its arrival until its end. It is also the context of the call: it has the
-// values of the caller's context and itself, so that what the server sends along with the answer is
-// known to belong to this call.
+// A pendingCall is a call from its arrival until its end. Its context has it as a value, so that what the
+// server sends along with the answer is known to belong to this call.
 type pendingCall struct {
-	context.Context //nolint:containedctx // it is a context itself
-
+	ctx       context.Context //nolint:containedctx // of this call, with itself as a value
 	u         *Upstream
 	call      *Call
 	who       *Caller
@@ -56,24 +54,12 @@ type pendingCall struct {
 // light reports whether the call raises no questions.
 func (pc *pendingCall) light() bool { return pc.use != useAsking }
 
+// pendingKey is the key of a pending call in its context.
 type pendingKey struct{}
 
-// Value implements context.Context.
-func (pc *pendingCall) Value(key any) any {
-	if _, ok := key.(pendingKey); ok {
-		return pc
-	}
-	return pc.Context.Value(key)
-}
-
-// AfterFunc lets package context derive from this context without a goroutine
-// (see context.AfterFunc).
-func (pc *pendingCall) AfterFunc(do func()) (stop func() bool) {
-	return context.AfterFunc(pc.Context, do)
-}
-
 func (u *Upstream) newPendingCall(ctx context.Context, c *Call) *pendingCall {
-	pc := &pendingCall{Context: ctx, u: u, call: c, who: &c.Caller, abilities: u.opts.abilitiesOf(&c.Caller)}
+	pc := &pendingCall{u: u, call: c, who: &c.Caller, abilities: u.opts.abilitiesOf(&c.Caller)}
+	pc.ctx = context.WithValue(ctx, pendingKey{}, pc)
 	if !asks(c.Method) {
 		pc.use = useLight
 	}
@@ -138,7 +124,7 @@ func (u *Upstream) enter(pc *pendingCall) error {
 		select {
 		case err := <-pc.grant:
 			return err
-		case <-pc.Done():
+		case <-pc.ctx.Done():
 			if u.withdraw(pc) {
 				return u.ended(pc)
 			}
@@ -160,10 +146,10 @@ func (u *Upstream) enter(pc *pendingCall) error {
 			}
 		}
 		// It was granted at the same moment.
-		if err := <-pc.grant; err != nil || pc.Err() == nil {
+		if err := <-pc.grant; err != nil || pc.ctx.Err() == nil {
 			return err
 		}
-		u.leave(pc, nil, pc.Err(), false)
+		u.leave(pc, nil, pc.ctx.Err(), false)
 		return u.ended(pc)
 	}
 }
@@ -322,7 +308,7 @@ func (u *Upstream) partLocked(pc *pendingCall, in *era.Revision, err error, firs
 		u.pool.breaker.forgo()
 	}
 	pc.trial, pc.conn = false, nil
-	again = first && pc.Err() == nil && !u.over && pc.repeatable(outcome, err)
+	again = first && pc.ctx.Err() == nil && !u.over && pc.repeatable(outcome, err)
 	u.countLocked(pc, outcome, again)
 	if l.state == draining || in != nil && in.RequestMeta != l.modern || l.holder.single {
 		u.pool.retire(l)
@@ -474,7 +460,7 @@ func (u *Upstream) pause(pc *pendingCall, d time.Duration) error {
 	select {
 	case <-timer.C:
 		return nil
-	case <-pc.Done():
+	case <-pc.ctx.Done():
 		return u.ended(pc)
 	case <-u.ctx.Done():
 		return u.shuttingDown()
@@ -485,7 +471,7 @@ func (u *Upstream) pause(pc *pendingCall, d time.Duration) error {
 func (pc *pendingCall) carry() (jsonrpc.Raw, *era.Revision, error) {
 	l := pc.conn
 	if pc.level != "" {
-		if err := l.client.SetLogLevel(pc, pc.level); err != nil {
+		if err := l.client.SetLogLevel(pc.ctx, pc.level); err != nil {
 			pc.u.levelFailed(l, pc, err)
 		}
 	}
@@ -493,12 +479,12 @@ func (pc *pendingCall) carry() (jsonrpc.Raw, *era.Revision, error) {
 		pc.settleRoots()
 	}
 	pc.sent = true
-	return l.client.Forward(pc, &pc.fw)
+	return l.client.Forward(pc.ctx, &pc.fw)
 }
 
 // levelFailed notes that the server was not told how much to log.
 func (u *Upstream) levelFailed(l *connection, pc *pendingCall, err error) {
-	if pc.Err() == nil && !errors.Is(err, farcall.ErrClosed) {
+	if pc.ctx.Err() == nil && !errors.Is(err, farcall.ErrClosed) {
 		u.warn("the log level %q was not set: %w", pc.level, err)
 		return
 	}

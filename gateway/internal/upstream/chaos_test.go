@@ -101,7 +101,7 @@ func chaosCall(t *testing.T, u *Upstream, id string, random *rand.Rand) string {
 	case n < 12:
 		c = toolCall("tell", id, who)
 		c.LogLevel = "info"
-		c.Notice, c.Progress = func(string, jsonrpc.Raw) {}, func(jsonrpc.Raw) {}
+		c.Notice, c.Progress = func(context.Context, string, jsonrpc.Raw) {}, func(context.Context, jsonrpc.Raw) {}
 	default:
 		who.Capabilities = jsonrpc.Raw(canElicit)
 		c, want = toolCall("ask", id, who), id+" "+id

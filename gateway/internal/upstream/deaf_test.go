@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,7 +20,7 @@ func TestDeaf(t *testing.T) {
 		tell := func(take func()) (time.Duration, Status) {
 			c := toolCall("tell", "x", Caller{})
 			told.Store(0)
-			c.Progress = func(jsonrpc.Raw) { told.Add(1); take() }
+			c.Progress = func(context.Context, jsonrpc.Raw) { told.Add(1); take() }
 			began := time.Now()
 			mustDo(t, u, c, "x")
 			return time.Since(began), u.Status()
@@ -43,7 +44,7 @@ func TestNoteBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newLab(t, legacy).upstream(Options{})
 		hold := make(chan struct{})
-		pc := u.newPendingCall(t.Context(), &Call{Method: "x", Progress: func(jsonrpc.Raw) { <-hold }})
+		pc := u.newPendingCall(t.Context(), &Call{Method: "x", Progress: func(context.Context, jsonrpc.Raw) { <-hold }})
 		big := jsonrpc.Raw(`"` + strings.Repeat("x", 100_000) + `"`)
 		for range 100 {
 			pc.progressed(big)

@@ -53,7 +53,7 @@ func outcomeOf(pc *pendingCall, err error) outcome {
 		return busy
 	case errors.As(err, new(*jsonrpc.Error)):
 		return answered
-	case pc != nil && pc.Err() != nil:
+	case pc != nil && pc.ctx.Err() != nil:
 		return given
 	case errors.Is(err, mcp.ErrNotSent):
 		return unreachable
@@ -129,7 +129,7 @@ func aboutConnection(err error) bool {
 
 // ended is the error of a call whose context has ended.
 func (u *Upstream) ended(pc *pendingCall) error {
-	return fmt.Errorf("upstream %s: %s: %w", u.opts.Name, pc.call.Method, pc.Err())
+	return fmt.Errorf("upstream %s: %s: %w", u.opts.Name, pc.call.Method, pc.ctx.Err())
 }
 
 // unreached is the error of a call that the server has not seen.

@@ -90,12 +90,12 @@ func TestHTTPLogs(t *testing.T) {
 				c := toolCall("tell", id, Caller{})
 				logs, reports := 0, 0
 				c.LogLevel = "info"
-				c.Notice = func(_ string, params jsonrpc.Raw) {
+				c.Notice = func(_ context.Context, _ string, params jsonrpc.Raw) {
 					if logs++; !strings.Contains(string(params), `"`+id+`"`) {
 						t.Errorf("%s got %s", id, params)
 					}
 				}
-				c.Progress = func(params jsonrpc.Raw) {
+				c.Progress = func(_ context.Context, params jsonrpc.Raw) {
 					if reports++; !strings.Contains(string(params), `"`+id+`"`) {
 						t.Errorf("%s got %s", id, params)
 					}
@@ -153,7 +153,7 @@ func TestStrayQuestion(t *testing.T) {
 		pc := conn.pending.first
 		l.release("b")
 		<-results
-		if _, err := u.ask(pc, conn, spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil || len(asked) > 0 {
+		if _, err := u.ask(pc.ctx, conn, spec.MethodElicitationCreate, jsonrpc.Raw(`{}`)); err == nil || len(asked) > 0 {
 			t.Error("a question of a call that is over was answered")
 		}
 		l.release("c")

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -26,7 +27,7 @@ func TestLogsOfMany(t *testing.T) {
 				id := fmt.Sprint(k, "-", i)
 				c := toolCall("tell", id, who)
 				c.LogLevel = "info"
-				c.Notice = func(_ string, params jsonrpc.Raw) {
+				c.Notice = func(_ context.Context, _ string, params jsonrpc.Raw) {
 					if logs.Add(1); !strings.Contains(string(params), `"`+id+`"`) {
 						t.Errorf("%s got %s", id, params)
 					}

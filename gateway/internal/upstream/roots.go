@@ -164,21 +164,21 @@ func (pc *pendingCall) settleRoots() {
 	news, missed := u.rootsNews(pc)
 	defer u.rootsSettled(pc)
 	if missed {
-		_ = l.client.Notify(pc, spec.NotificationRootsListChanged, nil) // the call would fail as well
+		_ = l.client.Notify(pc.ctx, spec.NotificationRootsListChanged, nil) // the call would fail as well
 	}
 	if news || missed {
-		_ = l.client.Ping(pc)
+		_ = l.client.Ping(pc.ctx)
 	}
 	for open := u.rootsOpen(l); open != nil; open = u.rootsOpen(l) {
 		news = true
 		select {
 		case <-open:
-		case <-pc.Done():
+		case <-pc.ctx.Done():
 			return
 		}
 	}
 	for n := 0; (news || missed) && n < settlePings; n++ {
-		if l.client.Ping(pc) != nil {
+		if l.client.Ping(pc.ctx) != nil {
 			return
 		}
 	}

@@ -215,7 +215,7 @@ func (u *Upstream) closed(l *connection) {
 // identify notes whose call is the last one.
 func (u *Upstream) identify(l *connection, pc *pendingCall) {
 	if identity := u.opts.Identity; identity != nil {
-		v := identity(pc)
+		v := identity(pc.ctx)
 		l.identity.Store(&v)
 	}
 }

@@ -79,7 +79,7 @@ func (u *Upstream) rejectedLocked(pc *pendingCall) {
 		return
 	}
 	u.calls++
-	if pc.Err() == nil {
+	if pc.ctx.Err() == nil {
 		u.errors++
 	}
 }

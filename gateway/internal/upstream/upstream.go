@@ -48,12 +48,12 @@ type Call struct {
 	Ask func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error)
 	// Notice gets what the server tells about the call, the messages of its log
 	// above all, and Progress the params of its progress, all in the form of the
-	// newest revision. They are called one at a time, in order, and for the last time
-	// before the call returns. They may block, which holds up this call only; what
+	// newest revision. They are called with the context of the call, one at a time, in order,
+	// and for the last time before the call returns. They may block, which holds up this call only; what
 	// comes in the meantime is kept up to a bound. One that blocks for 30 s after the
 	// server's answer is not waited for, and the rest is dropped. Nil: not wanted.
-	Notice   func(method string, params jsonrpc.Raw)
-	Progress func(params jsonrpc.Raw)
+	Notice   func(ctx context.Context, method string, params jsonrpc.Raw)
+	Progress func(ctx context.Context, params jsonrpc.Raw)
 	// LogLevel is what is to be logged of the call. "": no matter.
 	LogLevel string
 	// Rounds, Task, OnTask, TaskID, TaskCreated and LeaveTask are as in relay.Forward.

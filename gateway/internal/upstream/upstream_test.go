@@ -294,11 +294,11 @@ func TestLogAndProgress(t *testing.T) {
 		tell := func(id string, slow <-chan struct{}) (got []string) {
 			c := toolCall("tell", id, Caller{})
 			c.LogLevel = "debug"
-			c.Progress = func(params jsonrpc.Raw) {
+			c.Progress = func(_ context.Context, params jsonrpc.Raw) {
 				<-slow
 				got = append(got, string(params))
 			}
-			c.Notice = func(method string, params jsonrpc.Raw) { got = append(got, method) }
+			c.Notice = func(_ context.Context, method string, params jsonrpc.Raw) { got = append(got, method) }
 			mustDo(t, u, c, id)
 			return got
 		}
@@ -328,7 +328,7 @@ func TestNotes(t *testing.T) {
 		u := newLab(t, legacy).upstream(Options{})
 		hold := make(chan struct{})
 		n := 0
-		pc := u.newPendingCall(t.Context(), &Call{Method: "x", Progress: func(jsonrpc.Raw) { <-hold; n++ }})
+		pc := u.newPendingCall(t.Context(), &Call{Method: "x", Progress: func(context.Context, jsonrpc.Raw) { <-hold; n++ }})
 		for i := range maxNotes + 100 {
 			pc.progressed(jsonrpc.Raw(strconv.Itoa(i)))
 		}
