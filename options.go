@@ -53,6 +53,10 @@ type Options struct {
 	// says only that no more requests come; 10 s elsewhere.
 	Linger time.Duration
 
+	// FirstID is the id of the first call that this end makes. Each later call has the next id, up to
+	// 2^53-1; then calls fail. Set it when an earlier Peer, or process, has made calls in the same
+	// session of the protocol above, so that no id is used twice. Default 1.
+	FirstID uint64
 	// Dialect is how cancellation and progress are written. Default: LSP's
 	// $/cancelRequest and $/progress.
 	Dialect Dialect
@@ -153,6 +157,8 @@ var defaultOptions = sync.OnceValue(func() *Options {
 })
 
 func (o *Options) setDefaults() {
+	setDefault(&o.FirstID, 1)
+	o.FirstID = min(o.FirstID, maxID)
 	setDefault(&o.MaxInFlight, 1024)
 	setDefault(&o.MaxInFlightBytes, 128<<20)
 	setDefault(&o.MaxUnsent, 128<<20)

@@ -84,6 +84,7 @@ func (p *Peer) busy() (yes bool) {
 func newPeer(h Handler, o *Options) *Peer {
 	p := &Peer{gone: make(chan struct{})}
 	p.init(h, o)
+	p.ids.Store(p.opts.FirstID - 1)
 	p.loan = budget.Lend(p.opts.Budget)
 	p.tick = p.onTick
 	p.outgoing = p.intercepted()
