@@ -3,11 +3,13 @@ package mcphttp
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -48,6 +50,11 @@ type state struct {
 	version []string // rev's name, as the value of a header
 	session []string // the session, as the value of a header; nil: none
 	events  *eventChannel
+
+	lastEvent  string // the last event of the session that Listen has handled; "": none
+	resumeFrom string // the last event that an earlier client has handled, for the first Listen; "": none
+	attached   bool   // the session is from Attach, and the server has accepted no request in it yet
+	detached   bool   // Close leaves the session on the server
 }
 
 // legacyHeader adds what every legacy request but initialize carries.
@@ -83,6 +90,89 @@ func (c *Client) Session() string {
 	return c.st.session[0]
 }
 
+// Detach makes Close leave the legacy session with that id on the server, so that
+// another Client, or another process, can go on with it; see [Client.Attach]. It
+// sends nothing. It returns the id of the last event that Listen has handled, or
+// "". It fails with [ErrSessionLost] when the client is in another session, and
+// with farcall.ErrClosed after Close.
+func (c *Client) Detach(session string) (lastEvent string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return "", farcall.ErrClosed
+	case len(c.st.session) == 0 || c.st.session[0] != session:
+		return "", ErrSessionLost
+	}
+	c.st.detached = true
+	return c.st.lastEvent, nil
+}
+
+// Attach makes a client that has sent nothing yet go on with the legacy session of
+// an earlier client, whose [Client.Detach] has returned lastEvent. The first Listen
+// asks the server for the events after that one, and for later events only when the
+// server does not keep them. [Client.Use] says which revision the session has.
+// Attach sends nothing. It fails when an id is not valid in a header.
+//
+// Until the server has accepted a request in the session, 400 means
+// [ErrSessionLost], too: many servers answer it, in place of 404, to a session that
+// they do not know.
+func (c *Client) Attach(session, lastEvent string) error {
+	switch {
+	case !visible(session):
+		return errors.New("mcphttp: the id of the session is not valid: it must be visible ASCII characters")
+	case !validEventID(lastEvent):
+		return fmt.Errorf("mcphttp: the id of the event is not valid: it must be printable ASCII characters, at most %d", maxEventID)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.st.session, c.st.attached = []string{session}, true
+	c.st.lastEvent, c.st.resumeFrom = lastEvent, lastEvent
+	return nil
+}
+
+// takeResumeFrom returns the last event that an earlier client has handled, to the
+// first caller only.
+func (c *Client) takeResumeFrom() string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	event := c.st.resumeFrom
+	c.st.resumeFrom = ""
+	return event
+}
+
+// handled stores the id of the last event that Listen has handled in a session.
+func (c *Client) handled(session []string, event string) {
+	if !validEventID(event) {
+		event = "" // a later client gets later events only
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.Equal(c.st.session, session) {
+		c.st.lastEvent = event
+	}
+}
+
+// accepted stores that the server knows the session of a request.
+func (c *Client) accepted(st *state) {
+	if !st.attached {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.Equal(c.st.session, st.session) {
+		c.st.attached = false
+	}
+}
+
+// unproven reports whether the session of a request is from Attach and the server
+// has accepted no request in it, or has begun another one meanwhile.
+func (c *Client) unproven(st *state) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return st.attached && (c.st.attached || !slices.Equal(c.st.session, st.session))
+}
+
 // EndSession tells the server that the legacy session is needed no more. It
 // does nothing when there is none. A server that does not let clients end
 // sessions, or has forgotten this one, is no failure.
@@ -109,12 +199,12 @@ func (c *Client) EndSession(ctx context.Context) error {
 	return newStatusError(resp)
 }
 
-// Close ends the exchanges and streams that are under way, and then the
-// session, for which it waits two seconds at most. It is safe to call more than
-// once.
+// Close ends the exchanges and streams that are under way, and then the session,
+// for which it waits two seconds at most. After [Client.Detach] it leaves the
+// session on the server. It is safe to call more than once.
 func (c *Client) Close() error {
 	c.mu.Lock()
-	was := c.closed
+	was, detached := c.closed, c.st.detached
 	c.closed = true
 	c.mu.Unlock()
 	if was {
@@ -122,9 +212,11 @@ func (c *Client) Close() error {
 		return nil
 	}
 	c.cancel()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), endTimeout)
-	defer cancel()
-	_ = c.EndSession(ctx) // nobody is left to do something about it
+	if !detached {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), endTimeout)
+		defer cancel()
+		_ = c.EndSession(ctx) // nobody is left to do something about it
+	}
 	c.tasks.Wait()
 	if c.own != nil {
 		c.own.CloseIdleConnections()

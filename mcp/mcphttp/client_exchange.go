@@ -148,6 +148,8 @@ func (x *trip) run(body []byte) error {
 		if x.st.session, err = x.c.begin(resp); err != nil {
 			return err
 		}
+	default:
+		x.c.accepted(&x.st)
 	}
 	switch {
 	case len(x.out.open) == 0, resp.StatusCode == http.StatusAccepted, resp.StatusCode == http.StatusNoContent:
@@ -240,14 +242,22 @@ func (c *Client) begin(resp *http.Response) ([]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.st.session = session
+	c.st.lastEvent, c.st.resumeFrom, c.st.attached, c.st.detached = "", "", false, false // of the session before
 	return session, nil
 }
 
 // statusError returns the error of an answer other than 2xx. A 404 to a message
-// of a session says that it is gone, unless it speaks of the method.
+// of a session says that it is gone, unless it speaks of the method; and a 400
+// where [Client.Attach] says so, unless it speaks of the request.
 func (c *Client) statusError(resp *http.Response, st *state, inSession bool) error {
 	e := newStatusError(resp)
-	gone := e.Status == http.StatusNotFound && (e.RPC == nil || e.RPC.Code != jsonrpc.MethodNotFound)
+	gone := false
+	switch e.Status {
+	case http.StatusNotFound:
+		gone = e.RPC == nil || e.RPC.Code != jsonrpc.MethodNotFound
+	case http.StatusBadRequest:
+		gone = c.unproven(st) && (e.RPC == nil || e.RPC.Code != jsonrpc.MethodNotFound && e.RPC.Code != jsonrpc.InvalidParams)
+	}
 	if gone && inSession && (st.session != nil || st.events != nil) {
 		return fmt.Errorf("%w: %w", ErrSessionLost, e)
 	}

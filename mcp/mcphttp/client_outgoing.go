@@ -166,6 +166,22 @@ const (
 	headerSession = "Mcp-Session-Id"
 )
 
+// maxEventID bounds the id of an event that Detach returns and Attach takes.
+const maxEventID = 4 << 10
+
+// validEventID reports whether a later client may send s as Last-Event-ID.
+func validEventID(s string) bool {
+	if len(s) > maxEventID {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
+}
+
 // visible reports whether s is not empty and all visible ASCII, as a session id
 // must be.
 func visible(s string) bool {

@@ -69,10 +69,18 @@ func (c *Client) Listen(ctx context.Context, opened func(), reply func(frame []b
 }
 
 func (c *Client) listen(ctx context.Context, st *state, opened func(), reply func(frame []byte) error) error {
-	s := eventStream{c: c, st: st, tried: opened}
+	s := eventStream{c: c, st: st, tried: opened, lastID: c.takeResumeFrom()}
+	s.handled = func(event string) { c.handled(st.session, event) }
+	resumed := s.lastID != ""
 	var last error
 	for {
 		resp, err := s.open(ctx, last)
+		if resumed && badRequest(err) { // the server may know the session, but not the event
+			s.lastID = ""
+			s.handled("")
+			resp, err = s.open(ctx, nil)
+		}
+		resumed = false
 		if noStream(err) {
 			return nil
 		}
@@ -103,12 +111,21 @@ func noStream(err error) bool {
 	return status.Status == http.StatusMethodNotAllowed || status.Status == http.StatusNotFound
 }
 
+// badRequest reports whether a server has answered 400, as to a Last-Event-ID that
+// it does not know.
+func badRequest(err error) bool {
+	status, ok := errors.AsType[*StatusError](err)
+	return ok && status.Status == http.StatusBadRequest
+}
+
 // eventStream is one stream of events over a row of connections.
 type eventStream struct {
 	c     *Client
 	st    *state
 	tries int    // how many connections in a row may fail; 0: any number
 	tried func() // unless nil, called when the server has answered, or not
+
+	handled func(event string) // unless nil, gets the id of each event after message has returned
 
 	lastID string        // of the last event that came whole
 	retry  time.Duration // what the server wants to be left alone for; 0: it did not say
@@ -151,11 +168,13 @@ func (s *eventStream) read(body io.Reader, message func(data []byte) error) erro
 		if s.idle, s.failed = 0, 0; e.ID != "" {
 			s.lastID = e.ID
 		}
-		if len(e.Data) == 0 || e.Type != "" && e.Type != "message" {
-			continue
+		if len(e.Data) > 0 && (e.Type == "" || e.Type == "message") {
+			if err := message(e.Data); err != nil {
+				return err
+			}
 		}
-		if err := message(e.Data); err != nil {
-			return err
+		if e.ID != "" && s.handled != nil {
+			s.handled(e.ID)
 		}
 	}
 }
@@ -205,6 +224,7 @@ func (s *eventStream) get(ctx context.Context) (*http.Response, error) {
 		defer discard(resp)
 		return nil, newStatusError(resp)
 	}
+	s.c.accepted(s.st)
 	return resp, nil
 }
 
