@@ -54,7 +54,8 @@ type Client struct {
 	making   chan struct{} // held by whoever makes a link
 	leveling chan struct{} // held by whoever tells the server the level of its log
 
-	trace *wirelog.Log // nil: none
+	trace   *wirelog.Log // nil: none
+	address string       // of the server over HTTP, see addressOf
 
 	mu     sync.Mutex
 	tasks  sync.WaitGroup // goroutines of the client's own
@@ -149,6 +150,14 @@ type ClientOptions struct {
 	// it starts the server's process again, for example. Nil: the client is of no
 	// use then.
 	Redial func(context.Context) (farcall.Transport, error)
+	// Resume is what [Client.Session] of an earlier client has returned. Dial then goes on with that
+	// session, without initialize and server/discover. The address must be that of the earlier client,
+	// apart from its query, and Era must allow the session's revision. The other options should be
+	// the same: a legacy server knows the capabilities of the earlier client. LogLevel replaces the
+	// level of the session. When the server does not know the session any more, the first call begins
+	// a new one, and OnSessionLost is called. Connect fails, and so does Dial over other transports
+	// than HTTP. Default: none.
+	Resume []byte
 	// Trace gets a line for each frame that is sent or received, over every transport;
 	// nil: none. A line has the time, the number of the connection (over HTTP: of the
 	// request), > for sent or < for received, and the frame, cut after 1 MiB:
@@ -218,7 +227,11 @@ func Connect(ctx context.Context, t farcall.Transport, o *ClientOptions) (*Clien
 
 // begin makes the first link. The client is closed when that fails.
 func (c *Client) begin(ctx context.Context, w *line) (*Client, error) {
-	l, err := c.agree(ctx, w)
+	agree := c.agree
+	if len(c.opts.Resume) > 0 {
+		agree = c.resume
+	}
+	l, err := agree(ctx, w)
 	if err != nil && ctx.Err() == nil && errors.Is(err, farcall.ErrClosed) && c.dial != nil && len(c.modern)*len(c.legacy) > 0 {
 		_ = w.peer.Close() // it has ended already
 		l, err = c.initializeAnew(ctx, err)
@@ -252,8 +265,8 @@ func (c *Client) Dropped() uint64 {
 	return l.peer.Stats().Dropped
 }
 
-// Close ends the session and the connection, and what is under way, and waits for
-// the callbacks, none of which may call it.
+// Close ends the session, unless [Client.Session] has returned it, the connection
+// and what is under way, and waits for the callbacks, none of which may call it.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	was, l := c.closed, c.cur

@@ -25,6 +25,8 @@ type link struct {
 	*line
 	rev  *era.Revision
 	info *ServerInfo
+	id   string          // of the session; "": none
+	sse  bool            // over HTTP+SSE
 	ctx  context.Context //nolint:containedctx // ends when another link takes its place
 	stop context.CancelFunc
 
@@ -37,7 +39,7 @@ type link struct {
 func (c *Client) newLink(w *line, rev *era.Revision, info *ServerInfo) *link {
 	w.adopt(rev)
 	info.Revision = rev.Name
-	l := &link{line: w, rev: rev, info: info, opened: make(chan struct{}), ended: make(chan error, 1)}
+	l := &link{line: w, rev: rev, info: info, sse: w.sse, opened: make(chan struct{}), ended: make(chan error, 1)}
 	l.ctx, l.stop = context.WithCancel(c.ctx)
 	return l
 }
@@ -223,9 +225,12 @@ func (c *Client) initializeAnew(ctx context.Context, cause error) (*link, error)
 	return l, nil
 }
 
+// revisions returns what may be spoken, best first.
+func (c *Client) revisions() []*era.Revision { return slices.Concat(c.modern, c.legacy) }
+
 func (c *Client) allowed() string {
 	var names []string
-	for _, r := range slices.Concat(c.modern, c.legacy) {
+	for _, r := range c.revisions() {
 		names = append(names, r.Name)
 	}
 	return strings.Join(names, ", ")
@@ -279,6 +284,9 @@ func (c *Client) initialize(ctx context.Context, w *line, offer *era.Revision) (
 		Name: r.ServerInfo.Name, Version: r.ServerInfo.Version, Title: r.ServerInfo.Title,
 		Instructions: r.Instructions, Capabilities: &r.Capabilities, Supported: []string{r.ProtocolVersion},
 	})
+	if w.http != nil {
+		l.id = w.http.Session()
+	}
 	if err := w.peer.Notify(ctx, spec.NotificationInitialized, nil); err != nil {
 		l.stop()
 		return nil, fmt.Errorf("initialize: %w", err)

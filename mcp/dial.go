@@ -35,6 +35,7 @@ func Dial(ctx context.Context, address string, o *ClientOptions) (*Client, error
 			_ = c.Close() // nothing is open yet
 			return nil, fmt.Errorf("mcp: dial: %w", err)
 		}
+		c.address = addressOf(at.URL)
 		return c.begin(ctx, c.lineHTTP(x))
 	}
 	reach := c.reach()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log"
 	"net/http"
 	"os"
@@ -194,6 +195,23 @@ func follow(ctx context.Context, client *mcp.Client) error {
 	return client.Listen(ctx, spec.SubscriptionFilter{
 		ToolsListChanged: true, ResourceSubscriptions: []string{"docs:///readme"},
 	})
+}
+
+// saveSession ends the client, but not its session.
+func saveSession(client *mcp.Client, path string) error {
+	session, err := client.Session()
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(path, session, 0o600), client.Close())
+}
+
+func resumeSession(ctx context.Context, url, path string) (*mcp.Client, error) {
+	session, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return mcp.Dial(ctx, url, &mcp.ClientOptions{Resume: session}) // without a file: a new session
 }
 
 func runTask(ctx context.Context, client *mcp.Client) (string, error) {
