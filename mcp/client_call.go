@@ -206,7 +206,9 @@ func (c *Client) repaired(ctx context.Context, l *link, method string, err error
 	switch {
 	case lost: // a 404: the server has not looked at the call, unless it had taken it before
 	case l.rev.RequestMeta && errors.As(err, &wire):
-		if wire.Code != spec.UnsupportedProtocolVersion {
+		// A legacy server, which may have taken the place of a modern one, refuses so what has no session.
+		legacy := wire.Code == jsonrpc.InvalidRequest && errors.As(err, &status) && status.Status == http.StatusBadRequest
+		if wire.Code != spec.UnsupportedProtocolVersion && !legacy {
 			return false
 		}
 	case l.rev.RequestMeta && errors.As(err, &status):
