@@ -1,5 +1,5 @@
-// Package certificate answers one question: which certificate does a server show, and whose client
-// certificates does it accept?
+// Package certificate answers one question: which certificate does an end of TLS show, and whose
+// does it accept?
 package certificate
 
 import (
