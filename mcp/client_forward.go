@@ -156,6 +156,9 @@ func (w *forwarding) exchange(ctx context.Context, l *link) error {
 	if l.http != nil {
 		way = new(route)
 		inner = way.trace(context.WithValue(inner, besidesKey{}, ctx))
+		if w.Header != nil {
+			inner = mcphttp.WithHeader(inner, w.Header)
+		}
 		if w.header != nil {
 			inner = mcphttp.WithHeader(inner, w.header)
 		}

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"net/http"
 	"time"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -96,6 +97,8 @@ type Forward struct {
 	// revision, to servers that want to know it with each request. What
 	// the _meta of Params has counts first. Nil: the client's own.
 	Info, Capabilities jsonrpc.Raw
+	// Header is added to the request over HTTP of each round. What the protocol demands counts before it.
+	Header http.Header
 	// LogLevel is what is to be logged of the call, for those servers. "": nothing
 	// is said.
 	LogLevel string

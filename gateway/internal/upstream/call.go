@@ -65,7 +65,7 @@ func (u *Upstream) newPendingCall(ctx context.Context, c *Call) *pendingCall {
 	}
 	pc.fw = relay.Forward{
 		Method: c.Method, Params: c.Params, Revision: c.Revision,
-		Info: c.Caller.Info, Capabilities: c.Caller.Capabilities,
+		Info: c.Caller.Info, Capabilities: c.Caller.Capabilities, Header: c.Header,
 		LogLevel: c.LogLevel, Rounds: c.Rounds, Task: c.Task, TaskID: c.TaskID, TaskCreated: c.TaskCreated, LeaveTask: c.LeaveTask,
 	}
 	if pc.fw.Revision == nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 	"time"
 
@@ -54,6 +55,8 @@ type Call struct {
 	// server's answer is not waited for, and the rest is dropped. Nil: not wanted.
 	Notice   func(ctx context.Context, method string, params jsonrpc.Raw)
 	Progress func(ctx context.Context, params jsonrpc.Raw)
+	// Header is added to the request of the call over HTTP. It must not change.
+	Header http.Header
 	// LogLevel is what is to be logged of the call. "": no matter.
 	LogLevel string
 	// Rounds, Task, OnTask, TaskID, TaskCreated and LeaveTask are as in relay.Forward.
