@@ -103,6 +103,15 @@ type Upstream struct {
 	// each request over HTTP and with the handshake of a WebSocket.
 	URL     string
 	Headers map[string]string
+	// TLS is for https, wss and tls: files in PEM, which are read again for each handshake, and a name. CA has the
+	// authorities of the server in place of those of the system, Cert and Key are what the gateway shows, ServerName is
+	// the name in the server's certificate where that is not the host of URL.
+	TLS struct{ CA, Cert, Key, ServerName string }
+	// Proxy is for http, https, ws and wss: the URL of a proxy (http, https, socks5), or "none". "" is what the environment says.
+	Proxy string
+	// ForwardHeaders are the names of headers that calls of MCP over http and https have as they came with the request of
+	// the caller; lists, which callers share, have none. Those of credentials, of connections and of the protocol are refused.
+	ForwardHeaders []string
 	// Transport is that of MCP over HTTP: "" finds out, "streamable", "sse".
 	Transport string
 

@@ -410,6 +410,10 @@ func (e *endpoint) forward(w *calling, name string) (upstream.Result, error) {
 		if s == nil || s.mcp == nil {
 			return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "the server %s has just been taken out of the gateway", name)
 		}
+		var err error
+		if w.Header, err = s.forwarded(w); err != nil {
+			return upstream.Result{}, err
+		}
 		r, err := e.forwardTo(w, s)
 		if n == reloads || w.Err() != nil || !closing(err) || e.g.plan.Load().byName[name] == s {
 			return r, err

@@ -258,7 +258,8 @@ func (c *checker) refuse(path, why, hint string, set map[string]bool) {
 func (c *checker) inProcess(u *Upstream, path string) {
 	c.refuse(path, "a server of this process has none", "remove it, or use another upstream", map[string]bool{
 		"command": len(u.Command) > 0, "url": u.URL != "", "env": len(u.Env) > 0, "inherit_env": len(u.InheritEnv) > 0, "cwd": u.Cwd != "",
-		"headers": len(u.Headers) > 0, "transport": u.Transport != "", "framing": u.Framing != "", "frame_timeout": u.FrameTimeout != 0,
+		"headers": len(u.Headers) > 0, "tls": u.ownTLS(), "proxy": u.Proxy != "", "forward_headers": len(u.ForwardHeaders) > 0,
+		"transport": u.Transport != "", "framing": u.Framing != "", "frame_timeout": u.FrameTimeout != 0,
 		"restart": u.Restart != Restart{}, "sandbox": u.Sandbox != nil, "auth": u.Auth != nil, "max_message": u.MaxMessage != 0,
 	})
 	if u.Profile == profileRaw {
@@ -274,7 +275,8 @@ func (c *checker) command(u *Upstream, path string) {
 		c.problem(path+".command", "it has a NUL byte, which no command can have", "remove it")
 	}
 	c.refuse(path, "a command has none", "remove it; it is for a url", map[string]bool{
-		"headers": len(u.Headers) > 0, "transport": u.Transport != "",
+		"headers": len(u.Headers) > 0, "tls": u.ownTLS(), "proxy": u.Proxy != "", "forward_headers": len(u.ForwardHeaders) > 0,
+		"transport": u.Transport != "",
 	})
 }
 
@@ -310,6 +312,7 @@ func (c *checker) address(u *Upstream, path string) {
 	} else {
 		c.refuse(path, "only http and https have it", "remove it", map[string]bool{"transport": u.Transport != ""})
 	}
+	c.network(u, path, t)
 	if isHTTP || isWS {
 		c.refuse(path, "only commands and byte streams (tcp, tls, unix) have it", "remove it", map[string]bool{"framing": u.Framing != ""})
 	} else {
@@ -367,6 +370,11 @@ var ownHeaders = []string{
 	"Accept", "Connection", "Content-Length", "Content-Type", "Host", "Keep-Alive", "Last-Event-Id", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
 }
 
+// isOwnHeader reports whether farcall sets a header of requests to servers itself.
+func isOwnHeader(key string) bool {
+	return slices.Contains(ownHeaders, key) || strings.HasPrefix(key, "Mcp-") || strings.HasPrefix(key, "Sec-Websocket-")
+}
+
 func (c *checker) headers(u *Upstream, path string) {
 	first := map[string]string{}
 	for _, name := range sortedKeys(u.Headers) {
@@ -377,7 +385,7 @@ func (c *checker) headers(u *Upstream, path string) {
 			c.problem(at, "no header can have this name", "write the name only, without a colon")
 		case strings.ContainsAny(u.Headers[name], "\r\n\x00"):
 			c.problem(at, "the value has a line break", "remove it; a header is one line")
-		case slices.Contains(ownHeaders, key) || strings.HasPrefix(key, "Mcp-") || strings.HasPrefix(key, "Sec-Websocket-"):
+		case isOwnHeader(key):
 			c.problem(at, "farcall sets this header itself", "remove it")
 		case first[key] != "":
 			c.problem(at, "it is the same header as "+first[key], "remove one")

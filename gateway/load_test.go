@@ -47,6 +47,7 @@ func TestDocs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	issueFor(t, filepath.Join(dir, "gateway.pem"), filepath.Join(dir, "gateway.key"), "gateway")
 	for i, b := range blocks {
 		c, problems := parse(t, filepath.Join(dir, "farcall."+b[1]), b[2])
 		if problems != "" {

@@ -30,6 +30,9 @@ func (c *Config) Private() []string {
 		out = append(out, c.TLS.Key)
 	}
 	for _, u := range c.Upstreams {
+		if u.TLS.Key != "" && !slices.Contains(out, u.TLS.Key) {
+			out = append(out, u.TLS.Key)
+		}
 		if u.Auth == nil {
 			continue
 		}

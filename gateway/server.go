@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -49,6 +50,8 @@ type server struct {
 	raw      *raw.Upstream         // nil: it is nothing but an MCP server
 	alone    *route.View           // what it offers, by its own names
 	auth     mcphttp.Authorizer    // nil: headers are all it needs
+	http     *http.Client          // nil: that of the transport
+	tls      *tls.Config           // nil: that of the transport
 
 	post, stream, ws http.Handler // of raw
 
@@ -90,6 +93,9 @@ func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, e
 			return nil, fmt.Errorf("gateway: upstream %s: %w", c.Name, err)
 		}
 		s.target.Framing = c.framing()
+	}
+	if err = s.network(log); err != nil {
+		return nil, err
 	}
 	if s.auth, err = c.authorizer(log); err != nil {
 		return nil, err
@@ -197,7 +203,7 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 	if c.Transport == "sse" && o.Era == "" {
 		o.Era = "legacy" // a server of that transport may speak a later revision over it
 	}
-	o.HTTP = &mcphttp.DialOptions{Header: c.header(), Authorize: s.authFor(ctx), MaxMessage: int(c.MaxMessage), Budget: s.budget}
+	o.HTTP = &mcphttp.DialOptions{HTTP: s.http, Header: c.header(), Authorize: s.authFor(ctx), MaxMessage: int(c.MaxMessage), Budget: s.budget}
 	return mcp.Dial(ctx, c.URL, o)
 }
 
@@ -264,7 +270,7 @@ func (s *server) web() bool { return s.target != nil && s.target.Kind == target.
 
 // reach are the options for a connection to the address of the server.
 func (s *server) reach(subprotocols ...string) *target.Options {
-	return &target.Options{Header: s.cfg.header(), Subprotocols: subprotocols, MaxMessage: int(s.cfg.MaxMessage), FrameTimeout: s.cfg.FrameTimeout, Budget: s.budget}
+	return &target.Options{TLS: s.tls, Client: s.http, Header: s.cfg.header(), Subprotocols: subprotocols, MaxMessage: int(s.cfg.MaxMessage), FrameTimeout: s.cfg.FrameTimeout, Budget: s.budget}
 }
 
 // close lets the calls in flight finish, as long as the context lasts, and ends
@@ -289,6 +295,9 @@ func (s *server) close(ctx context.Context) {
 	s.serving.Wait()
 	if s.children != nil {
 		_ = s.children.Close()
+	}
+	if s.http != nil {
+		s.http.CloseIdleConnections()
 	}
 }
 

@@ -53,9 +53,13 @@ func TestServersOfDesktopFiles(t *testing.T) {
 func TestServersRefused(t *testing.T) {
 	for _, key := range []string{
 		"profile: raw", "framing: header", "era: legacy", "sandbox: strict", "tools: {rename: {a: b}}", "tools: {describe: {a: b}}",
-		"resources: {deny: ['*']}", "prompts: {deny: ['*']}",
+		"resources: {deny: ['*']}", "prompts: {deny: ['*']}", "proxy: none", "tls: {server_name: b}", "forward_headers: [x-user]",
 	} {
-		c, problems := parse(t, "f.yaml", "upstreams:\n  a:\n    command: [x]\n    "+key+"\n")
+		of := "command: [x]"
+		if strings.HasPrefix(key, "proxy") || strings.HasPrefix(key, "tls") || strings.HasPrefix(key, "forward") {
+			of = "url: https://h"
+		}
+		c, problems := parse(t, "f.yaml", "upstreams:\n  a:\n    "+of+"\n    "+key+"\n")
 		if c == nil {
 			t.Fatalf("%s: %s", key, problems)
 		}
