@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway/internal/wording"
 	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -128,13 +128,5 @@ func textOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	text := err.Error()
-	if e := new(url.Error); errors.As(err, &e) {
-		where := "the server"
-		if u, err := url.Parse(e.URL); err == nil {
-			where = u.Scheme + "://" + u.Host
-		}
-		text = strings.ReplaceAll(strings.ReplaceAll(text, strconv.Quote(e.URL), where), e.URL, where)
-	}
-	return text
+	return wording.Text(err)
 }

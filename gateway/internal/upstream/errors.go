@@ -6,13 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway/internal/wording"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/visible"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -212,26 +211,14 @@ func (u *Upstream) explain(err error) (after time.Duration, stderr []string) {
 	return after, stderr[max(0, len(stderr)-maxLines):]
 }
 
-// layers are what packages put before the text of an error; which of them noticed it is no help.
-var layers = regexp.MustCompile(`^(?:mcp: (?:connect: |the request was not sent: )?|"[\w/$.-]+": |farcall: call "[^"]*": |mcphttp: cannot reach the server: )+`)
-
 // textOf returns the text of an error without the secrets of an address.
 func textOf(err error) string {
-	text := err.Error()
+	text := wording.Text(err)
 	if wire, ok := err.(*jsonrpc.Error); ok { //nolint:errorlint // one that is wrapped has a text around it
 		text = wire.Message
 	}
 	if exit, ok := errors.AsType[*stream.ExitError](err); ok {
 		text = strings.TrimPrefix(exit.Error(), "stream: ")
-	}
-	text = strings.Replace(text, ": see ClientOptions.Era", "", 1)
-	text = strings.Replace(text[len(layers.FindString(text)):], "farcall: the other end broke", "the server broke", 1)
-	if e, ok := errors.AsType[*url.Error](err); ok {
-		where := "the server"
-		if u, err := url.Parse(e.URL); err == nil {
-			where = u.Scheme + "://" + u.Host
-		}
-		text = strings.ReplaceAll(strings.ReplaceAll(text, strconv.Quote(e.URL), where), e.URL, where)
 	}
 	if len(text) > maxText {
 		text = text[:maxText] + "…"
