@@ -106,8 +106,9 @@ func chaosCall(t *testing.T, u *Upstream, id string, random *rand.Rand) string {
 		who.Capabilities = jsonrpc.Raw(canElicit)
 		c, want = toolCall("ask", id, who), id+" "+id
 		c.Rounds = true
+		pause := time.Duration(random.IntN(10)) * time.Millisecond // Ask runs twice at once when the call is made again
 		c.Ask = func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
-			<-time.After(time.Duration(random.IntN(10)) * time.Millisecond)
+			<-time.After(pause)
 			return answerWith("")(ctx, method, params)
 		}
 	}
