@@ -152,6 +152,7 @@ func TestTaskAfterAsks(t *testing.T) {
 		if r.Result.Status != "working" {
 			t.Errorf("created: %s", r.raw)
 		}
+		synctest.Wait() // until it asks
 		sendTask(t, s, "tasks/update", r.Result.TaskID, `,"inputResponses":{"who":{"action":"accept","content":{"name":"A"}}}`)
 		synctest.Wait()
 		if g := sendTask(t, s, "tasks/get", r.Result.TaskID, ""); g.Result.Status != "completed" || runs != 1 {
