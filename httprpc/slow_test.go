@@ -10,17 +10,19 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/farcall-dev/farcall/httprpc"
 )
 
-// pace is how much faster than others hasty connections are.
+// pace is how much faster than others hasty connections are. Those in a bubble of synctest have 1.
 const pace = 50
 
 // A hasty connection has deadlines that are nearer than they were meant to be.
 type hasty struct {
 	net.Conn
+	pace   time.Duration
 	once   sync.Once
 	closed chan struct{}
 
@@ -28,15 +30,15 @@ type hasty struct {
 	began time.Time // of what reads have a deadline for
 }
 
-func sooner(t time.Time) time.Time {
+func (h *hasty) sooner(t time.Time) time.Time {
 	if d := time.Until(t); !t.IsZero() && d > 0 {
-		return time.Now().Add(d / pace)
+		return time.Now().Add(d / h.pace)
 	}
 	return t
 }
 
-func (h *hasty) SetDeadline(t time.Time) error      { return h.Conn.SetDeadline(sooner(t)) }
-func (h *hasty) SetWriteDeadline(t time.Time) error { return h.Conn.SetWriteDeadline(sooner(t)) }
+func (h *hasty) SetDeadline(t time.Time) error      { return h.Conn.SetDeadline(h.sooner(t)) }
+func (h *hasty) SetWriteDeadline(t time.Time) error { return h.Conn.SetWriteDeadline(h.sooner(t)) }
 
 // SetReadDeadline may put the same deadline off.
 func (h *hasty) SetReadDeadline(t time.Time) error {
@@ -49,7 +51,7 @@ func (h *hasty) SetReadDeadline(t time.Time) error {
 		h.began = now
 		fallthrough
 	case t.After(now):
-		t = h.began.Add(t.Sub(h.began) / pace)
+		t = h.began.Add(t.Sub(h.began) / h.pace)
 	}
 	return h.Conn.SetReadDeadline(t)
 }
@@ -62,6 +64,7 @@ func (h *hasty) Close() error {
 // hurried is a server of hasty connections.
 type hurried struct {
 	t    *testing.T
+	pace time.Duration
 	held atomic.Int64
 	made chan net.Conn
 	done chan struct{}
@@ -81,7 +84,7 @@ func (s *hurried) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 
 
 func hurry(t *testing.T, o *httprpc.Options) *hurried {
 	t.Helper()
-	s := &hurried{t: t, made: make(chan net.Conn), done: make(chan struct{})}
+	s := &hurried{t: t, pace: pace, made: make(chan net.Conn), done: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle("/rpc", httprpc.NewHandler(service(t), o))
 	mux.Handle("/stream", httprpc.NewStreamHandler(service(t), o))
@@ -99,7 +102,7 @@ func hurry(t *testing.T, o *httprpc.Options) *hurried {
 func (s *hurried) dial() (net.Conn, *hasty) {
 	mine, theirs := net.Pipe()
 	s.t.Cleanup(func() { mine.Close() })
-	h := &hasty{Conn: theirs, closed: make(chan struct{})}
+	h := &hasty{Conn: theirs, pace: s.pace, closed: make(chan struct{})}
 	s.made <- h
 	return mine, h
 }
@@ -109,7 +112,7 @@ func (s *hurried) free(h *hasty) {
 	s.t.Helper()
 	select {
 	case <-h.closed:
-	case <-time.After(20 * time.Second):
+	case <-time.After(20 * pace * time.Second / h.pace):
 		s.t.Fatal("the connection is held")
 	}
 	for began := time.Now(); s.held.Load() > 0; <-time.After(time.Millisecond) {
@@ -171,41 +174,44 @@ func TestSlowBodies(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := hurry(t, nil)
-			conn, theirs := s.dial()
-			head, body, _ := strings.Cut(c.request, "\r\n\r\n")
-			began := time.Now()
-			go func() {
-				_, _ = io.WriteString(conn, head+"\r\n\r\n")
-				for len(body) > 0 {
-					n := min(c.step, len(body))
-					if _, err := io.WriteString(conn, body[:n]); err != nil {
-						return
+			synctest.Test(t, func(t *testing.T) {
+				s := hurry(t, nil)
+				s.pace = 1
+				conn, theirs := s.dial()
+				head, body, _ := strings.Cut(c.request, "\r\n\r\n")
+				began := time.Now()
+				go func() {
+					_, _ = io.WriteString(conn, head+"\r\n\r\n")
+					for len(body) > 0 {
+						n := min(c.step, len(body))
+						if _, err := io.WriteString(conn, body[:n]); err != nil {
+							return
+						}
+						body = body[n:]
+						select {
+						case <-time.After(c.every):
+						case <-theirs.closed:
+							return
+						}
 					}
-					body = body[n:]
-					select {
-					case <-time.After(c.every / pace):
-					case <-theirs.closed:
-						return
-					}
+				}()
+				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				if c.want == "" { // net/http waits for the rest before it answers, and then it is too late
+					s.free(theirs)
+					return
 				}
-			}()
-			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if c.want == "" { // net/http waits for the rest before it answers, and then it is too late
-				s.free(theirs)
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, _ = io.Copy(io.Discard, resp.Body)
-			resp.Body.Close()
-			if !strings.HasPrefix(resp.Status, c.want) {
-				t.Errorf("%s after %v", resp.Status, time.Since(began)*pace)
-			}
-			if !strings.HasPrefix(resp.Status, "200") {
-				s.free(theirs)
-			}
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				resp.Body.Close()
+				if !strings.HasPrefix(resp.Status, c.want) {
+					t.Errorf("%s after %v", resp.Status, time.Since(began))
+				}
+				if !strings.HasPrefix(resp.Status, "200") {
+					s.free(theirs)
+				}
+			})
 		})
 	}
 }

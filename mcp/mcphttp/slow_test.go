@@ -140,7 +140,7 @@ func (s *hurried) free(h *hasty) {
 	s.t.Helper()
 	select {
 	case <-h.closed:
-	case <-time.After(20 * time.Minute / h.pace):
+	case <-time.After(20 * pace * time.Second / h.pace):
 		s.t.Fatal("the connection is held")
 	}
 	for began := time.Now(); s.h.active.Load() > 0; <-time.After(time.Millisecond) {
