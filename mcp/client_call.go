@@ -358,7 +358,7 @@ func (c *Client) link(ctx context.Context) (*link, error) {
 		case !errors.Is(why, farcall.ErrClosed):
 			why = fmt.Errorf("%w: %w", farcall.ErrClosed, why)
 		}
-		return nil, fmt.Errorf("%w, and nobody said how to connect anew; see ClientOptions.Redial", why)
+		return nil, fmt.Errorf("%w; no Redial function is configured: see ClientOptions.Redial", why)
 	}
 	return c.renew(ctx, l)
 }

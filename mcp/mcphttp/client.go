@@ -215,7 +215,7 @@ func (c *Client) Close() error {
 	if !detached {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), endTimeout)
 		defer cancel()
-		_ = c.EndSession(ctx) // nobody is left to do something about it
+		_ = c.EndSession(ctx) // the client has ended: no caller can handle it
 	}
 	c.tasks.Wait()
 	if c.own != nil {

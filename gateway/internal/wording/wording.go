@@ -27,7 +27,7 @@ var keys = strings.NewReplacer(
 	"(it may be legacy: see ClientOptions.Era)", "(it may be legacy: see era)",
 	": see ClientOptions.Era", "",
 	"; see ClientOptions.MaxRounds", "",
-	", and nobody said how to connect anew; see ClientOptions.Redial", "",
+	"; no Redial function is configured: see ClientOptions.Redial", "",
 	"(ClientOptions.Timeout)", "(timeout)",
 	" (ClientOptions.MaxTimeout)", "",
 	"(does the server want an Authorization header?)", "(does the server want credentials? see headers and auth)",
