@@ -81,7 +81,7 @@ func TestNotificationHoldsNoBatch(t *testing.T) {
 	before := heap()
 	for range 100 {
 		w.write(batch)
-		if got := w.read(); strings.Count(got, "-32600") != 1000 {
+		if got := w.readWhole(); strings.Count(got, "-32600") != 1000 {
 			t.Fatalf("got %.200s", got)
 		}
 	}

@@ -47,14 +47,12 @@ func newWire(t *testing.T, f stream.Framing, h farcall.Handler, o *farcall.Optio
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := far.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
 	w := &wire{t: t, p: farcall.NewPeer(stream.New(near, f, nil), h, o), c: far.(*net.TCPConn), r: bufio.NewReader(far), framing: f}
 	t.Cleanup(func() {
 		if err := w.p.Close(); err != nil {
 			t.Error(err)
 		}
+		w.soon()
 		rest, err := io.ReadAll(w.r)
 		if len(rest) > 0 || (err != nil && !t.Failed() && !strings.Contains(err.Error(), "reset")) {
 			t.Errorf("the peer said more: %.200s, %v", rest, err)
@@ -62,6 +60,14 @@ func newWire(t *testing.T, f stream.Framing, h farcall.Handler, o *farcall.Optio
 		far.Close()
 	})
 	return w
+}
+
+// soon bounds the read or write that follows, so that a peer that hangs fails the test.
+func (w *wire) soon() {
+	w.t.Helper()
+	if err := w.c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 func (w *wire) write(frames ...string) {
@@ -74,6 +80,7 @@ func (w *wire) write(frames ...string) {
 			out = append(append(out, f...), '\n')
 		}
 	}
+	w.soon()
 	if _, err := w.c.Write(out); err != nil {
 		w.t.Fatal(err)
 	}
@@ -87,12 +94,19 @@ func withoutReasons(answer string) string { return reason.ReplaceAllString(answe
 // read reads an answer, without reasons.
 func (w *wire) read() string {
 	w.t.Helper()
+	return withoutReasons(w.readWhole())
+}
+
+// readWhole reads an answer as it came.
+func (w *wire) readWhole() string {
+	w.t.Helper()
+	w.soon()
 	if w.framing == stream.NDJSON {
 		line, err := w.r.ReadString('\n')
 		if err != nil {
 			w.t.Fatalf("reading: %q, %v", line, err)
 		}
-		return withoutReasons(strings.TrimSuffix(line, "\n"))
+		return strings.TrimSuffix(line, "\n")
 	}
 	header, err := textproto.NewReader(w.r).ReadMIMEHeader()
 	if err != nil {
@@ -106,7 +120,7 @@ func (w *wire) read() string {
 	if _, err := io.ReadFull(w.r, body); err != nil {
 		w.t.Fatal(err)
 	}
-	return withoutReasons(string(body))
+	return string(body)
 }
 
 func (w *wire) expect(want string) {
