@@ -52,6 +52,11 @@ fix: ## Show what go fix would modernise
 lint: ## Run the linters of .golangci.yml
 	$(tool) golangci-lint run
 
+.PHONY: cross
+cross: ## Check that everything, tests too, compiles for each system that farcall is built for
+	@go -C tools build -o ../out/crosscheck ./crosscheck
+	@out/crosscheck linux/amd64 linux/arm64 linux/386 darwin/amd64 darwin/arm64 windows/amd64 windows/arm64
+
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities; says so where it cannot (VULN=required fails then)
 	@tools/vuln.sh $(modules)
