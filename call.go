@@ -380,8 +380,12 @@ func (p *Peer) appendRequest(ctx context.Context, dst []byte, id jsonrpc.ID, met
 	if err != nil {
 		return dst, err
 	}
-	if _, theirs := params.(jsonrpc.Raw); !theirs && cap(raw) > cap(*scratch) { // theirs is not ours to lend
-		*scratch = raw[:0]
+	switch params.(type) {
+	case jsonrpc.Raw, *remote.Params: // not ours to lend
+	default:
+		if cap(raw) > cap(*scratch) {
+			*scratch = raw[:0]
+		}
 	}
 	named := raw == nil || raw[scan.Space(raw, 0)] == '{'
 	if ask.work && named {
@@ -451,6 +455,8 @@ func appendParams(dst []byte, params any) (raw jsonrpc.Raw, err error) {
 	switch v := params.(type) {
 	case nil:
 		return nil, nil
+	case *remote.Params:
+		raw = jsonrpc.Raw(*v)
 	case jsonrpc.Raw:
 		if err := jsonrpc.Valid(v); len(v) > 0 && err != nil {
 			return nil, fmt.Errorf("the params are not valid JSON: %w", err)

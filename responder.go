@@ -43,9 +43,9 @@ func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(fr
 	if err := dec.Decode(frame, batch); err != nil {
 		return r.refused(ctx, dst, &jsonrpc.Message{Raw: frame}, err, false)
 	}
-	out := &pusher{push: push, version: jsonrpc.V2}
-	defer out.end()
 	if batch.Array {
+		out := &pusher{push: push, version: jsonrpc.V2}
+		defer out.end()
 		return append(dst, r.respondBatch(ctx, batch.Messages, out)...)
 	}
 	m := &batch.Messages[0]
@@ -55,7 +55,8 @@ func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(fr
 	case jsonrpc.Invalid:
 		return r.refused(ctx, dst, m, m.Err, false)
 	}
-	v := r.newServing(ctx, m, out)
+	v := r.newPushing(ctx, m, push)
+	defer v.push.end()
 	defer r.recycle(batch, len(frame))
 	if e := r.enter(v); e != nil {
 		if v.req.IsNotification() {
@@ -129,10 +130,26 @@ func (s *serving) single(result any) (err error) {
 }
 
 func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pusher) *serving {
-	v := &serving{parent: ctx, core: &r.core, push: push}
+	v := new(serving)
+	r.begin(ctx, v, m, push)
+	return v
+}
+
+// newPushing is newServing of a message with a way back of its own, in one allocation.
+func (r *Responder) newPushing(ctx context.Context, m *jsonrpc.Message, push func(frame []byte) error) *serving {
+	both := &struct {
+		serving
+
+		out pusher
+	}{out: pusher{push: push, version: jsonrpc.V2}}
+	r.begin(ctx, &both.serving, m, &both.out)
+	return &both.serving
+}
+
+func (r *Responder) begin(ctx context.Context, v *serving, m *jsonrpc.Message, push *pusher) {
+	v.parent, v.core, v.push = ctx, &r.core, push
 	v.req = newRequest(m)
 	v.req.Method, v.load = r.lookup(m.Method)
-	return v
 }
 
 // enter takes a place for a call, or refuses it.
@@ -159,22 +176,30 @@ func (s *serving) takeScarce() *owner.Key {
 // of a Peer note it themselves; this is for a transport that carries calls back
 // beside a Responder. Outside of a handler it does nothing.
 func Waiting(ctx context.Context) (resume func()) {
+	return pause(ctx).resume // it is so small that it is inlined, and resume is not allocated
+}
+
+// pause notes that a handler waits, until resume is called. Nil: there is none.
+func pause(ctx context.Context) *serving {
 	s := servingFrom(ctx)
 	switch {
 	case s == nil || s.peer == nil && s.core.responder == nil:
-		return func() {}
+		return nil
 	case s.peer != nil:
 		s.peer.park(s)
-		return func() { s.peer.unpark(s) }
+	case s.parked.Add(1) == 1: // a handler that waits for several things at once waits once
+		s.core.responder.places.pause(s.takeScarce())
 	}
-	p := &s.core.responder.places
-	if s.parked.Add(1) == 1 { // a handler that waits for several things at once waits once
-		p.pause(s.takeScarce())
-	}
-	return func() {
-		if s.parked.Add(-1) == 0 {
-			p.resume()
-		}
+	return s
+}
+
+func (s *serving) resume() {
+	switch {
+	case s == nil:
+	case s.peer != nil:
+		s.peer.unpark(s)
+	case s.parked.Add(-1) == 0:
+		s.core.responder.places.resume()
 	}
 }
 

@@ -22,6 +22,7 @@ type core struct {
 	mux       *Mux     // the handler without them, when it is a Mux
 	responder *Responder
 	load      load // of a handler that is not a Mux, or of methods that a Mux does not have
+	names     names
 }
 
 func (c *core) init(h Handler, o *Options) {
@@ -39,9 +40,28 @@ func (c *core) lookup(method []byte) (name string, l *load) {
 		if e := c.mux.find(method); e != nil {
 			return e.name, &e.load
 		}
-		return string(method), &c.load // unknown methods leave no trace of their own
 	}
-	return string(method), &c.load
+	return c.names.of(method), &c.load
+}
+
+// names remembers the names of some methods that no Mux knows, so that the calls of a few methods do
+// not allocate them. The methods that a peer makes up take no more room than a few names.
+type names [8]atomic.Pointer[string]
+
+// longestName bounds the names that are remembered.
+const longestName = 64
+
+func (n *names) of(method []byte) string {
+	if len(method) == 0 || len(method) > longestName {
+		return string(method)
+	}
+	at := &n[(len(method)+int(method[len(method)-1]))%len(n)]
+	if known := at.Load(); known != nil && *known == string(method) {
+		return *known
+	}
+	name := string(method)
+	at.Store(&name)
+	return name
 }
 
 // serving is one request or notification that is being handled. It is also the

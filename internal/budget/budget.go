@@ -89,7 +89,7 @@ func (b *Budget) Unauthenticated() *Budget { return &Budget{books: b.books, few:
 // Of returns the budget for what belongs to the owner in a context, if there is
 // one.
 func Of(ctx context.Context, b *Budget) *Budget {
-	if o := ownerOf(ctx); !o.IsZero() {
+	if o := owner.From(ctx); !o.IsZero() {
 		return By(b, func() (owner.Key, bool) { return o, false })
 	}
 	return Or(b)

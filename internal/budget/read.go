@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -84,7 +83,7 @@ type request struct {
 }
 
 // Owner returns the owner in the context of the request, or the zero key.
-func (q *request) Owner() owner.Key { return ownerOf(q.r.Context()) }
+func (q *request) Owner() owner.Key { return owner.From(q.r.Context()) }
 
 // Remote implements Frame.
 func (q *request) Remote() string { return q.r.RemoteAddr }
@@ -92,9 +91,4 @@ func (q *request) Remote() string { return q.r.RemoteAddr }
 // Evicted implements Frame: the read that waits for the body fails.
 func (q *request) Evicted() {
 	_ = http.NewResponseController(q.w).SetReadDeadline(time.Unix(1, 0)) // without a connection nothing waits
-}
-
-func ownerOf(ctx context.Context) owner.Key {
-	o, _ := ctx.Value(owner.ContextKey{}).(owner.Key)
-	return o
 }

@@ -169,13 +169,19 @@ func Or(keys ...Key) Key {
 	return Key{}
 }
 
-// ContextKey is the key under which the context of a call has its owner, a Key.
+// ContextKey is the key under which the context of a call has its owner: a Key, or a *Key where that saves
+// an allocation. What a *Key points to does not change. From reads both.
 type ContextKey struct{}
 
 // From returns the owner of the call whose context it is, the zero Key when there is none.
 func From(ctx interface{ Value(key any) any }) Key {
-	k, _ := ctx.Value(ContextKey{}).(Key)
-	return k
+	switch k := ctx.Value(ContextKey{}).(type) {
+	case Key:
+		return k
+	case *Key:
+		return *k
+	}
+	return Key{}
 }
 
 // SessionKey is the key under which the context of a call has the owner of the session that it is made

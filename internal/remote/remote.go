@@ -1,7 +1,11 @@
-// Package remote answers one question: did this error come from the other end of a connection?
+// Package remote answers one question: did this come from the other end of a connection?
 package remote
 
 import "github.com/farcall-dev/farcall/jsonrpc"
+
+// Params are the params of a message that another process has sent. They were validated when the
+// message was decoded: a Peer that is given a *Params passes the bytes on and does not look at them again.
+type Params jsonrpc.Raw
 
 // Error is what a call fails with that the other end answered with an error. A handler that returns
 // it has failed itself; the code is not its own, unless it says so with Pass.
