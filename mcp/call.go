@@ -91,9 +91,21 @@ func (c *call) Value(key any) any {
 	case callKey, inbound.Key:
 		return c
 	case owner.ContextKey:
-		return c.owner()
+		if c.srv.opts.Owner == nil && c.session == nil {
+			break // the transport knows, and its answer costs no allocation
+		}
+		return c.ownerValue()
 	}
 	return c.Context.Value(key)
+}
+
+// ownerValue returns the owner as the value of an owner.ContextKey.
+func (c *call) ownerValue() any {
+	k := c.owner()
+	if c.session != nil && k == c.session.owner {
+		return &c.session.owner
+	}
+	return k
 }
 
 // server returns the server that handles the call.
@@ -141,23 +153,32 @@ type ClientInfo struct {
 }
 
 // ClientFrom returns what is known of the client whose request is being handled,
-// or nil outside of a handler.
+// or nil outside of a handler. It is inlined: a caller that only copies the ClientInfo does not allocate one.
 func ClientFrom(ctx context.Context) *ClientInfo {
-	c := callFrom(ctx)
-	if c == nil {
+	i := new(ClientInfo)
+	if !describeClient(ctx, i) {
 		return nil
-	}
-	i := c.who.describe(c.rev)
-	i.LogLevel, i.ProgressWanted = c.level(), c.in.progress || c.task.started()
-	if c.session != nil {
-		i.Session = c.session.name
 	}
 	return i
 }
 
+// describeClient is ClientFrom. It reports false outside of a handler.
+func describeClient(ctx context.Context, i *ClientInfo) bool {
+	c := callFrom(ctx)
+	if c == nil {
+		return false
+	}
+	*i = c.who.describe(c.rev)
+	i.LogLevel, i.ProgressWanted = c.level(), c.in.progress || c.task.started()
+	if c.session != nil {
+		i.Session = c.session.name
+	}
+	return true
+}
+
 // describe says of a client what does not depend on the request.
-func (m *clientMeta) describe(rev *era.Revision) *ClientInfo {
-	return &ClientInfo{
+func (m *clientMeta) describe(rev *era.Revision) ClientInfo {
+	return ClientInfo{
 		Name: m.info.Name, Version: m.info.Version, Title: m.info.Title,
 		Capabilities: &m.caps, Revision: rev.Name,
 		InfoRaw: m.infoRaw, CapabilitiesRaw: m.capsRaw,

@@ -53,7 +53,7 @@ func (s *Session) ID() string {
 func (s *Session) Client() *ClientInfo {
 	i := s.x.who.Load().describe(s.x.rev.Load())
 	i.Session, i.LogLevel = s.x.name, s.x.level()
-	return i
+	return &i
 }
 
 // Done returns a channel that is closed when the session ends.

@@ -199,6 +199,16 @@ type exchange struct {
 	// elsewhere are answers to what other replicas have asked.
 	elsewhere []elsewhere
 	refusal   *jsonrpc.Error
+
+	only incoming // the call, when it is no batch; the session's
+}
+
+// incoming returns the call of a request. The usual one is part of the exchange: it needs no allocation.
+func (x *exchange) incoming(req *farcall.Request) *incoming {
+	if req.InBatch() {
+		return new(incoming)
+	}
+	return &x.only
 }
 
 type exchangeKey struct{}
@@ -214,22 +224,16 @@ func (x *exchange) Value(key any) any {
 	case exchangeKey:
 		return x
 	case owner.ContextKey:
-		return x.owner()
+		if x.session != nil {
+			return &x.session.owner
+		}
+		return owner.Or(x.h.principal(x.req), owner.Address(x.req.RemoteAddr)) // of what the call leaves behind
 	case owner.SessionKey:
 		if x.session != nil {
 			return &x.session.owner
 		}
 	}
 	return x.Context.Value(key)
-}
-
-// owner returns the owner of what the call leaves behind: its principal, or else its session, or
-// else its address.
-func (x *exchange) owner() owner.Key {
-	if x.session != nil {
-		return x.session.owner
-	}
-	return owner.Or(x.h.principal(x.req), owner.Address(x.req.RemoteAddr))
 }
 
 // Done implements context.Context: what belongs to a session goes on when the

@@ -158,23 +158,26 @@ func answerJSON(w http.ResponseWriter, status int, body []byte) {
 	if status != 0 && status != http.StatusOK {
 		w.WriteHeader(status)
 	}
-	_, _ = patientWriter{w, http.NewResponseController(w)}.Write(body) // the client has gone; nobody is left to tell
+	_, _ = writePatiently(w, http.NewResponseController(w), body) // the client has gone; nobody is left to tell
 }
 
-// patientWriter gives a client slow.AnswerTime for each part of what is large: the
-// buffers of the system may not hold it, and a slow client takes it all the
-// same, in time.
+// patientWriter is writePatiently as an io.Writer.
 type patientWriter struct {
 	w   io.Writer
 	ctl *http.ResponseController
 }
 
-func (p patientWriter) Write(b []byte) (n int, err error) {
+func (p patientWriter) Write(b []byte) (n int, err error) { return writePatiently(p.w, p.ctl, b) }
+
+// writePatiently gives a client slow.AnswerTime for each part of what is large: the
+// buffers of the system may not hold it, and a slow client takes it all the
+// same, in time.
+func writePatiently(w io.Writer, ctl *http.ResponseController, b []byte) (n int, err error) {
 	for part := range slices.Chunk(b, maxPooled) {
-		if err = p.ctl.SetWriteDeadline(time.Now().Add(slow.AnswerTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		if err = ctl.SetWriteDeadline(time.Now().Add(slow.AnswerTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return n, err
 		}
-		m, err := p.w.Write(part)
+		m, err := w.Write(part)
 		if n += m; err != nil {
 			return n, err
 		}

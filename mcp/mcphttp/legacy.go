@@ -36,11 +36,11 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, frame []byte) *se
 		refuse(w, status, h.requestID(frame), &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: message})
 		return nil
 	}
-	rev := assumed()
-	if versions := r.Header[headerVersion]; len(versions) > 0 {
-		if rev = era.Lookup(versions[0]); len(versions) > 1 || rev == nil || !rev.Handshake {
-			return reject(http.StatusBadRequest, "Bad Request: MCP-Protocol-Version is no revision that has sessions; send the one that was agreed upon")
-		}
+	var rev *era.Revision
+	if versions := r.Header[headerVersion]; len(versions) == 0 {
+		rev = assumed()
+	} else if rev = era.Lookup(versions[0]); len(versions) > 1 || rev == nil || !rev.Handshake {
+		return reject(http.StatusBadRequest, "Bad Request: MCP-Protocol-Version is no revision that has sessions; send the one that was agreed upon")
 	}
 	s, full := h.lookup(r, rev)
 	switch {

@@ -40,9 +40,9 @@ type session struct {
 
 	closed  bool // mu's
 	mu      sync.Mutex
-	backend Session // nil until initialize arrives
-	calls   []*incoming
-	pushes  *pushing // nil: nothing was pushed yet
+	backend Session   // nil until initialize arrives
+	calls   *incoming // the newest one of those that are being handled
+	pushes  *pushing  // nil: nothing was pushed yet
 }
 
 // movable is what a session has beside that may go on in another process.
@@ -95,6 +95,7 @@ type incoming struct {
 	end     cancel.End
 
 	// The session's.
+	next      *incoming // that has begun before
 	cancelled bool
 	over      bool
 	waiting   int // calls to the client that are not answered yet
@@ -300,7 +301,8 @@ func (s *session) handle(ctx context.Context, x *exchange, req *farcall.Request)
 			return nil, err
 		}
 	}
-	c := &incoming{Context: ctx, session: s, id: req.ID.Raw()}
+	c := x.incoming(req)
+	c.Context, c.session, c.id = ctx, s, req.ID.Raw()
 	defer c.cancel()
 	if ctx.Done() != nil { // that of an interceptor: the exchange's has no end
 		defer context.AfterFunc(ctx, func() { c.end.Cancel(ctx.Err()) })()
@@ -325,7 +327,7 @@ func (s *session) enter(c *incoming) (Session, *jsonrpc.Error) {
 	if c.id != nil && s.find(c.id) != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the id is in use by a request in flight"}
 	}
-	s.calls = append(s.calls, c)
+	c.next, s.calls = s.calls, c
 	s.h.table.hold(s)
 	return s.backend, nil
 }
@@ -335,9 +337,11 @@ func (s *session) enter(c *incoming) (Session, *jsonrpc.Error) {
 func (s *session) leave(c *incoming, x *exchange, inBatch bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.calls = slices.DeleteFunc(s.calls, func(o *incoming) bool { return o == c }); len(s.calls) == 0 {
-		s.calls = nil // an idle session is small
+	at := &s.calls
+	for *at != c {
+		at = &(*at).next
 	}
+	*at, c.next = c.next, nil // a call that still waits for its client keeps no other one alive
 	if c.over = true; c.waiting == 0 {
 		s.h.table.put(s)
 	}
@@ -371,7 +375,7 @@ func (x *exchange) wanted(answer []byte) []byte {
 }
 
 func (s *session) find(id []byte) *incoming {
-	for _, c := range s.calls {
+	for c := s.calls; c != nil; c = c.next {
 		if c.id != nil && sameID(c.id, id) {
 			return c
 		}
@@ -411,7 +415,7 @@ func (s *session) hangUp() {
 	if s.pushes != nil {
 		own = slices.Clone(s.pushes.own)
 	}
-	idle := s.only != nil && len(s.calls) == 0
+	idle := s.only != nil && s.calls == nil
 	s.mu.Unlock()
 	for _, st := range own {
 		st.end()
@@ -430,14 +434,14 @@ func (s *session) end() {
 	if pushes.done != nil && !was {
 		close(pushes.done)
 	}
-	calls, own, pending := slices.Clone(s.calls), slices.Clone(pushes.own), pushes.pending
+	own, pending := slices.Clone(pushes.own), pushes.pending
 	pushes.pending = nil
+	for c := s.calls; c != nil; c = c.next {
+		c.cancel()
+	}
 	s.mu.Unlock()
 	if was {
 		return
-	}
-	for _, c := range calls {
-		c.cancel()
 	}
 	for _, p := range pending {
 		p.finish(nil, errSessionEnded)

@@ -125,7 +125,7 @@ func (h *Handler) resume(ctx context.Context, s *session) (*session, bool) {
 // while its client is away.
 func (s *session) local() bool {
 	s.mu.Lock()
-	busy, backend := s.closed || len(s.calls) > 0, s.backend
+	busy, backend := s.closed || s.calls != nil, s.backend
 	if p := s.pushes; p != nil {
 		busy = busy || p.pending != nil || p.unread
 	}
