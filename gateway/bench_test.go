@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
@@ -99,24 +100,24 @@ type benchClient struct {
 
 func (c *benchClient) modern() bool { return c.revision == "2026-07-28" }
 
-func (c *benchClient) begin(b *testing.B) {
-	b.Helper()
+func (c *benchClient) begin(tb testing.TB) {
+	tb.Helper()
 	if c.modern() {
 		return
 	}
-	w := c.serve(c.request(b, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+c.revision+
+	w := c.serve(c.request(tb, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+c.revision+
 		`","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}`))
 	c.session = w.header.Get("Mcp-Session-Id")
-	c.serve(c.request(b, `{"jsonrpc":"2.0","method":"notifications/initialized"}`))
+	c.serve(c.request(tb, `{"jsonrpc":"2.0","method":"notifications/initialized"}`))
 }
 
-func (c *benchClient) request(b *testing.B, body string) *http.Request {
-	b.Helper()
+func (c *benchClient) request(tb testing.TB, body string) *http.Request {
+	tb.Helper()
 	local := net.Addr(&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80})
-	r, err := http.NewRequestWithContext(context.WithValue(b.Context(), http.LocalAddrContextKey, local),
+	r, err := http.NewRequestWithContext(context.WithValue(tb.Context(), http.LocalAddrContextKey, local),
 		http.MethodPost, "http://127.0.0.1:80/mcp", strings.NewReader(body))
 	if err != nil {
-		b.Fatal(err)
+		tb.Fatal(err)
 	}
 	r.RemoteAddr = "127.0.0.1:1234"
 	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
@@ -133,13 +134,13 @@ func (c *benchClient) request(b *testing.B, body string) *http.Request {
 }
 
 // call returns what makes the same call again and again.
-func (c *benchClient) call(b *testing.B, body string) func() []byte {
-	b.Helper()
+func (c *benchClient) call(tb testing.TB, body string) func() []byte {
+	tb.Helper()
 	if c.modern() {
 		body = strings.Replace(body, `"params":{`, `"params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"`+c.revision+
 			`","io.modelcontextprotocol/clientInfo":{"name":"bench","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},`, 1)
 	}
-	r, text, w := c.request(b, body), strings.NewReader(body), &benchWriter{header: http.Header{}}
+	r, text, w := c.request(tb, body), strings.NewReader(body), &benchWriter{header: http.Header{}}
 	again := io.NopCloser(text)
 	return func() []byte {
 		text.Reset(body)
@@ -163,9 +164,11 @@ type benchWriter struct {
 	body   []byte
 }
 
-func (w *benchWriter) Header() http.Header { return w.header }
-func (w *benchWriter) WriteHeader(int)     {}
-func (w *benchWriter) Flush()              {}
+func (w *benchWriter) Header() http.Header              { return w.header }
+func (w *benchWriter) WriteHeader(int)                  {}
+func (w *benchWriter) Flush()                           {}
+func (w *benchWriter) SetReadDeadline(time.Time) error  { return nil }
+func (w *benchWriter) SetWriteDeadline(time.Time) error { return nil }
 
 func (w *benchWriter) Write(p []byte) (int, error) {
 	w.body = append(w.body, p...)

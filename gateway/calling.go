@@ -17,9 +17,10 @@ type calling struct {
 	context.Context //nolint:containedctx // it is a context itself
 	upstream.Call
 
-	client *mcp.ClientInfo
+	client mcp.ClientInfo
+	at     *server   // where it is made
 	home   string    // of the task that is resumed: see Upstream.taskHome
-	kept   *keptTask // the task that goes on at the server when the gateway ends; nil: none does
+	kept   *keptTask // the task that goes on at the server when the gateway ends; nil: none does, so far
 }
 
 type callingKey struct{}
@@ -37,8 +38,11 @@ func (w *calling) AfterFunc(f func()) (stop func() bool) { return context.AfterF
 
 // newCalling begins a call in the name of who calls.
 func (g *Gateway) newCalling(ctx context.Context) *calling {
-	w := &calling{Context: ctx, client: mcp.ClientFrom(ctx)}
-	w.Caller = g.callerOf(ctx, w.client)
+	w := &calling{Context: ctx}
+	if c := mcp.ClientFrom(ctx); c != nil {
+		w.client = *c
+	}
+	w.Caller = callerOf(ctx, &w.client)
 	return w
 }
 
@@ -56,13 +60,9 @@ func (g *Gateway) caller(ctx context.Context) upstream.Caller {
 	if w, ok := ctx.Value(callingKey{}).(*calling); ok {
 		return w.Caller
 	}
-	return g.callerOf(ctx, mcp.ClientFrom(ctx))
+	return g.newCalling(ctx).Caller
 }
 
-func (g *Gateway) callerOf(ctx context.Context, c *mcp.ClientInfo) upstream.Caller {
-	who := upstream.Caller{Owner: owner.From(ctx)}
-	if c != nil {
-		who.Session, who.Info, who.Capabilities = c.Session, c.InfoRaw, c.CapabilitiesRaw
-	}
-	return who
+func callerOf(ctx context.Context, c *mcp.ClientInfo) upstream.Caller {
+	return upstream.Caller{Owner: owner.From(ctx), Session: c.Session, Info: c.InfoRaw, Capabilities: c.CapabilitiesRaw}
 }

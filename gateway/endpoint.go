@@ -59,7 +59,10 @@ func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, b
 		view = newer // the other one was closed on the way
 		target, ok, err = view.Find(ctx, kind, name)
 	}
-	if maybe := (*route.UnknownError)(nil); errors.As(err, &maybe) {
+	if err == nil {
+		return target, ok, nil
+	}
+	if maybe, is := errors.AsType[*route.UnknownError](err); is {
 		err = &jsonrpc.Error{Code: jsonrpc.Unavailable, Message: maybe.Text(!e.g.plain()), Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: err}
 	}
 	return target, ok, err
@@ -69,23 +72,25 @@ func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, b
 // changed at the same moment.
 const reloads = 5
 
-// principal returns a text that is unique for the authenticated caller of a call, "" for any other.
-// ownerOf returns the text of the authenticated caller of a call, "" for any other.
-func (g *Gateway) ownerOf(ctx context.Context) string {
-	if g.shield != nil {
-		return guard.From(ctx).Owner()
+// ownerOf returns what gives the text of the authenticated caller of a call, "" for any other. Nil: no
+// caller is authenticated.
+func (g *Gateway) ownerOf() func(ctx context.Context) string {
+	switch {
+	case g.shield != nil:
+		return func(ctx context.Context) string { return guard.From(ctx).Owner() }
+	case g.opts.Owner == nil:
+		return nil
 	}
-	if g.opts.Owner == nil {
-		return ""
+	return func(ctx context.Context) string {
+		r := mcphttp.RequestFrom(ctx)
+		if r == nil {
+			r, _ = ctx.Value(requestKey{}).(*http.Request) // of a WebSocket
+		}
+		if r == nil {
+			return ""
+		}
+		return g.opts.Owner(r)
 	}
-	r := mcphttp.RequestFrom(ctx)
-	if r == nil {
-		r, _ = ctx.Value(requestKey{}).(*http.Request) // of a WebSocket
-	}
-	if r == nil {
-		return ""
-	}
-	return g.opts.Owner(r)
 }
 
 // Describe implements relay.Relay. One server speaks for itself; of several it is
@@ -228,7 +233,7 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 	if !ok {
 		return upstream.Result{}, e.g.shield.missing(w, name, e.unknown(kind, word, name))
 	}
-	done, err := e.g.shield.begin(w, w.Revision, about(w, &target))
+	done, err := e.g.shield.beginAt(w, &target)
 	if err != nil {
 		return upstream.Result{}, err
 	}
@@ -276,7 +281,7 @@ func (e *endpoint) read(w *calling) (r upstream.Result, err error) {
 		}
 		return upstream.Result{}, e.g.shield.missing(w, uri, err)
 	}
-	done, err := e.g.shield.begin(w, w.Revision, about(w, &target))
+	done, err := e.g.shield.beginAt(w, &target)
 	if err != nil {
 		return upstream.Result{}, err
 	}
@@ -430,7 +435,7 @@ func closing(err error) bool {
 // forwardTo makes a call at a server, as its caller's revision and what the caller
 // can be asked demand.
 func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
-	w.keepTask(s)
+	w.moveTo(s)
 	if err := w.atHome(); err != nil {
 		return upstream.Result{}, err
 	}

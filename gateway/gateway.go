@@ -326,7 +326,7 @@ func (g *Gateway) endpoint(name string) *endpoint {
 	e = &endpoint{g: g, name: name}
 	e.keys, _ = g.sessions.keysOf(name) // they were checked
 	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
-		Relay: e, Owner: g.ownerOf, Keys: e.keys, StateTTL: stateTTL, Logger: g.rpcOptions().Logger,
+		Relay: e, Owner: g.ownerOf(), Keys: e.keys, StateTTL: stateTTL, Logger: g.rpcOptions().Logger,
 		Tasks: g.tasks.of(name), TaskTTL: g.taskTTL,
 	})
 	e.newFront()

@@ -171,6 +171,14 @@ func (s *shield) begin(ctx context.Context, rev *era.Revision, c *guard.Call) (d
 	}, nil
 }
 
+// beginAt is begin for a call of something that was found.
+func (s *shield) beginAt(w *calling, t *route.Target) (done func(jsonrpc.Raw, error), err error) {
+	if s == nil {
+		return s.begin(w, w.Revision, nil)
+	}
+	return s.begin(w, w.Revision, about(w, t))
+}
+
 var errPanicked = errors.New("gateway: the call panicked")
 
 // about is what policies see of a call of something that was found.

@@ -97,7 +97,7 @@ func (t *suspension) begin(ctx context.Context, u *upstream.Upstream, given *ups
 	call.Params = slices.Clone(call.Params) // the request's own do not last
 	call.Caller.Info, call.Caller.Capabilities = slices.Clone(call.Caller.Info), slices.Clone(call.Caller.Capabilities)
 	s.who, call.Ask = call.Caller, s.ask
-	call.Notice, call.OnTask = s.notify, s.startTask
+	call.Notice, call.Tasks = s.notify, s
 	if call.Progress != nil {
 		call.Progress = func(ctx context.Context, params jsonrpc.Raw) { s.notify(ctx, spec.NotificationProgress, params) }
 	}
@@ -306,9 +306,9 @@ func (s *suspended) notify(_ context.Context, method string, params jsonrpc.Raw)
 	}
 }
 
-// startTask makes the request that waits a task. One that has asked already stays
-// what it is.
-func (s *suspended) startTask(id, created string) error {
+// TaskStarted implements relay.TaskObserver: it makes the request that waits a task. One that has asked
+// already stays what it is.
+func (s *suspended) TaskStarted(id, created string) error {
 	client := s.waiting()
 	if client == nil {
 		return nil
@@ -318,6 +318,9 @@ func (s *suspended) startTask(id, created string) error {
 	}
 	return nil
 }
+
+// LeavesTask implements relay.TaskObserver.
+func (s *suspended) LeavesTask() bool { return s.kept.leave() }
 
 // waiting returns the context of the request that waits, nil when none does.
 func (s *suspended) waiting() context.Context {
@@ -442,7 +445,7 @@ func (e *endpoint) resumable(w *calling, u *upstream.Upstream) (result upstream.
 	var earlier []*suspended // attempts that have ended with URLs to visit
 	for n := 1; ; n++ {
 		// The client carries the id in requestState, and cannot change it.
-		id, err := mcp.Once(ctx, "call-"+strconv.Itoa(n), func() (string, error) { return t.begin(ctx, u, call, w.kept) })
+		id, err := mcp.Once(ctx, "call-"+strconv.Itoa(n), func() (string, error) { return t.begin(ctx, u, call, w.keep()) })
 		if err != nil {
 			return upstream.Result{}, err
 		}

@@ -49,28 +49,36 @@ func (c *Upstream) taskHome(ctx context.Context) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// keptTask is the task that an upstream may have made of a call.
+// keptTask is the task that a server may have made of a call.
 type keptTask struct {
-	g        *Gateway
-	upstream string      // "": its tasks end with the gateway
-	home     string      // with upstream: see Upstream.taskHome
-	known    atomic.Bool // it has made one, which is stored
+	at    *server
+	known atomic.Bool // it has made one, which is stored
 }
 
-// keepTask prepares a call at a server that may make a task of it.
-func (w *calling) keepTask(s *server) {
-	w.kept = &keptTask{g: s.g}
-	if s.target != nil { // a child ends with the gateway
-		w.kept.upstream, w.kept.home = s.cfg.Name, s.cfg.taskHome(w)
+// lasts reports whether the tasks of the server can outlive the gateway. A child ends with it.
+func (s *server) lasts() bool { return s.target != nil }
+
+// moveTo prepares a call at a server, which may make a task of it.
+func (w *calling) moveTo(s *server) { w.at, w.kept, w.Tasks = s, nil, w }
+
+// keep returns w.kept, and makes it first if necessary: few calls become tasks.
+func (w *calling) keep() *keptTask {
+	if w.kept == nil {
+		w.kept = &keptTask{at: w.at}
 	}
-	w.OnTask = func(id, created string) error { return w.kept.start(w, id, created) }
-	w.LeaveTask = w.kept.leave
+	return w.kept
 }
+
+// TaskStarted implements relay.TaskObserver.
+func (w *calling) TaskStarted(id, created string) error { return w.keep().start(w, id, created) }
+
+// LeavesTask implements relay.TaskObserver.
+func (w *calling) LeavesTask() bool { return w.kept.leave() }
 
 // atHome returns the error of a task that is resumed at another server than its own, or with other credentials: its
 // id may name the task of another caller there.
 func (w *calling) atHome() error {
-	if w.TaskID == "" || w.home != "" && w.home == w.kept.home && w.TaskCreated != "" {
+	if w.TaskID == "" || w.at.lasts() && w.home == w.at.cfg.taskHome(w) && w.TaskCreated != "" {
 		return nil
 	}
 	return jsonrpc.Errorf(jsonrpc.InvalidParams, "the address or the credentials of the upstream differ from those that the task was started with")
@@ -78,8 +86,8 @@ func (w *calling) atHome() error {
 
 // start makes the client's call a task, where the upstream's is one.
 func (k *keptTask) start(ctx context.Context, id, created string) error {
-	if k.upstream != "" {
-		state, err := jsonv2.Append(nil, taskState{Upstream: k.upstream, Home: k.home, Task: id, Created: created})
+	if k.at.lasts() {
+		state, err := jsonv2.Append(nil, taskState{Upstream: k.at.cfg.Name, Home: k.at.cfg.taskHome(ctx), Task: id, Created: created})
 		if err == nil {
 			err = relay.KeepTask(ctx, state)
 		}
@@ -88,19 +96,19 @@ func (k *keptTask) start(ctx context.Context, id, created string) error {
 		}
 	}
 	err := mcp.StartTask(ctx)
-	k.known.Store(err == nil && k.upstream != "" && relay.TaskOf(ctx) == relay.IsTask)
+	k.known.Store(err == nil && k.at.lasts() && relay.TaskOf(ctx) == relay.IsTask)
 	return err
 }
 
 // leave reports whether the task is to go on at the upstream: the gateway ends, and the next one will
-// look for it.
+// look for it. A nil keptTask is none.
 func (k *keptTask) leave() bool {
-	return k.known.Load() && k.g.draining.Load() && k.g.tasks.dir != ""
+	return k != nil && k.known.Load() && k.at.g.draining.Load() && k.at.g.tasks.dir != ""
 }
 
-// left returns the error of a call whose task may still run at the upstream. A nil keptTask has none.
+// left returns the error of a call whose task may still run at the upstream.
 func (k *keptTask) left(err error) error {
-	if err != nil && k != nil && k.leave() {
+	if err != nil && k.leave() {
 		return fmt.Errorf("%w: %w", relay.ErrTaskLeft, err)
 	}
 	return err
@@ -119,7 +127,7 @@ func (e *endpoint) ResumeTask(ctx context.Context, rev *era.Revision, state []by
 	w := e.g.newCalling(ctx)
 	w.Method, w.Revision, w.TaskID, w.TaskCreated, w.home = spec.MethodToolsCall, rev, of.Task, of.Created, of.Home
 	r, err := e.forward(w, of.Upstream)
-	if err == nil || w.kept == nil || w.kept.known.Load() {
+	if err == nil || w.at == nil || w.kept != nil && w.kept.known.Load() {
 		return r.Raw, r.Revision, w.kept.left(err)
 	}
 	wire, _ := errors.AsType[*jsonrpc.Error](err)

@@ -71,13 +71,13 @@ func TestResumedTaskGivenUp(t *testing.T) {
 		refused := errors.New("no room for it")
 		_, _, err = client.Forward(t.Context(), &relay.Forward{
 			Method: spec.MethodToolsCall, TaskID: "1", TaskCreated: "2026-01-02T03:00:01Z",
-			OnTask: func(string, string) error {
+			Tasks: onTask(func(string, string) error {
 				if restarts {
 					s.restart()
 					s.answer(spec.MethodToolsCall, "", jsonrpc.Raw(`{"of":"bob"}`))
 				}
 				return refused
-			},
+			}),
 		})
 		want := "cancelled"
 		if restarts {
@@ -88,3 +88,9 @@ func TestResumedTaskGivenUp(t *testing.T) {
 		}
 	}
 }
+
+// onTask is a relay.TaskObserver that leaves no task.
+type onTask func(id, created string) error
+
+func (f onTask) TaskStarted(id, created string) error { return f(id, created) }
+func (onTask) LeavesTask() bool                       { return false }

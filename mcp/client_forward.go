@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -35,7 +36,33 @@ type forwarding struct {
 	header http.Header   // Mcp-Param-… of a tool
 	asTask bool          // the tool is to be called as a task, where that is up to the client
 	task   bool          // it was, by this client or by what the params say
+	sent   jsonrpc.Raw   // the params as the server gets them
+	valid  remote.Params // sent, where they need no validation
 	result jsonrpc.Raw   // of this round
+
+	first patience // of the first round
+	begun bool     // first is in use
+}
+
+// patience returns a context for a round. Most calls have one round, and this costs them no allocation.
+func (w *forwarding) patience() *patience {
+	if w.begun {
+		return &patience{}
+	}
+	w.begun = true
+	return &w.first
+}
+
+// toSend returns the params of a round for [farcall.Caller].
+func (w *forwarding) toSend() any {
+	switch {
+	case w.sent == nil:
+		return nil
+	case w.Received:
+		w.valid = remote.Params(w.sent)
+		return &w.valid
+	}
+	return w.sent
 }
 
 // Forward makes a call for another client, as a gateway does. The result is as the server has sent
@@ -142,8 +169,8 @@ func (w *forwarding) lookUp(ctx context.Context, fresh bool) error {
 
 // exchange makes one attempt on a link.
 func (w *forwarding) exchange(ctx context.Context, l *link) error {
-	params, err := w.paramsFor(l)
-	if err != nil {
+	var err error
+	if w.sent, err = w.paramsFor(l); err != nil {
 		return err
 	}
 	var way *route
@@ -163,7 +190,7 @@ func (w *forwarding) exchange(ctx context.Context, l *link) error {
 			inner = mcphttp.WithHeader(inner, w.header)
 		}
 	}
-	p := &patience{}
+	p := w.patience()
 	p.begin(inner, l.line, cmp.Or(w.Timeout, w.c.opts.Timeout), w.c.opts.MaxTimeout)
 	defer p.stop()
 	var sink progressSink
@@ -175,7 +202,8 @@ func (w *forwarding) exchange(ctx context.Context, l *link) error {
 			}
 		}
 	}
-	w.result, err = l.callWithin(p, w.Method, params, sink)
+	w.result = nil
+	err = l.callWithin(p, w.Method, w.toSend(), &w.result, sink)
 	if err != nil && way != nil && way.none(err) {
 		err = fmt.Errorf("%w: %q: %w", ErrNotSent, w.Method, err)
 	}

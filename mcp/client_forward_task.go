@@ -65,8 +65,8 @@ func (w *forwarding) created(raw jsonrpc.Raw, kind string) (*spec.DetailedTask, 
 // finish follows the task of a call to its end.
 func (w *forwarding) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, *era.Revision, error) {
 	f := w.follower()
-	if w.OnTask != nil {
-		if err := w.OnTask(t.TaskID, t.CreatedAt); err != nil {
+	if w.Tasks != nil {
+		if err := w.Tasks.TaskStarted(t.TaskID, t.CreatedAt); err != nil {
 			f.giveUp(ctx, t.TaskID)
 			return nil, nil, err
 		}
@@ -89,7 +89,11 @@ func (w *forwarding) resume(ctx context.Context) (jsonrpc.Raw, *era.Revision, er
 
 // follower returns the follower of the task of this call.
 func (w *forwarding) follower() *follower {
-	return &follower{c: w.c, call: w.taskCall, leave: w.LeaveTask, resumed: w.TaskID != "", created: w.TaskCreated}
+	f := &follower{c: w.c, call: w.taskCall, resumed: w.TaskID != "", created: w.TaskCreated}
+	if w.Tasks != nil {
+		f.leave = w.Tasks.LeavesTask
+	}
+	return f
 }
 
 // taskCall makes a call about a task in the name of whoever has made that. What it

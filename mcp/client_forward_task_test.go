@@ -37,6 +37,17 @@ func eachTaskForwarder(t *testing.T, f func(t *testing.T, rev, over string)) {
 	}
 }
 
+// onTask is a relay.TaskObserver that leaves no task.
+type onTask func(id, created string) error
+
+func (f onTask) TaskStarted(id, created string) error { return f(id, created) }
+func (onTask) LeavesTask() bool                       { return false }
+
+// leaving leaves each task.
+type leaving struct{ onTask }
+
+func (leaving) LeavesTask() bool { return true }
+
 // What a tool that runs as a task comes to is the result, as the server's
 // revision has it.
 func TestForwardTask(t *testing.T) {
@@ -49,10 +60,10 @@ func TestForwardTask(t *testing.T) {
 			c, seen, _, forward := taskForwarder(t, rev, over, test.support, nil, func(context.Context) (string, error) { return "worked", nil })
 			tasks := 0
 			f := forward()
-			f.Task, f.OnTask = test.ask, func(string, string) error {
+			f.Task, f.Tasks = test.ask, onTask(func(string, string) error {
 				tasks++
 				return nil
-			}
+			})
 			raw, in, err := c.Forward(t.Context(), f)
 			if err != nil || in.Name != rev || !strings.Contains(string(raw), `"worked"`) || strings.Contains(string(raw), "related-task") {
 				t.Errorf("%s: %s, %v, %v", test.support, raw, in, err)
@@ -86,16 +97,16 @@ func TestForwardTaskCancelled(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		f := forward()
-		f.OnTask = func(string, string) error {
+		f.Tasks = onTask(func(string, string) error {
 			cancel()
 			return nil
-		}
+		})
 		if _, _, err := c.Forward(ctx, f); !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 		<-ended
 		refused := errors.New("no room for it")
-		f.OnTask = func(string, string) error { return refused }
+		f.Tasks = onTask(func(string, string) error { return refused })
 		if _, _, err := c.Forward(t.Context(), f); !errors.Is(err, refused) {
 			t.Error(err)
 		}
@@ -117,22 +128,21 @@ func TestForwardResumesTask(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		f, id, created := forward(), "", ""
-		f.LeaveTask = func() bool { return true }
-		f.OnTask = func(made, at string) error {
+		f.Tasks = leaving{onTask(func(made, at string) error {
 			id, created = made, at
 			cancel()
 			return nil
-		}
+		})}
 		if _, _, err := c.Forward(ctx, f); !errors.Is(err, context.Canceled) || id == "" {
 			t.Errorf("%q, %v", id, err)
 		}
 		known := ""
 		resumed := func(id, created string) *relay.Forward {
-			return &relay.Forward{Method: spec.MethodToolsCall, TaskID: id, TaskCreated: created, Info: f.Info, Capabilities: f.Capabilities, OnTask: func(id, _ string) error {
+			return &relay.Forward{Method: spec.MethodToolsCall, TaskID: id, TaskCreated: created, Info: f.Info, Capabilities: f.Capabilities, Tasks: onTask(func(id, _ string) error {
 				known = id
 				close(goOn)
 				return nil
-			}}
+			})}
 		}
 		for _, other := range []*relay.Forward{resumed("none", created), resumed(id, ""), resumed(id, "2000-01-02T03:04:05Z")} {
 			if raw, in, err := c.Forward(t.Context(), other); !errors.Is(err, jsonrpc.InvalidParams) || known != "" {

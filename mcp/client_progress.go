@@ -55,11 +55,12 @@ func (c *Client) send(ctx context.Context, w *line, method string, params jsonrp
 		// A tool that takes its time can say so.
 		sink = func(jsonrpc.Raw) { p.touch() }
 	}
-	return w.callWithin(p, method, params, sink)
+	err = w.callWithin(p, method, orNothing(params), &raw, sink)
+	return raw, err
 }
 
-// callWithin makes a call; its progress, if it is to be asked for, goes to sink.
-func (w *line) callWithin(p *patience, method string, params jsonrpc.Raw, sink progressSink) (raw jsonrpc.Raw, err error) {
+// callWithin makes a call, as [farcall.Caller] does; its progress, if it is to be asked for, goes to sink.
+func (w *line) callWithin(p *patience, method string, params any, result *jsonrpc.Raw, sink progressSink) error {
 	ctx := context.Context(p)
 	if sink != nil {
 		ctx = farcall.OnProgress(ctx, sink)
@@ -67,16 +68,14 @@ func (w *line) callWithin(p *patience, method string, params jsonrpc.Raw, sink p
 			ctx = context.WithValue(ctx, sinkKey{}, sink)
 		}
 	}
-	if err = w.peer.Call(ctx, method, orNothing(params), &raw); err != nil {
+	err := w.peer.Call(ctx, method, params, result)
+	if err != nil {
 		if end := p.ended(); end != nil {
-			return nil, fmt.Errorf("%q: %w", method, end)
+			return fmt.Errorf("%q: %w", method, end)
 		}
 	}
 	w.caughtUp(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return raw, nil
+	return err
 }
 
 // orNothing keeps a nil jsonrpc.Raw from being a value.

@@ -85,12 +85,26 @@ type Description struct {
 	Capabilities *spec.ServerCapabilities
 }
 
+// A TaskObserver is notified of the task that a server makes of a forwarded call, see [Forward]. The goroutine
+// that forwards the call calls its methods, one at a time.
+type TaskObserver interface {
+	// TaskStarted is called when the server has made a task of the call, before that is followed to its end,
+	// with the taskId and the createdAt of that task. An error ends the call, and the task is cancelled.
+	TaskStarted(id, created string) error
+	// LeavesTask reports, when the context has ended, whether the task goes on at the server. Otherwise it is
+	// cancelled.
+	LeavesTask() bool
+}
+
 // A Forward is a call that mcp.Client.Forward makes for another client.
 type Forward struct {
 	Method string
 	// Params are in the form of Revision: an object, or nil. A progressToken in
 	// their _meta is replaced or removed.
 	Params jsonrpc.Raw
+	// Received: Params came in a message that farcall has decoded, or are made of such. They are not
+	// validated again. Others are, and the call fails when they are not valid JSON.
+	Received bool
 	// Revision is the one that Params are in. Nil: the newest.
 	Revision *era.Revision
 	// Info and Capabilities say who calls, as JSON in the form of the newest
@@ -111,20 +125,16 @@ type Forward struct {
 	// Rounds answers input_required with mcp.ClientOptions.Ask and calls again, as
 	// mcp.Client.Request does. Otherwise that is the result.
 	Rounds bool
-	// OnTask is called when the server has made a task of the call, before that is
-	// followed to its end, with the taskId and the createdAt of that task. An error ends the call, and the task is
-	// cancelled.
-	OnTask func(id, created string) error
+	// Tasks is notified of the task that the server makes of the call. Nil: the task is followed all the same.
+	Tasks TaskObserver
 	// TaskID names a task that the server has made of an earlier call: that is followed to its end, and no call
-	// is made. Method is tools/call, and Params are nil or have a _meta only. OnTask is called when the server has
+	// is made. Method is tools/call, and Params are nil or have a _meta only. Tasks is notified when the server has
 	// said that it knows the task.
 	TaskID string
-	// TaskCreated is the createdAt of the task that TaskID names, as OnTask got it. Servers may use an id again,
+	// TaskCreated is the createdAt of the task that TaskID names, as Tasks got it. Servers may use an id again,
 	// after a restart above all: a task with another createdAt, or with none, belongs to another caller. It is not
 	// followed and not cancelled, and the error is jsonrpc.InvalidParams, as of a task that the server does not know.
 	TaskCreated string
-	// LeaveTask reports, when the context has ended, whether the task goes on at the server. Nil: it is cancelled.
-	LeaveTask func() bool
 	// Task calls a tool as a task where it may be one (legacy servers). One that
 	// must be one always is.
 	Task bool

@@ -28,7 +28,7 @@ type pendingCall struct {
 	fw        relay.Forward
 	abilities abilities
 	use       usage
-	told      bool // OnTask was
+	told      bool // call.Tasks was
 	failed    error
 
 	// Under the upstream's lock.
@@ -64,9 +64,9 @@ func (u *Upstream) newPendingCall(ctx context.Context, c *Call) *pendingCall {
 		pc.use = useLight
 	}
 	pc.fw = relay.Forward{
-		Method: c.Method, Params: c.Params, Revision: c.Revision,
+		Method: c.Method, Params: c.Params, Received: true, Revision: c.Revision,
 		Info: c.Caller.Info, Capabilities: c.Caller.Capabilities, Header: c.Header,
-		LogLevel: c.LogLevel, Rounds: c.Rounds, Task: c.Task, TaskID: c.TaskID, TaskCreated: c.TaskCreated, LeaveTask: c.LeaveTask,
+		LogLevel: c.LogLevel, Rounds: c.Rounds, Task: c.Task, TaskID: c.TaskID, TaskCreated: c.TaskCreated,
 	}
 	if pc.fw.Revision == nil {
 		pc.fw.Revision = era.Latest()
@@ -74,21 +74,24 @@ func (u *Upstream) newPendingCall(ctx context.Context, c *Call) *pendingCall {
 	if c.Progress != nil {
 		pc.fw.OnProgress = pc.progressed
 	}
-	if c.OnTask != nil {
-		pc.fw.OnTask = pc.onTask
+	if c.Tasks != nil {
+		pc.fw.Tasks = pc
 	}
 	return pc
 }
 
-// onTask tells of a task once, also when the call is made again.
-func (pc *pendingCall) onTask(id, created string) error {
+// TaskStarted implements relay.TaskObserver: it tells of a task once, also when the call is made again.
+func (pc *pendingCall) TaskStarted(id, created string) error {
 	if pc.told {
 		return nil
 	}
 	pc.told = true
-	pc.failed = pc.call.OnTask(id, created)
+	pc.failed = pc.call.Tasks.TaskStarted(id, created)
 	return pc.failed
 }
+
+// LeavesTask implements relay.TaskObserver.
+func (pc *pendingCall) LeavesTask() bool { return pc.call.Tasks.LeavesTask() }
 
 // asks reports whether a server may ask something during a call: in these methods
 // only, and who knows what others do.

@@ -14,6 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -59,11 +60,10 @@ type Call struct {
 	Header http.Header
 	// LogLevel is what is to be logged of the call. "": no matter.
 	LogLevel string
-	// Rounds, Task, OnTask, TaskID, TaskCreated and LeaveTask are as in relay.Forward.
+	// Rounds, Task, Tasks, TaskID and TaskCreated are as in relay.Forward.
 	Rounds, Task        bool
-	OnTask              func(id, created string) error
+	Tasks               relay.TaskObserver
 	TaskID, TaskCreated string
-	LeaveTask           func() bool
 	// Idempotent calls may be made again when it is not known whether they had an
 	// effect.
 	Idempotent bool

@@ -1,0 +1,88 @@
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"net"
+	"path/filepath"
+	"testing"
+
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/race"
+)
+
+// TestForwardAllocations bounds what a forwarded call allocates where no revision differs: 13, and one for the
+// runtime's own. The server runs in this process and allocates nothing.
+func TestForwardAllocations(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector allocates")
+	}
+	path := filepath.Join(t.TempDir(), "socket")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		serveSparingly(l)
+	}()
+	g, err := gateway.New(&gateway.Config{Upstreams: []*gateway.Upstream{{Name: "server", URL: "unix:" + path, Era: "2025-06-18"}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := g.Shutdown(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+		l.Close()
+		<-served
+	})
+	c := &benchClient{g: g, revision: "2025-06-18"}
+	c.begin(t)
+	call := c.call(t, benchCall)
+	if answer := call(); !bytes.Contains(answer, []byte("hello")) {
+		t.Fatalf("answered %s", answer)
+	}
+	if n := testing.AllocsPerRun(500, func() { call() }); n > 14 {
+		t.Errorf("%v allocations for a forwarded call", n)
+	}
+}
+
+// serveSparingly serves the tool greet on one connection after the other until l is closed.
+func serveSparingly(l net.Listener) {
+	answers := []struct{ method, result []byte }{
+		{[]byte(`"tools/call"`), []byte(`{"content":[{"type":"text","text":"hello"}]}`)},
+		{[]byte(`"initialize"`), []byte(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}`)},
+		{[]byte(`"tools/list"`), []byte(`{"tools":[{"name":"greet","inputSchema":{"type":"object"}}]}`)},
+	}
+	var out []byte
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		in := bufio.NewReader(conn)
+		for {
+			line, err := in.ReadSlice('\n')
+			if err != nil {
+				break
+			}
+			_, id, asked := bytes.Cut(line, []byte(`"id":`))
+			if !asked {
+				continue
+			}
+			id = id[:bytes.IndexAny(id, ",}")]
+			for _, a := range answers {
+				if bytes.Contains(line, a.method) {
+					out = append(append(append(append(out[:0], `{"jsonrpc":"2.0","id":`...), id...), `,"result":`...), a.result...)
+					if _, err := conn.Write(append(out, "}\n"...)); err != nil {
+						break
+					}
+				}
+			}
+		}
+		conn.Close()
+	}
+}
