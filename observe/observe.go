@@ -1,0 +1,162 @@
+// Package observe is the seam between what farcall does and what watches it: logs, metrics,
+// traces, a capture of frames.
+//
+// An [Observer] is a struct of functions, each of which may be nil, so that an observer has only those
+// that it needs and new ones break none. A program hands one to farcall.Options.Observer (or to the options
+// of package gateway), and [Join] makes one of several:
+//
+//	o := &farcall.Options{Observer: observe.Join(metrics.Observer(), traces)}
+//
+// A call is one [Call] from its Start to its End. Each layer that handles the call writes into
+// it what only that layer knows: the peer its size and outcome, package mcp the tool and the revision, a
+// gateway the upstream, a guard its decision. So one End has all that a log line, a span or a
+// metric needs.
+//
+// A nil Observer costs one comparison for each call.
+package observe
+
+import (
+	"context"
+	"time"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// An Observer is called while something happens, by the goroutine in which it happens. Its functions
+// must be safe for concurrent use, must not block and must not panic: the call waits for them. A nil
+// function is not called. Do not change an Observer that is in use.
+type Observer struct {
+	// Start is called when a call begins: before the interceptors and the handler of one that arrived, and
+	// before a request of this end is written, for each attempt. The context that it returns, which
+	// derives from ctx, is that of the handler, or the one with which the request is sent: a tracer puts its
+	// span there, and the traceparent to send (see farcall.WithTrace). Return ctx when there is nothing to add.
+	Start func(ctx context.Context, c *Call) context.Context
+	// End is called once for each Start, also when the handler panics, with the context that Start has returned,
+	// when the answer is known and not written yet. A notification has no answer.
+	End func(ctx context.Context, c *Call)
+	// Refuse is called in place of Start and End for what reaches no handler: a message that is not
+	// valid, and a request beyond a limit. Code says why.
+	Refuse func(ctx context.Context, c *Call)
+	// Frame is called for each frame, one JSON text, that was read or is about to be written.
+	Frame func(f Frame)
+	// Bad is called, after Frame if the frame could be read, for a frame or message that is of no
+	// use: see Frame.Problem.
+	Bad func(f Frame)
+	// Open and Close are called when something begins that lasts, and when it ends: see [Kind].
+	Open, Close func(l Lifetime)
+	// Messages asks for Call.Request and Call.Response. Without it they may be nil, which saves a copy of
+	// each outgoing request and its answer.
+	Messages bool
+}
+
+// Call is one request or notification, in either direction. It is lent: keep nothing of it after End but
+// what was copied.
+//
+// What is set before Start does not change. Outcome is set before End and Refuse. The fields between
+// belong to the goroutine of the handler until it returns; each says who sets it. [From] finds the
+// Call of a handler.
+//
+// Only the fields that say so may become labels of metrics. Everything else can be chosen by the other end, who
+// could create any number of series.
+type Call struct {
+	// Outgoing: this end makes the call.
+	Outgoing bool
+	// Notification: no answer is wanted. Batch: it is an element of a batch.
+	Notification, Batch bool
+	// Transport and Conn are those of farcall.Options. Transport may be a label.
+	Transport, Conn string
+	// ID is the id of the request, absent for a notification. Its bytes are lent, too.
+	ID jsonrpc.ID
+	// Method is the method as the message has it. It may be a label if Known.
+	Method string
+	// Began is when it began.
+	Began time.Time
+
+	// Known: Method is a method of a Mux, or one that MCP defines.
+	Known bool
+	// MCP: the call is one of the Model Context Protocol, not of plain JSON-RPC.
+	MCP bool
+	// Tool and Prompt are the name of what is called, as the server or gateway offers it: "" where it offers none
+	// of that name. They may be labels.
+	Tool, Prompt string
+	// Revision is that of MCP which the other end speaks. It may be a label.
+	Revision string
+	// Upstream is the configured name of the server behind a gateway, and UpstreamRevision what that speaks.
+	// They may be labels.
+	Upstream, UpstreamRevision string
+	// Queued is how long the call has waited for a connection to the upstream, and Attempt how often it
+	// was sent before.
+	Queued  time.Duration
+	Attempt int
+	// Decision is that of the guard, such as "allow" or "deny", and Policy the configured name of the policy or rule
+	// that made it; Deciding is how long it took. "": there is no guard. They may be labels.
+	Decision, Policy string
+	Deciding         time.Duration
+
+	Outcome
+}
+
+// Outcome is how a call ended.
+type Outcome struct {
+	// Code is that of the error which was answered. 0: the call succeeded.
+	Code jsonrpc.Code
+	// ToolError: the result is that of a tool and says that it failed (isError).
+	ToolError bool
+	// Err is what was answered, with its private cause, or why there is no answer. It must not go to the
+	// other end.
+	Err error
+	// Took is the time from Began to the answer.
+	Took time.Duration
+	// BytesIn and BytesOut are the sizes of the messages.
+	BytesIn, BytesOut int
+	// Request and Response are the messages, if Observer.Messages asks for them. Nil: there was none.
+	Request, Response jsonrpc.Raw
+}
+
+// Frame is one JSON text on a transport: a message or a batch.
+type Frame struct {
+	Transport, Conn string // as in Call
+	Out             bool   // it is written
+	// Data is the frame, which is lent. Nil in Bad: it could not be read.
+	Data []byte
+	// Problem is what is wrong, in Bad: "syntax" (no JSON), "message" (no JSON-RPC), "size", "read" (there
+	// was no memory, or it took too long) or "answer" (it answers no call, or not any more).
+	Problem string
+}
+
+// Kind says what a [Lifetime] is of.
+type Kind string
+
+// What lasts.
+const (
+	Connection Kind = "connection" // one transport link
+	Session    Kind = "session"    // of MCP, from initialize on
+	Stream     Kind = "stream"     // an event stream over HTTP
+	Suspended  Kind = "suspended"  // a call that waits for an answer of the client
+	Child      Kind = "child"      // a process
+	Breaker    Kind = "breaker"    // an upstream is not called because it has failed
+)
+
+// Lifetime is something that lasts, when it begins and when it ends. Each field may be a label.
+type Lifetime struct {
+	Kind      Kind
+	Outgoing  bool   // a connection or session that this end has begun
+	Transport string // as in Call; "": it has none
+	Revision  string // of a session
+	Upstream  string // as in Call
+	// Cause is why it began or ended, one of a few words: a child starts for "call", "restart" …, and ends by
+	// "exit", "signal", "idle" ….
+	Cause string
+	// Took is, in Open, how long it took to begin, and in Close, how long it has lasted.
+	Took time.Duration
+}
+
+// Key is the key of the *Call in the context of its handler. Use [From].
+type Key struct{}
+
+// From returns the call whose handler has the context, or nil when it is not observed. Its fields may be set until the
+// handler returns, by the goroutine of the handler.
+func From(ctx context.Context) *Call {
+	c, _ := ctx.Value(Key{}).(*Call)
+	return c
+}
