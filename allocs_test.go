@@ -8,6 +8,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // A typed call costs its params and its boxed result, and no more.
@@ -53,6 +54,38 @@ func TestCallAllocs(t *testing.T) {
 		t.Errorf("%v allocations, %v allowed", got, most)
 	}
 	t.Log(got)
+}
+
+// An observer that does nothing costs no allocation, in either direction.
+func TestObserverAllocs(t *testing.T) {
+	idle := &observe.Observer{
+		Start:  func(ctx context.Context, _ *observe.Call) context.Context { return ctx },
+		End:    func(context.Context, *observe.Call) {},
+		Refuse: func(context.Context, *observe.Call) {},
+		Frame:  func(observe.Frame) {},
+	}
+	mux := farcall.NewMux()
+	farcall.Handle(mux, "ok", func(context.Context, struct{}) (int, error) { return 1, nil })
+	frame := []byte(`{"jsonrpc":"2.0","method":"ok","id":1}`)
+	allocs := map[string][2]float64{}
+	for i, o := range []*observe.Observer{nil, idle} {
+		r := farcall.NewResponder(mux, &farcall.Options{Observer: o})
+		out := make([]byte, 0, 1024)
+		p := farcall.NewClient(canned(`{"jsonrpc":"2.0","result":1,"id":1}`), nil, &farcall.Options{Observer: o})
+		for name, f := range map[string]func(){
+			"serve": func() { r.Respond(t.Context(), out, frame, nil) },
+			"call":  func() { farcall.SetLastID(p, 0); _ = p.Call(t.Context(), "ok", nil, nil) },
+		} {
+			v := allocs[name]
+			v[i] = testing.AllocsPerRun(500, f)
+			allocs[name] = v
+		}
+	}
+	for name, v := range allocs {
+		if v[0] != v[1] {
+			t.Errorf("%s: %v allocations without an observer, %v with one", name, v[0], v[1])
+		}
+	}
 }
 
 // canned answers the same to everything.

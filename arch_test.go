@@ -31,7 +31,7 @@ var archLadder = map[string]archRow{
 	// HandleTopic and Topic to serve them, Subscribe, Subscription and GapError to have them.
 	// WithMetadata and MetadataFrom, for a caller and its handler. WorkDone, ReportWorkDone and OnWorkDone, LSP's progress
 	// of a call, which is apart from its partial results.
-	".":           {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate", names: 57},
+	".":           {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate observe", names: 57},
 	"observe":     {ours: "jsonrpc", names: 10},
 	"jsonrpc":     {ours: "internal/scan", names: 25, pure: true},
 	"stream":      {ours: ". jsonrpc internal/budget internal/slow", names: 12},

@@ -37,7 +37,8 @@ func (p *Peer) batch(ctx context.Context, calls []*BatchCall) error {
 	buf := getBuffer()
 	*buf = append(*buf, '[')
 	waits := make([]*call, 0, len(calls))
-	var notes map[*BatchCall]*sighting // for OnRecord
+	observed := p.observeBatch(len(calls))
+	defer observed.done(p, calls)
 	for i, b := range calls {
 		var id jsonrpc.ID
 		var c *call
@@ -59,31 +60,22 @@ func (p *Peer) batch(ctx context.Context, calls []*BatchCall) error {
 		}
 		var err error
 		at := len(*buf)
+		ctx, seen := observed.begin(ctx, p, b, c)
 		if *buf, err = p.appendRequest(ctx, *buf, id, b.Method, b.Params, asking{}); err != nil {
 			putBuffer(buf)
+			b.Err = err
 			return fmt.Errorf("farcall: call %d of the batch, %q: %w", i, b.Method, err)
 		}
-		if c != nil {
-			c.saw((*buf)[at:])
-		} else if seen := p.noteSeen((*buf)[at:]); seen != nil {
-			if notes == nil {
-				notes = make(map[*BatchCall]*sighting)
-			}
-			notes[b] = seen
-		}
+		seen.sent(p, (*buf)[at:])
 	}
 	*buf = append(*buf, ']')
 	if err := p.sendBatch(ctx, buf, waits); err != nil {
 		for _, b := range calls {
 			b.Err = callError(b.Method, err)
 		}
-		err = fmt.Errorf("farcall: batch: %w", err)
-		p.recordBatch(ctx, calls, waits, notes)
-		return err
+		return fmt.Errorf("farcall: batch: %w", err)
 	}
-	err := p.awaitBatch(ctx, calls, waits)
-	p.recordBatch(ctx, calls, waits, notes)
-	return err
+	return p.awaitBatch(ctx, calls, waits)
 }
 
 func (p *Peer) sendBatch(ctx context.Context, buf *[]byte, waits []*call) error {

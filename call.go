@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/farcall-dev/farcall/internal/cancel"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
@@ -63,7 +62,7 @@ type callExtra struct {
 	queue progressSink // nil: progress is not asked for
 	work  workFunc     // nil: work done is not asked for
 	opens *opener      // nil: it does not subscribe
-	seen  *sighting    // for OnRecord; nil without
+	seen  *observation // nil: it is not observed
 }
 
 // asking is what a request asks for beside its answer.
@@ -93,17 +92,23 @@ func (c *call) asking() asking {
 // newCall makes a call. It is not pooled: a channel must not leave the
 // testing/synctest bubble that it was made in.
 func (p *Peer) newCall(ctx context.Context) (*call, error) {
-	c := &call{peer: p, id: p.ids.Add(1), done: make(chan struct{}, 1)}
+	var c *call
+	if p.observer == nil {
+		c = new(call)
+	} else {
+		c = observedCall()
+	}
+	c.peer, c.id, c.done = p, p.ids.Add(1), make(chan struct{}, 1)
 	if c.id >= maxID {
 		return nil, errNoIDs
 	}
 	c.batch = c.id
-	c.extra = p.newExtra(ctx)
+	p.fillExtra(ctx, c)
 	return c, nil
 }
 
-// newExtra returns what a call with that context needs beside the answer; nil: nothing.
-func (p *Peer) newExtra(ctx context.Context) *callExtra {
+// fillExtra notes what a call with that context needs beside the answer.
+func (p *Peer) fillExtra(ctx context.Context, c *call) {
 	var x callExtra
 	switch v := ctx.Value(progressKey{}).(type) {
 	case progressSink:
@@ -114,13 +119,13 @@ func (p *Peer) newExtra(ctx context.Context) *callExtra {
 	if p.opts.Dialect.ProgressValue != "" {
 		x.work, _ = ctx.Value(workKey{}).(workFunc)
 	}
-	if p.opts.OnRecord != nil {
-		x.seen = &sighting{start: time.Now()}
+	if x.queue == nil && x.work == nil && x.opens == nil {
+		return
 	}
-	if x.queue == nil && x.work == nil && x.opens == nil && x.seen == nil {
-		return nil
+	if c.extra == nil {
+		c.extra = new(callExtra)
 	}
-	return new(x)
+	c.extra.queue, c.extra.work, c.extra.opens = x.queue, x.work, x.opens
 }
 
 var _ late.Call = (*call)(nil)
@@ -171,24 +176,31 @@ func (p *Peer) call(ctx context.Context, method string, params, result any) erro
 		return p.exchangeCall(ctx, method, params, result)
 	}
 	c, err := p.newCall(ctx)
-	if err == nil {
-		_, c.raw = result.(*jsonrpc.Raw)
-		if o := c.extras().opens; o != nil && o.space.subscribe != method { // an interceptor's own call
-			c.extra.opens = nil
-		}
-		if l, ok := ctx.Value(late.LimitKey{}).(late.Limit); ok {
-			l.Began(c)
-		}
-		err = p.begin(ctx, c, method, params)
+	if err != nil {
+		return callError(method, err)
 	}
-	if err == nil {
-		err = p.await(ctx, c)
-	}
-	if err == nil {
-		err = p.outcome(c, result)
-	}
-	p.recordCall(ctx, c, method, err, false)
+	ctx = p.observeCall(ctx, c, method, false)
+	err = p.transact(ctx, c, method, params, result)
+	c.extras().seen.done(p, err)
 	return callError(method, err)
+}
+
+// transact sends a call and waits for its result.
+func (p *Peer) transact(ctx context.Context, c *call, method string, params, result any) error {
+	_, c.raw = result.(*jsonrpc.Raw)
+	if o := c.extras().opens; o != nil && o.space.subscribe != method { // an interceptor's own call
+		c.extra.opens = nil
+	}
+	if l, ok := ctx.Value(late.LimitKey{}).(late.Limit); ok {
+		l.Began(c)
+	}
+	if err := p.begin(ctx, c, method, params); err != nil {
+		return err
+	}
+	if err := p.await(ctx, c); err != nil {
+		return err
+	}
+	return p.outcome(c, result)
 }
 
 // callError says which call failed, unless the other end has said so.
@@ -210,7 +222,7 @@ func (p *Peer) begin(ctx context.Context, c *call, method string, params any) er
 		putBuffer(buf)
 		return err
 	}
-	c.saw(*buf)
+	c.extras().seen.sent(p, *buf)
 	return p.submit(ctx, buf, p.opts.MaxUnsent/4, c)
 }
 
@@ -349,24 +361,28 @@ func (p *Peer) Notify(ctx context.Context, method string, params any) error {
 }
 
 func (p *Peer) notify(ctx context.Context, method string, params any) error {
-	buf := getBuffer()
-	var err error
-	if *buf, err = p.appendRequest(ctx, *buf, jsonrpc.ID{}, method, params, asking{}); err != nil {
-		putBuffer(buf)
-		return fmt.Errorf("farcall: notify %q: %w", method, err)
-	}
-	seen := p.noteSeen(*buf)
-	if p.x != nil {
-		defer putBuffer(buf)
-		err = p.x.Exchange(ctx, *buf, func([]byte) error { return nil })
-	} else {
-		err = p.submit(ctx, buf, p.opts.MaxUnsent/4)
-	}
-	p.recordOutgoing(ctx, seen, Record{Method: method, Notification: true, Err: err})
+	ctx, seen := p.observeNote(ctx, method, false)
+	err := p.sendNote(ctx, seen, method, params)
+	seen.done(p, err)
 	if err != nil {
 		return fmt.Errorf("farcall: notify %q: %w", method, err)
 	}
 	return nil
+}
+
+func (p *Peer) sendNote(ctx context.Context, seen *observation, method string, params any) (err error) {
+	buf := getBuffer()
+	if *buf, err = p.appendRequest(ctx, *buf, jsonrpc.ID{}, method, params, asking{}); err != nil {
+		putBuffer(buf)
+		return err
+	}
+	seen.sent(p, *buf)
+	if p.x == nil {
+		return p.submit(ctx, buf, p.opts.MaxUnsent/4)
+	}
+	defer putBuffer(buf)
+	p.observeFrame(*buf, true)
+	return p.x.Exchange(ctx, *buf, func([]byte) error { return nil })
 }
 
 // appendRequest appends a request or notification.
@@ -524,6 +540,9 @@ func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
 			}
 			c.finish(p.result(l, c, m.Result), nil)
 		}
+	}
+	if len(calls) == 0 {
+		p.observeBad(m.Raw, problemAnswer)
 	}
 	if len(calls) == 0 && p.opts.Logger != nil {
 		p.opts.Logger.DebugContext(p.ctx, "dropped an answer that matches no call", "id", m.ID.String())

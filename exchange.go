@@ -24,19 +24,24 @@ func (p *Peer) exchangeCall(ctx context.Context, method string, params, result a
 	if err != nil {
 		return callError(method, err)
 	}
+	ctx = p.observeCall(ctx, c, method, false)
+	err = p.exchangeOne(ctx, c, method, params, result)
+	c.extras().seen.done(p, err)
+	return callError(method, err)
+}
+
+func (p *Peer) exchangeOne(ctx context.Context, c *call, method string, params, result any) (err error) {
 	buf := getBuffer()
 	defer putBuffer(buf)
-	*buf, err = p.appendRequest(ctx, *buf, c.wire(), method, params, c.asking())
-	if err == nil {
-		c.saw(*buf)
-		err = p.exchange(ctx, *buf, []*call{c})
+	if *buf, err = p.appendRequest(ctx, *buf, c.wire(), method, params, c.asking()); err != nil {
+		return err
 	}
-	if err == nil {
-		<-c.done
-		err = p.outcome(c, result)
+	c.extras().seen.sent(p, *buf)
+	if err := p.exchange(ctx, *buf, []*call{c}); err != nil {
+		return err
 	}
-	p.recordCall(ctx, c, method, err, false)
-	return callError(method, err)
+	<-c.done
+	return p.outcome(c, result)
 }
 
 // exchange sends a frame and waits for the answers to its calls.
@@ -50,6 +55,7 @@ func (p *Peer) exchange(ctx context.Context, frame []byte, calls []*call) error 
 	}
 	e.l.dec = jsonrpc.Decoder{MaxDepth: p.opts.MaxDepth, MaxBatch: p.opts.MaxBatch, AcceptV1: p.opts.V1, StrictAnswers: p.opts.StrictAnswers}
 	e.l.fresh = true
+	p.observeFrame(frame, true)
 	err := p.x.Exchange(ctx, frame, e.reply)
 	if len(e.calls) == 0 {
 		return nil // all is answered; how the exchange ended does not matter
@@ -76,7 +82,9 @@ type exchanging struct {
 
 // reply handles one frame of the answer.
 func (e *exchanging) reply(frame []byte) error {
+	e.p.observeFrame(frame, false)
 	if err := e.l.dec.Decode(frame, &e.l.batch); err != nil {
+		e.p.observeBad(frame, problemKind(err.Code))
 		return fmt.Errorf("%w: %w", ErrProtocol, err.Cause)
 	}
 	messages := e.l.batch.Messages
@@ -92,6 +100,7 @@ func (e *exchanging) reply(frame []byte) error {
 				return err
 			}
 		default:
+			e.p.observeBad(m.Raw, problemMessage)
 			return fmt.Errorf("%w: %w", ErrProtocol, m.Err.Cause)
 		}
 	}
@@ -112,6 +121,7 @@ func (e *exchanging) answered(m *jsonrpc.Message) {
 	c := e.calls[n]
 	if c == nil {
 		e.p.update(func(s *state) { s.counts.dropped++ })
+		e.p.observeBad(m.Raw, problemAnswer)
 		return
 	}
 	delete(e.calls, n)
@@ -146,12 +156,12 @@ func (e *exchanging) notified(m *jsonrpc.Message) {
 // requested answers a request of the other end with an exchange of its own.
 func (e *exchanging) requested(m *jsonrpc.Message) error {
 	answer := e.serving(m).call(nil)
+	e.p.observeFrame(answer, true)
 	return e.p.x.Exchange(e.ctx, answer, func([]byte) error { return nil })
 }
 
 func (e *exchanging) serving(m *jsonrpc.Message) *serving {
-	v := &serving{parent: e.ctx, core: &e.p.core, push: &pusher{}}
-	v.req = newRequest(m)
-	v.req.Method, v.load = e.p.lookup(m.Method)
+	v := e.p.core.newServing(e.ctx, m)
+	v.push = &pusher{}
 	return v
 }

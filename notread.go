@@ -34,6 +34,7 @@ func (p *Peer) lostAnswer(f beginning.Beginning, reason *jsonrpc.Error) bool {
 	if !f.Answer {
 		return false
 	}
+	p.observeBad(nil, problemKind(reason.Code))
 	var calls []*call
 	p.update(func(s *state) {
 		s.counts.refused++

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // Options adjust a Peer or a Responder. The zero value, and nil, mean the
@@ -89,7 +90,10 @@ type Options struct {
 	// causes of internal errors, answers that match nothing. Default:
 	// [slog.Default]; for silence set one with [slog.DiscardHandler].
 	Logger *slog.Logger
-	// OnRecord is called once for each request and notification that was
+	// Observer sees each call in both directions, each frame, and when the connection opens and
+	// closes: for logs, metrics and traces. Nil costs nothing.
+	Observer *observe.Observer
+	// OnRecord is a simple observer: it is called once for each request and notification that was
 	// handled or refused, each element of a batch on its own, by the goroutine
 	// that handled it. The context is the handler's, or that of the connection or
 	// exchange when there was no handler. It is also called for each call and

@@ -1,13 +1,10 @@
 package farcall
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -206,70 +203,4 @@ func (p *Peer) sendParts(ctx context.Context, parts []*batchPart) error {
 		}
 	}
 	return err
-}
-
-// sighting is what OnRecord tells of a call of ours.
-type sighting struct {
-	start             time.Time
-	request, response []byte
-}
-
-// saw keeps the request of a call for its record.
-func (c *call) saw(request []byte) {
-	if seen := c.extras().seen; seen != nil {
-		seen.request = bytes.Clone(request)
-	}
-}
-
-// answeredBy keeps the answer of a call for its record.
-func (c *call) answeredBy(m *jsonrpc.Message) {
-	if seen := c.extras().seen; seen != nil {
-		seen.response = bytes.Clone(m.Raw)
-	}
-}
-
-// noteSeen keeps a notification of ours for its record; nil without OnRecord.
-func (p *Peer) noteSeen(frame []byte) *sighting {
-	if p.opts.OnRecord == nil {
-		return nil
-	}
-	return &sighting{start: time.Now(), request: bytes.Clone(frame)}
-}
-
-func (p *Peer) recordCall(ctx context.Context, c *call, method string, err error, batch bool) {
-	if c == nil {
-		return
-	}
-	if seen := c.extras().seen; seen != nil {
-		p.recordOutgoing(ctx, seen, Record{ID: c.wire(), Method: method, Err: err, Batch: batch})
-	}
-}
-
-func (p *Peer) recordBatch(ctx context.Context, calls []*BatchCall, waits []*call, notes map[*BatchCall]*sighting) {
-	if p.opts.OnRecord == nil {
-		return
-	}
-	for _, b := range calls {
-		if b.Notify {
-			p.recordOutgoing(ctx, notes[b], Record{Method: b.Method, Err: b.Err, Batch: true, Notification: true})
-			continue
-		}
-		p.recordCall(ctx, waits[0], b.Method, b.Err, true)
-		waits = waits[1:]
-	}
-}
-
-// recordOutgoing completes the record of what was sent, and gives it to OnRecord.
-func (p *Peer) recordOutgoing(ctx context.Context, seen *sighting, r Record) {
-	if seen == nil || seen.request == nil {
-		return
-	}
-	r.Transport, r.Conn, r.Outgoing, r.Latency = p.opts.Transport, p.opts.Conn, true, time.Since(seen.start)
-	r.Request, r.Response, r.BytesOut, r.BytesIn = seen.request, seen.response, len(seen.request), len(seen.response)
-	if wire := new(jsonrpc.Error); errors.As(r.Err, &wire) {
-		r.Code = wire.Code
-	} else if r.Err != nil {
-		r.Code = translate(r.Err, nil).Code
-	}
-	p.opts.OnRecord(ctx, r)
 }

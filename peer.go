@@ -69,6 +69,7 @@ func NewPeer(t Transport, h Handler, o *Options) *Peer {
 		b.Busy(p.busy)
 	}
 	p.st.reading = true
+	p.observeOpen()
 	p.active.Store(1)
 	p.launch(p.lead)
 	return p
@@ -286,6 +287,7 @@ func (p *Peer) fail(err error) {
 	// Last, because closing may take its time: a child process is waited for.
 	if p.t != nil {
 		_ = p.t.Close()
+		p.observeClose()
 	} else {
 		_ = p.x.Close()
 	}
@@ -336,6 +338,7 @@ func (p *Peer) lead() {
 			p.hangUp(err)
 			return
 		}
+		p.observeFrame(frame, false)
 		l.fresh = p.keeper == nil
 		if !p.receive(l, frame) {
 			p.flush(0)
@@ -388,6 +391,7 @@ func (p *Peer) tryFlush() error {
 		out = s.takeOut()
 	})
 	for out != nil {
+		p.observeOut(out)
 		if p.try == nil {
 			p.startWriting(out, p.drainOut)
 			return nil
@@ -436,18 +440,22 @@ func (p *Peer) writeRest(out *outbox) {
 		return
 	}
 	if out = p.wrote(out); out != nil {
+		p.observeOut(out)
 		p.drainOut(out)
 	}
 }
 
 // drainOut writes, blocking, until nothing is queued.
 func (p *Peer) drainOut(out *outbox) {
-	for out != nil {
+	for {
 		if err := p.t.Write(out.frames...); err != nil {
 			p.fail(err)
 			return
 		}
-		out = p.wrote(out)
+		if out = p.wrote(out); out == nil {
+			return
+		}
+		p.observeOut(out)
 	}
 }
 

@@ -61,6 +61,7 @@ func (p *Peer) broken(m *jsonrpc.Message) bool {
 	if c == nil {
 		return false
 	}
+	p.observeBad(m.Raw, problemMessage)
 	c.finish(nil, fmt.Errorf("%w: %w", ErrProtocol, m.Err.Cause))
 	return true
 }
@@ -114,9 +115,8 @@ func (p *Peer) reply(v *serving, buf *[]byte, batch ...*serving) {
 
 // newServing begins the call of a message that holds so many bytes.
 func (p *Peer) newServing(m *jsonrpc.Message, size int) *serving {
-	v := &serving{parent: p.handling, core: &p.core, peer: p, size: max(size, leastSize)}
-	v.req = newRequest(m)
-	v.req.Method, v.load = p.lookup(m.Method)
+	v := p.core.newServing(p.handling, m)
+	v.peer, v.size = p, max(size, leastSize)
 	return v
 }
 
@@ -309,6 +309,7 @@ func (p *Peer) notice(v *serving) {
 	ended := false
 	defer func() {
 		if !ended { // the handler ended its goroutine (runtime.Goexit)
+			v.goexit(nil)
 			v.cancel(context.Canceled)
 			p.takeOver(v.inline.Load())
 			p.start(p.nextNotes)

@@ -38,13 +38,25 @@ func NewResponder(h Handler, o *Options) *Responder {
 // concurrently, nor after Respond has returned. The context is the handlers'
 // context.
 func (r *Responder) Respond(ctx context.Context, dst, frame []byte, push func(frame []byte) error) []byte {
+	if r.observer == nil || r.observer.Frame == nil {
+		return r.respond(ctx, dst, frame, push)
+	}
+	r.observeFrame(frame, false)
+	at := len(dst)
+	if dst = r.respond(ctx, dst, frame, push); len(dst) > at {
+		r.observeFrame(dst[at:], true)
+	}
+	return dst
+}
+
+func (r *Responder) respond(ctx context.Context, dst, frame []byte, push func(frame []byte) error) []byte {
 	batch := r.batches.Get().(*jsonrpc.Batch) //nolint:errcheck // only those are in it
 	dec := jsonrpc.Decoder{MaxDepth: r.opts.MaxDepth, MaxBatch: r.opts.MaxBatch, AcceptV1: r.opts.V1}
 	if err := dec.Decode(frame, batch); err != nil {
 		return r.refused(ctx, dst, &jsonrpc.Message{Raw: frame}, err, false)
 	}
 	if batch.Array {
-		out := &pusher{push: push, version: jsonrpc.V2}
+		out := &pusher{core: &r.core, push: push, version: jsonrpc.V2}
 		defer out.end()
 		return append(dst, r.respondBatch(ctx, batch.Messages, out)...)
 	}
@@ -95,6 +107,7 @@ func (r *Responder) Stream(ctx context.Context, method string, params jsonrpc.Ra
 		sent += len(value)
 		return item(value)
 	}
+	v.begin(start)
 	result, err := v.invoke()
 	if err == nil && !v.req.streams {
 		err = v.single(result)
@@ -102,11 +115,9 @@ func (r *Responder) Stream(ctx context.Context, method string, params jsonrpc.Ra
 	var wire *jsonrpc.Error
 	if err != nil {
 		wire = wireError(err, r.opts.Errors, r.opts.Details)
-		r.logInternal(v, wire, err)
+		r.logInternal(v.context(), wire, err)
 	}
-	if r.opts.OnRecord != nil {
-		v.record(wire, err, nil, sent, time.Since(start))
-	}
+	v.finish(wire, err, nil, sent)
 	if wire != nil {
 		v.ended(nil, wire)
 		return wire
@@ -130,26 +141,33 @@ func (s *serving) single(result any) (err error) {
 }
 
 func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pusher) *serving {
-	v := new(serving)
-	r.begin(ctx, v, m, push)
+	v := r.core.newServing(ctx, m)
+	v.push = push
 	return v
 }
 
 // newPushing is newServing of a message with a way back of its own, in one allocation.
 func (r *Responder) newPushing(ctx context.Context, m *jsonrpc.Message, push func(frame []byte) error) *serving {
+	if r.observer != nil {
+		all := &struct {
+			serving
+			servingExtra
+
+			out pusher
+		}{out: pusher{core: &r.core, push: push, version: jsonrpc.V2}}
+		all.push = &all.out
+		all.watch(&all.servingExtra)
+		r.fill(ctx, &all.serving, m)
+		return &all.serving
+	}
 	both := &struct {
 		serving
 
 		out pusher
-	}{out: pusher{push: push, version: jsonrpc.V2}}
-	r.begin(ctx, &both.serving, m, &both.out)
+	}{out: pusher{core: &r.core, push: push, version: jsonrpc.V2}}
+	both.push = &both.out
+	r.fill(ctx, &both.serving, m)
 	return &both.serving
-}
-
-func (r *Responder) begin(ctx context.Context, v *serving, m *jsonrpc.Message, push *pusher) {
-	v.parent, v.core, v.push = ctx, &r.core, push
-	v.req = newRequest(m)
-	v.req.Method, v.load = r.lookup(m.Method)
 }
 
 // enter takes a place for a call, or refuses it.
@@ -206,6 +224,7 @@ func (s *serving) resume() {
 // pusher is the way back to a caller whose call is being answered. A nil pusher
 // has none.
 type pusher struct {
+	core    *core // nil: push is
 	mu      sync.Mutex
 	push    func(frame []byte) error
 	version jsonrpc.Version
@@ -220,6 +239,7 @@ func (p *pusher) send(frame []byte) error {
 	if p.push == nil {
 		return ErrNoCallback
 	}
+	p.core.observeFrame(frame, true)
 	return p.push(frame)
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // core is what a Peer and a Responder share: how one message becomes a call of
@@ -23,11 +24,13 @@ type core struct {
 	responder *Responder
 	load      load // of a handler that is not a Mux, or of methods that a Mux does not have
 	names     names
+	observer  *observe.Observer // nil: none
 }
 
 func (c *core) init(h Handler, o *Options) {
 	c.handler, c.opts = h, o.withDefaults()
 	c.mux, _ = h.(*Mux)
+	c.observer = observe.Join(c.opts.Observer, recorder(c.opts.OnRecord))
 	for i := len(c.opts.Interceptors) - 1; i >= 0 && h != nil; i-- {
 		c.handler = c.opts.Interceptors[i](c.handler)
 	}
@@ -89,11 +92,12 @@ type serving struct {
 // servingExtra is what few calls need. It is apart so that the others, of which many may be in flight, have no
 // memory for it.
 type servingExtra struct {
-	item   func(jsonrpc.Raw) error   // takes the values of a streaming method; nil: they go where the caller wants
-	opens  *subscriber               // what its answer opens; nil: nothing
-	scarce atomic.Pointer[owner.Key] // the owner of its scarce place of the Responder; nil: it has none
-	report *report                   // how to report progress; nil: not asked for, or not known yet. Under end
-	work   atomic.Pointer[workDone]  // what the handler has reported; nil: nothing so far
+	item   func(jsonrpc.Raw) error     // takes the values of a streaming method; nil: they go where the caller wants
+	opens  *subscriber                 // what its answer opens; nil: nothing
+	scarce atomic.Pointer[owner.Key]   // the owner of its scarce place of the Responder; nil: it has none
+	report *report                     // how to report progress; nil: not asked for, or not known yet. Under end
+	work   atomic.Pointer[workDone]    // what the handler has reported; nil: nothing so far
+	seen   atomic.Pointer[observation] // nil: it is not observed, or not any more
 }
 
 // needExtra returns s.extra and makes it first if necessary.
@@ -147,6 +151,10 @@ func (s *serving) Value(key any) any {
 		if t := s.trace(); t != "" {
 			return t
 		}
+	case observe.Key:
+		if at := s.observation(); at != nil {
+			return &at.call
+		}
 	}
 	return s.end.Values(s.parent).Value(key)
 }
@@ -173,13 +181,12 @@ func (s *serving) cancel(err error) { s.end.Cancel(err) }
 // call runs the handler and appends the answer to dst. A notification appends
 // nothing.
 func (s *serving) call(dst []byte) []byte {
-	c := s.core
 	var start time.Time
-	timed := c.opts.OnRecord != nil
 	sample := s.load.sample()
-	if timed || sample {
+	if sample || s.core.observer != nil {
 		start = time.Now()
 	}
+	s.begin(start)
 	result, err := s.invoke()
 	at := len(dst)
 	dst, wire := s.answer(dst, result, err)
@@ -192,9 +199,7 @@ func (s *serving) call(dst []byte) []byte {
 	if sample {
 		s.load.timed(time.Since(start))
 	}
-	if timed {
-		s.record(wire, err, dst[at:], len(dst)-at, time.Since(start))
-	}
+	s.finish(wire, err, dst[at:], len(dst)-at)
 	return dst
 }
 
@@ -210,24 +215,27 @@ func (s *serving) invoke() (result any, err error) {
 		s.workEnded()
 	}()
 	s.req.call = s
+	ctx := s.context()
 	if limit, ok := s.core.opts.Dialect.timeout(s.req.msg); ok {
-		ctx, cancel := context.WithTimeout(s, limit)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
 		defer cancel()
-		return s.core.handler.ServeRPC(ctx, &s.req)
 	}
-	return s.core.handler.ServeRPC(s, &s.req)
+	return s.core.handler.ServeRPC(ctx, &s.req)
 }
 
 // panicked logs a panic with its stack and returns the error to answer with.
 func (s *serving) panicked(r any) *jsonrpc.Error {
-	s.core.logger().ErrorContext(s, "handler panicked", "method", s.req.Method, "id", s.req.ID.String(),
+	s.core.logger().ErrorContext(s.context(), "handler panicked", "method", s.req.Method, "id", s.req.ID.String(),
 		"panic", r, "stack", string(debug.Stack()))
 	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error", Cause: panicError{r}}
 }
 
 // goexit appends the answer of a handler that ended its goroutine.
 func (s *serving) goexit(dst []byte) []byte {
-	dst, _ = s.answer(dst, nil, s.panicked("the handler called runtime.Goexit"))
+	at, err := len(dst), s.panicked("the handler called runtime.Goexit")
+	dst, wire := s.answer(dst, nil, err)
+	s.finish(wire, err, dst[at:], len(dst)-at)
 	return dst
 }
 
@@ -259,7 +267,7 @@ func (s *serving) answer(dst []byte, result any, err error) (out []byte, wire *j
 		return dst, nil
 	}
 	wire = wireError(err, s.core.opts.Errors, s.core.opts.Details)
-	s.core.logInternal(s, wire, err)
+	s.core.logInternal(s.context(), wire, err)
 	s.ended(nil, wire)
 	if id.IsAbsent() {
 		return dst, wire
@@ -344,20 +352,6 @@ func (c *core) logInternal(ctx context.Context, wire *jsonrpc.Error, err error) 
 	c.logger().ErrorContext(ctx, "handler failed", "method", method, "error", err)
 }
 
-func (s *serving) record(wire *jsonrpc.Error, err error, response []byte, out int, took time.Duration) {
-	r := Record{
-		Transport: s.core.opts.Transport, Conn: s.core.opts.Conn,
-		ID: s.req.ID, Method: s.req.Method, Latency: took,
-		BytesIn: len(s.req.msg.Raw), BytesOut: out,
-		Request: s.req.msg.Raw, Response: response,
-		Notification: s.req.IsNotification(), Batch: s.req.batch,
-	}
-	if wire != nil {
-		r.Code, r.Err = wire.Code, err
-	}
-	s.core.opts.OnRecord(s, r)
-}
-
 // refused appends the answer to a message or frame that is not valid, and
 // records it.
 func (c *core) refused(ctx context.Context, dst []byte, m *jsonrpc.Message, e *jsonrpc.Error, inBatch bool) []byte {
@@ -368,13 +362,7 @@ func (c *core) refused(ctx context.Context, dst []byte, m *jsonrpc.Message, e *j
 		id = jsonrpc.NullID()
 	}
 	dst = m.Version.AppendError(dst, id, wire)
-	if c.opts.OnRecord != nil {
-		c.opts.OnRecord(ctx, Record{
-			Transport: c.opts.Transport, Conn: c.opts.Conn, ID: id, Method: string(m.Method),
-			Code: wire.Code, Err: e, BytesIn: len(m.Raw), BytesOut: len(dst) - at,
-			Request: m.Raw, Response: dst[at:], Batch: inBatch,
-		})
-	}
+	c.observeRefusal(ctx, m, e, id, wire.Code, dst[at:], inBatch)
 	return dst
 }
 
