@@ -18,6 +18,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/internal/object"
+	"github.com/farcall-dev/farcall/mcp/internal/observed"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -71,6 +72,7 @@ func (c *Client) rpcOptions() *farcall.Options {
 		o = *c.opts.RPC
 	}
 	o.Dialect = mcphttp.Dialect()
+	o.Observer = observed.Calls(o.Observer)
 	if len(c.opts.Resume) > 0 {
 		// A client uses no id twice in a session (2025-11-25, basic, "Requests"). Which ids the earlier
 		// clients have used is not known: they may have made calls after Session, and ended without Close.

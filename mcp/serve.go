@@ -12,8 +12,10 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/observed"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 	"github.com/farcall-dev/farcall/stream"
 )
 
@@ -33,8 +35,10 @@ const drainTime = 5 * time.Second
 func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farcall.Options) error {
 	opts := optionsOf(b, o)
 	opts.Dialect = mcphttp.Dialect()
+	observer := observed.Calls(opts.Observer)
+	opts.Observer = observer
 	key := owner.Or(owner.From(ctx), owner.Connection(rand.Text(), ""))
-	h := &connection{backend: b, ctx: context.WithValue(context.WithoutCancel(ctx), owner.ContextKey{}, key), owner: key}
+	h := &connection{backend: b, observer: observer, transport: opts.Transport, ctx: context.WithValue(context.WithoutCancel(ctx), owner.ContextKey{}, key), owner: key}
 	if s, ok := b.(*Server); ok {
 		t = s.trace.Transport(t)
 		defer s.trace.Flush(flushTime)
@@ -105,8 +109,12 @@ type connection struct {
 	alone   atomic.Bool     // there were requests of no session
 	ctx     context.Context //nolint:containedctx // the session's, which lasts as long as the connection
 
+	observer  *observe.Observer
+	transport string
+
 	mu      sync.Mutex
-	session mcphttp.Session // nil before initialize
+	session mcphttp.Session   // nil before initialize
+	seen    *observed.Session // nil: there is no session, or no observer
 }
 
 func (x *connection) current() mcphttp.Session {
@@ -118,6 +126,7 @@ func (x *connection) current() mcphttp.Session {
 func (x *connection) close() {
 	if s := x.current(); s != nil {
 		s.Close()
+		x.seen.End()
 	}
 }
 
@@ -141,7 +150,13 @@ func (x *connection) ServeRPC(ctx context.Context, req *farcall.Request) (any, e
 	case session == nil:
 		session = x.open(farcall.CallerFrom(ctx))
 	}
-	return session.ServeRPC(ctx, req)
+	result, err := session.ServeRPC(ctx, req)
+	if req.Method == spec.MethodInitialize && err == nil && !req.IsNotification() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.seen = observed.Begin(x.observer, x.transport, session.Revision().Name, false)
+	}
+	return result, err
 }
 
 func (x *connection) open(client farcall.Caller) mcphttp.Session {

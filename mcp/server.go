@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -8,12 +9,14 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/wirelog"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 	"github.com/farcall-dev/farcall/store"
 )
 
@@ -196,6 +199,36 @@ var methods = map[string]*method{
 // dispatch serves a request, from its canonical params to its result, which is
 // in the revision in. For modern clients that is theirs, or will do for it.
 func (s *Server) dispatch(c *call, req *farcall.Request) (result jsonrpc.Raw, in *era.Revision, err error) {
+	seen := req.Observed()
+	if seen == nil {
+		return s.route(c, req)
+	}
+	c.observe(seen)
+	result, in, err = s.route(c, req)
+	seen.ToolError = c.method == spec.MethodToolsCall && err == nil && isToolError(result)
+	return result, in, err
+}
+
+// observe notes what the server knows of a call.
+func (c *call) observe(seen *observe.Call) {
+	seen.Revision = c.rev.Name
+	switch c.method {
+	case spec.MethodToolsCall:
+		seen.Tool = c.knownName()
+	case spec.MethodPromptsGet:
+		seen.Prompt = c.knownName()
+	default:
+		seen.Known = seen.Known || c.srv.extensions.find(c.method) != nil
+	}
+}
+
+// isToolError reports whether the result of a tool says that it failed.
+func isToolError(result jsonrpc.Raw) bool {
+	return bytes.Contains(result, []byte(`"isError"`)) && string(scan.Member(result, "isError")) == "true"
+}
+
+// route serves a request, see dispatch.
+func (s *Server) route(c *call, req *farcall.Request) (result jsonrpc.Raw, in *era.Revision, err error) {
 	m := methods[c.method]
 	if c.forwards {
 		return s.forward(c, m != nil && m.cacheable)

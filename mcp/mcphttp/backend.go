@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/internal/wirelog"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/observed"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -241,6 +242,7 @@ func (o *Options) withDefaults() Options {
 		rpc = *c.RPC
 	}
 	rpc.Dialect = Dialect()
+	rpc.Observer = observed.Calls(rpc.Observer)
 	rpc.Transport = cmp.Or(rpc.Transport, "mcp-http")
 	c.RPC = &rpc
 	c.Budget = cmp.Or(c.Budget, rpc.Budget)

@@ -17,6 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/internal/observed"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -40,9 +41,10 @@ type session struct {
 
 	closed  bool // mu's
 	mu      sync.Mutex
-	backend Session   // nil until initialize arrives
-	calls   *incoming // the newest one of those that are being handled
-	pushes  *pushing  // nil: nothing was pushed yet
+	backend Session           // nil until initialize arrives
+	calls   *incoming         // the newest one of those that are being handled
+	pushes  *pushing          // nil: nothing was pushed yet
+	seen    *observed.Session // nil: it has not begun, or is not observed
 }
 
 // movable is what a session has beside that may go on in another process.
@@ -314,7 +316,24 @@ func (s *session) handle(ctx context.Context, x *exchange, req *farcall.Request)
 	defer func() {
 		s.leave(c, x, req.InBatch())
 	}()
-	return backend.ServeRPC(c, req)
+	result, err := backend.ServeRPC(c, req)
+	if req.Method == spec.MethodInitialize && err == nil && !req.IsNotification() {
+		s.observe(backend.Revision())
+	}
+	return result, err
+}
+
+// observe tells the observer of a session that has begun.
+func (s *session) observe(rev *era.Revision) {
+	rpc := s.h.opts.RPC
+	seen := observed.Begin(rpc.Observer, rpc.Transport, rev.Name, false)
+	s.mu.Lock()
+	ended := s.closed
+	s.seen = seen
+	s.mu.Unlock()
+	if ended {
+		seen.End()
+	}
 }
 
 // enter books a call, or refuses it.
@@ -439,10 +458,12 @@ func (s *session) end() {
 	for c := s.calls; c != nil; c = c.next {
 		c.cancel()
 	}
+	seen := s.seen
 	s.mu.Unlock()
 	if was {
 		return
 	}
+	seen.End()
 	for _, p := range pending {
 		p.finish(nil, errSessionEnded)
 	}

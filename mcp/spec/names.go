@@ -72,6 +72,22 @@ const (
 	NotificationElicitationComplete = "notifications/elicitation/complete"
 )
 
+// IsMethod reports whether MCP, or its tasks extension, defines a method or notification in some revision.
+func IsMethod(method string) bool {
+	switch method {
+	case MethodServerDiscover, MethodToolsList, MethodToolsCall, MethodResourcesList, MethodResourcesTemplatesList, MethodResourcesRead,
+		MethodPromptsList, MethodPromptsGet, MethodCompletionComplete, MethodSubscriptionsListen,
+		MethodElicitationCreate, MethodSamplingCreateMessage, MethodRootsList,
+		MethodTasksGet, MethodTasksUpdate, MethodTasksCancel, MethodTasksResult, MethodTasksList,
+		MethodInitialize, MethodPing, MethodLoggingSetLevel, MethodResourcesSubscribe, MethodResourcesUnsubscribe,
+		NotificationCancelled, NotificationProgress, NotificationMessage, NotificationToolsListChanged, NotificationPromptsListChanged,
+		NotificationResourcesListChanged, NotificationResourcesUpdated, NotificationSubscriptionsAcknowledged, NotificationTasks,
+		NotificationInitialized, NotificationRootsListChanged, NotificationTasksStatus, NotificationElicitationComplete:
+		return true
+	}
+	return false
+}
+
 // The keys of _meta that the protocol defines (2026-07-28, basic, "_meta").
 const (
 	MetaProtocolVersion    = "io.modelcontextprotocol/protocolVersion"
