@@ -25,7 +25,8 @@ test: ## Run the tests
 
 .PHONY: race
 race: ## Run the tests with the race detector
-	go test -race ./...
+	@# Each process, the children of tests too, would sleep for a second at its end, for a race that is just coming.
+	GORACE="atexit_sleep_ms=50" go test -race ./...
 
 .PHONY: full
 full: ## Run whole the tests of which make test runs a part: all revisions and transports, largest sizes, hostile programs

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/stream"
 )
@@ -56,7 +57,7 @@ func TestConnectAndCloseLeavesNothing(t *testing.T) {
 	} {
 		t.Run(network, func(t *testing.T) {
 			n := test.n
-			if testing.Short() {
+			if testing.Short() || race.Enabled {
 				n /= 20
 			}
 			if runtime.GOOS != "linux" {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/stream"
 )
@@ -143,7 +144,10 @@ func TestReentrance(t *testing.T) {
 }
 
 func TestNotificationsKeepOrder(t *testing.T) {
-	const n = 100_000
+	n := 100_000
+	if race.Enabled {
+		n /= 10
+	}
 	each(t, func(t *testing.T, a, b farcall.Transport) {
 		collect := func() (farcall.Handler, chan error) {
 			next, done := 0, make(chan error, 1)
@@ -282,8 +286,12 @@ func TestPanicIsThatCallsError(t *testing.T) {
 
 // Both ends send 40 MB at once; neither hangs.
 func TestBothSendMuch(t *testing.T) {
+	size := 40 << 20
+	if race.Enabled {
+		size /= 4 // still more than sockets hold
+	}
 	each(t, func(t *testing.T, a, b farcall.Transport) {
-		big := `["` + strings.Repeat("x", 40<<20) + `"]`
+		big := `["` + strings.Repeat("x", size) + `"]`
 		h := farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) { return len(req.Params), nil })
 		pa, pb := connect(t, a, b, h, h, nil, nil)
 		var wg sync.WaitGroup
