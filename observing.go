@@ -109,7 +109,7 @@ func (s *serving) begin(now time.Time) {
 	o, call := s.core.opts, &at.call
 	call.Transport, call.Conn = o.Transport, o.Conn
 	call.ID, call.Method, call.Began = s.req.ID, s.req.Method, now
-	call.Known = s.load != &s.core.load
+	call.Known = s.load != &s.core.others().load
 	call.Notification, call.Batch = s.req.IsNotification(), s.req.batch
 	at.ctx = started(s, s.core.observer, call)
 }

@@ -68,13 +68,13 @@ type Options struct {
 	// missing "jsonrpc" are passed over, as other clients do. Requests are always
 	// held to the specification.
 	StrictAnswers bool
-	// Errors maps Go error types to codes and back. Default none.
-	Errors *Errors
 	// Details adds the Go type and text of internal errors to the data of error
 	// answers. For trusted callers only.
 	// An interceptor keeps them from a caller by an error, around the handler's,
 	// whose method Discreet returns true.
 	Details bool
+	// Errors maps Go error types to codes and back. Default none.
+	Errors *Errors
 	// Interceptors wrap the handler, the first outermost.
 	Interceptors []Interceptor
 	// CallInterceptors wrap the calls and notifications that this end makes, each

@@ -22,9 +22,8 @@ type core struct {
 	handler   Handler  // with the interceptors around it; nil serves nothing
 	mux       *Mux     // the handler without them, when it is a Mux
 	responder *Responder
-	load      load // of a handler that is not a Mux, or of methods that a Mux does not have
-	names     names
-	observer  *observe.Observer // nil: none
+	unlisted  atomic.Pointer[unlisted] // nil: nothing so far; see others
+	observer  *observe.Observer        // nil: none
 }
 
 func (c *core) init(h Handler, o *Options) {
@@ -44,7 +43,24 @@ func (c *core) lookup(method []byte) (name string, l *load) {
 			return e.name, &e.load
 		}
 	}
-	return c.names.of(method), &c.load
+	o := c.others()
+	return o.names.of(method), &o.load
+}
+
+// unlisted is what is known of the methods of a handler that is not a Mux, and of those that a
+// Mux does not have.
+type unlisted struct {
+	load  load
+	names names
+}
+
+// others returns c.unlisted, and makes it first if necessary: most connections never need it.
+func (c *core) others() *unlisted {
+	if o := c.unlisted.Load(); o != nil {
+		return o
+	}
+	c.unlisted.CompareAndSwap(nil, new(unlisted))
+	return c.unlisted.Load()
 }
 
 // names remembers the names of some methods that no Mux knows, so that the calls of a few methods do
