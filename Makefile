@@ -25,7 +25,7 @@ test: ## Run the tests
 
 .PHONY: race
 race: ## Run the tests with the race detector
-	@# Each process, the children of tests too, would sleep for a second at its end, for a race that is just coming.
+	@# By default each process, the children of tests too, sleeps for a second before it exits.
 	GORACE="atexit_sleep_ms=50" go test -race ./...
 
 .PHONY: full

@@ -63,7 +63,7 @@ func (p *Peer) batch(ctx context.Context, calls []*BatchCall) error {
 		ctx, seen := observed.begin(ctx, p, b, c)
 		if *buf, err = p.appendRequest(ctx, *buf, id, b.Method, b.Params, asking{}); err != nil {
 			putBuffer(buf)
-			b.Err = err
+			observed.unsent(err)
 			return fmt.Errorf("farcall: call %d of the batch, %q: %w", i, b.Method, err)
 		}
 		seen.sent(p, (*buf)[at:])

@@ -307,13 +307,16 @@ func codeOf(err error) jsonrpc.Code {
 }
 
 // observedBatch is the observations of a batch of ours, by element; nil without an observer.
-type observedBatch struct{ all []*observation }
+type observedBatch struct {
+	all    []*observation
+	failed error // why none of it was sent
+}
 
 func (p *Peer) observeBatch(n int) *observedBatch {
 	if p.observer == nil {
 		return nil
 	}
-	return &observedBatch{make([]*observation, 0, n)}
+	return &observedBatch{all: make([]*observation, 0, n)}
 }
 
 // begin begins the observation of the next element, whose call is c unless it is a notification.
@@ -331,12 +334,27 @@ func (o *observedBatch) begin(ctx context.Context, p *Peer, b *BatchCall, c *cal
 	return ctx, at
 }
 
+// unsent notes that the batch was not sent, because one of its elements could not be marshalled.
+func (o *observedBatch) unsent(err error) {
+	if o == nil {
+		return
+	}
+	o.failed = err
+	for _, at := range o.all {
+		at.call.BytesOut, at.call.Request = 0, nil
+	}
+}
+
 // done ends the observations of the elements that have begun.
 func (o *observedBatch) done(p *Peer, calls []*BatchCall) {
 	if o == nil {
 		return
 	}
 	for i, at := range o.all {
+		if o.failed != nil {
+			at.done(p, o.failed)
+			continue
+		}
 		at.done(p, calls[i].Err)
 	}
 }

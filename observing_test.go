@@ -157,6 +157,9 @@ func TestObserverCalls(t *testing.T) {
 				if want := 20 + 4*len(methods) + 1; len(received) != want {
 					t.Errorf("%d calls were received, want %d:\n%s", len(received), want, strings.Join(received, "\n"))
 				}
+				if slices.ContainsFunc(sent, func(s string) bool { return strings.HasPrefix(s, "ok 0 ") && strings.HasSuffix(s, "batch=true") }) {
+					t.Errorf("an element of a batch that was not sent has succeeded:\n%s", strings.Join(sent, "\n"))
+				}
 				for _, want := range []string{"fails -32603 known=true", "panics -32603 known=true", "none -32601 known=false", "ok 0 known=true", "waits -32800 known=true"} {
 					if !slices.ContainsFunc(received, func(s string) bool { return strings.HasPrefix(s, want) }) {
 						t.Errorf("no %q in\n%s", want, strings.Join(received, "\n"))

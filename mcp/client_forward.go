@@ -40,14 +40,14 @@ type forwarding struct {
 	valid  remote.Params // sent, where they need no validation
 	result jsonrpc.Raw   // of this round
 
-	first patience // of the first round
-	begun bool     // first is in use
+	first callDeadline // of the first round
+	begun bool         // first is in use
 }
 
-// patience returns a context for a round. Most calls have one round, and this costs them no allocation.
-func (w *forwarding) patience() *patience {
+// deadline returns a context for a round. Most calls have one round, and this costs them no allocation.
+func (w *forwarding) deadline() *callDeadline {
 	if w.begun {
-		return &patience{}
+		return &callDeadline{}
 	}
 	w.begun = true
 	return &w.first
@@ -190,7 +190,7 @@ func (w *forwarding) exchange(ctx context.Context, l *link) error {
 			inner = mcphttp.WithHeader(inner, w.header)
 		}
 	}
-	p := w.patience()
+	p := w.deadline()
 	p.begin(inner, l.line, cmp.Or(w.Timeout, w.c.opts.Timeout), w.c.opts.MaxTimeout)
 	defer p.stop()
 	var sink progressSink

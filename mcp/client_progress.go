@@ -37,7 +37,7 @@ func (c *Client) send(ctx context.Context, w *line, method string, params jsonrp
 	if _, bounded := ctx.Deadline(); bounded && (method == spec.MethodInitialize || method == spec.MethodServerDiscover) {
 		idle = -1 // the deadline of a start counts: a server may take longer for that than for a call
 	}
-	p := &patience{}
+	p := &callDeadline{}
 	p.begin(ctx, w, idle, c.opts.MaxTimeout)
 	defer p.stop()
 	report, _ := ctx.Value(progressKey{}).(func(spec.ProgressNotificationParams))
@@ -60,7 +60,7 @@ func (c *Client) send(ctx context.Context, w *line, method string, params jsonrp
 }
 
 // callWithin makes a call, as [farcall.Caller] does; its progress, if it is to be asked for, goes to sink.
-func (w *line) callWithin(p *patience, method string, params any, result *jsonrpc.Raw, sink progressSink) error {
+func (w *line) callWithin(p *callDeadline, method string, params any, result *jsonrpc.Raw, sink progressSink) error {
 	ctx := context.Context(p)
 	if sink != nil {
 		ctx = farcall.OnProgress(ctx, sink)
@@ -92,10 +92,10 @@ type tooLateError struct{ text string }
 func (e *tooLateError) Error() string { return e.text }
 func (e *tooLateError) Unwrap() error { return context.DeadlineExceeded }
 
-// patience bounds how long a call may be without a sign of life, and in all. It is
+// callDeadline bounds how long a call may be without a sign of life, and in all. It is
 // also the context of the call: the caller's, for a call over a stream, which is
 // given up when it is too late, and otherwise one that ends then.
-type patience struct {
+type callDeadline struct {
 	context.Context //nolint:containedctx // it is a context itself
 
 	idle, most time.Duration
@@ -114,7 +114,7 @@ type patience struct {
 }
 
 // begin starts the time of a call on a line.
-func (p *patience) begin(ctx context.Context, w *line, idle, most time.Duration) {
+func (p *callDeadline) begin(ctx context.Context, w *line, idle, most time.Duration) {
 	p.Context, p.idle, p.most, p.asked, p.slow = ctx, idle, most, &w.asked, &w.c.slow
 	if w.http != nil {
 		p.Context, p.cancel = context.WithCancelCause(ctx)
@@ -138,7 +138,7 @@ type ending context.CancelCauseFunc
 func (cancel ending) GiveUp(reason error) { cancel(reason) }
 
 // Value implements context.Context.
-func (p *patience) Value(key any) any {
+func (p *callDeadline) Value(key any) any {
 	if _, ok := key.(late.LimitKey); ok && p.cancel == nil {
 		return p
 	}
@@ -146,10 +146,10 @@ func (p *patience) Value(key any) any {
 }
 
 // AfterFunc lets package context derive from this context without a goroutine.
-func (p *patience) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(p.Context, f) }
+func (p *callDeadline) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(p.Context, f) }
 
 // Began implements late.Limit.
-func (p *patience) Began(c late.Call) {
+func (p *callDeadline) Began(c late.Call) {
 	p.mu.Lock()
 	p.call = c
 	end := p.end
@@ -160,7 +160,7 @@ func (p *patience) Began(c late.Call) {
 }
 
 // Late implements late.Thing: only a call that takes some time needs a timer.
-func (p *patience) Late() {
+func (p *callDeadline) Late() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	left, _ := p.left()
@@ -168,7 +168,7 @@ func (p *patience) Late() {
 }
 
 // left returns how long to wait for the next sign of life.
-func (p *patience) left() (d time.Duration, bounded bool) {
+func (p *callDeadline) left() (d time.Duration, bounded bool) {
 	if p.idle >= 0 {
 		d, bounded = p.idle-min(time.Since(p.alive), p.asked.last()), true
 	}
@@ -178,14 +178,14 @@ func (p *patience) left() (d time.Duration, bounded bool) {
 	return d, bounded
 }
 
-func (p *patience) touch() {
+func (p *callDeadline) touch() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.alive = time.Now()
 }
 
 // tick gives the call up, or waits on.
-func (p *patience) tick() {
+func (p *callDeadline) tick() {
 	p.mu.Lock()
 	if left, _ := p.left(); left > 0 || p.over {
 		if !p.over {
@@ -206,14 +206,14 @@ func (p *patience) tick() {
 }
 
 // ended returns what has ended the call, if it is the time.
-func (p *patience) ended() error {
+func (p *callDeadline) ended() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.end
 }
 
 // stop stops the time.
-func (p *patience) stop() {
+func (p *callDeadline) stop() {
 	p.slow.Leave(&p.place)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/internal/observed"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -115,6 +116,7 @@ type connection struct {
 	mu      sync.Mutex
 	session mcphttp.Session   // nil before initialize
 	seen    *observed.Session // nil: there is no session, or no observer
+	closed  bool
 }
 
 func (x *connection) current() mcphttp.Session {
@@ -126,8 +128,11 @@ func (x *connection) current() mcphttp.Session {
 func (x *connection) close() {
 	if s := x.current(); s != nil {
 		s.Close()
-		x.seen.End()
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.closed = true
+	x.seen.End()
 }
 
 // ServeRPC implements farcall.Handler. A request says by its _meta that it
@@ -152,11 +157,18 @@ func (x *connection) ServeRPC(ctx context.Context, req *farcall.Request) (any, e
 	}
 	result, err := session.ServeRPC(ctx, req)
 	if req.Method == spec.MethodInitialize && err == nil && !req.IsNotification() {
-		x.mu.Lock()
-		defer x.mu.Unlock()
-		x.seen = observed.Begin(x.observer, x.transport, session.Revision().Name, false)
+		x.observe(session.Revision())
 	}
 	return result, err
+}
+
+// observe tells the observer of the session that has begun. A handler may outlast the connection.
+func (x *connection) observe(rev *era.Revision) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if !x.closed {
+		x.seen = observed.Begin(x.observer, x.transport, rev.Name, false)
+	}
 }
 
 func (x *connection) open(client farcall.Caller) mcphttp.Session {

@@ -32,7 +32,7 @@ func join(a, b *Observer) *Observer {
 }
 
 // Tag returns an observer that calls set with each call before o has it in Start or Refuse: for a layer that
-// knows something of all calls of its connections, such as the name of the upstream. The Tag of nil is nil.
+// knows something of all calls of its connections, such as their protocol. The Tag of nil is nil.
 func (o *Observer) Tag(set func(*Call)) *Observer {
 	if o == nil {
 		return nil

@@ -2,15 +2,14 @@
 // traces, a capture of frames.
 //
 // An [Observer] is a struct of functions, each of which may be nil, so that an observer has only those
-// that it needs and new ones break none. A program hands one to farcall.Options.Observer (or to the options
-// of package gateway), and [Join] makes one of several:
+// that it needs and new ones break none. A program sets farcall.Options.Observer, and [Join] makes one
+// observer of several:
 //
-//	o := &farcall.Options{Observer: observe.Join(metrics.Observer(), traces)}
+//	o := &farcall.Options{Observer: observe.Join(counts, logs)}
 //
 // A call is one [Call] from its Start to its End. Each layer that handles the call writes into
-// it what only that layer knows: the peer its size and outcome, package mcp the tool and the revision, a
-// gateway the upstream, a guard its decision. So one End has all that a log line, a span or a
-// metric needs.
+// it what only that layer has: the peer its size and outcome, package mcp the tool and the revision. So one
+// End has all that a log line, a span or a metric needs.
 //
 // A nil Observer costs one comparison for each call.
 package observe
@@ -81,17 +80,6 @@ type Call struct {
 	Tool, Prompt string
 	// Revision is that of MCP which the other end speaks. It may be a label.
 	Revision string
-	// Upstream is the configured name of the server behind a gateway, and UpstreamRevision what that speaks.
-	// They may be labels.
-	Upstream, UpstreamRevision string
-	// Queued is how long the call has waited for a connection to the upstream, and Attempt how often it
-	// was sent before.
-	Queued  time.Duration
-	Attempt int
-	// Decision is that of the guard, such as "allow" or "deny", and Policy the configured name of the policy or rule
-	// that made it; Deciding is how long it took. "": there is no guard. They may be labels.
-	Decision, Policy string
-	Deciding         time.Duration
 
 	Outcome
 }
@@ -131,23 +119,15 @@ type Kind string
 const (
 	Connection Kind = "connection" // one transport link
 	Session    Kind = "session"    // of MCP, from initialize on
-	Stream     Kind = "stream"     // an event stream over HTTP
-	Suspended  Kind = "suspended"  // a call that waits for an answer of the client
-	Child      Kind = "child"      // a process
-	Breaker    Kind = "breaker"    // an upstream is not called because it has failed
 )
 
 // Lifetime is something that lasts, when it begins and when it ends. Each field may be a label.
 type Lifetime struct {
 	Kind      Kind
-	Outgoing  bool   // a connection or session that this end has begun
-	Transport string // as in Call; "": it has none
+	Outgoing  bool   // a session that this end has begun
+	Transport string // as in Call
 	Revision  string // of a session
-	Upstream  string // as in Call
-	// Cause is why it began or ended, one of a few words: a child starts for "call", "restart" …, and ends by
-	// "exit", "signal", "idle" ….
-	Cause string
-	// Took is, in Open, how long it took to begin, and in Close, how long it has lasted.
+	// Took is, in Close, how long a session has lasted.
 	Took time.Duration
 }
 

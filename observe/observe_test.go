@@ -82,8 +82,8 @@ func TestTag(t *testing.T) {
 		t.Error("the Tag of nil is not nil")
 	}
 	var got []string
-	note := func(_ context.Context, c *observe.Call) { got = append(got, c.Upstream) }
-	o := (&observe.Observer{End: note, Refuse: note}).Tag(func(c *observe.Call) { c.Upstream += "x" })
+	note := func(_ context.Context, c *observe.Call) { got = append(got, c.Tool) }
+	o := (&observe.Observer{End: note, Refuse: note}).Tag(func(c *observe.Call) { c.Tool += "x" })
 	c := &observe.Call{}
 	o.End(o.Start(t.Context(), c), c)
 	o.Refuse(t.Context(), &observe.Call{})

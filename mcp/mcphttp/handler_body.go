@@ -158,21 +158,21 @@ func answerJSON(w http.ResponseWriter, status int, body []byte) {
 	if status != 0 && status != http.StatusOK {
 		w.WriteHeader(status)
 	}
-	_, _ = writePatiently(w, http.NewResponseController(w), body) // the client has gone; nobody is left to tell
+	_, _ = writeTimed(w, http.NewResponseController(w), body) // the client has gone: the error has no receiver
 }
 
-// patientWriter is writePatiently as an io.Writer.
-type patientWriter struct {
+// timedWriter is writeTimed as an io.Writer.
+type timedWriter struct {
 	w   io.Writer
 	ctl *http.ResponseController
 }
 
-func (p patientWriter) Write(b []byte) (n int, err error) { return writePatiently(p.w, p.ctl, b) }
+func (p timedWriter) Write(b []byte) (n int, err error) { return writeTimed(p.w, p.ctl, b) }
 
-// writePatiently gives a client slow.AnswerTime for each part of what is large: the
+// writeTimed gives a client slow.AnswerTime for each part of what is large: the
 // buffers of the system may not hold it, and a slow client takes it all the
 // same, in time.
-func writePatiently(w io.Writer, ctl *http.ResponseController, b []byte) (n int, err error) {
+func writeTimed(w io.Writer, ctl *http.ResponseController, b []byte) (n int, err error) {
 	for part := range slices.Chunk(b, maxPooled) {
 		if err = ctl.SetWriteDeadline(time.Now().Add(slow.AnswerTime)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return n, err

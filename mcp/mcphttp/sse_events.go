@@ -118,7 +118,7 @@ func (e *events) begin() {
 	header.Set("Cache-Control", "no-store")
 	header.Set("X-Accel-Buffering", "no") // else nginx holds events back
 	e.ctl = http.NewResponseController(e.w)
-	e.out = sse.NewWriter(patientWriter{e.w, e.ctl}, e.flush)
+	e.out = sse.NewWriter(timedWriter{e.w, e.ctl}, e.flush)
 	if e.beat > 0 && e.timer == nil {
 		e.timer = time.AfterFunc(e.beat, e.tick)
 	}
