@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -87,29 +88,36 @@ func (w *forwarding) resume(ctx context.Context) (jsonrpc.Raw, *era.Revision, er
 	return w.finish(ctx, t)
 }
 
-// follower returns the follower of the task of this call.
+// follower returns the follower of the task of this call. It may cancel the task after Forward has returned,
+// when the bytes of the caller's request are in use again: it has copies of them.
 func (w *forwarding) follower() *follower {
-	f := &follower{c: w.c, call: w.taskCall, resumed: w.TaskID != "", created: w.TaskCreated}
+	who := &relay.Forward{Info: w.Info, Capabilities: w.Capabilities, Timeout: w.Timeout}
+	if w.rev.RequestMeta {
+		meta := scan.Member(w.params, "_meta")
+		who.Info = orElse(scan.Member(meta, spec.MetaClientInfo), who.Info)
+		who.Capabilities = orElse(scan.Member(meta, spec.MetaClientCapabilities), who.Capabilities)
+	}
+	who.Info, who.Capabilities = slices.Clone(who.Info), slices.Clone(who.Capabilities)
+	f := &follower{c: w.c, resumed: w.TaskID != "", created: w.TaskCreated}
+	f.call = func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+		call := *who
+		call.Method, call.Params = method, params
+		return w.c.forwardTask(ctx, &call)
+	}
 	if w.Tasks != nil {
 		f.leave = w.Tasks.LeavesTask
 	}
 	return f
 }
 
-// taskCall makes a call about a task in the name of whoever has made that. What it
+// forwardTask makes a call about a task in the name of the caller that has made that. What it
 // returns is in the form of the newest revision, but for the result of the tool.
-func (w *forwarding) taskCall(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
-	f := &relay.Forward{Method: method, Params: params, Info: w.Info, Capabilities: w.Capabilities, Timeout: w.Timeout}
-	if w.rev.RequestMeta {
-		meta := scan.Member(w.params, "_meta")
-		f.Info = orElse(scan.Member(meta, spec.MetaClientInfo), f.Info)
-		f.Capabilities = orElse(scan.Member(meta, spec.MetaClientCapabilities), f.Capabilities)
-	}
-	raw, in, err := w.c.Forward(ctx, f)
-	if err != nil || method == spec.MethodTasksResult {
+func (c *Client) forwardTask(ctx context.Context, f *relay.Forward) (jsonrpc.Raw, *era.Revision, error) {
+	raw, in, err := c.Forward(ctx, f)
+	if err != nil || f.Method == spec.MethodTasksResult {
 		return raw, in, err
 	}
-	raw, err = era.Translate(era.Result, method, raw, in, era.Latest())
+	raw, err = era.Translate(era.Result, f.Method, raw, in, era.Latest())
 	return raw, era.Latest(), err
 }
 

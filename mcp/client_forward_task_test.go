@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -107,9 +108,12 @@ func TestForwardTaskCancelled(t *testing.T) {
 		<-ended
 		refused := errors.New("no room for it")
 		f.Tasks = onTask(func(string, string) error { return refused })
+		f.Info, f.Capabilities = bytes.Clone(f.Info), bytes.Clone(f.Capabilities)
 		if _, _, err := c.Forward(t.Context(), f); !errors.Is(err, refused) {
 			t.Error(err)
 		}
+		clear(f.Info) // the request that they are from has ended, and its buffer has another one
+		clear(f.Capabilities)
 		<-ended
 	})
 }
