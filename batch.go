@@ -382,6 +382,7 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 		if ended = s.err != nil; ended {
 			return
 		}
+		s.batches++
 		full := p.admit(s, size)
 		refused = full != nil
 		for i, v := range w.calls {
@@ -425,6 +426,12 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 		buf := getBuffer()
 		*buf = w.reply(*buf)
 		p.reply(nil, buf, w.calls...)
+		p.update(func(s *state) {
+			s.batches--
+			if s.drain {
+				s.wake()
+			}
+		})
 		p.flush(0)
 	}
 	w.start()

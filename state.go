@@ -12,6 +12,7 @@ type state struct {
 	calls   map[uint64]*call // ours, that wait for an answer, by id
 	served  inflight         // theirs, being handled
 	running int              // handlers that run
+	batches int              // that arrived and are not answered: their calls may have ended
 	waiting int              // handlers that wait for a call of their own
 	bytes   int              // of the messages in served and notes
 	large   int              // of these and note, those of more than budget.Free
@@ -93,7 +94,7 @@ func (s *state) held() int { return s.large + s.heldUnsent() }
 
 // idle reports whether nothing is left to finish.
 func (s *state) idle() bool {
-	return s.served.len()+len(s.notes) == 0 && s.note == nil && s.running == 0 && s.unsent() == 0 && !s.writing
+	return s.served.len()+len(s.notes) == 0 && s.note == nil && s.running == 0 && s.batches == 0 && s.unsent() == 0 && !s.writing
 }
 
 // unread is how many answers, and bytes of answers, wait for the other end to
