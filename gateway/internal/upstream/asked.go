@@ -142,7 +142,8 @@ func (u *Upstream) unhold(l *connection, q *question) *pendingCall {
 	return <-q.found
 }
 
-// putLocked has a call wait for the answer to a question.
+// putLocked has a call wait for the answer to a question. Its connection may be free for another call
+// then: dispatchLocked has to follow.
 func (u *Upstream) putLocked(pc *pendingCall, q *question) {
 	if len(pc.asks) == 0 && !pc.light() {
 		pc.conn.suspended++

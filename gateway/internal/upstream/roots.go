@@ -76,6 +76,7 @@ func (u *Upstream) rootsAsked(ctx context.Context, l *connection) (answer jsonrp
 		return l.roots.known, false, nil
 	case kind == unaskedRoots:
 		u.pool.retire(l)
+		defer u.dispatchLocked() // calls that wait for the connection need another one
 		if l.asking == 1 && (pc == nil || !pc.light()) {
 			return nil, true, nil // its connection from now on
 		}
@@ -137,6 +138,7 @@ func (u *Upstream) borrow(ctx context.Context, l *connection, tried map[*pending
 		return nil, l.roots.called
 	}
 	u.putLocked(pc, a)
+	u.dispatchLocked() // a call that waits for its client lets others go on
 	return pc, nil
 }
 

@@ -232,6 +232,52 @@ func TestMissedRoots(t *testing.T) {
 	})
 }
 
+// TestRootsLetOthersOn has a call wait on a connection that carries one call at a time. It gets the
+// connection as soon as the call before it waits for its client's roots.
+func TestRootsLetOthersOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		u := l.upstream(Options{Asks: true})
+		who := Caller{Session: "a", Capabilities: jsonrpc.Raw(canList)}
+		answer := make(chan jsonrpc.Raw)
+		first := toolCall("block", "first", who)
+		first.Ask = func(context.Context, string, jsonrpc.Raw) (jsonrpc.Raw, error) { return <-answer, nil }
+		var wg sync.WaitGroup
+		wg.Go(func() { mustDo(t, u, first, "1") })
+		synctest.Wait()
+		second := make(chan struct{})
+		wg.Go(func() {
+			mustDo(t, u, toolCall("which", "", who), "1")
+			close(second)
+		})
+		synctest.Wait()
+		if s := u.Status(); s.InFlight != 1 || s.Queued != 1 {
+			t.Fatalf("%d calls in flight, %d queued", s.InFlight, s.Queued)
+		}
+		var conn *connection
+		u.mu.Lock()
+		for _, h := range u.pool.holders {
+			conn = h.conns[0]
+		}
+		u.mu.Unlock()
+		wg.Go(func() {
+			if _, err := u.ask(t.Context(), conn, spec.MethodRootsList, nil); err != nil {
+				t.Error(err)
+			}
+		})
+		<-time.After(time.Second) // the server reads on while one of its tools runs
+		select {
+		case <-second:
+		default:
+			t.Error("the second call waits, although the first one only waits for its client")
+		}
+		answer <- jsonrpc.Raw(`{"roots":[]}`)
+		l.release("first")
+		wg.Wait()
+	})
+}
+
 // TestAnonymousApart gives no two callers without a principal one process where the lifetime keeps
 // principals apart.
 func TestAnonymousApart(t *testing.T) {
