@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/internal/watch"
 	"github.com/farcall-dev/farcall/rpc"
@@ -52,7 +53,8 @@ type serveFlags struct {
 	foundLock    string // a lock beside --config, which does not name it
 	profile      string
 	drainTimeout time.Duration
-	configured   []string // the addresses of --config
+	served       *gateway.Config // what --config said last
+	configured   []string        // the addresses of --config
 
 	configuredProxies []string // those of --config
 

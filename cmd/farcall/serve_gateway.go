@@ -268,6 +268,7 @@ func (f *serveFlags) serveGateway(
 		return configFailure(err)
 	}
 	b.Gateway = g
+	f.served = c
 	var on hooks
 	switch {
 	case f.config != "":
@@ -321,7 +322,9 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 	if !f.moveCertificate(c) {
 		fmt.Fprintln(stderr, "farcall: tls: adding or removing the certificate takes effect when farcall is started again")
 	}
-	fmt.Fprintf(stderr, "farcall: serving the new configuration of %s\n", f.config)
+	changes := c.Changes(f.served)
+	f.served = c
+	fmt.Fprintf(stderr, "farcall: serving the new configuration of %s: %s\n", f.config, cmp.Or(strings.Join(changes, ", "), "no key has changed"))
 	return before
 }
 
