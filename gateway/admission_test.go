@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -35,7 +36,7 @@ func (r *rawLog) serve(conn net.Conn) {
 		if !ok {
 			return ""
 		}
-		id, _, _ = strings.Cut(id, ",")
+		id = id[:strings.IndexAny(id, ",}")]
 		return `{"jsonrpc":"2.0","id":` + id + `,"result":[]}`
 	})(conn)
 }
@@ -112,6 +113,54 @@ func TestRawGuarded(t *testing.T) {
 	}
 	if conns, all := server.sent(); conns != 1 || all != good {
 		t.Errorf("%d connections, and it was sent\n%s", conns, all)
+	}
+}
+
+// TestRawVersions: JSON-RPC 1.0 passes over every transport, and the guard sees it as it sees 2.0.
+func TestRawVersions(t *testing.T) {
+	t.Parallel()
+	server := &rawLog{}
+	l := newLabOf(t, nil, &gateway.Config{
+		Upstreams: []*gateway.Upstream{{Name: "r", URL: listen(t, server.serve), Profile: "raw"}},
+		Guard:     &guard.Config{Anonymous: true, Allow: []guard.Rule{{Roles: []string{"anonymous"}, Calls: []string{"rpc r/math/*"}}}},
+	})
+	conn := dialTCP(t, strings.TrimPrefix(listen(t, l.serveConn), "tcp://"))
+	in := bufio.NewReader(conn)
+	ws, err := wsrpc.Dial(t.Context(), strings.Replace(l.url, "http", "ws", 1)+"/rpc/r", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	for transport, send := range map[string]func(line string) string{
+		"TCP": func(line string) string { return ask(t, conn, in, line) },
+		"WebSocket": func(line string) string {
+			if err := ws.Write([]byte(line)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := ws.Read()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(got)
+		},
+		"HTTP": func(line string) string {
+			r, err := http.Post(l.url+"/rpc/r", "application/json", strings.NewReader(line))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Body.Close()
+			got, err := io.ReadAll(r.Body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(got)
+		},
+	} {
+		for method, want := range map[string]string{"math/add": `"result":[]`, "admin/stop": "-32002"} {
+			if got := send(`{"id":1,"method":"` + method + `","params":[]}`); !strings.Contains(got, want) || !strings.Contains(got, `"id":1`) {
+				t.Errorf("%s over %s: %s, want %s", method, transport, got, want)
+			}
+		}
 	}
 }
 

@@ -173,6 +173,7 @@ func (e *endpoint) newFront() {
 func (s *server) newFront() {
 	g, h := s.g, s.g.refusing(s.raw)
 	rpc := g.rpcOptions()
+	rpc.V1 = true // as over the other transports, where bytes pass
 	rpc.Interceptors = s.guarded(rpc.Interceptors)
 	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, Gzip: g.opts.Gzip, RPC: rpc, Origins: g.opts.Origins, Hosts: anyHost()}
 	s.post, s.stream = httprpc.NewHandler(h, o), httprpc.NewStreamHandler(h, o)
