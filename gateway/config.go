@@ -34,6 +34,8 @@ type Config struct {
 	Namespace string
 	// Upstreams are what stands behind the gateway, in the order in which lists show them.
 	Upstreams []*Upstream
+	// Endpoints are virtual servers: each has an address, /mcp/NAME, and a choice of what the upstreams have.
+	Endpoints []*Endpoint
 	// Lock is the path of farcall.lock; "" for none.
 	Lock string
 	// Sessions says where the sessions of MCP over HTTP are.
@@ -81,6 +83,25 @@ type Config struct {
 	notices []Problem
 	files   []string
 	near    func(path string) spot // where things are in the file; nil without one
+}
+
+// An Endpoint is a virtual server of a gateway: a choice of what its upstreams have, at an address of its own. It only
+// narrows: what Config.Guard forbids stays forbidden. The guard, the audit and the lock file go by the upstreams' names.
+type Endpoint struct {
+	// Name stands in the path: /mcp/NAME, and /sse/NAME for clients of HTTP+SSE. No upstream has it.
+	Name string
+	// Title and Instructions are what clients are told. "": no title, and the instructions of the upstreams.
+	Title, Instructions string
+	// Tools, Resources and Prompts are patterns of UPSTREAM/NAME with * and ?, where NAME is as the upstream has it (of a
+	// resource: its URI). Without Tools it is all tools of all upstreams; without Resources, or Prompts, all of those of the
+	// upstreams in Tools. An empty list that is not nil is none. Deny are patterns of tools, and goes before.
+	Tools, Deny, Resources, Prompts []string
+	// Namespace counts before that of the upstreams and of the Config.
+	Namespace string
+	// Roles are those of which a principal needs one: for any other the endpoint is not there. Empty: no role is needed.
+	Roles []string
+	// Overrides say in which form tools are shown, by UPSTREAM/NAME. Wrap is not for files, and must be nil.
+	Overrides map[string]mcp.Transform
 }
 
 // An Upstream is one server behind a gateway: a command, a URL, or a server of this process.

@@ -122,6 +122,7 @@ func (c *checker) config(conf *Config) {
 			c.nobodyKnown(u, path)
 		}
 	}
+	c.endpoints(conf)
 	if conf.Guard != nil {
 		c.guard(conf.Guard)
 		c.patterns(conf.Guard, conf.Upstreams)

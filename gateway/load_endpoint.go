@@ -1,0 +1,169 @@
+package gateway
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+)
+
+// endpoints reads the virtual servers.
+func (r *reader) endpoints(c *Config) take {
+	return func(n *node, path string) {
+		r.each(n, path, func(m member, path string) {
+			r.spots[path] = m.at
+			e := &Endpoint{Name: m.key}
+			c.Endpoints = append(c.Endpoints, e)
+			if m.value.kind == nullNode {
+				r.problemAt(m.at, path, "nothing is said of it", "name its tools, as in tools: [files/*]")
+				return
+			}
+			r.fields(m.value, path, map[string]take{
+				"title":        r.text(&e.Title),
+				"instructions": r.text(&e.Instructions),
+				"tools":        r.choice(&e.Tools),
+				"deny":         r.choice(&e.Deny),
+				"resources":    r.choice(&e.Resources),
+				"prompts":      r.choice(&e.Prompts),
+				"namespace":    r.text(&e.Namespace),
+				"roles":        r.oneOrMore(&e.Roles),
+				"overrides":    r.overrides(e),
+			})
+		})
+	}
+}
+
+// choice reads patterns. A list that is empty is not the same as none.
+func (r *reader) choice(dst *[]string) take {
+	list := r.texts(dst)
+	return func(n *node, path string) {
+		*dst = []string{}
+		list(n, path)
+	}
+}
+
+// overrides reads the forms of tools.
+func (r *reader) overrides(e *Endpoint) take {
+	return func(n *node, path string) {
+		e.Overrides = map[string]mcp.Transform{}
+		r.each(n, path, func(m member, path string) {
+			var t mcp.Transform
+			r.fields(m.value, path, map[string]take{
+				"name": r.text(&t.Name), "title": r.text(&t.Title), "description": r.text(&t.Description),
+				"args": func(n *node, path string) {
+					t.Arguments = map[string]mcp.Argument{}
+					r.each(n, path, func(m member, path string) {
+						var a mcp.Argument
+						r.fields(m.value, path, map[string]take{
+							"rename": r.text(&a.Name), "description": r.text(&a.Description),
+							"default": r.constant(&a.Default), "value": r.constant(&a.Fixed), "hide": r.flag(&a.Hidden),
+						})
+						t.Arguments[m.key] = a
+					})
+				},
+			})
+			e.Overrides[m.key] = t
+		})
+	}
+}
+
+// constant reads any value. In a text ${NAME} stands for a variable, as elsewhere.
+func (r *reader) constant(dst *any) take {
+	return func(n *node, path string) {
+		if n.kind != scalarNode || n.bare {
+			*dst = jsonrpc.Raw(n.appendJSON(nil))
+		} else if text, ok := r.value(n, path); ok {
+			*dst = text
+		}
+	}
+}
+
+// endpoints checks the virtual servers.
+func (c *checker) endpoints(conf *Config) {
+	var upstreams []string
+	for _, u := range conf.Upstreams {
+		if u != nil {
+			upstreams = append(upstreams, u.Name)
+		}
+	}
+	names := map[string]string{}
+	for _, name := range upstreams {
+		names[strings.ToLower(name)] = "an upstream"
+	}
+	for i, e := range conf.Endpoints {
+		path := "endpoints[" + strconv.Itoa(i) + "]"
+		if e == nil {
+			c.problem(path, "it is nil", "remove it")
+			continue
+		}
+		path = "endpoints." + e.Name
+		switch other := names[strings.ToLower(e.Name)]; {
+		case !upstreamName.MatchString(e.Name) || len(e.Name) > maxName:
+			c.problem(path, fmt.Sprintf("%q cannot be a name", e.Name), "use up to 64 letters, digits, - and _, as in team-a")
+		case other != "":
+			c.problem(path, fmt.Sprintf("%q is the name of %s, too, and both are at /mcp/%s", e.Name, other, e.Name), "use another")
+		}
+		names[strings.ToLower(e.Name)] = "another endpoint"
+		c.choice(path+".namespace", "namespace", e.Namespace, "auto", "always", "never")
+		for key, patterns := range map[string][]string{"tools": e.Tools, "deny": e.Deny, "resources": e.Resources, "prompts": e.Prompts} {
+			for i, p := range patterns {
+				c.chosen(fmt.Sprintf("%s.%s[%d]", path, key, i), p, upstreams)
+			}
+		}
+		if len(e.Roles) > 0 && conf.Guard == nil {
+			c.problem(path+".roles", "nobody has a role: there is no guard", "add guard, or remove roles")
+		}
+		c.overrides(path+".overrides", e, upstreams)
+	}
+}
+
+// chosen checks a pattern of UPSTREAM/NAME.
+func (c *checker) chosen(path, pattern string, upstreams []string) {
+	head, name, ok := strings.Cut(pattern, "/")
+	switch {
+	case !ok || name == "":
+		c.problem(path, c.quote(path, pattern)+" does not say what of which upstream", "write UPSTREAM/NAME, or UPSTREAM/* for all of it")
+	case head == "*" || slices.Contains(upstreams, head):
+	default:
+		hint := "the upstreams are " + strings.Join(upstreams, ", ")
+		if near := nearest(head, upstreams); near != "" {
+			hint = "did you mean " + near + "/" + name + "?"
+		}
+		c.problem(path, fmt.Sprintf("there is no upstream %q", head), hint)
+	}
+}
+
+// overrides checks the forms of tools.
+func (c *checker) overrides(path string, e *Endpoint, upstreams []string) {
+	shown := map[string]string{}
+	for _, of := range sortedKeys(e.Overrides) {
+		at, t := path+"."+of, e.Overrides[of]
+		c.chosen(at, of, upstreams)
+		if strings.ContainsAny(of, "*?") {
+			c.problem(at, "a pattern cannot be overridden", "name one tool")
+		}
+		if t.Wrap != nil {
+			c.problem(at, "Wrap is for servers of this process", "remove it")
+		}
+		if t.Name != "" && (!toolName.MatchString(t.Name) || strings.Contains(t.Name, "__")) {
+			c.problem(at+".name", c.quote(at+".name", t.Name)+" cannot be a name", "use up to 128 letters, digits, _, -, . and /, without __")
+		}
+		if other := shown[t.Name]; t.Name != "" && other != "" {
+			c.problem(at+".name", other+" has the same name", "use another")
+		}
+		shown[t.Name] = of
+		for _, name := range sortedKeys(t.Arguments) {
+			a, at := t.Arguments[name], at+".args."+name
+			switch hidden := a.Hidden || a.Fixed != nil; {
+			case a.Fixed != nil && a.Default != nil:
+				c.problem(at, "it has both a value and a default", "keep one: callers cannot give an argument that has a value")
+			case hidden && cmp.Or(a.Name, a.Description) != "":
+				c.problem(at, "callers do not see it, and it has a name or a description for them", "remove rename and description, or value and hide")
+			}
+		}
+	}
+}
