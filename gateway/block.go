@@ -89,8 +89,7 @@ func (s *server) info(ctx context.Context, who upstream.Caller) (*mcp.ServerInfo
 
 // blockedResource is the error for a resource that is not there because of a pin; nil for any other.
 func (e *endpoint) blockedResource(uri string) error {
-	_, servers := e.servers()
-	for _, s := range servers {
+	for _, s := range e.explained() {
 		if change, ok := s.blockedAs(pin.Resources, uri); ok {
 			return s.errBlocked(uri, &change)
 		}

@@ -2,11 +2,14 @@ package gateway
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -65,4 +68,25 @@ func (g *Gateway) caller(ctx context.Context) upstream.Caller {
 
 func callerOf(ctx context.Context, c *mcp.ClientInfo) upstream.Caller {
 	return upstream.Caller{Owner: owner.From(ctx), Session: c.Session, Info: c.InfoRaw, Capabilities: c.CapabilitiesRaw}
+}
+
+// ownerOf returns what gives the text of the authenticated caller of a call, "" for any other. Nil: no
+// caller is authenticated.
+func (g *Gateway) ownerOf() func(ctx context.Context) string {
+	switch {
+	case g.shield != nil:
+		return func(ctx context.Context) string { return guard.From(ctx).Owner() }
+	case g.opts.Owner == nil:
+		return nil
+	}
+	return func(ctx context.Context) string {
+		r := mcphttp.RequestFrom(ctx)
+		if r == nil {
+			r, _ = ctx.Value(requestKey{}).(*http.Request) // of a WebSocket
+		}
+		if r == nil {
+			return ""
+		}
+		return g.opts.Owner(r)
+	}
 }

@@ -21,11 +21,11 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// endpoint is one address for MCP: all servers, or one of them. It stays when
+// endpoint is one address for MCP: all servers, one of them, or a virtual one. It stays when
 // the configuration changes; which servers those are, it asks for each call.
 type endpoint struct {
 	g      *Gateway
-	name   string   // of the one server; "" for all
+	name   string   // of the one server, or of the virtual one; "" for all
 	keys   [][]byte // that seal its sessions
 	server *mcp.Server
 	http   *mcphttp.Handler
@@ -39,6 +39,9 @@ func (e *endpoint) servers() (*route.View, []*server) {
 	p := e.g.plan.Load()
 	if e.name == "" {
 		return p.all, p.mcp
+	}
+	if v := p.virtual[e.name]; v != nil {
+		return v.view, v.servers
 	}
 	s := p.byName[e.name]
 	if s == nil || s.mcp == nil {
@@ -72,27 +75,6 @@ func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, b
 // changed at the same moment.
 const reloads = 5
 
-// ownerOf returns what gives the text of the authenticated caller of a call, "" for any other. Nil: no
-// caller is authenticated.
-func (g *Gateway) ownerOf() func(ctx context.Context) string {
-	switch {
-	case g.shield != nil:
-		return func(ctx context.Context) string { return guard.From(ctx).Owner() }
-	case g.opts.Owner == nil:
-		return nil
-	}
-	return func(ctx context.Context) string {
-		r := mcphttp.RequestFrom(ctx)
-		if r == nil {
-			r, _ = ctx.Value(requestKey{}).(*http.Request) // of a WebSocket
-		}
-		if r == nil {
-			return ""
-		}
-		return g.opts.Owner(r)
-	}
-}
-
 // Describe implements relay.Relay. One server speaks for itself; of several it is
 // what all of them can do, as far as they are up.
 func (e *endpoint) Describe(ctx context.Context) (*relay.Description, error) {
@@ -101,8 +83,12 @@ func (e *endpoint) Describe(ctx context.Context) (*relay.Description, error) {
 	}
 	_, servers := e.servers()
 	who := e.g.caller(ctx)
-	c := e.g.plan.Load().config
-	if len(servers) == 1 && (e.name != "" || c.Name == "") {
+	p := e.g.plan.Load()
+	c, v := p.config, p.virtual[e.name]
+	if !v.admits(ctx) {
+		return nil, errNotThere()
+	}
+	if v == nil && len(servers) == 1 && (e.name != "" || c.Name == "") {
 		info, err := servers[0].info(ctx, who)
 		if err != nil {
 			return nil, err
@@ -118,6 +104,10 @@ func (e *endpoint) Describe(ctx context.Context) (*relay.Description, error) {
 		wg.Go(func() { infos[i] = s.describe(ctx, who) }) // one that is down is described when it is up
 	}
 	wg.Wait()
+	if v != nil {
+		own := &Config{Name: c.name() + "/" + e.name, Title: v.cfg.Title, Instructions: v.cfg.Instructions}
+		c = own
+	}
 	return &relay.Description{
 		Name: c.name(), Title: c.Title, Version: e.g.opts.Version,
 		Instructions: instructions(c, servers, infos), Capabilities: union(infos),
@@ -184,6 +174,9 @@ func (e *endpoint) Forward(ctx context.Context, rev *era.Revision, method string
 	if e.g.draining.Load() {
 		return nil, nil, errDraining()
 	}
+	if !e.virtual().admits(ctx) {
+		return nil, nil, errNotThere()
+	}
 	defer farcall.Waiting(ctx)() // what is under way, the servers bound
 	var raw jsonrpc.Raw
 	var err error
@@ -233,17 +226,25 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 	if !ok {
 		return upstream.Result{}, e.g.shield.missing(w, name, e.unknown(kind, word, name))
 	}
+	var shown jsonrpc.Raw
+	var unfit error
+	if target.Tool != nil {
+		shown, unfit = e.virtual().arguments(w, &target) // the guard sees what the tool gets
+	}
 	done, err := e.g.shield.beginAt(w, &target)
 	if err != nil {
 		return upstream.Result{}, err
 	}
 	err = errPanicked // until it returns
 	defer func() { done(r.Raw, err) }()
+	if unfit != nil {
+		return upstream.Result{}, unfit
+	}
 	if target.Name != name {
 		w.Params = withMember(w.Params, "name", jsonrpc.AppendString(nil, target.Name))
 	}
 	if tool := target.Tool; tool != nil {
-		if err := relay.CheckHeaders(w, name, tool.InputSchema); err != nil {
+		if err := relay.CheckHeaders(w, name, shown); err != nil {
 			return upstream.Result{}, err
 		}
 		w.Idempotent = tool.Repeatable
@@ -255,8 +256,7 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 // unknown is the error for a tool or prompt that is not there, and says why when
 // it is because of a pin.
 func (e *endpoint) unknown(kind, word, name string) error {
-	_, servers := e.servers()
-	for _, s := range servers {
+	for _, s := range e.explained() {
 		if change, ok := s.blockedAs(kind, name); ok {
 			return s.errBlocked(name, &change)
 		}

@@ -62,12 +62,20 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		if name, ok := strings.CutPrefix(path, "/mcp/"); ok {
 			g.serveMCP(name, w, r)
+		} else if name, ok := strings.CutPrefix(path, "/sse/"); ok {
+			if g.hasMCP(name, w, r) {
+				g.endpoint(name).http.ServeSSE(w, r)
+			}
+		} else if name, ok := strings.CutPrefix(path, messagesPath+"/"); ok {
+			if g.hasMCP(name, w, r) {
+				g.endpoint(name).http.ServeMessages(w, r)
+			}
 		} else if rest, ok := strings.CutPrefix(path+"/", "/rpc/"); ok {
 			g.serveRPC(strings.TrimSuffix(rest, "/"), w, r)
 		} else if g.page.Has(path) {
 			g.operator(w, r)
 		} else {
-			noPath(w, "MCP is served at /mcp and /mcp/NAME, JSON-RPC at /rpc/NAME")
+			noPath(w, "MCP is served at /mcp and /mcp/NAME (HTTP+SSE at /sse and /sse/NAME), JSON-RPC at /rpc/NAME")
 		}
 	}
 }
@@ -90,17 +98,27 @@ func (g *Gateway) serveMCP(name string, w http.ResponseWriter, r *http.Request) 
 	if name == "" && !g.speaksMCP(w) {
 		return
 	}
-	if name != "" {
-		if s := g.plan.Load().byName[name]; s == nil || s.mcp == nil {
-			noPath(w, "there is no MCP server of this name; / lists them")
-			return
-		}
+	if name != "" && !g.hasMCP(name, w, r) {
+		return
 	}
 	if wantsWebSocket(r) {
 		g.endpoint(name).ws.ServeHTTP(w, r)
 		return
 	}
 	g.endpoint(name).http.ServeHTTP(w, r)
+}
+
+// hasMCP reports whether there is a server of MCP of that name, for this caller. Otherwise it answers.
+func (g *Gateway) hasMCP(name string, w http.ResponseWriter, r *http.Request) bool {
+	p := g.plan.Load()
+	if v := p.virtual[name]; v != nil && v.admits(r.Context()) {
+		return true
+	}
+	if s := p.byName[name]; s != nil && s.mcp != nil {
+		return true
+	}
+	noPath(w, "there is no MCP server of this name; / lists them")
+	return false
 }
 
 // speaksMCP reports whether a server does. Otherwise it answers.
@@ -155,7 +173,7 @@ func (e *endpoint) newFront() {
 	rpc.Interceptors = g.shield.interceptors(nil, rpc.Interceptors)
 	e.http = mcphttp.NewHandler(e.server, g.sessions.options(&mcphttp.Options{
 		MaxMessage: g.opts.MaxMessage, RPC: rpc, Owner: g.sender(), KeepConnections: true,
-		Origins: g.opts.Origins, Hosts: anyHost(), MessagesPath: messagesPath,
+		Origins: g.opts.Origins, Hosts: anyHost(), MessagesPath: e.messages(),
 		Heartbeat: g.opts.Heartbeat,
 	}, e.keys))
 	e.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
@@ -167,6 +185,14 @@ func (e *endpoint) newFront() {
 		o.Interceptors = g.shield.interceptors(conn, o.Interceptors)
 		g.run(t, func(ctx context.Context) { e.serve(ctx, t, o, r.RemoteAddr) })
 	}, g.wsOptions("mcp"))
+}
+
+// messages is where clients of HTTP+SSE post to the endpoint.
+func (e *endpoint) messages() string {
+	if e.name == "" {
+		return messagesPath
+	}
+	return messagesPath + "/" + e.name
 }
 
 // newFront makes the handlers of an address for JSON-RPC.

@@ -100,8 +100,10 @@ type plan struct {
 	mcp    []*server
 	order  []*server
 	byName map[string]*server
-	lock   *pin.Lock     // nil: every tool passes
-	hosts  origin.Policy // the names of the gateway
+	// virtual has the virtual servers, by the names of their endpoints.
+	virtual map[string]*virtual
+	lock    *pin.Lock     // nil: every tool passes
+	hosts   origin.Policy // the names of the gateway
 }
 
 // New returns a gateway. Its servers are started when they are needed. It fails
@@ -150,7 +152,7 @@ func (g *Gateway) newPlan(c *Config, old *plan) (*plan, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	p := &plan{config: c, byName: map[string]*server{}, hosts: origin.Policy{Hosts: slices.Concat(g.opts.Hosts, c.Hosts)}}
+	p := &plan{config: c, byName: map[string]*server{}, virtual: map[string]*virtual{}, hosts: origin.Policy{Hosts: slices.Concat(g.opts.Hosts, c.Hosts)}}
 	if c.Lock != "" {
 		var err error
 		if p.lock, err = pin.Load(c.Lock); err != nil {
@@ -193,6 +195,12 @@ func (g *Gateway) newPlan(c *Config, old *plan) (*plan, error) {
 		}
 	}
 	p.all = route.NewView(sources, g.viewOptions(c.PageSize))
+	for _, e := range c.Endpoints {
+		if err := g.tasks.prepare(e.Name); err != nil {
+			return nil, err
+		}
+		p.virtual[e.Name] = newVirtual(e, p.mcp, sources, g.viewOptions(c.PageSize))
+	}
 	return p, nil
 }
 
@@ -252,7 +260,7 @@ func (g *Gateway) Reload(c *Config) error {
 	if len(old.all.Entries(route.Tools)) > 0 { // the page for operators goes on to show them
 		g.ending.Go(func() { _, _ = p.all.Page(g.serving, route.Tools, "") })
 	}
-	g.ending.Go(old.all.Close)
+	g.ending.Go(old.closeViews)
 	g.ending.Go(g.moveWatches)
 	for _, s := range old.order {
 		if p.byName[s.cfg.Name] == s {
@@ -277,9 +285,17 @@ func (g *Gateway) Reload(c *Config) error {
 	return nil
 }
 
+// closeViews ends the merged lists.
+func (p *plan) closeViews() {
+	p.all.Close()
+	for _, v := range p.virtual {
+		v.view.Close()
+	}
+}
+
 // discard closes what a plan that is not used has made. Nothing of it runs yet.
 func (p *plan) discard(old *plan) {
-	p.all.Close()
+	p.closeViews()
 	for _, s := range p.order {
 		if old.byName[s.cfg.Name] != s {
 			s.close(context.Background()) //nolint:forbidigo // there is nothing to wait for
@@ -306,10 +322,11 @@ const stateTTL = 24 * time.Hour
 
 // tellListChanged tells the clients of a server, or all of them.
 func (g *Gateway) tellListChanged(upstream, kind string) {
+	virtual := g.plan.Load().virtual
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, e := range g.endpoints {
-		if name == "" || upstream == "" || name == upstream {
+		if v := virtual[name]; name == "" || upstream == "" || name == upstream || v != nil && v.has(upstream) {
 			e.server.ListChanged(kind)
 		}
 	}
@@ -385,7 +402,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	p := g.plan.Load()
-	p.all.Close() // nobody waits for its lists any more
+	p.closeViews() // nobody waits for its lists any more
 	for _, s := range p.order {
 		wg.Go(func() { s.close(ctx) })
 	}

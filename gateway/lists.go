@@ -105,6 +105,9 @@ func (s *server) listChanged(kind string) {
 	}
 	s.alone.Invalidate(s.cfg.Name, kind)
 	p.all.Invalidate(s.cfg.Name, kind)
+	for _, v := range p.virtual {
+		v.view.Invalidate(s.cfg.Name, kind)
+	}
 	s.telling.note(kind)
 }
 

@@ -101,6 +101,12 @@ func (d *digest) take(k kind, f *filter, raw jsonrpc.Raw) (fault string) {
 		return ""
 	}
 	e := entry{name: name, plain: name, raw: raw, shown: raw}
+	if f.Show != nil {
+		var err error
+		if e.shown, err = f.Show(name, raw); err != nil {
+			return fmt.Sprintf("%.100q cannot be shown: %v", name, err)
+		}
+	}
 	if to := f.Rename[name]; to != "" && k != templates {
 		e.plain = to
 		e.shown = setMember(e.shown, layouts[k].key, to)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/farcall-dev/farcall/internal/glob"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 // A Filter says what of a list is shown, and how. It goes by the names that the
@@ -13,9 +14,13 @@ import (
 // shown cannot be called either.
 type Filter struct {
 	Allow    []string          // patterns with * and ?; empty: everything
+	Only     []string          // likewise, of what Allow has; nil: everything, empty: nothing
 	Deny     []string          // likewise; it goes before Allow
 	Rename   map[string]string // the names that are shown, or URIs
 	Describe map[string]string // the descriptions that are shown
+	// Show returns the form in which an item is shown, but for the name and the description that are said above; an
+	// error leaves the item out. A Target has the item as it was. Nil: items are shown as they are.
+	Show func(name string, item jsonrpc.Raw) (jsonrpc.Raw, error)
 }
 
 type filter struct{ *Filter }
@@ -23,7 +28,7 @@ type filter struct{ *Filter }
 func newFilter(f *Filter) *filter { return &filter{f} }
 
 func (f *filter) allows(name string) bool {
-	return len(f.Allow) == 0 || matchAny(f.Allow, name)
+	return (len(f.Allow) == 0 || matchAny(f.Allow, name)) && (f.Only == nil || matchAny(f.Only, name))
 }
 
 func (f *filter) denies(name string) bool { return matchAny(f.Deny, name) }
@@ -34,7 +39,7 @@ func (f *filter) shows(name string) bool { return f.allows(name) && !f.denies(na
 // says that a template which is shown has it. A URI that could be written in
 // another way must be allowed in its plainest form too.
 func (f *filter) opens(uri string, byTemplate bool) bool {
-	if len(f.Allow) == 0 && len(f.Deny) == 0 {
+	if len(f.Allow) == 0 && len(f.Deny) == 0 && f.Only == nil {
 		return true
 	}
 	plain := plainURI(uri)
