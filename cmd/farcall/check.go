@@ -161,6 +161,33 @@ type checkEndpoint struct {
 	What string `json:"what"`
 }
 
+// virtualText says what a virtual server has.
+func virtualText(e *gateway.Endpoint) string {
+	some := func(what string, patterns []string) string {
+		switch {
+		case patterns == nil && what == "tools":
+			return "all tools"
+		case patterns == nil:
+			return what + " of the same upstreams"
+		case len(patterns) == 0:
+			return "no " + what
+		}
+		return what + " " + strings.Join(patterns, ", ")
+	}
+	text := "a virtual server: " + some("tools", e.Tools)
+	if len(e.Deny) > 0 {
+		text += " but not " + strings.Join(e.Deny, ", ")
+	}
+	text += "; " + some("resources", e.Resources) + "; " + some("prompts", e.Prompts)
+	if n := len(e.Overrides); n > 0 {
+		text += "; " + countOf(n, "tool") + " in another form"
+	}
+	if len(e.Roles) > 0 {
+		text += "; for the roles " + strings.Join(e.Roles, ", ")
+	}
+	return text
+}
+
 func newCheckReport(file string, given *gateway.Config) *checkReport {
 	c := given.Filled()
 	r := &checkReport{OK: true, File: file, Name: c.Name, Listen: c.Listen, Guard: describeGuard(c.Guard)}
@@ -196,6 +223,9 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 			}
 			r.Endpoints = append(r.Endpoints, checkEndpoint{path, what})
 		}
+	}
+	for _, e := range c.Endpoints {
+		r.Endpoints = append(r.Endpoints, checkEndpoint{"/mcp/" + e.Name, virtualText(e)}, checkEndpoint{"/sse/" + e.Name, "the same, for clients of HTTP+SSE"})
 	}
 	if one(r.Upstreams) && r.has("/rpc/") {
 		r.Endpoints = append(r.Endpoints, checkEndpoint{"/rpc", "JSON-RPC of the only upstream"}, checkEndpoint{"/rpc/ws", "the same over WebSocket"})
