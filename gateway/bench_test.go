@@ -50,7 +50,7 @@ func BenchmarkCall(b *testing.B) {
 	}
 }
 
-const benchCall = `{"jsonrpc":"2.0","id":100,"method":"tools/call","params":{"name":"greet","arguments":{"name":"hello"}}}`
+const benchCall = `{"jsonrpc":"2.0","id":100,"method":"tools/call","params":{"name":"server__greet","arguments":{"name":"hello"}}}`
 
 // newBenchGateway serves a server of that revision that is in this process.
 func newBenchGateway(b *testing.B, revision string) *gateway.Gateway {
@@ -124,7 +124,7 @@ func (c *benchClient) request(tb testing.TB, body string) *http.Request {
 	switch {
 	case c.modern():
 		r.Header.Set("Mcp-Method", "tools/call")
-		r.Header.Set("Mcp-Name", "greet")
+		r.Header.Set("Mcp-Name", "server__greet")
 		r.Header.Set("Mcp-Protocol-Version", c.revision)
 	case c.session != "":
 		r.Header.Set("Mcp-Session-Id", c.session)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/farcall-dev/farcall/gateway/internal/refs"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/owner"
@@ -21,9 +22,10 @@ type calling struct {
 	upstream.Call
 
 	client mcp.ClientInfo
-	at     *server   // where it is made
-	home   string    // of the task that is resumed: see Upstream.taskHome
-	kept   *keptTask // the task that goes on at the server when the gateway ends; nil: none does, so far
+	at     *server      // where it is made
+	refs   *refs.Server // qualifies what the server there says; nil: it is shown as it is
+	home   string       // of the task that is resumed: see Upstream.taskHome
+	kept   *keptTask    // the task that goes on at the server when the gateway ends; nil: none does, so far
 }
 
 type callingKey struct{}
@@ -51,6 +53,9 @@ func (g *Gateway) newCalling(ctx context.Context) *calling {
 
 // notice tells the client whose call has that context; one that is gone needs no telling.
 func notice(ctx context.Context, method string, params jsonrpc.Raw) {
+	if w, ok := ctx.Value(callingKey{}).(*calling); ok {
+		params = w.refs.Down(refs.Params, method, params)
+	}
 	_ = relay.Notify(ctx, method, params)
 }
 

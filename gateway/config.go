@@ -29,8 +29,9 @@ type Config struct {
 	// TLS are files in PEM: the certificate and its private key with which farcall serves TLS, and the
 	// authorities of which clients may show certificates. The command line counts first.
 	TLS struct{ Cert, Key, ClientCA string }
-	// Namespace says when the names of tools and prompts begin with that of
-	// their upstream: "auto" (the default: when two have the same), "always", "never".
+	// Namespace says how names and URIs of the upstreams are shown where all are one server: "always" (the default:
+	// in the qualified form, NAME__tool, LABEL+uri, ui://LABEL+/x), "auto" (deprecated: names when two have
+	// the same, URIs when there are several upstreams), "never" (as they are; what two have is not shown).
 	Namespace string
 	// Upstreams are what stands behind the gateway, in the order in which lists show them.
 	Upstreams []*Upstream
@@ -184,6 +185,15 @@ type Upstream struct {
 	Tools, Resources, Prompts Filter
 	// Namespace counts before that of the Config; "" is that of the Config.
 	Namespace string
+	// Label is the qualifier of URIs, in small letters, digits, dots and hyphens. "" is the name in small letters
+	// with dots for underscores, and "n." before a digit at its beginning.
+	Label string
+	// Arguments of tools and prompts are "rewrite" (the default): one that is a URI which the gateway has
+	// qualified for this upstream is given to it without the qualifier; or "opaque": they are never changed.
+	Arguments string
+	// Web says how URIs of https:, http: and data: are shown: "bare" (the default), because clients may fetch
+	// them, or "qualified" as all others are.
+	Web string
 	// Disabled leaves it out.
 	Disabled bool
 

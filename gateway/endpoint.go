@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway/internal/refs"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/guard"
@@ -64,6 +65,9 @@ func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, b
 	}
 	if err == nil {
 		return target, ok, nil
+	}
+	if several, is := errors.AsType[*route.AmbiguousError](err); is {
+		return e.choose(ctx, several)
 	}
 	if maybe, is := errors.AsType[*route.UnknownError](err); is {
 		err = &jsonrpc.Error{Code: jsonrpc.Unavailable, Message: maybe.Text(!e.g.plain()), Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: err}
@@ -226,6 +230,7 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 	if !ok {
 		return upstream.Result{}, e.g.shield.missing(w, name, e.unknown(kind, word, name))
 	}
+	e.address(w, &target, "name")
 	var shown jsonrpc.Raw
 	var unfit error
 	if target.Tool != nil {
@@ -239,9 +244,6 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 	defer func() { done(r.Raw, err) }()
 	if unfit != nil {
 		return upstream.Result{}, unfit
-	}
-	if target.Name != name {
-		w.Params = withMember(w.Params, "name", jsonrpc.AppendString(nil, target.Name))
 	}
 	if tool := target.Tool; tool != nil {
 		if err := relay.CheckHeaders(w, name, shown); err != nil {
@@ -281,6 +283,7 @@ func (e *endpoint) read(w *calling) (r upstream.Result, err error) {
 		}
 		return upstream.Result{}, e.g.shield.missing(w, uri, err)
 	}
+	e.address(w, &target, "uri")
 	done, err := e.g.shield.beginAt(w, &target)
 	if err != nil {
 		return upstream.Result{}, err
@@ -291,31 +294,8 @@ func (e *endpoint) read(w *calling) (r upstream.Result, err error) {
 	}
 	err = errPanicked // until it returns
 	defer func() { done(r.Raw, err) }()
-	if target.Name != uri {
-		w.Params = withMember(w.Params, "uri", jsonrpc.AppendString(nil, target.Name))
-	}
 	w.Idempotent = true
-	r, err = e.forward(w, target.Source)
-	if err == nil && target.Name != uri {
-		r.Raw = renamed(r.Raw, target.Name, uri)
-	}
-	return r, err
-}
-
-// renamed gives the contents of a resource the URI by which the client knows it.
-func renamed(result jsonrpc.Raw, from, to string) jsonrpc.Raw {
-	out := jsonrpc.Raw{'['}
-	scan.Array(scan.Member(result, "contents"), func(contents []byte) bool {
-		if uri, _ := text(contents, "uri"); uri == from {
-			contents = withMember(contents, "uri", jsonrpc.AppendString(nil, to))
-		}
-		if len(out) > 1 {
-			out = append(out, ',')
-		}
-		out = append(out, contents...)
-		return true
-	})
-	return withMember(result, "contents", append(out, ']'))
+	return e.forward(w, target.Source)
 }
 
 // notFound is the error for a resource that is not there, in the newest revision.
@@ -347,6 +327,11 @@ func (e *endpoint) complete(w *calling) (r upstream.Result, err error) {
 		err := jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: unknown %s: %s", strings.TrimSuffix(kind, "s"), name)
 		return upstream.Result{}, e.g.shield.missing(w, name, err)
 	}
+	w.refs = e.refs(target.Source)
+	w.Params = w.refs.Up(refs.Params, w.Method, w.Params)
+	// A member that is there twice is not to name another one to the server.
+	ref = withMember(withMember(scan.Member(w.Params, "ref"), "type", jsonrpc.AppendString(nil, of)), member, jsonrpc.AppendString(nil, target.Name))
+	w.Params = withMember(w.Params, "ref", ref)
 	use := &guard.Call{Method: uses[kind], Upstream: target.Source, Name: target.Name, Params: w.Params}
 	done, err := e.g.shield.begin(w, w.Revision, use)
 	if err != nil {
@@ -354,9 +339,6 @@ func (e *endpoint) complete(w *calling) (r upstream.Result, err error) {
 	}
 	err = errPanicked // until it returns
 	defer func() { done(r.Raw, err) }()
-	// A member that is there twice is not to name another one to the server.
-	ref = withMember(withMember(ref, "type", jsonrpc.AppendString(nil, of)), member, jsonrpc.AppendString(nil, target.Name))
-	w.Params = withMember(w.Params, "ref", ref)
 	w.Idempotent = true
 	return e.forward(w, target.Source)
 }
@@ -386,6 +368,8 @@ func (e *endpoint) custom(w *calling) (upstream.Result, error) {
 // customAt makes a call of a method that MCP does not define at a server. To policies it is
 // named as one of a server that speaks no MCP.
 func (e *endpoint) customAt(w *calling, name string) (r upstream.Result, refused bool, err error) {
+	w.refs = e.refs(name)
+	w.Params = w.refs.Up(refs.Params, w.Method, w.Params)
 	done, err := e.g.shield.begin(w, w.Revision, &guard.Call{Method: methodRPC, Upstream: name, Name: w.Method, Params: w.Params, Arguments: w.Params})
 	if err != nil {
 		return upstream.Result{}, true, err
@@ -410,6 +394,12 @@ func unknownThere(err error) bool {
 
 // forward makes a call at a server.
 func (e *endpoint) forward(w *calling, name string) (upstream.Result, error) {
+	w.refs = e.refs(name)
+	return w.down(e.forwardAsItIs(w, name))
+}
+
+// forwardAsItIs is forward without giving the answer the form of this address.
+func (e *endpoint) forwardAsItIs(w *calling, name string) (upstream.Result, error) {
 	for n := 0; ; n++ {
 		s := e.g.plan.Load().byName[name]
 		if s == nil || s.mcp == nil {
@@ -453,7 +443,7 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 		// lives for a call alone would not know its own requestState again.
 		if modern && s.mcp.Lasts(w.Caller) {
 			if asks && relay.TaskOf(w) != relay.NoTask {
-				w.Ask = asking(w)
+				w.Ask = askingOf(w.refs, asking(w))
 			}
 			return e.sealed(w, s)
 		}
@@ -472,7 +462,7 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 	}
 	w.Rounds = true
 	if asks {
-		w.Ask = asking(w)
+		w.Ask = askingOf(w.refs, asking(w))
 	}
 	return s.mcp.Call(w, &w.Call)
 }
@@ -496,10 +486,7 @@ func rootsOf(w *calling) (roots jsonrpc.Raw, err error) {
 
 // sealed makes a call at a modern server, whose state is the caller's own.
 func (e *endpoint) sealed(w *calling, s *server) (upstream.Result, error) {
-	var bound *seal
-	if e.g.shield != nil {
-		bound = e.g.shield.states
-	}
+	bound := e.g.states
 	given := w.Params
 	defer func() { w.Params = given }() // it may be made once more
 	var err error
@@ -511,7 +498,7 @@ func (e *endpoint) sealed(w *calling, s *server) (upstream.Result, error) {
 }
 
 // asking returns what asks the client of a call and waits for its answer.
-func asking(call context.Context) func(context.Context, string, jsonrpc.Raw) (jsonrpc.Raw, error) {
+func asking(call context.Context) asker {
 	return func(asked context.Context, method string, params jsonrpc.Raw) (answer jsonrpc.Raw, err error) {
 		// The question belongs to the call of the client, whatever brought it here.
 		ctx, cancel := context.WithCancel(call)

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -63,8 +64,10 @@ func newLab(t *testing.T, o *gateway.Options, upstreams ...*gateway.Upstream) *l
 	return newLabOf(t, o, &gateway.Config{Upstreams: upstreams})
 }
 
+// newLabOf returns a gateway that shows plain names, unless the configuration says otherwise.
 func newLabOf(t *testing.T, o *gateway.Options, c *gateway.Config) *lab {
 	t.Helper()
+	c.Namespace = cmp.Or(c.Namespace, "auto")
 	opts := gateway.Options{}
 	if o != nil {
 		opts = *o

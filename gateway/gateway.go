@@ -90,6 +90,7 @@ type Gateway struct {
 	page      *admin.Handler
 	guard     *supervise.Guard // of all children
 	shield    *shield          // who may call what; nil: everybody everything
+	states    *seal            // of modern servers
 	web       http.Handler     // what is behind it
 }
 
@@ -123,6 +124,7 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	if err := g.newShield(c); err != nil {
 		return nil, err
 	}
+	g.states = newSeal(c.Guard != nil)
 	g.web = g.shield.web(http.HandlerFunc(g.serveHTTP))
 	g.guard = supervise.NewGuard(g.opts.Logger)
 	g.suspended, g.sessions = newSuspension(c.suspends()), c.Sessions

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/farcall-dev/farcall/gateway/internal/route"
@@ -193,6 +194,9 @@ func (e *endpoint) allowed(ctx context.Context, view *route.View, kind string, i
 		return false
 	}
 	target, ok, err := view.Find(ctx, kind, name)
+	if several, is := errors.AsType[*route.AmbiguousError](err); is { // of the web, listed once
+		return slices.ContainsFunc(several.Candidates, func(c route.Entry) bool { return e.g.shield.shown(ctx, kind, &c.Target) })
+	}
 	return ok && err == nil && e.g.shield.shown(ctx, kind, &target)
 }
 

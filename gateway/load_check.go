@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall/gateway/internal/refs"
 	"github.com/farcall-dev/farcall/internal/forwarded"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/internal/target"
@@ -117,6 +118,7 @@ func (c *checker) config(conf *Config) {
 			c.problem(path, fmt.Sprintf("there are the names %q and %q, which differ at most in case", first, u.Name), "rename one of them")
 		}
 		names[strings.ToLower(u.Name)] = u.Name
+		c.apart(u, conf.Upstreams[:i], path)
 		c.upstream(u, path)
 		if conf.Guard == nil {
 			c.nobodyKnown(u, path)
@@ -126,6 +128,32 @@ func (c *checker) config(conf *Config) {
 	if conf.Guard != nil {
 		c.guard(conf.Guard)
 		c.patterns(conf.Guard, conf.Upstreams)
+	}
+}
+
+// references checks how names and URIs are shown.
+func (c *checker) references(u *Upstream, at func(key string) string) {
+	c.choice(at("namespace"), "namespace", u.Namespace, "auto", "always", "never")
+	c.choice(at("arguments"), "way to treat arguments", u.Arguments, argumentsRewrite, argumentsOpaque)
+	c.choice(at("web"), "form of web URIs", u.Web, webBare, webQualified)
+	if u.Label != "" && !refs.ValidLabel(u.Label) {
+		c.problem(at("label"), fmt.Sprintf("%q cannot be a label", u.Label), "begin with a small letter, and use small letters, digits, dots and hyphens")
+	}
+}
+
+// apart refuses an upstream whose qualified names or URIs could be those of another one.
+func (c *checker) apart(u *Upstream, others []*Upstream, path string) {
+	for _, o := range others {
+		if o == nil || strings.EqualFold(o.Name, u.Name) {
+			continue
+		}
+		names, labels := refs.Clash(o.refs(), u.refs())
+		if names {
+			c.problem(path, fmt.Sprintf("its tools could have the same names as those of %s: %s__ and %s__ begin alike", o.Name, o.Name, u.Name), "rename one of them")
+		}
+		if labels {
+			c.problem(path, fmt.Sprintf("it has the same label as %s: %s", o.Name, u.refs().Label), "give one of them another label")
+		}
 	}
 }
 
@@ -200,7 +228,7 @@ func (c *checker) upstream(u *Upstream, path string) {
 	c.oneForAll(u, path)
 	c.choice(at("transport"), "transport", u.Transport, "streamable", "sse")
 	c.choice(at("framing"), "framing", u.Framing, "line", "header", "raw")
-	c.choice(at("namespace"), "namespace", u.Namespace, "auto", "always", "never")
+	c.references(u, at)
 	if _, _, err := era.Select(u.Era); err != nil {
 		words := []string{"auto", "modern", "legacy"}
 		for _, r := range slices.Backward(era.Revisions()) {
@@ -328,6 +356,7 @@ func (c *checker) raw(u *Upstream, path string) {
 	}
 	c.refuse(path, "it is about MCP, and the profile is raw", "remove it, or the profile", map[string]bool{
 		"era": u.Era != "", "transport": u.Transport != "", "namespace": u.Namespace != "", "pool": u.Pool != 0,
+		"label": u.Label != "", "arguments": u.Arguments != "", "web": u.Web != "",
 		"tools": !u.Tools.empty(), "resources": !u.Resources.empty(), "prompts": !u.Prompts.empty(),
 	})
 	switch {

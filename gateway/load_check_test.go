@@ -160,7 +160,7 @@ func TestCheck(t *testing.T) {
 	if err := full.Check(); err != nil {
 		t.Error(err)
 	}
-	if u := full.Upstreams[0]; u.Lifetime != "auto" || u.Pool != 8 || u.Timeout != time.Minute || u.Restart.Max != 30*time.Second || u.Namespace != "auto" || good.Upstreams[0].Pool != 0 {
+	if u := full.Upstreams[0]; u.Lifetime != "auto" || u.Pool != 8 || u.Timeout != time.Minute || u.Restart.Max != 30*time.Second || u.Namespace != "always" || u.Label != "a" || u.Arguments != "rewrite" || u.Web != "bare" || good.Upstreams[0].Pool != 0 {
 		t.Errorf("%+v", *u)
 	}
 	bad := &Config{MaxSuspended: -1, DrainTimeout: -1, Upstreams: []*Upstream{nil, {}, {Name: "x", Command: []string{"x"}, Pool: -1, Timeout: -1, Cwd: "\x00"}}}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/farcall-dev/farcall/gateway/internal/route"
 )
 
 // Filled returns a copy in which every default is written out. It is to have
@@ -15,7 +17,7 @@ import (
 func (c *Config) Filled() *Config {
 	out := *c
 	out.Name = cmp.Or(c.Name, "farcall")
-	out.Namespace = cmp.Or(c.Namespace, "auto")
+	out.Namespace = cmp.Or(c.Namespace, route.NamespaceAlways)
 	out.MaxSuspended = cmp.Or(c.MaxSuspended, 1000)
 	out.SuspendTimeout = cmp.Or(c.SuspendTimeout, 5*time.Minute)
 	out.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
@@ -61,6 +63,8 @@ func (u *Upstream) filled(namespace string) *Upstream {
 	out.Lifetime = cmp.Or(u.Lifetime, lifetimeAuto)
 	out.Era = cmp.Or(u.Era, "auto")
 	out.Namespace = cmp.Or(u.Namespace, namespace)
+	out.Label = u.refs().Label
+	out.Arguments, out.Web = cmp.Or(u.Arguments, argumentsRewrite), cmp.Or(u.Web, webBare)
 	if scheme != "http" && scheme != "https" && out.Lifetime != lifetimeShared {
 		out.Pool = cmp.Or(u.Pool, 8)
 	}

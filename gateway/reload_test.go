@@ -17,7 +17,7 @@ import (
 
 // config is a configuration of upstreams.
 func config(upstreams ...*gateway.Upstream) *gateway.Config {
-	return &gateway.Config{Upstreams: upstreams}
+	return &gateway.Config{Upstreams: upstreams, Namespace: "auto"}
 }
 
 // like is the same as an upstream, but not the same value.

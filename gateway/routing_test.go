@@ -42,7 +42,7 @@ func TestNameHeader(t *testing.T) {
 	for _, call := range []struct{ method, name, params, header string }{
 		{"tools/call", "b__echo", `"name":"b__echo","arguments":{"text":"x"}`, "tools/call echo"},
 		{"prompts/get", "b__greet", `"name":"b__greet"`, "prompts/get greet"},
-		{"resources/read", "test://thing", `"uri":"test://thing"`, "resources/read test://thing"},
+		{"resources/read", "a+test://thing", `"uri":"a+test://thing"`, "resources/read test://thing"},
 		{"resources/read", "b+test://thing", `"uri":"b+test://thing"`, "resources/read test://thing"},
 	} {
 		r, err := l.modern(t.Context(), call.method, call.name, call.params)

@@ -155,7 +155,7 @@ func (s *server) source(namespace string) route.Source {
 		return route.Filter{Allow: f.Allow, Deny: f.Deny, Rename: f.Rename, Describe: f.Describe}
 	}
 	return route.Source{
-		Name: s.cfg.Name,
+		Name: s.cfg.Name, Refs: s.cfg.refs(),
 		Rules: route.Rules{
 			Tools: filter(s.cfg.Tools), Resources: filter(s.cfg.Resources), Prompts: filter(s.cfg.Prompts),
 			Namespace: namespace,

@@ -22,8 +22,6 @@ import (
 // A shield is the gateway's guard. A nil one lets everybody do everything.
 type shield struct {
 	*guard.Guard
-
-	states *seal // of modern servers
 }
 
 // methodRPC is how calls of servers that speak no MCP are named to policies, and methodStatus
@@ -50,7 +48,7 @@ func (g *Gateway) newShield(c *Config) error {
 	if err != nil {
 		return err
 	}
-	g.shield = &shield{is, newSeal()}
+	g.shield = &shield{is}
 	return nil
 }
 

@@ -291,7 +291,7 @@ func TestShieldReload(t *testing.T) {
 	a := newShop("a", "")
 	u := over(t, "a", a.Server)
 	config := func(c *guard.Config) *gateway.Config {
-		return &gateway.Config{Upstreams: []*gateway.Upstream{u}, Guard: c}
+		return &gateway.Config{Upstreams: []*gateway.Upstream{u}, Guard: c, Namespace: "auto"}
 	}
 	l := newLabOf(t, nil, config(guarded(allow("dev", "tools/call a/look"))))
 	open := newLabOf(t, nil, config(nil))

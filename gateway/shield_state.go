@@ -12,24 +12,33 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// A seal binds the request state of a modern server to whom it was given: to that server all callers are the
-// gateway. What is bound is a MAC, a dot and the server's own. A nil one leaves it as it is.
+// A seal binds the request state of a modern server to that server: after a reload the name of a tool may lead to
+// another one. With a guard it is bound to the caller, too: to the server all callers are the gateway. What
+// is bound is a MAC, a dot and the server's own. Without a guard the key is empty, so that
+// a state outlives the process: a client could as well make one up.
 type seal struct{ key []byte }
 
-func newSeal() *seal {
-	s := &seal{make([]byte, 32)}
-	_, _ = rand.Read(s.key) // it does not fail
+func newSeal(guarded bool) *seal {
+	s := &seal{}
+	if guarded {
+		s.key = make([]byte, 32)
+		_, _ = rand.Read(s.key) // it does not fail
+	}
 	return s
 }
 
 var errState = &jsonrpc.Error{
-	Code: jsonrpc.InvalidParams, Message: "Invalid params: the requestState is not of this caller, or from before a restart; repeat the call without it",
+	Code: jsonrpc.InvalidParams, Message: "Invalid params: the requestState is of another caller or server, or from before a restart; repeat the call without it",
 }
 
-// sum is different for every owner, server and state.
+// sum is different for every server and state, and with a guard for every owner.
 func (s *seal) sum(w *calling, server, state string) string {
 	mac := hmac.New(sha256.New, s.key)
-	for _, part := range []string{w.Caller.Owner.Text(), server, state} {
+	owner := ""
+	if len(s.key) > 0 {
+		owner = w.Caller.Owner.Text()
+	}
+	for _, part := range []string{owner, server, state} {
 		n := sha256.Sum256([]byte(part))
 		mac.Write(n[:])
 	}
@@ -38,7 +47,7 @@ func (s *seal) sum(w *calling, server, state string) string {
 
 // open returns the params of a call with the server's own state.
 func (s *seal) open(w *calling, server string) (jsonrpc.Raw, error) {
-	if s == nil || scan.Member(w.Params, "requestState") == nil {
+	if scan.Member(w.Params, "requestState") == nil {
 		return w.Params, nil
 	}
 	given, _ := text(w.Params, "requestState")
@@ -51,9 +60,6 @@ func (s *seal) open(w *calling, server string) (jsonrpc.Raw, error) {
 
 // close binds the state in a result.
 func (s *seal) close(w *calling, server string, r upstream.Result) upstream.Result {
-	if s == nil {
-		return r
-	}
 	if state, ok := text(r.Raw, "requestState"); ok {
 		r.Raw = withMember(r.Raw, "requestState", jsonrpc.AppendString(nil, s.sum(w, server, state)+"."+state))
 	}

@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -327,8 +328,10 @@ type house struct {
 	host, tcp, unix string
 }
 
+// newHouse returns a gateway that shows plain names, unless the configuration says otherwise.
 func newHouse(t *testing.T, c *gateway.Config, o *gateway.Options) *house {
 	t.Helper()
+	c.Namespace = cmp.Or(c.Namespace, "auto")
 	g, err := gateway.New(c, o)
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall/gateway/internal/refs"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/share"
@@ -53,6 +54,7 @@ type suspended struct {
 	table  *suspension
 	who    upstream.Caller
 	kept   *keptTask
+	refs   *refs.Server    // qualifies what the server says; nil: it is shown as it is
 	ctx    context.Context //nolint:containedctx // ends with the call
 	cancel context.CancelCauseFunc
 	asked  chan struct{} // there is a question
@@ -90,13 +92,15 @@ var (
 	errAway = errors.New("the client was asked and did not come back in time")
 )
 
-// begin starts a call and returns its id.
-func (t *suspension) begin(ctx context.Context, u *upstream.Upstream, given *upstream.Call, kept *keptTask) (string, error) {
+// begin starts a call and returns its id. The qualifier is that of the server, nil where references are shown
+// as they are.
+func (t *suspension) begin(ctx context.Context, u *upstream.Upstream, given *upstream.Call, kept *keptTask, qualifier *refs.Server) (string, error) {
 	s := &suspended{kept: kept, id: rand.Text(), table: t, asked: make(chan struct{}, 1), done: make(chan struct{}), client: ctx}
 	call := *given
 	call.Params = slices.Clone(call.Params) // the request's own do not last
 	call.Caller.Info, call.Caller.Capabilities = slices.Clone(call.Caller.Info), slices.Clone(call.Caller.Capabilities)
-	s.who, call.Ask = call.Caller, s.ask
+	s.who, s.refs = call.Caller, qualifier
+	call.Ask = askingOf(qualifier, s.ask)
 	call.Notice, call.Tasks = s.notify, s
 	if call.Progress != nil {
 		call.Progress = func(ctx context.Context, params jsonrpc.Raw) { s.notify(ctx, spec.NotificationProgress, params) }
@@ -302,7 +306,7 @@ func (s *suspended) pending() []*question {
 func (s *suspended) notify(_ context.Context, method string, params jsonrpc.Raw) {
 	// Whoever does not read holds up nobody but himself.
 	if client := s.waiting(); client != nil {
-		_ = relay.Notify(client, method, params) // a client that is gone needs none
+		_ = relay.Notify(client, method, s.refs.Down(refs.Params, method, params)) // a client that is gone needs none
 	}
 }
 
@@ -445,7 +449,7 @@ func (e *endpoint) resumable(w *calling, u *upstream.Upstream) (result upstream.
 	var earlier []*suspended // attempts that have ended with URLs to visit
 	for n := 1; ; n++ {
 		// The client carries the id in requestState, and cannot change it.
-		id, err := mcp.Once(ctx, "call-"+strconv.Itoa(n), func() (string, error) { return t.begin(ctx, u, call, w.keep()) })
+		id, err := mcp.Once(ctx, "call-"+strconv.Itoa(n), func() (string, error) { return t.begin(ctx, u, call, w.keep(), w.refs) })
 		if err != nil {
 			return upstream.Result{}, err
 		}

@@ -43,7 +43,7 @@ func TestOpenFormsStay(t *testing.T) {
 		}
 		var away []*suspended
 		for i := range 12 {
-			id, err := table.begin(t.Context(), u, call(fmt.Sprint("p", i/3)), nil)
+			id, err := table.begin(t.Context(), u, call(fmt.Sprint("p", i/3)), nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -241,7 +241,7 @@ func (f *bridgeFlags) config1(t *target.Target) (*gateway.Config, error) {
 		}
 		u.Env[name] = value
 	}
-	c := &gateway.Config{Upstreams: []*gateway.Upstream{u}, Lock: f.lock}
+	c := &gateway.Config{Upstreams: []*gateway.Upstream{u}, Lock: f.lock, Namespace: "never"}
 	return c, asFlags(c.Check())
 }
 

@@ -6,12 +6,10 @@
 // taken for hostile text: it is bounded, checked, and left out where it cannot
 // be routed without doubt.
 //
-// Names. A tool or a prompt keeps its name unless its source always has a
-// prefix, or another source has the name too: then all of those that share it
-// are called SOURCE__name. So is a name that looks like another source's with a
-// prefix. A URI, or a URI template, is kept by the first source
-// that has it, in the order of the sources; that of another one is shown as
-// SOURCE+uri. A call may always use the long form, also of what is shown with
-// the short one. What a source that is down had, as far as it is known, still
-// counts: the names of the others do not change when it goes and comes back.
+// Names. Everything is shown in the qualified form of its source (package refs), which
+// does not depend on the other sources: SOURCE__tool, LABEL+uri, ui://LABEL+/x. Web URIs stay as they are.
+// The rules of a source may say otherwise: with NamespaceAuto a tool or a prompt has its
+// own name unless another source has it too, and with NamespaceNever everything has. A call may
+// always use the qualified form. A name without a qualifier leads to the only source that has it; an
+// *AmbiguousError says that there are several: the order of the sources decides nothing.
 package route

@@ -88,7 +88,7 @@ func TestMissRefreshesOnce(t *testing.T) {
 
 // Nobody gets what was listed for another one.
 func TestScopes(t *testing.T) {
-	s := Source{Name: "a", Scope: scopeOf, List: func(ctx context.Context, _ string) (List, error) {
+	s := Source{Name: "a", Rules: Rules{Namespace: NamespaceAuto}, Scope: scopeOf, List: func(ctx context.Context, _ string) (List, error) {
 		l := listed(Tools, "of-"+scopeOf(ctx))
 		l.Public, l.TTL = false, time.Hour
 		return l, nil
@@ -145,7 +145,7 @@ func TestScopes(t *testing.T) {
 func TestPublicTurnsPrivate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		public := true
-		s := Source{Name: "a", Scope: scopeOf, List: func(ctx context.Context, _ string) (List, error) {
+		s := Source{Name: "a", Rules: Rules{Namespace: NamespaceAuto}, Scope: scopeOf, List: func(ctx context.Context, _ string) (List, error) {
 			<-time.After(time.Second)
 			l := listed(Tools, "of-"+scopeOf(ctx))
 			l.Public = public
@@ -240,16 +240,16 @@ func TestChangedWhileAsked(t *testing.T) {
 		}}
 		v := view(t, nil, s)
 		var wg sync.WaitGroup
-		wg.Go(func() { page(t, v, Tools, "old") })
+		wg.Go(func() { page(t, v, Tools, "a__old") })
 		synctest.Wait()
 		mu.Lock()
 		now = "new"
 		mu.Unlock()
 		v.Invalidate("a", Tools)
-		page(t, v, Tools, "new")
+		page(t, v, Tools, "a__new")
 		finds(t, v, Tools, map[string]string{"new": "a/new"})
 		wg.Wait()
-		page(t, v, Tools, "new")
+		page(t, v, Tools, "a__new")
 	})
 }
 

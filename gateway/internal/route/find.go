@@ -3,6 +3,8 @@ package route
 import (
 	"context"
 	"time"
+
+	"github.com/farcall-dev/farcall/gateway/internal/refs"
 )
 
 // maxPageBytes ends a page early when its items are large.
@@ -53,9 +55,9 @@ func (v *View) Page(ctx context.Context, kind, cursor string) (Page, error) {
 
 // Find returns what a name stands for that the caller in the ctx has used. It
 // waits for sources only that nobody has asked yet and that may have the name: all
-// of them, or when one is known to have it, those to which it would go first. When
+// of them, or when one is known to have it, those that may have it, too. When
 // the name is not known it asks all of them anew, once. Without a result the error is nil, or an
-// *UnknownError when a source could not be asked, or that of the ctx.
+// *AmbiguousError, or an *UnknownError when a source could not be asked, or that of the ctx.
 //
 // For Resources the name is a URI: one that is listed, or else one that a
 // template has, or else one of the only source that has resources at all.
@@ -86,13 +88,51 @@ func (v *View) Find(ctx context.Context, kind, shown string) (Target, bool, erro
 	if k == resources {
 		return v.findUnlisted(ctx, shown)
 	}
+	if t, ok, err := v.owner(g, kind, shown); ok || err != nil && len(absent(g.missing)) == 0 {
+		return t, ok, err
+	}
 	if g, err = v.gather(ctx, k, notNewer); err != nil {
 		return Target{}, false, err
 	}
 	if i, ok := g.find(v.sources, shown); ok {
 		return g.target(v.sources, i), true, nil
 	}
+	if t, ok, err := v.owner(g, kind, shown); ok || err != nil {
+		return t, ok, err
+	}
 	return Target{}, false, unknown(kind, shown, g.missing)
+}
+
+// owner returns the only item that a name without a qualifier stands for. A source that cannot be asked
+// may have it, too.
+func (v *View) owner(g *gathered, kind, name string) (Target, bool, error) {
+	all := g.owners(v.sources, name)
+	switch len(all) {
+	case 0:
+		return Target{}, false, nil
+	case 1:
+		if err := unknown(kind, name, g.missing); err != nil {
+			return Target{}, false, err
+		}
+		return g.target(v.sources, all[0]), true, nil
+	}
+	e := &AmbiguousError{Kind: kind, Name: name}
+	for _, i := range all {
+		e.Candidates = append(e.Candidates, v.candidate(g.target(v.sources, i), g.kind, g.items[i].entry.plain))
+	}
+	return Target{}, false, e
+}
+
+// candidate returns an entry with the name that leads to it whatever other sources have.
+func (v *View) candidate(t Target, k kind, plain string) Entry {
+	for _, s := range v.sources {
+		if s.Name == t.Source && layouts[k].uri && refs.IsWeb(plain) {
+			return Entry{Target: t, Shown: s.Refs.Label + "+" + plain}
+		} else if s.Name == t.Source {
+			return Entry{Target: t, Shown: s.long(k, plain)}
+		}
+	}
+	return Entry{Target: t, Shown: plain}
 }
 
 // early asks the sources that nobody has asked yet, and waits until one of them
@@ -125,7 +165,7 @@ func (v *View) early(ctx context.Context, k kind, shown string) (*gathered, erro
 			return v.gather(ctx, k, untried)
 		}
 		g := v.known(k, scopes, came)
-		if i, ok := g.find(v.sources, shown); ok && !v.contested(&g.items[i], shown, pending) {
+		if i, ok := g.find(v.sources, shown); ok && !v.contested(k, &g.items[i], shown, pending) {
 			return g, nil
 		}
 		t := time.NewTimer(time.Until(until))
@@ -140,27 +180,23 @@ func (v *View) early(ctx context.Context, k kind, shown string) (*gathered, erro
 	}
 }
 
-// contested reports whether the name of an item goes to one of the pending sources
-// if that has it too, by the order of the sources. The long form says whose it is.
-func (v *View) contested(it *item, shown string, pending []bool) bool {
-	if it.entry.plain != shown {
+// contested reports whether the name of an item may lead to one of the pending sources, or nowhere, if
+// that has it, too. The long form says which source it is of. With NamespaceAuto only the sources before it are
+// waited for: one that hangs must not hold up those that clients know by plain names.
+func (v *View) contested(k kind, it *item, shown string, pending []bool) bool {
+	own := v.sources[it.source]
+	if _, long := own.cutLong(k, shown); long || it.entry.plain != shown {
 		return false
 	}
-	never := v.sources[it.source].Rules.Namespace == NamespaceNever
+	_, must := own.plain(k)
 	for i, s := range v.sources {
-		if !pending[i] {
-			continue
-		}
-		switch s.Rules.Namespace {
-		case NamespaceAlways:
-		case NamespaceNever:
-			if !never || i < it.source {
-				return true
-			}
-		default:
-			if !never && i < it.source {
-				return true
-			}
+		would, musts := s.plain(k)
+		switch {
+		case !pending[i]:
+		case layouts[k].uri && own.uris:
+			return true // of the web
+		case musts && !must, would && must == musts && i < it.source:
+			return true
 		}
 	}
 	return false
@@ -178,9 +214,10 @@ func unknown(kind, name string, missing []Missing) error {
 	return nil
 }
 
-// findUnlisted finds who has a resource that is not listed, as far as is known.
+// findUnlisted finds the source of a resource that is not listed under this name, as far as is known.
 func (v *View) findUnlisted(ctx context.Context, uri string) (t Target, ok bool, err error) {
 	var list, patterns *gathered
+	var unclear error
 	for _, wanted := range []want{untried, notNewer} {
 		if list, err = v.gather(ctx, resources, wanted); err != nil {
 			return t, false, err
@@ -191,9 +228,21 @@ func (v *View) findUnlisted(ctx context.Context, uri string) (t Target, ok bool,
 		if patterns, err = v.gather(ctx, templates, wanted); err != nil {
 			return t, false, err
 		}
-		if t, ok = v.byTemplate(patterns, uri); ok {
+		if i, rest := v.qualified(uri); i >= 0 {
+			if v.expands(patterns, i, rest) {
+				return Target{Source: v.sources[i].Name, Name: rest}, true, nil
+			}
+			continue
+		}
+		if t, ok, unclear = v.owner(list, Resources, uri); !ok && unclear == nil {
+			t, ok, unclear = v.byTemplate(patterns, uri)
+		}
+		if ok {
 			return t, true, nil
 		}
+	}
+	if unclear != nil {
+		return t, false, unclear
 	}
 	if t, ok = v.byGuess(list, patterns, uri); ok {
 		return t, true, nil
@@ -201,20 +250,35 @@ func (v *View) findUnlisted(ctx context.Context, uri string) (t Target, ok bool,
 	return t, false, unknown(Resources, uri, list.missing)
 }
 
-// byTemplate finds the source that has a template for a URI. That which the URI
-// names goes first.
-func (v *View) byTemplate(g *gathered, uri string) (Target, bool) {
-	for i := range v.sources {
-		if rest, ok := cutLong(resources, v.sources[i].Name, uri); ok && v.expands(g, i, rest) {
-			return Target{Source: v.sources[i].Name, Name: rest}, true
+// qualified returns the number of the source of which a URI has the qualifier, and the URI without it; -1
+// when it has none. The only source of a View that shows its own URIs may have any.
+func (v *View) qualified(uri string) (source int, rest string) {
+	for i, s := range v.sources {
+		if rest, ok := s.cutLong(resources, uri); ok && (s.uris || len(v.sources) > 1) {
+			return i, rest
 		}
 	}
+	return -1, uri
+}
+
+// byTemplate finds the only source that has a template for a URI without a qualifier.
+func (v *View) byTemplate(g *gathered, uri string) (Target, bool, error) {
+	e := &AmbiguousError{Kind: Resources, Name: uri}
 	for i := range v.sources {
 		if v.expands(g, i, uri) {
-			return Target{Source: v.sources[i].Name, Name: uri}, true
+			e.Candidates = append(e.Candidates, v.candidate(Target{Source: v.sources[i].Name, Name: uri}, resources, uri))
 		}
 	}
-	return Target{}, false
+	switch len(e.Candidates) {
+	case 0:
+		return Target{}, false, nil
+	case 1:
+		if err := unknown(Resources, uri, g.missing); err != nil {
+			return Target{}, false, err
+		}
+		return e.Candidates[0].Target, true, nil
+	}
+	return Target{}, false, e
 }
 
 // expands reports whether a template of a source has a URI that may be read.
@@ -235,10 +299,9 @@ func (v *View) expands(g *gathered, source int, uri string) bool {
 // byGuess finds the only source that can have a URI which no list and no
 // template has.
 func (v *View) byGuess(list, patterns *gathered, uri string) (Target, bool) {
-	for i, s := range v.sources {
-		if rest, ok := cutLong(resources, s.Name, uri); ok && has(list, patterns, i) {
-			return Target{Source: s.Name, Name: rest, Guessed: true}, s.filters[resources].opens(rest, false)
-		}
+	if i, rest := v.qualified(uri); i >= 0 {
+		s := v.sources[i]
+		return Target{Source: s.Name, Name: rest, Guessed: true}, has(list, patterns, i) && s.filters[resources].opens(rest, false)
 	}
 	one, some, oneOpaque, opaque := 0, 0, 0, 0
 	for i := range v.sources {
@@ -264,53 +327,6 @@ func (v *View) byGuess(list, patterns *gathered, uri string) (Target, bool) {
 func has(list, patterns *gathered, source int) bool {
 	l, p := list.parts[source], patterns.parts[source]
 	return l == nil || l.some || p == nil || p.some
-}
-
-// Shown returns the name under which the caller in the ctx knows what a source
-// calls name, and "" when he must not. It asks nobody.
-func (v *View) Shown(ctx context.Context, source, kind, name string) string {
-	k, err := kindOf(kind)
-	if err != nil {
-		return ""
-	}
-	at := -1
-	for i, s := range v.sources {
-		if s.Name == source {
-			at = i
-		}
-	}
-	if at < 0 {
-		return ""
-	}
-	g := v.look(ctx, k)
-	if d := g.parts[at]; d != nil {
-		if i, ok := d.names[name]; ok {
-			return g.items[g.start[at]+i].shown
-		}
-	}
-	if k != resources {
-		return ""
-	}
-	patterns := v.look(ctx, templates)
-	if !v.expands(patterns, at, name) && !v.sources[at].filters[resources].opens(name, false) {
-		return ""
-	}
-	if _, taken := g.find(v.sources, name); taken {
-		return long(k, source, name)
-	}
-	t, ok := v.byTemplate(patterns, name)
-	if !ok {
-		t, ok = v.byGuess(g, patterns, name)
-	}
-	if ok && t.Source == source && t.Name == name {
-		return name
-	}
-	return long(k, source, name)
-}
-
-// look returns what is known, and asks nobody.
-func (v *View) look(ctx context.Context, k kind) *gathered {
-	return v.known(k, v.scopes(ctx, nil), make([]*digest, len(v.sources)))
 }
 
 // Entries returns all that the sources have last said they have, whoever asked. It

@@ -122,7 +122,7 @@ func (v *View) known(k kind, scopes []string, came []*digest) *gathered {
 			g.missing = append(g.missing, Missing{v.sources[i].Name, Partial, note})
 		}
 		if n := g.left[i]; n > 0 {
-			g.missing = append(g.missing, Missing{v.sources[i].Name, Partial, strconv.Itoa(n) + " are left out: another source has their names"})
+			g.missing = append(g.missing, Missing{v.sources[i].Name, Partial, strconv.Itoa(n) + " are left out: another source has their names, or would be taken for having them"})
 		}
 	}
 	return g
@@ -218,11 +218,13 @@ func (v *View) quick(ctx context.Context, k kind, name string) (t Target, ok boo
 	key := append(keyRoom[:0], byte(k))
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	whole := true
 	for i, scope := range scopes {
 		r := v.lookup(i, k, scope)
 		if untried(i, r) {
 			return t, false
 		}
+		whole = whole && r.list != nil
 		key = appendSerial(key, r.list)
 	}
 	m := v.merged[string(key)]
@@ -231,6 +233,11 @@ func (v *View) quick(ctx context.Context, k kind, name string) (t Target, ok boo
 	}
 	v.recent.MoveToFront(m.place)
 	i, ok := m.find(v.sources, name)
+	if !ok && whole {
+		if all := m.owners(v.sources, name); len(all) == 1 {
+			i, ok = all[0], true
+		}
+	}
 	if !ok {
 		return t, false
 	}

@@ -3,7 +3,6 @@ package route
 import (
 	"container/list"
 	"slices"
-	"strings"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -15,7 +14,7 @@ type merged struct {
 	items []item    // in the order of the sources
 	start []int     // of each source in items, and their end
 	index map[string]int
-	left  []int // by source: how many have no name
+	left  []int // by source: how many are left out
 
 	bytes int
 	key   string
@@ -25,13 +24,15 @@ type merged struct {
 type item struct {
 	source int
 	entry  *entry
-	shown  string // "": another source has the name
+	shown  string // "": it is left out, or shown already
 	raw    jsonrpc.Raw
 }
 
-// A claim says who wants a plain name: the number of the first source that must
-// have it, or -1, and of the first that would like to.
-type claim struct{ must, first, count int }
+// ambiguous is the number in the index of a name that several sources have.
+const ambiguous = -1
+
+// A claim counts the sources that would show a plain name, and those of them that must.
+type claim struct{ all, must int }
 
 const maxPrefixes = 4
 
@@ -48,23 +49,33 @@ func merge(k kind, sources []*source, parts []*digest) *merged {
 	m.start = append(m.start, n)
 	m.items = make([]item, 0, n)
 	m.index = make(map[string]int, n)
-	claims := make(map[string]claim, n)
+	claims := map[string]claim{}
 	for s, d := range parts {
 		if d == nil {
 			continue
 		}
+		plain, must := sources[s].plain(k)
 		for i := range d.entries {
 			e := &d.entries[i]
 			m.items = append(m.items, item{source: s, entry: e, raw: e.shown})
-			if !posing(k, sources, s, e.plain) {
-				stake(claims, e.plain, s, sources[s].Rules.Namespace)
+			if c := claims[e.plain]; plain {
+				c.all++
+				if must {
+					c.must++
+				}
+				claims[e.plain] = c
 			}
 		}
 	}
 	for i := range m.items {
 		it := &m.items[i]
-		if claims[it.entry.plain].owner(k) == it.source {
+		plain, must := sources[it.source].plain(k)
+		c := claims[it.entry.plain]
+		if plain && (c.all == 1 || must && c.must == 1) && !posing(k, sources, it.source, it.entry.plain) {
 			m.name(i, it.entry.plain)
+			if !must && sources[it.source].uris {
+				m.qualify(it, sources[it.source], it.entry.plain)
+			}
 		}
 	}
 	for i := range m.items {
@@ -72,38 +83,66 @@ func merge(k kind, sources []*source, parts []*digest) *merged {
 		if it.shown != "" {
 			continue
 		}
-		s := sources[it.source]
-		if s.Rules.Namespace == NamespaceNever {
-			m.left[it.source]++
-			continue
-		}
-		name, tries := long(k, s.Name, it.entry.plain), 1
-		for ; tries < maxPrefixes; tries++ {
-			if _, taken := m.index[name]; !taken {
-				break
-			}
-			name = long(k, s.Name, name)
-		}
-		if _, taken := m.index[name]; taken {
-			m.left[it.source]++
-			continue
-		}
-		m.name(i, name)
-		it.raw = setMember(it.raw, layouts[k].key, name)
-		m.bytes += len(it.raw)
+		m.prefix(i, sources[it.source])
 	}
 	m.bytes += entryBytes * n
 	return m
 }
 
-// posing reports whether the plain name of a source's item looks like the long one
-// of another source, which a caller would take for that one's.
-func posing(k kind, sources []*source, own int, plain string) bool {
-	if sources[own].Rules.Namespace == NamespaceNever {
-		return false
+// prefix shows an item by its long name, or leaves it out.
+func (m *merged) prefix(i int, s *source) {
+	it := &m.items[i]
+	if s.Rules.Namespace == NamespaceNever {
+		m.left[it.source]++
+		return
 	}
+	name := s.long(m.kind, it.entry.plain)
+	if layouts[m.kind].uri && name == it.entry.plain { // of the web: it is listed once
+		if _, taken := m.index[name]; taken {
+			m.index[name] = ambiguous
+			return
+		}
+	}
+	for tries := 1; tries < maxPrefixes; tries++ { // with NamespaceAuto another item may be called so
+		if _, taken := m.index[name]; !taken {
+			break
+		}
+		name = s.long(m.kind, name)
+	}
+	if _, taken := m.index[name]; taken {
+		m.left[it.source]++
+		return
+	}
+	m.name(i, name)
+	m.qualify(it, s, name)
+}
+
+// qualify writes the references in an item, and its name, as they are shown.
+func (m *merged) qualify(it *item, s *source, name string) {
+	if s.uris {
+		it.raw = s.Refs.DownItem(methods[m.kind], it.raw)
+	}
+	it.raw = setMember(it.raw, layouts[m.kind].key, name)
+	m.bytes += len(it.raw)
+}
+
+// methods has those of the lists, by kind.
+var methods = [kinds]string{"tools/list", "resources/list", "resources/templates/list", "prompts/list"}
+
+// plain reports whether a source would show its own names of a kind, and whether it can show no others.
+func (s *source) plain(k kind) (would, must bool) {
+	if layouts[k].uri {
+		return !s.uris, !s.uris
+	}
+	must = s.Rules.Namespace == NamespaceNever
+	return must || s.Rules.Namespace == NamespaceAuto, must
+}
+
+// posing reports whether the plain name of a source's item looks like the long one
+// of another source, to which it would lead a caller.
+func posing(k kind, sources []*source, own int, plain string) bool {
 	return slices.ContainsFunc(sources, func(o *source) bool {
-		_, ok := cutLong(k, o.Name, plain)
+		_, ok := o.cutLong(k, plain)
 		return ok && o != sources[own]
 	})
 }
@@ -113,65 +152,52 @@ func (m *merged) name(i int, name string) {
 	m.index[name] = i
 }
 
-func stake(claims map[string]claim, name string, source int, namespace string) {
-	if namespace == NamespaceAlways {
-		return
-	}
-	c, ok := claims[name]
-	if !ok {
-		c = claim{must: -1, first: -1}
-	}
-	switch {
-	case namespace == NamespaceNever && c.must < 0:
-		c.must = source
-	case namespace != NamespaceNever && c.first < 0:
-		c.first = source
-	}
-	c.count++
-	claims[name] = c
-}
-
-// owner returns the number of the source that has a plain name, or -1.
-func (c claim) owner(k kind) int {
-	switch {
-	case c.count == 0: // all of them always have a prefix
-		return -1
-	case c.must >= 0:
-		return c.must
-	case c.count == 1 || layouts[k].uri:
-		return c.first
-	}
-	return -1
-}
-
 // find returns the number of an item by the name that is shown, or by its long
 // form.
 func (m *merged) find(sources []*source, name string) (int, bool) {
 	if i, ok := m.index[name]; ok {
-		return i, true
+		return i, i != ambiguous
 	}
 	for s, d := range m.parts {
 		if d == nil {
 			continue
 		}
-		rest, ok := cutLong(m.kind, sources[s].Name, name)
+		rest, ok := sources[s].cutLong(m.kind, name)
 		if !ok {
 			continue
 		}
-		if i, ok := d.plains[rest]; ok {
+		if i, ok := d.find(m.kind, rest); ok {
 			return m.start[s] + i, true
 		}
 	}
 	return 0, false
 }
 
-// cutLong returns what follows the prefix of a source.
-func cutLong(k kind, source, name string) (string, bool) {
-	prefix := long(k, source, "")
-	if len(name) <= len(prefix) || !strings.HasPrefix(name, prefix) {
-		return "", false
+// find returns the number of an entry by the name that is shown without a qualifier. What is known
+// by URI may be called by its own one, too: results refer to it.
+func (d *digest) find(k kind, plain string) (int, bool) {
+	i, ok := d.plains[plain]
+	if !ok && layouts[k].uri {
+		i, ok = d.names[plain]
 	}
-	return name[len(prefix):], true
+	return i, ok
+}
+
+// owners returns the items of all sources that are called by a name without a qualifier. What has
+// the qualifier of a source is of that one.
+func (m *merged) owners(sources []*source, name string) (all []int) {
+	for s, d := range m.parts {
+		if _, ok := sources[s].cutLong(m.kind, name); ok {
+			return nil
+		}
+		if d == nil {
+			continue
+		}
+		if i, ok := d.find(m.kind, name); ok {
+			all = append(all, m.start[s]+i)
+		}
+	}
+	return all
 }
 
 func (m *merged) target(sources []*source, i int) Target {

@@ -31,7 +31,8 @@ func TestResources(t *testing.T) {
 				with(Tools, "x").source("c", Rules{}),
 			},
 			map[string]string{
-				"f:1": "a/f:1", "b+f:1": "b/f:1", "db://t/7": "a/db://t/7", "b+db://t/7": "b/db://t/7",
+				"f:1": `"f:1" is among the resources of a and b: use a+f:1 or b+f:1`, "a+f:1": "a/f:1", "b+f:1": "b/f:1",
+				"db://t/7": `"db://t/7" is among the resources of a and b: use a+db://t/7 or b+db://t/7`, "b+db://t/7": "b/db://t/7",
 				"web:a/b": "b/web:a/b", "db://t": "-", "b+db://t": "b/db://t", "c+db://t": "-", "x:": "-",
 			},
 		},
@@ -49,7 +50,7 @@ func TestResources(t *testing.T) {
 			"denied",
 			[]Source{with(Resources, "file:///etc/passwd", "file:///a").and(Templates, "file:///{+path}").source("a", deny)},
 			map[string]string{
-				"file:///a": "a/file:///a", "file:///b": "a/file:///b", "file:///etc/passwd": "-", "a+file:///etc/passwd": "-",
+				"file:///a": "a/file:///a", "file:///b": "a/file:///b", "file:///etc/passwd": "-", "a+file:///etc/passwd": "a/a+file:///etc/passwd", // it is alone
 				"file:///b/../etc/passwd": "-", "file:///%65tc/passwd": "-", "FILE:///etc/x": "-", "file:////etc/x": "-", "file:///etc/": "-",
 			},
 		},
@@ -70,41 +71,7 @@ func TestResources(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			v := view(t, nil, test.sources...)
 			finds(t, v, Resources, test.leads)
-			for shown, to := range test.leads {
-				if source, name, _ := strings.Cut(to, "/"); to != "-" {
-					again := v.Shown(t.Context(), source, Resources, name)
-					if got := found(t, v, Resources, again); got != to {
-						t.Errorf("%s is shown as %q, which leads to %s", to, again, got)
-					}
-					if !strings.HasPrefix(shown, source+"+") && again != shown {
-						t.Errorf("%s is shown as %q, not %q", to, again, shown)
-					}
-				}
-			}
 		})
-	}
-}
-
-func TestShownHides(t *testing.T) {
-	f := with(Resources, "file:///etc/passwd", "file:///a").and(Tools, "x", "y")
-	v := view(t, nil, f.source("a", Rules{
-		Resources: Filter{Deny: []string{"file:///etc/*"}}, Tools: Filter{Allow: []string{"y"}},
-	}), with(Resources, "file:///b", "file:///x").source("b", Rules{}))
-	page(t, v, Resources, "file:///a file:///b file:///x")
-	page(t, v, Tools, "y")
-	for _, test := range [][4]string{
-		{"a", Resources, "file:///etc/passwd", ""},
-		{"a", Resources, "file:///a", "file:///a"},
-		{"a", Resources, "file:///x", "a+file:///x"}, // which is of b without the prefix
-		{"b", Resources, "file:///z", "b+file:///z"},
-		{"a", Tools, "x", ""},
-		{"a", Tools, "y", "y"},
-		{"c", Tools, "y", ""},
-		{"a", "things", "y", ""},
-	} {
-		if got := v.Shown(t.Context(), test[0], test[1], test[2]); got != test[3] {
-			t.Errorf("%v is shown as %q", test, got)
-		}
 	}
 }
 

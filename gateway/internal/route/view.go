@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/farcall-dev/farcall/gateway/internal/refs"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -23,15 +24,16 @@ const (
 
 // The ways in which the names of a source may get its prefix.
 const (
-	NamespaceAuto   = "auto"   // when another source has the name too
 	NamespaceAlways = "always" // URIs as well
-	NamespaceNever  = "never"  // a name that an earlier source of this kind has is left out
+	NamespaceAuto   = "auto"   // names when another source has them too; URIs always, unless there is one source
+	NamespaceNever  = "never"  // no name and no URI; what two sources of this kind have is left out
 )
 
 // A Source is an upstream whose lists are merged. Its functions may be called
 // from several goroutines at once; the caller they are about is in the ctx.
 type Source struct {
-	Name  string // unique in a View
+	Name  string      // unique in a View
+	Refs  refs.Server // writes names and URIs; with the same Name. The zero value: by the name alone
 	Rules Rules
 	// List returns a whole list, all pages of it (see Collect): the canonical
 	// items of a kind. The ctx has the values of one of those who wait for it,
@@ -45,7 +47,7 @@ type Source struct {
 // Rules say what of a source is shown, and how.
 type Rules struct {
 	Tools, Resources, Prompts Filter // Resources is for templates too, by their URIs
-	Namespace                 string // "": auto
+	Namespace                 string // "": always
 }
 
 // A List is what a source has of a kind. The View keeps the items and does not
@@ -119,6 +121,21 @@ const (
 // ErrCursor is returned for a cursor that is none of the list.
 var ErrCursor = errors.New("invalid cursor: use nextCursor from the previous page, or omit it")
 
+// An AmbiguousError says that several sources have what a name without a qualifier stands for.
+type AmbiguousError struct {
+	Kind, Name string
+	Candidates []Entry // each with the name that leads to it
+}
+
+func (e *AmbiguousError) Error() string {
+	names := make([]string, 0, len(e.Candidates))
+	sources := make([]string, 0, len(e.Candidates))
+	for _, c := range e.Candidates {
+		names, sources = append(names, c.Shown), append(sources, c.Source)
+	}
+	return fmt.Sprintf("%.200q is among the %s of %s: use %s", e.Name, e.Kind, strings.Join(sources, " and "), strings.Join(names, " or "))
+}
+
 // An UnknownError says that a name was not found, but that not every source
 // could be asked.
 type UnknownError struct {
@@ -170,6 +187,7 @@ type View struct {
 
 type source struct {
 	Source
+	uris    bool // its URIs are qualified
 	filters [kinds]*filter
 	states  [kinds]state
 }
@@ -194,6 +212,10 @@ func NewView(sources []Source, o *Options) *View {
 	v.opts.ListTimeout = or(v.opts.ListTimeout, 10*time.Second)
 	for _, s := range sources {
 		one := &source{Source: s}
+		if one.Refs == (refs.Server{}) {
+			one.Refs = refs.Server{Name: s.Name, Label: refs.Label(s.Name)}
+		}
+		one.uris = s.Rules.Namespace != NamespaceNever && (s.Rules.Namespace != NamespaceAuto || len(sources) > 1)
 		one.filters[tools] = newFilter(&s.Rules.Tools)
 		one.filters[resources] = newFilter(&s.Rules.Resources)
 		one.filters[templates] = one.filters[resources]
@@ -286,10 +308,28 @@ func kindOf(name string) (kind, error) {
 	return 0, fmt.Errorf("there are no lists of the kind %.50q", name)
 }
 
-// long returns the form of a name that says whose it is.
-func long(k kind, source, name string) string {
-	if layouts[k].uri {
-		return source + "+" + name
+// Refs returns what writes and reads the qualified forms of a source, and whether its URIs are shown in them.
+func (v *View) Refs(source string) (r *refs.Server, qualified bool) {
+	for _, s := range v.sources {
+		if s.Name == source {
+			return &s.Refs, s.uris
+		}
 	}
-	return source + "__" + name
+	return nil, false
+}
+
+// long returns the form of a name that says which source has it.
+func (s *source) long(k kind, name string) string {
+	if layouts[k].uri {
+		return s.Refs.QualifyURI(name)
+	}
+	return s.Refs.QualifyName(name)
+}
+
+// cutLong returns the name at the source of a long form.
+func (s *source) cutLong(k kind, shown string) (name string, ok bool) {
+	if layouts[k].uri {
+		return s.Refs.StripURI(shown)
+	}
+	return s.Refs.StripName(shown)
 }

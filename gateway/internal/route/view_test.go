@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,7 +67,9 @@ func (f *fake) fail(err error) {
 	f.err = err
 }
 
+// source returns it with rules, which show plain names unless they say otherwise.
 func (f *fake) source(name string, r Rules) Source {
+	r.Namespace = cmp.Or(r.Namespace, NamespaceAuto)
 	return Source{Name: name, Rules: r, List: f.list, Scope: scopeOf}
 }
 
@@ -143,6 +146,7 @@ func TestNames(t *testing.T) {
 		Resources: Filter{Rename: map[string]string{"f:x": "f:y"}},
 	}
 	hidden := Rules{Tools: Filter{Deny: []string{"x"}}}
+	const ambiguousX = `"x" is among the tools of a and b and c: use a__x or b__x or c__x`
 	for _, test := range []struct {
 		name    string
 		kind    string
@@ -160,7 +164,7 @@ func TestNames(t *testing.T) {
 			"both get a prefix", Tools,
 			[]Source{with(Tools, "x", "y").source("a", Rules{}), with(Tools, "z", "x").source("b", Rules{})},
 			"a__x y z b__x",
-			map[string]string{"x": "-", "a__x": "a/x", "b__x": "b/x"},
+			map[string]string{"x": `"x" is among the tools of a and b: use a__x or b__x`, "a__x": "a/x", "b__x": "b/x"},
 		},
 		{
 			"prompts likewise", Prompts,
@@ -175,10 +179,43 @@ func TestNames(t *testing.T) {
 			map[string]string{"x": "b/x", "a__x": "a/x"},
 		},
 		{
+			"always, all of them", Tools,
+			[]Source{with(Tools, "x", "y", "b__z").source("a", always), with(Tools, "x", "a__x").source("b", always)},
+			"a__x a__y a__b__z b__x b__a__x",
+			map[string]string{
+				"a__x": "a/x", "b__x": "b/x", "y": "a/y", "x": `"x" is among the tools of a and b: use a__x or b__x`,
+				"b__z": "-", "b__a__x": "b/a__x", "z": "-",
+			},
+		},
+		{
+			"always, alone", Resources,
+			[]Source{with(Resources, "f:x", "ui://v", "https://w").source("a", always)},
+			"a+f:x ui://a+/v https://w",
+			map[string]string{
+				"a+f:x": "a/f:x", "f:x": "a/f:x", "ui://a+/v": "a/ui://v", "a+ui://v": "a/ui://v", "ui://v": "a/ui://v",
+				"https://w": "a/https://w", "a+https://w": "a/https://w",
+			},
+		},
+		{
+			"web URIs are listed once", Resources,
+			[]Source{with(Resources, "https://w", "b+f:x").source("a", always), with(Resources, "https://w", "f:x").source("b", always)},
+			"https://w a+b+f:x b+f:x",
+			map[string]string{
+				"https://w": `"https://w" is among the resources of a and b: use a+https://w or b+https://w`, "b+https://w": "b/https://w",
+				"b+f:x": "b/f:x", "a+b+f:x": "a/b+f:x", "b+f:y": "b/f:y", // which b may have, and a must not take
+			},
+		},
+		{
 			"never", Tools,
 			[]Source{with(Tools, "x").source("a", Rules{}), with(Tools, "x").source("b", never), with(Tools, "x", "y").source("c", never)},
-			"a__x x y",
-			map[string]string{"x": "b/x", "c__x": "c/x"},
+			"a__x y",
+			map[string]string{"x": ambiguousX, "c__x": "c/x", "y": "c/y"},
+		},
+		{
+			"never beside auto", Tools,
+			[]Source{with(Tools, "x").source("a", Rules{}), with(Tools, "x", "a__x").source("b", never)},
+			"a__x x",
+			map[string]string{"x": "b/x", "a__x": "a/x", "b__a__x": "b/a__x"},
 		},
 		{
 			"renamed away from a collision", Tools,
@@ -207,19 +244,21 @@ func TestNames(t *testing.T) {
 		{
 			"URIs", Resources,
 			[]Source{with(Resources, "f:x", "f:y").source("a", Rules{}), with(Resources, "f:x").source("b", Rules{})},
-			"f:x f:y b+f:x",
-			map[string]string{"f:x": "a/f:x", "b+f:x": "b/f:x", "a+f:x": "a/f:x"},
+			"a+f:x a+f:y b+f:x",
+			map[string]string{
+				"f:x": `"f:x" is among the resources of a and b: use a+f:x or b+f:x`, "b+f:x": "b/f:x", "a+f:x": "a/f:x", "f:y": "a/f:y",
+			},
 		},
 		{
 			"renamed URIs", Resources,
 			[]Source{with(Resources, "f:x").source("a", renamed), with(Resources, "f:x").source("b", always)},
-			"f:y b+f:x",
-			map[string]string{"f:y": "a/f:x", "b+f:x": "b/f:x"},
+			"a+f:y b+f:x",
+			map[string]string{"a+f:y": "a/f:x", "a+f:x": "a/f:x", "f:y": "a/f:x", "b+f:x": "b/f:x"},
 		},
 		{
 			"templates", Templates,
 			[]Source{with(Templates, "f:{x}").source("a", Rules{}), with(Templates, "f:{x}").source("b", Rules{})},
-			"f:{x} b+f:{x}",
+			"a+f:{x} b+f:{x}",
 			map[string]string{"b+f:{x}": "b/f:{x}"},
 		},
 	} {
@@ -227,11 +266,6 @@ func TestNames(t *testing.T) {
 			v := view(t, nil, test.sources...)
 			page(t, v, test.kind, test.shown)
 			finds(t, v, test.kind, test.leads)
-			for _, e := range v.Entries(test.kind) {
-				if got := v.Shown(t.Context(), e.Source, test.kind, e.Name); got != e.Shown {
-					t.Errorf("%s of %s is shown as %q and %q", e.Name, e.Source, e.Shown, got)
-				}
-			}
 		})
 	}
 	v := view(t, nil, with(Tools, "x").source("a", renamed))
