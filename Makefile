@@ -66,6 +66,10 @@ vuln: ## Look for known vulnerabilities; says so where it cannot (VULN=required 
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh $(FUZZTIME)
 
+.PHONY: references
+references: ## Follow 100,000 names and URIs through a gateway of servers that share them
+	FARCALL_REFERENCES=100000 go test -count=1 -run 'TestReferences$$' -v ./gateway
+
 .PHONY: conform
 conform: ## Run the official MCP suite, and the tests against other implementations (interop/)
 	@interop/setup.sh
