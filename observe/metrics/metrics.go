@@ -1,0 +1,183 @@
+// Package metrics counts and times what an [observe.Observer] sees, for Prometheus.
+//
+//	m := metrics.New(nil)
+//	mux := http.NewServeMux()
+//	mux.Handle("/metrics", m)
+//	rpc.ListenAndServe(ctx, handler, &rpc.ServeOptions{RPC: &farcall.Options{Observer: m.Observer()}})
+//
+// The names of calls are those of OpenTelemetry's conventions for MCP and RPC, such as
+// mcp_server_operation_duration_seconds; others begin with farcall_. docs/observability.md lists all.
+//
+// # Labels
+//
+// No value of a label is chosen by the other end of a connection, who could otherwise make any number of series
+// and fill the memory of this process and of Prometheus. Each comes from the configuration, from a protocol, or
+// from what this end offers: the methods of a Mux, tools, prompts. Everything else is _OTHER. Each metric has
+// at most [Options.MaxSeries] series, and one more for what exceeds them.
+package metrics
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"runtime"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/farcall-dev/farcall/observe"
+)
+
+// Options adjust Metrics. The zero value, and nil, mean the defaults.
+type Options struct {
+	// Version is that of the program, for farcall_build_info. Default: none.
+	Version string
+	// MaxSeries bounds the series of each metric. What exceeds it is in a series with the labels _OTHER and is
+	// counted by farcall_metrics_overflow_total. Default 5000.
+	MaxSeries int
+}
+
+// other is the value of a label for what has no value of its own.
+const other = "_OTHER"
+
+// Metrics is an http.Handler that answers with the metrics, in the formats of Prometheus. Who may read it is
+// the business of whoever mounts it: tools, upstreams and load are in it. Its methods may be called
+// concurrently.
+type Metrics struct {
+	handler  http.Handler
+	registry *registry
+	codes    codes
+
+	inFlight    [2]atomic.Int64 // by side
+	mcp, rpc    [2]*bounded[callKey, prometheus.Observer]
+	sessions    [2]*bounded[lifeKey, session]
+	connections *bounded[text, prometheus.Gauge]
+	frames      *bounded[frameKey, traffic]
+	bad         *bounded[reasonKey, prometheus.Counter]
+	refused     *bounded[reasonKey, prometheus.Counter]
+	dropped     *bounded[text, prometheus.Counter]
+}
+
+// New returns metrics that nothing was counted in yet. They have a registry of their own, with the metrics of the Go
+// runtime and of the process beside them.
+func New(o *Options) *Metrics {
+	var opts Options
+	if o != nil {
+		opts = *o
+	}
+	r := newRegistry(cmp.Or(opts.MaxSeries, 5000))
+	m := &Metrics{registry: r, codes: codeTable()}
+	for side, name := range sides {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: inFlight.name, Help: inFlight.help, ConstLabels: prometheus.Labels{labelSide: name},
+		}, func() float64 { return float64(m.inFlight[side].Load()) }))
+		m.mcp[side] = r.calls([]metric{mcpServer, mcpClient}[side], callKey.ofMCP)
+		m.rpc[side] = r.calls([]metric{rpcServer, rpcClient}[side], callKey.ofRPC)
+	}
+	m.sessions = r.sessions()
+	m.connections = bound(r, connections, r.gauge(connections).WithLabelValues, text.values)
+	m.frames = r.traffic()
+	m.bad = bound(r, badFrames, r.counter(badFrames).WithLabelValues, reasonKey.values)
+	m.refused = bound(r, refused, r.counter(refused).WithLabelValues, reasonKey.values)
+	m.dropped = bound(r, droppedAnswers, r.counter(droppedAnswers).WithLabelValues, text.values)
+	r.gauge(buildInfo).WithLabelValues(opts.Version, runtime.Version()).Set(1)
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: 4})
+	return m
+}
+
+// ServeHTTP answers GET and HEAD with the metrics.
+func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "Metrics are read with GET.", http.StatusMethodNotAllowed)
+		return
+	}
+	m.handler.ServeHTTP(w, r)
+}
+
+// Observer returns the observer that counts. Use it once for each connection: joined with itself it counts twice.
+func (m *Metrics) Observer() *observe.Observer {
+	return &observe.Observer{
+		Start: m.start, End: m.end, Refuse: m.refuse, Frame: m.frame, Bad: m.badFrame, Open: m.open, Close: m.close,
+	}
+}
+
+// The sides that this end may have in a call, and their indexes.
+var sides = [2]string{"server", "client"}
+
+func side(outgoing bool) int {
+	if outgoing {
+		return 1
+	}
+	return 0
+}
+
+func (m *Metrics) start(ctx context.Context, c *observe.Call) context.Context {
+	m.inFlight[side(c.Outgoing)].Add(1)
+	return ctx
+}
+
+func (m *Metrics) end(_ context.Context, c *observe.Call) {
+	at := side(c.Outgoing)
+	m.inFlight[at].Add(-1)
+	k := callKey{method: other, tool: c.Tool, prompt: c.Prompt, revision: c.Revision, transport: c.Transport}
+	if c.Known {
+		k.method = c.Method
+	}
+	switch {
+	case c.Code != 0:
+		known := m.code(c)
+		k.failure = known.name
+		if known.refusal != "" && !c.Outgoing {
+			m.refused.get(reasonKey{known.refusal, c.Transport}).Inc()
+		}
+	case c.ToolError:
+		k.failure = toolError
+	}
+	all := &m.rpc
+	if c.MCP {
+		all = &m.mcp
+	}
+	all[at].get(k).Observe(c.Took.Seconds())
+}
+
+func (m *Metrics) refuse(_ context.Context, c *observe.Call) {
+	m.refused.get(reasonKey{cmp.Or(m.code(c).refusal, other), c.Transport}).Inc()
+}
+
+func (m *Metrics) frame(f observe.Frame) {
+	t := m.frames.get(frameKey{f.Transport, f.Out})
+	t.frames.Inc()
+	t.bytes.Add(float64(len(f.Data)))
+}
+
+func (m *Metrics) badFrame(f observe.Frame) {
+	if f.Problem == "answer" {
+		m.dropped.get(text(f.Transport)).Inc()
+		return
+	}
+	m.bad.get(reasonKey{f.Problem, f.Transport}).Inc()
+}
+
+func (m *Metrics) open(l observe.Lifetime) {
+	switch l.Kind {
+	case observe.Connection:
+		m.connections.get(text(l.Transport)).Inc()
+	case observe.Session:
+		m.sessions[side(l.Outgoing)].get(lifeKey{l.Revision, l.Transport}).open.Inc()
+	}
+}
+
+func (m *Metrics) close(l observe.Lifetime) {
+	switch l.Kind {
+	case observe.Connection:
+		m.connections.get(text(l.Transport)).Dec()
+	case observe.Session:
+		s := m.sessions[side(l.Outgoing)].get(lifeKey{l.Revision, l.Transport})
+		s.open.Dec()
+		s.took.Observe(l.Took.Seconds())
+	}
+}

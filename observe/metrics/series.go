@@ -1,0 +1,150 @@
+package metrics
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// registry makes the metrics of the table.
+type registry struct {
+	*prometheus.Registry
+
+	most      int // series of each
+	overflown *prometheus.CounterVec
+}
+
+func newRegistry(most int) *registry {
+	r := &registry{Registry: prometheus.NewRegistry(), most: most}
+	r.overflown = r.counter(overflow)
+	return r
+}
+
+func (r *registry) counter(row metric) *prometheus.CounterVec {
+	v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: row.name, Help: row.help}, row.labels)
+	r.MustRegister(v)
+	return v
+}
+
+func (r *registry) gauge(row metric) *prometheus.GaugeVec {
+	v := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: row.name, Help: row.help}, row.labels)
+	r.MustRegister(v)
+	return v
+}
+
+// histogram has the buckets of the row and native ones, with 10 % between them: who scrapes chooses.
+func (r *registry) histogram(row metric) *prometheus.HistogramVec {
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: row.name, Help: row.help, Buckets: row.buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+	}, row.labels)
+	r.MustRegister(v)
+	return v
+}
+
+// bound looks the series of a metric up by their keys.
+func bound[K key[K], V any](r *registry, row metric, series func(...string) V, values func(K) []string) *bounded[K, V] {
+	exceeding := r.overflown.WithLabelValues(row.name)
+	none := slices.Repeat([]string{other}, len(row.labels))
+	return newBounded(r.most, func(k K) V { return series(values(k)...) }, func() V {
+		exceeding.Inc()
+		return series(none...)
+	})
+}
+
+// callKey tells calls apart.
+type callKey struct{ method, tool, prompt, failure, revision, transport string }
+
+func (k callKey) copied() callKey {
+	return callKey{
+		strings.Clone(k.method), strings.Clone(k.tool), strings.Clone(k.prompt), strings.Clone(k.failure),
+		strings.Clone(k.revision), strings.Clone(k.transport),
+	}
+}
+
+func (k callKey) ofMCP() []string {
+	return []string{k.method, k.tool, k.prompt, k.failure, k.revision, network(k.transport)}
+}
+
+func (k callKey) ofRPC() []string {
+	return []string{"jsonrpc", k.method, k.failure, network(k.transport)}
+}
+
+func (r *registry) calls(row metric, values func(callKey) []string) *bounded[callKey, prometheus.Observer] {
+	return bound(r, row, r.histogram(row).WithLabelValues, values)
+}
+
+// network is a transport in the words of OpenTelemetry.
+func network(transport string) string {
+	switch transport {
+	case "stdio":
+		return "pipe"
+	case "http", "https", "mcp-http", "sse", "sse+tls", "ws", "wss", "tls":
+		return "tcp"
+	}
+	return transport
+}
+
+// reasonKey tells what is wrong apart.
+type reasonKey struct{ reason, transport string }
+
+func (k reasonKey) copied() reasonKey {
+	return reasonKey{strings.Clone(k.reason), strings.Clone(k.transport)}
+}
+func (k reasonKey) values() []string { return []string{k.reason, k.transport} }
+
+// text is a key of one label.
+type text string
+
+func (k text) copied() text     { return text(strings.Clone(string(k))) }
+func (k text) values() []string { return []string{string(k)} }
+
+// traffic is what goes one way over a transport.
+type traffic struct{ frames, bytes prometheus.Counter }
+
+type frameKey struct {
+	transport string
+	out       bool
+}
+
+func (k frameKey) copied() frameKey { return frameKey{strings.Clone(k.transport), k.out} }
+
+func (k frameKey) values() []string {
+	if k.out {
+		return []string{k.transport, "out"}
+	}
+	return []string{k.transport, "in"}
+}
+
+func (r *registry) traffic() *bounded[frameKey, traffic] {
+	count, size := r.counter(frames), r.counter(frameBytes)
+	return bound(r, frames, func(values ...string) traffic {
+		return traffic{count.WithLabelValues(values...), size.WithLabelValues(values...)}
+	}, frameKey.values)
+}
+
+// session is the series of the sessions of one kind.
+type session struct {
+	open prometheus.Gauge
+	took prometheus.Observer
+}
+
+type lifeKey struct{ revision, transport string }
+
+func (k lifeKey) copied() lifeKey {
+	return lifeKey{strings.Clone(k.revision), strings.Clone(k.transport)}
+}
+func (k lifeKey) values() []string { return []string{k.revision, k.transport} }
+
+func (r *registry) sessions() (all [2]*bounded[lifeKey, session]) {
+	open := r.gauge(sessions)
+	for side, row := range []metric{mcpServerSession, mcpClientSession} {
+		took := r.histogram(row)
+		all[side] = bound(r, row, func(v ...string) session {
+			return session{open.WithLabelValues(sides[side], v[0], v[1]), took.WithLabelValues(v[0], network(v[1]))}
+		}, lifeKey.values)
+	}
+	return all
+}

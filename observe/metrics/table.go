@@ -1,0 +1,124 @@
+package metrics
+
+// The kinds of metrics.
+const (
+	counter   = "counter"
+	gauge     = "gauge"
+	histogram = "histogram"
+)
+
+// metric is a row of the table: one metric as Prometheus has it.
+type metric struct {
+	// name is that of Prometheus.
+	name string
+	// otel is the name in OpenTelemetry's conventions, "" for farcall's own.
+	otel    string
+	kind    string
+	help    string
+	labels  []string
+	buckets []float64 // of a histogram
+}
+
+// The labels. Those with dots in OpenTelemetry's conventions have underscores, as its exporters write them.
+const (
+	labelMethod    = "mcp_method_name"
+	labelTool      = "gen_ai_tool_name"
+	labelPrompt    = "gen_ai_prompt_name"
+	labelError     = "error_type"
+	labelRevision  = "mcp_protocol_version"
+	labelNetwork   = "network_transport"
+	labelSystem    = "rpc_system_name"
+	labelRPC       = "rpc_method"
+	labelTransport = "transport"
+	labelDirection = "direction"
+	labelSide      = "side"
+	labelKind      = "kind"
+	labelReason    = "reason"
+	labelMetric    = "metric"
+)
+
+// The bounds of buckets, which OpenTelemetry's conventions advise.
+var (
+	mcpBuckets = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300}
+	rpcBuckets = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
+)
+
+var (
+	mcpLabels     = []string{labelMethod, labelTool, labelPrompt, labelError, labelRevision, labelNetwork}
+	sessionLabels = []string{labelRevision, labelNetwork}
+	rpcLabels     = []string{labelSystem, labelRPC, labelError, labelNetwork}
+)
+
+// The metrics.
+//
+// The names of OpenTelemetry are of semantic-conventions-genai, docs/gen-ai/mcp.md, and of
+// semantic-conventions v1.40, docs/rpc/rpc-metrics.md, which are not stable yet: they change here only.
+var (
+	mcpServer = metric{
+		"mcp_server_operation_duration_seconds", "mcp.server.operation.duration", histogram,
+		"How long requests and notifications of MCP took that clients sent.", mcpLabels, mcpBuckets,
+	}
+	mcpClient = metric{
+		"mcp_client_operation_duration_seconds", "mcp.client.operation.duration", histogram,
+		"How long requests and notifications of MCP took that were sent to the other end.", mcpLabels, mcpBuckets,
+	}
+	mcpServerSession = metric{
+		"mcp_server_session_duration_seconds", "mcp.server.session.duration", histogram,
+		"How long sessions of MCP lasted that clients began.", sessionLabels, mcpBuckets,
+	}
+	mcpClientSession = metric{
+		"mcp_client_session_duration_seconds", "mcp.client.session.duration", histogram,
+		"How long sessions of MCP lasted that this end began.", sessionLabels, mcpBuckets,
+	}
+	rpcServer = metric{
+		"rpc_server_call_duration_seconds", "rpc.server.call.duration", histogram,
+		"How long calls of JSON-RPC other than MCP took that arrived.", rpcLabels, rpcBuckets,
+	}
+	rpcClient = metric{
+		"rpc_client_call_duration_seconds", "rpc.client.call.duration", histogram,
+		"How long calls of JSON-RPC other than MCP took that were sent to the other end.", rpcLabels, rpcBuckets,
+	}
+	inFlight = metric{
+		"farcall_inflight", "", gauge, "Calls in flight, by the side which this end has in them.", []string{labelSide}, nil,
+	}
+	refused = metric{
+		"farcall_refused_total", "", counter,
+		"Calls that were refused: overload, rate, size, denied, or a message that is not valid.",
+		[]string{labelReason, labelTransport},
+		nil,
+	}
+	frames = metric{
+		"farcall_frames_total", "", counter, "Frames: messages or batches.", []string{labelTransport, labelDirection}, nil,
+	}
+	frameBytes = metric{
+		"farcall_bytes_total", "", counter, "Bytes of the frames.", []string{labelTransport, labelDirection}, nil,
+	}
+	badFrames = metric{
+		"farcall_bad_frames_total", "", counter, "Frames or messages that are not valid, by what is wrong.", []string{labelKind, labelTransport}, nil,
+	}
+	droppedAnswers = metric{
+		"farcall_answers_dropped_total", "", counter, "Answers that no call waits for: late, unknown or duplicate ones.", []string{labelTransport}, nil,
+	}
+	connections = metric{
+		"farcall_connections", "", gauge, "Open connections.", []string{labelTransport}, nil,
+	}
+	sessions = metric{
+		"farcall_sessions", "", gauge, "Open sessions of MCP.", []string{labelSide, labelRevision, labelTransport}, nil,
+	}
+	overflow = metric{
+		"farcall_metrics_overflow_total", "", counter,
+		"Values that went to the series _OTHER of a metric, because it has as many series as it may have.",
+		[]string{labelMetric},
+		nil,
+	}
+	buildInfo = metric{
+		"farcall_build_info", "", gauge, "1, with the version of the program and of Go.", []string{"version", "goversion"}, nil,
+	}
+)
+
+// table has all of them, in the order of the documentation.
+var table = []metric{
+	mcpServer, mcpClient, mcpServerSession, mcpClientSession, rpcServer, rpcClient,
+	inFlight, refused, frames, frameBytes, badFrames, droppedAnswers, connections, sessions,
+	overflow, buildInfo,
+}
