@@ -30,7 +30,7 @@ race: ## Run the tests with the race detector
 
 .PHONY: full
 full: ## Run whole the tests of which make test runs a part: all revisions and transports, largest sizes, hostile programs
-	FARCALL_FULL=1 go test . ./cmd/farcall ./gateway ./internal/sandbox \
+	FARCALL_FULL=1 go test . ./cmd/farcall ./gateway ./internal/sandbox ./observe/metrics \
 		-run 'TestSlowConsumer|TestNewScripts|TestMatrix|TestRootsOfChildren|TestLifetimes|TestManyClients|TestProcess|TestHostile' -count=1
 
 .PHONY: format
