@@ -26,7 +26,8 @@ test: ## Run the tests
 .PHONY: race
 race: ## Run the tests with the race detector
 	@# By default each process, the children of tests too, sleeps for a second before it exits.
-	GORACE="atexit_sleep_ms=50" go test -race ./...
+	@# make vet has vetted the tests.
+	GORACE="atexit_sleep_ms=50" go test -vet=off -race ./...
 
 .PHONY: full
 full: ## Run whole the tests of which make test runs a part: all revisions and transports, largest sizes, hostile programs

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs each fuzz target of the main module for a while: tools/fuzz.sh [TIME], 10s when not given. As many run at once
-# as there are processors, each with one worker.
+# as there are processors, each with one worker. tools/fuzz.sh SECONDS REVISION runs those of packages that have changed
+# since that revision, SECONDS for all of them together; without that revision (in a shallow clone), all.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 time=${1:-10s}
@@ -34,16 +35,28 @@ run() {
 	cat "$log.verdict" # at once, so that another's does not come in between
 }
 root=$PWD
+since=${2:-}
+# changed DIRECTORY: reports whether a Go file there, or its testdata, has changed.
+changed() {
+	[ -z "$since" ] || ! git rev-parse -q --verify "$since^{commit}" >/dev/null ||
+		! git diff --quiet "$since" -- "$1"/*.go "$1/testdata"
+}
 export -f run
 export time work root
 
 go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}' ./... | while read -r directory; do
-	grep -qs '^func Fuzz' "$directory"/*_test.go || continue
+	grep -qs '^func Fuzz' "$directory"/*_test.go && changed "$directory" || continue
 	binary=$work/test$(tr / . <<<"${directory#"$root"}")
 	go test -c -fuzz Fuzz -o "$binary" "$directory"
 	(cd "$directory" && "$binary" -test.list '^Fuzz') | sed "s|^|$directory $binary |"
 done >"$work/targets"
+targets=$(wc -l <"$work/targets")
+if [ -n "$since" ]; then
+	[ "$targets" -gt 0 ] || { echo "fuzz: no package with a target has changed since $since"; exit 0; }
+	time=$((1 + time * $(nproc) / targets))s
+	echo "fuzz: $targets targets of packages that have changed since $since, $time each"
+fi
 xargs -P "$(nproc)" -L 1 bash -c 'run "$0" "$1" "$2"' <"$work/targets"
 
-echo "fuzz: $(wc -l <"$work/targets") targets"
-[ -s "$work/targets" ] && [ ! -e "$work/failed" ]
+echo "fuzz: $targets targets"
+[ "$targets" -gt 0 ] && [ ! -e "$work/failed" ]
