@@ -188,8 +188,7 @@ func (e *endpoint) appendItems(ctx context.Context, out jsonrpc.Raw, view *route
 
 // allowed reports whether the caller may use an item of a list, by the name that is shown.
 func (e *endpoint) allowed(ctx context.Context, view *route.View, kind string, item jsonrpc.Raw) bool {
-	member := map[string]string{route.Tools: "name", route.Prompts: "name", route.Resources: "uri", route.Templates: "uriTemplate"}[kind]
-	name, ok := text(item, member)
+	name, ok := text(item, listKeys[kind])
 	if !ok {
 		return false
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,28 +21,34 @@ import (
 )
 
 func newCheckCmd(e *env) *cobra.Command {
-	var asJSON, insecure bool
+	var f checkFlags
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a gateway's configuration and explain it",
 		Long: "Check the configuration of a gateway, and explain what 'farcall serve --config FILE' would run and where it\n" +
-			"would be found. FILE is YAML or JSON, the mcpServers file of a desktop client, or the guard of --guard. Nothing is started, and no\n" +
-			"secret is printed: only where it comes from. Everything that is wrong is said at once, with line and column.",
-		Example: "  farcall check farcall.yaml\n  farcall check ~/.cursor/mcp.json\n  farcall check farcall.yaml --json",
+			"would be found. FILE is YAML or JSON, the mcpServers file of a desktop client, or the guard of --guard. No secret is\n" +
+			"printed: only where it comes from. Everything that is wrong is said at once, with line and column.\n\n" +
+			"Nothing is started, but with --start: then it says what each server of MCP offers, how long it takes to start, and which\n" +
+			"patterns, names and overrides of the file match nothing that the servers have.",
+		Example: "  farcall check farcall.yaml\n  farcall check ~/.cursor/mcp.json\n  farcall check farcall.yaml --json\n  farcall check farcall.yaml --start --strict",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("For example: farcall check farcall.yaml", "check takes one FILE, not %d", len(args))
 			}
 			return nil
 		},
-		RunE: func(_ *cobra.Command, args []string) error { return e.check(args[0], asJSON, insecure) },
+		RunE: func(cmd *cobra.Command, args []string) error { return e.check(cmd.Context(), args[0], f) },
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.Flags().BoolVar(&insecure, "insecure", false, "accept what 'farcall serve --insecure' accepts: addresses that other machines can reach without a guard or TLS")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&f.start, "start", false, "start the servers of MCP, list what they have, and end them")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "fail when there is a notice")
+	cmd.Flags().BoolVar(&f.insecure, "insecure", false, "accept what 'farcall serve --insecure' accepts: addresses that other machines can reach without a guard or TLS")
 	return cmd
 }
 
-func (e *env) check(file string, asJSON, insecure bool) error {
+type checkFlags struct{ json, insecure, start, strict bool }
+
+func (e *env) check(ctx context.Context, file string, f checkFlags) error {
 	c, err := gateway.Load(file)
 	var bad *gateway.ConfigError
 	if errors.As(err, &bad) && slices.ContainsFunc(bad.Problems, general) { // no upstreams, maybe
@@ -56,22 +63,20 @@ func (e *env) check(file string, asJSON, insecure bool) error {
 	}
 	switch {
 	case errors.As(err, &bad):
-		return e.refuseConfig(bad, asJSON)
+		return e.refuseConfig(bad, f.json)
 	case err != nil:
 		return configFailure(err)
 	}
-	if bad := unsafeListeners(file, c, insecure); bad != nil {
-		return e.refuseConfig(bad, asJSON)
+	if bad := unsafeListeners(file, c, f.insecure); bad != nil {
+		return e.refuseConfig(bad, f.json)
 	}
-	report := newCheckReport(file, c)
-	if asJSON {
-		raw, err := jsonv2.Append(nil, report)
-		if err != nil {
+	report, started := newCheckReport(file, c), true
+	if f.start && len(c.Upstreams) > 0 {
+		if started, err = report.start(ctx, c); err != nil {
 			return err
 		}
-		return e.printJSON(raw)
 	}
-	return e.explainConfig(report)
+	return e.finish(report, f.json, f.strict, started)
 }
 
 // unsafeListeners are problems with which 'farcall serve --config FILE' does not start.
@@ -123,6 +128,7 @@ type checkReport struct {
 	Listen    []string        `json:"listen,omitempty"`
 	Upstreams []checkUpstream `json:"upstreams,omitempty"`
 	Endpoints []checkEndpoint `json:"endpoints,omitempty"`
+	Started   []checkStarted  `json:"started,omitempty"`
 	Limits    []string        `json:"limits,omitempty"`
 	Guard     *checkGuard     `json:"guard,omitempty"`
 }
@@ -476,6 +482,9 @@ func (e *env) explainConfig(r *checkReport) error {
 		if err := e.explainGateway(r); err != nil {
 			return err
 		}
+	}
+	if err := e.explainStarted(r); err != nil {
+		return err
 	}
 	rows := [][]string{}
 	for _, n := range r.Notices {

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+)
+
+// checkStarted is what a server has said when it was started.
+type checkStarted struct {
+	Name      string  `json:"name"`
+	Error     string  `json:"error,omitempty"`
+	Server    string  `json:"server,omitempty"`
+	Revision  string  `json:"revision,omitempty"`
+	Seconds   float64 `json:"seconds,omitzero"`
+	Tools     int     `json:"tools"`
+	Resources int     `json:"resources"`
+	Templates int     `json:"templates"`
+	Prompts   int     `json:"prompts"`
+	Bytes     int     `json:"toolsBytes"`
+}
+
+// closeTime is how long the servers may take to end.
+const closeTime = 5 * time.Second
+
+// start starts the servers of a configuration, and adds what they say to the report. It reports whether all are there.
+func (r *checkReport) start(ctx context.Context, given *gateway.Config) (ok bool, err error) {
+	c := *given
+	c.Tasks.Dir = "" // a gateway that is served may have both
+	if c.Guard != nil {
+		guarded := *c.Guard
+		guarded.Audit.File = ""
+		c.Guard = &guarded
+	}
+	g, err := gateway.New(&c, &gateway.Options{Version: versionName(), Logger: slog.New(slog.DiscardHandler), Sandbox: launcher(), Hide: ownFiles(given)})
+	if err != nil {
+		return false, configFailure(err)
+	}
+	servers, findings := g.Survey(ctx)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	defer cancel()
+	_ = g.Shutdown(closing) // its error is the context's: children that do not end are killed
+	ok = true
+	for i := range servers {
+		s := &servers[i]
+		d := checkStarted{
+			Name: s.Upstream, Server: s.Server, Revision: s.Revision, Seconds: s.Took.Seconds(),
+			Tools: s.Tools, Resources: s.Resources, Templates: s.Templates, Prompts: s.Prompts, Bytes: s.Bytes,
+		}
+		if s.Err != nil {
+			d, ok = checkStarted{Name: s.Upstream, Error: s.Err.Error()}, false
+		}
+		r.Started = append(r.Started, d)
+	}
+	for _, p := range findings {
+		r.Notices = append(r.Notices, checkProblem(p))
+	}
+	return ok, nil
+}
+
+// explainStarted prints what servers have said.
+func (e *env) explainStarted(r *checkReport) error {
+	var rows [][]string
+	bytes := 0
+	for _, s := range r.Started {
+		if s.Error != "" {
+			rows = append(rows, []string{"  " + s.Name, "cannot be used: " + tame(s.Error)})
+			continue
+		}
+		bytes += s.Bytes
+		rows = append(rows, []string{"  " + s.Name, fmt.Sprintf("%s, MCP %s, there after %.1f s: %s (%s for a model), %s, %s, %s",
+			tame(s.Server), tame(s.Revision), s.Seconds, countOf(s.Tools, "tool"), modelTokens(s.Bytes), countOf(s.Resources, "resource"), countOf(s.Templates, "template"), countOf(s.Prompts, "prompt"))})
+	}
+	if len(r.Started) > 1 {
+		rows = append(rows, []string{"  all", modelTokens(bytes) + " for the tools of a client of /mcp, before filters"})
+	}
+	return e.section("Started", rows)
+}
+
+// modelTokens is what a text costs a model, about.
+func modelTokens(bytes int) string { return "about " + countOf((bytes+3)/4, "token") }
+
+// finish prints a report and makes the exit of it.
+func (e *env) finish(r *checkReport, asJSON, strict, started bool) error {
+	r.OK = started && (!strict || len(r.Notices) == 0)
+	if asJSON {
+		raw, err := jsonv2.Append(nil, r)
+		if err != nil {
+			return err
+		}
+		if err := e.printJSON(raw); err != nil {
+			return err
+		}
+	} else if err := e.explainConfig(r); err != nil {
+		return err
+	}
+	switch {
+	case r.OK:
+		return nil
+	case asJSON:
+		return &exitError{code: exitFailure}
+	case !started:
+		return &exitError{code: exitFailure, err: fmt.Errorf("not every server of %s can be used", r.File)}
+	}
+	return &exitError{code: exitFailure, err: fmt.Errorf("%s for %s, and --strict allows none", countOf(len(r.Notices), "notice"), r.File)}
+}

@@ -1,0 +1,219 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall/gateway/internal/route"
+	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/internal/glob"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+)
+
+// A Survey is what a server of MCP has said when it was started.
+type Survey struct {
+	Upstream string
+	// Server is its name and version, Revision that of MCP which it speaks.
+	Server, Revision string
+	// Took is how long it took to start and to list what it has.
+	Took time.Duration
+	// Tools, Resources, Templates and Prompts are how many it has, whatever the configuration shows.
+	Tools, Resources, Templates, Prompts int
+	// Bytes are those of its list of tools, of which models get about one token for each four.
+	Bytes int
+	// Err says why the others are zero. Nil: the server is there.
+	Err error
+
+	names map[string][]string    // by kind
+	items map[string]jsonrpc.Raw // the tools
+}
+
+// Survey starts the servers of MCP, all at once, and asks each for its lists, as a caller without credentials and
+// abilities. It returns them in the order of the configuration, and what of the configuration has no effect: patterns and names of
+// upstreams and endpoints that match nothing, and overrides that do not fit. What is about a server that is not there is
+// left out.
+func (g *Gateway) Survey(ctx context.Context) ([]Survey, []Problem) {
+	p := g.plan.Load()
+	all := make([]Survey, len(p.mcp))
+	var wg sync.WaitGroup
+	for i, s := range p.mcp {
+		wg.Go(func() { all[i] = s.survey(ctx) })
+	}
+	wg.Wait()
+	f := findings{c: p.config, by: map[string]*Survey{}}
+	for i := range all {
+		if all[i].Err == nil {
+			f.by[all[i].Upstream] = &all[i]
+		}
+	}
+	for i, s := range p.mcp {
+		if all[i].Err == nil {
+			f.upstream(s.cfg)
+		}
+	}
+	for _, e := range p.config.Endpoints {
+		f.endpoint(e)
+	}
+	return all, f.found
+}
+
+// survey starts the server and lists what it has.
+func (s *server) survey(ctx context.Context) Survey {
+	is := Survey{Upstream: s.cfg.Name, names: map[string][]string{}, items: map[string]jsonrpc.Raw{}}
+	began := time.Now()
+	info, err := s.mcp.Describe(ctx, upstream.Caller{})
+	if err != nil {
+		is.Err = err
+		return is
+	}
+	is.Server, is.Revision = strings.TrimSpace(info.Name+" "+info.Version), info.Revision
+	for kind, n := range map[string]*int{route.Tools: &is.Tools, route.Resources: &is.Resources, route.Templates: &is.Templates, route.Prompts: &is.Prompts} {
+		list, err := s.whole(ctx, upstream.Caller{}, kind)
+		if err != nil {
+			is.Err = fmt.Errorf("%s: %w", kind, err)
+			return is
+		}
+		*n = len(list.Items)
+		for _, item := range list.Items {
+			name, _ := text(item, listKeys[kind])
+			is.names[kind] = append(is.names[kind], name)
+			if kind == route.Tools {
+				is.items[name] = item
+				is.Bytes += len(item)
+			}
+		}
+	}
+	is.Took = time.Since(began)
+	return is
+}
+
+// listKeys are the members of items that name them.
+var listKeys = map[string]string{route.Tools: "name", route.Prompts: "name", route.Resources: "uri", route.Templates: "uriTemplate"}
+
+// findings are what of a configuration has no effect on servers that were surveyed.
+type findings struct {
+	c     *Config
+	by    map[string]*Survey // those that are there
+	found []Problem
+}
+
+func (f *findings) add(path, message, hint string) {
+	f.found = append(f.found, f.c.ProblemAt(path, message, hint))
+}
+
+// upstream looks at what the configuration says of the items of an upstream.
+func (f *findings) upstream(u *Upstream) {
+	names := f.by[u.Name].names
+	path := join("upstreams", u.Name)
+	for _, of := range []struct {
+		key   string
+		f     *Filter
+		names []string
+	}{
+		{"tools", &u.Tools, names[route.Tools]},
+		{"resources", &u.Resources, slices.Concat(names[route.Resources], names[route.Templates])},
+		{"prompts", &u.Prompts, names[route.Prompts]},
+	} {
+		at := join(path, of.key)
+		for key, patterns := range map[string][]string{"allow": of.f.Allow, "deny": of.f.Deny} {
+			for i, p := range patterns {
+				f.pattern(fmt.Sprintf("%s.%s[%d]", at, key, i), u.Name, p, of.key, of.names)
+			}
+		}
+		for key, table := range map[string]map[string]string{"rename": of.f.Rename, "describe": of.f.Describe} {
+			for _, name := range sortedKeys(table) {
+				f.exact(at+"."+key+"."+name, u.Name, name, of.key, of.names)
+			}
+		}
+	}
+}
+
+// endpoint looks at what a virtual server chooses and overrides.
+func (f *findings) endpoint(e *Endpoint) {
+	path := join("endpoints", e.Name)
+	for _, of := range []struct {
+		key, list string
+		patterns  []string
+		kinds     []string
+	}{
+		{"tools", "tools", e.Tools, []string{route.Tools}},
+		{"deny", "tools", e.Deny, []string{route.Tools}},
+		{"resources", "resources", e.Resources, []string{route.Resources, route.Templates}},
+		{"prompts", "prompts", e.Prompts, []string{route.Prompts}},
+	} {
+		for i, p := range of.patterns {
+			head, pattern, _ := strings.Cut(p, "/")
+			var names []string
+			known := true
+			for _, u := range f.c.Upstreams {
+				if u.Disabled || head != "*" && u.Name != head {
+					continue
+				}
+				is := f.by[u.Name]
+				if is == nil {
+					known = false
+					break
+				}
+				for _, kind := range of.kinds {
+					names = append(names, is.names[kind]...)
+				}
+			}
+			if known {
+				f.pattern(fmt.Sprintf("%s.%s[%d]", path, of.key, i), head, pattern, of.list, names)
+			}
+		}
+	}
+	for _, of := range sortedKeys(e.Overrides) {
+		head, name, _ := strings.Cut(of, "/")
+		is := f.by[head]
+		if is == nil {
+			continue
+		}
+		at, t := path+".overrides."+of, e.Overrides[of]
+		if f.exact(at, head, name, "tools", is.names[route.Tools]) {
+			if _, _, err := t.Apply(mcp.Tool{InputSchema: scan.Member(is.items[name], "inputSchema")}); err != nil {
+				f.add(at, "it does not fit the tool, which is left out: "+err.Error(), "compare it with the tool's input schema")
+			}
+		}
+	}
+}
+
+// pattern reports a pattern that matches nothing.
+func (f *findings) pattern(path, of, pattern, what string, names []string) {
+	if slices.ContainsFunc(names, func(name string) bool { return glob.Match(pattern, name) }) {
+		return
+	}
+	if !strings.ContainsAny(pattern, "*?") {
+		f.exact(path, of, pattern, what, names)
+		return
+	}
+	f.add(path, fmt.Sprintf("%q matches none of the %d %s of %s", pattern, len(names), what, f.named(of)), "remove it, unless there will be one")
+}
+
+// exact reports whether a name is there, and that it is not.
+func (f *findings) exact(path, of, name, what string, names []string) bool {
+	if slices.Contains(names, name) {
+		return true
+	}
+	hint := "remove it, unless there will be one"
+	if near := nearest(name, names); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	f.add(path, fmt.Sprintf("%s has no %q among its %d %s", f.named(of), name, len(names), what), hint)
+	return false
+}
+
+// named is an upstream, or all, in a sentence.
+func (f *findings) named(upstream string) string {
+	if upstream == "*" {
+		return "any of " + strings.Join(slices.Sorted(maps.Keys(f.by)), ", ")
+	}
+	return upstream
+}

@@ -1,0 +1,52 @@
+package gateway_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/mcp"
+)
+
+// TestSurvey: what of a configuration has no effect is found, and nothing else is; what is about a server that is not there
+// cannot be known.
+func TestSurvey(t *testing.T) {
+	t.Parallel()
+	upstreams := officeServers()
+	upstreams[0].Tools = gateway.Filter{Allow: []string{"re*", "list", "create", "gone_*"}, Deny: []string{"delete"}, Rename: map[string]string{"reed": "look"}}
+	upstreams[0].Resources = gateway.Filter{Allow: []string{"files:*", "http:*"}}
+	upstreams = append(upstreams, &gateway.Upstream{Name: "dead", Command: []string{"/nonexistent/program"}, Tools: gateway.Filter{Deny: []string{"x"}}})
+	fixed := func(name string) mcp.Transform {
+		return mcp.Transform{Arguments: map[string]mcp.Argument{name: {Fixed: "x"}}}
+	}
+	l := newLabOf(t, nil, &gateway.Config{Upstreams: upstreams, Endpoints: []*gateway.Endpoint{
+		{
+			Name: "a", Tools: []string{"files/read", "files/wread", "*/none*", "dead/x"}, Deny: []string{"tracker/delete"}, Resources: []string{"tracker/x:*"},
+			Overrides: map[string]mcp.Transform{"tracker/create": fixed("owner"), "files/create": fixed("colour"), "dead/x": fixed("y"), "tracker/make": fixed("owner")},
+		},
+		{Name: "b", Tools: []string{"tracker/*"}},
+	}})
+	servers, findings := l.Survey(t.Context())
+	if len(servers) != 3 || servers[0].Tools != 4 || servers[1].Server != "tracker 1" || servers[1].Bytes == 0 || servers[1].Resources != 1 || servers[2].Err == nil || errors.Unwrap(servers[0].Err) != nil {
+		t.Errorf("%+v", servers)
+	}
+	want := map[string]string{
+		"upstreams.files.tools.allow[3]":     `"gone_*" matches none of the 4 tools of files`,
+		"upstreams.files.tools.rename.reed":  `files has no "reed" among its 4 tools`,
+		"upstreams.files.resources.allow[1]": `"http:*" matches none of the 1 resources of files`,
+		"endpoints.a.tools[1]":               `files has no "wread" among its 4 tools`,
+		"endpoints.a.resources[0]":           `"x:*" matches none of the 1 resources of tracker`,
+		"endpoints.a.overrides.files/create": `it does not fit the tool, which is left out: there is no argument "colour"`,
+		"endpoints.a.overrides.tracker/make": `tracker has no "make" among its 4 tools`,
+	}
+	for _, p := range findings {
+		if text, ok := want[p.Path]; !ok || !strings.HasPrefix(p.Message, text) || p.Hint == "" {
+			t.Errorf("%s: %s; %s", p.Path, p.Message, p.Hint)
+		}
+		delete(want, p.Path)
+	}
+	for path := range want {
+		t.Errorf("%s was not found", path)
+	}
+}
