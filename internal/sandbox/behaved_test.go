@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/farcall-dev/farcall/internal/race"
 )
 
 // nodeServer is a tool server without libraries: it computes, writes a file where it may, has workers and
@@ -119,6 +121,9 @@ func TestMCPServer(t *testing.T) {
 
 // TestPrograms: programs of other kinds work inside, with the system calls that are allowed.
 func TestPrograms(t *testing.T) {
+	if race.Enabled {
+		t.Skip("it runs programs that have no race detector; without -race it runs them")
+	}
 	needs(t, &Rules{})
 	sh, git := tool(t, "sh"), tool(t, "git")
 	farcall := filepath.Join(t.TempDir(), "farcall")

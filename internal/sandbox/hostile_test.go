@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/farcall-dev/farcall/internal/full"
+	"github.com/farcall-dev/farcall/internal/race"
 )
 
 // world is what a hostile program finds outside.
@@ -209,7 +210,10 @@ func (w *world) attempts() []attempt {
 func TestHostile(t *testing.T) {
 	needs(t, &Rules{Network: []string{"1"}})
 	w := newWorld(t)
-	for _, a := range w.attempts() {
+	for i, a := range w.attempts() {
+		if race.Enabled && i%8 > 0 {
+			continue // the launcher, which has goroutines, is the same for all
+		}
 		var name strings.Builder
 		name.WriteString(a.name)
 		for _, arg := range a.args {
