@@ -34,7 +34,8 @@ func Validator(tb testing.TB, revision string) func(tb testing.TB, def string, r
 }
 
 // Strict is Validator, but a member that the schema does not name fails the test
-// as well, where the schema leaves it open. A def that is put together with allOf
+// as well, where the schema leaves it open. Two members are let through everywhere, which later revisions have and no
+// revision forbids: _meta, and the extensions of capabilities (SEP-2133). A def that is put together with allOf
 // has no strict form: do not ask for one.
 func Strict(tb testing.TB, revision string) func(tb testing.TB, def string, raw []byte) {
 	tb.Helper()
@@ -109,6 +110,9 @@ func shut(schema any) {
 		named, _ := schema["properties"].(map[string]any)
 		if named != nil && schema["additionalProperties"] == nil {
 			schema["additionalProperties"] = false
+			if schema["patternProperties"] == nil {
+				schema["patternProperties"] = map[string]any{"^(_meta|extensions)$": true}
+			}
 		}
 		for _, inner := range named {
 			shut(inner)

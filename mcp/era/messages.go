@@ -65,13 +65,6 @@ var (
 		{message{Params, "sampling/createMessage"}, atMessages},
 		{message{Result, "sampling/createMessage"}, at("content")},
 	}
-	// contents of resources, read or embedded.
-	contents = &thing{
-		{message{Result, "resources/read"}, at("contents")},
-		{message{Result, "tools/call"}, embedded(at("content"))},
-		{message{Result, "tasks/result"}, embedded(at("content"))},
-		{message{Result, "prompts/get"}, embedded(atMessages)},
-	}
 	samplingMessage = &thing{{message{Params, "sampling/createMessage"}, at("messages")}}
 	samplingResult  = messages(Result, "sampling/createMessage")
 
@@ -84,7 +77,3 @@ var (
 )
 
 func atMessages(e edit) edit { return at("messages")(at("content")(e)) }
-
-func embedded(in func(edit) edit) func(edit) edit {
-	return func(e edit) edit { return in(ofType("resource", member("resource", e))) }
-}

@@ -50,13 +50,7 @@ var step20250618 = step{
 			{reference, drop("title")},
 			{implementation, drop("title")},
 		}},
-		rule{"Contents, tools, resources, templates, prompts and roots lose their `_meta`. That of params and results stays.", edits{
-			{content, drop("_meta")},
-			{contents, drop("_meta")},
-			{tool, drop("_meta")},
-			{resource, drop("_meta")},
-			{template, drop("_meta")},
-			{prompt, drop("_meta")},
+		rule{"Roots lose their `_meta`. All other `_meta` stays: no schema forbids it, and hosts look in that of tools and contents for MCP Apps.", edits{
 			{root, drop("_meta")},
 		}},
 		rule{"`annotations` of contents, resources and templates lose `lastModified`.", edits{

@@ -77,9 +77,9 @@ var step20260728 = step{
 				path(values(booleanSchema), "inputSchema", "properties"),
 			)},
 		}},
-		rule{"Capabilities lose `extensions`.", edits{
-			{clientCan, drop("extensions")},
+		rule{"Capabilities of a server lose `extensions`. Those of a client lose the extension of tasks, which has another form; the others stay, as SEP-2133 has them in `initialize`, too, and servers offer MCP Apps only to who declares them.", edits{
 			{serverCan, drop("extensions")},
+			{clientCan, when("extensions", path(drop(spec.ExtensionTasks), "extensions").do)},
 		}},
 		rule{"Elicitation that asks the user to visit an address gets an `elicitationId`, made from its params.", edits{
 			{elicitation, when("url", identify)},
