@@ -102,7 +102,7 @@ func (w *walker) count(what, ref, mark, got string, err error) {
 	w.checked++
 	wire, refused := errors.AsType[*jsonrpc.Error](err)
 	switch {
-	case refused && wire.Code == jsonrpc.InvalidParams && strings.Contains(wire.Message, "is among the"):
+	case refused && wire.Code == jsonrpc.InvalidParams && (strings.Contains(wire.Message, "is among the") || what == "bare tool"):
 		w.refused++
 	case err != nil || got != mark && !strings.HasPrefix(got, mark+" "):
 		w.misroute++
@@ -179,11 +179,15 @@ func (w *walker) walk() {
 		w.count("tool", tool.Name, tool.Description, r.Content[0].Text, nil)
 		w.follow(seen, r.Content, r.Meta)
 		bare := strings.TrimPrefix(tool.Name, tool.Description+"__")
-		if r, err := w.CallTool(ctx, bare, nil); err == nil { // without a qualifier it leads to a server that has it
-			w.count("bare tool", bare, r.Content[0].Text, r.Content[0].Text, nil)
-		} else {
-			w.count("bare tool", bare, tool.Description, "", err)
+		owner := tool.Description // of the bare name, too, unless that is the qualified one of another tool
+		if before, _, ok := strings.Cut(bare, "__"); ok {
+			owner = before
 		}
+		got := ""
+		if r, err = w.CallTool(ctx, bare, nil); err == nil {
+			got = r.Content[0].Text
+		}
+		w.count("bare tool", bare, owner, got, err)
 	}
 	for _, p := range prompts {
 		r, err := w.Prompt(ctx, p.Name, nil)
@@ -284,6 +288,47 @@ func TestReferencesArguments(t *testing.T) {
 			r, err := client.CallTool(t.Context(), "a__own-a", map[string]string{"uri": given})
 			if err != nil || r.Content[0].Text != "a "+want {
 				t.Errorf("opaque %v: the argument %q: %v, %v", opaque, given, r, err)
+			}
+		}
+	}
+}
+
+// TestReferencesApps: two servers have a page of one name. In every pair of revisions each tool leads to the page of its own
+// server, and the server knows that the client shows pages.
+func TestReferencesApps(t *testing.T) {
+	t.Parallel()
+	const ui, page = "io.modelcontextprotocol/ui", "ui://get-time/mcp-app.html"
+	c := &gateway.Config{Namespace: "always"}
+	for i, rev := range slices.Concat(era.Revisions(), era.Revisions()) {
+		name := fmt.Sprintf("s%d", i)
+		s := mcp.NewServer(name, "1", nil)
+		s.AddTool(mcp.Tool{Name: "get-time", Description: name, Meta: spec.Meta{"ui": map[string]any{"resourceUri": page}}}, func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
+			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(fmt.Sprint(mcp.ClientFrom(ctx).Capabilities.Extensions[ui]))}}, nil
+		})
+		s.AddResource(mcp.Resource{URI: page, Name: "page"}, func(context.Context, string) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{{URI: page, Text: "<p>" + name, Meta: spec.Meta{"ui": map[string]any{"domain": "x", "prefersBorder": true}}}}, nil
+		})
+		c.Upstreams = append(c.Upstreams, &gateway.Upstream{Name: name, Server: s, Era: rev.Name})
+	}
+	l := newLabOf(t, nil, c)
+	for _, rev := range era.Revisions() {
+		client := l.client(t, mcp.ClientOptions{Era: rev.Name, Extensions: map[string]any{ui: map[string]any{"mimeTypes": []string{"text/html;profile=mcp-app"}}}})
+		tools, err := client.Tools(t.Context())
+		if err != nil || len(tools) != len(c.Upstreams) {
+			t.Fatal(rev.Name, tools, err)
+		}
+		for _, tool := range tools {
+			uris := urisOf(tool.Meta)
+			if len(uris) != 1 || !strings.HasPrefix(uris[0], "ui://") {
+				t.Fatalf("%s: the page of %s is %v", rev.Name, tool.Name, uris)
+			}
+			r, err := client.Read(t.Context(), uris[0])
+			if err != nil || r.Contents[0].Text != "<p>"+tool.Description || fmt.Sprint(r.Contents[0].Meta["ui"]) != "map[prefersBorder:true]" {
+				t.Errorf("%s: the page of %s is %+v, %v", rev.Name, tool.Name, r, err)
+			}
+			said, err := client.CallTool(t.Context(), tool.Name, nil)
+			if err != nil || said.Content[0].Text != "map[mimeTypes:[text/html;profile=mcp-app]]" {
+				t.Errorf("%s: to %s the client declares %v, %v", rev.Name, tool.Name, said, err)
 			}
 		}
 	}

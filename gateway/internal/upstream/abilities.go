@@ -6,7 +6,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// abilities is what a client can be asked for, as a set.
+// abilities is what a client can be asked for, and shown, as a set. It is bounded: each set has connections of its own.
 type abilities uint8
 
 const (
@@ -16,9 +16,16 @@ const (
 	canSampleTools
 	canSampleContext
 	canRoots
+	canShowApps // what is in extensions is known to a legacy server from initialize alone
 )
 
-const allAbilities = 1<<6 - 1
+const allAbilities = 1<<7 - 1
+
+// The extension of MCP Apps, as a client declares it: see mcp/apps. Servers look for it before they offer pages.
+const (
+	extensionApps = "io.modelcontextprotocol/ui"
+	mimeTypeApps  = "text/html;profile=mcp-app"
+)
 
 // abilitiesOf reads a client's capabilities.
 func abilitiesOf(caps jsonrpc.Raw) (a abilities) {
@@ -47,6 +54,13 @@ func abilitiesOf(caps jsonrpc.Raw) (a abilities) {
 			}
 		case "roots":
 			a |= canRoots
+		case "extensions":
+			scan.Array(scan.Member(scan.Member(value, extensionApps), "mimeTypes"), func(mime []byte) bool {
+				if mime[0] == '"' && string(scan.Unquote(mime)) == mimeTypeApps {
+					a |= canShowApps
+				}
+				return true
+			})
 		}
 		return true
 	})
@@ -89,6 +103,9 @@ func (a abilities) declared() *spec.ClientCapabilities {
 	}
 	if a&canRoots != 0 {
 		caps.Roots = &spec.RootsCapability{}
+	}
+	if a&canShowApps != 0 {
+		caps.Extensions = map[string]any{extensionApps: map[string]any{"mimeTypes": []string{mimeTypeApps}}}
 	}
 	return caps
 }

@@ -154,9 +154,11 @@ func TestAbilities(t *testing.T) {
 		`{"elicitation":{"form":{},"url":{}},"roots":{}}`:        canForm | canURL | canRoots,
 		`{"sampling":{"tools":{},"context":{}},"other":{}}`:      canSample | canSampleTools | canSampleContext,
 		`{"roots":{"listChanged":true},"experimental":{"x":{}}}`: canRoots,
+		`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["x","text/html;profile=mcp-app"]},"a/b":{}}}`: canShowApps,
+		`{"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["x",{}]}}}`:                                   0, `{"extensions":{"io.modelcontextprotocol/ui":7}}`: 0,
 	} {
 		if got := abilitiesOf(jsonrpc.Raw(caps)); got != want {
-			t.Errorf("%s: %06b, want %06b", caps, got, want)
+			t.Errorf("%s: %07b, want %07b", caps, got, want)
 		}
 	}
 	for a := range abilities(allAbilities + 1) {
@@ -169,7 +171,7 @@ func TestAbilities(t *testing.T) {
 			want &^= canSampleTools | canSampleContext
 		}
 		if got := abilitiesOf(raw); got != want {
-			t.Errorf("%s: %06b, want %06b", raw, got, want)
+			t.Errorf("%s: %07b, want %07b", raw, got, want)
 		}
 	}
 }
