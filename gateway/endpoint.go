@@ -139,13 +139,8 @@ func union(infos []*mcp.ServerInfo) *spec.ServerCapabilities {
 		if c.Tasks != nil {
 			all.Tasks = c.Tasks
 		}
-		for id, settings := range c.Extensions {
-			if all.Extensions == nil {
-				all.Extensions = map[string]any{}
-			}
-			all.Extensions[id] = settings
-		}
 	}
+	all.Extensions = declared(infos)
 	if tools || len(infos) == 0 {
 		all.Tools = &spec.ToolsCapability{ListChanged: true}
 	}
@@ -341,55 +336,6 @@ func (e *endpoint) complete(w *calling) (r upstream.Result, err error) {
 	defer func() { done(r.Raw, err) }()
 	w.Idempotent = true
 	return e.forward(w, target.Source)
-}
-
-// custom makes a call of a method that MCP does not define, at the first server
-// that has it.
-func (e *endpoint) custom(w *calling) (upstream.Result, error) {
-	_, servers := e.servers()
-	err := error(jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: no server behind this address has %q", w.Method))
-	for _, s := range servers {
-		given := *w
-		r, refused, failed := e.customAt(&given, s.cfg.Name)
-		if refused {
-			err = failed // unless the caller may call it at another one
-			continue
-		}
-		if failed == nil || len(servers) == 1 && !errors.Is(failed, jsonrpc.MethodNotFound) || !unknownThere(failed) {
-			return r, failed
-		}
-		if !errors.Is(failed, jsonrpc.MethodNotFound) {
-			err = failed // unless another one has it
-		}
-	}
-	return upstream.Result{}, err
-}
-
-// customAt makes a call of a method that MCP does not define at a server. To policies it is
-// named as one of a server that speaks no MCP.
-func (e *endpoint) customAt(w *calling, name string) (r upstream.Result, refused bool, err error) {
-	w.refs = e.refs(name)
-	w.Params = w.refs.Up(refs.Params, w.Method, w.Params)
-	done, err := e.g.shield.begin(w, w.Revision, &guard.Call{Method: methodRPC, Upstream: name, Name: w.Method, Params: w.Params, Arguments: w.Params})
-	if err != nil {
-		return upstream.Result{}, true, err
-	}
-	err = errPanicked // until it returns
-	defer func() { done(r.Raw, err) }()
-	r, err = e.forward(w, name)
-	return r, false, err
-}
-
-// unknownThere reports whether an error leaves it open that another server has the
-// method, and this one has done nothing. Some say that the params of a method are
-// invalid which they do not have.
-func unknownThere(err error) bool {
-	wire := new(jsonrpc.Error)
-	if !errors.As(err, &wire) {
-		return false
-	}
-	return wire.Code == jsonrpc.MethodNotFound || wire.Code == jsonrpc.InvalidParams || wire.Code == jsonrpc.InvalidRequest ||
-		string(scan.Member(wire.Data, "sent")) == `"no"`
 }
 
 // forward makes a call at a server.

@@ -128,12 +128,15 @@ func TestWebSocketPrincipals(t *testing.T) {
 	}
 }
 
-// A method that a server has is not called at the next one because it failed.
+// A method goes to the server that declares an extension, and is not called at the next one because it failed.
 func TestCustomMethodIsCalledOnce(t *testing.T) {
 	var called [3]atomic.Int64
 	var all []*gateway.Upstream
 	for i := range called {
 		m := newMock("")
+		if i == 1 {
+			m.AddExtension("com.example/pay", map[string]any{})
+		}
 		if i > 0 {
 			m.Handle("pay/now", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
 				called[i].Add(1)

@@ -39,11 +39,12 @@ func (e *endpoint) refs(source string) *refs.Server {
 }
 
 // address gives the params of a call the form of the server that the call is for: its references, and in a
-// member the name of the target. It comes before the guard, which decides about what the server gets.
+// member, unless that is "", the name of the target. It comes before the guard, which decides about what the
+// server gets.
 func (e *endpoint) address(w *calling, t *route.Target, member string) {
 	w.refs = e.refs(t.Source)
 	w.Params = w.refs.Up(refs.Params, w.Method, w.Params)
-	if !hasOnly(w.Params, member, t.Name) {
+	if member != "" && !hasOnly(w.Params, member, t.Name) {
 		w.Params = withMember(w.Params, member, jsonrpc.AppendString(nil, t.Name))
 	}
 }

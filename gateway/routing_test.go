@@ -73,6 +73,7 @@ func TestNameHeader(t *testing.T) {
 // status 404; those that one of them has go to that one.
 func TestUnknownMethods(t *testing.T) {
 	a, b := newMock(""), newMock("")
+	b.AddExtension("com.example/x", map[string]any{})
 	b.Handle("x/custom", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return map[string]int{"n": 1}, nil }))
 	l := newLab(t, nil, a.tcp(t, "a"), b.tcp(t, "b"))
 	for _, era := range []string{"legacy", "modern"} {

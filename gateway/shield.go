@@ -235,6 +235,11 @@ func (s *shield) shown(ctx context.Context, kind string, t *route.Target) bool {
 	})
 }
 
+// admits reports whether the caller may call a method that MCP does not define at a server.
+func (s *shield) admits(ctx context.Context, upstream, method string, params jsonrpc.Raw) bool {
+	return s == nil || s.Visible(ctx, &guard.Call{Method: methodRPC, Upstream: upstream, Name: method, Params: params, Arguments: params})
+}
+
 // stays reports whether somebody may still watch a resource.
 func (s *shield) stays(ctx context.Context, upstream, uri string) bool {
 	return s == nil || s.Visible(ctx, &guard.Call{Method: spec.MethodResourcesRead, Upstream: upstream, Name: uri})

@@ -289,6 +289,7 @@ func TestShieldAnnotations(t *testing.T) {
 func TestShieldCustomMethods(t *testing.T) {
 	a, b := newShop("a", ""), newShop("b", "")
 	for name, s := range map[string]*shop{"a": a, "b": b} {
+		s.AddExtension("com.example/pay", map[string]any{}) // b is the only one that the caller may use
 		for _, method := range []string{"pay/now", "pay/back"} {
 			s.Handle(method, farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
 				s.note(method)

@@ -261,6 +261,15 @@ func (v *View) qualified(uri string) (source int, rest string) {
 	return -1, uri
 }
 
+// Qualified returns the source of which a URI has the qualifier, and the source's own form of the URI.
+func (v *View) Qualified(uri string) (source, own string, ok bool) {
+	i, own := v.qualified(uri)
+	if i < 0 {
+		return "", uri, false
+	}
+	return v.sources[i].Name, own, true
+}
+
 // byTemplate finds the only source that has a template for a URI without a qualifier.
 func (v *View) byTemplate(g *gathered, uri string) (Target, bool, error) {
 	e := &AmbiguousError{Kind: Resources, Name: uri}
