@@ -31,8 +31,9 @@ var archLadder = map[string]archRow{
 	// HandleTopic and Topic to serve them, Subscribe, Subscription and GapError to have them.
 	// WithMetadata and MetadataFrom, for a caller and its handler. WorkDone, ReportWorkDone and OnWorkDone, LSP's progress
 	// of a call, which is apart from its partial results.
-	".":       {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate observe", names: 57},
-	"observe": {ours: "jsonrpc", names: 10},
+	".": {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate observe", names: 57},
+	// 10 and three: Decision, Reading and the kind Queue, which a gateway and its guard tell.
+	"observe": {ours: "jsonrpc", names: 13},
 	// Only who wants metrics links Prometheus: the libraries do not import it (observe/metrics.TestImports).
 	"observe/metrics": {ours: "jsonrpc observe", outside: "github.com/prometheus/client_golang", names: 3},
 	"jsonrpc":         {ours: "internal/scan", names: 25, pure: true},
@@ -55,7 +56,7 @@ var archLadder = map[string]archRow{
 	// 10: what reads a document (New, Open, Fetch), what it makes (API, Tool, Problem) and how (Options, Slim and its three values).
 	"mcp/openapi": {ours: "internal/backoff jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate internal/yamljson mcp mcp/spec", names: 12},
 	"guard": {
-		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/permit internal/port internal/scan internal/share internal/validate mcp/spec",
+		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/permit internal/port internal/scan internal/share internal/validate mcp/spec observe",
 		names: 23, // Past is what an audit knows of a call that is decided again
 	},
 	"guard/internal/limit":  {ours: "internal/owner internal/share"},
@@ -108,12 +109,12 @@ var archLadder = map[string]archRow{
 	"internal/origin":      {ours: "internal/forwarded"},
 	"internal/schema":      {ours: "internal/jsonv2 internal/scan"},
 	"internal/jsonv2":      {ours: "internal/scan", outside: "github.com/go-json-experiment/json"},
-	"cmd/farcall":          {ours: ". jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard rpc store internal/audit internal/jsonv2 internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold internal/target", outside: "github.com/spf13/cobra github.com/spf13/pflag"},
+	"cmd/farcall":          {ours: ". jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard observe/metrics rpc store internal/audit internal/jsonv2 internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold internal/target", outside: "github.com/spf13/cobra github.com/spf13/pflag"},
 	// 12 and five: AmendGuard writes a line for farcall key (YAML is known here only), NewUpstream reads a TARGET as a user types it, LoadGuard the guard of what has no upstreams, and Sandbox
 	// and Credentials are what an Upstream has of them.
 	// LoadPolicyTest, PolicyTest and PolicyCase are files of calls with expected decisions, which the reader of
 	// configurations reads, so that errors have a line and column.
-	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/certificate internal/environ internal/forwarded internal/glob internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/seal internal/share mcp mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/relay mcp/spec store gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml", names: 23},
+	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/certificate internal/environ internal/forwarded internal/glob internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/seal internal/share mcp mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/relay mcp/spec observe store gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml", names: 23},
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},

@@ -27,6 +27,7 @@ func join(a, b *Observer) *Observer {
 		Bad:      both(a.Bad, b.Bad),
 		Open:     both(a.Open, b.Open),
 		Close:    both(b.Close, a.Close),
+		Decide:   both(a.Decide, b.Decide),
 		Messages: a.Messages || b.Messages,
 	}
 }

@@ -43,6 +43,8 @@ type Observer struct {
 	Bad func(f Frame)
 	// Open and Close are called when something begins that lasts, and when it ends: see [Kind].
 	Open, Close func(l Lifetime)
+	// Decide is called when a guard has decided about a call.
+	Decide func(d Decision)
 	// Messages asks for Call.Request and Call.Response. Without it they may be nil, which saves a copy of
 	// each outgoing request and its answer.
 	Messages bool
@@ -80,6 +82,8 @@ type Call struct {
 	Tool, Prompt string
 	// Revision is that of MCP which the other end speaks. It may be a label.
 	Revision string
+	// Upstream is, in a gateway, the name of the server that an outgoing call is for. It may be a label.
+	Upstream string
 
 	Outcome
 }
@@ -119,6 +123,7 @@ type Kind string
 const (
 	Connection Kind = "connection" // one transport link
 	Session    Kind = "session"    // of MCP, from initialize on
+	Queue      Kind = "queue"      // a call of a gateway waits for a connection to a server; there is no Open
 )
 
 // Lifetime is something that lasts, when it begins and when it ends. Each field may be a label.
@@ -127,8 +132,26 @@ type Lifetime struct {
 	Outgoing  bool   // a session that this end has begun
 	Transport string // as in Call
 	Revision  string // of a session
-	// Took is, in Close, how long a session has lasted.
+	Upstream  string // of a queue
+	// Took is, in Close, how long a session or a queue has lasted.
 	Took time.Duration
+}
+
+// Decision is what a guard has decided about a call, before it proceeds or is refused. Each field may be a label.
+type Decision struct {
+	// Outcome is as in the audit: "allowed", "denied", "limited", "would deny" or "would limit".
+	Outcome string
+	// Policy is the name of the first rule, or the id of the first Cedar policy, that decided. "": none did.
+	Policy string
+	// Took is how long the decision took.
+	Took time.Duration
+}
+
+// Reading is the value of something that is measured when it is read. Name is that of its metric, as
+// docs/observability.md lists them; Upstream and State are the values of its labels, if it has those.
+type Reading struct {
+	Name, Upstream, State string
+	Value                 float64
 }
 
 // Key is the key of the *Call in the context of its handler. Use [From].

@@ -30,6 +30,7 @@ func noting(name string, log *[]string) *observe.Observer {
 		Bad:    func(observe.Frame) { note("bad") },
 		Open:   func(observe.Lifetime) { note("open") },
 		Close:  func(observe.Lifetime) { note("close") },
+		Decide: func(observe.Decision) { note("decide") },
 	}
 }
 
@@ -43,7 +44,7 @@ func TestJoin(t *testing.T) {
 		t.Error("one wants the messages, and the joined observer does not")
 	}
 	all(t, o)
-	const want = "astart bstart bend aend arefuse brefuse aframe bframe abad bbad aopen bopen bclose aclose"
+	const want = "astart bstart bend aend arefuse brefuse aframe bframe abad bbad aopen bopen bclose aclose adecide bdecide"
 	if got := strings.Join(log, " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -72,6 +73,7 @@ func all(t *testing.T, o *observe.Observer) {
 	o.Bad(observe.Frame{})
 	o.Open(observe.Lifetime{})
 	o.Close(observe.Lifetime{})
+	o.Decide(observe.Decision{})
 }
 
 // Tag comes before the observer, and works for one that has no Start.

@@ -58,6 +58,10 @@ type Metrics struct {
 	bad         *bounded[reasonKey, prometheus.Counter]
 	refused     *bounded[reasonKey, prometheus.Counter]
 	dropped     *bounded[text, prometheus.Counter]
+	waits       *bounded[text, prometheus.Observer]
+	decisions   *bounded[decisionKey, prometheus.Counter]
+	guard       *bounded[text, prometheus.Observer]
+	sources     *sources
 }
 
 // New returns metrics that nothing was counted in yet. They have a registry of their own, with the metrics of the Go
@@ -73,15 +77,20 @@ func New(o *Options) *Metrics {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: inFlight.name, Help: inFlight.help, ConstLabels: prometheus.Labels{labelSide: name},
 		}, func() float64 { return float64(m.inFlight[side].Load()) }))
-		m.mcp[side] = r.calls([]metric{mcpServer, mcpClient}[side], callKey.ofMCP)
-		m.rpc[side] = r.calls([]metric{rpcServer, rpcClient}[side], callKey.ofRPC)
 	}
+	m.mcp = [2]*bounded[callKey, prometheus.Observer]{r.calls(mcpServer, callKey.ofMCP), r.calls(mcpClient, callKey.toMCP)}
+	m.rpc = [2]*bounded[callKey, prometheus.Observer]{r.calls(rpcServer, callKey.ofRPC), r.calls(rpcClient, callKey.toRPC)}
 	m.sessions = r.sessions()
 	m.connections = bound(r, connections, r.gauge(connections).WithLabelValues, text.values)
 	m.frames = r.traffic()
 	m.bad = bound(r, badFrames, r.counter(badFrames).WithLabelValues, reasonKey.values)
 	m.refused = bound(r, refused, r.counter(refused).WithLabelValues, reasonKey.values)
 	m.dropped = bound(r, droppedAnswers, r.counter(droppedAnswers).WithLabelValues, text.values)
+	m.waits = bound(r, queueWait, r.histogram(queueWait).WithLabelValues, text.values)
+	m.decisions = bound(r, decisions, r.counter(decisions).WithLabelValues, decisionKey.values)
+	m.guard = bound(r, guardTime, r.histogram(guardTime).WithLabelValues, text.values)
+	m.sources = newSources()
+	r.MustRegister(m.sources)
 	r.gauge(buildInfo).WithLabelValues(opts.Version, runtime.Version()).Set(1)
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: 4})
@@ -102,6 +111,7 @@ func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (m *Metrics) Observer() *observe.Observer {
 	return &observe.Observer{
 		Start: m.start, End: m.end, Refuse: m.refuse, Frame: m.frame, Bad: m.badFrame, Open: m.open, Close: m.close,
+		Decide: m.decide,
 	}
 }
 
@@ -123,7 +133,7 @@ func (m *Metrics) start(ctx context.Context, c *observe.Call) context.Context {
 func (m *Metrics) end(_ context.Context, c *observe.Call) {
 	at := side(c.Outgoing)
 	m.inFlight[at].Add(-1)
-	k := callKey{method: other, tool: c.Tool, prompt: c.Prompt, revision: c.Revision, transport: c.Transport}
+	k := callKey{method: other, tool: c.Tool, prompt: c.Prompt, revision: c.Revision, transport: c.Transport, upstream: c.Upstream}
 	if c.Known {
 		k.method = c.Method
 	}
@@ -179,5 +189,12 @@ func (m *Metrics) close(l observe.Lifetime) {
 		s := m.sessions[side(l.Outgoing)].get(lifeKey{l.Revision, l.Transport})
 		s.open.Dec()
 		s.took.Observe(l.Took.Seconds())
+	case observe.Queue:
+		m.waits.get(text(l.Upstream)).Observe(l.Took.Seconds())
 	}
+}
+
+func (m *Metrics) decide(d observe.Decision) {
+	m.decisions.get(decisionKey{d.Outcome, d.Policy}).Inc()
+	m.guard.get(text(d.Outcome)).Observe(d.Took.Seconds())
 }

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
@@ -92,7 +93,36 @@ func TestCalls(t *testing.T) {
 		`farcall_connections{transport="tcp"} 0`,
 	)
 	wantLines(t, scrape(t, client),
-		`rpc_client_call_duration_seconds_count{error_type="",network_transport="pipe",rpc_method="_OTHER",rpc_system_name="jsonrpc"} 1`)
+		`rpc_client_call_duration_seconds_count{error_type="",network_transport="pipe",rpc_method="_OTHER",rpc_system_name="jsonrpc",upstream=""} 1`)
+}
+
+// What a gateway and its guard tell has the names that their configuration has.
+func TestGateway(t *testing.T) {
+	t.Parallel()
+	m := metrics.New(nil)
+	o := m.Observer()
+	o.Decide(observe.Decision{Outcome: "denied", Policy: "nights", Took: 2 * time.Microsecond})
+	o.Close(observe.Lifetime{Kind: observe.Queue, Upstream: "files", Took: time.Second})
+	c := &observe.Call{Outgoing: true, MCP: true, Known: true, Method: "tools/call", Upstream: "files"}
+	o.End(o.Start(t.Context(), c), c)
+	for range 2 { // two gateways in one process
+		m.Read(func(yield func(observe.Reading) bool) {
+			_ = yield(observe.Reading{Name: "farcall_queued", Upstream: "files", Value: 2}) &&
+				yield(observe.Reading{Name: "farcall_upstream_state", Upstream: "files", State: "up", Value: 0.5}) &&
+				yield(observe.Reading{Name: "farcall_unheard_of", Value: 1})
+		})
+	}
+	text := scrape(t, m)
+	wantLines(t, text,
+		`farcall_guard_decisions_total{decision="denied",policy="nights"} 1`,
+		`farcall_guard_seconds_bucket{decision="denied",le="5e-06"} 1`,
+		`farcall_queue_wait_seconds_count{upstream="files"} 1`,
+		`mcp_client_operation_duration_seconds_count{error_type="",gen_ai_prompt_name="",gen_ai_tool_name="",mcp_method_name="tools/call",mcp_protocol_version="",network_transport="",upstream="files"} 1`,
+		`farcall_queued{upstream="files"} 4`,
+		`farcall_upstream_state{state="up",upstream="files"} 1`)
+	if strings.Contains(text, "farcall_unheard_of") {
+		t.Error("a reading that the documentation does not list is there")
+	}
 }
 
 // Calls of MCP have the tool and the revision, and sessions their duration.
@@ -170,6 +200,8 @@ func used(t *testing.T) *metrics.Metrics {
 	o.Refuse(t.Context(), &observe.Call{})
 	o.Bad(observe.Frame{Problem: "syntax"})
 	o.Bad(observe.Frame{Problem: "answer"})
+	o.Close(observe.Lifetime{Kind: observe.Queue})
+	o.Decide(observe.Decision{})
 	return m
 }
 

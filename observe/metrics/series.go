@@ -55,12 +55,12 @@ func bound[K key[K], V any](r *registry, row metric, series func(...string) V, v
 }
 
 // callKey tells calls apart.
-type callKey struct{ method, tool, prompt, failure, revision, transport string }
+type callKey struct{ method, tool, prompt, failure, revision, transport, upstream string }
 
 func (k callKey) copied() callKey {
 	return callKey{
 		strings.Clone(k.method), strings.Clone(k.tool), strings.Clone(k.prompt), strings.Clone(k.failure),
-		strings.Clone(k.revision), strings.Clone(k.transport),
+		strings.Clone(k.revision), strings.Clone(k.transport), strings.Clone(k.upstream),
 	}
 }
 
@@ -71,6 +71,9 @@ func (k callKey) ofMCP() []string {
 func (k callKey) ofRPC() []string {
 	return []string{"jsonrpc", k.method, k.failure, network(k.transport)}
 }
+
+func (k callKey) toMCP() []string { return append(k.ofMCP(), k.upstream) }
+func (k callKey) toRPC() []string { return append(k.ofRPC(), k.upstream) }
 
 func (r *registry) calls(row metric, values func(callKey) []string) *bounded[callKey, prometheus.Observer] {
 	return bound(r, row, r.histogram(row).WithLabelValues, values)
@@ -94,6 +97,14 @@ func (k reasonKey) copied() reasonKey {
 	return reasonKey{strings.Clone(k.reason), strings.Clone(k.transport)}
 }
 func (k reasonKey) values() []string { return []string{k.reason, k.transport} }
+
+// decisionKey tells decisions of the guard apart.
+type decisionKey struct{ outcome, policy string }
+
+func (k decisionKey) copied() decisionKey {
+	return decisionKey{strings.Clone(k.outcome), strings.Clone(k.policy)}
+}
+func (k decisionKey) values() []string { return []string{k.outcome, k.policy} }
 
 // text is a key of one label.
 type text string

@@ -1,5 +1,7 @@
 package metrics
 
+import "slices"
+
 // The kinds of metrics.
 const (
 	counter   = "counter"
@@ -35,18 +37,27 @@ const (
 	labelKind      = "kind"
 	labelReason    = "reason"
 	labelMetric    = "metric"
+	labelUpstream  = "upstream"
+	labelState     = "state"
+	labelOutcome   = "decision"
+	labelPolicy    = "policy"
 )
 
 // The bounds of buckets, which OpenTelemetry's conventions advise.
 var (
 	mcpBuckets = []float64{.01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 120, 300}
 	rpcBuckets = []float64{.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10}
+	// Of decisions, which take microseconds.
+	guardBuckets = []float64{.000001, .000005, .00001, .00005, .0001, .0005, .001, .005, .01, .1}
 )
 
 var (
 	mcpLabels     = []string{labelMethod, labelTool, labelPrompt, labelError, labelRevision, labelNetwork}
 	sessionLabels = []string{labelRevision, labelNetwork}
 	rpcLabels     = []string{labelSystem, labelRPC, labelError, labelNetwork}
+	// Of calls to the servers of a gateway.
+	mcpClientLabels = slices.Concat(mcpLabels, []string{labelUpstream})
+	rpcClientLabels = slices.Concat(rpcLabels, []string{labelUpstream})
 )
 
 // The metrics.
@@ -60,7 +71,7 @@ var (
 	}
 	mcpClient = metric{
 		"mcp_client_operation_duration_seconds", "mcp.client.operation.duration", histogram,
-		"How long requests and notifications of MCP took that were sent to the other end.", mcpLabels, mcpBuckets,
+		"How long requests and notifications of MCP took that were sent to the other end.", mcpClientLabels, mcpBuckets,
 	}
 	mcpServerSession = metric{
 		"mcp_server_session_duration_seconds", "mcp.server.session.duration", histogram,
@@ -76,7 +87,7 @@ var (
 	}
 	rpcClient = metric{
 		"rpc_client_call_duration_seconds", "rpc.client.call.duration", histogram,
-		"How long calls of JSON-RPC other than MCP took that were sent to the other end.", rpcLabels, rpcBuckets,
+		"How long calls of JSON-RPC other than MCP took that were sent to the other end.", rpcClientLabels, rpcBuckets,
 	}
 	inFlight = metric{
 		"farcall_inflight", "", gauge, "Calls in flight, by the side which this end has in them.", []string{labelSide}, nil,
@@ -105,6 +116,19 @@ var (
 	sessions = metric{
 		"farcall_sessions", "", gauge, "Open sessions of MCP.", []string{labelSide, labelRevision, labelTransport}, nil,
 	}
+	queueWait = metric{
+		"farcall_queue_wait_seconds", "", histogram, "How long calls waited for a connection to a server, of those that had to.",
+		[]string{labelUpstream},
+		mcpBuckets,
+	}
+	decisions = metric{
+		"farcall_guard_decisions_total", "", counter, "Decisions of the guard, by the rule or policy that decided.",
+		[]string{labelOutcome, labelPolicy},
+		nil,
+	}
+	guardTime = metric{
+		"farcall_guard_seconds", "", histogram, "How long decisions of the guard took.", []string{labelOutcome}, guardBuckets,
+	}
 	overflow = metric{
 		"farcall_metrics_overflow_total", "", counter,
 		"Values that went to the series _OTHER of a metric, because it has as many series as it may have.",
@@ -120,5 +144,23 @@ var (
 var table = []metric{
 	mcpServer, mcpClient, mcpServerSession, mcpClientSession, rpcServer, rpcClient,
 	inFlight, refused, frames, frameBytes, badFrames, droppedAnswers, connections, sessions,
+	queueWait, decisions, guardTime,
 	overflow, buildInfo,
+}
+
+// readings are the metrics that are measured when they are read: see Metrics.Read.
+var readings = []metric{
+	{"farcall_suspended", "", gauge, "Calls that wait for the client's answer to a question.", nil, nil},
+	{"farcall_upstream_state", "", gauge, "1 for the state that a server is in; open: the circuit breaker is.", []string{labelUpstream, labelState}, nil},
+	{"farcall_upstream_inflight", "", gauge, "Calls in flight to a server.", []string{labelUpstream}, nil},
+	{"farcall_queued", "", gauge, "Calls that wait for a connection to a server.", []string{labelUpstream}, nil},
+	{"farcall_upstream_connections", "", gauge, "Connections to a server.", []string{labelUpstream}, nil},
+	{"farcall_upstream_calls_total", "", counter, "Calls to a server that have ended.", []string{labelUpstream}, nil},
+	{"farcall_upstream_errors_total", "", counter, "Calls that a server did not answer, or that got no connection to it.", []string{labelUpstream}, nil},
+	{"farcall_upstream_retries_total", "", counter, "Calls to a server that were made again.", []string{labelUpstream}, nil},
+	{"farcall_upstream_dropped_total", "", counter, "Messages of a server that were for no client, and late answers.", []string{labelUpstream}, nil},
+	{"farcall_children", "", gauge, "Child processes of a server that run.", []string{labelUpstream}, nil},
+	{"farcall_child_starts_total", "", counter, "Starts of child processes.", []string{labelUpstream}, nil},
+	{"farcall_child_restarts_total", "", counter, "Starts that replaced a child process which had ended.", []string{labelUpstream}, nil},
+	{"farcall_child_garbage_total", "", counter, "Lines of child processes that were no messages.", []string{labelUpstream}, nil},
 }

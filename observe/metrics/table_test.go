@@ -38,7 +38,7 @@ func TestConventions(t *testing.T) {
 func TestTable(t *testing.T) {
 	t.Parallel()
 	rows := map[string]bool{}
-	for _, row := range table {
+	for _, row := range slices.Concat(table, readings) {
 		if rows[row.name] {
 			t.Errorf("%s is there twice", row.name)
 		}
