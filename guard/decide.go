@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // Begin decides whether a call of the principal in ctx may proceed, and counts it. done is to be called
@@ -39,6 +40,7 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 	case refused.shadow:
 		word = wouldDeny
 	default:
+		g.decided(denied, &decision, began)
 		return nil, s.refused(who, c, denied, decision.Policies, refused)
 	}
 	caller := who.limitedFor(ctx, c)
@@ -47,6 +49,7 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 		r := exceeds(err)
 		if !s.shadow() {
 			who.attempt.limit()
+			g.decided(limited, &decision, began)
 			return nil, s.refused(who, c, limited, decision.Policies, r)
 		}
 		if release = func() {}; refused == nil {
@@ -56,6 +59,7 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 	if refused != nil {
 		g.shadowed.note(g.opts.Logger, who, c, word, refused)
 	}
+	g.decided(word, &decision, began)
 	listens := c.Method == spec.MethodSubscriptionsListen && who.http != nil // its answer is a stream
 	holds := s.c.Limits.Concurrent > 0 || s.c.Limits.Total > 0
 	if s.log == nil && !listens && !holds {
@@ -82,6 +86,18 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 		drop(leave, release)
 		entry.end(result, err)
 	}, nil
+}
+
+// decided tells the observer of a decision.
+func (g *Guard) decided(outcome string, d *policy.Decision, began time.Time) {
+	if g.opts.Observer == nil || g.opts.Observer.Decide == nil {
+		return
+	}
+	told := observe.Decision{Outcome: outcome, Took: g.now().Sub(began)}
+	if len(d.Policies) > 0 {
+		told.Policy = d.Policies[0]
+	}
+	g.opts.Observer.Decide(told)
 }
 
 // exceeds is the refusal of a call for which there is no room.

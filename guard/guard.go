@@ -20,6 +20,7 @@ import (
 	"github.com/farcall-dev/farcall/guard/internal/token"
 	"github.com/farcall-dev/farcall/internal/accept"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // Options adjust a Guard. The zero value, and nil, mean the defaults.
@@ -47,6 +48,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
+	// Observer is told of each decision about a call. Default none.
+	Observer *observe.Observer
 }
 
 // A Conn is what is known of a connection that carries messages.
