@@ -225,6 +225,7 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 	if !ok {
 		return upstream.Result{}, e.g.shield.missing(w, name, e.unknown(kind, word, name))
 	}
+	observeName(w, kind, name)
 	e.address(w, &target, "name")
 	var shown jsonrpc.Raw
 	var unfit error

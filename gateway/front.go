@@ -73,7 +73,9 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		} else if rest, ok := strings.CutPrefix(path+"/", "/rpc/"); ok {
 			g.serveRPC(strings.TrimSuffix(rest, "/"), w, r)
 		} else if g.page.Has(path) {
-			g.operator(w, r)
+			g.operator(w, r, g.page)
+		} else if path == "/metrics" && g.opts.Metrics != nil {
+			g.operator(w, r, g.opts.Metrics)
 		} else {
 			noPath(w, "MCP is served at /mcp and /mcp/NAME (HTTP+SSE at /sse and /sse/NAME), JSON-RPC at /rpc/NAME")
 		}
@@ -276,10 +278,15 @@ type pipeKey struct{}
 
 // recordPiped tells of a call that went by in a pipe.
 func recordPiped(ctx context.Context, r farcall.Record) {
-	if o, ok := ctx.Value(pipeKey{}).(*farcall.Options); ok && o.OnRecord != nil {
-		r.Transport, r.Conn = o.Transport, o.Conn
+	o, ok := ctx.Value(pipeKey{}).(*farcall.Options)
+	if !ok {
+		return
+	}
+	r.Transport, r.Conn = o.Transport, o.Conn
+	if o.OnRecord != nil {
 		o.OnRecord(ctx, r)
 	}
+	observePiped(ctx, o.Observer, &r)
 }
 
 // refusing refuses calls once the gateway is being shut down.

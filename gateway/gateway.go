@@ -61,6 +61,9 @@ type Options struct {
 	Never func() []string
 	// Logger takes what happens to the servers. Default: nothing is logged.
 	Logger *slog.Logger
+	// Metrics serves /metrics, such as a Metrics of package observe/metrics, for those who may see the page. What
+	// happens is told to the Observer of RPC. Default: there is nothing at that path.
+	Metrics http.Handler
 }
 
 // A Gateway serves the clients of many servers. It is an http.Handler; its

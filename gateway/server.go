@@ -125,6 +125,7 @@ func (s *server) speakMCP(log *slog.Logger, size int) {
 		Asks:          s.g.asking.has(c),
 		OnAsks:        func() { s.g.asking.add(c) },
 		OnWarning:     func(err error) { log.Warn(err.Error()) },
+		OnQueued:      s.queued(),
 		Explain:       explain,
 		Plain:         s.g.plain,
 		Logger:        log,
@@ -181,7 +182,7 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 	c := s.cfg
 	o.Name, o.Version = "farcall", s.g.opts.Version
 	o.Era = c.Era
-	rpc := farcall.Options{Logger: s.g.opts.Logger, Budget: s.budget}
+	rpc := farcall.Options{Logger: s.g.opts.Logger, Budget: s.budget, Transport: s.transport(), Observer: s.observer()}
 	o.RPC = &rpc
 	if s.children != nil {
 		t, err := s.children.Start(ctx)
@@ -231,7 +232,7 @@ func (s *server) speakRaw(log *slog.Logger) error {
 	o := &raw.Options{
 		Name: c.Name, Timeout: c.Timeout, MaxMessage: int(c.MaxMessage), MaxInFlight: c.MaxInFlight, Budget: s.budget, Explain: explain, Plain: s.g.plain, Logger: log,
 	}
-	if g := s.g.opts.RPC; g != nil && g.OnRecord != nil {
+	if g := s.g.opts.RPC; g != nil && (g.OnRecord != nil || g.Observer != nil) {
 		o.OnRecord = recordPiped
 	}
 	if c.Profile == profileRaw {

@@ -44,6 +44,9 @@ func (g *Gateway) newShield(c *Config) error {
 	if o.Logger == nil {
 		o.Logger = g.opts.Logger
 	}
+	if o.Observer == nil {
+		o.Observer = g.rpcOptions().Observer
+	}
 	is, err := guard.New(c.Guard, &o)
 	if err != nil {
 		return err
@@ -275,8 +278,8 @@ func (s *server) guarded(rest []farcall.Interceptor) []farcall.Interceptor {
 	return append([]farcall.Interceptor{is.Identify(nil), admit}, rest...)
 }
 
-// operator lets those see the page who may.
-func (g *Gateway) operator(w http.ResponseWriter, r *http.Request) {
+// operator lets those see a page who may.
+func (g *Gateway) operator(w http.ResponseWriter, r *http.Request, page http.Handler) {
 	if g.shield != nil {
 		done, err := g.shield.Begin(r.Context(), &guard.Call{Method: methodStatus})
 		if err != nil {
@@ -289,5 +292,5 @@ func (g *Gateway) operator(w http.ResponseWriter, r *http.Request) {
 		}
 		defer done(nil, nil)
 	}
-	g.page.ServeHTTP(w, r)
+	page.ServeHTTP(w, r)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe/metrics"
 	"github.com/farcall-dev/farcall/wsrpc"
 )
 
@@ -329,10 +330,10 @@ func TestShieldCustomMethods(t *testing.T) {
 
 // The page and its status are for operators.
 func TestShieldPage(t *testing.T) {
-	l := newLabOf(t, nil, &gateway.Config{
+	l := newLabOf(t, &gateway.Options{Metrics: metrics.New(nil)}, &gateway.Config{
 		Upstreams: []*gateway.Upstream{over(t, "a", newShop("a", "").Server)}, Guard: guarded(allow("ops", "gateway/status"), allow("dev", "tools/call *")),
 	})
-	for _, path := range []string{"/", "/api/status"} {
+	for _, path := range []string{"/", "/api/status", "/metrics"} {
 		for id, want := range map[string]int{"ops": http.StatusOK, "dev": http.StatusForbidden, "eve": http.StatusForbidden, "": http.StatusUnauthorized, "mallory": http.StatusUnauthorized} {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, l.url+path, http.NoBody)
 			if err != nil {

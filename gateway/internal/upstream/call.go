@@ -210,6 +210,9 @@ func (u *Upstream) giveUpLocked(pc *pendingCall) {
 // grantLocked gives a waiting call a connection.
 func (u *Upstream) grantLocked(pc *pendingCall, l *connection) {
 	u.queue.serve(pc)
+	if u.opts.OnQueued != nil {
+		u.opts.OnQueued(time.Since(pc.begun))
+	}
 	u.assignLocked(pc, l)
 	pc.grant <- nil
 }

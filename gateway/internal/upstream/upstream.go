@@ -102,6 +102,9 @@ type Options struct {
 	// and OnAsks is called when that is found out. It must not block.
 	Asks   bool
 	OnAsks func()
+	// OnQueued is called with the time that a call has waited for a connection, if it had to, once it has one. A lock is
+	// held: it must not block. Nil: nobody wants to know.
+	OnQueued func(time.Duration)
 	// Pool bounds the connections of one owner whose requests have no session and must not be
 	// mixed. With the lifetime "call" it bounds all connections, where Exclusive is set. Default 8.
 	Pool int

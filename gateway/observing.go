@@ -1,0 +1,125 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/mcp/relay"
+	"github.com/farcall-dev/farcall/observe"
+)
+
+// Readings yields what the gateway measures when it is asked: the state of its servers, their children, queues and
+// calls, which the page for operators shows, too. It is an iter.Seq; see Metrics.Read of package observe/metrics.
+func (g *Gateway) Readings(yield func(observe.Reading) bool) {
+	if !yield(observe.Reading{Name: "farcall_suspended", Value: float64(g.suspended.count())}) {
+		return
+	}
+	for _, s := range g.plan.Load().order {
+		for _, r := range s.readings() {
+			r.Upstream = s.cfg.Name
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// readings are those of a server, without its name.
+func (s *server) readings() (all []observe.Reading) {
+	add := func(name string, value float64) { all = append(all, observe.Reading{Name: name, Value: value}) }
+	count := func(inFlight, connections int, calls, errors, dropped uint64) {
+		add("farcall_upstream_inflight", float64(inFlight))
+		add("farcall_upstream_connections", float64(connections))
+		add("farcall_upstream_calls_total", float64(calls))
+		add("farcall_upstream_errors_total", float64(errors))
+		add("farcall_upstream_dropped_total", float64(dropped))
+	}
+	if s.mcp != nil {
+		st := s.mcp.Status()
+		for _, state := range []string{upstream.StateIdle, upstream.StateStarting, upstream.StateUp, upstream.StateDown, upstream.StateOpen} {
+			r := observe.Reading{Name: "farcall_upstream_state", State: state}
+			if state == st.State {
+				r.Value = 1
+			}
+			all = append(all, r)
+		}
+		add("farcall_queued", float64(st.Queued))
+		add("farcall_upstream_retries_total", float64(st.Retries))
+		count(st.InFlight, st.Connections, st.Calls, st.Errors, st.Dropped)
+	}
+	if s.raw != nil { // readings of the same name add up
+		st := s.raw.Status()
+		count(st.InFlight, st.Connections, st.Calls, st.Errors, st.Dropped)
+	}
+	if s.children != nil {
+		st := s.children.Stats()
+		add("farcall_children", float64(st.Running))
+		add("farcall_child_starts_total", float64(st.Starts))
+		add("farcall_child_restarts_total", float64(st.Restarts))
+		add("farcall_child_garbage_total", float64(st.Garbage))
+	}
+	return all
+}
+
+// observer is that of the calls to the server. Nil: there is none.
+func (s *server) observer() *observe.Observer {
+	return s.g.rpcOptions().Observer.Tag(func(c *observe.Call) { c.Upstream = s.cfg.Name })
+}
+
+// transport is how the server is reached, in records.
+func (s *server) transport() string {
+	switch {
+	case s.children != nil:
+		return "stdio"
+	case s.target != nil:
+		return s.target.Scheme
+	}
+	return "memory"
+}
+
+// queued tells the observer how long a call has waited for a connection to the server. Nil: there is none.
+func (s *server) queued() func(time.Duration) {
+	o := s.g.rpcOptions().Observer
+	if o == nil || o.Close == nil {
+		return nil
+	}
+	return func(took time.Duration) {
+		o.Close(observe.Lifetime{Kind: observe.Queue, Upstream: s.cfg.Name, Took: took})
+	}
+}
+
+// observePiped tells the observer of a call that went by in a pipe, when it has ended. Nothing looks its method up, so
+// it is not known.
+func observePiped(ctx context.Context, o *observe.Observer, r *farcall.Record) {
+	if o == nil {
+		return
+	}
+	c := &observe.Call{
+		Transport: r.Transport, Conn: r.Conn, ID: r.ID, Method: r.Method, Began: time.Now().Add(-r.Latency),
+		Notification: r.Notification, Batch: r.Batch, Outgoing: r.Outgoing,
+	}
+	if o.Start != nil {
+		ctx = o.Start(ctx, c)
+	}
+	c.Outcome = observe.Outcome{
+		Code: r.Code, Err: r.Err, Took: r.Latency, BytesIn: r.BytesIn, BytesOut: r.BytesOut, Request: r.Request, Response: r.Response,
+	}
+	if o.End != nil {
+		o.End(ctx, c)
+	}
+}
+
+// observeName tells the observer of the tool or prompt that a call is for, which is one that the gateway offers. The call
+// of a task may run on when its handler has returned, whose the observation is.
+func observeName(w *calling, kind, name string) {
+	c := observe.From(w)
+	switch {
+	case c == nil || relay.TaskOf(w) != relay.NoTask:
+	case kind == "tools":
+		c.Tool = name
+	default:
+		c.Prompt = name
+	}
+}
