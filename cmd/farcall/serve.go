@@ -19,6 +19,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/internal/watch"
+	"github.com/farcall-dev/farcall/observe/metrics"
 	"github.com/farcall-dev/farcall/rpc"
 )
 
@@ -61,7 +62,8 @@ type serveFlags struct {
 	configuredTLS bool     // the certificate is that of --config
 	guardFiles    []string // those of --guard
 
-	server *rpc.Server // serves them
+	server  *rpc.Server // serves them
+	metrics *metrics.Metrics
 }
 
 func newServeCmd(e *env) *cobra.Command {
@@ -84,6 +86,7 @@ another, Content-Length framing, and any of them in TLS.
 	GET  /             a page that lists the methods and calls them
 	GET  /healthz      200 while the process lives
 	GET  /readyz       200 while it accepts calls
+	GET  /metrics      for Prometheus; with a guard, of a gateway only, for those who may see the page
 
 Everything else that carries JSON-RPC carries MCP as well: the first message of a
 connection says which of the two it is.

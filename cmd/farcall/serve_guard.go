@@ -51,7 +51,7 @@ func (f *serveFlags) newGuard(c *gateway.Config, log *slog.Logger, stderr io.Wri
 const operator = "operator"
 
 func (f *serveFlags) guardOptions(log *slog.Logger) *guard.Options {
-	o := &guard.Options{Budget: f.limits.budget, Logger: log}
+	o := &guard.Options{Budget: f.limits.budget, Logger: log, Observer: f.measured().Observer()}
 	if f.details {
 		o.Details = operator
 	}

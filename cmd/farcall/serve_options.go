@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/port"
+	"github.com/farcall-dev/farcall/observe/metrics"
 	"github.com/farcall-dev/farcall/rpc"
 )
 
@@ -27,7 +28,18 @@ func (f *serveFlags) addresses() []string {
 
 // rpcOptions are the options of all connections.
 func (f *serveFlags) rpcOptions(log *slog.Logger) farcall.Options {
-	return farcall.Options{Details: f.details, V1: f.v1, Logger: orDiscard(log), OnRecord: ofRequest(recorder(log, f.logPayloads)), Budget: f.limits.budget}
+	return farcall.Options{
+		Details: f.details, V1: f.v1, Logger: orDiscard(log), OnRecord: ofRequest(recorder(log, f.logPayloads)), Budget: f.limits.budget,
+		Observer: f.measured().Observer(),
+	}
+}
+
+// measured returns the metrics of the process.
+func (f *serveFlags) measured() *metrics.Metrics {
+	if f.metrics == nil {
+		f.metrics = metrics.New(&metrics.Options{Version: versionName()})
+	}
+	return f.metrics
 }
 
 // serveOptions are the options of the server. A configuration says what flags do not.

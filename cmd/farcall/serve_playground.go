@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net/http"
 	"path/filepath"
 
 	"github.com/farcall-dev/farcall"
@@ -64,6 +65,9 @@ func (f *serveFlags) playground(c *gateway.Config, log *slog.Logger, stderr io.W
 	p := &toyBox{service: playground.Register(mux, log), guard: g, tasks: tasks}
 	o := f.serveOptions(c, log, stderr)
 	o.Page = html
+	if g == nil { // the page is for everybody
+		o.Page = &measuredPage{html, f.measured()}
+	}
 	o.MCP = p.service.MCP(mux, options, func(o *mcp.ServerOptions) {
 		if tasks != nil {
 			o.Tasks = tasks
@@ -80,6 +84,28 @@ func (f *serveFlags) playground(c *gateway.Config, log *slog.Logger, stderr io.W
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
+}
+
+// measuredPage is the page of the playground with the metrics beside it.
+type measuredPage struct {
+	page interface {
+		http.Handler
+		Has(path string) bool
+	}
+	metrics http.Handler
+}
+
+const metricsPath = "/metrics"
+
+// Has reports whether there is something at a path.
+func (p *measuredPage) Has(path string) bool { return path == metricsPath || p.page.Has(path) }
+
+func (p *measuredPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == metricsPath {
+		p.metrics.ServeHTTP(w, r)
+		return
+	}
+	p.page.ServeHTTP(w, r)
 }
 
 // openTasks opens the directory of --tasks, as the gateway does for /mcp. Nil: there is none.
