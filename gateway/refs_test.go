@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -331,5 +332,55 @@ func TestReferencesApps(t *testing.T) {
 				t.Errorf("%s: to %s the client declares %v, %v", rev.Name, tool.Name, said, err)
 			}
 		}
+	}
+}
+
+// TestReferencesGuard: a policy on arguments judges what the server gets, so a qualifier is no way around it.
+func TestReferencesGuard(t *testing.T) {
+	t.Parallel()
+	const policy = `
+permit(principal, action, resource);
+forbid(principal, action, resource) when { context has arguments && context.arguments has uri && context.arguments.uri like "file:///etc/*" };`
+	u := &gateway.Upstream{Name: "a", Server: sharer(rand.New(rand.NewPCG(7, 7)), "a")}
+	client := newLabOf(t, nil, &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{u}, Guard: &guard.Config{Anonymous: true, Cedar: policy}}).client(t, mcp.ClientOptions{})
+	for uri, allowed := range map[string]bool{"a+file:///public/x": true, "file:///etc/x": false, "a+file:///etc/x": false} {
+		r, err := client.CallTool(t.Context(), "a__own-a", map[string]string{"uri": uri})
+		if (err == nil) != allowed || allowed && r.Content[0].Text != "a file:///public/x" {
+			t.Errorf("%s: %v, %v", uri, r, err)
+		}
+	}
+}
+
+// TestReferencesState: without a guard, too, the state that one server has given to a client does not reach another one.
+func TestReferencesState(t *testing.T) {
+	t.Parallel()
+	c := &gateway.Config{Namespace: "always"}
+	for _, name := range []string{"a", "b"} {
+		s := mcp.NewServer(name, "1", nil)
+		s.AddTool(mcp.Tool{Name: "ask"}, func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
+			in, err := mcp.Elicit[struct {
+				Name string `json:"name"`
+			}](ctx, "Who?")
+			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(name + in.Name)}}, err
+		})
+		c.Upstreams = append(c.Upstreams, &gateway.Upstream{Name: name, Server: s, Era: "modern"})
+	}
+	l := newLabOf(t, nil, c)
+	r, err := l.modern(t.Context(), "tools/call", "a__ask", `"name":"a__ask"`)
+	if err != nil || r.err != nil {
+		t.Fatal(r, err)
+	}
+	state := scan.Member(r.result, "requestState")
+	key := ""
+	scan.Object(scan.Member(r.result, "inputRequests"), func(name, _ []byte) bool {
+		key = string(name)
+		return false
+	})
+	again := fmt.Sprintf(`,"requestState":%s,"inputResponses":{%q:{"action":"accept","content":{"name":" Ann"}}}`, state, key)
+	if r, err := l.modern(t.Context(), "tools/call", "b__ask", `"name":"b__ask"`+again); err != nil || r.err == nil || r.err.Code != jsonrpc.InvalidParams || !strings.Contains(r.err.Message, "another caller or server") {
+		t.Errorf("at another server: %v, %v", r, err)
+	}
+	if r, err := l.modern(t.Context(), "tools/call", "a__ask", `"name":"a__ask"`+again); err != nil || r.err != nil || !strings.Contains(r.body, "a Ann") {
+		t.Errorf("at the same server: %v, %v", r, err)
 	}
 }
