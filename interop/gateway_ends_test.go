@@ -29,7 +29,6 @@ func stateful(t *testing.T) *far {
 	memory := npm(t, "server-memory")
 	memory.Env = append(memory.Env, "MEMORY_FILE_PATH="+short(t, "memory.jsonl"))
 	forks := runs("forks", exec.Command("sh", "-c", "setsid sleep 1000 & sleep 1000 & exec "+farcallPath+" serve --stdio --log off"))
-	forks.at["namespace"] = "always"
 	return gatewayOf(t, "",
 		runs("local", npm(t, "server-everything", "stdio")),
 		runs("memory", memory),
@@ -54,8 +53,8 @@ func TestGatewayKilledChild(t *testing.T) {
 				u := m.use(t, f.place(""), "http", revision)
 				check := func() {
 					t.Helper()
-					checkCall(t, u, "Echo: hello", "echo", map[string]any{"message": "hello"})
-					checkCall(t, u, "5", "add", addends{2, 3})
+					checkCall(t, u, "Echo: hello", "local__echo", map[string]any{"message": "hello"})
+					checkCall(t, u, "5", "gosdk__add", addends{2, 3})
 				}
 				check()
 				before := f.status(t, func(status) bool { return true })
@@ -66,8 +65,8 @@ func TestGatewayKilledChild(t *testing.T) {
 				}
 				// The last two begin when the first may have started a child, and last longer than
 				// a slow machine takes to see all three in flight at once.
-				go call(waits, "wait", waiting{t.Name()})
-				go call(works, "trigger-long-running-operation", map[string]any{"duration": 3})
+				go call(waits, "gosdk__wait", waiting{t.Name()})
+				go call(works, "local__trigger-long-running-operation", map[string]any{"duration": 3})
 				f.status(t, func(s status) bool {
 					return s.of("gosdk").InFlight == 1 && s.of("local").InFlight == 1
 				})
@@ -125,12 +124,12 @@ func TestGatewayNothingLeft(t *testing.T) {
 			t.Parallel()
 			f := stateful(t)
 			u := useAs(t, f.place(""), "http", "legacy")
-			for _, tool := range []string{"echo", "read_graph", "add", "forks__math_add"} {
+			for _, tool := range []string{"local__echo", "memory__read_graph", "gosdk__add", "forks__math_add"} {
 				u.call(within(t), tool, map[string]any{"message": "x", "A": 1, "B": 2, "a": 1, "b": 2}) // have them started
 			}
 			ended := make(chan error, 1)
 			go func() {
-				_, err := u.call(within(t), "trigger-long-running-operation", map[string]any{"duration": 2})
+				_, err := u.call(within(t), "local__trigger-long-running-operation", map[string]any{"duration": 2})
 				ended <- err
 			}()
 			f.status(t, func(s status) bool { return s.of("local").InFlight == 1 })

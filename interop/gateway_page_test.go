@@ -18,12 +18,12 @@ func TestGatewayPage(t *testing.T) {
 		runs("down", exec.Command("sh", "-c", "echo 'it <b>cannot</b> start' >&2; exit 3")),
 	)
 	u := useAs(t, f.place(""), "http", "auto")
-	names(t, u.client, "echo", "read_text_file")
+	names(t, u.client, "local__echo", "files__read_text_file")
 	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() { // what is shown changes
 		defer close(stopped)
 		for {
-			u.call(t.Context(), "echo", map[string]string{"message": "hello"})
+			u.call(t.Context(), "local__echo", map[string]string{"message": "hello"})
 			select {
 			case <-done:
 				return

@@ -15,13 +15,13 @@ func crowdPrograms(t *testing.T, c *crowd) {
 		inspector := []string{"--server-url", c.place("").http, "--transport", "http", "--protocol-era", era, "--method"}
 		for args, want := range map[string]string{
 			"tools/list": "events__trigger-long-running-operation",
-			"tools/call --tool-name local__echo --tool-arg message=hello":                       "Echo: hello",
-			"tools/call --tool-name gosdk-web__add --tool-arg A=2 B=3":                          "5",
-			"tools/call --tool-name read_text_file --tool-arg path=" + c.files + "/hello.txt":   "Hello from a file",
-			"resources/read --uri mcpgo+note://numbered/7":                                      "Note 7.",
-			"resources/templates/list":                                                          "demo://resource/dynamic/text/{resourceId}",
-			"prompts/get --prompt-name web__args-prompt --prompt-args city=Paris":               "What's weather in Paris?",
-			"tools/call --tool-name events__get-structured-content --tool-arg location=Chicago": "Light rain",
+			"tools/call --tool-name local__echo --tool-arg message=hello":                            "Echo: hello",
+			"tools/call --tool-name gosdk-web__add --tool-arg A=2 B=3":                               "5",
+			"tools/call --tool-name files__read_text_file --tool-arg path=" + c.files + "/hello.txt": "Hello from a file",
+			"resources/read --uri mcpgo+note://numbered/7":                                           "Note 7.",
+			"resources/templates/list":                                                               "demo://resource/dynamic/text/{resourceId}",
+			"prompts/get --prompt-name web__args-prompt --prompt-args city=Paris":                    "What's weather in Paris?",
+			"tools/call --tool-name events__get-structured-content --tool-arg location=Chicago":      "Light rain",
 		} {
 			t.Run("inspector "+era+"/"+args, func(t *testing.T) {
 				t.Parallel()

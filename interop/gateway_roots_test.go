@@ -86,7 +86,7 @@ func pause(t *testing.T, f *far, d time.Duration, do func()) {
 // seesNoOther makes one call, whose result has no directory but the client's own.
 func seesNoOther(t *testing.T, c *mcp.Client, dirs []string, own int) {
 	t.Helper()
-	r, err := c.CallTool(within(t), "list_allowed_directories", nil)
+	r, err := c.CallTool(within(t), "files__list_allowed_directories", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,8 +57,7 @@ func TestGateway(t *testing.T) {
 	t.Run("programs", func(t *testing.T) { crowdPrograms(t, c) })
 }
 
-// All servers are at one address, whose names are as they are unless two have
-// the same one.
+// All servers are at one address, whose names say which server they are of.
 func crowdTogether(t *testing.T, c *crowd) {
 	for _, era := range []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
 		u := useAs(t, c.place(""), "http", era)
@@ -68,11 +67,11 @@ func crowdTogether(t *testing.T, c *crowd) {
 		}
 		for what, lists := range map[string][2][]string{
 			"tools": {tools, {
-				"local__echo", "web__echo", "events__echo", "read_text_file", "create_entities",
+				"local__echo", "web__echo", "events__echo", "files__read_text_file", "memory__create_entities",
 				"gosdk__add", "gosdk-web__add", "mcpgo__add", "mcpgo-web__add", "mcpgo__work",
 			}},
-			"resources": {resources, {"note://text", "gosdk-web+note://text", "mcpgo+note://text"}},
-			"templates": {templates, {"note://numbered/{n}", "mcpgo+note://numbered/{n}"}},
+			"resources": {resources, {"gosdk+note://text", "gosdk-web+note://text", "mcpgo+note://text"}},
+			"templates": {templates, {"gosdk+note://numbered/{n}", "mcpgo+note://numbered/{n}"}},
 			"prompts":   {prompts, {"local__args-prompt", "web__args-prompt", "gosdk__greet", "mcpgo__greet"}},
 		} {
 			for _, name := range lists[1] {
@@ -84,15 +83,15 @@ func crowdTogether(t *testing.T, c *crowd) {
 				t.Errorf("%s: of the %s some are there twice: %q", era, what, lists[0])
 			}
 		}
-		if slices.Contains(tools, "echo") || slices.Contains(tools, "files__read_text_file") {
+		if slices.ContainsFunc(tools, func(name string) bool { return !strings.Contains(name, "__") }) {
 			t.Errorf("%s: the tools are %q", era, tools)
 		}
 		path := map[string]string{"path": filepath.Join(c.files, "hello.txt")}
-		says(t, u.client, "Hello from a file", "read_text_file", path)
-		says(t, u.client, "Ada", "create_entities", map[string]any{"entities": []map[string]any{
+		says(t, u.client, "Hello from a file", "files__read_text_file", path)
+		says(t, u.client, "Ada", "memory__create_entities", map[string]any{"entities": []map[string]any{
 			{"name": "Ada " + era, "entityType": "person", "observations": []string{"asks"}},
 		}})
-		says(t, u.client, "Ada "+era, "read_graph", nil)
+		says(t, u.client, "Ada "+era, "memory__read_graph", nil)
 		for _, name := range []string{"local", "web", "events"} {
 			says(t, u.client, "Echo: "+name, name+"__echo", map[string]string{"message": name})
 			if got, err := u.prompt(within(t), name+"__args-prompt", map[string]string{"city": name}); err != nil || got != "What's weather in "+name+"?" {
@@ -101,20 +100,15 @@ func crowdTogether(t *testing.T, c *crowd) {
 		}
 		for _, name := range []string{"gosdk", "gosdk-web", "gosdk-stateless", "mcpgo", "mcpgo-web"} {
 			t.Run(era+" "+name, func(t *testing.T) {
-				exercise(t, among(t, u, name, name == "gosdk"), append(missingIn(era), "progress", "events")...)
+				exercise(t, among(u, name), append(missingIn(era), "progress", "events")...)
 			})
 		}
 	}
 }
 
-// among is a user of one server among others that have the same names. The first
-// of them keeps the URIs of its resources.
-func among(t *testing.T, u *our, name string, first bool) user {
-	a := &oneOf{our: u, prefix: name + "__"}
-	if !first {
-		a.uriPrefix = name + "+"
-	}
-	return a
+// among is a user of one server among others that have the same names.
+func among(u *our, name string) user {
+	return &oneOf{our: u, prefix: name + "__", uriPrefix: name + "+"}
 }
 
 type oneOf struct {
@@ -269,7 +263,7 @@ func TestGatewayRoots(t *testing.T) {
 func seesOnly(t *testing.T, c *mcp.Client, dirs []string, own int) {
 	t.Helper()
 	for late := time.After(patience / 3); ; {
-		r, err := c.CallTool(within(t), "list_allowed_directories", nil)
+		r, err := c.CallTool(within(t), "files__list_allowed_directories", nil)
 		if err != nil {
 			t.Fatal(err)
 		}

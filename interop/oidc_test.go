@@ -401,7 +401,7 @@ func gatewayWorks(t *testing.T, p *provider, g *guarded, key *ecdsa.PrivateKey) 
 	}
 	cmd := homely(dir, "serve", "--config", filepath.Join(dir, "farcall.yaml"), "--stdio", "--log", "off")
 	c := start(t, cmd, ada(""))
-	says(t, c, "come in", "hello", nil)
+	says(t, c, "come in", "far__hello", nil)
 	p.waitFor(t, "granted client_credentials to workload")
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -437,7 +437,7 @@ upstreams:
 			t.Fatalf("without a login: %v\n%s", err, out)
 		}
 		login(t, home, args...)
-		if out, err := homely(home, "mcp", "call", at, "math_add", "a=2", "b=3").CombinedOutput(); err != nil || !strings.Contains(string(out), "5") {
+		if out, err := homely(home, "mcp", "call", at, "far__math_add", "a=2", "b=3").CombinedOutput(); err != nil || !strings.Contains(string(out), "5") {
 			t.Errorf("%q: %v\n%s\n%s", args, err, out, f.output())
 		}
 	}

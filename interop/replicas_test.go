@@ -106,7 +106,7 @@ func TestMCPReplicas(t *testing.T) {
 		}
 	}})
 	t.Cleanup(func() { front.CloseClientConnections(); front.Close() })
-	place := &place{http: front.URL + "/mcp"}
+	place := &place{http: front.URL + "/mcp/ours"}
 
 	type user interface {
 		revision() string
