@@ -57,7 +57,7 @@ func TestCaselessServer(t *testing.T) {
 permit(principal, action == Action::"tools/call", resource == Tool::"files/read_file") when
   { (context.arguments has path && context.arguments.path like "/public/*") || context.arguments has deep };
 forbid(principal, action, resource) when { context.arguments has deep.path && context.arguments.deep.path like "/etc/*" };`
-	u := &gateway.Upstream{Name: "files", Command: []string{os.Args[0]}, Env: map[string]string{caselessChild: "1"}}
+	u := &gateway.Upstream{Name: "files", Command: []string{os.Args[0]}, Env: map[string]string{caselessChild: "1", "GORACE": "atexit_sleep_ms=0"}}
 	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{u}, Guard: &guard.Config{Anonymous: true, Cedar: policy}})
 	c := l.client(t, mcp.ClientOptions{})
 	for arguments, want := range map[string]string{

@@ -197,7 +197,8 @@ func (s *stage) upstream(t *testing.T, rev *era.Revision, transport string) *gat
 			t.Fatal(err)
 		}
 		u.Command = []string{path}
-		u.Env = map[string]string{stageRevision: rev.Name, stageAddress: s.listener.Addr().String()}
+		// The race detector has a process sleep for a second before it exits.
+		u.Env = map[string]string{stageRevision: rev.Name, stageAddress: s.listener.Addr().String(), "GORACE": "atexit_sleep_ms=0"}
 		return u
 	}
 	server := newPlay(rev.Name, s.say)
