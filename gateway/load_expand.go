@@ -156,6 +156,7 @@ func (r *reader) secrets(dst *map[string]string, u *Upstream, kind string) take 
 			if value, ok := r.private(m.value, path); ok {
 				put(dst, m.key, value)
 				put(&u.origins, kind+"."+m.key, r.origin)
+				r.literal(m.value, path)
 				if kind != "env" { // which need not be secret
 					r.exposed(path)
 				}

@@ -3,21 +3,18 @@ package gateway
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
-// upstream reads a server in farcall's own form: a map, or a target.
+// upstream reads a server in farcall's own form: a map, a target, or the list of a
+// command and its arguments.
 func (r *reader) upstream(m member, path string) *Upstream {
 	u := &Upstream{Name: m.key}
 	n := m.value
-	if n.kind == scalarNode {
-		r.target(u, n, path)
+	if n.kind != mapNode {
+		r.short(u, m, path)
 		u.broken = true
-		return u
-	}
-	if n.kind == nullNode {
-		u.broken = true
-		r.problemAt(m.at, path, "nothing is said of it", "give it a command or a url")
 		return u
 	}
 	if d := n.get("disabled"); d != nil && d.text == "true" {
@@ -38,7 +35,7 @@ func (r *reader) upstream(m member, path string) *Upstream {
 		"args":        r.arguments(&args, &u.shown),
 		"env":         r.secrets(&u.Env, u, "env"),
 		"inherit_env": r.oneOrMore(&u.InheritEnv),
-		"cwd":         r.path(&u.Cwd),
+		"cwd":         r.cwd(&u.Cwd),
 		"restart":     func(n *node, path string) { r.restart(&u.Restart, n, path) },
 		"url":         func(n *node, path string) { r.url(u, n, path) },
 		"headers":     r.secrets(&u.Headers, u, "headers"),
@@ -80,7 +77,7 @@ func (r *reader) upstream(m member, path string) *Upstream {
 		"sandbox":       func(n *node, path string) { u.Sandbox = r.sandbox(n, path) },
 		"auth":          func(n *node, path string) { r.credentials(u, n, path) },
 	})
-	u.broken = n.get("command") != nil || n.get("url") != nil || n.kind != mapNode
+	u.broken = n.get("command") != nil || n.get("url") != nil
 	if args != nil && len(u.Command) == 0 && n.get("command") == nil {
 		r.problem(path+".args", "there is no command for them", "add command")
 	}
@@ -88,13 +85,28 @@ func (r *reader) upstream(m member, path string) *Upstream {
 	return u
 }
 
+// short reads an upstream that is no map.
+func (r *reader) short(u *Upstream, m member, path string) {
+	n := m.value
+	switch n.kind {
+	case nullNode:
+		r.problemAt(m.at, path, "nothing is said of it", "give it a command or a url")
+	case listNode:
+		r.spots[path+".command"] = n.at
+		r.command(u, n, path, true)
+	default:
+		r.target(u, n, path)
+	}
+}
+
 // arguments reads a list, and keeps it as it was written, too.
 func (r *reader) arguments(dst, shown *[]string) take {
 	list := r.texts(dst)
 	return func(n *node, path string) {
 		list(n, path)
-		for _, item := range n.list {
+		for i, item := range n.list {
 			*shown = append(*shown, item.text)
+			r.literal(item, path+"["+strconv.Itoa(i)+"]")
 		}
 	}
 }
@@ -122,6 +134,7 @@ func (r *reader) command(u *Upstream, n *node, path string, split bool) {
 		}
 		shown = words
 		for _, word := range words {
+			r.literal(&node{kind: scalarNode, text: word}, path)
 			if value, ok := r.value(&node{kind: scalarNode, text: word, at: n.at}, path); ok {
 				u.Command = append(u.Command, value)
 			}
@@ -129,9 +142,18 @@ func (r *reader) command(u *Upstream, n *node, path string, split bool) {
 	default:
 		if value, ok := r.value(n, path); ok {
 			u.Command, shown = []string{value}, []string{n.text}
+			r.literal(n, path)
 		}
 	}
 	u.shown = append(shown, u.shown...)
+}
+
+// cwd reads the directory of a command.
+func (r *reader) cwd(dst *string) take {
+	return func(n *node, path string) {
+		r.path(dst)(n, path)
+		r.literal(n, path)
+	}
 }
 
 // url keeps the address as it was written for when it is shown.
