@@ -31,7 +31,8 @@ var archLadder = map[string]archRow{
 	// HandleTopic and Topic to serve them, Subscribe, Subscription and GapError to have them.
 	// WithMetadata and MetadataFrom, for a caller and its handler. WorkDone, ReportWorkDone and OnWorkDone, LSP's progress
 	// of a call, which is apart from its partial results.
-	".": {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate observe", names: 57},
+	// Trace and WithTraceHeader, for the rules of a trace context in one place.
+	".": {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate observe", names: 59},
 	// 10 and three: Decision, Reading and the kind Queue, which a gateway and its guard tell.
 	"observe": {ours: "jsonrpc", names: 13},
 	// Only who wants metrics links Prometheus: the libraries do not import it (observe/metrics.TestImports).

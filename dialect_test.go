@@ -50,12 +50,12 @@ func TestOnProgress(t *testing.T) {
 func TestMetaOfParams(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, params, want string }{
-		{"none", ``, `{"_meta":{"progressToken":1,"traceparent":"00-1"}}`},
-		{"empty", ` { } `, `{"_meta":{"progressToken":1,"traceparent":"00-1"}}`},
-		{"others", `{"a":[1.0, {"_meta":2}]}`, `{"_meta":{"progressToken":1,"traceparent":"00-1"},"a":[1.0, {"_meta":2}]}`},
-		{"merged", `{"a":1,"_meta":{"x\n":1e400,"progressToken":"mine"}}`, `{"_meta":{"progressToken":1,"traceparent":"00-1","x\n":1e400},"a":1}`},
-		{"empty meta", `{"_meta":{}}`, `{"_meta":{"progressToken":1,"traceparent":"00-1"}}`},
-		{"meta no object", `{"_meta":7}`, `{"_meta":{"progressToken":1,"traceparent":"00-1"}}`},
+		{"none", ``, `{"_meta":{"progressToken":1,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`},
+		{"empty", ` { } `, `{"_meta":{"progressToken":1,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`},
+		{"others", `{"a":[1.0, {"_meta":2}]}`, `{"_meta":{"progressToken":1,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},"a":[1.0, {"_meta":2}]}`},
+		{"merged", `{"a":1,"_meta":{"x\n":1e400,"progressToken":"mine"}}`, `{"_meta":{"progressToken":1,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","x\n":1e400},"a":1}`},
+		{"empty meta", `{"_meta":{}}`, `{"_meta":{"progressToken":1,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`},
+		{"meta no object", `{"_meta":7}`, `{"_meta":{"progressToken":1,"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`},
 		{"by position", `[1,2]`, `[1,2]`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestMetaOfParams(t *testing.T) {
 				return nil, nil
 			})
 			caller, _ := connect(t, a, b, nil, h, metaDialect(), metaDialect())
-			ctx := farcall.OnProgress(farcall.WithTrace(t.Context(), "00-1"), func(jsonrpc.Raw) {})
+			ctx := farcall.OnProgress(farcall.WithTrace(t.Context(), farcall.Trace{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}), func(jsonrpc.Raw) {})
 			var params any
 			if tc.params != "" {
 				params = jsonrpc.Raw(tc.params)

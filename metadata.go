@@ -15,7 +15,7 @@ import (
 //
 //	progressToken    what progress is marked with
 //	progressCredit   how much of a stream may be sent, see credit.go
-//	traceparent      the trace context; over HTTP a header
+//	traceparent      the trace context, with tracestate and baggage; over HTTP headers
 //	metadata         what WithMetadata adds
 //	TimeoutMember    of the dialect: how long the caller waits, in milliseconds
 
@@ -43,9 +43,7 @@ func (p *Peer) extensions(ctx context.Context, id jsonrpc.ID, ask asking) (extra
 		extra = appendMember(extra, memberCredit, jsonrpc.IntID(ask.credit).Raw())
 	}
 	if p.x == nil || p.opts.Dialect.Meta != "" { // otherwise it travels in the headers
-		if t := TraceFrom(ctx); t != "" {
-			extra = appendMember(extra, "traceparent", jsonrpc.AppendString(nil, t))
-		}
+		extra = TraceFrom(ctx).appendMembers(extra)
 	}
 	if !id.IsAbsent() {
 		extra = p.opts.Dialect.appendTimeout(ctx, extra)

@@ -42,7 +42,7 @@ func (w *watcher) observer() *observe.Observer {
 		Start: func(ctx context.Context, c *observe.Call) context.Context {
 			ctx = context.WithValue(ctx, watcherKey{}, c)
 			if c.Outgoing {
-				ctx = farcall.WithTrace(ctx, "span of "+c.Method)
+				ctx = farcall.WithTrace(ctx, farcall.Trace{Baggage: "span=" + c.Method})
 			}
 			locked(func() {
 				if w.open[c] != nil {
@@ -91,7 +91,7 @@ func observedMux(t *testing.T) *farcall.Mux {
 		if c == nil || c != observe.From(ctx) {
 			t.Error("the handler does not have the context that Start has returned, or not the call")
 		}
-		return farcall.TraceFrom(ctx), nil
+		return farcall.TraceFrom(ctx).Baggage, nil
 	})
 	mux.Handle("fails", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, errors.New("x") }))
 	mux.Handle("panics", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { panic("x") }))
@@ -123,7 +123,7 @@ func TestObserverCalls(t *testing.T) {
 				}
 				for range 20 { // some run inline, some not
 					var trace string
-					if err := client.Call(t.Context(), "ok", []int{1}, &trace); err != nil || trace != "span of ok" {
+					if err := client.Call(t.Context(), "ok", []int{1}, &trace); err != nil || trace != "span=ok" {
 						t.Fatalf("%q, %v: the trace of Start was not sent", trace, err)
 					}
 				}

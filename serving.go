@@ -164,8 +164,9 @@ func (s *serving) Value(key any) any {
 	case servingKey:
 		return s
 	case traceKey:
-		if t := s.trace(); t != "" {
-			return t
+		if t := s.trace(); t != (Trace{}) {
+			header, _ := s.end.Values(s.parent).Value(key).(Trace)
+			return t.or(header)
 		}
 	case observe.Key:
 		if at := s.observation(); at != nil {
@@ -175,9 +176,9 @@ func (s *serving) Value(key any) any {
 	return s.end.Values(s.parent).Value(key)
 }
 
-// trace returns the traceparent that came with the call. Once the handler has
+// trace returns the trace context that came in the message. Once the handler has
 // returned there is none: the memory of the message may be in use for another.
-func (s *serving) trace() (t string) {
+func (s *serving) trace() (t Trace) {
 	s.end.Before(func() { t = messageTrace(s.req.msg) })
 	return t
 }

@@ -342,7 +342,7 @@ func TestStreamOverHTTP(t *testing.T) {
 func TestTraceIsForwarded(t *testing.T) {
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	last := farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
-		return []string{farcall.TraceFrom(ctx), string(req.Member("traceparent"))}, nil
+		return []string{farcall.TraceFrom(ctx).Parent, string(req.Member("traceparent"))}, nil
 	})
 	forward := func(to farcall.Caller) farcall.Handler {
 		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
@@ -358,15 +358,15 @@ func TestTraceIsForwarded(t *testing.T) {
 		ctx := t.Context()
 		member := ""
 		if want != "" {
-			ctx, member = farcall.WithTrace(ctx, want), fmt.Sprintf("%q", want)
+			ctx, member = farcall.WithTrace(ctx, farcall.Trace{Parent: want}), fmt.Sprintf("%q", want)
 		}
 		got, err := farcall.Call[[]string](ctx, first, "m", nil)
 		if err != nil || !slices.Equal(got, []string{want, member}) {
 			t.Errorf("got %q, %v; want %q", got, err, want)
 		}
 	}
-	w := newWire(t, stream.NDJSON, farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) { return farcall.TraceFrom(ctx), nil }), nil)
-	if err := w.p.Notify(farcall.WithTrace(t.Context(), trace), "tell", []int{1}); err != nil {
+	w := newWire(t, stream.NDJSON, farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) { return farcall.TraceFrom(ctx).Parent, nil }), nil)
+	if err := w.p.Notify(farcall.WithTrace(t.Context(), farcall.Trace{Parent: trace}), "tell", []int{1}); err != nil {
 		t.Fatal(err)
 	}
 	w.expect(`{"jsonrpc":"2.0","method":"tell","params":[1],"traceparent":"` + trace + `"}`)

@@ -121,10 +121,11 @@ var unforwarded = map[string]string{
 
 	"Origin": forwardsMessage, "Referer": forwardsMessage, "Content-Encoding": forwardsMessage, "Content-Digest": forwardsMessage, "Digest": forwardsMessage,
 	"Accept-Encoding": forwardsMessage, "Cache-Control": forwardsMessage, "Range": forwardsMessage, "User-Agent": forwardsMessage,
-	"Traceparent": "farcall passes the trace context on without it",
+	"Traceparent": forwardsTrace, "Tracestate": forwardsTrace, "Baggage": forwardsTrace,
 }
 
 const (
+	forwardsTrace       = "farcall passes the trace context on without it"
 	forwardsCredentials = "it has credentials of the caller, which no other server may see" //nolint:gosec // it has none
 	forwardsAddress     = "it says where the caller is, which a server can believe farcall only"
 	forwardsHop         = "it is about the connection of the caller"

@@ -221,7 +221,7 @@ func TestNetworkProblems(t *testing.T) {
 		forwardsAddress:                       {"Forwarded", "x-forwarded-for", "X-Real-IP", "via"},
 		"farcall sets this header":            {"host", "connection", "te", "upgrade", "transfer-encoding", "content-length", "mcp-session-id", "Mcp-Param-X", "accept", "last-event-id"},
 		forwardsMessage:                       {"origin", "sec-fetch-site", "user-agent", "if-match", "proxy-x"},
-		"farcall passes the trace context on": {"traceparent"},
+		"farcall passes the trace context on": {"traceparent", "Tracestate", "baggage"},
 	} {
 		for _, name := range names {
 			_, problems := parse(t, "f.yaml", "upstreams:\n  a: {url: 'http://h', forward_headers: ["+name+"]}\n")

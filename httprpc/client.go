@@ -149,9 +149,7 @@ func (c *client) post(inner, outer context.Context, body *requestBody) (*http.Re
 		req.Header["Content-Encoding"] = gzipHeader
 	}
 	req.Host = c.header.Get("Host") // net/http ignores the header itself; empty means that of the URL
-	if trace := farcall.TraceFrom(outer); trace != "" {
-		req.Header["Traceparent"] = []string{trace}
-	}
+	farcall.TraceFrom(outer).SetHeader(req.Header)
 	return c.http.Do(req)
 }
 

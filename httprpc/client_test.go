@@ -65,7 +65,7 @@ func TestCall(t *testing.T) {
 func TestTraceTravelsInTheHeader(t *testing.T) {
 	url := serve(t, httprpc.NewHandler(service(t), nil))
 	const trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-	got, err := farcall.Call[string](farcall.WithTrace(t.Context(), trace), client(t, url, nil, nil), "trace", nil)
+	got, err := farcall.Call[string](farcall.WithTrace(t.Context(), farcall.Trace{Parent: trace}), client(t, url, nil, nil), "trace", nil)
 	if err != nil || got != trace {
 		t.Error(got, err)
 	}

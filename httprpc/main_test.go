@@ -31,7 +31,7 @@ func service(t *testing.T) *farcall.Mux {
 	m := farcall.NewMux()
 	farcall.Handle(m, "add", func(_ context.Context, p addParams) (float64, error) { return p.A + p.B, nil })
 	m.Handle("echo", farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) { return r.Params, nil }))
-	m.Handle("trace", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) { return farcall.TraceFrom(ctx), nil }))
+	m.Handle("trace", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) { return farcall.TraceFrom(ctx).Parent, nil }))
 	m.Handle("fail", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) {
 		return nil, &jsonrpc.Error{Code: -32001, Message: "no", Data: jsonrpc.Raw(`{"a":1}`), Cause: errors.New("secret")}
 	}))

@@ -65,10 +65,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	slow.Limit(h.opts.BodyTimeout).End(w, r)
-	ctx := withOwner(r)
-	if trace := r.Header.Get("Traceparent"); trace != "" {
-		ctx = farcall.WithTrace(ctx, trace)
-	}
+	ctx := farcall.WithTraceHeader(withOwner(r), r.Header)
 	if acceptsEvents(r.Header["Accept"]) {
 		e := events{w: w, keepAlive: h.opts.KeepAlive}
 		defer e.end()

@@ -72,10 +72,7 @@ func (h *streamHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // run sends the values of a method.
 func (h *streamHandler) run(r *http.Request, e *events, q query) error {
-	ctx := withOwner(r)
-	if trace := r.Header.Get("Traceparent"); trace != "" {
-		ctx = farcall.WithTrace(ctx, trace)
-	}
+	ctx := farcall.WithTraceHeader(withOwner(r), r.Header)
 	var chunk []byte
 	return h.responder.Stream(ctx, q.method, q.params, func(value jsonrpc.Raw) error {
 		chunk = jsonrpc.V2.AppendResult(chunk[:0], q.id, value)

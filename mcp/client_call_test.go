@@ -30,11 +30,11 @@ func TestCallMeta(t *testing.T) {
 		N int `json:"n"`
 	}
 	params := jsonrpc.Raw(`{"a":1.50,"_meta":{"mine":true,"io.modelcontextprotocol/logLevel":"error","io.modelcontextprotocol/protocolVersion":"1"}}`)
-	if err := c.Request(farcall.WithTrace(t.Context(), "00-1-2-03"), "x/y", params, &got); err != nil || got.N != 1 {
+	if err := c.Request(farcall.WithTrace(t.Context(), farcall.Trace{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}), "x/y", params, &got); err != nil || got.N != 1 {
 		t.Fatal(got, err)
 	}
 	want := map[string]any{
-		"mine": true, "traceparent": "00-1-2-03",
+		"mine": true, "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 		spec.MetaProtocolVersion: revModern, spec.MetaLogLevel: "error",
 		spec.MetaClientInfo: map[string]any{"name": "farcall", "version": "0"},
 		spec.MetaClientCapabilities: map[string]any{

@@ -28,7 +28,7 @@ type Observer struct {
 	// Start is called when a call begins: before the interceptors and the handler of one that arrived, and
 	// before a request of this end is written, for each attempt. The context that it returns, which
 	// derives from ctx, is that of the handler, or the one with which the request is sent: a tracer puts its
-	// span there, and the traceparent to send (see farcall.WithTrace). Return ctx when there is nothing to add.
+	// span there, and the trace context to send (see farcall.WithTrace). Return ctx when there is nothing to add.
 	Start func(ctx context.Context, c *Call) context.Context
 	// End is called once for each Start, also when the handler panics, with the context that Start has returned,
 	// when the answer is known and not written yet. A notification has no answer.

@@ -283,9 +283,7 @@ func (c *Client) request(ctx context.Context, method string, u *url.URL, body []
 	if host := c.header.Get("Host"); host != "" {
 		r.Host = host // net/http ignores the header itself
 	}
-	if trace := farcall.TraceFrom(ctx); trace != "" {
-		r.Header["Traceparent"] = []string{trace}
-	}
+	farcall.TraceFrom(ctx).SetHeader(r.Header)
 	if body != nil {
 		r.Header["Content-Type"] = jsonHeader
 		r.Header["Accept"] = bothHeader

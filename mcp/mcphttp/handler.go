@@ -271,10 +271,7 @@ func (x *exchange) AfterFunc(f func()) (stop func() bool) {
 
 // contextOf returns the context of a request for its handlers.
 func contextOf(r *http.Request) context.Context {
-	if trace := r.Header["Traceparent"]; len(trace) > 0 {
-		return farcall.WithTrace(r.Context(), trace[0])
-	}
-	return r.Context()
+	return farcall.WithTraceHeader(r.Context(), r.Header)
 }
 
 // unreached finds the status for an answer that no handler has given: of what is

@@ -120,7 +120,7 @@ func (f *fake) tool(ctx context.Context, req *farcall.Request, client farcall.Ca
 	case "trace":
 		ctx, cancel := context.WithTimeout(ctx, time.Hour)
 		defer cancel()
-		return farcall.TraceFrom(ctx), nil
+		return farcall.TraceFrom(ctx).Parent, nil
 	case "panic":
 		panic("boom")
 	case "capability":

@@ -57,8 +57,8 @@ func TestServe(t *testing.T) {
 				call(`"\u0061"`, "fail", `[]`):               `{"jsonrpc":"2.0","error":{"code":17,"message":"no","data":{"a": 1.0}},"id":"\u0061"}`,
 				call("2", "unknown", `[]`):                   `{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":2}`,
 				`{"jsonrpc":"2.0","method":"echo"}`:          ``,
-				`[` + call("1", "echo", `[1]`) + `,{"jsonrpc":"2.0","method":"echo"},` + call("2", "echo", `[2]`) + `]`: `[` + result("1", "[1]") + `,` + result("2", "[2]") + `]`,
-				`{"jsonrpc":"2.0","id":3,"method":"trace","traceparent":"00-abc"}`:                                      result("3", `"00-abc"`),
+				`[` + call("1", "echo", `[1]`) + `,{"jsonrpc":"2.0","method":"echo"},` + call("2", "echo", `[2]`) + `]`:             `[` + result("1", "[1]") + `,` + result("2", "[2]") + `]`,
+				`{"jsonrpc":"2.0","id":3,"method":"trace","traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}`: result("3", `"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"`),
 				call("4", "count", `[3]`):   result("4", "[0,1,2]"),
 				call("5", "ask", `{"q":1}`): `{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":5}`,
 			} {

@@ -81,16 +81,19 @@ func (p *pipe) exchanges(ctx context.Context) error {
 }
 
 // traceOf returns the trace context of a frame with one message, which goes into
-// a header as well.
-func traceOf(b *jsonrpc.Batch) string {
+// headers as well.
+func traceOf(b *jsonrpc.Batch) farcall.Trace {
 	if b.Array {
-		return ""
+		return farcall.Trace{}
 	}
-	raw := b.Messages[0].Member("traceparent")
-	if len(raw) < 2 || raw[0] != '"' {
-		return ""
+	text := func(name string) string {
+		raw := b.Messages[0].Member(name)
+		if len(raw) < 2 || raw[0] != '"' {
+			return ""
+		}
+		return string(scan.Unquote(raw))
 	}
-	return string(scan.Unquote(raw))
+	return farcall.Trace{Parent: text("traceparent"), State: text("tracestate"), Baggage: text("baggage")}
 }
 
 func (x *exchanges) wake() {

@@ -140,7 +140,7 @@ func converse(t *testing.T, client *farcall.Peer, asks bool) {
 	if n != 200 {
 		t.Errorf("%d values", n)
 	}
-	got, err := farcall.Call[string](farcall.WithTrace(t.Context(), "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"), client, "trace", nil)
+	got, err := farcall.Call[string](farcall.WithTrace(t.Context(), farcall.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}), client, "trace", nil)
 	if !strings.HasPrefix(got, "00-4bf92f") || err != nil {
 		t.Error(got, err)
 	}
