@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -66,6 +67,7 @@ func others() []feature {
 			return nil
 		}, checkCaching},
 		{"methods of extensions", works, checkCustom},
+		{"trace context", works, checkTrace},
 	}
 }
 
@@ -488,6 +490,16 @@ func checkCaching(ctx context.Context, v *visit, want *note) error {
 		}
 	}
 	return nil
+}
+
+// checkTrace has the server say the trace context that the client has sent: all of it, whatever the transports.
+func checkTrace(ctx context.Context, v *visit, _ *note) error {
+	want := farcall.Trace{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", State: "a=1,b=2", Baggage: "user=" + v.name}
+	ctx = farcall.WithTrace(ctx, want)
+	text, err := v.tool(ctx, "trace", nil)
+	var got farcall.Trace
+	return errors.Join(err, differ("trace of a tool", text, want),
+		v.Request(ctx, "example/trace", nil, &got), differ("trace of an extension's method", got, want))
 }
 
 func checkCustom(ctx context.Context, v *visit, _ *note) error {

@@ -123,7 +123,7 @@ func checkTools(ctx context.Context, v *visit, _ *note) error {
 		names = append(names, t.Name)
 	}
 	// The order is the server's.
-	want := "[echo add scores media count forever keep fail refuse greet visit locked capital where work job interview endless extra]"
+	want := "[echo add scores media count forever trace keep fail refuse greet visit locked capital where work job interview endless extra]"
 	if err := differ("tools", names, want); err != nil {
 		return err
 	}
@@ -278,7 +278,7 @@ func checkPages(ctx context.Context, v *visit, _ *note) error {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	err := v.Request(ctx, spec.MethodToolsList, &spec.PaginatedRequestParams{Cursor: "bad"}, nil)
-	return errors.Join(differ("tools on all pages", fmt.Sprint(n, " ", len(names)), "19 19"), codeIs("a cursor that is none", err, jsonrpc.InvalidParams))
+	return errors.Join(differ("tools on all pages", fmt.Sprint(n, " ", len(names)), "20 20"), codeIs("a cursor that is none", err, jsonrpc.InvalidParams))
 }
 
 // codeIs is the error for an error that has not the code.

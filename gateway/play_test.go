@@ -59,6 +59,9 @@ func newPlay(revision string, say func(event string)) *mcp.Server {
 	playAsking(s, say)
 	playTasks(s, say)
 	playNotes(s)
+	s.Handle("example/trace", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+		return farcall.TraceFrom(ctx), nil
+	}))
 	s.Handle("example/double", farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {
 		var p struct {
 			N int `json:"n"`
@@ -114,6 +117,9 @@ func playTools(s *mcp.Server, say func(event string)) {
 		<-ctx.Done()
 		say("gone " + in.Text)
 		return "", ctx.Err()
+	})
+	mcp.AddTool(s, mcp.Tool{Name: "trace", Description: "Say the trace context"}, func(ctx context.Context, _ playNothing) (string, error) {
+		return fmt.Sprint(farcall.TraceFrom(ctx)), nil
 	})
 	kept := ""
 	var keeping sync.Mutex
