@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -108,13 +109,14 @@ func (e *endpoint) Describe(ctx context.Context) (*relay.Description, error) {
 		wg.Go(func() { infos[i] = s.describe(ctx, who) }) // one that is down is described when it is up
 	}
 	wg.Wait()
+	all := union(infos)
 	if v != nil {
-		own := &Config{Name: c.name() + "/" + e.name, Title: v.cfg.Title, Instructions: v.cfg.Instructions}
-		c = own
+		c = &Config{Name: c.name() + "/" + e.name, Title: v.cfg.Title, Instructions: v.cfg.Instructions}
+		maps.DeleteFunc(all.Extensions, func(id string, _ any) bool { return id != extensionApps && id != spec.ExtensionTasks })
 	}
 	return &relay.Description{
 		Name: c.name(), Title: c.Title, Version: e.g.opts.Version,
-		Instructions: instructions(c, servers, infos), Capabilities: union(infos),
+		Instructions: instructions(c, servers, infos), Capabilities: all,
 	}, nil
 }
 

@@ -126,6 +126,9 @@ func hasUnknown(c *spec.ServerCapabilities) bool {
 // that can have it. It is never tried at one server after the other: a call may have effects.
 func (e *endpoint) custom(w *calling) (upstream.Result, error) {
 	_, servers := e.servers()
+	if e.virtual() != nil { // nothing of it was chosen
+		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: a virtual server has no methods of extensions: %s", w.Method)
+	}
 	if len(servers) == 1 {
 		return e.customAt(w, route.Target{Source: servers[0].cfg.Name}, "")
 	}

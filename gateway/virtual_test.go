@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -144,6 +146,20 @@ func TestVirtual(t *testing.T) {
 	}
 }
 
+// TestVirtualExtensions: methods that MCP does not define are not there, since nobody has chosen any.
+func TestVirtualExtensions(t *testing.T) {
+	t.Parallel()
+	upstreams := officeServers()
+	upstreams[0].Server.Handle("example/do", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return map[string]any{}, nil }))
+	l := newLabOf(t, nil, &gateway.Config{Upstreams: upstreams, Endpoints: []*gateway.Endpoint{{Name: "a", Tools: []string{"files/read"}}}})
+	if err := l.clientAt(t, "/mcp/files", mcp.ClientOptions{}).Request(t.Context(), "example/do", nil, nil); err != nil {
+		t.Error(err)
+	}
+	if err := l.clientAt(t, "/mcp/a", mcp.ClientOptions{}).Request(t.Context(), "example/do", nil, nil); !errors.Is(err, jsonrpc.MethodNotFound) {
+		t.Error(err)
+	}
+}
+
 // TestVirtualRoles: for those without the role the endpoint is not there, and the guard judges calls by the upstream's name.
 func TestVirtualRoles(t *testing.T) {
 	t.Parallel()
@@ -191,7 +207,18 @@ func TestVirtualRoles(t *testing.T) {
 func TestVirtualReload(t *testing.T) {
 	t.Parallel()
 	upstreams := officeServers()
-	l := newLabOf(t, nil, &gateway.Config{Upstreams: upstreams, Endpoints: []*gateway.Endpoint{teamA()}})
+	begun, ended := make(chan string, 1), make(chan string, 1)
+	watched := mcp.NewServer("watched", "1", &mcp.ServerOptions{OnSubscribe: func(_ context.Context, uri string) (func(), error) {
+		begun <- uri
+		return func() { ended <- uri }, nil
+	}})
+	watched.AddResource(mcp.Resource{URI: "watched:r", Name: "r"}, func(_ context.Context, uri string) ([]mcp.ResourceContents, error) {
+		return []mcp.ResourceContents{{URI: uri}}, nil
+	})
+	upstreams = append(upstreams, &gateway.Upstream{Name: "watched", Server: watched})
+	first := teamA()
+	first.Resources = []string{"watched/*"}
+	l := newLabOf(t, nil, &gateway.Config{Upstreams: upstreams, Endpoints: []*gateway.Endpoint{first}})
 	changed := make(chan string, 10)
 	c := l.clientAt(t, "/mcp/team-a", mcp.ClientOptions{Era: "legacy", OnListChanged: func(kind string) {
 		if kind == "tools" {
@@ -201,6 +228,13 @@ func TestVirtualReload(t *testing.T) {
 	if names, _ := toolsOf(t, c); len(names) != 4 {
 		t.Fatal(names)
 	}
+	listening, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_ = c.Listen(listening, spec.SubscriptionFilter{ResourceSubscriptions: []string{"watched+watched:r"}})
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	received(t, "the subscription", begun)
 	if err := l.Reload(&gateway.Config{Upstreams: upstreams, Endpoints: []*gateway.Endpoint{{Name: "team-a", Tools: []string{"files/read"}}}}); err != nil {
 		t.Fatal(err)
 	}
@@ -208,6 +242,7 @@ func TestVirtualReload(t *testing.T) {
 	if names, _ := toolsOf(t, c); len(names) != 1 {
 		t.Error(names)
 	}
+	received(t, "the end of watching what is no longer chosen", ended)
 	if err := l.Reload(&gateway.Config{Upstreams: upstreams}); err != nil {
 		t.Fatal(err)
 	}

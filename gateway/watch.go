@@ -25,17 +25,19 @@ type watching struct {
 
 	mu   sync.Mutex
 	at   *server
+	of   *virtual // that has chosen the resource; nil: the address is of no virtual server
 	stop func()
 	over bool
 }
 
 // Watch implements relay.Relay.
 func (e *endpoint) Watch(ctx context.Context, uri string, updated func()) (stop func(), err error) {
+	of := e.virtual()
 	at, name, stop, err := e.watch(ctx, uri, updated)
 	if err != nil {
 		return nil, err
 	}
-	w := &watching{e: e, ctx: context.WithoutCancel(ctx), uri: uri, name: name, updated: updated, at: at, stop: stop}
+	w := &watching{e: e, ctx: context.WithoutCancel(ctx), uri: uri, name: name, updated: updated, at: at, of: of, stop: stop}
 	e.g.mu.Lock()
 	e.g.watched[w] = struct{}{}
 	e.g.mu.Unlock()
@@ -45,6 +47,9 @@ func (e *endpoint) Watch(ctx context.Context, uri string, updated func()) (stop 
 
 // watch watches a resource at the server that has it now.
 func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *server, name string, stop func(), err error) {
+	if !e.virtual().admits(ctx) {
+		return nil, "", nil, errNotThere()
+	}
 	target, ok, err := e.find(ctx, route.Resources, uri)
 	if err != nil {
 		return nil, "", nil, err
@@ -81,11 +86,12 @@ func (w *watching) end() {
 	}
 }
 
-// current reports whether the server that is watched is still in use.
+// current reports whether the server that is watched is still in use, and nothing else has been chosen since.
 func (w *watching) current() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.over || w.e.g.plan.Load().byName[w.at.cfg.Name] == w.at && w.e.g.shield.stays(w.ctx, w.at.cfg.Name, w.name)
+	p := w.e.g.plan.Load()
+	return w.over || p.byName[w.at.cfg.Name] == w.at && p.virtual[w.e.name] == w.of && w.e.g.shield.stays(w.ctx, w.at.cfg.Name, w.name)
 }
 
 // moveTimeout bounds how long a server may take that is to be watched in the place
@@ -102,6 +108,7 @@ func (w *watching) move() {
 	ctx, cancel := context.WithTimeout(w.ctx, moveTimeout)
 	defer cancel()
 	defer context.AfterFunc(w.e.g.serving, cancel)()
+	of := w.e.virtual()
 	at, name, stop, err := w.e.watch(ctx, w.uri, w.updated)
 	if err != nil {
 		w.end()
@@ -115,7 +122,7 @@ func (w *watching) move() {
 		return
 	}
 	before := w.stop
-	w.at, w.name, w.stop = at, name, stop
+	w.at, w.of, w.name, w.stop = at, of, name, stop
 	w.mu.Unlock()
 	before()
 	w.updated() // nobody has told what happened meanwhile

@@ -261,10 +261,11 @@ func (v *View) qualified(uri string) (source int, rest string) {
 	return -1, uri
 }
 
-// Qualified returns the source of which a URI has the qualifier, and the source's own form of the URI.
+// Qualified returns the source of which a URI has the qualifier, and the source's own form of the URI. It reports false for
+// one that the rules of the source do not show, too.
 func (v *View) Qualified(uri string) (source, own string, ok bool) {
 	i, own := v.qualified(uri)
-	if i < 0 {
+	if i < 0 || !v.sources[i].filters[resources].opens(own, false) {
 		return "", uri, false
 	}
 	return v.sources[i].Name, own, true

@@ -1,6 +1,7 @@
 package route
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -158,5 +159,21 @@ func TestCollect(t *testing.T) {
 	failure := errors.New("no")
 	if _, err := Collect(Tools, func(string) (jsonrpc.Raw, error) { return nil, failure }); !errors.Is(err, failure) {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestQualifiedObeysRules: a qualifier opens nothing that the rules of its source do not show.
+func TestQualifiedObeysRules(t *testing.T) {
+	t.Parallel()
+	nothing := func(context.Context, string) (List, error) { return List{}, nil }
+	v := NewView([]Source{
+		{Name: "a", Rules: Rules{Resources: Filter{Deny: []string{"file:///secret*"}}}, List: nothing},
+		{Name: "b", Rules: Rules{Resources: Filter{Only: []string{}}}, List: nothing},
+	}, nil)
+	t.Cleanup(v.Close)
+	for uri, want := range map[string]bool{"a+file:///x": true, "a+file:///secret/x": false, "a+file:///x/%2e%2e/secret": false, "b+file:///x": false} {
+		if _, _, ok := v.Qualified(uri); ok != want {
+			t.Errorf("%s: %v", uri, ok)
+		}
 	}
 }
