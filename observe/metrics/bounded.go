@@ -28,8 +28,9 @@ type bounded[K key[K], V any] struct {
 }
 
 func newBounded[K key[K], V any](most int, create func(K) V, overflow func() V) *bounded[K, V] {
-	b := &bounded[K, V]{all: map[K]V{}, shared: true, most: most, create: create, overflow: overflow}
-	b.known.Store(&b.all)
+	known := map[K]V{}
+	b := &bounded[K, V]{all: known, shared: true, most: most, create: create, overflow: overflow}
+	b.known.Store(&known)
 	return b
 }
 
