@@ -148,7 +148,7 @@ type Decision struct {
 }
 
 // Reading is the value of something that is measured when it is read. Name is that of its metric, as
-// docs/observability.md lists them; Upstream and State are the values of its labels, if it has those.
+// the table of package observe/metrics has it; Upstream and State are the values of its labels, if it has those.
 type Reading struct {
 	Name, Upstream, State string
 	Value                 float64

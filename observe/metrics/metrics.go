@@ -6,7 +6,7 @@
 //	rpc.ListenAndServe(ctx, handler, &rpc.ServeOptions{RPC: &farcall.Options{Observer: m.Observer()}})
 //
 // The names of calls are those of OpenTelemetry's conventions for MCP and RPC, such as
-// mcp_server_operation_duration_seconds; others begin with farcall_. docs/observability.md lists all.
+// mcp_server_operation_duration_seconds; others begin with farcall_. What is served at /metrics says what each is.
 //
 // # Labels
 //
