@@ -115,7 +115,7 @@ var archLadder = map[string]archRow{
 	// and Credentials are what an Upstream has of them.
 	// LoadPolicyTest, PolicyTest and PolicyCase are files of calls with expected decisions, which the reader of
 	// configurations reads, so that errors have a line and column.
-	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/certificate internal/environ internal/forwarded internal/glob internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/seal internal/share mcp mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/relay mcp/spec observe store gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml", names: 23},
+	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/certificate internal/environ internal/forwarded internal/glob internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/relay mcp/spec observe store gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml", names: 23},
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},
@@ -124,7 +124,7 @@ var archLadder = map[string]archRow{
 	"gateway/internal/refs":           {ours: "jsonrpc internal/scan"},
 	"gateway/internal/route":          {ours: "gateway/internal/refs jsonrpc internal/glob internal/scan"},
 	"gateway/internal/supervise":      {ours: ". internal/backoff stream internal/scan internal/visible"},
-	"gateway/internal/upstream":       {ours: "gateway/internal/wording . jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/era mcp/mcphttp mcp/relay mcp/spec stream"},
+	"gateway/internal/upstream":       {ours: "gateway/internal/wording . jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/apps mcp/era mcp/mcphttp mcp/relay mcp/spec stream"},
 	"cmd/farcall/internal/playground": {ours: ". jsonrpc mcp mcp/spec"},
 	"cmd/farcall/internal/scaffold":   {},
 	"cmd/farcall/internal/conform":    {ours: ". jsonrpc stream httprpc wsrpc", outside: "github.com/coder/websocket"},

@@ -17,6 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/apps"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/relay"
@@ -112,7 +113,7 @@ func (e *endpoint) Describe(ctx context.Context) (*relay.Description, error) {
 	all := union(infos)
 	if v != nil {
 		c = &Config{Name: c.name() + "/" + e.name, Title: v.cfg.Title, Instructions: v.cfg.Instructions}
-		maps.DeleteFunc(all.Extensions, func(id string, _ any) bool { return id != extensionApps && id != spec.ExtensionTasks })
+		maps.DeleteFunc(all.Extensions, func(id string, _ any) bool { return id != apps.Extension && id != spec.ExtensionTasks })
 	}
 	return &relay.Description{
 		Name: c.name(), Title: c.Title, Version: e.g.opts.Version,

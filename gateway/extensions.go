@@ -14,6 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/apps"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -26,15 +27,12 @@ type extension struct {
 	methods map[string]func(e *endpoint, w *calling) (upstream.Result, error)
 }
 
-const (
-	extensionApps   = "io.modelcontextprotocol/ui"
-	extensionSkills = "io.modelcontextprotocol/skills"
-)
+const extensionSkills = "io.modelcontextprotocol/skills"
 
 // extensions has a row for each extension that the gateway knows. What has none goes to the one server that declares an
 // extension without a row: see custom.
 var extensions = map[string]extension{
-	extensionApps:       {},
+	apps.Extension:      {},
 	spec.ExtensionTasks: {merge: func([]any) any { return spec.JSONObject{} }}, // tasks are the gateway's own
 	extensionSkills: {
 		merge: func(all []any) any {

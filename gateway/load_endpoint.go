@@ -84,12 +84,7 @@ func (r *reader) constant(dst *any) take {
 
 // endpoints checks the virtual servers.
 func (c *checker) endpoints(conf *Config) {
-	var upstreams []string
-	for _, u := range conf.Upstreams {
-		if u != nil {
-			upstreams = append(upstreams, u.Name)
-		}
-	}
+	upstreams := namesOf(conf.Upstreams)
 	names := map[string]string{}
 	for _, name := range upstreams {
 		names[strings.ToLower(name)] = "an upstream"
@@ -115,7 +110,7 @@ func (c *checker) endpoints(conf *Config) {
 			}
 		}
 		if len(e.Roles) > 0 && conf.Guard == nil {
-			c.problem(path+".roles", "nobody has a role: there is no guard", "add guard, or remove roles")
+			c.problem(path+".roles", "without a guard no principal has a role", "add guard, or remove roles")
 		}
 		c.overrides(path+".overrides", e, upstreams)
 	}
@@ -126,7 +121,7 @@ func (c *checker) chosen(path, pattern string, upstreams []string) {
 	head, name, ok := strings.Cut(pattern, "/")
 	switch {
 	case !ok || name == "":
-		c.problem(path, c.quote(path, pattern)+" does not say what of which upstream", "write UPSTREAM/NAME, or UPSTREAM/* for all of it")
+		c.problem(path, c.quote(path, pattern)+" is no pattern of UPSTREAM/NAME", "write UPSTREAM/NAME, or UPSTREAM/* for all of it")
 	case head == "*" || slices.Contains(upstreams, head):
 	default:
 		hint := "the upstreams are " + strings.Join(upstreams, ", ")

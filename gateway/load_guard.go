@@ -358,12 +358,7 @@ func (c *checker) patterns(g *guard.Config, upstreams []*Upstream) {
 	if c.notice == nil || len(upstreams) == 0 {
 		return
 	}
-	var names []string
-	for _, u := range upstreams {
-		if u != nil {
-			names = append(names, u.Name)
-		}
-	}
+	names := namesOf(upstreams)
 	each := func(path string, patterns []string) {
 		for i, p := range patterns {
 			c.pattern(fmt.Sprintf("%s[%d]", path, i), p, names)
@@ -382,6 +377,16 @@ func (c *checker) patterns(g *guard.Config, upstreams []*Upstream) {
 	for _, p := range slices.Sorted(maps.Keys(g.Resource.Scopes)) {
 		c.pattern(join("guard.resource.scopes", p), p, names)
 	}
+}
+
+// namesOf returns the names of upstreams, some of which may be nil.
+func namesOf(upstreams []*Upstream) (names []string) {
+	for _, u := range upstreams {
+		if u != nil {
+			names = append(names, u.Name)
+		}
+	}
+	return names
 }
 
 // namedByUpstream are the methods whose names begin with an upstream in rules: tools/call UPSTREAM/NAME.

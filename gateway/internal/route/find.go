@@ -3,8 +3,6 @@ package route
 import (
 	"context"
 	"time"
-
-	"github.com/farcall-dev/farcall/gateway/internal/refs"
 )
 
 // maxPageBytes ends a page early when its items are large.
@@ -126,10 +124,10 @@ func (v *View) owner(g *gathered, kind, name string) (Target, bool, error) {
 // candidate returns an entry with the name that leads to it whatever other sources have.
 func (v *View) candidate(t Target, k kind, plain string) Entry {
 	for _, s := range v.sources {
-		if s.Name == t.Source && layouts[k].uri && refs.IsWeb(plain) {
-			return Entry{Target: t, Shown: s.Refs.Label + "+" + plain}
-		} else if s.Name == t.Source {
-			return Entry{Target: t, Shown: s.long(k, plain)}
+		if s.Name == t.Source {
+			all := source{Source: s.Source}
+			all.Refs.Web = true // bare, one of the web leads nowhere
+			return Entry{Target: t, Shown: all.long(k, plain)}
 		}
 	}
 	return Entry{Target: t, Shown: plain}
@@ -250,7 +248,7 @@ func (v *View) findUnlisted(ctx context.Context, uri string) (t Target, ok bool,
 	return t, false, unknown(Resources, uri, list.missing)
 }
 
-// qualified returns the number of the source of which a URI has the qualifier, and the URI without it; -1
+// qualified returns the number of the source that a URI is qualified for, and the URI without the qualifier; -1
 // when it has none. The only source of a View that shows its own URIs may have any.
 func (v *View) qualified(uri string) (source int, rest string) {
 	for i, s := range v.sources {
@@ -261,7 +259,7 @@ func (v *View) qualified(uri string) (source int, rest string) {
 	return -1, uri
 }
 
-// Qualified returns the source of which a URI has the qualifier, and the source's own form of the URI. It reports false for
+// Qualified returns the source that a URI is qualified for, and the source's own form of the URI. It reports false for
 // one that the rules of the source do not show, too.
 func (v *View) Qualified(uri string) (source, own string, ok bool) {
 	i, own := v.qualified(uri)

@@ -3,6 +3,7 @@ package upstream
 import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/apps"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -20,12 +21,6 @@ const (
 )
 
 const allAbilities = 1<<7 - 1
-
-// The extension of MCP Apps, as a client declares it: see mcp/apps. Servers look for it before they offer pages.
-const (
-	extensionApps = "io.modelcontextprotocol/ui"
-	mimeTypeApps  = "text/html;profile=mcp-app"
-)
 
 // abilitiesOf reads a client's capabilities.
 func abilitiesOf(caps jsonrpc.Raw) (a abilities) {
@@ -55,8 +50,8 @@ func abilitiesOf(caps jsonrpc.Raw) (a abilities) {
 		case "roots":
 			a |= canRoots
 		case "extensions":
-			scan.Array(scan.Member(scan.Member(value, extensionApps), "mimeTypes"), func(mime []byte) bool {
-				if mime[0] == '"' && string(scan.Unquote(mime)) == mimeTypeApps {
+			scan.Array(scan.Member(scan.Member(value, apps.Extension), "mimeTypes"), func(mime []byte) bool {
+				if mime[0] == '"' && string(scan.Unquote(mime)) == apps.MIMEType {
 					a |= canShowApps
 				}
 				return true
@@ -105,7 +100,7 @@ func (a abilities) declared() *spec.ClientCapabilities {
 		caps.Roots = &spec.RootsCapability{}
 	}
 	if a&canShowApps != 0 {
-		caps.Extensions = map[string]any{extensionApps: map[string]any{"mimeTypes": []string{mimeTypeApps}}}
+		caps.Extensions = map[string]any{apps.Extension: map[string]any{"mimeTypes": []string{apps.MIMEType}}}
 	}
 	return caps
 }
