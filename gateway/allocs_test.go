@@ -6,18 +6,33 @@ import (
 	"context"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/race"
 )
 
-// TestForwardAllocations bounds what a forwarded call allocates where no revision differs: 14, of which one is for
-// the params without the qualifier, and one for the runtime's own. The server runs in this process and allocates nothing.
+// TestForwardAllocations bounds what a forwarded call allocates where no revision differs: 13, and one for the
+// runtime's own; and one more for the params without the qualifier, where names are qualified. The server runs in this
+// process and allocates nothing.
 func TestForwardAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")
 	}
+	for namespace, c := range map[string]struct {
+		call string
+		most float64
+	}{
+		"never":  {strings.Replace(benchCall, "server__greet", "greet", 1), 14},
+		"always": {benchCall, 15},
+	} {
+		t.Run(namespace, func(t *testing.T) { forwardAllocates(t, namespace, c.call, c.most) })
+	}
+}
+
+func forwardAllocates(t *testing.T, namespace, body string, most float64) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "socket")
 	l, err := net.Listen("unix", path)
 	if err != nil {
@@ -28,7 +43,7 @@ func TestForwardAllocations(t *testing.T) {
 		defer close(served)
 		serveSparingly(l)
 	}()
-	g, err := gateway.New(&gateway.Config{Upstreams: []*gateway.Upstream{{Name: "server", URL: "unix:" + path, Era: "2025-06-18"}}}, nil)
+	g, err := gateway.New(&gateway.Config{Namespace: namespace, Upstreams: []*gateway.Upstream{{Name: "server", URL: "unix:" + path, Era: "2025-06-18"}}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +56,11 @@ func TestForwardAllocations(t *testing.T) {
 	})
 	c := &benchClient{g: g, revision: "2025-06-18"}
 	c.begin(t)
-	call := c.call(t, benchCall)
+	call := c.call(t, body)
 	if answer := call(); !bytes.Contains(answer, []byte("hello")) {
 		t.Fatalf("answered %s", answer)
 	}
-	if n := testing.AllocsPerRun(500, func() { call() }); n > 15 {
+	if n := testing.AllocsPerRun(500, func() { call() }); n > most {
 		t.Errorf("%v allocations for a forwarded call", n)
 	}
 }
