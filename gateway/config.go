@@ -99,7 +99,7 @@ type Endpoint struct {
 	Tools, Deny, Resources, Prompts []string
 	// Namespace counts before that of the upstreams and of the Config.
 	Namespace string
-	// Roles are those of which a principal needs one: for any other the endpoint is not there. Empty: no role is needed.
+	// A principal needs one of Roles: for any other the endpoint is not there. Empty: no role is needed.
 	Roles []string
 	// Overrides say in which form tools are shown, by UPSTREAM/NAME. Wrap is not for files, and must be nil.
 	Overrides map[string]mcp.Transform

@@ -15,7 +15,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/skills"
 )
 
-// skilled returns a server with some skills, of which each file has its mark. One skill has the same name everywhere.
+// skilled returns a server with some skills. Each of their files has its mark. One skill has the same name everywhere.
 func skilled(t *testing.T, mark string, more int, o *skills.Options) *gateway.Upstream {
 	t.Helper()
 	files := fstest.MapFS{}

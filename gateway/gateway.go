@@ -62,7 +62,7 @@ type Options struct {
 	// Logger takes what happens to the servers. Default: nothing is logged.
 	Logger *slog.Logger
 	// Metrics serves /metrics, such as a Metrics of package observe/metrics, for those who may see the page. What
-	// happens is told to the Observer of RPC. Default: there is nothing at that path.
+	// happens the Observer of RPC gets. Default: there is nothing at that path.
 	Metrics http.Handler
 }
 
@@ -407,7 +407,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	p := g.plan.Load()
-	p.closeViews() // nobody waits for its lists any more
+	p.closeViews() // no call waits for its lists any more
 	for _, s := range p.order {
 		wg.Go(func() { s.close(ctx) })
 	}

@@ -15,8 +15,8 @@ var (
 	windowsName = regexp.MustCompile(`%([A-Z_][A-Z0-9_]{2,})%`)
 )
 
-// literal gives notice of a value that looks as if a shell were to replace it, which
-// nobody does, and of a token that stands in the file itself. It looks at what was
+// literal gives notice of a value that looks as if a shell were to replace it, where
+// no shell is, and of a token that stands in the file itself. It looks at what was
 // written, and says nothing of it but the name of a variable.
 func (r *reader) literal(n *node, path string) {
 	if n.kind != scalarNode || strings.Contains(n.text, "${") {

@@ -26,7 +26,7 @@ type Survey struct {
 	Took time.Duration
 	// Tools, Resources, Templates and Prompts are how many it has, whatever the configuration shows.
 	Tools, Resources, Templates, Prompts int
-	// Bytes are those of its list of tools, of which models get about one token for each four.
+	// Bytes is the size of its list of tools, about four for each token that a model gets.
 	Bytes int
 	// Err says why the others are zero. Nil: the server is there.
 	Err error

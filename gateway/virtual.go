@@ -160,8 +160,8 @@ func errNotThere() error {
 	return jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: there is no MCP server of this name")
 }
 
-// explained returns the servers whose blocked items callers are told of. At a virtual server nobody hears of what it has
-// not chosen.
+// explained returns the servers that callers get reasons for: errors name what a pin blocks there. A virtual server has
+// none, since a reason could show what was not chosen.
 func (e *endpoint) explained() []*server {
 	if e.virtual() != nil {
 		return nil

@@ -48,7 +48,7 @@ type Options struct {
 	Logger *slog.Logger
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
-	// Observer is told of each decision about a call. Default none.
+	// Observer gets each decision about a call. Default none.
 	Observer *observe.Observer
 }
 

@@ -75,7 +75,7 @@ func TestHostileNames(t *testing.T) {
 	}
 }
 
-// overPipe calls methods over a connection, which answer with codes that nobody knows.
+// overPipe calls methods over a connection, which answer with unregistered codes.
 func overPipe(t *testing.T, rpc *farcall.Options) func(string) {
 	t.Helper()
 	mux := farcall.NewMux()

@@ -42,8 +42,8 @@ type Options struct {
 // other is the value of a label for what has no value of its own.
 const other = "_OTHER"
 
-// Metrics is an http.Handler that answers with the metrics, in the formats of Prometheus. Who may read it is
-// the business of whoever mounts it: tools, upstreams and load are in it. Its methods may be called
+// Metrics is an http.Handler that answers with the metrics, in the formats of Prometheus. It asks for no
+// credentials: guard it where it is mounted, since tools, upstreams and load are in it. Its methods may be called
 // concurrently.
 type Metrics struct {
 	handler  http.Handler

@@ -177,7 +177,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// used returns metrics each of which has a series.
+// used returns metrics that have a series each.
 func used(t *testing.T) *metrics.Metrics {
 	t.Helper()
 	m := metrics.New(&metrics.Options{MaxSeries: 1})

@@ -103,7 +103,7 @@ type Options struct {
 	Asks   bool
 	OnAsks func()
 	// OnQueued is called with the time that a call has waited for a connection, if it had to, once it has one. A lock is
-	// held: it must not block. Nil: nobody wants to know.
+	// held: it must not block. Nil: it is not called.
 	OnQueued func(time.Duration)
 	// Pool bounds the connections of one owner whose requests have no session and must not be
 	// mixed. With the lifetime "call" it bounds all connections, where Exclusive is set. Default 8.
