@@ -55,7 +55,7 @@ var archLadder = map[string]archRow{
 	// Host, New, Options and Server to have one; State with its four values and Status; List and Item; ErrUnknown and ErrNotReady.
 	"mcp/host": {ours: "internal/backoff . jsonrpc stream internal/environ internal/glob internal/target internal/visible mcp mcp/mcphttp mcp/spec", names: 15},
 	// 10: what reads a document (New, Open, Fetch), what it makes (API, Tool, Problem) and how (Options, Slim and its three values).
-	"mcp/openapi": {ours: "internal/backoff jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate internal/yamljson mcp mcp/spec", names: 12},
+	"mcp/openapi": {ours: ". internal/backoff jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate internal/yamljson mcp mcp/mcphttp mcp/spec", names: 12},
 	"guard": {
 		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/permit internal/port internal/scan internal/share internal/validate mcp/spec observe",
 		names: 23, // Past is what an audit knows of a call that is decided again

@@ -12,6 +12,7 @@ import (
 
 	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/fetch"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
 const (
@@ -21,6 +22,7 @@ const (
 	maxRetryWait  = 5 * time.Second
 	retryWait     = 200 * time.Millisecond
 	maxIdle       = 16 // connections to the API that are kept open between calls
+	maxChallenges = 2  // of an API to the Authorizer, for one request
 )
 
 // A sender sends requests to the origin of an API.
@@ -28,6 +30,7 @@ type sender struct {
 	client  *http.Client
 	origin  string
 	header  http.Header
+	auth    mcphttp.Authorizer
 	timeout time.Duration
 	maxText int
 }
@@ -35,7 +38,7 @@ type sender struct {
 func (b *builder) newSender() (*sender, error) {
 	s := &sender{
 		client: &http.Client{}, origin: originOf(b.base), header: b.o.Header.Clone(),
-		timeout: b.o.Timeout, maxText: b.o.MaxText,
+		auth: b.o.Authorizer, timeout: b.o.Timeout, maxText: b.o.MaxText,
 	}
 	if b.o.Client != nil {
 		client := *b.o.Client
@@ -64,9 +67,12 @@ func (b *builder) checkBase() error {
 	return err
 }
 
-// authorize adds the credentials, for the origin that they are for.
-func (s *sender) authorize(r *http.Request, open bool) {
-	if open || originOf(r.URL) != s.origin {
+// trusts reports whether credentials are sent with a request, of an operation that may need none.
+func (s *sender) trusts(r *http.Request, open bool) bool { return !open && originOf(r.URL) == s.origin }
+
+// addHeader adds the headers of the options, for the origin that they are for.
+func (s *sender) addHeader(r *http.Request, open bool) {
+	if !s.trusts(r, open) {
 		return
 	}
 	for name, values := range s.header {
@@ -98,12 +104,12 @@ type response struct {
 
 // do sends a request, and reads the response. What may be repeated is sent a second time when the
 // API could not be reached, or says that it is busy.
-func (s *sender) do(r *http.Request, event func(data string) error) (*response, error) {
+func (s *sender) do(r *http.Request, open bool, event func(data string) error) (*response, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), s.timeout)
 	defer cancel()
 	r = r.WithContext(ctx)
 	for attempt := 0; ; attempt++ {
-		resp, err := s.client.Do(r)
+		resp, err := s.authorized(r, open)
 		wait, again := s.again(r, resp, err)
 		if attempt > 0 || !again || !sleep(ctx, wait) {
 			if err != nil {
@@ -114,13 +120,53 @@ func (s *sender) do(r *http.Request, event func(data string) error) (*response, 
 		if resp != nil {
 			resp.Body.Close()
 		}
-		if r.GetBody != nil {
-			if r.Body, err = r.GetBody(); err != nil {
-				return nil, err
-			}
+		if err := rewind(r); err != nil {
+			return nil, err
 		}
 	}
 }
+
+// rewind makes a request ready to be sent once more.
+func rewind(r *http.Request) (err error) {
+	if r.GetBody != nil {
+		r.Body, err = r.GetBody()
+	}
+	return err
+}
+
+// authorized sends a request with the credentials of the Authorizer, and again when it has better ones for the API.
+func (s *sender) authorized(r *http.Request, open bool) (*http.Response, error) {
+	if s.auth == nil || !s.trusts(r, open) {
+		return s.client.Do(r)
+	}
+	for try := 0; ; try++ {
+		if err := s.auth.Authorize(r.Context(), r); err != nil {
+			return nil, &authError{err}
+		}
+		resp, err := s.client.Do(r)
+		if err != nil || try == maxChallenges || resp.StatusCode != http.StatusUnauthorized && resp.StatusCode != http.StatusForbidden {
+			return resp, err
+		}
+		again, err := s.auth.Challenge(r.Context(), resp)
+		if err != nil {
+			resp.Body.Close()
+			return nil, &authError{err}
+		}
+		if !again {
+			return resp, nil
+		}
+		resp.Body.Close()
+		if err := rewind(r); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// authError is a failure of the Authorizer: the API was not asked, or its answer does not count.
+type authError struct{ err error }
+
+func (e *authError) Error() string { return "the request to the API cannot be authorized: " + e.err.Error() }
+func (e *authError) Unwrap() error { return e.err }
 
 // again reports whether a request is worth a second attempt, and after which time.
 func (s *sender) again(r *http.Request, resp *http.Response, err error) (time.Duration, bool) {
@@ -160,6 +206,9 @@ func sleep(ctx context.Context, d time.Duration) bool {
 func (s *sender) failure(ctx context.Context, err error) error {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return errors.New("the API did not answer within " + s.timeout.String())
+	}
+	if auth, ok := errors.AsType[*authError](err); ok {
+		return auth
 	}
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err

@@ -173,6 +173,14 @@ func TestOpen(t *testing.T) {
 	if n := len(api.Tools()); n != 2 || !strings.Contains(string(api.Tools()[0].InputSchema), `"$defs":{"s_`) {
 		t.Errorf("%d tools, %s", n, api.Tools()[0].InputSchema)
 	}
+	var files []string
+	for _, name := range api.Files() {
+		name, _ = filepath.Rel(dir, name)
+		files = append(files, filepath.ToSlash(name))
+	}
+	if got := strings.Join(files, " "); got != "api/openapi.yaml api/params.json api/paths/p.yaml" {
+		t.Errorf("the files are %s", got)
+	}
 	os.Symlink(filepath.Join(dir, "secret.json"), filepath.Join(dir, "api", "link.json"))
 	for _, to := range []string{"../secret.json", "/etc/passwd", "file:///etc/passwd", "link.json", "%2e%2e/secret.json", "https://a.test/x", "//a.test/x", "gone.json", `..\\secret.json`} {
 		write("api/bad.json", string(docOf(`"/p":{"get":{"parameters":[{"$ref":"`+to+`"}]}}`)))
@@ -198,7 +206,7 @@ func TestServers(t *testing.T) {
 		{`"servers":[{"url":"https://{region}.example.test/{v}","variables":{"region":{"default":"eu"},"v":{"default":"1"}}}]`, Options{Variables: map[string]string{"region": "us"}}, "https://us.example.test/1"},
 		{`"x":1`, Options{}, "set Options.BaseURL"},
 		{server("/v1"), Options{}, "set Options.BaseURL"},
-		{server("https://api.example.test"), Options{Header: http.Header{"X-Key": {"k"}}}, "Options.Header needs Options.BaseURL"},
+		{server("https://api.example.test"), Options{Header: http.Header{"X-Key": {"k"}}}, "Options.Header and Authorizer need Options.BaseURL"},
 		{server("https://10.0.0.1"), Options{Client: http.DefaultClient}, "a private address"},
 		{server("https://u:p@api.example.test"), Options{}, "no user"},
 		{server("http://api.example.test"), Options{}, "it must be https"},

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +34,7 @@ const (
 // goroutines at once.
 type API struct {
 	title, version string
+	files          []string
 	tools          []*Tool
 	problems       []Problem
 	sender         *sender
@@ -102,7 +105,17 @@ func Open(name string, o *Options) (*API, error) {
 	}
 	d := newDocument()
 	d.read = read
-	return load(d, doc, &url.URL{}, o)
+	api, err := load(d, doc, &url.URL{}, o)
+	if err != nil {
+		return nil, err
+	}
+	api.files = []string{name}
+	for _, other := range slices.Sorted(maps.Keys(d.files)) {
+		if other != "" {
+			api.files = append(api.files, filepath.Join(filepath.Dir(name), filepath.FromSlash(other)))
+		}
+	}
+	return api, nil
 }
 
 func readFile(root *os.Root, name string) ([]byte, error) {
@@ -145,6 +158,12 @@ func Fetch(ctx context.Context, address string, o *Options) (*API, error) {
 	}
 	return load(newDocument(), doc, origin, o)
 }
+
+// Info returns the title and the version that the document has in info, without control characters. Both may be "".
+func (a *API) Info() (title, version string) { return a.title, a.version }
+
+// Files returns the files that [Open] has read, the document first; none after [New] and [Fetch].
+func (a *API) Files() []string { return a.files }
 
 // Tools returns the tools, in the order of paths.
 func (a *API) Tools() []*Tool { return a.tools }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
 // Slim says how much of the schemas and descriptions of a document is shown to models, who
@@ -41,6 +42,9 @@ type Options struct {
 	// not sent for operations whose security is empty, nor after a redirect to another origin. It needs BaseURL, so that
 	// no document chooses who gets it, unless that was fetched from the same origin.
 	Header http.Header
+	// Authorizer adds credentials to the same requests as Header, which needs BaseURL as well, and is asked for better ones
+	// when the API answers with 401 or 403. Default: none.
+	Authorizer mcphttp.Authorizer
 	// Client sends the requests; its CheckRedirect is not used, and its Transport decides where names
 	// lead to. Default: a client without cookies.
 	Client *http.Client

@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -222,7 +223,8 @@ func (p *plan) headers(r *http.Request, values [][]byte) error {
 	if cookies != nil {
 		r.Header.Set("Cookie", strings.Join(cookies, "; "))
 	}
-	p.sender.authorize(r, p.open)
+	farcall.TraceFrom(r.Context()).SetHeader(r.Header)
+	p.sender.addHeader(r, p.open)
 	return nil
 }
 

@@ -24,7 +24,7 @@ const (
 func (p *plan) send(r *http.Request, values [][]byte) (*mcp.ToolResult, error) {
 	ctx := r.Context()
 	count := 0.0
-	resp, err := p.sender.do(r, func(data string) error {
+	resp, err := p.sender.do(r, p.open, func(data string) error {
 		count++
 		return mcp.Progress(ctx, count, 0, shorten(clean(data), 1000))
 	})

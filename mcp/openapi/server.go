@@ -27,8 +27,8 @@ func (b *builder) readServers() error {
 		b.base = u
 		return nil
 	}
-	if len(b.o.Header) > 0 && origin.Host == "" {
-		return errors.New("Options.Header needs Options.BaseURL: the document would choose who gets the credentials")
+	if (len(b.o.Header) > 0 || b.o.Authorizer != nil) && origin.Host == "" {
+		return errors.New("Options.Header and Authorizer need Options.BaseURL: the document would choose who gets the credentials")
 	}
 	u, err := origin.Parse(declared)
 	if err != nil || declared == "" || u.Host == "" {
