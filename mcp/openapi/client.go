@@ -165,7 +165,9 @@ func (s *sender) authorized(r *http.Request, open bool) (*http.Response, error) 
 // authError is a failure of the Authorizer: the API was not asked, or its answer does not count.
 type authError struct{ err error }
 
-func (e *authError) Error() string { return "the request to the API cannot be authorized: " + e.err.Error() }
+func (e *authError) Error() string {
+	return "the request to the API cannot be authorized: " + e.err.Error()
+}
 func (e *authError) Unwrap() error { return e.err }
 
 // again reports whether a request is worth a second attempt, and after which time.

@@ -159,6 +159,9 @@ func Fetch(ctx context.Context, address string, o *Options) (*API, error) {
 	return load(newDocument(), doc, origin, o)
 }
 
+// CloseIdleConnections closes the connections to the API that no call uses.
+func (a *API) CloseIdleConnections() { a.sender.client.CloseIdleConnections() }
+
 // Info returns the title and the version that the document has in info, without control characters. Both may be "".
 func (a *API) Info() (title, version string) { return a.title, a.version }
 
@@ -297,6 +300,7 @@ func (b *builder) build() error {
 	if b.api.sender, err = b.newSender(); err != nil {
 		return err
 	}
+	b.checkSelectors(all)
 	var chosen []*operation
 	for _, o := range all {
 		switch why, ok := b.choose(o); {

@@ -152,6 +152,20 @@ func (s selector) match(o *operation) bool {
 	return glob(s.text, o.name)
 }
 
+// checkSelectors reports those of Allow and Deny that match no operation.
+func (b *builder) checkSelectors(all []*operation) {
+	for _, of := range []struct {
+		name string
+		list []string
+	}{{"Allow", b.o.Allow}, {"Deny", b.o.Deny}} {
+		for _, text := range of.list {
+			if !slices.ContainsFunc(all, selector{text}.match) {
+				b.warn(nil, "the pattern of %s %q matches none of the %d operations; write the name of a tool, GET /path/**, or tag:name", of.name, text, len(all))
+			}
+		}
+	}
+}
+
 // exact reports whether it names one operation.
 func (s selector) exact() bool {
 	return !strings.ContainsAny(s.text, "*") && !strings.HasPrefix(s.text, "tag:")
