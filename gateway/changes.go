@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -26,7 +27,11 @@ func (c *Config) Changes(from *Config) []string {
 		case old == nil:
 			changes = append(changes, "+"+u.Name)
 		default:
-			if keys := changedKeys(reflect.ValueOf(u).Elem(), reflect.ValueOf(old).Elem()); len(keys) > 0 {
+			keys := changedKeys(reflect.ValueOf(u).Elem(), reflect.ValueOf(old).Elem())
+			if u.documents != old.documents && !slices.Contains(keys, "openapi") {
+				keys = append(keys, "openapi")
+			}
+			if len(keys) > 0 {
 				changes = append(changes, "~"+u.Name+" ("+strings.Join(keys, ", ")+")")
 			}
 		}
@@ -100,7 +105,7 @@ func ours(t reflect.Type) bool {
 // keyOf is the key of a field in a file: "max_in_flight" of MaxInFlight, "url" of URL.
 func keyOf(field string) string {
 	var key strings.Builder
-	runes := []rune(field)
+	runes := []rune(strings.ReplaceAll(field, "OpenAPI", "Openapi"))
 	for i, r := range runes {
 		// A word begins where a capital letter stands beside a small one.
 		if i > 0 && unicode.IsUpper(r) && (unicode.IsLower(runes[i-1]) || i+1 < len(runes) && unicode.IsLower(runes[i+1])) {

@@ -142,6 +142,10 @@ type Upstream struct {
 	// handlers see the gateway as their client, and the values of no caller's context. The gateway
 	// does not close it. No file can have it.
 	Server *mcp.Server
+	// OpenAPI is an HTTP API whose operations are the tools, in place of a Command and a Server. URL is the address of the
+	// API then; without one it is what the document says. Headers, TLS, Proxy and Auth are those of requests to
+	// it, and need the URL. Tools.Allow and Tools.Deny also take operations ("GET /repos/**") and tags ("tag:repos").
+	OpenAPI *OpenAPI
 
 	// Lifetime says who shares a connection (or a child process): "auto" (the default: all clients that
 	// can be asked the same, and each session its own once the server asks something), "shared" (one
@@ -203,9 +207,10 @@ type Upstream struct {
 	// Auth are the credentials that the gateway has there. Nil: Headers, if any.
 	Auth *Credentials
 
-	origins map[string]string // where values come from, by "env.NAME", "headers.Name", "url"
-	broken  bool              // what it is could not be read
-	shown   []string          // the command as it was written, before ${ENV} was replaced
+	origins   map[string]string // where values come from, by "env.NAME", "headers.Name", "url"
+	documents string            // a hash of the files of OpenAPI
+	broken    bool              // what it is could not be read
+	shown     []string          // the command as it was written, before ${ENV} was replaced
 }
 
 // A Sandbox says what a command may do (Linux). What is not named it may not.

@@ -97,7 +97,7 @@ func (c *Upstream) authorization(*slog.Logger) (mcphttp.Authorizer, error) {
 	a := c.Auth
 	o := &mcpauth.Options{
 		ClientID: a.ClientID, ClientSecret: a.Secret, Key: a.Key, MetadataURL: a.MetadataURL,
-		Issuer: a.Issuer, Scopes: a.Scopes, DPoP: a.DPoP, Target: c.Target(),
+		Issuer: a.Issuer, Scopes: a.Scopes, DPoP: a.DPoP, Target: c.address(),
 	}
 	switch a.Type {
 	case authOAuth:

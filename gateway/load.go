@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/farcall-dev/farcall/mcp/openapi"
 )
 
 // maxConfig bounds a file in bytes, and maxYAML one that is YAML: the time that its
@@ -52,8 +54,10 @@ func parseAs(name string, data []byte, read func(*reader, *node) *Config) (*Conf
 	c := read(r, root)
 	check := checker{problem: r.problem, notice: r.advise, said: r.said, written: r.written, values: r.values, roots: r.roots}
 	if !r.stopped {
+		check.apis = map[*Upstream]*openapi.API{}
 		check.config(c)
 		r.auditAlone(c)
+		r.documents(c.Upstreams, check.apis)
 	}
 	if err := r.failure(); err != nil {
 		return nil, err

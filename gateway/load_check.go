@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/openapi"
 )
 
 // Check reports what is wrong with a configuration, as a *[ConfigError] with everything that
@@ -50,6 +51,7 @@ type checker struct {
 	written map[string]string                // the values that have been replaced
 	values  map[string]string                // what they have been replaced with
 	roots   []string                         // the paths of the upstreams
+	apis    map[*Upstream]*openapi.API       // documents that were read; nil: they are not kept
 }
 
 // quote writes the value at a path as it was written.
@@ -254,6 +256,8 @@ func (c *checker) upstream(u *Upstream, path string) {
 	switch {
 	case u.Server != nil:
 		c.inProcess(u, path)
+	case u.OpenAPI != nil:
+		c.openAPI(u, path)
 	case len(u.Command) == 0 && u.URL == "" && u.broken: // it has been said why
 	case len(u.Command) == 0 && u.URL == "":
 		c.problem(path, "it has neither a command nor a url", "add command: [PROGRAM, ARGUMENTS...] or url: https://host/mcp")
@@ -286,7 +290,7 @@ func (c *checker) refuse(path, why, hint string, set map[string]bool) {
 // inProcess refuses what has no meaning for a server of this process.
 func (c *checker) inProcess(u *Upstream, path string) {
 	c.refuse(path, "a server of this process has none", "remove it, or use another upstream", map[string]bool{
-		"command": len(u.Command) > 0, "url": u.URL != "", "env": len(u.Env) > 0, "inherit_env": len(u.InheritEnv) > 0, "cwd": u.Cwd != "",
+		"command": len(u.Command) > 0, "url": u.URL != "", "openapi": u.OpenAPI != nil, "env": len(u.Env) > 0, "inherit_env": len(u.InheritEnv) > 0, "cwd": u.Cwd != "",
 		"headers": len(u.Headers) > 0, "tls": u.ownTLS(), "proxy": u.Proxy != "", "forward_headers": len(u.ForwardHeaders) > 0,
 		"transport": u.Transport != "", "framing": u.Framing != "", "frame_timeout": u.FrameTimeout != 0,
 		"restart": u.Restart != Restart{}, "sandbox": u.Sandbox != nil, "auth": u.Auth != nil, "max_message": u.MaxMessage != 0,

@@ -65,7 +65,7 @@ func (u *Upstream) filled(namespace string) *Upstream {
 	out.Namespace = cmp.Or(u.Namespace, namespace)
 	out.Label = u.refs().Label
 	out.Arguments, out.Web = cmp.Or(u.Arguments, argumentsRewrite), cmp.Or(u.Web, webBare)
-	if scheme != "http" && scheme != "https" && out.Lifetime != lifetimeShared {
+	if scheme != "http" && scheme != "https" && u.OpenAPI == nil && out.Lifetime != lifetimeShared {
 		out.Pool = cmp.Or(u.Pool, 8)
 	}
 	return &out
@@ -73,7 +73,7 @@ func (u *Upstream) filled(namespace string) *Upstream {
 
 // profile is what is found at the server: one of this process is served as MCP.
 func (u *Upstream) profile() string {
-	if u.Server != nil {
+	if u.Server != nil || u.OpenAPI != nil {
 		return profileMCP
 	}
 	return cmp.Or(u.Profile, profileAuto)
@@ -112,8 +112,15 @@ func (u *Upstream) Target() string {
 	if u.Server != nil {
 		return "a server of this process"
 	}
+	if u.OpenAPI != nil {
+		text := "openapi " + publicURL(u.OpenAPI.Document)
+		if u.URL != "" {
+			text += " at " + u.address()
+		}
+		return text
+	}
 	if u.URL != "" {
-		return publicURL(cmp.Or(u.origins["url"], u.URL))
+		return u.address()
 	}
 	words := u.Command
 	if len(u.shown) == len(u.Command) {
@@ -121,6 +128,9 @@ func (u *Upstream) Target() string {
 	}
 	return strings.Join(publicWords(words), " ")
 }
+
+// address is the URL as it may be shown.
+func (u *Upstream) address() string { return publicURL(cmp.Or(u.origins["url"], u.URL)) }
 
 var withDefault = regexp.MustCompile(`(\$\{[^}]*?):-[^}]*\}`)
 

@@ -42,7 +42,7 @@ func TestDocs(t *testing.T) {
 	t.Setenv("INTROSPECTION_SECRET", "s3cr3t")
 	t.Setenv("PARTNER_SECRET", strings.Repeat("s3cr3t", 6))
 	dir := t.TempDir()
-	for name, text := range map[string]string{"policy.cedar": "permit(principal, action, resource);", "audit.key": strings.Repeat("s3cr3t", 6), "reports.pem": testKey(t), "example-ca.pem": testAuthority, "locks.jsonl": "", "session.key": strings.Repeat("5e", 32), "session.previous.key": strings.Repeat("4d", 32)} {
+	for name, text := range map[string]string{"policy.cedar": "permit(principal, action, resource);", "pets.yaml": "openapi: 3.1.0\npaths: {/pets: {get: {operationId: list, tags: [read]}, delete: {}}}\n", "audit.key": strings.Repeat("s3cr3t", 6), "reports.pem": testKey(t), "example-ca.pem": testAuthority, "locks.jsonl": "", "session.key": strings.Repeat("5e", 32), "session.previous.key": strings.Repeat("4d", 32)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -64,6 +64,9 @@ func TestDocs(t *testing.T) {
 				set["Config.Guard."+field] = true // it has their defaults: the other is not for everybody
 			}
 			set["Upstream.Server"] = true // a value of Go, which no file has
+			for _, field := range []string{"BaseURL", "Header", "Authorizer", "Client", "Timeout", "Allow", "Deny", "Edit"} {
+				set["Upstream.OpenAPI.Options."+field] = true // as well, or those of the upstream
+			}
 			for field, ok := range set {
 				if !ok {
 					t.Errorf("the example does not have %s", field)

@@ -38,6 +38,7 @@ func (r *reader) upstream(m member, path string) *Upstream {
 		"cwd":         r.cwd(&u.Cwd),
 		"restart":     func(n *node, path string) { r.restart(&u.Restart, n, path) },
 		"url":         func(n *node, path string) { r.url(u, n, path) },
+		"openapi":     func(n *node, path string) { r.openAPI(u, n, path) },
 		"headers":     r.secrets(&u.Headers, u, "headers"),
 		"tls": func(n *node, path string) {
 			r.fields(n, path, map[string]take{

@@ -48,6 +48,7 @@ type server struct {
 	children *supervise.Supervisor // nil: it is at an address
 	mcp      *upstream.Upstream    // nil: it is no MCP server
 	raw      *raw.Upstream         // nil: it is nothing but an MCP server
+	api      *api                  // nil: it is no HTTP API
 	alone    *route.View           // what it offers, by its own names
 	auth     mcphttp.Authorizer    // nil: headers are all it needs
 	http     *http.Client          // nil: that of the transport
@@ -100,6 +101,9 @@ func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, e
 	if s.auth, err = c.authorizer(log); err != nil {
 		return nil, err
 	}
+	if c.OpenAPI != nil {
+		s.api = newAPI(c, s.http, log)
+	}
 	if c.profile() != profileRaw {
 		s.speakMCP(log, size)
 	}
@@ -117,7 +121,7 @@ func (c *Upstream) framing() stream.Framing {
 func (s *server) speakMCP(log *slog.Logger, size int) {
 	c := s.cfg
 	s.mcp = upstream.New(&upstream.Options{
-		Name: c.Name, Dial: s.dial, Exclusive: !s.web(), Identity: c.identify(),
+		Name: c.Name, Dial: s.dial, Exclusive: !s.web() && s.api == nil, Identity: c.identify(),
 		Lifetime: c.Lifetime, Pool: c.Pool, IdleStop: c.IdleStop,
 		Timeout: c.Timeout, StartTimeout: c.StartTimeout, Starting: s.starting, MaxInFlight: c.MaxInFlight, MaxQueue: c.MaxQueue, QueueTimeout: c.QueueTimeout,
 		BreakAfter: c.Breaker.After, BreakFor: c.Breaker.For,
@@ -155,10 +159,14 @@ func (s *server) source(namespace string) route.Source {
 	filter := func(f Filter) route.Filter {
 		return route.Filter{Allow: f.Allow, Deny: f.Deny, Rename: f.Rename, Describe: f.Describe}
 	}
+	tools := filter(s.cfg.Tools)
+	if s.api != nil { // it has no others
+		tools.Allow, tools.Deny = nil, nil
+	}
 	return route.Source{
 		Name: s.cfg.Name, Refs: s.cfg.refs(),
 		Rules: route.Rules{
-			Tools: filter(s.cfg.Tools), Resources: filter(s.cfg.Resources), Prompts: filter(s.cfg.Prompts),
+			Tools: tools, Resources: filter(s.cfg.Resources), Prompts: filter(s.cfg.Prompts),
 			Namespace: namespace,
 		},
 		List:  s.list,
@@ -191,8 +199,15 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 		}
 		return mcp.Connect(ctx, t, o)
 	}
+	if s.api != nil {
+		server, err := s.api.serve(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return mcp.Connect(ctx, s.inside(server, authorizedBy(s.authFor(ctx))), o)
+	}
 	if c.Server != nil {
-		return mcp.Connect(ctx, s.inside(), o)
+		return mcp.Connect(ctx, s.inside(c.Server, nil), o)
 	}
 	if !s.web() {
 		t, err := s.target.Dial(ctx, s.reach("mcp"))
@@ -209,10 +224,10 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 }
 
 // inside connects to a server of this process. What serves the connection ends with it.
-func (s *server) inside() farcall.Transport {
+func (s *server) inside(server *mcp.Server, o *farcall.Options) farcall.Transport {
 	mine, theirs := farcall.Pipe()
 	s.serving.Go(func() {
-		if err := s.cfg.Server.Serve(context.Background(), theirs); err != nil { //nolint:forbidigo // it ends with the connection
+		if err := mcp.Serve(context.Background(), server, theirs, o); err != nil { //nolint:forbidigo // it ends with the connection
 			s.g.opts.Logger.Warn("a connection in memory has failed", "upstream", s.cfg.Name, "error", err)
 		}
 	})
@@ -294,6 +309,9 @@ func (s *server) close(ctx context.Context) {
 	}
 	wg.Wait()
 	s.serving.Wait()
+	if s.api != nil {
+		s.api.close()
+	}
 	if s.children != nil {
 		_ = s.children.Close()
 	}

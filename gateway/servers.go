@@ -22,6 +22,7 @@ func (c *Config) Servers() ([]host.Server, error) {
 	for _, u := range c.Upstreams {
 		at := "upstreams." + u.Name
 		refuse(u.profile() == profileRaw, at+".profile", "a server that does not speak MCP")
+		refuse(u.OpenAPI != nil, at+".openapi", "an HTTP API")
 		refuse(u.Framing != "" && u.Framing != "line", at+".framing", "this framing")
 		refuse(u.Era != "" && u.Era != "auto", at+".era", "the revision of one server")
 		refuse(u.Sandbox != nil, at+".sandbox", "a sandbox")

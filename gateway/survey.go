@@ -123,6 +123,9 @@ func (f *findings) upstream(u *Upstream) {
 	} {
 		at := join(path, of.key)
 		for key, patterns := range map[string][]string{"allow": of.f.Allow, "deny": of.f.Deny} {
+			if u.OpenAPI != nil && of.key == "tools" {
+				continue // they choose operations before there are tools
+			}
 			for i, p := range patterns {
 				f.pattern(fmt.Sprintf("%s.%s[%d]", at, key, i), u.Name, p, of.key, of.names)
 			}
