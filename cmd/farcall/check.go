@@ -160,6 +160,8 @@ type checkUpstream struct {
 	Sandbox  string   `json:"sandbox,omitempty"`
 	Reaches  []string `json:"reaches,omitempty"` // a command without a sandbox
 	Auth     string   `json:"auth,omitempty"`    // how the gateway shows who it is
+
+	API *checkAPI `json:"api,omitempty"` // the operations of a document in a file
 }
 
 type checkEndpoint struct {
@@ -342,8 +344,11 @@ func describeUpstream(u *gateway.Upstream, locked bool) checkUpstream {
 		Env: valuesOf(u, "env", u.Env), Headers: valuesOf(u, "headers", u.Headers), Inherits: u.InheritEnv, Lifetime: u.Lifetime, Sharing: sharing(u),
 		Sandbox: sandboxText(u.Sandbox), Auth: credentialsText(u),
 	}
-	if len(u.Command) > 0 {
+	switch {
+	case len(u.Command) > 0:
 		d.Kind = "command"
+	case u.OpenAPI != nil:
+		d.Kind, d.API = "api", describeAPI(u)
 	}
 	d.Limits = []string{brief(u.Timeout) + " for a call", countOf(u.MaxInFlight, "call") + " at once", fmt.Sprintf("%d wait for at most %s", u.MaxQueue, brief(u.QueueTimeout))}
 	if u.MaxMessage > 0 {
@@ -507,14 +512,17 @@ func (e *env) explainUpstream(u checkUpstream) error {
 	if u.Profile == "raw" {
 		what = "JSON-RPC, "
 	}
-	verb := "connects to"
-	if u.Kind == "command" {
+	verb, kind := "connects to", u.Kind
+	switch u.Kind {
+	case "command":
 		verb = "runs"
+	case "api":
+		verb, kind = "calls", "HTTP API"
 	}
 	if u.Disabled {
 		what = "disabled, " + what
 	}
-	fmt.Fprintf(e.stdout, "\n%s  %sa %s\n", e.paint(colourName, u.Name), what, u.Kind)
+	fmt.Fprintf(e.stdout, "\n%s  %s%s\n", e.paint(colourName, u.Name), what, article(kind))
 	rows := [][]string{{verb, u.Target}}
 	add := func(name string, texts ...string) {
 		for _, text := range texts {
@@ -541,7 +549,10 @@ func (e *env) explainUpstream(u checkUpstream) error {
 	for i := range rows {
 		rows[i][0], rows[i][1] = "  "+rows[i][0], tame(rows[i][1])
 	}
-	return columns(e.stdout, rows, nil)
+	if err := columns(e.stdout, rows, nil); err != nil || u.API == nil {
+		return err
+	}
+	return e.explainAPI(u.Name, u.API)
 }
 
 // explainGateway prints where a gateway is reached, and what bounds it.
