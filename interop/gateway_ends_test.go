@@ -80,6 +80,9 @@ func TestGatewayKilledChild(t *testing.T) {
 				if err := ended(t, waits); err == nil || !strings.Contains(err.Error(), "gosdk") {
 					t.Errorf("the call that may have had an effect: %v", err)
 				}
+				// The repeated call starts a child anew. A call that came now could start one before
+				// the end of the killed one is known, which would be no restart.
+				f.status(t, func(s status) bool { return s.of("local").Restarts > before.of("local").Restarts })
 				check()
 				if err := ended(t, works); err != nil {
 					t.Errorf("the call that has none: %v", err)
