@@ -128,6 +128,9 @@ func (c *checker) config(conf *Config) {
 	}
 	c.endpoints(conf)
 	if conf.Guard != nil {
+		if c.apis != nil {
+			c.operations(conf.Guard, conf.Upstreams)
+		}
 		c.guard(conf.Guard)
 		c.patterns(conf.Guard, conf.Upstreams)
 	}

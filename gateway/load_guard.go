@@ -55,6 +55,9 @@ func (r *reader) guardOnly(n *node) *Config {
 	}
 	r.fields(n, "", table)
 	check := checker{problem: r.problem, notice: r.advise, said: r.said, written: r.written, values: r.values}
+	upstreams, apis := r.apisOf(n)
+	check.apis = apis
+	check.operations(c.Guard, upstreams)
 	check.guard(c.Guard)
 	return c
 }
