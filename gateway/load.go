@@ -72,8 +72,11 @@ func readNode(name string, data []byte) (*node, error) {
 		return nil, &syntaxError{message: fmt.Sprintf("the file is larger than %d MB", maxConfig>>20)}
 	}
 	data = withoutMark(data)
+	if strings.EqualFold(filepath.Ext(name), ".toml") {
+		return readTOML(data)
+	}
 	start := bytes.TrimSpace(data)
-	if strings.EqualFold(filepath.Ext(name), ".json") || bytes.HasPrefix(start, []byte("{")) {
+	if ext := strings.ToLower(filepath.Ext(name)); ext == ".json" || ext == ".jsonc" || bytes.HasPrefix(start, []byte("{")) {
 		return readJSON(data)
 	}
 	if len(data) > maxYAML {
@@ -249,22 +252,18 @@ func (r *reader) config(n *node) *Config {
 	case n.kind != mapNode:
 		r.wrongKind(n, "", "a map with the key upstreams is wanted")
 		r.stopped = true
-	case n.get("upstreams") != nil:
-		r.own(n, c)
-	case isPolicyTest(n):
+	case isPolicyTest(n) && n.get("upstreams") == nil:
 		r.problemAt(n.at, "tests", "this is a file of calls, and a configuration is wanted", "run farcall policy test "+filepath.Base(r.file))
 		r.stopped = true
-	case n.get("mcpServers") != nil:
-		r.clients(n, "mcpServers", c)
-	case n.get("servers") != nil && r.isJSON():
-		r.clients(n, "servers", c)
 	default:
+		if f, in := r.formatOf(n); f != nil {
+			r.clients(in, f, c)
+			break
+		}
 		r.own(n, c)
 	}
 	return c
 }
-
-func (r *reader) isJSON() bool { return strings.EqualFold(filepath.Ext(r.file), ".json") }
 
 // own reads farcall's own form.
 func (r *reader) own(n *node, c *Config) { r.fields(n, "", r.ownKeys(n, c)) }

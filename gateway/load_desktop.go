@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,9 +11,9 @@ import (
 	"time"
 )
 
-// clients reads the servers of a desktop client: Claude, VS Code (servers), Cursor, Windsurf, Cline and the like.
+// clients reads the servers of a desktop client: Claude, VS Code, Cursor, Windsurf, Cline, Codex and the like.
 // They all write command, args and env, or a url with headers, and differ in the rest.
-func (r *reader) clients(n *node, key string, c *Config) {
+func (r *reader) clients(n *node, f *format, c *Config) {
 	r.desktop = true
 	r.workspace = r.dir
 	if base := filepath.Base(r.dir); base == ".vscode" || base == ".cursor" || base == ".roo" {
@@ -22,15 +23,18 @@ func (r *reader) clients(n *node, key string, c *Config) {
 		r.workspace = full
 	}
 	taken := map[string]string{}
-	r.each(n, "", func(m member, path string) {
-		if m.key != key {
-			if m.key != "inputs" && !strings.HasPrefix(m.key, "$") {
+	r.each(n, f.at, func(m member, path string) {
+		if m.key != f.key {
+			if m.key != "inputs" && !f.whole && !strings.HasPrefix(m.key, "$") {
 				r.notice(m.at, path, "is not about servers and is ignored")
 			}
 			return
 		}
 		r.each(m.value, path, func(m member, path string) {
 			r.spots[path] = m.at
+			if f.common != nil && m.value.kind == mapNode {
+				m.value = f.common(m.value)
+			}
 			u := r.client(m, path)
 			if u.Name != m.key {
 				r.notice(m.at, path, "is %q here: a name has letters, digits, - and _", u.Name)
@@ -69,7 +73,8 @@ var ignored = map[string]string{
 	"oauth": "put a token into headers", "auth": "put a token into headers", "authProviderType": "put a token into headers",
 	"headersHelper": "put a token into headers", "oauthScopes": "put a token into headers", "oauthClientId": "put a token into headers", "scopes": "put a token into headers",
 	"sandbox": "commands run as they are", "sandboxEnabled": "commands run as they are",
-	"alwaysLoad": "", "startup_timeout_sec": "", "initTimeout": "", "isActive": "", "tags": "", "provider": "", "providerUrl": "", "logoUrl": "",
+	"alwaysLoad": "", "settings": "", "remote": "", "required": "", "supports_parallel_tool_calls": "", "oauth_resource": "put a token into headers",
+	"default_tools_approval_mode": "a client asks its user for leave, not a gateway", "initTimeout": "", "isActive": "", "tags": "", "provider": "", "providerUrl": "", "logoUrl": "",
 }
 
 // client reads one server of a desktop client.
@@ -105,6 +110,7 @@ func (r *reader) client(m member, path string) *Upstream {
 		"disabledTools": r.texts(&u.Tools.Deny), "excludeTools": r.texts(&u.Tools.Deny),
 		"enabledTools": r.texts(&u.Tools.Allow), "includeTools": r.texts(&u.Tools.Allow), "tools": r.texts(&u.Tools.Allow),
 	}
+	maps.Copy(table, r.codexKeys(u))
 	for _, m := range n.members {
 		why, isIgnored := ignored[m.key]
 		switch {
