@@ -77,6 +77,7 @@ var archLadder = map[string]archRow{
 	"internal/sandbox":      {ours: "internal/fetch internal/visible", outside: "github.com/landlock-lsm/go-landlock golang.org/x/sys"},
 	"internal/validate":     {ours: "internal/scan"},
 	"internal/uritemplate":  {pure: true},
+	"internal/jsonc":        {ours: "internal/scan"},
 	"internal/yamljson":     {ours: "internal/scan", outside: "github.com/goccy/go-yaml"},
 	// A fake model and a fake user with their answers are seven of them.
 	"mcp/mcptest":      {ours: ". mcp mcp/era mcp/spec internal/jsonv2", names: 10},
@@ -110,12 +111,12 @@ var archLadder = map[string]archRow{
 	"internal/origin":      {ours: "internal/forwarded"},
 	"internal/schema":      {ours: "internal/jsonv2 internal/scan"},
 	"internal/jsonv2":      {ours: "internal/scan", outside: "github.com/go-json-experiment/json"},
-	"cmd/farcall":          {ours: ". jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard observe/metrics rpc store internal/audit internal/jsonv2 internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold internal/target", outside: "github.com/spf13/cobra github.com/spf13/pflag"},
+	"cmd/farcall":          {ours: ". jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard observe/metrics rpc store internal/audit internal/jsonv2 internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/clients cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold internal/target", outside: "github.com/spf13/cobra github.com/spf13/pflag"},
 	// 12 and five: AmendGuard writes a line for farcall key (YAML is known here only), NewUpstream reads a TARGET as a user types it, LoadGuard the guard of what has no upstreams, and Sandbox
 	// and Credentials are what an Upstream has of them.
 	// LoadPolicyTest, PolicyTest and PolicyCase are files of calls with expected decisions, which the reader of
 	// configurations reads, so that errors have a line and column.
-	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/certificate internal/environ internal/fetch internal/forwarded internal/glob internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe store gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 24},
+	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/certificate internal/environ internal/fetch internal/forwarded internal/glob internal/jsonc internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe store gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 24},
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},
@@ -129,6 +130,7 @@ var archLadder = map[string]archRow{
 	"cmd/farcall/internal/scaffold":   {},
 	"cmd/farcall/internal/conform":    {ours: ". jsonrpc stream httprpc wsrpc", outside: "github.com/coder/websocket"},
 	"cmd/farcall/internal/page":       {},
+	"cmd/farcall/internal/clients":    {ours: "internal/jsonc internal/jsonv2 internal/scan", outside: "github.com/pelletier/go-toml/v2"},
 	"examples/lsp":                    {ours: ". stream"},
 	"examples/mcp/everything":         {ours: "mcp mcp/spec"},
 	"examples/mcp/hello":              {ours: "mcp"},
