@@ -129,6 +129,7 @@ func newRootCmd(e *env) *cobra.Command {
 		newLogoutCmd(e),
 		newNewCmd(e),
 		newPinCmd(e),
+		newClientCmd(e),
 		newErrorsCmd(e),
 		newCheckCmd(e),
 		newConformCmd(e),
