@@ -33,8 +33,8 @@ var archLadder = map[string]archRow{
 	// of a call, which is apart from its partial results.
 	// Trace and WithTraceHeader, for the rules of a trace context in one place.
 	".": {ours: "jsonrpc internal/beginning internal/budget internal/cancel internal/jsonv2 internal/late internal/owner internal/permit internal/remote internal/scan internal/schema internal/share internal/validate observe", names: 59},
-	// 10 and three: Decision, Reading and the kind Queue, which a gateway and its guard tell.
-	"observe": {ours: "jsonrpc", names: 13},
+	// 10 and four: Decision, Reading and the kind Queue, which a gateway and its guard tell; Span, which traces and logs share.
+	"observe": {ours: "jsonrpc", names: 14},
 	// Only who wants metrics links Prometheus: the libraries do not import it (observe/metrics.TestImports).
 	"observe/metrics": {ours: "jsonrpc observe", outside: "github.com/prometheus/client_golang", names: 3},
 	"jsonrpc":         {ours: "internal/scan", names: 25, pure: true},

@@ -448,13 +448,14 @@ func appendMember(dst []byte, name string, value jsonrpc.Raw) []byte {
 func insertMeta(params jsonrpc.Raw, meta string, members []byte) jsonrpc.Raw {
 	set := append(append([]byte{'{'}, members[1:]...), '}')
 	var rest []byte
+	parent := scan.Member(set, memberParent) != nil // a tracestate belongs to its traceparent
 	scan.Object(params, func(key, value []byte) bool {
 		if string(key) != meta {
 			rest = appendMember(rest, string(key), value)
 			return true
 		}
 		scan.Object(value, func(key, value []byte) bool {
-			if scan.Member(set, string(key)) == nil {
+			if scan.Member(set, string(key)) == nil && (!parent || string(key) != memberState) {
 				members = appendMember(members, string(key), value)
 			}
 			return true

@@ -111,7 +111,41 @@ func (s *serving) begin(now time.Time) {
 	call.ID, call.Method, call.Began = s.req.ID, s.req.Method, now
 	call.Known = s.load != &s.core.others().load
 	call.Notification, call.Batch = s.req.IsNotification(), s.req.batch
+	traces := s.core.observer.Traces
+	if traces {
+		call.Caller, call.Linked = s.callers()
+	}
 	at.ctx = started(s, s.core.observer, call)
+	if x := s.extra.Load(); traces {
+		if x.span = call.Span; x.span == (observe.Span{}) {
+			x.span = call.Caller
+		}
+	}
+}
+
+// callers returns observe.Call.Caller and Linked of a call that arrived.
+func (s *serving) callers() (caller, linked observe.Span) {
+	caller, header := messageSpan(s.req.msg), spanOf(s.parent)
+	switch {
+	case caller == (observe.Span{}):
+		return header, observe.Span{}
+	case caller == header || header.Local:
+		return caller, observe.Span{}
+	}
+	return caller, header
+}
+
+// span returns that in which the handler makes calls; nil: neither an observer nor the message has said so.
+func (s *serving) span() *observe.Span {
+	if x := s.extra.Load(); x != nil && x.span != (observe.Span{}) {
+		return &x.span
+	}
+	var span observe.Span
+	s.end.Before(func() { span = messageSpan(s.req.msg) })
+	if span == (observe.Span{}) {
+		return nil
+	}
+	return &span
 }
 
 // finish tells the observer how the call has ended. The observation ends with it: what a handler has left
@@ -154,7 +188,14 @@ func (c *core) observeRefusal(ctx context.Context, m *jsonrpc.Message, e *jsonrp
 	if c.observer.Refuse == nil {
 		return
 	}
+	var caller observe.Span
+	if c.observer.Traces && m.Kind != jsonrpc.Invalid {
+		if caller = messageSpan(m); caller == (observe.Span{}) {
+			caller = spanOf(ctx)
+		}
+	}
 	c.observer.Refuse(ctx, &observe.Call{
+		Caller:    caller,
 		Transport: c.opts.Transport, Conn: c.opts.Conn, ID: id, Method: string(m.Method), Began: time.Now(),
 		Known: c.mux != nil && c.mux.find(m.Method) != nil, Batch: inBatch,
 		Outcome: observe.Outcome{
@@ -234,6 +275,9 @@ func (at *observation) begin(ctx context.Context, p *Peer, method string, batch 
 	call.Outgoing, call.Batch = true, batch
 	call.Transport, call.Conn = p.opts.Transport, p.opts.Conn
 	call.Method, call.Began = method, time.Now()
+	if p.observer.Traces {
+		call.Caller = spanOf(ctx)
+	}
 	at.ctx = started(ctx, p.observer, call)
 	return at.ctx
 }

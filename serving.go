@@ -114,6 +114,7 @@ type servingExtra struct {
 	report *report                     // how to report progress; nil: not asked for, or not known yet. Under end
 	work   atomic.Pointer[workDone]    // what the handler has reported; nil: nothing so far
 	seen   atomic.Pointer[observation] // nil: it is not observed, or not any more
+	span   observe.Span                // in which it is handled; it is set before the handler runs
 }
 
 // needExtra returns s.extra and makes it first if necessary.
@@ -165,8 +166,12 @@ func (s *serving) Value(key any) any {
 		return s
 	case traceKey:
 		if t := s.trace(); t != (Trace{}) {
-			header, _ := s.end.Values(s.parent).Value(key).(Trace)
-			return t.or(header)
+			t = t.or(TraceFrom(s.end.Values(s.parent)))
+			return &t
+		}
+	case spanKey:
+		if span := s.span(); span != nil {
+			return span
 		}
 	case observe.Key:
 		if at := s.observation(); at != nil {

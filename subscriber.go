@@ -432,7 +432,7 @@ func (l *lasting) Value(key any) any {
 	switch key.(type) {
 	case lastingKey:
 		return l
-	case servingKey, traceKey:
+	case servingKey, traceKey, spanKey:
 		if l.answered.Load() {
 			return nil
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // Trace is the trace context of a call: the members, and over HTTP the headers, traceparent and tracestate of W3C
@@ -20,26 +21,62 @@ type Trace struct {
 	Baggage string
 }
 
+// memberParent is the member with the traceparent, and memberState that with the tracestate.
+const (
+	memberParent = "traceparent"
+	memberState  = "tracestate"
+)
+
 const (
 	maxTraceList      = 8 << 10 // bytes (W3C Baggage §3.3.2); Trace Context §3.3.1.5 wants 512 at least
 	maxStateMembers   = 32      // W3C Trace Context §3.3.1.1
 	maxBaggageMembers = 64      // W3C Baggage §3.3.2
 )
 
-type traceKey struct{}
+// traceKey is the key of the *Trace of a context, and spanKey that of the *observe.Span in which calls are made.
+type (
+	traceKey struct{}
+	spanKey  struct{}
+)
+
+// traced is a context with a trace context. It is an own type so that a context which derives from it needs no goroutine.
+type traced struct {
+	context.Context //nolint:containedctx // it is a context itself
+
+	trace Trace
+	span  observe.Span
+}
+
+// Value implements context.Context.
+func (x *traced) Value(key any) any {
+	switch key.(type) {
+	case traceKey:
+		return &x.trace
+	case spanKey:
+		return &x.span
+	}
+	return x.Context.Value(key)
+}
+
+// AfterFunc lets package context derive from this context without a goroutine.
+func (x *traced) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(x.Context, f) }
 
 // WithTrace returns a context whose calls carry t: in headers over HTTP, in top-level members elsewhere, and in
 // the Meta of the dialect where it has one. It drops a Parent that is not valid, with its State, and text that has
 // other than printable ASCII characters, and cuts lists that are too long after the last member that fits.
 func WithTrace(ctx context.Context, t Trace) context.Context {
-	return context.WithValue(ctx, traceKey{}, t.bounded())
+	x := &traced{Context: ctx, trace: t.bounded()}
+	x.span, _ = parseParent(x.trace.Parent)
+	return x
 }
 
 // TraceFrom returns the trace context that came with a call, or was set with WithTrace. What the message has
 // counts before the headers of its HTTP request; a State belongs to its Parent.
 func TraceFrom(ctx context.Context) Trace {
-	t, _ := ctx.Value(traceKey{}).(Trace)
-	return t
+	if t, _ := ctx.Value(traceKey{}).(*Trace); t != nil {
+		return *t
+	}
+	return Trace{}
 }
 
 // WithTraceHeader is WithTrace for the headers of a request, which may be an http.Header. It returns ctx when they have none.
@@ -67,7 +104,7 @@ func (t Trace) SetHeader(header map[string][]string) {
 
 // appendMembers appends the members of a message, each with the comma before it.
 func (t Trace) appendMembers(dst []byte) []byte {
-	for _, v := range [...]struct{ name, value string }{{"traceparent", t.Parent}, {"tracestate", t.State}, {"baggage", t.Baggage}} {
+	for _, v := range [...]struct{ name, value string }{{memberParent, t.Parent}, {memberState, t.State}, {"baggage", t.Baggage}} {
 		if v.value != "" {
 			dst = appendMember(dst, v.name, jsonrpc.AppendString(nil, v.value))
 		}
@@ -88,7 +125,7 @@ func (t Trace) or(header Trace) Trace {
 
 func (t Trace) bounded() Trace {
 	t.State, t.Baggage = cutList(t.State, maxStateMembers), cutList(t.Baggage, maxBaggageMembers)
-	if !validParent(t.Parent) {
+	if _, ok := parseParent(t.Parent); !ok {
 		t.Parent, t.State = "", ""
 	}
 	return t
@@ -107,9 +144,9 @@ func messageTrace(m *jsonrpc.Message) Trace {
 		}
 		return unquoteSome(raw)
 	}
-	t := Trace{Parent: text("traceparent"), Baggage: text("baggage")}
+	t := Trace{Parent: text(memberParent), Baggage: text("baggage")}
 	if t.Parent != "" {
-		t.State = text("tracestate")
+		t.State = text(memberState)
 	}
 	return t.bounded()
 }
@@ -127,25 +164,72 @@ func unquoteSome(raw []byte) string {
 	return string(some)
 }
 
-// validParent reports whether s is a traceparent (W3C Trace Context §3.2.2). Those of later versions may be longer.
-func validParent(s string) bool {
+// messageSpan returns the span of messageTrace, without an allocation.
+func messageSpan(m *jsonrpc.Message) observe.Span {
+	raw := m.Member(memberParent)
+	if raw == nil {
+		raw = scan.Member(scan.Member(m.Params, "_meta"), memberParent)
+	}
+	if len(raw) < 2 || raw[0] != '"' {
+		return observe.Span{}
+	}
+	if bytes.IndexByte(raw, '\\') >= 0 {
+		raw = append(append([]byte{'"'}, unquoteSome(raw)...), '"')
+	}
+	span, _ := parseParent(raw[1 : len(raw)-1])
+	return span
+}
+
+// spanOf returns the span in which a context makes calls.
+func spanOf(ctx context.Context) observe.Span {
+	if span, _ := ctx.Value(spanKey{}).(*observe.Span); span != nil {
+		return *span
+	}
+	return observe.Span{}
+}
+
+// parseParent reads a traceparent (W3C Trace Context §3.2.2). Those of later versions may be longer.
+func parseParent[T string | jsonrpc.Raw](s T) (span observe.Span, ok bool) {
 	const size = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-	if len(s) < size || len(s) > maxParent || s[:2] == "ff" {
-		return false
+	if len(s) < size || len(s) > maxParent || s[2] != '-' || s[35] != '-' || s[52] != '-' {
+		return observe.Span{}, false
 	}
-	if len(s) > size && (s[:2] == "00" || s[size] != '-' || strings.ContainsFunc(s[size:], unprintable)) {
-		return false
+	var version, flags [1]byte
+	if !unhex(version[:], s[:2]) || !unhex(span.Trace[:], s[3:35]) || !unhex(span.ID[:], s[36:52]) || !unhex(flags[:], s[53:55]) {
+		return observe.Span{}, false
 	}
-	for i := range size {
-		want := "0123456789abcdef"
-		if i == 2 || i == 35 || i == 52 {
-			want = "-"
-		}
-		if strings.IndexByte(want, s[i]) < 0 {
+	if version[0] == 0xff || len(s) > size && (version[0] == 0 || !furtherParent(s[size:])) {
+		return observe.Span{}, false
+	}
+	span.Sampled = flags[0]&1 != 0
+	return span, span.Trace != [16]byte{} && span.ID != [8]byte{}
+}
+
+// furtherParent reports whether s may be what a later version has after the flags.
+func furtherParent[T string | jsonrpc.Raw](s T) bool {
+	for i := range len(s) {
+		if i == 0 && s[i] != '-' || unprintable(rune(s[i])) {
 			return false
 		}
 	}
-	return strings.Trim(s[3:35], "0") != "" && strings.Trim(s[36:52], "0") != ""
+	return true
+}
+
+// unhex decodes digits of lower case, two for each byte of dst.
+func unhex[T string | jsonrpc.Raw](dst []byte, s T) bool {
+	for i := range len(s) {
+		c := s[i]
+		switch {
+		case c >= '0' && c <= '9':
+			c -= '0'
+		case c >= 'a' && c <= 'f':
+			c -= 'a' - 10
+		default:
+			return false
+		}
+		dst[i/2] = dst[i/2]<<4 | c
+	}
+	return true
 }
 
 // unprintable reports whether a character is none of printable ASCII.

@@ -8,7 +8,9 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -159,4 +161,75 @@ func ExampleWithTrace() {
 	})
 	fmt.Println(farcall.Call[string](ctx, client, "m", nil))
 	// Output: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 tenant=blue <nil>
+}
+
+// An observer that asks for them gets the spans that a message and its request name, and those in which a handler
+// calls. That costs no allocation.
+func TestSpans(t *testing.T) {
+	const mine, theirs = parent, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
+	var got []observe.Call
+	observer := &observe.Observer{Traces: true, Start: func(ctx context.Context, c *observe.Call) context.Context {
+		got = append(got, *c)
+		if !c.Outgoing && c.Method == "replaced" {
+			c.Span = observe.Span{Trace: [16]byte{1}, ID: [8]byte{2}, Local: true}
+		}
+		return ctx
+	}}
+	outer := farcall.NewClient(answering{farcall.NewResponder(farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }), nil)},
+		nil, &farcall.Options{Observer: observer})
+	r := farcall.NewResponder(farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+		return nil, outer.Call(ctx, "inner", nil, nil)
+	}), &farcall.Options{Observer: observer})
+	header := farcall.WithTraceHeader(t.Context(), map[string][]string{"Traceparent": {theirs}})
+	const none = "00000000000000000000000000000000"
+	for _, v := range []struct {
+		ctx                           context.Context
+		message, want, linked, within string
+	}{
+		{t.Context(), `"method":"x"`, none, none, none},
+		{t.Context(), `"method":"x","traceparent":"` + mine + `"`, mine[3:35], none, mine[3:35]},
+		{t.Context(), `"method":"x","params":{"_meta":{"traceparent":"\u0030` + mine[1:] + `"}}`, mine[3:35], none, mine[3:35]},
+		{header, `"method":"x"`, theirs[3:35], none, theirs[3:35]},
+		{header, `"method":"x","traceparent":"` + mine + `"`, mine[3:35], theirs[3:35], mine[3:35]},
+		{header, `"method":"x","traceparent":"` + theirs + `"`, theirs[3:35], none, theirs[3:35]},
+		{header, `"method":"x","traceparent":"bad"`, theirs[3:35], none, theirs[3:35]},
+		{t.Context(), `"method":"replaced","traceparent":"` + mine + `"`, mine[3:35], none, "01000000000000000000000000000000"},
+	} {
+		got = nil
+		r.Respond(v.ctx, nil, []byte(`{"jsonrpc":"2.0","id":1,`+v.message+`}`), nil)
+		if len(got) != 2 {
+			t.Fatalf("%s: %d calls", v.message, len(got))
+		}
+		if is := fmt.Sprintf("%x %x %x", got[0].Caller.Trace, got[0].Linked.Trace, got[1].Caller.Trace); is != v.want+" "+v.linked+" "+v.within {
+			t.Errorf("%s: got %s", v.message, is)
+		}
+		if got[0].Caller.Sampled != (v.want == mine[3:35]) {
+			t.Errorf("%s: sampled is %v", v.message, got[0].Caller.Sampled)
+		}
+	}
+	count := func(o *observe.Observer) float64 {
+		r := farcall.NewResponder(farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }), &farcall.Options{Observer: o})
+		frame, out := []byte(`{"jsonrpc":"2.0","method":"ok","params":{"_meta":{"traceparent":"`+mine+`"}},"id":1}`), make([]byte, 0, 1024)
+		return testing.AllocsPerRun(200, func() { r.Respond(header, out, frame, nil) })
+	}
+	if without, with := count(&observe.Observer{}), count(&observe.Observer{Traces: true}); with > without && !race.Enabled {
+		t.Errorf("%v allocations with the spans, %v without", with, without)
+	}
+}
+
+// A tracestate belongs to its traceparent: what stands in the _meta of a forwarded request goes with it.
+func TestStateOfAnother(t *testing.T) {
+	t.Parallel()
+	var sent string
+	c := farcall.NewClient(answering{farcall.NewResponder(farcall.HandlerFunc(func(_ context.Context, r *farcall.Request) (any, error) {
+		sent = string(r.Params)
+		return nil, nil
+	}), nil)}, nil, &farcall.Options{Dialect: farcall.Dialect{CancelMethod: "c", CancelID: "id", ProgressMethod: "p", ProgressToken: "progressToken", Meta: "_meta"}})
+	ctx := farcall.WithTrace(t.Context(), farcall.Trace{Parent: parent})
+	if err := c.Call(ctx, "x", jsonrpc.Raw(`{"_meta":{"traceparent":"old","tracestate":"a=b","baggage":"k=v"}}`), nil); err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01","baggage":"k=v"}}`; sent != want {
+		t.Errorf("got %s\nwant %s", sent, want)
+	}
 }

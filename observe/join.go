@@ -29,6 +29,7 @@ func join(a, b *Observer) *Observer {
 		Close:    both(b.Close, a.Close),
 		Decide:   both(a.Decide, b.Decide),
 		Messages: a.Messages || b.Messages,
+		Traces:   a.Traces || b.Traces,
 	}
 }
 

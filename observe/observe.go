@@ -48,6 +48,18 @@ type Observer struct {
 	// Messages asks for Call.Request and Call.Response. Without it they may be nil, which saves a copy of
 	// each outgoing request and its answer.
 	Messages bool
+	// Traces asks for Call.Caller and Call.Linked. Without it they may be zero.
+	Traces bool
+}
+
+// Span is one operation in a trace, as W3C Trace Context has it. The zero value: there is none.
+type Span struct {
+	Trace [16]byte
+	ID    [8]byte
+	// Sampled: it is recorded.
+	Sampled bool
+	// Local: this end has made it. Otherwise it is what a message or a caller has said.
+	Local bool
 }
 
 // Call is one request or notification, in either direction. It is lent: keep nothing of it after End but
@@ -72,6 +84,12 @@ type Call struct {
 	Method string
 	// Began is when it began.
 	Began time.Time
+	// Caller is the span that made the call: of one that arrived, what its message or else the headers of its HTTP
+	// request say, which may be false; of an outgoing one, what its context has. Linked is what the headers say, when the
+	// message says something else.
+	Caller, Linked Span
+	// Span is that of the call. A tracer sets it in Start.
+	Span Span
 
 	// Known: Method is a method of a Mux, or one that MCP defines.
 	Known bool
