@@ -1,0 +1,158 @@
+package traces
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/instrumentation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
+)
+
+// span is one that has ended. All that it has is known then, from one call: so there is no span of the SDK, which is made
+// for what becomes known bit by bit, and costs several times as much.
+type span struct {
+	sdk.ReadOnlySpan // nil: for methods that only the SDK may implement
+
+	name       string
+	id, parent trace.SpanContext
+	kind       trace.SpanKind
+	start, end time.Time
+	attributes []attribute.KeyValue
+	links      []sdk.Link
+	status     sdk.Status
+	resource   *resource.Resource
+}
+
+// scope is that of all spans.
+func scope() instrumentation.Scope {
+	return instrumentation.Scope{Name: "github.com/farcall-dev/farcall/observe/traces"}
+}
+
+// The methods of sdk.ReadOnlySpan.
+
+func (s *span) Name() string                                  { return s.name }
+func (s *span) SpanContext() trace.SpanContext                { return s.id }
+func (s *span) Parent() trace.SpanContext                     { return s.parent }
+func (s *span) SpanKind() trace.SpanKind                      { return s.kind }
+func (s *span) StartTime() time.Time                          { return s.start }
+func (s *span) EndTime() time.Time                            { return s.end }
+func (s *span) Attributes() []attribute.KeyValue              { return s.attributes }
+func (s *span) Links() []sdk.Link                             { return s.links }
+func (s *span) Events() []sdk.Event                           { return nil }
+func (s *span) Status() sdk.Status                            { return s.status }
+func (s *span) InstrumentationScope() instrumentation.Scope   { return scope() }
+func (s *span) InstrumentationLibrary() instrumentation.Scope { return scope() }
+func (s *span) Resource() *resource.Resource                  { return s.resource }
+func (s *span) DroppedAttributes() int                        { return 0 }
+func (s *span) DroppedLinks() int                             { return 0 }
+func (s *span) DroppedEvents() int                            { return 0 }
+func (s *span) ChildSpanCount() int                           { return 0 }
+
+// record makes the span of a call that has ended.
+func (t *Tracer) record(c *observe.Call, x *spanContext) *span {
+	s := &span{
+		name: nameOf(c), id: x.of(&c.Span, false), parent: x.of(&x.caller, !x.caller.Local), kind: trace.SpanKindServer,
+		start: c.Began, end: c.Began.Add(c.Took), resource: t.opts.Resource,
+		attributes: attributes(c, make([]attribute.KeyValue, 0, maxAttributes)),
+	}
+	if c.Outgoing {
+		s.kind = trace.SpanKindClient
+	}
+	if x.link != (observe.Span{}) {
+		alone := spanContext{}
+		s.links = []sdk.Link{{SpanContext: alone.of(&x.link, true)}}
+	}
+	switch {
+	case c.Code != 0:
+		s.status = sdk.Status{Code: codes.Error, Description: described(c)}
+	case c.ToolError:
+		s.status = sdk.Status{Code: codes.Error, Description: "the tool failed"}
+	}
+	return s
+}
+
+// nameOf is the method, and the tool or prompt, of those that are known.
+func nameOf(c *observe.Call) string {
+	method := other
+	if c.Known {
+		method = c.Method
+	}
+	if subject := cmp.Or(c.Tool, c.Prompt); subject != "" {
+		return method + " " + subject
+	}
+	return method
+}
+
+// attributes appends those of a call. The id, which the call lends, is copied.
+func attributes(c *observe.Call, all []attribute.KeyValue) []attribute.KeyValue {
+	add := func(key attribute.Key, value string) {
+		if value != "" {
+			all = append(all, key.String(value))
+		}
+	}
+	method := other
+	if c.Known {
+		method = c.Method
+	}
+	if c.MCP {
+		add(attrMethod, method)
+		add(attrRevision, c.Revision)
+		if c.Tool != "" && c.Method == spec.MethodToolsCall {
+			add(attrOperation, executeTool)
+		}
+		add(attrTool, c.Tool)
+		add(attrPrompt, c.Prompt)
+	} else {
+		add(attrSystem, "jsonrpc")
+		add(attrRPC, method)
+	}
+	add(attrNetwork, network(c.Transport))
+	add(attrTransport, c.Transport)
+	add(attrUpstream, c.Upstream)
+	if !c.ID.IsAbsent() && !c.ID.IsNull() {
+		add(attrRequest, text(strings.Trim(string(c.ID.Raw()), `"`), maxRequestText))
+	}
+	if c.Batch {
+		all = append(all, attrBatch.Bool(true))
+	}
+	switch {
+	case c.Code != 0:
+		code := strconv.Itoa(int(c.Code))
+		add(attrError, code)
+		add(attrStatus, code)
+	case c.ToolError:
+		add(attrError, toolError)
+	}
+	return append(all, attrBytesIn.Int(c.BytesIn), attrBytesOut.Int(c.BytesOut))
+}
+
+// described is the message of the error that a call has failed with, as its caller has it. What is private of an error
+// of this end is in the log alone.
+func described(c *observe.Call) string {
+	if wire, ok := c.Err.(*jsonrpc.Error); ok { //nolint:errorlint // what stands around it may be private
+		return text(wire.Message, maxStatusText)
+	}
+	return ""
+}
+
+// text is valid UTF-8, as the protocol of OpenTelemetry demands, of at most that many bytes.
+func text(s string, most int) string {
+	if len(s) > most {
+		for most > 0 && !utf8.RuneStart(s[most]) {
+			most--
+		}
+		s = s[:most]
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

@@ -1,0 +1,253 @@
+// Package traces makes spans of OpenTelemetry of what an [observe.Observer] sees.
+//
+//	t, err := traces.FromEnvironment(ctx, nil)
+//	rpc.ListenAndServe(ctx, handler, &rpc.ServeOptions{RPC: &farcall.Options{Observer: t.Observer()}})
+//	defer t.Shutdown(ctx)
+//
+// Each call that arrives has a span of the kind server, each that is sent one of the kind client; a call that a
+// gateway makes again has one for each attempt. The caller's span is the parent: what the message says, or else the
+// headers of its HTTP request; when both say something, the headers are a link. What is sent carries the span of the call
+// in place of what the caller has sent, so that a gateway's span is the parent of that of its server.
+//
+// Spans have the names and attributes of OpenTelemetry's conventions for MCP and RPC. No name of a span is chosen by the
+// other end: methods, tools and prompts that this end does not know are _OTHER, or left out. Arguments and results are
+// in no span.
+package traces
+
+import (
+	"context"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/observe"
+)
+
+// Options adjust a Tracer. The zero value of each but Spans means its default.
+type Options struct {
+	// Spans gets each span that is recorded, when it has ended: sdk.NewBatchSpanProcessor, or one for a test. It must not
+	// block.
+	Spans sdk.SpanProcessor
+	// Resource says who makes the spans.
+	Resource *resource.Resource
+	// Ratio is the part of the traces that is recorded, of those which begin here, from 0 to 1. Default 1; a
+	// value below 0: none.
+	Ratio float64
+	// Apart decides by Ratio alone. Otherwise what the caller has decided counts for its calls.
+	Apart bool
+	// Slow keeps calls that are not sampled and take longer. Default: none.
+	Slow time.Duration
+	// Keep is how many calls are kept in a second of those that are not sampled, and that fail, are refused or are slow.
+	// Their spans have the attribute farcall.unsampled. Default 10; a value below 0: none.
+	Keep int
+}
+
+// A Tracer makes spans. Its methods may be called concurrently. A nil *Tracer makes none.
+type Tracer struct {
+	opts  Options
+	bound uint64 // of the trace ids that are recorded
+	link  atomic.Bool
+	kept  budget
+}
+
+// New returns a tracer.
+func New(o *Options) *Tracer {
+	t := &Tracer{opts: *o}
+	if t.opts.Ratio == 0 {
+		t.opts.Ratio = 1
+	}
+	if t.opts.Keep == 0 {
+		t.opts.Keep = 10
+	}
+	if t.opts.Resource == nil {
+		t.opts.Resource = resource.Default()
+	}
+	t.bound = uint64(math.Min(math.Max(t.opts.Ratio, 0), 1) * (1 << 63))
+	t.kept.most = max(t.opts.Keep, 0)
+	return t
+}
+
+// Link begins a trace of its own for each call that arrives, with a link to the caller's span, and decides by Ratio whether
+// to record it: for an end whose callers are strangers. It may be changed at any time.
+func (t *Tracer) Link(on bool) {
+	if t != nil {
+		t.link.Store(on)
+	}
+}
+
+// Observer returns the observer that makes spans, nil for a nil Tracer. It sets [observe.Call.Span].
+func (t *Tracer) Observer() *observe.Observer {
+	if t == nil {
+		return nil
+	}
+	return &observe.Observer{Start: t.start, End: t.end, Refuse: t.refuse, Traces: true}
+}
+
+// Shutdown hands over the spans that have ended. The context bounds how long that takes.
+func (t *Tracer) Shutdown(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	return t.opts.Spans.Shutdown(ctx)
+}
+
+func (t *Tracer) start(ctx context.Context, c *observe.Call) context.Context {
+	caller := t.callerOf(ctx, c)
+	theirs := caller // what the calls of a handler carry when nothing is done
+	if t.link.Load() && !c.Outgoing {
+		caller = observe.Span{}
+	}
+	sampled := t.samples(caller)
+	if !sampled && caller == theirs && caller != (observe.Span{}) && !caller.Sampled && (!c.Outgoing || !caller.Local) {
+		c.Span = caller // it is passed on as it is
+		return ctx
+	}
+	c.Span = within(caller)
+	c.Span.Sampled = sampled
+	if !sampled {
+		if !c.Outgoing && theirs == (observe.Span{}) {
+			return ctx // the calls of its handler say so: there, it is the caller
+		}
+		return farcall.WithTrace(ctx, farcall.Trace{Parent: parentOf(&c.Span), Baggage: farcall.TraceFrom(ctx).Baggage})
+	}
+	return t.begin(ctx, c, caller, theirs)
+}
+
+// callerOf returns the span that makes the call. That of OpenTelemetry in the context counts where a handler or a program may
+// have made one.
+func (t *Tracer) callerOf(ctx context.Context, c *observe.Call) observe.Span {
+	if !c.Outgoing && c.Caller != (observe.Span{}) {
+		return c.Caller
+	}
+	if sc := trace.SpanContextFromContext(ctx); sc.IsValid() {
+		return observe.Span{Trace: sc.TraceID(), ID: sc.SpanID(), Sampled: sc.IsSampled(), Local: !sc.IsRemote()}
+	}
+	return c.Caller
+}
+
+// samples reports whether the call of a caller is recorded. No caller: it begins a trace.
+func (t *Tracer) samples(caller observe.Span) bool {
+	if caller != (observe.Span{}) && (caller.Local || !t.opts.Apart) {
+		return caller.Sampled
+	}
+	if caller == (observe.Span{}) {
+		return random()>>1 < t.bound
+	}
+	return low(caller.Trace)>>1 < t.bound // as other tracers with that ratio do
+}
+
+// begin begins a span that is recorded, and returns the context that carries it.
+func (t *Tracer) begin(ctx context.Context, c *observe.Call, caller, theirs observe.Span) context.Context {
+	sent := farcall.TraceFrom(ctx)
+	x := &spanContext{base: ctx, caller: caller}
+	switch {
+	case caller != theirs:
+		x.link = theirs
+		sent.State = ""
+	case c.Linked != (observe.Span{}):
+		x.link = c.Linked
+	}
+	if sent.Parent = parentOf(&c.Span); caller == (observe.Span{}) {
+		sent.State = ""
+	}
+	if sent.State != "" {
+		x.state, _ = trace.ParseTraceState(sent.State)
+	}
+	ctx = farcall.WithTrace(ctx, sent)
+	x.Context = trace.ContextWithSpanContext(ctx, x.of(&c.Span, false))
+	return x
+}
+
+// spanContext is the context of a call whose span is recorded, and what the span has that the call has not.
+type spanContext struct {
+	context.Context //nolint:containedctx // it is a context itself
+
+	base   context.Context //nolint:containedctx // the one of Start
+	caller observe.Span
+	link   observe.Span // zero: none
+	state  trace.TraceState
+}
+
+type spanKey struct{}
+
+// Value implements context.Context.
+func (x *spanContext) Value(key any) any {
+	if _, ok := key.(spanKey); ok {
+		return x
+	}
+	return x.Context.Value(key)
+}
+
+// AfterFunc lets package context derive from this context without a goroutine.
+func (x *spanContext) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(x.base, f) }
+
+// of returns a span of the trace in the words of OpenTelemetry.
+func (x *spanContext) of(s *observe.Span, remote bool) trace.SpanContext {
+	if *s == (observe.Span{}) {
+		return trace.SpanContext{}
+	}
+	var flags trace.TraceFlags
+	return trace.NewSpanContext(trace.SpanContextConfig{
+		TraceID: s.Trace, SpanID: s.ID, TraceFlags: flags.WithSampled(s.Sampled), TraceState: x.state, Remote: remote,
+	})
+}
+
+func (t *Tracer) end(ctx context.Context, c *observe.Call) {
+	if c.Span.Sampled {
+		if x, _ := ctx.Value(spanKey{}).(*spanContext); x != nil {
+			t.opts.Spans.OnEnd(t.record(c, x))
+		}
+		return
+	}
+	slow := t.opts.Slow > 0 && c.Took > t.opts.Slow
+	if (c.Code != 0 || c.ToolError || slow) && t.keeps() {
+		t.keep(c, false)
+	}
+}
+
+func (t *Tracer) refuse(ctx context.Context, c *observe.Call) {
+	caller := t.callerOf(ctx, c)
+	x := &spanContext{caller: caller}
+	if t.link.Load() {
+		x.caller, x.link = observe.Span{}, caller
+	}
+	c.Span = within(x.caller)
+	if c.Span.Sampled = t.samples(x.caller); c.Span.Sampled {
+		s := t.record(c, x)
+		s.attributes = append(s.attributes, attrRefused.Bool(true))
+		t.opts.Spans.OnEnd(s)
+	} else if t.keeps() {
+		t.keep(c, true)
+	}
+}
+
+// keeps reports whether a call may be kept that is not sampled. With a ratio of 0 nothing is recorded.
+func (t *Tracer) keeps() bool {
+	return (t.bound > 0 || !t.opts.Apart) && t.kept.take(time.Now())
+}
+
+// keep records a call that is not sampled: its id is the one that it has sent, if it has sent any.
+func (t *Tracer) keep(c *observe.Call, refused bool) {
+	x := &spanContext{caller: c.Caller}
+	id := c.Span
+	if !id.Local {
+		id = within(id)
+	}
+	if t.link.Load() && !c.Outgoing {
+		x.caller, x.link = observe.Span{}, c.Caller
+	}
+	id.Sampled = true // or no exporter takes it
+	before := c.Span
+	c.Span = id
+	s := t.record(c, x)
+	c.Span = before
+	if s.attributes = append(s.attributes, attrUnsampled.Bool(true)); refused {
+		s.attributes = append(s.attributes, attrRefused.Bool(true))
+	}
+	t.opts.Spans.OnEnd(s)
+}
