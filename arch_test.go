@@ -113,7 +113,7 @@ var archLadder = map[string]archRow{
 	"internal/origin":      {ours: "internal/forwarded"},
 	"internal/schema":      {ours: "internal/jsonv2 internal/scan"},
 	"internal/jsonv2":      {ours: "internal/scan", outside: "github.com/go-json-experiment/json"},
-	"cmd/farcall":          {ours: ". jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard observe/metrics rpc store internal/audit internal/jsonv2 internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/clients cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold internal/target", outside: "github.com/spf13/cobra github.com/spf13/pflag"},
+	"cmd/farcall":          {ours: ". jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard observe observe/metrics observe/traces rpc store internal/audit internal/jsonv2 internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/clients cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold internal/target", outside: "github.com/spf13/cobra github.com/spf13/pflag"},
 	// 12 and five: AmendGuard writes a line for farcall key (YAML is known here only), NewUpstream reads a TARGET as a user types it, LoadGuard the guard of what has no upstreams, and Sandbox
 	// and Credentials are what an Upstream has of them.
 	// LoadPolicyTest, PolicyTest and PolicyCase are files of calls with expected decisions, which the reader of

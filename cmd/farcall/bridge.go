@@ -125,6 +125,10 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
+	if err := f.trace(cmd.Context(), log); err != nil {
+		return err
+	}
+	defer f.flush(cmd.Context(), log)
 	b, err := f.prepare(c, log, stderr)
 	if err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/internal/watch"
 	"github.com/farcall-dev/farcall/observe/metrics"
+	"github.com/farcall-dev/farcall/observe/traces"
 	"github.com/farcall-dev/farcall/rpc"
 )
 
@@ -64,6 +65,7 @@ type serveFlags struct {
 
 	server  *rpc.Server // serves them
 	metrics *metrics.Metrics
+	tracer  *traces.Tracer // nil: the environment asks for no traces
 }
 
 func newServeCmd(e *env) *cobra.Command {
@@ -98,6 +100,9 @@ When it accepts connections it prints on standard error, for each address,
 SIGTERM and SIGINT let the calls in flight finish, 10 seconds at most; a second
 signal ends the process at once. The files of --config, --guard and the certificates are
 read again when they change, and at SIGHUP.
+
+With OTEL_EXPORTER_OTLP_ENDPOINT it sends traces to a collector, over HTTP; other variables of
+OpenTelemetry hold, too.
 
 An address that other machines can reach needs a guard, which must not let anonymous
 callers call everything, and where callers show keys or tokens a certificate: otherwise
@@ -145,6 +150,10 @@ func (f *serveFlags) run(ctx context.Context, e *env) error {
 	if err != nil {
 		return err
 	}
+	if err := f.trace(ctx, log); err != nil {
+		return err
+	}
+	defer f.flush(ctx, log)
 	if f.config != "" || len(f.upstreams) > 0 {
 		return f.gateway(ctx, log, stderr)
 	}

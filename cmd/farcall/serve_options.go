@@ -12,6 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/port"
+	"github.com/farcall-dev/farcall/observe"
 	"github.com/farcall-dev/farcall/observe/metrics"
 	"github.com/farcall-dev/farcall/rpc"
 )
@@ -30,7 +31,7 @@ func (f *serveFlags) addresses() []string {
 func (f *serveFlags) rpcOptions(log *slog.Logger) farcall.Options {
 	return farcall.Options{
 		Details: f.details, V1: f.v1, Logger: orDiscard(log), OnRecord: ofRequest(recorder(log, f.logPayloads)), Budget: f.limits.budget,
-		Observer: f.measured().Observer(),
+		Observer: observe.Join(f.measured().Observer(), f.tracer.Observer()),
 	}
 }
 

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/farcall-dev/farcall/observe/traces"
+)
+
+// flushTime is how long the last spans may take to get to the collector when the process ends.
+const flushTime = 5 * time.Second
+
+// trace begins to make spans, if the environment asks for that.
+func (f *serveFlags) trace(ctx context.Context, log *slog.Logger) (err error) {
+	f.tracer, err = traces.FromEnvironment(ctx, &traces.Environment{Version: versionName(), Logger: orDiscard(log)})
+	if err != nil {
+		return usagef("The variables are those of OpenTelemetry; OTEL_SDK_DISABLED=true makes no traces.", "%w", err)
+	}
+	return nil
+}
+
+// flush hands over the spans that are left.
+func (f *serveFlags) flush(ctx context.Context, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+	defer cancel()
+	if err := f.tracer.Shutdown(ctx); err != nil {
+		orDiscard(log).Warn("the last spans were not handed over", "error", err.Error())
+	}
+}
