@@ -198,6 +198,13 @@ type Upstream struct {
 	// Web says how URIs of https:, http: and data: are shown: "bare" (the default), because clients may fetch
 	// them, or "qualified" as all others are.
 	Web string
+	// Cache keeps the results of tools that say that they are read-only and idempotent, and answers the same call of the same owner with
+	// them, for the time of TTL; 0: not at all. A call of any other tool of the upstream makes all of them old. With
+	// Public one owner's results are those of all.
+	Cache struct {
+		TTL    time.Duration
+		Public bool
+	}
 	// Disabled leaves it out.
 	Disabled bool
 

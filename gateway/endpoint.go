@@ -250,6 +250,7 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 		}
 		w.Idempotent = tool.Repeatable
 		w.Task = relay.TaskOf(w) != relay.NoTask
+		return e.callTool(w, &target)
 	}
 	return e.forward(w, target.Source)
 }

@@ -271,6 +271,7 @@ func (c *checker) upstream(u *Upstream, path string) {
 	default:
 		c.command(u, path)
 	}
+	c.cache(u, path+".cache")
 	c.environment(u, path)
 	c.headers(u, path)
 	c.raw(u, path)
@@ -279,6 +280,21 @@ func (c *checker) upstream(u *Upstream, path string) {
 	c.filter(&u.Tools, at("tools"), true)
 	c.filter(&u.Resources, at("resources"), false)
 	c.filter(&u.Prompts, at("prompts"), true)
+}
+
+// cache refuses results that would be given to others than those to whom they are.
+func (c *checker) cache(u *Upstream, path string) {
+	c.notBefore(path+".ttl", u.Cache.TTL)
+	switch {
+	case u.Cache == struct {
+		TTL    time.Duration
+		Public bool
+	}{}:
+	case u.Profile == profileRaw:
+		c.problem(path, "it is for tools of MCP, and the profile is raw", "remove it")
+	case u.Cache.Public && (u.Auth.asksWho() || len(u.ForwardHeaders) > 0 || !u.forAll()):
+		c.problem(path+".public", "the server's answers depend on who calls (auth, forward_headers, lifetime), and all would get those of one", "remove public: each owner has results of its own then")
+	}
 }
 
 // refuse reports keys that have no meaning where they are.

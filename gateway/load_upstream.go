@@ -74,6 +74,7 @@ func (r *reader) upstream(m member, path string) *Upstream {
 		"label":         r.text(&u.Label),
 		"arguments":     r.text(&u.Arguments),
 		"web":           r.text(&u.Web),
+		"cache":         func(n *node, path string) { r.cache(u, n, path) },
 		"disabled":      r.flag(&u.Disabled),
 		"sandbox":       func(n *node, path string) { u.Sandbox = r.sandbox(n, path) },
 		"auth":          func(n *node, path string) { r.credentials(u, n, path) },
@@ -84,6 +85,19 @@ func (r *reader) upstream(m member, path string) *Upstream {
 	}
 	u.Command = append(u.Command, args...)
 	return u
+}
+
+// cache reads a time, or a map.
+func (r *reader) cache(u *Upstream, n *node, path string) {
+	if n.kind == scalarNode {
+		r.spots[path+".ttl"] = n.at
+		r.duration(&u.Cache.TTL)(n, path+".ttl")
+		return
+	}
+	r.fields(n, path, map[string]take{"ttl": r.duration(&u.Cache.TTL), "public": r.flag(&u.Cache.Public)})
+	if n.kind == mapNode && n.get("ttl") == nil {
+		r.problem(path, "it has no ttl", "add ttl: 30s")
+	}
 }
 
 // short reads an upstream that is no map.

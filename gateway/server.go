@@ -48,6 +48,7 @@ type server struct {
 	children *supervise.Supervisor // nil: it is at an address
 	mcp      *upstream.Upstream    // nil: it is no MCP server
 	raw      *raw.Upstream         // nil: it is nothing but an MCP server
+	results  *results              // nil: none is kept
 	api      *api                  // nil: it is no HTTP API
 	alone    *route.View           // what it offers, by its own names
 	auth     mcphttp.Authorizer    // nil: headers are all it needs
@@ -68,7 +69,7 @@ type server struct {
 
 // newServer puts a server together. Nothing runs yet.
 func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, error) {
-	s := &server{g: g, cfg: c, private: private, budget: budget.Named(g.budget(), "upstream "+c.Name)}
+	s := &server{g: g, cfg: c, private: private, results: newResults(c), budget: budget.Named(g.budget(), "upstream "+c.Name)}
 	s.telling.do = func(kind string) { g.tellListChanged(c.Name, kind) }
 	log := g.opts.Logger.With("upstream", c.Name)
 	if len(c.Command) > 0 {

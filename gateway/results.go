@@ -1,0 +1,167 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/farcall-dev/farcall/gateway/internal/route"
+	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/share"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/relay"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+const (
+	maxResults = 64 << 20 // bytes, of one server
+	maxResult  = 1 << 20
+)
+
+// results has those of the tools of one server that only read and are idempotent, for a time. A call of any other tool of the
+// server makes all of them old.
+type results struct {
+	ttl    time.Duration
+	public bool // what one owner has got, others get, too
+
+	mu     sync.Mutex
+	table  *share.Table[resultKey, keptResult] // by owner
+	writes uint64                              // calls of other tools that have begun or ended
+}
+
+// A resultKey is a hash of everything that a result may depend on.
+type resultKey [sha256.Size]byte
+
+type keptResult struct {
+	upstream.Result
+
+	until  time.Time
+	writes uint64
+}
+
+// newResults returns nil where nothing is to be kept.
+func newResults(c *Upstream) *results {
+	if c.Cache.TTL <= 0 {
+		return nil
+	}
+	return &results{ttl: c.Cache.TTL, public: c.Cache.Public, table: share.NewTable[resultKey, keptResult](share.Bounds{Total: maxResults})}
+}
+
+// callTool makes a call of a tool, or answers it with a result of before.
+func (e *endpoint) callTool(w *calling, t *route.Target) (upstream.Result, error) {
+	s := e.g.plan.Load().byName[t.Source]
+	if s == nil || s.results == nil {
+		return e.forward(w, t.Source)
+	}
+	c := s.results
+	if !reads(t.Item) {
+		c.wrote()
+		defer c.wrote()
+		return e.forward(w, t.Source)
+	}
+	header, err := s.forwarded(w)
+	if err != nil {
+		return upstream.Result{}, err
+	}
+	if relay.TaskOf(w) != relay.NoTask || scan.Member(w.Params, "requestState") != nil || scan.Member(w.Params, "inputResponses") != nil {
+		return e.forward(w, t.Source)
+	}
+	scope := ""
+	if !c.public {
+		scope = w.Caller.Owner.Text() + " " + s.scope(w)
+	}
+	key := keyOfCall(scope, t.Name, w.Params, header)
+	w.refs = e.refs(t.Source)
+	if r, ok := c.get(key); ok {
+		return w.down(r, nil)
+	}
+	writes := c.count()
+	r, err := e.forwardAsItIs(w, t.Source)
+	if err == nil {
+		c.put(w.Caller.Owner, key, writes, r)
+	}
+	return w.down(r, err)
+}
+
+// reads reports whether a tool says that it changes nothing and may be called again.
+func reads(tool jsonrpc.Raw) bool {
+	hints := scan.Member(tool, "annotations")
+	return string(scan.Member(hints, "readOnlyHint")) == "true" && string(scan.Member(hints, "idempotentHint")) == "true"
+}
+
+// keyOfCall makes a key of a call. Members of _meta count but those of the protocol and of traces, which differ in each call.
+func keyOfCall(scope, tool string, params jsonrpc.Raw, header map[string][]string) (k resultKey) {
+	h := sha256.New()
+	add(h, []byte(scope), []byte(tool), scan.Member(params, "arguments"))
+	scan.Object(scan.Member(params, "_meta"), func(key, value []byte) bool {
+		name := string(key)
+		switch name {
+		case "progressToken", "traceparent", "tracestate", "baggage", spec.MetaProtocolVersion, spec.MetaClientInfo, spec.MetaClientCapabilities, spec.MetaLogLevel:
+		default:
+			add(h, []byte(name), value)
+		}
+		return true
+	})
+	for _, name := range sortedKeys(header) {
+		add(h, []byte(name), []byte(strings.Join(header[name], "\n")))
+	}
+	h.Sum(k[:0])
+	return k
+}
+
+// add writes parts with their lengths, so that none of them can be a part of another.
+func add(h hash.Hash, parts ...[]byte) {
+	var n [8]byte
+	for _, p := range parts {
+		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		h.Write(p)
+	}
+}
+
+func (c *results) get(k resultKey) (r upstream.Result, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept, _, ok := c.table.Get(k)
+	switch {
+	case !ok:
+		return r, false
+	case kept.writes != c.writes || !time.Now().Before(kept.until):
+		c.table.Remove(k)
+		return r, false
+	}
+	return kept.Result, true
+}
+
+// put keeps a result, unless it is an error or no result yet, or something was written since its call began.
+func (c *results) put(o owner.Key, k resultKey, writes uint64, r upstream.Result) {
+	kind := scan.Member(r.Raw, "resultType")
+	if len(r.Raw) > maxResult || scan.Member(r.Raw, "task") != nil || string(scan.Member(r.Raw, "isError")) == "true" ||
+		kind != nil && string(kind) != `"complete"` {
+		return
+	}
+	r.Raw = append(jsonrpc.Raw(nil), r.Raw...) // it may be a part of a larger message
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if writes == c.writes {
+		c.table.Put(o, k, keptResult{r, time.Now().Add(c.ttl), writes}, len(r.Raw)+len(k))
+	}
+}
+
+// wrote makes every result old.
+func (c *results) wrote() {
+	c.mu.Lock()
+	c.writes++
+	c.mu.Unlock()
+}
+
+func (c *results) count() uint64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.writes
+}
