@@ -60,7 +60,7 @@ func (r *reader) documentAt(dst *string) take {
 func (r *reader) documents(all []*Upstream, apis map[*Upstream]*openapi.API) {
 	for _, u := range all {
 		if doc := apis[u]; doc != nil {
-			u.documents = digest(doc.Files())
+			u.documents = doc.Digest()
 			r.read = append(r.read, doc.Files()...)
 		}
 	}

@@ -3,18 +3,14 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/fetch"
-	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/openapi"
@@ -61,20 +57,6 @@ func (u *Upstream) openAPIOptions() *openapi.Options {
 	return &o
 }
 
-// digest is a hash of files; "" when one cannot be read.
-func digest(files []string) string {
-	h := sha256.New()
-	for _, name := range files {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			return ""
-		}
-		fmt.Fprintf(h, "%d\n", len(text))
-		h.Write(text)
-	}
-	return string(h.Sum(nil))
-}
-
 // An api is the server of an upstream that is an HTTP API. The document is read when it is needed first.
 type api struct {
 	upstream *Upstream
@@ -87,7 +69,6 @@ type api struct {
 	reading chan struct{} // has one element while the document is read, which guards the rest
 	server  *mcp.Server   // nil: it has not been read
 	now     *openapi.API
-	hash    [sha256.Size]byte // of its tools
 }
 
 func newAPI(u *Upstream, client *http.Client, log *slog.Logger) *api {
@@ -133,24 +114,21 @@ func (a *api) read(ctx context.Context) (*openapi.API, error) {
 	return openapi.Open(a.upstream.OpenAPI.Document, o)
 }
 
-// show puts the tools of a document in the place of those that the server has, when they differ.
+// show puts the tools of a document in the place of those that the server has, when it is another one.
 func (a *api) show(doc *openapi.API) {
-	h := sha256.New()
-	names := map[string]bool{}
-	for _, t := range doc.Tools() {
-		text, _ := jsonv2.Append(nil, t.Tool)
-		fmt.Fprintf(h, "%s\n%s\n", t.Operation, text)
-		names[t.Name] = true
-	}
-	was, hash := a.now, [sha256.Size]byte(h.Sum(nil))
-	if was != nil && hash == a.hash {
+	was := a.now
+	if was != nil && was.Digest() == doc.Digest() {
 		doc.CloseIdleConnections()
 		return
 	}
-	a.now, a.hash = doc, hash
+	a.now = doc
 	doc.AddTo(a.server)
 	if was == nil {
 		return
+	}
+	names := map[string]bool{}
+	for _, t := range doc.Tools() {
+		names[t.Name] = true
 	}
 	for _, t := range was.Tools() {
 		if !names[t.Name] {

@@ -94,3 +94,17 @@ func TestTraceContext(t *testing.T) {
 		t.Errorf("the API got %+v, want %+v", is, want)
 	}
 }
+
+// Documents that differ, in the address of the API alone as well, have digests that differ.
+func TestDigest(t *testing.T) {
+	seen := map[string]string{}
+	for _, doc := range []string{
+		`{"openapi":"3.1.0","paths":{` + getOp + `}}`, `{"openapi":"3.1.0","servers":[{"url":"/v2"}],"paths":{` + getOp + `}}`,
+	} {
+		one, two := mustLoad(t, []byte(doc), nil).Digest(), mustLoad(t, []byte(doc), nil).Digest()
+		if one != two || seen[one] != "" {
+			t.Errorf("%s: %x and %x; %s", doc, one, two, seen[one])
+		}
+		seen[one] = doc
+	}
+}

@@ -1,10 +1,13 @@
 package openapi
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -50,6 +53,17 @@ func (d *document) add(name string, raw []byte) *file {
 	f.root = node{f, raw[scan.Space(raw, 0):]}
 	d.files[name] = f
 	return f
+}
+
+// digest is a hash of all files.
+func (d *document) digest() string {
+	h := sha256.New()
+	for _, name := range slices.Sorted(maps.Keys(d.files)) {
+		raw := d.files[name].root.raw
+		fmt.Fprintf(h, "%d %s %d ", len(name), name, len(raw))
+		h.Write(raw)
+	}
+	return string(h.Sum(nil))
 }
 
 func (n node) there() bool { return len(n.raw) > 0 }

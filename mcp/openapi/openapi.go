@@ -35,6 +35,7 @@ const (
 type API struct {
 	title, version string
 	files          []string
+	digest         string
 	tools          []*Tool
 	problems       []Problem
 	sender         *sender
@@ -165,6 +166,9 @@ func (a *API) CloseIdleConnections() { a.sender.client.CloseIdleConnections() }
 // Info returns the title and the version that the document has in info, without control characters. Both may be "".
 func (a *API) Info() (title, version string) { return a.title, a.version }
 
+// Digest returns a hash of the document and of the files that it refers to: equal ones make the same tools of the same options.
+func (a *API) Digest() string { return a.digest }
+
 // Files returns the files that [Open] has read, the document first; none after [New] and [Fetch].
 func (a *API) Files() []string { return a.files }
 
@@ -268,6 +272,7 @@ func load(d *document, doc []byte, origin *url.URL, o *Options) (*API, error) {
 	if err := b.build(); err != nil {
 		return nil, fmt.Errorf("openapi: %w", err)
 	}
+	b.api.digest = d.digest()
 	return b.api, nil
 }
 
