@@ -166,8 +166,8 @@ func (s *serving) Value(key any) any {
 		return s
 	case traceKey:
 		if t := s.trace(); t != (Trace{}) {
-			t = t.or(TraceFrom(s.end.Values(s.parent)))
-			return &t
+			whole := t.or(TraceFrom(s.end.Values(s.parent))) // t itself must not escape where there is none
+			return &whole
 		}
 	case spanKey:
 		if span := s.span(); span != nil {
