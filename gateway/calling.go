@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"sync/atomic"
 
 	"github.com/farcall-dev/farcall/gateway/internal/refs"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
@@ -26,6 +27,7 @@ type calling struct {
 	refs   *refs.Server // qualifies what the server there says; nil: it is shown as it is
 	home   string       // of the task that is resumed: see Upstream.taskHome
 	kept   *keptTask    // the task that goes on at the server when the gateway ends; nil: none does, so far
+	asked  *atomic.Bool // its client was asked something; nil: that does not matter
 }
 
 type callingKey struct{}

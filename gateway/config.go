@@ -200,7 +200,8 @@ type Upstream struct {
 	Web string
 	// Cache keeps the results of tools that say that they are read-only and idempotent, and answers the same call of the same owner with
 	// them, for the time of TTL; 0: not at all. A call of any other tool of the upstream makes all of them old. With
-	// Public one owner's results are those of all.
+	// Public one owner's results are those of all who look the same to the server: with the same roots and abilities. A call whose
+	// client was asked something is not answered so.
 	Cache struct {
 		TTL    time.Duration
 		Public bool

@@ -451,6 +451,9 @@ func (e *endpoint) sealed(w *calling, s *server) (upstream.Result, error) {
 // asking returns what asks the client of a call and waits for its answer.
 func asking(call context.Context) asker {
 	return func(asked context.Context, method string, params jsonrpc.Raw) (answer jsonrpc.Raw, err error) {
+		if w, ok := call.Value(callingKey{}).(*calling); ok && w.asked != nil {
+			w.asked.Store(true)
+		}
 		// The question belongs to the call of the client, whatever brought it here.
 		ctx, cancel := context.WithCancel(call)
 		defer cancel()

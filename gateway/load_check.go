@@ -128,8 +128,11 @@ func (c *checker) config(conf *Config) {
 	}
 	c.endpoints(conf)
 	if conf.Guard != nil {
-		if c.apis != nil {
+		switch {
+		case c.apis != nil:
 			c.operations(conf.Guard, conf.Upstreams)
+		case conf.near == nil:
+			c.noOperations(conf.Guard)
 		}
 		c.guard(conf.Guard)
 		c.patterns(conf.Guard, conf.Upstreams)
@@ -282,14 +285,11 @@ func (c *checker) upstream(u *Upstream, path string) {
 	c.filter(&u.Prompts, at("prompts"), true)
 }
 
-// cache refuses results that would be given to others than those to whom they are.
+// cache refuses to share results that depend on who calls.
 func (c *checker) cache(u *Upstream, path string) {
 	c.notBefore(path+".ttl", u.Cache.TTL)
 	switch {
-	case u.Cache == struct {
-		TTL    time.Duration
-		Public bool
-	}{}:
+	case u.Cache.TTL == 0 && !u.Cache.Public:
 	case u.Profile == profileRaw:
 		c.problem(path, "it is for tools of MCP, and the profile is raw", "remove it")
 	case u.Cache.Public && (u.Auth.asksWho() || len(u.ForwardHeaders) > 0 || !u.forAll()):

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -11,8 +12,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// LoadGuard reads the guard of a configuration. Nothing else in the file counts, and it
-// may have no upstreams: what it returns has Guard, Files and Notices. What is wrong in it
+// LoadGuard reads the guard of a configuration. Nothing else in the file counts but the
+// documents of HTTP APIs, whose operations rules may name, and it may have no upstreams: what it returns has Guard, Files and Notices. What is wrong in it
 // is a *[ConfigError].
 func LoadGuard(path string) (*Config, error) {
 	data, err := readBounded(path, maxConfig)
@@ -362,23 +363,35 @@ func (c *checker) patterns(g *guard.Config, upstreams []*Upstream) {
 		return
 	}
 	names := namesOf(upstreams)
-	each := func(path string, patterns []string) {
-		for i, p := range patterns {
+	for path, patterns := range patternsOf(g) {
+		for i, p := range *patterns {
 			c.pattern(fmt.Sprintf("%s[%d]", path, i), p, names)
 		}
 	}
-	for i := range g.Allow {
-		each(fmt.Sprintf("guard.allow[%d].calls", i), g.Allow[i].Calls)
-	}
-	for i := range g.Deny {
-		each(fmt.Sprintf("guard.deny[%d].calls", i), g.Deny[i].Calls)
-	}
-	for i := range g.Limits.Rates {
-		each(fmt.Sprintf("guard.limits.rates[%d].calls", i), g.Limits.Rates[i].Calls)
-	}
-	each("guard.local", g.Local)
 	for _, p := range slices.Sorted(maps.Keys(g.Resource.Scopes)) {
 		c.pattern(join("guard.resource.scopes", p), p, names)
+	}
+}
+
+// patternsOf yields the lists of patterns of calls that a guard has, with their paths.
+func patternsOf(g *guard.Config) iter.Seq2[string, *[]string] {
+	return func(yield func(string, *[]string) bool) {
+		for i := range g.Allow {
+			if !yield(fmt.Sprintf("guard.allow[%d].calls", i), &g.Allow[i].Calls) {
+				return
+			}
+		}
+		for i := range g.Deny {
+			if !yield(fmt.Sprintf("guard.deny[%d].calls", i), &g.Deny[i].Calls) {
+				return
+			}
+		}
+		for i := range g.Limits.Rates {
+			if !yield(fmt.Sprintf("guard.limits.rates[%d].calls", i), &g.Limits.Rates[i].Calls) {
+				return
+			}
+		}
+		yield("guard.local", &g.Local)
 	}
 }
 

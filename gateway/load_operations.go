@@ -18,7 +18,7 @@ var operationPattern = regexp.MustCompile(`^tools/call ([^/ ]+)/([A-Za-z*]+ [/*]
 // operations adds the tools of the operations that the patterns of a guard name to those patterns, so that rules, limits and scopes
 // are about tools. A pattern stays as well: without it a list that matches nothing would be empty, which means all.
 func (c *checker) operations(g *guard.Config, upstreams []*Upstream) {
-	list := func(path string, patterns *[]string) {
+	for path, patterns := range patternsOf(g) {
 		for i, p := range slices.Clone(*patterns) {
 			for _, call := range c.toolsOf(fmt.Sprintf("%s[%d]", path, i), p, upstreams) {
 				if !slices.Contains(*patterns, call) {
@@ -27,19 +27,26 @@ func (c *checker) operations(g *guard.Config, upstreams []*Upstream) {
 			}
 		}
 	}
-	for i := range g.Allow {
-		list(fmt.Sprintf("guard.allow[%d].calls", i), &g.Allow[i].Calls)
-	}
-	for i := range g.Deny {
-		list(fmt.Sprintf("guard.deny[%d].calls", i), &g.Deny[i].Calls)
-	}
-	for i := range g.Limits.Rates {
-		list(fmt.Sprintf("guard.limits.rates[%d].calls", i), &g.Limits.Rates[i].Calls)
-	}
-	list("guard.local", &g.Local)
 	for _, p := range sortedKeys(g.Resource.Scopes) {
 		for _, call := range c.toolsOf(join("guard.resource.scopes", p), p, upstreams) {
 			g.Resource.Scopes[call] = append(slices.Clone(g.Resource.Scopes[call]), g.Resource.Scopes[p]...)
+		}
+	}
+}
+
+// noOperations refuses patterns that name operations where no tools are added to them.
+func (c *checker) noOperations(g *guard.Config) {
+	const message, hint = "operations can be named only in the file that has their openapi; here it matches no tool", "name the tools"
+	for path, patterns := range patternsOf(g) {
+		for i, p := range *patterns {
+			if operationPattern.MatchString(p) {
+				c.problem(fmt.Sprintf("%s[%d]", path, i), message, hint)
+			}
+		}
+	}
+	for _, p := range sortedKeys(g.Resource.Scopes) {
+		if operationPattern.MatchString(p) {
+			c.problem(join("guard.resource.scopes", p), message, hint)
 		}
 	}
 }

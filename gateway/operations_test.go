@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 )
@@ -89,5 +90,17 @@ func TestOperationRulesCheck(t *testing.T) {
 		if !strings.Contains(said.String(), want) || !strings.Contains(said.String(), "4:") {
 			t.Errorf("%s: %s\nwant %s", rule, said.String(), want)
 		}
+	}
+}
+
+// A configuration that was made in Go has no tools of operations: such a rule would do nothing, and is refused.
+func TestOperationRulesInGo(t *testing.T) {
+	c := &gateway.Config{
+		Upstreams: []*gateway.Upstream{{Name: "pets", URL: "https://a.test"}},
+		Guard:     &guard.Config{Allow: []guard.Rule{{Calls: []string{"*"}}}, Deny: []guard.Rule{{Calls: []string{"tools/call pets/DELETE *"}}}},
+	}
+	c.Guard.Anonymous = true
+	if err := c.Check(); err == nil || !strings.Contains(err.Error(), "guard.deny[0].calls[0]: ") || !strings.Contains(err.Error(), "name the tools") {
+		t.Errorf("the error is %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"hash"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall/gateway/internal/route"
@@ -27,7 +28,7 @@ const (
 // server makes all of them old.
 type results struct {
 	ttl    time.Duration
-	public bool // what one owner has got, others get, too
+	public bool // what one owner has got, others get who look the same to the server
 
 	mu     sync.Mutex
 	table  *share.Table[resultKey, keptResult] // by owner
@@ -59,7 +60,7 @@ func (e *endpoint) callTool(w *calling, t *route.Target) (upstream.Result, error
 		return e.forward(w, t.Source)
 	}
 	c := s.results
-	if !reads(t.Item) {
+	if !onlyReads(t.Item) {
 		c.wrote()
 		defer c.wrote()
 		return e.forward(w, t.Source)
@@ -71,25 +72,26 @@ func (e *endpoint) callTool(w *calling, t *route.Target) (upstream.Result, error
 	if relay.TaskOf(w) != relay.NoTask || scan.Member(w.Params, "requestState") != nil || scan.Member(w.Params, "inputResponses") != nil {
 		return e.forward(w, t.Source)
 	}
-	scope := ""
+	scope := s.mcp.Scope(w.Caller)
 	if !c.public {
-		scope = w.Caller.Owner.Text() + " " + s.scope(w)
+		scope = w.Caller.Owner.Text() + " " + scope
 	}
 	key := keyOfCall(scope, t.Name, w.Params, header)
 	w.refs = e.refs(t.Source)
 	if r, ok := c.get(key); ok {
 		return w.down(r, nil)
 	}
+	w.asked = new(atomic.Bool)
 	writes := c.count()
 	r, err := e.forwardAsItIs(w, t.Source)
-	if err == nil {
+	if err == nil && !w.asked.Load() { // what a client answers is its own
 		c.put(w.Caller.Owner, key, writes, r)
 	}
 	return w.down(r, err)
 }
 
-// reads reports whether a tool says that it changes nothing and may be called again.
-func reads(tool jsonrpc.Raw) bool {
+// onlyReads reports whether a tool says that it changes nothing and may be called again.
+func onlyReads(tool jsonrpc.Raw) bool {
 	hints := scan.Member(tool, "annotations")
 	return string(scan.Member(hints, "readOnlyHint")) == "true" && string(scan.Member(hints, "idempotentHint")) == "true"
 }
@@ -97,25 +99,25 @@ func reads(tool jsonrpc.Raw) bool {
 // keyOfCall makes a key of a call. Members of _meta count but those of the protocol and of traces, which differ in each call.
 func keyOfCall(scope, tool string, params jsonrpc.Raw, header map[string][]string) (k resultKey) {
 	h := sha256.New()
-	add(h, []byte(scope), []byte(tool), scan.Member(params, "arguments"))
+	addParts(h, []byte(scope), []byte(tool), scan.Member(params, "arguments"))
 	scan.Object(scan.Member(params, "_meta"), func(key, value []byte) bool {
 		name := string(key)
 		switch name {
 		case "progressToken", "traceparent", "tracestate", "baggage", spec.MetaProtocolVersion, spec.MetaClientInfo, spec.MetaClientCapabilities, spec.MetaLogLevel:
 		default:
-			add(h, []byte(name), value)
+			addParts(h, []byte(name), value)
 		}
 		return true
 	})
 	for _, name := range sortedKeys(header) {
-		add(h, []byte(name), []byte(strings.Join(header[name], "\n")))
+		addParts(h, []byte(name), []byte(strings.Join(header[name], "\n")))
 	}
 	h.Sum(k[:0])
 	return k
 }
 
-// add writes parts with their lengths, so that none of them can be a part of another.
-func add(h hash.Hash, parts ...[]byte) {
+// addParts writes parts with their lengths, so that none of them can be a part of another.
+func addParts(h hash.Hash, parts ...[]byte) {
 	var n [8]byte
 	for _, p := range parts {
 		binary.BigEndian.PutUint64(n[:], uint64(len(p)))

@@ -170,3 +170,65 @@ func TestCacheCheck(t *testing.T) {
 		t.Error(problems)
 	}
 }
+
+// What one client has answered, or lets a server see, is no result for another one, also where results are public.
+func TestResultsOfAsked(t *testing.T) {
+	for _, rev := range []string{"2025-11-25", "2026-07-28"} {
+		s := mcp.NewServer("asks", "1", nil)
+		s.AddTool(mcp.Tool{Name: "who", Annotations: &spec.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}}, func(ctx context.Context, _ jsonrpc.Raw) (*mcp.ToolResult, error) {
+			a, err := mcp.Elicit[struct {
+				Name string `json:"name"`
+			}](ctx, "Who are you?")
+			if err != nil {
+				return nil, err
+			}
+			return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(a.Name)}}, nil
+		})
+		u := &Upstream{Name: "a", Server: s}
+		u.Cache.TTL, u.Cache.Public = time.Hour, true
+		web := callers(t, u)
+		for _, who := range []string{"ann", "bob"} {
+			c, err := mcp.Dial(t.Context(), web.URL+"/mcp/a", &mcp.ClientOptions{
+				Era: rev, HTTP: &mcphttp.DialOptions{Header: http.Header{"X-Who": {who}}},
+				Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+					return &spec.ElicitResult{Action: "accept", Content: jsonrpc.Raw(`{"name":"` + who + `"}`)}, nil
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := c.CallTool(t.Context(), "who", jsonrpc.Raw(`{}`))
+			c.Close()
+			if err != nil || r.IsError || r.Content[0].Text != who {
+				t.Errorf("%s: %s got %+v, %v", rev, who, r, err)
+			}
+		}
+	}
+}
+
+// Public results are shared by callers that look the same to the server: those with roots have connections of their own.
+func TestPublicResultsAndRoots(t *testing.T) {
+	var calls atomic.Int64
+	u := &Upstream{Name: "c", Server: counting(&calls)}
+	u.Cache.TTL, u.Cache.Public = time.Hour, true
+	web := callers(t, u)
+	say := func(who string, roots func(context.Context) ([]spec.Root, error)) string {
+		c, err := mcp.Dial(t.Context(), web.URL+"/mcp/c", &mcp.ClientOptions{Era: "2025-11-25", Roots: roots, HTTP: &mcphttp.DialOptions{Header: http.Header{"X-Who": {who}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		r, err := c.CallTool(t.Context(), "read", jsonrpc.Raw(`{}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Content[0].Text
+	}
+	none := say("ann", nil)
+	if got := say("bob", nil); got != none {
+		t.Errorf("callers without roots: %s and %s", none, got)
+	}
+	if got := say("eve", func(context.Context) ([]spec.Root, error) { return []spec.Root{{URI: "file:///eve"}}, nil }); got == none {
+		t.Error("a caller with roots got the result of one without")
+	}
+}
