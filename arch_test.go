@@ -80,6 +80,7 @@ var archLadder = map[string]archRow{
 	"internal/validate":     {ours: "internal/scan"},
 	"internal/uritemplate":  {pure: true},
 	"internal/jsonc":        {ours: "internal/scan"},
+	"internal/replace":      {},
 	"internal/yamljson":     {ours: "internal/scan", outside: "github.com/goccy/go-yaml"},
 	// A fake model and a fake user with their answers are seven of them.
 	"mcp/mcptest":      {ours: ". mcp mcp/era mcp/spec internal/jsonv2", names: 10},
@@ -118,7 +119,7 @@ var archLadder = map[string]archRow{
 	// and Credentials are what an Upstream has of them.
 	// LoadPolicyTest, PolicyTest and PolicyCase are files of calls with expected decisions, which the reader of
 	// configurations reads, so that errors have a line and column.
-	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/certificate internal/environ internal/fetch internal/forwarded internal/glob internal/jsonc internal/jsonv2 internal/origin internal/owner internal/port internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe store gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 24},
+	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/certificate internal/environ internal/fetch internal/forwarded internal/glob internal/jsonc internal/jsonv2 internal/origin internal/owner internal/port internal/replace internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe store gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 24},
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},
@@ -132,7 +133,7 @@ var archLadder = map[string]archRow{
 	"cmd/farcall/internal/scaffold":   {},
 	"cmd/farcall/internal/conform":    {ours: ". jsonrpc stream httprpc wsrpc", outside: "github.com/coder/websocket"},
 	"cmd/farcall/internal/page":       {},
-	"cmd/farcall/internal/clients":    {ours: "internal/jsonc internal/jsonv2 internal/scan", outside: "github.com/pelletier/go-toml/v2"},
+	"cmd/farcall/internal/clients":    {ours: "internal/jsonc internal/jsonv2 internal/replace internal/scan", outside: "github.com/pelletier/go-toml/v2"},
 	"examples/lsp":                    {ours: ". stream"},
 	"examples/mcp/everything":         {ours: "mcp mcp/spec"},
 	"examples/mcp/hello":              {ours: "mcp"},

@@ -13,6 +13,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/farcall-dev/farcall/internal/replace"
 )
 
 // AmendGuard appends an entry to guard.keys or guard.signatures of a configuration in YAML,
@@ -40,29 +42,10 @@ func AmendGuard(path, list, entry string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
-	return replaceFile(path, old, text, mode)
-}
-
-// replaceFile writes a file beside path and renames it, unless path is not what it was.
-func replaceFile(path string, old, text []byte, mode fs.FileMode) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
+	if err := replace.File(path, old, text, mode, nil); err != nil {
 		return fmt.Errorf("cannot write the configuration: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-			err = fmt.Errorf("cannot write the configuration: %w", err)
-		}
-	}()
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if now, err := os.ReadFile(path); !errors.Is(err, fs.ErrNotExist) && !bytes.Equal(now, old) {
-		return fmt.Errorf("%s was changed in the meantime: try again", path)
-	}
-	return os.Rename(f.Name(), path)
+	return nil
 }
 
 // amend returns the text with the entry in it.

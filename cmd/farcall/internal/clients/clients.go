@@ -121,7 +121,7 @@ func (c *Client) File() (string, error) {
 	return c.file(home, config), nil
 }
 
-// TakesURL reports whether the client reaches servers at a URL by itself.
+// TakesURL reports whether the client reaches servers at a URL without a bridge.
 func (c *Client) TakesURL() bool { return c.url != nil }
 
 // URLEntry makes an entry for a server at a URL, when the client takes one.

@@ -107,6 +107,13 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s: %s, %v, %v, %v", path, text, err, info.Mode(), statErr)
 		}
 	}
+	second, err := Write(link, []byte("new"), []byte("newer"), now.Add(time.Second))
+	if err != nil || second != file+".20260102-030406-1.bak" {
+		t.Errorf("a second one in the same second: %s, %v", second, err)
+	}
+	if kept, _ := filepath.Glob(file + ".*.bak"); len(kept) != 2 {
+		t.Errorf("of a refused and two good writes there are kept %v", kept)
+	}
 	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
 		t.Error("the link has become a file")
 	}

@@ -15,10 +15,11 @@ import (
 
 	"github.com/farcall-dev/farcall/internal/jsonc"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/replace"
 	"github.com/farcall-dev/farcall/internal/scan"
 )
 
-// ErrExists is what Add fails with when there is a server of the name and it is not to be replaced.
+// ErrExists is what Text fails with when there is a server of the name and it is not to be replaced.
 var ErrExists = jsonc.ErrExists
 
 // maxFile is more than settings have.
@@ -92,48 +93,48 @@ func Write(path string, old, text []byte, now time.Time) (backup string, err err
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // of dotfiles that are kept elsewhere
 	}
-	mode := fs.FileMode(0o600)
 	info, err := os.Stat(path)
 	switch {
-	case err == nil:
-		mode = info.Mode().Perm()
-		backup = path + "." + now.Format("20060102-150405") + ".bak"
-		if err := writeNew(backup, old, mode); err != nil {
-			return "", fmt.Errorf("cannot keep the old file: %w", err)
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return "", err
-	default:
+	case errors.Is(err, fs.ErrNotExist):
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return "", err
 		}
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
+		return "", replace.File(path, old, text, 0o600, nil)
+	case err != nil:
 		return "", err
 	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
+	mode := info.Mode().Perm()
+	err = replace.File(path, old, text, mode, func() error {
+		var err error
+		if backup, err = keep(path+"."+now.Format("20060102-150405"), old, mode); err != nil {
+			return fmt.Errorf("cannot keep the old file: %w", err)
 		}
-	}()
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err != nil {
-		return "", err
-	}
-	if is, err := Read(path); err != nil || !bytes.Equal(is, old) {
-		return "", errors.Join(err, fmt.Errorf("%s was changed in the meantime: try again", path))
-	}
-	return backup, os.Rename(f.Name(), path)
+		return nil
+	})
+	return backup, err
 }
 
-func writeNew(path string, text []byte, mode fs.FileMode) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
+// mostBackups bounds those of one second.
+const mostBackups = 100
+
+// keep writes a text into a new file, whose path it returns.
+func keep(path string, text []byte, mode fs.FileMode) (string, error) {
+	for n := range mostBackups {
+		name := path + ".bak"
+		if n > 0 {
+			name = fmt.Sprintf("%s-%d.bak", path, n)
+		}
+		f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		_, err = f.Write(text)
+		return name, errors.Join(err, f.Close())
 	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Close())
+	return "", fmt.Errorf("there are %d of it: remove them", mostBackups)
 }
 
 // Read reads the file of a client. One that is not there is empty.
