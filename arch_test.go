@@ -36,18 +36,19 @@ var archLadder = map[string]archRow{
 	// 10 and four: Decision, Reading and the kind Queue, which a gateway and its guard tell; Span, which traces and logs share.
 	"observe": {ours: "jsonrpc", names: 14},
 	// Only who wants metrics links Prometheus: the libraries do not import it (observe/metrics.TestImports).
-	"observe/metrics": {ours: "jsonrpc observe", outside: "github.com/prometheus/client_golang", names: 3},
+	"observe/metrics": {ours: "jsonrpc observe observe/internal/words", outside: "github.com/prometheus/client_golang", names: 3},
 	// Likewise OpenTelemetry.
-	"observe/traces": {ours: ". jsonrpc mcp/spec observe", outside: "go.opentelemetry.io/otel", names: 5},
-	"jsonrpc":        {ours: "internal/scan", names: 25, pure: true},
-	"stream":         {ours: ". jsonrpc internal/budget internal/slow", names: 12},
-	"httprpc":        {ours: "internal/backoff . jsonrpc internal/budget internal/origin internal/owner internal/scan internal/slow internal/sse", names: 8},
-	"wsrpc":          {ours: ". jsonrpc internal/budget internal/origin internal/slow", outside: "github.com/coder/websocket", names: 6},
-	"mcp/spec":       {ours: "jsonrpc internal/jsonv2 internal/scan"},
-	"mcp/era":        {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
-	"mcp/mcphttp":    {ours: "internal/backoff . jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/origin internal/owner internal/remote internal/seal internal/share internal/scan internal/slow internal/sse internal/wirelog mcp/era mcp/spec mcp/internal/observed", names: 20},                                                                                                                                     // Configured brings the policy of a backend to any handler, Resumer and Resumable its sessions to any replica
-	"mcp":            {ours: ". jsonrpc stream internal/cancel internal/target internal/jsonv2 internal/late internal/owner internal/permit internal/port internal/remote internal/scan internal/schema internal/seal internal/share internal/uritemplate internal/validate mcp/era mcp/internal/inbound mcp/internal/object mcp/internal/arguments mcp/mcphttp mcp/relay mcp/spec store internal/wirelog mcp/internal/observed observe", names: 61}, // AddPrompt, which binds arguments to a type as AddTool does
-	"mcp/mcpauth":    {ours: "internal/fetch internal/filelock internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring", names: 18},
+	"observe/traces":         {ours: ". jsonrpc mcp/spec observe observe/internal/words", outside: "go.opentelemetry.io/otel", names: 5},
+	"observe/internal/words": {pure: true},
+	"jsonrpc":                {ours: "internal/scan", names: 25, pure: true},
+	"stream":                 {ours: ". jsonrpc internal/budget internal/slow", names: 12},
+	"httprpc":                {ours: "internal/backoff . jsonrpc internal/budget internal/origin internal/owner internal/scan internal/slow internal/sse", names: 8},
+	"wsrpc":                  {ours: ". jsonrpc internal/budget internal/origin internal/slow", outside: "github.com/coder/websocket", names: 6},
+	"mcp/spec":               {ours: "jsonrpc internal/jsonv2 internal/scan"},
+	"mcp/era":                {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
+	"mcp/mcphttp":            {ours: "internal/backoff . jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/origin internal/owner internal/remote internal/seal internal/share internal/scan internal/slow internal/sse internal/wirelog mcp/era mcp/spec mcp/internal/observed", names: 20},                                                                                                                                     // Configured brings the policy of a backend to any handler, Resumer and Resumable its sessions to any replica
+	"mcp":                    {ours: ". jsonrpc stream internal/cancel internal/target internal/jsonv2 internal/late internal/owner internal/permit internal/port internal/remote internal/scan internal/schema internal/seal internal/share internal/uritemplate internal/validate mcp/era mcp/internal/inbound mcp/internal/object mcp/internal/arguments mcp/mcphttp mcp/relay mcp/spec store internal/wirelog mcp/internal/observed observe", names: 61}, // AddPrompt, which binds arguments to a type as AddTool does
+	"mcp/mcpauth":            {ours: "internal/fetch internal/filelock internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring", names: 18},
 	// Extension, MIMEType, Model, App, Page, AddPage, WithPage, Shown
 	"mcp/apps": {ours: "mcp", names: 8},
 	// New, and what it describes: File, Package, Transport, Input

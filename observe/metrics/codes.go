@@ -5,10 +5,8 @@ import (
 
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/observe"
+	"github.com/farcall-dev/farcall/observe/internal/words"
 )
-
-// toolError is the error_type of a result with isError.
-const toolError = "tool_error"
 
 // code is what metrics say of an error code.
 type code struct {
@@ -67,5 +65,5 @@ func (m *Metrics) code(c *observe.Call) code {
 	if known, found := all[c.Code]; found {
 		return known
 	}
-	return code{name: other}
+	return code{name: words.Other}
 }

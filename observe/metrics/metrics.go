@@ -28,6 +28,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/farcall-dev/farcall/observe"
+	"github.com/farcall-dev/farcall/observe/internal/words"
 )
 
 // Options adjust Metrics. The zero value, and nil, mean the defaults.
@@ -38,9 +39,6 @@ type Options struct {
 	// counted by farcall_metrics_overflow_total. Default 5000.
 	MaxSeries int
 }
-
-// other is the value of a label for what has no value of its own.
-const other = "_OTHER"
 
 // Metrics is an http.Handler that answers with the metrics, in the formats of Prometheus. It asks for no
 // credentials: guard it where it is mounted, since tools, upstreams and load are in it. Its methods may be called
@@ -133,7 +131,7 @@ func (m *Metrics) start(ctx context.Context, c *observe.Call) context.Context {
 func (m *Metrics) end(_ context.Context, c *observe.Call) {
 	at := side(c.Outgoing)
 	m.inFlight[at].Add(-1)
-	k := callKey{method: other, tool: c.Tool, prompt: c.Prompt, revision: c.Revision, transport: c.Transport, upstream: c.Upstream}
+	k := callKey{method: words.Other, tool: c.Tool, prompt: c.Prompt, revision: c.Revision, transport: c.Transport, upstream: c.Upstream}
 	if c.Known {
 		k.method = c.Method
 	}
@@ -145,7 +143,7 @@ func (m *Metrics) end(_ context.Context, c *observe.Call) {
 			m.refused.get(reasonKey{known.refusal, c.Transport}).Inc()
 		}
 	case c.ToolError:
-		k.failure = toolError
+		k.failure = words.ToolError
 	}
 	all := &m.rpc
 	if c.MCP {
@@ -155,7 +153,7 @@ func (m *Metrics) end(_ context.Context, c *observe.Call) {
 }
 
 func (m *Metrics) refuse(_ context.Context, c *observe.Call) {
-	m.refused.get(reasonKey{cmp.Or(m.code(c).refusal, other), c.Transport}).Inc()
+	m.refused.get(reasonKey{cmp.Or(m.code(c).refusal, words.Other), c.Transport}).Inc()
 }
 
 func (m *Metrics) frame(f observe.Frame) {

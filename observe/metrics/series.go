@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall/observe/internal/words"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -47,7 +49,7 @@ func (r *registry) histogram(row metric) *prometheus.HistogramVec {
 // bound looks the series of a metric up by their keys.
 func bound[K key[K], V any](r *registry, row metric, series func(...string) V, values func(K) []string) *bounded[K, V] {
 	exceeding := r.overflown.WithLabelValues(row.name)
-	none := slices.Repeat([]string{other}, len(row.labels))
+	none := slices.Repeat([]string{words.Other}, len(row.labels))
 	return newBounded(r.most, func(k K) V { return series(values(k)...) }, func() V {
 		exceeding.Inc()
 		return series(none...)
@@ -65,11 +67,11 @@ func (k callKey) copied() callKey {
 }
 
 func (k callKey) ofMCP() []string {
-	return []string{k.method, k.tool, k.prompt, k.failure, k.revision, network(k.transport)}
+	return []string{k.method, k.tool, k.prompt, k.failure, k.revision, words.Network(k.transport)}
 }
 
 func (k callKey) ofRPC() []string {
-	return []string{"jsonrpc", k.method, k.failure, network(k.transport)}
+	return []string{"jsonrpc", k.method, k.failure, words.Network(k.transport)}
 }
 
 func (k callKey) toMCP() []string { return append(k.ofMCP(), k.upstream) }
@@ -77,17 +79,6 @@ func (k callKey) toRPC() []string { return append(k.ofRPC(), k.upstream) }
 
 func (r *registry) calls(row metric, values func(callKey) []string) *bounded[callKey, prometheus.Observer] {
 	return bound(r, row, r.histogram(row).WithLabelValues, values)
-}
-
-// network is a transport in the words of OpenTelemetry.
-func network(transport string) string {
-	switch transport {
-	case "stdio":
-		return "pipe"
-	case "http", "https", "mcp-http", "sse", "sse+tls", "ws", "wss", "tls":
-		return "tcp"
-	}
-	return transport
 }
 
 // reasonKey tells what is wrong apart.
@@ -154,7 +145,7 @@ func (r *registry) sessions() (all [2]*bounded[lifeKey, session]) {
 	for side, row := range []metric{mcpServerSession, mcpClientSession} {
 		took := r.histogram(row)
 		all[side] = bound(r, row, func(v ...string) session {
-			return session{open.WithLabelValues(sides[side], v[0], v[1]), took.WithLabelValues(v[0], network(v[1]))}
+			return session{open.WithLabelValues(sides[side], v[0], v[1]), took.WithLabelValues(v[0], words.Network(v[1]))}
 		}, lifeKey.values)
 	}
 	return all

@@ -17,6 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/observe"
+	"github.com/farcall-dev/farcall/observe/internal/words"
 )
 
 // span is one that has ended. All that it has is known then, from one call: so there is no span of the SDK, which is made
@@ -84,7 +85,7 @@ func (t *Tracer) record(c *observe.Call, x *spanContext) *span {
 
 // nameOf is the method, and the tool or prompt, of those that are known.
 func nameOf(c *observe.Call) string {
-	method := other
+	method := words.Other
 	if c.Known {
 		method = c.Method
 	}
@@ -101,7 +102,7 @@ func attributes(c *observe.Call, all []attribute.KeyValue) []attribute.KeyValue 
 			all = append(all, key.String(value))
 		}
 	}
-	method := other
+	method := words.Other
 	if c.Known {
 		method = c.Method
 	}
@@ -117,7 +118,7 @@ func attributes(c *observe.Call, all []attribute.KeyValue) []attribute.KeyValue 
 		add(attrSystem, "jsonrpc")
 		add(attrRPC, method)
 	}
-	add(attrNetwork, network(c.Transport))
+	add(attrNetwork, words.Network(c.Transport))
 	add(attrTransport, c.Transport)
 	add(attrUpstream, c.Upstream)
 	if !c.ID.IsAbsent() && !c.ID.IsNull() {
@@ -132,7 +133,7 @@ func attributes(c *observe.Call, all []attribute.KeyValue) []attribute.KeyValue 
 		add(attrError, code)
 		add(attrStatus, code)
 	case c.ToolError:
-		add(attrError, toolError)
+		add(attrError, words.ToolError)
 	}
 	return append(all, attrBytesIn.Int(c.BytesIn), attrBytesOut.Int(c.BytesOut))
 }

@@ -26,20 +26,7 @@ const (
 	attrBytesIn    = attribute.Key("farcall.bytes.in")
 	attrBytesOut   = attribute.Key("farcall.bytes.out")
 	maxAttributes  = 14 // of a span at most, see attributes
-	other          = "_OTHER"
 	executeTool    = "execute_tool"
-	toolError      = "tool_error"
 	maxRequestText = 128 // bytes of an id
 	maxStatusText  = 256 // bytes of a description
 )
-
-// network is a transport in the words of the conventions.
-func network(transport string) string {
-	switch transport {
-	case "stdio":
-		return "pipe"
-	case "http", "https", "mcp-http", "sse", "sse+tls", "ws", "wss", "tls":
-		return "tcp"
-	}
-	return transport
-}
