@@ -142,7 +142,7 @@ func TestOpenAPIReload(t *testing.T) {
 	})
 }
 
-// A document at an address is fetched again: clients hear of what has changed, and one that is broken changes nothing.
+// A document at an address is fetched again: clients see what has changed, and one that is broken changes nothing.
 func TestOpenAPIRefresh(t *testing.T) {
 	var text atomic.Value
 	text.Store(petsDoc)

@@ -95,7 +95,7 @@ func TestTraceThroughGateway(t *testing.T) {
 					}
 				}
 				if all != strings.Count(got, "\n") || sent != 1 || !strings.Contains(text, "a=b") {
-					t.Errorf("%d spans, of which these are connected:\n%sthe server gets %s", all, got, text)
+					t.Errorf("%d spans; these are connected:\n%sthe server gets %s", all, got, text)
 				}
 			})
 		}
