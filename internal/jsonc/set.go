@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -36,7 +37,7 @@ func Set(text []byte, path []string, key string, value []byte, replace bool) ([]
 		o := e.object(at)
 		start, _, found := o.find(name)
 		if !found {
-			for _, missing := range path[depth+1:] {
+			for _, missing := range slices.Backward(path[depth+1:]) {
 				key, value = missing, nest(key, value)
 			}
 			return e.insert(o, depth, name, nest(key, value)), nil

@@ -43,6 +43,22 @@ func TestSet(t *testing.T) {
 	}
 }
 
+// Objects that are missing are made in the order of the path.
+func TestSetPath(t *testing.T) {
+	for text, want := range map[string]string{
+		`{}`:                         `{"a":{"b":{"c":{"k":1}}}}`,
+		`{"a":{"b":{"x":2}}}`:        `{"a":{"b":{"x":2,"c":{"k":1}}}}`,
+		`{"a":{"b":{"c":{"k":0}}}}`:  `{"a":{"b":{"c":{"k":1}}}}`,
+		`{"a":{}, /* x */ "b": [1]}`: `{"a":{"b":{"c":{"k":1}}}, /* x */ "b": [1]}`,
+	} {
+		got, err := Set([]byte(text), []string{"a", "b", "c"}, "k", []byte("1"), true)
+		var is, wanted any
+		if err != nil || json.Unmarshal(Plain(got), &is) != nil || json.Unmarshal(Plain([]byte(want)), &wanted) != nil || !reflect.DeepEqual(is, wanted) {
+			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
+		}
+	}
+}
+
 // Whatever the text is, a member that was set is there, and all else is as it was.
 func FuzzSet(f *testing.F) {
 	for _, text := range []string{"{}", "{\"a\": {\"b\": 1,},}", "// c\n{\"a\": /* , */ {\"b\": [1, 2,] // x\n}}", "{\"a\":1}", "{\"k\": {\"new\": 2}}"} {
