@@ -14,6 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // calling is a call to be made at a server, and the context of that, which knows
@@ -23,11 +24,12 @@ type calling struct {
 	upstream.Call
 
 	client mcp.ClientInfo
-	at     *server      // where it is made
-	refs   *refs.Server // qualifies what the server there says; nil: it is shown as it is
-	home   string       // of the task that is resumed: see Upstream.taskHome
-	kept   *keptTask    // the task that goes on at the server when the gateway ends; nil: none does, so far
-	asked  *atomic.Bool // its client was asked something; nil: that does not matter
+	at     *server       // where it is made
+	refs   *refs.Server  // qualifies what the server there says; nil: it is shown as it is
+	home   string        // of the task that is resumed: see Upstream.taskHome
+	kept   *keptTask     // the task that goes on at the server when the gateway ends; nil: none does, so far
+	asked  *atomic.Bool  // its client was asked something; nil: that does not matter
+	seen   *observe.Call // for the goroutine of the handler; nil: there is no observer, or the call is a task
 }
 
 type callingKey struct{}
@@ -45,7 +47,7 @@ func (w *calling) AfterFunc(f func()) (stop func() bool) { return context.AfterF
 
 // newCalling begins a call in the name of who calls.
 func (g *Gateway) newCalling(ctx context.Context) *calling {
-	w := &calling{Context: ctx}
+	w := &calling{Context: ctx, seen: observe.From(ctx)}
 	if c := mcp.ClientFrom(ctx); c != nil {
 		w.client = *c
 	}

@@ -228,7 +228,7 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 	if !ok {
 		return upstream.Result{}, e.g.shield.missing(w, name, e.unknown(kind, word, name))
 	}
-	observeName(w, kind, name)
+	w.observeName(kind, name)
 	e.address(w, &target, "name")
 	var shown jsonrpc.Raw
 	var unfit error
@@ -377,6 +377,9 @@ func closing(err error) bool {
 // can be asked demand.
 func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 	w.moveTo(s)
+	if w.seen != nil {
+		w.seen.Upstream = s.cfg.Name
+	}
 	if err := w.atHome(); err != nil {
 		return upstream.Result{}, err
 	}
@@ -409,13 +412,13 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 		if asks || state {
 			return e.resumable(w, s.mcp)
 		}
-		return s.mcp.Call(w, &w.Call)
+		return w.callAt(s)
 	}
 	w.Rounds = true
 	if asks {
 		w.Ask = askingOf(w.refs, asking(w))
 	}
-	return s.mcp.Call(w, &w.Call)
+	return w.callAt(s)
 }
 
 // rootsOf asks a modern client for its roots before a call at a legacy server that asks for them
@@ -444,7 +447,7 @@ func (e *endpoint) sealed(w *calling, s *server) (upstream.Result, error) {
 	if w.Params, err = bound.open(w, s.cfg.Name); err != nil {
 		return upstream.Result{}, err
 	}
-	r, err := s.mcp.Call(w, &w.Call)
+	r, err := w.callAt(s)
 	return bound.close(w, s.cfg.Name, r), err
 }
 

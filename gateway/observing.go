@@ -6,7 +6,6 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
-	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/observe"
 )
 
@@ -111,15 +110,22 @@ func observePiped(ctx context.Context, o *observe.Observer, r *farcall.Record) {
 	}
 }
 
-// observeName tells the observer of the tool or prompt that a call is for, which is one that the gateway offers. The call
-// of a task may run on when its handler has returned, whose the observation is.
-func observeName(w *calling, kind, name string) {
-	c := observe.From(w)
+// observeName tells the observer of the tool or prompt that a call is for, which is one that the gateway offers.
+func (w *calling) observeName(kind, name string) {
 	switch {
-	case c == nil || relay.TaskOf(w) != relay.NoTask:
+	case w.seen == nil:
 	case kind == "tools":
-		c.Tool = name
+		w.seen.Tool = name
 	default:
-		c.Prompt = name
+		w.seen.Prompt = name
 	}
+}
+
+// callAt makes a call at a server while its client waits, and tells the observer what it knows of that.
+func (w *calling) callAt(s *server) (upstream.Result, error) {
+	r, err := s.mcp.Call(w, &w.Call)
+	if w.seen != nil {
+		w.seen.Queued, w.seen.Attempts = w.Queued, w.Attempts
+	}
+	return r, err
 }

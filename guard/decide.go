@@ -40,7 +40,7 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 	case refused.shadow:
 		word = wouldDeny
 	default:
-		g.decided(denied, &decision, began)
+		g.decided(ctx, who, denied, &decision, began)
 		return nil, s.refused(who, c, denied, decision.Policies, refused)
 	}
 	caller := who.limitedFor(ctx, c)
@@ -49,7 +49,7 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 		r := exceeds(err)
 		if !s.shadow() {
 			who.attempt.limit()
-			g.decided(limited, &decision, began)
+			g.decided(ctx, who, limited, &decision, began)
 			return nil, s.refused(who, c, limited, decision.Policies, r)
 		}
 		if release = func() {}; refused == nil {
@@ -59,7 +59,7 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 	if refused != nil {
 		g.shadowed.note(g.opts.Logger, who, c, word, refused)
 	}
-	g.decided(word, &decision, began)
+	g.decided(ctx, who, word, &decision, began)
 	listens := c.Method == spec.MethodSubscriptionsListen && who.http != nil // its answer is a stream
 	holds := s.c.Limits.Concurrent > 0 || s.c.Limits.Total > 0
 	if s.log == nil && !listens && !holds {
@@ -89,8 +89,17 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 }
 
 // decided tells the observer of a decision.
-func (g *Guard) decided(outcome string, d *policy.Decision, began time.Time) {
-	if g.opts.Observer == nil || g.opts.Observer.Decide == nil {
+func (g *Guard) decided(ctx context.Context, who *session, outcome string, d *policy.Decision, began time.Time) {
+	if g.opts.Observer == nil {
+		return
+	}
+	if c := observe.From(ctx); c != nil {
+		c.Decision = outcome
+		if who != nil && who.principal != nil {
+			c.Principal = who.principal.Name()
+		}
+	}
+	if g.opts.Observer.Decide == nil {
 		return
 	}
 	told := observe.Decision{Outcome: outcome, Took: g.now().Sub(began)}

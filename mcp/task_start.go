@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 	"github.com/farcall-dev/farcall/store"
 )
 
@@ -130,7 +131,9 @@ func (s *Server) taskCall(c *call, t *task, method string, params jsonrpc.Raw) (
 		client: &taskClient{task: t, session: c.session, client: c.client},
 		id:     c.id.Clone(), params: params,
 	}
-	own.Context, t.cancel = context.WithCancelCause(context.WithoutCancel(c.Context))
+	// Its handler may run beside what ends the observation of the request.
+	unobserved := context.WithValue(context.WithoutCancel(c.Context), observe.Key{}, nil)
+	own.Context, t.cancel = context.WithCancelCause(unobserved)
 	if err := own.in.read(own.params); err != nil {
 		return nil, err
 	}

@@ -100,8 +100,15 @@ type Call struct {
 	Tool, Prompt string
 	// Revision is that of MCP which the other end speaks. It may be a label.
 	Revision string
-	// Upstream is, in a gateway, the name of the server that an outgoing call is for. It may be a label.
+	// Upstream is, in a gateway, the name of the server that the call is for. It may be a label.
 	Upstream string
+	// Principal is the name of who calls, for people, and Decision the outcome of what the guard has decided, as in
+	// Decision.Outcome. "": there is no guard.
+	Principal, Decision string
+	// Queued is how long the call has waited for a connection to the server of a gateway, and Attempts how often it was made
+	// there, 0 when that is not known.
+	Queued   time.Duration
+	Attempts int
 
 	Outcome
 }

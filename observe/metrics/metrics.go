@@ -131,9 +131,12 @@ func (m *Metrics) start(ctx context.Context, c *observe.Call) context.Context {
 func (m *Metrics) end(_ context.Context, c *observe.Call) {
 	at := side(c.Outgoing)
 	m.inFlight[at].Add(-1)
-	k := callKey{method: words.Other, tool: c.Tool, prompt: c.Prompt, revision: c.Revision, transport: c.Transport, upstream: c.Upstream}
+	k := callKey{method: words.Other, tool: c.Tool, prompt: c.Prompt, revision: c.Revision, transport: c.Transport}
 	if c.Known {
 		k.method = c.Method
+	}
+	if c.Outgoing {
+		k.upstream = c.Upstream
 	}
 	switch {
 	case c.Code != 0:

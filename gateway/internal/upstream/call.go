@@ -119,6 +119,7 @@ func (u *Upstream) enter(pc *pendingCall) error {
 	if !wait {
 		return err
 	}
+	defer func() { pc.call.Queued += time.Since(pc.begun) }()
 	timer := time.NewTimer(u.opts.QueueTimeout)
 	defer timer.Stop()
 	slow := time.NewTimer(maxStartWait)
@@ -437,6 +438,7 @@ const (
 func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	pc := u.newPendingCall(ctx, c)
 	for attempt := 0; ; attempt++ {
+		c.Attempts++
 		if err := u.enter(pc); err != nil {
 			return Result{}, err
 		}

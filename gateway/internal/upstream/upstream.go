@@ -67,6 +67,10 @@ type Call struct {
 	// Idempotent calls may be made again when it is not known whether they had an
 	// effect.
 	Idempotent bool
+
+	// Attempts is how often the call was made, and Queued how long it has waited for connections. Upstream.Call adds to them.
+	Attempts int
+	Queued   time.Duration
 }
 
 // A Result is in the form of Revision.
