@@ -179,7 +179,7 @@ func (e *endpoint) newFront() {
 		Heartbeat: g.opts.Heartbeat,
 	}, e.keys))
 	e.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
-		o := g.named(webSocketOf(r))
+		o := g.named(webSocketOf(r), r.RemoteAddr)
 		o.V1 = false
 		g.identify(o, r)
 		conn := g.joined(t, guard.ConnOf(r, o.Transport))
@@ -206,17 +206,19 @@ func (s *server) newFront() {
 	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, Gzip: g.opts.Gzip, RPC: rpc, Origins: g.opts.Origins, Hosts: anyHost()}
 	s.post, s.stream = httprpc.NewHandler(h, o), httprpc.NewStreamHandler(h, o)
 	s.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
-		o := g.named(webSocketOf(r))
+		o := g.named(webSocketOf(r), r.RemoteAddr)
 		conn := g.joined(t, guard.ConnOf(r, o.Transport))
 		g.run(t, func(ctx context.Context) { s.pipe(ctx, t, o, conn) })
 	}, g.wsOptions())
 }
 
-// named are the options of a connection, which has a name in records.
-func (g *Gateway) named(transport string) *farcall.Options {
+// named are the options of a connection from an address, which has a name in records.
+func (g *Gateway) named(transport, remote string) *farcall.Options {
 	o := g.rpcOptions()
 	o.Transport = transport
 	o.Conn = transport + "-" + strconv.FormatInt(g.connected.Add(1), 10)
+	who := &owner.Conn{Name: o.Conn, Remote: remote, Owner: owner.Connection(o.Conn, remote)}
+	o.ConnContext = func(ctx context.Context) context.Context { return context.WithValue(ctx, owner.ConnKey{}, who) }
 	return o
 }
 
@@ -267,7 +269,7 @@ func (s *server) pipe(ctx context.Context, t farcall.Transport, o *farcall.Optio
 	if s.g.shield != nil {
 		ctx = context.WithValue(ctx, connKey{}, conn)
 	}
-	_ = s.raw.Pipe(context.WithValue(ctx, pipeKey{}, o), t) // its error is the connection's: it broke
+	_ = s.raw.Pipe(context.WithValue(o.ConnContext(ctx), pipeKey{}, o), t) // its error is the connection's: it broke
 }
 
 // connKey finds what is known of a connection in its context.
@@ -313,7 +315,7 @@ func (g *Gateway) wsOptions(subprotocols ...string) *wsrpc.Options {
 // c.Transport: "tcp", "unix", "stdio". The rest of c is for the guard.
 func (g *Gateway) ServeStream(t farcall.Transport, c *guard.Conn) {
 	done := make(chan struct{})
-	o := g.named(c.Transport)
+	o := g.named(c.Transport, c.Remote)
 	o.Budget = g.Budget(c)
 	c = g.joined(t, c)
 	o.Interceptors = g.shield.interceptors(c, o.Interceptors)

@@ -116,8 +116,8 @@ func (c *conns) open(t farcall.Transport, l *link) (peerDone <-chan struct{}) {
 	}
 	o := l.o
 	o.Conn = o.Transport + "-" + strconv.Itoa(id)
-	who := &owner.Conn{Name: o.Conn, Owner: owner.Connection(o.Conn, l.remote)}
-	o.OnRecord = over(o.OnRecord, who)
+	who := &owner.Conn{Name: o.Conn, Remote: l.remote, Owner: owner.Connection(o.Conn, l.remote)}
+	o.ConnContext = within(who, o.ConnContext)
 	if c.mcp == nil || err != nil || !l.isMCP(frame) {
 		return c.openPeer(id, again, &o)
 	}
@@ -128,12 +128,15 @@ func (c *conns) open(t farcall.Transport, l *link) (peerDone <-chan struct{}) {
 	return nil
 }
 
-// over names the connection that records are about.
-func over(record func(context.Context, farcall.Record), conn *owner.Conn) func(context.Context, farcall.Record) {
-	if record == nil {
-		return nil
+// within puts the connection into the context of its handlers, before what next does with that.
+func within(who *owner.Conn, next func(context.Context) context.Context) func(context.Context) context.Context {
+	return func(ctx context.Context) context.Context {
+		ctx = context.WithValue(ctx, owner.ConnKey{}, who)
+		if next != nil {
+			ctx = next(ctx)
+		}
+		return ctx
 	}
-	return func(ctx context.Context, r farcall.Record) { record(context.WithValue(ctx, owner.ConnKey{}, conn), r) }
 }
 
 // enter registers a connection, or closes it when the server is being shut down.

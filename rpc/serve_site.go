@@ -213,7 +213,7 @@ func nameHTTPConns() func(context.Context, net.Conn) context.Context {
 	var last atomic.Int64
 	return func(ctx context.Context, c net.Conn) context.Context {
 		name := "http-" + strconv.FormatInt(last.Add(1), 10)
-		return context.WithValue(ctx, owner.ConnKey{}, &owner.Conn{Name: name, Owner: owner.Connection(name, c.RemoteAddr().String())})
+		return context.WithValue(ctx, owner.ConnKey{}, &owner.Conn{Name: name, Remote: c.RemoteAddr().String(), Owner: owner.Connection(name, c.RemoteAddr().String())})
 	}
 }
 

@@ -256,7 +256,6 @@ func (f *serveFlags) serveGateway(
 	ctx context.Context, b *behind, c *gateway.Config, log *slog.Logger, stderr io.Writer, begun func(context.Context, *gateway.Gateway),
 ) error {
 	rpc := f.rpcOptions(log)
-	rpc.OnRecord = ofRequest(rpc.OnRecord)
 	c.Listen = f.addresses() // for the page
 	f.listening = new(atomic.Pointer[[]net.Listener])
 	hide := f.private()

@@ -3,19 +3,21 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"log/slog"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // maxPayload is how much of a message goes into the log with --log-payloads.
@@ -57,51 +59,92 @@ func (f *logFlags) newLogger(w io.Writer) (*slog.Logger, error) {
 	return nil, usagef("Use --log text, --log json or --log off.", "there is no log format %q", f.log)
 }
 
-// recorder writes one record for each call and notification.
-func recorder(log *slog.Logger, payloads bool) func(context.Context, farcall.Record) {
+// callLog is an observer that writes one line for each call and notification. Nil: there is no log.
+func callLog(log *slog.Logger, payloads bool) *observe.Observer {
 	if log == nil {
 		return nil
 	}
-	return func(ctx context.Context, r farcall.Record) {
-		attrs := make([]slog.Attr, 0, 15)
-		if !r.ID.IsAbsent() {
-			attrs = append(attrs, idAttr(r.ID.Raw()))
+	line := func(ctx context.Context, c *observe.Call) {
+		level := callLevel(c)
+		if c.Outgoing && c.BytesOut == 0 || !log.Enabled(ctx, level) {
+			return // there was no message, or nothing that the log wants
 		}
-		attrs = append(attrs,
-			slog.String("method", clipped(r.Method, maxLogName)))
-		if name := subject(r); name != "" {
-			attrs = append(attrs, slog.String("name", name))
+		at := placeOf(ctx, c)
+		if callerOf(ctx).IsZero() && !at.owner.IsZero() {
+			ctx = context.WithValue(ctx, owner.ConnKey{}, &owner.Conn{Name: at.conn, Owner: at.owner})
 		}
-		attrs = append(attrs,
-			slog.Int("code", int(r.Code)),
-			slog.Float64("latency_ms", float64(r.Latency.Microseconds())/1000),
-			slog.Int("bytes_in", r.BytesIn),
-			slog.Int("bytes_out", r.BytesOut),
-			slog.String("transport", r.Transport),
-			slog.String("conn", cmp.Or(r.Conn, owner.ConnFrom(ctx).Name)))
-		if r.Batch {
-			attrs = append(attrs, slog.Bool("batch", true))
-		}
-		if r.Err != nil {
-			attrs = append(attrs, slog.String("error", r.Err.Error()))
-		}
+		attrs := make([]slog.Attr, 0, 24)
+		attrs = appendCall(attrs, c, at)
 		if payloads {
-			attrs = append(attrs, payload(payloadRequest, r.Request), payload(payloadResponse, r.Response))
+			attrs = append(attrs, payload(payloadRequest, c.Request), payload(payloadResponse, c.Response))
 		}
-		level := recordLevel(r.Code)
-		if r.Outgoing && r.Code == 0 {
-			level = slog.LevelDebug // what handlers send is theirs to log
-		}
-		log.LogAttrs(ctx, level, recordMessage(r), attrs...)
+		log.LogAttrs(ctx, level, callMessage(c), attrs...)
 	}
+	return &observe.Observer{End: line, Refuse: line, Messages: payloads, Traces: true}
+}
+
+// appendCall appends what is known of a call.
+func appendCall(attrs []slog.Attr, c *observe.Call, at place) []slog.Attr {
+	add := func(key, value string) {
+		if value != "" {
+			attrs = append(attrs, slog.String(key, clipped(value, maxLogName)))
+		}
+	}
+	if !c.ID.IsAbsent() {
+		attrs = append(attrs, idAttr(c.ID.Raw()))
+	}
+	attrs = append(attrs, slog.String("method", clipped(c.Method, maxLogName)))
+	add("name", cmp.Or(c.Tool, c.Prompt, subject(c)))
+	add("upstream", c.Upstream)
+	attrs = append(attrs,
+		slog.Int("code", int(c.Code)),
+		slog.String("outcome", outcomeOf(c)),
+		slog.Float64("latency_ms", milliseconds(c.Took)),
+		slog.Int("bytes_in", c.BytesIn),
+		slog.Int("bytes_out", c.BytesOut),
+		slog.String("transport", at.transport),
+		slog.String("conn", at.conn))
+	add("address", at.address)
+	add("revision", c.Revision)
+	add("principal", c.Principal)
+	add("decision", c.Decision)
+	if c.Queued > 0 {
+		attrs = append(attrs, slog.Float64("queued_ms", milliseconds(c.Queued)))
+	}
+	if c.Attempts > 1 {
+		attrs = append(attrs, slog.Int("attempts", c.Attempts))
+	}
+	if c.Batch {
+		attrs = append(attrs, slog.Bool("batch", true))
+	}
+	if span := cmp.Or(c.Span, c.Caller); span != (observe.Span{}) {
+		attrs = append(attrs, slog.String("trace_id", hex.EncodeToString(span.Trace[:])), slog.String("span_id", hex.EncodeToString(span.ID[:])))
+	}
+	if c.Err != nil {
+		attrs = append(attrs, slog.String("error", c.Err.Error()))
+	}
+	return attrs
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// outcomeOf says in a word how a call has ended.
+func outcomeOf(c *observe.Call) string {
+	switch {
+	case c.Code != 0:
+		return "error"
+	case c.ToolError:
+		return "tool_error"
+	}
+	return "ok"
 }
 
 // maxSubject is how long a request may be to be looked into for its subject.
 const maxSubject = 64 << 10
 
 // subject is the tool, prompt or resource that a call of MCP is about.
-func subject(r farcall.Record) string {
-	switch r.Method {
+func subject(c *observe.Call) string {
+	switch c.Method {
 	case spec.MethodToolsCall, spec.MethodPromptsGet, spec.MethodResourcesRead:
 	default:
 		return ""
@@ -112,59 +155,63 @@ func subject(r farcall.Record) string {
 			URI  string `json:"uri"`
 		} `json:"params"`
 	}
-	if len(r.Request) > maxSubject || jsonv2.Unmarshal(r.Request, &request) != nil {
+	if len(c.Request) > maxSubject || jsonv2.Unmarshal(c.Request, &request) != nil {
 		return ""
 	}
-	return clipped(cmp.Or(request.Params.Name, request.Params.URI), maxLogName)
+	return cmp.Or(request.Params.Name, request.Params.URI)
 }
 
-// ofRequest names the transport and the connection of MCP over HTTP by the request: one handler serves
-// it with and without TLS, because sessions belong to both.
-func ofRequest(record func(context.Context, farcall.Record)) func(context.Context, farcall.Record) {
-	if record == nil {
-		return nil
-	}
-	return func(ctx context.Context, r farcall.Record) {
-		if req := mcphttp.RequestFrom(ctx); req != nil {
-			conn := owner.ConnFrom(req.Context())
-			r.Conn = conn.Name
-			if callerOf(ctx).IsZero() {
-				ctx = context.WithValue(ctx, owner.ConnKey{}, &owner.Conn{Name: conn.Name, Owner: callerOf(req.Context())})
-			}
-			sse := req.URL.Path == "/messages"
-			switch {
-			case sse && req.TLS != nil:
-				r.Transport = "sse+tls"
-			case sse:
-				r.Transport = "sse"
-			case req.TLS != nil:
-				r.Transport = "https"
-			default:
-				r.Transport = "http"
-			}
-		}
-		record(ctx, r)
-	}
+// place is where a call came from.
+type place struct {
+	transport, conn, address string
+	owner                    owner.Key // of the connection
 }
 
-func recordMessage(r farcall.Record) string {
+// placeOf returns where a call came from. One handler serves MCP over HTTP with and without TLS, because sessions belong to
+// both: there, the request says it.
+func placeOf(ctx context.Context, c *observe.Call) place {
+	conn := owner.ConnFrom(ctx)
+	at := place{transport: c.Transport, conn: cmp.Or(c.Conn, conn.Name), address: conn.Remote, owner: conn.Owner}
+	req := mcphttp.RequestFrom(ctx)
+	if req == nil || c.Outgoing {
+		return at
+	}
+	conn = owner.ConnFrom(req.Context())
+	at.conn, at.owner, at.address = conn.Name, owner.Or(callerOf(req.Context()), conn.Owner), req.RemoteAddr
+	sse := req.URL.Path == "/messages"
+	switch {
+	case sse && req.TLS != nil:
+		at.transport = "sse+tls"
+	case sse:
+		at.transport = "sse"
+	case req.TLS != nil:
+		at.transport = "https"
+	default:
+		at.transport = "http"
+	}
+	return at
+}
+
+func callMessage(c *observe.Call) string {
 	kind := "call"
-	if r.Notification {
+	if c.Notification {
 		kind = "notification"
 	}
-	if r.Outgoing {
+	if c.Outgoing {
 		return "outgoing " + kind
 	}
 	return kind
 }
 
-// recordLevel is an error for what is this end's fault, a warning for what is
-// the caller's.
-func recordLevel(code jsonrpc.Code) slog.Level {
-	switch code {
-	case 0:
+// callLevel is an error for what is this end's fault, a warning for what is the caller's. A call that a handler makes has its
+// end in the line of the call that the handler is for.
+func callLevel(c *observe.Call) slog.Level {
+	switch {
+	case c.Outgoing:
+		return slog.LevelDebug
+	case c.Code == 0:
 		return slog.LevelInfo
-	case jsonrpc.InternalError:
+	case c.Code == jsonrpc.InternalError:
 		return slog.LevelError
 	default:
 		return slog.LevelWarn

@@ -11,9 +11,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 func TestClipped(t *testing.T) {
@@ -51,9 +51,12 @@ func TestLogIsBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r := farcall.Record{ID: jsonrpc.StringID(long), Method: long, Err: errors.New("there is no " + long), Conn: long, Transport: long}
-		recorder(log, false)(t.Context(), r)
-		log.Warn(long, "text", long, "error", fmt.Errorf("wrapped: %w", r.Err))
+		c := &observe.Call{
+			ID: jsonrpc.StringID(long), Method: long, Conn: long, Transport: long, Tool: long, Principal: long,
+			Outcome: observe.Outcome{Err: errors.New("there is no " + long)},
+		}
+		callLog(log, false).End(t.Context(), c)
+		log.Warn(long, "text", long, "error", fmt.Errorf("wrapped: %w", c.Err))
 		if n := len(out.String()); n == 0 || n > 100_000 {
 			t.Errorf("%s: %d bytes", format, n)
 		}
@@ -84,7 +87,7 @@ func TestLogRate(t *testing.T) {
 		say := func(name, conn, address string, n int) {
 			ctx := context.WithValue(t.Context(), owner.ConnKey{}, &owner.Conn{Name: conn, Owner: owner.Connection(conn, address)})
 			for range n {
-				recorder(log, false)(ctx, farcall.Record{Method: name})
+				callLog(log, false).End(ctx, &observe.Call{Method: name})
 			}
 		}
 		for i := range 50 {

@@ -30,8 +30,8 @@ func (f *serveFlags) addresses() []string {
 // rpcOptions are the options of all connections.
 func (f *serveFlags) rpcOptions(log *slog.Logger) farcall.Options {
 	return farcall.Options{
-		Details: f.details, V1: f.v1, Logger: orDiscard(log), OnRecord: ofRequest(recorder(log, f.logPayloads)), Budget: f.limits.budget,
-		Observer: observe.Join(f.measured().Observer(), f.tracer.Observer()),
+		Details: f.details, V1: f.v1, Logger: orDiscard(log), Budget: f.limits.budget,
+		Observer: observe.Join(callLog(log, f.logPayloads), f.measured().Observer(), f.tracer.Observer()),
 	}
 }
 

@@ -200,11 +200,11 @@ func SessionFrom(ctx interface{ Value(key any) any }) Key {
 // ConnKey is the key under which a context has the connection that a call came over, a *Conn.
 type ConnKey struct{}
 
-// A Conn names a connection: its name in records, and the owner that stands for an unauthenticated
-// caller at its other end.
+// A Conn names a connection: its name in records, the address of its other end, "" when the transport has none, and the
+// owner that stands for an unauthenticated caller there.
 type Conn struct {
-	Name  string
-	Owner Key
+	Name, Remote string
+	Owner        Key
 }
 
 // ConnFrom returns the connection of the call whose context it is, the zero Conn when it is not known.

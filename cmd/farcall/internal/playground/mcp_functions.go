@@ -154,7 +154,7 @@ func toolError(err error) error {
 // inProcess returns a caller of the mux that no connection is needed for. Its
 // methods are not recorded: the tools that call them are.
 func inProcess(mux *farcall.Mux, rpc farcall.Options) farcall.Caller {
-	rpc.OnRecord = nil
+	rpc.OnRecord, rpc.Observer = nil, nil
 	return farcall.NewClient(&direct{farcall.NewResponder(mux, &rpc)}, nil, nil)
 }
 
