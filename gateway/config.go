@@ -50,6 +50,13 @@ type Config struct {
 		TTL      time.Duration
 		MaxBytes int64
 	}
+	// Trace is for farcall serve, where the environment asks for traces. Parent says what the span of a caller is for the
+	// gateway's: "remote" (the default), its parent, or "link", a link of the first span of a trace of its own. Calls
+	// that take longer than Slow are kept although they are not sampled; 0: no call is.
+	Trace struct {
+		Parent string
+		Slow   time.Duration
+	}
 	// MaxSuspended bounds the calls that wait for an answer of their client,
 	// 1000 by default; SuspendTimeout is how long each may, 5 minutes by default.
 	MaxSuspended   int

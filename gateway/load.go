@@ -280,6 +280,7 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"tls":             func(n *node, path string) { r.tls(c, n, path) },
 		"namespace":       r.text(&c.Namespace),
 		"lock":            r.path(&c.Lock),
+		"trace":           func(n *node, path string) { r.trace(c, n, path) },
 		"max_suspended":   r.count(&c.MaxSuspended),
 		"suspend_timeout": r.duration(&c.SuspendTimeout),
 		"drain_timeout":   r.duration(&c.DrainTimeout),

@@ -78,6 +78,7 @@ func (c *checker) choice(path, what, value string, words ...string) {
 
 func (c *checker) config(conf *Config) {
 	c.choice("namespace", "namespace", conf.Namespace, "auto", "always", "never")
+	c.choice("trace.parent", "kind of parent", conf.Trace.Parent, "remote", "link")
 	c.choice("errors", "kind of errors", conf.Errors, "details", errorsPlain)
 	for i, address := range conf.Listen {
 		path := "listen[" + strconv.Itoa(i) + "]"
@@ -103,6 +104,7 @@ func (c *checker) config(conf *Config) {
 	c.sessions(&conf.Sessions)
 	c.tasks(conf)
 	c.notNegative("max_suspended", conf.MaxSuspended)
+	c.notBefore("trace.slow", conf.Trace.Slow)
 	c.notNegative("page_size", conf.PageSize)
 	c.notBefore("suspend_timeout", conf.SuspendTimeout)
 	c.notBefore("drain_timeout", conf.DrainTimeout)

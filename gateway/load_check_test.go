@@ -27,6 +27,7 @@ func TestProblems(t *testing.T) {
 		{"upstreams: [x]", "1:12: upstreams: a map of keys and values is wanted, and this is a list\n1:1: there are no upstreams; name a server under upstreams, with its command or url"},
 		{ab + "{command: x}\ntasks: {dri: x, ttl: 1h}", `3:9: tasks.dri: there is no key "dri" here; did you mean dir?` +
 			"\n3:9: tasks: it has no dir; name a directory, such as dir: tasks"},
+		{ab + "{command: x}\ntrace: {parent: linked}", `3:17: trace.parent: there is no kind of parent "linked"; use remote or link (did you mean link?)`},
 		{ab + "{command: x}\ntasks: [x]", "3:8: tasks: a map of keys and values is wanted, and this is a list"},
 		{ab + "{command: x}\ntasks: load.go", "3:8: tasks: it is not a directory; name one for tasks alone, which is made if it is not there"},
 		{ab + "{command: x}\ntasks: {dir: x, ttl: 0s, max_size: 2TiB}", `3:22: tasks.ttl: "0s" is not more than nothing; write 30s, or leave the key out for the default` + "\n" +

@@ -46,6 +46,11 @@ func (r *reader) path(dst *string) take {
 	}
 }
 
+// trace reads what is said of traces.
+func (r *reader) trace(c *Config, n *node, path string) {
+	r.fields(n, path, map[string]take{"parent": r.text(&c.Trace.Parent), "slow": r.duration(&c.Trace.Slow)})
+}
+
 // tls reads the files of a certificate.
 func (r *reader) tls(c *Config, n *node, path string) {
 	r.fields(n, path, map[string]take{"cert": r.path(&c.TLS.Cert), "key": r.path(&c.TLS.Key), "client_ca": r.path(&c.TLS.ClientCA)})

@@ -72,6 +72,7 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 	}
 	f.notices(c, stderr)
 	f.drainTimeout = c.DrainTimeout
+	f.tracer.Set(c.Trace.Parent == parentLink, c.Trace.Slow)
 	return f.serveGateway(ctx, b, c, log, stderr, nil)
 }
 
@@ -312,6 +313,7 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 		return before
 	}
 	f.drainTimeout = c.DrainTimeout
+	f.tracer.Set(c.Trace.Parent == parentLink, c.Trace.Slow)
 	f.notices(c, stderr)
 	if moved {
 		fmt.Fprintln(stderr, "farcall: listen: it takes effect when farcall is started again")

@@ -11,6 +11,9 @@ import (
 // flushTime is how long the last spans may take to get to the collector when the process ends.
 const flushTime = 5 * time.Second
 
+// parentLink is the trace.parent of a configuration with which the spans of callers are links.
+const parentLink = "link"
+
 // trace begins to make spans, if the environment asks for that.
 func (f *serveFlags) trace(ctx context.Context, log *slog.Logger) (err error) {
 	f.tracer, err = traces.FromEnvironment(ctx, &traces.Environment{Version: versionName(), Logger: orDiscard(log)})

@@ -4,13 +4,22 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// With a collector in the environment each call has its span there, at the latest when the process ends.
-func TestServeTraces(t *testing.T) {
-	t.Parallel()
+// A caller's span, and its header.
+const (
+	callersTrace = "0af7651916cd43dd8448eb211c80319c"
+	callersSpan  = "b7ad6b7169203331"
+	traceparent  = "00-" + callersTrace + "-" + callersSpan + "-01"
+)
+
+// collected runs farcall with a collector in its environment until call has returned, and returns what the collector got.
+func collected(t *testing.T, call func(address string), args ...string) string {
+	t.Helper()
 	got := make(chan string, 100)
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -19,31 +28,60 @@ func TestServeTraces(t *testing.T) {
 		_, _ = io.WriteString(w, "{}")
 	}))
 	t.Cleanup(collector.Close)
-	cmd := program(t, "serve")
+	cmd := program(t, args...)
 	cmd.Env = append(cmd.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_SERVICE_NAME=shop", "OTEL_BSP_SCHEDULE_DELAY=3600000")
 	s := serveProgram(t, cmd)
-	const trace = "0af7651916cd43dd8448eb211c80319c"
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.addrs[0]+"/rpc",
-		strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"echo","params":[1],"traceparent":"00-`+trace+`-b7ad6b7169203331-01"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
+	call(s.addrs[0])
 	s.stop(t)
 	select {
 	case text := <-got:
-		for _, want := range []string{"/v1/traces ", `"shop"`, `"echo"`, trace, `"parentSpanId":"b7ad6b7169203331"`, "service.version"} {
-			if !strings.Contains(strings.ToLower(text), strings.ToLower(want)) {
-				t.Errorf("there is no %s in %s", want, text)
-			}
-		}
+		return strings.ToLower(text)
 	default:
 		t.Error("the process has ended, and the collector got nothing")
+		return ""
+	}
+}
+
+// With a collector in the environment each call has its span there, at the latest when the process ends.
+func TestServeTraces(t *testing.T) {
+	t.Parallel()
+	text := collected(t, func(address string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address+"/rpc",
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"echo","params":[1],"traceparent":"`+traceparent+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+	}, "serve")
+	for _, want := range []string{"/v1/traces ", `"shop"`, `"echo"`, callersTrace, `"parentspanid":"` + callersSpan + `"`, "service.version"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %s in %s", want, text)
+		}
+	}
+}
+
+// A configuration says what the span of a caller is for those of the gateway.
+func TestServeTraceParent(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "farcall.yaml")
+	for parent, linked := range map[string]bool{"remote": false, "link": true} {
+		config := "upstreams: {up: 'http://127.0.0.1:1/mcp'}\ntrace: {parent: " + parent + "}\n"
+		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		text := collected(t, func(address string) {
+			if out, err := program(t, "mcp", "call", address, "nothing", "--header", "traceparent: "+traceparent).CombinedOutput(); err == nil {
+				t.Fatalf("a tool that is not there answers %s", out)
+			}
+		}, "serve", "--config", path)
+		if strings.Contains(text, `"parentspanid":"`+callersSpan) == linked || linked != strings.Contains(text, `"links":[{"traceid":"`+callersTrace) {
+			t.Errorf("%s: %s", parent, text)
+		}
 	}
 }
 

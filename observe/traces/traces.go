@@ -52,6 +52,7 @@ type Tracer struct {
 	opts  Options
 	bound uint64 // of the trace ids that are recorded
 	link  atomic.Bool
+	slow  atomic.Int64 // Options.Slow
 	kept  budget
 }
 
@@ -69,14 +70,17 @@ func New(o *Options) *Tracer {
 	}
 	t.bound = uint64(math.Min(math.Max(t.opts.Ratio, 0), 1) * (1 << 63))
 	t.kept.most = max(t.opts.Keep, 0)
+	t.slow.Store(int64(t.opts.Slow))
 	return t
 }
 
-// Link begins a trace of its own for each call that arrives, with a link to the caller's span, and decides by Ratio whether
-// to record it: for an end whose callers are strangers. It may be changed at any time.
-func (t *Tracer) Link(on bool) {
+// Set changes what may change while the tracer is in use. With link it begins a trace of its own for each call that arrives,
+// with a link to the caller's span, and decides by Ratio whether to record it: for an end whose callers are strangers.
+// slow is Options.Slow.
+func (t *Tracer) Set(link bool, slow time.Duration) {
 	if t != nil {
-		t.link.Store(on)
+		t.link.Store(link)
+		t.slow.Store(int64(slow))
 	}
 }
 
@@ -204,10 +208,15 @@ func (t *Tracer) end(ctx context.Context, c *observe.Call) {
 		}
 		return
 	}
-	slow := t.opts.Slow > 0 && c.Took > t.opts.Slow
-	if (c.Code != 0 || c.ToolError || slow) && t.keeps() {
+	if (c.Code != 0 || c.ToolError || t.late(c.Took)) && t.keeps() {
 		t.keep(c, false)
 	}
+}
+
+// late reports whether a call that took so long is slow.
+func (t *Tracer) late(took time.Duration) bool {
+	slow := time.Duration(t.slow.Load())
+	return slow > 0 && took > slow
 }
 
 func (t *Tracer) refuse(ctx context.Context, c *observe.Call) {

@@ -137,7 +137,7 @@ func TestSampling(t *testing.T) {
 		"link, off":              {options: traces.Options{Ratio: -1}, link: true, message: sampled, sent: "-00"},
 	} {
 		call, k, tracer := chain(&v.options)
-		tracer.Link(v.link)
+		tracer.Set(v.link, 0)
 		ctx := t.Context()
 		if v.ctx != nil {
 			ctx = v.ctx(ctx)
