@@ -1,7 +1,10 @@
 package metrics
 
 import (
+	"fmt"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -61,5 +64,27 @@ func TestTable(t *testing.T) {
 	}
 	if !maps.Equal(got, rows) {
 		t.Errorf("registered %q\nin the table %q", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(rows)))
+	}
+}
+
+// The documentation has each metric with its kind, labels and help, and no other.
+func TestDocumented(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "observability.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := slices.Concat(table, readings)
+	for _, m := range all {
+		var labels []string
+		for _, l := range m.labels {
+			labels = append(labels, "`"+l+"`")
+		}
+		row := fmt.Sprintf("| `%s` | %s | %s | %s |\n", m.name, m.kind, strings.Join(labels, ", "), m.help)
+		if !strings.Contains(string(text), row) {
+			t.Errorf("docs/observability.md lacks\n%s", row)
+		}
+	}
+	if rows := strings.Count(string(text), "\n| `farcall_") + strings.Count(string(text), "\n| `mcp_") + strings.Count(string(text), "\n| `rpc_"); rows != len(all) {
+		t.Errorf("docs/observability.md has %d metrics, there are %d", rows, len(all))
 	}
 }
