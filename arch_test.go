@@ -46,7 +46,7 @@ var archLadder = map[string]archRow{
 	"wsrpc":                  {ours: ". jsonrpc internal/budget internal/origin internal/slow", outside: "github.com/coder/websocket", names: 6},
 	"mcp/spec":               {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/era":                {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},
-	"mcp/mcphttp":            {ours: "internal/backoff . jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/origin internal/owner internal/remote internal/seal internal/share internal/scan internal/slow internal/sse internal/wirelog mcp/era mcp/spec mcp/internal/observed", names: 20},                                                                                                                                     // Configured brings the policy of a backend to any handler, Resumer and Resumable its sessions to any replica
+	"mcp/mcphttp":            {ours: "internal/backoff . jsonrpc internal/budget internal/cancel internal/jsonv2 internal/late internal/oneway internal/origin internal/owner internal/remote internal/seal internal/share internal/scan internal/slow internal/sse internal/wirelog mcp/era mcp/spec mcp/internal/observed", names: 20},                                                                                                                     // Configured brings the policy of a backend to any handler, Resumer and Resumable its sessions to any replica
 	"mcp":                    {ours: ". jsonrpc stream internal/cancel internal/target internal/jsonv2 internal/late internal/owner internal/permit internal/port internal/remote internal/scan internal/schema internal/seal internal/share internal/uritemplate internal/validate mcp/era mcp/internal/inbound mcp/internal/object mcp/internal/arguments mcp/mcphttp mcp/relay mcp/spec store internal/wirelog mcp/internal/observed observe", names: 61}, // AddPrompt, which binds arguments to a type as AddTool does
 	"mcp/mcpauth":            {ours: "internal/fetch internal/filelock internal/jsonv2 internal/scan mcp/mcphttp", outside: "github.com/lestrrat-go/jwx/v3 github.com/zalando/go-keyring", names: 18},
 	// Extension, MIMEType, Model, App, Page, AddPage, WithPage, Shown
@@ -89,6 +89,7 @@ var archLadder = map[string]archRow{
 	"internal/mcptest": {outside: "github.com/santhosh-tekuri/jsonschema"},
 	"internal/scan":    {pure: true},
 	"internal/late":    {},
+	"internal/oneway":  {},
 	"internal/owner":   {pure: true},
 	"internal/permit":  {}, // what a guard answers once the handler knows what is subscribed to
 	"internal/remote":  {ours: "jsonrpc", pure: true},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/oneway"
 	"github.com/farcall-dev/farcall/mcp/era"
 )
 
@@ -252,6 +253,11 @@ func (c *Client) bind(ctx context.Context) (context.Context, context.CancelFunc)
 		stop()
 		cancel()
 	}
+}
+
+// oneWay runs send, which sends what is answered without a body. It may go on when ctx has ended.
+func (c *Client) oneWay(ctx context.Context, send func(context.Context) error) error {
+	return oneway.Send(ctx, c.ctx, endTimeout, c.spawn, farcall.ErrClosed, send) //nolint:contextcheck // Close ends it, too
 }
 
 // ended says why something that was bound to ctx and the client has failed, in

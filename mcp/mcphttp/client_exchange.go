@@ -51,15 +51,18 @@ func (c *Client) Exchange(ctx context.Context, frame []byte, reply func(frame []
 	inner, cancel := c.bind(ctx)
 	defer cancel()
 	x := &trip{c: c, ctx: inner, cancel: cancel, st: st, reply: reply}
-	x.out.read(frame)
 	// net/http may read a body after it has returned the response, but the frame
 	// is lent for the exchange only.
 	body := bytes.Clone(frame)
-	if st.events != nil {
+	x.out.read(body)
+	switch {
+	case st.events != nil:
 		err = st.events.exchange(x, body)
-	} else {
+	case len(x.out.open) == 0:
+		err = c.oneWay(inner, func(ctx context.Context) error { return x.run(ctx, body) })
+	default:
 		stop := c.expect(x)
-		err = x.run(body)
+		err = x.run(inner, body)
 		stop()
 		err = x.astray(err)
 	}
@@ -134,8 +137,8 @@ func (x *trip) astray(err error) error {
 	return err
 }
 
-func (x *trip) run(body []byte) error {
-	resp, err := x.c.post(x.ctx, x.c.url, &x.out, &x.st, body)
+func (x *trip) run(ctx context.Context, body []byte) error {
+	resp, err := x.c.post(ctx, x.c.url, &x.out, &x.st, body)
 	if err != nil {
 		return err
 	}

@@ -224,23 +224,26 @@ func (e *eventChannel) post(x *trip, body []byte) error {
 	ctx, cancel := context.WithCancel(x.ctx)
 	defer cancel()
 	defer context.AfterFunc(e.life, cancel)() //nolint:contextcheck // the end of the stream ends it, too
-	resp, err := x.c.post(ctx, e.endpoint, &x.out, &x.st, body)
-	switch {
-	case err != nil && e.life.Err() != nil:
-		<-e.done
-		if len(x.out.open) > 0 {
-			return nil // the response may have come before
+	err := x.c.oneWay(ctx, func(ctx context.Context) error {
+		resp, err := x.c.post(ctx, e.endpoint, &x.out, &x.st, body)
+		if err != nil {
+			return err
 		}
-		return e.err
-	case err != nil:
+		defer resp.Body.Close()
+		if !succeeded(resp) {
+			return x.c.statusError(resp, &x.st, !x.out.initialize)
+		}
+		discard(resp)
+		return nil
+	})
+	if err == nil || e.life.Err() == nil || errors.As(err, new(*StatusError)) {
 		return err
 	}
-	defer resp.Body.Close()
-	if !succeeded(resp) {
-		return x.c.statusError(resp, &x.st, !x.out.initialize)
+	<-e.done
+	if len(x.out.open) > 0 {
+		return nil // the response may have come before
 	}
-	discard(resp)
-	return nil
+	return e.err
 }
 
 // expect has the responses to x, and its progress, put into box until the
