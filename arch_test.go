@@ -42,7 +42,7 @@ var archLadder = map[string]archRow{
 	"observe/internal/words": {pure: true},
 	"jsonrpc":                {ours: "internal/scan", names: 25, pure: true},
 	"stream":                 {ours: ". jsonrpc internal/budget internal/slow", names: 12},
-	"httprpc":                {ours: "internal/backoff . jsonrpc internal/budget internal/origin internal/owner internal/scan internal/slow internal/sse", names: 8},
+	"httprpc":                {ours: "internal/backoff . jsonrpc internal/budget internal/oneway internal/origin internal/owner internal/scan internal/slow internal/sse", names: 8},
 	"wsrpc":                  {ours: ". jsonrpc internal/budget internal/origin internal/slow", outside: "github.com/coder/websocket", names: 6},
 	"mcp/spec":               {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"mcp/era":                {ours: "jsonrpc internal/jsonv2 internal/scan mcp/spec", names: 10},

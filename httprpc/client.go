@@ -17,6 +17,8 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/oneway"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -24,6 +26,9 @@ import (
 // idlePerHost is how many connections wait for the next call. The default of
 // net/http, 2, makes concurrent callers connect anew all the time.
 const idlePerHost = 128
+
+// linger is how long what needs no answer goes on when its context has ended.
+const linger = 2 * time.Second
 
 // Dial returns the calling end for farcall.NewClient. It fails when the address
 // is no http or https URL; nothing is connected before the first call.
@@ -78,12 +83,18 @@ type client struct {
 	ctx    context.Context //nolint:containedctx // ends when the client is closed
 	cancel context.CancelFunc
 
+	mu    sync.Mutex
+	tasks sync.WaitGroup // what is sent though nobody waits for it
+
 	takesGzip atomic.Bool // the server has said that it reads requests in gzip
 }
 
 // Close ends the calls that are under way.
 func (c *client) Close() error {
+	c.mu.Lock()
 	c.cancel()
+	c.mu.Unlock()
+	c.tasks.Wait()
 	if c.own != nil {
 		c.own.CloseIdleConnections()
 	}
@@ -95,19 +106,21 @@ func (c *client) Exchange(ctx context.Context, frame []byte, reply func(frame []
 	if c.ctx.Err() != nil {
 		return farcall.ErrClosed
 	}
-	inner, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(c.ctx, cancel)() //nolint:contextcheck // Close ends the call, too
-	body := &requestBody{frame: frame}
-	defer body.detach()
 	var refused error
-	resp, err := c.send(inner, ctx, body)
-	if err == nil {
-		err = c.answer(resp, func(frame []byte) error {
-			refused = reply(frame)
-			return refused
-		})
-		_ = resp.Body.Close()
+	giving := func(frame []byte) error {
+		refused = reply(frame)
+		return refused
+	}
+	var err error
+	if unanswered(frame) {
+		err = c.tell(ctx, bytes.Clone(frame), giving)
+	} else {
+		inner, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(c.ctx, cancel)() //nolint:contextcheck // Close ends the call, too
+		body := &requestBody{frame: frame}
+		defer body.detach()
+		err = c.roundTrip(inner, body, giving)
 	}
 	switch {
 	case err == nil:
@@ -122,11 +135,59 @@ func (c *client) Exchange(ctx context.Context, frame []byte, reply func(frame []
 	return classify(err)
 }
 
+// roundTrip posts a body and reads the response.
+func (c *client) roundTrip(ctx context.Context, body *requestBody, reply func(frame []byte) error) error {
+	resp, err := c.send(ctx, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return c.answer(resp, reply)
+}
+
+// tell posts a frame that needs no answer. Should one come, it is given to reply, but not once tell has returned.
+func (c *client) tell(ctx context.Context, frame []byte, reply func(frame []byte) error) error {
+	var mu sync.Mutex
+	gone := false
+	defer func() {
+		mu.Lock()
+		defer mu.Unlock()
+		gone = true
+	}()
+	return oneway.Send(ctx, c.ctx, linger, c.start, farcall.ErrClosed, func(ctx context.Context) error { //nolint:contextcheck // Close ends it, too
+		return c.roundTrip(ctx, &requestBody{frame: frame}, func(frame []byte) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if gone {
+				return errDetached
+			}
+			return reply(frame)
+		})
+	})
+}
+
+// unanswered reports whether a frame is a notification, or an answer.
+func unanswered(frame []byte) bool {
+	i := scan.Space(frame, 0)
+	return i < len(frame) && frame[i] == '{' && (scan.Member(frame, "id") == nil || scan.Member(frame, "method") == nil)
+}
+
+// start begins what Close waits for, unless that has begun.
+func (c *client) start(f func()) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx.Err() != nil {
+		return false
+	}
+	c.tasks.Go(f)
+	return true
+}
+
 // send posts a body, compressed where the server takes that.
-func (c *client) send(inner, outer context.Context, body *requestBody) (*http.Response, error) {
+func (c *client) send(ctx context.Context, body *requestBody) (*http.Response, error) {
 	if c.opts.Gzip && c.takesGzip.Load() {
 		if z := compressed(body.frame); z != nil {
-			resp, err := c.post(inner, outer, &requestBody{frame: z, gzipped: true})
+			resp, err := c.post(ctx, &requestBody{frame: z, gzipped: true})
 			if err != nil || resp.StatusCode != http.StatusUnsupportedMediaType {
 				return resp, err
 			}
@@ -134,11 +195,11 @@ func (c *client) send(inner, outer context.Context, body *requestBody) (*http.Re
 			c.takesGzip.Store(false)
 		}
 	}
-	return c.post(inner, outer, body)
+	return c.post(ctx, body)
 }
 
-func (c *client) post(inner, outer context.Context, body *requestBody) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(inner, http.MethodPost, c.url, body)
+func (c *client) post(ctx context.Context, body *requestBody) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, body)
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +210,7 @@ func (c *client) post(inner, outer context.Context, body *requestBody) (*http.Re
 		req.Header["Content-Encoding"] = gzipHeader
 	}
 	req.Host = c.header.Get("Host") // net/http ignores the header itself; empty means that of the URL
-	farcall.TraceFrom(outer).SetHeader(req.Header)
+	farcall.TraceFrom(ctx).SetHeader(req.Header)
 	return c.http.Do(req)
 }
 

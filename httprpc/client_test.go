@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -358,4 +359,48 @@ func TestStrictAnswers(t *testing.T) {
 			t.Errorf("%s %s by default: %d, %v", test.contentType, test.body, n, err)
 		}
 	}
+}
+
+// A notification whose context ends while its answer comes harms none that follows over the same connection.
+func TestEndedContextHarmsNoOther(t *testing.T) {
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusNoContent)
+	}))
+	defer web.Close()
+	c, err := httprpc.Dial(web.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	notice := []byte(`{"jsonrpc":"2.0","method":"changed"}`)
+	send := func(ctx context.Context) error {
+		return c.Exchange(ctx, notice, func([]byte) error { return nil })
+	}
+	began := time.Now()
+	for range 20 {
+		if err := send(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	usual := time.Since(began) / 20
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for range 2000 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(4*usual))))
+				_ = send(ctx)
+				cancel()
+			}
+		})
+		wg.Go(func() {
+			for range 2000 {
+				if err := send(t.Context()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
