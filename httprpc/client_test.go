@@ -387,14 +387,14 @@ func TestEndedContextHarmsNoOther(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			for range 2000 {
+			for range 1000 {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.Int64N(int64(4*usual))))
 				_ = send(ctx)
 				cancel()
 			}
 		})
 		wg.Go(func() {
-			for range 2000 {
+			for range 1000 {
 				if err := send(t.Context()); err != nil {
 					t.Error(err)
 					return
