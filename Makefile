@@ -32,7 +32,7 @@ race: ## Run the tests with the race detector
 .PHONY: full
 full: ## Run whole the tests of which make test runs a part: all revisions and transports, largest sizes, hostile programs
 	FARCALL_FULL=1 go test . ./cmd/farcall ./gateway ./internal/sandbox ./observe/metrics \
-		-run 'TestSlowConsumer|TestNewScripts|TestMatrix|TestRootsOfChildren|TestLifetimes|TestManyClients|TestProcess|TestHostile' -count=1
+		-run 'TestSlowConsumer|TestNewScripts|TestMatrix|TestTraces|TestRootsOfChildren|TestLifetimes|TestManyClients|TestProcess|TestHostile' -count=1
 
 .PHONY: format
 format: ## Show what is not formatted (make fmt formats)

@@ -487,6 +487,7 @@ func (e *endpoint) TaskSupport(ctx context.Context, tool string) string {
 	if err != nil || !ok || !e.g.shield.shown(ctx, "tools", &target) {
 		return ""
 	}
+	observeTool(ctx, tool, target.Source) // the call itself may run as a task, which is not observed
 	if target.Tool.TaskSupport != "" {
 		return target.Tool.TaskSupport
 	}

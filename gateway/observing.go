@@ -110,6 +110,13 @@ func observePiped(ctx context.Context, o *observe.Observer, r *farcall.Record) {
 	}
 }
 
+// observeTool tells the observer of the tool that a call is for, and of its server.
+func observeTool(ctx context.Context, name, server string) {
+	if seen := observe.From(ctx); seen != nil {
+		seen.Tool, seen.Upstream = name, server
+	}
+}
+
 // observeName tells the observer of the tool or prompt that a call is for, which is one that the gateway offers.
 func (w *calling) observeName(kind, name string) {
 	switch {

@@ -3,14 +3,17 @@ package gateway_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/full"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/observe/traces"
@@ -52,6 +55,95 @@ func drawn(tree map[string][]sdk.ReadOnlySpan, from, indent string) (text string
 	return text
 }
 
+// traced are things that a client does, each of which is to be one trace. TestMatrix looks at what comes of them.
+func traced() map[string]func(ctx context.Context, v *visit) {
+	return map[string]func(ctx context.Context, v *visit){
+		"call":     func(ctx context.Context, v *visit) { _, _ = v.tool(ctx, "trace", nil) },
+		"list":     func(ctx context.Context, v *visit) { _, _ = v.Tools(ctx) },
+		"question": func(ctx context.Context, v *visit) { _, _ = v.tool(ctx, "greet", playText{v.name}) },
+		"task": func(ctx context.Context, v *visit) {
+			if task, err := v.StartTask(ctx, "job", playText{v.name}, 0); err == nil && task.TaskID != "" {
+				_, _ = v.WaitTask(ctx, task.TaskID)
+			}
+		},
+	}
+}
+
+// Through a gateway, whatever a client does is one trace: each span of the gateway has the client's above it, and each
+// attempt at the server the one of the call that it is for.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	chosen := covering(ends())
+	if full.Wanted() {
+		chosen = everyPair(ends())
+	}
+	var tried atomic.Int64
+	t.Run("servers", func(t *testing.T) {
+		for _, server := range ends() {
+			t.Run(server.rev.Name+" over "+server.transport, func(t *testing.T) {
+				t.Parallel()
+				kept := &spans{}
+				tracer := traces.New(&traces.Options{Spans: kept})
+				s := newStage(t)
+				t.Cleanup(s.close) // after the gateway, whose children report to it
+				h := newHouse(t, &gateway.Config{Upstreams: []*gateway.Upstream{s.upstream(t, server.rev, server.transport)}},
+					&gateway.Options{RPC: &farcall.Options{Observer: tracer.Observer()}})
+				for n, client := range ends() {
+					if !chosen[[2]end{client, server}] {
+						continue
+					}
+					v := &visit{
+						client: client.rev, clientOver: client.transport, server: server.rev, serverOver: server.transport, stage: s, name: fmt.Sprintf("visitor-%d", n+1),
+						logs: make(chan string, 1000), changed: make(chan string, 1000), updated: make(chan string, 1000), listening: make(chan spec.SubscriptionFilter, 100),
+					}
+					tried.Add(visitTraced(t, h, v, kept))
+				}
+			})
+		}
+	})
+	t.Logf("%d traces", tried.Load())
+}
+
+// visitTraced has a client do everything, and looks at the traces. It returns how many there were.
+func visitTraced(t *testing.T, h *house, v *visit, kept *spans) (tried int64) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), cellTime)
+	defer cancel()
+	c, leave, err := h.enter(ctx, v.clientOver, v.options())
+	if err != nil {
+		t.Error(v, err)
+		return 0
+	}
+	v.Client = c
+	ids := map[string]string{}
+	for kind, do := range traced() {
+		ids[kind] = fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()|1)
+		do(farcall.WithTrace(ctx, farcall.Trace{Parent: "00-" + ids[kind] + "-" + callersSpan + "-01", State: "a=b"}), v)
+	}
+	if err := leave(); err != nil {
+		t.Error(v, err)
+	}
+	for kind, id := range ids {
+		tree := kept.of(id)
+		all, got := 0, drawn(tree, callersSpan, "")
+		for _, below := range tree {
+			all += len(below)
+		}
+		none := kind == "task" && forTasks(v.client, v.server) != nil // the client sends nothing
+		if (got == "") != none || all != strings.Count(got, "\n") {
+			t.Errorf("%v: %s: %d spans; these are connected:\n%s", v, kind, all, got)
+		}
+		if kind == "call" && (!strings.Contains("\n"+got, "\nserver tools/call trace\n") || !strings.HasSuffix(got, "\n  client tools/call\n")) {
+			t.Errorf("%v: %s: no attempt at the server is below the call:\n%s", v, kind, got)
+		}
+		tried++
+	}
+	return tried
+}
+
+// callersSpan is the one that clients of these tests are in.
+const callersSpan = "b7ad6b7169203331"
+
 // Through a gateway a call is one trace: the client's span has the gateway's below it, that has the one of each attempt
 // at the server, and the server gets that one, in every revision and over every transport.
 func TestTraceThroughGateway(t *testing.T) {
@@ -73,7 +165,7 @@ func TestTraceThroughGateway(t *testing.T) {
 				}
 				v.Client = c
 				id := "0af7651916cd43dd8448eb211c80319c"
-				text, err := v.tool(farcall.WithTrace(ctx, farcall.Trace{Parent: "00-" + id + "-b7ad6b7169203331-01", State: "a=b"}), "trace", nil)
+				text, err := v.tool(farcall.WithTrace(ctx, farcall.Trace{Parent: "00-" + id + "-" + callersSpan + "-01", State: "a=b"}), "trace", nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -81,7 +173,7 @@ func TestTraceThroughGateway(t *testing.T) {
 					t.Error(err)
 				}
 				tree := kept.of(id)
-				got := drawn(tree, "b7ad6b7169203331", "")
+				got := drawn(tree, callersSpan, "")
 				if !strings.Contains("\n"+got, "\nserver tools/call") || !strings.HasSuffix(got, "\n  client tools/call\n") {
 					t.Errorf("the trace is\n%s", got)
 				}
