@@ -41,7 +41,7 @@ var archLadder = map[string]archRow{
 	"observe/traces":         {ours: ". jsonrpc mcp/spec observe observe/internal/words", outside: "go.opentelemetry.io/otel", names: 5},
 	"observe/internal/words": {pure: true},
 	"jsonrpc":                {ours: "internal/scan", names: 25, pure: true},
-	"stream":                 {ours: ". jsonrpc internal/budget internal/slow", names: 12},
+	"stream":                 {ours: ". jsonrpc internal/budget internal/slow", names: 14},
 	"httprpc":                {ours: "internal/backoff . jsonrpc internal/budget internal/oneway internal/origin internal/owner internal/scan internal/slow internal/sse", names: 8},
 	"wsrpc":                  {ours: ". jsonrpc internal/budget internal/origin internal/slow", outside: "github.com/coder/websocket", names: 6},
 	"mcp/spec":               {ours: "jsonrpc internal/jsonv2 internal/scan"},
