@@ -61,7 +61,7 @@ var archLadder = map[string]archRow{
 	"mcp/openapi": {ours: ". internal/backoff jsonrpc internal/fetch internal/jsonv2 internal/scan internal/validate internal/yamljson mcp mcp/mcphttp mcp/spec", names: 12},
 	"guard": {
 		ours:  ". jsonrpc guard/internal/limit guard/internal/policy guard/internal/replay guard/internal/sign guard/internal/token internal/accept internal/audit internal/budget internal/forwarded internal/jsonv2 internal/lock internal/origin internal/owner internal/permit internal/port internal/scan internal/share internal/validate mcp/spec observe",
-		names: 23, // Past is what an audit knows of a call that is decided again
+		names: 24, // Asked is what the audit has of a hook; Past is what an audit knows of a call that is decided again
 	},
 	"guard/internal/limit":  {ours: "internal/owner internal/share"},
 	"guard/internal/policy": {ours: "internal/scan", outside: "github.com/cedar-policy/cedar-go"},

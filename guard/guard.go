@@ -78,8 +78,17 @@ type Call struct {
 	Arguments, Schema jsonrpc.Raw
 	// Annotations are those of the tool, from a server that is trusted to say so.
 	Annotations jsonrpc.Raw
+	// Asked is where hooks leave what they have said of the call, for the audit; it is read when the call has ended. Nil: none
+	// are asked.
+	Asked *[]Asked
 	// Modern numbers errors as MCP of the newest revision does, MCP as all others do.
 	MCP, Modern bool
+}
+
+// Asked is what a hook has said of a call.
+type Asked struct {
+	Hook, Outcome string
+	Took          time.Duration
 }
 
 // An Explanation says how a call was decided.

@@ -122,6 +122,8 @@ type record struct {
 	now  func() time.Time
 	size int // of the params
 	tool bool
+
+	asked *[]Asked
 }
 
 // open writes the decision to let a call pass, and returns what its outcome goes with.
@@ -131,7 +133,7 @@ func (s *state) open(who *session, c *Call, word string, d *policy.Decision, r *
 	}
 	at := s.g.now()
 	seq, err := s.passed(who, c, word, d.Policies, r, at.Sub(began))
-	return record{log: s.log, seq: seq, at: at, now: s.g.now, size: len(c.Params), tool: c.Method == spec.MethodToolsCall}, err
+	return record{log: s.log, seq: seq, at: at, now: s.g.now, size: len(c.Params), tool: c.Method == spec.MethodToolsCall, asked: c.Asked}, err
 }
 
 // end writes the outcome.
@@ -150,6 +152,11 @@ func (r record) end(result jsonrpc.Raw, err error) {
 		switch kind := text(result, "resultType"); kind {
 		case "input_required", "task": // it goes on, with another request
 			o.Status = kind
+		}
+	}
+	if r.asked != nil {
+		for _, a := range *r.asked {
+			o.Hooks = append(o.Hooks, audit.Hook(a))
 		}
 	}
 	r.log.End(&o)

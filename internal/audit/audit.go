@@ -106,6 +106,14 @@ type Outcome struct {
 	// Request and Result are sizes in bytes: of the params and of the result. Result is negative when
 	// it is not known.
 	Request, Result int
+	// Hooks are what was asked about the call, in order.
+	Hooks []Hook
+}
+
+// A Hook is a program that was asked about a call, and what it said.
+type Hook struct {
+	Hook, Outcome string
+	Took          time.Duration
 }
 
 // Log is where decisions are written. Its methods may be called by any number of

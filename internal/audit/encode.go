@@ -72,6 +72,19 @@ func appendOutcome(dst []byte, o *Outcome, now time.Time) []byte {
 	if o.Result >= 0 {
 		dst = appendNumber(dst, `,"resultBytes":`, int64(o.Result))
 	}
+	for i, h := range o.Hooks {
+		if i == 0 {
+			dst = append(dst, `,"hooks":[`...)
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = appendMember(dst, `{"hook":`, h.Hook, maxText)
+		dst = appendMember(dst, `,"outcome":`, h.Outcome, maxText)
+		dst = append(appendNumber(dst, `,"durationMicros":`, micros(h.Took)), '}')
+		if i == len(o.Hooks)-1 {
+			dst = append(dst, ']')
+		}
+	}
 	return dst
 }
 
