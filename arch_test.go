@@ -121,9 +121,11 @@ var archLadder = map[string]archRow{
 	// and Credentials are what an Upstream has of them.
 	// LoadPolicyTest, PolicyTest and PolicyCase are files of calls with expected decisions, which the reader of
 	// configurations reads, so that errors have a line and column.
-	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/certificate internal/environ internal/fetch internal/forwarded internal/glob internal/jsonc internal/jsonv2 internal/origin internal/owner internal/port internal/replace internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe store gateway/internal/admin gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 24},
+	// Hook, the programs that are asked about calls.
+	"gateway":                         {ours: ". guard jsonrpc rpc stream httprpc wsrpc internal/budget internal/certificate internal/environ internal/fetch internal/forwarded internal/glob internal/jsonc internal/jsonv2 internal/origin internal/owner internal/port internal/replace internal/sandbox internal/scan internal/seal internal/share mcp mcp/apps mcp/era mcp/host mcp/mcpauth mcp/mcphttp mcp/openapi mcp/relay mcp/spec observe store gateway/internal/admin gateway/internal/hook gateway/internal/pin gateway/internal/raw gateway/internal/refs gateway/internal/route gateway/internal/supervise gateway/internal/upstream internal/target", outside: "github.com/goccy/go-yaml github.com/pelletier/go-toml/v2", names: 25},
 	"gateway/internal/admin":          {ours: "internal/jsonv2 internal/origin"},
 	"gateway/internal/faulty":         {ours: "jsonrpc internal/scan mcp/era"},
+	"gateway/internal/hook":           {ours: "internal/owner internal/scan internal/share jsonrpc stream"},
 	"gateway/internal/pin":            {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"gateway/internal/wording":        {},
 	"gateway/internal/raw":            {ours: "gateway/internal/wording internal/backoff internal/beginning . httprpc jsonrpc internal/jsonv2 internal/scan internal/visible stream"},
