@@ -24,12 +24,15 @@ type calling struct {
 	upstream.Call
 
 	client mcp.ClientInfo
-	at     *server       // where it is made
-	refs   *refs.Server  // qualifies what the server there says; nil: it is shown as it is
-	home   string        // of the task that is resumed: see Upstream.taskHome
-	kept   *keptTask     // the task that goes on at the server when the gateway ends; nil: none does, so far
-	asked  *atomic.Bool  // its client was asked something; nil: that does not matter
-	seen   *observe.Call // for the goroutine of the handler; nil: there is no observer, or the call is a task
+	at     *server        // where it is made
+	refs   *refs.Server   // qualifies what the server there says; nil: it is shown as it is
+	home   string         // of the task that is resumed: see Upstream.taskHome
+	kept   *keptTask      // the task that goes on at the server when the gateway ends; nil: none does, so far
+	asked  *atomic.Bool   // its client was asked something; nil: that does not matter
+	seen   *observe.Call  // for the goroutine of the handler; nil: there is no observer, or the call is a task
+	tool   string         // that is called, by the name that the server has given
+	hooks  *hooks         // that are about its tool; nil: none are
+	asks   *[]guard.Asked // what they have said; for the audit
 }
 
 type callingKey struct{}

@@ -83,6 +83,8 @@ type Config struct {
 	PageSize int
 	// Guard says who may call what. Nil: everybody may call everything.
 	Guard *guard.Config
+	// Hooks are programs that are asked about calls of tools, before those of the upstreams.
+	Hooks []Hook
 	// Errors says what clients are told when a server cannot be reached or fails:
 	// "details" (the default) has the reason, and the last lines that a command
 	// wrote to its standard error; "plain" has neither.
@@ -213,6 +215,8 @@ type Upstream struct {
 		TTL    time.Duration
 		Public bool
 	}
+	// Hooks are programs that are asked about calls of its tools. Their Tools are names of this upstream, without its own.
+	Hooks []Hook
 	// Disabled leaves it out.
 	Disabled bool
 
@@ -226,6 +230,29 @@ type Upstream struct {
 	documents string            // a hash of the files of OpenAPI
 	broken    bool              // what it is could not be read
 	shown     []string          // the command as it was written, before ${ENV} was replaced
+}
+
+// A Hook is a program that is asked about calls of tools: see docs/hooks.md for what it gets and answers.
+type Hook struct {
+	// Name is for the log and the audit. "": where the hook stands in the configuration, as "hooks[0]".
+	Name string
+	// On is "before" or "after" the call.
+	On string
+	// Tools are patterns of UPSTREAM/NAME with * and ?, by the upstreams' names for tools. Empty: all tools.
+	Tools []string
+	// Command is a program and its arguments, which is run for each call with the environment of [Upstream.Environ] and Env.
+	Command []string
+	Env     map[string]string
+	// URL gets a POST for each call, with Headers. No redirect is followed. TLS is as in Upstream.
+	URL     string
+	Headers map[string]string
+	TLS     struct{ CA, Cert, Key, ServerName string }
+	// Timeout bounds the answer, 2 seconds by default.
+	Timeout time.Duration
+	// OnFailure says what becomes of a call when the hook fails: "deny" (the default), "allow".
+	OnFailure string
+	// MaxInFlight bounds how many calls it is asked about at once, 16 by default. Callers share them fairly.
+	MaxInFlight int
 }
 
 // A Sandbox says what a command may do (Linux). What is not named it may not.

@@ -235,6 +235,9 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 	if target.Tool != nil {
 		shown, unfit = e.virtual().arguments(w, &target) // the guard sees what the tool gets
 	}
+	if target.Tool != nil {
+		w.bindHooks(e.g.plan.Load(), target.Source, target.Name)
+	}
 	done, err := e.g.shield.beginAt(w, &target)
 	if err != nil {
 		return upstream.Result{}, err
@@ -250,7 +253,7 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 		}
 		w.Idempotent = tool.Repeatable
 		w.Task = relay.TaskOf(w) != relay.NoTask
-		return e.callTool(w, &target)
+		return e.callHooked(w, &target)
 	}
 	return e.forward(w, target.Source)
 }

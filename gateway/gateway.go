@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway/internal/admin"
+	"github.com/farcall-dev/farcall/gateway/internal/hook"
 	"github.com/farcall-dev/farcall/gateway/internal/pin"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/gateway/internal/supervise"
@@ -106,8 +106,10 @@ type plan struct {
 	byName map[string]*server
 	// virtual has the virtual servers, by the names of their endpoints.
 	virtual map[string]*virtual
-	lock    *pin.Lock     // nil: every tool passes
-	hosts   origin.Policy // the names of the gateway
+	hooks   map[string]*hooks // by upstream
+	asked   []*hook.Hook      // all of them
+	lock    *pin.Lock         // nil: every tool passes
+	hosts   origin.Policy     // the names of the gateway
 }
 
 // New returns a gateway. Its servers are started when they are needed. It fails
@@ -170,8 +172,12 @@ func (g *Gateway) newPlan(c *Config, old *plan) (*plan, error) {
 	}
 	var sources []route.Source
 	var private []string
+	var err error
 	if len(g.opts.Sandbox) > 0 {
 		private = absolute(slices.Concat(c.Private(), g.opts.Hide))
+	}
+	if p.hooks, p.asked, err = g.newHooks(c, private); err != nil {
+		return nil, err
 	}
 	for _, u := range c.Upstreams {
 		if u.Disabled {
@@ -179,7 +185,6 @@ func (g *Gateway) newPlan(c *Config, old *plan) (*plan, error) {
 		}
 		s := old.unchanged(u, private)
 		if s == nil {
-			var err error
 			if s, err = g.newServer(u, private, c.PageSize); err != nil {
 				return nil, err
 			}
@@ -222,7 +227,7 @@ func (p *plan) unchanged(u *Upstream, private []string) *server {
 		return nil
 	}
 	s := p.byName[u.Name]
-	if s == nil || s.cfg.Server != u.Server || !reflect.DeepEqual(s.cfg, u) {
+	if s == nil || s.cfg.Server != u.Server || !s.cfg.sameServer(u) {
 		return nil
 	}
 	open := func(file string) bool { return !slices.Contains(s.private, file) }
@@ -295,6 +300,9 @@ func (p *plan) closeViews() {
 	p.all.Close()
 	for _, v := range p.virtual {
 		v.view.Close()
+	}
+	for _, h := range p.asked {
+		h.Close()
 	}
 }
 

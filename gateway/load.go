@@ -291,6 +291,7 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"limits":          func(n *node, path string) { r.connectionLimits(c, n, path) },
 		"guard":           func(n *node, path string) { c.Guard = r.guard(n, path) },
 		"endpoints":       r.endpoints(c),
+		"hooks":           r.hooks(&c.Hooks),
 		"upstreams": func(n *node, path string) {
 			r.each(n, path, func(m member, path string) {
 				r.spots[path] = m.at

@@ -128,6 +128,7 @@ func (c *checker) config(conf *Config) {
 			c.nobodyKnown(u, path)
 		}
 	}
+	c.allHooks(conf)
 	c.endpoints(conf)
 	if conf.Guard != nil {
 		switch {
@@ -277,6 +278,7 @@ func (c *checker) upstream(u *Upstream, path string) {
 		c.command(u, path)
 	}
 	c.cache(u, path+".cache")
+	c.upstreamHooks(u, path+".hooks")
 	c.environment(u, path)
 	c.headers(u, path)
 	c.raw(u, path)

@@ -81,7 +81,7 @@ func (u *Upstream) profile() string {
 
 // ServesRPC reports whether the server is at /rpc/NAME, where nobody looks at what
 // is called. With the profile auto it is not when something is to be kept from
-// clients, which holds for MCP only: by a lock, by allow, deny or rename, or by a
+// clients, which holds for MCP only: by a lock, by hooks, by allow, deny or rename, or by a
 // lifetime.
 func (u *Upstream) ServesRPC(locked bool) bool {
 	if p := u.profile(); p != profileAuto {

@@ -75,6 +75,7 @@ func (r *reader) upstream(m member, path string) *Upstream {
 		"arguments":     r.text(&u.Arguments),
 		"web":           r.text(&u.Web),
 		"cache":         func(n *node, path string) { r.cache(u, n, path) },
+		"hooks":         r.hooks(&u.Hooks),
 		"disabled":      r.flag(&u.Disabled),
 		"sandbox":       func(n *node, path string) { u.Sandbox = r.sandbox(n, path) },
 		"auth":          func(n *node, path string) { r.credentials(u, n, path) },

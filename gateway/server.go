@@ -323,7 +323,7 @@ func (s *server) close(ctx context.Context) {
 
 // passesAll reports whether the server may be called as it is.
 func (s *server) passesAll(p *plan) bool {
-	return s.raw != nil && s.cfg.ServesRPC(p.lock != nil || s.g.shield != nil)
+	return s.raw != nil && s.cfg.ServesRPC(p.lock != nil || s.g.shield != nil || p.hooks[s.cfg.Name] != nil)
 }
 
 // describe returns what the server says of itself, nil when it does not in time.

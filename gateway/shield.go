@@ -159,7 +159,7 @@ func (s *shield) begin(ctx context.Context, rev *era.Revision, c *guard.Call) (d
 	if s == nil {
 		return func(jsonrpc.Raw, error) {}, nil
 	}
-	c.MCP, c.Modern = true, rev == nil || rev.ReservedCodes
+	c.MCP, c.Modern = true, modernCodes(rev)
 	end, err := s.Begin(ctx, c)
 	if err != nil {
 		return nil, err
@@ -172,6 +172,9 @@ func (s *shield) begin(ctx context.Context, rev *era.Revision, c *guard.Call) (d
 	}, nil
 }
 
+// modernCodes reports whether errors have the numbers of the newest revision.
+func modernCodes(rev *era.Revision) bool { return rev == nil || rev.ReservedCodes }
+
 // beginAt is begin for a call of something that was found.
 func (s *shield) beginAt(w *calling, t *route.Target) (done func(jsonrpc.Raw, error), err error) {
 	if s == nil {
@@ -180,11 +183,21 @@ func (s *shield) beginAt(w *calling, t *route.Target) (done func(jsonrpc.Raw, er
 	return s.begin(w, w.Revision, about(w, t))
 }
 
+// again asks about a call that may proceed, and that has other arguments now.
+func (s *shield) again(w *calling, t *route.Target) error {
+	if s == nil {
+		return nil
+	}
+	c := about(w, t)
+	c.MCP, c.Modern = true, modernCodes(w.Revision)
+	return s.Recheck(w, c)
+}
+
 var errPanicked = errors.New("gateway: the call panicked")
 
 // about is what policies see of a call of something that was found.
 func about(w *calling, t *route.Target) *guard.Call {
-	c := &guard.Call{Method: w.Method, Upstream: t.Source, Name: t.Name, Params: w.Params}
+	c := &guard.Call{Method: w.Method, Upstream: t.Source, Name: t.Name, Params: w.Params, Asked: w.asks}
 	switch w.Method {
 	case spec.MethodToolsCall:
 		c.Arguments, c.Annotations = scan.Member(w.Params, "arguments"), scan.Member(t.Item, "annotations")

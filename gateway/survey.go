@@ -59,8 +59,9 @@ func (g *Gateway) Survey(ctx context.Context) ([]Survey, []Problem) {
 		}
 	}
 	for _, e := range p.config.Endpoints {
-		f.endpoint(e)
+		f.endpoint(e, "endpoints."+e.Name)
 	}
+	f.hooks(p.config)
 	return all, f.found
 }
 
@@ -139,8 +140,7 @@ func (f *findings) upstream(u *Upstream) {
 }
 
 // endpoint looks at what a virtual server chooses and overrides.
-func (f *findings) endpoint(e *Endpoint) {
-	path := join("endpoints", e.Name)
+func (f *findings) endpoint(e *Endpoint, path string) {
 	for _, of := range []struct {
 		key, list string
 		patterns  []string
@@ -183,6 +183,24 @@ func (f *findings) endpoint(e *Endpoint) {
 		if f.exact(at, head, name, "tools", is.names[route.Tools]) {
 			if _, _, err := t.Apply(mcp.Tool{InputSchema: scan.Member(is.items[name], "inputSchema")}); err != nil {
 				f.add(at, "it does not fit the tool, which is left out: "+err.Error(), "compare it with the tool's input schema")
+			}
+		}
+	}
+}
+
+// hooks looks at the tools that hooks are about.
+func (f *findings) hooks(c *Config) {
+	for i, h := range c.Hooks {
+		f.endpoint(&Endpoint{Tools: h.Tools}, fmt.Sprintf("hooks[%d]", i))
+	}
+	for _, u := range c.Upstreams {
+		is := f.by[u.Name]
+		if is == nil {
+			continue
+		}
+		for i, h := range u.Hooks {
+			for n, p := range h.Tools {
+				f.pattern(fmt.Sprintf("upstreams.%s.hooks[%d].tools[%d]", u.Name, i, n), u.Name, p, "tools", is.names[route.Tools])
 			}
 		}
 	}

@@ -32,7 +32,8 @@ type taskState struct {
 	Upstream string `json:"upstream"`
 	Home     string `json:"home"` // see Upstream.taskHome
 	Task     string `json:"task"`
-	Created  string `json:"created"` // the createdAt of the task at the upstream
+	Tool     string `json:"tool,omitempty"` // by the upstream's name
+	Created  string `json:"created"`        // the createdAt of the task at the upstream
 }
 
 // taskHome returns a digest of where the tasks of the caller of ctx are: the address of the upstream, and what
@@ -52,6 +53,7 @@ func (c *Upstream) taskHome(ctx context.Context) string {
 // keptTask is the task that a server may have made of a call.
 type keptTask struct {
 	at    *server
+	tool  string
 	known atomic.Bool // it has made one, which is stored
 }
 
@@ -64,7 +66,7 @@ func (w *calling) moveTo(s *server) { w.at, w.kept, w.Tasks = s, nil, w }
 // keep returns w.kept, and makes it first if necessary: few calls become tasks.
 func (w *calling) keep() *keptTask {
 	if w.kept == nil {
-		w.kept = &keptTask{at: w.at}
+		w.kept = &keptTask{at: w.at, tool: w.tool}
 	}
 	return w.kept
 }
@@ -87,7 +89,7 @@ func (w *calling) atHome() error {
 // start makes the client's call a task, where the upstream's is one.
 func (k *keptTask) start(ctx context.Context, id, created string) error {
 	if k.at.lasts() {
-		state, err := jsonv2.Append(nil, taskState{Upstream: k.at.cfg.Name, Home: k.at.cfg.taskHome(ctx), Task: id, Created: created})
+		state, err := jsonv2.Append(nil, taskState{Upstream: k.at.cfg.Name, Home: k.at.cfg.taskHome(ctx), Task: id, Created: created, Tool: k.tool})
 		if err == nil {
 			err = relay.KeepTask(ctx, state)
 		}
@@ -126,7 +128,11 @@ func (e *endpoint) ResumeTask(ctx context.Context, rev *era.Revision, state []by
 	defer farcall.Waiting(ctx)()
 	w := e.g.newCalling(ctx)
 	w.Method, w.Revision, w.TaskID, w.TaskCreated, w.home = spec.MethodToolsCall, rev, of.Task, of.Created, of.Home
+	w.bindHooks(e.g.plan.Load(), of.Upstream, of.Tool)
 	r, err := e.forward(w, of.Upstream)
+	if err == nil && w.hooks != nil {
+		r, err = w.after(r, of.Upstream, of.Tool)
+	}
 	if err == nil || w.at == nil || w.kept != nil && w.kept.known.Load() {
 		return r.Raw, r.Revision, w.kept.left(err)
 	}

@@ -206,7 +206,7 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 	private := ownFiles(given)
 	var mcp []string
 	for _, u := range c.Upstreams {
-		d := describeUpstream(u, c.Lock != "" || c.Guard != nil)
+		d := describeUpstream(u, c.Lock != "" || c.Guard != nil || len(c.Hooks)+len(u.Hooks) > 0)
 		d.Reaches = reaches(u, private)
 		r.Upstreams = append(r.Upstreams, d)
 		if !u.Disabled && u.Profile != "raw" {
@@ -219,6 +219,28 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 			r.Notices = append(r.Notices, checkProblem{Path: u.Name, Message: text})
 		}
 	}
+	r.Notices = append(r.Notices, hookCaveats(c)...)
+	r.addresses(mcp, c)
+	r.Limits = []string{
+		fmt.Sprintf("%s may wait for an answer of their client, each for %s", countOf(c.MaxSuspended, "call"), brief(c.SuspendTimeout)),
+		fmt.Sprintf("calls in flight have %s to end when farcall stops", brief(c.DrainTimeout)),
+		"a page of a list has " + countOf(c.PageSize, "item"),
+	}
+	r.Limits = append(r.Limits, sessionsText(&c.Sessions))
+	if t := c.Tasks; t.Dir != "" {
+		r.Limits = append(r.Limits, fmt.Sprintf("tasks are stored in %s, up to %s for each address, and kept for %s: they survive a restart", t.Dir, bytesText(t.MaxBytes), brief(t.TTL)))
+	}
+	if c.Errors == "plain" {
+		r.Limits = append(r.Limits, "callers are not told why a server fails")
+	}
+	if c.Lock != "" {
+		r.Limits = append(r.Limits, "tools must be as in "+c.Lock)
+	}
+	return r
+}
+
+// addresses lists where clients find what. mcp are the upstreams of MCP.
+func (r *checkReport) addresses(mcp []string, c *gateway.Config) {
 	if len(mcp) > 0 {
 		all := strings.Join(mcp, ", ")
 		r.Endpoints = append(r.Endpoints, checkEndpoint{"/mcp", "MCP of all as one: " + all}, checkEndpoint{"/sse", "the same, for clients of HTTP+SSE"})
@@ -239,22 +261,22 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 		r.Endpoints = append(r.Endpoints, checkEndpoint{"/rpc", "JSON-RPC of the only upstream"}, checkEndpoint{"/rpc/ws", "the same over WebSocket"})
 	}
 	r.Endpoints = append(r.Endpoints, checkEndpoint{"/", "the page for operators"})
-	r.Limits = []string{
-		fmt.Sprintf("%s may wait for an answer of their client, each for %s", countOf(c.MaxSuspended, "call"), brief(c.SuspendTimeout)),
-		fmt.Sprintf("calls in flight have %s to end when farcall stops", brief(c.DrainTimeout)),
-		"a page of a list has " + countOf(c.PageSize, "item"),
+}
+
+// hookCaveats are the hooks whose programs cannot be run from here.
+func hookCaveats(c *gateway.Config) (list []checkProblem) {
+	look := func(path string, hooks []gateway.Hook) {
+		for i, h := range hooks {
+			if err := runnable(&gateway.Upstream{Command: h.Command, Env: h.Env}); err != nil {
+				list = append(list, checkProblem{Path: fmt.Sprintf("%s[%d]", path, i), Message: err.Error() + "; its calls are decided by on_failure"})
+			}
+		}
 	}
-	r.Limits = append(r.Limits, sessionsText(&c.Sessions))
-	if t := c.Tasks; t.Dir != "" {
-		r.Limits = append(r.Limits, fmt.Sprintf("tasks are stored in %s, up to %s for each address, and kept for %s: they survive a restart", t.Dir, bytesText(t.MaxBytes), brief(t.TTL)))
+	look("hooks", c.Hooks)
+	for _, u := range c.Upstreams {
+		look("upstreams."+u.Name+".hooks", u.Hooks)
 	}
-	if c.Errors == "plain" {
-		r.Limits = append(r.Limits, "callers are not told why a server fails")
-	}
-	if c.Lock != "" {
-		r.Limits = append(r.Limits, "tools must be as in "+c.Lock)
-	}
-	return r
+	return list
 }
 
 // sessionsText says where sessions are.
