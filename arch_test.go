@@ -131,6 +131,7 @@ var archLadder = map[string]archRow{
 	"gateway/internal/raw":            {ours: "gateway/internal/wording internal/backoff internal/beginning . httprpc jsonrpc internal/jsonv2 internal/scan internal/visible stream"},
 	"gateway/internal/refs":           {ours: "jsonrpc internal/scan"},
 	"gateway/internal/route":          {ours: "gateway/internal/refs jsonrpc internal/glob internal/scan"},
+	"gateway/internal/toolsearch":     {ours: "jsonrpc internal/scan"},
 	"gateway/internal/supervise":      {ours: ". internal/backoff stream internal/scan internal/visible"},
 	"gateway/internal/upstream":       {ours: "gateway/internal/wording . jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/apps mcp/era mcp/mcphttp mcp/relay mcp/spec stream"},
 	"cmd/farcall/internal/playground": {ours: ". jsonrpc mcp mcp/spec"},
