@@ -3,6 +3,7 @@ package route
 import (
 	"container/list"
 	"slices"
+	"sync"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -19,6 +20,9 @@ type merged struct {
 	bytes int
 	key   string
 	place *list.Element // under the View's lock
+
+	deriving sync.Once // see Whole.Derived
+	derived  any
 }
 
 type item struct {

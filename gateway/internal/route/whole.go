@@ -1,0 +1,70 @@
+package route
+
+import "context"
+
+// A Whole is a merged list at one moment, without pages.
+type Whole struct {
+	Missing []Missing
+
+	v *View
+	g *gathered
+}
+
+// Whole returns the merged list of a kind as the caller in the ctx may see it. It asks sources as Page does for the first
+// page. The error is that of the ctx.
+func (v *View) Whole(ctx context.Context, kind string) (*Whole, error) {
+	k, err := kindOf(kind)
+	if err != nil {
+		return nil, err
+	}
+	g, err := v.gather(ctx, k, notFresh)
+	if err != nil {
+		return nil, err
+	}
+	return &Whole{Missing: g.missing, v: v, g: g}, nil
+}
+
+// Entries returns what is shown, in order.
+func (w *Whole) Entries() []Entry {
+	all := make([]Entry, 0, len(w.g.items))
+	for i := range w.g.items {
+		if it := &w.g.items[i]; it.shown != "" && !w.g.hidden[it.source] {
+			all = append(all, Entry{w.g.target(w.v.sources, i), it.shown, it.raw})
+		}
+	}
+	return all
+}
+
+// Entry returns what is shown by a name.
+func (w *Whole) Entry(shown string) (e Entry, ok bool) {
+	i, ok := w.g.index[shown]
+	if !ok || i == ambiguous || w.g.hidden[w.g.items[i].source] {
+		return e, false
+	}
+	it := &w.g.items[i]
+	return Entry{w.g.target(w.v.sources, i), it.shown, it.raw}, true
+}
+
+// Derived returns what derive makes of all the items of the list, also of those that are too old to be shown. It is called once
+// for a list, whichever callers have it, and its value is kept as long as the list, within Options.MaxBytes.
+func (w *Whole) Derived(derive func(all []Entry) (value any, bytes int)) any {
+	m, v := w.g.merged, w.v
+	m.deriving.Do(func() {
+		all := make([]Entry, 0, len(m.items))
+		for i := range m.items {
+			if it := &m.items[i]; it.shown != "" {
+				all = append(all, Entry{m.target(v.sources, i), it.shown, it.raw})
+			}
+		}
+		value, bytes := derive(all)
+		m.derived = value
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		if v.merged[m.key] == m {
+			m.bytes += bytes
+			v.bytes += bytes
+			v.shrink()
+		}
+	})
+	return m.derived
+}
