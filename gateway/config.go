@@ -35,6 +35,8 @@ type Config struct {
 	Namespace string
 	// Upstreams are what stands behind the gateway, in the order in which lists show them.
 	Upstreams []*Upstream
+	// Search shows search_tools and call_tool at /mcp in place of the list of tools. Nil: tools are listed.
+	Search *Search
 	// Endpoints are virtual servers: each has an address, /mcp/NAME, and a choice of what the upstreams have.
 	Endpoints []*Endpoint
 	// Lock is the path of farcall.lock; "" for none.
@@ -112,6 +114,24 @@ type Endpoint struct {
 	Roles []string
 	// Overrides say in which form tools are shown, by UPSTREAM/NAME. Wrap is not for files, and must be nil.
 	Overrides map[string]mcp.Transform
+	// Search shows search_tools and call_tool in place of the list of tools. Nil: tools are listed.
+	Search *Search
+}
+
+// A Search lets clients search the tools of an address, so that a model does not get all of them in each prompt. A tool
+// that is found is called with call_tool, or directly; the guard, the audit and the lock file see the tool itself.
+// Names are always in their qualified form.
+type Search struct {
+	// Mode is "always", the default, or "auto": a caller with no more than 40 tools in 40 KiB gets the list.
+	Mode string
+	// Always are patterns of UPSTREAM/NAME of tools that are listed as well, up to ten. Those with an Apps page should be:
+	// hosts take it from the list.
+	Always []string
+	// Limit is how many tools an answer has unless the caller says so, 6 by default and 20 at most.
+	Limit int
+	// Split adds call_tool_read, which hosts may call without asking: it refuses tools that are not marked read-only. The mark is
+	// what the upstream says.
+	Split bool
 }
 
 // An Upstream is one server behind a gateway: a command, a URL, or a server of this process.

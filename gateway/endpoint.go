@@ -221,12 +221,34 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 	if !ok {
 		return upstream.Result{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s needs a member %q, a string", w.Method, "name")
 	}
+	if s := e.searchOf(); s != nil && kind == route.Tools && isSearch(name) {
+		if name == searchTools {
+			w.observeName(kind, name)
+			return e.search(w, s)
+		}
+		if w.via = name; w.via == callToolRead && !s.Split {
+			return upstream.Result{}, e.g.shield.missing(w, callToolRead, e.unknown(kind, word, callToolRead))
+		}
+		var refused string
+		if name, refused = inner(w); refused != "" {
+			return upstream.Result{}, e.g.shield.missing(w, w.via, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %s", refused))
+		}
+	}
+	return e.namedAs(w, kind, word, name)
+}
+
+// namedAs calls the tool of a name, or gets the prompt.
+func (e *endpoint) namedAs(w *calling, kind, word, name string) (r upstream.Result, err error) {
 	target, ok, err := e.find(w, kind, name)
 	if err != nil {
 		return upstream.Result{}, err
 	}
 	if !ok {
-		return upstream.Result{}, e.g.shield.missing(w, name, e.unknown(kind, word, name))
+		err := e.unknown(kind, word, name)
+		if w.via != "" {
+			err = e.suggest(w, name, err)
+		}
+		return upstream.Result{}, e.g.shield.missing(w, name, err)
 	}
 	w.observeName(kind, name)
 	e.address(w, &target, "name")
@@ -234,8 +256,6 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 	var unfit error
 	if target.Tool != nil {
 		shown, unfit = e.virtual().arguments(w, &target) // the guard sees what the tool gets
-	}
-	if target.Tool != nil {
 		w.bindHooks(e.g.plan.Load(), target.Source, target.Name)
 	}
 	done, err := e.g.shield.beginAt(w, &target)
@@ -244,15 +264,19 @@ func (e *endpoint) named(w *calling, kind, word string) (r upstream.Result, err 
 	}
 	err = errPanicked // until it returns
 	defer func() { done(r.Raw, err) }()
-	if unfit != nil {
+	if is, ok := errors.AsType[*unfitError](unfit); ok {
+		return toolError(is.text), nil
+	} else if unfit != nil {
 		return upstream.Result{}, unfit
 	}
 	if tool := target.Tool; tool != nil {
-		if err := relay.CheckHeaders(w, name, shown); err != nil {
-			return upstream.Result{}, err
+		if w.via == "" { // call_tool has no headers for the arguments of other tools
+			if err := relay.CheckHeaders(w, name, shown); err != nil {
+				return upstream.Result{}, err
+			}
 		}
 		w.Idempotent = tool.Repeatable
-		w.Task = relay.TaskOf(w) != relay.NoTask
+		w.Task = relay.TaskOf(w) != relay.NoTask && (w.via == "" || e.runsTask(w, &target))
 		return e.callHooked(w, &target)
 	}
 	return e.forward(w, target.Source)
@@ -486,11 +510,19 @@ func (s *server) modern(ctx context.Context, who upstream.Caller) (bool, error) 
 
 // TaskSupport implements relay.Relay.
 func (e *endpoint) TaskSupport(ctx context.Context, tool string) string {
+	if isSearch(tool) && e.searchOf() != nil {
+		return e.searchTasks(ctx, tool)
+	}
 	target, ok, err := e.find(ctx, "tools", tool)
 	if err != nil || !ok || !e.g.shield.shown(ctx, "tools", &target) {
 		return ""
 	}
 	observeTool(ctx, tool, target.Source) // the call itself may run as a task, which is not observed
+	return e.taskSupport(ctx, &target)
+}
+
+// taskSupport is TaskSupport of a tool that was found.
+func (e *endpoint) taskSupport(ctx context.Context, target *route.Target) string {
 	if target.Tool.TaskSupport != "" {
 		return target.Tool.TaskSupport
 	}

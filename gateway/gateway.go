@@ -204,7 +204,7 @@ func (g *Gateway) newPlan(c *Config, old *plan) (*plan, error) {
 			return nil, err
 		}
 	}
-	p.all = route.NewView(sources, g.viewOptions(c.PageSize))
+	p.all = route.NewView(c.Search.named(sources), g.viewOptions(c.PageSize))
 	for _, e := range c.Endpoints {
 		if err := g.tasks.prepare(e.Name); err != nil {
 			return nil, err
@@ -339,6 +339,9 @@ func (g *Gateway) tellListChanged(upstream, kind string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, e := range g.endpoints {
+		if s := e.searchOf(); s != nil && kind == route.Tools && upstream != "" && s.Mode != searchAuto && len(s.Always) == 0 {
+			continue // its list does not change
+		}
 		if v := virtual[name]; name == "" || upstream == "" || name == upstream || v != nil && v.has(upstream) {
 			e.server.ListChanged(kind)
 		}

@@ -132,6 +132,11 @@ func (e *endpoint) list(ctx context.Context, kind string, rev *era.Revision, par
 			return nil, errCursor
 		}
 	}
+	if kind == route.Tools {
+		if raw, searched, err := e.searchList(ctx, cursor); searched {
+			return raw, err
+		}
+	}
 	view, servers := e.servers()
 	page, err := view.Page(ctx, kind, cursor)
 	for range reloads {

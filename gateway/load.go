@@ -279,6 +279,7 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"trusted_proxies": r.oneOrMore(&c.TrustedProxies),
 		"tls":             func(n *node, path string) { r.tls(c, n, path) },
 		"namespace":       r.text(&c.Namespace),
+		"search":          r.search(&c.Search),
 		"lock":            r.path(&c.Lock),
 		"trace":           func(n *node, path string) { r.trace(c, n, path) },
 		"max_suspended":   r.count(&c.MaxSuspended),

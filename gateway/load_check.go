@@ -79,6 +79,7 @@ func (c *checker) choice(path, what, value string, words ...string) {
 func (c *checker) config(conf *Config) {
 	c.choice("namespace", "namespace", conf.Namespace, "auto", "always", "never")
 	c.choice("trace.parent", "kind of parent", conf.Trace.Parent, "remote", "link")
+	c.search("", conf.Search, conf.Namespace, namesOf(conf.Upstreams))
 	c.choice("errors", "kind of errors", conf.Errors, "details", errorsPlain)
 	for i, address := range conf.Listen {
 		path := "listen[" + strconv.Itoa(i) + "]"

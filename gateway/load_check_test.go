@@ -28,6 +28,11 @@ func TestProblems(t *testing.T) {
 		{ab + "{command: x}\ntasks: {dri: x, ttl: 1h}", `3:9: tasks.dri: there is no key "dri" here; did you mean dir?` +
 			"\n3:9: tasks: it has no dir; name a directory, such as dir: tasks"},
 		{ab + "{command: x}\ntrace: {parent: linked}", `3:17: trace.parent: there is no kind of parent "linked"; use remote or link (did you mean link?)`},
+		{ab + "{command: x}\nsearch: sometimes", `3:9: search: there is no mode of search "sometimes"; use always or auto`},
+		{ab + "{command: x}\nsearch: {limit: 21, always: [c/*]}", "3:17: search.limit: 21 is not a number from 1 to 20; callers can ask for more than the default\n" +
+			`3:30: search.always[0]: there is no upstream "c"; the upstreams are a`},
+		{ab + "{command: x}\nnamespace: never\nsearch: true", "4:9: search: with search, names are always qualified, and the namespace is never; remove namespace"},
+		{ab + "{command: x}\nendpoints: {team: {search: {modus: auto}}}", `3:29: endpoints.team.search.modus: there is no key "modus" here; did you mean mode?`},
 		{ab + "{command: x}\ntasks: [x]", "3:8: tasks: a map of keys and values is wanted, and this is a list"},
 		{ab + "{command: x}\ntasks: load.go", "3:8: tasks: it is not a directory; name one for tasks alone, which is made if it is not there"},
 		{ab + "{command: x}\ntasks: {dir: x, ttl: 0s, max_size: 2TiB}", `3:22: tasks.ttl: "0s" is not more than nothing; write 30s, or leave the key out for the default` + "\n" +

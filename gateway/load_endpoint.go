@@ -32,6 +32,7 @@ func (r *reader) endpoints(c *Config) take {
 				"namespace":    r.text(&e.Namespace),
 				"roles":        r.oneOrMore(&e.Roles),
 				"overrides":    r.overrides(e),
+				"search":       r.search(&e.Search),
 			})
 		})
 	}
@@ -104,6 +105,7 @@ func (c *checker) endpoints(conf *Config) {
 		}
 		names[strings.ToLower(e.Name)] = "another endpoint"
 		c.choice(path+".namespace", "namespace", e.Namespace, "auto", "always", "never")
+		c.search(path, e.Search, e.Namespace, upstreams)
 		for key, patterns := range map[string][]string{"tools": e.Tools, "deny": e.Deny, "resources": e.Resources, "prompts": e.Prompts} {
 			for i, p := range patterns {
 				c.chosen(fmt.Sprintf("%s.%s[%d]", path, key, i), p, upstreams)

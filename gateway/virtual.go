@@ -56,6 +56,9 @@ func (v *virtual) choose(s *server, source route.Source) (_ route.Source, some b
 	if c.Namespace != "" {
 		rules.Namespace = c.Namespace
 	}
+	if c.Search != nil { // names that search gave must not change when another server has them, too
+		rules.Namespace = route.NamespaceAlways
+	}
 	v.override(name, &rules.Tools)
 	left := func(f *route.Filter) bool { return f.Only == nil || len(f.Only) > 0 }
 	return source, left(&rules.Tools) || left(&rules.Resources) || left(&rules.Prompts)
@@ -115,27 +118,36 @@ func (v *virtual) override(upstream string, f *route.Filter) {
 // arguments gives the call of a tool the arguments that the tool has, in place of those of the form in which it is
 // shown. It returns the input schema of the form. An error refuses the arguments.
 func (v *virtual) arguments(w *calling, target *route.Target) (schema jsonrpc.Raw, err error) {
+	var own func(jsonrpc.Raw) (jsonrpc.Raw, error)
 	schema = target.Tool.InputSchema
-	if v == nil {
-		return schema, nil
+	if v != nil {
+		if t, ok := v.cfg.Overrides[target.Source+"/"+target.Name]; ok {
+			var form mcp.Tool
+			if form, own, err = t.Apply(mcp.Tool{InputSchema: schema}); err != nil { // never: it is listed
+				return schema, err
+			}
+			schema = form.InputSchema
+		}
 	}
-	t, ok := v.cfg.Overrides[target.Source+"/"+target.Name]
-	if !ok {
+	if own == nil && w.via == "" {
 		return schema, nil
-	}
-	form, own, err := t.Apply(mcp.Tool{InputSchema: schema})
-	if err != nil { // never: it is listed
-		return schema, err
 	}
 	given := jsonrpc.Raw(scan.Member(w.Params, "arguments"))
 	if len(given) == 0 {
 		given = jsonrpc.Raw("{}")
 	}
-	if given, err = own(given); err != nil {
-		return form.InputSchema, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %v", err)
+	if w.via != "" {
+		if given, err = w.fitted(target, schema, given); err != nil {
+			return schema, err
+		}
+	}
+	if own != nil {
+		if given, err = own(given); err != nil {
+			return schema, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %v", err)
+		}
 	}
 	w.Params = withMember(w.Params, "arguments", given)
-	return form.InputSchema, nil
+	return schema, nil
 }
 
 // has reports whether a server is behind it.

@@ -190,6 +190,9 @@ func virtualText(e *gateway.Endpoint) string {
 	if n := len(e.Overrides); n > 0 {
 		text += "; " + countOf(n, "tool") + " in another form"
 	}
+	if e.Search != nil {
+		text += "; tools are searched, not listed"
+	}
 	if len(e.Roles) > 0 {
 		text += "; for the roles " + strings.Join(e.Roles, ", ")
 	}

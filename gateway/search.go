@@ -1,0 +1,424 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/farcall-dev/farcall/gateway/internal/route"
+	"github.com/farcall-dev/farcall/gateway/internal/toolsearch"
+	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/glob"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/scan"
+	"github.com/farcall-dev/farcall/internal/validate"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// The tools that an address with tool search shows.
+const (
+	searchTools  = "search_tools"
+	callTool     = "call_tool"
+	callToolRead = "call_tool_read"
+)
+
+// The values of Search.Mode.
+const (
+	searchAlways = "always"
+	searchAuto   = "auto"
+)
+
+// With searchAuto a caller gets the list itself while it is not larger than this.
+const (
+	autoTools = 40
+	autoBytes = 40 << 10
+)
+
+// maxShown bounds the tools that are shown beside search_tools.
+const maxShown = 10
+
+// isSearch reports whether a name is of one of the tools of tool search.
+func isSearch(name string) bool {
+	return name == searchTools || name == callTool || name == callToolRead
+}
+
+// searchOf returns how the tools of the address are searched; nil: they are listed.
+func (e *endpoint) searchOf() *Search {
+	p := e.g.plan.Load()
+	if v := p.virtual[e.name]; v != nil {
+		return v.cfg.Search
+	}
+	if e.name == "" {
+		return p.config.Search
+	}
+	return nil
+}
+
+// A catalogue is the tools of an address, and which of them a caller may call.
+type catalogue struct {
+	*route.Whole
+
+	e     *endpoint
+	ctx   context.Context //nolint:containedctx // of one answer
+	index *toolsearch.Index
+}
+
+// catalogue returns the tools of the address for the caller in ctx.
+func (e *endpoint) catalogue(ctx context.Context) (*catalogue, error) {
+	view, _ := e.servers()
+	whole, err := view.Whole(ctx, route.Tools)
+	for range reloads {
+		newer, _ := e.servers()
+		if newer == view || ctx.Err() != nil {
+			break
+		}
+		view = newer // the other one was closed meanwhile
+		whole, err = view.Whole(ctx, route.Tools)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &catalogue{Whole: whole, e: e, ctx: ctx}
+	c.index, _ = whole.Derived(func(all []route.Entry) (any, int) {
+		tools := make([]toolsearch.Tool, 0, len(all))
+		for i := range all {
+			t := &all[i]
+			own := t.Shown
+			if r, _ := view.Refs(t.Source); r != nil {
+				if name, ok := r.StripName(t.Shown); ok {
+					own = name
+				}
+			}
+			tools = append(tools, toolsearch.Tool{Name: t.Shown, Own: own, Server: t.Source, Raw: t.Raw})
+		}
+		x := toolsearch.New(tools)
+		return x, x.Bytes()
+	}).(*toolsearch.Index)
+	return c, nil
+}
+
+// allows reports whether the caller may call a tool of the index. It is what filters the list of tools.
+func (c *catalogue) allows(tool int) bool {
+	entry, ok := c.Entry(c.index.Tool(tool).Name)
+	return ok && c.e.g.shield.shown(c.ctx, route.Tools, &entry.Target)
+}
+
+// entries returns the tools that the caller may call.
+func (c *catalogue) entries() []route.Entry {
+	return slices.DeleteFunc(c.Entries(), func(t route.Entry) bool { return !c.e.g.shield.shown(c.ctx, route.Tools, &t.Target) })
+}
+
+// serversOf returns the names of the servers of some tools, each once, in order.
+func serversOf(tools []route.Entry) (names []string) {
+	for i := range tools {
+		if !slices.Contains(names, tools[i].Source) {
+			names = append(names, tools[i].Source)
+		}
+	}
+	return names
+}
+
+// searchList returns the list of tools in which search_tools and call_tool stand for the others. It reports false when the
+// list itself is to be shown.
+func (e *endpoint) searchList(ctx context.Context, cursor string) (raw jsonrpc.Raw, searched bool, err error) {
+	s := e.searchOf()
+	if s == nil {
+		return nil, false, nil
+	}
+	c, err := e.catalogue(ctx)
+	if err != nil {
+		return nil, true, err
+	}
+	tools := c.entries()
+	if s.Mode == searchAuto {
+		size := 0
+		for i := range tools {
+			size += len(tools[i].Raw)
+		}
+		if len(tools) <= autoTools && size <= autoBytes {
+			return nil, false, nil
+		}
+	}
+	if cursor != "" {
+		return nil, true, errCursor // there is one page
+	}
+	out := jsonrpc.Raw(`{"resultType":"complete","tools":[`)
+	shown := 0
+	for i := range tools {
+		if shown < maxShown && s.shows(&tools[i].Target) {
+			out = append(append(out, tools[i].Raw...), ',')
+			shown++
+		}
+	}
+	out = appendSearch(out, serversOf(tools), s)
+	out = append(out, `],"ttlMs":0,"cacheScope":"private"`...)
+	if len(c.Missing) > 0 && shown < len(s.Always) {
+		out = appendMissing(out, c.Missing, e.g.plain())
+	}
+	return append(out, '}'), true, nil
+}
+
+// shows reports whether a tool is listed beside search_tools.
+func (s *Search) shows(t *route.Target) bool {
+	return slices.ContainsFunc(s.Always, func(pattern string) bool {
+		head, name, _ := strings.Cut(pattern, "/")
+		return (head == "*" || head == t.Source) && glob.Match(name, t.Name)
+	})
+}
+
+// longestInventory bounds the names of servers in the description of search_tools, in bytes.
+const longestInventory = 400
+
+// appendSearch appends the definitions of the tools of tool search.
+func appendSearch(out jsonrpc.Raw, servers []string, s *Search) jsonrpc.Raw {
+	about, left := "", 0
+	for _, name := range servers {
+		switch {
+		case len(about)+len(name) > longestInventory:
+			left++
+		case about == "":
+			about = name
+		default:
+			about += ", " + name
+		}
+	}
+	if left > 0 {
+		about += " and " + strconv.Itoa(left) + " more"
+	}
+	if about != "" {
+		about = " There are tools on: " + about + "."
+	}
+	const meta = `,"_meta":{"anthropic/alwaysLoad":true}}`
+	out = append(out, `{"name":"search_tools","title":"Search tools","description":`...)
+	out = jsonrpc.AppendString(out, "Find tools by what they do."+about+` Use short keywords that name the action and the object, such as "create issue comment"; `+
+		"exact tool names work, too. Call what you find with call_tool. If nothing fits, try other words once, then say so.")
+	out = append(out, `,"inputSchema":{"type":"object","required":["query"],"properties":{`+
+		`"query":{"type":"string","maxLength":400,"description":"Keywords, or exact names separated by commas"},`+
+		`"server":{"type":"string","description":"Only this server"},"limit":{"type":"integer","minimum":1,"maximum":20,"default":`...)
+	out = strconv.AppendInt(out, int64(s.limit()), 10)
+	out = append(out, `},"read_only":{"type":"boolean","default":false,"description":"Only tools marked read-only"},`+
+		`"detail":{"enum":["auto","signature","schema"],"default":"auto"}}},`+
+		`"outputSchema":{"type":"object","required":["tools","weak","more"],"properties":{"tools":{"type":"array","items":{"type":"object"}},`+
+		`"weak":{"type":"boolean"},"more":{"type":"integer"},"missing":{"type":"array","items":{"type":"string"}}}},`+
+		`"annotations":{"readOnlyHint":true,"idempotentHint":true,"destructiveHint":false,"openWorldHint":false}`+meta...)
+	const schema = `"inputSchema":{"type":"object","required":["name"],"properties":{"name":{"type":"string","maxLength":1200},` +
+		`"arguments":{"type":"object","additionalProperties":true,"default":{}}}},`
+	out = append(out, `,{"name":"call_tool","title":"Call a tool","description":"Call a tool found with search_tools, by its exact name. The result is the tool's own.",`+
+		schema+`"annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true}`+meta...)
+	if s.Split {
+		out = append(out, `,{"name":"call_tool_read","title":"Call a read-only tool","description":"As call_tool, for tools that are marked read-only; any other is refused.",`+
+			schema+`"annotations":{"readOnlyHint":true,"destructiveHint":false,"idempotentHint":false,"openWorldHint":true}`+meta...)
+	}
+	return out
+}
+
+// named returns sources whose names are always qualified, where they are searched: names that a search has given must not
+// change when another server has them, too.
+func (s *Search) named(sources []route.Source) []route.Source {
+	if s == nil {
+		return sources
+	}
+	all := slices.Clone(sources)
+	for i := range all {
+		all[i].Rules.Namespace = route.NamespaceAlways
+	}
+	return all
+}
+
+// defaultSearchLimit is how many tools an answer has.
+const defaultSearchLimit = 6
+
+func (s *Search) limit() int {
+	if s.Limit > 0 {
+		return s.Limit
+	}
+	return defaultSearchLimit
+}
+
+// search answers a call of search_tools. To the guard it is a list of tools.
+func (e *endpoint) search(w *calling, s *Search) (r upstream.Result, err error) {
+	done, err := e.g.shield.begin(w, w.Revision, &guard.Call{Method: spec.MethodToolsList, Params: w.Params})
+	if err != nil {
+		return upstream.Result{}, err
+	}
+	err = errPanicked // until it returns
+	defer func() { done(r.Raw, err) }()
+	var in struct {
+		Query    string `json:"query"`
+		Server   string `json:"server"`
+		Detail   string `json:"detail"`
+		Limit    int    `json:"limit"`
+		ReadOnly bool   `json:"read_only"`
+	}
+	given := scan.Member(w.Params, "arguments")
+	if len(given) == 0 {
+		given = []byte("{}")
+	}
+	if err := jsonv2.Unmarshal(given, &in); err != nil || in.Query == "" || in.Limit < 0 {
+		return toolError(`search_tools needs a "query" of a few words; "limit" is a number from 1 to 20`), nil
+	}
+	if in.Limit == 0 {
+		in.Limit = s.limit()
+	}
+	c, err := e.catalogue(w)
+	if err != nil {
+		return upstream.Result{}, err
+	}
+	q := &toolsearch.Query{Text: in.Query, Server: in.Server, ReadOnly: in.ReadOnly, Limit: in.Limit}
+	found := c.index.Search(q, c.allows)
+	form := &toolsearch.Form{Detail: in.Detail}
+	if len(found.Tools) == 0 {
+		form.Servers = serversOf(c.entries())
+	}
+	if e.g.shield == nil { // which servers there are is not for everybody
+		for _, m := range c.Missing {
+			if m.State == route.Absent {
+				form.Missing = append(form.Missing, m.Source)
+			}
+		}
+	}
+	a := c.index.Answer(&found, form)
+	out := jsonrpc.AppendString(jsonrpc.Raw(`{"resultType":"complete","content":[{"type":"text","text":`), a.Text)
+	out = append(append(append(out, `}],"structuredContent":`...), a.Structured...), '}')
+	return upstream.Result{Raw: out, Revision: era.Latest()}, nil
+}
+
+// toolError is the result of a tool that has failed.
+func toolError(text string) upstream.Result {
+	out := jsonrpc.AppendString(jsonrpc.Raw(`{"resultType":"complete","content":[{"type":"text","text":`), text)
+	return upstream.Result{Raw: append(out, `}],"isError":true}`...), Revision: era.Latest()}
+}
+
+// inner makes the params of call_tool those of the call that it is for: with the name and the arguments of that tool,
+// and all else as it is. It returns the name. A text refuses the call.
+func inner(w *calling) (name, refused string) {
+	given := scan.Member(w.Params, "arguments")
+	name, ok := text(given, "name")
+	if !ok || name == "" {
+		return "", `call_tool needs a "name", which search_tools gives, and "arguments", an object`
+	}
+	if isSearch(name) {
+		return "", name + " is not called with call_tool: call it directly"
+	}
+	arguments := scan.Member(given, "arguments")
+	if len(arguments) > 0 && arguments[0] == '"' { // as some models write it
+		arguments = scan.Unquote(arguments)
+		if _, fault := scan.Text(arguments, deepestArguments); fault != scan.OK {
+			return "", `"arguments" is a text; write an object`
+		}
+		arguments = arguments[scan.Space(arguments, 0):]
+	}
+	switch {
+	case len(arguments) == 0 || string(arguments) == "null":
+		arguments = []byte("{}")
+	case arguments[0] != '{':
+		return "", `"arguments" must be an object`
+	}
+	w.Params = withMember(withMember(w.Params, "name", jsonrpc.AppendString(nil, name)), "arguments", arguments)
+	return name, ""
+}
+
+const deepestArguments = 128
+
+// suggest is the error for a tool that does not exist, with tools of similar names that the caller may call.
+func (e *endpoint) suggest(w *calling, name string, err error) error {
+	c, failed := e.catalogue(w)
+	if failed != nil {
+		return failed
+	}
+	r := c.index.Search(&toolsearch.Query{Text: strings.NewReplacer("_", " ", "-", " ", ",", " ").Replace(name), Limit: 3}, c.allows)
+	if len(r.Tools) == 0 || r.Weak {
+		return jsonrpc.Errorf(jsonrpc.InvalidParams, "%v; find its name with search_tools", err)
+	}
+	var names []string
+	for _, i := range r.Tools {
+		names = append(names, c.index.Tool(i).Name)
+	}
+	return jsonrpc.Errorf(jsonrpc.InvalidParams, "%v; did you mean %s? search_tools finds others", err, strings.Join(names, " or "))
+}
+
+// An unfitError refuses a call by the result of its tool, so that the model can correct it.
+type unfitError struct{ text string }
+
+func (e *unfitError) Error() string { return e.text }
+
+// longestSchema bounds the input schema in such a result.
+const longestSchema = 2 << 10
+
+// fitted returns the arguments of a call by call_tool as they fit the input schema that is shown, or an *unfitError. Models
+// that have seen a signature only write numbers in quotation marks.
+func (w *calling) fitted(target *route.Target, shown, given jsonrpc.Raw) (jsonrpc.Raw, error) {
+	if w.via == callToolRead && string(scan.Member(scan.Member(target.Item, "annotations"), "readOnlyHint")) != "true" {
+		return given, &unfitError{"the tool is not marked read-only: call it with call_tool"}
+	}
+	if len(shown) == 0 {
+		return given, nil
+	}
+	schema := validate.CompileForeign(shown, validate.Limits{})
+	err := schema.Validate(given)
+	if err == nil {
+		return given, nil
+	}
+	if relaxed := unquoted(shown, given); schema.Validate(relaxed) == nil {
+		return relaxed, nil
+	}
+	reason := fmt.Sprintf("The arguments do not fit the tool: %v", err)
+	if len(shown) <= longestSchema {
+		reason += "\nIts input schema: " + string(shown)
+	} else {
+		reason += "\nSearch for its exact name with detail \"schema\"."
+	}
+	return given, &unfitError{reason}
+}
+
+// unquoted returns arguments in which texts are the values that they hold, where the schema takes no text.
+func unquoted(schema, given jsonrpc.Raw) jsonrpc.Raw {
+	properties := scan.Member(schema, "properties")
+	out := jsonrpc.Raw{'{'}
+	scan.Object(given, func(key, value []byte) bool {
+		kind, _ := text(scan.Member(properties, string(key)), "type")
+		if value[0] == '"' && slices.Contains([]string{"integer", "number", "boolean", "array", "object"}, kind) {
+			if held := scan.Unquote(value); len(held) > 0 {
+				if _, fault := scan.Text(held, deepestArguments); fault == scan.OK {
+					value = held
+				}
+			}
+		}
+		out = appendMember(out, string(key), value)
+		return true
+	})
+	return append(out, '}')
+}
+
+// runsTask reports whether a call of a tool may be a task of its server.
+func (e *endpoint) runsTask(ctx context.Context, t *route.Target) bool {
+	support := e.taskSupport(ctx, t)
+	return support != "" && support != spec.TaskForbidden
+}
+
+// searchTasks says whether a tool of tool search runs as a task: call_tool does where a tool can that the caller may call.
+func (e *endpoint) searchTasks(ctx context.Context, tool string) string {
+	if tool == searchTools {
+		return ""
+	}
+	c, err := e.catalogue(ctx)
+	if err != nil {
+		return ""
+	}
+	asked := map[string]bool{} // the servers that decide by themselves are asked once
+	for _, t := range c.entries() {
+		if t.Tool.TaskSupport == "" && asked[t.Source] {
+			continue
+		}
+		asked[t.Source] = asked[t.Source] || t.Tool.TaskSupport == ""
+		if e.runsTask(ctx, &t.Target) {
+			return spec.TaskOptional
+		}
+	}
+	return ""
+}
