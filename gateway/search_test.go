@@ -140,7 +140,7 @@ func storeOf(name string, tools map[string]string) *mcp.Server {
 	return s
 }
 
-// TestSearchHides: whoever asks for whatever, an answer is the same byte for byte as where the tools that the guard hides
+// TestSearchHides: whatever a caller asks for, an answer is the same byte for byte as where the tools that the guard hides
 // do not exist, and call_tool decides as a direct call does.
 func TestSearchHides(t *testing.T) {
 	t.Parallel()

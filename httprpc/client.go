@@ -84,7 +84,7 @@ type client struct {
 	cancel context.CancelFunc
 
 	mu    sync.Mutex
-	tasks sync.WaitGroup // what is sent though nobody waits for it
+	tasks sync.WaitGroup // what is sent, and not waited for
 
 	takesGzip atomic.Bool // the server has said that it reads requests in gzip
 }
