@@ -129,6 +129,8 @@ func newRootCmd(e *env) *cobra.Command {
 		newLogoutCmd(e),
 		newNewCmd(e),
 		newPinCmd(e),
+		newStatsCmd(e),
+		newTopCmd(e),
 		newClientCmd(e),
 		newErrorsCmd(e),
 		newCheckCmd(e),
