@@ -77,7 +77,14 @@ func nothingLeft(t *testing.T, dir string) {
 // starts starts the program and waits until it is ready.
 func starts(t *testing.T, args ...string) *far {
 	t.Helper()
-	f := &far{t: t, cmd: exec.Command(farcallPath, args...), ended: make(chan struct{})}
+	return begins(t, exec.Command(farcallPath, args...))
+}
+
+// begins starts a command of the program and waits until it is ready.
+func begins(t *testing.T, cmd *exec.Cmd) *far {
+	t.Helper()
+	args := cmd.Args[1:]
+	f := &far{t: t, cmd: cmd, ended: make(chan struct{})}
 	f.dir = marked(t, f.cmd)
 	stderr, err := f.cmd.StderrPipe()
 	if err != nil {
