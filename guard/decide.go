@@ -88,17 +88,9 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 	}, nil
 }
 
-// Recheck decides again about a call that Begin has let pass, because its arguments have changed since. It counts nothing;
-// a refusal is written to the audit. The error is a *jsonrpc.Error.
-func (g *Guard) Recheck(ctx context.Context, c *Call) error {
-	s, who, now := g.state.Load(), sessionFrom(ctx), g.now()
-	d, refused := s.admit(who, c, now)
-	if refused == nil || refused.shadow {
-		return nil
-	}
-	g.decided(ctx, who, denied, &d, now)
-	return s.refused(who, c, denied, d.Policies, refused)
-}
+// Recheck decides again about a call that Begin has let pass, because its arguments have changed since. It counts nothing; a
+// refusal, and in shadow mode what would be one, is written to the audit. The error is a *jsonrpc.Error.
+func (g *Guard) Recheck(ctx context.Context, c *Call) error { return g.admitPart(ctx, c) }
 
 // decided tells the observer of a decision.
 func (g *Guard) decided(ctx context.Context, who *session, outcome string, d *policy.Decision, began time.Time) {

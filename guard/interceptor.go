@@ -109,12 +109,13 @@ func (g *Guard) permits(ctx context.Context, method string, params []byte) error
 
 // admitPart decides about what a call that may proceed also is.
 func (g *Guard) admitPart(ctx context.Context, c *Call) error {
-	s, who := g.state.Load(), sessionFrom(ctx)
-	d, refused := s.admit(who, c, g.now())
+	s, who, now := g.state.Load(), sessionFrom(ctx), g.now()
+	d, refused := s.admit(who, c, now)
 	switch {
 	case refused == nil:
 		return nil
 	case !refused.shadow:
+		g.decided(ctx, who, denied, &d, now)
 		return s.refused(who, c, denied, d.Policies, refused)
 	}
 	g.shadowed.note(g.opts.Logger, who, c, wouldDeny, refused)
