@@ -37,11 +37,12 @@ func TestTraceTree(t *testing.T) {
 		"OTEL_BSP_SCHEDULE_DELAY": "50", "OTEL_SERVICE_NAME": "child",
 	}
 	file := filepath.Join(t.TempDir(), "farcall.yaml")
-	config := fmt.Sprintf("upstreams:\n  tools:\n    command: [%q, serve, --stdio, --log, \"off\"]\n    env:\n", farcallPath)
+	var config strings.Builder
+	fmt.Fprintf(&config, "upstreams:\n  tools:\n    command: [%q, serve, --stdio, --log, \"off\"]\n    env:\n", farcallPath)
 	for name, value := range env {
-		config += fmt.Sprintf("      %s: %q\n", name, value)
+		fmt.Fprintf(&config, "      %s: %q\n", name, value)
 	}
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(config.String()), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	gateway := exec.Command(farcallPath, "serve", "--config", file, "--listen", "127.0.0.1:0")
@@ -56,16 +57,16 @@ func TestTraceTree(t *testing.T) {
 	mustFarcall(t, "mcp", "call", "http://"+f.address+"/mcp", "tools__math_add", "a=2", "b=3", "--header", "traceparent: 00-"+trace+"-"+caller+"-01")
 	for deadline := time.Now().Add(patience); ; {
 		fmt.Fprintln(ask, trace, caller)
-		got := ""
+		var got strings.Builder
 		for lines.Scan() && lines.Text() != "" {
-			got += lines.Text() + "\n"
+			got.WriteString(lines.Text() + "\n")
 		}
-		if strings.Contains(got, want) {
-			t.Log("\n" + got)
+		if strings.Contains(got.String(), want) {
+			t.Log("\n" + got.String())
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the receiver got\n%s, want\n%s", got, want)
+			t.Fatalf("the receiver got\n%s, want\n%s", &got, want)
 		}
 		<-time.After(50 * time.Millisecond)
 	}
