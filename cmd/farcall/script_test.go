@@ -179,15 +179,16 @@ func htmlServer(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// refusedAddress is an address where nothing listens.
+// refusedAddress is one that refuses connections: the port of a service (tcpmux) that no system runs. One that was closed
+// before may be given to another test.
 func refusedAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	const address = "127.0.0.1:1"
+	if conn, err := net.Dial("tcp", address); err == nil {
+		conn.Close()
+		t.Fatal("something listens at " + address)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 // writeCertificate makes a certificate for 127.0.0.1 that signs itself.
