@@ -378,14 +378,18 @@ func (w *calling) fitted(target *route.Target, shown, given jsonrpc.Raw) (jsonrp
 
 // unquoted returns arguments in which texts are the values that they hold, where the schema takes no text.
 func unquoted(schema, given jsonrpc.Raw) jsonrpc.Raw {
-	properties := scan.Member(schema, "properties")
+	held := map[string]bool{} // the properties that are no texts
+	scan.Object(scan.Member(schema, "properties"), func(key, property []byte) bool {
+		kind, _ := text(property, "type")
+		held[string(key)] = slices.Contains([]string{"integer", "number", "boolean", "array", "object"}, kind)
+		return true
+	})
 	out := jsonrpc.Raw{'{'}
 	scan.Object(given, func(key, value []byte) bool {
-		kind, _ := text(scan.Member(properties, string(key)), "type")
-		if value[0] == '"' && slices.Contains([]string{"integer", "number", "boolean", "array", "object"}, kind) {
-			if held := scan.Unquote(value); len(held) > 0 {
-				if _, fault := scan.Text(held, deepestArguments); fault == scan.OK {
-					value = held
+		if value[0] == '"' && held[string(key)] {
+			if inside := scan.Unquote(value); len(inside) > 0 {
+				if _, fault := scan.Text(inside, deepestArguments); fault == scan.OK {
+					value = inside
 				}
 			}
 		}

@@ -33,3 +33,15 @@ func FuzzInner(f *testing.F) {
 		}
 	})
 }
+
+// TestUnquoted: what a model has put in quotation marks becomes the value that is wanted, and nothing else changes.
+func TestUnquoted(t *testing.T) {
+	schema := jsonrpc.Raw(`{"properties":{"n":{"type":"integer"},"b":{"type":"boolean"},"o":{"type":"object"},"s":{"type":"string"},"any":{},"bad":7}}`)
+	given := jsonrpc.Raw(`{"n":"2","b":"true","o":"{\"x\":1}","s":"3","any":"4","bad":"5","other":"6","n2":7}`)
+	if got, want := string(unquoted(schema, given)), `{"n":2,"b":true,"o":{"x":1},"s":"3","any":"4","bad":"5","other":"6","n2":7}`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := string(unquoted(schema, jsonrpc.Raw(`{"n":"two","o":""}`))); got != `{"n":"two","o":""}` {
+		t.Error(got)
+	}
+}
