@@ -92,6 +92,14 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 // refusal, and in shadow mode what would be one, is written to the audit. The error is a *jsonrpc.Error.
 func (g *Guard) Recheck(ctx context.Context, c *Call) error { return g.admitPart(ctx, c) }
 
+// Refuse writes down that the caller of Begin refuses a call of the principal in ctx itself, for a reason that policies do not
+// know, and returns the refusal, a *jsonrpc.Error. Shadow mode does not let such a call pass.
+func (g *Guard) Refuse(ctx context.Context, c *Call, reason string) error {
+	s, who := g.state.Load(), sessionFrom(ctx)
+	g.decided(ctx, who, denied, &policy.Decision{}, g.now())
+	return s.refused(who, c, denied, nil, refuse(jsonrpc.PermissionDenied, reason))
+}
+
 // decided tells the observer of a decision.
 func (g *Guard) decided(ctx context.Context, who *session, outcome string, d *policy.Decision, began time.Time) {
 	if g.opts.Observer == nil {
@@ -174,7 +182,7 @@ func (s *state) admit(who *session, c *Call, now time.Time) (policy.Decision, *r
 	d, refused := s.judge(who, c, now)
 	switch {
 	case refused != nil:
-		refused.shadow = s.shadow()
+		refused.shadow = s.shadow() && !mustBeGranted(c.Method)
 	case s.trial != nil:
 		if onTrial, would := s.ask(s.trial, who, c, now); would != nil {
 			would.shadow = true
@@ -215,7 +223,10 @@ func (s *state) judge(who *session, c *Call, now time.Time) (policy.Decision, *r
 
 // decide asks the policies. What is open needs no rule that allows it, but one may deny it.
 func (s *state) decide(set *policy.Set, who *session, c *Call, now time.Time) policy.Decision {
-	if set.Empty() {
+	switch {
+	case set.Empty() && mustBeGranted(c.Method):
+		return policy.Decision{Reason: "there are no policies, and " + c.Method + " needs one that allows it"}
+	case set.Empty():
 		return policy.Decision{Allowed: true, Reason: "there are no policies"}
 	}
 	q := query(who, c, isFromHere(set, who), now)
@@ -294,5 +305,8 @@ func (s *state) check(set *policy.Set, c *Call) error {
 // or written down.
 func (g *Guard) Visible(ctx context.Context, c *Call) bool {
 	s, who := g.state.Load(), sessionFrom(ctx)
-	return who != nil && who.principal != nil && s.locked(who) == nil && (s.shadow() || s.decide(s.policy, who, c, g.now()).Allowed)
+	if who == nil || who.principal == nil || s.locked(who) != nil {
+		return false
+	}
+	return s.shadow() && !mustBeGranted(c.Method) || s.decide(s.policy, who, c, g.now()).Allowed
 }

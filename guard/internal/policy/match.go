@@ -72,9 +72,9 @@ func kind(method, name string) string {
 }
 
 // named are the methods that come with a name. A gateway gives calls of servers that speak no
-// MCP as rpc UPSTREAM/METHOD.
+// MCP as rpc UPSTREAM/METHOD, and changes of itself as gateway/admin CHANGE or gateway/admin UPSTREAM/CHANGE.
 var named = []string{
-	"rpc", "tools/call", "resources/read", "resources/subscribe", "resources/unsubscribe", "prompts/get", "completion/complete",
+	"gateway/admin", "rpc", "tools/call", "resources/read", "resources/subscribe", "resources/unsubscribe", "prompts/get", "completion/complete",
 }
 
 // reads are MCP's methods that only look.
