@@ -1,0 +1,46 @@
+package control
+
+import (
+	"context"
+	"net/http"
+)
+
+const (
+	base     = "/api/v1"
+	document = "/openapi.json"
+	maxBody  = 64 << 10
+)
+
+// A Backend is the gateway that the requests are about. An error that is a [*Problem] is the answer.
+type Backend interface {
+	Overview(ctx context.Context) *Overview
+	Upstreams(ctx context.Context) *Upstreams
+	Upstream(ctx context.Context, name string) (*UpstreamDetails, error)
+}
+
+// An Access decides who may do what.
+type Access interface {
+	// Hosts are the names of the gateway that a request may ask for.
+	Hosts() []string
+	// Read returns why a request may read nothing. Nil: it may.
+	Read(r *http.Request) *Problem
+	// Begin decides about a change and writes the decision down. done is to be called with what came of it.
+	Begin(r *http.Request, c *Change) (done func(error), refused *Problem)
+	// Refuse writes down that a change is refused.
+	Refuse(r *http.Request, c *Change, p *Problem)
+}
+
+// A Change is what a request would change.
+type Change struct {
+	Name     string // of the change: restart, reload
+	Upstream string // that it is about; "": it is about the gateway
+	Params   []byte // JSON, or nil
+}
+
+// A request is one on its way through the handler.
+type request struct {
+	*http.Request
+
+	name string // what {name} stands for in the path
+	body []byte
+}

@@ -1,0 +1,190 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/origin"
+)
+
+// A Handler serves the API.
+type Handler struct {
+	backend Backend
+	access  Access
+	openapi []byte
+}
+
+// New returns a Handler.
+func New(b Backend, a Access) *Handler {
+	return &Handler{backend: b, access: a, openapi: describe()}
+}
+
+// Has reports whether a path is below that of the API.
+func (*Handler) Has(path string) bool { return path == base || strings.HasPrefix(path, base+"/") }
+
+// ServeHTTP serves a path that Has knows.
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header.Set("Cache-Control", "no-store")
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
+	header.Set("Cross-Origin-Resource-Policy", "same-origin")
+	route, name, problem := find(r)
+	if problem != nil {
+		if problem.Status == http.StatusMethodNotAllowed {
+			header.Set("Allow", strings.Join(problem.Candidates, ", "))
+		}
+		if refused := h.foreign(r); refused != nil {
+			problem = refused
+		}
+		problem.write(w)
+		return
+	}
+	result, err := h.serve(route, &request{Request: r, name: name}, w)
+	if err != nil {
+		if !errors.As(err, &problem) {
+			problem = NewProblem(http.StatusInternalServerError, "the request failed: "+err.Error())
+		}
+		problem.write(w)
+		return
+	}
+	body, ok := result.([]byte)
+	if !ok {
+		if body, err = jsonv2.Append(nil, result); err != nil {
+			NewProblem(http.StatusInternalServerError, "the answer cannot be written as JSON: "+err.Error()).write(w)
+			return
+		}
+	}
+	header.Set("Content-Type", "application/json")
+	_, _ = w.Write(append(slices.Clip(body), '\n')) // the client may have gone
+}
+
+// serve makes the answer of a request.
+func (h *Handler) serve(route *route, r *request, w http.ResponseWriter) (result any, err error) {
+	if !route.changes() {
+		if p := h.foreign(r.Request); p != nil {
+			return nil, p
+		}
+		if p := h.access.Read(r.Request); p != nil {
+			return nil, p
+		}
+		if route.path == document {
+			return h.openapi, nil
+		}
+		return route.run(h.backend, r)
+	}
+	c := &Change{Name: route.change, Upstream: r.name}
+	if !route.ofUpstream() {
+		c.Upstream = ""
+	}
+	p := h.foreign(r.Request)
+	if p == nil {
+		p = r.read(w)
+	}
+	if p != nil {
+		h.access.Refuse(r.Request, c, p)
+		return nil, p
+	}
+	c.Params = r.body
+	done, p := h.access.Begin(r.Request, c)
+	if p != nil {
+		return nil, p
+	}
+	err = errors.New("the handler panicked") // until it returns
+	defer func() { done(err) }()
+	result, err = route.run(h.backend, r)
+	return result, err
+}
+
+// foreign returns why a request may come from a web page of another site. Nil: it does not.
+func (h *Handler) foreign(r *http.Request) *Problem {
+	policy := origin.Policy{Hosts: h.access.Hosts()}
+	if err := policy.CheckHost(r); err != nil {
+		return NewProblem(http.StatusForbidden, err.Error())
+	}
+	if err := policy.CheckOrigin(r); err != nil {
+		return NewProblem(http.StatusForbidden, "a web page of another origin cannot use this API: call it from a program, or from a page of this address")
+	}
+	return nil
+}
+
+// read reads the body of a change, which is an object or empty.
+func (r *request) read(w http.ResponseWriter) *Problem {
+	types := r.Header["Content-Type"]
+	kind := ""
+	if len(types) == 1 {
+		kind, _, _ = mime.ParseMediaType(types[0])
+	}
+	if kind != "application/json" {
+		return NewProblem(http.StatusUnsupportedMediaType, "a change needs the header Content-Type: application/json, also without a body")
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	tooLarge := (*http.MaxBytesError)(nil)
+	switch {
+	case errors.As(err, &tooLarge):
+		return NewProblem(http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", maxBody))
+	case err != nil:
+		return NewProblem(http.StatusBadRequest, "the body cannot be read: send it whole")
+	}
+	if len(strings.TrimSpace(string(body))) == 0 {
+		return nil
+	}
+	var object map[string]any
+	if err := jsonv2.Unmarshal(body, &object); err != nil || object == nil {
+		return NewProblem(http.StatusBadRequest, "the body is no JSON object: send one as the OpenAPI document at "+base+document+" says")
+	}
+	r.body = body
+	return nil
+}
+
+// find returns the route of a request and what {name} stands for.
+func find(r *http.Request) (found *route, name string, p *Problem) {
+	var methods []string
+	for _, t := range routes {
+		value, ok := t.match(r.URL.EscapedPath())
+		if !ok {
+			continue
+		}
+		method := r.Method
+		if method == http.MethodHead {
+			method = http.MethodGet
+		}
+		if t.method == method {
+			return t, value, nil
+		}
+		methods = append(methods, t.method)
+	}
+	if len(methods) > 0 {
+		p = NewProblem(http.StatusMethodNotAllowed, "this path takes "+strings.Join(methods, " and "))
+		p.Candidates = methods
+		return nil, "", p
+	}
+	return nil, "", NewProblem(http.StatusNotFound, "nothing is at this path: "+base+document+" describes all that there are")
+}
+
+// match reports whether a path is that of the route, and what {name} stands for in it.
+func (t *route) match(path string) (name string, ok bool) {
+	want, got := strings.Split(base+t.path, "/"), strings.Split(strings.TrimSuffix(path, "/"), "/")
+	if len(want) != len(got) {
+		return "", false
+	}
+	for i, part := range want {
+		switch {
+		case strings.HasPrefix(part, "{"):
+			var err error
+			if name, err = url.PathUnescape(got[i]); err != nil || name == "" {
+				return "", false
+			}
+		case part != got[i]:
+			return "", false
+		}
+	}
+	return name, true
+}

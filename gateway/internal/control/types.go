@@ -1,0 +1,55 @@
+package control
+
+import "time"
+
+// An Overview is the gateway as a whole.
+type Overview struct {
+	Name      string         `json:"name"`
+	Version   string         `json:"version"`
+	Since     time.Time      `json:"since" doc:"when the gateway started"`
+	Listen    []string       `json:"listen"`
+	Draining  bool           `json:"draining" doc:"whether the gateway is about to stop and takes no new calls"`
+	Sessions  int            `json:"sessions" doc:"sessions of MCP, of all callers"`
+	InFlight  int            `json:"inFlight" doc:"calls under way"`
+	Suspended int            `json:"suspended" doc:"calls that wait for an answer of their client"`
+	Calls     int64          `json:"calls" doc:"calls since the start"`
+	Errors    int64          `json:"errors" doc:"calls that failed, since the start"`
+	Upstreams map[string]int `json:"upstreams" doc:"how many upstreams are in each state"`
+	Caller    string         `json:"caller,omitempty" doc:"the principal who asks; absent without a guard"`
+}
+
+// An Upstream is one server behind the gateway.
+type Upstream struct {
+	Name        string    `json:"name"`
+	State       string    `json:"state" doc:"idle, starting, up, down, open (the circuit breaker is), draining or disabled"`
+	Reason      string    `json:"reason,omitempty" doc:"why it is draining or disabled"`
+	Since       time.Time `json:"since,omitzero" doc:"when the state began"`
+	Target      string    `json:"target" doc:"its command or address, without secrets"`
+	Profile     string    `json:"profile"`
+	Lifetime    string    `json:"lifetime" doc:"who shares a connection"`
+	Server      string    `json:"server,omitempty" doc:"the name and version that it has said"`
+	Revision    string    `json:"revision,omitempty" doc:"of MCP"`
+	Connections int       `json:"connections"`
+	Processes   int       `json:"processes"`
+	Restarts    int       `json:"restarts" doc:"processes that replaced one which had ended by itself"`
+	InFlight    int       `json:"inFlight" doc:"calls under way, those that are being drained included"`
+	Queued      int       `json:"queued" doc:"calls that wait for a connection"`
+	Calls       int64     `json:"calls"`
+	Errors      int64     `json:"errors"`
+	P50         float64   `json:"p50Ms" doc:"median latency in milliseconds; 0: not known"`
+	P99         float64   `json:"p99Ms"`
+	LastError   string    `json:"lastError,omitempty"`
+	Tools       int       `json:"tools" doc:"tools that are known of it"`
+	Blocked     int       `json:"blocked" doc:"definitions that are withheld because they are not as they were pinned"`
+}
+
+// Upstreams are all servers behind the gateway.
+type Upstreams struct {
+	Upstreams []Upstream `json:"upstreams" doc:"in the order of the configuration"`
+}
+
+// UpstreamDetails are an upstream with what it has written last.
+type UpstreamDetails struct {
+	Upstream Upstream `json:"upstream"`
+	Stderr   []string `json:"stderr" doc:"the last lines of its standard error, oldest first"`
+}
