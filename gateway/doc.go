@@ -16,6 +16,7 @@
 //	/sse         all of them for clients of HTTP+SSE, who post to /messages
 //	/rpc/NAME    JSON-RPC of one of them: POST, or WebSocket
 //	/            a page for operators; /api/status has it as JSON
+//	/api/v1      for operators: what there is, and changes; /api/v1/openapi.json describes it
 //	/metrics     for Prometheus, where Options has them
 //	/healthz     200 while the process lives; /readyz while it takes calls
 //

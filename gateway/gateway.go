@@ -13,6 +13,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway/internal/admin"
+	"github.com/farcall-dev/farcall/gateway/internal/control"
 	"github.com/farcall-dev/farcall/gateway/internal/hook"
 	"github.com/farcall-dev/farcall/gateway/internal/pin"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
@@ -91,6 +92,7 @@ type Gateway struct {
 	conns     sync.WaitGroup
 	closed    bool // there shall be no more connections
 	page      *admin.Handler
+	control   *control.Handler
 	guard     *supervise.Guard // of all children
 	shield    *shield          // who may call what; nil: everybody everything
 	states    *seal            // of modern servers
@@ -146,6 +148,7 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	for _, s := range p.order {
 		s.keepUp(g.serving)
 	}
+	g.control = control.New(operator{g}, operator{g})
 	g.page = admin.New(g.status)
 	g.page.Origin = origin.Policy{Origins: g.opts.Origins, Hosts: anyHost()}
 	for _, name := range g.tasks.used() {

@@ -1,0 +1,227 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/farcall-dev/farcall/gateway/internal/control"
+	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// methodAdmin is how changes of the gateway are named to policies: gateway/admin CHANGE, gateway/admin UPSTREAM/CHANGE.
+const methodAdmin = "gateway/admin"
+
+// An operator is what the API for operators does with the gateway, and who may.
+type operator struct{ g *Gateway }
+
+var (
+	_ control.Backend = operator{}
+	_ control.Access  = operator{}
+)
+
+// Hosts implements control.Access.
+func (o operator) Hosts() []string { return o.g.plan.Load().hosts.Hosts }
+
+// errOutside refuses requests of other machines to a gateway that knows no callers.
+const errOutside = "without a guard the API is for programs on the machine of the gateway: configure a guard, with a rule that allows gateway/status " +
+	"or \"gateway/admin *\", to use it from elsewhere"
+
+// Read implements control.Access.
+func (o operator) Read(r *http.Request) *control.Problem {
+	if o.g.shield == nil {
+		return o.outside(r)
+	}
+	done, err := o.g.shield.Begin(r.Context(), &guard.Call{Method: methodStatus})
+	if err != nil {
+		return withoutPermission(err, methodStatus, methodStatus)
+	}
+	done(nil, nil)
+	return nil
+}
+
+// outside refuses what does not come from this machine. Nil: it does.
+func (operator) outside(r *http.Request) *control.Problem {
+	if guard.ConnOf(r, "http").Local {
+		return nil
+	}
+	return control.NewProblem(http.StatusForbidden, errOutside)
+}
+
+// call is how the guard sees a change.
+func (operator) call(c *control.Change) *guard.Call {
+	return &guard.Call{Method: methodAdmin, Upstream: c.Upstream, Name: c.Name, Params: c.Params}
+}
+
+// permissionOf is the call that a rule must allow for a change.
+func permissionOf(c *control.Change) string {
+	if c.Upstream == "" {
+		return methodAdmin + " " + c.Name
+	}
+	return methodAdmin + " " + c.Upstream + "/" + c.Name
+}
+
+// Begin implements control.Access.
+func (o operator) Begin(r *http.Request, c *control.Change) (done func(error), refused *control.Problem) {
+	end := func(jsonrpc.Raw, error) {}
+	if o.g.shield == nil {
+		if refused = o.outside(r); refused != nil {
+			o.log(r, c, refused)
+			return nil, refused
+		}
+	} else {
+		var err error
+		if end, err = o.g.shield.Begin(r.Context(), o.call(c)); err != nil {
+			refused = withoutPermission(err, permissionOf(c), methodAdmin+" *")
+			o.log(r, c, refused)
+			return nil, refused
+		}
+	}
+	return func(err error) {
+		o.log(r, c, err)
+		if err != nil {
+			end(nil, outcome(err))
+			return
+		}
+		end(jsonrpc.Raw("{}"), nil)
+	}, nil
+}
+
+// Refuse implements control.Access.
+func (o operator) Refuse(r *http.Request, c *control.Change, p *control.Problem) {
+	if o.g.shield != nil {
+		_ = o.g.shield.Refuse(r.Context(), o.call(c), p.Detail) // the caller gets the problem
+	}
+	o.log(r, c, p)
+}
+
+// log writes a line about a change.
+func (o operator) log(r *http.Request, c *control.Change, err error) {
+	attrs := []any{"change", c.Name}
+	if c.Upstream != "" {
+		attrs = append(attrs, "upstream", c.Upstream)
+	}
+	if p := guard.From(r.Context()); p != nil {
+		attrs = append(attrs, "principal", p.Name())
+	}
+	attrs = append(attrs, "address", r.RemoteAddr)
+	if err != nil {
+		o.g.opts.Logger.Warn("a change of the gateway was refused or failed", append(attrs, "error", err)...)
+		return
+	}
+	o.g.opts.Logger.Info("an operator has changed the gateway", attrs...)
+}
+
+// outcome is the error of a change for the audit.
+func outcome(err error) error {
+	code := jsonrpc.InternalError
+	if p, ok := errors.AsType[*control.Problem](err); ok && p.Status < http.StatusInternalServerError {
+		code = jsonrpc.InvalidParams
+	}
+	return &jsonrpc.Error{Code: code, Message: err.Error()}
+}
+
+// withoutPermission is the answer for a refusal of the guard.
+func withoutPermission(err error, permission, all string) *control.Problem {
+	wire, _ := errors.AsType[*jsonrpc.Error](err)
+	switch {
+	case wire == nil:
+		return control.NewProblem(http.StatusForbidden, err.Error())
+	case wire.Code == jsonrpc.RateLimited:
+		return control.NewProblem(http.StatusTooManyRequests, wire.Message+": try again later")
+	case wire.Code == jsonrpc.Unavailable:
+		return control.NewProblem(http.StatusServiceUnavailable, "the audit cannot be written, so nothing is done: see the log of the gateway")
+	}
+	text := fmt.Sprintf("this needs a rule of the guard that allows %q", permission)
+	if permission != all {
+		text += fmt.Sprintf("; %q allows all changes", all)
+	}
+	p := control.NewProblem(http.StatusForbidden, text)
+	p.Permission = permission
+	return p
+}
+
+// Overview implements control.Backend.
+func (o operator) Overview(ctx context.Context) *control.Overview {
+	st := o.g.status()
+	v := &control.Overview{
+		Name: st.Name, Version: st.Version, Since: st.Since, Listen: st.Listen, Draining: st.Draining, Sessions: st.Sessions, InFlight: st.InFlight,
+		Suspended: st.Suspended, Calls: st.Calls, Errors: st.Errors, Upstreams: map[string]int{}, Caller: guard.From(ctx).Name(),
+	}
+	for _, u := range o.Upstreams(ctx).Upstreams {
+		v.Upstreams[u.State]++
+	}
+	return v
+}
+
+// stateDisabled is that of an upstream that takes no calls until it is enabled.
+const stateDisabled = "disabled"
+
+// reasonConfigured is why an upstream that the configuration disables is.
+const reasonConfigured = "the configuration has 'disabled: true' for it"
+
+// Upstreams implements control.Backend.
+func (o operator) Upstreams(context.Context) *control.Upstreams {
+	p := o.g.plan.Load()
+	all := &control.Upstreams{Upstreams: []control.Upstream{}}
+	for _, c := range p.config.Upstreams {
+		all.Upstreams = append(all.Upstreams, o.upstream(p, c).Upstream)
+	}
+	return all
+}
+
+// Upstream implements control.Backend.
+func (o operator) Upstream(_ context.Context, name string) (*control.UpstreamDetails, error) {
+	p := o.g.plan.Load()
+	c, err := p.configured(name)
+	if err != nil {
+		return nil, err
+	}
+	return o.upstream(p, c), nil
+}
+
+// configured returns an upstream of the configuration. The error is a problem that names the likeliest others.
+func (p *plan) configured(name string) (*Upstream, error) {
+	names := namesOf(p.config.Upstreams)
+	if i := slices.IndexFunc(p.config.Upstreams, func(u *Upstream) bool { return u.Name == name }); i >= 0 {
+		return p.config.Upstreams[i], nil
+	}
+	problem := control.NewProblem(http.StatusNotFound, fmt.Sprintf("there is no upstream %.100q", name))
+	if near := nearest(name, names); near != "" {
+		names = append([]string{near}, slices.DeleteFunc(names, func(n string) bool { return n == near })...)
+		problem.Detail += fmt.Sprintf("; did you mean %q?", near)
+	}
+	if problem.Candidates = names[:min(len(names), 20)]; len(names) > 0 {
+		problem.Detail += "; the upstreams are " + strings.Join(problem.Candidates, ", ")
+	}
+	return nil, problem
+}
+
+// upstream shows an upstream of the configuration.
+func (o operator) upstream(p *plan, c *Upstream) *control.UpstreamDetails {
+	s := p.byName[c.Name]
+	if s == nil {
+		c = c.filled("")
+		return &control.UpstreamDetails{Stderr: []string{}, Upstream: control.Upstream{
+			Name: c.Name, Target: c.Target(), Profile: c.Profile, Lifetime: c.Lifetime, State: stateDisabled, Reason: reasonConfigured,
+		}}
+	}
+	st := s.status(p)
+	u := control.Upstream{
+		Name: st.Name, State: st.State, Since: st.Since, Target: st.Target, Profile: st.Profile, Lifetime: st.Lifetime, Server: st.Server, Revision: st.Revision,
+		Connections: st.Lanes, Processes: st.Children, Restarts: st.Restarts, InFlight: st.InFlight, Queued: st.Queued, Calls: st.Calls, Errors: st.Errors,
+		P50: st.P50.Seconds() * 1000, P99: st.P99.Seconds() * 1000, LastError: st.LastError,
+	}
+	for _, t := range st.Tools {
+		if t.Blocked != "" {
+			u.Blocked++
+		} else {
+			u.Tools++
+		}
+	}
+	return &control.UpstreamDetails{Upstream: u, Stderr: st.Stderr}
+}

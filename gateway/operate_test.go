@@ -1,0 +1,237 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/farcall-dev/farcall/gateway"
+)
+
+// An operation is one of the API, as the OpenAPI document has it.
+type operation struct {
+	method, path, permission string
+	body                     bool // it takes one
+}
+
+// operations reads the document of the API.
+func (l *lab) operations(t *testing.T, headers ...string) (all []operation) {
+	t.Helper()
+	var doc struct {
+		OpenAPI string `json:"openapi"`
+		Paths   map[string]map[string]struct {
+			Permission string          `json:"x-farcall-permission"`
+			Body       json.RawMessage `json:"requestBody"`
+		} `json:"paths"`
+	}
+	got := l.ask(t, http.MethodGet, "/openapi.json", "", headers...)
+	if err := json.Unmarshal([]byte(got.body), &doc); err != nil || got.status != http.StatusOK || doc.OpenAPI != "3.1.0" {
+		t.Fatal(got, err)
+	}
+	for path, methods := range doc.Paths {
+		for method, op := range methods {
+			all = append(all, operation{strings.ToUpper(method), path, op.Permission, op.Body != nil})
+		}
+	}
+	slices.SortFunc(all, func(a, b operation) int { return strings.Compare(a.path+a.method, b.path+b.method) })
+	return all
+}
+
+// An answer is that of a request to the API.
+type answer struct {
+	status int
+	kind   string
+	body   string
+}
+
+// problem reads a problem document.
+func (a *answer) problem(t *testing.T) (p struct {
+	Type, Title, Detail, Permission string
+	Status                          int
+	Candidates                      []string
+},
+) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(a.body), &p); err != nil || a.kind != "application/problem+json" || p.Status != a.status || p.Detail == "" {
+		t.Errorf("no problem document: %+v, %v", a, err)
+	}
+	return p
+}
+
+// ask sends a request to the API. A header Host is that of the request.
+func (l *lab) ask(t *testing.T, method, path, body string, headers ...string) answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, l.url+"/api/v1"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if method != http.MethodGet {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		if r.Header.Set(name, value); name == "Host" {
+			r.Host = value
+		}
+	}
+	got, err := l.web.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	text, err := io.ReadAll(got.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{got.StatusCode, got.Header.Get("Content-Type"), string(text)}
+}
+
+// read reads an answer of the API into what v points to.
+func (l *lab) read(t *testing.T, path string, v any, headers ...string) {
+	t.Helper()
+	got := l.ask(t, http.MethodGet, path, "", headers...)
+	if err := json.Unmarshal([]byte(got.body), v); err != nil || got.status != http.StatusOK || got.kind != "application/json" {
+		t.Fatal(got, err)
+	}
+}
+
+// Operators see the gateway and its upstreams, also those that the configuration disables.
+func TestOperatorReads(t *testing.T) {
+	off := child("off", "ok")
+	off.Disabled = true
+	l := newLab(t, nil, child("a", "ok"), off)
+	if _, err := l.modern(t.Context(), "tools/call", "a__echo", `"name":"a__echo","arguments":{"text":"x"}`); err != nil {
+		t.Fatal(err)
+	}
+	var all struct {
+		Upstreams []struct {
+			Name, State, Reason string
+			Processes, Tools    int
+		}
+	}
+	l.read(t, "/upstreams", &all)
+	if len(all.Upstreams) != 2 || all.Upstreams[0].State != "up" || all.Upstreams[0].Processes != 1 || all.Upstreams[0].Tools == 0 ||
+		all.Upstreams[1].State != "disabled" || !strings.Contains(all.Upstreams[1].Reason, "configuration") {
+		t.Errorf("%+v", all)
+	}
+	var whole struct {
+		Name      string
+		Upstreams map[string]int
+	}
+	l.read(t, "", &whole)
+	if whole.Name != "farcall" || whole.Upstreams["up"] != 1 || whole.Upstreams["disabled"] != 1 {
+		t.Errorf("%+v", whole)
+	}
+	var one struct {
+		Upstream struct{ Name string }
+		Stderr   []string
+	}
+	l.read(t, "/upstreams/a", &one)
+	if one.Upstream.Name != "a" || one.Stderr == nil {
+		t.Errorf("%+v", one)
+	}
+}
+
+// What is wrong with a request is answered with a problem document that says what to do.
+func TestOperatorProblems(t *testing.T) {
+	l := newLab(t, nil, child("files", "ok"), child("web", "ok"))
+	missing := l.ask(t, http.MethodGet, "/upstreams/flies", "")
+	if p := missing.problem(t); p.Status != 404 || len(p.Candidates) != 2 || p.Candidates[0] != "files" || !strings.Contains(p.Detail, `did you mean "files"?`) {
+		t.Errorf("%+v", p)
+	}
+	nowhere := l.ask(t, http.MethodGet, "/nowhere", "")
+	if p := nowhere.problem(t); p.Status != 404 || !strings.Contains(p.Detail, "/api/v1/openapi.json") {
+		t.Errorf("%+v", p)
+	}
+	wrong := l.ask(t, http.MethodDelete, "/upstreams", "")
+	if p := wrong.problem(t); p.Status != 405 || !slices.Equal(p.Candidates, []string{"GET"}) {
+		t.Errorf("%+v", p)
+	}
+	if got := l.ask(t, http.MethodHead, "/upstreams", ""); got.status != http.StatusOK {
+		t.Errorf("%+v", got)
+	}
+	for _, path := range []string{"/upstreams/a%2fb", "/upstreams/%00", "/upstreams/..", "/upstreams/%ff"} {
+		if got := l.ask(t, http.MethodGet, path, ""); got.status < 400 || got.status >= 500 {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+}
+
+// Reads are for those who may see the page, and for no page of another origin.
+func TestOperatorReadsGuarded(t *testing.T) {
+	c := &gateway.Config{Upstreams: []*gateway.Upstream{child("a", "ok")}, Guard: guarded(allow("ops", "gateway/*"), allow("dev", "gateway/status"))}
+	c.Guard.Anonymous = true
+	c.Guard.Audit.File = filepath.Join(t.TempDir(), "audit.jsonl")
+	l := newLabOf(t, nil, c)
+	for _, op := range l.operations(t, as("dev")) {
+		if op.method != http.MethodGet {
+			continue
+		}
+		path := strings.ReplaceAll(op.path, "{name}", "a")
+		for headers, want := range map[string]int{
+			as("ops"): 200, as("dev"): 200, as("eve"): 403, "X-None: 1": 403,
+			as("ops") + "\nOrigin: http://evil.example":      403,
+			as("ops") + "\nSec-Fetch-Site: cross-site":       403,
+			as("ops") + "\nHost: evil.example":               403,
+			as("ops") + "\nOrigin: null":                     403,
+			as("ops") + "\nOrigin: http://" + l.host():       200,
+			"X-Api-Key: fc_wrong-0123456789abcdef0123456789": 401,
+		} {
+			got := l.ask(t, op.method, path, "", strings.Split(headers, "\n")...)
+			if want == 200 && got.status == http.StatusBadRequest && strings.Contains(op.path, "explain") { // it lacks its parameters
+				continue
+			}
+			if got.status != want {
+				t.Errorf("%s as %q: %+v, want %d", path, headers, got, want)
+			}
+		}
+	}
+	got := l.ask(t, http.MethodGet, "/upstreams", "", as("eve"))
+	if p := got.problem(t); p.Permission != "gateway/status" {
+		t.Errorf("%+v", p)
+	}
+}
+
+// Without a guard only this machine gets in: what a proxy passes on does not come from there.
+func TestOperatorOutside(t *testing.T) {
+	l := newLab(t, nil, child("a", "ok"))
+	for _, header := range []string{"X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 proxy"} {
+		for _, op := range l.operations(t) {
+			got := l.ask(t, op.method, strings.ReplaceAll(op.path, "{name}", "a"), "", header)
+			if p := got.problem(t); p.Status != 403 || !strings.Contains(p.Detail, "configure a guard") {
+				t.Errorf("%+v: %+v", op, p)
+			}
+		}
+	}
+}
+
+func (l *lab) host() string { return strings.TrimPrefix(l.url, "http://") }
+
+// farcall itself can use the document: its operations are tools of an upstream.
+func TestOperatorOpenAPI(t *testing.T) {
+	inner := newLabOf(t, nil, &gateway.Config{
+		Upstreams: []*gateway.Upstream{child("a", "ok")}, Guard: guarded(allow("ops", "gateway/*")),
+	})
+	doc := inner.ask(t, http.MethodGet, "/openapi.json", "", as("ops"))
+	outer := newLab(t, nil, &gateway.Upstream{
+		Name: "ops", OpenAPI: &gateway.OpenAPI{Document: writeFile(t, filepath.Join(t.TempDir(), "openapi.json"), doc.body)}, URL: inner.url + "/api/v1",
+		Headers: map[string]string{"X-API-Key": keyed("ops")},
+	})
+	tools, err := outer.modern(t.Context(), "tools/list", "", "")
+	if err != nil || tools.err != nil {
+		t.Fatal(tools, err)
+	}
+	for _, op := range []string{"listUpstreams", "getUpstream", "getOverview"} {
+		if !strings.Contains(tools.body, `"`+op+`"`) {
+			t.Errorf("there is no tool for %s: %.2000s", op, tools.body)
+		}
+	}
+	got, err := outer.modern(t.Context(), "tools/call", "getUpstream", `"name":"getUpstream","arguments":{"name":"a"}`)
+	if err != nil || got.err != nil || !strings.Contains(got.body, `\"profile\"`) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
