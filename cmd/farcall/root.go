@@ -142,6 +142,7 @@ func newRootCmd(e *env) *cobra.Command {
 		newPolicyCmd(e),
 		newSandboxCmd(e),
 		newVersionCmd(e),
+		newManCmd(e),
 	)
 	return root
 }

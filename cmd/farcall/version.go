@@ -1,24 +1,27 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
-	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 )
 
-// version is set when a release is built (-ldflags "-X main.version=v1.2.3").
-var version string
-
-// commit is set where Go does not find the commit itself (-ldflags "-X main.commit=0123456789ab").
-var commit string
+// What a release sets: -ldflags "-X main.version=v1.2.3 -X main.commit=0123456789ab -X main.date=2026-01-31T00:00:00Z".
+// Without them, what Go recorded about the build is used.
+var (
+	version string
+	commit  string
+	date    string // of the commit, RFC 3339
+)
 
 func newVersionCmd(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print the version, the commit and its date",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(e.stdout, versionLine())
@@ -27,43 +30,58 @@ func newVersionCmd(e *env) *cobra.Command {
 	}
 }
 
-// versionLine names the version, the commit it was built from and the
-// platform.
+// versionLine returns the version, the commit with its date, Go's version and the platform.
 func versionLine() string {
 	name := versionName()
-	if c := commitName(); c != "" && !strings.Contains(name, c) {
-		name += " (commit " + c + ")"
+	if c := commitName(); c != "" {
+		name += " (commit " + c
+		if d := sourceDate(); !d.IsZero() {
+			name += ", " + d.Format(time.DateOnly)
+		}
+		name += ")"
 	}
 	return fmt.Sprintf("farcall %s %s %s/%s", name, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
-// commitName returns the first 12 digits of the commit that the program was built from, or "".
-func commitName() string {
-	if commit != "" {
-		return commit
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			return s.Value[:12]
-		}
-	}
-	return ""
-}
-
+// versionName returns the version of a release or of a module, or "devel".
 func versionName() string {
 	if version != "" {
 		return version
 	}
 	info, ok := debug.ReadBuildInfo()
-	if !ok {
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
 		return "devel"
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		return v
+	return info.Main.Version
+}
+
+// commitName returns the first 12 digits of the commit that the program was built from, or "".
+func commitName() string {
+	if name := cmp.Or(commit, buildSetting("vcs.revision")); len(name) >= 12 {
+		return name[:12]
 	}
-	return "devel"
+	return commit
+}
+
+// sourceDate returns the date of the commit in UTC, or the zero time.
+func sourceDate() time.Time {
+	t, err := time.Parse(time.RFC3339, cmp.Or(date, buildSetting("vcs.time")))
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
+
+// buildSetting returns what Go recorded about the build under a key, or "".
+func buildSetting(key string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == key {
+			return s.Value
+		}
+	}
+	return ""
 }
