@@ -102,6 +102,15 @@ bench-report: bench/node/node_modules ## The same, written to docs/performance.m
 build: ## Build the static binary bin/farcall
 	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.commit=$$(git rev-parse --short=12 HEAD 2>/dev/null)" -o bin/farcall ./cmd/farcall
 
+.PHONY: release
+release: ## Build the archives, checksums, bills of materials, npm packages and formula: out/release
+	@go -C tools build -o ../out/release-tool ./release
+	out/release-tool -out out/release
+
+.PHONY: image
+image: build ## Build the container image farcall from nothing but the binary, with buildah or docker
+	$$(command -v buildah || echo docker) build -f deploy/Containerfile -t farcall .
+
 .PHONY: cover
 cover: ## Measure which statements the tests reach: out/cover.html
 	@mkdir -p out
