@@ -253,10 +253,10 @@ func findRevisions(tree *archTree) (found []string) {
 
 var archTestName = regexp.MustCompile(`\b(Test|Fuzz|Example|Benchmark)[A-Z]\w*`)
 
-// findSeeds checks that each test that docs/seeds.md names exists.
+// findSeeds checks that each test that docs/requirements.md names exists.
 func findSeeds(tree *archTree) (found []string) {
 	if tree.seeds == "" {
-		return []string{"docs/seeds.md is missing"}
+		return []string{"docs/requirements.md is missing"}
 	}
 	exists := map[string]bool{}
 	for _, f := range tree.files {
@@ -269,7 +269,7 @@ func findSeeds(tree *archTree) (found []string) {
 	for i, line := range strings.Split(tree.seeds, "\n") {
 		for _, name := range archTestName.FindAllString(line, -1) {
 			if !exists[name] {
-				found = append(found, fmt.Sprintf("docs/seeds.md:%d: there is no %s", i+1, name))
+				found = append(found, fmt.Sprintf("docs/requirements.md:%d: there is no %s", i+1, name))
 			}
 		}
 	}

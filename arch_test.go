@@ -333,14 +333,14 @@ var archRules = []archRule{
 		},
 	},
 	{
-		name: "docs/seeds.md",
+		name: "docs/requirements.md",
 		find: findSeeds,
 		broken: map[string]string{
-			"docs/seeds.md":     "| A1 | TestThere, TestThere/sub, FuzzThere |\n| A2 | `TestGone`, ExampleCall |\n",
-			"a_test.go":         "package farcall\nfunc TestThere() {}\nfunc ExampleCall() {}",
-			"interop/i_test.go": "package interop\nfunc FuzzThere() {}",
+			"docs/requirements.md": "| A1 | TestThere, TestThere/sub, FuzzThere |\n| A2 | `TestGone`, ExampleCall |\n",
+			"a_test.go":            "package farcall\nfunc TestThere() {}\nfunc ExampleCall() {}",
+			"interop/i_test.go":    "package interop\nfunc FuzzThere() {}",
 		},
-		want: []string{"docs/seeds.md:2: there is no TestGone"},
+		want: []string{"docs/requirements.md:2: there is no TestGone"},
 	},
 	{
 		name: "docs/invariants.md",
@@ -406,7 +406,7 @@ func TestArchitectureRulesFail(t *testing.T) {
 type archTree struct {
 	fset  *token.FileSet
 	files []*archFile // in the order of their paths
-	seeds string      // docs/seeds.md
+	seeds string      // docs/requirements.md
 	// invariants is docs/invariants.md.
 	invariants string
 }
@@ -455,7 +455,7 @@ func loadTree(fsys fs.FS) (*archTree, error) {
 	if err != nil {
 		return nil, err
 	}
-	seeds, err := fs.ReadFile(fsys, "docs/seeds.md")
+	seeds, err := fs.ReadFile(fsys, "docs/requirements.md")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
