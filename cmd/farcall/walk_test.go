@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The guard's walk-throughs work as they are typed, one command after the other, beside a
+// The walk-throughs work as they are typed, one command after the other, beside a
 // playground that runs: what they print is what the page says, where … stands for anything.
 func TestWalkThroughs(t *testing.T) {
 	if runtime.GOOS == "windows" {
@@ -30,7 +30,8 @@ func TestWalkThroughs(t *testing.T) {
 		file     string
 		headings []string // of the parts, one after the other in one directory
 	}{
-		{"README.md", []string{"## The guard"}},
+		{"README.md", []string{"## A gateway with a guard"}},
+		{"docs/start.md", []string{"## Call a method", "## Call a tool of MCP", "## Check a server"}},
 		{"docs/security.md", []string{"# Security", "## What it may call", "### Tests", "### The chain"}},
 	} {
 		t.Run(filepath.Base(page.file), func(t *testing.T) {

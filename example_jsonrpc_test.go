@@ -14,7 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/rpc"
 )
 
-// This file is the Go example of README.md. Keep them the same.
+// This file is the Go example of docs/jsonrpc.md.
 
 type Add struct {
 	A float64 `json:"a"`
@@ -61,21 +61,21 @@ func Example() {
 	// <nil>
 }
 
-// TestReadmeExample holds the example to the text of README.md.
-func TestReadmeExample(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+// TestDocumentedExample compares the example with the text of docs/jsonrpc.md.
+func TestDocumentedExample(t *testing.T) {
+	page, err := os.ReadFile("docs/jsonrpc.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, err := os.ReadFile("example_readme_test.go")
+	code, err := os.ReadFile("example_jsonrpc_test.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, first := range []string{"type Add struct", "func serve(", "func add("} {
 		_, rest, _ := strings.Cut(string(code), "\n"+first)
 		text, _, found := strings.Cut(first+rest, "\n}\n")
-		if !found || !strings.Contains(string(readme), text+"\n}\n") {
-			t.Errorf("README.md does not have\n%s", text)
+		if !found || !strings.Contains(string(page), text+"\n}\n") {
+			t.Errorf("docs/jsonrpc.md does not have\n%s", text)
 		}
 	}
 }
