@@ -35,16 +35,24 @@ func (e *tooEarlyError) Error() string {
 
 func (e *tooEarlyError) Unwrap() error { return e.err }
 
+// A HeldError is what Options.Dial fails with when the upstream takes no calls. Its text follows the name of the upstream.
+type HeldError string
+
+func (e HeldError) Error() string { return "raw: the upstream " + string(e) }
+
 // failure is the answer to a call that the upstream has not answered. sent says
 // whether the upstream may have seen it. The cause stays private, but for what a
 // child process has written to its standard error.
 func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
 	e := &jsonrpc.Error{Code: jsonrpc.Unavailable, Cause: &wayError{cause}}
+	var held HeldError
 	switch {
 	case errors.Is(cause, errShuttingDown):
 		e.Code, e.Message = jsonrpc.Overloaded, "Shutting down"
 	case errors.Is(cause, errFull):
 		e.Code, e.Message = jsonrpc.Overloaded, "Overloaded"
+	case errors.As(cause, &held):
+		e.Message = "The upstream " + u.opts.Name + " " + string(held)
 	case errors.Is(cause, context.DeadlineExceeded):
 		e.Code, e.Message = jsonrpc.Timeout, "The upstream "+u.opts.Name+" has not answered in time"
 	case comeBack(cause) > 0:
@@ -64,14 +72,10 @@ func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
 	case errors.Is(cause, errFull):
 		data = fmt.Appendf(data, `,"reason":"the limit of %d calls in flight at the upstream is reached"`, u.opts.MaxInFlight)
 	}
-	if sent {
-		data = append(data, `,"sent":"unknown","retryable":false`...)
-	} else {
-		data = append(data, `,"sent":"no","retryable":true`...)
-	}
+	data = append(data, sentData(sent, held == "")...)
 	after, stderr := u.opts.Explain(cause)
 	after = max(after, comeBack(cause))
-	if early := new(tooEarlyError); errors.As(cause, &early) {
+	if early := new(tooEarlyError); held == "" && errors.As(cause, &early) {
 		after = early.after
 	}
 	if after > 0 {
@@ -86,6 +90,14 @@ func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
 	}
 	e.Data = append(data, '}')
 	return e
+}
+
+// sentData says whether the upstream may have seen a call, and otherwise whether it is worth trying again.
+func sentData(sent, again bool) string {
+	if sent {
+		return `,"sent":"unknown","retryable":false`
+	}
+	return `,"sent":"no","retryable":` + strconv.FormatBool(again)
 }
 
 // explain returns the last lines that a child process has written.

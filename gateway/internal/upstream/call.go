@@ -164,6 +164,9 @@ func (u *Upstream) admitLocked(pc *pendingCall) error {
 	if u.closing {
 		return u.shuttingDown()
 	}
+	if u.opts.Held != "" {
+		return u.Refused()
+	}
 	trial, ok, wait := u.pool.breaker.admit(now)
 	if !ok {
 		return u.brokenLocked(wait)

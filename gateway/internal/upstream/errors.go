@@ -150,6 +150,13 @@ func (u *Upstream) shuttingDown() error {
 	return u.refusal(jsonrpc.ShuttingDown.Condition().Modern, "Shutting down: %s takes no more calls", u.opts.Name)
 }
 
+// Refused is the error of each call of a server that takes none: see Options.Held.
+func (u *Upstream) Refused() error {
+	e := u.refusal(jsonrpc.Unavailable, "%s %s", u.opts.Name, u.opts.Held)
+	e.Data = u.data("no", false, 0, nil)
+	return e
+}
+
 // refusal is the error of a call that is not made.
 func (u *Upstream) refusal(code jsonrpc.Code, format string, args ...any) *jsonrpc.Error {
 	err := fmt.Errorf(format, args...)

@@ -83,6 +83,8 @@ type Result struct {
 type Options struct {
 	// Name is that of the server in errors.
 	Name string
+	// Held is why the server takes no calls, such as "is disabled". "": it takes them.
+	Held string
 	// Dial makes a connection. The options are the connection's own; Dial may add to
 	// them. It obeys its context.
 	Dial func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error)

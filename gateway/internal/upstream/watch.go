@@ -96,6 +96,8 @@ func (u *Upstream) watchLocked(who *Caller, uri string, me *watcher) (*watch, er
 	case w != nil:
 	case u.closing:
 		return nil, u.shuttingDown()
+	case u.opts.Held != "":
+		return nil, u.Refused()
 	case len(u.watching) >= maxWatching:
 		return nil, u.refusal(jsonrpc.Overloaded, "Overloaded: %d resources of %s are watched already", maxWatching, u.opts.Name)
 	default:
