@@ -72,6 +72,9 @@ func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, b
 		return e.choose(ctx, several)
 	}
 	if maybe, is := errors.AsType[*route.UnknownError](err); is {
+		if held := e.g.plan.Load().heldError(e, kind, name, maybe.Missing); held != nil {
+			return target, ok, held
+		}
 		err = &jsonrpc.Error{Code: jsonrpc.Unavailable, Message: maybe.Text(!e.g.plain()), Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: err}
 	}
 	return target, ok, err

@@ -82,6 +82,8 @@ type Gateway struct {
 	connected atomic.Int64    // connections that had a name
 	serving   context.Context //nolint:containedctx // of the clients' connections; it ends when they are to
 	stop      context.CancelFunc
+	ends      context.Context    //nolint:containedctx // of servers that are replaced; it ends when their calls are to be given up
+	giveUp    context.CancelFunc // ends it
 
 	reloading sync.Mutex
 	ending    sync.WaitGroup // servers that are drained
@@ -137,7 +139,7 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	g.suspended, g.sessions = newSuspension(c.suspends()), c.Sessions
 	g.sessions.Keys = slices.Clone(c.Sessions.Keys)
 	g.tasks, g.taskTTL = g.taskStores(c), c.Tasks.TTL
-	p, err := g.newPlan(c, nil)
+	p, err := g.newPlan(c, nil, nil)
 	if err != nil {
 		_, _ = g.tasks.close(), g.shield.end() // the other error counts
 		return nil, err
@@ -145,6 +147,7 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	g.plan.Store(p)
 	//nolint:forbidigo // connections end when they are drained, and with nothing else
 	g.serving, g.stop = context.WithCancel(context.Background())
+	g.ends, g.giveUp = context.WithCancel(context.Background()) //nolint:forbidigo // replaced servers outlive what has replaced them
 	for _, s := range p.order {
 		s.keepUp(g.serving)
 	}
@@ -157,8 +160,9 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	return g, nil
 }
 
-// newPlan makes a plan of a configuration. What the old plan has unchanged stays.
-func (g *Gateway) newPlan(c *Config, old *plan) (*plan, error) {
+// newPlan makes a plan of a configuration. What the old plan has unchanged stays, but for the server that is to be renewed. A server that
+// takes no calls takes none with another configuration either.
+func (g *Gateway) newPlan(c *Config, old *plan, renew *renewal) (*plan, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
@@ -186,11 +190,9 @@ func (g *Gateway) newPlan(c *Config, old *plan) (*plan, error) {
 		if u.Disabled {
 			continue
 		}
-		s := old.unchanged(u, private)
-		if s == nil {
-			if s, err = g.newServer(u, private, c.PageSize); err != nil {
-				return nil, err
-			}
+		s, err := g.serverFor(u, private, c.PageSize, old, renew)
+		if err != nil {
+			return nil, err
 		}
 		p.order = append(p.order, s)
 		p.byName[u.Name] = s
@@ -253,7 +255,7 @@ func (g *Gateway) Reload(c *Config) error {
 	if old.config.Tasks != c.Tasks {
 		return errTasksFixed
 	}
-	p, err := g.newPlan(c, old)
+	p, err := g.newPlan(c, old, nil)
 	if err != nil {
 		return err
 	}
@@ -265,36 +267,12 @@ func (g *Gateway) Reload(c *Config) error {
 		p.discard(old)
 		return fmt.Errorf("gateway: %w", err)
 	}
-	g.plan.Store(p)
-	for _, s := range p.order {
-		s.keepUp(g.serving)
-	}
 	g.suspended.limit(c.suspends())
-	if len(old.all.Entries(route.Tools)) > 0 { // the page for operators goes on to show them
-		g.ending.Go(func() { _, _ = p.all.Page(g.serving, route.Tools, "") })
-	}
-	g.ending.Go(old.closeViews)
-	g.ending.Go(g.moveWatches)
-	for _, s := range old.order {
-		if p.byName[s.cfg.Name] == s {
-			if s.alone != nil {
-				s.alone.SetPageSize(c.PageSize)
-				for _, list := range pinnedLists { // they may be pinned otherwise now
-					s.alone.Invalidate(s.cfg.Name, list)
-				}
-			}
-			continue
-		}
-		g.ending.Go(func() {
-			//nolint:forbidigo // the drain has its own limit
-			ctx, cancel := context.WithTimeout(context.Background(), old.config.drain())
-			defer cancel()
-			s.close(ctx)
-		})
-	}
-	for _, kind := range []string{"tools", "resources", "prompts"} {
-		g.tellListChanged("", kind)
-	}
+	g.swap(old, p, "", func(s *server) {
+		ctx, cancel := context.WithTimeout(g.ends, old.config.drain())
+		defer cancel()
+		s.close(ctx)
+	})
 	return nil
 }
 
@@ -401,6 +379,8 @@ func errDraining() error {
 // finish, ends streams and connections in order, and then every child. When the
 // context ends first, what is left is given up, and its error is returned.
 func (g *Gateway) Shutdown(ctx context.Context) error {
+	defer g.giveUp()
+	defer context.AfterFunc(ctx, g.giveUp)()
 	g.draining.Store(true)
 	g.mu.Lock()
 	g.closed = true

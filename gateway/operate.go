@@ -158,8 +158,11 @@ func (o operator) Overview(ctx context.Context) *control.Overview {
 	return v
 }
 
-// stateDisabled is that of an upstream that takes no calls until it is enabled.
-const stateDisabled = "disabled"
+// The states of an upstream that takes no calls until it is enabled: calls from before go on, or none does.
+const (
+	stateDraining = "draining"
+	stateDisabled = "disabled"
+)
 
 // reasonConfigured is why an upstream that the configuration disables is.
 const reasonConfigured = "the configuration has 'disabled: true' for it"
@@ -215,6 +218,9 @@ func (o operator) upstream(p *plan, c *Upstream) *control.UpstreamDetails {
 		Name: st.Name, State: st.State, Since: st.Since, Target: st.Target, Profile: st.Profile, Lifetime: st.Lifetime, Server: st.Server, Revision: st.Revision,
 		Connections: st.Lanes, Processes: st.Children, Restarts: st.Restarts, InFlight: st.InFlight, Queued: st.Queued, Calls: st.Calls, Errors: st.Errors,
 		P50: st.P50.Seconds() * 1000, P99: st.P99.Seconds() * 1000, LastError: st.LastError,
+	}
+	if s.held != nil {
+		u.Reason = "an operator has disabled it"
 	}
 	for _, t := range st.Tools {
 		if t.Blocked != "" {

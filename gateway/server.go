@@ -41,6 +41,8 @@ type server struct {
 	cfg *Upstream
 	// private are the files that its children cannot read.
 	private []string
+	// held says that it takes no calls. Nil: it takes them.
+	held *held
 	// budget has the memory for what comes from it, whichever connection that is.
 	budget *farcall.Budget
 
@@ -68,8 +70,8 @@ type server struct {
 }
 
 // newServer puts a server together. Nothing runs yet.
-func (g *Gateway) newServer(c *Upstream, private []string, size int) (*server, error) {
-	s := &server{g: g, cfg: c, private: private, results: newResults(c), budget: budget.Named(g.budget(), "upstream "+c.Name)}
+func (g *Gateway) newServer(c *Upstream, private []string, size int, h *held) (*server, error) {
+	s := &server{g: g, cfg: c, private: private, held: h, results: newResults(c), budget: budget.Named(g.budget(), "upstream "+c.Name)}
 	s.telling.do = func(kind string) { g.tellListChanged(c.Name, kind) }
 	log := g.opts.Logger.With("upstream", c.Name)
 	if len(c.Command) > 0 {
@@ -122,7 +124,7 @@ func (c *Upstream) framing() stream.Framing {
 func (s *server) speakMCP(log *slog.Logger, size int) {
 	c := s.cfg
 	s.mcp = upstream.New(&upstream.Options{
-		Name: c.Name, Dial: s.dial, Exclusive: !s.web() && s.api == nil, Identity: c.identify(),
+		Name: c.Name, Held: s.held.text(), Dial: s.dial, Exclusive: !s.web() && s.api == nil, Identity: c.identify(),
 		Lifetime: c.Lifetime, Pool: c.Pool, IdleStop: c.IdleStop,
 		Timeout: c.Timeout, StartTimeout: c.StartTimeout, Starting: s.starting, MaxInFlight: c.MaxInFlight, MaxQueue: c.MaxQueue, QueueTimeout: c.QueueTimeout,
 		BreakAfter: c.Breaker.After, BreakFor: c.Breaker.For,
@@ -258,6 +260,8 @@ func (s *server) speakRaw(log *slog.Logger) error {
 		o.Admit = func(ctx context.Context) raw.Admission { return is.admission(ctx, c.Name) }
 	}
 	switch {
+	case s.held != nil:
+		o.Dial = func(context.Context) (farcall.Transport, error) { return nil, raw.HeldError(s.held.text()) }
 	case s.children != nil:
 		o.Dial = s.children.Start
 	case s.web():

@@ -48,6 +48,14 @@ func (s *server) status(p *plan) admin.UpstreamStatus {
 			u.State, u.Since, u.P50, u.P99, u.LastError = st.State, st.Since, st.LatencyP50, st.LatencyP99, st.LastError
 		}
 	}
+	if s.held != nil {
+		u.State, u.Since, u.LastError = stateDisabled, s.held.since, ""
+		if s.held.draining() {
+			before := s.held.before.status(p)
+			u.State, u.InFlight, u.Queued, u.Children, u.Stderr = stateDraining, before.InFlight, before.Queued, before.Children, before.Stderr
+			return u
+		}
+	}
 	if s.children != nil {
 		st := s.children.Stats()
 		u.Garbage += int64(st.Garbage)

@@ -12,10 +12,14 @@ const (
 )
 
 // A Backend is the gateway that the requests are about. An error that is a [*Problem] is the answer.
-type Backend interface {
+type Backend interface { //nolint:interfacebloat // a method for each operation
 	Overview(ctx context.Context) *Overview
 	Upstreams(ctx context.Context) *Upstreams
 	Upstream(ctx context.Context, name string) (*UpstreamDetails, error)
+	Restart(ctx context.Context, name string, o *Restart) (*Upstream, error)
+	Drain(ctx context.Context, name string) (*Upstream, error)
+	Disable(ctx context.Context, name string) (*Upstream, error)
+	Enable(ctx context.Context, name string) (*Upstream, error)
 }
 
 // An Access decides who may do what.

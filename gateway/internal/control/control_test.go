@@ -37,6 +37,21 @@ func (*fake) Upstream(_ context.Context, name string) (*UpstreamDetails, error) 
 	return &UpstreamDetails{}, nil
 }
 
+func (f *fake) Restart(ctx context.Context, name string, _ *Restart) (*Upstream, error) {
+	return f.Enable(ctx, name)
+}
+
+func (f *fake) Drain(ctx context.Context, name string) (*Upstream, error) { return f.Enable(ctx, name) }
+
+func (f *fake) Disable(ctx context.Context, name string) (*Upstream, error) {
+	return f.Enable(ctx, name)
+}
+
+func (f *fake) Enable(ctx context.Context, name string) (*Upstream, error) {
+	_, err := f.Upstream(ctx, name)
+	return &Upstream{}, err
+}
+
 // send sends a request to a handler.
 func send(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(context.Background(), method, "http://localhost/", strings.NewReader(body))

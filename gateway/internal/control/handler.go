@@ -144,6 +144,23 @@ func (r *request) read(w http.ResponseWriter) *Problem {
 	return nil
 }
 
+// decode stores the body in what v points to.
+func (r *request) decode(v any) error {
+	if len(r.body) == 0 {
+		return nil
+	}
+	err := jsonv2.UnmarshalStrict(r.body, v)
+	if err == nil {
+		return nil
+	}
+	p := jsonv2.Explain(err)
+	reason := "has the wrong type"
+	if p.Reason != "" {
+		reason = "is " + p.Reason
+	}
+	return NewProblem(http.StatusUnprocessableEntity, fmt.Sprintf("the member %.100q of the body %s: the OpenAPI document at %s has the members", p.Pointer, reason, base+document))
+}
+
 // find returns the route of a request and what {name} stands for.
 func find(r *http.Request) (found *route, name string, p *Problem) {
 	var methods []string

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"net/http"
 	"reflect"
 	"strings"
@@ -39,4 +40,45 @@ var routes = []*route{
 		out: reflect.TypeFor[UpstreamDetails](),
 		run: func(b Backend, r *request) (any, error) { return b.Upstream(r.Context(), r.name) },
 	},
+	{
+		method: http.MethodPost, path: "/upstreams/{name}/restart", change: "restart", id: "restartUpstream", summary: "Restart an upstream",
+		about: "Its connections and processes end, and calls under way get an error that says that it is not known whether they had an effect. It starts again at " +
+			"once when it was up, and otherwise with the next call. A circuit breaker is closed again.",
+		in: reflect.TypeFor[Restart](), out: reflect.TypeFor[Upstream](),
+		run: func(b Backend, r *request) (any, error) {
+			var o Restart
+			if err := r.decode(&o); err != nil {
+				return nil, err
+			}
+			return b.Restart(r.Context(), r.name, &o)
+		},
+	},
+	{
+		method: http.MethodPost, path: "/upstreams/{name}/drain", change: "drain", id: "drainUpstream", summary: "Let the calls of an upstream end, and disable it",
+		about: "It takes no new calls. Those under way go on until they end; then its connections and processes end, and its state is disabled.",
+		in:    reflect.TypeFor[Nothing](), out: reflect.TypeFor[Upstream](),
+		run: ofName(Backend.Drain),
+	},
+	{
+		method: http.MethodPost, path: "/upstreams/{name}/disable", change: "disable", id: "disableUpstream", summary: "Disable an upstream at once",
+		about: "Its connections and processes end, with the calls under way. Its tools leave the lists, and calls are refused with -32008 until it is enabled. A reload " +
+			"does not enable it; a restart of the gateway does.",
+		in: reflect.TypeFor[Nothing](), out: reflect.TypeFor[Upstream](),
+		run: ofName(Backend.Disable),
+	},
+	{
+		method: http.MethodPost, path: "/upstreams/{name}/enable", change: "enable", id: "enableUpstream", summary: "Enable an upstream that was drained or disabled",
+		in: reflect.TypeFor[Nothing](), out: reflect.TypeFor[Upstream](),
+		run: ofName(Backend.Enable),
+	},
+}
+
+// ofName runs a change of an upstream that has no parameters.
+func ofName(do func(b Backend, ctx context.Context, name string) (*Upstream, error)) func(b Backend, r *request) (any, error) {
+	return func(b Backend, r *request) (any, error) {
+		if err := r.decode(&Nothing{}); err != nil {
+			return nil, err
+		}
+		return do(b, r.Context(), r.name)
+	}
 }

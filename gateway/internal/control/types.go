@@ -53,3 +53,11 @@ type UpstreamDetails struct {
 	Upstream Upstream `json:"upstream"`
 	Stderr   []string `json:"stderr" doc:"the last lines of its standard error, oldest first"`
 }
+
+// A Restart says how an upstream is restarted.
+type Restart struct {
+	Graceful bool `json:"graceful,omitempty" doc:"let the calls under way end first, for as long as drain_timeout; new calls go to the new process at once"`
+}
+
+// Nothing is the body of a change that needs none.
+type Nothing struct{}
