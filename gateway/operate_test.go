@@ -1,9 +1,11 @@
 package gateway_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -97,6 +99,34 @@ func (l *lab) read(t *testing.T, path string, v any, headers ...string) {
 	if err := json.Unmarshal([]byte(got.body), v); err != nil || got.status != http.StatusOK || got.kind != "application/json" {
 		t.Fatal(got, err)
 	}
+}
+
+// audited are the decisions of an audit about changes, and about requests without credentials, in the order of their texts. Equal
+// refusals of one caller are counted in one line.
+func audited(t *testing.T, file string) (calls []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		var d struct {
+			Call, Decision, Principal string
+			Repeats                   *int
+		}
+		if err := json.Unmarshal(line, &d); err != nil {
+			t.Fatal(err)
+		}
+		if d.Decision != "" && (strings.HasPrefix(d.Call, "gateway/admin ") || strings.HasPrefix(d.Call, "http ")) {
+			n := 1
+			if d.Repeats != nil {
+				n = *d.Repeats
+			}
+			calls = append(calls, slices.Repeat([]string{d.Call + " " + d.Decision + " " + d.Principal}, n)...)
+		}
+	}
+	slices.Sort(calls)
+	return calls
 }
 
 // Operators see the gateway and its upstreams, also those that the configuration disables.
@@ -234,4 +264,125 @@ func TestOperatorOpenAPI(t *testing.T) {
 	if err != nil || got.err != nil || !strings.Contains(got.body, `\"profile\"`) {
 		t.Errorf("%v, %v", got, err)
 	}
+}
+
+// A sender is a way to send a change, which happens only for admin.
+type sender struct {
+	name, who string // who is "" when the guard lets nobody in
+	headers   []string
+}
+
+var admin = sender{name: "admin", who: "ops", headers: []string{as("ops")}}
+
+// sendersOf are an admin, and all that must not get in: foreign says whether the host counts, because callers need no credentials.
+func sendersOf(anonymous bool) []sender {
+	evil, rebound := "Origin: http://evil.example", "Host: evil.example"
+	all := []sender{
+		admin,
+		{"reader", "dev", []string{as("dev")}},
+		{"no role", "eve", []string{as("eve")}},
+		{"admin, foreign origin", "ops", []string{as("ops"), evil}},
+		{"reader, foreign origin", "dev", []string{as("dev"), evil}},
+		{"admin, origin that may call tools", "ops", []string{as("ops"), "Origin: https://app.example"}},
+		{"admin, origin null", "ops", []string{as("ops"), "Origin: null"}},
+		{"admin, another site", "ops", []string{as("ops"), "Sec-Fetch-Site: cross-site"}},
+		{"admin, a form", "ops", []string{as("ops"), "Content-Type: application/x-www-form-urlencoded"}},
+		{"admin, a form as text", "ops", []string{as("ops"), "Content-Type: text/plain"}},
+		{"wrong credentials", "", []string{"X-Api-Key: fc_wrong-0123456789abcdef0123456789"}},
+	}
+	if !anonymous {
+		return append(all, sender{name: "no credentials"}, sender{"no credentials, rebound host", "", []string{rebound}})
+	}
+	return append(all, sender{name: "no credentials", who: "anonymous"}, sender{"no credentials, rebound host", "anonymous", []string{rebound}},
+		sender{"admin, rebound host", "ops", []string{as("ops"), rebound}})
+}
+
+// For every change and every sender: it happens only for admin, and leaves one record, also when it is refused.
+func TestOperatorChanges(t *testing.T) {
+	for _, anonymous := range []bool{false, true} {
+		c := &gateway.Config{
+			Namespace: "always", Upstreams: []*gateway.Upstream{child("a", "ok"), child("b", "ok")},
+			Guard: guarded(allow("ops", "gateway/*"), allow("dev", "gateway/status")),
+		}
+		c.Guard.Anonymous = anonymous
+		c.Guard.Audit.File = filepath.Join(t.TempDir(), "audit.jsonl")
+		l := newLabOf(t, &gateway.Options{Origins: []string{"https://app.example"}}, c)
+		var records []string
+		all, changes := sendersOf(anonymous), 0
+		for _, op := range l.operations(t, as("dev")) {
+			if op.permission == "" {
+				continue
+			}
+			changes++
+			for _, s := range all {
+				records = append(records, l.change(t, op, &s))
+			}
+		}
+		if err := l.Shutdown(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		slices.Sort(records)
+		if got := audited(t, c.Guard.Audit.File); !slices.Equal(got, records) {
+			t.Errorf("the audit has\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(records, "\n"))
+		}
+		t.Logf("%d changes, %d senders, anonymous %v: %d records", changes, len(all), anonymous, len(records))
+	}
+}
+
+// change has a sender send a change, and returns the record that it must leave.
+func (l *lab) change(t *testing.T, op operation, s *sender) (record string) {
+	t.Helper()
+	before, path := l.whole(t), strings.ReplaceAll(op.path, "{name}", "a")
+	call := strings.ReplaceAll(op.permission, "UPSTREAM", "a")
+	got := l.ask(t, op.method, path, bodyOf(op), s.headers...)
+	switch {
+	case s.name == admin.name:
+		if got.status == http.StatusForbidden || got.status == http.StatusUnauthorized {
+			t.Errorf("%v by %s: %+v", op, s.name, got)
+		}
+		return call + " allowed " + s.who
+	case got.status < 400 || got.status >= 500:
+		t.Errorf("%v by %s: %+v", op, s.name, got)
+	}
+	if after := l.whole(t); after != before {
+		t.Errorf("%v by %s has changed something:\n%s\n%s", op, s.name, before, after)
+	}
+	if s.who == "" {
+		return "http " + op.method + " /api/v1" + path + " refused "
+	}
+	if p := got.problem(t); p.Permission != call && !strings.Contains(s.name, ",") {
+		t.Errorf("%v by %s: the permission is not named: %+v", op, s.name, got)
+	}
+	return call + " denied " + s.who
+}
+
+// bodyOf is the body of a change.
+func bodyOf(op operation) string {
+	switch {
+	case strings.HasSuffix(op.path, "/log-level"):
+		return `{"level":"warn"}`
+	case strings.HasSuffix(op.path, "/accept"):
+		return `{"digest":"0"}`
+	}
+	return "{}"
+}
+
+// whole is what a change may change.
+func (l *lab) whole(t *testing.T) string {
+	t.Helper()
+	got := l.ask(t, http.MethodGet, "/upstreams", "", as("dev"))
+	var all struct {
+		Upstreams []struct {
+			Name, State, Reason string
+			Processes           int
+		}
+	}
+	if err := json.Unmarshal([]byte(got.body), &all); err != nil || got.status != http.StatusOK {
+		t.Fatal(got, err)
+	}
+	text, err := json.Marshal(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
