@@ -132,7 +132,7 @@ var archLadder = map[string]archRow{
 	"gateway/internal/raw":            {ours: "gateway/internal/wording internal/backoff internal/beginning . httprpc jsonrpc internal/jsonv2 internal/scan internal/visible stream"},
 	"gateway/internal/refs":           {ours: "jsonrpc internal/scan"},
 	"gateway/internal/route":          {ours: "gateway/internal/refs jsonrpc internal/glob internal/scan"},
-	"gateway/internal/signin":         {ours: "internal/filelock internal/jsonv2 internal/seal jsonrpc mcp/mcpauth"},
+	"gateway/internal/signin":         {ours: "internal/filelock internal/jsonv2 internal/owner internal/seal internal/share jsonrpc mcp/mcpauth"},
 	"gateway/internal/toolsearch":     {ours: "jsonrpc internal/scan"},
 	"gateway/internal/supervise":      {ours: ". internal/backoff stream internal/scan internal/visible"},
 	"gateway/internal/upstream":       {ours: "gateway/internal/wording . jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/apps mcp/era mcp/mcphttp mcp/relay mcp/spec stream"},

@@ -45,9 +45,9 @@ type Store struct {
 	keys []storeKey
 	disk disk
 
-	mu   sync.Mutex               // while a record is changed
-	busy sync.Mutex               // guards held
-	held map[string]chan struct{} // by the name of the record; closed when it is free
+	mu   sync.Mutex           // while a record is changed
+	busy sync.Mutex           // guards held
+	held map[ID]chan struct{} // while a token request is in flight; closed when that has ended
 }
 
 // A storeKey is what is derived from a key of the configuration.
@@ -92,7 +92,7 @@ func Open(dir string, keys [][]byte) (*Store, error) {
 		rand.Read(key)
 		keys = [][]byte{key}
 	}
-	s := &Store{held: map[string]chan struct{}{}}
+	s := &Store{held: map[ID]chan struct{}{}}
 	for _, key := range keys {
 		k, err := newStoreKey(key)
 		if err != nil {
@@ -383,16 +383,12 @@ func (s *Store) Remove(id ID) error {
 
 // Lock keeps others, and other processes, from the tokens of an ID.
 func (s *Store) Lock(ctx context.Context, id ID) (unlock func(), err error) {
-	name := s.keys[0].nameOf(id)
-	for i := range s.keys { // processes that have the keys in another order must meet
-		name = min(name, s.keys[i].nameOf(id))
-	}
 	free := make(chan struct{})
 	for {
 		s.busy.Lock()
-		taken := s.held[name]
+		taken := s.held[id]
 		if taken == nil {
-			s.held[name] = free
+			s.held[id] = free
 		}
 		s.busy.Unlock()
 		if taken == nil {
@@ -406,11 +402,13 @@ func (s *Store) Lock(ctx context.Context, id ID) (unlock func(), err error) {
 	}
 	release := func() {
 		s.busy.Lock()
-		delete(s.held, name)
+		delete(s.held, id)
 		s.busy.Unlock()
 		close(free)
 	}
-	leave, err := s.disk.lock(ctx, name)
+	// Whatever keys they have, processes meet at one of 256 files, whose names tell next to nothing of the owner.
+	sum := sha256.Sum256(id.bytes())
+	leave, err := s.disk.lock(ctx, hex.EncodeToString(sum[:1]))
 	if err != nil {
 		release()
 		return nil, err
@@ -453,8 +451,8 @@ func (t *tokens) of(key string) (id ID, principal string) {
 func (t *tokens) Load(_ context.Context, key string) ([]byte, error) {
 	id, _ := t.of(key)
 	_, rec, err := t.store.find(id)
-	if errors.Is(err, errDamaged) && id.Owner == "" {
-		return nil, nil // the gateway registers again
+	if errors.Is(err, errDamaged) {
+		return nil, nil // the owner signs in again, or the gateway registers again
 	}
 	if err != nil || rec == nil {
 		return nil, err
