@@ -33,6 +33,7 @@ type endpoint struct {
 	server *mcp.Server
 	http   *mcphttp.Handler
 	ws     http.Handler
+	began  beginnings // of its sessions
 }
 
 var _ relay.Relay = (*endpoint)(nil)

@@ -62,6 +62,11 @@ type Options struct {
 	Never func() []string
 	// Logger takes what happens to the servers. Default: nothing is logged.
 	Logger *slog.Logger
+	// LogLevel is the level of Logger, which operators can set at /api/v1/log-level. Nil: they cannot.
+	LogLevel *slog.LevelVar
+	// Reload reads the configuration again and gives it to [Gateway.Reload], when an operator wants that at /api/v1/reload. It returns
+	// which keys have changed, or an error, which may be a *ConfigError. Nil: operators cannot.
+	Reload func() (changes []string, err error)
 	// Metrics serves /metrics, such as a Metrics of package observe/metrics, for those who may see the page. What
 	// happens the Observer of RPC gets. Default: there is nothing at that path.
 	Metrics http.Handler
@@ -341,7 +346,7 @@ func (g *Gateway) endpoint(name string) *endpoint {
 	e.keys, _ = g.sessions.keysOf(name) // they were checked
 	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
 		Relay: e, Owner: g.ownerOf(), Keys: e.keys, StateTTL: stateTTL, Logger: g.rpcOptions().Logger,
-		Tasks: g.tasks.of(name), TaskTTL: g.taskTTL,
+		Tasks: g.tasks.of(name), TaskTTL: g.taskTTL, OnSessionBegan: e.began.add, OnSessionEnded: e.began.remove,
 	})
 	e.newFront()
 	g.endpoints[name] = e

@@ -99,6 +99,9 @@ func (o operator) Refuse(r *http.Request, c *control.Change, p *control.Problem)
 	o.log(r, c, p)
 }
 
+// maxLogged bounds what a line of the log has of the parameters of a change.
+const maxLogged = 500
+
 // log writes a line about a change.
 func (o operator) log(r *http.Request, c *control.Change, err error) {
 	attrs := []any{"change", c.Name}
@@ -109,6 +112,9 @@ func (o operator) log(r *http.Request, c *control.Change, err error) {
 		attrs = append(attrs, "principal", p.Name())
 	}
 	attrs = append(attrs, "address", r.RemoteAddr)
+	if len(c.Params) > 0 {
+		attrs = append(attrs, "params", string(c.Params[:min(len(c.Params), maxLogged)]))
+	}
 	if err != nil {
 		o.g.opts.Logger.Warn("a change of the gateway was refused or failed", append(attrs, "error", err)...)
 		return

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -196,12 +197,12 @@ func TestOperatorReadsGuarded(t *testing.T) {
 	c := &gateway.Config{Upstreams: []*gateway.Upstream{child("a", "ok")}, Guard: guarded(allow("ops", "gateway/*"), allow("dev", "gateway/status"))}
 	c.Guard.Anonymous = true
 	c.Guard.Audit.File = filepath.Join(t.TempDir(), "audit.jsonl")
-	l := newLabOf(t, nil, c)
+	l := newLabOf(t, &gateway.Options{LogLevel: new(slog.LevelVar)}, c)
 	for _, op := range l.operations(t, as("dev")) {
 		if op.method != http.MethodGet {
 			continue
 		}
-		path := strings.ReplaceAll(op.path, "{name}", "a")
+		path := pathOf(op)
 		for headers, want := range map[string]int{
 			as("ops"): 200, as("dev"): 200, as("eve"): 403, "X-None: 1": 403,
 			as("ops") + "\nOrigin: http://evil.example":      403,
@@ -231,7 +232,7 @@ func TestOperatorOutside(t *testing.T) {
 	l := newLab(t, nil, child("a", "ok"))
 	for _, header := range []string{"X-Forwarded-For: 192.0.2.1", "Forwarded: for=192.0.2.1", "Via: 1.1 proxy"} {
 		for _, op := range l.operations(t) {
-			got := l.ask(t, op.method, strings.ReplaceAll(op.path, "{name}", "a"), "", header)
+			got := l.ask(t, op.method, pathOf(op), "", header)
 			if p := got.problem(t); p.Status != 403 || !strings.Contains(p.Detail, "configure a guard") {
 				t.Errorf("%+v: %+v", op, p)
 			}
@@ -306,7 +307,10 @@ func TestOperatorChanges(t *testing.T) {
 		}
 		c.Guard.Anonymous = anonymous
 		c.Guard.Audit.File = filepath.Join(t.TempDir(), "audit.jsonl")
-		l := newLabOf(t, &gateway.Options{Origins: []string{"https://app.example"}}, c)
+		reloads := 0
+		l := newLabOf(t, &gateway.Options{
+			Origins: []string{"https://app.example"}, LogLevel: new(slog.LevelVar), Reload: func() ([]string, error) { reloads++; return nil, nil },
+		}, c)
 		var records []string
 		all, changes := sendersOf(anonymous), 0
 		for _, op := range l.operations(t, as("dev")) {
@@ -317,6 +321,9 @@ func TestOperatorChanges(t *testing.T) {
 			for _, s := range all {
 				records = append(records, l.change(t, op, &s))
 			}
+		}
+		if reloads != 1 {
+			t.Errorf("the configuration was read %d times", reloads)
 		}
 		if err := l.Shutdown(t.Context()); err != nil {
 			t.Fatal(err)
@@ -332,7 +339,7 @@ func TestOperatorChanges(t *testing.T) {
 // change has a sender send a change, and returns the record that it must leave.
 func (l *lab) change(t *testing.T, op operation, s *sender) (record string) {
 	t.Helper()
-	before, path := l.whole(t), strings.ReplaceAll(op.path, "{name}", "a")
+	before, path := l.whole(t), pathOf(op)
 	call := strings.ReplaceAll(op.permission, "UPSTREAM", "a")
 	got := l.ask(t, op.method, path, bodyOf(op), s.headers...)
 	switch {
@@ -354,6 +361,10 @@ func (l *lab) change(t *testing.T, op operation, s *sender) (record string) {
 		t.Errorf("%v by %s: the permission is not named: %+v", op, s.name, got)
 	}
 	return call + " denied " + s.who
+}
+
+func pathOf(op operation) string {
+	return strings.NewReplacer("{name}", "a", "{id}", "none").Replace(op.path)
 }
 
 // bodyOf is the body of a change.
@@ -384,5 +395,5 @@ func (l *lab) whole(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(text)
+	return string(text) + l.ask(t, http.MethodGet, "/log-level", "", as("dev")).body
 }

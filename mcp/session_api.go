@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"slices"
 	"strings"
@@ -54,6 +55,17 @@ func (s *Session) Client() *ClientInfo {
 	i := s.x.who.Load().describe(s.x.rev.Load())
 	i.Session, i.LogLevel = s.x.name, s.x.level()
 	return &i
+}
+
+// End ends the session. Its calls are cancelled. A client over HTTP gets status 404 for its next request, and begins a new session; any
+// other connection is closed. It is not for a handler of the session itself, whose end it may wait for.
+func (s *Session) End(ctx context.Context) {
+	switch c := s.x.client.(type) {
+	case interface{ End(ctx context.Context) }:
+		c.End(ctx)
+	case io.Closer:
+		_ = c.Close() // its error is about handlers that do not end
+	}
 }
 
 // Done returns a channel that is closed when the session ends.

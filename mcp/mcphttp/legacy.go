@@ -262,15 +262,7 @@ func (h *Handler) withSession(w http.ResponseWriter, r *http.Request) {
 		s.listen(w, r)
 		return
 	}
-	if d, ok := s.backend.(interface{ Discard(ctx context.Context) }); ok {
-		d.Discard(r.Context())
-	}
-	if h.table.remove(s) {
-		s.end()
-	}
-	if s.isSealed() {
-		h.sealed.ended.add(s.owner, s.key, h.sealed.until(s.movable.from.issued))
-	}
+	s.End(r.Context())
 	slow.AnswerNothing(w, http.StatusNoContent)
 }
 

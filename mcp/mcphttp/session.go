@@ -479,6 +479,22 @@ func (s *session) end() {
 	}
 }
 
+// End ends the session for good: no other process goes on with it either, as far as this one can tell them.
+func (s *session) End(ctx context.Context) {
+	s.mu.Lock()
+	backend := s.backend
+	s.mu.Unlock()
+	if d, ok := backend.(interface{ Discard(ctx context.Context) }); ok {
+		d.Discard(ctx)
+	}
+	if s.h.table.remove(s) {
+		s.end()
+	}
+	if s.isSealed() && s.named() {
+		s.h.sealed.ended.add(s.owner, s.key, s.h.sealed.until(s.movable.from.issued))
+	}
+}
+
 // forgetEvents drops the events of a session that has ended: its calls may have
 // added some.
 func (s *session) forgetEvents() {

@@ -20,6 +20,11 @@ type Backend interface { //nolint:interfacebloat // a method for each operation
 	Drain(ctx context.Context, name string) (*Upstream, error)
 	Disable(ctx context.Context, name string) (*Upstream, error)
 	Enable(ctx context.Context, name string) (*Upstream, error)
+	Sessions(ctx context.Context) *Sessions
+	EndSession(ctx context.Context, id string) (*Session, error)
+	LogLevel(ctx context.Context) (*LogLevel, error)
+	SetLogLevel(ctx context.Context, to *LogLevel) (*LogLevel, error)
+	Reload(ctx context.Context) (*Reloaded, error)
 }
 
 // An Access decides who may do what.

@@ -52,6 +52,13 @@ func (f *fake) Enable(ctx context.Context, name string) (*Upstream, error) {
 	return &Upstream{}, err
 }
 
+func (*fake) Sessions(context.Context) *Sessions                   { return &Sessions{} }
+func (*fake) EndSession(context.Context, string) (*Session, error) { return &Session{}, nil }
+
+func (*fake) LogLevel(context.Context) (*LogLevel, error)                    { return &LogLevel{}, nil }
+func (*fake) SetLogLevel(_ context.Context, to *LogLevel) (*LogLevel, error) { return to, nil }
+func (*fake) Reload(context.Context) (*Reloaded, error)                      { return &Reloaded{}, nil }
+
 // send sends a request to a handler.
 func send(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(context.Background(), method, "http://localhost/", strings.NewReader(body))
@@ -108,7 +115,7 @@ func TestDocument(t *testing.T) {
 		if r.changes() == (r.method == http.MethodGet) {
 			t.Errorf("%s %s: GET reads, and nothing else does", r.method, r.path)
 		}
-		if named := strings.Contains(r.path, "{name}"); named != slices.ContainsFunc(op.Parameters, func(p parameter) bool { return p.In == "path" }) {
+		if named := strings.Contains(r.path, "{"); named != slices.ContainsFunc(op.Parameters, func(p parameter) bool { return p.In == "path" }) {
 			t.Errorf("%s %s: the parameters are %v", r.method, r.path, op.Parameters)
 		}
 	}

@@ -92,7 +92,7 @@ func (h *Handler) serve(route *route, r *request, w http.ResponseWriter) (result
 		h.access.Refuse(r.Request, c, p)
 		return nil, p
 	}
-	c.Params = r.body
+	c.Params = r.params(route)
 	done, p := h.access.Begin(r.Request, c)
 	if p != nil {
 		return nil, p
@@ -142,6 +142,15 @@ func (r *request) read(w http.ResponseWriter) *Problem {
 	}
 	r.body = body
 	return nil
+}
+
+// params are what the guard sees of a change: its body, or the session that the path names.
+func (r *request) params(t *route) []byte {
+	if t.ofUpstream() || r.name == "" {
+		return r.body
+	}
+	params, _ := jsonv2.Append(nil, map[string]string{"id": r.name}) // texts can be marshalled
+	return params
 }
 
 // decode stores the body in what v points to.

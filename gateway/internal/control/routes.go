@@ -71,10 +71,49 @@ var routes = []*route{
 		in: reflect.TypeFor[Nothing](), out: reflect.TypeFor[Upstream](),
 		run: ofName(Backend.Enable),
 	},
+	{
+		method: http.MethodGet, path: "/sessions", id: "listSessions", summary: "The sessions of MCP",
+		about: "Callers without the permission gateway/admin sessions see their own. Clients of revisions without sessions have none.",
+		out:   reflect.TypeFor[Sessions](),
+		run:   func(b Backend, r *request) (any, error) { return b.Sessions(r.Context()), nil },
+	},
+	{
+		method: http.MethodPost, path: "/sessions/{id}/end", change: "end-session", id: "endSession", summary: "End a session",
+		about: "Its calls are cancelled. A client over HTTP gets 404 and begins a new session; any other connection is closed.",
+		in:    reflect.TypeFor[Nothing](), out: reflect.TypeFor[Session](),
+		run: ofName(Backend.EndSession),
+	},
+	{
+		method: http.MethodGet, path: "/log-level", id: "getLogLevel", summary: "From which level on lines are logged", out: reflect.TypeFor[LogLevel](),
+		run: func(b Backend, r *request) (any, error) { return b.LogLevel(r.Context()) },
+	},
+	{
+		method: http.MethodPut, path: "/log-level", change: "log-level", id: "setLogLevel", summary: "Set from which level on lines are logged",
+		about: "It holds until it is set again or the gateway starts again.",
+		in:    reflect.TypeFor[LogLevel](), out: reflect.TypeFor[LogLevel](),
+		run: func(b Backend, r *request) (any, error) {
+			var to LogLevel
+			if err := r.decode(&to); err != nil {
+				return nil, err
+			}
+			return b.SetLogLevel(r.Context(), &to)
+		},
+	},
+	{
+		method: http.MethodPost, path: "/reload", change: "reload", id: "reload", summary: "Read the configuration again",
+		about: "What is wrong with it is in the findings of the answer, and the gateway goes on with the one before.",
+		in:    reflect.TypeFor[Nothing](), out: reflect.TypeFor[Reloaded](),
+		run: func(b Backend, r *request) (any, error) {
+			if err := r.decode(&Nothing{}); err != nil {
+				return nil, err
+			}
+			return b.Reload(r.Context())
+		},
+	},
 }
 
-// ofName runs a change of an upstream that has no parameters.
-func ofName(do func(b Backend, ctx context.Context, name string) (*Upstream, error)) func(b Backend, r *request) (any, error) {
+// ofName runs a change of what the path names that has no parameters.
+func ofName[T any](do func(b Backend, ctx context.Context, name string) (*T, error)) func(b Backend, r *request) (any, error) {
 	return func(b Backend, r *request) (any, error) {
 		if err := r.decode(&Nothing{}); err != nil {
 			return nil, err

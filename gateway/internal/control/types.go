@@ -61,3 +61,30 @@ type Restart struct {
 
 // Nothing is the body of a change that needs none.
 type Nothing struct{}
+
+// A Session is one of MCP.
+type Session struct {
+	ID        string    `json:"id" doc:"a name for it here; it is not the id that its client has"`
+	Path      string    `json:"path" doc:"where its client connects, as /mcp"`
+	Principal string    `json:"principal,omitempty" doc:"who began it; absent without a guard, or when another replica has begun it"`
+	Client    string    `json:"client" doc:"the name and version that its client has said: any text"`
+	Revision  string    `json:"revision" doc:"of MCP"`
+	Address   string    `json:"address,omitempty" doc:"from where it was begun"`
+	Since     time.Time `json:"since,omitzero" doc:"when it began here"`
+}
+
+// Sessions are those that the caller may see.
+type Sessions struct {
+	Sessions []Session `json:"sessions" doc:"the oldest first"`
+	All      bool      `json:"all" doc:"whether these are the sessions of all callers"`
+}
+
+// A LogLevel is from which level on lines are logged.
+type LogLevel struct {
+	Level string `json:"level" enum:"debug,info,warn,error"`
+}
+
+// Reloaded is what has come of a reload.
+type Reloaded struct {
+	Changes []string `json:"changes" doc:"the keys that have changed"`
+}
