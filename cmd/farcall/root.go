@@ -131,6 +131,7 @@ func newRootCmd(e *env) *cobra.Command {
 		newPinCmd(e),
 		newStatsCmd(e),
 		newTopCmd(e),
+		newAdminCmd(e),
 		newClientCmd(e),
 		newErrorsCmd(e),
 		newCheckCmd(e),

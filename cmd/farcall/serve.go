@@ -56,7 +56,9 @@ type serveFlags struct {
 	profile      string
 	drainTimeout time.Duration
 	served       *gateway.Config // what --config said last
-	configured   []string        // the addresses of --config
+	files        *watch.Files    // of --config
+	reloaded     atomic.Pointer[reloaded]
+	configured   []string // the addresses of --config
 
 	configuredProxies []string // those of --config
 

@@ -261,9 +261,16 @@ func (f *serveFlags) serveGateway(
 	f.listening = new(atomic.Pointer[[]net.Listener])
 	hide := f.private()
 	protect(c, hide, stderr)
-	g, err := gateway.New(c, &gateway.Options{
+	o := gateway.Options{
 		Version: versionName(), MaxMessage: int(f.maxMessage), FrameTimeout: f.limits.frameTimeout, RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts, Origins: f.origins, Gzip: f.gzip, Metrics: f.measured(),
-	})
+	}
+	if f.log != "off" {
+		o.LogLevel = &f.level
+	}
+	if f.config != "" {
+		o.Reload = f.reloadNow
+	}
+	g, err := gateway.New(c, &o)
 	if err != nil {
 		return configFailure(err)
 	}
@@ -273,7 +280,8 @@ func (f *serveFlags) serveGateway(
 	var on hooks
 	switch {
 	case f.config != "":
-		on.watches = append(on.watches, watch.New(f.watched(c), func(files []string) []string { return f.reload(g, files, stderr) }))
+		f.files = watch.New(f.watched(c), func(files []string) []string { return f.reload(g, files, stderr) })
+		on.watches = append(on.watches, f.files)
 	case f.guard != "":
 		reload := func(of *guard.Config) error {
 			next := *c
@@ -292,7 +300,9 @@ func (f *serveFlags) serveGateway(
 // as before. It returns the files to watch: those of before when it is not known
 // which there are now.
 func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Writer) (files []string) {
+	var changes []string
 	c, found, err := f.load()
+	defer func() { f.reloaded.Store(&reloaded{changes, err}) }()
 	var moved bool
 	if err == nil {
 		if c.Lock == "" && f.foundLock != "" { // it was removed: that opens nothing
@@ -324,10 +334,23 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 	if !f.moveCertificate(c) {
 		fmt.Fprintln(stderr, "farcall: tls: adding or removing the certificate takes effect when farcall is started again")
 	}
-	changes := c.Changes(f.served)
+	changes = c.Changes(f.served)
 	f.served = c
 	fmt.Fprintf(stderr, "farcall: serving the new configuration of %s: %s\n", f.config, cmp.Or(strings.Join(changes, ", "), "no key has changed"))
 	return before
+}
+
+// reloaded is what has come of reading the configuration again.
+type reloaded struct {
+	changes []string
+	err     error
+}
+
+// reloadNow reads the configuration again for an operator.
+func (f *serveFlags) reloadNow() (changes []string, err error) {
+	f.files.Reload()
+	last := f.reloaded.Load()
+	return last.changes, last.err
 }
 
 // watched are the files of a configuration, and the lock that may come to lie

@@ -31,13 +31,16 @@ const (
 // logFlags are the flags of the log.
 type logFlags struct {
 	log         string
+	logLevel    string
 	logPayloads bool
 	logRate     int
+	level       slog.LevelVar // of the log; the API for operators sets it
 }
 
 func (f *logFlags) registerLog(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.log, "log", "text", "`format` of the log on standard error: text, json or off")
+	flags.StringVar(&f.logLevel, "log-level", "info", "log from this `level` on: debug, info, warn or error; 'farcall admin log-level' sets it later")
 	flags.BoolVar(&f.logPayloads, "log-payloads", false, "log the messages too, up to 16 KiB of each; they may hold secrets")
 	flags.IntVar(&f.logRate, "log-rate", 1000, "`lines` of the log in a second, half of them at most for one caller; what is left out is counted; 0: no bound")
 }
@@ -47,7 +50,12 @@ func (f *logFlags) newLogger(w io.Writer) (*slog.Logger, error) {
 	if f.logRate < 0 {
 		return nil, usagef("Use --log-rate 0 for no bound.", "--log-rate: %d is less than 0", f.logRate)
 	}
-	o := &slog.HandlerOptions{ReplaceAttr: clipAttr}
+	if f.logLevel != "" {
+		if err := f.level.UnmarshalText([]byte(f.logLevel)); err != nil {
+			return nil, usagef("Use debug, info, warn or error.", "--log-level: there is no level %q", f.logLevel)
+		}
+	}
+	o := &slog.HandlerOptions{ReplaceAttr: clipAttr, Level: &f.level}
 	switch f.log {
 	case "text":
 		return slog.New(newPaced(slog.NewTextHandler(w, o), f.logRate)), nil

@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+	"github.com/farcall-dev/farcall/internal/target"
+)
+
+// apiPath is where a gateway serves its API for operators.
+const apiPath = "/api/v1"
+
+// adminOptions are those of the commands of farcall admin.
+type adminOptions struct {
+	*remote
+	asJSON bool
+	target *target.Target
+	client *http.Client
+}
+
+// An adminCommand is one of farcall admin.
+type adminCommand struct {
+	use, short, long, example string
+	args                      cobra.PositionalArgs
+	flags                     func(cmd *cobra.Command)
+	run                       func(ctx context.Context, o *adminOptions, args []string) error
+}
+
+func newAdminCmd(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:                        "admin",
+		SuggestionsMinimumDistance: 2,
+		Short:                      "Look at a running gateway, and change it",
+		Long: `Look at a running gateway, and change it: its upstreams, sessions, pins, log and configuration.
+
+TARGET is its address, http://host:port or host:port. With a guard, commands that look need the permission to call gateway/status, and
+those that change something need one such as "gateway/admin *": --bearer FILE has a key of such a principal. Without a guard a gateway
+takes these commands from its own machine only. docs/admin.md describes the API that they use, with what each change does.`,
+		Example: strings.TrimPrefix(`
+  farcall admin upstreams localhost:7331
+  farcall admin drain localhost:7331 files
+  farcall admin restart https://tools.example.com files --bearer ops.key`, "\n"),
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return cmd.Help()
+			}
+			hint := "Run 'farcall admin --help' for the list."
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = fmt.Sprintf("Did you mean 'farcall admin %s'?", near[0])
+			}
+			return usagef(hint, "there is no 'farcall admin %s'", args[0])
+		},
+	}
+	var all []*adminCommand
+	for _, list := range [][]*adminCommand{upstreamCommands(), gatewayCommands()} {
+		all = append(all, list...)
+	}
+	for _, c := range all {
+		cmd.AddCommand(c.cobra(e))
+	}
+	return cmd
+}
+
+// cobra makes the command.
+func (c *adminCommand) cobra(e *env) *cobra.Command {
+	o := &adminOptions{remote: &remote{env: e}}
+	cmd := &cobra.Command{
+		Use: c.use, Short: c.short, Long: cmp.Or(c.long, c.short+"."), Example: strings.TrimPrefix(c.example, "\n"), Args: c.args,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rest, err := o.aim(cmd, args)
+			if err != nil {
+				return err
+			}
+			ctx, stop := interruptible(cmd.Context())
+			defer stop()
+			return c.run(ctx, o, rest)
+		},
+	}
+	o.flags(cmd, defaultTimeout)
+	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print the answer as it came")
+	if c.flags != nil {
+		c.flags(cmd)
+	}
+	return cmd
+}
+
+// aim finds out where the gateway is.
+func (o *adminOptions) aim(cmd *cobra.Command, args []string) (rest []string, err error) {
+	o.target, rest, err = o.split(cmd, args)
+	if err != nil {
+		return nil, err
+	}
+	if o.target.Kind != target.HTTP {
+		return nil, usagef("Write http://host:port.", "%s is not HTTP: a gateway serves its API for operators there", o.target)
+	}
+	o.client, err = o.httpClient()
+	return rest, err
+}
+
+// get asks for something and reads the answer into what v points to. With --json it prints the answer, and reports false.
+func (o *adminOptions) get(ctx context.Context, path string, v any) (show bool, err error) {
+	return o.send(ctx, http.MethodGet, path, nil, v)
+}
+
+// change has the gateway change something.
+func (o *adminOptions) change(ctx context.Context, path string, body, v any) (show bool, err error) {
+	return o.send(ctx, http.MethodPost, path, body, v)
+}
+
+// send sends a request.
+func (o *adminOptions) send(ctx context.Context, method, path string, body, v any) (show bool, err error) {
+	text, err := o.answer(ctx, method, path, body)
+	switch {
+	case err != nil:
+		return false, err
+	case o.asJSON:
+		return false, o.printJSON(text)
+	}
+	if err := jsonv2.Unmarshal(text, v); err != nil {
+		return false, &exitError{code: exitProtocol, err: fmt.Errorf("%s: the answer cannot be read: %w", path, err), hint: "Is it a gateway of this version of farcall?"}
+	}
+	return true, nil
+}
+
+// answer returns what the gateway answers.
+func (o *adminOptions) answer(ctx context.Context, method, path string, body any) ([]byte, error) {
+	ctx, cancel := o.limit(ctx)
+	defer cancel()
+	var text []byte
+	if method != http.MethodGet {
+		if body == nil {
+			body = struct{}{}
+		}
+		var err error
+		if text, err = jsonv2.Append(nil, body); err != nil {
+			return nil, err
+		}
+	}
+	u := *o.target.URL
+	where, query, _ := strings.Cut(path, "?")
+	u.RawPath, u.RawQuery = apiPath+where, query
+	u.Path, _ = url.PathUnescape(u.RawPath)
+	r, err := http.NewRequestWithContext(ctx, method, u.String(), bytes.NewReader(text))
+	if err != nil {
+		return nil, err
+	}
+	if r.Header, err = o.headers(); err != nil {
+		return nil, err
+	}
+	if text != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	got, err := o.client.Do(r)
+	if err != nil {
+		return nil, connectFailure(o.target, err)
+	}
+	defer got.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(got.Body, maxStatus))
+	if err != nil {
+		return nil, connectFailure(o.target, err)
+	}
+	if got.StatusCode != http.StatusOK {
+		return nil, adminFailure(got, answer)
+	}
+	return answer, nil
+}
+
+// adminFailure is the exit for what a gateway has refused.
+func adminFailure(got *http.Response, body []byte) error {
+	var p struct {
+		Detail     string   `json:"detail"`
+		Candidates []string `json:"candidates"`
+		Permission string   `json:"permission"`
+		Findings   []struct {
+			File    string `json:"file"`
+			Line    int    `json:"line"`
+			Column  int    `json:"column"`
+			Path    string `json:"path"`
+			Message string `json:"message"`
+		} `json:"findings"`
+	}
+	exit := &exitError{code: exitAnswered}
+	if !strings.HasPrefix(got.Header.Get("Content-Type"), "application/problem+json") || jsonv2.Unmarshal(body, &p) != nil {
+		exit.err, exit.hint = fmt.Errorf("%s: %s", got.Request.URL, got.Status), "Is it a gateway of farcall?"
+		if got.StatusCode == http.StatusUnauthorized {
+			exit.hint = "It needs credentials: --bearer FILE has a key of a principal."
+		}
+		return exit
+	}
+	lines := []string{tame(p.Detail)}
+	for _, f := range p.Findings {
+		lines = append(lines, fmt.Sprintf("%s:%d:%d: %s: %s", tame(f.File), f.Line, f.Column, tame(f.Path), tame(f.Message)))
+	}
+	exit.err = errors.New(strings.Join(lines, "\n"))
+	if p.Permission != "" {
+		exit.hint = "--bearer FILE has a key of a principal that may do this."
+	}
+	return exit
+}
+
+// upstreamState is what the API says of an upstream, as far as it is shown.
+type upstreamState struct {
+	Name      string  `json:"name"`
+	State     string  `json:"state"`
+	Reason    string  `json:"reason"`
+	Target    string  `json:"target"`
+	Server    string  `json:"server"`
+	Revision  string  `json:"revision"`
+	Processes int     `json:"processes"`
+	InFlight  int     `json:"inFlight"`
+	Calls     int64   `json:"calls"`
+	Errors    int64   `json:"errors"`
+	P50       float64 `json:"p50Ms"`
+	P99       float64 `json:"p99Ms"`
+	Tools     int     `json:"tools"`
+	Blocked   int     `json:"blocked"`
+	LastError string  `json:"lastError"`
+}
+
+// table prints rows below a head.
+func (o *adminOptions) table(head []string, rows [][]string) error {
+	return columns(o.stdout, slices.Concat([][]string{head}, rows), func(row, _ int, text string) string {
+		if row == 0 {
+			return o.paint(colourFaint, text)
+		}
+		return text
+	})
+}
+
+// say prints a line.
+func (o *adminOptions) say(format string, args ...any) error {
+	_, err := fmt.Fprintf(o.stdout, format+"\n", args...)
+	return err
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// gatewayCommands are those about the gateway as a whole.
+func gatewayCommands() []*adminCommand {
+	return []*adminCommand{
+		{
+			use: "sessions TARGET", short: "List the sessions of MCP",
+			long: "List the sessions of MCP: all with the permission to call \"gateway/admin sessions\", and otherwise those of the same principal.",
+			args: cobra.ExactArgs(1), run: listSessions,
+		},
+		{
+			use: "end-session TARGET ID", short: "End a session",
+			long: "End a session, by the ID that 'farcall admin sessions' shows. Its calls are cancelled. A client over HTTP begins a new session; any other\nconnection is closed.",
+			args: cobra.ExactArgs(2), run: endSession,
+		},
+		{
+			use: "log-level TARGET [LEVEL]", short: "Show the level of the log, or set it",
+			long: "Show the level of the log, or set it: debug, info, warn or error. It holds until the gateway starts again.",
+			example: `
+  farcall admin log-level localhost:7331
+  farcall admin log-level localhost:7331 debug`,
+			args: cobra.RangeArgs(1, 2), run: logLevel,
+		},
+		{
+			use: "reload TARGET", short: "Have the configuration read again",
+			long: "Have the configuration read again, and print which keys have changed, or what is wrong with it: then the gateway goes on with the one before.",
+			args: cobra.ExactArgs(1), run: reloadGateway,
+		},
+	}
+}
+
+func listSessions(ctx context.Context, o *adminOptions, _ []string) error {
+	var all struct {
+		Sessions []struct {
+			ID        string    `json:"id"`
+			Path      string    `json:"path"`
+			Principal string    `json:"principal"`
+			Client    string    `json:"client"`
+			Revision  string    `json:"revision"`
+			Address   string    `json:"address"`
+			Since     time.Time `json:"since"`
+		} `json:"sessions"`
+	}
+	show, err := o.get(ctx, "/sessions", &all)
+	if err != nil || !show {
+		return err
+	}
+	var rows [][]string
+	for _, s := range all.Sessions {
+		age := "-"
+		if !s.Since.IsZero() {
+			age = rounded(time.Since(s.Since))
+		}
+		rows = append(rows, []string{s.ID, inLine(s.Path), or(inLine(s.Principal)), or(shortened(inLine(s.Client), 40)), inLine(s.Revision), or(inLine(s.Address)), age})
+	}
+	return o.table([]string{"ID", "PATH", "PRINCIPAL", "CLIENT", "REVISION", "ADDRESS", "AGE"}, rows)
+}
+
+// or is a text, "-" for none.
+func or(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}
+
+func endSession(ctx context.Context, o *adminOptions, args []string) error {
+	var s struct {
+		ID     string `json:"id"`
+		Client string `json:"client"`
+	}
+	show, err := o.change(ctx, "/sessions/"+url.PathEscape(args[0])+"/end", nil, &s)
+	if err != nil || !show {
+		return err
+	}
+	return o.say("ended %s of %s", inLine(s.ID), or(inLine(s.Client)))
+}
+
+func logLevel(ctx context.Context, o *adminOptions, args []string) error {
+	var at struct {
+		Level string `json:"level"`
+	}
+	method, body := http.MethodGet, any(nil)
+	if len(args) == 1 {
+		method, body = http.MethodPut, map[string]string{"level": args[0]}
+	}
+	show, err := o.send(ctx, method, "/log-level", body, &at)
+	if err != nil || !show {
+		return err
+	}
+	return o.say("%s", inLine(at.Level))
+}
+
+func reloadGateway(ctx context.Context, o *adminOptions, _ []string) error {
+	var r struct {
+		Changes []string `json:"changes"`
+	}
+	show, err := o.change(ctx, "/reload", nil, &r)
+	if err != nil || !show {
+		return err
+	}
+	if len(r.Changes) == 0 {
+		return o.say("no key has changed")
+	}
+	return o.say("changed: %s", inLine(strings.Join(r.Changes, ", ")))
+}
