@@ -190,12 +190,17 @@ func (u *Upstream) arrived(l *connection, client *mcp.Client, err error) bool {
 
 // unstartedLocked ends the waiting of those who have no other connection to hope for.
 func (u *Upstream) unstartedLocked(l *connection, err error, now time.Time) {
-	u.pool.breaker.fail(now, l.age, comeBack(err))
-	u.pool.stale, u.pool.cool = true, now.Add(coolTime)
-	u.pool.failed(err)
+	callers := u.opts.CallersFault != nil && u.opts.CallersFault(err)
+	if callers {
+		u.pool.breaker.forgo()
+	} else {
+		u.pool.breaker.fail(now, l.age, comeBack(err))
+		u.pool.stale, u.pool.cool = true, now.Add(coolTime)
+		u.pool.failed(err)
+	}
 	u.pool.retire(l)
 	for item := range u.queue.all() {
-		if pc := item.Value; (pc.holder == l.holder || !u.pool.known) && !u.pool.hopeful(pc) {
+		if pc := item.Value; (pc.holder == l.holder || !u.pool.known && !callers) && !u.pool.hopeful(pc) {
 			u.refuseLocked(pc, u.unreached(err))
 		}
 	}
