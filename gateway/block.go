@@ -66,7 +66,13 @@ func (s *server) errBlocked(name string, c *pin.Change) error {
 // info returns what the server says about itself, without what is not as it was pinned: then it
 // has no instructions, and no other name than that of the configuration.
 func (s *server) info(ctx context.Context, who upstream.Caller) (*mcp.ServerInfo, error) {
+	if info, err := s.unsigned(ctx); info != nil || err != nil {
+		return info, err
+	}
 	info, err := s.mcp.Describe(ctx, who)
+	if callersFault(err) { // who calls can begin all the same
+		return s.undescribed(), nil
+	}
 	if err != nil {
 		return nil, err
 	}

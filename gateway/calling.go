@@ -24,16 +24,19 @@ type calling struct {
 	upstream.Call
 
 	client mcp.ClientInfo
-	at     *server        // where it is made
-	refs   *refs.Server   // qualifies what the server there says; nil: it is shown as it is
-	home   string         // of the task that is resumed: see Upstream.taskHome
-	via    string         // the tool of tool search by which the tool is called; "": it is called directly
-	kept   *keptTask      // the task that goes on at the server when the gateway ends; nil: none does, so far
-	asked  *atomic.Bool   // its client was asked something; nil: that does not matter
-	seen   *observe.Call  // for the goroutine of the handler; nil: there is no observer, or the call is a task
-	tool   string         // that is called, by the name that the server has given
-	hooks  *hooks         // that are about its tool; nil: none are
-	asks   *[]guard.Asked // what they have said; for the audit
+	at     *server       // where it is made
+	refs   *refs.Server  // qualifies what the server there says; nil: it is shown as it is
+	home   string        // of the task that is resumed: see Upstream.taskHome
+	via    string        // the tool of tool search by which the tool is called; "": it is called directly
+	kept   *keptTask     // the task that goes on at the server when the gateway ends; nil: none does, so far
+	asked  *atomic.Bool  // its client was asked something; nil: that does not matter
+	seen   *observe.Call // for the goroutine of the handler; nil: there is no observer, or the call is a task
+	tool   string        // that is called, by the name that the server has given
+	signs  bool          // the tool is the gateway's, and lets the caller sign in
+	// The caller has signed in on the way, and the call has begun again.
+	signedIn bool
+	hooks    *hooks         // that are about its tool; nil: none are
+	asks     *[]guard.Asked // what they have said; for the audit
 }
 
 type callingKey struct{}

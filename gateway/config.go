@@ -52,6 +52,12 @@ type Config struct {
 		TTL      time.Duration
 		MaxBytes int64
 	}
+	// SignIn says how principals sign in to upstreams whose Credentials have the type sign_in. It takes effect when the
+	// gateway is started. URL is where browsers reach the gateway: https://host. Tokens are kept in Dir, sealed with Keys of
+	// 32 random bytes each in base64 or hex: the first one seals, each one opens. Without Dir they are in memory. Browser says
+	// which browser may sign in for a principal: "link" (the default), that which has opened the link, or "principal", one that
+	// shows the credentials of the principal, such as a client certificate or a token that a proxy adds.
+	SignIn signInConfig
 	// Trace is for farcall serve, where the environment asks for traces. Parent says what the span of a caller is for the
 	// gateway's: "remote" (the default), its parent, or "link", a link of the first span of a trace of its own. Calls
 	// that take longer than Slow are kept although they are not sampled; 0: no call is.
@@ -296,7 +302,7 @@ type Sandbox struct {
 type Credentials struct {
 	// Type is "oauth" (what farcall login got), "client_credentials", "workload_identity" (a JWT of the platform for a token,
 	// RFC 7523), "token_exchange" (RFC 8693: the caller's token for one of the server), "principals" (headers for
-	// each), or "passthrough": the caller's own token.
+	// each), "passthrough": the caller's own token, or "sign_in": each principal signs in with a browser.
 	Type string
 	// ClientID and Secret, or Key (a private key in PEM, for private_key_jwt), are the gateway's at the authorization server.
 	ClientID, Secret, Key string

@@ -26,6 +26,7 @@ const (
 	authPrincipals  = "principals"
 	authPassthrough = "passthrough"
 	authWorkload    = "workload_identity"
+	authSignIn      = "sign_in"
 )
 
 // keyringStore is the Store of Credentials that is no file but the desktop's keyring.
@@ -92,13 +93,18 @@ func (c *Upstream) authorizer(log *slog.Logger) (mcphttp.Authorizer, error) {
 	return auth, nil
 }
 
-// authorization puts the authorizer together. It reaches nobody.
-func (c *Upstream) authorization(*slog.Logger) (mcphttp.Authorizer, error) {
+// authOptions are those of every type.
+func (c *Upstream) authOptions() *mcpauth.Options {
 	a := c.Auth
-	o := &mcpauth.Options{
+	return &mcpauth.Options{
 		ClientID: a.ClientID, ClientSecret: a.Secret, Key: a.Key, MetadataURL: a.MetadataURL,
 		Issuer: a.Issuer, Scopes: a.Scopes, DPoP: a.DPoP, Target: c.address(),
 	}
+}
+
+// authorization puts the authorizer together. It reaches nobody.
+func (c *Upstream) authorization(*slog.Logger) (mcphttp.Authorizer, error) {
+	a, o := c.Auth, c.authOptions()
 	switch a.Type {
 	case authOAuth:
 		store, err := openStore(a.Store)
@@ -127,6 +133,7 @@ func (c *Upstream) authorization(*slog.Logger) (mcphttp.Authorizer, error) {
 			}
 		}
 		return &perCaller{at: u, all: a.Principals, pass: a.Type == authPassthrough}, nil
+	case authSignIn: // where it is kept, the gateway knows
 	default:
 		return nil, fmt.Errorf("there is no type %q", a.Type)
 	}
@@ -267,7 +274,11 @@ func (s *server) authFor(ctx context.Context) mcphttp.Authorizer {
 	if s.auth == nil || !s.cfg.Auth.asksWho() {
 		return s.auth
 	}
-	return &laneAuth{s.auth, context.WithoutCancel(ctx)}
+	auth := s.auth
+	if s.signIn != nil {
+		auth = &ownToken{signIn: s.signIn}
+	}
+	return &laneAuth{auth, context.WithoutCancel(ctx)}
 }
 
 func (l *laneAuth) known(ctx context.Context) context.Context {

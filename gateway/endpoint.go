@@ -247,6 +247,11 @@ func (e *endpoint) namedAs(w *calling, kind, word, name string) (r upstream.Resu
 	if err != nil {
 		return upstream.Result{}, err
 	}
+	if !ok && !w.signedIn {
+		if s, own := e.signsInto(w, kind, name); s != nil {
+			return e.signInFirst(w, s, own, func() (upstream.Result, error) { return e.namedAs(w, kind, word, name) })
+		}
+	}
 	if !ok {
 		err := e.unknown(kind, word, name)
 		if w.via != "" {
@@ -258,6 +263,7 @@ func (e *endpoint) namedAs(w *calling, kind, word, name string) (r upstream.Resu
 	e.address(w, &target, "name")
 	var shown jsonrpc.Raw
 	var unfit error
+	w.signs = e.g.plan.Load().byName[target.Source].isSignIn(&target)
 	if target.Tool != nil {
 		shown, unfit = e.virtual().arguments(w, &target) // the guard sees what the tool gets
 		w.bindHooks(e.g.plan.Load(), target.Source, target.Name)
@@ -306,6 +312,11 @@ func (e *endpoint) read(w *calling) (r upstream.Result, err error) {
 	target, ok, err := e.find(w, "resources", uri)
 	if err != nil {
 		return upstream.Result{}, err
+	}
+	if !ok && !w.signedIn {
+		if s, own := e.signsInto(w, route.Resources, uri); s != nil {
+			return e.signInFirst(w, s, own, func() (upstream.Result, error) { return e.read(w) })
+		}
 	}
 	if !ok {
 		err := e.blockedResource(uri)
@@ -414,6 +425,11 @@ func (e *endpoint) forwardTo(w *calling, s *server) (upstream.Result, error) {
 	if err := w.atHome(); err != nil {
 		return upstream.Result{}, err
 	}
+	return e.forwardFor(w, s)
+}
+
+// forwardSigned is forwardTo when the caller has signed in, where they have to.
+func (e *endpoint) forwardSigned(w *calling, s *server) (upstream.Result, error) {
 	w.LogLevel, w.Notice = w.client.LogLevel, notice
 	if w.client.ProgressWanted {
 		w.Progress = progress
@@ -532,6 +548,9 @@ func (e *endpoint) taskSupport(ctx context.Context, target *route.Target) string
 	}
 	s := e.g.plan.Load().byName[target.Source]
 	if s == nil || s.mcp == nil {
+		return ""
+	}
+	if wants, err := s.wantsSignIn(ctx); wants || err != nil {
 		return ""
 	}
 	// A modern server decides by itself.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway/internal/signin"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/internal/owner"
@@ -37,8 +38,24 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		probe(w, http.StatusOK, "ready")
 	default:
+		if g.signIns != nil && signin.Serves(r.URL.Path) {
+			g.serveSignIn(w, r)
+			return
+		}
 		g.web.ServeHTTP(w, r)
 	}
+}
+
+// serveSignIn serves the pages of sign-ins to browsers, which need no credentials. Those that a browser shows have to be
+// right, and of the principal who signs in.
+func (g *Gateway) serveSignIn(w http.ResponseWriter, r *http.Request) {
+	if r.Header.Get("Authorization") == "" && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) || r.URL.Path == signin.ClientPath {
+		g.signIns.ServeHTTP(w, r, "")
+		return
+	}
+	g.shield.web(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		g.signIns.ServeHTTP(w, r, guard.From(r.Context()).Owner())
+	})).ServeHTTP(w, r)
 }
 
 // anyHost are the Hosts of the handlers behind serveHTTP, which has looked at the host of each request.

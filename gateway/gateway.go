@@ -17,6 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/hook"
 	"github.com/farcall-dev/farcall/gateway/internal/pin"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
+	"github.com/farcall-dev/farcall/gateway/internal/signin"
 	"github.com/farcall-dev/farcall/gateway/internal/supervise"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/origin"
@@ -103,6 +104,8 @@ type Gateway struct {
 	guard     *supervise.Guard // of all children
 	shield    *shield          // who may call what; nil: everybody everything
 	states    *seal            // of modern servers
+	signIns   *signin.Service  // nil: nobody signs in to upstreams
+	signing   signInConfig     // of them
 	web       http.Handler     // what is behind it
 }
 
@@ -144,8 +147,13 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	g.suspended, g.sessions = newSuspension(c.suspends()), c.Sessions
 	g.sessions.Keys = slices.Clone(c.Sessions.Keys)
 	g.tasks, g.taskTTL = g.taskStores(c), c.Tasks.TTL
-	p, err := g.newPlan(c, nil, nil)
+	err := g.newSignIns(c)
+	var p *plan
+	if err == nil {
+		p, err = g.newPlan(c, nil, nil)
+	}
 	if err != nil {
+		g.signIns.Close()
 		_, _ = g.tasks.close(), g.shield.end() // the other error counts
 		return nil, err
 	}
@@ -156,6 +164,7 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	for _, s := range p.order {
 		s.keepUp(g.serving)
 	}
+	g.ending.Go(func() { g.revokeUnknown(g.ends) })
 	g.control = control.New(operator{g}, operator{g})
 	g.page = admin.New(g.status)
 	g.page.Origin = origin.Policy{Origins: g.opts.Origins, Hosts: anyHost()}
@@ -260,6 +269,9 @@ func (g *Gateway) Reload(c *Config) error {
 	if old.config.Tasks != c.Tasks {
 		return errTasksFixed
 	}
+	if !g.sameSignIn(c) {
+		return errSignInFixed
+	}
 	p, err := g.newPlan(c, old, nil)
 	if err != nil {
 		return err
@@ -273,6 +285,7 @@ func (g *Gateway) Reload(c *Config) error {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	g.suspended.limit(c.suspends())
+	defer g.ending.Go(func() { g.revokeUnknown(g.ends) })
 	g.swap(old, p, "", func(s *server) {
 		ctx, cancel := context.WithTimeout(g.ends, old.config.drain())
 		defer cancel()
@@ -412,6 +425,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	}
 	wg.Wait()
 	g.ending.Wait()
+	g.signIns.Close()
 	g.guard.Close()
 	return cmp.Or(err, ctx.Err(), g.tasks.close(), g.shield.end())
 }

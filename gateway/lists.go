@@ -53,6 +53,11 @@ const untilTold = -1
 // list returns all of a list of the server that is not blocked. It is a view's
 // source.
 func (s *server) list(ctx context.Context, kind string) (route.List, error) {
+	if wants, err := s.wantsSignIn(ctx); err != nil {
+		return route.List{}, err
+	} else if wants {
+		return s.signInList(kind), nil
+	}
 	all, err := s.whole(ctx, s.g.caller(ctx), kind)
 	switch lock := s.g.plan.Load().lock; {
 	case err != nil:
@@ -72,7 +77,7 @@ func (s *server) whole(ctx context.Context, who upstream.Caller, kind string) (r
 	}
 	of := listings[kind]
 	if !of.has(info.Capabilities) {
-		return route.List{Items: []jsonrpc.Raw{}, TTL: untilTold, Public: true}, nil
+		return route.List{Items: []jsonrpc.Raw{}, TTL: untilTold, Public: s.signIn == nil}, nil
 	}
 	all, err := route.Collect(kind, func(cursor string) (jsonrpc.Raw, error) {
 		var params jsonrpc.Raw
@@ -95,6 +100,7 @@ func (s *server) whole(ctx context.Context, who upstream.Caller, kind string) (r
 	if rev := era.Lookup(info.Revision); rev != nil && !rev.CacheHints && of.tells(info.Capabilities) {
 		all.TTL = untilTold
 	}
+	all.Public = all.Public && s.signIn == nil // what the server calls public is so for those who have signed in
 	return all, nil
 }
 

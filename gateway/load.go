@@ -289,6 +289,7 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"errors":          r.text(&c.Errors),
 		"sessions":        func(n *node, path string) { r.sessions(c, n, path) },
 		"tasks":           func(n *node, path string) { r.tasks(c, n, path) },
+		"sign_in":         func(n *node, path string) { r.signIn(c, n, path) },
 		"limits":          func(n *node, path string) { r.connectionLimits(c, n, path) },
 		"guard":           func(n *node, path string) { c.Guard = r.guard(n, path) },
 		"endpoints":       r.endpoints(c),

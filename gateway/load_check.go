@@ -129,7 +129,7 @@ func (c *checker) config(conf *Config) {
 			c.nobodyKnown(u, path)
 		}
 	}
-	c.allHooks(conf)
+	c.across(conf)
 	c.endpoints(conf)
 	if conf.Guard != nil {
 		switch {

@@ -174,7 +174,7 @@ func (c *checker) credentials(u *Upstream, path string) {
 		c.problem(path, "only http and https have it", "remove it")
 		return
 	}
-	types := []string{"oauth", "client_credentials", "workload_identity", "token_exchange", "principals", "passthrough"}
+	types := []string{"oauth", "client_credentials", "workload_identity", "token_exchange", "principals", "passthrough", authSignIn}
 	if u.Auth.Type == "" {
 		c.problem(path, "it has no type", "use "+either(types...))
 		return
@@ -195,12 +195,12 @@ func (c *checker) credentials(u *Upstream, path string) {
 
 // asksWho reports whether the credentials depend on who calls.
 func (c *Credentials) asksWho() bool {
-	return c != nil && slices.Contains([]string{"token_exchange", "principals", "passthrough"}, c.Type)
+	return c != nil && slices.Contains([]string{"token_exchange", "principals", "passthrough", authSignIn}, c.Type)
 }
 
 // nobodyKnown is said of credentials that depend on who calls where nobody asks.
 func (c *checker) nobodyKnown(u *Upstream, path string) {
-	if c.notice != nil && !u.Disabled && u.Auth.asksWho() {
+	if c.notice != nil && !u.Disabled && u.Auth.asksWho() && u.Auth.Type != authSignIn { // that is a problem
 		c.notice(path+".auth", u.Auth.Type+" goes by who calls, and without a guard nobody is known", "add guard")
 	}
 }

@@ -61,6 +61,9 @@ func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes st
 
 // everything returns all that is pinned of a server, by list.
 func (s *server) everything(ctx context.Context) (map[string][]jsonrpc.Raw, error) {
+	if s.signIn != nil {
+		return nil, fmt.Errorf("%s cannot be asked what it is: %w", s.cfg.Name, errNoPrincipal)
+	}
 	info, err := s.mcp.Describe(ctx, anybody())
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be asked what it is: %w", s.cfg.Name, err)

@@ -72,6 +72,9 @@ func (e *endpoint) callTool(w *calling, t *route.Target) (upstream.Result, error
 	if relay.TaskOf(w) != relay.NoTask || scan.Member(w.Params, "requestState") != nil || scan.Member(w.Params, "inputResponses") != nil {
 		return e.forward(w, t.Source)
 	}
+	if wants, err := s.wantsSignIn(w); wants || err != nil {
+		return e.forward(w, t.Source) // whoever has signed out gets no results of before
+	}
 	scope := s.mcp.Scope(w.Caller)
 	if !c.public {
 		scope = w.Caller.Owner.Text() + " " + scope

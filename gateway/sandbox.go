@@ -26,6 +26,9 @@ func (c *Config) Private() []string {
 	if c.Tasks.Dir != "" {
 		out = append(out, c.Tasks.Dir)
 	}
+	if c.SignIn.Dir != "" {
+		out = append(out, c.SignIn.Dir)
+	}
 	if c.TLS.Key != "" {
 		out = append(out, c.TLS.Key)
 	}

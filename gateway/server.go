@@ -18,6 +18,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/pin"
 	"github.com/farcall-dev/farcall/gateway/internal/raw"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
+	"github.com/farcall-dev/farcall/gateway/internal/signin"
 	"github.com/farcall-dev/farcall/gateway/internal/supervise"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/internal/budget"
@@ -54,6 +55,7 @@ type server struct {
 	api      *api                  // nil: it is no HTTP API
 	alone    *route.View           // what it offers, by its own names
 	auth     mcphttp.Authorizer    // nil: headers are all it needs
+	signIn   *signin.Upstream      // nil: nobody signs in to it
 	http     *http.Client          // nil: that of the transport
 	tls      *tls.Config           // nil: that of the transport
 
@@ -104,6 +106,9 @@ func (g *Gateway) newServer(c *Upstream, private []string, size int, h *held) (*
 	if s.auth, err = c.authorizer(log); err != nil {
 		return nil, err
 	}
+	if err = s.newSignIn(); err != nil {
+		return nil, err
+	}
 	if c.OpenAPI != nil {
 		s.api = newAPI(c, s.http, log)
 	}
@@ -134,6 +139,7 @@ func (s *server) speakMCP(log *slog.Logger, size int) {
 		OnWarning:     func(err error) { log.Warn(err.Error()) },
 		OnQueued:      s.queued(),
 		Explain:       explain,
+		CallersFault:  callersFault,
 		Plain:         s.g.plain,
 		Logger:        log,
 	})

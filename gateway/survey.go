@@ -30,6 +30,8 @@ type Survey struct {
 	Bytes int
 	// Err says why the others are zero. Nil: the server is there.
 	Err error
+	// SignIn: it was not started, because each principal signs in to it.
+	SignIn bool
 
 	names map[string][]string    // by kind
 	items map[string]jsonrpc.Raw // the tools
@@ -68,6 +70,10 @@ func (g *Gateway) Survey(ctx context.Context) ([]Survey, []Problem) {
 // survey starts the server and lists what it has.
 func (s *server) survey(ctx context.Context) Survey {
 	is := Survey{Upstream: s.cfg.Name, names: map[string][]string{}, items: map[string]jsonrpc.Raw{}}
+	if s.signIn != nil {
+		is.SignIn, is.Err = true, errNoPrincipal
+		return is
+	}
 	began := time.Now()
 	info, err := s.mcp.Describe(ctx, upstream.Caller{})
 	if err != nil {

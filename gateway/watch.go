@@ -9,6 +9,7 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -67,6 +68,11 @@ func (e *endpoint) watch(ctx context.Context, uri string, updated func()) (at *s
 	at = e.g.plan.Load().byName[target.Source]
 	if !ok || at == nil || at.mcp == nil {
 		return nil, "", nil, notFound(uri)
+	}
+	if wants, err := at.wantsSignIn(ctx); err != nil {
+		return nil, "", nil, err
+	} else if wants {
+		return nil, "", nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "%s", signInText(at.cfg.Name))
 	}
 	stop, err = at.mcp.Watch(ctx, e.g.caller(ctx), target.Name, updated)
 	return at, target.Name, stop, err

@@ -54,7 +54,7 @@ func TestOwnersNeverMix(t *testing.T) {
 					}
 					w.begin(nil)
 				case 5: // somebody sends the others a link of the authorization server
-					link, _ := w.ups[upstream].Link(p)
+					link, _ := w.ups[upstream].Link(p, nil)
 					if there := browsers[p.Name].open(link); p != other && browsers[other.Name].back(browsers[other.Name].consent(there)) {
 						t.Fatal("a browser has finished the sign-in of another one")
 					} else if p == other && !browsers[p.Name].back(browsers[p.Name].consent(there)) {
@@ -98,7 +98,7 @@ func TestStatesAreRefused(t *testing.T) {
 			return bob.send("GET", back, nil).Body.String()
 		},
 		"a browser with a cookie of its own": func(_ *testing.T, w *world, _, bob *browser, back string) string {
-			link, _ := w.ups["b"].Link(person("bob"))
+			link, _ := w.ups["b"].Link(person("bob"), nil)
 			bob.open(link)
 			return bob.send("GET", back, nil).Body.String()
 		},
@@ -132,7 +132,7 @@ func TestStatesAreRefused(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, open(t, ""), nil)
 				ann, bob := w.browser("ann"), w.browser("bob")
-				link, err := w.ups["a"].Link(person("ann"))
+				link, err := w.ups["a"].Link(person("ann"), nil)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -157,14 +157,14 @@ func TestLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, open(t, ""), nil)
 		ann, u := w.browser("ann"), w.ups["a"]
-		link, err := u.Link(person("ann"))
+		link, err := u.Link(person("ann"), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if again, _ := u.Link(person("ann")); again != link {
+		if again, _ := u.Link(person("ann"), nil); again != link {
 			t.Error("another link although nobody has opened the first")
 		}
-		if other, _ := u.Link(person("bob")); other == link {
+		if other, _ := u.Link(person("bob"), nil); other == link {
 			t.Error("two principals have one link")
 		}
 		for range 3 { // programs that preview links use up nothing
@@ -190,12 +190,12 @@ func TestLinks(t *testing.T) {
 		if ann.open(link) != "" || ann.send("POST", public+Path, token).Header().Get("Location") != "" {
 			t.Error("a link counts twice")
 		}
-		late, _ := u.Link(person("ann"))
+		late, _ := u.Link(person("ann"), nil)
 		pass(linkLife + time.Second)
 		if late == link || ann.open(late) != "" {
 			t.Error("a link that has expired counts")
 		}
-		if _, err := u.Link(Who{}); err == nil {
+		if _, err := u.Link(Who{}, nil); err == nil {
 			t.Error("a caller without credentials gets a link")
 		}
 	})
@@ -302,7 +302,7 @@ func TestPendingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, open(t, ""), nil)
 		for n := range 3 * maxAttempts {
-			if _, err := w.svc.link(ID{person("ann").Owner, strings.Repeat("x", n%100) + string(rune(n))}, "ann"); err != nil {
+			if _, err := w.svc.link(ID{person("ann").Owner, strings.Repeat("x", n%100) + string(rune(n))}, "ann", nil); err != nil {
 				break
 			}
 		}
@@ -310,7 +310,7 @@ func TestPendingIsBounded(t *testing.T) {
 			t.Error("another principal cannot sign in")
 		}
 		pass(linkLife + time.Minute)
-		if _, err := w.ups["a"].Link(person("ann")); err != nil {
+		if _, err := w.ups["a"].Link(person("ann"), nil); err != nil {
 			t.Error(err)
 		}
 		if n := w.svc.ledger.Used(); n != 1 {
@@ -354,7 +354,7 @@ func FuzzRequests(f *testing.F) {
 			return
 		}
 		w := newWorld(t, open(t, ""), nil)
-		if _, err := w.ups["a"].Link(person("ann")); err != nil {
+		if _, err := w.ups["a"].Link(person("ann"), nil); err != nil {
 			t.Fatal(err)
 		}
 		form, _ := url.ParseQuery(body)

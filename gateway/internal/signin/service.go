@@ -23,6 +23,7 @@ const (
 	flowLife = 10 * time.Minute
 
 	maxAttempts = 10_000
+	maxNotified = 16 // of one attempt
 )
 
 // The paths of a service: the start page; where browsers come back to, with the name of the upstream; and the client ID
@@ -89,6 +90,7 @@ type attempt struct {
 	browser [sha256.Size]byte // of the cookie of the browser that has opened it
 	state   string
 	cancel  context.CancelFunc // nil: it was not opened
+	notify  []func(ctx context.Context, url string)
 	events  chan event
 	back    chan *url.URL
 }
@@ -113,8 +115,11 @@ func New(o *Options) *Service {
 	return s
 }
 
-// Close ends what is pending. Tokens are kept.
+// Close ends what is pending. Tokens are kept. A nil service has nothing.
 func (s *Service) Close() {
+	if s == nil {
+		return
+	}
 	s.cancel()
 	s.wg.Wait()
 }
@@ -123,7 +128,8 @@ func (s *Service) Close() {
 func (s *Service) Store() *Store { return s.opts.Store }
 
 // link returns where a principal begins to sign in. It is the same until it was opened, or was about to expire.
-func (s *Service) link(id ID, name string) (string, error) {
+// When the principal has signed in, notify is called with it; it may be nil.
+func (s *Service) link(id ID, name string, notify func(ctx context.Context, url string)) (string, error) {
 	now := time.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -140,8 +146,13 @@ func (s *Service) link(id ID, name string) (string, error) {
 		}
 		s.latest[id], s.links[a.link] = a, a
 	}
-	return s.opts.URL + Path + "?link=" + a.link, nil
+	if notify != nil && len(a.notify) < maxNotified {
+		a.notify = append(a.notify, notify)
+	}
+	return s.linkOf(a), nil
 }
+
+func (s *Service) linkOf(a *attempt) string { return s.opts.URL + Path + "?link=" + a.link }
 
 // sweepLocked ends what has expired.
 func (s *Service) sweepLocked(now time.Time) {
@@ -281,6 +292,9 @@ func (s *Service) signedIn(a *attempt) {
 	s.mu.Unlock()
 	if s.opts.OnChange != nil {
 		s.opts.OnChange(a.id)
+	}
+	for _, notify := range a.notify { // nobody adds to them: the link was opened
+		s.wg.Go(func() { notify(s.ctx, s.linkOf(a)) })
 	}
 }
 

@@ -50,8 +50,12 @@ func (u *Upstream) GoString() string { return u.String() }
 // ID returns that of a principal's record.
 func (u *Upstream) ID(who Who) ID { return ID{who.Owner, u.name} }
 
-// ErrSignIn means that a principal must sign in before it can call an upstream.
-var ErrSignIn = errors.New("signin: the principal must sign in to the upstream")
+// ErrSignIn means that a principal must sign in before it can call an upstream. ErrCaller is wrapped by every error of a
+// request that is about the token of its principal, and so says nothing of the upstream.
+var (
+	ErrSignIn = fmt.Errorf("%w: the principal must sign in to the upstream", ErrCaller)
+	ErrCaller = errors.New("signin: the token of the caller is not accepted")
+)
 
 var errNobody = errors.New("signin: the caller shows no credentials, and tokens are kept for principals only")
 
@@ -94,10 +98,13 @@ func (u *Upstream) client(ctx context.Context, who Who) (*client, error) {
 // Authorize adds the access token of a principal to a request, renewed if it is about to expire.
 func (u *Upstream) Authorize(ctx context.Context, who Who, r *http.Request) error {
 	c, err := u.client(ctx, who)
-	if err != nil {
-		return err
+	if err == nil {
+		err = c.Authorize(ctx, r)
 	}
-	return c.Authorize(ctx, r)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCaller, err)
+	}
+	return nil
 }
 
 // Challenge takes an answer of status 401 or 403 to a request of a principal. Tokens that the upstream takes no more, and
@@ -105,14 +112,16 @@ func (u *Upstream) Authorize(ctx context.Context, who Who, r *http.Request) erro
 func (u *Upstream) Challenge(ctx context.Context, who Who, r *http.Response) (retry bool, err error) {
 	c, err := u.client(ctx, who)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("%w: %w", ErrCaller, err)
 	}
 	retry, err = c.Challenge(ctx, r)
 	switch {
+	case err == nil:
+		return retry, nil
 	case !errors.Is(err, mcpauth.ErrLogin):
-		return retry, err
+		return false, fmt.Errorf("%w: %w", ErrCaller, err)
 	case r.StatusCode != http.StatusUnauthorized:
-		return false, fmt.Errorf("signin: %s wants more scopes than %s has granted: add them to auth.scopes, and sign in again", u.name, who.Name)
+		return false, fmt.Errorf("%w: %s wants more scopes than %s has granted: add them to auth.scopes, and sign in again", ErrCaller, u.name, who.Name)
 	}
 	if err := u.service.opts.Store.Remove(u.ID(who)); err != nil {
 		return false, err
@@ -136,12 +145,12 @@ func (u *Upstream) Ready(ctx context.Context, who Who) (bool, error) {
 	return r.Header.Get("Authorization") != "", nil
 }
 
-// Link returns where a principal begins to sign in.
-func (u *Upstream) Link(who Who) (string, error) {
+// Link returns where a principal begins to sign in. When they have, notify is called with that; it may be nil.
+func (u *Upstream) Link(who Who, notify func(ctx context.Context, url string)) (string, error) {
 	if who.Owner == "" {
 		return "", errNobody
 	}
-	return u.service.link(u.ID(who), who.Name)
+	return u.service.link(u.ID(who), who.Name, notify)
 }
 
 // Wait waits until a principal is signed in, or the context ends, whose error it returns.

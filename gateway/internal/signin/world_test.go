@@ -275,7 +275,7 @@ func (b *browser) back(address string) bool {
 // signIn does all of it.
 func (b *browser) signIn(upstream string, who Who) bool {
 	b.w.t.Helper()
-	link, err := b.w.ups[upstream].Link(who)
+	link, err := b.w.ups[upstream].Link(who, nil)
 	if err != nil {
 		b.w.t.Fatal(err)
 	}

@@ -1,0 +1,273 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/farcall-dev/farcall/gateway/internal/signin"
+	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+func readText(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+var linkIn = regexp.MustCompile(`http://\S+/signin\?link=\w+`)
+
+// In every revision, who has not signed in sees that, gets an address where that can be done, and can call then. The other
+// principal has to sign in by itself.
+func TestSignInEveryRevision(t *testing.T) {
+	for _, rev := range era.Revisions() {
+		for _, server := range []string{"legacy", "modern"} {
+			for _, visits := range []bool{true, false} {
+				name := rev.Name + " at " + server
+				if visits {
+					name += " with pages"
+				}
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					l := newSignLab(t, server, nil)
+					for _, who := range []string{"ann", "bob"} {
+						c := l.client(who, rev.Name, visits)
+						if got := c.tools(t); got != "far__sign_in" {
+							t.Fatalf("before the sign-in %s sees the tools %q", who, got)
+						}
+						got, err := mcp.CallTool[string](t.Context(), c.Client, "far__whoami", nil)
+						asks := visits && (rev.InputRounds || rev.URLElicitationRequired != 0)
+						if !asks {
+							if err == nil || !strings.Contains(err.Error(), "sign in to far") {
+								t.Fatalf("before the sign-in: %q, %v", got, err)
+							}
+							link := linkIn.FindString(err.Error())
+							if page := l.visit(who, link); !strings.Contains(page, "You may close this window.") {
+								t.Fatalf("%s: %s", link, page)
+							}
+							got, err = mcp.CallTool[string](t.Context(), c.Client, "far__whoami", nil)
+						}
+						if err != nil || got != who {
+							t.Fatalf("after the sign-in: %q, %v", got, err)
+						}
+						if got := c.tools(t); got != "far__whoami" {
+							t.Errorf("after the sign-in %s sees the tools %q", who, got)
+						}
+						if asks != (len(c.asked) == 1) {
+							t.Errorf("%d questions", len(c.asked))
+						}
+						if visits && rev.ElicitationComplete {
+							<-c.completed
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// Over random sequences of calls, sign-ins, sign-outs, refreshes and restarts of two principals, with clients of several
+// revisions and results that are kept, each gets what is its own, or has to sign in.
+func TestSignInOwnersNeverMix(t *testing.T) {
+	for _, server := range []string{"legacy", "modern"} {
+		t.Run(server, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "sign-in")
+			l := newSignLab(t, server, func(c *Config) {
+				c.SignIn.Dir, c.SignIn.Keys = dir, []string{strings.Repeat("5e", 32)}
+				c.Upstreams[0].Cache.TTL = time.Minute
+			})
+			r := rand.New(rand.NewPCG(3, 4))
+			signedIn, outcomes := map[string]bool{}, map[bool]int{}
+			clients := map[string]*signClient{}
+			for n := range 150 {
+				who := []string{"ann", "bob"}[r.IntN(2)]
+				rev := era.Revisions()[r.IntN(len(era.Revisions()))].Name
+				switch r.IntN(12) {
+				case 0:
+					link, err := l.g.plan.Load().byName["far"].signIn.Link(l.who(who), nil)
+					if err != nil || !strings.Contains(l.visit(who, link), "You may close this window.") {
+						t.Fatal("not signed in", err)
+					}
+					signedIn[who] = true
+				case 1:
+					if n, err := l.config.SignOut(t.Context(), func(name, _ string) bool { return name == who }); err != nil || n > 1 {
+						t.Fatal(n, err)
+					}
+					signedIn[who] = false
+				case 2:
+					l.forget(who)
+				case 3:
+					l.mu.Lock()
+					l.life = []int{1, 3600}[r.IntN(2)] // the next token has to be renewed at once, or not
+					l.mu.Unlock()
+				case 4:
+					if n%3 == 0 {
+						clear(clients)
+						l.restart()
+					}
+				default:
+					c := clients[who+rev]
+					if c == nil {
+						c = l.client(who, rev, false)
+						clients[who+rev] = c
+					}
+					got, err := l.ask(c, r.IntN(2) == 0)
+					if err == nil && (got != who || !signedIn[who]) {
+						t.Fatalf("%d: %s, signed in: %v, gets what is of %q", n, who, signedIn[who], got)
+					}
+					outcomes[err == nil]++
+				}
+			}
+			if outcomes[true] < 20 || outcomes[false] < 10 {
+				t.Errorf("%d calls had a result, %d an error", outcomes[true], outcomes[false])
+			}
+		})
+	}
+}
+
+// ask calls the tool, or reads the resource, and returns whose it is.
+func (l *signLab) ask(c *signClient, tool bool) (string, error) {
+	if tool {
+		return mcp.CallTool[string](l.t.Context(), c.Client, "far__whoami", nil)
+	}
+	r, err := c.Read(l.t.Context(), "far+mail://inbox")
+	if err != nil {
+		return "", err
+	}
+	return strings.TrimPrefix(r.Contents[0].Text, "inbox of "), nil
+}
+
+// A tool that a client knows from before leads to the sign-in, also in a bare form at the address of the upstream; and the
+// tool that is listed in the place of all others does nothing else.
+func TestSignInTool(t *testing.T) {
+	l := newSignLab(t, "modern", nil)
+	for _, rev := range []string{"2025-11-25", "2026-07-28"} {
+		who := map[string]string{"2025-11-25": "ann", "2026-07-28": "bob"}[rev]
+		c := l.client(who, rev, true)
+		for range 2 {
+			got, err := mcp.CallTool[string](t.Context(), c.Client, "far__sign_in", nil)
+			if err != nil || !strings.Contains(got, "You are signed in to far") || len(c.asked) != 1 {
+				t.Errorf("%s: %q, %v, %d questions", rev, got, err, len(c.asked))
+			}
+		}
+		if got, err := l.ask(c, false); err != nil || got != who {
+			t.Errorf("%q, %v", got, err)
+		}
+		if n, err := signOut(t.Context(), l.g.signIns.Store(), map[string]*signin.Upstream{"far": l.g.plan.Load().byName["far"].signIn}, func(name, _ string) bool { return name == who }); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		if got, err := l.ask(c, false); err != nil || got != who || len(c.asked) != 2 {
+			t.Errorf("after a sign-out: %q, %v, %d questions", got, err, len(c.asked))
+		}
+	}
+	if l.revoked != 4 {
+		t.Errorf("%d tokens were revoked, not two of each principal", l.revoked)
+	}
+}
+
+// A user who declines gets an error, and may be asked again.
+func TestSignInDeclined(t *testing.T) {
+	l := newSignLab(t, "modern", nil)
+	c, err := mcp.Dial(t.Context(), l.web.URL+"/mcp/far", &mcp.ClientOptions{
+		HTTP: &mcphttp.DialOptions{Header: http.Header{"Authorization": {"Bearer " + personKey("ann")}}},
+		Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+			return &spec.ElicitResult{Action: spec.ElicitDecline}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 2 {
+		if _, err := mcp.CallTool[string](t.Context(), c, "whoami", nil); err == nil || !strings.Contains(err.Error(), "did not agree") {
+			t.Error(err)
+		}
+	}
+}
+
+// What the guard does not allow leads to no sign-in.
+func TestSignInIsGuarded(t *testing.T) {
+	l := newSignLab(t, "modern", func(c *Config) {
+		c.Guard.Allow = []guard.Rule{{Principals: []string{"ann"}, Calls: []string{"tools/call far/*"}}, {Calls: []string{"resources/*"}}}
+	})
+	bob := l.client("bob", "", true)
+	if got := bob.tools(t); got != "" {
+		t.Errorf("bob sees %q", got)
+	}
+	for _, tool := range []string{"far__sign_in", "far__whoami"} {
+		if _, err := mcp.CallTool[string](t.Context(), bob.Client, tool, nil); err == nil || len(bob.asked) > 0 {
+			t.Errorf("%s: %v, %d questions", tool, err, len(bob.asked))
+		}
+	}
+	ann := l.client("ann", "", true)
+	if got, err := l.ask(ann, true); err != nil || got != "ann" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// A principal that is taken out of the configuration is signed out, and its tokens are revoked.
+func TestSignInEndsWithThePrincipal(t *testing.T) {
+	l := newSignLab(t, "legacy", nil)
+	for _, who := range []string{"ann", "bob"} {
+		if got, err := l.ask(l.client(who, "", true), true); err != nil || got != who {
+			t.Fatalf("%q, %v", got, err)
+		}
+	}
+	without := *l.config
+	guarded := *l.config.Guard
+	guarded.Keys = guarded.Keys[1:]
+	without.Guard = &guarded
+	if err := l.g.Reload(&without); err != nil {
+		t.Fatal(err)
+	}
+	l.g.ending.Wait()
+	all, _, err := l.g.signIns.Store().List()
+	if err != nil || len(all) != 1 || all[0].Principal != "bob" || l.revoked != 2 {
+		t.Errorf("%v, %v; %d were revoked", all, err, l.revoked)
+	}
+	changed := without
+	changed.SignIn.URL = "https://other.example"
+	if err := l.g.Reload(&changed); err == nil {
+		t.Error("sign_in has changed without a restart")
+	}
+}
+
+// A wrong key keeps the gateway from starting, with an error that says so.
+func TestSignInWrongKey(t *testing.T) {
+	l := newSignLab(t, "legacy", func(c *Config) {
+		c.SignIn.Dir, c.SignIn.Keys = filepath.Join(t.TempDir(), "sign-in"), []string{strings.Repeat("5e", 32)}
+	})
+	if _, err := l.ask(l.client("ann", "", true), true); err != nil {
+		t.Fatal(err)
+	}
+	wrong := *l.config
+	wrong.SignIn.Keys = []string{strings.Repeat("4d", 32)}
+	guarded := *l.config.Guard
+	guarded.Audit.File = ""
+	wrong.Guard = &guarded
+	if _, err := New(&wrong, nil); !errors.Is(err, signin.ErrKey) || !strings.Contains(err.Error(), "sign_in") {
+		t.Error(err)
+	}
+	if _, err := wrong.SignOut(t.Context(), func(_, _ string) bool { return true }); !errors.Is(err, signin.ErrKey) {
+		t.Error(err)
+	}
+	l.restart()
+	if got, err := l.ask(l.client("ann", "", false), true); err != nil || got != "ann" {
+		t.Errorf("after a restart: %q, %v", got, err)
+	}
+}
