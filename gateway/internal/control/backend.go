@@ -25,6 +25,10 @@ type Backend interface { //nolint:interfacebloat // a method for each operation
 	LogLevel(ctx context.Context) (*LogLevel, error)
 	SetLogLevel(ctx context.Context, to *LogLevel) (*LogLevel, error)
 	Reload(ctx context.Context) (*Reloaded, error)
+	Pins(ctx context.Context) (*Pins, error)
+	PinChanges(ctx context.Context, name string) (*PinChanges, error)
+	AcceptPins(ctx context.Context, name string, o *AcceptPins) (*PinChanges, error)
+	Explain(ctx context.Context, q *Question) (*Explanation, error)
 }
 
 // An Access decides who may do what.

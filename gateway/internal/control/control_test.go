@@ -59,6 +59,15 @@ func (*fake) LogLevel(context.Context) (*LogLevel, error)                    { r
 func (*fake) SetLogLevel(_ context.Context, to *LogLevel) (*LogLevel, error) { return to, nil }
 func (*fake) Reload(context.Context) (*Reloaded, error)                      { return &Reloaded{}, nil }
 
+func (*fake) Pins(context.Context) (*Pins, error)                     { return &Pins{}, nil }
+func (*fake) PinChanges(context.Context, string) (*PinChanges, error) { return &PinChanges{}, nil }
+
+func (*fake) AcceptPins(context.Context, string, *AcceptPins) (*PinChanges, error) {
+	return &PinChanges{}, nil
+}
+
+func (*fake) Explain(context.Context, *Question) (*Explanation, error) { return &Explanation{}, nil }
+
 // send sends a request to a handler.
 func send(h http.Handler, method, path, body string, headers ...string) *httptest.ResponseRecorder {
 	r := httptest.NewRequestWithContext(context.Background(), method, "http://localhost/", strings.NewReader(body))

@@ -170,6 +170,24 @@ func (r *request) decode(v any) error {
 	return NewProblem(http.StatusUnprocessableEntity, fmt.Sprintf("the member %.100q of the body %s: the OpenAPI document at %s has the members", p.Pointer, reason, base+document))
 }
 
+// question reads the parameters of the query.
+func (r *request) question() (*Question, error) {
+	values, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, NewProblem(http.StatusBadRequest, "the query cannot be read: encode its values as in ?call=tools%2Fcall%20files%2Fread")
+	}
+	for name := range values {
+		if !slices.Contains([]string{"call", "as", "role", "arguments", "local"}, name) {
+			return nil, NewProblem(http.StatusBadRequest, fmt.Sprintf("there is no parameter %.100q: use call, as, role, arguments and local", name))
+		}
+	}
+	q := &Question{Call: values.Get("call"), As: values.Get("as"), Roles: values["role"], Arguments: values.Get("arguments"), Local: values.Get("local") == "true"}
+	if q.Call == "" {
+		return nil, NewProblem(http.StatusBadRequest, "the parameter call is missing, as in ?call=tools%2Fcall%20files%2Fread")
+	}
+	return q, nil
+}
+
 // find returns the route of a request and what {name} stands for.
 func find(r *http.Request) (found *route, name string, p *Problem) {
 	var methods []string

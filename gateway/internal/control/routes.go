@@ -110,6 +110,42 @@ var routes = []*route{
 			return b.Reload(r.Context())
 		},
 	},
+	{
+		method: http.MethodGet, path: "/pins", id: "listPins", summary: "What is pinned of each upstream, and what is known to differ from it",
+		about: "No upstream is asked.",
+		out:   reflect.TypeFor[Pins](),
+		run:   func(b Backend, r *request) (any, error) { return b.Pins(r.Context()) },
+	},
+	{
+		method: http.MethodGet, path: "/upstreams/{name}/pins", id: "getPinChanges", summary: "What an upstream says now compared with what is pinned of it",
+		about: "The upstream is asked for all that it says of itself and for its lists.",
+		out:   reflect.TypeFor[PinChanges](),
+		run:   func(b Backend, r *request) (any, error) { return b.PinChanges(r.Context(), r.name) },
+	},
+	{
+		method: http.MethodPost, path: "/upstreams/{name}/pins/accept", change: "accept-pins", id: "acceptPins", summary: "Pin what an upstream says now",
+		about: "The digest is that of the changes which were looked at: when the upstream has changed again since, nothing is accepted.",
+		in:    reflect.TypeFor[AcceptPins](), out: reflect.TypeFor[PinChanges](),
+		run: func(b Backend, r *request) (any, error) {
+			var o AcceptPins
+			if err := r.decode(&o); err != nil {
+				return nil, err
+			}
+			return b.AcceptPins(r.Context(), r.name, &o)
+		},
+	},
+	{
+		method: http.MethodGet, path: "/explain", id: "explainCall", summary: "What the guard makes of a call, and why",
+		about: "Nothing is called or counted. A question about another principal needs the permission gateway/admin explain.",
+		query: reflect.TypeFor[Question](), out: reflect.TypeFor[Explanation](),
+		run: func(b Backend, r *request) (any, error) {
+			q, err := r.question()
+			if err != nil {
+				return nil, err
+			}
+			return b.Explain(r.Context(), q)
+		},
+	},
 }
 
 // ofName runs a change of what the path names that has no parameters.

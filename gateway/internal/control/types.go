@@ -88,3 +88,61 @@ type LogLevel struct {
 type Reloaded struct {
 	Changes []string `json:"changes" doc:"the keys that have changed"`
 }
+
+// Pins are what is pinned.
+type Pins struct {
+	File      string         `json:"file" doc:"the lock file"`
+	Upstreams []UpstreamPins `json:"upstreams"`
+}
+
+// UpstreamPins are what is pinned of an upstream.
+type UpstreamPins struct {
+	Upstream string      `json:"upstream"`
+	Pinned   int         `json:"pinned" doc:"definitions in the lock file"`
+	Changes  []PinChange `json:"changes" doc:"what is known to differ: lists that no client has asked for are not compared"`
+}
+
+// A PinChange is how something that an upstream says differs from what is pinned.
+type PinChange struct {
+	What string `json:"what" doc:"tool, prompt, resource, template or server"`
+	Name string `json:"name" doc:"as the upstream has it: any text"`
+	Kind string `json:"kind" doc:"added, removed, changed or invalid"`
+	Diff string `json:"diff" doc:"what differs, a line each: - is pinned, + is said now"`
+}
+
+// PinChanges are all that differ, of one upstream.
+type PinChanges struct {
+	Upstream string      `json:"upstream"`
+	File     string      `json:"file"`
+	Digest   string      `json:"digest" doc:"of all that the upstream says now: to accept it"`
+	Pinned   int         `json:"pinned" doc:"definitions that the upstream has now"`
+	Changes  []PinChange `json:"changes"`
+}
+
+// AcceptPins says what is accepted.
+type AcceptPins struct {
+	Digest string `json:"digest" doc:"of the changes that were looked at"`
+}
+
+// A Question is about a call.
+type Question struct {
+	Call      string   `json:"call" doc:"as in rules: tools/call files/read, or files/read"`
+	As        string   `json:"as,omitempty" doc:"the id of a principal of the configuration, or anonymous; default: the caller"`
+	Roles     []string `json:"role,omitempty" doc:"roles of the principal, in place of those of the configuration"`
+	Arguments string   `json:"arguments,omitempty" doc:"arguments of the call, an object in JSON"`
+	Local     bool     `json:"local,omitempty" doc:"the call comes from the machine of the gateway"`
+}
+
+// An Explanation says what becomes of a call.
+type Explanation struct {
+	Allowed  bool     `json:"allowed"`
+	Call     string   `json:"call"`
+	As       string   `json:"as"`
+	Kind     string   `json:"kind" doc:"of the principal: user, service, agent, process or anonymous"`
+	Roles    []string `json:"roles"`
+	Policies []string `json:"policies" doc:"that decide"`
+	Reason   string   `json:"reason"`
+	Scopes   []string `json:"scopes,omitempty" doc:"that the principal would need"`
+	Limits   []string `json:"limits,omitempty" doc:"that would count the call"`
+	Shadow   string   `json:"shadow,omitempty" doc:"what shadow mode changes"`
+}

@@ -1,0 +1,147 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/farcall-dev/farcall/gateway/internal/control"
+	"github.com/farcall-dev/farcall/gateway/internal/pin"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// pinWait bounds how long an upstream that is compared with its pins may take to answer.
+const pinWait = 30 * time.Second
+
+// lockOf returns the lock file of a plan.
+func lockOf(p *plan) (file string, lock *pin.Lock, err error) {
+	if p.lock == nil {
+		return "", nil, control.NewProblem(http.StatusNotFound, "nothing is pinned: 'farcall pin FILE' writes farcall.lock beside the configuration")
+	}
+	return p.config.Lock, p.lock, nil
+}
+
+// Pins implements control.Backend.
+func (o operator) Pins(context.Context) (*control.Pins, error) {
+	p := o.g.plan.Load()
+	file, lock, err := lockOf(p)
+	if err != nil {
+		return nil, err
+	}
+	all := &control.Pins{File: file, Upstreams: []control.UpstreamPins{}}
+	for _, s := range p.mcp {
+		u := control.UpstreamPins{Upstream: s.cfg.Name, Changes: []control.PinChange{}}
+		for _, list := range append([]string{pin.Server}, pinnedLists...) {
+			u.Pinned += len(lock.Items(s.cfg.Name, list))
+		}
+		s.blocking.Lock()
+		for _, c := range s.blocked {
+			u.Changes = append(u.Changes, shownChange(&c))
+		}
+		s.blocking.Unlock()
+		slices.SortFunc(u.Changes, func(a, b control.PinChange) int { return strings.Compare(a.What+" "+a.Name, b.What+" "+b.Name) })
+		all.Upstreams = append(all.Upstreams, u)
+	}
+	return all, nil
+}
+
+func shownChange(c *pin.Change) control.PinChange {
+	return control.PinChange{What: c.What(), Name: c.Name, Kind: c.Kind, Diff: c.Diff}
+}
+
+// PinChanges implements control.Backend.
+func (o operator) PinChanges(ctx context.Context, name string) (*control.PinChanges, error) {
+	changes, _, err := o.compare(ctx, name)
+	return changes, err
+}
+
+// compare asks an upstream for all that is pinned of it, and says what differs.
+func (o operator) compare(ctx context.Context, name string) (*control.PinChanges, map[string][]jsonrpc.Raw, error) {
+	p := o.g.plan.Load()
+	if _, err := p.configured(name); err != nil {
+		return nil, nil, err
+	}
+	file, lock, err := lockOf(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := p.byName[name]
+	if s == nil || s.mcp == nil {
+		return nil, nil, control.NewProblem(http.StatusConflict, name+" is not asked: it speaks no MCP, or the configuration disables it")
+	}
+	ctx, cancel := context.WithTimeout(ctx, pinWait)
+	defer cancel()
+	all, err := s.everything(ctx)
+	if err != nil {
+		return nil, nil, control.NewProblem(http.StatusBadGateway, "nothing was compared: "+err.Error())
+	}
+	changes := &control.PinChanges{Upstream: name, File: file, Changes: []control.PinChange{}}
+	var lines []string
+	for _, list := range append([]string{pin.Server}, pinnedLists...) {
+		changes.Pinned += len(all[list])
+		for _, c := range lock.Check(name, list, all[list]) {
+			changes.Changes = append(changes.Changes, shownChange(&c))
+		}
+		for _, item := range all[list] {
+			sum, err := pin.Hash(list, item)
+			if err != nil {
+				sum = "invalid: " + err.Error()
+			}
+			lines = append(lines, list+" "+sum)
+		}
+	}
+	slices.Sort(lines)
+	digest := sha256.Sum256([]byte(strings.Join(lines, "\n")))
+	changes.Digest = hex.EncodeToString(digest[:16])
+	return changes, all, nil
+}
+
+// AcceptPins implements control.Backend.
+func (o operator) AcceptPins(ctx context.Context, name string, accepted *control.AcceptPins) (*control.PinChanges, error) {
+	changes, all, err := o.compare(ctx, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case accepted.Digest != changes.Digest:
+		return nil, control.NewProblem(http.StatusConflict, fmt.Sprintf(
+			"the digest %.64q is not that of what %s says now: look at the changes, and accept the digest that is shown with them", accepted.Digest, name))
+	}
+	if err := o.pin(name, changes.File, all); err != nil {
+		return nil, control.NewProblem(http.StatusConflict, "nothing was accepted: "+err.Error())
+	}
+	return changes, nil
+}
+
+// pin writes what an upstream says into the lock file, and has the gateway go by it.
+func (o operator) pin(name, file string, all map[string][]jsonrpc.Raw) error {
+	g := o.g
+	g.reloading.Lock()
+	defer g.reloading.Unlock()
+	if g.draining.Load() {
+		return errDraining()
+	}
+	lock, err := pin.Load(file)
+	if err != nil {
+		return err
+	}
+	for list, items := range all {
+		if err := lock.Accept(name, list, items); err != nil {
+			return err
+		}
+	}
+	if err := lock.Save(file); err != nil {
+		return err
+	}
+	old := g.plan.Load()
+	p, err := g.newPlan(old.config, old, nil)
+	if err != nil {
+		return err
+	}
+	g.swap(old, p, name, func(s *server) { s.close(g.ends) })
+	return nil
+}
