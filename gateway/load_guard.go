@@ -413,7 +413,7 @@ var namedByUpstream = []string{
 func (c *checker) pattern(path, pattern string, upstreams []string) {
 	method, name, _ := strings.Cut(pattern, " ")
 	head, _, named := strings.Cut(name, "/")
-	if !slices.Contains(namedByUpstream, method) || head == "" || strings.ContainsAny(head, "*?") || named && slices.Contains(upstreams, head) {
+	if !slices.Contains(namedByUpstream, method) && (method != methodAdmin || !named) || head == "" || strings.ContainsAny(head, "*?") || named && slices.Contains(upstreams, head) {
 		return
 	}
 	hint := "the upstreams are " + strings.Join(upstreams, ", ")

@@ -346,7 +346,12 @@ var named = map[string]string{
 // methodRPC is how a gateway names calls of its upstreams that speak no MCP: rpc UPSTREAM/METHOD.
 const methodRPC = "rpc"
 
-func goesByName(method string) bool { return named[method] != "" || method == methodRPC }
+// methodAdmin is how a gateway names changes of itself: gateway/admin CHANGE, gateway/admin UPSTREAM/CHANGE.
+const methodAdmin = "gateway/admin"
+
+func goesByName(method string) bool {
+	return named[method] != "" || method == methodRPC || method == methodAdmin
+}
 
 // call reads CALL [PARAMS].
 func (x *explaining) call(args []string, config *gateway.Config) (*guard.Call, error) {
@@ -434,6 +439,9 @@ func ownerOf(word string, upstreams []*gateway.Upstream) *gateway.Upstream {
 func (x *explaining) place(c *guard.Call, name string, upstreams []*gateway.Upstream) error {
 	c.Name = name
 	if len(upstreams) == 0 {
+		return nil
+	}
+	if c.Method == methodAdmin && !strings.Contains(name, "/") { // of the gateway as a whole
 		return nil
 	}
 	if name == "" || c.Upstream != "" {
