@@ -64,7 +64,7 @@ takes these commands from its own machine only. docs/admin.md describes the API 
 		},
 	}
 	var all []*adminCommand
-	for _, list := range [][]*adminCommand{upstreamCommands(), gatewayCommands()} {
+	for _, list := range [][]*adminCommand{upstreamCommands(), decisionCommands(), gatewayCommands()} {
 		all = append(all, list...)
 	}
 	for _, c := range all {
