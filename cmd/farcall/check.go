@@ -233,6 +233,9 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 	if t := c.Tasks; t.Dir != "" {
 		r.Limits = append(r.Limits, fmt.Sprintf("tasks are stored in %s, up to %s for each address, and kept for %s: they survive a restart", t.Dir, bytesText(t.MaxBytes), brief(t.TTL)))
 	}
+	if text := signInText(c); text != "" {
+		r.Limits = append(r.Limits, text)
+	}
 	if c.Errors == "plain" {
 		r.Limits = append(r.Limits, "callers are not told why a server fails")
 	}

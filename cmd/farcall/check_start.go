@@ -14,6 +14,7 @@ import (
 type checkStarted struct {
 	Name      string  `json:"name"`
 	Error     string  `json:"error,omitempty"`
+	SignIn    bool    `json:"signIn,omitzero"` // it was not started: each principal signs in to it
 	Server    string  `json:"server,omitempty"`
 	Revision  string  `json:"revision,omitempty"`
 	Seconds   float64 `json:"seconds,omitzero"`
@@ -30,7 +31,7 @@ const closeTime = 5 * time.Second
 // start starts the servers of a configuration, and adds what they say to the report. It reports whether all are there.
 func (r *checkReport) start(ctx context.Context, given *gateway.Config) (ok bool, err error) {
 	c := *given
-	c.Tasks.Dir = "" // a gateway that is served may have both
+	c.Tasks.Dir, c.SignIn.Dir = "", "" // a gateway that is served may have them
 	if c.Guard != nil {
 		guarded := *c.Guard
 		guarded.Audit.File = ""
@@ -51,7 +52,9 @@ func (r *checkReport) start(ctx context.Context, given *gateway.Config) (ok bool
 			Name: s.Upstream, Server: s.Server, Revision: s.Revision, Seconds: s.Took.Seconds(),
 			Tools: s.Tools, Resources: s.Resources, Templates: s.Templates, Prompts: s.Prompts, Bytes: s.Bytes,
 		}
-		if s.Err != nil {
+		if s.SignIn {
+			d = checkStarted{Name: s.Upstream, SignIn: true}
+		} else if s.Err != nil {
 			d, ok = checkStarted{Name: s.Upstream, Error: s.Err.Error()}, false
 		}
 		r.Started = append(r.Started, d)
@@ -67,6 +70,10 @@ func (e *env) explainStarted(r *checkReport) error {
 	var rows [][]string
 	bytes := 0
 	for _, s := range r.Started {
+		if s.SignIn {
+			rows = append(rows, []string{"  " + s.Name, "was not started: each principal signs in to it"})
+			continue
+		}
 		if s.Error != "" {
 			rows = append(rows, []string{"  " + s.Name, "cannot be used: " + tame(s.Error)})
 			continue

@@ -204,6 +204,7 @@ type loginFlags struct {
 	store, secretFile, redirect string
 	scopes                      []string
 	noBrowser, list             bool
+	signIns                     signIns
 	login
 }
 
@@ -224,9 +225,15 @@ func newLoginCmd(e *env) *cobra.Command {
 		Long:  loginLong,
 		Example: `  farcall login https://example.com/mcp
   farcall login --no-browser --scope read --scope write https://example.com/mcp
-  farcall login --list`,
+  farcall login --list
+  farcall login --list --config farcall.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.list {
+			switch {
+			case f.signIns.config != "" && (!f.list || len(args) > 0):
+				return usagef("For example: farcall login --list --config farcall.yaml", "principals sign in to upstreams of a gateway with their browsers; --config only lists them, with --list")
+			case f.signIns.config != "":
+				return f.printSignIns(cmd.Context(), &f.signIns)
+			case f.list:
 				return f.printLogins(cmd.Context(), args)
 			}
 			return f.run(cmd, args)
@@ -243,18 +250,35 @@ func newLoginCmd(e *env) *cobra.Command {
 	flags.BoolVar(&f.DPoP, "dpop", false, "bind the tokens to a key (RFC 9449) where the server can")
 	f.common(cmd)
 	flags.BoolVar(&f.list, "list", false, "list the logins, without TARGET")
+	flags.StringVar(&f.signIns.config, "config", "", "with --list: list the principals that have signed in to upstreams of the gateway with this configuration `file`")
 	return cmd
 }
 
 func newLogoutCmd(e *env) *cobra.Command {
 	f := loginFlags{remote: remote{env: e}}
 	cmd := &cobra.Command{
-		Use:     "logout TARGET",
-		Short:   "Revoke and forget the tokens for an MCP server",
-		Example: "  farcall logout https://example.com/mcp",
-		RunE:    func(cmd *cobra.Command, args []string) error { return f.logout(cmd, args) },
+		Use:   "logout [TARGET]",
+		Short: "Revoke and forget the tokens for an MCP server",
+		Long: `Revoke and forget the tokens that 'farcall login' got for an MCP server. With --config, those of principals that have
+signed in to upstreams of a gateway (auth: sign_in). A gateway that runs notices with the next call.`,
+		Example: `  farcall logout https://example.com/mcp
+  farcall logout --config farcall.yaml --principal ada --upstream calendar`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.signIns.config == "" && !f.signIns.chooses() {
+				return f.logout(cmd, args)
+			}
+			if f.signIns.config == "" || len(args) > 0 {
+				return usagef("For example: farcall logout --config farcall.yaml --principal ada", "--principal, --upstream and --all go with --config, and there is no TARGET then")
+			}
+			return f.endSignIns(cmd.Context(), &f.signIns)
+		},
 	}
 	f.common(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.signIns.config, "config", "", "the configuration `file` of a gateway, whose principals have signed in to upstreams")
+	flags.StringVar(&f.signIns.principal, "principal", "", "end the sign-ins of the principal of this `name`")
+	flags.StringVar(&f.signIns.upstream, "upstream", "", "end the sign-ins to the upstream of this `name`")
+	flags.BoolVar(&f.signIns.all, "all", false, "end all sign-ins")
 	return cmd
 }
 
