@@ -184,6 +184,14 @@ func newGuarded(t *testing.T, p *provider) *guarded {
 	t.Helper()
 	s := mcp.NewServer("guarded", "1", nil)
 	mcp.AddTool(s, mcp.Tool{Name: "hello"}, func(context.Context, struct{}) (string, error) { return "come in", nil })
+	mcp.AddTool(s, mcp.Tool{Name: "whoami"}, func(ctx context.Context, _ struct{}) (string, error) {
+		_, token, _ := strings.Cut(mcphttp.RequestFrom(ctx).Header.Get("Authorization"), " ")
+		claims, err := p.verify(token)
+		if err != nil {
+			return "", err
+		}
+		return claims.Subject, nil
+	})
 	h := mcphttp.NewHandler(s, nil)
 	g := &guarded{}
 	mux := http.NewServeMux()
@@ -263,11 +271,17 @@ func proved(r *http.Request, thumbprint string) error {
 
 var (
 	formAction = regexp.MustCompile(`<form[^>]* action="([^"]*)"`)
-	promptName = regexp.MustCompile(`name="prompt" value="([^"]*)"`)
+	promptName = regexp.MustCompile(`name="(prompt|link)" value="([^"]*)"`)
 )
 
-// signIn is the user and his browser: it goes where it is sent, and fills in the forms of the provider.
+// signIn is the user ann and a browser: it goes where it is sent, and fills in the forms of the provider.
 func signIn(t *testing.T, address string) {
+	t.Helper()
+	signInAs(t, "ann", address)
+}
+
+// signInAs is signIn of any user. It begins at the provider, or at the start page of a gateway.
+func signInAs(t *testing.T, user, address string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
 	if err != nil {
@@ -288,7 +302,7 @@ func signIn(t *testing.T, address string) {
 		if action == nil || prompt == nil {
 			t.Fatalf("%s: %d %s", resp.Request.URL, resp.StatusCode, body)
 		}
-		form := url.Values{"prompt": {string(prompt[1])}, "login": {"ann"}, "password": {"any"}}
+		form := url.Values{string(prompt[1]): {string(prompt[2])}, "login": {user}, "password": {"any"}}
 		at, err2 := resp.Request.URL.Parse(html.UnescapeString(string(action[1])))
 		if err2 != nil {
 			t.Fatal(err2)
@@ -379,6 +393,7 @@ func TestOIDCProvider(t *testing.T) {
 			}
 		})
 	}
+	t.Run("sign_in", func(t *testing.T) { principalsSignIn(t, p) })
 	t.Run("guard", func(t *testing.T) { guardWorks(t, p) })
 	t.Run("private_key_jwt", func(t *testing.T) { gatewayWorks(t, p, newGuarded(t, p), key) })
 }
