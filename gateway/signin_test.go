@@ -271,3 +271,35 @@ func TestSignInWrongKey(t *testing.T) {
 		t.Errorf("after a restart: %q, %v", got, err)
 	}
 }
+
+// A browser that shows credentials signs in for their principal only, and nobody without those where the configuration wants them.
+// Credentials that are wrong are an error, and no other path is open.
+func TestSignInBrowsers(t *testing.T) {
+	l := newSignLab(t, "legacy", func(c *Config) { c.SignIn.Browser = browserPrincipal })
+	link, err := l.g.plan.Load().byName["far"].signIn.Link(l.who("ann"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]int{"": http.StatusForbidden, personKey("bob"): http.StatusForbidden, "wrong": http.StatusUnauthorized, personKey("ann"): http.StatusOK} {
+		for _, address := range []string{link, l.web.URL + "/mcp"} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if key != "" {
+				r.Header.Set("Authorization", "Bearer "+key)
+			}
+			resp, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if address == link && resp.StatusCode != want || address != link && key == "" && resp.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%q at %s: %s", key, address, resp.Status)
+			}
+		}
+	}
+	if page := l.visit("ann", link); page != "no start page" {
+		t.Errorf("a browser without credentials sees %s", page)
+	}
+}

@@ -2,11 +2,13 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 )
@@ -106,3 +108,56 @@ func TestStartStory(t *testing.T) {
 		}
 	})
 }
+
+// Connections that cannot be started because of their caller are that caller's trouble: the breaker stays closed, and calls of
+// others go through, also those that came before anything was known of the server.
+func TestCallersFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, legacy)
+		refused := errors.New("the token of the caller is not accepted")
+		hold := make(chan struct{})
+		u := New(&Options{
+			Name: "lab", Lifetime: lifetimePrincipal, BreakAfter: 2, BreakFor: time.Hour, Identity: func(ctx context.Context) any { return ctx.Value(whoKey{}) },
+			CallersFault: func(err error) bool { return errors.Is(err, refused) },
+			Dial: func(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, error) {
+				if Identity(ctx) == "bob" {
+					<-hold
+					return nil, refused
+				}
+				return l.dial(ctx, o)
+			},
+		})
+		defer l.close(u)
+		call := func(who string) error {
+			_, err := u.Call(context.WithValue(t.Context(), whoKey{}, who), toolCall("which", "", Caller{Owner: owner.Named(who)}))
+			return err
+		}
+		bob, ann := make(chan error, 1), make(chan error, 1)
+		go func() { bob <- call("bob") }()
+		synctest.Wait()
+		go func() { ann <- call("ann") }() // it waits for what bob's connection tells of the server
+		synctest.Wait()
+		close(hold)
+		if err := <-bob; !errors.Is(err, refused) {
+			t.Errorf("bob: %v", err)
+		}
+		if err := <-ann; err != nil {
+			t.Errorf("ann: %v", err)
+		}
+		for range 5 {
+			if err := call("bob"); !errors.Is(err, refused) {
+				t.Errorf("bob: %v", err)
+			}
+		}
+		for _, who := range []string{"ann", "cy"} {
+			if err := call(who); err != nil {
+				t.Errorf("%s: %v", who, err)
+			}
+		}
+		if s := u.Status(); s.State != StateUp {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+type whoKey struct{}
