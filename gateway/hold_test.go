@@ -63,6 +63,7 @@ func newPair(t *testing.T) *pair {
 	t.Helper()
 	p := &pair{m: newMock("legacy"), changed: make(chan string, 100)}
 	p.lab = newLabOf(t, nil, &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{p.m.tcp(t, "a"), child("b", "ok")}})
+	t.Cleanup(func() { close(p.m.release) }) // its calls go on when their connection has ended
 	p.legacy = p.client(t, mcp.ClientOptions{Era: "legacy", OnListChanged: func(kind string) { p.changed <- kind }})
 	p.modern = p.client(t, mcp.ClientOptions{Era: "modern"})
 	for _, c := range []*mcp.Client{p.legacy, p.modern} {
