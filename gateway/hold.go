@@ -36,6 +36,14 @@ func (h *held) draining() bool {
 	}
 }
 
+// state is that of the held server.
+func (h *held) state() string {
+	if h.draining() {
+		return stateDraining
+	}
+	return stateDisabled
+}
+
 // text is why the server takes no calls. "": it takes them.
 func (h *held) text() string {
 	if h == nil {

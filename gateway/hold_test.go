@@ -127,6 +127,11 @@ func TestDisable(t *testing.T) {
 		disabled(t, what, err)
 		wants(t, c, "b__echo", "x", "x")
 	}
+	for r := range p.Readings {
+		if r.Name == "farcall_upstream_state" && r.Upstream == "a" && (r.Value == 1) != (r.State == "disabled") {
+			t.Errorf("%+v", r)
+		}
+	}
 	for _, change := range []string{"disable", "drain"} {
 		if u := p.order(t, "a", change, "{}"); u.State != "disabled" {
 			t.Errorf("%s again: %+v", change, u)

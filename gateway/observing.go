@@ -37,9 +37,15 @@ func (s *server) readings() (all []observe.Reading) {
 	}
 	if s.mcp != nil {
 		st := s.mcp.Status()
-		for _, state := range []string{upstream.StateIdle, upstream.StateStarting, upstream.StateUp, upstream.StateDown, upstream.StateOpen} {
+		now := st.State
+		if s.held != nil {
+			now = s.held.state()
+		}
+		for _, state := range []string{
+			upstream.StateIdle, upstream.StateStarting, upstream.StateUp, upstream.StateDown, upstream.StateOpen, stateDraining, stateDisabled,
+		} {
 			r := observe.Reading{Name: "farcall_upstream_state", State: state}
-			if state == st.State {
+			if state == now {
 				r.Value = 1
 			}
 			all = append(all, r)

@@ -102,9 +102,9 @@ func (l *lab) read(t *testing.T, path string, v any, headers ...string) {
 	}
 }
 
-// audited are the decisions of an audit about changes, and about requests without credentials, in the order of their texts. Equal
-// refusals of one caller are counted in one line.
-func audited(t *testing.T, file string) (calls []string) {
+// audited are the decisions of an audit about changes, and about requests without credentials, as often as they were made. Equal
+// refusals of one caller are counted in one line. Refusals for which there was no room at the moment are counted only: unwritten.
+func audited(t *testing.T, file string) (calls []string, unwritten int) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -114,10 +114,12 @@ func audited(t *testing.T, file string) (calls []string) {
 		var d struct {
 			Call, Decision, Principal string
 			Repeats                   *int
+			Unwritten                 int
 		}
 		if err := json.Unmarshal(line, &d); err != nil {
 			t.Fatal(err)
 		}
+		unwritten += d.Unwritten
 		if d.Decision != "" && (strings.HasPrefix(d.Call, "gateway/admin ") || strings.HasPrefix(d.Call, "http ")) {
 			n := 1
 			if d.Repeats != nil {
@@ -126,8 +128,7 @@ func audited(t *testing.T, file string) (calls []string) {
 			calls = append(calls, slices.Repeat([]string{d.Call + " " + d.Decision + " " + d.Principal}, n)...)
 		}
 	}
-	slices.Sort(calls)
-	return calls
+	return calls, unwritten
 }
 
 // Operators see the gateway and its upstreams, also those that the configuration disables.
@@ -328,9 +329,9 @@ func TestOperatorChanges(t *testing.T) {
 		if err := l.Shutdown(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		slices.Sort(records)
-		if got := audited(t, c.Guard.Audit.File); !slices.Equal(got, records) {
-			t.Errorf("the audit has more of %v, and lacks %v", minus(got, records), minus(records, got))
+		got, unwritten := audited(t, c.Guard.Audit.File)
+		if more, less := minus(got, records), minus(records, got); len(more) > 0 || len(less) != unwritten {
+			t.Errorf("the audit has more of %v, and lacks %v; it has counted %d that were not written", more, less, unwritten)
 		}
 		t.Logf("%d changes, %d senders, anonymous %v: %d records", changes, len(all), anonymous, len(records))
 	}

@@ -49,10 +49,10 @@ func (s *server) status(p *plan) admin.UpstreamStatus {
 		}
 	}
 	if s.held != nil {
-		u.State, u.Since, u.LastError = stateDisabled, s.held.since, ""
-		if s.held.draining() {
+		u.State, u.Since, u.LastError = s.held.state(), s.held.since, ""
+		if u.State == stateDraining {
 			before := s.held.before.status(p)
-			u.State, u.InFlight, u.Queued, u.Children, u.Stderr = stateDraining, before.InFlight, before.Queued, before.Children, before.Stderr
+			u.InFlight, u.Queued, u.Children, u.Stderr = before.InFlight, before.Queued, before.Children, before.Stderr
 			return u
 		}
 	}

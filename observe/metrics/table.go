@@ -151,7 +151,7 @@ var table = []metric{
 // readings are the metrics that are measured when they are read: see Metrics.Read.
 var readings = []metric{
 	{"farcall_suspended", "", gauge, "Calls that wait for the client's answer to a question.", nil, nil},
-	{"farcall_upstream_state", "", gauge, "1 for the state that a server is in; open: the circuit breaker is.", []string{labelUpstream, labelState}, nil},
+	{"farcall_upstream_state", "", gauge, "1 for the state that a server is in; open: the circuit breaker is; draining, disabled: by an operator.", []string{labelUpstream, labelState}, nil},
 	{"farcall_upstream_inflight", "", gauge, "Calls in flight to a server.", []string{labelUpstream}, nil},
 	{"farcall_queued", "", gauge, "Calls that wait for a connection to a server.", []string{labelUpstream}, nil},
 	{"farcall_upstream_connections", "", gauge, "Connections to a server.", []string{labelUpstream}, nil},

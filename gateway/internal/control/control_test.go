@@ -130,6 +130,17 @@ func TestDocument(t *testing.T) {
 	}
 }
 
+// A body beyond the bound is refused, and that is written down.
+func TestBodyBound(t *testing.T) {
+	for n, want := range map[int]int{maxBody: http.StatusOK, maxBody + 1: http.StatusRequestEntityTooLarge} {
+		f := &fake{}
+		body := "{}" + strings.Repeat(" ", n-2)
+		if got := send(New(f, f), http.MethodPost, base+"/reload", body); got.Code != want || f.begun+f.refused != 1 {
+			t.Errorf("%d bytes: %d, begun %d, refused %d: %s", n, got.Code, f.begun, f.refused, got.Body)
+		}
+	}
+}
+
 // Whatever is sent, a change is begun and ended once, or refused once, or is none; and what is no success is a problem document.
 func FuzzHandler(f *testing.F) {
 	for _, r := range routes {
