@@ -211,7 +211,7 @@ func (s *server) undescribed() *mcp.ServerInfo {
 
 // signInList is a list of the upstream for who has to sign in.
 func (s *server) signInList(kind string) route.List {
-	all := route.List{Items: []jsonrpc.Raw{}}
+	all := route.List{Items: []jsonrpc.Raw{}, AsItIs: true} // whatever is chosen of the upstream needs the sign-in
 	if kind == route.Tools {
 		text := "Sign in to " + s.cfg.Name + ". Its tools are listed when you have signed in. The user has to open a page in a browser."
 		item := jsonrpc.AppendString(jsonrpc.Raw(`{"name":"`+signInTool+`","description":`), text)

@@ -267,6 +267,11 @@ type signClient struct {
 
 func (l *signLab) client(who, era string, visits bool) *signClient {
 	l.t.Helper()
+	return l.clientAt("/mcp", who, era, visits)
+}
+
+func (l *signLab) clientAt(path, who, era string, visits bool) *signClient {
+	l.t.Helper()
 	c := &signClient{changed: make(chan string, 100), completed: make(chan string, 100), asked: make(chan string, 100)}
 	o := &mcp.ClientOptions{
 		Era: era, HTTP: &mcphttp.DialOptions{Header: http.Header{"Authorization": {"Bearer " + personKey(who)}}},
@@ -282,7 +287,7 @@ func (l *signLab) client(who, era string, visits bool) *signClient {
 		}
 	}
 	var err error
-	if c.Client, err = mcp.Dial(l.t.Context(), l.web.URL+"/mcp", o); err != nil {
+	if c.Client, err = mcp.Dial(l.t.Context(), l.web.URL+path, o); err != nil {
 		l.t.Fatal(err)
 	}
 	l.t.Cleanup(func() { c.Close() })

@@ -303,3 +303,56 @@ func TestSignInBrowsers(t *testing.T) {
 		t.Errorf("a browser without credentials sees %s", page)
 	}
 }
+
+// The tool for the sign-in is there whatever is chosen of the upstream, at every kind of address; and what is not chosen stays out.
+func TestSignInWhereToolsAreChosen(t *testing.T) {
+	l := newSignLab(t, "modern", func(c *Config) {
+		c.Upstreams[0].Tools = Filter{Allow: []string{"who*"}, Deny: []string{"sign_*"}, Rename: map[string]string{"whoami": "me", "sign_in": "x"}}
+		c.Endpoints = []*Endpoint{{Name: "team", Tools: []string{"far/whoami"}}, {Name: "mail", Tools: []string{}, Resources: []string{"far/mail:*"}}, {Name: "search", Search: &Search{}}}
+	})
+	for n, at := range []struct{ path, before, after string }{
+		{"/mcp", "far__sign_in", "far__me"},
+		{"/mcp/far", "sign_in", "me"},
+		{"/mcp/team", "far__sign_in", "far__me"},
+		{"/mcp/mail", "far__sign_in", ""},
+		{"/mcp/search", "search_tools call_tool", "search_tools call_tool"},
+	} {
+		who := []string{"ann", "bob"}[n%2]
+		c := l.clientAt(at.path, who, "", true)
+		if got := c.tools(t); got != at.before {
+			t.Errorf("%s: before the sign-in: %q", at.path, got)
+		}
+		tool, args := at.before, any(nil)
+		if strings.Contains(tool, "call_tool") {
+			tool, args = "call_tool", map[string]any{"name": "far__sign_in", "arguments": map[string]any{}}
+		}
+		if _, err := mcp.CallTool[string](t.Context(), c.Client, tool, args); err != nil || len(c.asked) != 1 {
+			t.Errorf("%s: %v, %d questions", at.path, err, len(c.asked))
+		}
+		if got := c.tools(t); got != at.after {
+			t.Errorf("%s: after the sign-in: %q", at.path, got)
+		}
+		if _, err := l.config.SignOut(t.Context(), func(_, _ string) bool { return true }); err == nil {
+			t.Error("tokens in memory were ended from outside")
+		}
+		ups := map[string]*signin.Upstream{"far": l.g.plan.Load().byName["far"].signIn}
+		if _, err := signOut(t.Context(), l.g.signIns.Store(), ups, func(_, _ string) bool { return true }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A caller without credentials of its own owns nothing, and is told so.
+func TestSignInAnonymous(t *testing.T) {
+	l := newSignLab(t, "legacy", func(c *Config) { c.Guard.Anonymous = true })
+	for _, rev := range era.Revisions() {
+		c, err := mcp.Dial(t.Context(), l.web.URL+"/mcp", &mcp.ClientOptions{Era: rev.Name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := mcp.CallTool[string](t.Context(), c, "far__sign_in", nil); err == nil || !strings.Contains(err.Error(), "shows no credentials") {
+			t.Errorf("%s: %v", rev.Name, err)
+		}
+		c.Close()
+	}
+}

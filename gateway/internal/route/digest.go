@@ -62,6 +62,9 @@ const (
 func digestOf(k kind, f *filter, l *List) *digest {
 	d := &digest{names: map[string]int{}, got: time.Now(), ttl: l.TTL, public: l.Public, some: len(l.Items) > 0}
 	d.plains = d.names
+	if l.AsItIs {
+		f = newFilter(&Filter{})
+	}
 	if len(f.Rename) > 0 && k != templates {
 		d.plains = map[string]int{}
 	}

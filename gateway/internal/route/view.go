@@ -57,6 +57,7 @@ type List struct {
 	TTL    time.Duration // how long it may be shown without asking again; negative: until Invalidate
 	Public bool          // all callers get the same
 	Note   string        // what is wrong with it though it can be used; see Missing
+	AsItIs bool          // the rules of the source are not for it: it stands in the place of the source's own
 }
 
 // Options has what may be chosen for a View.
