@@ -21,7 +21,8 @@ var pinnedLists = []string{pin.Tools, pin.Prompts, pin.Resources, pin.Templates}
 // changed, to be read by a person: "" when nothing has. With accept it writes the file, also
 // when there was none, or one of version 1. Then what servers have that are not in the
 // configuration stays pinned, unless that was loaded from a file: they have been taken out of
-// it. count is the number of definitions. It fails when a server cannot be asked.
+// it. count is the number of definitions. It fails when a server cannot be asked. Upstreams to which each principal
+// signs in are left out.
 func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes string, count int, err error) {
 	lock, err := pin.Load(path)
 	if errors.Is(err, fs.ErrNotExist) && accept {
@@ -33,6 +34,9 @@ func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes st
 	had := len(lock.Sources()) > 0
 	var text strings.Builder
 	for _, s := range g.plan.Load().mcp {
+		if s.signIn != nil {
+			continue // it says nothing without a principal
+		}
 		all, err := s.everything(ctx)
 		if err != nil {
 			return "", 0, err
@@ -61,9 +65,6 @@ func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes st
 
 // everything returns all that is pinned of a server, by list.
 func (s *server) everything(ctx context.Context) (map[string][]jsonrpc.Raw, error) {
-	if s.signIn != nil {
-		return nil, fmt.Errorf("%s cannot be asked what it is: %w", s.cfg.Name, errNoPrincipal)
-	}
 	info, err := s.mcp.Describe(ctx, anybody())
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be asked what it is: %w", s.cfg.Name, err)

@@ -356,3 +356,24 @@ func TestSignInAnonymous(t *testing.T) {
 		c.Close()
 	}
 }
+
+// What nobody could pin is withheld, and pins of other upstreams do not fail for it.
+func TestSignInWithLock(t *testing.T) {
+	lock := filepath.Join(t.TempDir(), "farcall.lock")
+	l := newSignLab(t, "modern", nil)
+	if changes, count, err := l.g.Pin(t.Context(), lock, true); err != nil || count != 0 || changes != "" {
+		t.Fatalf("%q, %d, %v", changes, count, err)
+	}
+	locked := *l.config
+	locked.Lock = lock
+	if err := l.g.Reload(&locked); err != nil {
+		t.Fatal(err)
+	}
+	c := l.client("ann", "", true)
+	if _, err := mcp.CallTool[string](t.Context(), c.Client, "far__whoami", nil); err == nil || len(c.asked) != 1 {
+		t.Errorf("%v, %d questions", err, len(c.asked))
+	}
+	if got := c.tools(t); got != "" {
+		t.Errorf("what is not pinned is shown: %q", got)
+	}
+}

@@ -233,9 +233,7 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 	if t := c.Tasks; t.Dir != "" {
 		r.Limits = append(r.Limits, fmt.Sprintf("tasks are stored in %s, up to %s for each address, and kept for %s: they survive a restart", t.Dir, bytesText(t.MaxBytes), brief(t.TTL)))
 	}
-	if text := signInText(c); text != "" {
-		r.Limits = append(r.Limits, text)
-	}
+	r.Limits = append(r.Limits, signInLimits(c)...)
 	if c.Errors == "plain" {
 		r.Limits = append(r.Limits, "callers are not told why a server fails")
 	}
@@ -332,7 +330,7 @@ func caveats(u *gateway.Upstream, c *gateway.Config) (texts []string) {
 			texts = append(texts, "lifetime principal: the guard lets in callers without credentials; "+unauthenticatedOwn)
 		}
 	}
-	return texts
+	return append(texts, signInCaveats(u, c)...)
 }
 
 // unauthenticatedOwn is what callers without credentials have with the lifetime principal.

@@ -74,11 +74,19 @@ func signInFailure(err error) error {
 	return &exitError{code: exitFailure, err: errors.New(tame(strings.TrimPrefix(err.Error(), "gateway: ")))}
 }
 
-// signInText says how principals sign in to upstreams. "": nobody does.
-func signInText(c *gateway.Config) string {
+// signInCaveats are what of an upstream with sign-in has no effect.
+func signInCaveats(u *gateway.Upstream, c *gateway.Config) []string {
+	if c.Lock == "" || u.Disabled || u.Auth == nil || u.Auth.Type != "sign_in" {
+		return nil
+	}
+	return []string{"it cannot be pinned, because each principal signs in to it: with " + c.Lock + " nothing of it is shown"}
+}
+
+// signInLimits say how principals sign in to upstreams. Nil: nobody does.
+func signInLimits(c *gateway.Config) []string {
 	s := &c.SignIn
 	if s.URL == "" {
-		return ""
+		return nil
 	}
 	text := "principals sign in to upstreams at " + s.URL + "/signin; "
 	if s.Dir == "" {
@@ -89,5 +97,5 @@ func signInText(c *gateway.Config) string {
 	if s.Browser == "principal" {
 		text += "; a browser has to show the credentials of the principal"
 	}
-	return text
+	return []string{text}
 }
