@@ -104,7 +104,7 @@ type Gateway struct {
 	guard     *supervise.Guard // of all children
 	shield    *shield          // who may call what; nil: everybody everything
 	states    *seal            // of modern servers
-	signIns   *signin.Service  // nil: nobody signs in to upstreams
+	signIns   *signin.Service  // nil: principals do not sign in to upstreams
 	signing   signInConfig     // of them
 	web       http.Handler     // what is behind it
 }

@@ -73,7 +73,7 @@ func (e *endpoint) callTool(w *calling, t *route.Target) (upstream.Result, error
 		return e.forward(w, t.Source)
 	}
 	if wants, err := s.wantsSignIn(w); wants || err != nil {
-		return e.forward(w, t.Source) // whoever has signed out gets no results of before
+		return e.forward(w, t.Source) // a principal that has signed out gets no earlier results
 	}
 	scope := s.mcp.Scope(w.Caller)
 	if !c.public {

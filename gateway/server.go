@@ -55,7 +55,7 @@ type server struct {
 	api      *api                  // nil: it is no HTTP API
 	alone    *route.View           // what it offers, by its own names
 	auth     mcphttp.Authorizer    // nil: headers are all it needs
-	signIn   *signin.Upstream      // nil: nobody signs in to it
+	signIn   *signin.Upstream      // nil: principals do not sign in to it
 	http     *http.Client          // nil: that of the transport
 	tls      *tls.Config           // nil: that of the transport
 

@@ -120,7 +120,7 @@ func (s *server) newSignIn() (err error) {
 	return nil
 }
 
-// ownToken adds the token of the principal for whom a request is made. There is one for each connection, which
+// ownToken adds the token of the principal that a request is made for. There is one for each connection, which
 // belongs to one principal.
 type ownToken struct {
 	signIn *signin.Upstream
@@ -164,7 +164,7 @@ func (t *ownToken) Challenge(ctx context.Context, r *http.Response) (bool, error
 
 var _ mcphttp.Authorizer = (*ownToken)(nil)
 
-// principalOf returns who calls, for whom tokens may be kept.
+// principalOf returns the principal that calls, as the owner of tokens.
 func principalOf(ctx context.Context) signin.Who {
 	p := callerIn(ctx)
 	return signin.Who{Owner: p.Owner(), Name: p.Name()}
@@ -190,7 +190,7 @@ func callersFault(err error) bool {
 	return errors.Is(err, signin.ErrCaller)
 }
 
-// unsigned is what the upstream is for who has to sign in. Nil: they have signed in, or nobody has to.
+// unsigned describes the upstream to a principal that has to sign in. Nil: it has signed in, or does not have to.
 func (s *server) unsigned(ctx context.Context) (*mcp.ServerInfo, error) {
 	if wants, err := s.wantsSignIn(ctx); !wants || err != nil {
 		return nil, err
@@ -243,7 +243,7 @@ func toolText(text string, failed bool) upstream.Result {
 // an error with the address. The call goes on when there is neither an answer nor an error.
 //
 // A client of 2026-07-28 is asked in a round of the call, and the next one waits for a while. One of 2025-11-25 gets the
-// error of that revision, and is told when the user has signed in. Any other client gets a text.
+// error of that revision, and a notification when the user has signed in. Any other client gets a text.
 func (e *endpoint) letSignIn(w *calling, s *server) (answer *upstream.Result, err error) {
 	if s.signIn == nil || s.held != nil {
 		return nil, nil

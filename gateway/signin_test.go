@@ -272,7 +272,7 @@ func TestSignInWrongKey(t *testing.T) {
 	}
 }
 
-// A browser that shows credentials signs in for their principal only, and nobody without those where the configuration wants them.
+// A browser that shows credentials signs in for their principal only, and one without any for no principal where the configuration wants them.
 // Credentials that are wrong are an error, and no other path is open.
 func TestSignInBrowsers(t *testing.T) {
 	l := newSignLab(t, "legacy", func(c *Config) { c.SignIn.Browser = browserPrincipal })
@@ -342,7 +342,7 @@ func TestSignInWhereToolsAreChosen(t *testing.T) {
 	}
 }
 
-// A caller without credentials of its own owns nothing, and is told so.
+// A caller without credentials of its own owns nothing, and gets an error that says so.
 func TestSignInAnonymous(t *testing.T) {
 	l := newSignLab(t, "legacy", func(c *Config) { c.Guard.Anonymous = true })
 	for _, rev := range era.Revisions() {
@@ -357,7 +357,7 @@ func TestSignInAnonymous(t *testing.T) {
 	}
 }
 
-// What nobody could pin is withheld, and pins of other upstreams do not fail for it.
+// What could not be pinned is withheld, and pins of other upstreams do not fail for it.
 func TestSignInWithLock(t *testing.T) {
 	lock := filepath.Join(t.TempDir(), "farcall.lock")
 	l := newSignLab(t, "modern", nil)

@@ -68,7 +68,7 @@ upstreams:
 	f2 := serve()
 	for _, who := range people {
 		who.dial(t)
-		who.is(t, 1) // nobody has to sign in again
+		who.is(t, 1) // without another sign-in
 	}
 	out, err := exec.Command(farcallPath, "logout", "--config", file, "--principal", "ann", "--upstream", "far").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "signing ann out of far") {

@@ -82,7 +82,7 @@ func signInCaveats(u *gateway.Upstream, c *gateway.Config) []string {
 	return []string{"it cannot be pinned, because each principal signs in to it: with " + c.Lock + " nothing of it is shown"}
 }
 
-// signInLimits say how principals sign in to upstreams. Nil: nobody does.
+// signInLimits say how principals sign in to upstreams. Nil: they do not.
 func signInLimits(c *gateway.Config) []string {
 	s := &c.SignIn
 	if s.URL == "" {

@@ -53,7 +53,7 @@ func TestOwnersNeverMix(t *testing.T) {
 						w.store = open(t, dir, key)
 					}
 					w.begin(nil)
-				case 5: // somebody sends the others a link of the authorization server
+				case 5: // one sends another the address of the authorization server
 					link, _ := w.ups[upstream].Link(p, nil)
 					if there := browsers[p.Name].open(link); p != other && browsers[other.Name].back(browsers[other.Name].consent(there)) {
 						t.Fatal("a browser has finished the sign-in of another one")
@@ -162,7 +162,7 @@ func TestLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if again, _ := u.Link(person("ann"), nil); again != link {
-			t.Error("another link although nobody has opened the first")
+			t.Error("another link although the first was not opened")
 		}
 		if other, _ := u.Link(person("bob"), nil); other == link {
 			t.Error("two principals have one link")

@@ -30,7 +30,7 @@ var pages = template.Must(template.New("page").Parse(`<!doctype html>
 </head><body><h1>{{.Title}}</h1>
 {{if .Link}}<p>The upstream <b>{{.Upstream}}</b> is about to be connected to the principal <b>{{.Principal}}</b> of this gateway. From then on
 that principal uses <b>{{.Upstream}}</b> in your name.</p>
-<p>Go on only if you are <b>{{.Principal}}</b>, and have just asked for this yourself. If somebody has sent you this link, close the window.</p>
+<p>Go on only if you are <b>{{.Principal}}</b>, and have just asked for this yourself. If you were sent this link, close the window.</p>
 <form method="post" action="/signin"><input type="hidden" name="link" value="{{.Link}}"><button>Sign in to {{.Upstream}}</button></form>
 {{else}}<p>{{.Text}}</p>
 {{end}}</body></html>

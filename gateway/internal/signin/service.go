@@ -67,7 +67,7 @@ type Service struct {
 
 	mu      sync.Mutex
 	ledger  *share.Ledger       // attempts, by owner
-	latest  map[ID]*attempt     // that nobody has opened; by owner and upstream
+	latest  map[ID]*attempt     // not opened yet; by owner and upstream
 	open    map[ID]*attempt     // whose user is at the authorization server; by owner and upstream
 	links   map[string]*attempt // by link, until it is opened
 	states  map[string]*attempt // by state, until the browser comes back
@@ -208,7 +208,7 @@ func (s *Service) fits(a *attempt, browser string) error {
 	case browser != "" && browser != a.id.Owner:
 		return errors.New("this sign-in belongs to another principal than the one whose credentials this browser shows")
 	case browser == "" && s.opts.Bound:
-		return errors.New("this browser shows no credentials, and this gateway lets nobody sign in without those of the principal")
+		return errors.New("this browser shows no credentials, and this gateway requires those of the principal for a sign-in")
 	}
 	return nil
 }
@@ -256,7 +256,7 @@ func (s *Service) begin(link, browser, cookie string) (*attempt, error) {
 	return a, nil
 }
 
-// tell gives the browser that waits an event, in place of one that nobody took.
+// tell gives the browser that waits an event, in place of one that was not taken.
 func (a *attempt) tell(e event) {
 	select {
 	case <-a.events:
@@ -293,7 +293,7 @@ func (s *Service) signedIn(a *attempt) {
 	if s.opts.OnChange != nil {
 		s.opts.OnChange(a.id)
 	}
-	for _, notify := range a.notify { // nobody adds to them: the link was opened
+	for _, notify := range a.notify { // they do not change: the link was opened
 		s.wg.Go(func() { notify(s.ctx, s.linkOf(a)) })
 	}
 }
@@ -370,7 +370,7 @@ func (s *Service) comeBack(upstream, state, browser, cookie string, address *url
 	case a.id.Upstream != upstream:
 		err = errors.New("this answer belongs to a sign-in to another upstream")
 	case sha256.Sum256([]byte(cookie)) != a.browser:
-		err = errors.New("this sign-in began in another browser. Do not go on with a link that somebody has sent you")
+		err = errors.New("this sign-in began in another browser. Do not use a link that was sent to you")
 	case !time.Now().Before(a.expires):
 		err = errors.New("this sign-in has expired. Call the tool again to begin another one")
 	}

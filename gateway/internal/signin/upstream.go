@@ -15,7 +15,7 @@ import (
 // maxClients bounds the clients of an upstream. One that was dropped is made again from the store.
 const maxClients = 4096
 
-// An Upstream adds to requests the tokens of the principals for whom they are made.
+// An Upstream adds to requests the tokens of the principals that they are made for.
 type Upstream struct {
 	service   *Service
 	name, url string
@@ -57,12 +57,12 @@ var (
 	ErrCaller = errors.New("signin: the token of the caller is not accepted")
 )
 
-var errNobody = errors.New("signin: the caller shows no credentials, and tokens are kept for principals only")
+var errNoOwner = errors.New("signin: the caller shows no credentials, and tokens are kept for principals only")
 
 // client returns that of a principal, with what the store has now.
 func (u *Upstream) client(ctx context.Context, who Who) (*client, error) {
 	if who.Owner == "" {
-		return nil, errNobody
+		return nil, errNoOwner
 	}
 	id := u.ID(who)
 	u.mu.Lock()
@@ -148,7 +148,7 @@ func (u *Upstream) Ready(ctx context.Context, who Who) (bool, error) {
 // Link returns where a principal begins to sign in. When they have, notify is called with that; it may be nil.
 func (u *Upstream) Link(who Who, notify func(ctx context.Context, url string)) (string, error) {
 	if who.Owner == "" {
-		return "", errNobody
+		return "", errNoOwner
 	}
 	return u.service.link(u.ID(who), who.Name, notify)
 }
