@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -93,10 +94,9 @@ upstreams:
 		}
 		text += string(b)
 	}
-	for _, secret := range []string{"eyJ", "access_token\":\"", "code_verifier=", "refresh_token="} { // JWTs begin so
-		if strings.Contains(text, secret) {
-			t.Errorf("the log, the audit or the files of the gateway have %q", secret)
-		}
+	// A JWT has dots, which the sealed parts of files have not: these may begin like one by chance.
+	if found := regexp.MustCompile(`eyJ[\w-]+\.[\w.-]*|access_token":"|code_verifier=|refresh_token=`).FindString(text); found != "" {
+		t.Errorf("the log, the audit or the files of the gateway have %.60q", found)
 	}
 }
 
