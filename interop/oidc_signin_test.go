@@ -86,16 +86,17 @@ upstreams:
 	if err != nil || len(files) == 0 {
 		t.Errorf("%v, %v", files, err)
 	}
-	text := f.output() + f2.output()
+	var text strings.Builder
+	text.WriteString(f.output() + f2.output())
 	for _, name := range append(files, filepath.Join(dir, "audit.jsonl")) {
 		b, err := os.ReadFile(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		text += string(b)
+		text.WriteString(string(b))
 	}
 	// A JWT has dots, which the sealed parts of files have not: these may begin like one by chance.
-	if found := regexp.MustCompile(`eyJ[\w-]+\.[\w.-]*|access_token":"|code_verifier=|refresh_token=`).FindString(text); found != "" {
+	if found := regexp.MustCompile(`eyJ[\w-]+\.[\w.-]*|access_token":"|code_verifier=|refresh_token=`).FindString(text.String()); found != "" {
 		t.Errorf("the log, the audit or the files of the gateway have %.60q", found)
 	}
 }
