@@ -48,18 +48,17 @@ type serveFlags struct {
 	logFlags
 
 	// Of a gateway.
-	listening     *atomic.Pointer[[]net.Listener] // once all are open
-	config        string
-	upstreams     []string
-	lock          string
-	foundLock     string // a lock beside --config, which does not name it
-	profile       string
-	drainTimeout  time.Duration
-	served        *gateway.Config // what --config said last
-	files         *watch.Files    // of --config
-	reloaded      atomic.Pointer[reloaded]
-	reloadedDrain atomic.Pointer[time.Duration] // of the configuration that was read again
-	configured    []string                      // the addresses of --config
+	listening    *atomic.Pointer[[]net.Listener] // once all are open
+	config       string
+	upstreams    []string
+	lock         string
+	foundLock    string // a lock beside --config, which does not name it
+	profile      string
+	drainTimeout atomic.Int64    // nanoseconds, of --config, which an operator may have read again at any time; 0: the default
+	served       *gateway.Config // what --config said last
+	files        *watch.Files    // of --config
+	reloaded     atomic.Pointer[reloaded]
+	configured   []string // the addresses of --config
 
 	configuredProxies []string // those of --config
 
@@ -273,11 +272,7 @@ func (f *serveFlags) readyLine(at net.Addr) string {
 
 // stop drains the server. A second signal ends that.
 func (f *serveFlags) stop(ctx context.Context, signals <-chan os.Signal) error {
-	drain := f.drainTimeout
-	if d := f.reloadedDrain.Load(); d != nil { // a reload may be under way
-		drain = *d
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(drain, drainTime))
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(time.Duration(f.drainTimeout.Load()), drainTime))
 	defer cancel()
 	drained := make(chan struct{})
 	go func() {

@@ -71,7 +71,7 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 		}
 	}
 	f.notices(c, stderr)
-	f.reloadedDrain.Store(&c.DrainTimeout)
+	f.drainTimeout.Store(int64(c.DrainTimeout))
 	f.tracer.Set(c.Trace.Parent == parentLink, c.Trace.Slow)
 	return f.serveGateway(ctx, b, c, log, stderr, nil)
 }
@@ -322,7 +322,7 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 		fmt.Fprintf(stderr, "farcall: %v\nfarcall: the new configuration is refused; the one before goes on\n", err)
 		return before
 	}
-	f.reloadedDrain.Store(&c.DrainTimeout)
+	f.drainTimeout.Store(int64(c.DrainTimeout))
 	f.tracer.Set(c.Trace.Parent == parentLink, c.Trace.Slow)
 	f.notices(c, stderr)
 	if moved {
