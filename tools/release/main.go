@@ -49,7 +49,7 @@ type release struct {
 }
 
 func main() {
-	dir := flag.String("out", "out/release", "the `directory` to write, which must not exist or is removed")
+	dir := flag.String("out", "out/release", "the `directory` to write; what it has is removed first")
 	only := flag.String("only", "", "build only this `platform`, as linux-amd64")
 	version := flag.String("version", "", "the `version`; what git describe prints, if it is left out")
 	bills := flag.Bool("sbom", true, "write a bill of materials for each binary")
@@ -114,6 +114,9 @@ func begin(dir, version string) (*release, error) {
 		version = "v0.0.0-" + version // without a tag; npm wants a version of this form
 	}
 	r := &release{dir: dir, version: version, commit: commit, date: date.UTC(), sums: map[string]string{}}
+	if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		return nil, fmt.Errorf("-out %s has sources, and would be removed: name another directory", dir)
+	}
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}

@@ -81,11 +81,12 @@ func (r *release) writePackage(dir string, m manifest, program file) error {
 	if err != nil {
 		return err
 	}
-	readme, license := fmt.Sprintf("# %s\n\n%s. See <%s>.\n", m.Name, m.Description, home), file{}
-	if license.text, err = os.ReadFile("LICENSE"); err != nil {
+	license, err := os.ReadFile("LICENSE")
+	if err != nil {
 		return err
 	}
-	for _, f := range []file{program, {"package.json", append(text, '\n'), 0o644}, {"README.md", []byte(readme), 0o644}, {"LICENSE", license.text, 0o644}} {
+	readme := fmt.Sprintf("# %s\n\n%s. See <%s>.\n", m.Name, m.Description, home)
+	for _, f := range []file{program, {"package.json", append(text, '\n'), 0o644}, {"README.md", []byte(readme), 0o644}, {"LICENSE", license, 0o644}} {
 		if err := os.WriteFile(filepath.Join(dir, f.name), f.text, f.mode); err != nil {
 			return err
 		}
