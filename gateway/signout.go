@@ -45,7 +45,7 @@ func signOut(ctx context.Context, store *signin.Store, ups map[string]*signin.Up
 	}
 	var failed []error
 	if damaged > 0 {
-		failed = append(failed, fmt.Errorf("gateway: sign_in: %d records cannot be read: who owns them has to sign in again", damaged))
+		failed = append(failed, fmt.Errorf("gateway: sign_in: %d records cannot be read: their owners have to sign in again", damaged))
 	}
 	for _, e := range all {
 		if !choose(e.Principal, e.Upstream) {
@@ -88,8 +88,12 @@ func (g *Gateway) revokeUnknown(ctx context.Context) {
 		if s := p.byName[e.Upstream]; s != nil {
 			u = s.signIn
 		}
-		err := signOutOf(ctx, g.signIns.Store(), u, &e)
-		g.opts.Logger.Info("a principal that is not configured any more was signed out", "upstream", e.Upstream, "principal", e.Principal, "error", err)
+		log := g.opts.Logger.With("upstream", e.Upstream, "principal", e.Principal)
+		if err := signOutOf(ctx, g.signIns.Store(), u, &e); err != nil {
+			log.Warn("a principal that is not configured any more was not signed out whole: 'farcall logout --config FILE --principal NAME' tries again", "error", err)
+			continue
+		}
+		log.Info("a principal that is not configured any more was signed out")
 	}
 }
 
