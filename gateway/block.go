@@ -70,7 +70,7 @@ func (s *server) info(ctx context.Context, who upstream.Caller) (*mcp.ServerInfo
 		return info, err
 	}
 	info, err := s.mcp.Describe(ctx, who)
-	if callersFault(err) { // who calls can begin all the same
+	if callersFault(err) { // the caller can begin all the same
 		return s.undescribed(), nil
 	}
 	if err != nil {

@@ -102,7 +102,7 @@ func (c *Upstream) authOptions() *mcpauth.Options {
 	}
 }
 
-// authorization puts the authorizer together. It reaches nobody.
+// authorization puts the authorizer together. It sends nothing.
 func (c *Upstream) authorization(*slog.Logger) (mcphttp.Authorizer, error) {
 	a, o := c.Auth, c.authOptions()
 	switch a.Type {
@@ -133,7 +133,7 @@ func (c *Upstream) authorization(*slog.Logger) (mcphttp.Authorizer, error) {
 			}
 		}
 		return &perCaller{at: u, all: a.Principals, pass: a.Type == authPassthrough}, nil
-	case authSignIn: // where it is kept, the gateway knows
+	case authSignIn: // newSignIn makes it: the tokens are kept by the gateway
 	default:
 		return nil, fmt.Errorf("there is no type %q", a.Type)
 	}

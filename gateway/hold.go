@@ -83,7 +83,7 @@ type order uint8
 const (
 	restart        order = iota // calls are cut off
 	restartOrderly              // calls have the time of a drain
-	drain                       // calls end by themselves
+	drain                       // calls go on until they end
 	disable                     // calls are cut off
 	enable
 )
@@ -94,8 +94,8 @@ var (
 	errConfigured = errors.New(reasonConfigured + ": remove that, and reload the configuration")
 )
 
-// forEver is the time of calls that end by themselves. Their servers bound them: see Upstream.Timeout.
-const forEver = 365 * 24 * time.Hour
+// unbounded is the time of calls that go on until they end. Their servers bound them: see Upstream.Timeout.
+const unbounded = 365 * 24 * time.Hour
 
 // obey carries out an order by putting a new server of the same configuration into the place of an upstream's. It returns the server
 // that is there then, and a channel that is closed when the one before has ended.
@@ -121,7 +121,7 @@ func (g *Gateway) obey(name string, what order) (now *server, done <-chan struct
 		}
 		return was, was.held.done, nil
 	}
-	limit := forEver
+	limit := unbounded
 	switch what {
 	case restart, disable:
 		limit = 0

@@ -56,7 +56,7 @@ type pair struct {
 	*lab
 	m              *mock
 	legacy, modern *mcp.Client
-	changed        chan string // lists that the first client was told of
+	changed        chan string // lists that the first client was notified of
 }
 
 func newPair(t *testing.T) *pair {
@@ -100,7 +100,7 @@ func cutOff(t *testing.T, ended <-chan error) {
 	}
 }
 
-// toldOf waits until a client was told that the tools have changed.
+// toldOf waits until a client was notified that the tools have changed.
 func toldOf(t *testing.T, changed chan string) {
 	t.Helper()
 	for received(t, "list_changed", changed) != "tools" {

@@ -270,7 +270,7 @@ func TestOperatorOpenAPI(t *testing.T) {
 
 // A sender is a way to send a change, which happens only for admin.
 type sender struct {
-	name, who string // who is "" when the guard lets nobody in
+	name, who string // who is "" when the guard refuses the credentials
 	headers   []string
 }
 

@@ -34,7 +34,7 @@ const (
 	signInWait = 45 * time.Second
 )
 
-var errNoPrincipal = errors.New("each principal signs in to it, and it is asked for none here")
+var errNoPrincipal = errors.New("each principal signs in to it, so that it cannot be asked without one")
 
 var errSignInFixed = errors.New("gateway: sign_in cannot change while the gateway runs: this needs a restart")
 
@@ -170,7 +170,7 @@ func principalOf(ctx context.Context) signin.Who {
 	return signin.Who{Owner: p.Owner(), Name: p.Name()}
 }
 
-// wantsSignIn reports whether who calls has to sign in to the upstream before anything else.
+// wantsSignIn reports whether the caller has to sign in to the upstream before anything else.
 func (s *server) wantsSignIn(ctx context.Context) (bool, error) {
 	if s.signIn == nil || s.held != nil {
 		return false, nil
@@ -185,7 +185,7 @@ func (s *server) wantsSignIn(ctx context.Context) (bool, error) {
 	return !ready, nil
 }
 
-// callersFault reports whether a connection could not be started because of who calls, which says nothing of the upstream.
+// callersFault reports whether a connection could not be started because of the caller, which says nothing of the upstream.
 func callersFault(err error) bool {
 	return errors.Is(err, signin.ErrCaller)
 }
@@ -198,7 +198,7 @@ func (s *server) unsigned(ctx context.Context) (*mcp.ServerInfo, error) {
 	return s.undescribed(), nil
 }
 
-// undescribed is an upstream that has said nothing of itself.
+// undescribed stands for what an upstream says about itself, before it was asked.
 func (s *server) undescribed() *mcp.ServerInfo {
 	return &mcp.ServerInfo{
 		Name: s.cfg.Name, Version: s.g.opts.Version,
@@ -209,7 +209,7 @@ func (s *server) undescribed() *mcp.ServerInfo {
 	}
 }
 
-// signInList is a list of the upstream for who has to sign in.
+// signInList is a list of the upstream for a caller who has to sign in.
 func (s *server) signInList(kind string) route.List {
 	all := route.List{Items: []jsonrpc.Raw{}, AsItIs: true} // whatever is chosen of the upstream needs the sign-in
 	if kind == route.Tools {
@@ -225,7 +225,7 @@ func (s *server) isSignIn(t *route.Target) bool {
 	return s != nil && s.signIn != nil && t.Name == signInTool && scan.Member(scan.Member(t.Item, "_meta"), signInKey) != nil
 }
 
-// signedIn is the result of the tool for who has signed in.
+// signedIn is the result of the tool for a caller who has signed in.
 func (s *server) signedIn() upstream.Result {
 	return toolText("You are signed in to "+s.cfg.Name+". Its tools are listed now.", false)
 }
@@ -265,7 +265,7 @@ func (e *endpoint) letSignIn(w *calling, s *server) (answer *upstream.Result, er
 	return answer, err
 }
 
-// forwardFor makes a call at a server for who calls, who may have to sign in before.
+// forwardFor makes a call at a server for a caller who may have to sign in before.
 func (e *endpoint) forwardFor(w *calling, s *server) (upstream.Result, error) {
 	if answer, err := e.letSignIn(w, s); answer != nil || err != nil {
 		return orNone(answer), err
@@ -281,7 +281,7 @@ func (e *endpoint) forwardFor(w *calling, s *server) (upstream.Result, error) {
 	return r, err
 }
 
-// wantSignIn is letSignIn for who has to.
+// wantSignIn is letSignIn for a caller who has to.
 func (e *endpoint) wantSignIn(w *calling, s *server) (*upstream.Result, error) {
 	who := principalOf(w)
 	if who.Owner == "" {
@@ -388,7 +388,7 @@ func orNone(r *upstream.Result) upstream.Result {
 	return *r
 }
 
-// signsInto returns the server to which who calls has to sign in before it is known whether it has something of that name, and
+// signsInto returns the server that the caller has to sign in to before it is known whether it has something of that name, and
 // its own name of that. Nil: there is none.
 func (e *endpoint) signsInto(ctx context.Context, kind, name string) (s *server, own string) {
 	_, servers := e.servers()
@@ -417,7 +417,7 @@ func (e *endpoint) signsInto(ctx context.Context, kind, name string) (s *server,
 	return nil, ""
 }
 
-// signInFirst makes a call of something of an upstream whose lists are not known before who calls has signed in.
+// signInFirst makes a call of something of an upstream whose lists are not known before the caller has signed in.
 func (e *endpoint) signInFirst(w *calling, s *server, own string, again func() (upstream.Result, error)) (r upstream.Result, err error) {
 	done, err := e.g.shield.begin(w, w.Revision, &guard.Call{Method: w.Method, Upstream: s.cfg.Name, Name: own, Params: w.Params})
 	if err != nil {

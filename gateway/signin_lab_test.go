@@ -169,7 +169,7 @@ func (l *signLab) secret(kind string) string {
 	return s
 }
 
-// serveAS is the authorization server. The user is the one whom the browser names.
+// serveAS is the authorization server. The user is the one that the browser names.
 func (l *signLab) serveAS(w http.ResponseWriter, r *http.Request) {
 	_ = r.ParseForm()
 	l.mu.Lock()

@@ -32,7 +32,7 @@ func readText(t *testing.T, file string) string {
 var linkIn = regexp.MustCompile(`http://\S+/signin\?link=\w+`)
 
 // In every revision, who has not signed in sees that, gets an address where that can be done, and can call then. The other
-// principal has to sign in by itself.
+// principal has to sign in separately.
 func TestSignInEveryRevision(t *testing.T) {
 	for _, rev := range era.Revisions() {
 		for _, server := range []string{"legacy", "modern"} {

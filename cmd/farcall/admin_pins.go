@@ -152,7 +152,7 @@ type adminQuestion struct {
 
 func (q *adminQuestion) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&q.as, "as", "", "who calls: the `ID` of a principal of the configuration, or anonymous")
+	f.StringVar(&q.as, "as", "", "the caller: the `ID` of a principal of the configuration, or anonymous")
 	f.StringArrayVar(&q.roles, "role", nil, "a `role` of the caller, in place of those in the configuration; can be repeated")
 	f.StringVar(&q.arguments, "arguments", "", "arguments of the call, as `JSON`")
 	f.BoolVar(&q.local, "local", false, "the call comes from the machine of the gateway")

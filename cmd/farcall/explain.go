@@ -346,7 +346,7 @@ var named = map[string]string{
 // methodRPC is how a gateway names calls of its upstreams that speak no MCP: rpc UPSTREAM/METHOD.
 const methodRPC = "rpc"
 
-// methodAdmin is how a gateway names changes of itself: gateway/admin CHANGE, gateway/admin UPSTREAM/CHANGE.
+// methodAdmin is how changes of a gateway are named: gateway/admin CHANGE, gateway/admin UPSTREAM/CHANGE.
 const methodAdmin = "gateway/admin"
 
 func goesByName(method string) bool {

@@ -118,7 +118,7 @@ var routes = []*route{
 	},
 	{
 		method: http.MethodGet, path: "/upstreams/{name}/pins", id: "getPinChanges", summary: "What an upstream says now compared with what is pinned of it",
-		about: "The upstream is asked for all that it says of itself and for its lists.",
+		about: "The upstream is asked for all that it says about itself and for its lists.",
 		out:   reflect.TypeFor[PinChanges](),
 		run:   func(b Backend, r *request) (any, error) { return b.PinChanges(r.Context(), r.name) },
 	},

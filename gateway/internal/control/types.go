@@ -31,7 +31,7 @@ type Upstream struct {
 	Revision    string    `json:"revision,omitempty" doc:"of MCP"`
 	Connections int       `json:"connections"`
 	Processes   int       `json:"processes"`
-	Restarts    int       `json:"restarts" doc:"processes that replaced one which had ended by itself"`
+	Restarts    int       `json:"restarts" doc:"processes that replaced one which had ended unexpectedly"`
 	InFlight    int       `json:"inFlight" doc:"calls under way, those that are being drained included"`
 	Queued      int       `json:"queued" doc:"calls that wait for a connection"`
 	Calls       int64     `json:"calls"`

@@ -13,7 +13,7 @@ import (
 )
 
 // Over random sequences of sign-ins, calls, refreshes, sign-outs, restarts and attacks of two principals, an upstream only
-// ever gets the token that was issued to the principal who calls.
+// ever gets the token that was issued to the calling principal.
 func TestOwnersNeverMix(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestClients(t *testing.T) {
 	})
 }
 
-// One who asks for many links takes no room of another, and none is kept for ever.
+// One who asks for many links takes no room of another, and none is kept without a limit.
 func TestPendingIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, open(t, ""), nil)

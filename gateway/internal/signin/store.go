@@ -268,7 +268,7 @@ func (s *Store) find(id ID) (name string, rec *record, err error) {
 	return "", nil, nil
 }
 
-// change writes the record of an ID anew if do says so. A damaged one is replaced.
+// change writes the record of an ID again if do says so. A damaged one is replaced.
 func (s *Store) change(id ID, principal string, do func(*record) bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,7 +22,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcpauth"
 )
 
-// A world is a network with MCP servers, each of which takes the tokens of an authorization server of its own, and the
+// A world is a network with MCP servers that each take the tokens of their own authorization server, and the
 // service of a gateway.
 type world struct {
 	t     *testing.T

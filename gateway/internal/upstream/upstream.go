@@ -144,7 +144,7 @@ type Options struct {
 	// succeed (0: at once) and what the server's process said last. Nil: only what is
 	// in the error.
 	Explain func(error) (after time.Duration, stderr []string)
-	// CallersFault reports whether a connection could not be started because of the caller for whom it is, and says nothing
+	// CallersFault reports whether a connection could not be started because of the caller that it is for, which says nothing
 	// of the server: then only the calls of that owner fail. Nil: it never is.
 	CallersFault func(error) bool
 	// Plain reports, for each error, whether callers are told nothing of the reason
