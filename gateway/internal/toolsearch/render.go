@@ -41,21 +41,24 @@ type Answer struct {
 }
 
 // Answer writes a result. Neither form is longer than the Budget: schemas are left out from the last tool on, and then
-// tools, which count as More.
+// tools, which count as More. The first tool that was asked for by its name with DetailSchema keeps its schema, however long.
 func (x *Index) Answer(r *Result, form *Form) Answer {
 	lines := make([]line, 0, len(r.Tools))
 	for n, i := range r.Tools {
 		lines = append(lines, x.line(i, form.Detail == DetailSchema || form.Detail != DetailSignature && n < schemasByDefault, form.Detail))
 	}
-	more := r.More
+	more, keep := r.More, 0
+	if form.Detail == DetailSchema {
+		keep = min(r.Exact, 1)
+	}
 	for last := len(lines) - 1; ; last-- {
 		a := Answer{structured(lines, r, more, form), text(lines, r, more, form)}
 		switch {
-		case len(a.Structured) <= Budget && len(a.Text) <= Budget:
+		case len(a.Structured) <= Budget && len(a.Text) <= Budget, keep > 0 && last < keep && len(lines) == keep:
 			return a
-		case last >= 0:
+		case last >= keep:
 			lines[last].schema = nil
-		case len(lines) > 0:
+		case len(lines) > keep:
 			lines = lines[:len(lines)-1]
 			more++
 		default:
@@ -153,7 +156,7 @@ func text(lines []line, r *Result, more int, form *Form) string {
 		b.WriteString(strconv.Itoa(more) + " more fit: use other words, or a larger limit.\n")
 	}
 	if lossy {
-		b.WriteString("A signature with … is not whole: search for the exact name with detail \"schema\".\n")
+		b.WriteString("A signature with … is not whole: search for the exact name alone with detail \"schema\".\n")
 	}
 	if len(form.Missing) > 0 {
 		b.WriteString("These servers cannot be asked now: " + strings.Join(form.Missing, ", ") + ".\n")

@@ -223,3 +223,29 @@ func FuzzSearch(f *testing.F) {
 		}
 	})
 }
+
+// TestAnswerWholeSchema: who asks for a tool by its name has its schema whole, also above the budget.
+func TestAnswerWholeSchema(t *testing.T) {
+	t.Parallel()
+	var properties strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&properties, `,"p%d":{"type":"object","properties":{"a":{"type":"string","description":"the part of number %d"}}}`, i, i)
+	}
+	schema := `{"type":"object","properties":{` + properties.String()[1:] + `}}`
+	var tools []toolsearch.Tool
+	for _, name := range []string{"big_tool", "big_other"} {
+		tools = append(tools, toolsearch.Tool{Name: "s__" + name, Own: name, Server: "s", Raw: jsonrpc.Raw(`{"name":"s__` + name + `","inputSchema":` + schema + `}`)})
+	}
+	x := toolsearch.New(tools)
+	for _, query := range []string{"s__big_tool", "big_tool", "s__big_tool,s__big_other"} {
+		r := x.Search(&toolsearch.Query{Text: query}, nil)
+		a := x.Answer(&r, &toolsearch.Form{Detail: toolsearch.DetailSchema})
+		if jsonrpc.Valid(a.Structured) != nil || strings.Count(string(a.Structured), schema) != 1 || strings.Count(a.Text, schema) != 1 {
+			t.Errorf("%s: %d bytes, and a text of %d, with a schema of %d", query, len(a.Structured), len(a.Text), len(schema))
+		}
+	}
+	r := x.Search(&toolsearch.Query{Text: "big things"}, nil)
+	if a := x.Answer(&r, &toolsearch.Form{Detail: toolsearch.DetailSchema}); len(a.Structured) > toolsearch.Budget || len(a.Text) > toolsearch.Budget {
+		t.Errorf("words have an answer of %d bytes, and a text of %d", len(a.Structured), len(a.Text))
+	}
+}
