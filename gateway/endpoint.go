@@ -264,6 +264,7 @@ func (e *endpoint) namedAs(w *calling, kind, word, name string) (r upstream.Resu
 	var shown jsonrpc.Raw
 	var unfit error
 	w.signs = e.g.plan.Load().byName[target.Source].isSignIn(&target)
+	w.hidden = w.via != "" && !e.g.shield.shown(w, kind, &target)
 	if target.Tool != nil {
 		shown, unfit = e.virtual().arguments(w, &target) // the guard sees what the tool gets
 		w.bindHooks(e.g.plan.Load(), target.Source, target.Name)

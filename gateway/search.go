@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/gateway/internal/toolsearch"
@@ -240,6 +241,9 @@ func (s *Search) limit() int {
 	return defaultSearchLimit
 }
 
+// longestQuery bounds a query, in characters, as the input schema of search_tools says.
+const longestQuery = 400
+
 // search answers a call of search_tools. To the guard it is a list of tools.
 func (e *endpoint) search(w *calling, s *Search) (r upstream.Result, err error) {
 	done, err := e.g.shield.begin(w, w.Revision, &guard.Call{Method: spec.MethodToolsList, Params: w.Params})
@@ -261,6 +265,9 @@ func (e *endpoint) search(w *calling, s *Search) (r upstream.Result, err error) 
 	}
 	if err := jsonv2.Unmarshal(given, &in); err != nil || in.Query == "" || in.Limit < 0 {
 		return toolError(`search_tools needs a "query" of a few words; "limit" is a number from 1 to 20`), nil
+	}
+	if utf8.RuneCountInString(in.Query) > longestQuery {
+		return toolError(fmt.Sprintf(`"query" is too long: it has %d characters at most`, longestQuery)), nil
 	}
 	if in.Limit == 0 {
 		in.Limit = s.limit()
@@ -347,16 +354,23 @@ type unfitError struct{ text string }
 
 func (e *unfitError) Error() string { return e.text }
 
+// longestFitted bounds the arguments that are fitted to a schema. Longer ones, such as the contents of files, go to the tool as
+// they are, which checks them.
+const longestFitted = 256 << 10
+
 // longestSchema bounds the input schema in such a result.
 const longestSchema = 2 << 10
 
 // fitted returns the arguments of a call by call_tool as they fit the input schema that is shown, or an *unfitError. Models
 // that have seen a signature only write numbers in quotation marks.
 func (w *calling) fitted(target *route.Target, shown, given jsonrpc.Raw) (jsonrpc.Raw, error) {
+	if w.hidden { // the guard says so; a refused call costs no validation
+		return given, &unfitError{"the tool cannot be called"}
+	}
 	if w.via == callToolRead && string(scan.Member(scan.Member(target.Item, "annotations"), "readOnlyHint")) != "true" {
 		return given, &unfitError{"the tool is not marked read-only: call it with call_tool"}
 	}
-	if len(shown) == 0 {
+	if len(shown) == 0 || len(given) > longestFitted {
 		return given, nil
 	}
 	schema := validate.CompileForeign(shown, validate.Limits{})

@@ -244,3 +244,39 @@ func TestSearchIsShort(t *testing.T) {
 		t.Errorf("%d bytes in place of %d", short, whole)
 	}
 }
+
+// TestSearchLimits: a query has a limit, and arguments that are too long to be fitted reach the tool as they are. A refused
+// call is answered without a word of what the arguments of the tool are.
+func TestSearchLimits(t *testing.T) {
+	t.Parallel()
+	s := mcp.NewServer("a", "1", nil)
+	mcp.AddTool(s, mcp.Tool{Name: "count"}, func(_ context.Context, in struct {
+		Text  string `json:"text"`
+		Times int    `json:"times"`
+	},
+	) (string, error) {
+		return fmt.Sprint(len(in.Text), " ", in.Times), nil
+	})
+	l := newLabOf(t, nil, &gateway.Config{
+		Upstreams: []*gateway.Upstream{{Name: "a", Server: s}}, Search: &gateway.Search{}, Namespace: "always",
+		Guard: guarded(allow("dev", "server/discover", "tools/list", "tools/call a/*"), allow("ops", "server/discover", "tools/list")),
+	})
+	c := l.enter(t, "/mcp", "dev", "")
+	for n, fits := range map[int]bool{400: true, 401: false} {
+		if r, err := c.CallTool(t.Context(), "search_tools", map[string]any{"query": strings.Repeat("ä", n)}); err != nil || r.IsError == fits {
+			t.Errorf("%d characters: %v, %v", n, r, err)
+		}
+	}
+	call := func(c *mcp.Client, size int) (*mcp.ToolResult, error) {
+		return c.CallTool(t.Context(), "call_tool", map[string]any{"name": "a__count", "arguments": map[string]any{"text": strings.Repeat("x", size), "times": "3"}})
+	}
+	if r, err := call(c, 1<<10); err != nil || saysOf(r) != "1024 3" {
+		t.Errorf("short arguments are not fitted: %v, %v", r, err)
+	}
+	if r, err := call(c, 256<<10); err == nil && !r.IsError {
+		t.Errorf("long arguments are fitted: %v", r)
+	}
+	if r, err := call(l.enter(t, "/mcp", "ops", ""), 1<<10); err == nil || strings.Contains(err.Error(), "times") {
+		t.Errorf("a refused call: %v, %v", r, err)
+	}
+}
