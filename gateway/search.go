@@ -172,6 +172,9 @@ func (s *Search) shows(t *route.Target) bool {
 	})
 }
 
+// longestQuery bounds a query, in characters.
+const longestQuery = 400
+
 // longestInventory bounds the names of servers in the description of search_tools, in bytes.
 const longestInventory = 400
 
@@ -199,7 +202,9 @@ func appendSearch(out jsonrpc.Raw, servers []string, s *Search) jsonrpc.Raw {
 	out = jsonrpc.AppendString(out, "Find tools by what they do."+about+` Use short keywords that name the action and the object, such as "create issue comment"; `+
 		"exact tool names work, too. Call what you find with call_tool. If nothing fits, try other words once, then say so.")
 	out = append(out, `,"inputSchema":{"type":"object","required":["query"],"properties":{`+
-		`"query":{"type":"string","maxLength":400,"description":"Keywords, or exact names separated by commas"},`+
+		`"query":{"type":"string","maxLength":`...)
+	out = strconv.AppendInt(out, longestQuery, 10)
+	out = append(out, `,"description":"Keywords, or exact names separated by commas"},`+
 		`"server":{"type":"string","description":"Only this server"},"limit":{"type":"integer","minimum":1,"maximum":20,"default":`...)
 	out = strconv.AppendInt(out, int64(s.limit()), 10)
 	out = append(out, `},"read_only":{"type":"boolean","default":false,"description":"Only tools marked read-only"},`+
@@ -241,9 +246,6 @@ func (s *Search) limit() int {
 	return defaultSearchLimit
 }
 
-// longestQuery bounds a query, in characters, as the input schema of search_tools says.
-const longestQuery = 400
-
 // search answers a call of search_tools. To the guard it is a list of tools.
 func (e *endpoint) search(w *calling, s *Search) (r upstream.Result, err error) {
 	done, err := e.g.shield.begin(w, w.Revision, &guard.Call{Method: spec.MethodToolsList, Params: w.Params})
@@ -267,7 +269,7 @@ func (e *endpoint) search(w *calling, s *Search) (r upstream.Result, err error) 
 		return toolError(`search_tools needs a "query" of a few words; "limit" is a number from 1 to 20`), nil
 	}
 	if utf8.RuneCountInString(in.Query) > longestQuery {
-		return toolError(fmt.Sprintf(`"query" is too long: it has %d characters at most`, longestQuery)), nil
+		return toolError(fmt.Sprintf(`"query" is too long: write a few keywords, of at most %d characters in all`, longestQuery)), nil
 	}
 	if in.Limit == 0 {
 		in.Limit = s.limit()
@@ -362,15 +364,13 @@ const longestFitted = 256 << 10
 const longestSchema = 2 << 10
 
 // fitted returns the arguments of a call by call_tool as they fit the input schema that is shown, or an *unfitError. Models
-// that have seen a signature only write numbers in quotation marks.
+// that have seen a signature only write numbers in quotation marks. Those of a tool that the caller does not see stay as they
+// are: the guard refuses most of these calls, at no cost of a validation, and decides the others by the arguments.
 func (w *calling) fitted(target *route.Target, shown, given jsonrpc.Raw) (jsonrpc.Raw, error) {
-	if w.hidden { // the guard says so; a refused call costs no validation
-		return given, &unfitError{"the tool cannot be called"}
-	}
 	if w.via == callToolRead && string(scan.Member(scan.Member(target.Item, "annotations"), "readOnlyHint")) != "true" {
 		return given, &unfitError{"the tool is not marked read-only: call it with call_tool"}
 	}
-	if len(shown) == 0 || len(given) > longestFitted {
+	if w.hidden || len(shown) == 0 || len(given) > longestFitted {
 		return given, nil
 	}
 	schema := validate.CompileForeign(shown, validate.Limits{})

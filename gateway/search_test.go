@@ -267,16 +267,57 @@ func TestSearchLimits(t *testing.T) {
 			t.Errorf("%d characters: %v, %v", n, r, err)
 		}
 	}
-	call := func(c *mcp.Client, size int) (*mcp.ToolResult, error) {
-		return c.CallTool(t.Context(), "call_tool", map[string]any{"name": "a__count", "arguments": map[string]any{"text": strings.Repeat("x", size), "times": "3"}})
+	call := func(c *mcp.Client, size int, times any) (*mcp.ToolResult, error) {
+		return c.CallTool(t.Context(), "call_tool", map[string]any{"name": "a__count", "arguments": map[string]any{"text": strings.Repeat("x", size), "times": times}})
 	}
-	if r, err := call(c, 1<<10); err != nil || saysOf(r) != "1024 3" {
+	if r, err := call(c, 1<<10, "3"); err != nil || saysOf(r) != "1024 3" {
 		t.Errorf("short arguments are not fitted: %v, %v", r, err)
 	}
-	if r, err := call(c, 256<<10); err == nil && !r.IsError {
+	if r, err := call(c, 256<<10, "3"); err == nil && !r.IsError {
 		t.Errorf("long arguments are fitted: %v", r)
 	}
-	if r, err := call(l.enter(t, "/mcp", "ops", ""), 1<<10); err == nil || strings.Contains(err.Error(), "times") {
+	if r, err := call(c, 256<<10, 3); err != nil || saysOf(r) != "262144 3" {
+		t.Errorf("long arguments do not reach the tool: %v, %v", r, err)
+	}
+	if r, err := call(l.enter(t, "/mcp", "ops", ""), 1<<10, "many"); err == nil || strings.Contains(err.Error(), "times") {
 		t.Errorf("a refused call: %v, %v", r, err)
+	}
+}
+
+// TestSearchByArguments: a tool that a policy allows with some arguments only is in no list, and call_tool calls it with
+// those as a direct call does. Arguments stay as they are for it, and call_tool_read refuses it.
+func TestSearchByArguments(t *testing.T) {
+	t.Parallel()
+	s := mcp.NewServer("a", "1", nil)
+	mcp.AddTool(s, mcp.Tool{Name: "count"}, func(_ context.Context, in struct {
+		Text  string `json:"text"`
+		Times int    `json:"times"`
+	},
+	) (string, error) {
+		return fmt.Sprint(in.Text, " ", in.Times), nil
+	})
+	policies := guarded(allow("dev", "server/discover", "tools/list"))
+	policies.Cedar = `permit(principal, action, resource == Tool::"a/count") when { context.arguments has text && context.arguments.text == "x" };`
+	l := newLabOf(t, nil, &gateway.Config{
+		Upstreams: []*gateway.Upstream{{Name: "a", Server: s}}, Search: &gateway.Search{Split: true}, Namespace: "always", Guard: policies,
+	})
+	c := l.enter(t, "/mcp", "dev", "")
+	if r, err := c.CallTool(t.Context(), "search_tools", map[string]any{"query": "count"}); err != nil || strings.Contains(saysOf(r), "a__count") {
+		t.Errorf("it is found: %v, %v", r, err)
+	}
+	for _, call := range []struct {
+		tool, text string
+		times      any
+		works      bool
+	}{
+		{"call_tool", "x", 3, true},
+		{"call_tool", "y", 3, false},
+		{"call_tool", "x", "3", false},
+		{"call_tool_read", "x", 3, false},
+	} {
+		r, err := c.CallTool(t.Context(), call.tool, map[string]any{"name": "a__count", "arguments": map[string]any{"text": call.text, "times": call.times}})
+		if works := err == nil && saysOf(r) == "x 3"; works != call.works {
+			t.Errorf("%v: %v, %v", call, r, err)
+		}
 	}
 }

@@ -224,7 +224,7 @@ func FuzzSearch(f *testing.F) {
 	})
 }
 
-// TestAnswerWholeSchema: who asks for a tool by its name has its schema whole, also above the budget.
+// TestAnswerWholeSchema: a query that names a tool exactly gets its whole schema, also above the budget.
 func TestAnswerWholeSchema(t *testing.T) {
 	t.Parallel()
 	var properties strings.Builder
