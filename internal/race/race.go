@@ -1,6 +1,7 @@
 //go:build race
 
-// Package race says whether the race detector is on, for tests whose sizes and time limits depend on it.
+// Package race says whether the race detector is on, for tests with sizes and time limits that
+// depend on it.
 package race
 
 // Enabled reports whether the race detector is on.

@@ -48,7 +48,7 @@ type Frame struct {
 	bytes int       // of it, since due was moved
 }
 
-// NewFrame returns a Frame that calls late, in a goroutine of its own, when a
+// NewFrame returns a Frame that calls late, in its own goroutine, when a
 // frame took too long. late must not block.
 func NewFrame(l Limit, late func()) *Frame { return &Frame{limit: l, late: late} }
 

@@ -15,11 +15,11 @@ const AnswerTime = 30 * time.Second
 const secondOfBody = 100 << 10
 
 // A Limit is how long the body of a request may take, and a second more for each
-// 100 KB; 0 or less: as long as it likes. Where there is no connection nobody is slow.
+// 100 KB; 0 or less: as long as it likes. Where there is no connection there is no deadline.
 type Limit time.Duration
 
-// bounded is a body whose time is bounded already, by package guard. Asked, it leaves deadlines alone but for
-// its own, and says whether that still stands.
+// bounded is a body with a time that is bounded already, by package guard. Asked, it leaves
+// deadlines alone but for its own, and says whether that still stands.
 type bounded interface{ Bounded() (stands bool) }
 
 func isBounded(r *http.Request) bool {
@@ -30,8 +30,8 @@ func isBounded(r *http.Request) bool {
 	return is
 }
 
-// Begin bounds the body of a request. It comes before anything is answered: net/http reads what is left of a
-// body first.
+// Begin bounds the body of a request. It comes before anything is answered: net/http reads what is
+// left of a body first.
 func (l Limit) Begin(w http.ResponseWriter, r *http.Request) {
 	if l > 0 && r.ContentLength != 0 && !isBounded(r) {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Duration(l))) // not supported: then there is none
