@@ -1,3 +1,5 @@
+// Package cancel answers one question: what may the other end of a call know of why it was
+// cancelled?
 package cancel
 
 import (
@@ -12,9 +14,9 @@ import (
 // MaxReason bounds the text of a reason, in bytes.
 const MaxReason = 1024
 
-// Reason returns what the other end of a call may know of why its context ended: the text of its cause,
-// bounded. "": it was cancelled without a cause. A reason that came from another process is passed on as
-// it came: its error has a method CancelReason.
+// Reason returns what the other end of a call may know of why its context ended: the text of its
+// cause, bounded. "": it was cancelled without a cause. A reason that came from another process is
+// passed on as it came: its error has a method CancelReason.
 func Reason(ctx context.Context) string { return Text(context.Cause(ctx)) }
 
 // Text returns the reason that a cause is.
@@ -31,7 +33,7 @@ func Text(cause error) string {
 	return Bound(cause.Error())
 }
 
-// Given returns the reason that a message gives, whose JSON may be anything. "": none.
+// Given returns the reason that a message gives. Its JSON may be anything. "": none.
 func Given(raw []byte) string {
 	if len(raw) == 0 || raw[0] != '"' {
 		return ""

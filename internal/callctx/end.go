@@ -1,6 +1,4 @@
-// Package cancel answers one question: how does a context end that costs nothing
-// until somebody waits for its end?
-package cancel
+package callctx
 
 import (
 	"context"
@@ -8,7 +6,8 @@ import (
 	"sync/atomic"
 )
 
-// An End is the end of a context. The zero value is that of one which lasts.
+// An End is the end of a [Context], which costs nothing until a goroutine waits for it. The zero
+// value has not come yet.
 type End struct {
 	mu    sync.Mutex
 	done  chan struct{} // made when first asked for
@@ -38,7 +37,7 @@ func (e *End) Err() error {
 	return e.err
 }
 
-// AfterFunc runs f at the end, in a goroutine of its own, unless stop is called
+// AfterFunc runs f at the end, in its own goroutine, unless stop is called
 // before. It lets package context derive contexts without a goroutine.
 func (e *End) AfterFunc(f func()) (stop func() bool) {
 	e.mu.Lock()
@@ -73,16 +72,16 @@ func (e *End) Before(f func()) {
 // Cancel brings the end. Only the first call counts.
 func (e *End) Cancel(err error) { e.cancel(err, nil) }
 
-// CancelCause brings the end with [context.Canceled], and with a cause for [context.Cause]: a context that
-// has such an End asks Values for the values of its parent. Only the first call counts.
+// CancelCause brings the end with [context.Canceled], and with a cause for [context.Cause].
+// parent is that of the context. Only the first call counts.
 func (e *End) CancelCause(parent context.Context, cause error) {
 	ctx, cancel := context.WithCancelCause(parent)
 	cancel(cause)
 	e.cancel(context.Canceled, &ctx)
 }
 
-// Values returns the context whose values those of the context are: its parent, or one that knows the cause
-// of the end.
+// Values returns what has the other values of a context with this end: its parent, or a
+// context that knows the cause of the end.
 func (e *End) Values(parent context.Context) context.Context {
 	if ctx := e.because.Load(); ctx != nil {
 		return *ctx

@@ -1,0 +1,127 @@
+// Package callctx answers one question: how does a call have a context that costs no more than the
+// memory of the call?
+//
+// It has the context type of this module; two more exist where its size would cost each call 32
+// bytes (farcall.serving and mcp.call). Package context has everything that one needs, at a
+// price (BenchmarkValue, BenchmarkEnd; amd64, Go 1.26):
+//
+//   - context.WithValue takes an allocation, and a second one for a value that is no pointer. A
+//     Context is a part of the struct that has the values: it takes none.
+//   - A context that derives from context.WithValue starts a goroutine, unless all below it are of
+//     package context. One that derives from a Context does not: it has the method AfterFunc.
+//   - context.WithCancel takes three allocations, and a channel once something waits for its end.
+//     A Context with an End takes none before.
+package callctx
+
+import (
+	"context"
+	"time"
+)
+
+// Values has the values of a [Context] that its parent does not have.
+type Values interface {
+	// ContextValue returns the value of key. When ok is false the parent is asked.
+	ContextValue(key any) (v any, ok bool)
+}
+
+// A Context has the values of its parent and others. It ends with its parent, by its own [End], or
+// never. It is embedded in the struct that has its values; what points to that struct is
+// the context then. Who copies that struct derives the Context of the copy again: go vet finds the
+// copies. The zero value is invalid.
+type Context struct {
+	_      noCopy
+	parent context.Context //nolint:containedctx // it is a context itself
+	values Values          // nil: it has those of its parent
+	end    *End            // nil: its parent's
+	lasts  bool            // it has no end
+}
+
+// noCopy lets go vet find copies.
+type noCopy struct{}
+
+func (*noCopy) Lock()   {}
+func (*noCopy) Unlock() {}
+
+// Over returns a context with the values v that ends with its parent.
+func Over(parent context.Context, v Values) Context { return Context{parent: parent, values: v} }
+
+// Until returns a context with the values v and its own end, which is not its parent's.
+func Until(parent context.Context, v Values, end *End) Context {
+	return Context{parent: parent, values: v, end: end}
+}
+
+// WithValue is context.WithValue for contexts from which others derive: those start no goroutine.
+func WithValue(parent context.Context, key, value any) context.Context {
+	x := &struct {
+		Context
+		pair
+	}{pair: pair{key, value}}
+	x.Context = Over(parent, &x.pair)
+	return x
+}
+
+type pair struct{ key, value any }
+
+// ContextValue implements Values.
+func (p *pair) ContextValue(key any) (any, bool) { return p.value, p.key == key }
+
+// Parent returns the context that c is over.
+func (c *Context) Parent() context.Context { return c.parent }
+
+// Last takes the end and the deadline from a context that no other derives from so far.
+func (c *Context) Last() { c.lasts = true }
+
+// Deadline implements context.Context: it is the parent's.
+func (c *Context) Deadline() (time.Time, bool) {
+	if c.lasts {
+		return time.Time{}, false
+	}
+	return c.parent.Deadline()
+}
+
+// Done implements context.Context.
+func (c *Context) Done() <-chan struct{} {
+	switch {
+	case c.lasts:
+		return nil
+	case c.end != nil:
+		return c.end.Done()
+	}
+	return c.parent.Done()
+}
+
+// Err implements context.Context.
+func (c *Context) Err() error {
+	switch {
+	case c.lasts:
+		return nil
+	case c.end != nil:
+		return c.end.Err()
+	}
+	return c.parent.Err()
+}
+
+// Value implements context.Context.
+func (c *Context) Value(key any) any {
+	if c.values != nil {
+		if v, ok := c.values.ContextValue(key); ok {
+			return v
+		}
+	}
+	if c.end != nil {
+		return c.end.Values(c.parent).Value(key)
+	}
+	return c.parent.Value(key)
+}
+
+// AfterFunc lets package context derive from this context without a goroutine (see
+// context.AfterFunc).
+func (c *Context) AfterFunc(f func()) (stop func() bool) {
+	switch {
+	case c.lasts:
+		return func() bool { return true }
+	case c.end != nil:
+		return c.end.AfterFunc(f)
+	}
+	return context.AfterFunc(c.parent, f)
+}
