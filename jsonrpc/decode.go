@@ -56,11 +56,11 @@ func (b *Batch) reset() {
 	b.Messages, b.Array = b.Messages[:0], false
 }
 
-// Decode validates a frame completely and finds its messages, which borrow the
-// frame. An error refuses the frame as a whole and is answered with the id
-// null: [ParseError] when it is not JSON, [InvalidRequest] for a batch that is
-// empty, [TooLarge] for one that is too long. Anything else that is wrong concerns one message only: see
-// [Message.Err]. The error's data says where and what: see [Refusal].
+// Decode validates a frame completely and finds its messages, which borrow the frame. An error
+// refuses the frame as a whole and is answered with the id null: [ParseError] when it is not JSON,
+// [InvalidRequest] for a batch that is empty, [TooLarge] for one that is too long. Anything else
+// that is wrong concerns one message only: see [Message.Err]. The error's data says where and what:
+// see [Refusal].
 func (d *Decoder) Decode(frame []byte, into *Batch) *Error {
 	into.reset()
 	depth, limit := d.MaxDepth, d.MaxBatch

@@ -68,7 +68,7 @@ var decodeCases = []struct{ frame, want string }{
 	{`{"jsonrpc":"2.0","method":"m","id":"\ud800"}`, `call id:"\ud800" m:m`},
 	{`{"jsonrpc":"2.0","method":"m","id":null}`, `call id:null m:m`},
 
-	// Ids that are none.
+	// Invalid ids.
 	{`{"jsonrpc":"2.0","method":"m","id":true}`, `invalid id:null -32600`},
 	{`{"jsonrpc":"2.0","method":"m","id":{}}`, `invalid id:null -32600`},
 	{`{"jsonrpc":"2.0","method":"m","id":[1]}`, `invalid id:null -32600`},
@@ -128,7 +128,7 @@ var decodeCases = []struct{ frame, want string }{
 	{`{"jsonrpc":"2.0","error":{"code":1.0,"message":"","x":1},"id":1}`, `answer id:1 e:{"code":1.0,"message":"","x":1}`},
 	{`{"jsonrpc":"2.0","result":1,"params":3,"id":1}`, `answer id:1 r:1`},
 
-	// Malformed responses are responses, so that nobody answers them.
+	// Malformed responses are responses, so that they get no answer.
 	{`{"jsonrpc":"2.0","result":1}`, `answer id:null -32600`},
 	{`{"jsonrpc":"2.0","result":1,"error":{"code":1,"message":""},"id":1}`, `answer id:1 -32600`},
 	{`{"jsonrpc":"2.0","result":1,"error":null,"id":1}`, `answer id:1 -32600`},

@@ -8,7 +8,7 @@
 // A decoded [Message] borrows: its members are slices of the frame that was
 // decoded. Nothing is converted, so an id of 1.0, 1e400 or "a\u0041" goes back
 // as it came, and params and results that are only passed on are never
-// re-encoded. Whoever keeps a message longer than its frame clones it.
+// re-encoded. Code that keeps a message longer than its frame clones it.
 //
 // # Validation
 //

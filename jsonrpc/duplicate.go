@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// refuseDuplicates makes each request invalid whose id an earlier request of
-// the batch has: two answers with one id could not be told apart. The id null
+// refuseDuplicates makes each request invalid that has the id of an earlier request of
+// the batch: two answers with one id could not be distinguished. The id null
 // identifies nothing and may repeat.
 func (b *Batch) refuseDuplicates() {
 	if len(b.Messages) > 8 {
@@ -25,7 +25,7 @@ func (b *Batch) refuseDuplicates() {
 
 // refuseDuplicatesHashed does it in linear time, with an open-addressed set of
 // positions, counted from 1, that is at most half full. The seed is fresh, so
-// nobody can choose ids that collide.
+// an attacker cannot choose ids that collide.
 func (b *Batch) refuseDuplicatesHashed() {
 	size := 2 << bits.Len(uint(len(b.Messages)-1))
 	if cap(b.ids) < size {

@@ -181,8 +181,8 @@ func name(b []byte, i int) (member, int, scan.Fault) {
 }
 
 // memberEscaped finds the member of a name that has escapes, without
-// allocating: a longer name than the buffer's is none of the envelope's, of
-// which every character takes at most the six bytes of \u0041.
+// allocating: a longer name than the buffer's is not one of the envelope's: each
+// character takes at most the six bytes of \u0041.
 func memberEscaped(raw []byte) member {
 	var buf [48]byte
 	if len(raw) > len(buf) {

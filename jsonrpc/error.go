@@ -13,8 +13,8 @@ import (
 type Code int
 
 // The codes of the specification (section 5.1), and those of farcall's own conditions as they are
-// on plain JSON-RPC. [Code.Condition] has the rest of each: its name, its status over HTTP, whether the
-// same call may succeed later, and its codes on MCP.
+// on plain JSON-RPC. [Code.Condition] has the rest of each: its name, its status over HTTP, whether
+// the same call may succeed later, and its codes on MCP.
 const (
 	ParseError     Code = -32700
 	InvalidRequest Code = -32600
@@ -73,15 +73,16 @@ func Errorf(code Code, format string, args ...any) *Error {
 }
 
 // Refusal returns an error for what is refused before a handler sees it. Its message is the name of
-// the code's [Condition]. Its data has the reason, as {"reason":"…"}, which is about the caller's own
-// message and no secret.
+// the code's [Condition]. Its data has the reason, as {"reason":"…"}, which is about the caller's
+// own message and no secret.
 func Refusal(code Code, reason string) *Error {
 	data := append(AppendString([]byte(`{"reason":`), reason), '}')
 	return &Error{Code: code, Message: code.Condition().Name, Data: data, Cause: errors.New(reason)}
 }
 
-// Oversize returns the error for what exceeds a limit of so many bytes, or elements. Its data has the
-// limit, as {"maxSize":10485760,"unit":"bytes"}; what is the name of the thing, such as "Request".
+// Oversize returns the error for what exceeds a limit of so many bytes, or elements. Its data has
+// the limit, as {"maxSize":10485760,"unit":"bytes"}; what is the name of the thing, such as
+// "Request".
 func Oversize(what string, limit int64, unit string) *Error {
 	data := strconv.AppendInt([]byte(`{"maxSize":`), limit, 10)
 	data = append(AppendString(append(data, `,"unit":`...), unit), '}')

@@ -20,7 +20,7 @@ func IntID(n int64) ID { return ID{strconv.AppendInt(nil, n, 10)} }
 // StringID returns the id s, a string.
 func StringID(s string) ID { return ID{AppendString(nil, s)} }
 
-// NullID returns the id null, which answers a message whose id cannot be read.
+// NullID returns the id null, which answers a message with an unreadable id.
 func NullID() ID { return ID{Raw("null")} }
 
 // ParseID returns the id that is written as raw: a string, a number or null

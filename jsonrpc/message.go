@@ -57,7 +57,7 @@ type Message struct {
 	extra   bool // there are members that JSON-RPC does not define
 
 	// ID is the id as it was written. It is absent in a notification, and null
-	// in an invalid message whose id cannot be read.
+	// in an invalid message with an unreadable id.
 	ID     ID
 	Method []byte // the method's name, unescaped
 	Params Raw    // an object or array; nil when absent or null

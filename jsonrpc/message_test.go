@@ -262,3 +262,21 @@ func BenchmarkAppend(b *testing.B) {
 		})
 	}
 }
+
+// TestLargeRequestBeginsWithItsID: one that is refused before all of it was read can be answered.
+func TestLargeRequestBeginsWithItsID(t *testing.T) {
+	t.Parallel()
+	params := Raw(`["` + strings.Repeat("x", 1<<10) + `"]`)
+	for v, want := range map[Version]string{
+		V2: `{"jsonrpc":"2.0","id":7,"method":"m","params":[`,
+		V1: `{"id":7,"method":"m","params":[`,
+	} {
+		got := string(v.AppendRequest(nil, IntID(7), "m", params))
+		if !strings.HasPrefix(got, want) || !strings.HasSuffix(got, `x"]}`) {
+			t.Errorf("%.60s … %s", got, got[len(got)-10:])
+		}
+	}
+	if got := V2.AppendRequest(nil, ID{}, "m", params); strings.Contains(string(got), `"id"`) {
+		t.Errorf("a notification: %.60s", got)
+	}
+}

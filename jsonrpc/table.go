@@ -36,8 +36,8 @@ func (row *Condition) sent() bool {
 	return row.Source == specification || row.Source == farcall || row.Plain == PermissionDenied && row.Source == tutorial
 }
 
-// Explained reports whether every caller gets the reason, as the member reason of the error's data, or
-// which limit it is. Of other conditions the reason is for the log, and for callers with
+// Explained reports whether every caller gets the reason, as the member reason of the error's data,
+// or which limit it is. Of other conditions the reason is for the log, and for callers with
 // Options.Details: it may be a secret, or tell an attacker how far it came.
 func (row *Condition) Explained() bool {
 	switch row.Plain {
@@ -48,8 +48,8 @@ func (row *Condition) Explained() bool {
 }
 
 // Means reports whether a code has the meaning of the row in some dialect. A code of the
-// specification itself has only that meaning, though other conditions are sent with it where a dialect
-// has no closer code.
+// specification itself has only that meaning, though other conditions are sent with it where a
+// dialect has no closer code.
 func (row *Condition) Means(c Code) bool {
 	standard := c >= ParseError && c <= InvalidRequest
 	return c != 0 && (row.Plain == c || !standard && (row.Legacy == c || row.Modern == c))
@@ -73,7 +73,7 @@ const (
 // conditions has the registry's rows.
 //
 // MCP 2026-07-28 reserves -32020…-32099 for itself and discourages
-// -32000…-32019, and JSON-RPC reserves -32768…-32000. So a condition of our own
+// -32000…-32019, and JSON-RPC reserves -32768…-32000. So our own condition
 // has there a code that is a thousand higher than elsewhere, outside all of
 // them, unless MCP or JSON-RPC has one for it. The two that a connection
 // sends before it knows the revision keep theirs, which MCP only discourages.

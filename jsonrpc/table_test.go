@@ -9,8 +9,8 @@ func isStandard(c Code) bool {
 	return slices.Contains([]Code{ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError}, c)
 }
 
-// The rules of MCP 2026-07-28: it defines three codes in -32020…-32099, nobody
-// else may use that range, and -32000…-32019 is discouraged. New codes belong
+// The rules of MCP 2026-07-28: it defines three codes in -32020…-32099, and others
+// must not use that range, and -32000…-32019 is discouraged. New codes belong
 // outside JSON-RPC's -32768…-32000.
 func TestReservedCodes(t *testing.T) {
 	var own []Code
@@ -51,7 +51,7 @@ func TestConditionsAreUnique(t *testing.T) {
 		for dialect, code := range map[string]Code{"plain": row.Plain, "legacy": row.Legacy, "modern": row.Modern} {
 			k := key{row.Source, dialect, code}
 			if code == 0 || row.Source != specification && (isStandard(code) || code == -32022) {
-				continue // sent with a code that is somebody else's
+				continue // sent with a code of another registry
 			}
 			if other, twice := codes[k]; twice {
 				t.Errorf("%s and %s are both %d on %s", other, row.Name, code, dialect)
