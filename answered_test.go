@@ -9,7 +9,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// OnAnswer calls each function once with what a call is answered with, also when its handler does not return.
+// OnAnswer calls each function once with what a call is answered with, also when its handler does
+// not return.
 func TestOnAnswer(t *testing.T) {
 	type end struct {
 		result string

@@ -104,7 +104,7 @@ func (p *Peer) awaitBatch(ctx context.Context, calls []*BatchCall, waits []*call
 }
 
 const (
-	// fewWorkers is how many goroutines share the elements of a batch whose methods are fast.
+	// fewWorkers is how many goroutines share the elements of a batch of fast methods.
 	fewWorkers = 16
 	// batchTick is how often it is looked whether they get on.
 	batchTick = time.Millisecond
@@ -115,7 +115,7 @@ const (
 type batchWork struct {
 	calls   []*serving // nil where there is nothing to run
 	answers [][]byte   // by element; empty where there is none
-	workers int        // that may run at once; one that waits for a call of its own does not count
+	workers int        // that may run at once; one that waits for its own call does not count
 	next    atomic.Int64
 	left    atomic.Int64 // calls that have not ended
 	spawn   func(f func())
@@ -240,22 +240,18 @@ func (b *batchWork) take() (i int, ok bool) {
 
 // admit finds a place for an element, or refuses it, or postpones it.
 func (b *batchWork) admit(i int, v *serving) (refusal *jsonrpc.Error, postponed bool) {
-	refusal = b.enter(v)
 	if !b.waits {
-		return refusal, false
+		return b.enter(v), false
 	}
-	b.mu.Lock()
+	b.mu.Lock() // around enter, so that running has each element that has a place
 	defer b.mu.Unlock()
+	refusal = b.enter(v)
 	switch {
 	case refusal == nil:
 		b.running++
 	case b.running > 0: // one of those takes it when it has ended
 		b.postponed = append(b.postponed, i)
 		return nil, true
-	default: // the last of those may have ended since
-		if refusal = b.enter(v); refusal == nil {
-			b.running++
-		}
 	}
 	return refusal, false
 }
@@ -450,7 +446,7 @@ func (r *Responder) respondBatch(ctx context.Context, messages []jsonrpc.Message
 		case jsonrpc.Request, jsonrpc.Notification:
 			w.calls[i] = r.newServing(ctx, m, push)
 			w.calls[i].inBatch(w)
-		case jsonrpc.Response: // nobody waits for it here
+		case jsonrpc.Response: // no call waits for it here
 		default:
 			w.answers[i] = r.refused(ctx, nil, m, m.Err, true)
 		}

@@ -88,7 +88,11 @@ func TestBatchOf10000(t *testing.T) {
 	w.write(request)
 	w.expect(want)
 	if got := withoutReasons(string(r.Respond(t.Context(), nil, []byte(request), nil))); got != want {
-		t.Errorf("responder: got %.300s", got)
+		at := 0
+		for at < min(len(got), len(want)) && got[at] == want[at] {
+			at++
+		}
+		t.Errorf("responder: %d bytes, want %d; they differ at %d: %.300s", len(got), len(want), at, got[max(0, at-100):])
 	}
 	request, _ = batchOf(10_001)
 	w.write(request)
@@ -348,7 +352,7 @@ func TestBatchContext(t *testing.T) {
 }
 
 // More elements than workers call back and wait for each other: who waits for a
-// call of its own takes no worker.
+// nested call takes no worker.
 func TestBatchElementsCallBack(t *testing.T) {
 	const n = 300
 	each(t, func(t *testing.T, a, b farcall.Transport) {

@@ -14,7 +14,7 @@ import (
 
 // Bind reads the params into what v points to, by name or by position, as
 // [Handle] does for its P. What the params leave out keeps its value. The error
-// is an InvalidParams whose data says which parameter is wrong, unless v itself
+// is an InvalidParams with data that says which parameter is wrong, unless v itself
 // is unfit.
 func (r *Request) Bind(v any) error {
 	at := reflect.ValueOf(v)
@@ -108,7 +108,8 @@ func (p *plan) byMember(v reflect.Value, params jsonrpc.Raw) (refusal *jsonrpc.E
 	scan.Object(params, func(key, value []byte) bool {
 		i := p.find(key, next)
 		switch {
-		case i < 0 && (string(key) == "_meta" || string(key) == partialToken || string(key) == workToken): // progress and trace context
+		case i < 0 && (string(key) == "_meta" || string(key) == partialToken || string(key) == workToken):
+			// progress and trace context
 			return true
 		case i < 0 && p.rest != nil:
 			kept, refusal = p.rest.keep(v, kept, string(key), value)

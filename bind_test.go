@@ -44,7 +44,7 @@ type (
 		Mode    string            `json:"mode" default:"fast"`
 		List    []int             `json:"list" default:"[1,2]"`
 		Hidden  string            `json:"-"`
-		private string            //nolint:unused // nobody may set it
+		private string            //nolint:unused // params must not set it
 	}
 	inherited struct {
 		located

@@ -8,10 +8,10 @@ import "github.com/farcall-dev/farcall/internal/budget"
 // with "overloaded" (-32010, over HTTP status 503); smaller ones go on.
 //
 // What a connection has not sent yet draws, too, from 1 MiB on and in steps of that. It exists
-// already, so it may overdraw the budget: until there is room again, connections with so much unsent get
-// "overloaded" for further requests.
+// already, so it may overdraw the budget: until there is room again, connections with so much
+// unsent get "overloaded" for further requests.
 //
-// Whoever is given none uses the budget of the process: 512 MiB, or half of
+// Without one, the budget of the process is used: 512 MiB, or half of
 // GOMEMLIMIT where that is less. It is one for all because memory is the
 // process's: servers that do not know each other cannot bound it apart.
 //

@@ -52,7 +52,7 @@ type call struct {
 	result jsonrpc.Raw
 	shared *[]byte // the lent buffer that result is in, if it is in one
 	err    error
-	reason error      // it was given up before it was in the books; the state's
+	reason error      // it was given up before it was registered; the state's
 	extra  *callExtra // nil: it has none of these
 	raw    bool       // the caller wants the bytes of the result
 }
@@ -273,7 +273,7 @@ func (p *Peer) submit(ctx context.Context, buf *[]byte, most int, calls ...*call
 }
 
 // await waits for the answer of a call. When the context ends first, the call
-// is given up and the other end is told.
+// is given up and the other end is notified.
 func (p *Peer) await(ctx context.Context, c *call) error {
 	if v := servingFrom(ctx); v != nil && v.peer == p {
 		p.park(v)
@@ -296,7 +296,7 @@ func (p *Peer) await(ctx context.Context, c *call) error {
 	return ctx.Err()
 }
 
-// abandon takes a call out of the books and tells the other end. It reports
+// abandon removes a call from the table and notifies the other end. It reports
 // false when the answer has come, and when the call is still to be made, which
 // fails for the reason then. The text is the reason for the other end.
 func (p *Peer) abandon(ctx context.Context, c *call, reason error, text string) (ours bool) {
@@ -308,6 +308,7 @@ func (p *Peer) abandon(ctx context.Context, c *call, reason error, text string) 
 		}
 		ours = true
 		delete(s.calls, c.id)
+		s.gaveUp(c.id)
 		if c.extras().opens != nil {
 			s.abandonSubscription(c)
 		}
@@ -505,6 +506,7 @@ func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
 	var calls []*call
 	var one [1]*call
 	var late *namespace // the answer opens a subscription that was given up
+	var problem string
 	p.update(func(s *state) {
 		if n, ok := m.ID.Uint(); ok {
 			if c := s.calls[n]; c != nil {
@@ -519,6 +521,7 @@ func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
 		}
 		if len(calls) == 0 {
 			s.counts.dropped++
+			problem = p.unexpectedAnswer(s, m.ID)
 		}
 	})
 	if late != nil {
@@ -543,10 +546,10 @@ func (p *Peer) deliver(l *leader, m *jsonrpc.Message) {
 		}
 	}
 	if len(calls) == 0 {
-		p.observeBad(m.Raw, problemAnswer)
+		p.observeBad(m.Raw, problem)
 	}
 	if len(calls) == 0 && p.opts.Logger != nil {
-		p.opts.Logger.DebugContext(p.ctx, "dropped an answer that matches no call", "id", m.ID.String())
+		p.opts.Logger.DebugContext(p.ctx, "dropped an answer that matches no call", "id", m.ID.String(), "problem", problem)
 	}
 }
 

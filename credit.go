@@ -8,22 +8,24 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// Flow control of streams, by credit. The consumer of a stream says how much of it the producer may send;
-// the producer waits for more. A dialect with a CreditMethod has it, and each call agrees on it alone:
+// Flow control of streams, by credit. The consumer of a stream says how much of it the producer may
+// send; the producer waits for more. A dialect with a CreditMethod has it, and each call agrees on
+// it alone:
 //
 //	consumer                                                   producer
 //	{"method":"count","id":7,"progressToken":7,"progressCredit":1048576}  →
 //	        ←  {"method":"$/progress","params":{"token":7,"credit":true,"value":0}}
 //	{"method":"$/credit","params":{"id":7,"limit":1572864}}    →
 //
-// progressCredit and limit bound the sum of what the values cost since the call began: each its bytes as
-// JSON and 64 more. A value may be sent while the sum of those before it is below the limit, so one that is
-// larger than any credit passes, too. A limit that is not above the last one changes nothing, as in QUIC
-// (RFC 9000 §4.1): grants may be lost, repeated or reordered.
+// progressCredit and limit bound the sum of what the values cost since the call began: each its
+// bytes as JSON and 64 more. A value may be sent while the sum of those before it is below the
+// limit, so one that is larger than any credit passes, too. A limit that is not above the last one
+// changes nothing, as in QUIC (RFC 9000 §4.1): grants may be lost, repeated or reordered.
 //
-// "credit":true says that the producer counts; it is in all values up to the first grant. A consumer that
-// has not seen it grants nothing, and reads no further instead while it is behind: see holdBack. Nothing
-// of this is sent to a peer that has not begun it, except the member progressCredit.
+// "credit":true says that the producer counts; it is in all values up to the first grant. A
+// consumer that has not seen it grants nothing, and reads no further instead while it is behind:
+// see holdBack. Nothing of this is sent to a peer that has not begun it, except the member
+// progressCredit.
 const (
 	// streamWindow is how much of a stream may be on its way to its consumer.
 	streamWindow = 1 << 20
@@ -45,7 +47,8 @@ type credit struct {
 }
 
 // draw takes what a value costs, and waits while there is no credit: until the context or the call
-// ends. blocked is called before it waits. tell is whether the caller has yet to see that this end counts.
+// ends. blocked is called before it waits. tell is whether the caller has yet to see that this end
+// counts.
 func (c *credit) draw(ctx context.Context, call *serving, cost int, blocked func()) (tell bool, err error) {
 	for {
 		more := c.take(int64(cost))
@@ -98,8 +101,8 @@ func (c *credit) raise(limit int64) {
 	}
 }
 
-// newCredit returns the credit that the caller of s begins with; nil when it announced none, or cannot grant
-// more. s.end is locked.
+// newCredit returns the credit that the caller of s begins with; nil when it announced none, or
+// cannot grant more. s.end is locked.
 func newCredit(s *serving) *credit {
 	p := s.peer
 	if p == nil || p.opts.Dialect.CreditMethod == "" || s.req.ID.IsNull() {
@@ -178,8 +181,8 @@ func (p *Peer) endCredit() {
 	}
 }
 
-// grant lets the producer of a stream send more. It never waits: there is one grant for each half of a
-// window that was taken.
+// grant lets the producer of a stream send more. It never waits: there is one grant for each half
+// of a window that was taken.
 func (p *Peer) grant(c *call, limit int64) {
 	p.update(func(s *state) {
 		if s.err == nil && s.calls[c.id] == c {
@@ -189,9 +192,10 @@ func (p *Peer) grant(c *call, limit int64) {
 	p.flush(0)
 }
 
-// holdBack stops the reading while the consumer of a stream is behind whose producer does not count:
-// then the transport slows the producer, and with it all else that comes over the connection. The reading
-// goes on when another call of this end waits for its answer, which the consumer itself may have made.
+// holdBack stops the reading while the consumer of a stream is behind and its producer does not
+// count: then the transport slows the producer, and with it all else that comes over the
+// connection. The reading goes on when another call of this end waits for its answer, which the
+// consumer itself may have made.
 func (p *Peer) holdBack(q *progressQueue) {
 	p.flush(0) // what is answered so far does not wait
 	alone := false

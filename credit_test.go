@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/stream"
 )
@@ -38,8 +39,8 @@ func blobsOf(t *testing.T, c farcall.Caller, n, size int) (next func() (jsonrpc.
 	return iter.Pull2(farcall.Stream[jsonrpc.Raw](t.Context(), c, "blobs", blobs{N: n, Size: size}))
 }
 
-// A producer that counts is one window ahead of its consumer and no more, whichever of the two ends is older: a
-// producer that does not count also fills the transport.
+// A producer that counts is one window ahead of its consumer and no more, whichever of the two ends
+// is older: a producer that does not count also fills the transport.
 func TestProducerIsHeldBack(t *testing.T) {
 	none := &farcall.Options{Dialect: withoutCredit()}
 	for name, test := range map[string]struct {
@@ -88,8 +89,8 @@ func TestValuesLargerThanTheWindow(t *testing.T) {
 	})
 }
 
-// A stream that is not taken delays no other call, in either direction; where the producer does not count, a call
-// makes this end read on.
+// A stream that is not taken delays no other call, in either direction; where the producer does not
+// count, a call makes this end read on.
 func TestStreamThatIsNotTakenDelaysNoCall(t *testing.T) {
 	for name, o := range map[string]*farcall.Options{"credit": nil, "without": {Dialect: withoutCredit()}} {
 		t.Run(name, func(t *testing.T) {
@@ -136,8 +137,8 @@ func TestTwoStreamsTakenInTurns(t *testing.T) {
 	})
 }
 
-// A producer that waits for credit ends with its call: when the caller cancels, its time is over, it breaks off,
-// the connection ends, or the call of the handler has a deadline.
+// A producer that waits for credit ends with its call: when the caller cancels, its time is over,
+// it breaks off, the connection ends, or the call of the handler has a deadline.
 func TestBlockedProducerEnds(t *testing.T) {
 	for name, o := range map[string]*farcall.Options{"credit": nil, "without": {Dialect: withoutCredit()}} {
 		for how, end := range map[string]func(c *farcall.Peer, cancel, stop func()){
@@ -250,8 +251,8 @@ func progressOf(id int, credit bool, value string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":"$/progress","params":{"token":%d,%s"value":%s}}`, id, member, value)
 }
 
-// What the consumer says: nothing of credit before the producer has said that it counts, and then a grant for each
-// half of a window that was taken.
+// What the consumer says: nothing of credit before the producer has said that it counts, and then a
+// grant for each half of a window that was taken.
 func TestConsumerOnTheWire(t *testing.T) {
 	const half = window/2 - 64 // the cost of a value
 	value := `"` + strings.Repeat("x", half-2) + `"`
@@ -304,7 +305,8 @@ func TestProducerThatOverruns(t *testing.T) {
 	w.expect(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}`)
 }
 
-// grants are params of $/credit and whether a stream of id 1 that has come to a limit of 100 goes on.
+// grants are params of $/credit and whether a stream of id 1 that has come to a limit of 100 goes
+// on.
 var grants = map[string]bool{
 	`{"id":1,"limit":131}`:                              true,
 	`{"limit":131 , "x":[{}], "id": 1}`:                 true,
@@ -411,21 +413,21 @@ func TestManyGrants(t *testing.T) {
 
 // Many streams at once, each with a slow consumer.
 func TestManySlowStreams(t *testing.T) {
-	p := newProducer()
+	p, values := newProducer(), race.Fewer(40)
 	a, b := tcpPair(t, stream.NDJSON)
 	c, _ := connect(t, a, b, nil, p.mux, nil, nil)
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
 			n := 0
-			for _, err := range farcall.Stream[jsonrpc.Raw](t.Context(), c, "blobs", blobs{N: 40, Size: 64 * kilo}) {
+			for _, err := range farcall.Stream[jsonrpc.Raw](t.Context(), c, "blobs", blobs{N: values, Size: 64 * kilo}) {
 				if err != nil {
 					t.Error(err)
 				}
 				n++
 				runtime.Gosched()
 			}
-			if n != 40 {
+			if n != values {
 				t.Errorf("%d values", n)
 			}
 		})
@@ -458,7 +460,8 @@ func ExampleStream() {
 	// 2
 }
 
-// FuzzCredit gives a stream any params as a grant: it never sends more than it may, and the connection goes on.
+// FuzzCredit gives a stream any params as a grant: it never sends more than it may, and the
+// connection goes on.
 func FuzzCredit(f *testing.F) {
 	for params := range grants {
 		f.Add([]byte(params))

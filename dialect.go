@@ -20,14 +20,14 @@ type Dialect struct {
 	// member of its params that holds the id of that call.
 	CancelMethod, CancelID string
 	// CancelReason is the member of those params that says why: the cause of the caller's context
-	// ([context.Cause]), unless that is [context.Canceled], as text of at most 1 KiB. The handler gets it as
-	// a [CancelError]. Empty: no reason is sent, and none is taken.
+	// ([context.Cause]), unless that is [context.Canceled], as text of at most 1 KiB. The handler gets
+	// it as a [CancelError]. Empty: no reason is sent, and none is taken.
 	CancelReason string
 	// ProgressMethod is the notification that reports progress, and
-	// ProgressToken the member of its params that says of which call.
+	// ProgressToken the member of its params that names the call.
 	ProgressMethod, ProgressToken string
 	// ProgressValue is the member of the params that holds the value. Empty: the
-	// value is an object whose members stand beside the token, and there is no [WorkDone].
+	// value is an object with its members beside the token, and there is no [WorkDone].
 	ProgressValue string
 	// CreditMethod is the notification that lets the producer of a stream send more, so that a slow
 	// consumer slows it; the wire is described in docs/streams.md. Empty: there is no credit, and
@@ -38,13 +38,13 @@ type Dialect struct {
 	// message itself. Both are understood in either place.
 	Meta string
 	// TimeoutMember is the member of a request that says how long its caller waits, in milliseconds:
-	// "timeoutMs", for example. Calls whose context has a deadline carry it, and the context of a
+	// "timeoutMs", for example. Calls with a deadline in their context carry it, and the context of a
 	// handler ends with it, or with this end's own timeout if that is shorter. Alone, it adds to
 	// the dialect of LSP. Empty: no deadline is sent, and none is taken.
 	TimeoutMember string
 	// PartialResults asks for progress by the member partialResultToken of the params,
 	// as LSP does, where the params are an object. [Subscribe] then calls the method
-	// itself, whose progress are the events. Otherwise it subscribes as go-ethereum
+	// itself, and its progress notifications are the events. Otherwise it subscribes as go-ethereum
 	// does. Both are understood.
 	PartialResults bool
 	// CancelSilent leaves a call unanswered that the other end has cancelled.

@@ -141,7 +141,7 @@ func TestInBatch(t *testing.T) {
 }
 
 // What outlives its handler must not speak under the token of a later request,
-// whose memory may be the same.
+// that may share memory.
 func TestProgressAfterReturn(t *testing.T) {
 	t.Parallel()
 	kept := make(chan context.Context, 2)

@@ -151,7 +151,8 @@ func TestDiscoverDescribes(t *testing.T) {
 		`{"openrpc":"1.4.0","info":{"title":"Files","version":"1.2.3"},"methods":[`,
 		`{"name":"add","summary":"Adds.","description":"Two numbers.","paramStructure":"either","params":[{"name":"a","required":true,"schema":{"type":"number"}},{"name":"b","required":true,"schema":{"type":"number"}}],"result":{"name":"result","schema":{"type":"number"}}}`,
 		`{"name":"map","paramStructure":"by-name","params":[],"result":{"name":"result","schema":{"type":"object","additionalProperties":{"type":"integer"}}},"x-farcall-params":{"type":"object","additionalProperties":{"$ref":"#/components/schemas/folder"}}}`,
-		// An optional parameter before a required one: by name only, as OpenRPC wants the required ones first.
+		// An optional parameter before a required one: by name only, as OpenRPC wants the required ones
+		// first.
 		`{"name":"move","paramStructure":"by-name","params":[{"name":"b","required":true,"schema":{"type":"integer"}},{"name":"a","schema":{"type":["integer","null"]}}],"result":{"name":"result","schema":{"$ref":"#/components/schemas/folder"}}}`,
 		`{"name":"none","paramStructure":"either","params":[],"result":{"name":"result","schema":{}}}`,
 		`{"name":"one","paramStructure":"by-position","params":[{"name":"value","required":true,"schema":{"type":"string"}}],"result":{"name":"result","schema":{}}}`,
@@ -180,7 +181,7 @@ func TestDiscoverIsCached(t *testing.T) {
 		}
 	})
 	if allocs > 10 {
-		t.Errorf("%v allocations: the document is made anew each time", allocs)
+		t.Errorf("%v allocations: the document is made again each time", allocs)
 	}
 	m.Handle("zzz", farcall.HandlerFunc(nothing))
 	m.Info.Title = "Folders"

@@ -25,7 +25,7 @@
 // # Contexts and cancellation
 //
 // A handler's context ends when its call is cancelled by the caller, when the
-// connection ends, and when the handler returns. A call whose context ends
+// connection ends, and when the handler returns. A call with a context that ends
 // returns at once, tells the other end in the [Dialect] of the peer, and a late
 // answer is dropped and counted.
 //

@@ -32,11 +32,11 @@ type errorType struct {
 // When a handler returns an error in which errors.As finds an E, the answer has
 // that code, the E's text as its message and the E's JSON as its data. All of
 // that is public. When a call is answered with that code, its error is a
-// *[jsonrpc.Error] whose Cause is an E with that data. When the data does not fit,
+// *[jsonrpc.Error] with an E with that data as its Cause. When the data does not fit,
 // or fills none of E's members, the Cause says so instead.
 //
-// Both ends need to map the type. MapError panics when E is no type of its own,
-// when the code is taken, and when E is a struct whose fields JSON does not show.
+// Both ends need to map the type. MapError panics when E is not a defined type,
+// when the code is taken, and when E is a struct with fields that JSON does not show.
 func MapError[E error](m *Errors, code jsonrpc.Code) {
 	t := reflect.TypeFor[E]()
 	switch {
@@ -175,7 +175,7 @@ func wireError(err error, m *Errors, details bool) *jsonrpc.Error {
 }
 
 // isDiscreet reports whether an error has a method Discreet that returns true: an interceptor knows
-// that its caller is not one of those whom Options.Details is for.
+// that its caller is not one of those that Options.Details is for.
 func isDiscreet(err error) bool {
 	var d interface{ Discreet() bool }
 	return !isNil(err) && errors.As(err, &d) && d.Discreet()
@@ -208,13 +208,13 @@ func translate(err error, m *Errors) *jsonrpc.Error {
 	}
 }
 
-// PassOn lets a handler answer with the error that a call of its own was answered with: code, message
-// and data. Without it such an error is answered as [jsonrpc.InternalError], because its code speaks
-// of another call: the caller would take "Method not found" for a statement about the method that it
-// called. For relays. PassOn of nil is nil.
+// PassOn lets a handler answer with the error that its own call was answered with: code, message
+// and data. Without it such an error is answered as [jsonrpc.InternalError], because its code
+// speaks of another call: the caller would take "Method not found" for a statement about the method
+// that it called. For relays. PassOn of nil is nil.
 func PassOn(err error) error { return remote.Pass(err) }
 
-// ErrNoCallback is the failure of calls to a caller that cannot be called. It has a code of its own on
+// ErrNoCallback is the failure of calls to a caller that cannot be called. It has its own code on
 // the wire, -32043, when a handler returns it.
 var ErrNoCallback = errors.New("farcall: this transport cannot call the caller back; use WebSocket, TCP, a unix socket or stdio")
 
@@ -249,8 +249,9 @@ func exception(err error) string {
 	return t.String()
 }
 
-// A CancelError is the [context.Cause] of a handler whose caller has cancelled the call and said why. It wraps
-// [context.Canceled]. Which dialects carry reasons: see Dialect.CancelReason.
+// A CancelError is the [context.Cause] of a handler when its caller has cancelled the call and
+// given a reason. It wraps [context.Canceled]. Which dialects carry reasons: see
+// Dialect.CancelReason.
 type CancelError struct {
 	// Reason is what the other end has said, which may be anything, of at most 1 KiB.
 	Reason string
@@ -262,6 +263,6 @@ func (e *CancelError) Error() string { return fmt.Sprintf("cancelled by the othe
 // Unwrap returns context.Canceled.
 func (e *CancelError) Unwrap() error { return context.Canceled }
 
-// CancelReason returns Reason, for the packages of this module: a call that is made on behalf of another is
-// cancelled for the same reason.
+// CancelReason returns Reason, for the packages of this module: a call that is made on behalf of
+// another is cancelled for the same reason.
 func (e *CancelError) CancelReason() string { return e.Reason }

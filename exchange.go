@@ -15,7 +15,7 @@ func NewClient(x Exchanger, h Handler, o *Options) *Peer {
 	p := newPeer(h, o)
 	p.x = x
 	p.st.reading = true
-	close(p.gone) // no goroutines of its own
+	close(p.gone) // it starts no goroutines
 	return p
 }
 
@@ -49,7 +49,7 @@ func (p *Peer) exchange(ctx context.Context, frame []byte, calls []*call) error 
 	if err := p.Err(); err != nil {
 		return closedError(err)
 	}
-	e := &exchanging{p: p, ctx: ctx, calls: make(map[uint64]*call, len(calls))}
+	e := &exchanging{p: p, ctx: ctx, calls: make(map[uint64]*call, len(calls)), open: len(calls)}
 	for _, c := range calls {
 		e.calls[c.id] = c
 	}
@@ -57,7 +57,7 @@ func (p *Peer) exchange(ctx context.Context, frame []byte, calls []*call) error 
 	e.l.fresh = true
 	p.observeFrame(frame, true)
 	err := p.x.Exchange(ctx, frame, e.reply)
-	if len(e.calls) == 0 {
+	if e.open == 0 {
 		return nil // all is answered; how the exchange ended does not matter
 	}
 	switch {
@@ -67,17 +67,21 @@ func (p *Peer) exchange(ctx context.Context, frame []byte, calls []*call) error 
 		return err
 	}
 	for id, c := range e.calls {
+		if c == nil {
+			continue
+		}
 		c.finish(nil, fmt.Errorf("%w: the answer has no response to the request with id %d", ErrProtocol, id))
 	}
 	return nil
 }
 
-// exchanging is one exchange: the calls that are not answered yet.
+// exchanging is one exchange.
 type exchanging struct {
 	p     *Peer
-	ctx   context.Context //nolint:containedctx // lives as long as the call whose context it is
+	ctx   context.Context //nolint:containedctx // lives as long as its call
 	l     leader
-	calls map[uint64]*call
+	calls map[uint64]*call // nil: it has been answered
+	open  int              // calls that are not answered yet
 }
 
 // reply handles one frame of the answer.
@@ -111,20 +115,29 @@ func (e *exchanging) answered(m *jsonrpc.Message) {
 	if m.ID.IsNull() && m.Error != nil {
 		// The other end could not read the request; it is the answer to all of it.
 		for id, c := range e.calls {
-			delete(e.calls, id)
+			if c == nil {
+				continue
+			}
+			e.calls[id] = nil
+			e.open--
 			c.answeredBy(m)
 			c.finish(nil, &remote.Error{Wire: m.Failure()})
 		}
 		return
 	}
 	n, _ := m.ID.Uint()
-	c := e.calls[n]
+	c, asked := e.calls[n]
 	if c == nil {
 		e.p.update(func(s *state) { s.counts.dropped++ })
-		e.p.observeBad(m.Raw, problemAnswer)
+		problem := problemUnknown
+		if asked {
+			problem = problemDuplicate
+		}
+		e.p.observeBad(m.Raw, problem)
 		return
 	}
-	delete(e.calls, n)
+	e.calls[n] = nil
+	e.open--
 	c.answeredBy(m)
 	switch {
 	case m.Err != nil:
@@ -153,7 +166,7 @@ func (e *exchanging) notified(m *jsonrpc.Message) {
 	e.serving(m).call(nil)
 }
 
-// requested answers a request of the other end with an exchange of its own.
+// requested answers a request of the other end with its own exchange.
 func (e *exchanging) requested(m *jsonrpc.Message) error {
 	answer := e.serving(m).call(nil)
 	e.p.observeFrame(answer, true)

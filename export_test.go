@@ -14,7 +14,8 @@ func UntakenValues(n int, value jsonrpc.Raw) int {
 	return len(q.values)
 }
 
-// CreditAfter is the limit of a stream that has sent 130 of 100, and what it has sent, after a grant and a value of 65.
+// CreditAfter is the limit of a stream that has sent 130 of 100, and what it has sent, after a
+// grant and a value of 65.
 func CreditAfter(params jsonrpc.Raw) (limit, sent int64) {
 	d, c := lspDialect(), credit{limit: 100, sent: 130}
 	m := jsonrpc.Message{Method: []byte(d.CreditMethod), Params: params}

@@ -12,12 +12,12 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// feedKey is the method of events, and the id of a subscription as the other end has written it, without
-// escapes.
+// feedKey is the method of events, and the id of a subscription as the other end has written it,
+// without escapes.
 type feedKey struct{ method, id string }
 
-// keyOf returns the key of a subscription by its id. It reports false when it is neither a string nor a
-// number.
+// keyOf returns the key of a subscription by its id. It reports false when it is neither a string
+// nor a number.
 func keyOf(space namespace, id jsonrpc.Raw) (feedKey, bool) {
 	switch {
 	case len(id) == 0:
@@ -36,8 +36,9 @@ type opener struct {
 	space namespace
 }
 
-// listen notes where the events of a subscription go, whose id has just been answered: the next frame may
-// have the first one. It fails when the id is that of another subscription, whose events it would take.
+// listen notes where the events of a subscription go when its id has just been answered: the next
+// frame may have the first one. It fails when the id is that of another subscription, because it
+// would take its events.
 func (p *Peer) listen(o *opener, id jsonrpc.Raw) error {
 	key, ok := keyOf(o.space, id)
 	if !ok {
@@ -75,8 +76,8 @@ func (all *subscriptions) listen(key feedKey, f *feed) bool {
 	return true
 }
 
-// unlisten forgets a subscription of ours. It reports false when the other end has ended it, and may have
-// given its id to another one.
+// unlisten forgets a subscription of ours. It reports false when the other end has ended it, and
+// may have given its id to another one.
 func (p *Peer) unlisten(key feedKey, f *feed) (was bool) {
 	p.update(func(s *state) {
 		if was = s.subs != nil && s.subs.ours[key] == f; was {
@@ -86,7 +87,7 @@ func (p *Peer) unlisten(key feedKey, f *feed) (was bool) {
 	return was
 }
 
-// abandonSubscription notes that a call is given up whose answer may open a subscription.
+// abandonSubscription notes that a call that may open a subscription is given up.
 func (s *state) abandonSubscription(c *call) {
 	if all := s.subscriptions(); len(all.abandoned) < maxAbandoned {
 		all.abandoned[c.id] = c.extra.opens.space
@@ -112,7 +113,8 @@ func (p *Peer) endThere(space *namespace, id jsonrpc.Raw) {
 		return // an error
 	}
 	id = append(jsonrpc.Raw(nil), id...)
-	p.start(func() { _ = p.unsubscribeThere(p.ctx, *space, id) }) // it ends with the connection at the latest
+	// it ends with the connection at the latest
+	p.start(func() { _ = p.unsubscribeThere(p.ctx, *space, id) })
 }
 
 // unsubscribeThere unsubscribes at the other end. That it has ended already is no error.
@@ -127,8 +129,8 @@ func (p *Peer) unsubscribeThere(ctx context.Context, space namespace, id jsonrpc
 	return err
 }
 
-// event takes a notification that is an event of a subscription. It reports false when it is none of ours,
-// and a handler may know better.
+// event takes a notification that is an event of a subscription. It reports false when it is not
+// one of ours, and a handler may know better.
 func (p *Peer) event(m *jsonrpc.Message) bool {
 	if !strings.HasSuffix(string(m.Method), eventSuffix) {
 		return false

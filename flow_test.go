@@ -142,8 +142,9 @@ var slowly = map[string]func(t *testing.T, p *producer, o *farcall.Options) *far
 	},
 }
 
-// A consumer that is slower than the producer slows it: a stream of 100 or 300 MB (without make full, of 16 or 50 MB) arrives whole, and neither end holds more
-// than some megabytes of it at any time. With credit and, where the producer knows nothing of it, without.
+// A consumer that is slower than the producer slows it: a stream of 100 or 300 MB (without make
+// full, of 16 or 50 MB) arrives whole, and neither end holds more than some megabytes of it at any
+// time. With credit and, where the producer knows nothing of it, without.
 func TestSlowConsumerOfALongStream(t *testing.T) {
 	const size, most = 64 << 10, 12 << 20
 	for name, open := range slowly {
@@ -156,9 +157,7 @@ func TestSlowConsumerOfALongStream(t *testing.T) {
 				if !full.Wanted() {
 					n /= 6 // still several times what both ends may hold
 				}
-				if race.Enabled && name == "tcp" && dialect == (farcall.Dialect{}) {
-					n /= 2
-				}
+				n = race.Fewer(n)
 				p := newProducer()
 				c := open(t, p, &farcall.Options{Dialect: dialect})
 				before, peak, ahead := heap(), 0, int64(0)

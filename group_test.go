@@ -134,8 +134,8 @@ func TestHandleNotification(t *testing.T) {
 
 type userKey struct{}
 
-// TestConnContext gives each connection a value of its own, which handlers and notifications see, and which ends with
-// the connection.
+// TestConnContext gives each connection its own value, which handlers and notifications see, and
+// which ends with the connection.
 func TestConnContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made int

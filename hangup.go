@@ -38,7 +38,7 @@ func (p *Peer) hangUp(err error) {
 		ctx, cancel = context.WithTimeout(p.ctx, limit)
 	}
 	defer cancel()
-	if p.quiesce(ctx) != nil {
+	if p.quiesce(ctx, false) != nil {
 		p.cutOff(limit)
 	}
 	p.fail(err)
@@ -74,4 +74,32 @@ func (p *Peer) cutOff(limit time.Duration) {
 	})
 	p.flush(0)
 	p.writeOut()
+}
+
+// cancelCalls gives up the calls in flight because this end closes the connection.
+func (p *Peer) cancelCalls() {
+	if p.t == nil {
+		return // an exchange ends with its call
+	}
+	var calls map[uint64]*call
+	p.update(func(s *state) {
+		if s.err != nil || len(s.calls) == 0 {
+			return
+		}
+		calls, s.calls = s.calls, map[uint64]*call{}
+		for _, c := range calls {
+			s.gaveUp(c.id)
+			if c.extras().opens != nil {
+				s.abandonSubscription(c)
+			}
+			s.queue(p.opts.Dialect.appendCancel(nil, p.version(p.ctx), c.wire(), ""))
+		}
+	})
+	if len(calls) == 0 {
+		return
+	}
+	p.flush(0)
+	for _, c := range calls {
+		c.finish(nil, ErrClosed)
+	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/farcall-dev/farcall"
 )
 
-// hanging is a transport whose other end sends one frame and then hangs up.
+// hanging is a transport; its other end sends one frame and then hangs up.
 type hanging struct {
 	farcall.Transport
 

@@ -17,22 +17,23 @@ import (
 //	  a method        timed slow twice, outlives the tick,
 //	  begins here     or calls back and waits
 //
-// Elsewhere, each call has a goroutine of its own, and the leader reads on at once. A method that was
-// never timed begins there, on trial: for its first few calls the leader waits a tick at most, so that
-// answers of fast methods come in order from the first (initialize before what follows it); one that
-// blocks ends its trial. A handler that outlives the tick inline loses the lead: another goroutine reads
-// on from then, its method is elsewhere before it returns, and each time this happens it takes twice as
-// many fast calls to come back.
+// Elsewhere, each call has its own goroutine, and the leader reads on at once. A method that was
+// never timed begins there, on trial: for its first few calls the leader waits a tick at most, so
+// that answers of fast methods come in order from the first (initialize before what follows it);
+// one that blocks ends its trial. A handler that outlives the tick inline loses the lead: another
+// goroutine reads on from then, its method is elsewhere before it returns, and each time this
+// happens it takes twice as many fast calls to come back.
 //
-// The turn tells who leads. It is odd while a handler runs inline; whoever moves it from odd to even
-// has the say:
+// The turn tells who leads. It is odd while a handler runs inline; the goroutine that moves it from
+// odd to even has the say:
 //
 //	even ── begin ──→ odd ── end: the handler has returned, and its goroutine reads on ──→ even
 //	                   └──── take: the tick, or a call back; a new goroutine reads on ────→ even
 //
-// Each peer has a tick of its own. One for the process would save at most 3 % of a call where one
-// connection is busy and 12 % where a thousand take turns (measured without any tick), and a timer that
-// all peers share cannot be in two bubbles of testing/synctest, in which users test their servers.
+// Each peer has its own tick. One for the process would save at most 3 % of a call where one
+// connection is busy and 12 % where a thousand take turns (measured without any tick), and a timer
+// that all peers share cannot be in two bubbles of testing/synctest, in which users test their
+// servers.
 const (
 	// inlineTick is how often it is looked whether a handler is still the one that ran inline before.
 	inlineTick = time.Millisecond
@@ -150,8 +151,8 @@ func (t *turns) halt() {
 	}
 }
 
-// onTick runs every inlineTick while handlers run inline. A handler that was there at the tick before
-// has used up its time.
+// onTick runs every inlineTick while handlers run inline. A handler that was there at the tick
+// before has used up its time.
 func (p *Peer) onTick() {
 	t := &p.turns
 	n := t.n.Load()
@@ -193,7 +194,7 @@ func (p *Peer) takeOver(n uint64) {
 // runsInline reports whether the next call of a method is to run in the goroutine that reads.
 func (p *Peer) runsInline(v *serving) bool { return !p.opts.NoInline && v.load.inline.Load() }
 
-// elsewhere runs f, which handles v, in a goroutine of its own, and waits for it a little while the
+// elsewhere runs f, which handles v, in its own goroutine, and waits for it a little while the
 // method is on trial. It reports true: the caller leads on.
 func (p *Peer) elsewhere(v *serving, f func()) bool {
 	if p.opts.NoInline || !v.load.onTrial() {

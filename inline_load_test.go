@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A method begins elsewhere, is inline once it was fast, leaves when it is slow twice or outlives the
-// tick, and needs twice as many fast calls each time to come back.
+// A method begins elsewhere, is inline once it was fast, leaves when it is slow twice or outlives
+// the tick, and needs twice as many fast calls each time to come back.
 func TestLoad(t *testing.T) {
 	const fast, slow = fastCall, fastCall + 1
 	l := new(load)

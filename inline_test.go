@@ -20,7 +20,8 @@ func blockingMux() (m *farcall.Mux, cancelled chan struct{}) {
 		cancelled <- struct{}{}
 		return false, ctx.Err()
 	})
-	farcall.Handle(m, "late", func(ctx context.Context, wait bool) (bool, error) { // fast until it is told to wait
+	farcall.Handle(m, "late", func(ctx context.Context, wait bool) (bool, error) {
+		// fast until wait is true
 		if wait {
 			<-ctx.Done()
 		}
@@ -29,9 +30,9 @@ func blockingMux() (m *farcall.Mux, cancelled chan struct{}) {
 	return m, cancelled
 }
 
-// Calls that block never delay another: neither those of a method that was never called, nor those of
-// one that was fast so far, on this connection and on the next. Their cancellations are not behind
-// them either.
+// Calls that block never delay another: neither those of a method that was never called, nor those
+// of one that was fast so far, on this connection and on the next. Their cancellations are not
+// behind them either.
 func TestBlockingCallsDelayNone(t *testing.T) {
 	for _, method := range []string{"block", "late"} {
 		for _, noInline := range []bool{false, true} {

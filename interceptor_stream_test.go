@@ -13,9 +13,9 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// An interceptor surrounds all of a stream: the context that it ends when it returns has lasted until
-// then, a late error of the stream is the error that it sees, and no value of a type that it does not
-// know passes it. On every way of asking for a stream.
+// An interceptor surrounds all of a stream: the context that it ends when it returns has lasted
+// until then, a late error of the stream is the error that it sees, and no value of a type that it
+// does not know passes it. On every way of asking for a stream.
 func TestInterceptorsSurroundStreams(t *testing.T) {
 	type seen struct {
 		result string

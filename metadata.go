@@ -10,8 +10,9 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// What a call carries beside its params: the members that JSON-RPC does not define. Each stands in the message
-// itself or, where the dialect has a Meta, in that member of the params; both are understood.
+// What a call carries beside its params: the members that JSON-RPC does not define. Each stands in
+// the message itself or, where the dialect has a Meta, in that member of the params; both are
+// understood.
 //
 //	progressToken    what progress is marked with
 //	progressCredit   how much of a stream may be sent, see credit.go
@@ -25,7 +26,8 @@ const memberMetadata = "metadata"
 // maxMetadata bounds the member metadata.
 const maxMetadata = 8 << 10
 
-// extension returns a member that JSON-RPC does not define, from either place; nil when there is none.
+// extension returns a member that JSON-RPC does not define, from either place; nil when there is
+// none.
 func extension(m *jsonrpc.Message, name string) jsonrpc.Raw {
 	if raw := m.Member(name); raw != nil {
 		return raw
@@ -33,10 +35,11 @@ func extension(m *jsonrpc.Message, name string) jsonrpc.Raw {
 	return scan.Member(scan.Member(m.Params, "_meta"), name)
 }
 
-// extensions returns the members of a request that JSON-RPC does not define, each with the comma before it.
+// extensions returns the members of a request that JSON-RPC does not define, each with the comma
+// before it.
 func (p *Peer) extensions(ctx context.Context, id jsonrpc.ID, ask asking) (extra []byte, err error) {
 	if ask.progress {
-		// The id is the token: unique, and no bookkeeping of its own.
+		// The id is the token: unique, without separate bookkeeping.
 		extra = appendMember(extra, "progressToken", id.Raw())
 	}
 	if ask.credit > 0 {
@@ -53,10 +56,10 @@ func (p *Peer) extensions(ctx context.Context, id jsonrpc.ID, ask asking) (extra
 
 type metadataKey struct{}
 
-// WithMetadata returns a context whose calls and notifications carry a value under a name, beside the params:
-// in the member "metadata" of the message, over every transport. Names are up to both ends. A
-// call fails when its metadata has more than 8 KiB. It is not passed on: what came with a call
-// of a handler goes out with calls of the handler only when it is added again.
+// WithMetadata returns a context; calls and notifications with it carry a value under a name,
+// beside the params: in the member "metadata" of the message, over every transport. Names are up to
+// both ends. A call fails when its metadata has more than 8 KiB. It is not passed on: what came
+// with a call of a handler goes out with calls of the handler only when it is added again.
 //
 // It is part of the message, so that it is in Record.Request, and in a log of whole messages.
 func WithMetadata(ctx context.Context, name, value string) context.Context {
@@ -69,8 +72,9 @@ func WithMetadata(ctx context.Context, name, value string) context.Context {
 	return context.WithValue(ctx, metadataKey{}, all)
 }
 
-// MetadataFrom returns the metadata that came with the call of a handler, by name; nil when there is none, when it
-// has more than 8 KiB, and once the handler has returned. What is no string is left out.
+// MetadataFrom returns the metadata that came with the call of a handler, by name; nil when there
+// is none, when it has more than 8 KiB, and once the handler has returned. What is no string is
+// left out.
 func MetadataFrom(ctx context.Context) (all map[string]string) {
 	s := servingFrom(ctx)
 	if s == nil {
@@ -127,7 +131,8 @@ func (d *Dialect) appendTimeout(ctx context.Context, dst []byte) []byte {
 	return appendMember(dst, d.TimeoutMember, jsonrpc.IntID(ms).Raw())
 }
 
-// timeout returns how long the caller of a message waits. What is no positive integer is not taken for one.
+// timeout returns how long the caller of a message waits. What is no positive integer is not taken
+// for one.
 func (d *Dialect) timeout(m *jsonrpc.Message) (limit time.Duration, ok bool) {
 	if d.TimeoutMember == "" {
 		return 0, false

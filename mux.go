@@ -23,7 +23,7 @@ type Mux struct {
 	// Mux serves. Default: "JSON-RPC service", version "0.0.0".
 	Info struct{ Title, Version, Description string }
 
-	// Of a group: whose methods it adds, with which prefix, and what surrounds them.
+	// Of a group: the methods that it adds, with which prefix, and what surrounds them.
 	whole  *Mux
 	prefix string
 	around []Interceptor
@@ -66,7 +66,8 @@ type Method struct {
 	Stream      bool
 	// Notification: it is not called, only notified, and has no Result.
 	Notification bool
-	// Subscription: HandleSubscription or HandleTopic added it, events or the methods that subscribe and unsubscribe.
+	// Subscription: HandleSubscription or HandleTopic added it, events or the methods that subscribe
+	// and unsubscribe.
 	Subscription bool
 }
 
@@ -121,10 +122,10 @@ func (m *Mux) add(e *entry) {
 }
 
 // IgnoreUnknown lets methods take params with members that their types do not have, at any depth,
-// and drop them: those of protocols that grow, such as LSP's initialize. Without names it is for all
-// methods of m or of the group, those that are added later included. A type that wants to keep such members has a map
-// for them: see [Handle]. More params by position than there are fields are still refused.
-// IgnoreUnknown panics when there is no such method.
+// and drop them: those of protocols that grow, such as LSP's initialize. Without names it is for
+// all methods of m or of the group, those that are added later included. A type that wants to keep
+// such members has a map for them: see [Handle]. More params by position than there are fields are
+// still refused. IgnoreUnknown panics when there is no such method.
 func (m *Mux) IgnoreUnknown(methods ...string) {
 	prefix := ""
 	for ; m.whole != nil; m = m.whole {

@@ -7,9 +7,10 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// HandleNotification adds a method that is only notified: there is no answer, and an error goes to the log. Params
-// are bound as for [Handle], which a method that may be notified and called has. A request for it is answered with
-// [jsonrpc.MethodNotFound]. Notifications of one connection are handled one after the other, in their order.
+// HandleNotification adds a method that is only notified: there is no answer, and an error goes to
+// the log. Params are bound as for [Handle], which a method that may be notified and called has. A
+// request for it is answered with [jsonrpc.MethodNotFound]. Notifications of one connection are
+// handled one after the other, in their order.
 func HandleNotification[P any](m *Mux, method string, f func(context.Context, P) error, doc ...string) {
 	h := &notified[P]{types: describe[P, struct{}](method, false), f: f}
 	h.types.notification = true

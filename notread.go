@@ -7,8 +7,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// What becomes of a frame that is not read, because it is too large, or no JSON, or there is no memory
-// for it: the call or the caller that waits gets an error, as far as the beginning names it.
+// What becomes of a frame that is not read, because it is too large, or no JSON, or there is no
+// memory for it: the call or the caller that waits gets an error, as far as the beginning names it.
 //
 //	a request                  its id gets the error
 //	the answer to a call       the call fails

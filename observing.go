@@ -45,8 +45,8 @@ func recorder(record func(context.Context, Record)) *observe.Observer {
 	return &observe.Observer{End: end, Refuse: end, Messages: true}
 }
 
-// Observed returns what an observer sees of the call, for handlers and interceptors that know more of it, or nil when
-// there is no observer. Its fields may be set until the handler returns.
+// Observed returns what an observer sees of the call, for handlers and interceptors that know more
+// of it, or nil when there is no observer. Its fields may be set until the handler returns.
 func (r *Request) Observed() *observe.Call {
 	if r.call == nil {
 		return nil
@@ -111,12 +111,15 @@ func (s *serving) begin(now time.Time) {
 	call.ID, call.Method, call.Began = s.req.ID, s.req.Method, now
 	call.Known = s.load != &s.core.others().load
 	call.Notification, call.Batch = s.req.IsNotification(), s.req.batch
+	call.BytesIn, call.Request = len(s.req.msg.Raw), s.req.msg.Raw
 	traces := s.core.observer.Traces
 	if traces {
 		call.Caller, call.Linked = s.callers()
 	}
 	at.ctx = started(s, s.core.observer, call)
-	if x := s.extra.Load(); traces {
+	x := s.extra.Load()
+	x.number = call.Number
+	if traces {
 		if x.span = call.Span; x.span == (observe.Span{}) {
 			x.span = call.Caller
 		}
@@ -125,7 +128,7 @@ func (s *serving) begin(now time.Time) {
 
 // callers returns observe.Call.Caller and Linked of a call that arrived.
 func (s *serving) callers() (caller, linked observe.Span) {
-	caller, header := messageSpan(s.req.msg), spanOf(s.parent)
+	caller, header := messageSpan(s.req.msg), spanOf(s.Parent())
 	switch {
 	case caller == (observe.Span{}):
 		return header, observe.Span{}
@@ -135,7 +138,8 @@ func (s *serving) callers() (caller, linked observe.Span) {
 	return caller, header
 }
 
-// span returns that in which the handler makes calls; nil: neither an observer nor the message has said so.
+// span returns that in which the handler makes calls; nil: neither an observer nor the message has
+// said so.
 func (s *serving) span() *observe.Span {
 	if x := s.extra.Load(); x != nil && x.span != (observe.Span{}) {
 		return &x.span
@@ -148,8 +152,8 @@ func (s *serving) span() *observe.Span {
 	return &span
 }
 
-// finish tells the observer how the call has ended. The observation ends with it: what a handler has left
-// behind finds none in its context.
+// finish tells the observer how the call has ended. The observation ends with it: what a handler
+// has left behind finds none in its context.
 func (s *serving) finish(wire *jsonrpc.Error, err error, response []byte, out int) {
 	at := s.observation()
 	if at == nil {
@@ -165,8 +169,7 @@ func (s *serving) finish(wire *jsonrpc.Error, err error, response []byte, out in
 		call.Code, call.Err = wire.Code, err
 	}
 	call.Took = time.Since(call.Began)
-	call.BytesIn, call.BytesOut = len(s.req.msg.Raw), out
-	call.Request, call.Response = s.req.msg.Raw, response
+	call.BytesOut, call.Response = out, response
 	s.core.observer.End(at.ctx, call)
 }
 
@@ -210,7 +213,10 @@ const (
 	problemMessage = "message"
 	problemSize    = "size"
 	problemRead    = "read"
-	problemAnswer  = "answer"
+
+	problemLate      = "late answer"
+	problemDuplicate = "duplicate answer"
+	problemUnknown   = "unknown answer"
 )
 
 func problemKind(code jsonrpc.Code) string {
@@ -269,7 +275,8 @@ func observedCall() *call {
 	return &both.call
 }
 
-// begin tells the observer of a call or notification of ours, and returns the context with which to send it.
+// begin tells the observer of a call or notification of ours, and returns the context with which to
+// send it.
 func (at *observation) begin(ctx context.Context, p *Peer, method string, batch bool) context.Context {
 	call := &at.call
 	call.Outgoing, call.Batch = true, batch
@@ -308,6 +315,11 @@ func (at *observation) sent(p *Peer, request []byte) {
 		return
 	}
 	at.call.BytesOut = len(request)
+	if p.observer.Sent != nil {
+		at.call.Request = request
+		p.observer.Sent(at.ctx, &at.call)
+		at.call.Request = nil
+	}
 	if p.observer.Messages {
 		at.call.Request = bytes.Clone(request)
 	}
@@ -363,7 +375,7 @@ func (p *Peer) observeBatch(n int) *observedBatch {
 	return &observedBatch{all: make([]*observation, 0, n)}
 }
 
-// begin begins the observation of the next element, whose call is c unless it is a notification.
+// begin begins the observation of the next element: c is its call unless it is a notification.
 func (o *observedBatch) begin(ctx context.Context, p *Peer, b *BatchCall, c *call) (context.Context, *observation) {
 	if o == nil {
 		return ctx, nil

@@ -32,7 +32,7 @@ type Options struct {
 	Budget *Budget
 	// MaxUnsent bounds the bytes of frames that wait for the other end to read.
 	// From a quarter of it on, calls and notifications of this end wait for room
-	// and requests of the other end are refused; a connection whose answers
+	// and requests of the other end are refused; a connection with answers that
 	// exceed all of it is closed. Default 128 MiB.
 	MaxUnsent int
 	// MaxSubscriptions bounds the subscriptions that the other end has open, see
@@ -42,15 +42,15 @@ type Options struct {
 	// Default 5 s.
 	CloseTimeout time.Duration
 
-	// NoInline gives each call a goroutine of its own. Default: a method whose
-	// handler was seen to return within 20 µs runs in the goroutine that reads the
+	// NoInline gives each call its own goroutine. Default: a method with a
+	// handler that returned within 20 µs runs in the goroutine that reads the
 	// connection, which saves a call some microseconds. No handler holds up the
 	// reading for more than about a millisecond, and then not again.
 	NoInline bool
 
 	// Linger bounds how long calls in flight may take when the other end sends no
 	// more but may still read; then they are answered with an error that says so.
-	// Negative: no bound. Default: no bound on standard input and output, whose end
+	// Negative: no bound. Default: no bound on standard input and output, because their end
 	// says only that no more requests come; 10 s elsewhere.
 	Linger time.Duration
 
@@ -63,7 +63,7 @@ type Options struct {
 	Dialect Dialect
 	// V1 also accepts JSON-RPC 1.0, answers it in kind, and calls in 1.0.
 	V1 bool
-	// StrictAnswers fails calls whose answers are not as the specification has them.
+	// StrictAnswers fails calls with answers that do not follow the specification.
 	// Default: a null error beside a result, a null result beside an error, and a
 	// missing "jsonrpc" are passed over, as other clients do. Requests are always
 	// held to the specification.
@@ -71,7 +71,7 @@ type Options struct {
 	// Details adds the Go type and text of internal errors to the data of error
 	// answers. For trusted callers only.
 	// An interceptor keeps them from a caller by an error, around the handler's,
-	// whose method Discreet returns true.
+	// that has a method Discreet, and it returns true.
 	Details bool
 	// Errors maps Go error types to codes and back. Default none.
 	Errors *Errors
@@ -132,14 +132,15 @@ type Record struct {
 
 // Stats counts what happened on a connection.
 type Stats struct {
-	Requests, Notifications   uint64 // that arrived
-	Refused                   uint64 // frames and messages that were not valid
-	Overloaded                uint64 // requests beyond the limits
-	Dropped                   uint64 // answers that matched no call
-	DroppedEvents             uint64 // events of subscriptions that there are not, or not any more
-	Subscriptions             int    // that the other end has open
-	InFlight, Waiting, Queued int    // requests being handled; of these, waiting on a call of their own; notifications waiting their turn
-	Calls                     int    // calls of ours that wait for their answers
+	Requests, Notifications uint64 // that arrived
+	Refused                 uint64 // frames and messages that were not valid
+	Overloaded              uint64 // requests beyond the limits
+	Dropped                 uint64 // answers that matched no call
+	DroppedEvents           uint64 // events of subscriptions that there are not, or not any more
+	Subscriptions           int    // that the other end has open
+	// requests being handled; of these, waiting on their own call; notifications waiting their turn
+	InFlight, Waiting, Queued int
+	Calls                     int // calls of ours that wait for their answers
 	UnsentBytes               int
 }
 
@@ -153,7 +154,8 @@ func (o *Options) withDefaults() *Options {
 	return &c
 }
 
-// defaultOptions are those of connections without options: one copy, because there may be very many.
+// defaultOptions are those of connections without options: one copy, because there may be very
+// many.
 var defaultOptions = sync.OnceValue(func() *Options {
 	o := new(Options)
 	o.setDefaults()

@@ -77,7 +77,7 @@ func take(got, result any) error {
 	return decode(raw, result)
 }
 
-// batchParts is a batch on its way through the interceptors, each element in a goroutine of its own. The
+// batchParts is a batch on its way through the interceptors, each element in its own goroutine. The
 // frame is sent when all have come to send, or have ended.
 type batchParts struct {
 	mu    sync.Mutex

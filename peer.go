@@ -18,13 +18,13 @@ var (
 	// ErrClosed is, or is wrapped by, the failure of calls on a connection that
 	// has ended.
 	ErrClosed = errors.New("farcall: connection closed")
-	// ErrProtocol is wrapped by the failure of a call whose answer was not valid
+	// ErrProtocol is wrapped by the failure of a call when its answer was not valid
 	// JSON-RPC.
 	ErrProtocol = errors.New("farcall: the other end broke the protocol")
 
 	errStalled  = errors.New("farcall: the other end does not read what it asked for")
 	errFlooded  = errors.New("farcall: more notifications arrived than their handlers take; the connection was closed so that none is lost silently")
-	errNoIDs    = errors.New("farcall: the ids of this connection are used up; connect anew")
+	errNoIDs    = errors.New("farcall: the ids of this connection are used up; connect again")
 	errShutdown = errors.New("the peer is shutting down")
 )
 
@@ -157,10 +157,11 @@ func (p *Peer) Stats() (st Stats) {
 	return st
 }
 
-// Close ends the connection: calls in both directions fail, and the contexts of
-// handlers end. It waits until the handlers have returned, at most
-// Options.CloseTimeout; it is an error when some have not.
+// Close ends the connection: calls in both directions fail, and the contexts of handlers end. Calls
+// of this end are cancelled at the other end, which would go on with them. It waits until the
+// handlers have returned, at most Options.CloseTimeout; it is an error when some have not.
 func (p *Peer) Close() error {
+	p.cancelCalls()
 	p.writeOut()
 	p.fail(ErrClosed)
 	timeout := time.NewTimer(p.opts.CloseTimeout)
@@ -175,10 +176,12 @@ func (p *Peer) Close() error {
 
 // Shutdown refuses new requests, waits until those in flight are answered and
 // the answers are written, and closes the connection. When the context ends
-// first it closes anyway and returns the context's error.
+// first it closes anyway and returns the context's error. It does not wait for
+// an end that does not read: when nothing but answers is left, a write may take 2 s,
+// and a second more for each 64 KiB.
 func (p *Peer) Shutdown(ctx context.Context) error {
 	p.update(func(s *state) { s.drain = true })
-	err := p.quiesce(ctx)
+	err := p.quiesce(ctx, true)
 	if cerr := p.Close(); err == nil {
 		err = cerr
 	}
@@ -189,7 +192,7 @@ func (p *Peer) Shutdown(ctx context.Context) error {
 const outTime = 20 * time.Millisecond
 
 // writeOut waits a moment for what is queued, which may be that calls are
-// cancelled: the other end would go on with them.
+// cancelled.
 func (p *Peer) writeOut() {
 	var timeout *time.Timer
 	for {
@@ -218,10 +221,20 @@ func (p *Peer) writeOut() {
 	}
 }
 
-// quiesce waits until nothing is left to finish.
-func (p *Peer) quiesce(ctx context.Context) error {
+const (
+	// lastWrite bounds how long Shutdown waits for a write when nothing else is left to finish.
+	lastWrite = 2 * time.Second
+	// lastRate is how much more, in bytes, it waits a second for.
+	lastRate = 64 << 10
+)
+
+// quiesce waits until nothing is left to finish. bounded: each write that is the last thing left
+// has its time.
+func (p *Peer) quiesce(ctx context.Context, bounded bool) error {
+	var last lastWrites
 	for {
 		var change chan struct{}
+		var unsent int // when nothing else is left
 		p.update(func(s *state) {
 			if s.idle() || s.err != nil {
 				return
@@ -229,17 +242,45 @@ func (p *Peer) quiesce(ctx context.Context) error {
 			if s.room == nil {
 				s.room = make(chan struct{})
 			}
-			change = s.room
+			if change = s.room; bounded && !s.working() {
+				unsent = s.unsent()
+			}
 		})
 		if change == nil {
 			return nil
 		}
+		late, stop := last.late(unsent)
 		select {
 		case <-change:
+			stop()
+		case <-late:
+			return errStalled
 		case <-ctx.Done():
+			stop()
 			return ctx.Err()
 		}
 	}
+}
+
+// lastWrites bounds how long the writes take that are the last thing left.
+type lastWrites struct {
+	least int // the fewest bytes that were left so far
+	by    time.Time
+}
+
+// late returns a channel that says that the other end does not read: it reads nothing in the time
+// that the rest of the bytes may take. unsent is 0 while there is more to finish than these.
+func (w *lastWrites) late(unsent int) (late <-chan time.Time, stop func()) {
+	if unsent == 0 {
+		*w = lastWrites{}
+		return nil, func() {}
+	}
+	if w.by.IsZero() || unsent < w.least {
+		w.least = unsent
+		w.by = time.Now().Add(lastWrite + time.Duration(unsent)*time.Second/lastRate)
+	}
+	timer := time.NewTimer(time.Until(w.by))
+	return timer.C, func() { timer.Stop() }
 }
 
 // fail ends the connection for a reason. Only the first reason counts.
@@ -296,8 +337,8 @@ func (p *Peer) fail(err error) {
 	}
 }
 
-// ErrNotSent is what errors.Is finds in the failure of a call or notification, with ErrClosed, when the
-// connection had ended before: it was surely not sent, and can be sent over another connection.
+// ErrNotSent is what errors.Is finds in the failure of a call or notification, with ErrClosed, when
+// the connection had ended before: it was surely not sent, and can be sent over another connection.
 var ErrNotSent = errors.New("farcall: not sent")
 
 // unsentError is the failure of what was not sent. It reads as the reason does.
@@ -321,7 +362,7 @@ func closedError(err error) error {
 // lead reads frames until the connection ends or another goroutine has taken
 // over: the one that reads is the leader, and there is always one at most. The
 // leader runs fast handlers itself, so that a call crosses no goroutine; when
-// one turns out not to be fast, somebody else leads on.
+// one turns out not to be fast, another goroutine leads on.
 func (p *Peer) lead() {
 	l := &leader{dec: jsonrpc.Decoder{MaxDepth: p.opts.MaxDepth, MaxBatch: p.opts.MaxBatch, AcceptV1: p.opts.V1, StrictAnswers: p.opts.StrictAnswers}}
 	for {
@@ -344,7 +385,8 @@ func (p *Peer) lead() {
 			p.flush(0)
 			return
 		}
-		if len(frame) > budget.Free || cap(l.batch.Messages) > fewMessages { // the next frame may take hours
+		if len(frame) > budget.Free || cap(l.batch.Messages) > fewMessages {
+			// the next frame may take hours
 			l.batch = jsonrpc.Batch{}
 		}
 	}
@@ -368,7 +410,7 @@ func (p *Peer) keep(l *leader) {
 	}
 }
 
-// flush writes what is queued, unless somebody is writing already: that one
+// flush writes what is queued, unless another goroutine is writing already: that one
 // writes it too. others is the number of calls that are being made at the same
 // time.
 func (p *Peer) flush(others int) {

@@ -11,8 +11,8 @@ import (
 )
 
 // places bounds the calls that a Responder handles at once. Half of the places are for who comes
-// first; of the other half an owner gets no more than its share, so that one that floods leaves room
-// for others. Counting owners costs nothing while places are plenty.
+// first; of the other half an owner gets no more than its share, so that one that floods leaves
+// room for others. Counting owners costs nothing while places are plenty.
 type places struct {
 	limit   int
 	running atomic.Int64 // but for those that wait
@@ -30,13 +30,13 @@ func (p *places) init(limit int) {
 	p.scarce.SetBounds(share.Bounds{Total: limit - limit/2, Ratio: scarceRatio})
 }
 
-// enter takes a place, or reports why there is none. What it returns is for leave: the owner that has
-// one of the scarce places, or nil.
+// enter takes a place, or reports why there is none. What it returns is for leave: the owner that
+// has one of the scarce places, or nil.
 func (p *places) enter(ctx context.Context) (scarce *owner.Key, e *jsonrpc.Error) {
 	n := p.running.Add(1)
 	switch {
 	case p.waiting.Load() >= maxWaiting:
-		e = overloaded("the limit of %d requests that wait for calls of their own is reached", maxWaiting)
+		e = overloaded("the limit of %d requests that wait for their own calls is reached", maxWaiting)
 	case n > int64(p.limit):
 		e = tooMany(p.limit)
 	case n <= int64(p.limit/2):

@@ -37,7 +37,7 @@ type param struct {
 	schema.Field
 	kind     reflect.Kind // of what is read without the library, else Invalid
 	raw      bool         // a jsonrpc.Raw
-	nullable bool         // null is a value of its own
+	nullable bool         // null is its own value
 	standard schema.Raw   // what absence means; nil: the zero value
 	check    *check
 

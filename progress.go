@@ -19,9 +19,10 @@ type report struct {
 	credit *credit     // nil: the caller gives none
 }
 
-// reporting returns how to report progress, nil when the caller did not ask: with the member progressToken of
-// the message or, as MCP has it, of params._meta, or the partialResultToken of the params. Nil, too, once
-// the handler has returned: the memory of the message may be in use for another.
+// reporting returns how to report progress, nil when the caller did not ask: with the member
+// progressToken of the message or, as MCP has it, of params._meta, or the partialResultToken of the
+// params. Nil, too, once the handler has returned: the memory of the message may be in use for
+// another.
 func (s *serving) reporting() (r *report) {
 	s.end.Before(func() {
 		if x := s.extra.Load(); x != nil && x.report != nil {
@@ -77,7 +78,8 @@ func (s *serving) yield() {
 	}
 }
 
-// progressUnsent bounds what waits to be written before progress waits, too: a stream is longer than that.
+// progressUnsent bounds what waits to be written before progress waits, too: a stream is longer
+// than that.
 const progressUnsent = 1 << 20
 
 // send sends a frame to the caller while its call is under way.

@@ -27,7 +27,8 @@ type progressQueue struct {
 	released bool  // another call goes first: see Peer.holdBack
 }
 
-// progressBytes bounds what a stream holds for a consumer that is slower, where nothing slows the producer.
+// progressBytes bounds what a stream holds for a consumer that is slower, where nothing slows the
+// producer.
 const progressBytes = 64 << 20
 
 var (
@@ -116,7 +117,8 @@ func (q *progressQueue) hasten() {
 	q.change.Broadcast()
 }
 
-// first reports whether the next value is the first of its call, which says whether the producer counts.
+// first reports whether the next value is the first of its call, which says whether the producer
+// counts.
 func (q *progressQueue) first() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// maxWaiting bounds the handlers that wait for calls of their own, so that two
+// maxWaiting bounds the handlers that wait for their own calls, so that two
 // ends that call each other without end come to one.
 const maxWaiting = 10_000
 
@@ -74,8 +74,8 @@ func (p *Peer) refuse(m *jsonrpc.Message, e *jsonrpc.Error) {
 	p.reply(nil, buf)
 }
 
-// reply queues an answer and ends the call v. It does not write yet. The answer may be that of a batch of
-// calls that have ended.
+// reply queues an answer and ends the call v. It does not write yet. The answer may be that of a
+// batch of calls that have ended.
 func (p *Peer) reply(v *serving, buf *[]byte, batch ...*serving) {
 	taken, stalled := false, false
 	var after []func()
@@ -116,7 +116,7 @@ func (p *Peer) reply(v *serving, buf *[]byte, batch ...*serving) {
 // newServing begins the call of a message that holds so many bytes.
 func (p *Peer) newServing(m *jsonrpc.Message, size int) *serving {
 	v := p.core.newServing(p.handling, m)
-	v.peer, v.size = p, max(size, leastSize)
+	v.parent, v.peer, v.size = p.handling, p, max(size, leastSize)
 	return v
 }
 
@@ -188,7 +188,7 @@ func (p *Peer) admit(s *state, size int) *jsonrpc.Error {
 	case s.running-s.waiting >= o.MaxInFlight:
 		refusal = tooMany(o.MaxInFlight)
 	case s.waiting >= maxWaiting:
-		refusal = overloaded("the limit of %d requests that wait for calls of their own is reached", maxWaiting)
+		refusal = overloaded("the limit of %d requests that wait for their own calls is reached", maxWaiting)
 	case s.bytes > 0 && s.bytes+size > o.MaxInFlightBytes:
 		refusal = overloaded("the requests in flight would exceed the limit of %d bytes", o.MaxInFlightBytes)
 	case owed > o.MaxUnsent/4:
@@ -358,7 +358,7 @@ func (p *Peer) control(m *jsonrpc.Message) bool {
 			if reason == "" {
 				v.cancel(context.Canceled)
 			} else {
-				v.end.CancelCause(v.parent, &CancelError{Reason: reason})
+				v.end.CancelCause(v.Parent(), &CancelError{Reason: reason})
 			}
 		}
 		// A handler of the same name hears of it too, where there is one.
@@ -374,8 +374,8 @@ func (p *Peer) control(m *jsonrpc.Message) bool {
 	return p.event(m)
 }
 
-// park notes that the handler v waits for a call of its own: it no longer counts
-// as running, and somebody else reads if v ran in the goroutine that reads.
+// park notes that the handler v waits for its own call: it no longer counts
+// as running, and another goroutine reads if v ran in the goroutine that reads.
 func (p *Peer) park(v *serving) {
 	if n := v.inline.Load(); n != 0 {
 		p.takeOver(n)

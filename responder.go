@@ -63,7 +63,7 @@ func (r *Responder) respond(ctx context.Context, dst, frame []byte, push func(fr
 	m := &batch.Messages[0]
 	switch m.Kind {
 	case jsonrpc.Response:
-		return dst // nobody waits for it here
+		return dst // no call waits for it here
 	case jsonrpc.Invalid:
 		return r.refused(ctx, dst, m, m.Err, false)
 	}
@@ -146,7 +146,7 @@ func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pu
 	return v
 }
 
-// newPushing is newServing of a message with a way back of its own, in one allocation.
+// newPushing is newServing of a message with its own way back, in one allocation.
 func (r *Responder) newPushing(ctx context.Context, m *jsonrpc.Message, push func(frame []byte) error) *serving {
 	if r.observer != nil {
 		all := &struct {
@@ -172,7 +172,7 @@ func (r *Responder) newPushing(ctx context.Context, m *jsonrpc.Message, push fun
 
 // enter takes a place for a call, or refuses it.
 func (r *Responder) enter(v *serving) *jsonrpc.Error {
-	scarce, e := r.places.enter(v.parent)
+	scarce, e := r.places.enter(v.Parent())
 	if scarce != nil {
 		v.needExtra().scarce.Store(scarce)
 	}
@@ -189,7 +189,7 @@ func (s *serving) takeScarce() *owner.Key {
 	return nil
 }
 
-// Waiting notes that the handler whose context it is waits for somebody else
+// Waiting notes that the handler with the context waits for something else
 // until resume is called: it does not count against MaxInFlight then. The calls
 // of a Peer note it themselves; this is for a transport that carries calls back
 // beside a Responder. Outside of a handler it does nothing.
@@ -221,7 +221,7 @@ func (s *serving) resume() {
 	}
 }
 
-// pusher is the way back to a caller whose call is being answered. A nil pusher
+// pusher is the way back to a caller while its call is being answered. A nil pusher
 // has none.
 type pusher struct {
 	core    *core // nil: push is

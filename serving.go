@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/farcall-dev/farcall/internal/cancel"
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -63,8 +63,8 @@ func (c *core) others() *unlisted {
 	return c.unlisted.Load()
 }
 
-// names remembers the names of some methods that no Mux knows, so that the calls of a few methods do
-// not allocate them. The methods that a peer makes up take no more room than a few names.
+// names remembers the names of some methods that no Mux knows, so that the calls of a few methods
+// do not allocate them. The methods that a peer makes up take no more room than a few names.
 type names [8]atomic.Pointer[string]
 
 // longestName bounds the names that are remembered.
@@ -84,10 +84,12 @@ func (n *names) of(method []byte) string {
 }
 
 // serving is one request or notification that is being handled. It is also the
-// context that its handler gets: an own type because a call must not cost the
-// allocations of context.WithCancel.
+// context that its handler gets: its own type, for with a callctx.Context it would be in a larger
+// size class, 32 bytes for each call (mcp.TestCallBytes). With a Peer that ends when the call is cancelled, when
+// the connection ends, and when the handler has returned; else with the Responder's.
 type serving struct {
-	parent context.Context //nolint:containedctx // this is a context itself
+	parent context.Context //nolint:containedctx // it is a context itself
+
 	core   *core
 	peer   *Peer // nil under a Responder
 	push   *pusher
@@ -97,24 +99,28 @@ type serving struct {
 	batch  *batchWork                   // the batch that it is an element of
 	inline atomic.Uint64                // the turn of the reader in which it runs; 0 when it does not
 	extra  atomic.Pointer[servingExtra] // nil: it has none of these
-	// answered is apart from extra because a guard with an audit wants to know of each answer. See OnAnswer; nil when
-	// it was called.
+	// answered is apart from extra because a guard with an audit wants to know of each answer. See
+	// OnAnswer; nil when it was called.
 	answered func(result jsonrpc.Raw, err error)
-	parked   atomic.Int32 // the calls of its own that it waits for
+	parked   atomic.Int32 // its own calls that it waits for
 	silent   atomic.Bool  // the caller does not want the answer any more
-	end      cancel.End
+	end      callctx.End  // the Peer's
 }
 
-// servingExtra is what few calls need. It is apart so that the others, of which many may be in flight, have no
+// servingExtra is what few calls need. It is apart so that the others, which may be many, have no
 // memory for it.
 type servingExtra struct {
-	item   func(jsonrpc.Raw) error     // takes the values of a streaming method; nil: they go where the caller wants
-	opens  *subscriber                 // what its answer opens; nil: nothing
-	scarce atomic.Pointer[owner.Key]   // the owner of its scarce place of the Responder; nil: it has none
-	report *report                     // how to report progress; nil: not asked for, or not known yet. Under end
+	// takes the values of a streaming method; nil: they go where the caller wants
+	item  func(jsonrpc.Raw) error
+	opens *subscriber // what its answer opens; nil: nothing
+	// the owner of its scarce place of the Responder; nil: it has none
+	scarce atomic.Pointer[owner.Key]
+	// how to report progress; nil: not asked for, or not known yet. Under end
+	report *report
 	work   atomic.Pointer[workDone]    // what the handler has reported; nil: nothing so far
 	seen   atomic.Pointer[observation] // nil: it is not observed, or not any more
 	span   observe.Span                // in which it is handled; it is set before the handler runs
+	number uint64                      // observe.Call.Number; it is set before the handler runs
 }
 
 // needExtra returns s.extra and makes it first if necessary.
@@ -141,11 +147,13 @@ func servingFrom(ctx context.Context) *serving {
 	return s
 }
 
-// Deadline is the parent's.
+// Parent returns the context that s is over.
+func (s *serving) Parent() context.Context { return s.parent }
+
+// Deadline implements context.Context: it is the parent's.
 func (s *serving) Deadline() (time.Time, bool) { return s.parent.Deadline() }
 
-// Done is closed when the call is cancelled, when the connection ends, and when
-// the handler has returned.
+// Done implements context.Context.
 func (s *serving) Done() <-chan struct{} {
 	if s.peer == nil {
 		return s.parent.Done()
@@ -153,6 +161,7 @@ func (s *serving) Done() <-chan struct{} {
 	return s.end.Done()
 }
 
+// Err implements context.Context.
 func (s *serving) Err() error {
 	if s.peer == nil {
 		return s.parent.Err()
@@ -160,25 +169,46 @@ func (s *serving) Err() error {
 	return s.end.Err()
 }
 
+// AfterFunc lets package context derive from this context without a goroutine.
+func (s *serving) AfterFunc(f func()) (stop func() bool) {
+	if s.peer == nil {
+		return context.AfterFunc(s.parent, f)
+	}
+	return s.end.AfterFunc(f)
+}
+
+// Value implements context.Context.
 func (s *serving) Value(key any) any {
+	if v, ok := s.ContextValue(key); ok {
+		return v
+	}
+	return s.end.Values(s.parent).Value(key)
+}
+
+// ContextValue returns what the call adds to the values of its parent.
+func (s *serving) ContextValue(key any) (any, bool) {
 	switch key.(type) {
 	case servingKey:
-		return s
+		return s, true
 	case traceKey:
 		if t := s.trace(); t != (Trace{}) {
-			whole := t.or(TraceFrom(s.end.Values(s.parent))) // t itself must not escape where there is none
-			return &whole
+			whole := t.or(TraceFrom(s.Parent())) // t itself must not escape where there is none
+			return &whole, true
 		}
 	case spanKey:
 		if span := s.span(); span != nil {
-			return span
+			return span, true
+		}
+	case observe.NumberKey:
+		if x := s.extra.Load(); x != nil && x.number > 0 {
+			return &x.number, true
 		}
 	case observe.Key:
 		if at := s.observation(); at != nil {
-			return &at.call
+			return &at.call, true
 		}
 	}
-	return s.end.Values(s.parent).Value(key)
+	return nil, false
 }
 
 // trace returns the trace context that came in the message. Once the handler has
@@ -186,15 +216,6 @@ func (s *serving) Value(key any) any {
 func (s *serving) trace() (t Trace) {
 	s.end.Before(func() { t = messageTrace(s.req.msg) })
 	return t
-}
-
-// AfterFunc lets package context derive from this context without a goroutine
-// (see context.AfterFunc).
-func (s *serving) AfterFunc(f func()) (stop func() bool) {
-	if s.peer == nil {
-		return context.AfterFunc(s.parent, f)
-	}
-	return s.end.AfterFunc(f)
 }
 
 // cancel ends the context. Only the first call counts.
@@ -329,12 +350,13 @@ func (s *serving) ended(result jsonrpc.Raw, err error) {
 // errUnanswered is what OnAnswer tells of a handler that ended its goroutine.
 var errUnanswered = &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error"}
 
-// OnAnswer has f called once, with what the call is answered with whose handler has the context ctx: after
-// a stream has ended, and also when the handler panics, calls runtime.Goexit, was cancelled, or handles
-// a notification, which has neither result nor error. The error is a *[jsonrpc.Error] in the end, and f must
-// not keep the result. For an interceptor that needs to know what became of a call: what next returned to it may
-// still have to run. It is to be called before the handler returns, by its goroutine. Without such a context
-// it returns false, and f is not called.
+// OnAnswer has f called once, with the answer to the call that the handler with the context ctx
+// serves: after a stream has ended, and also when the handler panics, calls runtime.Goexit, was
+// cancelled, or handles a notification, which has neither result nor error. The error is a
+// *[jsonrpc.Error] in the end, and f must not keep the result. For an interceptor that needs to
+// know what became of a call: what next returned to it may still have to run. It is to be called
+// before the handler returns, by its goroutine. Without such a context it returns false, and f is
+// not called.
 func OnAnswer(ctx context.Context, f func(result jsonrpc.Raw, err error)) bool {
 	s := servingFrom(ctx)
 	if s == nil {

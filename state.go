@@ -13,7 +13,7 @@ type state struct {
 	served  inflight         // theirs, being handled
 	running int              // handlers that run
 	batches int              // that arrived and are not answered: their calls may have ended
-	waiting int              // handlers that wait for a call of their own
+	waiting int              // handlers that wait for their own call
 	bytes   int              // of the messages in served and notes
 	large   int              // of these and note, those of more than budget.Free
 	note    *serving         // the notification that is being handled
@@ -21,15 +21,19 @@ type state struct {
 	out     *outbox          // frames to write; nil when there are none
 	written int              // bytes of the frames that are being written
 	owed    int              // of these, the bytes of answers
-	writing bool             // somebody writes
-	room    chan struct{}    // closed when frames were written; nil when nobody waits
-	reading bool             // the other end may still send
+	room    chan struct{}    // closed when frames were written; nil when no goroutine waits
 	behind  *progressQueue   // the stream that the reading waits for
-	cut     bool             // the calls in flight are answered: their handlers' answers are not sent
-	drain   bool             // Shutdown was called, or the other end sends no more
 	err     error            // why the connection ended; nil while it lives
 	subs    *subscriptions   // nil: there was none yet
 	counts  counts
+
+	unanswered *unanswered
+
+	// Side by side, since each connection has its own.
+	writing bool // a goroutine writes
+	reading bool // the other end may still send
+	cut     bool // the calls in flight are answered: their handlers' answers are not sent
+	drain   bool // Shutdown was called, or the other end sends no more
 }
 
 // counts are the members of Stats that only grow.
@@ -94,7 +98,12 @@ func (s *state) held() int { return s.large + s.heldUnsent() }
 
 // idle reports whether nothing is left to finish.
 func (s *state) idle() bool {
-	return s.served.len()+len(s.notes) == 0 && s.note == nil && s.running == 0 && s.batches == 0 && s.unsent() == 0 && !s.writing
+	return !s.working() && s.unsent() == 0 && !s.writing
+}
+
+// working reports whether calls or notifications of the other end are being handled.
+func (s *state) working() bool {
+	return s.served.len()+len(s.notes) > 0 || s.note != nil || s.running > 0 || s.batches > 0
 }
 
 // unread is how many answers, and bytes of answers, wait for the other end to
@@ -161,7 +170,7 @@ func (s *state) handle(v *serving) {
 	}
 }
 
-// leave takes a request out of the books.
+// leave removes a request from the table.
 func (s *state) leave(v *serving) {
 	s.served.remove(v)
 	s.unbook(v.size)

@@ -14,9 +14,10 @@ import (
 // A Subscription yields the events that Subscribe has subscribed to.
 type Subscription[T any] struct{ feed *feed }
 
-// Subscribe subscribes at the other end to what [HandleSubscription] or [HandleTopic] serve there, or
-// go-ethereum: "eth_newHeads" is had by calling eth_subscribe. With [Dialect.PartialResults] the method is a
-// call that streams its events, as LSP has it. The subscription lasts until it is closed or the context ends:
+// Subscribe subscribes at the other end to what [HandleSubscription] or [HandleTopic] serve there,
+// or go-ethereum: "eth_newHeads" is had by calling eth_subscribe. With [Dialect.PartialResults] the
+// method is a call that streams its events, as LSP has it. The subscription lasts until it is
+// closed or the context ends:
 //
 //	sub, err := farcall.Subscribe[Tick](ctx, peer, "time/ticks", nil)
 //	if err != nil {
@@ -25,9 +26,10 @@ type Subscription[T any] struct{ feed *feed }
 //	defer sub.Close()
 //	for tick, err := range sub.Events() {
 //
-// A Caller that is a *[Peer] subscribes over its connection, with which the subscription ends. One that has
-// a method Peer(ctx) (*Peer, error), as rpc.Client has it, is asked for the next connection when one has
-// broken, and the subscription goes on over that. Any other Caller, and HTTP, cannot carry subscriptions.
+// A Caller that is a *[Peer] subscribes over its connection, with which the subscription ends. One
+// that has a method Peer(ctx) (*Peer, error), as rpc.Client has it, is asked for the next
+// connection when one has broken, and the subscription goes on over that. Any other Caller, and
+// HTTP, cannot carry subscriptions.
 func Subscribe[T any](ctx context.Context, c Caller, method string, params any) (*Subscription[T], error) {
 	f, err := newFeed(ctx, c, method, params)
 	if err != nil {
@@ -41,10 +43,10 @@ func Subscribe[T any](ctx context.Context, c Caller, method string, params any) 
 	return &Subscription[T]{f}, nil
 }
 
-// Events yields the events in order. A pair with an error that is a *[GapError] (errors.As) says that events
-// before the next one are missing; any other error is the last pair. Without one the server, or Close, has
-// ended the subscription. Breaking off does not end it: Events goes on where it was when it is called again,
-// but not by several goroutines at once.
+// Events yields the events in order. A pair with an error that is a *[GapError] (errors.As) says
+// that events before the next one are missing; any other error is the last pair. Without one the
+// server, or Close, has ended the subscription. Breaking off does not end it: Events goes on where
+// it was when it is called again, but not by several goroutines at once.
 func (s *Subscription[T]) Events() iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for {
@@ -66,16 +68,17 @@ func (s *Subscription[T]) Events() iter.Seq2[T, error] {
 	}
 }
 
-// Close unsubscribes, and waits until the other end has answered, Options.CloseTimeout at most. Events that
-// have arrived are dropped. It may be called more than once.
+// Close unsubscribes, and waits until the other end has answered, Options.CloseTimeout at most.
+// Events that have arrived are dropped. It may be called more than once.
 func (s *Subscription[T]) Close() error { return s.feed.close(nil) }
 
 // A GapError says that a subscription goes on, but that events are missing.
 type GapError struct {
-	// Dropped is how many events were dropped because they were not taken as fast as they came, by either end.
+	// Dropped is how many events were dropped because they were not taken as fast as they came, by
+	// either end.
 	Dropped uint64
-	// Lost is why the connection was lost over which the events came; how many came to nothing is not known.
-	// Nil: it was not.
+	// Lost is why the connection was lost over which the events came; how many came to nothing is not
+	// known. Nil: it was not.
 	Lost error
 }
 
@@ -196,7 +199,7 @@ func (f *feed) subscribe() error {
 	}
 }
 
-// callPartial subscribes by a call whose partial results are the events.
+// callPartial subscribes by a call; its partial results are the events.
 func (f *feed) callPartial(p *Peer) error {
 	ctx, cancel := context.WithCancel(f.ctx)
 	f.mu.Lock()
@@ -281,7 +284,8 @@ func (f *feed) broke(p *Peer, why error) {
 	}
 }
 
-// next waits for the next event, and subscribes again when the connection is lost. more is false at the end.
+// next waits for the next event, and subscribes again when the connection is lost. more is false at
+// the end.
 func (f *feed) next() (value jsonrpc.Raw, err error, more bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

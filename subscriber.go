@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"sync/atomic"
 
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -16,16 +17,17 @@ import (
 // subscriptions: an answer is never far behind events, and those that wait can be dropped.
 const eventWindow = 64 << 10
 
-// subscriptions is what a connection has of subscriptions: those of the other end, and ours. All of it
-// belongs to the state of its Peer.
+// subscriptions is what a connection has of subscriptions: those of the other end, and ours. All of
+// it belongs to the state of its Peer.
 type subscriptions struct {
 	theirs map[string]*subscriber // by id
 	last   uint64                 // the last id
 	ready  []*subscriber          // those with events that wait, in turn
 	bytes  int                    // of events that wait
 
-	ours      map[feedKey]*feed    // by event method and id
-	abandoned map[uint64]namespace // calls that were to subscribe and were given up: where to unsubscribe
+	ours map[feedKey]*feed // by event method and id
+	// calls that were to subscribe and were given up: where to unsubscribe
+	abandoned map[uint64]namespace
 }
 
 // subscriber is a subscription of the other end. Its events follow the answer that has its id:
@@ -35,7 +37,8 @@ type subscriptions struct {
 //	   │ the call fails              │ unsubscribed, or connection ended      │ all events are queued
 //	   └─────────────────────────────┴───────────→ closed ←───────────────────┘
 //
-// While it is opening, or the connection has more than eventWindow bytes to write, events wait here.
+// While it is opening, or the connection has more than eventWindow bytes to write, events wait
+// here.
 type subscriber struct {
 	peer       *Peer
 	id         string
@@ -89,7 +92,7 @@ func (s *state) heldEvents() int {
 	return s.subs.bytes
 }
 
-// subscribe registers a subscription of the call v, whose answer opens it.
+// subscribe registers a subscription of the call v. The answer opens it.
 func (p *Peer) subscribe(ctx context.Context, v *serving, space namespace) (*subscriber, error) {
 	sub := &subscriber{peer: p, space: space, version: v.req.version}
 	sub.ctx, sub.cancel = outliving(ctx, p)
@@ -144,8 +147,8 @@ func (sub *subscriber) missing(frame []byte) []byte {
 	return append(strconv.AppendUint(frame, sub.dropped, 10), sub.tail...)
 }
 
-// opened opens the subscription of a call whose answer was just queued, and closes it when it was not.
-// The rest of it is for after.
+// opened opens the subscription of a call when its answer was just queued, and closes it when it
+// was not. The rest of it is for after.
 func (p *Peer) opened(s *state, v *serving, answered bool) (after func()) {
 	sub := v.opens()
 	switch {
@@ -219,7 +222,7 @@ func (sub *subscriber) oldest(s *state) (frame []byte) {
 	return frame
 }
 
-// send adds an event of a producer of its own, which waits while the connection has enough to write.
+// send adds an event of a separate producer, which waits while the connection has enough to write.
 // It reports false when the subscription has ended.
 func (sub *subscriber) send(value jsonrpc.Raw) bool {
 	frame := sub.frame(value)
@@ -325,12 +328,20 @@ func (sub *subscriber) release() {
 	}
 }
 
-// joined notes how a subscription leaves the topic that it has joined.
+// joined notes how a subscription leaves what it has joined, such as a topic.
 func (sub *subscriber) joined(leave func()) {
 	gone := false
 	sub.peer.update(func(*state) {
-		if gone = sub.phase == closed || sub.end != nil; !gone {
+		before := sub.leave
+		switch gone = sub.phase == closed || sub.end != nil; {
+		case gone:
+		case before == nil:
 			sub.leave = leave
+		default:
+			sub.leave = func() {
+				before()
+				leave()
+			}
 		}
 	})
 	if gone {
@@ -413,7 +424,7 @@ func (s *state) takeSubscriptions() (theirs []*subscriber, ours []*feed) {
 
 // A lasting context has the values of the context of a call, and outlives it.
 type lasting struct {
-	context.Context //nolint:containedctx // this is a context itself
+	callctx.Context
 
 	peer     *Peer
 	answered atomic.Bool // the handler of the call has returned
@@ -424,20 +435,22 @@ type lastingKey struct{}
 // outliving returns a context for what a call leaves behind on its connection.
 func outliving(ctx context.Context, p *Peer) (*lasting, context.CancelFunc) {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	return &lasting{Context: inner, peer: p}, cancel
+	l := &lasting{peer: p}
+	l.Context = callctx.Over(inner, l)
+	return l, cancel
 }
 
-// Value hides the call once it is answered: its memory is in use for others then.
-func (l *lasting) Value(key any) any {
+// ContextValue hides the call once it is answered: its memory is in use for others then.
+func (l *lasting) ContextValue(key any) (any, bool) {
 	switch key.(type) {
 	case lastingKey:
-		return l
+		return l, true
 	case servingKey, traceKey, spanKey:
 		if l.answered.Load() {
-			return nil
+			return nil, true
 		}
 	}
-	return l.Context.Value(key)
+	return nil, false
 }
 
 // errNotPushed is the error for a caller that cannot be pushed to.

@@ -16,12 +16,12 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// HandleSubscription adds something to subscribe to. f is called when the other end subscribes; its error
-// refuses that. The sequence that it returns is the producer of the events of this one subscriber: it runs
-// once the answer with the id of the subscription is on its way, and waits when events are not read as
-// fast as they come, so that none is lost. Its context ends when the subscriber unsubscribes and when the
-// connection ends, and the producer must return then. For events that many subscribers get, which must not
-// wait for any of them, use [HandleTopic].
+// HandleSubscription adds something to subscribe to. f is called when the other end subscribes; its
+// error refuses that. The sequence that it returns is the producer of the events of this one
+// subscriber: it runs once the answer with the id of the subscription is on its way, and waits when
+// events are not read as fast as they come, so that none is lost. Its context ends when the
+// subscriber unsubscribes and when the connection ends, and the producer must return then. For
+// events that many subscribers get, which must not wait for any of them, use [HandleTopic].
 //
 // What is named "time/ticks" is subscribed to as go-ethereum has it, with [Subscribe] or by hand:
 //
@@ -31,14 +31,15 @@ import (
 //	--> {"jsonrpc":"2.0","id":2,"method":"time/unsubscribe","params":["0x1"]}
 //	<-- {"jsonrpc":"2.0","id":2,"result":true}
 //
-// The namespace is what comes before the last slash, else before the last dot, else before the first
-// underscore ("eth_newHeads" is had by eth_subscribe). The last event of a subscription that the server ends
-// has a member "end", or an "error", instead of the result.
+// The namespace is what comes before the last slash, else before the last dot, else before the
+// first underscore ("eth_newHeads" is had by eth_subscribe). The last event of a subscription that
+// the server ends has a member "end", or an "error", instead of the result.
 //
-// Calling time/ticks itself is a call of a streaming method, for [Stream] and for LSP's partial results
-// (partialResultToken): it ends when it is cancelled. HTTP carries this form only.
+// Calling time/ticks itself is a call of a streaming method, for [Stream] and for LSP's partial
+// results (partialResultToken): it ends when it is cancelled. HTTP carries this form only.
 //
-// A connection has [Options.MaxSubscriptions] at most. Otherwise HandleSubscription is like [Handle].
+// A connection has [Options.MaxSubscriptions] at most. Otherwise HandleSubscription is like
+// [Handle].
 func HandleSubscription[P, T any](m *Mux, method string, f func(context.Context, P) (iter.Seq2[T, error], error), doc ...string) {
 	types := describe[P, T](method, true)
 	m.addSubscription(types, method, doc, func(ctx context.Context, params jsonrpc.Raw) (source, error) {
@@ -261,7 +262,14 @@ func (h *subscriptionsOf) ServeRPC(ctx context.Context, req *Request) (any, erro
 	}
 	inner := *req
 	inner.Method, inner.Params, inner.entry, inner.space = e.name, rest, e, &h.space
-	return e.handler.ServeRPC(ctx, &inner)
+	result, err := e.handler.ServeRPC(ctx, &inner)
+	if s := servingFrom(ctx); err == nil && s != nil && s.opens() != nil {
+		if hold := permit.HoldFrom(ctx); hold != nil {
+			sub := s.opens()
+			sub.joined(hold(ctx, method, rest, sub.finish))
+		}
+	}
+	return result, err
 }
 
 // names are what the namespace has, for who may know all of it.
@@ -278,8 +286,8 @@ func (h *subscriptionsOf) names(ctx context.Context) string {
 	return strings.Join(all, ", ")
 }
 
-// splitSubscribe takes the name from the params of a subscribe method. A single object that follows are
-// the params by name.
+// splitSubscribe takes the name from the params of a subscribe method. A single object that follows
+// are the params by name.
 func splitSubscribe(params jsonrpc.Raw) (name string, rest jsonrpc.Raw, ok bool) {
 	if at := scan.Space(params, 0); at >= len(params) || params[at] != '[' {
 		return "", nil, false

@@ -11,22 +11,24 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// A Topic gives events to any number of subscribers, see [HandleTopic]. An event is encoded once for all
-// of them, and none of them delays Publish or another one. The zero value is ready for use, by any number
-// of goroutines at once.
+// A Topic gives events to any number of subscribers, see [HandleTopic]. An event is encoded once
+// for all of them, and none of them delays Publish or another one. The zero value is ready for use,
+// by any number of goroutines at once.
 type Topic[T any] struct {
-	// Buffer is how many events wait for a subscriber that does not read as fast as they come, beside what
-	// the connection takes. Beyond that, and beyond a quarter of Options.MaxUnsent for all subscriptions of a
-	// connection, its oldest events are dropped, and the next one says how many: see [GapError]. Default 1,024.
+	// Buffer is how many events wait for a subscriber that does not read as fast as they come, beside
+	// what the connection takes. Beyond that, and beyond a quarter of Options.MaxUnsent for all
+	// subscriptions of a connection, its oldest events are dropped, and the next one says how many:
+	// see [GapError]. Default 1,024.
 	Buffer int
-	// NoDrop ends the subscription of such a subscriber instead, with an error, after the events that wait.
+	// NoDrop ends the subscription of such a subscriber instead, with an error, after the events that
+	// wait.
 	NoDrop bool
 
 	hub hub
 }
 
-// HandleTopic adds a topic to subscribe to: f is called when the other end subscribes, and returns the topic
-// or an error. Otherwise HandleTopic is like [HandleSubscription].
+// HandleTopic adds a topic to subscribe to: f is called when the other end subscribes, and returns
+// the topic or an error. Otherwise HandleTopic is like [HandleSubscription].
 func HandleTopic[P, T any](m *Mux, method string, f func(context.Context, P) (*Topic[T], error), doc ...string) {
 	types := describe[P, T](method, true)
 	m.addSubscription(types, method, doc, func(ctx context.Context, params jsonrpc.Raw) (source, error) {
@@ -42,8 +44,8 @@ func HandleTopic[P, T any](m *Mux, method string, f func(context.Context, P) (*T
 	})
 }
 
-// Publish gives an event to all subscribers. It fails when v has no JSON. All subscribers get events in the
-// same order.
+// Publish gives an event to all subscribers. It fails when v has no JSON. All subscribers get
+// events in the same order.
 func (t *Topic[T]) Publish(v T) error {
 	raw, err := jsonv2.Append(nil, v)
 	if err != nil {
@@ -109,8 +111,8 @@ func (h *hub) publish(raw jsonrpc.Raw, buffer int, strict bool) {
 	}
 }
 
-// flushTogether is how many members queue an event before it is written: those of one connection share a
-// write then, and the memory of the queues is still in the cache of the processor.
+// flushTogether is how many members queue an event before it is written: those of one connection
+// share a write then, and the memory of the queues is still in the cache of the processor.
 const flushTogether = 8
 
 func (h *hub) snapshot() []member {
@@ -190,8 +192,8 @@ func (h *hub) stream(ctx context.Context, out *sink) error {
 
 var errTopicClosed = errors.New("the topic was closed")
 
-// A listener is a call that streams a topic. A stream has no gaps: it ends when events come faster than
-// they are taken.
+// A listener is a call that streams a topic. A stream has no gaps: it ends when events come faster
+// than they are taken.
 type listener struct {
 	change chan struct{} // has a value when there is something new
 

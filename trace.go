@@ -5,13 +5,15 @@ import (
 	"context"
 	"strings"
 
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/observe"
 )
 
-// Trace is the trace context of a call: the members, and over HTTP the headers, traceparent and tracestate of W3C
-// Trace Context and baggage of W3C Baggage. The other end chooses all of it, and it may be false.
+// Trace is the trace context of a call: the members, and over HTTP the headers, traceparent and
+// tracestate of W3C Trace Context and baggage of W3C Baggage. The other end chooses all of it, and
+// it may be false.
 type Trace struct {
 	// Parent is the traceparent. It is valid, or "".
 	Parent string
@@ -28,50 +30,51 @@ const (
 )
 
 const (
-	maxTraceList      = 8 << 10 // bytes (W3C Baggage §3.3.2); Trace Context §3.3.1.5 wants 512 at least
-	maxStateMembers   = 32      // W3C Trace Context §3.3.1.1
-	maxBaggageMembers = 64      // W3C Baggage §3.3.2
+	// bytes (W3C Baggage §3.3.2); Trace Context §3.3.1.5 wants 512 at least
+	maxTraceList      = 8 << 10
+	maxStateMembers   = 32 // W3C Trace Context §3.3.1.1
+	maxBaggageMembers = 64 // W3C Baggage §3.3.2
 )
 
-// traceKey is the key of the *Trace of a context, and spanKey that of the *observe.Span in which calls are made.
+// traceKey is the key of the *Trace of a context, and spanKey that of the *observe.Span in which
+// calls are made.
 type (
 	traceKey struct{}
 	spanKey  struct{}
 )
 
-// traced is a context with a trace context. It is an own type so that a context which derives from it needs no goroutine.
+// traced is a context with a trace context.
 type traced struct {
-	context.Context //nolint:containedctx // it is a context itself
+	callctx.Context
 
 	trace Trace
 	span  observe.Span
 }
 
-// Value implements context.Context.
-func (x *traced) Value(key any) any {
+// ContextValue implements callctx.Values.
+func (x *traced) ContextValue(key any) (any, bool) {
 	switch key.(type) {
 	case traceKey:
-		return &x.trace
+		return &x.trace, true
 	case spanKey:
-		return &x.span
+		return &x.span, true
 	}
-	return x.Context.Value(key)
+	return nil, false
 }
 
-// AfterFunc lets package context derive from this context without a goroutine.
-func (x *traced) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(x.Context, f) }
-
-// WithTrace returns a context whose calls carry t: in headers over HTTP, in top-level members elsewhere, and in
-// the Meta of the dialect where it has one. It drops a Parent that is not valid, with its State, and text that has
-// other than printable ASCII characters, and cuts lists that are too long after the last member that fits.
+// WithTrace returns a context; calls with it carry t: in headers over HTTP, in top-level members
+// elsewhere, and in the Meta of the dialect where it has one. It drops a Parent that is not valid,
+// with its State, and text that has other than printable ASCII characters, and cuts lists that are
+// too long after the last member that fits.
 func WithTrace(ctx context.Context, t Trace) context.Context {
-	x := &traced{Context: ctx, trace: t.bounded()}
+	x := &traced{trace: t.bounded()}
+	x.Context = callctx.Over(ctx, x)
 	x.span, _ = parseParent(x.trace.Parent)
 	return x
 }
 
-// TraceFrom returns the trace context that came with a call, or was set with WithTrace. What the message has
-// counts before the headers of its HTTP request; a State belongs to its Parent.
+// TraceFrom returns the trace context that came with a call, or was set with WithTrace. What the
+// message has counts before the headers of its HTTP request; a State belongs to its Parent.
 func TraceFrom(ctx context.Context) Trace {
 	if t, _ := ctx.Value(traceKey{}).(*Trace); t != nil {
 		return *t
@@ -79,7 +82,8 @@ func TraceFrom(ctx context.Context) Trace {
 	return Trace{}
 }
 
-// WithTraceHeader is WithTrace for the headers of a request, which may be an http.Header. It returns ctx when they have none.
+// WithTraceHeader is WithTrace for the headers of a request, which may be an http.Header. It
+// returns ctx when they have none.
 func WithTraceHeader(ctx context.Context, header map[string][]string) context.Context {
 	parent, state, baggage := header["Traceparent"], header["Tracestate"], header["Baggage"]
 	if len(parent) == 0 && len(baggage) == 0 {
@@ -131,7 +135,8 @@ func (t Trace) bounded() Trace {
 	return t
 }
 
-// messageTrace finds the trace context in a message: top-level, or in params._meta as MCP has it (SEP-414).
+// messageTrace finds the trace context in a message: top-level, or in params._meta as MCP has it
+// (SEP-414).
 func messageTrace(m *jsonrpc.Message) Trace {
 	meta := scan.Member(m.Params, "_meta")
 	text := func(name string) string {
@@ -151,8 +156,8 @@ func messageTrace(m *jsonrpc.Message) Trace {
 	return t.bounded()
 }
 
-// unquoteSome returns the characters of a string, or of a long one as many as show where to cut it: a megabyte is
-// not copied. A long one with escapes there yields "".
+// unquoteSome returns the characters of a string, or of a long one as many as show where to cut it:
+// a megabyte is not copied. A long one with escapes there yields "".
 func unquoteSome(raw []byte) string {
 	if len(raw) <= 6*maxTraceList { // as long as a list that fits with each character escaped
 		return string(scan.Unquote(raw))
@@ -188,7 +193,8 @@ func spanOf(ctx context.Context) observe.Span {
 	return observe.Span{}
 }
 
-// parseParent reads a traceparent (W3C Trace Context §3.2.2). Those of later versions may be longer.
+// parseParent reads a traceparent (W3C Trace Context §3.2.2). Those of later versions may be
+// longer.
 func parseParent[T string | jsonrpc.Raw](s T) (span observe.Span, ok bool) {
 	const size = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	if len(s) < size || len(s) > maxParent || s[2] != '-' || s[35] != '-' || s[52] != '-' {
@@ -232,14 +238,14 @@ func unhex[T string | jsonrpc.Raw](dst []byte, s T) bool {
 	return true
 }
 
-// unprintable reports whether a character is none of printable ASCII.
+// unprintable reports whether a character is not printable ASCII.
 func unprintable(c rune) bool { return c < ' ' || c > '~' }
 
 // maxParent bounds a traceparent of a later version.
 const maxParent = 512
 
-// cutList returns the first members of a list that keep the limits, or "" when these have other than printable
-// ASCII characters: the text may become a header.
+// cutList returns the first members of a list that keep the limits, or "" when these have other
+// than printable ASCII characters: the text may become a header.
 func cutList(s string, members int) string {
 	end, comma := 0, -1
 	for ; end < len(s); end++ {

@@ -8,13 +8,13 @@ import "context"
 // A Peer reads in one goroutine and writes in one goroutine at a time; both
 // may happen at once, and Close may be called at any time by any goroutine.
 type Transport interface {
-	// Read returns the next frame. It fails with io.EOF when the other end
-	// closed in order; calls in flight are still answered, unless the error has a
-	// method BothEnds() bool that reports true; one whose method HalfClosed() bool
-	// reports true says that the other end still reads (see Options.Linger). A *jsonrpc.Error (as errors.As finds it) refuses one
-	// frame only, too large for example: the peer answers with it and reads on. A method Begins() []byte
-	// of the error returns the beginning of the frame, so that the peer can fail the call that waits for it.
-	// Any other error ends the connection.
+	// Read returns the next frame. It fails with io.EOF when the other end closed in order; calls in
+	// flight are still answered, unless the error has a method BothEnds() bool that reports true; one
+	// with a method HalfClosed() bool that reports true says that the other end still reads (see
+	// Options.Linger). A *jsonrpc.Error (as errors.As finds it) refuses one frame only, too large for
+	// example: the peer answers with it and reads on. A method Begins() []byte of the error returns
+	// the beginning of the frame, so that the peer can fail the call that waits for it. Any other
+	// error ends the connection.
 	//
 	// The frame belongs to the caller, unless the transport is a Keeper.
 	Read() ([]byte, error)
@@ -42,12 +42,12 @@ type Buffered interface {
 
 // A TryWriter writes as much as it can without blocking and keeps a copy of
 // the rest. When it reports done as false, the rest goes out with the next
-// Write, which may have no frames of its own.
+// Write, which may have none.
 type TryWriter interface {
 	TryWrite(frames ...[]byte) (done bool, err error)
 }
 
-// An Exchanger is a transport whose answers belong to one request, such as
+// An Exchanger is a transport with answers that belong to one request, such as
 // HTTP. It must allow concurrent calls.
 type Exchanger interface {
 	// Exchange sends one frame and gives each frame of the answer to reply, in

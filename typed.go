@@ -14,24 +14,23 @@ import (
 //
 // # Params
 //
-// When P is a struct, its fields are the method's parameters. They are accepted
-// by name and by position, in the order of the fields, named as in
-// encoding/json: with json tags, embedded structs flattened, unexported fields
-// and json:"-" left out. A field is optional when it is a pointer or when its
-// tag has omitempty, omitzero, or a default (default:"5"); null counts as
-// absent then, at any depth. The tags enum, min, max and pattern limit its values, and so do
-// minimum, maximum, minLength, maxLength, minItems, maxItems, minProperties, maxProperties and uniqueItems,
-// which are the keywords of JSON Schema; on a slice enum, pattern, minimum, maximum, minLength and maxLength
+// When P is a struct, its fields are the method's parameters. They are accepted by name and by
+// position, in the order of the fields, named as in encoding/json: with json tags, embedded structs
+// flattened, unexported fields and json:"-" left out. A field is optional when it is a pointer or
+// when its tag has omitempty, omitzero, or a default (default:"5"); null counts as absent then, at
+// any depth. The tags enum, min, max and pattern limit its values, and so do minimum, maximum,
+// minLength, maxLength, minItems, maxItems, minProperties, maxProperties and uniqueItems, which are
+// the keywords of JSON Schema; on a slice enum, pattern, minimum, maximum, minLength and maxLength
 // are about its elements:
 //
 //	Count int `json:"count" min:"1" max:"100" doc:"how many"`
 //
-// A type with a method JSONSchema, which takes nothing and returns a schema as text, bytes or a value
-// that marshals to it, is described by that schema.
+// A type with a method JSONSchema, which takes nothing and returns a schema as text, bytes or a
+// value that marshals to it, is described by that schema.
 //
 // Params are validated by the schema that rpc.discover publishes. A parameter that
 // is missing, unknown, given twice or does not fit is answered with
-// [jsonrpc.InvalidParams], whose data says where it is (RFC 6901) and what was
+// [jsonrpc.InvalidParams], with data that says where it is (RFC 6901) and what was
 // expected:
 //
 //	{"member":"b","pointer":"/b","reason":"wrong type","expected":"number","got":"string"}
@@ -48,7 +47,7 @@ import (
 //
 // A P that is a slice or an array takes a list of any length, or of its length;
 // a map takes an object; a struct{} takes no params; jsonrpc.Raw and any take
-// everything, as do types with an UnmarshalJSON method of their own; any other P
+// everything, as do types with an UnmarshalJSON method; any other P
 // takes a list of one value. A jsonrpc.Raw is valid until the handler returns.
 //
 // # Results
@@ -58,15 +57,16 @@ import (
 //
 // # Errors
 //
-// The caller gets the text of a *[jsonrpc.Error], see [jsonrpc.Errorf], and of error types registered with
-// [MapError]. Any other error is an internal error to it, and its text goes to the log only: see [Handler].
+// The caller gets the text of a *[jsonrpc.Error], see [jsonrpc.Errorf], and of error types
+// registered with [MapError]. Any other error is an internal error to it, and its text goes to the
+// log only: see [Handler].
 func Handle[P, R any](m *Mux, method string, f func(context.Context, P) (R, error), doc ...string) {
 	h := &typed[P, R]{types: describe[P, R](method, false), f: f}
 	h.void = isVoid(h.types.result)
 	m.add(&entry{name: method, handler: h, doc: doc, types: h.types})
 }
 
-// HandleStream adds a method whose result is a sequence. Each value is sent as
+// HandleStream adds a method with a sequence as its result. Each value is sent as
 // progress when the caller asked for progress, as [Stream] does, and the answer
 // is null then. Otherwise the answer is the array of all values. An error ends
 // the sequence and is the answer. The sequence runs inside the handler, so that an

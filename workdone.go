@@ -18,7 +18,8 @@ const (
 	workToken = "workDoneToken"
 	// maxWorkToken bounds a token in bytes: it is repeated in each report.
 	maxWorkToken = 1 << 10
-	// workPrefix begins our own tokens, before the id of the call. Those of partial results are the id.
+	// workPrefix begins our own tokens, before the id of the call. Those of partial results are the
+	// id.
 	workPrefix = "work-"
 )
 
@@ -36,14 +37,15 @@ type WorkDone struct {
 	Percentage *int `json:"percentage,omitzero"`
 }
 
-// ReportWorkDone tells the caller how far a call has come, where it asked with the member workDoneToken of
-// its params, as clients of LSP do. The first value is the begin, others are reports, and the end is sent
-// when the handler returns, or with a Kind of "end" before. It does nothing when the caller did not ask,
-// after the end, and in dialects without a ProgressValue; what [Progress] sends is apart from it.
+// ReportWorkDone tells the caller how far a call has come, where it asked with the member
+// workDoneToken of its params, as clients of LSP do. The first value is the begin, others are
+// reports, and the end is sent when the handler returns, or with a Kind of "end" before. It does
+// nothing when the caller did not ask, after the end, and in dialects without a ProgressValue; what
+// [Progress] sends is apart from it.
 //
-// On a connection it does not wait: while the caller does not read what was sent before, the begin and
-// reports are dropped. It fails when the context, the call or the connection has ended. It may be called
-// concurrently.
+// On a connection it does not wait: while the caller does not read what was sent before, the begin
+// and reports are dropped. It fails when the context, the call or the connection has ended. It may
+// be called concurrently.
 func ReportWorkDone(ctx context.Context, w WorkDone) error {
 	s := servingFrom(ctx)
 	if s == nil {
@@ -58,10 +60,10 @@ func ReportWorkDone(ctx context.Context, w WorkDone) error {
 	return s.Err()
 }
 
-// OnWorkDone returns a context for one call, which then asks how far it has come: f is called with each value in
-// the order in which they arrive, by the goroutine that reads, before the call returns. f must not block.
-// A call whose params are an array, one of a batch, and one in a dialect without a ProgressValue
-// does not ask.
+// OnWorkDone returns a context for one call, which then asks how far it has come: f is called with
+// each value in the order in which they arrive, by the goroutine that reads, before the call
+// returns. f must not block. A call with an array as params, one of a batch, and one in a dialect
+// without a ProgressValue does not ask.
 func OnWorkDone(ctx context.Context, f func(WorkDone)) context.Context {
 	return context.WithValue(ctx, workKey{}, workFunc(f))
 }
@@ -192,8 +194,8 @@ func tokenOf(token jsonrpc.Raw) (n uint64, work, ok bool) {
 	return n, false, ok
 }
 
-// worked takes what arrives for the workDoneToken of a call. It reports false when the call has not asked. What
-// is no value of LSP is dropped.
+// worked takes what arrives for the workDoneToken of a call. It reports false when the call has not
+// asked. What is no value of LSP is dropped.
 func (c *call) worked(value jsonrpc.Raw) bool {
 	f := c.extras().work
 	if f == nil {
