@@ -12,7 +12,8 @@ import (
 	"github.com/farcall-dev/farcall/stream"
 )
 
-// A connection that is idle again, and a pool, hold nothing of a large frame, whatever became of it.
+// A connection that is idle again, and a pool, hold nothing of a large frame, whatever became of
+// it.
 func TestLargeFramesAreNotKept(t *testing.T) {
 	size := 32 << 20
 	if race.Enabled {

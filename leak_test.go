@@ -46,7 +46,7 @@ func settles(t *testing.T, what string, before int, count func() int) {
 	t.Errorf("%d %s before, %d after", before, what, count())
 }
 
-// Connecting and closing leaves nothing, whoever closes first.
+// Connecting and closing leaves nothing, whichever end closes first.
 func TestConnectAndCloseLeavesNothing(t *testing.T) {
 	for network, test := range map[string]struct {
 		addr string

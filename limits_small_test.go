@@ -129,7 +129,7 @@ func TestSpaceCounts(t *testing.T) {
 	w.read()
 }
 
-// The values of a stream that nobody takes are bounded, small ones too.
+// The values of a stream without a consumer are bounded, small ones too.
 func TestSmallValuesThatAreNotTaken(t *testing.T) {
 	if n := farcall.UntakenValues(2<<20, jsonrpc.Raw(`1`)); n < 1_000_000 || n > 1<<20 {
 		t.Errorf("a stream holds %d values of a byte", n)

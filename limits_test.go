@@ -115,9 +115,9 @@ func TestNotificationFlood(t *testing.T) {
 	close(h.release)
 }
 
-// Answers beyond MaxUnsent that nobody reads end the connection.
+// Unread answers beyond MaxUnsent end the connection.
 func TestMaxUnsent(t *testing.T) {
-	far, near := net.Pipe() // holds nothing by itself
+	far, near := net.Pipe() // it has no buffer
 	defer far.Close()
 	all := make(chan struct{})
 	var started sync.WaitGroup
@@ -200,7 +200,8 @@ func TestCrossTalk(t *testing.T) {
 	w.write(result("0", `"1"`), result("0", "1.0"), result("0", "-1"), result("0", "1e0"), result("0", "2"), result("0", "null"))
 	w.write(echoCall("[1]", "1")) // a request with the id of ours
 	w.expect(result("[1]", "1"))
-	w.write(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}`) // cancels nothing of ours
+	// cancels nothing of ours
+	w.write(`{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}`)
 	w.ping()
 	if st := w.p.Stats(); st.Dropped != 6 || st.Calls != 1 {
 		t.Errorf("%+v", st)
@@ -290,7 +291,7 @@ func TestErrorWithoutID(t *testing.T) {
 	one, two := w.call(t.Context()), w.call(t.Context())
 	w.read()
 	w.read()
-	w.write(notJSON) // of two, whose is it?
+	w.write(notJSON) // it could belong to either of two
 	w.ping()
 	if st := w.p.Stats(); st.Calls != 2 || st.Dropped != 1 {
 		t.Errorf("%+v", st)
@@ -302,7 +303,7 @@ func TestErrorWithoutID(t *testing.T) {
 }
 
 // Our ids stay below 2^53, which JavaScript peers keep exact; then it is time to
-// connect anew.
+// connect again.
 func TestIDsStayBelow2To53(t *testing.T) {
 	w := newWire(t, stream.NDJSON, wireHandler(), nil)
 	farcall.SetLastID(w.p, 1<<53-2)
@@ -313,13 +314,13 @@ func TestIDsStayBelow2To53(t *testing.T) {
 		t.Error(err)
 	}
 	for range 2 {
-		if err := w.p.Call(t.Context(), "ask", nil, nil); err == nil || !strings.Contains(err.Error(), "connect anew") {
+		if err := w.p.Call(t.Context(), "ask", nil, nil); err == nil || !strings.Contains(err.Error(), "connect again") {
 			t.Errorf("got %v", err)
 		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := w.p.Batch(ctx, &farcall.BatchCall{Method: "ask"}); err == nil || !strings.Contains(err.Error(), "connect anew") {
+	if err := w.p.Batch(ctx, &farcall.BatchCall{Method: "ask"}); err == nil || !strings.Contains(err.Error(), "connect again") {
 		t.Errorf("batch: got %v", err)
 	}
 	if err := w.p.Notify(t.Context(), "tell", nil); err != nil {
@@ -329,7 +330,7 @@ func TestIDsStayBelow2To53(t *testing.T) {
 	w.ping()
 	c := httpClient(t, wireHandler(), nil)
 	farcall.SetLastID(c, 1<<53-1)
-	if err := c.Call(t.Context(), "echo", nil, nil); err == nil || !strings.Contains(err.Error(), "connect anew") {
+	if err := c.Call(t.Context(), "echo", nil, nil); err == nil || !strings.Contains(err.Error(), "connect again") {
 		t.Errorf("http: got %v", err)
 	}
 }

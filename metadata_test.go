@@ -20,7 +20,8 @@ func told(ctx context.Context, _ *farcall.Request) (any, error) {
 	return farcall.MetadataFrom(ctx), nil
 }
 
-// Metadata arrives over every transport, single and in a batch, whatever its characters, and only when there is some.
+// Metadata arrives over every transport, single and in a batch, whatever its characters, and only
+// when there is some.
 func TestMetadata(t *testing.T) {
 	eachCaller(t, func() farcall.Handler { return farcall.HandlerFunc(told) }, func(t *testing.T, p *farcall.Peer) {
 		const odd = "x \"y\" \\ ü\n\x00"
@@ -93,7 +94,8 @@ func timeouts() *farcall.Options {
 	return &farcall.Options{Dialect: farcall.Dialect{TimeoutMember: "timeoutMs"}}
 }
 
-// The deadline of a call is that of its handler, where both ends have it, and the shorter one where the server has its own.
+// The deadline of a call is that of its handler, where both ends have it, and the shorter one where
+// the server has its own.
 func TestDeadlineOnTheWire(t *testing.T) {
 	left := func(ctx context.Context, _ *farcall.Request) (any, error) {
 		if d, ok := ctx.Deadline(); ok {

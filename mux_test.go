@@ -154,7 +154,8 @@ func TestMuxComposes(t *testing.T) {
 	}
 }
 
-// TestMethodsSubscription marks the events of a group and the methods that subscribe to them, and no others.
+// TestMethodsSubscription marks the events of a group and the methods that subscribe to them, and
+// no others.
 func TestMethodsSubscription(t *testing.T) {
 	m := farcall.NewMux()
 	nop := func(context.Context, struct{}) (int, error) { return 0, nil }

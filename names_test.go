@@ -10,8 +10,8 @@ import (
 	"github.com/farcall-dev/farcall"
 )
 
-// A handler that is no Mux gets the method as it was sent, also where the calls of many methods, of equal
-// lengths and endings among them, run concurrently.
+// A handler that is no Mux gets the method as it was sent, also where the calls of many methods, of
+// equal lengths and endings among them, run concurrently.
 func TestMethodNames(t *testing.T) {
 	t.Parallel()
 	r := farcall.NewResponder(farcall.HandlerFunc(func(_ context.Context, req *farcall.Request) (any, error) {

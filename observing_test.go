@@ -103,8 +103,8 @@ func observedMux(t *testing.T) *farcall.Mux {
 	return mux
 }
 
-// Whatever becomes of a call, at both ends: each Start has its End, with the same call and context, and the
-// context reaches the handler and the other end.
+// Whatever becomes of a call, at both ends: each Start has its End, with the same call and context,
+// and the context reaches the handler and the other end.
 func TestObserverCalls(t *testing.T) {
 	t.Parallel()
 	quiet := slog.New(slog.DiscardHandler)
@@ -181,7 +181,7 @@ func TestObserverRefusals(t *testing.T) {
 		{`{"jsonrpc":"2.0","method":1,"id":1}`, " -32600 known=false", "message"},
 		{`[]`, " -32600 known=false", "message"},
 		{`[1,1,1,1]`, " -32012 known=false", "size"},
-		{`{"jsonrpc":"2.0","result":1,"id":77}`, "", "answer"},
+		{`{"jsonrpc":"2.0","result":1,"id":77}`, "", "unknown answer"},
 		{`{"jsonrpc":"2.0","method":"ok","id":1}`, "ok -32010 known=true", ""},
 		{`{"jsonrpc":"2.0","method":"elsewhere","id":1}`, "elsewhere -32010 known=false", ""},
 	} {
@@ -211,7 +211,8 @@ func TestObserverRefusals(t *testing.T) {
 	}
 }
 
-// ExampleOptions_observer counts calls by their method, which is a label only when it is a known one.
+// ExampleOptions_observer counts calls by their method, which is a label only when it is a known
+// one.
 func ExampleOptions_observer() {
 	calls := map[string]int{}
 	mux := farcall.NewMux()

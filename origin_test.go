@@ -101,7 +101,7 @@ type stockError struct {
 
 func (e *stockError) Error() string { return fmt.Sprint(e.Left, " left") }
 
-// A caller that cannot be called back hears of it, with a code of its own.
+// A caller that cannot be called back hears of it, with its own code.
 func TestNoCallbackOnTheWire(t *testing.T) {
 	mux := farcall.NewMux()
 	farcall.Handle(mux, "ask", func(ctx context.Context, _ struct{}) (int, error) {

@@ -18,7 +18,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// outgoing returns a peer with options whose other end serves mux.
+// outgoing returns a peer with options; its other end serves mux.
 func outgoing(t *testing.T, mux *farcall.Mux, o *farcall.Options) *farcall.Peer {
 	t.Helper()
 	a, b := farcall.Pipe()
@@ -60,7 +60,8 @@ func retry(next farcall.Handler) farcall.Handler {
 	})
 }
 
-// Each call and notification goes through all interceptors, the first outermost, each element of a batch too.
+// Each call and notification goes through all interceptors, the first outermost, each element of a
+// batch too.
 func TestCallInterceptors(t *testing.T) {
 	var mu sync.Mutex
 	var seen []string
@@ -177,7 +178,8 @@ func TestCallInterceptorsRetryInABatch(t *testing.T) {
 	}
 }
 
-// A batch whose elements hang in an interceptor ends with its context, and a panic reaches the caller.
+// A batch with elements that hang in an interceptor ends with its context, and a panic reaches the
+// caller.
 func TestCallInterceptorsThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := outgoing(t, flaky(), &farcall.Options{CallInterceptors: []farcall.Interceptor{func(next farcall.Handler) farcall.Handler {

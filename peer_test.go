@@ -116,8 +116,8 @@ func TestCallConcurrent(t *testing.T) {
 	})
 }
 
-// A calls B, whose handler calls A, and so on, deeper than the limit of calls in
-// flight: who waits for a call of its own does not count.
+// A calls B, the handler of B calls A, and so on, deeper than the limit of calls in
+// flight: who waits for its own call does not count.
 func TestReentrance(t *testing.T) {
 	each(t, func(t *testing.T, a, b farcall.Transport) {
 		down := farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
@@ -306,7 +306,7 @@ func TestBothSendMuch(t *testing.T) {
 	})
 }
 
-// stuck is the far end of a connection whose owner neither reads nor writes, and whose sockets hold
+// stuck is the far end of a connection; its owner neither reads nor writes, and its sockets hold
 // little. They are Unix sockets: TCP drops segments when both ends are full, and waits for minutes
 // before it sends them again.
 func stuck(t *testing.T) (farcall.Transport, net.Conn) {
@@ -353,7 +353,7 @@ func TestPeerThatStopsReading(t *testing.T) {
 	}
 }
 
-// A flood of requests whose answers nobody reads: memory is bounded, the excess
+// A flood of requests with unread answers: memory is bounded, the excess
 // is answered "overloaded", other connections are unharmed.
 func TestFlood(t *testing.T) {
 	tr, far := stuck(t)
@@ -392,7 +392,7 @@ func TestFlood(t *testing.T) {
 	if st.Overloaded == 0 {
 		t.Error("no request was refused")
 	}
-	// All are answered once somebody reads.
+	// All are answered once the client reads.
 	lines := 0
 	buf := make([]byte, 1<<20)
 	for lines < n {

@@ -16,8 +16,9 @@ import (
 	"github.com/farcall-dev/farcall/stream"
 )
 
-// An answer that is not read, for whatever reason, ends the call that it is for, and no other, where it
-// says in its beginning which one that is. Otherwise it ends all calls, and none waits for ever.
+// An answer that is not read, for whatever reason, ends the call that it is for, and no other,
+// where it says in its beginning which one that is. Otherwise it ends all calls, and none waits for
+// ever.
 func TestAnswersThatAreNotRead(t *testing.T) {
 	long := strings.Repeat("x", 200<<10)
 	limit := &stream.Options{MaxMessage: 100 << 10}

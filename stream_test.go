@@ -21,7 +21,7 @@ import (
 
 type countTo struct {
 	To   int `json:"to"`
-	Fail int `json:"fail,omitzero"` // the value in whose place an error comes
+	Fail int `json:"fail,omitzero"` // the value that an error replaces
 }
 
 // streamMux has a method that counts, one that never ends, and one that reports
@@ -113,7 +113,7 @@ func TestStream(t *testing.T) {
 		if got, err := farcall.Call[[]int](t.Context(), p, "count", countTo{To: 1000}); err != nil || !slices.Equal(got, upTo(1000)) {
 			t.Errorf("call: got %d values, %v", len(got), err)
 		}
-		// Progress that nobody asked for goes nowhere.
+		// Unrequested progress is dropped.
 		if got, err := farcall.Call[string](t.Context(), p, "work", []int{100}); err != nil || got != "done" {
 			t.Errorf("work: got %q, %v", got, err)
 		}
@@ -191,8 +191,8 @@ func TestStreamSlowConsumer(t *testing.T) {
 	})
 }
 
-// What a consumer does not take is bounded, also where nothing slows the producer: it does not count, and
-// another call keeps this end reading.
+// What a consumer does not take is bounded, also where nothing slows the producer: it does not
+// count, and another call keeps this end reading.
 func TestStreamThatIsNotTaken(t *testing.T) {
 	m := farcall.NewMux()
 	farcall.HandleStream(m, "big", func(context.Context, struct{}) iter.Seq2[string, error] {

@@ -13,8 +13,8 @@ import (
 	"github.com/farcall-dev/farcall/stream"
 )
 
-// A server that gives two subscriptions the same id does not take the first one from its subscriber: the
-// second one fails, and the first one has its events and the end of the connection.
+// A server that gives two subscriptions the same id does not take the first one from its
+// subscriber: the second one fails, and the first one has its events and the end of the connection.
 func TestSubscriptionsOfTheSameID(t *testing.T) {
 	w := newWire(t, 0, nil, nil)
 	subscribe := func(id int) (*farcall.Subscription[int], error) {
@@ -45,7 +45,8 @@ func TestSubscriptionsOfTheSameID(t *testing.T) {
 	}
 }
 
-// Subscriptions that a connection has ended leave nothing behind while it does not read what it is sent.
+// Subscriptions that a connection has ended leave nothing behind while it does not read what it is
+// sent.
 func TestUnsubscribedWhileUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var topic farcall.Topic[string]
@@ -81,7 +82,8 @@ func TestUnsubscribedWhileUnread(t *testing.T) {
 	})
 }
 
-// Events that many connections do not read are bounded together, by the budget and a little for each connection.
+// Events that many connections do not read are bounded together, by the budget and a little for
+// each connection.
 func TestUnreadEventsDraw(t *testing.T) {
 	const conns, subs, events, total = 8, 16, 60, 16 << 20
 	synctest.Test(t, func(t *testing.T) {

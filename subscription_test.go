@@ -20,8 +20,8 @@ type tickParams struct {
 	From string `json:"from,omitzero"`
 }
 
-// tickMux serves ticks that count, which end when asked for, and fail when they come to 13. running counts
-// the producers.
+// tickMux serves ticks that count, which end when asked for, and fail when they come to 13. running
+// counts the producers.
 func tickMux() (m *farcall.Mux, running *atomic.Int32) {
 	m, running = farcall.NewMux(), new(atomic.Int32)
 	farcall.HandleSubscription(m, "time/ticks", func(ctx context.Context, p tickParams) (iter.Seq2[string, error], error) {
@@ -371,7 +371,8 @@ func TestUnknownEvents(t *testing.T) {
 	}
 }
 
-// A server may give the id of a subscription that has ended to another one, which Close of the first leaves alone.
+// A server may give the id of a subscription that has ended to another one, which Close of the
+// first leaves alone.
 func TestSubscriptionIDUsedAgain(t *testing.T) {
 	w := newWire(t, 0, nil, nil)
 	subscribe := func(id int) *farcall.Subscription[int] {

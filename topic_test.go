@@ -91,8 +91,8 @@ func (g *lateReader) Read() ([]byte, error) {
 	return g.Transport.Read()
 }
 
-// slowAndFast subscribes twice: over a connection that does not read, until the gate is opened, and one
-// that does.
+// slowAndFast subscribes twice: over a connection that does not read, until the gate is opened, and
+// one that does.
 func slowAndFast(t *testing.T, topic *farcall.Topic[string]) (slow, fast *farcall.Subscription[string], server *farcall.Peer, gate chan struct{}) {
 	t.Helper()
 	mux := topicMux(topic)
@@ -112,7 +112,8 @@ func slowAndFast(t *testing.T, topic *farcall.Topic[string]) (slow, fast *farcal
 	return slow, subscribe(p), server, gate
 }
 
-// A subscriber that does not read loses its oldest events, and gets their number; it delays no other.
+// A subscriber that does not read loses its oldest events, and gets their number; it delays no
+// other.
 func TestTopicDropsOldest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const events = 1000
@@ -295,7 +296,8 @@ func TestTopicStream(t *testing.T) {
 	})
 }
 
-// A handler of the end of a connection may publish, also when publishing has found out that it ended.
+// A handler of the end of a connection may publish, also when publishing has found out that it
+// ended.
 func TestTopicPublishesTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var topic farcall.Topic[string]

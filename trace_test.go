@@ -17,7 +17,8 @@ const parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 func traced(ctx context.Context, _ *farcall.Request) (any, error) { return farcall.TraceFrom(ctx), nil }
 
-// All of a trace context arrives over every transport, in calls and batches, and none where there is none.
+// All of a trace context arrives over every transport, in calls and batches, and none where there
+// is none.
 func TestTrace(t *testing.T) {
 	t.Parallel()
 	eachCaller(t, func() farcall.Handler { return farcall.HandlerFunc(traced) }, func(t *testing.T, p *farcall.Peer) {
@@ -67,7 +68,8 @@ func hostile() map[[3]string]farcall.Trace {
 	return cases
 }
 
-// What is hostile is dropped or cut, never an error: as it is set, in headers, and in a message, escaped or not.
+// What is hostile is dropped or cut, never an error: as it is set, in headers, and in a message,
+// escaped or not.
 func TestTraceIsBounded(t *testing.T) {
 	t.Parallel()
 	r := farcall.NewResponder(farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
@@ -122,7 +124,8 @@ func TestTraceOfMessageAndHeaders(t *testing.T) {
 	}
 }
 
-// FuzzTrace holds every trace context to the limits: what is kept is a valid header, and stays as it is when it is bounded again.
+// FuzzTrace holds every trace context to the limits: what is kept is a valid header, and stays as
+// it is when it is bounded again.
 func FuzzTrace(f *testing.F) {
 	for give := range hostile() {
 		f.Add(give[0], give[1], give[2])
@@ -163,8 +166,8 @@ func ExampleWithTrace() {
 	// Output: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01 tenant=blue <nil>
 }
 
-// An observer that asks for them gets the spans that a message and its request name, and those in which a handler
-// calls. That costs no allocation.
+// An observer that asks for them gets the spans that a message and its request name, and those in
+// which a handler calls. That costs no allocation.
 func TestSpans(t *testing.T) {
 	const mine, theirs = parent, "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
 	var got []observe.Call
@@ -217,7 +220,8 @@ func TestSpans(t *testing.T) {
 	}
 }
 
-// A tracestate belongs to its traceparent: what stands in the _meta of a forwarded request goes with it.
+// A tracestate belongs to its traceparent: what stands in the _meta of a forwarded request goes
+// with it.
 func TestStateOfAnother(t *testing.T) {
 	t.Parallel()
 	var sent string

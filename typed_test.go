@@ -60,7 +60,8 @@ func TestTypedOnTheWire(t *testing.T) {
 		{`"method":"add","params":{"b":2,"a":1}`, `"result":3`},
 		{`"method":"add","params":[1,2]`, `"result":3`},
 		{`"method":"addPointer","params":[1,2]`, `"result":3`},
-		{`"method":"add","params":[1e308,1e308]`, `"error":{"code":-32603,"message":"Internal error"}`}, // infinite
+		// infinite
+		{`"method":"add","params":[1e308,1e308]`, `"error":{"code":-32603,"message":"Internal error"}`},
 		{`"method":"add","params":[1]`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"b","pointer":"/1","reason":"missing"}}`},
 		{`"method":"add","params":{"a":1,"b":2,"c":3}`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"c","pointer":"/c","reason":"unknown"}}`},
 		{`"method":"add"`, `"error":{"code":-32602,"message":"Invalid params","data":{"member":"a","pointer":"/a","reason":"missing"}}`},
@@ -134,7 +135,7 @@ func ExampleHandle() {
 	mux := farcall.NewMux()
 	farcall.Handle(mux, "greet", func(_ context.Context, p Params) (string, error) {
 		return "Hello " + p.Name + strings.Repeat("!", p.Loud), nil
-	}, "Greets somebody.")
+	}, "Greets a person.")
 
 	ours, theirs := farcall.Pipe()
 	server, client := farcall.NewPeer(theirs, mux, nil), farcall.NewPeer(ours, nil, nil)

@@ -170,7 +170,8 @@ type initializeParams struct {
 	} `json:"workspaceFolders,omitzero"`
 }
 
-// The initialize of an editor binds to a struct of what the server needs (LSP 3.17, Initialize Request).
+// The initialize of an editor binds to a struct of what the server needs (LSP 3.17, Initialize
+// Request).
 func TestLanguageServerInitialize(t *testing.T) {
 	request, err := os.ReadFile("testdata/lsp-initialize.json")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/farcall-dev/farcall"
 )
 
-// A handler that waits for somebody else leaves its place to others.
+// A handler that waits for another service leaves its place to others.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -516,7 +516,7 @@ func TestDetails(t *testing.T) {
 		on.write(test.request)
 		on.expect(`{"jsonrpc":"2.0","error":{"code":` + test.code + `,"data":` + test.data + `},"id":1}`)
 	}
-	for _, w := range []*wire{off, on} { // what the handler means to say is said
+	for _, w := range []*wire{off, on} { // what the handler reports reaches the wire
 		w.write(`{"jsonrpc":"2.0","method":"data","id":1}`)
 		w.expect(`{"jsonrpc":"2.0","error":{"code":7,"message":"public","data":[1]},"id":1}`)
 		w.write(`{"jsonrpc":"2.0","method":"bad","id":1}`)

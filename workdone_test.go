@@ -53,7 +53,8 @@ func indexMux() *farcall.Mux {
 	return mux
 }
 
-// What a server sends to the byte: nothing to who has not asked, and all between the request and its answer.
+// What a server sends to the byte: nothing to who has not asked, and all between the request and
+// its answer.
 func TestWorkDoneOnTheWire(t *testing.T) {
 	long := `"` + strings.Repeat("x", 1022) + `"`
 	for name, c := range map[string]struct{ params, want string }{
@@ -128,7 +129,7 @@ func TestWorkDoneOfOtherDialects(t *testing.T) {
 	}
 }
 
-// both is a client that asks for both kinds of progress, and what it was told.
+// both is a client that asks for both kinds of progress, and what it received.
 type both struct{ work, partial []string }
 
 func (b *both) ask(ctx context.Context) context.Context {
@@ -141,7 +142,8 @@ func (b *both) ask(ctx context.Context) context.Context {
 	})
 }
 
-// Our ends with each other: both are asked, over every transport, and while a handler waits for the other.
+// Our ends with each other: both are asked, over every transport, and while a handler waits for the
+// other.
 func TestWorkDone(t *testing.T) {
 	want := []string{"beginindex0", "report50", "end-1"}
 	test := func(t *testing.T, c farcall.Caller) {
@@ -207,7 +209,8 @@ func TestWorkDoneAndProgress(t *testing.T) {
 	}
 }
 
-// What a hostile server sends: only values of LSP for a call that has asked and has not ended are taken.
+// What a hostile server sends: only values of LSP for a call that has asked and has not ended are
+// taken.
 func TestWorkDoneFromForeignPeer(t *testing.T) {
 	w := newWire(t, stream.NDJSON, nil, nil)
 	var told both
