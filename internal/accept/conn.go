@@ -21,7 +21,7 @@ const never = math.MaxInt64
 // then costs a counter, and no look at the clock.
 const looks = 4
 
-// A core is what a connection of a Listener has besides those of the system.
+// A core is what a connection of a Listener has in addition to those of the system.
 type core struct {
 	inner net.Conn
 	l     *listener
@@ -31,19 +31,19 @@ type core struct {
 	left  atomic.Bool // it was closed
 
 	// until is our deadline for reads, in ns since start: when it is looked at the
-	// connection next. 0: nobody has read yet; never: others have theirs.
+	// connection next. 0: there was no read yet; never: others have theirs.
 	until atomic.Int64
 	uses  atomic.Int64                // reads and writes
-	busy  atomic.Pointer[func() bool] // see Busy; nil: nobody says
+	busy  atomic.Pointer[func() bool] // see Busy; nil: not known
 
 	mu      sync.Mutex // for deadlines
 	stopped bool
-	foreign bool  // somebody else has set a deadline for reads
+	foreign bool  // another has set a deadline for reads
 	seen    int64 // uses at the last look
 	silent  int   // looks in a row that have found no use
 }
 
-// The types of the system lie deeper than core, whose methods hide theirs. The rest shows, also
+// The types of the system lie deeper than core, so its methods hide theirs. The rest shows, also
 // what package net has for itself: several buffers in one write.
 type (
 	deepTCP  struct{ *net.TCPConn }
@@ -90,10 +90,10 @@ func (c *tcpConn) SyscallConn() (syscall.RawConn, error) { return c.Direct() }
 // SyscallConn is Direct.
 func (c *unixConn) SyscallConn() (syscall.RawConn, error) { return c.Direct() }
 
-// Direct is for those who read and write by system calls of their own.
+// Direct is for callers that make the system calls of reads and writes themselves.
 func (c *tcpConn) Direct() (syscall.RawConn, error) { return c.direct(c.TCPConn) }
 
-// Direct is for those who read and write by system calls of their own.
+// Direct is for callers that make the system calls of reads and writes themselves.
 func (c *unixConn) Direct() (syscall.RawConn, error) { return c.direct(c.UnixConn) }
 
 func (c *core) direct(s syscall.Conn) (syscall.RawConn, error) {
@@ -164,7 +164,7 @@ func (c *core) Write(p []byte) (int, error) {
 // subscriptions are open. f is called by the goroutine that reads.
 func (c *core) Busy(f func() bool) { c.busy.Store(&f) }
 
-// Close implements net.Conn. Whoever is first makes room for another connection.
+// Close implements net.Conn. Anyone who is first makes room for another connection.
 func (c *core) Close() error {
 	if !c.left.Swap(true) {
 		defer c.l.leave(c.peer)
@@ -246,7 +246,8 @@ func (c *core) SetDeadline(t time.Time) error {
 	return errors.Join(c.inner.SetWriteDeadline(t), c.setReadLocked(t))
 }
 
-// SetReadDeadline implements net.Conn. A deadline takes the place of ours; taking it away brings ours back.
+// SetReadDeadline implements net.Conn. A deadline takes the place of ours; taking it away brings
+// ours back.
 func (c *core) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -22,7 +22,7 @@ const (
 // than 0 means no bound.
 type Options struct {
 	// PerAddress bounds the connections of an IPv4 address or IPv6 /64; those of a
-	// unix socket have none, nor those whose method Shared() bool reports true: they
+	// unix socket have none, nor those with a method Shared() bool that reports true: those
 	// carry the clients of a proxy. Default 4,096, but not for the loopback address: all
 	// clients of a proxy on this machine come from there.
 	PerAddress int
@@ -33,16 +33,16 @@ type Options struct {
 	Rate int
 	// Idle closes a connection that is not used for so long, or up to a quarter
 	// longer. Bytes in either direction are use, and so is what Busy tells. It pauses
-	// while somebody else has set a deadline for reads, and ends for good with the
+	// while another has set a deadline for reads, and ends for good with the
 	// method StopIdle of the connection: for HTTP, where a client may wait for an
 	// answer in silence. Default 1 h: the system finds out whether the other end is
 	// still there (TCP keep-alive), so this is for clients that live and forget, and
 	// clients of MCP keep silent connections for long.
 	Idle time.Duration
-	// OnRefuse is told of a connection that is refused, at most once a second. It must
+	// OnRefuse is called for a connection that is refused, at most once a second. It must
 	// not block.
 	OnRefuse func(addr string)
-	// Refused counts all that are refused. Nil: nobody wants to know.
+	// Refused counts all that are refused. Nil: they are not counted.
 	Refused *atomic.Int64
 }
 
@@ -68,7 +68,7 @@ func Listen(l net.Listener, o *Options) net.Listener {
 type listener struct {
 	net.Listener
 	opts    Options
-	proxied bool // the loopback address has no bound of its own
+	proxied bool // the loopback address has no separate bound
 	closing sync.Once
 	done    chan struct{} // closed when the listener is
 

@@ -93,7 +93,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// A direct reader is told of the silence as well.
+// A direct reader is notified of the silence as well.
 func TestDirectIdle(t *testing.T) {
 	t.Parallel()
 	l := listen(t, "tcp", "127.0.0.1:0", &Options{Idle: 20 * time.Millisecond})
@@ -171,12 +171,12 @@ func TestIdle(t *testing.T) {
 		conn, far := idle(t, 4*second)
 		go func() { _, _ = far.Write([]byte("x")); _, _ = far.Write([]byte("y")) }()
 		read(t, conn, nil)
-		<-time.After(100 * second) // nobody reads
+		<-time.After(100 * second) // without a reader
 		read(t, conn, nil)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		conn, _ := idle(t, 4*second)
-		_ = conn.SetReadDeadline(time.Now().Add(second)) // of somebody else, who tries again
+		_ = conn.SetReadDeadline(time.Now().Add(second)) // of another, who tries again
 		if d := read(t, conn, os.ErrDeadlineExceeded); d != second {
 			t.Error(d)
 		}
@@ -222,7 +222,7 @@ func TestPeer(t *testing.T) {
 	}
 	l.leave(network(netip.MustParseAddr("192.0.2.1")))
 	if !l.enter(network(netip.MustParseAddr("::ffff:192.0.2.1"))) {
-		t.Error("there is no room after somebody left")
+		t.Error("there is no room after a connection was closed")
 	}
 }
 
@@ -243,7 +243,7 @@ func TestSharedConnections(t *testing.T) {
 	}
 }
 
-// Writing is use, and so is what the connection is told of.
+// Writing is use, and so is what Use reports to the connection.
 func TestUse(t *testing.T) {
 	t.Parallel()
 	const second = time.Second

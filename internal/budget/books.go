@@ -76,7 +76,7 @@ func (b *Budget) set(l *Loan, n int, f Frame, force bool) bool {
 	case l.closed:
 		s.mu.Unlock()
 		return n == 0
-	case d == nil && n == 0: // somebody else was faster
+	case d == nil && n == 0: // another was faster
 		s.mu.Unlock()
 		return true
 	case d == nil:

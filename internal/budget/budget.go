@@ -111,9 +111,9 @@ func Connection(b *Budget, id any, remote string) *Budget {
 	return By(b, func() (owner.Key, bool) { return owner.Connection(fmt.Sprintf("%p", id), remote), false })
 }
 
-// By returns the budget for frames whose owner, and whether it is still
-// unauthenticated, is found out when there is one of more than [Free]. The zero
-// key means an owner of its own.
+// By returns the budget for frames with an owner. The owner, and whether it is still
+// unauthenticated, is determined for a frame of more than [Free]. The zero
+// key means its own owner.
 func By(b *Budget, by func() (o owner.Key, unknown bool)) *Budget {
 	b = Or(b)
 	return &Budget{books: b.books, few: b.few, by: by}
@@ -184,8 +184,8 @@ func (l *Loan) set(size int, f Frame, force bool) bool {
 	return l.b.set(l, n, f, force)
 }
 
-// Overdrawn reports whether the loan holds something, and more is held of its budget than there is: by
-// Force.
+// Overdrawn reports whether the loan holds something, and more is held of its budget than there is:
+// by Force.
 func (l *Loan) Overdrawn() bool { return l.held.Load() > 0 && l.b.books.overdrawn(l) }
 
 // Evicted reports whether the frame has made room for another one.

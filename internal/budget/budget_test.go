@@ -12,7 +12,7 @@ import (
 
 const kb = 1 << 10
 
-// evicted is a frame that is told when it makes room.
+// evicted is a frame that learns when it makes room.
 type evicted func()
 
 func (evicted) Remote() string { return "" }

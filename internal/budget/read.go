@@ -66,7 +66,7 @@ func (l *Loan) ReadAll(buf []byte, r io.Reader, length int64, limit int, f Frame
 	}
 }
 
-// Body returns the body of a request over HTTP, as a Frame whose owner is that of the
+// Body returns the body of a request over HTTP, as a Frame with an owner that is that of the
 // request's context; nil when the declared length is Free or less, which draws nothing.
 // It is never used again: who evicts it may read it after the request has ended.
 func Body(w http.ResponseWriter, r *http.Request) Frame {

@@ -15,17 +15,17 @@ import (
 	"github.com/pires/go-proxyproto"
 )
 
-// headerTime is how long a listed proxy may take for the header of the PROXY protocol, which it sends
-// at once where it speaks it.
+// headerTime is how long a listed proxy may take for the header of the PROXY protocol, which it
+// sends at once where it speaks it.
 const headerTime = 5 * time.Second
 
-// maxPending bounds the connections whose header is being read, or that wait for Accept.
+// maxPending bounds the connections with a header that is being read, or that wait for Accept.
 const maxPending = 1024
 
 // Listener reads the header of the PROXY protocol from connections of listed proxies, where there
-// is one: their RemoteAddr is then that of the client. A header that is not valid or not whole within 5 s
-// ends the connection. A proxy that speaks HTTP and sends none is taken as it is. Headers of
-// others are left where they are.
+// is one: their RemoteAddr is then that of the client. A header that is not valid or not whole
+// within 5 s ends the connection. A proxy that speaks HTTP and sends none is taken as it is.
+// Headers of others are left where they are.
 func (p *Proxies) Listener(l net.Listener, log *slog.Logger) net.Listener {
 	if p == nil {
 		return l
@@ -56,7 +56,7 @@ type listener struct {
 	pending map[net.Conn]struct{}
 }
 
-// Accept returns the next connection whose client is known.
+// Accept returns the next connection with a client that is known.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case r := <-l.accepted:
@@ -84,7 +84,7 @@ func (l *listener) Close() error {
 	return err
 }
 
-// run accepts connections. One whose header is late does not hold up the others.
+// run accepts connections. One with a header that is late does not hold up the others.
 func (l *listener) run() {
 	for {
 		conn, err := l.Listener.Accept()

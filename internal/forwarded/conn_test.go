@@ -137,7 +137,8 @@ func TestListener(t *testing.T) {
 	}
 }
 
-// TestListenerClose ends connections whose header is being read, and one that is late holds up no other.
+// TestListenerClose ends connections with a header that is being read, and one that is late holds
+// up no other.
 func TestListenerClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &fakeListener{conns: make(chan net.Conn)}
@@ -165,8 +166,8 @@ func TestListenerClose(t *testing.T) {
 	})
 }
 
-// FuzzHeader: whatever a proxy sends, a connection that is accepted either has no header, and all that
-// was sent can be read, or a header of one of both versions with an address that is in it.
+// FuzzHeader: whatever a proxy sends, a connection that is accepted either has no header, and all
+// that was sent can be read, or a header of one of both versions with an address that is in it.
 func FuzzHeader(f *testing.F) {
 	f.Add([]byte(header2(1, "203.0.113.7:99") + "{}"))
 	f.Add([]byte(header2(0, "203.0.113.7:99")))
@@ -202,8 +203,8 @@ func FuzzHeader(f *testing.F) {
 	})
 }
 
-// Connections whose header has come, and that Accept does not take, are bounded; those that find no
-// place are closed, and Close closes the rest.
+// Connections with a header that has come, and that Accept does not take, are bounded; those that
+// find no place are closed, and Close closes the rest.
 func TestWaitingForAcceptIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &fakeListener{conns: make(chan net.Conn)}

@@ -24,7 +24,8 @@ func Of(ctx context.Context) *Request {
 	return r
 }
 
-// Secure reports whether the client of a request speaks TLS, with this server or with a listed proxy.
+// Secure reports whether the client of a request speaks TLS, with this server or with a listed
+// proxy.
 func Secure(r *http.Request) bool {
 	if r.TLS != nil {
 		return true
@@ -34,9 +35,9 @@ func Secure(r *http.Request) bool {
 }
 
 // Handler gives requests of listed proxies the address of their client as RemoteAddr, and what else
-// the proxy says to [Of]. Addresses are read from the right, and the first that is not a listed proxy
-// is the client. A request whose Forwarded cannot be read, or disagrees with X-Forwarded-For, is
-// refused: a proxy writes one of them, and the other may be the client's own.
+// the proxy says to [Of]. Addresses are read from the right, and the first that is not a listed
+// proxy is the client. A request with a Forwarded that cannot be read, or disagrees with
+// X-Forwarded-For, is refused: a proxy writes one of them, and the other may be the client's own.
 func (p *Proxies) Handler(h http.Handler) http.Handler {
 	if p == nil {
 		return h
@@ -78,7 +79,8 @@ type said struct {
 	client netip.AddrPort
 }
 
-// read reads the headers of a request from a listed proxy. It reports false when they cannot be read or disagree.
+// read reads the headers of a request from a listed proxy. It reports false when they cannot be
+// read or disagree.
 func (p *Proxies) read(h http.Header, peer netip.AddrPort) (*said, bool) {
 	classic := &said{client: peer}
 	if list := h["X-Forwarded-For"]; list != nil {
@@ -112,8 +114,8 @@ func (p *Proxies) read(h http.Header, peer netip.AddrPort) (*said, bool) {
 }
 
 // walk goes from the nearest hop to the client, and returns its place as well, or -1. When a hop
-// cannot be read, the one that reported it is as far as it is known. The port is that of the connection
-// where the proxies say none, so that connections can still be told apart.
+// cannot be read, the one that reported it is as far as it is known. The port is that of the
+// connection where the proxies say none, so that connections can still be distinguished.
 func (p *Proxies) walk(nodes []string, peer netip.AddrPort) (client netip.AddrPort, at int) {
 	client, at = peer, -1
 	for i, node := range slices.Backward(nodes) {
@@ -181,8 +183,9 @@ func parseForwarded(text string) (list []element, ok bool) {
 // notInToken ends a token.
 const notInToken = "\"\\;, \t="
 
-// cutValue takes a token or a quoted string (RFC 9110, sections 5.6.2 and 5.6.4) from a text. Colons and
-// brackets, which belong into quotes, are taken as part of a token, as many proxies write them.
+// cutValue takes a token or a quoted string (RFC 9110, sections 5.6.2 and 5.6.4) from a text.
+// Colons and brackets, which belong into quotes, are taken as part of a token, as many proxies
+// write them.
 func cutValue(text string) (value, rest string, ok bool) {
 	if !strings.HasPrefix(text, `"`) {
 		n := strings.IndexAny(text, notInToken)

@@ -11,8 +11,8 @@ import (
 	"github.com/farcall-dev/farcall/internal/forwarded"
 )
 
-// A Vouch says which hosts a request may ask for in addition to those of a Policy. A guard puts one into
-// the context of requests: where every caller shows credentials, no web page can act as one.
+// A Vouch says which hosts a request may ask for in addition to those of a Policy. A guard puts one
+// into the context of requests: where every caller shows credentials, no web page can act as one.
 type Vouch interface {
 	// AllowsHost reports whether a request may ask for a host, which has no port.
 	AllowsHost(host string) bool

@@ -3,8 +3,8 @@
 // A local server is reachable from every page that the user's browser shows.
 // Two checks keep foreign pages out: the Origin of a request must be the host
 // that it asks for (RFC 6454), and that host must be an IP address, localhost or
-// a name that is configured, since an attacker can let a name of their
-// own point to any address that the browser reaches (DNS rebinding).
+// a name that is configured, since an attacker can let their domain
+// point to any address that the browser reaches (DNS rebinding).
 package origin
 
 import (
@@ -94,7 +94,8 @@ func match(pattern, origin string) bool {
 	return matchHost(pattern, host)
 }
 
-// matchHost compares a host with a pattern: a name, or "*." and the name whose subdomains match.
+// matchHost compares a host with a pattern: a name, or "*." and the name with subdomains that
+// match.
 func matchHost(pattern, host string) bool {
 	if strings.EqualFold(pattern, host) {
 		return true

@@ -1,4 +1,4 @@
-// Package owner answers one question: whose state is this?
+// Package owner answers one question: who owns this state?
 //
 // Everything that the process keeps for a caller (sessions, tasks, sealed states, suspended calls,
 // connections to upstreams, event tails, buckets, nonces, cached private lists) is kept under a
@@ -16,11 +16,11 @@ import (
 // cannot be kept for it.
 //
 // The owner of an authenticated caller is its principal. The owner of any other caller is its
-// session, without a session its connection, and without a connection of its own (stateless HTTP)
+// session, without a session its connection, and without its own connection (stateless HTTP)
 // its address: unauthenticated callers own nothing in common but what comes from one address.
 type Key struct {
 	id    string // its first byte is the kind; the parts that follow have their lengths before them
-	group string // the id of the group; "" when the key is a group of its own
+	group string // the id of the group; "" when the key is its own group
 }
 
 // The kinds, as the first byte of an id.
@@ -34,7 +34,8 @@ const (
 var names = map[byte]string{kindPrincipal: "principal", kindSession: "session", kindConnection: "connection", kindAddress: "address"}
 
 // Principal returns the owner that stands for an authenticated caller: who vouches for it (issuer,
-// "" for the configuration), how it was authenticated, of which kind it is, and its id among those.
+// "" for the configuration), how it was authenticated, its kind, and its id among those of the
+// kind.
 func Principal(method, kind, issuer, id string) Key {
 	return Key{id: join(kindPrincipal, method, kind, issuer, id)}
 }
@@ -94,7 +95,7 @@ func (k Key) Group() Key {
 }
 
 // In returns k as a member of a group: a session of a principal, for example, where each of its
-// sessions has a bound of its own.
+// sessions has its own bound.
 func (k Key) In(group Key) Key {
 	if k.group = group.Group().id; k.group == k.id {
 		k.group = ""
@@ -102,12 +103,12 @@ func (k Key) In(group Key) Key {
 	return k
 }
 
-// Text returns the id of k, equal for equal owners only. It is for seals, digests and stores, never for
-// the wire or people: it has the parts as they were given.
+// Text returns the id of k, equal for equal owners only. It is for seals, digests and stores, never
+// for the wire or people: it has the parts as they were given.
 func (k Key) Text() string { return k.id }
 
-// Stored returns the owner whose Text, and whose group's Text, a store has kept. The zero Key: it
-// is none.
+// Stored returns the owner from the Text of it and of its group, as a store has kept them. The zero
+// Key: they name none.
 func Stored(text, group string) Key {
 	if text == "" || names[text[0]] == "" || group != "" && names[group[0]] == "" {
 		return Key{}
@@ -169,11 +170,11 @@ func Or(keys ...Key) Key {
 	return Key{}
 }
 
-// ContextKey is the key under which the context of a call has its owner: a Key, or a *Key where that saves
-// an allocation. What a *Key points to does not change. From reads both.
+// ContextKey is the key under which the context of a call has its owner: a Key, or a *Key where
+// that saves an allocation. What a *Key points to does not change. From reads both.
 type ContextKey struct{}
 
-// From returns the owner of the call whose context it is, the zero Key when there is none.
+// From returns the owner of the call with the context ctx, the zero Key when there is none.
 func From(ctx interface{ Value(key any) any }) Key {
 	switch k := ctx.Value(ContextKey{}).(type) {
 	case Key:
@@ -184,11 +185,11 @@ func From(ctx interface{ Value(key any) any }) Key {
 	return Key{}
 }
 
-// SessionKey is the key under which the context of a call has the owner of the session that it is made
-// in, a *Key, where a transport has issued that session.
+// SessionKey is the key under which the context of a call has the owner of the session that it is
+// made in, a *Key, where a transport has issued that session.
 type SessionKey struct{}
 
-// SessionFrom returns the owner of the session in which the call is made whose context it is, the zero
+// SessionFrom returns the owner of the session of the call with the context ctx, the zero
 // Key when there is none. It does not allocate.
 func SessionFrom(ctx interface{ Value(key any) any }) Key {
 	if k, _ := ctx.Value(SessionKey{}).(*Key); k != nil {
@@ -200,14 +201,15 @@ func SessionFrom(ctx interface{ Value(key any) any }) Key {
 // ConnKey is the key under which a context has the connection that a call came over, a *Conn.
 type ConnKey struct{}
 
-// A Conn names a connection: its name in records, the address of its other end, "" when the transport has none, and the
-// owner that stands for an unauthenticated caller there.
+// A Conn names a connection: its name in records, the address of its other end, "" when the
+// transport has none, and the owner that stands for an unauthenticated caller there.
 type Conn struct {
 	Name, Remote string
 	Owner        Key
 }
 
-// ConnFrom returns the connection of the call whose context it is, the zero Conn when it is not known.
+// ConnFrom returns the connection of the call with the context ctx, the zero Conn when it is not
+// known.
 func ConnFrom(ctx interface{ Value(key any) any }) Conn {
 	if c, ok := ctx.Value(ConnKey{}).(*Conn); ok {
 		return *c

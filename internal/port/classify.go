@@ -43,7 +43,8 @@ var openings = []opening{
 }
 
 // classify tells what a connection speaks by the first bytes that came. Text that begins like
-// nothing else is a line: one that is no JSON is answered with -32700, and the next line may be better.
+// nothing else is a line: one that is no JSON is answered with -32700, and the next line may be
+// better.
 func classify(p []byte) kind {
 	if len(p) == 0 {
 		return undecided

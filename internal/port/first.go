@@ -64,7 +64,7 @@ func First(t farcall.Transport) (again farcall.Transport, frame []byte, err erro
 type rereading struct {
 	farcall.Transport
 	keeper   farcall.Keeper   // nil: what Read returns is the caller's anyway
-	buffered farcall.Buffered // nil: nobody knows
+	buffered farcall.Buffered // nil: not known
 
 	again bool // frame and err have not been handed out
 	frame []byte

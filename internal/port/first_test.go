@@ -25,7 +25,7 @@ func TestSpeaksMCP(t *testing.T) {
 		modernAdd:  true,
 		`{"jsonrpc":"2.0","id":1,"method":"server\/discover"}`:                                                              true,
 		`{"jsonrpc":"2.0","id":1,"method":"ping"}`:                                                                          true,
-		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`:                                                                    true, // is told what to begin with
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`:                                                                    true, // learns what to begin with
 		`{"jsonrpc":"2.0","id":1,"method":"x/y","params":{` + modernMeta + `}}`:                                             true,
 		`{"jsonrpc":"2.0","method":"x/y","params":{` + modernMeta + `}}`:                                                    true,
 		`{"jsonrpc":"2.0","id":1,"method":"x/y","params":{"_meta":{"io.modelcontextprotocol\/protocolVersion":"x"}}}`:       true,
@@ -76,7 +76,7 @@ type refusing struct {
 
 func (r refusing) Read() ([]byte, error) { return nil, r.err }
 
-// A transport whose first frame was read has the halves of the original.
+// A transport with a first frame that was read has the halves of the original.
 func TestFirst(t *testing.T) {
 	t.Parallel()
 	one, two := net.Pipe()
@@ -107,7 +107,7 @@ func TestFirst(t *testing.T) {
 	two.Close()
 	again, _, err = First(stream.New(one, stream.NDJSON, nil))
 	if _, ok := again.(farcall.TryWriter); ok || !errors.Is(err, io.EOF) {
-		t.Errorf("a TryWriter of what is none, or no end: %v", err)
+		t.Errorf("a TryWriter of a transport without one, or no end: %v", err)
 	}
 	refused := &jsonrpc.Error{Code: jsonrpc.InvalidRequest}
 	again, _, err = First(refusing{bare{a}, refused})
@@ -118,6 +118,6 @@ func TestFirst(t *testing.T) {
 		t.Error(err)
 	}
 	if again.(farcall.Buffered).Buffered() {
-		t.Error("nobody knows whether a frame is there")
+		t.Error("Buffered does not know whether a frame is there")
 	}
 }

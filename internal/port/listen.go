@@ -25,9 +25,9 @@ func family(addr string) string {
 	return "tcp"
 }
 
-// listenSocket opens a unix socket that only its owner can use, and that Close removes. A socket file
-// that a dead process has left is replaced; a file that is no socket, or a socket that another process
-// serves, is an error.
+// listenSocket opens a unix socket that only its owner can use, and that Close removes. A socket
+// file that a dead process has left is replaced; a file that is no socket, or a socket that another
+// process serves, is an error.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	l, err := listenUnix(ctx, path)
 	if !errors.Is(err, syscall.EADDRINUSE) {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/http1"
 )
 
 const (
@@ -47,14 +49,9 @@ func (s *Server) notPlain(conn net.Conn) string {
 func (s *Server) hand(outer, conn net.Conn, k kind, prefix []byte) {
 	switch {
 	case k == speaksHTTP && s.handler.HTTP != nil:
-		if !s.leave(outer) {
-			return
+		if s.leave(outer) {
+			s.serveHTTP(outer, conn, prefix)
 		}
-		var replay net.Conn = &replayed{conn, prefix}
-		if t, ok := conn.(*tls.Conn); ok {
-			replay = &secured{replayed{conn, prefix}, t}
-		}
-		s.toHTTP(outer, replay)
 	case k >= speaksLines && s.handler.Stream != nil:
 		if s.leave(outer) {
 			s.handler.Stream(conn, prefix, k == speaksHeader)
@@ -66,12 +63,32 @@ func (s *Server) hand(outer, conn net.Conn, k kind, prefix []byte) {
 	}
 }
 
-// toHTTP hands a connection, which may be inside of outer, to the HTTP server. That has
-// time-outs of its own; who bounds silence otherwise is told to stop.
-func (s *Server) toHTTP(outer, conn net.Conn) {
-	if c, ok := outer.(interface{ StopIdle() }); ok {
+// serveHTTP serves a connection that speaks HTTP; prefix was read from it. conn may be inside of
+// outer. HTTP has its own time-outs: a bound of package accept ends here.
+func (s *Server) serveHTTP(outer, conn net.Conn, prefix []byte) {
+	stopIdle(outer)
+	const post = "POST "
+	if s.fast == nil || string(prefix[:min(len(prefix), len(post))]) != post[:min(len(prefix), len(post))] {
+		s.toHTTP(http1.TakeOver(conn, prefix, nil))
+		return
+	}
+	// Its own goroutine, as in net/http: Close does not wait for handlers, and the stack of an
+	// idle connection is small.
+	go func() {
+		if rest, ctx := s.fast.Serve(conn, prefix); ctx != nil {
+			s.toHTTP(http1.TakeOver(conn, rest, ctx))
+		}
+	}()
+}
+
+func stopIdle(conn net.Conn) {
+	if c, ok := conn.(interface{ StopIdle() }); ok {
 		c.StopIdle()
 	}
+}
+
+// toHTTP hands a connection to the HTTP server.
+func (s *Server) toHTTP(conn net.Conn) {
 	select {
 	case s.pass.conns <- conn:
 	case <-s.done:
@@ -107,7 +124,7 @@ func (s *Server) sniff(conn net.Conn) (kind, []byte, error) {
 
 // secure makes the TLS handshake and looks at what is inside.
 func (s *Server) secure(ctx context.Context, outer net.Conn, prefix []byte) {
-	conn := tls.Server(&replayed{outer, prefix}, s.opts.TLS)
+	conn := tls.Server(http1.TakeOver(outer, prefix, nil), s.opts.TLS)
 	err := outer.SetDeadline(time.Now().Add(s.opts.SniffTimeout))
 	if err == nil {
 		err = conn.HandshakeContext(ctx)
@@ -120,8 +137,13 @@ func (s *Server) secure(ctx context.Context, outer net.Conn, prefix []byte) {
 		return
 	}
 	if proto := conn.ConnectionState().NegotiatedProtocol; (proto == "h2" || proto == "http/1.1") && s.handler.HTTP != nil {
-		if s.leave(outer) {
-			s.toHTTP(outer, conn)
+		switch {
+		case !s.leave(outer):
+		case proto == "h2" || s.fast == nil:
+			stopIdle(outer)
+			s.toHTTP(conn)
+		default:
+			s.serveHTTP(outer, conn, nil)
 		}
 		return
 	}

@@ -25,6 +25,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/http1"
 )
 
 // Handler takes the connections. What is nil is refused.
@@ -33,6 +35,9 @@ type Handler struct {
 	// HTTP/1 and HTTP/2, with and without TLS. Shutting it down is up to the
 	// Server.
 	HTTP *http.Server
+	// Fast says which paths of HTTP are served without net/http where a request is exactly
+	// the common case: see internal/http1. Nil: none.
+	Fast func(path string) bool
 	// Stream takes over a connection that carries JSON texts: one per line, or
 	// each after a header with its length. prefix was read from it already. It
 	// returns soon, while the connection lives on: Close waits for it.
@@ -60,7 +65,8 @@ type Options struct {
 type Server struct {
 	handler Handler
 	opts    Options
-	pass    passing // connections on their way to handler.HTTP
+	pass    passing       // connections on their way to handler.HTTP
+	fast    *http1.Server // in front of handler.HTTP; nil: there is none
 
 	done chan struct{} // closed when the server is
 	wg   sync.WaitGroup
@@ -99,6 +105,9 @@ func New(h Handler, o *Options) *Server {
 		hs.Protocols.SetHTTP1(true)
 		hs.Protocols.SetHTTP2(true)
 		hs.Protocols.SetUnencryptedHTTP2(true)
+	}
+	if h.HTTP != nil && h.Fast != nil {
+		s.fast = http1.New(h.HTTP, h.Fast)
 	}
 	s.pass = passing{conns: make(chan net.Conn), done: s.done}
 	return s
@@ -195,10 +204,13 @@ func (s *Server) leave(conn net.Conn) bool {
 	return ok
 }
 
-// Close closes the listeners, the connections of which it is not known what
-// they speak, and those of the HTTP server. Streams belong to who took them.
+// Close closes the listeners, the connections with a protocol that is not
+// known yet, and those of the HTTP server. Streams belong to who took them.
 func (s *Server) Close() error {
 	err := s.stop()
+	if s.fast != nil {
+		s.fast.Close()
+	}
 	if s.handler.HTTP != nil {
 		err = errors.Join(err, s.handler.HTTP.Close())
 	}
@@ -210,9 +222,16 @@ func (s *Server) Close() error {
 // lasts.
 func (s *Server) Shutdown(ctx context.Context) error {
 	err := s.stop()
+	fast := make(chan error, 1)
+	if s.fast != nil {
+		go func() { fast <- s.fast.Shutdown(ctx) }()
+	} else {
+		fast <- nil
+	}
 	if s.handler.HTTP != nil {
 		err = errors.Join(err, s.handler.HTTP.Shutdown(ctx))
 	}
+	err = errors.Join(err, <-fast)
 	if ctx.Err() != nil {
 		return errors.Join(err, s.Close())
 	}
@@ -263,39 +282,3 @@ func (p *passing) Close() error { return nil }
 
 // Addr returns the address of the first listener.
 func (p *passing) Addr() net.Addr { return p.addr }
-
-// replayed is a connection with its first bytes put back.
-type replayed struct {
-	net.Conn
-	prefix []byte
-}
-
-func (r *replayed) Read(p []byte) (int, error) {
-	if len(r.prefix) > 0 && len(p) > 0 {
-		n := copy(p, r.prefix)
-		if r.prefix = r.prefix[n:]; len(r.prefix) == 0 {
-			r.prefix = nil
-		}
-		return n, nil
-	}
-	return r.Conn.Read(p)
-}
-
-// NetConn returns the connection below.
-func (r *replayed) NetConn() net.Conn { return r.Conn }
-
-// CloseWrite ends what we send. net/http asks for it.
-func (r *replayed) CloseWrite() error {
-	if c, ok := r.Conn.(interface{ CloseWrite() error }); ok {
-		return c.CloseWrite()
-	}
-	return nil
-}
-
-// secured is a replayed TLS connection. net/http asks for its state.
-type secured struct {
-	replayed
-	conn *tls.Conn
-}
-
-func (s *secured) ConnectionState() tls.ConnectionState { return s.conn.ConnectionState() }

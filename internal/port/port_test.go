@@ -276,7 +276,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
-	t.Run("nobody for it", func(t *testing.T) {
+	t.Run("no server for it", func(t *testing.T) {
 		s := New(Handler{}, nil)
 		l, err := Listen(t.Context(), "127.0.0.1:0")
 		if err != nil {
@@ -301,7 +301,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // TestSniffTimeout: a client that has begun must go on; one that has not, or
-// of which it is clear what it speaks, may wait.
+// with a known protocol, may wait.
 func TestSniffTimeout(t *testing.T) {
 	_, cert := certificate(t)
 	const hour = time.Hour
@@ -436,7 +436,7 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// failing is a listener whose Accept fails in a given way.
+// failing is a listener with an Accept that fails in a given way.
 type failing struct {
 	errs  []error
 	times []time.Time
@@ -500,7 +500,7 @@ func TestListenUnix(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	if _, err := Listen(t.Context(), "unix:"+path); err == nil || !strings.Contains(err.Error(), "another process answers") {
-		t.Errorf("while somebody answers: %v", err)
+		t.Errorf("while a handler answers: %v", err)
 	}
 	l.Close()
 	if runtime.GOOS == "linux" {

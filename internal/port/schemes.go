@@ -12,8 +12,8 @@ import (
 	"github.com/farcall-dev/farcall/internal/npipe"
 )
 
-// A Scheme is a kind of address to listen on, other than host:port: a row of the table. Other machines
-// cannot reach it.
+// A Scheme is a kind of address to listen on, other than host:port: a row of the table. Other
+// machines cannot reach it.
 type Scheme struct {
 	Name    string // stands before the colon of an address
 	Network string // of the addresses of its listeners and connections

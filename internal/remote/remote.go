@@ -4,7 +4,8 @@ package remote
 import "github.com/farcall-dev/farcall/jsonrpc"
 
 // Params are the params of a message that another process has sent. They were validated when the
-// message was decoded: a Peer that is given a *Params passes the bytes on and does not look at them again.
+// message was decoded: a Peer that is given a *Params passes the bytes on and does not look at them
+// again.
 type Params jsonrpc.Raw
 
 // Error is what a call fails with that the other end answered with an error. A handler that returns

@@ -1,7 +1,7 @@
 // Package seal answers one question: what did a process with our keys say?
 //
-// A sealed text is carried by a client that can neither read nor change it: the state of a call, the id of
-// a session. Processes that share keys open what the others have sealed.
+// A sealed text is carried by a client that can neither read nor change it: the state of a call,
+// the id of a session. Processes that share keys open what the others have sealed.
 package seal
 
 import (
@@ -44,9 +44,9 @@ type boxKey struct {
 	aead cipher.AEAD
 }
 
-// New returns a box with keys of [KeySize] bytes: the first one seals, each one opens, so that keys can be
-// changed. Without any it makes one, which ends with the process. What was sealed for one purpose cannot
-// be opened for another: each has keys that are derived from these (HKDF, RFC 5869).
+// New returns a box with keys of [KeySize] bytes: the first one seals, each one opens, so that keys
+// can be changed. Without any it makes one, which ends with the process. What was sealed for one
+// purpose cannot be opened for another: each has keys that are derived from these (HKDF, RFC 5869).
 func New(keys [][]byte, purpose string) (*Box, error) {
 	if len(keys) == 0 {
 		key := make([]byte, KeySize)
@@ -80,8 +80,8 @@ func Derive(key []byte, purpose string) ([]byte, error) {
 	return hkdf.Key(sha256.New, key, nil, "farcall "+purpose, KeySize)
 }
 
-// Seal returns text as letters, digits, "-" and "_". It opens until that time, to those who know what it
-// is bound to. Sealing the same text again gives another one.
+// Seal returns text as letters, digits, "-" and "_". It opens until that time, to those who know
+// what it is bound to. Sealing the same text again gives another one.
 func (b *Box) Seal(text []byte, bound string, until time.Time) string {
 	key := b.keys[0]
 	start := [header]byte{version, key.id}
@@ -97,7 +97,8 @@ const overhead = header + 12 + expiry + 16
 // strict refuses all but one spelling, but for the line breaks that it skips.
 var strict = base64.RawURLEncoding.Strict()
 
-// Open returns the text of at most so many bytes that Seal was given. What it is given may be anything.
+// Open returns the text of at most so many bytes that Seal was given. What it is given may be
+// anything.
 func (b *Box) Open(sealed, bound string, most int) ([]byte, error) {
 	if len(sealed) > base64.RawURLEncoding.EncodedLen(most+overhead) || strings.ContainsAny(sealed, "\r\n") {
 		return nil, ErrForged

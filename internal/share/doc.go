@@ -12,7 +12,7 @@
 //   - A [Table] is a map of what may be dropped to make room (sessions, event tails, cached lists).
 //     When it is full, the owner that holds most loses its oldest entry that is not in use.
 //
-// Owners are counted twice: by themselves and by their group (see [owner.Key.Group]), so that many
+// Owners are counted twice: on their own and by their group (see [owner.Key.Group]), so that many
 // sessions of one address have one share together, and fair shares of that among themselves.
 //
 // Nothing here is safe for concurrent use: the lock of the table's user guards it.

@@ -15,11 +15,12 @@ type Bounds struct {
 	Ratio int
 }
 
-// ratio returns Ratio, or the largest one with which one owner alone leaves something of Total free.
+// ratio returns Ratio, or the largest one with which one owner alone leaves something of Total
+// free.
 func (b Bounds) ratio() int { return max(1, min(b.Ratio, b.Total-1)) }
 
-// Allows reports whether an owner that is its own group and holds mine of used units may take n more. It
-// is for tables that count by themselves what their owners hold.
+// Allows reports whether an owner that is its own group and holds mine of used units may take n
+// more. It is for tables that count on their own what their owners hold.
 func (b Bounds) Allows(mine, used, n int) bool {
 	free := b.Total - used
 	if n > free || b.Owner > 0 && mine+n > b.Owner {
@@ -42,7 +43,7 @@ type Ledger struct {
 	used    int
 	refused uint64
 	owners  map[owner.Key]*account
-	groups  map[owner.Key]*account // of those whose group is not themselves
+	groups  map[owner.Key]*account // of those with a group that is not themselves
 }
 
 // An account is what an owner, or a group of owners, holds.
@@ -108,7 +109,7 @@ func (l *Ledger) Fits(o owner.Key, n int) bool {
 // alone reports whether an owner is all of its group.
 func alone(o owner.Key) bool { return o.Exclusive() && o.Group() == o }
 
-// Give takes n units off the books that an owner has taken.
+// Give returns n units that an owner has taken.
 func (l *Ledger) Give(o owner.Key, n int) {
 	a := l.owners[o]
 	if a == nil || a.used < n {

@@ -9,14 +9,14 @@ const (
 	smallest = 4 // places, from which on some are reserved
 )
 
-// Places are those of running calls. The rule of a [Ledger] leaves room for owners who come later; the
-// rule of Places also knows who called lately: while more than a reserve is free, any owner gets a
-// place. What is left is for those who hold less than their share, so that one that floods leaves room
-// for all others, and gives places back as its calls end. There are as many reserved places as owners
-// called lately and do not now, up to half of all.
+// Places are those of running calls. The rule of a [Ledger] leaves room for owners who come later;
+// the rule of Places also knows who called lately: while more than a reserve is free, any owner
+// gets a place. What is left is for those who hold less than their share, so that one that floods
+// leaves room for all others, and gives places back as its calls end. There are as many reserved
+// places as owners called lately and do not now, up to half of all.
 //
-// The same rule divides what a group may hold among its owners. (An owner that is its own group, and
-// others that are in the group of its key, count as two groups.)
+// The same rule divides what a group may hold among its owners. (An owner that is its own group,
+// and others that are in the group of its key, count as two groups.)
 type Places struct {
 	lately int64 // nanoseconds
 	all    level // the groups, and owners that are their own group
@@ -57,14 +57,14 @@ const (
 	Full             // the owner gets the next place that becomes free
 )
 
-// NewPlaces returns Places that are all free. lately is for how many nanoseconds an owner whose last call
-// has ended still counts as one that calls. 0: not at all, for places whose user does not try again when
-// only time has passed.
+// NewPlaces returns Places that are all free. lately is for how many nanoseconds an owner with a
+// last call that has ended still counts as one that calls. 0: not at all, for places with a user
+// that does not try again when only time has passed.
 func NewPlaces(lately int64) *Places {
 	return &Places{lately: lately, owners: map[owner.Key]*Holder{}, groups: map[owner.Key]*Holder{}}
 }
 
-// Take takes a place within bounds, of which Total 0 is none. now is a time in nanoseconds that does
+// Take takes a place within bounds; Total 0 means none. now is a time in nanoseconds that does
 // not go back. The holder is for Give, and nil when the call is denied.
 func (p *Places) Take(b Bounds, o owner.Key, now int64) (*Holder, Denial) {
 	p.forget(now)
@@ -140,8 +140,9 @@ func (p *Places) admit(b Bounds, h, group *Holder, grouped bool) Denial {
 	return Granted
 }
 
-// room returns how many of some places one holder of a level may have, nil for one that is not known
-// yet: its share of them, and beyond that what the others neither hold nor are expected to need.
+// room returns how many of some places one holder of a level may have, nil for one that is not
+// known yet: its share of them, and beyond that what the others neither hold nor are expected to
+// need.
 func (b Bounds) room(places int, l *level, h *Holder) int {
 	others, taken, waiting := l.known, l.taken, l.known-l.busy
 	if h != nil {

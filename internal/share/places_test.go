@@ -42,7 +42,7 @@ func TestPlacesShares(t *testing.T) {
 	p := NewPlaces(lately)
 	var all []owner.Key
 	for i := range 10 {
-		all = append(all, visitor(1, i)) // ten connections of one address
+		all = append(all, sessionOf(1, i)) // ten connections of one address
 	}
 	all = append(all, principal(1), principal(2))
 	held := map[owner.Key][]*Holder{}
@@ -91,9 +91,9 @@ func TestPlacesForget(t *testing.T) {
 	}
 	for i := range 5000 {
 		call(principal(i % 2000))
-		call(visitor(1, i))
+		call(sessionOf(1, i))
 	}
-	if p.Known() > maxIdle || p.groups[visitor(1, 0).Group()].members.known > maxIdleGroup {
+	if p.Known() > maxIdle || p.groups[sessionOf(1, 0).Group()].members.known > maxIdleGroup {
 		t.Errorf("%d are known", p.Known())
 	}
 	for range 30 {
@@ -105,8 +105,8 @@ func TestPlacesForget(t *testing.T) {
 	}
 }
 
-// A history of random calls: what is counted at each level is what was taken, bounds hold, and nothing
-// is left at the end.
+// A history of random calls: what is counted at each level is what was taken, bounds hold, and
+// nothing is left at the end.
 func TestPlacesModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	all := owners()
@@ -183,7 +183,7 @@ func (p *Places) check(running int) string {
 
 func BenchmarkPlaces(b *testing.B) {
 	p, bounds := NewPlaces(lately), Bounds{Total: 1000, Owner: 100, Ratio: 7}
-	for name, o := range map[string]owner.Key{"principal": principal(1), "connection": visitor(1, 1)} {
+	for name, o := range map[string]owner.Key{"principal": principal(1), "connection": sessionOf(1, 1)} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {

@@ -26,8 +26,8 @@ type Item[T any] struct {
 	turn  *turn[T] // nil: it waits no more
 }
 
-// A turn is a position in the queue. Turns are the group's: when another owner of it comes, its items
-// move to other turns.
+// A turn is a position in the queue. Turns are the group's: when another owner of it comes, its
+// items move to other turns.
 type turn[T any] struct {
 	round      uint64
 	item       *Item[T]
@@ -105,7 +105,7 @@ func (q *Queue[T]) insert(t *turn[T]) {
 	}
 }
 
-// Serve removes an item whose turn has come.
+// Serve removes an item with a turn that has come.
 func (q *Queue[T]) Serve(it *Item[T]) {
 	q.round = max(q.round, it.turn.round)
 	g := it.owner.group
@@ -158,9 +158,9 @@ func (g *waiting[T]) unlink(t *turn[T]) {
 	}
 }
 
-// Displace returns the item that is to make room for one more of an owner when the queue is full: the
-// last one of the group that has most, and in it of the owner that has most. It returns nil when no other
-// would still have as much as the owner then: the queue is full for it.
+// Displace returns the item that is to make room for one more of an owner when the queue is full:
+// the last one of the group that has most, and in it of the owner that has most. It returns nil
+// when no other would still have as much as the owner then: the queue is full for it.
 func (q *Queue[T]) Displace(o owner.Key) *Item[T] {
 	mine := q.groups[o.Group()]
 	if n := most(q.groups); n >= mine.count()+2 {

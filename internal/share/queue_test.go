@@ -22,7 +22,8 @@ func (l *line) push(name string) {
 	l.items[name] = l.Push(nameOwner(name), name)
 }
 
-// nameOwner: a and b are connections of one address, c is one of another, all others are principals.
+// nameOwner: a and b are connections of one address, c is one of another, all others are
+// principals.
 func nameOwner(name string) owner.Key {
 	switch name[:1] {
 	case "a", "b":
@@ -69,8 +70,8 @@ func TestQueueOrder(t *testing.T) {
 	}
 }
 
-// When it is full, the last item of the group and owner with most makes room, unless that would be the
-// one that comes.
+// When it is full, the last item of the group and owner with most makes room, unless that would be
+// the one that comes.
 func TestQueueDisplace(t *testing.T) {
 	for _, test := range []struct{ waiting, comes, gone string }{
 		{"a1 a2 a3", "p", "a3"},
@@ -98,8 +99,8 @@ func TestQueueDisplace(t *testing.T) {
 	}
 }
 
-// Two owners of every pair: one fills the queue, and the other still gets a place, before the second of
-// the first one.
+// Two owners of every pair: one fills the queue, and the other still gets a place, before the
+// second of the first one.
 func TestQueueLeavesRoom(t *testing.T) {
 	for _, greedy := range owners() {
 		for _, other := range owners() {
@@ -124,8 +125,8 @@ func TestQueueLeavesRoom(t *testing.T) {
 	}
 }
 
-// A history of random changes: every item is found once, in the order of rounds, and each owner's items
-// stay in their order.
+// A history of random changes: every item is found once, in the order of rounds, and each owner's
+// items stay in their order.
 func TestQueueHistory(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	all := owners()

@@ -10,15 +10,15 @@ import (
 
 func principal(n int) owner.Key { return owner.Principal("key", "user", "", fmt.Sprint(n)) }
 
-// visitor is a session of an address.
-func visitor(address, n int) owner.Key {
+// sessionOf is a session of an address.
+func sessionOf(address, n int) owner.Key {
 	return owner.Session(fmt.Sprintf("%d-%d", address, n), fmt.Sprintf("192.0.2.%d", address))
 }
 
 // owners are of every kind: principals, sessions of several addresses and of none, addresses.
 func owners() (all []owner.Key) {
 	for i := range 4 {
-		all = append(all, principal(i), visitor(1, i), visitor(2, i), owner.Connection(fmt.Sprint(i), ""))
+		all = append(all, principal(i), sessionOf(1, i), sessionOf(2, i), owner.Connection(fmt.Sprint(i), ""))
 	}
 	return append(all, owner.Address("192.0.2.1"), owner.Address("192.0.2.3"), owner.Key{})
 }
@@ -52,14 +52,14 @@ func TestLedgerGroups(t *testing.T) {
 	l := NewLedger(Bounds{Total: 1000})
 	n := 0
 	for i := range 10_000 {
-		for l.Take(visitor(1, i), 1) {
+		for l.Take(sessionOf(1, i), 1) {
 			n++
 		}
 	}
 	if n > 500 {
 		t.Errorf("the sessions of one address hold %d of 1000", n)
 	}
-	if n := fill(l, visitor(2, 1)); n < 50 {
+	if n := fill(l, sessionOf(2, 1)); n < 50 {
 		t.Errorf("a session of another address got %d", n)
 	}
 }
@@ -250,7 +250,7 @@ func BenchmarkTablePut(b *testing.B) {
 	table := NewTable[int, int](Bounds{Total: 10_000})
 	all := make([]owner.Key, 5000)
 	for i := range all {
-		all[i] = visitor(i%250, i)
+		all[i] = sessionOf(i%250, i)
 	}
 	b.ReportAllocs()
 	for i := range b.N {
@@ -260,7 +260,7 @@ func BenchmarkTablePut(b *testing.B) {
 
 func BenchmarkLedger(b *testing.B) {
 	l := NewLedger(Bounds{Total: 10_000})
-	o := visitor(1, 1)
+	o := sessionOf(1, 1)
 	l.Take(o, 1)
 	b.ReportAllocs()
 	for range b.N {

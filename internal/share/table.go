@@ -7,9 +7,9 @@ import (
 	"github.com/farcall-dev/farcall/internal/owner"
 )
 
-// A Table is a map whose entries have owners and may be dropped: when it is full, the owner that
-// holds most makes room, by its oldest entry that is not in use. Only when all of its entries are in
-// use does one of these go, and only for an owner that holds less.
+// A Table is a map with entries that have owners and may be dropped: when it is full, the owner
+// that holds most makes room, by its oldest entry that is not in use. Only when all of its entries
+// are in use does one of these go, and only for an owner that holds less.
 //
 // Entries are found by their key alone with Get, and only by their owner with Find.
 type Table[K comparable, V any] struct {
@@ -32,8 +32,8 @@ type entry[K comparable, V any] struct {
 	order  node[K, V] // in Table.idle, unless it is in use
 }
 
-// A list has entries in the order in which they came. Its nodes are parts of them, so that an entry that is used
-// and put back again and again costs no allocation.
+// A list has entries in the order in which they came. Its nodes are parts of them, so that an entry
+// that is used and put back again and again costs no allocation.
 type list[K comparable, V any] struct{ first, last *node[K, V] }
 
 type node[K comparable, V any] struct {
@@ -95,9 +95,10 @@ func NewTable[K comparable, V any](b Bounds) *Table[K, V] {
 	return &Table[K, V]{bounds: b, entries: map[K]*entry[K, V]{}, holders: map[owner.Key]*holder[K, V]{}}
 }
 
-// Put adds an entry of a weight that is not in use, or replaces the one with its key. What had to go
-// for it is returned, for the caller to end. ok is false when there is no room: the entry is heavier
-// than the bounds, or all that could go is in use and owned by those who hold no more than o.
+// Put adds an entry of a weight that is not in use, or replaces the one with its key. What had to
+// go for it is returned, for the caller to end. ok is false when there is no room: the entry is
+// heavier than the bounds, or all that could go is in use and owned by those who hold no more than
+// o.
 func (t *Table[K, V]) Put(o owner.Key, k K, v V, weight int) (gone []Evicted[K, V], ok bool) {
 	if weight > t.bounds.Total || t.bounds.Owner > 0 && weight > t.bounds.Owner {
 		t.counts.Refused++
@@ -130,7 +131,7 @@ func (t *Table[K, V]) Put(o owner.Key, k K, v V, weight int) (gone []Evicted[K, 
 	return gone, true
 }
 
-// Get returns an entry, whoever owns it.
+// Get returns an entry, no matter who owns it.
 func (t *Table[K, V]) Get(k K) (v V, o owner.Key, ok bool) {
 	if e := t.entries[k]; e != nil {
 		return e.value, e.owner.key, true
@@ -226,11 +227,11 @@ func (t *Table[K, V]) Counters() Counters {
 }
 
 // victim returns the entry that is to make room for an owner: of the group that holds most, of the
-// owner that holds most of it, the oldest. Nil: the owner would hold more than any other whose room it
-// could take.
+// owner that holds most of it, the oldest. Nil: the owner would hold more than any other with the
+// room that it could take.
 func (t *Table[K, V]) victim(o owner.Key, weight int) *entry[K, V] {
 	top, mine := t.groups[0], t.holders[o.Group()]
-	var after, most int // what the owner would hold, and what the one holds whose entry goes
+	var after, most int // what the owner would hold, and what the one holds with an entry that goes
 	if mine != nil && mine.used+weight > top.used {
 		top = mine // it would hold most itself
 	}
