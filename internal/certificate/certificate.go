@@ -1,4 +1,4 @@
-// Package certificate answers one question: which certificate does an end of TLS show, and whose
+// Package certificate answers one question: which certificate does an end of TLS show, and which
 // does it accept?
 package certificate
 
@@ -18,7 +18,8 @@ import (
 	"time"
 )
 
-// Files name the certificate, its key, and the authorities of client certificates ("" for none), in PEM.
+// Files name the certificate, its key, and the authorities of client certificates ("" for none), in
+// PEM.
 type Files struct{ Cert, Key, ClientCA string }
 
 // A Source has what files say. They can be read again while connections are open: those keep what
@@ -64,7 +65,8 @@ func (s *Source) Paths() (list []string) {
 	return list
 }
 
-// Use sets other files and authorities, which the next Reload reads. It reports whether they are others.
+// Use sets other files and authorities, which the next Reload reads. It reports whether they are
+// others.
 func (s *Source) Use(files Files, authorities [][]byte) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,17 +12,17 @@ import (
 	"sync"
 )
 
-// ClientFiles are, in PEM, the authorities that a client trusts in place of those of the system, and its own
-// certificate with the private key. "": none.
+// ClientFiles are, in PEM, the authorities that a client trusts in place of those of the system,
+// and its own certificate with the private key. "": none.
 type ClientFiles struct{ CA, Cert, Key string }
 
 // maxFile bounds a file in bytes.
 const maxFile = 4 << 20
 
-// Client returns how a client connects by TLS to a server at a host, whose certificate must be valid for name;
-// "" is the name that is dialled. The files are read again for each handshake. When they cannot be used then, what
-// was read before stays in use, and log, which may be nil, gets a warning. It fails when they cannot be used now.
-// Connections that are open keep what they have.
+// Client returns how a client connects by TLS to a server at a host. Its certificate must be valid
+// for name; "" is the name that is dialled. The files are read again for each handshake. When they
+// cannot be used then, what was read before stays in use, and log, which may be nil, gets a
+// warning. It fails when they cannot be used now. Connections that are open keep what they have.
 func Client(files ClientFiles, host, name string, log *slog.Logger) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name}
 	if files.CA != "" {
@@ -30,7 +30,8 @@ func Client(files ClientFiles, host, name string, log *slog.Logger) (*tls.Config
 		if _, err := roots.get(); err != nil {
 			return nil, err
 		}
-		// A Config has one pool for good, so that verification is ours. It is that of crypto/tls otherwise.
+		// A Config has one pool for good, so that verification is ours. It is that of crypto/tls
+		// otherwise.
 		config.InsecureSkipVerify = true // VerifyConnection verifies
 		config.VerifyConnection = func(s tls.ConnectionState) error {
 			pool, err := roots.get()
@@ -75,10 +76,11 @@ type reread[T any] struct {
 	mu     sync.Mutex
 	texts  [][]byte // that value was made of; nil: there is no value yet
 	value  T
-	failed string // what log was told last
+	failed string // what was logged last
 }
 
-// get returns what the files say now, or what they said last. Its error is that there is nothing yet.
+// get returns what the files say now, or what they said last. Its error is that there is nothing
+// yet.
 func (r *reread[T]) get() (T, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

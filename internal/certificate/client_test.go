@@ -19,15 +19,22 @@ import (
 	"time"
 )
 
-// issue writes a certificate that is its own authority, valid for tools.test and 127.0.0.1, and its key.
+// issue writes a certificate that is its own authority, valid for tools.test and 127.0.0.1, and its
+// key.
 func issue(t *testing.T, certFile, keyFile string, serial int64) tls.Certificate {
+	t.Helper()
+	return issueUntil(t, certFile, keyFile, serial, time.Now().Add(time.Hour))
+}
+
+// issueUntil is issue with the time until which the certificate is valid.
+func issueUntil(t *testing.T, certFile, keyFile string, serial int64, until time.Time) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(serial), NotAfter: until, IsCA: true, BasicConstraintsValid: true,
 		DNSNames: []string{"tools.test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -52,8 +59,8 @@ func issue(t *testing.T, certFile, keyFile string, serial int64) tls.Certificate
 	return pair
 }
 
-// shake has a client and a server greet each other, and returns the serial number that the client has shown, 0 for
-// none, and the client's error.
+// shake has a client and a server greet each other, and returns the serial number that the client
+// has shown, 0 for none, and the client's error.
 func shake(t *testing.T, client *tls.Config, server tls.Certificate) (serial int64, err error) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -88,7 +95,8 @@ func shake(t *testing.T, client *tls.Config, server tls.Certificate) (serial int
 	return serial, err
 }
 
-// TestClientVerifies accepts the certificates of its authorities that are valid for the server, and no others.
+// TestClientVerifies accepts the certificates of its authorities that are valid for the server, and
+// no others.
 func TestClientVerifies(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
