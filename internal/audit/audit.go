@@ -6,8 +6,8 @@
 // No caller can forge a line, and secrets are masked.
 //
 // The lines go to one [Sink] or more. A call may proceed when at least one of them takes its line.
-// Lines wait in a buffer of [Options.Buffer] for a sink that is slow or fails; they are lost when the
-// process is killed.
+// Lines wait in a buffer of [Options.Buffer] for a sink that is slow or fails; they are lost when
+// the process is killed.
 package audit
 
 import (
@@ -31,8 +31,8 @@ const (
 	defaultBuffer  = 16 << 20
 )
 
-// ErrFull is the error of a [Sink] without room. While each sink is full, calls are refused.
-// ErrLow is that of one with little room: what is left is for calls that are allowed, and refusals are
+// ErrFull is the error of a [Sink] without room. While each sink is full, calls are refused. ErrLow
+// is that of one with little room: what is left is for calls that are allowed, and refusals are
 // counted only, so that they cannot fill a store.
 var (
 	ErrFull = errors.New("audit: the store is full")
@@ -49,7 +49,7 @@ type Options struct {
 	// File takes the lines, with mode 0600; "-" is Stderr, "" nothing. Stderr is os.Stderr by default.
 	File   string
 	Stderr io.Writer
-	// Sinks take the lines as well, each in a goroutine of its own. The Log closes them.
+	// Sinks take the lines as well, each in its own goroutine. The Log closes them.
 	Sinks []Sink
 	// Key, when it is not empty, makes each hash an HMAC with it, so that only its holders can
 	// make lines. At least 32 bytes.
@@ -82,8 +82,8 @@ type Entry struct {
 	// Issuer who vouches for it. Address and Transport are where the call came from.
 	Principal, Kind, Method, Issuer string
 	Address, Transport              string
-	// Roles and Scopes are those that the principal had. Nil is left out, and an empty one is written: there
-	// were none.
+	// Roles and Scopes are those that the principal had. Nil is left out, and an empty one is written:
+	// there were none.
 	Roles, Scopes []string
 	// Call is what was called, in Upstream.
 	Call, Upstream string
@@ -223,10 +223,10 @@ func (l *Log) Adjust(o *Options) {
 	l.store.limit(b)
 }
 
-// Write takes the decision that allows a call of an owner. It keeps nothing of the entry, and returns the number of
-// its line for [Log.End]. It does not wait for a sink. An error means that the decision will not be
-// written: it must not be carried out. It is [ErrFull], too, for an owner that has written most of a file that
-// is not rotated.
+// Write takes the decision that allows a call of an owner. It keeps nothing of the entry, and
+// returns the number of its line for [Log.End]. It does not wait for a sink. An error means that
+// the decision will not be written: it must not be carried out. It is [ErrFull], too, for an owner
+// that has written most of a file that is not rotated.
 func (l *Log) Write(o owner.Key, e *Entry) (seq uint64, err error) {
 	if len(l.outlets) == 0 {
 		return 0, nil
@@ -240,7 +240,8 @@ func (l *Log) Write(o owner.Key, e *Entry) (seq uint64, err error) {
 	return seq, err
 }
 
-// putDecision seals the line of a call that is allowed, where a sink has room for it and its outcome.
+// putDecision seals the line of a call that is allowed, where a sink has room for it and its
+// outcome.
 func (l *Log) putDecision(o owner.Key, b *line) (seq uint64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -256,8 +257,8 @@ func (l *Log) putDecision(o owner.Key, b *line) (seq uint64, err error) {
 	return l.sealLocked(b), nil
 }
 
-// End takes the outcome of a call that Write took. It is written also when the store is full, and is
-// to be called once for each.
+// End takes the outcome of a call that Write took. It is written also when the store is full, and
+// is to be called once for each.
 func (l *Log) End(o *Outcome) {
 	if len(l.outlets) == 0 {
 		return
@@ -352,8 +353,8 @@ func (l *Log) fault(err error) {
 	}
 }
 
-// Retire takes no more decisions, and has the log end when the last call that it allowed has. It reports
-// whether that is now. Close waits for the end.
+// Retire takes no more decisions, and has the log end when the last call that it allowed has. It
+// reports whether that is now. Close waits for the end.
 func (l *Log) Retire() (ended bool) {
 	l.unfold()
 	l.mu.Lock()

@@ -144,7 +144,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// Where files cannot be renamed nothing is lost, and it is said.
+// Where files cannot be renamed nothing is lost, and it is logged.
 func TestRotationFails(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.log")
@@ -226,6 +226,9 @@ func TestFull(t *testing.T) {
 		if !errors.Is(err, errBuffer) || !strings.Contains(err.Error(), "no space left") || taken < 20 {
 			t.Errorf("%d taken: %v", taken, err)
 		}
+		if n := l.Backlog(); n < 8000 || n > 10_000 {
+			t.Errorf("%d bytes wait", n)
+		}
 		began := faults.Load()
 		for range 100 {
 			_ = write(l)
@@ -236,6 +239,9 @@ func TestFull(t *testing.T) {
 		}
 		d.grow(1 << 20)
 		<-time.After(time.Second)
+		if n := l.Backlog(); n != 0 {
+			t.Errorf("%d bytes wait though there is room", n)
+		}
 		if err := write(l); err != nil {
 			t.Error(err)
 		}

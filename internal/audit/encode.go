@@ -168,8 +168,8 @@ func appendNames(dst []byte, member string, names []string) []byte {
 	return append(dst, ']')
 }
 
-// appendText appends s as a JSON string that is one line for every reader: also what is not
-// ASCII and breaks lines, turns them around or moves a terminal's cursor is escaped. Bytes that are not
+// appendText appends s as a JSON string that is one line for every reader: also what is not ASCII
+// and breaks lines, turns them around or moves a terminal's cursor is escaped. Bytes that are not
 // UTF-8 become U+FFFD. What would be longer than room is cut, with a mark.
 func appendText[S string | []byte](dst []byte, s S, room int) []byte {
 	const digits = "0123456789abcdef"

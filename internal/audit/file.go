@@ -27,7 +27,8 @@ const (
 	lowPart = 0.8      // of a store that refusals may fill: less than one owner can fill with calls
 )
 
-// A file is the sink of a path: the file itself takes lines, FILE.1 is the one before it, and so on.
+// A file is the sink of a path: the file itself takes lines, FILE.1 is the one before it, and so
+// on.
 type file struct {
 	path string
 	now  func() time.Time
@@ -76,8 +77,9 @@ type tail struct {
 	tornHash string
 }
 
-// resume opens the file and returns how the store ends. A file that has whole lines and no sealed one is
-// refused: it is something else, or was stripped, and a chain that began behind it would hide that.
+// resume opens the file and returns how the store ends. A file that has whole lines and no sealed
+// one is refused: it is something else, or was stripped, and a chain that began behind it would
+// hide that.
 func (f *file) resume() (t tail, err error) {
 	if err = f.open(); err != nil || !f.regular {
 		return t, err
@@ -194,8 +196,9 @@ func firstTime(path string) time.Time {
 	return t
 }
 
-// Write writes lines into as many files as it takes. When files cannot be renamed, it says so, and goes
-// on with the one there is; so it does when the store is full, for what comes was taken already.
+// Write writes lines into as many files as it takes. When files cannot be renamed, it says so, and
+// goes on with the one there is; so it does when the store is full, for what comes was taken
+// already.
 func (f *file) Write(p []byte) (n int, err error) {
 	b := f.limits()
 	n, err = f.write(p, b)
@@ -317,8 +320,8 @@ func (f *file) full(b bounds) error {
 	return fmt.Errorf("%w: %s has %d files of up to %d bytes, none older than %v", ErrFull, f.path, len(all)+1, b.max, b.age)
 }
 
-// tidy deletes files that are too old, or too many, once it is on record that they are. It returns an
-// error when the store is full.
+// tidy deletes files that are too old, or too many, once it is on record that they are. It returns
+// an error when the store is full.
 func (f *file) tidy(b bounds, written bool) error {
 	if !f.regular {
 		return nil

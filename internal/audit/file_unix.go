@@ -15,7 +15,7 @@ const errQuota = syscall.EDQUOT
 func lock(f *os.File) error {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return errors.New(f.Name() + " is written by another process, and each needs a file of its own")
+		return errors.New(f.Name() + " is written by another process, and each needs its own file")
 	}
 	return nil // some file systems have no locks
 }

@@ -46,7 +46,7 @@ type fold struct {
 	other int // that differ, and were beyond the rate
 }
 
-// repeats are refusals without a line of their own.
+// repeats are refusals without their own line.
 type repeats struct {
 	n           int
 	first, last time.Time
@@ -59,9 +59,9 @@ func (r *repeats) add(t time.Time) {
 	r.last = t
 }
 
-// Refuse takes a decision that refuses a call of an owner. The first is written; those equal to it in
-// all but their time and params are counted for a minute, and the count is written then, or when one
-// differs. One that is beyond the rate of its owner is counted only. What cannot be written is
+// Refuse takes a decision that refuses a call of an owner. The first is written; those equal to it
+// in all but their time and params are counted for a minute, and the count is written then, or when
+// one differs. One that is beyond the rate of its owner is counted only. What cannot be written is
 // counted, too: the call is refused in any case.
 func (l *Log) Refuse(o owner.Key, e *Entry, beyond bool) {
 	if len(l.outlets) == 0 {

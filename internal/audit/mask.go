@@ -72,8 +72,12 @@ func suspicious[S string | []byte](s S) bool {
 		switch s[i] {
 		case '=', ':':
 			return true
-		case 'b', 'B', 'd', 'D', 'e', '-', 'f', 's', 'g', 'x', 'A':
-			if rest := []byte(s[i:min(i+12, len(s))]); scheme(rest) != "" || keyPrefix(rest) != "" ||
+		case 'b', 'B', 'd', 'D', 'e', '-', 'f', 's', 'g', 'x', 'A', 'n', 'S', 'r', 'w', 'y', 'h', 'p':
+			if i+1 == len(s) || s[i] != 'b' && s[i]|0x20 != 'd' && s[i] != 'B' && s[i] != 'e' && s[i] != '-' &&
+				!keyBegins(s[i], s[i+1]) {
+				continue
+			}
+			if rest := []byte(s[i:min(i+12, len(s))]); scheme(rest) != "" || begins(rest) ||
 				bytes.HasPrefix(rest, []byte("eyJ")) || bytes.HasPrefix(rest, []byte("--")) {
 				return true
 			}
@@ -92,19 +96,90 @@ func scheme(s []byte) string {
 	return ""
 }
 
-// keyPrefix is how keys of known forms begin.
-func keyPrefix(s []byte) string {
-	for _, p := range [...]string{"fk_", "sk-", "sk_", "ghp_", "gho_", "ghs_", "ghu_", "github_pat_", "glpat-", "xoxb-", "xoxp-", "AKIA"} {
-		if s[0] == p[0] && bytes.HasPrefix(s, []byte(p)) {
-			return p
-		}
-	}
-	return ""
+// A keyForm is how keys of one kind begin, and how many bytes follow at least. Those are few where
+// no word begins so.
+type keyForm struct {
+	prefix string
+	least  int
+	more   string // the bytes that they may have beyond those of words
 }
 
-// mask is s with secrets masked. It looks at each byte a few times at most. In prose, which is ours and may
-// quote a caller, "the token: ..." and "Bearer token" are words.
+// keyForms are those of farcall, OpenAI and its like, Stripe, GitHub, GitLab, Slack, AWS, Google,
+// npm, SendGrid, Hugging Face, PyPI, DigitalOcean, Shopify, Grafana and Databricks.
+var keyForms = [...]keyForm{
+	{"fk_", 8, ""},
+	{"sk-", 8, ""},
+	{"sk_", 8, ""},
+	{"rk_live_", 8, ""},
+	{"rk_test_", 8, ""},
+	{"whsec_", 16, "+/"},
+	{"ghp_", 8, ""},
+	{"gho_", 8, ""},
+	{"ghs_", 8, ""},
+	{"ghu_", 8, ""},
+	{"ghr_", 8, ""},
+	{"github_pat_", 8, ""},
+	{"glpat-", 8, "."},
+	{"glrt-", 8, "."},
+	{"gldt-", 8, "."},
+	{"glsa_", 16, ""},
+	{"xoxb-", 8, ""},
+	{"xoxp-", 8, ""},
+	{"xoxa-", 8, ""},
+	{"xoxr-", 8, ""},
+	{"xoxs-", 8, ""},
+	{"xapp-", 16, ""},
+	{"AKIA", 8, ""},
+	{"ASIA", 16, ""},
+	{"AIza", 24, ""},
+	{"ya29.", 16, "."},
+	{"npm_", 24, ""},
+	{"SG.", 24, "."},
+	{"hf_", 24, ""},
+	{"pypi-", 32, ""},
+	{"dop_v1_", 24, ""},
+	{"shpat_", 24, ""},
+	{"dapi", 32, ""},
+}
+
+// keyBegins reports whether one of keyForms begins with two bytes. It is asked at most bytes of a
+// text.
+func keyBegins(a, b byte) bool {
+	switch uint16(a)<<8 | uint16(b) {
+	case 'f'<<8 | 'k', 's'<<8 | 'k', 'r'<<8 | 'k', 'w'<<8 | 'h', 'g'<<8 | 'h', 'g'<<8 | 'i', 'g'<<8 | 'l', 'x'<<8 | 'o',
+		'x'<<8 | 'a', 'A'<<8 | 'K', 'A'<<8 | 'S', 'A'<<8 | 'I', 'y'<<8 | 'a', 'n'<<8 | 'p', 'S'<<8 | 'G', 'h'<<8 | 'f',
+		'p'<<8 | 'y', 'd'<<8 | 'o', 's'<<8 | 'h', 'd'<<8 | 'a':
+		return true
+	}
+	return false
+}
+
+// keyFormOf returns the form of the key that s may begin with, if there is one.
+func keyFormOf(s []byte) (form keyForm, ok bool) {
+	if len(s) < 2 || !keyBegins(s[0], s[1]) {
+		return keyForm{}, false
+	}
+	for _, form = range keyForms {
+		if bytes.HasPrefix(s, []byte(form.prefix)) {
+			return form, true
+		}
+	}
+	return keyForm{}, false
+}
+
+func begins(s []byte) bool {
+	_, ok := keyFormOf(s)
+	return ok
+}
+
+// mask is s with secrets masked. It looks at each byte a few times at most. In prose, which is ours
+// and may quote a caller, "the token: ..." and "Bearer token" are words.
 func (r *rules) mask(s []byte, prose bool) []byte {
+	return r.replace(s, prose, func(dst, _ []byte) []byte { return append(dst, mark...) })
+}
+
+// replace is mask with what put appends in place of a secret.
+func (r *rules) replace(s []byte, prose bool, put func(dst, secret []byte) []byte) []byte {
 	dst := make([]byte, 0, len(s)+len(mark))
 	named, tokens := 0, 0 // names, and JWTs, were looked for up to here
 	for i := 0; i < len(s); {
@@ -129,7 +204,7 @@ func (r *rules) mask(s []byte, prose bool) []byte {
 			i++
 			continue
 		}
-		dst = append(append(dst, s[i:from]...), mark...)
+		dst = put(append(dst, s[i:from]...), s[from:to])
 		i = to
 	}
 	return dst
@@ -162,7 +237,8 @@ func blank(s []byte, i int) int {
 	return i
 }
 
-// jwt returns the end of the JWT at i, or i. One that is cut off counts. No other begins before next.
+// jwt returns the end of the JWT at i, or i. One that is cut off counts. No other begins before
+// next.
 func jwt(s []byte, i int) (to, next int) {
 	if !bytes.HasPrefix(s[i:], []byte("eyJ")) {
 		return i, i
@@ -199,9 +275,10 @@ func userInfo(s []byte, i int) (from, to int) {
 
 // credential is that of HTTP authentication, or a key of a known form.
 func credential(s []byte, i int, prose bool) (from, to int) {
-	if p := keyPrefix(s[i:]); p != "" {
-		if end := run(s, i, ""); end-i >= len(p)+8 {
-			return i, end
+	if form, ok := keyFormOf(s[i:]); ok {
+		start := i + len(form.prefix)
+		if end := run(s, start, form.more); end-start >= form.least {
+			return i, start + len(bytes.TrimRight(s[start:end], form.more))
 		}
 	}
 	name := scheme(s[i:])

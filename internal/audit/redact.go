@@ -20,14 +20,16 @@ const (
 	notJSON  = `"[not JSON]"`
 )
 
-// Redact returns params without secrets, as JSON of 16 KiB at most and without white space. What is left out is marked.
+// Redact returns params without secrets, as JSON of 16 KiB at most and without white space. What is
+// left out is marked.
 //
-// The values of members are redacted whose name is that of a secret: password, secret, token,
-// authorization, cookie, api_key, private_key, credential, assertion, otp, pin and their like, or that of a
-// pattern. Upper and lower case, - and _ make no difference. Patterns have * and ?; those with
-// dots are paths from the top, too, in which arrays do not count and a name * stands for any number of names: "arguments.body",
-// "*.card.number". Inside of strings what looks like a secret is masked: Bearer and Basic credentials, JWTs,
-// keys of known forms, the user info of a URL, and what follows the name of a secret and = or :.
+// The values of members are redacted with a name that is that of a secret: password, secret, token,
+// authorization, cookie, api_key, private_key, credential, assertion, otp, pin and their like, or
+// that of a pattern. Upper and lower case, - and _ make no difference. Patterns have * and ?; those
+// with dots are paths from the top, too, in which arrays do not count and a name * stands for any
+// number of names: "arguments.body", "*.card.number". Inside of strings what looks like a secret is
+// masked: Bearer and Basic credentials, JWTs, keys of known forms, the user info of a URL, and what
+// follows the name of a secret and = or :.
 //
 // What is not JSON becomes the string [not JSON].
 func Redact(params []byte, patterns []string) []byte {

@@ -70,7 +70,7 @@ func TestRedactBounded(t *testing.T) {
 	}
 }
 
-// In our own words a secret is masked, and what is none is not.
+// In our own words a secret is masked, and other text is not.
 func TestProse(t *testing.T) {
 	t.Parallel()
 	r := compile(nil)

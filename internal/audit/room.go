@@ -11,7 +11,7 @@ import (
 const (
 	// ownerRatio leaves a tenth of a store to others than the owner that has most of it.
 	ownerRatio = 9
-	// maxAccounts bounds the owners whose bytes are counted.
+	// maxAccounts bounds the owners with bytes that are counted.
 	maxAccounts = 10_000
 
 	sealRoom    = 160 // bytes of a seal
@@ -23,12 +23,13 @@ const (
 var errShare = fmt.Errorf("%w for a caller that has written most of it: others can still call; "+
 	"give callers rates, move old files away, or raise keep or max_size", ErrFull)
 
-// A store counts the bytes of a file and of those before it, and how many of them each owner has written. It
-// is under the lock of the log.
+// A store counts the bytes of a file and of those before it, and how many of them each owner has
+// written. It is under the lock of the log.
 //
-// The invariant: what is on disk, what waits to be written, and the outcomes that calls will have are no more than
-// the total, but for a line of each file that did not fit at its end. An owner that holds something has at
-// most ownerRatio times what is free then, so that there always is room for another one.
+// The invariant: what is on disk, what waits to be written, and the outcomes that calls will have
+// are no more than the total, but for a line of each file that did not fit at its end. An owner
+// that holds something has at most ownerRatio times what is free then, so that there always is room
+// for another one.
 //
 // It is not known who has written what a process before this one has.
 type store struct {
@@ -45,8 +46,8 @@ func (s *store) limit(b bounds) {
 	}
 }
 
-// fits returns why there is no room for n bytes of an owner, while so many bytes of all owners wait to be
-// written; nil when there is.
+// fits returns why there is no room for n bytes of an owner, while so many bytes of all owners wait
+// to be written; nil when there is.
 func (s *store) fits(o owner.Key, n, waiting int) error {
 	b, used := s.bounds, s.used+waiting+eventRoom
 	switch {
@@ -87,8 +88,8 @@ func (s *store) forget() {
 	}
 }
 
-// report takes what is on disk after n bytes were written. When files have gone, each owner has as much less as the
-// store.
+// report takes what is on disk after n bytes were written. When files have gone, each owner has as
+// much less as the store.
 func (s *store) report(used, n int) {
 	before := s.used + n
 	s.used = used

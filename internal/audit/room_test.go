@@ -45,8 +45,8 @@ func fill(t *testing.T, l *Log, o owner.Key) (n int, err error) {
 	}
 }
 
-// One owner fills the store with calls that are allowed, in a burst or slowly: it is refused, and others
-// still call, each of them, until files are moved away.
+// One owner fills the store with calls that are allowed, in a burst or slowly: it is refused, and
+// others still call, each of them, until files are moved away.
 func TestOwnersShareTheStore(t *testing.T) {
 	t.Parallel()
 	for _, pause := range []time.Duration{0, time.Second} {
@@ -99,8 +99,8 @@ func TestOwnersShareTheStore(t *testing.T) {
 	}
 }
 
-// A store is not larger than it may be, however many calls come before the first is written, and with the
-// outcomes of all.
+// A store is not larger than it may be, however many calls come before the first is written, and
+// with the outcomes of all.
 func TestStoreIsNotOverrun(t *testing.T) {
 	t.Parallel()
 	for _, keep := range []int{-1, 2} {
@@ -137,7 +137,8 @@ func TestStoreIsNotOverrun(t *testing.T) {
 	}
 }
 
-// The last owner to come has room, however many came before, and the sessions of an address are one owner.
+// The last owner to come has room, however many came before, and the sessions of an address are one
+// owner.
 func TestStoreIsFair(t *testing.T) {
 	t.Parallel()
 	const total = 10_000_000

@@ -19,13 +19,14 @@ const (
 	refusalPart = 64 // of a buffer one part is for refusals
 )
 
-// A Sink takes the lines of a [Log]: a file, a log server. One goroutine calls its methods, which may
-// block: the other sinks of the Log do not wait for it.
+// A Sink takes the lines of a [Log]: a file, a log server. One goroutine calls its methods, which
+// may block: the other sinks of the Log do not wait for it.
 type Sink interface {
 	// Write takes whole lines, in their order, and returns how many bytes it has taken. What it has
 	// not taken comes again, with the error reported to the operator. An error that is [ErrFull] takes
 	// the sink out of the count of those that work until a Write returns another one, or none, and one
-	// that is [ErrLow] for refusals only. Without lines it has time to tidy up, and says whether it is full.
+	// that is [ErrLow] for refusals only. Without lines it has time to tidy up, and says whether it is
+	// full.
 	Write(lines []byte) (n int, err error)
 	// Close ends the sink, after all that could be written.
 	Close() error
@@ -69,8 +70,8 @@ func newOutlet(l *Log, s Sink) *outlet {
 	return o
 }
 
-// start writes what is there already, so that a sink that is full is known to be, and has a goroutine
-// go on.
+// start writes what is there already, so that a sink that is full is known to be, and has a
+// goroutine go on.
 func (o *outlet) start() {
 	o.l.mu.Lock()
 	rest := o.queue
@@ -250,4 +251,14 @@ func (o *outlet) left() error {
 		return nil // what was taken is written
 	}
 	return o.err
+}
+
+// Backlog returns how many bytes wait for the sink that is furthest behind.
+func (l *Log) Backlog() (bytes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.outlets {
+		bytes = max(bytes, o.held)
+	}
+	return bytes
 }

@@ -26,8 +26,8 @@ func eventually(t *testing.T, what string, f func() bool) {
 	}
 }
 
-// A store that is full deletes nothing: calls are refused, and those under way have their outcomes. There is
-// room again when files are moved away.
+// A store that is full deletes nothing: calls are refused, and those under way have their outcomes.
+// There is room again when files are moved away.
 func TestStoreIsFull(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.log")
@@ -347,8 +347,8 @@ func TestFold(t *testing.T) {
 	})
 }
 
-// However many owners there are, and however long what they send, what is kept of them is bounded, and
-// every refusal is in a line or in a count.
+// However many owners there are, and however long what they send, what is kept of them is bounded,
+// and every refusal is in a line or in a count.
 func TestFoldIsBounded(t *testing.T) {
 	t.Parallel()
 	only := &recorder{}

@@ -73,9 +73,9 @@ type Text struct {
 // Verify checks the chain of a log, given its files in their order, the oldest first. Its error is
 // that of a reader.
 //
-// It finds each line that was changed, removed, cut, put in or moved, unless the hashes were made again:
-// without a key, all who can write the files can do that. It finds that lines at the end are missing only
-// when Since is one of them.
+// It finds each line that was changed, removed, cut, put in or moved, unless the hashes were made
+// again: without a key, all who can write the files can do that. It finds that lines at the end are
+// missing only when Since is one of them.
 func Verify(files []Text, o *VerifyOptions) (*Report, error) {
 	if o == nil {
 		o = new(VerifyOptions)
@@ -227,8 +227,8 @@ func (v *verifier) unsealed(line []byte) {
 	v.torn, v.tornLen, v.tornHash = &at, len(line), digest(line)
 }
 
-// settle reports a line without a seal that nothing accounts for. Where no line of the file had one so
-// far, it may be of a version that had none.
+// settle reports a line without a seal that nothing accounts for. Where no line of the file had one
+// so far, it may be of a version that had none.
 func (v *verifier) settle() {
 	switch {
 	case v.torn == nil:

@@ -188,8 +188,8 @@ func TestChainGoesOn(t *testing.T) {
 	}
 }
 
-// A process that is killed in the middle of a line leaves one that is seen as what it is: at once, after
-// the next start, and when that begins another file.
+// A process that is killed in the middle of a line leaves one that is seen as what it is: at once,
+// after the next start, and when that begins another file.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	whole := sample(t, nil)
