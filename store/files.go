@@ -25,7 +25,7 @@ const (
 	lockName      = "lock"
 )
 
-// files keeps each record in a file of its own, which is replaced as a whole: written to another name,
+// files keeps each record in its own file, which is replaced as a whole: written to another name,
 // synced, renamed, and the directory synced.
 type files struct {
 	dir  string
@@ -33,16 +33,16 @@ type files struct {
 }
 
 // Open returns a store in a directory, which it makes if it is not there, for this user only. The
-// directory belongs to one process at a time: while another has it open Open fails with ErrInUse (flock,
-// LockFileEx; on systems that have neither, the user sees to it).
+// directory belongs to one process at a time: while another has it open Open fails with ErrInUse
+// (flock, LockFileEx; on systems that have neither, the user sees to it).
 //
-// A record that Put has written survives the death of the process at any point (kill -9), and a loss of
-// power where fsync does what it promises; Windows cannot sync a directory, and may lose the last
-// records with the power. Each Put waits for two syncs, those of concurrent ones
-// often go together. Expired records are removed within a second or so.
+// A record that Put has written survives the death of the process at any point (kill -9), and a
+// loss of power where fsync does what it promises; Windows cannot sync a directory, and may lose
+// the last records with the power. Each Put waits for two syncs, those of concurrent ones often go
+// together. Expired records are removed within a second or so.
 //
-// Open reads all records. A file that is not whole, or is none of this package, is logged and renamed to
-// NAME.corrupt; what is whole is kept.
+// Open reads all records. A file that is not whole, or is none of this package, is logged and
+// renamed to NAME.corrupt; what is whole is kept.
 func Open(dir string, o *Options) (*Local, error) {
 	l := newLocal(o, defaultDisk)
 	f, err := openFiles(dir)
@@ -195,12 +195,25 @@ func (f *files) remove(name string) error {
 	return err
 }
 
-// A file is: magic, checksum of all that follows (CRC-32C), version, expiry (Unix, nanoseconds), the
-// lengths of owner, group and id, these, and the value. Numbers are big-endian.
+// A file is: magic, checksum of all that follows (CRC-32C), version, expiry (Unix, nanoseconds),
+// the lengths of owner, group and id, these, and the value. Numbers are big-endian.
 const (
 	magic      = "FCR1"
 	headerSize = len(magic) + 4 + 8 + 8 + 3*4
 )
+
+// MarshalBinary returns the record as a store may write it, with a checksum.
+func (r *Record) MarshalBinary() ([]byte, error) { return encode(r), nil }
+
+// UnmarshalBinary reads what MarshalBinary returned. The value lies in b.
+func (r *Record) UnmarshalBinary(b []byte) error {
+	read, err := decode(b)
+	if err != nil {
+		return fmt.Errorf("store: a record: %w", err)
+	}
+	*r = *read
+	return nil
+}
 
 func encode(r *Record) []byte {
 	b := make([]byte, 0, headerSize+len(r.Owner)+len(r.Group)+len(r.ID)+len(r.Value))

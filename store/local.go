@@ -37,6 +37,9 @@ type Options struct {
 	MaxBytes int
 	// Logger takes what was found in the directory that is no record. Default [slog.Default].
 	Logger *slog.Logger
+	// Lease is how long a worker may keep an item of a queue without a sign of life, for [NewMemory].
+	// Default 30 s.
+	Lease time.Duration
 }
 
 // A Local is a Records of this process, in memory or in a directory.
@@ -174,8 +177,8 @@ func (l *Local) put(r *Record) (uint64, error) {
 	return e.version, nil
 }
 
-// reserve checks the version that is to be replaced, and books what the new record costs more. It returns
-// by how much the record grows.
+// reserve checks the version that is to be replaced, and books what the new record costs more. It
+// returns by how much the record grows.
 func (l *Local) reserve(name string, r *Record) (grown int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -228,8 +231,8 @@ func (l *Local) get(name string) (*Record, error) {
 	return r, nil
 }
 
-// has reports, when no write of the record is under way, whether it is still that one: its file may be gone
-// before the entry is.
+// has reports, when no write of the record is under way, whether it is still that one: its file may
+// be gone before the entry is.
 func (l *Local) has(name string, e *entry) bool {
 	defer l.lock(name)()
 	l.mu.Lock()
@@ -266,7 +269,8 @@ func (l *Local) remove(name string, which func(*entry) bool) error {
 	return nil
 }
 
-// Adopt implements [Records]: it yields all records. The directory had another writer before, if any.
+// Adopt implements [Records]: it yields all records. The directory had another writer before, if
+// any.
 func (l *Local) Adopt(context.Context) iter.Seq2[*Record, error] {
 	return func(yield func(*Record, error) bool) {
 		l.mu.Lock()

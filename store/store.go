@@ -1,8 +1,9 @@
-// Package store answers one question: what must outlive the process that wrote it?
+// Package store answers one question: what must outlive the process that wrote it, or be shared?
 //
-// A [Records] keeps small records under an owner and an id, with compare-and-swap and a time at which each
-// expires. [New] makes one in memory, [Open] one in a directory, which survives the death of the
-// process. What several processes share implements the same interface.
+// A [Records] keeps small records under an owner and an id, with compare-and-swap and a time at
+// which each expires. [New] makes one in memory, [Open] one in a directory, which survives the
+// death of the process. A [Store] is all that several processes can share: it is a Records, a
+// [Once], a [Counter], a [Queue] and a [Bus]. [NewMemory] makes one for one process.
 package store
 
 import (
@@ -25,8 +26,9 @@ type Records interface {
 	Get(ctx context.Context, owner, id string) (*Record, error)
 	// Delete removes a record, if one is stored.
 	Delete(ctx context.Context, owner, id string) error
-	// Adopt yields the records whose writer has ended and that are now for this process to look after. An
-	// error is that of one record, whose others follow. A process calls it once, when it starts.
+	// Adopt yields the records that are now for this process to look after because their writer has
+	// ended. An error is that of one record; the others follow. A process calls it once, when it
+	// starts.
 	Adopt(ctx context.Context) iter.Seq2[*Record, error]
 }
 

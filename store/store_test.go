@@ -189,8 +189,8 @@ func recordsIn(t *testing.T, dir string) []string {
 	return found
 }
 
-// TestOwnersHaveShares fills a store as one owner, as all sessions of one group, and checks that another
-// finds room, and that an ending of what is stored always fits.
+// TestOwnersHaveShares fills a store as one owner, as all sessions of one group, and checks that
+// another finds room, and that an ending of what is stored always fits.
 func TestOwnersHaveShares(t *testing.T) {
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
