@@ -2,8 +2,8 @@ package observe
 
 import "context"
 
-// Join returns an observer that calls all of them, in their order; End and Close in the opposite one, so
-// that they nest. Nil ones are left out: the result of none is nil.
+// Join returns an observer that calls all of them, in their order; End and Close in the opposite
+// one, so that they nest. Nil ones are left out: the result of none is nil.
 func Join(all ...*Observer) *Observer {
 	var joined *Observer
 	for _, o := range all {
@@ -21,6 +21,7 @@ func Join(all ...*Observer) *Observer {
 func join(a, b *Observer) *Observer {
 	return &Observer{
 		Start:    chain(a.Start, b.Start),
+		Sent:     both2(a.Sent, b.Sent),
 		End:      both2(b.End, a.End),
 		Refuse:   both2(a.Refuse, b.Refuse),
 		Frame:    both(a.Frame, b.Frame),
@@ -33,8 +34,9 @@ func join(a, b *Observer) *Observer {
 	}
 }
 
-// Tag returns an observer that calls set with each call before o has it in Start or Refuse: for a layer that
-// knows something of all calls of its connections, such as their protocol. The Tag of nil is nil.
+// Tag returns an observer that calls set with each call before o has it in Start or Refuse: for a
+// layer that knows something of all calls of its connections, such as their protocol. The Tag of
+// nil is nil.
 func (o *Observer) Tag(set func(*Call)) *Observer {
 	if o == nil {
 		return nil

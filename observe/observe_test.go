@@ -25,6 +25,7 @@ func noting(name string, log *[]string) *observe.Observer {
 			}
 			note("end")
 		},
+		Sent:   func(context.Context, *observe.Call) { note("sent") },
 		Refuse: func(context.Context, *observe.Call) { note("refuse") },
 		Frame:  func(observe.Frame) { note("frame") },
 		Bad:    func(observe.Frame) { note("bad") },
@@ -44,7 +45,7 @@ func TestJoin(t *testing.T) {
 		t.Error("one wants the messages and another one the spans, and the joined observer does not")
 	}
 	all(t, o)
-	const want = "astart bstart bend aend arefuse brefuse aframe bframe abad bbad aopen bopen bclose aclose adecide bdecide"
+	const want = "astart bstart asent bsent bend aend arefuse brefuse aframe bframe abad bbad aopen bopen bclose aclose adecide bdecide"
 	if got := strings.Join(log, " "); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
@@ -67,7 +68,9 @@ func TestJoin(t *testing.T) {
 func all(t *testing.T, o *observe.Observer) {
 	t.Helper()
 	c := &observe.Call{}
-	o.End(o.Start(t.Context(), c), c)
+	ctx := o.Start(t.Context(), c)
+	o.Sent(ctx, c)
+	o.End(ctx, c)
 	o.Refuse(t.Context(), c)
 	o.Frame(observe.Frame{})
 	o.Bad(observe.Frame{})

@@ -1,9 +1,9 @@
-// Package words answers one question: which words have OpenTelemetry's conventions for what an observer sees? Metrics and
-// traces have the same.
+// Package words answers one question: which words have OpenTelemetry's conventions for what an
+// observer sees? Metrics and traces have the same.
 package words
 
 const (
-	// Other is the value of what has none of its own: names that the other end has chosen.
+	// Other is the value for names that the other end has chosen.
 	Other = "_OTHER"
 	// ToolError is the error.type of a result with isError.
 	ToolError = "tool_error"
