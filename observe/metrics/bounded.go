@@ -6,15 +6,15 @@ import (
 	"sync/atomic"
 )
 
-// key is the values of the labels of a series, before they are resolved. copied returns one that keeps no memory
-// of a message.
+// key is the values of the labels of a series, before they are resolved. copied returns one that
+// keeps no memory of a message.
 type key[K any] interface {
 	comparable
 	copied() K
 }
 
-// bounded finds what belongs to a key, without a lock and without an allocation once the key is known. It
-// has at most a number of keys; all others get the overflow.
+// bounded finds what belongs to a key, without a lock and without an allocation once the key is
+// known. It has at most a number of keys; all others get the overflow.
 type bounded[K key[K], V any] struct {
 	known atomic.Pointer[map[K]V] // it is not changed
 
@@ -25,6 +25,37 @@ type bounded[K key[K], V any] struct {
 	most     int
 	create   func(K) V
 	overflow func() V
+
+	slots [slots]atomic.Pointer[found[K, V]] // those that were looked up with the same hint
+}
+
+// slots is how many keys recent remembers. It is a power of two.
+const slots = 1024
+
+// found is a key with what belongs to it.
+type found[K key[K], V any] struct {
+	key   K
+	value V
+}
+
+// recent is get for keys that come again and again: hint says where the key is likely to be. To
+// compare with the key there is cheaper than to hash all texts of a key.
+func (b *bounded[K, V]) recent(k K, hint uint32) V {
+	slot := &b.slots[hint%slots]
+	if f := slot.Load(); f != nil && f.key == k {
+		return f.value
+	}
+	v := b.get(k)
+	if slot.Load() == nil && b.holds(k) { // the first one stays: no allocations when two take turns
+		slot.CompareAndSwap(nil, &found[K, V]{k.copied(), v})
+	}
+	return v
+}
+
+// holds reports whether a key is known without the lock. The others may belong to the overflow.
+func (b *bounded[K, V]) holds(k K) bool {
+	_, known := (*b.known.Load())[k]
+	return known
 }
 
 func newBounded[K key[K], V any](most int, create func(K) V, overflow func() V) *bounded[K, V] {
@@ -41,8 +72,8 @@ func (b *bounded[K, V]) get(k K) V {
 	return b.find(k)
 }
 
-// find makes what is missing. The newer keys become known when they have been looked up as often as the
-// copy of all of them costs.
+// find makes what is missing. The newer keys become known when they have been looked up as often as
+// the copy of all of them costs.
 func (b *bounded[K, V]) find(k K) V {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,14 +6,16 @@
 //	rpc.ListenAndServe(ctx, handler, &rpc.ServeOptions{RPC: &farcall.Options{Observer: m.Observer()}})
 //
 // The names of calls are those of OpenTelemetry's conventions for MCP and RPC, such as
-// mcp_server_operation_duration_seconds; others begin with farcall_. What is served at /metrics says what each is.
+// mcp_server_operation_duration_seconds; others begin with farcall_. What is served at /metrics
+// says what each is.
 //
 // # Labels
 //
-// No value of a label is chosen by the other end of a connection, who could otherwise make any number of series
-// and fill the memory of this process and of Prometheus. Each comes from the configuration, from a protocol, or
-// from what this end offers: the methods of a Mux, tools, prompts. Everything else is _OTHER. Each metric has
-// at most [Options.MaxSeries] series, and one more for what exceeds them.
+// No value of a label is chosen by the other end of a connection, who could otherwise make any
+// number of series and fill the memory of this process and of Prometheus. Each comes from the
+// configuration, from a protocol, or from what this end offers: the methods of a Mux, tools,
+// prompts. Everything else is _OTHER. Each metric has at most [Options.MaxSeries] series, and one
+// more for what exceeds them.
 package metrics
 
 import (
@@ -21,6 +23,7 @@ import (
 	"context"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -35,77 +38,84 @@ import (
 type Options struct {
 	// Version is that of the program, for farcall_build_info. Default: none.
 	Version string
-	// MaxSeries bounds the series of each metric. What exceeds it is in a series with the labels _OTHER and is
-	// counted by farcall_metrics_overflow_total. Default 5000.
+	// MaxSeries bounds the series of each metric. What exceeds it is in a series with the labels
+	// _OTHER and is counted by farcall_metrics_overflow_total. Default 5000.
 	MaxSeries int
 }
 
-// Metrics is an http.Handler that answers with the metrics, in the formats of Prometheus. It asks for no
-// credentials: guard it where it is mounted, since tools, upstreams and load are in it. Its methods may be called
-// concurrently.
+// Metrics is an http.Handler that answers with the metrics, in the formats of Prometheus. It asks
+// for no credentials: guard it where it is mounted, since tools, upstreams and load are in it. Its
+// methods may be called concurrently.
 type Metrics struct {
 	handler  http.Handler
 	registry *registry
 	codes    codes
+	scrapes  chan struct{} // those that run
+	size     atomic.Int64  // of the last one in a text format
 
 	inFlight    [2]atomic.Int64 // by side
-	mcp, rpc    [2]*bounded[callKey, prometheus.Observer]
+	mcp, rpc    [2]*bounded[callKey, *timed]
 	sessions    [2]*bounded[lifeKey, session]
 	connections *bounded[text, prometheus.Gauge]
+	streams     *bounded[text, prometheus.Gauge]
 	frames      *bounded[frameKey, traffic]
 	bad         *bounded[reasonKey, prometheus.Counter]
 	refused     *bounded[reasonKey, prometheus.Counter]
-	dropped     *bounded[text, prometheus.Counter]
+	dropped     *bounded[reasonKey, prometheus.Counter]
 	waits       *bounded[text, prometheus.Observer]
+	childStarts *bounded[text, prometheus.Observer]
+	translated  *bounded[fromTo, prometheus.Counter]
 	decisions   *bounded[decisionKey, prometheus.Counter]
 	guard       *bounded[text, prometheus.Observer]
+	stores      storeMetrics
 	sources     *sources
 }
 
-// New returns metrics that nothing was counted in yet. They have a registry of their own, with the metrics of the Go
-// runtime and of the process beside them.
+// New returns metrics that nothing was counted in yet. They have their own registry, with the
+// metrics of the Go runtime and of the process beside them.
 func New(o *Options) *Metrics {
 	var opts Options
 	if o != nil {
 		opts = *o
 	}
 	r := newRegistry(cmp.Or(opts.MaxSeries, 5000))
-	m := &Metrics{registry: r, codes: codeTable()}
+	m := &Metrics{registry: r, codes: codeTable(), scrapes: make(chan struct{}, maxScrapes)}
 	for side, name := range sides {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: inFlight.name, Help: inFlight.help, ConstLabels: prometheus.Labels{labelSide: name},
 		}, func() float64 { return float64(m.inFlight[side].Load()) }))
 	}
-	m.mcp = [2]*bounded[callKey, prometheus.Observer]{r.calls(mcpServer, callKey.ofMCP), r.calls(mcpClient, callKey.toMCP)}
-	m.rpc = [2]*bounded[callKey, prometheus.Observer]{r.calls(rpcServer, callKey.ofRPC), r.calls(rpcClient, callKey.toRPC)}
+	m.mcp = [2]*bounded[callKey, *timed]{r.calls(mcpServer, callKey.ofMCP), r.calls(mcpClient, callKey.toMCP)}
+	m.rpc = [2]*bounded[callKey, *timed]{r.calls(rpcServer, callKey.ofRPC), r.calls(rpcClient, callKey.toRPC)}
 	m.sessions = r.sessions()
 	m.connections = bound(r, connections, r.gauge(connections).WithLabelValues, text.values)
+	m.streams = bound(r, streams, r.gauge(streams).WithLabelValues, text.values)
 	m.frames = r.traffic()
 	m.bad = bound(r, badFrames, r.counter(badFrames).WithLabelValues, reasonKey.values)
 	m.refused = bound(r, refused, r.counter(refused).WithLabelValues, reasonKey.values)
-	m.dropped = bound(r, droppedAnswers, r.counter(droppedAnswers).WithLabelValues, text.values)
+	m.dropped = bound(r, droppedAnswers, r.counter(droppedAnswers).WithLabelValues, reasonKey.values)
 	m.waits = bound(r, queueWait, r.histogram(queueWait).WithLabelValues, text.values)
+	m.childStarts = bound(r, childStart, r.histogram(childStart).WithLabelValues, text.values)
+	m.translated = bound(r, translated, r.counter(translated).WithLabelValues, fromTo.values)
 	m.decisions = bound(r, decisions, r.counter(decisions).WithLabelValues, decisionKey.values)
 	m.guard = bound(r, guardTime, r.histogram(guardTime).WithLabelValues, text.values)
+	m.stores = r.stores()
 	m.sources = newSources()
 	r.MustRegister(m.sources)
 	r.gauge(buildInfo).WithLabelValues(opts.Version, runtime.Version()).Set(1)
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: 4})
+	m.handler = promhttp.HandlerFor(m.Gatherer(),
+		promhttp.HandlerOpts{EnableOpenMetrics: true})
 	return m
 }
 
-// ServeHTTP answers GET and HEAD with the metrics.
-func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "Metrics are read with GET.", http.StatusMethodNotAllowed)
-		return
-	}
-	m.handler.ServeHTTP(w, r)
+// Gatherer returns what reads all metrics, for who hands them over in another way than Prometheus.
+func (m *Metrics) Gatherer() prometheus.Gatherer {
+	return prometheus.Gatherers{m.registry.natives, m.registry.Registry}
 }
 
-// Observer returns the observer that counts. Use it once for each connection: joined with itself it counts twice.
+// Observer returns the observer that counts. Use it once for each connection: joined with itself it
+// counts twice.
 func (m *Metrics) Observer() *observe.Observer {
 	return &observe.Observer{
 		Start: m.start, End: m.end, Refuse: m.refuse, Frame: m.frame, Bad: m.badFrame, Open: m.open, Close: m.close,
@@ -148,11 +158,14 @@ func (m *Metrics) end(_ context.Context, c *observe.Call) {
 	case c.ToolError:
 		k.failure = words.ToolError
 	}
+	if c.UpstreamRevision != "" && c.UpstreamRevision != c.Revision {
+		m.translated.get(fromTo{c.Revision, c.UpstreamRevision}).Inc()
+	}
 	all := &m.rpc
 	if c.MCP {
 		all = &m.mcp
 	}
-	all[at].get(k).Observe(c.Took.Seconds())
+	all[at].recent(k, k.hint()).observe(c.Took.Seconds(), &c.Span)
 }
 
 func (m *Metrics) refuse(_ context.Context, c *observe.Call) {
@@ -160,14 +173,15 @@ func (m *Metrics) refuse(_ context.Context, c *observe.Call) {
 }
 
 func (m *Metrics) frame(f observe.Frame) {
-	t := m.frames.get(frameKey{f.Transport, f.Out})
+	k := frameKey{f.Transport, f.Out}
+	t := m.frames.recent(k, k.hint())
 	t.frames.Inc()
 	t.bytes.Add(float64(len(f.Data)))
 }
 
 func (m *Metrics) badFrame(f observe.Frame) {
-	if f.Problem == "answer" {
-		m.dropped.get(text(f.Transport)).Inc()
+	if kind, ok := strings.CutSuffix(f.Problem, " answer"); ok {
+		m.dropped.get(reasonKey{kind, f.Transport}).Inc()
 		return
 	}
 	m.bad.get(reasonKey{f.Problem, f.Transport}).Inc()
@@ -177,6 +191,8 @@ func (m *Metrics) open(l observe.Lifetime) {
 	switch l.Kind {
 	case observe.Connection:
 		m.connections.get(text(l.Transport)).Inc()
+	case observe.Stream:
+		m.streams.get(text(l.Transport)).Inc()
 	case observe.Session:
 		m.sessions[side(l.Outgoing)].get(lifeKey{l.Revision, l.Transport}).open.Inc()
 	}
@@ -186,12 +202,16 @@ func (m *Metrics) close(l observe.Lifetime) {
 	switch l.Kind {
 	case observe.Connection:
 		m.connections.get(text(l.Transport)).Dec()
+	case observe.Stream:
+		m.streams.get(text(l.Transport)).Dec()
 	case observe.Session:
 		s := m.sessions[side(l.Outgoing)].get(lifeKey{l.Revision, l.Transport})
 		s.open.Dec()
 		s.took.Observe(l.Took.Seconds())
 	case observe.Queue:
 		m.waits.get(text(l.Upstream)).Observe(l.Took.Seconds())
+	case observe.Child:
+		m.childStarts.get(text(l.Upstream)).Observe(l.Took.Seconds())
 	}
 }
 

@@ -9,9 +9,9 @@ import (
 	"github.com/farcall-dev/farcall/observe"
 )
 
-// Read lets each scrape read what source yields as well, such as the Readings of a Gateway. Those of the same metric
-// and labels add up, also of several sources. Names that the table of metrics does not have are left out.
-// source must be safe for concurrent use and must not block.
+// Read lets each scrape read what source yields as well, such as the Readings of a Gateway. Those
+// of the same metric and labels add up, also of several sources. Names that the table of metrics
+// does not have are left out. source must be safe for concurrent use and must not block.
 func (m *Metrics) Read(source iter.Seq[observe.Reading]) {
 	m.sources.mu.Lock()
 	defer m.sources.mu.Unlock()

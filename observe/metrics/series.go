@@ -12,14 +12,17 @@ import (
 
 // registry makes the metrics of the table.
 type registry struct {
-	*prometheus.Registry
+	*prometheus.Registry // all but the families
+
+	natives  *prometheus.Registry // the families, with native histograms
+	families []*family
 
 	most      int // series of each
 	overflown *prometheus.CounterVec
 }
 
 func newRegistry(most int) *registry {
-	r := &registry{Registry: prometheus.NewRegistry(), most: most}
+	r := &registry{Registry: prometheus.NewRegistry(), natives: prometheus.NewRegistry(), most: most}
 	r.overflown = r.counter(overflow)
 	return r
 }
@@ -36,24 +39,39 @@ func (r *registry) gauge(row metric) *prometheus.GaugeVec {
 	return v
 }
 
-// histogram has the buckets of the row and native ones, with 10 % between them: who scrapes chooses.
+// histogram has the buckets of the row and native ones, with 10 % between them: who scrapes
+// chooses.
 func (r *registry) histogram(row metric) *prometheus.HistogramVec {
-	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: row.name, Help: row.help, Buckets: row.buckets,
-		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
-	}, row.labels)
+	v := newHistogram(row)
 	r.MustRegister(v)
 	return v
 }
 
+func newHistogram(row metric) *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: row.name, Help: row.help, Buckets: row.buckets,
+		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
+	}, row.labels)
+}
+
 // bound looks the series of a metric up by their keys.
-func bound[K key[K], V any](r *registry, row metric, series func(...string) V, values func(K) []string) *bounded[K, V] {
+func bound[K key[K], V any](
+	r *registry, row metric, series func(...string) V, values func(K) []string,
+) *bounded[K, V] {
 	exceeding := r.overflown.WithLabelValues(row.name)
 	none := slices.Repeat([]string{words.Other}, len(row.labels))
-	return newBounded(r.most, func(k K) V { return series(values(k)...) }, func() V {
+	return newBounded(r.most, func(k K) V { return series(valid(values(k))...) }, func() V {
 		exceeding.Inc()
 		return series(none...)
 	})
+}
+
+// valid makes the values of labels UTF-8, without which client_golang panics.
+func valid(values []string) []string {
+	for i, v := range values {
+		values[i] = strings.ToValidUTF8(v, "\uFFFD")
+	}
+	return values
 }
 
 // callKey tells calls apart.
@@ -64,6 +82,17 @@ func (k callKey) copied() callKey {
 		strings.Clone(k.method), strings.Clone(k.tool), strings.Clone(k.prompt), strings.Clone(k.failure),
 		strings.Clone(k.revision), strings.Clone(k.transport), strings.Clone(k.upstream),
 	}
+}
+
+// hint is a number that is likely to be another one for another key. It costs less than a hash.
+func (k callKey) hint() uint32 {
+	h := uint32(len(k.method))
+	for _, text := range [...]string{k.method, k.tool, k.upstream} {
+		if n := len(text); n > 0 {
+			h = h*31 + uint32(text[n-1]) + uint32(text[n/2])<<5 + uint32(text[n*3/4])<<9 + uint32(n)<<2
+		}
+	}
+	return h ^ h>>11
 }
 
 func (k callKey) ofMCP() []string {
@@ -77,8 +106,8 @@ func (k callKey) ofRPC() []string {
 func (k callKey) toMCP() []string { return append(k.ofMCP(), k.upstream) }
 func (k callKey) toRPC() []string { return append(k.ofRPC(), k.upstream) }
 
-func (r *registry) calls(row metric, values func(callKey) []string) *bounded[callKey, prometheus.Observer] {
-	return bound(r, row, r.histogram(row).WithLabelValues, values)
+func (r *registry) calls(row metric, values func(callKey) []string) *bounded[callKey, *timed] {
+	return bound(r, row, r.family(row).series, values)
 }
 
 // reasonKey tells what is wrong apart.
@@ -97,6 +126,12 @@ func (k decisionKey) copied() decisionKey {
 }
 func (k decisionKey) values() []string { return []string{k.outcome, k.policy} }
 
+// fromTo is the revisions of a client and of a server.
+type fromTo struct{ from, to string }
+
+func (k fromTo) copied() fromTo   { return fromTo{strings.Clone(k.from), strings.Clone(k.to)} }
+func (k fromTo) values() []string { return []string{k.from, k.to} }
+
 // text is a key of one label.
 type text string
 
@@ -105,6 +140,15 @@ func (k text) values() []string { return []string{string(k)} }
 
 // traffic is what goes one way over a transport.
 type traffic struct{ frames, bytes prometheus.Counter }
+
+// hint is as that of callKey.
+func (k frameKey) hint() uint32 {
+	h := uint32(len(k.transport)) << 1
+	if k.out {
+		h++
+	}
+	return h
+}
 
 type frameKey struct {
 	transport string
