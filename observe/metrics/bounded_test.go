@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestBoundedTogether: whichever look-up is the first, each key has one value, and the keys beyond the bound share one.
+// TestBoundedTogether: whichever look-up is the first, each key has one value, and the keys beyond
+// the bound share one.
 func TestBoundedTogether(t *testing.T) {
 	t.Parallel()
 	const keys, most = 200, 150

@@ -26,8 +26,9 @@ func hostileNames() int {
 	return 2000
 }
 
-// Whatever methods, tools, prompts, sessions, clients, revisions and error codes the other end names, over whichever
-// transport: there are as many series as after the first few, and no memory is kept.
+// Whatever methods, tools, prompts, sessions, clients, revisions and error codes the other end
+// names, over whichever transport: there are as many series as after the first few, and no memory
+// is kept.
 func TestHostileNames(t *testing.T) {
 	m := metrics.New(nil)
 	rpc := &farcall.Options{Observer: m.Observer()}

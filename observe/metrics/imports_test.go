@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Who imports farcall, or builds a server or a client with it, links neither Prometheus nor OpenTelemetry.
+// Who imports farcall, or builds a server or a client with it, links neither Prometheus nor
+// OpenTelemetry.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	const module = "github.com/farcall-dev/farcall"

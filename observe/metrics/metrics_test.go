@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcptest"
 	"github.com/farcall-dev/farcall/observe"
 	"github.com/farcall-dev/farcall/observe/metrics"
+	"github.com/farcall-dev/farcall/store"
 )
 
 // scrape returns what Prometheus reads, without what is not farcall's.
@@ -87,7 +88,7 @@ func TestCalls(t *testing.T) {
 	<-serving.Done()
 	<-peer.Done()
 	wantLines(t, scrape(t, server),
-		`farcall_answers_dropped_total{transport="tcp"} 1`,
+		`farcall_answers_dropped_total{kind="unknown",transport="tcp"} 1`,
 		`farcall_bad_frames_total{kind="syntax",transport="tcp"} 1`,
 		`farcall_refused_total{reason="syntax",transport="tcp"} 1`,
 		`farcall_connections{transport="tcp"} 0`,
@@ -197,11 +198,16 @@ func used(t *testing.T) *metrics.Metrics {
 		}
 	}
 	o.Open(observe.Lifetime{Kind: observe.Connection})
+	o.Open(observe.Lifetime{Kind: observe.Stream})
 	o.Refuse(t.Context(), &observe.Call{})
 	o.Bad(observe.Frame{Problem: "syntax"})
-	o.Bad(observe.Frame{Problem: "answer"})
+	o.Bad(observe.Frame{Problem: "late answer"})
 	o.Close(observe.Lifetime{Kind: observe.Queue})
 	o.Decide(observe.Decision{})
+	s := m.Store(store.NewMemory(nil))
+	_, _ = s.Since(t.Context())
+	_ = s.Close()
+	_, _ = s.Since(t.Context())
 	return m
 }
 
