@@ -28,6 +28,15 @@ func TestConventions(t *testing.T) {
 			continue
 		}
 		got = append(got, row.otel)
+		for _, label := range row.labels {
+			name := Convention(label)
+			if own := "farcall." + label; name != own && strings.ReplaceAll(name, ".", "_") != label {
+				t.Errorf("%s: the label %s is the attribute %q", row.otel, label, name)
+			}
+		}
+		if got := Convention(row.name); got != row.otel {
+			t.Errorf("%s is %q, not %q", row.name, got, row.otel)
+		}
 		if name := strings.ReplaceAll(row.otel, ".", "_") + "_seconds"; name != row.name {
 			t.Errorf("%s is %s for Prometheus, not %s", row.otel, name, row.name)
 		}
@@ -53,6 +62,7 @@ func TestTable(t *testing.T) {
 	descs := make(chan *prometheus.Desc, 1000)
 	m := New(nil)
 	m.registry.Describe(descs)
+	m.registry.natives.Describe(descs)
 	close(descs)
 	got := map[string]bool{}
 	for d := range descs {
