@@ -9,37 +9,35 @@ import (
 	"strconv"
 	"strings"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/farcall-dev/farcall/observe/internal/telemetry"
 )
 
-// The variables that say whether and how to trace. The exporter reads more: see FromEnvironment.
+// The variables that say what is recorded. The exporter reads more: see FromEnvironment.
 const (
-	envDisabled = "OTEL_SDK_DISABLED"
-	envExporter = "OTEL_TRACES_EXPORTER"
-	envEndpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
-	envTraces   = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
-	envProtocol = "OTEL_EXPORTER_OTLP_PROTOCOL"
-	envOwn      = "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"
 	envSampler  = "OTEL_TRACES_SAMPLER"
 	envArgument = "OTEL_TRACES_SAMPLER_ARG"
 )
 
-// Environment is what FromEnvironment needs beside the environment. The zero value and nil mean the defaults.
+// Environment is what FromEnvironment needs beside the environment. The zero value and nil mean the
+// defaults.
 type Environment struct {
-	// Name and Version are those of the program, unless OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say other ones.
+	// Name and Version are those of the program, unless OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
+	// say other ones.
 	Name, Version string
 	// Logger gets a warning when spans could not be handed over. Default: slog.Default.
 	Logger *slog.Logger
 }
 
-// FromEnvironment returns the tracer that the environment asks for by OpenTelemetry's variables, or nil, which makes no
-// spans. It asks for one with OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_TRACES_EXPORTER=otlp,
-// unless OTEL_SDK_DISABLED is true or OTEL_TRACES_EXPORTER none. OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say
-// what is recorded. Those of the OTLP exporter (headers, certificates, compression, timeout), of the batches (OTEL_BSP_…)
-// and of the resource hold. Spans are sent over HTTP, as protobuf or, with OTEL_EXPORTER_OTLP_PROTOCOL=http/json, as JSON.
+// FromEnvironment returns the tracer that the environment asks for by OpenTelemetry's variables, or
+// nil, which makes no spans. It asks for one with OTEL_EXPORTER_OTLP_ENDPOINT,
+// OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_TRACES_EXPORTER=otlp, unless OTEL_SDK_DISABLED is true
+// or OTEL_TRACES_EXPORTER none. OTEL_TRACES_SAMPLER and OTEL_TRACES_SAMPLER_ARG say what is
+// recorded. Those of the OTLP exporter (headers, certificates, compression, timeout), of the
+// batches (OTEL_BSP_…) and of the resource hold. Spans are sent over HTTP, as protobuf or, with
+// OTEL_EXPORTER_OTLP_PROTOCOL=http/json, as JSON.
 //
 // Shutdown hands over what is left.
 func FromEnvironment(ctx context.Context, e *Environment) (*Tracer, error) {
@@ -47,50 +45,26 @@ func FromEnvironment(ctx context.Context, e *Environment) (*Tracer, error) {
 	if e != nil {
 		env = *e
 	}
-	if on, err := wanted(); !on || err != nil {
+	const signal = telemetry.Signal("traces")
+	if on, err := signal.Wanted(); !on || err != nil {
 		return nil, err
 	}
 	o, err := sampler()
 	if err != nil {
 		return nil, err
 	}
-	if p := cmp.Or(os.Getenv(envOwn), os.Getenv(envProtocol)); p != "" && p != "http/protobuf" && p != "http/json" {
-		return nil, fmt.Errorf("traces: %s: there is no protocol %q; use http/protobuf or http/json, which collectors accept at port 4318", envProtocol, p)
-	}
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("traces: %w; see %s and %s", err, envEndpoint, envTraces)
+		return nil, fmt.Errorf("traces: %w; see %s and %s", err, telemetry.Endpoint, signal.Endpoint())
 	}
-	own := resource.NewSchemaless(attribute.String("service.name", cmp.Or(env.Name, "farcall")), attribute.String("service.version", env.Version))
-	said, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(), resource.WithFromEnv())
-	if err != nil {
-		return nil, fmt.Errorf("traces: %w; see OTEL_RESOURCE_ATTRIBUTES", err)
-	}
-	if o.Resource, err = resource.Merge(own, said); err != nil {
-		return nil, fmt.Errorf("traces: %w", err)
+	if o.Resource, err = telemetry.Resource(ctx, signal, env.Name, env.Version); err != nil {
+		return nil, err
 	}
 	if env.Logger == nil {
 		env.Logger = slog.Default()
 	}
 	o.Spans = sdk.NewBatchSpanProcessor(&warning{exporter, env.Logger})
 	return New(o), nil
-}
-
-// wanted reports whether the environment asks for traces.
-func wanted() (bool, error) {
-	if strings.EqualFold(os.Getenv(envDisabled), "true") {
-		return false, nil
-	}
-	switch name := os.Getenv(envExporter); name {
-	case "none":
-		return false, nil
-	case "otlp":
-		return true, nil
-	case "":
-		return os.Getenv(envEndpoint) != "" || os.Getenv(envTraces) != "", nil
-	default:
-		return false, fmt.Errorf("traces: %s: there is no exporter %q; use otlp or none", envExporter, name)
-	}
 }
 
 // sampler reads what is recorded.
@@ -126,7 +100,7 @@ type warning struct {
 // ExportSpans implements sdk.SpanExporter.
 func (w *warning) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	if err := w.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		w.log.WarnContext(ctx, "spans were not handed over; is the collector of "+envEndpoint+" there?", "spans", len(spans), "error", err.Error())
+		w.log.WarnContext(ctx, "spans were not handed over; is the collector of "+telemetry.Endpoint+" there?", "spans", len(spans), "error", err.Error())
 	}
 	return nil
 }

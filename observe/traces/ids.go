@@ -13,7 +13,7 @@ import (
 // random is for ids of spans, which are no secrets.
 func random() uint64 { return rand.Uint64() } //nolint:gosec // it need not be hard to guess
 
-// within returns a new span in the trace of its caller, or in one of its own.
+// within returns a new span in the trace of its caller, or in a new one.
 func within(caller observe.Span) observe.Span {
 	s := observe.Span{Trace: caller.Trace, Local: true}
 	for s.Trace == [16]byte{} {

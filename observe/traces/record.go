@@ -20,8 +20,8 @@ import (
 	"github.com/farcall-dev/farcall/observe/internal/words"
 )
 
-// span is one that has ended. All that it has is known then, from one call: so there is no span of the SDK, which is made
-// for what becomes known bit by bit, and costs several times as much.
+// span is one that has ended. All that it has is known then, from one call: so there is no span of
+// the SDK, which is made for what becomes known bit by bit, and costs several times as much.
 type span struct {
 	sdk.ReadOnlySpan // nil: for methods that only the SDK may implement
 
@@ -121,6 +121,14 @@ func attributes(c *observe.Call, all []attribute.KeyValue) []attribute.KeyValue 
 	add(attrNetwork, words.Network(c.Transport))
 	add(attrTransport, c.Transport)
 	add(attrUpstream, c.Upstream)
+	add(attrEra, c.UpstreamRevision)
+	add(attrDecision, c.Decision)
+	if c.Queued > 0 {
+		all = append(all, attrQueued.Int64(c.Queued.Milliseconds()))
+	}
+	if c.Attempts > 1 {
+		all = append(all, attrAttempts.Int(c.Attempts))
+	}
 	if !c.ID.IsAbsent() && !c.ID.IsNull() {
 		add(attrRequest, text(strings.Trim(string(c.ID.Raw()), `"`), maxRequestText))
 	}
@@ -138,8 +146,8 @@ func attributes(c *observe.Call, all []attribute.KeyValue) []attribute.KeyValue 
 	return append(all, attrBytesIn.Int(c.BytesIn), attrBytesOut.Int(c.BytesOut))
 }
 
-// described is the message of the error that a call has failed with, as its caller has it. What is private of an error
-// of this end is in the log alone.
+// described is the message of the error that a call has failed with, as its caller has it. What is
+// private of an error of this end is in the log alone.
 func described(c *observe.Call) string {
 	if wire, ok := c.Err.(*jsonrpc.Error); ok { //nolint:errorlint // what stands around it may be private
 		return text(wire.Message, maxStatusText)

@@ -4,14 +4,15 @@
 //	rpc.ListenAndServe(ctx, handler, &rpc.ServeOptions{RPC: &farcall.Options{Observer: t.Observer()}})
 //	defer t.Shutdown(ctx)
 //
-// Each call that arrives has a span of the kind server, each that is sent one of the kind client; a call that a
-// gateway makes again has one for each attempt. The caller's span is the parent: what the message says, or else the
-// headers of its HTTP request; when both say something, the headers are a link. What is sent carries the span of the call
-// in place of what the caller has sent, so that a gateway's span is the parent of that of its server.
+// Each call that arrives has a span of the kind server, each that is sent one of the kind client; a
+// call that a gateway makes again has one for each attempt. The caller's span is the parent: what
+// the message says, or else the headers of its HTTP request; when both say something, the headers
+// are a link. What is sent carries the span of the call in place of what the caller has sent, so
+// that a gateway's span is the parent of that of its server.
 //
-// Spans have the names and attributes of OpenTelemetry's conventions for MCP and RPC. No name of a span is chosen by the
-// other end: methods, tools and prompts that this end does not know are _OTHER, or left out. Arguments and results are
-// in no span.
+// Spans have the names and attributes of OpenTelemetry's conventions for MCP and RPC. No name of a
+// span is chosen by the other end: methods, tools and prompts that this end does not know are
+// _OTHER, or left out. Arguments and results are in no span.
 package traces
 
 import (
@@ -25,25 +26,27 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/observe"
 )
 
 // Options adjust a Tracer. The zero value of each but Spans means its default.
 type Options struct {
-	// Spans gets each span that is recorded, when it has ended: sdk.NewBatchSpanProcessor, or one for a test. It must not
-	// block.
+	// Spans gets each span that is recorded, when it has ended: sdk.NewBatchSpanProcessor, or one for
+	// a test. It must not block.
 	Spans sdk.SpanProcessor
 	// Resource says who makes the spans.
 	Resource *resource.Resource
-	// Ratio is the part of the traces that is recorded, of those which begin here, from 0 to 1. Default 1; a
-	// value below 0: none.
+	// Ratio is the part of the traces that is recorded, of those which begin here, from 0 to 1.
+	// Default 1; a value below 0: none.
 	Ratio float64
 	// Apart decides by Ratio alone. Otherwise what the caller has decided counts for its calls.
 	Apart bool
 	// Slow keeps calls that are not sampled and take longer. Default: none.
 	Slow time.Duration
-	// Keep is how many calls are kept in a second of those that are not sampled, and that fail, are refused or are slow.
-	// Their spans have the attribute farcall.unsampled. Default 10; a value below 0: none.
+	// Keep is how many calls are kept in a second of those that are not sampled, and that fail, are
+	// refused or are slow. Their spans have the attribute farcall.unsampled. Default 10; a value below
+	// 0: none.
 	Keep int
 }
 
@@ -74,9 +77,9 @@ func New(o *Options) *Tracer {
 	return t
 }
 
-// Set changes what may change while the tracer is in use. With link it begins a trace of its own for each call that arrives,
-// with a link to the caller's span, and decides by Ratio whether to record it: for an end whose callers are strangers.
-// slow is Options.Slow.
+// Set changes what may change while the tracer is in use. With link it begins its own trace for
+// each call that arrives, with a link to the caller's span, and decides by Ratio whether to record
+// it: for an end with untrusted callers. slow is Options.Slow.
 func (t *Tracer) Set(link bool, slow time.Duration) {
 	if t != nil {
 		t.link.Store(link)
@@ -84,7 +87,8 @@ func (t *Tracer) Set(link bool, slow time.Duration) {
 	}
 }
 
-// Observer returns the observer that makes spans, nil for a nil Tracer. It sets [observe.Call.Span].
+// Observer returns the observer that makes spans, nil for a nil Tracer. It sets
+// [observe.Call.Span].
 func (t *Tracer) Observer() *observe.Observer {
 	if t == nil {
 		return nil
@@ -122,8 +126,8 @@ func (t *Tracer) start(ctx context.Context, c *observe.Call) context.Context {
 	return t.begin(ctx, c, caller, theirs)
 }
 
-// callerOf returns the span that makes the call. That of OpenTelemetry in the context counts where a handler or a program may
-// have made one.
+// callerOf returns the span that makes the call. That of OpenTelemetry in the context counts where
+// a handler or a program may have made one.
 func (t *Tracer) callerOf(ctx context.Context, c *observe.Call) observe.Span {
 	if !c.Outgoing && c.Caller != (observe.Span{}) {
 		return c.Caller
@@ -148,7 +152,8 @@ func (t *Tracer) samples(caller observe.Span) bool {
 // begin begins a span that is recorded, and returns the context that carries it.
 func (t *Tracer) begin(ctx context.Context, c *observe.Call, caller, theirs observe.Span) context.Context {
 	sent := farcall.TraceFrom(ctx)
-	x := &spanContext{base: ctx, caller: caller}
+	x := &spanContext{caller: caller}
+	x.Context = callctx.Over(ctx, x)
 	switch {
 	case caller != theirs:
 		x.link = theirs
@@ -163,15 +168,16 @@ func (t *Tracer) begin(ctx context.Context, c *observe.Call, caller, theirs obse
 		x.state, _ = trace.ParseTraceState(sent.State)
 	}
 	ctx = farcall.WithTrace(ctx, sent)
-	x.Context = trace.ContextWithSpanContext(ctx, x.of(&c.Span, false))
+	x.with = trace.ContextWithSpanContext(ctx, x.of(&c.Span, false))
 	return x
 }
 
-// spanContext is the context of a call whose span is recorded, and what the span has that the call has not.
+// spanContext is the context of a call with a recorded span, and what the span has that the call
+// has not.
 type spanContext struct {
-	context.Context //nolint:containedctx // it is a context itself
+	callctx.Context // over the one of Start
 
-	base   context.Context //nolint:containedctx // the one of Start
+	with   context.Context //nolint:containedctx // the same, with what calls in it carry
 	caller observe.Span
 	link   observe.Span // zero: none
 	state  trace.TraceState
@@ -179,16 +185,13 @@ type spanContext struct {
 
 type spanKey struct{}
 
-// Value implements context.Context.
-func (x *spanContext) Value(key any) any {
+// ContextValue implements callctx.Values.
+func (x *spanContext) ContextValue(key any) (any, bool) {
 	if _, ok := key.(spanKey); ok {
-		return x
+		return x, true
 	}
-	return x.Context.Value(key)
+	return x.with.Value(key), true
 }
-
-// AfterFunc lets package context derive from this context without a goroutine.
-func (x *spanContext) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(x.base, f) }
 
 // of returns a span of the trace in the words of OpenTelemetry.
 func (x *spanContext) of(s *observe.Span, remote bool) trace.SpanContext {
@@ -235,7 +238,8 @@ func (t *Tracer) refuse(ctx context.Context, c *observe.Call) {
 	}
 }
 
-// keeps reports whether a call may be kept that is not sampled. With a ratio of 0 nothing is recorded.
+// keeps reports whether a call may be kept that is not sampled. With a ratio of 0 nothing is
+// recorded.
 func (t *Tracer) keeps() bool {
 	return (t.bound > 0 || !t.opts.Apart) && t.kept.take(time.Now())
 }

@@ -106,8 +106,9 @@ func chain(o *traces.Options) (call func(ctx context.Context, members string) st
 	}, k, t
 }
 
-// What is recorded is a child of what the caller has sent, and what is sent is a child of what is recorded; a call that
-// is not recorded passes on what the caller has sent, or says that it is not recorded.
+// What is recorded is a child of what the caller has sent, and what is sent is a child of what is
+// recorded; a call that is not recorded passes on what the caller has sent, or says that it is not
+// recorded.
 func TestSampling(t *testing.T) {
 	t.Parallel()
 	header := func(parent string) func(context.Context) context.Context {
@@ -172,7 +173,8 @@ func TestSampling(t *testing.T) {
 	}
 }
 
-// Calls that fail or are refused are kept when they are not sampled, some in each second, and say no more than their callers.
+// Calls that fail or are refused are kept when they are not sampled, some in each second, and say
+// no more than their callers.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	call, k, _ := chain(&traces.Options{Ratio: -1, Keep: 3})
@@ -253,7 +255,8 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
-// Each method of a span that an exporter may call is there: those of the interface that a later version adds would panic.
+// Each method of a span that an exporter may call is there: those of the interface that a later
+// version adds would panic.
 func TestSpanHasAllMethods(t *testing.T) {
 	t.Parallel()
 	k := &keeper{}
@@ -301,7 +304,8 @@ type nothing struct{ sdk.SpanProcessor }
 
 func (*nothing) OnEnd(sdk.ReadOnlySpan) {}
 
-// BenchmarkCall is what traces add to a call: none, one that passes on a context that is not sampled, and a span.
+// BenchmarkCall is what traces add to a call: none, one that passes on a context that is not
+// sampled, and a span.
 func BenchmarkCall(b *testing.B) {
 	mux := farcall.NewMux()
 	mux.Handle("ok", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
