@@ -13,7 +13,7 @@ type class uint8
 const (
 	public   class = 1 << iota
 	loopback       // this machine
-	private        // a network of somebody: RFC 1918, RFC 4193, RFC 6598
+	private        // a private network: RFC 1918, RFC 4193, RFC 6598
 	special        // link-local, multicast, unspecified, reserved
 )
 
@@ -98,8 +98,8 @@ func classOf(a netip.Addr) class {
 	return public
 }
 
-// Public reports whether an address is public: neither loopback nor private, link-local, multicast or
-// reserved, and has none of these in it.
+// Public reports whether an address is public: neither loopback nor private, link-local, multicast
+// or reserved, and has none of these in it.
 func Public(a netip.Addr) bool { return classOf(a) == public }
 
 // hostClass returns the class of a host that says itself where it is: an address, or a
@@ -115,8 +115,8 @@ func hostClass(host string) (of class, known bool) {
 	return 0, false
 }
 
-// control refuses to connect beyond a reach. It is asked with the address that was looked up, so another
-// answer to the next lookup (DNS rebinding) does not help.
+// control refuses to connect beyond a reach. It is asked with the address that was looked up, so
+// another answer to the next lookup (DNS rebinding) does not help.
 func control(may reach) func(network, address string, _ syscall.RawConn) error {
 	return func(_, address string, _ syscall.RawConn) error {
 		to, err := netip.ParseAddrPort(address)

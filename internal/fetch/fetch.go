@@ -1,7 +1,7 @@
 // Package fetch answers one question: how do I fetch a document without being led
 // to a private address?
 //
-// Metadata, keys and tokens come from addresses that other documents name, and whoever
+// Metadata, keys and tokens come from addresses that other documents name, and anyone who
 // writes those may name what only this machine reaches: a service on loopback, the
 // metadata of a cloud (SSRF). So each fetch says from where its address was learned, its
 // origin, and an address that is not public must be within the origin's own reach.
@@ -35,10 +35,10 @@ var ErrTooLarge = errors.New("the answer is too large")
 
 // Options adjust a Client. The zero value, and nil, mean the defaults.
 type Options struct {
-	// HTTP connects, for certificates of your own. Its redirects, cookies and timeout are not used. When its
-	// Transport has a dialer or a proxy, or is no *http.Transport, that decides whom a name leads to: only
-	// what an address says itself is checked then. The default uses no proxy of the environment, as
-	// a proxy would look names up unchecked.
+	// HTTP connects, for your own certificates. Its redirects, cookies and timeout are not used. When
+	// its Transport has a dialer or a proxy, or is no *http.Transport, that decides which host a name
+	// leads to: only what an address says itself is checked then. The default uses no proxy of the
+	// environment, as a proxy would look names up unchecked.
 	HTTP *http.Client
 	// Private allows loopback and private addresses (RFC 1918, RFC 4193, RFC 6598) whatever
 	// the origin. Never link-local ones: there are the secrets of clouds.
@@ -55,7 +55,7 @@ type Client struct {
 	private bool
 	max     int64
 	timeout time.Duration
-	given   http.RoundTripper // connects by itself; nil: dial does
+	given   http.RoundTripper // connects on its own; nil: dial does
 	base    *http.Transport   // what dial's transports are made of
 
 	resolver *net.Resolver // nil in all but tests
@@ -88,13 +88,14 @@ func New(o *Options) *Client {
 	return c
 }
 
-// dials reports whether a transport has a dialer of its own.
+// dials reports whether a transport has its own dialer.
 func dials(t *http.Transport) bool {
 	//nolint:staticcheck // the deprecated ones dial as well
 	return t.DialContext != nil || t.DialTLSContext != nil || t.Dial != nil || t.DialTLS != nil
 }
 
-// Check reports whether an operator may name an address: https, or http to loopback. It looks nothing up.
+// Check reports whether an operator may name an address: https, or http to loopback. It looks
+// nothing up.
 func Check(address string) error {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -104,8 +105,8 @@ func Check(address string) error {
 	return err
 }
 
-// Get fetches a document, whatever the status. origin is the address from which this one was learned; nil: an
-// operator or user named it, and it may be anywhere.
+// Get fetches a document, whatever the status. origin is the address from which this one was
+// learned; nil: an operator or user named it, and it may be anywhere.
 func (c *Client) Get(ctx context.Context, origin *url.URL, address string) (body []byte, header http.Header, status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
@@ -123,9 +124,9 @@ func (c *Client) Get(ctx context.Context, origin *url.URL, address string) (body
 	return body, resp.Header, resp.StatusCode, nil
 }
 
-// Do sends a request, over https, or http to loopback. At most three redirects are followed, of GET and HEAD, to the same
-// host and port; any other request has the redirect as its answer. The body ends with
-// ErrTooLarge when it is too large, and must be closed.
+// Do sends a request, over https, or http to loopback. At most three redirects are followed, of GET
+// and HEAD, to the same host and port; any other request has the redirect as its answer. The body
+// ends with ErrTooLarge when it is too large, and must be closed.
 func (c *Client) Do(r *http.Request, origin *url.URL) (*http.Response, error) {
 	reach, err := c.check(r.URL, origin)
 	if err != nil {
@@ -185,7 +186,7 @@ func (c *Client) reach(host string, origin *url.URL) reach {
 		may |= reach(loopback | private)
 	}
 	// Only an origin that says itself what it is counts: what a name resolves to is
-	// its owner's choice, and he may be who leads us.
+	// its owner's choice, and the owner may be the attacker.
 	if of, known := hostClass(origin.Hostname()); known && of != special {
 		may |= reach(of)
 	}

@@ -24,7 +24,8 @@ func serve(t *testing.T, h http.HandlerFunc) *httptest.Server {
 	return s
 }
 
-// trusting returns a client that trusts the certificate of s, which is for example.com, and knows names.
+// trusting returns a client that trusts the certificate of s, which is for example.com, and knows
+// names.
 func trusting(t *testing.T, s *httptest.Server, names map[string][]string) *Client {
 	t.Helper()
 	theirs, _ := s.Client().Transport.(*http.Transport)
@@ -101,7 +102,7 @@ func TestRebinding(t *testing.T) {
 	asked := false
 	s := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked = true }))
 	t.Cleanup(s.Close)
-	c := trusting(t, s, map[string][]string{"example.com": {"3ffe::1", "127.0.0.1"}}) // 3ffe::/16 belongs to nobody (RFC 3701)
+	c := trusting(t, s, map[string][]string{"example.com": {"3ffe::1", "127.0.0.1"}}) // 3ffe::/16 is not assigned (RFC 3701)
 	c.timeout = 200 * time.Millisecond
 	evil := mustURL(t, "https://evil.test/")
 	_, _, _, err := c.Get(t.Context(), evil, "https://example.com"+port(t, s))
@@ -215,7 +216,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestLength is about answers whose Content-Length is not true.
+// TestLength is about answers with a Content-Length that is not true.
 func TestLength(t *testing.T) {
 	for _, test := range []struct {
 		answer, want string

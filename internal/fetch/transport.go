@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Transport returns a transport for requests to an address that was learned from origin: it connects to
-// what Client.Do would connect to, at every dial, and keeps connections open. private is Options.Private. It uses no
-// proxy of the environment.
+// Transport returns a transport for requests to an address that was learned from origin: it
+// connects to what Client.Do would connect to, at every dial, and keeps connections open. private
+// is Options.Private. It uses no proxy of the environment.
 func Transport(address, origin *url.URL, private bool) (*http.Transport, error) {
 	c := New(&Options{Private: private})
 	may, err := c.check(address, origin)

@@ -205,7 +205,7 @@ func socket(family, kind, protocol int) error {
 	return err
 }
 
-// pairSends makes a socket without socket(2) and sends to somebody else.
+// pairSends makes a socket without socket(2) and sends to another.
 func pairSends(a []string) error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM, 0)
 	if err != nil {
@@ -393,7 +393,7 @@ func burn([]string) error {
 	}
 }
 
-// hide starts a process in a session of its own, with nothing in its environment, says so, and stays.
+// hide starts a process in its own session, with nothing in its environment, says so, and stays.
 func hide([]string) error {
 	cmd := exec.Command("/proc/self/exe", "hostile", "stay")
 	cmd.Env = []string{"NOTHING=1"}

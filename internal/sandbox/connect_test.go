@@ -209,7 +209,8 @@ func port(address string) string {
 	return p
 }
 
-// TestRuntimesConnect: programs with runtimes of their own connect, pass descriptors and list interfaces.
+// TestRuntimesConnect: programs with their own runtimes connect, pass descriptors and list
+// interfaces.
 func TestRuntimesConnect(t *testing.T) {
 	w := newWorld(t)
 	r := &Rules{Network: []string{"all"}}

@@ -28,8 +28,8 @@ type destination struct {
 	port   uint16 // 0: every port
 }
 
-// parseNetwork reads an entry that is a port or a destination: 443, 10.0.0.0/8:5432, [fd00::/8]:443,
-// db.internal:5432, 169.254.169.254:80, 10.1.2.3:*.
+// parseNetwork reads an entry that is a port or a destination: 443, 10.0.0.0/8:5432,
+// [fd00::/8]:443, db.internal:5432, 169.254.169.254:80, 10.1.2.3:*.
 func (n *network) parseNetwork(text string) error {
 	host, port, ok := cutPort(text)
 	if !ok {
@@ -68,7 +68,7 @@ func (n *network) parseNetwork(text string) error {
 	return nil
 }
 
-// cutPort cuts host:port at the last colon, of which a number alone has none.
+// cutPort cuts host:port at the last colon; a number alone has none.
 func cutPort(text string) (host, port string, ok bool) {
 	at := strings.LastIndexByte(text, ':')
 	if at < 1 || text[0] == '[' && text[at-1] != ']' {
@@ -91,7 +91,7 @@ func isHost(text string) bool {
 	return true
 }
 
-// tcpPorts are the ports that a kernel without a supervisor can be told.
+// tcpPorts are the ports that a kernel without a supervisor can be known.
 func (n *network) tcpPorts() []uint16 {
 	out := slices.Clone(n.ports)
 	for _, d := range n.named {
@@ -102,8 +102,8 @@ func (n *network) tcpPorts() []uint16 {
 	return out
 }
 
-// local are the ranges that are reached only if an entry names an address in them: link-local ones, and
-// where clouds answer requests for credentials.
+// local are the ranges that are reached only if an entry names an address in them: link-local ones,
+// and where clouds answer requests for credentials.
 func local() []netip.Prefix {
 	return []netip.Prefix{
 		netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fec0::/10"),
@@ -116,8 +116,9 @@ func local() []netip.Prefix {
 	}
 }
 
-// mayReach reports whether the rules let an address be reached. hosts has the addresses of the hosts
-// that are named, and servers those of the name servers of this system, which port 53 includes.
+// mayReach reports whether the rules let an address be reached. hosts has the addresses of the
+// hosts that are named, and servers those of the name servers of this system, which port 53
+// includes.
 func (n *network) mayReach(to netip.AddrPort, hosts func(string) []netip.Addr, servers func() []netip.Addr) bool {
 	a := plainAddr(to.Addr())
 	if inner, ok := embedded(a); ok && !n.mayReach(netip.AddrPortFrom(inner, to.Port()), hosts, servers) {
@@ -145,8 +146,9 @@ func (n *network) mayReach(to netip.AddrPort, hosts func(string) []netip.Addr, s
 	return fetch.Public(a) || to.Port() == 53 && slices.Contains(servers(), a)
 }
 
-// names reports whether a destination names an address. A range that is larger than the special one of
-// the address does not; a host never names a special address, and a loopback one only if it is localhost.
+// names reports whether a destination names an address. A range that is larger than the special one
+// of the address does not; a host never names a special address, and a loopback one only if it is
+// localhost.
 func (d *destination) names(a netip.Addr, special int, hosts func(string) []netip.Addr) bool {
 	if d.prefix.IsValid() {
 		return d.prefix.Contains(a) && (special < 0 || d.prefix.Bits() >= local()[special].Bits())
@@ -157,7 +159,8 @@ func (d *destination) names(a netip.Addr, special int, hosts func(string) []neti
 	return slices.Contains(hosts(d.host), a)
 }
 
-// plainAddr is where the kernel connects to: IPv4 in IPv6 is IPv4, and the unspecified address is this machine.
+// plainAddr is where the kernel connects to: IPv4 in IPv6 is IPv4, and the unspecified address is
+// this machine.
 func plainAddr(a netip.Addr) netip.Addr {
 	a = a.WithZone("").Unmap()
 	switch {
@@ -169,8 +172,8 @@ func plainAddr(a netip.Addr) netip.Addr {
 	return a
 }
 
-// embedded is the IPv4 address that a gateway of the network takes out of one of IPv6: NAT64, 6to4, and
-// the compatible form.
+// embedded is the IPv4 address that a gateway of the network takes out of one of IPv6: NAT64, 6to4,
+// and the compatible form.
 func embedded(a netip.Addr) (inner netip.Addr, ok bool) {
 	if !a.Is6() || a.IsLoopback() {
 		return a, false

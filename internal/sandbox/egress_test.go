@@ -73,7 +73,8 @@ func TestMayReach(t *testing.T) {
 	}
 }
 
-// FuzzNetwork: what is accepted reaches no link-local address unless it names one, and has one meaning.
+// FuzzNetwork: what is accepted reaches no link-local address unless it names one, and has one
+// meaning.
 func FuzzNetwork(f *testing.F) {
 	for _, text := range []string{"443", "10.0.0.0/8:1", "[::1]:1", "[fd00::/8]:*", "a.b:53", "[a]:1", "1.2.3.4:0", ":1", "a:b:1", "10.0.0.1/8:1", "[::ffff:1.2.3.4]:1"} {
 		f.Add(text)

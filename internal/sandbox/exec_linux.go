@@ -15,14 +15,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ownTmp is where a sandbox has files of its own in memory; they go with it. Programs
+// ownTmp is where a sandbox has its own files in memory; they go with it. Programs
 // find POSIX shared memory there, too.
 const ownTmp = "/dev/shm"
 
 var errOutside = errors.New("sandbox: " + Inside + " is for the process that a sandbox has started")
 
-// Exec confines this process and becomes the command, with the environment that is given. It returns
-// only when it fails; the process is of no other use then. It is what [Run] starts.
+// Exec confines this process and becomes the command, with the environment that is given. It
+// returns only when it fails; the process is of no other use then. It is what [Run] starts.
 func Exec(r *Rules, command, env []string) error {
 	if r.Open {
 		return r.execOpen(command, env)
@@ -120,16 +120,16 @@ func closeOthers() error {
 	return nil
 }
 
-// confineMounts makes all that is mounted read-only and not executable in the sandbox's namespace, but
-// for what may be written or executed: see planMounts. Landlock does not see changes of modes, times, owners and
-// attributes, and no program that the loader runs or library that dlopen maps.
+// confineMounts makes all that is mounted read-only and not executable in the sandbox's namespace,
+// but for what may be written or executed: see planMounts. Landlock does not see changes of modes,
+// times, owners and attributes, and no program that the loader runs or library that dlopen maps.
 func (r *Rules) confineMounts(p *found) error {
 	points, err := r.mountPoints(p)
 	if err != nil {
 		return err
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return fmt.Errorf("sandbox: mounts of its own: %w", err)
+		return fmt.Errorf("sandbox: its own mounts: %w", err)
 	}
 	for _, m := range points {
 		if m.path == "/" {
@@ -177,8 +177,8 @@ func (r *Rules) mountPoints(p *found) ([]mountPoint, error) {
 	return planMounts(write, execute, implicit)
 }
 
-// set gives the mount its attributes. What was read-only or noexec outside stays so: the kernel refuses
-// to change that, for the mount itself and for those below it.
+// set gives the mount its attributes. What was read-only or noexec outside stays so: the kernel
+// refuses to change that, for the mount itself and for those below it.
 func (m mountPoint) set() error {
 	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOEXEC}
 	for _, a := range []struct {
@@ -274,8 +274,9 @@ func (r *Rules) files(s *ruleset, n network, supervised bool, p *found, tmp, pro
 	return s.connect(n.tcpPorts())
 }
 
-// dropPrivileges leaves no capability and no way to one. A sandbox that root has started keeps that of
-// opening files whatever their modes say, as root did: it has no other user's, and Landlock says which.
+// dropPrivileges leaves no capability and no way to one. A sandbox that root has started keeps that
+// of opening files whatever their modes say, as root did: it has no other user's, and Landlock says
+// which.
 func dropPrivileges() error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("sandbox: no new privileges: %w", err)
@@ -367,7 +368,8 @@ func tasks(uid int) (n uint64) {
 	return n
 }
 
-// exists checks the paths that the rules name, so that a wrong one is said before anything starts.
+// exists checks the paths that the rules name, so that a wrong one is reported before anything
+// starts.
 func (r *Rules) exists() error {
 	for _, p := range slices.Concat(r.Read, r.Write, r.Execute) {
 		if _, err := os.Stat(p); errors.Is(err, os.ErrNotExist) {

@@ -48,8 +48,8 @@ func (f filter) verdict(t *testing.T, arch, number uint32, args ...uint64) uint3
 	return 0
 }
 
-// TestFilterIsAllowList: what is not listed is refused: system calls that no kernel has yet, those of
-// another ABI, and those that lead out.
+// TestFilterIsAllowList: what is not listed is refused: system calls that no kernel has yet, those
+// of another ABI, and those that lead out.
 func TestFilterIsAllowList(t *testing.T) {
 	checked := []uintptr{unix.SYS_CLONE, unix.SYS_IOCTL, unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_LISTEN, unix.SYS_SENDTO, unix.SYS_SENDMSG, unix.SYS_SENDMMSG, unix.SYS_SETSOCKOPT, unix.SYS_CONNECT}
 	listed := allowed()

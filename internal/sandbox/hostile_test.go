@@ -154,9 +154,9 @@ func (w *world) attempts() []attempt {
 		{name: "execute", args: []string{"/usr/bin/env"}},
 		{name: "copy and execute", args: []string{"/proc/self/exe", in("program")}},
 		{name: "execute", args: []string{in(filepath.Base(w.program))}},
-		{name: "load", args: []string{in(filepath.Base(w.program))}, alone: "it has no mounts of its own"},
-		{name: "load from", args: []string{in(filepath.Base(w.program)), "/dev/shm"}, maybe: true, alone: "it has no mounts of its own"},
-		{name: "map", args: []string{in(filepath.Base(w.program))}, alone: "it has no mounts of its own"},
+		{name: "load", args: []string{in(filepath.Base(w.program))}, alone: "it has no private mounts"},
+		{name: "load from", args: []string{in(filepath.Base(w.program)), "/dev/shm"}, maybe: true, alone: "it has no private mounts"},
+		{name: "map", args: []string{in(filepath.Base(w.program))}, alone: "it has no private mounts"},
 		{name: "execute by descriptor", args: []string{in(filepath.Base(w.program))}},
 		{name: "tcp", args: []string{w.tcp}},
 		{name: "tcp", args: []string{w.tcp}, ports: true},
@@ -199,8 +199,8 @@ func (w *world) attempts() []attempt {
 		{name: "shared mem", maybe: true},
 		{name: "fork bomb", alone: "root's processes are not bounded"},
 		{name: "eat memory"},
-		{name: "eat shared", alone: "nobody watches"},
-		{name: "eat together", alone: "nobody watches"},
+		{name: "eat shared", alone: "no process watches"},
+		{name: "eat together", alone: "no process watches"},
 		{name: "open files"},
 		{name: "raise a limit"},
 	}
@@ -314,7 +314,7 @@ func TestDescriptor(t *testing.T) {
 	}
 }
 
-// TestSetuid: a program of root makes nobody root.
+// TestSetuid: a program of root gives no process root.
 func TestSetuid(t *testing.T) {
 	needs(t, &Rules{})
 	if os.Getuid() != 0 {
@@ -354,8 +354,8 @@ func TestSetuid(t *testing.T) {
 	}
 }
 
-// TestNothingStays: a process that has left its group, its session and its environment ends with the
-// sandbox, also when the launcher is killed.
+// TestNothingStays: a process that has left its group, its session and its environment ends with
+// the sandbox, also when the launcher is killed.
 func TestNothingStays(t *testing.T) {
 	needs(t, &Rules{})
 	for _, how := range []string{"the launcher is killed", "the command is killed"} {

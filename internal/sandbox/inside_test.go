@@ -89,8 +89,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestLauncherEnvironment: what the launcher has in its environment and does not hand on is in none that the
-// command can read: not in its own, which is that of /proc/1, and not in the launcher's.
+// TestLauncherEnvironment: what the launcher has in its environment and does not hand on is in none
+// that the command can read: not in its own, which is that of /proc/1, and not in the launcher's.
 func TestLauncherEnvironment(t *testing.T) {
 	needs(t, &Rules{})
 	for _, best := range []bool{false, true} {
@@ -111,8 +111,9 @@ func TestLauncherEnvironment(t *testing.T) {
 	}
 }
 
-// TestForeignProc: where no new /proc may be mounted, as in a container that covers a part of it, the one that is
-// there is that of other processes: it leads to none of them, and nothing waits for them.
+// TestForeignProc: where no new /proc may be mounted, as in a container that covers a part of it,
+// the one that is there is that of other processes: it leads to none of them, and nothing waits for
+// them.
 func TestForeignProc(t *testing.T) {
 	needs(t, &Rules{})
 	if os.Getuid() != 0 {

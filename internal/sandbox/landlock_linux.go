@@ -29,8 +29,8 @@ var restrictions = []landlock.Config{
 	landlock.V6, landlock.V7, landlock.V8, landlock.V9, landlock.V10, landlock.V11,
 }
 
-// restriction is all that a version can: beyond what a strict sandbox needs, ioctls of devices, signals,
-// abstract sockets, sockets by path and UDP. The filter refuses most of that, too.
+// restriction is all that a version can: beyond what a strict sandbox needs, ioctls of devices,
+// signals, abstract sockets, sockets by path and UDP. The filter refuses most of that, too.
 func restriction(version int, n network, supervised bool) landlock.Config {
 	c := restrictions[min(version, len(restrictions)-1)]
 	switch {
@@ -51,10 +51,11 @@ func landlockVersion() int {
 	return v
 }
 
-// ruleset is a Landlock domain in the making. It is for the thread that executes the command, and exec ends the
-// others. [landlock.Config.Restrict] would restrict all of them: in a build with cgo that waits for ever for the
-// threads that /proc names when /proc belongs to another process namespace, as it does where no new one may be
-// mounted; and its best effort does nothing at all when a right to rename is granted before Linux 5.19.
+// ruleset is a Landlock domain in the making. It is for the thread that executes the command, and
+// exec ends the others. [landlock.Config.Restrict] would restrict all of them: in a build with cgo
+// that waits for ever for the threads that /proc names when /proc belongs to another process
+// namespace, as it does where no new one may be mounted; and its best effort does nothing at all
+// when a right to rename is granted before Linux 5.19.
 type ruleset struct {
 	fd int
 	c  landlock.Config

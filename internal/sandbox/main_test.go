@@ -30,7 +30,7 @@ import (
 // noNamespaces in the environment makes the launcher find none.
 const noNamespaces = "SANDBOX_TEST_NO_NAMESPACES"
 
-// ofLauncher begins variables that the launcher hands to nobody.
+// ofLauncher begins variables that the launcher does not pass on.
 const ofLauncher = "LAUNCHER_"
 
 // TestMain makes the test self a launcher, a hostile program and its victim, too.
@@ -82,7 +82,7 @@ func plain(dir string) (string, error) {
 	build.Stdout, build.Stderr = &said, &said
 	err := build.Start()
 	if err == nil {
-		late := time.AfterFunc(5*patience, func() { _ = build.Process.Kill() })
+		late := time.AfterFunc(5*waitLimit, func() { _ = build.Process.Kill() })
 		err = build.Wait()
 		late.Stop()
 	}
@@ -151,16 +151,16 @@ func (r result) String() string {
 	return fmt.Sprintf("exit %d %s", r.code, strings.TrimSpace(r.out+" "+r.err))
 }
 
-// patience bounds each wait for a command.
-const patience = time.Minute
+// waitLimit bounds each wait for a command.
+const waitLimit = time.Minute
 
 // bounded is a command that is ended after that.
 func bounded(t *testing.T, command ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	cmd.WaitDelay = patience / 10
+	cmd.WaitDelay = waitLimit / 10
 	return cmd
 }
 
@@ -179,7 +179,7 @@ func begin(t *testing.T, cmd *exec.Cmd) (in io.WriteCloser, lines *bufio.Reader)
 		t.Fatal(err)
 	}
 	if pipe, ok := out.(*os.File); ok { // what it has started may hold it open
-		_ = pipe.SetReadDeadline(time.Now().Add(patience))
+		_ = pipe.SetReadDeadline(time.Now().Add(waitLimit))
 	}
 	return in, bufio.NewReader(out)
 }

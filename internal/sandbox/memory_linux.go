@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// usedTogether is the memory of a process and all that it has started: what no file could give back. A page
-// that processes share counts for each of them first, and exactly when that comes to more than the bound.
-// Orphans are children of the first process of the namespace, so none is missed; one that forks while
-// this looks is found the next time.
+// usedTogether is the memory of a process and all that it has started: what no file could give
+// back. A page that processes share counts for each of them first, and exactly when that comes to
+// more than the bound. Orphans are children of the first process of the namespace, so none is
+// missed; one that forks while this looks is found the next time.
 func usedTogether(pid int, bound int64) int64 {
 	pids := family(pid)
 	var sum int64

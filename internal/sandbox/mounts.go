@@ -19,9 +19,9 @@ type mountPoint struct {
 // interpreters, the libraries. The result has parents before what is below them.
 //
 // The invariant: a file is executable (execve, and mmap with PROT_EXEC, which is how the loader and
-// dlopen run code) only if execute or implicit names it or a directory above it and write names none
-// that is nearer. A file is both writable and executable only if execute names a path at or below
-// the one that write names: what runs implicitly is read-only.
+// dlopen run code) only if execute or implicit names it or a directory above it and write names
+// none that is nearer. A file is both writable and executable only if execute names a path at or
+// below the one that write names: what runs implicitly is read-only.
 func planMounts(write, execute, implicit []string) ([]mountPoint, error) {
 	var named []mountPoint
 	add := func(paths []string, w, x bool) {
@@ -76,8 +76,8 @@ func nearest(points []mountPoint, path string) (m mountPoint, ok bool) {
 	return m, ok
 }
 
-// resolved makes paths absolute and free of symbolic links. One that does not exist is left out: what
-// has to exist was checked before.
+// resolved makes paths absolute and free of symbolic links. One that does not exist is left out:
+// what has to exist was checked before.
 func resolved(paths []string) (out []string, err error) {
 	for _, p := range paths {
 		if p, err = filepath.Abs(p); err != nil {

@@ -96,8 +96,8 @@ func dynamic(t *testing.T) string {
 	return file
 }
 
-// TestNativeCode: a program or library that is only readable or writable does not run, whichever way it is
-// loaded; the same file runs where execute names it.
+// TestNativeCode: a program or library that is only readable or writable does not run, whichever
+// way it is loaded; the same file runs where execute names it.
 func TestNativeCode(t *testing.T) {
 	needs(t, &Rules{})
 	program := dynamic(t)
@@ -246,8 +246,8 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// TestPlanMounts: what overlaps is decided by the nearest path, and nothing is writable and executable
-// unless execute names it.
+// TestPlanMounts: what overlaps is decided by the nearest path, and nothing is writable and
+// executable unless execute names it.
 func TestPlanMounts(t *testing.T) {
 	paths := []string{"/", "/a", "/a/b", "/a/b/c", "/a/d", "/ab", "/e"}
 	some := func() (out []string) {
@@ -293,7 +293,7 @@ func longest(paths []string, path string) (n int) {
 	return n
 }
 
-// TestLoaderOf: the loader of a program is found, and nothing in what is none.
+// TestLoaderOf: the loader of a program is found, and nothing in other files.
 func TestLoaderOf(t *testing.T) {
 	if loader := loaderOf(dynamic(t)); !filepath.IsAbs(loader) {
 		t.Error(loader)

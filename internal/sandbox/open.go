@@ -12,16 +12,18 @@ const maxLinks = 40
 
 // hidden says how files and directories are covered.
 //
-// The invariant: what is at a path of [Rules.Hide], or comes to be there by a rename, a replacement or a
-// rotation while the command runs, cannot be read, unless the path is in loose. A mount covers what is at a path when
-// it is made, and goes when that is replaced. So only a directory that is covered as a whole keeps its promise.
+// The invariant: what is at a path of [Rules.Hide], or comes to be there by a rename, a replacement
+// or a rotation while the command runs, cannot be read, unless the path is in loose. A mount covers
+// what is at a path when it is made, and goes when that is replaced. So only a directory that is
+// covered as a whole keeps its promise.
 type hidden struct {
 	points []string // that are covered: directories, and files where the directory has to stay
-	loose  []string // paths whose directory is not covered: what replaces them can be read
+	loose  []string // paths with a directory that is not covered: what replaces them can be read
 }
 
-// planCover plans how paths are covered for a command that needs those of keep. A directory that holds nothing
-// but private files is covered as a whole; one that holds others, or what is in keep, is not.
+// planCover plans how paths are covered for a command that needs those of keep. A directory that
+// holds nothing but private files is covered as a whole; one that holds others, or what is in keep,
+// is not.
 func planCover(paths, keep []string) (h hidden) {
 	d := dirs{}
 	var all []place
@@ -67,7 +69,8 @@ type place struct {
 	isLink, isDir bool
 }
 
-// placesOf returns where a path is, with each symbolic link on the way: who replaces one of them replaces the file.
+// placesOf returns where a path is, with each symbolic link on the way: who replaces one of them
+// replaces the file.
 func placesOf(path string) (out []place) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -104,8 +107,8 @@ func (d dirs) add(at place) {
 	d[dir] = append(d[dir], filepath.Base(at.path))
 }
 
-// private reports whether a directory holds private files and nothing else. A directory below, or a link to one,
-// may be in it when the same holds there.
+// private reports whether a directory holds private files and nothing else. A directory below, or a
+// link to one, may be in it when the same holds there.
 func (d dirs) private(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(d[dir]) == 0 {
@@ -123,8 +126,8 @@ func (d dirs) private(dir string) bool {
 	return true
 }
 
-// isVersion reports whether a name is that of a file, of one before it, or of what an editor leaves beside it:
-// audit.jsonl.1, farcall.yaml~, .farcall.yaml.swp, #farcall.yaml#.
+// isVersion reports whether a name is that of a file, of one before it, or of what an editor leaves
+// beside it: audit.jsonl.1, farcall.yaml~, .farcall.yaml.swp, #farcall.yaml#.
 func isVersion(name, file string) bool {
 	rest, is := strings.CutPrefix(name, file)
 	if !is {
@@ -133,7 +136,8 @@ func isVersion(name, file string) bool {
 	return is && (rest == "" || strings.ContainsAny(rest[:1], ".~#"))
 }
 
-// versions returns a file and those before it that a rotation has left, FILE.1 and so on, which are there.
+// versions returns a file and those before it that a rotation has left, FILE.1 and so on, which are
+// there.
 func versions(path string) (out []string) {
 	dir, name := filepath.Split(path)
 	entries, _ := os.ReadDir(dir) // without any there is nothing to cover
@@ -146,8 +150,8 @@ func versions(path string) (out []string) {
 	return out
 }
 
-// Loose returns the paths of Hide that the command reads once something replaces them while it runs, when it works
-// in a directory. In directories of their own they are not loose.
+// Loose returns the paths of Hide that the command reads once something replaces them while it
+// runs, when it works in a directory. In their own directories they are not loose.
 func (r *Rules) Loose(cwd string) []string { return r.hidden(cwd).loose }
 
 // hidden plans what is covered. What a rule names itself is not.

@@ -16,9 +16,9 @@ import (
 )
 
 // Protect makes the memory, the environment and the descriptors of this process unreadable for all
-// that have no CAP_SYS_PTRACE, also for processes of the same user: they can neither attach a debugger
-// nor read /proc/PID/mem and /proc/PID/environ. The kernel writes no core dumps of it. Programs that
-// this process executes are not affected.
+// that have no CAP_SYS_PTRACE, also for processes of the same user: they can neither attach a
+// debugger nor read /proc/PID/mem and /proc/PID/environ. The kernel writes no core dumps of it.
+// Programs that this process executes are not affected.
 func Protect() error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("sandbox: PR_SET_DUMPABLE: %w", err)
@@ -26,8 +26,8 @@ func Protect() error {
 	return nil
 }
 
-// reading are the capabilities with which a process reads other processes, files whatever their modes
-// say, or the kernel, or leaves its mounts.
+// reading are the capabilities with which a process reads other processes, files whatever their
+// modes say, or the kernel, or leaves its mounts.
 func reading() []int {
 	return []int{
 		unix.CAP_SYS_PTRACE, unix.CAP_SYS_ADMIN, unix.CAP_DAC_READ_SEARCH, unix.CAP_SYS_RAWIO, unix.CAP_SYS_MODULE,
@@ -36,7 +36,7 @@ func reading() []int {
 }
 
 // runOpen runs a command that may do what its user may, but for what [Rules.Open] takes away. Root
-// covers the files in mounts of its own, and this process becomes the command. Others need a user
+// covers the files in its own mounts, and this process becomes the command. Others need a user
 // namespace for that, which a process that runs Go cannot enter: it starts another one and waits.
 func (r *Rules) runOpen(inside, command, env []string, warn func(string)) (code int, err error) {
 	p, err := program(command[0], variable(env, "PATH"))
@@ -59,7 +59,7 @@ func (r *Rules) runOpen(inside, command, env []string, warn func(string)) (code 
 	return 0, r.become(p, command, env, hidden)
 }
 
-// ownMountsOnly starts a process with the same user and mounts of its own.
+// ownMountsOnly starts a process with the same user and its own mounts.
 func ownMountsOnly() *syscall.SysProcAttr {
 	uid, gid := os.Geteuid(), os.Getegid()
 	return &syscall.SysProcAttr{
@@ -120,14 +120,15 @@ func (r *Rules) become(p *found, command, env []string, hidden bool) error {
 }
 
 // cover puts something that cannot be opened over each hidden path: a device on a mount without
-// devices, or a directory without rights. Mounts of the system still appear here with MS_SLAVE; those made here never appear there.
+// devices, or a directory without rights. Mounts of the system still appear here with MS_SLAVE;
+// those made here never appear there.
 func (r *Rules) cover(propagation uintptr) error {
 	here, err := os.Getwd()
 	if err != nil {
 		return fmt.Errorf("sandbox: %w", err)
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|propagation, ""); err != nil {
-		return fmt.Errorf("sandbox: mounts of its own: %w", err)
+		return fmt.Errorf("sandbox: its own mounts: %w", err)
 	}
 	for _, path := range r.hidden(here).points {
 		if err := coverOne(path); err != nil {

@@ -28,8 +28,8 @@ func protected(t *testing.T, as *syscall.Credential) string {
 	return strconv.Itoa(cmd.Process.Pid)
 }
 
-// openDir is a directory that every user may enter, with files of the user: a secret one, a plain one,
-// and a directory with nothing but secrets.
+// openDir is a directory that every user may enter, with files of the user: a secret one, a plain
+// one, and a directory with nothing but secrets.
 func openDir(t *testing.T, as *syscall.Credential) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "farcall") //nolint:usetesting // all users may enter its parents
@@ -148,8 +148,8 @@ func TestOpen(t *testing.T) {
 	})
 }
 
-// TestOpenCapabilities: a command without a sandbox has none of the capabilities of reading, and gets
-// none by executing.
+// TestOpenCapabilities: a command without a sandbox has none of the capabilities of reading, and
+// gets none by executing.
 func TestOpenCapabilities(t *testing.T) {
 	got := launch(t, confined(t, &Rules{Open: true}, tool(t, "cat"), "/proc/self/status"))
 	if got.code != 0 {
@@ -172,7 +172,8 @@ func TestOpenCapabilities(t *testing.T) {
 	}
 }
 
-// TestHide: a directory with nothing but private files is covered as a whole, and what is not is known to be loose.
+// TestHide: a directory with nothing but private files is covered as a whole, and what is not is
+// known to be loose.
 func TestHide(t *testing.T) {
 	base, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -211,7 +212,7 @@ func TestHide(t *testing.T) {
 	}{
 		{"a file beside others", at("mixed/farcall.yaml"), at("mixed/farcall.yaml"), at("mixed/farcall.yaml")},
 		{"one that is not there, with files before it", at("mixed/audit.jsonl"), at("mixed/audit.jsonl.2"), at("mixed/audit.jsonl")},
-		{"a directory of its own", at("own/audit.jsonl"), at("own"), nil},
+		{"its own directory", at("own/audit.jsonl"), at("own"), nil},
 		{"a file that comes later", at("empty/locks"), at("empty"), nil},
 		{"no directory", at("missing/locks"), nil, nil},
 		{"the working directory", at("cwd/farcall.yaml"), at("cwd/farcall.yaml"), at("cwd/farcall.yaml")},
@@ -249,8 +250,9 @@ var replacing = map[string]func(file string) error{
 	},
 }
 
-// TestHiddenStaysHidden: what is private in a directory of its own cannot be read by a command that runs
-// already when it is rotated, renamed or replaced, with a sandbox that may read the directory above or without one.
+// TestHiddenStaysHidden: what is private in its own directory cannot be read by a command that runs
+// already when it is rotated, renamed or replaced, with a sandbox that may read the directory above
+// or without one.
 func TestHiddenStaysHidden(t *testing.T) {
 	everyUser(t, func(t *testing.T, as *syscall.Credential) {
 		for name, replace := range replacing {
@@ -264,7 +266,7 @@ func TestHiddenStaysHidden(t *testing.T) {
 					r := rules(dir)
 					r.Hide = []string{file}
 					if len(r.Loose(dir)) > 0 {
-						t.Error("a file in a directory of its own is loose")
+						t.Error("a file in its own directory is loose")
 					}
 					needs(t, r)
 					const reading = `echo ready; read -r line; cat "$1"/audit/* "$1"/audit/.a* "$1"/audit/audit.jsonl "$1"/audit/audit.jsonl.1 "$1"/audit/audit.jsonl.2; cat "$1"/plain; echo ended`
@@ -292,7 +294,7 @@ func TestHiddenStaysHidden(t *testing.T) {
 	})
 }
 
-// TestExposes: what a system cannot keep from a command without a sandbox is said.
+// TestExposes: the launcher reports what a system cannot keep from a command without a sandbox.
 func TestExposes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "farcall.yaml")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -305,7 +307,8 @@ func TestExposes(t *testing.T) {
 	begins(t, (&Rules{Open: true}).exposes(kernel{known: true, mounts: os.ErrPermission}), nil, "")
 }
 
-// TestLoose: of a sandbox only that is loose which it may read, and what it names itself is not hidden.
+// TestLoose: of a sandbox only that is loose which it may read, and what it names itself is not
+// hidden.
 func TestLoose(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// maxInterpreters bounds scripts whose interpreter is a script.
+// maxInterpreters bounds scripts with an interpreter that is a script.
 const maxInterpreters = 4
 
 // libraries are the directories of the system from which the loader maps code. Programs in them are
@@ -120,8 +120,8 @@ func loaderOf(file string) string {
 	return ""
 }
 
-// belonging are the libraries beside the bin of a program outside the system's directories, and what
-// makes a virtual environment of Python one.
+// belonging are the libraries beside the bin of a program outside the system's directories, and
+// what makes a virtual environment of Python one.
 func belonging(file string) []string {
 	dir := filepath.Dir(file)
 	prefix := filepath.Dir(dir)
@@ -141,7 +141,7 @@ func lookup(name, path string) (string, error) {
 	}
 	for _, dir := range filepath.SplitList(path) {
 		if !filepath.IsAbs(dir) {
-			continue // a program of the working directory is nobody's intention
+			continue // ignore PATH entries relative to the working directory
 		}
 		if file, err := executable(filepath.Join(dir, name)); err == nil {
 			return file, nil

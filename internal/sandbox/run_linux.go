@@ -40,7 +40,7 @@ func probeHere() kernel {
 	return kernel{known: true, notify: canSupervise(), children: missing == nil, landlock: landlockVersion(), seccomp: err == nil && mode != unix.SECCOMP_MODE_STRICT}
 }
 
-// isolated starts a process in namespaces of its own. It dies with this one, and all others of its
+// isolated starts a process in its own namespaces. It dies with this one, and all others of its
 // namespaces with it. It has the privileges there that it needs to set them up.
 func isolated(n network) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{
@@ -64,12 +64,12 @@ func isolated(n network) *syscall.SysProcAttr {
 	return attr
 }
 
-// Run runs the command in a sandbox and returns its exit code, 128 and the number of the signal that ended it.
-// The standard streams are this process's; what goes to a terminal as standard error is
-// escaped, where there are namespaces. SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are handed on.
-// inside is the command line of this program that calls [Exec] with the rules; [Inside] and the command
-// follow it. Where the kernel lacks a part, the error is a [*MissingError], or warn is told. Without
-// namespaces it does not return: this process becomes the command.
+// Run runs the command in a sandbox and returns its exit code, 128 and the number of the signal
+// that ended it. The standard streams are this process's; what goes to a terminal as standard error
+// is escaped, where there are namespaces. SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1 and SIGUSR2 are
+// handed on. inside is the command line of this program that calls [Exec] with the rules; [Inside]
+// and the command follow it. Where the kernel lacks a part, the error is a [*MissingError], or warn
+// is called. Without namespaces it does not return: this process becomes the command.
 func Run(inside []string, r *Rules, command, env []string, warn func(string)) (code int, err error) {
 	return run(probe(), inside, r, command, env, warn)
 }
@@ -107,7 +107,8 @@ func run(k kernel, inside []string, r *Rules, command, env []string, warn func(s
 	rules.KeepEnv = true
 	line := Command(append(append([]string{}, inside...), Inside), &rules, command)
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: line, Env: env, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: stderrOf(os.Stderr), SysProcAttr: isolated(n)}
-	// A signal to the group of this process comes once: here. A terminal has one group to read from it.
+	// A signal to the group of this process comes once: here. A terminal has one group to read from
+	// it.
 	_, err = unix.IoctlGetTermios(0, unix.TCGETS)
 	group := err != nil
 	cmd.SysProcAttr.Setpgid = group

@@ -1,12 +1,14 @@
 // Package sandbox answers one question: what may this process touch?
 //
-// A command in a sandbox reads, writes and executes the files that its [Rules] name, reaches the network
-// as far as they say, and has bounds for memory, processes, open files and time. [Run] is the outer
-// half: it starts this program again in namespaces of its own (user, process ids, mounts, IPC; network
-// where there shall be none), waits, and bounds the memory of all its processes together. [Exec] is the
-// inner half: it drops every privilege, puts Landlock and a seccomp filter on, and becomes the command.
+// A command in a sandbox reads, writes and executes the files that its [Rules] name, reaches the
+// network as far as they say, and has bounds for memory, processes, open files and time. [Run] is
+// the outer half: it starts this program again in its own namespaces (user, process ids, mounts,
+// IPC; network where there shall be none), waits, and bounds the memory of all its processes
+// together. [Exec] is the inner half: it drops every privilege, puts Landlock and a seccomp filter
+// on, and becomes the command.
 //
-// It is for Linux on amd64 and arm64; anywhere else, and where the kernel lacks a part, [Missing] says so.
+// It is for Linux on amd64 and arm64; anywhere else, and where the kernel lacks a part, [Missing]
+// says so.
 package sandbox
 
 import (
@@ -35,11 +37,12 @@ type Rules struct {
 	// what runs. Relative ones are relative to the working directory.
 	Read, Write, Execute []string
 	// Network is "none" (the default), "all", or what TCP connections may be made to: a port of any
-	// public address ("443"), or a destination ("10.0.0.0/8:5432", "db.internal:5432"). Port 53 is also that
-	// of the system's name servers. Link-local addresses, and those where clouds hand out credentials,
-	// are reached only if a destination names them, also with "all".
+	// public address ("443"), or a destination ("10.0.0.0/8:5432", "db.internal:5432"). Port 53 is
+	// also that of the system's name servers. Link-local addresses, and those where clouds hand out
+	// credentials, are reached only if a destination names them, also with "all".
 	Network []string
-	// Never are addresses with ports that are never reached, whatever Network says: where the gateway listens.
+	// Never are addresses with ports that are never reached, whatever Network says: where the gateway
+	// listens.
 	Never []string
 	// Memory in bytes is for each process and for all together, 1 GiB by default. Processes counts
 	// threads, too: 64 by default. Files are those that a process has open, 256 by default. CPU is the
@@ -51,8 +54,8 @@ type Rules struct {
 	// to read other processes, and cannot read what Hide names, where the kernel lets it be covered.
 	// With [Protect] it cannot read this process. All other rules are ignored.
 	Open bool
-	// Hide are files and directories that cannot be read, unless Read, Write or Execute name the path itself.
-	// [Rules.Loose] says for which of them that holds only until something replaces them.
+	// Hide are files and directories that cannot be read, unless Read, Write or Execute name the path
+	// itself. [Rules.Loose] says for which of them that holds only until something replaces them.
 	Hide []string
 	// KeepEnv hands the environment on as it is. It is for those who have cleaned it.
 	KeepEnv bool
@@ -76,8 +79,8 @@ func (e *MissingError) Error() string {
 		"\nnothing was started; give the system what it lacks, or take the mode best-effort, which runs the command without it"
 }
 
-// Command is the command line that runs the command in a sandbox: the launcher, the rules as flags, and
-// after "--" the command. The environment is handed on as it is.
+// Command is the command line that runs the command in a sandbox: the launcher, the rules as flags,
+// and after "--" the command. The environment is handed on as it is.
 func Command(launcher []string, r *Rules, command []string) []string {
 	out := append([]string{}, launcher...)
 	switch {
@@ -225,7 +228,8 @@ func (r *Rules) lacks(k kernel) (parts []string) {
 	return parts
 }
 
-// Missing says what the kernel lacks for the rules, a line for each part: nothing when it lacks nothing.
+// Missing says what the kernel lacks for the rules, a line for each part: nothing when it lacks
+// nothing.
 func Missing(r *Rules) []string {
 	if r.Open {
 		return r.exposes(probeOpen())
@@ -233,7 +237,7 @@ func Missing(r *Rules) []string {
 	return r.lacks(probe())
 }
 
-// admit is the decision about a kernel that lacks something: with BestEffort, warn is told.
+// admit is the decision about a kernel that lacks something: with BestEffort, warn is called.
 func (r *Rules) admit(k kernel, warn func(string)) error {
 	parts := r.lacks(k)
 	if len(parts) > 0 && !r.BestEffort {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestStrictness: what a kernel lacks decides, and is said.
+// TestStrictness: what a kernel lacks decides, and is reported.
 func TestStrictness(t *testing.T) {
 	all := kernel{known: true, landlock: 7, seccomp: true, children: true}
 	with := func(change func(*kernel)) kernel { k := all; change(&k); return k }
@@ -127,7 +127,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestProgram: a script takes its interpreter with it, also through env, and a virtual environment its libraries.
+// TestProgram: a script takes its interpreter with it, also through env, and a virtual environment
+// its libraries.
 func TestProgram(t *testing.T) {
 	if filepath.Separator != '/' {
 		t.Skip("there are no such scripts")

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where the filter finds things in struct seccomp_data. The arguments are 64 bits wide; the kernel reads of
-// those that are looked at here the lower 32 only, which come first on the little-endian machines it is for.
+// Where the filter finds things in struct seccomp_data. The arguments are 64 bits wide; the kernel
+// reads of those that are looked at here the lower 32 only, which come first on the little-endian
+// machines it is for.
 const (
 	atNumber   = 0
 	atArch     = 4
@@ -70,9 +71,9 @@ func (f *filter) on(number uintptr, body func(*filter)) {
 	*f = append(*f, b...)
 }
 
-// newFilter allows the system calls that are listed, and those with arguments that stay in the sandbox. What
-// is not listed does not exist: ENOSYS is what a program finds on an older kernel, and can deal with. A
-// system call that a later kernel adds is refused until it is listed.
+// newFilter allows the system calls that are listed, and those with arguments that stay in the
+// sandbox. What is not listed does not exist: ENOSYS is what a program finds on an older kernel,
+// and can deal with. A system call that a later kernel adds is refused until it is listed.
 func newFilter(n network, supervised bool) filter {
 	var f filter
 	f.load(atArch)
@@ -133,7 +134,8 @@ func (f *filter) ifAddress(n, action uint32) {
 	}
 }
 
-// options refuses those with which packets go elsewhere than the address says: routes of the sender.
+// options refuses those with which packets go elsewhere than the address says: routes of the
+// sender.
 func (f *filter) options() {
 	for _, c := range []struct {
 		level uint32
@@ -177,8 +179,8 @@ func (f *filter) sockets(n network) {
 	f.oneOf(2, 0, 0, unix.IPPROTO_TCP) // not MPTCP or SCTP, which Landlock's ports are not about
 }
 
-// enforce filters the calling thread, and what it executes. It needs no_new_privs. listener is what tells
-// of the system calls that the filter hands to a supervisor, -1 if there is none.
+// enforce filters the calling thread, and what it executes. It needs no_new_privs. listener is what
+// tells of the system calls that the filter hands to a supervisor, -1 if there is none.
 func (f filter) enforce(supervised bool) (listener int, err error) {
 	var flags uintptr
 	if supervised {

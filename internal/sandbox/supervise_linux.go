@@ -57,8 +57,8 @@ func handOver(listener int) error {
 }
 
 // supervisor makes the connections of a command that is in a sandbox, as far as the rules allow. A
-// system call that is handed to it does not run: the supervisor takes a copy of the address, decides
-// about the copy, and connects the socket of the command, of which it has a duplicate, to the copy. So
+// system call that is handed to it does not run: the supervisor takes a copy of the address,
+// decides about the copy, and connects a duplicate of the socket of the command to the copy. So
 // nothing is gained by changing the address, or the descriptor, in between.
 type supervisor struct {
 	n        network
@@ -80,7 +80,8 @@ func newSupervisor(n network) *supervisor {
 	}
 }
 
-// serve takes the listener over from the process and answers until close, or until the command ends.
+// serve takes the listener over from the process and answers until close, or until the command
+// ends.
 func (s *supervisor) serve(pid int, line *os.File) {
 	defer func() { _ = line.Close() }()
 	number := make([]byte, 4)
@@ -130,7 +131,7 @@ func (s *supervisor) close() {
 	}
 }
 
-// enter notes a socket whose call may wait, which close ends.
+// enter notes a socket with a call that may wait, which close ends.
 func (s *supervisor) enter(fd int) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

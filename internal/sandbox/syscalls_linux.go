@@ -4,11 +4,12 @@ package sandbox
 
 import "golang.org/x/sys/unix"
 
-// allowed are the system calls that a program makes which computes, uses the files that it may, starts
-// processes of its own and waits. newFilter looks at the arguments of some. Not here, on purpose: what
-// reaches other processes (ptrace, process_vm_readv, pidfd_getfd, kcmp, perf_event_open), mounts and
-// namespaces, handles of files, the kernel (bpf, modules, keys, clocks, io_uring, which opens sockets
-// past a filter), and memory or messages that stay when all processes have ended.
+// allowed are the system calls that a program makes which computes, uses the files that it may,
+// starts its own processes and waits. newFilter looks at the arguments of some. Not here, on
+// purpose: what reaches other processes (ptrace, process_vm_readv, pidfd_getfd, kcmp,
+// perf_event_open), mounts and namespaces, handles of files, the kernel (bpf, modules, keys,
+// clocks, io_uring, which opens sockets past a filter), and memory or messages that stay when all
+// processes have ended.
 func allowed() []uintptr {
 	return append([]uintptr{
 		// Files.
@@ -41,7 +42,8 @@ func allowed() []uintptr {
 		unix.SYS_FUTEX, unix.SYS_FUTEX_WAITV, unix.SYS_FUTEX_WAKE, unix.SYS_FUTEX_WAIT,
 		unix.SYS_FUTEX_REQUEUE, unix.SYS_SET_ROBUST_LIST, unix.SYS_GET_ROBUST_LIST,
 		unix.SYS_MEMBARRIER, unix.SYS_RSEQ, unix.SYS_RESTART_SYSCALL,
-		// Memory. What of it has other owners, or is counted for no process, is not here: memfd_create, System V's.
+		// Memory. What of it has other owners, or is counted for no process, is not here: memfd_create,
+		// System V's.
 		unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MREMAP, unix.SYS_BRK,
 		unix.SYS_MADVISE, unix.SYS_MSYNC, unix.SYS_MINCORE, unix.SYS_MLOCK, unix.SYS_MLOCK2,
 		unix.SYS_MUNLOCK, unix.SYS_MLOCKALL, unix.SYS_MUNLOCKALL, unix.SYS_MSEAL,
@@ -69,7 +71,7 @@ func allowed() []uintptr {
 		unix.SYS_SETUID, unix.SYS_SETGID, unix.SYS_SETREUID, unix.SYS_SETREGID, unix.SYS_SETRESUID,
 		unix.SYS_SETRESGID, unix.SYS_SETFSUID, unix.SYS_SETFSGID, unix.SYS_SETGROUPS,
 		unix.SYS_CAPGET, unix.SYS_CAPSET,
-		// Restrictions of its own, which only add to these.
+		// Further restrictions, which only add to these.
 		unix.SYS_SECCOMP, unix.SYS_LANDLOCK_CREATE_RULESET, unix.SYS_LANDLOCK_ADD_RULE,
 		unix.SYS_LANDLOCK_RESTRICT_SELF,
 		// Time and the system.

@@ -40,12 +40,12 @@ func newBuilder(prefix string) *builder {
 	}
 }
 
-// survey finds the types that need a definition of their own.
-func (b *builder) survey(t reflect.Type) { b.visit(t, map[reflect.Type]bool{}) }
+// survey finds the types that need their own definition.
+func (b *builder) survey(t reflect.Type) { b.countUses(t, map[reflect.Type]bool{}) }
 
-// visit counts the uses of named types. Only these can contain themselves, and
+// countUses counts the uses of named types. Only these can contain themselves, and
 // []T must not hide what is in T.
-func (b *builder) visit(t reflect.Type, path map[reflect.Type]bool) {
+func (b *builder) countUses(t reflect.Type, path map[reflect.Type]bool) {
 	if t.Name() != "" {
 		b.loops[t] = b.loops[t] || path[t]
 		if b.uses[t]++; b.uses[t] > 1 || opaque(t) {
@@ -56,14 +56,14 @@ func (b *builder) visit(t reflect.Type, path map[reflect.Type]bool) {
 	}
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
-		b.visit(t.Elem(), path)
+		b.countUses(t.Elem(), path)
 	case reflect.Struct:
 		fields, rest, _ := AllFields(t) // building reports the error
 		for i := range fields {
-			b.visit(fields[i].Type, path)
+			b.countUses(fields[i].Type, path)
 		}
 		if rest != nil {
-			b.visit(rest.Type.Elem(), path)
+			b.countUses(rest.Type.Elem(), path)
 		}
 	}
 }

@@ -183,8 +183,8 @@ func OwnJSON(t reflect.Type) bool {
 	return from || to || slices.ContainsFunc(jsonTypes, p.Implements)
 }
 
-// OwnText reports whether a type is written as a JSON string by methods of its
-// own.
+// OwnText reports whether a type is written as a JSON string by its
+// own methods.
 func OwnText(t reflect.Type) bool {
 	return t.Kind() != reflect.Pointer && !OwnJSON(t) && slices.ContainsFunc(textTypes, reflect.PointerTo(t).Implements)
 }

@@ -18,7 +18,7 @@ import (
 func Elicitation(t reflect.Type) ([]byte, error) {
 	t = deref(t)
 	if t.Kind() != reflect.Struct || opaque(t) {
-		return nil, fmt.Errorf("%s is no form: take a struct, whose fields are the form's", t)
+		return nil, fmt.Errorf("%s is no form: take a struct with the fields of the form", t)
 	}
 	fields, err := Fields(t)
 	if err != nil {
@@ -54,7 +54,7 @@ func (b *builder) formField(f Field) (*Schema, error) {
 	case f.Quoted:
 		return nil, errors.New("a form has no numbers in strings")
 	case OwnSchema(t):
-		return nil, fmt.Errorf("a form has no fields of type %s, whose schema is its own", f.Type)
+		return nil, fmt.Errorf("a form has no fields of type %s, which has its own schema", f.Type)
 	case list && (!stringType(t) || t == timeType || f.Tag.Get("enum") == ""):
 		return nil, errors.New("a list in a form must be one of strings, with the tag enum")
 	case stringType(t), !opaque(t) && k >= reflect.Bool && k <= reflect.Float64:

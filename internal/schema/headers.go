@@ -47,7 +47,7 @@ var parts = []string{
 	"$defs", "definitions", "dependentSchemas", "dependencies",
 }
 
-// byName are those of the parts whose members are schemas.
+// byName are those of the parts with members that are schemas.
 var byName = []string{"patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"}
 
 // walk looks through a schema. path leads to what it describes; astray is the

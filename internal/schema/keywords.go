@@ -121,7 +121,7 @@ func ForeignTag(tag reflect.StructTag) error {
 		return nil
 	}
 	return fmt.Errorf(`the tag jsonschema:%q is a list of keywords; write doc:"…" for the description, title, enum, min, max, pattern, `+
-		`format, default and examples as tags of their own, and json:",omitempty" for what is not required`, text)
+		`format, default and examples as their own tags, and json:",omitempty" for what is not required`, text)
 }
 
 // schemaMethod is the name of the method by which a type describes itself.
@@ -143,7 +143,7 @@ func ownSchema(t reflect.Type, inside bool) (*Schema, error) {
 		return nil, fmt.Errorf("%s: its method %s %w", t, schemaMethod, err)
 	}
 	if from := promotedFrom(t, raw); from != nil {
-		return nil, fmt.Errorf("%s has the method %s of the embedded %s, which does not describe it: give it one of its own, or give the field a name in its json tag",
+		return nil, fmt.Errorf("%s has the method %s of the embedded %s, which does not describe it: give it its own, or give the field a name in its json tag",
 			t, schemaMethod, from)
 	}
 	if inside && refersToRoot(raw) {
@@ -189,7 +189,7 @@ func callSchema(t reflect.Type) (raw Raw, err error) {
 	return nil, errors.New("returned no schema: it must be an object")
 }
 
-// promotedFrom returns the embedded type whose method the type has, or nil.
+// promotedFrom returns the embedded type with the method that the type has, or nil.
 func promotedFrom(t reflect.Type, raw Raw) reflect.Type {
 	if t.Kind() != reflect.Struct {
 		return nil
@@ -235,7 +235,8 @@ func (s *Schema) MarshalJSON() ([]byte, error) {
 	return replaceMembers(s.own, tags), nil
 }
 
-// replaceMembers returns an object with the members of another one, which take the place of its own.
+// replaceMembers returns an object with the members of another one, which replace the members it
+// has.
 func replaceMembers(object, with []byte) []byte {
 	out := []byte{'{'}
 	add := func(key, value []byte) bool {
@@ -252,8 +253,9 @@ func replaceMembers(object, with []byte) []byte {
 	return append(out, '}')
 }
 
-// Merge applies a JSON Merge Patch (RFC 7396) to a JSON value: members of an object are replaced, and
-// those that are null in the patch are removed. The members keep their order. Both are valid JSON.
+// Merge applies a JSON Merge Patch (RFC 7396) to a JSON value: members of an object are replaced,
+// and those that are null in the patch are removed. The members keep their order. Both are valid
+// JSON.
 func Merge(value, patch []byte) []byte {
 	patch = patch[scan.Space(patch, 0):]
 	if len(patch) == 0 || patch[0] != '{' {

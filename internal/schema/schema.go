@@ -23,9 +23,9 @@
 // The tags jsonschema and jsonschema_description are other names of doc, as in other libraries. The
 // list of keywords that some libraries write into the tag jsonschema is an error.
 //
-// A type with a method JSONSchema, which takes nothing and returns a schema, is described by that: as a
-// text, as bytes, or as a value whose JSON is the schema. It is called for a zero value, or a pointer
-// to one.
+// A type with a method JSONSchema, which takes nothing and returns a schema, is described by that:
+// as a text, as bytes, or as a value with JSON that is the schema. It is called for a zero value,
+// or a pointer to one.
 package schema
 
 import (
@@ -118,7 +118,8 @@ func For(t reflect.Type, closed bool) (*Schema, error) {
 	return b.alone(t)
 }
 
-// ForField returns the schema of a field, with what its tags say. It stands alone, as that of For does.
+// ForField returns the schema of a field, with what its tags say. It stands alone, as that of For
+// does.
 func ForField(f Field, closed bool) (*Schema, error) {
 	b := newBuilder(localDefs)
 	b.closed = closed
@@ -148,7 +149,7 @@ func (b *builder) alone(t reflect.Type) (*Schema, error) {
 // A Set makes schemas that share their definitions: each named struct has one.
 type Set struct{ b *builder }
 
-// NewSet returns a Set whose references start with prefix.
+// NewSet returns a Set with references that start with prefix.
 func NewSet(prefix string) *Set {
 	b := newBuilder(prefix)
 	b.share = true

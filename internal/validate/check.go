@@ -95,7 +95,7 @@ func (r *run) byType(n *node, kind kinds, i int) (end int, ok bool) {
 // goesOn reports whether there is more to judge.
 func (r *run) goesOn(ok bool) bool { return ok || !r.brief }
 
-// A fit is whether a value fits a node, as far as that can be told.
+// A fit is whether a value fits a node, as far as that can be known.
 type fit uint8
 
 const (

@@ -68,7 +68,8 @@ func (r *run) choices(c *combination, i int) bool {
 	return ok
 }
 
-// branch judges then or else. When it cannot tell which of them counts, a value fails that fits neither.
+// branch judges then or else. When it cannot tell which of them counts, a value fails that fits
+// neither.
 func (r *run) branch(c *combination, i int) bool {
 	n := c.els
 	switch r.try(c.cond, i) {

@@ -119,7 +119,7 @@ func compile(schema []byte, limits Limits, foreign bool) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	for len(c.pending) > 0 { // a target may bring references of its own
+	for len(c.pending) > 0 { // a target may bring its own references
 		ref := c.pending[0]
 		c.pending = c.pending[1:]
 		if err := c.resolve(&ref); err != nil {
@@ -140,8 +140,8 @@ func compile(schema []byte, limits Limits, foreign bool) (*Schema, error) {
 	return &Schema{root: n, dynamic: c.dynamic, limits: limits, unjudged: c.unjudged}, nil
 }
 
-// leave leaves the keyword at a place out of a node, "" the whole node, because of an error. It returns that error when the
-// schema is not foreign.
+// leave leaves the keyword at a place out of a node, "" the whole node, because of an error. It
+// returns that error when the schema is not foreign.
 func (c *compiler) leave(n *node, keyword string, p *place, err error) error {
 	if !c.foreign {
 		return p.errorf("%w", err)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestForeign: what cannot be judged is left out by itself, and the rest is enforced. What fits may
-// not, as far as that can be told, is under open.
+// TestForeign: what cannot be judged is left out on its own, and the rest is enforced. What fits
+// may not, as far as that can be known, is under open.
 func TestForeign(t *testing.T) {
 	for schema, want := range map[string]struct {
 		unjudged          string

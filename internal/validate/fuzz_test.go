@@ -42,7 +42,7 @@ func (m *maker) sequence(one func() string) string {
 	return strings.Join(all, ",")
 }
 
-// object makes one whose names differ.
+// object makes one with names that differ.
 func (m *maker) object(value func() string) string {
 	var all []string
 	for _, name := range []string{`"a"`, `"b"`, `"c"`, `"\u0061b"`, `"é"`, `"x-y"`} {
@@ -190,8 +190,8 @@ func (m *meaning) engine(pattern string) (jsonschema.Regexp, error) {
 	return regexp.Compile(pattern)
 }
 
-// agreeOnForeign reports a schema with parts that cannot be judged, and a value that is judged as in none of the meanings
-// that these may have.
+// agreeOnForeign reports a schema with parts that cannot be judged, and a value that is judged as
+// in none of the meanings that these may have.
 func agreeOnForeign(t *testing.T, seed uint64, values int) (whole, open int) {
 	t.Helper()
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, 2)), foreign: true}

@@ -143,7 +143,7 @@ type dynamicRef struct {
 	start *node // where it leads when none has
 }
 
-// A resource is a schema with a URI of its own.
+// A resource is a schema with its own URI.
 type resource struct {
 	uri     string
 	at      int // offset of its text

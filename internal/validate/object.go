@@ -81,7 +81,7 @@ func (r *run) object(o *objectRules, i int) (int, bool) {
 	return i + 1, ok
 }
 
-// member judges the member whose name is at an offset, and returns its end.
+// member judges the member with a name that is at an offset, and returns its end.
 func (r *run) member(o *objectRules, present *presence, guess *int, i int) (end int, ok bool) {
 	if i >= len(r.value) || r.value[i] != '"' {
 		return r.invalid(i, scan.NoKey)
@@ -125,7 +125,8 @@ func (r *run) member(o *objectRules, present *presence, guess *int, i int) (end 
 	return end, good && ok
 }
 
-// absent reports whether a value that begins p stands for the absence of a property: see Limits.OptionalNulls.
+// absent reports whether a value that begins p stands for the absence of a property: see
+// Limits.OptionalNulls.
 func (o *objectRules) absent(k int, p []byte) bool {
 	if len(p) == 0 || p[0] != 'n' || slices.Contains(o.required, k) {
 		return false

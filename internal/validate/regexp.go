@@ -60,8 +60,8 @@ func weigh(re *syntax.Regexp) int {
 // space is what \s means in ECMA-262, as the inside of a character class.
 const space = `\t-\r \x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}\x{feff}`
 
-// translate rewrites what ECMA-262 writes otherwise than package regexp. It cannot do that for [] and [^], which
-// package regexp takes for the beginning of a class.
+// translate rewrites what ECMA-262 writes otherwise than package regexp. It cannot do that for []
+// and [^], which package regexp takes for the beginning of a class.
 func translate(s string) (translated string, ok bool) {
 	if !strings.ContainsAny(s, `\[`) {
 		return s, true

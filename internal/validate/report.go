@@ -20,7 +20,7 @@ type Error struct {
 // language model.
 type Problem struct {
 	Pointer string // where in the value (RFC 6901)
-	Member  string // the member that is wrong, missing or too much; "" when it is none's
+	Member  string // the member that is wrong, missing or too much; "" when no member is
 	Keyword string // of the schema
 	Message string // a sentence that names the member
 }

@@ -15,7 +15,7 @@
 //   - Numbers are compared as they are written, never as floating point.
 //   - A member that is given twice is judged twice.
 //
-// Schemas and values may come from strangers: the size of a schema and the work
+// Schemas and values may be untrusted: the size of a schema and the work
 // that a value may cause are bounded.
 package validate
 
@@ -30,8 +30,9 @@ import (
 // than the limits allow.
 var ErrTooComplex = errors.New("too complex: the value cannot be judged by this schema with reasonable effort")
 
-// ErrUnsupported is in the errors of [Compile] about what this package cannot judge, though it may be valid: patterns
-// that package regexp does not have, references to other documents, other dialects.
+// ErrUnsupported is in the errors of [Compile] about what this package cannot judge, though it may
+// be valid: patterns that package regexp does not have, references to other documents, other
+// dialects.
 var ErrUnsupported = errors.New("not supported")
 
 // unsupported is an error that is ErrUnsupported.
@@ -39,7 +40,8 @@ type unsupported struct{ error }
 
 func (u unsupported) Is(target error) bool { return target == ErrUnsupported }
 
-// Limits bound what a schema may cost, and say how strict it is. The zero value stands for the defaults.
+// Limits bound what a schema may cost, and say how strict it is. The zero value stands for the
+// defaults.
 type Limits struct {
 	Bytes      int // of the schema's text; 1 MiB
 	Depth      int // of subschemas inside each other; 64
@@ -51,7 +53,7 @@ type Limits struct {
 	// Problems is how many an Error lists; 10.
 	Problems int
 	// OptionalNulls lets null stand for the absence of a property that is not required and
-	// whose schema does not allow null.
+	// with a schema that does not allow null.
 	OptionalNulls bool
 }
 
@@ -84,9 +86,9 @@ func Compile(schema []byte, o Limits) (*Schema, error) {
 	return compile(schema, o.withDefaults(), false)
 }
 
-// CompileForeign reads a schema of another program, which cannot be corrected. What Compile refuses is left out,
-// keyword by keyword, and the rest is enforced: a value fails only when it fits in no case, whatever is left
-// out may say. [Schema.Unjudged] lists what that is.
+// CompileForeign reads a schema of another program, which cannot be corrected. What Compile refuses
+// is left out, keyword by keyword, and the rest is enforced: a value fails only when it fits in no
+// case, whatever is left out may say. [Schema.Unjudged] lists what that is.
 func CompileForeign(schema []byte, o Limits) *Schema {
 	o = o.withDefaults()
 	s, err := compile(schema, o, true)
@@ -96,7 +98,8 @@ func CompileForeign(schema []byte, o Limits) *Schema {
 	return s
 }
 
-// Unjudged lists what CompileForeign has left out: where it is, and why. At most about 100 are listed.
+// Unjudged lists what CompileForeign has left out: where it is, and why. At most about 100 are
+// listed.
 func (s *Schema) Unjudged() []string { return s.unjudged }
 
 // Validate judges a value. An absent one, of no bytes, is judged as {} is. The
@@ -107,8 +110,8 @@ func (s *Schema) Validate(value []byte) error {
 	return err
 }
 
-// Judge is Validate, and reports whether nothing that was left out of the schema could have changed the
-// outcome.
+// Judge is Validate, and reports whether nothing that was left out of the schema could have changed
+// the outcome.
 func (s *Schema) Judge(value []byte) (whole bool, err error) {
 	if len(value) == 0 {
 		value = []byte("{}")

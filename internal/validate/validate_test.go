@@ -240,7 +240,7 @@ func TestCompileFails(t *testing.T) {
 	}
 }
 
-// TestUnsupported: what may be valid is told from what is not.
+// TestUnsupported: what may be valid is distinguished from what is not.
 func TestUnsupported(t *testing.T) {
 	for schema, want := range map[string]bool{
 		`{"items":{"pattern":"(?!a)"}}`: true, `{"patternProperties":{"(a)\\1":true}}`: true, `{"$ref":"https://example.com/x"}`: true,
@@ -253,7 +253,7 @@ func TestUnsupported(t *testing.T) {
 }
 
 // What is wrong inside an annotation, or below a keyword that does not exist, is
-// nobody's business.
+// not reported.
 func TestCompileIgnores(t *testing.T) {
 	for _, schema := range []string{
 		`{"title":1,"description":null,"examples":{"$ref":"http://x"},"default":{"type":"no"},"x-y":{"type":"no"},"format":1}`,

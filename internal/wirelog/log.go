@@ -40,6 +40,7 @@ const (
 // never delays a frame: lines for which there is no room (4 MiB) are left out and
 // counted in the next line. A writer that has failed gets nothing more.
 type Log struct {
+	see    func(conn uint64, mark byte, text []byte) // in place of all below but conns
 	w      io.Writer
 	failed func(error)
 	conns  atomic.Uint64
@@ -62,9 +63,15 @@ func New(w io.Writer, failed func(error)) *Log {
 	return &Log{w: w, failed: failed}
 }
 
+// NewFunc returns a log that calls see with each frame as it is, instead of writing lines. see is
+// called by the goroutines that send and receive, must not block, and must not keep text.
+func NewFunc(see func(conn uint64, mark byte, text []byte)) *Log { return &Log{see: see} }
+
 // Write makes a Log pass as an [io.Writer], for New to find it again: it adds whole lines.
 func (l *Log) Write(p []byte) (int, error) {
-	l.add(p)
+	if l.see == nil {
+		l.add(p)
+	}
 	return len(p), nil
 }
 
@@ -75,6 +82,10 @@ func (l *Log) connection() uint64 { return l.conns.Add(1) }
 func (l *Log) Frame(conn uint64, mark byte, text []byte) {
 	text = bytes.TrimSpace(text)
 	if l == nil || len(text) == 0 {
+		return
+	}
+	if l.see != nil {
+		l.see(conn, mark, text)
 		return
 	}
 	l.add(appendLine(nil, time.Now(), conn, mark, text))

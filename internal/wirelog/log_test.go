@@ -3,6 +3,7 @@ package wirelog
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +19,7 @@ import (
 	"github.com/farcall-dev/farcall"
 )
 
-// lines is a log whose lines are compared from their marks on.
+// lines is a log with lines that are compared from their marks on.
 type lines struct {
 	made *Log
 	out  bytes.Buffer
@@ -311,4 +312,30 @@ func FuzzEvents(f *testing.F) {
 		b.end()
 		parts.want(t, whole.take()...)
 	})
+}
+
+// A log of a function shows frames as they are, over the transports of a client, too.
+func TestNewFunc(t *testing.T) {
+	t.Parallel()
+	var seen []string
+	l := NewFunc(func(conn uint64, mark byte, text []byte) {
+		seen = append(seen, fmt.Sprintf("%d %c %q", conn, mark, text))
+	})
+	if New(l, nil) != l {
+		t.Error("New does not find the log again")
+	}
+	near, far := farcall.Pipe()
+	w := l.Transport(near)
+	go func() { _ = far.Write([]byte("\"\x1b\u202e\"")) }()
+	if _, err := w.Read(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l.Flush(time.Minute)
+	want := []string{fmt.Sprintf("1 < %q", "\"\x1b\u202e\"")}
+	if !slices.Equal(seen, want) {
+		t.Errorf("seen %q, want %q", seen, want)
+	}
 }
