@@ -11,9 +11,9 @@ import (
 // maxRetryAfter bounds what RetryAfter returns.
 const maxRetryAfter = time.Hour
 
-// RetryAfter reads the value of the header Retry-After, which is a number of seconds or a date (RFC 9110, section
-// 10.2.3). It returns the time from now on, between a millisecond and an hour, or 0 for a value that is missing or
-// malformed.
+// RetryAfter reads the value of the header Retry-After, which is a number of seconds or a date (RFC
+// 9110, section 10.2.3). It returns the time from now on, between a millisecond and an hour, or 0
+// for a value that is missing or malformed.
 func RetryAfter(value string, now time.Time) time.Duration {
 	var d time.Duration
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
@@ -26,9 +26,9 @@ func RetryAfter(value string, now time.Time) time.Duration {
 	return min(max(d, time.Millisecond), maxRetryAfter)
 }
 
-// Delay returns how long to wait after a number of failures in a row: first after one of them, twice as long after
-// each further one, and most at most; less up to half of it, at random, so that those who failed together do
-// not come again together. first and most are positive.
+// Delay returns how long to wait after a number of failures in a row: first after one of them,
+// twice as long after each further one, and most at most; less up to half of it, at random, so that
+// those who failed together do not come again together. first and most are positive.
 func Delay(failures int, first, most time.Duration) time.Duration {
 	d := most
 	if n := max(0, failures-1); n < 62 && first<<n>>n == first {

@@ -39,8 +39,8 @@ func Of(b []byte) (f Beginning) {
 	return f
 }
 
-// BytesOf returns the beginning of the frame that the error of a transport refuses, nil when the error does not have
-// it: see farcall.Transport.
+// BytesOf returns the beginning of the frame that the error of a transport refuses, nil when the
+// error does not have it: see farcall.Transport.
 func BytesOf(err error) []byte {
 	part, ok := errors.AsType[interface {
 		error

@@ -77,7 +77,8 @@ func plumbing() []string {
 	}
 }
 
-// secret reports whether plumbing may hold a credential: by its name, or by a password in an address.
+// secret reports whether plumbing may hold a credential: by its name, or by a password in an
+// address.
 func secret(name, value string) bool {
 	upper := strings.ToUpper(name)
 	for _, word := range []string{"TOKEN", "PASSWORD", "PASSWD", "SECRET", "AUTH", "CREDENTIAL", "PRIVATE", "_KEY", "USERNAME"} {

@@ -1,10 +1,11 @@
-// Package jsonc answers one question: how are JSON files with comments read and changed? Editors write their settings so.
+// Package jsonc answers one question: how are JSON files with comments read and changed? Editors
+// write their settings so.
 package jsonc
 
 import "strings"
 
-// Plain returns a copy in which comments, and commas with nothing behind them, are spaces, so that everything else is
-// where it was. The result need not be JSON.
+// Plain returns a copy in which comments, and commas with nothing behind them, are spaces, so that
+// everything else is where it was. The result need not be JSON.
 func Plain(data []byte) []byte {
 	b := append([]byte(nil), data...)
 	comma := -1       // the last one, if nothing has come since

@@ -15,8 +15,9 @@ var ErrExists = errors.New("it is there already")
 
 const maxNesting = 64
 
-// Set returns a text in which the object at a path has a member with a value, which is JSON. Objects on the path that are
-// missing are made; a text without anything is an empty object. All else stays as it is: comments, order and spaces.
+// Set returns a text in which the object at a path has a member with a value, which is JSON.
+// Objects on the path that are missing are made; a text without anything is an empty object. All
+// else stays as it is: comments, order and spaces.
 func Set(text []byte, path []string, key string, value []byte, replace bool) ([]byte, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		text = []byte("{}\n")
@@ -114,7 +115,8 @@ func (e *editor) object(i int) *object {
 	return o
 }
 
-// indent is what stands before the members of an object: before its first one when that begins a line.
+// indent is what stands before the members of an object: before its first one when that begins a
+// line.
 func (e *editor) indent(o *object, depth int) string {
 	if len(o.members) > 0 {
 		line := e.text[bytes.LastIndexByte(e.text[:o.members[0].at], '\n')+1 : o.members[0].at]

@@ -16,7 +16,8 @@ const maxDigits = 20
 
 // Integer appends the integer that a JSON number is, without fraction and exponent: 2.0 and 2e0 are
 // integers by JSON Schema (draft 6 and later), but not for strconv. The value is exact. It reports
-// false when the number is none; one of more than 20 digits is an integer, but nothing is appended.
+// false when it is not an integer; one of more than 20 digits is an integer, but nothing is
+// appended.
 func Integer(dst, number []byte) (out []byte, integer bool) {
 	digits, exp := number, 0
 	if i := bytes.IndexAny(number, "eE"); i >= 0 {

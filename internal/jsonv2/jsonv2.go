@@ -26,7 +26,7 @@ var (
 		json.Deterministic(true),
 		jsonv1.FormatDurationAsNano(true),
 		jsontext.AllowInvalidUTF8(true), // U+FFFD: one bad byte in a result is no reason to lose it
-		// What a RawMessage holds was written by somebody else and is kept.
+		// What a RawMessage holds was written by another and is kept.
 		jsontext.PreserveRawStrings(true),
 		jsontext.AllowDuplicateNames(true),
 	)

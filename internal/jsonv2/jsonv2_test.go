@@ -47,7 +47,7 @@ func TestAppend(t *testing.T) {
 		{time.Duration(1500), "1500"},
 		{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), `"2026-01-02T03:04:05Z"`},
 		{struct{ T time.Duration }{2}, `{"T":2}`},
-		// What somebody else wrote keeps its digits and escapes.
+		// What another wrote keeps its digits and escapes.
 		{[]any{json.RawMessage(`[1.0,1e400,"a\u0041",{"x":1,"x":2}]`)}, `[[1.0,1e400,"a\u0041",{"x":1,"x":2}]]`},
 		{[]jsonrpc.Raw{jsonrpc.Raw(`9007199254740993`), nil}, `[9007199254740993,null]`},
 	} {

@@ -1,6 +1,6 @@
 package late
 
-// A Call is a call under way that somebody may give up, without a context that
+// A Call is a call under way that may be given up, without a context that
 // has to be made for it.
 type Call interface {
 	// GiveUp ends the call, as the end of its context does, but with that reason.
@@ -10,7 +10,7 @@ type Call interface {
 
 // A Limit bounds calls. It is the value of a LimitKey in their contexts.
 type Limit interface {
-	// Began is told of the call before it is sent.
+	// Began receives the call before it is sent.
 	Began(c Call)
 }
 

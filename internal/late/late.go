@@ -1,20 +1,24 @@
 // Package late answers one question: which of many short things turn out to be
-// long? Those need a timer, or somebody who watches them; the others should not
+// long? Those need a timer, or a goroutine that watches them; the others should not
 // have to pay for that.
 package late
 
 import (
+	"cmp"
 	"sync"
 	"time"
 )
 
-// After is how long a thing may take. It is late some time between that and
-// twice as much.
+// After is how long a thing may take where a Watch does not say so.
 const After = 10 * time.Millisecond
 
 // A Watch looks out for things that are late. The zero value is ready. One timer
 // runs while there are any, and none otherwise.
 type Watch struct {
+	// After is how long a thing may take. It is late some time between that and
+	// twice as much. It is set before the first use. Default: the constant After.
+	After time.Duration
+
 	mu      sync.Mutex
 	turn    uint64 // of the timer
 	first   *Entry // the one that has begun first
@@ -23,7 +27,7 @@ type Watch struct {
 	running bool
 }
 
-// A Thing is told once that it is late. The watch is locked then: Late does not
+// Thing is what a Watch calls once, when it is late. The watch is locked then: Late does not
 // block, and does not use it.
 type Thing interface{ Late() }
 
@@ -77,11 +81,12 @@ func (w *Watch) remove(e *Entry) {
 
 func (w *Watch) run() {
 	w.running = true
+	after := cmp.Or(w.After, After)
 	if w.timer == nil {
-		w.timer = time.AfterFunc(After, w.tick)
+		w.timer = time.AfterFunc(after, w.tick)
 		return
 	}
-	w.timer.Reset(After)
+	w.timer.Reset(after)
 }
 
 // tick tells the things that were there at the tick before.

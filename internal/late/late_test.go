@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 type thing struct {
 	entry Entry
 	begun time.Time
-	late  time.Duration // when it was told
+	late  time.Duration // when Late was called
 	told  atomic.Int32
 }
 
@@ -26,13 +26,18 @@ func (t *thing) Late() {
 }
 
 func TestWatch(t *testing.T) {
+	t.Run("default", func(t *testing.T) { testWatch(t, 0, After) })
+	t.Run("1ms", func(t *testing.T) { testWatch(t, time.Millisecond, time.Millisecond) })
+}
+
+func testWatch(t *testing.T, given, after time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
-		var w Watch
+		w := Watch{After: given}
 		all := make([]*thing, 50)
 		for i := range all {
 			all[i] = &thing{begun: time.Now()}
 			w.Enter(&all[i].entry, all[i])
-			<-time.After(time.Millisecond)
+			<-time.After(after / 10)
 		}
 		for i, x := range all {
 			if i%3 == 0 {
@@ -41,25 +46,25 @@ func TestWatch(t *testing.T) {
 			}
 		}
 		early := 0
-		<-time.After(2 * After)
+		<-time.After(2 * after)
 		for i, x := range all {
 			n := x.told.Load()
 			if i%3 == 0 && n == 0 {
 				early++
 				continue
 			}
-			if n != 1 || x.late < After || x.late > 2*After {
-				t.Errorf("%d was told %d times, after %v", i, n, x.late)
+			if n != 1 || x.late < after || x.late > 2*after {
+				t.Errorf("%d was called %d times, after %v", i, n, x.late)
 			}
 			w.Leave(&x.entry)
 		}
 		if early == 0 {
-			t.Error("what has ended was told")
+			t.Error("Late was called after the end")
 		}
 		if w.first != nil || w.last != nil {
 			t.Error("something is left")
 		}
-		<-time.After(After)
+		<-time.After(after)
 		if w.running {
 			t.Error("the timer runs for nothing")
 		}

@@ -1,6 +1,6 @@
 // Package lock answers one question: is this caller locked out?
 //
-// A lock refuses a principal, a key, a token or a session whose credentials are still
+// A lock refuses a principal, a key, a token or a session with credentials that are still
 // valid, until it expires or is removed. Locks are a list, or a file with one JSON object
 // on each line, which a running server follows.
 package lock
@@ -127,7 +127,8 @@ func (s *Set) at(t target, now time.Time) (Lock, bool) {
 // maxLocks bounds a file of locks.
 const maxLocks = 100_000
 
-// Parse reads locks, one JSON object on each line. Empty lines, and those that begin with #, are skipped.
+// Parse reads locks, one JSON object on each line. Empty lines, and those that begin with #, are
+// skipped.
 func Parse(text []byte) (all []Lock, err error) {
 	n := 0
 	for line := range bytes.Lines(text) {

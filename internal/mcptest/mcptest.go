@@ -33,10 +33,10 @@ func Validator(tb testing.TB, revision string) func(tb testing.TB, def string, r
 	return validator(tb, revision, func(any) {})
 }
 
-// Strict is Validator, but a member that the schema does not name fails the test
-// as well, where the schema leaves it open. Two members are let through everywhere, which later revisions have and no
-// revision forbids: _meta, and the extensions of capabilities (SEP-2133). A def that is put together with allOf
-// has no strict form: do not ask for one.
+// Strict is Validator, but a member that the schema does not name fails the test as well, where the
+// schema leaves it open. Two members are let through everywhere, which later revisions have and no
+// revision forbids: _meta, and the extensions of capabilities (SEP-2133). A def that is put
+// together with allOf has no strict form: do not ask for one.
 func Strict(tb testing.TB, revision string) func(tb testing.TB, def string, raw []byte) {
 	tb.Helper()
 	return validator(tb, revision, func(doc any) {

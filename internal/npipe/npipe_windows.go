@@ -8,7 +8,8 @@ import (
 	"github.com/Microsoft/go-winio"
 )
 
-// ownerOnly lets the user who listens, and the system, use a pipe: like the mode 0600 of a unix socket.
+// ownerOnly lets the user who listens, and the system, use a pipe: like the mode 0600 of a unix
+// socket.
 const ownerOnly = "D:P(A;;GA;;;OW)(A;;GA;;;SY)"
 
 // Dial connects to the pipe of a name.

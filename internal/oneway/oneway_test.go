@@ -19,20 +19,20 @@ var (
 func TestSend(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		takes, patience, life time.Duration
-		want                  error
-		returns, ends         time.Duration
+		takes, limit, life time.Duration
+		want               error
+		returns, ends      time.Duration
 	}{
-		"it is sent":                {takes: time.Second, patience: 5 * time.Second, life: time.Minute, want: errSent, returns: time.Second, ends: time.Second},
-		"sent after the context":    {takes: 2 * time.Second, patience: time.Second, life: time.Minute, want: context.DeadlineExceeded, returns: time.Second, ends: 2 * time.Second},
-		"never sent":                {takes: time.Hour, patience: time.Second, life: time.Minute, want: context.DeadlineExceeded, returns: time.Second, ends: 4 * time.Second},
-		"the whole ends meanwhile":  {takes: time.Hour, patience: time.Minute, life: time.Second, want: context.Canceled, returns: time.Second, ends: time.Second},
-		"the whole ends afterwards": {takes: time.Hour, patience: time.Second, life: 2 * time.Second, want: context.DeadlineExceeded, returns: time.Second, ends: 2 * time.Second},
+		"it is sent":                {takes: time.Second, limit: 5 * time.Second, life: time.Minute, want: errSent, returns: time.Second, ends: time.Second},
+		"sent after the context":    {takes: 2 * time.Second, limit: time.Second, life: time.Minute, want: context.DeadlineExceeded, returns: time.Second, ends: 2 * time.Second},
+		"never sent":                {takes: time.Hour, limit: time.Second, life: time.Minute, want: context.DeadlineExceeded, returns: time.Second, ends: 4 * time.Second},
+		"the whole ends meanwhile":  {takes: time.Hour, limit: time.Minute, life: time.Second, want: context.Canceled, returns: time.Second, ends: time.Second},
+		"the whole ends afterwards": {takes: time.Hour, limit: time.Second, life: 2 * time.Second, want: context.DeadlineExceeded, returns: time.Second, ends: 2 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), c.patience)
+				ctx, cancel := context.WithTimeout(t.Context(), c.limit)
 				defer cancel()
 				life, end := context.WithCancel(t.Context())
 				time.AfterFunc(c.life, end)

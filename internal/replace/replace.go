@@ -1,4 +1,5 @@
-// Package replace answers one question: how does a file get another text in one step, when it is still what it was?
+// Package replace answers one question: how does a file get another text in one step, when it is
+// still what it was?
 package replace
 
 import (
@@ -10,8 +11,9 @@ import (
 	"path/filepath"
 )
 
-// File writes a text beside a path and renames it. It fails when the file is not what it was; none is as an empty one. before, when it
-// is not nil, runs just before that, and its error leaves the file as it is.
+// File writes a text beside a path and renames it. It fails when the file is not what it was; none
+// is as an empty one. before, when it is not nil, runs just before that, and its error leaves the
+// file as it is.
 func File(path string, old, text []byte, mode fs.FileMode, before func() error) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

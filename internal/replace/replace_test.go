@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// A file is replaced when it is what it was, and in any other case it and its folder stay as they are.
+// A file is replaced when it is what it was, and in any other case it and its folder stay as they
+// are.
 func TestFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")

@@ -41,8 +41,8 @@ func Object(b []byte, yield func(key, value []byte) bool) {
 	}
 }
 
-// Beginning is Object for the beginning of an object, that may end anywhere: the value of the member in
-// which it ends is nil.
+// Beginning is Object for the beginning of an object, that may end anywhere: the value of the
+// member in which it ends is nil.
 func Beginning(b []byte, yield func(key, value []byte) bool) {
 	first := byte('{')
 	for i := Space(b, 0); i < len(b) && b[i] == first; first = ',' {

@@ -226,7 +226,7 @@ func TestValid(t *testing.T) {
 		if i, f := Text([]byte(text), 4); f != OK || i != len(text) {
 			t.Errorf("%s: %v at %d", text, f, i)
 		}
-		// What follows a value is none of Value's business.
+		// Value does not look at what follows a value.
 		trimmed := strings.TrimSpace(text)
 		if i, f := Value([]byte("[["+trimmed+" ]"), 2, 4); f != OK || i != 2+len(trimmed) {
 			t.Errorf("%s: Value: %v at %d", text, f, i)
@@ -254,7 +254,7 @@ func TestStringLengths(t *testing.T) {
 func TestDepth(t *testing.T) {
 	for _, n := range []int{1, 2, 63, 64, 65, 127, 128, 129, 130, 511, 512, 513, 1000} {
 		var text []byte
-		for i := range n { // a pattern whose period is no divisor of 64
+		for i := range n { // a pattern with a period that is no divisor of 64
 			text = append(text, []string{"[", `{"a":`, "[1,"}[i%3]...)
 		}
 		text = append(text, '0')
@@ -507,8 +507,8 @@ func BenchmarkText(b *testing.B) {
 	}
 }
 
-// The beginning of an object has the members of the whole, in order, and the last of them without its
-// value.
+// The beginning of an object has the members of the whole, in order, and the last of them without
+// its value.
 func FuzzBeginning(f *testing.F) {
 	f.Add([]byte(`{"jsonrpc":"2.0","id":12,"result":["x",{}]}`), uint(20))
 	f.Add([]byte(`{"a":1,"a\u0062":tru`), uint(11))

@@ -112,7 +112,7 @@ func (r *Reader) addData(value []byte) error {
 	}
 	if !r.hasData {
 		r.hasData = true
-		if r.line != nil { // the value lies in memory of its own: hand it over
+		if r.line != nil { // the value lies in separate memory: hand it over
 			r.data, r.line = value, nil
 			return nil
 		}

@@ -117,7 +117,8 @@ func parseHostPort(t *Target, text string) (why string) {
 	return t.query(u.RawQuery)
 }
 
-// parsePath reads NAME:PATH, also with slashes that nothing stands before: unix:///run/x.sock is common.
+// parsePath reads NAME:PATH, also with slashes that nothing stands before: unix:///run/x.sock is
+// common.
 func parsePath(t *Target, text string) (why string) {
 	_, rest, _ := strings.Cut(text, ":")
 	path, query, _ := strings.Cut(rest, "?")
@@ -140,7 +141,8 @@ func (t *Target) query(query string) (why string) {
 	return ""
 }
 
-// ParseFraming reads the name of a framing: "line" or "header", also in the plural, or "raw"; "" is line.
+// ParseFraming reads the name of a framing: "line" or "header", also in the plural, or "raw"; "" is
+// line.
 func ParseFraming(name string) (f stream.Framing, ok bool) {
 	switch name {
 	case "", "line", "lines":

@@ -1,7 +1,8 @@
 // Package target answers one question: what can the address of a server be, and how is it reached?
 //
-// A transport is a row of the table of schemes ([Standard]). Nothing above this package knows more of it:
-// the command line, the configuration of a gateway and the clients read their addresses here.
+// A transport is a row of the table of schemes ([Standard]). Nothing above this package knows more
+// of it: the command line, the configuration of a gateway and the clients read their addresses
+// here.
 package target
 
 import (
@@ -48,8 +49,8 @@ type Target struct {
 
 // Options are what a connection is made with. Zero values are the defaults of the transport.
 type Options struct {
-	// TLS is how certificates are checked. Client is what HTTP and WebSocket use in place of a client of
-	// their own; then TLS is not for them.
+	// TLS is how certificates are checked. Client is what HTTP and WebSocket use in place of their
+	// default client; then TLS is not for them.
 	TLS    *tls.Config
 	Client *http.Client
 	// Header and Subprotocols are of HTTP and WebSocket.
@@ -65,7 +66,7 @@ type Options struct {
 	Prepare func(*exec.Cmd)
 }
 
-// client returns what HTTP and WebSocket use; nil: a client of their own.
+// client returns what HTTP and WebSocket use; nil: their own client.
 func (o *Options) client(k Kind) *http.Client {
 	if o.Client != nil || o.TLS == nil {
 		return o.Client
@@ -86,7 +87,7 @@ type Scheme struct {
 	Opaque bool
 	// Secure are those of Names that mean TLS.
 	Secure []string
-	// Parse reads what is particular to the transport from text, whose scheme is t.Scheme. It returns
+	// Parse reads what is particular to the transport from text, with the scheme t.Scheme. It returns
 	// what is wrong with it, or "".
 	Parse func(t *Target, text string) (why string)
 	// Open makes a connection of a Stream.
@@ -139,8 +140,9 @@ func (list Table) Forms() (forms []string) {
 // Parse is [Table.Parse] of [Standard].
 func Parse(text string) (*Target, error) { return Standard().Parse(text) }
 
-// Parse reads an address: SCHEME://…, unix:PATH, or host:port with or without a path, which is HTTP. A URL of HTTP or
-// WebSocket without a path has none, see [Target.DefaultPath]. Errors are of type *[Error].
+// Parse reads an address: SCHEME://…, unix:PATH, or host:port with or without a path, which is
+// HTTP. A URL of HTTP or WebSocket without a path has none, see [Target.DefaultPath]. Errors are of
+// type *[Error].
 func (list Table) Parse(text string) (*Target, error) {
 	scheme, ok := list.schemeOf(text)
 	if !ok {
@@ -186,7 +188,8 @@ func (list Table) parseBare(text string) (*Target, error) {
 	return list.Parse("http://" + text)
 }
 
-// DefaultPath sets the path of a URL that has none. Of JSON-RPC it is "": each transport has its own.
+// DefaultPath sets the path of a URL that has none. Of JSON-RPC it is "": each transport has its
+// own.
 func (t *Target) DefaultPath(path string) {
 	if t.URL == nil || t.URL.Path != "" {
 		return

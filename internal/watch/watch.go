@@ -35,8 +35,8 @@ func stampOf(file string) fileStamp {
 	return fileStamp{info.Size(), info.ModTime().UnixNano()}
 }
 
-// New returns a watch of files, which were read before. read reads them again, and returns which files
-// there are now. [Files.Run] must be started.
+// New returns a watch of files, which were read before. read reads them again, and returns which
+// files there are now. [Files.Run] must be started.
 func New(files []string, read func(files []string) []string) *Files {
 	return &Files{read: read, list: files, seen: stamps(files)}
 }
@@ -73,8 +73,8 @@ func (w *Files) Reload() {
 	w.list, w.seen = list, seen
 }
 
-// Run reads the files, until the context ends, when one is not as it was, and has then been left alone for
-// a moment: editors write a file in several steps, and some take it away between.
+// Run reads the files, until the context ends, when one is not as it was, and has then been left
+// alone for a moment: editors write a file in several steps, and some take it away between.
 func (w *Files) Run(ctx context.Context) {
 	tick := time.NewTicker(Every)
 	defer tick.Stop()

@@ -1,7 +1,7 @@
 // Package yamljson answers one question: how does foreign YAML become JSON?
 //
-// Numbers keep their text, keys are strings, and aliases and merge keys are expanded. The text is untrusted: its
-// size, its nesting and the work that it makes are bounded.
+// Numbers keep their text, keys are strings, and aliases and merge keys are expanded. The text is
+// untrusted: its size, its nesting and the work that it makes are bounded.
 package yamljson
 
 import (
@@ -22,7 +22,7 @@ import (
 // The bounds of a document.
 const (
 	MaxNesting = 128     // containers inside each other
-	MaxBytes   = 8 << 20 // of YAML, whose reader needs much more memory than that of JSON
+	MaxBytes   = 8 << 20 // of YAML: its reader needs much more memory than that of JSON
 )
 
 const (
@@ -31,8 +31,8 @@ const (
 	maxExpanded = 32 << 20 // bytes of it as JSON, with its aliases expanded
 )
 
-// JSON returns the one YAML document in a text as JSON. The errors say the line, and have no more than a
-// piece of the text.
+// JSON returns the one YAML document in a text as JSON. The errors say the line, and have no more
+// than a piece of the text.
 func JSON(raw []byte) (out []byte, err error) {
 	if len(raw) > MaxBytes {
 		return nil, fmt.Errorf("the document has %d bytes; %d are allowed in YAML, and more in JSON", len(raw), MaxBytes)
@@ -114,8 +114,8 @@ func checkTokens(tokens token.Tokens) error {
 	return nil
 }
 
-// siblings counts the keys of the maps that a place is in, by their columns. The parser recurses for each
-// key beside another, and takes time with the square of their number.
+// siblings counts the keys of the maps that a place is in, by their columns. The parser recurses
+// for each key beside another, and takes time with the square of their number.
 type siblings struct {
 	columns, counts []int
 	work            int
