@@ -14,7 +14,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/internal/object"
 )
 
-// A Change says what becomes of an argument. The fields are those of mcp.Argument, which has their contracts.
+// A Change says what becomes of an argument. The fields are those of mcp.Argument, which has their
+// contracts.
 type Change struct {
 	Name, Description string
 	Default, Fixed    any
@@ -35,8 +36,8 @@ type addition struct {
 	value jsonrpc.Raw
 }
 
-// NewForm applies changes, by the tool's names of the arguments, to the input schema of a tool, and returns
-// the schema of the form. The error names the argument that a change does not fit.
+// NewForm applies changes, by the tool's names of the arguments, to the input schema of a tool, and
+// returns the schema of the form. The error names the argument that a change does not fit.
 func NewForm(inputSchema jsonrpc.Raw, changes map[string]Change) (jsonrpc.Raw, *Form, error) {
 	f := &Form{names: map[string]string{}, masked: map[string]bool{}}
 	if len(changes) == 0 {
@@ -180,8 +181,8 @@ func (a *Change) property(property jsonrpc.Raw) (jsonrpc.Raw, error) {
 	return o.End(), err
 }
 
-// Check returns an error when a caller gives an argument by a name of the tool that the form does not
-// have. It is nil for a nil Form.
+// Check returns an error when a caller gives an argument by a name of the tool that the form does
+// not have. It is nil for a nil Form.
 func (f *Form) Check(given jsonrpc.Raw) (err error) {
 	if f == nil || len(f.masked) == 0 {
 		return nil

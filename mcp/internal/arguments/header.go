@@ -16,9 +16,9 @@ import (
 // maxSafe is the largest integer that every JSON implementation has.
 const maxSafe = 1<<53 - 1
 
-// Headers returns the headers that repeat arguments, or nil. The arguments that a tool's input schema marks
-// with x-mcp-header are repeated, so that what is between client and server can route by them
-// (2026-07-28, Streamable HTTP, "Custom Headers from Tool Parameters").
+// Headers returns the headers that repeat arguments, or nil. The arguments that a tool's input
+// schema marks with x-mcp-header are repeated, so that what is between client and server can route
+// by them (2026-07-28, Streamable HTTP, "Custom Headers from Tool Parameters").
 func Headers(marked []schema.Header, arguments jsonrpc.Raw) http.Header {
 	if len(marked) == 0 {
 		return nil
@@ -34,8 +34,8 @@ func Headers(marked []schema.Header, arguments jsonrpc.Raw) http.Header {
 	return out
 }
 
-// CheckHeaders compares headers with the arguments that they repeat (there, "Server Behavior for Custom
-// Headers"). The error names the header.
+// CheckHeaders compares headers with the arguments that they repeat (there, "Server Behavior for
+// Custom Headers"). The error names the header.
 func CheckHeaders(marked []schema.Header, got http.Header, arguments jsonrpc.Raw) error {
 	for i := range marked {
 		h := &marked[i]
@@ -51,8 +51,8 @@ func CheckHeaders(marked []schema.Header, got http.Header, arguments jsonrpc.Raw
 	return nil
 }
 
-// mirrored returns the argument that a header repeats, or nil when it is absent or null. One that is
-// given twice is an error: the router that read the header may have seen the other one.
+// mirrored returns the argument that a header repeats, or nil when it is absent or null. One that
+// is given twice is an error: the router that read the header may have seen the other one.
 func mirrored(h *schema.Header, arguments jsonrpc.Raw) (jsonrpc.Raw, error) {
 	value := arguments
 	for _, name := range h.Path {

@@ -1,6 +1,7 @@
-// Package arguments answers one question: what becomes of the arguments of a tool or a prompt on their
-// way from the caller to its handler? Relax takes what models write, a Form has them under other names,
-// headers repeat them, and Texts binds those of a prompt. It knows no server and no call.
+// Package arguments answers one question: what becomes of the arguments of a tool or a prompt on
+// their way from the caller to its handler? Relax takes what models write, a Form has them under
+// other names, headers repeat them, and Texts binds those of a prompt. It knows no server and no
+// call.
 package arguments
 
 import (
@@ -19,8 +20,9 @@ const (
 )
 
 // Relax returns arguments that fit the input schema better than those given: texts that stand for a
-// number or a boolean where the schema has no text become that value, and members that a closed object
-// does not have are left out. changed is a bit for each kind of change, 0 for none. The result may still be invalid.
+// number or a boolean where the schema has no text become that value, and members that a closed
+// object does not have are left out. changed is a bit for each kind of change, 0 for none. The
+// result may still be invalid.
 func Relax(inputSchema, given jsonrpc.Raw) (relaxed jsonrpc.Raw, changed uint32) {
 	r := relaxing{root: inputSchema}
 	relaxed = r.value(inputSchema, given, 0)

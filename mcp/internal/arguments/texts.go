@@ -114,7 +114,7 @@ func textKindOf(t reflect.Type) (textKind, error) {
 			return err
 		}, "a duration such as 1m30s", false}, nil
 	case schema.OwnJSON(t):
-		return textKind{}, fmt.Errorf("%s has JSON of its own: it needs a method UnmarshalText", t)
+		return textKind{}, fmt.Errorf("%s has its own JSON: it needs a method UnmarshalText", t)
 	}
 	switch kind := t.Kind(); {
 	case kind == reflect.String:
@@ -196,9 +196,9 @@ func (x *Texts) index(name string) int {
 	return slices.IndexFunc(x.fields, func(f textField) bool { return f.Name == name })
 }
 
-// Bind sets the fields of v, a settable struct of the type. An optional argument that is empty counts
-// as absent. The error names the argument, what it is, and what it must be. Unknown arguments have
-// no effect.
+// Bind sets the fields of v, a settable struct of the type. An optional argument that is empty
+// counts as absent. The error names the argument, what it is, and what it must be. Unknown
+// arguments have no effect.
 func (x *Texts) Bind(v reflect.Value, args map[string]string) error {
 	for i := range x.fields {
 		f := &x.fields[i]

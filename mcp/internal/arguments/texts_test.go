@@ -133,7 +133,8 @@ func TestTextsBindWhatWasSent(t *testing.T) {
 	}
 }
 
-// FuzzTexts wants each text that an argument accepts to be bound to one value, and an error to be bounded.
+// FuzzTexts wants each text that an argument accepts to be bound to one value, and an error to be
+// bounded.
 func FuzzTexts(f *testing.F) {
 	for _, text := range []string{"", "red", "true", "-128", "255", "1e3", "0x1p-2", "1_0", "NaN", "-Inf", "1m30s", "odd", "2026-07-28T00:00:00Z", strings.Repeat("é", 99)} {
 		f.Add(text)
@@ -248,7 +249,7 @@ func TestTextsUnsupported(t *testing.T) {
 		`the argument "A": *int is not supported`:                   struct{ A **int }{},
 		`the argument "A": uintptr is not supported`:                struct{ A uintptr }{},
 		`the argument "A": complex128 is not supported`:             struct{ A complex128 }{},
-		`the argument "A": arguments.ownJSON has JSON of its own`:   struct{ A ownJSON }{},
+		`the argument "A": arguments.ownJSON has its own JSON`:      struct{ A ownJSON }{},
 		`the argument "A": the tag min is not supported for prompts`: struct {
 			A int `min:"1"`
 		}{},

@@ -33,7 +33,7 @@ func From(ctx context.Context) Call {
 
 type nameKey struct{}
 
-// WithName returns a context whose next question has that name.
+// WithName returns a context with a next question that has that name.
 func WithName(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, nameKey{}, name)
 }

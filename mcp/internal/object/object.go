@@ -1,4 +1,4 @@
-// Package object writes JSON objects whose members are raw JSON.
+// Package object writes JSON objects with members that are raw JSON.
 package object
 
 import (
@@ -9,7 +9,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// A Builder is a JSON object that is being written. It does not look for names that are added twice.
+// A Builder is a JSON object that is being written. It does not look for names that are added
+// twice.
 type Builder []byte
 
 // New begins with the members of another object except those named in without. from may be nil.

@@ -23,7 +23,8 @@ type Session struct {
 	began    time.Time
 }
 
-// Begin tells an observer of a session that has begun, outgoing where this end is the client. Nil: it is not observed.
+// Begin tells an observer of a session that has begun, outgoing where this end is the client. Nil:
+// it is not observed.
 func Begin(o *observe.Observer, transport, revision string, outgoing bool) *Session {
 	if o == nil || o.Open == nil && o.Close == nil {
 		return nil
