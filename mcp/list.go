@@ -6,14 +6,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/crc32"
-	"maps"
-	"slices"
-	"sort"
+	"iter"
 	"sync/atomic"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/trie"
 )
 
 // An offer is what a registry holds: a tool, a resource, a template or a prompt. T is itself.
@@ -34,33 +33,44 @@ type offer[T any] interface { //nolint:interfacebloat // what is listed, called 
 	visible(ctx context.Context, s *Server) bool
 }
 
-// registry holds what a server offers of one kind, its own and that of the servers mounted in it, in
-// the order in which it was added. Reading takes no lock; Server.offering is held to change it.
+// registry holds what a server offers of one kind, its own and that of the servers mounted in it,
+// in the order in which it was added. Reading takes no lock; Server.offering is held to change it.
+// A change costs the same however much there is.
 type registry[T offer[T]] struct {
 	list   listKind
 	member string                     // of the result that lists it
 	in     func(*Server) *registry[T] // finds this registry in another server
 	ever   atomic.Bool
 	now    atomic.Pointer[catalog[T]]
+
+	places map[place]uint64 // the numbers of the values; Server.offering is held
+	last   uint64           // the number that was given last; Server.offering is held
+}
+
+// place is what a value is added by, and replaced and removed: see offer.origin.
+type place struct {
+	origin string
+	of     *mounted // nil: the server itself
 }
 
 // catalog is the state of a registry. It is not changed.
 type catalog[T offer[T]] struct {
-	items []item[T]
-	index map[string]T
-	last  uint64 // the number that was given last
+	items trie.Ordered[*item[T]] // by their numbers
+	index trie.Named[T]          // by their keys
 }
 
+// item is a value, as lists show it. Its number is higher than those of what was added before, and
+// stays when a value is replaced.
 type item[T offer[T]] struct {
 	value  T
-	number uint64      // ascending; it stays when a value is replaced
 	raw    jsonrpc.Raw // in canonical form, as lists show it
 	legacy jsonrpc.Raw // as lists of revisions with LegacyTasks show it
 }
 
 func (r *registry[T]) init(list listKind, member string, in func(*Server) *registry[T]) {
 	r.list, r.member, r.in = list, member, in
-	r.now.Store(&catalog[T]{index: map[string]T{}})
+	r.places = map[place]uint64{}
+	r.now.Store(&catalog[T]{index: trie.NewNamed[T]()})
 }
 
 // used reports whether there was ever something in the registry.
@@ -70,7 +80,7 @@ func (r *registry[T]) used() bool { return r.ever.Load() }
 func (r *registry[T]) add(s *Server, value T) {
 	s.checkMade()
 	if s.relays() {
-		misuse("the %s %q cannot be added: the server has a Relay, and nothing of its own", value.kind(), value.key())
+		misuse("the %s %q cannot be added: the server has a Relay, and serves nothing itself", value.kind(), value.key())
 	}
 	s.offer(r.list, func() { r.setLocked(s, value.key(), nil, &value) })
 }
@@ -79,39 +89,47 @@ func (r *registry[T]) remove(s *Server, key string) {
 	s.offer(r.list, func() { r.setLocked(s, key, nil, nil) })
 }
 
-// setLocked puts a value in the place of the one that was added by the key and is of m (nil: the server's own), or
-// at the end, and, without a value, removes that one. The outer servers are changed first, so that
-// nothing is changed when one of them refuses. The locks of all of them are held in the end.
+// setLocked puts a value in the place of the one that was added by the key and is of m (nil: the
+// server's own), or at the end, and, without a value, removes that one. The outer servers are
+// changed first, so that nothing is changed when one of them refuses. The locks of all of them are
+// held in the end.
 func (r *registry[T]) setLocked(s *Server, key string, m *mounted, value *T) {
-	old := r.now.Load()
-	at := slices.IndexFunc(old.items, func(i item[T]) bool { return i.value.origin() == key && i.value.mount() == m })
-	if at < 0 && value == nil {
+	number, had := r.places[place{key, m}]
+	if !had && value == nil {
 		return
 	}
-	c := &catalog[T]{items: slices.Clone(old.items), index: maps.Clone(old.index), last: old.last}
-	if at >= 0 {
-		delete(c.index, c.items[at].value.key())
-	}
-	if value != nil {
-		arranged := (*value).arranged(s)
-		value = &arranged
+	c := *r.now.Load()
+	var old *T
+	if had {
+		it, _ := c.items.Get(number)
+		old = &it.value
+		c.index = c.index.Without((*old).key())
+	} else {
+		r.last++
+		number = r.last
 	}
 	if value == nil {
-		c.items = slices.Delete(c.items, at, at+1)
+		c.items = c.items.Without(number)
 	} else {
-		c.put(s, at, *value)
+		arranged := (*value).arranged(s)
+		value = &arranged
+		c.put(s, number, *value)
 	}
 	if outer := s.outer.Load(); outer != nil {
 		outer.server.offering.Lock()
 		defer outer.server.offering.Unlock()
-		r.liftLocked(outer, old.at(at), value)
+		r.liftLocked(outer, old, value)
 	}
-	r.now.Store(c)
-	r.ever.Store(r.ever.Load() || len(c.items) > 0)
+	delete(r.places, place{key, m})
+	if value != nil {
+		r.places[place{(*value).origin(), m}] = number
+		r.ever.Store(true)
+	}
+	r.now.Store(&c)
 }
 
-// liftLocked makes a change of a mounted server in the outer one: from old, if there is one, to value, if
-// there is one.
+// liftLocked makes a change of a mounted server in the outer one: from old, if there is one, to
+// value, if there is one.
 func (r *registry[T]) liftLocked(outer *mounted, old, value *T) {
 	key := ""
 	if value != nil {
@@ -124,17 +142,27 @@ func (r *registry[T]) liftLocked(outer *mounted, old, value *T) {
 	r.in(outer.server).setLocked(outer.server, key, outer, value)
 }
 
-// at returns the value at a place, nil when there is none.
-func (c *catalog[T]) at(i int) *T {
-	if i < 0 {
-		return nil
+// addedLocked returns the first value that was added by the key, to the server or to one that is
+// mounted in it.
+func (r *registry[T]) addedLocked(s *Server, key string) (value T, ok bool) {
+	number, ok := r.places[place{key, nil}]
+	if all := s.inner.Load(); all != nil {
+		for _, m := range *all {
+			if n, has := r.places[place{key, m}]; has && (!ok || n < number) {
+				number, ok = n, true
+			}
+		}
 	}
-	return &c.items[i].value
+	if !ok {
+		return value, false
+	}
+	it, _ := r.now.Load().items.Get(number)
+	return it.value, true
 }
 
-// put puts a value at a place, or at the end.
-func (c *catalog[T]) put(s *Server, at int, value T) {
-	if other, taken := c.index[value.key()]; taken {
+// put puts a value at a place.
+func (c *catalog[T]) put(s *Server, number uint64, value T) {
+	if other, taken := c.index.Get([]byte(value.key())); taken {
 		misuse("the %s %q of %s is one of %s as well: rename or remove one of them, or mount only one of the servers",
 			value.kind(), value.key(), ownerName(s, value.mount()), ownerName(s, other.mount()))
 	}
@@ -144,24 +172,33 @@ func (c *catalog[T]) put(s *Server, at int, value T) {
 	if err = errors.Join(err, oldErr); err != nil {
 		misuse("the %s %q cannot be marshalled: %v", value.kind(), value.key(), err)
 	}
-	c.index[value.key()] = value
-	if at >= 0 {
-		c.items[at] = item[T]{value, c.items[at].number, raw, old}
-		return
-	}
-	c.last++
-	c.items = append(c.items, item[T]{value, c.last, raw, old})
+	c.index = c.index.With(value.key(), value)
+	c.items = c.items.With(number, &item[T]{value, raw, old})
 }
+
+// values yields all values, in the order in which they were added.
+func (r *registry[T]) values() iter.Seq[T] {
+	return func(yield func(T) bool) {
+		for _, it := range r.now.Load().items.From(0) {
+			if !yield(it.value) {
+				return
+			}
+		}
+	}
+}
+
+// get returns what there is under a key.
+func (r *registry[T]) get(key []byte) (value T, ok bool) { return r.now.Load().index.Get(key) }
 
 // find returns what the caller may see under a key.
 func (r *registry[T]) find(ctx context.Context, s *Server, key []byte) (value T, ok bool) {
-	value, ok = r.now.Load().index[string(key)]
+	value, ok = r.get(key)
 	return value, ok && value.visible(ctx, s)
 }
 
 // interned returns the key of what there is under a key, without an allocation, or "".
 func (r *registry[T]) interned(key []byte) string {
-	if value, ok := r.now.Load().index[string(key)]; ok {
+	if value, ok := r.get(key); ok {
 		return value.key()
 	}
 	return ""
@@ -173,12 +210,10 @@ func (r *registry[T]) page(s *Server, c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	items := r.now.Load().items
-	items = items[sort.Search(len(items), func(i int) bool { return items[i].number > after }):]
 	out := append(jsonrpc.AppendString([]byte{'{'}, r.member), ':', '[')
 	n, last := 0, uint64(0)
-	for _, it := range items {
-		if !it.value.visible(c, s) {
+	for number, it := range r.now.Load().items.From(after) {
+		if number == after || !it.value.visible(c, s) {
 			continue
 		}
 		if n == s.opts.PageSize {
@@ -194,7 +229,7 @@ func (r *registry[T]) page(s *Server, c *call) (answer, error) {
 		} else {
 			out = append(out, it.raw...)
 		}
-		n, last = n+1, it.number
+		n, last = n+1, number
 	}
 	return answer{raw: append(out, "]}"...), plain: true}, nil
 }

@@ -27,15 +27,15 @@ type Handler func(ctx context.Context, r *Request) (*Response, error)
 //
 // Middleware may change the Name, Arguments and Meta of the request before it calls next, return
 // another [Response], or answer without next. It passes on the request that it got, and a context
-// that derives from its own, whose values the handler gets. It may call next again, after the first
+// that derives from its own; the handler gets its values. It may call next again, after the first
 // call has returned. The server answers only after next has returned.
 //
 // An error is answered as that of a handler: in tools/call one that is no *jsonrpc.Error is the
-// result of the tool, with IsError, and so is a *[ToolError]; an error of the tool itself is no error
-// of next but [Response.Err]. Middleware cannot use [Elicit] and its like.
+// result of the tool, with IsError, and so is a *[ToolError]; an error of the tool itself is no
+// error of next but [Response.Err]. Middleware cannot use [Elicit] and its like.
 //
-// Each round of a multi-round call (2026-07-28) is a request of its own: see [Request.Continues].
-// The call that becomes a task is seen once, and so is its answer, the handle, if it is one by then;
+// Each round of a multi-round call (2026-07-28) is its own request: see [Request.Continues]. The
+// call that becomes a task is seen once, and so is its answer, the handle, if it is one by then;
 // the requests for its state and result are seen as such.
 //
 // Use may be called while the server serves. It panics for a server with a Relay.
@@ -48,9 +48,9 @@ func (s *Server) Use(middleware ...func(next Handler) Handler) {
 }
 
 // Use adds middleware, which surrounds the calls of the client, as [Server.Use] does on a server.
-// It sees a call once for all its rounds, also when the cache answers it, but none made before Use or
-// by [Connect], [Dial] and [Client.Forward]. The handle of a task is an answer, its later result is
-// not. Errors fail the call; a *[ToolError] is the result of tools/call.
+// It sees a call once for all its rounds, also when the cache answers it, but none made before Use
+// or by [Connect], [Dial] and [Client.Forward]. The handle of a task is an answer, its later result
+// is not. Errors fail the call; a *[ToolError] is the result of tools/call.
 func (c *Client) Use(middleware ...func(next Handler) Handler) { c.middleware.use(middleware) }
 
 // middleware is what Use has added. Each Handler knows its number, by which it finds the next
@@ -88,7 +88,7 @@ func (m *middleware) none() bool { return m.all.Load() == nil }
 // run calls the middleware of that number, or else what it surrounds.
 func (m *middleware) run(ctx context.Context, r *Request, number int) (*Response, error) {
 	switch all := *m.all.Load(); {
-	case r == nil || r.ctx.call == nil && r.out == nil:
+	case r == nil || r.call == nil && r.out == nil:
 		return nil, errOtherRequest
 	case number < len(all):
 		return all[number](ctx, r)
@@ -109,8 +109,8 @@ var (
 	errTooLate      = &middlewareError{errors.New("called next after it had returned")}
 )
 
-// pass lets the server answer, or the client make the call. The mutex keeps next from running twice at
-// a time, and end from coming before its end: params are lent.
+// pass lets the server answer, or the client make the call. The mutex keeps next from running twice
+// at a time, and end from coming before its end: params are lent.
 func (r *Request) pass(ctx context.Context) (*Response, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,7 +122,7 @@ func (r *Request) pass(ctx context.Context) (*Response, error) {
 		return nil, err
 	}
 	var a answer
-	if r.ctx.call != nil {
+	if r.call != nil {
 		a, err = r.serve(ctx)
 	} else {
 		a, err = r.send(ctx)
@@ -151,12 +151,12 @@ type Response struct{ answer answer }
 // Raw returns the result as JSON, in the form of the newest revision. It is not to be changed.
 func (r *Response) Raw() jsonrpc.Raw { return r.answer.raw }
 
-// Decode stores the result in what v points to: a [ToolResult] for tools/call, for example. One that
-// asks the client for more has the ResultType spec.ResultInputRequired.
+// Decode stores the result in what v points to: a [ToolResult] for tools/call, for example. One
+// that asks the client for more has the ResultType spec.ResultInputRequired.
 func (r *Response) Decode(v any) error { return jsonv2.Unmarshal(r.answer.raw, v) }
 
-// Err returns why the result of a tool has IsError: the error of its handler, or else a *[ToolError].
-// It returns nil for other results.
+// Err returns why the result of a tool has IsError: the error of its handler, or else a
+// *[ToolError]. It returns nil for other results.
 func (r *Response) Err() error {
 	if r.answer.failure != nil {
 		return r.answer.failure
@@ -171,7 +171,8 @@ func (r *Response) Err() error {
 	return &ToolError{t}
 }
 
-// surrounded serves a request within the middleware. m is nil for a method that is not in the table.
+// surrounded serves a request within the middleware. m is nil for a method that is not in the
+// table.
 func (s *Server) surrounded(c *call, m *method, req *farcall.Request) (answer, error) {
 	r := c.request // of newCall
 	if r == nil || c.around {
@@ -185,7 +186,7 @@ func (s *Server) surrounded(c *call, m *method, req *farcall.Request) (answer, e
 		err = errNoResponse
 	}
 	if _, wrong := errors.AsType[*middlewareError](err); c.method == spec.MethodToolsCall && err != nil && !wrong {
-		return toolOutcome(r.ctx.Context, answer{}, err)
+		return toolOutcome(r.ctx.Parent(), answer{}, err)
 	}
 	if err != nil {
 		return answer{}, err
@@ -195,17 +196,17 @@ func (s *Server) surrounded(c *call, m *method, req *farcall.Request) (answer, e
 
 // serve is what the middleware of a server surrounds.
 func (r *Request) serve(ctx context.Context) (answer, error) {
-	c := r.ctx.call
+	c := r.call
 	if from := callFrom(ctx); from == nil || from.request != r {
 		return answer{}, errOtherContext
 	}
 	if r.tried {
-		c = c.again(&r.ctx)
+		c = c.again(r.ctx.Parent())
 		defer c.end()
 	}
 	r.tried = true
 	if ctx != context.Context(&r.ctx) {
-		c.Context = ctx
+		c.derive(ctx)
 	}
 	req := r.req
 	if r.sent != nil {
@@ -220,11 +221,11 @@ func (r *Request) serve(ctx context.Context) (answer, error) {
 }
 
 // again returns a call for another attempt: the first one has ended what its handler asked.
-func (c *call) again(from *requestContext) *call {
-	return &call{
-		Context: from.Context, srv: c.srv, mounted: c.mounted, sent: c.sent, rev: c.rev, session: c.session, who: c.who, client: c.client,
+func (c *call) again(parent context.Context) *call {
+	return (&call{
+		srv: c.srv, mounted: c.mounted, sent: c.sent, rev: c.rev, session: c.session, who: c.who, client: c.client,
 		method: c.method, id: c.id, params: c.params, in: c.in, logLevel: c.logLevel, request: c.request, around: c.around,
-	}
+	}).derive(parent)
 }
 
 // surrounded makes a call within the middleware.

@@ -14,31 +14,33 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// mountSeparator stands between the prefix of a mounted server and the names of its tools and prompts,
-// as the gateway writes them.
+// mountSeparator stands between the prefix of a mounted server and the names of its tools and
+// prompts, as the gateway writes them.
 const mountSeparator = "__"
 
-// Mount shows what another server offers, now and later, as part of this one: its tools and prompts as
-// PREFIX__NAME, or by their own names if the prefix is "", and its resources and templates by their
-// URIs. Completion, subscriptions, changes of lists and tasks work as for what is the server's own.
-// The other server may still be served alone, and have servers mounted in it, before and after.
+// Mount shows what another server offers, now and later, as part of this one: its tools and prompts
+// as PREFIX__NAME, or by their own names if the prefix is "", and its resources and templates by
+// their URIs. Completion, subscriptions, changes of lists and tasks work as for what is the
+// server's own. The other server may still be served alone, and have servers mounted in it, before
+// and after.
 //
 // # Policy
 //
 // For clients there is this server only. Its interceptors, its middleware, Owner, Visible, Keys,
-// PageSize and its options of tasks hold for all calls. Of the other server the middleware surrounds
-// the calls of what it offers, after that of this one, and Complete, CompletePrompt,
-// CompleteTemplate, Visible, SkipOutputValidation and TaskLater apply to that. Arguments are taken as the stricter of the two says, and results may be kept
-// only for as long, and shared only as widely, as both say. Its instructions, the methods of its
-// extensions, and the middleware around its lists are its own.
+// PageSize and its options of tasks hold for all calls. Of the other server the middleware
+// surrounds the calls of what it offers, after that of this one, and Complete, CompletePrompt,
+// CompleteTemplate, Visible, SkipOutputValidation and TaskLater apply to that. Arguments are taken
+// as the stricter of the two says, and results may be kept only for as long, and shared only as
+// widely, as both say. Its instructions, the methods of its extensions, and the middleware around
+// its lists are its own.
 //
 // # Conflicts
 //
-// Mount panics when two things of one kind get the same name or URI, and changes nothing then; so does
-// what adds one later, on either server: AddTool, AddResource and their like. The text names both
-// servers. A server can be mounted once, and not in itself. One with a Relay has nothing to mount, and
-// nothing can be mounted in it. One with interceptors (ServerOptions.RPC) cannot be mounted: they see
-// the messages of connections, and would be passed by.
+// Mount panics when two things of one kind get the same name or URI, and changes nothing then; so
+// does what adds one later, on either server: AddTool, AddResource and their like. The text names
+// both servers. A server can be mounted once, and not in itself. One with a Relay has nothing to
+// mount, and nothing can be mounted in it. One with interceptors (ServerOptions.RPC) cannot be
+// mounted: they see the messages of connections, and would be passed by.
 func (s *Server) Mount(prefix string, other *Server) {
 	s.checkMade()
 	if other == nil {
@@ -50,9 +52,9 @@ func (s *Server) Mount(prefix string, other *Server) {
 	case prefix != "" && (!validToolName(prefix) || strings.Contains(prefix, mountSeparator)):
 		misuse("Mount: the prefix %q must consist of A-Z a-z 0-9 _ - and . and not have %s", prefix, mountSeparator)
 	case s.relays():
-		misuse("Mount: %s has a Relay, and nothing of its own", s.label())
+		misuse("Mount: %s has a Relay, and serves nothing itself", s.label())
 	case other.relays():
-		misuse("Mount: %s has a Relay, and nothing of its own that could be mounted", other.label())
+		misuse("Mount: %s has a Relay, and serves nothing itself that could be mounted", other.label())
 	case other.intercepted != nil:
 		misuse("Mount: %s has interceptors, which calls would pass by; set them in ServerOptions.RPC of %s, or use middleware",
 			other.label(), s.label())
@@ -130,9 +132,9 @@ func (a *added) all() {
 }
 
 func mountAll[T offer[T]](m *mounted, r *registry[T], undo *added) {
-	for _, it := range r.now.Load().items {
-		key := it.value.under(m).key()
-		r.liftLocked(m, nil, &it.value)
+	for value := range r.values() {
+		key := value.under(m).key()
+		r.liftLocked(m, nil, &value)
 		*undo = append(*undo, func() { r.in(m.server).setLocked(m.server, key, m, nil) })
 	}
 }
@@ -167,8 +169,8 @@ func ownerName(s *Server, m *mounted) string {
 	return fmt.Sprintf("%s, mounted in %s as %q,", m.inner.label(), s.label(), m.prefix)
 }
 
-// cachePolicy returns how long results of the server may be kept, and whether several users may share them: what it and all that
-// is mounted in it allow.
+// cachePolicy returns how long results of the server may be kept, and whether several users may
+// share them: what it and all that is mounted in it allow.
 func (s *Server) cachePolicy() (ttl time.Duration, scope string) {
 	ttl, scope = max(0, s.opts.CacheTTL), s.opts.CacheScope
 	if all := s.inner.Load(); all != nil {
@@ -202,8 +204,8 @@ func visible[T offer[T]](ctx context.Context, s *Server, value T, p part[T]) boo
 	return s.visible(ctx, value.kind(), value.key()) && (p.of == nil || p.base.visible(ctx, p.of.inner))
 }
 
-// serve has the mounted server answer a call, by one of its methods, within its middleware. name is what
-// it calls the tool or the prompt; "": the call has a URI, which is the same there.
+// serve has the mounted server answer a call, by one of its methods, within its middleware. name is
+// what it calls the tool or the prompt; "": the call has a URI, which is the same there.
 func (m *mounted) serve(c *call, name string, f func(*Server, *call) (answer, error)) (answer, error) {
 	d := c.below(m)
 	if name != "" {
@@ -221,10 +223,11 @@ func (m *mounted) serve(c *call, name string, f func(*Server, *call) (answer, er
 // below returns the call as the handlers of a mounted server have it.
 func (c *call) below(m *mounted) *call {
 	d := &call{
-		Context: c.Context, srv: c.srv, mounted: m, rev: c.rev, session: c.session, who: c.who, client: c.client,
+		srv: c.srv, mounted: m, rev: c.rev, session: c.session, who: c.who, client: c.client,
 		method: c.method, id: c.id, params: c.params, in: c.in, logLevel: c.logLevel, sent: c.sent,
 		nested: c.nested, shown: c.shown, mayAsk: c.mayAsk, asks: c.asks, task: c.task, // none of them, unless it is nested
 	}
+	d.derive(c.Parent())
 	if d.sent == nil { // what its rounds are bound to
 		d.sent = &c.params
 	}

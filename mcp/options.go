@@ -23,14 +23,14 @@ type ServerOptions struct {
 	// Instructions tell a model how to use the server.
 	Instructions string
 
-	// Relay answers for the server, which has no tools, resources and prompts of
-	// its own then: adding one panics. Instructions, Capabilities, Complete, PageSize
+	// Relay answers for the server, which has no tools, resources and prompts
+	// itself then: adding one panics. Instructions, Capabilities, Complete, PageSize
 	// and Visible have no effect then, and CacheTTL and CacheScope only on what does
-	// not say by itself how long it may be kept. Default: none.
+	// not say on its own how long it may be kept. Default: none.
 	Relay relay.Relay
 
 	// Capabilities are declared even before something of them was added, and
-	// whatever else is in them. What the server has it declares by itself.
+	// whatever else is in them. What the server has it declares on its own.
 	Capabilities *spec.ServerCapabilities
 	// Complete suggests values for the arguments of prompts and resource templates that
 	// have no function of Server.CompletePrompt or Server.CompleteTemplate, and no values known
@@ -45,7 +45,7 @@ type ServerOptions struct {
 	// CacheScope says who may share them: "public" or "private". Default
 	// "private".
 	CacheScope string
-	// Arguments says whether calls whose arguments do not quite fit the input schema of
+	// Arguments says whether calls with arguments that do not quite fit the input schema of
 	// their tool are refused. The schema that clients see is the strict one in any case.
 	// Default Lenient.
 	Arguments Tolerance
@@ -66,33 +66,33 @@ type ServerOptions struct {
 	// on other transports.
 	Owner func(ctx context.Context) string
 
-	// Keys are random keys of 32 bytes that seal what clients carry for the server: what
-	// one round of a request leaves for the next, and, over HTTP, sessions of the legacy era,
-	// which every server with these keys can serve then: see Sessions of [mcphttp.Options]. The first one seals, each one opens, so
-	// that keys can be changed: put the new one first on each replica, and drop the old
-	// one when what it sealed has expired. Servers that share a load need the same ones.
-	// Default: one random key, which ends with the process.
+	// Keys are random keys of 32 bytes that seal what clients carry for the server: what one round of
+	// a request leaves for the next, and, over HTTP, sessions of the legacy era, which every server
+	// with these keys can serve then: see Sessions of [mcphttp.Options]. The first one seals, each one
+	// opens, so that keys can be changed: put the new one first on each replica, and drop the old one
+	// when what it sealed has expired. Servers that share a load need the same ones. Default: one
+	// random key, which ends with the process.
 	Keys [][]byte
 	// StateTTL is how long a client may take for a round. Default 10 min.
 	StateTTL time.Duration
 
-	// OnSessionBegan is called when a client has begun a session, of a revision that has them, before it
-	// gets the answer to initialize; OnSessionInitialized, once, when it has said that it is initialized;
-	// OnSessionEnded when the session has ended and nothing of it runs any more. Of one session they are called in
-	// this order, and OnSessionEnded once if OnSessionBegan has returned. [ClientFrom] works in the first
-	// two. They run in the goroutine of the request, or of what ends the session, which waits for
-	// them; different sessions call them at the same time. A panic fails the request, or is
-	// logged. A session that another replica has begun, and this one goes on with, calls none; a sealed
-	// one has ended for its hook when this process has nothing of it in memory any more. Nil:
-	// nothing is called.
+	// OnSessionBegan is called when a client has begun a session, of a revision that has them, before
+	// it gets the answer to initialize; OnSessionInitialized, once, when it has said that it is
+	// initialized; OnSessionEnded when the session has ended and nothing of it runs any more. Of one
+	// session they are called in this order, and OnSessionEnded once if OnSessionBegan has returned.
+	// [ClientFrom] works in the first two. They run in the goroutine of the request, or of what ends
+	// the session, which waits for them; different sessions call them at the same time. A panic fails
+	// the request, or is logged. A session that another replica has begun, and this one goes on with,
+	// calls none; a sealed one has ended for its hook when this process has nothing of it in memory
+	// any more. Nil: nothing is called.
 	OnSessionBegan, OnSessionInitialized func(ctx context.Context, s *Session)
 	OnSessionEnded                       func(s *Session)
 	// OnSubscribe is called when a resource of the server gets its first subscriber, in any revision,
 	// before that gets its answer, and stop, which may be nil, when the last one has gone. For one
 	// resource they alternate: other subscribers of it wait meanwhile. An error refuses the
 	// subscription, and the next subscriber is the first one then. ctx is that of the request. What
-	// ResourceUpdated reports before OnSubscribe returns does not reach the first subscriber. A panic fails
-	// the request; one of stop is logged. Nil: nothing is called. It is not called with a Relay.
+	// ResourceUpdated reports before OnSubscribe returns does not reach the first subscriber. A panic
+	// fails the request; one of stop is logged. Nil: nothing is called. It is not called with a Relay.
 	OnSubscribe func(ctx context.Context, uri string) (stop func(), err error)
 
 	// TaskAfter is how long a call of a tool with task support may take before it
@@ -106,20 +106,21 @@ type ServerOptions struct {
 	// MaxTasks bounds the tasks that are kept at a time. One owner has a tenth of
 	// them at most, or 16, and all sessions of one address half. Default 10,000.
 	MaxTasks int
-	// Sessions stores the values of sealed sessions over HTTP (see Keys and [Session.SetValue]), so that they
-	// outlive the process and are seen by all servers that share the store, until the session ends: at its DELETE, or
-	// when it is as old as it may be. It may be the store of Tasks, too. A directory belongs to one process: what several
-	// processes share implements [store.Records]. Default: values are in the memory of one process.
+	// Sessions stores the values of sealed sessions over HTTP (see Keys and [Session.SetValue]), so
+	// that they outlive the process and are seen by all servers that share the store, until the
+	// session ends: at its DELETE, or when it is as old as it may be. It may be the store of Tasks,
+	// too. A directory belongs to one process: what several processes share implements
+	// [store.Records]. Default: values are in the memory of one process.
 	Sessions store.Records
-	// Tasks stores tasks, each before a client gets its id, and its end before a client sees
-	// that. A server that starts finds those of a process that has ended, however it ended: a task that had
+	// Tasks stores tasks, each before a client gets its id, and its end before a client sees that. A
+	// server that starts finds those of a process that has ended, however it ended: a task that had
 	// ended is answered with the same bytes until its time is over, and one that still ran has failed,
-	// with a message that says so. So a client that has an id is not told that it is
-	// unknown before the time of the task is over, and an end never changes. The
-	// tasks of a connection (a stream without a session of its own and an authenticated caller)
-	// end with it, and are kept in memory in any case. Each server has a store of its own. One that is used up refuses
-	// new tasks; a result that finds no room makes its task fail. NewServer reads the store; closing it is left to who
-	// opened it. Default: in memory, 256 MiB for all owners. [store.Open] makes one in a directory.
+	// with a message that says so. So a client that has an id is not told that it is unknown before
+	// the time of the task is over, and an end never changes. The tasks of a connection (a stream
+	// without its own session and an authenticated caller) end with it, and are kept in memory in any
+	// case. Each server has its own store. One that is used up refuses new tasks; a result that finds
+	// no room makes its task fail. NewServer reads the store; closing it is left to who opened it.
+	// Default: in memory, 256 MiB for all owners. [store.Open] makes one in a directory.
 	Tasks store.Records
 	// OnTask is called when a task was created and when it has ended, for metrics, concurrently for
 	// several tasks. It must not block, and not ask for the task. Default: none.
@@ -127,8 +128,8 @@ type ServerOptions struct {
 	// TaskPoll is how often a client should ask for a task. Default 1 s.
 	TaskPoll time.Duration
 
-	// Eras says which revisions are served: "auto", "modern", "legacy" or the
-	// name of one, such as spec.Revision20251125. NewServer panics at anything else. Default "auto": all.
+	// Eras says which revisions are served: "auto", "modern", "legacy" or the name of one, such as
+	// spec.Revision20251125. NewServer panics at anything else. Default "auto": all.
 	Eras string
 
 	// RPC adjusts the connections of the server, unless mcphttp.Options.RPC or the

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/internal/object"
@@ -34,7 +35,8 @@ type Request struct {
 	sent     *jsonrpc.Raw // params before they were changed; nil: they were not
 	response Response
 
-	ctx    requestContext // in a server: for the middleware
+	call   *call           // in a server
+	ctx    callctx.Context // in a server: for the middleware. That of the handler derives from it
 	method *method
 	req    *farcall.Request
 	out    *outgoing // in a client
@@ -45,8 +47,8 @@ type Request struct {
 	over     bool       // the middleware has returned
 }
 
-// RequestFrom returns the request that is being handled, as middleware has left it, or nil outside of
-// a handler.
+// RequestFrom returns the request that is being handled, as middleware has left it, or nil outside
+// of a handler.
 func RequestFrom(ctx context.Context) *Request {
 	c := callFrom(ctx)
 	if c == nil || c.isOver() {
@@ -59,7 +61,8 @@ func RequestFrom(ctx context.Context) *Request {
 }
 
 func (c *call) fillRequest(r *Request) *Request {
-	r.Method, r.params, r.in, r.ctx = c.method, c.params, &c.in, requestContext{c.Context, c}
+	r.Method, r.params, r.in, r.call = c.method, c.params, &c.in, c
+	r.ctx = callctx.Over(c.Parent(), c)
 	r.fill(c.knownName())
 	return r
 }
@@ -176,11 +179,12 @@ func (r *Request) apply() error {
 // same reports whether a is b, and not another value that is equal.
 func same(a, b jsonrpc.Raw) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 
-// Params returns all of the params. What middleware changes is in them once it has called next. They
-// are not to be changed.
+// Params returns all of the params. What middleware changes is in them once it has called next.
+// They are not to be changed.
 func (r *Request) Params() jsonrpc.Raw { return r.params }
 
-// Respond returns a Response whose result is v, which marshals to an object: a *[ToolResult], a
+// Respond returns a Response with a result that is v, which marshals to an object: a *[ToolResult],
+// a
 // *[PromptResult] or a *spec.ListToolsResult, for example.
 func (r *Request) Respond(v any) (*Response, error) {
 	raw, err := objectOf(v)
@@ -192,70 +196,51 @@ func (r *Request) Respond(v any) (*Response, error) {
 
 // ID returns the id of the request. In a client there is none yet.
 func (r *Request) ID() jsonrpc.ID {
-	if r.ctx.call == nil {
+	if r.call == nil {
 		return jsonrpc.ID{}
 	}
-	return r.ctx.call.id
+	return r.call.id
 }
 
 // Continues reports whether the request is a further round of a call: a
 // limit of calls, for example, does not count it again.
-func (r *Request) Continues() bool { return r.ctx.call != nil && r.ctx.call.continues() }
+func (r *Request) Continues() bool { return r.call != nil && r.call.continues() }
 
 // Client says who calls, as [ClientFrom] does. It returns nil in a client.
 func (r *Request) Client() *ClientInfo {
-	if r.ctx.call == nil {
+	if r.call == nil {
 		return nil
 	}
-	return ClientFrom(r.ctx.call)
+	return ClientFrom(r.call)
 }
 
-// Session returns the session of the request. It is nil in revisions without sessions, and in a client.
+// Session returns the session of the request. It is nil in revisions without sessions, and in a
+// client.
 func (r *Request) Session() *Session {
-	if r.ctx.call == nil || r.ctx.call.session == nil {
+	if r.call == nil || r.call.session == nil {
 		return nil
 	}
-	return &r.ctx.call.session.public
+	return &r.call.session.public
 }
 
 // Owner returns an opaque text that is equal for equal owners only: the authenticated caller (see
 // ServerOptions.Owner), else its session, its connection, or its address. It is a key for maps, and
 // not for logs. "": unknown.
 func (r *Request) Owner() string {
-	if r.ctx.call == nil {
+	if r.call == nil {
 		return ""
 	}
-	return r.ctx.call.owner().Text()
+	return r.call.owner().Text()
 }
 
-// Header returns the header of the HTTP request that carries this one, or nil on other transports and
-// in a client.
+// Header returns the header of the HTTP request that carries this one, or nil on other transports
+// and in a client.
 func (r *Request) Header() http.Header {
-	if r.ctx.call == nil {
+	if r.call == nil {
 		return nil
 	}
-	if over := mcphttp.RequestFrom(r.ctx.call); over != nil {
+	if over := mcphttp.RequestFrom(r.call); over != nil {
 		return over.Header
 	}
 	return nil
-}
-
-// requestContext is the context of middleware. That of the handler derives from it.
-type requestContext struct {
-	context.Context //nolint:containedctx // this is a context itself
-
-	call *call
-}
-
-// Value implements context.Context.
-func (x *requestContext) Value(key any) any {
-	if _, ok := key.(callKey); ok {
-		return x.call
-	}
-	return x.Context.Value(key)
-}
-
-// AfterFunc lets package context derive from this context without a goroutine.
-func (x *requestContext) AfterFunc(f func()) (stop func() bool) {
-	return context.AfterFunc(x.Context, f)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/permit"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
@@ -30,8 +31,8 @@ var listNotifications = [...]struct {
 	{listResources, spec.NotificationResourcesListChanged},
 }
 
-// events is what a client is to be told. All of it says "look again", so what
-// happens twice before it was told is told once: the events that wait never grow
+// events is what a client is to receive. All of it says "look again", so what
+// happens twice before it was sent is sent once: the events that wait never grow
 // beyond what the client subscribed to, however slowly it reads.
 type events struct {
 	lists listKind
@@ -105,7 +106,7 @@ func pause(ctx context.Context) error {
 	}
 }
 
-// listeners are those who are told of events.
+// listeners are those that receive events.
 type listeners struct {
 	mu       sync.Mutex
 	modern   map[*listener]struct{}
@@ -180,7 +181,7 @@ func (l *listeners) endIf(f func(*listener) bool) {
 	}
 }
 
-// tell gives an event to those whom it concerns. It does not wait for any of
+// tell gives an event to those that it concerns. It does not wait for any of
 // them.
 func (l *listeners) tell(e *events) {
 	l.mu.Lock()
@@ -225,7 +226,11 @@ func (s *Server) subscribe(c *call) (answer, error) {
 		return answer{}, err
 	}
 	if s.relays() {
-		return emptyAnswer(), c.session.watch(c, string(uri))
+		if err := c.session.watch(c, string(uri)); err != nil {
+			return answer{}, err
+		}
+		c.session.holdFor(c, string(uri))
+		return emptyAnswer(), nil
 	}
 	if _, ok := s.reader(c, uri); !ok {
 		return answer{}, c.resourceNotFound(uri)
@@ -238,12 +243,58 @@ func (s *Server) subscribe(c *call) (answer, error) {
 	if end != nil && !isNew {
 		end()
 	}
+	if err == nil {
+		c.session.holdFor(c, string(uri))
+	}
 	return emptyAnswer(), err
+}
+
+// holdFor has the subscription to a resource end when a guard no longer permits it.
+func (x *session) holdFor(c *call, uri string) {
+	hold := permit.HoldFrom(c)
+	if hold == nil {
+		return
+	}
+	x.mu.Lock()
+	b := x.subs[uri]
+	there := b == nil || b.release != nil
+	if !there {
+		b.release = func() {} // until there is one
+	}
+	x.mu.Unlock()
+	if there {
+		return
+	}
+	release := hold(c, "", nil, func(error) { x.unsubscribe(uri, b) })
+	x.mu.Lock()
+	kept := x.subs[uri] == b
+	if kept {
+		b.release = release
+	}
+	x.mu.Unlock()
+	if !kept {
+		release()
+	}
+}
+
+// unsubscribe ends a subscription to a resource; b is nil for any.
+func (x *session) unsubscribe(uri string, b *interest) {
+	x.mu.Lock()
+	at := x.subs[uri]
+	if b != nil && at != b {
+		at = nil
+	}
+	if at != nil {
+		delete(x.subs, uri)
+	}
+	x.mu.Unlock()
+	at.end()
 }
 
 // An interest is the subscription of a session to a resource.
 type interest struct {
-	stop func() // called when the session does not have it any more; nil: nothing
+	stop    func() // called when the session does not have it any more; nil: nothing
+	release func() // likewise, of a permit.Hold
 
 	// Of a Relay only:
 	ready chan struct{} // closed when it is known whether there is one
@@ -252,12 +303,19 @@ type interest struct {
 
 // end is called when the session does not have it any more.
 func (b *interest) end() {
-	if b != nil && b.stop != nil {
+	if b == nil {
+		return
+	}
+	if b.stop != nil {
 		b.stop()
+	}
+	if b.release != nil {
+		b.release()
 	}
 }
 
-// subscribe returns the subscription to a resource, and whether it is a new one, which has the stop.
+// subscribe returns the subscription to a resource, and whether it is a new one, which has the
+// stop.
 func (x *session) subscribe(uri string, stop func()) (b *interest, isNew bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -286,11 +344,7 @@ func (s *Server) unsubscribe(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	c.session.mu.Lock()
-	b := c.session.subs[string(uri)]
-	delete(c.session.subs, string(uri))
-	c.session.mu.Unlock()
-	b.end()
+	c.session.unsubscribe(string(uri), nil)
 	return emptyAnswer(), nil
 }
 
@@ -321,7 +375,7 @@ func (x *session) tell(e *events) {
 }
 
 // begun is called when the client has said that it is initialized: what it has not
-// been told waits until then. It reports whether a hook is to be called, which it is once.
+// been sent waits until then. It reports whether a hook is to be called, which it is once.
 func (x *session) begun() (first bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -357,7 +411,7 @@ func (x *session) send(ctx context.Context, me *sender) {
 			return
 		}
 		x.mu.Unlock()
-		// A client that cannot be told is gone; whoever carries it will notice.
+		// A client that cannot be reached is gone; anyone who carries it will notice.
 		_ = now.send(func(method string, params jsonrpc.Raw) error {
 			return notify(ctx, x.client, rev, method, params)
 		})

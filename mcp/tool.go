@@ -75,7 +75,7 @@ type ToolHandler func(ctx context.Context, arguments jsonrpc.Raw) (*ToolResult, 
 // one. Arguments and structured content that do not fit them are refused, as in
 // the function [AddTool]. A tool of the same name is replaced.
 //
-// AddTool panics when the name is none (1 to 128 of A-Z a-z 0-9 _ - . and no
+// AddTool panics when the name is invalid (1 to 128 of A-Z a-z 0-9 _ - . and no
 // other character) and when a schema is not valid.
 func (s *Server) AddTool(t Tool, h ToolHandler) {
 	if h == nil {
@@ -121,7 +121,7 @@ func (s *Server) addTool(t *tool, check bool) {
 
 // objectSchema returns an input schema that says that it is about an object: in
 // every revision it must, and there are clients that refuse a whole list for one
-// tool whose schema does not.
+// tool with a schema that does not.
 func objectSchema(schema jsonrpc.Raw) (jsonrpc.Raw, error) {
 	if schema == nil {
 		schema = jsonrpc.Raw("{}")
@@ -226,7 +226,7 @@ func toolOutcome(ctx context.Context, a answer, err error) (answer, error) {
 		return a, nil
 	}
 	if ctx.Err() != nil {
-		return answer{}, ctx.Err() // nobody waits for it
+		return answer{}, ctx.Err() // no caller waits for it
 	}
 	if remote.Own(err) != nil {
 		return answer{}, err

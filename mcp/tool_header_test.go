@@ -21,8 +21,8 @@ func TestHeaderTag(t *testing.T) {
 	) (string, error) {
 		return in.Region, nil
 	})
-	all := s.tools.now.Load().items
-	if got := string(all[0].value.spec.InputSchema); len(all[0].value.headers) != 1 || strings.Count(got, `"x-mcp-header":"Region"`) != 1 {
+	run, _ := s.tools.get([]byte("run"))
+	if got := string(run.spec.InputSchema); len(run.headers) != 1 || strings.Count(got, `"x-mcp-header":"Region"`) != 1 {
 		t.Errorf("the schema is %s", got)
 	}
 	defer func() {

@@ -18,7 +18,7 @@ type Tolerance int
 const (
 	// Lenient also takes what models write: a number or a boolean in quotation marks,
 	// where the schema has no text, and members that the schema does not have, which
-	// are dropped. The log says so once for each tool and kind. A guard whose policies look at
+	// are dropped. The log says so once for each tool and kind. A guard with policies that look at
 	// arguments decides about those that the tool gets as well as about those that came.
 	Lenient Tolerance = iota
 	// Strict refuses them.
@@ -44,8 +44,8 @@ func (t *tool) arguments(c *call) (jsonrpc.Raw, error) {
 	return relaxed, nil
 }
 
-// permitted asks the guard in front, if any, about arguments that it has not seen: a policy that forbids
-// true must not be passed by "true".
+// permitted asks the guard in front, if any, about arguments that it has not seen: a policy that
+// forbids true must not be passed by "true".
 func (t *tool) permitted(c *call, given, relaxed jsonrpc.Raw) error {
 	if bytes.Equal(given, relaxed) {
 		return nil

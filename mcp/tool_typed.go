@@ -18,25 +18,25 @@ import (
 //
 // # Arguments
 //
-// In is a struct, whose fields are the arguments: named as in encoding/json, and
+// In is a struct with the arguments as fields: named as in encoding/json, and
 // optional when they are a pointer or their tag has omitempty, omitzero or a
 // default. Further tags say what the type cannot:
 //
 //	doc:"the first addend" enum:"red,green" min:"1" max:"10" pattern:"^a" format:"email" default:"5" examples:"1,2"
 //
-// min and max are of a number, or of the length of a string, slice or map. On a slice, enum, pattern and
-// format are those of the elements. The tags minimum, maximum, minLength, maxLength (on a slice: of the
-// elements), minItems, maxItems, minProperties, maxProperties and uniqueItems:"true" are the keywords of
-// JSON Schema. jsonschema:"the first addend" is a doc, too; AddTool panics when that tag is a list of
-// keywords (jsonschema:"required,minimum=1").
+// min and max are of a number, or of the length of a string, slice or map. On a slice, enum,
+// pattern and format are those of the elements. The tags minimum, maximum, minLength, maxLength (on
+// a slice: of the elements), minItems, maxItems, minProperties, maxProperties and
+// uniqueItems:"true" are the keywords of JSON Schema. jsonschema:"the first addend" is a doc, too;
+// AddTool panics when that tag is a list of keywords (jsonschema:"required,minimum=1").
 //
-// A type with a method JSONSchema, of the value or the pointer, is described by what that returns for the
-// zero value: a schema as a string, as bytes or as a value that marshals to it, without references. It says
-// what tags cannot, such as oneOf. [SchemaOf] returns the schemas of a type, to be changed and put
-// into the Tool.
+// A type with a method JSONSchema, of the value or the pointer, is described by what that returns
+// for the zero value: a schema as a string, as bytes or as a value that marshals to it, without
+// references. It says what tags cannot, such as oneOf. [SchemaOf] returns the schemas of a type, to
+// be changed and put into the Tool.
 //
 // An argument with a tag like header:"Region" is repeated by clients in the HTTP
-// header Mcp-Param-Region, for what lies in between; the two are held against
+// header Mcp-Param-Region, for what lies in between; the two are checked against
 // each other.
 //
 // An optional argument that is null counts as absent, at any depth. 2.0 and 1e2 are
@@ -179,7 +179,7 @@ func (t *tool) structuredResult(c *call, v any) (answer, error) {
 	return answer{raw: append(out, "}]}"...), plain: true, whole: c.whole()}, nil
 }
 
-// plainResult makes a result of what is none and is not structured.
+// plainResult wraps a non-structured value in a ToolResult.
 func plainResult(out any) *ToolResult {
 	switch v := out.(type) {
 	case *ToolResult:
