@@ -13,7 +13,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
-// allocated returns how many bytes f allocates, and how many are in use afterwards that were not before.
+// allocated returns how many bytes f allocates, and how many are in use afterwards that were not
+// before.
 func allocated(f func()) (total, kept int64) {
 	var before, after runtime.MemStats
 	runtime.GC()

@@ -37,10 +37,9 @@ var errOutside = errors.New("mcp: only the handler of a tool, a prompt or a reso
 // in one round, ask all of them before looking at the errors; asking in several
 // goroutines is fine.
 //
-// When T cannot be a form, the call fails with an internal error, and the log says
-// what is wrong with T. Otherwise the error is [ErrDeclined] or [ErrCancelled] when that is what the user did,
-// and another one when the client cannot ask its user or when its answer does
-// not fit the form.
+// When T cannot be a form, the call fails with an internal error, and the log says what is wrong
+// with T. Otherwise the error is [ErrDeclined] or [ErrCancelled] when that is what the user did,
+// and another one when the client cannot ask its user or when its answer does not fit the form.
 func Elicit[T any](ctx context.Context, message string) (T, error) {
 	var v T
 	form, err := schema.Elicitation(reflect.TypeFor[T]())
@@ -98,7 +97,7 @@ func Roots(ctx context.Context) ([]Root, error) {
 // Ask is what [Elicit], [ElicitURL], [Sample] and [Roots] are made of: it sends
 // elicitation/create, sampling/createMessage or roots/list with any params, in
 // the form of the newest revision, and stores the result, in that form too. A
-// form that was filled in has been held against its requestedSchema, which must be
+// form that was filled in has been checked against its requestedSchema, which must be
 // valid; that of another server, in a relay, is enforced as far as it can be judged.
 func Ask(ctx context.Context, method string, params, result any) error {
 	c := callFrom(ctx)

@@ -63,7 +63,7 @@ var (
 func (n *need) met(c *call) bool { return n.in(c.rev) && n.has(c.caps()) }
 
 // refuse returns the error of a client that cannot. Where the protocol has one
-// of its own it is that (2026-07-28, basic, "Missing required capabilities").
+// that belongs to it, it is that (2026-07-28, basic, "Missing required capabilities").
 func (n *need) refuse(c *call) error {
 	if !c.rev.ReservedCodes {
 		if !n.in(c.rev) {

@@ -20,7 +20,7 @@ type asks struct {
 	mu        sync.Mutex
 	keys      keys
 	answers   map[string]jsonrpc.Raw       // by key; to be checked when they are used
-	responses map[string]jsonrpc.Raw       // of this round, as far as nobody has used them
+	responses map[string]jsonrpc.Raw       // of this round, as far as they are unused
 	requests  map[string]spec.InputRequest // of this round
 	over      bool                         // the handler has returned
 	memos     memos
@@ -45,8 +45,8 @@ func (x *sealing) init(s *Server) {
 	x.sealer = sealer
 }
 
-// openAsks prepares a call whose handler may ask, with what its earlier rounds
-// and this one have brought. For a relay that may be somebody else's, who will
+// openAsks prepares a call with a handler that may ask, with what its earlier rounds
+// and this one have brought. For a relay that may be another's, who will
 // tell: it is opened when the handler needs it.
 func (s *Server) openAsks(c *call) (err error) {
 	c.mayAsk, c.lazy = true, s.opts.Relay != nil

@@ -14,7 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
-// sumServer has a tool whose input and output are validated.
+// sumServer has a tool with input and output that are validated.
 func sumServer() *Server { return sumServerWith(nil) }
 
 func sumServerWith(o *ServerOptions) *Server {

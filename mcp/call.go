@@ -13,11 +13,10 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// call is one request that is being handled. It is the context that handlers
-// get: an own type, because a call must not cost the allocations of
-// context.WithValue.
+// call is one request that is being handled. It is the context that handlers get: its own type, for
+// with a callctx.Context it would be in a larger size class, 32 bytes for each call (TestCallBytes).
 type call struct {
-	context.Context //nolint:containedctx // this is a context itself
+	context.Context //nolint:containedctx // it is a context itself
 
 	srv     *Server  // that the client is connected to
 	mounted *mounted // the server in it that handles the call; nil: srv itself
@@ -42,11 +41,12 @@ type call struct {
 	forwards bool         // params are as the client sent them, for the Relay
 
 	mu   sync.Mutex
-	over bool  // the handler has returned: params and id are lent to somebody else
+	over bool  // the handler has returned: params and id are lent to another
 	asks *asks // what was asked; nil: nothing yet
 }
 
-// newCall returns the call of a request from client. One allocation holds what middleware sees of it, too.
+// newCall returns the call of a request from client. One allocation holds what middleware sees of
+// it, too.
 func (s *Server) newCall(ctx context.Context, client farcall.Caller, req *farcall.Request) *call {
 	var c *call
 	if s.middleware.none() {
@@ -59,14 +59,14 @@ func (s *Server) newCall(ctx context.Context, client farcall.Caller, req *farcal
 		})
 		c, both.call.request = &both.call, &both.request
 	}
-	c.Context, c.srv, c.client = ctx, s, client
+	c.derive(ctx).srv, c.client = s, client
 	c.method, c.id, c.params = req.Method, req.ID, req.Params
 	c.forwards = s.forwards(req.Method)
 	return c
 }
 
-// end is called when the handler has returned. One that goes on in a goroutine
-// of its own has no way to the client any more.
+// end is called when the handler has returned. One that goes on in another
+// goroutine has no way to the client any more.
 func (c *call) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,18 +85,38 @@ func callFrom(ctx context.Context) *call {
 	return c
 }
 
+// derive makes a context the parent of the call's.
+func (c *call) derive(parent context.Context) *call {
+	c.Context = parent
+	return c
+}
+
+// Parent returns the context that c is over.
+func (c *call) Parent() context.Context { return c.Context }
+
 // Value implements context.Context.
 func (c *call) Value(key any) any {
+	if v, ok := c.ContextValue(key); ok {
+		return v
+	}
+	return c.Context.Value(key)
+}
+
+// AfterFunc lets package context derive from this context without a goroutine.
+func (c *call) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
+
+// ContextValue returns what the call adds to the values of its parent.
+func (c *call) ContextValue(key any) (any, bool) {
 	switch key.(type) {
 	case callKey, inbound.Key:
-		return c
+		return c, true
 	case owner.ContextKey:
 		if c.srv.opts.Owner == nil && c.session == nil {
 			break // the transport knows, and its answer costs no allocation
 		}
-		return c.ownerValue()
+		return c.ownerValue(), true
 	}
-	return c.Context.Value(key)
+	return nil, false
 }
 
 // ownerValue returns the owner as the value of an owner.ContextKey.
@@ -124,15 +144,12 @@ func (c *call) owner() owner.Key {
 			return k
 		}
 	}
-	k := owner.From(c.Context)
+	k := owner.From(c.Parent())
 	if c.session != nil && !k.Authenticated() {
 		return c.session.owner
 	}
 	return k
 }
-
-// AfterFunc lets package context derive from this context without a goroutine.
-func (c *call) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
 
 // ClientInfo says who calls. What it says of itself is not verified.
 type ClientInfo struct {
@@ -152,8 +169,9 @@ type ClientInfo struct {
 	ProgressWanted bool
 }
 
-// ClientFrom returns what is known of the client whose request is being handled,
-// or nil outside of a handler. It is inlined: a caller that only copies the ClientInfo does not allocate one.
+// ClientFrom returns what is known of the client with a request that is being handled, or nil
+// outside of a handler. It is inlined: a caller that only copies the ClientInfo does not allocate
+// one.
 func ClientFrom(ctx context.Context) *ClientInfo {
 	i := new(ClientInfo)
 	if !describeClient(ctx, i) {
@@ -250,7 +268,7 @@ func (in *inputs) progressToken() jsonrpc.Raw {
 }
 
 // once notes the value of a member that matters, unless there is one already.
-// What is given twice is refused: whoever checked the request on its way here may
+// What is given twice is refused: anyone who checked the request on its way here may
 // have seen the other one.
 func once(at *jsonrpc.Raw, key, value []byte, twice *[]byte) bool {
 	switch {

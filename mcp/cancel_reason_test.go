@@ -35,9 +35,9 @@ func reasonServer(t *testing.T) (s *Server, begun chan struct{}, why chan error)
 	return s, begun, why
 }
 
-// TestCancelReasons: the cause of a caller's context is the reason that the handler sees, in every revision and
-// over every transport that can say it. Over HTTP a request of the modern era is cancelled by closing
-// it, which says nothing.
+// TestCancelReasons: the cause of a caller's context is the reason that the handler sees, in every
+// revision and over every transport that can say it. Over HTTP a request of the modern era is
+// cancelled by closing it, which says nothing.
 func TestCancelReasons(t *testing.T) {
 	long := strings.Repeat("é", 600)
 	causes := map[string]struct {
@@ -104,8 +104,8 @@ func TestCancelReasons(t *testing.T) {
 	}
 }
 
-// TestCancelReasonsOfQuestions: what a server asks its client is cancelled for the same reason as the call that it
-// is part of.
+// TestCancelReasonsOfQuestions: what a server asks its client is cancelled for the same reason as
+// the call that it is part of.
 func TestCancelReasonsOfQuestions(t *testing.T) {
 	const reason = "the operator has had enough"
 	try := func(t *testing.T, s *Server, connect func(*ClientOptions) (*Client, error)) {

@@ -19,12 +19,9 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// ErrSessionLost is wrapped by the failure of a call whose session the server
-// has ended, when a new one could not be begun.
-var ErrSessionLost = mcphttp.ErrSessionLost
-
 // A Client uses one MCP server, of whatever revision. Its methods may be called
-// by any number of goroutines at once.
+// by any number of goroutines at once. A call fails with
+// [mcphttp.ErrSessionLost] when the server has ended the session and a new one could not be begun.
 //
 // It finds out which revisions the server speaks (see [ClientOptions].Era), and
 // everything else is the same for all of them: what is given to it and what it
@@ -32,10 +29,10 @@ var ErrSessionLost = mcphttp.ErrSessionLost
 //
 // # Errors
 //
-// An error that the server answered is a *jsonrpc.Error, with the code that the
-// newest revision has for it, or spec.URLElicitationRequired. A tool's own failure is no error of CallTool: see
-// [ToolError]. A call that took too long fails with context.DeadlineExceeded, and
-// one whose connection ended with farcall.ErrClosed.
+// An error that the server answered is a *jsonrpc.Error, with the code that the newest revision has
+// for it, or spec.URLElicitationRequired. A tool's own failure is no error of CallTool: see
+// [ToolError]. A call that took too long fails with context.DeadlineExceeded, and one with a
+// connection that ended with farcall.ErrClosed.
 type Client struct {
 	opts           ClientOptions
 	modern, legacy []*era.Revision // what may be spoken, best first
@@ -51,8 +48,8 @@ type Client struct {
 	watched    watchedTasks
 	slow       late.Watch // of calls that have no answer yet
 
-	making   chan struct{} // held by whoever makes a link
-	leveling chan struct{} // held by whoever tells the server the level of its log
+	making   chan struct{} // held by the goroutine that makes a link
+	leveling chan struct{} // held by the goroutine that tells the server the level of its log
 
 	trace   *wirelog.Log // nil: none
 	address string       // of the server over HTTP, see addressOf
@@ -77,7 +74,7 @@ type ClientOptions struct {
 	// Default "auto": the newest that the server speaks.
 	Era string
 	// Timeout bounds how long a request may be without an answer. Each progress
-	// notification for it begins the time anew, and it does not run while the
+	// notification for it begins the time again, and it does not run while the
 	// server waits for one of the callbacks below. Default 60 s; negative: none.
 	Timeout time.Duration
 	// MaxTimeout bounds a request whatever its progress. Default 10 min;
@@ -100,7 +97,7 @@ type ClientOptions struct {
 	// The params and the result are in the form of the newest revision. The
 	// context has the values of the call during which the server asked when that is
 	// known (over HTTP, and in modern revisions), otherwise those of the connection.
-	// An error becomes the answer, or fails the call. Ask by itself offers nothing:
+	// An error becomes the answer, or fails the call. Ask on its own offers nothing:
 	// see Capabilities.
 	Ask func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error)
 	// Capabilities are declared instead of what these callbacks imply: a form and
@@ -115,29 +112,29 @@ type ClientOptions struct {
 	// level it is the server's choice, or in modern revisions nothing.
 	OnLog    func(*spec.LoggingMessageNotificationParams)
 	LogLevel string
-	// OnListChanged is told that a list has changed: "tools", "resources" or
-	// "prompts". OnResourceUpdated is told that a resource has changed. OnTask is
-	// told how a task fares. See [Client.Listen].
+	// OnListChanged is called when a list has changed: "tools", "resources" or
+	// "prompts". OnResourceUpdated is called when a resource has changed. OnTask is
+	// called when the status of a task changes. See [Client.Listen].
 	OnListChanged     func(kind string)
 	OnResourceUpdated func(uri string)
 	OnTask            func(*spec.DetailedTask)
-	// OnListening is told what a server has agreed to send, when Listen begins
+	// OnListening receives what a server has agreed to send, when Listen begins
 	// and whenever it has begun again; what happened in between was not told.
 	OnListening func(granted spec.SubscriptionFilter)
 	// OnNotice gets every notification but progress before the callbacks above, with
 	// its params in the form of the newest revision and a context as Ask has. It
-	// reports whether it has taken it, so that none of them but OnListening is told.
+	// reports whether it has taken it, so that none of them but OnListening receives.
 	// It must not block, nor keep the params.
 	OnNotice func(ctx context.Context, method string, params jsonrpc.Raw) (taken bool)
-	// OnElicitationComplete is called when the server says that the user has done what was asked for at a URL: id is
-	// the ElicitationID of the question (2025-11-25 only).
+	// OnElicitationComplete is called when the server says that the user has done what was asked for
+	// at a URL: id is the ElicitationID of the question (2025-11-25 only).
 	OnElicitationComplete func(id string)
 	// OnNotification gets all other notifications.
 	OnNotification func(method string, params []byte)
-	// OnSessionLost is told that the server had ended the session and that there
-	// is a new one.
+	// OnSessionLost is called when the server has ended the session and a new one has begun: once
+	// for each session, by the call that finds it out first. Others do not wait until it returns.
 	OnSessionLost func()
-	// OnWarning is told what is wrong but hurts no call: a tool whose definition
+	// OnWarning receives what is wrong but hurts no call: a tool with a definition that
 	// is not valid and is left out, for example.
 	OnWarning func(error)
 
@@ -146,7 +143,7 @@ type ClientOptions struct {
 	// MaxRounds bounds how often a server may ask for more in one call.
 	// Default 10.
 	MaxRounds int
-	// Redial makes the connection that Connect was given anew when it has ended:
+	// Redial makes the connection that Connect was given again when it has ended:
 	// it starts the server's process again, for example. Nil: the client is of no
 	// use then.
 	Redial func(context.Context) (farcall.Transport, error)
@@ -172,7 +169,8 @@ type ClientOptions struct {
 	// an error, which OnWarning gets, nothing more is written. Close waits a second
 	// for the last lines.
 	Trace io.Writer
-	// HTTP adjusts Dial: its Header, TLS and MaxMessage count for all addresses, the rest for http and https.
+	// HTTP adjusts Dial: its Header, TLS and MaxMessage count for all addresses, the rest for http and
+	// https.
 	HTTP *mcphttp.DialOptions
 	// RPC adjusts the peer below; its Dialect is MCP's.
 	RPC *farcall.Options
@@ -214,7 +212,7 @@ func newClient(ctx context.Context, o *ClientOptions) (*Client, error) {
 // Connect returns a client of the server at the other end of a transport, which
 // it closes in the end: stream.Command for a child process, for example. The
 // context bounds the connecting only. With [ClientOptions].Redial a connection
-// that has ended is made anew, as after [Dial].
+// that has ended is made again, as after [Dial].
 func Connect(ctx context.Context, t farcall.Transport, o *ClientOptions) (*Client, error) {
 	c, err := newClient(ctx, o)
 	if err != nil {
@@ -266,7 +264,7 @@ func (c *Client) Dropped() uint64 {
 }
 
 // Close ends the session, unless [Client.Session] has returned it, the connection
-// and what is under way, and waits for the callbacks, none of which may call it.
+// and what is under way, and waits for the callbacks. No callback may call it.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	was, l := c.closed, c.cur

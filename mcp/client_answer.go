@@ -69,7 +69,7 @@ func (c *Client) answerAll(ctx context.Context, requests map[string]spec.InputRe
 }
 
 // answerSafely turns the panic of a callback into an error. A request that comes
-// by itself has that of the peer.
+// on its own has that of the peer.
 func (c *Client) answerSafely(ctx context.Context, request spec.InputRequest) (answer jsonrpc.Raw, err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -202,11 +202,12 @@ func (c *Client) attempt(ctx context.Context, method string, send func(*link) er
 func (c *Client) repaired(ctx context.Context, l *link, method string, err error) bool {
 	var wire *jsonrpc.Error
 	var status *mcphttp.StatusError
-	lost, taken := errors.Is(err, ErrSessionLost), errors.Is(err, errTaken)
+	lost, taken := errors.Is(err, mcphttp.ErrSessionLost), errors.Is(err, errTaken)
 	switch {
 	case lost: // a 404: the server has not looked at the call, unless it had taken it before
 	case l.rev.RequestMeta && errors.As(err, &wire):
-		// A legacy server, which may have taken the place of a modern one, refuses so what has no session.
+		// A legacy server, which may have taken the place of a modern one, refuses so what has no
+		// session.
 		legacy := wire.Code == jsonrpc.InvalidRequest && errors.As(err, &status) && status.Status == http.StatusBadRequest
 		if wire.Code != spec.UnsupportedProtocolVersion && !legacy {
 			return false
@@ -219,15 +220,15 @@ func (c *Client) repaired(ctx context.Context, l *link, method string, err error
 			return false
 		}
 	case errors.Is(err, farcall.ErrClosed):
-		return c.dial != nil && harmless(method) // link connects anew
+		return c.dial != nil && harmless(method) // link connects again
 	default:
 		return false
 	}
 	if _, again := c.renew(ctx, l); again != nil {
-		c.warn("%q failed (%w), and the server could not be asked anew: %w", method, err, again)
+		c.warn("%q failed (%w), and the server could not be asked again: %w", method, err, again)
 		return false
 	}
-	if lost && c.opts.OnSessionLost != nil {
+	if lost && c.opts.OnSessionLost != nil && l.lost.CompareAndSwap(false, true) { // all calls under way find out
 		c.opts.OnSessionLost()
 	}
 	return !taken || harmless(method)
@@ -255,7 +256,7 @@ func (c *Client) failure(l *link, method string, err error) error {
 	switch {
 	case errors.Is(err, ErrNotSent):
 		return err
-	case errors.Is(err, ErrSessionLost) && !errors.Is(err, errTaken):
+	case errors.Is(err, mcphttp.ErrSessionLost) && !errors.Is(err, errTaken):
 		return fmt.Errorf("%w: %q: %w", ErrNotSent, method, err)
 	case (errors.Is(err, farcall.ErrClosed) || errors.Is(err, errTaken)) && !harmless(method):
 		return fmt.Errorf("mcp: %q was under way and may or may not have had its effect: %w", method, err)
@@ -367,7 +368,7 @@ func (c *Client) link(ctx context.Context) (*link, error) {
 func (l *link) gone() bool { return l.ctx.Err() != nil || l.peer.Err() != nil }
 
 // renew makes a link in the place of one that is of no use any more, unless
-// somebody has.
+// another call has.
 func (c *Client) renew(ctx context.Context, old *link) (*link, error) {
 	select {
 	case c.making <- struct{}{}:

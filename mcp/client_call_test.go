@@ -269,7 +269,7 @@ func elicitIn(t *testing.T, rev, params string, o *ClientOptions) (any, error) {
 	return got, err
 }
 
-// A modern server cannot ask by a request of its own, a legacy one can ping.
+// A modern server cannot ask by its own request, a legacy one can ping.
 func TestServerRequests(t *testing.T) {
 	_, f := mustPipe(t, modernFake(nil), &ClientOptions{Elicit: confirm})
 	if err := f.peer.Call(t.Context(), "elicitation/create", nil, nil); !errors.Is(err, jsonrpc.MethodNotFound) {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall"
@@ -34,6 +35,7 @@ type link struct {
 	opened chan struct{} // closed when the server has answered to that
 	ended  chan error    // gets the end of that stream
 	watch  watchList     // legacy subscriptions to resources
+	lost   atomic.Bool   // OnSessionLost was called for its session
 }
 
 func (c *Client) newLink(w *line, rev *era.Revision, info *ServerInfo) *link {
@@ -311,7 +313,7 @@ func (c *Client) wantsSSE(err error) bool {
 	return false
 }
 
-// settled does what a new link needs besides. It waits until what the server may
+// settled does what a new link also needs. It waits until what the server may
 // ask from now on has a way to come.
 func (c *Client) settled(ctx context.Context, l *link) {
 	if !l.rev.Handshake {

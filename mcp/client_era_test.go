@@ -46,7 +46,7 @@ func TestEraOverStreams(t *testing.T) {
 		{name: "legacy, another error", server: legacyFake(replies{"server/discover": jsonrpc.Errorf(-32600, "not initialized")}), want: revLegacy, inits: 1},
 		{name: "legacy, an empty result", server: legacyFake(replies{"server/discover": `{}`}), want: revLegacy, inits: 1},
 		{name: "legacy, silent", server: legacyFake(replies{"server/discover": do(silent)}), want: revLegacy, inits: 1},
-		{name: "legacy, -32022 of its own", server: legacyFake(replies{"server/discover": jsonrpc.Errorf(-32022, "what?")}), want: revLegacy, inits: 1},
+		{name: "legacy, with its own -32022", server: legacyFake(replies{"server/discover": jsonrpc.Errorf(-32022, "what?")}), want: revLegacy, inits: 1},
 		{name: "modern, never initialize", server: legacyFake(replies{"server/discover": unsupported(`["2099-01-01"]`)}), want: "the server speaks 2099-01-01 and this client may speak 2026-07-28, 2025-11-25"},
 		{name: "modern that names a legacy revision", server: legacyFake(replies{"server/discover": unsupported(`["2099-01-01","2025-11-25"]`)}), want: revLegacy, inits: 1},
 		{name: "missing capability", server: legacyFake(replies{"server/discover": jsonrpc.Errorf(-32021, "sampling needed")}), want: "sampling needed"},

@@ -70,9 +70,9 @@ func TestBadEvents(t *testing.T) {
 		{"a member twice", `{"jsonrpc":"2.0","id":1,"method":"roots/list","method":"ping"}`, "twice"},
 		{"no jsonrpc", `{"method":"notifications/message"}`, "no message"},
 		{"bad params", `{"jsonrpc":"2.0","method":"notifications/message","params":5}`, "no message"},
-		{"nobody's response", `{"jsonrpc":"2.0","id":777,"result":{}}`, ""},
-		{"nobody's progress", `{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`, ""},
-		{"id null", `{"jsonrpc":"2.0","id":null,"method":"roots/list"}`, "id is null"},
+		{"unknown response", `{"jsonrpc":"2.0","id":777,"result":{}}`, ""},
+		{"unknown progress", `{"jsonrpc":"2.0","method":"notifications/progress","params":{}}`, ""},
+		{"id null", `{"jsonrpc":"2.0","id":null,"method":"roots/list"}`, "id that is null"},
 		{"in a batch", `[5,{"jsonrpc":"2.0"},{"jsonrpc":"2.0","method":"notifications/x"}]`, "no message"},
 		{"an empty batch", `[]`, ""},
 	} {
@@ -133,7 +133,7 @@ func TestBadAnswer(t *testing.T) {
 	}
 }
 
-// Progress belongs to the call whose token it has, whatever stream it comes on.
+// Progress belongs to the call with the token that it has, whatever stream it comes on.
 func TestProgressElsewhere(t *testing.T) {
 	reports := make(chan string)
 	released := make(chan struct{})
@@ -162,7 +162,7 @@ func TestProgressElsewhere(t *testing.T) {
 			for n := range 3 {
 				reports <- fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, m.Params.Meta.ProgressToken, n)
 			}
-			reports <- `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"nobody's","progress":9}}`
+			reports <- `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"unknown","progress":9}}`
 			<-released
 			w.Header().Set("Content-Type", "application/json")
 			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]}}`, m.ID)

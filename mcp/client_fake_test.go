@@ -192,7 +192,7 @@ func mustDial(t *testing.T, target string, o *ClientOptions) *Client {
 	return c
 }
 
-// warnings collects what OnWarning is told.
+// warnings collects what OnWarning receives.
 type warnings struct {
 	mu  sync.Mutex
 	all []string

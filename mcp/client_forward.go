@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -22,8 +23,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// ErrNotSent is wrapped by the failure of a call of which the server has surely
-// taken nothing: no connection could be made, or it had ended before, or the
+// ErrNotSent is wrapped by the failure of a call that the server did surely
+// not receive: no connection could be made, or it had ended before, or the
 // session had.
 var ErrNotSent = errors.New("mcp: the request was not sent")
 
@@ -44,7 +45,8 @@ type forwarding struct {
 	begun bool         // first is in use
 }
 
-// deadline returns a context for a round. Most calls have one round, and this costs them no allocation.
+// deadline returns a context for a round. Most calls have one round, and this costs them no
+// allocation.
 func (w *forwarding) deadline() *callDeadline {
 	if w.begun {
 		return &callDeadline{}
@@ -70,9 +72,9 @@ func (w *forwarding) toSend() any {
 // a cache, decoded or validated. Where the call became a task, it is the result of
 // that; the end of the context cancels the task.
 //
-// Errors are those of [Client.Request], passed on ([farcall.PassOn]): a handler that returns one answers
-// as the server did. Forward does not act on spec.URLElicitationRequired. A call whose error does not
-// wrap [ErrNotSent] may have had its effect.
+// Errors are those of [Client.Request], passed on ([farcall.PassOn]): a handler that returns one
+// answers as the server did. Forward does not act on spec.URLElicitationRequired. A call with an
+// error that does not wrap [ErrNotSent] may have had its effect.
 func (c *Client) Forward(ctx context.Context, f *relay.Forward) (result jsonrpc.Raw, in *era.Revision, err error) {
 	result, in, err = c.forward(ctx, f)
 	return result, in, farcall.PassOn(err)
@@ -126,8 +128,8 @@ func resultType(raw jsonrpc.Raw) string {
 	}
 }
 
-// round makes one round. A tool whose definition may have changed is looked up
-// anew (2026-07-28, Streamable HTTP, "Client Behavior").
+// round makes one round. A tool with a definition that may have changed is looked up
+// again (2026-07-28, Streamable HTTP, "Client Behavior").
 func (w *forwarding) round(ctx context.Context) (*link, error) {
 	for again := false; ; again = true {
 		if w.Method == spec.MethodToolsCall {
@@ -213,26 +215,27 @@ func (w *forwarding) exchange(ctx context.Context, l *link) error {
 // A besidesKey has the context that was given to Forward in that of an exchange.
 type besidesKey struct{}
 
-// besides returns the context for what the server sends during an exchange: it
-// has the values of the call, but nothing that is meant for the exchange alone.
-func besides(ctx context.Context) context.Context {
-	if values, ok := ctx.Value(besidesKey{}).(context.Context); ok {
-		return &valued{ctx, values}
+// detached returns the context for what the server sends during an exchange: it
+// has the values of the call, but not what is meant for the exchange alone.
+func detached(ctx context.Context) context.Context {
+	values, ok := ctx.Value(besidesKey{}).(context.Context)
+	if !ok {
+		return ctx
 	}
-	return ctx
+	v := &valued{values: values}
+	v.Context = callctx.Over(ctx, v)
+	return v
 }
 
-// valued has the values of another context.
+// valued is a context with the values of another one.
 type valued struct {
-	context.Context //nolint:containedctx // it is a context itself
-	values          context.Context
+	callctx.Context
+
+	values context.Context //nolint:containedctx // it is a context itself
 }
 
-func (v *valued) Value(key any) any { return v.values.Value(key) }
-
-// AfterFunc lets package context derive from this context without a goroutine
-// (see context.AfterFunc).
-func (v *valued) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(v.Context, f) }
+// ContextValue implements callctx.Values.
+func (v *valued) ContextValue(key any) (any, bool) { return v.values.Value(key), true }
 
 // A route notes whether a request got as far as a connection.
 type route struct{ connected atomic.Bool }
@@ -254,7 +257,7 @@ func (r *route) none(err error) bool {
 	return errors.As(err, &dial) && dial.Op == "dial" || errors.As(err, &name) || errors.As(err, &cert)
 }
 
-// Notify sends a notification, whose params are an object in the form of the
+// Notify sends a notification. Its params are an object in the form of the
 // newest revision, or nil. It does nothing where the server's revision does not
 // have it. Nil means that it will be sent, not that it has arrived.
 func (c *Client) Notify(ctx context.Context, method string, params jsonrpc.Raw) error {
@@ -264,7 +267,7 @@ func (c *Client) Notify(ctx context.Context, method string, params jsonrpc.Raw) 
 		}
 		own, err := era.Translate(era.Notification, method, params, era.Latest(), l.rev)
 		if err != nil {
-			return nil //nolint:nilerr // it cannot be said there
+			return nil //nolint:nilerr // the revision has no such message
 		}
 		return l.peer.Notify(ctx, method, orNothing(own))
 	})

@@ -62,7 +62,7 @@ func TestForwardNotSent(t *testing.T) {
 	}
 }
 
-// A connection that cannot be made anew carries nothing.
+// A connection that cannot be made again carries nothing.
 func TestForwardNoLink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &process{f: &fakeServer{t: t, replies: legacyFake(replies{"x": `{"a":1}`})}}
@@ -120,7 +120,7 @@ func TestForwardHTTPNotSent(t *testing.T) {
 			if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, ErrNotSent) || !errors.Is(err, mcphttp.ErrConnect) {
 				t.Errorf("refused: %v", err)
 			}
-			var r route // of a request that was sent, to whose answer there is no way back
+			var r route // of a request that was sent, without a way back for its answer
 			r.connected.Store(true)
 			if r.none(&net.OpError{Op: "dial"}) {
 				t.Error("a lost answer")
@@ -129,7 +129,7 @@ func TestForwardHTTPNotSent(t *testing.T) {
 	}
 }
 
-// A session that the server has forgotten is begun anew, without the caller's
+// A session that the server has forgotten is begun again, without the caller's
 // doing.
 func TestForwardSessionLost(t *testing.T) {
 	var session atomic.Value
@@ -156,12 +156,12 @@ func TestForwardSessionLost(t *testing.T) {
 		}
 	}
 	session.Store("s9") // which the new session will not be
-	if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, ErrSessionLost) || !errors.Is(err, ErrNotSent) {
+	if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, mcphttp.ErrSessionLost) || !errors.Is(err, ErrNotSent) {
 		t.Error(err)
 	}
 }
 
-// A call whose answer is lost with the session may have had its effect.
+// A call with an answer that is lost with the session may have had its effect.
 func TestForwardAnswerLost(t *testing.T) {
 	var taken atomic.Int32
 	f, url := httpFake(t, legacyFake(replies{"tools/list": `{"tools":[]}`}), func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
@@ -179,7 +179,7 @@ func TestForwardAnswerLost(t *testing.T) {
 	f.set("tools/call", `{"content":[]}`)
 	c := mustDial(t, url, &ClientOptions{Era: "legacy"})
 	_, _, err := c.Forward(t.Context(), callOf("x"))
-	if !errors.Is(err, ErrSessionLost) || errors.Is(err, ErrNotSent) || !strings.Contains(err.Error(), "may or may not") || taken.Load() != 1 {
+	if !errors.Is(err, mcphttp.ErrSessionLost) || errors.Is(err, ErrNotSent) || !strings.Contains(err.Error(), "may or may not") || taken.Load() != 1 {
 		t.Errorf("%v, called %d times", err, taken.Load())
 	}
 	if _, _, err := c.Forward(t.Context(), callOf("x")); err != nil || f.count("initialize") != 2 {

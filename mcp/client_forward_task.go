@@ -22,7 +22,7 @@ func (w *forwarding) mayBeTask(l *link) bool {
 }
 
 // How long the answer to a call that was given up may still come. A server that
-// was told to make a task of it, answers at once.
+// was asked to make a task of it, answers at once.
 const (
 	taskGrace = closeTimeout
 	callGrace = 100 * time.Millisecond
@@ -88,8 +88,8 @@ func (w *forwarding) resume(ctx context.Context) (jsonrpc.Raw, *era.Revision, er
 	return w.finish(ctx, t)
 }
 
-// follower returns the follower of the task of this call. It may cancel the task after Forward has returned,
-// when the bytes of the caller's request are in use again: it has copies of them.
+// follower returns the follower of the task of this call. It may cancel the task after Forward has
+// returned, when the bytes of the caller's request are in use again: it has copies of them.
 func (w *forwarding) follower() *follower {
 	who := &relay.Forward{Info: w.Info, Capabilities: w.Capabilities, Timeout: w.Timeout}
 	if w.rev.RequestMeta {
@@ -121,8 +121,8 @@ func (c *Client) forwardTask(ctx context.Context, f *relay.Forward) (jsonrpc.Raw
 	return raw, era.Latest(), err
 }
 
-// withoutRelatedTask returns a result that does not name the task whose result it
-// is, which nobody knows of any more.
+// withoutRelatedTask returns a result that does not name the task with the result that it
+// is, which is not known any more.
 func withoutRelatedTask(raw jsonrpc.Raw) jsonrpc.Raw {
 	meta := scan.Member(raw, "_meta")
 	if scan.Member(meta, spec.MetaRelatedTask) == nil {

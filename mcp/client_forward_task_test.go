@@ -87,7 +87,7 @@ func TestForwardTaskFails(t *testing.T) {
 	})
 }
 
-// A task that nobody waits for any more is cancelled.
+// A task without a waiting caller is cancelled.
 func TestForwardTaskCancelled(t *testing.T) {
 	eachTaskForwarder(t, func(t *testing.T, rev, over string) {
 		ended := make(chan error, 10)
@@ -174,7 +174,7 @@ func TestForwardTaskAsks(t *testing.T) {
 			Ask: func(ctx context.Context, _ string, _ jsonrpc.Raw) (jsonrpc.Raw, error) {
 				tags <- tagOf(ctx)
 				if silent.Load() {
-					return nil, errors.New("nobody is there")
+					return nil, errors.New("no user is there")
 				}
 				return jsonrpc.Raw(`{"action":"accept","content":{"name":"Bob"}}`), nil
 			},
@@ -197,7 +197,7 @@ func TestForwardTaskAsks(t *testing.T) {
 		if err == nil && !strings.Contains(string(raw), `"isError":true`) {
 			t.Errorf("%s, %v", raw, err)
 		}
-		if rev == revModern && !strings.Contains(err.Error(), "nobody is there") {
+		if rev == revModern && !strings.Contains(err.Error(), "no user is there") {
 			t.Error(err)
 		}
 		if <-ended == nil {

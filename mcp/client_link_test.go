@@ -47,8 +47,39 @@ func TestSessionLost(t *testing.T) {
 		t.Error(err, lost, f.got)
 	}
 	session.Store("s9") // which the new session will not be
-	if err := call(); !errors.Is(err, ErrSessionLost) {
+	if err := call(); !errors.Is(err, mcphttp.ErrSessionLost) {
 		t.Error(err)
+	}
+}
+
+// TestSessionLostOnce: calls that are under way together when their session is lost all go on in
+// the new one, and OnSessionLost is called once.
+func TestSessionLostOnce(t *testing.T) {
+	const together = 20
+	var met sync.WaitGroup
+	met.Add(together)
+	_, url := httpFake(t, legacyFake(replies{"tools/call": `{"content":[]}`}), func(_ *fakeServer, w http.ResponseWriter, r *http.Request, body []byte) bool {
+		if r.Header.Get("Mcp-Session-Id") != "s1" || !strings.Contains(string(body), `"tools/call"`) {
+			return false
+		}
+		met.Done()
+		met.Wait() // each has been sent before the first knows
+		http.Error(w, "no such session", http.StatusNotFound)
+		return true
+	})
+	var lost atomic.Int32
+	c := mustDial(t, url, &ClientOptions{OnSessionLost: func() { lost.Add(1) }})
+	var calls sync.WaitGroup
+	for range together {
+		calls.Go(func() {
+			if _, err := c.CallTool(t.Context(), "x", nil); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	calls.Wait()
+	if n := lost.Load(); n != 1 {
+		t.Errorf("OnSessionLost was called %d times", n)
 	}
 }
 
@@ -319,8 +350,8 @@ func TestListenLegacy(t *testing.T) {
 	})
 }
 
-// Over HTTP a legacy server asks on the stream of the call and on the one of its
-// own; notifications keep their order.
+// Over HTTP a legacy server asks on the stream of the call and on the standalone
+// stream; notifications keep their order.
 func TestLegacyHTTPRequests(t *testing.T) {
 	answered := make(chan string, 2)
 	release := make(chan struct{})
@@ -425,8 +456,8 @@ func TestTasksModern(t *testing.T) {
 		if _, err := c.CallTool(t.Context(), "x", nil); !errors.Is(err, jsonrpc.InternalError) {
 			t.Error(err)
 		}
-		f.set("tasks/get", `{`+task+`"status":"cancelled","statusMessage":"by whom"}`)
-		if _, err := c.WaitTask(t.Context(), "7"); err == nil || !strings.Contains(err.Error(), "cancelled and has no result: by whom") {
+		f.set("tasks/get", `{`+task+`"status":"cancelled","statusMessage":"by the user"}`)
+		if _, err := c.WaitTask(t.Context(), "7"); err == nil || !strings.Contains(err.Error(), "cancelled and has no result: by the user") {
 			t.Error(err)
 		}
 		f.set("tasks/get", `{`+task+`"status":"working"}`)

@@ -24,7 +24,7 @@ const listenedWell = time.Minute
 // Listen asks the server to tell of changes, which go to the callbacks of
 // ClientOptions. It returns when the context has ended, with its error, or when
 // the server refuses. When the stream breaks off, or the server ends it, Listen
-// begins anew. Changes in between were missed: OnListChanged and OnResourceUpdated
+// begins again. Changes in between were missed: OnListChanged and OnResourceUpdated
 // are called for everything that the server has agreed to tell of, and OnListening
 // before.
 func (c *Client) Listen(ctx context.Context, filter spec.SubscriptionFilter) error {
@@ -58,7 +58,7 @@ func (c *Client) Listen(ctx context.Context, filter spec.SubscriptionFilter) err
 	}
 }
 
-// missed drops what may have changed while nobody listened.
+// missed drops what may have changed while the client did not listen.
 func (c *Client) missed(f spec.SubscriptionFilter) {
 	if f.ToolsListChanged {
 		c.shelf.stale()
@@ -78,12 +78,12 @@ func (c *Client) missed(f spec.SubscriptionFilter) {
 
 var errNoStream = errors.New("the server has no stream for what belongs to no call (it refuses GET), so that it cannot tell of changes")
 
-// final reports whether listening anew would fail in the same way.
+// final reports whether listening again would fail in the same way.
 func (c *Client) final(l *link, err error) bool {
 	var refused *jsonrpc.Error
 	var status *mcphttp.StatusError
 	switch {
-	case err == nil, errors.Is(err, ErrSessionLost):
+	case err == nil, errors.Is(err, mcphttp.ErrSessionLost):
 		return false
 	case errors.Is(err, errNoStream), errors.As(err, &refused):
 		return true
@@ -214,7 +214,7 @@ func (c *Client) mayHaveChanged(f spec.SubscriptionFilter) {
 	}
 }
 
-// watchLegacy listens in the legacy way until the link has ended: lists are told
+// watchLegacy listens in the legacy way until the link has ended: lists are announced
 // of anyway, and resources are subscribed to one by one.
 func (c *Client) watchLegacy(ctx context.Context, l *link, filter spec.SubscriptionFilter, again bool) error {
 	c.openEvents(ctx, l)
@@ -293,7 +293,7 @@ func (c *Client) watchCall(ctx context.Context, l *link, method, uri string) err
 	if _, err = c.exchange(ctx, l, q); err == nil {
 		return nil
 	}
-	if errors.Is(err, ErrSessionLost) && ctx.Err() == nil {
+	if errors.Is(err, mcphttp.ErrSessionLost) && ctx.Err() == nil {
 		c.repaired(ctx, l, method, err)
 	}
 	return err
@@ -318,7 +318,7 @@ func (c *Client) openEvents(ctx context.Context, l *link) {
 				return
 			case err == nil:
 				err = errNoStream
-			case errors.Is(err, ErrSessionLost):
+			case errors.Is(err, mcphttp.ErrSessionLost):
 				c.repaired(l.ctx, l, "", err)
 			default:
 				c.warn("the stream for what belongs to no call has ended: %w", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -22,7 +23,7 @@ type progressSink func(value jsonrpc.Raw)
 
 type sinkKey struct{}
 
-// OnProgress returns a context whose calls ask for progress: f gets each report,
+// OnProgress returns a context; calls with it ask for progress: f gets each report,
 // one after the other, and all of them before the call returns. It may call the
 // server in its turn. Of reports that come faster than f takes them the oldest
 // are passed over, from 10,000 on.
@@ -59,7 +60,8 @@ func (c *Client) send(ctx context.Context, w *line, method string, params jsonrp
 	return raw, err
 }
 
-// callWithin makes a call, as [farcall.Caller] does; its progress, if it is to be asked for, goes to sink.
+// callWithin makes a call, as [farcall.Caller] does; its progress, if it is to be asked for, goes
+// to sink.
 func (w *line) callWithin(p *callDeadline, method string, params any, result *jsonrpc.Raw, sink progressSink) error {
 	ctx := context.Context(p)
 	if sink != nil {
@@ -96,7 +98,7 @@ func (e *tooLateError) Unwrap() error { return context.DeadlineExceeded }
 // also the context of the call: the caller's, for a call over a stream, which is
 // given up when it is too late, and otherwise one that ends then.
 type callDeadline struct {
-	context.Context //nolint:containedctx // it is a context itself
+	callctx.Context
 
 	idle, most time.Duration
 	asked      *attention // the server waits for us while it lasts
@@ -115,11 +117,12 @@ type callDeadline struct {
 
 // begin starts the time of a call on a line.
 func (p *callDeadline) begin(ctx context.Context, w *line, idle, most time.Duration) {
-	p.Context, p.idle, p.most, p.asked, p.slow = ctx, idle, most, &w.asked, &w.c.slow
+	p.idle, p.most, p.asked, p.slow = idle, most, &w.asked, &w.c.slow
 	if w.http != nil {
-		p.Context, p.cancel = context.WithCancelCause(ctx)
+		ctx, p.cancel = context.WithCancelCause(ctx)
 		p.call = ending(p.cancel)
 	}
+	p.Context = callctx.Over(ctx, p)
 	p.begun = time.Now()
 	p.alive = p.begun
 	switch left, bounded := p.left(); {
@@ -137,16 +140,11 @@ type ending context.CancelCauseFunc
 // GiveUp implements late.Call.
 func (cancel ending) GiveUp(reason error) { cancel(reason) }
 
-// Value implements context.Context.
-func (p *callDeadline) Value(key any) any {
-	if _, ok := key.(late.LimitKey); ok && p.cancel == nil {
-		return p
-	}
-	return p.Context.Value(key)
+// ContextValue implements callctx.Values.
+func (p *callDeadline) ContextValue(key any) (any, bool) {
+	_, ok := key.(late.LimitKey)
+	return p, ok && p.cancel == nil
 }
-
-// AfterFunc lets package context derive from this context without a goroutine.
-func (p *callDeadline) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(p.Context, f) }
 
 // Began implements late.Limit.
 func (p *callDeadline) Began(c late.Call) {

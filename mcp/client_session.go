@@ -36,21 +36,22 @@ type savedSession struct {
 // another process for example, without a handshake. It works in every revision: where there is no
 // session, the later client needs only what the server has said of itself. Session sends nothing.
 //
-// From then on Close leaves the session on the server, which ends it when no client uses it for some
-// time. To end it at once, resume it, and call Close without Session. Subscriptions to resources stay,
-// too, where the server keeps them in the session, unless the context of Listen ends before Close.
+// From then on Close leaves the session on the server, which ends it when no client uses it for
+// some time. To end it at once, resume it, and call Close without Session. Subscriptions to
+// resources stay, too, where the server keeps them in the session, unless the context of Listen
+// ends before Close.
 //
-// What happens after Session is not in the bytes. Calls that are in flight at Close are lost. The server
-// sends events again that come after Session. When a new session has replaced the one in the bytes,
-// call Session again.
+// What happens after Session is not in the bytes. Calls that are in flight at Close are lost. The
+// server sends events again that come after Session. When a new session has replaced the one in the
+// bytes, call Session again.
 //
-// The bytes have the id of the session, which may be all that an attacker needs to use it: keep them
-// as secret as a password. They have none of the client's credentials: neither headers nor the user,
-// password and query of the address. They have at most 1 MiB.
+// The bytes have the id of the session, which may be all that an attacker needs to use it: keep
+// them as secret as a password. They have none of the client's credentials: neither headers nor the
+// user, password and query of the address. They have at most 1 MiB.
 //
-// Session fails when the session cannot be resumed: over HTTP+SSE and other transports than HTTP; with
-// [ErrSessionLost] while a new session replaces a lost one; with farcall.ErrClosed after Close; and when
-// the server's description of itself is too long.
+// Session fails when the session cannot be resumed: over HTTP+SSE and other transports than HTTP;
+// with [mcphttp.ErrSessionLost] while a new session replaces a lost one; with farcall.ErrClosed
+// after Close; and when the server's description of itself is too long.
 func (c *Client) Session() ([]byte, error) {
 	c.mu.Lock()
 	l, closed, level := c.cur, c.closed, c.level
@@ -115,8 +116,8 @@ func parseSession(raw []byte) (*savedSession, error) {
 	return s, nil
 }
 
-// addressOf returns the part of a URL that says which server it is. Users, passwords and queries may
-// be credentials.
+// addressOf returns the part of a URL that says which server it is. Users, passwords and queries
+// may be credentials.
 func addressOf(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path, RawPath: u.RawPath}).String()
 }

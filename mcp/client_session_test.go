@@ -101,7 +101,8 @@ func next[T any](t *testing.T, what string, from <-chan T) T {
 }
 
 // In each revision a second client goes on where the first one ends: with its tools, log level and
-// subscription, without another handshake, and with the events in between where streams are resumable.
+// subscription, without another handshake, and with the events in between where streams are
+// resumable.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	for _, rev := range era.Revisions() {
@@ -241,8 +242,8 @@ func TestResumeIDs(t *testing.T) {
 	}
 }
 
-// A session that the server does not know any more is replaced by a new one, which Close ends: at the
-// first call or, with a callback for what the server sends, when the stream for that is opened.
+// A session that the server does not know any more is replaced by a new one, which Close ends: at
+// the first call or, with a callback for what the server sends, when the stream for that is opened.
 func TestResumeLost(t *testing.T) {
 	t.Parallel()
 	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {

@@ -26,9 +26,9 @@ const (
 	taskPollMax   = time.Minute
 )
 
-// StartTask calls a tool as a task and returns the task, whose result WaitTask
+// StartTask calls a tool as a task and returns the task; WaitTask returns its result.
 // returns. The server keeps it for ttl, or, when that is 0, as long as it likes;
-// in modern revisions it always decides by itself, and also whether there is a
+// in modern revisions it always decides on its own, and also whether there is a
 // task at all: a result that comes at once is a completed task without an id.
 //
 // It fails when the server has no tasks, and in modern revisions also without
@@ -171,7 +171,7 @@ func modernTask(t *spec.LegacyTask) *spec.DetailedTask {
 	}}
 }
 
-// finishTask follows a task that nobody else knows of: it is cancelled when the
+// finishTask follows a task that is not known elsewhere: it is cancelled when the
 // context ends.
 func (c *Client) finishTask(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, error) {
 	raw, _, err := c.follower().finish(ctx, t)
@@ -199,7 +199,7 @@ func (c *Client) follower() *follower {
 	}}
 }
 
-// finish follows a task that nobody else knows of. It is cancelled when the
+// finish follows a task that is not known elsewhere. It is cancelled when the
 // context ends, and when what it asks gets no answer.
 func (f *follower) finish(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Raw, *era.Revision, error) {
 	raw, in, err := f.follow(ctx, t)
@@ -223,7 +223,7 @@ func (f *follower) giveUp(ctx context.Context, id string) {
 				return
 			}
 		}
-		// A server whose connection has ended needs no telling.
+		// A server with a connection that has ended needs no telling.
 		if _, _, err := f.call(ctx, spec.MethodTasksCancel, paramsOfTask(id)); err != nil && !errors.Is(err, farcall.ErrClosed) {
 			f.c.warn("the task %q could not be cancelled: %w", id, err)
 		}
@@ -249,7 +249,7 @@ func (f *follower) follow(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Ra
 		}
 		switch {
 		case l.rev.LegacyTasks && (spec.TaskEnded(t.Status) || t.Status == spec.TaskInputRequired):
-			// The result is a call of its own, during which the server asks for what
+			// The result is its own call, during which the server asks for what
 			// it needs (2025, Tasks, "Input Required Status").
 			raw, in, err := f.call(ctx, spec.MethodTasksResult, paramsOfTask(t.TaskID))
 			if late := (*tooLateError)(nil); !errors.As(err, &late) || ctx.Err() != nil {
@@ -272,7 +272,8 @@ func (f *follower) follow(ctx context.Context, t *spec.DetailedTask) (jsonrpc.Ra
 	}
 }
 
-// state asks for a task. Its error is jsonrpc.InvalidParams when the id of a resumed task names another task.
+// state asks for a task. Its error is jsonrpc.InvalidParams when the id of a resumed task names
+// another task.
 func (f *follower) state(ctx context.Context, id string) (*spec.DetailedTask, error) {
 	raw, _, err := f.call(ctx, spec.MethodTasksGet, paramsOfTask(id))
 	if err != nil {
@@ -300,7 +301,7 @@ func ended(t *spec.DetailedTask) (jsonrpc.Raw, error) {
 	return nil, fmt.Errorf("mcp: the task %q is %s and has no result%s", t.TaskID, t.Status, text)
 }
 
-// unansweredError is that of a task whose question got no answer.
+// unansweredError is that of a task with a question got that no answer.
 type unansweredError struct{ error }
 
 func (e *unansweredError) Unwrap() error { return e.error }

@@ -18,9 +18,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// ToolError is the failure of a tool itself: which the function CallTool returns, and which a handler
-// returns to say more than a text. Its Result is what the client gets then, with
-// IsError.
+// ToolError is the failure of a tool itself: which the function CallTool returns, and which a
+// handler returns to say more than a text. Its Result is what the client gets then, with IsError.
 type ToolError struct{ Result *spec.CallToolResult }
 
 // Error returns the text of the result.
@@ -41,9 +40,9 @@ func textOf(r *spec.CallToolResult) string {
 	return strings.Join(texts, "\n")
 }
 
-// CallTool calls a tool and returns its structured content as an Out. Where there is
-// none, an Out that is a string gets the text of the result, and any other Out
-// what is in that text as JSON. A [Result] gets all of it. The failure of the tool is a *[ToolError].
+// CallTool calls a tool and returns its structured content as an Out. Where there is none, an Out
+// that is a string gets the text of the result, and any other Out what is in that text as JSON. A
+// [Result] gets all of it. The failure of the tool is a *[ToolError].
 func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (Out, error) {
 	var out Out
 	r, err := c.CallTool(ctx, tool, args)
@@ -74,7 +73,7 @@ func CallTool[Out any](ctx context.Context, c *Client, tool string, args any) (O
 }
 
 // CallTool calls a tool. The arguments marshal to an object, or are nil. A result
-// with IsError is the tool's own failure. Structured content is held against the
+// with IsError is the tool's own failure. Structured content is checked against the
 // tool's output schema, if Tools has returned the tool.
 //
 // A server may answer with a task when ClientOptions.Tasks allows it, or because
@@ -135,7 +134,7 @@ func (c *Client) callTool(ctx context.Context, name string, p *spec.CallToolRequ
 	}
 }
 
-// toolResult reads a result and holds it against the tool's schema.
+// toolResult reads a result and checks it against the tool's schema.
 func (c *Client) toolResult(name string, raw jsonrpc.Raw) (*spec.CallToolResult, error) {
 	r := new(spec.CallToolResult)
 	if err := decodeResult(spec.MethodToolsCall, raw, r); err != nil {
@@ -158,8 +157,8 @@ func (c *Client) toolResult(name string, raw jsonrpc.Raw) (*spec.CallToolResult,
 	return r, nil
 }
 
-// Tools returns the tools. Over HTTP those are left out whose headers are not
-// valid; ClientOptions.OnWarning is told.
+// Tools returns the tools. Over HTTP those are left out with headers that are not
+// valid; ClientOptions.OnWarning receives.
 func (c *Client) Tools(ctx context.Context) ([]spec.Tool, error) { return c.listTools(ctx, false) }
 
 func (c *Client) listTools(ctx context.Context, fresh bool) ([]spec.Tool, error) {
@@ -332,8 +331,8 @@ func (s *shelf) listed() {
 	s.listing = nil
 }
 
-// validator returns the compiled output schema, or nil when there is none. What cannot be judged in it
-// is left out. Schemas are never fetched.
+// validator returns the compiled output schema, or nil when there is none. What cannot be judged in
+// it is left out. Schemas are never fetched.
 func (t *knownTool) validator(c *Client) *validate.Schema {
 	t.compile.Do(func() {
 		if t.output == nil {

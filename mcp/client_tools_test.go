@@ -83,7 +83,7 @@ func TestHeadersOverStream(t *testing.T) {
 	}
 }
 
-// A server whose tool has changed says that the headers do not match.
+// A server with a tool that has changed says that the headers do not match.
 func TestHeaderMismatch(t *testing.T) {
 	tool := func(name string) string {
 		return `{"ttlMs":3600000,"tools":[{"name":"x","inputSchema":{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"` + name + `"}}}}]}`

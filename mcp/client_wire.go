@@ -24,7 +24,7 @@ import (
 )
 
 // A line is a connection to the server, of any kind, and takes what the server
-// sends by itself. Over HTTP it lasts as long as the client.
+// sends on its own. Over HTTP it lasts as long as the client.
 type line struct {
 	c     *Client
 	peer  *farcall.Peer
@@ -75,7 +75,8 @@ func (c *Client) rpcOptions() *farcall.Options {
 	o.Observer = observed.Calls(o.Observer)
 	if len(c.opts.Resume) > 0 {
 		// A client uses no id twice in a session (2025-11-25, basic, "Requests"). Which ids the earlier
-		// clients have used is not known: they may have made calls after Session, and ended without Close.
+		// clients have used is not known: they may have made calls after Session, and ended without
+		// Close.
 		o.FirstID = 1<<32 + rand.Uint64N(1<<48) //nolint:gosec // no secret
 	}
 	return &o
@@ -94,8 +95,8 @@ func (w *line) adopt(rev *era.Revision) {
 // neither the answers nor what else there is.
 func (w *line) Exchange(ctx context.Context, frame []byte, reply func(frame []byte) error) error {
 	defer w.expectProgress(ctx, frame)()
-	during := besides(ctx)
-	var bad error // the first message that is none
+	during := detached(ctx)
+	var bad error // the first invalid message
 	err := w.http.Exchange(ctx, frame, func(frame []byte) error {
 		return eachMessage(frame, func(message []byte) error {
 			if bytes.Contains(message, []byte(`"method"`)) && w.take(during, message) {
@@ -112,13 +113,13 @@ func (w *line) Exchange(ctx context.Context, frame []byte, reply func(frame []by
 	switch {
 	case err == nil:
 		err = bad // which says why, if there was no answer
-	case errors.Is(err, ErrSessionLost) && !refusedSession(err):
+	case errors.Is(err, mcphttp.ErrSessionLost) && !refusedSession(err):
 		err = fmt.Errorf("%w: %w", errTaken, err)
 	}
 	return err
 }
 
-// errTaken is wrapped by the failure of an exchange whose request the server had
+// errTaken is wrapped by the failure of an exchange with the request that the server had
 // taken before its session was gone.
 var errTaken = errors.New("the answer is lost")
 
@@ -127,7 +128,7 @@ var errTaken = errors.New("the answer is lost")
 // cannot be resumed.
 func refusedSession(err error) bool {
 	all, ok := err.(interface{ Unwrap() []error })
-	return ok && slices.Contains(all.Unwrap(), ErrSessionLost)
+	return ok && slices.Contains(all.Unwrap(), mcphttp.ErrSessionLost)
 }
 
 // eachMessage gives the messages of a frame to f, one by one, so that none of a
@@ -190,7 +191,7 @@ func (w *line) take(ctx context.Context, frame []byte) bool {
 	case m.Kind == jsonrpc.Notification && string(m.Method) != spec.NotificationProgress:
 		w.responder.Respond(ctx, nil, frame, nil)
 	case m.Kind == jsonrpc.Request && m.ID.IsNull():
-		w.c.warn("the server sent a request %q whose id is null, which nobody can answer", m.Method)
+		w.c.warn("the server sent a request %q with an id that is null, which cannot be answered", m.Method)
 	case m.Kind == jsonrpc.Request:
 		w.answer(ctx, m.ID.String(), frame)
 	default:
@@ -199,7 +200,7 @@ func (w *line) take(ctx context.Context, frame []byte) bool {
 	return true
 }
 
-// answer answers a request with an exchange of its own.
+// answer answers a request with its own exchange.
 func (w *line) answer(ctx context.Context, id string, frame []byte) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	w.mu.Lock()
@@ -287,7 +288,7 @@ func (w *line) notified(ctx context.Context, method string, params jsonrpc.Raw) 
 	c, o := w.c, &w.c.opts
 	c.forget(method)
 	if o.OnNotice != nil && o.OnNotice(ctx, method, params) {
-		o = &ClientOptions{} // nobody else is told
+		o = &ClientOptions{} // there is no other callback
 	}
 	switch method {
 	case spec.NotificationMessage:
@@ -362,7 +363,7 @@ func (o *ClientOptions) listChanged(kind string) {
 }
 
 // caughtUp waits until the notifications that came before the answer to a call
-// have been handled: by then whose they are is still known. Over HTTP they are.
+// have been handled: by then their call is still known. Over HTTP they are.
 func (w *line) caughtUp(ctx context.Context) {
 	// Other callbacks than OnNotice may make calls, and would wait for themselves.
 	if w.c.opts.OnNotice != nil && w.http == nil {
@@ -372,7 +373,7 @@ func (w *line) caughtUp(ctx context.Context) {
 
 // unasked takes what comes on the event stream of 2024-11-05 and belongs to no
 // exchange. OnNotice is called before what follows on the stream is looked at; other
-// callbacks may make calls, whose answers come there, and so wait in a backlog.
+// callbacks may make calls, and their answers come there, and so wait in a backlog.
 func (w *line) unasked(ctx context.Context, frame []byte) error {
 	if w.c.opts.OnNotice != nil {
 		w.handle(ctx, frame)
@@ -436,7 +437,7 @@ func (b *backlog) run(ctx context.Context, w *line) {
 type tally struct {
 	mu     sync.Mutex
 	n      uint64
-	change chan struct{} // closed when n grows; nil: nobody waits
+	change chan struct{} // closed when n grows; nil: no goroutine waits
 }
 
 func (t *tally) add() {

@@ -65,7 +65,7 @@ func (s *Server) CompletePrompt(prompt, argument string,
 	f func(ctx context.Context, value string, others map[string]string) ([]string, error),
 ) {
 	s.addCompleter(completed{spec.RefPrompt, prompt}, argument, f, func() bool {
-		p, ok := s.prompts.now.Load().index[prompt]
+		p, ok := s.prompts.get([]byte(prompt))
 		return ok && p.of == nil && slices.ContainsFunc(p.spec.Arguments, func(a spec.PromptArgument) bool { return a.Name == argument })
 	})
 }
@@ -76,7 +76,7 @@ func (s *Server) CompleteTemplate(uriTemplate, variable string,
 	f func(ctx context.Context, value string, others map[string]string) ([]string, error),
 ) {
 	s.addCompleter(completed{spec.RefResource, uriTemplate}, variable, f, func() bool {
-		t, ok := s.templates.now.Load().index[uriTemplate]
+		t, ok := s.templates.get([]byte(uriTemplate))
 		return ok && t.of == nil && t.match.Has(variable)
 	})
 }
@@ -95,8 +95,8 @@ func (s *Server) addCompleter(of completed, argument string, f completer, has fu
 	s.completers.set(of, argument, f)
 }
 
-// suggest asks the completer of an argument, else the type of a prompt, else ServerOptions.Complete.
-// Without any of them, only a mounted server completes.
+// suggest asks the completer of an argument, else the type of a prompt, else
+// ServerOptions.Complete. Without any of them, only a mounted server completes.
 func (s *Server) suggest(c *call, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
 	of := completed{spec.RefPrompt, p.Ref.Name}
 	if p.Ref.Type == spec.RefResource {
@@ -131,7 +131,7 @@ func (s *Server) typedValues(p *spec.CompleteRequestParams) (values []string, kn
 	if p.Ref.Type != spec.RefPrompt {
 		return nil, false
 	}
-	to, ok := s.prompts.now.Load().index[p.Ref.Name]
+	to, ok := s.prompts.get([]byte(p.Ref.Name))
 	if !ok || to.texts == nil {
 		return nil, false
 	}
@@ -170,8 +170,8 @@ func (s *Server) complete(c *call) (answer, error) {
 	return answer{raw: raw}, err
 }
 
-// reference refuses what is not there for the caller. It returns the mounted server that has it, if one
-// does, and the name of a prompt there.
+// reference refuses what is not there for the caller. It returns the mounted server that has it, if
+// one does, and the name of a prompt there.
 func (s *Server) reference(c *call, ref *spec.CompleteReference) (m *mounted, name string, err error) {
 	switch ref.Type {
 	case spec.RefPrompt:

@@ -40,7 +40,8 @@ func askCompletion(t *testing.T, c *Client, ref spec.CompleteReference, argument
 	return r.Completion, nil
 }
 
-// Each argument has its function in each revision, on a server alone and on one that is mounted twice.
+// Each argument has its function in each revision, on a server alone and on one that is mounted
+// twice.
 func TestCompleteArguments(t *testing.T) {
 	for _, rev := range era.Revisions() {
 		for _, mount := range []bool{false, true} {
@@ -97,8 +98,8 @@ func testCompleteArguments(t *testing.T, rev *era.Revision, mount bool) {
 	}
 }
 
-// ServerOptions.Complete has all other arguments. What replaces an offer keeps the function, and what is
-// removed loses it.
+// ServerOptions.Complete has all other arguments. What replaces an offer keeps the function, and
+// what is removed loses it.
 func TestCompleteFallback(t *testing.T) {
 	s := completing(&ServerOptions{Complete: func(context.Context, *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
 		return &spec.CompleteResult{Completion: spec.Completion{Values: []string{"fallback"}}}, nil

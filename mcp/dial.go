@@ -12,12 +12,12 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
-// Dial returns a client of the server at an address: http:// and https:// (MCP
-// over HTTP in all its forms; so is host:port alone), ws:// and wss://, tcp://host:port, tls://host:port or
-// unix:PATH (newline-delimited messages). ClientOptions.HTTP has the TLS, headers and
-// limits of all of them. The context bounds the connecting only.
+// Dial returns a client of the server at an address: http:// and https:// (MCP over HTTP in all its
+// forms; so is host:port alone), ws:// and wss://, tcp://host:port, tls://host:port or unix:PATH
+// (newline-delimited messages). ClientOptions.HTTP has the TLS, headers and limits of all of them.
+// The context bounds the connecting only.
 //
-// A connection that has ended is made anew by the next call. That call and the
+// A connection that has ended is made again by the next call. That call and the
 // others then go on as if nothing had happened; calls that were under way fail,
 // unless they only read.
 func Dial(ctx context.Context, address string, o *ClientOptions) (*Client, error) {
@@ -94,7 +94,7 @@ func (b *backoff) wait(ctx context.Context) bool {
 	}
 }
 
-// dialAttempts is how often one call tries to make a connection anew.
+// dialAttempts is how often one call tries to make a connection again.
 const dialAttempts = 5
 
 // redial makes a link over a new connection. One that ends before anything is
@@ -115,7 +115,7 @@ func (c *Client) redial(ctx context.Context) (*link, error) {
 			}
 		}
 		if attempt == dialAttempts || !wait.wait(ctx) {
-			return nil, fmt.Errorf("%w: cannot connect anew after %d attempts: %w", farcall.ErrClosed, attempt, err)
+			return nil, fmt.Errorf("%w: cannot connect again after %d attempts: %w", farcall.ErrClosed, attempt, err)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
-// TestDialLimits has a server on a socket answer with more than MaxMessage allows: the limit holds for
-// all addresses.
+// TestDialLimits has a server on a socket answer with more than MaxMessage allows: the limit holds
+// for all addresses.
 func TestDialLimits(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

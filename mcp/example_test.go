@@ -105,7 +105,7 @@ func freeAddress() string {
 	return l.Addr().String()
 }
 
-// await waits until somebody listens.
+// await waits until a client listens.
 func await(addr string) {
 	for {
 		if c, err := net.Dial("tcp", addr); err == nil {

@@ -19,11 +19,10 @@ type extensions struct {
 	settings atomic.Pointer[map[string]any]
 }
 
-// Handle adds a method, or notification, of an extension. It panics for those that
-// the server handles itself. Of the protocol's notifications,
-// notifications/roots/list_changed can have a handler. The handler's context is that of a tool's handler, and its
-// request is as the client sent it. The result must be an object; what every
-// result of the client's revision has is added.
+// Handle adds a method, or notification, of an extension. It panics for those that the server
+// handles itself. Of the protocol's notifications, notifications/roots/list_changed can have a
+// handler. The handler's context is that of a tool's handler, and its request is as the client sent
+// it. The result must be an object; what every result of the client's revision has is added.
 func (s *Server) Handle(method string, h farcall.Handler) {
 	if method == "" || h == nil {
 		misuse("the method %q needs a name and a handler", method)
@@ -34,7 +33,7 @@ func (s *Server) Handle(method string, h farcall.Handler) {
 	change(&s.extensions.mu, &s.extensions.handlers, method, h)
 }
 
-// AddExtension declares an extension, whose id is such as "com.example/billing",
+// AddExtension declares an extension. Its id is such as "com.example/billing",
 // to clients of revisions that know extensions. The settings must marshal to an
 // object; nil is an empty one.
 func (s *Server) AddExtension(id string, settings any) {
@@ -62,7 +61,7 @@ func change[V any](mu *sync.Mutex, at *atomic.Pointer[map[string]V], key string,
 	at.Store(&all)
 }
 
-// declared returns what goes into the capabilities: a map of its own.
+// declared returns what goes into the capabilities: its own map.
 func (x *extensions) declared(more map[string]any) map[string]any {
 	all := map[string]any{}
 	maps.Copy(all, more)

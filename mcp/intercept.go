@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
@@ -16,7 +17,7 @@ func (s *Server) ServeRPC(ctx context.Context, req *farcall.Request) (any, error
 	if s.intercepted == nil {
 		return s.serve(ctx, req)
 	}
-	return s.intercepted.ServeRPC(&entry{ctx, s, nil}, req)
+	return s.intercepted.ServeRPC(callctx.WithValue(ctx, entryKey{}, s), req)
 }
 
 // ServeRPC serves what the client sends.
@@ -24,7 +25,7 @@ func (x *session) ServeRPC(ctx context.Context, req *farcall.Request) (any, erro
 	if x.srv.intercepted == nil {
 		return x.serve(ctx, req)
 	}
-	return x.srv.intercepted.ServeRPC(&entry{ctx, x.srv, x}, req)
+	return x.srv.intercepted.ServeRPC(callctx.WithValue(ctx, entryKey{}, x), req)
 }
 
 // intercept wraps what the server serves in the interceptors of its options. They
@@ -43,37 +44,22 @@ func (s *Server) intercept() {
 var errLostEntry = errors.New("mcp: an interceptor passed on a context that does not derive from its own; derive it, so that its values remain")
 
 func (s *Server) afterInterceptors(ctx context.Context, req *farcall.Request) (any, error) {
-	e, _ := ctx.Value(entryKey{}).(*entry)
-	switch {
-	case e == nil || e.srv != s:
-		return nil, errLostEntry
-	case e.session != nil:
-		return e.session.serve(ctx, req)
+	switch e := ctx.Value(entryKey{}).(type) {
+	case *Server:
+		if e == s {
+			return s.serve(ctx, req)
+		}
+	case *session:
+		if e.srv == s {
+			return e.serve(ctx, req)
+		}
 	}
-	return s.serve(ctx, req)
+	return nil, errLostEntry
 }
 
-// entry is the context of interceptors: it carries where a message belongs past
-// them. An own type, because context.WithValue would take two allocations.
-type entry struct {
-	context.Context //nolint:containedctx // this is a context itself
-
-	srv     *Server
-	session *session // nil: the message stands alone
-}
-
+// An entryKey has, in the context of interceptors, where a message belongs past them: to a
+// *session, or it stands alone at a *Server.
 type entryKey struct{}
-
-// Value implements context.Context.
-func (e *entry) Value(key any) any {
-	if _, ok := key.(entryKey); ok {
-		return e
-	}
-	return e.Context.Value(key)
-}
-
-// AfterFunc lets package context derive from this context without a goroutine.
-func (e *entry) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(e.Context, f) }
 
 // HTTPOptions returns a copy of ServerOptions.HTTP, with what ServerOptions.RPC
 // and Logger say about its connections. mcphttp.NewHandler uses it: see

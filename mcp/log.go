@@ -14,10 +14,10 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// defaultLevel is the level of a session whose client has not set one.
+// defaultLevel is the level of a session with a client that has not set one.
 const defaultLevel = spec.LogInfo
 
-// Log sends a message to the log of the client whose request is being handled,
+// Log sends a message to the log of the client with a request that is being handled,
 // when the client wants messages of that level: one of debug, info, notice,
 // warning, error, critical, alert and emergency. logger may be empty; data is
 // any value that marshals to JSON.
@@ -81,7 +81,7 @@ func (s *Server) setLevel(c *call) (answer, error) {
 	return emptyAnswer(), nil
 }
 
-// Progress tells the client whose request is being handled how far it has come:
+// Progress tells the client with a request that is being handled how far it has come:
 // done of total, 0 when the total is not known. done must grow from one report
 // to the next. message may be empty.
 //

@@ -213,7 +213,8 @@ func connectedInProcess(t *testing.T, s *Server, o *ClientOptions) *Client {
 	return c
 }
 
-// Each round is seen once, and what middleware makes of the arguments may differ from round to round.
+// Each round is seen once, and what middleware makes of the arguments may differ from round to
+// round.
 func TestMiddlewareSeesRounds(t *testing.T) {
 	for _, rev := range era.Revisions() {
 		if !rev.Elicitation {

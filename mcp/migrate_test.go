@@ -15,8 +15,8 @@ var (
 	identifier = regexp.MustCompile(`^([a-z]\w*\.)?[A-Z]\w*(\.[A-Z]\w*)*$`)
 )
 
-// TestMigrationGuides wants each exported name that a guide gives for farcall to be there. The first column of the tables
-// has names of the other library, which interop/compare looks up.
+// TestMigrationGuides wants each exported name that a guide gives for farcall to be there. The
+// first column of the tables has names of the other library, which interop/compare looks up.
 func TestMigrationGuides(t *testing.T) {
 	packages := map[string]map[string]bool{}
 	for name, dir := range map[string]string{
@@ -58,7 +58,8 @@ func TestMigrationGuides(t *testing.T) {
 	}
 }
 
-// exportedNames returns the names that a package declares, those of methods and fields after their type's.
+// exportedNames returns the names that a package declares, those of methods and fields after their
+// type's.
 func exportedNames(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

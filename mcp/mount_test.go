@@ -24,7 +24,8 @@ type node struct {
 	outer   *node
 }
 
-// offers returns who answers for each name that the server shows, and whether there are two of one name.
+// offers returns who answers for each name that the server shows, and whether there are two of one
+// name.
 func (n *node) offers() (all map[string]string, conflict bool) {
 	all = maps.Clone(n.own)
 	for _, m := range n.mounted {
@@ -97,8 +98,8 @@ func panics(f func()) (text string) {
 	return ""
 }
 
-// In a tree of servers whatever is listed reaches the handler that owns it, in every revision, and what
-// would give two things one name is refused and changes nothing.
+// In a tree of servers whatever is listed reaches the handler that owns it, in every revision, and
+// what would give two things one name is refused and changes nothing.
 func TestMountTrees(t *testing.T) {
 	refused, served := 0, 0
 	for seed := range uint64(40) {

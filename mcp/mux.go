@@ -14,16 +14,16 @@ import (
 	"github.com/farcall-dev/farcall/mcp/internal/object"
 )
 
-// FromMux returns a server with a tool for each method that mux has now. The tool math_add calls the
-// method math/add; its arguments are the members of the params. Params that are a list are the one
-// argument params, and params that a method does not describe are any object. Values of a stream
-// are reported as progress, and together they are the result, of 10 MB at most. Subscriptions become no tools:
-// their events have no end.
+// FromMux returns a server with a tool for each method that mux has now. The tool math_add calls
+// the method math/add; its arguments are the members of the params. Params that are a list are the
+// one argument params, and params that a method does not describe are any object. Values of a
+// stream are reported as progress, and together they are the result, of 10 MB at most.
+// Subscriptions become no tools: their events have no end.
 //
-// An error of a method is the tool's, for the model to read; an internal error stays one. A method that
-// calls its caller back gets farcall.ErrNoCallback; in its place it may use [Elicit] and its like, as its
-// context is that of a tool's handler. Interceptors of mux surround the calls. FromMux panics when
-// two methods make one name.
+// An error of a method is the tool's, for the model to read; an internal error stays one. A method
+// that calls its caller back gets farcall.ErrNoCallback; in its place it may use [Elicit] and its
+// like, as its context is that of a tool's handler. Interceptors of mux surround the calls. FromMux
+// panics when two methods make one name.
 func FromMux(mux *farcall.Mux, o *ServerOptions) *Server {
 	s := NewServer(cmp.Or(mux.Info.Title, "JSON-RPC service"), cmp.Or(mux.Info.Version, "0.0.0"), o)
 	responder := farcall.NewResponder(mux, &farcall.Options{Logger: s.opts.Logger, Interceptors: []farcall.Interceptor{holdFailures}})
@@ -132,8 +132,8 @@ func (m *muxTool) call(ctx context.Context, arguments jsonrpc.Raw) (*ToolResult,
 	return &ToolResult{Content: []Content{Text(string(values))}, StructuredContent: values}, nil
 }
 
-// A muxError is an error of a method that its caller is not told. It goes through the Responder, which
-// would log it, to the server, which does.
+// A muxError is an error of a method that its caller is not told. It goes through the Responder,
+// which would log it, to the server, which does.
 type muxError struct{ error }
 
 func (f muxError) Unwrap() error { return f.error }

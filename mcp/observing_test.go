@@ -57,9 +57,9 @@ func (w *watcher) options() *farcall.Options {
 	}}
 }
 
-// In each revision and on each transport the observer has the tool, the prompt and the revision of a call, whether
-// the tool failed, and each session from its beginning to its end. A name that the server does not offer is in no field
-// that may be a label.
+// In each revision and on each transport the observer has the tool, the prompt and the revision of
+// a call, whether the tool failed, and each session from its beginning to its end. A name that the
+// server does not offer is in no field that may be a label.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	for _, rev := range era.Revisions() {

@@ -20,7 +20,7 @@ import (
 func Once[T any](ctx context.Context, key string, f func() (T, error)) (T, error) {
 	var v T
 	c := callFrom(ctx)
-	if c == nil || !c.mayAsk { // whose handler runs once anyway
+	if c == nil || !c.mayAsk { // its handler runs once anyway
 		return f()
 	}
 	a, err := c.rounds()

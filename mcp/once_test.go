@@ -55,7 +55,7 @@ func TestOnceIsSealed(t *testing.T) {
 func TestOnceConcurrently(t *testing.T) {
 	var runs atomic.Int64
 	a := &asks{}
-	c := &call{Context: t.Context(), asks: a, mayAsk: true}
+	c := (&call{asks: a, mayAsk: true}).derive(t.Context())
 	var wait sync.WaitGroup
 	for range 50 {
 		wait.Go(func() {
@@ -68,7 +68,7 @@ func TestOnceConcurrently(t *testing.T) {
 }
 
 func TestOnceFailures(t *testing.T) {
-	c := &call{Context: t.Context(), mayAsk: true}
+	c := (&call{mayAsk: true}).derive(t.Context())
 	failed := errors.New("failed")
 	if _, err := Once(c, "k", func() (int, error) { return 0, failed }); !errors.Is(err, failed) {
 		t.Errorf("an error: %v", err)

@@ -20,8 +20,8 @@ func someOwners() []owner.Key {
 	}
 }
 
-// Two owners of every pair: neither sees the other's tasks and rounds; one fills the table of tasks,
-// and the other still has room.
+// Two owners of every pair: neither sees the other's tasks and rounds; one fills the table of
+// tasks, and the other still has room.
 func TestOwnersOfTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, one := range someOwners() {

@@ -10,20 +10,20 @@ import (
 
 // AddPrompt adds a prompt that is a function of a Go type. A prompt of the same name is replaced.
 //
-// In is a struct, whose fields are the arguments, in their order: named as in encoding/json, and
-// required unless they are a pointer or their tag has omitempty, omitzero or a default. The tags of a
-// field are those of an argument of a tool (see [AddTool]), as far as they are for texts:
+// In is a struct with the arguments as fields, in their order: named as in encoding/json, and
+// required unless they are a pointer or their tag has omitempty, omitzero or a default. The tags of
+// a field are those of an argument of a tool (see [AddTool]), as far as they are for texts:
 //
 //	doc:"what the code is written in" title:"Language" enum:"go,rust" default:"go"
 //
 // Arguments of prompts are strings on the wire, so that a field has a string, a bool ("true" or
 // "false"), an integer or a floating-point number (in decimal), a [time.Duration] ("1m30s"), a type
-// with a method UnmarshalText, or a pointer to one of these. An optional argument that is empty counts
-// as absent, because the forms of hosts send what the user has not filled in.
+// with a method UnmarshalText, or a pointer to one of these. An optional argument that is empty
+// counts as absent, because the forms of hosts send what the user has not filled in.
 //
-// An argument that does not fit its field is Invalid params; the message names it, its value, and what
-// is allowed. So is one that the struct does not have, if ServerOptions.Arguments is Strict; it is
-// dropped otherwise, and the log says so once for each prompt.
+// An argument that does not fit its field is Invalid params; the message names it, its value, and
+// what is allowed. So is one that the struct does not have, if ServerOptions.Arguments is Strict;
+// it is dropped otherwise, and the log says so once for each prompt.
 //
 // An argument with an enum, and a bool, completes automatically, unless a function of
 // [Server.CompletePrompt] does this; ServerOptions.Complete is not asked about it.

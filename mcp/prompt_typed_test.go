@@ -120,7 +120,8 @@ func TestAddPromptUnknownArguments(t *testing.T) {
 	}
 }
 
-// A function of CompletePrompt is asked before the type, and the type before ServerOptions.Complete.
+// A function of CompletePrompt is asked before the type, and the type before
+// ServerOptions.Complete.
 func TestAddPromptCompletion(t *testing.T) {
 	s := NewServer("s", "1", &ServerOptions{Complete: func(context.Context, *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
 		return &spec.CompleteResult{Completion: spec.Completion{Values: []string{"option"}}}, nil

@@ -96,7 +96,7 @@ func TestRelayAsksSeveral(t *testing.T) {
 	}
 }
 
-// What carries a call from round to round is somebody else's, unless the relay
+// What carries a call from round to round is another's, unless the relay
 // asks.
 func TestRelayStateOfOthers(t *testing.T) {
 	const theirs = `{"name":"x","requestState":"the\u0069rs","inputResponses":{"k":{"action":"accept"},"k":{}}}`
@@ -162,7 +162,7 @@ func TestRelayStateTampered(t *testing.T) {
 	}
 }
 
-// One that goes on when Forward has returned reaches nobody.
+// One that goes on when Forward has returned reaches no client.
 func TestRelayLate(t *testing.T) {
 	var late context.Context
 	f := askingRelay(func(ctx context.Context) (string, error) {

@@ -58,7 +58,7 @@ func TestRelayChecksHeaders(t *testing.T) {
 			t.Errorf("%q: %d %s", region, code, text)
 		}
 	}
-	for _, schema = range []string{`{"type":"object"}`, `{"x-mcp-header":"Root"}`, `x-mcp-header`} { // nothing that a client would repeat
+	for _, schema = range []string{`{"type":"object"}`, `{"x-mcp-header":"Root"}`, `x-mcp-header`} { // a client would not repeat these
 		if code, text := post("us"); code != http.StatusOK {
 			t.Errorf("%s: %d %s", schema, code, text)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/store"
 )
 
-// resumingRelay is a fakeRelay whose tasks go on without it.
+// resumingRelay is a fakeRelay with tasks that go on without it.
 type resumingRelay struct {
 	*fakeRelay
 	resume func(ctx context.Context, state string) (string, error)
@@ -27,8 +27,8 @@ func (r *resumingRelay) ResumeTask(ctx context.Context, _ *era.Revision, state [
 	return jsonrpc.Raw(fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":%q}]}`, text)), era.Latest(), err
 }
 
-// TestRelayTaskIsResumed follows a task over three servers on one store: the first is closed, the second one
-// cannot reach the task at once, and the third one finds its end.
+// TestRelayTaskIsResumed follows a task over three servers on one store: the first is closed, the
+// second one cannot reach the task at once, and the third one finds its end.
 func TestRelayTaskIsResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept, ann := store.New(nil), owner.Named("ann")
@@ -97,8 +97,13 @@ func TestRelayTaskIsResumed(t *testing.T) {
 		status(second, cancelled, spec.TaskCancelled)
 		second.Close()
 
-		third := serve(func(context.Context) (string, error) { return "done", nil })
+		found := make(chan struct{})
+		third := serve(func(context.Context) (string, error) {
+			<-found
+			return "done", nil
+		})
 		status(third, id, spec.TaskWorking)
+		close(found)
 		end := status(third, id, spec.TaskCompleted)
 		if end.Result.Result.Content[0].Text != "done" {
 			t.Errorf("%s", end.raw)

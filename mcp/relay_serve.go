@@ -150,7 +150,7 @@ func (s *Server) relayStateless(ctx context.Context, req *farcall.Request) {
 	if !s.relays() || handledBelow(req.Method) {
 		return
 	}
-	c := &call{Context: ctx, srv: s, client: farcall.CallerFrom(ctx), method: req.Method, params: req.Params}
+	c := (&call{srv: s, client: farcall.CallerFrom(ctx), method: req.Method, params: req.Params}).derive(ctx)
 	if c.open() != nil {
 		return
 	}
@@ -165,7 +165,7 @@ func handledBelow(method string) bool {
 }
 
 // users counts what runs in a session, and the session itself, so that a relay
-// is told when all of it has ended.
+// learns when all of it has ended.
 type users struct {
 	n    atomic.Int32
 	told atomic.Bool // the relay knows of the session
@@ -174,7 +174,7 @@ type users struct {
 func (u *users) init() { u.n.Store(1) }
 
 // hold reports whether the session has not ended yet, and keeps the relay from
-// being told that it has.
+// learning that it has.
 func (x *session) hold() bool {
 	for {
 		n := x.users.n.Load()

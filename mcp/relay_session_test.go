@@ -149,8 +149,8 @@ func TestRelayConnectionClosed(t *testing.T) {
 	})
 }
 
-// A session that nothing was described to is none that the relay is told of; and
-// it is told when the last call has ended, once.
+// A session that nothing was described to is one that the relay does not learn of; and
+// it learns when the last call has ended, once.
 func TestRelayClosed(t *testing.T) {
 	f := &fakeRelay{}
 	s := relayServer(t, f, nil)

@@ -102,8 +102,8 @@ func (t *task) keep(state []byte) error {
 	return nil
 }
 
-// leave lets go of a task that goes on at another server, for good when this server is closed. It reports false for
-// one that has ended or cannot be resumed.
+// leave lets go of a task that goes on at another server, for good when this server is closed. It
+// reports false for one that has ended or cannot be resumed.
 func (t *task) leave(forGood bool) bool {
 	t.ends.Lock()
 	defer t.ends.Unlock()

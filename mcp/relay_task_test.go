@@ -180,7 +180,7 @@ func TestRelayLegacyTask(t *testing.T) {
 }
 
 // Where no tasks are declared, a request for one is a call like any other, and
-// asks nobody else for one.
+// asks no other server for one.
 func TestRelayLegacyTaskUndeclared(t *testing.T) {
 	for _, rev := range []string{rev2511, rev2506} {
 		f := &fakeRelay{support: spec.TaskRequired, forward: always(`{"content":[]}`, rev)}
@@ -200,7 +200,7 @@ func TestRelayLegacyTaskUndeclared(t *testing.T) {
 	}
 }
 
-// The relay is told that a session has ended when its tasks have ended, too.
+// The relay learns that a session has ended when its tasks have ended, too.
 func TestRelayClosedAfterTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopped := make(chan struct{})

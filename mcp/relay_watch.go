@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// watch subscribes a session to a resource of the relay. Whoever is second waits
+// watch subscribes a session to a resource of the relay. Anyone who is second waits
 // for the first one.
 func (x *session) watch(c *call, uri string) error {
 	for {

@@ -172,7 +172,7 @@ func TestRelayWatchEnds(t *testing.T) {
 	x.rev.Store(s.legacy[0])
 	done := make(chan error)
 	go func() {
-		c := &call{Context: t.Context(), srv: s, rev: s.legacy[0], session: x, who: &clientMeta{}}
+		c := (&call{srv: s, rev: s.legacy[0], session: x, who: &clientMeta{}}).derive(t.Context())
 		done <- x.watch(c, "a:1")
 	}()
 	<-entered
@@ -182,7 +182,7 @@ func TestRelayWatchEnds(t *testing.T) {
 		t.Error(err)
 	}
 	up.check(t, "a:1", "a:1")
-	if err := x.watch(&call{Context: t.Context(), srv: s, session: x}, "a:1"); err == nil {
+	if err := x.watch((&call{srv: s, session: x}).derive(t.Context()), "a:1"); err == nil {
 		t.Error("a session that has ended subscribes")
 	}
 }
@@ -263,7 +263,7 @@ func TestRelayListenTooMuch(t *testing.T) {
 	}
 }
 
-// Sessions are told of lists that have changed.
+// Sessions are notified of lists that have changed.
 func TestRelayListChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := relayServer(t, &fakeRelay{}, nil)

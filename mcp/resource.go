@@ -94,7 +94,7 @@ func (s *Server) AddResource(r Resource, read func(ctx context.Context, uri stri
 	s.resources.add(s, &resource{spec: r, read: read})
 }
 
-// AddTemplate adds the resources whose URIs match a template (RFC 6570), with what
+// AddTemplate adds the resources with URIs that match a template (RFC 6570), with what
 // its variables stand for. In a URI, characters that have to be encoded may stand
 // as they are, and the parameters of a query, {?q,r}, in any order. A resource that
 // was added by its URI goes first, and so does a template that was added earlier. A
@@ -141,8 +141,7 @@ func (s *Server) reader(ctx context.Context, uri []byte) (r reader, ok bool) {
 			return one.read(ctx, one.spec.URI)
 		}}, true
 	}
-	for _, it := range s.templates.now.Load().items {
-		t := it.value
+	for t := range s.templates.values() {
 		values, ok := t.match.Match(string(uri))
 		if !ok || !t.visible(ctx, s) {
 			continue

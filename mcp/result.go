@@ -10,16 +10,16 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// A Result is what a tool returns that chooses its content: as the Out of [AddTool], whose output schema is
-// that of the Out of the Result, and validated like it. A nil *Result is the zero value.
+// A Result is what a tool returns that chooses its content: as the Out of [AddTool]; the output
+// schema is that of the Out of the Result, and validated like it. A nil *Result is the zero value.
 //
 // As the Out of the function [CallTool] it has all that the tool answered.
 type Result[Out any] struct {
 	// Structured is the structured content, for programs. Revisions before 2025-06-18 have none. A
 	// struct{} and a nil interface are no structured content.
 	//
-	// CallTool takes it from the text where the tool answered no structured content, if that is JSON that fits;
-	// it is the zero value otherwise.
+	// CallTool takes it from the text where the tool answered no structured content, if that is JSON
+	// that fits; it is the zero value otherwise.
 	Structured Out
 	// Content is for the model. Nil: the JSON of Structured as text. Empty: nothing.
 	Content []Content
@@ -60,7 +60,8 @@ func (r *Result[Out]) read(tool string, from *ToolResult) error {
 	return nil
 }
 
-// resultIn returns what v points to as a Result, or nil: v is a pointer to a Result, or to a pointer to one.
+// resultIn returns what v points to as a Result, or nil: v is a pointer to a Result, or to a
+// pointer to one.
 func resultIn(v any) someResult {
 	if r, ok := v.(someResult); ok {
 		return r

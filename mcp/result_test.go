@@ -30,7 +30,8 @@ func resultServer() *Server {
 	return s
 }
 
-// A tool returns structured content, content and _meta of its choice, and its schema is that of the type.
+// A tool returns structured content, content and _meta of its choice, and its schema is that of the
+// type.
 func TestResult(t *testing.T) {
 	s := resultServer()
 	for _, test := range []struct{ tool, arguments, want string }{
@@ -49,7 +50,7 @@ func TestResult(t *testing.T) {
 	for name, want := range map[string]string{
 		"all": `{"type":"object","properties":{"n":{"type":"integer","maximum":9}},"required":["n"]}`, "quiet": `{"type":"string"}`, "any": "", "none": "",
 	} {
-		if tool := s.tools.now.Load().index[name]; string(tool.spec.OutputSchema) != want {
+		if tool, _ := s.tools.get([]byte(name)); string(tool.spec.OutputSchema) != want {
 			t.Errorf("%s: the output schema is %s", name, tool.spec.OutputSchema)
 		}
 	}

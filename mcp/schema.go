@@ -17,15 +17,15 @@ type Schemas struct {
 	Output jsonrpc.Raw
 }
 
-// SchemaOf returns the schemas that AddTool publishes for the type T, each with the patches applied to it.
-// A patch is a JSON Merge Patch (RFC 7396): an object whose members replace those of the schema, at
-// any depth, or remove them when they are null. Put the result into Tool.InputSchema or
+// SchemaOf returns the schemas that AddTool publishes for the type T, each with the patches applied
+// to it. A patch is a JSON Merge Patch (RFC 7396): an object with members that replace those of the
+// schema, at any depth, or remove them when they are null. Put the result into Tool.InputSchema or
 // Tool.OutputSchema: AddTool enforces what it publishes.
 //
 //	mcp.SchemaOf[Search](`{"properties":{"query":{"minLength":3}}}`).Input
 //
-// A type whose schema is used in several places can have a method instead: see AddTool. Its method
-// may call SchemaOf of a type without methods (type plain T).
+// A type with a schema that is used in several places can have a method instead: see AddTool. Its
+// method may call SchemaOf of a type without methods (type plain T).
 //
 // SchemaOf panics when the type has no JSON, and when a patch is no JSON object.
 func SchemaOf[T any](patches ...string) Schemas {

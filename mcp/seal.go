@@ -47,7 +47,7 @@ func (s *sealer) seal(b binding, state []byte) string {
 	return s.box.Seal(state, b.data(), time.Now().Add(s.ttl))
 }
 
-// The refusals say no more than a stranger may know.
+// The refusals say no more than an unauthenticated caller may know.
 var (
 	errState        = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "requestState was changed, or belongs to another call, caller or server: repeat the call without it"}
 	errStateExpired = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "requestState has expired: repeat the call without it"}

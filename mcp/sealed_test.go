@@ -226,7 +226,8 @@ func TestReplicasBehindRoundRobin(t *testing.T) {
 	use()
 }
 
-// An answer to a question of another replica is forwarded where that is known, and refused where not.
+// An answer to a question of another replica is forwarded where that is known, and refused where
+// not.
 func TestReplicasForwardAnswers(t *testing.T) {
 	for _, advertise := range []bool{true, false} {
 		t.Run(fmt.Sprint(advertise), func(t *testing.T) {
@@ -317,7 +318,7 @@ func TestSealedSessionsLeaveNothing(t *testing.T) {
 		if left := float64(heap()-before) / n; h.Sessions() != 0 || len(s.listeners.sessions) != 0 || left > 20 {
 			t.Errorf("%d sessions, %d listeners, %.0f bytes are left of each", h.Sessions(), len(s.listeners.sessions), left)
 		}
-		// One with a level of its own is kept.
+		// One with its own level is kept.
 		id := post("", hello(name)).Header().Get("Mcp-Session-Id")
 		post(id, legacyFrame("1", "logging/setLevel", `{"level":"error"}`))
 		<-time.After(20 * time.Minute)
@@ -337,7 +338,8 @@ func TestSealedSessionsLeaveNothing(t *testing.T) {
 	})
 }
 
-// An id is a session for the owner that it was given, while its key is there, and in no other spelling.
+// An id is a session for the owner that it was given, while its key is there, and in no other
+// spelling.
 func TestSealedIDs(t *testing.T) {
 	who := func(r *http.Request) string { return r.Header.Get("X-User") }
 	open := func(keys string) string {

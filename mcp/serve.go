@@ -24,11 +24,10 @@ import (
 // farcall.Options.CloseTimeout does.
 const drainTime = 5 * time.Second
 
-// Serve serves one connection until it ends, or the context does; then calls in
-// flight are finished, for as long as the options' CloseTimeout (default 5 s). It returns nil in both cases, and an
-// error when the connection broke. A client may use both eras on it: an
-// initialize opens the session of the connection, and requests of the modern era
-// stand alone.
+// Serve serves one connection until it ends, or the context does; then calls in flight are
+// finished, for as long as the options' CloseTimeout (default 5 s). It returns nil in both cases,
+// and an error when the connection broke. A client may use both eras on it: an initialize opens the
+// session of the connection, and requests of the modern era stand alone.
 //
 // b is a [Server], or anything else that answers MCP messages. The options'
 // Dialect is ignored. Those of a Server are the default, also of its Logger alone,
@@ -47,7 +46,7 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 	t, reading := watch(t)
 	peer := farcall.NewPeer(t, h, &opts)
 	if b, ok := t.(interface{ Busy(f func() bool) }); ok {
-		// A session is told of changes, and its client waits for them in silence.
+		// A session is notified of changes, and its client waits for them in silence.
 		b.Busy(func() bool { st := peer.Stats(); return h.begun() || st.InFlight+st.Calls > 0 })
 	}
 	select {
@@ -55,7 +54,7 @@ func Serve(ctx context.Context, b mcphttp.Backend, t farcall.Transport, o *farca
 	case <-reading.ended:
 	case <-peer.Done():
 	}
-	// A subscription has no end of its own; anything else is waited for.
+	// A subscription does not end unasked; anything else is waited for.
 	if s, ok := b.(*Server); ok {
 		s.listeners.endOf(peer)
 	}
@@ -186,7 +185,7 @@ func (s *Server) Serve(ctx context.Context, t farcall.Transport) error {
 }
 
 // ServeStdio serves the process that started this one, on standard input and
-// output, of which it takes possession: nothing else may write there.
+// output. It takes possession of it: nothing else may write there.
 func (s *Server) ServeStdio(ctx context.Context) error {
 	return s.Serve(ctx, stream.Stdio(stream.NDJSON, nil))
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/http1"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
@@ -25,6 +26,9 @@ const headerTime = 10 * time.Second
 // unix:PATH. There is neither TLS nor authentication: for an address that other machines can
 // reach, which is any but loopback and unix sockets, it logs a warning and serves. Put
 // the handler of package mcphttp behind a guard and an http.Server with TLS instead.
+//
+// A POST to /mcp over HTTP/1.1 that is exactly the common case is read by a second, stricter
+// reader, and net/http has the others; the environment variable FARCALL_HTTP=std turns it off.
 //
 // Web pages of other hosts are refused, and so are requests for a DNS name that is not
 // listed: see Origins and Hosts of [mcphttp.Options].
@@ -72,6 +76,10 @@ func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 		http.Error(w, "No such path: MCP is at /mcp", http.StatusNotFound)
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTime}
+	fast := http1.New(server, func(path string) bool { return path == "/mcp" })
+	if !http1.Std() {
+		l = http1.NewFront(l, fast)
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	var err error
@@ -84,7 +92,7 @@ func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 	defer cancel()
 	// What is not finished by then is given up.
 	_ = h.Shutdown(limit)
-	if server.Shutdown(limit) != nil {
+	if errors.Join(server.Shutdown(limit), fast.Shutdown(limit)) != nil {
 		_ = server.Close()
 	}
 	if err == nil {

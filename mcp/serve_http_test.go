@@ -35,7 +35,7 @@ func newHTTPClient(s *Server, header ...string) *httpClient {
 	return c
 }
 
-// begin opens a session, whose later messages carry its id.
+// begin opens a session; later messages carry its id.
 func (c *httpClient) begin(revision string) {
 	c.send(hello(revision))
 	c.header.Set("Mcp-Session-Id", c.sink.header.Get("Mcp-Session-Id"))

@@ -11,18 +11,18 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
-// This file is what a server of several protocols on one port asks of a Server: rpc.MCP is the interface.
+// This file is what a server of several protocols on one port asks of a Server: rpc.MCP is the
+// interface.
 
-// ServeTransport serves one connection, as the function [Serve] does, with options of its own.
+// ServeTransport serves one connection, as the function [Serve] does, with its own options.
 func (s *Server) ServeTransport(ctx context.Context, t farcall.Transport, o *farcall.Options) error {
 	return Serve(ctx, s, t, o)
 }
 
 // Routes returns a handler of /mcp, /sse and /messages, for a server that checks the Host header of
-// each request itself. Without an Owner in ServerOptions or its HTTP, a session belongs to the caller
-// that a guard has authenticated. end ends the
-// sessions, as Shutdown of [mcphttp.Handler] does. o and the bounds take the place of those in
-// ServerOptions.
+// each request itself. Without an Owner in ServerOptions or its HTTP, a session belongs to the
+// caller that a guard has authenticated. end ends the sessions, as Shutdown of [mcphttp.Handler]
+// does. o and the bounds take the place of those in ServerOptions.
 func (s *Server) Routes(o *farcall.Options, maxMessage int, origins []string) (routes http.Handler, end func(context.Context) error) {
 	opts := mcphttp.Options{}
 	if s.opts.HTTP != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 )
 
-// TestRoutes: the three paths are served under any name of the server, with the bounds that are given.
+// TestRoutes: the three paths are served under any name of the server, with the bounds that are
+// given.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	s := mcp.NewServer("s", "1", nil)

@@ -21,7 +21,7 @@ import (
 )
 
 // Server offers tools, resources and prompts to clients of every revision. What
-// it offers may change while it serves: clients are told. It may serve any
+// it offers may change while it serves: clients are notified. It may serve any
 // number of connections at once; its methods may be called by any goroutine.
 type Server struct {
 	opts           ServerOptions
@@ -113,14 +113,14 @@ func misuse(format string, args ...any) {
 }
 
 // Close ends what runs in the background: tasks, and subscriptions, in order.
-// Connections belong to whoever made them.
+// Connections belong to the one that made them.
 func (s *Server) Close() {
 	s.listeners.close()
 	s.tasks.close()
 }
 
 // Shutdown ends subscriptions, in order, waits until the tasks have ended, or the
-// context has, whose error it returns then, and closes the server.
+// context has, and closes the server. It returns the error of the context then.
 func (s *Server) Shutdown(ctx context.Context) error {
 	defer s.Close()
 	s.listeners.close()
@@ -147,10 +147,10 @@ type method struct {
 // An answer is a result in canonical form: an object.
 type answer struct {
 	raw   jsonrpc.Raw
-	plain bool // it has neither a resultType nor a _meta of its own
+	plain bool // it has neither a resultType nor its own _meta
 	whole bool // newResult has begun it
 
-	failure error // of the tool's handler, whose text it has
+	failure error // of the tool's handler, with its text
 }
 
 func every(*era.Revision) bool          { return true }

@@ -37,7 +37,7 @@ func (s *Server) serve(ctx context.Context, req *farcall.Request) (any, error) {
 	return raw, nil
 }
 
-// legacyCode gives the one error that only the legacy era has a code of its own
+// legacyCode gives the one error that only the legacy era has its own code
 // for the code that it has here: MCP reserves the other one for itself.
 func legacyCode(err error, rev *era.Revision) error {
 	if wire := remote.Own(err); wire != nil && wire.Code == spec.URLElicitationRequired {
@@ -175,7 +175,7 @@ func (k *clientCache) parse(info, caps jsonrpc.Raw) (*clientMeta, error) {
 		}
 	}
 	if err := jsonv2.Unmarshal(caps, &m.caps); err != nil || caps[0] != '{' {
-		return nil, invalidParams("%q is not what it should be: an object whose members are objects", spec.MetaClientCapabilities)
+		return nil, invalidParams("%q is not what it should be: an object with members that are objects", spec.MetaClientCapabilities)
 	}
 	m.infoRaw, m.capsRaw = slices.Clone(info), slices.Clone(caps)
 	if len(info)+len(caps) <= maxRemembered {

@@ -60,7 +60,7 @@ func (w *wire) send(frames ...string) {
 }
 
 // rest returns what has arrived once nothing moves any more. It lets a little
-// time pass, for a connection whose handler takes longer reads on only then.
+// time pass, for a connection with a handler that takes longer reads on only then.
 func (w *wire) rest() (frames []string) {
 	<-time.After(linger / 2) // virtual
 	synctest.Wait()
@@ -96,7 +96,7 @@ func (w *wire) close() {
 	}
 }
 
-// exchange sends the frames on a connection of its own and returns what comes
+// exchange sends the frames on its own connection and returns what comes
 // back.
 func exchange(t *testing.T, s *Server, frames ...string) (answers []string) {
 	t.Helper()

@@ -19,7 +19,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// session is one client of the legacy era. One that nothing is told to holds no
+// session is one client of the legacy era. One that nothing is asked to holds no
 // goroutine.
 type session struct {
 	srv    *Server
@@ -46,7 +46,7 @@ type session struct {
 	values  map[string]jsonrpc.Raw // Session.SetValue
 }
 
-// Accept begins a session with a client of the legacy era, which is told things
+// Accept begins a session with a client of the legacy era, which is notified of things
 // by way of client.
 func (s *Server) Accept(ctx context.Context, client farcall.Caller) mcphttp.Session {
 	return s.newSession(ctx, client)
@@ -252,7 +252,8 @@ var (
 // beginning is the call for something that is no request with a way back to the
 // client: it says who the client is.
 func (x *session) beginning(ctx context.Context, rev *era.Revision, who *clientMeta, req *farcall.Request) *call {
-	return &call{Context: ctx, srv: x.srv, rev: rev, session: x, client: x.client, who: who, method: req.Method, over: true}
+	c := &call{srv: x.srv, rev: rev, session: x, client: x.client, who: who, method: req.Method, over: true}
+	return c.derive(ctx)
 }
 
 // initializeParts returns what the client says of itself, as the modern era has

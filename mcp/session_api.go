@@ -19,8 +19,8 @@ import (
 )
 
 // A Session is a session of a client of a revision that has sessions: see [Request.Session] and
-// [Server.Sessions]. It may be kept after the request, for what is sent from the background. Its methods may
-// be called by any goroutine.
+// [Server.Sessions]. It may be kept after the request, for what is sent from the background. Its
+// methods may be called by any goroutine.
 type Session struct{ x *session }
 
 var (
@@ -28,8 +28,8 @@ var (
 	errOfCall   = errors.New("mcp: the notification belongs to a call; use Progress in its handler")
 )
 
-// Sessions returns the sessions that have begun and not ended in this process. Those that begin or end
-// meanwhile may be among them.
+// Sessions returns the sessions that have begun and not ended in this process. Those that begin or
+// end meanwhile may be among them.
 func (s *Server) Sessions() iter.Seq[*Session] {
 	return func(yield func(*Session) bool) {
 		s.listeners.mu.Lock()
@@ -57,8 +57,9 @@ func (s *Session) Client() *ClientInfo {
 	return &i
 }
 
-// End ends the session. Its calls are cancelled. A client over HTTP gets status 404 for its next request, and begins a new session; any
-// other connection is closed. It is not for a handler of the session itself, whose end it may wait for.
+// End ends the session. Its calls are cancelled. A client over HTTP gets status 404 for its next
+// request, and begins a new session; any other connection is closed. It is not for a handler of the
+// session itself, because it may wait for its end.
 func (s *Session) End(ctx context.Context) {
 	switch c := s.x.client.(type) {
 	case interface{ End(ctx context.Context) }:
@@ -81,8 +82,8 @@ func (s *Session) Done() <-chan struct{} {
 	return s.x.done
 }
 
-// Notify sends a notification. The params marshal to an object in the form of the newest revision, or are nil. One
-// that the revision of the client does not have is not sent.
+// Notify sends a notification. The params marshal to an object in the form of the newest revision,
+// or are nil. One that the revision of the client does not have is not sent.
 //
 // It fails before the client is initialized, when the session has ended, when the client cannot be
 // reached, and for notifications that belong to a call.
@@ -127,10 +128,10 @@ func (s *Session) Log(ctx context.Context, level, logger string, data any) error
 	return s.Notify(ctx, spec.NotificationMessage, spec.LoggingMessageNotificationParams{Level: level, Logger: logger, Data: raw})
 }
 
-// URLDone tells the client that the user has done what [ElicitURL] asked for at the URL, where the revision has such
-// a notification (2025-11-25); it does nothing in others. Questions with the same URL have the same id, so each
-// should have a URL of its own. The server of the page calls it, so that the client
-// need not ask the user.
+// URLDone tells the client that the user has done what [ElicitURL] asked for at the URL, where the
+// revision has such a notification (2025-11-25); it does nothing in others. Questions with the same
+// URL have the same id, so each should have its own URL. The server of the page calls it, so that
+// the client need not ask the user.
 func (s *Session) URLDone(ctx context.Context, url string) error {
 	return s.Notify(ctx, spec.NotificationElicitationComplete, spec.ElicitationCompleteNotificationParams{ElicitationID: elicitationID(url)})
 }

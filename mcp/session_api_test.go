@@ -151,8 +151,8 @@ func TestSessionValues(t *testing.T) {
 	}
 }
 
-// Whatever subscribers do, in every revision, the hook and its stop alternate for each resource, and at the end
-// all have stopped.
+// Whatever subscribers do, in every revision, the hook and its stop alternate for each resource,
+// and at the end all have stopped.
 func TestSubscribeHookIsBalanced(t *testing.T) {
 	var mu sync.Mutex
 	on := map[string]bool{}
@@ -201,7 +201,7 @@ func TestSubscribeHookIsBalanced(t *testing.T) {
 	}
 	listener := func(r *rand.Rand) {
 		ctx, cancel := context.WithCancel(t.Context())
-		c := &call{Context: ctx, srv: s, client: &notedClient{}, params: jsonrpc.Raw(`{"notifications":{"resourceSubscriptions":["test://a","test://b","test://a","test://none"]}}`)}
+		c := (&call{srv: s, client: &notedClient{}, params: jsonrpc.Raw(`{"notifications":{"resourceSubscriptions":["test://a","test://b","test://a","test://none"]}}`)}).derive(ctx)
 		c.rev = s.modern[0]
 		if r.IntN(2) == 0 {
 			cancel()

@@ -11,7 +11,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
-// End ends a session and its calls, over HTTP and over a connection, also a sealed one, with which no process goes on then.
+// End ends a session and its calls, over HTTP and over a connection, also a sealed one, with which
+// no process goes on then.
 func TestSessionEnd(t *testing.T) {
 	for _, over := range []string{"pipe", "HTTP", "sealed"} {
 		t.Run(over, func(t *testing.T) {

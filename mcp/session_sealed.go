@@ -19,8 +19,8 @@ import (
 var _ mcphttp.Resumer = (*Server)(nil)
 
 const (
-	// maxSealedInfo bounds what a client says of itself in the id of its session. Of one that says more
-	// (icons, a description), name, version and title are kept.
+	// maxSealedInfo bounds what a client says of itself in the id of its session. Of one that says
+	// more (icons, a description), name, version and title are kept.
 	maxSealedInfo = 512
 	maxSealedName = 100 // of each of these
 	// maxSealedCaps bounds its capabilities.

@@ -17,7 +17,8 @@ const (
 	maxSessionValues = 64 << 10
 	// valuesPrefix begins the id of the record with the values of a session, which no task has.
 	valuesPrefix = "session-values "
-	// maxValuesAge bounds how long the values of sessions without an end are stored, from the last change on.
+	// maxValuesAge bounds how long the values of sessions without an end are stored, from the last
+	// change on.
 	maxValuesAge = 10 * 365 * 24 * time.Hour
 	// swaps is how often a change is made again because another one was first.
 	swaps = 100
@@ -25,14 +26,14 @@ const (
 
 var errManyValues = fmt.Errorf("mcp: the values of one session have %d bytes at most, with their keys", maxSessionValues)
 
-// SetValue keeps a value under a key for the session, as JSON. A nil value removes what is there. The values of a
-// session have 64 KB at most, with their keys.
+// SetValue keeps a value under a key for the session, as JSON. A nil value removes what is there.
+// The values of a session have 64 KB at most, with their keys.
 //
-// They last as long as the session does in this process. The id of a session that is sealed for
-// all replicas does not have them: with ServerOptions.Sessions they are in that store, and each replica that shares it
-// sees them at once; different keys may be set at several replicas at a time, and of one key the last value stays. Without
-// it, another replica does not see them, and neither does this one after it was idle for mcphttp.Options.IdleTimeout. So
-// they suit what can be made again.
+// They last as long as the session does in this process. The id of a session that is sealed for all
+// replicas does not have them: with ServerOptions.Sessions they are in that store, and each replica
+// that shares it sees them at once; different keys may be set at several replicas at a time, and of
+// one key the last value stays. Without it, another replica does not see them, and neither does
+// this one after it was idle for mcphttp.Options.IdleTimeout. So they suit what can be made again.
 //
 // It fails when the session has ended, when there is no more room, and when the store does.
 func (s *Session) SetValue(key string, value any) error {
@@ -99,7 +100,8 @@ func setValue(values *map[string]jsonrpc.Raw, key string, raw jsonrpc.Raw) error
 	return nil
 }
 
-// storedValues are the values of a session that outlives the process: one record, an object of JSON.
+// storedValues are the values of a session that outlives the process: one record, an object of
+// JSON.
 type storedValues struct {
 	records          store.Records
 	owner, group, id string
@@ -128,7 +130,8 @@ func (x *session) storedValues() *storedValues {
 	return v
 }
 
-// get returns the values and the version of their record, which are both none where there is no record.
+// get returns the values and the version of their record, which are both none where there is no
+// record.
 func (v *storedValues) get() (values map[string]jsonrpc.Raw, version uint64, err error) {
 	ctx, cancel := storing()
 	defer cancel()

@@ -36,8 +36,9 @@ func useValue(ctx context.Context, a valueArgs) (string, error) {
 	return value, err
 }
 
-// TestSessionValuesAreStored lets clients of each revision with sessions set and read values at two servers in turn,
-// many at a time. One server is replaced: all values are there. The end of a session removes its own only.
+// TestSessionValuesAreStored lets clients of each revision with sessions set and read values at two
+// servers in turn, many at a time. One server is replaced: all values are there. The end of a
+// session removes its own only.
 func TestSessionValuesAreStored(t *testing.T) {
 	t.Parallel()
 	kept, err := store.Open(t.TempDir(), nil)
@@ -121,8 +122,8 @@ func TestSessionValuesAreStored(t *testing.T) {
 	}
 }
 
-// TestSessionValuesConflict: a change is made again when another replica was first, but not for ever; the
-// error of a store is reported.
+// TestSessionValuesConflict: a change is made again when another replica was first, but not for
+// ever; the error of a store is reported.
 func TestSessionValuesConflict(t *testing.T) {
 	kept := &faultyStore{Records: store.New(nil)}
 	v := &storedValues{records: kept, owner: "o", id: valuesPrefix + "1", until: time.Now().Add(time.Hour)}

@@ -45,7 +45,7 @@ func (l *listener) tell(e *events) {
 	}
 }
 
-// note notes what the client is to be told.
+// note notes what the client is to receive.
 func (l *listener) note(mine *events) {
 	l.mu.Lock()
 	l.pending.add(mine)
@@ -92,7 +92,7 @@ func (s *Server) listen(c *call) (answer, error) {
 	return answer{}, err
 }
 
-// close ends a subscription in order, after what is still to be told.
+// close ends a subscription in order, after what is still to be sent.
 func (l *listener) close() (answer, error) {
 	e := l.take()
 	if err := e.send(l.notify); err != nil {

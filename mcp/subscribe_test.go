@@ -31,7 +31,7 @@ func TestListen(t *testing.T) {
 			t.Error("before anything happened:", got)
 		}
 
-		// A burst is told once; what was not asked for is not told.
+		// A burst is announced once; what was not asked for is not announced.
 		for i := range 100 {
 			AddTool(s, Tool{Name: fmt.Sprintf("t%d", i)}, add)
 			s.ResourceUpdated("test://text")
@@ -106,7 +106,7 @@ func TestListenRefused(t *testing.T) {
 		``:                                  `-32602`,
 		`"notifications":7`:                 `-32602`,
 		`"notifications":{"taskIds":["x"]}`: `"code":-32021,"message":"Missing required client capability: extensions[io.modelcontextprotocol/tasks]","data":{"requiredCapabilities":{"extensions":{"io.modelcontextprotocol/tasks":{}}}}`,
-		`"notifications":{}`:                `"notifications":{}}`, // heard of, to be told nothing
+		`"notifications":{}`:                `"notifications":{}}`, // known, without notifications
 	} {
 		if got := exchange(t, calculator(nil), modernFrame("1", "subscriptions/listen", members)); len(got) != 1 || !strings.Contains(got[0], want) {
 			t.Errorf("%s: %v", members, got)
@@ -133,7 +133,7 @@ func TestSlowListener(t *testing.T) {
 	})
 }
 
-// serveClogged listens on a connection that nobody reads.
+// serveClogged listens on a connection without a reader.
 func serveClogged(t *testing.T, s *Server) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -221,8 +221,8 @@ func TestSubscribeLegacy(t *testing.T) {
 	}
 }
 
-// TestSessionCloseWhileSending closes a session whose client does not take what
-// it is told.
+// TestSessionCloseWhileSending closes a session with a client that does not take what
+// it is notified.
 func TestSessionCloseWhileSending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := calculator(nil)

@@ -38,7 +38,7 @@ func steps(each time.Duration) func(ctx context.Context) (string, error) {
 }
 
 // A call that ends within TaskAfter is answered as without tasks: at once, with its
-// progress and its logs. One that takes longer is a task, whose end is noticed
+// progress and its logs. One that takes longer is a task, and its end is noticed
 // within twice the time of a poll.
 func TestTaskAfter(t *testing.T) {
 	for _, test := range []struct {

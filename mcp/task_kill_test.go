@@ -36,7 +36,7 @@ type (
 	}
 )
 
-// serveTasks serves the tool "work", whose tasks are kept in a directory.
+// serveTasks serves the tool "work" and keeps its tasks in a directory.
 func serveTasks(dir string) error {
 	kept, err := store.Open(dir, nil)
 	if err != nil {
@@ -75,7 +75,7 @@ func serveTasks(dir string) error {
 	}
 }
 
-// taskProcess is a server in a process of its own.
+// taskProcess is a server in its own process.
 type taskProcess struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
@@ -154,8 +154,8 @@ type seenTask struct {
 	end       string // the whole answer that has shown the end
 }
 
-// look asks for a task as its owner and reports what must not be: that it is unknown, and that its end has
-// changed.
+// look asks for a task as its owner and reports what must not be: that it is unknown, and that its
+// end has changed.
 func (k *seenTask) look(t *testing.T, p *taskProcess) (status string) {
 	raw := p.call(k.owner, "tasks/get", fmt.Sprintf(`{"taskId":%q}`, k.id))
 	if raw == "" {
@@ -173,9 +173,9 @@ func (k *seenTask) look(t *testing.T, p *taskProcess) (status string) {
 	return r.Result.Status
 }
 
-// TestTasksSurviveKill kills a server at random times, many times, while clients create, cancel and look at
-// tasks. Each id that a client got is known from then on, to its owner only; each end that a client saw
-// stays; and no task runs that a dead process has begun.
+// TestTasksSurviveKill kills a server at random times, many times, while clients create, cancel and
+// look at tasks. Each id that a client got is known from then on, to its owner only; each end that
+// a client saw stays; and no task runs that a dead process has begun.
 func TestTasksSurviveKill(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -156,7 +156,7 @@ func TestLegacyTaskAsksAgain(t *testing.T) {
 		})
 		asked := 0
 		p := dialLegacy(t, s, rev2511, canAll, func(ctx context.Context, req *farcall.Request) (any, error) {
-			if asked++; asked == 1 { // the user takes his time
+			if asked++; asked == 1 { // the user is slow
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}

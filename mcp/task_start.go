@@ -27,8 +27,8 @@ import (
 // beginning; for them it changes nothing.
 func (s *Server) TaskLater(tool string) { s.tasks.setLater(tool) }
 
-// StartTask makes the call that is being handled a task, whose handle the client
-// gets now, while the handler goes on: see [Server.TaskLater]. It does nothing
+// StartTask makes the call that is being handled a task; the client gets its
+// handle now, while the handler goes on: see [Server.TaskLater]. It does nothing
 // when the call is a task already, and when it cannot be one. The handler
 // returns its error.
 func StartTask(ctx context.Context) error {
@@ -76,9 +76,9 @@ func (c *call) wantsTask(tool, support string) (bool, error) {
 	return false, nil // a client that knows no tasks waits for the result
 }
 
-// startTask runs a tool in the background and returns the CreateTaskResult. run
-// gets a call of its own, which outlives the request; it returns the result or a
-// protocol error. later: the call becomes a task by StartTask only. The task is one of the server that the client is connected to.
+// startTask runs a tool in the background and returns the CreateTaskResult. run gets its own call,
+// which outlives the request; it returns the result or a protocol error. later: the call becomes a
+// task by StartTask only. The task is one of the server that the client is connected to.
 func (s *Server) startTask(c *call, later bool, run func(*call) (jsonrpc.Raw, error)) (jsonrpc.Raw, error) {
 	t, own, err := c.srv.newTask(c)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Server) startTask(c *call, later bool, run func(*call) (jsonrpc.Raw, er
 	return t.creation()
 }
 
-// newTask makes a task, which nobody knows of yet, and the call that its handler
+// newTask makes a task, which is not published yet, and the call that its handler
 // gets.
 func (s *Server) newTask(c *call) (*task, *call, error) {
 	ttl, err := s.taskTTL(c.in.task)
@@ -132,8 +132,10 @@ func (s *Server) taskCall(c *call, t *task, method string, params jsonrpc.Raw) (
 		id:     c.id.Clone(), params: params,
 	}
 	// Its handler may run beside what ends the observation of the request.
-	unobserved := context.WithValue(context.WithoutCancel(c.Context), observe.Key{}, nil)
-	own.Context, t.cancel = context.WithCancelCause(unobserved)
+	unobserved := context.WithValue(context.WithoutCancel(c.Parent()), observe.Key{}, nil)
+	ctx, cancel := context.WithCancelCause(unobserved)
+	t.cancel = cancel
+	own.derive(ctx)
 	if err := own.in.read(own.params); err != nil {
 		return nil, err
 	}
@@ -146,7 +148,7 @@ func (s *Server) taskTTL(taskParam jsonrpc.Raw) (time.Duration, error) {
 	var p spec.TaskMetadata
 	if len(taskParam) > 0 {
 		if err := jsonv2.Unmarshal(taskParam, &p); err != nil {
-			return 0, invalidParams("%q must be an object whose ttl is a number of milliseconds", "task")
+			return 0, invalidParams("%q must be an object with a ttl that is a number of milliseconds", "task")
 		}
 	}
 	if p.TTL == nil || *p.TTL <= 0 || *p.TTL > s.opts.TaskTTL.Milliseconds() {
@@ -199,7 +201,7 @@ func (s *Server) notKept(err error) error {
 // startLater runs the handler until it has returned or made itself a task, or
 // until it has run for a time, if that is not 0. Until then it ends with the request.
 func (t *task) startLater(c, own *call, run func(*call) (jsonrpc.Raw, error), after time.Duration) (jsonrpc.Raw, error) {
-	begun := t.changed // nobody knows of it yet
+	begun := t.changed // it is not published yet
 	cancel := t.cancel
 	unbind := context.AfterFunc(c, func() { cancel(context.Cause(c)) })
 	ended := make(chan outcome, 1)

@@ -87,7 +87,8 @@ func readTaskRecord(value []byte) (*taskRecord, error) {
 	return r, nil
 }
 
-// records returns where the tasks of an owner are stored: in memory, when the owner ends with the process.
+// records returns where the tasks of an owner are stored: in memory, when the owner ends with the
+// process.
 func (s *Server) records(o owner.Key) store.Records {
 	if s.opts.Tasks != nil && o.Returns() {
 		return s.opts.Tasks
@@ -178,8 +179,8 @@ func cancellation(cause error) *taskEnd {
 	return &taskEnd{status: spec.TaskCancelled, message: cause.Error(), cause: cause}
 }
 
-// finish ends the task with what its handler returned. While the store fails the task stays as it is, and
-// finish tries again, until the task expires or the server is closed.
+// finish ends the task with what its handler returned. While the store fails the task stays as it
+// is, and finish tries again, until the task expires or the server is closed.
 func (t *task) finish(o outcome) {
 	e := &taskEnd{status: spec.TaskCompleted, result: o.raw}
 	if wire := t.srv.taskError(o.err); wire != nil {
@@ -213,8 +214,9 @@ func (t *task) finish(o outcome) {
 	}
 }
 
-// settle ends the task: it stores the end, and shows it then, so that no client sees an end that another
-// process, or this one when it starts again, would not know of. It reports whether the task had not ended.
+// settle ends the task: it stores the end, and shows it then, so that no client sees an end that
+// another process, or this one when it starts again, would not know of. It reports whether the task
+// had not ended.
 func (t *task) settle(e *taskEnd) (done bool, err error) {
 	t.ends.Lock()
 	defer t.ends.Unlock()
@@ -246,8 +248,8 @@ func (t *task) settle(e *taskEnd) (done bool, err error) {
 	return true, nil
 }
 
-// stop ends the task from outside, and reports whether it had not ended yet. A handler that goes on all the
-// same does so in vain.
+// stop ends the task from outside, and reports whether it had not ended yet. A handler that goes on
+// all the same does so in vain.
 func (t *task) stop(e *taskEnd) (bool, error) {
 	done, err := t.settle(e)
 	if err != nil {
@@ -257,8 +259,8 @@ func (t *task) stop(e *taskEnd) (bool, error) {
 	return done, err
 }
 
-// adopt makes the tasks known that the store has of a process that has ended. Those that ran then have
-// failed.
+// adopt makes the tasks known that the store has of a process that has ended. Those that ran then
+// have failed.
 func (s *Server) adopt() {
 	if s.opts.Tasks == nil {
 		return
@@ -327,7 +329,8 @@ type TaskEvent struct {
 	ID, Tool string
 	Created  time.Time
 	// Status is the one that the task has now: "working" says that it was created, and "completed",
-	// "failed" and "cancelled" that it has ended. A completed tool may have reported an error: ToolError.
+	// "failed" and "cancelled" that it has ended. A completed tool may have reported an error:
+	// ToolError.
 	Status    string
 	ToolError bool
 	// Interrupted: the task ran in a process that has ended, and this one has found it in the store.

@@ -34,8 +34,8 @@ func startAs(t *testing.T, s *Server, o owner.Key) (id string) {
 	return id
 }
 
-// TestTasksAreAdopted leaves tasks of two owners behind, one that has completed, one that was cancelled and
-// one that runs, and looks at them from the next server on the same store.
+// TestTasksAreAdopted leaves tasks of two owners behind, one that has completed, one that was
+// cancelled and one that runs, and looks at them from the next server on the same store.
 func TestTasksAreAdopted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept := store.New(nil)
@@ -103,8 +103,8 @@ func TestTasksAreAdopted(t *testing.T) {
 	})
 }
 
-// TestTaskSharesAfterRestart: an owner who has as many tasks as one may have starts no other one, also at
-// the next server on the store; another owner does.
+// TestTaskSharesAfterRestart: an owner who has as many tasks as one may have starts no other one,
+// also at the next server on the store; another owner does.
 func TestTaskSharesAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		kept, ann, ben := store.New(nil), owner.Named("ann"), owner.Named("ben")
@@ -234,7 +234,8 @@ func TestFaultyTaskStore(t *testing.T) {
 	}
 }
 
-// A result that finds no room makes its task fail; what fails with a large error fails with a small one.
+// A result that finds no room makes its task fail; what fails with a large error fails with a small
+// one.
 func TestTaskResultTooLarge(t *testing.T) {
 	for name, result := range map[string]func(context.Context) (string, error){
 		"result": func(context.Context) (string, error) { return strings.Repeat("x", 1<<20), nil },
@@ -302,7 +303,7 @@ func TestTaskEvents(t *testing.T) {
 	})
 }
 
-// What a store has is foreign: a record that is none is passed over.
+// What a store has is foreign: an invalid record is skipped.
 func TestForeignTaskRecords(t *testing.T) {
 	kept := store.New(nil)
 	put := func(o, id, value string) {
@@ -366,7 +367,7 @@ func FuzzReadTaskRecord(f *testing.F) {
 	})
 }
 
-// BenchmarkTasks creates tasks whose handlers return at once, and waits for the end of each.
+// BenchmarkTasks creates tasks with handlers that return at once, and waits for the end of each.
 func BenchmarkTasks(b *testing.B) {
 	for name, open := range map[string]func() (*store.Local, error){
 		"memory":    func() (*store.Local, error) { return store.New(nil), nil },

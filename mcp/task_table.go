@@ -13,13 +13,13 @@ import (
 
 var errClosing = &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "The server is closing"}
 
-// taskTable holds the tasks of a server: those that run, and those that have
-// ended, until their time is over. What they have come to is in the store. A task stays for all of its ttl, so a table
+// taskTable holds the tasks of a server: those that run, and those that have ended, until their
+// time is over. What they have come to is in the store. A task stays for all of its ttl, so a table
 // that is full takes no more. One timer serves all of them.
 type taskTable struct {
 	mu     sync.Mutex
 	byID   map[string]*task
-	byEnd  []*task // the one whose time is over first is first
+	byEnd  []*task // the one with a time that is over first is first
 	held   share.Ledger
 	last   uint64 // number
 	timer  *time.Timer
@@ -101,7 +101,7 @@ func (tt *taskTable) schedule() {
 	}
 }
 
-// expire forgets the tasks whose time is over, and ends those that still run.
+// expire forgets the tasks with a time that is over, and ends those that still run.
 func (tt *taskTable) expire() {
 	now := time.Now()
 	tt.mu.Lock()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/schema"
@@ -14,8 +13,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/internal/object"
 )
 
-// A Transform says in which form a tool is shown. The zero value of a field leaves what it is about as
-// it is.
+// A Transform says in which form a tool is shown. The zero value of a field leaves what it is about
+// as it is.
 type Transform struct {
 	// Name, Title and Description are shown in place of those of the tool.
 	Name, Title, Description string
@@ -23,10 +22,10 @@ type Transform struct {
 	// among the properties of the tool's input schema. With keywords beside the properties that may
 	// name arguments, such as anyOf and if, none can be renamed or hidden.
 	Arguments map[string]Argument
-	// Wrap returns what is called in place of the tool: next is the tool. Both take the arguments as the
-	// tool has them. It is called once. The context of next must derive from that of its caller; the error
-	// of next is the tool's own, and [Elicit] and its like work on both sides of it. What is returned
-	// must fit the output schema of the tool.
+	// Wrap returns what is called in place of the tool: next is the tool. Both take the arguments as
+	// the tool has them. It is called once. The context of next must derive from that of its caller;
+	// the error of next is the tool's own, and [Elicit] and its like work on both sides of it. What is
+	// returned must fit the output schema of the tool.
 	Wrap func(next ToolHandler) ToolHandler
 }
 
@@ -34,30 +33,29 @@ type Transform struct {
 type Argument struct {
 	// Name and Description are shown in place of those of the tool.
 	Name, Description string
-	// Default is what the tool gets when the caller leaves the argument out, which is optional then. It
-	// marshals to JSON that fits the schema of the argument. Nil: there is none.
+	// Default is what the tool gets when the caller leaves the argument out, which is optional then.
+	// It marshals to JSON that fits the schema of the argument. Nil: there is none.
 	Default any
 	// Fixed is what the tool gets in any case; the argument is hidden then. As Default.
 	Fixed any
-	// Hidden does not show the argument: a caller that gives it is refused. The tool gets the Default, or
-	// none, if it does not require the argument.
+	// Hidden does not show the argument: a caller that gives it is refused. The tool gets the Default,
+	// or none, if it does not require the argument.
 	Hidden bool
 }
 
-// Transform shows a tool in another form, now and whenever AddTool or a mounted server adds it again:
-// all go on to speak of it by its own name, and RemoveTool does, too. What is published, and what
-// validates arguments first, is the new form; the tool then gets arguments as it knows them. What was said
-// about the tool before is replaced; Transform{} leaves nothing of it. To have both forms, mount a server
-// that has one of them.
+// Transform shows a tool in another form, now and whenever AddTool or a mounted server adds it
+// again: all go on to speak of it by its own name, and RemoveTool does, too. What is published, and
+// what validates arguments first, is the new form; the tool then gets arguments as it knows them.
+// What was reported about the tool before is replaced; Transform{} leaves nothing of it. To have
+// both forms, mount a server that has one of them.
 //
 // It panics when the server has no such tool, when t does not fit it, and when the new name is
 // taken. It panics, too, in AddTool and its like when a tool is added again that t does not fit.
 func (s *Server) Transform(name string, t Transform) {
 	s.checkMade()
 	s.offer(listTools, func() {
-		items := s.tools.now.Load().items
-		at := slices.IndexFunc(items, func(i item[*tool]) bool { return i.value.origin() == name })
-		if at < 0 {
+		shown, ok := s.tools.addedLocked(s, name)
+		if !ok {
 			misuse("Transform: %s has no tool %q; add it, or mount its server, before", s.label(), name)
 		}
 		old, had := s.transforms[name]
@@ -74,7 +72,7 @@ func (s *Server) Transform(name string, t Transform) {
 			s.transforms = map[string]*Transform{}
 		}
 		s.transforms[name] = &t
-		value := items[at].value.original()
+		value := shown.original()
 		s.tools.setLocked(s, name, value.of, &value)
 		done = true
 	})
@@ -135,9 +133,9 @@ func (t *Transform) compile(of Tool) (Tool, *arguments.Form, error) {
 	return of, form, err
 }
 
-// Apply returns the form of a tool that t describes, and a function that makes arguments of the tool out
-// of those of that form, which are an object. The function refuses, and describes, arguments that the form
-// hides; it does not validate them by the schema. Wrap is not a part of it.
+// Apply returns the form of a tool that t describes, and a function that makes arguments of the
+// tool out of those of that form, which are an object. The function refuses, and describes,
+// arguments that the form hides; it does not validate them by the schema. Wrap is not a part of it.
 func (t *Transform) Apply(of Tool) (Tool, func(arguments jsonrpc.Raw) (jsonrpc.Raw, error), error) {
 	shown, form, err := t.compile(of)
 	if err != nil {
@@ -155,7 +153,7 @@ func (t *Transform) Apply(of Tool) (Tool, func(arguments jsonrpc.Raw) (jsonrpc.R
 func runForm(c *call, t *tool, given jsonrpc.Raw) (answer, error) {
 	own := t.form.Arguments(given)
 	if t.wrapped == nil {
-		return t.runOriginal(c, c.Context, own)
+		return t.runOriginal(c, c.Parent(), own)
 	}
 	result, err := t.wrapped(c, own)
 	if err != nil {
@@ -192,7 +190,7 @@ func (t *tool) runOriginal(c *call, ctx context.Context, arguments jsonrpc.Raw) 
 	}
 	d := c.below(c.mounted)
 	if ctx != context.Context(c) {
-		d.Context = ctx
+		d.derive(ctx)
 	}
 	defer d.end()
 	d.nested, d.mayAsk, d.asks, d.task, d.shown = true, c.mayAsk, c.asks, c.task, c.shownName(t)

@@ -38,8 +38,8 @@ var searchForm = Transform{
 const foundSchema = `{"type":"object","$defs":{"key":{"type":"string"}},"properties":{"query":{"type":"string","x-mcp-header":"Q","description":"what to find"},` +
 	`"limit":{"type":"integer","maximum":100,"default":10}},"required":["query"]}`
 
-// A transformed tool is the same in a server, in one that it is mounted in, and when that transforms it, in
-// every revision.
+// A transformed tool is the same in a server, in one that it is mounted in, and when that
+// transforms it, in every revision.
 func TestTransform(t *testing.T) {
 	own := searchServer()
 	own.Transform("search", searchForm)

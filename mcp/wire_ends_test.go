@@ -122,8 +122,8 @@ func (s *wireStream) close() {
 	s.server.Close()
 }
 
-// wireHTTP is a raw client of a server over HTTP: each request has a connection
-// of its own.
+// wireHTTP is a raw client of a server over HTTP: each request has its own
+// connection.
 type wireHTTP struct {
 	p       *wirePlay
 	server  *mcp.Server

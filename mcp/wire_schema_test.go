@@ -10,7 +10,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/mcptest"
 )
 
-// wireSchema holds messages against the schema of one revision.
+// wireSchema checks messages against the schema of one revision.
 type wireSchema struct {
 	validate func(tb testing.TB, def string, raw []byte)
 	defs     map[string]bool
