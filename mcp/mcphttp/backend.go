@@ -24,14 +24,14 @@ import (
 // decides.
 type Backend interface {
 	farcall.Handler
-	// Accept begins a session; the next thing is its initialize. The context has
-	// the values of the HTTP request that brings it, and no end. client reaches the other end for as long as the session
-	// lasts: with the context of a handler on the answer to that call, and with
-	// any other on a stream of the client's own, or when it has one.
+	// Accept begins a session; the next thing is its initialize. The context has the values of the
+	// HTTP request that brings it, and no end. client reaches the other end for as long as the session
+	// lasts: with the context of a handler on the answer to that call, and with any other on a stream
+	// of the client's own, or when it has one.
 	Accept(ctx context.Context, client farcall.Caller) Session
 }
 
-// Configured is a Backend that brings options of its own, as mcp.Server does, so
+// Configured is a Backend that brings its own options, as mcp.Server does, so
 // that who mounts it cannot leave them out.
 type Configured interface {
 	Backend
@@ -56,27 +56,29 @@ type Session interface {
 	Close()
 }
 
-// A Resumer is a Backend whose sessions need no memory between requests: see Options.Sessions.
+// A Resumer is a Backend with sessions that need no memory between requests: see Options.Sessions.
 type Resumer interface {
 	Backend
 	// Resume goes on with a session that began with Accept, here or at another replica, or has been
-	// Resumed before. It has agreed on the revision, and State of its Session has returned state; nil state is
-	// that of a session with a known revision and nothing else. state is valid until Resume
+	// Resumed before. It has agreed on the revision, and State of its Session has returned state; nil
+	// state is that of a session with a known revision and nothing else. state is valid until Resume
 	// returns. ctx and client are as in Accept. The Session is Resumable.
 	Resume(ctx context.Context, client farcall.Caller, rev *era.Revision, state []byte) (Session, error)
 }
 
-// Resumable is the Session of a Resumer. One with a method Discard(context.Context) gets a call of it when its client has
-// ended the session by DELETE, whichever replica handles that: what is stored of it elsewhere can go. The client that
-// Accept and Resume get has a method Sealed() (id string, until time.Time): a text that names the session at all
-// replicas, "" where it is of this process alone, and when it ends.
+// Resumable is the Session of a Resumer. One with a method Discard(context.Context) gets a call of
+// it when its client has ended the session by DELETE, whichever replica handles that: what is
+// stored of it elsewhere can go. The client that Accept and Resume get has a method Sealed() (id
+// string, until time.Time): a text that names the session at all replicas, "" where it is of this
+// process alone, and when it ends.
 type Resumable interface {
 	Session
-	// State returns what Resume needs to go on, after initialize. It is sealed in the id of the session, which
-	// clients send with each request: at most 2 KB. An error is the answer to initialize.
+	// State returns what Resume needs to go on, after initialize. It is sealed in the id of the
+	// session, which clients send with each request: at most 2 KB. An error is the answer to
+	// initialize.
 	State() ([]byte, error)
-	// Local reports whether the session has something that State does not have, and that is worth being
-	// kept while its client is away. It is called while nothing of the session is being handled.
+	// Local reports whether the session has something that State does not have, and that is worth
+	// being kept while its client is away. It is called while nothing of the session is being handled.
 	Local() bool
 }
 
@@ -97,29 +99,29 @@ type Options struct {
 	// backend has, see Configured, else its defaults.
 	RPC *farcall.Options
 
-	// Sessions says where sessions are kept. "memory": in this process. "sealed": the id of a
-	// session says all of it, sealed with Keys, so that every process with these keys can serve each
-	// request of it, also after a restart; the Backend is a [Resumer] then. What a session has beside that
-	// stays in the process, for IdleTimeout: its event streams, subscriptions to resources, a
-	// level that logging/setLevel has set, tasks, questions. "none": initialize gives no session, and each request
-	// stands alone: nothing can be asked and nothing is sent beside answers. HTTP+SSE always has
-	// its sessions in memory. Default "sealed" with Keys, else "memory".
+	// Sessions says where sessions are kept. "memory": in this process. "sealed": the id of a session
+	// says all of it, sealed with Keys, so that every process with these keys can serve each request
+	// of it, also after a restart; the Backend is a [Resumer] then. What a session has beside that
+	// stays in the process, for IdleTimeout: its event streams, subscriptions to resources, a level
+	// that logging/setLevel has set, tasks, questions. "none": initialize gives no session, and each
+	// request stands alone: nothing can be asked and nothing is sent beside answers. HTTP+SSE always
+	// has its sessions in memory. Default "sealed" with Keys, else "memory".
 	Sessions string
 	// Keys are random keys of 32 bytes that seal sessions: the first one seals, each one opens. All
 	// replicas have the same ones. Default: those of the backend, see Configured.
 	Keys [][]byte
-	// SessionAge is how long a sealed session lasts, from its initialize, however it is used. Then, and
-	// when its key is dropped, the answer is 404 and the client begins another one. Default 7 days;
-	// negative: for ever.
+	// SessionAge is how long a sealed session lasts, from its initialize, however it is used. Then,
+	// and when its key is dropped, the answer is 404 and the client begins another one. Default 7
+	// days; negative: for ever.
 	SessionAge time.Duration
-	// Advertise is where other replicas reach this one: "http://10.0.0.3:7331". They forward there what a
-	// client answers to a question that this one has asked, with the headers of the client. Without it
-	// such answers are refused with 421 at the other replicas. Default none.
+	// Advertise is where other replicas reach this one: "http://10.0.0.3:7331". They forward there
+	// what a client answers to a question that this one has asked, with the headers of the client.
+	// Without it such answers are refused with 421 at the other replicas. Default none.
 	Advertise string
 
 	// MaxSessions bounds the sessions in memory, and the streams of subscriptions/listen. When
 	// there is no room for a session, one ends of the owner that has most (of an
-	// unauthenticated one: of its address), the longest idle first: nobody else's.
+	// unauthenticated one: of its address), the longest idle first: no other's.
 	// Default 10,000.
 	MaxSessions int
 	// IdleTimeout is how long a session lasts in which nothing happens. Default
@@ -127,7 +129,7 @@ type Options struct {
 	IdleTimeout time.Duration
 	// Owner returns a text that is unique for the authenticated caller that sends a
 	// request, and "" for any other. What a caller leaves here is its alone: to
-	// others a session does not exist. Without it a session belongs to whoever knows
+	// others a session does not exist. Without it a session belongs to the one that knows
 	// its id. Default: what the backend says, see Configured, else no caller is
 	// authenticated.
 	Owner func(*http.Request) string
@@ -145,8 +147,8 @@ type Options struct {
 	// mcp.ClientOptions.Trace. Default: what the backend has, see Configured.
 	Trace io.Writer
 
-	// KeepConnections: CloseStream does nothing, which makes a call cheaper whose
-	// connection it could have closed.
+	// KeepConnections: CloseStream does nothing, which makes a call cheaper when it
+	// could have closed the connection.
 	KeepConnections bool
 
 	// Origins are the web pages of other hosts that may call:
@@ -187,7 +189,7 @@ func (o *Options) of(b Backend) Options {
 		c.Trace = own.Trace
 	}
 	if c.Owner == nil && named != nil {
-		c.Owner = func(r *http.Request) string { return named(&requestContext{r.Context(), r}) }
+		c.Owner = func(r *http.Request) string { return named(context.WithValue(r.Context(), requestKey{}, r)) }
 	}
 	if len(c.Keys) == 0 {
 		c.Keys = own.Keys
@@ -207,22 +209,8 @@ func (o *Options) of(b Backend) Options {
 	return c.withDefaults()
 }
 
-// requestContext is the context of a request that RequestFrom finds.
-type requestContext struct {
-	context.Context //nolint:containedctx // this is a context itself
-
-	req *http.Request
-}
-
+// A requestKey has the request that RequestFrom finds.
 type requestKey struct{}
-
-// Value implements context.Context.
-func (c *requestContext) Value(key any) any {
-	if _, ok := key.(requestKey); ok {
-		return c.req
-	}
-	return c.Context.Value(key)
-}
 
 func (o *Options) withDefaults() Options {
 	c := *o
@@ -276,8 +264,8 @@ func NewHandler(b Backend, o *Options) *Handler {
 	return h
 }
 
-// seal prepares for sessions that are not kept in memory. It returns how long they stay there, negative
-// for those that are, and panics when the options are not valid.
+// seal prepares for sessions that are not kept in memory. It returns how long they stay there,
+// negative for those that are, and panics when the options are not valid.
 func (h *Handler) seal() (linger time.Duration) {
 	linger = map[string]time.Duration{sessionsMemory: -1, sessionsSealed: sealedLinger}[h.opts.Sessions]
 	switch _, resumes := h.backend.(Resumer); {

@@ -69,7 +69,7 @@ func (st *state) legacyHeader(h http.Header) {
 }
 
 // Use says which revision is spoken from now on; nil: none is agreed upon. A
-// message whose params._meta names a revision has headers of that.
+// message with params._meta that names a revision has headers of that.
 func (c *Client) Use(rev *era.Revision) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *Client) Use(rev *era.Revision) {
 }
 
 // Session returns the id of the legacy session, or "". When an exchange fails
-// with [ErrSessionLost] and the session has changed meanwhile, somebody has
+// with [ErrSessionLost] and the session has changed meanwhile, another call has
 // begun a new one already.
 func (c *Client) Session() string {
 	c.mu.Lock()
@@ -110,7 +110,7 @@ func (c *Client) Detach(session string) (lastEvent string, err error) {
 }
 
 // Attach makes a client that has sent nothing yet go on with the legacy session of
-// an earlier client, whose [Client.Detach] has returned lastEvent. The first Listen
+// an earlier client: its [Client.Detach] has returned lastEvent. The first Listen
 // asks the server for the events after that one, and for later events only when the
 // server does not keep them. [Client.Use] says which revision the session has.
 // Attach sends nothing. It fails when an id is not valid in a header.
@@ -261,7 +261,7 @@ func (c *Client) oneWay(ctx context.Context, send func(context.Context) error) e
 }
 
 // ended says why something that was bound to ctx and the client has failed, in
-// the words of whoever has ended it.
+// the words of anyone who has ended it.
 func (c *Client) ended(ctx context.Context, err error) error {
 	switch {
 	case err == nil:
@@ -349,7 +349,7 @@ func (e *authError) Unwrap() error { return e.err }
 
 func succeeded(r *http.Response) bool { return r.StatusCode >= 200 && r.StatusCode < 300 }
 
-// discard ends an answer that nobody needs. When its end comes soon, the
+// discard ends an unneeded answer. When its end comes soon, the
 // connection can be used again.
 func discard(r *http.Response) {
 	if r.ContentLength <= maxExcerpt && !isEvents(r.Header.Get("Content-Type")) {

@@ -229,8 +229,8 @@ func TestAttach(t *testing.T) {
 	}
 }
 
-// A server refuses a session that it does not know with 404 or, where the session is from Attach and
-// no request in it was accepted before, with 400.
+// A server refuses a session that it does not know with 404 or, where the session is from Attach
+// and no request in it was accepted before, with 400.
 func TestAttachUnknown(t *testing.T) {
 	t.Parallel()
 	of := func(code int) string {

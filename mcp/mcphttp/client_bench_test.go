@@ -3,10 +3,10 @@ package mcphttp_test
 import (
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/farcall-dev/farcall/internal/http1/http1test"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
@@ -42,7 +42,7 @@ func BenchmarkExchange(b *testing.B) {
 }
 
 func BenchmarkNetwork(b *testing.B) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := http1test.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		bodyOf(r)
 		sendJSON(w, 200, result(1))
 	}))

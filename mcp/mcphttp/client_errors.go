@@ -24,8 +24,8 @@ import (
 )
 
 var (
-	// ErrConnect is wrapped by the failure of an exchange that reached nobody, or
-	// whose answer broke off: the connection could not be made or did not last,
+	// ErrConnect is wrapped by the failure of an exchange that reached no server, or
+	// that lost its answer: the connection could not be made or did not last,
 	// or a proxy could not reach the server (502, 503, 504).
 	ErrConnect = errors.New("mcphttp: cannot reach the server")
 	// ErrSessionLost is wrapped by the failure of an exchange in a session that
@@ -46,8 +46,8 @@ type StatusError struct {
 	ContentType string
 	Body        []byte         // its begin
 	RPC         *jsonrpc.Error // the JSON-RPC error in the body, or nil
-	// RetryAfter is what the header Retry-After says: at least a millisecond and at most an hour. 0: the
-	// server does not say when to come back.
+	// RetryAfter is what the header Retry-After says: at least a millisecond and at most an hour. 0:
+	// the server does not say when to come back.
 	RetryAfter time.Duration
 }
 
@@ -145,15 +145,16 @@ func classify(err error) error {
 	case errors.As(err, &dns):
 		hint = "its name is not known; is the host of the URL right?: "
 	case errors.Is(err, syscall.ECONNREFUSED):
-		hint = "nobody listens there; is the server running, and the port right?: "
+		hint = "no server listens there; is the server running, and the port right?: "
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		hint = "the answer is incomplete: "
 	}
 	return fmt.Errorf("%w: %s%w", ErrConnect, hint, err)
 }
 
-// incomplete is the error of a JSON answer that ends too early, which is to be told from one that is malformed. net/http
-// reports it of an answer with a length, but not of one that ends with its connection, and proxies pass on what they got.
+// incomplete is the error of a JSON answer that ends too early, which is to be distinguished from
+// one that is malformed. net/http reports it of an answer with a length, but not of one that ends
+// with its connection, and proxies pass on what they got.
 func incomplete(resp *http.Response, answer []byte) error {
 	toTheEnd := resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0
 	if text := bytes.TrimRight(answer, " \t\r\n"); !toTheEnd && len(text) > 0 && (text[len(text)-1] == '}' || text[len(text)-1] == ']') {

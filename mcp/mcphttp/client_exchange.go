@@ -34,7 +34,7 @@ const (
 // A legacy stream that ends before that is resumed where it broke off, by GET
 // with Last-Event-ID, when the server has given its events ids. In a stateless
 // revision the request is lost. When ctx ends, the stream is closed, and a
-// legacy server is told with notifications/cancelled.
+// legacy server gets notifications/cancelled.
 //
 // An answer other than 2xx is a [*StatusError], also when it has a JSON-RPC
 // error, which that wraps; nothing is given to reply then. The error wraps
@@ -64,7 +64,7 @@ func (c *Client) Exchange(ctx context.Context, frame []byte, reply func(frame []
 		stop := c.expect(x)
 		err = x.run(inner, body)
 		stop()
-		err = x.astray(err)
+		err = x.withResponse(err)
 	}
 	switch {
 	case err == nil:
@@ -86,7 +86,7 @@ type trip struct {
 	out     outgoing
 	reply   func(frame []byte) error
 	refused error       // by reply
-	stray   chan []byte // see expect
+	late    chan []byte // see expect
 }
 
 // expect has the response to a legacy request given to x when Listen meets it:
@@ -95,7 +95,7 @@ func (c *Client) expect(x *trip) (stop func()) {
 	if x.out.modern(&x.st) || x.out.method == nil || len(x.out.open) == 0 {
 		return func() {}
 	}
-	x.stray = make(chan []byte, 1)
+	x.late = make(chan []byte, 1)
 	key := responseKey(x.out.open[0])
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,16 +119,16 @@ func (c *Client) deliver(frame []byte) bool {
 		return false
 	}
 	delete(c.trips, key)
-	x.stray <- frame
+	x.late <- frame
 	x.cancel()
 	return true
 }
 
-// astray ends an exchange that has failed with the response that was found
+// withResponse ends an exchange that has failed with the response that was found
 // elsewhere, if any.
-func (x *trip) astray(err error) error {
+func (x *trip) withResponse(err error) error {
 	select {
-	case frame := <-x.stray:
+	case frame := <-x.late:
 		if len(x.out.open) > 0 {
 			return x.give(frame)
 		}
@@ -180,7 +180,7 @@ func (x *trip) run(ctx context.Context, body []byte) error {
 	return &StatusError{Status: resp.StatusCode, ContentType: contentType, Body: answer[:min(len(answer), maxExcerpt)]}
 }
 
-// give hands a frame to whoever waits for it.
+// give hands a frame to the one that waits for it.
 func (x *trip) give(frame []byte) error {
 	x.out.strike(frame)
 	x.refused = x.reply(frame)
@@ -275,7 +275,7 @@ func (c *Client) read(resp *http.Response, loan *budget.Loan) ([]byte, error) {
 	return body, err
 }
 
-// sendCancelled tells a legacy server that nobody waits for these requests any
+// sendCancelled tells a legacy server that the client does not wait for these requests any
 // more. Its caller does not wait for it, Close does.
 func (c *Client) sendCancelled(ctx context.Context, st state, ids [][]byte) {
 	var frames [][]byte

@@ -14,7 +14,7 @@ import (
 )
 
 // inMemory is a RoundTripper that runs a handler, for tests in which time does
-// not pass by itself. A connection breaks when the handler panics.
+// not pass on its own. A connection breaks when the handler panics.
 type inMemory struct{ http.Handler }
 
 func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {

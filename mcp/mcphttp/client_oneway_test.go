@@ -5,17 +5,18 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/http1/http1test"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
-// A notification whose context ends while its answer comes harms none that follows over the same connection.
+// A notification with a context that ends while its answer comes harms none that follows over the
+// same connection.
 func TestEndedContextHarmsNoOther(t *testing.T) {
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := http1test.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.WriteHeader(http.StatusAccepted)
 	}))

@@ -19,12 +19,11 @@ import (
 // client's URL and waits, as long as ctx, for the event that says where to post.
 // From then on each frame is posted there, and all answers come on that stream.
 //
-// Of what comes on it, a response goes to the exchange that waits for it, and so
-// does the progress of its request. All else is given to take, in order, from the
-// first event on: what comes after it on the stream is not looked at before take
-// returns. So take must not wait for an exchange; its error ends the stream, and its
-// context ends with it. When the stream ends, so do all exchanges, and later ones fail; call SSE again, and
-// initialize.
+// Of what comes on it, a response goes to the exchange that waits for it, and so does the progress
+// of its request. All else is given to take, in order, from the first event on: what comes after it
+// on the stream is not looked at before take returns. So take must not wait for an exchange; its
+// error ends the stream, and its context ends with it. When the stream ends, so do all exchanges,
+// and later ones fail; call SSE again, and initialize.
 func (c *Client) SSE(ctx context.Context, take func(ctx context.Context, frame []byte) error) error {
 	st, err := c.now()
 	if err != nil {
@@ -92,7 +91,7 @@ func (c *Client) openChannel(ctx context.Context, st *state) (*eventChannel, err
 }
 
 // endpoint resolves the address to post to. One of another origin would make us
-// send messages and credentials to whomever the server names.
+// send messages and credentials to any host that the server names.
 func endpoint(base *url.URL, address string) (*url.URL, error) {
 	u, err := base.Parse(address)
 	if err != nil {
@@ -142,7 +141,7 @@ func (e *eventChannel) run() {
 		case errors.Is(err, sse.ErrTooLarge):
 			err = fmt.Errorf("%w: %w; raise DialOptions.MaxEvent", farcall.ErrProtocol, err)
 		case err != nil:
-			err = fmt.Errorf("%w: the event stream that carries all answers has ended; connect anew: %w", ErrConnect, endOf(err))
+			err = fmt.Errorf("%w: the event stream that carries all answers has ended; connect again: %w", ErrConnect, endOf(err))
 		case len(ev.Data) == 0 || ev.Type != "" && ev.Type != "message":
 			continue
 		default:

@@ -231,8 +231,8 @@ func TestSSEPostFails(t *testing.T) {
 	})
 }
 
-// TestSSEOrder has a frame taken before the answer that follows it is given to its call, also when it
-// is the first one on the stream; a failure ends the stream.
+// TestSSEOrder has a frame taken before the answer that follows it is given to its call, also when
+// it is the first one on the stream; a failure ends the stream.
 func TestSSEOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newOldServer()

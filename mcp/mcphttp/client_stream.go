@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// firstDelay is how long to wait before a stream is resumed whose server does
+	// firstDelay is how long to wait before a stream is resumed with a server that does
 	// not say how long; with each connection that brings nothing it doubles, up
 	// to maxDelay. minDelay is for a server that wants it at once.
 	firstDelay = 250 * time.Millisecond
@@ -135,7 +135,7 @@ type eventStream struct {
 
 var errStreamEnd = errors.New("the server closed it")
 
-// endOf names the end of a stream, which is no failure of its own.
+// endOf names the end of a stream, which is no separate failure.
 func endOf(err error) error {
 	if err == io.EOF { //nolint:errorlint // the reader returns it bare; a wrapped one is a broken connection
 		return errStreamEnd

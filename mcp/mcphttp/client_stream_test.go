@@ -190,7 +190,7 @@ func TestResumeGivesUp(t *testing.T) {
 }
 
 // TestPoll has a server that takes every connection, says nothing on it and
-// closes it in order, as one may whose tool is still running (SEP-1699).
+// closes it in order, as one may with a tool that is still running (SEP-1699).
 func TestPoll(t *testing.T) {
 	for retry, most := range map[string]int{"": 10, "retry: 1\n\n": 3000, "retry: 10000\n\n": 10} {
 		synctest.Test(t, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/http1/http1test"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -20,7 +21,7 @@ import (
 
 func serve(t *testing.T, h http.HandlerFunc) string {
 	t.Helper()
-	s := httptest.NewServer(h)
+	s := http1test.NewServer(h)
 	t.Cleanup(s.Close)
 	return s.URL
 }
@@ -195,7 +196,7 @@ func TestHeaders(t *testing.T) {
 		{"the body's revision counts", latest, `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2031-01-01"}}}`, map[string]string{
 			"Mcp-Protocol-Version": "2031-01-01", "Mcp-Method": "server/discover", "Mcp-Name": "",
 		}},
-		{"a name that is none", latest, stateless(1, "tools/list", `"name":"x",`), map[string]string{"Mcp-Name": ""}},
+		{"an invalid name", latest, stateless(1, "tools/list", `"name":"x",`), map[string]string{"Mcp-Name": ""}},
 		{"task", latest, stateless(1, "tasks/get", `"taskId":"t1",`), map[string]string{"Mcp-Name": "t1"}},
 		{"undecided", nil, call(1, "ping"), map[string]string{"Mcp-Protocol-Version": "", "Mcp-Method": "", "Mcp-Name": "", "Mcp-Session-Id": "s-1"}},
 		{"legacy", legacy, call(1, "ping"), map[string]string{"Mcp-Protocol-Version": legacy.Name, "Mcp-Method": "", "Mcp-Session-Id": "s-1", "Accept": "application/json, text/event-stream"}},
@@ -519,7 +520,7 @@ func TestUnreachable(t *testing.T) {
 }
 
 // TestServerAsks has a server ask something on the stream of a call, which the
-// peer answers with an exchange of its own before it reads on.
+// peer answers with its own exchange before it reads on.
 func TestServerAsks(t *testing.T) {
 	answered := make(chan string, 1)
 	x := open(t, serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -19,7 +19,7 @@ import (
 
 const (
 	// idlePerHost is how many connections wait for the next call. The default of
-	// net/http, 2, makes concurrent callers connect anew all the time.
+	// net/http, 2, makes concurrent callers connect again all the time.
 	idlePerHost = 128
 	// maxResponseHeader bounds the headers of an answer, in bytes.
 	maxResponseHeader = 256 << 10
@@ -31,7 +31,7 @@ const (
 // are copied; later changes have no effect.
 type DialOptions struct {
 	// HTTP sends the requests; its CheckRedirect is not used, and its Timeout
-	// would end event streams. Default: a client of its own, with the proxy of
+	// would end event streams. Default: its own client, with the proxy of
 	// the environment.
 	HTTP *http.Client
 	// TLS is used for https when HTTP is nil.
@@ -45,8 +45,8 @@ type DialOptions struct {
 	MaxMessage int
 	// MaxEvent bounds one event of an answer in bytes. Default 10 MB.
 	MaxEvent int
-	// Budget has the memory for answers and events of more than 64 KiB, of which the
-	// server has one share. Default: that of the process, see [farcall.Budget].
+	// Budget has the memory for answers and events of more than 64 KiB. The server
+	// has one share. Default: that of the process, see [farcall.Budget].
 	Budget *farcall.Budget
 	// Trace gets a line for each frame that is sent or received; nil: none. See
 	// mcp.ClientOptions.Trace.
@@ -67,7 +67,7 @@ type Authorizer interface {
 }
 
 // Dial returns a client of the server at an http or https URL. It fails when
-// the address is none; nothing is connected before the first exchange.
+// the address is invalid; nothing is connected before the first exchange.
 func Dial(address string, o *DialOptions) (*Client, error) {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -113,7 +113,7 @@ func newTransport(config *tls.Config) *http.Transport {
 
 // checkRedirect follows a redirect that keeps the method (a POST needs 307 or
 // 308) and the origin. Anything else would lose the message, or hand it, with
-// its session and its credentials, to somebody else.
+// its session and its credentials, to another.
 func checkRedirect(r *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
@@ -140,7 +140,7 @@ func port(u *url.URL) string {
 
 type headerKey struct{}
 
-// WithHeader returns a context whose exchanges carry more headers: those that
+// WithHeader returns a context with exchanges that carry more headers: those that
 // mirror a tool's arguments, for example. They come before what the protocol
 // itself demands.
 func WithHeader(ctx context.Context, h http.Header) context.Context {
@@ -155,7 +155,7 @@ func WithHeader(ctx context.Context, h http.Header) context.Context {
 	return context.WithValue(ctx, headerKey{}, all)
 }
 
-// canonical returns a copy whose names are as net/http writes them, so that
+// canonical returns a copy with names that are as net/http writes them, so that
 // nothing is sent twice.
 func canonical(h http.Header) http.Header {
 	c := make(http.Header, len(h))

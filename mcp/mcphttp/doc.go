@@ -11,10 +11,10 @@
 //
 // # One address for all revisions
 //
-// A POST whose headers and body carry a revision without sessions goes to the
+// A POST with a headers and body that carry a revision without sessions goes to the
 // backend as it is. initialize begins a session, and what names a session in
 // Mcp-Session-Id belongs to it. The headers of the former are compared with its
-// body, so that whoever routes by them and whoever acts on the body see the
+// body, so that anyone who routes by them and anyone who acts on the body see the
 // same.
 //
 // # Answers

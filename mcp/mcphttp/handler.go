@@ -11,6 +11,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -113,13 +114,13 @@ func (h *Handler) classify(w http.ResponseWriter, r *http.Request, b *buffers, a
 	case call && len(r.Header[headerVersion]) > 0 && (rev == nil || modern):
 		h.stateless(w, r, b, accept)
 	default:
-		h.stray(w, m, batch)
+		h.noSession(w, m, batch)
 		h.release(b)
 	}
 }
 
-// stray refuses what needs a session and has none.
-func (h *Handler) stray(w http.ResponseWriter, m *jsonrpc.Message, batch bool) {
+// noSession refuses what needs a session and has none.
+func (h *Handler) noSession(w http.ResponseWriter, m *jsonrpc.Message, batch bool) {
 	e := &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request"}
 	switch {
 	case m.Err != nil && m.Kind == jsonrpc.Invalid:
@@ -178,7 +179,7 @@ func (h *Handler) dispatch(ctx context.Context, req *farcall.Request) (any, erro
 // handlers: an own type because a call must not cost the allocations of
 // context.WithValue.
 type exchange struct {
-	context.Context //nolint:containedctx // this is a context itself
+	callctx.Context
 
 	h      *Handler
 	req    *http.Request
@@ -188,7 +189,7 @@ type exchange struct {
 	stream  *stream  // on which a session's call is answered
 
 	place late.Entry
-	watch func() (stopped bool) // stops to watch the connection; nil: nobody does yet
+	watch func() (stopped bool) // stops to watch the connection; nil: it is not watched yet
 	beat  *time.Timer           // makes the answer an event stream; nil: not yet
 
 	accept   accepts
@@ -203,7 +204,8 @@ type exchange struct {
 	only incoming // the call, when it is no batch; the session's
 }
 
-// incoming returns the call of a request. The usual one is part of the exchange: it needs no allocation.
+// incoming returns the call of a request. The usual one is part of the exchange: it needs no
+// allocation.
 func (x *exchange) incoming(req *farcall.Request) *incoming {
 	if req.InBatch() {
 		return new(incoming)
@@ -218,55 +220,32 @@ func exchangeFrom(ctx context.Context) *exchange {
 	return x
 }
 
-// Value implements context.Context.
-func (x *exchange) Value(key any) any {
+// derive makes a context the parent of the exchange's, once its session is set: what belongs to a
+// session goes on when the connection breaks (2025-11-25, transports, "Sending Messages to the
+// Server").
+func (x *exchange) derive(parent context.Context) {
+	x.Context = callctx.Over(parent, x)
+	if x.session != nil {
+		x.Last()
+	}
+}
+
+// ContextValue implements callctx.Values.
+func (x *exchange) ContextValue(key any) (any, bool) {
 	switch key.(type) {
 	case exchangeKey:
-		return x
+		return x, true
 	case owner.ContextKey:
 		if x.session != nil {
-			return &x.session.owner
+			return &x.session.owner, true
 		}
-		return owner.Or(x.h.principal(x.req), owner.Address(x.req.RemoteAddr)) // of what the call leaves behind
+		return owner.Or(x.h.principal(x.req), owner.Address(x.req.RemoteAddr)), true // of what the call leaves behind
 	case owner.SessionKey:
 		if x.session != nil {
-			return &x.session.owner
+			return &x.session.owner, true
 		}
 	}
-	return x.Context.Value(key)
-}
-
-// Done implements context.Context: what belongs to a session goes on when the
-// connection breaks (2025-11-25, transports, "Sending Messages to the Server").
-func (x *exchange) Done() <-chan struct{} {
-	if x.session != nil {
-		return nil
-	}
-	return x.Context.Done()
-}
-
-// Err implements context.Context.
-func (x *exchange) Err() error {
-	if x.session != nil {
-		return nil
-	}
-	return x.Context.Err()
-}
-
-// Deadline implements context.Context.
-func (x *exchange) Deadline() (time.Time, bool) {
-	if x.session != nil {
-		return time.Time{}, false
-	}
-	return x.Context.Deadline()
-}
-
-// AfterFunc lets package context derive from this context without a goroutine.
-func (x *exchange) AfterFunc(f func()) (stop func() bool) {
-	if x.session != nil {
-		return func() bool { return true }
-	}
-	return context.AfterFunc(x.Context, f)
+	return nil, false
 }
 
 // contextOf returns the context of a request for its handlers.
@@ -304,7 +283,7 @@ func (h *Handler) enter(w http.ResponseWriter) bool {
 	return false
 }
 
-// debug logs what nobody can be told.
+// debug logs failures that have no response to carry them.
 func (h *Handler) debug(text string, args ...any) {
 	if log := h.opts.RPC.Logger; log != nil {
 		log.Debug(text, args...)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"runtime"
 	"strings"
 	"sync"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/http1/http1test"
 	"github.com/farcall-dev/farcall/internal/sse"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -188,7 +188,7 @@ func serve(t *testing.T, o *Options) *env {
 	mux.Handle("/mcp", h)
 	mux.HandleFunc("/sse", h.ServeSSE)
 	mux.HandleFunc("/messages", h.ServeMessages)
-	s := httptest.NewServer(mux)
+	s := http1test.NewServer(mux)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

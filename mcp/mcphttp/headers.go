@@ -24,7 +24,7 @@ func nameParam(method string) string {
 	return ""
 }
 
-// mismatch is the error of a request whose headers are not those of its body.
+// mismatch is the error of a request with headers that are not those of its body.
 func mismatch(format string, args ...any) *jsonrpc.Error {
 	return jsonrpc.Errorf(spec.HeaderMismatch, "Header mismatch: "+format, args...)
 }

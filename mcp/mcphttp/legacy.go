@@ -8,6 +8,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/late"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/slow"
+	"github.com/farcall-dev/farcall/internal/stack"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/era"
 )
@@ -56,7 +57,7 @@ func (h *Handler) find(w http.ResponseWriter, r *http.Request, frame []byte) *se
 }
 
 // requestID returns the id of a request that is refused as it came; null when it
-// is none.
+// has none.
 func (h *Handler) requestID(frame []byte) jsonrpc.ID {
 	if m, _ := h.peek(frame); m.Kind == jsonrpc.Request {
 		return m.ID
@@ -69,8 +70,9 @@ func (h *Handler) requestID(frame []byte) jsonrpc.ID {
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, b *buffers, accept accepts) {
 	p := &posted{}
 	x := &p.exchange
-	x.Context, x.h, x.req, x.accept, x.session = contextOf(r), h, r, accept, s
-	x.events.w, x.events.beat = w, h.opts.Heartbeat
+	x.h, x.req, x.accept, x.session = h, r, accept, s
+	x.derive(contextOf(r))
+	x.events.w, x.events.beat, x.events.rpc = w, h.opts.Heartbeat, h.opts.RPC
 	x.stream = &p.stream
 	x.stream.s, x.stream.accept, x.stream.conn = s, accept, &x.events
 	h.active.Add(1)
@@ -80,7 +82,10 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, s *session, b *
 	}
 	defer h.table.put(s)
 	x.events.done = make(chan struct{})
-	go h.run(x, b)
+	go func() {
+		_ = stack.Grow(0)
+		h.run(x, b)
+	}()
 	var late <-chan time.Time
 	if accept&acceptsEvents != 0 && h.opts.Heartbeat > 0 {
 		timer := time.NewTimer(h.opts.Heartbeat)
@@ -107,8 +112,8 @@ type posted struct {
 }
 
 // answerHere runs the call in the request's own goroutine: a goroutine for each
-// call, whose stack has to grow, would take as long as the call. It is for calls
-// whose connection no handler closes: net/http ends an answer only when ServeHTTP
+// call would take as long as the call, because its stack has to grow. It is for calls
+// on connections that no handler closes: net/http ends an answer only when ServeHTTP
 // returns.
 func (h *Handler) answerHere(x *exchange, b *buffers) {
 	if beat := h.opts.Heartbeat; beat > 0 && beat <= 2*late.After {
@@ -190,7 +195,7 @@ func (h *Handler) run(x *exchange, b *buffers) {
 	}
 }
 
-// abort ends the stream of a call whose handler has ended its goroutine
+// abort ends the stream of a call with a handler that has ended its goroutine
 // (runtime.Goexit); of any other it has ended already.
 func (st *stream) abort() {
 	st.mu.Lock()
@@ -288,7 +293,7 @@ func (s *session) listen(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	e := &events{w: w, beat: s.h.opts.Heartbeat, done: make(chan struct{})}
+	e := &events{w: w, beat: s.h.opts.Heartbeat, rpc: s.h.opts.RPC, done: make(chan struct{})}
 	if err := st.attach(e, after); err != nil {
 		refuseHTTP(w, http.StatusBadRequest, "Bad Request: the events after Last-Event-ID are not there any more; send the request again")
 		return

@@ -41,7 +41,7 @@ func TestSession(t *testing.T) {
 		{"no JSON", v.send(`{`), 400, `-32700`},
 		{"no message", v.send(`{"id":7}`), 400, `"id":7}`},
 		{"notification", v.send(`{"jsonrpc":"2.0","method":"notifications/x"}`), 202, ""},
-		{"stray response", v.send(`{"jsonrpc":"2.0","id":1,"result":{}}`), 202, ""},
+		{"unexpected response", v.send(`{"jsonrpc":"2.0","id":1,"result":{}}`), 202, ""},
 		{"batch", v.send(`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`), 400, `no batches`},
 		{"second initialize", v.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25"}}`), 200, `Initialized already`},
 		{"bad cancel", v.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}`), 202, ""},
@@ -389,7 +389,7 @@ func TestBatchCancelled(t *testing.T) {
 	}
 }
 
-// What the store has dropped is lost, and the client is told in a comment; what
+// What the store has dropped is lost, and a comment tells the client so; what
 // is left it gets.
 func TestResumeTooLate(t *testing.T) {
 	e := serve(t, &Options{EventBytes: 3 * (eventCost + 100)})

@@ -17,7 +17,8 @@ import (
 // Streamable HTTP, "Cancellation").
 func (h *Handler) stateless(w http.ResponseWriter, r *http.Request, b *buffers, accept accepts) {
 	defer h.release(b)
-	x := &exchange{Context: contextOf(r), h: h, req: r, accept: accept, events: events{w: w, beat: h.opts.Heartbeat}}
+	x := &exchange{h: h, req: r, accept: accept, events: events{w: w, beat: h.opts.Heartbeat, rpc: h.opts.RPC}}
+	x.derive(contextOf(r))
 	defer x.events.end()
 	responder := h.calls
 	if first(r.Header[headerMethod]) == spec.MethodSubscriptionsListen {
@@ -51,7 +52,7 @@ func (h *Handler) finish(x *exchange, b *buffers) {
 		}
 	})
 	if !plain && len(b.out) > 0 {
-		_ = x.events.send(b.out) // the client has gone; nobody is left to tell
+		_ = x.events.send(b.out) // the client has gone
 	}
 }
 
@@ -59,7 +60,7 @@ func (h *Handler) finish(x *exchange, b *buffers) {
 // answer: an answer itself, or a notification too many.
 func (h *Handler) unanswered(w http.ResponseWriter, frame []byte) {
 	if m, _ := h.peek(frame); m.Kind == jsonrpc.Response {
-		h.stray(w, m, false)
+		h.noSession(w, m, false)
 		return
 	}
 	refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), jsonrpc.Refusal(jsonrpc.Overloaded, "more messages are in flight than the server takes"))
@@ -67,8 +68,8 @@ func (h *Handler) unanswered(w http.ResponseWriter, frame []byte) {
 
 // subscribe lets Shutdown end the call. It returns what takes that back.
 func (h *Handler) subscribe(x *exchange) (done func()) {
-	ctx, cancel := context.WithCancel(x.Context)
-	x.Context = ctx
+	ctx, cancel := context.WithCancel(x.Parent())
+	x.derive(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.subscribed == nil {
@@ -150,8 +151,8 @@ func (x *exchange) fail(err error, complete bool) {
 }
 
 // statusOf returns the status that the cause of an error asks for, as that of a refusal by a guard
-// does, the same for each path that it refuses on; else that of the registry for a refusal. 0: none.
-// What another server has sent has no cause, and says nothing about the request here.
+// does, the same for each path that it refuses on; else that of the registry for a refusal. 0:
+// none. What another server has sent has no cause, and says nothing about the request here.
 func statusOf(e *jsonrpc.Error) int {
 	if cause, ok := errors.AsType[interface {
 		error

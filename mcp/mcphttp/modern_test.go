@@ -107,7 +107,7 @@ func TestRefused(t *testing.T) {
 		t.Errorf("%d sessions", n)
 	}
 	if s := e.f.last(); s.closed.Load() != 1 {
-		t.Error("the session whose initialize failed is not closed")
+		t.Error("the session with an initialize that failed is not closed")
 	}
 }
 

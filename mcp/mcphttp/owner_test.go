@@ -118,7 +118,8 @@ func TestOwnerInContext(t *testing.T) {
 		if tt.c.user == "" {
 			r.Header.Del("X-User")
 		}
-		x := &exchange{Context: r.Context(), h: h, req: r}
+		x := &exchange{h: h, req: r}
+		x.derive(r.Context())
 		if got := owner.From(x); got != tt.want {
 			t.Errorf("%v: the owner is %v", tt.c, got)
 		}

@@ -26,7 +26,7 @@ const (
 )
 
 const (
-	// sealedLinger is how long a session whose id says all of it stays in memory after
+	// sealedLinger is how long a session with an id that says all of it stays in memory after
 	// its last use: its client may come back for the rest of a broken stream.
 	sealedLinger = time.Minute
 	// maxSealedID bounds the id of a session: proxies have as little as 8 KB for a
@@ -175,8 +175,8 @@ func (z *sealing) openQuestion(session, id string) (q questionID, ok bool) {
 	return questionID{n, string(text[:len(z.replica)]), string(text[len(z.replica):])}, true
 }
 
-// ended remembers the sessions that clients have ended here, until they would expire. Other replicas
-// do not hear of it.
+// ended remembers the sessions that clients have ended here, until they would expire. Other
+// replicas do not hear of it.
 type ended struct {
 	mu       sync.Mutex
 	sessions *share.Table[string, time.Time] // by key: until when

@@ -24,7 +24,8 @@ type elsewhere struct {
 	frame   []byte // borrowed
 }
 
-// pass gives such answers to the replicas that have asked. The error says why one did not get there.
+// pass gives such answers to the replicas that have asked. The error says why one did not get
+// there.
 func (x *exchange) pass() (status int, e *jsonrpc.Error) {
 	for _, one := range x.elsewhere {
 		if status, e = x.passOne(one); e != nil {
@@ -65,9 +66,9 @@ func ownHeaders() []string {
 	}
 }
 
-// forward sends an answer to another replica as its client has sent it here: with all headers, because
-// the other one authenticates the client again, and with the name of the host. The address comes from a
-// sealed id: a replica has written it.
+// forward sends an answer to another replica as its client has sent it here: with all headers,
+// because the other one authenticates the client again, and with the name of the host. The address
+// comes from a sealed id: a replica has written it.
 func (x *exchange) forward(one elsewhere) error {
 	from, err := url.ParseRequestURI(x.req.RequestURI)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/cancel"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -58,7 +59,8 @@ type movable struct {
 	uses    uint64    // how often a use has begun
 }
 
-// pushing is what a session needs to send more than answers. It is apart because many sessions never do.
+// pushing is what a session needs to send more than answers. It is apart because many sessions
+// never do.
 type pushing struct {
 	done       chan struct{} // see Done; nil: not asked for
 	pending    map[uint64]*outgoingCall
@@ -90,11 +92,11 @@ func (s *session) principal() owner.Key {
 // handler. It keeps its session from being idle, except while it waits for the
 // client: that one may never come back.
 type incoming struct {
-	context.Context //nolint:containedctx // this is a context itself
+	callctx.Context
 
 	session *session
 	id      jsonrpc.Raw // nil: a notification
-	end     cancel.End
+	end     callctx.End
 
 	// The session's.
 	next      *incoming // that has begun before
@@ -105,22 +107,11 @@ type incoming struct {
 
 type incomingKey struct{}
 
-// Value implements context.Context.
-func (c *incoming) Value(key any) any {
-	if _, ok := key.(incomingKey); ok {
-		return c
-	}
-	return c.end.Values(c.Context).Value(key)
+// ContextValue implements callctx.Values.
+func (c *incoming) ContextValue(key any) (any, bool) {
+	_, ok := key.(incomingKey)
+	return c, ok
 }
-
-// Done implements context.Context.
-func (c *incoming) Done() <-chan struct{} { return c.end.Done() }
-
-// Err implements context.Context.
-func (c *incoming) Err() error { return c.end.Err() }
-
-// AfterFunc lets package context derive from this context without a goroutine.
-func (c *incoming) AfterFunc(f func()) (stop func() bool) { return c.end.AfterFunc(f) }
 
 func (c *incoming) cancel() { c.end.Cancel(context.Canceled) }
 
@@ -130,7 +121,7 @@ func (c *incoming) cancelFor(reason string) {
 		c.cancel()
 		return
 	}
-	c.end.CancelCause(c.Context, &farcall.CancelError{Reason: reason})
+	c.end.CancelCause(c.Parent(), &farcall.CancelError{Reason: reason})
 }
 
 // wait notes that the handler waits for the client.
@@ -210,7 +201,7 @@ func (s *session) serve(ctx context.Context, x *exchange, req *farcall.Request) 
 
 // begin handles the initialize that makes the session.
 func (s *session) begin(ctx context.Context, x *exchange, req *farcall.Request) (any, error) {
-	if err := s.accept(x.Context); err != nil {
+	if err := s.accept(x.Parent()); err != nil {
 		return nil, err
 	}
 	if !s.h.admit(s) {
@@ -255,7 +246,7 @@ func errSessions() *jsonrpc.Error {
 func (s *session) accept(ctx context.Context) error {
 	s.accepted.Do(func() {
 		// Without ctx's end, and without the exchange, which the session must not hold on to.
-		b := s.take(&sessionContext{context.WithoutCancel(ctx), s})
+		b := s.take(context.WithValue(context.WithoutCancel(ctx), owner.ContextKey{}, &s.owner))
 		if b == nil {
 			return
 		}
@@ -273,22 +264,6 @@ func (s *session) accept(ctx context.Context) error {
 	return nil
 }
 
-// sessionContext is the context of a backend's session. It is a type of its own because an idle session is to be
-// small.
-type sessionContext struct {
-	context.Context //nolint:containedctx // this is a context itself
-
-	session *session
-}
-
-// Value implements context.Context.
-func (c *sessionContext) Value(key any) any {
-	if _, ok := key.(owner.ContextKey); ok {
-		return c.session.owner
-	}
-	return c.Context.Value(key)
-}
-
 func (s *session) isAccepted() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,12 +274,12 @@ func (s *session) isAccepted() bool {
 // the call is cancelled, and with the session.
 func (s *session) handle(ctx context.Context, x *exchange, req *farcall.Request) (any, error) {
 	if s.only != nil {
-		if err := s.accept(x.Context); err != nil {
+		if err := s.accept(x.Parent()); err != nil {
 			return nil, err
 		}
 	}
 	c := x.incoming(req)
-	c.Context, c.session, c.id = ctx, s, req.ID.Raw()
+	c.Context, c.session, c.id = callctx.Until(ctx, c, &c.end), s, req.ID.Raw()
 	defer c.cancel()
 	if ctx.Done() != nil { // that of an interceptor: the exchange's has no end
 		defer context.AfterFunc(ctx, func() { c.end.Cancel(ctx.Err()) })()
@@ -351,7 +326,7 @@ func (s *session) enter(c *incoming) (Session, *jsonrpc.Error) {
 	return s.backend, nil
 }
 
-// leave takes a call out of the books. When the client has cancelled it, it wants
+// leave takes a call out of the table. When the client has cancelled it, it wants
 // no answer.
 func (s *session) leave(c *incoming, x *exchange, inBatch bool) {
 	s.mu.Lock()
@@ -412,7 +387,7 @@ func sameID(a, b jsonrpc.Raw) bool {
 
 // cancel ends the context of the call that a notification names. One that is
 // unknown, or has been answered, is passed over. initialize cannot be
-// cancelled: until it is answered, nobody knows the session.
+// cancelled: until it is answered, no client knows the session.
 func (s *session) cancel(params jsonrpc.Raw) {
 	id := scan.Member(params, "requestId")
 	if len(id) == 0 {
@@ -479,7 +454,8 @@ func (s *session) end() {
 	}
 }
 
-// End ends the session for good: no other process goes on with it either, as far as this one can tell them.
+// End ends the session for good: no other process goes on with it either, as far as this one can
+// tell them.
 func (s *session) End(ctx context.Context) {
 	s.mu.Lock()
 	backend := s.backend

@@ -32,7 +32,7 @@ type outgoingCall struct {
 	err    error
 }
 
-// finish delivers the answer. Who took the call out of the books calls it, once.
+// finish delivers the answer. Who took the call out of the table calls it, once.
 func (c *outgoingCall) finish(result jsonrpc.Raw, err error) {
 	c.result, c.err = result, err
 	close(c.done)
@@ -110,7 +110,7 @@ func (s *session) register() (*outgoingCall, error) {
 	return c, nil
 }
 
-// forget takes a call out of the books. It reports false when its answer has
+// forget takes a call out of the table. It reports false when its answer has
 // come.
 func (s *session) forget(c *outgoingCall) bool {
 	s.mu.Lock()

@@ -26,7 +26,8 @@ func (s *session) named() bool {
 	return s.movable.from != nil
 }
 
-// Sealed returns a text that names the session at all replicas, and when it ends. "": it is one of this process.
+// Sealed returns a text that names the session at all replicas, and when it ends. "": it is one of
+// this process.
 func (s *session) Sealed() (id string, until time.Time) {
 	if !s.isSealed() {
 		return "", time.Time{}
@@ -77,8 +78,9 @@ func (s *session) take(ctx context.Context) Session {
 	return b
 }
 
-// lookup returns the session of a request, for a user who puts it back; nil: there is none. full: there is no
-// room for it in memory. rev is the revision that the request says, or what is to be taken for it.
+// lookup returns the session of a request, for a user who puts it back; nil: there is none. full:
+// there is no room for it in memory. rev is the revision that the request says, or what is to be
+// taken for it.
 func (h *Handler) lookup(r *http.Request, rev *era.Revision) (s *session, full bool) {
 	ids, principal := r.Header[headerSession], h.principal(r)
 	if h.opts.Sessions == sessionsNone {
@@ -121,8 +123,8 @@ func (h *Handler) resume(ctx context.Context, s *session) (*session, bool) {
 	return s, false
 }
 
-// local reports whether the session has something that no other process has, so that it is kept here
-// while its client is away.
+// local reports whether the session has something that no other process has, so that it is kept
+// here while its client is away.
 func (s *session) local() bool {
 	s.mu.Lock()
 	busy, backend := s.closed || s.calls != nil, s.backend
@@ -141,8 +143,8 @@ func (s *session) missed() {
 	s.pushingLocked().unread = true
 }
 
-// question returns the number of the call that an answer is for, and whether it is one of ours. Answers
-// to questions of other replicas are noted in x.
+// question returns the number of the call that an answer is for, and whether it is one of ours.
+// Answers to questions of other replicas are noted in x.
 func (s *session) question(x *exchange, m *jsonrpc.Message) (n uint64, here bool) {
 	if !s.isSealed() {
 		n, _ = m.ID.Uint()
@@ -170,8 +172,8 @@ var errStreamElsewhere = &jsonrpc.Error{
 		"open it with GET, and have all requests of a session routed to one replica",
 }
 
-// AwaitStream waits until the client has its own event stream open here. It fails when that takes too
-// long: the stream may be at another replica. Sessions that stay in one process do without.
+// AwaitStream waits until the client has its own event stream open here. It fails when that takes
+// too long: the stream may be at another replica. Sessions that stay in one process do without.
 func (s *session) AwaitStream(ctx context.Context) error {
 	if s.h.sealed == nil || s.only != nil {
 		return nil

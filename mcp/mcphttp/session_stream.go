@@ -151,7 +151,7 @@ func (st *stream) answer(status int, frame []byte) {
 		st.s.h.debug("lost an answer: the client has gone, and it did not begin a stream")
 	case st.accept&acceptsJSON == 0 && (status == 0 || status == http.StatusOK):
 		if st.begin() {
-			_ = st.write(frame) // kept, or nobody is left to tell
+			_ = st.write(frame) // kept, or the client has gone
 		}
 	default:
 		st.conn.plain(func(w http.ResponseWriter) { answerJSON(w, status, frame) })
@@ -361,8 +361,8 @@ func (s *session) addOwn() *stream {
 	return st
 }
 
-// nextStreamLocked returns the number of a new stream: where a session may go on in another process, an odd
-// one for the client's own, so that the other one can tell them apart.
+// nextStreamLocked returns the number of a new stream: where a session may go on in another
+// process, an odd one for the client's own, so that the other one can tell them apart.
 func (s *session) nextStreamLocked(own bool) uint64 {
 	p := s.pushingLocked()
 	p.lastStream++

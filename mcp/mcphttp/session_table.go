@@ -12,7 +12,7 @@ import (
 // room. One timer watches those that are not in use.
 type table struct {
 	keep   time.Duration // how long an idle session lasts; negative: for ever
-	linger time.Duration // how long one does that has nothing of its own here; negative: as any other
+	linger time.Duration // how long one does that has no state here; negative: as any other
 
 	mu       sync.Mutex
 	sessions *share.Table[string, *session] // by key
@@ -55,7 +55,8 @@ func (t *table) addLocked(s *session) (evicted []*session, ok bool) {
 	return evicted, ok
 }
 
-// open returns the session that has the key of s, for a user that puts it back: s, where there was none.
+// open returns the session that has the key of s, for a user that puts it back: s, where there was
+// none.
 func (t *table) open(s *session) (found *session, evicted []*session, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

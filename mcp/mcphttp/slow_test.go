@@ -3,6 +3,7 @@ package mcphttp
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -59,8 +60,8 @@ func (h *hasty) Close() error {
 	return h.Conn.Close()
 }
 
-// hurried is a server of hasty connections.
-type hurried struct {
+// timedServer is a server of hasty connections.
+type timedServer struct {
 	t    *testing.T
 	pace time.Duration
 	f    *fake
@@ -69,7 +70,7 @@ type hurried struct {
 	done chan struct{}
 }
 
-func (s *hurried) Accept() (net.Conn, error) {
+func (s *timedServer) Accept() (net.Conn, error) {
 	select {
 	case c := <-s.made:
 		return c, nil
@@ -78,13 +79,13 @@ func (s *hurried) Accept() (net.Conn, error) {
 	}
 }
 
-func (s *hurried) Close() error   { return nil }
-func (s *hurried) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+func (s *timedServer) Close() error   { return nil }
+func (s *timedServer) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-func hurry(t *testing.T, o *Options) *hurried {
+func serveTimed(t *testing.T, o *Options) *timedServer {
 	t.Helper()
 	f := newFake()
-	s := &hurried{t, pace, f, NewHandler(f, o), make(chan net.Conn), make(chan struct{})}
+	s := &timedServer{t, pace, f, NewHandler(f, o), make(chan net.Conn), make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", s.h)
 	mux.HandleFunc("/sse", s.h.ServeSSE)
@@ -102,13 +103,13 @@ func hurry(t *testing.T, o *Options) *hurried {
 }
 
 // dial makes a connection that holds nothing: each byte waits for its reader.
-func (s *hurried) dial() (net.Conn, *hasty) {
+func (s *timedServer) dial() (net.Conn, *hasty) {
 	mine, theirs := net.Pipe()
 	return s.take(mine, theirs)
 }
 
 // dialTCP makes one that is as usual, but holds little.
-func (s *hurried) dialTCP() (net.Conn, *hasty) {
+func (s *timedServer) dialTCP() (net.Conn, *hasty) {
 	s.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -128,7 +129,7 @@ func (s *hurried) dialTCP() (net.Conn, *hasty) {
 	return s.take(mine, theirs)
 }
 
-func (s *hurried) take(mine, theirs net.Conn) (net.Conn, *hasty) {
+func (s *timedServer) take(mine, theirs net.Conn) (net.Conn, *hasty) {
 	s.t.Cleanup(func() { mine.Close() })
 	h := &hasty{Conn: theirs, pace: s.pace, closed: make(chan struct{})}
 	s.made <- h
@@ -136,7 +137,7 @@ func (s *hurried) take(mine, theirs net.Conn) (net.Conn, *hasty) {
 }
 
 // free waits until no handler is held, and the connection is not either.
-func (s *hurried) free(h *hasty) {
+func (s *timedServer) free(h *hasty) {
 	s.t.Helper()
 	select {
 	case <-h.closed:
@@ -170,27 +171,28 @@ func modernText(name, params string, headers ...string) string {
 // helloText is the body of a request to initialize.
 const helloText = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"` + legacyName + `","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 
-// Whoever does not read holds no handler, and in the end no connection, whatever he has asked for.
+// Anyone who does not read holds no handler, and in the end no connection, whatever the request
+// was.
 func TestDeafClients(t *testing.T) {
 	t.Parallel()
 	for name, request := range map[string]string{
-		"small":           modernText("echo", ""),
-		"below a buffer":  modernText("echo", `,"text":"`+strings.Repeat("x", 60<<10)+`"`),
-		"large":           modernText("echo", `,"text":"`+strings.Repeat("x", 1<<20)+`"`),
-		"events":          modernText("progress", `,"n":100`),
-		"refused":         requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"x"}`),
-		"no such method":  requestText("PUT", "/mcp", ""),
-		"preflight":       requestText("OPTIONS", "/mcp", ""),
-		"a notification":  requestText("POST", "/mcp", modernBody("", "notifications/x", ""), "MCP-Protocol-Version: "+modernName),
-		"subscription":    requestText("POST", "/mcp", modernBody("1", "subscriptions/listen", ""), "MCP-Protocol-Version: "+modernName, "Mcp-Method: subscriptions/listen"),
-		"initialize":      requestText("POST", "/mcp", helloText),
-		"call":            requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","text":"`+strings.Repeat("x", 60<<10)+`"}}`, "SESSION"),
-		"call, events":    requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"progress","n":100}}`, "SESSION"),
-		"stream":          requestText("GET", "/mcp", "", "SESSION"),
-		"delete":          requestText("DELETE", "/mcp", "", "SESSION"),
-		"notified":        requestText("POST", "/mcp", `{"jsonrpc":"2.0","method":"notifications/x"}`, "SESSION"),
-		"HTTP+SSE":        requestText("GET", "/sse", ""),
-		"HTTP+SSE, stray": requestText("POST", "/messages?sessionId=x", `{"jsonrpc":"2.0","method":"x"}`),
+		"small":                       modernText("echo", ""),
+		"below a buffer":              modernText("echo", `,"text":"`+strings.Repeat("x", 60<<10)+`"`),
+		"large":                       modernText("echo", `,"text":"`+strings.Repeat("x", 1<<20)+`"`),
+		"events":                      modernText("progress", `,"n":100`),
+		"refused":                     requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"x"}`),
+		"no such method":              requestText("PUT", "/mcp", ""),
+		"preflight":                   requestText("OPTIONS", "/mcp", ""),
+		"a notification":              requestText("POST", "/mcp", modernBody("", "notifications/x", ""), "MCP-Protocol-Version: "+modernName),
+		"subscription":                requestText("POST", "/mcp", modernBody("1", "subscriptions/listen", ""), "MCP-Protocol-Version: "+modernName, "Mcp-Method: subscriptions/listen"),
+		"initialize":                  requestText("POST", "/mcp", helloText),
+		"call":                        requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","text":"`+strings.Repeat("x", 60<<10)+`"}}`, "SESSION"),
+		"call, events":                requestText("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"progress","n":100}}`, "SESSION"),
+		"stream":                      requestText("GET", "/mcp", "", "SESSION"),
+		"delete":                      requestText("DELETE", "/mcp", "", "SESSION"),
+		"notified":                    requestText("POST", "/mcp", `{"jsonrpc":"2.0","method":"notifications/x"}`, "SESSION"),
+		"HTTP+SSE":                    requestText("GET", "/sse", ""),
+		"HTTP+SSE, without a session": requestText("POST", "/messages?sessionId=x", `{"jsonrpc":"2.0","method":"x"}`),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -205,7 +207,7 @@ func TestDeafClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := hurry(t, nil)
+			s := serveTimed(t, nil)
 			conn, theirs := s.dialTCP()
 			go func() { _, _ = io.WriteString(conn, request) }() // until the connection is closed
 			s.free(theirs)
@@ -216,7 +218,7 @@ func TestDeafClients(t *testing.T) {
 // deaf makes a request and reads no answer.
 func deaf(t *testing.T, request string) {
 	t.Helper()
-	s := hurry(t, &Options{Heartbeat: 100 * time.Millisecond})
+	s := serveTimed(t, &Options{Heartbeat: 100 * time.Millisecond})
 	if strings.Contains(request, "SESSION") {
 		conn, _ := s.dial()
 		go func() { _, _ = io.WriteString(conn, requestText("POST", "/mcp", helloText)) }()
@@ -229,7 +231,8 @@ func deaf(t *testing.T, request string) {
 		request = strings.Replace(request, "SESSION", "Mcp-Session-Id: "+resp.Header.Get("Mcp-Session-Id"), 1)
 	}
 	conn, theirs := s.dial()
-	if _, err := io.WriteString(conn, request); err != nil {
+	// On a loaded machine a large request misses the deadlines of a hasty connection.
+	if _, err := io.WriteString(conn, request); err != nil && !errors.Is(err, io.ErrClosedPipe) {
 		t.Fatal(err)
 	}
 	s.free(theirs)
@@ -257,7 +260,7 @@ func TestSlowBodies(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := hurry(t, nil)
+				s := serveTimed(t, nil)
 				s.pace = 1
 				conn, theirs := s.dial()
 				head, body, _ := strings.Cut(c.request, "\r\n\r\n")
@@ -301,7 +304,7 @@ func TestSlowBodies(t *testing.T) {
 // A call may take longer than its body: the deadline is gone then.
 func TestSlowCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := hurry(t, &Options{Heartbeat: -1})
+		s := serveTimed(t, &Options{Heartbeat: -1})
 		s.pace = 1
 		conn, _ := s.dial()
 		in := bufio.NewReader(conn)

@@ -28,7 +28,7 @@ func (h *Handler) ServeSSE(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := h.newSession(r)
-	e := &events{w: w, beat: h.opts.Heartbeat, done: make(chan struct{})}
+	e := &events{w: w, beat: h.opts.Heartbeat, rpc: h.opts.RPC, done: make(chan struct{})}
 	s.only = &stream{s: s, accept: acceptsEvents, conn: e}
 	if !h.admit(s) {
 		refuse(w, http.StatusServiceUnavailable, jsonrpc.NullID(), errSessions())
@@ -88,7 +88,8 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 	}
 	slow.AnswerNothing(w, http.StatusAccepted)
 	h.table.put(s) // what keeps it is its stream
-	x := &exchange{Context: contextOf(r), h: h, req: r, session: s}
+	x := &exchange{h: h, req: r, session: s}
+	x.derive(contextOf(r))
 	h.active.Add(1)
 	go h.runMessage(x, b)
 }

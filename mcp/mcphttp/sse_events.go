@@ -6,8 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 const (
@@ -21,13 +23,15 @@ type events struct {
 	w    http.ResponseWriter
 	beat time.Duration
 	done chan struct{} // closed at the end; may be nil
+	rpc  *farcall.Options
 
 	mu    sync.Mutex
 	out   *sse.Writer // nil until it is an event stream
 	ctl   *http.ResponseController
 	timer *time.Timer
 	ended bool
-	err   error // sticky
+	seen  func() // tells the observer of the end; nil: there is none, or it is no event stream
+	err   error  // sticky
 }
 
 var errStreamEnded = errors.New("mcphttp: the event stream has ended")
@@ -45,7 +49,7 @@ func (e *events) comment(text string) error {
 	return e.write(func() error { return e.out.Comment(text) })
 }
 
-// prime sends an event without data, whose id the client can come back with, and
+// prime sends an event without data; the client can come back with its id, and
 // how soon it should (SEP-1699).
 func (e *events) prime(id string) error {
 	return e.write(func() error {
@@ -74,7 +78,7 @@ func (e *events) header(name, value string) {
 	}
 }
 
-// rouse makes it an event stream, unless it is one, so that nobody in between
+// rouse makes it an event stream, unless it is one, so that no proxy in between
 // takes the connection for dead.
 func (e *events) rouse() {
 	e.mu.Lock()
@@ -123,6 +127,7 @@ func (e *events) begin() {
 		e.timer = time.AfterFunc(e.beat, e.tick)
 	}
 	e.w.WriteHeader(http.StatusOK)
+	e.seen = e.rpc.Observer.Begin(observe.Lifetime{Kind: observe.Stream, Transport: e.rpc.Transport})
 }
 
 // flush makes the client see what was written, unless something in between
@@ -181,6 +186,9 @@ func (e *events) endLocked() {
 	}
 	if e.ctl != nil && e.err == nil {
 		slow.Answer(e.w) // the end is still to be written, and the last event may be long ago
+	}
+	if e.seen != nil {
+		e.seen()
 	}
 	if e.done != nil {
 		close(e.done)

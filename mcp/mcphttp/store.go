@@ -10,7 +10,7 @@ import (
 )
 
 // An EventStore keeps what was sent on the event streams of sessions, so that a
-// client whose connection broke can have the rest. It must be safe for
+// client with a connection that broke can have the rest. It must be safe for
 // concurrent use.
 type EventStore interface {
 	// Append keeps a copy of event n of a stream. The first event is 1. The owner of
