@@ -1,7 +1,8 @@
 // Package apps answers one question: how does a server show a page beside the result of a tool?
 //
-// It has MCP Apps (SEP-1865, revision 2026-01-26): a page is a resource whose URI begins with ui://, and a
-// tool names it in its _meta. Hosts that do not know the extension show the tool's result alone.
+// It has MCP Apps (SEP-1865, revision 2026-01-26): a page is a resource with a URI that begins with
+// ui://, and a tool names it in its _meta. Hosts that do not know the extension show the tool's
+// result alone.
 //
 //	apps.AddPage(s, apps.Page{URI: "ui://weather/today", Name: "today", HTML: page})
 //	s.AddTool(apps.WithPage(mcp.Tool{Name: "today"}, "ui://weather/today"), today)
@@ -26,12 +27,12 @@ const (
 
 // Who may call a tool, in WithPage.
 const (
-	Model = "model" // the model, in whose list it is
+	Model = "model" // the model: it is in the list of tools
 	App   = "app"   // pages of the same server
 )
 
-// A Page is an HTML document that hosts show in a sandbox. The zero value of a field is the host's default,
-// which allows nothing.
+// A Page is an HTML document that hosts show in a sandbox. The zero value of a field is the host's
+// default, which allows nothing.
 type Page struct {
 	// URI begins with ui://; Name is for programs, Title and Description are for people.
 	URI, Name, Title, Description string
@@ -40,8 +41,8 @@ type Page struct {
 	HTML string
 	Read func(ctx context.Context) (string, error)
 
-	// Connect are the origins that the page may fetch from, Resources those of scripts, styles, images and
-	// fonts, Frames those of frames in it, and BaseURIs what its base element may have.
+	// Connect are the origins that the page may fetch from, Resources those of scripts, styles, images
+	// and fonts, Frames those of frames in it, and BaseURIs what its base element may have.
 	Connect, Resources, Frames, BaseURIs []string
 	// Permissions are what the page asks for: "camera", "microphone", "geolocation", "clipboardWrite".
 	Permissions []string
@@ -51,8 +52,8 @@ type Page struct {
 	Border *bool
 }
 
-// AddPage adds a page to a server. It panics where [mcp.Server.AddResource] does, when the URI does not begin
-// with ui://, when there is no document, and for an unknown permission.
+// AddPage adds a page to a server. It panics where [mcp.Server.AddResource] does, when the URI does
+// not begin with ui://, when there is no document, and for an unknown permission.
 func AddPage(s *mcp.Server, p Page) {
 	misuse(!strings.HasPrefix(p.URI, "ui://"), "the URI of the page %q must begin with ui://", p.URI)
 	misuse(p.HTML == "" && p.Read == nil, "the page %s needs HTML, or Read", p.URI)
@@ -110,8 +111,9 @@ func (p *Page) meta() map[string]any {
 	return map[string]any{"ui": ui}
 }
 
-// WithPage returns a tool whose results hosts show in a page. visibility is who may call it, Model and App;
-// both, if there is none. It panics when the URI does not begin with ui://, and for any other visibility.
+// WithPage returns a tool with results that hosts show in a page. visibility is who may call it,
+// Model and App; both, if there is none. It panics when the URI does not begin with ui://, and for
+// any other visibility.
 func WithPage(t mcp.Tool, page string, visibility ...string) mcp.Tool {
 	misuse(!strings.HasPrefix(page, "ui://"), "the URI of the page %q must begin with ui://", page)
 	ui := map[string]any{"resourceUri": page}
@@ -130,7 +132,8 @@ func WithPage(t mcp.Tool, page string, visibility ...string) mcp.Tool {
 	return t
 }
 
-// Shown reports whether the client whose request is being handled shows pages. Others get what a tool returns.
+// Shown reports whether the client with a request that is being handled shows pages. Others get
+// what a tool returns.
 func Shown(ctx context.Context) bool {
 	c := mcp.ClientFrom(ctx)
 	if c == nil {

@@ -40,7 +40,8 @@ func connect(t *testing.T, s *mcp.Server, o *mcp.ClientOptions) *mcp.Client {
 	return c
 }
 
-// What is on the wire is what the specification's examples have (2026-01-26, "Resource Discovery" and "UI Resource Format").
+// What is on the wire is what the specification's examples have (2026-01-26, "Resource Discovery"
+// and "UI Resource Format").
 func TestAsSpecified(t *testing.T) {
 	c := connect(t, server(), nil)
 	tools, err := c.Tools(t.Context())

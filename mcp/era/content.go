@@ -99,7 +99,7 @@ func blockText(v jsonrpc.Raw) string {
 	}
 }
 
-// unstructure drops structuredContent of which lost is true. When there is no
+// unstructure drops structuredContent when lost is true. When there is no
 // other content it becomes a text.
 func unstructure(lost func(structured jsonrpc.Raw) bool) edit {
 	return when("structuredContent", func(v jsonrpc.Raw) (jsonrpc.Raw, error) {

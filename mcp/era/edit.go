@@ -14,7 +14,7 @@ import (
 //
 // Edits are nested as deep as the protocol's types are, and never recurse.
 type edit struct {
-	// words are member names, or strings, without any of which there is nothing
+	// words are member names, or strings, and without any of them there is nothing
 	// to change. An edit without words may change every text.
 	words []string
 	// do returns the new value, nil to remove it from its object or array, or
@@ -114,7 +114,7 @@ func each(e edit) edit {
 	})
 }
 
-// ofType applies e to an object whose member "type" is name.
+// ofType applies e to an object with name as its member "type".
 func ofType(name string, e edit) edit {
 	return when(name, func(v jsonrpc.Raw) (jsonrpc.Raw, error) {
 		if !is(scan.Member(v, "type"), name) {

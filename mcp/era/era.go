@@ -31,13 +31,13 @@ type Revision struct {
 	// RequestMeta: every request carries revision, client and capabilities in _meta.
 	RequestMeta bool
 	// InputRounds: a server asks its client by a result, input_required, and the
-	// client calls again with the answers; otherwise by requests of its own.
+	// client calls again with the answers; otherwise by its own requests.
 	InputRounds bool
 	// ResultTypes: results have a resultType, and serverInfo in _meta.
 	ResultTypes bool
 	// CacheHints: lists and resources say how long, and by which callers, they may be kept.
 	CacheHints bool
-	// ListenStream: there is subscriptions/listen, whose stream reports changes.
+	// ListenStream: there is subscriptions/listen, with a stream that reports changes.
 	ListenStream bool
 	// MirroredHeaders: HTTP requests repeat the method, the name and marked arguments
 	// in headers.

@@ -26,7 +26,7 @@ func TestThirdLifecycle(t *testing.T) {
 	for _, over := range []string{"pipe", "http"} {
 		for _, rev := range era.Revisions() {
 			if over == "http" && rev.HTTPSSE {
-				continue // it has a transport of its own
+				continue // it has its own transport
 			}
 			t.Run(over+"/"+rev.Name, func(t *testing.T) { useLifecycle(t, over, rev) })
 		}

@@ -61,8 +61,8 @@ var step20260728 = step{
 		}},
 		rule{"A request with `inputResponses` or `requestState` is refused.", edits{
 			{retried, all(
-				member("inputResponses", refused("has no answers to a server's questions in a request: ask the server anew")),
-				member("requestState", refused("has no state in a request: ask the server anew")),
+				member("inputResponses", refused("has no answers to a server's questions in a request: ask the server again")),
+				member("requestState", refused("has no state in a request: ask the server again")),
 			)},
 		}},
 		rule{"Lists and resources lose the cache hints `ttlMs` and `cacheScope`.", edits{{cacheable, drop("ttlMs", "cacheScope")}}},
@@ -70,7 +70,7 @@ var step20260728 = step{
 			{toolResult, unstructure(notObject)},
 			{content, ofType("tool_result", unstructure(notObject))},
 		}},
-		rule{"An `outputSchema` whose type is not `object` is dropped. A property whose schema is `true` or `false` becomes an object.", edits{
+		rule{"An `outputSchema` with a type that is not `object` is dropped. A property with a schema that is `true` or `false` becomes an object.", edits{
 			{tool, all(
 				member("outputSchema", edit{do: objectSchema}),
 				path(values(booleanSchema), "outputSchema", "properties"),

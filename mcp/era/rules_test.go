@@ -47,8 +47,8 @@ var ruleCases = []struct {
 	{Params, "x/y", "2026-07-28", "2025-11-25", `{"_meta":{"io.modelcontextprotocol/clientInfo":{}},"z":1}`, `{"z":1}`},
 	{Params, "tools/call", "2026-07-28", "2025-11-25", `{"_meta":{},"name":"a"}`, `{"_meta":{},"name":"a"}`},
 	{Notification, "notifications/tools/list_changed", "2026-07-28", "2025-11-25", `{"_meta":{"io.modelcontextprotocol/subscriptionId":1}}`, `{}`},
-	{Params, "tools/call", "2026-07-28", "2025-11-25", `{"name":"a","requestState":"s"}`, `!ask the server anew`},
-	{Params, "resources/read", "2026-07-28", "2025-11-25", `{"uri":"a","inputResponses":{}}`, `!ask the server anew`},
+	{Params, "tools/call", "2026-07-28", "2025-11-25", `{"name":"a","requestState":"s"}`, `!ask the server again`},
+	{Params, "resources/read", "2026-07-28", "2025-11-25", `{"uri":"a","inputResponses":{}}`, `!ask the server again`},
 	{Result, "tools/list", "2026-07-28", "2025-11-25", `{"tools":[],"ttlMs":5,"cacheScope":"public","resultType":"complete"}`, `{"tools":[]}`},
 	{Result, "tools/call", "2026-07-28", "2025-11-25", `{"content":[],"structuredContent":[1,"a"]}`, `{"content":[{"type":"text","text":"[1,\"a\"]"}]}`},
 	{Result, "tools/call", "2026-07-28", "2025-11-25", `{"structuredContent":null}`, `{"content":[{"type":"text","text":"null"}]}`},
@@ -251,7 +251,7 @@ func TestCode(t *testing.T) {
 		{-32602, `{"supported":[]}`, "2025-11-25", "2026-07-28", -32022},
 		{-32020, "", "2026-07-28", "2025-11-25", -32600},
 		{-32021, "", "2026-07-28", "2025-11-25", -32600},
-		{-32021, "", "2025-11-25", "2026-07-28", -31021}, // somebody's own
+		{-32021, "", "2025-11-25", "2026-07-28", -31021}, // a private one
 		{-31021, "", "2026-07-28", "2025-11-25", -32021},
 		{-32042, "", "2025-11-25", "2026-07-28", -31042},
 		{-32042, "", "2025-11-25", "2025-06-18", -32042},

@@ -13,7 +13,7 @@ import (
 )
 
 // defs says which type of the schema a message is. Before 2025-11-25 the params
-// of a request have no type of their own, but the request has.
+// of a request have no separate type, but the request has.
 var defs = map[message]string{
 	{Params, "initialize"}:                             "InitializeRequest",
 	{Params, "tools/call"}:                             "CallToolRequest",

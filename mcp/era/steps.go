@@ -13,7 +13,7 @@ type rule struct {
 	edits edits
 }
 
-// edits says what becomes of which things.
+// edits says what happens to each thing.
 type edits []struct {
 	thing *thing
 	edit  edit

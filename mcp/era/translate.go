@@ -25,7 +25,7 @@ const (
 // of a modern request, which only its sender knows. What neither defines passes
 // untouched, and so does what is not valid.
 //
-// The error is a [jsonrpc.Error], for a message that cannot be said in the other
+// The error is a [jsonrpc.Error], for a message that cannot be expressed in the other
 // revision at all: a request that it does not have, input_required, a form field
 // for which it has no type. A notification with that error is not to be sent. A
 // request that only the older revision has passes untouched.

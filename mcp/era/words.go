@@ -37,7 +37,7 @@ type numbered struct {
 
 // set returns the words as a set, and takes new ones up. No words at all are
 // everything, and so is a word for which there is no number left: looking for it
-// saves time and is nothing that an edit needs.
+// saves time and edits do not need it.
 func (l *lexicon) set(list []string) words {
 	var w words
 	for _, word := range list {
@@ -94,7 +94,7 @@ func (l *lexicon) in(v jsonrpc.Raw) words {
 }
 
 // hides reports whether a string with escapes may be one of the words: they
-// consist of letters, $, _ and /, of which each may be escaped.
+// consist of letters, $, _ and /, and each may be escaped.
 func hides(s []byte) bool {
 	const longest = 64 * len(`\u0000`)
 	return len(s) < longest && (bytes.Contains(s, []byte(`\u`)) || bytes.Contains(s, []byte(`\/`)))

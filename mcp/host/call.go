@@ -9,9 +9,10 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// Client returns the client of a server, for what the host has no method for: tasks, the level of the
-// log, subscriptions. It waits while the server is [Starting]. The client is of the connection that
-// there is now, belongs to the host and must not be closed; it is of no use when that connection has ended.
+// Client returns the client of a server, for what the host has no method for: tasks, the level of
+// the log, subscriptions. It waits while the server is [Starting]. The client is of the connection
+// that there is now, belongs to the host and must not be closed; it is of no use when that
+// connection has ended.
 func (h *Host) Client(ctx context.Context, server string) (*mcp.Client, error) {
 	c, err := h.connection(ctx, server)
 	if err != nil {

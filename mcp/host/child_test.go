@@ -110,7 +110,7 @@ func TestChildren(t *testing.T) {
 		t.Errorf("Restart left the process %s; now it is %s", pid, next)
 	}
 	if _, err := h.CallTool(t.Context(), "good__die", nil); err == nil {
-		t.Error("a call whose server dies has succeeded")
+		t.Error("a call with a server that dies has succeeded")
 	}
 	if err := h.Restart(t.Context(), "good"); err != nil { // it may not be known yet that it is dead
 		t.Fatal(err)
@@ -128,7 +128,7 @@ func TestChildComesBack(t *testing.T) {
 	states := make(chan Status, 100)
 	h := newHost(t, []Server{childServer(t, "good", "good")}, &Options{MinDelay: time.Millisecond, OnStatus: func(s Status) { states <- s }})
 	if _, err := h.CallTool(t.Context(), "good__die", nil); err == nil {
-		t.Error("a call whose server dies has succeeded")
+		t.Error("a call with a server that dies has succeeded")
 	}
 	var exit *stream.ExitError
 	for _, want := range []State{Starting, Ready, Failed, Starting, Ready} {

@@ -42,8 +42,8 @@ type conn struct {
 	listened  sync.Once
 }
 
-// listenTime is how long a server may take to agree to report changes before its lists are fetched without that.
-// OnListening refreshes them when it agrees later.
+// listenTime is how long a server may take to agree to report changes before its lists are fetched
+// without that. OnListening refreshes them when it agrees later.
 const listenTime = 3 * time.Second
 
 // connect makes a connection and fetches the lists.
@@ -179,7 +179,7 @@ func chatter(p []byte, _ bool) bool {
 	return len(p) == 0 || p[0] != '{' && p[0] != '['
 }
 
-// clientOptions returns the options of a client whose callbacks know the server.
+// clientOptions returns the options of a client with the callbacks know that the server.
 func (m *member) clientOptions(c *conn) *mcp.ClientOptions {
 	h, name := m.h, m.cfg.Name
 	var o mcp.ClientOptions

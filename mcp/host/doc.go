@@ -21,8 +21,8 @@
 //
 // # Configuration
 //
-// Servers are given in Go. [github.com/farcall-dev/farcall/gateway.Config.Servers] makes them of the
-// mcpServers file of a desktop client.
+// Servers are given in Go. [github.com/farcall-dev/farcall/gateway.Config.Servers] makes them of
+// the mcpServers file of a desktop client.
 //
 // # Ownership
 //

@@ -69,7 +69,7 @@ type Options struct {
 
 // A Host uses many MCP servers. Its methods may be called by any number of goroutines at once.
 //
-// Each server has a member, whose goroutine alone makes and ends its connections; see there for the
+// Each server has a member. Its goroutine alone makes and ends its connections; see there for the
 // states. The lock guards the members and what is known of them. It is never held while a server
 // is asked or a callback runs.
 type Host struct {
@@ -159,7 +159,7 @@ func (h *Host) Apply(servers []Server) error {
 	return nil
 }
 
-// addLocked makes a member, which begins when the one whose place it takes has ended.
+// addLocked makes a member, which begins when the one with the place that it takes has ended.
 func (h *Host) addLocked(cfg *Server, instead *member) *member {
 	m := newMember(h, cfg)
 	if instead != nil {

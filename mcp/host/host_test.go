@@ -96,8 +96,8 @@ func namesOf(l List[mcp.Tool]) (names []string) {
 	return names
 }
 
-// Whatever happens to the servers: when nothing happens any more, the tools are those of the servers that are up, the
-// others are missing, and a call reaches the server that its name says.
+// Whatever happens to the servers: when nothing happens any more, the tools are those of the
+// servers that are up, the others are missing, and a call reaches the server that its name says.
 func TestModel(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) { model(t, rand.New(rand.NewPCG(seed, 0))) })

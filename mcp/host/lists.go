@@ -15,7 +15,7 @@ import (
 // configured. It is shared by all who ask for it and must not be changed.
 type List[T any] struct {
 	Items []Item[T]
-	// Missing are the servers whose items are not in it, with the reason as Err (nil for one that
+	// Missing are the servers with items that are not in it, with the reason as Err (nil for one that
 	// starts for the first time). Disabled servers are not among them.
 	Missing []Status
 }
@@ -52,7 +52,7 @@ func kindsOf(list string) kinds {
 	return 0
 }
 
-// granted returns the lists of whose changes a server tells.
+// granted returns the lists with changes that a server announces.
 func granted(f spec.SubscriptionFilter) (k kinds) {
 	if f.ToolsListChanged {
 		k |= tools

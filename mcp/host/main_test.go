@@ -15,7 +15,8 @@ func TestMain(m *testing.M) {
 	os.Exit(leak.Main(m))
 }
 
-// newServer returns a server that is called name with tools that say which server and tool they are.
+// newServer returns a server that is called name with tools that say which server and tool they
+// are.
 func newServer(name string, tools ...string) *mcp.Server {
 	s := mcp.NewServer(name, "1", nil)
 	for _, tool := range tools {

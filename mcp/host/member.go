@@ -16,11 +16,12 @@ import (
 type State string
 
 const (
-	// Starting is the state of a server that is being connected with, for the first time or again. Calls wait.
+	// Starting is the state of a server that is being connected with, for the first time or again.
+	// Calls wait.
 	Starting State = "starting"
-	// Ready is the state of a server that is connected and whose lists are known.
+	// Ready is the state of a server that is connected and with lists that are known.
 	Ready State = "ready"
-	// Failed is the state of a server that could not be started, or whose connection was lost.
+	// Failed is the state of a server that could not be started, or with a connection that was lost.
 	Failed State = "failed"
 	// Stopped is the state of a server that is disabled, or was ended by [Host.Apply] or [Host.Close].
 	Stopped State = "stopped"
@@ -31,14 +32,15 @@ type Status struct {
 	Name  string
 	State State
 	Since time.Time // of the state
-	// Err is why the last start or connection failed, also when the server is ready again; nil: none did. It
-	// wraps a *stream.ExitError where a child has ended.
+	// Err is why the last start or connection failed, also when the server is ready again; nil: none
+	// did. It wraps a *stream.ExitError where a child has ended.
 	Err error
 	// Failures is how often in a row it has failed, and Retry when it is started again; the
 	// zero time: only by [Host.Restart].
 	Failures int
 	Retry    time.Time
-	// Server is what the server says of itself, with the revision that is spoken; nil: it was never ready.
+	// Server is what the server says of itself, with the revision that is spoken; nil: it was never
+	// ready.
 	Server *mcp.ServerInfo
 	// Stderr is the end, 4 KiB at most, of what the last child has written to its standard error,
 	// fit to be shown.

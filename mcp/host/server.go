@@ -42,14 +42,14 @@ type Server struct {
 	Headers map[string]string
 	// SSE says that an address of http or https speaks the transport of 2024-11-05.
 	SSE bool
-	// Authorizer gives requests to an address of http or https their credentials. Default none. [Host.Apply]
-	// takes a server with one whose type cannot be compared for changed.
+	// Authorizer gives requests to an address of http or https their credentials. Default none.
+	// [Host.Apply] takes a server with one with a type that cannot be compared for changed.
 	Authorizer mcphttp.Authorizer
 
 	// InProcess is a server of this process.
 	InProcess *mcp.Server
-	// Dial connects with a server over a transport of the caller's choice, which the host closes. [Host.Apply]
-	// cannot compare functions and takes a server with one for changed.
+	// Dial connects with a server over a transport of the caller's choice, which the host closes.
+	// [Host.Apply] cannot compare functions and takes a server with one for changed.
 	Dial func(ctx context.Context) (farcall.Transport, error)
 
 	// Disabled servers are not started. Their state is [Stopped].
@@ -109,12 +109,12 @@ func (s *Server) same(t *Server) bool {
 		slices.Equal(s.AllowTools, t.AllowTools) && slices.Equal(s.DenyTools, t.DenyTools)
 }
 
-// sameAuthorizer compares two authorizers. Those whose type cannot be compared differ.
+// sameAuthorizer compares two authorizers. Those with a type that cannot be compared differ.
 func sameAuthorizer(a, b mcphttp.Authorizer) bool {
 	return reflect.ValueOf(&a).Elem().Comparable() && reflect.ValueOf(&b).Elem().Comparable() && a == b
 }
 
-// clone returns a copy that shares nothing that may be changed.
+// clone returns a copy that shares no mutable state.
 func (s *Server) clone() *Server {
 	c := *s
 	c.Command, c.InheritEnv = slices.Clone(s.Command), slices.Clone(s.InheritEnv)

@@ -5,7 +5,7 @@ import "sync"
 // maxWaiting bounds the statuses that wait for OnStatus.
 const maxWaiting = 1024
 
-// A teller calls OnStatus and OnChange, in a goroutine of its own so that no server waits for them.
+// A teller calls OnStatus and OnChange, in its own goroutine so that no server waits for them.
 type teller struct {
 	onStatus func(Status)
 	onChange func(kind string)
@@ -60,7 +60,7 @@ func (t *teller) awake() {
 	}
 }
 
-// end tells what there still is and waits for it. Nothing may be told any more.
+// end tells what there still is and waits for it. No more events may follow.
 func (t *teller) end() {
 	t.mu.Lock()
 	t.over = true

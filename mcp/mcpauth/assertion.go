@@ -115,8 +115,8 @@ type assertionClaims struct {
 	Expires  int64  `json:"exp"`
 }
 
-// assertion signs a JWT that says who the client is, to the authorization server of that issuer. It counts
-// once.
+// assertion signs a JWT that says who the client is, to the authorization server of that issuer. It
+// counts once.
 func (s *signer) assertion(clientID, audience string, now time.Time) (string, error) {
 	header := jws.NewHeaders()
 	err := header.Set(jws.TypeKey, "JWT")

@@ -13,7 +13,7 @@ import (
 )
 
 // An MCP server names the authorization server, and gets no workload's JWT that way: it
-// counts for whom it names.
+// counts for the audience that it names.
 func TestAssertionOnlyForItsAudience(t *testing.T) {
 	jwt := func(claims string) string {
 		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
@@ -22,16 +22,16 @@ func TestAssertionOnlyForItsAudience(t *testing.T) {
 		jwt, issuer string
 		want        bool
 	}{
-		"for another":       {jwt: jwt(`{"aud":"https://honest.example"}`)},
-		"for others":        {jwt: jwt(`{"aud":["https://honest.example","https://as.example.honest.example"]}`)},
-		"for nobody":        {jwt: jwt(`{"aud":[]}`)},
-		"for nothing":       {jwt: jwt(`{"aud":""}`)},
-		"no word":           {jwt: jwt(`{"iss":"https://as.example"}`)},
-		"no JWT":            {jwt: "opaque"},
-		"for it":            {jwt: jwt(`{"aud":"https://as.example"}`), want: true},
-		"for it with slash": {jwt: jwt(`{"aud":["x","https://as.example/"]}`), want: true},
-		"for its endpoint":  {jwt: jwt(`{"aud":"https://as.example/token"}`), want: true},
-		"the operator says": {jwt: jwt(`{"aud":"https://honest.example"}`), issuer: asURL, want: true},
+		"for another":         {jwt: jwt(`{"aud":"https://honest.example"}`)},
+		"for others":          {jwt: jwt(`{"aud":["https://honest.example","https://as.example.honest.example"]}`)},
+		"without an audience": {jwt: jwt(`{"aud":[]}`)},
+		"for nothing":         {jwt: jwt(`{"aud":""}`)},
+		"no word":             {jwt: jwt(`{"iss":"https://as.example"}`)},
+		"no JWT":              {jwt: "opaque"},
+		"for it":              {jwt: jwt(`{"aud":"https://as.example"}`), want: true},
+		"for it with slash":   {jwt: jwt(`{"aud":["x","https://as.example/"]}`), want: true},
+		"for its endpoint":    {jwt: jwt(`{"aud":"https://as.example/token"}`), want: true},
+		"the operator says":   {jwt: jwt(`{"aud":"https://honest.example"}`), issuer: asURL, want: true},
 	} {
 		w, _, as := simple(t)
 		c := w.client(&Options{Grant: GrantAssertion, Issuer: test.issuer, Assertion: func(context.Context, string) (string, error) { return test.jwt, nil }})
@@ -45,9 +45,9 @@ func TestAssertionOnlyForItsAudience(t *testing.T) {
 	}
 }
 
-// Whoever logs out does so for all processes, and none puts the tokens back.
+// Anyone who logs out does so for all processes, and none puts the tokens back.
 func TestLogoutCountsForAll(t *testing.T) {
-	for name, o := range map[string]Options{"registered by itself": {}, "registered by hand": {ClientID: "x"}} {
+	for name, o := range map[string]Options{"registered on its own": {}, "registered by hand": {ClientID: "x"}} {
 		store := newMemory()
 		o.Store = store
 		w, _, as, c := signedIn(t, &o)
@@ -108,8 +108,8 @@ func TestTokensAreWrittenUnderTheLock(t *testing.T) {
 	}
 }
 
-// A login at the same issuer may register anew, as its port is taken: tokens of before are renewed as whoever
-// got them.
+// A login at the same issuer may register again, as its port is taken: tokens of before are renewed
+// as those of their owner.
 func TestAnotherLoginRegistersAnew(t *testing.T) {
 	for _, confident := range []bool{false, true} {
 		w, _, as := simple(t)
@@ -145,7 +145,8 @@ func TestSecretOnlyForItsIssuer(t *testing.T) {
 	}
 }
 
-// An authorization server that repeats the secret, which was sent in a header, has not told it to a log.
+// An authorization server that repeats the secret, which was sent in a header, has not told it to a
+// log.
 func TestRepeatedSecretIsHidden(t *testing.T) {
 	const secret = "s3cr3t/&=+ of the client"
 	w, _, as := simple(t)
@@ -160,7 +161,7 @@ func TestRepeatedSecretIsHidden(t *testing.T) {
 	}
 }
 
-// A server that is never content has nobody else asked for each call.
+// A server that is never content has no other server asked for each call.
 func TestRefusalsAskNobody(t *testing.T) {
 	for name, o := range map[string]*Options{
 		"with a user":    {},
@@ -187,7 +188,7 @@ func TestRefusalsAskNobody(t *testing.T) {
 	}
 }
 
-// No server out there has the user's browser open what is on his machine.
+// No server out there has the user's browser open what is on the user's machine.
 func TestAuthorizationEndpointOnThisMachine(t *testing.T) {
 	for _, endpoint := range []string{
 		"http://127.0.0.1:631/delete", "http://localhost/x", "http://x.localhost/", "javascript:alert(1)//as.example", "file:///etc/passwd",

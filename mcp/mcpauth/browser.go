@@ -25,15 +25,16 @@ const (
 
 // BrowserOptions adjust Browser. Nil means the defaults.
 type BrowserOptions struct {
-	// Output is told the address, for those whose browser is elsewhere. Default: standard error.
+	// Output gets the address, for those with a browser that is elsewhere. Default: standard error.
 	Output io.Writer
 	// Print only prints the address and opens nothing.
 	Print bool
 }
 
-// Browser returns an Options.Visit that opens the user's browser, and waits on a port of the loopback
-// interface until it comes back (RFC 8252 §7.3). It takes the port of the redirect URL; when that says none,
-// or when it is taken, another one. It gives up when the context ends, and after 5 minutes.
+// Browser returns an Options.Visit that opens the user's browser, and waits on a port of the
+// loopback interface until it comes back (RFC 8252 §7.3). It takes the port of the redirect URL;
+// when that says none, or when it is taken, another one. It gives up when the context ends, and
+// after 5 minutes.
 func Browser(o *BrowserOptions) func(ctx context.Context, redirect string, begin func(redirect string) (address string, err error)) (*url.URL, error) {
 	v := visitor{output: os.Stderr, open: openBrowser, limit: maxVisit}
 	if o != nil && o.Output != nil {
@@ -52,7 +53,7 @@ type visitor struct {
 }
 
 func (v *visitor) visit(ctx context.Context, redirect string, begin func(string) (string, error)) (*url.URL, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, v.limit, fmt.Errorf("nobody has signed in within %v", v.limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, v.limit, fmt.Errorf("the user has not signed in within %v", v.limit))
 	defer cancel()
 	l, back, err := listenFor(ctx, redirect)
 	if err != nil {
@@ -76,7 +77,7 @@ func (v *visitor) visit(ctx context.Context, redirect string, begin func(string)
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = s.Serve(l) }) // it ends with Close
 	defer wg.Wait()
-	defer s.Close() //nolint:errcheck // nobody waits for what is left
+	defer s.Close() //nolint:errcheck // nothing waits for what is left
 	fmt.Fprintf(v.output, "To sign in, open this address in a browser on this machine:\n\n  %s\n\n", at)
 	if v.open != nil {
 		if err := v.open(ctx, at.String()); err != nil {
@@ -139,8 +140,8 @@ type waiter struct {
 	came  chan *url.URL // gets the first one
 }
 
-// ServeHTTP implements http.Handler. Any page can send a browser here: who does not know the state is
-// told nothing, and changes nothing.
+// ServeHTTP implements http.Handler. Any page can send a browser here: a request without the state
+// learns nothing, and changes nothing.
 func (w *waiter) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	h := rw.Header()
 	h.Set("Content-Type", "text/html; charset=utf-8")
@@ -196,7 +197,7 @@ func openBrowser(ctx context.Context, address string) error {
 		if _, err := exec.LookPath(opener[0]); err != nil {
 			return err
 		}
-		// The browser may be the process itself and lives on without us, so nobody waits
+		// The browser may be the process itself and lives on without us, so we do not wait
 		// for it, and it is no child of ours.
 		command = append([]string{"/bin/sh", "-c", `"$@" </dev/null >/dev/null 2>&1 &`, "sh"}, opener...)
 	}

@@ -160,7 +160,7 @@ func TestBrowserPortTaken(t *testing.T) {
 func TestBrowserGivesUp(t *testing.T) {
 	v := visitor{output: io.Discard, limit: 20 * time.Millisecond}
 	_, err := v.visit(t.Context(), DefaultRedirect, func(string) (string, error) { return "https://a.example/?state=S", nil })
-	if err == nil || !strings.Contains(err.Error(), "nobody has signed in within 20ms") {
+	if err == nil || !strings.Contains(err.Error(), "the user has not signed in within 20ms") {
 		t.Errorf("%v", err)
 	}
 }
@@ -181,7 +181,7 @@ func TestBrowserCommand(t *testing.T) {
 // The program that BROWSER names gets the address as one word, and is not waited for.
 func TestOpenBrowser(t *testing.T) {
 	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
-		t.Skip("skipped: the desktop has a command of its own")
+		t.Skip("skipped: the desktop has its own command")
 	}
 	dir := t.TempDir()
 	script, out := filepath.Join(dir, "browser"), filepath.Join(dir, "out")

@@ -67,7 +67,7 @@ func New(address string, o *Options) (*Client, error) {
 		c.store = newMemory()
 	}
 	c.fetch = fetch.New(&fetch.Options{HTTP: c.opts.HTTP, Private: c.opts.Private})
-	// What needs no user is got anew at any time.
+	// What needs no user is got again at any time.
 	c.own = newSession("", c.opts.Grant == GrantCode)
 	return c, nil
 }
@@ -130,7 +130,7 @@ func (c *Client) Challenge(ctx context.Context, r *http.Response) (retry bool, e
 	authorization := r.Request.Header.Get("Authorization")
 	switch {
 	case r.StatusCode == http.StatusUnauthorized && fresh && ch.failure() == "use_dpop_nonce" && authorization != "":
-		return true, nil // RFC 9449 §9: only the proof is to be made anew
+		return true, nil // RFC 9449 §9: only the proof is to be made again
 	case ch.failure() == "insufficient_scope" && (r.StatusCode == http.StatusForbidden || authorization != ""):
 		return c.stepUp(ctx, s, ch, authorization)
 	case r.StatusCode == http.StatusUnauthorized:
@@ -254,7 +254,7 @@ func (c *Client) probe(ctx context.Context) (metadata string, scopes []string) {
 	r.Header.Set("Accept", "text/event-stream")
 	resp, err := c.fetch.Do(r, nil)
 	if err != nil {
-		return "", nil // whoever sends the first message will see it
+		return "", nil // anyone who sends the first message will see it
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusUnauthorized {
@@ -276,7 +276,7 @@ func (c *Client) Login(ctx context.Context) error {
 	}
 	defer s.unlock()
 	if !c.interactive() {
-		return c.needLogin("there is nobody to ask", nil)
+		return c.needLogin("there is no user to ask", nil)
 	}
 	_, _ = c.load(ctx, s) // only for the scopes and the issuer of before; what is damaged gets replaced
 	metadata, scopes := c.probe(ctx)

@@ -132,7 +132,7 @@ func (c *Client) findResource(ctx context.Context, metadata string) (*resource, 
 	return nil, nil
 }
 
-// checkResource refuses metadata of somebody else (RFC 9728 §3.3): tokens for what it names
+// checkResource refuses metadata of another (RFC 9728 §3.3): tokens for what it names
 // would be theirs. A server's host, or a part of its path, may be the resource.
 func (c *Client) checkResource(res *resource) error {
 	u, err := url.Parse(res.ID)
@@ -228,7 +228,7 @@ func (c *Client) findLegacy(ctx context.Context, res *resource) (*place, error) 
 			Challenges: []string{"S256"}, origin: c.url, found: c.now(), guess: true,
 		}
 	}
-	// Nobody has published how the issuer is written; both are the host.
+	// It is not published how the issuer is written; both are the host.
 	if as.Issuer != at && as.Issuer != at+"/" {
 		return nil, fmt.Errorf("mcpauth: the metadata of the authorization server %s is that of another one, %q", at, tame(as.Issuer))
 	}

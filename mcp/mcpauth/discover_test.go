@@ -189,7 +189,7 @@ func TestSSRFThroughMetadataIsBlocked(t *testing.T) {
 	}
 }
 
-// What an operator has named himself may be anywhere.
+// What an operator has named may be anywhere.
 func TestNamedIssuerMayBePrivate(t *testing.T) {
 	w, s, _ := simple(t)
 	as := w.newAS("10.0.0.1")

@@ -2,7 +2,7 @@
 //
 // A [Client] is the mcphttp.Authorizer of one MCP server. It finds out who
 // issues that server's tokens, makes itself known there, asks for them, in the
-// user's browser or with credentials of its own, keeps them in a [Store],
+// user's browser or with its own credentials, keeps them in a [Store],
 // renews them, and asks for more when the server wants more.
 //
 //	auth, err := mcpauth.New(url, &mcpauth.Options{

@@ -39,7 +39,7 @@ func newDPoPKey() (*dpopKey, error) {
 	return dpopKeyOf(private)
 }
 
-var errDPoPKey = errors.New("mcpauth: the DPoP key in the token store is damaged; log in anew")
+var errDPoPKey = errors.New("mcpauth: the DPoP key in the token store is damaged; log in again")
 
 // readDPoPKey reads what marshal has written.
 func readDPoPKey(pkcs8 []byte) (*dpopKey, error) {

@@ -145,7 +145,7 @@ func TestDPoPKeyDamaged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, data := range map[string][]byte{"none": nil, "garbage": []byte("s3cret"), "RSA": pkcs8(t, rsa.key)} {
-		if _, err := readDPoPKey(data); err == nil || !strings.Contains(err.Error(), "log in anew") {
+		if _, err := readDPoPKey(data); err == nil || !strings.Contains(err.Error(), "log in again") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

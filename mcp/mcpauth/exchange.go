@@ -46,7 +46,7 @@ func (c *Client) idJAG(ctx context.Context, e *Enterprise, issuer, resource stri
 	}
 	endpoint := e.TokenURL
 	if endpoint == "" {
-		// The operator has named the issuer himself: nobody else has led here.
+		// The operator has named the issuer: no server has led here.
 		idp, err := c.discover(ctx, nil, e.Issuer)
 		if err != nil {
 			return "", fmt.Errorf("mcpauth: the identity provider was not found: %w", err)

@@ -25,7 +25,8 @@ func TestExchangeForm(t *testing.T) {
 	}
 }
 
-// The identity provider's grant is one for the authorization server, and nothing else is taken for it.
+// The identity provider's grant is one for the authorization server, and nothing else is taken for
+// it.
 func TestIDJAG(t *testing.T) {
 	const good = `{"access_token":"jag","issued_token_type":"` + typeIDJAG + `","token_type":"N_A","expires_in":300}`
 	answer := good

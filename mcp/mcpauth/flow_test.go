@@ -96,15 +96,15 @@ func TestRegistrationOrder(t *testing.T) {
 		want      string
 		err       string
 	}{
-		"by hand comes first":             {Options{ClientID: "mine", MetadataURL: document}, true, false, "mine", ""},
-		"by document":                     {Options{MetadataURL: document}, true, false, document, ""},
-		"by document, not supported":      {Options{MetadataURL: document}, false, false, "client-1", ""},
-		"by itself":                       {Options{}, true, false, "client-1", ""},
-		"not at all":                      {Options{}, false, true, "", "set its client ID"},
-		"by hand, elsewhere":              {Options{ClientID: "mine", Issuer: "https://other.example"}, false, false, "", "registered at https://other.example"},
-		"by hand, at a named server":      {Options{ClientID: "mine", Issuer: asURL}, false, false, "mine", ""},
-		"by itself, web":                  {Options{RedirectURL: "https://client.example/callback"}, false, false, "client-1", ""},
-		"by itself, on a port of its own": {Options{RedirectURL: "http://localhost:3000/callback"}, false, false, "client-1", ""},
+		"by hand comes first":        {Options{ClientID: "mine", MetadataURL: document}, true, false, "mine", ""},
+		"by document":                {Options{MetadataURL: document}, true, false, document, ""},
+		"by document, not supported": {Options{MetadataURL: document}, false, false, "client-1", ""},
+		"unasked":                    {Options{}, true, false, "client-1", ""},
+		"not at all":                 {Options{}, false, true, "", "set its client ID"},
+		"by hand, elsewhere":         {Options{ClientID: "mine", Issuer: "https://other.example"}, false, false, "", "registered at https://other.example"},
+		"by hand, at a named server": {Options{ClientID: "mine", Issuer: asURL}, false, false, "mine", ""},
+		"unasked, web":               {Options{RedirectURL: "https://client.example/callback"}, false, false, "client-1", ""},
+		"unasked, on its own port":   {Options{RedirectURL: "http://localhost:3000/callback"}, false, false, "client-1", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, _, as := simple(t)
@@ -133,7 +133,7 @@ func TestRegistrationOrder(t *testing.T) {
 	}
 }
 
-// RFC 9207 §2.4, to the byte; an error of somebody else is not even shown.
+// RFC 9207 §2.4, to the byte; an error of another is not even shown.
 func TestIss(t *testing.T) {
 	for name, test := range map[string]struct {
 		advertised bool
@@ -165,11 +165,11 @@ func TestIss(t *testing.T) {
 					if failed {
 						q.Del("code")
 						q.Set("error", "access_denied")
-						q.Set("error_description", "from-whom")
+						q.Set("error_description", "from-elsewhere")
 					}
 				})}))
 				switch {
-				case failed && test.ok != strings.Contains(fmt.Sprint(err), "access_denied: from-whom"):
+				case failed && test.ok != strings.Contains(fmt.Sprint(err), "access_denied: from-elsewhere"):
 					t.Errorf("the error of the callback: %v", err)
 				case !failed && test.ok != (err == nil):
 					t.Errorf("%v", err)
@@ -334,7 +334,7 @@ func TestTokensStayAtTheirOrigin(t *testing.T) {
 		if err := c.Authorize(t.Context(), r); err == nil || r.Header.Get("Authorization") != "" {
 			t.Errorf("%s: %v, %v", address, err, r.Header)
 		}
-		// Nor does a stranger's challenge count.
+		// Nor does the challenge of another server count.
 		resp := &http.Response{StatusCode: http.StatusUnauthorized, Request: r, Header: http.Header{}}
 		if again, err := c.Challenge(t.Context(), resp); again || err != nil {
 			t.Errorf("%s: %v, %v", address, again, err)
@@ -346,7 +346,7 @@ func TestTokensStayAtTheirOrigin(t *testing.T) {
 	}
 }
 
-// Nobody gets a browser opened for each call.
+// No user gets a browser opened for each call.
 func TestRefusalRests(t *testing.T) {
 	w, _, as := simple(t)
 	visits := 0

@@ -81,13 +81,14 @@ func (c *Client) grantOwn(ctx context.Context, p *place, t *tokens, subject stri
 		if err != nil {
 			return nil, fmt.Errorf("mcpauth: the workload has no assertion: %w", err)
 		}
-		// RFC 7523 §3: it names whom it is for. Whoever else got it could use it there.
+		// RFC 7523 §3: it names the audience that it is for. Anyone who else got it could use it there.
 		if c.opts.Issuer == "" && !slices.ContainsFunc(audienceOf(jwt), p.as.named) {
 			return nil, fmt.Errorf("mcpauth: the workload's assertion is not for the authorization server %s of %s (aud), which does not get it; set the issuer if it shall", tame(p.as.Issuer), c.id)
 		}
 		form.Set("assertion", jwt)
 	case GrantExchange:
-		// The MCP server has named the authorization server, and must not get at callers' tokens that way.
+		// The MCP server has named the authorization server, and must not get at callers' tokens that
+		// way.
 		if c.opts.Issuer == "" && issuerOf(subject) != p.as.Issuer {
 			return nil, fmt.Errorf("mcpauth: the authorization server %s of %s has not issued the caller's token, and does not get it; set the issuer if it shall", tame(p.as.Issuer), c.id)
 		}
@@ -112,10 +113,10 @@ func (s *server) named(audience string) bool {
 	return audience != "" && (strings.TrimSuffix(audience, "/") == strings.TrimSuffix(s.Issuer, "/") || audience == s.TokenEndpoint)
 }
 
-// issuerOf is the issuer that a JWT names, which nobody has checked here; "" if it is none.
+// issuerOf is the issuer that a JWT names, which is not verified here; "" if it is no JWT.
 func issuerOf(token string) string { return textOf(claimOf(token, "iss")) }
 
-// audienceOf is whom a JWT is for, which nobody has checked here; nil if it is none.
+// audienceOf is the audience of a JWT, which is not verified here; nil if it is no JWT.
 func audienceOf(token string) (all []string) {
 	aud := claimOf(token, "aud")
 	if len(aud) > 0 && aud[0] != '[' {
@@ -175,7 +176,7 @@ func (c *Client) grantCode(ctx context.Context, p *place, t *tokens) (*tokenAnsw
 	a := &attempt{as: p.as, state: rand.Text(), verifier: rand.Text() + rand.Text()}
 	callback, err := c.opts.Visit(ctx, preferred, func(redirect string) (string, error) { return c.begin(ctx, a, t, redirect) })
 	if err != nil {
-		return nil, fmt.Errorf("mcpauth: nobody has signed in: %w", err)
+		return nil, fmt.Errorf("mcpauth: the user has not signed in: %w", err)
 	}
 	code, err := a.code(callback)
 	if err != nil {
@@ -202,7 +203,7 @@ func (c *Client) checkCode(as *server) error {
 	return nil
 }
 
-// begin makes the address at which the user signs in. redirect is where his browser comes back.
+// begin makes the address at which the user signs in. redirect is where the browser comes back.
 func (c *Client) begin(ctx context.Context, a *attempt, t *tokens, redirect string) (string, error) {
 	if a.begun {
 		return "", errors.New("mcpauth: the authorization request has begun already")
@@ -246,21 +247,21 @@ func (c *Client) begin(ctx context.Context, a *attempt, t *tokens, redirect stri
 // from the right server (RFC 9207), before anything in it counts.
 func (a *attempt) code(callback *url.URL) (string, error) {
 	if callback == nil || !a.begun || a.reg == nil {
-		return "", errors.New("mcpauth: nobody has signed in: the browser did not come back")
+		return "", errors.New("mcpauth: the user has not signed in: the browser did not come back")
 	}
 	q, err := url.ParseQuery(callback.RawQuery)
 	if err != nil {
-		return "", errors.New("mcpauth: the answer to the authorization request cannot be read; log in anew")
+		return "", errors.New("mcpauth: the answer to the authorization request cannot be read; log in again")
 	}
 	for _, name := range []string{"state", "iss", "code", "error"} {
 		if len(q[name]) > 1 {
-			return "", fmt.Errorf("mcpauth: the answer to the authorization request has %q twice; log in anew", name)
+			return "", fmt.Errorf("mcpauth: the answer to the authorization request has %q twice; log in again", name)
 		}
 	}
 	state := a.state
 	a.state = "" // it counts once
 	if state == "" || subtle.ConstantTimeCompare([]byte(q.Get("state")), []byte(state)) != 1 {
-		return "", errors.New("mcpauth: the browser came back with the answer to another request (state); log in anew")
+		return "", errors.New("mcpauth: the browser came back with the answer to another request (state); log in again")
 	}
 	switch _, there := q["iss"]; {
 	case there && q.Get("iss") != a.as.Issuer: // to the byte
@@ -270,12 +271,12 @@ func (a *attempt) code(callback *url.URL) (string, error) {
 	case q.Get("error") != "":
 		return "", &oauthError{who: tame(a.as.Issuer), code: tame(q.Get("error")), description: tame(q.Get("error_description"))}
 	case q.Get("code") == "":
-		return "", errors.New("mcpauth: the answer to the authorization request has no code; log in anew")
+		return "", errors.New("mcpauth: the answer to the authorization request has no code; log in again")
 	}
 	return q.Get("code"), nil
 }
 
-// renew gets new tokens for a refresh token. The caller's patience does not end it at once, as a
+// renew gets new tokens for a refresh token. The caller's deadline does not end it at once, as a
 // refresh token may count only once.
 func (c *Client) renew(ctx context.Context, t *tokens) (*tokens, error) {
 	if err := ctx.Err(); err != nil {
@@ -311,12 +312,13 @@ func (c *Client) renew(ctx context.Context, t *tokens) (*tokens, error) {
 	return c.take(answer, *t, t.key != nil)
 }
 
-// clientOf is whom tokens were issued to.
+// clientOf is the client that tokens were issued to.
 func (c *Client) clientOf(ctx context.Context, t *tokens) (*registration, error) {
 	reg := &registration{ClientID: t.ClientID, signer: c.signer}
 	switch {
 	case t.ClientID != "" && t.ClientID == c.opts.ClientID:
-		// The tokens may be older than the options, and of somebody who calls the client the same.
+		// The tokens may be older than the options, and of another program that gives the client the same
+		// name.
 		if err := c.bind(ctx, t.Issuer); err != nil {
 			return nil, err
 		}
@@ -332,7 +334,7 @@ func (c *Client) clientOf(ctx context.Context, t *tokens) (*registration, error)
 	if stored != nil && stored.ClientID == t.ClientID {
 		return stored, nil
 	}
-	// Another login there may have registered anew, for its own port.
+	// Another login there may have registered again, for its own port.
 	if t.Client != nil && t.Client.ClientID == t.ClientID {
 		t.Client.own = true
 		return t.Client, nil

@@ -20,7 +20,7 @@ const (
 	// GrantAssertion presents a JWT that the workload's platform has issued
 	// (workload identity federation, RFC 7523 §2.1). It needs Assertion.
 	GrantAssertion = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-	// GrantExchange gives somebody's token for one of the server (RFC 8693). It
+	// GrantExchange exchanges a caller's token for one of the server (RFC 8693). It
 	// needs Subject.
 	GrantExchange = "urn:ietf:params:oauth:grant-type:token-exchange"
 	// GrantEnterprise gives the user's ID token for an authorization grant at the
@@ -31,7 +31,7 @@ const (
 
 // Options say who the client is and how it gets tokens. The zero value, and nil,
 // mean: a public client, which registers itself, for tokens that are in memory
-// only and that somebody else has put there, as there is no Visit.
+// only and that another has put there, as there is no Visit.
 type Options struct {
 	// ClientID is what the authorization server knows the client by, when it has
 	// been registered by hand. ClientSecret or Key, a private key in PEM (PKCS 8,
@@ -61,7 +61,7 @@ type Options struct {
 	// issuer; for GrantAssertion.
 	Assertion func(ctx context.Context, audience string) (string, error)
 	// Subject returns the token to be exchanged, for GrantExchange. It is asked
-	// for each request, so that each caller, told by ctx, has tokens of his own;
+	// for each request, so that each caller, identified by ctx, has separate tokens;
 	// they are in memory only. Unless Issuer says where it may be exchanged, only who
 	// has issued it, by the iss of a JWT, gets to see it. Audience is an extra parameter;
 	// it may be empty.
@@ -74,14 +74,14 @@ type Options struct {
 	DPoP, DPoPRequired bool
 	// Store keeps tokens and registrations. Default: memory.
 	Store Store
-	// HTTP sends the requests to authorization servers. Default: a client of its
-	// own that is not led to private addresses by public servers. What is given
+	// HTTP sends the requests to authorization servers. Default: a
+	// client that is not led to private addresses by public servers. What is given
 	// here is trusted to be the operator's.
 	HTTP *http.Client
 	// Private lets a public server lead to authorization servers at private
 	// addresses.
 	Private bool
-	// Visit lets the user sign in, and returns where his browser was sent to in the
+	// Visit lets the user sign in, and returns where the browser was sent to in the
 	// end: the redirect URL with code and state. Default: none, and what needs it
 	// fails with ErrLogin. See Browser.
 	//

@@ -112,7 +112,7 @@ func TestWorkloadIdentity(t *testing.T) {
 		t.Errorf("for %q: %v", asked, f)
 	}
 
-	// A refusal is told, and neither tried again at once nor in another way.
+	// A refusal is reported, and neither tried again at once nor in another way.
 	w, _, as = simple(t)
 	as.override = func(w http.ResponseWriter, form url.Values) bool {
 		as.refuse(w, "invalid_grant", "not "+form.Get("assertion"))
@@ -136,7 +136,7 @@ func TestWorkloadIdentity(t *testing.T) {
 
 type callerKey struct{}
 
-// Nobody gets the tokens of another caller.
+// No caller gets the tokens of another caller.
 func TestExchange(t *testing.T) {
 	w, s, as := simple(t)
 	c := w.client(&Options{Grant: GrantExchange, Issuer: asURL, ClientID: "gateway", Audience: "mcp", Subject: func(ctx context.Context) (string, error) {

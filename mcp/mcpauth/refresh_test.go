@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// signedIn is a client with an access token and a refresh token, of which nothing was counted.
+// signedIn is a client with an access token and a refresh token; its requests are not counted.
 func signedIn(t *testing.T, o *Options) (*world, *mcpServer, *authServer, *Client) {
 	t.Helper()
 	w, s, as := simple(t)
@@ -95,7 +95,7 @@ func TestRefreshFailsForGood(t *testing.T) {
 	w, _, as, c := signedIn(t, &Options{Store: store})
 	w.pass(time.Hour)
 	clear(as.refresh)
-	w.must(c) // the user signs in anew
+	w.must(c) // the user signs in again
 	if len(as.forms) != 2 || len(as.requests) != 1 {
 		t.Fatalf("token requests %v, %d visits", as.forms, len(as.requests))
 	}
@@ -126,11 +126,11 @@ func TestRefreshFailsForNow(t *testing.T) {
 	w.must(c)
 }
 
-// Nobody waits for a refresh as long as the token is good.
+// No call waits for a refresh as long as the token is good.
 func TestRefreshInTimeHoldsNobodyUp(t *testing.T) {
 	w, _, as, c := signedIn(t, nil)
 	w.pass(time.Hour - 10*time.Second)
-	if err := c.own.lock(t.Context()); err != nil { // somebody else refreshes
+	if err := c.own.lock(t.Context()); err != nil { // another refreshes
 		t.Fatal(err)
 	}
 	w.must(c)

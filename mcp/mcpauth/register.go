@@ -73,7 +73,7 @@ func (c *Client) register(ctx context.Context, as *server, redirect string) (*re
 	case redirect == "":
 		return &registration{}, nil // RFC 7523 §3.1: the assertion says it all
 	case as.RegistrationEndpoint == "":
-		return nil, fmt.Errorf("mcpauth: the authorization server %s knows no client that it has not been told of: register one there with the redirect URL %s, and set its client ID", tame(as.Issuer), redirect)
+		return nil, fmt.Errorf("mcpauth: the authorization server %s requires a pre-registered client: register one there with the redirect URL %s, and set its client ID", tame(as.Issuer), redirect)
 	}
 	reg, err := c.stored(ctx, as.Issuer)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *Client) stored(ctx context.Context, issuer string) (*registration, erro
 	}
 	reg := &registration{own: true, stored: true}
 	if err := jsonv2.Unmarshal(text, reg); err != nil || reg.ClientID == "" {
-		return nil, nil //nolint:nilerr // what is damaged is made anew
+		return nil, nil //nolint:nilerr // what is damaged is made again
 	}
 	return reg, nil
 }

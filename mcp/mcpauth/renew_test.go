@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A refresh token is used as whoever has got it, also by another process.
+// A refresh token is used as anyone who has got it, also by another process.
 func TestRefreshAsWhom(t *testing.T) {
 	const document = "https://client.example/metadata.json"
 	for name, test := range map[string]struct {
@@ -17,8 +17,8 @@ func TestRefreshAsWhom(t *testing.T) {
 		prepare func(w *world, s *mcpServer, as *authServer)
 		client  string // in the form; "" for HTTP Basic
 	}{
-		"by itself": {Options{}, func(*world, *mcpServer, *authServer) {}, "client-1"},
-		"by itself, with a secret": {Options{}, func(_ *world, _ *mcpServer, as *authServer) {
+		"on its own": {Options{}, func(*world, *mcpServer, *authServer) {}, "client-1"},
+		"on its own, with a secret": {Options{}, func(_ *world, _ *mcpServer, as *authServer) {
 			as.confident, as.metadata["token_endpoint_auth_methods_supported"] = true, []string{"client_secret_basic"}
 		}, ""},
 		"by hand": {Options{ClientID: "me", ClientSecret: "secret&of=me"}, func(_ *world, _ *mcpServer, as *authServer) {
@@ -199,13 +199,13 @@ func TestBeginCountsOnce(t *testing.T) {
 	c := w.client(nil)
 	a := &attempt{as: &server{Issuer: asURL, AuthorizationEndpoint: asURL + "/authorize", RegistrationEndpoint: asURL + "/register"}, state: "s"}
 	if _, err := c.begin(t.Context(), a, &tokens{}, "http://evil.example/callback"); err == nil {
-		t.Error("a redirect URL of somebody else")
+		t.Error("a redirect URL of another")
 	}
 	if _, err := c.begin(t.Context(), a, &tokens{}, "http://127.0.0.1:1/callback"); err == nil {
 		t.Error("it begins twice")
 	}
 	if _, err := a.code(nil); err == nil {
-		t.Error("nobody came back")
+		t.Error("the browser did not come back")
 	}
 	if len(as.clients) > 0 {
 		t.Error("it has registered")

@@ -20,7 +20,7 @@ const (
 	// rest is how long a refusal stands for all calls, so that each of them does not
 	// open a browser.
 	rest = 10 * time.Second
-	// pause is how long it stands that nobody could be asked.
+	// pause is how long it is remembered that no user could be asked.
 	pause = time.Second
 	// maxSteps is how often a server may ask for more scopes in stepTime.
 	maxSteps = 3
@@ -100,7 +100,7 @@ func (s *session) scopes() []string {
 	return s.asked
 }
 
-// session returns that of whoever calls.
+// session returns that of anyone who calls.
 func (c *Client) session(ctx context.Context) (*session, error) {
 	if c.opts.Grant != GrantExchange {
 		return c.own, nil
@@ -157,7 +157,7 @@ func (c *Client) load(ctx context.Context, s *session) (changed bool, err error)
 			return false, nil // what could not be saved is still good
 		}
 		s.stored = false
-		s.hold(nil) // somebody has logged out
+		s.hold(nil) // the user has logged out
 		return held != nil, nil
 	}
 	t, err := readTokens(text)
@@ -316,7 +316,7 @@ func (c *Client) wanted(s *session, p *place, scopes []string) []string {
 		wanted = p.resource.Scopes
 	}
 	wanted = union(s.scopes(), wanted)
-	// Not where that would take the place of the scopes that the server gives by itself.
+	// Not where that would take the place of the scopes that the server gives on its own.
 	if c.opts.Grant == GrantCode && len(wanted) > 0 && slices.Contains(p.as.Scopes, offlineAccess) {
 		wanted = union(wanted, []string{offlineAccess})
 	}
@@ -347,8 +347,8 @@ func (c *Client) fill(ctx context.Context, s *session, p *place, scopes []string
 	return t, c.save(ctx, s, t)
 }
 
-// pause keeps an error that has nothing to do with who calls for a moment: whoever waits for the same would only
-// ask again, one after the other.
+// pause keeps an error that has nothing to do with who calls for a moment: anyone who waits for the
+// same would only ask again, one after the other.
 func (c *Client) pause(ctx context.Context, s *session, err error) error {
 	if ctx.Err() == nil {
 		s.note(err, c.now().Add(pause-rest))
@@ -356,7 +356,7 @@ func (c *Client) pause(ctx context.Context, s *session, err error) error {
 	return err
 }
 
-// note keeps a refusal, or that nobody has signed in, for a while.
+// note keeps a refusal, or that the user has not signed in, for a while.
 func (s *session) note(err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -49,7 +49,7 @@ func exclusive(ctx context.Context, s Store, key string) (unlock func(), err err
 //	"KEY":VALUE
 //	}}
 //
-// It is read for each Load, and written anew for each Save.
+// It is read for each Load, and written again for each Save.
 type fileStore struct {
 	path string
 	mu   sync.Mutex
@@ -163,7 +163,7 @@ func (s *fileStore) snapshot(ctx context.Context) (map[string][]byte, error) {
 	return readStore(path)
 }
 
-// change reads the file and writes it anew if do says so, while nobody else does.
+// change reads the file and writes it again if do says so, while no other process does.
 func (s *fileStore) change(ctx context.Context, do func(map[string][]byte) bool) error {
 	path, err := s.prepare()
 	if err != nil {
@@ -238,11 +238,11 @@ func readStore(path string) (map[string][]byte, error) {
 	case !mode.IsRegular():
 		return nil, fmt.Errorf("mcpauth: the token store %s is no file", path)
 	case runtime.GOOS != "windows" && mode.Perm()&0o077 != 0:
-		return nil, fmt.Errorf("mcpauth: others can read the token store: %s has the mode %04o; chmod 600 it, and log in anew if somebody may have read it", path, mode.Perm())
+		return nil, fmt.Errorf("mcpauth: others can read the token store: %s has the mode %04o; chmod 600 it, and log in again if another user may have read it", path, mode.Perm())
 	case !ours(info):
 		return nil, fmt.Errorf("mcpauth: the token store %s belongs to another user; remove it, or keep the tokens elsewhere", path)
 	case info.Size() > maxStore:
-		return nil, fmt.Errorf("mcpauth: the token store %s has %d bytes, more than %d; move it away and log in anew", path, info.Size(), maxStore)
+		return nil, fmt.Errorf("mcpauth: the token store %s has %d bytes, more than %d; move it away and log in again", path, info.Size(), maxStore)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxStore+1))
 	if err != nil {
@@ -250,7 +250,7 @@ func readStore(path string) (map[string][]byte, error) {
 	}
 	all, err := parseStore(data)
 	if err != nil {
-		return nil, fmt.Errorf("mcpauth: the token store %s %w; it is left as it is: repair it, or move it away and log in anew", path, err)
+		return nil, fmt.Errorf("mcpauth: the token store %s %w; it is left as it is: repair it, or move it away and log in again", path, err)
 	}
 	return all, nil
 }
@@ -293,7 +293,7 @@ func parseStore(data []byte) (map[string][]byte, error) {
 	})
 }
 
-// members calls do with the members of a valid object, of which none may be there twice.
+// members calls do with the members of a valid object; no member may be there twice.
 func members(object []byte, do func(name string, value []byte) error) (err error) {
 	if object = bytes.TrimSpace(object); len(object) == 0 || object[0] != '{' {
 		return errNoStore
@@ -352,7 +352,7 @@ const (
 )
 
 // acquire locks a file, which it makes if need be. The lock ends when the file is closed, or
-// with the process. What is locked is never removed, for somebody might wait for it.
+// with the process. What is locked is never removed, for another process might wait for it.
 func acquire(ctx context.Context, path string, exclusive bool) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|noLink, 0o600)
 	if err != nil {

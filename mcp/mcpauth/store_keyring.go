@@ -34,8 +34,8 @@ const (
 type keyringStore struct{ service string }
 
 // NewKeyring returns a Store in the desktop's keyring (Keychain, Credential Manager, Secret
-// Service), under the name of a service. The keyring may ask the user to unlock it, which no context ends. Where
-// there is none every call fails: tokens are never written elsewhere instead.
+// Service), under the name of a service. The keyring may ask the user to unlock it, which no
+// context ends. Where there is none every call fails: tokens are never written elsewhere instead.
 func NewKeyring(service string) Store { return &keyringStore{service: service} }
 
 // Load implements Store.
@@ -44,7 +44,7 @@ func (s *keyringStore) Load(ctx context.Context, key string) ([]byte, error) {
 	if !errors.Is(err, errKeyring) {
 		return value, err
 	}
-	unlock, err := s.Lock(ctx, keyringWriters) // perhaps somebody is writing it
+	unlock, err := s.Lock(ctx, keyringWriters) // another process may be writing it
 	if err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func sumOf(text string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-var errKeyring = errors.New("is damaged; log in anew")
+var errKeyring = errors.New("is damaged; log in again")
 
 func damagedKeyring(key string) error {
 	return fmt.Errorf("mcpauth: the keyring's entry for %s %w", key, errKeyring)

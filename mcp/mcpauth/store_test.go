@@ -65,7 +65,7 @@ func TestFileStore(t *testing.T) {
 	}
 }
 
-// What somebody else could read, write or replace is of no use, and what is damaged stays.
+// What another could read, write or replace is of no use, and what is damaged stays.
 func TestFileStoreRefuses(t *testing.T) {
 	const good = `{"version":1,"tokens":{"a":{"secret":"s3cret"}}}`
 	for name, c := range map[string]struct {

@@ -8,7 +8,8 @@ import (
 	"syscall"
 )
 
-// Somebody else may have put a pipe into the place of a file, or a link to what he cannot write himself.
+// Another user may have put a pipe into the place of a file, or a link to what that user cannot
+// write.
 const (
 	dontWait = syscall.O_NONBLOCK
 	noLink   = syscall.O_NOFOLLOW

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Others may put things into a directory like /tmp: a pipe makes nobody wait, and no link has a file
-// made elsewhere.
+// Others may put things into a directory like /tmp: a pipe makes no process wait, and no link has a
+// file made elsewhere.
 func TestFileStoreAmongOthers(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -32,7 +32,7 @@ func TestFileStoreAmongOthers(t *testing.T) {
 			t.Error("a pipe has tokens")
 		}
 	case <-ctx.Done():
-		t.Error("it waits for somebody to write into a pipe")
+		t.Error("it waits for a writer of a pipe")
 		if f, err := os.OpenFile(pipe, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
 			f.Close()
 		}

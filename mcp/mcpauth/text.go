@@ -34,7 +34,7 @@ func tame(s string) string {
 }
 
 // hide takes the secrets of a form out of a text: an authorization server may
-// repeat what it was told.
+// repeat what it was notified.
 func hide(s string, form url.Values, header string) string {
 	for name, values := range form {
 		switch name {

@@ -48,8 +48,8 @@ func (tokenAnswer) String() string { return "token answer" }
 // GoString keeps the tokens out of logs.
 func (tokenAnswer) GoString() string { return "token answer" }
 
-// parseAnswer reads a token endpoint's answer. What is wrong with it is told without
-// its words.
+// parseAnswer reads a token endpoint's answer. Errors about it do not quote
+// it.
 func parseAnswer(body []byte) (*tokenAnswer, error) {
 	if end, fault := scan.Text(body, tokenDeep); fault != 0 || end != len(body) {
 		return nil, errors.New("it is not JSON")
@@ -175,7 +175,7 @@ func (c *Client) send(r *http.Request, origin *url.URL, form url.Values) ([]byte
 	return body, nil
 }
 
-// refusalOf reads an error of RFC 6749 §5.2, not yet tame; nil when it is none.
+// refusalOf reads an error of RFC 6749 §5.2, not yet tame; nil when there is none.
 func refusalOf(body []byte) *oauthError {
 	if end, fault := scan.Text(body, tokenDeep); fault != 0 || end != len(body) {
 		return nil
@@ -312,7 +312,7 @@ func (tokens) GoString() string { return "tokens" }
 func readTokens(text []byte) (*tokens, error) {
 	t := new(tokens)
 	if err := jsonv2.Unmarshal(text, t); err != nil || t.Issuer == "" || !headerSafe(t.Access) || !headerSafe(t.Refresh) {
-		return nil, errors.New("mcpauth: the tokens in the store are damaged; log in anew")
+		return nil, errors.New("mcpauth: the tokens in the store are damaged; log in again")
 	}
 	if len(t.Key) > 0 {
 		var err error
@@ -330,7 +330,7 @@ func (c *Client) take(a *tokenAnswer, before tokens, strict bool) (*tokens, erro
 	switch strings.ToLower(a.TokenType) {
 	case "dpop":
 		if t.key == nil {
-			return nil, fmt.Errorf("mcpauth: the authorization server %s has bound the token to a key that nobody has", tame(t.Issuer))
+			return nil, fmt.Errorf("mcpauth: the authorization server %s has bound the token to a key that the client does not have", tame(t.Issuer))
 		}
 		t.Type = "DPoP"
 	case "bearer":

@@ -72,7 +72,7 @@ func TestTokenEndpointIsHostile(t *testing.T) {
 		}, "status 307"},
 		"unknown type":     {func(w http.ResponseWriter) { fmt.Fprint(w, `{"access_token":"x","token_type":"mac\u001b[2J"}`) }, "characters that none may have"},
 		"another type":     {func(w http.ResponseWriter) { fmt.Fprint(w, `{"access_token":"x","token_type":"mac"}`) }, "unknown type \"mac\""},
-		"bound to no key":  {func(w http.ResponseWriter) { fmt.Fprint(w, `{"access_token":"x","token_type":"DPoP"}`) }, "nobody has"},
+		"bound to no key":  {func(w http.ResponseWriter) { fmt.Fprint(w, `{"access_token":"x","token_type":"DPoP"}`) }, "that the client does not have"},
 		"error, no string": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadRequest); fmt.Fprint(w, `{"error":{"a":1}}`) }, "status 400"},
 		"long words": {func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusBadRequest)

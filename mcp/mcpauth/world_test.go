@@ -20,7 +20,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 )
 
-// A world is some hosts on a network of its own, and a clock.
+// A world is some hosts on its own network, and a clock.
 type world struct {
 	t  testing.TB
 	mu sync.Mutex
@@ -139,7 +139,7 @@ type mcpServer struct {
 	requests  []http.Header
 }
 
-// An authServer is an authorization server: it checks what it is told as a real one does.
+// An authServer is an authorization server: it checks requests as a real one does.
 type authServer struct {
 	w         *world
 	issuer    string
@@ -186,7 +186,7 @@ func (w *world) newAS(host string) *authServer {
 	return a
 }
 
-// newServer adds the MCP server, whose tokens come from as.
+// newServer adds the MCP server that takes tokens from as.
 func (w *world) newServer(as *authServer) *mcpServer {
 	s := &mcpServer{w: w, as: as, challenge: `Bearer error="invalid_token"`}
 	s.prm = map[string]map[string]any{
@@ -352,7 +352,7 @@ func decoded(jwt string) string {
 	return string(b)
 }
 
-// user signs in at once. edit changes what his browser comes back with.
+// user signs in at once. edit changes what the browser comes back with.
 func (a *authServer) user(edit func(q url.Values)) func(context.Context, string, func(string) (string, error)) (*url.URL, error) {
 	return func(_ context.Context, redirect string, begin func(string) (string, error)) (*url.URL, error) {
 		if redirect == DefaultRedirect {

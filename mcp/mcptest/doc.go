@@ -10,6 +10,6 @@
 //		…
 //	}
 //
-// [Golden] compares what goes over the wire, in each revision, with files. [Model] and [User] are a fake
-// model and a fake user, which answer what servers ask.
+// [Golden] compares what goes over the wire, in each revision, with files. [Model] and [User] are a
+// fake model and a fake user, which answer what servers ask.
 package mcptest

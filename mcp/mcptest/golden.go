@@ -176,7 +176,7 @@ func (p placeholders) of(member, value string) string {
 	return name
 }
 
-// compare holds a transcript against its file, or writes the file.
+// compare checks a transcript against its file, or writes the file.
 func compare(tb testing.TB, file, got string) {
 	tb.Helper()
 	text, err := os.ReadFile(file) // when it is written, too: the test cache depends on what a test reads

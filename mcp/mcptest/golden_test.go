@@ -30,7 +30,7 @@ func newWeather(description string) *mcp.Server {
 	return s
 }
 
-// asked is a client whose user wants to know about Berlin.
+// asked is a client with a user that wants to know about Berlin.
 func asked() *mcp.ClientOptions {
 	return &mcp.ClientOptions{Elicit: func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
 		return &spec.ElicitResult{Action: "accept", Content: []byte(`{"city":"Berlin"}`)}, nil

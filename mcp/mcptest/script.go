@@ -39,8 +39,9 @@ func Says(text string) *spec.CreateMessageResult {
 	}
 }
 
-// UsesTool is the answer of a model that wants the result of a tool, which revisions from 2025-11-25
-// on have. id is what the result refers to; input marshals to an object, and panics otherwise.
+// UsesTool is the answer of a model that wants the result of a tool, which revisions from
+// 2025-11-25 on have. id is what the result refers to; input marshals to an object, and panics
+// otherwise.
 func UsesTool(id, name string, input any) *spec.CreateMessageResult {
 	return &spec.CreateMessageResult{
 		Role: spec.RoleAssistant, Model: fakeModel, StopReason: spec.StopToolUse,
@@ -51,13 +52,14 @@ func UsesTool(id, name string, input any) *spec.CreateMessageResult {
 const fakeModel = "fake"
 
 // A User is a fake user for ClientOptions.Elicit: they give their replies in order, to forms and to
-// pages, and keep what they were asked. Its methods may be called by any number of goroutines at once.
+// pages, and keep what they were asked. Its methods may be called by any number of goroutines at
+// once.
 type User struct {
 	script[*spec.ElicitRequestParams, *spec.ElicitResult]
 }
 
-// NewUser returns a user with these replies: see [Accepts]; &spec.ElicitResult{Action: spec.ElicitDecline}
-// refuses, and spec.ElicitCancel dismisses. The test fails as with [NewModel].
+// NewUser returns a user with these replies: see [Accepts]; &spec.ElicitResult{Action:
+// spec.ElicitDecline} refuses, and spec.ElicitCancel dismisses. The test fails as with [NewModel].
 func NewUser(tb testing.TB, replies ...*spec.ElicitResult) *User {
 	tb.Helper()
 	u := &User{}

@@ -12,7 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// asker is a server whose tool asks the user for a topic and the model about it.
+// asker is a server with a tool that asks the user for a topic and the model about it.
 func asker() *mcp.Server {
 	s := mcp.NewServer("asker", "1.0.0", nil)
 	mcp.AddTool(s, mcp.Tool{Name: "ask"}, func(ctx context.Context, _ struct{}) (string, error) {
@@ -61,7 +61,7 @@ func TestModelAndUser(t *testing.T) {
 	}
 }
 
-// A recorder is a test whose failures are looked at.
+// A recorder is a test with failures that are looked at.
 type recorder struct {
 	testing.TB
 

@@ -12,7 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// tokens is an Authorizer whose first token has expired.
+// tokens is an Authorizer with a first token that has expired.
 type tokens struct{ asked, challenged int }
 
 func (a *tokens) Authorize(_ context.Context, r *http.Request) error {
@@ -36,7 +36,8 @@ func (a *tokens) Challenge(_ context.Context, r *http.Response) (bool, error) {
 const securedOps = `"/get":{"get":{"operationId":"get"}},"/post":{"post":{"operationId":"post","requestBody":{"content":{"text/plain":{}}}}},
 	"/open":{"get":{"operationId":"open","security":[]}},"/far":{"servers":[{"url":"SERVER"}],"get":{"operationId":"far"}}`
 
-// An Authorizer is asked for each request that credentials are for, and again when the API wants others.
+// An Authorizer is asked for each request that credentials are for, and again when the API wants
+// others.
 func TestAuthorizer(t *testing.T) {
 	var auth []string
 	keep := func(w http.ResponseWriter, r *http.Request) {

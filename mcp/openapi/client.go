@@ -134,7 +134,8 @@ func rewind(r *http.Request) (err error) {
 	return err
 }
 
-// authorized sends a request with the credentials of the Authorizer, and again when it has better ones for the API.
+// authorized sends a request with the credentials of the Authorizer, and again when it has better
+// ones for the API.
 func (s *sender) authorized(r *http.Request, open bool) (*http.Response, error) {
 	if s.auth == nil || !s.trusts(r, open) {
 		return s.client.Do(r)
@@ -221,8 +222,8 @@ func (s *sender) failure(ctx context.Context, err error) error {
 	return errors.New("the API at " + s.origin + " cannot be reached: " + clean(err.Error()))
 }
 
-// read reads the body of a response, as far as the limits allow. Each event of a stream is passed on
-// when it comes; what has come when the time is over is the response.
+// read reads the body of a response, as far as the limits allow. Each event of a stream is passed
+// on when it comes; what has come when the time is over is the response.
 func (s *sender) read(ctx context.Context, resp *http.Response, event func(data string) error) (*response, error) {
 	defer resp.Body.Close()
 	out := &response{Response: resp, media: mediaName(resp.Header.Get("Content-Type")), whole: true}

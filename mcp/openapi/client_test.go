@@ -24,7 +24,7 @@ import (
 
 const getOp = `"/p":{"get":{"operationId":"op"}}`
 
-// answer calls a tool whose API answers in one way.
+// answer calls a tool of an API that answers in one way.
 func answer(t *testing.T, status int, media, body string) *spec.CallToolResult {
 	t.Helper()
 	api := serveAPI(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -50,7 +50,7 @@ func TestResponses(t *testing.T) {
 		{"34 JSON", 200, "application/json", ` {"a":1.10,"b":9007199254740993} `, `{"a":1.10,"b":9007199254740993}`, `{"a":1.10,"b":9007199254740993}`, false},
 		{"34 JSON of any type", 201, "application/vnd.x+json; charset=utf-8", `[1]`, `[1]`, `[1]`, false},
 		{"34 JSON that says it is text", 200, "text/plain", `{"a":1}`, `{"a":1}`, `{"a":1}`, false},
-		{"34 JSON that is none", 200, "application/json", `{"a":`, `{"a":`, ``, false},
+		{"34 invalid JSON", 200, "application/json", `{"a":`, `{"a":`, ``, false},
 		{"no content", 204, "", "", "204 No Content", "", false},
 		{"text", 200, "text/csv", "a,b\n", "a,b\n", "", false},
 		{"text that is long", 200, "text/plain", strings.Repeat("ü", 150), strings.Repeat("ü", 100) + "\n… the rest of 300 bytes is left out", "", false},
@@ -62,7 +62,7 @@ func TestResponses(t *testing.T) {
 		{"37 a problem", 409, "application/problem+json", `{"type":"about:blank","title":"Taken","detail":"The name is taken.","status":409,"name":"Rex"}`, "409 Conflict\nTaken\nThe name is taken.\nname: \"Rex\"", "", true},
 		{"37 a page", 502, "text/html", "<html><h1>Bad</h1>gateway</html>", "502 Bad Gateway\nBad gateway", "", true},
 		{"37 a long error", 500, "text/plain", strings.Repeat("x", 5000), "500 Internal Server Error\n" + strings.Repeat("x", maxProblem), "", true},
-		{"a status that is none", 302, "", "", "302 Found: the API redirects to , which is not followed", "", true},
+		{"an unexpected status", 302, "", "", "302 Found: the API redirects to , which is not followed", "", true},
 	} {
 		t.Run(test.row, func(t *testing.T) {
 			r := answer(t, test.status, test.media, test.body)
@@ -158,7 +158,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestDialled: of a server that the document chose, what its name leads to is checked when it is dialled.
+// TestDialled: of a server that the document chose, what its name leads to is checked when it is
+// dialled.
 func TestDialled(t *testing.T) {
 	api, err := New(docOf(getOp, `"servers":[{"url":"https://api.example.test"}]`), nil)
 	if err != nil {

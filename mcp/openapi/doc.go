@@ -2,7 +2,7 @@
 // MCP tools?
 //
 // An OpenAPI document (3.0, 3.1, or Swagger 2.0; JSON or YAML) is read once. Each of its
-// operations becomes a tool, whose calls are requests to the API:
+// operations becomes a tool; its calls are requests to the API:
 //
 //	api, err := openapi.New(document, &openapi.Options{BaseURL: "https://api.example.com/v1"})
 //	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestDocs wants the Go code of the guide to be in the examples, and the tests that it names to be there.
+// TestDocs wants the Go code of the guide to be in the examples, and the tests that it names to be
+// there.
 func TestDocs(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(name)

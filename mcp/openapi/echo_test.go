@@ -16,7 +16,7 @@ import (
 )
 
 // echo answers each request with what it was: its line, the headers that clients of HTTP do not
-// send by themselves, and its body, with multipart taken apart.
+// send on their own, and its body, with multipart taken apart.
 func echo(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain")
 	fmt.Fprintf(w, "%s %s\n", r.Method, r.RequestURI)
@@ -123,7 +123,7 @@ func textOf(r *spec.CallToolResult) string {
 	return strings.Join(all, "\n")
 }
 
-// problemOf returns what is said of an operation.
+// problemOf returns the problem of an operation.
 func problemOf(api *API, operation string) string {
 	var all []string
 	for _, p := range api.Problems() {

@@ -19,8 +19,8 @@ type inliner struct {
 	failed     bool // it becomes too large
 }
 
-// inline returns the schema of a tool without references, or nil where that would be too large. Where
-// a component is inside itself for the third time, anything is taken.
+// inline returns the schema of a tool without references, or nil where that would be too large.
+// Where a component is inside itself for the third time, anything is taken.
 func (s *shaper) inline(schema []byte) []byte {
 	in := inliner{components: map[string]*component{}}
 	for _, c := range s.components {

@@ -89,7 +89,7 @@ func pattern(w *schemaWriter, k *keyword) error {
 	return nil
 }
 
-// format keeps the formats that models know. That of a base64 text has a keyword of its own.
+// format keeps the formats that models know. That of a base64 text has its own keyword.
 func format(w *schemaWriter, k *keyword) error {
 	switch f := k.value.text(); {
 	case f == "byte":

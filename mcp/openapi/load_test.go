@@ -41,7 +41,7 @@ func TestHostileDocuments(t *testing.T) {
 		"YAML commas":           {"a: [" + strings.Repeat("x,", 250_000) + "]", "more than 200000 values in brackets"},
 		"YAML brackets":         {"a: " + strings.Repeat("[", 300_000), "200000 are allowed in YAML"},
 		"YAML bomb":             {bomb.String(), "when its aliases are expanded"},
-		"YAML that is none":     {"a: [", "no YAML"},
+		"invalid YAML":          {"a: [", "no YAML"},
 		"two YAML documents":    {"a: b\n---\nc: d", "second document"},
 		"no object":             {`["a"]`, "no OpenAPI document"},
 		"nothing":               {"", ""},
@@ -242,7 +242,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// TestFetch: a document of the web may name servers of its own origin.
+// TestFetch: a document of the web may name servers of the same origin.
 func TestFetch(t *testing.T) {
 	doc := ""
 	api := serveAPI(t, func(w http.ResponseWriter, r *http.Request) {
@@ -278,7 +278,8 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// FuzzNew: whatever a document says, it is refused, or makes tools whose names and schemas are valid.
+// FuzzNew: whatever a document says, it is refused, or makes tools with names and schemas that are
+// valid.
 func FuzzNew(f *testing.F) {
 	f.Add([]byte(`{"openapi":"3.0.3","paths":{"/p/{id}":{"get":{"parameters":[{"in":"path","name":"id","schema":{"type":"integer","nullable":true}}]}}}}`))
 	f.Add([]byte("openapi: 3.1.0\npaths:\n  /p: {post: {requestBody: {content: {application/json: {schema: {$ref: '#/components/schemas/A'}}}}}}\ncomponents: {schemas: {A: {allOf: [{$ref: '#/components/schemas/A'}, {properties: {a: {oneOf: [{const: 1}]}}}]}}}\n"))

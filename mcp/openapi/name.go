@@ -11,7 +11,7 @@ var reservedNames = map[string]bool{"search_tools": true, "describe_tools": true
 
 // nameTools names the tools of operations. A name depends on the operation alone, not on
 // the order, so an added operation renames only those that it collides with: all of these
-// get a suffix of their own method and path.
+// get a suffix from their method and path.
 func nameTools(all []*operation, limit int) {
 	same := map[string][]*operation{}
 	for _, o := range all {
@@ -121,7 +121,7 @@ func argumentName(wire string) string {
 	return name
 }
 
-// nameArguments gives each argument a name of its own: the first keeps its name, and those
+// nameArguments gives each argument its own name: the first keeps its name, and those
 // after it are prefixed with where they belong. Path parameters come first.
 func nameArguments(args []*argument) {
 	taken := map[string]bool{}

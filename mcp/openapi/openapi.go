@@ -76,8 +76,8 @@ func (p Problem) String() string {
 }
 
 // New reads a document, in JSON or YAML. It fails when the document as a whole cannot be used,
-// refers to other documents, or makes more tools than Options.MaxTools. A single operation that cannot become a
-// tool is a [Problem].
+// refers to other documents, or makes more tools than Options.MaxTools. A single operation that
+// cannot become a tool is a [Problem].
 func New(doc []byte, o *Options) (*API, error) {
 	return load(newDocument(), doc, &url.URL{}, o)
 }
@@ -132,9 +132,9 @@ func readFile(root *os.Root, name string) ([]byte, error) {
 	return raw, err
 }
 
-// Fetch reads a document from an address, which must be https, or http to loopback. Servers that the
-// document names must be of the same origin; for another one, set Options.BaseURL. Neither Options.Header nor
-// Options.Client is used for the document.
+// Fetch reads a document from an address, which must be https, or http to loopback. Servers that
+// the document names must be of the same origin; for another one, set Options.BaseURL. Neither
+// Options.Header nor Options.Client is used for the document.
 func Fetch(ctx context.Context, address string, o *Options) (*API, error) {
 	origin, err := url.Parse(address)
 	if err != nil {
@@ -163,10 +163,12 @@ func Fetch(ctx context.Context, address string, o *Options) (*API, error) {
 // CloseIdleConnections closes the connections to the API that no call uses.
 func (a *API) CloseIdleConnections() { a.sender.client.CloseIdleConnections() }
 
-// Info returns the title and the version that the document has in info, without control characters. Both may be "".
+// Info returns the title and the version that the document has in info, without control characters.
+// Both may be "".
 func (a *API) Info() (title, version string) { return a.title, a.version }
 
-// Digest returns a hash of the document and of the files that it refers to: equal ones make the same tools of the same options.
+// Digest returns a hash of the document and of the files that it refers to: equal ones make the
+// same tools of the same options.
 func (a *API) Digest() string { return a.digest }
 
 // Files returns the files that [Open] has read, the document first; none after [New] and [Fetch].
@@ -352,7 +354,7 @@ func (b *builder) finish() error {
 		size += t.size()
 	}
 	if n := len(b.api.tools); n > warnTools {
-		b.warn(nil, "there are %d tools, whose list has about %d tokens: most models choose better among fewer; choose some with Allow", n, size/bytesPerToken)
+		b.warn(nil, "there are %d tools, with a list of about %d tokens: most models choose better among fewer; choose some with Allow", n, size/bytesPerToken)
 	}
 	return nil
 }

@@ -25,9 +25,9 @@ const (
 // Options adjust how a document becomes tools. The zero value, and nil, mean the defaults.
 // They are copied; later changes have no effect.
 type Options struct {
-	// BaseURL is where the API is: paths are added to it. It may be http and a private address, as it is
-	// the program's own word. Default: the first of the document's servers, which must be https, and
-	// of which only public addresses are dialled.
+	// BaseURL is where the API is: paths are added to it. It may be http and a private address, as it
+	// is the program's own word. Default: the first of the document's servers, which must be https.
+	// Only public addresses of it are dialled.
 	BaseURL string
 	// Servers are further origins, such as "https://upload.example.com", that operations of the
 	// document may name for themselves. Header is not sent to them. Default: none, and
@@ -38,19 +38,21 @@ type Options struct {
 	// AllowPrivate lets a document that chooses the origin choose a loopback or private address.
 	AllowPrivate bool
 
-	// Header is sent with each request to the origin of the API: credentials, for example. It is
-	// not sent for operations whose security is empty, nor after a redirect to another origin. It needs BaseURL, so that
-	// no document chooses who gets it, unless that was fetched from the same origin.
+	// Header is sent with each request to the origin of the API: credentials, for example. It is not
+	// sent for operations with a security that is empty, nor after a redirect to another origin. It
+	// needs BaseURL, so that no document chooses who gets it, unless that was fetched from the same
+	// origin.
 	Header http.Header
-	// Authorizer adds credentials to the same requests as Header, which needs BaseURL as well, and is asked for better ones
-	// when the API answers with 401 or 403. Default: none.
+	// Authorizer adds credentials to the same requests as Header, which needs BaseURL as well, and is
+	// asked for better ones when the API answers with 401 or 403. Default: none.
 	Authorizer mcphttp.Authorizer
 	// Client sends the requests; its CheckRedirect is not used, and its Transport decides where names
 	// lead to. Default: a client without cookies.
 	Client *http.Client
 	// Timeout bounds a request, with its response. Default 30 s.
 	Timeout time.Duration
-	// MaxText bounds the text of a result, in bytes: lists are cut between their items. Default 25,000.
+	// MaxText bounds the text of a result, in bytes: lists are cut between their items. Default
+	// 25,000.
 	MaxText int
 
 	// Allow selects operations: "tag:repos", "GET /repos/**", "DELETE **", and names of tools such as
@@ -69,12 +71,12 @@ type Options struct {
 	OptionalHeaders bool
 	// Slim says how much of schemas is shown.
 	Slim Slim
-	// InlineRefs copies schemas into the places that refer to them, for hosts that do not follow $ref. A schema that
-	// would become too large keeps its references.
+	// InlineRefs copies schemas into the places that refer to them, for hosts that do not follow $ref.
+	// A schema that would become too large keeps its references.
 	InlineRefs bool
-	// OutputSchemas describes the results of operations whose successful answer is one object in JSON. An answer that
-	// does not fit is an error of the tool then. Off by default: such schemas are large, and many documents
-	// are wrong about them.
+	// OutputSchemas describes the results of operations with a successful answer that is one object in JSON. An answer that
+	// does not fit is an error of the tool then. Off by default: such schemas are large, and many
+	// documents are wrong about them.
 	OutputSchemas bool
 	// MediaTypes chooses the media type of a body, by operation: "PATCH /pets/{id}":
 	// "application/json-patch+json". Default: JSON before forms before multipart before the rest.

@@ -15,7 +15,8 @@ const (
 	maxLinksText = 400 // bytes of them
 )
 
-// links names the tools that go on from a result of an operation: the links of its successful responses.
+// links names the tools that go on from a result of an operation: the links of its successful
+// responses.
 func (b *builder) links(o *operation) string {
 	var hints []string
 	b.successes(o, func(_ string, r node) {
@@ -83,8 +84,8 @@ func (b *builder) successes(o *operation, f func(status string, response node)) 
 	})
 }
 
-// outputSchema returns the schema of a successful answer, where there is one kind of them and it is an object
-// in JSON, with the components that it refers to. Nil: there is none that can be shown.
+// outputSchema returns the schema of a successful answer, where there is one kind of them and it is
+// an object in JSON, with the components that it refers to. Nil: there is none that can be shown.
 func (b *builder) outputSchema(o *operation) ([]byte, error) {
 	var found node
 	n := 0
@@ -134,7 +135,8 @@ func (b *builder) outputSchema(o *operation) ([]byte, error) {
 	return w.out, nil
 }
 
-// fitting returns the result of a tool with an output schema: an error, with the text, when it does not fit.
+// fitting returns the result of a tool with an output schema: an error, with the text, when it does
+// not fit.
 func (p *plan) fitting(r *mcp.ToolResult) *mcp.ToolResult {
 	if p.output == nil || r.IsError {
 		return r

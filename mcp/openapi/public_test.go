@@ -14,8 +14,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 )
 
-// TestPublicDocuments reads the public documents in the folder $OPENAPI_DOCS: `make openapi` says which.
-// Each must load, with names and schemas that a server takes.
+// TestPublicDocuments reads the public documents in the folder $OPENAPI_DOCS: `make openapi` says
+// which. Each must load, with names and schemas that a server takes.
 func TestPublicDocuments(t *testing.T) {
 	dir := os.Getenv("OPENAPI_DOCS")
 	if dir == "" {

@@ -21,7 +21,8 @@ import (
 
 const maxFile = 8 << 20 // bytes of a file in an argument
 
-// A plan is how a call becomes a request. It is made when the document is read, and does not change.
+// A plan is how a call becomes a request. It is made when the document is read, and does not
+// change.
 type plan struct {
 	sender   *sender
 	method   string
@@ -268,8 +269,8 @@ func (p *plan) content(values [][]byte) (content []byte, media string, err error
 	return append(content, '}'), p.body.media, nil
 }
 
-// formPairs writes a property of a form: what is no list of plain values is JSON, unless the document
-// says how it nests (OpenAPI 3.1, 4.8.15.1).
+// formPairs writes a property of a form: what is no list of plain values is JSON, unless the
+// document says how it nests (OpenAPI 3.1, 4.8.15.1).
 func (a *argument) formPairs(raw []byte, indexed bool) []pair {
 	if raw[0] == '{' && a.style == styleForm {
 		return []pair{{escapeSegment(a.wire), escapeSegment(string(compact(raw)))}}

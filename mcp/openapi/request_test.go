@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRequests calls tools whose API answers with what it got.
+// TestRequests calls tools of an API that answers with what it got.
 func TestRequests(t *testing.T) {
 	api := serveAPI(t, echo)
 	const ok = `"responses":{"200":{"description":"ok"}}`

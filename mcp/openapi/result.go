@@ -113,8 +113,8 @@ func (s *sender) structured(body []byte) *mcp.ToolResult {
 	return &mcp.ToolResult{Content: []mcp.Content{mcp.Text(string(body) + note)}, StructuredContent: body}
 }
 
-// cutItems leaves items out of the end of an array, or of the largest array of an object, so that the
-// rest is no longer than limit. It returns nil when that does not help.
+// cutItems leaves items out of the end of an array, or of the largest array of an object, so that
+// the rest is no longer than limit. It returns nil when that does not help.
 func cutItems(body []byte, limit int) (out []byte, left, all int) {
 	if body[0] == '[' {
 		return cutArray(nil, body, limit)
@@ -152,8 +152,8 @@ func cutItems(body []byte, limit int) (out []byte, left, all int) {
 	return append(out, '}'), left, all
 }
 
-// cutArray appends as many items of an array as there is room for, and returns nil when there is none
-// for the first.
+// cutArray appends as many items of an array as there is room for, and returns nil when there is
+// none for the first.
 func cutArray(out, list []byte, room int) (_ []byte, left, all int) {
 	start := len(out)
 	out = append(out, '[')

@@ -17,7 +17,8 @@ func only(t *testing.T, api *API) *Tool {
 	return api.Tools()[0]
 }
 
-// schemaOf returns the schema of the argument v, and the rest of the tool's schema after the arguments.
+// schemaOf returns the schema of the argument v, and the rest of the tool's schema after the
+// arguments.
 func schemaOf(t *testing.T, schema, more string, o *Options) (v, rest string) {
 	t.Helper()
 	doc := docOf(`"/p":{"get":{"parameters":[{"in":"query","name":"v","schema":`+schema+`}]}}`, strings.Fields(more)...)

@@ -30,10 +30,11 @@ type shaper struct {
 	work       int  // bytes of schemas that may still be read
 }
 
-// errWork is behind the error of a document whose schemas lead to each other too often.
+// errWork is behind the error of a document with schemas that lead to each other too often.
 var errWork = errors.New("the schemas of the document are too complex")
 
-// spend counts reading a schema: in a document whose schemas lead to each other that may be without end.
+// spend counts reading a schema: in a document with schemas that lead to each other that may be
+// without end.
 func (s *shaper) spend(n node) error {
 	if s.work -= len(n.raw); s.work < 0 {
 		return errWork
@@ -108,8 +109,8 @@ func (s *shaper) fragment(n node, description string) (fragment, error) {
 // A schemaWriter writes one schema with all that is in it.
 type schemaWriter struct {
 	*shaper
-	within   *component // nil: a schema that is none
-	describe string     // the description of the next schema, instead of its own
+	within   *component // nil: no component
+	describe string     // the description of the next schema, in place of the one it has
 	out      []byte
 	refs     []*component
 }

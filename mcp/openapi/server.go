@@ -90,8 +90,8 @@ func (b *builder) declaredServer(n node) string {
 	return address
 }
 
-// baseOf returns where an operation is: at the base, unless it names a server of its own, which must be of
-// an origin that is allowed.
+// baseOf returns where an operation is: at the base, unless it names its own server, which must be
+// of an origin that is allowed.
 func (b *builder) baseOf(o *operation) (*url.URL, error) {
 	own := ""
 	if !b.swagger {

@@ -32,8 +32,8 @@ func escapeReserved(s string) string {
 	return b.String()
 }
 
-// scalar returns the text of a value: of a string its characters, of a number what is written, and of
-// an array or object its JSON.
+// scalar returns the text of a value: of a string its characters, of a number what is written, and
+// of an array or object its JSON.
 func scalar(raw []byte) string {
 	if raw[0] == '"' {
 		return string(scan.Unquote(raw))
@@ -147,8 +147,8 @@ func (a *argument) pairs(raw []byte, escape escaper, indexed bool) []pair {
 	return []pair{{name, join(list, object, between, between)}}
 }
 
-// deep writes a[b][c]=, and arrays as a[]= or a[0]=. OpenAPI leaves it open how values nest; this is
-// what the APIs that use it read.
+// deep writes a[b][c]=, and arrays as a[]= or a[0]=. OpenAPI leaves it open how values nest; this
+// is what the APIs that use it read.
 func deep(list []pair, name string, raw []byte, escape escaper, indexed bool) []pair {
 	switch raw[0] {
 	case 'n':

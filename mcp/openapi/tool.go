@@ -15,7 +15,8 @@ const (
 	maxToolSchema = 16 << 10 // bytes of the schema of one tool
 	bytesPerToken = 4        // about, of JSON in English
 
-	// How many bytes of schemas are read: of a small document, and for each byte of it. Public documents need 3 at most.
+	// How many bytes of schemas are read: of a small document, and for each byte of it. Public
+	// documents need 3 at most.
 	minWork = 4 << 20
 	maxWork = 16
 )
@@ -64,7 +65,7 @@ func (b *builder) tool(o *operation) (*Tool, error) {
 			t.Renamed = "Options.Edit"
 		}
 		if !validName(t.Name) {
-			return nil, fmt.Errorf("Options.Edit gave it the name %q, which is none of a tool", clip(t.Name))
+			return nil, fmt.Errorf("Options.Edit gave it the name %q, which is no valid name of a tool", clip(t.Name))
 		}
 	}
 	if t.plan, err = b.plan(o, base, body, args); err != nil {
@@ -84,7 +85,8 @@ func validName(name string) bool {
 	})
 }
 
-// annotations are hints by what RFC 9110, section 9.2, says of methods, and by what the document says.
+// annotations are hints by what RFC 9110, section 9.2, says of methods, and by what the document
+// says.
 func annotations(o *operation) *spec.ToolAnnotations {
 	a := &spec.ToolAnnotations{
 		ReadOnlyHint: safe(o.method), IdempotentHint: idempotent(o.method),
@@ -105,8 +107,8 @@ func annotations(o *operation) *spec.ToolAnnotations {
 	return a
 }
 
-// inputSchema puts the arguments and the components that they refer to into one schema. Where that is
-// too large, the components that are deepest inside are left open, then descriptions and
+// inputSchema puts the arguments and the components that they refer to into one schema. Where that
+// is too large, the components that are deepest inside are left open, then descriptions and
 // optional arguments are left out.
 func (b *builder) inputSchema(o *operation, args []*argument) ([]byte, error) {
 	schema, cut, err := b.assemble(args, false)

@@ -95,7 +95,7 @@ func (f *File) check(p *problems) {
 	}
 }
 
-// version holds a version against the rules that server and packages share.
+// version checks a version against the rules that server and packages share.
 func (p *problems) version(at, v string) {
 	p.add(!plain(v) || strings.TrimSpace(v) != v || v == "latest" || versionRange.MatchString(v), at, "must be a single version, such as 1.0.2 (got %.80q)", v)
 	p.add(length(v) > maxVersion, at, "must have at most %d characters (got %d)", maxVersion, length(v))

@@ -1,11 +1,13 @@
 // Package registry answers one question: what does the MCP registry want to know of a server?
 //
-// It is a file, server.json: what the server is called, which packages run it, and where it can be reached. New takes
-// from a server what that says of itself, and [File.JSON] returns the document once it is valid: by the JSON
-// Schema of version 2025-12-11 (static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json), which was the current one
-// on 2026-11-23, and by the rules that registry.modelcontextprotocol.io adds when a server is published
-// (modelcontextprotocol/registry v1.8.8, docs/reference/server-json/official-registry-requirements.md).
-// That a publisher owns the namespace and the packages is for the registry to find out.
+// It is a file, server.json: what the server is called, which packages run it, and where it can be
+// reached. New takes from a server what that says of itself, and [File.JSON] returns the document
+// once it is valid: by the JSON Schema of version 2025-12-11
+// (static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json), which was the current one
+// on 2026-11-23, and by the rules that registry.modelcontextprotocol.io adds when a server is
+// published (modelcontextprotocol/registry v1.8.8,
+// docs/reference/server-json/official-registry-requirements.md). That a publisher owns the
+// namespace and the packages is for the registry to find out.
 //
 //	f, err := registry.New(ctx, s, "io.github.user/weather")
 //	f.Packages = []registry.Package{{Type: "oci", Identifier: "ghcr.io/user/weather:1.0.0"}}
@@ -27,10 +29,11 @@ const schema = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server
 
 // A File is what server.json says. Empty fields are left out.
 type File struct {
-	// Name is NAMESPACE/NAME, with a namespace that the publisher owns: io.github.USER, or a domain the other way round. It
-	// is not the name that the server has on the wire.
+	// Name is NAMESPACE/NAME, with a namespace that the publisher owns: io.github.USER, or a domain
+	// the other way round. It is not the name that the server has on the wire.
 	Name string
-	// Title and Description are for people, of at most 100 characters each; the Description is required.
+	// Title and Description are for people, of at most 100 characters each; the Description is
+	// required.
 	Title, Description string
 	// Version is that of the server, not a range.
 	Version string
@@ -38,8 +41,8 @@ type File struct {
 	WebsiteURL string
 	// Icons have https addresses.
 	Icons []spec.Icon
-	// Repository is the https address of the source code, on github.com or gitlab.com. RepositoryID is the id that the host has
-	// given it, and Subfolder where in it the server is.
+	// Repository is the https address of the source code, on github.com or gitlab.com. RepositoryID is
+	// the id that the host has given it, and Subfolder where in it the server is.
 	Repository, RepositoryID, Subfolder string
 	// Packages are what runs the server at its user's, and Remotes where it runs already.
 	Packages []Package
@@ -50,13 +53,15 @@ type File struct {
 type Package struct {
 	// Type is "npm", "pypi", "nuget", "cargo", "oci" or "mcpb".
 	Type string
-	// Identifier is the name of the package; of oci the image with its tag or digest, of mcpb the https address of the file.
+	// Identifier is the name of the package; of oci the image with its tag or digest, of mcpb the
+	// https address of the file.
 	Identifier string
 	// Version is a single one. An oci package has none: it is in the Identifier. Optional for mcpb.
 	Version string
 	// SHA256 is the digest of the file, in lower-case hexadecimal. Required for mcpb.
 	SHA256 string
-	// RuntimeHint is what runs the package, such as "npx"; RuntimeArguments are for that, and Arguments for the server.
+	// RuntimeHint is what runs the package, such as "npx"; RuntimeArguments are for that, and
+	// Arguments for the server.
 	RuntimeHint                 string
 	RuntimeArguments, Arguments []Input
 	// Env are the environment variables that the server reads.
@@ -67,26 +72,27 @@ type Package struct {
 
 // A Transport is how a server is reached.
 type Transport struct {
-	// Type is "stdio" (of packages only), "streamable-http" or "sse". Default: stdio of a package, else
-	// streamable-http.
+	// Type is "stdio" (of packages only), "streamable-http" or "sse". Default: stdio of a package,
+	// else streamable-http.
 	Type string
-	// URL is the address, which may have {VARIABLES}: those of a package are its arguments and environment variables, those of a
-	// remote server are in Variables.
+	// URL is the address, which may have {VARIABLES}: those of a package are its arguments and
+	// environment variables, those of a remote server are in Variables.
 	URL string
 	// Headers are sent with each request.
 	Headers   []Input
 	Variables []Input
 }
 
-// An Input is a value that a user gives, or that is given: an environment variable, a header, an argument, a
-// variable.
+// An Input is a value that a user gives, or that is given: an environment variable, a header, an
+// argument, a variable.
 type Input struct {
-	// Name is that of the variable or header, or the argument's with its dashes. A positional argument has none: its
-	// Hint names it, unless it has a Value.
+	// Name is that of the variable or header, or the argument's with its dashes. A positional argument
+	// has none: its Hint names it, unless it has a Value.
 	Name, Hint string
 	// Description says what it is for.
 	Description string
-	// Value is fixed; Default may be changed; Placeholder is an example; Choices are all that there are.
+	// Value is fixed; Default may be changed; Placeholder is an example; Choices are all that there
+	// are.
 	Value, Default, Placeholder string
 	Choices                     []string
 	// Format is "string", "number", "boolean" or "filepath". Default string.
@@ -95,9 +101,10 @@ type Input struct {
 	Required, Secret, Repeated bool
 }
 
-// New returns a File with that name and what the server says of itself: title, description, version, website, icons with
-// https addresses. It asks the server over a connection in memory. The file is not valid yet when the server has no
-// description, or there is nothing to run or reach: see [File.JSON].
+// New returns a File with that name and what the server says of itself: title, description,
+// version, website, icons with https addresses. It asks the server over a connection in memory. The
+// file is not valid yet when the server has no description, or there is nothing to run or reach:
+// see [File.JSON].
 func New(ctx context.Context, s *mcp.Server, name string) (*File, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	mine, theirs := farcall.Pipe()
@@ -129,8 +136,9 @@ func New(ctx context.Context, s *mcp.Server, name string) (*File, error) {
 	return f, nil
 }
 
-// JSON returns server.json, indented. The error says all that is not valid, by the names of the document's
-// members: a server needs a name, a description, a version, and a package or a remote transport.
+// JSON returns server.json, indented. The error says all that is not valid, by the names of the
+// document's members: a server needs a name, a description, a version, and a package or a remote
+// transport.
 func (f *File) JSON() ([]byte, error) {
 	var p problems
 	f.check(&p)

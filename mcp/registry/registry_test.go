@@ -92,7 +92,8 @@ func TestValid(t *testing.T) {
 	}
 }
 
-// TestInvalid: each mistake is an error that names the member. Whatever the published schema refuses is among them.
+// TestInvalid: each mistake is an error that names the member. Whatever the published schema
+// refuses is among them.
 func TestInvalid(t *testing.T) {
 	valid := published(t)
 	for _, test := range []struct {
@@ -188,7 +189,7 @@ func TestInvalid(t *testing.T) {
 	f := full()
 	f.Name, f.Version, f.Remotes[1].URL = "", "", ""
 	if _, err := f.JSON(); err == nil || strings.Count(err.Error(), "server.json: ") < 3 {
-		t.Errorf("not all is said: %v", err)
+		t.Errorf("not all is reported: %v", err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// A Relay answers for a Server that has nothing of its own, as a gateway does:
+// A Relay answers for a Server that serves nothing itself, as a gateway does:
 // see mcp.ServerOptions.Relay. Its methods may be called by any number of goroutines
 // at once. mcp.ClientFrom works in all of them but Closed.
 type Relay interface { //nolint:interfacebloat // who answers for a server does all that a server does
@@ -37,8 +37,8 @@ type Relay interface { //nolint:interfacebloat // who answers for a server does 
 	// TaskSupport says whether a tool runs as a task: spec.TaskForbidden,
 	// spec.TaskOptional, spec.TaskRequired, or "", which is forbidden. A tool that
 	// is required to is refused to clients that ask for none; TaskOptional lets
-	// Forward decide. It is asked before each call of a tool by a client whose
-	// revision has tasks.
+	// Forward decide. It is asked before each call of a tool by a client with
+	// a revision that has tasks.
 	//
 	// In the legacy era the client decides, and Forward runs in the background then.
 	// In the modern era Forward does, with mcp.StartTask.
@@ -48,8 +48,8 @@ type Relay interface { //nolint:interfacebloat // who answers for a server does 
 	// updated may be called by any goroutine, and does not block, until stop is
 	// called, which is once. An error refuses the subscription.
 	Watch(ctx context.Context, uri string, updated func()) (stop func(), err error)
-	// Notified takes what a client notifies and the server does not handle by
-	// itself, in the form of the newest revision, or of its own when that has no
+	// Notified takes what a client notifies and the server does not
+	// handle, in the form of the newest revision, or of the client's when that has no
 	// such notification. It must not block: the client's next message may wait for
 	// it. params are valid until it returns.
 	Notified(ctx context.Context, method string, params jsonrpc.Raw)
@@ -60,16 +60,18 @@ type Relay interface { //nolint:interfacebloat // who answers for a server does 
 	Closed(session string)
 }
 
-// A Resumer is a [Relay] whose tasks can outlive the process: see [KeepTask].
+// A Resumer is a [Relay] with tasks that can outlive the process: see [KeepTask].
 type Resumer interface {
-	// ResumeTask goes on with a task of a process that has ended. state is what KeepTask was given. It runs in
-	// the background, as Forward does for a task, when a client asks for the task for the first time, and
-	// in the name of that client, who is its owner. A result or an error ends the task, but for [ErrTaskLeft].
+	// ResumeTask goes on with a task of a process that has ended. state is what KeepTask was given. It
+	// runs in the background, as Forward does for a task, when a client asks for the task for the
+	// first time, and in the name of that client, who is its owner. A result or an error ends the
+	// task, but for [ErrTaskLeft].
 	ResumeTask(ctx context.Context, rev *era.Revision, state []byte) (result jsonrpc.Raw, in *era.Revision, err error)
 }
 
-// ErrTaskLeft is wrapped by the error of Forward or ResumeTask, of a task for which KeepTask was called: the
-// task goes on at the server. The next request for it calls ResumeTask, in this process or in another one.
+// ErrTaskLeft is wrapped by the error of Forward or ResumeTask, of a task for which KeepTask was
+// called: the task goes on at the server. The next request for it calls ResumeTask, in this process
+// or in another one.
 var ErrTaskLeft = errors.New("relay: the task goes on at the server")
 
 // A Description is what a server offers, as a [Relay] describes it.
@@ -85,14 +87,15 @@ type Description struct {
 	Capabilities *spec.ServerCapabilities
 }
 
-// A TaskObserver is notified of the task that a server makes of a forwarded call, see [Forward]. The goroutine
-// that forwards the call calls its methods, one at a time.
+// A TaskObserver is notified of the task that a server makes of a forwarded call, see [Forward].
+// The goroutine that forwards the call calls its methods, one at a time.
 type TaskObserver interface {
-	// TaskStarted is called when the server has made a task of the call, before that is followed to its end,
-	// with the taskId and the createdAt of that task. An error ends the call, and the task is cancelled.
-	TaskStarted(id, created string) error
-	// LeavesTask reports, when the context has ended, whether the task goes on at the server. Otherwise it is
+	// TaskStarted is called when the server has made a task of the call, before that is followed to
+	// its end, with the taskId and the createdAt of that task. An error ends the call, and the task is
 	// cancelled.
+	TaskStarted(id, created string) error
+	// LeavesTask reports, when the context has ended, whether the task goes on at the server.
+	// Otherwise it is cancelled.
 	LeavesTask() bool
 }
 
@@ -111,10 +114,11 @@ type Forward struct {
 	// revision, to servers that want to know it with each request. What
 	// the _meta of Params has counts first. Nil: the client's own.
 	Info, Capabilities jsonrpc.Raw
-	// Header is added to the request over HTTP of each round. What the protocol demands counts before it.
+	// Header is added to the request over HTTP of each round. What the protocol demands counts before
+	// it.
 	Header http.Header
 	// LogLevel is what is to be logged of the call, for those servers. "": nothing
-	// is said.
+	// is described.
 	LogLevel string
 	// OnProgress gets the params of each notifications/progress in the form of the
 	// newest revision, in order, from the goroutine that reads: it must not block,
@@ -125,15 +129,17 @@ type Forward struct {
 	// Rounds answers input_required with mcp.ClientOptions.Ask and calls again, as
 	// mcp.Client.Request does. Otherwise that is the result.
 	Rounds bool
-	// Tasks is notified of the task that the server makes of the call. Nil: the task is followed all the same.
+	// Tasks is notified of the task that the server makes of the call. Nil: the task is followed all
+	// the same.
 	Tasks TaskObserver
-	// TaskID names a task that the server has made of an earlier call: that is followed to its end, and no call
-	// is made. Method is tools/call, and Params are nil or have a _meta only. Tasks is notified when the server has
-	// said that it knows the task.
+	// TaskID names a task that the server has made of an earlier call: that is followed to its end,
+	// and no call is made. Method is tools/call, and Params are nil or have a _meta only. Tasks is
+	// notified when the server has said that it knows the task.
 	TaskID string
-	// TaskCreated is the createdAt of the task that TaskID names, as Tasks got it. Servers may use an id again,
-	// after a restart above all: a task with another createdAt, or with none, belongs to another caller. It is not
-	// followed and not cancelled, and the error is jsonrpc.InvalidParams, as of a task that the server does not know.
+	// TaskCreated is the createdAt of the task that TaskID names, as Tasks got it. Servers may use an
+	// id again, after a restart above all: a task with another createdAt, or with none, belongs to
+	// another caller. It is not followed and not cancelled, and the error is jsonrpc.InvalidParams, as
+	// of a task that the server does not know.
 	TaskCreated string
 	// Task calls a tool as a task where it may be one (legacy servers). One that
 	// must be one always is.

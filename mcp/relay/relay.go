@@ -1,8 +1,8 @@
 // Package relay answers one question: how does a server forward what it is asked,
 // instead of answering it?
 //
-// A gateway needs it, and a server with tools of its own does not. A [Relay] in
-// mcp.ServerOptions answers for a server that has nothing of its own. A [Forward]
+// A gateway needs it, and a server with its own tools does not. A [Relay] in
+// mcp.ServerOptions answers for a server that serves nothing itself. A [Forward]
 // is a call that mcp.Client.Forward makes for another client. The functions work on
 // the call that a handler is answering, like those of package mcp, but on bytes.
 //
@@ -18,11 +18,11 @@ import (
 	"github.com/farcall-dev/farcall/mcp/internal/inbound"
 )
 
-// Notify sends the client whose request is being handled a notification that
+// Notify sends the client with a request that is being handled a notification that
 // belongs to the request: notifications/message, when the client wants messages
 // of that level, or notifications/progress, with the progressToken of the
 // request, when it has one. params are an object in the form of the newest
-// revision. Any other notification is sent as it is, to clients whose revision
+// revision. Any other notification is sent as it is, to clients with a revision that
 // has it.
 //
 // The progress of a task becomes its statusMessage, too: see mcp.Progress. Notify
@@ -39,7 +39,7 @@ func Notify(ctx context.Context, method string, params jsonrpc.Raw) error {
 // CheckHeaders compares the headers of the HTTP request that is being handled, a
 // tools/call, with its arguments, where the input schema of the tool wants them
 // repeated. Its error is the client's answer. It does nothing outside of a handler,
-// and for clients whose transport or revision does not repeat arguments (2026-07-28,
+// and for clients with a transport or revision that does not repeat arguments (2026-07-28,
 // Streamable HTTP, "Server Behavior for Custom Headers").
 func CheckHeaders(ctx context.Context, tool string, inputSchema jsonrpc.Raw) error {
 	c := inbound.From(ctx)
@@ -78,10 +78,11 @@ func TaskOf(ctx context.Context) TaskState {
 // maxKept bounds what KeepTask takes, in bytes.
 const maxKept = 4 << 10
 
-// KeepTask stores with the task that is being handled, or that the call may become, what [Resumer].ResumeTask needs to
-// go on with it in another process: at most 4 KiB. It is called before mcp.StartTask. It does nothing outside of
-// a handler, for a call that cannot be a task, and for one whose tasks end with the process
-// (see mcp.ServerOptions.Tasks). It fails when the store does.
+// KeepTask stores with the task that is being handled, or that the call may become, what
+// [Resumer].ResumeTask needs to go on with it in another process: at most 4 KiB. It is called
+// before mcp.StartTask. It does nothing outside of a handler, for a call that cannot be a task, and
+// for one with tasks that end with the process (see mcp.ServerOptions.Tasks). It fails when the
+// store does.
 func KeepTask(ctx context.Context, state []byte) error {
 	if len(state) > maxKept {
 		return fmt.Errorf("relay: the state of a task has %d bytes, more than %d", len(state), maxKept)
@@ -93,7 +94,7 @@ func KeepTask(ctx context.Context, state []byte) error {
 	return c.KeepTask(state)
 }
 
-// Named returns a context whose next question (mcp.Ask, mcp.Elicit and others) has
+// Named returns a context. The next question with it (mcp.Ask, mcp.Elicit and others) has
 // that name among the input requests of a call, where the client sees it. Without
 // it questions get names by what they ask. Questions of one call that are asked at
 // the same time need different names.

@@ -25,22 +25,24 @@ const (
 	maxFaults = 20       // errors of invalid entries that are reported, beside the number of the others
 )
 
-// ErrChanged is behind the error of [Skill.Read] when a file is not what the server has announced. It
-// may have changed since: [Get] returns the skill as it is now, for the user to approve again.
+// ErrChanged is behind the error of [Skill.Read] when a file is not what the server has announced.
+// It may have changed since: [Get] returns the skill as it is now, for the user to approve again.
 var ErrChanged = errors.New("skills: the file is not what the server has announced")
 
-// A Skill is what a server says of a skill. Its methods may be called by any number of goroutines at once; its fields
-// must not be changed.
+// A Skill is what a server says of a skill. Its methods may be called by any number of goroutines
+// at once; its fields must not be changed.
 type Skill struct {
 	// URI is that of the skill's SKILL.md. It is unique within a server.
 	URI string
-	// Name is a label: another skill, of this server or of another, may have it, too. The description says what the
-	// skill is for, and when to use it.
+	// Name is a label: another skill, of this server or of another, may have it, too. The description
+	// says what the skill is for, and when to use it.
 	Name, Description string
-	// Frontmatter is all that SKILL.md says of the skill, as encoding/json decodes it. Its allowed-tools and whatever else asks
-	// for rights count for nothing unless the user has approved that.
+	// Frontmatter is all that SKILL.md says of the skill, as encoding/json decodes it. Its
+	// allowed-tools and whatever else asks for rights count for nothing unless the user has approved
+	// that.
 	Frontmatter map[string]any
-	// Files are the URIs of all files of the skill, SKILL.md too, in the order of the server. Nil when Dynamic is set.
+	// Files are the URIs of all files of the skill, SKILL.md too, in the order of the server. Nil when
+	// Dynamic is set.
 	Files []string
 	// Dynamic says that the server does not announce the files: what Read returns cannot be verified.
 	Dynamic bool
@@ -56,9 +58,10 @@ type wireSkill struct {
 	Resources   jsonrpc.Raw `json:"resources"`
 }
 
-// List returns the skills that a server lists. It reads none of their files. A server may have skills that it
-// does not list: see [Get]. An error says that the server does not offer skills, or that the call has failed; entries
-// that are not valid are left out, and the error says why beside the valid ones.
+// List returns the skills that a server lists. It reads none of their files. A server may have
+// skills that it does not list: see [Get]. An error says that the server does not offer skills, or
+// that the call has failed; entries that are not valid are left out, and the error says why beside
+// the valid ones.
 func List(ctx context.Context, c *mcp.Client) ([]*Skill, error) {
 	if err := offered(c); err != nil {
 		return nil, err
@@ -116,8 +119,9 @@ func List(ctx context.Context, c *mcp.Client) ([]*Skill, error) {
 	return nil, fmt.Errorf("skills: %w: the list has more than %d pages", farcall.ErrProtocol, maxPages)
 }
 
-// Get returns the skill that has its SKILL.md at a URI, as it is now, whether the server lists it or not. The error of a
-// server that has no such skill is a *jsonrpc.Error with [jsonrpc.InvalidParams].
+// Get returns the skill that has its SKILL.md at a URI, as it is now, whether the server lists it
+// or not. The error of a server that has no such skill is a *jsonrpc.Error with
+// [jsonrpc.InvalidParams].
 func Get(ctx context.Context, c *mcp.Client, uri string) (*Skill, error) {
 	if err := offered(c); err != nil {
 		return nil, err
@@ -208,9 +212,10 @@ func plainPath(uri string) bool {
 	return true
 }
 
-// Read reads a file of the skill from the server, and returns it only if it is what the server has announced: a
-// file of the skill, of that size and digest, and SKILL.md with that frontmatter. Otherwise the error is
-// ErrChanged. The files of a Dynamic skill must be within it, and only the frontmatter is compared.
+// Read reads a file of the skill from the server, and returns it only if it is what the server has
+// announced: a file of the skill, of that size and digest, and SKILL.md with that frontmatter.
+// Otherwise the error is ErrChanged. The files of a Dynamic skill must be within it, and only the
+// frontmatter is compared.
 func (s *Skill) Read(ctx context.Context, uri string) ([]byte, error) {
 	want, known := s.files[uri]
 	if !known && (!s.Dynamic || !within(strings.TrimSuffix(s.URI, "/"+manifest), uri)) {

@@ -14,8 +14,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// The limits of the specification of Agent Skills (agentskills.io/specification), in characters, and our own of the
-// frontmatter, in bytes.
+// The limits of the specification of Agent Skills (agentskills.io/specification), in characters,
+// and our own of the frontmatter, in bytes.
 const (
 	maxName          = 64
 	maxDescription   = 1024

@@ -210,7 +210,7 @@ func (l *loader) read(name string) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case info.Mode()&fs.ModeSymlink != 0:
-		return nil, errLink // it was none when its folder was read
+		return nil, errLink // it was no link when its folder was read
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("it is no file, but of the type %s; remove it", info.Mode().Type())
 	}

@@ -84,7 +84,8 @@ func TestFrontmatter(t *testing.T) {
 	}
 }
 
-// FuzzFrontmatter: whatever a SKILL.md has, it is refused, or its frontmatter is a JSON object that fits the specification.
+// FuzzFrontmatter: whatever a SKILL.md has, it is refused, or its frontmatter is a JSON object that
+// fits the specification.
 func FuzzFrontmatter(f *testing.F) {
 	for _, s := range []string{"---\nname: pdf\ndescription: x\nmetadata: {version: \"2.1\"}\n---\n# PDF\n", "---\nname: a\n", "---\nname: &x a\ndescription: *x\n---\n", "---\n{name: a, description: \"b\"}\n---\n"} {
 		f.Add([]byte(s))

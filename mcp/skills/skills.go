@@ -30,24 +30,28 @@ type Options struct {
 	PageSize int
 	// CacheTTL is how long a client may use an entry again. Default 0: not at all.
 	CacheTTL time.Duration
-	// Visible reports whether the caller may use the skill that has its SKILL.md at a URI. It holds for
-	// the methods of the extension and for reading; for resources/list, set [mcp.ServerOptions].Visible
-	// as well. Default: every caller may use every skill.
+	// Visible reports whether the caller may use the skill that has its SKILL.md at a URI. It holds
+	// for the methods of the extension and for reading; for resources/list, set
+	// [mcp.ServerOptions].Visible as well. Default: every caller may use every skill.
 	Visible func(ctx context.Context, uri string) bool
 }
 
-// Add offers the skills below root, and declares the extension. Each folder with a SKILL.md is a skill, at any depth;
-// its path below root is that of its URI: acme/refunds is skill://acme/refunds/SKILL.md. The files are read now and
-// kept in memory, so that what is served is what was listed. A server has the skills of one root: call Add once.
+// Add offers the skills below root, and declares the extension. Each folder with a SKILL.md is a
+// skill, at any depth; its path below root is that of its URI: acme/refunds is
+// skill://acme/refunds/SKILL.md. The files are read now and kept in memory, so that what is served
+// is what was listed. A server has the skills of one root: call Add once.
 //
-// Add returns an error that says all that is wrong, and offers nothing then. A skill must satisfy the specification of
-// Agent Skills (name, description) and the limits of the extension (512 files, 16 MiB). Files and folders whose names
-// begin with a dot are left out. A symbolic link is an error: it could lead out of root. [os.DirFS] follows links that
-// are made while a file is opened; the FS of an [os.Root] does not leave its directory then either. With either of them, a named pipe that takes the place of a file while
-// the files are read blocks Add and refresh until it has a writer.
+// Add returns an error that says all that is wrong, and offers nothing then. A skill must satisfy
+// the specification of Agent Skills (name, description) and the limits of the extension (512 files,
+// 16 MiB). Files and folders with names that begin with a dot are left out. A symbolic link is an
+// error: it could lead out of root. [os.DirFS] follows links that are made while a file is opened;
+// the FS of an [os.Root] does not leave its directory then either. With either of them, a named
+// pipe that takes the place of a file while the files are read blocks Add and refresh until it has
+// a writer.
 //
-// refresh reads root again. Clients learn of new and removed files by the changed list of resources, and subscribers
-// of a file of its update. After an error what was offered stays as it was. It may be called by any number of goroutines at once.
+// refresh reads root again. Clients learn of new and removed files by the changed list of
+// resources, and subscribers of a file of its update. After an error what was offered stays as it
+// was. It may be called by any number of goroutines at once.
 func Add(s *mcp.Server, root fs.FS, o *Options) (refresh func() error, err error) {
 	set := &set{server: s, root: root}
 	if o != nil {
@@ -211,9 +215,9 @@ func (t *set) directory(ctx context.Context, p directoryParams) (r directoryResu
 	return r, err
 }
 
-// page adds those of n items, which are in the order of their URIs, that are on the page at a cursor, and returns the
-// cursor of the next page. add reports whether it has added one. A cursor is the URI that the page before ended with: so
-// it stays valid when the files change.
+// page adds those of n items, which are in the order of their URIs, that are on the page at a
+// cursor, and returns the cursor of the next page. add reports whether it has added one. A cursor
+// is the URI that the page before ended with: so it stays valid when the files change.
 func (t *set) page(cursor string, n int, uri func(int) string, add func(int) bool) (next string, err error) {
 	after, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || cursor != "" && !strings.HasPrefix(string(after), scheme) {

@@ -25,7 +25,8 @@ func skillOf(name string) *fstest.MapFile {
 	return &fstest.MapFile{Data: []byte("---\nname: " + name + "\ndescription: does " + name + "\n---\n")}
 }
 
-// tree has a skill with files of all kinds, one in a folder with another one inside it, and files that are no skill.
+// tree has a skill with files of all kinds, one in a folder with another one inside it, and files
+// that are no skill.
 func tree() fstest.MapFS {
 	return fstest.MapFS{
 		"pdf/SKILL.md":                    {Data: []byte(pdf)},
@@ -62,7 +63,8 @@ func offer(t *testing.T, root fs.FS, o *Options) (s *mcp.Server, refresh func() 
 	return s, refresh
 }
 
-// What is on the wire is what the specification has (ext-skills, specification/stable: Skill Entries, Reading Directories).
+// What is on the wire is what the specification has (ext-skills, specification/stable: Skill
+// Entries, Reading Directories).
 func TestWire(t *testing.T) {
 	s, _ := offer(t, tree(), &Options{CacheTTL: 5 * time.Minute})
 	c := serve(t, s, nil)
@@ -258,8 +260,8 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// After Refresh clients see what is there now, and those who subscribed to a file are told. After an error
-// everything is as it was.
+// After Refresh clients see what is there now, and those who subscribed to a file are notified.
+// After an error everything is as it was.
 func TestRefresh(t *testing.T) {
 	root := tree()
 	s, refresh := offer(t, root, nil)

@@ -149,7 +149,7 @@ func orEmpty(raw jsonrpc.Raw) jsonrpc.Raw {
 	return raw
 }
 
-// UnmarshalJSON stores the block b, of which it keeps nothing.
+// UnmarshalJSON stores the block b and does not keep b.
 func (c *Content) UnmarshalJSON(b []byte) error { return c.read(b, "") }
 
 // read stores the block b that is inside content of another type, if any. What
@@ -279,7 +279,7 @@ func (r *ResourceContents) write(w *writer) {
 	w.close()
 }
 
-// UnmarshalJSON stores the contents b, of which it keeps nothing.
+// UnmarshalJSON stores the contents b and does not keep b.
 func (r *ResourceContents) UnmarshalJSON(b []byte) error {
 	*r = ResourceContents{}
 	return object("resource contents", b, func(key, value []byte) error {

@@ -9,7 +9,7 @@
 // # Conventions
 //
 // A union is one flat struct: Content holds the members of every kind of
-// content, and its encoder writes those of its Type. What somebody else defines
+// content, and its encoder writes those of its Type. What another defines
 // (schemas, arguments, structured content) is jsonrpc.Raw and keeps its bytes; it
 // must be valid JSON. A member is a pointer where its zero value says something
 // else than its absence. Required arrays are written as [], never as null.

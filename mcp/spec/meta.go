@@ -6,7 +6,7 @@ import "github.com/farcall-dev/farcall/jsonrpc"
 // constants Meta… are the protocol's keys.
 type Meta map[string]any
 
-// JSONObject is an object whose members the protocol does not define. Where it
+// JSONObject is an object with the members that the protocol does not define. Where it
 // declares a capability, {} says yes and nil says no.
 type JSONObject map[string]any
 
@@ -32,7 +32,7 @@ type NotificationMetaObject struct {
 	SubscriptionID jsonrpc.ID `json:"io.modelcontextprotocol/subscriptionId,omitzero"`
 }
 
-// RequestParams are the params of a request that needs none of its own.
+// RequestParams are the params of a request without other params.
 type RequestParams struct {
 	Meta Meta `json:"_meta,omitzero"`
 }

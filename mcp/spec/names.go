@@ -25,8 +25,8 @@ const (
 	MethodSubscriptionsListen    = "subscriptions/listen"
 )
 
-// The methods of what a server asks of its client: an InputRequest, and a request
-// of its own in legacy revisions.
+// The methods of what a server asks of its client: an InputRequest, and a separate
+// request in legacy revisions.
 const (
 	MethodElicitationCreate     = "elicitation/create"
 	MethodSamplingCreateMessage = "sampling/createMessage"
@@ -72,7 +72,8 @@ const (
 	NotificationElicitationComplete = "notifications/elicitation/complete"
 )
 
-// IsMethod reports whether MCP, or its tasks extension, defines a method or notification in some revision.
+// IsMethod reports whether MCP, or its tasks extension, defines a method or notification in some
+// revision.
 func IsMethod(method string) bool {
 	switch method {
 	case MethodServerDiscover, MethodToolsList, MethodToolsCall, MethodResourcesList, MethodResourcesTemplatesList, MethodResourcesRead,

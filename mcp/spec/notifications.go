@@ -2,7 +2,7 @@ package spec
 
 import "github.com/farcall-dev/farcall/jsonrpc"
 
-// NotificationParams are the params of a notification that needs none of its own.
+// NotificationParams are the params of a notification without other params.
 type NotificationParams struct {
 	Meta Meta `json:"_meta,omitzero"`
 }

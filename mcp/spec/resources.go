@@ -15,7 +15,7 @@ type Resource struct {
 	Meta        Meta         `json:"_meta,omitzero"`
 }
 
-// ResourceTemplate describes the resources whose URIs match a template.
+// ResourceTemplate describes the resources with URIs that match a template.
 type ResourceTemplate struct {
 	URITemplate string       `json:"uriTemplate"` // RFC 6570
 	Name        string       `json:"name"`

@@ -2,7 +2,7 @@ package spec
 
 import "github.com/farcall-dev/farcall/jsonrpc"
 
-// Result is a result of which nothing but the common part is known, and the
+// Result is the known common part of a result, and the
 // whole of an empty one.
 type Result struct {
 	Meta       Meta   `json:"_meta,omitzero"`

@@ -89,7 +89,7 @@ func (m SamplingMessage) MarshalJSON() ([]byte, error) {
 	return w.bytes()
 }
 
-// UnmarshalJSON stores the message b, of which it keeps nothing.
+// UnmarshalJSON stores the message b and does not keep b.
 func (m *SamplingMessage) UnmarshalJSON(b []byte) error {
 	*m = SamplingMessage{}
 	return object("message", b, func(key, value []byte) error {
@@ -118,7 +118,7 @@ func (r CreateMessageResult) MarshalJSON() ([]byte, error) {
 	return w.bytes()
 }
 
-// UnmarshalJSON stores the result b, of which it keeps nothing.
+// UnmarshalJSON stores the result b and does not keep b.
 func (r *CreateMessageResult) UnmarshalJSON(b []byte) error {
 	*r = CreateMessageResult{}
 	return object("sampling result", b, func(key, value []byte) error {

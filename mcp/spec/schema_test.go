@@ -396,7 +396,7 @@ func TestSchema(t *testing.T) {
 }
 
 // elsewhere has the types that the schemas do not have, or that the filler writes
-// out; they have tests of their own.
+// out; they have their own tests.
 var elsewhere = []string{
 	"Content", "InputRequest", // written out
 	"ElicitSchema", "PrimitiveSchemaDefinition", "EnumOption", "EnumItems", // in the schema of a form

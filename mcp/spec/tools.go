@@ -84,7 +84,7 @@ func (r *CallToolResult) write(w *writer) {
 	w.close()
 }
 
-// UnmarshalJSON stores the result b, of which it keeps nothing.
+// UnmarshalJSON stores the result b and does not keep b.
 func (r *CallToolResult) UnmarshalJSON(b []byte) error {
 	*r = CallToolResult{}
 	return object("tool result", b, func(key, value []byte) error {
