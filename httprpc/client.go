@@ -24,7 +24,7 @@ import (
 )
 
 // idlePerHost is how many connections wait for the next call. The default of
-// net/http, 2, makes concurrent callers connect anew all the time.
+// net/http, 2, makes concurrent callers connect again all the time.
 const idlePerHost = 128
 
 // linger is how long what needs no answer goes on when its context has ended.
@@ -145,7 +145,8 @@ func (c *client) roundTrip(ctx context.Context, body *requestBody, reply func(fr
 	return c.answer(resp, reply)
 }
 
-// tell posts a frame that needs no answer. Should one come, it is given to reply, but not once tell has returned.
+// tell posts a frame that needs no answer. Should one come, it is given to reply, but not once tell
+// has returned.
 func (c *client) tell(ctx context.Context, frame []byte, reply func(frame []byte) error) error {
 	var mu sync.Mutex
 	gone := false
@@ -247,7 +248,7 @@ func (c *client) answer(resp *http.Response, reply func(frame []byte) error) err
 }
 
 // takes reports whether an answer of that media type is read as JSON. Many servers
-// call theirs text/plain, or by a type of their own.
+// call theirs text/plain, or by their own type.
 func (c *client) takes(contentType string) bool {
 	if contentType == "" || isJSON(contentType) {
 		return true
@@ -323,7 +324,7 @@ func isAnswer(body []byte) bool {
 
 // requestBody is a frame on its way out. net/http may read a body after it has
 // returned the response, but the frame is lent for the exchange only: after
-// detach nobody reads it.
+// detach the client does not read it.
 type requestBody struct {
 	mu    sync.Mutex
 	frame []byte
@@ -372,7 +373,7 @@ func (b *requestBody) detach() {
 
 // checkRedirect lets a POST follow a redirect that keeps it a POST (307, 308)
 // to the same host, or from http to https there. Anything else would turn the
-// call into a GET, or hand it, with its credentials, to somebody else.
+// call into a GET, or hand it, with its credentials, to another server.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	from := via[len(via)-1].URL
 	sameScheme := req.URL.Scheme == from.Scheme && req.URL.Host == from.Host

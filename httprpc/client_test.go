@@ -18,6 +18,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/http1/http1test"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -306,7 +307,7 @@ func TestHeadersAndUserInfo(t *testing.T) {
 // A frame is lent for the exchange only: when the answer comes early, nothing
 // reads the frame any more.
 func TestFrameIsNotReadLater(t *testing.T) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s := http1test.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusRequestEntityTooLarge)
 		io.WriteString(w, `{"jsonrpc":"2.0","error":{"code":-32012,"message":"Request too large","data":{"maxSize":1000,"unit":"bytes"}},"id":null}`)
@@ -361,9 +362,10 @@ func TestStrictAnswers(t *testing.T) {
 	}
 }
 
-// A notification whose context ends while its answer comes harms none that follows over the same connection.
+// A notification with a context that ends while its answer comes harms none that follows over the
+// same connection.
 func TestEndedContextHarmsNoOther(t *testing.T) {
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web := http1test.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.WriteHeader(http.StatusNoContent)
 	}))

@@ -17,12 +17,12 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 )
 
-// ErrConnect is wrapped by the failure of a call that reached nobody: the
+// ErrConnect is wrapped by the failure of a call that reached no server: the
 // connection could not be made, it broke before the answer was complete, or a
 // proxy could not reach the server (502, 503, 504).
 //
-// A call that took too long fails with context.DeadlineExceeded, and one whose
-// answer was not JSON-RPC over HTTP with farcall.ErrProtocol.
+// A call that took too long fails with context.DeadlineExceeded, and one with an
+// answer that is not JSON-RPC over HTTP with farcall.ErrProtocol.
 var ErrConnect = errors.New("httprpc: cannot reach the server")
 
 // StatusError is an HTTP status without a JSON-RPC answer. It wraps
@@ -30,8 +30,8 @@ var ErrConnect = errors.New("httprpc: cannot reach the server")
 type StatusError struct {
 	Code int    // the HTTP status
 	Body string // the begin of the body, quoted
-	// RetryAfter is what the header Retry-After says: at least a millisecond and at most an hour. 0: the
-	// server does not say when to come back.
+	// RetryAfter is what the header Retry-After says: at least a millisecond and at most an hour. 0:
+	// the server does not say when to come back.
 	RetryAfter time.Duration
 }
 
@@ -59,8 +59,9 @@ func (e *StatusError) Unwrap() error {
 	return farcall.ErrProtocol
 }
 
-// incomplete is the error of a JSON answer that ends too early, which is to be told from one that is malformed. net/http
-// reports it of an answer with a length, but not of one that ends with its connection, and proxies pass on what they got.
+// incomplete is the error of a JSON answer that ends too early, which differs from one that is
+// malformed. net/http reports it of an answer with a length, but not of one that ends with its
+// connection, and proxies pass on what they got.
 func incomplete(resp *http.Response, answer []byte) error {
 	toTheEnd := resp.ProtoMajor == 1 && resp.ContentLength < 0 && len(resp.TransferEncoding) == 0
 	if text := bytes.TrimRight(answer, " \t\r\n"); !toTheEnd && len(text) > 0 && (text[len(text)-1] == '}' || text[len(text)-1] == ']') {

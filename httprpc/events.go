@@ -6,8 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/internal/sse"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // events is an answer that is an event stream. It begins with the first event.
@@ -16,6 +18,7 @@ import (
 type events struct {
 	w         http.ResponseWriter
 	keepAlive time.Duration
+	rpc       *farcall.Options
 	started   bool // used by the handler's goroutines only
 
 	mu    sync.Mutex
@@ -23,7 +26,8 @@ type events struct {
 	out   *sse.Writer
 	timer *time.Timer
 	ended bool
-	err   error // sticky
+	seen  func() // tells the observer of the end; nil: there is none, or no event
+	err   error  // sticky
 }
 
 // begin sends the headers.
@@ -39,6 +43,7 @@ func (e *events) begin() {
 		e.timer = time.AfterFunc(e.keepAlive, e.beat)
 	}
 	e.w.WriteHeader(http.StatusOK)
+	e.seen = e.rpc.Observer.Begin(observe.Lifetime{Kind: observe.Stream, Transport: e.rpc.Transport})
 }
 
 // open begins the stream before there is an event.
@@ -89,6 +94,9 @@ func (e *events) end() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.ended = true
+	if e.seen != nil {
+		e.seen()
+	}
 	if e.timer != nil {
 		e.timer.Stop()
 	}

@@ -68,15 +68,15 @@ func acceptsGzip(accept []string) bool {
 	return others
 }
 
-// An inflater reads a body that was compressed: one gzip member and nothing after it. What it yields is
-// for the reader to bound.
+// An inflater reads a body that was compressed: one gzip member and nothing after it. What it
+// yields is for the reader to bound.
 type inflater struct {
 	src *bufio.Reader
 	z   *gzip.Reader // nil before the first Read
 }
 
-// inflate bounds what is read of a body, too: gzip can hold any number of blocks that yield nothing.
-// No bound is less than 0.
+// inflate bounds what is read of a body, too: gzip can hold any number of blocks that yield
+// nothing. No bound is less than 0.
 func inflate(body io.Reader, most int) *inflater {
 	if most >= 0 {
 		body = &bounded{src: body, left: int64(most) + int64(most)/8 + 1<<10}
@@ -160,7 +160,8 @@ func (h *handler) encode(w http.ResponseWriter, r *http.Request, body []byte) []
 	return body
 }
 
-// decode makes an answer what it was before it was compressed. Event streams are bounded by the event.
+// decode makes an answer what it was before it was compressed. Event streams are bounded by the
+// event.
 func (c *client) decode(resp *http.Response) error {
 	if c.opts.Gzip {
 		if accept := resp.Header["Accept-Encoding"]; accept != nil || resp.StatusCode == http.StatusUnsupportedMediaType {

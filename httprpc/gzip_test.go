@@ -15,6 +15,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/http1/http1test"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -52,7 +53,8 @@ func (r *recorded) expect(t *testing.T, sent, asked, answered string) {
 	}
 }
 
-// Each end compresses only when both want it; the client compresses once the server has said that it reads it.
+// Each end compresses only when both want it; the client compresses once the server has said that
+// it reads it.
 func TestGzipBothWays(t *testing.T) {
 	large := jsonrpc.Raw(`["` + strings.Repeat("x", 100_000) + `"]`)
 	for _, test := range []struct {
@@ -174,7 +176,8 @@ func TestAcceptEncoding(t *testing.T) {
 	}
 }
 
-// Answers that a client did not ask for so, or that are larger than they look, fail with what is wrong.
+// Answers that a client did not ask for so, or that are larger than they look, fail with what is
+// wrong.
 func TestHostileEncodingsOfAnswers(t *testing.T) {
 	bomb := gzipped(`{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 100<<20) + `"}`)
 	for name, test := range map[string]struct {
@@ -205,7 +208,7 @@ func TestHostileEncodingsOfAnswers(t *testing.T) {
 func ExampleOptions_gzip() {
 	mux := farcall.NewMux()
 	farcall.Handle(mux, "repeat", func(_ context.Context, n int) (string, error) { return strings.Repeat("far", n), nil })
-	server := httptest.NewServer(httprpc.NewHandler(mux, &httprpc.Options{Gzip: true}))
+	server := http1test.NewServer(httprpc.NewHandler(mux, &httprpc.Options{Gzip: true}))
 	defer server.Close()
 
 	x, err := httprpc.Dial(server.URL, &httprpc.Options{Gzip: true})

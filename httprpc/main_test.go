@@ -6,13 +6,13 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/http1/http1test"
 	"github.com/farcall-dev/farcall/internal/leak"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -62,7 +62,7 @@ func service(t *testing.T) *farcall.Mux {
 
 func serve(t *testing.T, h http.Handler) string {
 	t.Helper()
-	s := httptest.NewServer(h)
+	s := http1test.NewServer(h)
 	t.Cleanup(s.Close)
 	return s.URL
 }

@@ -55,13 +55,13 @@ type Options struct {
 	KeepAlive time.Duration
 
 	// Client sends the requests of the calling end; its CheckRedirect is not
-	// used. Default: a client of its own, with the proxy of the environment.
+	// used. Default: its own client, with the proxy of the environment.
 	Client *http.Client
 	// Header is sent with every request of the calling end.
 	Header http.Header
 	// MaxEvent bounds one event of an answer in bytes. Default 10 MB.
 	MaxEvent int
-	// StrictAnswers refuses answers whose media type is not application/json or one
+	// StrictAnswers refuses answers with a media type that is not application/json or one
 	// of its kin; answers of text/plain and of other types of JSON are read
 	// otherwise. It goes with farcall.Options.StrictAnswers.
 	StrictAnswers bool

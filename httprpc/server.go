@@ -67,12 +67,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	slow.Limit(h.opts.BodyTimeout).End(w, r)
 	ctx := farcall.WithTraceHeader(withOwner(r), r.Header)
 	if acceptsEvents(r.Header["Accept"]) {
-		e := events{w: w, keepAlive: h.opts.KeepAlive}
+		e := events{w: w, keepAlive: h.opts.KeepAlive, rpc: h.opts.RPC}
 		defer e.end()
 		b.out = h.responder.Respond(ctx, b.out, b.in, e.send)
 		if e.started {
 			if len(b.out) > 0 {
-				_ = e.send(b.out) // the caller has gone; nobody is left to tell
+				_ = e.send(b.out) // the caller has gone
 			}
 			return
 		}
@@ -105,7 +105,7 @@ func (h *handler) release(b *buffers) {
 	}
 }
 
-// unread answers a request whose body could not be read.
+// unread answers a request when its body could not be read.
 func (h *handler) unread(w http.ResponseWriter, r *http.Request, b *buffers, err error) {
 	var bounded *http.MaxBytesError
 	switch {
@@ -151,12 +151,12 @@ func writePatiently(w http.ResponseWriter, body []byte) {
 	for part := range slices.Chunk(body, maxPooled) {
 		slow.Answer(w)
 		if _, err := w.Write(part); err != nil {
-			return // the caller has gone; nobody is left to tell
+			return // the caller has gone
 		}
 	}
 }
 
-// overloaded answers a request for whose body there is no memory.
+// overloaded answers a request when there is no memory for its body.
 func overloaded(w http.ResponseWriter) {
 	header := w.Header()
 	header["Content-Type"] = jsonHeader

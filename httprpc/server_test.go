@@ -16,6 +16,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/http1/http1test"
 )
 
 const (
@@ -304,7 +305,7 @@ func TestEventsToNobody(t *testing.T) {
 		ended <- err
 		return nil, err
 	})
-	s := httptest.NewServer(httprpc.NewHandler(h, nil))
+	s := http1test.NewServer(httprpc.NewHandler(h, nil))
 	defer s.Close()
 	conn, err := net.Dial("tcp", s.Listener.Addr().String())
 	if err != nil {

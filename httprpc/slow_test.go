@@ -61,8 +61,8 @@ func (h *hasty) Close() error {
 	return h.Conn.Close()
 }
 
-// hurried is a server of hasty connections.
-type hurried struct {
+// timedServer is a server of hasty connections.
+type timedServer struct {
 	t    *testing.T
 	pace time.Duration
 	held atomic.Int64
@@ -70,7 +70,7 @@ type hurried struct {
 	done chan struct{}
 }
 
-func (s *hurried) Accept() (net.Conn, error) {
+func (s *timedServer) Accept() (net.Conn, error) {
 	select {
 	case c := <-s.made:
 		return c, nil
@@ -79,12 +79,12 @@ func (s *hurried) Accept() (net.Conn, error) {
 	}
 }
 
-func (s *hurried) Close() error   { return nil }
-func (s *hurried) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
+func (s *timedServer) Close() error   { return nil }
+func (s *timedServer) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-func hurry(t *testing.T, o *httprpc.Options) *hurried {
+func serveTimed(t *testing.T, o *httprpc.Options) *timedServer {
 	t.Helper()
-	s := &hurried{t: t, pace: pace, made: make(chan net.Conn), done: make(chan struct{})}
+	s := &timedServer{t: t, pace: pace, made: make(chan net.Conn), done: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle("/rpc", httprpc.NewHandler(service(t), o))
 	mux.Handle("/stream", httprpc.NewStreamHandler(service(t), o))
@@ -99,7 +99,7 @@ func hurry(t *testing.T, o *httprpc.Options) *hurried {
 }
 
 // dial makes a connection that holds nothing: each byte waits for its reader.
-func (s *hurried) dial() (net.Conn, *hasty) {
+func (s *timedServer) dial() (net.Conn, *hasty) {
 	mine, theirs := net.Pipe()
 	s.t.Cleanup(func() { mine.Close() })
 	h := &hasty{Conn: theirs, pace: s.pace, closed: make(chan struct{})}
@@ -108,7 +108,7 @@ func (s *hurried) dial() (net.Conn, *hasty) {
 }
 
 // free waits until no handler is held, and the connection is not either.
-func (s *hurried) free(h *hasty) {
+func (s *timedServer) free(h *hasty) {
 	s.t.Helper()
 	select {
 	case <-h.closed:
@@ -131,7 +131,7 @@ func echo(size int) string {
 	return `{"jsonrpc":"2.0","id":1,"method":"echo","params":["` + strings.Repeat("x", size) + `"]}`
 }
 
-// Whoever does not read holds no handler, and in the end no connection.
+// A client that does not read holds no handler, and in the end no connection.
 func TestDeafClients(t *testing.T) {
 	const count = `{"jsonrpc":"2.0","id":1,"progressToken":1,"method":"count","params":{"to":100}}`
 	for name, request := range map[string]string{
@@ -148,7 +148,7 @@ func TestDeafClients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := hurry(t, &httprpc.Options{KeepAlive: 100 * time.Millisecond})
+			s := serveTimed(t, &httprpc.Options{KeepAlive: 100 * time.Millisecond})
 			conn, theirs := s.dial()
 			if _, err := io.WriteString(conn, request); err != nil {
 				t.Fatal(err)
@@ -175,7 +175,7 @@ func TestSlowBodies(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				s := hurry(t, nil)
+				s := serveTimed(t, nil)
 				s.pace = 1
 				conn, theirs := s.dial()
 				head, body, _ := strings.Cut(c.request, "\r\n\r\n")

@@ -55,7 +55,7 @@ func (h *streamHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		slow.AnswerNothing(w, http.StatusNoContent)
 		return
 	}
-	e := &events{w: w, keepAlive: h.opts.KeepAlive}
+	e := &events{w: w, keepAlive: h.opts.KeepAlive, rpc: h.opts.RPC}
 	defer e.end()
 	if e.open() != nil {
 		return
@@ -67,7 +67,7 @@ func (h *streamHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil && !h.fail(e, q.id, err) {
 		return
 	}
-	_ = e.event(sse.Event{ID: doneID, Data: []byte("[DONE]")}) // the caller has gone; nobody is left to tell
+	_ = e.event(sse.Event{ID: doneID, Data: []byte("[DONE]")}) // the caller has gone
 }
 
 // run sends the values of a method.

@@ -48,7 +48,7 @@ func TestStreamHandler(t *testing.T) {
 	}
 }
 
-// An EventSource that comes back after the end is told to stay away.
+// An EventSource that reconnects after the end gets the status that stops it.
 func TestStreamIsNotRepeated(t *testing.T) {
 	address := serve(t, httprpc.NewStreamHandler(service(t), nil))
 	status, _, got := request(t, "GET", address+"?method=add&params=[2,3]", "", "Last-Event-ID: done")

@@ -24,8 +24,8 @@ func allocated(f func()) (bytes, times uint64) {
 	return after.TotalAlloc - before.TotalAlloc, after.Mallocs - before.Mallocs
 }
 
-// TestIdleBytes bounds what an idle connection takes beside its goroutine and the socket: a server may have
-// very many.
+// TestIdleBytes bounds what an idle connection takes beside its goroutine and the socket: a server
+// may have very many.
 func TestIdleBytes(t *testing.T) {
 	if strconv.IntSize != 64 {
 		t.Skip("the bounds are those of 64 bits")

@@ -53,7 +53,7 @@ type input struct {
 	buf  *buffer // nil while there is nothing
 	r, w int     // what is unread is buf.b[r:w]
 
-	conn *conn       // whose input it is
+	conn *conn       // the owner of the input
 	loan budget.Loan // what a buffer of more than budget.Free holds
 }
 
@@ -68,7 +68,7 @@ func (in *input) unread() []byte {
 // release is called.
 func (in *input) take(n int) { in.r += n }
 
-// keep cuts off what was taken: its memory is never written again, and whoever
+// keep cuts off what was taken: its memory is never written again, and code that
 // keeps it answers for it. A few bytes that are left move, so that they do not
 // hold the memory of a large frame.
 func (in *input) keep() {

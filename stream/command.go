@@ -31,9 +31,9 @@ const (
 //
 // Close closes the child's standard input and waits for its exit, at most
 // [Options.Grace]. Then it sends SIGTERM, waits as long again, and sends
-// SIGKILL. On unix the child leads a process group of its own and the signals
+// SIGKILL. On unix the child leads its own process group and the signals
 // go to the group, so that what the child has started ends too; the group is
-// killed as well when the child exits by itself. Only a process that has left
+// killed as well when the child exits unasked. Only a process that has left
 // the group can survive. On linux the child is also killed when this process
 // dies. On other systems Close kills the child alone.
 //
@@ -56,7 +56,8 @@ func Command(cmd *exec.Cmd, framing Framing, o *Options) (farcall.Transport, err
 	return New(p, framing, o), nil
 }
 
-// nameOf is what a command calls itself: its first argument, which is its path unless it was changed.
+// nameOf is what a command calls itself: its first argument, which is its path unless it was
+// changed.
 func nameOf(cmd *exec.Cmd) string {
 	if len(cmd.Args) > 0 && cmd.Args[0] != "" {
 		return filepath.Base(cmd.Args[0])
@@ -103,7 +104,7 @@ type child struct {
 	stopErr  error
 
 	mu     sync.Mutex
-	reaped bool // its process id may be somebody else's
+	reaped bool // another process may have its id
 }
 
 // start starts the child and the goroutine that reaps it.

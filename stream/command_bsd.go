@@ -5,7 +5,7 @@ package stream
 import "syscall"
 
 // zombies: there is no portable way to wait for a child without reaping it. Its
-// group is killed right after, which would hit a stranger only if the process id
+// group is killed right after, which would hit another process only if the process id
 // went around in between.
 const zombies = false
 

@@ -129,7 +129,7 @@ func TestCommandEnds(t *testing.T) {
 	}
 }
 
-// TestCommandOnExit: it is told before Read is, also when Close ends the child.
+// TestCommandOnExit: it is called before Read returns, also when Close ends the child.
 func TestCommandOnExit(t *testing.T) {
 	for _, mode := range []string{"crash", "stdio"} {
 		var told []*ExitError
@@ -386,7 +386,7 @@ func TestStdio(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	t.Run("nobody reads", func(t *testing.T) {
+	t.Run("no reader", func(t *testing.T) {
 		cmd := self("stdio")
 		var stderr strings.Builder
 		cmd.Stderr = &stderr

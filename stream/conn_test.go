@@ -83,7 +83,8 @@ func namedPipe(t *testing.T) (a, b io.ReadWriteCloser) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if os.Getenv("FARCALL_WINE") != "" { // Wine 8 gives the first client no server: see TestPipe of npipe
+	if os.Getenv("FARCALL_WINE") != "" {
+		// Wine 8 gives the first client no server: see TestPipe of npipe
 		lost, err := npipe.Dial(t.Context(), name)
 		if err != nil {
 			t.Fatal(err)
@@ -347,14 +348,14 @@ func TestTryWrite(t *testing.T) {
 					}
 					return frames
 				}
-				for done := true; done; {
-					var err error
-					if done, err = try.TryWrite(send(5)...); err != nil {
+				for rests := 0; rests < 2; rests++ { // the second time there is a rest already
+					done, err := try.TryWrite(send(5)...)
+					if err != nil {
 						t.Fatal(err)
 					}
-				}
-				if done, err := try.TryWrite(send(3)...); done || err != nil {
-					t.Fatalf("more, with a rest: %v, %v", done, err)
+					if done { // the system takes more later than it said
+						rests = -1
+					}
 				}
 				written, last := make(chan error), send(4)
 				go func() { written <- errors.Join(a.Write(last...), a.Write()) }()
@@ -481,7 +482,7 @@ func TestDial(t *testing.T) {
 		tr.Close()
 		l.Close()
 		if _, err := Dial(t.Context(), "tcp", l.Addr().String(), Header, o); err == nil || !strings.HasPrefix(err.Error(), "stream: dial tcp") {
-			t.Errorf("nobody listens: %v", err)
+			t.Errorf("no listener: %v", err)
 		}
 	}
 	if _, err := Dial(t.Context(), "udp", "127.0.0.1:1", NDJSON, nil); err == nil {

@@ -144,7 +144,7 @@ func (c *conn) locateHeader() bool {
 	return false
 }
 
-// lost refuses what cannot be told apart from what follows, and ends the
+// lost refuses what cannot be separated from what follows, and ends the
 // stream.
 func (c *conn) lost(err error) {
 	c.in.take(len(c.in.unread()))

@@ -286,8 +286,9 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// FuzzRaw checks that the result of Raw and Detect does not depend on how the bytes arrive, that texts are
-// found where a decoder finds them, and that one that is broken does not spoil those on later lines.
+// FuzzRaw checks that the result of Raw and Detect does not depend on how the bytes arrive, that
+// texts are found where a decoder finds them, and that one that is broken does not spoil those on
+// later lines.
 func FuzzRaw(f *testing.F) {
 	f.Add([]byte(`{"a":[1,true,"}"]}[]`), uint8(3))
 	f.Add([]byte("{\n\"a\": {}\n}\n[,\n{}"), uint8(1))

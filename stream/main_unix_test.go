@@ -36,7 +36,7 @@ func playParent(mode string) int {
 		}
 		_ = pipe
 		return 7
-	case "middle": // has a child of its own and is killed
+	case "middle": // has its own child and is killed
 		cmd.Stdout = nil
 		t, err := Command(cmd, NDJSON, nil)
 		if err != nil {

@@ -4,7 +4,7 @@ package stream
 
 import "io"
 
-// raw is for systems whose descriptors can be read without blocking.
+// raw is for systems with descriptors that can be read without blocking.
 type raw struct{}
 
 func newRaw(io.ReadWriteCloser, *input) *raw { return nil }

@@ -92,7 +92,7 @@ func (r *raw) read(limit int) error {
 	r.limit, r.readErr = limit, nil
 	err := r.in.Read(r.readable)
 	if r.child && errors.Is(err, os.ErrDeadlineExceeded) {
-		// The child has ended, though somebody else may hold its output open:
+		// The child has ended, though another process may hold its output open:
 		// what it said before is there without waiting.
 		before := len(r.input.unread())
 		if err := r.in.Control(func(fd uintptr) { r.readable(fd) }); err != nil {
@@ -143,7 +143,8 @@ func (r *raw) write(p []byte) (n int, err error) {
 	switch {
 	case err == nil:
 		err = r.writeErr
-	case !errors.Is(err, os.ErrDeadlineExceeded): // of files it is an error of package poll, which has no name
+	case !errors.Is(err, os.ErrDeadlineExceeded):
+		// of files it is an error of package poll, which has no name
 		err = os.ErrClosed
 	}
 	return r.written, err

@@ -95,7 +95,7 @@ func (c *conn) brokenText(p []byte) {
 	c.scanned = 0
 }
 
-// wholeText takes the text p, to whose end was read.
+// wholeText takes the text p, which was read to its end.
 func (c *conn) wholeText(p []byte) {
 	c.scanned = 0
 	c.after = true

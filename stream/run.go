@@ -10,18 +10,21 @@ import (
 	"time"
 )
 
-// leftover bounds how long the pipes of a child are read after its exit: a process that has left its group may hold them open.
+// leftover bounds how long the pipes of a child are read after its exit: a process that has left
+// its group may hold them open.
 const leftover = 100 * time.Millisecond
 
 // ErrTooMuchOutput is the error of [Run] for a child that writes more than it may.
 var ErrTooMuchOutput = errors.New("stream: the child has written more than it may")
 
-// Run starts a child process, writes input to its standard input, closes that, and returns what the child has written to its
-// standard output when it has exited with status 0. The rules of [Command] for the command and for what becomes of the
-// child hold here, too, except that a child is killed at once, with all of its process group: when the context ends, and
-// when it writes more than most bytes.
+// Run starts a child process, writes input to its standard input, closes that, and returns what the
+// child has written to its standard output when it has exited with status 0. The rules of [Command]
+// for the command and for what becomes of the child hold here, too, except that a child is killed
+// at once, with all of its process group: when the context ends, and when it writes more than most
+// bytes.
 //
-// The error is an *[ExitError] for another status, the context's when that has ended, or [ErrTooMuchOutput].
+// The error is an *[ExitError] for another status, the context's when that has ended, or
+// [ErrTooMuchOutput].
 func Run(ctx context.Context, cmd *exec.Cmd, input []byte, most int) (output []byte, err error) {
 	if cmd.Stdin != nil || cmd.Stdout != nil {
 		return nil, errors.New("stream: Run needs the command's Stdin and Stdout for itself; leave them nil")

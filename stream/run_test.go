@@ -37,7 +37,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// A child that does not end is killed with all that it has started, when the context ends or its output is too much.
+// A child that does not end is killed with all that it has started, when the context ends or its
+// output is too much.
 func TestRunKillsGroup(t *testing.T) {
 	for name, script := range map[string]string{
 		"hangs":          "sleep 1000 & echo $! >&2; wait",

@@ -27,8 +27,8 @@ type stdio struct{ in, out *os.File }
 func (s *stdio) Read(p []byte) (int, error)  { return s.in.Read(p) }
 func (s *stdio) Write(p []byte) (int, error) { return s.out.Write(p) }
 
-// ended tells the end of the input from the end of the connection: a program that closes standard input may
-// wait for the answers (printf … | program).
+// ended tells the end of the input from the end of the connection: a program that closes standard
+// input may wait for the answers (printf … | program).
 func (s *stdio) ended(cause error) error {
 	if errors.Is(cause, io.EOF) {
 		return inputEndError{}
@@ -36,7 +36,7 @@ func (s *stdio) ended(cause error) error {
 	return fmt.Errorf("stream: read: %w", cause)
 }
 
-// An inputEndError is io.EOF of an input whose output is open.
+// An inputEndError is io.EOF of an input while the output is open.
 type inputEndError struct{}
 
 func (inputEndError) Error() string { return io.EOF.Error() }

@@ -24,8 +24,8 @@ func reopen(f *os.File, mode int) *os.File {
 	}
 	kind := info.Mode() & os.ModeType
 	if runtime.GOOS == "linux" && (kind == os.ModeNamedPipe || kind&os.ModeCharDevice != 0) {
-		// Opened anew it is non-blocking for us alone. The mode would otherwise be
-		// shared with whoever inherited it: a shell and its terminal, for one.
+		// Opened again it is non-blocking for us alone. The mode would otherwise be
+		// shared with each process that inherited it: a shell and its terminal, for one.
 		path := "/proc/self/fd/" + strconv.Itoa(int(f.Fd()))
 		if g, err := os.OpenFile(path, mode|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0); err == nil {
 			return g

@@ -53,7 +53,7 @@ const (
 	// NDJSON is newline-delimited JSON: one line, one message. A line may end
 	// with \r\n, blank lines are skipped, and the last line needs no end.
 	NDJSON Framing = iota
-	// Header is the base protocol of language servers: header lines, of which
+	// Header is the base protocol of language servers: header lines; of these,
 	// Content-Length counts, then an empty line, then the message.
 	Header
 	// Raw is one JSON text after another, objects and arrays, with any white space between
@@ -104,7 +104,7 @@ type Options struct {
 	// than the limits it gets the beginning, and whole is false. It runs in the
 	// goroutine that reads and must not keep p. Default none: all are frames.
 	Skip func(p []byte, whole bool) bool
-	// OnExit is told once how a child process has ended, before Read is. Read
+	// OnExit is called once with how a child process has ended, before Read returns it. Read
 	// and Close wait for it. Default none.
 	OnExit func(*ExitError)
 }
@@ -132,7 +132,8 @@ func New(rwc io.ReadWriteCloser, framing Framing, o *Options) farcall.Transport 
 	if c.maxHeader <= 0 {
 		c.maxHeader = defaultHeader
 	}
-	c.max, c.maxHeader = min(c.max, math.MaxInt/2), min(c.maxHeader, math.MaxInt/2) // so that sums do not overflow
+	// so that sums do not overflow
+	c.max, c.maxHeader = min(c.max, math.MaxInt/2), min(c.maxHeader, math.MaxInt/2)
 	c.timeout = slow.FrameLimit(o.FrameTimeout)
 	c.in.loan = budget.Lend(o.Budget)
 	c.in.conn = c
@@ -165,11 +166,12 @@ type conn struct {
 	refusal *refusedError // what Read returns next
 	size    int           // when ready: the length of the frame that is there
 	step    int           // when ready: what is to be taken with it
-	scanned int           // the first bytes of what was read that hold no line end, or belong to the text
-	need    int           // length of the message after the header, -1 before
-	skip    int64         // bytes of a refused message that are still to come
-	text    *text         // with Raw, and while Detect does not know
-	empty   int           // reads in a row that gave nothing
+	// the first bytes of what was read that hold no line end, or belong to the text
+	scanned int
+	need    int   // length of the message after the header, -1 before
+	skip    int64 // bytes of a refused message that are still to come
+	text    *text // with Raw, and while Detect does not know
+	empty   int   // reads in a row that gave nothing
 
 	// Side by side they take eight bytes, and apart eight each.
 	header bool // the framing is Header
@@ -239,7 +241,8 @@ func (c *conn) take() ([]byte, error) {
 	return frame, nil
 }
 
-// A refusedError refuses one frame. Peers want to know how it begins: who waits for it has to be told.
+// A refusedError refuses one frame. Peers want to know how it begins: who waits for it has to learn
+// of it.
 type refusedError struct {
 	reason *jsonrpc.Error
 	begins []byte

@@ -14,7 +14,7 @@ import (
 
 const (
 	maxHead = 48  // of what goes before or after a frame
-	tail    = 512 // of a large frame is copied, so that its line end needs no write of its own
+	tail    = 512 // of a large frame is copied, so that its line end needs no separate write
 )
 
 // Write writes whole frames. Small ones share one write; of a large one only
@@ -57,7 +57,7 @@ func (c *conn) write(frames [][]byte, try bool) (done bool, err error) {
 		o.buf.release()
 	}
 	if o.err != nil {
-		// Part of a frame may have gone out: nothing that follows would be
+		// Part of a frame may have gone out: what follows would not be
 		// understood.
 		c.werr = c.failed(o.err)
 		c.rest = nil

@@ -96,7 +96,7 @@ func handshake(t *testing.T, conn net.Conn) {
 	}
 }
 
-// masked begins a text message of so many bytes, of which only some follow. The
+// masked begins a text message of so many bytes; only some follow. The
 // mask is zero.
 func masked(size, follow int) []byte {
 	return append([]byte{0x81, 0x80 | 127, 0, 0, 0, 0, byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size), 0, 0, 0, 0}, message(size)[:follow]...)
@@ -121,7 +121,8 @@ func TestOldestUnauthenticatedMessageGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	said, _ := io.ReadAll(conns[0])
-	if !bytes.Contains(said, []byte("-32010")) || !bytes.Contains(said, []byte("\x03\xf5no memory")) { // 1013
+	if !bytes.Contains(said, []byte("-32010")) || !bytes.Contains(said, []byte("\x03\xf5no memory")) {
+		// 1013
 		t.Errorf("the connection ended with %q", said)
 	}
 	for _, p := range peers {

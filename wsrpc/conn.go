@@ -51,7 +51,7 @@ type conn struct {
 	// Writing.
 	busy    atomic.Bool                   // a Write is under way
 	later   [][]byte                      // frames that TryWrite has put off
-	written atomic.Pointer[chan struct{}] // gets a value after each Write; nil when nobody waits
+	written atomic.Pointer[chan struct{}] // gets a value after each Write; nil when no goroutine waits
 
 	// Closing and pings.
 	mu     sync.Mutex
@@ -64,7 +64,7 @@ type conn struct {
 	sent   int64 // at the last beat; used by beat alone
 }
 
-// tryConn is a conn whose writes can be tried without blocking.
+// tryConn is a conn with writes that can be tried without blocking.
 type tryConn struct{ *conn }
 
 func newTransport(ws *websocket.Conn, w *wire, reader *bufio.Reader, b *farcall.Budget, o *Options) farcall.Transport {
@@ -174,7 +174,8 @@ func (c *conn) tooLong() *ending {
 	return &ending{e, websocket.StatusMessageTooBig, reason}
 }
 
-// notUTF8 refuses a text message that is not UTF-8. RFC 6455 §8.1 demands the end of the connection.
+// notUTF8 refuses a text message that is not UTF-8. RFC 6455 §8.1 demands the end of the
+// connection.
 func notUTF8() *ending {
 	const reason = "the text message is not valid UTF-8"
 	return &ending{jsonrpc.Refusal(jsonrpc.ParseError, reason), websocket.StatusInvalidFramePayloadData, reason}
@@ -246,8 +247,8 @@ func (c *conn) Buffered() bool {
 	return whole(have)
 }
 
-// whole reports whether reading the frames in p (RFC 6455 §5.2) brings a message, or the end. Pings and the
-// beginning of a message are none: who waits for what follows them may wait for ever.
+// whole reports whether reading the frames in p (RFC 6455 §5.2) brings a message, or the end. Pings
+// and the beginning of a message bring none: who waits for what follows them may wait for ever.
 func whole(p []byte) bool {
 	for len(p) >= 2 {
 		op, head, size := p[0]&15, 2, uint64(p[1]&127)
@@ -299,7 +300,7 @@ func (c *conn) giveUp() error {
 	return fmt.Errorf("wsrpc: %s", c.reason)
 }
 
-// closing is io.EOF of a connection of which no half stays open: RFC 6455 §5.5.1.
+// closing is io.EOF of a connection without an open half: RFC 6455 §5.5.1.
 type closing struct{}
 
 func (closing) Error() string  { return io.EOF.Error() }

@@ -18,7 +18,7 @@ import (
 )
 
 // ErrConnect is wrapped by the failure of [Dial] when no WebSocket connection
-// could be made: nobody answered, or the answer was a refusal.
+// could be made: no server answered, or the answer was a refusal.
 //
 // Dial fails with the context's error when that ended first, and with
 // farcall.ErrProtocol when the answer was not one to a WebSocket handshake.

@@ -21,7 +21,7 @@
 //
 // Close sends a close frame and gives the other end a second to answer it.
 // A connection that the other end closes with status 1000 or 1001, or with none,
-// ends with io.EOF. A connection whose bytes violate the framing, such as an unmasked
+// ends with io.EOF. A connection with bytes that violate the framing, such as an unmasked
 // frame of a client, is closed with status 1002, and ends with [farcall.ErrProtocol].
 //
 // # Memory

@@ -38,7 +38,7 @@ type wire struct {
 	rwc   io.ReadWriteCloser
 	sock  syscall.RawConn // nil where bytes cannot be written past rwc
 	alive atomic.Bool     // bytes have arrived since this was last reset
-	conn  net.Conn        // whose reads can be interrupted; may be nil
+	conn  net.Conn        // its reads can be interrupted; may be nil
 	limit slow.Limit      // of a message that has begun
 	late  func()          // called when it takes longer
 	watch atomic.Pointer[slow.Frame]

@@ -164,7 +164,7 @@ func (u *upgrade) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return hijacked{u.wire, conn}, bufio.NewReadWriter(u.reader, bufio.NewWriterSize(u.wire, acceptWrite)), nil
 }
 
-// hijacked is a net.Conn whose bytes go through the wire.
+// hijacked is a net.Conn; its bytes go through the wire.
 type hijacked struct {
 	io.ReadWriteCloser
 	conn net.Conn
