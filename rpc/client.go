@@ -11,18 +11,19 @@ import (
 	"github.com/farcall-dev/farcall"
 )
 
-// ErrUnknown is wrapped by the failure of a call that was sent, or may have been, before the connection broke:
-// whether it had an effect is not known. It is not sent again; do so if that does no harm.
+// ErrUnknown is wrapped by the failure of a call that was sent, or may have been, before the
+// connection broke: whether it had an effect is not known. It is not sent again; do so if that does
+// no harm.
 var ErrUnknown = errors.New("rpc: sent: unknown")
 
 var errClosed = errors.New("the client was closed")
 
-// A Client calls one server and stays connected to it. Its methods may be called by any number of goroutines at
-// once.
+// A Client calls one server and stays connected to it. Its methods may be called by any number of
+// goroutines at once.
 //
-// While there is no connection a call waits for one, as long as its context lasts. One that was not sent when
-// the connection broke (its error wraps [farcall.ErrNotSent]) is sent over the next; another one fails with
-// [ErrUnknown].
+// While there is no connection a call waits for one, as long as its context lasts. One that was not
+// sent when the connection broke (its error wraps [farcall.ErrNotSent]) is sent over the next;
+// another one fails with [ErrUnknown].
 type Client struct {
 	o      Options
 	dial   func(context.Context) (farcall.Transport, error) // nil: HTTP, which has no connection to lose
@@ -48,7 +49,8 @@ func (c *Client) Notify(ctx context.Context, method string, params any) error {
 	return c.over(ctx, method, func(p *farcall.Peer) error { return p.Notify(ctx, method, params) })
 }
 
-// Done implements [farcall.Caller]: it is closed when the client is, by Close or after Options.MaxAttempts.
+// Done implements [farcall.Caller]: it is closed when the client is, by Close or after
+// Options.MaxAttempts.
 func (c *Client) Done() <-chan struct{} { return c.ctx.Done() }
 
 // over sends something over the connection, and again over the next one when it was not sent.
@@ -69,8 +71,8 @@ func (c *Client) over(ctx context.Context, method string, send func(*farcall.Pee
 	}
 }
 
-// Peer returns the connection as it is now, for batches and what else a Client has no method for. It waits
-// for one, as long as the context lasts.
+// Peer returns the connection as it is now, for batches and what else a Client has no method for.
+// It waits for one, as long as the context lasts.
 func (c *Client) Peer(ctx context.Context) (*farcall.Peer, error) {
 	for {
 		c.mu.Lock()
@@ -94,7 +96,8 @@ func (c *Client) Peer(ctx context.Context) (*farcall.Peer, error) {
 // Close ends the connection and all calls, and waits until nothing of the client runs.
 func (c *Client) Close() error { return c.end((*farcall.Peer).Close) }
 
-// Shutdown lets the calls that the server has made finish, as long as the context lasts, and closes the client.
+// Shutdown lets the calls that the server has made finish, as long as the context lasts, and closes
+// the client.
 func (c *Client) Shutdown(ctx context.Context) error {
 	return c.end(func(p *farcall.Peer) error { return p.Shutdown(ctx) })
 }

@@ -96,8 +96,8 @@ func TestStateString(t *testing.T) {
 	}
 }
 
-// TestConnectsAnew cuts the connection while calls are in flight: those fail with ErrUnknown, later ones wait for
-// the next connection, and OnState gets each change of state.
+// TestConnectsAnew cuts the connection while calls are in flight: those fail with ErrUnknown, later
+// ones wait for the next connection, and OnState gets each change of state.
 func TestConnectsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
@@ -142,8 +142,8 @@ func TestConnectsAnew(t *testing.T) {
 	})
 }
 
-// TestNothingIsLostOrMadeTwice calls all the time while the connection is cut again and again. A call either has
-// its answer, once, or fails with ErrUnknown.
+// TestNothingIsLostOrMadeTwice calls all the time while the connection is cut again and again. A
+// call either has its answer, once, or fails with ErrUnknown.
 func TestNothingIsLostOrMadeTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
@@ -230,7 +230,8 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// TestCloseWhileConnecting closes the client at any moment of connecting again: nothing is left behind.
+// TestCloseWhileConnecting closes the client at any moment of connecting again: nothing is left
+// behind.
 func TestCloseWhileConnecting(t *testing.T) {
 	for wait := range 20 {
 		synctest.Test(t, func(t *testing.T) {

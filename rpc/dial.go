@@ -16,36 +16,38 @@ import (
 
 // Options adjust a Client. They are copied; zero values are the defaults.
 type Options struct {
-	// Handler answers what the server calls, over connections that carry calls both ways: all but HTTP. Nil
-	// refuses everything.
+	// Handler answers what the server calls, over connections that carry calls both ways: all but
+	// HTTP. Nil refuses everything.
 	Handler farcall.Handler
 	// RPC adjusts the peer of each connection. Its OnClose is called for each.
 	RPC *farcall.Options
-	// TLS is how the certificates of tls, https and wss are checked. Default: by the roots of the system.
+	// TLS is how the certificates of tls, https and wss are checked. Default: by the roots of the
+	// system.
 	TLS *tls.Config
-	// HTTP sends the requests of http, https, ws and wss. Default: a client of its own, with the proxy of the
-	// environment and TLS.
+	// HTTP sends the requests of http, https, ws and wss. Default: its own client, with the proxy of
+	// the environment and TLS.
 	HTTP *http.Client
-	// Header is sent with each request of http, https, ws and wss: "Authorization: Bearer KEY" for a guard with
-	// API keys, for example. The other transports have no headers, and Dial fails for them: there a client
-	// certificate in TLS says who calls.
+	// Header is sent with each request of http, https, ws and wss: "Authorization: Bearer KEY" for a
+	// guard with API keys, for example. The other transports have no headers, and Dial fails for them:
+	// there a client certificate in TLS says who calls.
 	Header http.Header
 	// MaxMessage bounds a message that arrives, in bytes. Default: that of the transport.
 	MaxMessage int
-	// Gzip accepts and sends bodies of http and https in gzip, where the server has it, too. Default: no, for
-	// sizes may reveal secrets (BREACH): see [github.com/farcall-dev/farcall/httprpc].
+	// Gzip accepts and sends bodies of http and https in gzip, where the server has it, too. Default:
+	// no, for sizes may reveal secrets (BREACH): see [github.com/farcall-dev/farcall/httprpc].
 	Gzip bool
 
-	// MinDelay is how long to wait before the first attempt to connect again, give or take a half; it doubles
-	// with each that fails, up to MaxDelay. Default 100 ms and 30 s.
+	// MinDelay is how long to wait before the first attempt to connect again, give or take a half; it
+	// doubles with each that fails, up to MaxDelay. Default 100 ms and 30 s.
 	MinDelay, MaxDelay time.Duration
 	// ConnectTimeout bounds an attempt to connect again, OnConnect included. Default 30 s.
 	ConnectTimeout time.Duration
-	// MaxAttempts is how many attempts in a row may fail before the client is closed. Default 0: any number.
+	// MaxAttempts is how many attempts in a row may fail before the client is closed. Default 0: any
+	// number.
 	MaxAttempts int
 	// OnConnect is called with each new connection before it carries calls: the place to log in and to
-	// subscribe again. The connection is closed when it fails, which counts as a failed attempt. The context
-	// is that of connecting. Not called for HTTP.
+	// subscribe again. The connection is closed when it fails, which counts as a failed attempt. The
+	// context is that of connecting. Not called for HTTP.
 	OnConnect func(ctx context.Context, p *farcall.Peer) error
 	// OnState is called at each change of state, one at a time and in order. It must return soon.
 	OnState func(State)
@@ -57,8 +59,8 @@ type State struct {
 	Connected bool
 	// Closed says that the client has ended, by Close or after MaxAttempts.
 	Closed bool
-	// Attempt counts the attempts to connect since the connection broke, the next one included, which is
-	// made after Wait.
+	// Attempt counts the attempts to connect since the connection broke, the next one included, which
+	// is made after Wait.
 	Attempt int
 	Wait    time.Duration
 	// Err is why there is no connection.
@@ -84,8 +86,8 @@ func (s State) String() string {
 //	unix:PATH                 a socket; ?framing=header or raw
 //	host:port                 the same as http://host:port
 //
-// It fails when the first attempt to connect does; nothing is connected over HTTP before the first call. The
-// context bounds the connecting only. The client is to be closed.
+// It fails when the first attempt to connect does; nothing is connected over HTTP before the first
+// call. The context bounds the connecting only. The client is to be closed.
 func Dial(ctx context.Context, address string, o *Options) (*Client, error) {
 	at, err := target.Parse(address)
 	if err != nil {
@@ -95,15 +97,15 @@ func Dial(ctx context.Context, address string, o *Options) (*Client, error) {
 	return open(ctx, at, o)
 }
 
-// Command returns a client of a child process, which it starts, over its standard input and output. A process
-// that ends is started again. The standard error is that of this process.
+// Command returns a client of a child process, which it starts, over its standard input and output.
+// A process that ends is started again. The standard error is that of this process.
 func Command(ctx context.Context, o *Options, program string, args ...string) (*Client, error) {
 	return open(ctx, target.Child(append([]string{program}, args...)), o)
 }
 
-// NewClient returns a client over the transports that dial makes, for those that Dial has no address for, or to
-// see the frames of one that it has. It fails when the first attempt does, with the error of dial. Of the options
-// TLS, HTTP, Header, MaxMessage and Gzip are for dial to obey.
+// NewClient returns a client over the transports that dial makes, for those that Dial has no
+// address for, or to see the frames of one that it has. It fails when the first attempt does, with
+// the error of dial. Of the options TLS, HTTP, Header, MaxMessage and Gzip are for dial to obey.
 func NewClient(ctx context.Context, dial func(context.Context) (farcall.Transport, error), o *Options) (*Client, error) {
 	c := newClient(o)
 	c.dial = dial

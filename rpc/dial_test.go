@@ -60,7 +60,8 @@ func listen(t *testing.T, network, address string) net.Listener {
 	return l
 }
 
-// TestDial calls over every transport, and over the byte streams again after the connection was cut.
+// TestDial calls over every transport, and over the byte streams again after the connection was
+// cut.
 func TestDial(t *testing.T) {
 	upgrade := wsrpc.NewHandler(func(c farcall.Transport, _ *http.Request) { farcall.NewPeer(c, newMux(), nil) }, nil)
 	post := httprpc.NewHandler(newMux(), nil)

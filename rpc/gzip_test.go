@@ -24,7 +24,8 @@ func (e *encodings) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// Options.Gzip and ServeOptions.Gzip compress both ways where both are set, and otherwise nothing is compressed.
+// Options.Gzip and ServeOptions.Gzip compress both ways where both are set, and otherwise nothing
+// is compressed.
 func TestGzip(t *testing.T) {
 	mux := farcall.NewMux()
 	farcall.Handle(mux, "echo", func(_ context.Context, p struct{ Text string }) (string, error) { return p.Text, nil })

@@ -18,16 +18,18 @@ import (
 	"github.com/farcall-dev/farcall/internal/accept"
 	"github.com/farcall-dev/farcall/internal/certificate"
 	"github.com/farcall-dev/farcall/internal/forwarded"
+	"github.com/farcall-dev/farcall/internal/http1"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/internal/watch"
+	"github.com/farcall-dev/farcall/observe/levels"
 	"github.com/farcall-dev/farcall/stream"
 )
 
 const (
 	// drainTime is the default of ServeOptions.DrainTimeout.
 	drainTime = 10 * time.Second
-	// bodyTime is how long the body of a request may take where no handler says so: the server reads what
-	// is left of it before it sends an answer.
+	// bodyTime is how long the body of a request may take where no handler says so: the server reads
+	// what is left of it before it sends an answer.
 	bodyTime   = 30 * time.Second
 	headerTime = 10 * time.Second
 	keepTime   = 2 * time.Minute // for a connection of HTTP without requests
@@ -35,8 +37,8 @@ const (
 )
 
 // ListenAndServe serves a handler at an address until the context ends, and then lets the calls in
-// flight finish. The address is host:port, where :port is every interface, unix:PATH, or npipe:NAME on
-// Windows. See [Server] for what is served. o may be nil.
+// flight finish. The address is host:port, where :port is every interface, unix:PATH, or npipe:NAME
+// on Windows. See [Server] for what is served. o may be nil.
 func ListenAndServe(ctx context.Context, addr string, h farcall.Handler, o *ServeOptions) error {
 	s, err := NewServer(h, o)
 	if err != nil {
@@ -57,9 +59,9 @@ func (s *Server) listenAndServe(ctx context.Context, addr string) error {
 	return err
 }
 
-// A Server serves a handler over every protocol on one port, and finds out which from the first bytes
-// of a connection: HTTP/1.1 and HTTP/2, WebSocket, JSON texts one per line or one after another, JSON
-// texts each after a Content-Length, and any of them in TLS.
+// A Server serves a handler over every protocol on one port, and finds out which from the first
+// bytes of a connection: HTTP/1.1 and HTTP/2, WebSocket, JSON texts one per line or one after
+// another, JSON texts each after a Content-Length, and any of them in TLS.
 //
 //	POST /rpc          one message or a batch
 //	GET  /rpc/stream   ?method=NAME&params=JSON, as an event stream
@@ -67,12 +69,12 @@ func (s *Server) listenAndServe(ctx context.Context, addr string) error {
 //	GET  /healthz      200 while the process lives
 //	GET  /readyz       200 while it accepts calls
 //
-// It serves an address that other machines can reach only with a guard, and with one that has bearer
-// secrets only with TLS, unless ServeOptions.Insecure is set. Web pages of other hosts, and requests for
-// a DNS name that is not listed, are refused.
+// It serves an address that other machines can reach only with a guard, and with one that has
+// bearer secrets only with TLS, unless ServeOptions.Insecure is set. Web pages of other hosts, and
+// requests for a DNS name that is not listed, are refused.
 //
-// Its parts can be used alone: a Server is an [http.Handler] with these paths for an http.Server of the
-// program, Serve takes any [net.Listener], and Listen returns one.
+// Its parts can be used alone: a Server is an [http.Handler] with these paths for an http.Server of
+// the program, Serve takes any [net.Listener], and Listen returns one.
 //
 //	net.Listener ─ limits ─ first bytes ─┬─ HTTP ─── guard ─┬─ /rpc ──────────── handler
 //	                                     │                  └─ /rpc/ws ─┐
@@ -96,8 +98,8 @@ type Server struct {
 	err    error         // of Shutdown, once ended is closed
 }
 
-// NewServer returns a Server of a handler. It reads the certificate, and nothing runs yet. Its errors
-// are of type *[ServeError].
+// NewServer returns a Server of a handler. It reads the certificate, and nothing runs yet. Its
+// errors are of type *[ServeError].
 func NewServer(h farcall.Handler, o *ServeOptions) (*Server, error) {
 	return newServer(h, o, port.Schemes())
 }
@@ -110,6 +112,7 @@ func newServer(h farcall.Handler, o *ServeOptions, schemes port.Table) (*Server,
 	if s.o.Logger == nil {
 		s.o.Logger = slog.Default()
 	}
+	s.o.Logger = s.o.Logger.With(levels.Key, "rpc")
 	if bad := s.o.check(); bad != nil {
 		return nil, bad
 	}
@@ -134,15 +137,27 @@ func newServer(h farcall.Handler, o *ServeOptions, schemes port.Table) (*Server,
 			ConnContext:       nameHTTPConns(),
 			ErrorLog:          slog.NewLogLogger(s.o.Logger.Handler(), slog.LevelWarn),
 		},
+		Fast:   s.fast(),
 		Stream: s.serveStream,
 	}, &port.Options{TLS: s.certs.Config(), Plain: s.plain(), Schemes: s.schemes, Logger: s.o.Logger})
 	return s, nil
 }
 
+// fast says which paths are served without net/http; nil: none. The environment is for operators of
+// programs without a flag for it.
+func (s *Server) fast() func(path string) bool {
+	f, ok := s.service.(interface{ Fast(path string) bool })
+	if !ok || s.o.StdHTTP || http1.Std() {
+		return nil
+	}
+	return f.Fast
+}
+
 func withBodyTime(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength != 0 {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // there may be no connection
+			// there may be no connection
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 		}
 		h.ServeHTTP(w, r)
 	})
@@ -175,23 +190,24 @@ func authorities(p Policy) [][]byte {
 	return p.Authorities()
 }
 
-// Reload reads the files of the certificate again, which the server otherwise does when they change.
+// Reload reads the files of the certificate again, which the server otherwise does when they
+// change.
 func (s *Server) Reload() {
 	if s.watch != nil {
 		s.watch.Reload()
 	}
 }
 
-// Trust takes the authorities of client certificates of another policy: that of a guard whose
-// configuration has changed. p may be nil.
+// Trust takes the authorities of client certificates of another policy: that of a guard with
+// a changed configuration. p may be nil.
 func (s *Server) Trust(p Policy) {
 	if s.certs != nil && s.certs.Trust(authorities(p)) {
 		s.Reload()
 	}
 }
 
-// UseCertificate reads other files from now on, as those of ServeOptions. It reports false, and does
-// nothing, when that would add or remove TLS, which needs another Server.
+// UseCertificate reads other files from now on, as those of ServeOptions. It reports false, and
+// does nothing, when that would add or remove TLS, which needs another Server.
 func (s *Server) UseCertificate(certFile, keyFile, clientCAFile string) bool {
 	if (s.certs == nil) != (certFile == "") {
 		return false
@@ -202,8 +218,8 @@ func (s *Server) UseCertificate(certFile, keyFile, clientCAFile string) bool {
 	return true
 }
 
-// ServeHTTP implements [http.Handler]: it serves the paths of the server for another http.Server, which
-// answers for TLS, limits and the addresses that it can be reached at.
+// ServeHTTP implements [http.Handler]: it serves the paths of the server for another http.Server,
+// which answers for TLS, limits and the addresses that it can be reached at.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.web.ServeHTTP(w, r) }
 
 // Listen opens addresses, all or none, for [Server.Serve]. It fails with a *[ServeError] where they
@@ -267,9 +283,9 @@ func (s *Server) bounded(l net.Listener) net.Listener {
 }
 
 // Serve serves the connections of a listener, which it closes. When the context ends it shuts the
-// server down, all of it, with ServeOptions.DrainTimeout, and returns nil if the calls in flight could
-// finish. It also returns nil after [Server.Shutdown]. A listener that is not from its [Server.Listen] is
-// checked and bounded as if it were.
+// server down, all of it, with ServeOptions.DrainTimeout, and returns nil if the calls in flight
+// could finish. It also returns nil after [Server.Shutdown]. A listener that is not from its
+// [Server.Listen] is checked and bounded as if it were.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if b, ok := l.(boundedListener); !ok || b.by != s {
 		p, addr := s.service.Policy(), s.schemes.Text(l.Addr())
@@ -327,8 +343,8 @@ func (s *Server) streamOptions(a *Accepted, prefix []byte) *stream.Options {
 	return &stream.Options{MaxMessage: most, Prefix: prefix, FrameTimeout: s.o.FrameTimeout, Budget: a.Budget}
 }
 
-// ServeStdio serves standard input and output until the input ends and its calls are answered. When the
-// context ends it shuts the server down, as [Server.Serve] does.
+// ServeStdio serves standard input and output until the input ends and its calls are answered. When
+// the context ends it shuts the server down, as [Server.Serve] does.
 func (s *Server) ServeStdio(ctx context.Context) error {
 	ended := make(chan struct{})
 	go func() { //nolint:contextcheck // a connection ends with its input, or when it is drained
@@ -343,8 +359,8 @@ func (s *Server) ServeStdio(ctx context.Context) error {
 	}
 }
 
-// serveStdio reads up to the first byte that is no white space, which tells a header, which begins with
-// the C of Content-Length, from JSON texts.
+// serveStdio reads up to the first byte that is no white space, which tells a header, which begins
+// with the C of Content-Length, from JSON texts.
 func (s *Server) serveStdio() {
 	buf := make([]byte, 512)
 	prefix := buf[:0]
@@ -370,9 +386,9 @@ func (s *Server) drain(ctx context.Context) error {
 	return s.Shutdown(ctx)
 }
 
-// Shutdown accepts nothing more and lets the calls in flight finish, as long as the context lasts, whose
-// error it returns then. A further call waits for the first. The guard and the handler belong to the
-// caller.
+// Shutdown accepts nothing more and lets the calls in flight finish, as long as the context lasts;
+// then it returns the error of the context. A further call waits for the first. The guard and the
+// handler belong to the caller.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	ended := s.ended

@@ -18,11 +18,11 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// conns are the connections that carry messages both ways: all but plain HTTP. Each speaks JSON-RPC or
-// MCP, as its first message says.
+// conns are the connections that carry messages both ways: all but plain HTTP. Each speaks JSON-RPC
+// or MCP, as its first message says.
 //
-// An idle connection costs the goroutine that reads from it, and one of MCP another that waits for its
-// end.
+// An idle connection costs the goroutine that reads from it, and one of MCP another that waits for
+// its end.
 type conns struct {
 	handler farcall.Handler // of JSON-RPC
 	mcp     MCP             // nil: everything is JSON-RPC
@@ -97,8 +97,9 @@ func (c *conns) link(l *link, name string, conn net.Conn, r *http.Request) (maxM
 	return 0
 }
 
-// open waits for the first message of a connection, which says what it speaks. It serves MCP until the
-// connection has ended. For JSON-RPC it starts a peer and returns what is closed at the end of that.
+// open waits for the first message of a connection, which says what it speaks. It serves MCP until
+// the connection has ended. For JSON-RPC it starts a peer and returns what is closed at the end of
+// that.
 func (c *conns) open(t farcall.Transport, l *link) (peerDone <-chan struct{}) {
 	id, ok := c.enter(t)
 	if !ok {
@@ -179,8 +180,8 @@ func (c *conns) forget(id int) {
 	delete(c.alive, id)
 }
 
-// shutdown lets the calls in flight finish and closes every connection, at the latest when the context
-// ends, whose error it returns then.
+// shutdown lets the calls in flight finish and closes every connection, at the latest when the
+// context ends, and returns its error then.
 func (c *conns) shutdown(ctx context.Context) error {
 	c.mu.Lock()
 	c.closed = true

@@ -99,7 +99,7 @@ const (
 )
 
 // The first message says what a connection speaks, in however many pieces it
-// comes, and what comes before it that is none.
+// comes, and so does what comes before it and is no message.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -149,7 +149,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// halfClosed is the server's end of a connection whose client says something, in
+// halfClosed is the server's end of a connection; its client says something, in
 // pieces, and closes its sending half. What is written goes into frames.
 type halfClosed struct {
 	frames farcall.Transport

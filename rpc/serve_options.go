@@ -15,14 +15,14 @@ import (
 
 // ServeOptions adjust a Server. They are copied; zero values are the defaults.
 type ServeOptions struct {
-	// RPC adjusts the connections and the handlers of HTTP. The server sets its Transport and Conn. Its
-	// Budget is the memory for the large messages of all.
+	// RPC adjusts the connections and the handlers of HTTP. The server sets its Transport and Conn.
+	// Its Budget is the memory for the large messages of all.
 	RPC *farcall.Options
 	// Guard decides who may call what: a *guard.Guard. Default: everybody everything, which is refused
 	// at an address that other machines can reach.
 	Guard Guard
-	// MCP serves MCP beside the handler: an *mcp.Server. It is at /mcp, /sse and /messages, and on every
-	// connection whose first message is one of MCP. Default none.
+	// MCP serves MCP beside the handler: an *mcp.Server. It is at /mcp, /sse and /messages, and on
+	// every connection that begins with a message of MCP. Default none.
 	MCP MCP
 	// Page serves the other paths, without a guard, such as a static page. Where it has a method
 	// Has(path string) bool, it serves those for which that returns true. Default none.
@@ -32,15 +32,15 @@ type ServeOptions struct {
 
 	// CertFile and KeyFile have a certificate and its key, in PEM. With them the server accepts
 	// connections without TLS over unix sockets and named pipes only. ClientCAFile has the authorities
-	// whose client certificates are accepted; a client may have none. The files are read again when
-	// they change. Default: no TLS.
+	// that sign the accepted client certificates; a client may have none. The files are read again
+	// when they change. Default: no TLS.
 	CertFile, KeyFile, ClientCAFile string
 	// Insecure lets the server listen where other machines can connect without a guard or TLS, and
 	// accepts connections without TLS beside a certificate. OnInsecure is called once for each
 	// [Server.Listen] with what is not safe. Default: the Logger gets a warning.
 	Insecure   bool
 	OnInsecure func(why string)
-	// TrustedProxies are addresses and networks (CIDR) of proxies, or "unix", whose X-Forwarded-For,
+	// TrustedProxies are addresses and networks (CIDR) of proxies, or "unix"; their X-Forwarded-For,
 	// Forwarded and PROXY protocol name the client. Default none.
 	TrustedProxies []string
 	// Origins are the web pages of other hosts that may call, and Hosts the DNS names of the server:
@@ -49,17 +49,21 @@ type ServeOptions struct {
 
 	// MaxMessage bounds a message that arrives, in bytes. Default: that of each transport.
 	MaxMessage int
-	// Gzip reads and sends bodies of JSON-RPC over HTTP in gzip, for clients that have it, too; event streams,
-	// other protocols and a Service are not concerned. Default: no, for sizes may reveal secrets (BREACH):
-	// see [github.com/farcall-dev/farcall/httprpc].
+	// Gzip reads and sends bodies of JSON-RPC over HTTP in gzip, for clients that have it, too; event
+	// streams, other protocols and a Service are not concerned. Default: no, for sizes may reveal
+	// secrets (BREACH): see [github.com/farcall-dev/farcall/httprpc].
 	Gzip bool
+	// StdHTTP lets net/http read every request over HTTP. Otherwise a POST over HTTP/1.1 that is
+	// exactly the common case is read by a second, stricter reader, and net/http has the others: see
+	// docs/limits.md. The environment variable FARCALL_HTTP=std does the same. Default: no.
+	StdHTTP bool
 	// FrameTimeout is how long a message over a byte stream or WebSocket may take from its first byte,
 	// and a second more for each 100 KB. Default 30 s; negative: no bound.
 	FrameTimeout time.Duration
-	// MaxConnections bounds the open connections of a listener, and MaxConnectionsPerClient those of one
-	// IP address among them; AcceptRate is how many are accepted in a second. A connection that is not
-	// HTTP and is unused for IdleTimeout is closed. Default: what the guard says, or else 16,384, 4,096
-	// (none for the loopback address), 1,000 and 1 h. Negative: no bound.
+	// MaxConnections bounds the open connections of a listener, and MaxConnectionsPerClient those of
+	// one IP address among them; AcceptRate is how many are accepted in a second. A connection that is
+	// not HTTP and is unused for IdleTimeout is closed. Default: what the guard says, or else 16,384,
+	// 4,096 (none for the loopback address), 1,000 and 1 h. Negative: no bound.
 	MaxConnections, MaxConnectionsPerClient, AcceptRate int
 	IdleTimeout                                         time.Duration
 	// DrainTimeout is how long calls in flight may take when the context of Serve ends. Default 10 s.
@@ -104,7 +108,10 @@ type MCP interface {
 	Close()
 }
 
-// A Service is all that a Server serves, where that is more than a handler.
+// A Service is all that a Server serves, where that is more than a handler. Where it has a method
+// Fast(path string) bool, a POST to a path for which that returns true need not go through
+// net/http: see ServeOptions.StdHTTP. Its answers have no trailers, and its connection cannot be
+// hijacked.
 type Service interface {
 	http.Handler
 	// Accept is called with each connection that carries JSON texts, before any of it is read. Nil is
@@ -118,11 +125,12 @@ type Service interface {
 
 // Accepted is how a Service takes a connection.
 type Accepted struct {
-	// MaxMessage bounds its messages further, 0: no further. Budget is the memory for large ones; nil is
-	// that of the process.
+	// MaxMessage bounds its messages further, 0: no further. Budget is the memory for large ones; nil
+	// is that of the process.
 	MaxMessage int
 	Budget     *farcall.Budget
-	// Serve serves the connection. It returns nil when the connection has ended, or what is closed then.
+	// Serve serves the connection. It returns nil when the connection has ended, or what is closed
+	// then.
 	Serve func(t farcall.Transport) (ended <-chan struct{})
 }
 

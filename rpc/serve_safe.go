@@ -9,12 +9,12 @@ import (
 	"github.com/farcall-dev/farcall/internal/port"
 )
 
-// This file has the rule of which addresses are served: one that other machines can reach needs a guard
-// that restricts something, and a guard with bearer secrets needs encryption there.
+// This file has the rule for the addresses that are served: one that other machines can reach needs
+// a guard that restricts something, and a guard with bearer secrets needs encryption there.
 
 // Check returns a *[ServeError] for the first of addresses that [Server.Listen] would refuse with a
-// policy: one that cannot be read, or, without ServeOptions.Insecure, one that is not safe. p may be nil.
-// It is for those who are about to change the configuration of a guard.
+// policy: one that cannot be read, or, without ServeOptions.Insecure, one that is not safe. p may
+// be nil. It is for those who are about to change the configuration of a guard.
 func (s *Server) Check(p Policy, addresses ...string) error {
 	for _, address := range addresses {
 		if err := s.readable(address); err != nil {

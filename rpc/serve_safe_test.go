@@ -100,7 +100,7 @@ func TestInsecure(t *testing.T) {
 	s.certs = &certificate.Source{}
 	s.tellInsecure(nil, ":7331", "0.0.0.0:80", "127.0.0.1:1")
 	const want = `level=WARN msg="INSECURE, as ServeOptions.Insecure demands: other machines can reach :7331, and no guard says who may call what; ` +
-		`other machines can reach 0.0.0.0:80, and no guard says who may call what; connections without TLS are accepted"` + "\n"
+		`other machines can reach 0.0.0.0:80, and no guard says who may call what; connections without TLS are accepted" component=rpc` + "\n"
 	if _, line, _ := strings.Cut(log.String(), " "); line != want {
 		t.Errorf("%s", &log)
 	}

@@ -37,8 +37,8 @@ type site struct {
 	draining atomic.Bool
 }
 
-// newSite makes the handlers of the paths. Records tell HTTP and HTTPS apart, so each has a handler of
-// its own.
+// newSite makes the handlers of the paths. Records tell HTTP and HTTPS apart, so each has its own
+// handler.
 func newSite(h farcall.Handler, o *ServeOptions) *site {
 	s := &site{o: o, conns: newConns(h, o), names: origin.Policy{Hosts: o.Hosts}}
 	requests := o.rpc()
@@ -91,7 +91,7 @@ func (s *site) Shutdown(ctx context.Context) error {
 	var errs [2]error
 	var wg sync.WaitGroup
 	if s.o.MCP != nil {
-		s.o.MCP.Close() // subscriptions are told, before their connections go
+		s.o.MCP.Close() // subscriptions end before their connections
 		wg.Go(func() { errs[0] = s.endMCP(ctx) })
 	}
 	wg.Go(func() { errs[1] = s.conns.shutdown(ctx) })
@@ -129,6 +129,11 @@ func (s *site) taken(path string) bool {
 	return isProbe(path) || s.o.Guard != nil && strings.HasPrefix(path, "/.well-known/oauth-")
 }
 
+// Fast reports whether a path takes messages by POST.
+func (s *site) Fast(path string) bool {
+	return path == "/rpc" || path == "/mcp" && s.mcp != nil
+}
+
 // route serves a request that the guard has let pass.
 func (s *site) route(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
@@ -161,7 +166,8 @@ func (s *site) route(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isProbe reports whether a path says no more than whether the process is there: probes may use any host.
+// isProbe reports whether a path says no more than whether the process is there: probes may use any
+// host.
 func isProbe(path string) bool { return path == "/healthz" || path == "/readyz" }
 
 // status answers a probe.

@@ -261,8 +261,8 @@ type at struct {
 
 func (a at) Addr() net.Addr { return a.addr }
 
-// What is not safe is refused before anything is served, no matter which listener, and what is wrong
-// with the options is said in terms of them.
+// What is not safe is refused before anything is served, no matter which listener, and what is
+// wrong with the options is reported in terms of them.
 func TestServeRefuses(t *testing.T) {
 	t.Parallel()
 	keys, err := guard.New(&guard.Config{Keys: []guard.Key{{ID: "a", Hash: "sha256:4a1f0e8c9c0b6f0d2f4f6b7f3f1f1c1b5c5a4d3e2f1a0b9c8d7e6f5a4b3c2d1e"}}}, nil)
@@ -390,8 +390,8 @@ func TestServeMounted(t *testing.T) {
 	}
 }
 
-// TestAddTransport adds a transport, of pipes in memory, which takes a row to listen on and a row to
-// dial: two files outside of its package. What is local to the machine needs no guard.
+// TestAddTransport adds a transport, of pipes in memory, which takes a row to listen on and a row
+// to dial: two files outside of its package. What is local to the machine needs no guard.
 func TestAddTransport(t *testing.T) {
 	t.Parallel()
 	l := &pipes{conns: make(chan net.Conn), done: make(chan struct{})}

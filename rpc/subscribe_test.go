@@ -10,8 +10,8 @@ import (
 	"github.com/farcall-dev/farcall"
 )
 
-// TestSubscribesAgain cuts the connection of a subscription, several times: it goes on over the next one, and
-// the reader gets to know of it. It ends with the client.
+// TestSubscribesAgain cuts the connection of a subscription, several times: it goes on over the
+// next one, and the reader gets to know of it. It ends with the client.
 func TestSubscribesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t)
