@@ -14,8 +14,8 @@ const (
 	cacheLength  = 1024
 )
 
-// A cache remembers decisions, or what they need, by who calls and what. Entries are compared in full: the hash only
-// finds them.
+// A cache remembers decisions, or what they need, by who calls and what. Entries are compared in
+// full: the hash only finds them.
 type cache[V any] struct {
 	seed   maphash.Seed
 	room   int // of a shard
@@ -64,7 +64,8 @@ func (c *cache[V]) hash(q *Query, u *uses) uint64 {
 // subjectSeed is that of the hashes of subjects, which outlive a cache.
 var subjectSeed = maphash.MakeSeed()
 
-// digest is a hash of everything but the claims. It is computed once: a subject calls again and again.
+// digest is a hash of everything but the claims. It is computed once: a subject calls again and
+// again.
 func (p *Subject) digest() uint64 {
 	if h := p.hash.Load(); h != 0 {
 		return h
@@ -104,8 +105,8 @@ func (c *cache[V]) get(h uint64, q *Query, u *uses) (v V, ok bool) {
 	return e.value, true
 }
 
-// put remembers what is known of a query; any other makes room for it. Strings are copied: those of a call are often
-// parts of its message.
+// put remembers what is known of a query; any other makes room for it. Strings are copied: those of
+// a call are often parts of its message.
 func (c *cache[V]) put(h uint64, q *Query, u *uses, v V) {
 	if len(q.Method)+len(q.Upstream)+len(q.Name)+len(q.Annotations) > cacheLength {
 		return

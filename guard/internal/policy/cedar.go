@@ -8,8 +8,8 @@ import (
 	"github.com/cedar-policy/cedar-go"
 )
 
-// What a Text may be. Cedar's parser and its evaluation recurse, and a has with many dots takes them time with
-// the third power of their number, so that all this is bounded before they see it.
+// What a Text may be. Cedar's parser and its evaluation recurse, and a has with many dots takes
+// them time with the third power of their number, so that all this is bounded before they see it.
 const (
 	maxText     = 256 << 10
 	maxOne      = 32 << 10 // bytes of one policy
@@ -74,8 +74,8 @@ func (s *Set) addText(t *Text, taken map[string]string, list *problems) {
 // shape is what nesting counts.
 type shape struct{ depth, signs, dots, start int }
 
-// nesting bounds brackets inside each other, signs and dots in a row, and the length of a policy. It knows
-// strings and comments.
+// nesting bounds brackets inside each other, signs and dots in a row, and the length of a policy.
+// It knows strings and comments.
 func nesting(text string) (line int, fault string) {
 	var s shape
 	line = 1

@@ -75,7 +75,7 @@ func within(a, b []string) bool {
 	return !slices.ContainsFunc(a, func(w string) bool { return !slices.Contains(b, w) })
 }
 
-// meet reports whether somebody may be meant by both rules, as far as their words tell.
+// meet reports whether a caller may be meant by both rules, as far as their words tell.
 func (k *checker) meet(a, b *Rule) bool {
 	k.left.pay(1 + len(a.Roles)*len(b.Roles) + len(a.Principals)*len(b.Principals))
 	if a.Destructive != nil && b.Destructive != nil && *a.Destructive != *b.Destructive {
@@ -90,8 +90,8 @@ func (k *checker) meet(a, b *Rule) bool {
 	return common(a.Roles, b.Roles) || common(a.Principals, b.Principals)
 }
 
-// useless warns of patterns of a rule that change nothing: a rule that denies takes them away, or another of the
-// same kind has them already.
+// useless warns of patterns of a rule that change nothing: a rule that denies takes them away, or
+// another of the same kind has them already.
 func (k *checker) useless(i int) {
 	c := k.rules[i]
 	denied := make([]string, len(c.rule.Calls)) // who makes it so
@@ -148,7 +148,8 @@ func (k *checker) takenAway(c *compiled, pattern string) string {
 	return ""
 }
 
-// alreadyThere says which rule of the same kind has all of a pattern. Of two that are the same the later is told.
+// alreadyThere says which rule of the same kind has all of a pattern. Of two that are the same the
+// later is reported.
 func (k *checker) alreadyThere(i, j int) string {
 	c := k.rules[i]
 	pattern := c.rule.Calls[j]
@@ -162,7 +163,7 @@ func (k *checker) alreadyThere(i, j int) string {
 			}
 			later := n > i || n == i && m > j
 			if later && k.wider(c.rule, other.rule) && covered(p, []string{pattern}, &k.left) {
-				continue // the same: the other is told
+				continue // the same: the other is reported
 			}
 			word := " allows it already"
 			if c.forbid {
@@ -221,7 +222,7 @@ func matchAny(patterns []string, call string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return Match(p, call) })
 }
 
-// local warns of patterns of local calls that nobody may make anyhow.
+// local warns of patterns of local calls that no rule allows anyhow.
 func (k *checker) local(patterns []string) {
 	for i, pattern := range patterns {
 		if !slices.ContainsFunc(k.rules, func(c *compiled) bool {

@@ -54,7 +54,8 @@ func (s *Set) Consider(q *Query, u *Unknown) (d Decision, decided bool) {
 	}, "denied: no policy allows "+show(call)+" for "+show(q.Subject.Name))
 }
 
-// survey asks all policies, and judges what they say. none is the reason when no policy says anything.
+// survey asks all policies, and judges what they say. none is the reason when no policy says
+// anything.
 func (s *Set) survey(u *Unknown, env eval.Env, none string) (d Decision, decided bool) {
 	v := &verdict{}
 	var permits, forbids bool // there is one that is open

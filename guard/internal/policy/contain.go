@@ -49,7 +49,8 @@ func letters(patterns ...[]rune) []rune {
 // takes reports whether a pattern's character takes r.
 func takes(p, r rune) bool { return p == '*' || p == '?' || p == r }
 
-// apart reports, quickly, that two patterns have no call in common: what is before the first wildcard differs.
+// apart reports, quickly, that two patterns have no call in common: what is before the first
+// wildcard differs.
 func apart(a, b string) bool {
 	i, j := strings.IndexAny(a, "*?"), strings.IndexAny(b, "*?")
 	if i < 0 && j < 0 {
@@ -65,7 +66,8 @@ func apart(a, b string) bool {
 	return a[:n] != b[:n]
 }
 
-// step is a place in each of two patterns, and how it was come to: from another step, with a character or (0) without.
+// step is a place in each of two patterns, and how it was come to: from another step, with a
+// character or (0) without.
 type step struct {
 	from, i, j int
 	r          rune

@@ -55,8 +55,8 @@ func merge(a, b []*compiled, textA, textB []string) (list []*compiled, texts []s
 	return list, texts
 }
 
-// Decide decides a call. Its reason is short. Decisions are remembered as long as no policy looks at claims, arguments,
-// the time or the address.
+// Decide decides a call. Its reason is short. Decisions are remembered as long as no policy looks
+// at claims, arguments, the time or the address.
 func (s *Set) Decide(q *Query) Decision {
 	q = withSubject(q)
 	if s == nil || s.cache == nil {
@@ -80,14 +80,14 @@ func withSubject(q *Query) *Query {
 	return &c
 }
 
-// asked is the policies that may be for somebody.
+// asked is the policies that may be for a caller.
 type asked struct {
 	list    []*compiled
 	subject *Subject // nil: all
 }
 
-// All implements cedar.PolicyIterator, in order. Rules that are for others are not asked: it would take the
-// engine much longer to find that out.
+// All implements cedar.PolicyIterator, in order. Rules that are for others are not asked: it would
+// take the engine much longer to find that out.
 func (a *asked) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	return func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
 		for _, c := range a.list {
@@ -140,8 +140,8 @@ func (s *Set) decide(q *Query) *verdict {
 	return v
 }
 
-// outcomeOf asks all policies, or remembers what those have said whose word does not depend on the call's
-// arguments and the like.
+// outcomeOf asks all policies, or remembers what those have said with a word that does not depend
+// on the call's arguments and the like.
 func (s *Set) outcomeOf(v *verdict, q *Query, call string) (err error) {
 	if s.said == nil {
 		if v.world, v.request, err = s.request(q, call, &s.use); err == nil {
@@ -211,7 +211,8 @@ func names(list []*compiled) []string {
 	return out
 }
 
-// failure is the message of an error of evaluation. Those that quote a value, which may be an argument's, do without.
+// failure is the message of an error of evaluation. Those that quote a value, which may be an
+// argument's, do without.
 func failure(message string) string {
 	for _, safe := range []string{"type error: ", "integer overflow", "function does not exist", "wrong number of arguments"} {
 		if strings.HasPrefix(message, safe) {

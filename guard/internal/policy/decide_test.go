@@ -421,7 +421,8 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// What is remembered of some policies changes nothing: the same decisions as when all are asked anew.
+// What is remembered of some policies changes nothing: the same decisions as when all are asked
+// again.
 func TestSplit(t *testing.T) {
 	src := &Source{
 		Rules: []Rule{

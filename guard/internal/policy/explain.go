@@ -128,7 +128,7 @@ func (s *Set) near(q *Query, v *verdict) (near []string) {
 	return near
 }
 
-// concerns reports whether a rule is for somebody, as the compiled one does.
+// concerns reports whether a rule is for a caller, as the compiled one does.
 func concerns(r *Rule, p *Subject) bool {
 	return len(r.Roles)+len(r.Principals) == 0 || slices.Contains(r.Principals, p.Name) ||
 		slices.ContainsFunc(r.Roles, func(role string) bool { return slices.Contains(p.Roles, role) })

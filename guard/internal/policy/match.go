@@ -71,8 +71,9 @@ func kind(method, name string) string {
 	return typeMethod
 }
 
-// named are the methods that come with a name. A gateway gives calls of servers that speak no
-// MCP as rpc UPSTREAM/METHOD, and changes of the gateway as gateway/admin CHANGE or gateway/admin UPSTREAM/CHANGE.
+// named are the methods that come with a name. A gateway gives calls of servers that speak no MCP
+// as rpc UPSTREAM/METHOD, and changes of the gateway as gateway/admin CHANGE or gateway/admin
+// UPSTREAM/CHANGE.
 var named = []string{
 	"gateway/admin", "rpc", "tools/call", "resources/read", "resources/subscribe", "resources/unsubscribe", "prompts/get", "completion/complete",
 }

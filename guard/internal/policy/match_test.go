@@ -164,7 +164,8 @@ func TestContainment(t *testing.T) {
 		by := []string{word(r, "ab*?", 5), word(r, "ab**?", 4), word(r, "ab?*", 3)}[:1+r.IntN(3)]
 		left := budget{1_000_000}
 		claim := covered(p, by, &left)
-		// No two words of these lengths tell less than all: six letters are more than any pattern needs here.
+		// No two words of these lengths tell less than all: six letters are more than any pattern needs
+		// here.
 		truth := true
 		for _, w := range words {
 			if Match(p, w) && !matchAny(by, w) {

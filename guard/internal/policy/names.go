@@ -8,19 +8,19 @@ import (
 	"unicode/utf8"
 )
 
-// Names are the names that policies look up in the arguments of calls. A nil *Names means that no policy
-// looks at arguments.
+// Names are the names that policies look up in the arguments of calls. A nil *Names means that no
+// policy looks at arguments.
 type Names struct {
 	spellings map[string][]string // by the folded name
 	longest   int                 // bytes of a folded name
 }
 
-// maxGrowth is how many times longer a name can become by folding, or shorter: the Kelvin sign has three bytes and
-// folds to K.
+// maxGrowth is how many times longer a name can become by folding, or shorter: the Kelvin sign has
+// three bytes and folds to K.
 const maxGrowth = 3
 
-// Mistaken returns the name that policies look up and that a server which ignores case takes key for,
-// although they differ; "" for none. It allocates only when key is long.
+// Mistaken returns the name that policies look up and that a server which ignores case takes key
+// for, although they differ; "" for none. It allocates only when key is long.
 func (n *Names) Mistaken(key []byte) string {
 	if n == nil || len(key) > maxGrowth*n.longest {
 		return ""
@@ -49,7 +49,8 @@ func (n *Names) add(name string) (other string) {
 	return other
 }
 
-// collect finds the names that policies look up in arguments. It warns of those that differ in case only.
+// collect finds the names that policies look up in arguments. It warns of those that differ in case
+// only.
 func (s *Set) collect(list *problems) {
 	if !s.use.inContext("arguments") {
 		return
@@ -79,9 +80,9 @@ func (s *Set) Names() *Names {
 	return s.names
 }
 
-// AppendFolded appends a name as readers that ignore case compare it: under the simple case folding of
-// Unicode, as encoding/json and [strings.EqualFold] do. Two names fold to the same bytes exactly when they are
-// equal under it.
+// AppendFolded appends a name as readers that ignore case compare it: under the simple case folding
+// of Unicode, as encoding/json and [strings.EqualFold] do. Two names fold to the same bytes exactly
+// when they are equal under it.
 func AppendFolded(dst, name []byte) []byte {
 	for i := 0; i < len(name); {
 		c := name[i]

@@ -16,14 +16,14 @@ type Rule struct {
 	Deny bool
 	// Shadow takes the rule on trial: see [Set.Enforced].
 	Shadow bool
-	// Roles and Principals say for whom it is: one of either, compared exactly with the roles and the
-	// Name of a Subject. Both empty: everybody.
+	// Roles and Principals name the callers that it is for: one of either, compared exactly with the
+	// roles and the Name of a Subject. Both empty: everybody.
 	Roles, Principals []string
 	// Calls are patterns of calls: see [Match].
 	Calls []string
 	// Destructive false takes of tools only those that say they are harmless, by readOnlyHint or
-	// destructiveHint false; true takes only the others. Calls of no tool are not concerned by false, and
-	// not taken by true.
+	// destructiveHint false; true takes only the others. Calls of no tool are not concerned by false,
+	// and not taken by true.
 	Destructive *bool
 }
 
@@ -33,14 +33,15 @@ type Text struct{ Name, Text string }
 // A Source is what a [Set] is compiled from.
 type Source struct {
 	Rules []Rule
-	// Local are patterns of calls that only callers on this machine may make. They count before everything else.
+	// Local are patterns of calls that only callers on this machine may make. They count before
+	// everything else.
 	Local []string
 	Cedar []Text
 }
 
-// A Problem is something in a [Source] that will not do, or not what one may think.
+// A Problem is an error or a warning about a [Source].
 type Problem struct {
-	// Path is allow[0].calls[1], deny[0] or local[2], counting rules of either kind by themselves, or
+	// Path is allow[0].calls[1], deny[0] or local[2], counting rules of either kind on their own, or
 	// the name of a Text.
 	Path, Message, Hint string
 	Warning             bool // it works all the same
@@ -98,8 +99,8 @@ type Set struct {
 	cache   *cache[Decision]     // nil: a decision depends on more than can be a key
 	callers *cache[types.Entity] // nil: those have claims
 
-	// Where a decision depends on more than can be a key, what the policies say that do not look at it is
-	// remembered all the same, and only the others are asked each time.
+	// Where a decision depends on more than can be a key, what the policies say that do not look at it
+	// is remembered all the same, and only the others are asked each time.
 	steady, moving []*compiled
 	steadyUse      uses
 	movingUse      uses
@@ -120,7 +121,7 @@ type compiled struct {
 	use    uses
 }
 
-// split tells the policies apart whose word can be remembered.
+// split tells the policies apart with a word that can be remembered.
 func (s *Set) split() {
 	for _, c := range s.list {
 		if c.use.values() {
@@ -193,9 +194,9 @@ func (s *Set) finish(list *problems) {
 	s.collect(list)
 }
 
-// Enforced returns the set without the policies on trial: rules with Shadow, and policies in Cedar's language with the
-// annotation @mode("shadow"). It is s itself when there are none. A call that it allows and s does not is one
-// that these policies would deny.
+// Enforced returns the set without the policies on trial: rules with Shadow, and policies in
+// Cedar's language with the annotation @mode("shadow"). It is s itself when there are none. A call
+// that it allows and s does not is one that these policies would deny.
 func (s *Set) Enforced() *Set {
 	if !slices.ContainsFunc(s.list, func(c *compiled) bool { return c.shadow }) {
 		return s

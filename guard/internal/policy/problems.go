@@ -30,7 +30,7 @@ func (l *problems) name(path, name string, seen map[string]string) {
 	seen[name] = path
 }
 
-// rule checks a rule by itself, and reports whether it can be compiled.
+// rule checks a rule on its own, and reports whether it can be compiled.
 func (l *problems) rule(path string, r *Rule) bool {
 	before := len(*l)
 	switch {
@@ -64,7 +64,7 @@ func (l *problems) words(path, field string, words []string) {
 		case !utf8.ValidString(w):
 			l.errorf(at, "write it in UTF-8", "the name is not UTF-8")
 		case strings.Contains(w, "*"):
-			l.errorf(at, "name each, or write a Cedar policy with like", "%s are names, not patterns: %q is for nobody", field, show(w))
+			l.errorf(at, "name each, or write a Cedar policy with like", "%s are names, not patterns: %q is for no caller", field, show(w))
 		case seen[w]:
 			l.warnf(at, "leave it out", "%q is there twice", show(w))
 		}
@@ -72,7 +72,7 @@ func (l *problems) words(path, field string, words []string) {
 	}
 }
 
-// pattern checks a pattern by itself.
+// pattern checks a pattern on its own.
 func (l *problems) pattern(path, pattern string) {
 	method, name, spaced := strings.Cut(pattern, " ")
 	switch {

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// URIFault says why a URI could stand for another one than it seems to, past a pattern: the words after "the URI".
-// "" is none. The braces of a URI template pass.
+// URIFault says why a URI could stand for another one than it seems to, past a pattern: the words
+// after "the URI". "" is none. The braces of a URI template pass.
 func URIFault(uri string) string {
 	for i := range len(uri) {
 		switch c := uri[i]; {

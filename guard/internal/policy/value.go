@@ -14,8 +14,8 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 )
 
-// What is converted for a decision is bounded. An array is so by itself, because Cedar's sets
-// take time with the square of their size when somebody chooses the elements.
+// What is converted for a decision is bounded. An array is so on its own, because Cedar's sets
+// take time with the square of their size when an attacker chooses the elements.
 const (
 	maxArguments = 1 << 20
 	maxDepth     = 32
@@ -158,8 +158,8 @@ func number(raw string) types.Value {
 	return types.String(raw)
 }
 
-// decimal splits the absolute value of a number into its digits, without zeros at either end, and the power of
-// ten. It fails when that power is absurd.
+// decimal splits the absolute value of a number into its digits, without zeros at either end, and
+// the power of ten. It fails when that power is absurd.
 func decimal(raw string) (digits string, exp int, ok bool) {
 	mantissa, power := strings.TrimPrefix(raw, "-"), ""
 	if e := strings.IndexAny(mantissa, "eE"); e >= 0 {
@@ -269,8 +269,8 @@ func wordSet(words []string) types.Set {
 	return types.NewSet(list...)
 }
 
-// annotations has the hints of a tool, with MCP's defaults. A hint that is given twice or is no bool is
-// taken for the default, which is the worse.
+// annotations has the hints of a tool, with MCP's defaults. A hint that is given twice or is no
+// bool is taken for the default, which is the worse.
 func annotations(b []byte) types.Record {
 	hints := [...]struct {
 		name         types.String

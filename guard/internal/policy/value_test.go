@@ -51,7 +51,7 @@ func TestArguments(t *testing.T) {
 			t.Errorf("%.40s: %v, want %v", test.json, err, test.err)
 		}
 	}
-	// What cannot be decided upon is denied, by whom it may concern only.
+	// What cannot be decided is denied, only by the policies that it may concern.
 	q := &Query{Method: "m", Arguments: []byte(`{"a":1,"a":2}`)}
 	const all = `permit (principal, action, resource);`
 	if d := compile(t, nil, all).Decide(q); !d.Allowed {

@@ -1,6 +1,6 @@
 package replay
 
-// owners count nonces by owner. Those of which nothing is counted are forgotten.
+// owners count nonces by owner. Owners without nonces are forgotten.
 type owners struct {
 	index   map[uint64]uint32 // by the hash of an owner
 	counts  []count           // by index; the first is not used

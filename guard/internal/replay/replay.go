@@ -1,8 +1,9 @@
 // Package replay answers one question: was this nonce used before?
 //
-// It answers for one process, or for all that share a [Memory]. It errs on the safe side only: it may
-// report a nonce as used that is not (a collision of 64 bits of a hash with a random seed), never the
-// other way round. An owner has a share of the memory: one that fills its share leaves room for others.
+// It answers for one process, or for all that share a [Memory]. It errs on the safe side only: it
+// may report a nonce as used that is not (a collision of 64 bits of a hash with a random seed),
+// never the other way round. An owner has a share of the memory: one that fills its share leaves
+// room for others.
 package replay
 
 import (
@@ -60,8 +61,8 @@ type slot struct {
 	until, owner uint32 // owner is in owners; 0: not counted any more
 }
 
-// New returns an empty memory for at most most nonces, at about 20 bytes each, and 30 for each owner.
-// clock nil is time.Now.
+// New returns an empty memory for at most most nonces, at about 20 bytes each, and 30 for each
+// owner. clock nil is time.Now.
 func New(most int, clock func() time.Time) *Memory {
 	if clock == nil {
 		clock = time.Now
@@ -77,9 +78,9 @@ func New(most int, clock func() time.Time) *Memory {
 	}
 }
 
-// Use remembers a nonce until a time, rounded up to a second, and reports whether it is new: a nonce is
-// one whichever owner uses it. An error, [ErrFull], [ErrShare] or [ErrPast], means that it is not known
-// whether it is new, and that it was not remembered. It never blocks.
+// Use remembers a nonce until a time, rounded up to a second, and reports whether it is new: a
+// nonce is one whichever owner uses it. An error, [ErrFull], [ErrShare] or [ErrPast], means that it
+// is not known whether it is new, and that it was not remembered. It never blocks.
 func (m *Memory) Use(_ context.Context, owner, nonce string, until time.Time) (fresh bool, err error) {
 	s := slot{hash: m.hash(nonce), until: m.since(until, time.Second-1)}
 	tag := maphash.String(m.seeds[1], owner)
@@ -118,8 +119,8 @@ func (m *Memory) Use(_ context.Context, owner, nonce string, until time.Time) (f
 	return true, nil
 }
 
-// Forget forgets a nonce whose Use reported that it was new. It may be called once, and only when what
-// the nonce was for did not happen.
+// Forget forgets a nonce with a Use that reported that it was new. It may be called once, and only
+// when what the nonce was for did not happen.
 func (m *Memory) Forget(_ context.Context, nonce string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,8 +150,8 @@ func (m *Memory) find(hash uint64) (i, place int) {
 	return -1, place
 }
 
-// fits reports whether there is room for a nonce of an owner. The counts of owners may have some that
-// have expired: before one is refused, all are counted again, once in a second.
+// fits reports whether there is room for a nonce of an owner. The counts of owners may have some
+// that have expired: before one is refused, all are counted again, once in a second.
 func (m *Memory) fits(tag uint64) error {
 	if m.live >= m.bounds.Total {
 		return ErrFull
@@ -193,7 +194,8 @@ func (m *Memory) since(t time.Time, up time.Duration) uint32 {
 	return uint32(min(max(sec, m.epoch)-m.epoch, math.MaxUint32))
 }
 
-// advance lets time go on to now, in which everything has expired that was to be remembered until then.
+// advance lets time go on to now, in which everything has expired that was to be remembered until
+// then.
 func (m *Memory) advance(now uint32) {
 	if now <= m.now {
 		return

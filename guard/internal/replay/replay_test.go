@@ -188,8 +188,8 @@ func checkModel(t *testing.T, r *rand.Rand) {
 	}
 }
 
-// One owner that uses as many nonces as it can leaves room for others, also when many come after it, and
-// gets room again when its nonces expire.
+// One owner that uses as many nonces as it can leaves room for others, also when many come after
+// it, and gets room again when its nonces expire.
 func TestOwnersHaveShares(t *testing.T) {
 	c := newClock()
 	m := New(1000, c.now)

@@ -92,7 +92,7 @@ func TestAttackMessageKeySwapped(t *testing.T) {
 	keys := testKeys(t)
 	keys["admin"], _ = NewSecret("admin", []byte("another secret of 32 bytes and more"))
 	keys["copy"], _ = NewSecret("copy", testSecret) // the same secret: the ID is signed
-	for id, want := range map[string]Reason{"admin": Mismatch, "copy": Mismatch, "nobody": Unknown, "": Malformed} {
+	for id, want := range map[string]Reason{"admin": Mismatch, "copy": Mismatch, "unknown": Unknown, "": Malformed} {
 		params := strings.Replace(string(signed(t, "m", `{}`)), `"keyid":"ci"`, `"keyid":"`+id+`"`, 1)
 		_, err := VerifyMessage("m", []byte(params), keys, "")
 		wantReason(t, err, want)
@@ -217,7 +217,7 @@ func TestAttackHTTP(t *testing.T) {
 		"algorithm left out":        {input(`;alg="hmac-sha256"`, ``), Mismatch},
 		"keyid of another kind":     {input(`keyid="ci"`, `keyid="ed"`), Algorithm},
 		"keyid with the same key":   {input(`keyid="ci"`, `keyid="copy"`), Mismatch},
-		"keyid unknown":             {input(`keyid="ci"`, `keyid="nobody"`), Unknown},
+		"keyid unknown":             {input(`keyid="ci"`, `keyid="unknown"`), Unknown},
 		"nonce":                     {input(testNonce, "nonce-9876543210"), Mismatch},
 		"no nonce":                  {input(`;nonce="`+testNonce+`"`, ``), Uncovered},
 		"no created":                {input(`;created=1700000000`, ``), Uncovered},
@@ -260,7 +260,7 @@ func TestAttackHTTP(t *testing.T) {
 	}
 }
 
-// second adds a signature, with parameters of its own.
+// second adds a signature, with its own parameters.
 func second(params string) func(*http.Request) {
 	return func(r *http.Request) {
 		r.Header.Add("Signature-Input", `b=("@method")`+params)

@@ -23,8 +23,8 @@ type input struct {
 	tag        string
 }
 
-// readInput reads Signature-Input and Signature. Of several signatures it returns the only one with the tag
-// "farcall".
+// readInput reads Signature-Input and Signature. Of several signatures it returns the only one with
+// the tag "farcall".
 func readInput(h http.Header) (*input, []byte, *Error) {
 	inputs, err := dictionary(h, "Signature-Input")
 	if err != nil {
@@ -133,8 +133,8 @@ func (in *input) covers(name string) bool {
 	return slices.Contains(in.components, name)
 }
 
-// isComponent reports whether a component can be signed: a field name in lower case, but those of the signature itself,
-// or a derived component of a request.
+// isComponent reports whether a component can be signed: a field name in lower case, but those of
+// the signature itself, or a derived component of a request.
 func isComponent(name string) bool {
 	switch name {
 	case "@method", "@target-uri", "@authority", "@scheme", "@request-target", "@path", "@query":

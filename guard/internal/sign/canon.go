@@ -16,8 +16,9 @@ const (
 	maxNodes = 1 << 20 // of values that are not written canonically; 28 bytes each
 )
 
-// canon makes the canonical form (RFC 8785) of a JSON text. It reads the text once, checking it, into nodes,
-// and writes what is already canonical as it stands. It is used again and again, and holds on to nothing.
+// canon makes the canonical form (RFC 8785) of a JSON text. It reads the text once, checking it,
+// into nodes, and writes what is already canonical as it stands. It is used again and again, and
+// holds on to nothing.
 type canon struct {
 	raw   []byte
 	nodes []node
@@ -363,8 +364,9 @@ func (c *canon) canonical(dst []byte, self int32) []byte {
 	}
 }
 
-// compareUTF16 compares UTF-8 texts by their UTF-16 code units (RFC 8785 §3.2.3). The order of bytes is the same but
-// for characters beyond U+FFFF, whose surrogates come before U+E000 to U+FFFF.
+// compareUTF16 compares UTF-8 texts by their UTF-16 code units (RFC 8785 §3.2.3). The order of
+// bytes is the same but for characters beyond U+FFFF, because their surrogates come before U+E000
+// to U+FFFF.
 func compareUTF16(a, b []byte) int {
 	n := min(len(a), len(b))
 	for i := range n {
@@ -380,7 +382,8 @@ func compareUTF16(a, b []byte) int {
 	return len(a) - len(b)
 }
 
-// loneSurrogate reports whether a valid string has an escaped surrogate without its partner, which no UTF-8 can say.
+// loneSurrogate reports whether a valid string has an escaped surrogate without its partner, which
+// no UTF-8 can say.
 func loneSurrogate(raw []byte) bool {
 	for i := 0; i+5 < len(raw); i++ {
 		if raw[i] != '\\' {
@@ -399,8 +402,8 @@ func loneSurrogate(raw []byte) bool {
 	return false
 }
 
-// numberKind says whether a number is canonical. One that changes its value by becoming a double is refused: whoever
-// reads it with more precision would read something else than what was signed.
+// numberKind says whether a number is canonical. One that changes its value by becoming a double is
+// refused: anyone who reads it with more precision would read something else than what was signed.
 func numberKind(raw []byte) (nodeKind, *Error) {
 	if len(raw) <= 15 && raw[0] != '-' && !bytes.ContainsAny(raw, ".eE") {
 		return plain, nil
@@ -425,7 +428,8 @@ func tooPrecise(raw []byte) *Error {
 	return failed(Malformed, "the number %s is not what a double of its value is written as (RFC 8785 §3.2.2.3): send it as a string", raw)
 }
 
-// appendNumber appends a number as ECMAScript writes the double nearest to it. It is not ok when that is infinite.
+// appendNumber appends a number as ECMAScript writes the double nearest to it. It is not ok when
+// that is infinite.
 func appendNumber(dst, raw []byte) ([]byte, bool) {
 	f, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil {
@@ -445,7 +449,8 @@ func appendNumber(dst, raw []byte) ([]byte, bool) {
 	return dst, true
 }
 
-// isName reports whether key is name, or what some who read JSON without regard to case take for it.
+// isName reports whether key is name, or what some who read JSON without regard to case take for
+// it.
 func isName(key []byte, name string) bool {
 	// ſ (U+017F) folds to s and is a byte longer.
 	return len(key) >= len(name) && len(key) <= len(name)+2 && strings.EqualFold(string(key), name)

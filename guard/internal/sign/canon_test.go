@@ -162,7 +162,8 @@ func slowString(s string) string {
 	return out.String() + `"`
 }
 
-// slowNumber is the algorithm of ECMAScript (Number::toString) over the digits of the shortest form.
+// slowNumber is the algorithm of ECMAScript (Number::toString) over the digits of the shortest
+// form.
 func slowNumber(raw string, f float64) (string, bool) {
 	mantissa, exponent, _ := strings.Cut(strconv.FormatFloat(f, 'e', -1, 64), "e")
 	sign := ""

@@ -17,8 +17,8 @@ const (
 	maxComponents = 32      // of one signature
 )
 
-// dictionary reads a header that is a dictionary (RFC 9651 §3.2). What is there twice is refused: the
-// one that counts would be the last.
+// dictionary reads a header that is a dictionary (RFC 9651 §3.2). What is there twice is refused:
+// the one that counts would be the last.
 func dictionary(h http.Header, name string) (*httpsfv.Dictionary, *Error) {
 	joined := strings.Join(h[name], ", ")
 	if len(joined) > maxField {
@@ -54,8 +54,8 @@ func dictionary(h http.Header, name string) (*httpsfv.Dictionary, *Error) {
 	return d, nil
 }
 
-// separators counts the commas and semicolons that are not inside of a string. Not ok: there is a display
-// string, in which a backslash is nothing special.
+// separators counts the commas and semicolons that are not inside of a string. Not ok: there is a
+// display string, in which a backslash is nothing special.
 func separators(s string) (commas, semicolons int, ok bool) {
 	inside := false
 	for i := 0; i < len(s); i++ {
@@ -76,8 +76,8 @@ func separators(s string) (commas, semicolons int, ok bool) {
 	return commas, semicolons, true
 }
 
-// checkDigest holds a body against Content-Digest (RFC 9530 §2): each digest whose algorithm is
-// known must be right, and there must be one.
+// checkDigest checks a body against Content-Digest (RFC 9530 §2): each digest with an algorithm
+// that is known must be right, and there must be one.
 func checkDigest(h http.Header, body []byte) *Error {
 	d, err := dictionary(h, "Content-Digest")
 	if err != nil {
@@ -116,8 +116,8 @@ func checkDigest(h http.Header, body []byte) *Error {
 	return nil
 }
 
-// fieldValue is the value of a header as it is signed (RFC 9421 §2.1): the lines joined, without the
-// white space around them.
+// fieldValue is the value of a header as it is signed (RFC 9421 §2.1): the lines joined, without
+// the white space around them.
 func fieldValue(h http.Header, name string) (string, *Error) {
 	lines := h[http.CanonicalHeaderKey(name)]
 	if len(lines) == 0 {
@@ -137,8 +137,8 @@ func fieldValue(h http.Header, name string) (string, *Error) {
 	return string(value), nil
 }
 
-// unfold makes a space of each obsolete line folding, OWS CRLF RWS (RFC 9112 §5.2). Not ok: there is another line
-// break, a control character, or something that is not ASCII.
+// unfold makes a space of each obsolete line folding, OWS CRLF RWS (RFC 9112 §5.2). Not ok: there
+// is another line break, a control character, or something that is not ASCII.
 func unfold(line string) (string, bool) {
 	for i := range len(line) {
 		if c := line[i]; c > '~' || c < ' ' && c != '\t' && c != '\r' && c != '\n' {

@@ -14,8 +14,8 @@ import (
 
 const tagName = "farcall"
 
-// must are the headers that must be signed when they are there, besides Mcp-*: those that say who calls, and those that
-// change what the body or the request means.
+// must are the headers that must be signed when they are there, in addition to Mcp-*: those that
+// say who calls, and those that change what the body or the request means.
 var must = []string{"Authorization", "Content-Digest", "Content-Encoding", "Content-Type", "Last-Event-Id", "X-Api-Key"}
 
 // HTTPHasSignature reports whether a request claims to be signed.
@@ -23,8 +23,8 @@ func HTTPHasSignature(r *http.Request) bool {
 	return len(r.Header["Signature"]) > 0 || len(r.Header["Signature-Input"]) > 0
 }
 
-// VerifyHTTP checks the signature of a request with a body, by one of keys. An error is an [*Error]. When it
-// was made, and whether its nonce is new, is the caller's to check.
+// VerifyHTTP checks the signature of a request with a body, by one of keys. An error is an
+// [*Error]. When it was made, and whether its nonce is new, is the caller's to check.
 func VerifyHTTP(r *http.Request, body []byte, keys map[string]*Key) (*Signature, error) {
 	if !HTTPHasSignature(r) {
 		return nil, failed(Missing, "the request has no Signature")
@@ -39,8 +39,8 @@ func VerifyHTTP(r *http.Request, body []byte, keys map[string]*Key) (*Signature,
 	return s, nil
 }
 
-// VerifyHead is VerifyHTTP without a look at the body, so that nobody makes a server read one who has no
-// key. Of a request that has a body, CheckBody must follow.
+// VerifyHead is VerifyHTTP without a look at the body, so that no caller makes a server read one
+// without a key. Of a request that has a body, CheckBody must follow.
 func VerifyHead(r *http.Request, hasBody bool, keys map[string]*Key) (*Signature, error) {
 	w := getWork()
 	defer w.put()
@@ -90,7 +90,7 @@ func (w *work) verifyHead(r *http.Request, hasBody bool, keys map[string]*Key) (
 	return s, nil
 }
 
-// profile holds a signature against what farcall wants it to say and to cover.
+// profile checks a signature against what farcall wants it to say and to cover.
 func (in *input) profile(h http.Header, hasBody bool) *Error {
 	switch {
 	case in.created == 0:
@@ -138,8 +138,9 @@ func signedHeaders(h http.Header) (names []string, err *Error) {
 	return names, nil
 }
 
-// HTTP signs a request that is otherwise complete: its header gets Content-Digest, Signature-Input and Signature.
-// Of the rest it signs what [VerifyHTTP] wants signed. Key and nonce are as for [Message].
+// HTTP signs a request that is otherwise complete: its header gets Content-Digest, Signature-Input
+// and Signature. Of the rest it signs what [VerifyHTTP] wants signed. Key and nonce are as for
+// [Message].
 func HTTP(r *http.Request, body []byte, keyID string, key any, now time.Time, nonce string) error {
 	s, err := newSigner(keyID, key)
 	if err != nil {

@@ -156,7 +156,8 @@ func TestComponents(t *testing.T) {
 	}
 }
 
-// What one end signs the other end takes, over HTTP/1.1 and HTTP/2, whatever net/http does on the way.
+// What one end signs the other end takes, over HTTP/1.1 and HTTP/2, whatever net/http does on the
+// way.
 func TestHTTPEndToEnd(t *testing.T) {
 	keys := testKeys(t)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -213,7 +214,8 @@ func TestTargetURI(t *testing.T) {
 		const text = `("@method" "@target-uri");created=1700000000;expires=1700000300;nonce="nonce-0123456789";keyid="ci"`
 		base := "\"@method\": GET\n\"@target-uri\": https://example.com/mcp?a=1\n\"@signature-params\": " + text
 		s, _ := newSigner("ci", testSecret)
-		// Another label is none of our business, when ours has the tag; here there is one only, and no tag.
+		// Another label is none of our business, when ours has the tag; here there is one only, and no
+		// tag.
 		r.Header.Set("Signature-Input", "x="+text)
 		r.Header.Set("Signature", "x=:"+base64.StdEncoding.EncodeToString(s.sign([]byte(base)))+":")
 		got, err := VerifyHTTP(r, nil, keys)

@@ -18,7 +18,7 @@ type Key struct {
 	Secret []byte            `json:"-"` // HMAC-SHA-256
 	Public ed25519.PublicKey `json:"-"` // Ed25519
 
-	macs *sync.Pool // of hash.Hash with the secret in; nil: they are made anew
+	macs *sync.Pool // of hash.Hash with the secret in; nil: they are made again
 }
 
 // NewSecret returns a key for HMAC-SHA-256. The secret must have at least 32 bytes; it is copied.

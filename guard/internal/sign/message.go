@@ -16,8 +16,9 @@ const (
 	prefix     = "farcall-signature-v1\n"
 )
 
-// HasSignature reports whether params claim to be signed, also in a way that [VerifyMessage] refuses. Whatever it says no
-// to is not signed: VerifyMessage says [Missing] of it, or that it is malformed.
+// HasSignature reports whether params claim to be signed, also in a way that [VerifyMessage]
+// refuses. Whatever it says no to is not signed: VerifyMessage says [Missing] of it, or that it is
+// malformed.
 func HasSignature(params []byte) bool {
 	// Most messages have none, which two bytes of the names tell that have no other case.
 	if bytes.IndexByte(params, '\\') < 0 && (bytes.IndexByte(params, '/') < 0 || bytes.IndexByte(params, '_') < 0) {
@@ -41,9 +42,9 @@ type claim struct {
 	keyID, alg, created, nonce, sig []byte
 }
 
-// VerifyMessage checks the signature in the _meta of params, by one of keys, of a call of method. audience must be what
-// it was signed for, "" when nobody said. An error is an [*Error]. When it was made, and whether its nonce is new, is
-// the caller's to check.
+// VerifyMessage checks the signature in the _meta of params, by one of keys, of a call of method.
+// audience must be what it was signed for, "" when it names none. An error is an [*Error]. When it
+// was made, and whether its nonce is new, is the caller's to check.
 func VerifyMessage(method string, params []byte, keys map[string]*Key, audience string) (*Signature, error) {
 	w := getWork()
 	defer w.put()
@@ -171,8 +172,9 @@ func isLine(s string) bool {
 	return utf8.ValidString(s)
 }
 
-// Message returns params with a signature in _meta; nothing else of them changes. The key is the []byte of a secret
-// for HMAC-SHA-256 or an ed25519.PrivateKey. nil params become an object. An empty nonce becomes a random one.
+// Message returns params with a signature in _meta; nothing else of them changes. The key is the
+// []byte of a secret for HMAC-SHA-256 or an ed25519.PrivateKey. nil params become an object. An
+// empty nonce becomes a random one.
 func Message(method string, params []byte, keyID string, key any, now time.Time, nonce, audience string) ([]byte, error) {
 	s, err := newSigner(keyID, key)
 	if err != nil {
@@ -210,8 +212,8 @@ func Message(method string, params []byte, keyID string, key any, now time.Time,
 	return append(out, params[at:]...), nil
 }
 
-// withMeta reads params that are to be signed, with a _meta, and returns them with the offset at which
-// its first member goes.
+// withMeta reads params that are to be signed, with a _meta, and returns them with the offset at
+// which its first member goes.
 func (w *work) withMeta(params []byte) (with []byte, at int, err error) {
 	if len(params) == 0 {
 		params = []byte("{}")

@@ -121,10 +121,10 @@ func isWord[S string | []byte](s S, least byte) bool {
 	return true
 }
 
-// clip keeps what a stranger sent short, for an error.
+// clip keeps untrusted text short, for an error.
 func clip[S string | []byte](s S) string { return string(s[:min(len(s), 64)]) }
 
-// verify checks a signature of base, whose algorithm was named by alg, "" for that of the key.
+// verify checks a signature of base. alg names its algorithm, "" for that of the key.
 func (k *Key) verify(alg string, base, signature []byte, w *work) *Error {
 	own, size := algHMAC, sha256.Size
 	switch {

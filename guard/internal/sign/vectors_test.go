@@ -45,8 +45,9 @@ func readVectors(tb testing.TB) *vectors {
 	return v
 }
 
-// The vectors were made by another program, in another language, with another library: the bytes that are signed
-// are written out in each, and the signatures of the first two were checked with openssl.
+// The vectors were made by another program, in another language, with another library: the bytes
+// that are signed are written out in each, and the signatures of the first two were checked with
+// openssl.
 func TestVectors(t *testing.T) {
 	v := readVectors(t)
 	keys := testKeys(t)

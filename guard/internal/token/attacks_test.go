@@ -25,8 +25,8 @@ type attack struct {
 	raw          string
 }
 
-// TestAttacks has a subtest for each attack on tokens that docs/security.md names. All are made from a good token of
-// the same keys, which must pass.
+// TestAttacks has a subtest for each attack on tokens that docs/security.md names. All are made
+// from a good token of the same keys, which must pass.
 func TestAttacks(t *testing.T) {
 	rs, es := newSigner(t, "RS256", "rsa"), newSigner(t, "ES256", "ec")
 	v := verifier(t, nil, rs, es)
@@ -137,7 +137,7 @@ func signatureAttacks(es *signer) []attack {
 		{"signature with padding", "malformed", message + signature + "=="},
 		{"signature with a line break", "malformed", message + signature[:10] + "\n" + signature[10:]},
 		{"signature in base64, not base64url", "malformed", message + strings.Repeat("+/", 43)},
-		{"signature whose last character has bits to spare", "malformed", message + signature[:85] + "_"},
+		{"signature with bits to spare in its last character", "malformed", message + signature[:85] + "_"},
 	}
 }
 
@@ -274,8 +274,9 @@ func TestAttackWeakKeys(t *testing.T) {
 	}
 }
 
-// A discovery document that leads to a private address, and a set of keys that redirects there. The metadata's server
-// is asked through a transport that takes every public name to the test's own server.
+// A discovery document that leads to a private address, and a set of keys that redirects there. The
+// metadata's server is asked through a transport that takes every public name to the test's own
+// server.
 func TestAttackMetadataToPrivateAddresses(t *testing.T) {
 	var asked atomic.Int32
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))

@@ -11,8 +11,9 @@ const (
 	hashedTail = 43 // characters: 32 bytes, which the shortest signature has
 )
 
-// A cache has the tokens that were verified, by a hash with a secret seed. An entry is compared in full, and the time of that
-// tells nothing: nobody can make a token that gets there without knowing the seed, or the token.
+// A cache has the tokens that were verified, by a hash with a secret seed. An entry is compared in
+// full, and the time of that tells nothing: an attacker cannot make a token that gets there without
+// knowing the seed, or the token.
 type cache struct {
 	seed    maphash.Seed
 	mu      sync.RWMutex
@@ -21,7 +22,8 @@ type cache struct {
 
 func newCache() cache { return cache{seed: maphash.MakeSeed(), entries: map[uint64]*entry{}} }
 
-// hash is that of the end of a token, which is its signature: two genuine tokens have different ones.
+// hash is that of the end of a token, which is its signature: two genuine tokens have different
+// ones.
 func (c *cache) hash(raw string) uint64 {
 	return maphash.String(c.seed, raw[max(0, len(raw)-hashedTail):])
 }

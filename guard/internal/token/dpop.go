@@ -15,8 +15,9 @@ const (
 	maxProofID = 256
 )
 
-// A Proof is a DPoP proof (RFC 9449) whose signature and binding to the request are right. Whether it is fresh (Issued, Nonce), was
-// not used before (ID), and is by the key of the token (Thumbprint) is for the caller to find out.
+// A Proof is a DPoP proof (RFC 9449) with a valid signature and the right binding to the request.
+// Whether it is fresh (Issued, Nonce), was not used before (ID), and is by the key of the token
+// (Thumbprint) is for the caller to find out.
 type Proof struct {
 	Thumbprint string    // of its key (RFC 7638), to be compared with Token.KeyThumbprint
 	ID         string    // jti: it is used once
@@ -24,8 +25,9 @@ type Proof struct {
 	Nonce      string    // "" for none
 }
 
-// ReadProof reads the value of a DPoP header that came with a request: its method, its whole URL as the client sees it (a
-// query does not count), and the access token; "" for none. It is an *Error when RFC 9449 §4.3 does not hold.
+// ReadProof reads the value of a DPoP header that came with a request: its method, its whole URL as
+// the client sees it (a query does not count), and the access token; "" for none. It is an *Error
+// when RFC 9449 §4.3 does not hold.
 func ReadProof(header, method, target, accessToken string) (*Proof, error) {
 	if len(header) > maxProof {
 		return nil, refuse("malformed", "the proof has %d bytes; %d are allowed", len(header), maxProof)
@@ -98,7 +100,8 @@ func (p *parsed) bound(method, target, accessToken string) error {
 
 var errTarget = errors.New("it is no http URL")
 
-// normalize returns a URL without its query and fragment, as RFC 3986 §6.2.2 and §6.2.3 make the same ones equal.
+// normalize returns a URL without its query and fragment, as RFC 3986 §6.2.2 and §6.2.3 make the
+// same ones equal.
 func normalize(s string) (string, error) {
 	u, err := url.Parse(s)
 	if err != nil || u.Hostname() == "" || u.User != nil || u.Opaque != "" {
@@ -119,7 +122,8 @@ func normalize(s string) (string, error) {
 	return scheme + "://" + host + port + dots(escapes(u.EscapedPath())), nil
 }
 
-// escapes decodes what need not be escaped, and writes the rest with capitals (RFC 3986 §6.2.2.1, §6.2.2.2).
+// escapes decodes what need not be escaped, and writes the rest with capitals (RFC 3986 §6.2.2.1,
+// §6.2.2.2).
 func escapes(path string) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder

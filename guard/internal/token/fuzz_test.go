@@ -24,7 +24,7 @@ func FuzzVerify(f *testing.F) {
 		if (err == nil) != (raw == genuine) || (got == nil) == (err == nil) {
 			t.Fatalf("%q: %v, %v", raw, got, err)
 		}
-		// What is signed besides is the way to all that the claims may have.
+		// The signed inputs are the way to all that the claims may have.
 		if len(raw) > maxToken/2 {
 			return
 		}

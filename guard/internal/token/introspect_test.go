@@ -50,7 +50,7 @@ func (e *endpoint) set(answer func(token string) (int, string)) {
 	e.answer = answer
 }
 
-// asker has one issuer whose tokens are introspected.
+// asker has one issuer with tokens that are introspected.
 func asker(t *testing.T, e *endpoint, o *Options, change func(*Issuer)) *Verifier {
 	t.Helper()
 	i := Issuer{Issuer: testIssuer, Audience: []string{"https://rpc.example"}}
@@ -183,7 +183,7 @@ func TestIntrospectionCache(t *testing.T) {
 	verify("short", "inactive", 6) // 24 s before its TTL
 }
 
-// A JWT whose signature is right counts no longer when its issuer has revoked it.
+// A JWT with a signature that is right counts no longer when its issuer has revoked it.
 func TestIntrospectionOfJWT(t *testing.T) {
 	s := newSigner(t, "ES256", "k")
 	e := newEndpoint(t, func(string) (int, string) { return 200, `{"active":true}` })

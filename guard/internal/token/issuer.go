@@ -72,8 +72,8 @@ func newIssuer(v *Verifier, of *Issuer, index int, client *http.Client) (*issuer
 	return i, err
 }
 
-// discovery returns where the metadata of an issuer is: OpenID Connect Discovery 1.0 §4, RFC 8414 §3.1, and
-// the former as the latter has it (RFC 8414 §5).
+// discovery returns where the metadata of an issuer is: OpenID Connect Discovery 1.0 §4, RFC 8414
+// §3.1, and the former as the latter has it (RFC 8414 §5).
 func discovery(name string) (issuer *url.URL, addresses []string, err error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
@@ -225,7 +225,7 @@ func (i *issuer) times(claims map[string]any, now time.Time) (until time.Time, e
 	return until, nil
 }
 
-// readClient reads what is not about the issuer: for whom and what the token is, and to
+// readClient reads what is not about the issuer: the audience and the purpose of the token, and to
 // what it is bound (RFC 7800).
 func (t *Token) readClient(claims map[string]any) error {
 	for _, name := range []string{"azp", "client_id"} {

@@ -22,7 +22,7 @@ import (
 
 const (
 	minRSABits = 2048
-	maxRSABits = 8192 // a bigger one would cost whoever verifies by it, and anybody may send one in a proof
+	maxRSABits = 8192 // a bigger one would cost anyone who verifies by it, and anybody may send one in a proof
 )
 
 // An algorithm is a signature by a private key (RFC 7518 §3.1, RFC 8037, RFC 9864).
@@ -32,8 +32,8 @@ type algorithm struct {
 	jwa   jwa.SignatureAlgorithm
 }
 
-// algorithms are all there are. HMAC is not among them: whoever could verify by it could sign, and a public key would
-// do as its secret. Nor is none.
+// algorithms are all there are. HMAC is not among them: anyone who could verify by it could sign,
+// and a public key would do as its secret. Nor is none.
 var algorithms = map[string]algorithm{
 	"RS256":   {kty: "RSA", jwa: jwa.RS256()},
 	"RS384":   {kty: "RSA", jwa: jwa.RS384()},
@@ -48,7 +48,8 @@ var algorithms = map[string]algorithm{
 	"Ed25519": {kty: "OKP", jwa: jwa.EdDSAEd25519()},
 }
 
-// parts are the members of a JWK that make a public key of a type. They are all that the library gets to read.
+// parts are the members of a JWK that make a public key of a type. They are all that the library
+// gets to read.
 var parts = map[string][]string{"RSA": {"n", "e"}, "EC": {"crv", "x", "y"}, "OKP": {"crv", "x"}}
 
 // A key is a public key that signatures are verified by.
@@ -162,7 +163,8 @@ func (k *key) check(size int) error {
 	return nil
 }
 
-// fits reports whether an algorithm is for this key, by the key's type and curve and by what it says itself.
+// fits reports whether an algorithm is for this key, by the key's type and curve and by what it
+// says itself.
 func (k *key) fits(alg string) bool {
 	a, known := algorithms[alg]
 	if !known || k.alg != "" && k.alg != alg {

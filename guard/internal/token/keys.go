@@ -19,8 +19,8 @@ const (
 	maxKeys     = 100
 	maxTries    = 8 // keys that a token without a kid may be tried with
 	maxSetBytes = 1 << 20
-	// unknownEvery is how often a kid that is not known may cause a fetch: whoever makes kids up must not
-	// make fetches.
+	// unknownEvery is how often a kid that is not known may cause a fetch: anyone who makes kids up
+	// must not make fetches.
 	unknownEvery = 30 * time.Second
 	minRetry     = time.Second
 	maxRetry     = 5 * time.Minute
@@ -40,16 +40,16 @@ type source struct {
 	keys     []*key
 	known    bool      // keys is what the issuer has said, at most KeysMaxAge ago
 	fetched  time.Time // when it said so, by the wall clock
-	fetching *flight   // nil: none
+	fetching *keyFetch // nil: none
 	fetches  int       // that have succeeded
 	unknown  time.Time // when a kid that is not known was last the reason of a fetch
-	due      time.Time // for the next fetch; zero: nobody has needed a key
+	due      time.Time // for the next fetch; zero: no key was needed yet
 	failures int       // one after another
 	err      error     // of the last fetch
 }
 
-// A flight is a fetch that all who need it wait for.
-type flight struct{ done chan struct{} }
+// A keyFetch is a fetch that all who need it wait for.
+type keyFetch struct{ done chan struct{} }
 
 func newSource(v *Verifier, of *Issuer, client *http.Client) (s *source, err error) {
 	s = &source{v: v, of: of}
@@ -73,7 +73,8 @@ func newSource(v *Verifier, of *Issuer, client *http.Client) (s *source, err err
 	return s, err
 }
 
-// find returns the keys that may have signed a token: those with its kid, or all without one, that fit alg.
+// find returns the keys that may have signed a token: those with its kid, or all without one, that
+// fit alg.
 func (s *source) find(ctx context.Context, kid *string, alg string) ([]*key, error) {
 	began := time.Now()
 	if !s.fixed {
@@ -117,8 +118,8 @@ func (s *source) find(ctx context.Context, kid *string, alg string) ([]*key, err
 	return found, nil
 }
 
-// renew fetches the keys because a token is by none that is known, and reports whether there may be others now. It begins a
-// fetch once every unknownEvery at most, but joins one that is under way.
+// renew fetches the keys because a token is by none that is known, and reports whether there may be
+// others now. It begins a fetch once every unknownEvery at most, but joins one that is under way.
 func (s *source) renew(ctx context.Context) (bool, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -131,7 +132,7 @@ func (s *source) renew(ctx context.Context) (bool, error) {
 	return f != nil, s.wait(ctx, f)
 }
 
-// match reports besides whether there is a key with the kid, whatever it is for. s.mu is held.
+// match also reports whether there is a key with the kid, whatever it is for. s.mu is held.
 func (s *source) match(kid *string, alg string) (found []*key, there bool) {
 	for _, k := range s.keys {
 		if kid == nil || k.id != nil && *k.id == *kid {
@@ -144,16 +145,16 @@ func (s *source) match(kid *string, alg string) (found []*key, there bool) {
 	return found, there
 }
 
-// begin begins a fetch, or joins that which is under way. It returns nil while it is too early to try
-// again, and after Close. s.mu is held.
-func (s *source) begin(now time.Time) *flight {
+// begin begins a fetch, or joins that which is under way. It returns nil while it is too early to
+// try again, and after Close. s.mu is held.
+func (s *source) begin(now time.Time) *keyFetch {
 	if s.fetching != nil {
 		return s.fetching
 	}
 	if s.failures > 0 && now.Before(s.due) {
 		return nil
 	}
-	f := &flight{done: make(chan struct{})}
+	f := &keyFetch{done: make(chan struct{})}
 	if !s.v.background(func() { s.fetch(f) }) {
 		s.err = errClosed
 		return nil
@@ -164,7 +165,7 @@ func (s *source) begin(now time.Time) *flight {
 
 var errClosed = errors.New("the verifier is closed")
 
-func (s *source) wait(ctx context.Context, f *flight) error {
+func (s *source) wait(ctx context.Context, f *keyFetch) error {
 	if f == nil {
 		return nil
 	}
@@ -204,7 +205,7 @@ func wallClock() time.Time { return time.Now().Round(0) }
 // end is when the keys that are known no longer count. s.mu is held.
 func (s *source) end() time.Time { return s.fetched.Add(s.of.KeysMaxAge) }
 
-// expire forgets keys that are too old: whoever keeps the issuer away must not keep keys valid
+// expire forgets keys that are too old: anyone who keeps the issuer away must not keep keys valid
 // that it has taken back. Tokens that were verified by them are refused as well. s.mu is held.
 func (s *source) expire() {
 	if s.fixed || !s.known || wallClock().Before(s.end()) {
@@ -216,7 +217,7 @@ func (s *source) expire() {
 		"issuer", s.of.Issuer, "keys_max_age", s.of.KeysMaxAge, "error", s.err)
 }
 
-func (s *source) fetch(f *flight) {
+func (s *source) fetch(f *keyFetch) {
 	ctx, cancel := context.WithTimeout(s.v.ctx, fetchTime)
 	keys, err := s.load(ctx)
 	cancel()
@@ -228,7 +229,8 @@ func (s *source) fetch(f *flight) {
 		s.fetches++
 		s.due = time.Now().Add(jitter(s.of.Refresh))
 	} else {
-		// What is known stays until KeysMaxAge: a short outage of an issuer must not lock all callers out.
+		// What is known stays until KeysMaxAge: a short outage of an issuer must not lock all callers
+		// out.
 		s.due = time.Now().Add(jitter(min(minRetry<<min(s.failures, 16), maxRetry)))
 		s.failures++
 	}
@@ -251,8 +253,8 @@ func (s *source) fetch(f *flight) {
 	}
 }
 
-// replace puts other keys in the place of those that are known. Those that are in both stay the same, and the tokens by
-// them remembered. s.mu is held.
+// replace puts other keys in the place of those that are known. Those that are in both stay the
+// same, and the tokens by them remembered. s.mu is held.
 func (s *source) replace(keys []*key) {
 	for _, old := range s.keys {
 		stays := false
@@ -270,7 +272,7 @@ func (s *source) replace(keys []*key) {
 
 // jitter spreads what would happen everywhere at once.
 func jitter(d time.Duration) time.Duration {
-	return d - d/10 + rand.N(d/5+1) //nolint:gosec // nobody gains from guessing it
+	return d - d/10 + rand.N(d/5+1) //nolint:gosec // guessing it gains nothing
 }
 
 func (s *source) load(ctx context.Context) ([]*key, error) {
@@ -323,8 +325,8 @@ func (s *source) get(ctx context.Context, origin *url.URL, address string) ([]by
 	return b, err
 }
 
-// readMetadata reads the metadata of an issuer, which must name itself exactly so (RFC 8414 §3.3): else one issuer could
-// make its keys those of another.
+// readMetadata reads the metadata of an issuer, which must name itself exactly so (RFC 8414 §3.3):
+// else one issuer could make its keys those of another.
 func readMetadata(b []byte, issuer string) (keys string, err error) {
 	m, err := readObject(b)
 	if err != nil {
@@ -354,8 +356,8 @@ func readFile(path string) ([]*key, error) {
 	return keys, nil
 }
 
-// readKeys reads a JWK set (RFC 7517 §5). Keys that are of no use here are passed over, as it says; none that is of
-// use is an error.
+// readKeys reads a JWK set (RFC 7517 §5). Keys that are of no use here are passed over, as it says;
+// none that is of use is an error.
 func readKeys(b []byte) (keys []*key, err error) {
 	m, err := readObject(b)
 	if err != nil {

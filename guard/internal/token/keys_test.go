@@ -159,7 +159,8 @@ func TestDiscoveryOverHTTP(t *testing.T) {
 	bad(t, v, s.sign(nil, dict{"iss": server.URL}), "issuer")
 }
 
-// Keys are fetched anew every Refresh; those that are gone take the tokens that were remembered with them.
+// Keys are fetched again every Refresh; those that are gone take the tokens that were remembered
+// with them.
 func TestRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, next := newSigner(t, "ES256", "old"), newSigner(t, "ES256", "new")
@@ -203,7 +204,7 @@ func TestRotationShared(t *testing.T) {
 			all.Go(func() { good(t, v, next.sign(nil, dict{"jti": n})) })
 			synctest.Wait()
 		}
-		good(t, v, old.sign(nil, dict{"jti": "nobody with a known key waits"}))
+		good(t, v, old.sign(nil, dict{"jti": "tokens with a known key do not wait"}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		_, err := v.Verify(ctx, next.sign(nil, nil))
 		refused(t, err, "unavailable", "")
@@ -217,7 +218,8 @@ func TestRotationShared(t *testing.T) {
 	})
 }
 
-// An issuer whose keys have no kid may change its key as well; what is made up causes no more fetches than a kid does.
+// An issuer with keys that have no kid may change its key as well; what is made up causes no more
+// fetches than a kid does.
 func TestRotationWithoutKid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, next, evil := newSigner(t, "ES256", ""), newSigner(t, "ES256", ""), newSigner(t, "ES256", "")
@@ -236,7 +238,7 @@ func TestRotationWithoutKid(t *testing.T) {
 	})
 }
 
-// Whoever makes kids up makes one fetch in 30 s.
+// Anyone who makes kids up makes one fetch in 30 s.
 func TestUnknownKid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, evil := newSigner(t, "ES256", "k"), newSigner(t, "ES256", "")

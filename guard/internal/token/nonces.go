@@ -12,16 +12,17 @@ import (
 
 const minNonceKey = 32
 
-// Nonces are those that a server gives out for DPoP proofs (RFC 9449 §8, §9), so that a proof cannot be made long before it
-// is used. Nothing is remembered: a nonce is a span of time with a MAC, the same for everybody. Servers with one key accept
-// each other's. It may be used by any number of goroutines at once.
+// Nonces are those that a server gives out for DPoP proofs (RFC 9449 §8, §9), so that a proof
+// cannot be made long before it is used. Nothing is remembered: a nonce is a span of time with a
+// MAC, the same for everybody. Servers with one key accept each other's. It may be used by any
+// number of goroutines at once.
 type Nonces struct {
 	key  []byte
 	life time.Duration
 }
 
-// NewNonces returns nonces that are valid for life at least and twice that at most; 0 is 5 min. A key has 32 bytes at
-// least; nil makes one up.
+// NewNonces returns nonces that are valid for life at least and twice that at most; 0 is 5 min. A
+// key has 32 bytes at least; nil makes one up.
 func NewNonces(key []byte, life time.Duration) (*Nonces, error) {
 	if key == nil {
 		key = make([]byte, minNonceKey)

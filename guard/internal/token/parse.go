@@ -14,7 +14,7 @@ const (
 	maxDepth = 16       // of JSON in a token, a key or a document
 )
 
-// parsed is a JWT whose form is right; its signature is not verified.
+// parsed is a JWT with a form that is right; its signature is not verified.
 type parsed struct {
 	raw, alg, typ string
 	kid           *string // nil: none
@@ -55,8 +55,9 @@ func parse(raw string) (*parsed, error) {
 	return p, nil
 }
 
-// readHeader refuses what is not understood: an extension (RFC 7515 §4.1.11), a payload that is not encoded (RFC 7797)
-// or is compressed, and whatever brings a key along but jwk, which a DPoP proof must have.
+// readHeader refuses what is not understood: an extension (RFC 7515 §4.1.11), a payload that is not
+// encoded (RFC 7797) or is compressed, and whatever brings a key along but jwk, which a DPoP proof
+// must have.
 func (p *parsed) readHeader() error {
 	for _, name := range []string{"crit", "b64", "zip", "enc", "jku", "x5u", "x5c"} {
 		if _, there := p.header[name]; there {
@@ -85,7 +86,7 @@ func (p *parsed) readHeader() error {
 	return nil
 }
 
-// decode decodes base64url without padding (RFC 7515 §2), of which each value has one form only.
+// decode decodes base64url without padding (RFC 7515 §2): each value has one form only.
 func decode(s string) ([]byte, error) {
 	if strings.ContainsAny(s, "\r\n") { // the decoder would pass over them
 		return nil, errBase64

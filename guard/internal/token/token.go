@@ -1,9 +1,10 @@
 // Package token answers one question: is this token (a JWT, a DPoP proof) genuine?
 //
-// A token is read strictly before anything is believed of it: the compact form of RFC 7515 with base64url as RFC 4648 has
-// it, JSON without duplicate members, an algorithm that its issuer may use. Which issuer that is, the unverified claim iss
-// says; from then on only the keys and the rules of this issuer count. Nothing in a token leads
-// to a key: kid is a name among the keys of the issuer, and what would bring a key along (jwk, jku, x5u, x5c) is refused.
+// A token is read strictly before anything is believed of it: the compact form of RFC 7515 with
+// base64url as RFC 4648 has it, JSON without duplicate members, an algorithm that its issuer may
+// use. Which issuer that is, the unverified claim iss says; from then on only the keys and the
+// rules of this issuer count. Nothing in a token leads to a key: kid is a name among the keys of
+// the issuer, and what would bring a key along (jwk, jku, x5u, x5c) is refused.
 package token
 
 import (
@@ -21,8 +22,8 @@ import (
 	"github.com/farcall-dev/farcall/internal/owner"
 )
 
-// An Issuer is guard.Issuer, and converts from it; the zero values of Algorithms, Skew, ID, Roles and Refresh are
-// the defaults that are documented there. Kind and DPoP are not read here.
+// An Issuer is guard.Issuer, and converts from it; the zero values of Algorithms, Skew, ID, Roles
+// and Refresh are the defaults that are documented there. Kind and DPoP are not read here.
 type Issuer struct {
 	Issuer        string
 	JWKS          string
@@ -47,9 +48,10 @@ type Issuer struct {
 type Options struct {
 	HTTP   *http.Client     // as in fetch.Options
 	Logger *slog.Logger     // takes fetches of keys that failed; default: nothing is logged
-	Now    func() time.Time // what claims are held against; default time.Now
-	// Admit is asked before an issuer is asked about a token (RFC 7662), by whom, and for room; its error
-	// is that of Verify, and release is called when the issuer has answered. Nil: all are admitted.
+	Now    func() time.Time // what claims are checked against; default time.Now
+	// Admit is asked before an issuer is asked about a token (RFC 7662), with the caller, and for
+	// room; its error is that of Verify, and release is called when the issuer has answered. Nil: all
+	// are admitted.
 	Admit func(ctx context.Context) (by owner.Key, release func(), err error)
 }
 
@@ -86,9 +88,9 @@ func (t *Token) SetMemo(v any) { t.memo.Store(&v) }
 
 // An Error says why a token was refused. Neither it nor its cause has words of the token.
 type Error struct {
-	// Reason is "expired", "not-yet", "audience", "issuer", "algorithm", "signature", "key", "malformed", "claims",
-	// "type", "inactive": its issuer says so, or "unavailable": the keys of the issuer cannot be had, or it
-	// cannot be asked, which is no fault of the token.
+	// Reason is "expired", "not-yet", "audience", "issuer", "algorithm", "signature", "key",
+	// "malformed", "claims", "type", "inactive": its issuer says so, or "unavailable": the keys of the
+	// issuer cannot be had, or it cannot be asked, which is no fault of the token.
 	Reason string
 	Cause  error // for the log
 }
@@ -102,16 +104,16 @@ func refuse(reason, format string, args ...any) *Error {
 	return &Error{Reason: reason, Cause: fmt.Errorf(format, args...)}
 }
 
-// A Verifier verifies tokens. Its methods may be called by any number of goroutines at once. Keys are
-// fetched when the first token needs them, and anew every Refresh and when a token
-// names one that is not known.
+// A Verifier verifies tokens. Its methods may be called by any number of goroutines at once. Keys
+// are fetched when the first token needs them, and again every Refresh and when a token names one
+// that is not known.
 type Verifier struct {
 	issuers map[string]*issuer
 	cache   cache
 	now     func() time.Time
 	log     *slog.Logger
 	admit   func(context.Context) (owner.Key, func(), error)
-	opaque  *issuer // whose tokens need not be JWT; nil: none
+	opaque  *issuer // with tokens that need not be JWT; nil: none
 
 	ctx  context.Context //nolint:containedctx // ends with Close
 	stop context.CancelFunc
@@ -149,7 +151,7 @@ func New(issuers []Issuer, o *Options) (*Verifier, error) {
 		}
 		if err == nil && i.Introspection.Opaque {
 			if v.opaque != nil {
-				err = errors.New("another issuer has opaque tokens as well, and nothing tells whose a token is; only one of them can")
+				err = errors.New("another issuer has opaque tokens as well, and a token does not name its issuer; only one of them can")
 			}
 			v.opaque = i
 		}
@@ -166,8 +168,9 @@ func New(issuers []Issuer, o *Options) (*Verifier, error) {
 	return v, nil
 }
 
-// Verify returns what a token says when it is genuine, or an *Error. What it has verified it remembers,
-// as long as the token and the key that signed it are valid. It waits for keys as long as ctx lasts.
+// Verify returns what a token says when it is genuine, or an *Error. What it has verified it
+// remembers, as long as the token and the key that signed it are valid. It waits for keys as long
+// as ctx lasts.
 func (v *Verifier) Verify(ctx context.Context, raw string) (*Token, error) {
 	if len(raw) > maxToken {
 		return nil, refuse("malformed", "it has %d bytes; %d are allowed", len(raw), maxToken)
@@ -214,7 +217,7 @@ func (v *Verifier) verify(ctx context.Context, raw string, now time.Time) (*entr
 	name, _ := p.claims["iss"].(string)
 	i := v.issuers[name]
 	if i == nil {
-		return nil, refuse("issuer", "iss names nobody whose tokens count here")
+		return nil, refuse("issuer", "iss names no issuer that is configured")
 	}
 	if err := i.checkHeader(p); err != nil {
 		return nil, err
@@ -229,7 +232,8 @@ func (v *Verifier) verify(ctx context.Context, raw string, now time.Time) (*entr
 	return i.read(p.claims, p.access, now, by)
 }
 
-// Close ends what runs in the background, and waits for it. Tokens whose keys are not known are "unavailable" afterwards.
+// Close ends what runs in the background, and waits for it. Tokens with keys that are not known are
+// "unavailable" afterwards.
 func (v *Verifier) Close() {
 	v.mu.Lock()
 	v.closed = true
@@ -238,8 +242,8 @@ func (v *Verifier) Close() {
 	v.work.Wait()
 }
 
-// background runs f until it returns, unless the verifier is closed. With the first the goroutine that refreshes starts; nil
-// is for that only.
+// background runs f until it returns, unless the verifier is closed. With the first the goroutine
+// that refreshes starts; nil is for that only.
 func (v *Verifier) background(f func()) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

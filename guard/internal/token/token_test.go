@@ -182,7 +182,7 @@ func TestCache(t *testing.T) {
 	bad(t, v, long, "expired") // MaxAge
 
 	c := newCache()
-	raw := "of nobody"
+	raw := "unused"
 	k := &key{}
 	for n := range 2 * maxCached {
 		c.put(uint64(n), &entry{raw: &raw, token: &Token{}, key: k, until: now.Add(time.Minute)}, now)
@@ -194,7 +194,7 @@ func TestCache(t *testing.T) {
 		t.Errorf("%d entries", len(c.entries))
 	}
 	for hash := range c.entries { // two tokens that happen to have the same
-		if c.get(hash, "of somebody else", now) != nil {
+		if c.get(hash, "of another", now) != nil {
 			t.Fatal("a token was taken for another one")
 		}
 		break

@@ -41,7 +41,7 @@ const (
 		`u6qMQvRL5hajrn1n91CbOpbISD08qNLyrdkt-bFTWhAI4vMQFh6WeZu0fM4lFd2NcRwr3XPksINHaQ-G_xBniIqbw0Ls1jF44-csFCur-kEgU8awapJzKnqDK` +
 		`gw","e":"AQAB","alg":"RS256","kid":"2011-04-29"}`
 	rfc7638Thumbprint = "NzbLsXh8uDCcd-6MNwXF4W_7noWXFZAfHkxZsRGC9Xs"
-	// RFC 9449 §4.1 (figure 2, of which figure 4 has the content), §6.1 and §7.1 (figures 12 and 13)
+	// RFC 9449 §4.1 (figure 2, with the content in figure 4), §6.1 and §7.1 (figures 12 and 13)
 	rfc9449Key = "eyJ0eXAiOiJkcG9wK2p3dCIsImFsZyI6IkVTMjU2IiwiandrIjp7Imt0eSI6IkVDIiwieCI6Imw4dEZyaHgtMzR0VjNoUklDUkRZOXpDa0RscEJoRjQyVVFVZldWQVdCR" +
 		"nMiLCJ5IjoiOVZFNGpmX09rX282NHpiVFRsY3VOSmFqSG10NnY5VERWclUwQ2R2R1JEQSIsImNydiI6IlAtMjU2In19"
 	rfc9449Token = rfc9449Key + ".eyJqdGkiOiItQndDM0VTYzZhY2MybFRjIiwiaHRtIjoiUE9TVCIsImh0dSI6Imh0dHBzOi8vc2VydmVyLmV4YW1wbGUuY29tL3Rva2VuIiwia" +
@@ -67,7 +67,8 @@ func vectorKey(t *testing.T, jwk string) *key {
 	return k
 }
 
-// The examples of RFC 7515 A.2 to A.4 and RFC 8037 A.4, the latter two with a payload that is no JSON.
+// The examples of RFC 7515 A.2 to A.4 and RFC 8037 A.4, the latter two with a payload that is no
+// JSON.
 func TestVectorsOfSignatures(t *testing.T) {
 	for name, test := range map[string]struct{ raw, jwk, alg string }{
 		"RFC 7515 A.2 RS256": {rfc7515A2, rfc7515A2Key, "RS256"},
