@@ -32,9 +32,10 @@ type session struct {
 	owner     owner.Key       // of what is kept for the caller; zero until the request is let in
 	remote    string          // address, without the port
 	transport string
-	local     bool      // of a connection; for HTTP see state.local
-	http      *exchange // nil: the call came otherwise
-	attempt   *attempt  // of a message that a ticket is for; nil: none is
+	local     bool       // of a connection; for HTTP see state.local
+	http      *exchange  // nil: the call came otherwise
+	attempt   *attempt   // of a message that a ticket is for; nil: none is
+	at        *connected // that it is the session of; nil: of a request or a message
 }
 
 type sessionKey struct{}
@@ -68,8 +69,8 @@ const (
 	noMethod      = "none"
 )
 
-// address returns the owner that stands for the anonymous callers of an address. Those of which no
-// address is known are one.
+// address returns the owner that stands for the anonymous callers of an address. Callers without a
+// known address are one.
 func address(remote string) owner.Key {
 	return owner.Or(owner.Address(remote), owner.Address("unknown"))
 }
@@ -133,7 +134,8 @@ func (s *state) authorization(x *exchange, scheme, value string) (*known, *refus
 	return nil, refuse(jsonrpc.Unauthenticated, fmt.Sprintf("the scheme %.20q of the Authorization header is not accepted", scheme))
 }
 
-// bearer looks a key or a token up. What begins as tokens do is looked up as a token first: there is one lookup then.
+// bearer looks a key or a token up. What begins as tokens do is looked up as a token first: there
+// is one lookup then.
 func (s *state) bearer(x *exchange, value string) (*known, *refusal) {
 	if s.verifier == nil {
 		return s.key(value)
@@ -158,7 +160,7 @@ func (s *state) bearer(x *exchange, value string) (*known, *refusal) {
 func (s *state) key(value string) (*known, *refusal) {
 	digest := sha256.Sum256([]byte(value))
 	k := s.keys[digest]
-	// Whoever measures the time of the lookup learns of a digest which he cannot choose.
+	// Anyone who measures the time of the lookup learns of a digest that they cannot choose.
 	if k == nil || subtle.ConstantTimeCompare(k.digest[:], digest[:]) != 1 {
 		return nil, refuse(jsonrpc.Unauthenticated, "the key is not known")
 	}
@@ -168,7 +170,7 @@ func (s *state) key(value string) (*known, *refusal) {
 	return &k.known, nil
 }
 
-// token checks a JWT, and the proof that it is his who shows it.
+// token checks a JWT, and the proof that the caller owns it.
 func (s *state) token(x *exchange, raw string, proved bool) (*known, *refusal) {
 	t, err := s.verifier.Verify(s.asking(x), raw)
 	if err != nil {
@@ -252,7 +254,7 @@ func (s *state) proof(x *exchange, raw string, t *token.Token, o owner.Key, stri
 		return refused
 	}
 	var refused *refusal
-	x.ticket, refused = s.once(x.r.Context(), o, "dpop "+p.Thumbprint+" "+p.ID, p.Issued.Add(s.past+time.Second))
+	x.ticket, refused = s.claim(x.r.Context(), o, "dpop "+p.Thumbprint+" "+p.ID, p.Issued)
 	return refused
 }
 
@@ -278,8 +280,7 @@ func (s *state) signature(ctx context.Context, sig *sign.Signature) (*known, *ti
 		return nil, nil, refuse(jsonrpc.Stale, "the signature has expired")
 	}
 	k := s.signers[sig.KeyID]
-	// It is refused for its age a moment before it is forgotten.
-	t, refused := s.once(ctx, k.owner, "sig "+sig.KeyID+" "+sig.Nonce, sig.Created.Add(s.past+time.Second))
+	t, refused := s.claim(ctx, k.owner, "sig "+sig.KeyID+" "+sig.Nonce, sig.Created)
 	return k, t, refused
 }
 
@@ -297,7 +298,7 @@ func (s *state) signedRequest(x *exchange) (*known, *refusal) {
 		return nil, refused
 	}
 	x.ticket = t
-	body, err := x.body(k) // not before it is known that somebody with a key wants that
+	body, err := x.body(k) // only for the owner of a key
 	if errors.Is(err, budget.ErrNoRoom) {
 		r := refuse(jsonrpc.Overloaded, err.Error())
 		r.after = time.Second
@@ -312,8 +313,8 @@ func (s *state) signedRequest(x *exchange) (*known, *refusal) {
 	return k, nil
 }
 
-// certificate names the holder of a client certificate whose chain the listener has checked. Neither a
-// principal nor a refusal: there is none.
+// certificate names the holder of a client certificate with the chain that the listener has
+// checked. Neither a principal nor a refusal: there is none.
 func (s *state) certificate(c *tls.ConnectionState) (*known, *refusal) {
 	if len(s.c.MTLS) == 0 || c == nil || len(c.PeerCertificates) == 0 {
 		return nil, nil
@@ -348,8 +349,8 @@ func names(c *x509.Certificate) []string {
 	return list
 }
 
-// matchSAN matches a name by segments: a * is one of them, or a part of one, and at the end of a URI
-// all that follow. A name with dots and slashes is never taken for another one's.
+// matchSAN matches a name by segments: a * is one of them, or a part of one, and at the end of a
+// URI all that follow. A name with dots and slashes is never taken for another one's.
 func matchSAN(pattern, name string) bool {
 	if strings.Contains(pattern, "://") != strings.Contains(name, "://") {
 		return false
@@ -384,7 +385,8 @@ func wild(pattern, name string) bool {
 	return false
 }
 
-// conn finds out who is at the other end of a connection. Neither: only messages that are signed count.
+// conn finds out who is at the other end of a connection. Neither: only messages that are signed
+// count.
 func (s *state) conn(ctx context.Context, c *Conn) (*known, *refusal) {
 	if c.Principal != nil {
 		return s.again(ctx, c)
@@ -401,8 +403,8 @@ func (s *state) conn(ctx context.Context, c *Conn) (*known, *refusal) {
 	return nil, nil
 }
 
-// again finds out whether who was known at the handshake of a connection still is, and with which roles: the
-// configuration may be another one since.
+// again finds out whether who was known at the handshake of a connection still is, and with which
+// roles: the configuration may be another one since.
 func (s *state) again(ctx context.Context, c *Conn) (*known, *refusal) {
 	p := c.Principal
 	if p.shown == nil {

@@ -45,7 +45,7 @@ func text(object jsonrpc.Raw, member string) string {
 
 var modernKey = []byte(spec.MetaProtocolVersion)
 
-// dialect says how errors are numbered for whoever sent a message.
+// dialect says how errors are numbered for anyone who sent a message.
 func dialect(method string, params jsonrpc.Raw) (mcp, modern bool) {
 	if bytes.Contains(params, modernKey) && scan.Member(scan.Member(params, "_meta"), spec.MetaProtocolVersion) != nil {
 		return true, true
@@ -80,9 +80,9 @@ func open(method string) bool {
 	return false
 }
 
-// mustBeGranted reports whether a method needs a rule that allows it, also where there are no policies and in shadow mode: it
-// changes the gateway itself.
+// mustBeGranted reports whether a method needs a rule that allows it, also where there are no
+// policies and in shadow mode: it changes the gateway itself.
 func mustBeGranted(method string) bool { return method == "gateway/admin" }
 
-// name is what patterns are held against.
+// name is what patterns are checked against.
 func (c *Call) name() string { return policy.CallName(c.Method, c.Upstream, c.Name) }

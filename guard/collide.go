@@ -32,8 +32,8 @@ func (c *Config) principals() (list []named) {
 	return list
 }
 
-// checkPrincipals finds principals that collide: two entries are one principal when they have the same
-// method, kind and id, and what is kept for it (sessions, tasks, limits) is of both.
+// checkPrincipals finds principals that collide: two entries are one principal when they have the
+// same method, kind and id, and what is kept for it (sessions, tasks, limits) is of both.
 func (c *Config) checkPrincipals(f *finder) {
 	owners, names := map[string]named{}, map[string]named{}
 	for _, n := range c.principals() {

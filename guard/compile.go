@@ -46,7 +46,7 @@ type state struct {
 	future      time.Duration
 	origin      string // of Resource.URL
 	host        string // in that
-	metadata    []byte // of the resource; nil: it is none
+	metadata    []byte // of the resource; nil: there is none
 	location    string // of the metadata
 }
 
@@ -92,7 +92,7 @@ func (g *Guard) compile(c *Config, old *state) (*state, error) {
 			return nil, fmt.Errorf("guard: %w", err)
 		}
 	}
-	s.limiter = limit.New(&limit.Options{Rates: c.rates(), Concurrent: c.Limits.Concurrent, Total: c.Limits.Total, Match: policy.Match, Now: g.now})
+	s.limiter = limit.New(&limit.Options{Rates: c.rates(), Concurrent: c.Limits.Concurrent, Total: c.Limits.Total, Match: policy.Match, Now: g.now, Shared: g.sharedLimits()})
 	if old != nil {
 		s.limiter.Adopt(old.limiter)
 	}
@@ -192,7 +192,7 @@ func (c *Config) compileKeys(s *state, f *finder) {
 		case k.ID == "":
 			f.bad(path+".id", "it is empty", "name who has the key")
 		case s.keys[digest] != nil:
-			f.bad(path+".hash", "another entry has the same", "each needs a key of its own")
+			f.bad(path+".hash", "another entry has the same", "each needs its own key")
 		}
 		s.keys[digest] = &apiKey{digest: digest, known: *knownAs(&Principal{
 			ID: k.ID, Kind: or(k.Kind, "service"), Method: "key", Roles: k.Roles, Scopes: k.Scopes, Expires: k.Expires,
@@ -213,7 +213,7 @@ func (c *Config) compileSigners(s *state, f *finder) {
 			f.bad(path+".id", "it is empty", "name who has the key")
 			continue
 		case s.verify[k.ID] != nil:
-			f.bad(path+".id", "another entry has the same", "each needs an id of its own")
+			f.bad(path+".id", "another entry has the same", "each needs its own id")
 			continue
 		case (k.Secret == "") == (k.Public == ""):
 			f.bad(path, "it needs a secret or a public key", "give one of them; 'farcall key sign-new' makes either")
@@ -328,7 +328,7 @@ func (c *Config) checkIssuers(f *finder) {
 	}
 }
 
-// checkRoles finds rules that are for roles which nobody has. Tokens may have any.
+// checkRoles finds rules that are for roles that no principal has. Tokens may have any.
 func (c *Config) checkRoles(f *finder) {
 	roles := slices.Clone(c.Stdio.Roles)
 	for _, k := range c.Keys {
@@ -348,7 +348,7 @@ func (c *Config) checkRoles(f *finder) {
 		for i, r := range rules {
 			for _, role := range r.Roles {
 				if !slices.Contains(roles, role) {
-					f.warn(fmt.Sprintf("%s[%d].roles", what, i), fmt.Sprintf("nobody has the role %q", role), "give it to a key, certificate, signature or stdio, or correct its name")
+					f.warn(fmt.Sprintf("%s[%d].roles", what, i), fmt.Sprintf("no principal has the role %q", role), "give it to a key, certificate, signature or stdio, or correct its name")
 				}
 			}
 		}

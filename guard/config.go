@@ -11,7 +11,7 @@ type Config struct {
 	Anonymous bool
 	// Keys are API keys: Authorization: Bearer KEY, or X-API-Key: KEY.
 	Keys []Key
-	// JWT are the issuers whose tokens count.
+	// JWT are the issuers with tokens that count.
 	JWT []Issuer
 	// MTLS says which client certificates count. The TLS listener checks their chain.
 	MTLS []Certificate
@@ -20,7 +20,7 @@ type Config struct {
 	Signatures []Signer
 	// Stdio is who calls over standard input and output.
 	Stdio struct {
-		// Trust takes whoever started the process for the principal ID, "local" by default,
+		// Trust takes anyone who started the process for the principal ID, "local" by default,
 		// with Roles. Default: true, when TokenEnv is "".
 		Trust *bool
 		ID    string
@@ -28,8 +28,8 @@ type Config struct {
 		// TokenEnv is a variable of the environment that must have a key or a token.
 		TokenEnv string
 	}
-	// Locks refuse callers whose credentials are still valid. LocksFile is a file with more of them, one
-	// JSON object on each line, which is read again within a second of a change.
+	// Locks refuse callers with credentials that are still valid. LocksFile is a file with more of
+	// them, one JSON object on each line, which is read again within a second of a change.
 	Locks     []Lock
 	LocksFile string
 	// Resource makes an OAuth resource server of it (RFC 9728).
@@ -38,23 +38,25 @@ type Config struct {
 		URL string
 		// Servers are the authorization servers; the issuers of JWT by default.
 		Servers []string
-		// Scopes are what calls need besides: patterns of calls as in Rule, and the
+		// Scopes are what calls also need: patterns of calls as in Rule, and the
 		// scopes for each.
 		Scopes map[string][]string
 	}
 	// Replay is about signatures and DPoP proofs.
 	Replay struct {
-		// Window is how old a signed request may be, and Future how far ahead its clock: 5 min and 30 s by default.
+		// Window is how old a signed request may be, and Future how far ahead its clock: 5 min and 30 s
+		// by default.
 		Window, Future time.Duration
-		// Memory bounds the nonces that are remembered, 1,000,000 by default. One key alone gets three
-		// quarters of it, and leaves as much of the rest to the next: its further requests are refused
-		// until some expire. What a rate refuses is not remembered.
+		// Memory bounds the nonces that are remembered, 1,000,000 by default, or 200,000 with
+		// Options.Shared. One key alone gets three quarters of it, and leaves as much of the rest to the
+		// next: its further requests are refused until some expire. What a rate refuses is not
+		// remembered.
 		Memory int
 	}
 
-	// Mode "shadow" takes the whole guard on trial: calls that policies, scopes, schemas, bounds of params or limits would
-	// refuse pass. They are counted, logged, and in the audit as "would deny" and "would limit". Authentication
-	// is enforced as ever. Mode "enforce" is the default.
+	// Mode "shadow" takes the whole guard on trial: calls that policies, scopes, schemas, bounds of
+	// params or limits would refuse pass. They are counted, logged, and in the audit as "would deny"
+	// and "would limit". Authentication is enforced as ever. Mode "enforce" is the default.
 	Mode string
 	// Allow and Deny are rules; Deny counts before Allow. Local are patterns of calls that are for
 	// callers on this machine only: stdio, unix sockets, the loopback address.
@@ -66,37 +68,38 @@ type Config struct {
 
 	// Params bounds what is in the params of a call.
 	Params struct {
-		// Schemas says how params are held against schemas. Parts of a schema that cannot be judged (patterns with
-		// lookaround, references to other documents and the like) are left to the server by default; "strict"
-		// refuses calls that they are about. "off" holds params against no schema.
+		// Schemas says how params are checked against schemas. Parts of a schema that cannot be judged
+		// (patterns with lookaround, references to other documents and the like) are left to the server
+		// by default; "strict" refuses calls that they are about. "off" checks params against no schema.
 		Schemas string
 		// MaxString bounds a string in bytes, 10 MB by default; MaxDepth the nesting, 64.
 		MaxString, MaxDepth int
-		// AllowKeys lets keys through that mean something to JavaScript: __proto__, constructor, prototype.
+		// AllowKeys lets keys through that mean something to JavaScript: __proto__, constructor,
+		// prototype.
 		AllowKeys bool
 	}
 	// Limits bounds calls and connections.
 	Limits struct {
 		// Rates are token buckets; a call must find room in every one that is for it.
 		Rates []Rate
-		// Refusals bounds the calls of an owner that are refused, and so written: Limit in Every, and Burst
-		// at once (Limit by default). Default: 60 a minute, and 1000 at once. Those beyond are answered as
-		// limited, and counted.
+		// Refusals bounds the calls of an owner that are refused, and so written: Limit in Every, and
+		// Burst at once (Limit by default). Default: 60 a minute, and 1000 at once. Those beyond are
+		// answered as limited, and counted.
 		Refusals struct {
 			Limit int
 			Every time.Duration
 			Burst int
 		}
 		// Concurrent bounds the calls of a principal that are under way at once, and Total
-		// those of all: when all are taken, whoever has more than a fair share is refused.
+		// those of all: when all are taken, anyone who has more than a fair share is refused.
 		Concurrent, Total int
 		// Connections bounds the connections of one address: 4,096 by default, but not of the loopback
 		// address. Accepted bounds those of all, 16,384 by default, and AcceptRate how many are
 		// accepted in a second, 1,000 by default; further ones wait. Less than 0: no bound.
 		Connections, Accepted, AcceptRate int
-		// MaxBody bounds a request over HTTP in bytes, MaxHeader its header. BodyTimeout is how
-		// long a body may take, 30 s by default; Idle how long a connection that is no HTTP may be unused,
-		// 1 h by default; less than 0: for ever. An open call or subscription is use.
+		// MaxBody bounds a request over HTTP in bytes, MaxHeader its header. BodyTimeout is how long a
+		// body may take, 30 s by default; Idle how long a connection that is no HTTP may be unused, 1 h
+		// by default; less than 0: for ever. An open call or subscription is use.
 		MaxBody           int64
 		MaxHeader         int
 		BodyTimeout, Idle time.Duration
@@ -116,8 +119,8 @@ type Config struct {
 		// OnFull is what happens when there are more files, or the disk is full. "refuse", the default,
 		// refuses calls: what may be deleted by calling is no evidence. "rotate" deletes the oldest file.
 		OnFull string
-		// Params writes the params down, without the values of Redact: names of members, with * and ?. Those of
-		// secrets (password, token, secret, authorization, key ...) are redacted always.
+		// Params writes the params down, without the values of Redact: names of members, with * and ?.
+		// Those of secrets (password, token, secret, authorization, key ...) are redacted always.
 		Params bool
 		Redact []string
 	}
@@ -144,7 +147,8 @@ type Issuer struct {
 	Audience []string
 	// Algorithms may be used. Default: RS256, PS256, ES256, ES384, EdDSA. HMAC and none never are.
 	Algorithms []string
-	// Skew is how far clocks may differ, 30 s by default; MaxAge bounds the time since iat, 0 for none.
+	// Skew is how far clocks may differ, 30 s by default; MaxAge bounds the time since iat, 0 for
+	// none.
 	Skew, MaxAge time.Duration
 	// ID is the claim that names the principal, "sub" by default; Roles that with its
 	// roles, "roles" by default. A path has dots: realm_access.roles.
@@ -152,22 +156,23 @@ type Issuer struct {
 	Kind      string // "user" by default
 	// Claims must have these values.
 	Claims map[string]string
-	// DPoP is "allowed" (the default: a token that is bound to a key needs a proof), "required", or "refused".
+	// DPoP is "allowed" (the default: a token that is bound to a key needs a proof), "required", or
+	// "refused".
 	DPoP string
 	// Private lets keys be fetched from addresses that are not public.
 	Private bool
-	// Refresh is how often keys are fetched anew, 1 h by default.
+	// Refresh is how often keys are fetched again, 1 h by default.
 	Refresh time.Duration
 	// KeysMaxAge is how long keys count that could not be fetched again: 24 h by default, or twice
 	// Refresh where that is longer. Afterwards tokens of the issuer are refused until they can.
 	KeysMaxAge time.Duration
-	// Introspection asks the issuer whether a token is still active (RFC 7662), also one whose signature is
-	// right. What cannot be found out is refused.
+	// Introspection asks the issuer whether a token is still active (RFC 7662), also one with a
+	// signature that is right. What cannot be found out is refused.
 	Introspection struct {
 		// URL is the endpoint; "" asks nothing.
 		URL string
 		// ClientID and ClientSecret say who asks: by Auth "basic" (the default), "post", or "bearer",
-		// where the secret is a token of its own.
+		// where the secret is its own token.
 		ClientID, ClientSecret string `json:"-"`
 		Auth                   string
 		// Opaque takes tokens that are no JWT for those of this issuer; one issuer can have it.
@@ -190,7 +195,7 @@ func (i Issuer) GoString() string { return i.String() }
 type Certificate struct {
 	// SAN is a pattern with * for a URI (spiffe://…) or DNS name of the certificate.
 	SAN string
-	// CA are the authorities, in PEM, of which one must have signed the certificate, directly or
+	// CA are the authorities, in PEM. One must have signed the certificate, directly or
 	// through others. It binds a trust domain to its authority. Default: every one that the TLS
 	// listener accepts, which has to accept these as well.
 	CA    string
@@ -202,7 +207,8 @@ type Certificate struct {
 // A Signer is a key for signed requests and messages.
 type Signer struct {
 	ID string // of the principal, and the keyid
-	// Secret is for HMAC-SHA-256, at least 32 bytes; Public for Ed25519, in PEM or base64. One of them.
+	// Secret is for HMAC-SHA-256, at least 32 bytes; Public for Ed25519, in PEM or base64. One of
+	// them.
 	Secret string `json:"-"`
 	Public string
 	Kind   string // "service" by default
@@ -218,24 +224,26 @@ func (s Signer) GoString() string { return s.String() }
 // A Rule allows calls or denies them.
 type Rule struct {
 	Name string // for audit and explain; its place by default
-	// Roles and Principals say for whom it is: one of either. Both empty: everybody.
+	// Roles and Principals name the callers that it is for: one of either. Both empty: all callers.
 	Roles, Principals []string
 	// Calls are patterns with * and ?: "math/*" is a method, "tools/call NAME" a tool,
 	// "resources/read URI", "prompts/get NAME"; in a gateway NAME is UPSTREAM/NAME. "*" is everything.
 	Calls []string
-	// Destructive false keeps tools out that do not say they are harmless: by readOnlyHint, or destructiveHint false.
+	// Destructive false keeps tools out that do not say they are harmless: by readOnlyHint, or
+	// destructiveHint false.
 	Destructive *bool
-	// Mode "shadow" takes the rule on trial: a call that is denied because of it passes, and is in the audit as "would
-	// deny"; one that it would allow is allowed only if others do. In Cedar's language this is @mode("shadow").
-	// Mode "enforce" is the default.
+	// Mode "shadow" takes the rule on trial: a call that is denied because of it passes, and is in the
+	// audit as "would deny"; one that it would allow is allowed only if others do. In Cedar's language
+	// this is @mode("shadow"). Mode "enforce" is the default.
 	Mode string
 }
 
 // A Rate is a token bucket.
 type Rate struct {
-	// Per is whose bucket it is: "principal" (the default), "address", "all".
+	// Per is what has a bucket: "principal" (the default), "address", "all".
 	Per string
-	// Calls are patterns as those of a Rule, all by default; Each has a bucket for each call that differs.
+	// Calls are patterns as those of a Rule, all by default; Each has a bucket for each call that
+	// differs.
 	Calls []string
 	Each  bool
 	Roles []string // for callers with one of these roles; all by default

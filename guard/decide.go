@@ -15,9 +15,9 @@ import (
 	"github.com/farcall-dev/farcall/observe"
 )
 
-// Begin decides whether a call of the principal in ctx may proceed, and counts it. done is to be called
-// when it has ended, with its result, as far as it is known, or its error; it may be called by any goroutine,
-// once. A refusal is a *jsonrpc.Error.
+// Begin decides whether a call of the principal in ctx may proceed, and counts it. done is to be
+// called when it has ended, with its result, as far as it is known, or its error; it may be called
+// by any goroutine, once. A refusal is a *jsonrpc.Error.
 //
 // Every decision is written to the audit before the call proceeds. Where that cannot be, the
 // call is refused. What done is called with is written as its outcome.
@@ -44,7 +44,7 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 		return nil, s.refused(who, c, denied, decision.Policies, refused)
 	}
 	caller := who.limitedFor(ctx, c)
-	release, err := s.limiter.Take(&caller, c.name())
+	release, err := s.limiter.TakeShared(ctx, &caller, c.name())
 	if err != nil {
 		r := exceeds(err)
 		if !s.shadow() {
@@ -88,12 +88,14 @@ func (g *Guard) begin(ctx context.Context, c *Call) (done func(result jsonrpc.Ra
 	}, nil
 }
 
-// Recheck decides again about a call that Begin has let pass, because its arguments have changed since. It counts nothing; a
-// refusal, and in shadow mode what would be one, is written to the audit. The error is a *jsonrpc.Error.
+// Recheck decides again about a call that Begin has let pass, because its arguments have changed
+// since. It counts nothing; a refusal, and in shadow mode what would be one, is written to the
+// audit. The error is a *jsonrpc.Error.
 func (g *Guard) Recheck(ctx context.Context, c *Call) error { return g.admitPart(ctx, c) }
 
-// Refuse writes down that the caller of Begin refuses a call of the principal in ctx itself, for a reason that policies do not
-// know, and returns the refusal, a *jsonrpc.Error. Shadow mode does not let such a call pass.
+// Refuse writes down that the caller of Begin refuses a call of the principal in ctx itself, for a
+// reason that policies do not know, and returns the refusal, a *jsonrpc.Error. Shadow mode does not
+// let such a call pass.
 func (g *Guard) Refuse(ctx context.Context, c *Call, reason string) error {
 	s, who := g.state.Load(), sessionFrom(ctx)
 	g.decided(ctx, who, denied, &policy.Decision{}, g.now())
@@ -152,10 +154,10 @@ func (w *session) limited() limit.Caller {
 	return limit.Caller{Owner: w.owner, Address: w.remote, Roles: w.principal.Roles}
 }
 
-// limitedFor is limited for a call. The owner of a call of an anonymous caller over HTTP is its session,
-// if the handler of the transport has issued one at this address, or else the address. The sessions of
-// an address have a bound together, so that opening more wins nothing beyond it. What opens a session
-// counts for the address.
+// limitedFor is limited for a call. The owner of a call of an anonymous caller over HTTP is its
+// session, if the handler of the transport has issued one at this address, or else the address. The
+// sessions of an address have a bound together, so that opening more wins nothing beyond it. What
+// opens a session counts for the address.
 func (w *session) limitedFor(ctx context.Context, c *Call) limit.Caller {
 	caller := w.limited()
 	if w.http == nil || w.owner.Authenticated() || c.Method == spec.MethodInitialize {
@@ -167,8 +169,8 @@ func (w *session) limitedFor(ctx context.Context, c *Call) limit.Caller {
 	return caller
 }
 
-// admit decides everything but whether there is room. A refusal that is marked as shadow is for the audit: the call may
-// proceed.
+// admit decides everything but whether there is room. A refusal that is marked as shadow is for the
+// audit: the call may proceed.
 func (s *state) admit(who *session, c *Call, now time.Time) (policy.Decision, *refusal) {
 	if who == nil || who.principal == nil {
 		return policy.Decision{}, refuse(jsonrpc.Unauthenticated, noCredentials)
@@ -241,8 +243,8 @@ func opened(d policy.Decision, c *Call) policy.Decision {
 	return d
 }
 
-// isFromHere reports whether a call came from this machine. For a request that takes a look at all headers, which
-// is taken only where a policy asks.
+// isFromHere reports whether a call came from this machine. For a request that takes a look at all
+// headers, which is taken only where a policy asks.
 func isFromHere(set *policy.Set, who *session) bool {
 	if who.http == nil {
 		return who.local
@@ -276,8 +278,8 @@ func (s *state) lacks(p *Principal, c *Call) (scopes []string) {
 	return scopes
 }
 
-// wanted are the scopes that a new token should have: those of the old one that mean something here, and those
-// that it lacks, so that what worked goes on to.
+// wanted are the scopes that a new token should have: those of the old one that mean something
+// here, and those that it lacks, so that what worked goes on to.
 func (s *state) wanted(p *Principal, lacks []string) []string {
 	list := slices.Clone(lacks)
 	for _, rule := range s.scopes {

@@ -14,11 +14,11 @@
 //
 // # Who calls
 //
-// Over HTTP, and so for a WebSocket by its handshake, [Guard.HTTP] reads the credentials: an API key, a
-// bearer token (JWT), with a DPoP proof where it is bound to a key, a client certificate,
-// a signature of the request (RFC 9421). Over any other transport it is what
-// [Conn] knows of the connection: its certificate, a token, the trust in a process. On every
-// transport a message may be signed by itself: see [SignParams].
+// Over HTTP, and so for a WebSocket by its handshake, [Guard.HTTP] reads the credentials: an API
+// key, a bearer token (JWT), with a DPoP proof where it is bound to a key, a client certificate, a
+// signature of the request (RFC 9421). Over any other transport it is what [Conn] knows of the
+// connection: its certificate, a token, the trust in a process. On every transport a message may be
+// signed on its own: see [SignParams].
 //
 // # What it may call
 //

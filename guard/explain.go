@@ -9,8 +9,9 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// Explain says what would become of a call of p, and why. It counts nothing. The call comes as from says;
-// nil: over HTTP, and not from this machine. Without Arguments none are held against the schema.
+// Explain says what would become of a call of p, and why. It counts nothing. The call comes as from
+// says; nil: over HTTP, and not from this machine. Without Arguments none are checked against the
+// schema.
 func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
 	s, who, now := g.state.Load(), caller(p, from), g.now()
 	if refused := s.locked(who); refused != nil {
@@ -29,7 +30,8 @@ func (g *Guard) Explain(p *Principal, from *Conn, c *Call) Explanation {
 	return x
 }
 
-// Rehearse is Explain for a call that counts for the rates, and has ended at once. Nothing is written down.
+// Rehearse is Explain for a call that counts for the rates, and has ended at once. Nothing is
+// written down.
 func (g *Guard) Rehearse(p *Principal, from *Conn, c *Call) Explanation {
 	x := g.Explain(p, from, c)
 	if !x.Allowed {

@@ -21,25 +21,37 @@ import (
 	"github.com/farcall-dev/farcall/internal/accept"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/observe"
+	"github.com/farcall-dev/farcall/observe/levels"
+	"github.com/farcall-dev/farcall/store"
 )
 
 // Options adjust a Guard. The zero value, and nil, mean the defaults.
 type Options struct {
-	// Nonces remembers what was used. Default: in memory, of this process.
+	// Nonces remembers what was used. Default: in Shared, or else in memory, of this process.
 	Nonces NonceStore
+	// Shared is what several processes with the same configuration share: the nonces of signatures and
+	// of DPoP proofs, and the rates and quotas of Limits.Rates. Without a quorum of it signed requests
+	// and calls of quotas are refused, and each process lets its share of a rate pass. Nil: they are
+	// of this process. The guard does not close it.
+	Shared store.Store
+	// Nodes returns how many processes share it, for their share of a rate. Nil is 1.
+	Nodes func() int
+	// Secret, of 32 bytes or more, seals the nonces that clients put into DPoP proofs. Processes that
+	// share a Store need the same one. Default: a random one.
+	Secret []byte
 	// HTTP fetches keys. Default: a client that reaches no private addresses from
 	// public issuers.
 	HTTP *http.Client
-	// Authenticate is asked first, for ways of your own: nil and no error means that
-	// it has nothing to say. After 20 refusals an address gets 10 more attempts in a minute, and status
-	// 429 beyond them whether a credential is right or wrong; a caller whose Authorization, Cookie or
-	// X-API-Key header was accepted within 8 hours is not held up.
+	// Authenticate is asked first, for your own ways: nil and no error means that it has nothing to
+	// say. After 20 refusals an address gets 10 more attempts in a minute, and status 429 beyond them
+	// whether a credential is right or wrong; a caller with an Authorization, Cookie or X-API-Key
+	// header that was accepted within 8 hours is not held up.
 	Authenticate func(*http.Request) (*Principal, error)
 	// Schema returns the JSON Schema of a call's params (or of a tool's arguments), nil for none.
 	// Annotations returns those of a tool, as JSON.
 	Schema, Annotations func(ctx context.Context, method, name string) jsonrpc.Raw
-	// Details is the role of those who are told why they were refused, and who get the
-	// details of errors where farcall.Options.Details is set. Default: nobody is told why, and all get details.
+	// Details is the role of those who learn why they were refused, and who get the details of errors
+	// where farcall.Options.Details is set. Default: no caller learns why, and all get details.
 	Details string
 	// Budget has the memory for the bodies of signed requests. Default: that of the
 	// process, see farcall.Budget.
@@ -63,7 +75,8 @@ type Conn struct {
 	TLS *tls.ConnectionState
 	// Principal is who was found out to be there, by the handshake of a WebSocket.
 	Principal *Principal
-	// Close ends the connection, when its principal may not stay. Nil: it stays, and every call is refused.
+	// Close ends the connection, when its principal may not stay. Nil: it stays, and every call is
+	// refused.
 	Close func() error
 }
 
@@ -78,8 +91,8 @@ type Call struct {
 	Arguments, Schema jsonrpc.Raw
 	// Annotations are those of the tool, from a server that is trusted to say so.
 	Annotations jsonrpc.Raw
-	// Asked is where hooks leave what they have said of the call, for the audit; it is read when the call has ended. Nil: none
-	// are asked.
+	// Asked is where hooks leave what they have said of the call, for the audit; it is read when the
+	// call has ended. Nil: none are asked.
 	Asked *[]Asked
 	// Modern numbers errors as MCP of the newest revision does, MCP as all others do.
 	MCP, Modern bool
@@ -98,14 +111,14 @@ type Explanation struct {
 	Policies []string
 	// Reason is a sentence for the operator.
 	Reason string
-	// Scopes are what the caller would need besides.
+	// Scopes are what the caller would also need.
 	Scopes []string
 	// Limits would count the call: one line for each.
 	Limits []string
 	// Limited: there was no room in a limit, which Reason names. Only Rehearse finds that out.
 	Limited bool
-	// Shadow says what a mode "shadow" changes; "" when it changes nothing. Allowed is what the guard would
-	// decide without the mode of its own.
+	// Shadow says what a mode "shadow" changes; "" when it changes nothing. Allowed is what the guard
+	// would decide without its own mode.
 	Shadow string
 	// Unjudged are the parts of the schema that cannot be judged and are left to the server.
 	Unjudged []string
@@ -157,11 +170,20 @@ func New(c *Config, o *Options) (*Guard, error) {
 	if g.opts.Logger == nil {
 		g.opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	if g.nonces = g.opts.Nonces; g.nonces == nil {
+	g.opts.Logger = g.opts.Logger.With(levels.Key, "guard")
+	switch {
+	case g.opts.Nonces != nil:
+		g.nonces = g.opts.Nonces
+	case g.opts.Shared != nil:
+		g.nonces = &claims{replay.New(cmp.Or(c.Replay.Memory, sharedNonces), g.now), g.opts.Shared}
+	default:
 		g.nonces = replay.New(cmp.Or(c.Replay.Memory, 1_000_000), g.now)
 	}
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // it does not fail
+	key := g.opts.Secret
+	if len(key) == 0 {
+		key = make([]byte, 32)
+		_, _ = rand.Read(key) // it does not fail
+	}
 	var err error
 	if g.dpop, err = token.NewNonces(key, nonceLife); err != nil {
 		return nil, fmt.Errorf("guard: %w", err)
@@ -183,8 +205,8 @@ func New(c *Config, o *Options) (*Guard, error) {
 // nonceLife is how long a nonce for DPoP is good.
 const nonceLife = 5 * time.Minute
 
-// Reload puts another configuration in the place of this one. Nonces, buckets and keys that are in both
-// stay, and so does the size of the memory of nonces. When it is not valid nothing changes.
+// Reload puts another configuration in the place of this one. Nonces, buckets and keys that are in
+// both stay, and so does the size of the memory of nonces. When it is not valid nothing changes.
 func (g *Guard) Reload(c *Config) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

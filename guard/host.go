@@ -8,8 +8,8 @@ import (
 )
 
 // AllowsHost reports whether a request may ask for a host. Where every caller shows credentials any
-// name will do: a web page whose name was rebound to this server has none to show. Otherwise it is
-// the host of Resource.URL.
+// name will do: a web page with a name that was rebound to this server has none to show. Otherwise
+// it is the host of Resource.URL.
 func (s *state) AllowsHost(host string) bool {
 	return !s.c.Anonymous || s.host != "" && strings.EqualFold(origin.Hostname(s.host), host)
 }

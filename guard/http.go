@@ -2,7 +2,6 @@ package guard
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"io"
 	"net"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/farcall-dev/farcall/guard/internal/limit"
 	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/internal/owner"
@@ -25,7 +25,7 @@ import (
 
 const (
 	wellKnown   = "/.well-known/oauth-protected-resource"
-	signedBody  = 50 << 20 // bytes of a signed request, which is held in memory, where nothing else is said
+	signedBody  = 50 << 20 // bytes of a signed request, which is held in memory, where no other limit is set
 	bodyTimeout = 30 * time.Second
 	refusedBody = time.Second // for the rest of a body after a refusal
 )
@@ -35,7 +35,7 @@ type exchange struct {
 	s *state
 	r *http.Request
 	w http.ResponseWriter
-	// lacks are the scopes for want of which a call was refused, for the header of the answer. The
+	// lacks are the scopes that a refused call lacks, for the header of the answer. The
 	// calls of a batch run at the same time.
 	lacks  atomic.Pointer[[]string]
 	timed  timedBody    // that of r
@@ -44,33 +44,35 @@ type exchange struct {
 	loan   *budget.Loan // holds the body of a signed request; nil: there is none
 }
 
-// A visit is the context of a request with all that the guard knows of it: in one piece, since each request needs it.
-type visit struct {
-	context.Context //nolint:containedctx // it is a context itself
-	session         session
-	exchange        exchange
+// A requestContext is the context of a request with all that the guard knows of it: in one piece,
+// since each request needs it.
+type requestContext struct {
+	callctx.Context
+
+	session  session
+	exchange exchange
 }
 
-// Value returns the session too, and who knows the names of this server.
-func (v *visit) Value(key any) any {
+// ContextValue returns the session, and who knows the names of this server.
+func (v *requestContext) ContextValue(key any) (any, bool) {
 	switch key.(type) {
 	case sessionKey:
-		return &v.session
+		return &v.session, true
 	case origin.VouchKey:
-		return v.exchange.s
+		return v.exchange.s, true
 	case owner.ContextKey:
 		if o := v.session.owner; o.Authenticated() {
-			return o
+			return o, true
 		}
 	}
-	return v.Context.Value(key)
+	return nil, false
 }
 
-// HTTP authenticates each request before h gets it, with the [Principal] in its context, and answers
-// those that may not pass. It serves the metadata of the resource. The bodies of signed
-// requests are held in memory. Below it, the handlers of farcall accept every Host header when
-// each caller needs credentials, and with Anonymous also the host of Resource.URL; other names
-// are for their Options.Hosts.
+// HTTP authenticates each request before h gets it, with the [Principal] in its context, and
+// answers those that may not pass. It serves the metadata of the resource. The bodies of signed
+// requests are held in memory. Below it, the handlers of farcall accept every Host header when each
+// caller needs credentials, and with Anonymous also the host of Resource.URL; other names are for
+// their Options.Hosts.
 func (g *Guard) HTTP(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s := g.state.Load()
@@ -83,7 +85,8 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r.WithContext(origin.WithVouch(r.Context(), s)))
 			return
 		}
-		v := &visit{Context: r.Context(), exchange: exchange{s: s, r: r, w: w}}
+		v := &requestContext{exchange: exchange{s: s, r: r, w: w}}
+		v.Context = callctx.Over(r.Context(), v)
 		x, who, remote := &v.exchange, &v.session, host(r.RemoteAddr)
 		*who = session{remote: remote, transport: "http", http: x}
 		if refused := x.bounds(w); refused != nil {
@@ -129,8 +132,8 @@ func (g *Guard) HTTP(h http.Handler) http.Handler {
 	})
 }
 
-// ConnOf is what is known of a connection that began as a request over HTTP, which [Guard.HTTP] let pass: a
-// WebSocket.
+// ConnOf is what is known of a connection that began as a request over HTTP, which [Guard.HTTP] let
+// pass: a WebSocket.
 func ConnOf(r *http.Request, transport string) *Conn {
 	return &Conn{Transport: transport, Remote: r.RemoteAddr, TLS: r.TLS, Principal: From(r.Context()), Local: isLocal(r)}
 }
@@ -153,7 +156,7 @@ func (s *state) failed(remote string, r *refusal) *refusal {
 	return r
 }
 
-// bounds holds a request against the limits of HTTP.
+// bounds checks a request against the limits of HTTP.
 func (x *exchange) bounds(w http.ResponseWriter) *refusal {
 	c := &x.s.c.Limits
 	if c.MaxHeader > 0 {
@@ -177,7 +180,7 @@ func (x *exchange) bounds(w http.ResponseWriter) *refusal {
 		x.r.Body = http.MaxBytesReader(w, x.r.Body, c.MaxBody)
 	}
 	x.timed = timedBody{ReadCloser: x.r.Body, w: w, by: time.Now().Add(cmp.Or(c.BodyTimeout, bodyTimeout))}
-	x.timed.set(x.timed.by) // from now on: when nobody reads the body, the server does, before it sends the answer
+	x.timed.set(x.timed.by) // from now on: when no handler reads the body, the server does, before it sends the answer
 	x.r.Body = &x.timed
 	return nil
 }
@@ -188,17 +191,17 @@ type timedBody struct {
 	w       http.ResponseWriter
 	by      time.Time
 	stands  bool // there is a deadline
-	handler bool // knows of it, and sets none of its own
+	handler bool // knows of it, and sets no other
 }
 
-// Bounded tells a handler that the body has a deadline already, and whether it still stands. The handler
-// sets none of its own then.
+// Bounded tells a handler that the body has a deadline already, and whether it still stands. The
+// handler sets no other then.
 func (b *timedBody) Bounded() (stands bool) {
 	b.handler = true
 	return b.stands
 }
 
-// set moves the deadline. Where there is no connection, nobody can be slow.
+// set moves the deadline. Where there is no connection, there is no deadline.
 func (b *timedBody) set(by time.Time) {
 	b.stands = !by.IsZero()
 	_ = http.NewResponseController(b.w).SetReadDeadline(by)
@@ -219,7 +222,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 func (s *state) answer(w http.ResponseWriter, x *exchange, who *session, r *refusal) {
 	r = s.recordRefusal(who, &Call{Method: "http " + x.r.Method + " " + x.r.URL.Path}, "refused", nil, r)
 	h := w.Header()
-	if x.r.ContentLength != 0 { // the server waits for the body before it sends the answer, and strangers may let it
+	if x.r.ContentLength != 0 { // the server waits for the body before it sends the answer, and unauthenticated callers may let it
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(refusedBody)) // there may be no connection
 	}
 	if r.status == http.StatusUnauthorized {
@@ -236,7 +239,8 @@ func (s *state) answer(w http.ResponseWriter, x *exchange, who *session, r *refu
 	_, _ = w.Write(append(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), r.wire(call, r.locked && s.tells(who))), '\n')) //nolint:gosec // it is JSON, and says so; an error means that the client has gone
 }
 
-// challenge says which credentials are wanted (RFC 6750, section 3; RFC 9449, section 7.1; RFC 9728, section 5.1).
+// challenge says which credentials are wanted (RFC 6750, section 3; RFC 9449, section 7.1; RFC
+// 9728, section 5.1).
 func (s *state) challenge(h http.Header, x *exchange, r *refusal) {
 	var params []string
 	if s.location != "" {
@@ -268,7 +272,7 @@ func (s *state) challenge(h http.Header, x *exchange, r *refusal) {
 	}
 }
 
-// dpopFirst reports whether there is an issuer whose tokens need a proof.
+// dpopFirst reports whether there is an issuer with tokens that need a proof.
 func (s *state) dpopFirst() bool {
 	return slices.ContainsFunc(s.c.JWT, func(i Issuer) bool { return i.DPoP == "required" })
 }
@@ -363,7 +367,8 @@ func host(address string) string {
 	return address
 }
 
-// isLocal reports whether a request came from this machine by itself: one that a proxy passed on did not.
+// isLocal reports whether a request came from this machine on its own: one that a proxy passed on
+// did not.
 func isLocal(r *http.Request) bool {
 	if ip, err := netip.ParseAddr(host(r.RemoteAddr)); err != nil || !ip.IsLoopback() {
 		if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); !ok || at.Network() != "unix" {
@@ -378,7 +383,8 @@ func isLocal(r *http.Request) bool {
 	return true
 }
 
-// proxied are headers by which proxies tell whose request it is, besides X-Forwarded-For and the like.
+// proxied are headers in which proxies name the client, in addition to X-Forwarded-For and the
+// like.
 var proxied = []string{
 	"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Original-Forwarded-For", "X-Envoy-External-Address", "X-Azure-Clientip",
 	"X-Forwarded", "Forwarded-For", "True-Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "Fly-Client-Ip",

@@ -31,6 +31,9 @@ func (g *Guard) Interceptor(c *Conn) farcall.Interceptor {
 			case g.asksAgain(call.Method):
 				ctx = context.WithValue(ctx, permit.Key{}, permit.Func(g.permits))
 			}
+			if strings.HasSuffix(req.Method, "subscribe") {
+				ctx = context.WithValue(ctx, permit.HoldKey{}, g.holds(&call))
+			}
 			return g.Serve(ctx, &call, req, h)
 		}))
 	}
@@ -48,9 +51,9 @@ func (g *Guard) described(ctx context.Context, method string, params jsonrpc.Raw
 	return call
 }
 
-// asksAgain reports whether the handler of a method may have something to ask the guard, see permits: which event
-// farcall.HandleSubscription subscribes to, or whether a tool may have the arguments that mcp.Lenient makes of those
-// that came, where policies look at them.
+// asksAgain reports whether the handler of a method may have something to ask the guard, see
+// permits: which event farcall.HandleSubscription subscribes to, or whether a tool may have the
+// arguments that mcp.Lenient makes of those that came, where policies look at them.
 func (g *Guard) asksAgain(method string) bool {
 	if method == spec.MethodToolsCall {
 		s := g.state.Load()
@@ -65,12 +68,36 @@ func (g *Guard) watching(c Call, next farcall.Handler) farcall.Handler {
 		if err := g.watches(ctx, &c); err != nil {
 			return nil, err
 		}
-		return next.ServeRPC(ctx, req)
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		end := func(err error) { cancel(&noLongerError{err}) }
+		releases := []func(){g.hold(ctx, &c, end)}
+		defer func() {
+			for _, release := range releases {
+				release()
+			}
+		}()
+		watched(&c, func(read *Call) bool {
+			releases = append(releases, g.hold(ctx, read, end))
+			return true
+		})
+		result, err := next.ServeRPC(ctx, req)
+		if lost, ok := errors.AsType[*noLongerError](context.Cause(ctx)); ok {
+			return nil, lost.err
+		}
+		return result, err
 	})
 }
 
-// Serve decides about a call of the principal in ctx, as Begin does, and has h serve what it is about. The outcome
-// is what the call is answered with.
+// noLongerError is why a subscription is ended: its caller may not have it any more.
+type noLongerError struct{ err error }
+
+func (e *noLongerError) Error() string {
+	return "guard: the subscription is no longer permitted: " + e.err.Error()
+}
+
+// Serve decides about a call of the principal in ctx, as Begin does, and has h serve what it is
+// about. The outcome is what the call is answered with.
 func (g *Guard) Serve(ctx context.Context, c *Call, req *farcall.Request, h farcall.Handler) (result any, err error) {
 	done, err := g.begin(ctx, c)
 	if err != nil {
@@ -91,14 +118,24 @@ var errUnfinished = errors.New("guard: the handler panicked")
 
 // watches refuses a subscription to what the caller may not read.
 func (g *Guard) watches(ctx context.Context, c *Call) (err error) {
-	uris := scan.Member(scan.Member(c.Params, "notifications"), "resourceSubscriptions")
-	scan.Array(uris, func(raw []byte) bool {
-		if len(raw) > 0 && raw[0] == '"' {
-			err = g.admitPart(ctx, &Call{Method: spec.MethodResourcesRead, Name: string(scan.Unquote(raw)), MCP: c.MCP, Modern: c.Modern})
-		}
+	watched(c, func(read *Call) bool {
+		err = g.admitPart(ctx, read)
 		return err == nil
 	})
 	return err
+}
+
+// watched calls f with the resources that a subscriptions/listen names, until it returns false.
+func watched(c *Call, f func(read *Call) bool) {
+	uris := scan.Member(scan.Member(c.Params, "notifications"), "resourceSubscriptions")
+	scan.Array(uris, func(raw []byte) bool {
+		if len(raw) == 0 || raw[0] != '"' {
+			return true
+		}
+		return f(&Call{
+			Method: spec.MethodResourcesRead, Name: string(scan.Unquote(raw)), MCP: c.MCP, Modern: c.Modern,
+		})
+	})
 }
 
 // permits refuses what the caller may not call: a permit.Func.
@@ -166,7 +203,8 @@ func (s *state) refusedMessage(who *session, req *farcall.Request, refused *refu
 	return s.refused(who, &call, "refused", nil, refused)
 }
 
-// discreet is an error whose details the caller is not to know. See farcall.Options.Details.
+// discreet is an error with the details that the caller is not to know. See
+// farcall.Options.Details.
 type discreet struct{ error }
 
 func (d discreet) Unwrap() error { return d.error }
@@ -174,8 +212,8 @@ func (d discreet) Unwrap() error { return d.error }
 // Discreet is what package farcall asks.
 func (d discreet) Discreet() bool { return true }
 
-// message returns the session of a message, which is who itself unless the message is signed, or is of
-// a request that has a ticket. end is to be called then, after the message.
+// message returns the session of a message, which is who itself unless the message is signed, or is
+// of a request that has a ticket. end is to be called then, after the message.
 func (s *state) message(ctx context.Context, who *session, req *farcall.Request) (mine *session, end func(), refused *refusal) {
 	var ofRequest *ticket
 	if who != nil && who.http != nil {
@@ -222,7 +260,7 @@ func (s *state) proved(
 	}, nil
 }
 
-// signedMessage admits a message that is signed by itself.
+// signedMessage admits a message that is signed on its own.
 func (s *state) signedMessage(ctx context.Context, method string, params jsonrpc.Raw) (*known, *ticket, *refusal) {
 	sig, err := sign.VerifyMessage(method, params, s.verify, s.c.Resource.URL)
 	if err != nil {
@@ -231,7 +269,7 @@ func (s *state) signedMessage(ctx context.Context, method string, params jsonrpc
 	return s.signature(ctx, sig)
 }
 
-// connected is a connection, whose principal is found out with its first message, and again
+// connected is a connection. Its principal is determined with its first message, and again
 // when the configuration has changed.
 type connected struct {
 	g  *Guard
@@ -254,7 +292,7 @@ func (x *connected) session(ctx context.Context, s *state) (*session, *refusal) 
 		return x.who, x.bad
 	}
 	k, refused := s.conn(ctx, x.c)
-	who := &session{remote: host(x.c.Remote), transport: x.c.Transport, local: x.c.Local || x.c.Transport == "stdio"}
+	who := &session{remote: host(x.c.Remote), transport: x.c.Transport, local: x.c.Local || x.c.Transport == "stdio", at: x}
 	if k != nil {
 		who.principal, who.subject, who.owner = k.principal, k.subject, k.owner
 	}

@@ -51,14 +51,14 @@ func newClock(now func() time.Time) *clock {
 }
 
 func (c *clock) read() instant {
-	from := c.from.Load() // before the clock is read: whoever reads it later knows of its steps
+	from := c.from.Load() // before the clock is read: anyone who reads it later knows of its steps
 	t := c.now()
 	at := from.at + int64(t.Sub(from.wall))
 	switch last := c.last.Load(); {
 	case at < last-slack:
 		at = c.stepBack(t)
 	case at > last+int64(time.Millisecond):
-		c.last.CompareAndSwap(last, at) // somebody else's will do
+		c.last.CompareAndSwap(last, at) // another's will do
 	}
 	seconds := t.Unix()
 	if seconds/secondsOfDay != c.day.Load() {
@@ -78,7 +78,7 @@ func (c *clock) stepBack(t time.Time) int64 {
 		c.from.Store(&origin{wall: t, at: last})
 		return last
 	}
-	return at // somebody has done it
+	return at // another goroutine has done it
 }
 
 // turn counts a new day. One that was there already is not new: a clock that goes

@@ -2,8 +2,8 @@
 // connection?
 //
 // A [Limiter] has token buckets, quotas of the day and places for calls that
-// are under way. What it remembers is bounded, whoever calls: see
-// [Options.MaxBuckets]. It fails closed: what finds no room to be counted by itself is
+// are under way. What it remembers is bounded, no matter who calls: see
+// [Options.MaxBuckets]. It fails closed: what finds no room to be counted on its own is
 // counted together with others.
 package limit
 
@@ -23,15 +23,15 @@ const (
 	day            = 24 * time.Hour
 )
 
-// A Rate is a token bucket for each of those whom it is for.
+// A Rate is a token bucket for each of those that it is for.
 type Rate struct {
-	// Per is whose bucket it is: "principal" (also ""), "address" or "all".
+	// Per is what has a bucket: "principal" (also ""), "address" or "all".
 	Per string
 	// Calls are patterns for Options.Match, all calls by default. Each has a bucket for
 	// every call that differs.
 	Calls []string
 	Each  bool
-	// Roles are whom it is for: callers with one of them. Default: all.
+	// Roles are those that it is for: callers with one of them. Default: all.
 	Roles []string
 	// Limit calls fit into Every (1 s by default), and Burst at once (Limit by default). Less
 	// than 1 lets no call through. Every of 24 hours is a quota: the day begins at
@@ -61,6 +61,9 @@ type Options struct {
 	// free of a shard (780 by default): buckets for each call, and for each connection of an address.
 	// Its further calls share one.
 	MaxBuckets int
+	// Shared counts the rates for several processes together, for TakeShared. Nil: this one counts
+	// for itself.
+	Shared *Shared
 }
 
 // A Caller makes a call.
@@ -75,7 +78,8 @@ type Caller struct {
 
 // Exceeded says that there is no room.
 type Exceeded struct { //nolint:errname // a caller reads limit.Exceeded
-	// Which is the limit, for operator and caller: "10 in 1s of tools/call github/* for each principal".
+	// Which is the limit, for operator and caller: "10 in 1s of tools/call github/* for each
+	// principal".
 	Which string
 	// RetryAfter is when there may be room: whole milliseconds, at least one.
 	RetryAfter time.Duration
@@ -97,6 +101,7 @@ type Limiter struct {
 	places   *places
 	byPeer   bool // some rate goes by address
 	needsAny bool // there is some limit
+	shared   *Shared
 }
 
 // New returns a limiter.
@@ -104,7 +109,7 @@ func New(o *Options) *Limiter {
 	if o == nil {
 		o = new(Options)
 	}
-	l := &Limiter{match: o.Match, max: o.MaxBuckets, bounds: newBounds(o.Concurrent, o.Total)}
+	l := &Limiter{match: o.Match, max: o.MaxBuckets, bounds: newBounds(o.Concurrent, o.Total), shared: o.Shared}
 	if l.match == nil {
 		l.match = func(pattern, call string) bool { return pattern == "*" || pattern == call }
 	}
@@ -158,8 +163,17 @@ func (l *Limiter) Adopt(old *Limiter) {
 // *Exceeded. release is to be called when the call has ended; the second time it does
 // nothing.
 func (l *Limiter) Take(c *Caller, call string) (release func(), err error) {
+	release, _, err = l.take(c, call, false)
+	return release, err
+}
+
+// take is Take; with shared it also takes from the leases, or returns the one that is to be fetched
+// first.
+func (l *Limiter) take(
+	c *Caller, call string, shared bool,
+) (release func(), w *want, err error) {
 	if !l.needsAny {
-		return nothing, nil
+		return nothing, nil, nil
 	}
 	var array [4]claim // more are allocated; a larger array makes the stack of each connection grow
 	claims := l.claims(array[:0], c, call)
@@ -167,20 +181,31 @@ func (l *Limiter) Take(c *Caller, call string) (release func(), err error) {
 	l.store.lock(claims)
 	defer l.store.unlock(claims)
 	if r, wait := l.store.find(claims, now); r != nil {
-		return nil, exceeded(r.text, wait)
+		return nil, nil, exceeded(r.text, wait)
 	}
+	release = nothing
 	if l.bounded() {
 		var refused *Exceeded
 		if release, refused = l.places.take(l.bounds, c.Owner, l.store.clock, now.at); refused != nil {
-			return nil, refused
+			return nil, nil, refused
 		}
-	} else {
-		release = nothing
+	}
+	if shared {
+		w, refused := l.leased(claims, c, call, now)
+		if w != nil || refused != nil {
+			release()
+		}
+		switch {
+		case w != nil:
+			return nil, w, nil
+		case refused != nil:
+			return nil, nil, refused
+		}
 	}
 	for i := range claims {
 		claims[i].bucket.take(now)
 	}
-	return release, nil
+	return release, nil, nil
 }
 
 func nothing() {}
@@ -191,8 +216,8 @@ func exceeded(which string, wait time.Duration) *Exceeded {
 	return &Exceeded{Which: which, RetryAfter: (max(wait, 1) + ms - 1).Truncate(ms)}
 }
 
-// Wait returns how long a call would have to wait for room in the rates; 0 when there is some. It counts
-// nothing.
+// Wait returns how long a call would have to wait for room in the rates; 0 when there is some. It
+// counts nothing.
 func (l *Limiter) Wait(c *Caller, call string) (longest time.Duration) {
 	now := l.store.clock.read()
 	claims := l.claims(nil, c, call)
@@ -231,7 +256,8 @@ func (l *Limiter) Explain(c *Caller, call string) (lines []string) {
 // bounded reports whether there is a bound of running calls.
 func (l *Limiter) bounded() bool { return l.bounds.Owner > 0 || l.bounds.Total > 0 }
 
-// many reports whether a caller can become many owners, by opening more connections from its address.
+// many reports whether a caller can become many owners, by opening more connections from its
+// address.
 func many(o owner.Key) bool { return o.Group() != o }
 
 // A subject is a caller as the store knows it.
@@ -315,9 +341,9 @@ const (
 	perGroup // the anonymous sessions and connections of an address together
 )
 
-// addressFactor is how many times the limit of one anonymous session or connection those of its address have
-// together: callers behind one address each get something, and a caller that connects again and again
-// does not get the limit again and again.
+// addressFactor is how many times the limit of one anonymous session or connection those of its
+// address have together: callers behind one address each get something, and a caller that connects
+// again and again does not get the limit again and again.
 const addressFactor = 8
 
 // A rate is a Rate that is ready to use.
@@ -403,7 +429,7 @@ func (r *rate) describe(every time.Duration, burst int) string {
 		b.WriteString(" of " + strings.Join(r.calls, ", "))
 	}
 	if r.each {
-		b.WriteString(", each by itself,")
+		b.WriteString(", each on its own,")
 	}
 	b.WriteString([...]string{" for each principal", " for each address", " for all", " for the anonymous sessions and connections of an address"}[r.per])
 	if r.roles != nil {

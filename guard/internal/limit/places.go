@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// A refused caller is told to come back in about as long as a call takes.
+	// A refused caller is asked to come back in about as long as a call takes.
 	firstHint = 100 * time.Millisecond
 	leastHint = 10 * time.Millisecond
 	mostHint  = 10 * time.Second
