@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestHTTPAllocs bounds what a call over HTTP allocates, with the request and the body that the test
-// itself makes.
+// TestHTTPAllocs bounds what a call over HTTP allocates, with the request and the body that the
+// test itself makes.
 func TestHTTPAllocs(t *testing.T) {
 	for guarded, most := range map[string]float64{"no": 8, "yes": 10, "audited": 11} {
 		h, token := benchHandler(t, guarded)

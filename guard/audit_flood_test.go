@@ -12,7 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/audit"
 )
 
-const guestKey = "fk_guest_0123456789abcdef0123456789abcdef"
+const secondKey = "fk_guest_0123456789abcdef0123456789abcdef"
 
 // verify reads all files of an audit and verifies their chain.
 func verify(t *testing.T, name string) (all []decision, report *audit.Report) {
@@ -66,7 +66,7 @@ func floods() (all []flood) {
 		}, times: 20},
 	}
 	for who, headers := range map[string][]string{
-		"named": {bearer(guestKey)}, "anonymous": nil, "unauthenticated": {bearer("wrong")},
+		"named": {bearer(secondKey)}, "anonymous": nil, "unauthenticated": {bearer("wrong")},
 	} {
 		for _, f := range kinds {
 			f.name, f.headers = who+"/"+f.name, headers
@@ -76,8 +76,8 @@ func floods() (all []flood) {
 	return all
 }
 
-// Whatever one who calls sends, an earlier line of another owner is still there, the chain is whole, and
-// another owner still gets answers.
+// Whatever one who calls sends, an earlier line of another owner is still there, the chain is
+// whole, and another owner still gets answers.
 func TestFloodsEraseNothing(t *testing.T) {
 	for _, onFull := range []string{"refuse", "rotate"} {
 		for _, f := range floods() {
@@ -85,7 +85,7 @@ func TestFloodsEraseNothing(t *testing.T) {
 				name := t.TempDir() + "/audit.jsonl"
 				c := &guard.Config{
 					Anonymous: true,
-					Keys:      []guard.Key{keyOf("ci", goodKey), keyOf("guest", guestKey, "guest")},
+					Keys:      []guard.Key{keyOf("ci", goodKey), keyOf("guest", secondKey, "guest")},
 					Allow: []guard.Rule{
 						{Principals: []string{"ci"}, Calls: []string{"*"}},
 						{Roles: []string{"guest", "anonymous"}, Calls: []string{"math/add"}},
@@ -162,10 +162,10 @@ func TestRefusalsAreFolded(t *testing.T) {
 	}
 }
 
-// A refusal is a call: it has a rate of its own, for each owner, which does not count what is allowed.
+// A refusal is a call: it has its own rate, for each owner, which does not count what is allowed.
 func TestRefusalsHaveARate(t *testing.T) {
 	name := t.TempDir() + "/audit.jsonl"
-	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey), keyOf("guest", guestKey)}, Allow: []guard.Rule{{Calls: []string{"who"}}}}
+	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey), keyOf("guest", secondKey)}, Allow: []guard.Rule{{Calls: []string{"who"}}}}
 	c.Audit.File = name
 	c.Limits.Refusals.Limit, c.Limits.Refusals.Every, c.Limits.Refusals.Burst = 1, time.Hour, 3
 	s := newSite(t, c, nil)
@@ -180,7 +180,7 @@ func TestRefusalsHaveARate(t *testing.T) {
 		}
 	}
 	s.call("who", "", asCI).wants(t, "service ci by key")
-	s.call("admin/stop", "", bearer(guestKey)).wants(t, denied)
+	s.call("admin/stop", "", bearer(secondKey)).wants(t, denied)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -197,8 +197,9 @@ func TestRefusalsHaveARate(t *testing.T) {
 	}
 }
 
-// An audit that takes no more refuses calls, and says so to those who are refused, until the configuration
-// lets it delete. What waits to be written counts, so the answer does not depend on how fast that is.
+// An audit that takes no more refuses calls, and says so to those who are refused, until the
+// configuration lets it delete. What waits to be written counts, so the answer does not depend on
+// how fast that is.
 func TestFullStoreRefuses(t *testing.T) {
 	name := t.TempDir() + "/audit.jsonl"
 	c := &guard.Config{Anonymous: true}
@@ -226,7 +227,7 @@ func TestFullStoreRefuses(t *testing.T) {
 // A caller that fills the audit with calls it may make is refused, and another one calls on.
 func TestAllowedCallsLeaveRoomForOthers(t *testing.T) {
 	name := t.TempDir() + "/audit.jsonl"
-	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey), keyOf("guest", guestKey)}, Allow: []guard.Rule{{Calls: []string{"who"}}}}
+	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey), keyOf("guest", secondKey)}, Allow: []guard.Rule{{Calls: []string{"who"}}}}
 	c.Audit.File, c.Audit.MaxSize, c.Audit.Keep = name, 50_000, 1
 	s := newSite(t, c, nil)
 	allowed := 0
@@ -235,7 +236,7 @@ func TestAllowedCallsLeaveRoomForOthers(t *testing.T) {
 			t.Fatal("the store is never full")
 		}
 	}
-	s.call("who", "", bearer(guestKey)).wants(t, "service guest by key")
+	s.call("who", "", bearer(secondKey)).wants(t, "service guest by key")
 	s.call("who", "", asCI).wants(t, unavailable)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -57,8 +57,9 @@ func outcomeMux(waiting chan<- struct{}) *farcall.Mux {
 // What became of each call is on record, however it came and ended.
 func TestOutcomes(t *testing.T) {
 	name := t.TempDir() + "/audit.jsonl"
-	// An outcome may be written after the caller has its answer, and a notification has none: synctest.Wait lets
-	// what has begun end, so that the order of the outcomes of a method is that of its calls.
+	// An outcome may be written after the caller has its answer, and a notification has none:
+	// synctest.Wait lets what has begun end, so that the order of the outcomes of a method is that of
+	// its calls.
 	synctest.Test(t, func(t *testing.T) { outcomes(t, name) })
 }
 

@@ -27,7 +27,7 @@ type decision struct {
 	Params                                                              map[string]any
 }
 
-// lines reads an audit, whose guard is closed.
+// lines reads the audit of a closed guard.
 func lines(t *testing.T, name string) (all []decision) {
 	t.Helper()
 	f, err := os.Open(name)

@@ -56,7 +56,8 @@ func expect(t *testing.T, what string, got, want any) {
 	}
 }
 
-// A stranger on a connection is nobody, unless anonymous calls are allowed.
+// A caller without credentials on a connection is unauthenticated, unless anonymous calls are
+// allowed.
 func TestConnWithoutCredentials(t *testing.T) {
 	for _, transport := range []string{"tcp", "unix", "ws"} {
 		g := newGuard(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
@@ -235,7 +236,7 @@ func TestSignedMessages(t *testing.T) {
 			expect(t, "other method", call("math/add", fresh()), badSignature)
 			expect(t, "other audience", call("who", string(signed(t, "who", `{}`, "partner", "https://x.example", []byte(secret)))), badSignature)
 			expect(t, "other id", call("who", string(signed(t, "who", `{}`, "robot", audience, []byte(secret)))), badSignature)
-			expect(t, "unknown id", call("who", string(signed(t, "who", `{}`, "nobody", audience, []byte(secret)))), badSignature)
+			expect(t, "unknown id", call("who", string(signed(t, "who", `{}`, "unknown", audience, []byte(secret)))), badSignature)
 			expect(t, "other key", call("who", string(signed(t, "who", `{}`, "partner", audience, []byte(secret+"x")))), badSignature)
 			expect(t, "no object", call("who", `{"_meta":{"farcall.dev/signature":true}}`), badSignature)
 			want := any(unauthenticated)
@@ -266,7 +267,7 @@ func overTCP(t *testing.T, g *guard.Guard) *farcall.Peer {
 	return connect(t, g, &guard.Conn{Transport: "tcp", Remote: conn.RemoteAddr().String()}, tr, stream.New(conn, stream.NDJSON, nil))
 }
 
-// Signed on a connection of somebody else, a message is that of who signed it.
+// Signed on a connection of another, a message is that of who signed it.
 func TestSignatureCountsBeforeConnection(t *testing.T) {
 	g := newGuard(t, &guard.Config{Signatures: []guard.Signer{{ID: "partner", Secret: secret}}}, nil)
 	p := over(t, g, &guard.Conn{Transport: "stdio"})
@@ -276,7 +277,7 @@ func TestSignatureCountsBeforeConnection(t *testing.T) {
 	expect(t, "plain", ask(t, p, "who", nil), "process local by process")
 }
 
-// Old and future messages have an error of their own.
+// Old and future messages have their own error.
 func TestStaleMessages(t *testing.T) {
 	now := newClock()
 	g := newGuard(t, &guard.Config{Signatures: []guard.Signer{{ID: "partner", Secret: secret}}}, &guard.Options{Now: now.Now})
@@ -290,7 +291,7 @@ func TestStaleMessages(t *testing.T) {
 	expect(t, "in time", ask(t, p, "who", message), "service partner by signature")
 }
 
-// Where the clock goes back, what may have been forgotten is stale; nothing is said of room or of
+// Where the clock goes back, what may have been forgotten is stale; nothing is logged about room or
 // another attempt.
 func TestForgottenNonceIsStale(t *testing.T) {
 	now := newClock()
@@ -338,11 +339,12 @@ func TestFromInInterceptors(t *testing.T) {
 	expect(t, "who", ask(t, client, "who", nil), "process local by process")
 	expect(t, "interceptor", <-seen, "local")
 	if guard.From(context.Background()) != nil || guard.From(context.Background()).Name() != "" {
-		t.Error("somebody is nobody")
+		t.Error("an unauthenticated caller has a principal")
 	}
 }
 
-// What the context of a connection knows from its handshake does not count when it is another one since.
+// What the context of a connection knows from its handshake does not count when it is another one
+// since.
 func TestContextOfHandshake(t *testing.T) {
 	g := newGuard(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
 	calls := make(chan func() error, 1)
@@ -365,7 +367,7 @@ func TestContextOfHandshake(t *testing.T) {
 	}
 }
 
-// A server whose calls need scopes serves WebSockets and streams as others do.
+// A server with calls that need scopes serves WebSockets and streams as others do.
 func TestScopesOverConnections(t *testing.T) {
 	now := newClock()
 	a := newAuthority(t, "1")

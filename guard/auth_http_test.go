@@ -28,42 +28,42 @@ func everyWay(a *authority, anonymous bool) *guard.Config {
 
 func TestWhoCallsOverHTTP(t *testing.T) {
 	now := newClock()
-	a, stranger := newAuthority(t, "1"), newAuthority(t, "1")
+	a, untrusted := newAuthority(t, "1"), newAuthority(t, "1")
 	token := func(changes map[string]any) string { return a.token(now.Now(), changes) }
 	const ci, alice = "service ci by key", "user " + issuer + "|alice by jwt"
 	for name, c := range map[string]struct {
 		headers []string
 		want    any // of both sites, unless it is nil: then there are no credentials
 	}{
-		"none":               {nil, nil},
-		"key as bearer":      {[]string{bearer(goodKey)}, ci},
-		"scheme in capitals": {[]string{"Authorization: BEARER " + goodKey}, ci},
-		"key as X-API-Key":   {[]string{"X-API-Key: " + goodKey}, ci},
-		"wrong key":          {[]string{bearer(otherKey)}, unauthenticated},
-		"wrong X-API-Key":    {[]string{"X-API-Key: " + otherKey}, unauthenticated},
-		"empty X-API-Key":    {[]string{"X-API-Key: "}, unauthenticated},
-		"half a key":         {[]string{bearer(goodKey[:len(goodKey)-1])}, unauthenticated},
-		"key and more":       {[]string{bearer(goodKey + " x")}, unauthenticated},
-		"the hash of a key":  {[]string{bearer(hashOf(goodKey))}, unauthenticated},
-		"expired key":        {[]string{bearer("an expired key")}, unauthenticated},
-		"two keys":           {[]string{bearer(goodKey), bearer(goodKey)}, unauthenticated},
-		"good and bad":       {[]string{bearer(goodKey), bearer(otherKey)}, unauthenticated},
-		"both headers":       {[]string{bearer(goodKey), "X-API-Key: " + goodKey}, unauthenticated},
-		"X-API-Key twice":    {[]string{"X-API-Key: " + goodKey, "X-API-Key: " + goodKey}, unauthenticated},
-		"key and signature":  {[]string{bearer(goodKey), "Signature: x=:eA==:"}, unauthenticated},
-		"empty header":       {[]string{"Authorization: "}, unauthenticated},
-		"scheme alone":       {[]string{"Authorization: Bearer"}, unauthenticated},
-		"no scheme":          {[]string{"Authorization: " + goodKey}, unauthenticated},
-		"basic":              {[]string{"Authorization: Basic Y2k6eA=="}, unauthenticated},
-		"token":              {[]string{bearer(token(nil))}, alice},
-		"token of nobody":    {[]string{bearer(token(map[string]any{"sub": ""}))}, unauthenticated},
-		"expired token":      {[]string{bearer(token(map[string]any{"exp": now.Now().Add(-time.Hour).Unix()}))}, unauthenticated},
-		"token for others":   {[]string{bearer(token(map[string]any{"aud": "https://other.example"}))}, unauthenticated},
-		"token by others":    {[]string{bearer(token(map[string]any{"iss": "https://evil.example"}))}, unauthenticated},
-		"forged token":       {[]string{bearer(stranger.token(now.Now(), nil))}, unauthenticated},
-		"token with DPoP":    {[]string{"Authorization: DPoP " + token(nil)}, unauthenticated},
-		"signature alone":    {[]string{"Signature: x=:eA==:"}, badSignature},
-		"signature input":    {[]string{`Signature-Input: x=("@method")`}, badSignature},
+		"none":                    {nil, nil},
+		"key as bearer":           {[]string{bearer(goodKey)}, ci},
+		"scheme in capitals":      {[]string{"Authorization: BEARER " + goodKey}, ci},
+		"key as X-API-Key":        {[]string{"X-API-Key: " + goodKey}, ci},
+		"wrong key":               {[]string{bearer(otherKey)}, unauthenticated},
+		"wrong X-API-Key":         {[]string{"X-API-Key: " + otherKey}, unauthenticated},
+		"empty X-API-Key":         {[]string{"X-API-Key: "}, unauthenticated},
+		"half a key":              {[]string{bearer(goodKey[:len(goodKey)-1])}, unauthenticated},
+		"key and more":            {[]string{bearer(goodKey + " x")}, unauthenticated},
+		"the hash of a key":       {[]string{bearer(hashOf(goodKey))}, unauthenticated},
+		"expired key":             {[]string{bearer("an expired key")}, unauthenticated},
+		"two keys":                {[]string{bearer(goodKey), bearer(goodKey)}, unauthenticated},
+		"good and bad":            {[]string{bearer(goodKey), bearer(otherKey)}, unauthenticated},
+		"both headers":            {[]string{bearer(goodKey), "X-API-Key: " + goodKey}, unauthenticated},
+		"X-API-Key twice":         {[]string{"X-API-Key: " + goodKey, "X-API-Key: " + goodKey}, unauthenticated},
+		"key and signature":       {[]string{bearer(goodKey), "Signature: x=:eA==:"}, unauthenticated},
+		"empty header":            {[]string{"Authorization: "}, unauthenticated},
+		"scheme alone":            {[]string{"Authorization: Bearer"}, unauthenticated},
+		"no scheme":               {[]string{"Authorization: " + goodKey}, unauthenticated},
+		"basic":                   {[]string{"Authorization: Basic Y2k6eA=="}, unauthenticated},
+		"token":                   {[]string{bearer(token(nil))}, alice},
+		"token without a subject": {[]string{bearer(token(map[string]any{"sub": ""}))}, unauthenticated},
+		"expired token":           {[]string{bearer(token(map[string]any{"exp": now.Now().Add(-time.Hour).Unix()}))}, unauthenticated},
+		"token for others":        {[]string{bearer(token(map[string]any{"aud": "https://other.example"}))}, unauthenticated},
+		"token by others":         {[]string{bearer(token(map[string]any{"iss": "https://evil.example"}))}, unauthenticated},
+		"forged token":            {[]string{bearer(untrusted.token(now.Now(), nil))}, unauthenticated},
+		"token with DPoP":         {[]string{"Authorization: DPoP " + token(nil)}, unauthenticated},
+		"signature alone":         {[]string{"Signature: x=:eA==:"}, badSignature},
+		"signature input":         {[]string{`Signature-Input: x=("@method")`}, badSignature},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, anonymous := range []bool{false, true} {
@@ -145,7 +145,8 @@ func TestTokensByKeysOfTheIssuer(t *testing.T) {
 	s.call("who", "", bearer(first.token(now.Now(), nil))).wants(t, unauthenticated)
 }
 
-// Where keys cannot be had nobody gets in, and nobody is told that his token was wrong.
+// Where keys cannot be had every request is refused, and no caller learns that their token was
+// wrong.
 func TestKeysCannotBeFetched(t *testing.T) {
 	a := newAuthority(t, "1")
 	keys := serve(t, nil, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }))
@@ -157,7 +158,7 @@ func TestKeysCannotBeFetched(t *testing.T) {
 	}
 }
 
-// Whoever guesses is told to wait, and that is all that he is told.
+// Anyone who guesses is asked to wait, and learns nothing else.
 func TestCredentialGuessing(t *testing.T) {
 	now := newClock()
 	s := newSite(t, &guard.Config{Anonymous: true, Keys: []guard.Key{keyOf("ci", goodKey)}}, &guard.Options{Now: now.Now})

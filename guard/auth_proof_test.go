@@ -67,28 +67,28 @@ func TestDPoP(t *testing.T) {
 		got  *reply
 		want any
 	}{
-		"the proof again":     {call(bound, one), replayed},
-		"no proof":            {call(bound), unauthenticated},
-		"two proofs":          {call(bound, mine.proof(now.Now(), target, bound, nil), mine.proof(now.Now(), target, bound, nil)), unauthenticated},
-		"proof of another":    {call(bound, theirs.proof(now.Now(), target, bound, nil)), unauthenticated},
-		"token is not bound":  {call(plain, mine.proof(now.Now(), target, plain, nil)), unauthenticated},
-		"bound, as bearer":    {s.call("who", "", bearer(bound)), unauthenticated},
-		"bearer with proof":   {s.call("who", "", bearer(bound), "DPoP: "+mine.proof(now.Now(), target, bound, nil)), unauthenticated},
-		"for another address": {call(bound, mine.proof(now.Now(), s.url+"/other", bound, nil)), unauthenticated},
-		"for another host":    {call(bound, mine.proof(now.Now(), "https://evil.example/rpc", bound, nil)), unauthenticated},
-		"for another method":  {call(bound, mine.proof(now.Now(), target, bound, map[string]any{"htm": "GET"})), unauthenticated},
-		"for another token":   {call(bound, mine.proof(now.Now(), target, plain, nil)), unauthenticated},
-		"without ath":         {call(bound, mine.proof(now.Now(), target, bound, map[string]any{"ath": nil})), unauthenticated},
-		"old":                 {call(bound, mine.proof(now.Now().Add(-6*time.Minute), target, bound, nil)), stale},
-		"of the future":       {call(bound, mine.proof(now.Now().Add(time.Minute), target, bound, nil)), stale},
-		"nonce of nobody":     {call(bound, mine.proof(now.Now(), target, bound, map[string]any{"nonce": "x"})), unauthenticated},
-		"a key as a token":    {call(goodKey, mine.proof(now.Now(), target, goodKey, nil)), unauthenticated},
+		"the proof again":         {call(bound, one), replayed},
+		"no proof":                {call(bound), unauthenticated},
+		"two proofs":              {call(bound, mine.proof(now.Now(), target, bound, nil), mine.proof(now.Now(), target, bound, nil)), unauthenticated},
+		"proof of another":        {call(bound, theirs.proof(now.Now(), target, bound, nil)), unauthenticated},
+		"token is not bound":      {call(plain, mine.proof(now.Now(), target, plain, nil)), unauthenticated},
+		"bound, as bearer":        {s.call("who", "", bearer(bound)), unauthenticated},
+		"bearer with proof":       {s.call("who", "", bearer(bound), "DPoP: "+mine.proof(now.Now(), target, bound, nil)), unauthenticated},
+		"for another address":     {call(bound, mine.proof(now.Now(), s.url+"/other", bound, nil)), unauthenticated},
+		"for another host":        {call(bound, mine.proof(now.Now(), "https://evil.example/rpc", bound, nil)), unauthenticated},
+		"for another method":      {call(bound, mine.proof(now.Now(), target, bound, map[string]any{"htm": "GET"})), unauthenticated},
+		"for another token":       {call(bound, mine.proof(now.Now(), target, plain, nil)), unauthenticated},
+		"without ath":             {call(bound, mine.proof(now.Now(), target, bound, map[string]any{"ath": nil})), unauthenticated},
+		"old":                     {call(bound, mine.proof(now.Now().Add(-6*time.Minute), target, bound, nil)), stale},
+		"of the future":           {call(bound, mine.proof(now.Now().Add(time.Minute), target, bound, nil)), stale},
+		"nonce of another server": {call(bound, mine.proof(now.Now(), target, bound, map[string]any{"nonce": "x"})), unauthenticated},
+		"a key as a token":        {call(goodKey, mine.proof(now.Now(), target, goodKey, nil)), unauthenticated},
 	} {
 		t.Run(name, func(t *testing.T) { c.got.wants(t, c.want) })
 	}
 }
 
-// An issuer whose tokens need a proof, with a nonce of the server.
+// An issuer with tokens that need a proof, with a nonce of the server.
 func TestDPoPNonce(t *testing.T) {
 	now := newClock()
 	a, mine := newAuthority(t, "1"), prover{newAuthority(t, "")}
@@ -171,7 +171,7 @@ func TestSignedRequests(t *testing.T) {
 		}
 	}
 	s.do(s.signedRequest("who", "", "partner", []byte(secret+"x"))).wants(t, badSignature)
-	s.do(s.signedRequest("who", "", "nobody", key)).wants(t, badSignature)
+	s.do(s.signedRequest("who", "", "unknown", key)).wants(t, badSignature)
 	r := s.signedRequest("who", "", "partner", key)
 	r.Header.Set("Authorization", "Bearer "+goodKey)
 	s.do(r).wants(t, unauthenticated)
@@ -360,9 +360,9 @@ func TestCertificateExpiresOnConnection(t *testing.T) {
 
 // A listener that asks for certificates and does not check them must not let anybody in.
 func TestUncheckedCertificate(t *testing.T) {
-	strangers := newCA(t)
+	untrusted := newCA(t)
 	_, with := newSecureSite(t, everyWay(newAuthority(t, "1"), true), nil, newCA(t), tls.RequestClientCert)
-	with(strangers.issue(t, "spiffe://example.org/agent/a")).call("who", "").wants(t, unauthenticated)
+	with(untrusted.issue(t, "spiffe://example.org/agent/a")).call("who", "").wants(t, unauthenticated)
 }
 
 // A token that is bound to a certificate (RFC 8705).

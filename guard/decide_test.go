@@ -78,7 +78,7 @@ func TestDetailsForATrustedRole(t *testing.T) {
 	}
 }
 
-// A call that is for this machine only is not for whom a proxy on it serves.
+// A call that is for this machine only is not for the callers that a proxy on it serves.
 func TestLocalOnly(t *testing.T) {
 	c := &guard.Config{Anonymous: true, Local: []string{"admin/*"}, Allow: []guard.Rule{{Calls: []string{"*"}}}}
 	s := newSite(t, c, nil)
@@ -132,7 +132,7 @@ func TestLocalOverUnixSocket(t *testing.T) {
 	}
 }
 
-// deadEnd is where an answer goes that nobody looks at.
+// deadEnd is where unread answers go.
 type deadEnd struct {
 	header http.Header
 	status int
@@ -142,7 +142,7 @@ func (d *deadEnd) Header() http.Header         { return d.header }
 func (d *deadEnd) Write(b []byte) (int, error) { return len(b), nil }
 func (d *deadEnd) WriteHeader(status int)      { d.status = status }
 
-// scoped is a resource server whose calls need scopes.
+// scoped is a resource server with calls that need scopes.
 func scoped(a *authority) *guard.Config {
 	c := &guard.Config{JWT: []guard.Issuer{{Issuer: issuer, JWKS: jwks(a)}}}
 	c.Resource.URL = audience
@@ -174,7 +174,7 @@ func TestScopesAndStepUp(t *testing.T) {
 		t.Errorf("%s", got.body)
 	}
 	wantsStepUp(t, s.call("math/add", "", admin), "admin read write")
-	// A batch, whose calls run at the same time.
+	// A batch of calls that run at the same time.
 	r := s.request("x", "", reader)
 	body := `[{"jsonrpc":"2.0","id":1,"method":"admin/stop"},{"jsonrpc":"2.0","id":2,"method":"admin/stop"},{"jsonrpc":"2.0","id":3,"method":"math/add"}]`
 	r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
@@ -276,7 +276,7 @@ func TestMetadataOfTheResource(t *testing.T) {
 	}
 }
 
-// Whoever asks Begin without a guard in front of him is nobody.
+// A caller of Begin without a guard in front is unauthenticated.
 func TestBeginWithoutSession(t *testing.T) {
 	g := newGuard(t, &guard.Config{Anonymous: true}, nil)
 	if _, err := g.Begin(t.Context(), &guard.Call{Method: "ping"}); err == nil {
@@ -318,7 +318,8 @@ func TestIndirectUse(t *testing.T) {
 	}
 }
 
-// Lists have no arguments: what a policy allows for some of them is not seen, rather than what may not be called.
+// Lists have no arguments: what a policy allows for some of them is not seen, rather than what may
+// not be called.
 func TestVisibleByArguments(t *testing.T) {
 	c := &guard.Config{Cedar: `permit(principal, action, resource == Tool::"get") when { context.arguments has repo && context.arguments.repo like "acme/*" };`}
 	g := newGuard(t, c, nil)

@@ -58,7 +58,7 @@ func Example() {
 	defer server.Close()
 
 	_, err = mcp.Dial(context.Background(), server.URL, nil)
-	fmt.Println(err != nil) // nobody knows who that is
+	fmt.Println(err != nil) // the key is unknown
 
 	client, err := mcp.Dial(context.Background(), server.URL, &mcp.ClientOptions{
 		HTTP: &mcphttp.DialOptions{Header: http.Header{"Authorization": {"Bearer " + key}}},

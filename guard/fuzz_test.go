@@ -14,7 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// FuzzHTTP sends hostile headers. Nobody gets in without a credential that counts.
+// FuzzHTTP sends hostile headers. Requests without a valid credential are refused.
 func FuzzHTTP(f *testing.F) {
 	a := newAuthority(f, "1")
 	now := newClock()
@@ -62,7 +62,7 @@ func FuzzHTTP(f *testing.F) {
 		case !came:
 		case in == nil:
 			if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
-				t.Fatalf("nobody has got in: %s %s %q", method, path, headers)
+				t.Fatalf("an unauthenticated request has passed: %s %s %q", method, path, headers)
 			}
 		case len(values) == 0:
 			t.Fatalf("%v has got in with nothing", in)
@@ -80,7 +80,7 @@ func FuzzHTTP(f *testing.F) {
 }
 
 // FuzzInterceptor sends hostile params. What the handler gets was allowed under the name that the
-// handler reads, once, and by whoever the connection is.
+// handler reads, once, and by the one that the connection is.
 func FuzzInterceptor(f *testing.F) {
 	c := &guard.Config{
 		Allow:      []guard.Rule{{Calls: []string{"tools/call good", "resources/read file:///public/*"}}},
@@ -119,7 +119,7 @@ func FuzzInterceptor(f *testing.F) {
 		h := g.Interceptor(conn)(farcall.HandlerFunc(func(ctx context.Context, r *farcall.Request) (any, error) {
 			came = true
 			if guard.From(ctx) == nil {
-				t.Fatal("nobody has got in")
+				t.Fatal("an unauthenticated message has passed")
 			}
 			switch r.Method {
 			case "tools/call":
@@ -138,7 +138,7 @@ func FuzzInterceptor(f *testing.F) {
 			t.Fatalf("came %v, %v", came, err)
 		}
 		if came && !known {
-			t.Fatalf("a stranger has got in: %s %s", method, params)
+			t.Fatalf("an unauthenticated call has passed: %s %s", method, params)
 		}
 	})
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// during runs f with the context of a request that the guard has let pass; it reports whether there was one.
+// during runs f with the context of a request that the guard has let pass; it reports whether there
+// was one.
 func during(t *testing.T, g *guard.Guard, f func(ctx context.Context), header ...string) (passed bool) {
 	t.Helper()
 	h := g.HTTP(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -29,7 +30,8 @@ func during(t *testing.T, g *guard.Guard, f func(ctx context.Context), header ..
 	return passed
 }
 
-// A change of a gateway needs a rule that allows it: neither a guard without rules nor one in shadow mode lets it pass.
+// A change of a gateway needs a rule that allows it: neither a guard without rules nor one in
+// shadow mode lets it pass.
 func TestMustBeGranted(t *testing.T) {
 	admin := guard.Call{Method: "gateway/admin", Upstream: "files", Name: "restart"}
 	for name, x := range map[string]struct {

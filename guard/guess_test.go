@@ -41,7 +41,7 @@ func TestPasswordGuessing(t *testing.T) {
 	}
 	got := try("ada", "right-ada")
 	if got.status != http.StatusTooManyRequests || got.code != limited || got.header.Get("Retry-After") == "" {
-		t.Errorf("a right guess is told: %d %s", got.status, got.body)
+		t.Errorf("a right guess is recognizable: %d %s", got.status, got.body)
 	}
 	try("bob", "right-bob").wants(t, "user bob by password")
 	s.call("who", "", asCI).wants(t, "service ci by key")

@@ -27,15 +27,15 @@ func (s *state) asking(x *exchange) context.Context {
 	return context.WithValue(ctx, askingKey{}, host(x.r.RemoteAddr))
 }
 
-// newIntrospections bounds what callers make this server ask issuers: of each address 100 tokens, and 10
-// a second, 16 at once; of all 128 at once, of which none takes more than a fair share.
+// newIntrospections bounds what callers make this server ask issuers: of each address 100 tokens,
+// and 10 a second, 16 at once; of all 128 at once, and none takes more than a fair share.
 func newIntrospections(now func() time.Time) *limit.Limiter {
 	return limit.New(&limit.Options{
 		Rates: []limit.Rate{{Per: "address", Limit: 10, Burst: 100, Every: time.Second}}, Concurrent: 16, Total: 128, Now: now,
 	})
 }
 
-// admitIntrospection is token.Options.Admit. Connections that are open, whose tokens are asked about
+// admitIntrospection is token.Options.Admit. Open connections, when their tokens are asked about
 // again, are bounded otherwise.
 func (g *Guard) admitIntrospection(ctx context.Context) (by owner.Key, release func(), err error) {
 	remote, ok := ctx.Value(askingKey{}).(string)
@@ -52,7 +52,8 @@ func (g *Guard) admitIntrospection(ctx context.Context) (by owner.Key, release f
 	return by, release, err
 }
 
-// revoked reports whether the token of an open connection no longer counts, where its issuer is asked.
+// revoked reports whether the token of an open connection no longer counts, where its issuer is
+// asked.
 func (s *state) revoked(ctx context.Context, c *Conn) bool {
 	p := c.Principal
 	if p == nil || p.shown == nil || p.Method != "jwt" || s.verifier == nil || !s.verifier.Introspects(p.Issuer) {

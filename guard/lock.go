@@ -9,8 +9,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// A Lock refuses callers whose credentials are still valid. Exactly one of Principal, Key, JTI and
-// Session is given.
+// A Lock refuses callers with credentials that are still valid. Exactly one of Principal, Key, JTI
+// and Session is given.
 type Lock struct {
 	// Principal is the name of a principal: its ID, or ISSUER|ID where an issuer vouches for it.
 	Principal string
@@ -70,8 +70,8 @@ func (s *state) locked(who *session) *refusal {
 	return s.lockedBy(file, who)
 }
 
-// lockedBy is locked where there are locks. It is apart for its frame: what each call goes through should not make
-// the stack of a connection grow.
+// lockedBy is locked where there are locks. It is apart for its frame: what each call goes through
+// should not make the stack of a connection grow.
 func (s *state) lockedBy(file *lock.Set, who *session) *refusal {
 	p := who.principal
 	subject := lock.Subject{Principal: p.Name(), Keys: p.keys()}

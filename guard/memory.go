@@ -32,7 +32,7 @@ func (g *Guard) Budget(c *Conn, b *farcall.Budget) *farcall.Budget {
 // owner returns the owner that stands for an unauthenticated connection.
 func (c *Conn) owner() owner.Key { return owner.Connection(fmt.Sprintf("%p", c), c.Remote) }
 
-// body reads the body of a request whose signature is that of k, and which may be
+// body reads the body of a request with a signature that is that of k, and which may be
 // read again. It holds its part of the budget until the request ends.
 func (x *exchange) body(k *known) ([]byte, error) {
 	if x.r.Body == nil || x.r.Body == http.NoBody {

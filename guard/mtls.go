@@ -54,8 +54,8 @@ func readAuthorities(text string) (list []*x509.Certificate, err error) {
 }
 
 // signedFor reports whether a chain that the listener has checked leads to an authority of an
-// entry. Without authorities the listener's are good for it. The certificate of the client itself is
-// none of them.
+// entry. Without authorities the listener's are good for it. The certificate of the client itself
+// is none of them.
 func (s *state) signedFor(entry int, c *tls.ConnectionState) bool {
 	if s.authorities[entry] == nil {
 		return true

@@ -13,15 +13,15 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// A NonceStore remembers the nonces of signatures and of DPoP proofs. Guards that share one refuse each
-// other's replays. It must be safe for concurrent use.
+// A NonceStore remembers the nonces of signatures and of DPoP proofs. Guards that share one refuse
+// each other's replays. It must be safe for concurrent use.
 type NonceStore interface {
-	// Use remembers a nonce until a time and reports whether it is new. The nonce has its key in it: it
-	// is one whichever owner uses it. The owner, as of [Principal.Owner], is for shares: one that uses
-	// many must not keep out others. An error refuses the request.
+	// Use remembers a nonce until a time and reports whether it is new. The nonce has its key in it:
+	// it is one whichever owner uses it. The owner, as of [Principal.Owner], is for shares: one that
+	// uses many must not keep out others. An error refuses the request.
 	Use(ctx context.Context, owner, nonce string, until time.Time) (fresh bool, err error)
-	// Forget forgets a nonce that Use has just reported as new, because a limit refused all that it was
-	// for: the same request may come again. It is called once at most, and may do nothing.
+	// Forget forgets a nonce that Use has just reported as new, because a limit refused all that it
+	// was for: the same request may come again. It is called once at most, and may do nothing.
 	Forget(ctx context.Context, nonce string)
 }
 
@@ -29,7 +29,7 @@ type NonceStore interface {
 // this process cannot tell whether what is older was used.
 func (s *state) window(made, now time.Time) *refusal {
 	switch {
-	case s.g.opts.Nonces == nil && made.Before(s.g.began):
+	case s.g.opts.Nonces == nil && s.g.opts.Shared == nil && made.Before(s.g.began):
 		return refuse(jsonrpc.Stale, "it was made before this server began, which does not know what was used before: make another one")
 	case made.After(now.Add(s.future)):
 		return refuse(jsonrpc.Stale, fmt.Sprintf("it was made %v in the future: look at the clocks", made.Sub(now).Round(time.Second)))
@@ -50,20 +50,18 @@ func (s *state) once(ctx context.Context, o owner.Key, nonce string, until time.
 		r.after = time.Second
 		return nil, r
 	case err != nil: // what cannot be remembered could be used again
-		r := refuse(jsonrpc.Unavailable, err.Error())
-		r.after = time.Second
-		return nil, r
+		return nil, unavailable(err)
 	case !fresh:
 		return nil, refuse(jsonrpc.Replayed, "the nonce was used before")
 	}
 	return &ticket{nonces: s.g.nonces, nonce: nonce}, nil
 }
 
-// A ticket is a signature or a proof that was accepted, and what it is good for: one message, or those
-// of a request over HTTP. Its nonce is remembered before any of them is executed, so that none is
-// executed twice. When limits have refused all of them before they began, nothing was executed, and the
-// nonce is forgotten: otherwise a signer that calls too often would fill the memory of nonces with calls
-// that were refused, and could not send one of them again.
+// A ticket is a signature or a proof that was accepted, and what it is good for: one message, or
+// those of a request over HTTP. Its nonce is remembered before any of them is executed, so that
+// none is executed twice. When limits have refused all of them before they began, nothing was
+// executed, and the nonce is forgotten: otherwise a signer that calls too often would fill the
+// memory of nonces with calls that were refused, and could not send one of them again.
 //
 //	remembered ──enter──> in use ──leave──> settled: forgotten, when a limit refused the message
 //	                                                 kept, when it began, was in a batch, or there was none
@@ -105,7 +103,8 @@ func (t *ticket) settle(ctx context.Context) {
 	}
 }
 
-// An attempt is what became of one message with a ticket: [Guard.Begin] notes it. A nil attempt notes nothing.
+// An attempt is what became of one message with a ticket: [Guard.Begin] notes it. A nil attempt
+// notes nothing.
 type attempt struct{ began, limited atomic.Bool }
 
 func (a *attempt) begin() {

@@ -11,7 +11,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// A params is what the params of a call are held against, whatever they mean.
+// A params is what the params of a call are checked against, whatever they mean.
 type params struct {
 	maxString, maxDepth int
 	keys                bool // that mean something to JavaScript are let through
@@ -31,9 +31,9 @@ const manyMembers = 16
 type look struct {
 	// names are those that policies look up in the arguments; nil: no policy looks at them.
 	names *policy.Names
-	// fold is set when policies or a schema look at the params. Then no object may have two members, and the
-	// arguments none that differs from names, that a server takes for the same which ignores case, as Go's
-	// encoding/json does: what was decided upon is then what it reads.
+	// fold is set when policies or a schema look at the params. Then no object may have two members,
+	// and the arguments none that differs from names, that a server takes for the same which ignores
+	// case, as Go's encoding/json does: what was decided upon is then what it reads.
 	fold bool
 	// whole: the params are the arguments. Otherwise those are their member of that name.
 	whole bool

@@ -51,8 +51,8 @@ func (p *Principal) Name() string {
 
 // Owner returns the key under which what belongs to the principal is kept: equal for two principals
 // only when they have the same Method, Kind, Issuer and ID. It is opaque, and not for people or the
-// wire. It is "" for nil and for an anonymous principal: anonymous callers own nothing in common, so
-// their state is kept for each session, connection or address.
+// wire. It is "" for nil and for an anonymous principal: anonymous callers own nothing in common,
+// so their state is kept for each session, connection or address.
 func (p *Principal) Owner() string {
 	if p != nil && p.shown != nil && p.shown.owner != "" {
 		return p.shown.owner
@@ -87,7 +87,7 @@ func (p *Principal) Token() string {
 func (p *Principal) String() string { return p.Name() }
 
 // From returns who calls, in a handler below [Guard.Interceptor] or [Guard.HTTP]. Nil:
-// nobody is known.
+// there is no principal.
 func From(ctx context.Context) *Principal {
 	if s := sessionFrom(ctx); s != nil {
 		return s.principal

@@ -10,12 +10,14 @@ import (
 // A Past is when a call was made that is decided again, and what is not known of it.
 type Past struct {
 	At time.Time
-	// NoArguments: the arguments are not known, or not all of them. NoLocal: whether the caller was on this machine.
+	// NoArguments: the arguments are not known, or not all of them. NoLocal: whether the caller was on
+	// this machine.
 	NoArguments, NoAnnotations, NoRoles, NoScopes, NoClaims, NoLocal bool
 }
 
-// Reconsider decides a call of the past again, by policies, scopes and the shape of its params; schemas and limits are
-// left out. decided is false when what is not known could change the decision.
+// Reconsider decides a call of the past again, by policies, scopes and the shape of its params;
+// schemas and limits are left out. decided is false when what is not known could change the
+// decision.
 func (g *Guard) Reconsider(p *Principal, from *Conn, c *Call, past *Past) (x Explanation, decided bool) {
 	s, who := g.state.Load(), caller(p, from)
 	if refused := s.locked(who); refused != nil {

@@ -26,8 +26,8 @@ func (c *Config) newRefusals(now func() time.Time) *limit.Limiter {
 	return limit.New(&limit.Options{Rates: []limit.Rate{rate}, Now: now})
 }
 
-// newOutsiders returns what also bounds the refusals of callers without credentials: they can be many owners, and
-// must not fill the audit together.
+// newOutsiders returns what also bounds the refusals of callers without credentials: they can be
+// many owners, and must not fill the audit together.
 func newOutsiders(now func() time.Time) *limit.Limiter {
 	return limit.New(&limit.Options{
 		Rates: []limit.Rate{{Per: "address", Limit: 1, Burst: 100, Every: time.Second}, {Per: "all", Limit: 2, Burst: 1000, Every: time.Second}}, Now: now,
@@ -46,8 +46,8 @@ func (s *state) tells(who *session) bool {
 	return role != "" && who != nil && who.principal.HasRole(role)
 }
 
-// recordRefusal draws a refusal from the rate of its owner and writes it. Beyond that rate it is counted only,
-// and an authenticated or anonymous caller gets the time to wait.
+// recordRefusal draws a refusal from the rate of its owner and writes it. Beyond that rate it is
+// counted only, and an authenticated or anonymous caller gets the time to wait.
 func (s *state) recordRefusal(who *session, c *Call, decision string, policies []string, r *refusal) *refusal {
 	caller := limit.Caller{}
 	if who != nil {
@@ -82,8 +82,8 @@ func (s *state) beyond(c *limit.Caller, known bool) (full *limit.Exceeded) {
 	return nil
 }
 
-// passed writes the decision to let a call pass, which must not proceed when there is an error. r says why it
-// would be refused if the guard were not in the shadow; nil: it is allowed.
+// passed writes the decision to let a call pass, which must not proceed when there is an error. r
+// says why it would be refused if the guard were not in the shadow; nil: it is allowed.
 func (s *state) passed(who *session, c *Call, decision string, policies []string, r *refusal, took time.Duration) (seq uint64, err error) {
 	e := s.entry(who, c, decision, policies)
 	if e.Latency = took; r != nil {
@@ -198,7 +198,8 @@ func noneNil(words []string) []string {
 	return words
 }
 
-// openAudit opens the audit of a configuration, or goes on with that of the old state. Nil: there is none.
+// openAudit opens the audit of a configuration, or goes on with that of the old state. Nil: there
+// is none.
 func (g *Guard) openAudit(c *Config, old *state) (*audit.Log, error) {
 	a := &c.Audit
 	if a.File == "" {
@@ -237,8 +238,8 @@ type retired struct {
 	file, key string
 }
 
-// settleAudit ends the audit of an old state which the next one does not go on with: at once, or when the calls
-// that are in it have ended.
+// settleAudit ends the audit of an old state which the next one does not go on with: at once, or
+// when the calls that are in it have ended.
 func (g *Guard) settleAudit(old, next *state) error {
 	switch {
 	case old.log == nil:

@@ -28,7 +28,7 @@ func tooLarge(what string, size, limit int64, status int) *refusal {
 }
 
 // noCredentials is the reason of a refusal that does not count as a wrong credential.
-const noCredentials = "there are no credentials" //nolint:gosec // it is none
+const noCredentials = "there are no credentials" //nolint:gosec // it is not a secret
 
 // A refusal says why something may not proceed.
 type refusal struct {
@@ -68,8 +68,8 @@ func (r *refusal) Error() string { return "guard: " + r.text + ": " + r.reason }
 // conditions decides, whichever handler refuses.
 func (r *refusal) HTTPStatus() int { return r.status }
 
-// wire is the answer to a call. It has the reason where the registry says that every caller gets it,
-// and with details.
+// wire is the answer to a call. It has the reason where the registry says that every caller gets
+// it, and with details.
 func (r *refusal) wire(c *Call, details bool) *jsonrpc.Error {
 	e := &jsonrpc.Error{Code: r.code(c), Message: r.text, Cause: r}
 	var data []string

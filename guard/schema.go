@@ -16,11 +16,11 @@ const (
 	schemasStrict = "strict"
 )
 
-// looks reports whether the arguments of a call are held against a schema.
+// looks reports whether the arguments of a call are checked against a schema.
 func (s *state) looks(c *Call) bool { return len(c.Schema) > 0 && s.c.Params.Schemas != schemasOff }
 
-// fits holds arguments against their schema. What cannot be judged of the schema is left to the server, unless the
-// configuration is strict about that.
+// fits checks arguments against their schema. What cannot be judged of the schema is left to the
+// server, unless the configuration is strict about that.
 func (s *state) fits(c *Call) *refusal {
 	if !s.looks(c) {
 		return nil
@@ -36,7 +36,7 @@ func (s *state) fits(c *Call) *refusal {
 	whole, err := schema.Judge(c.Arguments)
 	switch {
 	case errors.Is(err, validate.ErrTooComplex):
-		return invalid(err, "the params cannot be held against the schema")
+		return invalid(err, "the params cannot be checked against the schema")
 	case err != nil:
 		return invalid(err, "the params do not fit the schema")
 	case !whole && s.c.Params.Schemas == schemasStrict:

@@ -32,10 +32,10 @@ func ConnOver(conn net.Conn) *Conn {
 }
 
 // Connection makes o the options of a connection that carries messages: it puts the interceptor of
-// the guard before the others, and sets the budget. conn is the connection, nil for standard input and
-// output; r is the request that began it, and conn is not looked at then, for a WebSocket behind
-// [Guard.HTTP]. The guard calls end when the principal may not stay. It returns the most bytes that a
-// message may have, 0 for no bound; see [Guard.MaxMessage].
+// the guard before the others, and sets the budget. conn is the connection, nil for standard input
+// and output; r is the request that began it, and conn is not looked at then, for a WebSocket
+// behind [Guard.HTTP]. The guard calls end when the principal may not stay. It returns the most
+// bytes that a message may have, 0 for no bound; see [Guard.MaxMessage].
 func (g *Guard) Connection(o *farcall.Options, conn net.Conn, r *http.Request, end func() error) (maxMessage int) {
 	var c *Conn
 	if r != nil {
@@ -49,8 +49,8 @@ func (g *Guard) Connection(o *farcall.Options, conn net.Conn, r *http.Request, e
 	return g.MaxMessage(context.Background(), c) //nolint:forbidigo // it looks at the certificate only
 }
 
-// Restricts reports whether the guard keeps anything from a caller without credentials: it lets none
-// in, or it has a rule that is enforced. Limits say how much may be called, not what.
+// Restricts reports whether the guard keeps anything from a caller without credentials: it lets
+// none in, or it has a rule that is enforced. Limits say how much may be called, not what.
 func (c *Config) Restricts() bool {
 	enforced := func(r Rule) bool { return r.Mode != modeShadow }
 	switch {
@@ -86,8 +86,8 @@ func (c *Config) Authorities() (list [][]byte) {
 	return list
 }
 
-// Connections returns the bounds of connections in Limits, 0 for the default: how many of one address
-// and of all, how many are accepted in a second, and how long one may be unused.
+// Connections returns the bounds of connections in Limits, 0 for the default: how many of one
+// address and of all, how many are accepted in a second, and how long one may be unused.
 func (c *Config) Connections() (perAddress, total, rate int, idle time.Duration) {
 	l := &c.Limits
 	return l.Connections, l.Accepted, l.AcceptRate, l.Idle
@@ -107,8 +107,8 @@ func (g *Guard) Connections() (perAddress, total, rate int, idle time.Duration) 
 	return g.state.Load().c.Connections()
 }
 
-// Requests makes o the options of a handler of messages behind [Guard.HTTP]: it puts the interceptor
-// of the guard before the others.
+// Requests makes o the options of a handler of messages behind [Guard.HTTP]: it puts the
+// interceptor of the guard before the others.
 func (g *Guard) Requests(o *farcall.Options) {
 	o.Interceptors = append([]farcall.Interceptor{g.Interceptor(nil)}, o.Interceptors...)
 }

@@ -34,8 +34,8 @@ func (s *state) warnOfShadow() {
 	}
 }
 
-// shadowed counts the calls that passed although they would have been refused. Its methods may be called
-// concurrently.
+// shadowed counts the calls that passed although they would have been refused. Its methods may be
+// called concurrently.
 type shadowed struct {
 	count atomic.Int64
 	lines *limit.Limiter // of the log
@@ -53,5 +53,6 @@ func (x *shadowed) note(log *slog.Logger, who *session, c *Call, word string, r 
 		"principal", who.principal.Name(), "call", c.name(), "reason", r.text+": "+r.reason, "total", n, "not_logged", x.left.Swap(0))
 }
 
-// WouldRefuse is how many calls have passed, because of a mode "shadow", that would have been refused.
+// WouldRefuse is how many calls have passed, because of a mode "shadow", that would have been
+// refused.
 func (g *Guard) WouldRefuse() int64 { return g.shadowed.count.Load() }

@@ -21,9 +21,10 @@ const (
 	streamRatio = 7 // one caller alone gets seven eighths
 )
 
-// activeStreams are the connections and streamed answers that outlive a call. They are closed when their
-// credentials are no longer valid: revalidate looks at all of them, each revalidateEvery and after each
-// change of the configuration.
+// activeStreams are the connections, streamed answers and subscriptions that outlive a call. They
+// are closed when their credentials are no longer valid: revalidate looks at all of them, each
+// revalidateEvery and after each change of the configuration, and at subscriptions after those
+// only.
 type activeStreams struct {
 	g *Guard
 
@@ -31,12 +32,13 @@ type activeStreams struct {
 	answers map[*stream]struct{}
 	shares  *share.Ledger                        // of answers, by owner
 	conns   map[weak.Pointer[connected]]struct{} // they do not report when they end
+	holds   map[*hold]struct{}                   // subscriptions
 	timer   *time.Timer
 	closed  bool
 	wg      sync.WaitGroup // revalidate
 }
 
-// A stream is a request whose answer is a stream.
+// A stream is a request with an answer that is a stream.
 type stream struct {
 	who *session
 	at  *Conn // as which it is checked
@@ -72,7 +74,7 @@ func (g *activeStreams) add(who *session, r *http.Request, w http.ResponseWriter
 	}, true
 }
 
-// tooManyStreams refuses a request whose caller has too many.
+// tooManyStreams refuses a request with a caller that has too many.
 func tooManyStreams() *refusal {
 	r := refuse(jsonrpc.RateLimited, "the caller has as many open streams as its share allows")
 	r.after = time.Second
@@ -110,12 +112,12 @@ func (g *activeStreams) soon() {
 		g.wg.Done()
 		g.timer = nil
 	}
-	if len(g.answers)+len(g.conns) > 0 {
+	if len(g.answers)+len(g.conns)+len(g.holds) > 0 {
 		g.wake(0)
 	}
 }
 
-// revalidate closes streams and connections whose credentials are no longer valid.
+// revalidate closes streams and connections with credentials that are no longer valid.
 func (g *activeStreams) revalidate() {
 	//nolint:forbidigo // it has its own limit
 	ctx, cancel := context.WithTimeout(context.Background(), revalidateTime)
@@ -147,9 +149,10 @@ func (g *activeStreams) revalidate() {
 			_ = c.c.Close() // it is closed already
 		}
 	}
+	g.endHolds(ctx, s)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.answers)+len(g.conns) > 0 {
+	if len(g.answers)+len(g.conns)+len(g.holds) > 0 {
 		g.wake(revalidateEvery)
 	}
 }

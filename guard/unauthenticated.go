@@ -2,12 +2,12 @@ package guard
 
 import "context"
 
-// unauthenticatedMessage bounds the messages on an unauthenticated connection: they are read, and held,
-// before it can be seen who has signed them.
+// unauthenticatedMessage bounds the messages on an unauthenticated connection: they are read, and
+// held, before it can be seen who has signed them.
 const unauthenticatedMessage = 1 << 20
 
-// MaxMessage returns the most bytes that a message on a connection may have: 1 MiB while the connection
-// is unauthenticated. 0: the guard sets no bound.
+// MaxMessage returns the most bytes that a message on a connection may have: 1 MiB while the
+// connection is unauthenticated. 0: the guard sets no bound.
 func (g *Guard) MaxMessage(ctx context.Context, c *Conn) int {
 	if k, refused := g.state.Load().conn(ctx, c); k != nil && refused == nil {
 		return 0

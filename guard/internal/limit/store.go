@@ -18,10 +18,10 @@ const (
 // A store holds buckets under the hash of their owner: what callers send is not kept, however long
 // it is. The seed is secret, so a caller cannot choose the shard or the bucket that it gets.
 //
-// In each shard, one half is for authenticated principals only. The buckets that one caller can make
-// many of (one for each call, or for each connection of an address) are its children: they may take
-// half of what is free, and after that share the bucket of the caller. So one caller alone leaves at
-// least half of the room for others, and the next one half of that.
+// In each shard, one half is for authenticated principals only. The buckets that one caller can
+// make many of (one for each call, or for each connection of an address) are its children: they may
+// take half of what is free, and after that share the bucket of the caller. So one caller alone
+// leaves at least half of the room for others, and the next one half of that.
 type store struct {
 	seed   maphash.Seed
 	clock  *clock
@@ -54,6 +54,7 @@ type bucket struct {
 	used  int
 	epoch int64
 
+	lease    *lease  // where processes share it; nil: none was needed yet
 	parent   *bucket // of a bucket for one call: that of the caller
 	children int
 	busy     bool // in use under the locks
@@ -184,7 +185,7 @@ func (s *store) unlock(claims []claim) {
 	}
 }
 
-// find finds the buckets of the claims, whose shards are locked. It returns the rate that lets the
+// find finds the buckets of the claims. Their shards are locked. It returns the rate that lets the
 // call wait longest, nil when there is room in all.
 func (s *store) find(claims []claim, now instant) (worst *rate, wait time.Duration) {
 	locked := false
