@@ -9,8 +9,8 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 )
 
-// The connection of a stream that was ended serves nobody else: a proxy would give it to
-// the next client, whose context has ended already.
+// The connection of a stream that was ended serves no other client: a proxy would give it to
+// the next client, and its context has ended already.
 func TestConnectionOfAnEndedStream(t *testing.T) {
 	g := newGuard(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey), keyOf("eve", otherKey)}}, nil)
 	dead := make(chan bool, 1)
@@ -23,7 +23,7 @@ func TestConnectionOfAnEndedStream(t *testing.T) {
 		w.WriteHeader(http.StatusOK)
 		_ = ctl.Flush()
 		<-r.Context().Done()
-		_ = ctl.SetWriteDeadline(time.Time{}) // as a handler with deadlines of its own does
+		_ = ctl.SetWriteDeadline(time.Time{}) // as a handler with its own deadlines does
 	}))
 	s := httptest.NewServer(h)
 	defer s.Close()

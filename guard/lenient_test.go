@@ -15,7 +15,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// A policy on arguments decides about what the tool gets, also where mcp.Lenient makes that of something else.
+// A policy on arguments decides about what the tool gets, also where mcp.Lenient makes that of
+// something else.
 func TestPolicyOnLenientArguments(t *testing.T) {
 	g, err := guard.New(&guard.Config{
 		Anonymous: true,

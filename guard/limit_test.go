@@ -16,7 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/httprpc"
 )
 
-// midday is far from where quotas of the day begin anew.
+// midday is far from where quotas of the day begin again.
 func midday() *clock { return &clock{now: time.Now().Truncate(24 * time.Hour).Add(12 * time.Hour)} }
 
 func TestRates(t *testing.T) {
@@ -38,7 +38,7 @@ func TestRates(t *testing.T) {
 		t.Errorf("%s", got.body)
 	}
 	s.call("who", "", asEve).wants(t, ok)
-	s.call("math/add", "").wants(t, "anonymous anonymous by none") // a bucket of its own
+	s.call("math/add", "").wants(t, "anonymous anonymous by none") // its own bucket
 	now.add(500 * time.Millisecond)
 	s.call("math/add", "", asEve).wants(t, ok)
 	s.call("math/add", "", asEve).wants(t, limited)

@@ -47,7 +47,8 @@ func TestLocks(t *testing.T) {
 	}
 }
 
-// Only the audit, and callers with the role of Options.Details, get to know of a lock and its reason.
+// Only the audit, and callers with the role of Options.Details, get to know of a lock and its
+// reason.
 func TestLockReason(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit")
 	c := &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey), keyOf("ops", otherKey, "operator")}}
@@ -82,11 +83,15 @@ func TestLocksFile(t *testing.T) {
 	}
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		next := path + ".new" // renamed: it is never seen half written
+		if err := os.WriteFile(next, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(next, path); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("# nobody yet\n")
+	write("# none yet\n")
 	s := newSocketSiteOf(t, c, nil, closing)
 	locked, other := s.dial(t, http.Header{"X-Api-Key": {goodKey}}), s.dial(t, http.Header{"X-Api-Key": {otherKey}})
 	expect(t, "before", ask(t, locked, "who", nil), "service ci by key")

@@ -134,12 +134,12 @@ func (a *authority) token(now time.Time, changes map[string]any) string {
 func who(ctx context.Context, _ *farcall.Request) (any, error) {
 	p := guard.From(ctx)
 	if p == nil {
-		return "nobody", nil
+		return "unauthenticated", nil
 	}
 	return p.Kind + " " + p.Name() + " by " + p.Method, nil
 }
 
-// newMux has a few methods, each of which says who calls it.
+// newMux has a few methods that say who calls them.
 func newMux() *farcall.Mux {
 	mux := farcall.NewMux()
 	for _, method := range []string{"who", "math/add", "admin/stop", "tools/call", "tools/list", "initialize", "ping"} {

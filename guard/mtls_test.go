@@ -41,7 +41,8 @@ func (c *ca) below(t *testing.T) *ca {
 	return &ca{cert, key}
 }
 
-// TestTrustDomain: the listener accepts two authorities, and each may sign for its own trust domain only.
+// TestTrustDomain: the listener accepts two authorities, and each may sign for its own trust domain
+// only.
 func TestTrustDomain(t *testing.T) {
 	prod, partner := newCA(t), newCA(t)
 	team := prod.below(t)

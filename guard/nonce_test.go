@@ -23,7 +23,8 @@ func twoSigners(memory int, rates ...guard.Rate) *guard.Config {
 	return c
 }
 
-// One signer that sends as much as it can fills its share of the memory, and another one still gets in.
+// One signer that sends as much as it can fills its share of the memory, and another one still gets
+// in.
 func TestSignersHaveShares(t *testing.T) {
 	g := newGuard(t, twoSigners(100), nil)
 	p := over(t, g, &guard.Conn{Transport: "tcp"})
@@ -38,8 +39,8 @@ func TestSignersHaveShares(t *testing.T) {
 	expect(t, "unsigned", ask(t, p, "who", nil), "anonymous anonymous by none")
 }
 
-// What a rate refuses is not remembered: it takes no room from others, may come again, and is executed
-// once then.
+// What a rate refuses is not remembered: it takes no room from others, may come again, and is
+// executed once then.
 func TestRateBeforeNonce(t *testing.T) {
 	now := newClock()
 	g := newGuard(t, twoSigners(100, guard.Rate{Limit: 1, Every: time.Minute}), &guard.Options{Now: now.Now})
@@ -96,8 +97,9 @@ func TestRateBeforeNonceOverHTTP(t *testing.T) {
 	}
 }
 
-// No signature and no proof is good for two executions: not with a rate that refuses a part of a batch,
-// not for a notification, not for a call without a rate, and not for one that a policy denies.
+// No signature and no proof is good for two executions: not with a rate that refuses a part of a
+// batch, not for a notification, not for a call without a rate, and not for one that a policy
+// denies.
 func TestSignatureIsExecutedOnce(t *testing.T) {
 	now := newClock()
 	c := twoSigners(1000, guard.Rate{Calls: []string{"rated"}, Limit: 1, Every: time.Minute})
@@ -135,12 +137,12 @@ func TestSignatureIsExecutedOnce(t *testing.T) {
 		body string
 		want int64 // executions
 	}{
-		"a call without a rate":               {message("free", "1"), 1},
-		"a notification":                      {message("free", ""), 1},
-		"a denied call":                       {message("denied", "1"), 0},
-		"a batch, of which a part is refused": {"[" + message("rated", "1") + "," + message("free", "2") + "]", 1},
-		"notifications and a refused call":    {"[" + message("free", "") + "," + message("rated", "1") + "]", 1},
-		"a batch of refused calls":            {"[" + message("rated", "1") + "," + message("rated", "2") + "]", 0},
+		"a call without a rate":            {message("free", "1"), 1},
+		"a notification":                   {message("free", ""), 1},
+		"a denied call":                    {message("denied", "1"), 0},
+		"a batch that is refused in part":  {"[" + message("rated", "1") + "," + message("free", "2") + "]", 1},
+		"notifications and a refused call": {"[" + message("free", "") + "," + message("rated", "1") + "]", 1},
+		"a batch of refused calls":         {"[" + message("rated", "1") + "," + message("rated", "2") + "]", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			executed.Store(0)
@@ -156,7 +158,7 @@ func TestSignatureIsExecutedOnce(t *testing.T) {
 			}
 		})
 	}
-	// A message that is signed by itself.
+	// A message that is signed on its own.
 	for _, method := range []string{"free", "denied"} {
 		executed.Store(0)
 		params := string(signed(t, method, `{}`, "b", "", []byte(secret)))

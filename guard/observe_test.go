@@ -1,6 +1,7 @@
 package guard_test
 
 import (
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -32,5 +33,29 @@ func TestObserver(t *testing.T) {
 	defer mu.Unlock()
 	if want := []string{"allowed sums", "denied never", "denied ", "allowed sums", "limited sums"}; !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+// The readings have the nonces of the memory, and what the audit has not written yet.
+func TestReadings(t *testing.T) {
+	t.Parallel()
+	now := newClock()
+	c := twoSigners(100, guard.Rate{Limit: 10, Every: time.Minute})
+	c.Audit.File = filepath.Join(t.TempDir(), "audit.jsonl")
+	g := newGuard(t, c, &guard.Options{Now: now.Now})
+	p := over(t, g, &guard.Conn{Transport: "tcp"})
+	for range 3 {
+		expect(t, "a call", ask(t, p, "who", signed(t, "who", `{}`, "a", "", []byte(secret))),
+			"service a by signature")
+	}
+	got := map[string]float64{}
+	for r := range g.Readings {
+		got[r.Name] = r.Value
+	}
+	if got["farcall_nonces"] != 3 {
+		t.Errorf("%v", got)
+	}
+	if bytes, ok := got["farcall_audit_backlog_bytes"]; !ok || bytes < 0 {
+		t.Errorf("%v", got)
 	}
 }

@@ -193,8 +193,8 @@ func (s *sessions) passed(n int, address, session, body string) (passed int) {
 	return passed
 }
 
-// Over HTTP an anonymous caller has the limits of its session, where the server has issued one. What it
-// makes up counts for its address, and so does what opens a session.
+// Over HTTP an anonymous caller has the limits of its session, where the server has issued one.
+// What it makes up counts for its address, and so does what opens a session.
 func TestAnonymousSessionLimits(t *testing.T) {
 	const limit, more = 5, 9
 	const here, there = "192.0.2.1:1", "192.0.2.2:1"
@@ -214,7 +214,7 @@ func TestAnonymousSessionLimits(t *testing.T) {
 			t.Errorf("session %d: %d calls, want %d", i, n, limit)
 		}
 	}
-	// Another address has limits of its own, and none in the session of the first.
+	// Another address has its own limits, and none in the session of the first.
 	if n := s.passed(more, there, ids[0], pinging); n != limit {
 		t.Errorf("%d calls of another address in a session, want its own %d", n, limit)
 	}
@@ -223,7 +223,7 @@ func TestAnonymousSessionLimits(t *testing.T) {
 	}
 }
 
-// An address whose callers open many sessions has eight times the limit of one.
+// An address with callers that open many sessions has eight times the limit of one.
 func TestAnonymousSessionsOfAnAddress(t *testing.T) {
 	const limit, together, more = 5, 8 * 5, 20
 	s := newSessions(t, guard.Rate{Limit: limit, Every: 24 * time.Hour, Calls: []string{"ping"}})

@@ -8,8 +8,8 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 )
 
-// A handler that panics, or ends its goroutine, gives its place back: otherwise a few such calls would lock
-// its caller out, and with a total, everybody.
+// A handler that panics, or ends its goroutine, gives its place back: otherwise a few such calls
+// would lock its caller out, and with a total, everybody.
 func TestPlaceAfterPanic(t *testing.T) {
 	c := &guard.Config{Anonymous: true}
 	c.Limits.Concurrent, c.Limits.Total = 1, 1

@@ -12,11 +12,13 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// seenByPolicy is a policy that allows a call exactly when it sees the arguments as r, which encoding/json
-// has read. Members of a type that Cedar and the server do not have in common only have to be there.
+// seenByPolicy is a policy that allows a call exactly when it sees the arguments as r, which
+// encoding/json has read. Members of a type that Cedar and the server do not have in common only
+// have to be there.
 func seenByPolicy(r *caseless) string {
 	conditions := []string{seenAs("context.arguments", "path", r.Path), seenAs("context.arguments", "key", r.Key), seenAs("context.arguments", "Straße", r.Street)}
 	var deep caseless
@@ -53,7 +55,8 @@ func seenAs(record, name string, raw json.RawMessage) string {
 	return fmt.Sprintf(`(%[1]s has %[2]q && %[1]s[%[2]q] == "%[3]s")`, record, name, quoted.String())
 }
 
-// agreeCaseless fails when a server that reads with encoding/json gets other arguments than the policy saw.
+// agreeCaseless fails when a server that reads with encoding/json gets other arguments than the
+// policy saw.
 func agreeCaseless(t *testing.T, arguments []byte) (refused bool) {
 	t.Helper()
 	var dec jsonrpc.Decoder
@@ -115,7 +118,7 @@ func spelled(r *rand.Rand, name string) string {
 	return out.String()
 }
 
-// mixed makes an object whose members may be taken for each other.
+// mixed makes an object with members that may be taken for each other.
 func mixed(r *rand.Rand, depth int) string {
 	var all []string
 	for range r.IntN(6) {
@@ -132,10 +135,11 @@ func mixed(r *rand.Rand, depth int) string {
 	return "{" + strings.Join(all, ",") + "}"
 }
 
-// TestCaseless: of what policies look up, a server in Go that uses encoding/json reads what they saw.
+// TestCaseless: of what policies look up, a server in Go that uses encoding/json reads what they
+// saw.
 func TestCaseless(t *testing.T) {
 	passed := 0
-	n := 20_000
+	n := race.Fewer(20_000)
 	if testing.Short() {
 		n = 2000
 	}
@@ -160,7 +164,8 @@ func FuzzCaseless(f *testing.F) {
 	f.Fuzz(func(t *testing.T, arguments []byte) { agreeCaseless(t, arguments) })
 }
 
-// TestFoldedNames: names are held against each other where a policy or a schema looks, in every object.
+// TestFoldedNames: names are checked against each other where a policy or a schema looks, in every
+// object.
 func TestFoldedNames(t *testing.T) {
 	schema := func(context.Context, string, string) jsonrpc.Raw { return jsonrpc.Raw(`{"type":["object","array"]}`) }
 	const looks = `permit(principal, action, resource) unless { context.arguments has path && context.arguments.path == "/etc" };
@@ -209,7 +214,7 @@ func TestFoldedNames(t *testing.T) {
 	s.call("tools/call", `{"arguments":{"Name":1},"name":"a"}`).wants(t, jsonrpc.Code(-32056))
 }
 
-// TestFoldedNamesAllocate: to hold names against each other takes no memory in the usual case.
+// TestFoldedNamesAllocate: to check names against each other takes no memory in the usual case.
 func TestFoldedNamesAllocate(t *testing.T) {
 	params := jsonrpc.Raw(`{"repo":"a/b","branch":"main","files":[{"name":"x","mode":1},{"name":"y","mode":2}],"straße":1}`)
 	count := func(schemas string) float64 {

@@ -12,7 +12,7 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 )
 
-// However somebody prints what he has, no secret is in it.
+// However a configuration is printed, no secret is in it.
 func TestNothingPrintsSecrets(t *testing.T) {
 	now := newClock()
 	a := newAuthority(t, "1")

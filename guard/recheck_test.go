@@ -14,8 +14,9 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// TestRecheck: a call whose arguments have changed since it was let pass is refused if it would be with these arguments, and the
-// audit has that; in shadow mode it passes, and the audit has that it would be refused.
+// TestRecheck: a call with arguments that have changed since it was let pass is refused if it would
+// be with these arguments, and the audit has that; in shadow mode it passes, and the audit has that
+// it would be refused.
 func TestRecheck(t *testing.T) {
 	for mode, refuses := range map[string]bool{"enforce": true, "shadow": false} {
 		c := &guard.Config{

@@ -7,8 +7,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// Overload is no secret, and every caller needs to know which limit it has met; what was wrong with a
-// credential helps an attacker.
+// Overload is no secret, and every caller needs to know which limit it has met; what was wrong with
+// a credential helps an attacker.
 func TestReasonOnTheWire(t *testing.T) {
 	for kind, want := range map[jsonrpc.Code]bool{
 		jsonrpc.Overloaded: true, jsonrpc.BadSignature: false, jsonrpc.Unauthenticated: false, jsonrpc.PermissionDenied: false, jsonrpc.Unavailable: false,

@@ -23,7 +23,7 @@ func reload(t *testing.T, g *guard.Guard, c *guard.Config) {
 	}
 }
 
-// Who is known on an open connection counts no longer than his credentials do.
+// Who is known on an open connection counts no longer than their credentials do.
 func TestReloadOnOpenConnections(t *testing.T) {
 	now := newClock()
 	a, b := newAuthority(t, "1"), newAuthority(t, "2")
@@ -55,7 +55,7 @@ func TestReloadOnOpenConnections(t *testing.T) {
 	reload(t, s.Guard, everyWay(a, true))
 	expectAll("the same again", known)
 
-	c := everyWay(b, false) // another issuer's key, nobody anonymous, another API key
+	c := everyWay(b, false) // another issuer's key, no anonymous principal, another API key
 	c.Keys = []guard.Key{keyOf("ci", otherKey, "builder")}
 	c.Stdio.Trust = new(bool)
 	reload(t, s.Guard, c)
@@ -146,7 +146,7 @@ func TestReloadOfWhatIsNotValid(t *testing.T) {
 	}
 }
 
-// Everything at once, for the race detector: no call is ever somebody else's.
+// Everything at once, for the race detector: no call is ever another's.
 func TestManyAtOnce(t *testing.T) {
 	a := newAuthority(t, "1")
 	c := everyWay(a, true)

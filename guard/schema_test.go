@@ -14,8 +14,8 @@ import (
 // notSupported is the code for what cannot be judged, where schemas are strict.
 const notSupported = jsonrpc.Code(-32040)
 
-// TestSchemaThatCannotBeJudged: a part of a schema that cannot be judged is left to the server, and the
-// rest is enforced. It is never an outage.
+// TestSchemaThatCannotBeJudged: a part of a schema that cannot be judged is left to the server, and
+// the rest is enforced. It is never an outage.
 func TestSchemaThatCannotBeJudged(t *testing.T) {
 	const ok, invalid = "anonymous anonymous by none", jsonrpc.InvalidParams
 	schemas := map[string]string{

@@ -43,7 +43,8 @@ func TestConnOver(t *testing.T) {
 	}
 }
 
-// TestConnection: what no credentials were accepted on is bounded, and the guard is the first interceptor.
+// TestConnection: what no credentials were accepted on is bounded, and the guard is the first
+// interceptor.
 func TestConnection(t *testing.T) {
 	t.Parallel()
 	g, err := New(&Config{Keys: []Key{{ID: "a", Hash: "sha256:4a1f0e8c9c0b6f0d2f4f6b7f3f1f1c1b5c5a4d3e2f1a0b9c8d7e6f5a4b3c2d1e"}}}, nil)

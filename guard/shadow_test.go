@@ -40,7 +40,8 @@ func shadowSite(t *testing.T, c *guard.Config) (s *site, audit func() string, lo
 	}, log
 }
 
-// TestShadow: a guard on trial refuses unauthenticated callers only, and reports what it would refuse.
+// TestShadow: a guard on trial refuses unauthenticated callers only, and reports what it would
+// refuse.
 func TestShadow(t *testing.T) {
 	c := &guard.Config{
 		Mode: "shadow", Keys: []guard.Key{keyOf("ci", goodKey, "dev")},
@@ -53,7 +54,7 @@ func TestShadow(t *testing.T) {
 	s, audit, log := shadowSite(t, c)
 	const ok = "service ci by key"
 	if !strings.Contains(log.String(), "SHADOW MODE: THE GUARD ENFORCES NOTHING BUT AUTHENTICATION") {
-		t.Errorf("nothing is said at the start: %s", log)
+		t.Errorf("there is no warning at the start: %s", log)
 	}
 	s.call("who", "").wants(t, unauthenticated)
 	s.call("who", "", bearer(otherKey)).wants(t, unauthenticated)
@@ -79,7 +80,7 @@ func TestShadow(t *testing.T) {
 			t.Errorf("a call that passed has an error: %s", line)
 		}
 	}
-	if got := log.String(); !strings.Contains(got, `the guard would deny" principal=ci call=admin/stop reason="Permission denied: denied by never" total=1`) {
+	if got := log.String(); !strings.Contains(got, `the guard would deny" component=guard principal=ci call=admin/stop reason="Permission denied: denied by never" total=1`) {
 		t.Errorf("log: %s", got)
 	}
 	c.Mode = "off"

@@ -11,7 +11,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// What may not be called may not be subscribed to either: the call that subscribes has another name.
+// What may not be called may not be subscribed to either: the call that subscribes has another
+// name.
 func TestSubscriptionIsAsked(t *testing.T) {
 	topics := map[string]*farcall.Topic[string]{}
 	mux := farcall.NewMux()

@@ -14,24 +14,24 @@ import (
 	"github.com/farcall-dev/farcall/internal/share"
 )
 
-// A caller of the test: its owner, and where it calls from.
-type visitor struct {
+// An anyCaller of the test: its owner, and where it calls from.
+type anyCaller struct {
 	name    string
 	owner   owner.Key
 	address string
 }
 
-// visitors are callers of all kinds, of which no two may notice each other.
-func visitors() (all []visitor) {
+// callersOfAllKinds returns callers of all kinds; no two may notice each other.
+func callersOfAllKinds() (all []anyCaller) {
 	for _, id := range []string{"ada", "bob"} {
-		all = append(all, visitor{"principal " + id, owner.Principal("key", "user", "", id), "198.51.100.9:1"})
+		all = append(all, anyCaller{"principal " + id, owner.Principal("key", "user", "", id), "198.51.100.9:1"})
 	}
-	all = append(all, visitor{"principal ada by token", owner.Principal("jwt", "user", "https://id.example.com", "ada"), "198.51.100.9:1"})
+	all = append(all, anyCaller{"principal ada by token", owner.Principal("jwt", "user", "https://id.example.com", "ada"), "198.51.100.9:1"})
 	for i, address := range []string{"192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1", "[2001:db8::1]:1", "", ""} {
-		all = append(all, visitor{fmt.Sprint("connection ", i, " of ", address), owner.Connection(fmt.Sprint(i), address), address})
+		all = append(all, anyCaller{fmt.Sprint("connection ", i, " of ", address), owner.Connection(fmt.Sprint(i), address), address})
 	}
 	for _, address := range []string{"192.0.2.1:3", "192.0.2.3:1", "[2001:db8:1::1]:1"} {
-		all = append(all, visitor{"address " + address, ownerOf(address), address})
+		all = append(all, anyCaller{"address " + address, ownerOf(address), address})
 	}
 	return all
 }
@@ -42,24 +42,25 @@ func ownerOf(remote string) owner.Key { return address(remote) }
 // A table is something that callers fill.
 type table struct {
 	name string
-	// make returns an empty table: take takes one more of it for a caller, or reports that the caller gets no more.
-	make func() (take func(v visitor, i int) bool)
+	// make returns an empty table: take takes one more of it for a caller, or reports that the caller
+	// gets no more.
+	make func() (take func(v anyCaller, i int) bool)
 	// holds reports whether a caller can have something in it. Nil: all can.
-	holds func(v visitor) bool
-	// alone reports whether nothing of what one caller does changes what the other gets: true for limits of
-	// one caller, false for what they divide.
+	holds func(v anyCaller) bool
+	// alone reports whether nothing of what one caller does changes what the other gets: true for
+	// limits of one caller, false for what they divide.
 	alone bool
 	// byGroup reports whether the connections of an address count as one caller.
 	byGroup bool
 }
 
 // ofLimiter returns a table of a limiter.
-func ofLimiter(o limit.Options) func() func(v visitor, i int) bool {
-	return func() func(v visitor, i int) bool {
+func ofLimiter(o limit.Options) func() func(v anyCaller, i int) bool {
+	return func() func(v anyCaller, i int) bool {
 		midday := time.Now().Truncate(24 * time.Hour).Add(12 * time.Hour)
 		o.Now = func() time.Time { return midday }
 		l := limit.New(&o)
-		return func(v visitor, i int) bool {
+		return func(v anyCaller, i int) bool {
 			_, err := l.Take(&limit.Caller{Owner: v.owner, Address: v.address}, fmt.Sprint("call ", i))
 			return err == nil
 		}
@@ -77,11 +78,11 @@ func tables() []table {
 		{name: "buckets", byGroup: true, make: ofLimiter(limit.Options{MaxBuckets: 1000, Rates: []limit.Rate{{Limit: 1, Every: day, Each: true}}})},
 		{
 			name: "open streams",
-			make: func() func(v visitor, i int) bool {
+			make: func() func(v anyCaller, i int) bool {
 				g := &activeStreams{g: &Guard{}}
 				g.closed = true // nothing is looked at
 				g.shares, g.answers = share.NewLedger(share.Bounds{Total: 100, Ratio: streamRatio}), map[*stream]struct{}{}
-				return func(v visitor, _ int) bool {
+				return func(v anyCaller, _ int) bool {
 					r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", nil)
 					_, ok := g.add(&session{owner: v.owner}, r, httptest.NewRecorder())
 					return ok
@@ -90,21 +91,21 @@ func tables() []table {
 		},
 		{
 			name: "refused credentials", byGroup: true, alone: true,
-			make: func() func(v visitor, i int) bool {
+			make: func() func(v anyCaller, i int) bool {
 				g := newFailures(time.Now)
-				return func(v visitor, i int) bool {
+				return func(v anyCaller, i int) bool {
 					_, err := g.Take(&limit.Caller{Address: v.address}, "authenticate")
 					return err == nil
 				}
 			},
-			holds: func(v visitor) bool { return !v.owner.Authenticated() && v.address != "" },
+			holds: func(v anyCaller) bool { return !v.owner.Authenticated() && v.address != "" },
 		},
 		{
-			name: "nonces", holds: func(v visitor) bool { return v.owner.Authenticated() },
-			make: func() func(v visitor, i int) bool {
+			name: "nonces", holds: func(v anyCaller) bool { return v.owner.Authenticated() },
+			make: func() func(v anyCaller, i int) bool {
 				m := replay.New(100, nil)
 				until := time.Now().Add(time.Hour)
-				return func(v visitor, i int) bool {
+				return func(v anyCaller, i int) bool {
 					fresh, _ := m.Use(context.Background(), v.owner.Text(), fmt.Sprint(v.owner.Text(), i), until)
 					return fresh
 				}
@@ -113,11 +114,11 @@ func tables() []table {
 	}
 }
 
-// Two callers of every pair of kinds, in every table: one takes all that it gets, and the other still gets
-// something; where each has a limit of its own it gets as much as if it were alone.
+// Two callers of every pair of kinds, in every table: one takes all that it gets, and the other
+// still gets something; where each has its own limit it gets as much as if it were alone.
 func TestTables(t *testing.T) {
 	const most = 2000
-	fill := func(take func(visitor, int) bool, v visitor) (n int) {
+	fill := func(take func(anyCaller, int) bool, v anyCaller) (n int) {
 		for n < most && take(v, n) {
 			n++
 		}
@@ -125,8 +126,8 @@ func TestTables(t *testing.T) {
 	}
 	for _, table := range tables() {
 		t.Run(table.name, func(t *testing.T) {
-			for _, one := range visitors() {
-				for _, other := range visitors() {
+			for _, one := range callersOfAllKinds() {
+				for _, other := range callersOfAllKinds() {
 					if one.owner == other.owner || table.byGroup && one.owner.Group() == other.owner.Group() || table.holds != nil && (!table.holds(one) || !table.holds(other)) {
 						continue
 					}

@@ -13,7 +13,8 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 )
 
-// A refused request is answered, and its connection closed, whether or not the body that it announced comes.
+// A refused request is answered, and its connection closed, whether or not the body that it
+// announced comes.
 func TestUnauthenticatedBody(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, &guard.Config{Keys: []guard.Key{keyOf("ci", goodKey)}}, nil)
@@ -63,7 +64,7 @@ type counted struct{ read int }
 func (c *counted) Read(p []byte) (int, error) { c.read += len(p); return len(p), nil }
 func (c *counted) Close() error               { return nil }
 
-// A signature that is none costs no memory: the body is not read before it is known to be good.
+// An invalid signature costs no memory: the body is not read before it is known to be good.
 func TestBogusSignaturesReadNoBody(t *testing.T) {
 	const covered = `farcall=("@method" "@authority" "@path" "@query" "content-digest" "content-type")`
 	now := time.Now().Unix()

@@ -57,8 +57,8 @@ func (h *house) normal(name string, seed uint64) (took []time.Duration) {
 	return took
 }
 
-// flood calls from many goroutines, each of which tries again at once, until stop. It returns how many calls
-// came through.
+// flood calls from many goroutines that each try again at once, until stop. It returns how many
+// calls came through.
 func (h *house) flood(stop chan struct{}) (through int) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -122,7 +122,7 @@ func p99(t *testing.T, total, callers int, flood bool) (result time.Duration) {
 	return result
 }
 
-// One who floods leaves the others' p99 within twice what it is without him.
+// One who floods leaves the others' p99 within twice what it is without the flood.
 func TestFair(t *testing.T) {
 	t.Parallel()
 	for _, total := range []int{8, 16, 48} {

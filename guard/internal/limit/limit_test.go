@@ -81,7 +81,7 @@ func TestBucket(t *testing.T) {
 		t.Error("another call: ", n)
 	}
 	if n := times(l, bob, call); n != 10 {
-		t.Error("somebody else: ", n)
+		t.Error("another: ", n)
 	}
 	w.move(99 * time.Millisecond)
 	if _, after := wait(t, l, alice, call); after != time.Millisecond {
@@ -273,7 +273,7 @@ func (s *store) size() (n int) {
 	return n
 }
 
-// Whoever invents principals, addresses or names of calls finds what he has used up
+// Anyone who invents principals, addresses or names of calls finds their limits used up
 // still used up, and so does everybody else.
 func TestFlood(t *testing.T) {
 	t.Parallel()
@@ -468,13 +468,13 @@ func BenchmarkTake(b *testing.B) {
 	})
 }
 
-// connection is an anonymous caller on a connection of its own.
+// connection is an anonymous caller on its own connection.
 func connection(n int, address string) *Caller {
 	return &Caller{Owner: owner.Connection(fmt.Sprint(n), address), Address: address}
 }
 
-// Each anonymous connection has the limits of a principal, and those of one address have eight times
-// these together, so that connecting again does not win the limit again and again.
+// Each anonymous connection has the limits of a principal, and those of one address have eight
+// times these together, so that connecting again does not win the limit again and again.
 func TestConnectionsOfAnAddress(t *testing.T) {
 	t.Parallel()
 	w := newWall()
