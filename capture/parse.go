@@ -1,0 +1,296 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+)
+
+// parse reads a line.
+func (r *Record) parse(line []byte) error {
+	i := scan.Space(line, 0)
+	if i >= len(line) || line[i] != '{' {
+		return errors.New("it is not a JSON object")
+	}
+	for i = scan.Space(line, i+1); ; {
+		if i < len(line) && line[i] == '}' && scan.Space(line, i+1) == len(line) {
+			break
+		}
+		name, at, err := memberName(line, i)
+		if err != nil {
+			return err
+		}
+		if r.last(name, line[at:]) {
+			break
+		}
+		end, f := scan.Value(line, at, 64)
+		if f != scan.OK {
+			return fmt.Errorf("byte %d: %s", end+1, f)
+		}
+		if !r.set(name, line[at:end:end]) {
+			return fmt.Errorf("the value of %s is not valid", name)
+		}
+		i = scan.Space(line, end)
+		if i < len(line) && line[i] == ',' {
+			i = scan.Space(line, i+1)
+		} else if i >= len(line) || line[i] != '}' {
+			return fmt.Errorf("byte %d: a comma is missing", i+1)
+		}
+	}
+	if r.Type == "" {
+		return errors.New("it has no type")
+	}
+	return nil
+}
+
+// memberName returns the name of the member at i, and where its value is.
+func memberName(line []byte, i int) (name []byte, at int, err error) {
+	end, _, f := scan.String(line, i)
+	if i >= len(line) || line[i] != '"' || f != scan.OK {
+		return nil, 0, fmt.Errorf("byte %d: the name of a member is missing", i+1)
+	}
+	at, f = scan.Colon(line, end)
+	if f != scan.OK {
+		return nil, 0, fmt.Errorf("byte %d: %s", at+1, f)
+	}
+	return line[i+1 : end-1], at, nil
+}
+
+// last takes raw or b64 at the end of a line as it is: Data looks into it.
+func (r *Record) last(name, rest []byte) bool {
+	b64 := string(name) == "b64"
+	n := len(rest)
+	if !b64 && string(name) != "raw" || n < 3 ||
+		rest[0] != '"' || rest[n-1] != '}' || rest[n-2] != '"' {
+		return false
+	}
+	r.raw, r.b64 = rest[:n-1:n-1], b64
+	return true
+}
+
+// set takes a member. Unknown ones are ignored. It reports whether the value has the right type.
+func (r *Record) set(name, value []byte) bool {
+	switch value[0] {
+	case '"':
+		if p := r.text(name); p != nil {
+			*p = r.words.text(name, value)
+			return true
+		}
+		return r.setData(name, value)
+	case 't', 'f':
+		if p := r.flag(name); p != nil {
+			*p = value[0] == 't'
+			return true
+		}
+	case '{', '[':
+		return r.setMany(name, value)
+	}
+	return r.setNumber(name, value)
+}
+
+// setNumber takes a member that is a number.
+func (r *Record) setNumber(name, value []byte) bool { //nolint:gocyclo // a table of names
+	var unsigned *uint64
+	var long *int64
+	var short *int
+	switch string(name) {
+	case "seq":
+		unsigned = &r.Seq
+	case "conn":
+		unsigned = &r.Conn
+	case "x":
+		unsigned = &r.Exchange
+	case "ref":
+		unsigned = &r.Ref
+	case "call":
+		unsigned = &r.Call
+	case "parent":
+		unsigned = &r.Parent
+	case "t":
+		long = &r.Time
+	case "mono":
+		long = &r.Mono
+	case "dur":
+		long = &r.Duration
+	case "code":
+		short = &r.Code
+	case "n":
+		short = &r.Size
+	case "cut":
+		short = &r.Cut
+	case "status":
+		short = &r.Status
+	case "v":
+		short = &r.Version
+	default:
+		return r.text(name) == nil && r.flag(name) == nil && !manyNamed(name)
+	}
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	switch {
+	case err != nil:
+		return false
+	case long != nil:
+		*long = n
+	case short != nil:
+		*short = int(n)
+	case n < 0:
+		return false
+	default:
+		*unsigned = uint64(n)
+	}
+	return true
+}
+
+// text returns the field of a member that is a string.
+func (r *Record) text(name []byte) *string { //nolint:gocyclo // a table of names
+	switch string(name) {
+	case "type":
+		return &r.Type
+	case "dir":
+		return &r.Dir
+	case "kind":
+		return &r.Kind
+	case "id":
+		return &r.ID
+	case "method":
+		return &r.Method
+	case "name":
+		return &r.Name
+	case "problem":
+		return &r.Problem
+	case "sha256":
+		return &r.SHA256
+	case "span":
+		return &r.Span
+	case "outcome":
+		return &r.Outcome
+	case "principal":
+		return &r.Principal
+	case "why":
+		return &r.Why
+	case "transport":
+		return &r.Transport
+	case "peer":
+		return &r.Peer
+	case "label":
+		return &r.Label
+	case "tls":
+		return &r.TLS
+	case "era":
+		return &r.Era
+	case "upstream":
+		return &r.Upstream
+	case "verb":
+		return &r.Verb
+	case "path":
+		return &r.Path
+	case "program":
+		return &r.Program
+	case "owner":
+		return &r.Owner
+	case "host":
+		return &r.Host
+	}
+	return nil
+}
+
+// flag returns the field of a member that is true or false.
+func (r *Record) flag(name []byte) *bool {
+	switch string(name) {
+	case "tool_error":
+		return &r.ToolError
+	case "closed":
+		return &r.Closed
+	case "redact":
+		return &r.Redact
+	case "envelopes":
+		return &r.Envelopes
+	}
+	return nil
+}
+
+// setData takes raw or b64 when it is not the last member.
+func (r *Record) setData(name, value []byte) bool {
+	switch string(name) {
+	case "raw", "b64":
+		r.raw, r.b64 = value, name[0] == 'b'
+		return true
+	}
+	return r.setNumber(name, value)
+}
+
+func manyNamed(name []byte) bool {
+	switch string(name) {
+	case "raw", "b64", "command", "header", "redacted":
+		return true
+	}
+	return false
+}
+
+// setMany takes a member that is an array or an object.
+func (r *Record) setMany(name, value []byte) bool {
+	ok := true
+	switch string(name) {
+	case "command":
+		scan.Array(value, func(word []byte) bool {
+			if ok = word[0] == '"'; ok {
+				r.Command = append(r.Command, string(scan.Unquote(word)))
+			}
+			return ok
+		})
+	case "header":
+		r.Header = map[string]string{}
+		scan.Object(value, func(key, value []byte) bool {
+			if ok = value[0] == '"'; ok {
+				r.Header[string(key)] = string(scan.Unquote(value))
+			}
+			return ok
+		})
+	case "redacted":
+		scan.Array(value, func(one []byte) bool {
+			at := Redaction{Path: member(one, "path"), Why: member(one, "why")}
+			r.Redacted = append(r.Redacted, at)
+			return true
+		})
+	default:
+		return r.setNumber(name, value)
+	}
+	return ok
+}
+
+// member returns a member that is a string; "" when there is none.
+func member(object []byte, name string) string {
+	if value := scan.Member(object, name); len(value) > 0 && value[0] == '"' {
+		return string(scan.Unquote(value))
+	}
+	return ""
+}
+
+// words are texts that were read before. They need no memory again.
+type words map[string]string
+
+// text returns a string: one that often comes again from the words.
+func (w words) text(name, value []byte) string {
+	plain := scan.Unquote(value)
+	switch string(name) {
+	case "type", "dir", "kind", "method", "name", "upstream", "era", "principal", "outcome":
+	default:
+		return string(plain)
+	}
+	if known, ok := w[string(plain)]; ok {
+		return known
+	}
+	text := string(plain)
+	if w != nil && len(w) < maxWords && len(text) <= maxToken {
+		w[text] = text
+	}
+	return text
+}
+
+// integer reads a number of JSON.
+func integer(value []byte) (int64, bool) {
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	return n, err == nil
+}
