@@ -1,0 +1,281 @@
+package capture
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+)
+
+// version is that of the format.
+const version = 1
+
+// A Record is one line of a capture. Which fields it has depends on its Type: the comment of the
+// package has the format. What a [Reader] returns is valid until its next call of Next, unless it
+// is cloned.
+type Record struct {
+	Type string
+	Seq  uint64
+	Time int64 // of the wall clock: nanoseconds since 1970
+	Mono int64 // of the monotonic clock: nanoseconds since the capture began
+
+	Conn     uint64 // number of the connection
+	Exchange uint64 // x: of HTTP, the number of the request to which a frame or an envelope belongs
+	Dir      string // "up": to the server; "down": to the client
+	Kind     string // of a frame: "request", "notification", "response", "batch" or "bad"
+	ID       string // of a message, as JSON
+	Method   string
+	Name     string // of the tool, prompt, resource or policy
+	Ref      uint64 // Seq of the request that a response answers; 0: not known
+	Duration int64  // dur: nanoseconds
+	Code     int    // of an error, 0: none
+	// ToolError: the result of a tool says that it failed.
+	ToolError bool
+	Problem   string // of a bad frame
+	Size      int    // n: of a frame in bytes, or how many frames there were
+	Cut       int    // how many bytes of a frame were kept; 0: all
+	SHA256    string // of a whole frame that was cut, in hex
+	Redacted  []Redaction
+
+	Call, Parent uint64 // numbers of calls
+	Span         string // trace and span id
+	Outcome      string // of a decision
+	Principal    string // who calls
+	Why          string
+
+	Transport, Peer, Label, TLS string
+	Era                         string // the revision of MCP
+	Upstream                    string
+	Command                     []string
+	Closed                      bool
+
+	Verb, Path string // of an HTTP request
+	Status     int    // of an HTTP answer
+	Header     map[string]string
+
+	Version              int // of the format
+	Program, Owner, Host string
+	Redact, Envelopes    bool
+
+	words words  // of the reader
+	side  string // of the reader: the upstream that the connection leads to
+	raw   []byte // the JSON string, or nil
+	b64   bool
+	id    []byte // in place of ID, in a recorder
+	data  []byte // what raw or b64 stands for, when there is no raw
+}
+
+// A Redaction is one place in a frame with a replaced value.
+type Redaction struct {
+	Path string // names from the top with dots between; "" in what is not JSON
+	Why  string // "name": of the member; "value": what it looks like
+}
+
+// At returns the time of the wall clock.
+func (r *Record) At() time.Time { return time.Unix(0, r.Time) }
+
+// Side returns the name of the upstream to which the connection of the record leads: in a gateway,
+// the other side of a call. It is "" for what passed between clients and the server that recorded
+// it. Only a record of a [Reader] has it.
+func (r *Record) Side() string { return r.side }
+
+// HasData reports whether the record has bytes. A frame has none when only envelopes are kept.
+func (r *Record) HasData() bool { return r.raw != nil || r.data != nil }
+
+// Data returns the bytes of a frame, or of what was written to standard error; nil when it has
+// none. It fails when the line is not valid. The bytes are new memory, or valid as long as the
+// record is.
+func (r *Record) Data() ([]byte, error) {
+	switch {
+	case r.raw == nil:
+		return r.data, nil
+	case r.b64:
+		text := r.raw[1 : len(r.raw)-1]
+		data := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
+		n, err := base64.StdEncoding.Decode(data, text)
+		if err != nil {
+			return nil, fmt.Errorf("record %d: b64 is not valid: %w", r.Seq, err)
+		}
+		return data[:n], nil
+	}
+	end, escaped, f := scan.String(r.raw, 0)
+	if f != scan.OK || end != len(r.raw) {
+		return nil, fmt.Errorf("record %d: raw is not a valid string", r.Seq)
+	}
+	if !escaped {
+		return r.raw[1 : end-1 : end-1], nil
+	}
+	return scan.AppendUnquoted(make([]byte, 0, end), r.raw), nil
+}
+
+// Clone returns a copy that stays valid.
+func (r *Record) Clone() *Record {
+	c := *r
+	c.raw, c.data = slices.Clone(r.raw), slices.Clone(r.data)
+	c.Redacted, c.Command = slices.Clone(r.Redacted), slices.Clone(r.Command)
+	c.Header = maps.Clone(r.Header)
+	return &c
+}
+
+// SetData gives the record other bytes.
+func (r *Record) SetData(data []byte) { r.data, r.raw, r.b64 = data, nil, false }
+
+// Append appends the record as a line of a capture, with the line feed.
+func (r *Record) Append(dst []byte) []byte {
+	dst = append(dst, '{')
+	if r.Version != 0 {
+		dst = appendInt(dst, "v", int64(r.Version))
+	}
+	dst = appendText(dst, "type", r.Type)
+	dst = appendInt(dst, "seq", int64(r.Seq))
+	dst = appendInt(dst, "t", r.Time)
+	dst = appendInt(dst, "mono", r.Mono)
+	dst = appendInt(dst, "conn", int64(r.Conn))
+	dst = appendInt(dst, "x", int64(r.Exchange))
+	dst = appendText(dst, "dir", r.Dir)
+	dst = appendText(dst, "kind", r.Kind)
+	if r.id != nil {
+		dst = appendText(dst, "id", r.id)
+	} else {
+		dst = appendText(dst, "id", r.ID)
+	}
+	dst = appendText(dst, "method", r.Method)
+	dst = appendText(dst, "name", r.Name)
+	dst = appendInt(dst, "ref", int64(r.Ref))
+	dst = appendInt(dst, "dur", r.Duration)
+	dst = appendInt(dst, "code", int64(r.Code))
+	dst = appendBool(dst, "tool_error", r.ToolError)
+	dst = appendText(dst, "problem", r.Problem)
+	if r.Type != typeFrame {
+		dst = r.appendRest(dst)
+	} else if r.Call != 0 {
+		dst = r.appendCall(dst)
+	}
+	dst = appendInt(dst, "n", int64(r.Size))
+	dst = appendInt(dst, "cut", int64(r.Cut))
+	dst = appendText(dst, "sha256", r.SHA256)
+	dst = r.appendRedacted(dst)
+	return append(r.appendData(dst), '}', '\n')
+}
+
+// appendRest appends what no frame has.
+func (r *Record) appendRest(dst []byte) []byte {
+	dst = appendText(dst, "span", r.Span)
+	dst = r.appendCall(dst)
+	dst = appendText(dst, "why", r.Why)
+	dst = appendText(dst, "transport", r.Transport)
+	dst = appendText(dst, "peer", r.Peer)
+	dst = appendText(dst, "label", r.Label)
+	dst = appendText(dst, "tls", r.TLS)
+	for i, word := range r.Command {
+		if i == 0 {
+			dst = append(appendKey(dst, "command"), '[')
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = scan.AppendQuoted(dst, word)
+	}
+	if len(r.Command) > 0 {
+		dst = append(dst, ']')
+	}
+	dst = appendBool(dst, "closed", r.Closed)
+	dst = appendText(dst, "verb", r.Verb)
+	dst = appendText(dst, "path", r.Path)
+	dst = appendInt(dst, "status", int64(r.Status))
+	dst = appendHeader(dst, r.Header)
+	dst = appendText(dst, "program", r.Program)
+	dst = appendText(dst, "owner", r.Owner)
+	dst = appendText(dst, "host", r.Host)
+	dst = appendBool(dst, "redact", r.Redact)
+	return appendBool(dst, "envelopes", r.Envelopes)
+}
+
+// appendCall appends what an observer has said of a call.
+func (r *Record) appendCall(dst []byte) []byte {
+	dst = appendInt(dst, "call", int64(r.Call))
+	dst = appendInt(dst, "parent", int64(r.Parent))
+	dst = appendText(dst, "upstream", r.Upstream)
+	dst = appendText(dst, "era", r.Era)
+	dst = appendText(dst, "principal", r.Principal)
+	return appendText(dst, "outcome", r.Outcome)
+}
+
+func (r *Record) appendRedacted(dst []byte) []byte {
+	for i, at := range r.Redacted {
+		if i == 0 {
+			dst = append(appendKey(dst, "redacted"), '[')
+		} else {
+			dst = append(dst, ',')
+		}
+		dst = scan.AppendQuoted(append(dst, `{"path":`...), at.Path)
+		dst = append(scan.AppendQuoted(append(dst, `,"why":`...), at.Why), '}')
+	}
+	if len(r.Redacted) > 0 {
+		dst = append(dst, ']')
+	}
+	return dst
+}
+
+func (r *Record) appendData(dst []byte) []byte {
+	switch {
+	case r.raw != nil && r.b64:
+		return append(appendKey(dst, "b64"), r.raw...)
+	case r.raw != nil:
+		return append(appendKey(dst, "raw"), r.raw...)
+	case r.data == nil:
+		return dst
+	case utf8.Valid(r.data):
+		return scan.AppendQuoted(appendKey(dst, "raw"), r.data)
+	}
+	dst = append(appendKey(dst, "b64"), '"')
+	return append(base64.StdEncoding.AppendEncode(dst, r.data), '"')
+}
+
+func appendKey(dst []byte, name string) []byte {
+	if dst[len(dst)-1] != '{' {
+		dst = append(dst, ',')
+	}
+	return append(append(append(dst, '"'), name...), '"', ':')
+}
+
+func appendInt(dst []byte, name string, n int64) []byte {
+	if n == 0 {
+		return dst
+	}
+	return strconv.AppendInt(appendKey(dst, name), n, 10)
+}
+
+func appendText[S string | []byte](dst []byte, name string, text S) []byte {
+	if len(text) == 0 {
+		return dst
+	}
+	return scan.AppendQuoted(appendKey(dst, name), text)
+}
+
+func appendBool(dst []byte, name string, is bool) []byte {
+	if !is {
+		return dst
+	}
+	return append(appendKey(dst, name), "true"...)
+}
+
+func appendHeader(dst []byte, header map[string]string) []byte {
+	if len(header) == 0 {
+		return dst
+	}
+	names := make([]string, 0, len(header))
+	for name := range header {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	dst = append(appendKey(dst, "header"), '{')
+	for _, name := range names {
+		dst = scan.AppendQuoted(appendKey(dst, name), header[name])
+	}
+	return append(dst, '}')
+}
