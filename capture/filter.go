@@ -1,0 +1,271 @@
+package capture
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/farcall-dev/farcall/internal/glob"
+	"github.com/farcall-dev/farcall/internal/scan"
+)
+
+// A Filter selects records. It is safe for concurrent use. The language:
+//
+//	method:tools/* name:git* dur>500ms code:-32602 dir:up params.path=~"^/etc"
+//
+// All terms of a filter have to hold; "or" between terms, "not" or ! before one, and
+// parentheses group. A term is FIELD, an operator and a value, which may be quoted. The
+// operators: ":" matches a pattern with * and ?, "=" and "!=" compare, "=~" and "!~" match a
+// regular expression (RE2), and ">", ">=", "<", "<=" compare numbers, durations (500ms, 2s) and
+// sizes (10KB, 1MB).
+//
+// The fields are those of a record: type, dir, kind, id, method, name, code, problem, dur, n,
+// conn, seq, ref, x, status, verb, path, why, outcome, principal, upstream, era, transport, span,
+// call, parent. A path that begins with params, result, error or message (the whole) is a value in
+// the frame, in which numbers are the indexes of arrays: result.content.0.text. A word without an
+// operator is one of error (the answer is an error, or that of a tool), tool_error, redacted, cut,
+// or otherwise a text that occurs in the frame.
+type Filter struct {
+	text string
+	root node
+}
+
+// ParseFilter returns the filter of a text, and an error with the position of what is wrong. An
+// empty text selects everything.
+func ParseFilter(text string) (*Filter, error) {
+	p := &filterParser{text: text}
+	root, err := p.any()
+	if err == nil && p.at < len(text) {
+		err = p.errorf(p.at, "unexpected %q", text[p.at:p.at+1])
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Filter{text, root}, nil
+}
+
+// String returns the text of the filter.
+func (f *Filter) String() string { return f.text }
+
+// Match reports whether the filter selects the record. A nil Filter selects all.
+func (f *Filter) Match(rec *Record) bool {
+	return f == nil || f.root.match(&subject{rec: rec})
+}
+
+// A subject is a record, and what terms have found out about it.
+type subject struct {
+	rec    *Record
+	data   []byte
+	loaded bool
+}
+
+func (s *subject) frame() []byte {
+	if !s.loaded {
+		s.loaded = true
+		s.data, _ = s.rec.Data() // bytes that are not valid match nothing
+	}
+	return s.data
+}
+
+type node interface{ match(s *subject) bool }
+
+type allOf []node
+
+func (all allOf) match(s *subject) bool {
+	for _, n := range all {
+		if !n.match(s) {
+			return false
+		}
+	}
+	return true
+}
+
+type anyOf []node
+
+func (some anyOf) match(s *subject) bool {
+	for _, n := range some {
+		if n.match(s) {
+			return true
+		}
+	}
+	return false
+}
+
+type notOf struct{ node }
+
+func (n notOf) match(s *subject) bool { return !n.node.match(s) }
+
+// A wordNode is a term without an operator.
+type wordNode struct {
+	word  []byte
+	plain bool // it is written without escapes
+}
+
+func (n wordNode) match(s *subject) bool {
+	switch string(n.word) {
+	case "error":
+		return s.rec.Code != 0 || s.rec.ToolError
+	case "tool_error":
+		return s.rec.ToolError
+	case "redacted":
+		return len(s.rec.Redacted) > 0
+	case "cut":
+		return s.rec.Cut > 0
+	}
+	if raw := s.rec.raw; raw != nil && !s.rec.b64 && n.plain && !bytes.Contains(raw, n.word) &&
+		!bytes.Contains(raw, []byte(`\u`)) {
+		return false // without escapes in the word it would be there
+	}
+	return bytes.Contains(s.frame(), n.word)
+}
+
+func newWord(word string) wordNode {
+	special := func(c rune) bool { return c < ' ' || c == '"' || c == '\\' || c == '/' }
+	return wordNode{[]byte(word), strings.IndexFunc(word, special) < 0}
+}
+
+// A textNode compares a field that is text.
+type textNode struct {
+	field func(*Record) string
+	test  func(string) bool
+}
+
+func (n textNode) match(s *subject) bool { return n.test(n.field(s.rec)) }
+
+// A numberNode compares a field that is a number.
+type numberNode struct {
+	field func(*Record) int64
+	test  func(float64) bool
+}
+
+func (n numberNode) match(s *subject) bool { return n.test(float64(n.field(s.rec))) }
+
+// A pathNode compares a value in the frame.
+type pathNode struct {
+	path   []string
+	exists bool
+	text   func(string) bool
+	number func(float64) bool // nil: it is no number
+}
+
+func (n pathNode) match(s *subject) bool {
+	value := at(s.frame(), n.path)
+	switch {
+	case value == nil:
+		return false
+	case n.exists:
+		return true
+	case value[0] == '"':
+		return n.text != nil && n.text(string(scan.Unquote(value)))
+	}
+	if n.number != nil {
+		number, ok := numeral(string(value))
+		return ok && n.number(number)
+	}
+	return n.text(string(value))
+}
+
+// at returns the value at the path in a message, or nil.
+func at(data []byte, path []string) []byte {
+	value := data[scan.Space(data, 0):]
+	for _, name := range path {
+		if len(value) == 0 {
+			return nil
+		}
+		if value[0] != '[' {
+			value = scan.Member(value, name)
+			continue
+		}
+		index, found := 0, []byte(nil)
+		want, ok := integer([]byte(name))
+		if !ok {
+			return nil
+		}
+		scan.Array(value, func(element []byte) bool {
+			if int64(index) == want {
+				found = element
+			}
+			index++
+			return found == nil
+		})
+		value = found
+	}
+	if len(value) == 0 {
+		return nil
+	}
+	return value
+}
+
+// textField returns a field that is text; nil: there is none of that name.
+func textField(name string) func(*Record) string {
+	switch name {
+	case "type":
+		return func(r *Record) string { return r.Type }
+	case "dir":
+		return func(r *Record) string { return r.Dir }
+	case "kind":
+		return func(r *Record) string { return r.Kind }
+	case "id":
+		return func(r *Record) string {
+			if r.id != nil {
+				return strings.Trim(string(r.id), `"`)
+			}
+			return strings.Trim(r.ID, `"`)
+		}
+	case "method":
+		return func(r *Record) string { return r.Method }
+	case "name":
+		return func(r *Record) string { return r.Name }
+	case "problem":
+		return func(r *Record) string { return r.Problem }
+	case "verb":
+		return func(r *Record) string { return r.Verb }
+	case "path":
+		return func(r *Record) string { return r.Path }
+	case "why":
+		return func(r *Record) string { return r.Why }
+	case "principal":
+		return func(r *Record) string { return r.Principal }
+	case "outcome":
+		return func(r *Record) string { return r.Outcome }
+	case "upstream":
+		return func(r *Record) string { return r.Upstream }
+	case "era":
+		return func(r *Record) string { return r.Era }
+	case "transport":
+		return func(r *Record) string { return r.Transport }
+	case "span":
+		return func(r *Record) string { return r.Span }
+	}
+	return nil
+}
+
+// numberField returns a field that is a number; nil: there is none of that name.
+func numberField(name string) func(*Record) int64 {
+	switch name {
+	case "code":
+		return func(r *Record) int64 { return int64(r.Code) }
+	case "dur":
+		return func(r *Record) int64 { return r.Duration }
+	case "n":
+		return func(r *Record) int64 { return int64(r.Size) }
+	case "conn":
+		return func(r *Record) int64 { return int64(r.Conn) }
+	case "seq":
+		return func(r *Record) int64 { return int64(r.Seq) }
+	case "ref":
+		return func(r *Record) int64 { return int64(r.Ref) }
+	case "x":
+		return func(r *Record) int64 { return int64(r.Exchange) }
+	case "status":
+		return func(r *Record) int64 { return int64(r.Status) }
+	case "call":
+		return func(r *Record) int64 { return int64(r.Call) }
+	case "parent":
+		return func(r *Record) int64 { return int64(r.Parent) }
+	}
+	return nil
+}
+
+func matchGlob(pattern string) func(string) bool {
+	return func(s string) bool { return glob.Match(pattern, s) }
+}
