@@ -1,0 +1,249 @@
+package tap
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"sync"
+
+	"github.com/farcall-dev/farcall/capture"
+)
+
+// maxSessions bounds the sessions that have a connection of the capture each.
+const maxSessions = 4096
+
+// kept are the headers that the capture has: none of them is a credential.
+var kept = []string{
+	"Accept", "Content-Type", "Content-Encoding", "Mcp-Method", "Mcp-Protocol-Version",
+	"Origin", "Retry-After", "User-Agent",
+}
+
+// proxy forwards HTTP requests, and WebSockets, to a server.
+type proxy struct {
+	recorder *capture.Recorder
+	to       *url.URL
+
+	mu       sync.Mutex
+	sessions map[string]uint64 // the connection of each session, by its id
+	first    uint64            // that of requests without a session
+}
+
+// NewHandler returns a handler that forwards requests and WebSockets to the server at the address,
+// and records their frames. A path of the address is used for requests of /. Transport sends the
+// requests; nil is the default of net/http.
+func NewHandler(
+	r *capture.Recorder, to *url.URL, transport http.RoundTripper, log *slog.Logger,
+) http.Handler {
+	target := *to
+	switch target.Scheme {
+	case "ws":
+		target.Scheme = "http"
+	case "wss":
+		target.Scheme = "https"
+	}
+	p := &proxy{recorder: r, to: &target, sessions: map[string]uint64{}}
+	return &httputil.ReverseProxy{
+		Transport:      transport,
+		FlushInterval:  -1,
+		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		Rewrite:        p.rewrite,
+		ModifyResponse: p.answer,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
+			log.Warn("the server cannot be reached", "error", err)
+			w.WriteHeader(http.StatusBadGateway)
+		},
+	}
+}
+
+// exchange is one request with its answer. Its connection is known once its body is: initialize
+// begins a session, which is a connection of the capture.
+type exchange struct {
+	number  uint64
+	request *capture.Record // its envelope, until it is recorded
+	session string
+
+	once sync.Once
+	conn uint64
+}
+
+type exchangeKey struct{}
+
+// decide finds the connection of an exchange. The body is empty when there is none.
+func (p *proxy) decide(x *exchange, body []byte) uint64 {
+	x.once.Do(func() {
+		x.conn = p.connection(x.session, bytes.Contains(body, []byte(`"initialize"`)))
+		x.request.Conn = x.conn
+		p.recorder.Put(x.request)
+	})
+	return x.conn
+}
+
+// connection returns the number of the connection that stands for a session.
+func (p *proxy) connection(session string, begins bool) uint64 {
+	connect := func() uint64 {
+		return p.recorder.Connect(&capture.Record{Transport: "http", Peer: p.to.Host})
+	}
+	if session == "" && begins {
+		return connect()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if session == "" {
+		if p.first == 0 {
+			p.first = connect()
+		}
+		return p.first
+	}
+	if _, ok := p.sessions[session]; !ok {
+		p.nameLocked(session, connect())
+	}
+	return p.sessions[session]
+}
+
+// nameLocked notes the connection of a session.
+func (p *proxy) nameLocked(session string, conn uint64) {
+	if len(p.sessions) >= maxSessions {
+		clear(p.sessions) // sessions that go on get new connections
+	}
+	p.sessions[session] = conn
+}
+
+func (p *proxy) rewrite(r *httputil.ProxyRequest) {
+	out := r.Out
+	out.URL.Scheme, out.URL.Host, out.Host = p.to.Scheme, p.to.Host, p.to.Host
+	if (out.URL.Path == "" || out.URL.Path == "/") && p.to.Path != "" {
+		out.URL.Path, out.URL.RawPath = p.to.Path, p.to.RawPath
+	}
+	out.Header.Del("Sec-Websocket-Extensions")           // the frames have to be readable
+	out.Header.Del("Accept-Encoding")                    // and the answers
+	if out.Header.Get("Origin") == "http://"+r.In.Host { // a page of this address; others stay as they are
+		out.Header.Set("Origin", p.to.Scheme+"://"+p.to.Host)
+	}
+	x := &exchange{number: p.recorder.Exchange(), session: r.In.Header.Get("Mcp-Session-Id")}
+	x.request = &capture.Record{
+		Type: "http", Exchange: x.number, Dir: "up", Verb: r.In.Method,
+		Path: r.In.URL.RequestURI(), Header: harmless(r.In.Header),
+	}
+	if out.Body != nil && out.Body != http.NoBody {
+		out.Body = p.watch(out.Body, &body{emit: p.emit(x, true)})
+	}
+	r.Out = out.WithContext(context.WithValue(out.Context(), exchangeKey{}, x))
+}
+
+func (p *proxy) emit(x *exchange, up bool) func(data []byte, size int) {
+	return func(data []byte, size int) {
+		p.recorder.FrameOf(p.decide(x, data), x.number, up, data, size)
+	}
+}
+
+// answer records the answer to a request, and its frames while they are read.
+func (p *proxy) answer(resp *http.Response) error {
+	x, ok := resp.Request.Context().Value(exchangeKey{}).(*exchange)
+	if !ok {
+		return nil // it is not one of rewrite
+	}
+	conn := p.decide(x, nil)
+	if session := resp.Header.Get("Mcp-Session-Id"); session != "" {
+		p.mu.Lock()
+		p.nameLocked(session, conn)
+		p.mu.Unlock()
+	}
+	p.recorder.Put(&capture.Record{
+		Type: "http", Conn: conn, Exchange: x.number, Dir: "down", Status: resp.StatusCode,
+		Header: harmless(resp.Header),
+	})
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")) // "" if it is not valid
+	switch stream, ok := resp.Body.(io.ReadWriteCloser); {
+	case resp.StatusCode == http.StatusSwitchingProtocols && ok:
+		resp.Body = p.webSocket(stream)
+	case kind == "text/event-stream":
+		resp.Body = p.watch(resp.Body, &events{emit: p.emit(x, false)})
+	case kind == "application/json":
+		resp.Body = p.watch(resp.Body, &body{emit: p.emit(x, false)})
+	}
+	return nil
+}
+
+func harmless(h http.Header) map[string]string {
+	some := map[string]string{}
+	for _, name := range kept {
+		if value := h.Get(name); value != "" {
+			some[name] = value
+		}
+	}
+	return some
+}
+
+// watched gives what is read of a body to a splitter.
+type watched struct {
+	io.ReadCloser
+
+	s    splitter
+	once sync.Once
+}
+
+func (p *proxy) watch(in io.ReadCloser, s splitter) *watched {
+	return &watched{ReadCloser: in, s: s}
+}
+
+// Read implements io.Reader.
+func (w *watched) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	_, _ = w.s.Write(p[:n]) // it does not fail
+	if err != nil {
+		w.once.Do(w.s.end)
+	}
+	return n, err
+}
+
+// Close implements io.Closer.
+func (w *watched) Close() error {
+	err := w.ReadCloser.Close()
+	w.once.Do(w.s.end)
+	return err
+}
+
+// webSocket is the connection to the server after the handshake, with its frames recorded.
+type webSocket struct {
+	io.ReadWriteCloser
+
+	up, down *messages
+	closed   func()
+}
+
+func (p *proxy) webSocket(in io.ReadWriteCloser) *webSocket {
+	conn := p.recorder.Connect(&capture.Record{Transport: "ws", Peer: p.to.Host})
+	emit := func(up bool) func(data []byte, size int) {
+		return func(data []byte, size int) { p.recorder.FrameOf(conn, 0, up, data, size) }
+	}
+	return &webSocket{
+		in, &messages{emit: emit(true)}, &messages{emit: emit(false)},
+		sync.OnceFunc(func() {
+			p.recorder.Put(&capture.Record{Type: "conn", Conn: conn, Transport: "ws", Closed: true})
+		}),
+	}
+}
+
+// Read implements io.Reader.
+func (w *webSocket) Read(p []byte) (int, error) {
+	n, err := w.ReadWriteCloser.Read(p)
+	_, _ = w.down.Write(p[:n]) // it does not fail
+	return n, err
+}
+
+// Write implements io.Writer. The frame is recorded first, so that it stands before its answer.
+func (w *webSocket) Write(p []byte) (int, error) {
+	_, _ = w.up.Write(p) // it does not fail
+	return w.ReadWriteCloser.Write(p)
+}
+
+// Close implements io.Closer.
+func (w *webSocket) Close() error {
+	w.closed()
+	return w.ReadWriteCloser.Close()
+}
