@@ -1,0 +1,245 @@
+package mock
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/farcall-dev/farcall/capture"
+	"github.com/farcall-dev/farcall/internal/scan"
+)
+
+const (
+	methodInitialize = "initialize"
+	methodDiscover   = "server/discover"
+	methodPing       = "ping"
+	methodProgress   = "notifications/progress"
+	methodCancelled  = "notifications/cancelled"
+)
+
+// ErrRedacted is the error of a capture in which secrets were replaced: its answers are not those
+// of the server.
+var ErrRedacted = errors.New(
+	"the capture has frames with replaced secrets, so its answers differ from those of the server")
+
+// A Script is what a server has answered in a capture. It is safe for concurrent use, by Serve.
+type Script struct {
+	// MCP: the client of the capture has spoken the Model Context Protocol.
+	MCP bool
+	// Skipped is how many calls cannot be answered, because the capture has no whole frame of
+	// them.
+	Skipped int
+
+	order   []*answers
+	calls   map[string]*answers // by method and params
+	methods map[string]int
+}
+
+// answers are those to the same request, in their order.
+type answers struct {
+	all []*exchange
+}
+
+// exchange is one request with what the server sent until it was answered.
+type exchange struct {
+	key      string
+	seq      uint64
+	method   string
+	name     string
+	token    string // the JSON of the progress token
+	steps    []step
+	response []byte
+	delay    int64
+}
+
+// step is a notification, or a question, which the client has to answer before the next step.
+type step struct {
+	frame    []byte
+	progress bool
+	question bool
+}
+
+// A Part says what of a capture is used. Nil is what passed between clients and the server that
+// recorded it, without replaced secrets.
+type Part struct {
+	// Upstream is the server of a gateway: the part is what passed between the gateway and it.
+	Upstream string
+	// Redacted allows frames in which secrets were replaced.
+	Redacted bool
+	// Filter selects requests of a client. Nil: all.
+	Filter *capture.Filter
+}
+
+// has reports whether the record is a frame of the part.
+func (p *Part) has(rec *capture.Record) (bool, error) {
+	if rec.Type != "frame" || rec.Side() != p.Upstream {
+		return false, nil
+	}
+	if len(rec.Redacted) > 0 && !p.Redacted {
+		return false, fmt.Errorf("record %d: %w", rec.Seq, ErrRedacted)
+	}
+	return true, nil
+}
+
+// without names the part in the error that it holds nothing.
+func (p *Part) without(what string) error {
+	if p.Upstream == "" {
+		return errors.New("the capture has no " + what)
+	}
+	return fmt.Errorf("the capture has no %s between a gateway and its upstream %q", what, p.Upstream)
+}
+
+// Load reads a part of a capture. It fails with [ErrRedacted] when one of its frames was redacted,
+// unless that is allowed.
+func Load(r *capture.Reader, part *Part) (*Script, error) {
+	if part == nil {
+		part = &Part{}
+	}
+	l := &loader{
+		script: &Script{calls: map[string]*answers{}, methods: map[string]int{}},
+		conns:  map[uint64]*connection{},
+	}
+	for {
+		rec, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		has, err := part.has(rec)
+		if err == nil && has {
+			err = l.frame(rec)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for _, c := range l.conns {
+		l.script.Skipped += len(c.open)
+	}
+	if len(l.script.calls) == 0 {
+		return nil, part.without("request with its answer")
+	}
+	return l.script, nil
+}
+
+// loader reads the frames of a capture.
+type loader struct {
+	script *Script
+	conns  map[uint64]*connection
+}
+
+// connection is what is in flight on a connection.
+type connection struct {
+	open []*open
+	last *exchange // that was answered
+}
+
+type open struct {
+	call   *exchange
+	id     string
+	number uint64 // of the exchange of HTTP
+}
+
+// group is the number of the exchange to which a frame belongs, or that of its call, as an observer
+// says it: then ids of several clients are on one connection.
+func group(rec *capture.Record) uint64 { return max(rec.Exchange, rec.Call) }
+
+func (l *loader) frame(rec *capture.Record) error {
+	if !rec.HasData() || rec.Cut > 0 {
+		return nil // what it belongs to is skipped
+	}
+	data, err := rec.Data()
+	if err != nil {
+		return err
+	}
+	data = bytes.Clone(data)
+	c := l.conns[rec.Conn]
+	if c == nil {
+		c = &connection{}
+		l.conns[rec.Conn] = c
+	}
+	if i := scan.Space(data, 0); i >= len(data) || data[i] != '[' {
+		l.message(c, rec, data)
+		return nil
+	}
+	scan.Array(data, func(message []byte) bool {
+		l.message(c, rec, message)
+		return true
+	})
+	return nil
+}
+
+func (l *loader) message(c *connection, rec *capture.Record, data []byte) {
+	m := parse(data)
+	up := rec.Dir == "up"
+	switch {
+	case up && m.method != "" && m.id != nil:
+		x := &exchange{
+			key: m.key(), seq: rec.Seq, method: m.method, name: rec.Name, token: string(m.token()),
+		}
+		c.open = append(c.open, &open{x, string(m.id), group(rec)})
+		l.script.MCP = l.script.MCP || m.method == methodInitialize || m.method == methodDiscover ||
+			strings.HasPrefix(m.method, "tools/")
+	case up:
+	case m.method != "":
+		x := c.current(rec, &m)
+		if x == nil {
+			return // nothing leads to it
+		}
+		x.steps = append(x.steps, step{data, m.method == methodProgress, m.id != nil})
+	case m.id != nil:
+		i := slices.IndexFunc(c.open, func(o *open) bool {
+			return o.id == string(m.id) && o.number == group(rec)
+		})
+		if i < 0 {
+			return
+		}
+		x := c.open[i].call
+		c.open = slices.Delete(c.open, i, i+1)
+		x.response, x.delay, c.last = data, rec.Duration, x
+		l.script.add(x)
+	}
+}
+
+// current returns the exchange in which the server has sent a notification or a question: that of
+// its progress token, that of its HTTP exchange, the newest one that is not answered, or the one
+// that was answered last.
+func (c *connection) current(rec *capture.Record, m *message) *exchange {
+	if m.method == methodProgress {
+		token := string(at(m.data, "params", "progressToken"))
+		for _, o := range c.open {
+			if o.call.token == token {
+				return o.call
+			}
+		}
+	}
+	number := max(rec.Exchange, rec.Parent) // a question has its own call
+	for _, o := range slices.Backward(c.open) {
+		if number == 0 || o.number == number {
+			return o.call
+		}
+	}
+	if n := len(c.open); n > 0 && rec.Exchange == 0 {
+		return c.open[n-1].call // its parent is on the other side of a gateway
+	}
+	if m.id != nil {
+		return nil
+	}
+	return c.last
+}
+
+func (s *Script) add(x *exchange) {
+	s.methods[x.method]++
+	a := s.calls[x.key]
+	if a == nil {
+		a = &answers{}
+		s.calls[x.key] = a
+		s.order = append(s.order, a)
+	}
+	a.all = append(a.all, x)
+}
