@@ -1,0 +1,342 @@
+// Package diff answers one question: what has changed between two answers, lists of tools or
+// descriptions of a service, and does it break a client that relies on the first?
+package diff
+
+import (
+	"bytes"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/farcall-dev/farcall/internal/scan"
+)
+
+const (
+	// maxDepth is how deep values are looked into. What is deeper is compared by its bytes.
+	maxDepth = 64
+	// maxFindings bounds the findings of one comparison.
+	maxFindings = 1000
+)
+
+// A Level says what a change means for a client that relies on what was before.
+type Level string
+
+// The levels.
+const (
+	// Breaking: what the client relies on does not hold any more.
+	Breaking Level = "breaking"
+	// Unclear: it may break the client.
+	Unclear Level = "unclear"
+	// Compatible: the client does not depend on it.
+	Compatible Level = "compatible"
+)
+
+// A Finding is one change.
+type Finding struct {
+	Rule  string `json:"rule"` // its name: docs/capture.md lists them
+	Level Level  `json:"level"`
+	Path  string `json:"path,omitzero"` // names and indexes with dots between
+	Was   string `json:"was,omitzero"`  // the JSON there; "" where there was nothing
+	Is    string `json:"is,omitzero"`
+}
+
+// Options adjust a comparison. Nil means the defaults.
+type Options struct {
+	// Exact reports each value that differs as breaking. Otherwise an answer has to have the
+	// members and the types of the answer before, and a list its entries.
+	Exact bool
+	// Ignore are paths of values that do not count: names from the result or error on with dots
+	// between, * for any one name or index, ** for any number of them.
+	Ignore []string
+}
+
+// A Comparer compares what the options say. It is safe for concurrent use.
+type Comparer struct {
+	exact  bool
+	ignore [][]string
+}
+
+// New returns a Comparer.
+func New(o *Options) *Comparer {
+	if o == nil {
+		return &Comparer{}
+	}
+	c := &Comparer{exact: o.Exact}
+	for _, pattern := range o.Ignore {
+		c.ignore = append(c.ignore, strings.Split(pattern, "."))
+	}
+	return c
+}
+
+func (c *Comparer) ignored(path []string) bool {
+	return slices.ContainsFunc(c.ignore, func(pattern []string) bool { return matches(pattern, path) })
+}
+
+func matches(pattern, path []string) bool {
+	switch {
+	case len(pattern) == 0:
+		return len(path) == 0
+	case pattern[0] == "**":
+		for i := range len(path) + 1 {
+			if matches(pattern[1:], path[i:]) {
+				return true
+			}
+		}
+		return false
+	case len(path) == 0:
+		return false
+	}
+	return (pattern[0] == "*" || pattern[0] == path[0]) && matches(pattern[1:], path[1:])
+}
+
+// findings collects what is found.
+type findings struct {
+	c   *Comparer
+	all []Finding
+}
+
+func (f *findings) add(rule string, level Level, path []string, was, is []byte) {
+	if len(f.all) < maxFindings {
+		f.all = append(f.all, Finding{rule, level, strings.Join(path, "."), string(was), string(is)})
+	}
+}
+
+// Answers compares two answers to the same request of a method. Ids do not count.
+func (c *Comparer) Answers(method string, was, is []byte) []Finding {
+	f := &findings{c: c}
+	wasResult, isResult := scan.Member(was, "result"), scan.Member(is, "result")
+	wasError, isError := scan.Member(was, "error"), scan.Member(is, "error")
+	switch {
+	case c.exact:
+		f.value(wasResult, isResult, []string{"result"})
+		f.value(wasError, isError, []string{"error"})
+	case (wasError == nil) != (isError == nil):
+		f.add("outcome-changed", Breaking, nil, brief(was), brief(is))
+	case wasError != nil:
+		f.failure(wasError, isError)
+	default:
+		f.result(method, wasResult, isResult)
+	}
+	return f.all
+}
+
+// brief returns the result or the error of an answer, with its name.
+func brief(answer []byte) []byte {
+	if failure := scan.Member(answer, "error"); failure != nil {
+		return slices.Concat([]byte(`{"error":`), failure, []byte("}"))
+	}
+	return slices.Concat([]byte(`{"result":`), scan.Member(answer, "result"), []byte("}"))
+}
+
+// failure compares two errors: the text of one is for people.
+func (f *findings) failure(was, is []byte) {
+	path := []string{"error", "code"}
+	a, b := scan.Member(was, "code"), scan.Member(is, "code")
+	switch {
+	case f.c.ignored(path[1:]):
+	case !equal(a, b):
+		f.add("error-code-changed", Breaking, path, a, b)
+	}
+	f.shape(scan.Member(was, "data"), scan.Member(is, "data"), []string{"error", "data"})
+}
+
+// result compares two results.
+func (f *findings) result(method string, was, is []byte) {
+	path := []string{"result"}
+	for _, list := range lists {
+		if list.method == method {
+			f.list(list, scan.Member(was, list.member), scan.Member(is, list.member),
+				append(path, list.member))
+			return
+		}
+	}
+	if method == "tools/call" {
+		a, b := scan.Member(was, "isError"), scan.Member(is, "isError")
+		if isTrue(a) != isTrue(b) && !f.c.ignored([]string{"isError"}) {
+			f.add("tool-error-changed", Breaking, append(path, "isError"), a, b)
+			return
+		}
+	}
+	f.shape(was, is, path)
+}
+
+func isTrue(value []byte) bool { return string(value) == "true" }
+
+// shape compares the members and types of two values. The elements of an array are alike when each
+// of the new one has the shape of one of the old.
+func (f *findings) shape(was, is []byte, path []string) {
+	switch {
+	case f.c.ignored(path[1:]) || len(was) == 0 && len(is) == 0 || len(path) > maxDepth:
+		return
+	case len(is) == 0:
+		f.add("member-removed", Breaking, path, was, nil)
+		return
+	case len(was) == 0:
+		f.add("member-added", Compatible, path, nil, is)
+		return
+	case typeOf(was) != typeOf(is):
+		f.add("type-changed", Breaking, path, was, is)
+		return
+	}
+	switch was[0] {
+	case '{':
+		a, b := members(was), members(is)
+		for _, name := range union(a, b) {
+			f.shape(a[name], b[name], append(slices.Clip(path), name))
+		}
+	case '[':
+		f.elements(elements(was), elements(is), path)
+	default:
+		if !equal(was, is) {
+			f.add("value-changed", Compatible, path, was, is)
+		}
+	}
+}
+
+// elements compares the elements of two arrays.
+func (f *findings) elements(was, is [][]byte, path []string) {
+	if len(was) != len(is) {
+		level := Compatible
+		if len(is) == 0 {
+			level = Unclear
+		}
+		f.add("length-changed", level, path, count(was), count(is))
+	}
+	if len(was) == 0 {
+		return
+	}
+	for i, element := range is {
+		f.shape(was[min(i, len(was)-1)], element, append(slices.Clip(path), strconv.Itoa(i)))
+	}
+}
+
+func count(all [][]byte) []byte { return strconv.AppendInt(nil, int64(len(all)), 10) }
+
+// value compares the values, and reports each that differs.
+func (f *findings) value(was, is []byte, path []string) {
+	if f.c.ignored(path[1:]) || len(was) == 0 && len(is) == 0 {
+		return
+	}
+	switch {
+	case len(was) == 0:
+		f.add("member-added", Breaking, path, nil, is)
+	case len(is) == 0:
+		f.add("member-removed", Breaking, path, was, nil)
+	case typeOf(was) != typeOf(is):
+		f.add("type-changed", Breaking, path, was, is)
+	case was[0] == '{' && len(path) <= maxDepth:
+		a, b := members(was), members(is)
+		for _, name := range union(a, b) {
+			f.value(a[name], b[name], append(slices.Clip(path), name))
+		}
+	case was[0] == '[' && len(path) <= maxDepth:
+		a, b := elements(was), elements(is)
+		for i := range max(len(a), len(b)) {
+			f.value(element(a, i), element(b, i), append(slices.Clip(path), strconv.Itoa(i)))
+		}
+	case !equal(was, is):
+		f.add("value-changed", Breaking, path, was, is)
+	}
+}
+
+func element(all [][]byte, i int) []byte {
+	if i < len(all) {
+		return all[i]
+	}
+	return nil
+}
+
+// typeOf returns a byte for the type of a JSON value. Integers are numbers.
+func typeOf(value []byte) byte {
+	switch c := value[0]; {
+	case c == '-' || c >= '0' && c <= '9':
+		return '0'
+	case c == 'f':
+		return 't'
+	default:
+		return c
+	}
+}
+
+func equal(a, b []byte) bool {
+	return bytes.Equal(a, b) || bytes.Equal(AppendCanonical(nil, a, nil), AppendCanonical(nil, b, nil))
+}
+
+func members(object []byte) map[string][]byte {
+	all := map[string][]byte{}
+	if len(object) > 0 && object[0] == '{' {
+		scan.Object(object, func(name, value []byte) bool { all[string(name)] = value; return true })
+	}
+	return all
+}
+
+func elements(array []byte) (all [][]byte) {
+	if len(array) > 0 && array[0] == '[' {
+		scan.Array(array, func(value []byte) bool { all = append(all, value); return true })
+	}
+	return all
+}
+
+// union returns the names of both, in their order.
+func union(a, b map[string][]byte) (names []string) {
+	for name := range a {
+		names = append(names, name)
+	}
+	for name := range b {
+		if _, ok := a[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// AppendCanonical appends JSON in a form that is the same for equal values: without white space,
+// members in the order of their names. Members that leave selects, by the names and indexes that
+// lead to them, are left out. What is nested deeper than 64 levels is appended as it is.
+func AppendCanonical(dst, value []byte, leave func(path []string) bool) []byte {
+	return appendCanonical(dst, value, nil, leave)
+}
+
+func appendCanonical(dst, value []byte, path []string, leave func([]string) bool) []byte {
+	value = bytes.TrimSpace(value)
+	switch {
+	case len(value) == 0:
+		return dst
+	case value[0] == '"':
+		return scan.AppendQuoted(dst, scan.Unquote(value))
+	case len(path) > maxDepth:
+	case value[0] == '[':
+		dst = append(dst, '[')
+		first := true
+		scan.Array(value, func(element []byte) bool {
+			if !first {
+				dst = append(dst, ',')
+			}
+			first = false
+			dst = appendCanonical(dst, element, append(slices.Clip(path), "*"), leave)
+			return true
+		})
+		return append(dst, ']')
+	case value[0] == '{':
+		type member struct{ name, value []byte }
+		var all []member
+		scan.Object(value, func(name, value []byte) bool {
+			if leave == nil || !leave(append(slices.Clip(path), string(name))) {
+				all = append(all, member{slices.Clone(name), value})
+			}
+			return true
+		})
+		slices.SortStableFunc(all, func(a, b member) int { return bytes.Compare(a.name, b.name) })
+		dst = append(dst, '{')
+		for i, m := range all {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(scan.AppendQuoted(dst, m.name), ':')
+			dst = appendCanonical(dst, m.value, append(slices.Clip(path), string(m.name)), leave)
+		}
+		return append(dst, '}')
+	}
+	return append(dst, value...)
+}
