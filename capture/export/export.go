@@ -1,0 +1,114 @@
+// Package export answers one question: how do other tools read a capture?
+package export
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/farcall-dev/farcall/capture"
+)
+
+// Options adjust an export. Nil means the defaults.
+type Options struct {
+	// Filter selects frames. Nil: all.
+	Filter *capture.Filter
+	// URL is where the requests of curl go to. Default: the address that the capture has.
+	URL string
+}
+
+// Formats returns the names of the formats: HAR 1.2 with _webSocketMessages, traces of OTLP in JSON
+// (one request of the protocol a line), lines of curl and shell for each request, and pcapng with
+// exported PDUs, which Wireshark reads.
+func Formats() []string { return []string{"har", "otlp", "curl", "pcapng"} }
+
+// A sink writes one format. Records and their bytes are valid until the next call.
+type sink interface {
+	// record takes a record that is not a frame.
+	record(rec *capture.Record) error
+	// frame takes a frame; data is nil when the capture has no bytes of it.
+	frame(rec *capture.Record, data []byte) error
+	// end writes what waits.
+	end() error
+}
+
+// Write reads a capture and writes it in a format. Memory is bounded: it depends on the calls that
+// are in flight at one time, not on the size of the capture.
+func Write(w io.Writer, r *capture.Reader, format string, o *Options) error {
+	if o == nil {
+		o = &Options{}
+	}
+	out := bufio.NewWriterSize(w, 64<<10)
+	var s sink
+	switch format {
+	case "har":
+		s = newHAR(out)
+	case "otlp":
+		s = newOTLP(out)
+	case "curl":
+		s = &shell{out: out, url: o.URL, conns: conns{}}
+	case "pcapng":
+		s = &pcapng{out: out, conns: conns{}}
+	default:
+		return fmt.Errorf("there is no format %q", format)
+	}
+	for {
+		rec, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			err = give(s, rec, o.Filter)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := s.end(); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+func give(s sink, rec *capture.Record, filter *capture.Filter) error {
+	if rec.Type != "frame" {
+		return s.record(rec)
+	}
+	if !filter.Match(rec) {
+		return nil
+	}
+	data, err := rec.Data()
+	if err != nil {
+		return err
+	}
+	return s.frame(rec, data)
+}
+
+// maxConns bounds the connections that are known at one time.
+const maxConns = 4096
+
+// conns are what is known of connections.
+type conns map[uint64]*capture.Record
+
+// take notes what a record says of a connection.
+func (c conns) take(rec *capture.Record) {
+	switch {
+	case rec.Type != "conn":
+	case rec.Closed:
+		delete(c, rec.Conn)
+	default:
+		if len(c) >= maxConns {
+			clear(c) // the frames of those that live on are written without an address
+		}
+		c[rec.Conn] = rec.Clone()
+	}
+}
+
+// of returns what is known of a connection; a record without a value when that is nothing.
+func (c conns) of(number uint64) *capture.Record {
+	if conn := c[number]; conn != nil {
+		return conn
+	}
+	return &capture.Record{Conn: number}
+}
