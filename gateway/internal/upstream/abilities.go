@@ -7,7 +7,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// abilities is what a client can be asked for, and shown, as a set. It is bounded: each set has connections of its own.
+// abilities is what a client can be asked for, and shown, as a set. It is bounded: each set has its
+// own connections.
 type abilities uint8
 
 const (

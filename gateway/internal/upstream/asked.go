@@ -11,10 +11,11 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// A question belongs to the call in whose exchange it comes. One that comes without such, over a
-// connection for example, belongs to the only call under way on its connection that can have raised it.
-// Where there are several it is held until the others have ended, and it is refused when that cannot
-// tell any more. On the connection of one session any of the calls will do: the client is the same.
+// A question belongs to the call with the exchange that it comes in. One that comes without such,
+// over a connection for example, belongs to the only call under way on its connection that can have
+// raised it. Where there are several it is held until the others have ended, and it is refused when
+// that cannot tell any more. On the connection of one session any of the calls will do: the client
+// is the same.
 
 // question is one that waits for its answer.
 type question struct {
@@ -56,7 +57,7 @@ func (u *Upstream) askOnce(ctx context.Context, l *connection, method string, pa
 	}
 	if pc == nil {
 		return nil, false, jsonrpc.Errorf(jsonrpc.InternalError, "it is not clear which call this belongs to: several are under way, or were given up, that may be asked; "+
-			"from now on each new session has a connection of its own: connect again and repeat the call")
+			"from now on each new session has its own connection: connect again and repeat the call")
 	}
 	if pc.call.Ask == nil {
 		err = jsonrpc.Errorf(jsonrpc.MethodNotFound, "the caller cannot be asked %q", method)
@@ -67,8 +68,8 @@ func (u *Upstream) askOnce(ctx context.Context, l *connection, method string, pa
 	return answer, err != nil && over && q.guessed && ctx.Err() == nil, err
 }
 
-// asked finds the pending call that a question belongs to, which waits for the answer from now on, or
-// holds the question.
+// asked finds the pending call that a question belongs to, which waits for the answer from now on,
+// or holds the question.
 func (u *Upstream) asked(ctx context.Context, l *connection, q *question) error {
 	pc, _ := ctx.Value(pendingKey{}).(*pendingCall)
 	u.mu.Lock()
@@ -111,8 +112,8 @@ func (u *Upstream) apartFromNowOnLocked() {
 	}
 }
 
-// attributeLocked gives the held questions of a connection to the calls that they belong to, as far as that
-// is clear, and refuses them when it will not be.
+// attributeLocked gives the held questions of a connection to the calls that they belong to, as far
+// as that is clear, and refuses them when it will not be.
 func (u *Upstream) attributeLocked(l *connection) {
 	for len(l.held) > 0 {
 		pc, wait := l.candidate()
@@ -130,8 +131,8 @@ func (u *Upstream) attributeLocked(l *connection) {
 	}
 }
 
-// unhold takes back a question that the server has given up. It returns the call that it was given to
-// at the same moment, or nil.
+// unhold takes back a question that the server has given up. It returns the call that it was given
+// to at the same moment, or nil.
 func (u *Upstream) unhold(l *connection, q *question) *pendingCall {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -142,8 +143,8 @@ func (u *Upstream) unhold(l *connection, q *question) *pendingCall {
 	return <-q.found
 }
 
-// putLocked has a call wait for the answer to a question. Its connection may be free for another call
-// then: dispatchLocked has to follow.
+// putLocked has a call wait for the answer to a question. Its connection may be free for another
+// call then: dispatchLocked has to follow.
 func (u *Upstream) putLocked(pc *pendingCall, q *question) {
 	if len(pc.asks) == 0 && !pc.light() {
 		pc.conn.suspended++
@@ -327,8 +328,8 @@ func (u *Upstream) abandonLocked(pc *pendingCall) {
 	u.doneLocked(pc)
 }
 
-// waitDelivered waits until nothing is passed on to the client of a pending call any more, or the client
-// does not read.
+// waitDelivered waits until nothing is passed on to the client of a pending call any more, or the
+// client does not read.
 func (pc *pendingCall) waitDelivered() {
 	quiet, told := pc.u.stopAsking(pc)
 	if quiet == nil {
@@ -346,8 +347,9 @@ func (pc *pendingCall) waitDelivered() {
 	}
 }
 
-// stopAsking cancels the questions of a pending call. It returns a channel that is closed when no question and
-// no delivery goes on any more, and how many notes have been delivered. Nil: none goes on.
+// stopAsking cancels the questions of a pending call. It returns a channel that is closed when no
+// question and no delivery goes on any more, and how many notes have been delivered. Nil: none goes
+// on.
 func (u *Upstream) stopAsking(pc *pendingCall) (quiet <-chan struct{}, told int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -362,8 +364,8 @@ func (u *Upstream) stopAsking(pc *pendingCall) (quiet <-chan struct{}, told int)
 	return pc.quiet, pc.notes.told
 }
 
-// abandonUnread abandons the notes of a pending call when its client has taken none since told of them were
-// delivered. It returns how many are now.
+// abandonUnread abandons the notes of a pending call when its client has taken none since told of
+// them were delivered. It returns how many are now.
 func (u *Upstream) abandonUnread(pc *pendingCall, told int) (now int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -115,7 +115,7 @@ func TestLateQuestion(t *testing.T) {
 	}
 }
 
-// TestAffinity gives each session a connection of its own when the server asks, also after it has
+// TestAffinity gives each session its own connection when the server asks, also after it has
 // given up a call there.
 func TestAffinity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -243,8 +243,8 @@ func TestHeldQuestion(t *testing.T) {
 	}
 }
 
-// TestOpenForms checks that unanswered forms block no call of any client. What is beyond the bound on
-// all connections is refused at once.
+// TestOpenForms checks that unanswered forms block no call of any client. What is beyond the bound
+// on all connections is refused at once.
 func TestOpenForms(t *testing.T) {
 	for _, lifetime := range []string{"", lifetimeShared, lifetimePrincipal, lifetimeSession} {
 		synctest.Test(t, func(t *testing.T) {
@@ -467,7 +467,7 @@ func TestCallPool(t *testing.T) {
 	})
 }
 
-// TestLogLevel is told to a legacy server when somebody wants more.
+// TestLogLevel: a legacy server gets the level when a client wants more.
 func TestLogLevel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newLab(t, legacy).upstream(Options{})

@@ -40,6 +40,26 @@ func (b *breaker) peek(now time.Time) (trial, ok bool, wait time.Duration) {
 	return true, true, 0
 }
 
+// Breaker is the state of a circuit breaker.
+type Breaker uint8
+
+// The states of a breaker.
+const (
+	BreakerClosed Breaker = iota // calls are made
+	BreakerTrial                 // one call may try, or tries
+	BreakerOpen                  // calls are refused
+)
+
+func (b *breaker) state(now time.Time) Breaker {
+	switch {
+	case b.until.IsZero():
+		return BreakerClosed
+	case now.Before(b.until):
+		return BreakerOpen
+	}
+	return BreakerTrial
+}
+
 // succeeded notes that the server has answered. It reports whether it could not
 // be called before.
 func (b *breaker) succeeded() (closed bool) {

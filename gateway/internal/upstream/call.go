@@ -18,8 +18,8 @@ import (
 // describing is the method of a call that wants to know who the server is.
 const describing = spec.MethodServerDiscover
 
-// A pendingCall is a call from its arrival until its end. Its context has it as a value, so that what the
-// server sends along with the answer is known to belong to this call.
+// A pendingCall is a call from its arrival until its end. Its context has it as a value, so that
+// what the server sends along with the answer is known to belong to this call.
 type pendingCall struct {
 	ctx       context.Context //nolint:containedctx // of this call, with itself as a value
 	u         *Upstream
@@ -41,7 +41,7 @@ type pendingCall struct {
 	begun      time.Time
 	age        uint64        // of the breaker
 	trial      bool          // for the breaker
-	level      string        // to be told to the server before
+	level      string        // to be sent to the server before
 	sent       bool          // the server may know of it
 	roots      bool          // the server may ask for roots before
 	over       bool          // nothing is passed on any more
@@ -80,7 +80,8 @@ func (u *Upstream) newPendingCall(ctx context.Context, c *Call) *pendingCall {
 	return pc
 }
 
-// TaskStarted implements relay.TaskObserver: it tells of a task once, also when the call is made again.
+// TaskStarted implements relay.TaskObserver: it tells of a task once, also when the call is made
+// again.
 func (pc *pendingCall) TaskStarted(id, created string) error {
 	if pc.told {
 		return nil
@@ -364,8 +365,8 @@ func (u *Upstream) unansweredLocked(l *connection, pc *pendingCall) {
 	}
 }
 
-// dispatchLocked gives connections to those who wait, in the order of the queue, and has connections
-// started for them.
+// dispatchLocked gives connections to those who wait, in the order of the queue, and has
+// connections started for them.
 func (u *Upstream) dispatchLocked() {
 	if u.queue.waiting.Len() == 0 {
 		return
@@ -413,7 +414,8 @@ func (u *Upstream) serveLocked(pc *pendingCall, coming *int) {
 	}
 }
 
-// rekeyQueueLocked gives all waiting calls the owners that they have now that more is known of the server.
+// rekeyQueueLocked gives all waiting calls the owners that they have now that more is known of the
+// server.
 func (u *Upstream) rekeyQueueLocked() {
 	for item := range u.queue.all() {
 		pc := item.Value
@@ -435,9 +437,9 @@ const (
 	maxComeBack = 5 * time.Second
 )
 
-// Call makes a call and waits for its end. A call that the server has surely not
-// seen, or that may be made twice, is made again when its connection fails. One that a busy server has not
-// begun is made again when the server wants it, if that is within five seconds.
+// Call makes a call and waits for its end. A call that the server has surely not seen, or that may
+// be made twice, is made again when its connection fails. One that a busy server has not begun is
+// made again when the server wants it, if that is within five seconds.
 func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	pc := u.newPendingCall(ctx, c)
 	for attempt := 0; ; attempt++ {
@@ -446,6 +448,9 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			return Result{}, err
 		}
 		raw, rev, err := pc.carry()
+		if rev != nil {
+			c.Spoken = rev.Name
+		}
 		// Connections that ended together are found out one by one.
 		stale := u.opts.Exclusive && attempt < maxStale && errors.Is(err, mcp.ErrNotSent)
 		again := u.leave(pc, rev, err, attempt == 0 || stale)
@@ -461,7 +466,8 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 	}
 }
 
-// pause waits before the next attempt, a little longer than the server wants, so that not all calls come at once.
+// pause waits before the next attempt, a little longer than the server wants, so that not all calls
+// come at once.
 func (u *Upstream) pause(pc *pendingCall, d time.Duration) error {
 	if d == 0 {
 		return nil

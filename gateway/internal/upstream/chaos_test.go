@@ -17,7 +17,7 @@ import (
 )
 
 // TestChaos has connections fail, callers leave, sessions end and connections be short, all
-// at once. No call hangs, nobody hears what is another's, and nothing is left.
+// at once. No call hangs, no caller gets what is another's, and nothing is left.
 func TestChaos(t *testing.T) {
 	for _, lifetime := range []string{"", lifetimeShared, lifetimePrincipal, lifetimeSession, lifetimeCall} {
 		for _, eras := range []string{legacy, modern} {

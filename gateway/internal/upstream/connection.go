@@ -10,9 +10,9 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// A connection is an upstream connection and the calls on it. The lock of the upstream guards all but the
-// first two groups: those of the first do not change, those of the second are set before calls get it.
-// Its methods need that lock, and it has no way to it; see [connState] for its life.
+// A connection is an upstream connection and the calls on it. The lock of the upstream guards all
+// but the first two groups: those of the first do not change, those of the second are set before
+// calls get it. Its methods need that lock, and it has no way to it; see [connState] for its life.
 type connection struct {
 	facts     *facts          // of the pool
 	holder    *holder         // does not change but for a modern server, see rekey
@@ -30,7 +30,7 @@ type connection struct {
 	// suspended are those of them that wait for an answer of their client.
 	suspended int
 	roots     rootsState
-	// sessions whose calls that may be asked it has carried, where several share it. They stay: what
+	// sessions that had calls on it which may be asked, where several share it. They stay: what
 	// the server keeps of their earlier calls is here.
 	sessions map[string]struct{}
 	// Calls of several clients, or of an unknown one, have ended without an answer, and the server may
@@ -47,12 +47,13 @@ type connection struct {
 	identity atomic.Pointer[any] // of the last call; not under the lock
 }
 
-// identityKey is the key of the identity of a connection in the context of what belongs to it and to no
-// call.
+// identityKey is the key of the identity of a connection in the context of what belongs to it and
+// to no call.
 type identityKey struct{}
 
-// Identity returns what Options.Identity has said of the last call of the connection whose request ctx is: the greeting, or
-// a stream of its own. Nil: it is none, or nothing was said.
+// Identity returns what Options.Identity has said of the last call of the connection with the
+// request context ctx: the handshake, or its own stream. Nil: it is no such request, or there is no
+// identity.
 func Identity(ctx context.Context) any {
 	last, ok := ctx.Value(identityKey{}).(*atomic.Pointer[any])
 	if !ok {
@@ -99,7 +100,8 @@ func (l *connection) free(pc *pendingCall) bool {
 	return l.asking == l.suspended
 }
 
-// waits reports whether all calls on a connection that may be asked wait for answers of their clients.
+// waits reports whether all calls on a connection that may be asked wait for answers of their
+// clients.
 func (l *connection) waits() bool { return l.asking > 0 && l.asking == l.suspended }
 
 // bind notes which sessions use a connection that several share.
@@ -213,7 +215,7 @@ func (l *connection) part(pc *pendingCall, now time.Time) {
 	}
 }
 
-// declaresRoots reports whether the server of a connection was told that there are roots.
+// declaresRoots reports whether the server of a connection learned that there are roots.
 func (l *connection) declaresRoots() bool { return l.abilities&canRoots != 0 && !l.modern }
 
 // candidate returns the call that the first held question belongs to. Nil: none, unless the end of
@@ -241,8 +243,8 @@ func (l *connection) candidate() (pc *pendingCall, wait bool) {
 	return nil, len(l.held) < l.asking-l.suspended
 }
 
-// listener returns the call that gets what the server says without naming one: the only one under way
-// or, on the connection of one client, the first. What is late there is that client's, too.
+// listener returns the call that gets what the server says without naming one: the only one under
+// way or, on the connection of one client, the first. What is late there is that client's, too.
 func (l *connection) listener() *pendingCall {
 	pc := l.pending.first
 	if l.holder.session == "" && (l.pending.n != 1 || l.lateQuestions && l.holder.key.client.IsZero()) {

@@ -34,7 +34,7 @@ func TestDeaf(t *testing.T) {
 		close(never)
 		synctest.Wait()
 		if told.Load() != 1 {
-			t.Errorf("%d were told at last", told.Load())
+			t.Errorf("%d were notified at last", told.Load())
 		}
 	})
 }

@@ -34,7 +34,7 @@
 //
 // # Lock
 //
-// A method whose name ends in Locked needs the lock and does not touch it, and so do all
+// A method with a name that ends in Locked needs the lock and does not touch it, and so do all
 // methods of pool, queue and connection. Any other method of Upstream takes the lock itself
 // or does not need it. TestLocks reads the source for that.
 package upstream

@@ -56,7 +56,7 @@ func outcomeOf(pc *pendingCall, err error) outcome {
 		return given
 	case errors.Is(err, mcp.ErrNotSent):
 		return unreachable
-	case errors.Is(err, farcall.ErrClosed), errors.Is(err, mcphttp.ErrConnect):
+	case errors.Is(err, farcall.ErrClosed), errors.Is(err, mcphttp.ErrConnect), broken(err):
 		return unknown
 	case errors.Is(err, context.DeadlineExceeded):
 		return late
@@ -64,9 +64,19 @@ func outcomeOf(pc *pendingCall, err error) outcome {
 	return wrong
 }
 
-// comeBack returns when a server that has not begun a call wants it again. It says so by the status 503 or 429 with
-// Retry-After (RFC 9110, section 15.6.4; RFC 6585, section 4), or by an error whose data has sent and retryAfterMs as
-// those of a gateway do. 0: the error says nothing of the kind.
+// broken reports whether a server over HTTP, or a proxy before it, has failed at a call and does
+// not say how: a status of 5xx without an error of JSON-RPC, but for the two that are about the
+// request (RFC 9110, sections 15.6.2 and 15.6.6).
+func broken(err error) bool {
+	status, ok := errors.AsType[*mcphttp.StatusError](err)
+	return ok && status.RPC == nil && status.Status >= http.StatusInternalServerError &&
+		status.Status != http.StatusNotImplemented && status.Status != http.StatusHTTPVersionNotSupported
+}
+
+// comeBack returns when a server that has not begun a call wants it again. It says so by the status
+// 503 or 429 with Retry-After (RFC 9110, section 15.6.4; RFC 6585, section 4), or by an error with
+// data that has sent and retryAfterMs as those of a gateway do. 0: the error says nothing of the
+// kind.
 func comeBack(err error) time.Duration {
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok && wire.Cause == nil {
 		if wire.Code != jsonrpc.Overloaded || string(scan.Member(wire.Data, "sent")) != `"no"` {
@@ -121,12 +131,12 @@ func (u *Upstream) failure(pc *pendingCall, err error) error {
 }
 
 // aboutConnection reports whether an answer is about the connection to the server.
-// The caller would take it for one about his own, and give that up.
+// The caller would take it for one about their own, and give that up.
 func aboutConnection(err error) bool {
 	return errors.Is(err, spec.UnsupportedProtocolVersion) || errors.Is(err, spec.HeaderMismatch)
 }
 
-// ended is the error of a call whose context has ended.
+// ended is the error of a call with a context that has ended.
 func (u *Upstream) ended(pc *pendingCall) error {
 	return fmt.Errorf("upstream %s: %s: %w", u.opts.Name, pc.call.Method, pc.ctx.Err())
 }

@@ -60,7 +60,11 @@ func TestHTTPFaults(t *testing.T) {
 		"429, Retry-After":  {answer(429, again, "no"), jsonrpc.Unavailable, "no", true, 1, "has not begun tools/call; call it again in 1ms"},
 		"504":               {answer(504, "", "late"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 504"},
 		"504, Retry-After":  {answer(504, again, "late"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 504"},
-		"500, Retry-After":  {answer(500, again, "oops"), jsonrpc.InternalError, "unknown", false, 0, "HTTP status 500"},
+		"500":               {answer(500, "", "oops"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 500"},
+		"500, a page":       {answer(500, "Content-Type: text/html", "<html>"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 500"},
+		"500, Retry-After":  {answer(500, again, "oops"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 500"},
+		"520":               {answer(520, "", "oops"), jsonrpc.Unavailable, "unknown", false, 1, "HTTP status 520"},
+		"501":               {answer(501, "", "no"), jsonrpc.InternalError, "unknown", false, 0, "HTTP status 501"},
 		"shorter than said": {answer(200, isJSON+"\nContent-Length: 1000", `{"jsonrpc":`), jsonrpc.Unavailable, "unknown", false, 1, "the answer is incomplete"},
 		"cut off":           {answer(200, isJSON, `{"jsonrpc":`), jsonrpc.Unavailable, "unknown", false, 1, "the answer is incomplete"},
 		"cut off at a }":    {answer(200, isJSON+"\nTransfer-Encoding: identity", `{"jsonrpc":"2.0","x":{}`), jsonrpc.Unavailable, "unknown", false, 1, "the answer is incomplete"},
@@ -103,7 +107,7 @@ func TestHTTPFaults(t *testing.T) {
 	}
 }
 
-// faulty is an upstream at a server over HTTP whose calls of tools meet a fault.
+// faulty is an upstream at a server over HTTP; its calls of tools meet a fault.
 func faulty(t *testing.T, eras string, fault func(http.ResponseWriter)) (*Upstream, *atomic.Int32) {
 	t.Helper()
 	l := newLab(t, eras)
@@ -174,7 +178,7 @@ func TestComeBack(t *testing.T) {
 	})
 }
 
-// playing is the calling end of a server whose tools are one function.
+// playing is the calling end of a server with tools that are one function.
 func playing(t *testing.T, tool func(context.Context) (any, error)) farcall.Transport {
 	t.Helper()
 	mine, theirs := farcall.Pipe()

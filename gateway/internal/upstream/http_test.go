@@ -23,7 +23,7 @@ import (
 	"github.com/farcall-dev/farcall/stream"
 )
 
-// overHTTP is an upstream whose one server is behind HTTP.
+// overHTTP is an upstream with one server behind HTTP.
 func overHTTP(t *testing.T, eras string, o Options) (*Upstream, *lab, *httptest.Server) {
 	t.Helper()
 	l := newLab(t, eras)
@@ -55,7 +55,7 @@ func TestHTTPQuestions(t *testing.T) {
 		t.Run(eras, func(t *testing.T) {
 			u, l, _ := overHTTP(t, eras, Options{})
 			var wg sync.WaitGroup
-			var gate sync.WaitGroup // nobody answers before all are asked
+			var gate sync.WaitGroup // no handler answers before all are asked
 			const callers = 40
 			gate.Add(callers)
 			for i := range callers {
@@ -79,7 +79,7 @@ func TestHTTPQuestions(t *testing.T) {
 	}
 }
 
-// TestHTTPLogs go to the call in whose answer they come.
+// TestHTTPLogs go to the call with the answer that they come in.
 func TestHTTPLogs(t *testing.T) {
 	for _, eras := range []string{legacy, modern} {
 		u, _, _ := overHTTP(t, eras, Options{})
@@ -110,9 +110,9 @@ func TestHTTPLogs(t *testing.T) {
 	}
 }
 
-// TestStrayQuestion holds a question that does not say which of two calls it is about until one has
-// ended. A new session has a connection of its own from then on.
-func TestStrayQuestion(t *testing.T) {
+// TestUnexpectedQuestion holds a question that does not say which of two calls it is about until
+// one has ended. A new session has its own connection from then on.
+func TestUnexpectedQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
 		u := New(&Options{Name: "web", Dial: l.dial})
@@ -134,10 +134,10 @@ func TestStrayQuestion(t *testing.T) {
 		if u.Status().Connections != 1 || conn.pending.n != 2 {
 			t.Fatalf("%+v", u.Status())
 		}
-		stray := make(chan error, 1)
+		unexpected := make(chan error, 1)
 		go func() {
 			_, err := u.ask(t.Context(), conn, spec.MethodElicitationCreate, jsonrpc.Raw(`{}`))
-			stray <- err
+			unexpected <- err
 		}()
 		synctest.Wait()
 		begin("c")
@@ -146,10 +146,10 @@ func TestStrayQuestion(t *testing.T) {
 		}
 		l.release("a")
 		<-results
-		if err := <-stray; err != nil || <-asked != "b" {
+		if err := <-unexpected; err != nil || <-asked != "b" {
 			t.Error(err)
 		}
-		// One that comes when its call is over is nobody's.
+		// One that comes when its call is over belongs to no call.
 		pc := conn.pending.first
 		l.release("b")
 		<-results
@@ -161,7 +161,7 @@ func TestStrayQuestion(t *testing.T) {
 	})
 }
 
-// TestHTTPDown is told from an answer, and heals.
+// TestHTTPDown is distinguished from an answer, and heals.
 func TestHTTPDown(t *testing.T) {
 	u, _, web := overHTTP(t, legacy, Options{BreakAfter: 5, BreakFor: time.Hour})
 	mustDo(t, u, toolCall("which", "", Caller{}), "1")
@@ -321,7 +321,7 @@ func TestNotify(t *testing.T) {
 	})
 }
 
-// BenchmarkCall is a call on a connection that is up. What the client needs by itself is
+// BenchmarkCall is a call on a connection that is up. What the client needs on its own is
 // in BenchmarkForward.
 func BenchmarkCall(b *testing.B) {
 	u, _, c := benched(b)

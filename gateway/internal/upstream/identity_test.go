@@ -14,7 +14,7 @@ import (
 
 type testKey struct{}
 
-// recorded is an authorizer that notes for whom requests are made.
+// recorded is an authorizer that notes the principals that requests are made for.
 type recorded struct {
 	mu   sync.Mutex
 	seen []string
@@ -35,7 +35,8 @@ func (r *recorded) Authorize(ctx context.Context, _ *http.Request) error {
 
 func (r *recorded) Challenge(context.Context, *http.Response) (bool, error) { return false, nil }
 
-// TestIdentity has a connection remember who has called last, for the requests that belong to no call.
+// TestIdentity has a connection remember who has called last, for the requests that belong to no
+// call.
 func TestIdentity(t *testing.T) {
 	r := &recorded{}
 	u, _, _ := overHTTP(t, legacy, Options{Lifetime: lifetimePrincipal, Identity: func(ctx context.Context) any { return ctx.Value(testKey{}) }})

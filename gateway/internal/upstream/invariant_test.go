@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// broken returns what is wrong with an upstream at this moment, whose lock is held. seen has the
-// connections that earlier calls have met, with their states then: those that take no more calls are
-// found nowhere else.
+// broken returns what is wrong with an upstream at this moment. Its lock is held. seen has the
+// connections that earlier calls have met, with their states then: those that take no more calls
+// are found nowhere else.
 func (u *Upstream) broken(seen map[*connection]connState) (found []string) {
 	report := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	counts, onConns, waiting := [closed + 1]int{}, 0, 0

@@ -36,7 +36,7 @@ type lab struct {
 	dials    int
 	dialing  func(ctx context.Context, n int) error // nil: succeeds
 	blocked  map[string]chan struct{}
-	called   func(conn int, id string) // is told of calls of tools with an id; nil: not
+	called   func(conn int, id string) // is called for calls of tools with an id; nil: not
 }
 
 // A child is a server of a lab.

@@ -36,7 +36,7 @@ func (u *Upstream) sweepLocked() {
 	}
 }
 
-// swept closes the connections whose time has come, and returns when the next one's may.
+// swept closes the connections with a time that has come, and returns when the next one's may.
 // 0: there is none left.
 func (u *Upstream) swept() (next time.Duration) {
 	u.mu.Lock()

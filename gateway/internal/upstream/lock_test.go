@@ -11,16 +11,16 @@ import (
 	"testing"
 )
 
-// guarded are the types that the lock of an upstream guards. They have no way to it: their methods are
-// called by those who hold it.
+// guarded are the types that the lock of an upstream guards. They have no way to it: their methods
+// are called by those who hold it.
 var guarded = []string{"pool", "queue", "connection", "holder", "breaker", "health", "pendingCalls", "departed", "histogram"}
 
 // guardedFields are the fields of Upstream that are read and changed with the lock held only.
 var guardedFields = []string{"watching", "sweeping", "closing", "over", "idle", "stats"}
 
-// TestLocks reads the source. A function whose name ends in Locked needs the lock of the upstream: it does
-// not touch it, and is called by those who hold it. So are the methods of pool, queue and connection. An
-// Upstream is known by the name u, and a connection by l.
+// TestLocks reads the source. A function with a name that ends in Locked needs the lock of the
+// upstream: it does not touch it, and is called by those who hold it. So are the methods of pool,
+// queue and connection. An Upstream is known by the name u, and a connection by l.
 func TestLocks(t *testing.T) {
 	t.Parallel()
 	fset := token.NewFileSet()
@@ -82,7 +82,7 @@ func TestLocksFinds(t *testing.T) {
 type lockCheck struct {
 	fset    *token.FileSet
 	takes   map[string]bool // functions that take the lock
-	methods map[string]bool // of a connection, of which all need it
+	methods map[string]bool // of a connection; all need it
 	name    string
 	inner   bool // the function must not touch the lock
 	until   bool // the lock is held until the function returns
@@ -145,8 +145,8 @@ func (c *lockCheck) report(at ast.Node, format string, args ...any) {
 	c.found = append(c.found, fmt.Sprintf("%s: %s %s", c.fset.Position(at.Pos()), c.name, fmt.Sprintf(format, args...)))
 }
 
-// block follows statements. It returns whether the lock is held after them, and whether they leave the
-// block: then that says nothing.
+// block follows statements. It returns whether the lock is held after them, and whether they leave
+// the block: then that says nothing.
 func (c *lockCheck) block(list []ast.Stmt, held bool) (after, ended bool) {
 	for _, s := range list {
 		if held, ended = c.statement(s, held); ended {

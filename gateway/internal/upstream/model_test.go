@@ -25,10 +25,10 @@ const modelSteps = 400
 const clients = 12
 
 // TestModel has random clients call servers that ask, die, answer late and ask after the call was
-// cancelled, while sessions end. It checks that no call is on a connection of another owner and no question
-// reaches another client than that of its call, that each call is made once and gets its own answer, once and
-// within its time, that each client gets some, that no call waits while a connection for it is free, that the
-// invariants hold after each step, and that nothing is left.
+// cancelled, while sessions end. It checks that no call is on a connection of another owner and no
+// question reaches another client than that of its call, that each call is made once and gets its
+// own answer, once and within its time, that each client gets some, that no call waits while a
+// connection for it is free, that the invariants hold after each step, and that nothing is left.
 func TestModel(t *testing.T) {
 	steps := modelSteps
 	if n, err := strconv.Atoi(os.Getenv("FARCALL_MODEL_STEPS")); err == nil {
@@ -55,7 +55,7 @@ type model struct {
 	counts  map[string]int
 	served  map[string]int // by client: calls that were answered
 	ran     map[string]int // by call: how often a server got it
-	users   map[int]string // by connection: whose it is
+	users   map[int]string // by connection: its owner
 	longest time.Duration  // that a call took
 }
 
@@ -127,8 +127,9 @@ func runModel(t *testing.T, lifetime string, seed uint64, steps int) {
 	t.Logf("%d steps, %d servers, the longest call took %v: %v", steps, m.l.count(), m.longest, m.counts)
 }
 
-// got notes that a server has got a call. It checks that the connection is not that of another client, as
-// far as the lifetime says who shares one, and that no server gets a call that another has got.
+// got notes that a server has got a call. It checks that the connection is not that of another
+// client, as far as the lifetime says who shares one, and that no server gets a call that another
+// has got.
 func (m *model) got(lifetime string, conn int, id string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -160,8 +161,8 @@ func (m *model) step(n int) {
 	id := fmt.Sprint(name, n)
 	kind := m.random.IntN(100)
 	limit := 3 * time.Minute // longer than anything may take
-	hurried := m.random.IntN(10) == 0
-	if hurried {
+	short := m.random.IntN(10) == 0
+	if short {
 		limit = time.Duration(1+m.random.IntN(500)) * time.Millisecond
 	}
 	think := time.Duration(m.random.IntN(3000)) * time.Millisecond
@@ -174,7 +175,7 @@ func (m *model) step(n int) {
 	case kind == 1:
 		tool = "die"
 	case kind < 5:
-		tool, hurried, limit = "stubborn", true, 200*time.Millisecond // it asks when its caller has gone
+		tool, short, limit = "stubborn", true, 200*time.Millisecond // it asks when its caller has gone
 		m.wg.Go(func() { <-time.After(time.Second); m.l.release(id) })
 	case kind < 15:
 		m.wg.Go(func() {
@@ -206,7 +207,7 @@ func (m *model) step(n int) {
 		m.count("begun")
 		begun := time.Now()
 		got, err := do(ctx, m.u, c)
-		m.ended(id, tool, want, got, err, hurried)
+		m.ended(id, tool, want, got, err, short)
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		m.counts["ended"]++
@@ -221,7 +222,7 @@ func (m *model) step(n int) {
 }
 
 // ended judges the end of a call.
-func (m *model) ended(id, tool, want, got string, err error, hurried bool) {
+func (m *model) ended(id, tool, want, got string, err error, short bool) {
 	wire, isWire := errors.AsType[*jsonrpc.Error](err)
 	switch {
 	case err == nil && want != "" && got != want:
@@ -230,7 +231,7 @@ func (m *model) ended(id, tool, want, got string, err error, hurried bool) {
 		m.count("ok")
 	case isWire && (wire.Code == jsonrpc.Overloaded || wire.Code == jsonrpc.Unavailable || wire.Code == jsonrpc.Timeout):
 		m.count(fmt.Sprint(int(wire.Code)))
-	case errors.Is(err, context.DeadlineExceeded) && hurried:
+	case errors.Is(err, context.DeadlineExceeded) && short:
 		m.count("left")
 	case strings.Contains(err.Error(), "it is not clear which call"), strings.Contains(err.Error(), "is over"), tool == "stubborn":
 		m.count("refused")

@@ -7,9 +7,9 @@ import (
 	"github.com/farcall-dev/farcall/internal/owner"
 )
 
-// An ownerKey says whose a connection is. A connection of a legacy server never changes its owner:
-// what it carries (roots, state, credentials) reaches no other owner, whatever the server does and
-// whenever it does it.
+// An ownerKey names the owner of a connection. A connection of a legacy server never changes its
+// owner: what it carries (roots, state, credentials) reaches no other owner, whatever the server
+// does and whenever it does it.
 type ownerKey struct {
 	// group is who shares connections by the lifetime: a principal or a session. Zero: all callers.
 	group owner.Key
@@ -28,10 +28,10 @@ const (
 	undeclared   rootsKind = iota // none: the server is not told that there are any
 	sessionRoots                  // those of a session, which is asked each time
 	knownRoots                    // those that the caller has said beforehand, for good
-	// The server was told that there are roots, and has not asked for any. When it does, the
+	// The server learned that there are roots, and has not asked for any. When it does, the
 	// client of the call is asked, and the connection takes no more calls.
 	unaskedRoots
-	// The server was told that there are roots, and gets none. The connection carries the lists
+	// The server learned that there are roots, and gets none. The connection carries the lists
 	// that clients with roots see, and no call during which a server may ask.
 	listRoots
 )
@@ -42,14 +42,14 @@ type holder struct {
 	single  bool          // it is one call, and no key finds it
 	conns   []*connection // the oldest first; without those that take no more calls
 	waiting int           // calls that have no connection yet
-	// session is the session whose its connections are, and ended whether that is over: a call of it
-	// came late. "": they are not of one session.
+	// session is the session that its connections belong to, and ended whether that is over: a call of
+	// it came late. "": they are not of one session.
 	session string
 	ended   bool
 }
 
-// pooled reports whether the calls of the owner have no session, and its connections carry no calls of
-// others: then there are several for calls that must not be mixed.
+// pooled reports whether the calls of the owner have no session, and its connections carry no calls
+// of others: then there are several for calls that must not be mixed.
 func (h *holder) pooled() bool { return h.session == "" && !h.key.client.IsZero() }
 
 // session is the key of the caller's session, zero when it has none.
@@ -60,7 +60,7 @@ func (c *Caller) session() owner.Key {
 	return owner.Session(c.Session, "")
 }
 
-// owner is whose call it is.
+// owner is the owner of the call.
 func (c *Caller) owner() owner.Key {
 	if !c.Owner.IsZero() {
 		return c.Owner
@@ -78,7 +78,7 @@ const (
 )
 
 // keyOf returns the owner of the connections that a caller may use. It reports false when each call
-// has a connection of its own.
+// has its own connection.
 func (p *pool) keyOf(who *Caller, a abilities, use usage) (key ownerKey, lasting bool) {
 	switch p.opts.Lifetime {
 	case lifetimeCall:
@@ -113,8 +113,9 @@ func (p *pool) keyOf(who *Caller, a abilities, use usage) (key ownerKey, lasting
 	return key, true
 }
 
-// askerKey returns the owner of the connections of a caller who can be asked. The server asks what does
-// not say which call it is about: then the connection tells. A session stays where its state is.
+// askerKey returns the owner of the connections of a caller who can be asked. The server asks what
+// does not say which call it is about: then the connection tells. A session stays where its state
+// is.
 func (p *pool) askerKey(key ownerKey, who *Caller, a abilities, use usage) (ownerKey, bool) {
 	if a == 0 || !p.asks || p.opts.Lifetime == lifetimeShared {
 		return key, true
@@ -159,8 +160,8 @@ func (p *pool) sessionKey(shared ownerKey, session owner.Key, use usage) ownerKe
 	return key
 }
 
-// usedLast returns the owner of the connection that requests of a client have used last, or else the
-// given one. A subscription does not say the roots, and wants to hear of what the client does.
+// usedLast returns the owner of the connection that requests of a client have used last, or else
+// the given one. A subscription does not say the roots, and wants to hear of what the client does.
 func (p *pool) usedLast(otherwise ownerKey, client owner.Key) (key ownerKey) {
 	var last time.Time
 	key = otherwise
@@ -211,8 +212,8 @@ func (p *pool) tidy(h *holder) {
 	}
 }
 
-// belongs reports whether the connections of an owner end with a client's: with a session, which has
-// that name, or with a connection, which is the owner of that text.
+// belongs reports whether the connections of an owner end with a client's: with a session, which
+// has that name, or with a connection, which is the owner of that text.
 func (k ownerKey) belongs(client string) bool {
 	session := owner.Session(client, "")
 	return k.group == session || k.client == session || k.group.Text() == client || k.client.Text() == client

@@ -18,8 +18,8 @@ const (
 // A pool answers which connection a call may use. It has the connections by their owners, and what
 // decides about them: what is known of the server, and whether it can be reached.
 //
-// The lock of the upstream guards all of it. A pool has no lock and starts nothing: it does no I/O, and
-// its methods do not block.
+// The lock of the upstream guards all of it. A pool has no lock and starts nothing: it does no I/O,
+// and its methods do not block.
 type pool struct {
 	opts *Options
 	facts
@@ -112,7 +112,7 @@ func (p *pool) promise(pc *pendingCall) bool {
 	return false
 }
 
-// hopeful reports whether a waiting call may get a connection without a start of its
+// hopeful reports whether a waiting call may get a connection without its
 // own.
 func (p *pool) hopeful(pc *pendingCall) bool {
 	for _, l := range pc.holder.conns {
@@ -123,8 +123,8 @@ func (p *pool) hopeful(pc *pendingCall) bool {
 	return !p.known && p.counts[dialing] > 0
 }
 
-// answersAwaited reports whether all connections wait for answers of clients, which may take as long as
-// they like: a call that needs another one is refused at once then.
+// answersAwaited reports whether all connections wait for answers of clients, which may take as
+// long as they like: a call that needs another one is refused at once then.
 func (p *pool) answersAwaited() bool {
 	for _, h := range p.holders {
 		for _, l := range h.conns {
@@ -154,7 +154,7 @@ func (p *pool) mayStart(pc *pendingCall, coming *int) bool {
 				all = append(all, h.conns...)
 			}
 		}
-		p.evict(all) // whose place is free when it is closed
+		p.evict(all) // its place is free when it is closed
 	}
 	return false
 }
@@ -173,16 +173,16 @@ func (p *pool) pooled(pc *pendingCall) bool {
 	}
 }
 
-// fits reports whether there is room in the pool for one more connection of an owner whose requests
-// have no session. It makes room if it has to: what is idle goes. A connection that waits for the
-// answer of a client takes no room.
+// fits reports whether there is room in the pool for one more connection of an owner with requests
+// that have no session. It makes room if it has to: what is idle goes. A connection that waits for
+// the answer of a client takes no room.
 func (p *pool) fits(h *holder) bool {
 	own, working := p.connsOfClient(h.key)
 	return working < p.opts.Pool || p.evict(own)
 }
 
-// connsOfClient returns the connections of the client that a key names, and how many do not wait for an
-// answer of it.
+// connsOfClient returns the connections of the client that a key names, and how many do not wait
+// for an answer of it.
 func (p *pool) connsOfClient(key ownerKey) (own []*connection, working int) {
 	for _, h := range p.holders {
 		if h.key.group != key.group || h.key.client != key.client {
@@ -198,8 +198,8 @@ func (p *pool) connsOfClient(key ownerKey) (own []*connection, working int) {
 	return own, working
 }
 
-// trim retires a connection that is idle, when its owner has more than the pool: it has waited for an
-// answer.
+// trim retires a connection that is idle, when its owner has more than the pool: it has waited for
+// an answer.
 func (p *pool) trim(l *connection) {
 	if l.holder.pooled() && l.idle() {
 		if own, _ := p.connsOfClient(l.holder.key); len(own) > p.opts.Pool {
@@ -249,13 +249,14 @@ func (p *pool) described(who *Caller, a abilities) *mcp.ServerInfo {
 	return nil
 }
 
-// live is the number of connections that take calls, or will; places that of all that are not closed.
+// live is the number of connections that take calls, or will; places that of all that are not
+// closed.
 func (p *pool) live() int { return p.counts[dialing] + p.counts[ready] }
 
 func (p *pool) places() int { return p.live() + p.counts[draining] + p.counts[closing] }
 
-// move changes the state of a connection, and what follows from it. A change that leadsTo rules out is
-// a bug: it fails tests, and is not made.
+// move changes the state of a connection, and what follows from it. A change that leadsTo rules out
+// is a bug: it fails tests, and is not made.
 func (p *pool) move(l *connection, to connState) {
 	from := l.state
 	if !from.leadsTo(to) {

@@ -7,10 +7,10 @@ import (
 	"github.com/farcall-dev/farcall/internal/share"
 )
 
-// A queue answers which call is next. It has the calls that wait for a connection and counts those in
-// flight, both shared by owner and group, see [share.Queue] and [share.Places]: when the queue is full,
-// the newest call of the owner with the most queued calls is rejected, and one owner alone leaves a
-// sixteenth of MaxInFlight to others.
+// A queue answers which call is next. It has the calls that wait for a connection and counts those
+// in flight, both shared by owner and group, see [share.Queue] and [share.Places]: when the queue
+// is full, the newest call of the owner with the most queued calls is rejected, and one owner alone
+// leaves a sixteenth of MaxInFlight to others.
 //
 // The lock of the upstream guards all of it, as for a [pool].
 type queue struct {
@@ -47,8 +47,8 @@ func (q *queue) serve(pc *pendingCall) {
 	pc.holder.waiting--
 }
 
-// makeRoom returns the waiting call to reject so that there is room for one of an owner. Nil: there is
-// room, or, when full, there is none that an owner with more calls can give.
+// makeRoom returns the waiting call to reject so that there is room for one of an owner. Nil: there
+// is room, or, when full, there is none that an owner with more calls can give.
 func (q *queue) makeRoom(of owner.Key) (reject *pendingCall, full bool) {
 	if q.waiting.Len() < q.opts.MaxQueue {
 		return nil, false
@@ -62,8 +62,8 @@ func (q *queue) makeRoom(of owner.Key) (reject *pendingCall, full bool) {
 // open reports whether any call can be in flight.
 func (q *queue) open() bool { return q.inFlight.Used() < q.opts.MaxInFlight }
 
-// room reports whether pc can be in flight. Of fewer than sixteen places none is left free: the turns of
-// the queue are fair.
+// room reports whether pc can be in flight. Of fewer than sixteen places none is left free: the
+// turns of the queue are fair.
 func (q *queue) room(pc *pendingCall) bool {
 	switch most := q.opts.MaxInFlight; {
 	case !q.open():

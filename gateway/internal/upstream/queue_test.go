@@ -48,7 +48,7 @@ func (c *crowd) refused() string {
 	return strings.Join(ids, " ")
 }
 
-// TestFairQueue takes turns between those who wait, and lets nobody have the whole
+// TestFairQueue takes turns between those who wait, and lets no owner have the whole
 // queue.
 func TestFairQueue(t *testing.T) {
 	for name, who := range map[string]func(string) Caller{
@@ -95,7 +95,7 @@ func TestFairQueue(t *testing.T) {
 	}
 }
 
-// TestFairSessions lets nobody have more turns because he has opened more sessions.
+// TestFairSessions lets no caller have more turns because of more sessions.
 func TestFairSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
@@ -107,7 +107,7 @@ func TestFairSessions(t *testing.T) {
 		for i := range 3 {
 			c.call(fmt.Sprint("b", i), Caller{Owner: owner.Named("ben"), Session: "ben-1"})
 		}
-		for i := range 3 { // nobody knows who he is: his session is all there is
+		for i := range 3 { // the caller is unauthenticated: the session is all there is
 			c.call(fmt.Sprint("c", i), Caller{Session: "c"})
 		}
 		const want = "a0 a1 b0 c0 a2 b1 c1 a3 b2 c2"
@@ -217,7 +217,7 @@ func TestSessionKeepsItsConnection(t *testing.T) {
 		wg.Wait()
 		mustDo(t, u, which("b"), "2")
 
-		// A call that comes late does not keep what nobody will end.
+		// A call that comes late does not keep what no call will end.
 		u.Forget("c")
 		synctest.Wait()
 		mustDo(t, u, which("c"), "4")

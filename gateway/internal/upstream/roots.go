@@ -13,9 +13,9 @@ import (
 // when the server asks, or how long it takes to make use of the answer.
 //
 // A client with a session is asked each time, by way of one of its calls: a question that comes
-// while none is in flight waits for the next one. For requests that stand alone, the server's question
-// goes to the client of the call during which it comes, and the connection ends with that call; where the
-// server asks outside of calls, the roots are known beforehand (Caller.Roots).
+// while none is in flight waits for the next one. For requests that stand alone, the server's
+// question goes to the client of the call during which it comes, and the connection ends with that
+// call; where the server asks outside of calls, the roots are known beforehand (Caller.Roots).
 
 // rootsState is what a connection that declares roots knows about them. It is under the upstream's
 // lock.
@@ -118,7 +118,7 @@ func closedChan() <-chan struct{} {
 }
 
 // borrow returns a call in flight by which the client can be asked for its roots, which waits for
-// the answer from now on: the one in whose exchange the question has come, or any other one. Nil:
+// the answer from now on: the one with the exchange that has the question, or any other one. Nil:
 // there is none until the channel is closed.
 func (u *Upstream) borrow(ctx context.Context, l *connection, tried map[*pendingCall]bool, a *question) (*pendingCall, <-chan struct{}) {
 	u.mu.Lock()
@@ -157,10 +157,10 @@ func (u *Upstream) rootsAnswered(l *connection) {
 // directories after four of them in 11 of 12 cases, and after eight in all.
 const settlePings = 8
 
-// settleRoots lets a server that asks for roots on its own do so before the call, and take the answer
-// in: a client that is connected directly has had the time for that since it connected. The server
-// answers a ping after it has sent what it had to ask. One that needs longer has no roots yet during
-// the call, or those that the client had before: nothing is kept apart by this.
+// settleRoots lets a server that asks for roots on its own do so before the call, and take the
+// answer in: a client that is connected directly has had the time for that since it connected. The
+// server answers a ping after it has sent what it had to ask. One that needs longer has no roots
+// yet during the call, or those that the client had before: nothing is kept apart by this.
 func (pc *pendingCall) settleRoots() {
 	l, u := pc.conn, pc.u
 	news, missed := u.rootsNews(pc)
@@ -187,7 +187,7 @@ func (pc *pendingCall) settleRoots() {
 }
 
 // rootsNews reports whether a server that asks for roots may be about to do so, and whether it must
-// be told that it should. The call waits until it has.
+// learn that it should. The call waits until it has.
 func (u *Upstream) rootsNews(pc *pendingCall) (news, missed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -32,7 +32,8 @@ func (c *rootsClient) answer() jsonrpc.Raw {
 	return fmt.Appendf(nil, `{"roots":[{"uri":%q}]}`, c.roots[len(c.roots)-1])
 }
 
-// request is a call of the client's. One without a session is asked beforehand, as the gateway does.
+// request is a call of the client's. One without a session is asked beforehand, as the gateway
+// does.
 func (c *rootsClient) request() *Call {
 	who := c.who
 	if who.Session == "" && c.u.RootsFirst() {
@@ -80,7 +81,8 @@ func rootsClients(u *Upstream) map[string]*rootsClient {
 }
 
 // TestRootsNeverMove has clients with different roots take turns at servers that take their time to
-// use what they were told. A call gets its client's root, or none as long as the server is not ready.
+// use what they received. A call gets its client's root, or none as long as the server is not
+// ready.
 func TestRootsNeverMove(t *testing.T) {
 	for _, apply := range []time.Duration{0, 130 * time.Millisecond, 600 * time.Millisecond, 2 * time.Second} {
 		for _, ask := range []time.Duration{0, 3 * time.Second} {
@@ -119,8 +121,9 @@ func TestRootsNeverMove(t *testing.T) {
 	}
 }
 
-// TestRootsInCall has a server ask in each call, and only then: no client is asked beforehand, since
-// its question would be one that the server never put. The calls get their own client's roots.
+// TestRootsInCall has a server ask in each call, and only then: no client is asked beforehand,
+// since its question would be one that the server never put. The calls get their own client's
+// roots.
 func TestRootsInCall(t *testing.T) {
 	for _, lifetime := range []string{"", lifetimePrincipal, lifetimeSession, lifetimeCall} {
 		synctest.Test(t, func(t *testing.T) {
@@ -142,8 +145,8 @@ func TestRootsInCall(t *testing.T) {
 	}
 }
 
-// TestFirstRoots lets a server that asks at once, and uses the answer at once, do so before the call
-// on each new connection once it is known to ask.
+// TestFirstRoots lets a server that asks at once, and uses the answer at once, do so before the
+// call on each new connection once it is known to ask.
 func TestFirstRoots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newRootsLab(t, 0, 0)
@@ -185,7 +188,7 @@ func TestRootsChanged(t *testing.T) {
 		if got := b.call(t); got != "file:///b" {
 			t.Errorf("the other one: %q", got)
 		}
-		// Somebody who declares no roots has none to change.
+		// A client that declares no roots has none to change.
 		u.Notify(t.Context(), Caller{Session: "c"}, spec.NotificationRootsListChanged, nil)
 		u.Notify(t.Context(), Caller{}, spec.NotificationRootsListChanged, nil)
 		synctest.Wait()
@@ -379,7 +382,7 @@ func randomRoots(t *testing.T, lifetime string, random *rand.Rand) {
 	})
 	for _, c := range all {
 		if c.who.Session != "" || c.who.Owner.Exclusive() || lifetime == "" {
-			c.owner = c.who.owner().String() + c.who.Session // whose connection it must be
+			c.owner = c.who.owner().String() + c.who.Session // the owner that the connection must have
 		}
 	}
 	var wg sync.WaitGroup

@@ -5,7 +5,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// Holds reports whether a session has connections or subscriptions of its own here.
+// Holds reports whether a session has its own connections or subscriptions here.
 func (u *Upstream) Holds(session string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

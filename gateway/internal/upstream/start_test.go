@@ -13,7 +13,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 )
 
-// A connection may be there at last when nobody wants it any more: its session has
+// A connection may be there at last when it is no longer needed: its session has
 // ended, or everything has.
 func TestStartedTooLate(t *testing.T) {
 	for name, end := range map[string]func(*Upstream){
@@ -56,8 +56,8 @@ func TestStartedTooLate(t *testing.T) {
 	}
 }
 
-// TestStartStory has a server take its time to start: the status says what is waited for, and so does the
-// error of a call before its client gives up. The start goes on until its own deadline.
+// TestStartStory has a server take its time to start: the status says what is waited for, and so
+// does the error of a call before its client gives up. The start goes on until its own deadline.
 func TestStartStory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
@@ -109,8 +109,9 @@ func TestStartStory(t *testing.T) {
 	})
 }
 
-// Connections that cannot be started because of their caller are that caller's trouble: the breaker stays closed, and calls of
-// others go through, also those that came before anything was known of the server.
+// Connections that cannot be started because of their caller are that caller's trouble: the breaker
+// stays closed, and calls of others go through, also those that came before anything was known of
+// the server.
 func TestCallersFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)

@@ -14,16 +14,16 @@ import (
 )
 
 // A connection that starts tells how long it has taken and what may be the cause: in the log and in
-// Status when it has taken longer than tellStart, in the error of a call that has waited for maxStartWait,
-// and in its own error when StartTimeout is over. npx and uvx fetch a package first, and say nothing
-// about it.
+// Status when it has taken longer than tellStart, in the error of a call that has waited for
+// maxStartWait, and in its own error when StartTimeout is over. npx and uvx fetch a package first,
+// and say nothing about it.
 const (
 	tellStart    = 3 * time.Second
 	maxStartWait = 25 * time.Second // less than clients wait for an answer
 )
 
-// The bounds of the attempts of one start to which the server's supervision says "not yet", and of how
-// long each may take.
+// The bounds of the attempts of one start to which the server's supervision says "not yet", and of
+// how long each may take.
 const (
 	maxStarts = 5
 	maxPause  = 5 * time.Second
@@ -174,6 +174,9 @@ func (u *Upstream) arrived(l *connection, client *mcp.Client, err error) bool {
 	u.dispatchLocked()
 	u.drainedLocked()
 	u.mu.Unlock()
+	if err == nil && wanted && u.opts.OnStarted != nil {
+		u.opts.OnStarted(now.Sub(l.begun))
+	}
 	if err == nil && wanted && first {
 		u.opts.Logger.Info("connected", "server", l.info.Name+" "+l.info.Version, "revision", l.info.Revision)
 	}
@@ -217,7 +220,7 @@ func (u *Upstream) closed(l *connection) {
 	u.dispatchLocked()
 }
 
-// identify notes whose call is the last one.
+// identify notes the owner of the last call.
 func (u *Upstream) identify(l *connection, pc *pendingCall) {
 	if identity := u.opts.Identity; identity != nil {
 		v := identity(pc.ctx)

@@ -26,6 +26,7 @@ type Status struct {
 	Errors           uint64 // of these, those that the server did not answer or that got no connection
 	Dropped          uint64 // messages of the server that belong to no client, and late answers
 	Retries          uint64
+	Breaker          Breaker
 	// LatencyP50 and LatencyP99 are of the calls that were answered, within an
 	// eighth. 0: there were none.
 	LatencyP50, LatencyP99 time.Duration
@@ -48,6 +49,7 @@ func (u *Upstream) Status() Status {
 		State: u.pool.mood, Since: u.pool.since, Connections: u.pool.live(), InFlight: u.queue.inFlight.Used(), Queued: u.queue.waiting.Len(),
 		Calls: u.calls, Errors: u.errors, Dropped: u.dropped + u.pool.dropped(), Retries: u.retries,
 		LatencyP50: u.latency.quantile(0.50), LatencyP99: u.latency.quantile(0.99), LastError: u.pool.lastError,
+		Breaker: u.pool.breaker.state(time.Now()),
 	}
 	if l := u.pool.slowest(); s.State == StateStarting && l != nil && time.Since(l.begun) >= tellStart {
 		s.LastError = u.startStory(l) // what is waited for

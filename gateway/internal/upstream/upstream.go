@@ -28,7 +28,7 @@ type Caller struct {
 	// Info and Capabilities are JSON in the form of the newest revision, or nil.
 	Info, Capabilities jsonrpc.Raw
 	// Roots are the client's answer to roots/list, in that form, of a request that
-	// stands alone and whose capabilities declare roots, when the server is known to
+	// stands alone and with capabilities that declare roots, when the server is known to
 	// ask for them outside of calls (see [Upstream.RootsFirst]). A legacy server gets no other ones on
 	// the connection of the call, which is kept for calls of the same owner with the
 	// same roots. Nil: they are not known.
@@ -48,12 +48,12 @@ type Call struct {
 	// soon after its context has ended, which is no later than the call. Nil: the
 	// client cannot be asked.
 	Ask func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error)
-	// Notice gets what the server tells about the call, the messages of its log
-	// above all, and Progress the params of its progress, all in the form of the
-	// newest revision. They are called with the context of the call, one at a time, in order,
-	// and for the last time before the call returns. They may block, which holds up this call only; what
-	// comes in the meantime is kept up to a bound. One that blocks for 30 s after the
-	// server's answer is not waited for, and the rest is dropped. Nil: not wanted.
+	// Notice gets what the server tells about the call, the messages of its log above all, and
+	// Progress the params of its progress, all in the form of the newest revision. They are called
+	// with the context of the call, one at a time, in order, and for the last time before the call
+	// returns. They may block, which holds up this call only; what comes in the meantime is kept up to
+	// a bound. One that blocks for 30 s after the server's answer is not waited for, and the rest is
+	// dropped. Nil: not wanted.
 	Notice   func(ctx context.Context, method string, params jsonrpc.Raw)
 	Progress func(ctx context.Context, params jsonrpc.Raw)
 	// Header is added to the request of the call over HTTP. It must not change.
@@ -68,9 +68,12 @@ type Call struct {
 	// effect.
 	Idempotent bool
 
-	// Attempts is how often the call was made, and Queued how long it has waited for connections. Upstream.Call adds to them.
+	// Attempts is how often the call was made, and Queued how long it has waited for connections.
+	// Upstream.Call adds to them.
 	Attempts int
 	Queued   time.Duration
+	// Spoken is the revision of the connection that has carried the call last. Upstream.Call sets it.
+	Spoken string
 }
 
 // A Result is in the form of Revision.
@@ -99,8 +102,8 @@ type Options struct {
 	// Lifetime says who shares a connection. "auto", the default: all callers that can be asked the
 	// same, until the server asks a question that does not say which call it is about; from then on
 	// each session has its own, and so has each owner of requests without a session. "shared": all
-	// callers, for good, so that the server keeps one state; no roots are declared to it. "principal" and
-	// "session": the calls of one principal or session ("principal" with the rule of auto for the
+	// callers, for good, so that the server keeps one state; no roots are declared to it. "principal"
+	// and "session": the calls of one principal or session ("principal" with the rule of auto for the
 	// sessions of one principal). "call": each call has its own. Where there is no session, "session"
 	// means the principal.
 	Lifetime string
@@ -108,10 +111,13 @@ type Options struct {
 	// and OnAsks is called when that is found out. It must not block.
 	Asks   bool
 	OnAsks func()
-	// OnQueued is called with the time that a call has waited for a connection, if it had to, once it has one. A lock is
-	// held: it must not block. Nil: it is not called.
+	// OnQueued is called with the time that a call has waited for a connection, if it had to, once it
+	// has one. A lock is held: it must not block. Nil: it is not called.
 	OnQueued func(time.Duration)
-	// Pool bounds the connections of one owner whose requests have no session and must not be
+	// OnStarted is called with the time that a connection took from its start to the first answer of
+	// the server. Nil: it is not called.
+	OnStarted func(time.Duration)
+	// Pool bounds the connections of one owner with requests that have no session and must not be
 	// mixed. With the lifetime "call" it bounds all connections, where Exclusive is set. Default 8.
 	Pool int
 	// MaxConnections bounds all connections. One that is not used makes room for another, but for
@@ -120,8 +126,8 @@ type Options struct {
 	// IdleStop is when connections that are unused are closed. Default 0: never.
 	IdleStop time.Duration
 	// Timeout bounds how long a call may be without a sign of life, and StartTimeout how long a
-	// connection may take to start, handshake and all. Default 60 s. A call waits for a start for 25 s at
-	// most; the start goes on.
+	// connection may take to start, handshake and all. Default 60 s. A call waits for a start for 25 s
+	// at most; the start goes on.
 	Timeout, StartTimeout time.Duration
 	// Starting tells what starts, and what may keep it from it, for those who wait. Nil: nothing.
 	Starting func() string
@@ -135,23 +141,23 @@ type Options struct {
 	// then one. Default 5, 10 s. Negative: never.
 	BreakAfter int
 	BreakFor   time.Duration
-	// OnListChanged is told that a list may have changed: "tools", "resources" or
+	// OnListChanged is called when a list may have changed: "tools", "resources" or
 	// "prompts". It must not block.
 	OnListChanged func(kind string)
-	// OnWarning is told what hurts no call. It must not block.
+	// OnWarning receives what hurts no call. It must not block.
 	OnWarning func(error)
 	// Explain tells more about the failure of a connection: when the next attempt may
 	// succeed (0: at once) and what the server's process said last. Nil: only what is
 	// in the error.
 	Explain func(error) (after time.Duration, stderr []string)
-	// CallersFault reports whether a connection could not be started because of the caller that it is for, which says nothing
-	// of the server: then only the calls of that owner fail. Nil: it never is.
+	// CallersFault reports whether a connection could not be started because of the caller that it is
+	// for, which says nothing of the server: then only the calls of that owner fail. Nil: it never is.
 	CallersFault func(error) bool
-	// Plain reports, for each error, whether callers are told nothing of the reason
+	// Plain reports, for each error, whether callers get nothing of the reason
 	// and of what Explain knows: only that the way to the server has failed. Nil:
 	// they are.
 	Plain func() bool
-	// Logger is told when the server is there for the first time, or again, and of
+	// Logger learns when the server is there for the first time, or again, and of
 	// starts and ends of connections at the level debug. Default: none.
 	Logger *slog.Logger
 }
@@ -235,8 +241,8 @@ func (u *Upstream) Describe(ctx context.Context, who Caller) (*mcp.ServerInfo, e
 	return info, nil
 }
 
-// Check pings the server over the connection that callers share who cannot be asked anything. It starts
-// one if there is none. Its error is about the way to the server.
+// Check pings the server over the connection that callers share who cannot be asked anything. It
+// starts one if there is none. Its error is about the way to the server.
 func (u *Upstream) Check(ctx context.Context) error {
 	_, err := u.Call(ctx, &Call{Method: spec.MethodPing, Idempotent: true})
 	if errors.As(err, new(*jsonrpc.Error)) && !errors.As(err, new(*wayError)) {
@@ -268,13 +274,14 @@ func (u *Upstream) Scope(who Caller) string {
 	key, lasting := u.pool.keyOf(&who, a, useLight)
 	u.mu.Unlock()
 	if !lasting {
-		return s // nothing lasts that could be told apart
+		return s // nothing lasts that could be distinguished
 	}
 	return s + key.group.Text() + key.client.Text()
 }
 
-// RootsFirst reports whether the server is of a legacy revision and asks for roots outside of calls:
-// requests that stand alone must say theirs. One that only asks during calls gets the answer then.
+// RootsFirst reports whether the server is of a legacy revision and asks for roots outside of
+// calls: requests that stand alone must say theirs. One that only asks during calls gets the answer
+// then.
 func (u *Upstream) RootsFirst() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

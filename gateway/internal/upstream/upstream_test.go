@@ -130,7 +130,7 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestModernIsOneConnection shows that a server that asks nothing by itself needs one.
+// TestModernIsOneConnection shows that a server that asks nothing on its own needs one.
 func TestModernIsOneConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, modern)
@@ -209,7 +209,7 @@ func TestServerErrors(t *testing.T) {
 	})
 }
 
-// TestIdleStop closes connections that nobody uses, and starts them again.
+// TestIdleStop closes unused connections, and starts them again.
 func TestIdleStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
@@ -242,7 +242,7 @@ func TestIdleStop(t *testing.T) {
 			t.Errorf("watched no more, but not closed: %+v", s)
 		}
 		if changed != 0 {
-			t.Errorf("%d changes of lists were told", changed)
+			t.Errorf("%d changes of lists were announced", changed)
 		}
 	})
 }
@@ -322,7 +322,7 @@ func TestLogAndProgress(t *testing.T) {
 	})
 }
 
-// TestNotes keeps what a slow caller is told up to a bound.
+// TestNotes keeps what is sent to a slow caller up to a bound.
 func TestNotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := newLab(t, legacy).upstream(Options{})
@@ -336,12 +336,12 @@ func TestNotes(t *testing.T) {
 		close(hold)
 		pc.waitDelivered()
 		if n < maxNotes || n > maxNotes+1 || int(u.Status().Dropped) != maxNotes+100-n {
-			t.Errorf("%d were told, %d dropped", n, u.Status().Dropped)
+			t.Errorf("%d were sent, %d dropped", n, u.Status().Dropped)
 		}
 	})
 }
 
-// TestDeadConnection fails each call on a connection that dies with an error of its own, and
+// TestDeadConnection fails each call on a connection that dies with its own error, and
 // makes those again that may be.
 func TestDeadConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -388,7 +388,7 @@ func TestDeadConnection(t *testing.T) {
 	})
 }
 
-// TestDeathIsNoticed also when nobody calls.
+// TestDeathIsNoticed also without a call.
 func TestDeathIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLab(t, legacy)
@@ -431,10 +431,13 @@ func TestBreaker(t *testing.T) {
 				t.Errorf("open: %+v", d)
 			}
 		}
-		if s := u.Status(); s.State != StateOpen || l.count() != 3 {
+		if s := u.Status(); s.State != StateOpen || s.Breaker != BreakerOpen || l.count() != 3 {
 			t.Errorf("%+v, %d starts", s, l.count())
 		}
 		<-time.After(10 * time.Second)
+		if s := u.Status(); s.Breaker != BreakerTrial {
+			t.Errorf("after the pause: %+v", s)
+		}
 		_, err := do(t.Context(), u, toolCall("which", "", Caller{}))
 		if d := dataOf(t, err, jsonrpc.Unavailable); d.RetryAfterMS != 0 || l.count() != 4 {
 			t.Errorf("the trial: %+v, %d starts", d, l.count())

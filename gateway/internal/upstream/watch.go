@@ -162,8 +162,8 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// fruitless reports whether there is no use in watching any longer: no client has been
-// told that it works, or the server refuses.
+// fruitless reports whether there is no use in watching any longer: no client was
+// notified that it works, or the server refuses.
 func (u *Upstream) fruitless(ctx context.Context, w *watch, err error) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -42,7 +42,7 @@ func TestWatch(t *testing.T) {
 				check(1, 1, 0)
 				l.child(1).end.Close()
 				<-time.After(time.Minute)
-				check(2, 2, 1) // what happened in the meantime nobody knows
+				check(2, 2, 1) // what happened in the meantime is not known
 				if n := l.count(); n != 2 {
 					t.Errorf("%d servers, want 2", n)
 				}
@@ -105,7 +105,7 @@ func TestListChanged(t *testing.T) {
 				l.child(1).server.RemoveTool("die")
 				<-time.After(time.Second)
 				if n := tools.Load(); n != 1 {
-					t.Errorf("%d changes were told, want 1", n)
+					t.Errorf("%d changes were announced, want 1", n)
 				}
 			})
 		})
