@@ -33,7 +33,7 @@ var templates embed.FS
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// The paths that a Handler serves, besides its assets below /page/.
+// The paths that a Handler serves, in addition to its assets below /page/.
 const (
 	pagePath   = "/"
 	statusPath = "/api/status"
@@ -44,7 +44,7 @@ const (
 // at /api/status. The page refers to them relatively, so it may be mounted below
 // another path with http.StripPrefix.
 type Handler struct {
-	// Origin says which pages and hosts may read besides those of the same
+	// Origin says which pages and hosts may read in addition to those of the same
 	// host. It must not be changed once the handler serves.
 	Origin origin.Policy
 
@@ -105,7 +105,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asOpened is the request as the origin policy shall see it. That somebody
+// asOpened is the request as the origin policy shall see it. That a proxy
 // follows a link of another site to the page is no attack: that site cannot
 // read it, and cannot show it in a frame.
 func asOpened(r *http.Request) *http.Request {

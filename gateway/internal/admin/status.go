@@ -17,9 +17,9 @@ type Status struct {
 
 	Sessions  int   `json:"sessions"`
 	InFlight  int   `json:"inFlight"`  // calls
-	Suspended int   `json:"suspended"` // calls that wait for an answer of whoever made them
-	Calls     int64 `json:"calls"`     // since the start
-	Errors    int64 `json:"errors"`    // calls of them that failed
+	Suspended int   `json:"suspended"` // calls that wait for an answer of their caller
+	Calls     int64 `json:"calls"`     // of clients, since the start
+	Errors    int64 `json:"errors"`    // calls of them that were refused, or answered by an error or a failed tool
 
 	Upstreams []UpstreamStatus `json:"upstreams"` // in the order of the configuration
 }
@@ -29,7 +29,7 @@ type UpstreamStatus struct {
 	Name     string `json:"name"`     // no two have the same
 	Target   string `json:"target"`   // its command or URL, without secrets
 	Profile  string `json:"profile"`  // "mcp" or what else it speaks
-	Lifetime string `json:"lifetime"` // whose a connection is: "shared", "principal", "session", "call"
+	Lifetime string `json:"lifetime"` // who has a connection: "shared", "principal", "session", "call"
 	// State is "idle", "starting", "up", "down", "open" (the circuit breaker is)
 	// or "disabled"; another one is shown as it is.
 	State    string    `json:"state"`
@@ -37,16 +37,16 @@ type UpstreamStatus struct {
 	Revision string    `json:"revision"`       // of MCP, "" until it is known
 	Server   string    `json:"server"`         // name and version, as it says itself
 
-	Lanes    int   `json:"lanes"`
-	Children int   `json:"children"` // processes
-	Restarts int   `json:"restarts"`
-	InFlight int   `json:"inFlight"`
-	Queued   int   `json:"queued"`
-	Calls    int64 `json:"calls"`
-	Errors   int64 `json:"errors"`
-	Retries  int64 `json:"retries"`
-	Garbage  int64 `json:"garbage"` // lines of children that were no messages
-	Dropped  int64 `json:"dropped"` // answers, questions and notices that nobody waited for
+	Connections int   `json:"connections"`
+	Children    int   `json:"children"` // processes
+	Restarts    int   `json:"restarts"`
+	InFlight    int   `json:"inFlight"`
+	Queued      int   `json:"queued"`
+	Calls       int64 `json:"calls"`
+	Errors      int64 `json:"errors"`
+	Retries     int64 `json:"retries"`
+	Garbage     int64 `json:"garbage"` // lines of children that were no messages
+	Dropped     int64 `json:"dropped"` // answers, questions and notices that belong to no call
 
 	P50 time.Duration `json:"-"` // as p50Ms; 0: not known yet
 	P99 time.Duration `json:"-"` // as p99Ms

@@ -103,7 +103,7 @@ func newView(s *Status, now time.Time, known string) *view {
 		}
 	}
 	v.States = countStates(states)
-	// What needs somebody's eye comes first, the rest in the order of the upstreams.
+	// What needs attention comes first, the rest in the order of the upstreams.
 	slices.SortStableFunc(v.Tools, func(a, b toolView) int {
 		return first(b.Blocked != "") - first(a.Blocked != "")
 	})

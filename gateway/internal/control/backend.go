@@ -11,9 +11,11 @@ const (
 	maxBody  = 64 << 10
 )
 
-// A Backend is the gateway that the requests are about. An error that is a [*Problem] is the answer.
+// A Backend is the gateway that the requests are about. An error that is a [*Problem] is the
+// answer.
 type Backend interface { //nolint:interfacebloat // a method for each operation
 	Overview(ctx context.Context) *Overview
+	Cluster(ctx context.Context) *Cluster
 	Upstreams(ctx context.Context) *Upstreams
 	Upstream(ctx context.Context, name string) (*UpstreamDetails, error)
 	Restart(ctx context.Context, name string, o *Restart) (*Upstream, error)
@@ -25,6 +27,7 @@ type Backend interface { //nolint:interfacebloat // a method for each operation
 	LogLevel(ctx context.Context) (*LogLevel, error)
 	SetLogLevel(ctx context.Context, to *LogLevel) (*LogLevel, error)
 	Reload(ctx context.Context) (*Reloaded, error)
+	Dump(ctx context.Context) (*Dumped, error)
 	Pins(ctx context.Context) (*Pins, error)
 	PinChanges(ctx context.Context, name string) (*PinChanges, error)
 	AcceptPins(ctx context.Context, name string, o *AcceptPins) (*PinChanges, error)
@@ -37,7 +40,8 @@ type Access interface {
 	Hosts() []string
 	// Read returns why a request may read nothing. Nil: it may.
 	Read(r *http.Request) *Problem
-	// Begin decides about a change and writes the decision down. done is to be called with what came of it.
+	// Begin decides about a change and writes the decision down. done is to be called with what came
+	// of it.
 	Begin(r *http.Request, c *Change) (done func(error), refused *Problem)
 	// Refuse writes down that a change is refused.
 	Refuse(r *http.Request, c *Change, p *Problem)

@@ -13,7 +13,8 @@ import (
 
 type object = map[string]any
 
-// describe makes the OpenAPI document of the routes. It panics when a type of the table has no schema, which a test finds.
+// describe makes the OpenAPI document of the routes. It panics when a type of the table has no
+// schema, which a test finds.
 func describe() []byte {
 	set := schema.NewSet("#/components/schemas/")
 	paths := object{}

@@ -32,6 +32,11 @@ var routes = []*route{
 		run: func(b Backend, r *request) (any, error) { return b.Overview(r.Context()), nil },
 	},
 	{
+		method: http.MethodGet, path: "/cluster", id: "getCluster", summary: "The nodes that share state, and what they share",
+		out: reflect.TypeFor[Cluster](),
+		run: func(b Backend, r *request) (any, error) { return b.Cluster(r.Context()), nil },
+	},
+	{
 		method: http.MethodGet, path: "/upstreams", id: "listUpstreams", summary: "The upstreams and their states", out: reflect.TypeFor[Upstreams](),
 		run: func(b Backend, r *request) (any, error) { return b.Upstreams(r.Context()), nil },
 	},
@@ -89,7 +94,7 @@ var routes = []*route{
 	},
 	{
 		method: http.MethodPut, path: "/log-level", change: "log-level", id: "setLogLevel", summary: "Set from which level on lines are logged",
-		about: "It holds until it is set again or the gateway starts again.",
+		about: "It holds until it is set again or the gateway starts again. What is left out stays as it is.",
 		in:    reflect.TypeFor[LogLevel](), out: reflect.TypeFor[LogLevel](),
 		run: func(b Backend, r *request) (any, error) {
 			var to LogLevel
@@ -108,6 +113,17 @@ var routes = []*route{
 				return nil, err
 			}
 			return b.Reload(r.Context())
+		},
+	},
+	{
+		method: http.MethodPost, path: "/capture/dump", change: "dump-capture", id: "dumpCapture", summary: "Write what the flight recorder has to a file",
+		about: "The file is a capture on the machine of the gateway: farcall view shows it. It has names, ids, sizes, times and outcomes, unless the key capture says more.",
+		in:    reflect.TypeFor[Nothing](), out: reflect.TypeFor[Dumped](),
+		run: func(b Backend, r *request) (any, error) {
+			if err := r.decode(&Nothing{}); err != nil {
+				return nil, err
+			}
+			return b.Dump(r.Context())
 		},
 	},
 	{

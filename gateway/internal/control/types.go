@@ -12,10 +12,29 @@ type Overview struct {
 	Sessions  int            `json:"sessions" doc:"sessions of MCP, of all callers"`
 	InFlight  int            `json:"inFlight" doc:"calls under way"`
 	Suspended int            `json:"suspended" doc:"calls that wait for an answer of their client"`
-	Calls     int64          `json:"calls" doc:"calls since the start"`
-	Errors    int64          `json:"errors" doc:"calls that failed, since the start"`
+	Calls     int64          `json:"calls" doc:"calls of clients since the start"`
+	Errors    int64          `json:"errors" doc:"calls of clients that were refused, or answered by an error or a failed tool, since the start"`
 	Upstreams map[string]int `json:"upstreams" doc:"how many upstreams are in each state"`
 	Caller    string         `json:"caller,omitempty" doc:"the principal who asks; absent without a guard"`
+}
+
+// A Cluster is what gateways share.
+type Cluster struct {
+	Engine string    `json:"engine,omitempty" doc:"that has what is shared; absent: nothing is shared"`
+	Node   string    `json:"node,omitempty" doc:"this gateway"`
+	Size   int       `json:"size,omitempty" doc:"how many nodes are configured; absent: that is not known"`
+	Nodes  []Node    `json:"nodes" doc:"that are present, this one included, by name"`
+	Lost   time.Time `json:"lost,omitzero" doc:"since when the store does not decide; absent: it does"`
+	Reason string    `json:"reason,omitempty" doc:"why it does not"`
+	Shared []string  `json:"shared" doc:"by all nodes"`
+	Own    []string  `json:"own" doc:"what each node has for itself"`
+}
+
+// A Node is one of the gateways that share state.
+type Node struct {
+	Name    string    `json:"name"`
+	Version string    `json:"version"`
+	Since   time.Time `json:"since" doc:"when it started"`
 }
 
 // An Upstream is one server behind the gateway.
@@ -34,8 +53,8 @@ type Upstream struct {
 	Restarts    int       `json:"restarts" doc:"processes that replaced one which had ended unexpectedly"`
 	InFlight    int       `json:"inFlight" doc:"calls under way, those that are being drained included"`
 	Queued      int       `json:"queued" doc:"calls that wait for a connection"`
-	Calls       int64     `json:"calls"`
-	Errors      int64     `json:"errors"`
+	Calls       int64     `json:"calls" doc:"calls that were made to it"`
+	Errors      int64     `json:"errors" doc:"calls that it did not answer, or that got no connection to it"`
 	P50         float64   `json:"p50Ms" doc:"median latency in milliseconds; 0: not known"`
 	P99         float64   `json:"p99Ms"`
 	LastError   string    `json:"lastError,omitempty"`
@@ -81,12 +100,18 @@ type Sessions struct {
 
 // A LogLevel is from which level on lines are logged.
 type LogLevel struct {
-	Level string `json:"level" enum:"debug,info,warn,error"`
+	Level      string            `json:"level,omitempty" enum:"debug,info,warn,error"`
+	Components map[string]string `json:"components,omitempty" doc:"the levels of those components that have their own; to set one to default removes it"`
 }
 
 // Reloaded is what has come of a reload.
 type Reloaded struct {
 	Changes []string `json:"changes" doc:"the keys that have changed"`
+}
+
+// Dumped is what the flight recorder has written.
+type Dumped struct {
+	File string `json:"file" doc:"the capture, on the machine of the gateway"`
 }
 
 // Pins are what is pinned.
@@ -107,7 +132,7 @@ type PinChange struct {
 	What string `json:"what" doc:"tool, prompt, resource, template or server"`
 	Name string `json:"name" doc:"as the upstream has it: any text"`
 	Kind string `json:"kind" doc:"added, removed, changed or invalid"`
-	Diff string `json:"diff" doc:"what differs, a line each: - is pinned, + is said now"`
+	Diff string `json:"diff" doc:"what differs, a line each: - is pinned, + is listed now"`
 }
 
 // PinChanges are all that differ, of one upstream.

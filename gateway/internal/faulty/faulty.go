@@ -17,7 +17,7 @@
 //	flood-stderr N   writes N lines to standard error (default 10,000) before each answer of tools/call
 //	binary-stderr    writes NUL, escapes and a very long line there, once
 //	fork             starts a child that sleeps, ignores signals and says {"pid":N} as params of the notification "test/forked"
-//	fork-away        the same in a session of its own
+//	fork-away        the same in its own session
 //	fork-daemon      the same, and the process between them has exited
 //	fork-free        the same as fork-away, with nothing in its environment
 //	fork-bare        the same as fork, with nothing in its environment
@@ -100,7 +100,7 @@ type server struct {
 	in     *bufio.Reader
 	header bool
 
-	mu   sync.Mutex // held by whoever writes
+	mu   sync.Mutex // held by the goroutine that writes
 	held []byte     // the id of a call that is answered late
 	asks map[string][]byte
 	n    int
@@ -223,7 +223,7 @@ func (s *server) read() ([]byte, error) {
 	return body, err //nolint:wrapcheck // an end
 }
 
-// send writes a message; where that fails, nobody is there any more.
+// send writes a message; where that fails, the client is gone.
 func (s *server) send(message []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

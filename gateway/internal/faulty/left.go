@@ -87,7 +87,7 @@ func NoneLeft() (left []Process) {
 }
 
 // inspect reads /proc/PID/stat: the name stands between the first and the last
-// parenthesis, and may have some of its own.
+// parenthesis, and may have some itself.
 func inspect(pid int) (p Process, state string, ok bool) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')

@@ -86,7 +86,7 @@ func (s *server) call(id, params []byte) {
 		s.held = append([]byte(nil), id...)
 		return
 	case "wrong-id":
-		s.answer([]byte(`"nobody's"`), text("wrong"))
+		s.answer([]byte(`"unknown"`), text("wrong"))
 		s.answer([]byte(`999999`), text("wrong"))
 	case "roots":
 		said = ""

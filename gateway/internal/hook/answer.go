@@ -20,7 +20,8 @@ type answer struct {
 	value  jsonrpc.Raw // the changed arguments, or the changed result; nil: nothing is changed
 }
 
-// parse reads the answer of a hook whose value has the name member. Every error is a failure of the hook.
+// parse reads the answer of a hook with a value that has the name member. Every error is a failure
+// of the hook.
 func parse(b []byte, member string) (a answer, err error) {
 	if at, fault := scan.Text(b, maxDepth); fault != scan.OK {
 		return a, fmt.Errorf("the answer is no JSON: %v at byte %d", fault, at)

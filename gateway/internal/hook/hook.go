@@ -1,7 +1,8 @@
 // Package hook answers one question: what does another program say about a call?
 //
-// A [Hook] is asked before a call or after it, over HTTP or by running a command. It gets JSON, and answers with a
-// decision and, perhaps, with changed arguments or a changed result. Whatever else it does is a failure.
+// A [Hook] is asked before a call or after it, over HTTP or by running a command. It gets JSON, and
+// answers with a decision and, perhaps, with changed arguments or a changed result. Whatever else
+// it does is a failure.
 package hook
 
 import (
@@ -33,7 +34,8 @@ type Options struct {
 	Name string
 	// After: it is asked about results.
 	After bool
-	// Command returns a program and its arguments, and Env is its whole environment; nil: the hook is at URL.
+	// Command returns a program and its arguments, and Env is its whole environment; nil: the hook is
+	// at URL.
 	Command func() []string
 	Env     []string
 	// URL gets a POST with Header, by Client, which must follow no redirect.
@@ -86,7 +88,7 @@ func (h *Hook) failed() Outcome {
 
 // A Call is what a hook learns of a call.
 type Call struct {
-	Owner                             owner.Key // whose places it takes; the hook does not learn it
+	Owner                             owner.Key // the owner of the places that it takes; the hook does not learn it
 	Upstream, Tool, Revision, Session string
 	Method, Kind, Issuer, ID          string // of the principal; without a Method there is none
 	TraceParent, TraceState           string
@@ -122,7 +124,8 @@ var errBusy = errors.New("too many calls wait for the hook")
 
 // Ask asks the hook about a call. The error is that of the context, when the caller has gone.
 //
-// A call for which there is no place in time is refused even if the hook is open: else a flood of calls would turn it off.
+// A call for which there is no place in time is refused even if the hook is open: else a flood of
+// calls would turn it off.
 func (h *Hook) Ask(ctx context.Context, c *Call) (Verdict, error) {
 	began := time.Now()
 	limited, cancel := context.WithTimeout(ctx, h.opts.Timeout)
@@ -179,9 +182,13 @@ func (h *Hook) ask(ctx context.Context, c *Call) (answer, error) {
 	return parse(b, h.member())
 }
 
-// take waits for a place. Owners share the places: one that takes many leaves room for others.
+// take waits for a place. Owners share the places: one that takes many leaves room for others. A
+// place that is free when the time is over comes too late: the hook was not asked, and has not failed.
 func (h *Hook) take(ctx context.Context, o owner.Key) (*share.Holder, error) {
 	for {
+		if ctx.Err() != nil {
+			return nil, errBusy
+		}
 		h.mu.Lock()
 		place, denied := h.places.Take(share.Bounds{Total: h.opts.MaxInFlight}, o, 0)
 		given := h.given

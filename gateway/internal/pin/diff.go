@@ -63,7 +63,7 @@ func (d *differ) values(path string, was, now []byte) {
 	}
 }
 
-// parts writes what differs inside of two values, if that can be said.
+// parts writes what differs inside of two values, if that can be described.
 func (d *differ) parts(path string, was, now []byte) bool {
 	switch first := was[0]; {
 	case first != now[0]:

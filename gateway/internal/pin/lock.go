@@ -27,7 +27,7 @@ const (
 	Templates = "templates"
 )
 
-// ids are the members by which the items of a list are told apart. A file has no other lists.
+// ids are the members by which the items of a list are distinguished. A file has no other lists.
 var ids = map[string]string{Server: "name", Tools: "name", Prompts: "name", Resources: "uri", Templates: "uriTemplate"}
 
 // A Lock is the content of a farcall.lock: the lists of upstreams as they were
@@ -257,8 +257,8 @@ func Load(path string) (*Lock, error) {
 }
 
 // Parse reads what Bytes has written, and what version 1 has: the tools of each source, by six of
-// their members. Such a file accepts no more than it says: a tool with other members differs from it,
-// and nothing else is pinned.
+// their members. Such a file accepts no more than it says: a tool with other members differs from
+// it, and nothing else is pinned.
 func Parse(data []byte) (*Lock, error) {
 	if end, f := scan.Text(data, maxDepth+8); f != scan.OK {
 		return nil, fmt.Errorf("line %d: %v", 1+bytes.Count(data[:end], []byte{'\n'}), f)

@@ -19,7 +19,7 @@ type Admission func(method string, params jsonrpc.Raw) (done func(result jsonrpc
 
 // screen asks about every request and notification of the frame at hand, and returns what
 // may go on of it: nil when there is nothing. What may not is answered, or dropped, and so
-// is what another reader might take for a call although it is none.
+// is what another reader might take for a call although it is not one.
 func (f *front) screen(frame []byte) ([]byte, error) {
 	var answers [][]byte
 	all := f.batch.Messages
@@ -62,7 +62,7 @@ func (f *front) ask(m *jsonrpc.Message) (done func(jsonrpc.Raw, error), refused 
 	switch {
 	case disguised(m.Raw):
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the names of members are case-sensitive"}
-	case m.Kind == jsonrpc.Response && !f.admitted: // to whom nobody was connected
+	case m.Kind == jsonrpc.Response && !f.admitted: // no client was connected
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: nothing was asked"}
 	case m.Kind == jsonrpc.Response:
 		return nil, nil

@@ -22,7 +22,7 @@ const attempts = 3
 // passed on when the caller asks for it, and a trace context always; of other
 // members of the message that JSON-RPC does not define nothing is known here. What
 // the upstream asks or notifies reaches the caller from an Exchanger, for that
-// belongs to a call; over a shared connection nobody can tell whose it is:
+// belongs to a call; over a shared connection its call is not known:
 // requests are answered with -32601, notifications dropped. So is a notification
 // that cancels: its id means nothing here. A call is cancelled by its context.
 //
@@ -96,7 +96,7 @@ func (u *Upstream) lineOf(ctx context.Context) (*line, error) {
 
 func (u *Upstream) done(l *line) {
 	if u.opts.Lifetime == "call" {
-		u.work.Go(l.close) // whoever calls is booked
+		u.work.Go(l.close) // anyone who calls is booked
 	}
 }
 
@@ -116,8 +116,9 @@ func (u *Upstream) call(ctx, front context.Context, req *farcall.Request) (jsonr
 		result, err := u.over(ctx, front, l, req)
 		sent := l.tap.writes.Load() != mark
 		if errors.Is(err, farcall.ErrClosed) {
+			// The end of a child is known to the writing or the reading, whichever found it out first.
 			if cause := l.tap.cause(); cause != nil {
-				err = fmt.Errorf("%w: %w", farcall.ErrClosed, cause)
+				err = fmt.Errorf("%w: %w", err, cause)
 			}
 		}
 		u.done(l)
@@ -135,7 +136,7 @@ func (u *Upstream) explain(ctx, front context.Context, err error, sent bool) err
 	case errors.As(err, &wire):
 		return farcall.PassOn(err) // the upstream's
 	case front.Err() != nil:
-		return front.Err() // nobody waits
+		return front.Err() // no caller waits
 	case u.ctx.Err() != nil:
 		return u.failure(errShuttingDown, sent)
 	case ctx.Err() != nil:
@@ -210,7 +211,7 @@ func (u *Upstream) outcome(ctx context.Context, err error) {
 // frontKey is where the context of an exchange holds that of its caller.
 type frontKey struct{}
 
-// asked answers what the upstream asks, or passes it on to whoever it concerns.
+// asked answers what the upstream asks, or passes it on to the one that it concerns.
 func (u *Upstream) asked(ctx context.Context, req *farcall.Request) (any, error) {
 	front, _ := ctx.Value(frontKey{}).(context.Context)
 	switch {

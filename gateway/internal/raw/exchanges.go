@@ -31,7 +31,7 @@ type exchanges struct {
 	calls  map[string]context.CancelCauseFunc // by the id, of those that are alone in their frame
 }
 
-// errCancelled ends an exchange whose call was cancelled.
+// errCancelled ends an exchange with a call that was cancelled.
 var errCancelled = errors.New("raw: the client has cancelled the call")
 
 // exchanges carries a connection to an Exchanger.
@@ -160,7 +160,7 @@ func (x *exchanges) cancelled() bool {
 	return true
 }
 
-// notify sends a frame that nobody answers, and waits until it has arrived.
+// notify sends a frame that has no answer, and waits until it has arrived.
 func (x *exchanges) notify(ctx context.Context, frame []byte) {
 	ctx, cancel := context.WithTimeout(farcall.WithTrace(ctx, traceOf(&x.batch)), x.u.opts.Timeout)
 	defer cancel()
@@ -212,7 +212,7 @@ func (x *exchanges) exchange(ctx context.Context, frame []byte) error {
 			return nil
 		}
 		if err := x.write(answer); err != nil {
-			_ = x.t.Close() // there is nobody to answer
+			_ = x.t.Close() // the caller is gone
 			return err
 		}
 		return nil

@@ -35,7 +35,8 @@ func (e *tooEarlyError) Error() string {
 
 func (e *tooEarlyError) Unwrap() error { return e.err }
 
-// A HeldError is what Options.Dial fails with when the upstream takes no calls. Its text follows the name of the upstream.
+// A HeldError is what Options.Dial fails with when the upstream takes no calls. Its text follows
+// the name of the upstream.
 type HeldError string
 
 func (e HeldError) Error() string { return "raw: the upstream " + string(e) }
@@ -92,7 +93,8 @@ func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
 	return e
 }
 
-// sentData says whether the upstream may have seen a call, and otherwise whether it is worth trying again.
+// sentData says whether the upstream may have seen a call, and otherwise whether it is worth trying
+// again.
 func sentData(sent, again bool) string {
 	if sent {
 		return `,"sent":"unknown","retryable":false`
@@ -113,8 +115,9 @@ func explain(err error) (after time.Duration, stderr []string) {
 	return 0, stderr
 }
 
-// comeBack returns when a server over HTTP that has not begun a call wants it again, by the status 503 or 429 with
-// Retry-After (RFC 9110, section 15.6.4; RFC 6585, section 4). 0: it says nothing of the kind.
+// comeBack returns when a server over HTTP that has not begun a call wants it again, by the status
+// 503 or 429 with Retry-After (RFC 9110, section 15.6.4; RFC 6585, section 4). 0: it says nothing
+// of the kind.
 func comeBack(err error) time.Duration {
 	if status := new(httprpc.StatusError); errors.As(err, &status) &&
 		(status.Code == http.StatusServiceUnavailable || status.Code == http.StatusTooManyRequests) {

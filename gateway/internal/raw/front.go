@@ -21,7 +21,7 @@ var (
 	errTooLarge = errors.New("raw: the message is too large")
 )
 
-// newDecoder accepts all that might be JSON-RPC to somebody.
+// newDecoder accepts all that might be JSON-RPC to a peer.
 func newDecoder() jsonrpc.Decoder { return jsonrpc.Decoder{MaxDepth: maxDepth, AcceptV1: true} }
 
 // letGo forgets a frame that is large: a batch holds on to the last one, and the
@@ -169,7 +169,7 @@ func (f *front) answer(answers [][]byte, array bool) error {
 
 // fail answers calls that the upstream has not answered and never will, in their
 // order. It may find that the client has gone, too.
-func (f *front) fail(left []*flight, e *jsonrpc.Error) {
+func (f *front) fail(left []*openCall, e *jsonrpc.Error) {
 	defer f.track.settle(len(left))
 	for len(left) > 0 {
 		g := left[0].frame
@@ -187,7 +187,7 @@ func (f *front) fail(left []*flight, e *jsonrpc.Error) {
 	}
 }
 
-// answered takes the calls that a frame of the upstream answers out of the books
+// answered takes the calls that a frame of the upstream answers out of the table
 // and returns how many to settle once it has gone out. pass is false for a frame
 // that is no message to anybody.
 func (f *front) answered(b *jsonrpc.Batch) (calls int, pass bool) {
@@ -197,7 +197,7 @@ func (f *front) answered(b *jsonrpc.Batch) (calls int, pass bool) {
 			pass = true
 			continue
 		}
-		c := f.track.landed(m.ID)
+		c := f.track.answered(m.ID)
 		if c == nil {
 			// Late, or twice, or to an id that is not tracked; or it is a call that is
 			// not quite valid. The client may know better.
@@ -220,12 +220,16 @@ func (f *front) answered(b *jsonrpc.Batch) (calls int, pass bool) {
 	return calls, pass
 }
 
-func (f *front) record(c *flight, code jsonrpc.Code, err error, response jsonrpc.Raw) {
+func (f *front) record(c *openCall, code jsonrpc.Code, err error, response jsonrpc.Raw) {
 	if f.u.opts.OnRecord == nil {
 		return
 	}
 	id, _ := jsonrpc.ParseID(jsonrpc.Raw(c.id)) // it was one
-	f.u.opts.OnRecord(f.ctx, farcall.Record{
+	ctx := f.ctx
+	if c.parent != "" {
+		ctx = farcall.WithTrace(ctx, farcall.Trace{Parent: c.parent})
+	}
+	f.u.opts.OnRecord(ctx, farcall.Record{
 		ID: id, Method: c.method, Code: code, Err: err, Latency: time.Since(c.began),
 		BytesIn: c.size, BytesOut: len(response), Response: response, Batch: c.frame.array,
 	})

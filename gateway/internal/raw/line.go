@@ -36,7 +36,7 @@ func (u *Upstream) dial(ctx context.Context) (t farcall.Transport, end func(), e
 		if errors.Is(context.Cause(ctx), errDialTimeout) {
 			err = fmt.Errorf("%w: %w", errDialTimeout, err)
 		}
-		if ctx.Err() == nil || errors.Is(err, errDialTimeout) { // and not because nobody wants it any more
+		if ctx.Err() == nil || errors.Is(err, errDialTimeout) { // and not because it is no longer needed
 			after, _ := u.opts.Explain(err)
 			u.reconnect.failed(err, after)
 			u.health.set("down", err)
@@ -114,7 +114,7 @@ func (u *Upstream) lost(l *line) {
 		u.reconnect.failed(err, 0)
 	}
 	u.health.set("down", err)
-	u.work.Go(l.close) // whoever has found it is booked
+	u.work.Go(l.close) // anyone who has found it is booked
 }
 
 // redial makes the shared line.
@@ -153,7 +153,7 @@ func newTap(u *Upstream, t farcall.Transport) *tap {
 	return p
 }
 
-// tryTap is a tap whose writes can be tried without blocking.
+// tryTap is a tap with writes that can be tried without blocking.
 type tryTap struct {
 	*tap
 	try farcall.TryWriter
@@ -234,7 +234,7 @@ func (t *tap) cause() error {
 
 const progressMethod = "$/progress"
 
-// progressed hands progress to whoever has the token.
+// progressed hands progress to the one that has the token.
 func (t *tap) progressed(m *jsonrpc.Message) bool {
 	if string(m.Method) != progressMethod {
 		return false

@@ -25,7 +25,7 @@ const (
 // Pipe carries a connection, which it closes in the end. It returns when either
 // end has closed, nil when the client has, and when the context ends.
 //
-// Frames go on as they came, in their order, over a connection of their own
+// Frames go on as they came, in their order, over their own connection
 // (but see Options.Lifetime). What is no JSON, or too large, is answered and not
 // sent on. When the client sends no more, its calls are given 10 s; then the
 // upstream's connection is closed. When the upstream ends, the calls that it has
@@ -48,7 +48,7 @@ func (u *Upstream) Pipe(ctx context.Context, t farcall.Transport) error {
 	defer u.leave(p)
 	defer context.AfterFunc(u.ctx, cancel)()
 	closed := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() { defer close(closed); p.close() }) //nolint:contextcheck // it closes, and waits for nobody
+	stop := context.AfterFunc(ctx, func() { defer close(closed); p.close() }) //nolint:contextcheck // it closes, and does not wait
 	defer func() {
 		p.close()
 		if !stop() {
@@ -237,7 +237,7 @@ func (p *pipe) up(ctx context.Context) error {
 // errUnasked is why nothing is connected before a call may pass.
 var errUnasked = errors.New("raw: nothing was asked yet")
 
-// toServer gives the upstream up when it does not read: nobody would notice that
+// toServer gives the upstream up when it does not read: no reader would notice that
 // the client has gone.
 func (p *pipe) toServer(frames ...[]byte) error {
 	if p.watch == nil {
@@ -337,7 +337,8 @@ func (p *pipe) downward(ctx context.Context, server farcall.Transport) (err erro
 	}
 }
 
-// standIn returns an answer with the id of one that was not read, nil when it was none or its id is not known.
+// standIn returns an answer with the id of one that was not read, nil when it was no answer or its
+// id is not known.
 func standIn(begins []byte) []byte {
 	f := beginning.Of(begins)
 	if !f.Answer || f.Batch || f.ID.IsAbsent() || f.ID.IsNull() {

@@ -88,7 +88,7 @@ func (q *progress) next() (value jsonrpc.Raw, more bool) {
 	return value, true
 }
 
-// pump passes the values on to the caller whose context it is.
+// pump passes the values on to the caller with that context.
 func (q *progress) pump(front context.Context) {
 	for {
 		value, more := q.next()

@@ -16,7 +16,7 @@
 // # Failures
 //
 // A call that cannot be answered because of the upstream gets an error of the
-// code -32008 (unavailable), -32009 (timeout) or -32010 (overloaded), whose data
+// code -32008 (unavailable), -32009 (timeout) or -32010 (overloaded); the data
 // is
 //
 //	{"upstream":"eth","sent":"no","retryable":true,"retryAfterMs":250,"stderr":["…"]}
@@ -53,8 +53,8 @@ type Options struct {
 	// Exchanger is an upstream without connections, such as one over HTTP. The
 	// Upstream closes it.
 	Exchanger farcall.Exchanger
-	// Lifetime says who has a connection of its own: "session", each that is
-	// piped; "shared", nobody; "call", each call of ServeRPC as well. Default
+	// Lifetime says who has its own connection: "session", each that is
+	// piped; "shared", none; "call", each call of ServeRPC as well. Default
 	// "session". It means nothing with an Exchanger.
 	Lifetime string
 	// MaxMessage bounds a piped message in either direction, in bytes. Default:
@@ -69,7 +69,7 @@ type Options struct {
 	// frame may take to be read by the upstream. Calls over piped connections have
 	// none. Default 60 s.
 	Timeout time.Duration
-	// Plain reports, for each error, whether callers are told nothing of what Explain
+	// Plain reports, for each error, whether callers get nothing of what Explain
 	// knows of a child. Nil: they are.
 	Plain func() bool
 	// Explain tells more about why a connection could not be made or has ended: when
@@ -79,13 +79,13 @@ type Options struct {
 	// Admit is called once for each pipe, with its context, and returns what is asked
 	// about everything that the client sends, before it goes on. A message that is not
 	// valid is refused then, and nothing is connected before something may go on. Calls
-	// of ServeRPC are asked about by whoever serves them. Nil: all may pass.
+	// of ServeRPC are asked about by the one that serves them. Nil: all may pass.
 	Admit func(context.Context) Admission
-	// Logger takes what concerns nobody's call. Default: nothing is logged.
+	// Logger takes what concerns no call. Default: nothing is logged.
 	Logger *slog.Logger
-	// OnRecord is called for each piped call that was answered, with the context of
-	// its pipe, by whoever has read the answer. Request is nil. It must not keep the
-	// slices. Calls of ServeRPC are recorded by whoever serves them. Default none.
+	// OnRecord is called for each piped call that was answered, with the context of its pipe and the
+	// trace of its message, by the one that has read the answer. Request is nil. It must not keep the
+	// slices. Calls of ServeRPC are recorded by the one that serves them. Default none.
 	OnRecord func(context.Context, farcall.Record)
 }
 

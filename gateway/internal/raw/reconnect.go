@@ -14,9 +14,9 @@ const (
 	// steadyTime is how long a shared connection must have lived for its end not
 	// to count as a failure to connect.
 	steadyTime = 10 * time.Second
-	// patience is how long a call waits for the next attempt. When that is further
+	// retryWait is how long a call waits for the next attempt. When that is further
 	// away, the call fails at once.
-	patience = time.Second
+	retryWait = time.Second
 )
 
 // reconnect says when the next attempt to connect may be made.
@@ -55,7 +55,7 @@ func (r *reconnect) wait(ctx context.Context) error {
 	switch {
 	case d <= 0:
 		return nil
-	case d > patience:
+	case d > retryWait:
 		return &tooEarlyError{after: d, err: err}
 	}
 	t := time.NewTimer(d)

@@ -1,6 +1,7 @@
 package raw
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"slices"
@@ -24,35 +25,36 @@ var errForgotten = errors.New("raw: too many later calls are under way")
 
 // tracker knows which calls of a connection have no answer yet. An id is found
 // however it is written (1, 1.0, "a", "\u0061"), because some peers write it
-// anew.
+// again.
 type tracker struct {
 	meter *meter
 
 	mu         sync.Mutex
-	young, old map[string]*flight // by key
-	open       int                // calls that are not answered, or whose answers are not settled
-	last       uint64             // number of the last call
-	ended      error              // why there shall be no more calls
-	idle       chan struct{}      // closed when nothing is open; nil when nobody waits
-	key        []byte             // scratch
+	young, old map[string]*openCall // by key
+	open       int                  // calls that are not answered, or with answers that are not settled
+	last       uint64               // number of the last call
+	ended      error                // why there shall be no more calls
+	idle       chan struct{}        // closed when nothing is open; nil when no goroutine waits
+	key        []byte               // scratch
 }
 
-// flight is a call that is under way.
-type flight struct {
-	id      string // as it was written
-	version jsonrpc.Version
-	method  string
-	frame   *group
-	size    int
-	number  uint64
-	began   time.Time
-	landed  bool
-	next    *flight                  // another call with the same id
-	done    func(jsonrpc.Raw, error) // of its admission; nil when it is over, or there was none
+// openCall is a call that is in flight.
+type openCall struct {
+	id       string // as it was written
+	version  jsonrpc.Version
+	method   string
+	frame    *group
+	size     int
+	number   uint64
+	began    time.Time
+	answered bool
+	next     *openCall                // another call with the same id
+	parent   string                   // the traceparent of the message, "": it has none
+	done     func(jsonrpc.Raw, error) // of its admission; nil when it is over, or there was none
 }
 
-// finish ends the admission of a call that was taken out of the books.
-func (f *flight) finish(result jsonrpc.Raw, err error) {
+// finish ends the admission of a call that was taken out of the table.
+func (f *openCall) finish(result jsonrpc.Raw, err error) {
 	if f.done != nil {
 		f.done(result, err)
 		f.done = nil
@@ -62,7 +64,7 @@ func (f *flight) finish(result jsonrpc.Raw, err error) {
 // group is the calls of one frame.
 type group struct {
 	array bool
-	calls []flight
+	calls []openCall
 }
 
 // add tracks the calls in a frame; the group is nil when there are none. It fails
@@ -78,7 +80,7 @@ func (t *tracker) add(b *jsonrpc.Batch, methods bool, asked []func(jsonrpc.Raw, 
 	if n == 0 {
 		return nil, nil //nolint:nilnil // no calls, no group
 	}
-	g := &group{array: b.Array, calls: make([]flight, 0, n)}
+	g := &group{array: b.Array, calls: make([]openCall, 0, n)}
 	now := time.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -90,10 +92,10 @@ func (t *tracker) add(b *jsonrpc.Batch, methods bool, asked []func(jsonrpc.Raw, 
 		if !wantsAnswer(m) || len(m.ID.Raw()) > trackedID {
 			continue
 		}
-		g.calls = append(g.calls, flight{id: string(m.ID.Raw()), version: m.Version, frame: g, size: len(m.Raw), began: now})
+		g.calls = append(g.calls, openCall{id: string(m.ID.Raw()), version: m.Version, frame: g, size: len(m.Raw), began: now})
 		f := &g.calls[len(g.calls)-1]
 		if methods {
-			f.method = string(m.Method)
+			f.method, f.parent = string(m.Method), parentOf(m)
 		}
 		if len(asked) > 0 {
 			f.done, asked[i] = asked[i], nil
@@ -103,13 +105,29 @@ func (t *tracker) add(b *jsonrpc.Batch, methods bool, asked []func(jsonrpc.Raw, 
 	return g, nil
 }
 
+// parentOf returns the traceparent of a message, as it stands there or in the _meta of its params.
+func parentOf(m *jsonrpc.Message) string {
+	const name, longest = "traceparent", 256
+	if !bytes.Contains(m.Raw, []byte(name)) {
+		return ""
+	}
+	raw := m.Member(name)
+	if raw == nil {
+		raw = scan.Member(scan.Member(m.Params, "_meta"), name)
+	}
+	if len(raw) < 2 || len(raw) > longest || raw[0] != '"' {
+		return ""
+	}
+	return string(scan.Unquote(raw))
+}
+
 // wantsAnswer reports whether a message is a call. One that is not valid has an
 // answer as well, when it has an id.
 func wantsAnswer(m *jsonrpc.Message) bool {
 	return m.Kind == jsonrpc.Request || m.Kind == jsonrpc.Invalid && !m.ID.IsAbsent() && !m.ID.IsNull()
 }
 
-func (t *tracker) put(f *flight, id jsonrpc.ID) {
+func (t *tracker) put(f *openCall, id jsonrpc.ID) {
 	if len(t.young) >= trackedCalls/2 {
 		for _, f := range t.old {
 			for ; f != nil; f = f.next {
@@ -121,7 +139,7 @@ func (t *tracker) put(f *flight, id jsonrpc.ID) {
 		t.old, t.young = t.young, nil
 	}
 	if t.young == nil {
-		t.young = map[string]*flight{}
+		t.young = map[string]*openCall{}
 	}
 	t.key = appendKey(t.key[:0], id.Raw())
 	key := f.id
@@ -159,16 +177,16 @@ func numberID(raw jsonrpc.Raw) jsonrpc.ID {
 	return id
 }
 
-// landed takes the call that a response answers out of the books, nil when there
+// answered removes the call that a response answers from the table, nil when there
 // is none. It stays open until it is settled.
-func (t *tracker) landed(id jsonrpc.ID) *flight {
+func (t *tracker) answered(id jsonrpc.ID) *openCall {
 	if len(id.Raw()) > trackedID {
 		return nil
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.key = appendKey(t.key[:0], id.Raw())
-	for _, m := range [...]map[string]*flight{t.young, t.old} {
+	for _, m := range [...]map[string]*openCall{t.young, t.old} {
 		f := m[string(t.key)]
 		if f == nil {
 			continue
@@ -178,13 +196,13 @@ func (t *tracker) landed(id jsonrpc.ID) *flight {
 		} else {
 			delete(m, string(t.key))
 		}
-		f.landed, f.next = true, nil
+		f.answered, f.next = true, nil
 		return f
 	}
 	return nil
 }
 
-// cancelled returns what ends the admission of a call that nobody will answer, nil
+// cancelled returns what ends the admission of a call that will not be answered, nil
 // when there is no such call.
 func (t *tracker) cancelled(id jsonrpc.ID) (done func(jsonrpc.Raw, error)) {
 	if len(id.Raw()) > trackedID {
@@ -193,7 +211,7 @@ func (t *tracker) cancelled(id jsonrpc.ID) (done func(jsonrpc.Raw, error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.key = appendKey(t.key[:0], id.Raw())
-	for _, m := range [...]map[string]*flight{t.young, t.old} {
+	for _, m := range [...]map[string]*openCall{t.young, t.old} {
 		if f := m[string(t.key)]; f != nil {
 			done, f.done = f.done, nil
 			return done
@@ -245,26 +263,26 @@ func (t *tracker) whenIdle() <-chan struct{} {
 	return idle
 }
 
-// giveUp takes those calls of a frame that have no answer out of the books.
-func (t *tracker) giveUp(g *group) (left []*flight) {
+// giveUp takes those calls of a frame that have no answer out of the table.
+func (t *tracker) giveUp(g *group) (left []*openCall) {
 	for i := range g.calls {
 		f := &g.calls[i]
 		t.mu.Lock()
-		landed := f.landed
+		answered := f.answered
 		t.mu.Unlock()
-		if !landed && t.remove(f) {
+		if !answered && t.remove(f) {
 			left = append(left, f)
 		}
 	}
 	return left
 }
 
-// remove takes a call out of the books. It reports false when it is not there.
-func (t *tracker) remove(f *flight) bool {
+// remove takes a call out of the table. It reports false when it is not there.
+func (t *tracker) remove(f *openCall) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.key = appendKey(t.key[:0], jsonrpc.Raw(f.id))
-	for _, m := range [...]map[string]*flight{t.young, t.old} {
+	for _, m := range [...]map[string]*openCall{t.young, t.old} {
 		first := m[string(t.key)]
 		for at := &first; *at != nil; at = &(*at).next {
 			if *at != f {
@@ -276,7 +294,7 @@ func (t *tracker) remove(f *flight) bool {
 			} else {
 				m[string(t.key)] = first
 			}
-			f.landed, f.next = true, nil
+			f.answered, f.next = true, nil
 			return true
 		}
 	}
@@ -292,20 +310,20 @@ func (t *tracker) drain(why error) {
 	}
 }
 
-// end takes every call out of the books, and lets no more in.
-func (t *tracker) end(why error) (left []*flight) {
+// end takes every call out of the table, and lets no more in.
+func (t *tracker) end(why error) (left []*openCall) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ended = why
-	for _, m := range [...]map[string]*flight{t.old, t.young} {
+	for _, m := range [...]map[string]*openCall{t.old, t.young} {
 		for _, f := range m {
 			for ; f != nil; f = f.next {
-				f.landed = true
+				f.answered = true
 				left = append(left, f)
 			}
 		}
 	}
 	t.young, t.old = nil, nil
-	slices.SortFunc(left, func(a, b *flight) int { return cmp.Compare(a.number, b.number) })
+	slices.SortFunc(left, func(a, b *openCall) int { return cmp.Compare(a.number, b.number) })
 	return left
 }

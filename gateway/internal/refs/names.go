@@ -13,15 +13,15 @@ type Server struct {
 	// Web: https:, http: and data: URIs are qualified, too. Without it they stay as they are, because
 	// a client may fetch them itself.
 	Web bool
-	// Opaque: Up leaves the arguments of tools and prompts as they are. Without it, an argument that is
-	// a URI with the qualifier of this server is given to it in its own form.
+	// Opaque: Up leaves the arguments of tools and prompts as they are. Without it, an argument that
+	// is a URI with the qualifier of this server is given to it in its own form.
 	Opaque bool
 }
 
-// Label returns the label of a server's name: the name in lower case, with a dot for each underscore,
-// and with "n." before it if it does not begin with a letter. A label and a plus sign are the
-// beginning of a URI scheme (RFC 3986, section 3.1), which has no underscores, begins with a letter,
-// and is made lower case by parsers.
+// Label returns the label of a server's name: the name in lower case, with a dot for each
+// underscore, and with "n." before it if it does not begin with a letter. A label and a plus sign
+// are the beginning of a URI scheme (RFC 3986, section 3.1), which has no underscores, begins with
+// a letter, and is made lower case by parsers.
 func Label(name string) string {
 	label := strings.ReplaceAll(strings.ToLower(name), "_", ".")
 	if label == "" || label[0] < 'a' || label[0] > 'z' {
@@ -42,8 +42,9 @@ func ValidLabel(label string) bool {
 	return label != ""
 }
 
-// Clash reports whether some tool or prompt can have the same qualified name at both servers, whatever
-// it is called, or some URI the same qualified form: a check of a configuration refuses such a pair.
+// Clash reports whether some tool or prompt can have the same qualified name at both servers,
+// whatever it is called, or some URI the same qualified form: a check of a configuration refuses
+// such a pair.
 func Clash(a, b Server) (names, labels bool) {
 	one, other := a.QualifyName(""), b.QualifyName("")
 	return strings.HasPrefix(one, other) || strings.HasPrefix(other, one), a.Label == b.Label
@@ -52,8 +53,8 @@ func Clash(a, b Server) (names, labels bool) {
 // QualifyName returns the name of a tool, a prompt or a group as clients see it.
 func (s *Server) QualifyName(name string) string { return s.Name + separator + name }
 
-// StripName returns the server's own name of what clients know by a qualified one, false when the name
-// does not have the qualifier of this server.
+// StripName returns the server's own name of what clients know by a qualified one, false when the
+// name does not have the qualifier of this server.
 func (s *Server) StripName(shown string) (name string, ok bool) {
 	name, ok = strings.CutPrefix(shown, s.Name)
 	if !ok {
@@ -65,10 +66,11 @@ func (s *Server) StripName(shown string) (name string, ok bool) {
 	return name, true
 }
 
-// QualifyURI returns a URI as clients see it. A ui:// or skill:// URI keeps its scheme, because hosts
-// look for it, and gets LABEL+ as its authority: ui://LABEL+/x. A web URI is unchanged unless s.Web.
-// Every other URI is LABEL+uri. A URI template is qualified by its text in the same way: the
-// qualifier is a literal for RFC 6570. What looks as if it were qualified already is qualified again.
+// QualifyURI returns a URI as clients see it. A ui:// or skill:// URI keeps its scheme, because
+// hosts look for it, and gets LABEL+ as its authority: ui://LABEL+/x. A web URI is unchanged unless
+// s.Web. Every other URI is LABEL+uri. A URI template is qualified by its text in the same way: the
+// qualifier is a literal for RFC 6570. What looks as if it were qualified already is qualified
+// again.
 func (s *Server) QualifyURI(uri string) string {
 	at, mark := qualifierOf(s, uri)
 	if mark == "" {
@@ -77,8 +79,8 @@ func (s *Server) QualifyURI(uri string) string {
 	return uri[:at] + s.Label + mark + uri[at:]
 }
 
-// qualifierOf returns where the label of a server is inserted in a URI, and what follows the label; ""
-// for a URI that is not qualified.
+// qualifierOf returns where the label of a server is inserted in a URI, and what follows the label;
+// "" for a URI that is not qualified.
 func qualifierOf[S text](s *Server, uri S) (at int, mark string) {
 	if n := ownScheme(uri); n > 0 {
 		return n, "+/"
@@ -89,9 +91,9 @@ func qualifierOf[S text](s *Server, uri S) (at int, mark string) {
 	return 0, "+"
 }
 
-// StripURI returns the server's own form of a qualified URI, false when the URI does not have the qualifier of
-// this server. It takes both forms, LABEL+ui://x and ui://LABEL+/x, and %2B for the plus sign of
-// the second one.
+// StripURI returns the server's own form of a qualified URI, false when the URI does not have the
+// qualifier of this server. It takes both forms, LABEL+ui://x and ui://LABEL+/x, and %2B for the
+// plus sign of the second one.
 func (s *Server) StripURI(shown string) (uri string, ok bool) {
 	from, to := qualified(s, shown)
 	return shown[:from] + shown[to:], to > 0
@@ -166,7 +168,8 @@ func ownScheme[S text](uri S) int {
 	return 0
 }
 
-// IsWeb reports whether a URI, or a template as far as it is literal, is one of https:, http: and data:.
+// IsWeb reports whether a URI, or a template as far as it is literal, is one of https:, http: and
+// data:.
 func IsWeb[S text](uri S) bool {
 	return beginsFold(uri, "https:") || beginsFold(uri, "http:") || beginsFold(uri, "data:")
 }

@@ -171,7 +171,7 @@ func (n *node) become(r row, made *[shapes]*node) {
 	n.shape = made[r.shape]
 }
 
-// cutStep cuts the first step from a path. A member whose name has dots is in quotes.
+// cutStep cuts the first step from a path. A member with a name that has dots is in quotes.
 func cutStep(path string) (step, rest string) {
 	if quoted, ok := strings.CutPrefix(path, "'"); ok {
 		name, behind, _ := strings.Cut(quoted, "'")

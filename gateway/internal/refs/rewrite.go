@@ -18,16 +18,16 @@ const (
 	parts
 )
 
-// Down returns a part of a message of the server with each reference in it qualified, for the client.
-// What holds no reference is returned as it is: nothing is copied or allocated. raw is valid JSON in
-// canonical form, and is not changed. A nil Server returns raw.
+// Down returns a part of a message of the server with each reference in it qualified, for the
+// client. What holds no reference is returned as it is: nothing is copied or allocated. raw is
+// valid JSON in canonical form, and is not changed. A nil Server returns raw.
 func (s *Server) Down(part Part, method string, raw jsonrpc.Raw) jsonrpc.Raw {
 	return s.walk(toClient, part, method, raw)
 }
 
 // Up returns a part of a message of the client with the qualifier of the server removed from each
-// reference in it, for the server. What has the qualifier of another server stays as it is. Otherwise Up is
-// like Down.
+// reference in it, for the server. What has the qualifier of another server stays as it is.
+// Otherwise Up is like Down.
 func (s *Server) Up(part Part, method string, raw jsonrpc.Raw) jsonrpc.Raw {
 	return s.walk(toServer, part, method, raw)
 }
@@ -167,8 +167,8 @@ func (w *walker) key(i int) (name []byte, value int) {
 	return name, value
 }
 
-// drop removes the member in[start:end] with one of the commas beside it: the one before it, if there is
-// one, or the one at next. It returns the comma before the next member.
+// drop removes the member in[start:end] with one of the commas beside it: the one before it, if
+// there is one, or the one at next. It returns the comma before the next member.
 func (w *walker) drop(comma, start, end, next int) int {
 	switch {
 	case comma >= 0:
@@ -215,8 +215,8 @@ func (w *walker) reference(k kind, i, end int, escaped bool) {
 	}
 }
 
-// edit says what is to be put in the place of ref[from:to], which is nothing where from is to: a label
-// and a mark.
+// edit says what is to be put in the place of ref[from:to], which is nothing where from is to: a
+// label and a mark.
 func (s *Server) edit(k kind, dir direction, ref []byte) (from, to int, label, mark string) {
 	if dir == toServer {
 		switch k {

@@ -14,7 +14,7 @@ const (
 	kindDropped              // true of the server's own address only: removed for the client
 )
 
-// A shape is a table of its own, which many messages contain.
+// A shape is its own table, which many messages contain.
 type shape uint8
 
 const (
@@ -50,9 +50,10 @@ const (
 	newest    revisions = 0b10000
 )
 
-// A row is one place, or several that are alike. A path begins with the part of the message: params,
-// result, error.data, or with nothing in the table of a shape; a member with dots in its name is in quotes. "[]" stands for the elements of an array, "[?]"
-// for those or the value itself, "*" for any member. The method "*" is any.
+// A row is one place, or several that are alike. A path begins with the part of the message:
+// params, result, error.data, or with nothing in the table of a shape; a member with dots in its
+// name is in quotes. "[]" stands for the elements of an array, "[?]" for those or the value itself,
+// "*" for any member. The method "*" is any.
 type row struct {
 	revs   revisions
 	method string
@@ -63,7 +64,8 @@ type row struct {
 }
 
 // table has every place in the messages of MCP and its extensions where something of a server is
-// named. A place that no row has holds no reference. A test holds it to the schemas of all revisions.
+// named. A place that no row has holds no reference. A test holds it to the schemas of all
+// revisions.
 var table = []row{
 	// Lists and calls.
 	{all, "tools/list", toClient, "result.tools[].name", kindName, 0},
@@ -147,8 +149,8 @@ var table = []row{
 	{newest, "groups/list", toClient, "result.groups[].name", kindName, 0},
 }
 
-// shapeTables has the places of the shapes. Blocks are not told apart by their type, which may come last or
-// twice: none has a member of these names that means something else.
+// shapeTables has the places of the shapes. Blocks are not told apart by their type, which may come
+// last or twice: none has a member of these names that means something else.
 var shapeTables = [shapes][]row{
 	shapeContent: {
 		{path: "uri", kind: kindURI}, // of a resource_link
@@ -202,6 +204,6 @@ var shapeTables = [shapes][]row{
 	},
 }
 
-// unlessAction is the member that an answer of elicitation has: its content is what a user has entered,
-// which is not content blocks.
+// unlessAction is the member that an answer of elicitation has: its content is what a user has
+// entered, which is not content blocks.
 const unlessAction = "action"

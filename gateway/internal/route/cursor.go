@@ -22,7 +22,7 @@ const (
 )
 
 // cursor returns the text of a position. It gives its bearer nothing: what is
-// shown from there on is what he may see. The check sum finds what was made up,
+// shown from there on is what they may see. The check sum finds what was made up,
 // cut or taken from another list.
 func (p position) cursor(k kind) string {
 	b := make([]byte, 0, maxCursor)

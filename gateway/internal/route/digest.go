@@ -54,7 +54,7 @@ const (
 	maxNotes     = 5
 	maxPatterns  = 1000
 	maxDepth     = 512
-	entryBytes   = 200 // that an entry needs, about, besides its text
+	entryBytes   = 200 // that an entry needs, about, in addition to its text
 	patternBytes = 400
 )
 
@@ -206,7 +206,7 @@ func invisible(r rune) bool {
 	return unicode.IsControl(r) || r == utf8.RuneError || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co, unicode.Cs)
 }
 
-// tidy makes a text of a stranger fit for a message.
+// tidy makes an untrusted text fit for a message.
 func tidy(text string) string {
 	const longest = 300
 	text = strings.Map(func(r rune) rune {

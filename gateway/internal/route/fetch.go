@@ -24,7 +24,7 @@ type record struct {
 	fetch   *fetch  // it is being asked for
 	asked   time.Time
 	warned  []string
-	failed  error // why nothing newer is there; nil when nobody has asked since
+	failed  error // why nothing newer is there; nil when there was no fetch since
 	place   *list.Element
 }
 
@@ -54,7 +54,7 @@ type fetch struct {
 	record  *record
 	scope   string
 	started time.Time
-	until   time.Time // nobody waits any longer
+	until   time.Time // the end of all waits
 	done    chan struct{}
 	list    *digest // when done is closed and there was no error
 
@@ -78,7 +78,7 @@ func (f *fetch) shared(scope string) bool {
 var (
 	errClosed  = errors.New("the view is closed")
 	errTooMany = fmt.Errorf("%d lists are being asked for already", maxFetch)
-	errPending = errors.New("nobody has asked for it yet")
+	errPending = errors.New("it was not fetched yet")
 )
 
 // lookup returns what is known of a list for callers of a scope, or nil.
@@ -173,7 +173,7 @@ func (v *View) run(ctx context.Context, f *fetch) {
 	v.keep(f)
 }
 
-// warn says what is wrong, unless it was said the last time.
+// warn says what is wrong, unless it was logged the last time.
 func (v *View) warn(r *record, d *digest, err error) {
 	var notes []string
 	if err != nil {

@@ -52,9 +52,9 @@ func (v *View) Page(ctx context.Context, kind, cursor string) (Page, error) {
 }
 
 // Find returns what a name stands for that the caller in the ctx has used. It
-// waits for sources only that nobody has asked yet and that may have the name: all
+// waits only for sources that were not asked yet and that may have the name: all
 // of them, or when one is known to have it, those that may have it, too. When
-// the name is not known it asks all of them anew, once. Without a result the error is nil, or an
+// the name is not known it asks all of them again, once. Without a result the error is nil, or an
 // *AmbiguousError, or an *UnknownError when a source could not be asked, or that of the ctx.
 //
 // For Resources the name is a URI: one that is listed, or else one that a
@@ -101,8 +101,8 @@ func (v *View) Find(ctx context.Context, kind, shown string) (Target, bool, erro
 	return Target{}, false, unknown(kind, shown, g.missing)
 }
 
-// owner returns the only item that a name without a qualifier stands for. A source that cannot be asked
-// may have it, too.
+// owner returns the only item that a name without a qualifier stands for. A source that cannot be
+// asked may have it, too.
 func (v *View) owner(g *gathered, kind, name string) (Target, bool, error) {
 	all := g.owners(v.sources, name)
 	switch len(all) {
@@ -133,7 +133,7 @@ func (v *View) candidate(t Target, k kind, plain string) Entry {
 	return Entry{Target: t, Shown: plain}
 }
 
-// early asks the sources that nobody has asked yet, and waits until one of them
+// early asks the sources that were not asked yet, and waits until one of them
 // has the name and none of the others can have it instead, or for all: one that is
 // slow does not hold up those before it.
 func (v *View) early(ctx context.Context, k kind, shown string) (*gathered, error) {
@@ -178,9 +178,10 @@ func (v *View) early(ctx context.Context, k kind, shown string) (*gathered, erro
 	}
 }
 
-// contested reports whether the name of an item may lead to one of the pending sources, or nowhere, if
-// that has it, too. The long form says which source it is of. With NamespaceAuto only the sources before it are
-// waited for: one that hangs must not hold up those that clients know by plain names.
+// contested reports whether the name of an item may lead to one of the pending sources, or nowhere,
+// if that has it, too. The long form says which source it is of. With NamespaceAuto only the
+// sources before it are waited for: one that hangs must not hold up those that clients know by
+// plain names.
 func (v *View) contested(k kind, it *item, shown string, pending []bool) bool {
 	own := v.sources[it.source]
 	if _, long := own.cutLong(k, shown); long || it.entry.plain != shown {
@@ -212,7 +213,8 @@ func unknown(kind, name string, missing []Missing) error {
 	return nil
 }
 
-// findUnlisted finds the source of a resource that is not listed under this name, as far as is known.
+// findUnlisted finds the source of a resource that is not listed under this name, as far as is
+// known.
 func (v *View) findUnlisted(ctx context.Context, uri string) (t Target, ok bool, err error) {
 	var list, patterns *gathered
 	var unclear error
@@ -248,8 +250,8 @@ func (v *View) findUnlisted(ctx context.Context, uri string) (t Target, ok bool,
 	return t, false, unknown(Resources, uri, list.missing)
 }
 
-// qualified returns the number of the source that a URI is qualified for, and the URI without the qualifier; -1
-// when it has none. The only source of a View that shows its own URIs may have any.
+// qualified returns the number of the source that a URI is qualified for, and the URI without the
+// qualifier; -1 when it has none. The only source of a View that shows its own URIs may have any.
 func (v *View) qualified(uri string) (source int, rest string) {
 	for i, s := range v.sources {
 		if rest, ok := s.cutLong(resources, uri); ok && (s.uris || len(v.sources) > 1) {
@@ -259,8 +261,8 @@ func (v *View) qualified(uri string) (source int, rest string) {
 	return -1, uri
 }
 
-// Qualified returns the source that a URI is qualified for, and the source's own form of the URI. It reports false for
-// one that the rules of the source do not show, too.
+// Qualified returns the source that a URI is qualified for, and the source's own form of the URI.
+// It reports false for one that the rules of the source do not show, too.
 func (v *View) Qualified(uri string) (source, own string, ok bool) {
 	i, own := v.qualified(uri)
 	if i < 0 || !v.sources[i].filters[resources].opens(own, false) {
@@ -337,8 +339,8 @@ func has(list, patterns *gathered, source int) bool {
 	return l == nil || l.some || p == nil || p.some
 }
 
-// Entries returns all that the sources have last said they have, whoever asked. It
-// asks nobody.
+// Entries returns all that the sources have last said they have, no matter who asked. It
+// asks no source.
 func (v *View) Entries(kind string) []Entry {
 	k, err := kindOf(kind)
 	if err != nil {
@@ -355,7 +357,7 @@ func (v *View) Entries(kind string) []Entry {
 	return all
 }
 
-// newest returns the list of each source that came last, for whomever.
+// newest returns the list of each source that came last, for any owner.
 func (v *View) newest(k kind) []*digest {
 	v.mu.Lock()
 	defer v.mu.Unlock()

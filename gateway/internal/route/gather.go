@@ -76,7 +76,7 @@ func (v *View) gather(ctx context.Context, k kind, wanted want) (*gathered, erro
 	return v.known(k, scopes, came), nil
 }
 
-// A waiting is a fetch that somebody waits for.
+// A waiting is a fetch with a waiting caller.
 type waiting struct {
 	*fetch
 
@@ -128,7 +128,7 @@ func (v *View) known(k kind, scopes []string, came []*digest) *gathered {
 	return g
 }
 
-// take returns the list of a source that counts, and notes what is to be said
+// take returns the list of a source that counts, and notes what is to be logged
 // about it.
 func (g *gathered) take(v *View, r *record, source int, came *digest) (d *digest) {
 	failed, now := errPending, time.Now()

@@ -133,7 +133,8 @@ func (m *merged) qualify(it *item, s *source, name string) {
 // methods has those of the lists, by kind.
 var methods = [kinds]string{"tools/list", "resources/list", "resources/templates/list", "prompts/list"}
 
-// plain reports whether a source would show its own names of a kind, and whether it can show no others.
+// plain reports whether a source would show its own names of a kind, and whether it can show no
+// others.
 func (s *source) plain(k kind) (would, must bool) {
 	if layouts[k].uri {
 		return !s.uris, !s.uris

@@ -29,7 +29,7 @@ const (
 	NamespaceNever  = "never"  // no name and no URI; what two sources of this kind have is left out
 )
 
-// A Source is an upstream whose lists are merged. Its functions may be called
+// A Source is an upstream with lists that are merged. Its functions may be called
 // from several goroutines at once; the caller they are about is in the ctx.
 type Source struct {
 	Name  string      // unique in a View
@@ -37,7 +37,7 @@ type Source struct {
 	Rules Rules
 	// List returns a whole list, all pages of it (see Collect): the canonical
 	// items of a kind. The ctx has the values of one of those who wait for it,
-	// and ends when the View does, or when nobody could want it any more.
+	// and ends when the View does, or when it is no longer needed.
 	List func(ctx context.Context, kind string) (List, error)
 	// Scope names those who may share what List returns: it is the same text for
 	// callers that get the same. It is called often, and must not block. Nil: all.
@@ -66,7 +66,7 @@ type Options struct {
 	ListTimeout time.Duration // how long anybody waits for a list of a source; a tenth where it had nothing the last time; default 10 s
 	MaxLists    int           // lists that are kept; default 4096
 	MaxBytes    int           // bytes of them, and of the merged ones; default 256 MB
-	// OnWarning is told why a list of a source is not there or not whole. It must
+	// OnWarning receives why a list of a source is not there or not whole. It must
 	// not call the View.
 	OnWarning func(source, kind string, err error)
 }
@@ -76,7 +76,8 @@ type Target struct {
 	Source string
 	Name   string      // as the source has it; a name, a URI or a URI template
 	Item   jsonrpc.Raw // as the source has it; nil for a resource that is not listed. Not to be changed
-	// Guessed: nothing lists the resource, and no template has it; its source is the only one it can be of.
+	// Guessed: nothing lists the resource, and no template has it; its source is the only one it can
+	// be of.
 	Guessed bool
 	Tool    *Tool // what a tool says of itself; nil for anything else
 }
@@ -119,7 +120,7 @@ const (
 	Partial = "partial"
 )
 
-// ErrCursor is returned for a cursor that is none of the list.
+// ErrCursor is returned for a cursor that is not one of the list.
 var ErrCursor = errors.New("invalid cursor: use nextCursor from the previous page, or omit it")
 
 // An AmbiguousError says that several sources have what a name without a qualifier stands for.
@@ -161,9 +162,9 @@ func (e *UnknownError) Text(why bool) string {
 }
 
 const (
-	staleFor  = 5 * time.Minute // how long a list is shown that cannot be had anew
-	missAfter = time.Second     // a name that is not known makes older lists be asked for anew
-	maxWaits  = 3               // a source may take that many ListTimeouts, though nobody waits
+	staleFor  = 5 * time.Minute // how long a list is shown that cannot be had again
+	missAfter = time.Second     // a name that is not known makes older lists be asked for again
+	maxWaits  = 3               // a source may take that many ListTimeouts, though no caller waits
 	maxFetch  = 1024            // lists that are asked for at once
 )
 
@@ -249,7 +250,7 @@ func (v *View) Close() {
 }
 
 // Invalidate says that a list of a source has changed: the next that needs it
-// asks for it anew. The list of resources includes that of templates.
+// asks for it again. The list of resources includes that of templates.
 func (v *View) Invalidate(source, kind string) {
 	k, err := kindOf(kind)
 	if err != nil {
@@ -309,7 +310,8 @@ func kindOf(name string) (kind, error) {
 	return 0, fmt.Errorf("there are no lists of the kind %.50q", name)
 }
 
-// Refs returns what writes and reads the qualified forms of a source, and whether its URIs are shown in them.
+// Refs returns what writes and reads the qualified forms of a source, and whether its URIs are
+// shown in them.
 func (v *View) Refs(source string) (r *refs.Server, qualified bool) {
 	for _, s := range v.sources {
 		if s.Name == source {

@@ -10,8 +10,8 @@ type Whole struct {
 	g *gathered
 }
 
-// Whole returns the merged list of a kind as the caller in the ctx may see it. It asks sources as Page does for the first
-// page. The error is that of the ctx.
+// Whole returns the merged list of a kind as the caller in the ctx may see it. It asks sources as
+// Page does for the first page. The error is that of the ctx.
 func (v *View) Whole(ctx context.Context, kind string) (*Whole, error) {
 	k, err := kindOf(kind)
 	if err != nil {
@@ -45,8 +45,9 @@ func (w *Whole) Entry(shown string) (e Entry, ok bool) {
 	return Entry{w.g.target(w.v.sources, i), it.shown, it.raw}, true
 }
 
-// Derived returns what derive makes of all the items of the list, also of those that are too old to be shown. It is called once
-// for a list, whichever callers have it, and its value is kept as long as the list, within Options.MaxBytes.
+// Derived returns what derive makes of all the items of the list, also of those that are too old to
+// be shown. It is called once for a list, whichever callers have it, and its value is kept as long
+// as the list, within Options.MaxBytes.
 func (w *Whole) Derived(derive func(all []Entry) (value any, bytes int)) any {
 	m, v := w.g.merged, w.v
 	m.deriving.Do(func() {

@@ -28,7 +28,8 @@ const (
 	maxFile   = 4 << 20 // bytes
 )
 
-// A file is a record as it is stored: lines with the version, the id of the key, and the two sealed parts.
+// A file is a record as it is stored: lines with the version, the id of the key, and the two sealed
+// parts.
 type file struct {
 	key           [keyIDSize]byte
 	label, record []byte
@@ -222,7 +223,8 @@ const (
 	maxLockPause = 100 * time.Millisecond
 )
 
-// lock locks an empty file, which is never removed: another process may wait for it. The lock ends with the process.
+// lock locks an empty file, which is never removed: another process may wait for it. The lock ends
+// with the process.
 func (d *files) lock(ctx context.Context, name string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(d.dir, name+".lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 )
 
-// pageTime is how long a browser waits for the authorization server, which the gateway asks meanwhile.
+// pageTime is how long a browser waits for the authorization server, which the gateway asks
+// meanwhile.
 const pageTime = 30 * time.Second
 
 // maxForm bounds what the start page posts, in bytes.
@@ -39,8 +40,8 @@ that principal uses <b>{{.Upstream}}</b> in your name.</p>
 // Serves reports whether a path is the service's.
 func Serves(path string) bool { return path == Path || strings.HasPrefix(path, Path+"/") }
 
-// ServeHTTP serves the start page, the callback and the metadata document. browser is the owner whose credentials the
-// browser has shown, "" for none.
+// ServeHTTP serves the start page, the callback and the metadata document. browser is the owner
+// with the credentials that the browser has shown, "" for none.
 func (s *Service) ServeHTTP(w http.ResponseWriter, r *http.Request, browser string) {
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -88,7 +89,8 @@ func (s *Service) serveStart(w http.ResponseWriter, r *http.Request, browser str
 	s.show(w, http.StatusOK, page{Title: "Sign in to " + a.id.Upstream, Upstream: a.id.Upstream, Principal: a.name, Link: link})
 }
 
-// serveBegin sends the browser to the authorization server. From here on the sign-in is that browser's.
+// serveBegin sends the browser to the authorization server. From here on the sign-in is that
+// browser's.
 func (s *Service) serveBegin(w http.ResponseWriter, r *http.Request, browser string) {
 	protection := http.NewCrossOriginProtection()
 	if err := protection.AddTrustedOrigin(s.opts.URL); err != nil {
@@ -154,7 +156,8 @@ func (s *Service) serveCallback(w http.ResponseWriter, r *http.Request, browser 
 	s.await(w, r, a)
 }
 
-// serveClient serves the client ID metadata document (draft-ietf-oauth-client-id-metadata-document).
+// serveClient serves the client ID metadata document
+// (draft-ietf-oauth-client-id-metadata-document).
 func (s *Service) serveClient(w http.ResponseWriter) {
 	redirects := []string{}
 	for _, name := range s.opts.Names() {
@@ -174,7 +177,8 @@ func (s *Service) serveClient(w http.ResponseWriter) {
 
 func (s *Service) secure() bool { return strings.HasPrefix(s.opts.URL, "https:") }
 
-// cookieName is that of the cookie by which a browser is known again. No other host can set one with the prefix.
+// cookieName is that of the cookie by which a browser is known again. No other host can set one
+// with the prefix.
 func (s *Service) cookieName() string {
 	if s.secure() {
 		return "__Host-farcall-signin"

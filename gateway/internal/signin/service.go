@@ -26,8 +26,8 @@ const (
 	maxNotified = 16 // of one attempt
 )
 
-// The paths of a service: the start page; where browsers come back to, with the name of the upstream; and the client ID
-// metadata document.
+// The paths of a service: the start page; where browsers come back to, with the name of the
+// upstream; and the client ID metadata document.
 const (
 	Path         = "/signin"
 	CallbackPath = Path + "/callback/"
@@ -68,7 +68,7 @@ type Service struct {
 	mu      sync.Mutex
 	ledger  *share.Ledger       // attempts, by owner
 	latest  map[ID]*attempt     // not opened yet; by owner and upstream
-	open    map[ID]*attempt     // whose user is at the authorization server; by owner and upstream
+	open    map[ID]*attempt     // with a user at the authorization server; by owner and upstream
 	links   map[string]*attempt // by link, until it is opened
 	states  map[string]*attempt // by state, until the browser comes back
 	waiting map[ID]*waiters     // of calls; by owner and upstream
@@ -127,8 +127,8 @@ func (s *Service) Close() {
 // Store returns the tokens.
 func (s *Service) Store() *Store { return s.opts.Store }
 
-// link returns where a principal begins to sign in. It is the same until it was opened, or was about to expire.
-// When the principal has signed in, notify is called with it; it may be nil.
+// link returns where a principal begins to sign in. It is the same until it was opened, or was
+// about to expire. When the principal has signed in, notify is called with it; it may be nil.
 func (s *Service) link(id ID, name string, notify func(ctx context.Context, url string)) (string, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -202,13 +202,14 @@ func (s *Service) linked(link, browser string) (*attempt, error) {
 	return a, s.fits(a, browser)
 }
 
-// fits reports what is wrong with the browser of an attempt: browser is the owner whose credentials it shows, "" for none.
+// fits reports what is wrong with the browser of an attempt: browser is the owner with the
+// credentials that it shows, "" for none.
 func (s *Service) fits(a *attempt, browser string) error {
 	switch {
 	case browser != "" && browser != a.id.Owner:
-		return errors.New("this sign-in belongs to another principal than the one whose credentials this browser shows")
+		return errors.New("this sign-in belongs to another principal than the one with the credentials that this browser shows")
 	case browser == "" && s.opts.Bound:
-		return errors.New("this browser shows no credentials, and this gateway requires those of the principal for a sign-in")
+		return errors.New("this browser shows no credentials, and this gateway requires those of the principal for a sign-in: a client certificate, or a token that a proxy adds")
 	}
 	return nil
 }
@@ -317,7 +318,8 @@ func (s *Service) wait(id ID) (done <-chan struct{}, stop func()) {
 	}
 }
 
-// login gets tokens for an attempt: it discovers the authorization server, registers there, and waits for the browser.
+// login gets tokens for an attempt: it discovers the authorization server, registers there, and
+// waits for the browser.
 func (u *Upstream) login(ctx context.Context, a *attempt) error {
 	s := u.service
 	o := u.opts
@@ -351,11 +353,12 @@ func (u *Upstream) login(ctx context.Context, a *attempt) error {
 	return c.Login(ctx)
 }
 
-// callbackOf is where browsers come back to. Each upstream has its own, so that an authorization server cannot answer
-// for that of another upstream (RFC 9700, section 4.4.2).
+// callbackOf is where browsers come back to. Each upstream has its own, so that an authorization
+// server cannot answer for that of another upstream (RFC 9700, section 4.4.2).
 func (s *Service) callbackOf(upstream string) string { return s.opts.URL + CallbackPath + upstream }
 
-// comeBack takes the browser that comes back to the callback of an upstream. Its state counts once, whatever is wrong.
+// comeBack takes the browser that comes back to the callback of an upstream. Its state counts once,
+// whatever is wrong.
 func (s *Service) comeBack(upstream, state, browser, cookie string, address *url.URL) (*attempt, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,8 +23,8 @@ import (
 
 // An ID names a record: the tokens of one owner for one upstream.
 type ID struct {
-	// Owner is the text of the key of the owner (owner.Key.Text). "": the gateway itself, which has no tokens, and its
-	// registrations at authorization servers.
+	// Owner is the text of the key of the owner (owner.Key.Text). "": the gateway itself, which has no
+	// tokens, and its registrations at authorization servers.
 	Owner string
 	// Upstream is the name of the upstream.
 	Upstream string
@@ -39,8 +39,9 @@ func (id ID) bytes() []byte {
 	return append(append(b, id.Owner...), id.Upstream...)
 }
 
-// A Store keeps records. Each is sealed (AES-256-GCM) and bound to its ID, so that a copy of it is of no use for another
-// owner or upstream. Its methods may be called by any number of goroutines, and several processes may use the directory.
+// A Store keeps records. Each is sealed (AES-256-GCM) and bound to its ID, so that a copy of it is
+// of no use for another owner or upstream. Its methods may be called by any number of goroutines,
+// and several processes may use the directory.
 type Store struct {
 	keys []storeKey
 	disk disk
@@ -77,12 +78,12 @@ var ErrKey = errors.New("sealed with a key that is not in the configuration")
 // errDamaged means that a record was changed, or copied from another owner or upstream.
 var errDamaged = errors.New("signin: a record is damaged, or was copied from another owner or upstream; remove it and sign in again")
 
-// Open returns the store in a directory, which it makes if it is not there; "" is memory. The first key seals, each one
-// opens, and they have seal.KeySize bytes. Without keys the store makes one, which ends with the process: that is for
-// memory only.
+// Open returns the store in a directory, which it makes if it is not there; "" is memory. The first
+// key seals, each one opens, and they have seal.KeySize bytes. Without keys the store makes one,
+// which ends with the process: that is for memory only.
 //
-// Records that another key than the first one has sealed are sealed again with the first one. Where no key opens a
-// record, Open fails with ErrKey and changes nothing.
+// Records that another key than the first one has sealed are sealed again with the first one. Where
+// no key opens a record, Open fails with ErrKey and changes nothing.
 func Open(dir string, keys [][]byte) (*Store, error) {
 	if len(keys) == 0 {
 		if dir != "" {
@@ -159,7 +160,8 @@ type record struct {
 	Entries map[string]jsonrpc.Raw `json:"entries"`
 }
 
-// A label says whose record it is. It is sealed apart, for lists, and bound to the name of the record.
+// A label names the owner of the record. It is sealed apart, for lists, and bound to the name of
+// the record.
 type label struct {
 	Owner     []byte `json:"owner"` // it is not always UTF-8
 	Upstream  string `json:"upstream"`
@@ -218,7 +220,7 @@ func (s *Store) key(id [keyIDSize]byte) *storeKey {
 	return nil
 }
 
-// open returns whose record a file of that name has. Both parts of it are whole.
+// open returns the owner of the record in a file of that name. Both parts of it are whole.
 func (k *storeKey) open(name string, f *file) (*label, error) {
 	plain, err := k.aead.Open(nil, nil, f.label, append([]byte("label "), name...))
 	if err != nil {
@@ -323,8 +325,8 @@ func (k *storeKey) seal(name string, id ID, principal string, rec *record) ([]by
 	}), nil
 }
 
-// List returns the records with tokens, in the order of the principals and upstreams. damaged are those that cannot be
-// read.
+// List returns the records with tokens, in the order of the principals and upstreams. damaged are
+// those that cannot be read.
 func (s *Store) List() (all []Entry, damaged int, err error) {
 	names, err := s.disk.names()
 	if err != nil {
@@ -406,7 +408,8 @@ func (s *Store) Lock(ctx context.Context, id ID) (unlock func(), err error) {
 		s.busy.Unlock()
 		close(free)
 	}
-	// Whatever keys they have, processes meet at one of 256 files, whose names tell next to nothing of the owner.
+	// Whatever keys they have, processes meet at one of 256 files; their names tell next to nothing of
+	// the owner.
 	sum := sha256.Sum256(id.bytes())
 	leave, err := s.disk.lock(ctx, hex.EncodeToString(sum[:1]))
 	if err != nil {
@@ -419,8 +422,9 @@ func (s *Store) Lock(ctx context.Context, id ID) (unlock func(), err error) {
 	}, nil
 }
 
-// Tokens returns the store of an mcpauth.Client that gets the tokens of an ID, for a principal of that name. Registrations
-// at authorization servers are in the record of the gateway, for all owners. A client that signs out keeps those.
+// Tokens returns the store of an mcpauth.Client that gets the tokens of an ID, for a principal of
+// that name. Registrations at authorization servers are in the record of the gateway, for all
+// owners. A client that signs out keeps those.
 func (s *Store) Tokens(id ID, principal string, signsOut bool) mcpauth.Store {
 	return &tokens{store: s, id: id, principal: principal, signsOut: signsOut}
 }

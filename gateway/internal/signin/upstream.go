@@ -33,7 +33,8 @@ type client struct {
 	stamp string // of the record that it has read
 }
 
-// NewUpstream returns the upstream of a name at a URL. Of the options, Store, RedirectURL and Visit are the service's.
+// NewUpstream returns the upstream of a name at a URL. Of the options, Store, RedirectURL and Visit
+// are the service's.
 func (s *Service) NewUpstream(name, url string, o mcpauth.Options) (*Upstream, error) {
 	u := &Upstream{service: s, name: name, url: url, opts: o, clients: share.NewTable[string, *client](share.Bounds{Total: maxClients})}
 	u.opts.RedirectURL = s.callbackOf(name)
@@ -50,8 +51,9 @@ func (u *Upstream) GoString() string { return u.String() }
 // ID returns that of a principal's record.
 func (u *Upstream) ID(who Who) ID { return ID{who.Owner, u.name} }
 
-// ErrSignIn means that a principal must sign in before it can call an upstream. ErrCaller is wrapped by every error of a
-// request that is about the token of its principal, and so says nothing of the upstream.
+// ErrSignIn means that a principal must sign in before it can call an upstream. ErrCaller is
+// wrapped by every error of a request that is about the token of its principal, and so says nothing
+// of the upstream.
 var (
 	ErrSignIn = fmt.Errorf("%w: the principal must sign in to the upstream", ErrCaller)
 	ErrCaller = errors.New("signin: the token of the caller is not accepted")
@@ -107,8 +109,9 @@ func (u *Upstream) Authorize(ctx context.Context, who Who, r *http.Request) erro
 	return nil
 }
 
-// Challenge takes an answer of status 401 or 403 to a request of a principal. Tokens that the upstream takes no more, and
-// that cannot be renewed, are forgotten: the principal is to sign in again.
+// Challenge takes an answer of status 401 or 403 to a request of a principal. Tokens that the
+// upstream takes no more, and that cannot be renewed, are forgotten: the principal is to sign in
+// again.
 func (u *Upstream) Challenge(ctx context.Context, who Who, r *http.Response) (retry bool, err error) {
 	c, err := u.client(ctx, who)
 	if err != nil {
@@ -145,7 +148,8 @@ func (u *Upstream) Ready(ctx context.Context, who Who) (bool, error) {
 	return r.Header.Get("Authorization") != "", nil
 }
 
-// Link returns where a principal begins to sign in. When they have, notify is called with that; it may be nil.
+// Link returns where a principal begins to sign in. When they have, notify is called with that; it
+// may be nil.
 func (u *Upstream) Link(who Who, notify func(ctx context.Context, url string)) (string, error) {
 	if who.Owner == "" {
 		return "", errNoOwner
@@ -153,7 +157,8 @@ func (u *Upstream) Link(who Who, notify func(ctx context.Context, url string)) (
 	return u.service.link(u.ID(who), who.Name, notify)
 }
 
-// Wait waits until a principal is signed in, or the context ends, whose error it returns.
+// Wait waits until a principal is signed in, or the context ends, and returns the error of the
+// context.
 func (u *Upstream) Wait(ctx context.Context, who Who) error {
 	done, stop := u.service.wait(u.ID(who))
 	defer stop()
@@ -168,7 +173,8 @@ func (u *Upstream) Wait(ctx context.Context, who Who) error {
 	}
 }
 
-// SignOut revokes the tokens of a principal at the authorization server, where that offers it, and forgets them.
+// SignOut revokes the tokens of a principal at the authorization server, where that offers it, and
+// forgets them.
 func (u *Upstream) SignOut(ctx context.Context, who Who) error {
 	o := u.opts
 	o.Store = u.service.opts.Store.Tokens(u.ID(who), who.Name, true)

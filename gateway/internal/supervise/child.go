@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	maxDepth = 512         // as deep as messages may be
-	dying    = time.Second // may pass between a child's last read and its exit
+	maxDepth = 512             // as deep as messages may be
+	dying    = 3 * time.Second // may pass between a child's last read and its exit
 )
 
 // child is a child process and its transport.
@@ -56,7 +56,7 @@ func (c *child) onExit(e *stream.ExitError) {
 		log.Debug("a child has ended", "state", e.State)
 	} else {
 		err = e
-		log.Warn("a child has ended by itself", "reason", Reason(e))
+		log.Warn("a child has ended on its own", "reason", Reason(e))
 	}
 	if c.s.opts.OnExit != nil {
 		c.s.opts.OnExit(err)
@@ -119,7 +119,7 @@ func (c *child) Read() ([]byte, error) { return c.t.Read() }
 // how it ended, after what it said before.
 func (c *child) Write(frames ...[]byte) error { return c.unread(c.t.Write(frames...)) }
 
-// unread makes the error of a write. A child that reads no more, or whose output
+// unread makes the error of a write. A child that reads no more, or with an output that
 // has ended, has most often ended, which is known a moment later.
 func (c *child) unread(err error) error {
 	ended := (*stream.ExitError)(nil)
@@ -145,7 +145,7 @@ func (c *child) Close() error {
 	return nil
 }
 
-// keepingChild is a child whose transport reuses its memory.
+// keepingChild is a child with a transport that reuses its memory.
 type keepingChild struct {
 	*child
 	keeper   farcall.Keeper
@@ -181,7 +181,7 @@ func (c *tryChild) TryWrite(frames ...[]byte) (done bool, err error) {
 	return done, err
 }
 
-// transport returns the child with what its transport can do besides.
+// transport returns the child with what its transport can also do.
 func (c *child) transport() farcall.Transport {
 	keeper, keeps := c.t.(farcall.Keeper)
 	buffered, buffers := c.t.(farcall.Buffered)

@@ -64,11 +64,11 @@ func (g *Guard) add(group int) {
 	}
 	g.groups[group] = struct{}{}
 	if g.line.tell(fmt.Sprintf("+ %d\n", group)) != nil {
-		g.begin() // there is none yet, or somebody has killed it
+		g.begin() // there is none yet, or another process has killed it
 	}
 }
 
-// remove makes the guard forget a group, whose id may be somebody else's soon.
+// remove makes the guard forget a group, because its id may be another's soon.
 func (g *Guard) remove(group int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

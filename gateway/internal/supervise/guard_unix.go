@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-const guardPatience = time.Second // for a guard that does not read
+const guardTimeout = time.Second // for a guard that does not read
 
-// guardScript reads groups to kill when its input ends: by then whoever wrote
+// guardScript reads groups to kill when its input ends: by then anyone who wrote
 // has died. Its first argument begins the variable of those that have left
 // their groups; they are looked for until none is found.
 const guardScript = `trap '' HUP INT QUIT TERM
@@ -45,7 +45,7 @@ type watcher struct {
 
 var errNoGuard = errors.New("there is no guard")
 
-// start starts the process, in a session of its own: what ends this process and
+// start starts the process, in its own session: what ends this process and
 // its group must not end it.
 func (w *watcher) start(token string) error {
 	r, in, err := os.Pipe()
@@ -71,7 +71,7 @@ func (w *watcher) tell(line string) error {
 	if w.in == nil {
 		return errNoGuard
 	}
-	if err := w.in.SetWriteDeadline(time.Now().Add(guardPatience)); err != nil {
+	if err := w.in.SetWriteDeadline(time.Now().Add(guardTimeout)); err != nil {
 		return fmt.Errorf("tell the guard: %w", err)
 	}
 	if _, err := w.in.WriteString(line); err != nil {

@@ -7,11 +7,11 @@
 //
 // # No process is left
 //
-// A child leads a process group of its own. When its transport is closed, its
+// A child leads its own process group. When its transport is closed, its
 // standard input is closed; after the grace the group gets SIGTERM, and after as
-// long again SIGKILL. When the child ends by itself, its group is killed.
+// long again SIGKILL. When the child ends on its own, its group is killed.
 //
-// A process that has left the group, because it began a session of its own, is
+// A process that has left the group, because it began its own session, is
 // found by the variable FARCALL_CHILD in its environment, which children
 // inherit, and is killed when the child has ended (linux). What is meant to
 // outlive the child has to be started without that variable.
@@ -39,7 +39,7 @@ import (
 
 const (
 	shortLife  = 10 * time.Second       // who ends earlier has failed to start
-	orphanWait = 250 * time.Millisecond // for standard error that somebody else holds open
+	orphanWait = 250 * time.Millisecond // for standard error that another holds open
 	tailLines  = 100
 	tailBytes  = 16 << 10
 	sampleSize = 256 // of garbage
@@ -69,21 +69,24 @@ type Command struct {
 type Options struct {
 	// Name of the command in errors and logs. Default the program's.
 	Name string
-	// OnGarbage is told what a child has written that is no JSON-RPC message: a
+	// OnGarbage receives what a child has written that is no JSON-RPC message: a
 	// line, or its first 256 bytes. It runs in the goroutine that reads and must
 	// neither block nor keep the line.
 	OnGarbage func(line []byte)
-	// OnExit is told once for each child that it has ended: nil when its
+	// OnExit is called once for each child that it has ended: nil when its
 	// transport was closed, otherwise a *stream.ExitError. It must not block.
 	OnExit func(err error)
+	// OnRestart is called when a child was started in place of one that had ended on its own. It must
+	// not block.
+	OnRestart func()
 	// MinDelay and MaxDelay bound the delay before the next start. Default
 	// 100 ms and 30 s.
 	MinDelay, MaxDelay time.Duration
-	// Never refuses each start after a child has ended by itself.
+	// Never refuses each start after a child has ended on its own.
 	Never bool
-	// Guard is shared with other supervisors. Default one of its own.
+	// Guard is shared with other supervisors. Default a separate one.
 	Guard *Guard
-	// Logger is told of exits and garbage; it knows the name. Default none.
+	// Logger gets exits and garbage; it knows the name. Default none.
 	Logger *slog.Logger
 }
 
@@ -104,8 +107,10 @@ type Supervisor struct {
 	running     map[*child]struct{}
 	starts      uint64
 	restarts    uint64
-	owed        uint64 // children that have ended by themselves and were not replaced
-	failures    int    // in a row
+	owed        uint64 // children that have ended on their own and were not replaced
+	causes      [Causes]uint64
+	owedFor     Cause // of the last of owed
+	failures    int   // in a row
 	failed      time.Time
 	next        time.Time // no start before
 	lastExit    string
@@ -201,7 +206,7 @@ func (s *Supervisor) enter(ctx context.Context) error {
 	return nil
 }
 
-// began takes a child into the books, unless the supervisor was closed.
+// began registers a child, unless the supervisor was closed.
 func (s *Supervisor) began(c *child, pid int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,6 +214,10 @@ func (s *Supervisor) began(c *child, pid int) bool {
 	if s.owed > 0 {
 		s.owed--
 		s.restarts++
+		s.causes[s.owedFor]++
+		if s.opts.OnRestart != nil {
+			s.opts.OnRestart()
+		}
 	}
 	s.since = c.started
 	if !c.ended {
@@ -219,7 +228,7 @@ func (s *Supervisor) began(c *child, pid int) bool {
 	return !s.closed
 }
 
-// ended takes a child out of the books.
+// ended takes a child out of the table.
 func (s *Supervisor) ended(c *child, e *stream.ExitError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,7 +241,7 @@ func (s *Supervisor) ended(c *child, e *stream.ExitError) {
 		return
 	}
 	s.lastExit = Reason(e)
-	s.owed++
+	s.owed, s.owedFor = s.owed+1, causeOf(e)
 	now := time.Now()
 	switch {
 	case now.Sub(c.started) >= shortLife:
@@ -270,13 +279,15 @@ type Stats struct {
 	Running     int
 	PIDs        []int
 	Starts      uint64
-	Restarts    uint64    // starts that replaced a child which had ended by itself
-	Garbage     uint64    // what was no message, in lines
-	LastGarbage string    // fit to be shown
-	LastExit    string    // of the last child that has ended by itself, as Reason tells it
-	LastStderr  []string  // what the children said last, at most 100 lines and 16 KB, fit to be shown
-	Since       time.Time // the newest child was started
-	Next        time.Time // no start before; may be past
+	Restarts    uint64         // starts that replaced a child which had ended on its own
+	Causes      [Causes]uint64 // of Restarts, by how the child had ended
+	Delayed     int            // 1: the next start has to wait
+	Garbage     uint64         // what was no message, in lines
+	LastGarbage string         // fit to be shown
+	LastExit    string         // of the last child that has ended on its own, as Reason tells it
+	LastStderr  []string       // what the children said last, at most 100 lines and 16 KB, fit to be shown
+	Since       time.Time      // the newest child was started
+	Next        time.Time      // no start before; may be past
 }
 
 // Stats returns how the children fare now.
@@ -284,9 +295,12 @@ func (s *Supervisor) Stats() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st := Stats{
-		Running: len(s.running), Starts: s.starts, Restarts: s.restarts,
+		Running: len(s.running), Starts: s.starts, Restarts: s.restarts, Causes: s.causes,
 		Garbage: s.garbage.Load(), LastGarbage: s.lastGarbage,
 		LastExit: s.lastExit, LastStderr: s.tail.last(), Since: s.since, Next: s.next,
+	}
+	if time.Now().Before(s.next) {
+		st.Delayed = 1
 	}
 	for c := range s.running {
 		st.PIDs = append(st.PIDs, c.pid)

@@ -91,7 +91,7 @@ type lines struct {
 	tail *tail
 
 	mu   sync.Mutex
-	rest []byte // the first bytes of a line whose end has not come
+	rest []byte // the first bytes of a line with an end that has not come
 	over bool   // that line is longer
 }
 

@@ -29,7 +29,8 @@ const (
 	fields
 )
 
-// layout has what the fields differ in: their weights, how much a longer one counts less, and how many terms are read.
+// layout has what the fields differ in: their weights, how much a longer one counts less, and how
+// many terms are read.
 var layout = [fields]struct {
 	weight, length float32
 	longest        int
@@ -160,7 +161,7 @@ func (x *Index) read(i int32, field int, text string) {
 // deepest is how far into a schema parameters are read.
 const deepest = 3
 
-// describe adds the names of the properties of a schema, and what is said about them.
+// describe adds the names of the properties of a schema, and their descriptions.
 func describe(schema []byte, names, texts *strings.Builder, depth int) {
 	if depth > deepest || texts.Len()+names.Len() > 8<<10 {
 		return

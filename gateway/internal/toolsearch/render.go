@@ -40,8 +40,9 @@ type Answer struct {
 	Text       string
 }
 
-// Answer writes a result. Neither form is longer than the Budget: schemas are left out from the last tool on, and then
-// tools, which count as More. The first tool that was asked for by its name with DetailSchema keeps its schema, however long.
+// Answer writes a result. Neither form is longer than the Budget: schemas are left out from the
+// last tool on, and then tools, which count as More. The first tool that was asked for by its name
+// with DetailSchema keeps its schema, however long.
 func (x *Index) Answer(r *Result, form *Form) Answer {
 	lines := make([]line, 0, len(r.Tools))
 	for n, i := range r.Tools {
@@ -164,7 +165,8 @@ func text(lines []line, r *Result, more int, form *Form) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// signature returns the parameters of an input schema in the form "(required: string, optional?: int)".
+// signature returns the parameters of an input schema in the form "(required: string, optional?:
+// int)".
 func signature(schema []byte) (s string, lossy bool) {
 	required := map[string]bool{}
 	scan.Array(scan.Member(schema, "required"), func(name []byte) bool {

@@ -13,21 +13,30 @@ const (
 	maxWord  = 40 // bytes of a word; a longer one is cut
 )
 
-// stops are words that say nothing about a tool. Verbs such as get and list do.
-var stops = map[string]bool{
-	"the": true, "a": true, "an": true, "of": true, "to": true, "for": true, "in": true, "on": true, "with": true, "my": true,
-	"me": true, "please": true,
+// stops are words that say nothing about a tool: articles, prepositions, pronouns, and those of a
+// question. Verbs such as get and list do.
+var stops = setOf(
+	"the a an of to for in on with my me please is are was were be been do does did has have " +
+		"what which who when where why how this that these those it its i we our us you your they " +
+		"their there and or as at by into about can could should would will need want all any some")
+
+func setOf(words string) map[string]bool {
+	all := map[string]bool{}
+	for w := range strings.FieldsSeq(words) {
+		all[w] = true
+	}
+	return all
 }
 
-// A word is a run of letters and digits in its lower-case form, with the words that it is made of: "createIssue" is
-// "create" and "issue". One that cannot be divided has no parts.
+// A word is a run of letters and digits in its lower-case form, with the words that it is made of:
+// "createIssue" is "create" and "issue". One that cannot be divided has no parts.
 type word struct {
 	whole string
 	parts []string
 }
 
-// terms calls yield for the terms of a text, in their order, until it returns false. A divided word yields its parts,
-// and then itself.
+// terms calls yield for the terms of a text, in their order, until it returns false. A divided word
+// yields its parts, and then itself.
 func terms(text string, yield func(term string) bool) {
 	words(text, func(w word) bool {
 		for _, part := range w.parts {
@@ -88,8 +97,8 @@ func pairs(run string, yield func(w word) bool) bool {
 	return true
 }
 
-// wordOf divides a run where a capital letter begins a word and where letters and digits meet. A word that says
-// nothing is empty.
+// wordOf divides a run where a capital letter begins a word and where letters and digits meet. A
+// word that says nothing is empty.
 func wordOf(run string) (w word) {
 	start := 0
 	var last rune
@@ -108,13 +117,14 @@ func wordOf(run string) (w word) {
 		w.parts = append(w.parts, normal(run[start:]))
 		return w
 	}
-	if stops[w.whole] {
+	if stops[strings.ToLower(run)] {
 		return word{}
 	}
 	return w
 }
 
-// normal returns the form in which a word is compared: in lower case and without the ending of the plural.
+// normal returns the form in which a word is compared: in lower case and without the ending of the
+// plural.
 func normal(run string) string {
 	s := strings.ToLower(run)
 	if len(s) > maxWord {
@@ -147,7 +157,8 @@ func fold(name string) string {
 	}, name)
 }
 
-// groups are words that are used for each other. One counts as another of its group with the weight of a synonym.
+// groups are words that are used for each other. One counts as another of its group with the weight
+// of a synonym.
 var groups = [][]string{
 	{"create", "add", "new", "open", "make"},
 	{"delete", "remove"},
@@ -155,7 +166,36 @@ var groups = [][]string{
 	{"get", "read", "fetch", "retrieve"},
 	{"update", "edit", "set", "modify", "change"},
 	{"send", "post"},
-	{"run", "execute"},
+	{"run", "execute", "start", "launch"},
+	{"write", "save", "store", "put"},
+	{"move", "rename"},
+	{"stop", "shut", "halt", "terminate", "kill"},
+	{"start", "boot"},
+	{"cancel", "delete"},
+	{"close", "done", "resolve", "finish", "complete"},
+	{"answer", "reply", "respond"},
+	{"schedule", "plan", "book", "create"},
+	{"replace", "rotate", "exchange"},
+	{"merge", "join", "combine"},
+	{"issue", "bug", "ticket", "defect", "problem"},
+	{"report", "create"},
+	{"mail", "email", "message"},
+	{"event", "meeting", "appointment"},
+	{"pull", "pr"},
+	{"workflow", "ci", "pipeline", "build"},
+	{"instance", "vm", "machine", "server", "host"},
+	{"directory", "folder", "dir"},
+	{"secret", "password", "credential", "key", "token"},
+	{"invoice", "bill", "pay", "cost", "charge"},
+	{"query", "sql", "statement"},
+	{"document", "doc", "page", "file"},
+	{"contact", "customer", "person"},
+	{"user", "person", "people", "member"},
+	{"comment", "note", "remark"},
+	{"repository", "repo"},
+	{"metric", "load", "usage", "figure"},
+	{"picture", "image", "photo"},
+	{"link", "url", "address"},
 }
 
 // synonyms are those of each word.
