@@ -138,7 +138,7 @@ func TestHostileText(t *testing.T) {
 	}
 	for _, hidden := range []string{"\u202e", "\u200b", "\U000e0041", "\x1b", "\x07", "\x00"} {
 		if strings.Contains(body, hidden) {
-			t.Errorf("%+q is on the page, where nobody sees it", hidden)
+			t.Errorf("%+q is on the page, where it cannot be seen", hidden)
 		}
 	}
 	for _, want := range []string{"U+202E", "U+E0041", "ERROR connect ECONNREFUSED", "{{.Name}}", "ملفات", "(2 down) office"} {

@@ -20,7 +20,7 @@ func sample(upstreams, tools int) Status {
 		u := UpstreamStatus{
 			Name: fmt.Sprintf("files-%02d", i), Target: fmt.Sprintf("npx -y @example/server-files /srv/data/%d", i), Profile: "mcp", Lifetime: "shared",
 			State: "up", Since: noon.Add(-time.Duration(i+1) * time.Hour), Revision: "2025-11-25", Server: "Files 1.4.2",
-			Lanes: 3, Children: 3, InFlight: i % 3, Calls: int64(i) * 7919, P50: 420 * time.Microsecond, P99: 12 * time.Millisecond,
+			Connections: 3, Children: 3, InFlight: i % 3, Calls: int64(i) * 7919, P50: 420 * time.Microsecond, P99: 12 * time.Millisecond,
 		}
 		hostile(&u, i)
 		s.Upstreams = append(s.Upstreams, u)
@@ -36,7 +36,7 @@ func hostile(u *UpstreamStatus, i int) {
 	switch i {
 	case 1:
 		u.Name, u.Target, u.State = "billing", "https://billing.example.com/mcp", "down"
-		u.Revision, u.Server, u.Lanes, u.Children, u.Restarts, u.Queued, u.Errors = "", "", 0, 0, 17, 4, 31
+		u.Revision, u.Server, u.Connections, u.Children, u.Restarts, u.Queued, u.Errors = "", "", 0, 0, 17, 4, 31
 		u.P50, u.P99 = 0, 0
 		u.LastError = "the server cannot be started: exit status 1: " + strings.Repeat("cannot connect to db.internal:5432, connection refused; ", 5)
 		for n := range 20 {
@@ -50,7 +50,7 @@ func hostile(u *UpstreamStatus, i int) {
 		u.Name, u.State = strings.Repeat("verylongword", 20), "starting"
 		u.Target, u.Server, u.Revision = strings.Repeat("/path", 80), strings.Repeat("S", 300), strings.Repeat("9", 80)
 		u.LastError = strings.Repeat("E", 300)
-		u.Calls, u.Errors, u.Restarts, u.Lanes, u.Children, u.InFlight, u.Queued = 1234567890, 123456789, 12345, 256, 256, 1024, 1024
+		u.Calls, u.Errors, u.Restarts, u.Connections, u.Children, u.InFlight, u.Queued = 1234567890, 123456789, 12345, 256, 256, 1024, 1024
 		u.P50, u.P99 = 59*time.Second, 1234*time.Second
 	case 4:
 		u.Name, u.State, u.LastError = "ملفات\u202eevil", "idle", "\u202eتعذر الاتصال بالخادم: رفض الاتصال 10.0.0.1"

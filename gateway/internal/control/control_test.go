@@ -28,6 +28,7 @@ func (f *fake) Begin(*http.Request, *Change) (func(error), *Problem) {
 func (f *fake) Refuse(*http.Request, *Change, *Problem) { f.refused++ }
 
 func (*fake) Overview(context.Context) *Overview   { return &Overview{} }
+func (*fake) Cluster(context.Context) *Cluster     { return &Cluster{Nodes: []Node{}} }
 func (*fake) Upstreams(context.Context) *Upstreams { return &Upstreams{} }
 
 func (*fake) Upstream(_ context.Context, name string) (*UpstreamDetails, error) {
@@ -59,6 +60,7 @@ func (*fake) LogLevel(context.Context) (*LogLevel, error)                    { r
 func (*fake) SetLogLevel(_ context.Context, to *LogLevel) (*LogLevel, error) { return to, nil }
 func (*fake) Reload(context.Context) (*Reloaded, error)                      { return &Reloaded{}, nil }
 
+func (*fake) Dump(context.Context) (*Dumped, error)                   { return &Dumped{}, nil }
 func (*fake) Pins(context.Context) (*Pins, error)                     { return &Pins{}, nil }
 func (*fake) PinChanges(context.Context, string) (*PinChanges, error) { return &PinChanges{}, nil }
 
@@ -115,7 +117,7 @@ func TestDocument(t *testing.T) {
 	for _, r := range routes {
 		op := doc.Paths[pathOf(r)][strings.ToLower(r.method)]
 		if op.ID == "" || slices.Contains(ids, op.ID) {
-			t.Errorf("%s %s has no operationId of its own", r.method, r.path)
+			t.Errorf("%s %s has no unique operationId", r.method, r.path)
 		}
 		ids = append(ids, op.ID)
 		if (op.Permission != "") != r.changes() || (op.Body != nil) != (r.in != nil) || op.Responses["200"] == nil || op.Responses["default"] == nil {
@@ -141,7 +143,8 @@ func TestBodyBound(t *testing.T) {
 	}
 }
 
-// Whatever is sent, a change is begun and ended once, or refused once, or is none; and what is no success is a problem document.
+// Whatever is sent, a change is begun and ended once, or refused once, or is none; and what is no
+// success is a problem document.
 func FuzzHandler(f *testing.F) {
 	for _, r := range routes {
 		f.Add(r.method, base+strings.ReplaceAll(r.path, "{name}", "a"), "{}", "application/json", "")

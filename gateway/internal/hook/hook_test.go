@@ -70,7 +70,8 @@ func shell(o Options, script string) *Hook {
 	return New(&o)
 }
 
-// A hook that fails in any way refuses the call, or lets it pass unchanged where the configuration says so.
+// A hook that fails in any way refuses the call, or lets it pass unchanged where the configuration
+// says so.
 func TestFailures(t *testing.T) {
 	for name, c := range wrongs {
 		for _, after := range []bool{false, true} {
@@ -166,7 +167,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// A caller whose calls hang takes a share of the places only: calls of another one are examined.
+// A caller with calls that hang takes a share of the places only: calls of another one are
+// examined.
 func TestFairPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most, now atomic.Int64
@@ -222,7 +224,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// FuzzAnswer has hooks say anything. Nothing but a well-formed "allow" lets a call pass, and what it changes is one JSON object.
+// FuzzAnswer has hooks say anything. Nothing but a well-formed "allow" lets a call pass, and what
+// it changes is one JSON object.
 func FuzzAnswer(f *testing.F) {
 	for _, c := range wrongs {
 		if len(c.text) < 1<<10 {

@@ -30,7 +30,8 @@ func hash(t *testing.T, text string) string {
 }
 
 func TestHash(t *testing.T) {
-	// Made with: printf '{"description":"d","inputSchema":{"a":1,"b":[2,null]},"name":"x"}' | sha256sum
+	// Made with: printf '{"description":"d","inputSchema":{"a":1,"b":[2,null]},"name":"x"}' |
+	// sha256sum
 	const want = "d1585ccc24e2c32d8985015d676d247ed7832d93cbac36c8dd12b7381a59202a"
 	same := []string{
 		`{"name":"x","description":"d","inputSchema":{"a":1,"b":[2,null]}}`,
@@ -227,7 +228,7 @@ func TestDiffOfWords(t *testing.T) {
 			t.Errorf("%q, %q:\n%swant\n%s", test[0], test[1], got, test[2])
 		}
 	}
-	// Much text takes bounded time and room, and what is cut is said to be.
+	// Much text takes bounded time and room, and what is cut is marked.
 	long := strings.Repeat("word ", 5_000)
 	d := &differ{}
 	d.texts("d", long, "x "+long+"y")

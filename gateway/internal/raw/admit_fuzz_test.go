@@ -62,7 +62,7 @@ func FuzzScreen(f *testing.F) {
 				continue
 			}
 			if s, _ := m.Method.(string); !slices.Contains(asked, s) {
-				t.Errorf("nobody was asked about %v in %q, from %q", m.Method, rest, frame)
+				t.Errorf("no admission for %v in %q, from %q", m.Method, rest, frame)
 			}
 		}
 	})

@@ -81,7 +81,7 @@ func testAdmit(t *testing.T) {
 		call("1", "deny", "[]"))
 	p.expect(t, `{"jsonrpc":"2.0","error":{"code":-32002,"message":"Permission denied"},"id":1}`)
 	if st := u.Status(); st.Dials != 0 || st.Dropped != 2 || st.Calls != 1 || st.Errors != 1 {
-		t.Fatalf("%+v", st) // nobody was let in, so nothing is connected
+		t.Fatalf("%+v", st) // every call was refused, so nothing is connected
 	}
 	p.send(t, call("2", "odd", "[17]"))
 	p.expectLike(t, `{"code":-32603,"message":"Internal error"}`, `"id":2`)
@@ -158,7 +158,7 @@ func TestAdmitEnds(t *testing.T) {
 				s, w := newScripted(), &porter{t: t}
 				o := &Options{Name: "up", Dial: s.dial, Admit: w.admit}
 				if end == "refused" {
-					o.Dial = func(context.Context) (farcall.Transport, error) { return nil, fmt.Errorf("nobody is there") }
+					o.Dial = func(context.Context) (farcall.Transport, error) { return nil, fmt.Errorf("connection refused") }
 				}
 				u := New(o)
 				ours, theirs := farcall.Pipe()
@@ -269,7 +269,7 @@ func TestAdmitOtherWays(t *testing.T) {
 			o.Admit = w.admit
 			u := open(t, o)
 			p := pipeTo(t, u)
-			p.send(t, `{"jsonrpc":"2.0","id":1,"result":"nobody asked"}`, `{"jsonrpc":"2.0","method":"deny"}`)
+			p.send(t, `{"jsonrpc":"2.0","id":1,"result":"unrequested"}`, `{"jsonrpc":"2.0","method":"deny"}`)
 			for i := range 50 {
 				p.send(t, call(strconv.Itoa(i), "deny", "[]"))
 				p.expectLike(t, "-32002", `"id":`+strconv.Itoa(i))
@@ -286,7 +286,7 @@ func TestAdmitOtherWays(t *testing.T) {
 				t.Errorf("%d are open, %d were refused", n, w.no)
 			}
 			seen.Range(func(k, _ any) bool {
-				if s, _ := k.(string); strings.Contains(s, "deny") || strings.Contains(s, "nobody") {
+				if s, _ := k.(string); strings.Contains(s, "deny") || strings.Contains(s, "unrequested") {
 					t.Errorf("it has reached the server: %s", s)
 				}
 				return true

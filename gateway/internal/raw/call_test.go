@@ -174,7 +174,7 @@ func TestServeNotices(t *testing.T) {
 }
 
 // The connection ends while it is idle: the next call makes a new one. It ends in
-// a call: that one is told, and the next one goes through.
+// a call: that one gets an error, and the next one goes through.
 func TestServeRedial(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -210,7 +210,7 @@ func TestServeRedial(t *testing.T) {
 	})
 }
 
-// Nobody answers the dialling: the calls say when to come again.
+// No server answers the dialling: the calls say when to come again.
 func TestServeBackoff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestServeBackoff(t *testing.T) {
 	})
 }
 
-// Whoever supervises a child says when it may be started again, and why it is not
+// Anyone who supervises a child says when it may be started again, and why it is not
 // there.
 func TestServeExplain(t *testing.T) {
 	t.Parallel()
@@ -287,7 +287,7 @@ func TestServeDialOnce(t *testing.T) {
 	})
 }
 
-// A call that takes too long is given up, and the upstream is told.
+// A call that takes too long is given up, and the upstream is notified.
 func TestServeTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -359,7 +359,8 @@ func TestServeHTTPDown(t *testing.T) {
 	}
 }
 
-// TestComeBack passes on what a server over HTTP says that does not begin a call, from calls and from pipes.
+// TestComeBack passes on what a server over HTTP says that does not begin a call, from calls and
+// from pipes.
 func TestComeBack(t *testing.T) {
 	t.Parallel()
 	busy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

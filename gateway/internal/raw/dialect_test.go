@@ -15,7 +15,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// The dialects of servers: what they answer to a call. Hybrid ones say that they speak 2.0 and send both members.
+// The dialects of servers: what they answer to a call. Hybrid ones say that they speak 2.0 and send
+// both members.
 var dialects = map[string]struct{ result, failure string }{
 	"2.0":    {`{"jsonrpc":"2.0","id":%s,"result":%s}`, `{"jsonrpc":"2.0","id":%s,"error":%s}`},
 	"1.0":    {`{"result":%[2]s,"error":null,"id":%[1]s}`, `{"result":null,"error":%[2]s,"id":%[1]s}`},
@@ -41,8 +42,8 @@ func dialectAnswer(dialect string, frame []byte) []byte {
 	return fmt.Appendf(nil, d.result, m.ID, dialectResult)
 }
 
-// TestDialects has clients of every transport and version call servers of every transport and dialect: each gets the
-// result, or the error with what it says.
+// TestDialects has clients of every transport and version call servers of every transport and
+// dialect: each gets the result, or the error with what it says.
 func TestDialects(t *testing.T) {
 	t.Parallel()
 	for dialect := range dialects {

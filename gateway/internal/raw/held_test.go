@@ -81,7 +81,7 @@ func TestNothingIsHeld(t *testing.T) {
 	})
 }
 
-// The same without an admission, over a stream, whose own refusals count as well.
+// The same without an admission, over a stream; its own refusals count as well.
 func TestNothingIsHeldUnscreened(t *testing.T) {
 	t.Parallel()
 	for name, after := range map[string]string{

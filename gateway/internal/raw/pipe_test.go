@@ -74,7 +74,7 @@ func TestPipeBytes(t *testing.T) {
 		}
 	}
 	p.expect(t, back...)
-	// The answer is too large for the client: it is told.
+	// The answer is too large for the client: it is notified.
 	if err := server.Write([]byte(`{"jsonrpc":"2.0","id":8,"result":"` + strings.Repeat("x", 300) + `"}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -246,7 +246,7 @@ func (h *halfClosed) Read() ([]byte, error) {
 }
 
 // A call that is never answered does not keep a client that stopped sending for
-// ever, and it is told.
+// ever, and it is notified.
 func TestPipeLinger(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -264,7 +264,7 @@ func TestPipeLinger(t *testing.T) {
 	})
 }
 
-// While the upstream is not there, calls are told so, and the first one that
+// While the upstream is not there, calls fail with that reason, and the first one that
 // finds it goes through.
 func TestPipeDialFails(t *testing.T) {
 	t.Parallel()
@@ -433,7 +433,7 @@ func TestPipeBackpressure(t *testing.T) {
 		synctest.Wait()
 		for _, n := range []int64{there.Load(), back.Load()} {
 			if n > 1<<20 { // two pipes hold 256 KiB each
-				t.Errorf("%d bytes were taken of whose reader does not read", n)
+				t.Errorf("%d bytes were taken for a reader that does not read", n)
 			}
 		}
 		other.send(t, call("1", "a", "[]"))

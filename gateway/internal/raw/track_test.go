@@ -75,13 +75,13 @@ func TestTracker(t *testing.T) {
 	if g := added(t, k, `{"jsonrpc":"2.0","method":"n"}`); g != nil {
 		t.Error("a notification is tracked")
 	}
-	if f := k.landed(idOf(t, "1")); f == nil || f.id != "1.0" {
+	if f := k.answered(idOf(t, "1")); f == nil || f.id != "1.0" {
 		t.Errorf("%+v", f)
 	}
-	if f := k.landed(idOf(t, "3")); f != nil {
+	if f := k.answered(idOf(t, "3")); f != nil {
 		t.Errorf("%+v", f)
 	}
-	if f := k.landed(idOf(t, `"\u0078"`)); f == nil || f.frame != batch {
+	if f := k.answered(idOf(t, `"\u0078"`)); f == nil || f.frame != batch {
 		t.Errorf("%+v", f)
 	}
 	select {
@@ -121,12 +121,12 @@ func TestTrackerBounded(t *testing.T) {
 	if have := len(k.young) + len(k.old); have > trackedCalls || k.open != have || int(m.inFlight.Load()) != have {
 		t.Errorf("%d are tracked, %d open, %d in flight", have, k.open, m.inFlight.Load())
 	}
-	if k.landed(idOf(t, strconv.Itoa(n-1))) == nil || k.landed(idOf(t, "0")) != nil {
+	if k.answered(idOf(t, strconv.Itoa(n-1))) == nil || k.answered(idOf(t, "0")) != nil {
 		t.Error("the newest is not known, or the oldest is")
 	}
 	added(t, k, call(`"`+strings.Repeat("x", trackedID)+`"`, "a", "[]"))
 	left := k.end(errShuttingDown)
-	if !slices.IsSortedFunc(left, func(a, b *flight) int { return int(a.number) - int(b.number) }) {
+	if !slices.IsSortedFunc(left, func(a, b *openCall) int { return int(a.number) - int(b.number) }) {
 		t.Error("not in order")
 	}
 }
@@ -156,7 +156,7 @@ func FuzzTracker(f *testing.F) {
 		}
 		if dec2.Decode(answers, &back) == nil {
 			for i := range back.Messages {
-				if f := k.landed(back.Messages[i].ID); f != nil {
+				if f := k.answered(back.Messages[i].ID); f != nil {
 					open--
 					k.settle(1)
 				}
@@ -173,7 +173,7 @@ func FuzzTracker(f *testing.F) {
 					continue
 				}
 			}
-			if k.landed(id) != nil {
+			if k.answered(id) != nil {
 				open--
 				k.settle(1)
 			}

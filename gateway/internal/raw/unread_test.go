@@ -14,8 +14,8 @@ import (
 	"github.com/farcall-dev/farcall/stream"
 )
 
-// TestUnreadAnswers has a server answer with what is not read: too large, or no JSON. The call ends at once with an
-// error, and the connection goes on; what is no answer is passed over.
+// TestUnreadAnswers has a server answer with what is not read: too large, or no JSON. The call ends
+// at once with an error, and the connection goes on; what is no answer is passed over.
 func TestUnreadAnswers(t *testing.T) {
 	for name, answer := range map[string]string{
 		"too large":        `{"jsonrpc":"2.0","id":1,"result":"` + strings.Repeat("x", 5000) + `"}`,
@@ -63,7 +63,8 @@ func TestUnreadAnswers(t *testing.T) {
 	}
 }
 
-// TestPipedUnreadAnswers is the same for a client whose frames are carried: it gets an error in place of the answer.
+// TestPipedUnreadAnswers is the same for a client with frames that are carried: it gets an error in
+// place of the answer.
 func TestPipedUnreadAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()

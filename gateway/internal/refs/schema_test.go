@@ -32,8 +32,8 @@ var never = map[string]string{
 	"modelPreferences/hints[]/name": "of a model",
 }
 
-// TestSchemas fails when a revision has a leaf that looks like a reference, and neither a row of that
-// revision nor never decides what becomes of it.
+// TestSchemas fails when a revision has a leaf that looks like a reference, and neither a row of
+// that revision nor never decides what becomes of it.
 func TestSchemas(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(leavesFile)

@@ -50,7 +50,7 @@ func TestHangingSourceIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// A name goes to nobody else while the source that may have it is slow.
+// A name goes to no other source while the source that may have it is slow.
 func TestSlowSourceKeepsItsNames(t *testing.T) {
 	always, never := Rules{Namespace: NamespaceAlways}, Rules{Namespace: NamespaceNever}
 	const refused = `"x" is among the tools of`
@@ -93,7 +93,7 @@ func TestSlowSourceKeepsItsNames(t *testing.T) {
 	}
 }
 
-// Nobody waits longer than for a list, and those who come later not at all.
+// No caller waits longer than for a list, and those who come later not at all.
 func TestSourceThatNeverAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hangs, good := &fake{before: func(ctx context.Context) { <-ctx.Done() }}, with(Tools, "x")

@@ -86,7 +86,7 @@ func TestMissRefreshesOnce(t *testing.T) {
 	})
 }
 
-// Nobody gets what was listed for another one.
+// No caller gets what was listed for another one.
 func TestScopes(t *testing.T) {
 	s := Source{Name: "a", Rules: Rules{Namespace: NamespaceAuto}, Scope: scopeOf, List: func(ctx context.Context, _ string) (List, error) {
 		l := listed(Tools, "of-"+scopeOf(ctx))
@@ -105,7 +105,7 @@ func TestScopes(t *testing.T) {
 					t.Errorf("%s sees %q, %v", who, names(Tools, p.Items), err)
 				}
 				if _, ok, err := v.Find(ctx, Tools, "of-"+who); !ok || err != nil {
-					t.Errorf("%s does not find his own: %v", who, err)
+					t.Errorf("%s does not find their own: %v", who, err)
 				}
 				if target, ok, _ := v.Find(ctx, Tools, "of-x"); ok {
 					t.Errorf("%s finds %v", who, target)

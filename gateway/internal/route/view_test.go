@@ -17,7 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// fake is a source whose lists are set by a test.
+// fake is a source with lists that are set by a test.
 type fake struct {
 	mu     sync.Mutex
 	lists  map[string]List
@@ -236,7 +236,7 @@ func TestNames(t *testing.T) {
 			map[string]string{"a__x": "a/x", "b__a__x": "b/a__x"},
 		},
 		{
-			"sources whose names run into each other", Tools,
+			"sources with names that run into each other", Tools,
 			[]Source{with(Tools, "b__x").source("a", always), with(Tools, "x").source("a__b", always)},
 			"a__b__x a__b__a__b__x",
 			map[string]string{"a__b__x": "a/b__x", "a__b__a__b__x": "a__b/x"},

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Over random sequences of sign-ins, calls, refreshes, sign-outs, restarts and attacks of two principals, an upstream only
-// ever gets the token that was issued to the calling principal.
+// Over random sequences of sign-ins, calls, refreshes, sign-outs, restarts and attacks of two
+// principals, an upstream only ever gets the token that was issued to the calling principal.
 func TestOwnersNeverMix(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -97,7 +97,7 @@ func TestStatesAreRefused(t *testing.T) {
 		"another browser": func(_ *testing.T, _ *world, _, bob *browser, back string) string {
 			return bob.send("GET", back, nil).Body.String()
 		},
-		"a browser with a cookie of its own": func(_ *testing.T, w *world, _, bob *browser, back string) string {
+		"a browser with its own cookie": func(_ *testing.T, w *world, _, bob *browser, back string) string {
 			link, _ := w.ups["b"].Link(person("bob"), nil)
 			bob.open(link)
 			return bob.send("GET", back, nil).Body.String()
@@ -244,7 +244,8 @@ func TestOneRefresh(t *testing.T) {
 	})
 }
 
-// Who signs out is revoked at the authorization server, here and in other processes, and can sign in again.
+// Who signs out is revoked at the authorization server, here and in other processes, and can sign
+// in again.
 func TestSignOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir, key := filepath.Join(t.TempDir(), "sign-in"), newKey()
@@ -273,7 +274,8 @@ func TestSignOut(t *testing.T) {
 	})
 }
 
-// The gateway is known by its metadata document where that is supported, and registers once otherwise.
+// The gateway is known by its metadata document where that is supported, and registers once
+// otherwise.
 func TestClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, open(t, ""), nil)
@@ -342,7 +344,8 @@ func TestWait(t *testing.T) {
 	})
 }
 
-// Whatever a browser asks for, nothing is signed in, no redirect leads away, and each page has its headers.
+// Whatever a browser asks for, nothing is signed in, no redirect leads away, and each page has its
+// headers.
 func FuzzRequests(f *testing.F) {
 	f.Add("GET", "/signin?link=x", "")
 	f.Add("GET", "/signin/callback/a?state=x&code=y", "")

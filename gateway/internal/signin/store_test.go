@@ -57,8 +57,8 @@ func (s *Store) get(t *testing.T, id ID, key string) string {
 
 const tokenKey = "tokens https://far.example/mcp"
 
-// Over random changes each owner gets from each upstream what was kept for it, and nothing else, whichever process reads,
-// whichever keys there are, and when the process has ended.
+// Over random changes each owner gets from each upstream what was kept for it, and nothing else,
+// whichever process reads, whichever keys there are, and when the process has ended.
 func TestStoreKeepsOwnersApart(t *testing.T) {
 	for _, kind := range []string{"memory", "files"} {
 		t.Run(kind, func(t *testing.T) {
@@ -226,7 +226,8 @@ func TestStoreWrongKey(t *testing.T) {
 	}
 }
 
-// A file that is copied to another owner or upstream, or changed in any byte, gives that owner nothing.
+// A file that is copied to another owner or upstream, or changed in any byte, gives that owner
+// nothing.
 func TestStoreCopiedFile(t *testing.T) {
 	dir, key := filepath.Join(t.TempDir(), "sign-in"), newKey()
 	s := open(t, dir, key)
@@ -266,7 +267,8 @@ func TestStoreCopiedFile(t *testing.T) {
 	}
 }
 
-// Two processes that use a directory lose nothing of each other's, and do not refresh the same tokens at the same time.
+// Two processes that use a directory lose nothing of each other's, and do not refresh the same
+// tokens at the same time.
 func TestStoreTwoProcesses(t *testing.T) {
 	dir, key := filepath.Join(t.TempDir(), "sign-in"), newKey()
 	both := []*Store{open(t, dir, key), open(t, dir, newKeyAfter(key)...)}
@@ -312,7 +314,7 @@ func TestStoreTwoProcesses(t *testing.T) {
 	}
 }
 
-// newKeyAfter is a list of keys whose first one is key.
+// newKeyAfter is a list of keys with a first one that is key.
 func newKeyAfter(key []byte) [][]byte { return [][]byte{key, newKey()} }
 
 // What is too large is refused, and what was there stays.

@@ -22,8 +22,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcpauth"
 )
 
-// A world is a network with MCP servers that each take the tokens of their own authorization server, and the
-// service of a gateway.
+// A world is a network with MCP servers that each take the tokens of one authorization server each,
+// and the service of a gateway.
 type world struct {
 	t     *testing.T
 	svc   *Service
@@ -37,7 +37,7 @@ type world struct {
 	codes   map[string]url.Values        // by code: the authorization request, with the user
 	access  map[string]string            // by token: host and user
 	refresh map[string]string            // by token: the same
-	seen    map[string]map[string]string // by host and principal: the user whose token came
+	seen    map[string]map[string]string // by host and principal: the user with a token that came
 	secrets []string
 	revoked int
 	renewed int
@@ -88,7 +88,8 @@ func (w *world) begin(o *Options) {
 	}
 }
 
-// RoundTrip is the network: NAME.example is an MCP server, as.NAME.example its authorization server.
+// RoundTrip is the network: NAME.example is an MCP server, as.NAME.example its authorization
+// server.
 func (w *world) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
@@ -197,7 +198,7 @@ type browser struct {
 	w       *world
 	user    string
 	cookies map[string]string
-	owner   string // whose credentials it shows the gateway
+	owner   string // the owner of the credentials that it shows the gateway
 }
 
 func (w *world) browser(user string) *browser {
@@ -237,7 +238,8 @@ func (b *browser) send(method, address string, form url.Values, header ...string
 
 var linkField = regexp.MustCompile(`name="link" value="(\w+)"`)
 
-// open opens a link and presses the button. It returns where the authorization server is; "" when the gateway refuses.
+// open opens a link and presses the button. It returns where the authorization server is; "" when
+// the gateway refuses.
 func (b *browser) open(link string) string {
 	b.w.t.Helper()
 	start := b.send("GET", link, nil)

@@ -40,7 +40,7 @@ func TestNoOrphans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("started: child %d (fork-exit), its child %d in a session of its own, which holds standard output and error open", child, grandchild)
+		t.Logf("started: child %d (fork-exit), its child %d in its own session, which holds standard output and error open", child, grandchild)
 		began := time.Now()
 		err = exitOf(t, tr)
 		t.Logf("told:    after %v: %s", time.Since(began).Round(time.Millisecond), Reason(err))
@@ -107,7 +107,7 @@ func TestMayOutlive(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	t.Logf("process %d, in a session of its own and without %s in its environment: runs on: %v", pid, Variable, faulty.Alive(pid))
+	t.Logf("process %d, in its own session and without %s in its environment: runs on: %v", pid, Variable, faulty.Alive(pid))
 	if !faulty.Alive(pid) {
 		t.Error("it was killed")
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// A set is a catalogue with queries, each with the tools that are right (2: the best; 1: right, too).
+// A set is a catalogue with queries, each with the tools that are right (2: the best; 1: right,
+// too).
 type set struct {
 	Source string
 	Tools  []struct {
@@ -119,8 +120,9 @@ func (s *set) measure(x *toolsearch.Index) (f figures) {
 	return f
 }
 
-// TestEvaluate prints what the ranking reaches on label sets, which are files in the directory FARCALL_SEARCH_SETS, each
-// a set in JSON. A file that begins with "heldout" is left out unless FARCALL_SEARCH_HELDOUT is set.
+// TestEvaluate prints what the ranking reaches on label sets, which are files in the directory
+// FARCALL_SEARCH_SETS, each a set in JSON. A file that begins with "heldout" is left out unless
+// FARCALL_SEARCH_HELDOUT is set.
 func TestEvaluate(t *testing.T) {
 	dir := os.Getenv("FARCALL_SEARCH_SETS")
 	if dir == "" {
@@ -163,7 +165,7 @@ func TestEvaluate(t *testing.T) {
 	t.Log("\n" + out.String())
 }
 
-// alike returns tools with words of their own and words in common.
+// alike returns tools with their own words and words in common.
 func alike(n int) []toolsearch.Tool {
 	tools := make([]toolsearch.Tool, n)
 	for i := range tools {

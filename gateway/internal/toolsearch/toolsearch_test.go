@@ -189,7 +189,8 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// FuzzSearch: whatever a client asks for and a server writes, the answer is valid, within the limits, and the same each time.
+// FuzzSearch: whatever a client asks for and a server writes, the answer is valid, within the
+// limits, and the same each time.
 func FuzzSearch(f *testing.F) {
 	f.Add("create issue", "createIssue", "Creates an issue.", 6)
 	f.Add("a,b,_", "read_file", "关键 \u202e \xff", -1)
@@ -224,7 +225,8 @@ func FuzzSearch(f *testing.F) {
 	})
 }
 
-// TestAnswerWholeSchema: a query that names a tool exactly gets its whole schema, also above the budget.
+// TestAnswerWholeSchema: a query that names a tool exactly gets its whole schema, also above the
+// budget.
 func TestAnswerWholeSchema(t *testing.T) {
 	t.Parallel()
 	var properties strings.Builder

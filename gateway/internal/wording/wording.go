@@ -1,7 +1,8 @@
-// Package wording answers one question: how does the failure of a connection read for those who configure the gateway?
+// Package wording answers one question: how does the failure of a connection read for those who
+// configure the gateway?
 //
-// The packages below name options of Go in their errors, and which of them noticed a failure. Operators and callers
-// have the keys of a configuration instead.
+// The packages below name options of Go in their errors, and which of them noticed a failure.
+// Operators and callers have the keys of a configuration instead.
 package wording
 
 import (
@@ -36,7 +37,8 @@ var keys = strings.NewReplacer(
 	"farcall: the other end broke", "the server broke",
 )
 
-// Text returns the text of an error in the words of the configuration, without the secrets of an address.
+// Text returns the text of an error in the words of the configuration, without the secrets of an
+// address.
 func Text(err error) string {
 	text := err.Error()
 	if e, ok := errors.AsType[*url.Error](err); ok {

@@ -18,10 +18,12 @@ var goOption = regexp.MustCompile(`\b(?:Dial|Client)?Options\.[A-Z]\w*`)
 // literal is a string of Go.
 var literal = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// notReached are options in texts that no connection of a gateway fails with: callbacks and features that it does not use.
+// notReached are options in texts that no connection of a gateway fails with: callbacks and
+// features that it does not use.
 var notReached = regexp.MustCompile(`^mcp: ClientOptions\.Era: |ClientOptions\.(?:Elicit|Resume|Tasks)|Options\.(?:Event|Keys|Advertise|Sessions)`)
 
-// TestEveryText reads the errors of the packages that reach servers: none names an option of Go once it is worded.
+// TestEveryText reads the errors of the packages that reach servers: none names an option of Go
+// once it is worded.
 func TestEveryText(t *testing.T) {
 	t.Parallel()
 	found := 0
