@@ -1,0 +1,76 @@
+package gateway
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/farcall-dev/farcall/gateway/internal/control"
+	"github.com/farcall-dev/farcall/internal/cluster"
+)
+
+// joinTimeout bounds the first words with a shared store, which is open.
+const joinTimeout = 10 * time.Second
+
+var (
+	errClusterFixed = errors.New("gateway: cluster cannot change while the gateway runs: this needs a restart")
+	errNoStore      = errors.New("gateway: cluster: give the store in Options.Shared, which 'farcall serve' opens")
+)
+
+// join makes the gateway a node of those with the same store.
+func (g *Gateway) join(c *Config) error {
+	switch {
+	case g.opts.Shared == nil && c.Cluster.Set():
+		return errNoStore
+	case g.opts.Shared == nil:
+		return nil
+	}
+	//nolint:forbidigo // New has no context
+	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
+	defer cancel()
+	node, err := cluster.Join(ctx, g.opts.Shared, &cluster.Options{
+		Name: nodeName(&c.Cluster), Version: g.opts.Version, Logger: g.log,
+	})
+	if err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	g.node = node
+	return nil
+}
+
+// nodeName returns what this node calls itself.
+func nodeName(c *cluster.Config) string {
+	host, _ := os.Hostname() // "" names none
+	return cmp.Or(c.Node, c.Listen, host, "a node")
+}
+
+// leave tells the other nodes that this one ends.
+func (g *Gateway) leave() {
+	if g.node != nil {
+		g.node.Close()
+	}
+}
+
+// Cluster implements control.Backend.
+func (o operator) Cluster(context.Context) *control.Cluster {
+	c := o.g.plan.Load().config
+	v := &control.Cluster{Nodes: []control.Node{}, Shared: []string{}, Own: []string{}}
+	if o.g.node == nil {
+		return v
+	}
+	st := o.g.node.Status()
+	v.Node, v.Size, v.Lost, v.Reason = st.Node, c.Cluster.Nodes(), st.Lost, st.Reason
+	v.Engine = "a store of the program"
+	if c.Cluster.Set() {
+		v.Engine = c.Cluster.Engine()
+	}
+	for _, m := range st.Members {
+		v.Nodes = append(v.Nodes, control.Node{Name: m.Name, Version: m.Version, Since: m.Since})
+	}
+	shared, own := c.shares()
+	v.Shared, v.Own = append(v.Shared, shared...), append(v.Own, own...)
+	return v
+}
