@@ -22,7 +22,7 @@ const (
 	maxYAML   = 256 << 10
 )
 
-// maxProblems bounds what is said of one file.
+// maxProblems bounds what is reported about one file.
 const maxProblems = 100
 
 // Load reads a configuration: YAML, JSON, or the mcpServers of a desktop client.
@@ -102,7 +102,7 @@ func readBounded(path string, most int64) ([]byte, error) {
 // reader makes a Config of a node. It goes on after a problem, to find the others.
 type reader struct {
 	file, dir string
-	workspace string // of the editor whose file it is; "" when it is none
+	workspace string // of the editor that the file belongs to; "" when it belongs to none
 	desktop   bool   // an mcpServers file
 	stopped   bool   // there is no sense in looking further
 	lenient   bool   // within an upstream that is not used: what it refers to may be missing
@@ -282,6 +282,8 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"search":          r.search(&c.Search),
 		"lock":            r.path(&c.Lock),
 		"trace":           func(n *node, path string) { r.trace(c, n, path) },
+		"log":             func(n *node, path string) { r.log(c, n, path) },
+		"capture":         func(n *node, path string) { r.capture(c, n, path) },
 		"max_suspended":   r.count(&c.MaxSuspended),
 		"suspend_timeout": r.duration(&c.SuspendTimeout),
 		"drain_timeout":   r.duration(&c.DrainTimeout),
@@ -289,6 +291,7 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"errors":          r.text(&c.Errors),
 		"sessions":        func(n *node, path string) { r.sessions(c, n, path) },
 		"tasks":           func(n *node, path string) { r.tasks(c, n, path) },
+		"cluster":         func(n *node, path string) { r.cluster(c, n, path) },
 		"sign_in":         func(n *node, path string) { r.signIn(c, n, path) },
 		"limits":          func(n *node, path string) { r.connectionLimits(c, n, path) },
 		"guard":           func(n *node, path string) { c.Guard = r.guard(n, path) },

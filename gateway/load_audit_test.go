@@ -9,7 +9,8 @@ import (
 	"github.com/farcall-dev/farcall/gateway"
 )
 
-// An audit in a file that is something else is refused, with the line that says so, and the file stays as it is.
+// An audit in a file that is something else is refused, with the line that says so, and the file
+// stays as it is.
 func TestAuditIsNoOtherFile(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{"audit.key": strings.Repeat("k", 32), "policy.cedar": "permit(principal, action, resource);", "key.1": "x", "own.key": strings.Repeat("k", 32)} {
@@ -20,7 +21,7 @@ func TestAuditIsNoOtherFile(t *testing.T) {
 	if err := os.Symlink("audit.key", filepath.Join(dir, "link")); err != nil {
 		t.Skip(err)
 	}
-	const other = " is another file of the configuration, or would be taken for one before the audit; write the audit to a file of its own"
+	const other = " is another file of the configuration, or would be taken for one before the audit; write the audit to its own file"
 	for _, c := range []struct{ guard, where string }{
 		{"audit: farcall.yaml", "3:10: guard.audit.file: " + filepath.Join(dir, "farcall.yaml")},
 		{"audit: {file: ./x/../farcall.yaml}", "3:17: guard.audit.file: " + filepath.Join(dir, "farcall.yaml")},

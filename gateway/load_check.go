@@ -46,8 +46,8 @@ func (c *Config) Check() error {
 // from elsewhere, which may be secret.
 type checker struct {
 	problem func(path, message, hint string)
-	notice  func(path, message, hint string) // nil: nobody wants to know
-	said    func(path string) bool           // nil: nothing has been said before
+	notice  func(path, message, hint string) // nil: notices are dropped
+	said    func(path string) bool           // nil: nothing was reported before
 	written map[string]string                // the values that have been replaced
 	values  map[string]string                // what they have been replaced with
 	roots   []string                         // the paths of the upstreams
@@ -76,9 +76,21 @@ func (c *checker) choice(path, what, value string, words ...string) {
 	c.problem(path, "there is no "+what+" "+c.quote(path, value), hint)
 }
 
+func (c *checker) hosts(hosts []string) {
+	for i, host := range hosts {
+		if badHost(host) {
+			path := "hosts[" + strconv.Itoa(i) + "]"
+			c.problem(path, c.quote(path, host)+" is not a host name",
+				"write tools.example.com, *.example.com, or * for every name")
+		}
+	}
+}
+
 func (c *checker) config(conf *Config) {
 	c.choice("namespace", "namespace", conf.Namespace, "auto", "always", "never")
 	c.choice("trace.parent", "kind of parent", conf.Trace.Parent, "remote", "link")
+	c.log(&conf.Log)
+	c.capture(&conf.Capture)
 	c.search("", conf.Search, conf.Namespace, namesOf(conf.Upstreams))
 	c.choice("errors", "kind of errors", conf.Errors, "details", errorsPlain)
 	for i, address := range conf.Listen {
@@ -87,12 +99,7 @@ func (c *checker) config(conf *Config) {
 			c.problem(path, "cannot listen on "+c.quote(path, address), "it "+bad.Why+"; write "+bad.Instead)
 		}
 	}
-	for i, host := range conf.Hosts {
-		if badHost(host) {
-			path := "hosts[" + strconv.Itoa(i) + "]"
-			c.problem(path, c.quote(path, host)+" is not a host name", "write tools.example.com, *.example.com, or * for every name")
-		}
-	}
+	c.hosts(conf.Hosts)
 	for i, text := range conf.TrustedProxies {
 		if _, err := forwarded.Parse([]string{text}); err != nil {
 			path := "trusted_proxies[" + strconv.Itoa(i) + "]"
@@ -104,6 +111,7 @@ func (c *checker) config(conf *Config) {
 	}
 	c.sessions(&conf.Sessions)
 	c.tasks(conf)
+	c.cluster(conf)
 	c.notNegative("max_suspended", conf.MaxSuspended)
 	c.notBefore("trace.slow", conf.Trace.Slow)
 	c.notNegative("page_size", conf.PageSize)
@@ -126,7 +134,7 @@ func (c *checker) config(conf *Config) {
 		c.apart(u, conf.Upstreams[:i], path)
 		c.upstream(u, path)
 		if conf.Guard == nil {
-			c.nobodyKnown(u, path)
+			c.noPrincipal(u, path)
 		}
 	}
 	c.across(conf)
@@ -153,7 +161,7 @@ func (c *checker) references(u *Upstream, at func(key string) string) {
 	}
 }
 
-// apart refuses an upstream whose qualified names or URIs could be those of another one.
+// apart refuses an upstream with qualified names or URIs that could be those of another one.
 func (c *checker) apart(u *Upstream, others []*Upstream, path string) {
 	for _, o := range others {
 		if o == nil || strings.EqualFold(o.Name, u.Name) {
@@ -190,8 +198,8 @@ func badHost(text string) bool {
 
 var hostName = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]*[A-Za-z0-9_])?$`)
 
-// maxName bounds the name of an upstream: it stands before those of tools, of
-// which many clients take 64 letters.
+// maxName bounds the name of an upstream: it stands before those of tools, and
+// many clients take 64 letters.
 const maxName = 64
 
 var upstreamName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
@@ -208,7 +216,7 @@ func (c *checker) name(u *Upstream, path string) {
 	case strings.Contains(u.Name, "__"):
 		c.problem(path, fmt.Sprintf("the name %q has __, which stands between an upstream and its tool", u.Name), "use one _")
 	case strings.EqualFold(u.Name, "ws") || strings.EqualFold(u.Name, "stream"):
-		c.problem(path, fmt.Sprintf("%q cannot be a name: /rpc/%s has a meaning of its own", u.Name, u.Name), "use another")
+		c.problem(path, fmt.Sprintf("%q cannot be a name: /rpc/%s has its own meaning", u.Name, u.Name), "use another")
 	}
 }
 
@@ -268,7 +276,7 @@ func (c *checker) upstream(u *Upstream, path string) {
 		c.inProcess(u, path)
 	case u.OpenAPI != nil:
 		c.openAPI(u, path)
-	case len(u.Command) == 0 && u.URL == "" && u.broken: // it has been said why
+	case len(u.Command) == 0 && u.URL == "" && u.broken: // the reason is reported already
 	case len(u.Command) == 0 && u.URL == "":
 		c.problem(path, "it has neither a command nor a url", "add command: [PROGRAM, ARGUMENTS...] or url: https://host/mcp")
 	case len(u.Command) > 0 && u.URL != "":
@@ -298,7 +306,7 @@ func (c *checker) cache(u *Upstream, path string) {
 	case u.Profile == profileRaw:
 		c.problem(path, "it is for tools of MCP, and the profile is raw", "remove it")
 	case u.Cache.Public && (u.Auth.asksWho() || len(u.ForwardHeaders) > 0 || !u.forAll()):
-		c.problem(path+".public", "the server's answers depend on who calls (auth, forward_headers, lifetime), and all would get those of one", "remove public: each owner has results of its own then")
+		c.problem(path+".public", "the server's answers depend on who calls (auth, forward_headers, lifetime), and all would get those of one", "remove public: each owner has its own results then")
 	}
 }
 
@@ -452,7 +460,9 @@ func (c *checker) headers(u *Upstream, path string) {
 	}
 }
 
-var toolName = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`)
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_./-]+$`)
+
+func isToolName(name string) bool { return len(name) <= 128 && toolName.MatchString(name) }
 
 // filter checks patterns, and names that are to be shown.
 func (c *checker) filter(f *Filter, path string, named bool) {
@@ -468,7 +478,7 @@ func (c *checker) filter(f *Filter, path string, named bool) {
 		to, at := f.Rename[name], path+".rename."+name
 		if _, _, isURI := strings.Cut(to, ":"); !named && !isURI {
 			c.problem(at, c.quote(at, to)+" is not a URI", "write one, such as docs://readme; resources go by their URIs")
-		} else if named && !toolName.MatchString(to) {
+		} else if named && !isToolName(to) {
 			c.problem(at, c.quote(at, to)+" cannot be a name", "use up to 128 letters, digits, _, -, . and /")
 		}
 		if other, twice := shown[to]; twice {

@@ -35,7 +35,7 @@ func TestProblems(t *testing.T) {
 		{ab + "{command: x}\nendpoints: {team: {search: {modus: auto}}}", `3:29: endpoints.team.search.modus: there is no key "modus" here; did you mean mode?`},
 		{ab + "{command: x}\ntasks: [x]", "3:8: tasks: a map of keys and values is wanted, and this is a list"},
 		{ab + "{command: x}\ntasks: load.go", "3:8: tasks: it is not a directory; name one for tasks alone, which is made if it is not there"},
-		{ab + "{command: x}\ntasks: {dir: x, ttl: 0s, max_size: 2TiB}", `3:22: tasks.ttl: "0s" is not more than nothing; write 30s, or leave the key out for the default` + "\n" +
+		{ab + "{command: x}\ntasks: {dir: x, ttl: 0s, max_size: 2TiB}", `3:22: tasks.ttl: "0s" must be greater than zero; write 30s, or leave the key out for the default` + "\n" +
 			`3:36: tasks.max_size: "2TiB" is not a size from 1KB to 1TiB; write 10MB, 512KiB or a number of bytes`},
 		{ab + "{command: x, lifetime: sesion}", `2:29: upstreams.a.lifetime: there is no lifetime "sesion"; use auto, shared, principal, session or call (did you mean session?)`},
 		{ab + "{command: x, lifetime: '${CONFIG_TEST_SECRET}'}", `2:29: upstreams.a.lifetime: there is no lifetime "${CONFIG_TEST_SECRET}"; use auto, shared, principal, session or call`},
@@ -43,7 +43,7 @@ func TestProblems(t *testing.T) {
 		{ab + "{command: x, lifetime: [shared]}", `2:29: upstreams.a.lifetime: one value is wanted, and this is a list`},
 		{ab + "{comand: x}", "2:3: upstreams.a: it has neither a command nor a url; add command: [PROGRAM, ARGUMENTS...] or url: https://host/mcp\n" +
 			`2:7: upstreams.a.comand: there is no key "comand" here; did you mean command?`},
-		{ab, "2:3: upstreams.a: nothing is said of it; give it a command or a url"},
+		{ab, "2:3: upstreams.a: is empty; give it a command or a url"},
 		{ab + "x | y", `2:6: upstreams.a: it cannot be split into words; "|" has no meaning without a shell; quote it if it is an argument; ` + noShell},
 		{ab + "{command: [], args: [x]}", "2:16: upstreams.a.command: it is a list, and there are args as well; put all of it into command, or only the program"},
 		{ab + "{command: []}", "2:16: upstreams.a.command: it is empty; name a program and its arguments"},
@@ -54,7 +54,7 @@ func TestProblems(t *testing.T) {
 		{ab + "{command: x, headers: {A: b}, transport: sse}", "2:29: upstreams.a.headers: a command has none; remove it; it is for a url\n" +
 			"2:47: upstreams.a.transport: a command has none; remove it; it is for a url"},
 		{ab + "{command: x, timeout: 30}", `2:28: upstreams.a.timeout: "30" is not a duration; it has no unit; write 30s if it is in seconds`},
-		{ab + "{command: x, timeout: -1s}", `2:28: upstreams.a.timeout: "-1s" is not more than nothing; write 30s, or leave the key out for the default`},
+		{ab + "{command: x, timeout: -1s}", `2:28: upstreams.a.timeout: "-1s" must be greater than zero; write 30s, or leave the key out for the default`},
 		{ab + "{command: x, timeout: '${CONFIG_TEST_SECRET}'}", `2:28: upstreams.a.timeout: "${CONFIG_TEST_SECRET}" is not a duration; write a number with its unit: 500ms, 30s, 5m, 1h`},
 		{ab + "{command: x, pool: 0}", `2:25: upstreams.a.pool: "0" is not a number from 1; write a whole number, or leave the key out for the default`},
 		{ab + "{command: x, disabled: yes}", `2:29: upstreams.a.disabled: "yes" is neither true nor false; write true or false`},
@@ -105,7 +105,7 @@ func TestProblems(t *testing.T) {
 			"2:22: listen[1]: cannot listen on \"x\"; it cannot be read: missing port in address; write host:port, :port for every interface, 127.0.0.1:0 for any free port, or unix:PATH\n" +
 			"2:25: listen[2]: cannot listen on \"unix:\"; it has no path; write unix:/tmp/farcall.sock\n" +
 			"2:34: listen[3]: cannot listen on \":99999\"; it has a bad port; ports go from 0 to 65535; write host:port, :port for every interface, 127.0.0.1:0 for any free port, or unix:PATH\n" +
-			"3:13: upstreams.ws: \"ws\" cannot be a name: /rpc/ws has a meaning of its own; use another\n" +
+			"3:13: upstreams.ws: \"ws\" cannot be a name: /rpc/ws has its own meaning; use another\n" +
 			"3:20: upstreams.a__b: the name \"a__b\" has __, which stands between an upstream and its tool; use one _\n" +
 			"3:35: upstreams.b: there are the names \"B\" and \"b\", which differ at most in case; rename one of them\n" +
 			"3:41: upstreams.-x: \"-x\" cannot be a name; use letters, digits, - and _, as in github-2\n" +
@@ -130,7 +130,7 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s\n\t%s\nwant\n\t%s", c.text, strings.ReplaceAll(got, "\n", "\n\t"), strings.ReplaceAll(want, "\n", "\n\t"))
 		}
 		if strings.Contains(strings.ReplaceAll(got, `"s3cr3t..."`, ""), "s3cr3t") {
-			t.Errorf("a secret is told: %s", got)
+			t.Errorf("a secret is shown: %s", got)
 		}
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// clients reads the servers of a desktop client: Claude, VS Code, Cursor, Windsurf, Cline, Codex and the like.
-// They all write command, args and env, or a url with headers, and differ in the rest.
+// clients reads the servers of a desktop client: Claude, VS Code, Cursor, Windsurf, Cline, Codex
+// and the like. They all write command, args and env, or a url with headers, and differ in the
+// rest.
 func (r *reader) clients(n *node, f *format, c *Config) {
 	r.desktop = true
 	r.workspace = r.dir
@@ -82,7 +83,7 @@ func (r *reader) client(m member, path string) *Upstream {
 	u, n := &Upstream{Name: slug(m.key)}, m.value
 	if n.kind != mapNode {
 		r.wrongKind(n, path, "a map with command or url is wanted")
-		u.Disabled = true // nothing more is said of it
+		u.Disabled = true // the reason is reported already
 		return u
 	}
 	off := n.get("disabled") != nil && n.get("disabled").text == "true" || n.get("enabled") != nil && n.get("enabled").text == "false"

@@ -19,7 +19,7 @@ func (r *reader) endpoints(c *Config) take {
 			e := &Endpoint{Name: m.key}
 			c.Endpoints = append(c.Endpoints, e)
 			if m.value.kind == nullNode {
-				r.problemAt(m.at, path, "nothing is said of it", "name its tools, as in tools: [files/*]")
+				r.problemAt(m.at, path, "is empty", "name its tools, as in tools: [files/*]")
 				return
 			}
 			r.fields(m.value, path, map[string]take{
@@ -146,7 +146,7 @@ func (c *checker) overrides(path string, e *Endpoint, upstreams []string) {
 		if t.Wrap != nil {
 			c.problem(at, "Wrap is for servers of this process", "remove it")
 		}
-		if t.Name != "" && (!toolName.MatchString(t.Name) || strings.Contains(t.Name, "__")) {
+		if t.Name != "" && (!isToolName(t.Name) || strings.Contains(t.Name, "__")) {
 			c.problem(at+".name", c.quote(at+".name", t.Name)+" cannot be a name", "use up to 128 letters, digits, _, -, . and /, without __")
 		}
 		if other := shown[t.Name]; t.Name != "" && other != "" {

@@ -8,7 +8,7 @@ func TestEndpoints(t *testing.T) {
 	const upstreams = "upstreams: {files: {command: a}, tracker: {command: b}}\nendpoints:\n  "
 	for text, want := range map[string]string{
 		`a: {tools: [files/*, "*/x"], resources: [], overrides: {files/x: {name: y, args: {z: {value: 1}}}}}`: "",
-		`a:`:                                   "3:3: endpoints.a: nothing is said of it; name its tools, as in tools: [files/*]",
+		`a:`:                                   "3:3: endpoints.a: is empty; name its tools, as in tools: [files/*]",
 		`files: {tools: [files/*]}`:            `3:3: endpoints.files: "files" is the name of an upstream, too, and both are at /mcp/files; use another`,
 		`"a b": {}`:                            `3:3: endpoints.a b: "a b" cannot be a name; use up to 64 letters, digits, - and _, as in team-a`,
 		`a: {tools: [file/*]}`:                 `3:15: endpoints.a.tools[0]: there is no upstream "file"; did you mean files/*?`,

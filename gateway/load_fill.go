@@ -79,7 +79,7 @@ func (u *Upstream) profile() string {
 	return cmp.Or(u.Profile, profileAuto)
 }
 
-// ServesRPC reports whether the server is at /rpc/NAME, where nobody looks at what
+// ServesRPC reports whether the server is at /rpc/NAME, where the gateway does not look at what
 // is called. With the profile auto it is not when something is to be kept from
 // clients, which holds for MCP only: by a lock, by hooks, by allow, deny or rename, or by a
 // lifetime.
@@ -95,9 +95,9 @@ func (u *Upstream) ServesRPC(locked bool) bool {
 	return !locked && u.forAll()
 }
 
-// Origin says where a value came from: "env GITHUB_TOKEN", "file token.txt", or ""
-// when it stands in the configuration itself. Keys are "env.NAME", "headers.Name", "auth.secret", "auth.key"
-// and "auth.principals.WHO.Header".
+// Origin says where a value came from: "env GITHUB_TOKEN", "file token.txt", or "" when it stands
+// in the configuration itself. Keys are "env.NAME", "headers.Name", "auth.secret", "auth.key" and
+// "auth.principals.WHO.Header".
 func (u *Upstream) Origin(key string) string {
 	if key == "url" {
 		return ""

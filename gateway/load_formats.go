@@ -17,7 +17,7 @@ type format struct {
 	common func(n *node) *node
 }
 
-// formatOf finds out whose file it is; nil: farcall's own.
+// formatOf finds the editor that a file belongs to; nil: farcall's own.
 func (r *reader) formatOf(n *node) (f *format, in *node) {
 	switch ext := strings.ToLower(filepath.Ext(r.file)); {
 	case n.get("upstreams") != nil:
@@ -40,7 +40,8 @@ func (r *reader) formatOf(n *node) (f *format, in *node) {
 	return nil, nil
 }
 
-// ofZed takes a command apart that is a map with path, args and env, as older versions of Zed write it.
+// ofZed takes a command apart that is a map with path, args and env, as older versions of Zed write
+// it.
 func ofZed(n *node) *node {
 	command := n.get("command")
 	if command == nil || command.kind != mapNode {
@@ -63,7 +64,8 @@ func ofZed(n *node) *node {
 	return &out
 }
 
-// ofOpencode gives the keys of opencode the names of others, and the form of its variables that of ours.
+// ofOpencode gives the keys of opencode the names of others, and the form of its variables that of
+// ours.
 func ofOpencode(n *node) *node {
 	out := *n
 	out.members = nil
@@ -113,7 +115,8 @@ func (r *reader) codexKeys(u *Upstream) map[string]take {
 	}
 }
 
-// envHeaders reads headers with the names of variables that have their values. One that is not set is left out.
+// envHeaders reads headers with the names of variables that have their values. One that is not set
+// is left out.
 func (r *reader) envHeaders(u *Upstream) take {
 	return func(n *node, path string) {
 		r.each(n, path, func(m member, path string) {

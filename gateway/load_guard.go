@@ -12,9 +12,9 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// LoadGuard reads the guard of a configuration. Nothing else in the file counts but the
-// documents of HTTP APIs, whose operations rules may name, and it may have no upstreams: what it returns has Guard, Files and Notices. What is wrong in it
-// is a *[ConfigError].
+// LoadGuard reads the guard of a configuration. Nothing else in the file counts but the documents
+// of HTTP APIs (rules may name their operations), and it may have no upstreams: what it returns has
+// Guard, Files and Notices. What is wrong in it is a *[ConfigError].
 func LoadGuard(path string) (*Config, error) {
 	data, err := readBounded(path, maxConfig)
 	if err != nil {
@@ -261,7 +261,7 @@ func (r *reader) bounds(g *guard.Config, n *node, path string) {
 	})
 }
 
-// schemas reads how params are held against schemas.
+// schemas reads how params are checked against schemas.
 func (r *reader) schemas(g *guard.Config) take {
 	return func(n *node, path string) {
 		switch text, ok := r.value(n, path); {
@@ -395,7 +395,7 @@ func patternsOf(g *guard.Config) iter.Seq2[string, *[]string] {
 	}
 }
 
-// namesOf returns the names of upstreams, some of which may be nil.
+// namesOf returns the names of upstreams; some may be nil.
 func namesOf(upstreams []*Upstream) (names []string) {
 	for _, u := range upstreams {
 		if u != nil {
@@ -405,7 +405,8 @@ func namesOf(upstreams []*Upstream) (names []string) {
 	return names
 }
 
-// namedByUpstream are the methods whose names begin with an upstream in rules: tools/call UPSTREAM/NAME.
+// namedByUpstream are the methods with names that begin with an upstream in rules: tools/call
+// UPSTREAM/NAME.
 var namedByUpstream = []string{
 	"rpc", spec.MethodToolsCall, spec.MethodPromptsGet, spec.MethodResourcesRead, spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe,
 }

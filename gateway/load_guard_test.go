@@ -280,7 +280,7 @@ func TestGuardProblems(t *testing.T) {
 		{"{keys: [{id: a, hash: '" + testHash + "', expire: 2027-01-01}]}", `2:105: guard.keys[0].expire: there is no key "expire" here; did you mean expires?`},
 		{"{keys: [{id: a, hash: '" + testHash + "', expires: soon}]}", `2:114: guard.keys[0].expires: "soon" is not a date; write 2030-01-31 or 2030-01-31T12:00:00Z`},
 		{"{anonymous: 1}", `2:20: guard.anonymous: "1" is neither true nor false; write true or false`},
-		{"{mtls: [ null ]}", "2:17: guard.mtls[0]: nothing is said of it; remove it"},
+		{"{mtls: [ null ]}", "2:17: guard.mtls[0]: is empty; remove it"},
 		{"{signatures: {id: a, secret: [s3cr3t]}}", "2:37: guard.signatures[0].secret: one value is wanted, and this is a list"},
 		{"{signatures: {id: a, secret: 'file:none.txt'}}", "2:37: guard.signatures[0].secret: cannot read the file: stat " + filepath.Join(dir, "none.txt") + ": no such file or directory; the path is relative to " + dir},
 		{"{signatures: {id: a, secret: '${GUARD_TEST_UNSET}'}}", "2:37: guard.signatures[0].secret: the environment has no GUARD_TEST_UNSET; set it before farcall starts, or write ${GUARD_TEST_UNSET:-default}"},
@@ -295,7 +295,7 @@ func TestGuardProblems(t *testing.T) {
 		{"{deny: [{role: a, call: b}]}", `2:17: guard.deny[0]: there is no key "role" here; did you mean roles? A role of that name is written roles: [role]` + "\n" +
 			`2:26: guard.deny[0]: there is no key "call" here; did you mean calls? A role of that name is written roles: [call]`},
 		{"{deny: [[a]]}", "2:16: guard.deny[0]: a map of keys and values is wanted, and this is a list"},
-		{"{deny: }", "2:14: guard.deny[0]: nothing is said of it; remove it"},
+		{"{deny: }", "2:14: guard.deny[0]: is empty; remove it"},
 		{"{allow: {dev: {a: b}}}", "2:23: guard.allow[0].calls: a list is wanted, and this is a map"},
 		{"{cedar_files: [none.cedar, '.']}", "2:23: guard.cedar_files[0]: cannot read the file: no such file or directory; the path is relative to " + dir + "\n" +
 			"2:35: guard.cedar_files[1]: cannot read the file: it is not a regular file; the path is relative to " + dir},
@@ -322,7 +322,7 @@ func TestGuardProblems(t *testing.T) {
 			t.Errorf("%s\n\t%s\nwant\n\t%s", c.text, strings.ReplaceAll(got, "\n", "\n\t"), strings.ReplaceAll(want, "\n", "\n\t"))
 		}
 		if strings.Contains(got, "s3cr3t") {
-			t.Errorf("a secret is told: %s", got)
+			t.Errorf("a secret is shown: %s", got)
 		}
 	}
 }
@@ -355,7 +355,7 @@ func TestGuardNotices(t *testing.T) {
 		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}}":                                      "guard.resource.url: it is missing: a signature made for another server would be accepted",
 		"guard: {signatures: {id: a, secret: '${GUARD_TEST_SECRET}'}, resource: 'https://h/x'}":             "",
 		"guard: {keys: {id: a, hash: '" + testHash + "'}}":                                                  "",
-		"guard: {keys: {id: a, hash: '" + testHash + "', roles: [dev]}, allow: [{devs: x/y}]}":              `guard.allow[0].roles: nobody has the role "devs"`,
+		"guard: {keys: {id: a, hash: '" + testHash + "', roles: [dev]}, allow: [{devs: x/y}]}":              `guard.allow[0].roles: no principal has the role "devs"`,
 		"guard: {keys: {id: a, hash: '" + testHash + "', roles: [dev]}, allow: [{dev: x/y}]}":               "",
 		"guard: {jwt: {issuer: 'https://id.example.com', audience: a}, allow: [{devs: x/y}]}":               "",
 	} {
@@ -411,11 +411,12 @@ func TestSecurityDocs(t *testing.T) {
 	}
 }
 
-// What the guard itself finds wrong has its place in the file, and nothing of what came from elsewhere.
+// What the guard itself finds wrong has its place in the file, and nothing of what came from
+// elsewhere.
 func TestGuardChecks(t *testing.T) {
 	dir := guardDir(t)
 	t.Setenv("GUARD_TEST_SECRET", "s3cr3t")
-	if err := os.WriteFile(filepath.Join(dir, "bad.cedar"), []byte("permit(principal, action, resource);\npermit(nobody"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "bad.cedar"), []byte("permit(principal, action, resource);\npermit(x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, "f.yaml")
@@ -429,7 +430,7 @@ func TestGuardChecks(t *testing.T) {
 		"allow: [{roles: a, calls: []}]":                             "guard.allow[0]",
 		"cedar: permit(":                                             "2:10: guard.cedar: line 1, column ",
 		"cedar_files: [policy.cedar, bad.cedar]":                     "2:31: guard.cedar_files[1]: bad.cedar: line 2, column ",
-		"limits: {rates: [1/s, {per: nobody, limit: 1/s}]}":          "2:31: guard.limits.rates[1].per: ",
+		"limits: {rates: [1/s, {per: weekday, limit: 1/s}]}":         "2:31: guard.limits.rates[1].per: ",
 		"limits: {rates: {per: '${GUARD_TEST_SECRET}', limit: 1/s}}": "guard.limits.rates[0].per: ",
 	} {
 		_, got := parse(t, file, "guard:\n  "+text+"\nupstreams: {a: x}")

@@ -70,7 +70,7 @@ func (c *checker) upstreamHooks(u *Upstream, path string) {
 			if pattern == "" {
 				c.problem(at, "it is empty and matches nothing", "write a name, or a pattern with * or ?")
 			} else if own, ok := strings.CutPrefix(pattern, u.Name+"/"); ok && c.notice != nil {
-				c.notice(at, "patterns in an upstream are of its own names, without "+u.Name+"/", "write "+own)
+				c.notice(at, "patterns in an upstream match the upstream's names, without "+u.Name+"/", "write "+own)
 			}
 		}
 	}

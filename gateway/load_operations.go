@@ -11,12 +11,13 @@ import (
 	"github.com/farcall-dev/farcall/mcp/openapi"
 )
 
-// operationPattern is a pattern of calls that names operations of an HTTP API: tools/call UPSTREAM/METHOD PATH. The names of tools
-// have no spaces.
+// operationPattern is a pattern of calls that names operations of an HTTP API: tools/call
+// UPSTREAM/METHOD PATH. The names of tools have no spaces.
 var operationPattern = regexp.MustCompile(`^tools/call ([^/ ]+)/([A-Za-z*]+ [/*].*)$`)
 
-// operations adds the tools of the operations that the patterns of a guard name to those patterns, so that rules, limits and scopes
-// are about tools. A pattern stays as well: without it a list that matches nothing would be empty, which means all.
+// operations adds the tools of the operations that the patterns of a guard name to those patterns,
+// so that rules, limits and scopes are about tools. A pattern stays as well: without it a list that
+// matches nothing would be empty, which means all.
 func (c *checker) operations(g *guard.Config, upstreams []*Upstream) {
 	for path, patterns := range patternsOf(g) {
 		for i, p := range slices.Clone(*patterns) {
@@ -51,7 +52,7 @@ func (c *checker) noOperations(g *guard.Config) {
 	}
 }
 
-// toolsOf returns the calls of the tools whose operations a pattern names.
+// toolsOf returns the calls of the tools with the operations that a pattern names.
 func (c *checker) toolsOf(path, pattern string, upstreams []*Upstream) (calls []string) {
 	parts := operationPattern.FindStringSubmatch(pattern)
 	if parts == nil {
@@ -91,8 +92,8 @@ func callsOf(upstream, pattern string, doc *openapi.API) (calls []string) {
 	return calls
 }
 
-// apisOf reads the upstreams of a file whose guard alone is wanted, as far as rules name operations. What is wrong
-// with them is said by Load.
+// apisOf reads the upstreams of a file when only its guard is wanted, as far as rules name
+// operations. What is wrong with them is reported by Load.
 func (r *reader) apisOf(n *node) ([]*Upstream, map[*Upstream]*openapi.API) {
 	all := n.get("upstreams")
 	if all == nil || all.kind != mapNode {

@@ -20,22 +20,25 @@ type PolicyTest struct {
 type PolicyCase struct {
 	Line, Column int // in the file
 	Title        string
-	// Principal is who calls, by its id or ISSUER|ID; "" is anonymous. Kind, Roles and Scopes are those that
-	// the configuration has for it unless they are given, and Claims those of its token, as JSON.
+	// Principal is who calls, by its id or ISSUER|ID; "" is anonymous. Kind, Roles and Scopes are
+	// those that the configuration has for it unless they are given, and Claims those of its token, as
+	// JSON.
 	Principal, Kind string
 	Roles, Scopes   []string
 	Claims          jsonrpc.Raw
 	// Method and Name are what is called; Name may begin with its upstream, as in rules.
 	Method, Name, Upstream string
-	// Arguments are those of a tool or prompt, or the params of any other method, as JSON; nil for none.
+	// Arguments are those of a tool or prompt, or the params of any other method, as JSON; nil for
+	// none.
 	Arguments, Annotations, Schema jsonrpc.Raw
-	// Transport is "http" by default; Remote is the address of the caller, and Local whether it is on this machine.
+	// Transport is "http" by default; Remote is the address of the caller, and Local whether it is on
+	// this machine.
 	Transport, Remote string
 	Local             bool
 	At                time.Time // zero: now
 	Times             int       // how often the call is made; the last one counts. 1 by default
-	// Expect is "allowed", "denied" or "limited". Policies are those that decided, when they are given, and
-	// Reason is a part of the reason.
+	// Expect is "allowed", "denied" or "limited". Policies are those that decided, when they are
+	// given, and Reason is a part of the reason.
 	Expect   string
 	Policies []string
 	Reason   string

@@ -42,7 +42,7 @@ func (r *reader) rule(dst *[]guard.Rule, n *node, list string) {
 		r.spots[path+".calls"], r.spots[path+".calls[0]"] = n.at, n.at
 		calls(n, path+".calls")
 	case n.kind == nullNode:
-		r.problemAt(n.at, path, "nothing is said of it", "remove it")
+		r.problemAt(n.at, path, "is empty", "remove it")
 		return
 	case n.kind != mapNode || slices.ContainsFunc(n.members, func(m member) bool { return table[m.key] != nil }):
 		r.fields(n, path, table)

@@ -198,9 +198,9 @@ func (c *Credentials) asksWho() bool {
 	return c != nil && slices.Contains([]string{"token_exchange", "principals", "passthrough", authSignIn}, c.Type)
 }
 
-// nobodyKnown is said of credentials that depend on who calls where nobody asks.
-func (c *checker) nobodyKnown(u *Upstream, path string) {
+// noPrincipal warns of credentials that depend on the caller, without a guard.
+func (c *checker) noPrincipal(u *Upstream, path string) {
 	if c.notice != nil && !u.Disabled && u.Auth.asksWho() && u.Auth.Type != authSignIn { // that is a problem
-		c.notice(path+".auth", u.Auth.Type+" goes by who calls, and without a guard nobody is known", "add guard")
+		c.notice(path+".auth", u.Auth.Type+" goes by who calls, and without a guard callers are unauthenticated", "add guard")
 	}
 }

@@ -101,7 +101,7 @@ upstreams:
 	for _, n := range c.Notices() {
 		b.WriteString(n.String() + "\n")
 	}
-	for _, want := range []string{"upstreams.c.auth.secret: it is secret", "upstreams.d.auth.principals.ci.Authorization: it is secret", "upstreams.d.auth: principals goes by who calls, and without a guard nobody is known; add guard", "upstreams.h.auth: token_exchange goes by"} {
+	for _, want := range []string{"upstreams.c.auth.secret: it is secret", "upstreams.d.auth.principals.ci.Authorization: it is secret", "upstreams.d.auth: principals goes by who calls, and without a guard callers are unauthenticated; add guard", "upstreams.h.auth: token_exchange goes by"} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("%s\nhas not: %s", b.String(), want)
 		}
@@ -158,7 +158,7 @@ func TestSandboxAndCredentialsProblems(t *testing.T) {
 			t.Errorf("%s\n\t%s\nwant\n\t%s", c.text, strings.ReplaceAll(got, "\n", "\n\t"), strings.ReplaceAll(want, "\n", "\n\t"))
 		}
 		if strings.Contains(got, "s3cr3t") {
-			t.Errorf("a secret is told: %s", got)
+			t.Errorf("a secret is shown: %s", got)
 		}
 	}
 }

@@ -35,6 +35,16 @@ func (r *reader) signIn(c *Config, n *node, path string) {
 	})
 }
 
+// bindsBrowsers reports whether only a browser that shows the credentials of the principal may sign
+// in for it. It is the default where browsers can show credentials: a guard with client
+// certificates.
+func (c *Config) bindsBrowsers() bool {
+	if c.SignIn.Browser != "" {
+		return c.SignIn.Browser == browserPrincipal
+	}
+	return c.Guard != nil && len(c.Guard.MTLS) > 0
+}
+
 // across checks what is about several upstreams, when each was looked at.
 func (c *checker) across(conf *Config) {
 	c.signIn(conf)
@@ -70,6 +80,12 @@ func (c *checker) signIn(conf *Config) {
 	}
 	if c.notice != nil && s.Dir == "" && conf.signsIn() {
 		c.notice("sign_in", "the tokens are in memory: a restart signs every principal out", "add dir and keys")
+	}
+	if c.notice != nil && s.Browser == "" && conf.signsIn() && !conf.bindsBrowsers() {
+		c.notice("sign_in", "any browser may follow the link of a sign-in: a user who follows the link of "+
+			"another principal signs in for that principal",
+			"where browsers have client certificates, or a proxy adds tokens, write browser: principal; "+
+				"browser: link accepts this and ends this notice")
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// parse is what Parse says of a text, "" when it is in order.
+// parse is what Parse says of a text, "" when it is valid.
 func parse(t *testing.T, name, text string) (*Config, string) {
 	t.Helper()
 	c, err := Parse(name, []byte(text))
@@ -42,7 +42,7 @@ func TestDocs(t *testing.T) {
 	t.Setenv("INTROSPECTION_SECRET", "s3cr3t")
 	t.Setenv("PARTNER_SECRET", strings.Repeat("s3cr3t", 6))
 	dir := t.TempDir()
-	for name, text := range map[string]string{"policy.cedar": "permit(principal, action, resource);", "pets.yaml": "openapi: 3.1.0\npaths: {/pets: {get: {operationId: list, tags: [read]}, delete: {}}}\n", "audit.key": strings.Repeat("s3cr3t", 6), "reports.pem": testKey(t), "example-ca.pem": testAuthority, "locks.jsonl": "", "session.key": strings.Repeat("5e", 32), "session.previous.key": strings.Repeat("4d", 32)} {
+	for name, text := range map[string]string{"policy.cedar": "permit(principal, action, resource);", "pets.yaml": "openapi: 3.1.0\npaths: {/pets: {get: {operationId: list, tags: [read]}, delete: {}}}\n", "audit.key": strings.Repeat("s3cr3t", 6), "reports.pem": testKey(t), "example-ca.pem": testAuthority, "locks.jsonl": "", "cluster.key": strings.Repeat("6f", 32), "session.key": strings.Repeat("5e", 32), "session.previous.key": strings.Repeat("4d", 32)} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +243,7 @@ func TestWords(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		`a 'b`: "no partner", `a "b\"`: "no partner", `a | b`: `"|"`, `a && b`: `"&"`, `a > b`: `">"`, "a `b`": "\"`\"", `a $(b)`: `"$"`,
+		`a 'b`: "unterminated quote", `a "b\"`: "unterminated quote", `a | b`: `"|"`, `a && b`: `"&"`, `a > b`: `">"`, "a `b`": "\"`\"", `a $(b)`: `"$"`,
 		`a $HOME/x`: "write ${HOME}", `A=b c`: "put it into env",
 	} {
 		if got, err := splitWords(line); err == nil || !strings.Contains(err.Error(), want) {

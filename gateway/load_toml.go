@@ -10,7 +10,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// readTOML makes a node of a document. Its tables are in the order in which the file names them first.
+// readTOML makes a node of a document. Its tables are in the order in which the file names them
+// first.
 func readTOML(data []byte) (*node, error) {
 	if err := toml.Unmarshal(data, &map[string]any{}); err != nil { // what the parser alone does not see: keys that are given twice
 		bad := &syntaxError{message: "this is not TOML"}
@@ -127,7 +128,7 @@ func (t *tomlReader) keyValue(n *node, e *unstable.Node, depth int) error {
 	return nil
 }
 
-// value makes a node of a value. Lists and tables have no place of their own: theirs is that of the key.
+// value makes a node of a value. Lists and tables have no own place: theirs is that of the key.
 func (t *tomlReader) value(v *unstable.Node, at spot, depth int) (*node, error) {
 	if depth > maxNesting {
 		return nil, &syntaxError{at: at, message: fmt.Sprintf("values are nested more than %d deep", maxNesting)}

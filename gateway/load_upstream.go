@@ -106,7 +106,7 @@ func (r *reader) short(u *Upstream, m member, path string) {
 	n := m.value
 	switch n.kind {
 	case nullNode:
-		r.problemAt(m.at, path, "nothing is said of it", "give it a command or a url")
+		r.problemAt(m.at, path, "is empty", "give it a command or a url")
 	case listNode:
 		r.spots[path+".command"] = n.at
 		r.command(u, n, path, true)
@@ -128,7 +128,7 @@ func (r *reader) arguments(dst, shown *[]string) take {
 }
 
 // command reads a list, or a text that is split into words unless there are
-// arguments besides.
+// arguments as well.
 func (r *reader) command(u *Upstream, n *node, path string, split bool) {
 	var shown []string
 	switch {

@@ -46,9 +46,21 @@ func (r *reader) path(dst *string) take {
 	}
 }
 
-// trace reads what is said of traces.
+// trace reads the settings of traces.
 func (r *reader) trace(c *Config, n *node, path string) {
 	r.fields(n, path, map[string]take{"parent": r.text(&c.Trace.Parent), "slow": r.duration(&c.Trace.Slow)})
+}
+
+// log reads the levels of the log.
+func (r *reader) log(c *Config, n *node, path string) {
+	r.fields(n, path, map[string]take{"level": r.text(&c.Log.Level), "components": func(n *node, path string) {
+		c.Log.Components = map[string]string{}
+		r.each(n, path, func(m member, path string) {
+			var level string
+			r.text(&level)(m.value, path)
+			c.Log.Components[m.key] = level
+		})
+	}})
 }
 
 // tls reads the files of a certificate.
@@ -92,7 +104,7 @@ func (r *reader) count(dst *int) take {
 	}
 }
 
-// duration reads a time of more than nothing, such as 30s.
+// duration reads a time greater than zero, such as 30s.
 func (r *reader) duration(dst *time.Duration) take {
 	return func(n *node, path string) {
 		text, ok := r.value(n, path)
@@ -108,7 +120,7 @@ func (r *reader) duration(dst *time.Duration) take {
 		case err != nil:
 			r.problemAt(n.at, path, fmt.Sprintf("%q is not a duration", n.text), hint)
 		case d <= 0:
-			r.problemAt(n.at, path, fmt.Sprintf("%q is not more than nothing", n.text), "write 30s, or leave the key out for the default")
+			r.problemAt(n.at, path, fmt.Sprintf("%q must be greater than zero", n.text), "write 30s, or leave the key out for the default")
 		default:
 			*dst = d
 		}
@@ -240,7 +252,7 @@ func (r *reader) items(read take) take {
 			below := path + "[" + strconv.Itoa(i) + "]"
 			r.spots[below] = item.at
 			if item.kind == nullNode {
-				r.problemAt(item.at, below, "nothing is said of it", "remove it")
+				r.problemAt(item.at, below, "is empty", "remove it")
 				continue
 			}
 			read(item, below)

@@ -15,7 +15,7 @@ var (
 )
 
 // splitWords splits a command line as a shell does: at white space that is not
-// within quotes. ${NAME} is kept as it is. What a shell would do besides is an error.
+// within quotes. ${NAME} is kept as it is. What a shell would also do is an error.
 func splitWords(line string) ([]string, error) {
 	line = strings.TrimPrefix(strings.TrimSpace(line), "-- ")
 	var words []string
@@ -89,7 +89,7 @@ func quoted(word *strings.Builder, line string) (int, error) {
 			word.WriteByte(c)
 		}
 	}
-	return 0, errors.New("a quotation mark has no partner; add it, or write the command as a list")
+	return 0, errors.New("unterminated quote; close it, or write the command as a list")
 }
 
 // isName reports whether s can name a variable of the environment.

@@ -1,0 +1,94 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/farcall-dev/farcall/internal/cluster"
+)
+
+// clusterConfig is the type of Config.Cluster.
+type clusterConfig = cluster.Config
+
+// cluster reads over which engine nodes share state: a URL, or a map with it.
+func (r *reader) cluster(c *Config, n *node, path string) {
+	s := &c.Cluster
+	if n.kind == scalarNode {
+		r.text(&s.URL)(n, path)
+	} else {
+		r.fields(n, path, map[string]take{
+			"url": r.text(&s.URL), "listen": r.text(&s.Listen), "peers": r.oneOrMore(&s.Peers),
+			"dir": r.directory(&s.Dir), "node": r.text(&s.Node), "replicas": r.count(&s.Replicas),
+			"skew": r.duration(&s.Skew),
+			"key":  func(n *node, path string) { r.hidden(&s.Key, n, path) },
+		})
+	}
+	if s.Kind() == cluster.KindEmbedded && s.Dir == "" {
+		s.Dir = r.beside("cluster")
+	}
+}
+
+// cluster checks over which engine nodes share state.
+func (c *checker) cluster(conf *Config) {
+	if !conf.Cluster.Set() {
+		return
+	}
+	for _, p := range conf.Cluster.Check() {
+		path := "cluster." + p.Key
+		switch {
+		case !p.Notice:
+			c.problem(path, p.Message, p.Hint)
+		case c.notice != nil:
+			c.notice(path, p.Message, p.Hint)
+		}
+	}
+	if c.notice != nil && conf.Guard == nil {
+		c.notice("cluster", "without a guard nothing uses what is shared", "add guard")
+	}
+}
+
+// Shared says what the nodes of a cluster share with this configuration, and what each has for
+// itself. Both are empty without a cluster.
+func (c *Config) Shared() (shared, own []string) {
+	if !c.Cluster.Set() {
+		return nil, nil
+	}
+	return c.shares()
+}
+
+// shares is Shared where there is a store.
+func (c *Config) shares() (shared, own []string) {
+	if c.Guard != nil {
+		shared = append(shared, "nonces of signatures", "DPoP proofs", "rates and quotas")
+		own = append(own, "concurrency limits")
+	}
+	own = append(own, "sessions", "suspended calls", "tasks")
+	if c.Sessions.mode() == "sealed" {
+		shared = append(shared, "sealed sessions")
+		own = slices.DeleteFunc(own, func(what string) bool { return what == "sessions" })
+	}
+	return shared, append(own, "child processes")
+}
+
+// nodesText says how the nodes are, for probes: no names, no addresses.
+func (g *Gateway) nodesText() string {
+	if g.node == nil {
+		return ""
+	}
+	st := g.node.Status()
+	text := fmt.Sprintf("cluster: %d present", len(st.Members))
+	if n := g.plan.Load().config.Cluster.Nodes(); n > 0 {
+		text += fmt.Sprintf(" of %d nodes", n)
+	}
+	if !st.Lost.IsZero() {
+		text += "; the shared store does not decide since " +
+			st.Lost.UTC().Format(time.RFC3339) + ": signed requests and quotas are refused"
+	}
+	shared, own := g.plan.Load().config.shares()
+	if len(shared) > 0 {
+		text += "\nshared: " + strings.Join(shared, ", ")
+	}
+	return text + "\nof this node alone: " + strings.Join(own, ", ")
+}
