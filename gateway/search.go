@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/farcall-dev/farcall/gateway/internal/route"
@@ -103,7 +105,8 @@ func (e *endpoint) catalogue(ctx context.Context) (*catalogue, error) {
 	return c, nil
 }
 
-// allows reports whether the caller may call a tool of the index. It is what filters the list of tools.
+// allows reports whether the caller may call a tool of the index. It is what filters the list of
+// tools.
 func (c *catalogue) allows(tool int) bool {
 	entry, ok := c.Entry(c.index.Tool(tool).Name)
 	return ok && c.e.g.shield.shown(c.ctx, route.Tools, &entry.Target)
@@ -124,8 +127,8 @@ func serversOf(tools []route.Entry) (names []string) {
 	return names
 }
 
-// searchList returns the list of tools in which search_tools and call_tool stand for the others. It reports false when the
-// list itself is to be shown.
+// searchList returns the list of tools in which search_tools and call_tool stand for the others. It
+// reports false when the list itself is to be shown.
 func (e *endpoint) searchList(ctx context.Context, cursor string) (raw jsonrpc.Raw, searched bool, err error) {
 	s := e.searchOf()
 	if s == nil {
@@ -223,8 +226,8 @@ func appendSearch(out jsonrpc.Raw, servers []string, s *Search) jsonrpc.Raw {
 	return out
 }
 
-// named returns sources whose names are always qualified, where they are searched: names that a search has given must not
-// change when another server has them, too.
+// named returns sources with names that are always qualified, where they are searched: names that a
+// search has given must not change when another server has them, too.
 func (s *Search) named(sources []route.Source) []route.Source {
 	if s == nil {
 		return sources
@@ -303,8 +306,8 @@ func toolError(text string) upstream.Result {
 	return upstream.Result{Raw: append(out, `}],"isError":true}`...), Revision: era.Latest()}
 }
 
-// inner makes the params of call_tool those of the call that it is for: with the name and the arguments of that tool,
-// and all else as it is. It returns the name. A text refuses the call.
+// inner makes the params of call_tool those of the call that it is for: with the name and the
+// arguments of that tool, and all else as it is. It returns the name. A text refuses the call.
 func inner(w *calling) (name, refused string) {
 	given := scan.Member(w.Params, "arguments")
 	name, ok := text(given, "name")
@@ -334,21 +337,26 @@ func inner(w *calling) (name, refused string) {
 
 const deepestArguments = 128
 
-// suggest is the error for a tool that does not exist, with tools of similar names that the caller may call.
+// suggest is the error for a tool that does not exist, with tools of similar names that the caller
+// may call.
 func (e *endpoint) suggest(w *calling, name string, err error) error {
 	c, failed := e.catalogue(w)
 	if failed != nil {
 		return failed
 	}
+	text := err.Error()
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		text = wire.Message
+	}
 	r := c.index.Search(&toolsearch.Query{Text: strings.NewReplacer("_", " ", "-", " ", ",", " ").Replace(name), Limit: 3}, c.allows)
 	if len(r.Tools) == 0 || r.Weak {
-		return jsonrpc.Errorf(jsonrpc.InvalidParams, "%v; find its name with search_tools", err)
+		return jsonrpc.Errorf(jsonrpc.InvalidParams, "%s; find its name with search_tools", text)
 	}
 	var names []string
 	for _, i := range r.Tools {
 		names = append(names, c.index.Tool(i).Name)
 	}
-	return jsonrpc.Errorf(jsonrpc.InvalidParams, "%v; did you mean %s? search_tools finds others", err, strings.Join(names, " or "))
+	return jsonrpc.Errorf(jsonrpc.InvalidParams, "%s; did you mean %s? search_tools finds others", text, strings.Join(names, " or "))
 }
 
 // An unfitError refuses a call by the result of its tool, so that the model can correct it.
@@ -356,16 +364,17 @@ type unfitError struct{ text string }
 
 func (e *unfitError) Error() string { return e.text }
 
-// longestFitted bounds the arguments that are fitted to a schema. Longer ones, such as the contents of files, go to the tool as
-// they are, which checks them.
+// longestFitted bounds the arguments that are fitted to a schema. Longer ones, such as the contents
+// of files, go to the tool as they are, which checks them.
 const longestFitted = 256 << 10
 
 // longestSchema bounds the input schema in such a result.
 const longestSchema = 2 << 10
 
-// fitted returns the arguments of a call by call_tool as they fit the input schema that is shown, or an *unfitError. Models
-// that have seen a signature only write numbers in quotation marks. Those of a tool that the caller does not see stay as they
-// are: the guard refuses most of these calls, at no cost of a validation, and decides the others by the arguments.
+// fitted returns the arguments of a call by call_tool as they fit the input schema that is shown,
+// or an *unfitError. Models that have seen a signature only write numbers in quotation marks. Those
+// of a tool that the caller does not see stay as they are: the guard refuses most of these calls,
+// at no cost of a validation, and decides the others by the arguments.
 func (w *calling) fitted(target *route.Target, shown, given jsonrpc.Raw) (jsonrpc.Raw, error) {
 	if w.via == callToolRead && string(scan.Member(scan.Member(target.Item, "annotations"), "readOnlyHint")) != "true" {
 		return given, &unfitError{"the tool is not marked read-only: call it with call_tool"}
@@ -373,7 +382,7 @@ func (w *calling) fitted(target *route.Target, shown, given jsonrpc.Raw) (jsonrp
 	if w.hidden || len(shown) == 0 || len(given) > longestFitted {
 		return given, nil
 	}
-	schema := validate.CompileForeign(shown, validate.Limits{})
+	schema := w.schemas.of(shown)
 	err := schema.Validate(given)
 	if err == nil {
 		return given, nil
@@ -390,7 +399,43 @@ func (w *calling) fitted(target *route.Target, shown, given jsonrpc.Raw) (jsonrp
 	return given, &unfitError{reason}
 }
 
-// unquoted returns arguments in which texts are the values that they hold, where the schema takes no text.
+// maxSchemas bounds the texts of the schemas that are kept compiled, in bytes.
+const maxSchemas = 4 << 20
+
+// compiled keeps the schemas of tools that call_tool has called, so that each is compiled once.
+type compiled struct {
+	mu   sync.Mutex
+	all  map[string]*validate.Schema // by their text
+	size int                         // of the texts
+}
+
+// of returns a schema that is enforced as far as it can be judged. When there is no room for
+// another one, all are dropped: those in use come back with their next call.
+func (c *compiled) of(text jsonrpc.Raw) *validate.Schema {
+	if c == nil {
+		return validate.CompileForeign(text, validate.Limits{})
+	}
+	c.mu.Lock()
+	s := c.all[string(text)]
+	c.mu.Unlock()
+	if s != nil {
+		return s
+	}
+	s = validate.CompileForeign(text, validate.Limits{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all == nil || c.size+len(text) > maxSchemas {
+		c.all, c.size = map[string]*validate.Schema{}, 0
+	}
+	if _, there := c.all[string(text)]; !there && len(text) <= maxSchemas {
+		c.all[string(text)] = s
+		c.size += len(text)
+	}
+	return s
+}
+
+// unquoted returns arguments in which texts are the values that they hold, where the schema takes
+// no text.
 func unquoted(schema, given jsonrpc.Raw) jsonrpc.Raw {
 	held := map[string]bool{} // the properties that are no texts
 	scan.Object(scan.Member(schema, "properties"), func(key, property []byte) bool {
@@ -419,7 +464,8 @@ func (e *endpoint) runsTask(ctx context.Context, t *route.Target) bool {
 	return support != "" && support != spec.TaskForbidden
 }
 
-// searchTasks says whether a tool of tool search runs as a task: call_tool does where a tool can that the caller may call.
+// searchTasks says whether a tool of tool search runs as a task: call_tool does where a tool can
+// that the caller may call.
 func (e *endpoint) searchTasks(ctx context.Context, tool string) string {
 	if tool == searchTools {
 		return ""
@@ -428,7 +474,7 @@ func (e *endpoint) searchTasks(ctx context.Context, tool string) string {
 	if err != nil {
 		return ""
 	}
-	asked := map[string]bool{} // the servers that decide by themselves are asked once
+	asked := map[string]bool{} // the servers that decide on their own are asked once
 	for _, t := range c.entries() {
 		if t.Tool.TaskSupport == "" && asked[t.Source] {
 			continue

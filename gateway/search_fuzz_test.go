@@ -8,8 +8,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// FuzzInner: whatever call_tool is given, the call that comes of it has a name that is none of tool search, and an object of
-// arguments.
+// FuzzInner: whatever call_tool is given, the call that comes of it has a name that is not one of
+// tool search, and an object of arguments.
 func FuzzInner(f *testing.F) {
 	for _, seed := range []string{`{}`, `{"name":"a"}`, `{"name":"a","arguments":"{\"x\":1}"}`, `{"name":"a","arguments":[1]}`, `{"name":"call_tool"}`, `[`, `{"name":"a","arguments":" {} "}`} {
 		f.Add([]byte(seed))
@@ -34,7 +34,8 @@ func FuzzInner(f *testing.F) {
 	})
 }
 
-// TestUnquoted: what a model has put in quotation marks becomes the value that is wanted, and nothing else changes.
+// TestUnquoted: what a model has put in quotation marks becomes the value that is wanted, and
+// nothing else changes.
 func TestUnquoted(t *testing.T) {
 	schema := jsonrpc.Raw(`{"properties":{"n":{"type":"integer"},"b":{"type":"boolean"},"o":{"type":"object"},"s":{"type":"string"},"any":{},"bad":7}}`)
 	given := jsonrpc.Raw(`{"n":"2","b":"true","o":"{\"x\":1}","s":"3","any":"4","bad":"5","other":"6","n2":7}`)

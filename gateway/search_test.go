@@ -12,6 +12,7 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -40,8 +41,8 @@ func found(t *testing.T, c *mcp.Client, query string) (names []string) {
 	return names
 }
 
-// TestSearch: in every way to reach it an address with tool search lists the tools of the search alone, finds the others, and
-// calls them as they are called directly.
+// TestSearch: in every way to reach it an address with tool search lists the tools of the search
+// alone, finds the others, and calls them as they are called directly.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	l := newLabOf(t, nil, &gateway.Config{Upstreams: officeServers(), Endpoints: []*gateway.Endpoint{searching()}})
@@ -140,13 +141,13 @@ func storeOf(name string, tools map[string]string) *mcp.Server {
 	return s
 }
 
-// TestSearchHides: whatever a caller asks for, an answer is the same byte for byte as where the tools that the guard hides
-// do not exist, and call_tool decides as a direct call does.
+// TestSearchHides: whatever a caller asks for, an answer is the same byte for byte as where the
+// tools that the guard hides do not exist, and call_tool decides as a direct call does.
 func TestSearchHides(t *testing.T) {
 	t.Parallel()
 	words := strings.Fields("create delete list read update issue comment branch file folder user team invoice payment report search merge close open send")
 	word := func(r *rand.Rand) string { return words[r.IntN(len(words))] }
-	const seeds = 12
+	seeds := race.Fewer(12)
 	for seed := range uint64(seeds) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		all, seen := map[string]map[string]string{}, map[string]map[string]string{}
@@ -207,7 +208,8 @@ func TestSearchHides(t *testing.T) {
 	}
 }
 
-// TestSearchIsShort: with 1,000 tools, the list and three searches are a twentieth of the whole list at most.
+// TestSearchIsShort: with 1,000 tools, the list and three searches are a twentieth of the whole
+// list at most.
 func TestSearchIsShort(t *testing.T) {
 	t.Parallel()
 	tools := map[string]string{}
@@ -245,8 +247,9 @@ func TestSearchIsShort(t *testing.T) {
 	}
 }
 
-// TestSearchLimits: a query has a limit, and arguments that are too long to be fitted reach the tool as they are. A refused
-// call is answered without a word of what the arguments of the tool are.
+// TestSearchLimits: a query has a limit, and arguments that are too long to be fitted reach the
+// tool as they are. A refused call is answered without a word of what the arguments of the tool
+// are.
 func TestSearchLimits(t *testing.T) {
 	t.Parallel()
 	s := mcp.NewServer("a", "1", nil)
@@ -284,8 +287,9 @@ func TestSearchLimits(t *testing.T) {
 	}
 }
 
-// TestSearchByArguments: a tool that a policy allows with some arguments only is in no list, and call_tool calls it with
-// those as a direct call does. Arguments stay as they are for it, and call_tool_read refuses it.
+// TestSearchByArguments: a tool that a policy allows with some arguments only is in no list, and
+// call_tool calls it with those as a direct call does. Arguments stay as they are for it, and
+// call_tool_read refuses it.
 func TestSearchByArguments(t *testing.T) {
 	t.Parallel()
 	s := mcp.NewServer("a", "1", nil)
