@@ -7,7 +7,8 @@ import (
 	"github.com/farcall-dev/farcall/gateway"
 )
 
-// A rule about changes of an upstream that does not exist is a notice; those of the gateway as a whole name none.
+// A rule about changes of an upstream that does not exist is a notice; those of the gateway as a
+// whole name none.
 func TestRulesOfChanges(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"gateway/admin files/*":  "",

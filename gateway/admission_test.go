@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"crypto/sha256"
 	"encoding/hex"
-	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/stream"
 	"github.com/farcall-dev/farcall/wsrpc"
 )
@@ -60,8 +60,8 @@ func ask(t *testing.T, conn net.Conn, in *bufio.Reader, line string) string {
 	return got
 }
 
-// A guard is asked about everything that a connection of JSON-RPC carries, and nothing that it refuses gets
-// to the server.
+// A guard is asked about everything that a connection of JSON-RPC carries, and nothing that it
+// refuses gets to the server.
 func TestRawGuarded(t *testing.T) {
 	secret := strings.Repeat("k", 32)
 	server := &rawLog{}
@@ -79,11 +79,11 @@ func TestRawGuarded(t *testing.T) {
 	in := bufio.NewReader(conn)
 	for range 3 {
 		if got := ask(t, conn, in, `{"jsonrpc":"2.0","id":1,"method":"math/add","params":{"a":1}}`); !strings.Contains(got, "-32051") {
-			t.Errorf("nobody is known: %s", got)
+			t.Errorf("the caller is unauthenticated: %s", got)
 		}
 	}
 	if got := ask(t, conn, in, `[{"jsonrpc":"2.0","method":"math/add"},{"jsonrpc":"2.0","id":2,"method":"math/add"}]`); !strings.HasPrefix(got, "[{") || !strings.Contains(got, "-32051") {
-		t.Errorf("nobody is known: %s", got)
+		t.Errorf("the caller is unauthenticated: %s", got)
 	}
 	if conns, all := server.sent(); conns != 0 || all != "" {
 		t.Errorf("%d connections, %s", conns, all)
@@ -116,25 +116,27 @@ func TestRawGuarded(t *testing.T) {
 	}
 }
 
-// TestRawVersions: JSON-RPC 1.0 passes over every transport, and the guard sees it as it sees 2.0.
-func TestRawVersions(t *testing.T) {
-	t.Parallel()
-	server := &rawLog{}
-	l := newLabOf(t, nil, &gateway.Config{
-		Upstreams: []*gateway.Upstream{{Name: "r", URL: listen(t, server.serve), Profile: "raw"}},
-		Guard:     &guard.Config{Anonymous: true, Allow: []guard.Rule{{Roles: []string{"anonymous"}, Calls: []string{"rpc r/math/*"}}}},
-	})
-	conn := dialTCP(t, strings.TrimPrefix(listen(t, l.serveConn), "tcp://"))
-	in := bufio.NewReader(conn)
+// overAll returns what sends a frame to the JSON-RPC server r and returns the answer, over every
+// transport that clients may use.
+func (l *lab) overAll(t *testing.T) map[string]func(frame string) string {
+	t.Helper()
+	line := func(c guard.Conn) func(frame string) string {
+		conn := dialTCP(t, strings.TrimPrefix(listen(t, func(conn net.Conn) {
+			l.ServeStream(stream.New(conn, stream.NDJSON, nil), &c)
+		}), "tcp://"))
+		in := bufio.NewReader(conn)
+		return func(frame string) string { return strings.TrimSpace(ask(t, conn, in, frame)) }
+	}
 	ws, err := wsrpc.Dial(t.Context(), strings.Replace(l.url, "http", "ws", 1)+"/rpc/r", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ws.Close()
-	for transport, send := range map[string]func(line string) string{
-		"TCP": func(line string) string { return ask(t, conn, in, line) },
-		"WebSocket": func(line string) string {
-			if err := ws.Write([]byte(line)); err != nil {
+	t.Cleanup(func() { ws.Close() })
+	return map[string]func(frame string) string{
+		"TCP":   line(guard.Conn{Transport: "tcp"}),
+		"stdio": line(guard.Conn{Transport: "stdio", Local: true}),
+		"WebSocket": func(frame string) string {
+			if err := ws.Write([]byte(frame)); err != nil {
 				t.Fatal(err)
 			}
 			got, err := ws.Read()
@@ -143,29 +145,82 @@ func TestRawVersions(t *testing.T) {
 			}
 			return string(got)
 		},
-		"HTTP": func(line string) string {
-			r, err := http.Post(l.url+"/rpc/r", "application/json", strings.NewReader(line))
+		"HTTP": func(frame string) string {
+			got, err := l.post(t.Context(), "/rpc/r", frame)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer r.Body.Close()
-			got, err := io.ReadAll(r.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return string(got)
+			return strings.TrimSpace(got.body)
 		},
-	} {
-		for method, want := range map[string]string{"math/add": `"result":[]`, "admin/stop": "-32002"} {
-			if got := send(`{"id":1,"method":"` + method + `","params":[]}`); !strings.Contains(got, want) || !strings.Contains(got, `"id":1`) {
-				t.Errorf("%s over %s: %s, want %s", method, transport, got, want)
-			}
-		}
 	}
 }
 
-// Whoever is known by his connection is known in all of its messages: over standard input, and over a
-// WebSocket by its handshake.
+// verdict returns what an answer says, but for the order of its members and the words of an error.
+func verdict(answer string) string {
+	raw := []byte(strings.Trim(answer, "[]"))
+	said := "id " + string(scan.Member(raw, "id")) + ", result " + string(scan.Member(raw, "result"))
+	return said + ", error " + string(scan.Member(scan.Member(raw, "error"), "code"))
+}
+
+// The bytes of a message pass, and are judged, alike over every transport: JSON-RPC 1.0 and 2.0,
+// what the guard refuses, and what is no message. Nothing that is refused gets to the server.
+func TestRawTransports(t *testing.T) {
+	t.Parallel()
+	const params = `{ "a": 1.0, "b": 1e400, "\u0063":"\u00e9" }`
+	for name, test := range map[string]struct {
+		frame, want string
+		sent        bool
+	}{
+		"2.0":              {`{"jsonrpc":"2.0","id":7,"method":"math/add","params":` + params + `}`, `"result":[]`, true},
+		"1.0":              {`{"id":7,"method":"math/add","params":[` + params + `]}`, `"result":[]`, true},
+		"denied":           {`{"jsonrpc":"2.0","id":7,"method":"admin/stop","params":` + params + `}`, "-32002", false},
+		"denied, 1.0":      {`{"id":7,"method":"admin/stop","params":[` + params + `]}`, "-32002", false},
+		"denied in batch":  {`[{"jsonrpc":"2.0","id":7,"method":"admin/stop","params":` + params + `}]`, "-32002", false},
+		"escaped":          {`{"jsonrpc":"2.0","id":7,"method":"math\/add","params":` + params + `}`, `"result":[]`, true},
+		"denied, escaped":  {`{"jsonrpc":"2.0","id":7,"method":"\u0061dmin/stop","params":` + params + `}`, "-32002", false},
+		"a member twice":   {`{"jsonrpc":"2.0","id":7,"method":"math/add","meth\u006fd":"admin/stop"}`, "-32600", false},
+		"no version":       {`{"jsonrpc":"3.0","id":7,"method":"math/add"}`, "-32600", false},
+		"no JSON":          {`{"jsonrpc":"2.0","id":7,"method":"math/add"`, "-32700", false},
+		"params not UTF-8": {"{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"math/add\",\"params\":[\"\xff\"]}", "-32700", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := &rawLog{}
+			c := &gateway.Config{
+				Upstreams: []*gateway.Upstream{{Name: "r", URL: listen(t, server.serve), Profile: "raw"}},
+				Guard: &guard.Config{
+					Anonymous: true,
+					Allow:     []guard.Rule{{Roles: []string{"anonymous", "user"}, Calls: []string{"rpc r/math/*"}}},
+				},
+			}
+			c.Guard.Stdio.Roles = []string{"user"}
+			l := newLabOf(t, nil, c)
+			answers := map[string][]string{}
+			transports := l.overAll(t)
+			for transport, send := range transports {
+				got := send(test.frame)
+				if !strings.Contains(got, test.want) {
+					t.Errorf("over %s: %s, want %s", transport, got, test.want)
+				}
+				answers[verdict(got)] = append(answers[verdict(got)], transport)
+			}
+			if len(answers) != 1 {
+				t.Errorf("the answers differ: %v", answers)
+			}
+			want := 0
+			if test.sent {
+				want = len(transports)
+			}
+			_, all := server.sent()
+			if n := strings.Count(all, params); n != want || !test.sent && all != "" {
+				t.Errorf("it was sent\n%s", all)
+			}
+		})
+	}
+}
+
+// A principal of a connection is the principal of all of its messages: over standard input, and
+// over a WebSocket by its handshake.
 func TestRawGuardedConnections(t *testing.T) {
 	const key = "a-key-of-a-hundred-and-something-bits"
 	server := &rawLog{}

@@ -13,9 +13,9 @@ import (
 	"github.com/farcall-dev/farcall/internal/race"
 )
 
-// TestForwardAllocations bounds what a forwarded call allocates where no revision differs: 13, and one for the
-// runtime's own; and one more for the params without the qualifier, where names are qualified. The server runs in this
-// process and allocates nothing.
+// TestForwardAllocations bounds what a forwarded call allocates where no revision differs: 13, and
+// one for the runtime's own; and one more for the params without the qualifier, where names are
+// qualified. The server runs in this process and allocates nothing.
 func TestForwardAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector allocates")

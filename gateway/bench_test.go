@@ -21,7 +21,7 @@ import (
 )
 
 // BenchmarkCall calls a tool through a gateway, 64 callers at once, without HTTP
-// connections: what is left is the gateway, a socket, and a server whose part is
+// connections: what is left is the gateway, a socket, and a server with a part that is
 // the same in all of them.
 func BenchmarkCall(b *testing.B) {
 	for _, way := range []struct{ client, server string }{
@@ -64,7 +64,7 @@ func newBenchGateway(b *testing.B, revision string) *gateway.Gateway {
 	type person struct {
 		Name string `json:"name"`
 	}
-	mcp.AddTool(s, mcp.Tool{Name: "greet", Description: "Greet somebody"}, func(_ context.Context, in person) (person, error) { return in, nil })
+	mcp.AddTool(s, mcp.Tool{Name: "greet", Description: "Greet a person"}, func(_ context.Context, in person) (person, error) { return in, nil })
 	served := make(chan struct{})
 	go func() {
 		defer close(served)

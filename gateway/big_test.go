@@ -55,7 +55,7 @@ func TestHeartbeat(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			got, err := open(ctx)
 			if err != nil {
@@ -106,7 +106,7 @@ func TestFlushed(t *testing.T) {
 		return "done", nil
 	})
 	l := newLab(t, nil, m.tcp(t, "m"))
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	got, err := l.open(ctx, http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"steps","arguments":{},"_meta":{"progressToken":"p","io.modelcontextprotocol/protocolVersion":"`+modern+`","io.modelcontextprotocol/clientCapabilities":{}}}}`,
 		"MCP-Protocol-Version: "+modern, "Mcp-Method: tools/call", "Mcp-Name: steps")
@@ -170,7 +170,7 @@ func TestSlowReader(t *testing.T) {
 			took = append(took, time.Since(began))
 		}
 		if slices.Sort(took); took[len(took)/2] > 100*time.Millisecond {
-			t.Errorf("front %d: calls of somebody else took %v", n, took[len(took)/2])
+			t.Errorf("front %d: calls of another took %v", n, took[len(took)/2])
 		}
 		conn.Close()
 	}

@@ -41,9 +41,9 @@ func reasonOf(t *testing.T, why chan error) string {
 	return ""
 }
 
-// TestCancelReasonsPass: why a client cancels a call reaches the handler of an upstream, for each pair of
-// revisions and transports that say it: those with sessions always do, 2026-07-28 on streams only. Elsewhere the call
-// is cancelled without a reason.
+// TestCancelReasonsPass: why a client cancels a call reaches the handler of an upstream, for each
+// pair of revisions and transports that say it: those with sessions always do, 2026-07-28 on
+// streams only. Elsewhere the call is cancelled without a reason.
 func TestCancelReasonsPass(t *testing.T) {
 	mocks := map[string]*reasonMock{}
 	says := map[string]bool{}
@@ -107,8 +107,8 @@ func TestCancelReasonsPass(t *testing.T) {
 	}
 }
 
-// TestCancelReasonOfTimeout: a call that lasts longer than the timeout of its upstream is cancelled there with that
-// reason, which is not the client's.
+// TestCancelReasonOfTimeout: a call that lasts longer than the timeout of its upstream is cancelled
+// there with that reason, which is not the client's.
 func TestCancelReasonOfTimeout(t *testing.T) {
 	for _, revision := range []string{"legacy", "modern"} {
 		for _, asked := range []bool{false, true} {

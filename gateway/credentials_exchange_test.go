@@ -119,7 +119,7 @@ func (x *exchanging) jwks(t *testing.T) string {
 	return fmt.Sprintf(`{"keys":[{"kty":"EC","crv":"P-256","kid":"1","x":%q,"y":%q}]}`, b64(point[1:33]), b64(point[33:]))
 }
 
-// guardedGateway is a gateway to one server, whose callers show tokens of x.
+// guardedGateway is a gateway to one server; its callers show tokens of x.
 func guardedGateway(t *testing.T, x *exchanging, auth *Credentials) *httptest.Server {
 	t.Helper()
 	g, err := New(&Config{
@@ -133,7 +133,7 @@ func guardedGateway(t *testing.T, x *exchanging, auth *Credentials) *httptest.Se
 	t.Cleanup(func() {
 		web.CloseClientConnections()
 		web.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = g.Shutdown(ctx)
 	})

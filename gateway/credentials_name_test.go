@@ -6,7 +6,7 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 )
 
-// An id cannot pose as the principal of an issuer: it has no credentials of its own then.
+// An id cannot pose as the principal of an issuer: it has no separate credentials then.
 func TestCredentialsName(t *testing.T) {
 	for _, tt := range []struct {
 		who  *guard.Principal

@@ -54,7 +54,7 @@ func newCapturing(t *testing.T, eras string) *capturing {
 	return c
 }
 
-// callers is a gateway whose callers say by a header who they are.
+// callers is a gateway with callers that say by a header who they are.
 func callers(t *testing.T, u *Upstream) *httptest.Server {
 	t.Helper()
 	g, err := New(&Config{Upstreams: []*Upstream{u}}, &Options{Owner: func(r *http.Request) string { return r.Header.Get("X-Who") }})
@@ -62,13 +62,13 @@ func callers(t *testing.T, u *Upstream) *httptest.Server {
 		t.Fatal(err)
 	}
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := context.WithValue(r.Context(), laneKey{}, &guard.Principal{ID: r.Header.Get("X-Who"), Kind: "user"})
+		ctx := context.WithValue(r.Context(), upstreamKey{}, &guard.Principal{ID: r.Header.Get("X-Who"), Kind: "user"})
 		g.ServeHTTP(w, r.WithContext(ctx))
 	}))
 	t.Cleanup(func() {
 		web.CloseClientConnections()
 		web.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_ = g.Shutdown(ctx)
 	})
@@ -77,7 +77,7 @@ func callers(t *testing.T, u *Upstream) *httptest.Server {
 
 const callersSecret = "s3cr3t-of-the-caller"
 
-// callAs makes a call as a principal, who has many credentials with him.
+// callAs makes a call as a principal with many credentials.
 func callAs(t *testing.T, web *httptest.Server, who, era string) (string, error) {
 	t.Helper()
 	h := http.Header{
@@ -92,8 +92,8 @@ func callAs(t *testing.T, web *httptest.Server, who, era string) (string, error)
 	return mcp.CallTool[string](t.Context(), c, "add", map[string]int{"A": 1, "B": 2})
 }
 
-// Each request to the server has the credentials of him for whom it is made, and nothing that
-// the caller has shown to the gateway.
+// Each request to the server has the credentials of the principal that it is made for, and nothing
+// that the caller has shown to the gateway.
 func TestPrincipalsAuth(t *testing.T) {
 	for _, eras := range []string{"legacy", "modern"} {
 		for _, lifetime := range []string{"principal", "session", "call"} {
@@ -148,14 +148,14 @@ func TestPrincipalsAuthMissing(t *testing.T) {
 	}
 	p := &perCaller{at: mustURL(t, server.URL), all: map[string]map[string]string{"ann": {"X-Cred": "s3cr3t-header"}}}
 	r := httptest.NewRequest(http.MethodPost, server.URL, nil)
-	err = p.Authorize(context.WithValue(t.Context(), laneKey{}, &guard.Principal{ID: "eve", Issuer: "https://id"}), r)
+	err = p.Authorize(context.WithValue(t.Context(), upstreamKey{}, &guard.Principal{ID: "eve", Issuer: "https://id"}), r)
 	if err == nil || !strings.Contains(err.Error(), `the principal "https://id|eve"`) {
 		t.Errorf("%v", err)
 	}
-	if err = p.Authorize(t.Context(), r); err == nil || !strings.Contains(err.Error(), "nobody knows who calls") {
+	if err = p.Authorize(t.Context(), r); err == nil || !strings.Contains(err.Error(), "the caller is unauthenticated") {
 		t.Errorf("%v", err)
 	}
-	ann := context.WithValue(t.Context(), laneKey{}, &guard.Principal{ID: "ann"})
+	ann := context.WithValue(t.Context(), upstreamKey{}, &guard.Principal{ID: "ann"})
 	if err = p.Authorize(ann, httptest.NewRequest(http.MethodPost, "http://evil.example/", nil)); err == nil {
 		t.Error("credentials go to another address")
 	}
@@ -168,9 +168,9 @@ func TestPrincipalsAuthMissing(t *testing.T) {
 // reason to send the call without.
 func TestPassthroughRefused(t *testing.T) {
 	p := &perCaller{at: mustURL(t, "http://a.example"), pass: true}
-	for name, who := range map[string]*guard.Principal{"nobody": nil, "no token": {ID: "ann"}} {
+	for name, who := range map[string]*guard.Principal{"unauthenticated": nil, "no token": {ID: "ann"}} {
 		r := httptest.NewRequest(http.MethodPost, "http://a.example/", nil)
-		if err := p.Authorize(context.WithValue(t.Context(), laneKey{}, who), r); err == nil || r.Header.Get("Authorization") != "" {
+		if err := p.Authorize(context.WithValue(t.Context(), upstreamKey{}, who), r); err == nil || r.Header.Get("Authorization") != "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -234,7 +234,7 @@ func TestCheckAuth(t *testing.T) {
 	}
 }
 
-// Who has logged in for a server is who calls it, and who has not is told how.
+// Who has logged in for a server is who calls it, and who has not learns how.
 func TestOAuthNeedsLogin(t *testing.T) {
 	resource := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
@@ -262,7 +262,7 @@ func TestOAuthNeedsLogin(t *testing.T) {
 	}
 }
 
-// The platform's JWT gets a token for a server, and is read anew for the next one.
+// The platform's JWT gets a token for a server, and is read again for the next one.
 func TestWorkloadIdentity(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "token")

@@ -65,7 +65,7 @@ func TestDrain(t *testing.T) {
 	}
 	events := l.events(t)
 	ended := make(chan error, 1)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	go func() { ended <- l.Shutdown(ctx) }()
 	until(t, "the gateway drains", func() bool { return l.status(t).Draining })
@@ -77,7 +77,7 @@ func TestDrain(t *testing.T) {
 	}
 	for n, c := range clients[:2] {
 		_, err := say(t.Context(), c, "echo", "")
-		t.Logf("client %d is told %v", n, err)
+		t.Logf("client %d got %v", n, err)
 		retryable(t, "a call over HTTP", err)
 	}
 	for n := range clients {
@@ -169,7 +169,7 @@ func TestDrainOnStream(t *testing.T) {
 	wg.Wait()
 }
 
-// What does not end in time is given up at the deadline. Its callers are told: no
+// What does not end in time is given up at the deadline. Its callers are notified: no
 // call is lost silently. No process is left.
 func TestDrainDeadline(t *testing.T) {
 	m := newMock("legacy")
@@ -199,7 +199,7 @@ func TestDrainDeadline(t *testing.T) {
 	}
 	for range clients {
 		err := received(t, "an answer", results)
-		t.Logf("a caller is told %v", err)
+		t.Logf("a caller got %v", err)
 		if err == nil {
 			t.Error("it was answered")
 		}

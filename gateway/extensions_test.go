@@ -15,7 +15,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/skills"
 )
 
-// skilled returns a server with some skills. Each of their files has its mark. One skill has the same name everywhere.
+// skilled returns a server with some skills. Each of their files has its mark. One skill has the
+// same name everywhere.
 func skilled(t *testing.T, mark string, more int, o *skills.Options) *gateway.Upstream {
 	t.Helper()
 	files := fstest.MapFS{}
@@ -34,8 +35,9 @@ func skilled(t *testing.T, mark string, more int, o *skills.Options) *gateway.Up
 	return &gateway.Upstream{Name: mark, Server: s}
 }
 
-// TestSkills: the skills of several servers are one list, and each file is read from its own server, with the digest that
-// was listed, and by a reference relative to the SKILL.md that is shown.
+// TestSkills: the skills of several servers are one list, and each file is read from its own
+// server, with the digest that was listed, and by a reference relative to the SKILL.md that is
+// shown.
 func TestSkills(t *testing.T) {
 	t.Parallel()
 	l := newLabOf(t, nil, &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{
@@ -71,7 +73,7 @@ func TestSkills(t *testing.T) {
 	if same != 3 {
 		t.Errorf("%d skills of one name", same)
 	}
-	for _, bad := range []string{"skill://git-workflow/SKILL.md", "skill://none+/x/SKILL.md", "skill://nobody+/x/SKILL.md"} {
+	for _, bad := range []string{"skill://git-workflow/SKILL.md", "skill://none+/x/SKILL.md", "skill://absent+/x/SKILL.md"} {
 		if _, err := skills.Get(t.Context(), c, bad); !errors.Is(err, jsonrpc.InvalidParams) {
 			t.Errorf("%s: %v", bad, err)
 		}
@@ -83,8 +85,8 @@ func TestSkills(t *testing.T) {
 	}
 }
 
-// TestUnknownExtensions: a method that no row of the gateway knows goes to the only server that declares an extension
-// without a row, and is never tried at another one.
+// TestUnknownExtensions: a method that no row of the gateway knows goes to the only server that
+// declares an extension without a row, and is never tried at another one.
 func TestUnknownExtensions(t *testing.T) {
 	t.Parallel()
 	calls := map[string]int{}

@@ -82,7 +82,7 @@ func TestOneFails(t *testing.T) {
 func hold(conn net.Conn) { lines(func(string) string { return "" })(conn) }
 
 // Servers were marked as failed and never tried again: here lists heal when the
-// server returns, and clients are told.
+// server returns, and clients are notified.
 func TestHeals(t *testing.T) {
 	port := newClosedPort(t)
 	l := newLab(t, nil, &gateway.Upstream{Name: "later", URL: "tcp://" + port.addr, Namespace: "always"}, child("good", "ok"))
@@ -101,7 +101,7 @@ func TestHeals(t *testing.T) {
 	wants(t, c, "later__echo", "hello", "hello")
 }
 
-// After some failures in a row nothing is tried for a while, and whoever calls is
+// After some failures in a row nothing is tried for a while, and callers get
 // told when to come back.
 func TestBreaker(t *testing.T) {
 	dials := make(chan struct{}, 1000)
@@ -201,29 +201,29 @@ func TestRetries(t *testing.T) {
 				t.Fatal(err)
 			}
 			kill(t, pid)
-			until(t, "its end is known", func() bool { return l.status(t).Upstreams[0].Lanes == 0 })
+			until(t, "its end is known", func() bool { return l.status(t).Upstreams[0].Connections == 0 })
 		}
 	})
 }
 
 // A long call with progress outlives the timeout; one without does not, and the
-// server is told.
+// server is notified.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	m := newMock("legacy")
 	mcp.AddTool(m.Server, mcp.Tool{Name: "long"}, func(ctx context.Context, _ textIn) (string, error) {
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
-		for n := range 10 {
+		for n := range 25 {
 			<-tick.C
-			if err := mcp.Progress(ctx, float64(n+1), 10, ""); err != nil {
+			if err := mcp.Progress(ctx, float64(n+1), 25, ""); err != nil {
 				return "", err
 			}
 		}
 		return "done", nil
 	})
 	u := m.tcp(t, "m")
-	u.Timeout = 800 * time.Millisecond
+	u.Timeout = 2 * time.Second
 	l := newLab(t, nil, u)
 	for _, era := range []string{"legacy", "modern"} {
 		c := l.client(t, mcp.ClientOptions{Era: era})

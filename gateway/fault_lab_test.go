@@ -81,7 +81,7 @@ func newLabOf(t *testing.T, o *gateway.Options, c *gateway.Config) *lab {
 	front := httptest.NewServer(g)
 	l := &lab{Gateway: g, t: t, url: front.URL, web: &http.Client{Transport: &http.Transport{}}, log: text}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := g.Shutdown(ctx); err != nil {
 			t.Errorf("Shutdown: %v", err)
@@ -144,7 +144,7 @@ func (l *lab) clientAt(t *testing.T, path string, o mcp.ClientOptions) *mcp.Clie
 	return c
 }
 
-// pipe is a client over a byte stream of its own.
+// pipe is a client over its own byte stream.
 func (l *lab) pipe(t *testing.T, o mcp.ClientOptions) (*mcp.Client, error) {
 	t.Helper()
 	c, err := mcp.Connect(t.Context(), l.stream(t), &o)
@@ -292,7 +292,7 @@ type status struct {
 	Errors    int
 	Upstreams []struct {
 		Name, Target, State, LastError, Revision string
-		Lanes, Children, Restarts                int
+		Connections, Children, Restarts          int
 		InFlight, Queued, Calls, Errors          int
 		Garbage, Dropped                         int
 		Stderr                                   []string
@@ -341,7 +341,7 @@ func received[T any](t *testing.T, what string, c <-chan T) (v T) {
 	t.Helper()
 	select {
 	case v = <-c:
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("it did not come: %s", what)
 	}
 	return v

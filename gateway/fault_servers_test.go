@@ -21,7 +21,7 @@ import (
 	"github.com/farcall-dev/farcall/stream"
 )
 
-// A mock is a server in this process, whose calls the test holds in its hands.
+// A mock is a server in this process; the test controls its calls.
 type mock struct {
 	*mcp.Server
 	started chan string   // gets the text of each call of "wait"
@@ -82,7 +82,7 @@ func (m *mock) http(t *testing.T, name string, seen func(*http.Request)) *gatewa
 	return &gateway.Upstream{Name: name, URL: s.URL + "/mcp"}
 }
 
-// closedPort is an address at which nobody listens, until serve is called.
+// closedPort is an address without a listener, until serve is called.
 type closedPort struct {
 	t    *testing.T
 	addr string

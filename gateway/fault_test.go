@@ -16,12 +16,12 @@ import (
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + legacy + `","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 
 // A crash during initialize hung the HTTP client to its own timeout: here it is
-// an error within a second, with what the child said last.
+// an error when the child has ended, with what it said last.
 func TestCrashInStart(t *testing.T) {
 	check := func(t *testing.T, began time.Time, err error) {
 		t.Helper()
 		a := aboutOf(t, err)
-		if took := time.Since(began); took > time.Second || a.Sent != "no" || a.Upstream != "db" ||
+		if took := time.Since(began); took > 10*time.Second || a.Sent != "no" || a.Upstream != "db" ||
 			!slices.Contains(a.Stderr, "cannot open the database") || !strings.Contains(err.Error(), "db cannot be reached") {
 			t.Errorf("after %v: %v, %+v", took, err, a)
 		}
@@ -80,7 +80,7 @@ func TestCrashInCall(t *testing.T) {
 }
 
 // What a child does wrong, and the call is answered rightly all the same: banners
-// on standard output, a flood of standard error, answers twice and to nobody.
+// on standard output, a flood of standard error, answers twice and without a call.
 func TestFaultyAnswers(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"garbage", "flood-stderr", "twice", "wrong-id", "binary-stderr", "fork"} {
@@ -117,7 +117,7 @@ func TestFaultyAnswers(t *testing.T) {
 	}
 }
 
-// A late answer belongs to nobody any more: it is dropped and counted, and the
+// A late answer belongs to no call any more: it is dropped and counted, and the
 // next call gets its own.
 func TestLateAnswer(t *testing.T) {
 	l := newLab(t, nil, child("c", "late"))
@@ -157,7 +157,7 @@ func TestHangOnClose(t *testing.T) {
 			if err != nil || !faulty.Alive(pid) {
 				t.Fatal(text, err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			began := time.Now()
 			if err := l.Shutdown(ctx); err != nil {
@@ -172,7 +172,7 @@ func TestHangOnClose(t *testing.T) {
 }
 
 // Stateless HTTP never reaped a child, sessions kept theirs until a timeout: here
-// a child that nobody uses ends, and that of a session ends with it.
+// an unused child ends, and that of a session ends with it.
 func TestChildrenAreReaped(t *testing.T) {
 	t.Run("idle", func(t *testing.T) {
 		u := child("c", "ok")
@@ -234,7 +234,7 @@ func TestChildrenAreReaped(t *testing.T) {
 	})
 }
 
-// Whoever makes calls that fail must be able to tell them from errors of tools:
+// Anyone who makes calls that fail must be able to tell them from errors of tools:
 // the answer is an error of JSON-RPC, and HTTP says it, too.
 func TestStatusOfFailure(t *testing.T) {
 	l := newLab(t, nil, child("c", "ok"))

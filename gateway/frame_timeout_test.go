@@ -16,8 +16,8 @@ import (
 	"github.com/farcall-dev/farcall/gateway"
 )
 
-// A server that begins an answer and does not end it is given up after frame_timeout, over every transport
-// that has frames, long before the timeout of the call.
+// A server that begins an answer and does not end it is given up after frame_timeout, over every
+// transport that has frames, long before the timeout of the call.
 func TestFrameTimeoutOfUpstreams(t *testing.T) {
 	t.Parallel()
 	begin := func(conn net.Conn) {

@@ -30,8 +30,8 @@ func (l *lab) ready(t *testing.T) (status int, text string) {
 	return got.StatusCode, string(body)
 }
 
-// A server that is required is started before any call and looked for while it is away, and /readyz says what is
-// missing; one that is only preloaded does not matter there.
+// A server that is required is started before any call and looked for while it is away, and /readyz
+// says what is missing; one that is only preloaded does not matter there.
 func TestRequiredServer(t *testing.T) {
 	var there atomic.Bool
 	s := mcp.NewServer("files", "1", nil)

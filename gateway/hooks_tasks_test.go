@@ -69,3 +69,38 @@ func testHookedTask(t *testing.T, behind string, resumed bool) {
 		t.Errorf("resumed %v: %+v, %v", resumed, r, err)
 	}
 }
+
+// A task of a tool that call_tool calls is one of that tool: its hooks and its result are the same.
+func TestSearchAndTasks(t *testing.T) {
+	for _, behind := range []string{"legacy", "modern"} {
+		release := make(chan struct{})
+		close(release)
+		web := httptest.NewServer(taskBackend(t, behind, release))
+		g, err := New(&Config{
+			Upstreams: []*Upstream{{Name: "u", URL: web.URL + "/mcp"}}, Search: &Search{},
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		front := httptest.NewServer(g)
+		client, err := mcp.Dial(t.Context(), front.URL+"/mcp",
+			&mcp.ClientOptions{Era: "modern", Tasks: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, err := client.StartTask(t.Context(), callTool, map[string]string{"name": "u__work"}, 0)
+		if err != nil || made.TaskID == "" {
+			t.Fatal(behind, made, err)
+		}
+		r, err := client.WaitTask(t.Context(), made.TaskID)
+		if err != nil || r.Content[0].Text != "worked" {
+			t.Errorf("%s: %+v, %v", behind, r, err)
+		}
+		_ = client.Close()
+		shutdownNow(g.Shutdown)
+		front.CloseClientConnections()
+		front.Close()
+		web.CloseClientConnections()
+		web.Close()
+	}
+}

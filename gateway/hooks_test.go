@@ -87,7 +87,8 @@ func tidy(in *scanned) string {
 	return hookPasses
 }
 
-// Hooks see each call of their tools and nothing else, at every address and in every revision, and what they decide holds.
+// Hooks see each call of their tools and nothing else, at every address and in every revision, and
+// what they decide holds.
 func TestHooks(t *testing.T) {
 	t.Parallel()
 	before, after := newScanner(t, "before", strict), newScanner(t, "after", tidy)
@@ -202,7 +203,8 @@ func TestHooksAndGuard(t *testing.T) {
 	}
 }
 
-// Results that are kept do not go past hooks, and those of changed arguments are kept for the changed ones.
+// Results that are kept do not go past hooks, and those of changed arguments are kept for the
+// changed ones.
 func TestHooksAndCache(t *testing.T) {
 	t.Parallel()
 	calls := 0
@@ -229,8 +231,8 @@ func TestHooksAndCache(t *testing.T) {
 	}
 }
 
-// A failure of a hook refuses the call with an error that says whether the server has seen it. A hook cannot make a task or a question
-// of a result.
+// A failure of a hook refuses the call with an error that says whether the server has seen it. A
+// hook cannot make a task or a question of a result.
 func TestHooksThatFail(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ on, text, sent string }{

@@ -9,7 +9,8 @@ import (
 	"github.com/farcall-dev/farcall/gateway"
 )
 
-// TestReloadHosts: a name that a new configuration has is accepted at once, and one that it lacks is not.
+// TestReloadHosts: a name that a new configuration has is accepted at once, and one that it lacks
+// is not.
 func TestReloadHosts(t *testing.T) {
 	of := func(hosts ...string) *gateway.Config {
 		c := config(&gateway.Upstream{Name: "a", URL: "http://127.0.0.1:1/mcp"})

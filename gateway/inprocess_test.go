@@ -40,7 +40,8 @@ func answersAmount(o mcp.ClientOptions) mcp.ClientOptions {
 	return o
 }
 
-// A server of this process is an upstream like others: it is guarded, pinned and audited, beside a process.
+// A server of this process is an upstream like others: it is guarded, pinned and audited, beside a
+// process.
 func TestInProcess(t *testing.T) {
 	audit := filepath.Join(t.TempDir(), "audit.jsonl")
 	c := &gateway.Config{
@@ -77,7 +78,8 @@ func TestInProcess(t *testing.T) {
 	}
 }
 
-// Clients are notified of what a server of this process changes, and it is blocked where it was pinned; a reload keeps it.
+// Clients are notified of what a server of this process changes, and it is blocked where it was
+// pinned; a reload keeps it.
 func TestInProcessPinned(t *testing.T) {
 	s := inProcess()
 	lock := filepath.Join(t.TempDir(), "farcall.lock")

@@ -22,7 +22,7 @@ import (
 )
 
 // What filters, a lock and a lifetime keep from a client cannot be had by calling it as
-// JSON-RPC, which the profile auto offers besides MCP.
+// JSON-RPC, which the profile auto also offers.
 func TestFiltersHoldBesidesMCP(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"ask","arguments":{}}}`
 	u := newMock("").tcp(t, "a")
@@ -87,7 +87,7 @@ func TestReloadedLock(t *testing.T) {
 		}
 		for i, c := range clients {
 			if got, err := say(t.Context(), c, "evil", ""); err == nil || !strings.Contains(err.Error(), "blocked") {
-				t.Errorf("client %d called a tool that nobody has accepted: %q, %v", i, got, err)
+				t.Errorf("client %d called a tool that was not accepted: %q, %v", i, got, err)
 			}
 		}
 		if err := l.Reload(c); err != nil {
@@ -99,7 +99,7 @@ func TestReloadedLock(t *testing.T) {
 	}
 }
 
-// Whoever comes by WebSocket has a principal as well.
+// Anyone who comes by WebSocket has a principal as well.
 func TestWebSocketPrincipals(t *testing.T) {
 	var conns atomic.Int64
 	s := newMock("").Server
@@ -128,7 +128,8 @@ func TestWebSocketPrincipals(t *testing.T) {
 	}
 }
 
-// A method goes to the server that declares an extension, and is not called at the next one because it failed.
+// A method goes to the server that declares an extension, and is not called at the next one because
+// it failed.
 func TestCustomMethodIsCalledOnce(t *testing.T) {
 	var called [3]atomic.Int64
 	var all []*gateway.Upstream
@@ -175,7 +176,7 @@ func TestAnswerAboutConnection(t *testing.T) {
 	}
 }
 
-// A client that was asked and does not read what it is told holds up no other
+// A client that was asked and does not read its messages holds up no other
 // client's calls.
 func TestSuspendedClientDoesNotRead(t *testing.T) {
 	m := newMock("legacy")
@@ -214,7 +215,7 @@ func TestSuspendedClientDoesNotRead(t *testing.T) {
 	}
 	deaf := l.deaf(t, "flood", back.String())
 	until(t, "its log is full", func() bool { return l.status(t).Upstreams[0].Dropped > 0 })
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if r, err := l.modern(ctx, "tools/call", "flood", back.String()); err != nil || r.err == nil {
 		t.Errorf("a second request goes on with the same call: %v, %v", r, err)
@@ -227,7 +228,7 @@ func TestSuspendedClientDoesNotRead(t *testing.T) {
 }
 
 // Nor does one keep a connection that it does not need any more.
-func TestDeafClientKeepsNoLane(t *testing.T) {
+func TestDeafClientKeepsNoConnection(t *testing.T) {
 	m := newMock("legacy")
 	ended := make(chan bool, 1)
 	mcp.AddTool(m.Server, mcp.Tool{Name: "talk"}, func(ctx context.Context, _ textIn) (string, error) {
@@ -243,7 +244,7 @@ func TestDeafClientKeepsNoLane(t *testing.T) {
 	l := newLab(t, nil, u)
 	deaf := l.deaf(t, "talk", `"name":"talk","arguments":{}`)
 	received(t, "the end of the call", ended)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if r, err := l.modern(ctx, "tools/call", "echo", `"name":"echo","arguments":{"text":"hello"}`); err != nil || !strings.Contains(r.body, "hello") {
 		t.Errorf("%v, %v", r, err)

@@ -28,38 +28,50 @@ const (
 
 // crowd is the clients that are being asked something.
 type crowd struct {
+	want int // answers wait until that many clients are being asked by each server at once
+
 	mu   sync.Mutex
 	now  map[string]int // by server
 	most map[string]int
-	gate chan struct{} // closed when there are enough
+	full chan struct{} // closed when there were enough
 }
 
-func newCrowd() *crowd {
-	return &crowd{now: map[string]int{}, most: map[string]int{}, gate: make(chan struct{})}
+func newCrowd(want int) *crowd {
+	c := &crowd{want: want, now: map[string]int{}, most: map[string]int{}, full: make(chan struct{})}
+	if want == 0 {
+		close(c.full)
+	}
+	return c
 }
 
-// join holds up an answer until others are being asked, too, or for a moment.
+// join holds up an answer until enough others are being asked, too. Once there were enough,
+// it holds up each for a moment only.
 func (c *crowd) join(ctx context.Context, server string) {
 	c.mu.Lock()
+	before := c.enough()
 	c.now[server]++
 	c.most[server] = max(c.most[server], c.now[server])
-	gate := c.gate
-	if total := c.now["old"] + c.now["new"]; total%(2*manyPool) == 0 {
-		close(gate)
-		c.gate = make(chan struct{})
+	if !before && c.enough() {
+		close(c.full)
 	}
 	c.mu.Unlock()
 	moment := time.NewTimer(20 * time.Millisecond)
 	defer moment.Stop()
 	select {
-	case <-gate:
-	case <-moment.C:
+	case <-c.full:
+		select {
+		case <-moment.C:
+		case <-ctx.Done():
+		}
 	case <-ctx.Done():
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now[server]--
 }
+
+// enough reports whether both servers asked enough clients at once. The lock is held.
+func (c *crowd) enough() bool { return min(c.most["old"], c.most["new"]) >= c.want }
 
 // one is a client among many.
 type one struct {
@@ -166,7 +178,7 @@ func (o *one) live(ctx context.Context) error {
 
 // TestManyClients has many clients of all revisions use a server that can be
 // asked one thing at a time, and one that is stateless. While most of them are
-// being asked something, nobody gets the question or the answer of another one.
+// being asked something, no client gets the question or the answer of another one.
 func TestManyClients(t *testing.T) {
 	stages := []*stage{newStage(t), newStage(t)}
 	t.Cleanup(func() {
@@ -181,7 +193,7 @@ func TestManyClients(t *testing.T) {
 	h := newHouse(t, &gateway.Config{Namespace: "always", Upstreams: []*gateway.Upstream{old, modern}}, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	first := &one{name: "first", rev: era.Latest(), crowd: newCrowd(), calls: map[string]bool{}}
+	first := &one{name: "first", rev: era.Latest(), crowd: newCrowd(0), calls: map[string]bool{}}
 	client, leave, err := h.enter(ctx, overHTTP, first.options())
 	if err == nil {
 		// Its question tells that clients must be kept apart.
@@ -192,7 +204,7 @@ func TestManyClients(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCrowd()
+	c := newCrowd(manyPool)
 	var wg sync.WaitGroup
 	clients := manyClients
 	if full.Wanted() {
@@ -217,12 +229,12 @@ func TestManyClients(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("asked at the same time: %v", c.most)
-	if c.most["old"] < manyPool || c.most["new"] < manyPool {
+	if !c.enough() {
 		t.Errorf("not enough clients were asked at the same time: %v", c.most)
 	}
 }
 
-// TestLifetimes has clients leave something in the process of a server, and nobody
+// TestLifetimes has clients leave something in the process of a server, and no other client
 // find it who is not to.
 func TestLifetimes(t *testing.T) {
 	for _, lifetime := range []string{"session", "principal", "call"} {
@@ -262,7 +274,7 @@ func keepToThemselves(t *testing.T, lifetime string, rev *era.Revision) {
 
 // keeps has one client leave its name with the server, several times.
 func keeps(ctx context.Context, h *house, lifetime string, rev *era.Revision, user string, n int) error {
-	o := &one{name: fmt.Sprintf("%s/%d", user, n), rev: rev, crowd: newCrowd(), calls: map[string]bool{}}
+	o := &one{name: fmt.Sprintf("%s/%d", user, n), rev: rev, crowd: newCrowd(0), calls: map[string]bool{}}
 	options := o.options()
 	options.HTTP = &mcphttp.DialOptions{Header: http.Header{"X-User": {user}}}
 	client, leave, err := h.enter(ctx, overHTTP, options)
@@ -271,7 +283,7 @@ func keeps(ctx context.Context, h *house, lifetime string, rev *era.Revision, us
 	}
 	defer func() { _ = leave() }()
 	o.Client = client
-	// Those who have no session are told apart by who they are.
+	// Those who have no session are distinguished by who they are.
 	mine := o.name
 	if lifetime == "principal" || lifetime == "session" && !rev.Handshake {
 		mine = user + "/"

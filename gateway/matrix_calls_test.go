@@ -82,14 +82,14 @@ func forTasks(client, server *era.Revision) *note {
 	return nil
 }
 
-func progress(ctx context.Context, v *visit) (reports []spec.ProgressNotificationParams, err error) {
+func progress(ctx context.Context, v *matrixClient) (reports []spec.ProgressNotificationParams, err error) {
 	ctx = mcp.OnProgress(ctx, func(p spec.ProgressNotificationParams) { reports = append(reports, p) })
 	text, err := v.tool(ctx, "count", nil)
 	v.logged()
 	return reports, errors.Join(err, differ("count", text, "counted"))
 }
 
-func checkProgress(ctx context.Context, v *visit, _ *note) error {
+func checkProgress(ctx context.Context, v *matrixClient, _ *note) error {
 	reports, err := progress(ctx, v)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func checkProgress(ctx context.Context, v *visit, _ *note) error {
 	return differ("progress", got, "[1/2 2/2]")
 }
 
-func checkProgressMessage(ctx context.Context, v *visit, want *note) error {
+func checkProgressMessage(ctx context.Context, v *matrixClient, want *note) error {
 	reports, err := progress(ctx, v)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func checkProgressMessage(ctx context.Context, v *visit, want *note) error {
 	return differ("messages", got, "[one two]")
 }
 
-func checkLogs(ctx context.Context, v *visit, _ *note) error {
+func checkLogs(ctx context.Context, v *matrixClient, _ *note) error {
 	v.logged()
 	for _, step := range []struct {
 		level string
@@ -152,12 +152,12 @@ func checkLogs(ctx context.Context, v *visit, _ *note) error {
 	return nil
 }
 
-func checkCancel(ctx context.Context, v *visit, _ *note) error {
+func checkCancel(ctx context.Context, v *matrixClient, _ *note) error {
 	return cancelled(ctx, v, "forever", v.name)
 }
 
 // cancelled calls a tool that has no end, and cancels the call.
-func cancelled(ctx context.Context, v *visit, tool, as string) error {
+func cancelled(ctx context.Context, v *matrixClient, tool, as string) error {
 	calling, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -174,7 +174,7 @@ func cancelled(ctx context.Context, v *visit, tool, as string) error {
 }
 
 // listening has the server tell of changes while f runs.
-func listening(ctx context.Context, v *visit, filter spec.SubscriptionFilter, f func() error) error {
+func listening(ctx context.Context, v *matrixClient, filter spec.SubscriptionFilter, f func() error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	ended := make(chan error, 1)
@@ -186,14 +186,14 @@ func listening(ctx context.Context, v *visit, filter spec.SubscriptionFilter, f 
 	case err = <-ended:
 		return fmt.Errorf("listen: %w", err)
 	case <-ctx.Done():
-		err = errors.New("nobody said that one may listen")
+		err = errors.New("the server did not say that clients may listen")
 	}
 	cancel()
 	<-ended
 	return err
 }
 
-func checkListChanged(ctx context.Context, v *visit, _ *note) error {
+func checkListChanged(ctx context.Context, v *matrixClient, _ *note) error {
 	filter := spec.SubscriptionFilter{ToolsListChanged: true, PromptsListChanged: true, ResourcesListChanged: true}
 	return listening(ctx, v, filter, func() error {
 		for len(v.changed) > 0 {
@@ -214,7 +214,7 @@ func checkListChanged(ctx context.Context, v *visit, _ *note) error {
 					delete(missing, kind)
 				}
 			case <-ctx.Done():
-				return fmt.Errorf("nobody told of changes to %v", missing)
+				return fmt.Errorf("no notification of changes to %v", missing)
 			}
 		}
 		return nil
@@ -222,7 +222,7 @@ func checkListChanged(ctx context.Context, v *visit, _ *note) error {
 }
 
 // described returns the description of what changes in a list.
-func described(ctx context.Context, v *visit, kind string) (string, error) {
+func described(ctx context.Context, v *matrixClient, kind string) (string, error) {
 	switch kind {
 	case "tools":
 		t, err := findTool(ctx, v, "extra")
@@ -245,21 +245,21 @@ func described(ctx context.Context, v *visit, kind string) (string, error) {
 	return "", err
 }
 
-func checkSubscription(ctx context.Context, v *visit, _ *note) error {
+func checkSubscription(ctx context.Context, v *matrixClient, _ *note) error {
 	return listening(ctx, v, spec.SubscriptionFilter{ResourceSubscriptions: []string{watched}}, func() error {
-		v.stage.tell("touch note:///readme") // which is nobody's business
+		v.stage.tell("touch note:///readme") // which no client follows
 		v.stage.tell("touch " + watched)
 		select {
 		case uri := <-v.updated:
 			return differ("updated", uri, watched)
 		case <-ctx.Done():
-			return errors.New("nobody told of the change")
+			return errors.New("no notification of the change")
 		}
 	})
 }
 
 // refused checks what a client gets of a tool that cannot ask it.
-func refused(v *visit, want *note, err error) error {
+func refused(v *matrixClient, want *note, err error) error {
 	if asked := v.asked(); len(asked) > 0 {
 		return fmt.Errorf("the client was asked %q", asked)
 	}
@@ -276,7 +276,7 @@ func refused(v *visit, want *note, err error) error {
 	return nil
 }
 
-func checkForm(ctx context.Context, v *visit, want *note) error {
+func checkForm(ctx context.Context, v *matrixClient, want *note) error {
 	v.asked()
 	text, err := v.tool(ctx, "greet", playText{v.name})
 	if want != nil {
@@ -285,7 +285,7 @@ func checkForm(ctx context.Context, v *visit, want *note) error {
 	return errors.Join(err, differ("asked", v.asked(), "[Who are you, "+v.name+"?]"), differ("greet", text, "Hello, "+v.name))
 }
 
-func checkURL(ctx context.Context, v *visit, want *note) error {
+func checkURL(ctx context.Context, v *matrixClient, want *note) error {
 	v.asked()
 	text, err := v.tool(ctx, "visit", nil)
 	if want != nil {
@@ -294,7 +294,7 @@ func checkURL(ctx context.Context, v *visit, want *note) error {
 	return errors.Join(err, differ("asked", v.asked(), "[visit "+signIn+"]"), differ("visit", text, "signed in"))
 }
 
-func checkLocked(ctx context.Context, v *visit, want *note) error {
+func checkLocked(ctx context.Context, v *matrixClient, want *note) error {
 	v.asked()
 	v.tap.forget()
 	text, err := v.tool(ctx, "locked", playText{v.name})
@@ -310,18 +310,18 @@ func checkLocked(ctx context.Context, v *visit, want *note) error {
 	return errors.Join(err, differ("asked", v.asked(), "[visit "+signIn+"]"), differ("locked", text, "signed in"))
 }
 
-func checkSampling(ctx context.Context, v *visit, _ *note) error {
+func checkSampling(ctx context.Context, v *matrixClient, _ *note) error {
 	v.asked()
 	text, err := v.tool(ctx, "capital", playText{v.name})
 	return errors.Join(err, differ("asked", v.asked(), "[The capital of "+v.name+"?]"), differ("answer", text, "ask "+v.name))
 }
 
-func checkRoots(ctx context.Context, v *visit, _ *note) error {
+func checkRoots(ctx context.Context, v *matrixClient, _ *note) error {
 	text, err := v.tool(ctx, "where", nil)
 	return errors.Join(err, differ("roots", text, "1 file:///"+v.name))
 }
 
-func checkTasks(ctx context.Context, v *visit, want *note) error {
+func checkTasks(ctx context.Context, v *matrixClient, want *note) error {
 	switch want {
 	case waits, noTasks:
 		_, err := v.StartTask(ctx, "work", playText{v.name}, 0)
@@ -336,7 +336,7 @@ func checkTasks(ctx context.Context, v *visit, want *note) error {
 }
 
 // runTask runs a tool as a task, to its end.
-func runTask(ctx context.Context, v *visit, tool string) error {
+func runTask(ctx context.Context, v *matrixClient, tool string) error {
 	task, err := v.StartTask(ctx, tool, playText{v.name}, 0)
 	if err != nil {
 		return err
@@ -356,7 +356,7 @@ func runTask(ctx context.Context, v *visit, tool string) error {
 }
 
 // untilTask asks for a task until holds.
-func untilTask(ctx context.Context, v *visit, id string, holds func(*spec.DetailedTask) bool) (*spec.DetailedTask, error) {
+func untilTask(ctx context.Context, v *matrixClient, id string, holds func(*spec.DetailedTask) bool) (*spec.DetailedTask, error) {
 	for {
 		t, err := v.Task(ctx, id)
 		if err != nil || holds(t) {
@@ -365,7 +365,7 @@ func untilTask(ctx context.Context, v *visit, id string, holds func(*spec.Detail
 	}
 }
 
-func checkInterview(ctx context.Context, v *visit, want *note) error {
+func checkInterview(ctx context.Context, v *matrixClient, want *note) error {
 	v.asked()
 	if want != nil {
 		text, err := v.tool(ctx, "interview", playText{v.name})
@@ -404,7 +404,7 @@ func checkInterview(ctx context.Context, v *visit, want *note) error {
 	return errors.Join(differ("asked", v.asked(), "[Who are you, "+v.name+"?]"), differ("interview", textOf(r), "Hello, "+v.name))
 }
 
-func checkEndless(ctx context.Context, v *visit, want *note) error {
+func checkEndless(ctx context.Context, v *matrixClient, want *note) error {
 	if want != nil {
 		return cancelled(ctx, v, "endless", "endless "+v.name)
 	}
@@ -425,7 +425,7 @@ func checkEndless(ctx context.Context, v *visit, want *note) error {
 	return errors.Join(differ("status", t.Status, spec.TaskCancelled), v.stage.wait(ctx, "gone endless "+v.name))
 }
 
-func checkErrors(ctx context.Context, v *visit, _ *note) error {
+func checkErrors(ctx context.Context, v *matrixClient, _ *note) error {
 	v.tap.forget()
 	_, err := v.Read(ctx, "note:///nowhere/at/all")
 	_, wire, tapErr := v.tap.answer(ctx, spec.MethodResourcesRead)
@@ -460,7 +460,7 @@ func checkErrors(ctx context.Context, v *visit, _ *note) error {
 		codeIs("a method that is not there", v.Request(ctx, "example/nothing", nil, nil), jsonrpc.MethodNotFound))
 }
 
-func checkCaching(ctx context.Context, v *visit, want *note) error {
+func checkCaching(ctx context.Context, v *matrixClient, want *note) error {
 	for method, params := range map[string]any{
 		spec.MethodToolsList: nil, spec.MethodResourcesList: nil, spec.MethodResourcesTemplatesList: nil, spec.MethodPromptsList: nil,
 		spec.MethodResourcesRead: map[string]string{"uri": "note:///readme"},
@@ -492,8 +492,9 @@ func checkCaching(ctx context.Context, v *visit, want *note) error {
 	return nil
 }
 
-// checkTrace has the server say the trace context that the client has sent: all of it, whatever the transports.
-func checkTrace(ctx context.Context, v *visit, _ *note) error {
+// checkTrace has the server say the trace context that the client has sent: all of it, whatever the
+// transports.
+func checkTrace(ctx context.Context, v *matrixClient, _ *note) error {
 	want := farcall.Trace{Parent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", State: "a=1,b=2", Baggage: "user=" + v.name}
 	ctx = farcall.WithTrace(ctx, want)
 	text, err := v.tool(ctx, "trace", nil)
@@ -502,7 +503,7 @@ func checkTrace(ctx context.Context, v *visit, _ *note) error {
 		v.Request(ctx, "example/trace", nil, &got), differ("trace of an extension's method", got, want))
 }
 
-func checkCustom(ctx context.Context, v *visit, _ *note) error {
+func checkCustom(ctx context.Context, v *matrixClient, _ *note) error {
 	var out struct {
 		N int `json:"n"`
 	}

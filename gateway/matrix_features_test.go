@@ -24,7 +24,7 @@ type note struct{ text string }
 type feature struct {
 	name  string
 	what  func(client, server *era.Revision) *note
-	check func(ctx context.Context, v *visit, want *note) error
+	check func(ctx context.Context, v *matrixClient, want *note) error
 }
 
 var (
@@ -41,7 +41,7 @@ var (
 	bareError   = &note{"The client gets the error as it is, as any other one that its revision does not know, with the addresses in its data."}
 	ownCode     = &note{"Neither revision has that error: it is one of the server's own, and gets through as any other."}
 	takenFor    = &note{"The server's revision has no such error, and the client takes it for the one that its own has: the user is sent there, and the call is made again."}
-	noHint      = &note{"Nobody has said how long it may be kept, and the client is told not to keep it: `ttlMs` 0, `cacheScope` private."}
+	noHint      = &note{"No source says how long it may be kept, so the answer has the hint not to keep it: `ttlMs` 0, `cacheScope` private."}
 	noHints     = &note{"The client's revision has no such hints, and there are none in the result."}
 	noTasks     = &note{"The server has no tasks, and the gateway declares none. The client calls the tool and waits for its result."}
 	waits       = &note{"The client's revision has no tasks. It calls the tool and waits for its result, also where that is a task of the server."}
@@ -113,7 +113,7 @@ func contents() []feature {
 	}
 }
 
-func checkTools(ctx context.Context, v *visit, _ *note) error {
+func checkTools(ctx context.Context, v *matrixClient, _ *note) error {
 	tools, err := v.Tools(ctx)
 	if err != nil {
 		return err
@@ -131,7 +131,7 @@ func checkTools(ctx context.Context, v *visit, _ *note) error {
 	return errors.Join(err, differ("echo", text, v.name))
 }
 
-func findTool(ctx context.Context, v *visit, name string) (t mcp.Tool, err error) {
+func findTool(ctx context.Context, v *matrixClient, name string) (t mcp.Tool, err error) {
 	tools, err := v.Tools(ctx)
 	if err != nil {
 		return t, err
@@ -143,7 +143,7 @@ func findTool(ctx context.Context, v *visit, name string) (t mcp.Tool, err error
 	return tools[i], nil
 }
 
-func checkAnnotations(ctx context.Context, v *visit, want *note) error {
+func checkAnnotations(ctx context.Context, v *matrixClient, want *note) error {
 	t, err := findTool(ctx, v, "add")
 	if err != nil {
 		return err
@@ -151,7 +151,7 @@ func checkAnnotations(ctx context.Context, v *visit, want *note) error {
 	return differ("readOnlyHint", t.Annotations != nil && t.Annotations.ReadOnlyHint, want == nil)
 }
 
-func checkTitles(ctx context.Context, v *visit, want *note) error {
+func checkTitles(ctx context.Context, v *matrixClient, want *note) error {
 	all, err := v.Prompts(ctx)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func checkTitles(ctx context.Context, v *visit, want *note) error {
 	return differ("title", all[i].Title == "Code review", want == nil)
 }
 
-func checkIcons(ctx context.Context, v *visit, want *note) error {
+func checkIcons(ctx context.Context, v *matrixClient, want *note) error {
 	t, err := findTool(ctx, v, "add")
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func checkIcons(ctx context.Context, v *visit, want *note) error {
 	return differ("icon", len(t.Icons) == 1 && t.Icons[0].MIMEType == "image/png", want == nil)
 }
 
-func checkResources(ctx context.Context, v *visit, _ *note) error {
+func checkResources(ctx context.Context, v *matrixClient, _ *note) error {
 	all, err := v.Resources(ctx)
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func checkResources(ctx context.Context, v *visit, _ *note) error {
 		differ("picture", bytes.Equal(blob.Contents[0].Blob, []byte{0, 1, 2}), true))
 }
 
-func checkTemplates(ctx context.Context, v *visit, _ *note) error {
+func checkTemplates(ctx context.Context, v *matrixClient, _ *note) error {
 	all, err := v.Templates(ctx)
 	if err != nil {
 		return err
@@ -211,7 +211,7 @@ func checkTemplates(ctx context.Context, v *visit, _ *note) error {
 	return differ("note 7", r.Contents[0].Text, "note 7")
 }
 
-func checkPrompts(ctx context.Context, v *visit, _ *note) error {
+func checkPrompts(ctx context.Context, v *matrixClient, _ *note) error {
 	all, err := v.Prompts(ctx)
 	if err != nil {
 		return err
@@ -229,7 +229,7 @@ func checkPrompts(ctx context.Context, v *visit, _ *note) error {
 		differ("prompt", p.Messages[0].Content.Text, "Review this "+v.name+" code"))
 }
 
-func complete(ctx context.Context, v *visit, known map[string]string) ([]string, error) {
+func complete(ctx context.Context, v *matrixClient, known map[string]string) ([]string, error) {
 	p := &spec.CompleteRequestParams{
 		Ref: spec.CompleteReference{Type: spec.RefPrompt, Name: "review"}, Argument: spec.CompleteArgument{Name: "language", Value: "g"},
 	}
@@ -243,12 +243,12 @@ func complete(ctx context.Context, v *visit, known map[string]string) ([]string,
 	return r.Completion.Values, nil
 }
 
-func checkCompletion(ctx context.Context, v *visit, _ *note) error {
+func checkCompletion(ctx context.Context, v *matrixClient, _ *note) error {
 	values, err := complete(ctx, v, nil)
 	return errors.Join(err, differ("values", values, "[go gleam]"))
 }
 
-func checkCompletionContext(ctx context.Context, v *visit, want *note) error {
+func checkCompletionContext(ctx context.Context, v *matrixClient, want *note) error {
 	values, err := complete(ctx, v, map[string]string{"level": "experts"})
 	if want != nil {
 		return errors.Join(err, differ("values", values, "[go gleam]"))
@@ -256,7 +256,7 @@ func checkCompletionContext(ctx context.Context, v *visit, want *note) error {
 	return errors.Join(err, differ("values", values, "[go for experts gleam for experts]"))
 }
 
-func checkPages(ctx context.Context, v *visit, _ *note) error {
+func checkPages(ctx context.Context, v *matrixClient, _ *note) error {
 	var names []string
 	cursor := ""
 	for pages := 1; ; pages++ {
@@ -278,7 +278,7 @@ func checkPages(ctx context.Context, v *visit, _ *note) error {
 	slices.Sort(names)
 	names = slices.Compact(names)
 	err := v.Request(ctx, spec.MethodToolsList, &spec.PaginatedRequestParams{Cursor: "bad"}, nil)
-	return errors.Join(differ("tools on all pages", fmt.Sprint(n, " ", len(names)), "20 20"), codeIs("a cursor that is none", err, jsonrpc.InvalidParams))
+	return errors.Join(differ("tools on all pages", fmt.Sprint(n, " ", len(names)), "20 20"), codeIs("an invalid cursor", err, jsonrpc.InvalidParams))
 }
 
 // codeIs is the error for an error that has not the code.
@@ -290,7 +290,7 @@ func codeIs(what string, err error, want jsonrpc.Code) error {
 	return nil
 }
 
-func checkStructured(ctx context.Context, v *visit, want *note) error {
+func checkStructured(ctx context.Context, v *matrixClient, want *note) error {
 	t, err := findTool(ctx, v, "add")
 	if err != nil {
 		return err
@@ -307,7 +307,7 @@ func checkStructured(ctx context.Context, v *visit, want *note) error {
 		differ("structuredContent", string(r.StructuredContent), structured), differ("text", textOf(r), `{"sum":42}`))
 }
 
-func checkScores(ctx context.Context, v *visit, want *note) error {
+func checkScores(ctx context.Context, v *matrixClient, want *note) error {
 	r, err := v.CallTool(ctx, "scores", nil)
 	if err != nil {
 		return err
@@ -319,7 +319,7 @@ func checkScores(ctx context.Context, v *visit, want *note) error {
 	return errors.Join(differ("structuredContent", string(r.StructuredContent), structured), differ("text", textOf(r), `[3,1,4]`))
 }
 
-func media(ctx context.Context, v *visit, i int) (mcp.Content, error) {
+func media(ctx context.Context, v *matrixClient, i int) (mcp.Content, error) {
 	r, err := v.CallTool(ctx, "media", nil)
 	if err != nil {
 		return mcp.Content{}, err
@@ -330,7 +330,7 @@ func media(ctx context.Context, v *visit, i int) (mcp.Content, error) {
 	return r.Content[i], nil
 }
 
-func checkAudio(ctx context.Context, v *visit, want *note) error {
+func checkAudio(ctx context.Context, v *matrixClient, want *note) error {
 	c, err := media(ctx, v, 2)
 	if err != nil {
 		return err
@@ -344,7 +344,7 @@ func checkAudio(ctx context.Context, v *visit, want *note) error {
 	return differ("audio", fmt.Sprintf("%s %s %s", c.Type, c.MIMEType, c.Data), "audio audio/wav sound")
 }
 
-func checkLinks(ctx context.Context, v *visit, want *note) error {
+func checkLinks(ctx context.Context, v *matrixClient, want *note) error {
 	c, err := media(ctx, v, 3)
 	if err != nil {
 		return err
@@ -358,7 +358,7 @@ func checkLinks(ctx context.Context, v *visit, want *note) error {
 	return differ("link", fmt.Sprintf("%s %s %s", c.Type, c.URI, c.Name), "resource_link note:///1 the first note")
 }
 
-func checkImages(ctx context.Context, v *visit, _ *note) error {
+func checkImages(ctx context.Context, v *matrixClient, _ *note) error {
 	image, err := media(ctx, v, 1)
 	if err != nil {
 		return err

@@ -20,15 +20,15 @@ import (
 // cellTime bounds everything that is done with one feature.
 const cellTime = 30 * time.Second
 
-// A visit is one client, of one revision over one transport, at one server, of one
+// A matrixClient is one client, of one revision over one transport, at one server, of one
 // revision behind one transport.
-type visit struct {
+type matrixClient struct {
 	*mcp.Client
 	client, server         *era.Revision
 	clientOver, serverOver string
 	stage                  *stage
 	tap                    *tap
-	name                   string // nobody else has it
+	name                   string // no other client has it
 
 	changed   chan string // lists
 	updated   chan string // resources
@@ -39,12 +39,12 @@ type visit struct {
 	questions []string // what the server asked
 }
 
-func (v *visit) String() string {
+func (v *matrixClient) String() string {
 	return fmt.Sprintf("client of %s over %s, server of %s over %s", v.client.Name, v.clientOver, v.server.Name, v.serverOver)
 }
 
 // options are those of a client that can be asked everything.
-func (v *visit) options() *mcp.ClientOptions {
+func (v *matrixClient) options() *mcp.ClientOptions {
 	return &mcp.ClientOptions{
 		Name: v.name, Version: "1", Era: v.client.Name, NoCache: true, Tasks: true, Timeout: cellTime,
 		LogLevel: spec.LogEmergency, // what is logged is of interest to one feature alone
@@ -72,14 +72,14 @@ func (v *visit) options() *mcp.ClientOptions {
 	}
 }
 
-func (v *visit) note(question string) {
+func (v *matrixClient) note(question string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.questions = append(v.questions, question)
 }
 
 // asked returns what was asked since the last time.
-func (v *visit) asked() (questions []string) {
+func (v *matrixClient) asked() (questions []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	questions, v.questions = v.questions, nil
@@ -87,14 +87,14 @@ func (v *visit) asked() (questions []string) {
 }
 
 // logged forgets what was logged.
-func (v *visit) logged() {
+func (v *matrixClient) logged() {
 	for len(v.logs) > 0 {
 		<-v.logs
 	}
 }
 
 // tool calls a tool and returns the text of its result.
-func (v *visit) tool(ctx context.Context, name string, args any) (string, error) {
+func (v *matrixClient) tool(ctx context.Context, name string, args any) (string, error) {
 	r, err := v.CallTool(ctx, name, args)
 	switch {
 	case err != nil:
@@ -144,7 +144,7 @@ func (t *tap) record(_ context.Context, r farcall.Record) {
 	r.Request, r.Response = append(jsonrpc.Raw(nil), r.Request...), append(jsonrpc.Raw(nil), r.Response...)
 	select {
 	case t.records <- r:
-	default: // nobody is interested
+	default: // no client follows it
 	}
 }
 

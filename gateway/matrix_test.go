@@ -154,20 +154,20 @@ func (m *matrix) serve(t *testing.T, server end) {
 			if !m.chosen[[2]end{client, server}] {
 				continue
 			}
-			v := &visit{
+			v := &matrixClient{
 				client: client.rev, clientOver: client.transport, server: server.rev, serverOver: server.transport,
-				stage: s, tap: wire, name: fmt.Sprintf("visitor-%d", n+1),
+				stage: s, tap: wire, name: fmt.Sprintf("client-%d", n+1),
 				logs: make(chan string, 10_000), changed: make(chan string, 1000), updated: make(chan string, 1000), listening: make(chan spec.SubscriptionFilter, 100),
 			}
-			if err := m.visit(t.Context(), h, v); err != nil {
+			if err := m.run(t.Context(), h, v); err != nil {
 				t.Errorf("%v: %v", v, err)
 			}
 		}
 	})
 }
 
-// visit has one client use everything.
-func (m *matrix) visit(ctx context.Context, h *house, v *visit) (err error) {
+// run has one client use everything.
+func (m *matrix) run(ctx context.Context, h *house, v *matrixClient) (err error) {
 	begin, cancel := context.WithTimeout(ctx, cellTime)
 	defer cancel()
 	c, leave, err := h.enter(begin, v.clientOver, v.options())
@@ -189,7 +189,7 @@ func (m *matrix) visit(ctx context.Context, h *house, v *visit) (err error) {
 	return nil
 }
 
-func (m *matrix) try(ctx context.Context, v *visit, f feature) {
+func (m *matrix) try(ctx context.Context, v *matrixClient, f feature) {
 	ctx, cancel := context.WithTimeout(ctx, cellTime)
 	defer cancel()
 	want := f.what(v.client, v.server)

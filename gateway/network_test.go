@@ -83,7 +83,8 @@ func headered(t *testing.T, u *Upstream) func(h http.Header) (string, error) {
 	}
 }
 
-// TestUpstreamTLS calls a server of a private authority that wants a certificate, before and after both have changed.
+// TestUpstreamTLS calls a server of a private authority that wants a certificate, before and after
+// both have changed.
 func TestUpstreamTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

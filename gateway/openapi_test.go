@@ -58,7 +58,8 @@ func writeFile(t *testing.T, name, text string) string {
 	return name
 }
 
-// The operations of an HTTP API are tools as any others: named, chosen, guarded, audited and pinned, in every revision.
+// The operations of an HTTP API are tools as any others: named, chosen, guarded, audited and
+// pinned, in every revision.
 func TestOpenAPI(t *testing.T) {
 	dir := t.TempDir()
 	audit := filepath.Join(dir, "audit.jsonl")
@@ -142,7 +143,8 @@ func TestOpenAPIReload(t *testing.T) {
 	})
 }
 
-// A document at an address is fetched again: clients see what has changed, and one that is broken changes nothing.
+// A document at an address is fetched again: clients see what has changed, and one that is broken
+// changes nothing.
 func TestOpenAPIRefresh(t *testing.T) {
 	var text atomic.Value
 	text.Store(petsDoc)
@@ -212,7 +214,7 @@ func TestOpenAPICheck(t *testing.T) {
 		t.Errorf("%v, %v", err, c.Notices())
 	}
 	c, err = gateway.Parse(filepath.Join(dir, "farcall.yaml"), []byte("upstreams:\n  many: {openapi: {document: many.yaml, max_tools: 201}}\n"))
-	if err != nil || len(c.Notices()) != 1 || !strings.Contains(c.Notices()[0].Message, "there are 201 tools, whose list has about 11100 tokens: most models choose better among fewer; choose some with tools.allow") {
+	if err != nil || len(c.Notices()) != 1 || !strings.Contains(c.Notices()[0].Message, "there are 201 tools, with a list of about 11100 tokens: most models choose better among fewer; choose some with tools.allow") {
 		t.Errorf("%v, %v", err, c.Notices())
 	}
 }

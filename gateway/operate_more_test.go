@@ -3,13 +3,13 @@ package gateway_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/observe/levels"
 	"github.com/farcall-dev/farcall/wsrpc"
 )
 
@@ -117,10 +117,10 @@ func TestOperatorEndsCalls(t *testing.T) {
 
 // The level of the log is set while the gateway runs.
 func TestOperatorLogLevel(t *testing.T) {
-	level := new(slog.LevelVar)
-	l := newLab(t, &gateway.Options{LogLevel: level}, child("a", "ok"))
+	level := levels.New(levels.Standard()...)
+	l := newLab(t, &gateway.Options{LogLevels: level}, child("a", "ok"))
 	for _, name := range []string{"debug", "info", "warn", "error"} {
-		if got := l.ask(t, http.MethodPut, "/log-level", `{"level":"`+name+`"}`); got.status != http.StatusOK || !strings.EqualFold(level.Level().String(), name) {
+		if got := l.ask(t, http.MethodPut, "/log-level", `{"level":"`+name+`"}`); got.status != http.StatusOK || level.String() != name {
 			t.Errorf("%+v, the level is %v", got, level)
 		}
 		var now struct{ Level string }
@@ -128,9 +128,23 @@ func TestOperatorLogLevel(t *testing.T) {
 			t.Errorf("%+v", now)
 		}
 	}
-	wrong := l.ask(t, http.MethodPut, "/log-level", `{"level":"loud"}`)
-	if p := wrong.problem(t); p.Status != http.StatusUnprocessableEntity || len(p.Candidates) != 4 {
-		t.Errorf("%+v", p)
+	for _, step := range []struct{ set, want string }{
+		{`{"components":{"guard":"debug","child":"warn"}}`, "error,child=warn,guard=debug"},
+		{`{"level":"info","components":{"child":"default"}}`, "info,guard=debug"},
+	} {
+		got := l.ask(t, http.MethodPut, "/log-level", step.set)
+		if got.status != http.StatusOK || level.String() != step.want || !strings.Contains(got.body, `"guard":"debug"`) {
+			t.Errorf("%s: %+v, the levels are %v", step.set, got, level)
+		}
+	}
+	for text, candidates := range map[string]int{
+		`{"level":"loud"}`: 4, `{"level":"warn,guard=error"}`: 4, `{"components":{"gward":"warn"}}`: len(levels.Standard()),
+		`{"level":"debug","components":{"guard":"loud"}}`: 4, `{}`: 0,
+	} {
+		wrong := l.ask(t, http.MethodPut, "/log-level", text)
+		if p := wrong.problem(t); p.Status != http.StatusUnprocessableEntity || len(p.Candidates) != candidates || level.String() != "info,guard=debug" {
+			t.Errorf("%s: %+v, the levels are %v", text, p, level)
+		}
 	}
 	without := newLab(t, nil, child("a", "ok"))
 	fixed := without.ask(t, http.MethodPut, "/log-level", `{"level":"warn"}`)

@@ -17,7 +17,8 @@ type pinList struct {
 	Changes                []struct{ What, Name, Kind, Diff string }
 }
 
-// pinned is a gateway whose upstream a has a tool, tell, that is pinned with a description. The server can be changed.
+// pinned is a gateway with the upstream that a has a tool, tell, that is pinned with a description.
+// The server can be changed.
 func pinned(t *testing.T) (l *lab, server *mcp.Server, file string) {
 	t.Helper()
 	server = mcp.NewServer("a", "1", nil)

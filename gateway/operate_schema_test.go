@@ -2,18 +2,18 @@ package gateway_test
 
 import (
 	"encoding/json"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/validate"
+	"github.com/farcall-dev/farcall/observe/levels"
 )
 
 // Each answer, of reads and of changes, and each problem is as the OpenAPI document says.
 func TestOperatorAnswersFit(t *testing.T) {
-	l := newLabOf(t, &gateway.Options{LogLevel: new(slog.LevelVar), Reload: func() ([]string, error) { return []string{"lock"}, nil }}, &gateway.Config{
+	l := newLabOf(t, &gateway.Options{LogLevels: levels.New(levels.Standard()...), Reload: func() ([]string, error) { return []string{"lock"}, nil }}, &gateway.Config{
 		Namespace: "always", Upstreams: []*gateway.Upstream{child("a", "ok"), child("b", "ok")}, Guard: guarded(allow("ops", "*")),
 	})
 	l.enter(t, "/mcp", "ops", "legacy")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/observe/levels"
 )
 
 // An operation is one of the API, as the OpenAPI document has it.
@@ -102,8 +102,9 @@ func (l *lab) read(t *testing.T, path string, v any, headers ...string) {
 	}
 }
 
-// audited are the decisions of an audit about changes, and about requests without credentials, as often as they were made. Equal
-// refusals of one caller are counted in one line. Refusals for which there was no room at the moment are counted only: unwritten.
+// audited are the decisions of an audit about changes, and about requests without credentials, as
+// often as they were made. Equal refusals of one caller are counted in one line. Refusals for which
+// there was no room at the moment are counted only: unwritten.
 func audited(t *testing.T, file string) (calls []string, unwritten int) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -198,7 +199,7 @@ func TestOperatorReadsGuarded(t *testing.T) {
 	c := &gateway.Config{Upstreams: []*gateway.Upstream{child("a", "ok")}, Guard: guarded(allow("ops", "gateway/*"), allow("dev", "gateway/status"))}
 	c.Guard.Anonymous = true
 	c.Guard.Audit.File = filepath.Join(t.TempDir(), "audit.jsonl")
-	l := newLabOf(t, &gateway.Options{LogLevel: new(slog.LevelVar)}, c)
+	l := newLabOf(t, &gateway.Options{LogLevels: levels.New(levels.Standard()...)}, c)
 	for _, op := range l.operations(t, as("dev")) {
 		if op.method != http.MethodGet {
 			continue
@@ -276,7 +277,8 @@ type sender struct {
 
 var admin = sender{name: "admin", who: "ops", headers: []string{as("ops")}}
 
-// sendersOf are an admin, and all that must not get in: foreign says whether the host counts, because callers need no credentials.
+// sendersOf are an admin, and all that must not get in: foreign says whether the host counts,
+// because callers need no credentials.
 func sendersOf(anonymous bool) []sender {
 	evil, rebound := "Origin: http://evil.example", "Host: evil.example"
 	all := []sender{
@@ -299,7 +301,8 @@ func sendersOf(anonymous bool) []sender {
 		sender{"admin, rebound host", "ops", []string{as("ops"), rebound}})
 }
 
-// For every change and every sender: it happens only for admin, and leaves one record, also when it is refused.
+// For every change and every sender: it happens only for admin, and leaves one record, also when it
+// is refused.
 func TestOperatorChanges(t *testing.T) {
 	for _, anonymous := range []bool{false, true} {
 		c := &gateway.Config{
@@ -310,7 +313,7 @@ func TestOperatorChanges(t *testing.T) {
 		c.Guard.Audit.File = filepath.Join(t.TempDir(), "audit.jsonl")
 		reloads := 0
 		l := newLabOf(t, &gateway.Options{
-			Origins: []string{"https://app.example"}, LogLevel: new(slog.LevelVar), Reload: func() ([]string, error) { reloads++; return nil, nil },
+			Origins: []string{"https://app.example"}, LogLevels: levels.New(levels.Standard()...), Reload: func() ([]string, error) { reloads++; return nil, nil },
 		}, c)
 		var records []string
 		all, changes := sendersOf(anonymous), 0

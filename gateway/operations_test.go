@@ -24,7 +24,8 @@ guard:
   limits: {rates: [{calls: "tools/call pets/GET /pets/*", limit: 1000/s}]}
 `
 
-// Patterns that name operations are about the tools of these operations, in every part of a guard, and stay as they are.
+// Patterns that name operations are about the tools of these operations, in every part of a guard,
+// and stay as they are.
 func TestOperationRules(t *testing.T) {
 	dir := t.TempDir()
 	api := petsAPI(t)
@@ -68,7 +69,7 @@ func TestOperationRules(t *testing.T) {
 	}
 }
 
-// What names no operation is said, and what cannot be known is refused.
+// Names without an operation are reported, and what cannot be known is refused.
 func TestOperationRulesCheck(t *testing.T) {
 	dir := t.TempDir()
 	writeFile(t, filepath.Join(dir, "pets.yaml"), petsDoc)
@@ -93,7 +94,8 @@ func TestOperationRulesCheck(t *testing.T) {
 	}
 }
 
-// A configuration that was made in Go has no tools of operations: such a rule would do nothing, and is refused.
+// A configuration that was made in Go has no tools of operations: such a rule would do nothing, and
+// is refused.
 func TestOperationRulesInGo(t *testing.T) {
 	c := &gateway.Config{
 		Upstreams: []*gateway.Upstream{{Name: "pets", URL: "https://a.test"}},

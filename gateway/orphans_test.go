@@ -20,20 +20,11 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/gateway/internal/faulty"
+	"github.com/farcall-dev/farcall/internal/binary"
 	"github.com/farcall-dev/farcall/internal/full"
+	"github.com/farcall-dev/farcall/internal/race"
 	"github.com/farcall-dev/farcall/mcp"
 )
-
-// built is the command farcall.
-func built(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "farcall")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "github.com/farcall-dev/farcall/cmd/farcall")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	return path
-}
 
 // A running is a farcall that serves.
 type running struct {
@@ -98,8 +89,11 @@ func serve(t *testing.T, mode string) []string {
 
 // TestProcess looks at farcall as a process.
 func TestProcess(t *testing.T) {
+	if race.Enabled {
+		t.Skip("it runs a program that has no race detector; without -race it runs")
+	}
 	t.Parallel()
-	farcall := built(t)
+	farcall := binary.Path(t)
 	t.Run("no orphan", func(t *testing.T) { noOrphans(t, farcall) })
 	t.Run("big result", func(t *testing.T) { bigResult(t, farcall) })
 }

@@ -40,7 +40,7 @@ func TestPace(t *testing.T) {
 		p.note("prompts")
 		check(2, 1)
 		wait(tellEvery)
-		check(3, 1) // the last change is told, too
+		check(3, 1) // the last change is announced, too
 		wait(time.Second)
 		check(3, 1)
 		p.note("tools")

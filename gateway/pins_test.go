@@ -25,7 +25,7 @@ func redefine(m *mock, description, property string) {
 
 // The rug was pulled: a server that was trusted changed what its tools say. Here a
 // tool that is not as it was pinned is blocked, the change is shown, and it is
-// offered again once somebody has accepted it.
+// offered again once it was accepted.
 func TestPins(t *testing.T) {
 	m := newMock("legacy")
 	redefine(m, "Adds two numbers", "a")
@@ -100,7 +100,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// A tool that is new is not offered before somebody has looked at it.
+// A tool that is new is not offered before an operator has looked at it.
 func TestPinsNewTool(t *testing.T) {
 	m := newMock("legacy")
 	u := m.tcp(t, "m")

@@ -110,7 +110,7 @@ func TestReloadLimits(t *testing.T) {
 	}
 }
 
-// Whoever pins one server leaves the pins of the others; a configuration that has
+// Anyone who pins one server leaves the pins of the others; a configuration that has
 // been read from a file is all there is.
 func TestPinsOfOthers(t *testing.T) {
 	dir := t.TempDir()

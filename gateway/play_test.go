@@ -47,7 +47,7 @@ type (
 	}
 )
 
-// newPlay returns a server of one revision that has all there is. say is told what
+// newPlay returns a server of one revision that has all there is. say learns what
 // its handlers see.
 func newPlay(revision string, say func(event string)) *mcp.Server {
 	s := mcp.NewServer("play", "1.2.3", &mcp.ServerOptions{

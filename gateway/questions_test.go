@@ -16,7 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// asker is a legacy server whose tools ask.
+// asker is a legacy server with tools that ask.
 func asker() *mcp.Server {
 	s := mcp.NewServer("asker", "1", &mcp.ServerOptions{Eras: "legacy"})
 	named := func(ctx context.Context, name string) (string, error) {
@@ -100,7 +100,7 @@ func TestQuestionsTogether(t *testing.T) {
 }
 
 // The questions of a task are all there to be answered, and while they are not,
-// nobody waits for the task when the gateway ends.
+// no caller waits for the task when the gateway ends.
 func TestQuestionsOfTask(t *testing.T) {
 	l := newLab(t, nil, over(t, "a", asker()))
 	c := l.client(t, mcp.ClientOptions{
@@ -124,7 +124,7 @@ func TestQuestionsOfTask(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	begin()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := l.Shutdown(ctx); err != nil {
 		t.Errorf("Shutdown: %v", err)

@@ -21,8 +21,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// The names and URIs that the servers of TestReferences share. Some are made up to lead to another one: they look
-// as if they had the qualifier of b.
+// The names and URIs that the servers of TestReferences share. Some are made up to lead to another
+// one: they look as if they had the qualifier of b.
 var (
 	sharedTools   = []string{"get-time", "show", "b__get-time", "b__show", "a__show", "x", "b"}
 	sharedPrompts = []string{"greet", "b__greet", "ask"}
@@ -205,9 +205,10 @@ func (w *walker) walk() {
 	}
 }
 
-// TestReferences follows every name and URI in every answer back to the server that it is of: several servers that share
-// names and URIs, each of another revision, for clients of each revision. FARCALL_REFERENCES=N goes on until N
-// references were followed; make references does 100,000.
+// TestReferences follows every name and URI in every answer back to the server that it is of:
+// several servers that share names and URIs, each of another revision, for clients of each
+// revision. FARCALL_REFERENCES=N goes on until N references were followed; make references does
+// 100,000.
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	least, _ := strconv.Atoi(os.Getenv("FARCALL_REFERENCES"))
@@ -269,7 +270,8 @@ func TestReferencesIndependent(t *testing.T) {
 	}
 }
 
-// TestReferencesArguments: what a client was shown goes to its server in the server's own form, before the guard decides.
+// TestReferencesArguments: what a client was shown goes to its server in the server's own form,
+// before the guard decides.
 func TestReferencesArguments(t *testing.T) {
 	t.Parallel()
 	for _, opaque := range []bool{false, true} {
@@ -294,8 +296,8 @@ func TestReferencesArguments(t *testing.T) {
 	}
 }
 
-// TestReferencesApps: two servers have a page of one name. In every pair of revisions each tool leads to the page of its own
-// server, and the server knows that the client shows pages.
+// TestReferencesApps: two servers have a page of one name. In every pair of revisions each tool
+// leads to the page of the same server, and the server knows that the client shows pages.
 func TestReferencesApps(t *testing.T) {
 	t.Parallel()
 	const ui, page = "io.modelcontextprotocol/ui", "ui://get-time/mcp-app.html"
@@ -335,7 +337,8 @@ func TestReferencesApps(t *testing.T) {
 	}
 }
 
-// TestReferencesGuard: a policy on arguments judges what the server gets, so a qualifier is no way around it.
+// TestReferencesGuard: a policy on arguments judges what the server gets, so a qualifier is no way
+// around it.
 func TestReferencesGuard(t *testing.T) {
 	t.Parallel()
 	const policy = `
@@ -351,7 +354,8 @@ forbid(principal, action, resource) when { context has arguments && context.argu
 	}
 }
 
-// TestReferencesState: without a guard, too, the state that one server has given to a client does not reach another one.
+// TestReferencesState: without a guard, too, the state that one server has given to a client does
+// not reach another one.
 func TestReferencesState(t *testing.T) {
 	t.Parallel()
 	c := &gateway.Config{Namespace: "always"}

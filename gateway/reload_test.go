@@ -27,7 +27,7 @@ func like(u *gateway.Upstream) *gateway.Upstream {
 }
 
 // Stale tools were shown for ever: here servers are added, changed and taken out,
-// sessions stay, and clients are told. A server that stays keeps its child.
+// sessions stay, and clients are notified. A server that stays keeps its child.
 func TestReload(t *testing.T) {
 	a, b := child("a", "ok"), child("b", "ok")
 	for _, u := range []*gateway.Upstream{a, b} {
@@ -79,7 +79,7 @@ func TestReload(t *testing.T) {
 		}
 		wants(t, c, "b__echo", "hello", "hello")
 		if now := pid(c, "a__pid"); now != before {
-			t.Errorf("a, which is unchanged, was started anew: %s, %s", before, now)
+			t.Errorf("a, which is unchanged, was started again: %s, %s", before, now)
 		}
 	}
 
@@ -94,7 +94,7 @@ func TestReload(t *testing.T) {
 			t.Errorf("%s: %v", era, names)
 		}
 		if now := pid(c, "a__pid"); now == before {
-			t.Error("a, which has changed, was not started anew")
+			t.Error("a, which has changed, was not started again")
 		}
 		if _, err := say(t.Context(), c, "b__echo", ""); err == nil || !strings.Contains(err.Error(), "Unknown tool: b__echo") {
 			t.Error(err)

@@ -25,7 +25,8 @@ func resultOf(text string) upstream.Result {
 	return upstream.Result{Raw: jsonrpc.Raw(text), Revision: era.Latest()}
 }
 
-// One owner fills the table, and another one's result is kept all the same; what is old, or older than a write, is none.
+// One owner fills the table, and another one's result is kept all the same; what is old, or older
+// than a write, is none.
 func TestResultsOfOwners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newResults(&Upstream{Cache: struct {
@@ -94,7 +95,8 @@ func TestResultKeys(t *testing.T) {
 	}
 }
 
-// counting is a server that counts its calls: of a tool that reads, one that fails, and one that writes.
+// counting is a server that counts its calls: of a tool that reads, one that fails, and one that
+// writes.
 func counting(calls *atomic.Int64) *mcp.Server {
 	read := &spec.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true}
 	s := mcp.NewServer("counting", "1", nil)
@@ -107,7 +109,8 @@ func counting(calls *atomic.Int64) *mcp.Server {
 	return s
 }
 
-// A call that only reads is answered by the result of before, in every revision, for its owner alone, until something is written.
+// A call that only reads is answered by the result of before, in every revision, for its owner
+// alone, until something is written.
 func TestResults(t *testing.T) {
 	for _, public := range []bool{false, true} {
 		var calls atomic.Int64
@@ -135,7 +138,7 @@ func TestResults(t *testing.T) {
 				t.Errorf("public %v, %s: another owner got %s", public, rev.Name, got)
 			}
 			if public && say("eve", "read", `{"a":1}`, rev.Name) != first {
-				t.Errorf("%s: a result for all was made anew", rev.Name)
+				t.Errorf("%s: a result for all was made again", rev.Name)
 			}
 		}
 		if got := say("ann", "read", `{"a":2}`, "2025-11-25"); got == first {
@@ -171,7 +174,8 @@ func TestCacheCheck(t *testing.T) {
 	}
 }
 
-// What one client has answered, or lets a server see, is no result for another one, also where results are public.
+// What one client has answered, or lets a server see, is no result for another one, also where
+// results are public.
 func TestResultsOfAsked(t *testing.T) {
 	for _, rev := range []string{"2025-11-25", "2026-07-28"} {
 		s := mcp.NewServer("asks", "1", nil)
@@ -206,7 +210,8 @@ func TestResultsOfAsked(t *testing.T) {
 	}
 }
 
-// Public results are shared by callers that look the same to the server: those with roots have connections of their own.
+// Public results are shared by callers that look the same to the server: those with roots have
+// their own connections.
 func TestPublicResultsAndRoots(t *testing.T) {
 	var calls atomic.Int64
 	u := &Upstream{Name: "c", Server: counting(&calls)}

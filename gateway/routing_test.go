@@ -165,7 +165,7 @@ func TestFewSessions(t *testing.T) {
 }
 
 // A session that is not there is answered with status 404, so that clients begin
-// anew, and not with 400; a client that does not send the session back is told so.
+// again, and not with 400; a client that does not send the session back gets an error that says so.
 func TestSessionNotFound(t *testing.T) {
 	l := newLab(t, nil, child("c", "ok"))
 	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`

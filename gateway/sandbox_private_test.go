@@ -75,8 +75,8 @@ while read -r line; do
 done
 `
 
-// TestReloadHidesWhatIsPrivateNow: a command that runs already does not read a file that a new configuration makes
-// private, with a sandbox that may read its directory or without one.
+// TestReloadHidesWhatIsPrivateNow: a command that runs already does not read a file that a new
+// configuration makes private, with a sandbox that may read its directory or without one.
 func TestReloadHidesWhatIsPrivateNow(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "own", "locks.jsonl")

@@ -60,8 +60,8 @@ func launcher() []string {
 	return []string{os.Args[0], "-test.run=^TestSandboxLauncher$", "sandbox"}
 }
 
-// sandboxed is a server in the shell's language that answers what it could do. A process of its own may have the
-// number that the gateway has outside: it has MINE in its environment.
+// sandboxed is a server in the shell's language that answers what it could do. A its own process
+// may have the number that the gateway has outside: it has MINE in its environment.
 const sandboxed = `
 while read -r line; do
 	id=${line#*'"id":'}; id=${id%%[,\}]*}
@@ -80,8 +80,8 @@ while read -r line; do
 done
 `
 
-// TestSandbox: an upstream with a sandbox answers as any, and what it tries beyond does not work. The same
-// without one does.
+// TestSandbox: an upstream with a sandbox answers as any, and what it tries beyond does not work.
+// The same without one does.
 func TestSandbox(t *testing.T) {
 	if parts := sandbox.Missing(&sandbox.Rules{}); len(parts) > 0 {
 		t.Skip("this system lacks a part:", parts)
@@ -150,7 +150,7 @@ func TestSandbox(t *testing.T) {
 		}
 	}
 	await(t, 2)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := l.Shutdown(ctx); err != nil {
 		t.Error(err)

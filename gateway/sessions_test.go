@@ -19,8 +19,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// Clients of every revision work with two gateways behind a round robin, whatever the lifetime, and go
-// on when one is replaced.
+// Clients of every revision work with two gateways behind a round robin, whatever the lifetime, and
+// go on when one is replaced.
 func TestReplicas(t *testing.T) {
 	for _, lifetime := range []string{"auto", "session"} {
 		for _, upstream := range []string{"legacy", "modern"} {

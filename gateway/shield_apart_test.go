@@ -39,7 +39,7 @@ func TestShieldSessions(t *testing.T) {
 		t.Errorf("eve: %v, %v", got, err)
 	}
 	if got, err := l.post(t.Context(), "/mcp", call, session, version); err != nil || got.status != http.StatusUnauthorized {
-		t.Errorf("nobody: %v, %v", got, err)
+		t.Errorf("unauthenticated: %v, %v", got, err)
 	}
 	for _, method := range []string{http.MethodDelete, http.MethodGet} { // nor can it be ended or listened to
 		r, err := http.NewRequestWithContext(t.Context(), method, l.url+"/mcp", http.NoBody)
@@ -98,8 +98,8 @@ func TestShieldTasks(t *testing.T) {
 	}
 }
 
-// The state of a request, and so a call that waits for an answer, is of who made it, whether the server itself
-// carries it or the gateway.
+// The state of a request, and so a call that waits for an answer, is of who made it, whether the
+// server itself carries it or the gateway.
 func TestShieldRequestState(t *testing.T) {
 	for _, eras := range []string{"legacy", "modern"} {
 		m := newMock(eras)
@@ -115,17 +115,17 @@ func TestShieldRequestState(t *testing.T) {
 		}
 		theirs.headers = nil
 		if got, err := theirs.answer("Eve"); err != nil || got.status != http.StatusUnauthorized {
-			t.Errorf("nobody: %v, %v", got, err)
+			t.Errorf("unauthenticated: %v, %v", got, err)
 		}
 		mine.done("Ann", "dev is Ann")
 	}
 }
 
 // What a server makes for one principal is not for another one: its connections, and its lists.
-func TestShieldLanes(t *testing.T) {
+func TestShieldConnections(t *testing.T) {
 	var conns atomic.Int64
 	url := listen(t, func(conn net.Conn) {
-		n := conns.Add(1) // a server for each connection, with a tool of its own
+		n := conns.Add(1) // a server for each connection, with its own tool
 		s := mcp.NewServer("own", "1", &mcp.ServerOptions{CacheScope: spec.CachePrivate, CacheTTL: time.Hour})
 		defer s.Close()
 		mcp.AddTool(s, mcp.Tool{Name: fmt.Sprint("of-", n)}, func(context.Context, textIn) (string, error) { return fmt.Sprint(n), nil })
@@ -156,7 +156,7 @@ func TestShieldLanes(t *testing.T) {
 	}
 }
 
-// Nobody is told of what he may not read.
+// No client is notified of what it may not read.
 func TestShieldSubscriptions(t *testing.T) {
 	a := newShop("a", "")
 	l := newLabOf(t, nil, &gateway.Config{
@@ -243,7 +243,7 @@ func TestShieldOtherTransports(t *testing.T) {
 		t.Error("mallory has got in over SSE")
 	}
 	if _, err := l.pipeAs(t, &guard.Conn{Transport: "tcp"}); err == nil {
-		t.Error("somebody has got in over TCP")
+		t.Error("an unauthenticated call over TCP has passed")
 	}
 
 	// Over TCP messages are signed, and the signature stays here.
@@ -269,7 +269,7 @@ func TestShieldOtherTransports(t *testing.T) {
 	}
 }
 
-// pipeAs is a client over a byte stream of which something is known.
+// pipeAs is a client over a byte stream with known properties.
 func (l *lab) pipeAs(t *testing.T, conn *guard.Conn) (*mcp.Client, error) {
 	t.Helper()
 	mine, theirs := net.Pipe()
@@ -286,7 +286,8 @@ func (l *lab) pipeAs(t *testing.T, conn *guard.Conn) (*mcp.Client, error) {
 	return mcp.Connect(t.Context(), tr, &mcp.ClientOptions{ProbeTimeout: 200 * time.Millisecond})
 }
 
-// A guard is put up or taken away with the gateway; its rules and keys change meanwhile, for open connections too.
+// A guard is put up or taken away with the gateway; its rules and keys change meanwhile, for open
+// connections too.
 func TestShieldReload(t *testing.T) {
 	a := newShop("a", "")
 	u := over(t, "a", a.Server)
@@ -340,7 +341,8 @@ func TestShieldReload(t *testing.T) {
 	a.took()
 }
 
-// JSON-RPC of a server that speaks no MCP, over HTTP: each call, by its method, also in a batch and as a stream.
+// JSON-RPC of a server that speaks no MCP, over HTTP: each call, by its method, also in a batch and
+// as a stream.
 func TestShieldRawOverHTTP(t *testing.T) {
 	sent := make(chan string, 1000)
 	server := lines(func(line string) string {

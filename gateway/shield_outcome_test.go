@@ -14,8 +14,9 @@ import (
 	"github.com/farcall-dev/farcall/stream"
 )
 
-// Each call through a gateway has an outcome. One that is suspended has an outcome for each of its requests, and one
-// that is carried as it is has the outcome of its answer, or of the end of its connection.
+// Each call through a gateway has an outcome. One that is suspended has an outcome for each of its
+// requests, and one that is carried as it is has the outcome of its answer, or of the end of its
+// connection.
 func TestOutcomesBehindAGateway(t *testing.T) {
 	for _, kind := range []string{"legacy", "modern", "raw"} {
 		t.Run(kind, func(t *testing.T) {

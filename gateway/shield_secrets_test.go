@@ -63,8 +63,9 @@ func issued(key ed25519.PrivateKey, claims map[string]any) string {
 	return message + "." + base64.RawURLEncoding.EncodeToString(ed25519.Sign(key, []byte(message)))
 }
 
-// TestShieldShowsNoSecrets uses secrets in every place where one can be, well and badly, and looks for them in all that
-// comes of it: the log, the audit, the page, the status, the answers, the records and the causes of errors.
+// TestShieldShowsNoSecrets uses secrets in every place where one can be, well and badly, and looks
+// for them in all that comes of it: the log, the audit, the page, the status, the answers, the
+// records and the causes of errors.
 func TestShieldShowsNoSecrets(t *testing.T) {
 	const (
 		badKey, badBearer, badToken     = "canary-bad-key", "canary-bad-bearer", "eyJhbGciOiJub25lIn0.canary-bad-token.x"
@@ -179,7 +180,7 @@ func TestShieldShowsNoSecrets(t *testing.T) {
 		if where != "payload" { // which are what they are: see --log-payloads
 			list = append(slices.Clip(list), password, nested, note)
 		}
-		if where != "payload" && where != "audit" { // which was told to write params down
+		if where != "payload" && where != "audit" { // which was asked to write params down
 			list = append(slices.Clip(list), unfit)
 		}
 		for _, canary := range list {

@@ -99,7 +99,7 @@ func newShop(name, eras string) *shop {
 	return s
 }
 
-// enter is a client with the key of somebody.
+// enter is a client with a key.
 func (l *lab) enter(t *testing.T, path, id, eras string) *mcp.Client {
 	t.Helper()
 	return l.clientAt(t, path, mcp.ClientOptions{Era: eras, HTTP: withKeyOf(id)})
@@ -146,7 +146,8 @@ func seen(t *testing.T, c *mcp.Client) string {
 	return strings.Join(all, " ")
 }
 
-// Lists show what the caller may use, by the names that it has at its server, whatever they are called here.
+// Lists show what the caller may use, by the names that it has at its server, whatever they are
+// called here.
 func TestShieldLists(t *testing.T) {
 	a, b := newShop("a", ""), newShop("b", "legacy")
 	ua, ub := over(t, "a", a.Server), over(t, "b", b.Server)
@@ -178,7 +179,7 @@ func TestShieldLists(t *testing.T) {
 	}
 }
 
-// What is hidden cannot be used, by any name or method, and what nobody has looks the same.
+// What is hidden cannot be used, by any name or method, and what does not exist looks the same.
 func TestShieldCalls(t *testing.T) {
 	a, b := newShop("a", ""), newShop("b", "")
 	ua, ub := over(t, "a", a.Server), over(t, "b", b.Server)
@@ -217,7 +218,7 @@ func TestShieldCalls(t *testing.T) {
 	} {
 		if x.name != "" { // none of them has a principal
 			if got, err := l.modernAt(t.Context(), x.path, x.method, x.name, x.params); err != nil || got.status != http.StatusUnauthorized {
-				t.Errorf("nobody %+v: %v, %v", x, got, err)
+				t.Errorf("unauthenticated %+v: %v, %v", x, got, err)
 			}
 		}
 		got, err := l.modernAt(t.Context(), x.path, x.method, x.name, x.params, as("dev"))
@@ -235,7 +236,7 @@ func TestShieldCalls(t *testing.T) {
 	}
 }
 
-// Whoever may not call anything learns nothing of what there is.
+// Anyone who may not call anything learns nothing of what there is.
 func TestShieldTellsNothing(t *testing.T) {
 	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{over(t, "a", newShop("a", "").Server)}, Guard: guarded(allow("dev", "*"))})
 	one, err := l.modern(t.Context(), "tools/call", "look", `"name":"look","arguments":{}`, as("eve"))
@@ -286,7 +287,7 @@ func TestShieldAnnotations(t *testing.T) {
 	}
 }
 
-// What no rule is about by itself: methods of the server's own, and notifications.
+// What no rule is about on its own: methods of the server's own, and notifications.
 func TestShieldCustomMethods(t *testing.T) {
 	a, b := newShop("a", ""), newShop("b", "")
 	for name, s := range map[string]*shop{"a": a, "b": b} {
@@ -352,7 +353,7 @@ func TestShieldPage(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/healthz", "/readyz"} { // whoever looks after the process has no key
+	for _, path := range []string{"/healthz", "/readyz"} { // anyone who looks after the process has no key
 		if got := l.get(t, path); got != "ok\n" && got != "ready\n" {
 			t.Errorf("%s: %s", path, got)
 		}
@@ -364,7 +365,7 @@ func TestShieldPage(t *testing.T) {
 	}
 }
 
-// statusAs is the status as somebody may see it.
+// statusAs is the status as a principal may see it.
 func (l *lab) statusAs(t *testing.T, id string) (s status) {
 	t.Helper()
 	web := l.web
@@ -384,7 +385,7 @@ func (w *withKey) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.RoundTripper.RoundTrip(r)
 }
 
-// socket is a client over WebSocket with somebody's key.
+// socket is a client over WebSocket with a key.
 func (l *lab) socket(t *testing.T, id string) (*mcp.Client, error) {
 	t.Helper()
 	tr, err := wsrpc.Dial(t.Context(), strings.Replace(l.url, "http", "ws", 1)+"/mcp", &wsrpc.Options{Header: http.Header{"X-Api-Key": {keyed(id)}}, Subprotocols: []string{"mcp"}})

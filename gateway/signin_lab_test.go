@@ -29,7 +29,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// A signLab is an MCP server, the authorization server that its tokens come from, and a gateway before it.
+// A signLab is an MCP server, the authorization server that its tokens come from, and a gateway
+// before it.
 type signLab struct {
 	t        *testing.T
 	as, far  *httptest.Server
@@ -68,7 +69,8 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// newSignLab makes a lab whose server speaks the eras. edit changes the configuration of the gateway.
+// newSignLab makes a lab with a server that speaks the eras. edit changes the configuration of the
+// gateway.
 func newSignLab(t *testing.T, eras string, edit func(*Config)) *signLab {
 	t.Helper()
 	l := &signLab{
@@ -139,7 +141,7 @@ func (l *signLab) start() {
 }
 
 func (l *signLab) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	l.web.CloseClientConnections()
 	l.web.Close()
@@ -153,7 +155,7 @@ func hashOfKey(key string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// userOf returns whose token a request has.
+// userOf returns the user of the token that a request has.
 func (l *signLab) userOf(r *http.Request) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -236,8 +238,8 @@ func (b browser) RoundTrip(r *http.Request) (*http.Response, error) {
 
 var startLink = regexp.MustCompile(`name="link" value="(\w+)"`)
 
-// visit signs a user in at a link, and returns the last page.
-func (l *signLab) visit(user, link string) string {
+// openLink signs a user in at a link, and returns the last page.
+func (l *signLab) openLink(user, link string) string {
 	jar, err := cookiejar.New(nil)
 	if err != nil {
 		return err.Error()
@@ -258,7 +260,7 @@ func (l *signLab) visit(user, link string) string {
 	return page(c.PostForm(l.config.SignIn.URL+"/signin", url.Values{"link": {found[1]}}))
 }
 
-// A signClient is a client of a principal, whose user signs in when asked, if it can be asked.
+// A signClient is a client of a principal; its user signs in when asked, if it can be asked.
 type signClient struct {
 	*mcp.Client
 	changed, completed chan string
@@ -280,7 +282,7 @@ func (l *signLab) clientAt(path, who, era string, visits bool) *signClient {
 	if visits {
 		o.Elicit = func(_ context.Context, p *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
 			c.asked <- p.URL
-			if page := l.visit(who, p.URL); !strings.Contains(page, "You may close this window.") {
+			if page := l.openLink(who, p.URL); !strings.Contains(page, "You may close this window.") {
 				l.t.Errorf("the page: %s", page)
 			}
 			return &spec.ElicitResult{Action: spec.ElicitAccept}, nil

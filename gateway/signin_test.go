@@ -3,11 +3,13 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,8 +33,8 @@ func readText(t *testing.T, file string) string {
 
 var linkIn = regexp.MustCompile(`http://\S+/signin\?link=\w+`)
 
-// In every revision, who has not signed in sees that, gets an address where that can be done, and can call then. The other
-// principal has to sign in separately.
+// In every revision, who has not signed in sees that, gets an address where that can be done, and
+// can call then. The other principal has to sign in separately.
 func TestSignInEveryRevision(t *testing.T) {
 	for _, rev := range era.Revisions() {
 		for _, server := range []string{"legacy", "modern"} {
@@ -56,7 +58,7 @@ func TestSignInEveryRevision(t *testing.T) {
 								t.Fatalf("before the sign-in: %q, %v", got, err)
 							}
 							link := linkIn.FindString(err.Error())
-							if page := l.visit(who, link); !strings.Contains(page, "You may close this window.") {
+							if page := l.openLink(who, link); !strings.Contains(page, "You may close this window.") {
 								t.Fatalf("%s: %s", link, page)
 							}
 							got, err = mcp.CallTool[string](t.Context(), c.Client, "far__whoami", nil)
@@ -80,8 +82,9 @@ func TestSignInEveryRevision(t *testing.T) {
 	}
 }
 
-// Over random sequences of calls, sign-ins, sign-outs, refreshes and restarts of two principals, with clients of several
-// revisions and results that are kept, each gets what is its own, or has to sign in.
+// Over random sequences of calls, sign-ins, sign-outs, refreshes and restarts of two principals,
+// with clients of several revisions and results that are kept, each gets what is its own, or has to
+// sign in.
 func TestSignInOwnersNeverMix(t *testing.T) {
 	for _, server := range []string{"legacy", "modern"} {
 		t.Run(server, func(t *testing.T) {
@@ -100,7 +103,7 @@ func TestSignInOwnersNeverMix(t *testing.T) {
 				switch r.IntN(12) {
 				case 0:
 					link, err := l.g.plan.Load().byName["far"].signIn.Link(l.who(who), nil)
-					if err != nil || !strings.Contains(l.visit(who, link), "You may close this window.") {
+					if err != nil || !strings.Contains(l.openLink(who, link), "You may close this window.") {
 						t.Fatal("not signed in", err)
 					}
 					signedIn[who] = true
@@ -140,7 +143,7 @@ func TestSignInOwnersNeverMix(t *testing.T) {
 	}
 }
 
-// ask calls the tool, or reads the resource, and returns whose it is.
+// ask calls the tool, or reads the resource, and returns its owner.
 func (l *signLab) ask(c *signClient, tool bool) (string, error) {
 	if tool {
 		return mcp.CallTool[string](l.t.Context(), c.Client, "far__whoami", nil)
@@ -152,8 +155,8 @@ func (l *signLab) ask(c *signClient, tool bool) (string, error) {
 	return strings.TrimPrefix(r.Contents[0].Text, "inbox of "), nil
 }
 
-// A tool that a client knows from before leads to the sign-in, also in a bare form at the address of the upstream; and the
-// tool that is listed in the place of all others does nothing else.
+// A tool that a client knows from before leads to the sign-in, also in a bare form at the address
+// of the upstream; and the tool that is listed in the place of all others does nothing else.
 func TestSignInTool(t *testing.T) {
 	l := newSignLab(t, "modern", nil)
 	for _, rev := range []string{"2025-11-25", "2026-07-28"} {
@@ -272,8 +275,9 @@ func TestSignInWrongKey(t *testing.T) {
 	}
 }
 
-// A browser that shows credentials signs in for their principal only, and one without any for no principal where the configuration wants them.
-// Credentials that are wrong are an error, and no other path is open.
+// A browser that shows credentials signs in for their principal only, and one without any for no
+// principal where the configuration wants them. Credentials that are wrong are an error, and no
+// other path is open.
 func TestSignInBrowsers(t *testing.T) {
 	l := newSignLab(t, "legacy", func(c *Config) { c.SignIn.Browser = browserPrincipal })
 	link, err := l.g.plan.Load().byName["far"].signIn.Link(l.who("ann"), nil)
@@ -299,12 +303,59 @@ func TestSignInBrowsers(t *testing.T) {
 			}
 		}
 	}
-	if page := l.visit("ann", link); page != "no start page" {
+	if page := l.openLink("ann", link); page != "no start page" {
 		t.Errorf("a browser without credentials sees %s", page)
 	}
 }
 
-// The tool for the sign-in is there whatever is chosen of the upstream, at every kind of address; and what is not chosen stays out.
+// Without a word about browsers they are bound where they can show credentials, and otherwise a
+// notice names the risk.
+func TestSignInBrowserDefault(t *testing.T) {
+	t.Parallel()
+	for _, at := range []struct {
+		browser, mtls string
+		bound, notice bool
+	}{
+		{"", "", false, true},
+		{"browser: link", "", false, false},
+		{"browser: principal", "", true, false},
+		{"", "mtls: {san: '*.example.org', ca: ca.pem}", true, false},
+		{"browser: link", "mtls: {san: '*.example.org', ca: ca.pem}", false, false},
+	} {
+		dir := t.TempDir()
+		text := fmt.Sprintf(`
+upstreams:
+  far: {url: https://far.example/mcp, lifetime: principal, auth: {type: sign_in}}
+sign_in:
+  url: https://tools.example.com
+  keys: [%s]
+  dir: tokens
+  %s
+guard:
+  keys: {id: ann, hash: %q}
+  allow: "*"
+  %s
+`, strings.Repeat("ab", 32), at.browser, hashOfKey(personKey("ann")), at.mtls)
+		file := filepath.Join(dir, "farcall.yaml")
+		err := errors.Join(os.WriteFile(file, []byte(text), 0o600), os.WriteFile(filepath.Join(dir, "ca.pem"), nil, 0o600))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		noticed := slices.ContainsFunc(c.Notices(), func(p Problem) bool {
+			return strings.Contains(p.Message, "any browser may follow the link")
+		})
+		if c.bindsBrowsers() != at.bound || noticed != at.notice {
+			t.Errorf("%+v: bound %v, notice %v", at, c.bindsBrowsers(), noticed)
+		}
+	}
+}
+
+// The tool for the sign-in is there whatever is chosen of the upstream, at every kind of address;
+// and what is not chosen stays out.
 func TestSignInWhereToolsAreChosen(t *testing.T) {
 	l := newSignLab(t, "modern", func(c *Config) {
 		c.Upstreams[0].Tools = Filter{Allow: []string{"who*"}, Deny: []string{"sign_*"}, Rename: map[string]string{"whoami": "me", "sign_in": "x"}}
@@ -342,7 +393,7 @@ func TestSignInWhereToolsAreChosen(t *testing.T) {
 	}
 }
 
-// A caller without credentials of its own owns nothing, and gets an error that says so.
+// A caller without its own credentials owns nothing, and gets an error that says so.
 func TestSignInAnonymous(t *testing.T) {
 	l := newSignLab(t, "legacy", func(c *Config) { c.Guard.Anonymous = true })
 	for _, rev := range era.Revisions() {

@@ -248,7 +248,7 @@ func expired() context.Context {
 	return ctx
 }
 
-// serveHTTP serves at an address of its own until the test ends.
+// serveHTTP serves at its own address until the test ends.
 func serveHTTP(t *testing.T, h http.Handler, stop func()) (host string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -312,7 +312,7 @@ func serveStreams(t *testing.T, transport string, serve func(farcall.Transport))
 	return "tcp://" + l.Addr().String()
 }
 
-// shortDir is a directory whose path is short enough for a unix socket.
+// shortDir is a directory with a path that is short enough for a unix socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "fc") //nolint:usetesting // that of the test is too long
@@ -339,7 +339,7 @@ func newHouse(t *testing.T, c *gateway.Config, o *gateway.Options) *house {
 	}
 	h := &house{g: g}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := g.Shutdown(ctx); err != nil {
 			t.Errorf("the gateway did not shut down in time: %v", err)

@@ -8,8 +8,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 )
 
-// TestSurvey: what of a configuration has no effect is found, and nothing else is; what is about a server that is not there
-// cannot be known.
+// TestSurvey: what of a configuration has no effect is found, and nothing else is; what is about a
+// server that is not there cannot be known.
 func TestSurvey(t *testing.T) {
 	t.Parallel()
 	upstreams := officeServers()

@@ -14,7 +14,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// Nobody has more than his part of the calls that may wait for their clients.
+// No client has more than its part of the calls that may wait for their clients.
 func TestSuspendedPart(t *testing.T) {
 	for what, who := range map[string]func(name string, n int) upstream.Caller{
 		"principal": func(name string, n int) upstream.Caller {

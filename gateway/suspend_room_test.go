@@ -15,8 +15,9 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 )
 
-// Clients that were asked and do not come back kept other clients from the server for 20 s, and then
-// one of them lost its form. An open form is kept for suspend_timeout, and holds up its own connection only.
+// Clients that were asked and do not come back kept other clients from the server for 20 s, and
+// then one of them lost its form. An open form is kept for suspend_timeout, and holds up its own
+// connection only.
 func TestOpenFormsStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mcp.NewServer("s", "1", &mcp.ServerOptions{Eras: "legacy"})

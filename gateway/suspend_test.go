@@ -97,7 +97,7 @@ func principals() *gateway.Options {
 	return &gateway.Options{Owner: func(r *http.Request) string { return r.Header.Get("X-Who") }}
 }
 
-// A modern client at a stateful server was told to upgrade the server: here the
+// A modern client at a stateful server was asked to upgrade the server: here the
 // call is suspended, and goes on with the very call when the client comes back.
 func TestSuspended(t *testing.T) {
 	m := newMock("legacy")
@@ -113,7 +113,7 @@ func TestSuspended(t *testing.T) {
 	}
 }
 
-// What is refused: a state that was changed, is somebody else's, of another
+// What is refused: a state that was changed, is another's, of another
 // address, call or arguments, was used already. The call goes on all the same.
 func TestSuspendedState(t *testing.T) {
 	m := newMock("legacy")
@@ -135,7 +135,7 @@ func TestSuspendedState(t *testing.T) {
 	}
 	foreign := *ann
 	foreign.headers = []string{"X-Who: eve"}
-	foreign.refused("somebody else's")
+	foreign.refused("another's")
 	elsewhere := *ann
 	elsewhere.path = "/mcp/m"
 	elsewhere.refused("of another address")
@@ -150,7 +150,7 @@ func TestSuspendedState(t *testing.T) {
 	}
 }
 
-// Two retries at once: one goes on with the call, the other is told so.
+// Two retries at once: one goes on with the call, the other gets an error that says so.
 func TestSuspendedTwice(t *testing.T) {
 	m := newMock("legacy")
 	mcp.AddTool(m.Server, mcp.Tool{Name: "ask"}, func(ctx context.Context, in textIn) (string, error) {
@@ -182,7 +182,7 @@ func TestSuspendedTwice(t *testing.T) {
 }
 
 // A client that never comes back: its call is given up after suspend_timeout, and the server is
-// told. A client that comes too late is told so.
+// notified. A client that comes too late gets an error that says so.
 func TestSuspendedForEver(t *testing.T) {
 	m := newMock("legacy")
 	u := m.tcp(t, "m")
@@ -252,7 +252,7 @@ func TestSuspendedVanishes(t *testing.T) {
 	ann.refused("afterwards", "is over")
 }
 
-// Many clients are asked at once. Nobody gets another's question or answer.
+// Many clients are asked at once. No client gets another's question or answer.
 func TestManyAsked(t *testing.T) {
 	for _, eras := range []string{"legacy", "modern"} {
 		t.Run("server "+eras, func(t *testing.T) {
@@ -291,7 +291,7 @@ func TestManyAsked(t *testing.T) {
 }
 
 // One shared session leaked state between clients: with the lifetime principal
-// nobody gets the child of another one.
+// no client gets the child of another one.
 func TestPrincipalsApart(t *testing.T) {
 	u := child("c", "ok")
 	u.Lifetime = "principal"

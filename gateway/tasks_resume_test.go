@@ -33,9 +33,9 @@ func taskBackend(t *testing.T, eras string, release chan struct{}) http.Handler 
 	return h
 }
 
-// TestTaskWhoseUpstreamIsAway starts tasks by a gateway, and looks for them by the next one while the
-// upstream cannot be reached, when it is back, and when it has forgotten them. The clients are of both generations of
-// tasks, and can be asked or not.
+// TestTaskWhoseUpstreamIsAway starts tasks by a gateway, and looks for them by the next one while
+// the upstream cannot be reached, when it is back, and when it has forgotten them. The clients are
+// of both generations of tasks, and can be asked or not.
 func TestTaskWhoseUpstreamIsAway(t *testing.T) {
 	for _, behind := range []string{"legacy", "modern"} {
 		for _, asked := range []bool{false, true} {

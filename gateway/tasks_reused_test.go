@@ -19,8 +19,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// numbering is an upstream of 2025-11-25 that numbers its tasks from 1 on. The result of its tool "work" is the
-// arguments of the call.
+// numbering is an upstream of 2025-11-25 that numbers its tasks from 1 on. The result of its tool
+// "work" is the arguments of the call.
 type numbering struct {
 	url     string
 	undated bool   // its tasks have no createdAt
@@ -57,7 +57,8 @@ func (s *numbering) finish() {
 	s.done = true
 }
 
-// requests returns how many requests of a method, or of several with a common prefix, came since the last start.
+// requests returns how many requests of a method, or of several with a common prefix, came since
+// the last start.
 func (s *numbering) requests(method string) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,8 +139,8 @@ func (s *numbering) state(number int) string {
 	return fmt.Sprintf(`{"taskId":"%d","status":%q,%s"ttl":3600000,"pollInterval":50}`, number, status, created)
 }
 
-// principalsGateway starts a gateway whose callers are named by a header. dial makes a client of one of them, and end
-// stops them all and the gateway.
+// principalsGateway starts a gateway with callers that are named by a header. dial makes a client
+// of one of them, and end stops them all and the gateway.
 func principalsGateway(t *testing.T, c *Config) (dial func(name string) *mcp.Client, end func()) {
 	t.Helper()
 	g, err := New(c, &Options{Owner: func(r *http.Request) string { return r.Header.Get("X-User") }})
@@ -176,13 +177,14 @@ func startNamed(t *testing.T, client *mcp.Client, name string) (id string) {
 	return made.TaskID
 }
 
-// TestTaskIDUsedAgain restarts the gateway while a task of alice runs. Afterwards the id of that task names a task of
-// bob at the upstream: alice gets neither its result nor its end.
+// TestTaskIDUsedAgain restarts the gateway while a task of alice runs. Afterwards the id of that
+// task names a task of bob at the upstream: alice gets neither its result nor its end.
 func TestTaskIDUsedAgain(t *testing.T) {
 	const gone = "does not know the task any more"
 	for _, test := range []struct {
 		name string
-		// change is what happens while no gateway runs, and later what happens when alice's task is followed again.
+		// change is what happens while no gateway runs, and later what happens when alice's task is
+		// followed again.
 		change, later func(s *numbering, u *Upstream)
 		undated       bool
 		cancel        bool // alice cancels her task
@@ -247,8 +249,8 @@ func TestTaskIDUsedAgain(t *testing.T) {
 	}
 }
 
-// TestTaskOfOtherUpstream resumes tasks at an upstream that has another address than the one that they were started
-// at: it gets no request about them.
+// TestTaskOfOtherUpstream resumes tasks at an upstream that has another address than the one that
+// they were started at: it gets no request about them.
 func TestTaskOfOtherUpstream(t *testing.T) {
 	s, other := newNumbering(t), newNumbering(t)
 	other.tasks = []jsonrpc.Raw{jsonrpc.Raw(`{"of":"bob"}`), jsonrpc.Raw(`{"of":"bob"}`)}

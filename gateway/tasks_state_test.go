@@ -13,8 +13,9 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// TestTaskStateIncomplete resumes and cancels tasks whose stored states lack what identifies the task, as those of
-// earlier versions do, or belong to another home: the upstream gets no request about them, or none but tasks/get.
+// TestTaskStateIncomplete resumes and cancels tasks with stored states that lack what identifies
+// the task, as those of earlier versions do, or belong to another home: the upstream gets no
+// request about them, or none but tasks/get.
 func TestTaskStateIncomplete(t *testing.T) {
 	s := newNumbering(t)
 	s.tasks = []jsonrpc.Raw{jsonrpc.Raw(`{"of":"bob"}`)}
@@ -55,8 +56,8 @@ func TestTaskStateIncomplete(t *testing.T) {
 	}
 }
 
-// TestResumedTaskGivenUp gives a task up after it was found at the upstream: it is cancelled, unless the upstream has
-// restarted in between and its id names another task.
+// TestResumedTaskGivenUp gives a task up after it was found at the upstream: it is cancelled,
+// unless the upstream has restarted in between and its id names another task.
 func TestResumedTaskGivenUp(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		s := newNumbering(t)

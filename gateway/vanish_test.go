@@ -144,7 +144,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// Progress and logs go to the one caller whose call they are about.
+// Progress and logs go to the one caller with the call that they are about.
 func TestProgressAndLogs(t *testing.T) {
 	m := newMock("")
 	mcp.AddTool(m.Server, mcp.Tool{Name: "tell"}, func(ctx context.Context, in textIn) (string, error) {

@@ -64,7 +64,8 @@ func saysOf(r *spec.CallToolResult) string {
 	return r.Content[0].Text
 }
 
-// TestVirtual: a virtual server has what its endpoint chooses, in every revision and transport, and nothing else is there.
+// TestVirtual: a virtual server has what its endpoint chooses, in every revision and transport, and
+// nothing else is there.
 func TestVirtual(t *testing.T) {
 	t.Parallel()
 	l := newLabOf(t, nil, &gateway.Config{Upstreams: officeServers(), Endpoints: []*gateway.Endpoint{teamA()}})
@@ -155,7 +156,8 @@ func TestVirtualExtensions(t *testing.T) {
 	}
 }
 
-// TestVirtualRoles: for those without the role the endpoint is not there, and the guard judges calls by the upstream's name.
+// TestVirtualRoles: for those without the role the endpoint is not there, and the guard judges
+// calls by the upstream's name.
 func TestVirtualRoles(t *testing.T) {
 	t.Parallel()
 	key := func(id string) string { return "a-key-of-a-hundred-and-something-bits-of-" + id }
@@ -198,7 +200,8 @@ func TestVirtualRoles(t *testing.T) {
 	}
 }
 
-// TestVirtualReload: an endpoint that a new configuration lacks is gone, and one that it changes tells its clients.
+// TestVirtualReload: an endpoint that a new configuration lacks is gone, and one that it changes
+// tells its clients.
 func TestVirtualReload(t *testing.T) {
 	t.Parallel()
 	upstreams := officeServers()

@@ -34,7 +34,7 @@ func TestWatchOutlivesReload(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var listening sync.WaitGroup
 			listening.Go(func() { _ = c.Listen(ctx, spec.SubscriptionFilter{ResourceSubscriptions: []string{"x://a"}}) })
-			until(t, "it is told", func() bool { before.ResourceUpdated("x://a"); return told.Load() > 0 })
+			until(t, "it is notified", func() bool { before.ResourceUpdated("x://a"); return told.Load() > 0 })
 			for range 2 {
 				after, u := serve()
 				u.Timeout = time.Hour
@@ -42,9 +42,9 @@ func TestWatchOutlivesReload(t *testing.T) {
 				if err := l.Reload(&gateway.Config{Upstreams: []*gateway.Upstream{u}}); err != nil {
 					t.Fatal(err)
 				}
-				until(t, "it is told that it may have changed", func() bool { return told.Load() > 0 })
+				until(t, "it learns that it may have changed", func() bool { return told.Load() > 0 })
 				told.Store(0)
-				until(t, "it is told by the new server", func() bool { after.ResourceUpdated("x://a"); return told.Load() > 0 })
+				until(t, "it is notified by the new server", func() bool { after.ResourceUpdated("x://a"); return told.Load() > 0 })
 			}
 			cancel()
 			listening.Wait()
