@@ -9,10 +9,10 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// admission asks about what comes over a connection that is carried to a server as it is: who sends it
-// is known by the connection, or by the signature of the message.
+// admission asks about what comes over a connection that is carried to a server as it is: who sends
+// it is known by the connection, or by the signature of the message.
 func (s *shield) admission(ctx context.Context, upstream string) raw.Admission {
-	conn, _ := ctx.Value(connKey{}).(*guard.Conn) // nil: nobody is known
+	conn, _ := ctx.Value(connKey{}).(*guard.Conn) // nil: unauthenticated
 	ask := s.Identify(conn)(farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
 		return s.admit(ctx, upstream, req.Method, req.Params)
 	}))

@@ -20,7 +20,7 @@ import (
 // AmendGuard appends an entry to guard.keys or guard.signatures of a configuration in YAML,
 // which it makes when there is none. The entry is a map in one line: {id: ci, hash: "…"}.
 // Comments and the order of what is there stay; the file is replaced in one step, with its
-// mode. It refuses an entry whose id or hash another one has, and a file that it could not
+// mode. It refuses an entry with the id or hash of another one, and a file that it could not
 // change without touching anything else.
 func AmendGuard(path, list, entry string) error {
 	if strings.EqualFold(filepath.Ext(path), ".json") {
@@ -208,7 +208,7 @@ func (e *amendment) extend(list *ast.MappingValueNode) ([]byte, error) {
 	return nil, e.byHand()
 }
 
-// endOf returns the last line of a block sequence whose first dash is on a line, in a column.
+// endOf returns the last line of a block sequence with a first dash that is on a line, in a column.
 func (e *amendment) endOf(first, dash int) int {
 	end := first
 	for n := first + 1; n <= len(e.lines); n++ {

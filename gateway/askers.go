@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// askers remembers the servers whose questions do not say which call they are about, by the digest of
-// their configuration: such a server has a connection for each session from the start when a changed
-// file brings it back as it was.
+// askers remembers the servers with questions that do not say which call they are about, by the
+// digest of their configuration: such a server has a connection for each session from the start
+// when a changed file brings it back as it was.
 type askers struct {
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]struct{}

@@ -38,7 +38,7 @@ func (s *server) block(list string, changes []pin.Change) {
 		}
 		at := blockedItem{list, c.Name}
 		if _, known := s.blocked[at]; !known {
-			s.g.opts.Logger.Warn("a "+c.What()+" is blocked: it is not as it was pinned; see 'farcall pin'",
+			s.g.log.Warn("a "+c.What()+" is blocked: it is not as it was pinned; see 'farcall pin'",
 				"upstream", s.cfg.Name, c.What(), c.Name, "change", c.Kind)
 		}
 		if blocked == nil {
@@ -93,7 +93,8 @@ func (s *server) info(ctx context.Context, who upstream.Caller) (*mcp.ServerInfo
 	return &own, nil
 }
 
-// blockedResource is the error for a resource that is not there because of a pin; nil for any other.
+// blockedResource is the error for a resource that is not there because of a pin; nil for any
+// other.
 func (e *endpoint) blockedResource(uri string) error {
 	for _, s := range e.explained() {
 		if change, ok := s.blockedAs(pin.Resources, uri); ok {
@@ -124,4 +125,28 @@ func (e *endpoint) blockedTarget(uri string, t *route.Target) error {
 		}
 	}
 	return nil
+}
+
+// unknown is the error for a tool or prompt that is not there, and says why when
+// it is because of a pin.
+func (e *endpoint) unknown(kind, word, name string) error {
+	_, err := e.absent(kind, word, name)
+	return err
+}
+
+// absent is unknown that tells what is blocked apart.
+func (e *endpoint) absent(kind, word, name string) (blocked bool, err error) {
+	for _, s := range e.explained() {
+		change, ok := s.blockedAs(kind, name)
+		if !ok { // by the name with the qualifier of the server
+			r := s.cfg.refs()
+			if own, qualified := r.StripName(name); qualified {
+				change, ok = s.blockedAs(kind, own)
+			}
+		}
+		if ok {
+			return true, s.errBlocked(name, &change)
+		}
+	}
+	return false, jsonrpc.Errorf(jsonrpc.InvalidParams, "Unknown %s: %s", word, name)
 }

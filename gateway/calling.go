@@ -8,6 +8,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/refs"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -20,7 +21,7 @@ import (
 // calling is a call to be made at a server, and the context of that, which knows
 // who calls.
 type calling struct {
-	context.Context //nolint:containedctx // it is a context itself
+	callctx.Context
 	upstream.Call
 
 	client mcp.ClientInfo
@@ -34,6 +35,8 @@ type calling struct {
 	seen   *observe.Call // for the goroutine of the handler; nil: there is no observer, or the call is a task
 	tool   string        // that is called, by the name that the server has given
 	signs  bool          // the tool is the gateway's, and lets the caller sign in
+	// schemas are those that call_tool has compiled; nil: each is compiled again.
+	schemas *compiled
 	// The caller has signed in on the way, and the call has begun again.
 	signedIn bool
 	hooks    *hooks         // that are about its tool; nil: none are
@@ -42,20 +45,21 @@ type calling struct {
 
 type callingKey struct{}
 
-// Value implements context.Context.
-func (w *calling) Value(key any) any {
-	if _, ok := key.(callingKey); ok {
-		return w
-	}
-	return w.Context.Value(key)
+// ContextValue implements callctx.Values.
+func (w *calling) ContextValue(key any) (any, bool) {
+	_, ok := key.(callingKey)
+	return w, ok
 }
 
-// AfterFunc lets package context derive from this context without a goroutine.
-func (w *calling) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(w.Context, f) }
+// derive makes a context the parent of the call's.
+func (w *calling) derive(parent context.Context) *calling {
+	w.Context = callctx.Over(parent, w)
+	return w
+}
 
 // newCalling begins a call in the name of who calls.
 func (g *Gateway) newCalling(ctx context.Context) *calling {
-	w := &calling{Context: ctx, seen: observe.From(ctx)}
+	w := (&calling{seen: observe.From(ctx), schemas: &g.schemas}).derive(ctx)
 	if c := mcp.ClientFrom(ctx); c != nil {
 		w.client = *c
 	}
@@ -63,7 +67,7 @@ func (g *Gateway) newCalling(ctx context.Context) *calling {
 	return w
 }
 
-// notice tells the client whose call has that context; one that is gone needs no telling.
+// notice tells the client with a call that has that context; one that is gone needs no telling.
 func notice(ctx context.Context, method string, params jsonrpc.Raw) {
 	if w, ok := ctx.Value(callingKey{}).(*calling); ok {
 		params = w.refs.Down(refs.Params, method, params)
@@ -87,8 +91,8 @@ func callerOf(ctx context.Context, c *mcp.ClientInfo) upstream.Caller {
 	return upstream.Caller{Owner: owner.From(ctx), Session: c.Session, Info: c.InfoRaw, Capabilities: c.CapabilitiesRaw}
 }
 
-// ownerOf returns what gives the text of the authenticated caller of a call, "" for any other. Nil: no
-// caller is authenticated.
+// ownerOf returns what gives the text of the authenticated caller of a call, "" for any other. Nil:
+// no caller is authenticated.
 func (g *Gateway) ownerOf() func(ctx context.Context) string {
 	switch {
 	case g.shield != nil:

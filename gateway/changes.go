@@ -10,9 +10,10 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 )
 
-// Changes returns what differs from another configuration, for people: "+name" is an upstream that the other one lacks,
-// "-name" one that it alone has, "~name (env, timeout)" one whose keys differ, "page_size" another key, in the order
-// of c. Disabled upstreams are none. It shows no values: they may be secret.
+// Changes returns what differs from another configuration, for people: "+name" is an upstream that
+// the other one lacks, "-name" one that it alone has, "~name (env, timeout)" one with keys that
+// differ, "page_size" another key, in the order of c. Disabled upstreams are none. It shows no
+// values: they may be secret.
 func (c *Config) Changes(from *Config) []string {
 	var changes []string
 	before := from.enabled()
@@ -55,7 +56,8 @@ func (c *Config) enabled() map[string]*Upstream {
 	return all
 }
 
-// changedKeys returns the keys of a file whose exported fields differ. Upstreams are compared one by one.
+// changedKeys returns the keys of a file with exported fields that differ. Upstreams are compared
+// one by one.
 func changedKeys(a, b reflect.Value) (keys []string) {
 	for i := range a.NumField() {
 		if f := a.Type().Field(i); f.IsExported() && f.Name != "Upstreams" && !same(a.Field(i), b.Field(i)) {
@@ -65,8 +67,9 @@ func changedKeys(a, b reflect.Value) (keys []string) {
 	return keys
 }
 
-// same reports whether two values of one type are the same: for structs of a configuration, whether their exported fields are.
-// An empty map or list is the same as none, and a server of this process as itself alone.
+// same reports whether two values of one type are the same: for structs of a configuration, whether
+// their exported fields are. An empty map or list is the same as none, and a server of this process
+// as itself alone.
 func same(a, b reflect.Value) bool {
 	switch t := a.Type(); {
 	case a.Kind() == reflect.Struct && ours(t):
@@ -93,7 +96,8 @@ func same(a, b reflect.Value) bool {
 	return reflect.DeepEqual(a.Interface(), b.Interface())
 }
 
-// ours reports whether a struct is part of a configuration. Others, as *url.URL, have fields of their own that count.
+// ours reports whether a struct is part of a configuration. Others, as *url.URL, have their own
+// fields that count.
 func ours(t reflect.Type) bool {
 	switch t.PkgPath() {
 	case "", reflect.TypeFor[Config]().PkgPath(), reflect.TypeFor[guard.Config]().PkgPath():

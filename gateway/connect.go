@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// Connect connects to the servers whose connections all clients share, which
+// Connect connects to the servers with connections that all clients share, which
 // otherwise happens when they are needed, and waits until each has said who it
 // is. Its error tells of those that have not; the next call tries them again.
 // Servers of the profile raw are left alone: how to greet them is not known.

@@ -148,7 +148,7 @@ func openStore(path string) (mcpauth.Store, error) {
 	if path == "" {
 		dir, err := os.UserConfigDir()
 		if err != nil {
-			return nil, fmt.Errorf("nobody knows where the tokens are; write store: %w", err)
+			return nil, fmt.Errorf("there is no place for the tokens; write store: %w", err)
 		}
 		path = filepath.Join(dir, "farcall", "tokens.json")
 	}
@@ -180,14 +180,14 @@ func (p *perCaller) Authorize(ctx context.Context, r *http.Request) error {
 			return err
 		}
 		if bound(who) {
-			return errors.New("gateway: the caller's token is bound to a key of his own, and is of no use to anybody else; use token_exchange")
+			return errors.New("gateway: the caller's token is bound to their own key, and is of no use to anybody else; use token_exchange")
 		}
 		r.Header.Set("Authorization", "Bearer "+token)
 		return nil
 	}
 	headers, ok := headersOf(p.all, who)
 	if !ok && who == nil {
-		return errors.New(`gateway: nobody knows who calls, and there are no credentials for "*"`)
+		return errors.New(`gateway: the caller is unauthenticated, and there are no credentials for "*"`)
 	}
 	if !ok {
 		return fmt.Errorf(`gateway: there are no credentials for the principal %q, nor for "*"; add them to auth.principals`, who.Name())
@@ -211,9 +211,9 @@ func headersOf(all map[string]map[string]string, who *guard.Principal) (headers 
 	return headers, ok
 }
 
-// credentialsName is the name under which a configuration has the headers of a principal: its id, or
-// issuer|id. An id that itself looks like one of an issuer has none, or it would get the headers of
-// that issuer's principal.
+// credentialsName is the name under which a configuration has the headers of a principal: its id,
+// or issuer|id. An id that itself looks like one of an issuer has none, or it would get the headers
+// of that issuer's principal.
 func credentialsName(who *guard.Principal) string {
 	if who == nil || who.Issuer == "" && strings.Contains(who.ID, "|") {
 		return ""
@@ -228,32 +228,35 @@ func (p *perCaller) Challenge(context.Context, *http.Response) (bool, error) { r
 func callersToken(who *guard.Principal) (string, error) {
 	switch {
 	case who == nil:
-		return "", errors.New("gateway: nobody knows who calls")
+		return "", errors.New("gateway: the caller is unauthenticated")
 	case who.Token() == "":
 		return "", fmt.Errorf("gateway: the principal %q has presented no token", who.Name())
 	}
 	return who.Token(), nil
 }
 
-// bound reports whether a token needs a proof, or a certificate, that only its owner has (RFC 7800).
+// bound reports whether a token needs a proof, or a certificate, that only its owner has (RFC
+// 7800).
 func bound(who *guard.Principal) bool {
 	confirmation, ok := who.Claims["cnf"].(map[string]any)
 	return ok && len(confirmation) > 0
 }
 
-// laneKey is that of the caller whose lane it is, in a request that belongs to no call.
-type laneKey struct{}
+// upstreamKey is that of the owner of the upstream connection, in a request that belongs to no
+// call.
+type upstreamKey struct{}
 
-// callerIn returns who a request is made for. Nil: nobody is known.
+// callerIn returns who a request is made for. Nil: unauthenticated.
 func callerIn(ctx context.Context) *guard.Principal {
 	if p := guard.From(ctx); p != nil {
 		return p
 	}
-	p, _ := ctx.Value(laneKey{}).(*guard.Principal)
+	p, _ := ctx.Value(upstreamKey{}).(*guard.Principal)
 	return p
 }
 
-// identify is what a lane has to remember of a call, for credentials that depend on who calls. Nil: nothing.
+// identify is what an upstream connection has to remember of a call, for credentials that depend on
+// who calls. Nil: nothing.
 func (c *Upstream) identify() func(context.Context) any {
 	if !c.Auth.asksWho() || c.forAll() {
 		return nil
@@ -261,12 +264,12 @@ func (c *Upstream) identify() func(context.Context) any {
 	return func(ctx context.Context) any { return callerIn(ctx) }
 }
 
-// laneAuth is the authorizer of one connection. A request that belongs to no call is made for
+// upstreamAuth is the authorizer of one connection. A request that belongs to no call is made for
 // the last caller of the connection.
-type laneAuth struct {
+type upstreamAuth struct {
 	mcphttp.Authorizer
 
-	lane context.Context //nolint:containedctx // it is there for its values
+	conn context.Context //nolint:containedctx // it is there for its values
 }
 
 // authFor is the authorizer of a connection that is made with a context.
@@ -278,25 +281,25 @@ func (s *server) authFor(ctx context.Context) mcphttp.Authorizer {
 	if s.signIn != nil {
 		auth = &ownToken{signIn: s.signIn}
 	}
-	return &laneAuth{auth, context.WithoutCancel(ctx)}
+	return &upstreamAuth{auth, context.WithoutCancel(ctx)}
 }
 
-func (l *laneAuth) known(ctx context.Context) context.Context {
+func (l *upstreamAuth) known(ctx context.Context) context.Context {
 	if callerIn(ctx) != nil {
 		return ctx
 	}
-	if p, ok := upstream.Identity(l.lane).(*guard.Principal); ok && p != nil {
-		return context.WithValue(ctx, laneKey{}, p)
+	if p, ok := upstream.Identity(l.conn).(*guard.Principal); ok && p != nil {
+		return context.WithValue(ctx, upstreamKey{}, p)
 	}
 	return ctx
 }
 
 // Authorize implements mcphttp.Authorizer.
-func (l *laneAuth) Authorize(ctx context.Context, r *http.Request) error {
+func (l *upstreamAuth) Authorize(ctx context.Context, r *http.Request) error {
 	return l.Authorizer.Authorize(l.known(ctx), r)
 }
 
 // Challenge implements mcphttp.Authorizer.
-func (l *laneAuth) Challenge(ctx context.Context, r *http.Response) (bool, error) {
+func (l *upstreamAuth) Challenge(ctx context.Context, r *http.Response) (bool, error) {
 	return l.Authorizer.Challenge(l.known(ctx), r)
 }

@@ -26,7 +26,7 @@
 //
 // A call travels in the revision of its client and is translated once, to that
 // of the server. What a server asks during a call, the client of that call is
-// asked: by a request of its own in the legacy era, and in the modern one by
+// asked: by its own request in the legacy era, and in the modern one by
 // suspending the call and answering input_required; the retry resumes it.
 //
 // # Children

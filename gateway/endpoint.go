@@ -81,13 +81,13 @@ func (e *endpoint) find(ctx context.Context, kind, name string) (route.Target, b
 	return target, ok, err
 }
 
-// reloads bounds how often a call begins anew because the configuration has
+// reloads bounds how often a call begins again because the configuration has
 // changed at the same moment.
 const reloads = 5
 
-// Describe implements relay.Relay. One server speaks for itself; of several it is
+// describe describes what is at the address. One server speaks for itself; of several it is
 // what all of them can do, as far as they are up.
-func (e *endpoint) Describe(ctx context.Context) (*relay.Description, error) {
+func (e *endpoint) describe(ctx context.Context) (*relay.Description, error) {
 	if e.g.draining.Load() {
 		return nil, errDraining()
 	}
@@ -175,8 +175,8 @@ func instructions(c *Config, servers []*server, infos []*mcp.ServerInfo) string 
 	return strings.Join(parts, "\n\n")
 }
 
-// Forward implements relay.Relay.
-func (e *endpoint) Forward(ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
+// forwarded is Forward with the codes of plain JSON-RPC in errors of the gateway itself.
+func (e *endpoint) forwarded(ctx context.Context, rev *era.Revision, method string, params jsonrpc.Raw) (jsonrpc.Raw, *era.Revision, error) {
 	if e.g.draining.Load() {
 		return nil, nil, errDraining()
 	}
@@ -253,11 +253,13 @@ func (e *endpoint) namedAs(w *calling, kind, word, name string) (r upstream.Resu
 		}
 	}
 	if !ok {
-		err := e.unknown(kind, word, name)
-		if w.via != "" {
-			err = e.suggest(w, name, err)
-		}
-		return upstream.Result{}, e.g.shield.missing(w, name, err)
+		return upstream.Result{}, e.g.shield.missingThen(w, name, func() error {
+			blocked, err := e.absent(kind, word, name)
+			if w.via != "" && !blocked {
+				err = e.suggest(w, name, err)
+			}
+			return err
+		})
 	}
 	w.observeName(kind, name)
 	e.address(w, &target, "name")
@@ -291,17 +293,6 @@ func (e *endpoint) namedAs(w *calling, kind, word, name string) (r upstream.Resu
 		return e.callHooked(w, &target)
 	}
 	return e.forward(w, target.Source)
-}
-
-// unknown is the error for a tool or prompt that is not there, and says why when
-// it is because of a pin.
-func (e *endpoint) unknown(kind, word, name string) error {
-	for _, s := range e.explained() {
-		if change, ok := s.blockedAs(kind, name); ok {
-			return s.errBlocked(name, &change)
-		}
-	}
-	return jsonrpc.Errorf(jsonrpc.InvalidParams, "Unknown %s: %s", word, name)
 }
 
 // read reads a resource.
@@ -486,7 +477,7 @@ func rootsOf(w *calling) (roots jsonrpc.Raw, err error) {
 	return roots, nil // a client that does not answer has no roots
 }
 
-// sealed makes a call at a modern server, whose state is the caller's own.
+// sealed makes a call at a modern server. The state belongs to the caller.
 func (e *endpoint) sealed(w *calling, s *server) (upstream.Result, error) {
 	bound := e.g.states
 	given := w.Params
@@ -554,7 +545,7 @@ func (e *endpoint) taskSupport(ctx context.Context, target *route.Target) string
 	if wants, err := s.wantsSignIn(ctx); wants || err != nil {
 		return ""
 	}
-	// A modern server decides by itself.
+	// A modern server decides on its own.
 	if info, err := s.mcp.Describe(ctx, e.g.caller(ctx)); err == nil && info.Capabilities.Extensions[spec.ExtensionTasks] != nil {
 		return spec.TaskOptional
 	}
@@ -577,8 +568,8 @@ func (e *endpoint) Notified(ctx context.Context, method string, params jsonrpc.R
 	}
 }
 
-// Holds reports whether a session has connections or subscriptions of its own at a server, so that it is
-// kept while its client is away.
+// Holds reports whether a session has its own connections or subscriptions at a server, so that it
+// is kept while its client is away.
 func (e *endpoint) Holds(session string) bool {
 	_, servers := e.servers()
 	return slices.ContainsFunc(servers, func(s *server) bool { return s.mcp.Holds(session) })

@@ -11,7 +11,8 @@ func (u *Upstream) Environ(from []string) []string {
 	return environ.Child(from, u.InheritEnv, u.Env)
 }
 
-// withheld returns the names of plumbing that the command is not given, because it looks like a secret.
+// withheld returns the names of plumbing that the command is not given, because it looks like a
+// secret.
 func (u *Upstream) withheld(from []string) []string {
 	return environ.Withheld(from, u.InheritEnv, u.Env)
 }

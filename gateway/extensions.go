@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -18,10 +19,11 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// An extension is what the gateway knows of an extension of MCP, and how several servers with it are one. Where
-// references are in its messages is in the table of package refs.
+// An extension is what the gateway knows of an extension of MCP, and how several servers with it
+// are one. Where references are in its messages is in the table of package refs.
 type extension struct {
-	// merge returns the settings that are declared for several servers. Nil: those that all of them have, or none.
+	// merge returns the settings that are declared for several servers. Nil: those that all of them
+	// have, or none.
 	merge func(all []any) any
 	// methods has those that MCP does not define.
 	methods map[string]func(e *endpoint, w *calling) (upstream.Result, error)
@@ -29,8 +31,8 @@ type extension struct {
 
 const extensionSkills = "io.modelcontextprotocol/skills"
 
-// extensions has a row for each extension that the gateway knows. What has none goes to the one server that declares an
-// extension without a row: see custom.
+// extensions has a row for each extension that the gateway knows. What has none goes to the one
+// server that declares an extension without a row: see custom.
 var extensions = map[string]extension{
 	apps.Extension:      {},
 	spec.ExtensionTasks: {merge: func([]any) any { return spec.JSONObject{} }}, // tasks are the gateway's own
@@ -51,7 +53,8 @@ var extensions = map[string]extension{
 	},
 }
 
-// declared returns what the extensions of several servers are together. Nil infos are of servers that are down.
+// declared returns what the extensions of several servers are together. Nil infos are of servers
+// that are down.
 func declared(infos []*mcp.ServerInfo) map[string]any {
 	settings := map[string][]any{}
 	for _, info := range infos {
@@ -78,15 +81,16 @@ func declared(infos []*mcp.ServerInfo) map[string]any {
 	return merged
 }
 
-// listsDirectories reports whether the settings of the skills extension say that a server has resources/directory/read.
+// listsDirectories reports whether the settings of the skills extension say that a server has
+// resources/directory/read.
 func listsDirectories(settings any) bool {
 	of, _ := settings.(map[string]any)
 	yes, _ := of["directoryRead"].(bool)
 	return yes
 }
 
-// having returns the servers of the address whose description meets a condition, in order, and whether one of the others
-// could not be asked.
+// having returns the servers of the address with the description meets that a condition, in order,
+// and whether one of the others could not be asked.
 func (e *endpoint) having(ctx context.Context, meets func(*spec.ServerCapabilities) bool) (some []*server, unsure bool) {
 	_, servers := e.servers()
 	infos := make([]*mcp.ServerInfo, len(servers))
@@ -120,8 +124,9 @@ func hasUnknown(c *spec.ServerCapabilities) bool {
 	return false
 }
 
-// custom makes a call of a method that MCP does not define: as the row of its extension says, or at the only server
-// that can have it. It is never tried at one server after the other: a call may have effects.
+// custom makes a call of a method that MCP does not define: as the row of its extension says, or at
+// the only server that can have it. It is never tried at one server after the other: a call may
+// have effects.
 func (e *endpoint) custom(w *calling) (upstream.Result, error) {
 	_, servers := e.servers()
 	if e.virtual() != nil { // nothing of it was chosen
@@ -151,7 +156,7 @@ func (e *endpoint) custom(w *calling) (upstream.Result, error) {
 	case unsure:
 		return upstream.Result{}, &jsonrpc.Error{
 			Code: jsonrpc.Unavailable, Message: fmt.Sprintf("a server that cannot be asked may have %q; try again, or call it at /mcp/NAME", w.Method),
-			Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`),
+			Data: jsonrpc.Raw(`{"sent":"no","retryable":true}`), Cause: errUnasked,
 		}
 	}
 	addresses := make([]string, 0, len(some))
@@ -174,8 +179,9 @@ func (e *endpoint) customAt(w *calling, t route.Target, member string) (r upstre
 	return e.forward(w, t.Source)
 }
 
-// listSkills returns a page of the skills of all servers: one server's page after the other. The cursor names the
-// server, so nothing is kept between pages; a server that fails is left out, and the page is not to be kept then.
+// listSkills returns a page of the skills of all servers: one server's page after the other. The
+// cursor names the server, so nothing is kept between pages; a server that fails is left out, and
+// the page is not to be kept then.
 func (e *endpoint) listSkills(w *calling) (upstream.Result, error) {
 	some, unsure := e.having(w, hasSkills)
 	if len(some) == 0 {
@@ -187,12 +193,12 @@ func (e *endpoint) listSkills(w *calling) (upstream.Result, error) {
 	}
 	var failed error
 	for ; at < len(some); at++ {
-		page := *w
-		page.Params = without(w.Params, "cursor")
+		page := e.g.newCalling(w)
+		page.Method, page.Revision, page.Params = w.Method, w.Revision, without(w.Params, "cursor")
 		if cursor != "" {
 			page.Params = withMember(page.Params, "cursor", jsonrpc.AppendString(nil, cursor))
 		}
-		r, err := e.customAt(&page, route.Target{Source: some[at].cfg.Name}, "")
+		r, err := e.customAt(page, route.Target{Source: some[at].cfg.Name}, "")
 		if err != nil {
 			failed, cursor = err, ""
 			continue
@@ -219,7 +225,8 @@ func skillsCursor(s *server, own string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(s.cfg.Name + "\n" + own))
 }
 
-// skillsAt returns the place in the list that the cursor in params stands for: a server and its own cursor.
+// skillsAt returns the place in the list that the cursor in params stands for: a server and its own
+// cursor.
 func skillsAt(params jsonrpc.Raw, servers []*server) (at int, own string, err error) {
 	given, ok := text(params, "cursor")
 	if !ok {
@@ -265,3 +272,5 @@ func (e *endpoint) skill(w *calling) (upstream.Result, error) {
 	}
 	return upstream.Result{}, notFound(uri)
 }
+
+var errUnasked = errors.New("gateway: not every server could be asked for its extensions")

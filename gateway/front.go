@@ -36,7 +36,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			probe(w, http.StatusServiceUnavailable, missing)
 			return
 		}
-		probe(w, http.StatusOK, "ready")
+		probe(w, http.StatusOK, strings.TrimSuffix("ready\n"+g.nodesText(), "\n"))
 	default:
 		if g.signIns != nil && signin.Serves(r.URL.Path) {
 			g.serveSignIn(w, r)
@@ -46,8 +46,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveSignIn serves the pages of sign-ins to browsers, which need no credentials. Those that a browser shows have to be
-// right, and of the principal who signs in.
+// serveSignIn serves the pages of sign-ins to browsers, which need no credentials. Those that a
+// browser shows have to be right, and of the principal who signs in.
 func (g *Gateway) serveSignIn(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") == "" && (r.TLS == nil || len(r.TLS.PeerCertificates) == 0) || r.URL.Path == signin.ClientPath {
 		g.signIns.ServeHTTP(w, r, "")
@@ -58,7 +58,13 @@ func (g *Gateway) serveSignIn(w http.ResponseWriter, r *http.Request) {
 	})).ServeHTTP(w, r)
 }
 
-// anyHost are the Hosts of the handlers behind serveHTTP, which has looked at the host of each request.
+// Fast reports whether a path takes messages by POST: rpc.Service says what for.
+func (*Gateway) Fast(path string) bool {
+	return path == "/mcp" || path == "/rpc" || strings.HasPrefix(path, "/mcp/") || strings.HasPrefix(path, "/rpc/")
+}
+
+// anyHost are the Hosts of the handlers behind serveHTTP, which has looked at the host of each
+// request.
 func anyHost() []string { return []string{"*"} }
 
 // serveHTTP serves requests that the guard has let pass.
@@ -103,8 +109,8 @@ func (g *Gateway) serveHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// preflight answers a browser that asks, without credentials, whether it may ask. What there is at an
-// address is not for those to know whom the guard has not let in.
+// preflight answers a browser that asks, without credentials, whether it may ask. What there is at
+// an address is not for callers that the guard refuses.
 func (g *Gateway) preflight(w http.ResponseWriter, r *http.Request) bool {
 	if g.shield == nil || r.Method != http.MethodOptions || guard.From(r.Context()) != nil {
 		return false
@@ -131,7 +137,8 @@ func (g *Gateway) serveMCP(name string, w http.ResponseWriter, r *http.Request) 
 	g.endpoint(name).http.ServeHTTP(w, r)
 }
 
-// hasMCP reports whether there is a server of MCP of that name, for this caller. Otherwise it answers.
+// hasMCP reports whether there is a server of MCP of that name, for this caller. Otherwise it
+// answers.
 func (g *Gateway) hasMCP(name string, w http.ResponseWriter, r *http.Request) bool {
 	p := g.plan.Load()
 	if v := p.virtual[name]; v != nil && v.admits(r.Context()) {
@@ -191,7 +198,7 @@ func (g *Gateway) serveRPC(rest string, w http.ResponseWriter, r *http.Request) 
 // newFront makes the handlers of an address for MCP.
 func (e *endpoint) newFront() {
 	g := e.g
-	rpc := g.rpcOptions()
+	rpc := g.clientOptions()
 	rpc.V1 = false // no revision has it
 	rpc.Interceptors = g.shield.interceptors(nil, rpc.Interceptors)
 	e.http = mcphttp.NewHandler(e.server, g.sessions.options(&mcphttp.Options{
@@ -221,7 +228,7 @@ func (e *endpoint) messages() string {
 // newFront makes the handlers of an address for JSON-RPC.
 func (s *server) newFront() {
 	g, h := s.g, s.g.refusing(s.raw)
-	rpc := g.rpcOptions()
+	rpc := g.clientOptions()
 	rpc.V1 = true // as over the other transports, where bytes pass
 	rpc.Interceptors = s.guarded(rpc.Interceptors)
 	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, Gzip: g.opts.Gzip, RPC: rpc, Origins: g.opts.Origins, Hosts: anyHost()}
@@ -235,7 +242,7 @@ func (s *server) newFront() {
 
 // named are the options of a connection from an address, which has a name in records.
 func (g *Gateway) named(transport, remote string) *farcall.Options {
-	o := g.rpcOptions()
+	o := g.clientOptions()
 	o.Transport = transport
 	o.Conn = transport + "-" + strconv.FormatInt(g.connected.Add(1), 10)
 	who := &owner.Conn{Name: o.Conn, Remote: remote, Owner: owner.Connection(o.Conn, remote)}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"reflect"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,9 +21,12 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/signin"
 	"github.com/farcall-dev/farcall/gateway/internal/supervise"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/cluster"
 	"github.com/farcall-dev/farcall/internal/origin"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/observe/levels"
+	"github.com/farcall-dev/farcall/store"
 )
 
 // Options adjust a Gateway. The zero value, and nil, mean the defaults. They are
@@ -41,7 +45,7 @@ type Options struct {
 	// each 100 KB of it. Default 30 s; negative: for ever.
 	FrameTimeout time.Duration
 	// Origins are the web pages that may call, and Hosts the DNS names of the gateway,
-	// besides those of the configuration: as in mcphttp.Options.
+	// in addition to those of the configuration: as in mcphttp.Options.
 	Origins, Hosts []string
 	// Gzip is that of [httprpc.Options], for clients of JSON-RPC over HTTP.
 	Gzip bool
@@ -49,13 +53,13 @@ type Options struct {
 	// is sent. Default 15 s; negative: for ever.
 	Heartbeat time.Duration
 	// RPC adjusts the connections of clients. Its Dialect is ignored, and its Budget
-	// counts for upstreams, too, each of which has one share of it.
+	// counts for upstreams, too; each has one share of it.
 	RPC *farcall.Options
 	// Guard adjusts the guard of the configuration, if that has one. Then Owner is not asked.
 	Guard *guard.Options
-	// Sandbox is the command that runs another one in a sandbox: farcall sandbox. Without it
-	// a server that has one in its configuration is refused. With it, on Linux, it also starts the
-	// commands that have none: they have no capability to read other processes. Neither can read the files of
+	// Sandbox is the command that runs another one in a sandbox: farcall sandbox. Without it a server
+	// that has one in its configuration is refused. With it, on Linux, it also starts the commands
+	// that have none: they have no capability to read other processes. Neither can read the files of
 	// [Config.Private] and Hide; see [Upstream.Loose].
 	Sandbox, Hide []string
 	// Never returns addresses with ports, as "127.0.0.1:7331", that no command in a sandbox reaches:
@@ -63,13 +67,22 @@ type Options struct {
 	Never func() []string
 	// Logger takes what happens to the servers. Default: nothing is logged.
 	Logger *slog.Logger
-	// LogLevel is the level of Logger, which operators can set at /api/v1/log-level. Nil: they cannot.
-	LogLevel *slog.LevelVar
-	// Reload reads the configuration again and gives it to [Gateway.Reload], when an operator wants that at /api/v1/reload. It returns
-	// which keys have changed, or an error, which may be a *ConfigError. Nil: operators cannot.
+	// LogLevels are the levels of Logger, which operators can set at /api/v1/log-level. Nil: they
+	// cannot. The lines of the gateway are of the components gateway, upstream, child, hook, signin
+	// and guard.
+	LogLevels *levels.Levels
+	// Reload reads the configuration again and gives it to [Gateway.Reload], when an operator wants
+	// that at /api/v1/reload. It returns which keys have changed, or an error, which may be a
+	// *ConfigError. Nil: operators cannot.
 	Reload func() (changes []string, err error)
-	// Metrics serves /metrics, such as a Metrics of package observe/metrics, for those who may see the page. What
-	// happens the Observer of RPC gets. Default: there is nothing at that path.
+	// Shared is what this gateway shares with others, such as a Store of package store/natsstore: what
+	// Config.Shared says. The gateway does not close it. Nil: it shares nothing.
+	Shared store.Store
+	// Dump writes what the flight recorder has to a file, and returns its path, when an operator wants
+	// that at /api/v1/capture/dump. Nil: operators cannot.
+	Dump func(why string) (path string, err error)
+	// Metrics serves /metrics, such as a Metrics of package observe/metrics, for those who may see the
+	// page. What happens the Observer of RPC gets. Default: there is nothing at that path.
 	Metrics http.Handler
 }
 
@@ -80,6 +93,7 @@ type Gateway struct {
 	begun     time.Time
 	plan      atomic.Pointer[plan]
 	suspended *suspension
+	edge      edge
 	sessions  Sessions
 	tasks     *taskStores
 	taskTTL   time.Duration
@@ -102,11 +116,14 @@ type Gateway struct {
 	page      *admin.Handler
 	control   *control.Handler
 	guard     *supervise.Guard // of all children
+	node      *cluster.Node    // among those with the same Shared; nil: there is none
 	shield    *shield          // who may call what; nil: everybody everything
 	states    *seal            // of modern servers
 	signIns   *signin.Service  // nil: principals do not sign in to upstreams
 	signing   signInConfig     // of them
 	web       http.Handler     // what is behind it
+	log       *slog.Logger     // of the component gateway
+	schemas   compiled         // of tools that were called by tool search
 }
 
 // plan is what a configuration makes of the gateway. It is not changed.
@@ -124,6 +141,9 @@ type plan struct {
 	hosts   origin.Policy     // the names of the gateway
 }
 
+// component returns the log of a component.
+func (g *Gateway) component(name string) *slog.Logger { return g.opts.Logger.With(levels.Key, name) }
+
 // New returns a gateway. Its servers are started when they are needed. It fails
 // when the configuration is not valid.
 func New(c *Config, o *Options) (*Gateway, error) {
@@ -135,15 +155,20 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	if g.opts.Logger == nil {
 		g.opts.Logger = slog.New(slog.DiscardHandler)
 	}
+	g.log = g.component("gateway")
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
+	if err := g.join(c); err != nil {
+		return nil, err
+	}
 	if err := g.newShield(c); err != nil {
+		g.leave()
 		return nil, err
 	}
 	g.states = newSeal(c.Guard != nil)
 	g.web = g.shield.web(http.HandlerFunc(g.serveHTTP))
-	g.guard = supervise.NewGuard(g.opts.Logger)
+	g.guard = supervise.NewGuard(g.component("child"))
 	g.suspended, g.sessions = newSuspension(c.suspends()), c.Sessions
 	g.sessions.Keys = slices.Clone(c.Sessions.Keys)
 	g.tasks, g.taskTTL = g.taskStores(c), c.Tasks.TTL
@@ -155,6 +180,7 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	if err != nil {
 		g.signIns.Close()
 		_, _ = g.tasks.close(), g.shield.end() // the other error counts
+		g.leave()
 		return nil, err
 	}
 	g.plan.Store(p)
@@ -174,8 +200,9 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	return g, nil
 }
 
-// newPlan makes a plan of a configuration. What the old plan has unchanged stays, but for the server that is to be renewed. A server that
-// takes no calls takes none with another configuration either.
+// newPlan makes a plan of a configuration. What the old plan has unchanged stays, but for the
+// server that is to be renewed. A server that takes no calls takes none with another configuration
+// either.
 func (g *Gateway) newPlan(c *Config, old *plan, renew *renewal) (*plan, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
@@ -187,7 +214,7 @@ func (g *Gateway) newPlan(c *Config, old *plan, renew *renewal) (*plan, error) {
 			return nil, fmt.Errorf("gateway: %w", err)
 		}
 		if p.lock.Old() {
-			g.opts.Logger.Warn("the lock file is of version 1, which pins tools only: instructions, prompts, resources, and tools with icons or _meta are "+
+			g.log.Warn("the lock file is of version 1, which pins tools only: instructions, prompts, resources, and tools with icons or _meta are "+
 				"withheld until they are accepted: look at them with 'farcall pin', and write version 2 with 'farcall pin --accept'", "file", c.Lock)
 		}
 	}
@@ -235,7 +262,7 @@ func (g *Gateway) newPlan(c *Config, old *plan, renew *renewal) (*plan, error) {
 
 func (g *Gateway) viewOptions(size int) *route.Options {
 	return &route.Options{PageSize: size, OnWarning: func(source, kind string, err error) {
-		g.opts.Logger.Warn("a list is not whole", "upstream", source, "list", kind, "reason", err)
+		g.log.Warn("a list is not whole", "upstream", source, "list", kind, "reason", err)
 	}}
 }
 
@@ -268,6 +295,9 @@ func (g *Gateway) Reload(c *Config) error {
 	}
 	if old.config.Tasks != c.Tasks {
 		return errTasksFixed
+	}
+	if !reflect.DeepEqual(old.config.Cluster, c.Cluster) {
+		return errClusterFixed
 	}
 	if !g.sameSignIn(c) {
 		return errSignInFixed
@@ -325,11 +355,11 @@ func (c *Config) suspends() (most int, ttl time.Duration) {
 // errorsPlain is the value of Config.Errors that leaves reasons out.
 const errorsPlain = "plain"
 
-// plain reports whether clients are told nothing of why a server fails.
+// plain reports whether errors hide from clients why a server fails.
 func (g *Gateway) plain() bool { return g.plan.Load().config.Errors == errorsPlain }
 
 // stateTTL is how long clients may keep what they carry for a call. The call is
-// given up before, when the suspension says so, whose time Reload may change.
+// given up before, when the suspension says so; Reload may change its time.
 const stateTTL = 24 * time.Hour
 
 // tellListChanged tells the clients of a server, or all of them.
@@ -410,7 +440,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	err := g.suspended.close(ctx)
 	var wg sync.WaitGroup
 	for _, e := range fronts {
-		e.server.Close() // subscriptions are told, before their connections go
+		e.server.Close() // subscriptions end before their connections
 		wg.Go(func() { _ = e.http.Shutdown(ctx) })
 	}
 	g.stop()
@@ -427,5 +457,6 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.ending.Wait()
 	g.signIns.Close()
 	g.guard.Close()
+	g.leave()
 	return cmp.Or(err, ctx.Err(), g.tasks.close(), g.shield.end())
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 )
 
-// A held server takes no calls, because an operator has drained or disabled it. It has no connections and no processes: the server
-// that it replaces finishes its calls, or has them cut off.
+// A held server takes no calls, because an operator has drained or disabled it. It has no
+// connections and no processes: the server that it replaces finishes its calls, or has them cut
+// off.
 //
 //	       drain, disable
 //	serving ──────────► held: draining ──► disabled
@@ -66,7 +67,8 @@ type renewal struct {
 	held *held // of the new server
 }
 
-// serverFor returns the server of an old plan that is as a configuration wants it and not to be renewed, or a new one.
+// serverFor returns the server of an old plan that is as a configuration wants it and not to be
+// renewed, or a new one.
 func (g *Gateway) serverFor(u *Upstream, private []string, size int, old *plan, renew *renewal) (*server, error) {
 	if renew != nil && renew.name == u.Name {
 		return g.newServer(u, private, size, renew.held)
@@ -94,11 +96,13 @@ var (
 	errConfigured = errors.New(reasonConfigured + ": remove that, and reload the configuration")
 )
 
-// unbounded is the time of calls that go on until they end. Their servers bound them: see Upstream.Timeout.
+// unbounded is the time of calls that go on until they end. Their servers bound them: see
+// Upstream.Timeout.
 const unbounded = 365 * 24 * time.Hour
 
-// obey carries out an order by putting a new server of the same configuration into the place of an upstream's. It returns the server
-// that is there then, and a channel that is closed when the one before has ended.
+// obey carries out an order by putting a new server of the same configuration into the place of an
+// upstream's. It returns the server that is there then, and a channel that is closed when the one
+// before has ended.
 func (g *Gateway) obey(name string, what order) (now *server, done <-chan struct{}, err error) {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
@@ -146,8 +150,8 @@ func (g *Gateway) obey(name string, what order) (now *server, done <-chan struct
 	return p.byName[name], ended, nil
 }
 
-// swap serves a plan in the place of another one. what is the upstream that has changed, "" for any. end ends each server that is not in
-// use any more, in a goroutine of its own.
+// swap serves a plan in the place of another one. what is the upstream that has changed, "" for
+// any. end ends each server that is not in use any more, in its own goroutine.
 func (g *Gateway) swap(old, p *plan, what string, end func(s *server)) {
 	g.plan.Store(p)
 	for _, s := range p.order {
@@ -177,7 +181,8 @@ func (g *Gateway) swap(old, p *plan, what string, end func(s *server)) {
 	}
 }
 
-// heldError is the answer for a name that is qualified for an upstream which takes no calls. Nil: there is none.
+// heldError is the answer for a name that is qualified for an upstream which takes no calls. Nil:
+// there is none.
 func (p *plan) heldError(e *endpoint, kind, name string, missing []route.Missing) error {
 	for _, m := range missing {
 		s := p.byName[m.Source]

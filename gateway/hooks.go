@@ -36,12 +36,14 @@ const (
 	hookInFlight = 16
 )
 
-// hooks are those of the calls of one upstream's tools, in the order in which they are asked. A nil *hooks has none.
+// hooks are those of the calls of one upstream's tools, in the order in which they are asked. A nil
+// *hooks has none.
 type hooks struct {
 	before, after []boundHook
 }
 
-// A boundHook is a hook with the tools that it is about: patterns of the upstream's own names; empty: all.
+// A boundHook is a hook with the tools that it is about: patterns of the upstream's own names;
+// empty: all.
 type boundHook struct {
 	*hook.Hook
 
@@ -96,7 +98,8 @@ func (g *Gateway) newHooks(c *Config, private []string) (by map[string]*hooks, a
 	return by, all, nil
 }
 
-// sameServer reports whether two configurations differ in their hooks at most, which need no restart.
+// sameServer reports whether two configurations differ in their hooks at most, which need no
+// restart.
 func (c *Upstream) sameServer(o *Upstream) bool {
 	one, two := *c, *o
 	one.Hooks, two.Hooks = nil, nil
@@ -107,7 +110,7 @@ func (c *Upstream) sameServer(o *Upstream) bool {
 func (g *Gateway) newHook(h *Hook, name string, private []string) (*hook.Hook, error) {
 	o := &hook.Options{
 		Name: name, After: h.On == hookAfter, Timeout: cmp.Or(h.Timeout, hookTimeout), Open: h.OnFailure == hookAllow,
-		MaxInFlight: cmp.Or(h.MaxInFlight, hookInFlight), Logger: g.opts.Logger,
+		MaxInFlight: cmp.Or(h.MaxInFlight, hookInFlight), Logger: g.component("hook"),
 	}
 	if h.URL == "" {
 		child := &Upstream{Name: name, Command: h.Command, Env: h.Env}
@@ -120,7 +123,7 @@ func (g *Gateway) newHook(h *Hook, name string, private []string) (*hook.Hook, e
 	}
 	at := &Upstream{URL: h.URL, Headers: h.Headers}
 	at.TLS = h.TLS
-	config, err := at.tlsConfig(g.opts.Logger)
+	config, err := at.tlsConfig(g.component("hook"))
 	if err != nil {
 		return nil, fmt.Errorf("tls: %w", err)
 	}
@@ -162,8 +165,8 @@ func (w *calling) bindHooks(p *plan, source, tool string) {
 	}
 }
 
-// callHooked makes a call of a tool between the hooks before it and those after it. What is kept of results is between
-// them, so that each call is seen by all hooks.
+// callHooked makes a call of a tool between the hooks before it and those after it. What is kept of
+// results is between them, so that each call is seen by all hooks.
 func (e *endpoint) callHooked(w *calling, t *route.Target) (upstream.Result, error) {
 	if w.hooks == nil {
 		return e.callTool(w, t)
@@ -178,7 +181,8 @@ func (e *endpoint) callHooked(w *calling, t *route.Target) (upstream.Result, err
 	return w.after(r, t.Source, t.Name)
 }
 
-// before asks the hooks before a call, and has the guard decide again about arguments that they have changed.
+// before asks the hooks before a call, and has the guard decide again about arguments that they
+// have changed.
 func (e *endpoint) before(w *calling, t *route.Target) error {
 	given := jsonrpc.Raw(scan.Member(w.Params, "arguments"))
 	now := given
@@ -228,7 +232,8 @@ func (w *calling) ask(h *hook.Hook, c *hook.Call) (hook.Verdict, error) {
 	return v, refusedBy(w.Revision, h, &v)
 }
 
-// sameKind reports whether a result that a hook has changed still says that it is whole, that it asks, or that it is a task.
+// sameKind reports whether a result that a hook has changed still says that it is whole, that it
+// asks, or that it is a task.
 func sameKind(was, is jsonrpc.Raw) bool {
 	for _, name := range []string{"resultType", "task"} {
 		if string(scan.Member(was, name)) != string(scan.Member(is, name)) {
@@ -278,7 +283,8 @@ func refusedBy(rev *era.Revision, h *hook.Hook, v *hook.Verdict) error {
 	return wire
 }
 
-// hookCall is what hooks learn of a call. The session is named by a hash, since its id lets others into it.
+// hookCall is what hooks learn of a call. The session is named by a hash, since its id lets others
+// into it.
 func (w *calling) hookCall(source, tool string, rev *era.Revision, value jsonrpc.Raw) *hook.Call {
 	c := &hook.Call{Owner: w.Caller.Owner, Upstream: source, Tool: tool, Value: value}
 	if rev != nil {

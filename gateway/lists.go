@@ -104,7 +104,7 @@ func (s *server) whole(ctx context.Context, who upstream.Caller, kind string) (r
 	return all, nil
 }
 
-// listChanged is told by the upstream: "tools", "resources" or "prompts".
+// listChanged is called by the upstream: "tools", "resources" or "prompts".
 func (s *server) listChanged(kind string) {
 	p := s.g.plan.Load()
 	if p.byName[s.cfg.Name] != s {

@@ -26,7 +26,8 @@ func (c *Upstream) ownTLS() bool {
 	return c.TLS.CA != "" || c.TLS.Cert != "" || c.TLS.Key != "" || c.TLS.ServerName != ""
 }
 
-// tlsConfig returns how the server's certificate is verified, and which one the gateway has; nil: by default.
+// tlsConfig returns how the server's certificate is verified, and which one the gateway has; nil:
+// by default.
 func (c *Upstream) tlsConfig(log *slog.Logger) (*tls.Config, error) {
 	if !c.ownTLS() {
 		return nil, nil
@@ -51,8 +52,8 @@ func (c *Upstream) proxy() func(*http.Request) (*url.URL, error) {
 	return func(*http.Request) (*url.URL, error) { return u, err }
 }
 
-// network makes what connects to the server where its configuration says how. A nil client, and a nil Config, are
-// those that the transport has by default.
+// network makes what connects to the server where its configuration says how. A nil client, and a
+// nil Config, are those that the transport has by default.
 func (s *server) network(log *slog.Logger) (err error) {
 	c := s.cfg
 	if s.target == nil {
@@ -84,8 +85,8 @@ const (
 	maxForwardedValue = 4 << 10
 )
 
-// forwarded returns the headers of the caller's request that go to the server. A header that comes more than once, or
-// is too long, is refused: the server would not see what the caller has sent.
+// forwarded returns the headers of the caller's request that go to the server. A header that comes
+// more than once, or is too long, is refused: the server would not see what the caller has sent.
 func (s *server) forwarded(ctx context.Context) (http.Header, error) {
 	r := mcphttp.RequestFrom(ctx)
 	if r == nil || len(s.cfg.ForwardHeaders) == 0 {

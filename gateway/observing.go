@@ -2,18 +2,30 @@ package gateway
 
 import (
 	"context"
+	"encoding/hex"
+	"errors"
+	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway/internal/supervise"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/observe"
 )
 
-// Readings yields what the gateway measures when it is asked: the state of its servers, their children, queues and
-// calls, which the page for operators shows, too. It is an iter.Seq; see Metrics.Read of package observe/metrics.
+// Readings yields what the gateway measures when it is asked: the state of its servers, their
+// children, queues and calls, which the page for operators shows, too. It is an iter.Seq; see
+// Metrics.Read of package observe/metrics.
 func (g *Gateway) Readings(yield func(observe.Reading) bool) {
 	if !yield(observe.Reading{Name: "farcall_suspended", Value: float64(g.suspended.count())}) {
 		return
+	}
+	if g.shield != nil {
+		for r := range g.shield.Readings {
+			if !yield(r) {
+				return
+			}
+		}
 	}
 	for _, s := range g.plan.Load().order {
 		for _, r := range s.readings() {
@@ -28,6 +40,16 @@ func (g *Gateway) Readings(yield func(observe.Reading) bool) {
 // readings are those of a server, without its name.
 func (s *server) readings() (all []observe.Reading) {
 	add := func(name string, value float64) { all = append(all, observe.Reading{Name: name, Value: value}) }
+	states := func(name, now string, all []string) (of []observe.Reading) {
+		for _, state := range all {
+			r := observe.Reading{Name: name, State: state}
+			if state == now {
+				r.Value = 1
+			}
+			of = append(of, r)
+		}
+		return of
+	}
 	count := func(inFlight, connections int, calls, errors, dropped uint64) {
 		add("farcall_upstream_inflight", float64(inFlight))
 		add("farcall_upstream_connections", float64(connections))
@@ -41,15 +63,11 @@ func (s *server) readings() (all []observe.Reading) {
 		if s.held != nil {
 			now = s.held.state()
 		}
-		for _, state := range []string{
-			upstream.StateIdle, upstream.StateStarting, upstream.StateUp, upstream.StateDown, upstream.StateOpen, stateDraining, stateDisabled,
-		} {
-			r := observe.Reading{Name: "farcall_upstream_state", State: state}
-			if state == now {
-				r.Value = 1
-			}
-			all = append(all, r)
-		}
+		all = append(all, states("farcall_upstream_state", now, []string{
+			upstream.StateIdle, upstream.StateStarting, upstream.StateUp, upstream.StateDown,
+			upstream.StateOpen, stateDraining, stateDisabled,
+		})...)
+		add("farcall_breaker_state", float64(st.Breaker))
 		add("farcall_queued", float64(st.Queued))
 		add("farcall_upstream_retries_total", float64(st.Retries))
 		count(st.InFlight, st.Connections, st.Calls, st.Errors, st.Dropped)
@@ -60,9 +78,15 @@ func (s *server) readings() (all []observe.Reading) {
 	}
 	if s.children != nil {
 		st := s.children.Stats()
-		add("farcall_children", float64(st.Running))
+		all = append(all,
+			observe.Reading{Name: "farcall_children", State: "running", Value: float64(st.Running)},
+			observe.Reading{Name: "farcall_children", State: "delayed", Value: float64(st.Delayed)})
 		add("farcall_child_starts_total", float64(st.Starts))
-		add("farcall_child_restarts_total", float64(st.Restarts))
+		for cause, n := range st.Causes {
+			all = append(all, observe.Reading{
+				Name: "farcall_child_restarts_total", State: supervise.Cause(cause).String(), Value: float64(n),
+			})
+		}
 		add("farcall_child_garbage_total", float64(st.Garbage))
 	}
 	return all
@@ -84,19 +108,28 @@ func (s *server) transport() string {
 	return "memory"
 }
 
-// queued tells the observer how long a call has waited for a connection to the server. Nil: there is none.
-func (s *server) queued() func(time.Duration) {
+// waited tells the observer how long a call has waited for a connection to the server, or how long
+// a child process took to start. Nil: there is no observer, or no child process.
+func (s *server) waited(kind observe.Kind) func(time.Duration) {
 	o := s.g.rpcOptions().Observer
-	if o == nil || o.Close == nil {
+	if o == nil || o.Close == nil || kind == observe.Child && s.children == nil {
 		return nil
 	}
 	return func(took time.Duration) {
-		o.Close(observe.Lifetime{Kind: observe.Queue, Upstream: s.cfg.Name, Took: took})
+		o.Close(observe.Lifetime{Kind: kind, Upstream: s.cfg.Name, Took: took})
 	}
 }
 
-// observePiped tells the observer of a call that went by in a pipe, when it has ended. Nothing looks its method up, so
-// it is not known.
+// restarted tells the observer that a process of the server was started in place of one that had
+// ended.
+func (s *server) restarted() {
+	if o := s.g.rpcOptions().Observer; o != nil && o.Open != nil {
+		o.Open(observe.Lifetime{Kind: observe.Restart, Upstream: s.cfg.Name})
+	}
+}
+
+// observePiped tells the observer of a call that went by in a pipe, when it has ended. Nothing
+// looks its method up, so it is not known.
 func observePiped(ctx context.Context, o *observe.Observer, r *farcall.Record) {
 	if o == nil {
 		return
@@ -104,6 +137,9 @@ func observePiped(ctx context.Context, o *observe.Observer, r *farcall.Record) {
 	c := &observe.Call{
 		Transport: r.Transport, Conn: r.Conn, ID: r.ID, Method: r.Method, Began: time.Now().Add(-r.Latency),
 		Notification: r.Notification, Batch: r.Batch, Outgoing: r.Outgoing,
+	}
+	if o.Traces {
+		c.Caller = callerSpan(farcall.TraceFrom(ctx).Parent)
 	}
 	if o.Start != nil {
 		ctx = o.Start(ctx, c)
@@ -116,6 +152,23 @@ func observePiped(ctx context.Context, o *observe.Observer, r *farcall.Record) {
 	}
 }
 
+// callerSpan is the span of a traceparent, which farcall.WithTrace has checked.
+func callerSpan(parent string) (s observe.Span) {
+	parts := strings.Split(parent, "-")
+	if len(parts) < 4 {
+		return observe.Span{}
+	}
+	flags := []byte{0}
+	_, err1 := hex.Decode(s.Trace[:], []byte(parts[1]))
+	_, err2 := hex.Decode(s.ID[:], []byte(parts[2]))
+	_, err3 := hex.Decode(flags, []byte(parts[3]))
+	if errors.Join(err1, err2, err3) != nil {
+		return observe.Span{}
+	}
+	s.Sampled = flags[0]&1 != 0
+	return s
+}
+
 // observeTool tells the observer of the tool that a call is for, and of its server.
 func observeTool(ctx context.Context, name, server string) {
 	if seen := observe.From(ctx); seen != nil {
@@ -123,7 +176,8 @@ func observeTool(ctx context.Context, name, server string) {
 	}
 }
 
-// observeName tells the observer of the tool or prompt that a call is for, which is one that the gateway offers.
+// observeName tells the observer of the tool or prompt that a call is for, which is one that the
+// gateway offers.
 func (w *calling) observeName(kind, name string) {
 	switch {
 	case w.seen == nil:
@@ -134,11 +188,12 @@ func (w *calling) observeName(kind, name string) {
 	}
 }
 
-// callAt makes a call at a server while its client waits, and tells the observer what it knows of that.
+// callAt makes a call at a server while its client waits, and tells the observer what it knows of
+// that.
 func (w *calling) callAt(s *server) (upstream.Result, error) {
 	r, err := s.mcp.Call(w, &w.Call)
 	if w.seen != nil {
-		w.seen.Queued, w.seen.Attempts = w.Queued, w.Attempts
+		w.seen.Queued, w.seen.Attempts, w.seen.UpstreamRevision = w.Queued, w.Attempts, w.Spoken
 	}
 	return r, err
 }

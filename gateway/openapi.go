@@ -16,24 +16,26 @@ import (
 	"github.com/farcall-dev/farcall/mcp/openapi"
 )
 
-// An OpenAPI is an HTTP API, each of whose operations is a tool: see package mcp/openapi.
+// An OpenAPI is an HTTP API; each operation is a tool: see package mcp/openapi.
 type OpenAPI struct {
-	// Document is the path of a document, or its address: https, or http on this machine. It is fetched
-	// without credentials when the upstream is needed first.
+	// Document is the path of a document, or its address: https, or http on this machine. It is
+	// fetched without credentials when the upstream is needed first.
 	Document string
-	// Refresh is how often a document at an address is fetched again, 1 hour by default. One that cannot be
-	// fetched or read leaves the tools as they are.
+	// Refresh is how often a document at an address is fetched again, 1 hour by default. One that
+	// cannot be fetched or read leaves the tools as they are.
 	Refresh time.Duration
-	// Options say how operations become tools. BaseURL, Header, Authorizer, Client, Allow and Deny must be empty: these are the
-	// URL, Headers, Auth, TLS and Proxy, Tools.Allow and Tools.Deny of the Upstream. Timeout is that of the Upstream by default.
+	// Options say how operations become tools. BaseURL, Header, Authorizer, Client, Allow and Deny
+	// must be empty: these are the URL, Headers, Auth, TLS and Proxy, Tools.Allow and Tools.Deny of
+	// the Upstream. Timeout is that of the Upstream by default.
 	Options openapi.Options
 }
 
 // remote reports whether the document is at an address.
 func (o *OpenAPI) remote() bool { return isURL(o.Document) }
 
-// Operations reads the document of [Upstream.OpenAPI]. It returns the operations as tools, and those that are none, or not
-// wholly, with the reason. There are none when the document is at an address.
+// Operations reads the document of [Upstream.OpenAPI]. It returns the operations as tools, and
+// those that are no tools, or not wholly, with the reason. There are none when the document is at
+// an address.
 func (u *Upstream) Operations() (tools []*openapi.Tool, problems []string, err error) {
 	if u.OpenAPI == nil || u.OpenAPI.remote() {
 		return nil, nil, nil
@@ -57,7 +59,8 @@ func (u *Upstream) openAPIOptions() *openapi.Options {
 	return &o
 }
 
-// An api is the server of an upstream that is an HTTP API. The document is read when it is needed first.
+// An api is the server of an upstream that is an HTTP API. The document is read when it is needed
+// first.
 type api struct {
 	upstream *Upstream
 	client   *http.Client // nil: that of package openapi
@@ -77,7 +80,7 @@ func newAPI(u *Upstream, client *http.Client, log *slog.Logger) *api {
 	return a
 }
 
-// serve returns the server, whose document it reads when that has not been done.
+// serve returns the server. It reads the document when that has not been done.
 func (a *api) serve(ctx context.Context) (*mcp.Server, error) {
 	select {
 	case a.reading <- struct{}{}:
@@ -114,7 +117,8 @@ func (a *api) read(ctx context.Context) (*openapi.API, error) {
 	return openapi.Open(a.upstream.OpenAPI.Document, o)
 }
 
-// show puts the tools of a document in the place of those that the server has, when it is another one.
+// show puts the tools of a document in the place of those that the server has, when it is another
+// one.
 func (a *api) show(doc *openapi.API) {
 	was := a.now
 	if was != nil && was.Digest() == doc.Digest() {
@@ -175,7 +179,8 @@ func (a *api) close() {
 // authKey is that of the authorizer of the connection that a call came over.
 type authKey struct{}
 
-// authorizedBy are the options of a connection whose calls have the credentials of an authorizer, which may be nil.
+// authorizedBy are the options of a connection with calls that have the credentials of an
+// authorizer, which may be nil.
 func authorizedBy(auth mcphttp.Authorizer) *farcall.Options {
 	return &farcall.Options{ConnContext: func(ctx context.Context) context.Context { return context.WithValue(ctx, authKey{}, auth) }}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// methodAdmin is how changes of the gateway are named to policies: gateway/admin CHANGE, gateway/admin UPSTREAM/CHANGE.
+// methodAdmin is how changes of the gateway are named to policies: gateway/admin CHANGE,
+// gateway/admin UPSTREAM/CHANGE.
 const methodAdmin = "gateway/admin"
 
 // An operator is what the API for operators does with the gateway, and who may.
@@ -116,10 +117,10 @@ func (o operator) log(r *http.Request, c *control.Change, err error) {
 		attrs = append(attrs, "params", string(c.Params[:min(len(c.Params), maxLogged)]))
 	}
 	if err != nil {
-		o.g.opts.Logger.Warn("a change of the gateway was refused or failed", append(attrs, "error", err)...)
+		o.g.log.Warn("a change of the gateway was refused or failed", append(attrs, "error", err)...)
 		return
 	}
-	o.g.opts.Logger.Info("an operator has changed the gateway", attrs...)
+	o.g.log.Info("an operator has changed the gateway", attrs...)
 }
 
 // outcome is the error of a change for the audit.
@@ -164,7 +165,8 @@ func (o operator) Overview(ctx context.Context) *control.Overview {
 	return v
 }
 
-// The states of an upstream that takes no calls until it is enabled: calls from before go on, or none does.
+// The states of an upstream that takes no calls until it is enabled: calls from before go on, or
+// none does.
 const (
 	stateDraining = "draining"
 	stateDisabled = "disabled"
@@ -193,7 +195,8 @@ func (o operator) Upstream(_ context.Context, name string) (*control.UpstreamDet
 	return o.upstream(p, c), nil
 }
 
-// configured returns an upstream of the configuration. The error is a problem that names the likeliest others.
+// configured returns an upstream of the configuration. The error is a problem that names the
+// likeliest others.
 func (p *plan) configured(name string) (*Upstream, error) {
 	names := namesOf(p.config.Upstreams)
 	if i := slices.IndexFunc(p.config.Upstreams, func(u *Upstream) bool { return u.Name == name }); i >= 0 {
@@ -222,7 +225,7 @@ func (o operator) upstream(p *plan, c *Upstream) *control.UpstreamDetails {
 	st := s.status(p)
 	u := control.Upstream{
 		Name: st.Name, State: st.State, Since: st.Since, Target: st.Target, Profile: st.Profile, Lifetime: st.Lifetime, Server: st.Server, Revision: st.Revision,
-		Connections: st.Lanes, Processes: st.Children, Restarts: st.Restarts, InFlight: st.InFlight, Queued: st.Queued, Calls: st.Calls, Errors: st.Errors,
+		Connections: st.Connections, Processes: st.Children, Restarts: st.Restarts, InFlight: st.InFlight, Queued: st.Queued, Calls: st.Calls, Errors: st.Errors,
 		P50: st.P50.Seconds() * 1000, P99: st.P99.Seconds() * 1000, LastError: st.LastError,
 	}
 	if s.held != nil {

@@ -47,7 +47,8 @@ func callText(c *guard.Call) string {
 	return c.Method + " " + c.Upstream + "/" + c.Name
 }
 
-// asked returns the principal that a question is about. Only callers with a permission ask about others.
+// asked returns the principal that a question is about. Only callers with a permission ask about
+// others.
 func (o operator) asked(ctx context.Context, p *plan, q *control.Question) (*guard.Principal, error) {
 	self := guard.From(ctx)
 	if q.As == "" && len(q.Roles) == 0 {
@@ -65,7 +66,8 @@ func (o operator) asked(ctx context.Context, p *plan, q *control.Question) (*gua
 	return who, err
 }
 
-// principalNamed returns the principal of an id. One that the configuration does not name is a user of an issuer, whose roles are given.
+// principalNamed returns the principal of an id. One that the configuration does not name is a user
+// of an issuer; the roles are given.
 func principalNamed(c *guard.Config, id string, described bool) (*guard.Principal, error) {
 	const anonymous = "anonymous"
 	ids := []string{anonymous}

@@ -3,51 +3,39 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/farcall-dev/farcall/gateway/internal/control"
+	"github.com/farcall-dev/farcall/observe/levels"
 )
-
-// logLevels are the levels of the log by their names.
-var logLevels = []struct {
-	name  string
-	level slog.Level
-}{{"debug", slog.LevelDebug}, {"info", slog.LevelInfo}, {"warn", slog.LevelWarn}, {"error", slog.LevelError}}
 
 // LogLevel implements control.Backend.
 func (o operator) LogLevel(context.Context) (*control.LogLevel, error) {
-	at := o.g.opts.LogLevel
+	at := o.g.opts.LogLevels
 	if at == nil {
-		return nil, control.NewProblem(http.StatusNotImplemented, "the level of this log is fixed: the program that embeds the gateway sets Options.LogLevel, and farcall needs a log")
+		return nil, control.NewProblem(http.StatusNotImplemented, "the level of this log is fixed: the program that embeds the gateway sets Options.LogLevels, and farcall needs a log")
 	}
-	name := "debug"
-	for _, l := range logLevels {
-		if at.Level() >= l.level {
-			name = l.name
-		}
-	}
-	return &control.LogLevel{Level: name}, nil
+	base, own := at.Get()
+	return &control.LogLevel{Level: base, Components: own}, nil
 }
 
-// SetLogLevel implements control.Backend.
+// SetLogLevel implements control.Backend. All of it is set, or nothing.
 func (o operator) SetLogLevel(ctx context.Context, to *control.LogLevel) (*control.LogLevel, error) {
 	if _, err := o.LogLevel(ctx); err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, l := range logLevels {
-		if l.name == to.Level {
-			o.g.opts.LogLevel.Set(l.level)
-			return to, nil
-		}
-		names = append(names, l.name)
+	if to.Level == "" && len(to.Components) == 0 {
+		return nil, control.NewProblem(http.StatusUnprocessableEntity, "neither level nor components is given: there is nothing to set")
 	}
-	p := control.NewProblem(http.StatusUnprocessableEntity, fmt.Sprintf("there is no level %.100q: use %s", to.Level, strings.Join(names, ", ")))
-	p.Candidates = names
+	err := o.g.opts.LogLevels.Apply(to.Level, to.Components)
+	if err == nil {
+		return o.LogLevel(ctx)
+	}
+	p := control.NewProblem(http.StatusUnprocessableEntity, err.Error())
+	if e, ok := errors.AsType[*levels.Error](err); ok {
+		p.Candidates = e.Candidates
+	}
 	return nil, p
 }
 
@@ -68,4 +56,16 @@ func (o operator) Reload(context.Context) (*control.Reloaded, error) {
 		}
 	}
 	return nil, p
+}
+
+// Dump implements control.Backend.
+func (o operator) Dump(context.Context) (*control.Dumped, error) {
+	if o.g.opts.Dump == nil {
+		return nil, control.NewProblem(http.StatusNotImplemented, "this gateway has no flight recorder: remove 'recorder: off' from its configuration")
+	}
+	path, err := o.g.opts.Dump("operator")
+	if err != nil {
+		return nil, control.NewProblem(http.StatusInternalServerError, "the flight recorder could not be written: "+err.Error())
+	}
+	return &control.Dumped{File: path}, nil
 }

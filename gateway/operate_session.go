@@ -71,7 +71,8 @@ func (operator) shown(e *endpoint, s *mcp.Session) control.Session {
 	}
 }
 
-// Sessions implements control.Backend: it has all sessions for a caller with the permission, and otherwise those of the same principal.
+// Sessions implements control.Backend: it has all sessions for a caller with the permission, and
+// otherwise those of the same principal.
 func (o operator) Sessions(ctx context.Context) *control.Sessions {
 	mine := guard.From(ctx).Owner()
 	found := &control.Sessions{

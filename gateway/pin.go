@@ -17,12 +17,12 @@ import (
 var pinnedLists = []string{pin.Tools, pin.Prompts, pin.Resources, pin.Templates}
 
 // Pin compares what all servers say about themselves, and their tools, prompts, resources and
-// templates, with those of the file at path, which is a farcall.lock, and returns what has
-// changed, to be read by a person: "" when nothing has. With accept it writes the file, also
-// when there was none, or one of version 1. Then what servers have that are not in the
-// configuration stays pinned, unless that was loaded from a file: they have been taken out of
-// it. count is the number of definitions. It fails when a server cannot be asked. Upstreams to which each principal
-// signs in are left out.
+// templates, with those of the file at path, which is a farcall.lock, and returns what has changed,
+// to be read by a person: "" when nothing has. With accept it writes the file, also when there was
+// none, or one of version 1. Then what servers have that are not in the configuration stays pinned,
+// unless that was loaded from a file: they have been taken out of it. count is the number of
+// definitions. It fails when a server cannot be asked. Upstreams to which each principal signs in
+// are left out.
 func (g *Gateway) Pin(ctx context.Context, path string, accept bool) (changes string, count int, err error) {
 	lock, err := pin.Load(path)
 	if errors.Is(err, fs.ErrNotExist) && accept {
@@ -80,8 +80,8 @@ func (s *server) everything(ctx context.Context) (map[string][]jsonrpc.Raw, erro
 	return all, nil
 }
 
-// Pinned returns the definitions of the tools that the lock file has, by upstream, as JSON. Without a lock file there
-// are none.
+// Pinned returns the definitions of the tools that the lock file has, by upstream, as JSON. Without
+// a lock file there are none.
 func (c *Config) Pinned() (map[string][]jsonrpc.Raw, error) {
 	if c.Lock == "" {
 		return nil, nil //nolint:nilnil // there are none

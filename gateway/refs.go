@@ -28,8 +28,8 @@ func (u *Upstream) refs() refs.Server {
 	return refs.Server{Name: u.Name, Label: label, Web: u.Web == webQualified, Opaque: u.Arguments == argumentsOpaque}
 }
 
-// refs returns what qualifies the references in the messages of a server at this address; nil: they stay as
-// they are.
+// refs returns what qualifies the references in the messages of a server at this address; nil: they
+// stay as they are.
 func (e *endpoint) refs(source string) *refs.Server {
 	view, _ := e.servers()
 	if r, qualified := view.Refs(source); qualified {
@@ -38,9 +38,9 @@ func (e *endpoint) refs(source string) *refs.Server {
 	return nil
 }
 
-// address gives the params of a call the form of the server that the call is for: its references, and in a
-// member, unless that is "", the name of the target. It comes before the guard, which decides about what the
-// server gets.
+// address gives the params of a call the form of the server that the call is for: its references,
+// and in a member, unless that is "", the name of the target. It comes before the guard, which
+// decides about what the server gets.
 func (e *endpoint) address(w *calling, t *route.Target, member string) {
 	w.refs = e.refs(t.Source)
 	w.Params = w.refs.Up(refs.Params, w.Method, w.Params)
@@ -88,7 +88,7 @@ func downError(s *refs.Server, method string, err error) error {
 // asker is a function that asks the client of a call: see asking.
 type asker func(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error)
 
-// askingOf is ask, whose questions are a server's, and are shown with qualified references.
+// askingOf is ask for the questions of a server, shown with qualified references.
 func askingOf(s *refs.Server, ask asker) asker {
 	if s == nil {
 		return ask
@@ -102,8 +102,8 @@ func askingOf(s *refs.Server, ask asker) asker {
 	}
 }
 
-// choose returns the target of a name without a qualifier that several servers have: the only one of those that the
-// caller may use, or an error that names them.
+// choose returns the target of a name without a qualifier that several servers have: the only one
+// of those that the caller may use, or an error that names them.
 func (e *endpoint) choose(ctx context.Context, several *route.AmbiguousError) (route.Target, bool, error) {
 	left := *several
 	left.Candidates = nil

@@ -24,8 +24,8 @@ const (
 	maxResult  = 1 << 20
 )
 
-// results has those of the tools of one server that only read and are idempotent, for a time. A call of any other tool of the
-// server makes all of them old.
+// results has those of the tools of one server that only read and are idempotent, for a time. A
+// call of any other tool of the server makes all of them old.
 type results struct {
 	ttl    time.Duration
 	public bool // what one owner has got, others get who look the same to the server
@@ -99,7 +99,8 @@ func onlyReads(tool jsonrpc.Raw) bool {
 	return string(scan.Member(hints, "readOnlyHint")) == "true" && string(scan.Member(hints, "idempotentHint")) == "true"
 }
 
-// keyOfCall makes a key of a call. Members of _meta count but those of the protocol and of traces, which differ in each call.
+// keyOfCall makes a key of a call. Members of _meta count but those of the protocol and of traces,
+// which differ in each call.
 func keyOfCall(scope, tool string, params jsonrpc.Raw, header map[string][]string) (k resultKey) {
 	h := sha256.New()
 	addParts(h, []byte(scope), []byte(tool), scan.Member(params, "arguments"))
@@ -143,7 +144,8 @@ func (c *results) get(k resultKey) (r upstream.Result, ok bool) {
 	return kept.Result, true
 }
 
-// put keeps a result, unless it is an error or no result yet, or something was written since its call began.
+// put keeps a result, unless it is an error or no result yet, or something was written since its
+// call began.
 func (c *results) put(o owner.Key, k resultKey, writes uint64, r upstream.Result) {
 	kind := scan.Member(r.Raw, "resultType")
 	if len(r.Raw) > maxResult || scan.Member(r.Raw, "task") != nil || string(scan.Member(r.Raw, "isError")) == "true" ||

@@ -12,8 +12,9 @@ import (
 )
 
 // Private are the files and directories of the gateway that hold secrets or evidence: the
-// configuration and what it refers to, the audit, locks, stored tasks, keys and tokens. No command that
-// [Options.Sandbox] starts can read them, unless its sandbox names the file itself or is "none".
+// configuration and what it refers to, the audit, locks, stored tasks, keys and tokens. No command
+// that [Options.Sandbox] starts can read them, unless its sandbox names the file itself or is
+// "none".
 func (c *Config) Private() []string {
 	out := slices.Clone(c.files)
 	if c.Guard != nil {
@@ -23,14 +24,12 @@ func (c *Config) Private() []string {
 			}
 		}
 	}
-	if c.Tasks.Dir != "" {
-		out = append(out, c.Tasks.Dir)
-	}
-	if c.SignIn.Dir != "" {
-		out = append(out, c.SignIn.Dir)
-	}
-	if c.TLS.Key != "" {
-		out = append(out, c.TLS.Key)
+	for _, path := range []string{
+		c.Capture.File, c.Capture.Dumps, c.Tasks.Dir, c.Cluster.Dir, c.SignIn.Dir, c.TLS.Key,
+	} {
+		if path != "" {
+			out = append(out, path)
+		}
 	}
 	for _, u := range c.Upstreams {
 		if u.TLS.Key != "" && !slices.Contains(out, u.TLS.Key) {
@@ -60,9 +59,9 @@ func absolute(files []string) []string {
 	return out
 }
 
-// confined is the command that runs the upstream's in its sandbox, or, if it has none, without a way
-// to read the gateway: see [sandbox.Rules]. The launcher hands the environment on, where secrets may
-// be: none is on its command line.
+// confined is the command that runs the upstream's in its sandbox, or, if it has none, without a
+// way to read the gateway: see [sandbox.Rules]. The launcher hands the environment on, where
+// secrets may be: none is on its command line.
 func (c *Upstream) confined(launcher, private []string, never func() []string) ([]string, error) {
 	switch {
 	case c.Sandbox == nil && (len(launcher) == 0 || runtime.GOOS != "linux" || len(private) == 0 && os.Geteuid() != 0):
@@ -95,8 +94,9 @@ func (s *Sandbox) rules(private []string) *sandbox.Rules {
 	}
 }
 
-// Loose returns those of some private files that a command of the upstream reads when something replaces them while
-// it runs, because they are in a directory with other files, or in its working directory.
+// Loose returns those of some private files that a command of the upstream reads when something
+// replaces them while it runs, because they are in a directory with other files, or in its working
+// directory.
 func (c *Upstream) Loose(private []string) []string {
 	dir := cmp.Or(c.Cwd, ".")
 	switch {

@@ -25,6 +25,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/observe"
 	"github.com/farcall-dev/farcall/stream"
 )
 
@@ -75,7 +76,7 @@ type server struct {
 func (g *Gateway) newServer(c *Upstream, private []string, size int, h *held) (*server, error) {
 	s := &server{g: g, cfg: c, private: private, held: h, results: newResults(c), budget: budget.Named(g.budget(), "upstream "+c.Name)}
 	s.telling.do = func(kind string) { g.tellListChanged(c.Name, kind) }
-	log := g.opts.Logger.With("upstream", c.Name)
+	log := g.component("upstream").With("upstream", c.Name)
 	if len(c.Command) > 0 {
 		command, err := c.confined(g.opts.Sandbox, private, nil)
 		if err != nil {
@@ -89,8 +90,8 @@ func (g *Gateway) newServer(c *Upstream, private []string, size int, h *held) (*
 			Path: command[0], Late: late, Name: filepath.Base(c.Command[0]), Env: c.Environ(os.Environ()), Dir: c.Cwd,
 			Framing: c.framing(), MaxMessage: int(c.MaxMessage), FrameTimeout: c.FrameTimeout, Budget: s.budget,
 		}, &supervise.Options{
-			Name: c.Name, Logger: log, Guard: g.guard,
-			MinDelay: c.Restart.Min, MaxDelay: c.Restart.Max, Never: c.Restart.Never,
+			Name: c.Name, Logger: g.component("child").With("upstream", c.Name), Guard: g.guard,
+			MinDelay: c.Restart.Min, MaxDelay: c.Restart.Max, Never: c.Restart.Never, OnRestart: s.restarted,
 		})
 	}
 	var err error
@@ -137,7 +138,8 @@ func (s *server) speakMCP(log *slog.Logger, size int) {
 		Asks:          s.g.asking.has(c),
 		OnAsks:        func() { s.g.asking.add(c) },
 		OnWarning:     func(err error) { log.Warn(err.Error()) },
-		OnQueued:      s.queued(),
+		OnQueued:      s.waited(observe.Queue),
+		OnStarted:     s.waited(observe.Child),
 		Explain:       explain,
 		CallersFault:  callersFault,
 		Plain:         s.g.plain,
@@ -199,7 +201,7 @@ func (s *server) dial(ctx context.Context, o *mcp.ClientOptions) (*mcp.Client, e
 	c := s.cfg
 	o.Name, o.Version = "farcall", s.g.opts.Version
 	o.Era = c.Era
-	rpc := farcall.Options{Logger: s.g.opts.Logger, Budget: s.budget, Transport: s.transport(), Observer: s.observer()}
+	rpc := farcall.Options{Logger: s.g.component("upstream"), Budget: s.budget, Transport: s.transport(), Observer: s.observer()}
 	o.RPC = &rpc
 	if s.children != nil {
 		t, err := s.children.Start(ctx)
@@ -237,7 +239,7 @@ func (s *server) inside(server *mcp.Server, o *farcall.Options) farcall.Transpor
 	mine, theirs := farcall.Pipe()
 	s.serving.Go(func() {
 		if err := mcp.Serve(context.Background(), server, theirs, o); err != nil { //nolint:forbidigo // it ends with the connection
-			s.g.opts.Logger.Warn("a connection in memory has failed", "upstream", s.cfg.Name, "error", err)
+			s.g.log.Warn("a connection in memory has failed", "upstream", s.cfg.Name, "error", err)
 		}
 	})
 	return mine
@@ -255,9 +257,7 @@ func (s *server) speakRaw(log *slog.Logger) error {
 	c := s.cfg
 	o := &raw.Options{
 		Name: c.Name, Timeout: c.Timeout, MaxMessage: int(c.MaxMessage), MaxInFlight: c.MaxInFlight, Budget: s.budget, Explain: explain, Plain: s.g.plain, Logger: log,
-	}
-	if g := s.g.opts.RPC; g != nil && (g.OnRecord != nil || g.Observer != nil) {
-		o.OnRecord = recordPiped
+		OnRecord: recordPiped,
 	}
 	if c.Profile == profileRaw {
 		o.Lifetime = c.Lifetime
@@ -309,7 +309,7 @@ func (s *server) close(ctx context.Context) {
 	}
 	if s.alone != nil {
 		s.telling.end()
-		s.alone.Close() // nobody waits for its lists any more
+		s.alone.Close() // no caller waits for its lists any more
 	}
 	var wg sync.WaitGroup
 	if s.mcp != nil {

@@ -2,11 +2,11 @@ package gateway
 
 import "github.com/farcall-dev/farcall/mcp/host"
 
-// Servers returns the upstreams as servers for package mcp/host, so that a program that embeds a model reads
-// the files that [Load] reads: the mcpServers of a desktop client above all. What is about sharing an
-// upstream among clients (lifetime, pool, queues, namespace …) has no meaning there and is left out.
-// What would no longer protect or show what the file says is a *[ConfigError]: a guard, a sandbox,
-// auth, and filters but allow and deny of tools.
+// Servers returns the upstreams as servers for package mcp/host, so that a program that embeds a
+// model reads the files that [Load] reads: the mcpServers of a desktop client above all. What is
+// about sharing an upstream among clients (lifetime, pool, queues, namespace …) has no meaning
+// there and is left out. What would no longer protect or show what the file says is a
+// *[ConfigError]: a guard, a sandbox, auth, and filters but allow and deny of tools.
 func (c *Config) Servers() ([]host.Server, error) {
 	bad := &ConfigError{}
 	if len(c.files) > 0 {

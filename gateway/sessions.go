@@ -44,7 +44,7 @@ func (s *Sessions) mode() string {
 // equal reports whether both say the same.
 func (s *Sessions) equal(o *Sessions) bool { return reflect.DeepEqual(s, o) }
 
-// keysOf returns the keys for an endpoint: a session of one is none of another.
+// keysOf returns the keys for an endpoint: a session of one is invalid at another.
 func (s *Sessions) keysOf(endpoint string) ([][]byte, error) {
 	var keys [][]byte
 	for i, text := range s.Keys {

@@ -47,6 +47,11 @@ func (g *Gateway) newShield(c *Config) error {
 	if o.Observer == nil {
 		o.Observer = g.rpcOptions().Observer
 	}
+	if g.node != nil {
+		o.Shared, o.Secret = g.opts.Shared, g.node.Secret("nonces of DPoP")
+		size := c.Cluster.Nodes()
+		o.Nodes = func() int { return max(size, g.node.Most()) }
+	}
 	is, err := guard.New(c.Guard, &o)
 	if err != nil {
 		return err
@@ -63,8 +68,8 @@ func (g *Gateway) Listener(l net.Listener) net.Listener {
 	return g.shield.Listener(l)
 }
 
-// MaxMessage bounds the messages of a connection in bytes, where the guard of the configuration knows nobody at its other
-// end. 0: there is no other bound than that of the transport.
+// MaxMessage bounds the messages of a connection in bytes, while the guard knows no principal at
+// its other end. 0: there is no other bound than that of the transport.
 func (g *Gateway) MaxMessage(ctx context.Context, c *guard.Conn) int {
 	if g.shield == nil {
 		return 0
@@ -72,7 +77,8 @@ func (g *Gateway) MaxMessage(ctx context.Context, c *guard.Conn) int {
 	return g.shield.MaxMessage(ctx, c)
 }
 
-// Budget returns the part of the gateway's budget for the large frames of a connection: see guard.Guard.
+// Budget returns the part of the gateway's budget for the large frames of a connection: see
+// guard.Guard.
 func (g *Gateway) Budget(c *guard.Conn) *farcall.Budget {
 	if g.shield == nil {
 		return budget.Connection(g.budget(), c, c.Remote)
@@ -99,7 +105,7 @@ func (s *shield) end() error {
 	return s.Close()
 }
 
-// web lets requests pass whose sender is known.
+// web lets requests pass with a sender that is known.
 func (s *shield) web(h http.Handler) http.Handler {
 	if s == nil {
 		return h
@@ -115,8 +121,8 @@ func (s *shield) interceptors(conn *guard.Conn, rest []farcall.Interceptor) []fa
 	return append([]farcall.Interceptor{s.Identify(conn), s.admitted}, rest...)
 }
 
-// admitted asks about what the front answers by itself, and about those whom nobody knows; the rest
-// is asked about once it is known which server it is for.
+// admitted asks about what the front answers on its own, and about unauthenticated callers; the
+// rest is asked about once it is known which server it is for.
 func (s *shield) admitted(next farcall.Handler) farcall.Handler {
 	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
 		modern := scan.Member(scan.Member(req.Params, "_meta"), spec.MetaProtocolVersion) != nil
@@ -135,8 +141,8 @@ func (s *shield) admitted(next farcall.Handler) farcall.Handler {
 	})
 }
 
-// known reports whether the front handles a method by itself. A subscription to resources is asked about
-// for each of them, by Watch.
+// known reports whether the front handles a method on its own. A subscription to resources is asked
+// about for each of them, by Watch.
 func known(method string) bool {
 	switch method {
 	case spec.MethodInitialize, spec.MethodPing, spec.MethodServerDiscover, spec.MethodLoggingSetLevel, spec.MethodSubscriptionsListen,
@@ -153,8 +159,8 @@ func ofProtocol(method string) bool {
 	return strings.HasPrefix(method, "notifications/") && known(method)
 }
 
-// begin asks whether a call may proceed. done is to be called with its result or error, errPanicked if it does
-// not return.
+// begin asks whether a call may proceed. done is to be called with its result or error, errPanicked
+// if it does not return.
 func (s *shield) begin(ctx context.Context, rev *era.Revision, c *guard.Call) (done func(jsonrpc.Raw, error), err error) {
 	if s == nil {
 		return func(jsonrpc.Raw, error) {}, nil
@@ -210,19 +216,26 @@ func about(w *calling, t *route.Target) *guard.Call {
 	return c
 }
 
-// missing asks about what nobody has: it counts as other calls do, and tells those who may not call it no more than
-// of what is there. Its error is that, or err.
+// missing asks about what no server has: it counts as other calls do, and tells those who may not
+// call it no more than of what is there. Its error is that, or err.
 func (s *shield) missing(w *calling, name string, err error) error {
+	return s.missingThen(w, name, func() error { return err })
+}
+
+// missingThen is missing with an error that is only made for those that may know it: a refused
+// caller must not learn from the time of the answer that there is no such thing.
+func (s *shield) missingThen(w *calling, name string, explain func() error) error {
 	done, refused := s.begin(w, w.Revision, &guard.Call{Method: w.Method, Name: name, Params: w.Params})
 	if refused != nil {
 		return refused
 	}
+	err := explain()
 	done(nil, err)
 	return err
 }
 
-// unsigned returns params without the signature, which was checked, and is not of what the server gets: names
-// and _meta are other ones there.
+// unsigned returns params without the signature, which was checked, and is not of what the server
+// gets: names and _meta are other ones there.
 func (s *shield) unsigned(params jsonrpc.Raw) jsonrpc.Raw {
 	if s == nil || !bytes.Contains(params, []byte(signature)) {
 		return params
@@ -256,7 +269,7 @@ func (s *shield) admits(ctx context.Context, upstream, method string, params jso
 	return s == nil || s.Visible(ctx, &guard.Call{Method: methodRPC, Upstream: upstream, Name: method, Params: params, Arguments: params})
 }
 
-// stays reports whether somebody may still watch a resource.
+// stays reports whether a caller may still watch a resource.
 func (s *shield) stays(ctx context.Context, upstream, uri string) bool {
 	return s == nil || s.Visible(ctx, &guard.Call{Method: spec.MethodResourcesRead, Upstream: upstream, Name: uri})
 }

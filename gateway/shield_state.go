@@ -12,10 +12,10 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// A seal binds the request state of a modern server to that server: after a reload the name of a tool may lead to
-// another one. With a guard it is bound to the caller, too: to the server all callers are the gateway. What
-// is bound is a MAC, a dot and the server's own. Without a guard the key is empty, so that
-// a state outlives the process: a client could as well make one up.
+// A seal binds the request state of a modern server to that server: after a reload the name of a
+// tool may lead to another one. With a guard it is bound to the caller, too: to the server all
+// callers are the gateway. What is bound is a MAC, a dot and the server's own. Without a guard the
+// key is empty, so that a state outlives the process: a client could as well make one up.
 type seal struct{ key []byte }
 
 func newSeal(guarded bool) *seal {

@@ -26,11 +26,13 @@ import (
 )
 
 const (
-	// signInTool is what is listed of an upstream in place of its tools for a principal who has to sign in.
+	// signInTool is what is listed of an upstream in place of its tools for a principal who has to
+	// sign in.
 	signInTool = "sign_in"
 	// signInKey names the question among the input requests of a call.
 	signInKey = "farcall.dev/sign-in"
-	// signInWait is how long a call waits for a user who has agreed to sign in. Clients wait for a minute.
+	// signInWait is how long a call waits for a user who has agreed to sign in. Clients wait for a
+	// minute.
 	signInWait = 45 * time.Second
 )
 
@@ -67,7 +69,7 @@ func (g *Gateway) newSignIns(c *Config) error {
 		return err
 	}
 	g.signIns = signin.New(&signin.Options{
-		Store: store, URL: c.SignIn.URL, Name: c.name(), Bound: c.SignIn.Browser == browserPrincipal,
+		Store: store, URL: c.SignIn.URL, Name: c.name(), Bound: c.bindsBrowsers(),
 		Find: func(name string) *signin.Upstream {
 			if s := g.plan.Load().byName[name]; s != nil {
 				return s.signIn
@@ -82,12 +84,13 @@ func (g *Gateway) newSignIns(c *Config) error {
 			}
 			return all
 		},
-		OnChange: g.signInChanged, Logger: g.opts.Logger,
+		OnChange: g.signInChanged, Logger: g.component("signin"),
 	})
 	return nil
 }
 
-// sameSignIn reports whether a configuration lets principals sign in as it was when the gateway was started.
+// sameSignIn reports whether a configuration lets principals sign in as it was when the gateway was
+// started.
 func (g *Gateway) sameSignIn(c *Config) bool { return reflect.DeepEqual(g.signing, c.SignIn) }
 
 // signInChanged lets clients know that an upstream shows something else to an owner.
@@ -120,8 +123,8 @@ func (s *server) newSignIn() (err error) {
 	return nil
 }
 
-// ownToken adds the token of the principal that a request is made for. There is one for each connection, which
-// belongs to one principal.
+// ownToken adds the token of the principal that a request is made for. There is one for each
+// connection, which belongs to one principal.
 type ownToken struct {
 	signIn *signin.Upstream
 	owner  atomic.Pointer[string] // of the connection; nil before the first request
@@ -185,12 +188,14 @@ func (s *server) wantsSignIn(ctx context.Context) (bool, error) {
 	return !ready, nil
 }
 
-// callersFault reports whether a connection could not be started because of the caller, which says nothing of the upstream.
+// callersFault reports whether a connection could not be started because of the caller, which says
+// nothing of the upstream.
 func callersFault(err error) bool {
 	return errors.Is(err, signin.ErrCaller)
 }
 
-// unsigned describes the upstream to a principal that has to sign in. Nil: it has signed in, or does not have to.
+// unsigned describes the upstream to a principal that has to sign in. Nil: it has signed in, or
+// does not have to.
 func (s *server) unsigned(ctx context.Context) (*mcp.ServerInfo, error) {
 	if wants, err := s.wantsSignIn(ctx); !wants || err != nil {
 		return nil, err
@@ -239,11 +244,13 @@ func toolText(text string, failed bool) upstream.Result {
 	return r
 }
 
-// letSignIn lets the principal of a call sign in to the upstream, if it has to: its client is asked to open a page, or gets
-// an error with the address. The call goes on when there is neither an answer nor an error.
+// letSignIn lets the principal of a call sign in to the upstream, if it has to: its client is asked
+// to open a page, or gets an error with the address. The call goes on when there is neither an
+// answer nor an error.
 //
-// A client of 2026-07-28 is asked in a round of the call, and the next one waits for a while. One of 2025-11-25 gets the
-// error of that revision, and a notification when the user has signed in. Any other client gets a text.
+// A client of 2026-07-28 is asked in a round of the call, and the next one waits for a while. One
+// of 2025-11-25 gets the error of that revision, and a notification when the user has signed in.
+// Any other client gets a text.
 func (e *endpoint) letSignIn(w *calling, s *server) (answer *upstream.Result, err error) {
 	if s.signIn == nil || s.held != nil {
 		return nil, nil
@@ -314,12 +321,14 @@ func (e *endpoint) wantSignIn(w *calling, s *server) (*upstream.Result, error) {
 
 func signInText(name string) string { return "You have to sign in to " + name + " first" }
 
-// mayAsk reports whether clients may be asked during a method (2026-07-28 basic/patterns/mrtr, "Supported Requests").
+// mayAsk reports whether clients may be asked during a method (2026-07-28 basic/patterns/mrtr,
+// "Supported Requests").
 func mayAsk(method string) bool {
 	return method == spec.MethodToolsCall || method == spec.MethodPromptsGet || method == spec.MethodResourcesRead
 }
 
-// refusedSignIn is the answer of a call whose principal has not signed in: one of a tool is for its model to read.
+// refusedSignIn is the answer of a call with a principal that has not signed in: one of a tool is
+// for its model to read.
 func refusedSignIn(w *calling, text string) (*upstream.Result, error) {
 	if w.Method == spec.MethodToolsCall {
 		r := toolText(text, true)
@@ -357,7 +366,8 @@ func (e *endpoint) askSignIn(w *calling, s *server, url string) (action string, 
 	return answer.Action, err
 }
 
-// waitSignIn waits until a principal who has agreed to has signed in, and reports whether that is so.
+// waitSignIn waits until a principal who has agreed to has signed in, and reports whether that is
+// so.
 func (s *server) waitSignIn(ctx context.Context, who signin.Who) bool {
 	ctx, cancel := context.WithTimeout(ctx, signInWait)
 	defer cancel()
@@ -365,7 +375,8 @@ func (s *server) waitSignIn(ctx context.Context, who signin.Who) bool {
 	return s.signIn.Wait(ctx, who) == nil
 }
 
-// completing returns what tells the session of a call that its user has signed in, nil where there is no such message.
+// completing returns what tells the session of a call that its user has signed in, nil where there
+// is no such message.
 func (e *endpoint) completing(w *calling) func(ctx context.Context, url string) {
 	if !w.Revision.ElicitationComplete || w.client.Session == "" {
 		return nil
@@ -388,8 +399,8 @@ func orNone(r *upstream.Result) upstream.Result {
 	return *r
 }
 
-// signsInto returns the server that the caller has to sign in to before it is known whether it has something of that name, and
-// its own name of that. Nil: there is none.
+// signsInto returns the server that the caller has to sign in to before it is known whether it has
+// something of that name, and its own name of that. Nil: there is none.
 func (e *endpoint) signsInto(ctx context.Context, kind, name string) (s *server, own string) {
 	_, servers := e.servers()
 	for _, s := range servers {
@@ -417,7 +428,8 @@ func (e *endpoint) signsInto(ctx context.Context, kind, name string) (s *server,
 	return nil, ""
 }
 
-// signInFirst makes a call of something of an upstream whose lists are not known before the caller has signed in.
+// signInFirst makes a call of something of an upstream with lists that are not known before the
+// caller has signed in.
 func (e *endpoint) signInFirst(w *calling, s *server, own string, again func() (upstream.Result, error)) (r upstream.Result, err error) {
 	done, err := e.g.shield.begin(w, w.Revision, &guard.Call{Method: w.Method, Upstream: s.cfg.Name, Name: own, Params: w.Params})
 	if err != nil {

@@ -11,11 +11,12 @@ import (
 	"github.com/farcall-dev/farcall/internal/owner"
 )
 
-// SignOut ends the sign-ins of principals to upstreams that choose selects: their tokens are revoked at the authorization
-// servers, where these offer that, and removed from Config.SignIn.Dir. A gateway that uses the directory notices with the next
-// call. choose is called with the name of each principal and of an upstream, in the order of both; one that returns
-// false always lists them. SignOut returns how many have ended. Its error tells of those that have not, or were not revoked, and of records
-// that cannot be read.
+// SignOut ends the sign-ins of principals to upstreams that choose selects: their tokens are
+// revoked at the authorization servers, where these offer that, and removed from Config.SignIn.Dir.
+// A gateway that uses the directory notices with the next call. choose is called with the name of
+// each principal and of an upstream, in the order of both; one that returns false always lists
+// them. SignOut returns how many have ended. Its error tells of those that have not, or were not
+// revoked, and of records that cannot be read.
 func (c *Config) SignOut(ctx context.Context, choose func(principal, upstream string) bool) (ended int, err error) {
 	if c.SignIn.Dir == "" {
 		return 0, errors.New("gateway: sign_in has no dir: the tokens are in the memory of the gateway, and end with it")
@@ -68,7 +69,8 @@ func signOutOf(ctx context.Context, store *signin.Store, u *signin.Upstream, e *
 	return u.SignOut(ctx, signin.Who{Owner: e.Owner, Name: e.Principal})
 }
 
-// revokeUnknown ends the sign-ins of principals that a configuration has had, by a key or a signature, and has no more.
+// revokeUnknown ends the sign-ins of principals that a configuration has had, by a key or a
+// signature, and has no more.
 func (g *Gateway) revokeUnknown(ctx context.Context) {
 	if g.signIns == nil {
 		return
@@ -77,7 +79,7 @@ func (g *Gateway) revokeUnknown(ctx context.Context) {
 	known := principalsOf(p.config.Guard)
 	all, _, err := g.signIns.Store().List()
 	if err != nil {
-		g.opts.Logger.Warn("the sign-ins of principals cannot be listed", "error", err)
+		g.log.Warn("the sign-ins of principals cannot be listed", "error", err)
 		return
 	}
 	for _, e := range all {
@@ -88,7 +90,7 @@ func (g *Gateway) revokeUnknown(ctx context.Context) {
 		if s := p.byName[e.Upstream]; s != nil {
 			u = s.signIn
 		}
-		log := g.opts.Logger.With("upstream", e.Upstream, "principal", e.Principal)
+		log := g.component("signin").With("upstream", e.Upstream, "principal", e.Principal)
 		if err := signOutOf(ctx, g.signIns.Store(), u, &e); err != nil {
 			log.Warn("a principal that is not configured any more was not signed out whole: 'farcall logout --config FILE --principal NAME' tries again", "error", err)
 			continue

@@ -15,6 +15,7 @@ func (g *Gateway) status() admin.Status {
 	st := admin.Status{
 		Name: p.config.name(), Version: g.opts.Version, Since: g.begun, Listen: p.config.Listen,
 		Draining: g.draining.Load(), Suspended: g.suspended.count(),
+		Calls: g.edge.calls.Load(), Errors: g.edge.failed.Load(),
 	}
 	g.mu.Lock()
 	for _, e := range g.endpoints {
@@ -23,7 +24,7 @@ func (g *Gateway) status() admin.Status {
 	g.mu.Unlock()
 	for _, s := range p.order {
 		u := s.status(p)
-		st.InFlight, st.Calls, st.Errors = st.InFlight+u.InFlight, st.Calls+u.Calls, st.Errors+u.Errors
+		st.InFlight += u.InFlight
 		st.Upstreams = append(st.Upstreams, u)
 	}
 	return st
@@ -35,7 +36,7 @@ func (s *server) status(p *plan) admin.UpstreamStatus {
 	if s.mcp != nil {
 		st := s.mcp.Status()
 		u.State, u.Since, u.Revision, u.Server = st.State, st.Since, st.Revision, strings.TrimSpace(st.Name+" "+st.Version)
-		u.Lanes, u.InFlight, u.Queued = st.Connections, st.InFlight, st.Queued
+		u.Connections, u.InFlight, u.Queued = st.Connections, st.InFlight, st.Queued
 		u.Retries, u.Dropped = int64(st.Retries), int64(st.Dropped)
 		u.Calls, u.Errors, u.P50, u.P99, u.LastError = int64(st.Calls), int64(st.Errors), st.LatencyP50, st.LatencyP99, st.LastError
 		u.Tools = s.tools(p)
@@ -43,8 +44,8 @@ func (s *server) status(p *plan) admin.UpstreamStatus {
 	if s.raw != nil {
 		st := s.raw.Status()
 		u.InFlight, u.Calls, u.Errors = u.InFlight+st.InFlight, u.Calls+int64(st.Calls), u.Errors+int64(st.Errors)
-		u.Lanes, u.Dropped, u.Garbage = u.Lanes+st.Connections, u.Dropped+int64(st.Dropped), u.Garbage+int64(st.Garbage)
-		if u.State == "idle" { // as MCP, or it is none
+		u.Connections, u.Dropped, u.Garbage = u.Connections+st.Connections, u.Dropped+int64(st.Dropped), u.Garbage+int64(st.Garbage)
+		if u.State == "idle" { // as MCP, or it is not an MCP server
 			u.State, u.Since, u.P50, u.P99, u.LastError = st.State, st.Since, st.LatencyP50, st.LatencyP99, st.LastError
 		}
 	}

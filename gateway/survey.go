@@ -37,10 +37,10 @@ type Survey struct {
 	items map[string]jsonrpc.Raw // the tools
 }
 
-// Survey starts the servers of MCP, all at once, and asks each for its lists, as a caller without credentials and
-// abilities. It returns them in the order of the configuration, and what of the configuration has no effect: patterns and names of
-// upstreams and endpoints that match nothing, and overrides that do not fit. What is about a server that is not there is
-// left out.
+// Survey starts the servers of MCP, all at once, and asks each for its lists, as a caller without
+// credentials and abilities. It returns them in the order of the configuration, and what of the
+// configuration has no effect: patterns and names of upstreams and endpoints that match nothing,
+// and overrides that do not fit. What is about a server that is not there is left out.
 func (g *Gateway) Survey(ctx context.Context) ([]Survey, []Problem) {
 	p := g.plan.Load()
 	all := make([]Survey, len(p.mcp))

@@ -28,7 +28,7 @@ type suspension struct {
 	mu     sync.Mutex
 	ttl    time.Duration
 	calls  map[string]*suspended
-	away   share.Ledger // those whose client is away
+	away   share.Ledger // those with a client that is away
 	closed bool
 	wg     sync.WaitGroup
 }
@@ -39,7 +39,7 @@ func newSuspension(most int, ttl time.Duration) *suspension {
 	return t
 }
 
-// limit sets the bounds anew. Those who are away already keep the time that they
+// limit sets the bounds again. Those who are away already keep the time that they
 // were given.
 func (t *suspension) limit(most int, ttl time.Duration) {
 	t.mu.Lock()
@@ -92,8 +92,8 @@ var (
 	errAway = errors.New("the client was asked and did not come back in time")
 )
 
-// begin starts a call and returns its id. The qualifier is that of the server, nil where references are shown
-// as they are.
+// begin starts a call and returns its id. The qualifier is that of the server, nil where references
+// are shown as they are.
 func (t *suspension) begin(ctx context.Context, u *upstream.Upstream, given *upstream.Call, kept *keptTask, qualifier *refs.Server) (string, error) {
 	s := &suspended{kept: kept, id: rand.Text(), table: t, asked: make(chan struct{}, 1), done: make(chan struct{}), client: ctx}
 	call := *given
@@ -182,7 +182,7 @@ func (t *suspension) back(s *suspended) {
 	s.expiry = nil
 }
 
-// expire gives up a call whose client has not come back.
+// expire gives up a call with a client that has not come back.
 func (t *suspension) expire(s *suspended) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -211,7 +211,7 @@ func (t *suspension) count() int {
 	return t.away.Used()
 }
 
-// close gives up the calls whose clients are away and waits for all others, as
+// close gives up the calls with clients that are away and waits for all others, as
 // long as the context lasts.
 func (t *suspension) close(ctx context.Context) error {
 	t.mu.Lock()
@@ -304,14 +304,14 @@ func (s *suspended) pending() []*question {
 
 // notify passes a notification on to the request that waits, if one does.
 func (s *suspended) notify(_ context.Context, method string, params jsonrpc.Raw) {
-	// Whoever does not read holds up nobody but himself.
+	// A client that does not read holds up no other client.
 	if client := s.waiting(); client != nil {
 		_ = relay.Notify(client, method, s.refs.Down(refs.Params, method, params)) // a client that is gone needs none
 	}
 }
 
-// TaskStarted implements relay.TaskObserver: it makes the request that waits a task. One that has asked
-// already stays what it is.
+// TaskStarted implements relay.TaskObserver: it makes the request that waits a task. One that has
+// asked already stays what it is.
 func (s *suspended) TaskStarted(id, created string) error {
 	client := s.waiting()
 	if client == nil {
@@ -333,7 +333,7 @@ func (s *suspended) waiting() context.Context {
 	return s.client
 }
 
-// wait waits for the end of the call on behalf of its client, whom it asks what
+// wait waits for the end of the call on behalf of its client, and asks the client what
 // the server asks. Without the end, its error is mcp.ErrAsked when the client is
 // to come back.
 func (s *suspended) wait(ctx context.Context) (result upstream.Result, ended bool, err error) {
@@ -462,7 +462,7 @@ func (e *endpoint) resumable(w *calling, u *upstream.Upstream) (result upstream.
 			return result, err
 		}
 		earlier = append(earlier, s)
-		agreed, asking := visit(ctx, visitsOf(err, call.Revision))
+		agreed, asking := askToOpen(ctx, pagesOf(err, call.Revision))
 		if !asking && !agreed {
 			for _, s := range earlier {
 				t.drop(s, nil)
@@ -479,10 +479,10 @@ func (e *endpoint) resumable(w *calling, u *upstream.Upstream) (result upstream.
 	}
 }
 
-// visitsOf returns the URLs that the user has to visit before the call can be
+// pagesOf returns the URLs that the user has to open before the call can be
 // made: a legacy server says so by an error, which the client's revision does not
 // have (2025-11-25, Elicitation, "URL Elicitation Required Error").
-func visitsOf(err error, rev *era.Revision) []jsonrpc.Raw {
+func pagesOf(err error, rev *era.Revision) []jsonrpc.Raw {
 	var wire *jsonrpc.Error
 	if !errors.As(err, &wire) || wire.Code != spec.URLElicitationRequired || rev.URLElicitationRequired == wire.Code {
 		return nil
@@ -496,9 +496,9 @@ func visitsOf(err error, rev *era.Revision) []jsonrpc.Raw {
 	return data.Elicitations
 }
 
-// visit asks the user to visit URLs. It reports whether the client is being asked,
+// askToOpen asks the user to open URLs. It reports whether the client is being asked,
 // and whether the user has agreed to all of them.
-func visit(ctx context.Context, visits []jsonrpc.Raw) (agreed, asking bool) {
+func askToOpen(ctx context.Context, visits []jsonrpc.Raw) (agreed, asking bool) {
 	agreed = len(visits) > 0
 	for i, params := range visits {
 		params = withMember(params, "mode", jsonrpc.AppendString(nil, spec.ElicitURL))

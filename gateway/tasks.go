@@ -21,8 +21,8 @@ const (
 
 var errTasksFixed = errors.New("gateway: tasks cannot change while the gateway runs: this needs a restart")
 
-// taskStores are the directories in which the tasks of each address are stored. One that is open stays
-// open when its upstream leaves: its tasks are known until their time is over.
+// taskStores are the directories in which the tasks of each address are stored. One that is open
+// stays open when its upstream leaves: its tasks are known until their time is over.
 type taskStores struct {
 	dir  string // "": tasks are in memory
 	opts store.Options
@@ -31,7 +31,8 @@ type taskStores struct {
 	open map[string]*store.Local // by the name of the endpoint
 }
 
-// endpointDir returns the directory of an endpoint. The names of upstreams differ in more than case.
+// endpointDir returns the directory of an endpoint. The names of upstreams differ in more than
+// case.
 func (t *taskStores) endpointDir(name string) string {
 	if name == "" {
 		return filepath.Join(t.dir, "mcp")
@@ -131,6 +132,6 @@ func (c *checker) tasks(conf *Config) {
 func (g *Gateway) taskStores(c *Config) *taskStores {
 	return &taskStores{
 		dir:  c.Tasks.Dir,
-		opts: store.Options{MaxBytes: int(min(cmp.Or(c.Tasks.MaxBytes, taskSize), math.MaxInt)), Logger: g.opts.Logger},
+		opts: store.Options{MaxBytes: int(min(cmp.Or(c.Tasks.MaxBytes, taskSize), math.MaxInt)), Logger: g.log},
 	}
 }

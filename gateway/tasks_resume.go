@@ -25,9 +25,9 @@ var _ relay.Resumer = (*endpoint)(nil)
 // cancelTimeout bounds the cancellation of a task that nothing follows.
 const cancelTimeout = 5 * time.Second
 
-// A taskState is what the gateway stores of a task of an upstream, with the task of its client. The id alone does
-// not name the task: a server that restarts, or another one under the same name, may use it again for the task of
-// another caller.
+// A taskState is what the gateway stores of a task of an upstream, with the task of its client. The
+// id alone does not name the task: a server that restarts, or another one under the same name, may
+// use it again for the task of another caller.
 type taskState struct {
 	Upstream string `json:"upstream"`
 	Home     string `json:"home"` // see Upstream.taskHome
@@ -36,9 +36,9 @@ type taskState struct {
 	Created  string `json:"created"`        // the createdAt of the task at the upstream
 }
 
-// taskHome returns a digest of where the tasks of the caller of ctx are: the address of the upstream, and what
-// selects the credentials that the gateway has there. Tokens and keys that are renewed do not count; headers do, since
-// the gateway cannot know which of them select an account.
+// taskHome returns a digest of where the tasks of the caller of ctx are: the address of the
+// upstream, and what selects the credentials that the gateway has there. Tokens and keys that are
+// renewed do not count; headers do, since the gateway cannot know which of them select an account.
 func (c *Upstream) taskHome(ctx context.Context) string {
 	a := c.Auth
 	if a == nil {
@@ -77,8 +77,8 @@ func (w *calling) TaskStarted(id, created string) error { return w.keep().start(
 // LeavesTask implements relay.TaskObserver.
 func (w *calling) LeavesTask() bool { return w.kept.leave() }
 
-// atHome returns the error of a task that is resumed at another server than its own, or with other credentials: its
-// id may name the task of another caller there.
+// atHome returns the error of a task that is resumed at another server than its own, or with other
+// credentials: its id may name the task of another caller there.
 func (w *calling) atHome() error {
 	if w.TaskID == "" || w.at.lasts() && w.home == w.at.cfg.taskHome(w) && w.TaskCreated != "" {
 		return nil
@@ -102,13 +102,13 @@ func (k *keptTask) start(ctx context.Context, id, created string) error {
 	return err
 }
 
-// leave reports whether the task is to go on at the upstream: the gateway ends, and the next one will
-// look for it. A nil keptTask is none.
+// leave reports whether the task is to go on at the upstream: the gateway ends, and the next one
+// will look for it. A nil keptTask is none.
 func (k *keptTask) leave() bool {
 	return k != nil && k.known.Load() && k.at.g.draining.Load() && k.at.g.tasks.dir != ""
 }
 
-// left returns the error of a call whose task may still run at the upstream.
+// left returns the error of a call with a task that may still run at the upstream.
 func (k *keptTask) left(err error) error {
 	if err != nil && k.leave() {
 		return fmt.Errorf("%w: %w", relay.ErrTaskLeft, err)
@@ -141,7 +141,7 @@ func (e *endpoint) ResumeTask(ctx context.Context, rev *era.Revision, state []by
 	case ctx.Err() != nil:
 		e.cancelTask(w, of)
 	case wire != nil && string(scan.Member(wire.Data, "retryable")) == "true":
-		e.g.opts.Logger.Warn("a task cannot be resumed now; it is tried again when its client asks", "upstream", of.Upstream, "error", err)
+		e.g.log.Warn("a task cannot be resumed now; it is tried again when its client asks", "upstream", of.Upstream, "error", err)
 		return nil, nil, fmt.Errorf("%w: %w", relay.ErrTaskLeft, err)
 	case wire != nil && wire.Code == jsonrpc.InvalidParams:
 		err = jsonrpc.Errorf(jsonrpc.InternalError, "the gateway was stopped while the task ran, and the upstream %s does not know the task any more: %s", of.Upstream, wire.Message)
@@ -149,8 +149,8 @@ func (e *endpoint) ResumeTask(ctx context.Context, rev *era.Revision, state []by
 	return nil, nil, err
 }
 
-// cancelTask cancels a task that was given up before it was followed, if the upstream still has that task and no
-// other one of its id.
+// cancelTask cancels a task that was given up before it was followed, if the upstream still has
+// that task and no other one of its id.
 func (e *endpoint) cancelTask(w *calling, of taskState) {
 	s := e.g.plan.Load().byName[of.Upstream]
 	if s == nil || s.mcp == nil || of.Home != s.cfg.taskHome(w) || of.Created == "" {
@@ -170,6 +170,6 @@ func (e *endpoint) cancelTask(w *calling, of taskState) {
 		_, err = s.mcp.Call(ctx, &upstream.Call{Method: spec.MethodTasksCancel, Params: params, Caller: w.Caller})
 	}
 	if err != nil {
-		e.g.opts.Logger.Warn("a task could not be cancelled", "upstream", of.Upstream, "error", err)
+		e.g.log.Warn("a task could not be cancelled", "upstream", of.Upstream, "error", err)
 	}
 }

@@ -16,9 +16,10 @@ import (
 
 // virtual is a virtual server of a plan: some of what some of its servers have.
 //
-// What reaches it goes through the lists of the servers (with pins, and the filters of the upstream), then the choice of
-// the endpoint, its overrides, the names of a merged address, and the guard. All but the lists go by the name that the
-// upstream has given, so that a tool which is shown under another name is judged as what it is.
+// What reaches it goes through the lists of the servers (with pins, and the filters of the
+// upstream), then the choice of the endpoint, its overrides, the names of a merged address, and the
+// guard. All but the lists go by the name that the upstream has given, so that a tool which is
+// shown under another name is judged as what it is.
 type virtual struct {
 	cfg     *Endpoint
 	view    *route.View
@@ -115,8 +116,8 @@ func (v *virtual) override(upstream string, f *route.Filter) {
 	}
 }
 
-// arguments gives the call of a tool the arguments that the tool has, in place of those of the form in which it is
-// shown. It returns the input schema of the form. An error refuses the arguments.
+// arguments gives the call of a tool the arguments that the tool has, in place of those of the form
+// in which it is shown. It returns the input schema of the form. An error refuses the arguments.
 func (v *virtual) arguments(w *calling, target *route.Target) (schema jsonrpc.Raw, err error) {
 	var own func(jsonrpc.Raw) (jsonrpc.Raw, error)
 	schema = target.Tool.InputSchema
@@ -167,13 +168,13 @@ func (v *virtual) admits(ctx context.Context) bool {
 // virtual returns the virtual server that the endpoint is for, or nil.
 func (e *endpoint) virtual() *virtual { return e.g.plan.Load().virtual[e.name] }
 
-// errNotThere refuses a caller for whom the endpoint is not there.
+// errNotThere refuses a caller when the endpoint is not there for it.
 func errNotThere() error {
 	return jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: there is no MCP server of this name")
 }
 
-// explained returns the servers that callers get reasons for: errors name what a pin blocks there. A virtual server has
-// none, since a reason could show what was not chosen.
+// explained returns the servers that callers get reasons for: errors name what a pin blocks there.
+// A virtual server has none, since a reason could show what was not chosen.
 func (e *endpoint) explained() []*server {
 	if e.virtual() != nil {
 		return nil

@@ -92,7 +92,8 @@ func (w *watching) end() {
 	}
 }
 
-// current reports whether the server that is watched is still in use, and nothing else has been chosen since.
+// current reports whether the server that is watched is still in use, and nothing else has been
+// chosen since.
 func (w *watching) current() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,7 +119,7 @@ func (w *watching) move() {
 	at, name, stop, err := w.e.watch(ctx, w.uri, w.updated)
 	if err != nil {
 		w.end()
-		w.e.g.opts.Logger.Warn("a resource is watched no more, after a reload", "uri", w.uri, "error", err)
+		w.e.g.log.Warn("a resource is watched no more, after a reload", "uri", w.uri, "error", err)
 		return
 	}
 	w.mu.Lock()
@@ -131,10 +132,10 @@ func (w *watching) move() {
 	w.at, w.of, w.name, w.stop = at, of, name, stop
 	w.mu.Unlock()
 	before()
-	w.updated() // nobody has told what happened meanwhile
+	w.updated() // changes in the meantime are not known
 }
 
-// movers bounds how many resources are watched anew at a time.
+// movers bounds how many resources are watched again at a time.
 const movers = 8
 
 // moveWatches watches at the new servers what was watched at those that they
