@@ -1,0 +1,332 @@
+package inspect
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/target"
+	"github.com/farcall-dev/farcall/internal/visible"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/apps"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/rpc"
+	"github.com/farcall-dev/farcall/stream"
+)
+
+// A dialed is a connection that was made.
+type dialed struct {
+	mcp      *mcp.Client
+	rpc      farcall.Caller
+	closer   func() error
+	protocol string
+	note     string // why it is not MCP
+}
+
+// dial connects in the protocol of a server.
+func (x *slot) dial(ctx context.Context, s *Server) (l dialed, err error) {
+	if s.Protocol != protocolRPC {
+		client, err := x.dialMCP(ctx, s)
+		if err == nil {
+			return dialed{mcp: client, closer: client.Close, protocol: protocolMCP}, nil
+		}
+		if s.Protocol == protocolMCP || s.InProcess != nil || ctx.Err() != nil || unreachable(err) {
+			return l, err
+		}
+		l.note = "It does not speak MCP (" + err.Error() + "), so JSON-RPC is spoken."
+	}
+	caller, closer, err := x.dialRPC(ctx, s)
+	if err != nil {
+		return dialed{}, err
+	}
+	l.rpc, l.closer, l.protocol = caller, closer, protocolRPC
+	if s.Protocol == protocolRPC {
+		return l, nil
+	}
+	// It must be one of both: an answer, be it an error, shows that it is JSON-RPC.
+	var doc jsonrpc.Raw
+	var answered *jsonrpc.Error
+	if err := caller.Call(ctx, discover, nil, &doc); err != nil && !errors.As(err, &answered) {
+		_ = closer() // the error counts
+		return dialed{}, fmt.Errorf(
+			"neither MCP nor JSON-RPC is spoken: %s; %w",
+			strings.TrimSuffix(l.note, ", so JSON-RPC is spoken."),
+			err,
+		)
+	}
+	return l, nil
+}
+
+// unreachable reports whether an error says that there is no server to speak with.
+func unreachable(err error) bool {
+	var start *exec.Error
+	return errors.As(err, &start) || strings.Contains(err.Error(), "connection refused") ||
+		strings.Contains(err.Error(), "no such host")
+}
+
+// dialMCP connects over any transport.
+func (x *slot) dialMCP(ctx context.Context, s *Server) (*mcp.Client, error) {
+	o := x.clientOptions(s)
+	t, err := s.target()
+	switch {
+	case err != nil:
+		return nil, err
+	case t != nil && t.Kind != target.Command:
+		t.DefaultPath("/mcp")
+		address := t.String()
+		if t.URL != nil {
+			address = t.URL.String()
+		}
+		return x.capture(mcp.Dial(ctx, address, o))
+	}
+	dial := x.transport(s)
+	tr, err := dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o.Redial = dial
+	return x.capture(mcp.Connect(ctx, tr, o))
+}
+
+// capture has the results of calls kept as they are.
+func (x *slot) capture(c *mcp.Client, err error) (*mcp.Client, error) {
+	if err != nil {
+		return nil, err
+	}
+	c.Use(func(next mcp.Handler) mcp.Handler {
+		return func(ctx context.Context, r *mcp.Request) (*mcp.Response, error) {
+			resp, err := next(ctx, r)
+			if into, ok := ctx.Value(resultKey{}).(*jsonrpc.Raw); ok && resp != nil {
+				*into = resp.Raw()
+			}
+			return resp, err
+		}
+	})
+	return c, nil
+}
+
+type resultKey struct{}
+
+// clientOptions are those of every MCP connection.
+func (x *slot) clientOptions(s *Server) *mcp.ClientOptions {
+	return &mcp.ClientOptions{
+		Name:       "farcall-inspect",
+		Version:    x.i.opts.Version,
+		Era:        s.Era,
+		Timeout:    -1,
+		MaxTimeout: -1,
+		NoCache:    true,
+		LogLevel:   "debug",
+		Tasks:      true,
+		Capabilities: &spec.ClientCapabilities{
+			Elicitation: &spec.ElicitationCapability{
+				Form: spec.JSONObject{},
+				URL:  spec.JSONObject{},
+			},
+			Sampling: &spec.SamplingCapability{
+				Tools: spec.JSONObject{},
+			},
+			Roots: &spec.RootsCapability{ListChanged: true},
+			Extensions: map[string]any{
+				apps.Extension: map[string]any{"mimeTypes": []string{apps.MIMEType}},
+			},
+		},
+		Ask: x.asked,
+		OnLog: func(p *spec.LoggingMessageNotificationParams) {
+			x.i.events.add(eventLog, x.id, "",
+				logView(p))
+		},
+		OnListChanged: func(kind string) {
+			x.forget(kind)
+			x.i.events.add(eventChanged, x.id, "", kind)
+		},
+		OnResourceUpdated: func(uri string) {
+			x.i.events.add(eventUpdated, x.id, "", shorten(uri,
+				2000))
+		},
+		OnSessionLost: func() {
+			x.i.events.add(
+				eventWarning,
+				x.id,
+				"",
+				"The server had ended the session; this is a new one.",
+			)
+		},
+		OnWarning: func(err error) {
+			x.i.events.add(eventWarning, x.id, "", shorten(err.Error(),
+				maxEventText))
+		},
+		Trace: x.log,
+		HTTP:  &mcphttp.DialOptions{HTTP: s.HTTP, Header: s.Header, Authorize: s.Authorize},
+		RPC:   &farcall.Options{Logger: x.i.opts.Logger, OnClose: x.lost},
+	}
+}
+
+// asked answers what a server asks.
+func (x *slot) asked(ctx context.Context, method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
+	if method != spec.MethodRootsList {
+		return x.i.ask(ctx, x.id, method, params)
+	}
+	x.mu.Lock()
+	roots := x.roots
+	x.mu.Unlock()
+	return marshal(map[string]any{"roots": append([]mcp.Root{}, roots...)})
+}
+
+// dialRPC connects in JSON-RPC.
+func (x *slot) dialRPC(ctx context.Context, s *Server) (farcall.Caller, func() error, error) {
+	o := &rpc.Options{
+		Handler: farcall.HandlerFunc(
+			x.serveRPC,
+		),
+		Header: s.Header,
+		RPC:    &farcall.Options{Logger: x.i.opts.Logger, OnClose: x.lost},
+	}
+	t, err := s.target()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case t != nil && t.Kind == target.HTTP:
+		t.DefaultPath("")
+		client := http.Client{}
+		if s.HTTP != nil {
+			client = *s.HTTP
+		}
+		client.Transport = x.log.RoundTripper(client.Transport)
+		o.HTTP = &client
+		c, err := rpc.Dial(ctx, t.URL.String(), o)
+		if err != nil {
+			return nil, nil, err
+		}
+		return c, c.Close, nil
+	}
+	dial := x.transport(s)
+	c, err := rpc.NewClient(ctx, func(ctx context.Context) (farcall.Transport, error) {
+		tr, err := dial(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return x.log.Transport(tr), nil
+	}, o)
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, c.Close, nil
+}
+
+// serveRPC shows the pages what a JSON-RPC server calls, and answers as they say.
+// Notifications are in the traffic.
+func (x *slot) serveRPC(ctx context.Context, r *farcall.Request) (any, error) {
+	if r.IsNotification() {
+		return nil, nil //nolint:nilnil // there is no answer
+	}
+	return x.i.ask(ctx, x.id, r.Method, r.Params)
+}
+
+// transport returns what connects with a server that is not reached over HTTP.
+func (x *slot) transport(s *Server) func(context.Context) (farcall.Transport, error) {
+	switch {
+	case s.Dial != nil:
+		return s.Dial
+	case s.InProcess != nil:
+		return func(context.Context) (farcall.Transport, error) {
+			near, far := farcall.Pipe()
+			x.i.tasks.Go(
+				func() { _ = s.InProcess.Serve(x.i.ctx, far) },
+			) // it ends with the connection
+			return near, nil
+		}
+	case len(s.Command) > 0:
+		return func(context.Context) (farcall.Transport, error) { return x.start(s) }
+	}
+	return func(ctx context.Context) (farcall.Transport, error) {
+		t, err := s.target()
+		if err != nil {
+			return nil, err
+		}
+		t.DefaultPath("")
+		return t.Dial(ctx, &target.Options{Header: s.Header, Client: s.HTTP})
+	}
+}
+
+// start starts a child process.
+func (x *slot) start(s *Server) (farcall.Transport, error) {
+	//nolint:noctx // the user's command; closing the transport ends it
+	cmd := exec.Command(s.Command[0], s.Command[1:]...)
+	cmd.Env, cmd.Dir = s.Env, s.Dir
+	cmd.Stderr = visible.NewWriter(
+		&lines{emit: func(text string) { x.i.events.add(eventStderr, x.id, "", text) }},
+	)
+	t, err := stream.Command(cmd, stream.NDJSON, &stream.Options{Skip: func(p []byte, _ bool) bool {
+		p = bytes.TrimSpace(p)
+		if len(p) > 0 && (p[0] == '{' || p[0] == '[') {
+			return false
+		}
+		if len(p) > 0 {
+			x.i.events.add(eventNoise, x.id, "", shorten(visible.Log(string(p)), maxEventText))
+		}
+		return true
+	}})
+	if err != nil {
+		return nil, fmt.Errorf(
+			"%w; see that the program is installed and that its path is right",
+			err,
+		)
+	}
+	return t, nil
+}
+
+// lines makes events of what a child writes.
+type lines struct {
+	emit func(string)
+
+	mu   sync.Mutex
+	rest []byte
+}
+
+// Write implements io.Writer.
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest = append(l.rest, p...)
+	end := bytes.LastIndexByte(l.rest, '\n')
+	if end < 0 && len(l.rest) < maxEventText {
+		return len(p), nil
+	}
+	if end < 0 {
+		end = len(l.rest) - 1
+	}
+	l.emit(shorten(string(bytes.TrimRight(l.rest[:end+1], "\n")), maxEventText))
+	l.rest = append(l.rest[:0], l.rest[end+1:]...)
+	return len(p), nil
+}
+
+// listen has a server tell of changes, as long as the connection lasts.
+func (x *slot) listen(ctx context.Context, c *mcp.Client) {
+	caps := c.Server().Capabilities
+	if caps == nil {
+		return
+	}
+	filter := spec.SubscriptionFilter{
+		ToolsListChanged:     caps.Tools != nil && caps.Tools.ListChanged,
+		PromptsListChanged:   caps.Prompts != nil && caps.Prompts.ListChanged,
+		ResourcesListChanged: caps.Resources != nil && caps.Resources.ListChanged,
+	}
+	err := c.Listen(ctx, filter)
+	if ctx.Err() == nil && err != nil && !errors.Is(err, farcall.ErrClosed) {
+		x.i.events.add(
+			eventWarning,
+			x.id,
+			"",
+			shorten("The server does not tell of changes: "+err.Error(), maxEventText),
+		)
+	}
+}
