@@ -1,0 +1,328 @@
+// The frames of all servers: a list that grows, a waterfall, and one frame in full.
+
+import { byID, clock, copy, fill, h, later, long, micros, safe, segments, show, size } from './dom.js';
+import { tree } from './content.js';
+import { pretty } from './json.js';
+import { Rows, cancelled, chosen, failed } from './rows.js';
+import { VList } from './vlist.js';
+import { on, state } from './state.js';
+
+const Q = 113, N = 110, R = 114; // q, n, r
+const UP = 62, DOWN = 60;
+
+export const rows = new Rows();
+let mode = 'calls';
+let follow = true;
+let paused = false;
+let filter = '';
+let only = 0; // the shown server, 0 for all
+let view = new Float64Array(4096); // the numbers of the rows that are shown
+let viewCount = 0;
+let seen = 0; // rows before this one have been looked at for the view
+let list = null;
+let selected = 0;
+let building = 0;
+let axis = []; // of the waterfall: stretches of time in which something happens
+let wide = 1;
+
+const push = (seq) => {
+  if (viewCount === view.length) { const next = new Float64Array(view.length * 2); next.set(view); view = next; }
+  view[viewCount++] = seq;
+};
+
+// wanted reports whether a row has a line.
+function wanted(i) {
+  if (only && rows.conn[i] !== only) return false;
+  if (filter && !(rows.flags[i] & chosen)) return false;
+  if (mode === 'frames') return true;
+  if (rows.kind[i] === R) return rows.ref[i] === 0 || rows.at(rows.ref[i]) < 0;
+  return !(rows.kind[i] === N && rows.parent[i] && /progress/.test(rows.texts[rows.method[i]])); // it is a tick of its call
+}
+
+// take takes what poll has brought.
+export function take(r) {
+  if (r.rows) {
+    rows.add(r.rows, r.next - r.rows.t.length);
+    if (!paused && !building) extend();
+  }
+  if (rows.drop(r.first)) rebuild();
+}
+
+function extend() {
+  seen = Math.max(seen, rows.base);
+  const end = rows.next;
+  for (; seen < end; seen++) if (wanted(seen - rows.base)) push(seen);
+  update();
+}
+
+function update() {
+  if (!list?.element.isConnected) return;
+  const bottom = follow;
+  list.setCount(viewCount);
+  if (bottom && viewCount) list.toEnd();
+  byID('tcount').textContent = `${viewCount.toLocaleString('en')} ${mode === 'frames' ? 'frames' : 'lines'} of ${rows.count.toLocaleString('en')} frames`;
+}
+
+// rebuild looks at all rows again, in parts.
+async function rebuild() {
+  const mine = ++building;
+  viewCount = 0;
+  seen = rows.base;
+  while (mine === building && seen < rows.next) {
+    const end = Math.min(seen + 50_000, rows.next);
+    for (; seen < end; seen++) if (wanted(seen - rows.base)) push(seen);
+    if (seen < rows.next) await new Promise((done) => { setTimeout(done); });
+  }
+  if (mine !== building) return;
+  building = 0;
+  update();
+}
+
+const setFilter = later(150, async (text) => {
+  const problem = byID('fproblem');
+  const box = byID('filter');
+  const mine = ++building;
+  try {
+    for (let i = 0; i < rows.count; i++) rows.flags[i] &= ~chosen;
+    let from = 0;
+    if (text.trim()) {
+      for (;;) {
+        const r = await state.link.call('filter', { filter: text, from });
+        if (mine !== building) return;
+        let at = from;
+        for (const d of r.chosen) {
+          at += d;
+          const i = rows.at(at);
+          if (i < 0) continue;
+          rows.flags[i] |= chosen;
+          const q = rows.ref[i] ? rows.at(rows.ref[i]) : -1;
+          if (q >= 0) rows.flags[q] |= chosen;
+        }
+        from = r.next;
+        if (r.done) break;
+      }
+    }
+    filter = text.trim();
+    problem.textContent = '';
+    box.removeAttribute('aria-invalid');
+  } catch (err) {
+    if (mine !== building) return;
+    problem.textContent = safe(err.message);
+    box.setAttribute('aria-invalid', 'true');
+  }
+  rebuild();
+});
+
+export const currentFilter = () => filter;
+
+// ---- the list ----
+
+function make() {
+  const cells = ['time', 'dir', 'what', 'status', 'took', 'size', 'fall'].map((c) => h('span', { class: c, role: 'presentation' }));
+  const bar = h('span', { class: 'fbar' });
+  cells[6].append(bar);
+  return h('div', { class: 'trow' }, cells);
+}
+
+// before is called with the rows that come into view: their times are the axis of the waterfall. Time in which nothing
+// happens takes little room on it.
+function before(first, end) {
+  const parts = [];
+  for (let i = first; i < end; i++) {
+    const k = rows.at(view[i]);
+    if (k >= 0) parts.push([rows.time[k], rows.time[k] + took(k) / 1000]);
+  }
+  parts.sort((a, b) => a[0] - b[0]);
+  const busy = [];
+  for (const [from, to] of parts) {
+    const last = busy.at(-1);
+    if (last && from <= last[1] + 1) last[1] = Math.max(last[1], to); else busy.push([from, to]);
+  }
+  const total = busy.reduce((n, [from, to]) => n + to - from, 0);
+  const gap = Math.max(total / 25, 1);
+  let x = 0;
+  axis = busy.map(([from, to], i) => {
+    if (i) x += Math.min(from - busy[i - 1][1], gap);
+    const one = { from, to, x };
+    x += to - from;
+    return one;
+  });
+  wide = Math.max(x, 1);
+}
+
+// place is where a time is on the axis, from 0 to 100.
+function place(t) {
+  let low = 0, high = axis.length - 1;
+  while (low < high) { const mid = (low + high + 1) >> 1; if (axis[mid].from <= t) low = mid; else high = mid - 1; }
+  const part = axis[low];
+  return part ? (Math.min(part.x + Math.max(0, t - part.from), wide) / wide) * 100 : 0;
+}
+
+// took is how long a call took, in microseconds; one without an answer has taken until now.
+function took(k) {
+  if (rows.kind[k] === R) return 0;
+  const a = rows.answer[k] ? rows.at(rows.answer[k]) : -1;
+  if (a >= 0) return rows.took[a];
+  return rows.kind[k] === Q && Date.now() - rows.time[k] < 3.6e6 && state.servers.get(rows.conn[k])?.state === 'ready' ? (Date.now() - rows.time[k]) * 1000 : 0;
+}
+
+const kinds = { 113: 'request', 110: 'notification', 114: 'response', 98: 'batch', 120: 'not a message', 33: 'note' };
+
+function draw(el, index) {
+  const seq = view[index];
+  const k = rows.at(seq);
+  const [time, dir, what, status, dur, bytes, fall] = el.children;
+  if (k < 0) { what.textContent = 'not kept any more'; return; }
+  const kind = rows.kind[k];
+  const a = rows.answer[k] ? rows.at(rows.answer[k]) : -1;
+  const answer = kind === R ? k : a;
+  const bad = answer >= 0 && (rows.code[answer] || rows.flags[answer] & failed);
+  const related = selected && (rows.parent[k] === selected || rows.ref[k] === selected || rows.ref[k] && rows.ref[k] === rows.ref[rows.at(selected)] || rows.answer[k] === selected);
+  el.className = `vrow trow k${kind}${bad ? ' bad' : ''}${rows.parent[k] && mode === 'calls' ? ' child' : ''}${related ? ' related' : ''}`;
+  time.textContent = clock(rows.time[k]);
+  dir.textContent = rows.dir[k] === UP ? '→' : rows.dir[k] === DOWN ? '←' : '·';
+  const name = rows.texts[rows.name[k]];
+  what.replaceChildren(...[
+    kind === R && mode === 'frames' ? h('i', {}, 'answer ') : null, safe(rows.texts[rows.method[k]] || kinds[kind]),
+    name ? h('b', {}, ` ${safe(name)}`) : null].filter(Boolean));
+  status.textContent = kind === Q && a < 0 ? (rows.flags[k] & cancelled ? 'cancelled' : '…') : answer < 0 ? '' : rows.code[answer] ? String(rows.code[answer]) : rows.flags[answer] & failed ? 'failed' : 'ok';
+  const us = kind === Q ? took(k) : kind === R ? rows.took[k] : 0;
+  dur.textContent = us ? micros(Math.round(us)) : '';
+  bytes.textContent = size(rows.size[k] + (kind === Q && a >= 0 ? rows.size[a] : 0));
+  const bar = fall.firstElementChild;
+  const left = place(rows.time[k]);
+  bar.style.left = `min(${left}%, 100% - 3px)`;
+  bar.style.width = kind === Q ? `max(3px, ${place(rows.time[k] + us / 1000) - left}%)` : '3px';
+  bar.className = `fbar${kind === Q && a < 0 ? ' open' : ''}${rows.dir[k] === DOWN ? ' down' : ''}`;
+}
+
+// openTraffic shows the tab; seq is a frame to begin with.
+export function openTraffic(into, seq) {
+  list ??= newList();
+  if (!into.contains(list.element)) {
+    const box = h('input', { type: 'search', id: 'filter', class: 'code', placeholder: 'method:tools/* dur>500ms code:error text', 'aria-label': 'Filter', autocomplete: 'off', spellcheck: 'false', 'aria-describedby': 'fproblem', oninput: (e) => setFilter(e.target.value) });
+    box.value = filter;
+    const servers = h('select', { id: 'tserver', 'aria-label': 'Server', onchange: (e) => { only = Number(e.target.value); rebuild(); } });
+    const fillServers = () => fill(servers, h('option', { value: '0' }, 'all servers'), [...state.servers.values()].map((s) => h('option', { value: String(s.id), selected: s.id === only }, safe(s.name).slice(0, 40))));
+    fillServers();
+    on('servers', () => servers.isConnected && servers.options.length !== state.servers.size + 1 && fillServers());
+    const following = h('input', { type: 'checkbox', id: 'follow', checked: follow, onchange: (e) => { follow = e.target.checked; update(); } });
+    const pause = h('button', { type: 'button', class: 'quiet', 'aria-pressed': String(paused), onclick: () => { paused = !paused; pause.setAttribute('aria-pressed', String(paused)); pause.textContent = paused ? 'Resume' : 'Pause'; if (!paused) extend(); } }, paused ? 'Resume' : 'Pause');
+    fill(into,
+      h('h1', { class: 'hidden' }, 'Traffic'),
+      h('div', { class: 'bar tbar' }, box, servers, segments('tmode', 'Lines', [['calls', 'Calls'], ['frames', 'Frames']], mode, (v) => { mode = v; rebuild(); }), h('label', { class: 'check' }, following, 'Follow'), pause, help()),
+      h('p', { id: 'fproblem', class: 'problem', role: 'alert' }),
+      h('div', { class: 'split' }, h('div', { class: 'tlist' },
+        h('div', { class: 'trow thead', 'aria-hidden': 'true' }, ['time', 'dir', 'what', 'status', 'took', 'size', 'fall'].map((c) => h('span', { class: c }, { time: 'Time', dir: '', what: 'Method', status: 'Status', took: 'Took', size: 'Size', fall: 'Waterfall' }[c]))), list.element),
+      h('aside', { id: 'frame', class: 'tdetail', 'aria-label': 'Frame', hidden: !selected })),
+      h('p', { id: 'tcount', class: 'muted count', role: 'status' }));
+  }
+  update();
+  if (seq) { follow = false; byID('follow').checked = false; jump(seq); } else if (selected) detail(selected);
+}
+
+function help() {
+  return h('details', { class: 'fhelp' }, h('summary', {}, 'Filter'), h('div', { class: 'card' }, [
+    ['git status', 'frames with both words'], ['"two words"', 'the words together'], ['method:tools/*', 'by method; name: by tool, prompt or URI'], ['kind:request', 'response, notification, batch, invalid, note'],
+    ['dir:down', 'from the server; up: to it'], ['code:-32602', 'code:error for every error, code:failed for failed tools'], ['dur>500ms size>10k', 'slower, larger'],
+    ['params.path=~"^/etc"', 'a member of the frame, by a regular expression'], ['-method:ping', 'a minus negates']].map(([a, b]) => h('p', {}, h('code', {}, a), ' ', h('span', { class: 'muted' }, b)))));
+}
+
+function newList() {
+  const l = new VList({ label: 'Frames', height: 28, make, draw, id: 'tr', choose: (i) => { follow = false; const f = byID('follow'); if (f) f.checked = false; detail(view[i]); }, open: (i) => detail(view[i], true) });
+  l.before = before;
+  l.element.addEventListener('wheel', (e) => { if (e.deltaY < 0 && follow) { follow = false; byID('follow').checked = false; } }, { passive: true });
+  setInterval(() => { if (l.element.isConnected && !document.hidden) l.refresh(); }, 500); // bars of open calls grow
+  return l;
+}
+
+function jump(seq) {
+  let low = 0, high = viewCount;
+  while (low < high) { const mid = (low + high) >> 1; if (view[mid] < seq) low = mid + 1; else high = mid; }
+  if (low < viewCount) list.select(low);
+}
+
+// ---- one frame ----
+
+async function detail(seq, focus = false) {
+  selected = seq;
+  history.replaceState(null, '', `#/traffic/${seq}`);
+  const box = byID('frame');
+  if (!box) return;
+  box.hidden = false;
+  const k = rows.at(seq);
+  if (k < 0) { fill(box, h('p', { class: 'muted' }, 'This frame is not kept any more.')); return; }
+  const kind = rows.kind[k];
+  const name = rows.texts[rows.name[k]];
+  const body = h('div', {}, h('p', { class: 'muted' }, 'Loading …'));
+  const link = (n, text) => h('button', { type: 'button', class: 'quiet', onclick: () => { jump(n); if (list.selected < 0 || view[list.selected] !== n) detail(n); } }, text);
+  const around = [];
+  if (rows.parent[k]) around.push(link(rows.parent[k], 'The call that this belongs to'));
+  if (rows.ref[k]) around.push(link(rows.ref[k], 'Request'));
+  if (rows.answer[k]) around.push(link(rows.answer[k], 'Answer'));
+  const replay = rows.dir[k] === UP && (kind === Q || kind === N)
+    ? h('button', { type: 'button', class: 'quiet', title: 'Send the same method and params again', onclick: async () => {
+      replay.disabled = true;
+      try {
+        const r = await state.link.call('replay', { seq, call: `r${Date.now()}` });
+        replay.textContent = r.fault || r.error ? 'Replayed: error' : `Replayed: ${micros(r.us)}`;
+        follow = true;
+      } catch (err) { replay.textContent = safe(err.message).slice(0, 60); }
+      replay.disabled = false;
+    } }, 'Replay') : null;
+  fill(box,
+    h('div', { class: 'bar' }, h('h2', {}, show(rows.texts[rows.method[k]] || kinds[kind]), name ? h('span', { class: 'muted' }, ' ', show(name)) : null), h('span', { class: 'grow' }),
+      h('button', { type: 'button', class: 'quiet', 'aria-label': 'Close', onclick: () => { selected = 0; box.hidden = true; history.replaceState(null, '', '#/traffic'); list.refresh(); list.element.focus(); } }, '✕')),
+    h('p', { class: 'muted facts' }, [`#${seq}`, kinds[kind], rows.dir[k] === UP ? 'to the server' : rows.dir[k] === DOWN ? 'from the server' : '', `connection ${rows.link[k]}`, clock(rows.time[k]), size(rows.size[k]), kind === R && rows.took[k] ? `after ${micros(rows.took[k])}` : ''].filter(Boolean).join(' · ')),
+    h('div', { class: 'bar' }, around, replay), within(seq), body);
+  if (focus) box.querySelector('button')?.focus();
+  list.refresh();
+  let f;
+  try {
+    f = await state.link.call('frame', { seq, size: 1 << 20 });
+  } catch (err) { fill(body, h('p', { class: 'notice' }, show(err.message))); return; }
+  if (selected !== seq) return;
+  fill(body, f.b64 ? hex(f) : frame(f));
+  const a = rows.answer[k] ? rows.at(rows.answer[k]) : -1;
+  if (a < 0 || mode === 'frames') return;
+  const b = await state.link.call('frame', { seq: rows.answer[k], size: 1 << 20 }).catch(() => null);
+  if (b && selected === seq) body.append(h('h3', {}, 'Answer'), b.b64 ? hex(b) : frame(b));
+}
+
+// within lists what belongs to a call: questions, notifications, further rounds.
+function within(seq) {
+  const found = [];
+  const from = rows.at(seq);
+  const a = rows.answer[from] ? rows.at(rows.answer[from]) : rows.count - 1;
+  for (let i = from + 1; i <= Math.min(Math.max(a, from) + 2000, rows.count - 1, from + 20_000) && found.length < 200; i++) if (rows.parent[i] === seq) found.push(i);
+  if (!found.length) return null;
+  return h('details', { open: found.length < 12 }, h('summary', {}, `Within this call: ${found.length}`), h('ol', { class: 'within' }, found.map((i) => h('li', {}, h('button', { type: 'button', class: 'plain', onclick: () => detail(rows.base + i) },
+    rows.dir[i] === UP ? '→ ' : '← ', safe(rows.texts[rows.method[i]] || kinds[rows.kind[i]]), h('span', { class: 'muted' }, ` +${micros(Math.round((rows.time[i] - rows.time[from]) * 1000))}`))))));
+}
+
+function frame(f) {
+  const body = h('div', {});
+  const cut = new Blob([f.text]).size < f.size;
+  const views = {
+    tree: () => tree(f.text), text: () => (f.text.length > 256 * 1024 ? long(f.text, { class: 'text code' }) : h('pre', { class: 'text code', tabindex: '0' }, pretty(f.text))),
+    raw: () => long(f.text, { class: 'text code' }), bytes: () => offsets(new TextEncoder().encode(f.text.slice(0, 64 * 1024))),
+  };
+  const choose = (v) => fill(body, views[v]());
+  const first = cut ? 'raw' : 'tree';
+  const button = h('button', { type: 'button', class: 'quiet', onclick: () => copy(button, f.text) }, 'Copy');
+  choose(first);
+  return h('div', {}, h('div', { class: 'bar' }, segments(`fr${Math.random()}`, 'Show as', [['tree', 'Tree'], ['text', 'Text'], ['raw', 'Raw'], ['bytes', 'Bytes']], first, choose), button),
+    cut ? h('p', { class: 'notice' }, `This is the beginning of ${size(f.size)}.`) : null, body);
+}
+
+const hex = (f) => h('div', {}, h('p', { class: 'notice' }, 'These bytes are not UTF-8.'), offsets(Uint8Array.from(atob(f.b64), (c) => c.charCodeAt(0)).slice(0, 64 * 1024)));
+
+// offsets shows bytes with the place of each line.
+function offsets(bytes) {
+  const lines = [];
+  for (let at = 0; at < bytes.length; at += 16) {
+    const part = [...bytes.slice(at, at + 16)];
+    lines.push(`${at.toString(16).padStart(6, '0')}  ${part.map((b) => b.toString(16).padStart(2, '0')).join(' ').padEnd(47)}  ${part.map((b) => (b > 31 && b < 127 ? String.fromCharCode(b) : '·')).join('')}`);
+  }
+  return long(lines.join('\n'), { class: 'text code hex' });
+}
