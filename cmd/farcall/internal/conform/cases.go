@@ -105,7 +105,7 @@ func idCases() []Case {
 	}
 	return append(cases,
 		Case{
-			Name: "id/neighbours", Title: "ids that a 64-bit float cannot tell apart are told apart", Ref: refResponse, Level: Must,
+			Name: "id/neighbours", Title: "ids that a 64-bit float cannot tell apart are distinguished", Ref: refResponse, Level: Must,
 			sends: []string{`{"jsonrpc":"2.0","method":"$none","id":9007199254740994}`, `{"jsonrpc":"2.0","method":"$none","id":9007199254740995}`},
 			want:  []want{none("9007199254740994"), none("9007199254740995")},
 		}, Case{

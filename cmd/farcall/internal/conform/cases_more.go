@@ -17,7 +17,7 @@ func notifyCases() []Case {
 	}
 	cases = append(cases,
 		Case{Name: "notify/known-method", Title: "a notification of a method that exists is not answered", Ref: refNotify, Level: Must, sends: []string{`{"jsonrpc":"2.0","method":"$echo","params":["farcall"]}`}, echo: true},
-		Case{Name: "notify/bad-params", Title: "a notification whose params do not fit is not answered", Ref: refNotify, Level: Must, sends: []string{`{"jsonrpc":"2.0","method":"subtract","params":["x",{}]}`, `{"jsonrpc":"2.0","method":"subtract","params":{"no":"such"}}`}, needs: []string{"subtract"}})
+		Case{Name: "notify/bad-params", Title: "a notification with params that do not fit is not answered", Ref: refNotify, Level: Must, sends: []string{`{"jsonrpc":"2.0","method":"subtract","params":["x",{}]}`, `{"jsonrpc":"2.0","method":"subtract","params":{"no":"such"}}`}, needs: []string{"subtract"}})
 	for _, c := range []struct{ name, title, frame string }{
 		{"result", "a result that answers nothing is not answered", `{"jsonrpc":"2.0","result":1,"id":"farcall-unasked"}`},
 		{"error", "an error that answers nothing is not answered", `{"jsonrpc":"2.0","error":{"code":-32000,"message":"x"},"id":4711}`},
@@ -54,7 +54,7 @@ func batchCases() []Case {
 		{Name: "batch/notifications", Title: "a batch of notifications alone is not answered at all", Ref: refBatch, Level: Must, sends: []string{"[" + note + "," + note + "]"}},
 		{Name: "batch/bad-id", Title: "an element with an id of {} is -32600 with id null", Ref: refBatch, Level: Must, sends: []string{"[" + call + "{}}," + call + "$id}]"}, want: []want{invalid("null"), none("$id")}, array: true},
 		{Name: "batch/ids", Title: "each element's id comes back as it was written", Ref: refResponse, Level: Must, sends: []string{"[" + call + "2.0}," + call + "9007199254740997}," + call + `"b\u0041"},` + call + "null}]"}, want: []want{none("2.0"), none("9007199254740997"), none(`"b\u0041"`), none("null")}, array: true},
-		{Name: "batch/duplicate-ids", Title: "of two calls with one id the second is -32600: their answers could not be told apart", Ref: refBatch, Level: Should, sends: []string{"[" + call + "$id}," + call + "$id}]"}, want: []want{none("$id"), {id: "$id", codes: []int{codeInvalidRequest}, nullID: true}}, array: true},
+		{Name: "batch/duplicate-ids", Title: "of two calls with one id the second is -32600: their answers could not be distinguished", Ref: refBatch, Level: Should, sends: []string{"[" + call + "$id}," + call + "$id}]"}, want: []want{none("$id"), {id: "$id", codes: []int{codeInvalidRequest}, nullID: true}}, array: true},
 		{Name: "batch/truncated", Title: "a batch that is not JSON is one -32700, not an array", Ref: refBatch, Level: Must, sends: []string{"[" + call + `$id},{"jsonrpc":"2.0","method"]`}, want: []want{parseError()}},
 		{Name: "batch/100", Title: "a batch of 100 calls is answered whole", Ref: refBatch, Level: Should, sends: []string{"[" + strings.Join(many, ",") + "]"}, want: manyWant, array: true},
 	}

@@ -1,7 +1,7 @@
 // Package conform answers one question: does a server keep to JSON-RPC 2.0,
 // byte for byte?
 //
-// It speaks over raw connections of its own, because it must be able to send
+// It speaks over raw its own connections, because it must be able to send
 // what no proper client sends, and it reads the answers with encoding/json
 // rather than with farcall's decoder, because it is used to check that too.
 //
@@ -75,7 +75,7 @@ type Options struct {
 	MustOnly bool
 	// Only selects cases by name. Default all.
 	Only *regexp.Regexp
-	// OnResult is told each result as it is known.
+	// OnResult receives each result as it is known.
 	OnResult func(Result)
 }
 

@@ -14,7 +14,11 @@ import (
 
 // NewHTTP probes with a POST for each frame.
 func NewHTTP(client *http.Client, url string, header http.Header) Dialer {
-	return Dialer{HTTP, func() wire { return &httpWire{client: client, url: url, header: header} }}
+	return Dialer{
+		kind: HTTP,
+		wire: func() wire { return &httpWire{client: client, url: url, header: header} },
+		mcp:  func() mcpLink { return &mcpHTTP{client: client, url: url, header: header} },
+	}
 }
 
 type httpWire struct {
@@ -24,7 +28,7 @@ type httpWire struct {
 	sentinels
 }
 
-// open sends a request whose answer does not matter: it shows that there is an
+// open sends a request with an answer that does not matter: it shows that there is an
 // HTTP server.
 func (w *httpWire) open(ctx context.Context, timeout time.Duration) error {
 	_, err := w.post(ctx, sentinel(noMethod, "0"), timeout)

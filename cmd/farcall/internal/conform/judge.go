@@ -34,7 +34,7 @@ type Case struct {
 type writing int
 
 const (
-	apart   writing = iota // each in a write of its own
+	apart   writing = iota // each in its own write
 	joined                 // all in one write
 	pieces                 // a byte at a time
 	headers                // with unusual but valid headers

@@ -151,7 +151,11 @@ func NewWebSocket(client *http.Client, url string, header http.Header) Dialer {
 		conn.SetReadLimit(maxFrame)
 		return newSocketLink(context.WithoutCancel(ctx), conn), nil
 	}
-	return Dialer{WebSocket, func() wire { return &streamWire{dial: dial} }}
+	return Dialer{
+		kind: WebSocket,
+		wire: func() wire { return &streamWire{dial: dial} },
+		mcp:  func() mcpLink { return &mcpStream{dial: dial} },
+	}
 }
 
 func newSocketLink(ctx context.Context, conn *websocket.Conn) *socketLink {
