@@ -21,18 +21,22 @@ const (
 type Dialer struct {
 	kind string
 	wire func() wire
+	mcp  func() mcpLink // nil: MCP is not spoken so
 }
 
 // NewLines probes newline-delimited JSON over what dial opens.
 func NewLines(dial func(context.Context) (io.ReadWriteCloser, error)) Dialer {
-	return Dialer{Lines, func() wire {
-		return &streamWire{dial: func(ctx context.Context) (link, error) { return dialLines(ctx, dial) }}
-	}}
+	lines := func(ctx context.Context) (link, error) { return dialLines(ctx, dial) }
+	return Dialer{
+		kind: Lines,
+		wire: func() wire { return &streamWire{dial: lines} },
+		mcp:  func() mcpLink { return &mcpStream{dial: lines} },
+	}
 }
 
 // NewHeaders probes Content-Length framing over what dial opens.
 func NewHeaders(dial func(context.Context) (io.ReadWriteCloser, error)) Dialer {
-	return Dialer{Headers, func() wire {
+	return Dialer{kind: Headers, wire: func() wire {
 		return &streamWire{dial: func(ctx context.Context) (link, error) { return dialHeaders(ctx, dial) }}
 	}}
 }
@@ -73,13 +77,13 @@ func (ev *evidence) lines() []string {
 	return out
 }
 
-// sentinel is the ordinary request whose answer shows that the server has read
+// sentinel is the ordinary request with an answer that shows that the server has read
 // everything before it.
 func sentinel(method, id string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"id":%s}`, method, id)
 }
 
-// sentinels makes sentinel requests, each with an id of its own.
+// sentinels makes sentinel requests, each with its own id.
 type sentinels struct {
 	method string
 	quoted bool
