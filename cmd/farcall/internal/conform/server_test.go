@@ -20,7 +20,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// server is a small JSON-RPC server that is right, except where it is told to
+// server is a small JSON-RPC server that is right, except where the test has it
 // break a rule. It is written with encoding/json alone, so that it shares
 // nothing with what it proves.
 type server struct {
