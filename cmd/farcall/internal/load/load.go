@@ -1,0 +1,217 @@
+// Package load answers one question: how fast does a server answer?
+//
+// [Run] makes calls and measures them. In a closed loop each worker makes its next call when the
+// one before has ended. In an open loop calls begin at a fixed rate, whether or not the server
+// keeps up, and the latency of a call counts from the time at which it was due: a server that
+// stalls is charged for all the calls that waited meanwhile (no coordinated omission). [Compare]
+// measures two servers in turns.
+package load
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Call makes one call. Its error says how the call failed; the kind of an error is what is
+// counted, see [KindError]. A Call belongs to one worker: it is not called by two goroutines at
+// once.
+type Call func(ctx context.Context) error
+
+// KindError is an error that names its kind: calls that failed in the same way are counted
+// together.
+type KindError string
+
+// Error implements error.
+func (k KindError) Error() string { return string(k) }
+
+// ErrTimeout is the kind of a call that was not answered in time.
+const ErrTimeout KindError = "no answer in time"
+
+// Options say what load is made. Duration or Calls is required.
+type Options struct {
+	// Rate is how many calls begin in a second (open loop). 0: closed loop.
+	Rate float64
+	// Duration bounds the measurement. 0: Calls alone does.
+	Duration time.Duration
+	// Calls bounds the number of measured calls. 0: Duration alone does.
+	Calls int64
+	// Warmup is for how long calls are made before those that are measured. Default none.
+	Warmup time.Duration
+	// Timeout bounds one call. 0: nothing does.
+	Timeout time.Duration
+
+	// wait returns at a time, or when the context ends. Nil: until.
+	wait func(ctx context.Context, at time.Time)
+}
+
+// check returns what is wrong with the options.
+func (o *Options) check(workers int) error {
+	switch {
+	case workers == 0:
+		return errors.New("load: no worker")
+	case o.Duration <= 0 && o.Calls <= 0:
+		return errors.New("load: neither a duration nor a number of calls bounds the load")
+	case o.Duration < 0 || o.Calls < 0 || o.Warmup < 0 || o.Rate < 0:
+		return errors.New("load: negative option")
+	}
+	return nil
+}
+
+// drain is for how long calls that were due in time may still begin after the end of an open loop.
+func (o *Options) drain() time.Duration { return max(time.Second, o.Duration/10) }
+
+// Run makes load with one worker for each call, and returns what it measured. It returns after the
+// last call has ended. When the context ends before the measurement does, the result is of the
+// calls until then.
+func Run(ctx context.Context, calls []Call, o *Options) (*Result, error) {
+	if err := o.check(len(calls)); err != nil {
+		return nil, err
+	}
+	if err := warm(ctx, calls, o); err != nil {
+		return nil, err
+	}
+	r := newRecorder()
+	phase(ctx, calls, o, r)
+	return r.result(), nil
+}
+
+// warm makes the calls that are not measured. It fails when all of them failed: there is nothing to
+// measure then.
+func warm(ctx context.Context, calls []Call, o *Options) error {
+	if o.Warmup <= 0 {
+		return nil
+	}
+	before := *o
+	before.Duration, before.Calls = o.Warmup, 0
+	r := newRecorder()
+	phase(ctx, calls, &before, r)
+	s := r.result()
+	if s.Calls == 0 || s.Failed < s.Calls {
+		return nil
+	}
+	for _, e := range s.Errors {
+		return fmt.Errorf("all %d calls of the warm-up failed: %s", s.Calls, e.Kind)
+	}
+	return nil
+}
+
+// A pacer hands out the calls of a phase.
+type pacer struct {
+	start, end time.Time // end is zero without a duration
+	last       time.Time // of an open loop: no call begins after it
+	interval   float64   // ns between two calls of an open loop; 0: closed
+	most       int64     // calls; 0: any number
+	wait       func(context.Context, time.Time)
+
+	// turn, of an open loop, is held by the worker that waits for the next call to be due. It is a
+	// channel and no mutex as testing/synctest does not count those who wait for a mutex as idle.
+	turn chan struct{}
+	next int64
+	free atomic.Int64 // of a closed loop: calls that were taken
+}
+
+func newPacer(o *Options) *pacer {
+	p := &pacer{start: time.Now(), most: o.Calls, wait: o.wait, turn: make(chan struct{}, 1)}
+	if p.wait == nil {
+		p.wait = until
+	}
+	if o.Duration > 0 {
+		p.end = p.start.Add(o.Duration)
+	}
+	if o.Rate > 0 {
+		p.interval = float64(time.Second) / o.Rate
+		if o.Duration > 0 {
+			p.last = p.end.Add(o.drain())
+		}
+	}
+	return p
+}
+
+// due returns when call n of an open loop is to begin.
+func (p *pacer) due(n int64) time.Time {
+	return p.start.Add(time.Duration(float64(n) * p.interval))
+}
+
+// take waits until the next call is due, and returns when that is. ok is false when there is none.
+func (p *pacer) take(ctx context.Context) (due time.Time, ok bool) {
+	if p.interval == 0 {
+		if p.most > 0 && p.free.Add(1) > p.most {
+			return due, false
+		}
+		now := time.Now()
+		return now, ctx.Err() == nil && (p.end.IsZero() || now.Before(p.end))
+	}
+	p.turn <- struct{}{}
+	defer func() { <-p.turn }()
+	if due, ok = p.peek(); !ok {
+		return due, false
+	}
+	p.wait(ctx, due)
+	if ctx.Err() != nil || !p.last.IsZero() && time.Now().After(p.last) {
+		return due, false
+	}
+	p.next++
+	return due, true
+}
+
+// peek returns the next call of an open loop, without taking it.
+func (p *pacer) peek() (due time.Time, ok bool) {
+	due = p.due(p.next)
+	return due, (p.most == 0 || p.next < p.most) && (p.end.IsZero() || due.Before(p.end))
+}
+
+// phase makes calls until there are no more, and records them.
+func phase(ctx context.Context, calls []Call, o *Options, r *recorder) {
+	p := newPacer(o)
+	var wg sync.WaitGroup
+	for i, call := range calls {
+		shard := &r.shards[i%len(r.shards)]
+		wg.Go(func() {
+			for {
+				due, ok := p.take(ctx)
+				if !ok {
+					return
+				}
+				begin := due
+				if p.interval > 0 {
+					begin = time.Now()
+				}
+				err := one(ctx, call, o.Timeout)
+				end := time.Now()
+				if err != nil && ctx.Err() != nil {
+					return // interrupted, which is no answer of the server
+				}
+				shard.record(end.Sub(due), begin.Sub(due), err)
+			}
+		})
+	}
+	wg.Wait()
+	now := time.Now()
+	r.elapsed += now.Sub(p.start)
+	if ctx.Err() != nil {
+		return
+	}
+	for due, ok := p.peek(); p.interval > 0 && ok; due, ok = p.peek() {
+		r.unsent++
+		r.shards[0].record(now.Sub(due), now.Sub(due), nil) // it would have taken longer still
+		p.next++
+	}
+}
+
+// one makes a call within its timeout.
+func one(ctx context.Context, call Call, timeout time.Duration) error {
+	if timeout <= 0 {
+		return call(ctx)
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := call(limited)
+	if err != nil && ctx.Err() == nil && errors.Is(limited.Err(), context.DeadlineExceeded) {
+		return ErrTimeout
+	}
+	return err
+}
