@@ -1,4 +1,5 @@
-// Package clients answers one question: where do the programs that use MCP servers write them down, and in which form?
+// Package clients answers one question: where do the programs that use MCP servers write them down,
+// and in which form?
 package clients
 
 import (

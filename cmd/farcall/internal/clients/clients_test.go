@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Each client's entry is in its file after it was added, in the form that the client reads, and nothing else has changed.
+// Each client's entry is in its file after it was added, in the form that the client reads, and
+// nothing else has changed.
 func TestText(t *testing.T) {
 	want := map[string][2]string{
 		"claude":      {"", `"mcpServers": {|"x y": {|"command": "farcall",|"args": ["bridge"]|}|}`},

@@ -19,13 +19,15 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 )
 
-// ErrExists is what Text fails with when there is a server of the name and it is not to be replaced.
+// ErrExists is what Text fails with when there is a server of the name and it is not to be
+// replaced.
 var ErrExists = jsonc.ErrExists
 
 // maxFile is more than settings have.
 const maxFile = 16 << 20
 
-// Text returns what the file of the client becomes with an entry of a name. All else in it stays as it is.
+// Text returns what the file of the client becomes with an entry of a name. All else in it stays as
+// it is.
 func (c *Client) Text(path string, old []byte, name string, entry Entry, replace bool) ([]byte, error) {
 	if strings.EqualFold(filepath.Ext(path), ".toml") {
 		return c.tomlText(old, name, entry, replace)
@@ -87,8 +89,9 @@ func (c *Client) servers(text []byte) (map[string]any, error) {
 	return list, nil
 }
 
-// Write puts a text in the place of a file in one step, with its mode, and keeps the old one beside it. It returns the path of that, "" when
-// there was no file. It fails when the file is not what it was.
+// Write puts a text in the place of a file in one step, with its mode, and keeps the old one beside
+// it. It returns the path of that, "" when there was no file. It fails when the file is not what it
+// was.
 func Write(path string, old, text []byte, now time.Time) (backup string, err error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // of dotfiles that are kept elsewhere
@@ -117,7 +120,7 @@ func Write(path string, old, text []byte, now time.Time) (backup string, err err
 // mostBackups bounds those of one second.
 const mostBackups = 100
 
-// keep writes a text into a new file, whose path it returns.
+// keep writes a text into a new file and returns its path.
 func keep(path string, text []byte, mode fs.FileMode) (string, error) {
 	for n := range mostBackups {
 		name := path + ".bak"

@@ -12,7 +12,7 @@ const (
 	errDependency jsonrpc.Code = -32004
 )
 
-// fault makes an error whose data the caller may see: an object of the given
+// fault makes an error with the data that the caller may see: an object of the given
 // names and texts.
 func fault(code jsonrpc.Code, message string, data ...string) error {
 	raw := jsonrpc.Raw{'{'}

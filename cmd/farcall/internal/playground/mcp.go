@@ -16,14 +16,14 @@ const (
 - Calculate with math_add, math_subtract, math_multiply, math_sqrt and sum. math_add_stream and paritosh_stream report each value as progress.
 - fail fails in the way you choose; sleep takes as long as you say, and can be cancelled.
 - The tools demo_* show one feature each: forms, URLs, sampling, roots, progress, logging, tasks and every type of content.
-- logEvent changes the resource playground://events: subscribe to that to be told.`
+- logEvent changes the resource playground://events: subscribe to that to be notified.`
 
 	icon = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 8 8"><path fill="#0d7a5f" d="M1 3h4V1l2 3-2 3V5H1z"/></svg>`
 )
 
 // MCP returns a server that offers the playground to language models: the methods
 // of mux, which were added by Register, as tools, and what the protocol has
-// besides. rpc says how calls are recorded and what becomes of errors.
+// as well. rpc says how calls are recorded and what becomes of errors.
 // Close closes the server, too.
 func (s *Service) MCP(mux *farcall.Mux, rpc farcall.Options, adjust func(*mcp.ServerOptions)) *mcp.Server {
 	rpc.V1 = false // no revision has it

@@ -10,7 +10,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// addDemos adds the tools that show what a call can do besides answering.
+// addDemos adds the tools that show what a call can do in addition to answering.
 func addDemos(s *mcp.Server) {
 	mcp.AddTool(s, demo("demo_progress", "Progress",
 		"Takes some steps and reports its progress after each of them, when the client asks for that."),

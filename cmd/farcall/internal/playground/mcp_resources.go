@@ -57,7 +57,7 @@ func (s *Service) addResources(server *mcp.Server, local farcall.Caller) {
 	})
 	server.AddResource(mcp.Resource{
 		URI: eventsURI, Name: "events", Title: "The events that were logged", MIMEType: "application/json",
-		Description: "How many events were logged, and the last of them. It changes when logEvent is called; whoever subscribes is told.",
+		Description: "How many events were logged, and the last of them. It changes when logEvent is called; subscribers are notified.",
 	}, func(context.Context, string) ([]mcp.ResourceContents, error) {
 		return []mcp.ResourceContents{{Text: s.eventsText()}}, nil
 	})

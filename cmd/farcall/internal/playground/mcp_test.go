@@ -193,7 +193,7 @@ func TestQuestions(t *testing.T) {
 	})
 }
 
-// A client that can be asked nothing is told so.
+// A client without abilities gets an error that says so.
 func TestQuestionsNobodyAnswers(t *testing.T) {
 	each(t, revisions[0], func(t *testing.T, era string) {
 		client, _ := connectMCP(t, mcp.ClientOptions{Era: era})

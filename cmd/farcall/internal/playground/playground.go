@@ -52,7 +52,7 @@ func Register(mux *farcall.Mux, log *slog.Logger) *Service {
 	return s
 }
 
-// Close stops what the service pushes by itself and waits for it.
+// Close stops what the service pushes on its own and waits for it.
 func (s *Service) Close() {
 	s.mu.Lock()
 	if !s.closed {

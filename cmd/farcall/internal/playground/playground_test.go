@@ -319,7 +319,7 @@ func TestCallback(t *testing.T) {
 	}
 }
 
-// Over a transport whose answers end the exchange, what needs a connection
+// Over a transport with answers that end the exchange, what needs a connection
 // says so.
 func TestWithoutConnection(t *testing.T) {
 	t.Parallel()

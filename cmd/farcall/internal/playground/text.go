@@ -26,7 +26,7 @@ type message struct {
 	Message string `json:"message" doc:"any text"`
 }
 
-// prompt has no limits in its tags: generate answers with errors of its own.
+// prompt has no limits in its tags: generate answers with its own errors.
 type prompt struct {
 	Prompt    string `json:"prompt" doc:"at most 4000 characters"`
 	MaxTokens int    `json:"max_tokens,omitzero" doc:"at most 4096"`

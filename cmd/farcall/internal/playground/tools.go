@@ -40,7 +40,7 @@ func registerTools(mux *farcall.Mux) {
 		"Wait, tell the progress, and stop when the call is cancelled")
 	farcall.Handle(mux, "fail", fail,
 		"Fail in a chosen way",
-		"error is an application error, internal an error whose cause stays in the log, and panic a panic in the handler. The others are application errors with codes of their own.")
+		"error is an application error, internal an error with a cause that stays in the log, and panic a panic in the handler. The others are application errors with their own codes.")
 	farcall.Handle(mux, "callback", callback,
 		"Call a method of the caller over the same connection, and give its answer back",
 		"This needs a connection that goes both ways: WebSocket, TCP, a unix socket or stdio.")

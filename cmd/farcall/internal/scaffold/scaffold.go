@@ -1,5 +1,4 @@
-// Package scaffold answers one question: what is in a new project that serves or
-// uses MCP?
+// Package scaffold answers one question: what is in a new project that uses farcall?
 package scaffold
 
 import (
@@ -17,14 +16,24 @@ import (
 	"text/template"
 )
 
-//go:embed templates
+//go:embed all:templates
 var templates embed.FS
 
 // The kinds of project.
 const (
-	Server = "server"
-	Client = "client"
+	Server  = "server"  // an MCP server
+	Client  = "client"  // an MCP client
+	Service = "service" // a JSON-RPC service
+	Gateway = "gateway" // the configuration of a gateway: there is no Go in it
 )
+
+// parts are the directories of templates that a kind of project is made of.
+var parts = map[string][]string{
+	Server:  {"go", "served", Server},
+	Client:  {"go", Client},
+	Service: {"go", "served", Service},
+	Gateway: {Gateway},
+}
 
 // ErrNotEmpty is wrapped by the failure of Write in a directory that has
 // something in it.
@@ -32,10 +41,12 @@ var ErrNotEmpty = errors.New("the directory is not empty")
 
 // A Project is what the files of a new project are made from.
 type Project struct {
-	Kind    string // Server or Client
-	Module  string // the path of its module
+	Kind    string // one of the kinds above
+	Module  string // the path of its module; of a Gateway, its name
 	Version string // of farcall that it requires; "": none yet
 	Replace string // a local checkout of farcall to use instead; "": none
+
+	Key, Hash string // of a Gateway: the API key of its first caller, and the hash for guard.keys
 }
 
 var modulePath = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._~-]*(/[A-Za-z0-9_][A-Za-z0-9._~-]*)*$`)
@@ -80,7 +91,11 @@ func (p Project) Write(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, f := range files {
-		if err := os.WriteFile(filepath.Join(dir, f.name), f.text, 0o600); err != nil {
+		to := filepath.Join(dir, filepath.FromSlash(f.name))
+		if err := os.MkdirAll(filepath.Dir(to), 0o750); err != nil {
+			return names, err
+		}
+		if err := os.WriteFile(to, f.text, 0o600); err != nil {
 			return names, err
 		}
 		names = append(names, f.name)
@@ -89,23 +104,37 @@ func (p Project) Write(dir string) ([]string, error) {
 }
 
 type file struct {
-	name string
+	name string // with slashes
 	text []byte
 }
 
 // render makes all files before the first one is written.
 func (p Project) render() ([]file, error) {
-	all, err := template.ParseFS(templates, "templates/*.tmpl", "templates/"+p.Kind+"/*.tmpl")
-	if err != nil {
-		return nil, fmt.Errorf("there is no kind of project %q: %w", p.Kind, err)
+	if parts[p.Kind] == nil {
+		return nil, fmt.Errorf("there is no kind of project %q", p.Kind)
 	}
 	var files []file
-	for _, t := range all.Templates() {
-		var b bytes.Buffer
-		if err := t.Execute(&b, p); err != nil {
+	for _, part := range parts[p.Kind] {
+		root := "templates/" + part
+		err := fs.WalkDir(templates, root, func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			t, err := template.ParseFS(templates, name)
+			if err != nil {
+				return err
+			}
+			var b bytes.Buffer
+			if err := t.Execute(&b, p); err != nil {
+				return err
+			}
+			name = strings.TrimPrefix(strings.TrimSuffix(name, ".tmpl"), root+"/")
+			files = append(files, file{name, b.Bytes()})
+			return nil
+		})
+		if err != nil {
 			return nil, err
 		}
-		files = append(files, file{strings.TrimSuffix(t.Name(), ".tmpl"), b.Bytes()})
 	}
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.name, b.name) })
 	return files, nil
