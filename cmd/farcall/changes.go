@@ -1,0 +1,230 @@
+package main
+
+import (
+	"encoding/xml"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/farcall-dev/farcall/capture/diff"
+	"github.com/farcall-dev/farcall/capture/mock"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
+)
+
+// print prints the changes of a report, and fails when one is of a level that counts. File is where
+// the calls stand.
+func (f *changeFlags) print(e *env, report *mock.Report, file string) error {
+	var err error
+	switch f.format {
+	case "text":
+		err = f.printText(e, report)
+	case "json":
+		err = printValue(e, changesOf(report))
+	case "sarif":
+		err = printValue(e, sarifOf(report, file))
+	case "junit":
+		err = f.printJUnit(e, report, file)
+	default:
+		return usagef("Write --format text, json, junit or sarif.", "--format: there is no format %q", f.format)
+	}
+	if err == nil && f.failed(report) > 0 {
+		return &exitError{code: exitFailure}
+	}
+	return err
+}
+
+// counts reports whether a change makes the run fail.
+func (f *changeFlags) counts(change *diff.Finding) bool {
+	return change.Level == diff.Breaking || f.strict && change.Level == diff.Unclear
+}
+
+func (f *changeFlags) failed(report *mock.Report) (n int) {
+	for _, r := range report.Results {
+		for i := range r.Findings {
+			if f.counts(&r.Findings[i]) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+func (f *changeFlags) printText(e *env, report *mock.Report) error {
+	var b strings.Builder
+	levels := map[diff.Level]int{}
+	for _, r := range report.Results {
+		for _, c := range r.Findings {
+			levels[c.Level]++
+			if r.Seq > 0 {
+				fmt.Fprintf(&b, "#%d %s ", r.Seq, tame(strings.TrimSpace(r.Method+" "+r.Name)))
+			}
+			fmt.Fprintf(&b, "%s: %s %s\n", c.Level, c.Rule, tame(c.Path))
+			if c.Was != "" {
+				fmt.Fprintf(&b, "  was %s\n", tame(shortOf(c.Was)))
+			}
+			if c.Is != "" {
+				fmt.Fprintf(&b, "  is  %s\n", tame(shortOf(c.Is)))
+			}
+		}
+	}
+	if len(report.Results) > 0 && report.Results[0].Seq > 0 {
+		fmt.Fprintf(&b, "%s, %d with changes: ", countOf(len(report.Results), "call"), report.Changed())
+	}
+	fmt.Fprintf(&b, "%d breaking, %d unclear, %d compatible\n",
+		levels[diff.Breaking], levels[diff.Unclear], levels[diff.Compatible])
+	_, err := fmt.Fprint(e.stdout, b.String())
+	return err
+}
+
+// A changedCall is a call with its changes, in JSON.
+type changedCall struct {
+	Seq    uint64         `json:"seq,omitzero"`
+	Method string         `json:"method,omitzero"`
+	Name   string         `json:"name,omitzero"`
+	Change []diff.Finding `json:"changes"`
+}
+
+type changes struct {
+	Calls int           `json:"calls"`
+	All   []changedCall `json:"changed"`
+}
+
+func changesOf(report *mock.Report) *changes {
+	c := &changes{Calls: len(report.Results), All: []changedCall{}}
+	for _, r := range report.Results {
+		if len(r.Findings) > 0 {
+			c.All = append(c.All, changedCall{r.Seq, r.Method, r.Name, r.Findings})
+		}
+	}
+	return c
+}
+
+// printValue prints a value as indented JSON.
+func printValue(e *env, value any) error {
+	raw, err := jsonv2.Append(nil, value)
+	if err == nil {
+		_, err = fmt.Fprintf(e.stdout, "%s\n", pretty(raw, false))
+	}
+	return err
+}
+
+// The parts of SARIF 2.1.0 that are written.
+type (
+	sarifLog struct {
+		Schema  string     `json:"$schema"`
+		Version string     `json:"version"`
+		Runs    []sarifRun `json:"runs"`
+	}
+	sarifRun struct {
+		Tool    sarifTool     `json:"tool"`
+		Results []sarifResult `json:"results"`
+	}
+	sarifTool struct {
+		Driver sarifDriver `json:"driver"`
+	}
+	sarifDriver struct {
+		Name  string      `json:"name"`
+		Rules []sarifRule `json:"rules"`
+	}
+	sarifRule struct {
+		ID string `json:"id"`
+	}
+	sarifResult struct {
+		RuleID    string          `json:"ruleId"`
+		Level     string          `json:"level"`
+		Message   sarifText       `json:"message"`
+		Locations []sarifLocation `json:"locations"`
+	}
+	sarifText struct {
+		Text string `json:"text"`
+	}
+	sarifLocation struct {
+		Physical sarifPhysical  `json:"physicalLocation"`
+		Logical  []sarifLogical `json:"logicalLocations,omitzero"`
+	}
+	sarifPhysical struct {
+		Artifact sarifArtifact `json:"artifactLocation"`
+	}
+	sarifArtifact struct {
+		URI string `json:"uri"`
+	}
+	sarifLogical struct {
+		Name string `json:"fullyQualifiedName"`
+	}
+)
+
+func sarifOf(report *mock.Report, file string) *sarifLog {
+	run := sarifRun{Results: []sarifResult{}, Tool: sarifTool{sarifDriver{"farcall", []sarifRule{}}}}
+	known := map[string]bool{}
+	levels := map[diff.Level]string{diff.Breaking: "error", diff.Unclear: "warning", diff.Compatible: "note"}
+	for _, r := range report.Results {
+		for _, c := range r.Findings {
+			if !known[c.Rule] {
+				known[c.Rule] = true
+				run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, sarifRule{c.Rule})
+			}
+			where := strings.TrimSpace(strings.Join([]string{r.Method, r.Name, c.Path}, " "))
+			at := sarifLocation{Physical: sarifPhysical{sarifArtifact{file}}}
+			if where != "" {
+				at.Logical = []sarifLogical{{where}}
+			}
+			run.Results = append(run.Results, sarifResult{
+				RuleID: c.Rule, Level: levels[c.Level], Locations: []sarifLocation{at},
+				Message: sarifText{fmt.Sprintf("%s: was %s, is %s", where, shortOf(c.Was), shortOf(c.Is))},
+			})
+		}
+	}
+	return &sarifLog{
+		Schema: "https://json.schemastore.org/sarif-2.1.0.json", Version: "2.1.0", Runs: []sarifRun{run},
+	}
+}
+
+// The parts of JUnit's XML that are written.
+type (
+	junitSuite struct {
+		XMLName  xml.Name    `xml:"testsuite"`
+		Name     string      `xml:"name,attr"`
+		Tests    int         `xml:"tests,attr"`
+		Failures int         `xml:"failures,attr"`
+		Cases    []junitCase `xml:"testcase"`
+	}
+	junitCase struct {
+		Name    string        `xml:"name,attr"`
+		Class   string        `xml:"classname,attr"`
+		Time    string        `xml:"time,attr"`
+		Failure *junitFailure `xml:"failure,omitempty"`
+	}
+	junitFailure struct {
+		Message string `xml:"message,attr"`
+		Text    string `xml:",chardata"`
+	}
+)
+
+// printJUnit prints a test suite: a call is a test.
+func (f *changeFlags) printJUnit(e *env, report *mock.Report, file string) error {
+	suite := junitSuite{Name: file, Tests: len(report.Results)}
+	for _, r := range report.Results {
+		c := junitCase{
+			Class: r.Method, Time: strconv.FormatFloat(r.Took.Seconds(), 'f', 6, 64),
+			Name: fmt.Sprintf("#%d %s", r.Seq, strings.TrimSpace(r.Method+" "+r.Name)),
+		}
+		for i := range r.Findings {
+			change := &r.Findings[i]
+			if !f.counts(change) {
+				continue
+			}
+			if c.Failure == nil {
+				c.Failure = &junitFailure{Message: change.Rule + " " + change.Path}
+				suite.Failures++
+			}
+			c.Failure.Text += fmt.Sprintf("%s: %s %s: was %s, is %s\n",
+				change.Level, change.Rule, change.Path, shortOf(change.Was), shortOf(change.Is))
+		}
+		suite.Cases = append(suite.Cases, c)
+	}
+	raw, err := xml.MarshalIndent(&suite, "", "  ")
+	if err == nil {
+		_, err = fmt.Fprintf(e.stdout, "%s%s\n", xml.Header, raw)
+	}
+	return err
+}
