@@ -1,0 +1,131 @@
+package main
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/cmd/farcall/internal/conform"
+	"github.com/farcall-dev/farcall/internal/target"
+	"github.com/farcall-dev/farcall/mcp/era"
+)
+
+const mcpConformLong = `Check an MCP server against the specification, message by message, in each revision that it speaks: the beginning,
+lists and their pages, schemas of tools, errors, and over HTTP sessions, headers and foreign origins. Each finding
+names the revision and the section. Nothing is called but lists, reads and names that do not exist, so that nothing
+is changed on the server. A command is started twice for each revision with a handshake.
+
+'farcall conform' checks the JSON-RPC below. Exit status: 0 when all holds, 1 when something was found, 3 when the
+server cannot be reached.
+
+`
+
+func newMCPConformCmd(e *env) *cobra.Command {
+	r := &remote{env: e}
+	var o conformOptions
+	revision := "auto"
+	cmd := &cobra.Command{
+		Use:   "conform TARGET",
+		Short: "Check a server against each revision of the specification",
+		Long:  mcpConformLong + mcpTargetForms,
+		Example: strings.TrimPrefix(`
+  farcall mcp conform localhost:7331
+  farcall mcp conform --quiet -- npx -y @modelcontextprotocol/server-everything
+  farcall mcp conform localhost:7331 --era legacy --run '/http/' --json`, "\n"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			modern, legacy, err := era.Select(revision)
+			if err != nil {
+				return usagef(eraHint(), "there is no era %q", revision)
+			}
+			revisions := slices.Concat(modern, legacy)
+			slices.Reverse(revisions)
+			if o.list {
+				return e.listMCPCases(revisions)
+			}
+			return r.mcpConform(cmd, args, o, revisions)
+		},
+	}
+	r.flags(cmd, 10*time.Second)
+	_ = cmd.Flags().MarkHidden("framing") // MCP has one message a line
+	f := cmd.Flags()
+	f.StringVar(&revision, "era", "auto", "check only `auto|modern|legacy|REVISION`")
+	f.BoolVar(&o.json, "json", false, "print the report as JSON")
+	f.BoolVar(&o.list, "list", false, "list the cases and check nothing")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "print failed cases only")
+	f.BoolVar(
+		&o.must,
+		"must",
+		false,
+		"leave out what is recommended but not required by the specification",
+	)
+	f.StringVar(&o.run, "run", "", "run the cases with names that match this `regexp`")
+	return cmd
+}
+
+func (e *env) listMCPCases(revisions []*era.Revision) error {
+	var rows [][]string
+	for _, r := range revisions {
+		for _, c := range conform.MCPCases(r) {
+			rows = append(rows, []string{c.Name, string(c.Level), c.Ref, c.Title})
+		}
+	}
+	return columns(e.stdout, rows, func(_, col int, text string) string {
+		if col == 0 {
+			return e.paint(colourName, text)
+		}
+		return text
+	})
+}
+
+func (r *remote) mcpConform(
+	cmd *cobra.Command,
+	args []string,
+	o conformOptions,
+	revisions []*era.Revision,
+) error {
+	t, rest, err := r.split(cmd, args)
+	if err == nil && t.Kind != target.Command {
+		t, err = mcpTarget(args[0])
+	}
+	if err == nil {
+		err = none(cmd, rest)
+	}
+	if err != nil {
+		return err
+	}
+	options := &conform.MCPOptions{Timeout: r.timeout, MustOnly: o.must, Revisions: revisions}
+	if o.run != "" {
+		if options.Only, err = regexp.Compile(o.run); err != nil {
+			return usagef("--run takes a regular expression, such as '/tools/'.", "%w", err)
+		}
+	}
+	if !o.json {
+		options.OnResult = func(res conform.Result) {
+			if !o.quiet || res.Verdict == conform.Fail {
+				r.printResult(res)
+			}
+		}
+	}
+	dialer, err := r.dialer(t)
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	report, err := conform.RunMCP(ctx, dialer, options)
+	switch {
+	case errors.Is(err, conform.ErrConnect):
+		return connectFailure(t, err)
+	case err != nil && ctx.Err() != nil:
+		return &exitError{code: exitInterrupted, err: errors.New("interrupted")}
+	case err != nil:
+		return err
+	case len(report.Cases) == 0:
+		return usagef("'farcall mcp conform --list' lists them.", "no case matches %q", o.run)
+	}
+	return r.summarise(t, report, o, "MCP")
+}
