@@ -1,0 +1,56 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// faultProxy runs farcall fault between a listener and a server, and returns its address.
+func faultProxy(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	read, write := io.Pipe()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		defer write.Close()
+		if code := run(ctx, append([]string{"fault", "-q"}, args...), strings.NewReader(""), io.Discard, write); code != exitOK {
+			t.Errorf("exit status %d", code)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+	})
+	lines := bufio.NewScanner(read)
+	if !lines.Scan() {
+		t.Fatal("it does not listen")
+	}
+	wg.Go(func() { _, _ = io.Copy(io.Discard, read) })
+	_, rest, _ := strings.Cut(lines.Text(), "listening at ")
+	address, _, _ := strings.Cut(rest, ",")
+	return address
+}
+
+// Over each transport a client of ours gets an answer or an error in its time, whatever the fault.
+func TestFaultTransports(t *testing.T) {
+	server := serve(t, "--listen", "127.0.0.1:0", "--log", "off")
+	host := strings.TrimPrefix(server.addrs[0], "http://")
+	for _, scheme := range []string{"tcp", "http", "ws"} {
+		for rule, want := range map[string]string{
+			"duplicate": "06", "split:size=2": "0", "delay:delay=1ms": "0", "slow:delay=1ms": "0", "reorder:delay=1ms": "0",
+			"error": "4", "half": "36", "close": "36", "reset": "36", "drop": "5", "silence": "5", "late:delay=1m": "5", "wrong-id": "56",
+			"bad-utf8": "6", "duplicate-member": "056", "garbage": "6", "huge:size=1000": "0", "error:every=2": "0",
+		} {
+			address := faultProxy(t, "--fault", rule, scheme+"://127.0.0.1:0", scheme+"://"+host)
+			var out, errs strings.Builder
+			code := run(t.Context(), []string{"call", "--timeout", "500ms", scheme + "://" + address, "math/add", "2", "3"}, strings.NewReader(""), &out, &errs)
+			if !strings.ContainsRune(want, rune('0'+code)) {
+				t.Errorf("%s %s: exit status %d, want one of %s: %s%s", scheme, rule, code, want, out.String(), errs.String())
+			}
+		}
+	}
+}
