@@ -1,0 +1,337 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/cmd/farcall/internal/clients"
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/inspect"
+	"github.com/farcall-dev/farcall/internal/environ"
+	"github.com/farcall-dev/farcall/internal/target"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
+)
+
+// inspectAddress is where the page is, unless it is taken.
+const inspectAddress = "127.0.0.1:7333"
+
+type inspectFlags struct {
+	mcpRemote
+	listen    string
+	protocol  string
+	noBrowser bool
+	only      bool
+	frames    int
+}
+
+const inspectLong = `Open a page in the browser that calls a server, answers what it asks, and shows every frame.
+
+The server may speak MCP of any revision, or any other JSON-RPC. Tools, prompts, resources and methods have a form
+made from their schema; the server's own questions (forms, requests to a model) are answered in the page. The page
+keeps the connection, so that a server keeps its state between calls.
+
+FILE is a configuration of farcall, or an mcp.json with mcpServers; all servers in it are offered. CLIENT names the
+file of a desktop client: claude, cursor, vscode and others ('farcall client list').
+
+The page is for this machine: it listens on loopback, and wants the token that is in the printed URL. Who has that
+URL can start programs as this user. --only restricts the page to the servers that are named.
+
+`
+
+func newInspectCmd(e *env) *cobra.Command {
+	f := inspectFlags{mcpRemote: mcpRemote{remote: &remote{env: e}, screen: newConsole(e.stderr)}}
+	cmd := &cobra.Command{
+		Use:   "inspect [TARGET | FILE | CLIENT]",
+		Short: "Open a page that calls a server and shows its traffic",
+		Long:  inspectLong + targetForms,
+		Example: strings.TrimPrefix(`
+  farcall inspect -- npx -y @modelcontextprotocol/server-everything
+  farcall inspect localhost:7331
+  farcall inspect mcp.json --no-browser`, "\n"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	flags := cmd.Flags()
+	flags.SortFlags = false
+	flags.StringVar(
+		&f.listen,
+		"listen",
+		inspectAddress,
+		"serve the page at this loopback `address`; without it another port when this is taken",
+	)
+	flags.BoolVar(&f.noBrowser, "no-browser", false, "only print the URL")
+	flags.BoolVar(&f.only, "only", false, "let the page use no other servers than those named")
+	flags.StringVar(
+		&f.protocol,
+		"protocol",
+		"auto",
+		"speak `mcp`, jsonrpc, or auto (MCP, and JSON-RPC if that fails)",
+	)
+	flags.StringVar(&f.era, "era", "auto", "of MCP speak only `auto|modern|legacy|REVISION`")
+	flags.StringArrayVarP(
+		&f.header,
+		"header",
+		"H",
+		nil,
+		"send an HTTP header, `'Name: value'`; can be repeated",
+	)
+	flags.StringVar(
+		&f.bearer,
+		"bearer",
+		"",
+		"send the key or token in this `file` as Authorization: Bearer",
+	)
+	f.tlsFlags(cmd)
+	flags.IntVar(
+		&f.frames,
+		"frames",
+		1_000_000,
+		"keep this many frames at most, and 256 MiB of them",
+	)
+	return cmd
+}
+
+func (f *inspectFlags) run(cmd *cobra.Command, args []string) error {
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	if !slices.Contains([]string{"auto", "mcp", "jsonrpc"}, f.protocol) {
+		return usagef("Use --protocol auto, mcp or jsonrpc.", "there is no protocol %q", f.protocol)
+	}
+	if _, _, err := era.Select(f.era); err != nil {
+		return usagef(eraHint(), "there is no era %q", f.era)
+	}
+	servers, err := f.servers(ctx, cmd, args)
+	if err != nil {
+		return err
+	}
+	l, err := f.open(ctx, cmd.Flags().Changed("listen"))
+	if err != nil {
+		return err
+	}
+	i, err := inspect.New(ctx, &inspect.Options{
+		Servers:   servers,
+		Connect:   true,
+		AnyServer: !f.only,
+		MaxFrames: f.frames,
+		Version:   versionName(),
+		Logger:    slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		_ = l.Close() // nothing was served
+		return &exitError{code: exitFailure, err: plainError{err}}
+	}
+	defer i.Close() //nolint:errcheck // it returns nil
+	server := &http.Server{
+		Handler:           i,
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
+	}
+	address := "http://" + l.Addr().String() + "/#token=" + i.Token()
+	fmt.Fprintf(f.stderr, "farcall: the page is at %s\n", address)
+	if !f.noBrowser {
+		defer f.browse(ctx, address)()
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		_ = server.Close() // pages connect again when there is another one
+		err = <-served
+	}
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// open listens, on another port if the usual one is taken.
+func (f *inspectFlags) open(ctx context.Context, chosen bool) (net.Listener, error) {
+	host, _, err := net.SplitHostPort(f.listen)
+	if ip := net.ParseIP(
+		host,
+	); err != nil ||
+		host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return nil, usagef(
+			"Use --listen 127.0.0.1:PORT, and a tunnel (ssh -L) from another machine.",
+			"--listen: %q is not a loopback address",
+			f.listen,
+		)
+	}
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", f.listen)
+	if err != nil && !chosen && errors.Is(err, syscall.EADDRINUSE) {
+		l, err = new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+	}
+	if err != nil {
+		return nil, &exitError{
+			code: exitFailure,
+			err:  fmt.Errorf("cannot listen: %w", err),
+			hint: "Choose another address with --listen 127.0.0.1:PORT.",
+		}
+	}
+	return l, nil
+}
+
+// servers are those that the command line names.
+func (f *inspectFlags) servers(
+	ctx context.Context,
+	cmd *cobra.Command,
+	args []string,
+) ([]inspect.Server, error) {
+	dash := cmd.ArgsLenAtDash()
+	if dash < 0 && len(args) == 0 {
+		return nil, nil // they are added in the page
+	}
+	if dash > 0 || dash < 0 && len(args) > 1 {
+		return nil, usagef(
+			"Name one target; a file may name several servers.",
+			"too many arguments",
+		)
+	}
+	if dash < 0 {
+		if file := serversFile(args[0]); file != "" {
+			return serversOf(file)
+		}
+	}
+	t, _, err := f.split(cmd, args)
+	if err != nil {
+		return nil, err
+	}
+	s := inspect.Server{Protocol: f.protocol, Era: f.era}
+	if t.Kind == target.Command {
+		s.Command = t.Command
+		return []inspect.Server{s}, nil
+	}
+	s.Target = args[0]
+	if t.Kind == target.HTTP || t.Kind == target.WebSocket {
+		o := &mcp.ClientOptions{HTTP: &mcphttp.DialOptions{}}
+		if s.Header, err = f.headers(); err != nil {
+			return nil, err
+		}
+		if s.HTTP, err = f.httpClient(); err != nil {
+			return nil, err
+		}
+		o.HTTP.Header, o.HTTP.HTTP = s.Header, s.HTTP
+		if f.protocol != "jsonrpc" {
+			if at, err := target.Parse(args[0]); err == nil {
+				at.DefaultPath(mcpPath)
+				if err := f.authorize(ctx, at, o); err != nil {
+					return nil, err
+				}
+			}
+		}
+		s.Authorize = o.HTTP.Authorize
+	}
+	return []inspect.Server{s}, nil
+}
+
+// serversFile returns the file that an argument names: that of a client, or a configuration.
+// "": it is a target.
+func serversFile(arg string) string {
+	if c := clients.Find(arg); c != nil {
+		if file, err := c.File(); err == nil {
+			return file
+		}
+	}
+	if ext := filepath.Ext(
+		arg,
+	); !slices.Contains([]string{".json", ".jsonc", ".yaml", ".yml", ".toml"}, ext) ||
+		strings.Contains(arg, "://") {
+		return ""
+	}
+	return arg
+}
+
+// serversOf reads the servers of a file.
+func serversOf(file string) (list []inspect.Server, err error) {
+	c, err := gateway.Load(file)
+	if err != nil {
+		return nil, configFailure(err)
+	}
+	all, err := c.Servers()
+	if err != nil {
+		return nil, configFailure(err)
+	}
+	for _, s := range all {
+		if s.Disabled {
+			continue
+		}
+		one := inspect.Server{
+			Name:      s.Name,
+			Command:   s.Command,
+			Dir:       s.Dir,
+			Target:    s.URL,
+			InProcess: s.InProcess,
+			Protocol:  "mcp",
+			Header:    http.Header{},
+		}
+		if len(s.Command) > 0 {
+			one.Env = environ.Child(os.Environ(), s.InheritEnv, s.Env)
+		}
+		for name, value := range s.Headers {
+			one.Header.Set(name, value)
+		}
+		if s.SSE {
+			one.Era = "legacy"
+		}
+		list = append(list, one)
+	}
+	if len(list) == 0 {
+		return nil, usagef("Add one, or name a target.", "%s has no server", file)
+	}
+	return list, nil
+}
+
+// browse opens the page in the browser. The address does not stand on a command line, where
+// other users of the machine
+// could read the token, but in a file that only this user can read. The returned function
+// removes that.
+func (f *inspectFlags) browse(ctx context.Context, address string) (remove func()) {
+	file, err := os.CreateTemp("", "farcall-inspect-*.html")
+	if err != nil {
+		fmt.Fprintf(f.stderr, "farcall: open the page yourself: %v\n", err)
+		return func() {}
+	}
+	remove = func() { _ = os.Remove(file.Name()) }
+	quoted := jsonrpc.AppendString(nil, address)
+	_, err = fmt.Fprintf(
+		file,
+		"<!doctype html><meta charset=utf-8><title>farcall</title><script>location.replace(%s)</script><a href=%q>The page</a>\n",
+		quoted,
+		html.EscapeString(address),
+	)
+	if err = errors.Join(err, file.Close()); err != nil {
+		fmt.Fprintf(f.stderr, "farcall: open the page yourself: %v\n", err)
+		return remove
+	}
+	words := []string{"xdg-open", file.Name()}
+	switch runtime.GOOS {
+	case "darwin":
+		words[0] = "open"
+	case "windows":
+		words = []string{"rundll32", "url.dll,FileProtocolHandler", file.Name()}
+	}
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	if err := cmd.Start(); err != nil {
+		return remove // the URL is printed
+	}
+	go func() { _ = cmd.Wait() }() // it ends when the browser has the file
+	return remove
+}
