@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func newClusterCmd(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Look at the nodes that share state, make their key",
+		Long: `Several gateways share state over an engine: one in each of them, a NATS, or a Valkey. The key
+'cluster' of their configuration, or 'farcall serve --cluster', names it. docs/cluster.md says what is shared.`,
+		Example: "  farcall cluster status localhost:7331\n  farcall cluster key",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("There are status and key.", "there is no 'farcall cluster %s'", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	status := &adminCommand{
+		use: "status TARGET", short: "Show the nodes, and what they share",
+		long: `Show the nodes as the gateway at TARGET knows them, and what they share. With a guard this needs
+the permission to call gateway/status. The exit code is 1 when the shared store does not decide.`,
+		example: "\n  farcall cluster status localhost:7331\n  farcall cluster status localhost:7331 --json",
+		args:    cobra.ExactArgs(1), run: clusterStatus,
+	}
+	cmd.AddCommand(status.cobra(e), newClusterKeyCmd(e))
+	return cmd
+}
+
+func newClusterKeyCmd(e *env) *cobra.Command {
+	return &cobra.Command{
+		Use:   "key",
+		Short: "Print a new key for the nodes of a cluster",
+		Long: `Print a new key: 32 random bytes in base64. All nodes with an embedded engine have the same one, as
+'key' of 'cluster'. Who has it can be a node, and read and change all that is shared.`,
+		Example: "  farcall cluster key > cluster.key && chmod 600 cluster.key",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintln(e.stdout, base64.StdEncoding.EncodeToString(random()))
+			return err
+		},
+	}
+}
+
+func clusterStatus(ctx context.Context, o *adminOptions, _ []string) error {
+	var c struct {
+		Engine string `json:"engine"`
+		Node   string `json:"node"`
+		Size   int    `json:"size"`
+		Nodes  []struct {
+			Name    string    `json:"name"`
+			Version string    `json:"version"`
+			Since   time.Time `json:"since"`
+		} `json:"nodes"`
+		Lost   time.Time `json:"lost"`
+		Reason string    `json:"reason"`
+		Shared []string  `json:"shared"`
+		Own    []string  `json:"own"`
+	}
+	show, err := o.get(ctx, "/cluster", &c)
+	if err != nil || !show {
+		return err
+	}
+	if c.Engine == "" {
+		return o.say("the gateway shares nothing: its configuration has no cluster")
+	}
+	var rows [][]string
+	for _, n := range c.Nodes {
+		rows = append(rows, []string{or(inLine(n.Name)), inLine(n.Version), rounded(time.Since(n.Since))})
+	}
+	if err := o.table([]string{"NODE", "VERSION", "AGE"}, rows); err != nil {
+		return err
+	}
+	count := strconv.Itoa(len(c.Nodes))
+	if c.Size > 0 {
+		count += fmt.Sprintf(" of %d", c.Size)
+	}
+	lines := []string{
+		"", "asked:              " + or(inLine(c.Node)),
+		"engine:             " + inLine(c.Engine), "present:            " + count,
+		"shared:             " + or(inLine(strings.Join(c.Shared, ", "))),
+		"of each node alone: " + or(inLine(strings.Join(c.Own, ", "))),
+	}
+	if err := o.say("%s", strings.Join(lines, "\n")); err != nil || c.Lost.IsZero() {
+		return err
+	}
+	return &exitError{code: exitFailure, err: fmt.Errorf(
+		"the shared store does not decide since %s: %s", c.Lost.UTC().Format(time.RFC3339), inLine(c.Reason))}
+}

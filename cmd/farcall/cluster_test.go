@@ -1,0 +1,246 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/farcall-dev/farcall/guard"
+)
+
+const clusterSecret = "a secret of the tests, of more than 32 bytes"
+
+// A nodes is three gateways in three processes, each with an embedded engine.
+type nodes struct {
+	all [3]*served
+}
+
+// nodesConfig is the configuration of all nodes; only the address of the engine differs.
+const nodesConfig = `
+cluster:
+  listen: ${NODE}
+  peers: [%s]
+  key: file:cluster.key
+  skew: 1s
+guard:
+  keys:
+    - {id: local, hash: "%s"}
+  signatures:
+    - {id: ci, secret: "file:ci.key"}
+  resource: {url: "https://rpc.example"}
+  allow: [{calls: ["*"]}]
+upstreams:
+  none: {url: "http://127.0.0.1:1/mcp"}
+`
+
+func freeAddresses(t *testing.T, n int) (all []string) {
+	t.Helper()
+	for range n {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // none is given twice
+		all = append(all, l.Addr().String())
+	}
+	return all
+}
+
+func startNodes(t *testing.T) *nodes {
+	t.Helper()
+	addresses := freeAddresses(t, 3)
+	key, err := program(t, "cluster", "key").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &nodes{}
+	dirs := make([]string, 3)
+	for i := range dirs {
+		dirs[i] = t.TempDir()
+		for name, text := range map[string]string{
+			"cluster.key": string(key), "ci.key": clusterSecret,
+			"farcall.yaml": fmt.Sprintf(nodesConfig, strings.Join(addresses, ", "), hashOf([]byte("fc_local"))),
+		} {
+			if err := os.WriteFile(filepath.Join(dirs[i], name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return n.start(t, dirs, addresses)
+}
+
+func (n *nodes) start(t *testing.T, dirs, addresses []string) *nodes {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i := range n.all {
+		cmd := program(t, "serve")
+		cmd.Env = append(cmd.Env, "NODE="+addresses[i])
+		wg.Go(func() { n.all[i] = serveProgram(t, cmd, "--config", filepath.Join(dirs[i], "farcall.yaml")) })
+	}
+	wg.Wait()
+	for _, s := range n.all {
+		if s == nil {
+			t.Fatal("a node did not start")
+		}
+	}
+	return n
+}
+
+// send sends a request to a node. The answer is its status and the body.
+func (n *nodes) send(t *testing.T, i int, r *http.Request) (int, string) {
+	t.Helper()
+	u, err := url.Parse(n.all[i].addrs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := r.Clone(t.Context())
+	again.URL.Host, again.Host = u.Host, "rpc.example"
+	if r.GetBody != nil {
+		if again.Body, err = r.GetBody(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := http.DefaultClient.Do(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Body.Close()
+	body, err := io.ReadAll(got.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got.StatusCode, string(body)
+}
+
+func asking(t *testing.T, path, body string) *http.Request {
+	t.Helper()
+	method := http.MethodPost
+	if body == "" {
+		method = http.MethodGet
+	}
+	r, err := http.NewRequestWithContext(t.Context(), method, "http://rpc.example"+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	return r
+}
+
+// signedCall is a signed request, each time another one.
+func signedCall(t *testing.T) *http.Request {
+	t.Helper()
+	r := asking(t, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	r.Host = "rpc.example"
+	if err := guard.SignRequest(r, "ci", []byte(clusterSecret)); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// until asks again and again, until the answer has a text.
+func until(t *testing.T, want string, ask func() string) {
+	t.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(waitLimit); ; <-tick.C {
+		got := ask()
+		if strings.Contains(got, want) {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("no %q: %s", want, got)
+		}
+	}
+}
+
+const (
+	codeReplayed    = "-32052"
+	codeStale       = "-32054"
+	codeUnavailable = "-32008"
+)
+
+// Three processes accept a signed request once, also when one of them was killed. Without a quorum
+// they refuse it, and serve other calls.
+func TestClusterProcesses(t *testing.T) {
+	t.Parallel()
+	n := startNodes(t)
+	accepted := func(i int) *http.Request { // retries while the store is younger than the request
+		var r *http.Request
+		until(t, "accepted", func() string {
+			r = signedCall(t)
+			status, body := n.send(t, i, r)
+			for _, code := range []string{codeReplayed, codeStale, codeUnavailable} {
+				if status != http.StatusOK && strings.Contains(body, code) {
+					return body
+				}
+			}
+			return "accepted"
+		})
+		return r
+	}
+	for i := range 3 {
+		r := accepted(i)
+		for other := range 3 {
+			if status, body := n.send(t, other, r); status != http.StatusUnauthorized || !strings.Contains(body, codeReplayed) {
+				t.Errorf("node %d accepts what node %d has: %d %s", other, i, status, body)
+			}
+		}
+	}
+	until(t, "cluster: 3 present of 3 nodes\nshared: nonces of signatures", n.ready(t))
+	at := n.all[1].addrs[0]
+	status := func() string {
+		out, _ := program(t, "cluster", "status", at, "--bearer", keyFile(t, "fc_local")).CombinedOutput()
+		return string(out)
+	}
+	until(t, "present:            3 of 3", status)
+
+	if err := n.all[2].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	r := accepted(0)
+	if status, body := n.send(t, 1, r); status != http.StatusUnauthorized || !strings.Contains(body, codeReplayed) {
+		t.Errorf("after a loss: %d %s", status, body)
+	}
+	until(t, "2 present of 3 nodes", n.ready(t))
+
+	if err := n.all[0].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := n.send(t, 1, signedCall(t)); status != http.StatusServiceUnavailable || !strings.Contains(body, codeUnavailable) {
+		t.Errorf("without a quorum: %d %s", status, body)
+	}
+	local := asking(t, "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	local.Header.Set("Authorization", "Bearer fc_local")
+	if status, body := n.send(t, 1, local); status == http.StatusUnauthorized || status == http.StatusServiceUnavailable {
+		t.Errorf("a call that needs nothing shared: %d %s", status, body)
+	}
+	until(t, "the shared store does not decide since", n.ready(t))
+	until(t, "the shared store does not decide since", status)
+}
+
+// ready asks a node whether it is.
+func (n *nodes) ready(t *testing.T) func() string {
+	t.Helper()
+	return func() string {
+		_, body := n.send(t, 1, asking(t, "/readyz", ""))
+		return body
+	}
+}
+
+func keyFile(t *testing.T, key string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte(key), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
