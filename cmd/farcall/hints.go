@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/stream"
 )
 
 const exitInterrupted = 130 // as shells have it for SIGINT
@@ -33,8 +31,8 @@ func answeredError(what string, t *target.Target, e *jsonrpc.Error) error {
 	return &exitError{code: exitAnswered, err: errors.New(text), hint: codeHint(what, t, e)}
 }
 
-// codeHint says what may help against an error of a method. It says that a call may work later only where
-// the server says so: codes mean different things in different servers.
+// codeHint says what may help against an error of a method. It says that a call may work later only
+// where the server says so: codes mean different things in different servers.
 func codeHint(method string, t *target.Target, e *jsonrpc.Error) string {
 	where := t.String()
 	if t.Kind == target.Command {
@@ -77,15 +75,15 @@ func mayRetry(e *jsonrpc.Error) bool {
 	return len(e.Data) > 0 && e.Data[0] == '{' && jsonv2.Unmarshal(e.Data, &data) == nil && (data.Retryable || data.RetryAfterMs != nil)
 }
 
-// methodFailure is callFailure with the name of the method that was probably meant, where the server has no
-// such method and describes itself.
+// methodFailure is callFailure with the name of the method that was probably meant, where the
+// server has no such method and describes itself.
 func (q *invocation) methodFailure(ctx context.Context, s *session, err error) error {
 	failure := callFailure(ctx, q.method, q.target, s, err)
 	exit, wire := (*exitError)(nil), (*jsonrpc.Error)(nil)
 	if !errors.As(failure, &exit) || !errors.As(err, &wire) || wire.Code != jsonrpc.MethodNotFound {
 		return failure
 	}
-	ctx, cancel := context.WithTimeout(ctx, completionPatience)
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()
 	doc, failed := discover(ctx, s)
 	if failed != nil {
@@ -113,27 +111,24 @@ func callFailure(ctx context.Context, what string, t *target.Target, s *session,
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		return &exitError{code: exitInterrupted, err: fmt.Errorf("%s: interrupted", what)}
 	}
-	if noise := s.noise(); noise != "" {
+	if noise, raw := s.noise(); noise != "" {
 		return &exitError{
 			code: exitProtocol, err: fmt.Errorf("%s: %s sent what is not JSON-RPC: %s", what, t, noise),
-			hint: noiseHint(t, noise),
+			hint: noiseHint(t, raw),
 		}
 	}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return &exitError{
 			code: exitTimeout, err: fmt.Errorf("%s: no answer from %s in time", what, t),
-			hint: "Wait longer with --timeout 2m, or for ever with --timeout 0." + framingAlso(t),
+			hint: silenceHint(t, s.received()),
 		}
 	case errors.Is(err, httprpc.ErrConnect):
 		return connectFailure(t, err)
 	case errors.Is(err, farcall.ErrProtocol):
 		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %w", what, trim(err)), hint: protocolHint(t, err)}
 	case errors.Is(err, farcall.ErrClosed), errors.Is(err, io.EOF):
-		return &exitError{
-			code: exitProtocol, err: fmt.Errorf("%s: %s closed the connection without an answer", what, t),
-			hint: closedHint(t),
-		}
+		return closedFailure(what, t, s.received(), err)
 	}
 	return fmt.Errorf("%s: %w", what, trim(err))
 }
@@ -146,49 +141,17 @@ func trim(err error) error {
 	return err
 }
 
-func noiseHint(t *target.Target, noise string) string {
-	if noise[0] == '{' || noise[0] == '[' {
-		return "'farcall conform " + t.String() + "' finds out what is wrong."
-	}
-	return framingHint(t)
-}
-
-func framingHint(t *target.Target) string {
-	switch {
-	case t.Kind == target.Command && t.Framing != stream.Header:
-		return "A server on standard output prints messages only; logs belong on standard error. Language servers need --framing header."
-	case t.Framing == stream.Header:
-		return "The Content-Length framing was asked for. Without it, messages are one a line."
-	case t.Kind == target.Stream:
-		return "Does it frame messages with Content-Length headers? Then add ?framing=header to the target."
-	}
-	return ""
-}
-
-// framingAlso is for a server that is silent because it waits for a header.
-func framingAlso(t *target.Target) string {
-	if t.Framing == stream.Header || t.Kind == target.HTTP || t.Kind == target.WebSocket {
-		return ""
-	}
-	return " " + framingHint(t)
-}
-
-func closedHint(t *target.Target) string {
-	switch {
-	case t.Kind == target.Command:
-		return "What the command printed on standard error, if anything, is above."
-	case t.Scheme == "tcp":
-		return "It may want TLS (tls://), another framing (?framing=header), or be no JSON-RPC server."
-	case t.Kind == target.Stream:
-		return "It may want another framing (?framing=header), or be no JSON-RPC server."
-	}
-	return ""
-}
-
 func protocolHint(t *target.Target, err error) string {
 	var status *httprpc.StatusError
 	if errors.As(err, &status) && t.Kind == target.HTTP && (status.Code == 404 || status.Code == 405) {
-		return "Give the path that JSON-RPC is posted to, for example " + t.URL.Scheme + "://" + t.URL.Host + "/rpc."
+		hint := "Give the path that JSON-RPC is posted to"
+		if t.URL.Path != rpcPath {
+			hint += ", for example " + t.URL.Scheme + "://" + t.URL.Host + rpcPath
+		}
+		return hint + "."
+	}
+	if hint := malformedHint(t, err); hint != "" {
+		return hint
 	}
 	return "--raw shows what comes back. 'farcall conform " + t.String() + "' finds out what is wrong."
 }
@@ -202,7 +165,7 @@ func connectFailure(t *target.Target, err error) error {
 	return &exitError{code: code, err: fmt.Errorf("cannot connect to %s: %w", t, bareReason(err)), hint: connectHint(t, err)}
 }
 
-// bareReason leaves out which address it was: that has been said.
+// bareReason leaves out the address, which the message has already.
 func bareReason(err error) error {
 	var op *net.OpError
 	var execError *exec.Error
@@ -221,29 +184,21 @@ func connectHint(t *target.Target, err error) string {
 	var dns *net.DNSError
 	var authority x509.UnknownAuthorityError
 	var host x509.HostnameError
-	var record tls.RecordHeaderError
-	var op *net.OpError
 	switch {
-	case errors.Is(err, exec.ErrNotFound), t.Kind == target.Command && errors.Is(err, os.ErrNotExist):
-		return "The command behind -- is not there; is it spelt right and on the PATH?"
+	case t.Kind == target.Command && (errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist)):
+		return commandHint(t.Command[0])
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "Nothing listens there. 'farcall serve' starts a server on " + defaultAddress + "."
 	case t.Scheme == "unix" && errors.Is(err, os.ErrNotExist):
 		return "There is no such socket. 'farcall serve --listen unix:" + t.Address + "' makes one."
-	case errors.As(err, &dns):
+	case errors.As(err, &dns) && dns.IsNotFound:
 		return "The name of the host is not known."
 	case errors.As(err, &authority):
 		return "No known authority signed the certificate. --cacert FILE trusts one; --insecure does not check."
 	case errors.As(err, &host):
 		return "The certificate is for another name. --insecure does not check."
-	case errors.As(err, &record), strings.Contains(err.Error(), "HTTP response to HTTPS client"):
-		return "The other end does not speak TLS there. Use http://, ws:// or tcp://."
-	case strings.Contains(err.Error(), "tls: certificate required"):
-		return "The other end requires a client certificate: --cert FILE --key FILE."
-	case errors.As(err, &op) && op.Op == "remote error": // that is how crypto/tls reports an alert
-		return "The other end refused the handshake. If it does not speak TLS there, use http://, ws:// or tcp://."
 	case errors.Is(err, context.DeadlineExceeded):
-		return "Is the address right, and nothing in between that drops the packets?"
+		return unconnectedHint(t, err)
 	}
-	return ""
+	return handshakeHint(t, err)
 }

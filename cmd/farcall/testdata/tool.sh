@@ -1,5 +1,5 @@
-# A server of MCP with one tool, whose description is in tool.txt, and of a method
-# that is none of MCP. It says WORD.
+# A server of MCP with one tool with its description in tool.txt, and of a method
+# that is not one of MCP. It says WORD.
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([^,}]*\).*/\1/p')
   case $line in
