@@ -109,7 +109,8 @@ func (o *adminOptions) aim(cmd *cobra.Command, args []string) (rest []string, er
 	return rest, err
 }
 
-// get asks for something and reads the answer into what v points to. With --json it prints the answer, and reports false.
+// get asks for something and reads the answer into what v points to. With --json it prints the
+// answer, and reports false.
 func (o *adminOptions) get(ctx context.Context, path string, v any) (show bool, err error) {
 	return o.send(ctx, http.MethodGet, path, nil, v)
 }
@@ -129,7 +130,7 @@ func (o *adminOptions) send(ctx context.Context, method, path string, body, v an
 		return false, o.printJSON(text)
 	}
 	if err := jsonv2.Unmarshal(text, v); err != nil {
-		return false, &exitError{code: exitProtocol, err: fmt.Errorf("%s: the answer cannot be read: %w", path, err), hint: "Is it a gateway of this version of farcall?"}
+		return false, &exitError{code: exitProtocol, err: fmt.Errorf("%s: the answer cannot be read: %w", path, err)}
 	}
 	return true, nil
 }
@@ -193,7 +194,7 @@ func adminFailure(got *http.Response, body []byte) error {
 	}
 	exit := &exitError{code: exitAnswered}
 	if !strings.HasPrefix(got.Header.Get("Content-Type"), "application/problem+json") || jsonv2.Unmarshal(body, &p) != nil {
-		exit.err, exit.hint = fmt.Errorf("%s: %s", got.Request.URL, got.Status), "Is it a gateway of farcall?"
+		exit.err, exit.hint = fmt.Errorf("%s: %s", got.Request.URL, got.Status), noGatewayHint(got.StatusCode)
 		if got.StatusCode == http.StatusUnauthorized {
 			exit.hint = "It needs credentials: --bearer FILE has a key of a principal."
 		}

@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/farcall-dev/farcall/observe/levels"
 )
 
 // gatewayCommands are those about the gateway as a whole.
@@ -24,12 +28,18 @@ func gatewayCommands() []*adminCommand {
 			args: cobra.ExactArgs(2), run: endSession,
 		},
 		{
-			use: "log-level TARGET [LEVEL]", short: "Show the level of the log, or set it",
-			long: "Show the level of the log, or set it: debug, info, warn or error. It holds until the gateway starts again.",
+			use: "log-level TARGET [LEVELS]", short: "Show the levels of the log, or set them",
+			long: "Show the levels of the log, or set them: LEVEL (debug, info, warn or error) is that of all components but those that have another\none, which COMPONENT=LEVEL gives them and COMPONENT=default removes. They hold until the gateway starts again.\n\nThe components are " + strings.Join(levels.Standard(), ", ") + ".",
 			example: `
   farcall admin log-level localhost:7331
-  farcall admin log-level localhost:7331 debug`,
+  farcall admin log-level localhost:7331 debug
+  farcall admin log-level localhost:7331 warn,guard=debug,upstream=default`,
 			args: cobra.RangeArgs(1, 2), run: logLevel,
+		},
+		{
+			use: "dump-capture TARGET", short: "Have the flight recorder written to a file",
+			long: "Have the flight recorder written to a file, on the machine of the gateway, and print its path. It has the calls of the last minute, with names, ids,\nsizes, times and outcomes; 'farcall view' shows them. The key capture of the configuration adjusts it.",
+			args: cobra.ExactArgs(1), run: dumpCapture,
 		},
 		{
 			use: "reload TARGET", short: "Have the configuration read again",
@@ -87,16 +97,29 @@ func endSession(ctx context.Context, o *adminOptions, args []string) error {
 }
 
 func logLevel(ctx context.Context, o *adminOptions, args []string) error {
-	var at struct {
-		Level string `json:"level"`
+	type logLevels struct {
+		Level      string            `json:"level,omitempty"`
+		Components map[string]string `json:"components,omitempty"`
 	}
+	var at logLevels
 	method, body := http.MethodGet, any(nil)
 	if len(args) == 1 {
-		method, body = http.MethodPut, map[string]string{"level": args[0]}
+		to := logLevels{Components: map[string]string{}}
+		for part := range strings.SplitSeq(args[0], ",") {
+			if component, level, of := strings.Cut(part, "="); of {
+				to.Components[component] = level
+			} else {
+				to.Level = part
+			}
+		}
+		method, body = http.MethodPut, to
 	}
 	show, err := o.send(ctx, method, "/log-level", body, &at)
 	if err != nil || !show {
 		return err
+	}
+	for _, component := range slices.Sorted(maps.Keys(at.Components)) {
+		at.Level += "," + component + "=" + at.Components[component]
 	}
 	return o.say("%s", inLine(at.Level))
 }
@@ -113,4 +136,15 @@ func reloadGateway(ctx context.Context, o *adminOptions, _ []string) error {
 		return o.say("no key has changed")
 	}
 	return o.say("changed: %s", inLine(strings.Join(r.Changes, ", ")))
+}
+
+func dumpCapture(ctx context.Context, o *adminOptions, _ []string) error {
+	var d struct {
+		File string `json:"file"`
+	}
+	show, err := o.change(ctx, "/capture/dump", nil, &d)
+	if err != nil || !show {
+		return err
+	}
+	return o.say("%s", inLine(d.File))
 }

@@ -185,7 +185,7 @@ func (q *adminQuestion) run(ctx context.Context, o *adminOptions, args []string)
 		return err
 	}
 	if err := jsonv2.Unmarshal(text, &x); err != nil {
-		return &exitError{code: exitProtocol, err: fmt.Errorf("the answer cannot be read: %w", err), hint: "Is it a gateway of this version of farcall?"}
+		return &exitError{code: exitProtocol, err: fmt.Errorf("the answer cannot be read: %w", err)}
 	}
 	if o.asJSON {
 		err = o.printJSON(text)

@@ -89,10 +89,10 @@ func newBridgeCmd(e *env) *cobra.Command {
 	flags.StringVar(&f.lock, "lock", "", "`file` with what the server said when it was pinned, which 'farcall pin TARGET' writes")
 	flags.StringArrayVar(&f.origins, "origin", nil, "`ORIGIN` of web pages on other hosts that may call: https://app.example.com, localhost:3000, *.example.com, or * for all; can be repeated")
 	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
-	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil, "`CIDR` or address of a proxy, or unix, whose X-Forwarded-For, Forwarded and PROXY protocol say who the client is; can be repeated")
+	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil, "`CIDR` or address of a proxy, or unix: its X-Forwarded-For, Forwarded and PROXY protocol name the client; can be repeated")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); the port speaks TLS then, and nothing else")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
-	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) whose client certificates count, for mtls of the guard")
+	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) with client certificates that count, for mtls of the guard")
 	flags.BoolVar(&f.insecure, "insecure", false, "listen where other machines can connect without a guard or TLS, and accept connections without TLS beside a certificate")
 	flags.StringVar(&f.guard, "guard", "", "`file` with the key guard, as in farcall.yaml: who may call what")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
@@ -121,7 +121,7 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 		return err
 	}
 	stderr := &lockedWriter{w: e.stderr}
-	log, err := f.newLogger(stderr)
+	log, err := f.newLogger(cmd.Context(), stderr)
 	if err != nil {
 		return err
 	}

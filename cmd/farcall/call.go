@@ -45,9 +45,9 @@ func newCallCmd(e *env) *cobra.Command {
 	return cmd
 }
 
-// completionPatience is how long a shell may be kept waiting for the names of
+// completionTimeout is how long a shell may be kept waiting for the names of
 // methods.
-const completionPatience = 500 * time.Millisecond
+const completionTimeout = 500 * time.Millisecond
 
 type callOptions struct {
 	raw, curl, notifications bool
@@ -106,7 +106,7 @@ func (r *remote) call(cmd *cobra.Command, args []string, o callOptions) error {
 		}
 		return r.printShellLine(&q, false)
 	}
-	v := &visitor{}
+	v := &callbacks{}
 	if v.answers, err = parseAnswers(o.answers); err != nil {
 		return err
 	}
@@ -149,7 +149,7 @@ func (r *remote) completeMethod(cmd *cobra.Command, args []string, _ string) ([]
 	if err != nil || r.check(t) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	s, err := r.connect(ctx, t, nil)
 	if err != nil {

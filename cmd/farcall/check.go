@@ -27,9 +27,9 @@ func newCheckCmd(e *env) *cobra.Command {
 		Short: "Check a gateway's configuration and explain it",
 		Long: "Check the configuration of a gateway, and explain what 'farcall serve --config FILE' would run and where it\n" +
 			"would be found. FILE is YAML or JSON, the mcpServers file of a desktop client, or the guard of --guard. No secret is\n" +
-			"printed: only where it comes from. Everything that is wrong is said at once, with line and column.\n\n" +
+			"printed: only where it comes from. All errors are reported in one run, with line and column.\n\n" +
 			"Nothing is started, but with --start: then it says what each server of MCP offers, how long it takes to start, and which\n" +
-			"patterns, names and overrides of the file match nothing that the servers have.",
+			"patterns, names and overrides of the file match none of the servers' lists.",
 		Example: "  farcall check farcall.yaml\n  farcall check ~/.cursor/mcp.json\n  farcall check farcall.yaml --json\n  farcall check farcall.yaml --start --strict",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -118,7 +118,7 @@ func (e *env) refuseConfig(bad *gateway.ConfigError, asJSON bool) error {
 	return &exitError{code: exitUsage, err: fmt.Errorf("%s in %s", countOf(len(bad.Problems), "problem"), bad.File), hint: "docs/config.md has every key, with an example."}
 }
 
-// checkReport is what is said of a configuration, and the form of --json.
+// checkReport is the report about a configuration, and the form of --json.
 type checkReport struct {
 	OK        bool            `json:"ok"`
 	File      string          `json:"file"`
@@ -230,6 +230,7 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 		"a page of a list has " + countOf(c.PageSize, "item"),
 	}
 	r.Limits = append(r.Limits, sessionsText(&c.Sessions))
+	r.Limits = append(r.Limits, clusterLimits(c)...)
 	if t := c.Tasks; t.Dir != "" {
 		r.Limits = append(r.Limits, fmt.Sprintf("tasks are stored in %s, up to %s for each address, and kept for %s: they survive a restart", t.Dir, bytesText(t.MaxBytes), brief(t.TTL)))
 	}
@@ -267,7 +268,7 @@ func (r *checkReport) addresses(mcp []string, c *gateway.Config) {
 	r.Endpoints = append(r.Endpoints, checkEndpoint{"/", "the page for operators"})
 }
 
-// hookCaveats are the hooks whose programs cannot be run from here.
+// hookCaveats are the hooks with programs that cannot be run from here.
 func hookCaveats(c *gateway.Config) (list []checkProblem) {
 	look := func(path string, hooks []gateway.Hook) {
 		for i, h := range hooks {
@@ -474,7 +475,7 @@ func shows(f gateway.Filter) string {
 		parts = append(parts, name+" as "+f.Rename[name])
 	}
 	if len(f.Describe) > 0 {
-		parts = append(parts, "described anew: "+strings.Join(slices.Sorted(maps.Keys(f.Describe)), ", "))
+		parts = append(parts, "described again: "+strings.Join(slices.Sorted(maps.Keys(f.Describe)), ", "))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -486,7 +487,7 @@ func (e *env) explainConfig(r *checkReport) error {
 			off++
 		}
 	}
-	fmt.Fprintf(e.stdout, "%s is in order: ", tame(r.File))
+	fmt.Fprintf(e.stdout, "%s: OK: ", tame(r.File))
 	if len(r.Upstreams) == 0 {
 		fmt.Fprint(e.stdout, "a guard, for serve --guard")
 	} else {

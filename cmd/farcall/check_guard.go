@@ -19,7 +19,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// checkGuard is what is said of a guard.
+// checkGuard is the report about a guard.
 type checkGuard struct {
 	Mode     string   `json:"mode,omitempty"`
 	Ways     []string `json:"ways"` // who can get in, and how
@@ -63,7 +63,7 @@ func describeGuard(g *guard.Config) *checkGuard {
 	case len(d.Denies) > 0:
 		d.Allows = []string{"nothing: no rule allows anything"}
 	default:
-		d.Allows = []string{"everything, for whoever gets in: there are no rules"}
+		d.Allows = []string{"everything, for anyone who gets in: there are no rules"}
 	}
 	for _, pattern := range slices.Sorted(maps.Keys(g.Resource.Scopes)) {
 		d.Scopes = append(d.Scopes, pattern+": "+strings.Join(g.Resource.Scopes[pattern], " "))
@@ -87,7 +87,7 @@ func describeGuard(g *guard.Config) *checkGuard {
 // unjudged says which parts of the schemas of pinned tools a guard cannot judge.
 func unjudged(c *gateway.Config) (notices []checkProblem) {
 	pinned, err := c.Pinned()
-	if c.Guard == nil || err != nil { // that is said elsewhere
+	if c.Guard == nil || err != nil { // reported elsewhere
 		return nil
 	}
 	g, err := offlineGuard(c.Guard, nil)
@@ -139,7 +139,7 @@ func waysIn(g *guard.Config) (ways []string) {
 	for _, c := range g.MTLS {
 		text := "the client certificate " + c.SAN
 		if c.CA != "" {
-			text += " of its own authority"
+			text += "  with a separate authority"
 		}
 		ways = append(ways, text+withRoles(c.Roles))
 	}
@@ -154,7 +154,7 @@ func waysIn(g *guard.Config) (ways []string) {
 	case who.TokenEnv != "":
 		ways = append(ways, "standard input and output: with a key or token in "+who.TokenEnv)
 	case who.Trust == nil || *who.Trust:
-		ways = append(ways, "standard input and output: whoever starts farcall, as "+cmp.Or(who.ID, "local")+withRoles(who.Roles))
+		ways = append(ways, "standard input and output: anyone who starts farcall, as "+cmp.Or(who.ID, "local")+withRoles(who.Roles))
 	}
 	if g.Anonymous {
 		ways = append(ways, "anybody else, as anonymous (anonymous)")
@@ -227,7 +227,7 @@ func limitsText(g *guard.Config) (list []string) {
 			text += ", of " + strings.Join(r.Calls, ", ")
 		}
 		if r.Each {
-			text += ", each by itself"
+			text += ", each on its own"
 		}
 		if len(r.Roles) > 0 {
 			text += ", for " + strings.Join(r.Roles, ", ")

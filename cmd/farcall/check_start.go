@@ -28,7 +28,8 @@ type checkStarted struct {
 // closeTime is how long the servers may take to end.
 const closeTime = 5 * time.Second
 
-// start starts the servers of a configuration, and adds what they say to the report. It reports whether all are there.
+// start starts the servers of a configuration, and adds what they say to the report. It reports
+// whether all are there.
 func (r *checkReport) start(ctx context.Context, given *gateway.Config) (ok bool, err error) {
 	c := *given
 	c.Tasks.Dir, c.SignIn.Dir = "", "" // a gateway that is served may have them

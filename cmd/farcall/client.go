@@ -137,7 +137,8 @@ func entryFor(c *clients.Client, words []string, command bool) (clients.Entry, e
 	return c.CommandEntry(words), nil
 }
 
-// farcallWords is a command of this program, by its whole path: clients start commands with a PATH of their own.
+// farcallWords is a command of this program, by its whole path: clients start commands with their
+// own PATH.
 func farcallWords(args ...string) ([]string, error) {
 	program, err := os.Executable()
 	if err != nil {

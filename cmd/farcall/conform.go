@@ -43,7 +43,7 @@ func newConformCmd(e *env) *cobra.Command {
 	f.BoolVar(&o.must, "must", false, "leave out what is recommended but not required by the specification")
 	f.BoolVar(&o.s1, "s1", false, "the server must have the specification's example methods, and its error messages")
 	f.StringVar(&o.echo, "echo", "", "a `method` that returns its params; without, one is looked for")
-	f.StringVar(&o.run, "run", "", "run the cases whose names match this `regexp`")
+	f.StringVar(&o.run, "run", "", "run the cases with names that match this `regexp`")
 	return cmd
 }
 
@@ -103,10 +103,11 @@ func (r *remote) conform(cmd *cobra.Command, args []string, o conformOptions) er
 	case len(report.Cases) == 0:
 		return usagef("'farcall conform --list' lists them.", "no case matches %q", o.run)
 	}
-	return r.summarise(t, report, o)
+	return r.summarise(t, report, o, "JSON-RPC 2.0")
 }
 
-func (r *remote) summarise(t *target.Target, report *conform.Report, o conformOptions) error {
+// summarise prints how a server keeps to a protocol.
+func (r *remote) summarise(t *target.Target, report *conform.Report, o conformOptions, protocol string) error {
 	if o.json {
 		b, err := jsonv2.Append(nil, struct {
 			Target string `json:"target"`
@@ -115,12 +116,12 @@ func (r *remote) summarise(t *target.Target, report *conform.Report, o conformOp
 		if err != nil {
 			return err
 		}
-		fmt.Fprintln(r.stdout, string(appendPretty(nil, b, false)))
+		fmt.Fprintln(r.stdout, string(pretty(b, false)))
 	} else {
-		verdict := "conforms to JSON-RPC 2.0"
+		verdict := "conforms to " + protocol
 		switch {
 		case report.Failed > 0:
-			verdict = "does not conform to JSON-RPC 2.0"
+			verdict = "does not conform to " + protocol
 		case o.run != "":
 			verdict = "passes the cases that were run"
 		}

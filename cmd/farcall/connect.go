@@ -18,9 +18,9 @@ import (
 
 // connect opens a session. The handler answers what the other end asks; nil
 // refuses everything.
-func (r *remote) connect(ctx context.Context, t *target.Target, h *visitor) (*session, error) {
+func (r *remote) connect(ctx context.Context, t *target.Target, h *callbacks) (*session, error) {
 	if h == nil {
-		h = &visitor{}
+		h = &callbacks{}
 	}
 	tap := r.tapOn(t)
 	o := &farcall.Options{V1: r.v1, Logger: slog.New(slog.DiscardHandler)} // the command reports errors itself
@@ -31,11 +31,11 @@ func (r *remote) connect(ctx context.Context, t *target.Target, h *visitor) (*se
 		}
 		return &session{farcall.NewClient(tappedExchanger{x, tap}, h, o), tap}, nil
 	}
-	tr, err := r.dial(ctx, t)
+	tr, err := r.dialTapped(ctx, t, tap)
 	if err != nil {
-		return nil, dialFailure(ctx, t, err)
+		return nil, err
 	}
-	return &session{farcall.NewPeer(tapped{tr, tap}, h, o), tap}, nil //nolint:contextcheck // a peer lives until it is closed
+	return &session{farcall.NewPeer(tr, h, o), tap}, nil //nolint:contextcheck // a peer lives until it is closed
 }
 
 // tapOn returns a tap for connections to a target.
@@ -57,7 +57,7 @@ func dialFailure(ctx context.Context, t *target.Target, err error) error {
 	case errors.As(err, &usage):
 		return err
 	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		err = context.DeadlineExceeded // whatever the transport made of it
+		err = fmt.Errorf("%w: %w", context.DeadlineExceeded, err) // whatever the transport made of it
 	case errors.Is(ctx.Err(), context.Canceled):
 		return &exitError{code: exitInterrupted, err: errors.New("interrupted")}
 	}
@@ -131,7 +131,7 @@ func (r *remote) dialBytes(ctx context.Context, t *target.Target) (io.ReadWriteC
 	return t.Open(ctx, o)
 }
 
-// rawChild is a child process whose standard input and output are a byte
+// rawChild is a child process; its standard input and output are a byte
 // stream.
 type rawChild struct {
 	io.WriteCloser

@@ -97,7 +97,8 @@ type method struct {
 	Whole       jsonrpc.Raw  `json:"x-farcall-params"` // schema of params that are no list of named ones
 }
 
-// whole is the type of params that are no list of named ones: a list of any length, or a map. "" for others.
+// whole is the type of params that are no list of named ones: a list of any length, or a map. ""
+// for others.
 func (m *method) whole() string {
 	if kind := (&descriptor{Schema: m.Whole}).kind(); len(m.Params) == 0 && kind != "any" {
 		return kind

@@ -72,7 +72,7 @@ and --scope that are given. Without --as the caller is anonymous.
 	f.StringVar(&x.upstream, "upstream", "", "the `name` of the upstream, if CALL does not begin with it")
 	f.StringVar(&x.annotations, "annotations", "", "the tool's annotations, as `JSON`")
 	f.StringVar(&x.schema, "schema", "", "the tool's input schema, as `JSON`")
-	f.StringArrayVar(&x.audits, "replay", nil, "the `file` of an audit, whose calls are decided again; can be repeated, the oldest first")
+	f.StringArrayVar(&x.audits, "replay", nil, "the `file` of an audit with calls to decide again; can be repeated, the oldest first")
 	f.BoolVar(&x.asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -110,8 +110,8 @@ func (x *explaining) run(args []string) error {
 	return x.print(p, call, x.ask(g, p, call), notes)
 }
 
-// loadGuarded reads a configuration that has a guard. Its upstreams are for their names and pinned tools only: when they
-// cannot be read there are none.
+// loadGuarded reads a configuration that has a guard. Its upstreams are for their names and pinned
+// tools only: when they cannot be read there are none.
 func loadGuarded(file string) (*gateway.Config, error) {
 	if c, err := gateway.Load(file); err == nil && c.Guard != nil {
 		return c, nil
@@ -196,8 +196,8 @@ func (x *explaining) principal(c *guard.Config) (p *guard.Principal, notes []str
 	return p, notes, err
 }
 
-// vouched completes a principal that the configuration does not name: one of an issuer or of a client
-// certificate. p has its id and issuer; named says that the issuer was given.
+// vouched completes a principal that the configuration does not name: one of an issuer or of a
+// client certificate. p has its id and issuer; named says that the issuer was given.
 func (x *explaining) vouched(p *guard.Principal, c *guard.Config, named bool) (notes []string, err error) {
 	unknown := admits(c, p.Issuer, p.ID)
 	described := len(x.roles) > 0 || len(x.scopes) > 0 || len(x.claims) > 0 || x.kind != ""
@@ -228,7 +228,7 @@ func expired(k *guard.Key) []string {
 	if k.Expires.IsZero() || k.Expires.After(time.Now()) {
 		return nil
 	}
-	return []string{fmt.Sprintf("the key of %s has expired: nobody gets in with it; this is what the policies say", k.ID)}
+	return []string{fmt.Sprintf("the key of %s has expired and is refused; this is what the policies say", k.ID)}
 }
 
 // parseClaims reads NAME=VALUE; a value that is JSON is taken as JSON.
@@ -272,7 +272,7 @@ type explained struct {
 	Roles    []string `json:"roles,omitempty"`
 	Policies []string `json:"policies,omitempty"`
 	Reason   string   `json:"reason"`
-	Scopes   []string `json:"scopes,omitempty"` // that the caller would need besides
+	Scopes   []string `json:"scopes,omitempty"` // that the caller would also need
 	Limits   []string `json:"limits,omitempty"`
 	Unjudged []string `json:"unjudged,omitempty"` // parts of the schema that are left to the server
 	Shadow   string   `json:"shadow,omitempty"`   // what a mode "shadow" changes
@@ -346,7 +346,8 @@ var named = map[string]string{
 // methodRPC is how a gateway names calls of its upstreams that speak no MCP: rpc UPSTREAM/METHOD.
 const methodRPC = "rpc"
 
-// methodAdmin is how changes of a gateway are named: gateway/admin CHANGE, gateway/admin UPSTREAM/CHANGE.
+// methodAdmin is how changes of a gateway are named: gateway/admin CHANGE, gateway/admin
+// UPSTREAM/CHANGE.
 const methodAdmin = "gateway/admin"
 
 func goesByName(method string) bool {
@@ -396,7 +397,7 @@ func (x *explaining) method(word string, rest []string, upstreams []*gateway.Ups
 	method, name, hasName := strings.Cut(word, " ")
 	switch {
 	case hasName && !goesByName(method):
-		return "", "", nil, usagef(`As in "tools/call github/create_issue". A method of its own has no name.`, "%s does not go by a name", method)
+		return "", "", nil, usagef(`As in "tools/call github/create_issue". Other methods have no name.`, "%s does not go by a name", method)
 	case hasName:
 	case goesByName(method) && len(rest) > 0:
 		name, rest = rest[0], rest[1:]

@@ -12,7 +12,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// unknownNameError is the error for a principal, an issuer or an upstream that a configuration does not have.
+// unknownNameError is the error for a principal, an issuer or an upstream that a configuration does
+// not have.
 type unknownNameError struct {
 	what, name string
 	near       string // the name that was probably meant
@@ -69,7 +70,8 @@ func principalsOf(c *guard.Config) (ids []string) {
 	return append(ids, cmp.Or(c.Stdio.ID, "local"))
 }
 
-// admits returns an error when no way in of a configuration leads to a principal that it does not name.
+// admits returns an error when no way in of a configuration leads to a principal that it does not
+// name.
 func admits(c *guard.Config, issuer, id string) *unknownNameError {
 	const advice = "explain --role ROLE asks about a caller that the configuration does not have."
 	switch {
@@ -87,8 +89,8 @@ func admits(c *guard.Config, issuer, id string) *unknownNameError {
 	return nil
 }
 
-// resembles returns a note when a principal that the configuration does not name is spelt like one that it
-// names.
+// resembles returns a note when a principal that the configuration does not name is spelt like one
+// that it names.
 func resembles(c *guard.Config, p *guard.Principal) []string {
 	near := nearestWord(p.ID, principalsOf(c))
 	if near == "" {
@@ -106,7 +108,8 @@ var ownAreas = []string{
 	"completion", "elicitation", "gateway", "logging", "notifications", "prompts", "resources", "roots", "sampling", "server", "subscriptions", "tasks", "tools",
 }
 
-// unknownUpstream returns an error when a name begins with an upstream that is none of a configuration's.
+// unknownUpstream returns an error when a name begins with an upstream that is not in the
+// configuration.
 func unknownUpstream(c *guard.Call, name string, upstreams []*gateway.Upstream) error {
 	names := make([]string, len(upstreams))
 	for i, u := range upstreams {

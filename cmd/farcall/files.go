@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// unreadable is the exit for a file that cannot be read: what it is, its path, the reason and what to do.
-// The exit code is the same for every command.
+// unreadable is the exit for a file that cannot be read: what it is, its path, the reason and what
+// to do. The exit code is the same for every command.
 func unreadable(what, path string, err error) error {
 	reason := err
 	if inner, ok := errors.AsType[*fs.PathError](err); ok {

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,15 +19,14 @@ import (
 )
 
 // TestGatewayScripts runs the scripts of bridge, check, pin and serve --config. They
-// have three commands of their own:
+// have four more commands:
 //
 //	gateway NAME ARGS...   starts farcall ARGS and waits until it is ready; its address is $NAME
 //	saw NAME PATTERN       waits until its standard error has a line like that
 //	ends NAME [HUP|CODE]   ends it by SIGTERM, and it must exit with 0, or CODE; HUP is only sent
+//	dumps NAME             has it write its flight recorder by a signal
 func TestGatewayScripts(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("skipped: the scripts use sh")
-	}
+	needsScripts(t)
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -62,6 +60,9 @@ func TestGatewayScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "gateway": startGateway, "saw": sawLine, "ends": endGateway,
+			"dumps": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(gatewaysOf(ts).of[args[0]].cmd.Process.Signal(dumping[0]))
+			},
 		},
 	})
 }
@@ -107,7 +108,7 @@ func (b *background) read(lines *bufio.Scanner) {
 
 // find waits for a line, and takes it away.
 func (b *background) find(ts *testscript.TestScript, re *regexp.Regexp) []string {
-	timer := time.AfterFunc(patience, func() {
+	timer := time.AfterFunc(waitLimit, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		b.late = true
@@ -155,12 +156,21 @@ func gatewaysOf(ts *testscript.TestScript) *backgrounds {
 }
 
 func sawLine(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 2 {
-		ts.Fatalf("usage: saw NAME PATTERN")
+	if len(args) != 2 {
+		ts.Fatalf("usage: [!] saw NAME PATTERN")
 	}
 	re, err := regexp.Compile(args[1])
 	ts.Check(err)
-	gatewaysOf(ts).of[args[0]].find(ts, re)
+	b := gatewaysOf(ts).of[args[0]]
+	if !neg {
+		b.find(ts, re)
+		return
+	}
+	b.mu.Lock() // of what has come until now
+	defer b.mu.Unlock()
+	if at := slices.IndexFunc(b.lines, re.MatchString); at >= 0 {
+		ts.Fatalf("there is a line like %q: %s", re, b.lines[at])
+	}
 }
 
 func endGateway(ts *testscript.TestScript, neg bool, args []string) {

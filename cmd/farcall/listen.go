@@ -16,6 +16,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/rpc"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 func newListenCmd(e *env) *cobra.Command {
@@ -126,11 +127,7 @@ func (l *pushListener) connect(ctx context.Context) (*rpc.Client, error) {
 		OnState:        l.state,
 	}
 	return rpc.NewClient(limited, func(ctx context.Context) (farcall.Transport, error) {
-		tr, err := l.dial(ctx, l.target)
-		if err != nil {
-			return nil, dialFailure(ctx, l.target, err)
-		}
-		return tapped{tr, l.tapOn(l.target)}, nil
+		return l.dialTapped(ctx, l.target, l.tapOn(l.target))
 	}, o)
 }
 
@@ -161,10 +158,19 @@ func (l *pushListener) state(s rpc.State) {
 		fmt.Fprintf(l.stderr, "farcall: connected to %s again; what it sent in between is lost\n", l.target)
 	case s.Connected:
 	case l.target.Kind == target.Command:
-		l.end(&exitError{code: exitProtocol, err: fmt.Errorf("listen: %s ended", l.target), hint: closedHint(l.target)})
+		l.end(ended(l.target, s.Err))
 	case s.Attempt == 1:
 		fmt.Fprintf(l.stderr, "farcall: the connection to %s broke, connecting again: %v\n", l.target, s.Err)
 	}
+}
+
+// ended is the exit for a command that has ended.
+func ended(t *target.Target, err error) error {
+	exit, ok := errors.AsType[*stream.ExitError](err)
+	if !ok {
+		return &exitError{code: exitProtocol, err: fmt.Errorf("listen: %s ended", t)}
+	}
+	return &exitError{code: exitProtocol, err: fmt.Errorf("listen: %s ended: %v", t, exit.State), hint: stderrHint(exit)}
 }
 
 // ServeRPC prints what the server sends, and answers it.

@@ -18,7 +18,8 @@ import (
 	"github.com/farcall-dev/farcall/stream"
 )
 
-// A connection that breaks is made again, with the calls that subscribe, and Ctrl-C is how listening ends.
+// A connection that breaks is made again, with the calls that subscribe, and Ctrl-C is how
+// listening ends.
 func TestListenConnectsAgain(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there are no signals")

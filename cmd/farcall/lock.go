@@ -14,7 +14,7 @@ import (
 func newLockCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lock",
-		Short: "Lock callers out whose credentials are still valid",
+		Short: "Lock callers out with credentials that are still valid",
 		Long: "Write the file of locks of a guard (guard.locks_file). A running server reads it again within a second of a change:\n" +
 			"calls of a caller that is locked are refused, and its open connections and streams end. A lock is about one\n" +
 			"principal, key, token (jti) or MCP session.",

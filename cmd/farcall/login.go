@@ -31,7 +31,7 @@ const keyringStore = "keyring"
 // loginsKey is the entry of the store that has the logins, by URL.
 const loginsKey = "logins"
 
-// A login is how somebody has logged in to a server: what his tokens cannot be renewed without.
+// A login is how a user has logged in to a server: what renewing the tokens needs.
 type login struct {
 	Target       string `json:"target"` // as it was given
 	ClientID     string `json:"client_id,omitzero"`
@@ -69,7 +69,7 @@ func (e *env) openStore(flag string) (*tokenStore, error) {
 	case "":
 		dir, err := os.UserConfigDir()
 		if err != nil {
-			return nil, usagef("Name a file with --store FILE or "+storeVar+".", "nobody knows where to keep tokens: %w", err)
+			return nil, usagef("Name a file with --store FILE or "+storeVar+".", "there is no place to keep tokens: %w", err)
 		}
 		s.name = filepath.Join(dir, "farcall", "tokens.json")
 	}
@@ -134,7 +134,7 @@ func (s *tokenStore) keep(ctx context.Context, url string, l *login) error {
 func (e *env) loggedIn(ctx context.Context, url string) (*login, *tokenStore, error) {
 	s, err := e.openStore("")
 	if err != nil {
-		return nil, nil, nil //nolint:nilerr // nobody can have logged in
+		return nil, nil, nil //nolint:nilerr // there are no logins
 	}
 	all, err := s.logins(ctx)
 	if err != nil {
@@ -211,7 +211,7 @@ type loginFlags struct {
 const loginLong = `Sign in to an MCP server over HTTP that wants OAuth, in the browser. The tokens are kept for 'farcall mcp', 'farcall bridge'
 and gateways (auth: oauth), which renew them when they come to their end.
 
-The tokens are in a file that nobody else can read, farcall/tokens.json in the directory of the user's configuration, or
+The tokens are in a file that only this user can read, farcall/tokens.json in the directory of the user's configuration, or
 with --store keyring in the desktop's keyring. ` + storeVar + ` names another store for all commands.
 
 Most servers let farcall register itself. Where it has been registered by hand, --client-id says how the server calls it;
@@ -275,7 +275,7 @@ signed in to upstreams of a gateway (auth: sign_in). A gateway that runs notices
 	}
 	f.common(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.signIns.config, "config", "", "the configuration `file` of a gateway, whose principals have signed in to upstreams")
+	flags.StringVar(&f.signIns.config, "config", "", "the configuration `file` of a gateway with principals that have signed in to upstreams")
 	flags.StringVar(&f.signIns.principal, "principal", "", "end the sign-ins of the principal of this `name`")
 	flags.StringVar(&f.signIns.upstream, "upstream", "", "end the sign-ins to the upstream of this `name`")
 	flags.BoolVar(&f.signIns.all, "all", false, "end all sign-ins")
@@ -298,7 +298,7 @@ func (f *loginFlags) target(cmd *cobra.Command, args []string) (*target.Target, 
 		return t, err
 	}
 	if t.Kind != target.HTTP {
-		return t, usagef("Only servers over HTTP have logins.", "nobody can log in to %s", t)
+		return t, usagef("Only servers over HTTP have logins.", "cannot log in to %s", t)
 	}
 	return t, f.check(t)
 }
@@ -388,7 +388,7 @@ func (f *loginFlags) printStatus(st *mcpauth.Status, s *tokenStore) {
 		}
 	}
 	if st.Issuer == "" {
-		row("expired", "log in anew")
+		row("expired", "log in again")
 		return
 	}
 	row("issuer", st.Issuer)
@@ -434,7 +434,7 @@ func (f *loginFlags) logout(cmd *cobra.Command, args []string) error {
 	}
 	l, ok := all[t.URL.String()]
 	if !ok {
-		return &exitError{code: exitFailure, err: fmt.Errorf("nobody is logged in to %s", t), hint: "'farcall login --list' shows the logins."}
+		return &exitError{code: exitFailure, err: fmt.Errorf("not logged in to %s", t), hint: "'farcall login --list' shows the logins."}
 	}
 	c, err := f.client(t, &l, s, nil)
 	if err != nil {
@@ -488,7 +488,7 @@ func unauthenticated(c jsonrpc.Code) bool {
 // loginHint is for a server that wants to know who calls.
 func loginHint(t *target.Target, status int) string {
 	if status == http.StatusForbidden {
-		return "Whoever you are there may not do that. Send another key or token with --bearer FILE, or log in anew: farcall login " + t.String()
+		return "The server denies this to the credentials that were sent. Send another key or token with --bearer FILE, or log in again: farcall login " + t.String()
 	}
 	return "If the server has OAuth, run: farcall login " + t.String() + "\nOtherwise send a key or a token: --bearer FILE, or -H 'Authorization: Bearer TOKEN'."
 }

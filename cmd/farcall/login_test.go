@@ -191,7 +191,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("%s, %d revoked", out, server.revoked)
 	}
 	h.run(t, exitProtocol, "mcp", "tools", at)
-	if out := h.run(t, exitFailure, "logout", at); !strings.Contains(out, "nobody is logged in") {
+	if out := h.run(t, exitFailure, "logout", at); !strings.Contains(out, "not logged in") {
 		t.Errorf("%s", out)
 	}
 }
@@ -225,7 +225,7 @@ func TestLoginUsage(t *testing.T) {
 	for want, args := range map[string][]string{
 		"one TARGET is needed":        {"login"},
 		"has no place for":            {"login", "--list", "x:1"},
-		"nobody can log in to":        {"login", "tcp://x:1"},
+		"cannot log in to":            {"login", "tcp://x:1"},
 		"cannot read --client-secret": {"login", "--client-secret-file", "none", "http://localhost:1"},
 		"in clear text":               {"login", "http://a.example/mcp"},
 		"secret needs its ID":         {"login", "--client-secret-file", writeFile(t, "s3cr3t"), "http://localhost:1"},
@@ -245,7 +245,7 @@ func writeFile(t *testing.T, text string) string {
 	return path
 }
 
-// Logins at the same time, in processes of their own, do not lose one another.
+// Logins at the same time, in their own processes, do not lose one another.
 func TestLoginsAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tokens.json")
 	const n = 12

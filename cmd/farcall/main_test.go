@@ -10,14 +10,14 @@ import (
 )
 
 // execVar makes the test binary be farcall, so that tests run the real program
-// in a process of its own, with the race detector when the tests have it.
+// in its own process, with the race detector when the tests have it.
 const execVar = "FARCALL_TEST_EXEC"
 
 func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(mcpServerVar) == "1":
 		os.Exit(mcpStdioMain())
-	case os.Getenv(execVar) == "1", len(os.Args) > 1 && os.Args[1] == "sandbox": // the launcher of children, whose environment is clean
+	case os.Getenv(execVar) == "1", len(os.Args) > 1 && os.Args[1] == "sandbox": // the launcher of children, with a clean environment
 		main()
 	}
 	_ = flag.Set("test.parallel", "6") // most wait for other processes; -parallel replaces it

@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// newManCmd writes the man pages that release archives carry. It is hidden: packagers need it, users do not.
+// newManCmd writes the man pages that release archives carry. It is hidden: packagers need it,
+// users do not.
 func newManCmd(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:    "man DIRECTORY",

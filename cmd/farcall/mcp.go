@@ -60,6 +60,8 @@ func newMCPCmd(e *env) *cobra.Command {
 		newMCPPromptCmd(e),
 		newMCPCompleteCmd(e),
 		newMCPListenCmd(e),
+		newMCPLintCmd(e),
+		newMCPConformCmd(e),
 		newMCPTasksCmd(e),
 	)
 	return cmd
@@ -111,7 +113,7 @@ func (m *mcpRemote) outputFlag(cmd *cobra.Command) {
 }
 
 const mcpAskHelp = `What the server asks meanwhile: a form is asked field by field on the terminal, and --answer answers it in advance;
---sample stands in for a model; --root shows directories. Without them the server is told that it cannot ask.`
+--sample stands in for a model; --root shows directories. Without them the server learns that it cannot ask.`
 
 // named is a command that takes TARGET and one name or URI at least.
 func (m *mcpRemote) named(cmd *cobra.Command, args []string, what string) (t *target.Target, name string, rest []string, err error) {
@@ -156,7 +158,7 @@ func (m *mcpRemote) completer(names func(ctx context.Context, s *mcpSession) []s
 		if err != nil || m.check(t) != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionPatience)
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 		defer cancel()
 		s, err := m.open(ctx, t)
 		if err != nil {

@@ -21,7 +21,7 @@ type asker struct {
 	sampleText string
 	verbose    bool
 	roots      []mcp.Root
-	stdin      *typist // nil: nobody sits there
+	stdin      *typist // nil: no user sits there
 
 	turn chan struct{} // held by what is being asked: one thing at a time
 
@@ -117,7 +117,7 @@ func (a *asker) elicit(ctx context.Context, p *spec.ElicitRequestParams) (*spec.
 	if used > 0 {
 		hint += " (those given have been used)"
 	}
-	a.screen.printf("It is declined, because there is nobody to ask. Answer it with %s", hint)
+	a.screen.printf("It is declined, because there is no user to ask. Answer it with %s", hint)
 	return &spec.ElicitResult{Action: spec.ElicitDecline}, nil
 }
 
@@ -263,6 +263,6 @@ func (t *typist) line(ctx context.Context) (text string, ok bool, err error) {
 	case <-t.closed:
 		return "", false, nil
 	case <-ctx.Done():
-		return "", false, fmt.Errorf("nobody has answered: %w", ctx.Err())
+		return "", false, fmt.Errorf("no answer: %w", ctx.Err())
 	}
 }

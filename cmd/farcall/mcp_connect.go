@@ -52,11 +52,7 @@ func (m *mcpRemote) target(cmd *cobra.Command, args []string) (*target.Target, [
 		}
 	}
 	if _, _, err := era.Select(m.era); err != nil {
-		var names []string
-		for _, r := range slices.Backward(era.Revisions()) {
-			names = append(names, r.Name)
-		}
-		return t, nil, usagef("Use --era auto, modern, legacy or one of "+strings.Join(names, ", ")+".", "there is no era %q", m.era)
+		return t, nil, usagef(eraHint(), "there is no era %q", m.era)
 	}
 	if m.log != "" && spec.LogSeverity(m.log) < 0 {
 		return t, nil, usagef("The levels are "+strings.Join(spec.LogLevels(), ", ")+".", "there is no log level %q", m.log)
@@ -65,11 +61,21 @@ func (m *mcpRemote) target(cmd *cobra.Command, args []string) (*target.Target, [
 	return t, rest, nil
 }
 
-// mcpSession is a client and whom it talks to.
+// eraHint lists what --era may be.
+func eraHint() string {
+	var names []string
+	for _, r := range slices.Backward(era.Revisions()) {
+		names = append(names, r.Name)
+	}
+	return "Use --era auto, modern, legacy or one of " + strings.Join(names, ", ") + "."
+}
+
+// mcpSession is a client and the server that it talks to.
 type mcpSession struct {
 	*mcp.Client
 	target *target.Target
 	asked  *asker
+	tap    *tap // nil over HTTP and WebSocket
 }
 
 // open connects. What adjusts the options is called before.
@@ -96,13 +102,15 @@ func (m *mcpRemote) open(ctx context.Context, t *target.Target, adjust ...func(*
 		s.Client, err = mcp.Dial(limited, t.URL.String(), o)
 	default:
 		var tr farcall.Transport
-		if tr, err = m.dial(limited, t); err != nil {
-			return nil, dialFailure(ctx, t, err)
-		}
-		if t.Kind == target.Command {
-			tr = tapped{tr, &tap{report: func(noise string) {
-				m.screen.printf("farcall: not a message, on the command's standard output: %s", noise)
-			}}}
+		s.tap = &tap{report: func(noise string) {
+			where := ""
+			if t.Kind == target.Command {
+				where = ", on the command's standard output"
+			}
+			m.screen.printf("farcall: not a message%s: %s", where, noise)
+		}}
+		if tr, err = m.dialTapped(limited, t, s.tap); err != nil {
+			return nil, err
 		}
 		s.Client, err = mcp.Connect(limited, tr, o)
 	}
@@ -202,7 +210,7 @@ func (s *mcpSession) failure(ctx context.Context, what string, err error) error 
 	case errors.Is(err, context.DeadlineExceeded):
 		return &exitError{
 			code: exitTimeout, err: fmt.Errorf("%s: no answer from %s in time", what, t),
-			hint: "Wait longer with --timeout 2m, or for ever with --timeout 0.",
+			hint: silenceHint(t, s.received()),
 		}
 	case errors.As(err, &wire):
 		return s.answered(what, wire, err)
@@ -213,16 +221,11 @@ func (s *mcpSession) failure(ctx context.Context, what string, err error) error 
 	case errors.Is(err, farcall.ErrProtocol):
 		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s", what, plainWords(err))}
 	case errors.Is(err, mcphttp.ErrConnect), errors.Is(err, farcall.ErrClosed), errors.Is(err, io.EOF):
-		e := &exitError{code: exitProtocol, err: fmt.Errorf("%s: %s closed the connection without an answer", what, t)}
-		switch {
-		case t.Kind == target.Command:
-			e.hint = "What the command printed on standard error, if anything, is above."
-		case s.Client != nil:
-			e.hint = "Whether it did what was asked is not known; call again if that does no harm."
-		case t.Scheme == "tcp":
-			e.hint = "It may want TLS (tls://), speak HTTP (http://" + t.Address + "), or be no MCP server."
+		failure := closedFailure(what, t, s.received(), err)
+		if exit := (*exitError)(nil); s.Client != nil && errors.As(failure, &exit) && exit.hint == "" {
+			exit.hint = "Whether it did what was asked is not known; call again if that does no harm."
 		}
-		return e
+		return failure
 	case pinned(err):
 		return &exitError{code: exitAnswered, err: fmt.Errorf("%s: %s", what, plainWords(err)), hint: autoHint}
 	}
@@ -253,10 +256,7 @@ func (s *mcpSession) codeHint(what string, wire *jsonrpc.Error, err error) strin
 		if pinned(err) {
 			return autoHint
 		}
-		if s.target.URL == nil {
-			return "Is it an MCP server?"
-		}
-		return "Does it speak MCP at this address? Over HTTP most servers do at " + mcpPath + "."
+		return s.handshakeHint(wire)
 	}
 	switch wire.Code {
 	case jsonrpc.MethodNotFound:
@@ -267,6 +267,25 @@ func (s *mcpSession) codeHint(what string, wire *jsonrpc.Error, err error) strin
 		return "The cause is in the server's log, if it has one."
 	}
 	return ""
+}
+
+// handshakeHint is for an error that answers the first request of MCP.
+func (s *mcpSession) handshakeHint(wire *jsonrpc.Error) string {
+	switch {
+	case wire.Code != jsonrpc.MethodNotFound:
+		return ""
+	case s.target.URL == nil || s.target.URL.Path == mcpPath:
+		return "It does not know the first request of MCP: it is a server of something else."
+	}
+	return "It does not know the first request of MCP at this path. Over HTTP most servers of MCP are at " + mcpPath + "."
+}
+
+// received is the beginning of what came, as long as no message was among it.
+func (s *mcpSession) received() []byte {
+	if s.tap == nil {
+		return nil
+	}
+	return s.tap.received()
 }
 
 // capabilityHint says how to give the server what it cannot do without.
@@ -286,7 +305,7 @@ func (s *mcpSession) capabilityHint(what string, wire *jsonrpc.Error) string {
 	return ""
 }
 
-// listHint says what lists the prompts or resources, one of which was asked for
+// listHint names the command that lists the prompts or resources, when one was asked for
 // in a way that the server does not accept.
 func (s *mcpSession) listHint(method string, err error) string {
 	var wire *jsonrpc.Error
@@ -326,7 +345,7 @@ func statusHint(t *target.Target, e *mcphttp.StatusError, err error) string {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return loginHint(t, e.Status)
 	}
-	return "Is it an MCP server?"
+	return ""
 }
 
 // isDialing reports whether an error comes from the making of a connection, and not

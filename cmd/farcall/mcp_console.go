@@ -22,7 +22,7 @@ type console struct {
 
 func newConsole(w io.Writer) *console { return &console{w: w, tty: isPerson(w)} }
 
-// isPerson reports whether somebody sits at the other end of f: it is a
+// isPerson reports whether a user sits at the other end of f: it is a
 // terminal, and not the null device, which looks like one.
 func isPerson(f any) bool {
 	file, ok := f.(*os.File)
@@ -47,7 +47,7 @@ func (c *console) printf(format string, args ...any) {
 	c.draw(bar)
 }
 
-// write prints what needs no line of its own, such as a prompt. The bar goes.
+// write prints what needs no separate line, such as a prompt. The bar goes.
 func (c *console) write(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -73,6 +73,7 @@ func (m *mcpRemote) discoverServer(ctx context.Context, t *target.Target) error 
 		{"prompts", spec.MethodPromptsList, "prompt"},
 	}
 	var offers []string
+	var missing []missingServer
 	for _, l := range lists {
 		if !offersList(info.Capabilities, l.key) {
 			continue
@@ -85,13 +86,20 @@ func (m *mcpRemote) discoverServer(ctx context.Context, t *target.Target) error 
 			m.screen.printf("farcall: warning: %s: %s", l.method, plainWords(err))
 			continue
 		}
-		card.Counts[l.key] = len(all)
-		text := fmt.Sprintf("%d %s", len(all), l.one)
-		if len(all) != 1 {
+		for _, one := range all.missing {
+			// The reason of a later list may say more of the same: that it is not tried again for now.
+			if !slices.ContainsFunc(missing, func(m missingServer) bool { return m.Upstream == one.Upstream }) {
+				missing = append(missing, one)
+			}
+		}
+		card.Counts[l.key] = len(all.items)
+		text := fmt.Sprintf("%d %s", len(all.items), l.one)
+		if len(all.items) != 1 {
 			text += "s"
 		}
 		offers = append(offers, text)
 	}
+	m.sayMissing(missing)
 	if m.asJSON {
 		return m.printValue(card)
 	}

@@ -239,7 +239,7 @@ func (p *field) choose(text string) string {
 	return text
 }
 
-// fits holds a value against the field. The error is for the user.
+// fits checks a value against the field. The error is for the user.
 func (p *field) fits(value jsonrpc.Raw) error {
 	switch {
 	case p.several:

@@ -112,7 +112,7 @@ func TestAskPage(t *testing.T) {
 	}
 }
 
-// Nobody answers: the end of the call ends the question, and the next one is not
+// There is no answer: the end of the call ends the question, and the next one is not
 // asked before.
 func TestAskGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

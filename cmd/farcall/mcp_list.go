@@ -44,14 +44,14 @@ func newMCPToolsCmd(e *env) *cobra.Command {
 }
 
 func (m *mcpRemote) tools(ctx context.Context, t *target.Target, name []string) error {
-	return m.list(ctx, t, spec.MethodToolsList, "tools", func(raw []jsonrpc.Raw) error {
-		tools, err := decodeAll[spec.Tool](raw)
+	return m.list(ctx, t, spec.MethodToolsList, "tools", func(l *mcpList) error {
+		tools, err := decodeAll[spec.Tool](l.items)
 		if err != nil {
 			return err
 		}
 		if len(name) == 0 {
 			if m.asJSON {
-				return m.printList("tools", raw)
+				return m.printJSON(l.document())
 			}
 			return m.printTools(tools)
 		}
@@ -64,14 +64,14 @@ func (m *mcpRemote) tools(ctx context.Context, t *target.Target, name []string) 
 			return &exitError{code: exitAnswered, err: fmt.Errorf("there is no tool %q", name[0]), hint: nearestTool(name[0], names)}
 		}
 		if m.asJSON {
-			return m.printJSON(raw[i])
+			return m.printJSON(l.items[i])
 		}
 		return m.printTool(&tools[i])
 	})
 }
 
-// list gets all pages of a list and hands over their elements as they came.
-func (m *mcpRemote) list(ctx context.Context, t *target.Target, method, key string, show func([]jsonrpc.Raw) error) error {
+// list gets all pages of a list, says which servers it lacks, and shows it.
+func (m *mcpRemote) list(ctx context.Context, t *target.Target, method, key string, show func(*mcpList) error) error {
 	ctx, stop := interruptible(ctx)
 	defer stop()
 	s, err := m.open(ctx, t)
@@ -83,10 +83,11 @@ func (m *mcpRemote) list(ctx context.Context, t *target.Target, method, key stri
 	var wire *jsonrpc.Error
 	switch {
 	case errors.As(err, &wire) && wire.Code == jsonrpc.MethodNotFound && !s.lists(method):
-		all = nil
+		all = &mcpList{key: key}
 	case err != nil:
 		return s.failure(ctx, method, err)
 	}
+	m.sayMissing(all.missing)
 	return show(all)
 }
 
@@ -102,27 +103,6 @@ func (s *mcpSession) lists(method string) bool {
 	}
 }
 
-const maxPages = 10_000
-
-// all gets the elements of all pages of a list.
-func (s *mcpSession) all(ctx context.Context, method, key string) ([]jsonrpc.Raw, error) {
-	var all []jsonrpc.Raw
-	var params any
-	for range maxPages {
-		var page jsonrpc.Raw
-		if err := s.Request(ctx, method, params, &page); err != nil {
-			return nil, err
-		}
-		all = append(all, elements(member(page, key))...)
-		next, _ := unquote(member(page, "nextCursor"))
-		if next == "" {
-			return all, nil
-		}
-		params = &spec.PaginatedRequestParams{Cursor: next}
-	}
-	return nil, fmt.Errorf("the list has more than %d pages", maxPages)
-}
-
 func decodeAll[T any](raw []jsonrpc.Raw) ([]T, error) {
 	all := make([]T, len(raw))
 	for i := range raw {
@@ -131,18 +111,6 @@ func decodeAll[T any](raw []jsonrpc.Raw) ([]T, error) {
 		}
 	}
 	return all, nil
-}
-
-// printList prints a list as the one document that its pages make.
-func (m *mcpRemote) printList(key string, all []jsonrpc.Raw) error {
-	raw := append(jsonrpc.AppendString(jsonrpc.Raw{'{'}, key), ':', '[')
-	for i := range all {
-		if i > 0 {
-			raw = append(raw, ',')
-		}
-		raw = append(raw, all[i]...)
-	}
-	return m.printJSON(append(raw, ']', '}'))
 }
 
 // table prints rows, the first column as names and the last one faintly.
@@ -338,11 +306,11 @@ func newListCmd[T any](e *env, kind, short, method, key string, row func(*T) []s
 			if err != nil {
 				return err
 			}
-			return m.list(cmd.Context(), t, method, key, func(raw []jsonrpc.Raw) error {
+			return m.list(cmd.Context(), t, method, key, func(l *mcpList) error {
 				if m.asJSON {
-					return m.printList(key, raw)
+					return m.printJSON(l.document())
 				}
-				all, err := decodeAll[T](raw)
+				all, err := decodeAll[T](l.items)
 				if err != nil {
 					return err
 				}

@@ -20,9 +20,9 @@ func newMCPListenCmd(e *env) *cobra.Command {
 	var count int
 	cmd := &cobra.Command{
 		Use:   "listen TARGET",
-		Short: "Print what a server tells of by itself: changes, and its log",
-		Long: "Print what a server tells of by itself, one event a line, until Ctrl-C: changes of its lists, of the resources named\n" +
-			"with --resource, and in legacy revisions its log. A connection that breaks is made anew.\n\n" + mcpTargetForms + "\n\n" + mcpEras,
+		Short: "Print what a server sends unasked: changes, and its log",
+		Long: "Print what a server sends unasked, one event a line, until Ctrl-C: changes of its lists, of the resources named\n" +
+			"with --resource, and in legacy revisions its log. A connection that breaks is made again.\n\n" + mcpTargetForms + "\n\n" + mcpEras,
 		Example: strings.TrimPrefix(`
   farcall mcp listen localhost:7331
   farcall mcp listen localhost:7331 --resource playground://events --count 3

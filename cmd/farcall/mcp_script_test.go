@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -12,9 +11,7 @@ import (
 
 // TestMCPScripts runs the scripts of farcall mcp against servers of package mcp.
 func TestMCPScripts(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("skipped: the scripts use sh")
-	}
+	needsScripts(t)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +25,7 @@ func TestMCPScripts(t *testing.T) {
 	vars[execVar], vars["GORACE"], vars["EXE"] = "1", noLinger, program
 	vars["PATH"] = dir + string(os.PathListSeparator) + os.Getenv("PATH")
 	vars["REFUSED"], vars["HTML"] = refusedAddress(t), htmlServer(t)
-	for _, name := range []string{"mute", "closing", "humble"} {
+	for _, name := range []string{"mute", "closing", "humble", "alert", "web", "half"} {
 		vars[strings.ToUpper(name)] = fakeServer(t, fakes[name])
 	}
 	testscript.Run(t, testscript.Params{

@@ -19,7 +19,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-const taskVerbs = `  start TOOL [ARGUMENTS]   call a tool as a task; prints the task, whose id the others take
+const taskVerbs = `  start TOOL [ARGUMENTS]   call a tool as a task; prints the task, with the id that the others take
   list                     the tasks that the server knows of; only servers of legacy revisions say
   get ID                   the state of a task
   wait ID                  wait for the end of a task, answering what it asks for, and print its result
@@ -91,7 +91,7 @@ func (m *mcpRemote) taskWords(ctx context.Context, t *target.Target, words []str
 			return w, usagef("For example: "+commandLine("farcall mcp tasks", t, w.verb+" ID"), "no id of a task")
 		}
 	default:
-		return w, usagef("There are:\n"+taskVerbs, "%q is nothing that can be done with tasks", w.verb)
+		return w, usagef("There are:\n"+taskVerbs, "%q is not an action on tasks", w.verb)
 	}
 	if len(more) > 2 {
 		return w, usagef("Run 'farcall mcp tasks --help' for its arguments.", "there is no place for %q", more[0])
@@ -191,15 +191,15 @@ func (m *mcpRemote) taskList(ctx context.Context, s *mcpSession) error {
 		return s.failure(ctx, "list", err)
 	}
 	if m.asJSON {
-		var raw []jsonrpc.Raw
+		l := &mcpList{key: "tasks"}
 		for _, t := range all {
 			r, err := taskJSON(t)
 			if err != nil {
 				return err
 			}
-			raw = append(raw, r)
+			l.items = append(l.items, r)
 		}
-		return m.printList("tasks", raw)
+		return m.printJSON(l.document())
 	}
 	var rows [][]string
 	for _, t := range all {

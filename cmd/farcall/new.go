@@ -17,22 +17,28 @@ import (
 func newNewCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new",
-		Short: "Write a small project to begin with: an MCP server or client",
-		Long:  "Write a small project to begin with, which works as it is: an MCP server or client, with a test and a README.",
+		Short: "Write a small project to begin with: a server, client, service or gateway",
+		Long: "Write a small project to begin with, which works as it is: an MCP server or client, a JSON-RPC service,\n" +
+			"or the configuration of a gateway; with tests, a README, a workflow for CI and what a container needs.",
 		Example: strings.TrimPrefix(`
   farcall new server calc
-  farcall new client reader --module example.com/reader`, "\n"),
+  farcall new client reader --module example.com/reader
+  farcall new service billing
+  farcall new gateway tools`, "\n"),
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			return usagef("There are 'farcall new server DIR' and 'farcall new client DIR'.", "there is no new %q", args[0])
+			return usagef("There are server, client, service and gateway: 'farcall new server DIR'.", "there is no new %q", args[0])
 		},
 	}
 	cmd.AddCommand(
 		newProjectCmd(e, scaffold.Server, "Write an MCP server with one tool, over HTTP and standard input and output"),
 		newProjectCmd(e, scaffold.Client, "Write an MCP client that lists the tools of a server and calls one"),
+		newProjectCmd(e, scaffold.Service,
+			"Write a JSON-RPC service with a method and a stream, over HTTP, WebSocket and TCP"),
+		newGatewayProjectCmd(e),
 	)
 	return cmd
 }
@@ -59,6 +65,23 @@ func newProjectCmd(e *env, kind, short string) *cobra.Command {
 	return cmd
 }
 
+func newGatewayProjectCmd(e *env) *cobra.Command {
+	const short = "Write the configuration of a gateway, with a guard and tests for it"
+	return &cobra.Command{
+		Use:     scaffold.Gateway + " DIR",
+		Short:   short,
+		Long:    short + ".\nDIR must not be there yet, or be empty.",
+		Example: "  farcall new gateway tools",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 1 || args[0] == "" {
+				return usagef("For example: "+cmd.CommandPath()+" tools",
+					"it takes one DIR, not %d", len(args))
+			}
+			return e.newProject(scaffold.Gateway, args[0], "", "")
+		},
+	}
+}
+
 const farcallModule = "github.com/farcall-dev/farcall"
 
 // releases are the versions that a go.mod can require.
@@ -74,7 +97,11 @@ func (e *env) newProject(kind, dir, module, replace string) error {
 		p.Module = filepath.Base(full)
 	}
 	if err := scaffold.CheckModule(p.Module); err != nil {
-		return usagef("Name it with --module, for example --module example.com/calc.", "%w", err)
+		hint := "Name it with --module, for example --module example.com/calc."
+		if kind == scaffold.Gateway {
+			hint = "Give DIR another name."
+		}
+		return usagef(hint, "%w", err)
 	}
 	if v := versionName(); releases.MatchString(v) {
 		p.Version = v
@@ -91,6 +118,10 @@ func (e *env) newProject(kind, dir, module, replace string) error {
 		}
 		p.Version = "v0.0.0"
 	}
+	if kind == scaffold.Gateway {
+		key := newAPIKey("ci")
+		p.Key, p.Hash = key.Key, key.Hash
+	}
 	names, err := p.Write(full)
 	if errors.Is(err, scaffold.ErrNotEmpty) {
 		return usagef("Name a directory that is not there yet.", "%s is not empty", dir)
@@ -102,7 +133,7 @@ func (e *env) newProject(kind, dir, module, replace string) error {
 		fmt.Fprintln(e.stdout, filepath.Join(dir, name))
 	}
 	fmt.Fprint(e.stderr, "\nNext:\n  cd "+dir+"\n"+nextSteps(&p))
-	if p.Version == "" {
+	if p.Version == "" && kind != scaffold.Gateway {
 		fmt.Fprintln(e.stderr, "\nThis farcall is no release, so go mod tidy fetches the latest one. --replace DIR takes a checkout instead.")
 	}
 	return nil
@@ -110,9 +141,16 @@ func (e *env) newProject(kind, dir, module, replace string) error {
 
 // nextSteps are the commands with which to go on.
 func nextSteps(p *scaffold.Project) string {
-	steps := "  go mod tidy\n  go test ./...\n"
-	if p.Kind == scaffold.Client {
-		return steps + "  farcall serve &\n  go run .\n"
+	const test = "  go mod tidy\n  go test ./...\n"
+	switch p.Kind {
+	case scaffold.Client:
+		return test + "  farcall serve &\n  go run .\n"
+	case scaffold.Service:
+		return test + "  go run . &\n  farcall call 127.0.0.1:8080 sum '{\"numbers\":[1,2,3]}'\n"
+	case scaffold.Gateway:
+		return "  farcall check farcall.yaml\n  farcall policy test policies.yaml\n" +
+			"  farcall serve --config farcall.yaml &\n" +
+			"  farcall mcp call 127.0.0.1:7332 play__math_add a=2 b=3 --bearer ci.key\n"
 	}
-	return steps + "  go build -o " + p.Name() + " .\n  farcall mcp call add a=2 b=3 -- ./" + p.Name() + "\n"
+	return test + "  go build -o " + p.Name() + " .\n  farcall mcp call add a=2 b=3 -- ./" + p.Name() + "\n"
 }

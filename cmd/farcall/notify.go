@@ -13,8 +13,8 @@ func newNotifyCmd(e *env) *cobra.Command {
 	var curl bool
 	cmd := &cobra.Command{
 		Use:     "notify TARGET METHOD [PARAMS]",
-		Short:   "Send a notification, which nobody answers",
-		Long:    "Send a notification. Nothing comes back, so that it was understood cannot be told.\n\n" + targetForms + "\n\n" + paramForms,
+		Short:   "Send a notification, which has no answer",
+		Long:    "Send a notification. No answer comes back, so whether the server understood it is not known.\n\n" + targetForms + "\n\n" + paramForms,
 		Example: "  farcall notify localhost:7331 logEvent level=info message=started",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.notify(cmd, args, curl)

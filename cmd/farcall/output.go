@@ -42,7 +42,7 @@ func (e *env) paint(colour, text string) string {
 func (e *env) printJSON(raw jsonrpc.Raw) error {
 	var b []byte
 	if e.isTTY {
-		b = appendPretty(nil, raw, e.colours())
+		b = pretty(raw, e.colours())
 	} else {
 		b = compact(raw)
 	}
@@ -77,9 +77,9 @@ func appendColoured(dst []byte, raw jsonrpc.Raw) []byte {
 	return dst
 }
 
-// appendPretty appends a value with one member or element a line. Numbers and
-// strings keep their bytes.
-func appendPretty(dst []byte, raw jsonrpc.Raw, colour bool) []byte {
+// pretty returns a value with one member or element a line. Numbers and strings keep their bytes.
+func pretty(raw jsonrpc.Raw, colour bool) []byte {
+	var dst []byte
 	depth := 0
 	var last byte
 	newline := func() { dst = append(append(dst, '\n'), strings.Repeat("  ", depth)...) }

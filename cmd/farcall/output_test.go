@@ -74,7 +74,7 @@ func FuzzPretty(f *testing.F) {
 		if json.Unmarshal([]byte(s), &want) != nil {
 			return // numbers that encoding/json cannot hold
 		}
-		for _, b := range [][]byte{appendPretty(nil, jsonrpc.Raw(s), false), compact(jsonrpc.Raw(s))} {
+		for _, b := range [][]byte{pretty(jsonrpc.Raw(s), false), compact(jsonrpc.Raw(s))} {
 			if err := json.Unmarshal(b, &got); err != nil || !reflect.DeepEqual(got, want) {
 				t.Errorf("%q became %q: %v", s, b, err)
 			}

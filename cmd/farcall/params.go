@@ -19,7 +19,7 @@ const paramForms = `PARAMS may be written as:
   2 3 hello                    params by position
   @file or -                   the JSON in a file, or on standard input
 Without PARAMS, what is piped into farcall is taken: JSON from a pipe or a file, if it is not empty.
-In a script whose standard input is an open pipe, </dev/null calls without params.`
+In a script, standard input may be an open pipe: </dev/null calls without params.`
 
 var (
 	namedParam = regexp.MustCompile(`^([A-Za-z_$][A-Za-z0-9_$./-]*)(:?=)((?s:.*))$`)

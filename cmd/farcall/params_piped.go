@@ -12,11 +12,12 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// pipedNotice is after how long without params on standard input farcall says that it waits for them.
+// pipedNotice is after how long without params on standard input farcall says that it waits for
+// them.
 const pipedNotice = time.Second
 
-// isPiped reports whether r is a pipe or a file, into which somebody may have written params. A terminal, the
-// null device and a socket are none: parents such as Node.js leave an unused socket open.
+// isPiped reports whether r is a pipe or a file, which may have params. A terminal, the
+// null device and a socket do not count: parents such as Node.js leave an unused socket open.
 func isPiped(r io.Reader) bool {
 	file, ok := r.(*os.File)
 	if !ok {
@@ -26,8 +27,8 @@ func isPiped(r io.Reader) bool {
 	return err == nil && (info.Mode().IsRegular() || info.Mode()&os.ModeNamedPipe != 0)
 }
 
-// pipedParams returns the params that are piped into the program, nil for none. A pipe that stays open without
-// params is waited for as long as --timeout says, and not in silence.
+// pipedParams returns the params that are piped into the program, nil for none. A pipe that stays
+// open without params is waited for as long as --timeout says, and not in silence.
 func (r *remote) pipedParams(ctx context.Context) (jsonrpc.Raw, error) {
 	if !isPiped(r.stdin) {
 		return nil, nil

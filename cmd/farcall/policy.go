@@ -55,7 +55,7 @@ FILE is YAML or JSON, with guard, the configuration, and tests, a list of calls:
 
 A test may also have transport, remote, local, at (a time), annotations, schema,
 and times: how often the call is made (the last decision counts), as for
-limited. Each test has limits of its own.`,
+limited. Each test has its own limits.`,
 		Example: "  farcall policy test policies.yaml\n  farcall policy test policies.yaml --json",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -125,7 +125,7 @@ func (e *env) testPolicies(file string, asJSON bool) error {
 	return &exitError{code: exitFailure}
 }
 
-// testPolicy makes one call, to a guard whose limits are untouched.
+// testPolicy makes one call, to a guard with limits that are untouched.
 func (e *env) testPolicy(config *gateway.Config, c *gateway.PolicyCase) (*policyResult, error) {
 	x := &explaining{env: e, as: c.Principal, kind: c.Kind, roles: c.Roles, scopes: c.Scopes, transport: c.Transport, local: c.Local, upstream: c.Upstream, strict: true}
 	p, notes, err := x.principal(config.Guard)
@@ -170,8 +170,8 @@ func (e *env) testPolicy(config *gateway.Config, c *gateway.PolicyCase) (*policy
 	return compared(c, call, p, &got, notes), nil
 }
 
-// misnamedTest is the result of a test that names what the configuration does not have: no decision about
-// it is one that the guard would make.
+// misnamedTest is the result of a test that names what the configuration does not have: no decision
+// about it is one that the guard would make.
 func misnamedTest(c *gateway.PolicyCase, err error) (*policyResult, error) {
 	unknown := (*unknownNameError)(nil)
 	if !errors.As(err, &unknown) {

@@ -19,7 +19,8 @@ import (
 
 var updateReference = flag.Bool("update", false, "write docs/reference")
 
-// TestReference compares the pages of docs/reference with the commands and error codes of the program.
+// TestReference compares the pages of docs/reference with the commands and error codes of the
+// program.
 func TestReference(t *testing.T) {
 	for name, page := range map[string]string{"commands.md": commandsPage(), "errors.md": errorsPage()} {
 		path := filepath.Join("..", "..", "docs", "reference", name)

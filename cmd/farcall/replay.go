@@ -23,7 +23,8 @@ import (
 // maxAuditLine is far longer than a line of an audit may be.
 const maxAuditLine = 1 << 20
 
-// auditLine is a line of an audit, as far as it is about a decision. Other members are passed over: the format grows.
+// auditLine is a line of an audit, as far as it is about a decision. Other members are passed over:
+// the format grows.
 type auditLine struct {
 	Time      time.Time   `json:"time"`
 	Decision  string      `json:"decision"`
@@ -196,8 +197,9 @@ func (r *replayer) line(file string, n int, text []byte) {
 	}
 }
 
-// follow forgets the lines of another chain: their numbers mean nothing in this one. A file goes on with the chain
-// of the one before when its first line names the last one there. Within a file lines may be left out.
+// follow forgets the lines of another chain: their numbers mean nothing in this one. A file goes on
+// with the chain of the one before when its first line names the last one there. Within a file
+// lines may be left out.
 func (r *replayer) follow(first bool, l *auditLine) {
 	if l.Seq == 0 {
 		return
@@ -229,7 +231,7 @@ func (r *replayer) again(l *auditLine) *replayed {
 		return &replayed{}
 	}
 	if !was && notByPolicies(l.Reason) { // the same may happen again
-		return &replayed{cause: "it was refused for its params, which are not held against schemas again"}
+		return &replayed{cause: "it was refused for its params, which are not checked against schemas again"}
 	}
 	return &replayed{call: &replayedCall{As: p.Name(), Call: l.Call, Was: l.Decision, Now: decisionOf(&now), Policies: now.Policies, Reason: now.Reason}}
 }
@@ -244,8 +246,8 @@ func notByPolicies(reason string) bool {
 	return false
 }
 
-// principal is who called, with the roles that the configuration has now, and for tokens and certificates those of
-// then. refused says why the caller would not get in.
+// principal is who called, with the roles that the configuration has now, and for tokens and
+// certificates those of then. refused says why the caller would not get in.
 func (r *replayer) principal(l *auditLine, past *guard.Past) (p *guard.Principal, refused string) {
 	p = &guard.Principal{ID: l.Principal, Kind: l.Kind, Method: l.Method, Issuer: l.Issuer}
 	switch l.Method {
@@ -279,7 +281,8 @@ func (r *replayer) principal(l *auditLine, past *guard.Past) (p *guard.Principal
 	return p, ""
 }
 
-// fromAgain is where a call came from. Of HTTP over the loopback address a header may have said that it came through a proxy.
+// fromAgain is where a call came from. Of HTTP over the loopback address a header may have said
+// that it came through a proxy.
 func fromAgain(l *auditLine, past *guard.Past) *guard.Conn {
 	addr, _ := netip.ParseAddr(l.Address)
 	from := &guard.Conn{Transport: l.Transport, Remote: l.Address}
@@ -288,7 +291,7 @@ func fromAgain(l *auditLine, past *guard.Past) *guard.Conn {
 	return from
 }
 
-// callAgain is the call of a line; nil when it cannot be told.
+// callAgain is the call of a line; nil when it is not known.
 func callAgain(l *auditLine, past *guard.Past) *guard.Call {
 	if incomplete(l.Call) {
 		return nil

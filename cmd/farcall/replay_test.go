@@ -8,8 +8,9 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 )
 
-// TestReplayKeepsChainsApart: a line that repeats another one repeats that of its own chain, also when the files of several
-// chains are given, or stand in one; a chain goes on from file to file.
+// TestReplayKeepsChainsApart: a line that repeats another one repeats the one in the same chain,
+// also when the files of several chains are given, or stand in one; a chain goes on from file to
+// file.
 func TestReplayKeepsChainsApart(t *testing.T) {
 	config := &guard.Config{Anonymous: true, Allow: []guard.Rule{{Calls: []string{"new"}}}}
 	g, err := offlineGuard(config, nil)

@@ -33,12 +33,12 @@ type env struct {
 	isTTY  bool // stdout is a terminal: answers may be pretty and coloured
 }
 
-// exitError ends the program with a code of its own. A nil err prints nothing:
+// exitError ends the program with its own code. A nil err prints nothing:
 // the command has already said what happened.
 type exitError struct {
 	code int
 	err  error
-	hint string // what to do next, printed on a line of its own
+	hint string // what to do next, printed on its own line
 }
 
 func (e *exitError) Error() string {
@@ -118,13 +118,22 @@ func newRootCmd(e *env) *cobra.Command {
 	root.AddCommand(
 		newServeCmd(e),
 		newBridgeCmd(e),
+		newBenchCmd(e),
+		newFaultCmd(e),
 		newCallCmd(e),
 		newNotifyCmd(e),
 		newBatchCmd(e),
 		newStreamCmd(e),
 		newListenCmd(e),
 		newDiscoverCmd(e),
+		newTapCmd(e),
+		newViewCmd(e),
+		newReplayCmd(e),
+		newVerifyCmd(e),
+		newDiffCmd(e), newExportCmd(e),
+		newMockCmd(e),
 		newMCPCmd(e),
+		newInspectCmd(e),
 		newLoginCmd(e),
 		newLogoutCmd(e),
 		newNewCmd(e),
@@ -132,6 +141,7 @@ func newRootCmd(e *env) *cobra.Command {
 		newStatsCmd(e),
 		newTopCmd(e),
 		newAdminCmd(e),
+		newClusterCmd(e),
 		newClientCmd(e),
 		newErrorsCmd(e),
 		newCheckCmd(e),

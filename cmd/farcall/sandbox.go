@@ -34,7 +34,7 @@ all). Sockets of the local system, like those of daemons, are never reached.
 
 The environment is HOME, LANG, LANGUAGE, LC_*, LOGNAME, PATH, SHELL, TERM, TMPDIR, TZ,
 USER, what is for proxies, certificates and registries, and what --env names. The working directory can be read when --read . says so. Where the kernel
-lacks a part, nothing is started, and it is said what is missing; --mode best-effort
+lacks a part, farcall reports what is missing and starts nothing; --mode best-effort
 runs the command without that part, and says so. --mode open confines nothing: the
 command has all rights but those to read other processes and the files of --hide. So
 does 'farcall serve' start the commands of upstreams that have no 'sandbox:'.

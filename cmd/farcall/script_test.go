@@ -15,6 +15,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"os/exec"
@@ -26,19 +27,33 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/farcall-dev/farcall/internal/full"
+	"github.com/farcall-dev/farcall/internal/race"
 )
 
 // noLinger keeps the race detector from sleeping for a second at the end of
 // each program.
 const noLinger = "atexit_sleep_ms=0"
 
-// TestScripts runs the scripts in testdata: what a user could have typed,
-// against real servers and some that are wrong.
-func TestScripts(t *testing.T) {
+// needsScripts skips a test that runs the program many times: on Windows, since it uses sh, and with
+// the race detector, which then takes minutes; make race-full runs them with it.
+func needsScripts(t *testing.T) {
+	t.Helper()
 	if runtime.GOOS == "windows" {
 		t.Skip("skipped: the scripts use sh")
 	}
+	if race.Enabled && !full.Wanted() {
+		t.Skip("the scripts run without the race detector, and with it by make race-full")
+	}
+}
+
+// TestScripts runs the scripts in testdata: what a user could have typed,
+// against real servers and some that are wrong.
+func TestScripts(t *testing.T) {
+	needsScripts(t)
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -61,6 +76,7 @@ func TestScripts(t *testing.T) {
 	}
 	vars["GZIPHOST"] = strings.TrimPrefix(serve(t, "--listen", "127.0.0.1:0", "--gzip", "--log", "off").addrs[0], "http://")
 	vars["HTML"] = htmlServer(t)
+	vars["WSCLOSING"] = closingServer(t)
 	vars["REFUSED"] = refusedAddress(t)
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata",
@@ -103,6 +119,16 @@ var fakes = map[string]func(w io.Writer, line string) (more bool){
 	"mute":    func(io.Writer, string) bool { return true },
 	"closing": func(io.Writer, string) bool { return false },
 	"garbage": func(w io.Writer, _ string) bool { fmt.Fprint(w, "220 hello\x1b[31m\r\n"); return true },
+	"alert":   func(w io.Writer, _ string) bool { fmt.Fprint(w, "\x15\x03\x01\x00\x02\x02\x46"); return false },
+	"web":     func(w io.Writer, _ string) bool { fmt.Fprint(w, "HTTP/1.1 400 Bad Request\r\n\r\n"); return false },
+	"headed":  func(w io.Writer, _ string) bool { fmt.Fprint(w, "Content-Length: 2\r\n\r\n{}"); return true },
+	"tlsport": func(w io.Writer, line string) bool { // when it has read a request of HTTP
+		if line == "" {
+			fmt.Fprint(w, "\x15\x03\x01\x00\x02\x02\x46")
+		}
+		return line != ""
+	},
+	"half":    func(w io.Writer, _ string) bool { fmt.Fprint(w, `{"jsonrpc":"2.0",`); return true },
 	"neither": func(w io.Writer, _ string) bool { fmt.Fprintln(w, `{"jsonrpc":"2.0","id":1}`); return true },
 	"humble": func(w io.Writer, _ string) bool {
 		fmt.Fprintln(w, `{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":1}`)
@@ -163,7 +189,7 @@ func htmlServer(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := &http.Server{ReadHeaderTimeout: waitLimit, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
 		if r.URL.Path == "/rpc" {
 			w.WriteHeader(http.StatusNotFound)
@@ -179,8 +205,23 @@ func htmlServer(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// refusedAddress is one that refuses connections: the port of a service (tcpmux) that no system runs. One that was closed
-// before may be given to another test.
+// closingServer closes each WebSocket with a status.
+func closingServer(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c, err := websocket.Accept(w, r, nil)
+		if err != nil {
+			return
+		}
+		c.Read(r.Context())
+		c.Close(websocket.StatusPolicyViolation, "no \x1b")
+	}))
+	t.Cleanup(s.Close)
+	return "ws" + strings.TrimPrefix(s.URL, "http")
+}
+
+// refusedAddress is one that refuses connections: the port of a service (tcpmux) that no system
+// runs. One that was closed before may be given to another test.
 func refusedAddress(t *testing.T) string {
 	t.Helper()
 	const address = "127.0.0.1:1"
@@ -242,7 +283,7 @@ func TestInterruptCancels(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timeout := time.After(patience)
+	timeout := time.After(waitLimit)
 	next := func() string {
 		select {
 		case line := <-lines:

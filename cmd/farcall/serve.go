@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -20,8 +21,10 @@ import (
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/internal/watch"
 	"github.com/farcall-dev/farcall/observe/metrics"
+	"github.com/farcall-dev/farcall/observe/metrics/otlp"
 	"github.com/farcall-dev/farcall/observe/traces"
 	"github.com/farcall-dev/farcall/rpc"
+	"github.com/farcall-dev/farcall/store"
 )
 
 // drainTime is how long calls in flight may take to finish after the first
@@ -33,6 +36,7 @@ type serveFlags struct {
 	hosts      []string
 	origins    []string
 	gzip       bool
+	http       string
 	trusted    []string // proxies
 	stdio      bool
 	tlsCert    string
@@ -41,11 +45,16 @@ type serveFlags struct {
 	insecure   bool
 	guard      string
 	tasks      string
+	cluster    string
+	shared     store.Store // of cluster; nil: nothing is shared
+	secret     []byte      // of the nodes, where there is no gateway
+	nodes      func() int
 	maxMessage byteSize
 	limits     serveLimits
 	details    bool
 	v1         bool
 	logFlags
+	captureFlags
 
 	// Of a gateway.
 	listening    *atomic.Pointer[[]net.Listener] // once all are open
@@ -68,6 +77,7 @@ type serveFlags struct {
 	server  *rpc.Server // serves them
 	metrics *metrics.Metrics
 	tracer  *traces.Tracer // nil: the environment asks for no traces
+	sent    *otlp.Exporter // of metrics; nil: the environment asks for none
 }
 
 func newServeCmd(e *env) *cobra.Command {
@@ -101,10 +111,12 @@ When it accepts connections it prints on standard error, for each address,
 
 SIGTERM and SIGINT let the calls in flight finish, 10 seconds at most; a second
 signal ends the process at once. The files of --config, --guard and the certificates are
-read again when they change, and at SIGHUP.
+read again when they change, and at SIGHUP. SIGUSR1 has a gateway write what its flight recorder
+has, the calls of the last minute (docs/capture.md). To systemd it says when it is ready, reads
+them again, stops, and, with WatchdogSec, that it is alive.
 
-With OTEL_EXPORTER_OTLP_ENDPOINT it sends traces to a collector, over HTTP; other variables of
-OpenTelemetry hold, too.
+With OTEL_EXPORTER_OTLP_ENDPOINT it sends traces and the log to a collector, over HTTP; other
+variables of OpenTelemetry hold, too.
 
 An address that other machines can reach needs a guard, which must not let anonymous
 callers call everything, and where callers show keys or tokens a certificate: otherwise
@@ -125,33 +137,40 @@ With a certificate, connections without TLS are refused, but over unix sockets.`
 	flags.StringArrayVar(&f.listen, "listen", nil, "`address` to listen on: host:port, :port (every interface), 0.0.0.0:port (every one of IPv4), unix:PATH, npipe:NAME (Windows); can be repeated (default "+defaultAddress+", unless --stdio)")
 	flags.StringArrayVar(&f.origins, "origin", nil, "`ORIGIN` of web pages on other hosts that may call: https://app.example.com, localhost:3000, *.example.com, or * for all; can be repeated")
 	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
-	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil, "`CIDR` or address of a proxy, or unix, whose X-Forwarded-For, Forwarded and PROXY protocol say who the client is; can be repeated")
+	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil, "`CIDR` or address of a proxy, or unix: its X-Forwarded-For, Forwarded and PROXY protocol name the client; can be repeated")
 	flags.BoolVar(&f.stdio, "stdio", false, "serve standard input and output")
 	flags.StringVar(&f.config, "config", "", "serve the servers of this `file`, as a gateway: farcall.yaml, or the mcpServers JSON of a desktop client; it is read again when it changes")
 	flags.StringArrayVar(&f.upstreams, "upstream", nil, "serve this server, `NAME=TARGET` or NAME=COMMAND, as a gateway; can be repeated")
 	flags.StringVar(&f.lock, "lock", "", "`file` with what the servers of the gateway said when they were pinned (default farcall.lock beside --config)")
 	flags.StringVar(&f.tasks, "tasks", "", "`directory` in which tasks of MCP are stored, so that they outlive this process (default: tasks of --config, else in memory)")
+	flags.StringVar(&f.cluster, "cluster", "", "`URL` of what nodes share state over: nats://HOST, redis://HOST, or embedded, for an engine in this process (default: cluster of --config, else nothing is shared)")
 	flags.StringVar(&f.tlsCert, "tls-cert", "", "`file` with the certificate (PEM); the port speaks TLS then, and nothing else")
 	flags.StringVar(&f.tlsKey, "tls-key", "", "`file` with the private key (PEM)")
-	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) whose client certificates count, for mtls of the guard")
+	flags.StringVar(&f.clientCA, "tls-client-ca", "", "`file` with the authorities (PEM) with client certificates that count, for mtls of the guard")
 	flags.BoolVar(&f.insecure, "insecure", false, "listen where other machines can connect without a guard or TLS, and accept connections without TLS beside a certificate")
 	flags.StringVar(&f.guard, "guard", "", "`file` with the key guard, as in farcall.yaml, for the playground or --upstream: who may call what")
 	flags.Var(&f.maxMessage, "max-message", "largest message, such as 10MB (default: stdio 10MB, TCP 100MB, HTTP and WebSocket 50MB)")
 	flags.BoolVar(&f.gzip, "gzip", false, "read and send gzip in JSON-RPC over HTTP; off by default: where answers hold secrets beside what others choose, their sizes reveal them (BREACH)")
+	flags.StringVar(&f.http, "http", "fast", "`reader` of HTTP/1.1: fast reads requests that are exactly the common case without net/http, std none; FARCALL_HTTP=std does the same")
 	f.limits.register(cmd)
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only, with a guard those of the role operator")
 	flags.BoolVar(&f.v1, "v1", false, "accept JSON-RPC 1.0 too")
 	f.registerLog(cmd)
+	f.registerCapture(cmd)
 	return cmd
 }
 
 // run serves the playground, or a gateway.
-func (f *serveFlags) run(ctx context.Context, e *env) error {
+func (f *serveFlags) run(ctx context.Context, e *env) (err error) {
+	if f.http != "fast" && f.http != "std" {
+		return usagef("Write --http fast or --http std.", "--http: %q is neither fast nor std", f.http)
+	}
 	stderr := &lockedWriter{w: e.stderr}
-	log, err := f.newLogger(stderr)
+	log, err := f.newLogger(ctx, stderr)
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, f.endRecord()) }()
 	if err := f.trace(ctx, log); err != nil {
 		return err
 	}
@@ -164,6 +183,21 @@ func (f *serveFlags) run(ctx context.Context, e *env) error {
 		return err
 	}
 	f.limits.newBudget()
+	return f.sharing(ctx, c, log, stderr, func() error { return f.play(ctx, c, log, stderr) })
+}
+
+// play serves the playground.
+func (f *serveFlags) play(
+	ctx context.Context, c *gateway.Config, log *slog.Logger, stderr io.Writer,
+) error {
+	leave, err := f.joined(ctx, log)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := f.record(&gateway.Config{}, log, false); err != nil {
+		return err
+	}
 	play, err := f.playground(c, log, stderr)
 	if err != nil {
 		return err
@@ -192,10 +226,21 @@ func (f *serveFlags) serve(ctx context.Context, stderr io.Writer, on hooks) erro
 		signal.Notify(again, syscall.SIGHUP)
 		defer signal.Stop(again)
 	}
+	dump := make(chan os.Signal, 1)
+	if len(dumping) > 0 { // none would mean all
+		signal.Notify(dump, dumping...)
+		defer signal.Stop(dump)
+	}
+	manager, err := newNotifier()
+	if err != nil {
+		return usagef("Run farcall without the variable where systemd does not start it.", "%w", err)
+	}
+	defer manager.close()
 	ended, err := f.start(ctx, stderr)
 	if err != nil {
 		return errors.Join(err, f.stop(ctx, nil))
 	}
+	manager.tell("READY=1")
 	serving, end := context.WithCancel(ctx)
 	defer end()
 	var work sync.WaitGroup
@@ -205,26 +250,33 @@ func (f *serveFlags) serve(ctx context.Context, stderr io.Writer, on hooks) erro
 	for _, w := range on.watches {
 		work.Go(func() { w.Run(serving) })
 	}
+	work.Go(func() { manager.watchdog(serving) })
 	for {
 		select {
 		case <-again:
+			manager.reloading()
 			f.server.Reload()
 			for _, w := range on.watches {
 				w.Reload()
 			}
+			manager.tell("READY=1")
+			continue
+		case <-dump:
+			f.dump(stderr)
 			continue
 		case <-signals:
 		case <-ctx.Done():
 		case err = <-ended:
 		}
+		manager.tell("STOPPING=1")
 		end()
 		work.Wait()
 		return errors.Join(err, f.stop(ctx, signals))
 	}
 }
 
-// start opens every address and returns when all of them accept connections. What comes from ended is
-// why something that is served has ended.
+// start opens every address and returns when all of them accept connections. What comes from ended
+// is why something that is served has ended.
 func (f *serveFlags) start(ctx context.Context, stderr io.Writer) (ended <-chan error, err error) {
 	open, err := f.server.Listen(ctx, f.addresses()...)
 	if err != nil {
@@ -234,7 +286,7 @@ func (f *serveFlags) start(ctx context.Context, stderr io.Writer) (ended <-chan 
 		f.listening.Store(&open)
 	}
 	ends := make(chan error, len(open)+1)
-	ctx = context.WithoutCancel(ctx) // stop has a limit of its own
+	ctx = context.WithoutCancel(ctx) // stop has its own limit
 	for _, l := range open {
 		go func() {
 			if err := f.server.Serve(ctx, l); err != nil {
@@ -256,12 +308,12 @@ func (f *serveFlags) start(ctx context.Context, stderr io.Writer) (ended <-chan 
 	return ends, nil
 }
 
-// readyLine names an address that accepts connections. Programs that start farcall wait for it, so its
-// form is fixed.
+// readyLine names an address that accepts connections. Programs that start farcall wait for it, so
+// its form is fixed.
 func (f *serveFlags) readyLine(at net.Addr) string {
 	address, scheme := port.Schemes().Text(at), ""
 	switch {
-	case !port.IsHost(address): // it begins with a scheme of its own
+	case !port.IsHost(address): // it begins with its own scheme
 	case f.tlsCert != "":
 		scheme = "https://"
 	default:

@@ -82,7 +82,8 @@ var exchanges = []struct{ name, send, want string }{
 	},
 }
 
-// dropReasons takes out of answers why they refuse: the exchanges have only what the specification has.
+// dropReasons takes out of answers why they refuse: the exchanges have only what the specification
+// has.
 func dropReasons(answer any) {
 	switch v := answer.(type) {
 	case []any:
@@ -114,7 +115,7 @@ func sameJSON(t *testing.T, got, want string) {
 	}
 }
 
-// afterwards is a call whose answer proves that an exchange without an answer
+// afterwards is a call with an answer that proves that an exchange without an answer
 // had none.
 const (
 	afterwards       = `{"jsonrpc":"2.0","method":"echo","params":["afterwards"],"id":"afterwards"}`

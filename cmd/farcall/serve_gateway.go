@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -59,6 +60,9 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 	if len(f.listen) == 0 && !f.stdio {
 		f.listen = c.Listen
 	}
+	if err := f.record(c, log, true); err != nil {
+		return err
+	}
 	b, err := f.prepare(c, log, stderr)
 	if err != nil {
 		return err
@@ -73,10 +77,14 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 	f.notices(c, stderr)
 	f.drainTimeout.Store(int64(c.DrainTimeout))
 	f.tracer.Set(c.Trace.Parent == parentLink, c.Trace.Slow)
-	return f.serveGateway(ctx, b, c, log, stderr, nil)
+	f.setLevels(c)
+	return f.sharing(ctx, c, log, stderr, func() error {
+		return f.serveGateway(ctx, b, c, log, stderr, nil)
+	})
 }
 
-// launcher is the command that runs another one in a sandbox: this program. Nil: it cannot be found.
+// launcher is the command that runs another one in a sandbox: this program. Nil: it cannot be
+// found.
 func launcher() []string {
 	self, err := os.Executable()
 	if err != nil {
@@ -93,7 +101,7 @@ func (f *serveFlags) notices(c *gateway.Config, stderr io.Writer) {
 			names = append(names, u.Name)
 		}
 	}
-	if f.log != "off" {
+	if f.log != logOff {
 		fmt.Fprintf(stderr, "farcall: gateway to %s\n", strings.Join(names, ", "))
 	}
 	for _, n := range c.Notices() {
@@ -102,7 +110,7 @@ func (f *serveFlags) notices(c *gateway.Config, stderr io.Writer) {
 		}
 		fmt.Fprintf(stderr, "farcall: %s:%d:%d: %s: %s\n", f.config, n.Line, n.Column, n.Path, tame(n.Message))
 	}
-	if f.foundLock != "" && f.log != "off" {
+	if f.foundLock != "" && f.log != logOff {
 		fmt.Fprintf(stderr, "farcall: %s is used because it lies beside %s; write 'lock: %s' there, so that a missing file is an error\n", f.foundLock, f.config, lockFile)
 	}
 	f.warnOfCertificates(c.Guard, cmp.Or(f.config, f.guard), stderr)
@@ -111,7 +119,7 @@ func (f *serveFlags) notices(c *gateway.Config, stderr io.Writer) {
 			fmt.Fprintf(stderr, "farcall: %s: %s\n", u.Name, tame(text))
 		}
 	}
-	if f.log != "off" {
+	if f.log != logOff {
 		f.warnLoose(c, stderr)
 	}
 }
@@ -140,6 +148,9 @@ func (f *serveFlags) load() (c *gateway.Config, found string, err error) {
 	c, found, err = loadPinned(f.config, f.lock)
 	if err == nil && f.tasks != "" {
 		c.Tasks.Dir = f.tasks
+	}
+	if err == nil {
+		err = f.withCluster(c)
 	}
 	return c, found, err
 }
@@ -234,7 +245,7 @@ func upstreamAt(name, profile string, t *target.Target) *gateway.Upstream {
 		t.DefaultPath(pathOf(profile))
 		u.URL = t.URL.String()
 	default:
-		u.URL, _, _ = strings.Cut(t.String(), "?") // the framing has a key of its own
+		u.URL, _, _ = strings.Cut(t.String(), "?") // the framing has its own key
 	}
 	if t.Framing != stream.NDJSON {
 		u.Framing = target.FramingName(t.Framing)
@@ -251,8 +262,8 @@ func pathOf(profile string) string {
 }
 
 // serveGateway serves a configuration until the end: that of a file, and another
-// one whenever the file has changed, or one without a file, of which begun, if
-// there is one, is told once the addresses accept connections.
+// one whenever the file has changed, or one without a file, and begun, if
+// there is one, is called once the addresses accept connections.
 func (f *serveFlags) serveGateway(
 	ctx context.Context, b *behind, c *gateway.Config, log *slog.Logger, stderr io.Writer, begun func(context.Context, *gateway.Gateway),
 ) error {
@@ -262,10 +273,10 @@ func (f *serveFlags) serveGateway(
 	hide := f.private()
 	protect(c, hide, stderr)
 	o := gateway.Options{
-		Version: versionName(), MaxMessage: int(f.maxMessage), FrameTimeout: f.limits.frameTimeout, RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts, Origins: f.origins, Gzip: f.gzip, Metrics: f.measured(),
+		Version: versionName(), MaxMessage: int(f.maxMessage), FrameTimeout: f.limits.frameTimeout, RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts, Origins: f.origins, Gzip: f.gzip, Metrics: f.measured(), Shared: f.shared, Dump: f.dumper(),
 	}
-	if f.log != "off" {
-		o.LogLevel = &f.level
+	if log != nil {
+		o.LogLevels = f.levels
 	}
 	if f.config != "" {
 		o.Reload = f.reloadNow
@@ -276,6 +287,7 @@ func (f *serveFlags) serveGateway(
 	}
 	b.Gateway = g
 	f.measured().Read(g.Readings)
+	f.measured().Read(f.dropped)
 	f.served = c
 	var on hooks
 	switch {
@@ -324,12 +336,16 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 	}
 	f.drainTimeout.Store(int64(c.DrainTimeout))
 	f.tracer.Set(c.Trace.Parent == parentLink, c.Trace.Slow)
+	f.setLevels(c)
 	f.notices(c, stderr)
 	if moved {
 		fmt.Fprintln(stderr, "farcall: listen: it takes effect when farcall is started again")
 	}
 	if !slices.Equal(c.TrustedProxies, f.configuredProxies) {
 		fmt.Fprintln(stderr, "farcall: trusted_proxies: it takes effect when farcall is started again")
+	}
+	if !reflect.DeepEqual(c.Capture, f.served.Capture) {
+		fmt.Fprintln(stderr, "farcall: capture: it takes effect when farcall is started again")
 	}
 	if !f.moveCertificate(c) {
 		fmt.Fprintln(stderr, "farcall: tls: adding or removing the certificate takes effect when farcall is started again")

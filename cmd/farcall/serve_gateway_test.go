@@ -46,7 +46,7 @@ func TestServeGatewayDrains(t *testing.T) {
 	if code := s.wait(t); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if log := strings.Join(s.lines, "\n"); strings.Contains(log, "ended by itself") {
+	if log := strings.Join(s.lines, "\n"); strings.Contains(log, "ended on its own") {
 		t.Error(log)
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 )
 
-// conflict begins what is said of rules that overlap.
+// conflict begins the message about rules that overlap.
 const conflict = "conflict: "
 
 // loadGuard reads --guard. Without the flag the guard of the result is nil.
@@ -44,6 +44,7 @@ func (f *serveFlags) newGuard(c *gateway.Config, log *slog.Logger, stderr io.Wri
 	if err != nil {
 		return nil, &exitError{code: exitUsage, err: err}
 	}
+	f.measured().Read(g.Readings)
 	return g, nil
 }
 
@@ -51,7 +52,10 @@ func (f *serveFlags) newGuard(c *gateway.Config, log *slog.Logger, stderr io.Wri
 const operator = "operator"
 
 func (f *serveFlags) guardOptions(log *slog.Logger) *guard.Options {
-	o := &guard.Options{Budget: f.limits.budget, Logger: log, Observer: f.measured().Observer()}
+	o := &guard.Options{
+		Budget: f.limits.budget, Logger: log, Observer: f.measured().Observer(),
+		Shared: f.shared, Secret: f.secret, Nodes: f.nodes,
+	}
 	if f.details {
 		o.Details = operator
 	}
@@ -72,7 +76,8 @@ func (f *serveFlags) putUp(c *gateway.Config) error {
 	return nil
 }
 
-// warnOfCertificates reports that the guard wants client certificates and the listener accepts none.
+// warnOfCertificates reports that the guard wants client certificates and the listener accepts
+// none.
 func (f *serveFlags) warnOfCertificates(c *guard.Config, file string, stderr io.Writer) {
 	switch {
 	case c == nil || len(c.MTLS) == 0:

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// patience bounds every wait for something that must happen.
-const patience = 30 * time.Second
+// waitLimit bounds every wait for something that must happen.
+const waitLimit = 30 * time.Second
 
 // served is a running farcall serve.
 type served struct {
@@ -98,7 +98,7 @@ func (s *served) read(lines *bufio.Scanner) {
 func (s *served) logged(t *testing.T, n int, match string) []string {
 	t.Helper()
 	re := regexp.MustCompile(match)
-	timer := time.AfterFunc(patience, func() {
+	timer := time.AfterFunc(waitLimit, func() {
 		s.mu.Lock()
 		s.ended = true
 		s.change.Broadcast()
@@ -134,7 +134,7 @@ func (s *served) signal(t *testing.T, sig os.Signal) {
 // wait waits for the end of the process and returns its exit code.
 func (s *served) wait(t *testing.T) int {
 	t.Helper()
-	timer := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
+	timer := time.AfterFunc(waitLimit, func() { _ = s.cmd.Process.Kill() })
 	defer timer.Stop()
 	s.mu.Lock()
 	for !s.ended { // Wait closes the pipe that is still being read
@@ -205,7 +205,7 @@ func dial(t *testing.T, addr string, config *tls.Config) *wire {
 	if config != nil {
 		conn = tls.Client(conn, config)
 	}
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(waitLimit)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
@@ -238,7 +238,7 @@ func (w *wire) call(t *testing.T, text string) string {
 // httpClient follows nothing, keeps nothing and gives up in time.
 func httpClient(config *tls.Config) *http.Client {
 	return &http.Client{
-		Timeout:   patience,
+		Timeout:   waitLimit,
 		Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true, DisableKeepAlives: true},
 	}
 }
@@ -253,7 +253,7 @@ type reply struct {
 // request makes an HTTP request and reads the answer.
 func request(t *testing.T, client *http.Client, method, target, body string) reply {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(body))
 	if err != nil {

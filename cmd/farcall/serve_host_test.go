@@ -139,7 +139,7 @@ func hostServices(t *testing.T, file string, guarded bool) map[string]http.Handl
 	return map[string]http.Handler{"playground": f.server, "gateway": behind}
 }
 
-// hostAnswer sends a request whose context has ended: streams end at once.
+// hostAnswer sends a request with a context that has ended: streams end at once.
 func hostAnswer(h http.Handler, local net.Addr, host, method, path, body, upgrade string) *httptest.ResponseRecorder {
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), http.LocalAddrContextKey, local))
 	cancel()

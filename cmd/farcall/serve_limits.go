@@ -45,7 +45,7 @@ func (l *serveLimits) configured(conf *gateway.Config) {
 	l.idle = cmp.Or(l.idle, c.Idle)
 }
 
-// newBudget makes the budget, once all is said.
+// newBudget makes the budget, once all options are known.
 func (l *serveLimits) newBudget() {
 	if l.memory > 0 || l.unauthenticated > 0 {
 		l.budget = farcall.NewBudget(int64(l.memory), int64(l.unauthenticated))

@@ -4,24 +4,32 @@ import (
 	"cmp"
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/observe"
+	"github.com/farcall-dev/farcall/observe/levels"
+	"github.com/farcall-dev/farcall/observe/logs"
 )
 
 // maxPayload is how much of a message goes into the log with --log-payloads.
 const maxPayload = 16 << 10
+
+// logOff is the format of no log on standard error.
+const logOff = "off"
 
 const (
 	payloadRequest  = "request"
@@ -34,37 +42,66 @@ type logFlags struct {
 	logLevel    string
 	logPayloads bool
 	logRate     int
-	level       slog.LevelVar // of the log; the API for operators sets it
+	exported    *logs.Exporter // nil: the environment does not ask for it
+	levels      *levels.Levels // of the log; the API for operators sets them
+	fileLevels  string         // those of the configuration, as they were last applied
 }
 
 func (f *logFlags) registerLog(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.log, "log", "text", "`format` of the log on standard error: text, json or off")
-	flags.StringVar(&f.logLevel, "log-level", "info", "log from this `level` on: debug, info, warn or error; 'farcall admin log-level' sets it later")
+	flags.StringVar(&f.log, "log-format", "text", "`format` of the log on standard error: text, json or off")
+	flags.StringVar(&f.log, "log", "text", "`format` of the log: --log-format")
+	_ = flags.MarkHidden("log") // it is there: the flag has been called so
+	flags.StringVar(&f.logLevel, "log-level", "", "log from this `level` on: debug, info, warn or error; info,guard=debug gives a component its own; 'farcall admin log-level' sets them later (default info)")
 	flags.BoolVar(&f.logPayloads, "log-payloads", false, "log the messages too, up to 16 KiB of each; they may hold secrets")
 	flags.IntVar(&f.logRate, "log-rate", 1000, "`lines` of the log in a second, half of them at most for one caller; what is left out is counted; 0: no bound")
 }
 
 // newLogger makes the log that the flags ask for, or nil for none.
-func (f *logFlags) newLogger(w io.Writer) (*slog.Logger, error) {
+func (f *logFlags) newLogger(ctx context.Context, w io.Writer) (*slog.Logger, error) {
 	if f.logRate < 0 {
 		return nil, usagef("Use --log-rate 0 for no bound.", "--log-rate: %d is less than 0", f.logRate)
 	}
+	f.levels = levels.New(levels.Standard()...)
 	if f.logLevel != "" {
-		if err := f.level.UnmarshalText([]byte(f.logLevel)); err != nil {
-			return nil, usagef("Use debug, info, warn or error.", "--log-level: there is no level %q", f.logLevel)
+		if e, ok := errors.AsType[*levels.Error](f.levels.Set(f.logLevel)); ok {
+			return nil, usagef("Use "+strings.Join(e.Candidates, ", ")+".", "--log-level: there is no %s %q", e.What, e.Name)
 		}
 	}
-	o := &slog.HandlerOptions{ReplaceAttr: clipAttr, Level: &f.level}
+	o := &slog.HandlerOptions{ReplaceAttr: clipAttr, Level: slog.LevelDebug}
+	var h slog.Handler
 	switch f.log {
 	case "text":
-		return slog.New(newPaced(slog.NewTextHandler(w, o), f.logRate)), nil
+		h = slog.NewTextHandler(w, o)
 	case "json":
-		return slog.New(newPaced(slog.NewJSONHandler(w, o), f.logRate)), nil
-	case "off":
-		return nil, nil
+		h = slog.NewJSONHandler(w, o)
+	case logOff:
+	default:
+		return nil, usagef("Use --log-format text, json or off.", "there is no log format %q", f.log)
 	}
-	return nil, usagef("Use --log text, --log json or --log off.", "there is no log format %q", f.log)
+	var err error
+	if f.exported, err = logs.FromEnvironment(ctx, &logs.Options{Version: versionName()}); err != nil {
+		return nil, usagef("The variables are those of OpenTelemetry; OTEL_LOGS_EXPORTER=none sends no lines.", "%w", err)
+	}
+	switch {
+	case h == nil && f.exported == nil:
+		return nil, nil
+	case h == nil:
+		h = f.exported.Handler()
+	case f.exported != nil:
+		f.exported.Warn(slog.New(f.levels.Handler(h)).With(levels.Key, "trace"))
+		h = slog.NewMultiHandler(h, f.exported.Handler())
+	}
+	return slog.New(f.levels.Handler(newPaced(h, f.logRate))), nil
+}
+
+// setLevels applies the levels of a configuration, which was checked, when they differ from those
+// that it had. Those of the flag come before them.
+func (f *logFlags) setLevels(c *gateway.Config) {
+	if text := c.LogLevels(); f.logLevel == "" && text != f.fileLevels {
+		_ = f.levels.Replace(cmp.Or(text, "info"))
+		f.fileLevels = text
+	}
 }
 
 // callLog is an observer that writes one line for each call and notification. Nil: there is no log.
@@ -72,10 +109,11 @@ func callLog(log *slog.Logger, payloads bool) *observe.Observer {
 	if log == nil {
 		return nil
 	}
+	log = log.With(levels.Key, "call")
 	line := func(ctx context.Context, c *observe.Call) {
 		level := callLevel(c)
 		if c.Outgoing && c.BytesOut == 0 || !log.Enabled(ctx, level) {
-			return // there was no message, or nothing that the log wants
+			return // there was no message, or the log does not want it
 		}
 		at := placeOf(ctx, c)
 		if callerOf(ctx).IsZero() && !at.owner.IsZero() {
@@ -114,6 +152,9 @@ func appendCall(attrs []slog.Attr, c *observe.Call, at place) []slog.Attr {
 		slog.String("conn", at.conn))
 	add("address", at.address)
 	add("revision", c.Revision)
+	if c.UpstreamRevision != c.Revision {
+		add("upstream_revision", c.UpstreamRevision)
+	}
 	add("principal", c.Principal)
 	add("decision", c.Decision)
 	if c.Queued > 0 {
@@ -175,8 +216,8 @@ type place struct {
 	owner                    owner.Key // of the connection
 }
 
-// placeOf returns where a call came from. One handler serves MCP over HTTP with and without TLS, because sessions belong to
-// both: there, the request says it.
+// placeOf returns where a call came from. One handler serves MCP over HTTP with and without TLS,
+// because sessions belong to both: there, the request says it.
 func placeOf(ctx context.Context, c *observe.Call) place {
 	conn := owner.ConnFrom(ctx)
 	at := place{transport: c.Transport, conn: cmp.Or(c.Conn, conn.Name), address: conn.Remote, owner: conn.Owner}
@@ -211,13 +252,15 @@ func callMessage(c *observe.Call) string {
 	return kind
 }
 
-// callLevel is an error for what is this end's fault, a warning for what is the caller's. A call that a handler makes has its
-// end in the line of the call that the handler is for.
+// callLevel is an error for what is this end's fault, a warning for what is the caller's. A caller
+// that cancels its call, or leaves, does nothing wrong; a server that says of a call that it was
+// cancelled, when the caller has not, does. A call that a handler makes has its end in the line of
+// the call that the handler is for.
 func callLevel(c *observe.Call) slog.Level {
 	switch {
 	case c.Outgoing:
 		return slog.LevelDebug
-	case c.Code == 0:
+	case c.Code == 0, c.Code == jsonrpc.Cancelled && errors.Is(c.Err, context.Canceled):
 		return slog.LevelInfo
 	case c.Code == jsonrpc.InternalError:
 		return slog.LevelError

@@ -37,7 +37,8 @@ func clipped(text string, most int) string {
 	return fmt.Sprintf("%s… (%d more bytes)", text[:at], len(text)-at)
 }
 
-// clipAttr bounds the texts of a record, but messages that were asked for, which are bounded themselves, and stacks.
+// clipAttr bounds the texts of a record, but messages that were asked for, which are bounded
+// themselves, and stacks.
 func clipAttr(_ []string, a slog.Attr) slog.Attr {
 	switch a.Key {
 	case payloadRequest, payloadResponse, "stack":
@@ -59,8 +60,9 @@ func callerOf(ctx context.Context) owner.Key {
 	return owner.Or(owner.From(ctx), owner.ConnFrom(ctx).Owner)
 }
 
-// A paced handler bounds the lines of each second. Callers share them: each has at most as many as are left. Lines that
-// no caller is known for are counted apart, so that callers do not silence farcall.
+// A paced handler bounds the lines of each second. Callers share them: each has at most as many as
+// are left. Lines that no caller is known for are counted apart, so that callers do not silence
+// farcall.
 type paced struct {
 	slog.Handler
 

@@ -47,7 +47,7 @@ func TestLogIsBounded(t *testing.T) {
 	long := strings.Repeat("ä\n\x1b", 5<<20/4)
 	for _, format := range []string{"text", "json"} {
 		var out strings.Builder
-		log, err := (&logFlags{log: format}).newLogger(&out)
+		log, err := (&logFlags{log: format}).newLogger(t.Context(), &out)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,8 +69,8 @@ func TestLogIsBounded(t *testing.T) {
 // lineCount counts the lines that have a text.
 func lineCount(out, text string) int { return strings.Count(out, text) }
 
-// TestLogRate: a caller that causes many lines leaves room for those of others and of farcall, on however many
-// connections it comes, and what was left out is counted.
+// TestLogRate: a caller that causes many lines leaves room for those of others and of farcall, on
+// however many connections it comes, and what was left out is counted.
 func TestLogRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder
@@ -80,7 +80,7 @@ func TestLogRate(t *testing.T) {
 			defer w.mu.Unlock()
 			return out.String()
 		}
-		log, err := (&logFlags{log: "text", logRate: 100}).newLogger(w)
+		log, err := (&logFlags{log: "text", logRate: 100}).newLogger(t.Context(), w)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +139,7 @@ func TestLogRateOfManyCallers(t *testing.T) {
 // TestLogRateOff: without a bound no line is left out, and a negative one is refused.
 func TestLogRateOff(t *testing.T) {
 	var out strings.Builder
-	log, err := (&logFlags{log: "text"}).newLogger(&out)
+	log, err := (&logFlags{log: "text"}).newLogger(t.Context(), &out)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,29 @@ func TestLogRateOff(t *testing.T) {
 	if n := lineCount(out.String(), "msg=line"); n != 5000 {
 		t.Errorf("%d lines", n)
 	}
-	if _, err := (&logFlags{log: "text", logRate: -1}).newLogger(&out); err == nil {
+	if _, err := (&logFlags{log: "text", logRate: -1}).newLogger(t.Context(), &out); err == nil {
 		t.Error("a rate below 0 is taken")
+	}
+}
+
+// TestCallLevels: a client that cancels its call or leaves does nothing wrong. A server that
+// cancels a call does.
+func TestCallLevels(t *testing.T) {
+	server := &jsonrpc.Error{Code: jsonrpc.Cancelled, Message: "cancelled"}
+	for name, c := range map[string]struct {
+		call observe.Call
+		want slog.Level
+	}{
+		"an answer":          {observe.Call{}, slog.LevelInfo},
+		"the client leaves":  {observe.Call{Outcome: observe.Outcome{Code: jsonrpc.Cancelled, Err: fmt.Errorf("a call: %w", context.Canceled)}}, slog.LevelInfo},
+		"the server cancels": {observe.Call{Outcome: observe.Outcome{Code: jsonrpc.Cancelled, Err: server}}, slog.LevelWarn},
+		"out of time":        {observe.Call{Outcome: observe.Outcome{Code: jsonrpc.Timeout, Err: context.DeadlineExceeded}}, slog.LevelWarn},
+		"bad params":         {observe.Call{Outcome: observe.Outcome{Code: jsonrpc.InvalidParams}}, slog.LevelWarn},
+		"our fault":          {observe.Call{Outcome: observe.Outcome{Code: jsonrpc.InternalError}}, slog.LevelError},
+		"of ours":            {observe.Call{Outgoing: true, Outcome: observe.Outcome{Code: jsonrpc.InternalError}}, slog.LevelDebug},
+	} {
+		if got := callLevel(&c.call); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
 	}
 }

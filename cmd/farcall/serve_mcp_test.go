@@ -71,7 +71,7 @@ func mcpWays(host, unix string, config *tls.Config) map[string]mcpWay {
 // question to the user, a resource.
 func tryMCP(t *testing.T, way mcpWay, era string, config *tls.Config) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	client, err := way.connect(ctx, &mcp.ClientOptions{
 		Era: era, HTTP: &mcphttp.DialOptions{TLS: config},
@@ -214,7 +214,7 @@ func TestServeMCPLimits(t *testing.T) {
 	s.stop(t)
 }
 
-// postModern makes a modern request whose answer is an event stream, and returns its
+// postModern makes a modern request with an answer that is an event stream, and returns its
 // lines.
 func postModern(t *testing.T, base, method, name, body string) *bufio.Scanner {
 	t.Helper()

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// The playground has metrics beside its page, and none where a guard is, since its page is served without credentials.
+// The playground has metrics beside its page, and none where a guard is, since its page is served
+// without credentials.
 func TestServeMetrics(t *testing.T) {
 	t.Parallel()
 	open := serve(t)

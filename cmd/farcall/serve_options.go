@@ -13,6 +13,7 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/observe"
+	"github.com/farcall-dev/farcall/observe/levels"
 	"github.com/farcall-dev/farcall/observe/metrics"
 	"github.com/farcall-dev/farcall/rpc"
 )
@@ -30,8 +31,8 @@ func (f *serveFlags) addresses() []string {
 // rpcOptions are the options of all connections.
 func (f *serveFlags) rpcOptions(log *slog.Logger) farcall.Options {
 	return farcall.Options{
-		Details: f.details, V1: f.v1, Logger: orDiscard(log), Budget: f.limits.budget,
-		Observer: observe.Join(callLog(log, f.logPayloads), f.measured().Observer(), f.tracer.Observer()),
+		Details: f.details, V1: f.v1, Logger: orDiscard(log).With(levels.Key, "rpc"), Budget: f.limits.budget,
+		Observer: observe.Join(callLog(log, f.logPayloads), f.measured().Observer(), f.tracer.Observer(), f.recording()),
 	}
 }
 
@@ -54,7 +55,7 @@ func (f *serveFlags) serveOptions(c *gateway.Config, log *slog.Logger, stderr io
 	}
 	options, l := f.rpcOptions(log), &f.limits
 	return &rpc.ServeOptions{
-		RPC: &options, Logger: orDiscard(log), MaxMessage: int(f.maxMessage), Gzip: f.gzip,
+		RPC: &options, Logger: orDiscard(log), MaxMessage: int(f.maxMessage), Gzip: f.gzip, StdHTTP: f.http == "std",
 		CertFile: f.tlsCert, KeyFile: f.tlsKey, ClientCAFile: f.clientCA,
 		TrustedProxies: f.trusted, Origins: f.origins, Hosts: f.hosts,
 		FrameTimeout: l.frameTimeout, IdleTimeout: l.idle,
@@ -66,8 +67,8 @@ func (f *serveFlags) serveOptions(c *gateway.Config, log *slog.Logger, stderr io
 	}
 }
 
-// prepare makes the server of a gateway, before there is the gateway. It refuses addresses that would
-// not be safe.
+// prepare makes the server of a gateway, before there is the gateway. It refuses addresses that
+// would not be safe.
 func (f *serveFlags) prepare(c *gateway.Config, log *slog.Logger, stderr io.Writer) (*behind, error) {
 	if err := f.checkAddresses(); err != nil {
 		return nil, err
@@ -166,7 +167,7 @@ func (f *serveFlags) refused(err error, code int) error {
 	return &exitError{code: code, err: errors.New(inFlags(e.Reason)), hint: hint}
 }
 
-// inFlags says in terms of flags what is said in terms of rpc.ServeOptions.
+// inFlags rewrites an error about rpc.ServeOptions in terms of flags.
 func inFlags(text string) string {
 	return strings.NewReplacer(
 		"set ServeOptions.Guard", "add a guard (guard: in the configuration, or --guard FILE)",

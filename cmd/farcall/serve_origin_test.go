@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestServeOrigin: the pages that --origin names may call on every path, in the playground and in a gateway,
-// and those of other hosts may not.
+// TestServeOrigin: the pages that --origin names may call on every path, in the playground and in a
+// gateway, and those of other hosts may not.
 func TestServeOrigin(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{

@@ -18,15 +18,15 @@ import (
 	"github.com/farcall-dev/farcall/store"
 )
 
-// A toyBox is what the server of the playground is made of.
-type toyBox struct {
+// A playgroundService is what the server of the playground is made of.
+type playgroundService struct {
 	service *playground.Service
 	guard   *guard.Guard // nil: everybody may do everything
 	tasks   *store.Local // nil: in memory
 }
 
 // Close ends what runs in the background.
-func (p *toyBox) Close() (err error) {
+func (p *playgroundService) Close() (err error) {
 	p.service.Close()
 	if p.tasks != nil {
 		err = p.tasks.Close()
@@ -37,8 +37,9 @@ func (p *toyBox) Close() (err error) {
 	return err
 }
 
-// playground makes the server of the playground, with the guard of a configuration. Nothing is served yet.
-func (f *serveFlags) playground(c *gateway.Config, log *slog.Logger, stderr io.Writer) (*toyBox, error) {
+// playground makes the server of the playground, with the guard of a configuration. Nothing is
+// served yet.
+func (f *serveFlags) playground(c *gateway.Config, log *slog.Logger, stderr io.Writer) (*playgroundService, error) {
 	if err := f.checkAddresses(); err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func (f *serveFlags) playground(c *gateway.Config, log *slog.Logger, stderr io.W
 	mux.Info.Version = versionName()
 	mux.Info.Description = "Methods to try JSON-RPC 2.0 with: arithmetic, text, streams, a clock that pushes, and failures of every kind."
 	options := f.rpcOptions(log)
-	p := &toyBox{service: playground.Register(mux, log), guard: g, tasks: tasks}
+	p := &playgroundService{service: playground.Register(mux, log), guard: g, tasks: tasks}
 	o := f.serveOptions(c, log, stderr)
 	o.Page = html
 	if g == nil { // the page is for everybody

@@ -78,8 +78,8 @@ func everyAddress() []string {
 	return out
 }
 
-// protect keeps what the children of a gateway could read of this process from them, and says in one
-// line what it cannot.
+// protect keeps what the children of a gateway could read of this process from them, and says in
+// one line what it cannot.
 func protect(c *gateway.Config, hide []string, stderr io.Writer) {
 	private := slices.Concat(c.Private(), hide)
 	makeDirectories(c, private)
@@ -98,7 +98,8 @@ func protect(c *gateway.Config, hide []string, stderr io.Writer) {
 	}
 }
 
-// makeDirectories makes those in which private files will be once a command runs: what is not there cannot be covered.
+// makeDirectories makes those in which private files will be once a command runs: what is not there
+// cannot be covered.
 func makeDirectories(c *gateway.Config, private []string) {
 	if !slices.ContainsFunc(c.Upstreams, func(u *gateway.Upstream) bool { return len(u.Command) > 0 && !u.Disabled }) {
 		return
@@ -134,7 +135,7 @@ func reaches(u *gateway.Upstream, private []string) (texts []string) {
 	}
 	user := fmt.Sprintf("all files and processes of user %d", os.Geteuid())
 	if os.Geteuid() == 0 {
-		user = "all files, devices and processes of root: run farcall as a user of its own, or give it a sandbox"
+		user = "all files, devices and processes of root: run farcall as its own user, or give it a sandbox"
 	}
 	texts = append(texts, "not confined: it reaches "+user)
 	if u.Sandbox != nil {

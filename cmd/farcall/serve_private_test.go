@@ -17,7 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/sandbox"
 )
 
-// spying is a server that answers what it could read of the gateway, whose process the id names.
+// spying is a server that answers what it could read of the gateway; the id names its process.
 const spying = `
 while read -r line; do
 	id=${line#*'"id":'}; id=${id%%[,\}]*}
@@ -34,8 +34,9 @@ while read -r line; do
 done
 `
 
-// TestChildrenCannotReadGateway: a command without a sandbox reads neither the memory and environment
-// nor the configuration and audit of the gateway; one with the sandbox none reads all but the memory.
+// TestChildrenCannotReadGateway: a command without a sandbox reads neither the memory and
+// environment nor the configuration and audit of the gateway; one with the sandbox none reads all
+// but the memory.
 func TestChildrenCannotReadGateway(t *testing.T) {
 	for _, as := range []*syscall.Credential{nil, {Uid: 65534, Gid: 65534}} {
 		t.Run(fmt.Sprintf("as %v", as), func(t *testing.T) {
@@ -115,8 +116,8 @@ guard:
 	return dir
 }
 
-// TestSandboxNeverReachesGateway: a command in a sandbox with all of the network reaches other servers of
-// this machine, and not the gateway, whichever port the system has chosen for it.
+// TestSandboxNeverReachesGateway: a command in a sandbox with all of the network reaches other
+// servers of this machine, and not the gateway, whichever port the system has chosen for it.
 func TestSandboxNeverReachesGateway(t *testing.T) {
 	if parts := sandbox.Missing(&sandbox.Rules{Network: []string{"all"}}); len(parts) > 0 {
 		t.Skip("this system lacks a part:", parts)

@@ -112,7 +112,8 @@ func TestServeGarbageFirst(t *testing.T) {
 	}
 }
 
-// JSON texts without line ends, or with line ends inside, are found out, and each is answered as it ends.
+// JSON texts without line ends, or with line ends inside, are found out, and each is answered as it
+// ends.
 func TestServeRawJSON(t *testing.T) {
 	t.Parallel()
 	second := strings.Replace(addCall, `"id":1`, `"id":2`, 1) // the first one may still be in flight
@@ -145,7 +146,7 @@ func TestServeRawJSON(t *testing.T) {
 func plainHTTP2() *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	return &http.Client{Timeout: patience, Transport: &http.Transport{Protocols: protocols, DisableKeepAlives: true}}
+	return &http.Client{Timeout: waitLimit, Transport: &http.Transport{Protocols: protocols, DisableKeepAlives: true}}
 }
 
 // webSocket connects a peer that serves h.

@@ -16,8 +16,9 @@ import (
 	"time"
 )
 
-// TestServeBehindProxy: what counts is the client that a listed proxy names, over HTTP by a header, and
-// over everything by the PROXY protocol, in front of TLS as well. What others say counts for nothing.
+// TestServeBehindProxy: what counts is the client that a listed proxy names, over HTTP by a header,
+// and over everything by the PROXY protocol, in front of TLS as well. What others say counts for
+// nothing.
 func TestServeBehindProxy(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -29,7 +30,7 @@ func TestServeBehindProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	const limited = `"code":-32050`
-	// The proxy is 127.0.0.2 and the others are clients of their own.
+	// The proxy is 127.0.0.2 and the others are their own clients.
 	for name, secure := range map[string]bool{"clear": false, "TLS": true} {
 		t.Run(name, func(t *testing.T) {
 			args := []string{"--guard", file, "--trusted-proxy", "127.0.0.2", "--listen", "127.0.0.1:0"}
@@ -42,7 +43,7 @@ func TestServeBehindProxy(t *testing.T) {
 			at := s.hostport(t)
 			from := func(address string) func() (net.Conn, error) {
 				return func() (net.Conn, error) {
-					d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: patience}
+					d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: waitLimit}
 					return d.Dial("tcp", at)
 				}
 			}
@@ -79,7 +80,7 @@ func TestServeBehindProxy(t *testing.T) {
 					t.Fatal(err)
 				}
 				defer conn.Close()
-				_ = conn.SetDeadline(time.Now().Add(patience))
+				_ = conn.SetDeadline(time.Now().Add(waitLimit))
 				if _, err := io.WriteString(conn, head); err != nil {
 					t.Fatal(err)
 				}
@@ -141,7 +142,7 @@ func TestServeBehindProxy(t *testing.T) {
 // written waits until a file has a text, and returns it.
 func written(t *testing.T, file, want string) string {
 	t.Helper()
-	for until := time.Now().Add(patience); ; {
+	for until := time.Now().Add(waitLimit); ; {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

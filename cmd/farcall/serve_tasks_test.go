@@ -28,7 +28,8 @@ func taskUser(t *testing.T, url, key string) *mcp.Client {
 	return c
 }
 
-// startTasks starts a task that ends soon and one that does not end, and waits for the end of the first.
+// startTasks starts a task that ends soon and one that does not end, and waits for the end of the
+// first.
 func startTasks(t *testing.T, c *mcp.Client, tool string) (ended, works string) {
 	t.Helper()
 	short, err := c.StartTask(t.Context(), tool, map[string]int{"ms": 1200}, 0) // what takes less is no task
@@ -63,7 +64,8 @@ func checkUnknown(t *testing.T, c *mcp.Client, id string) {
 	}
 }
 
-// TestServeTasks kills farcall serve while a task works. The next process on the directory knows all tasks.
+// TestServeTasks kills farcall serve while a task works. The next process on the directory knows
+// all tasks.
 func TestServeTasks(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "tasks")
@@ -79,8 +81,8 @@ func TestServeTasks(t *testing.T) {
 	s.stop(t)
 }
 
-// TestGatewayTasks does the same with a gateway to a child and to a server at an address, whose clients
-// have keys, at the address of all and at that of one.
+// TestGatewayTasks does the same with a gateway to a child and to a server at an address; its
+// clients have keys, at the address of all and at that of one.
 func TestGatewayTasks(t *testing.T) {
 	t.Parallel()
 	behind := serve(t, "--log", "off")

@@ -120,7 +120,7 @@ func postSleeping(t *testing.T, base string) io.Reader {
 // refused waits until the address no longer accepts connections.
 func refused(t *testing.T, s *served) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	var d net.Dialer
 	for {
@@ -241,7 +241,7 @@ func TestServeUsage(t *testing.T) {
 		{"--tls-cert c.pem", exitUsage, []string{"without --tls-key"}},
 		{"--tls-key k.pem", exitUsage, []string{"without --tls-cert"}},
 		{"--tls-cert none.pem --tls-key none.pem", exitUsage, []string{"cannot use the certificate", "none.pem", "PEM"}},
-		{"--log xml", exitUsage, []string{`no log format "xml"`, "--log json"}},
+		{"--log xml", exitUsage, []string{`no log format "xml"`, "--log-format text, json or off"}},
 		{"--nonsense", exitUsage, []string{"unknown flag: --nonsense", "farcall serve --help"}},
 		{"--lisen x", exitUsage, []string{"unknown flag: --lisen", "Did you mean --listen?"}},
 		{"extra", exitUsage, []string{`"extra"`}},

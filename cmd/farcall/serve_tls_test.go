@@ -27,8 +27,8 @@ func serialOf(t *testing.T, address string, mine ...tls.Certificate) (int64, err
 	return conn.ConnectionState().PeerCertificates[0].SerialNumber.Int64(), nil
 }
 
-// TestServeRotatedCertificate: a certificate that has changed is shown to new connections, old ones go
-// on, and one that cannot be used changes nothing.
+// TestServeRotatedCertificate: a certificate that has changed is shown to new connections, old ones
+// go on, and one that cannot be used changes nothing.
 func TestServeRotatedCertificate(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{
@@ -82,8 +82,8 @@ func TestServeRotatedCertificate(t *testing.T) {
 	}
 }
 
-// TestServeRotatedAuthority: clients whose authority was replaced are refused from then on, and those of
-// the new one are not.
+// TestServeRotatedAuthority: clients with an authority that was replaced are refused from then on,
+// and those of the new one are not.
 func TestServeRotatedAuthority(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{"flag": {"--tls-client-ca", "ca.pem"}, "guard": {"--guard", "guard.yaml"}} {

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/farcall-dev/farcall/observe/levels"
+	"github.com/farcall-dev/farcall/observe/metrics/otlp"
 	"github.com/farcall-dev/farcall/observe/traces"
 )
 
@@ -14,20 +16,29 @@ const flushTime = 5 * time.Second
 // parentLink is the trace.parent of a configuration with which the spans of callers are links.
 const parentLink = "link"
 
-// trace begins to make spans, if the environment asks for that.
+// trace begins to make spans and to send metrics, if the environment asks for that.
 func (f *serveFlags) trace(ctx context.Context, log *slog.Logger) (err error) {
-	f.tracer, err = traces.FromEnvironment(ctx, &traces.Environment{Version: versionName(), Logger: orDiscard(log)})
+	f.tracer, err = traces.FromEnvironment(ctx, &traces.Environment{Version: versionName(), Logger: orDiscard(log).With(levels.Key, "trace")})
 	if err != nil {
 		return usagef("The variables are those of OpenTelemetry; OTEL_SDK_DISABLED=true makes no traces.", "%w", err)
+	}
+	f.sent, err = otlp.FromEnvironment(ctx, f.measured(), &otlp.Options{
+		Version: versionName(), Logger: orDiscard(log).With(levels.Key, "trace"),
+	})
+	if err != nil {
+		return usagef("The variables are those of OpenTelemetry; OTEL_METRICS_EXPORTER=none sends no "+
+			"metrics.", "%w", err)
 	}
 	return nil
 }
 
-// flush hands over the spans that are left.
+// flush hands over the spans, the metrics and the lines of the log that are left.
 func (f *serveFlags) flush(ctx context.Context, log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
+	defer func() { _ = f.exported.Shutdown(ctx) }() // a loss is in the log
+	defer func() { _ = f.sent.Shutdown(ctx) }()     // likewise
 	if err := f.tracer.Shutdown(ctx); err != nil {
-		orDiscard(log).Warn("the last spans were not handed over", "error", err.Error())
+		orDiscard(log).With(levels.Key, "trace").Warn("the last spans were not handed over", "error", err.Error())
 	}
 }

@@ -17,8 +17,15 @@ const (
 	traceparent  = "00-" + callersTrace + "-" + callersSpan + "-01"
 )
 
-// collected runs farcall with a collector in its environment until call has returned, and returns what the collector got.
+// collected runs farcall with a collector in its environment until call has returned, and returns
+// what the collector got.
 func collected(t *testing.T, call func(address string), args ...string) string {
+	t.Helper()
+	return exported(t, []string{"OTEL_LOGS_EXPORTER=none"}, call, args...)
+}
+
+// exported is collected with more variables.
+func exported(t *testing.T, environment []string, call func(address string), args ...string) string {
 	t.Helper()
 	got := make(chan string, 100)
 	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -29,7 +36,8 @@ func collected(t *testing.T, call func(address string), args ...string) string {
 	}))
 	t.Cleanup(collector.Close)
 	cmd := program(t, args...)
-	cmd.Env = append(cmd.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_SERVICE_NAME=shop", "OTEL_BSP_SCHEDULE_DELAY=3600000")
+	cmd.Env = append(cmd.Environ(), "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL, "OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_SERVICE_NAME=shop", "OTEL_BSP_SCHEDULE_DELAY=3600000", "OTEL_BLRP_SCHEDULE_DELAY=3600000", "OTEL_METRICS_EXPORTER=none")
+	cmd.Env = append(cmd.Env, environment...)
 	s := serveProgram(t, cmd)
 	call(s.addrs[0])
 	s.stop(t)
@@ -42,7 +50,8 @@ func collected(t *testing.T, call func(address string), args ...string) string {
 	}
 }
 
-// With a collector in the environment each call has its span there, at the latest when the process ends.
+// With a collector in the environment each call has its span there, at the latest when the process
+// ends.
 func TestServeTraces(t *testing.T) {
 	t.Parallel()
 	text := collected(t, func(address string) {
@@ -61,6 +70,41 @@ func TestServeTraces(t *testing.T) {
 	for _, want := range []string{"/v1/traces ", `"shop"`, `"echo"`, callersTrace, `"parentspanid":"` + callersSpan + `"`, "service.version"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("there is no %s in %s", want, text)
+		}
+	}
+}
+
+// With a collector in the environment the lines of the log get there, too, with the trace of their
+// call.
+func TestServeLogs(t *testing.T) {
+	t.Parallel()
+	text := exported(t, []string{"OTEL_TRACES_EXPORTER=none"}, func(address string) {
+		if out, err := program(t, "call", address, "echo", "[1]").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}, "serve", "--log-format", "off", "--log-level", "warn,call=info")
+	for _, want := range []string{"/v1/logs ", "shop", "service.version", "component", "call", "echo", "outcome", "latency_ms"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %s in %q", want, text)
+		}
+	}
+}
+
+// With a collector in the environment the metrics get there, too, when the process ends.
+func TestServeMetricsToCollector(t *testing.T) {
+	t.Parallel()
+	text := exported(t, []string{
+		"OTEL_TRACES_EXPORTER=none", "OTEL_LOGS_EXPORTER=none", "OTEL_METRICS_EXPORTER=otlp",
+	}, func(address string) {
+		if out, err := program(t, "call", address, "echo", "[1]").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}, "serve")
+	for _, want := range []string{
+		"/v1/metrics ", "shop", "rpc.server.call.duration", "rpc.method", "echo", "farcall_build_info",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("there is no %s in %q", want, text)
 		}
 	}
 }

@@ -28,13 +28,22 @@ func (s *session) end(ctx context.Context) {
 	_ = s.Shutdown(ctx)
 }
 
-func (s *session) noise() string {
+// noise is the first frame that was not JSON-RPC, as it is shown, and the beginning of its bytes.
+func (s *session) noise() (text string, raw []byte) {
 	if s == nil {
-		return ""
+		return "", nil
 	}
 	s.tap.mu.Lock()
 	defer s.tap.mu.Unlock()
-	return s.tap.noise
+	return s.tap.noise, s.tap.raw
+}
+
+// received is the beginning of what came, as long as no message was among it.
+func (s *session) received() []byte {
+	if s == nil {
+		return nil
+	}
+	return s.tap.received()
 }
 
 // answer is the last response as it came, nil when there was none.
@@ -49,7 +58,7 @@ func (s *session) answer() jsonrpc.Raw {
 type tap struct {
 	// strict ends the connection at the first frame that is not JSON-RPC.
 	// Otherwise such frames are left out and reported: a child that prints a
-	// line of its own can still be talked to.
+	// line break can still be talked to.
 	strict bool
 	report func(noise string)
 	frames io.Writer // gets the frames of both directions; nil: they are not shown
@@ -57,6 +66,9 @@ type tap struct {
 	mu    sync.Mutex
 	last  jsonrpc.Raw
 	noise string
+	raw   []byte       // the beginning of what noise shows
+	heard bool         // a message came
+	conn  *watchedConn // nil: the frames are all that is seen
 	dec   jsonrpc.Decoder
 	batch jsonrpc.Batch
 }
@@ -96,10 +108,33 @@ func (t *tap) look(frame []byte) (noise string) {
 	case err == nil && slices.ContainsFunc(t.batch.Messages, isResponse):
 		t.last = bytes.TrimSpace(bytes.Clone(frame))
 	}
-	if t.noise == "" {
-		t.noise = noise
+	switch {
+	case noise == "":
+		t.heard = true
+	case t.noise == "":
+		t.noise, t.raw = noise, bytes.Clone(frame[:min(len(frame), beginning)])
 	}
 	return noise
+}
+
+// watch notes what connection the frames come over.
+func (t *tap) watch(c *watchedConn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.conn = c
+}
+
+// received is what session.received returns.
+func (t *tap) received() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.heard:
+		return nil
+	case t.conn != nil:
+		return t.conn.received()
+	}
+	return t.raw
 }
 
 func isResponse(m jsonrpc.Message) bool { return m.Kind == jsonrpc.Response }
@@ -152,15 +187,15 @@ func (t tappedExchanger) Exchange(ctx context.Context, frame []byte, reply func(
 	})
 }
 
-// visitor is the handler of a command: what the other end asks of it.
-type visitor struct {
+// callbacks is the handler of a command: what the other end asks of it.
+type callbacks struct {
 	answers map[string]jsonrpc.Raw                        // fixed results by method
 	notify  func(method string, params jsonrpc.Raw) error // nil: notifications are dropped
 	mu      sync.Mutex
 }
 
 // ServeRPC answers the other end.
-func (v *visitor) ServeRPC(_ context.Context, req *farcall.Request) (any, error) {
+func (v *callbacks) ServeRPC(_ context.Context, req *farcall.Request) (any, error) {
 	if !req.IsNotification() {
 		if result, ok := v.answers[req.Method]; ok {
 			return result, nil

@@ -36,7 +36,7 @@ func (r *remote) readKeyFile(flag, path string) ([]byte, error) {
 		if why, ok := errors.AsType[*fs.PathError](err); ok {
 			err = why.Err
 		}
-		// Without what was given: somebody may take it for the place of the key itself.
+		// Without what was given: a user may take it for the place of the key itself.
 		return nil, usagef("Give a file with the key: the list of processes shows what is on a command line.", "--%s: cannot read the file: %w", flag, err)
 	}
 	if data = bytes.TrimSpace(data); len(data) == 0 || len(data) > maxKeyFile {

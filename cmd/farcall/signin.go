@@ -9,7 +9,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway"
 )
 
-// signIns says whose sign-ins to upstreams of a gateway a command is about.
+// signIns names the sign-ins to upstreams of a gateway that a command is about.
 type signIns struct {
 	config, principal, upstream string
 	all                         bool

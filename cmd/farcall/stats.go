@@ -218,9 +218,9 @@ func (o *statsOptions) fetch(ctx context.Context) ([]byte, *status, error) {
 			hint: "It needs the permission to call gateway/status: --bearer FILE has a key of such a principal.",
 		}
 	case answer.StatusCode != http.StatusOK:
-		return nil, nil, &exitError{code: exitAnswered, err: fmt.Errorf("%s: %s", o.url, answer.Status), hint: "Is it a gateway of farcall?"}
+		return nil, nil, &exitError{code: exitAnswered, err: fmt.Errorf("%s: %s", o.url, answer.Status), hint: noGatewayHint(answer.StatusCode)}
 	case len(text) > maxStatus || jsonv2.Unmarshal(text, s) != nil:
-		return nil, nil, &exitError{code: exitProtocol, err: fmt.Errorf("%s: what it says is no status of a gateway", o.url), hint: "Is it a gateway of farcall?"}
+		return nil, nil, &exitError{code: exitProtocol, err: fmt.Errorf("%s: what it says is no status of a gateway", o.url)}
 	}
 	return text, s, nil
 }

@@ -20,7 +20,7 @@ func newStreamCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stream TARGET METHOD [PARAMS]",
 		Short: "Call a streaming method and print each item as it arrives",
-		Long: "Call a streaming method and print each item on a line of its own as it arrives.\n" +
+		Long: "Call a streaming method and print each item on its own line as it arrives.\n" +
 			"With --follow, stay connected after the answer and print the notifications that arrive, as subscriptions need it.\n" +
 			"--timeout is how long to wait for the connection and the first item, and then for each further item.\n\n" +
 			targetForms + "\n\n" + paramForms,
@@ -58,7 +58,7 @@ func (r *remote) stream(cmd *cobra.Command, args []string, o streamOptions) erro
 	case o.follow && !cmd.Flags().Changed("timeout"):
 		r.timeout = 0
 	}
-	v := &visitor{}
+	v := &callbacks{}
 	if v.answers, err = parseAnswers(o.answers); err != nil {
 		return err
 	}

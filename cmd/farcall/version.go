@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What a release sets: -ldflags "-X main.version=v1.2.3 -X main.commit=0123456789ab -X main.date=2026-01-31T00:00:00Z".
-// Without them, what Go recorded about the build is used.
+// What a release sets: -ldflags "-X main.version=v1.2.3 -X main.commit=0123456789ab -X
+// main.date=2026-01-31T00:00:00Z". Without them, what Go recorded about the build is used.
 var (
 	version string
 	commit  string

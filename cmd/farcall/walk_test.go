@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -18,9 +17,7 @@ import (
 // The walk-throughs work as they are typed, one command after the other, beside a
 // playground that runs: what they print is what the page says, where … stands for anything.
 func TestWalkThroughs(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("they use sh")
-	}
+	needsScripts(t)
 	for _, name := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(name); err != nil {
 			t.Skip("there is no", name)
@@ -96,7 +93,7 @@ func newWalk(t *testing.T, playground string) *walk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &walk{t: t, dir: t.TempDir(), until: time.Now().Add(patience)}
+	w := &walk{t: t, dir: t.TempDir(), until: time.Now().Add(waitLimit)}
 	script := fmt.Sprintf("#!/bin/sh\n%s=1 GORACE=%s exec %s \"$@\"\n", execVar, noLinger, program)
 	if err := os.WriteFile(filepath.Join(w.dir, "farcall"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
