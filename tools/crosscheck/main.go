@@ -1,6 +1,6 @@
-// Command crosscheck finds out whether the packages of the module in the working directory, and their tests, compile
-// for each TARGET (GOOS/GOARCH). It only checks types, from the sources of all that they import: go build would compile the
-// standard library and all modules for each.
+// Command crosscheck finds out whether the packages of the module in the working directory, and
+// their tests, compile for each TARGET (GOOS/GOARCH). It only checks types, from the sources of all
+// that they import: go build would compile the standard library and all modules for each.
 package main
 
 import (
@@ -31,7 +31,8 @@ func main() {
 	}
 }
 
-// check returns how many packages and tests of the module there are for target, and what is wrong with them.
+// check returns how many packages and tests of the module there are for target, and what is wrong
+// with them.
 func check(target string) (n int, errs []error) {
 	system, arch, ok := strings.Cut(target, "/")
 	if !ok {
