@@ -6,8 +6,8 @@
 //   - npm/: the package farcall and a package for each platform, ready for npm publish
 //   - farcall.rb: the Homebrew formula
 //
-// Two runs for the same commit with the same Go give the same bytes: -trimpath, no cgo, the date of the commit as the
-// date of all files. It runs in the root of the repository.
+// Two runs for the same commit with the same Go give the same bytes: -trimpath, no cgo, the date of
+// the commit as the date of all files. It runs in the root of the repository.
 package main
 
 import (
@@ -127,7 +127,8 @@ func begin(dir, version string) (*release, error) {
 	return r, err
 }
 
-// manual returns the documents of the archives. The program itself writes the man pages and completions.
+// manual returns the documents of the archives. The program itself writes the man pages and
+// completions.
 func (r *release) manual() ([]file, error) {
 	scratch, err := os.MkdirTemp("", "farcall-release")
 	if err != nil {
@@ -179,7 +180,8 @@ func (r *release) compile(name string, environment []string) error {
 	return cmd.Run()
 }
 
-// build makes the archive of one platform, the directory that npm publishes for it, and the bill of materials.
+// build makes the archive of one platform, the directory that npm publishes for it, and the bill of
+// materials.
 func (r *release) build(p platform) error {
 	name := filepath.Join(r.dir, "bin", p.String(), p.binary())
 	if err := r.compile(name, append(os.Environ(), "GOOS="+p.system, "GOARCH="+p.arch)); err != nil {

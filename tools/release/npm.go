@@ -36,8 +36,8 @@ type manifest struct {
 
 const home = "https://github.com/farcall-dev/farcall"
 
-// writeNPM writes npm/farcall, which starts the program, and npm/SYSTEM-ARCH for each platform, which has it. npm installs
-// the one optional dependency that fits the machine, and runs no script.
+// writeNPM writes npm/farcall, which starts the program, and npm/SYSTEM-ARCH for each platform,
+// which has it. npm installs the one optional dependency that fits the machine, and runs no script.
 func (r *release) writeNPM(only string) error {
 	version := strings.TrimPrefix(r.version, "v")
 	common := manifest{

@@ -1,5 +1,5 @@
-// Command wine writes the bcryptprimitives.dll that programs of Go need on Windows and
-// that Wine has from version 9.0 on; Debian 12 has 8.0. Its only export, ProcessPrng, is forwarded to
+// Command wine writes the bcryptprimitives.dll that programs of Go need on Windows and that Wine
+// has from version 9.0 on; Debian 12 has 8.0. Its only export, ProcessPrng, is forwarded to
 // SystemFunction036 of advapi32 (RtlGenRandom), which fills a buffer with random bytes as well.
 package main
 
@@ -27,7 +27,8 @@ const (
 	sectionAlign = 0x1000
 )
 
-// library returns a DLL for amd64 that exports one function, which is forwarded to that of another DLL.
+// library returns a DLL for amd64 that exports one function, which is forwarded to that of another
+// DLL.
 func library(name, function, forward string) []byte {
 	exports := exportTable(sectionAlign, name, function, forward)
 	section := pe.SectionHeader32{

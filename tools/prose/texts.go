@@ -1,0 +1,196 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxColumns is how long a line of Go or Markdown may be. A tab is one column.
+const maxColumns = 100
+
+// A span is a text in which sentences are looked for: a comment, a string, a paragraph. Its lines
+// are joined by a space each.
+type span struct {
+	kind   kind
+	text   string
+	starts []start // ascending
+}
+
+// A start is where a line of the file begins in the text of a span.
+type start struct{ offset, line int }
+
+// lineOf returns the line of the file that the byte at an offset of the text is in.
+func (s *span) lineOf(offset int) int {
+	byOffset := func(e start, at int) int { return cmp.Compare(e.offset, at) }
+	i, found := slices.BinarySearchFunc(s.starts, offset, byOffset)
+	if !found {
+		i--
+	}
+	return s.starts[i].line
+}
+
+// add appends a line of the file.
+func (s *span) add(text string, line int) {
+	if s.text != "" {
+		s.text += " "
+	}
+	s.starts = append(s.starts, start{len(s.text), line})
+	s.text += strings.TrimSpace(text)
+}
+
+// unescape makes spaces of the escapes that end words.
+var unescape = strings.NewReplacer(`\n`, "  ", `\t`, "  ")
+
+// goSpans returns the comments, the string literals and the declared names of a Go file.
+func goSpans(name string, src []byte) ([]*span, error) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, src, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, fmt.Errorf("parse Go: %w", err)
+	}
+	var spans []*span
+	for _, group := range file.Comments {
+		s := &span{kind: comment}
+		for _, c := range group.List {
+			if strings.HasPrefix(c.Text, "//go:") || strings.HasPrefix(c.Text, "//line ") {
+				continue
+			}
+			body := strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(c.Text, "//"), "/*"), "*/")
+			for i, l := range strings.Split(body, "\n") {
+				s.add(l, set.Position(c.Pos()).Line+i)
+			}
+		}
+		if len(s.starts) > 0 {
+			spans = append(spans, s)
+		}
+	}
+	imports := map[*ast.BasicLit]bool{}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.ImportSpec:
+			imports[n.Path] = true
+		case *ast.BasicLit:
+			if n.Kind == token.STRING && !imports[n] {
+				s := &span{kind: literal}
+				for i, l := range strings.Split(n.Value[1:len(n.Value)-1], "\n") {
+					s.add(unescape.Replace(l), set.Position(n.Pos()).Line+i)
+				}
+				spans = append(spans, s)
+			}
+		}
+		for _, id := range declared(n) {
+			s := &span{kind: identifier}
+			s.add(strings.Join(words(id.Name), " "), set.Position(id.Pos()).Line)
+			spans = append(spans, s)
+		}
+		return true
+	})
+	return spans, nil
+}
+
+// declared returns the names that a node declares.
+func declared(n ast.Node) []*ast.Ident {
+	switch n := n.(type) {
+	case *ast.FuncDecl:
+		return []*ast.Ident{n.Name}
+	case *ast.TypeSpec:
+		return []*ast.Ident{n.Name}
+	case *ast.ValueSpec:
+		return n.Names
+	case *ast.Field:
+		return n.Names
+	case *ast.AssignStmt:
+		if n.Tok != token.DEFINE {
+			return nil
+		}
+		var ids []*ast.Ident
+		for _, e := range n.Lhs {
+			if id, ok := e.(*ast.Ident); ok {
+				ids = append(ids, id)
+			}
+		}
+		return ids
+	}
+	return nil
+}
+
+// words splits a name in camel case.
+func words(name string) []string {
+	var all []string
+	from, runes := 0, []rune(name)
+	for i := 1; i < len(runes); i++ {
+		lowerBefore := !unicode.IsUpper(runes[i-1])
+		lowerAfter := i+1 < len(runes) && unicode.IsLower(runes[i+1])
+		if runes[i] == '_' || unicode.IsUpper(runes[i]) && (lowerBefore || lowerAfter) {
+			all = append(all, strings.Trim(string(runes[from:i]), "_"))
+			from = i
+		}
+	}
+	return append(all, strings.Trim(string(runes[from:]), "_"))
+}
+
+// pageSpans returns the paragraphs of a text file: what stands between blank lines.
+func pageSpans(src string) []*span {
+	var spans []*span
+	s := &span{kind: page}
+	for i, l := range strings.Split(src, "\n") {
+		if strings.TrimSpace(l) == "" {
+			if len(s.starts) > 0 {
+				spans = append(spans, s)
+			}
+			s = &span{kind: page}
+			continue
+		}
+		s.add(l, i+1)
+	}
+	if len(s.starts) > 0 {
+		spans = append(spans, s)
+	}
+	return spans
+}
+
+// hashSpans returns the comments of a file where # or // begins one.
+func hashSpans(src string) []*span {
+	var b strings.Builder
+	for l := range strings.Lines(src) {
+		l = strings.TrimSpace(l)
+		if rest, ok := strings.CutPrefix(l, "#"); ok {
+			b.WriteString(rest)
+		} else if rest, ok := strings.CutPrefix(l, "//"); ok {
+			b.WriteString(rest)
+		} else if _, rest, ok := strings.Cut(l, " # "); ok {
+			b.WriteString(rest)
+		} else if _, rest, ok := strings.Cut(l, " // "); ok {
+			b.WriteString(rest)
+		}
+		b.WriteByte('\n')
+	}
+	return pageSpans(b.String())
+}
+
+// notWrapped are the lines of Go and Markdown that cannot be broken, or that a break would change.
+var notWrapped = regexp.MustCompile("^\\s*(?:\\||#+ |\\[)|https?://|^//go:|`json:")
+
+// longLines returns the lines of a Go or Markdown file of more than maxColumns. Code blocks,
+// tables, headings, links and lines of string literals do not count.
+func longLines(src string, markdown bool) []int {
+	var lines []int
+	fenced := false
+	for i, l := range strings.Split(src, "\n") {
+		if markdown && strings.HasPrefix(strings.TrimSpace(l), "```") {
+			fenced = !fenced
+		}
+		if !fenced && utf8.RuneCountInString(l) > maxColumns && !notWrapped.MatchString(l) {
+			lines = append(lines, i+1)
+		}
+	}
+	return lines
+}
