@@ -17,8 +17,8 @@ import (
 
 const subscribers = 1000
 
-// BenchmarkBroadcast gives events to 1,000 subscribers, in turns with writing the same bytes to as many
-// connections. The metric is the median of the ratios; it is wanted to be at most 1.2.
+// BenchmarkBroadcast gives events to 1,000 subscribers, in turns with writing the same bytes to as
+// many connections. The metric is the median of the ratios; it is wanted to be at most 1.2.
 func BenchmarkBroadcast(b *testing.B) {
 	for _, network := range []string{"tcp", "unix"} {
 		for _, size := range []int{20, 1000, 16_000} {

@@ -20,7 +20,7 @@ import (
 )
 
 // serveChild is the child process. It prints its address, answers each line of
-// its input with a number of its own, and ends when its input does; or its input
+// its input with its own number, and ends when its input does; or its input
 // and output are what it serves.
 func serveChild(kind string, in io.Reader, out io.Writer) error {
 	if name, ok := strings.CutPrefix(kind, "stdio "); ok {
@@ -78,6 +78,9 @@ func residentMemory(process string) (int, error) {
 
 func serveKind(kind string, l net.Listener) error {
 	if name, ok := strings.CutPrefix(kind, "mcp "); ok {
+		if serve := mcpListeners[name]; serve != nil {
+			return serve(l)
+		}
 		go http.Serve(l, mcpHandlers[name]())
 		return nil
 	}

@@ -54,7 +54,7 @@ func messages() []message {
 	}
 }
 
-// tenRequests have ids of their own: a repeated one is an error.
+// tenRequests have their own ids: a repeated one is an error.
 func tenRequests() []byte {
 	var list []string
 	for i := range 10 {

@@ -16,7 +16,7 @@ var (
 	gatewayEras   = fmt.Sprintf("gateway between revisions, %d in flight", inFlight)
 )
 
-// The children are programs of their own, which take less memory than this one.
+// The children are their own programs, which take less memory than this one.
 const (
 	farcallChild = "stdio-farcall"
 	goSDKChild   = "stdio-gosdk"
@@ -154,7 +154,7 @@ func (g gatewayRun) open(workers int) (*processes, *running, error) {
 	return p, r, nil
 }
 
-// webAlone calls the child where it serves HTTP by itself.
+// webAlone calls the child where it serves HTTP on its own.
 func webAlone() (*running, error) {
 	c, err := startChild("mcp farcall")
 	if err != nil {

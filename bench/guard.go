@@ -22,7 +22,7 @@ import (
 // The ways in which a server is guarded.
 const (
 	unguarded   = "no guard"
-	tokenUnread = "no guard, a token that nobody reads"
+	tokenUnread = "no guard, an unread token"
 	guardJWT    = "JWT, rules, rate"
 	guardKey    = "API key, rules, rate"
 	guardAudit  = "JWT, rules, rate, audit"
@@ -71,7 +71,8 @@ type guardOrder struct {
 	Audit string // a file
 }
 
-// guardConfig has an issuer, a key, five rules by role and one that denies, and a rate for each principal.
+// guardConfig has an issuer, a key, five rules by role and one that denies, and a rate for each
+// principal.
 func guardConfig(o *guardOrder) *guard.Config {
 	c := &guard.Config{
 		JWT:  []guard.Issuer{{Issuer: tokenIssuer, JWKS: o.JWKS, Audience: []string{tokenAudience}}},
@@ -130,7 +131,7 @@ func serveGuarded(order string, l net.Listener) error {
 	return nil
 }
 
-// guardedServer starts a server and those who call it, each with a token of his own.
+// guardedServer starts a server and those who call it, each with their own token.
 func guardedServer(serve, way string, workers int) (*running, error) {
 	tokens, err := newTokens()
 	if err != nil {

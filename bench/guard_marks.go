@@ -38,7 +38,7 @@ func guardMarks() []mark {
 	}
 }
 
-// guardedCPU compares the server's CPU time with that of one that asks nobody.
+// guardedCPU compares the server's CPU time with that of one without a guard.
 func guardedCPU(group, without string) func(results) float64 {
 	return func(rs results) float64 {
 		a, b := rs.find(group, guardJWT), rs.find(group, without)

@@ -27,7 +27,8 @@ func apiKeyHash() string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// tokens are JWTs by RS256, as identity providers issue them, and the key that they are verified with.
+// tokens are JWTs by RS256, as identity providers issue them, and the key that they are verified
+// with.
 type tokens struct {
 	jwks string
 	list [inFlight]string

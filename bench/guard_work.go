@@ -84,7 +84,7 @@ permit (principal == User::"bob", action, resource == Method::"math/add");
 
 // decider asks about a tool's call again and again.
 func decider(c *guard.Config) (*running, error) {
-	c.Anonymous = true // no warning that nobody gets in
+	c.Anonymous = true // no warning that every request is refused
 	g, err := guard.New(c, nil)
 	if err != nil {
 		return nil, err
@@ -140,15 +140,16 @@ func signers(way string) (c *guard.Config, key any) {
 	return c, []byte(secret)
 }
 
-// earlier is by how much the clock of guards is behind: what was signed before they began would be stale.
+// earlier is by how much the clock of guards is behind: what was signed before they began would be
+// stale.
 const earlier = 10 * time.Minute
 
 func signedGuard(c *guard.Config) (*guard.Guard, error) {
 	return guard.New(c, &guard.Options{Now: func() time.Time { return time.Now().Add(-earlier) }})
 }
 
-// identifier finds out who sent a message. When all of those that are ready were used, a new guard, which
-// has not seen them, takes the place of the old one.
+// identifier finds out who sent a message. When all of those that are ready were used, a new guard,
+// which has not seen them, takes the place of the old one.
 func identifier(way string) (*running, error) {
 	config, key := signers(way)
 	conn := &guard.Conn{Transport: "tcp", Remote: "192.0.2.1:4444"}
@@ -168,7 +169,7 @@ func identifier(way string) (*running, error) {
 	}
 	known := farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
 		if guard.From(ctx) == nil {
-			return nil, errors.New("nobody knows who sent it")
+			return nil, errors.New("it has no known sender")
 		}
 		return nil, nil
 	})
@@ -201,7 +202,8 @@ type nonceResult struct {
 	heap, rss float64 // more than before them
 }
 
-// serveReplay verifies so many signed messages as it is told over HTTP, each with a nonce of its own.
+// serveReplay verifies so many signed messages as it is asked to over HTTP, each with its own
+// nonce.
 func serveReplay(l net.Listener) error {
 	config, key := signers(signedHMAC)
 	config.Replay.Memory = 2_000_000 // one signer alone gets three quarters of it
@@ -234,7 +236,8 @@ func serveReplay(l net.Listener) error {
 	return nil
 }
 
-// measureNonces lets a process remember n of them. They are kept for some minutes, which is longer than it takes.
+// measureNonces lets a process remember n of them. They are kept for some minutes, which is longer
+// than it takes.
 func measureNonces(n int) (result, error) {
 	r := result{group: guardReplay, name: "farcall", nonces: &nonceResult{nonces: n}}
 	c, err := startChild("guard replay")

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// childEnv tells the program that it is a server in a process of its own, and
-// of which kind.
+// childEnv tells the program that it is a server in its own process, and
+// its kind.
 const childEnv = "FARCALL_BENCH_CHILD"
 
 // idleKinds are the servers, by transport and implementation. "floor" is a
@@ -147,7 +147,7 @@ func expect(c net.Conn, part, suffix string) error {
 	}
 }
 
-// A child is the server in a process of its own.
+// A child is the server in its own process.
 type child struct {
 	cmd     *exec.Cmd
 	address string

@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	if kind := os.Getenv(childEnv); kind != "" { // a server in a process of its own
+	if kind := os.Getenv(childEnv); kind != "" { // a server in its own process
 		exit(serveChild(kind, os.Stdin, os.Stdout))
 	}
 	cfg := config{passes: 21, each: 50 * time.Millisecond, idle: 10_000, sessions: 5_000, behind: 1_000, nonces: 1_000_000}

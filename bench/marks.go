@@ -82,8 +82,9 @@ func mcpMarks() []mark {
 			}
 			return median(r.allocBytes)
 		}},
-		{mcpHTTP + ": calls per second, in times of mcp-go", -1.8, "", speedOf(mcpHTTP, "mcp-go")},
-		{mcpHTTP + ": calls per second, in times of go-sdk", -9, "", speedOf(mcpHTTP, "go-sdk")},
+		{mcpHTTP + ": calls per second, in times of mcp-go", -2.6, "", speedOf(mcpHTTP, "mcp-go")},
+		{mcpHTTP + ": calls per second, in times of go-sdk", -13, "", speedOf(mcpHTTP, "go-sdk")},
+		{mcpHTTP + ": CPU time, in times of mcp-go", 0.3, "", cpuTimesOf(mcpHTTP, "mcp-go")},
 		{mcpHTTP + ": calls per second, in times of TypeScript", -7, "", speedOf(mcpHTTP, "TypeScript")},
 		{mcpStdioLoad + ": CPU time, in times of mcp-go", 1.0 / 4, "", cpuTimesOf(mcpStdioLoad, "mcp-go")},
 		{mcpStdioLoad + ": CPU time, in times of go-sdk", 1.0 / 25, "", cpuTimesOf(mcpStdioLoad, "go-sdk")},
@@ -93,7 +94,7 @@ func mcpMarks() []mark {
 }
 
 // allocsOf is farcall's allocations for one operation, to the nearest tenth:
-// the runtime allocates a little now and then by itself.
+// the runtime allocates a little now and then on its own.
 func allocsOf(group string) func(results) float64 {
 	return func(rs results) float64 {
 		r := rs.find(group, "farcall")

@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
+	"net"
 	"net/http"
 
 	mcpgo "github.com/mark3labs/mcp-go/mcp"
 	mcpgoserver "github.com/mark3labs/mcp-go/server"
 	gosdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/valyala/fasthttp"
 
 	"github.com/farcall-dev/farcall/bench/internal/add"
 	"github.com/farcall-dev/farcall/bench/internal/addfarcall"
 	"github.com/farcall-dev/farcall/bench/internal/addgosdk"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/rpc"
 )
 
 // The revisions in which tools are called: with a session and without.
@@ -43,7 +47,7 @@ func isCallResult(answer []byte) bool {
 	return bytes.Contains(answer, []byte(callResult)) || bytes.Contains(answer, []byte(textResult))
 }
 
-// modernHeaders are what a modern call has besides its body.
+// modernHeaders are what a modern call has in addition to its body.
 var modernHeaders = map[string]string{
 	"MCP-Protocol-Version": modernRevision, "Mcp-Method": "tools/call", "Mcp-Name": "add",
 }
@@ -80,11 +84,42 @@ func goSDKHandler(stateless bool) http.Handler {
 
 // mcpHandlers are the servers that a child process can be over HTTP.
 var mcpHandlers = map[string]func() http.Handler{
-	"net/http echo":     func() http.Handler { return http.HandlerFunc(echoHTTP) },
-	"farcall":           farcallMCPHandler,
-	"mcp-go":            func() http.Handler { return mcpGoHandler(mcpGo()) },
-	"go-sdk":            func() http.Handler { return goSDKHandler(true) },
-	"go-sdk, a session": func() http.Handler { return goSDKHandler(false) },
+	"net/http echo":        func() http.Handler { return http.HandlerFunc(echoHTTP) },
+	"farcall, http.Server": farcallMCPHandler,
+	"mcp-go":               func() http.Handler { return mcpGoHandler(mcpGo()) },
+	"go-sdk":               func() http.Handler { return goSDKHandler(true) },
+	"go-sdk, a session":    func() http.Handler { return goSDKHandler(false) },
+}
+
+// mcpListeners are the servers that have a listener, not a handler of net/http.
+var mcpListeners = map[string]func(net.Listener) error{
+	"fasthttp echo": func(l net.Listener) error {
+		go fasthttp.Serve(l, func(c *fasthttp.RequestCtx) {
+			c.SetContentType("application/json")
+			c.SetBody(c.PostBody())
+		})
+		return nil
+	},
+	"farcall": func(l net.Listener) error {
+		go addfarcall.NewServer().ServeListener(context.Background(), l)
+		return nil
+	},
+	"farcall, rpc.Server": func(l net.Listener) error { return serveRPC(l, false) },
+	"farcall, net/http":   func(l net.Listener) error { return serveRPC(l, true) },
+}
+
+// serveRPC is what farcall serve does: with the fast path of HTTP, or net/http alone. Its
+// port has JSON-RPC, WebSocket and the rest as well.
+func serveRPC(l net.Listener, std bool) error {
+	s, err := rpc.NewServer(farcallMethods(), &rpc.ServeOptions{
+		MCP: addfarcall.NewServer(), StdHTTP: std, AcceptRate: -1, MaxConnections: -1,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		return err
+	}
+	go s.Serve(context.Background(), l)
+	return nil
 }
 
 // mcpStdio are the servers that it can be on its standard input and output.

@@ -2,7 +2,7 @@ package main
 
 const idleSessions = "idle MCP sessions"
 
-// sessionServers are the servers whose sessions are measured.
+// sessionServers are the servers with sessions that are measured.
 var sessionServers = []string{"farcall", "mcp-go", "go-sdk, a session"}
 
 // A sessionResult is what sessions take that are not used.

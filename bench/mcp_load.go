@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// mcpLoads are calls of servers in processes of their own, by clients that do
+// mcpLoads are calls of servers in their own processes, by clients that do
 // next to nothing, so that the server decides.
 var (
 	mcpHTTP      = fmt.Sprintf("MCP tools/call over HTTP, %d in flight", inFlight)
@@ -19,7 +19,11 @@ var (
 func mcpLoadGroups() []group {
 	web := group{name: mcpHTTP, workers: inFlight, longer: 4, base: "farcall", subjects: []subject{
 		{"net/http echo", webServer("net/http echo", false)},
+		{"fasthttp echo", webServer("fasthttp echo", false)},
 		{"farcall", webServer("farcall", false)},
+		{"farcall, rpc.Server", webServer("farcall, rpc.Server", false)},
+		{"farcall, net/http", webServer("farcall, net/http", false)},
+		{"farcall, http.Server", webServer("farcall, http.Server", false)},
 		{"farcall, " + modernRevision, webServer("farcall", true)},
 		{"mcp-go", webServer("mcp-go", false)},
 		{"go-sdk", webServer("go-sdk", false)},
@@ -224,7 +228,7 @@ func (l *lines) write(line []byte) error {
 	return err
 }
 
-// read gives each answer to the worker whose id it has.
+// read gives each answer to the worker with the id that it has.
 func (l *lines) read() {
 	for {
 		line, err := l.out.ReadSlice('\n')

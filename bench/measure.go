@@ -16,7 +16,7 @@ type group struct {
 	workers  int    // goroutines that do it at once
 	longer   int    // than others it is measured for, so many times; 0: as long
 	bytes    int    // that one operation goes through; 0: not said
-	base     string // whom the ratios compare with
+	base     string // the peer that the ratios compare with
 	cpuOf    string // what the CPU time is called; "": server's CPU time
 	subjects []subject
 }

@@ -193,7 +193,7 @@ func (f *floor) call(line []byte, answer chan []byte) ([]byte, error) {
 }
 
 // joinBareFloor is the floor for one caller that needs no others: it reads its
-// answer itself, so it cannot be told anything while it does not ask.
+// answer itself, so it receives nothing while it does not ask.
 func joinBareFloor(client, server end) (*session, error) {
 	go echoBack(server)
 	in := bufio.NewReader(client)

@@ -42,7 +42,7 @@ func (t *table) markdown(out *bytes.Buffer) {
 	out.WriteByte('\n')
 }
 
-// groupTable shows the results of one group. What a process of its own allocates
+// groupTable shows the results of one group. What its own process allocates
 // is not known; its CPU time is.
 func groupTable(rs results) *table {
 	t := &table{head: []string{"implementation", "time", "fastest … slowest pass", "per second", "allocations", "allocated", "times " + rs[0].base}}
@@ -181,7 +181,7 @@ const howMeasured = `## What is measured
   everywhere; the others validate less. json v1 and v2 decode into a struct with raw members, as one writes it without
   a library. What a library does not export, or cannot do, is left out: jrpc2 does not export how it
   decodes responses, geth neither direction, and sourcegraph and go-sdk have no batches.
-- **encode**: a response whose result is JSON already. farcall appends to a buffer that is used again; the others return a
+- **encode**: a response with a result that is JSON already. farcall appends to a buffer that is used again; the others return a
   new one.
 - **call**: both ends are in one process, with each library's own client and an echo handler that passes the bytes
   through. Allocations are those of both ends. The floor is a line that is written once and echoed once through
@@ -191,11 +191,11 @@ const howMeasured = `## What is measured
 - **MCP tools/call**: everybody serves the same tool, which adds two numbers, of Go types (in TypeScript, of zod
   schemas). Its output schema also bounds the sum, so a library that validates has to check it. farcall, go-sdk and TypeScript
   validate the arguments and the result, as they do by default. mcp-go validates neither by default; where it does, it
-  was told to. go-sdk and TypeScript answer over HTTP with JSON, which is faster than their default, an event stream.
+  was asked to. go-sdk and TypeScript answer over HTTP with JSON, which is faster than their default, an event stream.
 - **The server's work alone**: one request of 2026-07-28 is given to the HTTP handler, which writes into memory; nothing
   goes over a connection. The request is made once, and is as net/http makes it. "No HTTP" is what is below: a frame in,
   a frame out. The marks compare HTTP handlers.
-- **MCP over HTTP** and **of a stdio child**: servers in processes of their own. The clients write a text that is ready and
+- **MCP over HTTP** and **of a stdio child**: servers in their own processes. The clients write a text that is ready and
   look for the sum in the answer; over HTTP they have a connection each, which they read by hand, since net/http's
   client takes more time than a server. Calls are of 2025-06-18, over HTTP in a session for each client, except where
   go-sdk has none ("a session" is go-sdk with them) and where the name says 2026-07-28. The floor is net/http's handler that
@@ -210,12 +210,12 @@ const howMeasured = `## What is measured
 - **Gateway between revisions**: "A to B" is a client of revision A and a child that supports only B. The CPU time is
   the gateway's alone. The marks compare with the same client and a child of its revision.
 - **guard**: the same call with and without a guard that has an issuer of tokens, an API key, five rules by role, one that
-  denies, and a rate for each principal, which refuses nothing. Each of the 64 callers has a token of its own (RS256, the usual
+  denies, and a rate for each principal, which refuses nothing. Each of the 64 callers has its own token (RS256, the usual
   claims), which the guard has seen before, as it has after the first call. Tokens make requests longer, and net/http
-  reads them with or without a guard: the mark compares with requests that have the same token, which nobody reads. The
+  reads them with or without a guard: the mark compares with requests that have the same token, unread. The
   row without a token is there too.
 - **A decision, alone**: a call of a tool is decided, counted and ended, ten rules and five Cedar policies. When none looks at the
-  call's arguments or address, decisions are remembered; the mark is for policies of which two do, and for what they add to no policies.
+  call's arguments or address, decisions are remembered; the mark is for policies when two do, and for what they add to no policies.
 - **A signed message, alone**: the whole way from the message to its principal, the memory of nonces included. Each message
   is used once. The memory of nonces is measured in a process that verifies so many, one after another.
 - **Five callers beside a flood**: the server takes 16 calls at once, of 1 ms in which it waits. Five callers call again 2 ms after

@@ -1,5 +1,5 @@
-// Command lsp is a language server for plain text over standard input and output: it marks each TODO in the
-// documents that an editor has open:
+// Command lsp is a language server for plain text over standard input and output: it marks each
+// TODO in the documents that an editor has open:
 //
 //	farcall call initialize '{"capabilities":{}}' --framing header -- go run ./examples/lsp
 package main

@@ -1,4 +1,5 @@
-// Command service serves JSON-RPC over HTTP, WebSocket and TCP on one port, with interceptors and a streaming method:
+// Command service serves JSON-RPC over HTTP, WebSocket and TCP on one port, with interceptors and a
+// streaming method:
 //
 //	go run ./examples/service
 //	farcall call localhost:8080 sum '{"numbers":[1,2,3]}'

@@ -1,5 +1,5 @@
-// Command auth is an MCP server behind a guard: keys say who calls, rules say what they may call, and lists show each
-// caller its own tools only. What a caller leaves here belongs to it.
+// Command auth is an MCP server behind a guard: keys say who calls, rules say what they may call,
+// and lists show each caller its own tools only. What a caller leaves here belongs to it.
 //
 //	farcall key new --id ada > FILE        # the key goes to FILE, its hash to the terminal
 //	go run ./examples/mcp/auth HASH        # ada may read and write with it
@@ -59,8 +59,8 @@ func run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// newHandler returns the server with its guard. For tokens of an issuer, Config.JWT and Config.Resource take the place
-// of keys; for a way of your own there is guard.Options.Authenticate.
+// newHandler returns the server with its guard. For tokens of an issuer, Config.JWT and
+// Config.Resource take the place of keys; for your own way there is guard.Options.Authenticate.
 func newHandler(keys ...guard.Key) (http.Handler, error) {
 	g, err := guard.New(&guard.Config{
 		Keys: keys,

@@ -74,6 +74,6 @@ func TestAuth(t *testing.T) {
 
 func TestWrongHash(t *testing.T) {
 	if err := run(t.Context(), []string{"not a hash"}); err == nil {
-		t.Error("a hash that is none was accepted")
+		t.Error("an invalid hash was accepted")
 	}
 }

@@ -1,6 +1,7 @@
-// Command distributed is an MCP server that runs in any number of replicas behind any load balancer: what a call
-// leaves for its next request, the client carries, sealed with a key that the replicas share. In 2026-07-28 there are no
-// sessions, so each request may go to another replica, in the middle of a question to the user, too.
+// Command distributed is an MCP server that runs in any number of replicas behind any load
+// balancer: what a call leaves for its next request, the client carries, sealed with a key that the
+// replicas share. In 2026-07-28 there are no sessions, so each request may go to another replica,
+// in the middle of a question to the user, too.
 //
 //	export CAFE_KEY=$(openssl rand -hex 32)
 //	go run ./examples/mcp/distributed localhost:8081 &
@@ -44,8 +45,9 @@ func run(ctx context.Context, args []string, key string) error {
 	return newServer(args[0], raw).ListenAndServe(ctx, args[0])
 }
 
-// newServer returns a replica. The first key seals and each one opens. To change the key, add the new one behind the old
-// one on each replica, then put it first on each, and drop the old one after ServerOptions.StateTTL.
+// newServer returns a replica. The first key seals and each one opens. To change the key, add the
+// new one behind the old one on each replica, then put it first on each, and drop the old one after
+// ServerOptions.StateTTL.
 func newServer(replica string, keys ...[]byte) *mcp.Server {
 	s := mcp.NewServer("cafe", "1.0.0", &mcp.ServerOptions{Keys: keys})
 	mcp.AddTool(s, mcp.Tool{Name: "order", Description: "Let the user order coffee"},

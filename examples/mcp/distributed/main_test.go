@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
-// dial returns a client whose requests go to the replicas in turn.
+// dial returns a client with requests that go to the replicas in turn.
 func dial(t *testing.T, replicas ...http.Handler) *mcp.Client {
 	t.Helper()
 	var n atomic.Int64
@@ -43,7 +43,8 @@ func replica(name string, keys ...[]byte) http.Handler {
 	return mcphttp.NewHandler(newServer(name, keys...), nil)
 }
 
-// The two rounds of a call are served by two replicas, also while the key is being changed, and not with different keys.
+// The two rounds of a call are served by two replicas, also while the key is being changed, and not
+// with different keys.
 func TestReplicas(t *testing.T) {
 	old, next := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
 	for name, test := range map[string]struct {

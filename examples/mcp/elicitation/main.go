@@ -1,5 +1,6 @@
-// Command elicitation is an MCP server that asks the user: a form, then, for what a server must not see in a form, a
-// page. The order is made once, although the handler may run several times: see mcp.Once.
+// Command elicitation is an MCP server that asks the user: a form, then, for what a server must not
+// see in a form, a page. The order is made once, although the handler may run several times: see
+// mcp.Once.
 //
 //	go run ./examples/mcp/elicitation
 //	farcall mcp call localhost:8080 order

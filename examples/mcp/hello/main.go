@@ -1,4 +1,5 @@
-// Command hello is an MCP server with one tool, over standard input and output, or over HTTP at an address:
+// Command hello is an MCP server with one tool, over standard input and output, or over HTTP at an
+// address:
 //
 //	farcall mcp call hello name=Ada -- go run ./examples/mcp/hello
 //

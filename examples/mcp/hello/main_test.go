@@ -49,7 +49,7 @@ func TestServeHTTP(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := serve(ctx, []string{"127.0.0.1:0"}); err != nil {
-		t.Errorf("a server whose context has ended: %v", err)
+		t.Errorf("a server with a context that has ended: %v", err)
 	}
 	if err := serve(t.Context(), []string{"no address"}); err == nil {
 		t.Error("an address that is not valid was served")

@@ -1,5 +1,5 @@
-// Command host uses all servers of an mcpServers file, as a program that embeds a model does: it lists what they offer and
-// calls one of their tools.
+// Command host uses all servers of an mcpServers file, as a program that embeds a model does: it
+// lists what they offer and calls one of their tools.
 //
 //	host ~/.cursor/mcp.json                        # the tools of all servers, and which servers are missing
 //	host ~/.cursor/mcp.json files__list '{"path":"."}'

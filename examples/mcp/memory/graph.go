@@ -37,7 +37,8 @@ type Graph struct {
 	Relations []Relation `json:"relations"`
 }
 
-// A memory keeps a graph, and writes it to a file if it has one. Any number of goroutines may use it.
+// A memory keeps a graph, and writes it to a file if it has one. Any number of goroutines may use
+// it.
 type memory struct {
 	path  string
 	mu    sync.RWMutex

@@ -1,5 +1,6 @@
-// Command memory is an MCP server that remembers what a model tells it: a graph of entities and relations, kept in
-// memory, or in a file. Clients that subscribe to the resource memory:///graph hear of each change.
+// Command memory is an MCP server that remembers what a model tells it: a graph of entities and
+// relations, kept in memory, or in a file. Clients that subscribe to the resource memory:///graph
+// hear of each change.
 //
 //	go run ./examples/mcp/memory graph.json
 //	farcall mcp call localhost:8080 create_entities 'entities:=[{"name":"Ada","type":"person","observations":["writes programs"]}]'
@@ -68,7 +69,7 @@ func newServer(m *memory) *mcp.Server {
 	s := mcp.NewServer("memory", "1.0.0", &mcp.ServerOptions{
 		Instructions: "Search before you create. Observations are short facts about one entity.",
 	})
-	change(s, m, "create_entities", "Add entities; those whose name is known are left as they are",
+	change(s, m, "create_entities", "Add entities; those with a name that is known are left as they are",
 		func(g *Graph, in entities) (int, error) { return g.addEntities(in.Entities), nil })
 	change(s, m, "create_relations", "Add relations between entities that are known",
 		func(g *Graph, in relations) (int, error) { return g.addRelations(in.Relations) })

@@ -1,5 +1,6 @@
-// Command middleware is an MCP server whose requests pass three functions: one logs them, one bounds their time, and one
-// fills in an argument that models must not choose. They see every transport and every revision in one form.
+// Command middleware is an MCP server; its requests pass three functions: one logs them, one bounds
+// their time, and one fills in an argument that models must not choose. They see every transport
+// and every revision in one form.
 //
 //	go run ./examples/mcp/middleware
 //	farcall mcp call localhost:8080 orders limit=1 -H 'X-Tenant: acme'

@@ -66,7 +66,8 @@ func TestTenant(t *testing.T) {
 	}
 }
 
-// Without a header there is no tenant, whatever the arguments say; what the middleware refuses is logged, too.
+// Without a header there is no tenant, whatever the arguments say; what the middleware refuses is
+// logged, too.
 func TestNoTenant(t *testing.T) {
 	var log bytes.Buffer
 	c := connect(t, newServer(slog.New(slog.NewTextHandler(&log, nil))), nil)

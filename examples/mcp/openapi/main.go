@@ -1,5 +1,5 @@
-// Command openapi is an MCP server whose tools are the operations of an HTTP API that read, as its OpenAPI document
-// describes them:
+// Command openapi is an MCP server with tools that are the operations of an HTTP API that read, as
+// its OpenAPI document describes them:
 //
 //	go run ./examples/mcp/openapi petstore.json https://petstore.example.com/v1
 //	farcall mcp tools localhost:8080

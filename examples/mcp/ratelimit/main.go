@@ -1,6 +1,7 @@
-// Command ratelimit is an MCP server that bounds the calls of each caller: ten at once, then two in a second. The caller
-// is who authenticated, else the session, the connection or the address, so another session of the same owner brings no more.
-// A guard does the same by configuration: see Config.Limits of package guard.
+// Command ratelimit is an MCP server that bounds the calls of each caller: ten at once, then two in
+// a second. The caller is who authenticated, else the session, the connection or the address, so
+// another session of the same owner brings no more. A guard does the same by configuration: see
+// Config.Limits of package guard.
 //
 //	go run ./examples/mcp/ratelimit
 //	for i in $(seq 12); do farcall mcp call localhost:8080 roll; done
@@ -50,7 +51,8 @@ type bucket struct {
 	at   time.Time
 }
 
-// limit returns middleware that refuses calls of tools beyond the rates. The rounds of one call count once.
+// limit returns middleware that refuses calls of tools beyond the rates. The rounds of one call
+// count once.
 func (r rates) limit() func(mcp.Handler) mcp.Handler {
 	var mu sync.Mutex
 	buckets := map[string]bucket{}
@@ -88,7 +90,7 @@ func (r rates) limit() func(mcp.Handler) mcp.Handler {
 	}
 }
 
-// forget removes the callers whose bucket is full again.
+// forget removes the callers with a bucket that is full again.
 func (r rates) forget(buckets map[string]bucket, now time.Time) {
 	for caller, b := range buckets {
 		if b.left+now.Sub(b.at).Seconds()*r.perSecond >= r.burst {

@@ -64,7 +64,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// No more callers are remembered than may be, and those whose bucket is full make room.
+// No more callers are remembered than may be, and those with a bucket that is full make room.
 func TestManyCallers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(rates{perSecond: 1, burst: 1, most: 2})

@@ -1,5 +1,6 @@
-// Command sampling is an MCP server whose tool lets the client's model work in a loop: the model asks for tools of the
-// server's, the server runs them and hands the results back, until the model has an answer.
+// Command sampling is an MCP server with a tool that lets the client's model work in a loop: the
+// model asks for tools of the server's, the server runs them and hands the results back, until the
+// model has an answer.
 //
 //	go run ./examples/mcp/sampling
 //	farcall mcp call localhost:8080 solve question='What is 2+3?' --sample 'It is 5'
@@ -43,8 +44,9 @@ func newServer() *mcp.Server {
 	return s
 }
 
-// solve asks the model again with the results of the tools that it has used. Each Sample is a round of the call in
-// 2026-07-28: the handler begins again then, and the answers that are there already are returned at once.
+// solve asks the model again with the results of the tools that it has used. Each Sample is a round
+// of the call in 2026-07-28: the handler begins again then, and the answers that are there already
+// are returned at once.
 func solve(ctx context.Context, in question) (string, error) {
 	var tools []mcp.Tool
 	if can := mcp.ClientFrom(ctx).Capabilities.Sampling; can != nil && can.Tools != nil {

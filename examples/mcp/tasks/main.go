@@ -1,5 +1,6 @@
-// Command tasks is an MCP server with a tool that takes long. A call that ends within a second is answered like any
-// other; one that takes longer becomes a task, which the client follows, asks for its state, or cancels.
+// Command tasks is an MCP server with a tool that takes long. A call that ends within a second is
+// answered like any other; one that takes longer becomes a task, which the client follows, asks for
+// its state, or cancels.
 //
 //	go run ./examples/mcp/tasks
 //	farcall mcp call localhost:8080 bake minutes=1             # waits for the end of the task
@@ -48,8 +49,8 @@ func newServer() *mcp.Server {
 	return s
 }
 
-// bake does not know whether it is a task: Progress sets the status of one, and is a notification otherwise. Its context
-// ends when the task is cancelled.
+// bake does not know whether it is a task: Progress sets the status of one, and is a notification
+// otherwise. Its context ends when the task is cancelled.
 func bake(ctx context.Context, in cake) (baked, error) {
 	for minute := range in.Minutes {
 		if err := mcp.Progress(ctx, float64(minute), float64(in.Minutes), "in the oven"); err != nil {

@@ -1,5 +1,6 @@
-// Command transport carries MCP over files: each message is a file in a directory, which the other end reads and
-// deletes. A transport has three methods; what is on top, and every revision, stays as it is.
+// Command transport carries MCP over files: each message is a file in a directory, which the other
+// end reads and deletes. A transport has three methods; what is on top, and every revision, stays
+// as it is.
 //
 //	go run ./examples/mcp/transport DIRECTORY &      # serves
 //	go run ./examples/mcp/transport DIRECTORY Ada    # calls
@@ -62,7 +63,8 @@ func newServer() *mcp.Server {
 	return s
 }
 
-// A spool is one end of a farcall.Transport: it reads the files IN-1, IN-2 … of a directory and writes OUT-1, OUT-2 ….
+// A spool is one end of a farcall.Transport: it reads the files IN-1, IN-2 … of a directory and
+// writes OUT-1, OUT-2 ….
 type spool struct {
 	in, out       string
 	read, written atomic.Int64
