@@ -30,7 +30,7 @@ func TestJrpc2Client(t *testing.T) {
 				},
 			})
 			defer c.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 			defer cancel()
 			var sum float64
 			if err := c.CallResult(ctx, "math/add", map[string]int{"a": 2, "b": 3}, &sum); err != nil || sum != 5 {
@@ -61,7 +61,7 @@ func TestGethClient(t *testing.T) {
 	address := serve(t)
 	for _, url := range []string{"http://" + address + "/rpc", "ws://" + address + "/rpc/ws"} {
 		t.Run(strings.SplitN(url, ":", 2)[0], func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 			defer cancel()
 			c, err := rpc.DialContext(ctx, url)
 			if err != nil {
@@ -93,7 +93,7 @@ func TestSourcegraphClient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	answer := jsonrpc2.HandlerWithError(func(_ context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Request) (any, error) {
 		return req.Params, nil

@@ -101,7 +101,7 @@ func TestConformJrpc2(t *testing.T) {
 	compareUnordered(t, "tcp://"+jrpc2Server(t, channel.Line), lines)
 }
 
-// compareUnordered compares as compare does for a server whose answers overtake
+// compareUnordered compares as compare does for a server with answers that overtake
 // one another: now and then a wrong one comes so late that its case does not see
 // it. Each deviation must be found in one of a few runs, and no other in any.
 func compareUnordered(t *testing.T, target string, known []string) {

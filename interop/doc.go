@@ -1,5 +1,5 @@
-// Package interop runs farcall against implementations of others, in a module of
-// its own so that nobody who uses farcall gets them.
+// Package interop runs farcall against implementations of others, in
+// its own module so that users of farcall do not get them.
 //
 //	./setup.sh && go test ./... && go run ./suite
 //

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// kill kills the processes that f has started and whose command has a word in it.
+// kill kills the processes that f has started and with a command that has a word in it.
 func (f *far) kill(word string) (n int) {
 	for _, process := range processes(f.dir) {
 		pid, line, _ := strings.Cut(process, " ")
@@ -23,7 +23,7 @@ func (f *far) kill(word string) (n int) {
 	return n
 }
 
-// stateful is a gateway with children, one of which has started a process.
+// stateful is a gateway with children; one has started a process.
 func stateful(t *testing.T) *far {
 	t.Helper()
 	memory := npm(t, "server-memory")
@@ -80,7 +80,7 @@ func TestGatewayKilledChild(t *testing.T) {
 				if err := ended(t, waits); err == nil || !strings.Contains(err.Error(), "gosdk") {
 					t.Errorf("the call that may have had an effect: %v", err)
 				}
-				// The repeated call starts a child anew. A call that came now could start one before
+				// The repeated call starts a child again. A call that came now could start one before
 				// the end of the killed one is known, which would be no restart.
 				f.status(t, func(s status) bool { return s.of("local").Restarts > before.of("local").Restarts })
 				check()
@@ -113,7 +113,7 @@ func ended(t *testing.T, c <-chan error) error {
 	select {
 	case err := <-c:
 		return err
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatal("a call does not end")
 		return nil
 	}
@@ -142,7 +142,7 @@ func TestGatewayNothingLeft(t *testing.T) {
 			f.cmd.Process.Signal(signal)
 			select {
 			case <-f.ended:
-			case <-time.After(patience):
+			case <-time.After(waitLimit):
 				t.Fatal("it does not end")
 			}
 			if err := <-ended; (err == nil) != (signal != syscall.SIGKILL) {

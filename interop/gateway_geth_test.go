@@ -19,7 +19,7 @@ func TestGatewayGeth(t *testing.T) {
 		f := starts(t, "bridge", "127.0.0.1:0", url, "--profile", "raw")
 		for from, url := range map[string]string{"HTTP": "http://" + f.address + "/rpc", "WebSocket": "ws://" + f.address + "/rpc/ws"} {
 			t.Run(from+" to "+to, func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 				defer cancel()
 				c, err := rpc.DialContext(ctx, url)
 				if err != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 // far is a process of farcall that has servers behind it. When the test ends it
-// must end with exit status 0, and nothing that it has started may be left.
+// must end with exit status 0, and what it has started must be gone.
 type far struct {
 	t       *testing.T
 	cmd     *exec.Cmd
@@ -114,7 +114,7 @@ func begins(t *testing.T, cmd *exec.Cmd) *far {
 	case f.address = <-ready:
 	case <-f.ended:
 		t.Fatalf("farcall %q ended: %s", args, f.cmd.ProcessState)
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatalf("farcall %q is not ready", args)
 	}
 	return f
@@ -137,7 +137,7 @@ func (f *far) stop() {
 			if code := f.cmd.ProcessState.ExitCode(); code != 0 {
 				f.t.Errorf("farcall ended with %d", code)
 			}
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			f.t.Errorf("farcall does not end")
 			f.cmd.Process.Kill()
 			<-f.ended
@@ -218,7 +218,7 @@ func (s status) of(name string) upstreamStatus {
 // status waits for a status that is as it should.
 func (f *far) status(t *testing.T, ok func(status) bool) (s status) {
 	t.Helper()
-	for late := time.After(patience); ; {
+	for late := time.After(waitLimit); ; {
 		r, err := http.Get("http://" + f.address + "/api/status")
 		if err != nil {
 			t.Fatal(err)

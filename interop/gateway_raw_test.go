@@ -96,7 +96,7 @@ func (e *editor) handle(ctx context.Context, _ *jsonrpc2.Conn, req *jsonrpc2.Req
 // once.
 func (e *editor) await(t *testing.T, methods ...string) {
 	t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(waitLimit)
 	for {
 		missing := slices.DeleteFunc(slices.Clone(methods), func(m string) bool { return e.last[m] != nil })
 		if len(missing) == 0 {
@@ -116,7 +116,7 @@ func (e *editor) await(t *testing.T, methods ...string) {
 // call makes a call that must succeed and returns the result.
 func (e *editor) call(t *testing.T, method string, params any) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	var result json.RawMessage
 	if err := e.conn.Call(ctx, method, params, &result); err != nil {
@@ -137,7 +137,7 @@ func (e *editor) ends(t *testing.T) {
 	t.Helper()
 	select {
 	case <-e.conn.DisconnectNotify():
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Error("the connection does not end")
 	}
 	e.conn.Close()
@@ -203,7 +203,7 @@ func (e *editor) cancels(t *testing.T, position object) {
 	}
 	e.notify(t, "$/cancelRequest", object{"id": id})
 	e.hold <- struct{}{}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	var wire *jsonrpc2.Error
 	if err := w.Wait(ctx, nil); !errors.As(err, &wire) || wire.Code != -32800 {
@@ -212,7 +212,7 @@ func (e *editor) cancels(t *testing.T, position object) {
 }
 
 // A language server behind the gateway, for editors on every kind of connection:
-// each has a process of its own, which ends with the connection.
+// each has its own process, which ends with the connection.
 func TestGatewayLanguageServer(t *testing.T) {
 	server := []string{"--profile", "raw", "--framing", "header", "--env", "GOPLSCACHE=" + t.TempDir(), "--", gopls(t), "serve"}
 	f := starts(t, append([]string{"bridge", "127.0.0.1:0"}, server...)...)
@@ -288,7 +288,7 @@ type pipes struct {
 // the program.
 func onlyLeft(t *testing.T, f *far, program string) {
 	t.Helper()
-	for late := time.After(patience); ; {
+	for late := time.After(waitLimit); ; {
 		left := slices.DeleteFunc(processes(f.dir), func(line string) bool {
 			_, command, _ := strings.Cut(line, " ")
 			name, _, _ := strings.Cut(command, " ")

@@ -83,7 +83,7 @@ func pause(t *testing.T, f *far, d time.Duration, do func()) {
 	<-done
 }
 
-// seesNoOther makes one call, whose result has no directory but the client's own.
+// seesNoOther makes one call. The result has no directory but the client's own.
 func seesNoOther(t *testing.T, c *mcp.Client, dirs []string, own int) {
 	t.Helper()
 	r, err := c.CallTool(within(t), "files__list_allowed_directories", nil)

@@ -57,7 +57,7 @@ func TestGateway(t *testing.T) {
 	t.Run("programs", func(t *testing.T) { crowdPrograms(t, c) })
 }
 
-// All servers are at one address, whose names say which server they are of.
+// All servers are at one address; their names say which server they are of.
 func crowdTogether(t *testing.T, c *crowd) {
 	for _, era := range []string{"2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"} {
 		u := useAs(t, c.place(""), "http", era)
@@ -233,7 +233,7 @@ func crowdClients(t *testing.T, c *crowd) {
 func TestGatewayRoots(t *testing.T) {
 	t.Parallel()
 	for lifetime, era := range map[string]string{
-		"auto": "legacy", "session": "legacy", // each session has a process of its own
+		"auto": "legacy", "session": "legacy", // each session has its own process
 		"call": "modern", // requests that stand alone share processes otherwise, and the roots of the last one
 	} {
 		files := runs("files", npm(t, "server-filesystem"))
@@ -262,7 +262,7 @@ func TestGatewayRoots(t *testing.T) {
 // does a moment after it has got the roots, and fails when it is in another one.
 func seesOnly(t *testing.T, c *mcp.Client, dirs []string, own int) {
 	t.Helper()
-	for late := time.After(patience / 3); ; {
+	for late := time.After(waitLimit / 3); ; {
 		r, err := c.CallTool(within(t), "files__list_allowed_directories", nil)
 		if err != nil {
 			t.Fatal(err)

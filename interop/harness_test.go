@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for another process before it gives up.
-const patience = 30 * time.Second
+// waitLimit is how long a test waits for another process before it gives up.
+const waitLimit = 30 * time.Second
 
 // The programs under test, which TestMain builds: farcall itself, and the MCP
 // server of ./server.
@@ -36,11 +36,15 @@ func run(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	farcallPath = filepath.Join(dir, "farcall")
 	fixturePath = filepath.Join(dir, "fixture")
-	build := exec.Command("go", "build", "-o", farcallPath, "./cmd/farcall")
-	build.Dir = ".."
-	for _, cmd := range []*exec.Cmd{build, exec.Command("go", "build", "-o", fixturePath, "./server")} {
+	builds := []*exec.Cmd{exec.Command("go", "build", "-o", fixturePath, "./server")}
+	if farcallPath = os.Getenv("FARCALL_BINARY"); farcallPath == "" { // one that stands built
+		farcallPath = filepath.Join(dir, "farcall")
+		build := exec.Command("go", "build", "-o", farcallPath, "./cmd/farcall")
+		build.Dir = ".."
+		builds = append(builds, build)
+	}
+	for _, cmd := range builds {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "%s: %v\n%s", cmd, err, out)
 			return 1
@@ -52,7 +56,7 @@ func run(m *testing.M) int {
 // program runs farcall and returns what it printed and its exit code.
 func program(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, farcallPath, args...)
 	var out, errOut bytes.Buffer

@@ -14,8 +14,9 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcptest"
 )
 
-// A host with the library that hosts have reads tools and a page of mcp/apps, and shows the page in a browser: the page gets
-// the input and the result of its tool, and calls a tool that only pages may call.
+// A host with the library that hosts have reads tools and a page of mcp/apps, and shows the page in
+// a browser: the page gets the input and the result of its tool, and calls a tool that only pages
+// may call.
 func TestMCPAppsHost(t *testing.T) {
 	t.Parallel()
 	browser := findBrowser(t)

@@ -175,8 +175,9 @@ func everythingEvents(t *testing.T, u *our) {
 	says(t, u.client, "Stopped", "toggle-subscriber-updates", nil)
 }
 
-// awaitLog waits for what the server logs at once, and then each 5 s. Over HTTP that takes another way than the
-// answer: it may come after that, when a client without a session has no request to get it with.
+// awaitLog waits for what the server logs at once, and then each 5 s. Over HTTP that takes another
+// way than the answer: it may come after that, when a client without a session has no request to
+// get it with.
 func awaitLog(t *testing.T, u *our) {
 	t.Helper()
 	came, ctx := make(chan struct{}), within(t)
@@ -232,7 +233,7 @@ func TestMCPServerFilesystemRoots(t *testing.T) {
 			return []mcp.Root{{URI: "file://" + dir, Name: "work"}}, nil
 		},
 	})
-	for late := time.After(patience / 3); ; {
+	for late := time.After(waitLimit / 3); ; {
 		r, err := c.CallTool(within(t), "list_allowed_directories", nil)
 		if err != nil {
 			t.Fatal(err)

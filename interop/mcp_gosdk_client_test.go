@@ -179,7 +179,7 @@ func (u *goSDK) complete(ctx context.Context, prompt, argument, value string) ([
 	return r.Completion.Values, nil
 }
 
-// watch subscribes to the resource; to the lists the client has subscribed by
+// watch subscribes to the resource; to the lists the client has subscribed
 // itself.
 func (u *goSDK) watch(ctx context.Context, uri string) error {
 	err := u.session.Subscribe(ctx, &gosdk.SubscribeParams{URI: uri})

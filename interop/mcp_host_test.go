@@ -59,7 +59,7 @@ func hostOf(t *testing.T, servers map[string]any, o *host.Options) *host.Host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		if err := h.Close(ctx); err != nil {
 			t.Error(err)
@@ -71,7 +71,7 @@ func hostOf(t *testing.T, servers map[string]any, o *host.Options) *host.Host {
 	return h
 }
 
-// answers calls a tool of a host, whose text must have a part.
+// answers calls a tool of a host. The text must have a part.
 func answers(t *testing.T, h *host.Host, part, tool string, args any) {
 	t.Helper()
 	r, err := h.CallTool(within(t), tool, args)
@@ -131,7 +131,7 @@ func TestMCPHostEverything(t *testing.T) {
 			return []mcp.Root{{URI: "file:///" + server, Name: server}}, nil
 		},
 	})
-	for late := time.After(patience); ; {
+	for late := time.After(waitLimit); ; {
 		tools := h.Tools() // the server adds tools once it knows what the client can be asked
 		if slices.ContainsFunc(tools.Items, func(i host.Item[mcp.Tool]) bool { return i.Value.Name == "two__get-roots-list" }) {
 			break

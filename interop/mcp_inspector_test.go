@@ -13,7 +13,7 @@ import (
 // exit status.
 func inspect(t *testing.T, args ...string) ([]byte, error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	script := filepath.Join("node_modules", ".bin", "mcp-inspector")
 	return nodeCommand(t, ctx, append([]string{script, "--cli"}, args...)...).CombinedOutput()

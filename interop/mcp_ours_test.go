@@ -37,7 +37,7 @@ func ours() *mcp.Server {
 	})
 	mcp.AddTool(s, mcp.Tool{Name: "add", Description: "Adds"}, func(_ context.Context, in addends) (sum, error) { return sum{in.A + in.B}, nil })
 	mcp.AddTool(s, mcp.Tool{Name: "fail", Description: "Fails"}, func(context.Context, none) (string, error) { return "", errors.New("it went wrong") })
-	mcp.AddTool(s, mcp.Tool{Name: "panic", Description: "Panics"}, func(context.Context, none) (string, error) { panic("it must not be told why") })
+	mcp.AddTool(s, mcp.Tool{Name: "panic", Description: "Panics"}, func(context.Context, none) (string, error) { panic("it must not learn why") })
 	mcp.AddTool(s, mcp.Tool{Name: "count", Description: "Counts"}, func(ctx context.Context, in counted) (string, error) {
 		for i := range in.N {
 			if err := mcp.Progress(ctx, float64(i+1), float64(in.N), ""); err != nil {
@@ -125,7 +125,7 @@ func serveOurs(t *testing.T) *place {
 	web := httptest.NewServer(mux)
 	t.Cleanup(func() {
 		s.Close()
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 		defer cancel()
 		if err := h.Shutdown(ctx); err != nil {
 			t.Errorf("Shutdown: %v", err)

@@ -50,7 +50,7 @@ func listening(t *testing.T, cmd *exec.Cmd, choose func(port string)) string {
 			t.Logf("%s printed:\n%s", cmd, output.String())
 		}
 	})
-	for deadline := time.After(patience); ; {
+	for deadline := time.After(waitLimit); ; {
 		conn, err := net.Dial("tcp", "localhost:"+port)
 		if err == nil {
 			conn.Close()
@@ -69,7 +69,7 @@ func listening(t *testing.T, cmd *exec.Cmd, choose func(port string)) string {
 // within bounds what a test waits for.
 func within(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	t.Cleanup(cancel)
 	return ctx
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// The servers of these tests, whoever made them, have the same tools, prompts and
-// resources, and the clients, whoever made them, answer what they are asked in
+// The servers of these tests, no matter who made them, have the same tools, prompts and
+// resources, and the clients, no matter who made them, answer what they are asked in
 // the same way: the user is Ada, the model says "Paris", the root is below.
 
 const root = "file:///home/ada"
@@ -47,7 +47,7 @@ type user interface {
 	read(ctx context.Context, uri string) (string, error)
 	prompt(ctx context.Context, name string, args map[string]string) (string, error)
 	complete(ctx context.Context, prompt, argument, value string) ([]string, error)
-	watch(ctx context.Context, uri string) error // from now on the changes of lists and of a resource are told
+	watch(ctx context.Context, uri string) error // from now on the changes of lists and of a resource are reported
 	events() <-chan string                       // "log …", "changed tools", "updated URI"
 }
 
@@ -144,7 +144,7 @@ func checkProgress(t *testing.T, u user) {
 // await waits for an event and passes over others.
 func await(t *testing.T, u user, want string) {
 	t.Helper()
-	for late := time.After(patience / 3); ; {
+	for late := time.After(waitLimit / 3); ; {
 		select {
 		case event := <-u.events():
 			if strings.Contains(event, want) {
@@ -166,7 +166,7 @@ func checkLog(t *testing.T, u user) {
 	if got, err := u.call(within(t), "chatter", nil); err != nil {
 		t.Fatalf("chatter = %s, %v", got, err)
 	}
-	for late := time.After(patience / 3); ; {
+	for late := time.After(waitLimit / 3); ; {
 		select {
 		case event := <-u.events():
 			if strings.Contains(event, "log info") {
@@ -228,7 +228,7 @@ func checkCancel(t *testing.T, u user) {
 	if got, err := u.call(ctx, "wait", key); err == nil {
 		t.Errorf("wait = %s", got)
 	}
-	for late := time.After(patience / 3); ; {
+	for late := time.After(waitLimit / 3); ; {
 		got, err := u.call(within(t), "cancelled", key)
 		if err != nil {
 			t.Fatal(err)

@@ -207,7 +207,7 @@ func TestMCPWireDisconnect(t *testing.T) {
 // await waits until a count of the tool "wait" is 1.
 func (w *wire) await(key string) {
 	w.t.Helper()
-	for late := time.After(patience); ; {
+	for late := time.After(waitLimit); ; {
 		if _, answer := w.call("2", "tools/call", tool("cancelled", `{"Key":"`+key+`"}`)); strings.Contains(answer, `"text":"1"`) {
 			return
 		}
@@ -283,7 +283,7 @@ func TestMCPWireIdleSessions(t *testing.T) {
 		t.Errorf("%d sessions have %d goroutines", sessions, more)
 	}
 	h = open(&mcphttp.Options{IdleTimeout: 100 * time.Millisecond}, 10)
-	for late := time.After(patience); h.Sessions() > 0; {
+	for late := time.After(waitLimit); h.Sessions() > 0; {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-late:

@@ -32,8 +32,8 @@ var findNode = sync.OnceValue(func() string {
 	return ""
 })
 
-// nodeCommand returns the command that runs a script in node/, with a home
-// directory of its own.
+// nodeCommand returns the command that runs a script in node/, with a separate
+// home directory.
 func nodeCommand(t *testing.T, ctx context.Context, args ...string) *exec.Cmd {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join("node", "node_modules")); err != nil {
@@ -62,7 +62,7 @@ func missing(t *testing.T, what string) {
 // node runs one of the scripts in node/ and returns what it printed.
 func node(t *testing.T, stdin []byte, args ...string) []byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*waitLimit)
 	defer cancel()
 	cmd := nodeCommand(t, ctx, args...)
 	cmd.Stdin = bytes.NewReader(stdin)

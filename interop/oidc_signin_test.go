@@ -20,8 +20,9 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// principalsSignIn has two principals of a gateway sign in to an upstream at the provider: each is for the upstream the user that
-// has signed in, also when tokens are renewed, after a restart, and when the other one is signed out.
+// principalsSignIn has two principals of a gateway sign in to an upstream at the provider: each is
+// for the upstream the user that has signed in, also when tokens are renewed, after a restart, and
+// when the other one is signed out.
 func principalsSignIn(t *testing.T, p *provider) {
 	t.Helper()
 	g := newGuarded(t, p)
@@ -103,7 +104,8 @@ upstreams:
 
 func personKey(who string) string { return "key-of-" + who + strings.Repeat("k", 32) }
 
-// A person is a principal of a gateway with a client, and the user of the provider of that name with a browser.
+// A person is a principal of a gateway with a client, and the user of the provider of that name
+// with a browser.
 type person struct {
 	name, address string
 	client        *mcp.Client
@@ -140,7 +142,8 @@ func (p *person) dial(t *testing.T) {
 	t.Cleanup(func() { p.client.Close() })
 }
 
-// is fails the test unless the upstream takes the principal for the user of that name, which was asked so often.
+// is fails the test unless the upstream takes the principal for the user of that name, which was
+// asked so often.
 func (p *person) is(t *testing.T, asked int) {
 	t.Helper()
 	got, err := mcp.CallTool[string](t.Context(), p.client, "far__whoami", nil)

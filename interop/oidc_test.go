@@ -43,7 +43,7 @@ type provider struct {
 
 	mu   sync.Mutex
 	said []string
-	more chan struct{} // closed when something is said
+	more chan struct{} // closed when there is output
 }
 
 // newProvider starts one that knows the client "workload" by a key.
@@ -90,7 +90,7 @@ func newProvider(t *testing.T, key *ecdsa.PublicKey) *provider {
 // waitFor waits for a line that begins so.
 func (p *provider) waitFor(t *testing.T, start string) string {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(waitLimit)
 	for {
 		p.mu.Lock()
 		i := slices.IndexFunc(p.said, func(line string) bool { return strings.HasPrefix(line, start) })
@@ -274,7 +274,8 @@ var (
 	promptName = regexp.MustCompile(`name="(prompt|link)" value="([^"]*)"`)
 )
 
-// signIn is the user ann and a browser: it goes where it is sent, and fills in the forms of the provider.
+// signIn is the user ann and a browser: it goes where it is sent, and fills in the forms of the
+// provider.
 func signIn(t *testing.T, address string) {
 	t.Helper()
 	signInAs(t, "ann", address)
@@ -287,7 +288,7 @@ func signInAs(t *testing.T, user, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	browser := &http.Client{Jar: jar, Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	browser := &http.Client{Jar: jar, Timeout: waitLimit, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := browser.Get(address)
 	for range 5 {
 		if err != nil {
@@ -312,7 +313,7 @@ func signInAs(t *testing.T, user, address string) {
 	t.Fatal("the forms have no end")
 }
 
-// homely is farcall with a home of its own.
+// homely is farcall with its own home.
 func homely(home string, args ...string) *exec.Cmd {
 	cmd := exec.Command(farcallPath, args...)
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "FARCALL_STORE=")
@@ -344,8 +345,9 @@ func login(t *testing.T, home string, args ...string) string {
 	return out.String()
 }
 
-// A user signs in at a provider that is not ours: by discovery, registration, PKCE and resource indicators; tokens
-// come to their end and are renewed, with a key (DPoP, with nonces) and without; a gateway has credentials of its own.
+// A user signs in at a provider that is not ours: by discovery, registration, PKCE and resource
+// indicators; tokens come to their end and are renewed, with a key (DPoP, with nonces) and without;
+// a gateway has its own credentials.
 func TestOIDCProvider(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -425,7 +427,8 @@ func gatewayWorks(t *testing.T, p *provider, g *guarded, key *ecdsa.PrivateKey) 
 	}
 }
 
-// guardWorks has a gateway whose guard takes the provider's tokens: farcall at both ends, and the provider between.
+// guardWorks has a gateway with a guard that takes the provider's tokens: farcall at both ends, and
+// the provider between.
 func guardWorks(t *testing.T, p *provider) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

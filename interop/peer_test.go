@@ -23,7 +23,7 @@ func TestPeerJrpc2(t *testing.T) {
 		ours    stream.Framing
 	}{{"lines", channel.Line, stream.NDJSON}, {"Content-Length", channel.LSP, stream.Header}} {
 		t.Run(c.name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 			defer cancel()
 			tr, err := stream.Dial(ctx, "tcp", jrpc2Server(t, c.framing), c.ours, nil)
 			if err != nil {
@@ -58,7 +58,7 @@ func TestPeerJrpc2(t *testing.T) {
 
 func TestPeerGeth(t *testing.T) {
 	httpURL, wsURL := gethServer(t)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	x, err := httprpc.Dial(httpURL, nil)
 	if err != nil {

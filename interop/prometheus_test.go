@@ -63,7 +63,8 @@ type dashboard struct {
 	}
 }
 
-// A Prometheus that reads a gateway at work has data for each panel of the dashboard, and knows the rules.
+// A Prometheus that reads a gateway at work has data for each panel of the dashboard, and knows the
+// rules.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(deploy, "grafana.json"))
@@ -74,7 +75,7 @@ func TestDashboard(t *testing.T) {
 	if err := json.Unmarshal(text, &d); err != nil {
 		t.Fatal(err)
 	}
-	f := gatewayOf(t, "guard:\n  anonymous: true\n  allow: \"*\"\n  deny: {name: no echo, calls: [\"tools/call narrow/echo\"]}\n",
+	f := gatewayOf(t, "cluster: embedded\nguard:\n  anonymous: true\n  allow: \"*\"\n  deny: {name: no echo, calls: [\"tools/call narrow/echo\"]}\n",
 		runs("wide", exec.Command(farcallPath, "serve", "--stdio", "--log", "off")),
 		upstream{"narrow", map[string]any{"command": []string{farcallPath, "serve", "--stdio", "--log", "off"}, "max_in_flight": 1, "max_queue": 100}},
 		upstream{"down", map[string]any{"command": []string{"sh", "-c", "exit 3"}, "restart": map[string]string{"min": "100ms", "max": "500ms"}, "preload": true}},
@@ -90,7 +91,7 @@ func TestDashboard(t *testing.T) {
 	traffic.Go(func() { malformed(ctx, f.address) })
 	p := startPrometheus(t, f.address)
 	left := map[string]string{} // panels without data, with what Prometheus says
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitLimit); ; {
 		clear(left)
 		for _, panel := range d.Panels {
 			for _, target := range panel.Targets {
@@ -127,10 +128,11 @@ func work(ctx context.Context, u *our) {
 	}
 }
 
-// malformed sends what is no JSON until the context ends.
+// malformed sends an answer to no call and what is no JSON until the context ends.
 func malformed(ctx context.Context, address string) {
 	for ctx.Err() == nil {
 		if conn, err := net.Dial("tcp", address); err == nil {
+			fmt.Fprintln(conn, `{"jsonrpc":"2.0","id":7,"result":1}`) // no call waits for it
 			fmt.Fprintln(conn, "{no JSON")
 			io.ReadFull(conn, make([]byte, 1))
 			conn.Close()
@@ -185,7 +187,8 @@ func startPrometheus(t *testing.T, target string) *prometheus {
 	return &prometheus{address}
 }
 
-// query asks for the value of an expression of the dashboard. It returns "" if there is one, or what there is instead.
+// query asks for the value of an expression of the dashboard. It returns "" if there is one, or
+// what there is instead.
 func (p *prometheus) query(t *testing.T, expr string) string {
 	expr = strings.NewReplacer("$instance", ".*", "$__rate_interval", "10s").Replace(expr)
 	answer, err := http.Get("http://" + p.address + "/api/v1/query?query=" + url.QueryEscape(expr))

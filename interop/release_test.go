@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestRelease builds the release of this platform, and installs it as users do: from the archive, and with npm.
+// TestRelease builds the release of this platform, and installs it as users do: from the archive,
+// and with npm.
 func TestRelease(t *testing.T) {
 	dir := t.TempDir()
 	tool, out := filepath.Join(dir, "release"), filepath.Join(dir, "out")

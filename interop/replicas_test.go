@@ -20,7 +20,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp/era"
 )
 
-// typeScriptUser is the client of the TypeScript SDK, in a process of its own that is used a line at a time.
+// typeScriptUser is the client of the TypeScript SDK, in its own process that is used a line at a
+// time.
 type typeScriptUser struct {
 	rounds io.Writer
 	lines  *bufio.Scanner
@@ -29,7 +30,7 @@ type typeScriptUser struct {
 // useTypeScript returns when the client is connected.
 func useTypeScript(t *testing.T, url, revision string) *typeScriptUser {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience) // it ends by itself, later than t.Context
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), waitLimit) // it ends on its own, later than t.Context
 	cmd := nodeCommand(t, ctx, "mcp-user.mjs", url, revision)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -68,8 +69,9 @@ func (u *typeScriptUser) use(rounds int) (failed []string, err error) {
 	return failed, json.Unmarshal(u.lines.Bytes(), &failed)
 }
 
-// TestMCPReplicas has three processes of the gateway behind a round robin, and clients of every revision, ours and
-// others, that use tools, resources and prompts, and are asked. One process is killed: they go on.
+// TestMCPReplicas has three processes of the gateway behind a round robin, and clients of every
+// revision, ours and others, that use tools, resources and prompts, and are asked. One process is
+// killed: they go on.
 func TestMCPReplicas(t *testing.T) {
 	ours := serveOurs(t)
 	key := filepath.Join(t.TempDir(), "session.key")

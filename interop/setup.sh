@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what the tests of this module need besides Go: npm packages, as
+# Installs what the tests of this module need in addition to Go: npm packages, as
 # node/package-lock.json pins them. Without Node.js those tests are skipped.
 set -eu
 cd "$(dirname "$0")/node"

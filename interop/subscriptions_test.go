@@ -73,7 +73,7 @@ func (s *tickServer) close() {
 // expect waits until as many subscriptions are open.
 func (s *tickServer) expect(t *testing.T, want int) {
 	t.Helper()
-	for end := time.Now().Add(patience); s.open() != want; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(waitLimit); s.open() != want; <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("%d subscriptions are open, want %d", s.open(), want)
 		}
@@ -120,7 +120,7 @@ func TestGethSubscribesToOurs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newTickServer()
 			t.Cleanup(s.close)
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 			defer cancel()
 			c, err := dial(t, s)
 			if err != nil {
@@ -173,7 +173,8 @@ func TestGethSubscribesToOurs(t *testing.T) {
 	}
 }
 
-// Our client subscribes to go-ethereum's server, unsubscribes, and goes on when the connection breaks.
+// Our client subscribes to go-ethereum's server, unsubscribes, and goes on when the connection
+// breaks.
 func TestOursSubscribesToGeth(t *testing.T) {
 	s := rpc.NewServer()
 	if err := s.RegisterName("calc", calculator{}); err != nil {
@@ -192,7 +193,7 @@ func TestOursSubscribesToGeth(t *testing.T) {
 	go s.ServeListener(cuts)
 	for name, address := range map[string]string{"WebSocket": "ws" + strings.TrimPrefix(hs.URL, "http") + "/", "IPC": "unix:" + path} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 			defer cancel()
 			c, err := farrpc.Dial(ctx, address, nil)
 			if err != nil {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// A call through a gateway to a child is one trace for a receiver in another language, which gets the spans of both.
+// A call through a gateway to a child is one trace for a receiver in another language, which gets
+// the spans of both.
 func TestTraceTree(t *testing.T) {
 	t.Parallel()
 	receiver := nodeCommand(t, t.Context(), "otlp.mjs")
@@ -55,7 +56,7 @@ func TestTraceTree(t *testing.T) {
 	const trace, caller = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 	want := "SERVER tools/call tools__math_add (gateway)\n  CLIENT tools/call (gateway)\n    SERVER tools/call math_add (child)\n"
 	mustFarcall(t, "mcp", "call", "http://"+f.address+"/mcp", "tools__math_add", "a=2", "b=3", "--header", "traceparent: 00-"+trace+"-"+caller+"-01")
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(waitLimit); ; {
 		fmt.Fprintln(ask, trace, caller)
 		var got strings.Builder
 		for lines.Scan() && lines.Text() != "" {

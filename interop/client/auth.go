@@ -57,7 +57,7 @@ func authorization(server string) (*mcpauth.Client, error) {
 	})
 }
 
-// signIn is the user with his browser: the suite's authorization server sends him back at
+// signIn is the user with a browser: the suite's authorization server sends it back at
 // once.
 func signIn(ctx context.Context, redirect string, begin func(string) (string, error)) (*url.URL, error) {
 	address, err := begin(redirect)

@@ -17,13 +17,13 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// patience bounds a scenario; the suite's own bound is 30 s.
-const patience = 25 * time.Second
+// waitLimit bounds a scenario; the suite's own bound is 30 s.
+const waitLimit = 25 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
 	if err := run(ctx, os.Args[len(os.Args)-1]); err != nil {
 		fmt.Fprintln(os.Stderr, "client:", err)

@@ -14,7 +14,7 @@ import (
 // A scenario uses a server.
 type scenario func(context.Context, *mcp.Client) error
 
-// scenarios are those that need something of their own. In all others the client
+// scenarios are those that need special code. In all others the client
 // calls the tools that there are.
 var scenarios = map[string]scenario{
 	"tools_call":                         calls("add_numbers", `{"a":2,"b":3}`),
@@ -137,7 +137,7 @@ func echoSchema(ctx context.Context, c *mcp.Client) error {
 			return err
 		}
 	}
-	return errors.New("the tool whose schema is to be sent back is not there")
+	return errors.New("the tool with a schema that is to be sent back is not there")
 }
 
 // listSkills lists the skills of a server, and reads none of their files.

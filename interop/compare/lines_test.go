@@ -1,4 +1,5 @@
-// Package compare has the programs of examples/ written with other libraries. They are compiled and counted, not run.
+// Package compare has the programs of examples/ written with other libraries. They are compiled and
+// counted, not run.
 package compare
 
 import (

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The second table of docs/examples.md has the lines of the MCP servers, and of the nearest examples of others.
+// The second table of docs/examples.md has the lines of the MCP servers, and of the nearest
+// examples of others.
 func TestLinesMCP(t *testing.T) {
 	page, err := os.ReadFile("../../docs/examples.md")
 	if err != nil {
@@ -17,7 +18,7 @@ func TestLinesMCP(t *testing.T) {
 	}
 	sdk := moduleDir(t, "github.com/modelcontextprotocol/go-sdk")
 	mcpGo := moduleDir(t, "github.com/mark3labs/mcp-go")
-	// A number is that of an example in a module of its own, which is not downloaded: of August 2026.
+	// A number is that of an example in its own module, which is not downloaded: of August 2026.
 	for _, row := range [][4]string{
 		{"Hello", "hello", "server/hello", ""},
 		{"Memory", "memory", "server/memory", ""},

@@ -18,8 +18,8 @@ var (
 	identifier = regexp.MustCompile(`^([a-z]\w*\.)?[A-Z]\w*(\.[A-Z]\w*)*$`)
 )
 
-// TestMigrationGuides wants each name in the first column of the guides' tables to be there in the other library.
-// TestMigrationGuides of package mcp looks up those of farcall.
+// TestMigrationGuides wants each name in the first column of the guides' tables to be there in the
+// other library. TestMigrationGuides of package mcp looks up those of farcall.
 func TestMigrationGuides(t *testing.T) {
 	for guide, library := range map[string]struct {
 		module, own, packages string
@@ -64,7 +64,8 @@ func TestMigrationGuides(t *testing.T) {
 	}
 }
 
-// exportedNames returns the names that a package declares, those of methods and fields after their type's.
+// exportedNames returns the names that a package declares, those of methods and fields after their
+// type's.
 func exportedNames(t *testing.T, dir string) map[string]bool {
 	t.Helper()
 	names := map[string]bool{}

@@ -1,4 +1,4 @@
-// Uses an MCP server with the client of the TypeScript SDK, whose user is Ada, and
+// Uses an MCP server with the client of the TypeScript SDK and the user Ada, and
 // prints what came of it as JSON: mcp-client.mjs ERA TRANSPORT TARGET…
 import { Client, SSEClientTransport, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';

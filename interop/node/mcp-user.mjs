@@ -1,4 +1,4 @@
-// Uses an MCP server with the client of the TypeScript SDK, whose user is Ada, as often as it is told to, in one
+// Uses an MCP server with the client of the TypeScript SDK and the user Ada, as often as it is asked to, in one
 // session: mcp-user.mjs URL REVISION. It is ready when it has printed its revision. Each line of standard input is
 // a number of rounds; the answer is a line of JSON, what has failed and how.
 import { createInterface } from 'node:readline';

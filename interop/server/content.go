@@ -19,7 +19,7 @@ var (
 )
 
 // regionArgs has an argument that clients repeat in the header Mcp-Param-Region,
-// for routers to see. The server holds the two against each other.
+// for routers to see. The server checks the two against each other.
 type regionArgs struct {
 	Region string `json:"region" doc:"where to run" header:"Region"`
 }

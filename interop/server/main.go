@@ -67,7 +67,7 @@ func newServer(eras string) *mcp.Server {
 // none is the arguments of a tool that has none.
 type none = struct{}
 
-// pause waits, unless nobody waits for the tool any more.
+// pause waits, unless no caller waits for the tool any more.
 func pause(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -55,7 +55,7 @@ func addPrompts(s *mcp.Server) {
 
 // complete suggests words that begin with what is there.
 func complete(_ context.Context, p *spec.CompleteRequestParams) (*spec.CompleteResult, error) {
-	values := slices.DeleteFunc([]string{"paris", "park", "party", "test", "testing"}, func(word string) bool {
+	values := slices.DeleteFunc([]string{"paris", "park", "parting", "test", "testing"}, func(word string) bool {
 		return !strings.HasPrefix(word, p.Argument.Value)
 	})
 	return &spec.CompleteResult{Completion: spec.Completion{Values: values}}, nil

@@ -237,7 +237,7 @@ func findNode(ctx context.Context) (string, error) {
 	return "", errors.New("the suite needs Node.js 22 or later: run `npm ci --prefix interop/node`, which brings one for linux/x64")
 }
 
-// command makes a command of the suite, which runs in a group of its own.
+// command makes a command of the suite, which runs in its own group.
 func (s *suite) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, s.node, append([]string{s.script}, args...)...)
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(s.node)+string(os.PathListSeparator)+os.Getenv("PATH"))

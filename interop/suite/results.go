@@ -26,7 +26,7 @@ type result struct {
 }
 
 // passed reports whether something was checked, and nothing failed. A scenario
-// whose checks were all skipped was not really run.
+// with all checks skipped was not really run.
 func (r result) passed() bool { return len(r.failed) == 0 && r.succeeded > 0 }
 
 func (r result) onlySkipped() bool {

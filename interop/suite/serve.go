@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// patience is how long a server may take to be there, and to end.
-const patience = 10 * time.Second
+// waitLimit is how long a server may take to be there, and to end.
+const waitLimit = 10 * time.Second
 
 // behind is a server behind the gateway, which speaks one revision only.
 type behind struct {
@@ -28,9 +28,9 @@ func (b *behind) String() string {
 	return "server of " + b.revision + " on stdio"
 }
 
-// lanes is how many of the calls below the gateway may keep at a time: the suite
+// connections is how many of the calls below the gateway may keep at a time: the suite
 // leaves calls that have asked for something, and does not come back.
-const lanes = "64"
+const connections = "64"
 
 // serve starts what legs of the server test: one server process, or the gateway
 // with one behind it.
@@ -48,7 +48,7 @@ func (s *suite) serve(ctx context.Context, b *behind) error {
 		}
 		args = append(args, urlOf(address))
 	} else {
-		args = append(args, "--pool", lanes, "--", s.binaries["server"], "--stdio", "--eras", b.revision)
+		args = append(args, "--pool", connections, "--", s.binaries["server"], "--stdio", "--eras", b.revision)
 	}
 	p, lines, err := s.start(ctx, "farcall", args...)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *suite) listen(ctx context.Context, eras string) (string, error) {
 		return "", err
 	}
 	p.copying(stderr)
-	for range patience / (50 * time.Millisecond) {
+	for range waitLimit / (50 * time.Millisecond) {
 		var d net.Dialer
 		if conn, err := d.DialContext(ctx, "tcp", address); err == nil {
 			_ = conn.Close()
@@ -110,7 +110,7 @@ type process struct {
 func (s *suite) start(ctx context.Context, binary string, args ...string) (*process, io.Reader, error) {
 	cmd := exec.CommandContext(ctx, s.binaries[binary], args...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = patience
+	cmd.WaitDelay = waitLimit
 	stderr, err := cmd.StderrPipe()
 	if err == nil {
 		err = cmd.Start()
@@ -138,7 +138,7 @@ func (s *suite) stop() {
 		p := s.served[len(s.served)-1]
 		s.served = s.served[:len(s.served)-1]
 		_ = p.Process.Signal(os.Interrupt)
-		kill := time.AfterFunc(patience, func() { _ = p.Process.Kill() })
+		kill := time.AfterFunc(waitLimit, func() { _ = p.Process.Kill() })
 		if p.copied != nil {
 			<-p.copied
 		}

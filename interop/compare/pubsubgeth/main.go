@@ -1,4 +1,4 @@
-// Command pubsubgeth is examples/pubsub with go-ethereum's rpc, whose client does not connect again.
+// Command pubsubgeth is examples/pubsub with go-ethereum's rpc. Its client does not connect again.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command pubsubjrpc2 is examples/pubsub with jrpc2, as far as that has it: there are no subscriptions, its client does
-// not connect again, and there is no WebSocket.
+// Command pubsubjrpc2 is examples/pubsub with jrpc2, as far as that has it: there are no
+// subscriptions, its client does not connect again, and there is no WebSocket.
 package main
 
 import (

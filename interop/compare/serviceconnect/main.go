@@ -1,5 +1,6 @@
-// Command serviceconnect is examples/service with connect-go, as far as that has it: its protocol is not JSON-RPC, and
-// there is no WebSocket. The messages are Protobuf's own types, so that no code needs to be generated.
+// Command serviceconnect is examples/service with connect-go, as far as that has it: its protocol
+// is not JSON-RPC, and there is no WebSocket. The messages are Protobuf's own types, so that no
+// code needs to be generated.
 package main
 
 import (

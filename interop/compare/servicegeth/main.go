@@ -1,5 +1,6 @@
-// Command servicegeth is examples/service with go-ethereum's rpc, as far as that has it: there are no interceptors,
-// so calls are neither logged nor refused, and a stream is a subscription, over WebSocket only.
+// Command servicegeth is examples/service with go-ethereum's rpc, as far as that has it: there are
+// no interceptors, so calls are neither logged nor refused, and a stream is a subscription, over
+// WebSocket only.
 package main
 
 import (

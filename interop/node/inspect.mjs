@@ -1,0 +1,69 @@
+// Uses the page of farcall inspect with Chromium, and prints what it saw as JSON:
+// inspect.mjs CHROMIUM URL DIRECTORY
+import { launch } from './chromium.mjs';
+
+const [chromium, url, directory] = process.argv.slice(2);
+const { send, evaluate, socket, complaints, close } = await launch(chromium, directory);
+// until waits until an expression is true, 30 s at most, and returns whether it is.
+const until = (expression) => evaluate(`new Promise((done) => {
+  const late = Date.now() + 30000;
+  const look = () => {
+    const is = document.readyState === 'complete' && (${expression});
+    if (is || Date.now() > late) done(Boolean(is));
+    else setTimeout(look, 20);
+  };
+  look();
+})`);
+const size = (width, height = 900) => send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: width < 600 });
+const open = async (address) => {
+  const loaded = new Promise((done) => {
+    const before = socket.onmessage;
+    socket.onmessage = (event) => {
+      before(event);
+      if (JSON.parse(event.data).method === 'Page.loadEventFired') { socket.onmessage = before; done(); }
+    };
+  });
+  await send('Page.navigate', { url: address });
+  await loaded;
+};
+const text = (selector) => evaluate(`document.querySelector(${JSON.stringify(selector)})?.innerText ?? ''`);
+const call = async (tool, answer) => {
+  await evaluate(`location.hash = '#/tools/${tool}'`);
+  await until(`document.querySelector('.panel h1')?.textContent === '${tool}'`);
+  await evaluate(`document.querySelector('.panel form').requestSubmit()`);
+  if (answer) {
+    if (!await until(`document.querySelector('.question form')`)) throw new Error(await text('body'));
+    await evaluate(answer);
+  }
+  await until(`document.querySelector('.panel .outcome .card:not(.waiting)')`);
+  return text('.panel .outcome');
+};
+const seen = {};
+
+await size(1280);
+await open(url);
+seen.ready = await until(`document.querySelector('.state.ready')`);
+seen.token = await evaluate(`location.href.includes('token=')`);
+seen.paint = await evaluate(`performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0`);
+seen.answer = await call('ask', `(() => {
+  const form = document.querySelector('.question form');
+  const field = form.querySelector('textarea, input:not([type=checkbox])');
+  field.value = 'Ada';
+  field.dispatchEvent(new Event('input', { bubbles: true }));
+  form.requestSubmit();
+})()`);
+await call('hostile');
+seen.hostile = await evaluate(`({ pwned: Boolean(window.pwned), images: document.querySelectorAll('main img').length, spelled: document.querySelectorAll('main .ctl').length })`);
+
+// Nothing is wider than a phone.
+seen.wide = {};
+for (const hash of ['#/', '#/tools/ask', '#/traffic', '#/log', '#/history', '#/server', '#/checks']) {
+  await size(390, 844);
+  await evaluate(`location.hash = '${hash}'`);
+  await until(`document.querySelector('main').children.length > 0`);
+  seen.wide[hash] = await evaluate(`Math.max(0, document.documentElement.scrollWidth - innerWidth)`);
+}
+seen.checks = await text('main');
+
+console.log(JSON.stringify({ ...seen, complaints: complaints.filter((c) => !/NavigationEntryMarkedSkippable/.test(c)) }));
+await close();
