@@ -8,8 +8,8 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// archNumbers are the packages and files that write codes as numbers: the registry, and those who have
-// the numbers of others, which may be equal to ours.
+// archNumbers are the packages and files that write codes as numbers: the registry, and those who
+// have the numbers of others, which may be equal to ours.
 var archNumbers = map[string]string{
 	"jsonrpc":                         "the registry",
 	"mcp/era":                         "what each revision of MCP defines",

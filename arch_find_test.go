@@ -203,6 +203,53 @@ func findInit(tree *archTree) (found []string) {
 	return found
 }
 
+// archContexts are the context types outside package callctx, with what a callctx.Context would cost
+// in each.
+var archContexts = map[string]string{
+	"farcall.serving": "32 bytes a call: the next size class",
+	"mcp.call":        "32 bytes a call: the next size class",
+}
+
+// findContexts finds the context types outside package callctx that archContexts does not have:
+// those with their own methods for values or a deadline, and not those that embed a context.
+func findContexts(tree *archTree) (found []string) {
+	shapes := map[string]string{"Value": "any", "Deadline": ""}
+	for _, f := range tree.files {
+		if f.test || f.foreign || f.pkg == "internal/callctx" {
+			continue
+		}
+		for _, decl := range f.ast.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			if !ok || fn.Recv == nil {
+				continue
+			}
+			if archContexts[f.ast.Name.Name+"."+receiver(fn)] != "" {
+				continue
+			}
+			shape, ok := shapes[fn.Name.Name]
+			var params []string
+			for _, p := range fn.Type.Params.List {
+				id, _ := p.Type.(*ast.Ident)
+				params = append(params, fmt.Sprint(id))
+			}
+			if ok && strings.Join(params, " ") == shape && fn.Type.Results != nil {
+				found = append(found, tree.at(fn.Pos(), "context type: embed a callctx.Context"))
+			}
+		}
+	}
+	return found
+}
+
+// receiver returns the name of the type that a method is of.
+func receiver(fn *ast.FuncDecl) string {
+	t := fn.Recv.List[0].Type
+	if star, ok := t.(*ast.StarExpr); ok {
+		t = star.X
+	}
+	id, _ := t.(*ast.Ident)
+	return fmt.Sprint(id)
+}
+
 func findSleeps(tree *archTree) (found []string) {
 	for _, f := range tree.files {
 		if !f.test {
@@ -226,7 +273,8 @@ func findSleeps(tree *archTree) (found []string) {
 	return found
 }
 
-// archRevision is a revision as a value, in quotation marks or as a constant of mcp/spec; prose may speak of one.
+// archRevision is a revision as a value, in quotation marks or as a constant of mcp/spec; prose may
+// speak of one.
 var archRevision = regexp.MustCompile("^([\"`]202[4-9]-\\d\\d-\\d\\d[\"`]|Revision202\\d{5})$")
 
 func findRevisions(tree *archTree) (found []string) {

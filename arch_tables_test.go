@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// A table is a struct that holds something for each of many callers. Each has a row in docs/invariants.md,
-// which says what bounds it and names the test that tries it with two owners: neither sees what is the
-// other's, and when one fills it the other still works.
+// A table is a struct that holds something for each of many callers. Each has a row in
+// docs/invariants.md, which says what bounds it and names the test that tries it with two owners:
+// neither sees what is the other's, and when one fills it the other still works.
 //
-// A struct is taken for a table when one of its fields is a part of internal/share, or a map by owner or
-// by address, or a map whose name, key or comment speaks of who calls.
+// A struct is taken for a table when one of its fields is a part of internal/share, or a map by
+// owner or by address, or a map with a name, key or comment that mentions who calls.
 
 var (
-	archWhose    = regexp.MustCompile(`(?i)owner|session|principal|nonce|address|caller|client|party`)
+	archWhose    = regexp.MustCompile(`(?i)owner|session|principal|nonce|address|caller|client`)
 	archTableRow = regexp.MustCompile("^\\| `([\\w./]+)` \\|")
 )
 

@@ -1,0 +1,17 @@
+package farcall_test
+
+import (
+	"os/exec"
+	"testing"
+)
+
+// TestArchitectureProse runs the check of tools/prose on the tree: no directory has more findings
+// than tools/prose/unclean.txt allows.
+func TestArchitectureProse(t *testing.T) {
+	readsSource(t)
+	t.Parallel()
+	out, err := exec.CommandContext(t.Context(), "go", "-C", "tools", "run", "./prose", "-root", "..").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
