@@ -17,7 +17,7 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r t d; do printf '  make %-14s %s\n' "$$t" "$$d"; done
 
 .PHONY: check
-check: format vet fix lint race vuln ## Everything a change must pass: format, vet, fix, lint, race tests, vuln
+check: format vet fix lint prose race vuln ## Everything a change must pass: format, vet, fix, lint, prose, race tests, vuln
 
 .PHONY: test
 test: ## Run the tests
@@ -28,6 +28,10 @@ race: ## Run the tests with the race detector
 	@# By default each process, the children of tests too, sleeps for a second before it exits.
 	@# make vet has vetted the tests.
 	GORACE="atexit_sleep_ms=50" go test -vet=off -race ./...
+
+.PHONY: race-full
+race-full: ## Run all tests of the command with the race detector; make race leaves its scripts out
+	FARCALL_FULL=1 GORACE="atexit_sleep_ms=50" go test -vet=off -race -timeout 30m ./cmd/farcall
 
 .PHONY: full
 full: ## Run whole the tests of which make test runs a part: all revisions and transports, largest sizes, hostile programs
@@ -54,6 +58,12 @@ fix: ## Show what go fix would modernise
 lint: ## Run the linters of .golangci.yml
 	$(tool) golangci-lint run
 
+.PHONY: prose
+prose: ## Check the language of comments, strings, names and documents (out/prose -all lists what is not clean yet)
+	@go -C tools test ./prose
+	@go -C tools build -o ../out/prose ./prose
+	@out/prose
+
 .PHONY: cross
 cross: ## Check that everything, tests too, compiles for each system that farcall is built for
 	@go -C tools build -o ../out/crosscheck ./crosscheck
@@ -67,6 +77,11 @@ vuln: ## Look for known vulnerabilities; says so where it cannot (VULN=required 
 fuzz: ## Run each fuzz target for FUZZTIME (10s)
 	tools/fuzz.sh $(FUZZTIME)
 
+.PHONY: fuzz-http
+fuzz-http: ## Compare the fast reader of HTTP with net/http for FUZZEXECS inputs (1,000,000,000), and answers for a hundredth of them
+	go test ./internal/http1 -run '^$$' -fuzz '^FuzzHead$$' -fuzztime $(or $(FUZZEXECS),1000000000)x
+	go test ./internal/http1 -run '^$$' -fuzz '^FuzzExchange$$' -fuzztime $$(($(or $(FUZZEXECS),1000000000) / 100))x
+
 .PHONY: references
 references: ## Follow 100,000 names and URIs through a gateway of servers that share them
 	FARCALL_REFERENCES=100000 go test -count=1 -run 'TestReferences$$' -v ./gateway
@@ -75,7 +90,7 @@ references: ## Follow 100,000 names and URIs through a gateway of servers that s
 conform: ## Run the official MCP suite, and the tests against other implementations (interop/)
 	@interop/setup.sh
 	go -C interop run ./suite
-	go -C interop test -count=1 ./...
+	go -C interop test -count=1 -timeout 20m ./...
 
 # The TypeScript server and the gateway that bench measures. Without npm it is skipped there.
 bench/node/node_modules: bench/node/package-lock.json
