@@ -37,8 +37,8 @@ func TestWaiting(t *testing.T) {
 				}
 				done <- struct{}{}
 			}()
+			synctest.Wait() // it has left its place
 		}
-		synctest.Wait()
 		if got, want := respond("other"), `{"jsonrpc":"2.0","result":"other","id":1}`; got != want {
 			t.Errorf("while three wait: got %s, want %s", got, want)
 		}
