@@ -56,6 +56,7 @@ import (
 const (
 	variable = "FARCALL_FAULTY"
 	header   = "FARCALL_FAULTY_HEADER" // speak with Content-Length
+	end      = "FARCALL_FAULTY_END"    // the file of EndEnv
 	forever  = 5 * time.Minute
 	sleep    = "sleep" // the mode of a child's child
 )
@@ -71,6 +72,32 @@ func Main() {
 	}
 	s := &server{mode: mode, args: os.Args[1:], in: bufio.NewReader(os.Stdin), header: os.Getenv(header) != ""}
 	exit(s.run())
+}
+
+// EndEnv is set in the environment of a child to the name of a file, to which it adds when
+// it ended, as its last act: [Ended] reads that. Beside other work a process takes seconds
+// to start, and what is measured from its end does not depend on that.
+const EndEnv = end
+
+// noteEnd adds a line to the file.
+func noteEnd(path string) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return // Ended says so
+	}
+	fmt.Fprintln(f, time.Now().UnixNano())
+	_ = f.Close()
+}
+
+// Ended says when the first child ended that had this file as its [EndEnv].
+func Ended(path string) (time.Time, error) {
+	all, err := os.ReadFile(path)
+	if err != nil {
+		return time.Time{}, err
+	}
+	first, _, _ := strings.Cut(string(all), "\n")
+	nanoseconds, err := strconv.ParseInt(first, 10, 64)
+	return time.Unix(0, nanoseconds), err
 }
 
 // Command returns how to start a child: this very program, with an environment
@@ -256,6 +283,9 @@ func (s *server) answer(id []byte, result string) {
 }
 
 func exit(code int) {
+	if path := os.Getenv(end); path != "" {
+		noteEnd(path)
+	}
 	os.Exit(code) //nolint:forbidigo // the child has no other main
 }
 

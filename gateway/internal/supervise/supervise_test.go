@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -65,19 +66,26 @@ func TestStart(t *testing.T) {
 
 func is[T any](v any) bool { _, ok := v.(T); return ok }
 
-// TestDiesDuringStart: anyone who connects learns when the child has ended, not later, what it
-// said last.
+// TestDiesDuringStart: anyone who connects learns within a second of the child's end, not
+// later, what it said last.
 func TestDiesDuringStart(t *testing.T) {
 	exits := make(chan error, 10)
-	s := supervise(t, of("crash-start", "no such \x1b[31m\adatabase"), &Options{Name: "db", OnExit: func(err error) { exits <- err }})
-	began := time.Now()
+	c := of("crash-start", "no such \x1b[31m\adatabase")
+	end := filepath.Join(t.TempDir(), "end")
+	c.Env = append(c.Env, faulty.EndEnv+"="+end)
+	s := supervise(t, c, &Options{Name: "db", OnExit: func(err error) { exits <- err }})
 	_, err := mcp.Connect(t.Context(), start(t, s), &mcp.ClientOptions{Redial: s.Start})
-	took := time.Since(began)
-	if !errors.Is(err, farcall.ErrClosed) || took > 10*time.Second {
-		t.Errorf("after %v: %v", took, err)
+	now := time.Now()
+	ended, unknown := faulty.Ended(end)
+	if unknown != nil {
+		t.Fatal(unknown)
+	}
+	took := now.Sub(ended)
+	if !errors.Is(err, farcall.ErrClosed) || took > time.Second {
+		t.Errorf("%v after the child's end: %v", took, err)
 	}
 	reason := Reason(err)
-	t.Logf("after %v: %s", took, reason)
+	t.Logf("%v after the child's end: %s", took, reason)
 	for _, part := range []string{"exit status 3", "reading the configuration\n", `no such \u0007database`} {
 		if !strings.Contains(reason, part) {
 			t.Errorf("%q is missing", part)
