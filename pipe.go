@@ -30,8 +30,9 @@ func (e *pipeEnd) Buffered() bool {
 func (e *pipeEnd) TryWrite(frames ...[]byte) (bool, error) { return e.out.tryPut(frames) }
 
 func (e *pipeEnd) Close() error {
-	e.in.close()
+	// In this order: what reads the end of the input may write no last message.
 	e.out.close()
+	e.in.close()
 	return nil
 }
 
