@@ -17,7 +17,7 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | while IFS=$$'\t' read -r t d; do printf '  make %-14s %s\n' "$$t" "$$d"; done
 
 .PHONY: check
-check: format vet fix lint prose race vuln ## Everything a change must pass: format, vet, fix, lint, prose, race tests, vuln
+check: format vet fix lint prose site race vuln ## Everything a change must pass: format, vet, fix, lint, prose, site, race tests, vuln
 
 .PHONY: test
 test: ## Run the tests
@@ -63,6 +63,12 @@ prose: ## Check the language of comments, strings, names and documents (out/pros
 	@go -C tools test ./prose
 	@go -C tools build -o ../out/prose ./prose
 	@out/prose
+
+.PHONY: site
+site: ## Render the documents as a static site in out/site; a link that leads nowhere is an error
+	@go -C tools/site vet ./...
+	@go -C tools/site test ./...
+	@go -C tools/site run . -out ../../out/site
 
 .PHONY: cross
 cross: ## Check that everything, tests too, compiles for each system that farcall is built for
