@@ -114,6 +114,7 @@ type Supervisor struct {
 	failed      time.Time
 	next        time.Time // no start before
 	lastExit    string
+	lastLines   []string // replaced, never changed
 	lastGarbage string
 	since       time.Time
 }
@@ -200,7 +201,7 @@ func (s *Supervisor) enter(ctx context.Context) error {
 	case s.opts.Never && s.owed > 0:
 		return fmt.Errorf("supervise: %s has ended and is not to be started again: %s", s.opts.Name, s.lastExit)
 	case time.Now().Before(s.next):
-		return &DelayError{Name: s.opts.Name, Next: s.next, Failures: s.failures, LastExit: s.lastExit}
+		return &DelayError{Name: s.opts.Name, Next: s.next, Failures: s.failures, LastExit: s.lastExit, Stderr: s.lastLines}
 	}
 	s.calls.Add(1)
 	return nil
@@ -240,7 +241,7 @@ func (s *Supervisor) ended(c *child, e *stream.ExitError) {
 	if c.closing.Load() {
 		return
 	}
-	s.lastExit = Reason(e)
+	s.lastExit, s.lastLines = Reason(e), LastLines(e)
 	s.owed, s.owedFor = s.owed+1, causeOf(e)
 	now := time.Now()
 	switch {
@@ -267,6 +268,7 @@ type DelayError struct {
 	Next     time.Time // a start may succeed then
 	Failures int       // in a row
 	LastExit string    // of the last
+	Stderr   []string  // its last lines, as LastLines tells them
 }
 
 func (e *DelayError) Error() string {

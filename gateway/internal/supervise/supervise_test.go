@@ -146,7 +146,7 @@ func TestDelay(t *testing.T) {
 		die := func(lived time.Duration) time.Duration {
 			c := &child{s: s, started: time.Now()}
 			<-time.After(lived)
-			s.ended(c, &stream.ExitError{Name: "x"})
+			s.ended(c, &stream.ExitError{Name: "x", Stderr: "no \x1bluck\n"})
 			return max(0, time.Until(s.Stats().Next))
 		}
 		if d := die(time.Second); d != 0 {
@@ -162,6 +162,9 @@ func TestDelay(t *testing.T) {
 			e, ok := errors.AsType[*DelayError](err)
 			if !ok || e.Failures != n+2 || !strings.Contains(err.Error(), "x has ended soon after its start") || !strings.Contains(err.Error(), time.Until(e.Next).Round(time.Millisecond).String()) {
 				t.Fatal(err)
+			}
+			if want := []string{`no \u001bluck`}; !slices.Equal(LastLines(err), want) {
+				t.Errorf("its last lines are %q, want %q", LastLines(err), want)
 			}
 			<-time.After(d)
 			if err := s.enter(t.Context()); err != nil {

@@ -35,9 +35,12 @@ func Reason(err error) string {
 	return fmt.Sprintf("%s ended: %s; its standard error ends with:\n%s", printable(e.Name), state, strings.Join(said, "\n"))
 }
 
-// LastLines returns the last lines, 20 at most, that the child of a
-// *stream.ExitError has written to its standard error, fit to be shown.
+// LastLines returns the last lines, 20 at most, that the child of a *stream.ExitError or of
+// a *[DelayError] has written to its standard error, fit to be shown.
 func LastLines(err error) []string {
+	if wait, ok := errors.AsType[*DelayError](err); ok {
+		return wait.Stderr
+	}
 	e, ok := errors.AsType[*stream.ExitError](err)
 	if !ok {
 		return nil
