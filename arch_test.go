@@ -402,6 +402,19 @@ var archRules = []archRule{
 		},
 	},
 	{
+		name: "size",
+		find: findSize,
+		broken: map[string]string{
+			"a.go":         "package farcall\n" + strings.Repeat("\n", mostLines),
+			"a_test.go":    "package farcall\n" + strings.Repeat("\n", mostLines+1),
+			"tools/one.go": "package main\n",
+		},
+		want: []string{
+			fmt.Sprintf("%d lines of code, %d allowed", mostLines+1, mostLines),
+			fmt.Sprintf("%d lines of tests for %d lines of code", mostLines+2, mostLines+1),
+		},
+	},
+	{
 		name: "facts of revisions",
 		find: findFacts,
 		broken: map[string]string{
