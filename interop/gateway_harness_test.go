@@ -202,8 +202,8 @@ type status struct {
 }
 
 type upstreamStatus struct {
-	Name               string
-	InFlight, Restarts int
+	Name                       string
+	InFlight, Queued, Restarts int
 }
 
 func (s status) of(name string) upstreamStatus {
