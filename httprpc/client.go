@@ -303,6 +303,10 @@ func (c *client) stream(resp *http.Response, reply func(frame []byte) error) err
 // same; the status is for those who wait for no answer.
 func (c *client) failed(resp *http.Response, reply func(frame []byte) error) error {
 	status := &StatusError{Code: resp.StatusCode, RetryAfter: backoff.RetryAfter(resp.Header.Get("Retry-After"), time.Now())}
+	if resp.StatusCode == http.StatusUnauthorized {
+		status.Challenge = resp.Header.Get("WWW-Authenticate")
+		status.Challenge = status.Challenge[:min(len(status.Challenge), 200)]
+	}
 	loan := c.lend(resp)
 	defer loan.Close()
 	body, err := c.read(resp, loan)

@@ -157,6 +157,33 @@ func TestNotificationRefused(t *testing.T) {
 	}
 }
 
+// The text of a status says what came and guesses nothing.
+func TestStatusText(t *testing.T) {
+	const challenge = `Bearer realm="x"`
+	for _, c := range []struct {
+		status    int
+		challenge string
+		want      string
+	}{
+		{401, "", `HTTP status 401 Unauthorized: "no"`},
+		{401, challenge, `HTTP status 401 Unauthorized (the server wants credentials: "Bearer realm=\"x\""): "no"`},
+		{403, challenge, `HTTP status 403 Forbidden: "no"`},
+		{404, "", `HTTP status 404 Not Found: "no"`},
+		{405, "", `HTTP status 405 Method Not Allowed: "no"`},
+	} {
+		url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if c.challenge != "" {
+				w.Header().Set("WWW-Authenticate", c.challenge)
+			}
+			http.Error(w, "no", c.status)
+		}))
+		var status *httprpc.StatusError
+		if err := client(t, url, nil, nil).Call(t.Context(), "x", nil, nil); !errors.As(err, &status) || status.Error() != c.want {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	}
+}
+
 func TestGzip(t *testing.T) {
 	url := serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

@@ -30,22 +30,22 @@ var ErrConnect = errors.New("httprpc: cannot reach the server")
 type StatusError struct {
 	Code int    // the HTTP status
 	Body string // the begin of the body, quoted
+	// Challenge is the header WWW-Authenticate of a 401, which names the credentials that the server
+	// wants (RFC 9110, section 11.6.1), at most 200 bytes of it. "": there is none.
+	Challenge string
 	// RetryAfter is what the header Retry-After says: at least a millisecond and at most an hour. 0:
 	// the server does not say when to come back.
 	RetryAfter time.Duration
 }
 
-// Error says what came, and what may help.
+// Error says what came. It does not guess why.
 func (e *StatusError) Error() string {
 	s := "HTTP status " + strconv.Itoa(e.Code)
 	if text := http.StatusText(e.Code); text != "" {
 		s += " " + text
 	}
-	switch e.Code {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		s += " (does the call need an Authorization header?)"
-	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		s += " (is the path of the URL right?)"
+	if e.Challenge != "" {
+		s += fmt.Sprintf(" (the server wants credentials: %q)", e.Challenge)
 	}
 	return s + ": " + e.Body
 }

@@ -143,7 +143,10 @@ func trim(err error) error {
 
 func protocolHint(t *target.Target, err error) string {
 	var status *httprpc.StatusError
-	if errors.As(err, &status) && t.Kind == target.HTTP && (status.Code == 404 || status.Code == 405) {
+	if errors.As(err, &status) && status.Challenge != "" {
+		return "Send a key or a token: --bearer FILE, or -H 'Authorization: Bearer TOKEN'."
+	}
+	if status != nil && t.Kind == target.HTTP && (status.Code == 404 || status.Code == 405) {
 		hint := "Give the path that JSON-RPC is posted to"
 		if t.URL.Path != rpcPath {
 			hint += ", for example " + t.URL.Scheme + "://" + t.URL.Host + rpcPath

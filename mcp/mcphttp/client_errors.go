@@ -46,12 +46,15 @@ type StatusError struct {
 	ContentType string
 	Body        []byte         // its begin
 	RPC         *jsonrpc.Error // the JSON-RPC error in the body, or nil
+	// Challenge is the header WWW-Authenticate of a 401, which names the credentials that the server
+	// wants (RFC 9110, section 11.6.1), at most 200 bytes of it. "": there is none.
+	Challenge string
 	// RetryAfter is what the header Retry-After says: at least a millisecond and at most an hour. 0:
 	// the server does not say when to come back.
 	RetryAfter time.Duration
 }
 
-// Error says what came, and what may help.
+// Error says what came. It does not guess why.
 func (e *StatusError) Error() string {
 	s := "HTTP status " + strconv.Itoa(e.Status)
 	if text := http.StatusText(e.Status); text != "" {
@@ -60,11 +63,8 @@ func (e *StatusError) Error() string {
 	if e.RPC != nil {
 		return s + ": " + e.RPC.Error()
 	}
-	switch e.Status {
-	case http.StatusUnauthorized, http.StatusForbidden:
-		s += " (does the server want an Authorization header?)"
-	case http.StatusNotFound, http.StatusMethodNotAllowed:
-		s += " (is the path of the URL right?)"
+	if e.Challenge != "" {
+		s += fmt.Sprintf(" (the server wants credentials: %q)", e.Challenge)
 	}
 	if e.ContentType != "" {
 		s += ", " + e.ContentType
@@ -94,6 +94,10 @@ func newStatusError(resp *http.Response) *StatusError {
 	e := &StatusError{
 		Status: resp.StatusCode, ContentType: resp.Header.Get("Content-Type"),
 		RetryAfter: backoff.RetryAfter(resp.Header.Get("Retry-After"), time.Now()),
+	}
+	if e.Status == http.StatusUnauthorized {
+		e.Challenge = resp.Header.Get("WWW-Authenticate")
+		e.Challenge = e.Challenge[:min(len(e.Challenge), 200)]
 	}
 	var loan *budget.Loan // so little needs none
 	body, err := loan.ReadAll(nil, resp.Body, min(resp.ContentLength, most), most, nil)
@@ -133,19 +137,19 @@ func classify(err error) error {
 		errors.Is(err, farcall.ErrClosed), errors.Is(err, context.DeadlineExceeded): // http.Client.Timeout
 		return err
 	case strings.Contains(err.Error(), "malformed HTTP"): // net/http has no type for it
-		return fmt.Errorf("%w: not an HTTP server (does it want https?): %w", farcall.ErrProtocol, err)
+		return fmt.Errorf("%w: not an HTTP server: %w", farcall.ErrProtocol, err)
 	case strings.Contains(err.Error(), "server response headers exceeded"): // nor for this
 		return fmt.Errorf("%w: %w", farcall.ErrProtocol, err)
 	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		hint = "it does not speak TLS; does it want http?: "
+		hint = "it does not speak TLS: "
 	case errors.As(err, &cert) && errors.As(err, new(x509.UnknownAuthorityError)):
 		hint = "its certificate is not signed by an authority known here; if it is meant, set DialOptions.TLS.RootCAs: "
 	case errors.As(err, &cert):
 		hint = "its certificate is not valid for it: "
 	case errors.As(err, &dns):
-		hint = "its name is not known; is the host of the URL right?: "
+		hint = "its name is not known: "
 	case errors.Is(err, syscall.ECONNREFUSED):
-		hint = "no server listens there; is the server running, and the port right?: "
+		hint = "no server listens there: "
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		hint = "the answer is incomplete: "
 	}

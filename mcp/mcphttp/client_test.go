@@ -163,6 +163,32 @@ func TestStatusErrors(t *testing.T) {
 	}
 }
 
+// The text of a status says what came and guesses nothing.
+func TestStatusText(t *testing.T) {
+	for _, c := range []struct {
+		status    int
+		challenge string
+		want      string
+	}{
+		{401, "", `HTTP status 401 Unauthorized, text/plain: "no"`},
+		{401, "Bearer", `HTTP status 401 Unauthorized (the server wants credentials: "Bearer"), text/plain: "no"`},
+		{404, "", `HTTP status 404 Not Found, text/plain: "no"`},
+	} {
+		x := open(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			if c.challenge != "" {
+				w.Header().Set("WWW-Authenticate", c.challenge)
+			}
+			w.WriteHeader(c.status)
+			io.WriteString(w, "no")
+		}), nil)
+		_, err := exchange(t.Context(), x, call(1, "x"))
+		if status, ok := errors.AsType[*mcphttp.StatusError](err); !ok || status.Error() != c.want {
+			t.Errorf("%v, want %s", err, c.want)
+		}
+	}
+}
+
 func TestPeerSeesTheStatusAndTheError(t *testing.T) {
 	x := open(t, serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		sendJSON(w, 404, `{"jsonrpc":"2.0","id":1,"error":{"code":-32601,"message":"no"}}`)
@@ -500,9 +526,9 @@ func TestUnreachable(t *testing.T) {
 		url, hint string
 		err       error
 	}{
-		{"http://127.0.0.1:1/", "is the server running", mcphttp.ErrConnect},
-		{"http://nosuch.invalid/", "host of the URL", mcphttp.ErrConnect},
-		{strings.Replace(plain, "http:", "https:", 1), "http?", mcphttp.ErrConnect},
+		{"http://127.0.0.1:1/", "no server listens there: ", mcphttp.ErrConnect},
+		{"http://nosuch.invalid/", "its name is not known: ", mcphttp.ErrConnect},
+		{strings.Replace(plain, "http:", "https:", 1), "it does not speak TLS: ", mcphttp.ErrConnect},
 		{secure.URL, "RootCAs", mcphttp.ErrConnect},
 		{"http://" + l.Addr().String(), "not an HTTP server", farcall.ErrProtocol},
 	} {

@@ -130,8 +130,8 @@ func (l *losses) Export(ctx context.Context, lines []sdk.Record) error {
 	defer l.mu.Unlock()
 	l.lines += len(lines)
 	if l.log != nil && time.Since(l.told) >= warnEvery {
-		l.log.WarnContext(ctx, "lines of the log were not sent; is the collector of "+
-			telemetry.Endpoint+" there? OTEL_LOGS_EXPORTER=none sends none",
+		l.log.WarnContext(ctx, "lines of the log were not sent to the collector; "+
+			telemetry.Endpoint+" names another one, OTEL_LOGS_EXPORTER=none sends none",
 			"lines", l.lines, "error", err.Error())
 		l.lines, l.told = 0, time.Now()
 	}

@@ -100,7 +100,8 @@ type warning struct {
 // ExportSpans implements sdk.SpanExporter.
 func (w *warning) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	if err := w.SpanExporter.ExportSpans(ctx, spans); err != nil {
-		w.log.WarnContext(ctx, "spans were not handed over; is the collector of "+telemetry.Endpoint+" there?", "spans", len(spans), "error", err.Error())
+		w.log.WarnContext(ctx, "spans were not sent to the collector; "+telemetry.Endpoint+" names another one",
+			"spans", len(spans), "error", err.Error())
 	}
 	return nil
 }

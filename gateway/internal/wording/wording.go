@@ -31,9 +31,7 @@ var keys = strings.NewReplacer(
 	"; no Redial function is configured: see ClientOptions.Redial", "",
 	"(ClientOptions.Timeout)", "(timeout)",
 	" (ClientOptions.MaxTimeout)", "",
-	"(does the server want an Authorization header?)", "(does the server want credentials? see headers and auth)",
-	"(does the call need an Authorization header?)", "(does the server want credentials? see headers)",
-	"(is the path of the URL right?)", "(is the path of url right?)",
+	"(the server wants credentials: ", "(the server wants credentials, see headers and auth: ",
 	"farcall: the other end broke", "the server broke",
 )
 

@@ -207,7 +207,7 @@ func (i *issuer) times(claims map[string]any, now time.Time) (until time.Time, e
 			return until, err
 		}
 		if at.After(now.Add(i.Skew)) {
-			return until, refuse("not-yet", "%s is %s ahead; do the clocks agree?", name, at.Sub(now).Round(time.Second))
+			return until, refuse("not-yet", "%s is %s ahead of the clock here", name, at.Sub(now).Round(time.Second))
 		}
 	}
 	if i.MaxAge > 0 {

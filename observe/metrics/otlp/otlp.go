@@ -105,8 +105,8 @@ type warning struct {
 // Export implements sdk.Exporter.
 func (w *warning) Export(ctx context.Context, all *metricdata.ResourceMetrics) error {
 	if err := w.Exporter.Export(ctx, all); err != nil {
-		w.log.WarnContext(ctx, "metrics were not sent; is the collector of "+telemetry.Endpoint+
-			" there? OTEL_METRICS_EXPORTER=none sends none", "error", err.Error())
+		w.log.WarnContext(ctx, "metrics were not sent to the collector; "+telemetry.Endpoint+
+			" names another one, OTEL_METRICS_EXPORTER=none sends none", "error", err.Error())
 	}
 	return nil // the log has the error
 }
