@@ -32,7 +32,7 @@ type calling struct {
 	hidden bool          // the caller does not see the tool that is called via another: the guard does not allow it without arguments
 	kept   *keptTask     // the task that goes on at the server when the gateway ends; nil: none does, so far
 	asked  *atomic.Bool  // its client was asked something; nil: that does not matter
-	seen   *observe.Call // for the goroutine of the handler; nil: there is no observer, or the call is a task
+	seen   *observe.Call // for the goroutine of the handler; nil: there is no observer
 	tool   string        // that is called, by the name that the server has given
 	signs  bool          // the tool is the gateway's, and lets the caller sign in
 	// schemas are those that call_tool has compiled; nil: each is compiled again.

@@ -15,6 +15,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // Interceptor finds out who calls, and lets pass what may. For messages over HTTP behind
@@ -188,12 +189,24 @@ func (g *Guard) Identify(c *Conn) farcall.Interceptor {
 				defer end()
 				who, ctx = mine, context.WithValue(ctx, sessionKey{}, mine)
 			}
+			g.noticed(ctx, who)
 			result, err = next.ServeRPC(ctx, req)
 			if role := g.opts.Details; err != nil && role != "" && !From(ctx).HasRole(role) {
 				err = discreet{err}
 			}
 			return result, err
 		})
+	}
+}
+
+// noticed tells the observer who calls: some calls end before a decision, such as those that begin a
+// task.
+func (g *Guard) noticed(ctx context.Context, who *session) {
+	if g.opts.Observer == nil || who == nil || who.principal == nil {
+		return
+	}
+	if c := observe.From(ctx); c != nil {
+		c.Principal = who.principal.Name()
 	}
 }
 

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // task is a request that goes on in the background: of both generations, that
@@ -24,6 +26,10 @@ type task struct {
 	ttl     time.Duration
 	asks    bool                    // it begins with the first question of its handler
 	cancel  context.CancelCauseFunc // of the handler's context
+	// What the layers below note of the call, in the goroutine of its handler; nil: it is not
+	// observed. noted is a copy, from when the call became a task or its handler returned.
+	seen  *observe.Call
+	noted atomic.Pointer[observe.Call]
 
 	mu      sync.Mutex
 	live    bool // it is a task now: it is in the table

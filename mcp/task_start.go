@@ -41,6 +41,7 @@ func StartTask(ctx context.Context) error {
 	} else if asking {
 		return ErrAsked
 	}
+	c.task.note()
 	return c.beginTask()
 }
 
@@ -131,9 +132,12 @@ func (s *Server) taskCall(c *call, t *task, method string, params jsonrpc.Raw) (
 		client: &taskClient{task: t, session: c.session, client: c.client},
 		id:     c.id.Clone(), params: params,
 	}
-	// Its handler may run beside what ends the observation of the request.
-	unobserved := context.WithValue(context.WithoutCancel(c.Parent()), observe.Key{}, nil)
-	ctx, cancel := context.WithCancelCause(unobserved)
+	// Its handler may run beside what ends the observation of the request: it has a Call of its own.
+	if observe.From(c.Parent()) != nil {
+		t.seen = new(observe.Call)
+	}
+	apart := context.WithValue(context.WithoutCancel(c.Parent()), observe.Key{}, t.seen)
+	ctx, cancel := context.WithCancelCause(apart)
 	t.cancel = cancel
 	own.derive(ctx)
 	if err := own.in.read(own.params); err != nil {
@@ -229,16 +233,37 @@ func (t *task) startLater(c, own *call, run func(*call) (jsonrpc.Raw, error), af
 			late = nil
 		case <-begun:
 			unbind()
+			t.noteTo(observe.From(c.Parent()))
 			return t.creation()
 		case o := <-ended:
 			t.cancel(nil)
 			unbind()
+			t.noteTo(observe.From(c.Parent()))
 			if raw, asked := own.inputRequired(); asked {
 				return raw, nil
 			}
 			return o.raw, o.err
 		}
 	}
+}
+
+// note keeps what is known of the call so far.
+func (t *task) note() {
+	if t.seen != nil {
+		now := *t.seen
+		t.noted.Store(&now)
+	}
+}
+
+// noteTo writes what is known of the call into the observation of its request.
+func (t *task) noteTo(seen *observe.Call) {
+	from := t.noted.Load()
+	if seen == nil || from == nil {
+		return
+	}
+	seen.Tool, seen.Upstream = cmp.Or(from.Tool, seen.Tool), cmp.Or(from.Upstream, seen.Upstream)
+	seen.Principal, seen.Decision = cmp.Or(from.Principal, seen.Principal), cmp.Or(from.Decision, seen.Decision)
+	seen.Queued, seen.Attempts, seen.UpstreamRevision = from.Queued, from.Attempts, from.UpstreamRevision
 }
 
 // beginTask makes the call a task. What it notifies from then on does not belong
@@ -271,6 +296,7 @@ func (t *task) run(c *call, f func(*call) (jsonrpc.Raw, error), end func(outcome
 			o = outcome{err: &panicError{v, debug.Stack()}}
 		}
 		c.end()
+		t.note()
 		end(o)
 		c.release()
 	}()
