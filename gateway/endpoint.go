@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway/internal/refs"
@@ -34,6 +35,9 @@ type endpoint struct {
 	http   *mcphttp.Handler
 	ws     http.Handler
 	began  beginnings // of its sessions
+	// announced are the servers in the description of search_tools, as it was shown last; nil: it was
+	// not.
+	announced atomic.Pointer[map[string]bool]
 }
 
 var _ relay.Relay = (*endpoint)(nil)

@@ -99,6 +99,7 @@ type Gateway struct {
 	taskTTL   time.Duration
 	asking    askers
 	draining  atomic.Bool
+	shutting  chan struct{}   // closed when draining begins
 	connected atomic.Int64    // connections that had a name
 	serving   context.Context //nolint:containedctx // of the clients' connections; it ends when they are to
 	stop      context.CancelFunc
@@ -147,7 +148,7 @@ func (g *Gateway) component(name string) *slog.Logger { return g.opts.Logger.Wit
 // New returns a gateway. Its servers are started when they are needed. It fails
 // when the configuration is not valid.
 func New(c *Config, o *Options) (*Gateway, error) {
-	g := &Gateway{begun: time.Now(), endpoints: map[string]*endpoint{}, watched: map[*watching]struct{}{}}
+	g := &Gateway{begun: time.Now(), shutting: make(chan struct{}), endpoints: map[string]*endpoint{}, watched: map[*watching]struct{}{}}
 	if o != nil {
 		g.opts = *o
 	}
@@ -368,7 +369,7 @@ func (g *Gateway) tellListChanged(upstream, kind string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for name, e := range g.endpoints {
-		if s := e.searchOf(); s != nil && kind == route.Tools && upstream != "" && s.Mode != searchAuto && len(s.Always) == 0 {
+		if s := e.searchOf(); s != nil && kind == route.Tools && upstream != "" && s.Mode != searchAuto && len(s.Always) == 0 && e.announces(upstream) {
 			continue // its list does not change
 		}
 		if v := virtual[name]; name == "" || upstream == "" || name == upstream || v != nil && v.has(upstream) {
@@ -429,7 +430,9 @@ func errDraining() error {
 func (g *Gateway) Shutdown(ctx context.Context) error {
 	defer g.giveUp()
 	defer context.AfterFunc(ctx, g.giveUp)()
-	g.draining.Store(true)
+	if !g.draining.Swap(true) {
+		close(g.shutting)
+	}
 	g.mu.Lock()
 	g.closed = true
 	var fronts []*endpoint

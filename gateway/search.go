@@ -66,9 +66,59 @@ func (e *endpoint) searchOf() *Search {
 type catalogue struct {
 	*route.Whole
 
-	e     *endpoint
-	ctx   context.Context //nolint:containedctx // of one answer
-	index *toolsearch.Index
+	e      *endpoint
+	ctx    context.Context //nolint:containedctx // of one answer
+	index  *searchIndex
+	hidden map[string]bool // servers with tools that are too old to be shown
+}
+
+// A searchIndex is what is made of a list of tools once, for all callers: a query asks the guard
+// about each of them, and finds here what that needs.
+type searchIndex struct {
+	*toolsearch.Index
+
+	tools []listedTool // in the order of the list
+	at    []int        // the places of the tools of the Index in it
+}
+
+type listedTool struct {
+	route.Entry
+
+	annotations jsonrpc.Raw
+}
+
+// sizeOfListed is about what a listedTool costs beside its texts, in bytes.
+const sizeOfListed = 256
+
+// newSearchIndex makes the index of a list of tools. A name that is there twice calls no tool, and
+// is not found.
+func newSearchIndex(view *route.View, all []route.Entry) *searchIndex {
+	x := &searchIndex{tools: make([]listedTool, 0, len(all))}
+	tools, at := make([]toolsearch.Tool, 0, len(all)), make(map[string]int, len(all))
+	for i := range all {
+		t := &all[i]
+		x.tools = append(x.tools, listedTool{*t, scan.Member(t.Item, "annotations")})
+		if before, twice := at[t.Shown]; twice {
+			at[t.Shown] = -1
+			if before >= 0 {
+				tools = slices.DeleteFunc(tools, func(o toolsearch.Tool) bool { return o.Name == t.Shown })
+			}
+			continue
+		}
+		at[t.Shown] = i
+		own := t.Shown
+		if r, _ := view.Refs(t.Source); r != nil {
+			if name, ok := r.StripName(t.Shown); ok {
+				own = name
+			}
+		}
+		tools = append(tools, toolsearch.Tool{Name: t.Shown, Own: own, Server: t.Source, Raw: t.Raw})
+	}
+	x.Index = toolsearch.New(tools)
+	for i := range x.Len() {
+		x.at = append(x.at, at[x.Tool(i).Name])
+	}
+	return x
 }
 
 // catalogue returns the tools of the address for the caller in ctx.
@@ -86,35 +136,52 @@ func (e *endpoint) catalogue(ctx context.Context) (*catalogue, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &catalogue{Whole: whole, e: e, ctx: ctx}
+	c := &catalogue{Whole: whole, e: e, ctx: ctx, hidden: whole.Hidden()}
 	c.index, _ = whole.Derived(func(all []route.Entry) (any, int) {
-		tools := make([]toolsearch.Tool, 0, len(all))
-		for i := range all {
-			t := &all[i]
-			own := t.Shown
-			if r, _ := view.Refs(t.Source); r != nil {
-				if name, ok := r.StripName(t.Shown); ok {
-					own = name
-				}
-			}
-			tools = append(tools, toolsearch.Tool{Name: t.Shown, Own: own, Server: t.Source, Raw: t.Raw})
-		}
-		x := toolsearch.New(tools)
-		return x, x.Bytes()
-	}).(*toolsearch.Index)
+		x := newSearchIndex(view, all)
+		return x, x.Bytes() + sizeOfListed*len(x.tools)
+	}).(*searchIndex)
 	return c, nil
+}
+
+// search searches the tools that the caller may call.
+func (c *catalogue) search(q *toolsearch.Query) toolsearch.Result {
+	if c.e.g.shield == nil && c.hidden == nil {
+		return c.index.Search(q, nil)
+	}
+	return c.index.Search(q, c.allows)
 }
 
 // allows reports whether the caller may call a tool of the index. It is what filters the list of
 // tools.
 func (c *catalogue) allows(tool int) bool {
-	entry, ok := c.Entry(c.index.Tool(tool).Name)
-	return ok && c.e.g.shield.shown(c.ctx, route.Tools, &entry.Target)
+	return c.sees(&c.index.tools[c.index.at[tool]])
 }
 
-// entries returns the tools that the caller may call.
+func (c *catalogue) sees(t *listedTool) bool {
+	return !c.hidden[t.Source] && c.e.g.shield.shownAs(c.ctx, route.Tools, &t.Target, t.annotations)
+}
+
+// entries returns the tools that the caller may call, in the order of the list.
 func (c *catalogue) entries() []route.Entry {
-	return slices.DeleteFunc(c.Entries(), func(t route.Entry) bool { return !c.e.g.shield.shown(c.ctx, route.Tools, &t.Target) })
+	all := make([]route.Entry, 0, len(c.index.tools))
+	for i := range c.index.tools {
+		if t := &c.index.tools[i]; c.sees(t) {
+			all = append(all, t.Entry)
+		}
+	}
+	return all
+}
+
+// servers returns the names of the servers with tools that are shown, whoever may call them.
+func (c *catalogue) servers() map[string]bool {
+	names := map[string]bool{}
+	for i := range c.index.tools {
+		if t := &c.index.tools[i]; !c.hidden[t.Source] {
+			names[t.Source] = true
+		}
+	}
+	return names
 }
 
 // serversOf returns the names of the servers of some tools, each once, in order.
@@ -138,6 +205,7 @@ func (e *endpoint) searchList(ctx context.Context, cursor string) (raw jsonrpc.R
 	if err != nil {
 		return nil, true, err
 	}
+	e.announce(c.servers())
 	tools := c.entries()
 	if s.Mode == searchAuto {
 		size := 0
@@ -165,6 +233,16 @@ func (e *endpoint) searchList(ctx context.Context, cursor string) (raw jsonrpc.R
 		out = appendMissing(out, c.Missing, e.g.plain())
 	}
 	return append(out, '}'), true, nil
+}
+
+// announce notes the servers that the description of search_tools lists.
+func (e *endpoint) announce(servers map[string]bool) { e.announced.Store(&servers) }
+
+// announces reports whether the description of search_tools lists a server already: then nothing
+// that a client sees changes with the tools of the server.
+func (e *endpoint) announces(server string) bool {
+	listed := e.announced.Load()
+	return listed != nil && (*listed)[server]
 }
 
 // shows reports whether a tool is listed beside search_tools.
@@ -282,7 +360,7 @@ func (e *endpoint) search(w *calling, s *Search) (r upstream.Result, err error) 
 		return upstream.Result{}, err
 	}
 	q := &toolsearch.Query{Text: in.Query, Server: in.Server, ReadOnly: in.ReadOnly, Limit: in.Limit}
-	found := c.index.Search(q, c.allows)
+	found := c.search(q)
 	form := &toolsearch.Form{Detail: in.Detail}
 	if len(found.Tools) == 0 {
 		form.Servers = serversOf(c.entries())
@@ -348,7 +426,7 @@ func (e *endpoint) suggest(w *calling, name string, err error) error {
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		text = wire.Message
 	}
-	r := c.index.Search(&toolsearch.Query{Text: strings.NewReplacer("_", " ", "-", " ", ",", " ").Replace(name), Limit: 3}, c.allows)
+	r := c.search(&toolsearch.Query{Text: strings.NewReplacer("_", " ", "-", " ", ",", " ").Replace(name), Limit: 3})
 	if len(r.Tools) == 0 || r.Weak {
 		return jsonrpc.Errorf(jsonrpc.InvalidParams, "%s; find its name with search_tools", text)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -200,5 +201,39 @@ func TestSearchAndPins(t *testing.T) {
 	if err == nil || direct == nil || err.Error() != direct.Error() ||
 		!strings.Contains(err.Error(), "blocked") {
 		t.Errorf("%v, directly %v", err, direct)
+	}
+}
+
+// TestSearchAnnounces: a server that is reached later is in the description of search_tools, and
+// clients are notified of that; that its tools change then, they are not.
+func TestSearchAnnounces(t *testing.T) {
+	port := newClosedPort(t)
+	l := newLabOf(t, nil, &gateway.Config{
+		Upstreams: []*gateway.Upstream{{Name: "later", URL: "tcp://" + port.addr}, child("good", "ok")}, Search: &gateway.Search{}, Namespace: "always",
+	})
+	changed := make(chan string, 100)
+	c := l.client(t, mcp.ClientOptions{Era: "legacy", OnListChanged: func(kind string) { changed <- kind }})
+	about := func() string {
+		t.Helper()
+		tools, err := c.Tools(t.Context())
+		if err != nil || tools[0].Name != "search_tools" {
+			t.Fatal(tools, err)
+		}
+		return tools[0].Description
+	}
+	if text := about(); !strings.Contains(text, "on: good.") {
+		t.Error(text)
+	}
+	m := newMock("legacy")
+	t.Cleanup(m.Close)
+	port.serve(func(conn net.Conn) { serveConn(m, conn) })
+	until(t, "the tools of the server are found", func() bool { return slices.Contains(found(t, c, "later echo"), "later__echo") })
+	for kind := range changed {
+		if kind == "tools" {
+			break
+		}
+	}
+	if text := about(); !strings.Contains(text, "good") || !strings.Contains(text, "later") {
+		t.Error(text)
 	}
 }

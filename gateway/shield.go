@@ -256,12 +256,12 @@ var uses = map[string]string{
 
 // shown reports whether a caller may use something, and so sees it in lists.
 func (s *shield) shown(ctx context.Context, kind string, t *route.Target) bool {
-	if s == nil {
-		return true
-	}
-	return s.Visible(ctx, &guard.Call{
-		Method: uses[kind], Upstream: t.Source, Name: t.Name, Annotations: scan.Member(t.Item, "annotations"),
-	})
+	return s == nil || s.shownAs(ctx, kind, t, scan.Member(t.Item, "annotations"))
+}
+
+// shownAs is shown for what has those annotations.
+func (s *shield) shownAs(ctx context.Context, kind string, t *route.Target, annotations jsonrpc.Raw) bool {
+	return s == nil || s.Visible(ctx, &guard.Call{Method: uses[kind], Upstream: t.Source, Name: t.Name, Annotations: annotations})
 }
 
 // admits reports whether the caller may call a method that MCP does not define at a server.

@@ -35,14 +35,18 @@ func (w *Whole) Entries() []Entry {
 	return all
 }
 
-// Entry returns what is shown by a name.
-func (w *Whole) Entry(shown string) (e Entry, ok bool) {
-	i, ok := w.g.index[shown]
-	if !ok || i == ambiguous || w.g.hidden[w.g.items[i].source] {
-		return e, false
+// Hidden returns the sources with items that are too old to be shown; nil: there are none.
+func (w *Whole) Hidden() map[string]bool {
+	var names map[string]bool
+	for i, hidden := range w.g.hidden {
+		if hidden {
+			if names == nil {
+				names = map[string]bool{}
+			}
+			names[w.v.sources[i].Name] = true
+		}
 	}
-	it := &w.g.items[i]
-	return Entry{w.g.target(w.v.sources, i), it.shown, it.raw}, true
+	return names
 }
 
 // Derived returns what derive makes of all the items of the list, also of those that are too old to

@@ -1,0 +1,66 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/era"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+// BenchmarkSearch searches 2,500 tools of 50 servers, whose lists are known, without a guard and
+// with one that is asked about each tool.
+func BenchmarkSearch(b *testing.B) {
+	var upstreams []*Upstream
+	for i := range 50 {
+		s := mcp.NewServer("s", "1", nil)
+		for j := range 50 {
+			mcp.AddTool(s, mcp.Tool{
+				Name: fmt.Sprintf("create_thing_%d", j), Description: fmt.Sprintf("Creates thing %d of user %d in project %d.", j, i, j%7),
+			}, func(context.Context, struct {
+				User  string `json:"user"`
+				Thing string `json:"thing" jsonschema:"its number"`
+			}) (string, error) {
+				return "", nil
+			})
+		}
+		upstreams = append(upstreams, &Upstream{Name: fmt.Sprintf("server%d", i), Server: s, Era: "2025-11-25"}) // whose lists are kept until the server says that they have changed
+	}
+	for name, guarded := range map[string]*guard.Config{
+		"open":    nil,
+		"guarded": {Anonymous: true, Allow: []guard.Rule{{Calls: []string{"tools/*", "server/*"}}}},
+	} {
+		b.Run(name, func(b *testing.B) {
+			g, err := New(&Config{Upstreams: upstreams, Search: &Search{}, Namespace: "always", Guard: guarded}, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer shutdownNow(g.Shutdown)
+			e := g.endpoint("")
+			h := farcall.Handler(farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+				w := g.newCalling(ctx)
+				w.Method, w.Params, w.Revision = req.Method, req.Params, era.Latest()
+				r, err := e.search(w, e.searchOf())
+				return r.Raw, err
+			}))
+			if g.shield != nil {
+				h = g.shield.Identify(&guard.Conn{Transport: "tcp", Remote: "127.0.0.1:1", Local: true})(h)
+			}
+			req := &farcall.Request{Method: spec.MethodToolsCall, Params: jsonrpc.Raw(`{"name":"search_tools","arguments":{"query":"create thing of user 7 in a project"}}`)}
+			for range 2 { // the lists are fetched, and decisions remembered
+				if _, err := h.ServeRPC(b.Context(), req); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = h.ServeRPC(b.Context(), req)
+			}
+		})
+	}
+}
