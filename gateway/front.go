@@ -227,7 +227,7 @@ func (e *endpoint) messages() string {
 
 // newFront makes the handlers of an address for JSON-RPC.
 func (s *server) newFront() {
-	g, h := s.g, s.g.refusing(s.raw)
+	g, h := s.g, s.checks.Before(s.g.refusing(s.raw))
 	rpc := g.clientOptions()
 	rpc.V1 = true // as over the other transports, where bytes pass
 	rpc.Interceptors = s.guarded(rpc.Interceptors)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
+	probes "github.com/farcall-dev/farcall/internal/health"
 )
 
 // health starts a server before it is needed, and asks it whether it is still there.
@@ -55,6 +56,24 @@ func (h *health) stop() {
 		h.end()
 	}
 	h.done.Wait()
+}
+
+// serves is the status of a service at the addresses of the server for JSON-RPC, as /readyz has it:
+// "" is the gateway as a whole.
+func (s *server) serves(service string) probes.Status {
+	switch service {
+	case "":
+		if s.g.plan.Load().unready() != "" {
+			return probes.NotServing
+		}
+	case s.cfg.Name:
+		if s.held != nil || s.raw.Status().State == "down" {
+			return probes.NotServing
+		}
+	default:
+		return probes.Unknown
+	}
+	return probes.Serving
 }
 
 // unready tells which of the required servers are not there, and why. "": all are.

@@ -22,6 +22,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway/internal/supervise"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/internal/budget"
+	probes "github.com/farcall-dev/farcall/internal/health"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
@@ -60,7 +61,8 @@ type server struct {
 	http     *http.Client          // nil: that of the transport
 	tls      *tls.Config           // nil: that of the transport
 
-	post, stream, ws http.Handler // of raw
+	post, stream, ws http.Handler    // of raw
+	checks           *probes.Service // of the health of raw
 
 	serving sync.WaitGroup // connections to a server of this process
 	telling pace           // clients of its lists
@@ -262,6 +264,8 @@ func (s *server) speakRaw(log *slog.Logger) error {
 	if c.Profile == profileRaw {
 		o.Lifetime = c.Lifetime
 	}
+	s.checks = probes.New(s.serves, s.g.shutting)
+	o.Own, o.Answer = probes.Has, s.checks.Answer
 	if is := s.g.shield; is != nil {
 		o.Admit = func(ctx context.Context) raw.Admission { return is.admission(ctx, c.Name) }
 	}

@@ -55,6 +55,7 @@ type serveFlags struct {
 	v1         bool
 	logFlags
 	captureFlags
+	draining chan struct{} // closed when the server begins to shut down; nil: nothing waits for it
 
 	// Of a gateway.
 	listening    *atomic.Pointer[[]net.Listener] // once all are open
@@ -326,6 +327,9 @@ func (f *serveFlags) readyLine(at net.Addr) string {
 func (f *serveFlags) stop(ctx context.Context, signals <-chan os.Signal) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cmp.Or(time.Duration(f.drainTimeout.Load()), drainTime))
 	defer cancel()
+	if f.draining != nil {
+		close(f.draining) // before the calls that are in flight are waited for
+	}
 	drained := make(chan struct{})
 	go func() {
 		_ = f.server.Shutdown(ctx) // its error is the context's: time was up

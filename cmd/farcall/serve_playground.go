@@ -7,12 +7,15 @@ import (
 	"log/slog"
 	"net/http"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/page"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/playground"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/health"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/store"
@@ -81,10 +84,23 @@ func (f *serveFlags) playground(c *gateway.Config, log *slog.Logger, stderr io.W
 	if g != nil {
 		o.Guard = g
 	}
+	f.draining = make(chan struct{})
+	health.New(healthOf(mux), f.draining).Register(mux) // after MCP, which makes a tool of each method
 	if err := f.newServer(mux, o, c); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
+}
+
+// healthOf returns the status of a service of the mux: the server as a whole, which is ready while it
+// serves, or what stands before the slash of methods.
+func healthOf(mux *farcall.Mux) func(service string) health.Status {
+	return func(service string) health.Status {
+		if service == "" || slices.ContainsFunc(mux.Methods(), func(m farcall.Method) bool { return strings.HasPrefix(m.Name, service+"/") }) {
+			return health.Serving
+		}
+		return health.Unknown
+	}
 }
 
 // measuredPage is the page of the playground with the metrics beside it.

@@ -28,6 +28,10 @@ func (f *front) screen(frame []byte) ([]byte, error) {
 		m := &all[i]
 		done, e := f.ask(m)
 		switch {
+		case e == nil && f.own(m):
+			if answer := f.answerOwn(m, done); answer != nil {
+				answers = append(answers, answer)
+			}
 		case e == nil:
 			f.asked = append(f.asked, done)
 			kept = append(kept, *m)
@@ -57,9 +61,63 @@ func (f *front) screen(frame []byte) ([]byte, error) {
 	return append(rest, ']'), nil
 }
 
+// owns reports whether the frame at hand has a message that is not for the upstream.
+func (f *front) owns() bool {
+	if f.u.opts.Own == nil {
+		return false
+	}
+	for i := range f.batch.Messages {
+		if f.own(&f.batch.Messages[i]) {
+			return true
+		}
+	}
+	return false
+}
+
+// own reports whether a message is not for the upstream.
+func (f *front) own(m *jsonrpc.Message) bool {
+	return f.u.opts.Own != nil && (m.Kind == jsonrpc.Request || m.Kind == jsonrpc.Notification) && f.u.opts.Own(m.Method)
+}
+
+// answerOwn answers a message that is not for the upstream. Nil: it wants no answer.
+func (f *front) answerOwn(m *jsonrpc.Message, done func(jsonrpc.Raw, error)) []byte {
+	result, err := f.u.opts.Answer(string(m.Method), m.Params)
+	if done != nil {
+		done(result, err)
+	}
+	if m.Kind != jsonrpc.Request {
+		return nil
+	}
+	f.u.meter.calls.Add(1)
+	if err == nil {
+		return m.Version.AppendResult(nil, m.ID, result)
+	}
+	f.u.meter.errors.Add(1)
+	wire, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok {
+		wire = &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "Internal error", Cause: err}
+	}
+	return m.Version.AppendError(nil, m.ID, wire)
+}
+
+// owning answers the calls of the gateway's own methods before h gets the others.
+func (f *front) owning(h farcall.Handler) farcall.Handler {
+	if f.u.opts.Own == nil {
+		return h
+	}
+	return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+		if f.u.opts.Own([]byte(req.Method)) {
+			return f.u.opts.Answer(req.Method, req.Params)
+		}
+		return h.ServeRPC(ctx, req)
+	})
+}
+
 // ask asks about one message.
 func (f *front) ask(m *jsonrpc.Message) (done func(jsonrpc.Raw, error), refused *jsonrpc.Error) {
 	switch {
+	case f.admission == nil:
+		return nil, nil
 	case disguised(m.Raw):
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the names of members are case-sensitive"}
 	case m.Kind == jsonrpc.Response && !f.admitted: // no client was connected

@@ -88,7 +88,7 @@ func (f *front) next() (frame []byte, err error) {
 	switch ok, err := f.passable(frame); {
 	case !ok:
 		return nil, err
-	case f.admission != nil:
+	case f.admission != nil || f.owns():
 		return f.screen(frame)
 	}
 	return frame, nil

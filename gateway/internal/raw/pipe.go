@@ -386,7 +386,7 @@ func (p *pipe) instead(b *jsonrpc.Batch, e *jsonrpc.Error) []byte {
 
 // shared serves a connection over the one that all share.
 func (p *pipe) shared(ctx context.Context) error {
-	peer := farcall.NewPeer(p.t, p.admitting(p.u), &farcall.Options{Logger: p.u.opts.Logger, MaxInFlight: p.u.opts.MaxInFlight, Budget: p.u.opts.Budget}) //nolint:contextcheck // a peer lives until it is closed
+	peer := farcall.NewPeer(p.t, p.admitting(p.owning(p.u)), &farcall.Options{Logger: p.u.opts.Logger, MaxInFlight: p.u.opts.MaxInFlight, Budget: p.u.opts.Budget}) //nolint:contextcheck // a peer lives until it is closed
 	p.mu.Lock()
 	p.peer = peer
 	draining := p.draining

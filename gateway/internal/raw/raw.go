@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 const (
@@ -81,6 +82,11 @@ type Options struct {
 	// valid is refused then, and nothing is connected before something may go on. Calls
 	// of ServeRPC are asked about by the one that serves them. Nil: all may pass.
 	Admit func(context.Context) Admission
+	// Own reports whether a method is one that Answer answers in place of the upstream, for what is
+	// piped. It is called for each message. Nil: none is.
+	Own func(method []byte) bool
+	// Answer answers a call of such a method. It must not block.
+	Answer func(method string, params jsonrpc.Raw) (result jsonrpc.Raw, err error)
 	// Logger takes what concerns no call. Default: nothing is logged.
 	Logger *slog.Logger
 	// OnRecord is called for each piped call that was answered, with the context of its pipe and the
