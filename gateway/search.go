@@ -173,7 +173,7 @@ func (c *catalogue) entries() []route.Entry {
 	return all
 }
 
-// servers returns the names of the servers with tools that are shown, whoever may call them.
+// servers returns the names of the servers with tools that are shown, to any caller.
 func (c *catalogue) servers() map[string]bool {
 	names := map[string]bool{}
 	for i := range c.index.tools {

@@ -13,7 +13,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// BenchmarkSearch searches 2,500 tools of 50 servers, whose lists are known, without a guard and
+// BenchmarkSearch searches 2,500 tools of 50 servers with lists that are known, without a guard and
 // with one that is asked about each tool.
 func BenchmarkSearch(b *testing.B) {
 	var upstreams []*Upstream
@@ -29,7 +29,7 @@ func BenchmarkSearch(b *testing.B) {
 				return "", nil
 			})
 		}
-		upstreams = append(upstreams, &Upstream{Name: fmt.Sprintf("server%d", i), Server: s, Era: "2025-11-25"}) // whose lists are kept until the server says that they have changed
+		upstreams = append(upstreams, &Upstream{Name: fmt.Sprintf("server%d", i), Server: s, Era: "2025-11-25"}) // lists are kept until the server says that they have changed
 	}
 	for name, guarded := range map[string]*guard.Config{
 		"open":    nil,

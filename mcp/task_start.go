@@ -132,7 +132,7 @@ func (s *Server) taskCall(c *call, t *task, method string, params jsonrpc.Raw) (
 		client: &taskClient{task: t, session: c.session, client: c.client},
 		id:     c.id.Clone(), params: params,
 	}
-	// Its handler may run beside what ends the observation of the request: it has a Call of its own.
+	// Its handler may run beside what ends the observation of the request: it has its own Call.
 	if observe.From(c.Parent()) != nil {
 		t.seen = new(observe.Call)
 	}

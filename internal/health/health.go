@@ -62,9 +62,13 @@ func New(status func(service string) Status, draining <-chan struct{}) *Service 
 // Register adds the methods to a mux.
 func (s *Service) Register(mux *farcall.Mux) {
 	farcall.Handle(mux, Check, s.check,
-		"Ask whether the server takes calls", "The status is SERVING, NOT_SERVING or SERVICE_UNKNOWN, as in grpc.health.v1. Without a service it is that of the server as a whole.")
+		"Ask whether the server takes calls",
+		"The status is SERVING, NOT_SERVING or SERVICE_UNKNOWN, as in grpc.health.v1. "+
+			"Without a service it is that of the server as a whole.")
 	farcall.HandleStream(mux, Watch, s.watch,
-		"Follow whether the server takes calls", "Stream it: the first value is the status now, each other one a change. It ends when the server shuts down.")
+		"Follow whether the server takes calls",
+		"Stream it: the first value is the status now, each other one a change. "+
+			"It ends when the server shuts down.")
 }
 
 // Before returns a handler that answers the two methods, and lets next handle all others.
@@ -83,7 +87,9 @@ func Has(method []byte) bool { return string(method) == Check || string(method) 
 // Answer returns the result of Check, for what carries frames and cannot stream: Watch is refused.
 func (s *Service) Answer(method string, params jsonrpc.Raw) (jsonrpc.Raw, error) {
 	if method != Check {
-		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound, "Method not found: %s needs HTTP here; call %s again and again", Watch, Check)
+		return nil, jsonrpc.Errorf(jsonrpc.MethodNotFound,
+			"Method not found: %s needs HTTP here; call %s again and again",
+			Watch, Check)
 	}
 	var in request
 	switch {
@@ -105,7 +111,8 @@ func (s *Service) Answer(method string, params jsonrpc.Raw) (jsonrpc.Raw, error)
 }
 
 func invalid() error {
-	return jsonrpc.Errorf(jsonrpc.InvalidParams, `Invalid params: %s takes {"service": "NAME"}, or none for the whole server`, Check)
+	return jsonrpc.Errorf(jsonrpc.InvalidParams,
+		`Invalid params: %s takes {"service": "NAME"}, or none for the whole server`, Check)
 }
 
 func (s *Service) check(_ context.Context, in request) (reply, error) {

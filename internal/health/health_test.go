@@ -2,6 +2,7 @@ package health_test
 
 import (
 	"os"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -104,7 +105,8 @@ func TestWatch(t *testing.T) {
 				close(draining)
 			}
 		}
-		if len(got) != 4 || got[0] != health.Serving || got[1] != health.NotServing || got[2] != health.Serving || got[3] != health.NotServing {
+		want := []health.Status{health.Serving, health.NotServing, health.Serving, health.NotServing}
+		if !slices.Equal(got, want) {
 			t.Error(got)
 		}
 		if took := time.Since(began); took != 2*time.Second {
