@@ -167,7 +167,7 @@ func New(c *Config, o *Options) (*Gateway, error) {
 		g.leave()
 		return nil, err
 	}
-	g.states = newSeal(c.Guard != nil)
+	g.states = newSeal(c.Guard != nil, g.secret("states of modern servers"))
 	g.web = g.shield.web(http.HandlerFunc(g.serveHTTP))
 	g.guard = supervise.NewGuard(g.component("child"))
 	g.suspended, g.sessions = newSuspension(c.suspends()), c.Sessions
@@ -387,7 +387,7 @@ func (g *Gateway) endpoint(name string) *endpoint {
 		return e
 	}
 	e = &endpoint{g: g, name: name}
-	e.keys, _ = g.sessions.keysOf(name) // they were checked
+	e.keys, _ = g.sessions.keysOf(name, g.secret("sessions")) // they were checked
 	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
 		Relay: e, Owner: g.ownerOf(), Keys: e.keys, StateTTL: stateTTL, Logger: g.rpcOptions().Logger,
 		Tasks: g.tasks.of(name), TaskTTL: g.taskTTL, OnSessionBegan: e.began.add, OnSessionEnded: e.began.remove,

@@ -41,6 +41,14 @@ func (g *Gateway) join(c *Config) error {
 	return nil
 }
 
+// secret returns a key for a purpose, the same at all nodes. Nil: this gateway is not a node.
+func (g *Gateway) secret(purpose string) []byte {
+	if g.node == nil {
+		return nil
+	}
+	return g.node.Secret(purpose)
+}
+
 // nodeName returns what this node calls itself.
 func nodeName(c *cluster.Config) string {
 	host, _ := os.Hostname() // "" names none

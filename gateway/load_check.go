@@ -109,7 +109,7 @@ func (c *checker) config(conf *Config) {
 	if t := conf.TLS; (t.Cert == "") != (t.Key == "") || t.ClientCA != "" && t.Cert == "" {
 		c.problem("tls", "it needs both cert and key", "name the files of the certificate and of its private key")
 	}
-	c.sessions(&conf.Sessions)
+	c.sessions(conf)
 	c.tasks(conf)
 	c.cluster(conf)
 	c.notNegative("max_suspended", conf.MaxSuspended)

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -44,9 +43,6 @@ func (c *checker) cluster(conf *Config) {
 			c.notice(path, p.Message, p.Hint)
 		}
 	}
-	if c.notice != nil && conf.Guard == nil {
-		c.notice("cluster", "without a guard nothing uses what is shared", "add guard")
-	}
 }
 
 // Shared says what the nodes of a cluster share with this configuration, and what each has for
@@ -64,12 +60,13 @@ func (c *Config) shares() (shared, own []string) {
 		shared = append(shared, "nonces of signatures", "DPoP proofs", "rates and quotas")
 		own = append(own, "concurrency limits")
 	}
-	own = append(own, "sessions", "suspended calls", "tasks")
-	if c.Sessions.mode() == "sealed" {
+	switch c.Sessions.mode(true) {
+	case "sealed":
 		shared = append(shared, "sealed sessions")
-		own = slices.DeleteFunc(own, func(what string) bool { return what == "sessions" })
+	case "memory":
+		own = append(own, "sessions")
 	}
-	return shared, append(own, "child processes")
+	return shared, append(own, "suspended calls", "tasks", "child processes")
 }
 
 // nodesText says how the nodes are, for probes: no names, no addresses.

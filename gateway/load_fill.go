@@ -22,7 +22,7 @@ func (c *Config) Filled() *Config {
 	out.SuspendTimeout = cmp.Or(c.SuspendTimeout, 5*time.Minute)
 	out.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
 	out.PageSize = cmp.Or(c.PageSize, 100)
-	out.Sessions.Mode = c.Sessions.mode()
+	out.Sessions.Mode = c.Sessions.mode(c.Cluster.Set())
 	out.Sessions.MaxAge = cmp.Or(c.Sessions.MaxAge, sessionAge)
 	if c.Tasks.Dir != "" {
 		out.Tasks.TTL, out.Tasks.MaxBytes = cmp.Or(c.Tasks.TTL, taskTTL), cmp.Or(c.Tasks.MaxBytes, taskSize)

@@ -17,10 +17,12 @@ import (
 // Sessions says where the sessions of MCP over HTTP are, as Sessions of [mcphttp.Options] does. It
 // takes effect when the gateway is started.
 type Sessions struct {
-	// Mode is "memory", "sealed" or "none": "sealed" by default with Keys, else "memory".
+	// Mode is "memory", "sealed" or "none": "sealed" by default with Keys and in a cluster, else
+	// "memory".
 	Mode string
 	// Keys are 32 random bytes each, in base64 or hex, the same for all replicas. The first one seals,
-	// each one opens. They also seal what clients of 2026-07-28 carry from round to round.
+	// each one opens. They also seal what clients of 2026-07-28 carry from round to round. Default in
+	// a cluster: one key, which is derived from the secret of the nodes.
 	Keys []string
 	// Advertise is where the other replicas reach this one: http://10.0.0.3:7331.
 	Advertise string
@@ -33,9 +35,9 @@ var errSessionsFixed = errors.New("gateway: sessions cannot change while the gat
 // sessionAge is the default of MaxAge.
 const sessionAge = 7 * 24 * time.Hour
 
-// mode is Mode with its default.
-func (s *Sessions) mode() string {
-	if s.Mode == "" && len(s.Keys) > 0 {
+// mode is Mode with its default. The nodes of a cluster have a key without Keys.
+func (s *Sessions) mode(nodes bool) string {
+	if s.Mode == "" && (len(s.Keys) > 0 || nodes) {
 		return "sealed"
 	}
 	return cmp.Or(s.Mode, "memory")
@@ -44,9 +46,17 @@ func (s *Sessions) mode() string {
 // equal reports whether both say the same.
 func (s *Sessions) equal(o *Sessions) bool { return reflect.DeepEqual(s, o) }
 
-// keysOf returns the keys for an endpoint: a session of one is invalid at another.
-func (s *Sessions) keysOf(endpoint string) ([][]byte, error) {
+// keysOf returns the keys for an endpoint: a session of one is invalid at another. Without Keys it
+// is that of the nodes, if there is one.
+func (s *Sessions) keysOf(endpoint string, nodes []byte) ([][]byte, error) {
 	var keys [][]byte
+	if len(s.Keys) == 0 && nodes != nil {
+		key, err := sealing.Derive(nodes, "endpoint "+endpoint)
+		if err != nil {
+			return nil, fmt.Errorf("gateway: the key of the nodes: %w", err)
+		}
+		return append(keys, key), nil
+	}
 	for i, text := range s.Keys {
 		key, err := sessionKey(text)
 		if err == nil {
@@ -92,9 +102,10 @@ func (r *reader) sessions(c *Config, n *node, path string) {
 }
 
 // sessions checks where sessions are.
-func (c *checker) sessions(s *Sessions) {
+func (c *checker) sessions(conf *Config) {
+	s := &conf.Sessions
 	c.choice("sessions.mode", "mode", s.Mode, "memory", "sealed", "none")
-	if s.Mode == "sealed" && len(s.Keys) == 0 {
+	if s.Mode == "sealed" && len(s.Keys) == 0 && !conf.Cluster.Set() {
 		c.problem("sessions", "sealed sessions need keys", "write keys: [file:session.key], with what `openssl rand -base64 32` prints in the file, the same for all replicas")
 	}
 	for i, text := range s.Keys {

@@ -113,8 +113,8 @@ func shutdownNow(shutdown func(context.Context) error) {
 func TestEndpointsAreApart(t *testing.T) {
 	key := strings.Repeat("5e", 32)
 	one := Sessions{Keys: []string{key}}
-	all, err1 := one.keysOf("")
-	own, err2 := one.keysOf("u")
+	all, err1 := one.keysOf("", nil)
+	own, err2 := one.keysOf("u", nil)
 	if err1 != nil || err2 != nil || string(all[0]) == string(own[0]) {
 		t.Errorf("%v %v: the same keys", err1, err2)
 	}

@@ -15,12 +15,16 @@ import (
 // A seal binds the request state of a modern server to that server: after a reload the name of a
 // tool may lead to another one. With a guard it is bound to the caller, too: to the server all
 // callers are the gateway. What is bound is a MAC, a dot and the server's own. Without a guard the
-// key is empty, so that a state outlives the process: a client could as well make one up.
+// key is empty, so that a state outlives the process: a client could as well make one up. The nodes
+// of a cluster have the same key, so that each accepts what another has bound.
 type seal struct{ key []byte }
 
-func newSeal(guarded bool) *seal {
+func newSeal(guarded bool, nodes []byte) *seal {
 	s := &seal{}
-	if guarded {
+	switch {
+	case guarded && nodes != nil:
+		s.key = nodes
+	case guarded:
 		s.key = make([]byte, 32)
 		_, _ = rand.Read(s.key) // it does not fail
 	}

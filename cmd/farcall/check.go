@@ -229,7 +229,7 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 		fmt.Sprintf("calls in flight have %s to end when farcall stops", brief(c.DrainTimeout)),
 		"a page of a list has " + countOf(c.PageSize, "item"),
 	}
-	r.Limits = append(r.Limits, sessionsText(&c.Sessions))
+	r.Limits = append(r.Limits, sessionsText(c))
 	r.Limits = append(r.Limits, clusterLimits(c)...)
 	if t := c.Tasks; t.Dir != "" {
 		r.Limits = append(r.Limits, fmt.Sprintf("tasks are stored in %s, up to %s for each address, and kept for %s: they survive a restart", t.Dir, bytesText(t.MaxBytes), brief(t.TTL)))
@@ -285,12 +285,16 @@ func hookCaveats(c *gateway.Config) (list []checkProblem) {
 }
 
 // sessionsText says where sessions are.
-func sessionsText(s *gateway.Sessions) string {
+func sessionsText(c *gateway.Config) string {
+	s := &c.Sessions
 	switch s.Mode {
 	case "none":
 		return "clients get no sessions: nothing can be asked, and nothing is sent but answers"
 	case "sealed":
 		text := fmt.Sprintf("sessions are sealed with %s and last %s: they survive a restart, and other replicas with the same keys serve them", countOf(len(s.Keys), "key"), brief(s.MaxAge))
+		if len(s.Keys) == 0 {
+			text = "sessions are sealed with a key of the cluster and last " + brief(s.MaxAge) + ": they survive a restart, and all nodes serve them"
+		}
 		if s.Advertise == "" {
 			return text + "; answers to questions of this replica are refused at others, which advertise would change"
 		}

@@ -23,13 +23,16 @@ type nodes struct {
 	all [3]*served
 }
 
-// nodesConfig is the configuration of all nodes; only the address of the engine differs.
-const nodesConfig = `
+// clusterConfig begins the configuration of all nodes; only their addresses differ.
+const clusterConfig = `
 cluster:
   listen: ${NODE}
   peers: [%s]
   key: file:cluster.key
   skew: 1s
+`
+
+const guardedConfig = `
 guard:
   keys:
     - {id: local, hash: "%s"}
@@ -54,9 +57,12 @@ func freeAddresses(t *testing.T, n int) (all []string) {
 	return all
 }
 
-func startNodes(t *testing.T) *nodes {
+// startNodes starts nodes with a configuration behind that of the cluster. ${WEB} is there where a
+// node listens.
+func startNodes(t *testing.T, config string) *nodes {
 	t.Helper()
-	addresses := freeAddresses(t, 3)
+	addresses := freeAddresses(t, 6)
+	addresses, webs := addresses[:3], addresses[3:]
 	key, err := program(t, "cluster", "key").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -67,23 +73,24 @@ func startNodes(t *testing.T) *nodes {
 		dirs[i] = t.TempDir()
 		for name, text := range map[string]string{
 			"cluster.key": string(key), "ci.key": clusterSecret,
-			"farcall.yaml": fmt.Sprintf(nodesConfig, strings.Join(addresses, ", "), hashOf([]byte("fc_local"))),
+			"farcall.yaml": fmt.Sprintf(clusterConfig, strings.Join(addresses, ", ")) + config,
 		} {
 			if err := os.WriteFile(filepath.Join(dirs[i], name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	return n.start(t, dirs, addresses)
+	return n.start(t, dirs, addresses, webs)
 }
 
-func (n *nodes) start(t *testing.T, dirs, addresses []string) *nodes {
+func (n *nodes) start(t *testing.T, dirs, addresses, webs []string) *nodes {
 	t.Helper()
 	var wg sync.WaitGroup
 	for i := range n.all {
 		cmd := program(t, "serve")
-		cmd.Env = append(cmd.Env, "NODE="+addresses[i])
-		wg.Go(func() { n.all[i] = serveProgram(t, cmd, "--config", filepath.Join(dirs[i], "farcall.yaml")) })
+		cmd.Env = append(cmd.Env, "NODE="+addresses[i], "WEB="+webs[i])
+		config := filepath.Join(dirs[i], "farcall.yaml")
+		wg.Go(func() { n.all[i] = serveProgram(t, cmd, "--config", config, "--listen", webs[i]) })
 	}
 	wg.Wait()
 	for _, s := range n.all {
@@ -172,7 +179,7 @@ const (
 // they refuse it, and serve other calls.
 func TestClusterProcesses(t *testing.T) {
 	t.Parallel()
-	n := startNodes(t)
+	n := startNodes(t, fmt.Sprintf(guardedConfig, hashOf([]byte("fc_local"))))
 	accepted := func(i int) *http.Request { // retries while the store is younger than the request
 		var r *http.Request
 		until(t, "accepted", func() string {
