@@ -55,6 +55,13 @@ type Config struct {
 		TTL      time.Duration
 		MaxBytes int64
 	}
+	// Idempotency says how calls of tools are made once. A call that has a key, as idempotencyKey in
+	// its _meta, in the header Idempotency-Key, or in the argument with this name, is executed once;
+	// its answer is kept for TTL, 24 hours by default.
+	Idempotency struct {
+		Argument string
+		TTL      time.Duration
+	}
 	// Cluster says over which engine gateways share state: a URL of NATS or Valkey, or engines in the
 	// gateways themselves. It takes effect when the gateway is started. It is for farcall serve, which
 	// opens the engine; a program gives Options.Shared.

@@ -294,7 +294,7 @@ func (e *endpoint) namedAs(w *calling, kind, word, name string) (r upstream.Resu
 		}
 		w.Idempotent = tool.Repeatable
 		w.Task = relay.TaskOf(w) != relay.NoTask && (w.via == "" || e.runsTask(w, &target))
-		return e.callHooked(w, &target)
+		return e.callOnce(w, &target)
 	}
 	return e.forward(w, target.Source)
 }

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -96,6 +97,7 @@ type Gateway struct {
 	edge      edge
 	sessions  Sessions
 	tasks     *taskStores
+	keyed     *keyedCalls
 	taskTTL   time.Duration
 	asking    askers
 	draining  atomic.Bool
@@ -173,14 +175,14 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	g.suspended, g.sessions = newSuspension(c.suspends()), c.Sessions
 	g.sessions.Keys = slices.Clone(c.Sessions.Keys)
 	g.tasks, g.taskTTL = g.taskStores(c), c.Tasks.TTL
-	err := g.newSignIns(c)
+	err := errors.Join(g.newSignIns(c), g.newKeyedCalls(c))
 	var p *plan
 	if err == nil {
 		p, err = g.newPlan(c, nil, nil)
 	}
 	if err != nil {
 		g.signIns.Close()
-		_, _ = g.tasks.close(), g.shield.end() // the other error counts
+		_, _, _ = g.tasks.close(), g.keyed.close(), g.shield.end() // the other error counts
 		g.leave()
 		return nil, err
 	}
@@ -461,5 +463,5 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	g.signIns.Close()
 	g.guard.Close()
 	g.leave()
-	return cmp.Or(err, ctx.Err(), g.tasks.close(), g.shield.end())
+	return cmp.Or(err, ctx.Err(), g.tasks.close(), g.keyed.close(), g.shield.end())
 }

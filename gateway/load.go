@@ -290,6 +290,7 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"page_size":       r.count(&c.PageSize),
 		"errors":          r.text(&c.Errors),
 		"sessions":        func(n *node, path string) { r.sessions(c, n, path) },
+		"idempotency":     func(n *node, path string) { r.idempotency(c, n, path) },
 		"tasks":           func(n *node, path string) { r.tasks(c, n, path) },
 		"cluster":         func(n *node, path string) { r.cluster(c, n, path) },
 		"sign_in":         func(n *node, path string) { r.signIn(c, n, path) },

@@ -110,6 +110,7 @@ func (c *checker) config(conf *Config) {
 		c.problem("tls", "it needs both cert and key", "name the files of the certificate and of its private key")
 	}
 	c.sessions(conf)
+	c.notBefore("idempotency.ttl", conf.Idempotency.TTL)
 	c.tasks(conf)
 	c.cluster(conf)
 	c.notNegative("max_suspended", conf.MaxSuspended)

@@ -56,6 +56,7 @@ func (c *Config) Shared() (shared, own []string) {
 
 // shares is Shared where there is a store.
 func (c *Config) shares() (shared, own []string) {
+	shared = append(shared, "idempotency keys")
 	if c.Guard != nil {
 		shared = append(shared, "nonces of signatures", "DPoP proofs", "rates and quotas")
 		own = append(own, "concurrency limits")

@@ -22,6 +22,7 @@ func (c *Config) Filled() *Config {
 	out.SuspendTimeout = cmp.Or(c.SuspendTimeout, 5*time.Minute)
 	out.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
 	out.PageSize = cmp.Or(c.PageSize, 100)
+	out.Idempotency.TTL = cmp.Or(c.Idempotency.TTL, keptFor)
 	out.Sessions.Mode = c.Sessions.mode(c.Cluster.Set())
 	out.Sessions.MaxAge = cmp.Or(c.Sessions.MaxAge, sessionAge)
 	if c.Tasks.Dir != "" {

@@ -202,7 +202,7 @@ func TestClusterProcesses(t *testing.T) {
 			}
 		}
 	}
-	until(t, "cluster: 3 present of 3 nodes\nshared: nonces of signatures", n.ready(t))
+	until(t, "cluster: 3 present of 3 nodes\nshared: idempotency keys, nonces of signatures", n.ready(t))
 	at := n.all[1].addrs[0]
 	status := func() string {
 		out, _ := program(t, "cluster", "status", at, "--bearer", keyFile(t, "fc_local")).CombinedOutput()

@@ -53,7 +53,7 @@ func definition(list string, item jsonrpc.Raw) ([]byte, error) {
 		return nil, errors.New("it is no object")
 	}
 	if list != Resources {
-		return appendCanonical(nil, item[start:])
+		return AppendCanonical(nil, item[start:])
 	}
 	return appendObject(nil, item[start:], func(name string, value []byte) ([]byte, bool) {
 		switch {
@@ -91,9 +91,10 @@ func members(object []byte) ([]member, error) {
 	return all, nil
 }
 
-// appendCanonical appends the canonical form of a valid value. It recurses; the
-// depth was checked.
-func appendCanonical(dst, value []byte) (out []byte, err error) {
+// AppendCanonical appends a form of a valid value that is the same for equal values: without white
+// space, members in one order, numbers in one form. Its error says which member is there twice. It
+// recurses; the depth was checked.
+func AppendCanonical(dst, value []byte) (out []byte, err error) {
 	switch value[0] {
 	case '{':
 		return appendObject(dst, value, nil)
@@ -105,7 +106,7 @@ func appendCanonical(dst, value []byte) (out []byte, err error) {
 				dst = append(dst, ',')
 			}
 			first = false
-			dst, err = appendCanonical(dst, element)
+			dst, err = AppendCanonical(dst, element)
 			return err == nil
 		})
 		return append(dst, ']'), err
@@ -139,7 +140,7 @@ func appendObject(dst, object []byte, keep func(name string, value []byte) ([]by
 		}
 		first = false
 		dst = append(jsonrpc.AppendString(dst, m.name), ':')
-		if dst, err = appendCanonical(dst, value); err != nil {
+		if dst, err = AppendCanonical(dst, value); err != nil {
 			return nil, err
 		}
 	}

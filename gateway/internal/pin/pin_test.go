@@ -365,7 +365,7 @@ func FuzzCanonical(f *testing.F) {
 			if _, fault := scan.Text([]byte(text), 50); fault != scan.OK {
 				return "", false
 			}
-			out, err := appendCanonical(nil, []byte(text)[scan.Space([]byte(text), 0):])
+			out, err := AppendCanonical(nil, []byte(text)[scan.Space([]byte(text), 0):])
 			return string(out), err == nil
 		}
 		one, ok := canonical(strings.TrimSpace(a))
