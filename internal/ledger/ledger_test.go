@@ -24,7 +24,8 @@ func callOf(who, key, args string) *Call {
 }
 
 // answers returns an execution that ends after a while, and counts.
-func answers(n *atomic.Int64, after time.Duration, e Effect) func(context.Context) ([]byte, Effect) {
+func answers(n *atomic.Int64, after time.Duration, e Effect) func(context.Context) ([]byte,
+	Effect) {
 	return func(context.Context) ([]byte, Effect) {
 		i := n.Add(1)
 		<-time.After(after)
@@ -85,10 +86,11 @@ func TestOtherArguments(t *testing.T) {
 		begun := make(chan struct{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			_, err := all[0].Do(t.Context(), callOf("a", "k", "x"), func(ctx context.Context) ([]byte, Effect) {
-				close(begun)
-				return answers(&ran, time.Second, Done)(ctx)
-			})
+			_, err := all[0].Do(t.Context(), callOf("a", "k", "x"),
+				func(ctx context.Context) ([]byte, Effect) {
+					close(begun)
+					return answers(&ran, time.Second, Done)(ctx)
+				})
 			if err != nil {
 				t.Error(err)
 			}
@@ -96,14 +98,16 @@ func TestOtherArguments(t *testing.T) {
 		<-begun
 		for _, when := range []string{"in flight", "ended"} {
 			for i, l := range all {
-				if _, err := l.Do(t.Context(), callOf("a", "k", "y"), answers(&ran, 0, Done)); !errors.Is(err, ErrOther) {
+				if _, err := l.Do(t.Context(), callOf("a", "k", "y"), answers(&ran, 0,
+					Done)); !errors.Is(err, ErrOther) {
 					t.Errorf("%s, process %d: %v", when, i, err)
 				}
 			}
 			wg.Wait()
 		}
 		// Other owners have their own keys.
-		if got, err := all[1].Do(t.Context(), callOf("b", "k", "y"), answers(&ran, 0, Done)); err != nil || string(got) != "answer 2" {
+		if got, err := all[1].Do(t.Context(), callOf("b", "k", "y"), answers(&ran, 0,
+			Done)); err != nil || string(got) != "answer 2" {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
@@ -142,7 +146,8 @@ func TestEffects(t *testing.T) {
 			}
 		}
 		big := func(context.Context) ([]byte, Effect) { return make([]byte, maxValue+1), Done }
-		if got, err := all[0].Do(t.Context(), callOf("a", "big", ""), big); err != nil || len(got) != maxValue+1 {
+		if got, err := all[0].Do(t.Context(), callOf("a", "big", ""),
+			big); err != nil || len(got) != maxValue+1 {
 			t.Errorf("%d bytes, %v", len(got), err)
 		}
 		if _, err := all[1].Do(t.Context(), callOf("a", "big", ""), big); !errors.Is(err, ErrLarge) {
@@ -151,7 +156,8 @@ func TestEffects(t *testing.T) {
 	})
 }
 
-// A call of a process that stops for longer than a lease has an unknown outcome for all, its process
+// A call of a process that stops for longer than a lease has an unknown outcome for all, its
+// process
 // included; a client that leaves ends nothing.
 func TestLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *store.Memory) {
@@ -161,19 +167,21 @@ func TestLost(t *testing.T) {
 		begun := make(chan struct{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			_, err := first.Do(t.Context(), callOf("a", "k", "x"), func(ctx context.Context) ([]byte, Effect) {
-				stopped.down.Store(true)
-				close(begun)
-				defer stopped.down.Store(false)
-				return answers(&ran, 3*defaultLease, Done)(ctx)
-			})
+			_, err := first.Do(t.Context(), callOf("a", "k", "x"),
+				func(ctx context.Context) ([]byte, Effect) {
+					stopped.down.Store(true)
+					close(begun)
+					defer stopped.down.Store(false)
+					return answers(&ran, 3*defaultLease, Done)(ctx)
+				})
 			if !errors.Is(err, ErrLost) {
 				t.Errorf("of the process that executes it: %v", err)
 			}
 		})
 		<-begun
 		began := time.Now()
-		if _, err := second.Do(t.Context(), callOf("a", "k", "x"), answers(&ran, 0, Done)); !errors.Is(err, ErrLost) {
+		if _, err := second.Do(t.Context(), callOf("a", "k", "x"), answers(&ran, 0,
+			Done)); !errors.Is(err, ErrLost) {
 			t.Error(err)
 		}
 		if took := time.Since(began); took < defaultLease || took > 2*defaultLease {
@@ -205,9 +213,13 @@ func TestPanic(t *testing.T) {
 		l := New(s, nil)
 		func() {
 			defer func() { _ = recover() }()
-			_, _ = l.Do(t.Context(), callOf("a", "k", ""), func(context.Context) ([]byte, Effect) { panic("it") })
+			_, _ = l.Do(t.Context(), callOf("a", "k", ""), func(context.Context) ([]byte,
+				Effect) {
+				panic("it")
+			})
 		}()
-		if _, err := l.Do(t.Context(), callOf("a", "k", ""), answers(new(atomic.Int64), 0, Done)); !errors.Is(err, ErrLost) {
+		if _, err := l.Do(t.Context(), callOf("a", "k", ""), answers(new(atomic.Int64), 0,
+			Done)); !errors.Is(err, ErrLost) {
 			t.Error(err)
 		}
 		if len(l.running) != 0 || l.held.Used() != 0 {
@@ -224,7 +236,8 @@ func TestOwners(t *testing.T) {
 		var full, ran atomic.Int64
 		for i := range 200 {
 			wg.Go(func() {
-				_, err := l.Do(t.Context(), callOf("greedy", fmt.Sprint(i), ""), answers(&ran, time.Minute, Done))
+				_, err := l.Do(t.Context(), callOf("greedy", fmt.Sprint(i), ""), answers(&ran,
+					time.Minute, Done))
 				if errors.Is(err, ErrFull) {
 					full.Add(1)
 				} else if err != nil {
@@ -236,7 +249,8 @@ func TestOwners(t *testing.T) {
 		if n := 200 - full.Load(); n < 1 || n > leastShare {
 			t.Errorf("%d are under way", n)
 		}
-		if _, err := l.Do(t.Context(), callOf("modest", "0", ""), answers(new(atomic.Int64), 0, Done)); err != nil {
+		if _, err := l.Do(t.Context(), callOf("modest", "0", ""), answers(new(atomic.Int64), 0,
+			Done)); err != nil {
 			t.Error(err)
 		}
 		wg.Wait()
@@ -313,7 +327,8 @@ func TestFaults(t *testing.T) {
 					if leaves {
 						defer time.AfterFunc(time.Second, cancel).Stop()
 					}
-					value, err := l.Do(ctx, callOf("a", "k", "x"), answers(&ran, time.Duration(takes)*time.Second, Done))
+					value, err := l.Do(ctx, callOf("a", "k", "x"), answers(&ran,
+						time.Duration(takes)*time.Second, Done))
 					mu.Lock()
 					defer mu.Unlock()
 					if err == nil {
