@@ -419,3 +419,39 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// Frames of earlier keep their times, and Flush keeps a small buffer from losing any.
+func TestFrameAt(t *testing.T) {
+	t.Parallel()
+	began := time.Now().Add(-time.Hour)
+	o := &capture.Options{Raw: true, Began: began, MaxFrame: 100, Buffer: 1}
+	const frames = 1000
+	all := read(t, record(t, o, func(r *capture.Recorder) {
+		conn := r.Connect(&capture.Record{Transport: "stdio"})
+		for i := range frames {
+			at := began.Add(time.Duration(i) * time.Second)
+			r.FrameAt(conn, 0, i%2 == 0, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"m"}`, i), at)
+			if i%5 == 0 {
+				if err := r.Flush(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if n := r.Dropped(); n > 0 {
+			t.Errorf("%d frames are lost", n)
+		}
+	}))
+	n := 0
+	for _, rec := range all {
+		if rec.Type != "frame" {
+			continue
+		}
+		if want := began.Add(time.Duration(n) * time.Second); !rec.At().Equal(want) || rec.Mono != int64(time.Duration(n)*time.Second) {
+			t.Fatalf("frame %d: %v, %d ns; want %v", n, rec.At(), rec.Mono, want)
+		}
+		n++
+	}
+	if n != frames {
+		t.Errorf("%d frames, want %d", n, frames)
+	}
+}

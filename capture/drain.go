@@ -255,6 +255,14 @@ func (d *drain) end() error {
 	return d.file.close()
 }
 
+// failure is the first error of the file.
+func (d *drain) failure() error {
+	if d.file == nil {
+		return nil
+	}
+	return d.file.err
+}
+
 // word returns text without an allocation when it was seen before.
 func (d *drain) word(text []byte) string {
 	if w, ok := d.words[string(text)]; ok {

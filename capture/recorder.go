@@ -63,6 +63,8 @@ type Options struct {
 	// Buffer is how many bytes may wait for the recorder. What comes beyond is dropped and
 	// counted. Default 8 MiB.
 	Buffer int
+	// Began is when the capture has begun, if FrameAt records older frames. Default now.
+	Began time.Time
 	// Program is who records, for the head of the file.
 	Program string
 	// OnError is called with what hinders the recorder, which goes on.
@@ -96,8 +98,9 @@ type Recorder struct {
 }
 
 type dump struct {
-	why  string
-	into chan dumped
+	why   string
+	into  chan dumped
+	flush bool // only write what waits
 }
 
 type dumped struct {
@@ -117,6 +120,9 @@ func New(o *Options) (*Recorder, error) {
 	r.o.setDefaults()
 	if err := r.o.Check(); err != nil {
 		return nil, err
+	}
+	if !r.o.Began.IsZero() {
+		r.start = r.o.Began
 	}
 	if err := r.drain.open(r); err != nil {
 		return nil, err
@@ -162,6 +168,11 @@ func (r *Recorder) Frame(conn uint64, up bool, data []byte) {
 // all of it.
 func (r *Recorder) FrameOf(conn, exchange uint64, up bool, data []byte, size int) {
 	r.frame(&entry{conn: conn, exchange: exchange, up: up}, data, size)
+}
+
+// FrameAt is FrameOf for a frame that passed at that time, not before Options.Began.
+func (r *Recorder) FrameAt(conn, exchange uint64, up bool, data []byte, at time.Time) {
+	r.frameAt(&entry{conn: conn, exchange: exchange, up: up}, data, len(data), at)
 }
 
 // Put records something else. It takes the record, which has a Type and lacks Seq and the times.
@@ -213,13 +224,21 @@ func (r *Recorder) Dump(why string) (path string, err error) {
 	if r.o.Dir == "" {
 		return "", errors.New("there is no flight recorder: it has no directory for dumps")
 	}
-	d := dump{why, make(chan dumped, 1)}
+	got := r.ask(dump{why: why, into: make(chan dumped, 1)})
+	return got.path, got.err
+}
+
+// Flush waits until what was recorded before it is written. A caller that flushes before
+// Options.Buffer is full loses nothing.
+func (r *Recorder) Flush() error { return r.ask(dump{flush: true, into: make(chan dumped, 1)}).err }
+
+// ask has the goroutine do something.
+func (r *Recorder) ask(d dump) dumped {
 	select {
 	case r.asked <- d:
-		got := <-d.into
-		return got.path, got.err
+		return <-d.into
 	case <-r.done:
-		return "", errors.New("the recorder is closed")
+		return dumped{err: errors.New("the recorder is closed")}
 	}
 }
 
@@ -257,11 +276,15 @@ func (r *Recorder) run() {
 		}
 		for {
 			last := r.handle()
-			if d.into != nil {
+			switch {
+			case d.into == nil:
+			case d.flush:
+				d.into <- dumped{err: r.drain.failure()}
+			default:
 				path, err := r.drain.dump(d.why)
 				d.into <- dumped{path, err}
-				d.into = nil
 			}
+			d.into = nil
 			if last {
 				r.err = r.drain.end()
 				return
