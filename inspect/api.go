@@ -112,7 +112,8 @@ type columns struct {
 	Ref    []uint64 `json:"ref"`
 	Parent []uint64 `json:"parent"`
 	Code   []int    `json:"code"`
-	Failed []int    `json:"failed"` // the rows, from 0
+	Failed []int    `json:"failed"`       // the rows, from 0
+	Hop    []int    `json:"hop,omitzero"` // the rows of the other side of a gateway, from 0
 	Took   []int64  `json:"took"`
 	Chosen []int    `json:"chosen"` // the rows that the filter of the page chooses, from 0
 }
@@ -159,7 +160,7 @@ func (i *Inspector) columns(from uint64, limit int, f *traffic.Filter) (c *colum
 	}
 	var dir, kind strings.Builder
 	n := 0
-	next = i.store.Rows(from, limit, func(r *traffic.Row, raw []byte) {
+	next = i.store.Rows(from, limit, func(r *traffic.Row, raw []byte) bool {
 		if c == nil {
 			c = &columns{Base: r.Time}
 		}
@@ -182,10 +183,14 @@ func (i *Inspector) columns(from uint64, limit int, f *traffic.Filter) (c *colum
 		if r.Failed {
 			c.Failed = append(c.Failed, n)
 		}
+		if r.Hop {
+			c.Hop = append(c.Hop, n)
+		}
 		if f.Match(r, raw) {
 			c.Chosen = append(c.Chosen, n)
 		}
 		n++
+		return true
 	})
 	if c != nil {
 		c.Dir, c.Kind = dir.String(), kind.String()
@@ -441,11 +446,12 @@ func (i *Inspector) filter(_ context.Context, p filterParams) (*filterResult, er
 	}
 	r := &filterResult{Chosen: []uint64{}}
 	last := p.From
-	r.Next = i.store.Rows(p.From, filterPart, func(row *traffic.Row, raw []byte) {
+	r.Next = i.store.Rows(p.From, filterPart, func(row *traffic.Row, raw []byte) bool {
 		if f.Match(row, raw) {
 			r.Chosen = append(r.Chosen, row.Seq-last)
 			last = row.Seq
 		}
+		return true
 	})
 	_, next := i.store.First()
 	r.Done = r.Next >= next

@@ -6,19 +6,21 @@ import (
 )
 
 // describe fills in what a message says, and finds what it belongs to. The lock is held.
-func (s *Store) describe(row *Row, m *jsonrpc.Message) {
+func (s *Store) describe(row *Row, in scope, m *jsonrpc.Message) {
 	switch m.Kind {
 	case jsonrpc.Request:
 		row.Kind = Request
 		s.named(row, m)
-		s.request(row, m)
+		s.request(row, in, m)
 	case jsonrpc.Notification:
 		row.Kind = Notification
 		s.named(row, m)
-		row.Parent = s.about(row, m)
+		if row.Parent == 0 {
+			row.Parent = s.about(row, in, m)
+		}
 	case jsonrpc.Response:
 		row.Kind = Response
-		s.response(row, m)
+		s.response(row, in, m)
 	default:
 		row.Kind = Invalid
 	}
@@ -37,37 +39,39 @@ func (s *Store) named(row *Row, m *jsonrpc.Message) {
 }
 
 // request registers a request until its answer comes.
-func (s *Store) request(row *Row, m *jsonrpc.Message) {
-	if row.Dir == '<' {
-		row.Parent = s.caller(row)
+func (s *Store) request(row *Row, in scope, m *jsonrpc.Message) {
+	if row.Dir == '<' && row.Parent == 0 {
+		row.Parent = s.caller(row, in)
 	}
 	if len(s.open) >= maxOpen { // a server that never answers
 		clear(s.open)
 	}
-	s.open[callKey{row.Conn, row.Dir, 0, string(m.ID.Raw())}] = openCall{
+	s.open[callKey{in, row.Dir, 0, string(m.ID.Raw())}] = openCall{
 		row.Seq,
 		row.Time,
 		row.Link,
 	}
 	if len(m.Params) == 0 || m.Params[0] != '{' {
 		if token := m.Member("progressToken"); token != nil {
-			s.remember(s.tokens, row, token)
+			s.remember(s.tokens, in, row.Seq, token)
 		}
 		return
 	}
 	if token := scan.Member(scan.Member(m.Params, "_meta"), "progressToken"); token != nil {
-		s.remember(s.tokens, row, token)
+		s.remember(s.tokens, in, row.Seq, token)
 	}
 	if state := scan.Member(m.Params, "requestState"); len(state) > 0 {
-		row.Parent = s.rounds[tokenKey{row.Conn, string(state)}]
+		if first := s.rounds[tokenKey{in, string(state)}]; first > 0 {
+			row.Parent = first
+		}
 	}
 }
 
-func (s *Store) remember(in map[tokenKey]uint64, row *Row, token []byte) {
-	if len(in) >= maxOpen {
-		clear(in)
+func (s *Store) remember(list map[tokenKey]uint64, in scope, seq uint64, token []byte) {
+	if len(list) >= maxOpen {
+		clear(list)
 	}
-	in[tokenKey{row.Conn, string(token)}] = row.Seq
+	list[tokenKey{in, string(token)}] = seq
 }
 
 // maxSearched bounds the search of caller. Among more calls the right one is not known anyway.
@@ -75,13 +79,13 @@ const maxSearched = 256
 
 // caller returns the request during which the server asks: that of the same exchange, or the only
 // one without an answer.
-func (s *Store) caller(row *Row) (parent uint64) {
+func (s *Store) caller(row *Row, in scope) (parent uint64) {
 	if len(s.open) > maxSearched {
 		return 0
 	}
 	open := 0
 	for key, call := range s.open {
-		if key.conn != row.Conn || key.dir == row.Dir {
+		if key.conn != in || key.dir == row.Dir {
 			continue
 		}
 		if call.link == row.Link {
@@ -96,34 +100,36 @@ func (s *Store) caller(row *Row) (parent uint64) {
 }
 
 // about returns the request that a notification is about.
-func (s *Store) about(row *Row, m *jsonrpc.Message) uint64 {
+func (s *Store) about(row *Row, in scope, m *jsonrpc.Message) uint64 {
 	for _, member := range []string{"progressToken", "token"} {
 		if token := scan.Member(m.Params, member); token != nil {
-			return s.tokens[tokenKey{row.Conn, string(token)}]
+			return s.tokens[tokenKey{in, string(token)}]
 		}
 	}
 	for _, member := range []string{"requestId", "id"} {
 		if id := scan.Member(m.Params, member); id != nil {
-			return s.open[callKey{row.Conn, row.Dir, 0, string(id)}].seq
+			return s.open[callKey{in, row.Dir, 0, string(id)}].seq
 		}
 	}
 	if row.Dir == '<' {
-		return s.caller(row)
+		return s.caller(row, in)
 	}
 	return 0
 }
 
 // response finds the request of a response.
-func (s *Store) response(row *Row, m *jsonrpc.Message) {
+func (s *Store) response(row *Row, in scope, m *jsonrpc.Message) {
 	dir := byte('>')
 	if row.Dir == '>' {
 		dir = '<'
 	}
-	key := callKey{row.Conn, dir, 0, string(m.ID.Raw())}
+	key := callKey{in, dir, 0, string(m.ID.Raw())}
 	if call, ok := s.open[key]; ok {
 		delete(s.open, key)
-		row.Ref, row.Took = call.seq, row.Time-call.time
-		if r := s.rowLocked(call.seq); r != nil {
+		if row.Ref == 0 {
+			row.Ref, row.Took = call.seq, row.Time-call.time
+		}
+		if r := s.rowLocked(row.Ref); r != nil {
 			row.Method, row.Name = r.Method, r.Name
 		}
 	}
@@ -136,7 +142,7 @@ func (s *Store) response(row *Row, m *jsonrpc.Message) {
 			if len(s.rounds) >= maxOpen {
 				clear(s.rounds)
 			}
-			s.rounds[tokenKey{row.Conn, string(state)}] = row.Ref
+			s.rounds[tokenKey{in, string(state)}] = row.Ref
 		}
 	}
 }

@@ -24,6 +24,7 @@ const (
 // A Row is what is known of one frame without its bytes.
 type Row struct {
 	Seq  uint64 // from 1 on, without gaps
+	Part uint64 // of a capture: its connection, or its call
 	Time int64  // microseconds since 1970
 	Conn int    // the connection
 	Link uint64 // the transport connection; over HTTP the exchange
@@ -41,6 +42,9 @@ type Row struct {
 	Code int
 	// Failed: the result says that a tool has failed (isError).
 	Failed bool
+	// Hop: it is the other side of a gateway: what passed between it and the server for the call
+	// that is Parent.
+	Hop bool
 	// Took is how long the answer took, in microseconds. Only of responses.
 	Took int64
 }
@@ -87,7 +91,7 @@ const (
 )
 
 type callKey struct {
-	conn int
+	conn scope
 	dir  byte
 	link uint64 // 0: ids are unique on the connection
 	id   string
@@ -100,8 +104,14 @@ type openCall struct {
 }
 
 type tokenKey struct {
-	conn  int
+	conn  scope
 	token string
+}
+
+// A scope is where ids are unique: a connection, or a part of one that is a capture.
+type scope struct {
+	conn int
+	part uint64
 }
 
 // NewStore returns an empty store.
@@ -120,10 +130,27 @@ func NewStore(l Limits) *Store {
 
 // Add adds a copy of a frame.
 func (s *Store) Add(conn int, link uint64, dir byte, frame []byte) {
-	row := Row{Time: s.now().UnixMicro(), Conn: conn, Link: link, Dir: dir, Size: len(frame)}
-	if dir != '>' && dir != '<' {
+	s.add(&Row{Time: s.now().UnixMicro(), Conn: conn, Link: link, Dir: dir, Size: len(frame)}, 0, frame)
+}
+
+// Put adds a copy of a frame of a capture, and returns its number. part is the connection within
+// the capture. What the row says already of the frame stays; frame may be nil, when the capture
+// has not kept it, or only its beginning.
+func (s *Store) Put(row Row, part uint64, frame []byte) (seq uint64) {
+	row.Part = part
+	if len(frame) < row.Size && row.Kind != 0 {
+		s.keep(&row, part, frame, nil)
+	} else {
+		s.add(&row, part, frame)
+	}
+	return row.Seq
+}
+
+// add adds a copy of a frame.
+func (s *Store) add(row *Row, part uint64, frame []byte) {
+	if dir := row.Dir; dir != '>' && dir != '<' {
 		row.Dir, row.Kind = '!', Note
-		s.keep(&row, frame, nil)
+		s.keep(row, part, frame, nil)
 		return
 	}
 	b, ok := s.batches.Get().(*jsonrpc.Batch)
@@ -138,22 +165,22 @@ func (s *Store) Add(conn int, link uint64, dir byte, frame []byte) {
 	case b.Array:
 		row.Kind = Batch
 	case len(b.Messages) == 1:
-		s.keep(&row, frame, &b.Messages[0])
+		s.keep(row, part, frame, &b.Messages[0])
 		return
 	default:
 		row.Kind = Invalid
 	}
-	s.keep(&row, frame, nil)
+	s.keep(row, part, frame, nil)
 }
 
 // keep describes a row and appends it.
-func (s *Store) keep(row *Row, frame []byte, m *jsonrpc.Message) {
+func (s *Store) keep(row *Row, part uint64, frame []byte, m *jsonrpc.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row.Seq = s.next
 	s.next++
 	if m != nil {
-		s.describe(row, m)
+		s.describe(row, scope{row.Conn, part}, m)
 	}
 	last := s.lastLocked(len(frame))
 	last.rows = append(last.rows, *row)
@@ -200,9 +227,9 @@ func (s *Store) firstLocked() uint64 {
 	return s.parts[0].first
 }
 
-// Rows calls yield with the rows from a number on, at most limit, and returns the number of the
-// next row. yield must not keep raw, nor call the store.
-func (s *Store) Rows(from uint64, limit int, yield func(r *Row, raw []byte)) (next uint64) {
+// Rows calls yield with the rows from a number on, at most limit and until it returns false, and
+// returns the number of the next row. yield must not keep raw, nor call the store.
+func (s *Store) Rows(from uint64, limit int, yield func(r *Row, raw []byte) bool) (next uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	from = max(from, s.firstLocked())
@@ -214,9 +241,11 @@ func (s *Store) Rows(from uint64, limit int, yield func(r *Row, raw []byte)) (ne
 			if limit == 0 {
 				return from
 			}
-			yield(&p.rows[i], p.bytes(i))
 			limit--
 			from++
+			if !yield(&p.rows[i], p.bytes(i)) {
+				return from
+			}
 		}
 	}
 	return from
@@ -228,10 +257,11 @@ func (s *Store) Frame(seq uint64) (row Row, raw []byte, ok bool) {
 	if seq < first || seq >= next {
 		return row, nil, false
 	}
-	s.Rows(seq, 1, func(r *Row, b []byte) {
+	s.Rows(seq, 1, func(r *Row, b []byte) bool {
 		if r.Seq == seq {
 			row, raw, ok = *r, bytes.Clone(b), true
 		}
+		return false
 	})
 	return row, raw, ok
 }

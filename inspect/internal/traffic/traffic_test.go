@@ -18,10 +18,11 @@ func all(t *testing.T, s *Store, filter string) (rows []Row) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Rows(0, -1, func(r *Row, raw []byte) {
+	s.Rows(0, -1, func(r *Row, raw []byte) bool {
 		if f.Match(r, raw) {
 			rows = append(rows, *r)
 		}
+		return true
 	})
 	return rows
 }
@@ -155,7 +156,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("the newest frame is %d %.20s, %v", r.Seq, raw, ok)
 		}
 		seen := 0
-		if got := s.Rows(0, 10, func(*Row, []byte) { seen++ }); seen != 10 || got != first+10 {
+		if got := s.Rows(0, 10, func(*Row, []byte) bool { seen++; return true }); seen != 10 || got != first+10 {
 			t.Errorf("%d rows, the next is %d", seen, got)
 		}
 	}
@@ -193,12 +194,13 @@ func FuzzAdd(f *testing.F) {
 			return
 		}
 		n := 0
-		s.Rows(0, -1, func(r *Row, raw []byte) {
+		s.Rows(0, -1, func(r *Row, raw []byte) bool {
 			fl.Match(r, raw)
 			n++
 			if string(raw) != string(frame) {
 				t.Errorf("row %d has %q", r.Seq, raw)
 			}
+			return true
 		})
 		if n != 2 {
 			t.Errorf("%d rows", n)
