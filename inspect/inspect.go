@@ -41,7 +41,7 @@ import (
 )
 
 // A Server is one server that the page offers, reached by exactly one of Target, Command,
-// InProcess and Dial.
+// InProcess and Dial. With Capture it is a file with the traffic of one.
 type Server struct {
 	// Name is what the page calls it. Default: the target.
 	Name string
@@ -59,6 +59,8 @@ type Server struct {
 	InProcess *mcp.Server
 	// Dial connects over a transport of the caller's choice.
 	Dial func(ctx context.Context) (farcall.Transport, error)
+	// Capture is the path of a capture file (package capture), which is read when it is connected.
+	Capture string
 
 	// Header is sent with each request of http, https, ws and wss. The page does not see it.
 	Header http.Header
@@ -217,13 +219,15 @@ var errClosed = errors.New("the inspector is closed")
 // valid returns what is wrong with a server.
 func (s *Server) valid() error {
 	ways := 0
-	for _, has := range []bool{s.Target != "", len(s.Command) > 0, s.InProcess != nil, s.Dial != nil} {
+	for _, has := range []bool{
+		s.Target != "", len(s.Command) > 0, s.InProcess != nil, s.Dial != nil, s.Capture != "",
+	} {
 		if has {
 			ways++
 		}
 	}
 	if ways != 1 {
-		return fmt.Errorf("%d of Target, Command, InProcess and Dial are given: give one", ways)
+		return fmt.Errorf("%d of Target, Command, InProcess, Dial and Capture are given: give one", ways)
 	}
 	if !slices.Contains([]string{"", protocolAuto, protocolMCP, protocolRPC}, s.Protocol) {
 		return fmt.Errorf("there is no protocol %q: use auto, mcp or jsonrpc", s.Protocol)

@@ -104,7 +104,7 @@ func (s *Server) name() string {
 	case s.InProcess != nil:
 		return "in this process"
 	}
-	return cmp.Or(s.Target, "server")
+	return cmp.Or(s.Target, s.Capture, "server")
 }
 
 // view returns what a page may know.
@@ -192,6 +192,10 @@ func (x *slot) run(ctx context.Context) {
 	x.mu.Lock()
 	server := x.server
 	x.mu.Unlock()
+	if server.Capture != "" {
+		x.open(ctx, server.Capture)
+		return
+	}
 	limit := connectTime
 	if len(server.Command) > 0 {
 		limit = startTime

@@ -60,7 +60,7 @@ func newDiffCmd(e *env) *cobra.Command {
   farcall diff old-tools.json new-tools.json --format sarif`,
 		RunE: func(_ *cobra.Command, args []string) error { return f.run(args) },
 	}
-	f.register(cmd, "text, json or sarif")
+	f.register(cmd, "text, json, junit or sarif")
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.ignore, "ignore", nil, ignoreUsage)
 	flags.BoolVar(&f.redacted, "redacted", false, redactedUsage)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farcall-dev/farcall/capture"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/clients"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/inspect"
@@ -49,7 +50,8 @@ made from their schema; the server's own questions (forms, requests to a model) 
 keeps the connection, so that a server keeps its state between calls.
 
 FILE is a configuration of farcall, or an mcp.json with mcpServers; all servers in it are offered. CLIENT names the
-file of a desktop client: claude, cursor, vscode and others ('farcall client list').
+file of a desktop client: claude, cursor, vscode and others ('farcall client list'). CAPTURE is a file of
+'farcall tap' or of a gateway (.jsonl, .jsonl.zst): the page shows its frames.
 
 The page is for this machine: it listens on loopback, and wants the token that is in the printed URL. Who has that
 URL can start programs as this user. --only restricts the page to the servers that are named.
@@ -59,13 +61,14 @@ URL can start programs as this user. --only restricts the page to the servers th
 func newInspectCmd(e *env) *cobra.Command {
 	f := inspectFlags{mcpRemote: mcpRemote{remote: &remote{env: e}, screen: newConsole(e.stderr)}}
 	cmd := &cobra.Command{
-		Use:   "inspect [TARGET | FILE | CLIENT]",
+		Use:   "inspect [TARGET | FILE | CLIENT | CAPTURE]",
 		Short: "Open a page that calls a server and shows its traffic",
 		Long:  inspectLong + targetForms,
 		Example: strings.TrimPrefix(`
   farcall inspect -- npx -y @modelcontextprotocol/server-everything
   farcall inspect localhost:7331
-  farcall inspect mcp.json --no-browser`, "\n"),
+  farcall inspect mcp.json --no-browser
+  farcall inspect a.jsonl`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags := cmd.Flags()
@@ -206,6 +209,9 @@ func (f *inspectFlags) servers(
 		)
 	}
 	if dash < 0 {
+		if isCapture(args[0]) {
+			return captureOf(args[0])
+		}
 		if file := serversFile(args[0]); file != "" {
 			return serversOf(file)
 		}
@@ -257,6 +263,26 @@ func serversFile(arg string) string {
 		return ""
 	}
 	return arg
+}
+
+// isCapture reports whether an argument names a capture.
+func isCapture(arg string) bool {
+	name := strings.TrimSuffix(arg, ".zst")
+	return !strings.Contains(arg, "://") &&
+		(strings.HasSuffix(name, ".jsonl") || strings.HasSuffix(name, ".ndjson"))
+}
+
+// captureOf is a capture in the place of a server. It is opened here, too, so that a wrong path
+// is an error of the command.
+func captureOf(path string) ([]inspect.Server, error) {
+	r, err := capture.Open(path)
+	if err != nil {
+		return nil, unreadable("the capture", path, err)
+	}
+	if err := r.Close(); err != nil {
+		return nil, err
+	}
+	return []inspect.Server{{Name: filepath.Base(path), Capture: path}}, nil
 }
 
 // serversOf reads the servers of a file.
