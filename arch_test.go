@@ -185,7 +185,7 @@ var archLadder = map[string]archRow{
 	"gateway/internal/upstream":   {ours: "gateway/internal/wording . jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible mcp mcp/apps mcp/era mcp/mcphttp mcp/relay mcp/spec stream"},
 	"inspect/internal/traffic":    {ours: "internal/glob internal/scan jsonrpc"},
 	// New, its Options and the Servers that an Inspector offers. Only who imports it links the page.
-	"inspect":                         {ours: ". capture inspect/internal/traffic internal/jsonv2 internal/origin internal/scan internal/target internal/validate internal/visible internal/wirelog jsonrpc mcp mcp/apps mcp/era mcp/mcphttp mcp/spec rpc stream wsrpc internal/lint", names: 6},
+	"inspect":                         {ours: ". capture capture/mock inspect/internal/traffic internal/jsonv2 internal/origin internal/scan internal/target internal/validate internal/visible internal/wirelog jsonrpc mcp mcp/apps mcp/era mcp/mcphttp mcp/spec rpc stream wsrpc internal/lint", names: 6},
 	"cmd/farcall/internal/playground": {ours: ". jsonrpc mcp mcp/spec"},
 	"cmd/farcall/internal/load":       {ours: "jsonrpc", outside: "github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys"},
 	"cmd/farcall/internal/scaffold":   {},

@@ -34,6 +34,9 @@ func (i *Inspector) routes() {
 	farcall.Handle(m, "filter", i.filter, "Find the frames that a filter chooses.")
 	farcall.Handle(m, "frame", i.frame, "Read the bytes of a frame.")
 	farcall.Handle(m, "lint", i.lint, "Find what models misread in the tools of a server.")
+	farcall.Handle(m, "save", i.save, "Prepare to save frames as a capture.")
+	farcall.Handle(m, "open", i.openFile, "Prepare to open a capture.")
+	farcall.Handle(m, "mock", i.mock, "Offer a server that answers as another has answered.")
 	farcall.Handle(m, "replay", i.replay, "Send the request of a frame again.")
 }
 
@@ -255,6 +258,12 @@ func (i *Inspector) connect(_ context.Context, p connectParams) (none, error) {
 	x, err := i.slot(p.Conn)
 	if err != nil {
 		return none{}, err
+	}
+	x.mu.Lock()
+	sent := x.sent
+	x.mu.Unlock()
+	if sent {
+		return none{}, jsonrpc.Errorf(jsonrpc.InvalidRequest, "open the file again")
 	}
 	if _, _, err := era.Select(p.Era); err != nil {
 		return none{}, jsonrpc.Errorf(jsonrpc.InvalidParams, "there is no revision %q", p.Era)

@@ -30,6 +30,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/inspect/internal/traffic"
@@ -115,7 +116,9 @@ type Inspector struct {
 	stop  context.CancelFunc
 	tasks sync.WaitGroup
 
+	began     time.Time
 	store     *traffic.Store
+	tickets   tickets
 	events    events
 	questions questions
 
@@ -133,7 +136,7 @@ const maxSlots = 256
 // Options.Connect
 // is set. The end of the context ends its connections. o may be nil.
 func New(ctx context.Context, o *Options) (*Inspector, error) {
-	i := &Inspector{pages: map[*farcall.Peer]bool{}, token: rand.Text()}
+	i := &Inspector{pages: map[*farcall.Peer]bool{}, token: rand.Text(), began: time.Now()}
 	if o != nil {
 		i.opts = *o
 	}
@@ -286,6 +289,12 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		i.socket.ServeHTTP(w, r)
+	case path == "save" || path == "open":
+		if err := i.check.CheckOrigin(r); err != nil {
+			http.Error(w, err.Error(), http.StatusForbidden)
+			return
+		}
+		i.serveTicket(w, r, path)
 	case r.URL.Path == "" && !strings.HasSuffix(r.URL.Path, "/"):
 		asked, _, _ := strings.Cut(r.RequestURI, "?")
 		if strings.HasSuffix(asked, "/") || asked == "" {

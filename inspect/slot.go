@@ -51,6 +51,7 @@ type slot struct {
 	rpc      farcall.Caller
 	closer   func() error
 	roots    []mcp.Root
+	sent     bool // it is a capture that a page has sent
 	cancel   context.CancelFunc
 	done     chan struct{} // closed when connecting and listening have ended; nil: neither runs
 	lists    map[string]*catalog
