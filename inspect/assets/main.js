@@ -7,8 +7,9 @@ import { emit, on, server, state, take as takeEvent } from './state.js';
 import * as traffic from './traffic.js';
 import * as calls from './call.js';
 import * as questions from './questions.js';
-import { openLog, openServers, states } from './servers.js';
+import { captureActions, openLog, openServers, states } from './servers.js';
 import { openChecks } from './checks.js';
+import { takeDrops } from './files.js';
 
 const kinds = { tools: 'Tools', prompts: 'Prompts', resources: 'Resources', templates: 'Templates', methods: 'Methods' };
 const views = ['traffic', 'log', 'server', 'history', 'checks'];
@@ -75,7 +76,7 @@ function drawServers() {
   document.body.dataset.state = s?.state ?? 'idle';
   const badge = byID('state');
   badge.className = `state ${s?.state ?? 'idle'}`;
-  fill(badge, s ? states[s.state] : '', s?.state === 'ready' ? h('span', { class: 'rev' }, s.speaks === 'mcp' ? `MCP ${s.info?.revision ?? ''}` : 'JSON-RPC') : null);
+  fill(badge, s ? states[s.state] : '', s?.state === 'ready' ? h('span', { class: 'rev' }, s.speaks === 'mcp' ? `MCP ${s.info?.revision ?? ''}` : s.speaks === 'capture' ? '' : 'JSON-RPC') : null);
   document.title = `${s ? safe(s.info?.title ?? s.info?.name ?? s.name).slice(0, 60) : 'farcall'} · inspect`;
 }
 
@@ -107,7 +108,7 @@ byID('servers').addEventListener('change', (e) => {
 function chooseKinds() {
   const s = server();
   const caps = s?.info?.capabilities ?? {};
-  const has = s?.state !== 'ready' && s?.state !== 'lost' ? [] : s.speaks === 'jsonrpc' ? ['methods'] : ['tools', ...(caps.prompts ? ['prompts'] : []), ...(caps.resources ? ['resources', 'templates'] : [])];
+  const has = s?.state !== 'ready' && s?.state !== 'lost' || s.speaks === 'capture' ? [] : s.speaks === 'jsonrpc' ? ['methods'] : ['tools', ...(caps.prompts ? ['prompts'] : []), ...(caps.resources ? ['resources', 'templates'] : [])];
   if (has.length && !has.includes(kind)) kind = has[0];
   fill(byID('kinds'), has.length > 1 ? segments('kind', 'What to list', has.map((k) => [k, kinds[k]]), kind, (k) => { kind = k; loadList(); }) : null);
   byID('search').placeholder = `Search ${kind}`;
@@ -117,7 +118,7 @@ function chooseKinds() {
 async function loadList() {
   const s = server();
   const box = byID('listnote');
-  if (!s || !['ready', 'lost'].includes(s.state)) { show1([], ''); fill(box, waiting(s)); return; }
+  if (!s || !['ready', 'lost'].includes(s.state) || s.speaks === 'capture') { show1([], ''); fill(box, waiting(s)); return; }
   const key = `${s.id}/${kind}`;
   byID('search').placeholder = `Search ${kind}`;
   if (!lists.has(key)) {
@@ -145,6 +146,7 @@ async function loadList() {
 
 function waiting(s) {
   if (!s) return 'No server.';
+  if (s.speaks === 'capture') return 'A capture has no list.';
   return { connecting: 'Connecting …', failed: 'The server cannot be reached.', idle: 'Not connected.' }[s.state] ?? '';
 }
 
@@ -252,6 +254,7 @@ function welcome(s) {
   const bits = [];
   if (!s) { openServers(main); return; }
   if (s.state === 'connecting') bits.push(h('p', { class: 'status' }, h('span', { class: 'dot wait' }), 'Connecting …'), h('p', { class: 'muted' }, 'A command may have to download its program first. ', h('a', { href: '#/log' }, 'The log'), ' shows what it writes.'));
+  else if (s.speaks === 'capture') bits.push(h('p', { class: 'muted' }, show(s.reason ?? '')), captureActions(s));
   else if (s.state === 'ready' || s.state === 'lost') {
     const i = s.info ?? {};
     if (s.state === 'lost') bits.push(h('p', { class: 'notice', role: 'status' }, 'The connection was lost: ', show(s.reason ?? ''), ' The next call connects again.'));
@@ -283,3 +286,4 @@ addEventListener('keydown', (e) => {
 });
 
 questions.begin();
+takeDrops(() => byID('fproblem'));

@@ -3,11 +3,13 @@
 const columns = {
   time: Float64Array, took: Float64Array, conn: Uint16Array, link: Uint32Array, dir: Uint8Array, kind: Uint8Array, method: Uint32Array, name: Uint32Array,
   size: Uint32Array, ref: Uint32Array, parent: Uint32Array, code: Int32Array, flags: Uint8Array, answer: Uint32Array,
+  hopped: Uint32Array, // the first request to the server of a gateway that a call has caused
 };
 
 export const failed = 1;
 export const chosen = 2;
 export const cancelled = 4;
+export const hop = 8; // it passed between a gateway and its server
 const maxTexts = 100_000;
 
 export class Rows {
@@ -66,14 +68,20 @@ export class Rows {
       this.code[k] = c.code[i];
       this.flags[k] = 0;
       this.answer[k] = 0;
+      this.hopped[k] = 0;
     }
     for (const i of c.failed ?? []) this.flags[this.count + i] |= failed;
+    for (const i of c.hop ?? []) this.flags[this.count + i] |= hop;
     for (const i of c.chosen ?? []) this.flags[this.count + i] |= chosen;
     this.count += n;
     for (let i = 0; i < n; i++) {
       const k = this.count - n + i;
       const q = this.ref[k] ? this.at(this.ref[k]) : -1;
       if (q >= 0) { this.answer[q] = this.base + k; this.flags[q] |= this.flags[k] & chosen; }
+      if (this.flags[k] & hop && this.kind[k] === 113 && this.parent[k]) {
+        const p = this.at(this.parent[k]);
+        if (p >= 0 && !this.hopped[p]) this.hopped[p] = this.base + k;
+      }
       if (this.parent[k] && /cancel/i.test(this.texts[this.method[k]])) {
         const p = this.at(this.parent[k]);
         if (p >= 0) this.flags[p] |= cancelled;

@@ -37,7 +37,7 @@ function details(s) {
   const i = s.info ?? {};
   const facts = [
     ['Address', s.command ? s.command.join(' ') : s.target || 'in this process'], ['State', `${states[s.state]}${s.since ? ` since ${clock(s.since).slice(0, 8)}` : ''}`],
-    ['Speaks', s.speaks === 'mcp' ? `MCP ${i.revision ?? ''}` : s.speaks === 'jsonrpc' ? 'JSON-RPC 2.0' : null], ['Name', i.title ?? i.name], ['Version', i.version],
+    ['Speaks', s.speaks === 'mcp' ? `MCP ${i.revision ?? ''}` : s.speaks === 'jsonrpc' ? 'JSON-RPC 2.0' : s.speaks === 'capture' ? 'nothing: it is a capture' : null], ['Name', i.title ?? i.name], ['Version', i.version],
     ['Supports', i.supported?.join(', ')], ['Headers', s.headers?.join(', ')],
   ].filter(([, v]) => v);
   const roots = h('textarea', { rows: 2, class: 'code', id: 'roots', placeholder: 'file:///home/me/project', spellcheck: 'false' });
@@ -45,16 +45,34 @@ function details(s) {
     h('div', { class: 'card' },
       s.reason ? h('p', { class: s.state === 'ready' ? 'muted' : 'notice', role: 'status' }, show(s.reason)) : null,
       h('dl', { class: 'facts' }, facts.map(([k, v]) => [h('dt', {}, k), h('dd', {}, show(String(v)))])),
-      h('div', { class: 'fields' }, pick('protocol', 'Protocol', ['auto', 'mcp', 'jsonrpc'], s.protocol), pick('era', 'MCP revision', state.eras, s.era)),
+      s.speaks === 'capture' ? captureActions(s) : null,
+      h('div', { class: 'fields', hidden: s.speaks === 'capture' }, pick('protocol', 'Protocol', ['auto', 'mcp', 'jsonrpc'], s.protocol), pick('era', 'MCP revision', state.eras, s.era)),
       h('div', { class: 'bar actions' },
-        h('button', { type: 'button', class: 'primary', onclick: () => act('connect', { protocol: byID('protocol').value, era: byID('era').value }) }, busy ? 'Begin again' : s.state === 'ready' ? 'Connect again' : 'Connect'),
-        s.state === 'idle' ? null : h('button', { type: 'button', class: 'quiet', onclick: () => act('disconnect') }, busy ? 'Stop' : 'Disconnect'),
-        state.anyServer ? h('button', { type: 'button', class: 'quiet', onclick: () => act('remove') }, 'Remove') : null, problem)),
+        s.speaks === 'capture' ? null : h('button', { type: 'button', class: 'primary', onclick: () => act('connect', { protocol: byID('protocol').value, era: byID('era').value }) }, busy ? 'Begin again' : s.state === 'ready' ? 'Connect again' : 'Connect'),
+        s.state === 'idle' || s.speaks === 'capture' ? null : h('button', { type: 'button', class: 'quiet', onclick: () => act('disconnect') }, busy ? 'Stop' : 'Disconnect'),
+        state.anyServer || s.speaks === 'capture' ? h('button', { type: 'button', class: 'quiet', onclick: () => act('remove') }, 'Remove') : null, problem)),
     i.instructions ? h('div', { class: 'card' }, h('h2', {}, 'Instructions for the model'), h('p', { class: 'description' }, show(i.instructions))) : null,
     i.capabilities ? h('div', { class: 'card' }, h('h2', {}, 'Capabilities'), json(JSON.stringify(i.capabilities))) : null,
     s.speaks === 'mcp' ? h('form', { class: 'card', onsubmit: (e) => { e.preventDefault(); act('roots', { roots: roots.value.split('\n').map((l) => l.trim()).filter(Boolean).map((uri) => ({ uri, name: uri.split('/').at(-1) })) }); } },
       h('h2', {}, h('label', { for: 'roots' }, 'Roots')), h('p', { class: 'muted' }, 'The answer to a server that asks where it may work, one URI a line.'), roots, h('div', { class: 'bar actions' }, h('button', { type: 'submit', class: 'quiet' }, 'Set the roots'))) : null,
   ];
+}
+
+// captureActions are what can be done with a capture.
+export function captureActions(s) {
+  const problem = h('span', { class: 'problem', role: 'alert' });
+  return h('div', { class: 'bar actions' }, h('a', { class: 'primary button', href: '#/traffic' }, 'Show the traffic'),
+    h('button', { type: 'button', class: 'quiet', title: 'A server that answers as the server of the capture did', onclick: () => mock(s.id, problem) }, 'Call a mock of it'), problem);
+}
+
+// mock offers a server that answers as one has answered so far, and shows it.
+export async function mock(conn, problem, filter = '') {
+  problem.textContent = '';
+  try {
+    const s = await state.link.call('mock', { conn, filter });
+    state.servers.set(s.id, s);
+    location.hash = `#/server/${s.id}`;
+  } catch (err) { problem.textContent = safe(err.message); }
 }
 
 function add() {

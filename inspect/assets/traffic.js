@@ -1,9 +1,12 @@
 // The frames of all servers: a list that grows, a waterfall, and one frame in full.
 
-import { byID, clock, copy, fill, h, later, long, micros, safe, segments, show, size } from './dom.js';
+import { byID, clock, copy, fill, h, later, long, menu, micros, safe, segments, show, size } from './dom.js';
 import { tree } from './content.js';
+import { sideBySide } from './hop.js';
 import { pretty } from './json.js';
-import { Rows, cancelled, chosen, failed } from './rows.js';
+import { openCapture, saveCapture } from './files.js';
+import { Rows, cancelled, chosen, failed, hop } from './rows.js';
+import { mock } from './servers.js';
 import { VList } from './vlist.js';
 import { on, state } from './state.js';
 
@@ -166,6 +169,12 @@ function took(k) {
   return rows.kind[k] === Q && Date.now() - rows.time[k] < 3.6e6 && state.servers.get(rows.conn[k])?.state === 'ready' ? (Date.now() - rows.time[k]) * 1000 : 0;
 }
 
+// queued is how long a call was in a gateway before that sent it to a server, in microseconds.
+function queued(k) {
+  const first = rows.hopped[k] ? rows.at(rows.hopped[k]) : -1;
+  return first < 0 ? 0 : Math.max(1, (rows.time[first] - rows.time[k]) * 1000);
+}
+
 const kinds = { 113: 'request', 110: 'notification', 114: 'response', 98: 'batch', 120: 'not a message', 33: 'note' };
 
 function draw(el, index) {
@@ -180,7 +189,8 @@ function draw(el, index) {
   const related = selected && (rows.parent[k] === selected || rows.ref[k] === selected || rows.ref[k] && rows.ref[k] === rows.ref[rows.at(selected)] || rows.answer[k] === selected);
   el.className = `vrow trow k${kind}${bad ? ' bad' : ''}${rows.parent[k] && mode === 'calls' ? ' child' : ''}${related ? ' related' : ''}`;
   time.textContent = clock(rows.time[k]);
-  dir.textContent = rows.dir[k] === UP ? '→' : rows.dir[k] === DOWN ? '←' : '·';
+  const inner = rows.flags[k] & hop; // between a gateway and its server
+  dir.textContent = rows.dir[k] === UP ? (inner ? '⇒' : '→') : rows.dir[k] === DOWN ? (inner ? '⇐' : '←') : '·';
   const name = rows.texts[rows.name[k]];
   what.replaceChildren(...[
     kind === R && mode === 'frames' ? h('i', {}, 'answer ') : null, safe(rows.texts[rows.method[k]] || kinds[kind]),
@@ -193,7 +203,10 @@ function draw(el, index) {
   const left = place(rows.time[k]);
   bar.style.left = `min(${left}%, 100% - 3px)`;
   bar.style.width = kind === Q ? `max(3px, ${place(rows.time[k] + us / 1000) - left}%)` : '3px';
-  bar.className = `fbar${kind === Q && a < 0 ? ' open' : ''}${rows.dir[k] === DOWN ? ' down' : ''}`;
+  const waited = kind === Q && us ? queued(k) : 0;
+  bar.className = `fbar${kind === Q && a < 0 ? ' open' : ''}${rows.dir[k] === DOWN ? ' down' : ''}${waited ? ' queued' : ''}`;
+  if (waited) bar.style.setProperty('--queue', `${Math.min(100, (waited / us) * 100)}%`);
+  fall.title = waited ? `${micros(Math.round(waited))} until the gateway had sent it to the server` : '';
 }
 
 // openTraffic shows the tab; seq is a frame to begin with.
@@ -210,7 +223,7 @@ export function openTraffic(into, seq) {
     const pause = h('button', { type: 'button', class: 'quiet', 'aria-pressed': String(paused), onclick: () => { paused = !paused; pause.setAttribute('aria-pressed', String(paused)); pause.textContent = paused ? 'Resume' : 'Pause'; if (!paused) extend(); } }, paused ? 'Resume' : 'Pause');
     fill(into,
       h('h1', { class: 'hidden' }, 'Traffic'),
-      h('div', { class: 'bar tbar' }, box, servers, segments('tmode', 'Lines', [['calls', 'Calls'], ['frames', 'Frames']], mode, (v) => { mode = v; rebuild(); }), h('label', { class: 'check' }, following, 'Follow'), pause, help()),
+      h('div', { class: 'bar tbar' }, box, servers, segments('tmode', 'Lines', [['calls', 'Calls'], ['frames', 'Frames']], mode, (v) => { mode = v; rebuild(); }), h('label', { class: 'check' }, following, 'Follow'), pause, files(), help()),
       h('p', { id: 'fproblem', class: 'problem', role: 'alert' }),
       h('div', { class: 'split' }, h('div', { class: 'tlist' },
         h('div', { class: 'trow thead', 'aria-hidden': 'true' }, ['time', 'dir', 'what', 'status', 'took', 'size', 'fall'].map((c) => h('span', { class: c }, { time: 'Time', dir: '', what: 'Method', status: 'Status', took: 'Took', size: 'Size', fall: 'Waterfall' }[c]))), list.element),
@@ -219,6 +232,21 @@ export function openTraffic(into, seq) {
   }
   update();
   if (seq) { follow = false; byID('follow').checked = false; jump(seq); } else if (selected) detail(selected);
+}
+
+// files are the actions with capture files.
+function files() {
+  const problem = () => byID('fproblem');
+  const all = () => ({ conn: only, filter });
+  return menu('Capture', [
+    ['Save the lines', () => saveCapture(all(), problem())],
+    ['Save the lines, secrets too', () => saveCapture({ ...all(), raw: true }, problem())],
+    ['Open a file …', () => openCapture(problem())],
+    ['Call a mock of what was seen', () => {
+      const conn = only || state.current;
+      if (conn) mock(conn, problem(), filter); else problem().textContent = 'Choose a server.';
+    }],
+  ]);
 }
 
 function help() {
@@ -255,16 +283,19 @@ async function detail(seq, focus = false) {
   const kind = rows.kind[k];
   const name = rows.texts[rows.name[k]];
   const body = h('div', {}, h('p', { class: 'muted' }, 'Loading …'));
+  const hops = h('div', {});
   const link = (n, text) => h('button', { type: 'button', class: 'quiet', onclick: () => { jump(n); if (list.selected < 0 || view[list.selected] !== n) detail(n); } }, text);
   const around = [];
   if (rows.parent[k]) around.push(link(rows.parent[k], 'The call that this belongs to'));
   if (rows.ref[k]) around.push(link(rows.ref[k], 'Request'));
   if (rows.answer[k]) around.push(link(rows.answer[k], 'Answer'));
-  const replay = rows.dir[k] === UP && (kind === Q || kind === N)
+  const able = [...state.servers.values()].filter((x) => x.speaks !== 'capture' && (x.state === 'ready' || x.state === 'lost'));
+  const target = h('select', { 'aria-label': 'Server to replay to' }, able.map((x) => h('option', { value: String(x.id), selected: x.id === rows.conn[k] }, safe(x.name).slice(0, 40))));
+  const replay = rows.dir[k] === UP && (kind === Q || kind === N) && able.length
     ? h('button', { type: 'button', class: 'quiet', title: 'Send the same method and params again', onclick: async () => {
       replay.disabled = true;
       try {
-        const r = await state.link.call('replay', { seq, call: `r${Date.now()}` });
+        const r = await state.link.call('replay', { seq, conn: Number(target.value), call: `r${Date.now()}` });
         replay.textContent = r.fault || r.error ? 'Replayed: error' : `Replayed: ${micros(r.us)}`;
         follow = true;
       } catch (err) { replay.textContent = safe(err.message).slice(0, 60); }
@@ -274,7 +305,7 @@ async function detail(seq, focus = false) {
     h('div', { class: 'bar' }, h('h2', {}, show(rows.texts[rows.method[k]] || kinds[kind]), name ? h('span', { class: 'muted' }, ' ', show(name)) : null), h('span', { class: 'grow' }),
       h('button', { type: 'button', class: 'quiet', 'aria-label': 'Close', onclick: () => { selected = 0; box.hidden = true; history.replaceState(null, '', '#/traffic'); list.refresh(); list.element.focus(); } }, '✕')),
     h('p', { class: 'muted facts' }, [`#${seq}`, kinds[kind], rows.dir[k] === UP ? 'to the server' : rows.dir[k] === DOWN ? 'from the server' : '', `connection ${rows.link[k]}`, clock(rows.time[k]), size(rows.size[k]), kind === R && rows.took[k] ? `after ${micros(rows.took[k])}` : ''].filter(Boolean).join(' · ')),
-    h('div', { class: 'bar' }, around, replay), within(seq), body);
+    h('div', { class: 'bar' }, around, replay, replay && (able.length > 1 || able[0].id !== rows.conn[k]) ? target : null), within(seq), body, hops);
   if (focus) box.querySelector('button')?.focus();
   list.refresh();
   let f;
@@ -283,6 +314,7 @@ async function detail(seq, focus = false) {
   } catch (err) { fill(body, h('p', { class: 'notice' }, show(err.message))); return; }
   if (selected !== seq) return;
   fill(body, f.b64 ? hex(f) : frame(f));
+  if (kind === Q && rows.hopped[k]) bothSides(seq, hops);
   const a = rows.answer[k] ? rows.at(rows.answer[k]) : -1;
   if (a < 0 || mode === 'frames') return;
   const b = await state.link.call('frame', { seq: rows.answer[k], size: 1 << 20 }).catch(() => null);
@@ -297,7 +329,25 @@ function within(seq) {
   for (let i = from + 1; i <= Math.min(Math.max(a, from) + 2000, rows.count - 1, from + 20_000) && found.length < 200; i++) if (rows.parent[i] === seq) found.push(i);
   if (!found.length) return null;
   return h('details', { open: found.length < 12 }, h('summary', {}, `Within this call: ${found.length}`), h('ol', { class: 'within' }, found.map((i) => h('li', {}, h('button', { type: 'button', class: 'plain', onclick: () => detail(rows.base + i) },
-    rows.dir[i] === UP ? '→ ' : '← ', safe(rows.texts[rows.method[i]] || kinds[rows.kind[i]]), h('span', { class: 'muted' }, ` +${micros(Math.round((rows.time[i] - rows.time[from]) * 1000))}`))))));
+    rows.flags[i] & hop ? (rows.dir[i] === UP ? '⇒ ' : '⇐ ') : rows.dir[i] === UP ? '→ ' : '← ', safe(rows.texts[rows.method[i]] || kinds[rows.kind[i]]), h('span', { class: 'muted' }, ` +${micros(Math.round((rows.time[i] - rows.time[from]) * 1000))}`))))));
+}
+
+// bothSides shows a call of a client beside the calls of servers that it has caused.
+async function bothSides(seq, into) {
+  const from = rows.at(seq);
+  const inner = [];
+  for (let i = from + 1; i < Math.min(rows.count, from + 20_000) && inner.length < 8; i++) if (rows.parent[i] === seq && rows.kind[i] === Q && rows.flags[i] & hop) inner.push(i + rows.base);
+  const read = async (n) => { const f = n && await state.link.call('frame', { seq: n, size: 1 << 18 }).catch(() => null); return f?.text ?? null; };
+  const outer = [await read(seq), await read(rows.answer[from])];
+  const shown = [];
+  for (const n of inner) {
+    const k = rows.at(n);
+    if (k < 0) continue;
+    shown.push(h('h3', {}, 'Both sides of the gateway', h('span', { class: 'muted' }, ` · ${micros(Math.round((rows.time[k] - rows.time[from]) * 1000))} in the gateway before`)),
+      sideBySide(outer[0], await read(n), ['The client sent', 'The server got']),
+      sideBySide(outer[1], await read(rows.answer[k]), ['The client got', 'The server answered']));
+  }
+  if (selected === seq) fill(into, shown);
 }
 
 function frame(f) {
