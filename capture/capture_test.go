@@ -430,7 +430,8 @@ func TestFrameAt(t *testing.T) {
 		conn := r.Connect(&capture.Record{Transport: "stdio"})
 		for i := range frames {
 			at := began.Add(time.Duration(i) * time.Second)
-			r.FrameAt(conn, 0, i%2 == 0, fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"m"}`, i), at)
+			frame := fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
+			r.FrameAt(conn, 0, i%2 == 0, frame, at)
 			if i%5 == 0 {
 				if err := r.Flush(); err != nil {
 					t.Fatal(err)
@@ -446,7 +447,8 @@ func TestFrameAt(t *testing.T) {
 		if rec.Type != "frame" {
 			continue
 		}
-		if want := began.Add(time.Duration(n) * time.Second); !rec.At().Equal(want) || rec.Mono != int64(time.Duration(n)*time.Second) {
+		after := time.Duration(n) * time.Second
+		if want := began.Add(after); !rec.At().Equal(want) || rec.Mono != int64(after) {
 			t.Fatalf("frame %d: %v, %d ns; want %v", n, rec.At(), rec.Mono, want)
 		}
 		n++

@@ -125,7 +125,8 @@ func (l *loader) record(rec *capture.Record) {
 		}
 	case "stderr":
 		if data, err := rec.Data(); err == nil {
-			l.x.i.events.add(eventStderr, l.x.id, "", shorten(strings.TrimRight(string(data), "\r\n"), maxEventText))
+			text := shorten(strings.TrimRight(string(data), "\r\n"), maxEventText)
+			l.x.i.events.add(eventStderr, l.x.id, "", text)
 		}
 	}
 }

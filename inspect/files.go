@@ -54,7 +54,8 @@ func (t *tickets) add(one *ticket) (*ticketResult, error) {
 		}
 	}
 	if len(t.open) >= maxTickets {
-		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "too many files are about to be opened or saved")
+		return nil, jsonrpc.Errorf(
+			jsonrpc.InvalidRequest, "too many files are about to be opened or saved")
 	}
 	if t.open == nil {
 		t.open = map[string]ticket{}
@@ -119,7 +120,8 @@ func (i *Inspector) serveTicket(w http.ResponseWriter, r *http.Request, path str
 	case ok && path == "open" && t.open != nil && r.Method == http.MethodPost:
 		i.upload(w, r, t.open.Name)
 	default:
-		http.Error(w, "This link is good once, for a minute. Begin again in the page.", http.StatusForbidden)
+		const used = "This link is good once, for a minute. Begin again in the page."
+		http.Error(w, used, http.StatusForbidden)
 	}
 }
 
@@ -127,7 +129,8 @@ func (i *Inspector) serveTicket(w http.ResponseWriter, r *http.Request, path str
 func (i *Inspector) upload(w http.ResponseWriter, r *http.Request, name string) {
 	in, err := capture.NewReader(http.MaxBytesReader(w, r.Body, maxUpload))
 	if err != nil {
-		http.Error(w, "This is not a capture: "+shorten(err.Error(), 1000), http.StatusUnprocessableEntity)
+		why := "This is not a capture: " + shorten(err.Error(), 1000)
+		http.Error(w, why, http.StatusUnprocessableEntity)
 		return
 	}
 	defer in.Close() //nolint:errcheck // it was only read
@@ -267,7 +270,8 @@ func (i *Inspector) mock(ctx context.Context, p mockParams) (*serverView, error)
 	}
 	in, out := io.Pipe()
 	i.tasks.Go(func() {
-		_ = out.CloseWithError(i.write(ctx, out, &saveParams{Conn: p.Conn, Filter: p.Filter, Raw: true})) // it returns nil
+		err := i.write(ctx, out, &saveParams{Conn: p.Conn, Filter: p.Filter, Raw: true})
+		_ = out.CloseWithError(err) // it returns nil
 	})
 	defer in.Close() //nolint:errcheck // it returns nil
 	r, err := capture.NewReader(in)

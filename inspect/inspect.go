@@ -230,7 +230,8 @@ func (s *Server) valid() error {
 		}
 	}
 	if ways != 1 {
-		return fmt.Errorf("%d of Target, Command, InProcess, Dial and Capture are given: give one", ways)
+		return fmt.Errorf(
+			"%d of Target, Command, InProcess, Dial and Capture are given: give one", ways)
 	}
 	if !slices.Contains([]string{"", protocolAuto, protocolMCP, protocolRPC}, s.Protocol) {
 		return fmt.Errorf("there is no protocol %q: use auto, mcp or jsonrpc", s.Protocol)

@@ -582,7 +582,10 @@ func TestHTTP(t *testing.T) {
 	for _, e := range p.seen {
 		all = append(all, string(e.Data))
 	}
-	i.store.Rows(0, -1, func(_ *traffic.Row, raw []byte) bool { all = append(all, string(raw)); return true })
+	i.store.Rows(0, -1, func(_ *traffic.Row, raw []byte) bool {
+		all = append(all, string(raw))
+		return true
+	})
 	if strings.Contains(strings.Join(all, "\n"), "secret") {
 		t.Error("the page gets the token")
 	}

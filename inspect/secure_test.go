@@ -76,9 +76,11 @@ func TestForeignPages(t *testing.T) {
 		"a post to the page":         {"POST", "/", host, nil, 405},
 		"an upload without a ticket": {"POST", "/open?ticket=", host, nil, 403},
 		"a download with the token":  {"GET", "/save?ticket=" + i.Token(), host, nil, 403},
-		"a form that uploads":        {"POST", "/open?ticket=x", host, map[string]string{"Origin": "https://evil.example"}, 403},
-		"another path":               {"GET", "/../etc/passwd", host, nil, 404},
-		"the page":                   {"GET", "/", host, nil, 200},
+		"a form that uploads": {
+			"POST", "/open?ticket=x", host, map[string]string{"Origin": "https://evil.example"}, 403,
+		},
+		"another path": {"GET", "/../etc/passwd", host, nil, 404},
+		"the page":     {"GET", "/", host, nil, 200},
 		"a link of another page to the page": {"GET", "/", host, map[string]string{
 			"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate",
 		}, 200},

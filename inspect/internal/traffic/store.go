@@ -130,7 +130,8 @@ func NewStore(l Limits) *Store {
 
 // Add adds a copy of a frame.
 func (s *Store) Add(conn int, link uint64, dir byte, frame []byte) {
-	s.add(&Row{Time: s.now().UnixMicro(), Conn: conn, Link: link, Dir: dir, Size: len(frame)}, 0, frame)
+	row := Row{Time: s.now().UnixMicro(), Conn: conn, Link: link, Dir: dir, Size: len(frame)}
+	s.add(&row, 0, frame)
 }
 
 // Put adds a copy of a frame of a capture, and returns its number. part is the connection within

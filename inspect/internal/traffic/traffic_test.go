@@ -156,7 +156,8 @@ func TestBounds(t *testing.T) {
 			t.Errorf("the newest frame is %d %.20s, %v", r.Seq, raw, ok)
 		}
 		seen := 0
-		if got := s.Rows(0, 10, func(*Row, []byte) bool { seen++; return true }); seen != 10 || got != first+10 {
+		got := s.Rows(0, 10, func(*Row, []byte) bool { seen++; return true })
+		if seen != 10 || got != first+10 {
 			t.Errorf("%d rows, the next is %d", seen, got)
 		}
 	}
