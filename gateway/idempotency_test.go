@@ -46,7 +46,7 @@ func newBank(t *testing.T) *bank {
 }
 
 // charge calls the tool once more.
-func (l *lab) charge(t *testing.T, ctx context.Context, args string, headers ...string) *reply {
+func (l *lab) charge(ctx context.Context, t *testing.T, args string, headers ...string) *reply {
 	t.Helper()
 	got, err := l.modernAt(ctx, "/mcp", "tools/call", "charge", `"name":"charge","arguments":`+args, headers...)
 	if err != nil && ctx.Err() == nil {
@@ -72,7 +72,7 @@ func TestIdempotency(t *testing.T) {
 		})
 	}
 	charge := func(i int, who, key, args string) *reply {
-		return labs[i].charge(t, t.Context(), args, "Idempotency-Key: "+key, as(who))
+		return labs[i].charge(t.Context(), t, args, "Idempotency-Key: "+key, as(who))
 	}
 	want := func(what string, executed int64, got ...*reply) {
 		t.Helper()
@@ -107,7 +107,7 @@ func TestIdempotency(t *testing.T) {
 	want("without a key", 2, charge(0, "dev", "", `{"text":"fails"}`), charge(0, "dev", "", `{"text":"fails"}`))
 
 	ctx, cancel := context.WithCancel(t.Context())
-	wg.Go(func() { labs[0].charge(t, ctx, `{"text":"waits"}`, "Idempotency-Key: three", as("dev")) })
+	wg.Go(func() { labs[0].charge(ctx, t, `{"text":"waits"}`, "Idempotency-Key: three", as("dev")) })
 	<-b.entered
 	cancel()
 	wg.Wait()
@@ -142,11 +142,11 @@ func TestIdempotencyArgument(t *testing.T) {
 	c.Idempotency.Argument = "text"
 	l := newLabOf(t, nil, c)
 	const args = `{"text":"order 4711 of 2026-11-27"}`
-	first, second := l.charge(t, t.Context(), args), l.charge(t, t.Context(), args)
+	first, second := l.charge(t.Context(), t, args), l.charge(t.Context(), t, args)
 	if first.result == nil || string(first.result) != string(second.result) || b.ran.Load() != 1 {
 		t.Errorf("%v, %v, %d executions", first, second, b.ran.Load())
 	}
-	if got := l.charge(t, t.Context(), `{"text":"short"}`); got.err == nil || !strings.Contains(got.body, "at least 16 bytes") {
+	if got := l.charge(t.Context(), t, `{"text":"short"}`); got.err == nil || !strings.Contains(got.body, "at least 16 bytes") {
 		t.Errorf("a short key: %v", got)
 	}
 }

@@ -118,6 +118,23 @@ func (c *checker) config(conf *Config) {
 	c.notNegative("page_size", conf.PageSize)
 	c.notBefore("suspend_timeout", conf.SuspendTimeout)
 	c.notBefore("drain_timeout", conf.DrainTimeout)
+	c.upstreams(conf)
+	c.across(conf)
+	c.endpoints(conf)
+	if conf.Guard != nil {
+		switch {
+		case c.apis != nil:
+			c.operations(conf.Guard, conf.Upstreams)
+		case conf.near == nil:
+			c.noOperations(conf.Guard)
+		}
+		c.guard(conf.Guard)
+		c.patterns(conf.Guard, conf.Upstreams)
+	}
+}
+
+// upstreams checks each of them, and that their names are different.
+func (c *checker) upstreams(conf *Config) {
 	if len(conf.Upstreams) == 0 {
 		c.problem("", "there are no upstreams", "name a server under upstreams, with its command or url")
 	}
@@ -137,18 +154,6 @@ func (c *checker) config(conf *Config) {
 		if conf.Guard == nil {
 			c.noPrincipal(u, path)
 		}
-	}
-	c.across(conf)
-	c.endpoints(conf)
-	if conf.Guard != nil {
-		switch {
-		case c.apis != nil:
-			c.operations(conf.Guard, conf.Upstreams)
-		case conf.near == nil:
-			c.noOperations(conf.Guard)
-		}
-		c.guard(conf.Guard)
-		c.patterns(conf.Guard, conf.Upstreams)
 	}
 }
 

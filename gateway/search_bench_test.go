@@ -25,7 +25,8 @@ func BenchmarkSearch(b *testing.B) {
 			}, func(context.Context, struct {
 				User  string `json:"user"`
 				Thing string `json:"thing" jsonschema:"its number"`
-			}) (string, error) {
+			},
+			) (string, error) {
 				return "", nil
 			})
 		}

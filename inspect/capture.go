@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/farcall-dev/farcall/capture"
@@ -76,7 +77,7 @@ func (x *slot) load(ctx context.Context, r *capture.Reader) error {
 
 // grouped writes a number with commas.
 func grouped(n int) string {
-	s := fmt.Sprint(n)
+	s := strconv.Itoa(n)
 	for at := len(s) - 3; at > 0; at -= 3 {
 		s = s[:at] + "," + s[at:]
 	}
@@ -136,18 +137,19 @@ func connText(rec *capture.Record) string {
 	if rec.Closed {
 		return fmt.Sprintf("connection %d is closed", rec.Conn)
 	}
-	text := fmt.Sprintf("connection %d:", rec.Conn)
+	var text strings.Builder
+	fmt.Fprintf(&text, "connection %d:", rec.Conn)
 	for _, part := range []string{
 		rec.Transport, rec.Label, rec.Peer, rec.TLS, rec.Era, strings.Join(rec.Command, " "),
 	} {
 		if part != "" {
-			text += " " + part
+			text.WriteString(" " + part)
 		}
 	}
 	if rec.Upstream != "" {
-		text += ", to the upstream " + rec.Upstream
+		text.WriteString(", to the upstream " + rec.Upstream)
 	}
-	return text
+	return text.String()
 }
 
 func (l *loader) note(rec *capture.Record, text string) {

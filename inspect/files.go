@@ -115,7 +115,7 @@ func (i *Inspector) serveTicket(w http.ResponseWriter, r *http.Request, path str
 		h.Set("Cache-Control", "no-store")
 		if err := i.write(r.Context(), w, t.save); err != nil {
 			i.opts.Logger.Warn("a capture was not saved", "error", err)
-			panic(http.ErrAbortHandler) // the browser sees that it is not whole
+			panic(http.ErrAbortHandler) //nolint:forbidigo // so the browser sees that it is not whole
 		}
 	case ok && path == "open" && t.open != nil && r.Method == http.MethodPost:
 		i.upload(w, r, t.open.Name)

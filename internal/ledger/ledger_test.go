@@ -29,7 +29,7 @@ func answers(n *atomic.Int64, after time.Duration, e Effect) func(context.Contex
 	return func(context.Context) ([]byte, Effect) {
 		i := n.Add(1)
 		<-time.After(after)
-		return []byte(fmt.Sprint("answer ", i)), e
+		return fmt.Append(nil, "answer ", i), e
 	}
 }
 
@@ -214,7 +214,8 @@ func TestPanic(t *testing.T) {
 		func() {
 			defer func() { _ = recover() }()
 			_, _ = l.Do(t.Context(), callOf("a", "k", ""), func(context.Context) ([]byte,
-				Effect) {
+				Effect,
+			) {
 				panic("it")
 			})
 		}()
