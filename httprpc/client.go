@@ -199,13 +199,24 @@ func (c *client) send(ctx context.Context, body *requestBody) (*http.Response, e
 	return c.post(ctx, body)
 }
 
+// oneWrite is the largest body that net/http sends in one write with its head, if it is a
+// *bytes.Reader. Of other bodies it sends the head first: a second write for each call, which
+// fails when the server answers the head alone, and hides that answer.
+const oneWrite = 2 << 10
+
 func (c *client) post(ctx context.Context, body *requestBody) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, body)
+	var from io.Reader = body
+	if len(body.frame) <= oneWrite {
+		from = bytes.NewReader(bytes.Clone(body.frame)) // NewRequest knows it, and how to read it again
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, from)
 	if err != nil {
 		return nil, err
 	}
-	req.ContentLength = int64(len(body.frame))
-	req.GetBody = func() (io.ReadCloser, error) { return body.again(), nil }
+	if from == io.Reader(body) {
+		req.ContentLength = int64(len(body.frame))
+		req.GetBody = func() (io.ReadCloser, error) { return body.again(), nil }
+	}
 	maps.Copy(req.Header, c.header)
 	if body.gzipped {
 		req.Header["Content-Encoding"] = gzipHeader

@@ -2,6 +2,7 @@ package httprpc_test
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -432,4 +433,35 @@ func TestEndedContextHarmsNoOther(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestOneWrite: a call of usual size is one write. The server answers what has come with the head,
+// and closes the connection.
+func TestOneWrite(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			request := make([]byte, 64<<10)
+			n, _ := conn.Read(request)
+			if _, body, _ := bytes.Cut(request[:n], []byte("\r\n\r\n")); len(body) == 0 {
+				t.Error("the head came alone")
+			}
+			fmt.Fprint(conn, "\x15\x03\x01\x00\x02\x02\x46")
+			_ = conn.Close()
+		}
+	}()
+	for range 50 {
+		err := client(t, "http://"+l.Addr().String(), nil, nil).Call(t.Context(), "x", []int{1}, nil)
+		if err == nil || !strings.Contains(err.Error(), "malformed HTTP response") {
+			t.Fatal(err)
+		}
+	}
 }
