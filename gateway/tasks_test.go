@@ -28,7 +28,7 @@ func TestTasksDirectory(t *testing.T) {
 	for i, d := range dirs {
 		dirs[i] = filepath.Base(d)
 	}
-	if got := strings.Join(dirs, " "); err != nil || got != "mcp mcp-a mcp-b" {
+	if got := strings.Join(dirs, " "); err != nil || got != "ledger mcp mcp-a mcp-b" {
 		t.Errorf("%s, %v", got, err)
 	}
 	other := more
