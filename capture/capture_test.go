@@ -385,6 +385,11 @@ func FuzzReader(f *testing.F) {
 	})
 	f.Add(data)
 	f.Add([]byte(`{"v":1,"type":"capture"}` + "\n" + `{"type":"frame","raw":"\u12"}` + "\n"))
+	// What a writer leaves that was stopped.
+	for _, line := range []string{"{", `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`} {
+		f.Add([]byte(`{"v":1,"type":"capture"}` + "\n" + line + "\n"))
+		f.Add([]byte(line + "\n"))
+	}
 	filter, err := capture.ParseFilter(`params.name:x or code<0 or !"y"`)
 	if err != nil {
 		f.Fatal(err)

@@ -47,9 +47,12 @@ func (r *Record) parse(line []byte) error {
 
 // memberName returns the name of the member at i, and where its value is.
 func memberName(line []byte, i int) (name []byte, at int, err error) {
-	end, _, f := scan.String(line, i)
-	if i >= len(line) || line[i] != '"' || f != scan.OK {
+	if i >= len(line) || line[i] != '"' {
 		return nil, 0, fmt.Errorf("byte %d: the name of a member is missing", i+1)
+	}
+	end, _, f := scan.String(line, i)
+	if f != scan.OK {
+		return nil, 0, fmt.Errorf("byte %d: %s", end+1, f)
 	}
 	at, f = scan.Colon(line, end)
 	if f != scan.OK {
