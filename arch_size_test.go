@@ -4,7 +4,7 @@ import "fmt"
 
 // mostLines bounds the code of the module without its tests, in lines with comments and blank
 // ones. Raising it is a change to be reviewed: what can go instead?
-const mostLines = 172_000
+const mostLines = 169_000
 
 // findSize finds that there is more code than the bound, or that there are more tests than code.
 func findSize(tree *archTree) (found []string) {

@@ -483,7 +483,6 @@ func TestArchitecture(t *testing.T) {
 	}
 }
 
-// TestArchitectureRulesFail shows each rule a tree that breaks it.
 // readsSource skips a test of the source, which has no goroutines, with the race detector.
 func readsSource(t *testing.T) {
 	t.Helper()
@@ -492,6 +491,7 @@ func readsSource(t *testing.T) {
 	}
 }
 
+// TestArchitectureRulesFail shows each rule a tree that breaks it.
 func TestArchitectureRulesFail(t *testing.T) {
 	for _, rule := range archRules {
 		t.Run(rule.name, func(t *testing.T) {
