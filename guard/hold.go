@@ -38,12 +38,17 @@ func (g *Guard) hold(ctx context.Context, c *Call, end func(error)) (release fun
 	}
 	h := &hold{who: who, call: *c, end: end, decided: g.state.Load()}
 	h.call.Params, h.call.Arguments = bytes.Clone(c.Params), bytes.Clone(c.Arguments)
-	if who.http != nil { // it would hold the whole request
-		own := *who
-		own.local, own.http, own.attempt = isLocal(who.http.r), nil, nil
-		h.who, h.tls = &own, who.http.r.TLS
+	if who.http != nil {
+		h.who, h.tls = who.apart(), who.http.r.TLS
 	}
 	return g.streams.hold(h)
+}
+
+// apart returns who, which came over HTTP, without the request, for what is there longer than that.
+func (who *session) apart() *session {
+	own := *who
+	own.local, own.http, own.attempt = isLocal(who.http.r), nil, nil
+	return &own
 }
 
 // again decides about a subscription again. err is for a caller that may no longer have it.

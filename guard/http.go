@@ -55,18 +55,30 @@ type requestContext struct {
 
 // ContextValue returns the session, and who knows the names of this server.
 func (v *requestContext) ContextValue(key any) (any, bool) {
+	if _, ok := key.(origin.VouchKey); ok {
+		return v.exchange.s, true
+	}
+	return v.session.ContextValue(key)
+}
+
+// Kept implements callctx.Keeper.
+func (v *requestContext) Kept() callctx.Values { return v.session.apart() }
+
+// ContextValue implements callctx.Values.
+func (who *session) ContextValue(key any) (any, bool) {
 	switch key.(type) {
 	case sessionKey:
-		return &v.session, true
-	case origin.VouchKey:
-		return v.exchange.s, true
+		return who, true
 	case owner.ContextKey:
-		if o := v.session.owner; o.Authenticated() {
-			return o, true
+		if who.owner.Authenticated() {
+			return who.owner, true
 		}
 	}
 	return nil, false
 }
+
+// Kept implements callctx.Keeper.
+func (who *session) Kept() callctx.Values { return who }
 
 // HTTP authenticates each request before h gets it, with the [Principal] in its context, and
 // answers those that may not pass. It serves the metadata of the resource. The bodies of signed

@@ -24,6 +24,34 @@ type Values interface {
 	ContextValue(key any) (v any, ok bool)
 }
 
+// A Keeper is Values that outlive their call.
+type Keeper interface {
+	Values
+
+	// Kept returns the same values, without what only the call needs.
+	Kept() Values
+}
+
+// WithoutCancel is context.WithoutCancel for what a call leaves behind, which may be there for
+// long: where ctx is a [Context], the result does not hold the struct that has it, unless its
+// values are no [Keeper].
+func WithoutCancel(ctx context.Context) context.Context {
+	if c, ok := ctx.(interface{ kept() context.Context }); ok {
+		return c.kept()
+	}
+	return context.WithoutCancel(ctx)
+}
+
+func (c *Context) kept() context.Context {
+	if c.values == nil {
+		return WithoutCancel(c.parent)
+	}
+	if k, ok := c.values.(Keeper); ok {
+		return &Context{parent: WithoutCancel(c.parent), values: k.Kept(), lasts: true}
+	}
+	return context.WithoutCancel(c)
+}
+
 // A Context has the values of its parent and others. It ends with its parent, by its own [End], or
 // never. It is embedded in the struct that has its values; what points to that struct is
 // the context then. Who copies that struct derives the Context of the copy again: go vet finds the
@@ -64,6 +92,9 @@ type pair struct{ key, value any }
 
 // ContextValue implements Values.
 func (p *pair) ContextValue(key any) (any, bool) { return p.value, p.key == key }
+
+// Kept implements Keeper. The copy is no part of a Context, whose parent would be kept as well.
+func (p *pair) Kept() Values { own := *p; return &own }
 
 // Parent returns the context that c is over.
 func (c *Context) Parent() context.Context { return c.parent }

@@ -227,3 +227,53 @@ func BenchmarkEnd(b *testing.B) {
 	})
 	_ = sink
 }
+
+// keeper has values that outlive their call.
+type keeper struct {
+	Context
+
+	value string
+	large [4 << 10]byte
+}
+
+func (k *keeper) ContextValue(key any) (any, bool) { return k.value, key == callKey{} }
+
+func (k *keeper) Kept() Values { return &keeper{value: k.value} }
+
+// TestWithoutCancel looks at what a call leaves behind: the values, but neither their end nor the
+// struct of a call whose context has none of its own, or whose values can be kept apart.
+func TestWithoutCancel(t *testing.T) {
+	type connKey struct{}
+	conn, stop := context.WithCancel(context.WithValue(t.Context(), connKey{}, "conn"))
+	bare := &struct {
+		Context
+
+		end End
+	}{}
+	bare.Context = Until(conn, nil, &bare.end)
+	freed := make(chan struct{}, 2)
+	runtime.AddCleanup(bare, func(int) { freed <- struct{}{} }, 0)
+	k := &keeper{value: "kept"}
+	k.Context = Over(WithValue(bare, "pair", 1), k)
+	runtime.AddCleanup(k, func(int) { freed <- struct{}{} }, 0)
+	left := WithoutCancel(k)
+	bare.end.Cancel(context.Canceled)
+	stop()
+	if left.Err() != nil || left.Done() != nil || left.Value(callKey{}) != "kept" || left.Value("pair") != 1 || left.Value(connKey{}) != "conn" {
+		t.Error(left.Err(), left.Done(), left.Value(callKey{}), left.Value("pair"), left.Value(connKey{}))
+	}
+	if _, ok := left.Deadline(); ok {
+		t.Error("a deadline is left")
+	}
+	bare, k = nil, nil
+	runtime.GC()
+	for range 2 {
+		<-freed
+	}
+	runtime.KeepAlive(left)
+	c, cancel := newCall(conn)
+	if left := WithoutCancel(c); left.Value(callKey{}) != c || left.Err() != nil {
+		t.Error("values that are no Keeper are not there:", left)
+	}
+	cancel()
+}

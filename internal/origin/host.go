@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/forwarded"
 )
 
@@ -23,7 +24,7 @@ type VouchKey struct{}
 
 // WithVouch returns a context that has v.
 func WithVouch(ctx context.Context, v Vouch) context.Context {
-	return context.WithValue(ctx, VouchKey{}, v)
+	return callctx.WithValue(ctx, VouchKey{}, v)
 }
 
 // CheckHost returns why a request must be refused for the host that it asks for, or nil. It does

@@ -246,7 +246,7 @@ func errSessions() *jsonrpc.Error {
 func (s *session) accept(ctx context.Context) error {
 	s.accepted.Do(func() {
 		// Without ctx's end, and without the exchange, which the session must not hold on to.
-		b := s.take(context.WithValue(context.WithoutCancel(ctx), owner.ContextKey{}, &s.owner))
+		b := s.take(context.WithValue(callctx.WithoutCancel(ctx), owner.ContextKey{}, &s.owner))
 		if b == nil {
 			return
 		}

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/callctx"
 )
 
 // direct calls a handler without a network.
@@ -142,7 +145,12 @@ func TestGoneBeforeStream(t *testing.T) {
 // An idle session costs memory only, and little of it.
 func TestIdleSessionMemory(t *testing.T) {
 	const sessions = 2000
-	h := NewHandler(quiet{}, nil)
+	inner := NewHandler(holding{}, nil)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &largeRequest{}
+		x.Context = callctx.Over(r.Context(), nil)
+		inner.ServeHTTP(w, r.WithContext(x))
+	})
 	ids := make([]string, sessions)
 	for i := range 10 { // what is there once
 		ids[i] = begin(t, h)
@@ -171,9 +179,27 @@ func TestIdleSessionMemory(t *testing.T) {
 	if n := runtime.NumGoroutine(); n > goroutines+5 {
 		t.Errorf("%d goroutines, %d before", n, goroutines)
 	}
-	h.Shutdown(t.Context())
+	inner.Shutdown(t.Context())
 	runtime.KeepAlive(ids)
 }
+
+// A largeRequest has the context of a request, as internal/http1 has it.
+type largeRequest struct {
+	callctx.Context
+
+	_ [8 << 10]byte
+}
+
+// holding is a backend whose sessions hold the context that they began with.
+type holding struct{ quiet }
+
+type heldSession struct {
+	quietSession
+
+	ctx context.Context //nolint:containedctx // a session has one
+}
+
+func (holding) Accept(ctx context.Context, _ farcall.Caller) Session { return &heldSession{ctx: ctx} }
 
 var modernCall = modernBody("1", "tools/call", `"name":"echo","arguments":{"a":1,"b":2}`)
 
