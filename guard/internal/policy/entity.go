@@ -162,7 +162,7 @@ func (s *Set) resource(w *world, q *Query, call string, u *uses) {
 func (u *uses) contextOf(q *Query) (types.Record, error) {
 	m := types.RecordMap{}
 	if u.inContext("arguments") {
-		a, err := arguments(q.Arguments)
+		a, err := arguments(q.Arguments, u.inArguments)
 		if err != nil {
 			return types.Record{}, err
 		}

@@ -12,6 +12,8 @@ import (
 type uses struct {
 	names   map[types.String]bool // attributes, of whatever
 	members map[types.String]bool // those of names that may be looked up in arguments
+	direct  map[types.String]bool // those of members that are looked up in the arguments themselves
+	whole   bool                  // the arguments as a whole
 	context bool                  // the context as a whole
 	in      bool                  // parents
 
@@ -30,14 +32,25 @@ func (u *uses) values() bool {
 	return u.of("claims") || u.inContext("arguments") || u.inContext("time") || u.inContext("remote")
 }
 
+// inArguments returns whether some policy may look at a member of the arguments of a call, for each.
+func (u *uses) inArguments(name []byte) bool {
+	return u.whole || u.context || u.direct[types.String(name)]
+}
+
+// nothing returns uses that policies are added to.
+func nothing() uses {
+	return uses{names: map[types.String]bool{}, members: map[types.String]bool{}, direct: map[types.String]bool{}}
+}
+
 // look finds out what policies use. A name counts wherever it is used: there are many ways to
 // get at a record.
 func look(list []*compiled) uses {
-	u := uses{names: map[types.String]bool{}, members: map[types.String]bool{}}
+	u := nothing()
 	for _, c := range list {
 		maps.Copy(u.names, c.use.names)
 		maps.Copy(u.members, c.use.members)
-		u.context, u.in = u.context || c.use.context, u.in || c.use.in
+		maps.Copy(u.direct, c.use.direct)
+		u.whole, u.context, u.in = u.whole || c.use.whole, u.context || c.use.context, u.in || c.use.in
 	}
 	u.transport, u.annotations = u.inContext("transport"), u.inContext("annotations")
 	return u
@@ -45,7 +58,7 @@ func look(list []*compiled) uses {
 
 // usesOf finds out what one policy uses. It takes a while for a long one.
 func usesOf(policy *cedar.Policy) uses {
-	u := uses{names: map[types.String]bool{}, members: map[types.String]bool{}}
+	u := nothing()
 	p := (*ast.Policy)(policy.AST())
 	for _, scope := range []ast.IsScopeNode{p.Principal, p.Action, p.Resource} {
 		switch scope.(type) {
@@ -63,11 +76,10 @@ func (u *uses) node(n ast.IsNode) {
 	ast.Inspect(ast.NewNode(n), func(n ast.IsNode) bool {
 		switch n := n.(type) {
 		case ast.NodeTypeAccess:
-			u.name(n.Arg, n.Value)
-			return !isContext(n.Arg)
+			u.whole = u.whole || isArguments(n) // a look-up in them does not come here
+			return u.name(n.Arg, n.Value)
 		case ast.NodeTypeHas:
-			u.name(n.Arg, n.Value)
-			return !isContext(n.Arg)
+			return u.name(n.Arg, n.Value)
 		case ast.NodeTypeRecord: // arguments may be compared with it
 			for _, e := range n.Elements {
 				u.members[e.Key] = true
@@ -81,12 +93,24 @@ func (u *uses) node(n ast.IsNode) {
 	})
 }
 
-// name notes a name that is looked up in a node.
-func (u *uses) name(in ast.IsNode, name types.String) {
+// name notes a name that is looked up in a node, and reports whether the node itself is to be
+// looked at.
+func (u *uses) name(in ast.IsNode, name types.String) bool {
 	u.names[name] = true
 	if ofArguments(in) {
 		u.members[name] = true
 	}
+	if isArguments(in) {
+		u.names["arguments"], u.direct[name] = true, true
+		return false
+	}
+	return !isContext(in)
+}
+
+// isArguments reports whether a node is the arguments.
+func isArguments(n ast.IsNode) bool {
+	a, ok := n.(ast.NodeTypeAccess)
+	return ok && a.Value == "arguments" && isContext(a.Arg)
 }
 
 // ofArguments reports whether a node may be the arguments, or in them.

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"encoding"
 	"errors"
 	"reflect"
@@ -44,8 +45,9 @@ func (c *converter) count(depth int) error {
 	return nil
 }
 
-// arguments converts the arguments of a call to a record.
-func arguments(b []byte) (types.Record, error) {
+// arguments converts the arguments of a call to a record, which has those members that are looked
+// at, all if looked is nil.
+func arguments(b []byte, looked func(name []byte) bool) (types.Record, error) {
 	if len(b) > maxArguments {
 		return types.Record{}, errLarge
 	}
@@ -63,7 +65,7 @@ func arguments(b []byte) (types.Record, error) {
 	var c converter
 	switch b[at] {
 	case '{':
-		return c.object(b, 0)
+		return c.object(b, 0, looked)
 	case '[':
 		list, err := c.array(b, 0)
 		m := make(types.RecordMap, len(list))
@@ -82,7 +84,7 @@ func (c *converter) json(b []byte, depth int) (types.Value, error) {
 	}
 	switch b[0] {
 	case '{':
-		return c.object(b, depth)
+		return c.object(b, depth, nil)
 	case '[':
 		list, err := c.array(b, depth)
 		return types.NewSet(list...), err
@@ -98,16 +100,42 @@ func (c *converter) json(b []byte, depth int) (types.Value, error) {
 	return number(string(b)), nil
 }
 
-func (c *converter) object(b []byte, depth int) (types.Record, error) {
-	var err error
-	m := types.RecordMap{}
+// object converts an object: those of its members that looked reports, all if it is nil. No member
+// may be given twice. What the others have in them is not looked at here; a guard refuses members
+// that are given twice at any depth.
+func (c *converter) object(b []byte, depth int, looked func(name []byte) bool) (types.Record, error) {
+	var (
+		err   error
+		m     types.RecordMap
+		first [8][]byte
+		rest  map[string]bool
+	)
+	others := first[:0] // that are not converted
 	scan.Object(b, func(key, value []byte) bool {
-		if _, found := m[types.String(key)]; found {
+		if looked == nil || looked(key) {
+			if _, found := m[types.String(key)]; found {
+				err = errDuplicate
+				return false
+			}
+			if m == nil {
+				m = types.RecordMap{}
+			}
+			m[types.String(key)], err = c.json(value, depth+1)
+			return err == nil
+		}
+		if rest[string(key)] || slices.ContainsFunc(others, func(o []byte) bool { return bytes.Equal(o, key) }) {
 			err = errDuplicate
 			return false
 		}
-		m[types.String(key)], err = c.json(value, depth+1)
-		return err == nil
+		if len(others) < cap(others) {
+			others = append(others, key)
+			return true
+		}
+		if rest == nil {
+			rest = map[string]bool{}
+		}
+		rest[string(key)] = true
+		return true
 	})
 	if err != nil {
 		return types.Record{}, err

@@ -47,7 +47,7 @@ func TestArguments(t *testing.T) {
 		{`{"a":1`, errInvalid},
 		{"{\"a\":\"\xff\"}", errInvalid},
 	} {
-		if _, err := arguments([]byte(test.json)); !errors.Is(err, test.err) {
+		if _, err := arguments([]byte(test.json), nil); !errors.Is(err, test.err) {
 			t.Errorf("%.40s: %v, want %v", test.json, err, test.err)
 		}
 	}
@@ -83,7 +83,7 @@ func TestSetsAreBounded(t *testing.T) {
 		fmt.Fprintf(&b, `["%d"],`, i)
 	}
 	b.WriteString("1]")
-	r, err := arguments([]byte(b.String()))
+	r, err := arguments([]byte(b.String()), nil)
 	if err != nil || r.Len() != maxArray {
 		t.Error(r.Len(), err)
 	}
@@ -103,8 +103,8 @@ forbid (principal, action, resource) when { context.arguments has b && context.a
 		if d.Allowed != e.Allowed || d.Reason == "" || strings.ContainsAny(e.Reason, "\n\r\x1b") {
 			t.Errorf("%+v, %+v", d, e)
 		}
-		r, err := arguments(b)
-		if again, err2 := arguments(b); !again.Equal(r) || (err == nil) != (err2 == nil) {
+		r, err := arguments(b, nil)
+		if again, err2 := arguments(b, nil); !again.Equal(r) || (err == nil) != (err2 == nil) {
 			t.Error("twice the same is not the same")
 		}
 		if annotations(b).Len() != 4 {
