@@ -93,7 +93,7 @@ type pair struct{ key, value any }
 // ContextValue implements Values.
 func (p *pair) ContextValue(key any) (any, bool) { return p.value, p.key == key }
 
-// Kept implements Keeper. The copy is no part of a Context, whose parent would be kept as well.
+// Kept implements Keeper. The copy is no part of a Context, which would keep its parent as well.
 func (p *pair) Kept() Values { own := *p; return &own }
 
 // Parent returns the context that c is over.

@@ -240,8 +240,8 @@ func (k *keeper) ContextValue(key any) (any, bool) { return k.value, key == call
 
 func (k *keeper) Kept() Values { return &keeper{value: k.value} }
 
-// TestWithoutCancel looks at what a call leaves behind: the values, but neither their end nor the
-// struct of a call whose context has none of its own, or whose values can be kept apart.
+// TestWithoutCancel looks at what a call leaves behind: the values without their end. Structs with
+// contexts are not left, where they have no values, or can keep them apart.
 func TestWithoutCancel(t *testing.T) {
 	type connKey struct{}
 	conn, stop := context.WithCancel(context.WithValue(t.Context(), connKey{}, "conn"))

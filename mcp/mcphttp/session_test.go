@@ -190,7 +190,7 @@ type largeRequest struct {
 	_ [8 << 10]byte
 }
 
-// holding is a backend whose sessions hold the context that they began with.
+// holding is a backend with sessions that hold the context that they began with.
 type holding struct{ quiet }
 
 type heldSession struct {
