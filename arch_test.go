@@ -106,6 +106,8 @@ var archLadder = map[string]archRow{
 	// Open, Options and Store; StartServer, ServerOptions and Server for an engine in the process.
 	// Only what names it links NATS (store/natsstore.TestImports).
 	"store/natsstore": {ours: "internal/owner internal/share store", outside: "github.com/nats-io/nats-server/v2 github.com/nats-io/nats.go", names: 6},
+	// Transport for clients of HTTP; Listen, Options and Server. Only what names it links NATS.
+	"natsrpc": {ours: "jsonrpc", outside: "github.com/nats-io/nats.go", names: 4},
 	// Open, Options and Store. Only what names it links go-redis (store/valkeystore.TestImports).
 	"store/valkeystore": {ours: "store", outside: "github.com/redis/go-redis/v9", names: 3},
 	"internal/cluster":  {ours: "internal/jsonv2 store"},
@@ -159,10 +161,10 @@ var archLadder = map[string]archRow{
 	"internal/npipe":       {outside: "github.com/Microsoft/go-winio"},
 	"internal/port":        {ours: ". jsonrpc internal/http1 internal/jsonv2 internal/npipe mcp/spec"},
 	"internal/forwarded":   {outside: "github.com/pires/go-proxyproto"},
-	"internal/origin":      {ours: "internal/forwarded"},
+	"internal/origin":      {ours: "internal/forwarded internal/callctx"},
 	"internal/schema":      {ours: "internal/jsonv2 internal/scan"},
 	"internal/jsonv2":      {ours: "internal/scan", outside: "github.com/go-json-experiment/json"},
-	"cmd/farcall":          {ours: ". capture capture/diff capture/export capture/mock capture/tap jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard observe observe/levels observe/logs observe/metrics observe/metrics/otlp observe/traces rpc store internal/audit internal/cluster internal/cluster/engine internal/health internal/jsonv2 internal/lint internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/clients cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold internal/target cmd/farcall/internal/load internal/fault inspect internal/environ", outside: "github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys"},
+	"cmd/farcall":          {ours: ". natsrpc capture capture/diff capture/export capture/mock capture/tap jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard observe observe/levels observe/logs observe/metrics observe/metrics/otlp observe/traces rpc store internal/audit internal/cluster internal/cluster/engine internal/health internal/jsonv2 internal/lint internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/clients cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold internal/target cmd/farcall/internal/load internal/fault inspect internal/environ", outside: "github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys"},
 	// 12 and five: AmendGuard writes a line for farcall key (YAML is known here only), NewUpstream
 	// reads a TARGET as a user types it, LoadGuard the guard of what has no upstreams, and Sandbox and
 	// Credentials are what an Upstream has of them. LoadPolicyTest, PolicyTest and PolicyCase are

@@ -30,8 +30,8 @@ const idlePerHost = 128
 // linger is how long what needs no answer goes on when its context has ended.
 const linger = 2 * time.Second
 
-// Dial returns the calling end for farcall.NewClient. It fails when the address
-// is no http or https URL; nothing is connected before the first call.
+// Dial returns the calling end for farcall.NewClient. It fails when the address is no http or https
+// URL, unless Options.Client sends others; nothing is connected before the first call.
 //
 // Calls fail with an error that wraps [ErrConnect], context.DeadlineExceeded or
 // farcall.ErrProtocol, see there.
@@ -40,7 +40,8 @@ func Dial(address string, o *Options) (farcall.Exchanger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("httprpc: %w", err)
 	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	others := o != nil && o.Client != nil
+	if u.Scheme != "http" && u.Scheme != "https" && !others || u.Host == "" {
 		return nil, fmt.Errorf("httprpc: %q is not a URL like http://host:port/path", address)
 	}
 	opts := o.withDefaults()

@@ -66,14 +66,16 @@ type Authorizer interface {
 	Challenge(ctx context.Context, r *http.Response) (retry bool, err error)
 }
 
-// Dial returns a client of the server at an http or https URL. It fails when
-// the address is invalid; nothing is connected before the first exchange.
+// Dial returns a client of the server at an http or https URL, or one that the client of
+// DialOptions.HTTP sends. It fails when the address is invalid; nothing is connected before the first
+// exchange.
 func Dial(address string, o *DialOptions) (*Client, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, fmt.Errorf("mcphttp: %w", err)
 	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+	others := o != nil && o.HTTP != nil
+	if u.Scheme != "http" && u.Scheme != "https" && !others || u.Host == "" {
 		return nil, fmt.Errorf("mcphttp: %q is not a URL like http://host:port/mcp", address)
 	}
 	u.Fragment, u.RawFragment = "", ""
