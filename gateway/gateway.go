@@ -58,6 +58,9 @@ type Options struct {
 	RPC *farcall.Options
 	// Guard adjusts the guard of the configuration, if that has one. Then Owner is not asked.
 	Guard *guard.Options
+	// NATS sends the requests to servers at nats://HOST/SUBJECT: a *natsrpc.Transport, which the
+	// gateway itself does not link. Nil: they are refused.
+	NATS http.RoundTripper
 	// Sandbox is the command that runs another one in a sandbox: farcall sandbox. Without it a server
 	// that has one in its configuration is refused. With it, on Linux, it also starts the commands
 	// that have none: they have no capability to read other processes. Neither can read the files of

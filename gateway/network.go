@@ -62,6 +62,13 @@ func (s *server) network(log *slog.Logger) (err error) {
 	if s.tls, err = c.tlsConfig(log); err != nil {
 		return fmt.Errorf("gateway: upstream %s: tls: %w", c.Name, err)
 	}
+	if s.target.Queue() {
+		if s.g.opts.NATS == nil {
+			return fmt.Errorf("gateway: upstream %s: nothing here sends over NATS; Options.NATS does", c.Name)
+		}
+		s.http = &http.Client{Transport: s.g.opts.NATS}
+		return nil
+	}
 	if c.Proxy == "" && s.tls == nil || s.target.Kind != target.HTTP && s.target.Kind != target.WebSocket {
 		return nil
 	}
@@ -151,9 +158,11 @@ func unforwardable(key string) string {
 
 // network checks how the server is reached, and what of a caller's request goes there.
 func (c *checker) network(u *Upstream, path string, t *target.Target) {
-	isHTTP, isWS := t.Kind == target.HTTP, t.Kind == target.WebSocket
+	isHTTP, isWS := t.Kind == target.HTTP && !t.Queue(), t.Kind == target.WebSocket
 	switch {
 	case !u.ownTLS():
+	case t.Queue():
+		c.problem(path+".tls", "a connection to NATS has the roots of the system", "remove it")
 	case !t.Secure:
 		c.problem(path+".tls", "the url has the scheme "+t.Scheme+", which has no TLS", "write "+secured[t.Scheme]+" in the url, or remove tls")
 	case (u.TLS.Cert == "") != (u.TLS.Key == ""):

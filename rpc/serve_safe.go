@@ -58,13 +58,19 @@ func (s *Server) unsafe(p Policy, address string) *ServeError {
 	case !p.Restricts():
 		e.Reason = "the guard lets anonymous callers call everything"
 		e.Hint = "say what anonymous callers may call (Allow or Deny of guard.Config, not in the mode shadow), or unset Anonymous"
-	case p.BearerSecrets() != "" && s.certs == nil && s.proxies == nil:
+	case p.BearerSecrets() != "" && port.IsQueue(address) && !s.schemes.Secure(address):
+		e.Reason, e.Hint = p.BearerSecrets()+" would cross the network unencrypted", "write nats+tls://"
+	case p.BearerSecrets() != "" && !port.IsQueue(address) && s.certs == nil && s.proxies == nil:
 		e.Reason = p.BearerSecrets() + " would cross the network unencrypted"
 		e.Hint = "set ServeOptions.CertFile and ServeOptions.KeyFile, name the proxy that terminates TLS (ServeOptions.TrustedProxies)"
 	default:
 		return nil
 	}
 	e.Reason = "other machines can reach " + address + ", and " + e.Reason
+	if port.IsQueue(address) {
+		e.Hint += ", use an engine on this machine, or insist with ServeOptions.Insecure"
+		return e
+	}
 	_, number, _ := net.SplitHostPort(address)
 	e.Hint += ", listen on 127.0.0.1:" + cmp.Or(number, "0") + " or a unix socket, or insist with ServeOptions.Insecure"
 	return e

@@ -191,6 +191,9 @@ func (r *remote) httpClient() (*http.Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck // documented to be one
 	transport.TLSClientConfig = config
+	nats := overNATS(config)
+	transport.RegisterProtocol("nats", nats)
+	transport.RegisterProtocol("nats+tls", nats)
 	signed, err := r.signed(transport)
 	return &http.Client{Transport: signed}, err
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/internal/watch"
+	"github.com/farcall-dev/farcall/natsrpc"
 	"github.com/farcall-dev/farcall/observe/metrics"
 	"github.com/farcall-dev/farcall/observe/metrics/otlp"
 	"github.com/farcall-dev/farcall/observe/traces"
@@ -75,7 +76,8 @@ type serveFlags struct {
 	configuredTLS bool     // the certificate is that of --config
 	guardFiles    []string // those of --guard
 
-	server  *rpc.Server // serves them
+	server  *rpc.Server       // serves them
+	queues  []*natsrpc.Server // give it what comes over NATS
 	metrics *metrics.Metrics
 	tracer  *traces.Tracer // nil: the environment asks for no traces
 	sent    *otlp.Exporter // of metrics; nil: the environment asks for none
@@ -135,7 +137,7 @@ With a certificate, connections without TLS are refused, but over unix sockets.`
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&f.listen, "listen", nil, "`address` to listen on: host:port, :port (every interface), 0.0.0.0:port (every one of IPv4), unix:PATH, npipe:NAME (Windows); can be repeated (default "+defaultAddress+", unless --stdio)")
+	flags.StringArrayVar(&f.listen, "listen", nil, "`address` to listen on: host:port, :port (every interface), 0.0.0.0:port (every one of IPv4), unix:PATH, npipe:NAME (Windows), nats://HOST/SUBJECT; can be repeated (default "+defaultAddress+", unless --stdio)")
 	flags.StringArrayVar(&f.origins, "origin", nil, "`ORIGIN` of web pages on other hosts that may call: https://app.example.com, localhost:3000, *.example.com, or * for all; can be repeated")
 	flags.StringArrayVar(&f.hosts, "host", nil, "DNS `name` of this server, or *.example.com, that a request without credentials may have in its Host header; can be repeated")
 	flags.StringArrayVar(&f.trusted, "trusted-proxy", nil, "`CIDR` or address of a proxy, or unix: its X-Forwarded-For, Forwarded and PROXY protocol name the client; can be repeated")
@@ -279,7 +281,7 @@ func (f *serveFlags) serve(ctx context.Context, stderr io.Writer, on hooks) erro
 // start opens every address and returns when all of them accept connections. What comes from ended
 // is why something that is served has ended.
 func (f *serveFlags) start(ctx context.Context, stderr io.Writer) (ended <-chan error, err error) {
-	open, err := f.server.Listen(ctx, f.addresses()...)
+	open, err := f.server.Listen(ctx, f.sockets()...)
 	if err != nil {
 		return nil, f.refused(err, exitFailure)
 	}
@@ -297,6 +299,9 @@ func (f *serveFlags) start(ctx context.Context, stderr io.Writer) (ended <-chan 
 	}
 	for _, l := range open {
 		fmt.Fprintln(stderr, f.readyLine(l.Addr()))
+	}
+	if err := f.subscribe(ctx, stderr); err != nil {
+		return nil, err
 	}
 	if f.stdio {
 		go func() {
@@ -332,7 +337,8 @@ func (f *serveFlags) stop(ctx context.Context, signals <-chan os.Signal) error {
 	}
 	drained := make(chan struct{})
 	go func() {
-		_ = f.server.Shutdown(ctx) // its error is the context's: time was up
+		_ = f.unsubscribe(ctx)     // its error is the context's: time was up
+		_ = f.server.Shutdown(ctx) // so is this one
 		close(drained)
 	}()
 	select {

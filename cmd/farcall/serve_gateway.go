@@ -274,6 +274,7 @@ func (f *serveFlags) serveGateway(
 	protect(c, hide, stderr)
 	o := gateway.Options{
 		Version: versionName(), MaxMessage: int(f.maxMessage), FrameTimeout: f.limits.frameTimeout, RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts, Origins: f.origins, Gzip: f.gzip, Metrics: f.measured(), Shared: f.shared, Dump: f.dumper(),
+		NATS: overNATS(nil),
 	}
 	if log != nil {
 		o.LogLevels = f.levels

@@ -1,11 +1,13 @@
 package port
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -13,7 +15,7 @@ import (
 )
 
 // A Scheme is a kind of address to listen on, other than host:port: a row of the table. Other
-// machines cannot reach it.
+// machines cannot reach it, unless it has a Queue.
 type Scheme struct {
 	Name    string // stands before the colon of an address
 	Network string // of the addresses of its listeners and connections
@@ -21,6 +23,9 @@ type Scheme struct {
 	Example string // an address, for errors
 	Listen  func(ctx context.Context, part string) (net.Listener, error)
 	Prefix  string // of the text of its net.Addr that is not in an address; "" for most
+	// Queue: the part is //HOST/SUBJECT, of a message queue, which has no listener. Secure: the
+	// connection to it is encrypted.
+	Queue, Secure bool
 }
 
 // A Table has all schemes.
@@ -34,7 +39,14 @@ func Schemes() Table {
 			Name: "npipe", Network: npipe.Network, Part: "name", Example: "npipe:farcall", Prefix: npipe.Prefix,
 			Listen: func(_ context.Context, name string) (net.Listener, error) { return npipe.Listen(name) },
 		},
+		{Name: "nats", Queue: true, Part: "subject", Example: "nats://localhost:4222/SUBJECT", Listen: listenQueue},
+		{Name: "nats+tls", Queue: true, Secure: true, Part: "subject", Example: "nats+tls://HOST/SUBJECT", Listen: listenQueue},
 	}
+}
+
+// listenQueue fails: a queue gives requests, no connections.
+func listenQueue(context.Context, string) (net.Listener, error) {
+	return nil, errors.New("a message queue has no listener; natsrpc.Listen serves it")
 }
 
 // AddressError reports an address that nothing can listen on.
@@ -75,7 +87,8 @@ func (t Table) network(name string) *Scheme {
 // Check returns an *[AddressError] for an address that cannot be read.
 func (t Table) Check(addr string) error {
 	if s, part := t.split(addr); s != nil {
-		if part == "" {
+		host, subject, _ := strings.Cut(strings.TrimPrefix(part, "//"), "/")
+		if part == "" || s.Queue && (host == "" || subject == "" || strings.ContainsAny(subject, "/*> ")) {
 			return &AddressError{Address: addr, Why: "has no " + s.Part, Instead: s.Example}
 		}
 		return nil
@@ -122,8 +135,16 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 // Reachable reports whether other machines can connect to an address as Listen takes it: all but
 // those of a scheme, loopback addresses and localhost.
 func (t Table) Reachable(addr string) bool {
-	if s, _ := t.split(addr); s != nil {
+	s, part := t.split(addr)
+	if s != nil && !s.Queue {
 		return false
+	}
+	if s != nil { // where its engine is
+		u, err := url.Parse(s.Name + ":" + part)
+		if err != nil {
+			return true
+		}
+		addr = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "4222"))
 	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -133,6 +154,18 @@ func (t Table) Reachable(addr string) bool {
 		return !ip.Unmap().IsLoopback()
 	}
 	return !strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
+}
+
+// Secure reports whether what arrives at an address is encrypted whatever a server does.
+func (t Table) Secure(addr string) bool {
+	s, _ := t.split(addr)
+	return s != nil && s.Secure
+}
+
+// IsQueue reports whether an address is the subject of a message queue.
+func IsQueue(addr string) bool {
+	s, _ := Schemes().split(addr)
+	return s != nil && s.Queue
 }
 
 // Reachable is [Table.Reachable] of [Schemes].

@@ -24,11 +24,9 @@ func Standard() Table {
 	return Table{
 		{
 			Names: []string{"http", "https"}, Secure: []string{"https"}, Kind: HTTP, Form: "://host:port/path",
-			Help:  "http://host[:port][/path]            https too; without a path: /rpc",
-			Parse: parseURL,
-			Exchange: func(t *Target, o *Options) (farcall.Exchanger, error) {
-				return httprpc.Dial(t.URL.String(), &httprpc.Options{Client: o.client(t.Kind), Header: o.Header, MaxMessage: o.MaxMessage, Gzip: o.Gzip, Budget: o.Budget})
-			},
+			Help:     "http://host[:port][/path]            https too; without a path: /rpc",
+			Parse:    parseURL,
+			Exchange: exchange,
 		},
 		{
 			Names: []string{"ws", "wss"}, Secure: []string{"wss"}, Kind: WebSocket, Form: "://host:port/path",
@@ -60,6 +58,12 @@ func Standard() Table {
 			},
 		},
 		{
+			Names: []string{"nats", "nats+tls"}, Secure: []string{"nats+tls"}, Kind: HTTP, Form: "://host:port/SUBJECT", Subject: true,
+			Help:     "nats://host[:port]/SUBJECT[/path]    a subject of NATS; nats+tls too",
+			Parse:    parseSubject,
+			Exchange: exchange,
+		},
+		{
 			Names: []string{"npipe"}, Kind: Stream, Opaque: true, Form: ":farcall",
 			Help:  "npipe:NAME[?framing=FRAMING]         a named pipe, on Windows",
 			Parse: parsePath,
@@ -68,6 +72,14 @@ func Standard() Table {
 			},
 		},
 	}
+}
+
+// exchange sends requests with the client of HTTP: its transport is what connects over NATS.
+func exchange(t *Target, o *Options) (farcall.Exchanger, error) {
+	if t.row.Subject && o.Client == nil {
+		return nil, fmt.Errorf("%s: nothing here sends over NATS; a natsrpc.Transport in the client of HTTP does", t)
+	}
+	return httprpc.Dial(t.URL.String(), &httprpc.Options{Client: o.client(t.Kind), Header: o.Header, MaxMessage: o.MaxMessage, Gzip: o.Gzip, Budget: o.Budget})
 }
 
 // child is not in the table: a command has no scheme.
@@ -97,6 +109,17 @@ func parseURL(t *Target, text string) (why string) {
 		return "it has no host"
 	}
 	t.URL = u
+	return ""
+}
+
+// parseSubject reads SCHEME://host/SUBJECT, with or without a path behind the subject.
+func parseSubject(t *Target, text string) (why string) {
+	if why := parseURL(t, text); why != "" {
+		return why
+	}
+	if subject, _, _ := strings.Cut(strings.TrimPrefix(t.URL.Path, "/"), "/"); subject == "" || strings.ContainsAny(subject, "*> ") {
+		return "it has no subject, or one with a wildcard"
+	}
 	return ""
 }
 

@@ -85,6 +85,8 @@ type Scheme struct {
 	Kind       Kind
 	// Opaque: an address is written NAME:ADDRESS, without slashes.
 	Opaque bool
+	// Subject: the first part of a path is the subject of a message queue.
+	Subject bool
 	// Secure are those of Names that mean TLS.
 	Secure []string
 	// Parse reads what is particular to the transport from text, with the scheme t.Scheme. It returns
@@ -188,10 +190,20 @@ func (list Table) parseBare(text string) (*Target, error) {
 	return list.Parse("http://" + text)
 }
 
+// Queue reports whether requests go to the subject of a message queue.
+func (t *Target) Queue() bool { return t.row.Subject }
+
 // DefaultPath sets the path of a URL that has none. Of JSON-RPC it is "": each transport has its
 // own.
 func (t *Target) DefaultPath(path string) {
-	if t.URL == nil || t.URL.Path != "" {
+	if t.URL == nil {
+		return
+	}
+	own := t.URL.Path
+	if t.row.Subject {
+		_, own, _ = strings.Cut(strings.TrimPrefix(own, "/"), "/")
+	}
+	if own != "" {
 		return
 	}
 	if path == "" {
@@ -200,7 +212,7 @@ func (t *Target) DefaultPath(path string) {
 			path = "/rpc/ws"
 		}
 	}
-	t.URL.Path = path
+	t.URL.Path = strings.TrimSuffix(t.URL.Path, "/") + path
 }
 
 // String is the target as it may be typed, without a password.

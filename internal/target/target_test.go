@@ -25,6 +25,9 @@ func TestParse(t *testing.T) {
 		{"unix:/run/a.sock", "unix:/run/a.sock"},
 		{"unix:///run/a.sock?framing=header", "unix:/run/a.sock?framing=header"},
 		{"unix:a.sock", "unix:a.sock"},
+		{"nats://h/a.b", "nats://h/a.b/rpc"},
+		{"nats+tls://u:secret@h:4222/a/mcp", "nats+tls://u:xxxxx@h:4222/a/mcp"},
+		{"nats://h/a/", "nats://h/a/rpc"},
 		{"npipe:farcall?framing=raw", "npipe:farcall?framing=raw"},
 		{"127.0.0.1:7331", "http://127.0.0.1:7331/rpc"},
 		{"localhost:7331/api", "http://localhost:7331/api"},
@@ -57,6 +60,9 @@ func TestParseErrors(t *testing.T) {
 		"tcp://h:1?framing=len": "framing=header",
 		"unix:":                 "no path",
 		"npipe:":                "no path",
+		"nats://h":              "no subject",
+		"nats://h/":             "no subject",
+		"nats://h/a.*":          "no subject",
 		"unix:/a?x=1":           "framing=header",
 	} {
 		_, err := Parse(in)
