@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/internal/fault"
+	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/stream"
 )
@@ -43,6 +44,8 @@ type faulting struct {
 	seed  uint64
 	quiet bool
 
+	reachable bool // FROM may be an address that other machines can reach
+
 	mu sync.Mutex // of standard error
 }
 
@@ -67,6 +70,8 @@ func newFaultCmd(e *env) *cobra.Command {
 	f.Uint64Var(&x.seed, "seed", 0, "make the same choices as another run with this `number`")
 	f.BoolVarP(&x.quiet, "quiet", "q", false, "name no faults on standard error")
 	f.StringVar(&x.framing, "framing", "", "frame messages on a byte stream by `line` or header")
+	f.BoolVar(&x.reachable, "reachable", false,
+		"listen where other machines can connect, and for every host name")
 	x.tlsFlags(cmd)
 	return cmd
 }
@@ -162,15 +167,19 @@ func (x *faulting) ends(cmd *cobra.Command, args []string) (from, to *target.Tar
 	return from, to, nil
 }
 
+// listen opens FROM, which other machines must not reach unless the user insists.
 func (x *faulting) listen(ctx context.Context, from *target.Target) (net.Listener, error) {
-	network, address := "tcp", from.Address
+	address := from.Address
 	switch {
 	case from.Scheme == "unix":
-		network = "unix"
+		address = "unix:" + from.Address
 	case from.URL != nil:
 		address = from.URL.Host
 	}
-	l, err := new(net.ListenConfig).Listen(ctx, network, address)
+	if err := unguarded("fault", address, "--reachable", x.reachable); err != nil {
+		return nil, err
+	}
+	l, err := port.Listen(ctx, address)
 	if err != nil {
 		return nil, &exitError{code: exitConnect, err: err}
 	}
@@ -255,7 +264,11 @@ func (x *faulting) serveWeb(ctx context.Context, in *fault.Injector, l net.Liste
 	if base.Scheme == "" {
 		base.Scheme = to.URL.Scheme
 	}
-	s := &http.Server{Handler: in.Handler(&base, client), ReadHeaderTimeout: 30 * time.Second}
+	h := in.Handler(&base, client)
+	if !x.reachable {
+		h = localHosts(h)
+	}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 30 * time.Second}
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		_ = s.Close()

@@ -1,38 +1,14 @@
 package main
 
 import (
-	"bufio"
-	"context"
-	"io"
 	"strings"
-	"sync"
 	"testing"
 )
 
 // faultProxy runs farcall fault between a listener and a server, and returns its address.
 func faultProxy(t *testing.T, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	read, write := io.Pipe()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		defer write.Close()
-		if code := run(ctx, append([]string{"fault", "-q"}, args...), strings.NewReader(""), io.Discard, write); code != exitOK {
-			t.Errorf("exit status %d", code)
-		}
-	})
-	t.Cleanup(func() {
-		cancel()
-		wg.Wait()
-	})
-	lines := bufio.NewScanner(read)
-	if !lines.Scan() {
-		t.Fatal("it does not listen")
-	}
-	wg.Go(func() { _, _ = io.Copy(io.Discard, read) })
-	_, rest, _ := strings.Cut(lines.Text(), "listening at ")
-	address, _, _ := strings.Cut(rest, ",")
-	return address
+	return listening(t, append([]string{"fault", "-q"}, args...)...)
 }
 
 // Over each transport a client of ours gets an answer or an error in its time, whatever the fault.

@@ -141,7 +141,7 @@ func (f *tapFlags) run(cmd *cobra.Command, args []string) (err error) {
 		return usagef(example, "tap takes FROM and TO, or -- and a command")
 	}
 	if to != nil {
-		if err := f.safe(args[0]); err != nil {
+		if err := unguarded("tap", args[0], "--insecure", f.insecure); err != nil {
 			return err
 		}
 	}
@@ -218,18 +218,6 @@ func exitOf(err error) error {
 	return &exitError{code: code}
 }
 
-// safe refuses an address where other machines can connect.
-func (f *tapFlags) safe(from string) error {
-	if err := checkAddress(from); err != nil {
-		return err
-	}
-	if port.Reachable(from) && !f.insecure {
-		return usagef("Listen on 127.0.0.1, or add --insecure.",
-			"%s can be reached from other machines, and tap does not authenticate callers", from)
-	}
-	return nil
-}
-
 // between listens on from and forwards connections.
 func (f *tapFlags) between(ctx context.Context, r *capture.Recorder, from string, to *target.Target) error {
 	ctx, stop := signal.NotifyContext(ctx, stopping...)
@@ -288,7 +276,11 @@ func (f *tapFlags) forwardBytes(ctx context.Context, r *capture.Recorder, client
 // forwardHTTP forwards requests.
 func (f *tapFlags) forwardHTTP(ctx context.Context, r *capture.Recorder, l net.Listener, to *target.Target) error {
 	log := slog.New(slog.NewTextHandler(f.stderr, nil))
-	server := &http.Server{Handler: f.local(wiretap.NewHandler(r, to.URL, nil, log)), ReadHeaderTimeout: 10 * time.Second}
+	h := wiretap.NewHandler(r, to.URL, nil, log)
+	if !f.insecure {
+		h = localHosts(h)
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -301,20 +293,4 @@ func (f *tapFlags) forwardHTTP(ctx context.Context, r *capture.Recorder, l net.L
 		return nil
 	}
 	return err
-}
-
-// local refuses requests that a page of the web may have sent by a name that leads here: the server
-// behind sees the Host header of this one replaced.
-func (f *tapFlags) local(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		if !f.insecure && host != "localhost" && net.ParseIP(strings.Trim(host, "[]")) == nil {
-			http.Error(w, "the Host header has to be an address or localhost", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }

@@ -138,8 +138,21 @@ func (h *handler) forward(r *http.Request, body []byte) (*http.Response, error) 
 	for _, name := range hops() {
 		q.Header.Del(name)
 	}
+	if o := h.origin(r); o != "" {
+		q.Header.Set("Origin", o)
+	}
 	q.Header.Set("Accept-Encoding", "identity")
 	return h.client.Do(q) //nolint:gosec // to the server that the user named
+}
+
+// origin is the Origin header of a request as the server gets it, which decides about web pages: a
+// page of the proxy is one of the server there, and others stay as they are.
+func (h *handler) origin(r *http.Request) string {
+	o := r.Header.Get("Origin")
+	if u, err := url.Parse(o); err == nil && u.Host != "" && u.Host == r.Host {
+		return h.base.Scheme + "://" + h.base.Host
+	}
+	return o
 }
 
 // answer passes an answer on.
@@ -290,6 +303,9 @@ func (h *handler) webSocket(w http.ResponseWriter, r *http.Request) {
 			header[name] = v
 		}
 	}
+	if o := h.origin(r); o != "" {
+		header.Set("Origin", o)
+	}
 	var protocols []string
 	for _, list := range r.Header.Values("Sec-Websocket-Protocol") {
 		for name := range strings.SplitSeq(list, ",") {
@@ -298,12 +314,16 @@ func (h *handler) webSocket(w http.ResponseWriter, r *http.Request) {
 	}
 	dial := &websocket.DialOptions{HTTPClient: h.client, HTTPHeader: header, Subprotocols: protocols}
 	//nolint:bodyclose // the library closes it
-	server, _, err := websocket.Dial(r.Context(), u.String(), dial)
-	if err != nil {
+	server, refused, err := websocket.Dial(r.Context(), u.String(), dial)
+	switch {
+	case err != nil && refused != nil && refused.StatusCode >= http.StatusBadRequest:
+		http.Error(w, "fault: the server refuses the WebSocket", refused.StatusCode)
+		return
+	case err != nil:
 		http.Error(w, "fault: the server cannot be reached", http.StatusBadGateway)
 		return
 	}
-	// the server sees who asks, not the proxy
+	// the server has seen the Origin and accepted it
 	accept := &websocket.AcceptOptions{InsecureSkipVerify: true}
 	if name := server.Subprotocol(); name != "" {
 		accept.Subprotocols = []string{name}
