@@ -67,7 +67,10 @@ func (e *env) check(ctx context.Context, file string, f checkFlags) error {
 	case err != nil:
 		return configFailure(err)
 	}
-	if bad := unsafeListeners(file, c, f.insecure); bad != nil {
+	if bad = unsafeListeners(file, c, f.insecure); bad == nil {
+		bad = unpinned(file, c)
+	}
+	if bad != nil {
 		return e.refuseConfig(bad, f.json)
 	}
 	report, started := newCheckReport(file, c), true
@@ -93,6 +96,16 @@ func unsafeListeners(file string, c *gateway.Config, insecure bool) *gateway.Con
 		return nil
 	}
 	return unsafeIn(file, c, bad)
+}
+
+// unpinned is the problem of a lock file that is missing or cannot be read, nil without one:
+// nothing is served then.
+func unpinned(file string, c *gateway.Config) *gateway.ConfigError {
+	if _, err := c.Pinned(); err != nil {
+		p := c.ProblemAt("lock", strings.TrimPrefix(err.Error(), "gateway: "), "")
+		return &gateway.ConfigError{File: file, Problems: []gateway.Problem{p}}
+	}
+	return nil
 }
 
 // general reports whether a problem is about the whole file.
@@ -239,7 +252,8 @@ func newCheckReport(file string, given *gateway.Config) *checkReport {
 		r.Limits = append(r.Limits, "callers are not told why a server fails")
 	}
 	if c.Lock != "" {
-		r.Limits = append(r.Limits, "tools must be as in "+c.Lock)
+		r.Limits = append(r.Limits,
+			"servers, their tools, prompts, resources and templates must be as in "+c.Lock)
 	}
 	return r
 }
