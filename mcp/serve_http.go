@@ -9,13 +9,17 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/accept"
 	"github.com/farcall-dev/farcall/internal/http1"
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
-// headerTime bounds how long a client may take for the headers of a request.
-const headerTime = 10 * time.Second
+const (
+	headerTime = 10 * time.Second // for the headers of a request
+	keepTime   = 2 * time.Minute  // for a connection without requests
+	maxHeader  = 64 << 10
+)
 
 // ListenAndServe serves every revision over HTTP until the context ends: /mcp
 // (Streamable HTTP), and for clients of 2024-11-05 /sse and /messages. Then calls
@@ -31,7 +35,8 @@ const headerTime = 10 * time.Second
 // reader, and net/http has the others; the environment variable FARCALL_HTTP=std turns it off.
 //
 // Web pages of other hosts are refused, and so are requests for a DNS name that is not
-// listed: see Origins and Hosts of [mcphttp.Options].
+// listed: see Origins and Hosts of [mcphttp.Options]. At most 16,384 connections are open, 4,096 of
+// them from one IP address that is not loopback, and 1,000 are accepted in a second.
 func (s *Server) ListenAndServe(ctx context.Context, addr string) error {
 	l, err := port.Listen(ctx, addr)
 	if err != nil {
@@ -75,7 +80,11 @@ func (s *Server) serveHTTP(ctx context.Context, l net.Listener) error {
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "No such path: MCP is at /mcp", http.StatusNotFound)
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: headerTime}
+	server := &http.Server{
+		Handler: mux, ReadHeaderTimeout: headerTime, IdleTimeout: keepTime, MaxHeaderBytes: maxHeader,
+	}
+	// IdleTimeout above is that of HTTP
+	l = accept.Listen(l, &accept.Options{Idle: -1})
 	fast := http1.New(server, func(path string) bool { return path == "/mcp" })
 	if !http1.Std() {
 		l = http1.NewFront(l, fast)
