@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/types"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -16,50 +17,75 @@ import (
 // owner or by address, or a map with a name, key or comment that mentions who calls.
 
 var (
-	archWhose    = regexp.MustCompile(`(?i)owner|session|principal|nonce|address|caller|client`)
-	archTableRow = regexp.MustCompile("^\\| `([\\w./]+)` \\|")
+	archWhose  = regexp.MustCompile(`(?i)owner|session|principal|nonce|address|caller|client`)
+	archListed = regexp.MustCompile("^\\| `([\\w./-]+)` \\|")
 )
 
-// archTables are the rows: the line of each, by "package.Type".
-func archTables(tree *archTree) (rows map[string]int, lines []string) {
-	rows = map[string]int{}
-	lines = strings.Split(tree.invariants, "\n")
-	for i, line := range lines {
-		if m := archTableRow.FindStringSubmatch(line); m != nil {
-			rows[m[1]] = i
-		}
-	}
-	return rows, lines
-}
-
-func findTables(tree *archTree) (found []string) {
-	rows, lines := archTables(tree)
-	tests, there := map[string]bool{}, map[string]bool{}
+func findTables(tree *archTree) []string {
+	var needs []archNamed
+	there := map[string]bool{}
 	for _, f := range tree.files {
+		if f.test || f.foreign {
+			continue
+		}
 		for _, decl := range f.ast.Decls {
-			switch d := decl.(type) {
-			case *ast.FuncDecl:
-				if f.test && d.Recv == nil {
-					tests[archName(f.pkg, d.Name.Name)] = true
-				}
-			case *ast.GenDecl:
-				if f.test || f.foreign {
-					continue
-				}
-				for _, spec := range d.Specs {
-					if t, ok := spec.(*ast.TypeSpec); ok {
-						name := archName(f.pkg, t.Name.Name)
-						there[name] = true
-						if _, listed := rows[name]; !listed && f.pkg != "internal/share" && isTable(t) {
-							found = append(found, tree.at(t.Pos(), "%s holds something for each caller: it needs a row in docs/invariants.md, with the test that tries two owners", name))
-						}
+			d, ok := decl.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, spec := range d.Specs {
+				if t, ok := spec.(*ast.TypeSpec); ok {
+					name := archName(f.pkg, t.Name.Name)
+					there[name] = true
+					if f.pkg != "internal/share" && isTable(t) {
+						needs = append(needs, archNamed{name, tree.at(t.Pos(), "")})
 					}
 				}
 			}
 		}
 	}
+	return archRows(tree, "Tables", needs, there,
+		"holds something for each caller: it needs a row in docs/invariants.md, with the test that tries two owners")
+}
+
+// An archNamed is something of the source that needs a row.
+type archNamed struct{ name, at string }
+
+// archSection returns the lines of docs/invariants.md under a heading, and the number of the first.
+func archSection(tree *archTree, heading string) (lines []string, first int) {
+	all := strings.Split(tree.invariants, "\n")
+	at := slices.Index(all, "## "+heading)
+	if at < 0 {
+		return nil, 0
+	}
+	lines = all[at+1:]
+	end := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "## ") })
+	if end >= 0 {
+		lines = lines[:end]
+	}
+	return lines, at + 2
+}
+
+// archRows compares the rows of a section of docs/invariants.md with what needs one. there has all
+// that may have one. Each row names a test that is there, or why callers do not matter.
+func archRows(
+	tree *archTree, heading string, needs []archNamed, there map[string]bool, why string,
+) (found []string) {
+	lines, first := archSection(tree, heading)
+	rows := map[string]int{}
+	for i, line := range lines {
+		if m := archListed.FindStringSubmatch(line); m != nil {
+			rows[m[1]] = i
+		}
+	}
+	for _, n := range needs {
+		if _, listed := rows[n.name]; !listed {
+			found = append(found, n.at+n.name+" "+why)
+		}
+	}
+	tests := archTests(tree)
 	for _, name := range sortedKeys(rows) {
-		at := fmt.Sprintf("docs/invariants.md:%d: ", rows[name]+1)
+		at := fmt.Sprintf("docs/invariants.md:%d: ", rows[name]+first)
 		if !there[name] {
 			found = append(found, at+"there is no "+name)
 		}
@@ -76,6 +102,19 @@ func findTables(tree *archTree) (found []string) {
 		}
 	}
 	return found
+}
+
+// archTests are the functions of tests, by "package.Name".
+func archTests(tree *archTree) map[string]bool {
+	tests := map[string]bool{}
+	for _, f := range tree.files {
+		for _, decl := range f.ast.Decls {
+			if d, ok := decl.(*ast.FuncDecl); ok && f.test && d.Recv == nil {
+				tests[archName(f.pkg, d.Name.Name)] = true
+			}
+		}
+	}
+	return tests
 }
 
 // archName is "package.Name", with "farcall" for the root.

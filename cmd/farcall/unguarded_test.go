@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/farcall-dev/farcall/internal/port"
 )
 
 var (
@@ -51,6 +53,9 @@ func listening(t *testing.T, args ...string) string {
 // other hosts, over HTTP and WebSocket.
 func TestListeners(t *testing.T) {
 	t.Parallel()
+	if port.Reachable(defaultAddress) {
+		t.Errorf("other machines can reach %s, the address without --listen", defaultAddress)
+	}
 	host := strings.TrimPrefix(serve(t, "--listen", "127.0.0.1:0", "--log", "off").addrs[0], "http://")
 	capture := filepath.Join(t.TempDir(), "a.jsonl")
 	upstream := "up=http://" + host + "/mcp"
