@@ -240,7 +240,7 @@ func (x *faulting) serveBytes(ctx context.Context, in *fault.Injector, l net.Lis
 				x.complain(err)
 				return
 			}
-			if err := x.ended(ctx, in.Proxy(ctx, client, server, to.Framing == stream.Header)); err != nil {
+			if err := x.ended(ctx, in.Proxy(ctx, &noHTTP{Conn: client}, server, to.Framing == stream.Header)); err != nil {
 				x.complain(err)
 			}
 		})

@@ -270,7 +270,7 @@ func (f *tapFlags) forwardBytes(ctx context.Context, r *capture.Recorder, client
 		_ = server.Close() // as above
 	})
 	defer stop()
-	return wiretap.Pipe(r, about, client, server)
+	return wiretap.Pipe(r, about, &noHTTP{Conn: client}, server)
 }
 
 // forwardHTTP forwards requests.

@@ -1,6 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
 	"net/http"
 
 	"github.com/farcall-dev/farcall/internal/origin"
@@ -31,4 +35,42 @@ func localHosts(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// noHTTP is a connection of a client that sends a byte stream. It fails when that begins as a
+// request of HTTP does: a browser sends one for any web page, and a server that reads lines would
+// skip the head and execute the lines of the body.
+type noHTTP struct {
+	net.Conn
+	in io.Reader // from the first Read on
+}
+
+var errHTTP = errors.New("the client speaks HTTP; an http:// address as TO is for that")
+
+// Read implements net.Conn.
+func (c *noHTTP) Read(p []byte) (int, error) {
+	if c.in == nil {
+		var head [2]byte
+		n, err := io.ReadFull(c.Conn, head[:])
+		if n == len(head) && isCapital(head[0]) && isCapital(head[1]) {
+			return 0, errHTTP
+		}
+		c.in = io.MultiReader(bytes.NewReader(head[:n]), c.Conn)
+		if n == 0 {
+			return 0, err
+		}
+	}
+	return c.in.Read(p)
+}
+
+// isCapital reports whether c is a letter of a method of HTTP. No message of JSON-RPC begins with
+// two of them, nor do the headers of a frame.
+func isCapital(c byte) bool { return 'A' <= c && c <= 'Z' }
+
+// CloseWrite ends what is sent to the client, and not what comes from it.
+func (c *noHTTP) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"regexp"
@@ -146,4 +147,66 @@ func pageAsks(t *testing.T, address, path string, header http.Header) int {
 	}
 	_ = answer.Body.Close()
 	return answer.StatusCode
+}
+
+// executesLines is the address of a server that executes each line that is a message, as many do
+// that serve standard input and output, and passes over others.
+func executesLines(t *testing.T) string {
+	t.Helper()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			wg.Go(func() {
+				defer conn.Close()
+				for lines := bufio.NewScanner(conn); lines.Scan(); {
+					if lines.Text() == addCall {
+						_, _ = io.WriteString(conn, `{"jsonrpc":"2.0","id":1,"result":5}`+"\n")
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		wg.Wait()
+	})
+	return l.Addr().String()
+}
+
+// TestPagesReachNoByteStream: a web page cannot have a server that reads lines execute the body of
+// a request of HTTP, behind a proxy for byte streams.
+func TestPagesReachNoByteStream(t *testing.T) {
+	t.Parallel()
+	to := "tcp://" + executesLines(t)
+	file := filepath.Join(t.TempDir(), "a.jsonl")
+	for name, args := range map[string][]string{
+		"tap":   {"tap", "--out", file, "127.0.0.1:0", to},
+		"fault": {"fault", "-q", "--fault", "duplicate:after=1000000", "tcp://127.0.0.1:0", to},
+	} {
+		address := listening(t, args...)
+		for first, want := range map[string]string{
+			"":                                   "5",
+			"  ":                                 "5",
+			"POST / HTTP/1.1\r\nHost: x\r\n\r\n": "",
+		} {
+			conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = io.WriteString(conn, first+"\n"+addCall+"\n")
+			got, end := bufio.NewReader(conn).ReadString('\n')
+			if err != nil || strings.Contains(got, `"result":5`) != (want != "") {
+				t.Errorf("%s, %q first: got %q, %v, %v", name, first, got, end, err)
+			}
+			_ = conn.Close()
+		}
+	}
 }
