@@ -147,7 +147,7 @@ func (u *Upstream) enter(pc *pendingCall) error {
 				continue
 			}
 			if u.withdraw(pc) {
-				return u.overdue()
+				return u.overdue(pc)
 			}
 		}
 		// It was granted at the same moment.
@@ -250,11 +250,17 @@ func (u *Upstream) withdraw(pc *pendingCall) bool {
 }
 
 // overdue is the error of a call that has waited for too long.
-func (u *Upstream) overdue() error {
+func (u *Upstream) overdue(pc *pendingCall) error {
 	u.mu.Lock()
-	taken := u.pool.places() >= u.opts.MaxConnections
+	taken, shares := u.pool.places() >= u.opts.MaxConnections, u.pool.shares(pc.holder)
 	u.mu.Unlock()
-	if taken {
+	switch {
+	case !taken && !shares:
+		return u.refusal(jsonrpc.Overloaded,
+			"Overloaded: the sessions of this caller keep as many connections to %s as one caller may have, "+
+				"and none became free within %v; end sessions that are not needed",
+			u.opts.Name, u.opts.QueueTimeout)
+	case taken:
 		return u.refusal(jsonrpc.Overloaded,
 			"Overloaded: %s has as many connections as it may have (max connections: %d), all of them in use or kept for sessions until these end, and none became free within %v; try again later",
 			u.opts.Name, u.opts.MaxConnections, u.opts.QueueTimeout)

@@ -46,6 +46,7 @@ type holder struct {
 	// it came late. "": they are not of one session.
 	session string
 	ended   bool
+	by      owner.Key // who shares connections that are kept with others: a principal, or an address
 }
 
 // pooled reports whether the calls of the owner have no session, and its connections carry no calls
@@ -196,7 +197,7 @@ func (p *pool) holderOf(pc *pendingCall) *holder {
 func (p *pool) holder(key ownerKey, who *Caller) *holder {
 	h := p.holders[key]
 	if h == nil {
-		h = &holder{key: key}
+		h = &holder{key: key, by: who.owner().Group()}
 		if own := who.session(); !own.IsZero() && (key.group == own || key.client == own) {
 			h.session, h.ended = who.Session, p.departed.has(who.Session)
 		}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/mcp"
 )
 
@@ -139,7 +140,7 @@ func (p *pool) answersAwaited() bool {
 // mayStart reports whether a connection can be started for pc. It makes room for one if
 // it has to.
 func (p *pool) mayStart(pc *pendingCall, coming *int) bool {
-	if !p.known && p.counts[dialing] > 0 || p.hopeful(pc) && time.Now().Before(p.cool) || !p.pooled(pc) {
+	if !p.known && p.counts[dialing] > 0 || p.hopeful(pc) && time.Now().Before(p.cool) || !p.pooled(pc) || !p.shares(pc.holder) {
 		return false
 	}
 	switch {
@@ -150,13 +151,39 @@ func (p *pool) mayStart(pc *pendingCall, coming *int) bool {
 	default:
 		var all []*connection
 		for _, h := range p.holders {
-			if h.session == "" || h.ended { // a session's state is not lost before its end
+			if !h.kept() { // a session's state is not lost before its end
 				all = append(all, h.conns...)
 			}
 		}
 		p.evict(all) // its place is free when it is closed
 	}
 	return false
+}
+
+// keptRatio is how many times what is left an owner may have of the connections that are kept for
+// sessions: one owner alone gets seven eighths.
+const keptRatio = 7
+
+// kept reports whether the connections of a holder stay, used or not, until its session ends.
+func (h *holder) kept() bool { return h.session != "" && !h.ended }
+
+// shares reports whether a holder may have one more connection. Those that are kept for sessions
+// are divided between those who have the sessions, so that none leaves nothing to others.
+func (p *pool) shares(h *holder) bool {
+	if !h.kept() {
+		return true
+	}
+	mine, all := 0, 0
+	for _, o := range p.holders {
+		if o.kept() {
+			all += len(o.conns)
+			if o.by == h.by {
+				mine += len(o.conns)
+			}
+		}
+	}
+	b := share.Bounds{Total: p.opts.MaxConnections, Ratio: keptRatio}
+	return b.Allows(mine, all, 1)
 }
 
 // pooled reports whether the pool has room for a connection for pc.

@@ -190,6 +190,51 @@ func TestRoom(t *testing.T) {
 	})
 }
 
+// TestSessionsLeaveConnections: the sessions of one caller, be it an address or a principal, do not
+// keep all connections, so that others find one at once.
+func TestSessionsLeaveConnections(t *testing.T) {
+	callers := map[string]func(session string) owner.Key{
+		"address": func(session string) owner.Key { return owner.Session(session, "192.0.2.1:1") },
+		"another": func(session string) owner.Key { return owner.Session(session, "192.0.2.2:1") },
+		"ada":     func(string) owner.Key { return owner.Named("ada") },
+		"bob":     func(string) owner.Key { return owner.Named("bob") },
+	}
+	for greedy := range callers {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLab(t, legacy)
+			u := l.upstream(Options{Lifetime: lifetimeSession, MaxConnections: 16, QueueTimeout: 10 * time.Second})
+			call := func(caller string, session int) *Call {
+				id := fmt.Sprint(caller, session)
+				return toolCall("which", "", Caller{Session: id, Owner: callers[caller](id)})
+			}
+			held := 0
+			for ; held < 16; held++ {
+				if _, err := do(t.Context(), u, call(greedy, held)); err != nil {
+					dataOf(t, err, jsonrpc.Overloaded)
+					if !strings.Contains(err.Error(), "as one caller may have") {
+						t.Error(err)
+					}
+					break
+				}
+			}
+			if held != 14 {
+				t.Errorf("%s keeps %d of 16 connections", greedy, held)
+			}
+			began := time.Now()
+			for caller := range callers {
+				if caller == greedy || held >= 16 {
+					continue
+				}
+				held++
+				if _, err := do(t.Context(), u, call(caller, 0)); err != nil || time.Since(began) > time.Second {
+					t.Errorf("%s after %s: %v, after %v", caller, greedy, err, time.Since(began))
+				}
+			}
+			mustDo(t, u, call(greedy, 0), "1") // it keeps what it has
+		})
+	}
+}
+
 // TestSessionKeepsItsConnection takes nothing from a session that goes on for those who
 // come later.
 func TestSessionKeepsItsConnection(t *testing.T) {

@@ -121,7 +121,8 @@ type Options struct {
 	// mixed. With the lifetime "call" it bounds all connections, where Exclusive is set. Default 8.
 	Pool int
 	// MaxConnections bounds all connections. One that is not used makes room for another, but for
-	// that of a session which goes on: the call then waits in the queue. Default 256.
+	// that of a session which goes on: the call then waits in the queue. Sessions of one principal or
+	// address alone keep seven eighths of them. Default 256.
 	MaxConnections int
 	// IdleStop is when connections that are unused are closed. Default 0: never.
 	IdleStop time.Duration
