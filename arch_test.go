@@ -178,7 +178,7 @@ var archLadder = map[string]archRow{
 	"gateway/internal/hook":       {ours: "internal/owner internal/scan internal/share jsonrpc stream"},
 	"gateway/internal/pin":        {ours: "jsonrpc internal/jsonv2 internal/scan"},
 	"gateway/internal/wording":    {},
-	"gateway/internal/raw":        {ours: "gateway/internal/wording internal/backoff internal/beginning . httprpc jsonrpc internal/jsonv2 internal/scan internal/visible stream"},
+	"gateway/internal/raw":        {ours: "gateway/internal/wording internal/backoff internal/beginning . httprpc jsonrpc internal/jsonv2 internal/owner internal/scan internal/share internal/visible stream"},
 	"gateway/internal/refs":       {ours: "jsonrpc internal/scan"},
 	"gateway/internal/route":      {ours: "gateway/internal/refs jsonrpc internal/glob internal/scan"},
 	"gateway/internal/signin":     {ours: "internal/filelock internal/jsonv2 internal/owner internal/seal internal/share jsonrpc mcp/mcpauth"},

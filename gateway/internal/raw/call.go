@@ -50,12 +50,12 @@ func (u *Upstream) ServeRPC(ctx context.Context, req *farcall.Request) (any, err
 	began := time.Now()
 	var result jsonrpc.Raw
 	var err error
-	if u.serving.Add(1) > int64(u.opts.MaxInFlight) {
-		err = u.failure(errFull, false)
-	} else {
+	if scarce, ok := u.serving.enter(ctx); ok {
 		result, err = u.call(ctx, front, req)
+		u.serving.leave(scarce)
+	} else {
+		err = u.failure(errFull, false)
 	}
-	u.serving.Add(-1)
 	u.meter.end(err != nil, time.Since(began))
 	if err != nil {
 		return nil, err

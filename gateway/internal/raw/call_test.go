@@ -15,6 +15,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/httprpc"
+	"github.com/farcall-dev/farcall/internal/owner"
 )
 
 // respond serves one frame as an HTTP front does.
@@ -282,6 +283,46 @@ func TestServeDialOnce(t *testing.T) {
 		if st := u.Status(); st.Dials != 1 || full.Load() != 10 {
 			t.Errorf("%d overloaded, %+v", full.Load(), st)
 		}
+		shut(t, u)
+		synctest.Wait()
+	})
+}
+
+// TestServePlacesAreShared: a caller that fills an upstream leaves room for others.
+func TestServePlacesAreShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := New(&Options{
+			Name: "up", MaxInFlight: 32, Timeout: time.Minute, Dial: inMemory(newServer()),
+		})
+		as := func(o owner.Key, method string) (got string) {
+			ctx := context.WithValue(t.Context(), owner.ContextKey{}, o)
+			r := farcall.NewResponder(u, nil)
+			frame := []byte(call("1", method, "[]"))
+			return string(r.Respond(ctx, nil, frame, func([]byte) error { return nil }))
+		}
+		greedy := owner.Connection("a", "192.0.2.1:1")
+		var wg sync.WaitGroup
+		var full atomic.Int32
+		for range 40 {
+			wg.Go(func() {
+				if strings.Contains(as(greedy, "hang"), "Overloaded") {
+					full.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		if n := full.Load(); n <= 8 {
+			t.Errorf("one caller has %d of 32 places", 40-n)
+		}
+		for _, other := range []owner.Key{
+			owner.Named("ada"), owner.Connection("b", "192.0.2.2:1"), owner.Address("192.0.2.3"),
+		} {
+			if got := as(other, "echo"); got != result("1", "[]") {
+				t.Errorf("another caller gets %s", got)
+			}
+		}
+		wg.Wait() // their time is over
 		shut(t, u)
 		synctest.Wait()
 	})

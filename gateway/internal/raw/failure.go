@@ -71,7 +71,7 @@ func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
 	case errors.Is(cause, errShuttingDown):
 		data = append(data, `,"reason":"the gateway is shutting down"`...)
 	case errors.Is(cause, errFull):
-		data = fmt.Appendf(data, `,"reason":"the limit of %d calls in flight at the upstream is reached"`, u.opts.MaxInFlight)
+		data = fmt.Appendf(data, `,"reason":"the limit of %d calls in flight at the upstream, or the caller's share of it, is reached"`, u.opts.MaxInFlight)
 	}
 	data = append(data, sentData(sent, held == "")...)
 	after, stderr := u.opts.Explain(cause)

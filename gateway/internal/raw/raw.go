@@ -30,7 +30,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall"
@@ -105,7 +104,7 @@ type Upstream struct {
 	ctx       context.Context //nolint:containedctx // the Upstream's own, which ends when it is closed
 	stop      context.CancelFunc
 	work      sync.WaitGroup // pipes, calls, and goroutines
-	serving   atomic.Int64   // calls of ServeRPC
+	serving   places         // calls of ServeRPC
 
 	mu      sync.Mutex
 	closed  bool
@@ -121,6 +120,7 @@ type Upstream struct {
 func New(o *Options) *Upstream {
 	u := &Upstream{opts: *o, pipes: map[*pipe]struct{}{}}
 	u.opts.MaxInFlight = cmp.Or(u.opts.MaxInFlight, defaultMaxInFlight)
+	u.serving.init(u.opts.MaxInFlight)
 	u.opts.Timeout = cmp.Or(u.opts.Timeout, defaultTimeout)
 	if u.opts.Logger == nil {
 		u.opts.Logger = slog.New(slog.DiscardHandler)
