@@ -297,6 +297,7 @@ func (s *server) pipe(ctx context.Context, t farcall.Transport, o *farcall.Optio
 	if s.g.shield != nil {
 		ctx = context.WithValue(ctx, connKey{}, conn)
 	}
+	ctx = context.WithValue(ctx, owner.ContextKey{}, owner.Connection(o.Conn, conn.Remote))
 	_ = s.raw.Pipe(context.WithValue(o.ConnContext(ctx), pipeKey{}, o), t) // its error is the connection's: it broke
 }
 

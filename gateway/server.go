@@ -255,6 +255,9 @@ func (c *Upstream) header() http.Header {
 	return h
 }
 
+// maxChildren bounds the processes of one upstream that are those of connections of raw JSON-RPC.
+const maxChildren = 256
+
 func (s *server) speakRaw(log *slog.Logger) error {
 	c := s.cfg
 	o := &raw.Options{
@@ -273,7 +276,7 @@ func (s *server) speakRaw(log *slog.Logger) error {
 	case s.held != nil:
 		o.Dial = func(context.Context) (farcall.Transport, error) { return nil, raw.HeldError(s.held.text()) }
 	case s.children != nil:
-		o.Dial = s.children.Start
+		o.Dial, o.MaxConnections = s.children.Start, maxChildren
 	case s.web():
 		var err error
 		if o.Exchanger, err = s.target.Exchange(s.reach()); err != nil {

@@ -50,7 +50,7 @@ func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
 	switch {
 	case errors.Is(cause, errShuttingDown):
 		e.Code, e.Message = jsonrpc.Overloaded, "Shutting down"
-	case errors.Is(cause, errFull):
+	case errors.Is(cause, errFull), errors.Is(cause, errCrowded):
 		e.Code, e.Message = jsonrpc.Overloaded, "Overloaded"
 	case errors.As(cause, &held):
 		e.Message = "The upstream " + u.opts.Name + " " + string(held)
@@ -71,7 +71,11 @@ func (u *Upstream) failure(cause error, sent bool) *jsonrpc.Error {
 	case errors.Is(cause, errShuttingDown):
 		data = append(data, `,"reason":"the gateway is shutting down"`...)
 	case errors.Is(cause, errFull):
-		data = fmt.Appendf(data, `,"reason":"the limit of %d calls in flight at the upstream, or the caller's share of it, is reached"`, u.opts.MaxInFlight)
+		data = fmt.Appendf(data, `,"reason":"the limit of %d calls in flight at the upstream, or the caller's share `+
+			`of it, is reached"`, u.opts.MaxInFlight)
+	case errors.Is(cause, errCrowded):
+		data = fmt.Appendf(data, `,"reason":"the limit of %d connections to the upstream, or the caller's share `+
+			`of it, is reached"`, u.opts.MaxConnections)
 	}
 	data = append(data, sentData(sent, held == "")...)
 	after, stderr := u.opts.Explain(cause)

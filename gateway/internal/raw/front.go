@@ -18,6 +18,7 @@ const maxDepth = 10_000
 
 var (
 	errFull     = errors.New("raw: too many calls are under way")
+	errCrowded  = errors.New("raw: there are too many connections")
 	errTooLarge = errors.New("raw: the message is too large")
 )
 

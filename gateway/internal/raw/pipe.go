@@ -11,6 +11,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/beginning"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -40,7 +41,9 @@ const (
 func (u *Upstream) Pipe(ctx context.Context, t farcall.Transport) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	p := &pipe{front: newFront(ctx, u, t), cancel: cancel, downDone: make(chan struct{})}
+	p := &pipe{
+		front: newFront(ctx, u, t), cancel: cancel, downDone: make(chan struct{}), owner: owner.From(ctx),
+	}
 	if !u.enter(p) {
 		_ = t.Close()
 		return errShuttingDown
@@ -62,6 +65,11 @@ func (u *Upstream) Pipe(ctx context.Context, t farcall.Transport) error {
 	case u.opts.Lifetime == "shared":
 		return p.shared(ctx)
 	}
+	defer func() {
+		if p.counted {
+			p.u.own.leave(p.owner)
+		}
+	}()
 	return p.carry(ctx)
 }
 
@@ -73,6 +81,8 @@ type pipe struct {
 	downErr  error         // set before
 	byServer bool          // as well: it was the upstream that has ended
 	watch    *time.Timer   // of up: ends a write that takes too long
+	owner    owner.Key
+	counted  bool // it has one of the connections to the upstream; of up
 
 	mu        sync.Mutex
 	server    farcall.Transport // nil before it is connected
@@ -125,10 +135,15 @@ func (p *pipe) closeServer() {
 
 // connect makes the connection to the upstream.
 func (p *pipe) connect(ctx context.Context) error {
+	if !p.u.own.enter(p.owner) {
+		return errCrowded
+	}
 	t, end, err := p.u.dial(ctx)
 	if err != nil {
+		p.u.own.leave(p.owner)
 		return err
 	}
+	p.counted = true
 	p.mu.Lock()
 	ended := p.ended
 	if !ended {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/stream"
 )
@@ -491,4 +492,45 @@ func TestPipeShared(t *testing.T) {
 	b.Close()
 	<-a.done
 	<-b.done
+}
+
+// TestPipesLeaveConnections: the piped connections of one caller do not take all connections to the
+// upstream, each of which may be a process.
+func TestPipesLeaveConnections(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		u := New(&Options{Name: "up", MaxConnections: 16, Dial: inMemory(newServer())})
+		as := func(o owner.Key) *piped {
+			ours, theirs := farcall.Pipe()
+			p := &piped{ours, make(chan error, 1)}
+			ctx := context.WithValue(context.Background(), owner.ContextKey{}, o)
+			go func() { p.done <- u.Pipe(ctx, theirs) }()
+			return p
+		}
+		var all []*piped
+		for i := range 16 {
+			p := as(owner.Connection(strconv.Itoa(i), "192.0.2.1:1"))
+			all = append(all, p)
+			p.send(t, call("1", "echo", "[1]"))
+			got, err := p.Read()
+			if err != nil || strings.Contains(string(got), `"result"`) != (i < 14) {
+				t.Errorf("connection %d: %s, %v", i, got, err)
+			}
+		}
+		other := as(owner.Connection("b", "192.0.2.2:1"))
+		other.send(t, call("1", "echo", "[2]"))
+		other.expect(t, result("1", "[2]"))
+		for _, p := range append(all[:14:14], other) { // then there is room
+			p.Close()
+			<-p.done
+		}
+		all[15].send(t, call("2", "echo", "[3]"))
+		all[15].expect(t, result("2", "[3]"))
+		for _, p := range all[14:] {
+			p.Close()
+			<-p.done
+		}
+		shut(t, u)
+		synctest.Wait()
+	})
 }

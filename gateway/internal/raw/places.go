@@ -52,3 +52,30 @@ func (p *places) leave(scarce *owner.Key) {
 		p.scarce.Give(*scarce, 1)
 	}
 }
+
+// ownConnections bounds the connections to the upstream that belong to piped ones. One owner alone
+// gets seven eighths.
+type ownConnections struct {
+	mu   sync.Mutex
+	held share.Ledger // by owner; without bounds nothing is counted
+}
+
+func (c *ownConnections) init(most int) {
+	c.held.SetBounds(share.Bounds{Total: most, Ratio: 7})
+}
+
+// enter takes a connection for an owner, or reports that there is none for it.
+func (c *ownConnections) enter(o owner.Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.held.Bounds().Total == 0 || c.held.Take(o, 1)
+}
+
+// leave gives a connection back.
+func (c *ownConnections) leave(o owner.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held.Bounds().Total > 0 {
+		c.held.Give(o, 1)
+	}
+}

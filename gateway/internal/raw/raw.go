@@ -65,6 +65,10 @@ type Options struct {
 	// MaxInFlight bounds the calls of ServeRPC under way, and of each pipe to an
 	// Exchanger. Default 1,024.
 	MaxInFlight int
+	// MaxConnections bounds the connections to the upstream that belong to piped ones; one owner
+	// alone gets seven eighths of them. Calls of further ones are refused until one ends. Default: no
+	// bound.
+	MaxConnections int
 	// Timeout bounds a call of ServeRPC and an exchange, and how long a piped
 	// frame may take to be read by the upstream. Calls over piped connections have
 	// none. Default 60 s.
@@ -105,6 +109,7 @@ type Upstream struct {
 	stop      context.CancelFunc
 	work      sync.WaitGroup // pipes, calls, and goroutines
 	serving   places         // calls of ServeRPC
+	own       ownConnections // of pipes
 
 	mu      sync.Mutex
 	closed  bool
@@ -121,6 +126,7 @@ func New(o *Options) *Upstream {
 	u := &Upstream{opts: *o, pipes: map[*pipe]struct{}{}}
 	u.opts.MaxInFlight = cmp.Or(u.opts.MaxInFlight, defaultMaxInFlight)
 	u.serving.init(u.opts.MaxInFlight)
+	u.own.init(u.opts.MaxConnections)
 	u.opts.Timeout = cmp.Or(u.opts.Timeout, defaultTimeout)
 	if u.opts.Logger == nil {
 		u.opts.Logger = slog.New(slog.DiscardHandler)
