@@ -57,7 +57,7 @@ func (s *Service) subscribe(ctx context.Context, p clockParams) (clockStarted, e
 	}
 	conn := farcall.CallerFrom(ctx)
 	if conn.Done() == nil {
-		return clockStarted{}, errCannotPush()
+		return clockStarted{}, farcall.ErrNoCallback
 	}
 	//nolint:forbidigo // not derived from the call's context: the clock outlives the call, and its memory
 	clockCtx, stop := context.WithCancel(context.Background())
@@ -118,7 +118,7 @@ func (s *Service) remove(c *clock) {
 func (s *Service) unsubscribe(ctx context.Context, p clockRef) (bool, error) {
 	conn := farcall.CallerFrom(ctx)
 	if conn.Done() == nil {
-		return false, errCannotPush()
+		return false, farcall.ErrNoCallback
 	}
 	s.mu.Lock()
 	c := s.clocks[p.Subscription]
@@ -128,9 +128,4 @@ func (s *Service) unsubscribe(ctx context.Context, p clockRef) (bool, error) {
 	}
 	s.remove(c)
 	return true, nil
-}
-
-func errCannotPush() error {
-	return fault(errFailed, "This transport cannot push",
-		"details", "The answer ends the exchange. Connect over WebSocket (/rpc/ws), TCP, a unix socket or stdio.")
 }

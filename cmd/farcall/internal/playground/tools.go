@@ -103,9 +103,5 @@ func callback(ctx context.Context, p callbackParams) (jsonrpc.Raw, error) {
 	}
 	var answer jsonrpc.Raw
 	err := farcall.CallerFrom(ctx).Call(ctx, p.Method, params, &answer)
-	if errors.Is(err, farcall.ErrNoCallback) {
-		return nil, fault(errFailed, "This transport cannot call back",
-			"details", "Connect over WebSocket (/rpc/ws), TCP, a unix socket or stdio.")
-	}
 	return answer, farcall.PassOn(err) // about the method that the caller has named
 }
