@@ -122,6 +122,7 @@ type batchWork struct {
 	enter   func(v *serving) *jsonrpc.Error // admits an element, or refuses it
 	leave   func(v *serving)
 	done    func()
+	earlier *batchWork // the state's: the one before it in state.batches
 
 	mu      sync.Mutex // of what follows
 	started int        // workers so far, without those for elements that wait
@@ -315,6 +316,28 @@ func (b *batchWork) reply(dst []byte) []byte {
 	return dst
 }
 
+// cutOff appends the answers that there are, and e for the requests that are still handled.
+func (b *batchWork) cutOff(dst []byte, handled map[*serving]bool, e *jsonrpc.Error) []byte {
+	so := batchWork{answers: make([][]byte, len(b.answers))}
+	for i, v := range b.calls {
+		if handled[v] { // its answer is not there yet, or not for others to read
+			so.answers[i] = v.req.version.AppendError(nil, v.req.ID, e)
+		} else {
+			so.answers[i] = b.answers[i]
+		}
+	}
+	return so.reply(dst)
+}
+
+// answeredBatch removes a batch.
+func (s *state) answeredBatch(w *batchWork) {
+	at := &s.batches
+	for *at != w {
+		at = &(*at).earlier
+	}
+	*at, w.earlier = w.earlier, nil
+}
+
 // receiveBatch handles a batch. Its notifications take their turn with the
 // others; its requests run concurrently.
 func (p *Peer) receiveBatch(l *leader, frame []byte) {
@@ -378,7 +401,7 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 		if ended = s.err != nil; ended {
 			return
 		}
-		s.batches++
+		w.earlier, s.batches = s.batches, w
 		full := p.admit(s, size)
 		refused = full != nil
 		for i, v := range w.calls {
@@ -423,7 +446,7 @@ func (p *Peer) serveBatch(w *batchWork, size int) {
 		*buf = w.reply(*buf)
 		p.reply(nil, buf, w.calls...)
 		p.update(func(s *state) {
-			s.batches--
+			s.answeredBatch(w)
 			if s.drain {
 				s.wake()
 			}

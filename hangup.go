@@ -57,7 +57,8 @@ func (p *Peer) linger(end error) time.Duration {
 	return defaultLinger
 }
 
-// cutOff answers the calls that have taken too long. What their handlers still return is dropped.
+// cutOff answers the calls that have taken too long, those of a batch together with its others. What
+// their handlers still return is dropped.
 func (p *Peer) cutOff(limit time.Duration) {
 	e := &jsonrpc.Error{
 		Code: jsonrpc.Timeout, Message: fmt.Sprintf("Timeout: the input ended, and the call took more than %v after that", limit),
@@ -68,8 +69,16 @@ func (p *Peer) cutOff(limit time.Duration) {
 		if s.err != nil {
 			return
 		}
+		handled := map[*serving]bool{}
 		for _, v := range s.served.all() {
-			s.answer(v.req.version.AppendError(nil, v.req.ID, e))
+			if handled[v] = true; v.batch == nil {
+				s.answer(v.req.version.AppendError(nil, v.req.ID, e))
+			}
+		}
+		for w := s.batches; w != nil; w = w.earlier {
+			if answers := w.cutOff(nil, handled, e); len(answers) > 0 {
+				s.answer(answers)
+			}
 		}
 	})
 	p.flush(0)

@@ -16,6 +16,7 @@ import (
 type hanging struct {
 	farcall.Transport
 
+	frame string
 	err   error // that of the end
 	sent  bool
 	wrote []string
@@ -24,7 +25,7 @@ type hanging struct {
 func (h *hanging) Read() ([]byte, error) {
 	if !h.sent {
 		h.sent = true
-		return []byte(`{"jsonrpc":"2.0","method":"work","id":1}`), nil
+		return []byte(h.frame), nil
 	}
 	return nil, h.err
 }
@@ -80,7 +81,7 @@ func TestHangUp(t *testing.T) {
 				ended <- time.Since(began)
 				return true, ctx.Err()
 			}})
-			transport := &hanging{err: test.err}
+			transport := &hanging{frame: `{"jsonrpc":"2.0","method":"work","id":1}`, err: test.err}
 			p := farcall.NewPeer(transport, h, &farcall.Options{Linger: test.linger})
 			if got := <-ended; got.Round(time.Second) != test.want {
 				t.Errorf("%v: the handler went on for %v, not %v", test.err, got, test.want)
@@ -95,4 +96,31 @@ func TestHangUp(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A batch with an element that takes too long is answered as a batch: with the answers of the others,
+// in their order.
+func TestHangUpInABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wait := func(ctx context.Context, _ *farcall.Request) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
+		h := handle(map[string]farcall.HandlerFunc{
+			"wait": wait,
+			"fast": func(context.Context, *farcall.Request) (any, error) { return true, nil },
+		})
+		transport := &hanging{err: io.EOF, frame: `[{"jsonrpc":"2.0","method":"fast","id":1},` +
+			`{"jsonrpc":"2.0","method":"wait","id":2},{"jsonrpc":"2.0","method":"none","id":null},5,` +
+			`{"jsonrpc":"2.0","method":"wait","id":2},{"jsonrpc":"2.0","method":"fast"},{"jsonrpc":"2.0","method":"wait","id":null}]`}
+		p := farcall.NewPeer(transport, h, &farcall.Options{Linger: time.Minute})
+		<-p.Done()
+		const late = `"error":{"code":-32009,"message":"Timeout: the input ended, and the call took more than 1m0s after that",` +
+			`"data":{"sent":"yes","reason":"input ended"}}`
+		want := `[{"jsonrpc":"2.0","result":true,"id":1},{"jsonrpc":"2.0",` + late + `,"id":2},` +
+			`{"jsonrpc":"2.0","error":{"code":-32601,"message":"Method not found"},"id":null},` +
+			`{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request"},"id":null},` +
+			`{"jsonrpc":"2.0","error":{"code":-32600,"message":"Invalid Request"},"id":2},` +
+			`{"jsonrpc":"2.0",` + late + `,"id":null}]`
+		if len(transport.wrote) != 1 || withoutReasons(transport.wrote[0]) != withoutReasons(want) {
+			t.Errorf("answered %q", transport.wrote)
+		}
+	})
 }

@@ -12,7 +12,7 @@ type state struct {
 	calls   map[uint64]*call // ours, that wait for an answer, by id
 	served  inflight         // theirs, being handled
 	running int              // handlers that run
-	batches int              // that arrived and are not answered: their calls may have ended
+	batches *batchWork       // the last one that is not answered: its calls may have ended
 	waiting int              // handlers that wait for their own call
 	bytes   int              // of the messages in served and notes
 	large   int              // of these and note, those of more than budget.Free
@@ -103,7 +103,7 @@ func (s *state) idle() bool {
 
 // working reports whether calls or notifications of the other end are being handled.
 func (s *state) working() bool {
-	return s.served.len()+len(s.notes) > 0 || s.note != nil || s.running > 0 || s.batches > 0
+	return s.served.len()+len(s.notes) > 0 || s.note != nil || s.running > 0 || s.batches != nil
 }
 
 // unread is how many answers, and bytes of answers, wait for the other end to
