@@ -149,7 +149,9 @@ func (c *Client) connect(ctx context.Context) (*farcall.Peer, error) {
 
 // keep connects again whenever the connection has broken, until the client is closed.
 func (c *Client) keep(p *farcall.Peer) {
+	r := retries{delay: c.o.MinDelay}
 	for {
+		connected := time.Now()
 		select {
 		case <-p.Done():
 		case <-c.ctx.Done():
@@ -158,8 +160,11 @@ func (c *Client) keep(p *farcall.Peer) {
 			return
 		}
 		c.lost(p)
+		if time.Since(connected) >= r.delay {
+			r = retries{delay: c.o.MinDelay}
+		}
 		var err error
-		if p, err = c.again(p.Err()); err != nil {
+		if p, err = c.again(&r, p.Err()); err != nil {
 			c.cancel(err)
 			c.tell(State{Closed: true, Err: err})
 			return
@@ -173,14 +178,25 @@ func (c *Client) keep(p *farcall.Peer) {
 	}
 }
 
+// retries are the attempts to connect since the last connection that lasted. One that breaks sooner
+// than the next delay did not: a server, or a child process, that ends at once is not tried all the
+// time.
+type retries struct {
+	attempts int
+	delay    time.Duration // before the next one, without jitter
+}
+
 // again makes a connection, as often as it takes. Why is the end of the one before.
-func (c *Client) again(why error) (*farcall.Peer, error) {
-	delay := c.o.MinDelay
-	for attempt := 1; ; attempt++ {
+func (c *Client) again(r *retries, why error) (*farcall.Peer, error) {
+	for {
+		if c.o.MaxAttempts > 0 && r.attempts >= c.o.MaxAttempts {
+			return nil, fmt.Errorf("no connection after %d attempts: %w", r.attempts, why)
+		}
+		r.attempts++
 		// Some jitter, so that the clients of a server that has restarted do not come all at once.
-		wait := delay/2 + rand.N(delay+1) //nolint:gosec // no secret
-		delay = min(2*delay, c.o.MaxDelay)
-		c.tell(State{Attempt: attempt, Wait: wait, Err: why})
+		wait := r.delay/2 + rand.N(r.delay+1) //nolint:gosec // no secret
+		r.delay = min(2*r.delay, c.o.MaxDelay)
+		c.tell(State{Attempt: r.attempts, Wait: wait, Err: why})
 		timer := time.NewTimer(wait)
 		select {
 		case <-timer.C:
@@ -196,8 +212,6 @@ func (c *Client) again(why error) (*farcall.Peer, error) {
 			return p, nil
 		case c.ctx.Err() != nil:
 			return nil, context.Cause(c.ctx)
-		case attempt == c.o.MaxAttempts:
-			return nil, fmt.Errorf("no connection after %d attempts: %w", attempt, err)
 		}
 		why = err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -198,6 +199,51 @@ func TestGivesUp(t *testing.T) {
 		synctest.Wait()
 		if !last.Closed || last.Err == nil || l.dials != 4 {
 			t.Errorf("%+v, %d attempts", last, l.dials)
+		}
+	})
+}
+
+// TestBrokenAtOnce connects to a server that ends each connection at once, as a child process does
+// that cannot start: the back-off grows, and MaxAttempts counts. A connection that lasts ends that.
+func TestBrokenAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t)
+		var states []State
+		var broken atomic.Bool
+		c := l.client(&Options{
+			MaxAttempts: 8,
+			OnState:     func(s State) { states = append(states, s) },
+			OnConnect: func(_ context.Context, p *farcall.Peer) error {
+				if broken.Load() {
+					go l.cut(false)
+				}
+				return nil
+			},
+		})
+		broken.Store(true)
+		l.cut(false)
+		<-time.After(time.Second)
+		l.mu.Lock()
+		if l.dials < 3 || l.dials > 6 { // 0.1, 0.2, 0.4 s, give or take a half
+			t.Errorf("%d attempts in a second", l.dials)
+		}
+		l.mu.Unlock()
+		broken.Store(false)
+		<-time.After(time.Minute)
+		l.double(t.Context(), c)
+		synctest.Wait()
+		states = nil
+		broken.Store(true)
+		l.cut(false)
+		<-c.Done()
+		synctest.Wait()
+		for i, s := range states[:len(states)-1] {
+			if want := i/2 + 1; s.Connected != (i%2 == 1) || !s.Connected && s.Attempt != want {
+				t.Errorf("state %d is %v", i, s)
+			}
+		}
+		if last := states[len(states)-1]; !last.Closed || len(states) != 2*8+1 {
+			t.Errorf("%d states, at last %v", len(states), last)
 		}
 	})
 }

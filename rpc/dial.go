@@ -38,7 +38,8 @@ type Options struct {
 	Gzip bool
 
 	// MinDelay is how long to wait before the first attempt to connect again, give or take a half; it
-	// doubles with each that fails, up to MaxDelay. Default 100 ms and 30 s.
+	// doubles with each that fails, up to MaxDelay. A connection that breaks sooner than the next delay
+	// counts as an attempt that failed. Default 100 ms and 30 s.
 	MinDelay, MaxDelay time.Duration
 	// ConnectTimeout bounds an attempt to connect again, OnConnect included. Default 30 s.
 	ConnectTimeout time.Duration
@@ -59,8 +60,8 @@ type State struct {
 	Connected bool
 	// Closed says that the client has ended, by Close or after MaxAttempts.
 	Closed bool
-	// Attempt counts the attempts to connect since the connection broke, the next one included, which
-	// is made after Wait.
+	// Attempt counts the attempts to connect since the last connection that lasted, the next one
+	// included, which is made after Wait.
 	Attempt int
 	Wait    time.Duration
 	// Err is why there is no connection.
