@@ -85,6 +85,7 @@ func (s State) String() string {
 //	ws://host:port/path       wss too; without a path: /rpc/ws
 //	tcp://host:port           tls:// for TCP with TLS; ?framing=header or raw
 //	unix:PATH                 a socket; ?framing=header or raw
+//	npipe:NAME                a named pipe, on Windows; ?framing=header or raw
 //	host:port                 the same as http://host:port
 //
 // It fails when the first attempt to connect does; nothing is connected over HTTP before the first

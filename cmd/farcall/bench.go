@@ -33,7 +33,7 @@ ratio.FIGURE is the ratio.`
 const benchExample = `  farcall bench localhost:7331 math/add 2 3
   farcall bench localhost:7331 math/add 2 3 --rate 2000 --duration 30s --fail 'p99>20ms' --fail 'errors>0.1%'
   farcall bench --mcp localhost:7331 math_add a=2 b=3 --concurrency 32
-  farcall bench --mcp math_add a=2 b=3 --calls 1000 -- farcall serve --stdio --log off
+  farcall bench --mcp math_add a=2 b=3 --calls 1000 -- farcall serve --stdio --log-format off
   farcall bench localhost:7331 echo --against ws://localhost:7331 --fail 'ratio.p50>1.2'`
 
 // bencher is farcall bench.

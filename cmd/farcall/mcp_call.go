@@ -34,7 +34,7 @@ func newMCPCallCmd(e *env) *cobra.Command {
   farcall mcp call localhost:7331 math_add '{"a":2,"b":3}' --json
   farcall mcp call localhost:7331 demo_form --answer '{"name":"Ada"}'
   farcall mcp call localhost:7331 demo_content type=image --output pictures
-  farcall mcp call math_add a=2 b=3 -- farcall serve --stdio --log off`, "\n"),
+  farcall mcp call math_add a=2 b=3 -- farcall serve --stdio --log-format off`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, tool, words, err := m.named(cmd, args, "tool")
 			if err != nil {

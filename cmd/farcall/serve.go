@@ -128,7 +128,7 @@ With a certificate, connections without TLS are refused, but over unix sockets.`
 		Example: `  farcall serve
   farcall serve --listen 127.0.0.1:0 --listen unix:/tmp/farcall.sock
   farcall serve --stdio
-  farcall serve --tls-cert cert.pem --tls-key key.pem --log json
+  farcall serve --tls-cert cert.pem --tls-key key.pem --log-format json
   farcall serve --guard guard.yaml
   farcall serve --config farcall.yaml
   farcall serve --upstream docs=https://example.com/mcp --upstream 'files=npx -y @modelcontextprotocol/server-filesystem .'`,
