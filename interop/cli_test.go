@@ -10,7 +10,9 @@ import (
 // farcall's commands against foreign servers.
 
 func TestCallJrpc2(t *testing.T) {
-	for target, framing := range map[string]channel.Framing{"": channel.Line, "?framing=header": channel.LSP} {
+	for target, framing := range map[string]channel.Framing{
+		"": channel.Line, "?framing=header": channel.LSP, "?framing=raw": channel.RawJSON,
+	} {
 		target = "tcp://" + jrpc2Server(t, framing) + target
 		if got := mustFarcall(t, "call", target, "add", "2", "3"); got != "5" {
 			t.Errorf("add = %s", got)

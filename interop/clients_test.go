@@ -18,7 +18,9 @@ import (
 
 func TestJrpc2Client(t *testing.T) {
 	address := serve(t)
-	for name, framing := range map[string]channel.Framing{"lines": channel.Line, "Content-Length": channel.LSP} {
+	for name, framing := range map[string]channel.Framing{
+		"lines": channel.Line, "Content-Length": channel.LSP, "texts": channel.RawJSON,
+	} {
 		t.Run(name, func(t *testing.T) {
 			conn, err := net.Dial("tcp", address)
 			if err != nil {

@@ -111,7 +111,7 @@ func TestGatewayJrpc2(t *testing.T) {
 	for _, c := range []struct {
 		query   string
 		framing channel.Framing
-	}{{"", channel.Line}, {"?framing=header", channel.LSP}} {
+	}{{"", channel.Line}, {"?framing=header", channel.LSP}, {"?framing=raw", channel.RawJSON}} {
 		f := starts(t, "bridge", "127.0.0.1:0", "tcp://"+jrpc2Server(t, c.framing)+c.query, "--profile", "raw")
 		e := newEditor(t.Context(), dialHeader(t, f.address))
 		var sum float64

@@ -21,7 +21,9 @@ func TestPeerJrpc2(t *testing.T) {
 		name    string
 		framing channel.Framing
 		ours    stream.Framing
-	}{{"lines", channel.Line, stream.NDJSON}, {"Content-Length", channel.LSP, stream.Header}} {
+	}{
+		{"lines", channel.Line, stream.NDJSON}, {"Content-Length", channel.LSP, stream.Header}, {"texts", channel.RawJSON, stream.Raw},
+	} {
 		t.Run(c.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 			defer cancel()
