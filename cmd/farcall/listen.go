@@ -70,6 +70,7 @@ type pushListener struct {
 	mu        sync.Mutex
 	left      int // 0: no limit; below: none
 	connected int // how often
+	up        bool
 }
 
 func (r *remote) listen(ctx context.Context, t *target.Target, methods []string, o listenOptions) (err error) {
@@ -147,8 +148,8 @@ func (l *pushListener) subscribe(ctx context.Context, p *farcall.Peer) error {
 // state says when the connection breaks and is made again.
 func (l *pushListener) state(s rpc.State) {
 	l.mu.Lock()
-	again := l.connected > 0
-	if s.Connected {
+	again, broke := l.connected > 0, l.up && !s.Connected
+	if l.up = s.Connected; l.up {
 		l.connected++
 	}
 	l.mu.Unlock()
@@ -159,7 +160,7 @@ func (l *pushListener) state(s rpc.State) {
 	case s.Connected:
 	case l.target.Kind == target.Command:
 		l.end(ended(l.target, s.Err))
-	case s.Attempt == 1:
+	case broke:
 		fmt.Fprintf(l.stderr, "farcall: the connection to %s broke, connecting again: %v\n", l.target, s.Err)
 	}
 }

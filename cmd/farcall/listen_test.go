@@ -67,9 +67,12 @@ func TestListenConnectsAgain(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: %v\n%s", err, stderr.String())
 	}
-	for _, want := range []string{"subscribe: \"s0\"\n", "subscribe: \"s2\"\n", "broke, connecting again", "again; what it sent in between is lost\n"} {
-		if !strings.Contains(stderr.String(), want) {
-			t.Errorf("standard error has no %q:\n%s", want, stderr.String())
+	for want, times := range map[string]int{
+		"subscribe: \"s0\"\n": 1, "subscribe: \"s2\"\n": 1,
+		"broke, connecting again": 2, "again; what it sent in between is lost\n": 2,
+	} {
+		if n := strings.Count(stderr.String(), want); n != times {
+			t.Errorf("standard error has %q %d times, not %d:\n%s", want, n, times, stderr.String())
 		}
 	}
 }
