@@ -15,7 +15,8 @@ import (
 // serving half of transports such as HTTP. It may be used by any number of
 // goroutines. Options.MaxInFlight bounds the calls of all of them together, and
 // leaves room for others when one caller takes more than its share of the second
-// half; what an Options says of connections does not apply.
+// half: alone it has 15 of 16 places, and the elements of its batches wait for one.
+// What an Options says of connections does not apply.
 type Responder struct {
 	core
 	places  places
