@@ -70,15 +70,25 @@ func TestCallBytes(t *testing.T) {
 	if strconv.IntSize != 64 {
 		t.Skip("the bounds are those of 64 bits")
 	}
-	const n, most = 2000, 1090
-	call := callInProcess(t)
-	total, _ := allocated(func() {
-		for range n {
-			call()
+	const n = 2000
+	with := sumServer()
+	with.Use(before(func(*Request) {}))
+	for _, tt := range []struct {
+		name string
+		call func()
+		most int64
+	}{
+		{"without middleware", callInProcess(t), 1090},
+		{"with middleware", sumCall(t, with), 1290},
+	} {
+		total, _ := allocated(func() {
+			for range n {
+				tt.call()
+			}
+		})
+		if total /= n; total > tt.most {
+			t.Errorf("%s: %d bytes for each call, %d allowed", tt.name, total, tt.most)
 		}
-	})
-	if total /= n; total > most {
-		t.Errorf("%d bytes for each call, %d allowed", total, most)
+		t.Logf("%s: %d bytes", tt.name, total)
 	}
-	t.Logf("%d bytes", total)
 }

@@ -31,13 +31,12 @@ type call struct {
 	in       inputs       // what is in them
 	logLevel string       // modern: what the request asks for; "" is none
 	sent     *jsonrpc.Raw // params before middleware changed them; nil: it did not
-	request  *Request     // what middleware sees once around is set; nil: there is none
+	request  *Request     // what middleware sees; nil: there is none
 	task     *task        // not nil when it runs as a task
+	shown    string       // how the client calls the tool of a nested one
 	mayAsk   bool         // its handler may ask the client
 	lazy     bool         // what its rounds have brought is opened when the handler needs it
-	around   bool         // middleware is around it
 	nested   bool         // it is part of another one, which has its rounds and task: see Transform
-	shown    string       // how the client calls the tool of a nested one
 	forwards bool         // params are as the client sent them, for the Relay
 
 	mu   sync.Mutex

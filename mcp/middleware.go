@@ -175,18 +175,18 @@ func (r *Response) Err() error {
 // table.
 func (s *Server) surrounded(c *call, m *method, req *farcall.Request) (answer, error) {
 	r := c.request // of newCall
-	if r == nil || c.around {
+	if r == nil || r.call != nil {
 		r = new(Request)
 	}
 	c.fillRequest(r)
-	c.request, c.around, r.method, r.req = r, true, m, req
+	c.request, r.method, r.req = r, m, req
 	defer r.end()
-	res, err := s.middleware.run(&r.ctx, r, 0)
+	res, err := s.middleware.run(c, r, 0)
 	if err == nil && res == nil {
 		err = errNoResponse
 	}
 	if _, wrong := errors.AsType[*middlewareError](err); c.method == spec.MethodToolsCall && err != nil && !wrong {
-		return toolOutcome(r.ctx.Parent(), answer{}, err)
+		return toolOutcome(c, answer{}, err)
 	}
 	if err != nil {
 		return answer{}, err
@@ -200,38 +200,43 @@ func (r *Request) serve(ctx context.Context) (answer, error) {
 	if from := callFrom(ctx); from == nil || from.request != r {
 		return answer{}, errOtherContext
 	}
-	if r.tried {
-		c = c.again(r.ctx.Parent())
-		defer c.end()
-	}
-	r.tried = true
-	if ctx != context.Context(&r.ctx) {
-		c.derive(ctx)
-	}
 	req := r.req
 	if r.sent != nil {
 		own := *req
-		own.Params, req = r.params, &own
+		own.Params, req = c.params, &own
 		if c.mounted == nil {
 			c.sent = r.sent
 		}
-		c.params, c.in = r.params, *r.in
 	}
+	if r.tried || ctx != context.Context(c) {
+		c = c.apart(ctx)
+		defer c.end()
+	}
+	if r.tried && !c.nested { // the attempt before has ended what its handler asked
+		c.mayAsk, c.asks = false, nil
+	}
+	r.tried = true
 	return c.server().answer(c, r.method, req)
 }
 
-// again returns a call for another attempt: the first one has ended what its handler asked.
-func (c *call) again(parent context.Context) *call {
+// apart returns a call like c over ctx, which is c or derives from it.
+func (c *call) apart(ctx context.Context) *call {
+	if ctx == context.Context(c) {
+		ctx = c.Parent()
+	}
 	return (&call{
-		srv: c.srv, mounted: c.mounted, sent: c.sent, rev: c.rev, session: c.session, who: c.who, client: c.client,
-		method: c.method, id: c.id, params: c.params, in: c.in, logLevel: c.logLevel, request: c.request, around: c.around,
-	}).derive(parent)
+		srv: c.srv, mounted: c.mounted, rev: c.rev, session: c.session, who: c.who, client: c.client,
+		method: c.method, id: c.id, params: c.params, in: c.in, logLevel: c.logLevel, sent: c.sent,
+		request: c.request, nested: c.nested, shown: c.shown,
+		mayAsk: c.mayAsk, asks: c.asks, task: c.task, // none of them before its handler runs, unless it is nested
+	}).derive(ctx)
 }
 
 // surrounded makes a call within the middleware.
 func (c *Client) surrounded(ctx context.Context, q *outgoing) (jsonrpc.Raw, error) {
-	q.client = c
-	r := &Request{Method: q.method, params: q.params, in: &inputs{}, out: q}
+	own := *q
+	own.client = c
+	r := &Request{Method: q.method, in: &inputs{}, out: &own}
 	if err := r.in.read(q.params); err != nil {
 		return nil, fmt.Errorf("mcp: %q: %w", q.method, err)
 	}
@@ -253,7 +258,7 @@ func (c *Client) surrounded(ctx context.Context, q *outgoing) (jsonrpc.Raw, erro
 // send is what the middleware of a client surrounds.
 func (r *Request) send(ctx context.Context) (answer, error) {
 	q := *r.out
-	if q.params = r.params; q.tool != nil && r.sent != nil {
+	if q.tool != nil && r.sent != nil {
 		q.header = arguments.Headers(q.tool.headers, r.Arguments)
 	}
 	raw, err := q.client.rounds(ctx, &q)

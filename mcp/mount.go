@@ -207,7 +207,7 @@ func visible[T offer[T]](ctx context.Context, s *Server, value T, p part[T]) boo
 // serve has the mounted server answer a call, by one of its methods, within its middleware. name is
 // what it calls the tool or the prompt; "": the call has a URI, which is the same there.
 func (m *mounted) serve(c *call, name string, f func(*Server, *call) (answer, error)) (answer, error) {
-	d := c.below(m)
+	d := c.below(m, c)
 	if name != "" {
 		if err := d.rename(name); err != nil {
 			return answer{}, err
@@ -220,14 +220,10 @@ func (m *mounted) serve(c *call, name string, f func(*Server, *call) (answer, er
 	return m.inner.surrounded(d, &method{serve: f}, &farcall.Request{Method: d.method, ID: d.id, Params: d.params})
 }
 
-// below returns the call as the handlers of a mounted server have it.
-func (c *call) below(m *mounted) *call {
-	d := &call{
-		srv: c.srv, mounted: m, rev: c.rev, session: c.session, who: c.who, client: c.client,
-		method: c.method, id: c.id, params: c.params, in: c.in, logLevel: c.logLevel, sent: c.sent,
-		nested: c.nested, shown: c.shown, mayAsk: c.mayAsk, asks: c.asks, task: c.task, // none of them, unless it is nested
-	}
-	d.derive(c.Parent())
+// below returns the call as the handlers of a mounted server have it, over ctx: see apart.
+func (c *call) below(m *mounted, ctx context.Context) *call { //nolint:revive // ctx may derive from c
+	d := c.apart(ctx)
+	d.mounted, d.request = m, nil
 	if d.sent == nil { // what its rounds are bound to
 		d.sent = &c.params
 	}

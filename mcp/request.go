@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/farcall-dev/farcall"
-	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/internal/object"
@@ -29,14 +28,11 @@ type Request struct {
 	// Meta is the _meta of the request, an object. Nil: none.
 	Meta jsonrpc.Raw
 
-	params   jsonrpc.Raw
-	in       *inputs      // what is in them
-	name     string       // what the Name is in them
+	in       *inputs      // what is in the params
 	sent     *jsonrpc.Raw // params before they were changed; nil: they were not
 	response Response
 
-	call   *call           // in a server
-	ctx    callctx.Context // in a server: for the middleware. That of the handler derives from it
+	call   *call // in a server; that of newCall has none before middleware is around it
 	method *method
 	req    *farcall.Request
 	out    *outgoing // in a client
@@ -54,25 +50,24 @@ func RequestFrom(ctx context.Context) *Request {
 	if c == nil || c.isOver() {
 		return nil
 	}
-	if c.around {
-		return c.request
+	if r := c.request; r != nil && r.call != nil {
+		return r
 	}
 	return c.fillRequest(new(Request))
 }
 
 func (c *call) fillRequest(r *Request) *Request {
-	r.Method, r.params, r.in, r.call = c.method, c.params, &c.in, c
-	r.ctx = callctx.Over(c.Parent(), c)
+	r.Method, r.in, r.call = c.method, &c.in, c
 	r.fill(c.knownName())
 	return r
 }
 
 // fill sets the fields. name is the Name, if it is known as a string already.
 func (r *Request) fill(name string) {
-	if raw := r.in.nameOf(r.Method); name == "" && len(raw) > 0 && raw[0] == '"' {
-		name = string(scan.Unquote(raw))
+	if name == "" {
+		name = string(r.in.nameIn(r.Method))
 	}
-	r.Name, r.name, r.Meta = name, name, r.in.meta
+	r.Name, r.Meta = name, r.in.meta
 	if argumentsMember(r.Method) != "" {
 		r.Arguments = r.in.arguments
 	}
@@ -108,13 +103,17 @@ func (in *inputs) nameOf(method string) jsonrpc.Raw {
 	return nil
 }
 
+// nameIn returns the characters of that member, or nil if it is no string.
+func (in *inputs) nameIn(method string) []byte {
+	if raw := in.nameOf(method); len(raw) > 0 && raw[0] == '"' {
+		return scan.Unquote(raw)
+	}
+	return nil
+}
+
 // knownName returns the Name from what the server offers, which costs no allocation.
 func (c *call) knownName() string {
-	raw := c.in.nameOf(c.method)
-	if len(raw) == 0 || raw[0] != '"' {
-		return ""
-	}
-	s, key := c.server(), scan.Unquote(raw)
+	s, key := c.server(), c.in.nameIn(c.method)
 	switch c.method {
 	case spec.MethodToolsCall:
 		return s.tools.interned(key)
@@ -131,7 +130,7 @@ func (r *Request) apply() error {
 		value      jsonrpc.Raw
 	}
 	var changes []change
-	if r.Name != r.name {
+	if r.Name != string(r.in.nameIn(r.Method)) {
 		changes = append(changes, change{"Name", nameMember(r.Method), scan.AppendQuoted(nil, r.Name)})
 	}
 	key := argumentsMember(r.Method)
@@ -144,7 +143,7 @@ func (r *Request) apply() error {
 	if len(changes) == 0 {
 		return nil
 	}
-	params := r.params
+	params := r.Params()
 	for _, c := range changes {
 		if c.key == "" {
 			return &middlewareError{fmt.Errorf("set the %s of %q, which has none", c.field, r.Method)}
@@ -162,14 +161,19 @@ func (r *Request) apply() error {
 		params = o.End()
 	}
 	if r.sent == nil {
-		sent := r.params
+		sent := r.Params()
 		r.sent = &sent
 	}
-	in := &inputs{}
+	var in inputs
 	if err := in.read(params); err != nil {
 		return err
 	}
-	r.params, r.in, r.name, r.Arguments, r.Meta = params, in, r.Name, in.arguments, in.meta
+	if r.call != nil {
+		r.call.params = params
+	} else {
+		r.out.params = params
+	}
+	*r.in, r.Arguments, r.Meta = in, in.arguments, in.meta
 	if key == "" {
 		r.Arguments = nil
 	}
@@ -181,11 +185,15 @@ func same(a, b jsonrpc.Raw) bool { return len(a) == len(b) && (len(a) == 0 || &a
 
 // Params returns all of the params. What middleware changes is in them once it has called next.
 // They are not to be changed.
-func (r *Request) Params() jsonrpc.Raw { return r.params }
+func (r *Request) Params() jsonrpc.Raw {
+	if r.call != nil {
+		return r.call.params
+	}
+	return r.out.params
+}
 
 // Respond returns a Response with a result that is v, which marshals to an object: a *[ToolResult],
-// a
-// *[PromptResult] or a *spec.ListToolsResult, for example.
+// a *[PromptResult] or a *spec.ListToolsResult, for example.
 func (r *Request) Respond(v any) (*Response, error) {
 	raw, err := objectOf(v)
 	if err != nil {

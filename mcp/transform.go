@@ -188,10 +188,7 @@ func (t *tool) runOriginal(c *call, ctx context.Context, arguments jsonrpc.Raw) 
 			return answer{}, err
 		}
 	}
-	d := c.below(c.mounted)
-	if ctx != context.Context(c) {
-		d.derive(ctx)
-	}
+	d := c.below(c.mounted, ctx)
 	defer d.end()
 	d.nested, d.mayAsk, d.asks, d.task, d.shown = true, c.mayAsk, c.asks, c.task, c.shownName(t)
 	if err := d.setParams("arguments", arguments); err != nil {
