@@ -27,7 +27,7 @@ const (
 )
 
 // StartTask calls a tool as a task and returns the task; WaitTask returns its result.
-// returns. The server keeps it for ttl, or, when that is 0, as long as it likes;
+// The server keeps it for ttl, or, when that is 0, as long as it likes;
 // in modern revisions it always decides on its own, and also whether there is a
 // task at all: a result that comes at once is a completed task without an id.
 //

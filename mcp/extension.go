@@ -24,6 +24,7 @@ type extensions struct {
 // handler. The handler's context is that of a tool's handler, and its request is as the client sent
 // it. The result must be an object; what every result of the client's revision has is added.
 func (s *Server) Handle(method string, h farcall.Handler) {
+	s.checkMade()
 	if method == "" || h == nil {
 		misuse("the method %q needs a name and a handler", method)
 	}

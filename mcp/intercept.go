@@ -65,6 +65,7 @@ type entryKey struct{}
 // and Logger say about its connections. mcphttp.NewHandler uses it: see
 // [mcphttp.Configured].
 func (s *Server) HTTPOptions() *mcphttp.Options {
+	s.checkMade()
 	var o mcphttp.Options
 	if s.opts.HTTP != nil {
 		o = *s.opts.HTTP

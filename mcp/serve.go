@@ -181,7 +181,7 @@ func (x *connection) open(client farcall.Caller) mcphttp.Session {
 
 // Serve serves one connection, as the function [Serve] does.
 func (s *Server) Serve(ctx context.Context, t farcall.Transport) error {
-	return Serve(ctx, s, t, nil)
+	return s.ServeTransport(ctx, t, nil)
 }
 
 // ServeStdio serves the process that started this one, on standard input and

@@ -38,6 +38,7 @@ const (
 // listed: see Origins and Hosts of [mcphttp.Options]. At most 16,384 connections are open, 4,096 of
 // them from one IP address that is not loopback, and 1,000 are accepted in a second.
 func (s *Server) ListenAndServe(ctx context.Context, addr string) error {
+	s.checkMade()
 	l, err := port.Listen(ctx, addr)
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 
 // ServeTransport serves one connection, as the function [Serve] does, with its own options.
 func (s *Server) ServeTransport(ctx context.Context, t farcall.Transport, o *farcall.Options) error {
+	s.checkMade()
 	return Serve(ctx, s, t, o)
 }
 

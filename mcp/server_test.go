@@ -14,6 +14,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
 const (
@@ -413,10 +414,24 @@ func TestMisuse(t *testing.T) {
 			_, _ = new(Server).ServeRPC(context.Background(), newRequest("tools/list", "{}"))
 		},
 		"zero server accepts": func(*Server) { new(Server).Accept(context.Background(), nil) },
-		"extension id":        func(s *Server) { s.AddExtension("x", nil) },
-		"settings":            func(s *Server) { s.AddExtension("a/x", 1) },
-		"era":                 func(*Server) { NewServer("", "", &ServerOptions{Eras: "stone age"}) },
-		"scope":               func(*Server) { NewServer("", "", &ServerOptions{CacheScope: "x"}) },
+		"zero server listens": func(*Server) {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel() // one that did not panic would serve
+			_ = new(Server).ListenAndServe(ctx, "127.0.0.1:0")
+		},
+		"zero server on a stream": func(*Server) {
+			mine, theirs := farcall.Pipe()
+			mine.Close()
+			_ = new(Server).Serve(context.Background(), theirs)
+		},
+		"zero server over HTTP": func(*Server) { mcphttp.NewHandler(new(Server), nil) },
+		"zero server's method": func(*Server) {
+			new(Server).Handle("a/x", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
+		},
+		"extension id": func(s *Server) { s.AddExtension("x", nil) },
+		"settings":     func(s *Server) { s.AddExtension("a/x", 1) },
+		"era":          func(*Server) { NewServer("", "", &ServerOptions{Eras: "stone age"}) },
+		"scope":        func(*Server) { NewServer("", "", &ServerOptions{CacheScope: "x"}) },
 	} {
 		func() {
 			defer func() {
