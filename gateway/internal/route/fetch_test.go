@@ -225,6 +225,21 @@ func TestHangingSource(t *testing.T) {
 	})
 }
 
+// A name that is not found says of each source once why it could not be asked.
+func TestUnknownReasons(t *testing.T) {
+	down := &fake{err: &jsonrpc.Error{
+		Code: jsonrpc.Unavailable, Message: "down cannot be reached: exit status 3", Cause: errors.New("exit"),
+	}}
+	refuses := &fake{err: jsonrpc.Errorf(jsonrpc.InternalError, "Internal error")}
+	v := view(t, nil, down.source("down", Rules{}), refuses.source("odd", Rules{}))
+	_, _, err := v.Find(t.Context(), Tools, "z")
+	const want = `"z" is not among the tools of the upstreams that can be asked; it may be of one that cannot: ` +
+		"down (cannot be reached: exit status 3), odd (Internal error (code -32603))"
+	if err == nil || err.Error() != want {
+		t.Errorf("%v; want %s", err, want)
+	}
+}
+
 // An answer that was on its way when the list changed is not the last word.
 func TestChangedWhileAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 // gathered is what is known of a kind for a caller.
@@ -144,9 +146,9 @@ func (g *gathered) take(v *View, r *record, source int, came *digest) (d *digest
 	case d == nil && failed == nil:
 		g.missing = append(g.missing, Missing{name, Absent, errPending.Error()})
 	case d == nil || g.hidden[source]:
-		g.missing = append(g.missing, Missing{name, Absent, tidy(failed.Error())})
+		g.missing = append(g.missing, Missing{name, Absent, reasonOf(failed)})
 	case failed != nil:
-		g.missing = append(g.missing, Missing{name, Stale, tidy(failed.Error())})
+		g.missing = append(g.missing, Missing{name, Stale, reasonOf(failed)})
 	}
 	whole := d != nil && failed == nil
 	left := time.Duration(0)
@@ -158,6 +160,15 @@ func (g *gathered) take(v *View, r *record, source int, came *digest) (d *digest
 	}
 	g.public = g.public && whole && d.public
 	return d
+}
+
+// reasonOf returns the text of an error for a message about a source. The code of an error about
+// the way to it says nothing there: its own error has another one.
+func reasonOf(err error) string {
+	if wire, ok := err.(*jsonrpc.Error); ok && wire.Cause != nil { //nolint:errorlint // one that is wrapped has a text around it
+		return tidy(wire.Message)
+	}
+	return tidy(err.Error())
 }
 
 // mergedOf returns the merged list of the parts, and keeps it.

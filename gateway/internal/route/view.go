@@ -153,7 +153,7 @@ func (e *UnknownError) Text(why bool) string {
 	for _, m := range e.Missing {
 		text := m.Source
 		if why {
-			text += " (" + m.Reason + ")"
+			text += " (" + strings.TrimPrefix(m.Reason, m.Source+" ") + ")"
 		}
 		reasons = append(reasons, text)
 	}
