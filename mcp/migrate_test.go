@@ -20,8 +20,9 @@ var (
 func TestMigrationGuides(t *testing.T) {
 	packages := map[string]map[string]bool{}
 	for name, dir := range map[string]string{
-		"mcp": ".", "farcall": "..", "guard": "../guard", "jsonrpc": "../jsonrpc", "mcpauth": "mcpauth", "mcphttp": "mcphttp", "mcptest": "mcptest",
-		"rpc": "../rpc", "spec": "spec", "store": "../store", "stream": "../stream",
+		"mcp": ".", "farcall": "..", "guard": "../guard", "jsonrpc": "../jsonrpc", "mcpauth": "mcpauth",
+		"mcphttp": "mcphttp", "mcptest": "mcptest", "rpc": "../rpc", "spec": "spec", "store": "../store",
+		"stream": "../stream", "traces": "../observe/traces",
 	} {
 		packages[name] = exportedNames(t, dir)
 	}
