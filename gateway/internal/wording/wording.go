@@ -16,6 +16,9 @@ import (
 // layers are what packages put before the text of an error.
 var layers = regexp.MustCompile(`^(?:mcp: (?:connect: |the request was not sent: )?|"[\w/$.-]+": |farcall: call "[^"]*": |(?:mcphttp|httprpc): cannot reach the server: )+`)
 
+// calls are what the peer puts before the text of a call's error, within the text of another one.
+var calls = regexp.MustCompile(`farcall: call "[^"]*": `)
+
 // keys names keys of an upstream for options of Go.
 var keys = strings.NewReplacer(
 	"set DialOptions.TLS.RootCAs", "name a file with it: tls: {ca: FILE}",
@@ -46,5 +49,5 @@ func Text(err error) string {
 		}
 		text = strings.ReplaceAll(strings.ReplaceAll(text, strconv.Quote(e.URL), where), e.URL, where)
 	}
-	return keys.Replace(text[len(layers.FindString(text)):])
+	return keys.Replace(calls.ReplaceAllString(text[len(layers.FindString(text)):], ""))
 }
