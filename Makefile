@@ -35,8 +35,8 @@ race-full: ## Run all tests of the command with the race detector; make race lea
 
 .PHONY: full
 full: ## Run whole the tests of which make test runs a part: all revisions and transports, largest sizes, hostile programs
-	FARCALL_FULL=1 go test . ./cmd/farcall ./gateway ./internal/sandbox ./observe/metrics \
-		-run 'TestSlowConsumer|TestNewScripts|TestMatrix|TestTraces|TestRootsOfChildren|TestLifetimes|TestManyClients|TestProcess|TestHostile' -count=1
+	FARCALL_FULL=1 go test . ./cmd/farcall ./gateway ./internal/sandbox ./observe/metrics ./gateway/internal/upstream \
+		-run 'TestModel$$|TestSlowConsumer|TestNewScripts|TestMatrix|TestTraces|TestRootsOfChildren|TestLifetimes|TestManyClients|TestProcess|TestHostile' -count=1
 
 .PHONY: format
 format: ## Show what is not formatted (make fmt formats)

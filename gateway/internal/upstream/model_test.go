@@ -5,21 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/farcall-dev/farcall/internal/full"
 	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// modelSteps is how many steps a run of the model takes; FARCALL_MODEL_STEPS says otherwise.
-const modelSteps = 400
+// How many steps each of the ten runs of the model takes: in full 100,000 together.
+const (
+	modelSteps     = 400
+	modelFullSteps = 10_000
+)
 
 // clients is how many clients a model has.
 const clients = 12
@@ -31,8 +33,8 @@ const clients = 12
 // connection for it is free, that the invariants hold after each step, and that nothing is left.
 func TestModel(t *testing.T) {
 	steps := modelSteps
-	if n, err := strconv.Atoi(os.Getenv("FARCALL_MODEL_STEPS")); err == nil {
-		steps = n
+	if full.Wanted() {
+		steps = modelFullSteps
 	}
 	for _, lifetime := range []string{"", lifetimeShared, lifetimePrincipal, lifetimeSession, lifetimeCall} {
 		for seed := range uint64(2) {
