@@ -228,7 +228,8 @@ func (c *call) apart(ctx context.Context) *call {
 		srv: c.srv, mounted: c.mounted, rev: c.rev, session: c.session, who: c.who, client: c.client,
 		method: c.method, id: c.id, params: c.params, in: c.in, logLevel: c.logLevel, sent: c.sent,
 		request: c.request, nested: c.nested, shown: c.shown,
-		mayAsk: c.mayAsk, asks: c.asks, task: c.task, // none of them before its handler runs, unless it is nested
+		// None of these is set before the handler runs, unless the call is nested.
+		mayAsk: c.mayAsk, asks: c.asks, task: c.task,
 	}).derive(ctx)
 }
 

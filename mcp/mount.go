@@ -221,7 +221,7 @@ func (m *mounted) serve(c *call, name string, f func(*Server, *call) (answer, er
 }
 
 // below returns the call as the handlers of a mounted server have it, over ctx: see apart.
-func (c *call) below(m *mounted, ctx context.Context) *call { //nolint:revive // ctx may derive from c
+func (c *call) below(m *mounted, ctx context.Context) *call { //nolint:revive // see apart
 	d := c.apart(ctx)
 	d.mounted, d.request = m, nil
 	if d.sent == nil { // what its rounds are bound to

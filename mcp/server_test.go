@@ -425,13 +425,11 @@ func TestMisuse(t *testing.T) {
 			_ = new(Server).Serve(context.Background(), theirs)
 		},
 		"zero server over HTTP": func(*Server) { mcphttp.NewHandler(new(Server), nil) },
-		"zero server's method": func(*Server) {
-			new(Server).Handle("a/x", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
-		},
-		"extension id": func(s *Server) { s.AddExtension("x", nil) },
-		"settings":     func(s *Server) { s.AddExtension("a/x", 1) },
-		"era":          func(*Server) { NewServer("", "", &ServerOptions{Eras: "stone age"}) },
-		"scope":        func(*Server) { NewServer("", "", &ServerOptions{CacheScope: "x"}) },
+		"zero server's method":  func(*Server) { new(Server).Handle("a/x", farcall.NewMux()) },
+		"extension id":          func(s *Server) { s.AddExtension("x", nil) },
+		"settings":              func(s *Server) { s.AddExtension("a/x", 1) },
+		"era":                   func(*Server) { NewServer("", "", &ServerOptions{Eras: "stone age"}) },
+		"scope":                 func(*Server) { NewServer("", "", &ServerOptions{CacheScope: "x"}) },
 	} {
 		func() {
 			defer func() {

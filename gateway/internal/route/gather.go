@@ -165,7 +165,7 @@ func (g *gathered) take(v *View, r *record, source int, came *digest) (d *digest
 // reasonOf returns the text of an error for a message about a source. The code of an error about
 // the way to it says nothing there: its own error has another one.
 func reasonOf(err error) string {
-	if wire, ok := err.(*jsonrpc.Error); ok && wire.Cause != nil { //nolint:errorlint // one that is wrapped has a text around it
+	if wire, ok := err.(*jsonrpc.Error); ok && wire.Cause != nil { //nolint:errorlint // not a wrapped one
 		return tidy(wire.Message)
 	}
 	return tidy(err.Error())

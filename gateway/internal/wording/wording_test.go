@@ -68,7 +68,8 @@ func TestText(t *testing.T) {
 		"its certificate is not signed by an authority known here; if it is meant, name a file with it: tls: {ca: FILE}: x": errors.New(
 			"mcp: connect: mcphttp: cannot reach the server: its certificate is not signed by an authority known here; if it is meant, set DialOptions.TLS.RootCAs: x"),
 		`the server is not modern (HTTP status 404), and then: initialize: HTTP status 501`: errors.New(
-			`mcp: connect: the server is not modern (farcall: call "server/discover": HTTP status 404), and then: initialize: farcall: call "initialize": HTTP status 501`),
+			`mcp: connect: the server is not modern (farcall: call "server/discover": HTTP status 404), ` +
+				`and then: initialize: farcall: call "initialize": HTTP status 501`),
 		"no answer and no progress within 1s (timeout)": errors.New("mcp: no answer and no progress within 1s (ClientOptions.Timeout)"),
 	} {
 		if got := Text(err); got != want {
