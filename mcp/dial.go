@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall"
@@ -13,9 +14,9 @@ import (
 )
 
 // Dial returns a client of the server at an address: http:// and https:// (MCP over HTTP in all its
-// forms; so is host:port alone), ws:// and wss://, tcp://host:port, tls://host:port or unix:PATH
-// (newline-delimited messages). ClientOptions.HTTP has the TLS, headers and limits of all of them.
-// The context bounds the connecting only.
+// forms; host:port is http://host:port/mcp), ws:// and wss://, tcp://host:port, tls://host:port or
+// unix:PATH (newline-delimited messages). ClientOptions.HTTP has the TLS, headers and limits of all
+// of them. The context bounds the connecting only.
 //
 // A connection that has ended is made again by the next call. That call and the
 // others then go on as if nothing had happened; calls that were under way fail,
@@ -24,6 +25,9 @@ func Dial(ctx context.Context, address string, o *ClientOptions) (*Client, error
 	at, err := target.Parse(address)
 	if err != nil {
 		return nil, fmt.Errorf("mcp: dial: %w", err)
+	}
+	if !strings.Contains(address, "://") {
+		at.DefaultPath("/mcp")
 	}
 	c, err := newClient(ctx, o)
 	if err != nil {

@@ -171,6 +171,14 @@ func TestListenAndServe(t *testing.T) {
 	if got := post(call, append(version, "headers", "mcp-param-region", "x")...); !strings.HasPrefix(got, "200") {
 		t.Error("with its header:", got)
 	}
+	c, err := Dial(ctx, l.Addr().String(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := CallTool[addOut](ctx, c, "add", addIn{1, 2}); err != nil || got.Sum != 3 {
+		t.Error("host:port:", got, err)
+	}
+	mustClose(t, c)
 	if got := post(hello(legacyName)); !strings.Contains(got, `"protocolVersion":"2025-11-25"`) {
 		t.Error("legacy:", got)
 	}
