@@ -408,6 +408,11 @@ func TestMisuse(t *testing.T) {
 		"initialized": func(s *Server) {
 			s.Handle("notifications/initialized", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
 		},
+		"later, no tool": func(s *Server) { s.TaskLater("nil") },
+		"later, no task": func(s *Server) {
+			AddTool(s, Tool{Name: "x"}, add)
+			s.TaskLater("x")
+		},
 		"singular list": func(s *Server) { s.ListChanged("tool") },
 		"zero server":   func(*Server) { AddTool(&Server{}, Tool{Name: "x"}, add) },
 		"zero server served": func(*Server) {

@@ -25,7 +25,23 @@ import (
 // client is asked in rounds, as by any other tool; what it returns before, is the
 // result. Clients of 2025-11-25 decide for themselves what is a task, from its
 // beginning; for them it changes nothing.
-func (s *Server) TaskLater(tool string) { s.tasks.setLater(tool) }
+//
+// It panics when no tool of that name that runs as a task was added to this server before.
+func (s *Server) TaskLater(tool string) {
+	s.checkMade()
+	s.offering.Lock()
+	defer s.offering.Unlock()
+	number, ok := s.tools.places[place{tool, nil}]
+	if ok {
+		it, _ := s.tools.now.Load().items.Get(number)
+		ok = it.value.taskSupport() != spec.TaskForbidden
+	}
+	if !ok {
+		misuse("TaskLater: %s has no tool %q that runs as a task; add it before, with Execution.TaskSupport",
+			s.label(), tool)
+	}
+	s.tasks.setLater(tool)
+}
 
 // StartTask makes the call that is being handled a task; the client gets its
 // handle now, while the handler goes on: see [Server.TaskLater]. It does nothing
