@@ -84,9 +84,12 @@ func (s *Server) forwarded(c *call, raw jsonrpc.Raw, in *era.Revision, cacheable
 	if !c.rev.ResultTypes {
 		return raw, in, nil
 	}
-	asItIs := in.ResultTypes && scan.Member(raw, "resultType") != nil
-	raw, err := era.Translate(era.Result, c.method, raw, in, c.rev)
-	if err != nil || asItIs {
+	if in.ResultTypes && scan.Member(raw, "resultType") != nil {
+		raw, err := era.Translate(era.Result, c.method, raw, in, c.rev)
+		return raw, c.rev, err
+	}
+	raw, err := era.Translate(era.BareResult, c.method, raw, in, c.rev)
+	if err != nil {
 		return raw, c.rev, err
 	}
 	return s.decorate(raw, cacheable), c.rev, nil

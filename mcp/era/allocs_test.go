@@ -38,6 +38,14 @@ func TestFastPath(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { _, _ = Translate(Params, "tools/call", up, Lookup("2024-11-05"), Latest()) }); n != 0 {
 		t.Errorf("params up: %v allocations", n)
 	}
+	bare := jsonrpc.Raw(`{"content":[{"type":"text","text":"the sum is 5"}]}`)
+	if n := testing.AllocsPerRun(100, func() {
+		if got, err := Translate(BareResult, "tools/call", bare, Lookup("2024-11-05"), Latest()); err != nil || &got[0] != &bare[0] {
+			t.Fatalf("%s, %v", got, err)
+		}
+	}); n != 0 {
+		t.Errorf("a bare result up: %v allocations", n)
+	}
 }
 
 func BenchmarkTranslate(b *testing.B) {

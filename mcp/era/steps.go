@@ -33,8 +33,9 @@ type direction struct {
 
 // A watched edit is done in texts that have one of its words.
 type watched struct {
-	words words
-	edit  edit
+	words     words
+	edit      edit
+	completes bool // it adds a resultType "complete"
 }
 
 // revisions and steps are the table's columns; steps has at each revision's index
@@ -71,7 +72,7 @@ func (d *direction) place(known *lexicon) {
 	for _, t := range order {
 		for _, p := range *t {
 			e := p.in(all(things[t]...))
-			d.edits[p.message] = append(d.edits[p.message], watched{known.set(e.words), e})
+			d.edits[p.message] = append(d.edits[p.message], watched{known.set(e.words), e, t == answers})
 		}
 	}
 }
@@ -92,6 +93,7 @@ type draft struct {
 	jsonrpc.Raw
 	words words // that are in it
 	read  bool  // words is known
+	bare  bool  // it gets no resultType "complete"
 }
 
 func (t *draft) apply(edits []watched) error {
@@ -99,7 +101,7 @@ func (t *draft) apply(edits []watched) error {
 		if !t.read {
 			t.words, t.read = known.in(t.Raw), true
 		}
-		if !t.words.meet(edits[i].words) {
+		if t.bare && edits[i].completes || !t.words.meet(edits[i].words) {
 			continue
 		}
 		v, err := edits[i].edit.do(t.Raw)

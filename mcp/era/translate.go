@@ -16,6 +16,9 @@ const (
 	Params       Kind = iota // the params of a request
 	Result                   // its result
 	Notification             // the params of a notification
+	// BareResult is a Result that gets no resultType "complete": who adds that, with other members,
+	// copies it once.
+	BareResult
 )
 
 // Translate returns raw, a part of a call of method in the revision from, as it
@@ -34,7 +37,10 @@ func Translate(kind Kind, method string, raw jsonrpc.Raw, from, to *Revision) (j
 		return raw, nil
 	}
 	source, target := slices.Index(revisions, from), slices.Index(revisions, to)
-	t := draft{Raw: raw}
+	t := draft{Raw: raw, bare: kind == BareResult}
+	if t.bare {
+		kind = Result
+	}
 	for what := (message{kind, method}); source >= 0 && target >= 0 && source != target; {
 		var d *direction
 		if source < target {
