@@ -196,9 +196,6 @@ func (u *Upstream) admitLocked(pc *pendingCall) error {
 
 // displaceLocked refuses a waiting call to make room for one of an owner that has fewer.
 func (u *Upstream) displaceLocked(pc *pendingCall) {
-	if pc.holder.single {
-		u.pool.release(pc.holder) // no other call waits for that connection
-	}
 	u.refuseLocked(pc, u.refusal(jsonrpc.Overloaded, "Overloaded: %d calls wait for %s already, and %d of them are yours; try again later",
 		u.queue.waiting.Len(), u.opts.Name, u.queue.waiting.Of(pc.who.owner())))
 }
@@ -224,10 +221,18 @@ func (u *Upstream) grantLocked(pc *pendingCall, l *connection) {
 
 // refuseLocked ends the waiting of a pending call.
 func (u *Upstream) refuseLocked(pc *pendingCall, err error) {
+	u.unqueueLocked(pc)
+	pc.grant <- err
+}
+
+// unqueueLocked takes a pending call that has got no connection from the queue.
+func (u *Upstream) unqueueLocked(pc *pendingCall) {
 	u.queue.remove(pc)
+	if pc.holder.single {
+		u.pool.release(pc.holder) // no other call waits for that connection
+	}
 	u.giveUpLocked(pc)
 	u.rejectedLocked(pc)
-	pc.grant <- err
 	u.drainedLocked()
 }
 
@@ -239,13 +244,7 @@ func (u *Upstream) withdraw(pc *pendingCall) bool {
 	if pc.conn != nil || len(pc.grant) > 0 {
 		return false
 	}
-	u.queue.remove(pc)
-	if pc.holder.single {
-		u.pool.release(pc.holder) // no other call waits for that connection
-	}
-	u.giveUpLocked(pc)
-	u.rejectedLocked(pc)
-	u.drainedLocked()
+	u.unqueueLocked(pc)
 	return true
 }
 

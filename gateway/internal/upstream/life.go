@@ -73,7 +73,7 @@ func (u *Upstream) drainLocked() <-chan struct{} {
 }
 
 func (u *Upstream) drainedLocked() {
-	if !u.closing || !u.queue.idle() || u.idle == nil {
+	if u.idle == nil || !u.queue.idle() {
 		return
 	}
 	select {
