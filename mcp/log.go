@@ -31,10 +31,12 @@ func Log(ctx context.Context, level, logger string, data any) error {
 		return fmt.Errorf("mcp: %q is no log level; use one of %s", level, strings.Join(spec.LogLevels(), ", "))
 	}
 	c := callFrom(ctx)
-	if c == nil {
+	switch {
+	case c == nil:
 		return nil
-	}
-	if !c.logs(severity) {
+	case c.isOver():
+		return errReturned
+	case !c.logs(severity):
 		return nil
 	}
 	raw, err := jsonv2.Append(nil, data)

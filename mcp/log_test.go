@@ -153,6 +153,9 @@ func testLogAfterReturn(t *testing.T) {
 	if err := Progress(kept, 1, 2, ""); !errors.Is(err, errReturned) {
 		t.Errorf("progress: %v", err)
 	}
+	if err := Log(kept, "info", "", "late"); !errors.Is(err, errReturned) {
+		t.Errorf("log, of a client that wants none: %v", err)
+	}
 	w := serve(t, s)
 	defer w.close()
 	w.open(legacyName)
