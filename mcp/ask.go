@@ -22,6 +22,8 @@ var (
 // being asked: the handler returns it, and runs again when the answer is there.
 var ErrAsked = errors.New("mcp: the client is being asked; return this error, the handler runs again when the answer is there")
 
+var errSurrounds = errors.New("mcp: middleware cannot ask the client; ask in the handler that it surrounds")
+
 var errOutside = errors.New("mcp: only the handler of a tool, a prompt or a resource can ask the client; pass on the context that it got")
 
 // Elicit asks the user to fill in a form and returns what it was filled in with.
@@ -133,6 +135,9 @@ func userError(r *spec.ElicitResult) error {
 // ask asks the client, in the way that there is, and returns its answer in
 // canonical form.
 func (c *call) ask(ctx context.Context, q *question) (jsonrpc.Raw, error) {
+	if r := c.request; r != nil && r.call != nil && !r.running.Load() && !c.isOver() {
+		return nil, errSurrounds
+	}
 	if !q.need.met(c) {
 		return nil, q.need.refuse(c)
 	}

@@ -32,7 +32,7 @@ type Handler func(ctx context.Context, r *Request) (*Response, error)
 //
 // An error is answered as that of a handler: in tools/call one that is no *jsonrpc.Error is the
 // result of the tool, with IsError, and so is a *[ToolError]; an error of the tool itself is no
-// error of next but [Response.Err]. Middleware cannot use [Elicit] and its like.
+// error of next but [Response.Err]. [Elicit] and its like fail in middleware.
 //
 // Each round of a multi-round call (2026-07-28) is its own request: see [Request.Continues]. The
 // call that becomes a task is seen once, and so is its answer, the handle, if it is one by then;
@@ -200,6 +200,8 @@ func (r *Request) serve(ctx context.Context) (answer, error) {
 	if from := callFrom(ctx); from == nil || from.request != r {
 		return answer{}, errOtherContext
 	}
+	r.running.Store(true)
+	defer r.running.Store(false)
 	req := r.req
 	if r.sent != nil {
 		own := *req

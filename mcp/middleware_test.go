@@ -388,6 +388,31 @@ func TestMiddlewareTriesAgain(t *testing.T) {
 	}
 }
 
+// Middleware cannot ask the client, in any revision, neither before next nor after it.
+func TestMiddlewareCannotAsk(t *testing.T) {
+	for _, rev := range []string{legacyName, modernName} {
+		s := sumServer()
+		s.Use(func(next Handler) Handler {
+			return func(ctx context.Context, r *Request) (*Response, error) {
+				_, early := Elicit[askForm](ctx, "Who?")
+				res, err := next(ctx, r)
+				_, late := Elicit[askForm](ctx, "Who?")
+				if !errors.Is(early, errSurrounds) || !errors.Is(late, errSurrounds) {
+					t.Errorf("%s, %s: %v, %v", rev, r.Method, early, late)
+				}
+				return res, err
+			}
+		})
+		asked := func(context.Context, *spec.ElicitRequestParams) (*spec.ElicitResult, error) {
+			return nil, errors.New("the user was asked")
+		}
+		o := &ClientOptions{Era: rev, Elicit: asked}
+		if _, err := connectedInProcess(t, s, o).CallTool(t.Context(), "add", addIn{1, 2}); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // What middleware does wrong is an internal error, never something for the model.
 func TestMiddlewareMistakes(t *testing.T) {
 	var kept Handler

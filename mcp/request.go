@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/scan"
@@ -38,9 +39,10 @@ type Request struct {
 	out    *outgoing // in a client
 
 	mu       sync.Mutex // held while next runs
-	tried    bool       // next has run
-	answered bool       // response has been returned
-	over     bool       // the middleware has returned
+	running  atomic.Bool
+	tried    bool // next has run
+	answered bool // response has been returned
+	over     bool // the middleware has returned
 }
 
 // RequestFrom returns the request that is being handled, as middleware has left it, or nil outside
