@@ -13,9 +13,16 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// BenchmarkSearch searches 2,500 tools of 50 servers with lists that are known, without a guard and
-// with one that is asked about each tool.
+// BenchmarkSearch searches 2,500 tools of 50 servers: without a guard and with one that is asked
+// about each tool, with lists that are kept until a server says that they have changed (2025-11-25),
+// and with lists that no server lets the gateway keep (2026-07-28).
 func BenchmarkSearch(b *testing.B) {
+	for _, rev := range []string{"2025-11-25", "2026-07-28"} {
+		b.Run(rev, func(b *testing.B) { benchmarkSearch(b, rev) })
+	}
+}
+
+func benchmarkSearch(b *testing.B, rev string) {
 	var upstreams []*Upstream
 	for i := range 50 {
 		s := mcp.NewServer("s", "1", nil)
@@ -30,7 +37,7 @@ func BenchmarkSearch(b *testing.B) {
 				return "", nil
 			})
 		}
-		upstreams = append(upstreams, &Upstream{Name: fmt.Sprintf("server%d", i), Server: s, Era: "2025-11-25"}) // lists are kept until the server says that they have changed
+		upstreams = append(upstreams, &Upstream{Name: fmt.Sprintf("server%d", i), Server: s, Era: rev})
 	}
 	for name, guarded := range map[string]*guard.Config{
 		"open":    nil,

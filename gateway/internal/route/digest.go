@@ -1,7 +1,9 @@
 package route
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -32,13 +34,14 @@ type digest struct {
 	opaque   bool      // there are templates that could not be read
 	some     bool      // the source has something of the kind, shown or not
 
-	got    time.Time
-	ttl    time.Duration
 	public bool
 	bytes  int
 	notes  []string
+	of     List // what it was made of; got and ttl say since when and how long it may be shown
 
 	// Under the View's lock.
+	got  time.Time
+	ttl  time.Duration
 	kept bool
 	in   map[*merged]struct{} // what was made of it
 }
@@ -60,7 +63,7 @@ const (
 
 // digestOf checks, filters and renames what a source has listed.
 func digestOf(k kind, f *filter, l *List) *digest {
-	d := &digest{names: map[string]int{}, got: time.Now(), ttl: l.TTL, public: l.Public, some: len(l.Items) > 0}
+	d := &digest{names: map[string]int{}, of: *l, public: l.Public, some: len(l.Items) > 0}
 	d.plains = d.names
 	if l.AsItIs {
 		f = newFilter(&Filter{})
@@ -88,6 +91,12 @@ func digestOf(k kind, f *filter, l *List) *digest {
 	}
 	d.bytes += entryBytes*len(d.entries) + patternBytes*len(d.patterns)
 	return d
+}
+
+// same reports whether the digest of a list would be this one.
+func (d *digest) same(l *List) bool {
+	return d.public == l.Public && d.of.Note == l.Note && d.of.AsItIs == l.AsItIs &&
+		slices.EqualFunc(d.of.Items, l.Items, func(a, b jsonrpc.Raw) bool { return bytes.Equal(a, b) })
 }
 
 // take adds an item, or says what is wrong with it.

@@ -151,7 +151,9 @@ func (v *View) run(ctx context.Context, f *fetch) {
 	}
 	var d *digest
 	if err == nil {
-		d = digestOf(k, s.filters[k], &all)
+		if d = v.unchanged(f, &all); d == nil {
+			d = digestOf(k, s.filters[k], &all)
+		}
 	}
 	v.warn(f.record, d, err)
 	v.mu.Lock()
@@ -167,10 +169,29 @@ func (v *View) run(ctx context.Context, f *fetch) {
 		f.record.failed = err
 		return
 	}
-	v.serial++
-	d.serial = v.serial
+	if d.serial == 0 {
+		v.serial++
+		d.serial = v.serial
+	}
+	d.got, d.ttl = time.Now(), all.TTL
 	f.list = d
 	v.keep(f)
+}
+
+// unchanged returns the digest that those who asked have, when the list that came is what it was
+// made of: then what is made of it, such as an index of all sources, is as good as before. Nil: it is
+// another list.
+func (v *View) unchanged(f *fetch, l *List) *digest {
+	v.mu.Lock()
+	var d *digest
+	if r := v.lookup(f.record.source, f.record.kind, f.scope); r != nil {
+		d = r.list
+	}
+	v.mu.Unlock()
+	if d == nil || !d.same(l) {
+		return nil
+	}
+	return d
 }
 
 // warn says what is wrong, unless it was logged the last time.
@@ -213,10 +234,12 @@ func (v *View) keep(f *fetch) {
 		to = v.record(r.source, r.kind, f.scope, d.public)
 		to.warned = r.warned
 	}
-	v.forget(to.list)
+	if to.list != d {
+		v.forget(to.list)
+		d.kept = true
+		v.bytes += d.bytes
+	}
 	to.list, to.invalid, to.failed, to.asked = d, f.outdated, nil, f.started
-	d.kept = true
-	v.bytes += d.bytes
 	v.shrink()
 }
 

@@ -33,6 +33,9 @@ func notNewer(_ int, r *record) bool {
 	return r == nil || r.fetch != nil || time.Since(r.asked) >= missAfter
 }
 
+// notRecent wants what is too old to be shown and was not asked for a moment ago.
+func notRecent(i int, r *record) bool { return notFresh(i, r) && notNewer(i, r) }
+
 // scopes appends those of the caller to dst, by source.
 func (v *View) scopes(ctx context.Context, dst []string) []string {
 	for _, s := range v.sources {

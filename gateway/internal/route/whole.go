@@ -11,13 +11,15 @@ type Whole struct {
 }
 
 // Whole returns the merged list of a kind as the caller in the ctx may see it. It asks sources as
-// Page does for the first page. The error is that of the ctx.
+// Page does for the first page, but no source that was asked less than a second ago and has not said
+// since that its list has changed: callers that read a list again and again do not wait for sources
+// that give no time for which it may be kept. The error is that of the ctx.
 func (v *View) Whole(ctx context.Context, kind string) (*Whole, error) {
 	k, err := kindOf(kind)
 	if err != nil {
 		return nil, err
 	}
-	g, err := v.gather(ctx, k, notFresh)
+	g, err := v.gather(ctx, k, notRecent)
 	if err != nil {
 		return nil, err
 	}
