@@ -56,22 +56,34 @@ func (x *Index) Search(q *Query, allowed func(tool int) bool) Result {
 		return r
 	}
 	s.score(text)
-	folded := fold(text)
+	folded, hits := fold(text), 0
 	for i, score := range s.scores {
 		if score > 0 && fits(int32(i)) && !slices.Contains(r.Tools, i) {
-			s.hits = append(s.hits, hit{i, s.rank(int32(i), folded), s.cover[i]})
+			hits++
+			s.place(hit{i, s.rank(int32(i), folded), s.cover[i]})
 		}
 	}
-	slices.SortFunc(s.hits, func(a, b hit) int { return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(a.tool, b.tool)) })
-	r.Weak = len(r.Tools) == 0 && (len(s.hits) == 0 || s.hits[0].cover < weakBelow*s.whole)
-	for _, h := range s.hits {
-		if len(r.Tools) >= s.limit {
-			r.More = len(s.hits) + r.Exact - s.limit
-			break
-		}
+	r.Weak = len(r.Tools) == 0 && (hits == 0 || s.hits[0].cover < weakBelow*s.whole)
+	for _, h := range s.hits[:min(len(s.hits), s.limit-r.Exact)] {
 		r.Tools = append(r.Tools, h.tool)
 	}
+	r.More = max(hits+r.Exact-s.limit, 0)
 	return r
+}
+
+// place keeps a hit if it is one of the best, of which there are as many as may be returned.
+func (s *search) place(h hit) {
+	at := len(s.hits)
+	for at > 0 && s.hits[at-1].score < h.score { // equal ones stay in the order of the tools
+		at--
+	}
+	switch {
+	case at == s.limit:
+		return
+	case len(s.hits) == s.limit:
+		s.hits = s.hits[:s.limit-1]
+	}
+	s.hits = slices.Insert(s.hits, at, h)
 }
 
 type hit struct {
@@ -88,10 +100,11 @@ type search struct {
 	average [fields]float32
 
 	scores, cover []float32
-	whole         float32           // what cover would be for all the words
-	idfs          map[int32]float32 // of the terms that were looked at
-	asked         []int32           // the terms of the query
-	hits          []hit
+	whole         float32     // what cover would be for all the words
+	idfs          []float32   // by term; below 0: it was not looked at
+	rare          [64]float32 // the idf of terms that so many tools have; 0: it was not computed
+	asked         []int32     // the terms of the query
+	hits          []hit       // the best, in order
 
 	part, covered []float32 // of one word of the query
 	touched       []int32   // the tools in them
@@ -119,7 +132,7 @@ func (s *search) see(allowed func(tool int) bool) {
 // asked for.
 func (s *search) named(text string, fits func(int32) bool) (r Result, all bool) {
 	parts := strings.Split(text, ",")
-	all, s.idfs = true, map[int32]float32{}
+	all = true
 	for _, part := range parts {
 		found := false
 		if name := fold(part); name != "" {
@@ -139,8 +152,11 @@ func (s *search) named(text string, fits func(int32) bool) (r Result, all bool) 
 // score counts the words of a query.
 func (s *search) score(text string) {
 	n := len(s.x.tools)
-	room := make([]float32, 4*n)
-	s.scores, s.cover, s.part, s.covered = room[:n], room[n:2*n], room[2*n:3*n], room[3*n:]
+	room := make([]float32, 4*n+len(s.x.postings))
+	s.scores, s.cover, s.part, s.covered, s.idfs = room[:n], room[n:2*n], room[2*n:3*n], room[3*n:4*n], room[4*n:]
+	for id := range s.idfs {
+		s.idfs[id] = -1
+	}
 	seen := map[string]bool{}
 	words(text, func(w word) bool {
 		parts := w.parts
@@ -218,20 +234,33 @@ func (s *search) frequency(p *posting) (tf float32) {
 // idf is how much a term says: the fewer of the tools that count have it, the more; 0 when none
 // has.
 func (s *search) idf(id int32) float32 {
-	if idf, ok := s.idfs[id]; ok {
+	if idf := s.idfs[id]; idf >= 0 {
 		return idf
 	}
-	n, idf := 0.0, float32(0)
+	n := 0
 	for i := range s.x.postings[id] {
 		if s.seen[s.x.postings[id][i].tool] {
 			n++
 		}
 	}
-	if n > 0 {
-		idf = float32(math.Log(1 + (s.tools-n+.5)/(n+.5)))
+	idf := float32(0)
+	switch {
+	case n > 0 && n < len(s.rare):
+		if s.rare[n] == 0 {
+			s.rare[n] = s.logOf(n)
+		}
+		idf = s.rare[n]
+	case n > 0:
+		idf = s.logOf(n)
 	}
 	s.idfs[id] = idf
 	return idf
+}
+
+// logOf is the idf of a term that n of the tools have.
+func (s *search) logOf(n int) float32 {
+	of := float64(n)
+	return float32(math.Log(1 + (s.tools-of+.5)/(of+.5)))
 }
 
 // rank is the score of a tool: more words of the query, and more words of its name, count more than
