@@ -206,33 +206,41 @@ func (e *endpoint) searchList(ctx context.Context, cursor string) (raw jsonrpc.R
 		return nil, true, err
 	}
 	e.announce(c.servers())
-	tools := c.entries()
-	if s.Mode == searchAuto {
-		size := 0
-		for i := range tools {
-			size += len(tools[i].Raw)
-		}
-		if len(tools) <= autoTools && size <= autoBytes {
-			return nil, false, nil
-		}
-	}
-	if cursor != "" {
+	out, always, searched := s.appendList(jsonrpc.Raw(`{"resultType":"complete","tools":[`), c.entries())
+	switch {
+	case !searched:
+		return nil, false, nil
+	case cursor != "":
 		return nil, true, errCursor // there is one page
 	}
-	out := jsonrpc.Raw(`{"resultType":"complete","tools":[`)
-	shown := 0
-	for i := range tools {
-		if shown < maxShown && s.shows(&tools[i].Target) {
-			out = append(append(out, tools[i].Raw...), ',')
-			shown++
-		}
-	}
-	out = appendSearch(out, serversOf(tools), s)
 	out = append(out, `],"ttlMs":0,"cacheScope":"private"`...)
-	if len(c.Missing) > 0 && shown < len(s.Always) {
+	if len(c.Missing) > 0 && always < len(s.Always) {
 		out = appendMissing(out, c.Missing, e.g.plain())
 	}
 	return append(out, '}'), true, nil
+}
+
+// appendList appends what is shown in place of a list of tools: those that are always shown, and how
+// many these are, and those of tool search. It reports false when the list itself is to be shown.
+func (s *Search) appendList(out jsonrpc.Raw, tools []route.Entry) (_ jsonrpc.Raw, always int, searched bool) {
+	if s.Mode == searchAuto && len(tools) <= autoTools && sizeOf(tools) <= autoBytes {
+		return out, 0, false
+	}
+	for i := range tools {
+		if always < maxShown && s.shows(&tools[i].Target) {
+			out = append(append(out, tools[i].Raw...), ',')
+			always++
+		}
+	}
+	return appendSearch(out, serversOf(tools), s), always, true
+}
+
+// sizeOf is the size of the definitions of tools.
+func sizeOf(tools []route.Entry) (bytes int) {
+	for i := range tools {
+		bytes += len(tools[i].Raw)
+	}
+	return bytes
 }
 
 // announce notes the servers that the description of search_tools lists.
@@ -258,6 +266,14 @@ const longestQuery = 400
 
 // longestInventory bounds the names of servers in the description of search_tools, in bytes.
 const longestInventory = 400
+
+// tools is how many tools tool search has.
+func (s *Search) tools() int {
+	if s.Split {
+		return 3
+	}
+	return 2
+}
 
 // appendSearch appends the definitions of the tools of tool search.
 func appendSearch(out jsonrpc.Raw, servers []string, s *Search) jsonrpc.Raw {

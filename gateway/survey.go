@@ -17,9 +17,10 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 )
 
-// A Survey is what a server of MCP has said when it was started.
+// A Survey is what a server of MCP has said when it was started, or what is at an address.
 type Survey struct {
-	Upstream string
+	Upstream string // "": it is of the address Path, such as /mcp/team-a, and has the fields for tools
+	Path     string
 	// Server is its name and version, Revision that of MCP which it speaks.
 	Server, Revision string
 	// Took is how long it took to start and to list what it has.
@@ -28,6 +29,10 @@ type Survey struct {
 	Tools, Resources, Templates, Prompts int
 	// Bytes is the size of its list of tools, about four for each token that a model gets.
 	Bytes int
+	// Of is how many tools are searched in place of being listed; 0: they are listed.
+	Of int
+	// Missing are the upstreams of an address that are not there.
+	Missing []string
 	// Err says why the others are zero. Nil: the server is there.
 	Err error
 	// SignIn: it was not started, because each principal signs in to it.
@@ -65,6 +70,47 @@ func (g *Gateway) Survey(ctx context.Context) ([]Survey, []Problem) {
 	}
 	f.hooks(p.config)
 	return all, f.found
+}
+
+// ToolLists returns what clients get in answer to tools/list at each address for MCP: as a caller
+// without credentials and abilities has it where there is no guard. It starts servers that do not
+// run.
+func (g *Gateway) ToolLists(ctx context.Context) (all []Survey, err error) {
+	p := g.plan.Load()
+	add := func(path string, view *route.View, s *Search) error {
+		whole, err := view.Whole(ctx, route.Tools)
+		if err != nil {
+			return err
+		}
+		tools := whole.Entries()
+		l := Survey{Path: path, Tools: len(tools), Bytes: sizeOf(tools)}
+		for _, m := range whole.Missing {
+			if m.State == route.Absent {
+				l.Missing = append(l.Missing, m.Source)
+			}
+		}
+		if s != nil {
+			if out, always, searched := s.appendList(nil, tools); searched {
+				l.Tools, l.Of, l.Bytes = always+s.tools(), len(tools), len(out)
+			}
+		}
+		all = append(all, l)
+		return nil
+	}
+	if len(p.mcp) > 0 {
+		err = add("/mcp", p.all, p.config.Search)
+	}
+	for _, s := range p.mcp {
+		if err == nil {
+			err = add("/mcp/"+s.cfg.Name, s.alone, nil)
+		}
+	}
+	for _, e := range p.config.Endpoints {
+		if v := p.virtual[e.Name]; v != nil && err == nil {
+			err = add("/mcp/"+e.Name, v.view, e.Search)
+		}
+	}
+	return all, err
 }
 
 // survey starts the server and lists what it has.

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +26,8 @@ func TestSurvey(t *testing.T) {
 			Overrides: map[string]mcp.Transform{"tracker/create": fixed("owner"), "files/create": fixed("colour"), "dead/x": fixed("y"), "tracker/make": fixed("owner")},
 		},
 		{Name: "b", Tools: []string{"tracker/*"}},
+		{Name: "c", Search: &gateway.Search{Always: []string{"files/read"}, Split: true}},
+		{Name: "d", Tools: []string{"tracker/*"}, Search: &gateway.Search{Mode: "auto"}},
 	}})
 	servers, findings := l.Survey(t.Context())
 	if len(servers) != 3 || servers[0].Tools != 4 || servers[1].Server != "tracker 1" || servers[1].Bytes == 0 || servers[1].Resources != 1 || servers[0].Err != nil || servers[1].Err != nil || servers[2].Err == nil {
@@ -47,5 +50,24 @@ func TestSurvey(t *testing.T) {
 	}
 	for path := range want {
 		t.Errorf("%s was not found", path)
+	}
+	lists, err := l.ToolLists(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]gateway.Survey{}
+	for _, list := range lists {
+		got[list.Path] = list
+		if list.Bytes < 50*list.Tools || list.Of == 0 && list.Bytes > 500*list.Tools {
+			t.Errorf("%+v", list)
+		}
+	}
+	for path, want := range map[string]gateway.Survey{
+		"/mcp": {Tools: 7, Missing: []string{"dead"}}, "/mcp/files": {Tools: 3}, "/mcp/tracker": {Tools: 4}, "/mcp/dead": {Missing: []string{"dead"}},
+		"/mcp/a": {Tools: 1, Missing: []string{"dead"}}, "/mcp/b": {Tools: 4}, "/mcp/c": {Tools: 4, Of: 7, Missing: []string{"dead"}}, "/mcp/d": {Tools: 4},
+	} {
+		if l := got[path]; l.Path != path || l.Tools != want.Tools || l.Of != want.Of || !slices.Equal(l.Missing, want.Missing) {
+			t.Errorf("%+v; want %+v", l, want)
+		}
 	}
 }

@@ -28,8 +28,9 @@ func newCheckCmd(e *env) *cobra.Command {
 		Long: "Check the configuration of a gateway, and explain what 'farcall serve --config FILE' would run and where it\n" +
 			"would be found. FILE is YAML or JSON, the mcpServers file of a desktop client, or the guard of --guard. No secret is\n" +
 			"printed: only where it comes from. All errors are reported in one run, with line and column.\n\n" +
-			"Nothing is started, but with --start: then it says what each server of MCP offers, how long it takes to start, and which\n" +
-			"patterns, names and overrides of the file match none of the servers' lists.",
+			"Nothing is started, but with --start: then it says what each server of MCP offers, how long it takes to start, how\n" +
+			"many tokens a model gets for the tools of each address, and which patterns, names and overrides of the file match\n" +
+			"none of the servers' lists.",
 		Example: "  farcall check farcall.yaml\n  farcall check ~/.cursor/mcp.json\n  farcall check farcall.yaml --json\n  farcall check farcall.yaml --start --strict",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -142,6 +143,7 @@ type checkReport struct {
 	Upstreams []checkUpstream `json:"upstreams,omitempty"`
 	Endpoints []checkEndpoint `json:"endpoints,omitempty"`
 	Started   []checkStarted  `json:"started,omitempty"`
+	ToolLists []checkToolList `json:"toolLists,omitempty"` // of each address
 	Limits    []string        `json:"limits,omitempty"`
 	Guard     *checkGuard     `json:"guard,omitempty"`
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall/gateway"
@@ -25,6 +26,15 @@ type checkStarted struct {
 	Bytes     int     `json:"toolsBytes"`
 }
 
+// checkToolList is the list of tools at an address.
+type checkToolList struct {
+	Path    string   `json:"path"`
+	Tools   int      `json:"tools"`
+	Bytes   int      `json:"bytes"`
+	Of      int      `json:"of,omitzero"`       // are searched
+	Missing []string `json:"missing,omitempty"` // upstreams
+}
+
 // closeTime is how long the servers may take to end.
 const closeTime = 5 * time.Second
 
@@ -43,9 +53,16 @@ func (r *checkReport) start(ctx context.Context, given *gateway.Config) (ok bool
 		return false, configFailure(err)
 	}
 	servers, findings := g.Survey(ctx)
+	lists, err := g.ToolLists(ctx)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	_ = g.Shutdown(closing) // its error is the context's: children that do not end are killed
+	if err != nil {
+		return false, err
+	}
+	for _, l := range lists {
+		r.ToolLists = append(r.ToolLists, checkToolList{l.Path, l.Tools, l.Bytes, l.Of, l.Missing})
+	}
 	ok = true
 	for i := range servers {
 		s := &servers[i]
@@ -69,7 +86,6 @@ func (r *checkReport) start(ctx context.Context, given *gateway.Config) (ok bool
 // explainStarted prints what servers have said.
 func (e *env) explainStarted(r *checkReport) error {
 	var rows [][]string
-	bytes := 0
 	for _, s := range r.Started {
 		if s.SignIn {
 			rows = append(rows, []string{"  " + s.Name, "was not started: each principal signs in to it"})
@@ -79,14 +95,24 @@ func (e *env) explainStarted(r *checkReport) error {
 			rows = append(rows, []string{"  " + s.Name, "cannot be used: " + tame(s.Error)})
 			continue
 		}
-		bytes += s.Bytes
 		rows = append(rows, []string{"  " + s.Name, fmt.Sprintf("%s, MCP %s, there after %.1f s: %s (%s for a model), %s, %s, %s",
 			tame(s.Server), tame(s.Revision), s.Seconds, countOf(s.Tools, "tool"), modelTokens(s.Bytes), countOf(s.Resources, "resource"), countOf(s.Templates, "template"), countOf(s.Prompts, "prompt"))})
 	}
-	if len(r.Started) > 1 {
-		rows = append(rows, []string{"  all", modelTokens(bytes) + " for the tools of a client of /mcp, before filters"})
+	if err := e.section("Started", rows); err != nil {
+		return err
 	}
-	return e.section("Started", rows)
+	rows = nil
+	for _, l := range r.ToolLists {
+		text := countOf(l.Tools, "tool") + ", " + modelTokens(l.Bytes)
+		if l.Of > 0 {
+			text += ", to search " + countOf(l.Of, "tool")
+		}
+		if len(l.Missing) > 0 {
+			text += "; without " + strings.Join(l.Missing, ", ")
+		}
+		rows = append(rows, []string{"  " + l.Path, tame(text)})
+	}
+	return e.section("Tools for a model, before the guard", rows)
 }
 
 // modelTokens is what a text costs a model, about.

@@ -71,7 +71,7 @@ func (x *Index) Search(q *Query, allowed func(tool int) bool) Result {
 	return r
 }
 
-// place keeps a hit if it is one of the best, of which there are as many as may be returned.
+// place keeps a hit if it is one of the best, as many as may be returned.
 func (s *search) place(h hit) {
 	at := len(s.hits)
 	for at > 0 && s.hits[at-1].score < h.score { // equal ones stay in the order of the tools
