@@ -16,16 +16,25 @@ import (
 type edge struct {
 	calls  atomic.Int64 // requests, without handshakes and pings
 	failed atomic.Int64 // of them, those that were refused, or answered by an error or a failed tool
+	kept   keeper
 }
 
 // observer counts for e, and then tells also, which may be nil.
 func (e *edge) observer(also *observe.Observer) *observe.Observer {
-	return observe.Join(&observe.Observer{End: e.count, Refuse: e.count}, also)
+	return observe.Join(&observe.Observer{
+		End:    func(ctx context.Context, c *observe.Call) { e.count(ctx, c, false) },
+		Refuse: func(ctx context.Context, c *observe.Call) { e.count(ctx, c, true) },
+	}, also)
 }
 
-// count counts the end of a call. A call that its client gave up has not failed.
-func (e *edge) count(_ context.Context, c *observe.Call) {
-	if c.Outgoing || c.Notification || c.MCP && !counted(c.Method) {
+// count counts the end of a call, or one that reached no handler. A call that its client gave up has
+// not failed.
+func (e *edge) count(ctx context.Context, c *observe.Call, refused bool) {
+	if c.Outgoing || c.Notification {
+		return
+	}
+	e.kept.take(ctx, c, refused)
+	if c.MCP && !counted(c.Method) {
 		return
 	}
 	e.calls.Add(1)

@@ -176,6 +176,7 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	g.web = g.shield.web(http.HandlerFunc(g.serveHTTP))
 	g.guard = supervise.NewGuard(g.component("child"))
 	g.suspended, g.sessions = newSuspension(c.suspends()), c.Sessions
+	g.edge.kept.setSlow(c)
 	g.sessions.Keys = slices.Clone(c.Sessions.Keys)
 	g.tasks, g.taskTTL = g.taskStores(c), c.Tasks.TTL
 	err := errors.Join(g.newSignIns(c), g.newKeyedCalls(c))
@@ -321,6 +322,7 @@ func (g *Gateway) Reload(c *Config) error {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	g.suspended.limit(c.suspends())
+	g.edge.kept.setSlow(c)
 	defer g.ending.Go(func() { g.revokeUnknown(g.ends) })
 	g.swap(old, p, "", func(s *server) {
 		ctx, cancel := context.WithTimeout(g.ends, old.config.drain())

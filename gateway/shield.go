@@ -45,7 +45,7 @@ func (g *Gateway) newShield(c *Config) error {
 		o.Logger = g.opts.Logger
 	}
 	if o.Observer == nil {
-		o.Observer = g.rpcOptions().Observer
+		o.Observer = g.clientOptions().Observer
 	}
 	if g.node != nil {
 		o.Shared, o.Secret = g.opts.Shared, g.node.Secret("nonces of DPoP")

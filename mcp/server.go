@@ -212,6 +212,10 @@ func (s *Server) dispatch(c *call, req *farcall.Request) (result jsonrpc.Raw, in
 // observe notes what the server knows of a call.
 func (c *call) observe(seen *observe.Call) {
 	seen.Revision = c.rev.Name
+	seen.ClientName, seen.ClientVersion = c.who.info.Name, c.who.info.Version
+	if c.session != nil {
+		seen.Session = c.session.name
+	}
 	switch c.method {
 	case spec.MethodToolsCall:
 		seen.Tool = c.knownName()

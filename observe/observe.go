@@ -106,6 +106,9 @@ type Call struct {
 	Tool, Prompt string
 	// Revision is that of MCP which the other end speaks. It may be a label.
 	Revision string
+	// ClientName and ClientVersion are what the client says of itself, any text. Session names the
+	// session of MCP within this process, and is not the id that lets others into it.
+	ClientName, ClientVersion, Session string
 	// Upstream is, in a gateway, the name of the server that the call is for. It may be a label.
 	Upstream string
 	// Principal is the name of who calls, for people, and Decision the outcome of what the guard has

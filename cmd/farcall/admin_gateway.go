@@ -23,6 +23,11 @@ func gatewayCommands() []*adminCommand {
 			args: cobra.ExactArgs(1), run: listSessions,
 		},
 		{
+			use: "calls TARGET", short: "List the last calls that failed or took long",
+			long: "List the last calls of clients that failed, were refused or took long, the newest last: up to 100 of each outcome. A call is slow when it\ntakes longer than trace.slow of the configuration, or 5 seconds. It lists those of all callers with the permission to\ncall \"gateway/admin calls\", and otherwise those of the same principal. --json has more of each.",
+			args: cobra.ExactArgs(1), run: listCalls,
+		},
+		{
 			use: "end-session TARGET ID", short: "End a session",
 			long: "End a session, by the ID that 'farcall admin sessions' shows. Its calls are cancelled. A client over HTTP begins a new session; any other\nconnection is closed.",
 			args: cobra.ExactArgs(2), run: endSession,
@@ -74,6 +79,35 @@ func listSessions(ctx context.Context, o *adminOptions, _ []string) error {
 		rows = append(rows, []string{s.ID, inLine(s.Path), or(inLine(s.Principal)), or(shortened(inLine(s.Client), 40)), inLine(s.Revision), or(inLine(s.Address)), age})
 	}
 	return o.table([]string{"ID", "PATH", "PRINCIPAL", "CLIENT", "REVISION", "ADDRESS", "AGE"}, rows)
+}
+
+func listCalls(ctx context.Context, o *adminOptions, _ []string) error {
+	var all struct {
+		Calls []struct {
+			At        time.Time `json:"at"`
+			Outcome   string    `json:"outcome"`
+			Method    string    `json:"method"`
+			Name      string    `json:"name"`
+			Upstream  string    `json:"upstream"`
+			Principal string    `json:"principal"`
+			Trace     string    `json:"trace"`
+			Error     string    `json:"error"`
+			Took      float64   `json:"tookMs"`
+		} `json:"calls"`
+	}
+	show, err := o.get(ctx, "/calls", &all)
+	if err != nil || !show {
+		return err
+	}
+	var rows [][]string
+	for _, c := range slices.Backward(all.Calls) {
+		took := rounded(time.Duration(c.Took * float64(time.Millisecond)))
+		rows = append(rows, []string{
+			c.At.Local().Format(time.DateTime), c.Outcome, shortened(inLine(strings.TrimSpace(c.Method+" "+c.Name)), 60), or(inLine(c.Upstream)),
+			or(inLine(c.Principal)), took, or(c.Trace), or(shortened(inLine(c.Error), 120)),
+		})
+	}
+	return o.table([]string{"AT", "OUTCOME", "CALL", "UPSTREAM", "PRINCIPAL", "TOOK", "TRACE", "ERROR"}, rows)
 }
 
 // or is a text, "-" for none.

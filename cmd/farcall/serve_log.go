@@ -155,6 +155,8 @@ func appendCall(attrs []slog.Attr, c *observe.Call, at place) []slog.Attr {
 	if c.UpstreamRevision != c.Revision {
 		add("upstream_revision", c.UpstreamRevision)
 	}
+	add("session", c.Session)
+	add("client", strings.TrimSpace(c.ClientName+" "+c.ClientVersion))
 	add("principal", c.Principal)
 	add("decision", c.Decision)
 	if c.Queued > 0 {

@@ -23,6 +23,7 @@ type Backend interface { //nolint:interfacebloat // a method for each operation
 	Disable(ctx context.Context, name string) (*Upstream, error)
 	Enable(ctx context.Context, name string) (*Upstream, error)
 	Sessions(ctx context.Context) *Sessions
+	Calls(ctx context.Context) *Calls
 	EndSession(ctx context.Context, id string) (*Session, error)
 	LogLevel(ctx context.Context) (*LogLevel, error)
 	SetLogLevel(ctx context.Context, to *LogLevel) (*LogLevel, error)

@@ -54,6 +54,7 @@ func (f *fake) Enable(ctx context.Context, name string) (*Upstream, error) {
 }
 
 func (*fake) Sessions(context.Context) *Sessions                   { return &Sessions{} }
+func (*fake) Calls(context.Context) *Calls                         { return &Calls{} }
 func (*fake) EndSession(context.Context, string) (*Session, error) { return &Session{}, nil }
 
 func (*fake) LogLevel(context.Context) (*LogLevel, error)                    { return &LogLevel{}, nil }

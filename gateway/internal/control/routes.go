@@ -83,6 +83,13 @@ var routes = []*route{
 		run:   func(b Backend, r *request) (any, error) { return b.Sessions(r.Context()), nil },
 	},
 	{
+		method: http.MethodGet, path: "/calls", id: "listCalls", summary: "The last calls that have failed, were refused or took long",
+		about: "The gateway keeps up to 100 of each outcome, so that many of one kind leave the others. " +
+			"Callers without the permission gateway/admin calls see their own that came over HTTP.",
+		out: reflect.TypeFor[Calls](),
+		run: func(b Backend, r *request) (any, error) { return b.Calls(r.Context()), nil },
+	},
+	{
 		method: http.MethodPost, path: "/sessions/{id}/end", change: "end-session", id: "endSession", summary: "End a session",
 		about: "Its calls are cancelled. A client over HTTP gets 404 and begins a new session; any other connection is closed.",
 		in:    reflect.TypeFor[Nothing](), out: reflect.TypeFor[Session](),

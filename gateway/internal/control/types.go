@@ -98,6 +98,39 @@ type Sessions struct {
 	All      bool      `json:"all" doc:"whether these are the sessions of all callers"`
 }
 
+// A Call is one of a client that has failed, was refused or took long.
+type Call struct {
+	At               time.Time `json:"at" doc:"when it began"`
+	Outcome          string    `json:"outcome" enum:"error,tool_error,refused,slow"`
+	Method           string    `json:"method" doc:"as the client wrote it: any text"`
+	Name             string    `json:"name,omitempty" doc:"of the tool or prompt, or the URI of the resource, as the client wrote it: any text"`
+	Upstream         string    `json:"upstream,omitempty"`
+	Code             int       `json:"code,omitzero" doc:"of the error that was answered"`
+	Error            string    `json:"error,omitempty" doc:"what was answered, with its private cause"`
+	Took             float64   `json:"tookMs"`
+	Queued           float64   `json:"queuedMs,omitzero" doc:"how much of it was spent waiting for a connection to the upstream"`
+	Attempts         int       `json:"attempts,omitzero" doc:"how often it was made at the upstream"`
+	Principal        string    `json:"principal,omitempty"`
+	Decision         string    `json:"decision,omitempty" doc:"of the guard"`
+	Client           string    `json:"client,omitempty" doc:"the name and version that the client says it has: any text"`
+	Session          string    `json:"session,omitempty" doc:"as listSessions has it"`
+	Address          string    `json:"address,omitempty"`
+	Transport        string    `json:"transport"`
+	Revision         string    `json:"revision,omitempty" doc:"of MCP, which the client speaks"`
+	UpstreamRevision string    `json:"upstreamRevision,omitempty"`
+	BytesIn          int       `json:"bytesIn"`
+	BytesOut         int       `json:"bytesOut"`
+	Trace            string    `json:"trace,omitempty" doc:"the id of its trace"`
+	Span             string    `json:"span,omitempty"`
+}
+
+// Calls are the calls that were kept.
+type Calls struct {
+	Calls []Call  `json:"calls" doc:"the newest first"`
+	All   bool    `json:"all" doc:"whether these are the calls of all callers"`
+	Slow  float64 `json:"slowMs" doc:"a call is slow when it takes longer: trace.slow of the configuration, or 5 seconds"`
+}
+
 // A LogLevel is from which level on lines are logged.
 type LogLevel struct {
 	Level      string            `json:"level,omitempty" enum:"debug,info,warn,error"`
