@@ -81,7 +81,7 @@ func TestKeptCalls(t *testing.T) {
 	var own callList
 	l.read(t, "/calls", &own, as("eve"))
 	if len(own.Calls) != 100 || own.All || !got.All || own.of("refused") != got.of("refused") {
-		t.Errorf("a caller sees %d calls of its own: %+v", len(own.Calls), own)
+		t.Errorf("a caller sees %d own calls: %+v", len(own.Calls), own)
 	}
 	if got := l.ask(t, http.MethodGet, "/calls", "", as("dev")); got.status != http.StatusForbidden { // without gateway/status
 		t.Errorf("%+v", got)
