@@ -30,6 +30,7 @@ type calling struct {
 	home   string        // of the task that is resumed: see Upstream.taskHome
 	via    string        // the tool of tool search by which the tool is called; "": it is called directly
 	hidden bool          // the caller does not see the tool that is called via another: the guard does not allow it without arguments
+	unfit  bool          // the arguments do not fit the form that is shown: the guard decides, and the tool is not called
 	kept   *keptTask     // the task that goes on at the server when the gateway ends; nil: none does, so far
 	asked  *atomic.Bool  // its client was asked something; nil: that does not matter
 	seen   *observe.Call // for the goroutine of the handler; nil: there is no observer

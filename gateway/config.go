@@ -147,6 +147,8 @@ type Endpoint struct {
 	// Overrides say in which form tools are shown, by UPSTREAM/NAME. Wrap is not for files, and must
 	// be nil.
 	Overrides map[string]mcp.Transform
+	// Forms say more of tools in Overrides: annotations, and arguments that come from the caller.
+	Forms map[string]toolForm
 	// Search shows search_tools and call_tool in place of the list of tools. Nil: tools are listed.
 	Search *Search
 }

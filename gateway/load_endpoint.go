@@ -50,24 +50,31 @@ func (r *reader) choice(dst *[]string) take {
 // overrides reads the forms of tools.
 func (r *reader) overrides(e *Endpoint) take {
 	return func(n *node, path string) {
-		e.Overrides = map[string]mcp.Transform{}
+		e.Overrides, e.Forms = map[string]mcp.Transform{}, map[string]toolForm{}
 		r.each(n, path, func(m member, path string) {
 			var t mcp.Transform
+			f := toolForm{From: map[string]string{}}
 			r.fields(m.value, path, map[string]take{
-				"name": r.text(&t.Name), "title": r.text(&t.Title), "description": r.text(&t.Description),
+				"annotations": r.hints(&f),
+				"name":        r.text(&t.Name), "title": r.text(&t.Title), "description": r.text(&t.Description),
 				"args": func(n *node, path string) {
 					t.Arguments = map[string]mcp.Argument{}
 					r.each(n, path, func(m member, path string) {
 						var a mcp.Argument
+						var from string
 						r.fields(m.value, path, map[string]take{
 							"rename": r.text(&a.Name), "description": r.text(&a.Description),
 							"default": r.constant(&a.Default), "value": r.constant(&a.Fixed), "hide": r.flag(&a.Hidden),
+							"from": r.text(&from),
 						})
 						t.Arguments[m.key] = a
+						if from != "" {
+							f.From[m.key] = from
+						}
 					})
 				},
 			})
-			e.Overrides[m.key] = t
+			e.Overrides[m.key], e.Forms[m.key] = t, f
 		})
 	}
 }
@@ -114,7 +121,7 @@ func (c *checker) endpoints(conf *Config) {
 		if len(e.Roles) > 0 && conf.Guard == nil {
 			c.problem(path+".roles", "without a guard no principal has a role", "add guard, or remove roles")
 		}
-		c.overrides(path+".overrides", e, upstreams)
+		c.overrides(path+".overrides", e, upstreams, conf.Guard != nil)
 	}
 }
 
@@ -135,7 +142,7 @@ func (c *checker) chosen(path, pattern string, upstreams []string) {
 }
 
 // overrides checks the forms of tools.
-func (c *checker) overrides(path string, e *Endpoint, upstreams []string) {
+func (c *checker) overrides(path string, e *Endpoint, upstreams []string, guarded bool) {
 	shown := map[string]string{}
 	for _, of := range sortedKeys(e.Overrides) {
 		at, t := path+"."+of, e.Overrides[of]
@@ -155,6 +162,9 @@ func (c *checker) overrides(path string, e *Endpoint, upstreams []string) {
 		shown[t.Name] = of
 		for _, name := range sortedKeys(t.Arguments) {
 			a, at := t.Arguments[name], at+".args."+name
+			if from := e.Forms[of].From[name]; from != "" {
+				c.from(at+".from", from, &a, guarded)
+			}
 			switch hidden := a.Hidden || a.Fixed != nil; {
 			case a.Fixed != nil && a.Default != nil:
 				c.problem(at, "it has both a value and a default", "keep one: callers cannot give an argument that has a value")

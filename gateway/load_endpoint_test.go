@@ -16,9 +16,15 @@ func TestEndpoints(t *testing.T) {
 		`a: {roles: [x]}`:                      "3:14: endpoints.a.roles: without a guard no principal has a role; add guard, or remove roles",
 		`a: {tool: [files/*]}`:                 `3:7: endpoints.a.tool: there is no key "tool" here; did you mean tools?`,
 		`a: {overrides: {files/*: {name: x}}}`: "3:29: endpoints.a.overrides.files/*: a pattern cannot be overridden; name one tool",
-		`a: {overrides: {files/a: {name: x}, files/b: {name: x}}}`:       "3:55: endpoints.a.overrides.files/b.name: files/a has the same name; use another",
-		`a: {overrides: {files/a: {name: x__y}}}`:                        `3:35: endpoints.a.overrides.files/a.name: "x__y" cannot be a name; use up to 128 letters, digits, _, -, . and /, without __`,
-		`a: {overrides: {files/a: {args: {b: {value: 1, default: 2}}}}}`: "3:40: endpoints.a.overrides.files/a.args.b: it has both a value and a default; keep one: callers cannot give an argument that has a value",
+		`a: {overrides: {files/a: {name: x}, files/b: {name: x}}}`:             "3:55: endpoints.a.overrides.files/b.name: files/a has the same name; use another",
+		`a: {overrides: {files/a: {name: x__y}}}`:                              `3:35: endpoints.a.overrides.files/a.name: "x__y" cannot be a name; use up to 128 letters, digits, _, -, . and /, without __`,
+		`a: {overrides: {files/a: {args: {b: {value: 1, default: 2}}}}}`:       "3:40: endpoints.a.overrides.files/a.args.b: it has both a value and a default; keep one: callers cannot give an argument that has a value",
+		`a: {overrides: {files/a: {annotations: {readOnly: true}}}}`:           `3:43: endpoints.a.overrides.files/a.annotations.readOnly: there is no key "readOnly" here; remove it`,
+		`a: {overrides: {files/a: {args: {b: {from: principal.id}}}}}`:         "3:46: endpoints.a.overrides.files/a.args.b.from: without a guard no caller is known; add guard, or remove from",
+		`a: {overrides: {files/a: {args: {b: {from: header.X-Team}}}}}`:        "",
+		`a: {overrides: {files/a: {args: {b: {from: header.Cookie}}}}}`:        "3:46: endpoints.a.overrides.files/a.args.b.from: the header Cookie is for the gateway alone: " + forwardsCredentials + "; name another header, or principal.id",
+		`a: {overrides: {files/a: {args: {b: {from: header., }}}}}`:            `3:46: endpoints.a.overrides.files/a.args.b.from: "header." is nothing that a caller has; use principal.id, principal.issuer, principal.claims.NAME or header.NAME`,
+		`a: {overrides: {files/a: {args: {b: {from: header.X, hide: true}}}}}`: "3:46: endpoints.a.overrides.files/a.args.b.from: callers do not see what comes from them, and it has other keys; keep from, or the others",
 	} {
 		_, got := parse(t, "f.yaml", upstreams+text+"\n")
 		if want != "" {

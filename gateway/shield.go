@@ -207,7 +207,7 @@ func about(w *calling, t *route.Target) *guard.Call {
 	switch w.Method {
 	case spec.MethodToolsCall:
 		c.Arguments, c.Annotations = scan.Member(w.Params, "arguments"), scan.Member(t.Item, "annotations")
-		if t.Tool != nil {
+		if t.Tool != nil && !w.unfit { // else the error would name arguments that are not shown
 			c.Schema = t.Tool.InputSchema
 		}
 	case spec.MethodPromptsGet:

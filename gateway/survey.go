@@ -14,7 +14,6 @@ import (
 	"github.com/farcall-dev/farcall/internal/glob"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/mcp"
 )
 
 // A Survey is what a server of MCP has said when it was started, or what is at an address.
@@ -231,9 +230,9 @@ func (f *findings) endpoint(e *Endpoint, path string) {
 		if is == nil {
 			continue
 		}
-		at, t := path+".overrides."+of, e.Overrides[of]
+		at := path + ".overrides." + of
 		if f.exact(at, head, name, "tools", is.names[route.Tools]) {
-			if _, _, err := t.Apply(mcp.Tool{InputSchema: scan.Member(is.items[name], "inputSchema")}); err != nil {
+			if _, _, err := e.form(of, scan.Member(is.items[name], "inputSchema")); err != nil {
 				f.add(at, "it does not fit the tool, which is left out: "+err.Error(), "compare it with the tool's input schema")
 			}
 		}

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,7 +10,6 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/mcp"
 )
 
 // virtual is a virtual server of a plan: some of what some of its servers have.
@@ -100,34 +98,25 @@ func (v *virtual) override(upstream string, f *route.Filter) {
 	}
 	f.Rename, f.Describe = rename, describe
 	f.Show = func(name string, item jsonrpc.Raw) (jsonrpc.Raw, error) {
-		t, ok := v.cfg.Overrides[upstream+"/"+name]
-		if !ok {
+		of := upstream + "/" + name
+		if _, ok := v.cfg.Overrides[of]; !ok {
 			return item, nil
 		}
-		form, _, err := t.Apply(mcp.Tool{InputSchema: scan.Member(item, "inputSchema")})
-		if err != nil {
-			return nil, fmt.Errorf("the override of the endpoint %s does not fit: %w", v.cfg.Name, err)
-		}
-		item = withMember(item, "inputSchema", form.InputSchema)
-		if t.Title != "" {
-			item = withMember(item, "title", jsonrpc.AppendString(nil, t.Title))
-		}
-		return item, nil
+		return v.cfg.show(of, item)
 	}
 }
 
 // arguments gives the call of a tool the arguments that the tool has, in place of those of the form
 // in which it is shown. It returns the input schema of the form. An error refuses the arguments.
 func (v *virtual) arguments(w *calling, target *route.Target) (schema jsonrpc.Raw, err error) {
-	var own func(jsonrpc.Raw) (jsonrpc.Raw, error)
+	var own func(*calling, jsonrpc.Raw) (jsonrpc.Raw, error)
 	schema = target.Tool.InputSchema
 	if v != nil {
-		if t, ok := v.cfg.Overrides[target.Source+"/"+target.Name]; ok {
-			var form mcp.Tool
-			if form, own, err = t.Apply(mcp.Tool{InputSchema: schema}); err != nil { // never: it is listed
-				return schema, err
+		of := target.Source + "/" + target.Name
+		if _, ok := v.cfg.Overrides[of]; ok {
+			if schema, own, err = v.cfg.form(of, schema); err != nil { // never: it is listed
+				return target.Tool.InputSchema, err
 			}
-			schema = form.InputSchema
 		}
 	}
 	if own == nil && w.via == "" {
@@ -143,7 +132,7 @@ func (v *virtual) arguments(w *calling, target *route.Target) (schema jsonrpc.Ra
 		}
 	}
 	if own != nil {
-		if given, err = own(given); err != nil {
+		if given, err = own(w, given); err != nil {
 			return schema, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: %v", err)
 		}
 	}
