@@ -125,5 +125,6 @@ func allGroups() []group {
 	groups = append(groups, mcpWorkGroups()...)
 	groups = append(groups, mcpLoadGroups()...)
 	groups = append(groups, gatewayGroups()...)
+	groups = append(groups, observeGroups()...)
 	return append(groups, guardGroups()...)
 }
