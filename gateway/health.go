@@ -59,19 +59,22 @@ func (h *health) stop() {
 }
 
 // serves is the status of a service at the addresses of the server for JSON-RPC, as /readyz has it:
-// "" is the gateway as a whole.
+// "" is the gateway as a whole. A Watch outlives the server with which it began, so the one of the
+// plan counts.
 func (s *server) serves(service string) probes.Status {
-	switch service {
-	case "":
-		if s.g.plan.Load().unready() != "" {
+	p := s.g.plan.Load()
+	if service == "" {
+		if p.unready() != "" {
 			return probes.NotServing
 		}
-	case s.cfg.Name:
-		if s.held != nil || s.raw.Status().State == "down" {
-			return probes.NotServing
-		}
-	default:
+		return probes.Serving
+	}
+	now := p.byName[s.cfg.Name]
+	switch {
+	case service != s.cfg.Name || now == nil || now.raw == nil:
 		return probes.Unknown
+	case now.held != nil || now.raw.Status().State == "down":
+		return probes.NotServing
 	}
 	return probes.Serving
 }

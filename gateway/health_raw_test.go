@@ -3,11 +3,15 @@ package gateway_test
 import (
 	"bufio"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/health"
+	"github.com/farcall-dev/farcall/rpc"
 	"github.com/farcall-dev/farcall/stream"
 )
 
@@ -77,5 +81,54 @@ func TestHealthPiped(t *testing.T) {
 	}
 	if took := func() string { _, all := server.sent(); return all }(); strings.Contains(took, "grpc") || !strings.Contains(took, "math/add") {
 		t.Errorf("the server got\n%s", took)
+	}
+}
+
+// Over HTTP the gateway streams the status of an upstream: what it is now, each change, and the end
+// when the gateway shuts down. The upstream gets nothing of it.
+func TestHealthWatch(t *testing.T) {
+	t.Parallel()
+	server := &rawLog{}
+	up := &gateway.Upstream{Name: "up", URL: listen(t, server.serve), Profile: "raw"}
+	l := newLabOf(t, nil, &gateway.Config{Upstreams: []*gateway.Upstream{up}})
+	c, err := rpc.Dial(t.Context(), l.url+"/rpc/up", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	seen, ended := make(chan string, 10), make(chan error, 1)
+	go func() {
+		var failed error
+		for got, err := range farcall.Stream[map[string]string](t.Context(), c, health.Watch, map[string]string{"service": "up"}) {
+			if failed = err; err == nil {
+				seen <- got["status"]
+			}
+		}
+		ended <- failed
+	}()
+	if got := received(t, "the status", seen); got != "SERVING" {
+		t.Error(got)
+	}
+	if got := l.ask(t, http.MethodPost, "/upstreams/up/disable", "{}"); got.status != http.StatusOK {
+		t.Error(got)
+	}
+	if got := received(t, "the change", seen); got != "NOT_SERVING" {
+		t.Error(got)
+	}
+	if got := l.ask(t, http.MethodPost, "/upstreams/up/enable", "{}"); got.status != http.StatusOK {
+		t.Error(got)
+	}
+	if got := received(t, "the next change", seen); got != "SERVING" {
+		t.Error(got)
+	}
+	go func() { _ = l.Shutdown(t.Context()) }()
+	if got := received(t, "the last status", seen); got != "NOT_SERVING" {
+		t.Error(got)
+	}
+	if err := received(t, "the end", ended); err != nil {
+		t.Error(err)
+	}
+	if _, all := server.sent(); strings.Contains(all, "grpc") {
+		t.Errorf("the server got\n%s", all)
 	}
 }
