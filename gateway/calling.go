@@ -81,11 +81,15 @@ func progress(ctx context.Context, params jsonrpc.Raw) {
 }
 
 // caller says who calls.
-func (g *Gateway) caller(ctx context.Context) upstream.Caller {
+func (*Gateway) caller(ctx context.Context) upstream.Caller {
 	if w, ok := ctx.Value(callingKey{}).(*calling); ok {
 		return w.Caller
 	}
-	return g.newCalling(ctx).Caller
+	var client mcp.ClientInfo
+	if c := mcp.ClientFrom(ctx); c != nil {
+		client = *c
+	}
+	return callerOf(ctx, &client)
 }
 
 func callerOf(ctx context.Context, c *mcp.ClientInfo) upstream.Caller {

@@ -158,7 +158,11 @@ func (e *endpoint) list(ctx context.Context, kind string, rev *era.Revision, par
 	} else if err != nil {
 		return nil, err
 	}
-	out := append(jsonrpc.Raw(`{"resultType":`), `"complete"`...)
+	size := 256 // for all but the items
+	for _, item := range page.Items {
+		size += len(item) + 1
+	}
+	out := append(make(jsonrpc.Raw, 0, size), `{"resultType":"complete"`...)
 	out = append(jsonrpc.AppendString(append(out, ','), listings[kind].member), `:[`...)
 	out = append(e.appendItems(ctx, out, view, kind, page.Items), ']')
 	if page.Next != "" {
@@ -212,7 +216,7 @@ func (e *endpoint) allowed(ctx context.Context, view *route.View, kind string, i
 
 // hints reports whether the server says how long its lists may be kept.
 func (s *server) hints() bool {
-	rev := era.Lookup(s.mcp.Status().Revision)
+	rev := era.Lookup(s.mcp.Revision())
 	return rev != nil && rev.CacheHints
 }
 

@@ -23,22 +23,7 @@ func BenchmarkSearch(b *testing.B) {
 }
 
 func benchmarkSearch(b *testing.B, rev string) {
-	var upstreams []*Upstream
-	for i := range 50 {
-		s := mcp.NewServer("s", "1", nil)
-		for j := range 50 {
-			mcp.AddTool(s, mcp.Tool{
-				Name: fmt.Sprintf("create_thing_%d", j), Description: fmt.Sprintf("Creates thing %d of user %d in project %d.", j, i, j%7),
-			}, func(context.Context, struct {
-				User  string `json:"user"`
-				Thing string `json:"thing" jsonschema:"its number"`
-			},
-			) (string, error) {
-				return "", nil
-			})
-		}
-		upstreams = append(upstreams, &Upstream{Name: fmt.Sprintf("server%d", i), Server: s, Era: rev})
-	}
+	upstreams := manyThings(50, rev)
 	for name, guarded := range map[string]*guard.Config{
 		"open":    nil,
 		"guarded": {Anonymous: true, Allow: []guard.Rule{{Calls: []string{"tools/*", "server/*"}}}},
@@ -70,5 +55,42 @@ func benchmarkSearch(b *testing.B, rev string) {
 				_, _ = h.ServeRPC(b.Context(), req)
 			}
 		})
+	}
+}
+
+// manyThings are 50 servers with as many tools each.
+func manyThings(tools int, rev string) (upstreams []*Upstream) {
+	for i := range 50 {
+		s := mcp.NewServer("s", "1", nil)
+		for j := range tools {
+			mcp.AddTool(s, mcp.Tool{
+				Name: fmt.Sprintf("create_thing_%d", j), Description: fmt.Sprintf("Creates thing %d of user %d in project %d.", j, i, j%7),
+			}, func(context.Context, struct {
+				User  string `json:"user"`
+				Thing string `json:"thing" jsonschema:"its number"`
+			},
+			) (string, error) {
+				return "", nil
+			})
+		}
+		upstreams = append(upstreams, &Upstream{Name: fmt.Sprintf("server%d", i), Server: s, Era: rev})
+	}
+	return upstreams
+}
+
+// BenchmarkList lists 2,000 tools of 50 servers through a virtual server, on one page, when the
+// lists of the servers are known.
+func BenchmarkList(b *testing.B) {
+	g, err := New(&Config{Upstreams: manyThings(40, "2025-11-25"), Endpoints: []*Endpoint{{Name: "all"}}, PageSize: 2000}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer shutdownNow(g.Shutdown)
+	e := g.endpoint("all")
+	b.ReportAllocs()
+	for b.Loop() {
+		if raw, err := e.list(b.Context(), "tools", era.Latest(), nil); err != nil || len(raw) < 400_000 {
+			b.Fatal(len(raw), err)
+		}
 	}
 }
