@@ -495,7 +495,7 @@ func TestPipeShared(t *testing.T) {
 }
 
 // TestPipesLeaveConnections: the piped connections of one caller do not take all connections to the
-// upstream, each of which may be a process.
+// upstream: each may be a process.
 func TestPipesLeaveConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -23,24 +23,9 @@ func HTTPHasSignature(r *http.Request) bool {
 	return len(r.Header["Signature"]) > 0 || len(r.Header["Signature-Input"]) > 0
 }
 
-// VerifyHTTP checks the signature of a request with a body, by one of keys. An error is an
-// [*Error]. When it was made, and whether its nonce is new, is the caller's to check.
-func VerifyHTTP(r *http.Request, body []byte, keys map[string]*Key) (*Signature, error) {
-	if !HTTPHasSignature(r) {
-		return nil, failed(Missing, "the request has no Signature")
-	}
-	s, err := VerifyHead(r, len(body) > 0, keys)
-	if err != nil {
-		return nil, err
-	}
-	if err := CheckBody(r, body); err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// VerifyHead is VerifyHTTP without a look at the body, so that no caller makes a server read one
-// without a key. Of a request that has a body, CheckBody must follow.
+// VerifyHead checks the signature of the head of a request, by one of keys, so that no caller makes
+// a server read a body without a key. Of a request that has a body, CheckBody must follow. An error
+// is an [*Error]. When it was made, and whether its nonce is new, is the caller's to check.
 func VerifyHead(r *http.Request, hasBody bool, keys map[string]*Key) (*Signature, error) {
 	w := getWork()
 	defer w.put()
@@ -139,7 +124,7 @@ func signedHeaders(h http.Header) (names []string, err *Error) {
 }
 
 // HTTP signs a request that is otherwise complete: its header gets Content-Digest, Signature-Input
-// and Signature. Of the rest it signs what [VerifyHTTP] wants signed. Key and nonce are as for
+// and Signature. Of the rest it signs what [VerifyHead] wants signed. Key and nonce are as for
 // [Message].
 func HTTP(r *http.Request, body []byte, keyID string, key any, now time.Time, nonce string) error {
 	s, err := newSigner(keyID, key)

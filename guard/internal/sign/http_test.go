@@ -352,3 +352,18 @@ func FuzzHTTPHeaders(f *testing.F) {
 		_ = checkDigest(changed.Header, []byte(testBody))
 	})
 }
+
+// VerifyHTTP checks a request as a guard does: the head, then the body.
+func VerifyHTTP(r *http.Request, body []byte, keys map[string]*Key) (*Signature, error) {
+	if !HTTPHasSignature(r) {
+		return nil, failed(Missing, "the request has no Signature")
+	}
+	s, err := VerifyHead(r, len(body) > 0, keys)
+	if err != nil {
+		return nil, err
+	}
+	if err := CheckBody(r, body); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
