@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/size"
 )
 
 // value returns a scalar with what it refers to.
@@ -160,49 +162,22 @@ func (r *reader) sizeTo(dst *int64, most int64, bound string) take {
 		if !ok {
 			return
 		}
-		size, ok := parseSize(text, most)
+		bytes, ok := size.Parse(text, 1000, most)
 		if !ok {
 			r.problemAt(n.at, path, fmt.Sprintf("%q is not a size from 1KB to %s", n.text, bound), "write 10MB, 512KiB or a number of bytes")
 			return
 		}
-		*dst = size
+		*dst = bytes
 	}
 }
 
 // smallSize is size for an int.
 func (r *reader) smallSize(dst *int) take {
 	return func(n *node, path string) {
-		var size int64
-		r.size(&size)(n, path)
-		*dst = int(size)
+		var bytes int64
+		r.size(&bytes)(n, path)
+		*dst = int(bytes)
 	}
-}
-
-func parseSize(text string, most int64) (int64, bool) {
-	number, unit := strings.ToLower(strings.TrimSpace(text)), 1.0
-	for _, u := range []struct {
-		suffix string
-		bytes  float64
-	}{
-		{"kib", 1 << 10},
-		{"mib", 1 << 20},
-		{"gib", 1 << 30},
-		{"kb", 1e3},
-		{"mb", 1e6},
-		{"gb", 1e9},
-		{"k", 1 << 10},
-		{"m", 1 << 20},
-		{"g", 1 << 30},
-		{"b", 1},
-	} {
-		if head, ok := strings.CutSuffix(number, u.suffix); ok {
-			number, unit = strings.TrimSpace(head), u.bytes
-			break
-		}
-	}
-	n, err := strconv.ParseFloat(number, 64)
-	n *= unit
-	return int64(n), err == nil && n >= 1000 && n <= float64(most)
 }
 
 func (r *reader) texts(dst *[]string) take {

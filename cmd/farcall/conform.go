@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -74,13 +75,28 @@ func (r *remote) conform(cmd *cobra.Command, args []string, o conformOptions) er
 		return usagef("For example: "+cmd.CommandPath()+" localhost:7331", "one TARGET, not also %q", rest)
 	}
 	options := &conform.Options{Timeout: r.timeout, Echo: o.echo, S1: o.s1, MustOnly: o.must}
+	return r.conformed(cmd, t, o, "'^batch/'", "JSON-RPC 2.0", func(
+		ctx context.Context, d conform.Dialer, only *regexp.Regexp, each func(conform.Result),
+	) (*conform.Report, error) {
+		options.Only, options.OnResult = only, each
+		return conform.Run(ctx, d, options)
+	})
+}
+
+// conformed runs the cases of a protocol, and prints what comes out. example is a value of --run.
+func (r *remote) conformed(
+	cmd *cobra.Command, t *target.Target, o conformOptions, example, protocol string,
+	run func(context.Context, conform.Dialer, *regexp.Regexp, func(conform.Result)) (*conform.Report, error),
+) (err error) {
+	var only *regexp.Regexp
 	if o.run != "" {
-		if options.Only, err = regexp.Compile(o.run); err != nil {
-			return usagef("--run takes a regular expression, such as '^batch/'.", "%w", err)
+		if only, err = regexp.Compile(o.run); err != nil {
+			return usagef("--run takes a regular expression, such as "+example+".", "%w", err)
 		}
 	}
+	var each func(conform.Result)
 	if !o.json {
-		options.OnResult = func(res conform.Result) {
+		each = func(res conform.Result) {
 			if !o.quiet || res.Verdict == conform.Fail {
 				r.printResult(res)
 			}
@@ -92,7 +108,7 @@ func (r *remote) conform(cmd *cobra.Command, args []string, o conformOptions) er
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
-	report, err := conform.Run(ctx, dialer, options)
+	report, err := run(ctx, dialer, only, each)
 	switch {
 	case errors.Is(err, conform.ErrConnect):
 		return connectFailure(t, err)
@@ -101,9 +117,9 @@ func (r *remote) conform(cmd *cobra.Command, args []string, o conformOptions) er
 	case err != nil:
 		return err
 	case len(report.Cases) == 0:
-		return usagef("'farcall conform --list' lists them.", "no case matches %q", o.run)
+		return usagef("'"+cmd.CommandPath()+" --list' lists them.", "no case matches %q", o.run)
 	}
-	return r.summarise(t, report, o, "JSON-RPC 2.0")
+	return r.summarise(t, report, o, protocol)
 }
 
 // summarise prints how a server keeps to a protocol.

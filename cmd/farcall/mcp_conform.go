@@ -1,7 +1,7 @@
 package main
 
 import (
-	"errors"
+	"context"
 	"regexp"
 	"slices"
 	"strings"
@@ -98,34 +98,10 @@ func (r *remote) mcpConform(
 		return err
 	}
 	options := &conform.MCPOptions{Timeout: r.timeout, MustOnly: o.must, Revisions: revisions}
-	if o.run != "" {
-		if options.Only, err = regexp.Compile(o.run); err != nil {
-			return usagef("--run takes a regular expression, such as '/tools/'.", "%w", err)
-		}
-	}
-	if !o.json {
-		options.OnResult = func(res conform.Result) {
-			if !o.quiet || res.Verdict == conform.Fail {
-				r.printResult(res)
-			}
-		}
-	}
-	dialer, err := r.dialer(t)
-	if err != nil {
-		return err
-	}
-	ctx, stop := interruptible(cmd.Context())
-	defer stop()
-	report, err := conform.RunMCP(ctx, dialer, options)
-	switch {
-	case errors.Is(err, conform.ErrConnect):
-		return connectFailure(t, err)
-	case err != nil && ctx.Err() != nil:
-		return &exitError{code: exitInterrupted, err: errors.New("interrupted")}
-	case err != nil:
-		return err
-	case len(report.Cases) == 0:
-		return usagef("'farcall mcp conform --list' lists them.", "no case matches %q", o.run)
-	}
-	return r.summarise(t, report, o, "MCP")
+	return r.conformed(cmd, t, o, "'/tools/'", "MCP", func(
+		ctx context.Context, d conform.Dialer, only *regexp.Regexp, each func(conform.Result),
+	) (*conform.Report, error) {
+		options.Only, options.OnResult = only, each
+		return conform.RunMCP(ctx, d, options)
+	})
 }

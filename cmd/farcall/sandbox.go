@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/sandbox"
+	"github.com/farcall-dev/farcall/internal/size"
 )
 
 const sandboxLong = `Run a command that may touch only what is named (Linux). 'farcall serve --config'
@@ -110,11 +110,10 @@ func (f *sandboxFlags) read() error {
 	default:
 		return usagef("Use strict, best-effort or open.", "there is no mode %q", f.mode)
 	}
-	n, err := parseSize(f.memory)
-	if err != nil {
-		return err
+	var ok bool
+	if f.rules.Memory, ok = size.Parse(f.memory, 1, 1<<50); !ok {
+		return usagef("For example: --memory 512MB", "%q is not a size", f.memory)
 	}
-	f.rules.Memory = n
 	for _, n := range []int64{int64(f.rules.Processes), int64(f.rules.Files), int64(f.rules.CPU)} {
 		if n < 0 {
 			return usagef("Leave the flag out for the default.", "a bound cannot be negative")
@@ -127,25 +126,6 @@ func (f *sandboxFlags) read() error {
 		return usagef("Use --network none, --network all, --network 443 for a port of public addresses, or --network db.internal:5432.", "--network %s: %w", strings.Join(f.rules.Network, ", "), err)
 	}
 	return nil
-}
-
-// parseSize reads bytes: 1073741824, 512MB, 1GiB.
-func parseSize(text string) (int64, error) {
-	number, unit := text, int64(1)
-	for _, u := range []struct {
-		name string
-		size int64
-	}{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}} {
-		if n, ok := strings.CutSuffix(text, u.name); ok {
-			number, unit = n, u.size
-			break
-		}
-	}
-	n, err := strconv.ParseInt(strings.TrimSpace(number), 10, 64)
-	if err != nil || n <= 0 || n > 1<<50/unit {
-		return 0, usagef("For example: --memory 512MB", "%q is not a size", text)
-	}
-	return n * unit, nil
 }
 
 // missing says what the kernel lacks.

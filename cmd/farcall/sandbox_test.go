@@ -54,8 +54,9 @@ func TestSandboxUsage(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]int64{"5": 5, "512MB": 512e6, "1GiB": 1 << 30, "2 KiB": 2048, "3B": 3} {
-		if got, err := parseSize(text); err != nil || got != want {
-			t.Error(text, got, err)
+		f := &sandboxFlags{memory: text, mode: "strict"}
+		if err := f.read(); err != nil || f.rules.Memory != want {
+			t.Error(text, f.rules.Memory, err)
 		}
 	}
 }

@@ -3,7 +3,8 @@ package main
 import (
 	"fmt"
 	"strconv"
-	"strings"
+
+	"github.com/farcall-dev/farcall/internal/size"
 )
 
 // defaultAddress is where farcall listens when it is not told where.
@@ -50,37 +51,13 @@ func (s *memorySize) String() string {
 func (s *memorySize) Type() string { return "size" }
 
 // sizeUpTo reads a size of 1 byte to most, which is written as bound.
-func sizeUpTo(text string, most float64, bound string) (int64, error) {
-	number, unit := strings.ToLower(strings.TrimSpace(text)), 1.0
-	for _, u := range []struct {
-		suffix string
-		bytes  float64
-	}{
-		// The longer suffixes first: most of them end in "b".
-		{"kib", 1 << 10},
-		{"mib", 1 << 20},
-		{"gib", 1 << 30},
-		{"kb", 1e3},
-		{"mb", 1e6},
-		{"gb", 1e9},
-		{"k", 1 << 10},
-		{"m", 1 << 20},
-		{"g", 1 << 30},
-		{"b", 1},
-	} {
-		if head, ok := strings.CutSuffix(number, u.suffix); ok {
-			number, unit = strings.TrimSpace(head), u.bytes
-			break
-		}
+func sizeUpTo(text string, most int64, bound string) (int64, error) {
+	n, ok := size.Parse(text, 1, most)
+	if !ok {
+		return 0, fmt.Errorf("%q is not a size, or out of range; "+
+			"write 10MB, 512KiB or a number of bytes, up to %s", text, bound)
 	}
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a size; write 10MB, 512KiB or a number of bytes", text)
-	}
-	if n *= unit; !(n >= 1 && n <= most) {
-		return 0, fmt.Errorf("%q is out of range; sizes go from 1 byte to %s", text, bound)
-	}
-	return int64(n), nil
+	return n, nil
 }
 
 // String implements pflag.Value.
