@@ -233,7 +233,6 @@ type keeper struct {
 	Context
 
 	value string
-	large [4 << 10]byte
 }
 
 func (k *keeper) ContextValue(key any) (any, bool) { return k.value, key == callKey{} }
@@ -270,7 +269,6 @@ func TestWithoutCancel(t *testing.T) {
 	if _, ok := left.Deadline(); ok {
 		t.Error("a deadline is left")
 	}
-	bare, k = nil, nil
 	runtime.GC()
 	for range 2 {
 		<-freed
