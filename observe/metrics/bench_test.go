@@ -2,9 +2,6 @@ package metrics_test
 
 import (
 	"context"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 
 	"github.com/farcall-dev/farcall"
@@ -34,50 +31,4 @@ func TestAllocations(t *testing.T) {
 	if off, on := count(nil), count(metrics.New(nil).Observer()); on > off {
 		t.Errorf("%v allocations with metrics, %v without", on, off)
 	}
-}
-
-// BenchmarkCall is what metrics add to a call.
-func BenchmarkCall(b *testing.B) {
-	for name, o := range map[string]*observe.Observer{"off": nil, "idle": {}, "on": metrics.New(nil).Observer()} {
-		b.Run(name, func(b *testing.B) {
-			call := responding(o)
-			b.ReportAllocs()
-			for b.Loop() {
-				call(b.Context())
-			}
-		})
-	}
-}
-
-// BenchmarkScrape reads the metrics of 50 servers with 40 tools each.
-func BenchmarkScrape(b *testing.B) {
-	m := metrics.New(nil)
-	o := m.Observer()
-	for i := range 2000 {
-		c := &observe.Call{MCP: true, Known: true, Method: "tools/call", Tool: fmt.Sprintf("server%d__tool%d", i/40, i%40), Revision: "2025-11-25", Transport: "http"}
-		for range 20 {
-			o.End(o.Start(b.Context(), c), c)
-			c.Took = c.Took*3/2 + 1000
-		}
-	}
-	r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/metrics", nil)
-	for b.Loop() {
-		w := &discarding{header: http.Header{}}
-		m.ServeHTTP(w, r)
-		b.ReportMetric(float64(w.size)/1e6, "MB")
-	}
-}
-
-// discarding is a client that keeps nothing of its answer.
-type discarding struct {
-	header http.Header
-	size   int
-}
-
-func (d *discarding) Header() http.Header { return d.header }
-func (d *discarding) WriteHeader(int)     {}
-
-func (d *discarding) Write(p []byte) (int, error) {
-	d.size += len(p)
-	return len(p), nil
 }

@@ -303,28 +303,3 @@ func TestAllocations(t *testing.T) {
 type nothing struct{ sdk.SpanProcessor }
 
 func (*nothing) OnEnd(sdk.ReadOnlySpan) {}
-
-// BenchmarkCall is what traces add to a call: none, one that passes on a context that is not
-// sampled, and a span.
-func BenchmarkCall(b *testing.B) {
-	mux := farcall.NewMux()
-	mux.Handle("ok", farcall.HandlerFunc(func(context.Context, *farcall.Request) (any, error) { return nil, nil }))
-	for name, c := range map[string]struct {
-		o      *observe.Observer
-		parent string
-	}{
-		"off":         {nil, dropped},
-		"idle":        {&observe.Observer{}, dropped},
-		"sampled out": {traces.New(&traces.Options{Ratio: -1, Spans: &nothing{}}).Observer(), dropped},
-		"sampled":     {traces.New(&traces.Options{Spans: &nothing{}}).Observer(), sampled},
-	} {
-		b.Run(name, func(b *testing.B) {
-			r := farcall.NewResponder(mux, &farcall.Options{Observer: c.o})
-			frame, out := []byte(`{"jsonrpc":"2.0","method":"ok","id":1,"params":{"_meta":{"traceparent":"`+c.parent+`"}}}`), make([]byte, 0, 1024)
-			b.ReportAllocs()
-			for b.Loop() {
-				r.Respond(b.Context(), out, frame, nil)
-			}
-		})
-	}
-}
