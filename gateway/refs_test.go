@@ -152,8 +152,9 @@ func urisOf(meta spec.Meta) (all []string) {
 	return all
 }
 
-// walk follows everything that a client sees once, and from what that says once more.
-func (w *walker) walk() {
+// walk follows everything that a client sees once, and from what that says once more; and with bare
+// the tools by their names without a qualifier.
+func (w *walker) walk(bare bool) {
 	ctx, seen := w.t.Context(), map[string]bool{}
 	tools, err := w.Tools(ctx)
 	prompts, err2 := w.Prompts(ctx)
@@ -179,16 +180,19 @@ func (w *walker) walk() {
 		}
 		w.count("tool", tool.Name, tool.Description, r.Content[0].Text, nil)
 		w.follow(seen, r.Content, r.Meta)
-		bare := strings.TrimPrefix(tool.Name, tool.Description+"__")
+		if !bare {
+			continue
+		}
+		own := strings.TrimPrefix(tool.Name, tool.Description+"__")
 		owner := tool.Description // of the bare name, too, unless that is the qualified one of another tool
-		if before, _, ok := strings.Cut(bare, "__"); ok {
+		if before, _, ok := strings.Cut(own, "__"); ok {
 			owner = before
 		}
 		got := ""
-		if r, err = w.CallTool(ctx, bare, nil); err == nil {
+		if r, err = w.CallTool(ctx, own, nil); err == nil {
 			got = r.Content[0].Text
 		}
-		w.count("bare tool", bare, owner, got, err)
+		w.count("bare tool", own, owner, got, err)
 	}
 	for _, p := range prompts {
 		r, err := w.Prompt(ctx, p.Name, nil)
@@ -227,7 +231,7 @@ func TestReferences(t *testing.T) {
 				t.Fatal(err)
 			}
 			w := &walker{Client: client, t: t, revision: rev.Name}
-			w.walk()
+			w.walk(true)
 			client.Close()
 			checked, refused, misroutes = checked+w.checked, refused+w.refused, misroutes+w.misroute
 		}
