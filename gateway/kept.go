@@ -22,12 +22,9 @@ import (
 )
 
 const (
-	// maxKept bounds the calls that are kept of each outcome.
-	maxKept = 100
-	// longestKept bounds each text of such a call, in bytes.
-	longestKept = 300
-	// slowCall is how long a call may take where the configuration does not say.
-	slowCall = 5 * time.Second
+	maxKept     = 100             // calls of each outcome
+	longestKept = 300             // bytes of a text of such a call
+	slowCall    = 5 * time.Second // is how long a call may take where the configuration does not say
 )
 
 // A keeper keeps the last calls of clients that have failed, were refused or took long, for
@@ -37,7 +34,7 @@ type keeper struct {
 	slow atomic.Int64 // a time.Duration
 
 	mu  sync.Mutex
-	all map[string]*ring // by outcome
+	all map[string][]keptCall // by outcome, the newest last
 }
 
 // A keptCall is a call with the owner of its principal; "": it is not known.
@@ -45,12 +42,6 @@ type keptCall struct {
 	control.Call
 
 	owner string
-}
-
-// A ring has the last calls of one outcome.
-type ring struct {
-	calls []keptCall
-	next  int // where the next one goes, once there are maxKept
 }
 
 // setSlow takes from a configuration from when on a call is slow.
@@ -85,7 +76,6 @@ func (k *keeper) take(ctx context.Context, c *observe.Call, refused bool) {
 		Took: milliseconds(c.Took), Queued: milliseconds(c.Queued), Attempts: c.Attempts, Principal: c.Principal, Decision: c.Decision,
 		Client:  shortened(strings.TrimSpace(c.ClientName + " " + c.ClientVersion)),
 		Session: c.Session, Address: owner.ConnFrom(ctx).Remote, Transport: c.Transport, Revision: c.Revision, UpstreamRevision: c.UpstreamRevision,
-		BytesIn: c.BytesIn, BytesOut: c.BytesOut,
 	}}
 	if r := mcphttp.RequestFrom(ctx); r != nil {
 		kept.Address = r.RemoteAddr
@@ -94,32 +84,19 @@ func (k *keeper) take(ctx context.Context, c *observe.Call, refused bool) {
 		kept.Error = shortened(c.Err.Error())
 	}
 	if span := cmp.Or(c.Span, c.Caller); span != (observe.Span{}) {
-		kept.Trace, kept.Span = hex.EncodeToString(span.Trace[:]), hex.EncodeToString(span.ID[:])
+		kept.Trace = hex.EncodeToString(span.Trace[:])
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.all == nil {
-		k.all = map[string]*ring{}
+		k.all = map[string][]keptCall{}
 	}
-	r := k.all[outcome]
-	if r == nil {
-		r = &ring{}
-		k.all[outcome] = r
-	}
-	if len(r.calls) < maxKept {
-		r.calls = append(r.calls, kept)
-		return
-	}
-	r.calls[r.next] = kept
-	r.next = (r.next + 1) % maxKept
+	now := append(k.all[outcome], kept)
+	k.all[outcome] = now[max(0, len(now)-maxKept):]
 }
 
 // subjectOf is the tool, prompt or resource that a call of MCP is about, as its client wrote it.
 func subjectOf(c *observe.Call) string {
-	const longest = 64 << 10
-	if !c.MCP || len(c.Request) > longest {
-		return ""
-	}
 	params := scan.Member(c.Request, "params")
 	name, _ := text(params, "name")
 	uri, _ := text(params, "uri")
@@ -130,10 +107,10 @@ func subjectOf(c *observe.Call) string {
 func (k *keeper) newest(sees func(owner string) bool) []control.Call {
 	all := []control.Call{}
 	k.mu.Lock()
-	for _, r := range k.all {
-		for i := range r.calls {
-			if sees(r.calls[i].owner) {
-				all = append(all, r.calls[i].Call)
+	for _, calls := range k.all {
+		for i := range calls {
+			if sees(calls[i].owner) {
+				all = append(all, calls[i].Call)
 			}
 		}
 	}

@@ -216,7 +216,7 @@ func (e *endpoint) allowed(ctx context.Context, view *route.View, kind string, i
 
 // hints reports whether the server says how long its lists may be kept.
 func (s *server) hints() bool {
-	rev := era.Lookup(s.mcp.Revision())
+	rev := era.Lookup(s.mcp.Status().Revision)
 	return rev != nil && rev.CacheHints
 }
 

@@ -267,14 +267,6 @@ const longestQuery = 400
 // longestInventory bounds the names of servers in the description of search_tools, in bytes.
 const longestInventory = 400
 
-// tools is how many tools tool search has.
-func (s *Search) tools() int {
-	if s.Split {
-		return 3
-	}
-	return 2
-}
-
 // appendSearch appends the definitions of the tools of tool search.
 func appendSearch(out jsonrpc.Raw, servers []string, s *Search) jsonrpc.Raw {
 	about, left := "", 0

@@ -90,7 +90,9 @@ func (g *Gateway) ToolLists(ctx context.Context) (all []Survey, err error) {
 		}
 		if s != nil {
 			if out, always, searched := s.appendList(nil, tools); searched {
-				l.Tools, l.Of, l.Bytes = always+s.tools(), len(tools), len(out)
+				if l.Tools, l.Of, l.Bytes = always+2, len(tools), len(out); s.Split {
+					l.Tools++
+				}
 			}
 		}
 		all = append(all, l)

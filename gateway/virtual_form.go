@@ -18,11 +18,8 @@ import (
 
 // A toolForm is what an override of an endpoint says of a tool beside its mcp.Transform.
 type toolForm struct {
-	// Annotations are members that take the place of those of the tool, an object. Nil: none do.
-	Annotations jsonrpc.Raw
-	// From says where the values of arguments come from, by the tool's names for them: see fromID.
-	// Callers do not see these arguments.
-	From map[string]string
+	Annotations jsonrpc.Raw       // members in place of those of the tool, an object; nil: none
+	From        map[string]string // where arguments come from, by the tool's names for them: see fromID
 }
 
 // What an argument may come from.
@@ -38,14 +35,12 @@ const (
 func (e *Endpoint) form(of string, schema jsonrpc.Raw) (shown jsonrpc.Raw, own func(w *calling, given jsonrpc.Raw) (jsonrpc.Raw, error), err error) {
 	t, from := e.Overrides[of], e.Forms[of].From
 	if len(from) > 0 {
-		t.Arguments = maps.Clone(t.Arguments)
-		if t.Arguments == nil {
-			t.Arguments = map[string]mcp.Argument{}
-		}
+		all := map[string]mcp.Argument{}
+		maps.Copy(all, t.Arguments)
 		for name := range from {
-			schema = withoutRequired(schema, name)
-			t.Arguments[name] = mcp.Argument{Hidden: true}
+			schema, all[name] = withoutRequired(schema, name), mcp.Argument{Hidden: true}
 		}
+		t.Arguments = all
 	}
 	tool, apply, err := t.Apply(mcp.Tool{InputSchema: schema})
 	if err != nil {
@@ -85,24 +80,18 @@ func withoutRequired(schema jsonrpc.Raw, name string) jsonrpc.Raw {
 	return withMember(schema, "required", append(left, ']'))
 }
 
-var (
-	errNoCaller = errors.New("the caller has not shown who it is")
-	errNoClaim  = errors.New("the caller has no such claim")
-	errNoHeader = errors.New("the request has no such header, or has it more than once")
-)
-
 // valueOf returns what comes from the caller.
 func (w *calling) valueOf(from string) (jsonrpc.Raw, error) {
 	if name, ok := strings.CutPrefix(from, fromHeader); ok {
 		r := mcphttp.RequestFrom(w)
 		if r == nil || len(r.Header.Values(name)) != 1 {
-			return nil, errNoHeader
+			return nil, errors.New("the request has no such header, or has it more than once")
 		}
 		return jsonrpc.AppendString(nil, r.Header.Get(name)), nil
 	}
 	who := guard.From(w)
 	if who.Owner() == "" { // anonymous callers have an id in common
-		return nil, errNoCaller
+		return nil, errors.New("the caller has not shown who it is")
 	}
 	switch from {
 	case fromID:
@@ -112,7 +101,7 @@ func (w *calling) valueOf(from string) (jsonrpc.Raw, error) {
 	}
 	value, ok := who.Claims[strings.TrimPrefix(from, fromClaim)]
 	if !ok {
-		return nil, errNoClaim
+		return nil, errors.New("the caller has no such claim")
 	}
 	return jsonv2.Append(nil, value)
 }
@@ -166,10 +155,9 @@ func (c *checker) from(path, from string, a *mcp.Argument, guarded bool) {
 		c.problem(path, "callers do not see what comes from them, and it has other keys", "keep from, or the others")
 	case ofHeader && unforwarded[textproto.CanonicalMIMEHeaderKey(name)] != "":
 		c.problem(path, "the header "+name+" is for the gateway alone: "+unforwarded[textproto.CanonicalMIMEHeaderKey(name)], "name another header, or principal.id")
-	case ofHeader && name != "":
 	case !ofHeader && !guarded && (from == fromID || from == fromIssuer || ofClaim):
 		c.problem(path, "without a guard no caller is known", "add guard, or remove from")
-	case from == fromID, from == fromIssuer, ofClaim && claim != "":
+	case from == fromID, from == fromIssuer, ofClaim && claim != "", ofHeader && name != "":
 	default:
 		c.problem(path, c.quote(path, from)+" is nothing that a caller has", "use principal.id, principal.issuer, principal.claims.NAME or header.NAME")
 	}

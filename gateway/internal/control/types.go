@@ -118,10 +118,7 @@ type Call struct {
 	Transport        string    `json:"transport"`
 	Revision         string    `json:"revision,omitempty" doc:"of MCP, which the client speaks"`
 	UpstreamRevision string    `json:"upstreamRevision,omitempty"`
-	BytesIn          int       `json:"bytesIn"`
-	BytesOut         int       `json:"bytesOut"`
 	Trace            string    `json:"trace,omitempty" doc:"the id of its trace"`
-	Span             string    `json:"span,omitempty"`
 }
 
 // Calls are the calls that were kept.

@@ -77,13 +77,8 @@ func (s *search) place(h hit) {
 	for at > 0 && s.hits[at-1].score < h.score { // equal ones stay in the order of the tools
 		at--
 	}
-	switch {
-	case at == s.limit:
-		return
-	case len(s.hits) == s.limit:
-		s.hits = s.hits[:s.limit-1]
-	}
 	s.hits = slices.Insert(s.hits, at, h)
+	s.hits = s.hits[:min(len(s.hits), s.limit)]
 }
 
 type hit struct {
@@ -100,11 +95,10 @@ type search struct {
 	average [fields]float32
 
 	scores, cover []float32
-	whole         float32     // what cover would be for all the words
-	idfs          []float32   // by term; below 0: it was not looked at
-	rare          [64]float32 // the idf of terms that so many tools have; 0: it was not computed
-	asked         []int32     // the terms of the query
-	hits          []hit       // the best, in order
+	whole         float32   // what cover would be for all the words
+	idfs          []float32 // by term; below 0: it was not looked at
+	asked         []int32   // the terms of the query
+	hits          []hit     // the best, in order
 
 	part, covered []float32 // of one word of the query
 	touched       []int32   // the tools in them
@@ -244,23 +238,11 @@ func (s *search) idf(id int32) float32 {
 		}
 	}
 	idf := float32(0)
-	switch {
-	case n > 0 && n < len(s.rare):
-		if s.rare[n] == 0 {
-			s.rare[n] = s.logOf(n)
-		}
-		idf = s.rare[n]
-	case n > 0:
-		idf = s.logOf(n)
+	if of := float64(n); n > 0 {
+		idf = float32(math.Log(1 + (s.tools-of+.5)/(of+.5)))
 	}
 	s.idfs[id] = idf
 	return idf
-}
-
-// logOf is the idf of a term that n of the tools have.
-func (s *search) logOf(n int) float32 {
-	of := float64(n)
-	return float32(math.Log(1 + (s.tools-of+.5)/(of+.5)))
 }
 
 // rank is the score of a tool: more words of the query, and more words of its name, count more than

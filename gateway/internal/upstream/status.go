@@ -41,16 +41,6 @@ type stats struct {
 	latency                         histogram
 }
 
-// Revision is that of MCP which the server has said last that it speaks; "": it was not reached yet.
-func (u *Upstream) Revision() string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.pool.info == nil {
-		return ""
-	}
-	return u.pool.info.Revision
-}
-
 // Status returns how the upstream fares now.
 func (u *Upstream) Status() Status {
 	u.mu.Lock()
