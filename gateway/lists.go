@@ -143,16 +143,7 @@ func (e *endpoint) list(ctx context.Context, kind string, rev *era.Revision, par
 			return raw, err
 		}
 	}
-	view, servers := e.servers()
-	page, err := view.Page(ctx, kind, cursor)
-	for range reloads {
-		newer, now := e.servers()
-		if newer == view || ctx.Err() != nil {
-			break
-		}
-		view, servers = newer, now // the other one was closed on the way
-		page, err = view.Page(ctx, kind, cursor)
-	}
+	page, view, servers, err := e.page(ctx, kind, cursor)
 	if errors.Is(err, route.ErrCursor) {
 		return nil, errCursor
 	} else if err != nil {
@@ -184,6 +175,23 @@ func (e *endpoint) list(ctx context.Context, kind string, rev *era.Revision, par
 		out = appendMissing(out, page.Missing, e.g.plain())
 	}
 	return append(out, '}'), nil
+}
+
+// page returns a page of a list, and the plan that has it.
+func (e *endpoint) page(
+	ctx context.Context, kind, cursor string,
+) (page route.Page, view *route.View, servers []*server, err error) {
+	view, servers = e.servers()
+	page, err = view.Page(ctx, kind, cursor)
+	for range reloads {
+		newer, now := e.servers()
+		if newer == view || ctx.Err() != nil {
+			break
+		}
+		view, servers = newer, now // the other one was closed on the way
+		page, err = view.Page(ctx, kind, cursor)
+	}
+	return page, view, servers, err
 }
 
 // appendItems appends the items of a page that the caller may use.

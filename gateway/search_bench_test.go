@@ -23,6 +23,7 @@ func BenchmarkSearch(b *testing.B) {
 }
 
 func benchmarkSearch(b *testing.B, rev string) {
+	b.Helper()
 	upstreams := manyThings(50, rev)
 	for name, guarded := range map[string]*guard.Config{
 		"open":    nil,

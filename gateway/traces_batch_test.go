@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,7 +75,7 @@ func TestTracesOfBatch(t *testing.T) {
 			one, two := traceID(10+10*n), traceID(11+10*n)
 			batch := "[" + call(1, "a__echo", one) + "," + call(2, "b__echo", two) + "," + call(3, "a__echo", one) + "]"
 			warm := "[" + call(8, "a__echo", traceID(0)) + "," + call(9, "b__echo", traceID(0)) + "]" // lists are fetched, and levels set
-			answer := ""
+			var answer string
 			if over == overHTTP {
 				r, err := l.post(t.Context(), "/mcp", hello)
 				if err != nil {
@@ -117,12 +118,7 @@ func TestTracesOfBatch(t *testing.T) {
 }
 
 func hasAttribute(s sdk.ReadOnlySpan, want attribute.KeyValue) bool {
-	for _, a := range s.Attributes() {
-		if a == want {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(s.Attributes(), want)
 }
 
 // A call of 2026-07-28 that asks its client has a span for each round, all in the trace of the

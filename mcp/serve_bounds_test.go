@@ -74,7 +74,7 @@ func serveFlood(t *testing.T, std bool) {
 	}
 	began := time.Now()
 	const request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
-	go io.WriteString(far[0], request) //nolint:errcheck // the answer would be missing
+	go io.WriteString(far[0], request)
 	r := bufio.NewReader(far[0])
 	answer, err := http.ReadResponse(r, nil)
 	if err != nil {

@@ -94,8 +94,10 @@ func TestListeners(t *testing.T) {
 		}
 		address := listening(t, at(name, "127.0.0.1:0")...)
 		for _, foreign := range []http.Header{
-			{"Host": {"evil.example"}}, {"Host": {"evil.example"}, "Origin": {"http://evil.example"}},
-			{"Origin": {"http://evil.example"}}, {"Origin": {"null"}},
+			{"Host": {"evil.example"}},
+			{"Host": {"evil.example"}, "Origin": {"http://evil.example"}},
+			{"Origin": {"http://evil.example"}},
+			{"Origin": {"null"}},
 		} {
 			for _, path := range []string{"/rpc", "/mcp", "/sse", "/rpc/ws", "/", "/api/v1/status", "/ws"} {
 				status := pageAsks(t, address, path, foreign)

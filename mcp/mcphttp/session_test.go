@@ -196,7 +196,7 @@ type holding struct{ quiet }
 type heldSession struct {
 	quietSession
 
-	ctx context.Context //nolint:containedctx // a session has one
+	ctx context.Context
 }
 
 func (holding) Accept(ctx context.Context, _ farcall.Caller) Session { return &heldSession{ctx: ctx} }
