@@ -77,7 +77,7 @@ func TestProblems(t *testing.T) {
 		{ab + "{url: 'tcp://h:1', headers: {A: b}, transport: sse}", "2:35: upstreams.a.headers: only http, https, ws and wss have it; remove it\n" +
 			"2:53: upstreams.a.transport: only http and https have it; remove it"},
 		{ab + "{url: host/mcp}", "2:12: upstreams.a.url: it is not a URL; write http://host:port/path, ws://host:port/path, tcp://host:port or unix:PATH"},
-		{ab + "{url: 'ftp://h'}", "2:12: upstreams.a.url: there is no transport \"ftp\"; use http, https, ws, wss, tcp, tls, unix or npipe"},
+		{ab + "{url: 'ftp://h'}", "2:12: upstreams.a.url: there is no transport \"ftp\"; use http, https, ws, wss, tcp, tls, unix, nats, nats+tls or npipe"},
 		{ab + "{url: 'http:///x'}", "2:12: upstreams.a.url: it has no host; write http://host:port/path"},
 		{ab + "{url: 'tcp://h'}", "2:12: upstreams.a.url: it needs a host and a port; write tcp://host:port"},
 		{ab + "{url: 'unix:'}", "2:12: upstreams.a.url: it has no path; write unix:/run/server.sock"},

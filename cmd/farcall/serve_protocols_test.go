@@ -202,7 +202,7 @@ func TestServeBothWays(t *testing.T) {
 	}
 	for method, params := range map[string]string{"clock/subscribe": `[]`, "callback": `["m"]`} {
 		body := request(t, httpClient(nil), "POST", s.addrs[0]+"/rpc", fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)).body
-		if !strings.Contains(body, `"code":-32000,"message":"This transport cannot`) || !strings.Contains(body, "/rpc/ws") {
+		if !strings.Contains(body, `"code":-32043,"message":"This transport cannot call the caller back; use WebSocket`) {
 			t.Errorf("%s over HTTP: %s", method, body)
 		}
 	}
