@@ -2,6 +2,7 @@ package route
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,11 +24,11 @@ func TestWholeIsMadeOnce(t *testing.T) {
 			}
 			got, _ := w.Derived(func(all []Entry) (any, int) {
 				made++
-				text := ""
+				var text strings.Builder
 				for _, e := range all {
-					text += e.Shown + " "
+					text.WriteString(e.Shown + " ")
 				}
-				return text, 1 << 10
+				return text.String(), 1 << 10
 			}).(string)
 			if got != want || made != times {
 				t.Errorf("%s: %q, made %d times; want %q, %d times", when, got, made, want, times)
