@@ -82,7 +82,13 @@ func mustFarcall(t *testing.T, args ...string) string {
 // serve starts farcall's playground and returns its address, host:port.
 func serve(t *testing.T) string {
 	t.Helper()
-	cmd := exec.Command(farcallPath, "serve", "--listen", "127.0.0.1:0")
+	return strings.TrimPrefix(serveAt(t, "127.0.0.1:0"), "http://")
+}
+
+// serveAt starts farcall's playground at an address, and returns where it is ready.
+func serveAt(t *testing.T, listen string) string {
+	t.Helper()
+	cmd := exec.Command(farcallPath, "serve", "--listen", listen)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +106,7 @@ func serve(t *testing.T) string {
 		if err != nil {
 			t.Fatalf("farcall serve ended: %v", err)
 		}
-		if address, ok := strings.CutPrefix(strings.TrimSpace(line), "farcall: ready http://"); ok {
+		if address, ok := strings.CutPrefix(strings.TrimSpace(line), "farcall: ready "); ok {
 			go io.Copy(io.Discard, r) // ends with the process
 			return address
 		}
