@@ -108,7 +108,7 @@ var archLadder = map[string]archRow{
 	// Only what names it links NATS (store/natsstore.TestImports).
 	"store/natsstore": {ours: "internal/owner internal/share store", outside: "github.com/nats-io/nats-server/v2 github.com/nats-io/nats.go", names: 6},
 	// Transport for clients of HTTP; Listen, Options and Server. Only what names it links NATS.
-	"natsrpc": {ours: "jsonrpc", outside: "github.com/nats-io/nats.go", names: 4},
+	"natsrpc": {ours: ". jsonrpc internal/budget internal/owner internal/share", outside: "github.com/nats-io/nats.go", names: 4},
 	// Open, Options and Store. Only what names it links go-redis (store/valkeystore.TestImports).
 	"store/valkeystore": {ours: "store", outside: "github.com/redis/go-redis/v9", names: 3},
 	"internal/cluster":  {ours: "internal/jsonv2 store"},

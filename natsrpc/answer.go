@@ -12,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -24,6 +26,8 @@ type call struct {
 	s            *Server
 	id, to       string
 	frame        []byte
+	loan         budget.Loan // holds frame, and an answer in one message
+	owner        owner.Key
 	method, path string
 	header       http.Header // of the request
 	stream       bool
@@ -67,10 +71,13 @@ func (c *call) Write(b []byte) (int, error) {
 		c.status = http.StatusOK
 	}
 	if !c.stream {
-		if c.err == nil && len(c.buf)+len(b) > c.limit() {
+		switch size := len(c.buf) + len(b); {
+		case c.err != nil:
+		case size > c.limit():
 			c.err = errTooLarge
-		}
-		if c.err == nil {
+		case !c.loan.Grow(len(c.frame) + size):
+			c.err = budget.ErrNoRoom
+		default:
 			c.buf = append(c.buf, b...)
 		}
 		return len(b), c.err
@@ -162,11 +169,12 @@ func (c *call) end(why string) {
 	switch {
 	case errors.Is(c.err, errTooLarge):
 		c.tooLargeLocked()
+	case c.err != nil && !c.stream:
+		c.status, c.buf = http.StatusServiceUnavailable, []byte(c.err.Error()+"\n")
+	case c.err != nil:
+		c.buf, why = nil, c.err.Error()
 	case c.status == 0:
 		c.status = http.StatusOK
-	}
-	if c.err != nil && !errors.Is(c.err, errTooLarge) {
-		c.buf, why = nil, c.err.Error()
 	}
 	c.ended = true
 	c.err = nil

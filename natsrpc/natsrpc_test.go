@@ -440,3 +440,81 @@ func TestClose(t *testing.T) {
 		t.Error("a call that was cut off succeeds")
 	}
 }
+
+// TestBudget has large requests and answers draw from a budget, and give back what they drew.
+func TestBudget(t *testing.T) {
+	t.Parallel()
+	at, m, b := engine(t), newMethods(), farcall.NewBudget(1<<20, 0)
+	s := listen(t, at+"/budget.test", m.handler(), &natsrpc.Options{Budget: b})
+	nc, err := nats.Connect(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	ask := func(method string, n int) string {
+		text := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":{"n":%d,"x":%q}}`,
+			method, n, strings.Repeat("x", n))
+		if method == "repeat" {
+			text = fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"repeat","params":{"n":%d}}`, n)
+		}
+		answer, err := nc.RequestWithContext(t.Context(), "budget.test", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Header.Get("Rpc-Status")
+	}
+	for range 20 { // what was drawn comes back
+		if a, b := ask("echo", 100_000), ask("repeat", 100_000); a != "200" || b != "200" {
+			t.Error(a, b)
+		}
+	}
+	if a, b := ask("echo", 800_000), ask("repeat", 800_000); a != "503" || b != "503" {
+		t.Error(a, b)
+	}
+	if err := client(t, at+"/budget.test").Call(t.Context(), "echo", nil, nil); err != nil {
+		t.Error(err)
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if used, _ := b.Used(); used != 0 {
+		t.Error(used, "bytes are held")
+	}
+}
+
+// TestCallersHaveShares has one caller fill the places of a server: another one still calls.
+func TestCallersHaveShares(t *testing.T) {
+	t.Parallel()
+	at, m := engine(t)+"/shares.test", newMethods()
+	m.began, m.ended = make(chan struct{}, 99), make(chan struct{}, 99)
+	listen(t, at, m.handler(), &natsrpc.Options{MaxInFlight: 32})
+	ctx, cancel := context.WithCancel(t.Context())
+	flood, refused := client(t, at), make(chan error, 64)
+	for range 64 {
+		go func() { refused <- flood.Call(ctx, "wait", nil, nil) }()
+	}
+	began := 0
+	for range 64 {
+		select {
+		case <-m.began:
+			began++
+		case err := <-refused:
+			if err == nil || !strings.Contains(err.Error(), "503") {
+				t.Error(err)
+			}
+		}
+	}
+	if began < 16 || began > 28 {
+		t.Error(began, "of 32 places are one caller's")
+	}
+	for range 4 {
+		if err := client(t, at).Call(t.Context(), "echo", nil, nil); err != nil {
+			t.Error("another caller:", err)
+		}
+	}
+	cancel()
+	for range began {
+		<-refused
+		<-m.ended
+	}
+}

@@ -18,6 +18,11 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/internal/share"
 )
 
 // Options adjust a Server. They are copied; zero values are the defaults.
@@ -31,9 +36,12 @@ type Options struct {
 	TLS *tls.Config
 	// Credentials is a file with a user's JWT and seed. Default: those of the address, or none.
 	Credentials string
-	// MaxInFlight bounds the requests that are handled at once; others are answered with 503. Default
-	// 4096.
+	// MaxInFlight bounds the requests that are handled at once; others are answered with 503. One
+	// caller alone has seven eighths of it. Default 4096.
 	MaxInFlight int
+	// Budget bounds the bytes of large requests that are handled, and of large answers to callers that
+	// take one message. A caller has a share of it. Default: that of the process.
+	Budget *farcall.Budget
 	// Logger has what the connection reports. Default [slog.Default].
 	Logger *slog.Logger
 }
@@ -51,6 +59,7 @@ type Server struct {
 
 	mu       sync.Mutex
 	calls    map[string]*call // by their ids, which are the last part of a subject of the inbox
+	held     share.Ledger     // places, by caller
 	draining bool
 	work     sync.WaitGroup
 }
@@ -79,6 +88,7 @@ func Listen(ctx context.Context, addr string, h http.Handler, o *Options) (*Serv
 	s.o.Name = cmp.Or(s.o.Name, serviceName(at.subject))
 	s.o.Version = cmp.Or(s.o.Version, "0.0.0")
 	s.o.MaxInFlight = cmp.Or(s.o.MaxInFlight, 4096)
+	s.held.SetBounds(share.Bounds{Total: s.o.MaxInFlight, Ratio: 7})
 	s.o.Logger = cmp.Or(s.o.Logger, slog.Default())
 	if s.nc, err = connect(ctx, at.server, s.o.TLS, s.o.Credentials, s.o.Logger); err != nil {
 		return nil, err
@@ -155,6 +165,8 @@ func (s *Server) request(req micro.Request) {
 		s: s, to: req.Reply(), frame: req.Data(), header: http.Header{}, more: make(chan struct{}, 1),
 	}
 	copyHeader(c.header, req.Headers())
+	c.owner = owner.Address(caller(c.to))
+	c.loan = budget.Lend(budget.Or(s.o.Budget).Owner("nats " + caller(c.to)))
 	asked := nats.Header(req.Headers())
 	c.stream = asked.Get(headerStream) != "" && c.to != ""
 	c.method = cmp.Or(asked.Get(headerMethod), http.MethodPost)
@@ -162,7 +174,7 @@ func (s *Server) request(req micro.Request) {
 	c.room = window
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	s.mu.Lock()
-	full := s.draining || len(s.calls) >= s.o.MaxInFlight
+	full := s.draining || !c.loan.Grow(len(c.frame)) || !s.held.Take(c.owner, 1)
 	if !full {
 		c.id = rand.Text()
 		s.calls[c.id] = c
@@ -172,7 +184,8 @@ func (s *Server) request(req micro.Request) {
 	if full {
 		c.cancel()
 		c.refuse(http.StatusServiceUnavailable,
-			"too many requests are under way, or the server stops; try again later")
+			"too many requests are under way, or too large ones, or the server stops; try again later")
+		c.loan.Close()
 		return
 	}
 	go s.serve(c)
@@ -180,10 +193,12 @@ func (s *Server) request(req micro.Request) {
 
 func (s *Server) serve(c *call) {
 	defer s.work.Done()
+	defer c.loan.Close()
 	defer c.cancel()
 	defer func() {
 		s.mu.Lock()
 		delete(s.calls, c.id)
+		s.held.Give(c.owner, 1)
 		s.mu.Unlock()
 	}()
 	r, err := c.request()

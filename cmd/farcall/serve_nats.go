@@ -29,7 +29,9 @@ func (f *serveFlags) subscribe(ctx context.Context, stderr io.Writer) error {
 		if !port.IsQueue(address) {
 			continue
 		}
-		s, err := natsrpc.Listen(ctx, address, f.server, &natsrpc.Options{Version: serviceVersion(), Logger: slog.New(slog.DiscardHandler)})
+		s, err := natsrpc.Listen(ctx, address, f.server, &natsrpc.Options{
+			Version: serviceVersion(), Budget: f.limits.budget, Logger: slog.New(slog.DiscardHandler),
+		})
 		if err != nil {
 			return &exitError{
 				code: exitFailure, err: fmt.Errorf("cannot serve %s: %w", address, err),
