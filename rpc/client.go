@@ -156,6 +156,8 @@ func (c *Client) keep(p *farcall.Peer) {
 		case <-p.Done():
 		case <-c.ctx.Done():
 			<-p.Done() // end has it, and may let its calls finish
+		}
+		if c.ctx.Err() != nil { // end has closed it: it did not break
 			c.tell(State{Closed: true, Err: context.Cause(c.ctx)})
 			return
 		}

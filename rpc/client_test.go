@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -330,4 +331,27 @@ func TestOnConnectFails(t *testing.T) {
 			t.Errorf("OnConnect was called %d times", times)
 		}
 	})
+}
+
+// A client that is closed has not lost its connection.
+func TestCloseIsNoBreak(t *testing.T) {
+	t.Parallel()
+	for range 200 {
+		var states []string
+		c, err := NewClient(t.Context(), func(context.Context) (farcall.Transport, error) {
+			mine, theirs := farcall.Pipe()
+			server := farcall.NewPeer(theirs, nil, nil)
+			t.Cleanup(func() { server.Close() })
+			return mine, nil
+		}, &Options{OnState: func(s State) { states = append(states, s.String()) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if len(states) != 2 || states[0] != "connected" || !strings.HasPrefix(states[1], "closed: ") {
+			t.Fatal(states)
+		}
+	}
 }
