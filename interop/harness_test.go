@@ -86,9 +86,9 @@ func serve(t *testing.T) string {
 }
 
 // serveAt starts farcall's playground at an address, and returns where it is ready.
-func serveAt(t *testing.T, listen string) string {
+func serveAt(t *testing.T, listen string, flags ...string) string {
 	t.Helper()
-	cmd := exec.Command(farcallPath, "serve", "--listen", listen)
+	cmd := exec.Command(farcallPath, append([]string{"serve", "--listen", listen}, flags...)...)
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -27,7 +27,7 @@ func TestNATS(t *testing.T) {
 		t.Fatal("NATS does not start")
 	}
 	at := engine.ClientURL() + "/play"
-	serveAt(t, at)
+	serveAt(t, at, "--insecure")
 
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()

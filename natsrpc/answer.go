@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,9 +18,15 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// acceptAfter is when a caller hears that its request has been taken, if there is no answer yet: it
-// can cancel it then, and ask whether the server is still there.
-const acceptAfter = 20 * time.Millisecond
+const (
+	// acceptAfter is when a caller hears that its request has been taken, if there is no answer yet:
+	// it can cancel it then, and ask whether the server is still there.
+	acceptAfter = 20 * time.Millisecond
+	// beatEvery is how often it hears it again: the engine says when the caller is not there any more.
+	beatEvery = 30 * time.Second
+	// readTimeout bounds the waiting for a caller that does not read.
+	readTimeout = time.Minute
+)
 
 // A call is a request and its answer, which is written as to an http.ResponseWriter.
 type call struct {
@@ -34,16 +41,18 @@ type call struct {
 	ctx          context.Context //nolint:containedctx // of the request
 	cancel       context.CancelFunc
 
-	mu     sync.Mutex
-	out    http.Header
-	status int // 0: not written yet
-	buf    []byte
-	sent   uint64 // pieces
-	first  bool   // the piece with the status was sent
-	ended  bool
-	err    error         // of sending
-	room   int           // bytes that may be sent before the caller has read
-	more   chan struct{} // has a value when there is room again
+	mu      sync.Mutex
+	out     http.Header
+	status  int // 0: not written yet
+	buf     []byte
+	sent    uint64 // pieces
+	first   bool   // the piece with the status was sent
+	ended   bool
+	err     error // of sending
+	room    int   // bytes that may be sent before the caller has read
+	writeBy time.Time
+	beat    *time.Timer
+	more    chan struct{} // has a value when there is room again
 }
 
 // Header implements http.ResponseWriter.
@@ -67,6 +76,9 @@ func (c *call) WriteHeader(status int) {
 func (c *call) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.ended {
+		return 0, errEnded
+	}
 	if c.status == 0 {
 		c.status = http.StatusOK
 	}
@@ -82,11 +94,11 @@ func (c *call) Write(b []byte) (int, error) {
 		}
 		return len(b), c.err
 	}
-	n := 0
+	n, most := 0, min(piece, c.limit())
 	for len(b) > 0 {
-		k := min(len(b), piece-len(c.buf))
+		k := min(len(b), most-len(c.buf))
 		c.buf, b, n = append(c.buf, b[:k]...), b[k:], n+k
-		if len(c.buf) == piece {
+		if len(c.buf) == most {
 			if err := c.flushLocked(); err != nil {
 				return n, err
 			}
@@ -107,24 +119,48 @@ func (c *call) Flush() {
 	}
 }
 
-// SetReadDeadline and SetWriteDeadline are for handlers that require them. What arrives is there
-// already, and a caller that does not read has its credit only.
-func (c *call) SetReadDeadline(time.Time) error  { return nil }
-func (c *call) SetWriteDeadline(time.Time) error { return nil }
+// SetReadDeadline is for handlers that require it: what arrives is there already. One that is over
+// ends the call.
+func (c *call) SetReadDeadline(t time.Time) error {
+	if !t.IsZero() && !t.After(time.Now()) {
+		c.cancel()
+	}
+	return nil
+}
 
-var errTooLarge = errors.New("natsrpc: the answer does not fit into a message of the engine")
+// SetWriteDeadline bounds the waiting for a caller that does not read. One that is over ends the
+// call: that is how a guard ends streams.
+func (c *call) SetWriteDeadline(t time.Time) error {
+	c.mu.Lock()
+	c.writeBy = t
+	c.mu.Unlock()
+	return c.SetReadDeadline(t)
+}
+
+var (
+	errTooLarge = errors.New("natsrpc: the answer does not fit into a message of the engine")
+	errEnded    = errors.New("natsrpc: the answer has ended")
+)
 
 // limit is how long the body of one message may be: the engine counts headers as well.
-func (c *call) limit() int { return int(c.s.nc.MaxPayload()) - 8<<10 }
+func (c *call) limit() int { return max(int(c.s.nc.MaxPayload())-8<<10, 1<<10) }
 
 // flushLocked sends what was written, and waits until there is room for more.
 func (c *call) flushLocked() error {
 	for c.room <= 0 && c.err == nil {
+		wait := readTimeout
+		if !c.writeBy.IsZero() {
+			wait = min(wait, time.Until(c.writeBy))
+		}
 		c.mu.Unlock()
+		timer := time.NewTimer(wait)
 		select {
 		case <-c.more:
+		case <-timer.C:
+			c.cancel()
 		case <-c.ctx.Done():
 		}
+		timer.Stop()
 		c.mu.Lock()
 		if err := c.ctx.Err(); err != nil {
 			c.err = err
@@ -149,13 +185,13 @@ func (c *call) read(n int) {
 	}
 }
 
-// accept says that the request has been taken, unless something was sent before.
-func (c *call) accept() {
+// alive says that the request has been taken, and again and again that it is not forgotten.
+func (c *call) alive() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.sent == 0 && !c.ended {
-		m := c.message()
-		c.publish(m)
+	if !c.ended {
+		c.publish(c.message())
+		c.beat.Reset(beatEvery)
 	}
 }
 
@@ -169,8 +205,11 @@ func (c *call) end(why string) {
 	switch {
 	case errors.Is(c.err, errTooLarge):
 		c.tooLargeLocked()
+	case why != "1" && !c.first:
+		c.instead(http.StatusInternalServerError, why)
+		why = "1"
 	case c.err != nil && !c.stream:
-		c.status, c.buf = http.StatusServiceUnavailable, []byte(c.err.Error()+"\n")
+		c.instead(http.StatusServiceUnavailable, c.err.Error())
 	case c.err != nil:
 		c.buf, why = nil, c.err.Error()
 	case c.status == 0:
@@ -195,6 +234,12 @@ func (c *call) tooLargeLocked() {
 	c.buf = jsonrpc.V2.AppendError(nil, id, e)
 }
 
+// instead puts an error in place of an answer that has not begun.
+func (c *call) instead(status int, why string) {
+	c.status, c.out = status, http.Header{"Content-Type": {"text/plain; charset=utf-8"}}
+	c.buf = []byte("natsrpc: " + strings.TrimPrefix(why, "natsrpc: ") + "\n")
+}
+
 // refuse answers without a handler.
 func (c *call) refuse(status int, why string) {
 	if c.to == "" {
@@ -202,9 +247,8 @@ func (c *call) refuse(status int, why string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.status, c.ended = status, true
-	c.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	c.buf = []byte("natsrpc: " + why + "\n")
+	c.ended = true
+	c.instead(status, why)
 	c.sendLocked("1")
 }
 

@@ -110,15 +110,12 @@ func checkSubject(s string) (why string) {
 	return ""
 }
 
-// isOurs reports whether a header of a message is not one of HTTP.
-func isOurs(name string) bool {
-	return strings.HasPrefix(name, "Rpc-") || strings.HasPrefix(name, "Nats-")
-}
-
 // copyHeader adds the headers of a message to those of HTTP, or the other way round.
 func copyHeader(to, from map[string][]string) {
 	for name, values := range from {
-		if name = http.CanonicalHeaderKey(name); !isOurs(name) && name != "Connection" {
+		name = http.CanonicalHeaderKey(name)
+		ours := strings.HasPrefix(name, "Rpc-") || strings.HasPrefix(name, "Nats-")
+		if !ours && name != "Connection" {
 			to[name] = append(to[name], values...)
 		}
 	}

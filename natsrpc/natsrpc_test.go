@@ -284,7 +284,7 @@ func TestLostPiece(t *testing.T) {
 func TestOtherClients(t *testing.T) {
 	t.Parallel()
 	url, m := engine(t), newMethods()
-	listen(t, url+"/plain.test", m.handler(), &natsrpc.Options{Name: "math", Version: "1.2.3"})
+	listen(t, url+"/plain.test", m.handler(), &natsrpc.Options{Name: "math"})
 	nc, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
@@ -444,7 +444,7 @@ func TestClose(t *testing.T) {
 // TestBudget has large requests and answers draw from a budget, and give back what they drew.
 func TestBudget(t *testing.T) {
 	t.Parallel()
-	at, m, b := engine(t), newMethods(), farcall.NewBudget(1<<20, 0)
+	at, m, b := engine(t), newMethods(), farcall.NewBudget(64<<20, 1<<20)
 	s := listen(t, at+"/budget.test", m.handler(), &natsrpc.Options{Budget: b})
 	nc, err := nats.Connect(at)
 	if err != nil {
@@ -516,5 +516,73 @@ func TestCallersHaveShares(t *testing.T) {
 	for range began {
 		<-refused
 		<-m.ended
+	}
+}
+
+// TestEngineCredentials keeps the user of the URL from the subject: it is for the engine.
+func TestEngineCredentials(t *testing.T) {
+	t.Parallel()
+	at := engine(t)
+	seen := make(chan http.Header, 2)
+	listen(t, at+"/user.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- r.Header
+	}), nil)
+	with := strings.Replace(at, "nats://", "nats://user:secret@", 1) + "/user.test"
+	for _, header := range []string{"", "Bearer own"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, with, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header != "" {
+			r.Header.Set("Authorization", header)
+		}
+		answer, err := transport(t).Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if got := (<-seen).Get("Authorization"); got != header {
+			t.Errorf("the service gets %q, want %q", got, header)
+		}
+	}
+}
+
+// TestEndedFromOutside ends the calls of callers that are not there any more, and answers that a
+// guard ends by a deadline in the past.
+func TestEndedFromOutside(t *testing.T) {
+	t.Parallel()
+	at, ended := engine(t), make(chan error, 1)
+	listen(t, at+"/gone.test", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+		ended <- r.Context().Err()
+	}), nil)
+	nc, err := nats.Connect(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	m := nats.NewMsg("gone.test")
+	m.Reply = nc.NewInbox() // to which it has not subscribed
+	m.Header.Set("Rpc-Stream", "1")
+	if err := nc.PublishMsg(m); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	listen(t, at+"/deadline.test", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)); err != nil {
+			t.Error(err)
+		}
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler)
+	}), nil)
+	for _, stream := range []string{"", "1"} {
+		m := nats.NewMsg("deadline.test")
+		m.Header.Set("Rpc-Stream", stream)
+		answer, err := nc.RequestMsgWithContext(t.Context(), m)
+		if err != nil || answer.Header.Get("Rpc-Status") != "500" {
+			t.Error(answer, err)
+		}
 	}
 }

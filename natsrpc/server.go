@@ -25,17 +25,18 @@ import (
 	"github.com/farcall-dev/farcall/internal/share"
 )
 
+// plainTimeout bounds the requests of callers that take one message, and cannot cancel them.
+const plainTimeout = 10 * time.Minute
+
 // Options adjust a Server. They are copied; zero values are the defaults.
 type Options struct {
-	// Name and Version are those of the service that is announced. A name has letters, digits, - and
-	// _, a version three numbers. Default: the subject, with - for other characters, and 0.0.0.
-	Name, Version string
+	// Name is that of the service that is announced: letters, digits, - and _. Default: the subject,
+	// with - for other characters.
+	Name string
 	// Queue is the group of servers that share the requests. Default "q".
 	Queue string
 	// TLS is how the certificate of the engine is checked. Default: by the roots of the system.
 	TLS *tls.Config
-	// Credentials is a file with a user's JWT and seed. Default: those of the address, or none.
-	Credentials string
 	// MaxInFlight bounds the requests that are handled at once; others are answered with 503. One
 	// caller alone has seven eighths of it. Default 4096.
 	MaxInFlight int
@@ -86,11 +87,10 @@ func Listen(ctx context.Context, addr string, h http.Handler, o *Options) (*Serv
 		s.o = *o
 	}
 	s.o.Name = cmp.Or(s.o.Name, serviceName(at.subject))
-	s.o.Version = cmp.Or(s.o.Version, "0.0.0")
 	s.o.MaxInFlight = cmp.Or(s.o.MaxInFlight, 4096)
 	s.held.SetBounds(share.Bounds{Total: s.o.MaxInFlight, Ratio: 7})
 	s.o.Logger = cmp.Or(s.o.Logger, slog.Default())
-	if s.nc, err = connect(ctx, at.server, s.o.TLS, s.o.Credentials, s.o.Logger); err != nil {
+	if s.nc, err = connect(ctx, at.server, s.o.TLS, s.o.Logger); err != nil {
 		return nil, err
 	}
 	//nolint:forbidigo // a server lives until it is closed, not as long as the call that made it
@@ -109,7 +109,7 @@ func (s *Server) begin(subject string) error {
 		return err
 	}
 	service, err := micro.AddService(s.nc, micro.Config{
-		Name: s.o.Name, Version: s.o.Version, QueueGroup: cmp.Or(s.o.Queue, micro.DefaultQueueGroup),
+		Name: s.o.Name, Version: "0.0.0", QueueGroup: cmp.Or(s.o.Queue, micro.DefaultQueueGroup),
 		Description: "JSON-RPC 2.0 over NATS: publish a message of it",
 		Endpoint:    &micro.EndpointConfig{Subject: subject, Handler: micro.HandlerFunc(s.request)},
 		Metadata:    map[string]string{"protocol": "jsonrpc-2.0"},
@@ -118,7 +118,7 @@ func (s *Server) begin(subject string) error {
 		return err
 	}
 	s.service = service
-	return s.nc.Flush()
+	return errors.Join(s.nc.Flush(), s.nc.LastError()) // such as of a user that may not subscribe
 }
 
 // serviceName makes a name of a service from a subject.
@@ -149,7 +149,10 @@ func (s *Server) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		err = errors.Join(err, ctx.Err())
 		s.cancel()
-		<-done
+		select {
+		case <-done:
+		case <-time.After(time.Second): // a handler that does not look at its context goes on alone
+		}
 	}
 	s.cancel()
 	if e := s.nc.FlushTimeout(time.Second); e != nil && !s.nc.IsClosed() {
@@ -162,19 +165,34 @@ func (s *Server) Close(ctx context.Context) error {
 // request begins a call. It does not block: the next message waits for it.
 func (s *Server) request(req micro.Request) {
 	c := &call{
-		s: s, to: req.Reply(), frame: req.Data(), header: http.Header{}, more: make(chan struct{}, 1),
+		s: s, to: req.Reply(), frame: req.Data(), header: http.Header{},
+		more: make(chan struct{}, 1), room: window,
+	}
+	if strings.HasPrefix(c.to, "$") { // a service of the engine would get it with our rights
+		c.to = ""
 	}
 	copyHeader(c.header, req.Headers())
 	c.owner = owner.Address(caller(c.to))
-	c.loan = budget.Lend(budget.Or(s.o.Budget).Owner("nats " + caller(c.to)))
+	unknown := func() (owner.Key, bool) { return c.owner, true }
+	c.loan = budget.Lend(budget.By(budget.Or(s.o.Budget), unknown))
 	asked := nats.Header(req.Headers())
 	c.stream = asked.Get(headerStream) != "" && c.to != ""
 	c.method = cmp.Or(asked.Get(headerMethod), http.MethodPost)
 	c.path = cmp.Or(asked.Get(headerPath), defaultPath)
-	c.room = window
-	c.ctx, c.cancel = context.WithCancel(s.ctx)
+	if c.stream {
+		c.ctx, c.cancel = context.WithCancel(s.ctx)
+	} else { // its caller cannot cancel it
+		c.ctx, c.cancel = context.WithTimeout(s.ctx, plainTimeout)
+	}
+	size := len(c.frame)
+	for name, values := range c.header {
+		size += len(name)
+		for _, v := range values {
+			size += len(v)
+		}
+	}
 	s.mu.Lock()
-	full := s.draining || !c.loan.Grow(len(c.frame)) || !s.held.Take(c.owner, 1)
+	full := s.draining || !c.loan.Grow(size) || !s.held.Take(c.owner, 1)
 	if !full {
 		c.id = rand.Text()
 		s.calls[c.id] = c
@@ -207,7 +225,10 @@ func (s *Server) serve(c *call) {
 		return
 	}
 	if c.stream {
-		defer time.AfterFunc(acceptAfter, c.accept).Stop()
+		c.mu.Lock()
+		c.beat = time.AfterFunc(acceptAfter, c.alive)
+		c.mu.Unlock()
+		defer c.beat.Stop()
 	}
 	defer func() {
 		if v := recover(); v != nil { // as net/http does: one request does not end a process
@@ -237,8 +258,8 @@ func (s *Server) told(m *nats.Msg) {
 		}
 		_ = m.Respond([]byte(state)) // who asked asks again
 	case c == nil:
-	case text == tellCancel:
-		c.cancel()
+	case text == tellCancel, m.Header.Get("Status") == "503" && text == "":
+		c.cancel() // the caller says so, or the engine that it is not there
 	case isCredit:
 		if n, err := strconv.ParseUint(credit, 10, 31); err == nil {
 			c.read(int(n))

@@ -38,8 +38,6 @@ const (
 type Transport struct {
 	// TLS is how the certificate of an engine is checked. Default: by the roots of the system.
 	TLS *tls.Config
-	// Credentials is a file with a user's JWT and seed. Default: those of the URL, or none.
-	Credentials string
 	// Logger has what connections report. Default [slog.Default].
 	Logger *slog.Logger
 	// AskEvery is how often a server that does not answer is asked whether it still has the request.
@@ -89,15 +87,28 @@ var (
 	errBodyClosed = errors.New("natsrpc: the body was closed")
 )
 
-// CloseIdleConnections closes the connections to engines. Requests under way fail.
+// CloseIdleConnections closes the connections to engines without requests under way.
 func (t *Transport) CloseIdleConnections() {
 	t.mu.Lock()
-	links := t.links
-	t.links = nil
-	t.mu.Unlock()
-	for _, l := range links {
-		l.nc.Close()
+	defer t.mu.Unlock()
+	for server, l := range t.links {
+		if l.idle() {
+			delete(t.links, server)
+			l.nc.Close()
+		}
 	}
+}
+
+// idle reports whether no answer is waited for.
+func (l *link) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, p := range l.calls {
+		if !p.cancelled {
+			return false
+		}
+	}
+	return true
 }
 
 // link returns the connection to an engine.
@@ -107,7 +118,7 @@ func (t *Transport) link(ctx context.Context, server string) (*link, error) {
 	if l := t.links[server]; l != nil && !l.nc.IsClosed() {
 		return l, nil
 	}
-	nc, err := connect(ctx, server, t.TLS, t.Credentials, cmp.Or(t.Logger, slog.Default()))
+	nc, err := connect(ctx, server, t.TLS, cmp.Or(t.Logger, slog.Default()))
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +140,7 @@ func (t *Transport) link(ctx context.Context, server string) (*link, error) {
 
 // connect connects to an engine. What cannot be sent at once fails: it must not be sent later.
 func connect(
-	ctx context.Context, server string, conf *tls.Config, credentials string, log *slog.Logger,
+	ctx context.Context, server string, conf *tls.Config, log *slog.Logger,
 ) (*nats.Conn, error) {
 	opts := []nats.Option{
 		nats.Name("farcall"), nats.MaxReconnects(-1), nats.ReconnectWait(time.Second),
@@ -149,9 +160,6 @@ func connect(
 			o.TLSConfig = conf.Clone()
 			return nil
 		})
-	}
-	if credentials != "" {
-		opts = append(opts, nats.UserCredentials(credentials))
 	}
 	nc, err := nats.Connect(server, opts...)
 	if err != nil {
@@ -186,6 +194,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	m := nats.NewMsg(at.subject)
 	copyHeader(m.Header, r.Header)
+	if r.URL.User != nil && strings.HasPrefix(m.Header.Get("Authorization"), "Basic ") {
+		m.Header.Del("Authorization") // net/http has made it of what is for the engine alone
+	}
 	m.Header.Set(headerStream, "1")
 	if r.Method != http.MethodPost {
 		m.Header.Set(headerMethod, cmp.Or(r.Method, http.MethodGet))
@@ -235,6 +246,10 @@ func (l *link) call(r *http.Request, m *nats.Msg) (*http.Response, error) {
 		return nil, &net.OpError{Op: "dial", Net: "nats", Err: err}
 	}
 	first, err := p.piece(r.Context(), true)
+	if absent := (*net.OpError)(nil); errors.As(err, &absent) {
+		p.forget() // no server has it
+		return nil, err
+	}
 	if err != nil {
 		p.cancel()
 		return nil, err
@@ -268,6 +283,9 @@ func (l *link) arrived(m *nats.Msg) {
 	defer l.mu.Unlock()
 	p := l.calls[id]
 	if p == nil {
+		if m.Reply != "" && m.Header.Get(headerEnd) == "" { // a call that was forgotten goes on there
+			_ = l.nc.Publish(m.Reply, []byte(tellCancel))
+		}
 		return
 	}
 	p.control = cmp.Or(p.control, m.Reply)
@@ -336,7 +354,8 @@ func (p *pending) piece(ctx context.Context, first bool) (*nats.Msg, error) {
 
 // check returns why a message is not the next piece.
 func (p *pending) check(m *nats.Msg) error {
-	if m.Header.Get("Status") == "503" && len(m.Data) == 0 { // of the engine: no responders
+	absent := m.Header.Get("Status") == "503" && len(m.Data) == 0 && m.Header.Get(headerStatus) == ""
+	if absent { // the engine says so
 		return &net.OpError{
 			Op: "dial", Net: "nats", Err: fmt.Errorf("no server listens on the subject %s", p.subject),
 		}
@@ -364,10 +383,14 @@ func (p *pending) ask(ctx context.Context, silent *int) error {
 		return nil
 	case len(p.arrived) > 0: // the answer came meanwhile
 		return nil
-	case err == nil, errors.Is(err, nats.ErrNoResponders):
+	case errors.Is(err, nats.ErrNoResponders):
 		return errGone
+	case err == nil:
+		*silent += 2 // the last piece may be on its way: it says so twice
+	default:
+		*silent++ // the engine may be away for a while
 	}
-	if *silent++; *silent < 3 { // the engine may be away for a while
+	if *silent < 3 {
 		return nil
 	}
 	return errGone

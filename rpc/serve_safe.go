@@ -68,7 +68,7 @@ func (s *Server) unsafe(p Policy, address string) *ServeError {
 	}
 	e.Reason = "other machines can reach " + address + ", and " + e.Reason
 	if port.IsQueue(address) {
-		e.Hint += ", use an engine on this machine, or insist with ServeOptions.Insecure"
+		e.Hint += ", or insist with ServeOptions.Insecure where only those reach the engine who may call"
 		return e
 	}
 	_, number, _ := net.SplitHostPort(address)

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/farcall-dev/farcall/internal/target"
+	"github.com/farcall-dev/farcall/natsrpc"
 	"github.com/farcall-dev/farcall/stream"
 )
 
@@ -191,7 +192,7 @@ func (r *remote) httpClient() (*http.Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone() //nolint:errcheck // documented to be one
 	transport.TLSClientConfig = config
-	nats := overNATS(config)
+	nats := &natsrpc.Transport{TLS: config, Logger: orDiscard(nil)}
 	transport.RegisterProtocol("nats", nats)
 	transport.RegisterProtocol("nats+tls", nats)
 	signed, err := r.signed(transport)

@@ -306,7 +306,7 @@ func (f *serveFlags) start(ctx context.Context, stderr io.Writer) (ended <-chan 
 	if f.stdio {
 		go func() {
 			_ = f.server.ServeStdio(ctx) // its error is the context's, which has no end
-			if len(open) == 0 {
+			if len(open)+len(f.queues) == 0 {
 				ends <- nil
 			}
 		}()
@@ -337,8 +337,10 @@ func (f *serveFlags) stop(ctx context.Context, signals <-chan os.Signal) error {
 	}
 	drained := make(chan struct{})
 	go func() {
-		_ = f.unsubscribe(ctx)     // its error is the context's: time was up
-		_ = f.server.Shutdown(ctx) // so is this one
+		var both sync.WaitGroup
+		both.Go(func() { _ = f.unsubscribe(ctx) }) // its error is the context's: time was up
+		_ = f.server.Shutdown(ctx)                 // so is this one
+		both.Wait()
 		close(drained)
 	}()
 	select {

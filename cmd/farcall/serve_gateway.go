@@ -20,6 +20,7 @@ import (
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/internal/watch"
+	"github.com/farcall-dev/farcall/natsrpc"
 	"github.com/farcall-dev/farcall/rpc"
 	"github.com/farcall-dev/farcall/stream"
 )
@@ -274,7 +275,7 @@ func (f *serveFlags) serveGateway(
 	protect(c, hide, stderr)
 	o := gateway.Options{
 		Version: versionName(), MaxMessage: int(f.maxMessage), FrameTimeout: f.limits.frameTimeout, RPC: &rpc, Logger: log, Sandbox: launcher(), Hide: hide, Never: f.ownAddresses, Guard: f.guardOptions(log), Hosts: f.hosts, Origins: f.origins, Gzip: f.gzip, Metrics: f.measured(), Shared: f.shared, Dump: f.dumper(),
-		NATS: overNATS(nil),
+		NATS: &natsrpc.Transport{Logger: orDiscard(log)},
 	}
 	if log != nil {
 		o.LogLevels = f.levels

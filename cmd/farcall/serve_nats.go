@@ -2,25 +2,19 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"strings"
+	"net/url"
+	"slices"
 
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/natsrpc"
 )
 
 // sockets are the addresses that have listeners.
-func (f *serveFlags) sockets() (out []string) {
-	for _, address := range f.addresses() {
-		if !port.IsQueue(address) {
-			out = append(out, address)
-		}
-	}
-	return out
+func (f *serveFlags) sockets() []string {
+	return slices.DeleteFunc(slices.Clone(f.addresses()), port.IsQueue)
 }
 
 // subscribe serves the addresses that are subjects of NATS, all or none.
@@ -30,32 +24,20 @@ func (f *serveFlags) subscribe(ctx context.Context, stderr io.Writer) error {
 			continue
 		}
 		s, err := natsrpc.Listen(ctx, address, f.server, &natsrpc.Options{
-			Version: serviceVersion(), Budget: f.limits.budget, Logger: slog.New(slog.DiscardHandler),
+			Budget: f.limits.budget, Logger: orDiscard(nil),
 		})
 		if err != nil {
 			return &exitError{
-				code: exitFailure, err: fmt.Errorf("cannot serve %s: %w", address, err),
+				code: exitFailure, err: fmt.Errorf("cannot serve over NATS: %w", err),
 				hint: "Is a NATS server there? nats-server starts one, on localhost:4222.",
 			}
 		}
 		f.queues = append(f.queues, s)
-		fmt.Fprintln(stderr, "farcall: ready "+address)
+		if u, err := url.Parse(address); err == nil { // it was parsed before
+			fmt.Fprintln(stderr, "farcall: ready "+u.Redacted())
+		}
 	}
 	return nil
-}
-
-// serviceVersion is the version of this program where it is one of three numbers, else "".
-func serviceVersion() string {
-	v := strings.TrimPrefix(versionName(), "v")
-	if v == "" || v[0] < '0' || v[0] > '9' {
-		return ""
-	}
-	return v
-}
-
-// overNATS returns what sends requests over NATS for a client of HTTP.
-func overNATS(config *tls.Config) *natsrpc.Transport {
-	return &natsrpc.Transport{TLS: config, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // unsubscribe lets the calls that came over NATS finish.

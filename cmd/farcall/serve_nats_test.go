@@ -43,14 +43,14 @@ func says(t *testing.T, args ...string) string {
 func TestNATS(t *testing.T) {
 	t.Parallel()
 	at := startNATS(t)
-	play := serve(t, "--listen", at+"/farcall.play", "--log", "off")
+	play := serve(t, "--listen", at+"/farcall.play", "--log", "off", "--insecure")
 	if len(play.addrs) != 1 || play.addrs[0] != at+"/farcall.play" {
 		t.Fatal(play.addrs)
 	}
 	// From HTTP to the queue, and from the queue to HTTP.
 	before := serve(t, "--listen", "127.0.0.1:0", "--log", "off", "--upstream", "play="+at+"/farcall.play")
 	web := serve(t, "--listen", "127.0.0.1:0", "--log", "off")
-	behind := serve(t, "--listen", at+"/farcall.behind", "--log", "off", "--upstream", "play="+web.addrs[0]+"/mcp")
+	behind := serve(t, "--listen", at+"/farcall.behind", "--log", "off", "--insecure", "--upstream", "play="+web.addrs[0]+"/mcp")
 	big := strings.Repeat("x", 100_000)
 	for _, c := range []struct {
 		args []string
@@ -66,6 +66,7 @@ func TestNATS(t *testing.T) {
 		{[]string{"call", at + "/a.*", "math/add"}, "it has no subject, or one with a wildcard"},
 		{[]string{"serve", "--listen", at + "/", "--log", "off"}, "has no subject"},
 		{[]string{"serve", "--listen", "nats://192.0.2.1/x", "--log", "off"}, "no guard says who may call what"},
+		{[]string{"serve", "--listen", at + "/x", "--log", "off"}, "no guard says who may call what"},
 	} {
 		if got := says(t, c.args...); !strings.Contains(got, c.want) {
 			t.Errorf("%.80s: %.500s", strings.Join(c.args, " "), got)

@@ -1,7 +1,6 @@
 package port
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -133,18 +132,10 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 }
 
 // Reachable reports whether other machines can connect to an address as Listen takes it: all but
-// those of a scheme, loopback addresses and localhost.
+// those of a scheme, loopback addresses and localhost. What reaches an engine reaches its subjects.
 func (t Table) Reachable(addr string) bool {
-	s, part := t.split(addr)
-	if s != nil && !s.Queue {
-		return false
-	}
-	if s != nil { // where its engine is
-		u, err := url.Parse(s.Name + ":" + part)
-		if err != nil {
-			return true
-		}
-		addr = net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "4222"))
+	if s, _ := t.split(addr); s != nil {
+		return s.Queue // any client of its engine reaches it
 	}
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -156,10 +147,15 @@ func (t Table) Reachable(addr string) bool {
 	return !strings.EqualFold(strings.TrimSuffix(host, "."), "localhost")
 }
 
-// Secure reports whether what arrives at an address is encrypted whatever a server does.
+// Secure reports whether what arrives at an address is encrypted, or stays on this machine, whatever
+// a server does.
 func (t Table) Secure(addr string) bool {
-	s, _ := t.split(addr)
-	return s != nil && s.Secure
+	s, part := t.split(addr)
+	if s == nil || s.Secure || !s.Queue {
+		return s != nil && s.Secure
+	}
+	u, err := url.Parse(s.Name + ":" + part)
+	return err == nil && !t.Reachable(net.JoinHostPort(u.Hostname(), "4222"))
 }
 
 // IsQueue reports whether an address is the subject of a message queue.

@@ -168,15 +168,6 @@ func LatestLegacy() *Revision {
 	return legacy[0]
 }
 
-// Negotiate returns the revision to answer an initialize with: the requested
-// one when it has a handshake, and otherwise the newest that has.
-func Negotiate(requested string) *Revision {
-	if r := Lookup(requested); r != nil && r.Handshake {
-		return r
-	}
-	return LatestLegacy()
-}
-
 // Select returns the revisions that pin allows, best first: all of them for
 // "auto" or "", the stateless ones for "modern", those with a handshake for
 // "legacy", or the one that is named.

@@ -7,22 +7,6 @@ import (
 	"testing"
 )
 
-func TestNegotiate(t *testing.T) {
-	for requested, want := range map[string]string{
-		"2024-11-05": "2024-11-05",
-		"2025-03-26": "2025-03-26",
-		"2025-06-18": "2025-06-18",
-		"2025-11-25": "2025-11-25",
-		"2026-07-28": "2025-11-25", // it has no handshake to answer
-		"2099-01-01": "2025-11-25",
-		"":           "2025-11-25",
-	} {
-		if got := Negotiate(requested).Name; got != want {
-			t.Errorf("%q: %s, want %s", requested, got, want)
-		}
-	}
-}
-
 func TestSelect(t *testing.T) {
 	const everyLegacy = "2025-11-25 2025-06-18 2025-03-26 2024-11-05"
 	for _, test := range []struct{ pin, modern, legacy string }{

@@ -97,8 +97,6 @@ func privateKey(text []byte) (any, error) {
 	}
 }
 
-func (s *signer) algorithm() string { return s.alg.String() }
-
 // String keeps the key out of logs.
 func (s *signer) String() string { return "private key for " + s.alg.String() }
 

@@ -156,3 +156,5 @@ func FuzzPrivateKey(f *testing.F) {
 		}
 	})
 }
+
+func (s *signer) algorithm() string { return s.alg.String() }

@@ -164,7 +164,10 @@ func (s *fakeSession) ServeRPC(ctx context.Context, req *farcall.Request) (any, 
 	if p.ProtocolVersion == "" {
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "protocolVersion is missing"}
 	}
-	rev := era.Negotiate(p.ProtocolVersion)
+	rev := era.Lookup(p.ProtocolVersion)
+	if rev == nil || !rev.Handshake {
+		rev = era.LatestLegacy()
+	}
 	s.rev.Store(rev)
 	return map[string]string{"protocolVersion": rev.Name}, nil
 }

@@ -23,7 +23,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"regexp"
+	"slices"
 	"sync"
 	"time"
 
@@ -259,10 +261,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	buses := make([]*bus, 0, len(s.buses))
-	for b := range s.buses {
-		buses = append(buses, b)
-	}
+	buses := slices.Collect(maps.Keys(s.buses))
 	s.mu.Unlock()
 	s.cancel()
 	for _, b := range buses {

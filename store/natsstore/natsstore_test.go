@@ -408,3 +408,9 @@ func BenchmarkStart(b *testing.B) {
 		s.Close()
 	}
 }
+
+func (s *shares) used() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger.Used()
+}

@@ -200,9 +200,3 @@ func (s *shares) retain(there map[string]uint64, last uint64) {
 		}
 	}
 }
-
-func (s *shares) used() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ledger.Used()
-}

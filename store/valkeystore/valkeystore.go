@@ -21,8 +21,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -178,10 +180,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	all := make([]*bus, 0, len(s.buses))
-	for b := range s.buses {
-		all = append(all, b)
-	}
+	all := slices.Collect(maps.Keys(s.buses))
 	s.mu.Unlock()
 	s.cancel()
 	for _, b := range all {

@@ -137,14 +137,3 @@ func (c *cache[V]) put(h uint64, q *Query, u *uses, v V) {
 	}
 	s.entries[h] = e
 }
-
-// size is the number of entries that are remembered.
-func (c *cache[V]) size() (n int) {
-	for i := range c.shards {
-		s := &c.shards[i]
-		s.mu.RLock()
-		n += len(s.entries)
-		s.mu.RUnlock()
-	}
-	return n
-}

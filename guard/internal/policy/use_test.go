@@ -46,3 +46,14 @@ forbid (principal, action, resource) when { context.arguments has b && context.a
 		}
 	}
 }
+
+// size is the number of entries that are remembered.
+func (c *cache[V]) size() (n int) {
+	for i := range c.shards {
+		s := &c.shards[i]
+		s.mu.RLock()
+		n += len(s.entries)
+		s.mu.RUnlock()
+	}
+	return n
+}
