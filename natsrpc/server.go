@@ -186,10 +186,7 @@ func (s *Server) request(req micro.Request) {
 	}
 	size := len(c.frame)
 	for name, values := range c.header {
-		size += len(name)
-		for _, v := range values {
-			size += len(v)
-		}
+		size += len(name) + len(strings.Join(values, ""))
 	}
 	s.mu.Lock()
 	full := s.draining || !c.loan.Grow(size) || !s.held.Take(c.owner, 1)

@@ -183,7 +183,9 @@ func (d dialer) Dial(network, address string) (net.Conn, error) {
 
 // RoundTrip implements http.RoundTripper.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	defer closeBody(r)
+	if r.Body != nil {
+		defer r.Body.Close() // nothing was written
+	}
 	at, err := parse(r.URL)
 	if err != nil {
 		return nil, err
@@ -208,12 +210,6 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	return l.call(r, m)
-}
-
-func closeBody(r *http.Request) {
-	if r.Body != nil {
-		_ = r.Body.Close() // nothing was written
-	}
 }
 
 // body reads a request, which must fit into one message.

@@ -49,6 +49,9 @@ func ListenAndServe(ctx context.Context, addr string, h farcall.Handler, o *Serv
 
 func (s *Server) listenAndServe(ctx context.Context, addr string) error {
 	l, err := s.Listen(ctx, addr)
+	if err == nil && len(l) == 0 {
+		err = &ServeError{Address: addr, Reason: "a subject has no listener", Hint: "use natsrpc.Listen"}
+	}
 	if err != nil {
 		_ = s.drain(ctx) // nothing was served
 		return err
@@ -224,6 +227,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.web.Serve
 
 // Listen opens addresses, all or none, for [Server.Serve]. It fails with a *[ServeError] where they
 // cannot be read or opened, or are not safe to serve. Connections are bounded as ServeOptions say.
+// Subjects of NATS have no listeners: they are checked alone, and natsrpc.Listen serves them.
 func (s *Server) Listen(ctx context.Context, addrs ...string) ([]net.Listener, error) {
 	p := s.service.Policy()
 	if err := s.Check(p, addrs...); err != nil {
@@ -231,6 +235,9 @@ func (s *Server) Listen(ctx context.Context, addrs ...string) ([]net.Listener, e
 	}
 	var open []net.Listener
 	for _, addr := range addrs {
+		if port.IsQueue(addr) {
+			continue
+		}
 		l, err := s.schemes.Listen(ctx, addr)
 		if err != nil {
 			for _, l := range open {

@@ -66,7 +66,7 @@ func (s *Server) unsafe(p Policy, address string) *ServeError {
 	default:
 		return nil
 	}
-	e.Reason = "other machines can reach " + address + ", and " + e.Reason
+	e.Reason = "other machines can reach " + port.Redacted(address) + ", and " + e.Reason
 	if port.IsQueue(address) {
 		e.Hint += ", or insist with ServeOptions.Insecure where only those reach the engine who may call"
 		return e

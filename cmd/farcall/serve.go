@@ -281,7 +281,7 @@ func (f *serveFlags) serve(ctx context.Context, stderr io.Writer, on hooks) erro
 // start opens every address and returns when all of them accept connections. What comes from ended
 // is why something that is served has ended.
 func (f *serveFlags) start(ctx context.Context, stderr io.Writer) (ended <-chan error, err error) {
-	open, err := f.server.Listen(ctx, f.sockets()...)
+	open, err := f.server.Listen(ctx, f.addresses()...)
 	if err != nil {
 		return nil, f.refused(err, exitFailure)
 	}

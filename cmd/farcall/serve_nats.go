@@ -5,17 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
-	"slices"
 
 	"github.com/farcall-dev/farcall/internal/port"
 	"github.com/farcall-dev/farcall/natsrpc"
 )
-
-// sockets are the addresses that have listeners.
-func (f *serveFlags) sockets() []string {
-	return slices.DeleteFunc(slices.Clone(f.addresses()), port.IsQueue)
-}
 
 // subscribe serves the addresses that are subjects of NATS, all or none.
 func (f *serveFlags) subscribe(ctx context.Context, stderr io.Writer) error {
@@ -33,9 +26,7 @@ func (f *serveFlags) subscribe(ctx context.Context, stderr io.Writer) error {
 			}
 		}
 		f.queues = append(f.queues, s)
-		if u, err := url.Parse(address); err == nil { // it was parsed before
-			fmt.Fprintln(stderr, "farcall: ready "+u.Redacted())
-		}
+		fmt.Fprintln(stderr, "farcall: ready "+port.Redacted(address))
 	}
 	return nil
 }

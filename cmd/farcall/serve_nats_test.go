@@ -47,6 +47,7 @@ func TestNATS(t *testing.T) {
 	if len(play.addrs) != 1 || play.addrs[0] != at+"/farcall.play" {
 		t.Fatal(play.addrs)
 	}
+	play.logged(t, 1, "INSECURE, as --insecure demands: other machines can reach "+at+"/farcall.play, and no guard")
 	// From HTTP to the queue, and from the queue to HTTP.
 	before := serve(t, "--listen", "127.0.0.1:0", "--log", "off", "--upstream", "play="+at+"/farcall.play")
 	web := serve(t, "--listen", "127.0.0.1:0", "--log", "off")
@@ -65,7 +66,7 @@ func TestNATS(t *testing.T) {
 		{[]string{"call", at + "/farcall.empty", "math/add"}, "no server listens on the subject farcall.empty"},
 		{[]string{"call", at + "/a.*", "math/add"}, "it has no subject, or one with a wildcard"},
 		{[]string{"serve", "--listen", at + "/", "--log", "off"}, "has no subject"},
-		{[]string{"serve", "--listen", "nats://192.0.2.1/x", "--log", "off"}, "no guard says who may call what"},
+		{[]string{"serve", "--listen", "nats://u:secret@192.0.2.1/x", "--log", "off"}, "reach nats://u:xxxxx@192.0.2.1/x, and no guard says who may call what"},
 		{[]string{"serve", "--listen", at + "/x", "--log", "off"}, "no guard says who may call what"},
 	} {
 		if got := says(t, c.args...); !strings.Contains(got, c.want) {

@@ -158,6 +158,14 @@ func (t Table) Secure(addr string) bool {
 	return err == nil && !t.Reachable(net.JoinHostPort(u.Hostname(), "4222"))
 }
 
+// Redacted is an address without the password for the engine of a message queue.
+func Redacted(addr string) string {
+	if u, err := url.Parse(addr); err == nil && IsQueue(addr) {
+		return u.Redacted()
+	}
+	return addr
+}
+
 // IsQueue reports whether an address is the subject of a message queue.
 func IsQueue(addr string) bool {
 	s, _ := Schemes().split(addr)
