@@ -1,6 +1,7 @@
 package natsrpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -212,11 +213,9 @@ func (c *call) end(why string) {
 		c.instead(http.StatusServiceUnavailable, c.err.Error())
 	case c.err != nil:
 		c.buf, why = nil, c.err.Error()
-	case c.status == 0:
-		c.status = http.StatusOK
 	}
-	c.ended = true
-	c.err = nil
+	c.status = cmp.Or(c.status, http.StatusOK)
+	c.ended, c.err = true, nil
 	c.sendLocked(why)
 }
 
