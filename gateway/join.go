@@ -6,14 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/farcall-dev/farcall/gateway/internal/control"
 	"github.com/farcall-dev/farcall/internal/cluster"
 )
-
-// joinTimeout bounds the first words with a shared store, which is open.
-const joinTimeout = 10 * time.Second
 
 var (
 	errClusterFixed = errors.New("gateway: cluster cannot change while the gateway runs: this needs a restart")
@@ -29,9 +25,7 @@ func (g *Gateway) join(c *Config) error {
 		return nil
 	}
 	//nolint:forbidigo // New has no context
-	ctx, cancel := context.WithTimeout(context.Background(), joinTimeout)
-	defer cancel()
-	node, err := cluster.Join(ctx, g.opts.Shared, &cluster.Options{
+	node, err := cluster.Join(context.Background(), g.opts.Shared, &cluster.Options{
 		Name: nodeName(&c.Cluster), Version: g.opts.Version, Logger: g.log,
 	})
 	if err != nil {

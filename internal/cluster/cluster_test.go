@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -61,6 +62,17 @@ type deaf struct {
 	store.Store
 
 	lost atomic.Bool
+	gets atomic.Int64 // that still fail, by turns with both errors of an engine without a leader
+}
+
+func (d *deaf) Get(ctx context.Context, owner, id string) (*store.Record, error) {
+	switch n := d.gets.Add(-1); {
+	case n < 0:
+		return d.Store.Get(ctx, owner, id)
+	case n%2 == 0:
+		return nil, fmt.Errorf("no answer in time: %w", context.DeadlineExceeded)
+	}
+	return nil, store.ErrUnavailable
 }
 
 func (d *deaf) Since(ctx context.Context) (time.Time, error) {
@@ -139,6 +151,30 @@ func TestLost(t *testing.T) {
 			t.Errorf("%+v", st)
 		}
 		n.Close()
+		if err := shared.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A node that starts while the engine has no leader waits for one, and not for ever.
+func TestJoinWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		shared := &deaf{Store: store.NewMemory(nil)}
+		shared.gets.Store(10)
+		joined(t, shared, "a").Close()
+		shared.gets.Store(1 << 40)
+		start := time.Now()
+		if _, err := Join(t.Context(), shared, nil); err == nil || time.Since(start) < joinTime {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		start = time.Now()
+		if _, err := Join(ctx, shared, nil); err == nil || time.Since(start) > 2*time.Second {
+			t.Errorf("%v after %v", err, time.Since(start))
+		}
 		if err := shared.Close(); err != nil {
 			t.Error(err)
 		}

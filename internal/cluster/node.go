@@ -34,6 +34,8 @@ const (
 	owner     = "cluster"
 	secretID  = "secret"
 	secretFor = 100 * 365 * 24 * time.Hour
+	joinTime  = 30 * time.Second // in which the store decides, while its engine has no leader
+	joinPause = 200 * time.Millisecond
 )
 
 // Options adjust a Node. The zero value, and nil, mean the defaults.
@@ -73,7 +75,8 @@ type Node struct {
 }
 
 // Join makes this process a node of those that share a store, until Close. The store is open, and
-// stays so.
+// stays so. While it does not decide (another node has just ended, and was the leader), Join asks
+// again for 30 s.
 func Join(ctx context.Context, shared store.Store, o *Options) (*Node, error) {
 	if o == nil {
 		o = &Options{}
@@ -87,7 +90,7 @@ func Join(ctx context.Context, shared store.Store, o *Options) (*Node, error) {
 		others: map[string]Member{},
 	}
 	var err error
-	if n.secret, err = secretOf(ctx, shared); err != nil {
+	if n.secret, err = n.awaitSecret(ctx); err != nil {
 		return nil, fmt.Errorf("cluster: the secret of the nodes: %w", err)
 	}
 	if n.stop, err = shared.Subscribe(ctx, topic, n.receive); err != nil {
@@ -96,6 +99,26 @@ func Join(ctx context.Context, shared store.Store, o *Options) (*Node, error) {
 	ctx, n.end = context.WithCancel(context.WithoutCancel(ctx))
 	n.done.Go(func() { n.run(ctx) })
 	return n, nil
+}
+
+// awaitSecret asks for the secret until the store answers. A write with an unknown outcome may be
+// repeated: it stores a secret only where there is none.
+func (n *Node) awaitSecret(ctx context.Context) ([]byte, error) {
+	end := time.Now().Add(joinTime)
+	for try := 0; ; try++ {
+		secret, err := secretOf(ctx, n.shared)
+		later := errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+		if !later || ctx.Err() != nil || time.Now().After(end) {
+			return secret, err
+		}
+		if try == 0 {
+			n.logger.Warn("the shared store does not decide yet: asking again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(joinPause):
+		}
+	}
 }
 
 // secretOf returns the secret that the first node has stored.
