@@ -37,7 +37,7 @@ type served struct {
 	waitErr error
 }
 
-var readyForm = regexp.MustCompile(`^farcall: ready ((?:https?://127\.0\.0\.1:[0-9]+)|(?:(?:unix|nats):.+))$`)
+var readyForm = regexp.MustCompile(`^farcall: ready ((?:https?://127\.[0-9.]+:[0-9]+)|(?:(?:unix|nats):.+))$`)
 
 // serve starts farcall serve and waits for its ready lines: one for each
 // --listen, one without any, none for --stdio alone.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,12 +97,7 @@ func newWalk(t *testing.T, playground string) *walk {
 	if err := os.WriteFile(filepath.Join(w.dir, "farcall"), []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free := l.Addr().String()
-	_ = l.Close()
+	free := freeAddresses(t, 1)[0]
 	w.addresses = strings.NewReplacer("127.0.0.1:7331", playground, "127.0.0.1:7332", free, "go run ./cmd/farcall", "farcall")
 	w.back = strings.NewReplacer(free, "127.0.0.1:7332", playground, "127.0.0.1:7331")
 	return w
