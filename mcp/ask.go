@@ -40,18 +40,39 @@ var errOutside = errors.New("mcp: only the handler of a tool, a prompt or a reso
 // goroutines is fine.
 //
 // When T cannot be a form, the call fails with an internal error, and the log says what is wrong
-// with T. Otherwise the error is [ErrDeclined] or [ErrCancelled] when that is what the user did,
-// and another one when the client cannot ask its user or when its answer does not fit the form.
+// with T; [Form] finds that when the program starts. Otherwise the error is [ErrDeclined] or
+// [ErrCancelled] when that is what the user did, and another one when the client cannot ask its
+// user or when its answer does not fit the form.
 func Elicit[T any](ctx context.Context, message string) (T, error) {
-	var v T
 	form, err := schema.Elicitation(reflect.TypeFor[T]())
 	if err != nil {
+		var v T
 		return v, &jsonrpc.Error{ // the program is wrong, which is neither for the user nor for the model
 			Code: jsonrpc.InternalError, Message: "Internal error", Cause: fmt.Errorf("mcp: Elicit: %w", err),
 		}
 	}
+	return elicit[T](ctx, message, form)
+}
+
+// Form is [Elicit] for a form that is known when the program starts, in a variable of the package:
+//
+//	var askOrder = mcp.Form[order]()
+//
+// It panics when T cannot be a form, so that no user and no model finds that out. What it returns
+// asks with a message, and may be used by several goroutines at once.
+func Form[T any]() func(ctx context.Context, message string) (T, error) {
+	form, err := schema.Elicitation(reflect.TypeFor[T]())
+	if err != nil {
+		panic(fmt.Sprintf("mcp: Form: %v", err)) //nolint:forbidigo // as at each registration
+	}
+	return func(ctx context.Context, message string) (T, error) { return elicit[T](ctx, message, form) }
+}
+
+func elicit[T any](ctx context.Context, message string, form jsonrpc.Raw) (v T, err error) {
 	var answer spec.ElicitResult
-	err = Ask(ctx, spec.MethodElicitationCreate, &spec.ElicitRequestParams{Mode: spec.ElicitForm, Message: message, RequestedSchema: form}, &answer)
+	err = Ask(ctx, spec.MethodElicitationCreate, &spec.ElicitRequestParams{
+		Mode: spec.ElicitForm, Message: message, RequestedSchema: form,
+	}, &answer)
 	if err == nil {
 		err = userError(&answer)
 	}
@@ -59,7 +80,8 @@ func Elicit[T any](ctx context.Context, message string) (T, error) {
 		return v, err
 	}
 	if err := jsonv2.Unmarshal(withDefaults(answer.Content, form), &v); err != nil {
-		return v, fmt.Errorf("mcp: the user's answer fits the form, but not the type %s: %w", reflect.TypeFor[T](), err)
+		return v, fmt.Errorf("mcp: the user's answer fits the form, but not the type %s: %w",
+			reflect.TypeFor[T](), err)
 	}
 	return v, nil
 }

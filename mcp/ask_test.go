@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -560,29 +559,5 @@ func TestQuestionParams(t *testing.T) {
 		if err != nil || string(q.params) != "{}" {
 			t.Errorf("%T: %s, %v", params, q.params, err)
 		}
-	}
-}
-
-// What is wrong with the type of a form is for the log, not for a model.
-func TestElicitNoForm(t *testing.T) {
-	type form struct {
-		Name string `json:"name" pattern:"^[A-Z]"`
-	}
-	var log counted
-	s := askServer(t, func(ctx context.Context) (string, error) {
-		_, err := Elicit[form](ctx, "name?")
-		return "", err
-	}, &ServerOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	c, err := overPipe(t, func(tr farcall.Transport) error { return s.Serve(t.Context(), tr) })(&ClientOptions{Elicit: confirm})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	r, err := c.CallTool(t.Context(), "ask", nil)
-	if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || wire.Code != jsonrpc.InternalError || strings.Contains(err.Error(), "pattern") {
-		t.Errorf("%v, %v", r, err)
-	}
-	if log.count("a form has no patterns") != 1 {
-		t.Errorf("log %q", log.all)
 	}
 }

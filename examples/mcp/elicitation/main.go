@@ -26,6 +26,9 @@ type order struct {
 	Email string `json:"email,omitempty" doc:"for the receipt" format:"email"`
 }
 
+// A form that cannot be shown is found here, when the program starts.
+var askOrder = mcp.Form[order]()
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -45,7 +48,7 @@ func newServer(c *cashier) *mcp.Server {
 }
 
 func (c *cashier) order(ctx context.Context, _ struct{}) (string, error) {
-	o, err := mcp.Elicit[order](ctx, "What would you like?")
+	o, err := askOrder(ctx, "What would you like?")
 	if errors.Is(err, mcp.ErrDeclined) || errors.Is(err, mcp.ErrCancelled) {
 		return "The user does not want to order", nil
 	}
