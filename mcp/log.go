@@ -79,8 +79,7 @@ func (s *Server) setLevel(c *call) (answer, error) {
 	if err := jsonv2.Unmarshal(c.params, &p); err != nil || spec.LogSeverity(p.Level) < 0 {
 		return answer{}, invalidParams("the level must be one of %s", strings.Join(spec.LogLevels(), ", "))
 	}
-	c.session.setLevel(p.Level)
-	return emptyAnswer(), nil
+	return emptyAnswer(), c.session.setLevel(p.Level)
 }
 
 // Progress tells the client with a request that is being handled how far it has come:

@@ -31,6 +31,7 @@ type session struct {
 	rev    atomic.Pointer[era.Revision] // nil before initialize
 	who    atomic.Pointer[clientMeta]
 	log    atomic.Pointer[string] // nil: the default
+	logAt  atomic.Int64           // when readLevel read it
 	tasks  atomic.Bool            // the relay has declared them
 	public Session                // what users of the package see of it
 
@@ -98,14 +99,14 @@ func (x *session) hasEnded() bool {
 	return x.closed
 }
 
+// level returns the level from which on the client wants to be logged to.
 func (x *session) level() string {
+	x.readLevel()
 	if l := x.log.Load(); l != nil {
 		return *l
 	}
 	return defaultLevel
 }
-
-func (x *session) setLevel(level string) { x.log.Store(&level) }
 
 // serve serves what the client sends.
 func (x *session) serve(ctx context.Context, req *farcall.Request) (any, error) {

@@ -102,7 +102,7 @@ func sealedCaps(caps jsonrpc.Raw) jsonrpc.Raw {
 // Local implements mcphttp.Resumable.
 func (x *session) Local() bool {
 	tasks := !x.owner.Authenticated() && len(x.srv.tasks.after(0, x.owner, 1)) > 0 // which end with it
-	if tasks || x.users.n.Load() > 1 || x.level() != defaultLevel {
+	if tasks || x.users.n.Load() > 1 || x.storedValues() == nil && x.level() != defaultLevel {
 		return true
 	}
 	x.mu.Lock()

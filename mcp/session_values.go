@@ -9,6 +9,7 @@ import (
 
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/store"
 )
 
@@ -17,6 +18,11 @@ const (
 	maxSessionValues = 64 << 10
 	// valuesPrefix begins the id of the record with the values of a session, which no task has.
 	valuesPrefix = "session-values "
+	// levelKey is the key of the level of the log, beside those of SetValue.
+	levelKey = "\x00log level"
+	// levelAge is how old the level may be that a session logs from: messages are many, and a level
+	// is seldom set.
+	levelAge = time.Second
 	// maxValuesAge bounds how long the values of sessions without an end are stored, from the last
 	// change on.
 	maxValuesAge = 10 * 365 * 24 * time.Hour
@@ -191,5 +197,46 @@ func (x *session) Discard(ctx context.Context) {
 	defer cancel()
 	if err := v.records.Delete(ctx, v.owner, v.id); err != nil {
 		x.srv.logger().Error("mcp: the values of a session stay in the store until it expires", "error", err)
+	}
+}
+
+// setLevel sets the level of the log, at all replicas that share the values of sessions.
+func (x *session) setLevel(level string) error {
+	if v := x.storedValues(); v != nil {
+		raw, err := jsonv2.Append(nil, level)
+		if err == nil {
+			err = v.set(levelKey, raw)
+		}
+		if err != nil {
+			return err
+		}
+		x.logAt.Store(time.Now().UnixNano())
+	}
+	x.log.Store(&level)
+	return nil
+}
+
+// readLevel reads the level that another replica may have set. When the store does not answer, the
+// level stays.
+func (x *session) readLevel() {
+	if x.srv.opts.Sessions == nil {
+		return
+	}
+	last, now := x.logAt.Load(), time.Now().UnixNano()
+	if now-last < int64(levelAge) || !x.logAt.CompareAndSwap(last, now) {
+		return
+	}
+	v := x.storedValues()
+	if v == nil {
+		return
+	}
+	values, _, err := v.get()
+	if err != nil {
+		x.srv.logger().Warn("mcp: the level of a client's log may be older than that of another replica", "error", err)
+		return
+	}
+	var level string
+	if jsonv2.Unmarshal(values[levelKey], &level) == nil && spec.LogSeverity(level) >= 0 {
+		x.log.Store(&level)
 	}
 }

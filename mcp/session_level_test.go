@@ -1,0 +1,67 @@
+package mcp
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/store"
+)
+
+// sealedCaller is the client of a session that each replica can serve.
+type sealedCaller struct{ farcall.Caller }
+
+func (sealedCaller) Sealed() (id string, until time.Time) {
+	return "sealed", time.Now().Add(time.Hour)
+}
+
+// A level that one replica was told holds at all that share the values of sessions: at once where
+// the session is new, within a second where it is known. A store that fails changes nothing.
+func TestLevelOfReplicas(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		kept := &faultyStore{Records: store.New(nil)}
+		replica := func() *session {
+			s := NewServer("replica", "1", &ServerOptions{Keys: sealKeys("k"), Sessions: kept})
+			return s.newSession(t.Context(), sealedCaller{})
+		}
+		a, b := replica(), replica()
+		b.owner = a.owner // the context of a request has it
+		levels := func(wantA, wantB string) {
+			t.Helper()
+			if a, b := a.level(), b.level(); a != wantA || b != wantB {
+				t.Errorf("levels %q and %q, want %q and %q", a, b, wantA, wantB)
+			}
+		}
+		if err := a.setLevel("error"); err != nil {
+			t.Fatal(err)
+		}
+		levels("error", "error")
+		if a.Local() || b.Local() {
+			t.Error("a session with a level of its own stays in memory")
+		}
+		if err := b.setLevel("debug"); err != nil {
+			t.Fatal(err)
+		}
+		levels("error", "debug")
+		<-time.After(levelAge)
+		levels("debug", "debug")
+		kept.fail(func(*store.Record) error { return store.ErrFull })
+		if err := a.setLevel("alert"); !errors.Is(err, store.ErrFull) {
+			t.Error(err)
+		}
+		levels("debug", "debug")
+		kept.fail(nil)
+		if err := b.public.SetValue("key", "value"); err != nil {
+			t.Error(err)
+		}
+		<-time.After(levelAge)
+		levels("debug", "debug")
+		var text string
+		if ok, err := a.public.Value("key", &text); !ok || err != nil || text != "value" {
+			t.Error(ok, err, text)
+		}
+	})
+}
