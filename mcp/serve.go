@@ -114,18 +114,19 @@ type connection struct {
 
 	mu      sync.Mutex
 	session mcphttp.Session   // nil before initialize
+	opening chan struct{}     // closed when initialize has been answered; nil: it is not being served
 	seen    *observed.Session // nil: there is no session, or no observer
 	closed  bool
 }
 
-func (x *connection) current() mcphttp.Session {
+func (x *connection) current() (s mcphttp.Session, opening <-chan struct{}) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.session
+	return x.session, x.opening
 }
 
 func (x *connection) close() {
-	if s := x.current(); s != nil {
+	if s, _ := x.current(); s != nil {
 		s.Close()
 	}
 	x.mu.Lock()
@@ -140,7 +141,7 @@ func (x *connection) ServeRPC(ctx context.Context, req *farcall.Request) (any, e
 	if req.ID.IsNull() { // basic, "Requests": the id must not be null
 		return nil, &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "Invalid Request: the id must not be null"}
 	}
-	session := x.current()
+	session, opening := x.current()
 	opens := req.Method == spec.MethodInitialize || req.Method == spec.MethodPing
 	switch {
 	case session == nil && !opens, isModern(req.Params):
@@ -154,8 +155,37 @@ func (x *connection) ServeRPC(ctx context.Context, req *farcall.Request) (any, e
 	case session == nil:
 		session = x.open(farcall.CallerFrom(ctx))
 	}
+	if req.Method == spec.MethodInitialize && !req.IsNotification() {
+		return x.initialize(ctx, session, req)
+	}
+	if opening != nil && !opens {
+		// The client has not waited for the answer, as it should: what it sends belongs to the session.
+		select {
+		case <-opening:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return session.ServeRPC(ctx, req)
+}
+
+// initialize serves initialize. Of several at a time, requests wait for the last.
+func (x *connection) initialize(
+	ctx context.Context, session mcphttp.Session, req *farcall.Request,
+) (any, error) {
+	done := make(chan struct{})
+	x.mu.Lock()
+	x.opening = done
+	x.mu.Unlock()
+	defer func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if close(done); x.opening == done {
+			x.opening = nil
+		}
+	}()
 	result, err := session.ServeRPC(ctx, req)
-	if req.Method == spec.MethodInitialize && err == nil && !req.IsNotification() {
+	if err == nil {
 		x.observe(session.Revision())
 	}
 	return result, err
