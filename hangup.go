@@ -39,7 +39,7 @@ func (p *Peer) hangUp(err error) {
 	}
 	defer cancel()
 	if p.quiesce(ctx, false) != nil {
-		p.cutOff(limit)
+		p.cutOff(fmt.Sprintf("the input ended, and the call took more than %v after that", limit), "input ended")
 	}
 	p.fail(err)
 }
@@ -59,10 +59,10 @@ func (p *Peer) linger(end error) time.Duration {
 
 // cutOff answers the calls that have taken too long, those of a batch together with its others. What
 // their handlers still return is dropped.
-func (p *Peer) cutOff(limit time.Duration) {
+func (p *Peer) cutOff(message, reason string) {
 	e := &jsonrpc.Error{
-		Code: jsonrpc.Timeout, Message: fmt.Sprintf("Timeout: the input ended, and the call took more than %v after that", limit),
-		Data: jsonrpc.Raw(`{"sent":"yes","reason":"input ended"}`),
+		Code: jsonrpc.Timeout, Message: "Timeout: " + message,
+		Data: jsonrpc.Raw(`{"sent":"yes","reason":"` + reason + `"}`),
 	}
 	p.update(func(s *state) {
 		s.cut = true

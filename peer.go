@@ -176,12 +176,15 @@ func (p *Peer) Close() error {
 
 // Shutdown refuses new requests, waits until those in flight are answered and
 // the answers are written, and closes the connection. When the context ends
-// first it closes anyway and returns the context's error. It does not wait for
+// first it answers them with an error, closes, and returns the context's error. It does not wait for
 // an end that does not read: when nothing but answers is left, a write may take 2 s,
 // and a second more for each 64 KiB.
 func (p *Peer) Shutdown(ctx context.Context) error {
 	p.update(func(s *state) { s.drain = true })
 	err := p.quiesce(ctx, true)
+	if err != nil && err == ctx.Err() {
+		p.cutOff("this end shuts down, and the call took longer than it waits", "shutdown")
+	}
 	if cerr := p.Close(); err == nil {
 		err = cerr
 	}

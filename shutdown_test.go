@@ -3,6 +3,7 @@ package farcall_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -59,4 +60,48 @@ func TestShutdownOfUnread(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A call that Shutdown does not wait for is answered all the same, with those of its batch that have
+// ended; its caller knows that it was sent.
+func TestShutdownAnswers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		far, near := net.Pipe()
+		defer far.Close()
+		p := farcall.NewPeer(stream.New(near, stream.NDJSON, nil), farcall.HandlerFunc(
+			func(ctx context.Context, r *farcall.Request) (any, error) {
+				if r.Method == "slow" {
+					<-ctx.Done()
+				}
+				return r.Method, nil
+			}), nil)
+		var got bytes.Buffer
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			_, _ = io.Copy(&got, far) // until the end
+		}()
+		for _, m := range []string{
+			`{"jsonrpc":"2.0","method":"slow","id":1}`,
+			`[{"jsonrpc":"2.0","method":"slow","id":2},{"jsonrpc":"2.0","method":"fast","id":3}]`,
+		} {
+			if _, err := fmt.Fprintln(far, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Second)
+		defer cancel()
+		if err := p.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+		<-read
+		const cut = `{"jsonrpc":"2.0","error":{"code":-32009,"message":"Timeout: this end shuts down, and ` +
+			`the call took longer than it waits","data":{"sent":"yes","reason":"shutdown"}},"id":%d}`
+		want := fmt.Sprintf(cut+"\n["+cut+`,{"jsonrpc":"2.0","result":"fast","id":3}]`+"\n", 1, 2)
+		if got.String() != want {
+			t.Errorf("got  %swant %s", got.String(), want)
+		}
+	})
 }
