@@ -123,7 +123,7 @@ func callFailure(ctx context.Context, what string, t *target.Target, s *session,
 			code: exitTimeout, err: fmt.Errorf("%s: no answer from %s in time", what, t),
 			hint: silenceHint(t, s.received()),
 		}
-	case errors.Is(err, httprpc.ErrConnect):
+	case errors.Is(err, httprpc.ErrConnect) && !errors.Is(err, io.EOF):
 		return connectFailure(t, err)
 	case errors.Is(err, farcall.ErrProtocol):
 		return &exitError{code: exitProtocol, err: fmt.Errorf("%s: %w", what, trim(err)), hint: protocolHint(t, err)}

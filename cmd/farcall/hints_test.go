@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -35,5 +36,17 @@ func TestHintOfChallenge(t *testing.T) {
 	}
 	if got := protocolHint(to, &httprpc.StatusError{Code: http.StatusUnauthorized}); strings.Contains(got, "--bearer") {
 		t.Error("it guesses:", got)
+	}
+}
+
+// A server that closes the connection in place of an answer was reached.
+func TestClosedWithoutAnswer(t *testing.T) {
+	closes := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		panic(http.ErrAbortHandler)
+	}))
+	defer closes.Close()
+	out, err := program(t, "call", closes.URL, "x").CombinedOutput()
+	if got := string(out); err == nil || !strings.Contains(got, "closed the connection without an answer") {
+		t.Errorf("%v: %s", err, got)
 	}
 }
