@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,10 +30,10 @@ type adminOptions struct {
 
 // An adminCommand is one of farcall admin.
 type adminCommand struct {
-	use, short, long, example string
-	args                      cobra.PositionalArgs
-	flags                     func(cmd *cobra.Command)
-	run                       func(ctx context.Context, o *adminOptions, args []string) error
+	use, short string
+	args       cobra.PositionalArgs
+	flags      func(cmd *cobra.Command)
+	run        func(ctx context.Context, o *adminOptions, args []string) error
 }
 
 func newAdminCmd(e *env) *cobra.Command {
@@ -42,16 +41,7 @@ func newAdminCmd(e *env) *cobra.Command {
 		Use:                        "admin",
 		SuggestionsMinimumDistance: 2,
 		Short:                      "Look at a running gateway, and change it",
-		Long: `Look at a running gateway, and change it: its upstreams, sessions, pins, log and configuration.
-
-TARGET is its address, http://host:port or host:port. With a guard, commands that look need the permission to call gateway/status, and
-those that change something need one such as "gateway/admin *": --bearer FILE has a key of such a principal. Without a guard a gateway
-takes these commands from its own machine only. docs/admin.md describes the API that they use, with what each change does.`,
-		Example: strings.TrimPrefix(`
-  farcall admin upstreams localhost:7331
-  farcall admin drain localhost:7331 files
-  farcall admin restart https://tools.example.com files --bearer ops.key`, "\n"),
-		Args: cobra.ArbitraryArgs,
+		Args:                       cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
@@ -77,7 +67,7 @@ takes these commands from its own machine only. docs/admin.md describes the API 
 func (c *adminCommand) cobra(e *env) *cobra.Command {
 	o := &adminOptions{remote: &remote{env: e}}
 	cmd := &cobra.Command{
-		Use: c.use, Short: c.short, Long: cmp.Or(c.long, c.short+"."), Example: strings.TrimPrefix(c.example, "\n"), Args: c.args,
+		Use: c.use, Short: c.short, Long: c.short + ".", Args: c.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rest, err := o.aim(cmd, args)
 			if err != nil {

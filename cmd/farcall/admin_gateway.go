@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-
-	"github.com/farcall-dev/farcall/observe/levels"
 )
 
 // gatewayCommands are those about the gateway as a whole.
@@ -19,36 +17,26 @@ func gatewayCommands() []*adminCommand {
 	return []*adminCommand{
 		{
 			use: "sessions TARGET", short: "List the sessions of MCP",
-			long: "List the sessions of MCP: all with the permission to call \"gateway/admin sessions\", and otherwise those of the same principal.",
 			args: cobra.ExactArgs(1), run: listSessions,
 		},
 		{
 			use: "calls TARGET", short: "List the last calls that failed or took long",
-			long: "List the last calls of clients that failed, were refused or took long, the newest last: up to 100 of each outcome. A call is slow when it\ntakes longer than trace.slow of the configuration, or 5 seconds. It lists those of all callers with the permission to\ncall \"gateway/admin calls\", and otherwise those of the same principal. --json has more of each.",
 			args: cobra.ExactArgs(1), run: listCalls,
 		},
 		{
 			use: "end-session TARGET ID", short: "End a session",
-			long: "End a session, by the ID that 'farcall admin sessions' shows. Its calls are cancelled. A client over HTTP begins a new session; any other\nconnection is closed.",
 			args: cobra.ExactArgs(2), run: endSession,
 		},
 		{
 			use: "log-level TARGET [LEVELS]", short: "Show the levels of the log, or set them",
-			long: "Show the levels of the log, or set them: LEVEL (debug, info, warn or error) is that of all components but those that have another\none, which COMPONENT=LEVEL gives them and COMPONENT=default removes. They hold until the gateway starts again.\n\nThe components are " + strings.Join(levels.Standard(), ", ") + ".",
-			example: `
-  farcall admin log-level localhost:7331
-  farcall admin log-level localhost:7331 debug
-  farcall admin log-level localhost:7331 warn,guard=debug,upstream=default`,
 			args: cobra.RangeArgs(1, 2), run: logLevel,
 		},
 		{
 			use: "dump-capture TARGET", short: "Have the flight recorder written to a file",
-			long: "Have the flight recorder written to a file, on the machine of the gateway, and print its path. It has the calls of the last minute, with names, ids,\nsizes, times and outcomes; 'farcall view' shows them. The key capture of the configuration adjusts it.",
 			args: cobra.ExactArgs(1), run: dumpCapture,
 		},
 		{
 			use: "reload TARGET", short: "Have the configuration read again",
-			long: "Have the configuration read again, and print which keys have changed, or what is wrong with it: then the gateway goes on with the one before.",
 			args: cobra.ExactArgs(1), run: reloadGateway,
 		},
 	}

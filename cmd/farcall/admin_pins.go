@@ -20,18 +20,11 @@ func decisionCommands() []*adminCommand {
 	return []*adminCommand{
 		{
 			use: "pins TARGET [NAME]", short: "Show what is pinned, or what an upstream has changed",
-			long: "Show what is pinned of each upstream and what is known to differ; or ask one upstream, and show what differs from its pins now.\n" +
-				"The exit status is then 1 when something does.",
-			example: `
-  farcall admin pins localhost:7331
-  farcall admin pins localhost:7331 files`,
 			args: cobra.RangeArgs(1, 2), run: listPins,
 		},
 		{
 			use: "accept-pins TARGET NAME", short: "Pin what an upstream says now",
-			long: "Pin what an upstream says now, after showing what differs: a model will act on it. With --digest, which 'farcall admin pins TARGET NAME'\n" +
-				"shows, only what was looked at then is accepted.",
-			example: "\n  farcall admin accept-pins localhost:7331 files --digest 2f4e18c5a2cb2a6b1d0f6a4e9c8b7a65", args: cobra.ExactArgs(2),
+			args: cobra.ExactArgs(2),
 			flags: func(cmd *cobra.Command) {
 				cmd.Flags().StringVar(&digest, "digest", "", "accept only what has this `digest`")
 			},
@@ -41,12 +34,6 @@ func decisionCommands() []*adminCommand {
 		},
 		{
 			use: "explain TARGET CALL", short: "Say whether the guard allows a call, and why",
-			long: "Say whether the guard of a running gateway allows a call, and why. CALL is written as in rules. Without --as the caller of this command is asked\n" +
-				"about; --as and --role need the permission to call \"gateway/admin explain\". The exit status is 0 for allowed and 7 for denied.\n" +
-				"'farcall explain' asks a configuration that need not run.",
-			example: `
-  farcall admin explain localhost:7331 "tools/call files/read" --bearer ops.key --as ci
-  farcall admin explain localhost:7331 files/read --bearer ci.key`,
 			args: cobra.ExactArgs(2), flags: q.flags, run: q.run,
 		},
 	}

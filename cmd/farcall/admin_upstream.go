@@ -15,17 +15,11 @@ func upstreamCommands() []*adminCommand {
 	return []*adminCommand{
 		{
 			use: "upstreams TARGET [NAME]", short: "List the upstreams and their states",
-			long: "List the upstreams and their states, or show one with its last error and the last lines of its standard error.",
-			example: `
-  farcall admin upstreams localhost:7331
-  farcall admin upstreams localhost:7331 files`,
 			args: cobra.RangeArgs(1, 2), run: listUpstreams,
 		},
 		{
 			use: "restart TARGET NAME", short: "Restart an upstream",
-			long: "Restart an upstream. Its connections and processes end; calls under way get an error that says that their effect is not known, unless\n" +
-				"--graceful lets them end first. New calls go to the new process at once.",
-			example: "\n  farcall admin restart localhost:7331 files --graceful", args: cobra.ExactArgs(2),
+			args: cobra.ExactArgs(2),
 			flags: func(cmd *cobra.Command) {
 				cmd.Flags().BoolVar(&graceful, "graceful", false, "let the calls under way end first, for as long as drain_timeout")
 			},
@@ -35,13 +29,10 @@ func upstreamCommands() []*adminCommand {
 		},
 		{
 			use: "drain TARGET NAME", short: "Let the calls of an upstream end, and disable it",
-			long: "Let the calls of an upstream end, and disable it. It takes no new calls; its processes end after the last call.",
 			args: cobra.ExactArgs(2), run: orderOf("drain"),
 		},
 		{
 			use: "disable TARGET NAME", short: "Disable an upstream at once",
-			long: "Disable an upstream at once: its calls and processes end, its tools leave the lists, and calls are refused. It stays so until it is enabled,\n" +
-				"or the gateway starts again.",
 			args: cobra.ExactArgs(2), run: orderOf("disable"),
 		},
 		{

@@ -17,8 +17,6 @@ func newAuditCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Verify the audit of a guard",
-		Long: "Verify what the guard of 'farcall serve' and 'farcall bridge' writes about each call. docs/security.md says what is\n" +
-			"in it, and what its chain protects against.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("There is verify.", "there is no 'farcall audit %s'", args[0])
@@ -43,21 +41,7 @@ func newAuditVerifyCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [FILE…]",
 		Short: "Find lines of an audit that are missing or were changed",
-		Long: `Verify the chain of an audit: each line has a number, and the hash of the line
-before it. Each line that was changed, removed, cut, put in or moved is reported
-as FILE:LINE, and the exit code is 1 when there is one.
-
-With FILE come the files before it that are there: FILE.1, FILE.2 and so on.
---config takes the file and the key from a configuration.
-
-All who can write the file can also make the hashes again, unless the guard has
-a key (audit.key). That lines at the end are missing shows only when one of them was
-noted elsewhere: the last line of the output, "head", can be given to --since
-later. --since also stands for older files that were moved away.`,
-		Example: `  farcall audit verify audit.jsonl
-  farcall audit verify --config farcall.yaml
-  farcall audit verify --key audit.key --since 1234:47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU audit.jsonl`,
-		RunE: func(_ *cobra.Command, args []string) error { return v.run(args) },
+		RunE:  func(_ *cobra.Command, args []string) error { return v.run(args) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false

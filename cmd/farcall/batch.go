@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -23,13 +22,6 @@ func newBatchCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "batch TARGET FILE|-",
 		Short: "Make many calls and print their answers in order",
-		Long: "Make many calls and print their answers in the order of the calls.\n\n" +
-			"FILE holds one JSON array, which is sent as one batch and answered with one array, or a request a line,\n" +
-			"which are sent as their own calls, several at a time, and answered with a response a line.\n" +
-			"A request without an id is a notification.\n\n" + targetForms,
-		Example: strings.TrimPrefix(`
-  echo '[{"jsonrpc":"2.0","id":1,"method":"sum","params":[1,2,4]}]' | farcall batch localhost:7331 -
-  farcall batch tcp://localhost:7331 --concurrency 50 requests.ndjson`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.batch(cmd, args, concurrency)
 		},

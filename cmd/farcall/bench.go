@@ -16,26 +16,6 @@ import (
 	"github.com/farcall-dev/farcall/stream"
 )
 
-const benchLong = `Measure how fast a method or a tool is answered.
-
-Without --rate, --concurrency workers each make the next call when the one before was answered (closed loop). With
---rate R, R calls begin each second whether or not the server keeps up (open loop), and the latency of a call counts
-from the time at which it was due: calls that had to wait for a slow one are charged with the wait.
-
-With --mcp, METHOD is a tool, in any revision of MCP. With --against, two servers get the same load in turns, in
---rounds rounds, and the report has the ratio of B, the server of --against, to A. It is an address, or '-- COMMAND'
-split at white space.
-
---fail 'FIGURE>VALUE' makes the exit status 1. FIGURE is min, mean, p50, p75, p90, p95, p99, p99.9, p99.99 or max (a
-duration), rate (calls a second), or errors (a share, such as 1%). Of a comparison it is B's, a.FIGURE is A's, and
-ratio.FIGURE is the ratio.`
-
-const benchExample = `  farcall bench localhost:7331 math/add 2 3
-  farcall bench localhost:7331 math/add 2 3 --rate 2000 --duration 30s --fail 'p99>20ms' --fail 'errors>0.1%'
-  farcall bench --mcp localhost:7331 math_add a=2 b=3 --concurrency 32
-  farcall bench --mcp math_add a=2 b=3 --calls 1000 -- farcall serve --stdio --log-format off
-  farcall bench localhost:7331 echo --against ws://localhost:7331 --fail 'ratio.p50>1.2'`
-
 // bencher is farcall bench.
 type bencher struct {
 	*mcpRemote
@@ -54,11 +34,9 @@ func newBenchCmd(e *env) *cobra.Command {
 	b := &bencher{mcpRemote: newMCPRemote(e)}
 	b.log = ""
 	cmd := &cobra.Command{
-		Use:     "bench TARGET METHOD|TOOL [PARAMS]",
-		Short:   "Measure how fast a server answers, or compare two",
-		Long:    benchLong + "\n\n" + targetForms + "\nWith --mcp, a URL without a path has the path /mcp.\n\n" + paramForms,
-		Example: benchExample,
-		RunE:    func(cmd *cobra.Command, args []string) error { return b.bench(cmd, args) },
+		Use:   "bench TARGET METHOD|TOOL [PARAMS]",
+		Short: "Measure how fast a server answers, or compare two",
+		RunE:  func(cmd *cobra.Command, args []string) error { return b.bench(cmd, args) },
 	}
 	b.remote.flags(cmd, defaultTimeout)
 	f := cmd.Flags()

@@ -37,43 +37,12 @@ type bridgeFlags struct {
 	cwd      string
 }
 
-const bridgeLong = `Connect callers of one transport to a server of another one. Callers of MCP may
-speak any revision, whatever the server speaks; any other JSON-RPC passes as it is.
-
-FROM is where callers come in:
-  host:port, :port, unix:PATH          every transport on one port, with the paths
-                                       of farcall serve: /mcp, /sse, /rpc, /rpc/ws;
-                                       http://, ws:// and tcp:// before it are allowed
-  stdio                                standard input and output
-
-TO is the server:
-  http://host[:port][/path]            https too; without a path: /mcp, raw: /rpc
-  ws://host[:port][/path]              wss too; without a path: /mcp, raw: /rpc/ws
-  tcp://host:port[?framing=FRAMING]    tls:// for TCP with TLS
-  unix:PATH[?framing=FRAMING]          a socket; FRAMING is line, header or raw
-  npipe:NAME[?framing=FRAMING]         a named pipe, on Windows
-  host:port                            the same as http://host:port
-  -- command args...                   a child process, over its standard input and output
-
-A command is run without a shell, and with few variables of farcall's environment:
-HOME, LANG, LANGUAGE, LC_*, LOGNAME, PATH, SHELL, TERM, TMPDIR, TZ, USER, and those
-for proxies, certificates and registries. --env gives it more.
-Clients that can be asked the same share one process, until the server asks its client
-something while it works: then each new session gets one (--lifetime).
-
-The gateway says on standard error what it runs, when it is ready, and what goes
-wrong with the server. / has a page with the same. It ends as 'farcall serve' does.`
-
 func newBridgeCmd(e *env) *cobra.Command {
 	f := bridgeFlags{remote: remote{env: e}}
 	cmd := &cobra.Command{
 		Use:   "bridge FROM TO",
 		Short: "Put one server behind another transport, in every revision of MCP",
-		Long:  bridgeLong,
-		Example: `  farcall bridge 127.0.0.1:8080 -- npx -y @modelcontextprotocol/server-everything
-  farcall bridge stdio https://example.com/mcp
-  farcall bridge 127.0.0.1:9000 --profile raw --framing header -- gopls`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, e, args) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, e, args) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false

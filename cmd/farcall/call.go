@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,15 +17,6 @@ func newCallCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "call TARGET METHOD [PARAMS]",
 		Short: "Call a method and print its result",
-		Long: "Call a method and print its result: for people indented, for programs on one line.\n\n" +
-			targetForms + "\n\n" + paramForms,
-		Example: strings.TrimPrefix(`
-  farcall call localhost:7331 math/add a=2 b=3
-  farcall call ws://localhost:7331 echo '{"text":"hi"}'
-  echo '[2,3]' | farcall call localhost:7331 math/add
-  farcall call unix:/run/app.sock status
-  farcall call math/add 2 3 -- ./server --stdio
-  farcall call initialize @init.json --framing header -- gopls`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.call(cmd, args, o)
 		},

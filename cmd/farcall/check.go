@@ -25,13 +25,6 @@ func newCheckCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Check a gateway's configuration and explain it",
-		Long: "Check the configuration of a gateway, and explain what 'farcall serve --config FILE' would run and where it\n" +
-			"would be found. FILE is YAML or JSON, the mcpServers file of a desktop client, or the guard of --guard. No secret is\n" +
-			"printed: only where it comes from. All errors are reported in one run, with line and column.\n\n" +
-			"Nothing is started, but with --start: then it says what each server of MCP offers, how long it takes to start, how\n" +
-			"many tokens a model gets for the tools of each address, and which patterns, names and overrides of the file match\n" +
-			"none of the servers' lists.",
-		Example: "  farcall check farcall.yaml\n  farcall check ~/.cursor/mcp.json\n  farcall check farcall.yaml --json\n  farcall check farcall.yaml --start --strict",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("For example: farcall check farcall.yaml", "check takes one FILE, not %d", len(args))

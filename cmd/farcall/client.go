@@ -59,17 +59,6 @@ func newClientAddCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add CLIENT URL|FILE|-- COMMAND",
 		Short: "Write a server into the file of a client",
-		Long: `Write an entry for a server into the file in which CLIENT keeps its servers; 'farcall client list'
-says which clients and files there are. Everything else in the file stays as it is, comments as well, and the
-file as it was is kept beside it (FILE.DATE.bak).
-
-The server is at a URL, such as that of a gateway; a client that takes commands only gets 'farcall bridge
-stdio URL'. With the FILE of a gateway the client starts 'farcall serve --stdio --config FILE', and with a
-COMMAND that. Nothing is started and no address is asked.`,
-		Example: `  farcall client add cursor http://127.0.0.1:7331/mcp
-  farcall client add codex --name team-a https://tools.example.com/mcp/team-a
-  farcall client add claude farcall.yaml
-  farcall client add zed --name files -- npx -y @modelcontextprotocol/server-filesystem .`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, entry, err := clientArgs(cmd, args)
 			if err != nil {

@@ -15,9 +15,6 @@ func newClusterCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cluster",
 		Short: "Look at the nodes that share state, make their key",
-		Long: `Several gateways share state over an engine: one in each of them, a NATS, or a Valkey. The key
-'cluster' of their configuration, or 'farcall serve --cluster', names it. docs/cluster.md says what is shared.`,
-		Example: "  farcall cluster status localhost:7331\n  farcall cluster key",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("There are status and key.", "there is no 'farcall cluster %s'", args[0])
@@ -28,10 +25,7 @@ func newClusterCmd(e *env) *cobra.Command {
 	}
 	status := &adminCommand{
 		use: "status TARGET", short: "Show the nodes, and what they share",
-		long: `Show the nodes as the gateway at TARGET knows them, and what they share. With a guard this needs
-the permission to call gateway/status. The exit code is 1 when the shared store does not decide.`,
-		example: "\n  farcall cluster status localhost:7331\n  farcall cluster status localhost:7331 --json",
-		args:    cobra.ExactArgs(1), run: clusterStatus,
+		args: cobra.ExactArgs(1), run: clusterStatus,
 	}
 	cmd.AddCommand(status.cobra(e), newClusterKeyCmd(e))
 	return cmd
@@ -41,10 +35,7 @@ func newClusterKeyCmd(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "key",
 		Short: "Print a new key for the nodes of a cluster",
-		Long: `Print a new key: 32 random bytes in base64. All nodes with an embedded engine have the same one, as
-'key' of 'cluster'. Who has it can be a node, and read and change all that is shared.`,
-		Example: "  farcall cluster key > cluster.key && chmod 600 cluster.key",
-		Args:    cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Fprintln(e.stdout, base64.StdEncoding.EncodeToString(random()))
 			return err

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,14 +20,6 @@ func newConformCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform TARGET",
 		Short: "Probe a JSON-RPC server, byte by byte, and report what it does wrong",
-		Long: "Probe a JSON-RPC 2.0 server with valid, unusual and malformed messages over raw connections, and compare what\n" +
-			"comes back. Most cases call a method that no server has, so nothing is changed on the server; the specification's\n" +
-			"example methods (subtract, sum, get_data, update, ...) and an echo method are used when the server has them.\n" +
-			"Exits with 0 when all holds, with 1 when something was found, with 3 when the server cannot be reached.\n\n" + targetForms,
-		Example: strings.TrimPrefix(`
-  farcall conform localhost:7331
-  farcall conform tcp://localhost:7331 --quiet
-  farcall conform --run '^batch/' --json -- ./server --stdio`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.list {
 				return e.listCases()

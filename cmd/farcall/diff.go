@@ -12,19 +12,6 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-const diffLong = `Compare two captures, two lists of tools, or two OpenRPC documents, and tell what breaks a client.
-
-Captures are compared call by call: the answers to the same method and params, in their order. Ids,
-times and the order of calls do not count. An answer has to have the members and types of the one
-before; --exact compares the values, too. A list of tools is what 'farcall mcp tools --json' prints,
-an answer to tools/list, or an array of tools.
-
---ignore PATH leaves values of answers out: names from the result or the error on, * for one name or
-index, ** for any number: --ignore '**.timestamp'.
-
-A change is breaking, unclear or compatible. Exit code 1 says that there is a breaking one, or an
-unclear one with --strict.`
-
 // maxDocument bounds a list of tools, or an OpenRPC document.
 const maxDocument = 64 << 20
 
@@ -55,10 +42,7 @@ func newDiffCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "diff A B",
 		Short: "Compare captures, lists of tools or OpenRPC documents",
-		Long:  diffLong,
-		Example: `  farcall diff a.jsonl b.jsonl --ignore '**.timestamp'
-  farcall diff old-tools.json new-tools.json --format sarif`,
-		RunE: func(_ *cobra.Command, args []string) error { return f.run(args) },
+		RunE:  func(_ *cobra.Command, args []string) error { return f.run(args) },
 	}
 	f.register(cmd, "text, json, junit or sarif")
 	flags := cmd.Flags()

@@ -21,12 +21,6 @@ func newDiscoverCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discover TARGET [METHOD]",
 		Short: "List the methods of a server that describes itself",
-		Long: "List the methods of a server that describes itself (rpc.discover, OpenRPC): on a terminal as signatures,\n" +
-			"otherwise the document as it came. With METHOD, show that one in full.\n\n" + targetForms,
-		Example: strings.TrimPrefix(`
-  farcall discover localhost:7331
-  farcall discover localhost:7331 math/add
-  farcall discover localhost:7331 --json > openrpc.json`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.discover(cmd, args, asText || e.isTTY && !asJSON)
 		},

@@ -15,10 +15,6 @@ func newErrorsCmd(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use:   "errors [CODE|WORD]",
 		Short: "Print the registry of error codes, or what one code means",
-		Long: "Print the registry of error codes. With CODE, everything that this code means and what to do about it;\n" +
-			"with WORD, the rows that have it in their name. One code can mean different things on plain JSON-RPC,\n" +
-			"on MCP up to 2025-11-25 and on MCP 2026-07-28.",
-		Example: "  farcall errors -32002\n  farcall errors 32002\n  farcall errors timeout",
 		// A code begins with a minus sign and is no flag.
 		DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -31,33 +31,7 @@ func newExplainCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain --config FILE [--as PRINCIPAL] CALL [PARAMS] | --replay AUDIT",
 		Short: "Say whether a guard allows a call, and why",
-		Long: `Say what the guard of a configuration makes of a call: allowed or denied, which
-policy decided and why, and which limits would count it. Nothing is called and
-nothing is counted. The exit status is 0 for allowed and 7 for denied. What
-farcall.lock has of a tool (its schema and annotations) is taken into account.
-
-With --replay, the calls of an audit are decided again: what the configuration would
-change is listed and counted, and so is what cannot be decided, as params were
-not written down. Schemas and limits are left out. The exit status is 1 when a
-decision changes.
-
-CALL is a method with the name of what it is about, as in rules:
-  "tools/call github/create_issue", "resources/read docs/file:///readme",
-  "rpc lsp/textDocument/hover" of an upstream that speaks no MCP, math/add;
-  github/create_issue is a tool when github is an upstream.
-
-PRINCIPAL is the id of a key, of a signer or of standard input and output (local):
-its roles and scopes are in the configuration, unless --role and --scope replace
-them. Any other is a user of an issuer, or has a client certificate, with the --role
-and --scope that are given. Without --as the caller is anonymous.
-
-` + paramForms + "\nFor a tool or a prompt they are its arguments.",
-		Example: strings.TrimPrefix(`
-  farcall explain --config farcall.yaml --as ci "tools/call github/create_issue"
-  farcall explain --config farcall.yaml --as ada --role dev github/delete_repo name=x
-  farcall explain --config farcall.yaml --as ada --role ops --local admin/stop --json
-  farcall explain --config new.yaml --replay audit.jsonl`, "\n"),
-		RunE: func(_ *cobra.Command, args []string) error { return x.run(args) },
+		RunE:  func(_ *cobra.Command, args []string) error { return x.run(args) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false

@@ -13,16 +13,6 @@ import (
 	"github.com/farcall-dev/farcall/capture/export"
 )
 
-const exportLong = `Write a capture in a format that other tools read.
-
-har is HAR 1.2 for browsers and viewers, in which connections other than HTTP have
-_webSocketMessages. otlp has a span for each call, in the JSON of OTLP, for a collector. curl has a
-line of curl or shell for each message of a client. pcapng is for Wireshark and tshark, which show
-each frame as JSON.
-
-Frames are written as they are read: the size of the capture needs no memory. Secrets that were
-replaced in the capture stay replaced.`
-
 type exportFlags struct {
 	*env
 	format, out, filter, url string
@@ -33,11 +23,7 @@ func newExportCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "export FILE",
 		Short: "Write a capture as HAR, OTLP, curl or pcapng",
-		Long:  exportLong,
-		Example: `  farcall export a.jsonl --format har --out a.har
-  farcall export a.jsonl --format pcapng --out a.pcapng --filter 'method:tools/*'
-  farcall export a.jsonl --format curl --url http://127.0.0.1:7331/mcp`,
-		RunE: func(_ *cobra.Command, args []string) error { return f.run(args) },
+		RunE:  func(_ *cobra.Command, args []string) error { return f.run(args) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.format, "format", "har", "write this `FORMAT`: "+strings.Join(export.Formats(), ", "))

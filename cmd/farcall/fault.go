@@ -54,16 +54,7 @@ func newFaultCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fault [FROM] TO",
 		Short: "Put a proxy with faults between a client and a server",
-		Long: "Put a proxy between a client and a server, which delays, loses, reorders and damages messages. It listens at FROM and\n" +
-			"connects to TO. Without FROM, TO is a command, and the proxy takes its place: it speaks on standard input and output.\n" +
-			"HTTP and WebSocket need an http or ws address at both ends; byte streams and commands a tcp or unix address as FROM.\n" +
-			"A line on standard error names each fault.\n\n" + faultHelp(),
-		Example: strings.TrimPrefix(`
-  farcall fault --fault late:method=tools/call,delay=5s -- ./server --stdio
-  farcall fault --fault drop:p=0.01 --seed 7 tcp://127.0.0.1:7400 tcp://127.0.0.1:7331
-  farcall fault --fault reset:every=100 http://127.0.0.1:7400 http://127.0.0.1:7331
-  farcall fault --fault split:size=1 --fault garbage:every=3 unix:/tmp/f.sock -- ./server --stdio`, "\n"),
-		RunE: func(cmd *cobra.Command, args []string) error { return x.run(cmd, args) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return x.run(cmd, args) },
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&x.rules, "fault", nil, "apply this `FAULT[:KEY=VALUE,...]`; can be repeated")

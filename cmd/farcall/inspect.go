@@ -43,33 +43,12 @@ type inspectFlags struct {
 	frames    int
 }
 
-const inspectLong = `Open a page in the browser that calls a server, answers what it asks, and shows every frame.
-
-The server may speak MCP of any revision, or any other JSON-RPC. Tools, prompts, resources and methods have a form
-made from their schema; the server's own questions (forms, requests to a model) are answered in the page. The page
-keeps the connection, so that a server keeps its state between calls.
-
-FILE is a configuration of farcall, or an mcp.json with mcpServers; all servers in it are offered. CLIENT names the
-file of a desktop client: claude, cursor, vscode and others ('farcall client list'). CAPTURE is a file of
-'farcall tap' or of a gateway (.jsonl, .jsonl.zst): the page shows its frames.
-
-The page is for this machine: it listens on loopback, and wants the token that is in the printed URL. Who has that
-URL can start programs as this user. --only restricts the page to the servers that are named.
-
-`
-
 func newInspectCmd(e *env) *cobra.Command {
 	f := inspectFlags{mcpRemote: mcpRemote{remote: &remote{env: e}, screen: newConsole(e.stderr)}}
 	cmd := &cobra.Command{
 		Use:   "inspect [TARGET | FILE | CLIENT | CAPTURE]",
 		Short: "Open a page that calls a server and shows its traffic",
-		Long:  inspectLong + targetForms,
-		Example: strings.TrimPrefix(`
-  farcall inspect -- npx -y @modelcontextprotocol/server-everything
-  farcall inspect localhost:7331
-  farcall inspect mcp.json --no-browser
-  farcall inspect a.jsonl`, "\n"),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false

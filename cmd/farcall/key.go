@@ -25,8 +25,6 @@ func newKeyCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
 		Short: "Make API keys and signing keys for a guard",
-		Long: "Make API keys, and keys for signed requests. The secret itself goes to standard output, or to a new file (--out), and\n" +
-			"is stored nowhere else; what belongs into the configuration goes to standard error, or there (--guard).",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("There are new, hash and sign-new.", "there is no 'farcall key %s'", args[0])
@@ -95,11 +93,7 @@ func newKeyNewCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new",
 		Short: "Make an API key, and the line with its hash for guard.keys",
-		Long: "Make an API key of 256 random bits. The key goes to standard output, or with --out to a new file that only its\n" +
-			"owner can read. The line for guard.keys, which has only its hash, goes to standard error, or with --guard into the\n" +
-			"configuration itself. Callers send the key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'.",
-		Example: "  farcall key new --id ci --role builder\n  farcall key new --id ci --out ci.key --guard guard.yaml\n  farcall call https://tools.example.com/rpc math/add 2 3 --bearer ci.key",
-		Args:    noKeyArgs,
+		Args:  noKeyArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkKeyID(id); err != nil {
 				return err
@@ -130,11 +124,9 @@ func newKeyNewCmd(e *env) *cobra.Command {
 
 func newKeyHashCmd(e *env) *cobra.Command {
 	return &cobra.Command{
-		Use:     "hash",
-		Short:   "Print the hash of a key that is read from standard input",
-		Long:    "Print the hash, for guard.keys, of a key that is read from standard input: one line.",
-		Example: "  farcall key hash < ci.key",
-		Args:    cobra.NoArgs,
+		Use:   "hash",
+		Short: "Print the hash of a key that is read from standard input",
+		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			const most = 4 << 10
 			key, err := io.ReadAll(io.LimitReader(e.stdin, most+1))
@@ -161,13 +153,7 @@ func newKeySignCmd(e *env) *cobra.Command {
 		Use:     "sign-new",
 		Aliases: []string{"signature"},
 		Short:   "Make a key for signed requests, and the line for guard.signatures",
-		Long: "Make a key for signed requests: a secret that both ends have (HMAC-SHA-256), or with --ed25519 a pair; the\n" +
-			"configuration has the public half only. The secret or the private key goes to standard output, or with --out to a\n" +
-			"new file that only its owner can read. The line for guard.signatures goes to standard error, or with --guard into\n" +
-			"the configuration. 'farcall call --sign ID=FILE' signs with it.",
-		Example: "  farcall key sign-new --id partner --out partner.secret\n  farcall key sign-new --id partner --ed25519 --out partner.pem --guard guard.yaml\n" +
-			"  farcall call https://tools.example.com/rpc math/add 2 3 --sign partner=partner.pem",
-		Args: noKeyArgs,
+		Args:    noKeyArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkKeyID(id); err != nil {
 				return err

@@ -25,15 +25,6 @@ func newListenCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "listen TARGET [METHOD ...]",
 		Short: "Stay connected and print what the server sends",
-		Long: "Stay connected and print each notification and each call of the server as JSON, one a line, until Ctrl-C; with METHOD,\n" +
-			"only those of these methods. A connection that breaks is made again, unless the target is a command. Each connection\n" +
-			"begins with the calls of --call, which subscribe; their results go to standard error. Calls of the server are\n" +
-			"answered by --answer, others with \"Method not found\".\n" +
-			"--timeout is how long to listen; the exit status is then 0, or 5 if --count was not reached.\n\n" + targetForms,
-		Example: strings.TrimPrefix(`
-  farcall listen ws://localhost:7331 --call 'clock/subscribe interval_ms=200' --count 3
-  farcall listen ws://localhost:8546 eth_subscription --call 'eth_subscribe ["newHeads"]'
-  farcall listen notice --timeout 1m -- ./server --stdio`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, methods, err := r.split(cmd, args)
 			if err != nil {

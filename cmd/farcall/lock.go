@@ -15,9 +15,6 @@ func newLockCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "lock",
 		Short: "Lock callers out with credentials that are still valid",
-		Long: "Write the file of locks of a guard (guard.locks_file). A running server reads it again within a second of a change:\n" +
-			"calls of a caller that is locked are refused, and its open connections and streams end. A lock is about one\n" +
-			"principal, key, token (jti) or MCP session.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("There are add, list and remove.", "there is no 'farcall lock %s'", args[0])
@@ -46,10 +43,7 @@ func newLockAddCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add FILE",
 		Short: "Add a lock to a file, which is made if there is none",
-		Long: "Add a lock to a file, which is made, with mode 0600, if there is none. The reason is for the audit, and for callers who\n" +
-			"may know why they are refused.",
-		Example: "  farcall lock add locks.jsonl --principal ci --reason 'key leaked, INC-42'\n  farcall lock add locks.jsonl --jti 7f3c --for 12h",
-		Args:    oneFile("farcall lock add locks.jsonl --principal ci"),
+		Args:  oneFile("farcall lock add locks.jsonl --principal ci"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if lasts < 0 {
 				return usagef("Leave --for out for a lock without an end.", "--for is negative")
@@ -77,9 +71,7 @@ func newLockAddCmd(e *env) *cobra.Command {
 func newLockListCmd(e *env) *cobra.Command {
 	return &cobra.Command{
 		Use: "list FILE", Short: "List the locks of a file",
-		Long:    "List the locks of a file, one on each line.",
-		Example: "  farcall lock list locks.jsonl",
-		Args:    oneFile("farcall lock list locks.jsonl"),
+		Args: oneFile("farcall lock list locks.jsonl"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			all, err := lock.Read(args[0])
 			if err != nil {
@@ -98,9 +90,7 @@ func newLockRemoveCmd(e *env) *cobra.Command {
 	var expired bool
 	cmd := &cobra.Command{
 		Use: "remove FILE", Aliases: []string{"rm"}, Short: "Remove locks from a file",
-		Long:    "Remove all locks about one target from a file, or with --expired all that have expired.",
-		Example: "  farcall lock remove locks.jsonl --principal ci\n  farcall lock remove locks.jsonl --expired",
-		Args:    oneFile("farcall lock remove locks.jsonl --principal ci"),
+		Args: oneFile("farcall lock remove locks.jsonl --principal ci"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if err := l.Check(); err != nil && !expired {
 				return usagef("Name one: --principal, --key, --jti or --session; or use --expired.", "%w", err)

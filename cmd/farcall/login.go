@@ -208,25 +208,11 @@ type loginFlags struct {
 	login
 }
 
-const loginLong = `Sign in to an MCP server over HTTP that wants OAuth, in the browser. The tokens are kept for 'farcall mcp', 'farcall bridge'
-and gateways (auth: oauth), which renew them when they come to their end.
-
-The tokens are in a file that only this user can read, farcall/tokens.json in the directory of the user's configuration, or
-with --store keyring in the desktop's keyring. ` + storeVar + ` names another store for all commands.
-
-Most servers let farcall register itself. Where it has been registered by hand, --client-id says how the server calls it;
-the redirect URL is ` + mcpauth.DefaultRedirect + `, with any port.`
-
 func newLoginCmd(e *env) *cobra.Command {
 	f := loginFlags{remote: remote{env: e}}
 	cmd := &cobra.Command{
 		Use:   "login TARGET",
 		Short: "Sign in to an MCP server that wants OAuth, in the browser",
-		Long:  loginLong,
-		Example: `  farcall login https://example.com/mcp
-  farcall login --no-browser --scope read --scope write https://example.com/mcp
-  farcall login --list
-  farcall login --list --config farcall.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case f.signIns.config != "" && (!f.list || len(args) > 0):
@@ -259,10 +245,6 @@ func newLogoutCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logout [TARGET]",
 		Short: "Revoke and forget the tokens for an MCP server",
-		Long: `Revoke and forget the tokens that 'farcall login' got for an MCP server. With --config, those of principals that have
-signed in to upstreams of a gateway (auth: sign_in). A gateway that runs notices with the next call.`,
-		Example: `  farcall logout https://example.com/mcp
-  farcall logout --config farcall.yaml --principal ada --upstream calendar`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.signIns.config == "" && !f.signIns.chooses() {
 				return f.logout(cmd, args)

@@ -12,31 +12,11 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// mcpTargetForms lists what a TARGET of farcall mcp may be; it is part of the
-// help.
-const mcpTargetForms = `TARGET is one of:
-  http://host[:port][/path]   https too; without a path: /mcp
-  ws://host[:port][/path]     wss too; without a path: /mcp
-  tcp://host:port             tls:// for TCP with TLS
-  unix:PATH                   a socket
-  host:port                   the same as http://host:port
-  -- command args...          a child process, over its standard input and output`
-
-const mcpEras = `The revision of the protocol is found out. --era pins it: modern (stateless), legacy (with initialize) or a revision's name.`
-
 func newMCPCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Use a Model Context Protocol server: its tools, resources and prompts",
-		Long: "Use a Model Context Protocol (MCP) server of any revision: list and call its tools, read its resources, fill in its\n" +
-			"prompts, follow its changes. What the server asks for meanwhile is asked on the terminal.\n\n" +
-			mcpTargetForms + "\n\n" + mcpEras,
-		Example: strings.TrimPrefix(`
-  farcall mcp discover localhost:7331
-  farcall mcp tools -- npx -y @modelcontextprotocol/server-everything
-  farcall mcp call localhost:7331 math_add a=2 b=3
-  farcall mcp listen localhost:7331 --resource playground://events`, "\n"),
-		Args: cobra.ArbitraryArgs,
+		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()
@@ -111,9 +91,6 @@ func (m *mcpRemote) askFlags(cmd *cobra.Command) {
 func (m *mcpRemote) outputFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&m.output, "output", "o", "", "save images and other binary content in this `directory`")
 }
-
-const mcpAskHelp = `What the server asks meanwhile: a form is asked field by field on the terminal, and --answer answers it in advance;
---sample stands in for a model; --root shows directories. Without them the server learns that it cannot ask.`
 
 // named is a command that takes TARGET and one name or URI at least.
 func (m *mcpRemote) named(cmd *cobra.Command, args []string, what string) (t *target.Target, name string, rest []string, err error) {

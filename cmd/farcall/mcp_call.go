@@ -15,26 +15,11 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// argumentForms explains the arguments of a tool; it is part of the help.
-const argumentForms = `ARGUMENTS may be written as:
-  name=value    what the tool's schema says: text as it is, numbers, true or false; arrays and objects as JSON
-  name:=value   a value that must be JSON, whatever the schema says
-  '{"a":2}'     JSON
-  @file or -    the JSON in a file, or on standard input`
-
 func newMCPCallCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
 	cmd := &cobra.Command{
 		Use:   "call TARGET TOOL [ARGUMENTS]",
 		Short: "Call a tool and print its result",
-		Long: "Call a tool and print its result: text as it is, other content described or saved with --output. A tool that fails\n" +
-			"says so on standard error, with exit status 4.\n\n" + mcpAskHelp + "\n\n" + argumentForms + "\n\n" + mcpTargetForms + "\n\n" + mcpEras,
-		Example: strings.TrimPrefix(`
-  farcall mcp call localhost:7331 math_add a=2 b=3
-  farcall mcp call localhost:7331 math_add '{"a":2,"b":3}' --json
-  farcall mcp call localhost:7331 demo_form --answer '{"name":"Ada"}'
-  farcall mcp call localhost:7331 demo_content type=image --output pictures
-  farcall mcp call math_add a=2 b=3 -- farcall serve --stdio --log-format off`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, tool, words, err := m.named(cmd, args, "tool")
 			if err != nil {

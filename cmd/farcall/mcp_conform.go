@@ -4,7 +4,6 @@ import (
 	"context"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,16 +13,6 @@ import (
 	"github.com/farcall-dev/farcall/mcp/era"
 )
 
-const mcpConformLong = `Check an MCP server against the specification, message by message, in each revision that it speaks: the beginning,
-lists and their pages, schemas of tools, errors, and over HTTP sessions, headers and foreign origins. Each finding
-names the revision and the section. Nothing is called but lists, reads and names that do not exist, so that nothing
-is changed on the server. A command is started twice for each revision with a handshake.
-
-'farcall conform' checks the JSON-RPC below. Exit status: 0 when all holds, 1 when something was found, 3 when the
-server cannot be reached.
-
-`
-
 func newMCPConformCmd(e *env) *cobra.Command {
 	r := &remote{env: e}
 	var o conformOptions
@@ -31,11 +20,6 @@ func newMCPConformCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conform TARGET",
 		Short: "Check a server against each revision of the specification",
-		Long:  mcpConformLong + mcpTargetForms,
-		Example: strings.TrimPrefix(`
-  farcall mcp conform localhost:7331
-  farcall mcp conform --quiet -- npx -y @modelcontextprotocol/server-everything
-  farcall mcp conform localhost:7331 --era legacy --run '/http/' --json`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			modern, legacy, err := era.Select(revision)
 			if err != nil {

@@ -20,11 +20,6 @@ func newMCPDiscoverCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "discover TARGET",
 		Short: "Show what a server is, speaks and offers",
-		Long:  "Show what a server is, which revisions it speaks, what it is capable of and how much it offers.\n\n" + mcpTargetForms + "\n\n" + mcpEras,
-		Example: strings.TrimPrefix(`
-  farcall mcp discover localhost:7331
-  farcall mcp discover localhost:7331 --era legacy
-  farcall mcp discover --json -- ./server`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, rest, err := m.target(cmd, args)
 			if err == nil {

@@ -13,25 +13,12 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-const mcpLintLong = `List what models and clients misread, or refuse, in the definitions of a server's tools: names, descriptions,
-hidden characters, schemas, defaults, annotations, and what the definitions cost in tokens.
-
-An error violates the specification, or is refused by clients; a warning concerns some models and APIs; a note says
-what could be better. Exit status: 0 without errors, 1 with errors, or with warnings and --strict.
-
-`
-
 func newMCPLintCmd(e *env) *cobra.Command {
 	m := newMCPRemote(e)
 	strict := false
 	cmd := &cobra.Command{
 		Use:   "lint TARGET",
 		Short: "Find what models and clients misread in the tools of a server",
-		Long:  mcpLintLong + mcpTargetForms + "\n\n" + mcpEras,
-		Example: strings.TrimPrefix(`
-  farcall mcp lint localhost:7331
-  farcall mcp lint --strict -- npx -y @modelcontextprotocol/server-everything
-  farcall mcp lint localhost:7331 --json`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, rest, err := m.target(cmd, args)
 			if err != nil {

@@ -22,11 +22,6 @@ func newMCPToolsCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tools TARGET [TOOL]",
 		Short: "List the tools of a server, or show one in full",
-		Long:  "List the tools of a server as signatures. With TOOL, show that one in full: its arguments, with their schemas.\n\n" + mcpTargetForms + "\n\n" + mcpEras,
-		Example: strings.TrimPrefix(`
-  farcall mcp tools localhost:7331
-  farcall mcp tools localhost:7331 math_add
-  farcall mcp tools --json -- ./server`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, rest, err := m.target(cmd, args)
 			if err != nil {
@@ -295,9 +290,6 @@ func newListCmd[T any](e *env, kind, short, method, key string, row func(*T) []s
 	cmd := &cobra.Command{
 		Use:   kind + " TARGET",
 		Short: short,
-		Long:  short + ".\n\n" + mcpTargetForms + "\n\n" + mcpEras,
-		Example: "  farcall mcp " + kind + " localhost:7331\n" +
-			"  farcall mcp " + kind + " --json -- ./server",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, rest, err := m.target(cmd, args)
 			if err == nil {

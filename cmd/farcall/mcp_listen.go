@@ -21,12 +21,6 @@ func newMCPListenCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "listen TARGET",
 		Short: "Print what a server sends unasked: changes, and its log",
-		Long: "Print what a server sends unasked, one event a line, until Ctrl-C: changes of its lists, of the resources named\n" +
-			"with --resource, and in legacy revisions its log. A connection that breaks is made again.\n\n" + mcpTargetForms + "\n\n" + mcpEras,
-		Example: strings.TrimPrefix(`
-  farcall mcp listen localhost:7331
-  farcall mcp listen localhost:7331 --resource playground://events --count 3
-  farcall mcp listen localhost:7331 --era legacy --log debug --json`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, rest, err := m.target(cmd, args)
 			if err == nil {

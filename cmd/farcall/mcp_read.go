@@ -20,13 +20,6 @@ func newMCPReadCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read TARGET URI",
 		Short: "Read a resource and print it",
-		Long: "Read a resource and print it: text as it is, and so are bytes unless they would go to a terminal. --output saves\n" +
-			"bytes instead.\n\n" + mcpAskHelp + "\n\n" + mcpTargetForms + "\n\n" + mcpEras,
-		Example: strings.TrimPrefix(`
-  farcall mcp read localhost:7331 playground://guide
-  farcall mcp read localhost:7331 playground://picture --output pictures
-  farcall mcp read localhost:7331 playground://picture > picture.png
-  farcall mcp read file:///notes.txt -- ./server`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, uri, rest, err := m.named(cmd, args, "URI")
 			if err == nil {
@@ -112,11 +105,6 @@ func newMCPPromptCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prompt TARGET PROMPT [name=value ...]",
 		Short: "Fill in a prompt and print its messages",
-		Long: "Fill in a prompt and print its messages, each with the role that it is of. The arguments of a prompt are text.\n\n" +
-			mcpAskHelp + "\n\n" + mcpTargetForms + "\n\n" + mcpEras,
-		Example: strings.TrimPrefix(`
-  farcall mcp prompt localhost:7331 calculate operation=add a=2 b=3
-  farcall mcp prompt calculate operation=add a=2 --json -- ./server`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, name, words, err := m.named(cmd, args, "prompt")
 			if err != nil {
@@ -184,12 +172,6 @@ func newMCPCompleteCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "complete TARGET prompt|resource NAME [KNOWN=VALUE ...] ARGUMENT=VALUE",
 		Short: "List what an argument of a prompt or a resource template may become",
-		Long: "List what an argument of a prompt or a resource template may become, one value a line. The last ARGUMENT=VALUE is the\n" +
-			"one that is being written; those before it are known already.\n\n" + mcpTargetForms + "\n\n" + mcpEras,
-		Example: strings.TrimPrefix(`
-  farcall mcp complete localhost:7331 prompt calculate operation=
-  farcall mcp complete localhost:7331 resource 'playground://users/{user_id}' user_id=19
-  farcall mcp complete prompt review language=go framework=ec -- ./server`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, rest, err := m.target(cmd, args)
 			if err != nil {

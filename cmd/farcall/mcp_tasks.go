@@ -32,15 +32,6 @@ func newMCPTasksCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tasks TARGET start|list|get|wait|result|cancel [...]",
 		Short: "Call tools as tasks, and follow tasks",
-		Long: "Call tools as tasks, which go on when farcall has ended, and follow them:\n" + taskVerbs + "\n\n" +
-			"Revisions have tasks of two kinds: in legacy ones the client decides that a call is a task, in modern ones the server.\n\n" +
-			mcpAskHelp + "\n\n" + argumentForms + "\n\n" + mcpTargetForms + "\n\n" + mcpEras,
-		Example: strings.TrimPrefix(`
-  farcall mcp tasks localhost:7331 start demo_task ms=60000
-  farcall mcp tasks localhost:7331 start demo_task ms=3000 --wait
-  farcall mcp tasks localhost:7331 get ID
-  farcall mcp tasks localhost:7331 wait ID
-  farcall mcp tasks localhost:7331 list --era legacy`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t, rest, err := m.target(cmd, args)
 			if err != nil {

@@ -12,19 +12,6 @@ import (
 	"github.com/farcall-dev/farcall/stream"
 )
 
-const mockLong = `Answer as the server of a capture did.
-
-A request gets the answer that the capture has for the same method and params; ids, progress
-tokens and the rest of _meta make no difference. Notifications, progress and the server's own
-questions come as they came then. When the capture has several answers, they come in their order,
-and the last one again.
-
-Without ADDRESS the mock speaks over standard input and output. With it, it listens there like
-'farcall bridge': HTTP, WebSocket and TCP, in every revision of MCP.
-
-A capture with replaced secrets is refused, unless --redacted allows it: record it with
-'farcall tap --raw'.`
-
 type mockFlags struct {
 	*env
 	redacted, pace bool
@@ -41,10 +28,7 @@ func newMockCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mock FILE [ADDRESS]",
 		Short: "Answer as the server of a capture did",
-		Long:  mockLong,
-		Example: `  farcall mcp tools -- farcall mock a.jsonl
-  farcall mock a.jsonl 127.0.0.1:9000`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	cmd.Flags().BoolVar(&f.redacted, "redacted", false, redactedUsage)
 	cmd.Flags().StringVar(&f.upstream, "upstream", "", upstreamUsage)

@@ -18,14 +18,7 @@ func newNewCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "new",
 		Short: "Write a small project to begin with: a server, client, service or gateway",
-		Long: "Write a small project to begin with, which works as it is: an MCP server or client, a JSON-RPC service,\n" +
-			"or the configuration of a gateway; with tests, a README, a workflow for CI and what a container needs.",
-		Example: strings.TrimPrefix(`
-  farcall new server calc
-  farcall new client reader --module example.com/reader
-  farcall new service billing
-  farcall new gateway tools`, "\n"),
-		Args: cobra.ArbitraryArgs,
+		Args:  cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()

@@ -12,10 +12,8 @@ func newNotifyCmd(e *env) *cobra.Command {
 	r := &remote{env: e}
 	var curl bool
 	cmd := &cobra.Command{
-		Use:     "notify TARGET METHOD [PARAMS]",
-		Short:   "Send a notification, which has no answer",
-		Long:    "Send a notification. No answer comes back, so whether the server understood it is not known.\n\n" + targetForms + "\n\n" + paramForms,
-		Example: "  farcall notify localhost:7331 logEvent level=info message=started",
+		Use:   "notify TARGET METHOD [PARAMS]",
+		Short: "Send a notification, which has no answer",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.notify(cmd, args, curl)
 		},

@@ -10,17 +10,6 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-// paramForms explains PARAMS; it is part of the help.
-const paramForms = `PARAMS may be written as:
-  '{"a":2,"b":3}' or '[2,3]'   JSON
-  a=2 b=3 name=Ada             params by name; a value that is JSON is taken as JSON,
-                               anything else as a string
-  name:=null                   a value that must be JSON
-  2 3 hello                    params by position
-  @file or -                   the JSON in a file, or on standard input
-Without PARAMS, what is piped into farcall is taken: JSON from a pipe or a file, if it is not empty.
-In a script, standard input may be an open pipe: </dev/null calls without params.`
-
 var (
 	namedParam = regexp.MustCompile(`^([A-Za-z_$][A-Za-z0-9_$./-]*)(:?=)((?s:.*))$`)
 	paramsHint = "Quote JSON for the shell, '{\"a\":2}', or write a=2 b=3."

@@ -26,19 +26,6 @@ func newPinCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pin FILE|TARGET",
 		Short: "Pin what servers say: what changes later is blocked",
-		Long: `Write what models and people read of the servers of a configuration, or of one server,
-into ` + lockFile + `: their names, versions and instructions, and the definitions of their
-tools, prompts, resources and templates, with icons and _meta. A gateway with that file
-withholds what has another definition, and shows what has changed. 'farcall serve --config FILE'
-finds it beside FILE; with 'lock: ` + lockFile + `' in FILE a missing one is an error.
-'farcall bridge' and 'farcall serve --upstream' take it with --lock.
-When there is such a file already, the differences are shown and the exit status
-is 1 if there are some; --accept writes what is there now.`,
-		Example: `  farcall pin farcall.yaml
-  farcall pin --accept farcall.yaml
-  farcall pin https://example.com/mcp
-  farcall pin -- npx -y @modelcontextprotocol/server-everything
-  farcall bridge stdio --lock farcall.lock https://example.com/mcp`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := pinConfig(cmd, args)
 			if err != nil {

@@ -32,31 +32,6 @@ func newPolicyTestCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test FILE",
 		Short: "Compare the decisions of a guard with what is expected",
-		Long: `Make the calls of FILE to a guard, and compare what it decides with what is
-expected. No server is started, and nothing is written down. The exit status is 0
-when all decisions are as expected, 1 when one is not, and 2 when FILE or the
-configuration is not valid.
-
-FILE is YAML or JSON, with guard, the configuration, and tests, a list of calls:
-
-  guard: farcall.yaml
-  tests:
-    - principal: ci                      # a key, a signer, or the id of a user
-      method: tools/call
-      name: files/read_file              # UPSTREAM/NAME in a gateway
-      arguments: {path: /public/a}
-      expect: allowed                    # or denied, or limited
-    - title: developers may not delete
-      principal: {id: ada, roles: [dev], claims: {team: core}}
-      method: tools/call
-      name: github/delete_repo
-      expect: denied
-      policies: no-deletes               # which decide; reason: a part of it
-
-A test may also have transport, remote, local, at (a time), annotations, schema,
-and times: how often the call is made (the last decision counts), as for
-limited. Each test has its own limits.`,
-		Example: "  farcall policy test policies.yaml\n  farcall policy test policies.yaml --json",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return usagef("For example: farcall policy test policies.yaml", "policy test takes one FILE, not %d", len(args))

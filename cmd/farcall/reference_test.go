@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,8 +45,8 @@ const generated = "\n<!-- go test ./cmd/farcall -run TestReference -update write
 
 func commandsPage() string {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Commands\n%s\n```\n%s\n```\n", generated, rootLong)
 	root := newRootCmd(&env{getenv: func(string) string { return "" }})
+	fmt.Fprintf(&b, "# Commands\n%s\n```\n%s\n```\n", generated, root.Long)
 	root.InitDefaultHelpCmd()
 	writeCommands(&b, root.Commands())
 	return b.String()
@@ -117,4 +118,31 @@ func code(c jsonrpc.Code) string {
 // cell makes a text fit into a cell of a table.
 func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s)
+}
+
+// TestHelpFiles checks that each file of the help belongs to a command, and that each name in braces
+// is replaced.
+func TestHelpFiles(t *testing.T) {
+	used := map[string]bool{}
+	name := regexp.MustCompile(`\{[a-zA-Z]+\}`)
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		used[helpName(cmd)] = true
+		if left := name.FindString(cmd.Long); left != "" {
+			t.Errorf("%s: %s", cmd.CommandPath(), left)
+		}
+		for _, c := range cmd.Commands() {
+			visit(c)
+		}
+	}
+	visit(newRootCmd(&env{getenv: func(string) string { return "" }}))
+	files, err := helpFiles.ReadDir("help")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !f.IsDir() && !used[f.Name()] {
+			t.Errorf("help/%s belongs to no command", f.Name())
+		}
+	}
 }

@@ -18,17 +18,6 @@ import (
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
-var replayCaptureLong = `Send the requests of a capture to a server, and compare its answers with those of the capture.
-
-Requests are sent one after another, each connection of the capture over a new one, with their
-bytes as they were. Questions of the server get the answers of the capture. The first value that
-differs is printed for each call. Exit code 1 says that there are differences.
-
---ignore PATH leaves values out: names from the result or the error on, * for one name or index,
-** for any number: --ignore '**.timestamp'.
-
-` + targetForms
-
 type replayFlags struct {
 	*remote
 	redacted bool
@@ -42,10 +31,7 @@ func newReplayCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay FILE TARGET",
 		Short: "Send a capture to a server and compare the answers",
-		Long:  replayCaptureLong,
-		Example: `  farcall replay a.jsonl -- farcall serve --stdio
-  farcall replay a.jsonl http://127.0.0.1:7331 --ignore '**.timestamp'`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.register(cmd)
 	return cmd

@@ -63,24 +63,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return e.report(root.ExecuteContext(ctx))
 }
 
-const rootLong = `farcall serves, calls and checks services of the Model Context Protocol (MCP) and of JSON-RPC 2.0, over HTTP, WebSocket,
-TCP, unix sockets, and the standard input and output of a child process.
-
-Exit status: 0 in order, 1 failed, 2 wrong command line, 3 cannot connect, 4 the other end answered an error, 5 no answer
-in time, 6 the other end broke the protocol, 7 a guard would deny it (explain), 130 interrupted.`
-
-const rootExample = `  farcall serve                                      a playground of both, on 127.0.0.1:7331
-  farcall call localhost:7331 math/add a=2 b=3       a method of JSON-RPC
-  farcall mcp call localhost:7331 math_add a=2 b=3   a tool of MCP
-  farcall mcp tools -- npx -y @modelcontextprotocol/server-everything
-  farcall new server calc                            an MCP server to begin with`
-
 func newRootCmd(e *env) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "farcall",
 		Short:         "Serve, call and check MCP and JSON-RPC 2.0 over every transport",
-		Long:          rootLong,
-		Example:       rootExample,
 		Args:          cobra.ArbitraryArgs,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -155,6 +141,7 @@ func newRootCmd(e *env) *cobra.Command {
 		newVersionCmd(e),
 		newManCmd(e),
 	)
+	addHelp(root)
 	return root
 }
 

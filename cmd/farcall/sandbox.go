@@ -13,41 +13,6 @@ import (
 	"github.com/farcall-dev/farcall/internal/size"
 )
 
-const sandboxLong = `Run a command that may touch only what is named (Linux). 'farcall serve --config'
-starts the commands of upstreams with 'sandbox:' this way.
-
-The program itself, its interpreter and the system's libraries may be read and
-executed, and /dev/null and the like used. Everything else is refused: other files
-(also a script that is an argument: --read server.js), the network, other processes,
-privileges, farcall's environment. The command has a /proc with its own processes
-only, and a directory for temporary files in memory: TMPDIR. With it ends everything
-that it has started.
-
---network 443 allows connections to that TCP port of public addresses. Everything
-else is named: --network db.internal:5432, 10.0.0.0/8:5432, [fd00::/8]:443,
-localhost:8080, 10.1.2.3:* for every port. Link-local addresses, and those where
-clouds hand out credentials, are reached only when they are named, also with
---network all. Names are found over the network: add --network 53 for the name
-servers of the system, which are asked over TCP (programs that use glibc or c-ares
-do that when RES_OPTIONS says so, which is set; others need addresses, or --network
-all). Sockets of the local system, like those of daemons, are never reached.
-
-The environment is HOME, LANG, LANGUAGE, LC_*, LOGNAME, PATH, SHELL, TERM, TMPDIR, TZ,
-USER, what is for proxies, certificates and registries, and what --env names. The working directory can be read when --read . says so. Where the kernel
-lacks a part, farcall reports what is missing and starts nothing; --mode best-effort
-runs the command without that part, and says so. --mode open confines nothing: the
-command has all rights but those to read other processes and the files of --hide. So
-does 'farcall serve' start the commands of upstreams that have no 'sandbox:'.
-
-Exit status: that of the command, 128 and the number of the signal that ended it, or 1
-when the sandbox could not be built; then nothing was started.`
-
-const sandboxExample = `  farcall sandbox --read server.js -- node server.js --stdio
-  farcall sandbox --read . --network 443 --network 53 -- python3 server.py
-  farcall sandbox --write ~/notes --memory 256MB --cpu 60s -- ./notes-server
-  farcall sandbox --execute /usr/bin --execute /bin --write ~/.npm --network all -- npx -y some-server
-  farcall sandbox --check`
-
 // sandboxFlags are the options as they are written.
 type sandboxFlags struct {
 	rules         sandbox.Rules
@@ -60,10 +25,8 @@ func newSandboxCmd(e *env) *cobra.Command { return new(sandboxFlags).command(e) 
 
 func (f *sandboxFlags) command(e *env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "sandbox [flags] -- COMMAND [ARGUMENT]...",
-		Short:   "Run a command that may touch only what is named",
-		Long:    sandboxLong,
-		Example: sandboxExample,
+		Use:   "sandbox [flags] -- COMMAND [ARGUMENT]...",
+		Short: "Run a command that may touch only what is named",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.read(); err != nil {
 				return err

@@ -88,52 +88,8 @@ func newServeCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the playground, or a gateway: every transport on one port",
-		Long: `Serve a playground of JSON-RPC methods, which are also the tools of an MCP
-server; or, with --config or --upstream, a gateway to other servers, which are
-then found at /mcp (all as one), /mcp/NAME and /rpc/NAME, and a page about them at /.
-One port speaks every protocol and finds out which from the first bytes
-of a connection: HTTP, WebSocket, newline-delimited JSON, JSON texts one after
-another, Content-Length framing, and any of them in TLS.
-
-	POST /rpc          one message or a batch
-	GET  /rpc/stream   ?method=NAME&params=JSON, as an event stream
-	GET  /rpc/ws       WebSocket, both directions; also at /rpc
-	     /mcp          MCP in every revision: Streamable HTTP, or WebSocket
-	     /sse          MCP of 2024-11-05 (HTTP+SSE), which posts to /messages
-	GET  /             a page that lists the methods and calls them
-	GET  /healthz      200 while the process lives
-	GET  /readyz       200 while it accepts calls
-	GET  /metrics      for Prometheus; with a guard, of a gateway only, for those who may see the page
-
-Everything else that carries JSON-RPC carries MCP as well: the first message of a
-connection says which of the two it is.
-
-When it accepts connections it prints on standard error, for each address,
-
-	farcall: ready http://127.0.0.1:7331
-
-SIGTERM and SIGINT let the calls in flight finish, 10 seconds at most; a second
-signal ends the process at once. The files of --config, --guard and the certificates are
-read again when they change, and at SIGHUP. SIGUSR1 has a gateway write what its flight recorder
-has, the calls of the last minute (docs/capture.md). To systemd it says when it is ready, reads
-them again, stops, and, with WatchdogSec, that it is alive.
-
-With OTEL_EXPORTER_OTLP_ENDPOINT it sends traces and the log to a collector, over HTTP; other
-variables of OpenTelemetry hold, too.
-
-An address that other machines can reach needs a guard, which must not let anonymous
-callers call everything, and where callers show keys or tokens a certificate: otherwise
-farcall does not start, unless --insecure is given.
-With a certificate, connections without TLS are refused, but over unix sockets.`,
-		Example: `  farcall serve
-  farcall serve --listen 127.0.0.1:0 --listen unix:/tmp/farcall.sock
-  farcall serve --stdio
-  farcall serve --tls-cert cert.pem --tls-key key.pem --log-format json
-  farcall serve --guard guard.yaml
-  farcall serve --config farcall.yaml
-  farcall serve --upstream docs=https://example.com/mcp --upstream 'files=npx -y @modelcontextprotocol/server-filesystem .'`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), e) },
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), e) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false

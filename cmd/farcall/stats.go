@@ -65,12 +65,8 @@ func newStatsCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats TARGET",
 		Short: "Show what a gateway and its servers are doing",
-		Long:  "Show what a gateway and its servers are doing, once. TARGET is its address, http://host:port or host:port.\nWith a guard it needs the permission to call gateway/status.",
-		Example: strings.TrimPrefix(`
-  farcall stats localhost:7331
-  farcall stats https://tools.example.com --bearer ops.key --json`, "\n"),
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.once(cmd, args) },
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return o.once(cmd, args) },
 	}
 	o.flags(cmd, defaultTimeout)
 	cmd.Flags().BoolVar(&o.raw, "json", false, "print the answer as it came")
@@ -82,13 +78,8 @@ func newTopCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top TARGET",
 		Short: "Watch what a gateway and its servers are doing",
-		Long: "Watch what a gateway and its servers are doing, until Ctrl-C. Calls and errors are those a second since the last look.\n" +
-			"TARGET is its address, http://host:port or host:port. With a guard it needs the permission to call gateway/status.",
-		Example: strings.TrimPrefix(`
-  farcall top localhost:7331
-  farcall top localhost:7331 --sort p99 --interval 5s`, "\n"),
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.watch(cmd, args) },
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return o.watch(cmd, args) },
 	}
 	o.flags(cmd, defaultTimeout)
 	f := cmd.Flags()

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -20,13 +19,6 @@ func newStreamCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stream TARGET METHOD [PARAMS]",
 		Short: "Call a streaming method and print each item as it arrives",
-		Long: "Call a streaming method and print each item on its own line as it arrives.\n" +
-			"With --follow, stay connected after the answer and print the notifications that arrive, as subscriptions need it.\n" +
-			"--timeout is how long to wait for the connection and the first item, and then for each further item.\n\n" +
-			targetForms + "\n\n" + paramForms,
-		Example: strings.TrimPrefix(`
-  farcall stream localhost:7331 math/add_stream a=3 b=4
-  farcall stream ws://localhost:7331 --follow --count 5 clock/subscribe interval_ms=200`, "\n"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return r.stream(cmd, args, o)
 		},

@@ -26,17 +26,6 @@ import (
 	"github.com/farcall-dev/farcall/internal/target"
 )
 
-const tapLong = `Record what passes between a client and a server.
-
-With a command, tap runs it and forwards standard input, output and error byte by byte,
-signals, and the exit code: put it in the place of the command in the configuration of
-any client. With FROM and TO it listens on FROM, host:port or unix:PATH, and forwards
-every connection to TO: http:// and ws:// (HTTP and WebSocket), tcp://, tls://, unix:,
-or -- command, which is started for each connection.
-
-The capture is one JSON object a line (docs/capture.md), with mode 0600. Secrets are
-replaced before they are written; --raw keeps them. Read it with 'farcall view'.`
-
 // tapFlags are how frames are recorded.
 type tapFlags struct {
 	*env
@@ -114,11 +103,7 @@ func newTapCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tap [FROM TO] [-- COMMAND [ARG...]]",
 		Short: "Record the frames between a client and a server",
-		Long:  tapLong,
-		Example: `  farcall tap --out a.jsonl -- farcall serve --stdio
-  farcall tap --out a.jsonl 127.0.0.1:9000 http://127.0.0.1:7331
-  farcall tap --out a.jsonl 127.0.0.1:9001 tcp://127.0.0.1:7331`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	f.register(cmd)
 	cmd.Flags().BoolVar(&f.insecure, "insecure", false, "listen where other machines can connect")

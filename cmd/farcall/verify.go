@@ -10,17 +10,6 @@ import (
 	"github.com/farcall-dev/farcall/capture/mock"
 )
 
-var verifyLong = `Send the requests of a capture to a server, and verify that its answers break no client of then.
-
-The capture is the contract: a call that succeeded has to succeed, an error has to have the same
-code, a result has to have the members and types of the one before, and a list of tools may only
-change in ways that its clients do not notice, as 'farcall diff' tells. --exact compares the values,
-too. Requests are sent as 'farcall replay' sends them.
-
-Exit code 1 says that a change is breaking, or unclear with --strict.
-
-` + targetForms
-
 type verifyFlags struct {
 	replayFlags
 	changeFlags
@@ -31,10 +20,7 @@ func newVerifyCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify FILE TARGET",
 		Short: "Verify that a server keeps the contract of a capture",
-		Long:  verifyLong,
-		Example: `  farcall verify a.jsonl -- farcall serve --stdio
-  farcall verify a.jsonl http://127.0.0.1:7331 --format junit`,
-		RunE: func(cmd *cobra.Command, args []string) error { return f.verify(cmd, args) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return f.verify(cmd, args) },
 	}
 	f.replayFlags.register(cmd)
 	f.changeFlags.register(cmd, "text, json, junit or sarif")

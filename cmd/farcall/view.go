@@ -19,20 +19,6 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-const viewLong = `Show a capture, which 'farcall tap' has written.
-
-A FILTER is terms that all have to hold, with "or", "not" and parentheses:
-  method:tools/* name:git* dir:up      a pattern with * and ?
-  dur>500ms n>10KB code:-32602         numbers, durations and sizes
-  params.arguments.path=~"^/etc"       a value in the frame, and a regular expression
-  error tool_error redacted cut        what became of it
-  "some text"                          a text that occurs in the frame
-
-Each line has the time, the number of the record, the connection, the direction, and what the
-frame is. An answer has the time since its request. Of a gateway, -> and <- are between it and its
-clients, => and <= between it and its servers, with their name. Text of others is shown with its
-control characters escaped.`
-
 // followEach is how often a file that grows is looked at.
 const followEach = 100 * time.Millisecond
 
@@ -53,12 +39,7 @@ func newViewCmd(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "view FILE [FILTER]",
 		Short: "Show the frames of a capture",
-		Long:  viewLong,
-		Example: `  farcall view a.jsonl
-  farcall view a.jsonl 'method:tools/* dur>500ms'
-  farcall view a.jsonl --call 17 --data
-  farcall view a.jsonl --follow error`,
-		RunE: func(cmd *cobra.Command, args []string) error { return v.run(cmd.Context(), args) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return v.run(cmd.Context(), args) },
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
