@@ -15,7 +15,6 @@ var archNumbers = map[string]string{
 	"mcp/era":                         "what each revision of MCP defines",
 	"mcp/spec":                        "what MCP defines",
 	"cmd/farcall/internal/playground": "an application, with its own codes",
-	"cmd/farcall/errors_erlmcp.go":    "another program's table",
 	"cmd/farcall/internal/conform":    "a judge reads nothing of the judged",
 }
 

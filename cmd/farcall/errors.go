@@ -1,6 +1,7 @@
 package main
 
 import (
+	_ "embed"
 	"fmt"
 	"slices"
 	"strconv"
@@ -34,9 +35,28 @@ func newErrorsCmd(e *env) *cobra.Command {
 
 // registry returns the conditions of the library, and those of other programs that users meet.
 func registry() []jsonrpc.Condition {
-	all := jsonrpc.Conditions()
-	for _, row := range erlmcp {
-		all = append(all, jsonrpc.Condition(row))
+	return append(jsonrpc.Conditions(), erlmcp()...)
+}
+
+// erlmcpTable has what the Erlang MCP implementation of that name sends: its errors and its
+// refusals. It numbers its conditions in the range that MCP 2026-07-28 has since reserved; there
+// they get the code of the standard condition, or one a thousand higher, which is outside every
+// reserved range.
+//
+//go:embed errors_erlmcp.csv
+var erlmcpTable string
+
+// erlmcp returns the rows of erlmcpTable.
+func erlmcp() []jsonrpc.Condition {
+	lines := strings.Split(strings.TrimSpace(erlmcpTable), "\n")[1:]
+	all := make([]jsonrpc.Condition, len(lines))
+	for i, line := range lines {
+		f := strings.Split(line, ",")
+		integer := func(column int) int { n, _ := strconv.Atoi(f[column]); return n }
+		all[i] = jsonrpc.Condition{
+			Name: f[0], Category: f[1], Severity: f[2], Retryable: f[3] == "true", HTTPStatus: integer(4),
+			Plain: jsonrpc.Code(integer(5)), Legacy: jsonrpc.Code(integer(5)), Modern: jsonrpc.Code(integer(6)), Source: f[7],
+		}
 	}
 	return all
 }

@@ -14,7 +14,7 @@ func TestForeignConditionsAreComplete(t *testing.T) {
 		code         jsonrpc.Code
 	}
 	seen := map[key]bool{}
-	for _, row := range erlmcp {
+	for _, row := range erlmcp() {
 		k := key{row.Source, row.Name, row.Plain} // two codes have one name
 		if counts[row.Source]++; seen[k] || row.Name == "" || row.Category == "" || row.HTTPStatus < 400 || row.HTTPStatus > 599 ||
 			!slices.Contains([]string{"info", "warning", "error", "critical"}, row.Severity) {
@@ -26,7 +26,7 @@ func TestForeignConditionsAreComplete(t *testing.T) {
 			t.Errorf("%s: %d is reserved on MCP 2026-07-28", row.Name, row.Modern)
 		}
 	}
-	if counts[erlmcpErrors] != 127 || counts[erlmcpRefusals] != 51 {
+	if counts["erlmcp"] != 127 || counts["erlmcp refusals"] != 51 {
 		t.Errorf("%v", counts)
 	}
 	for c := jsonrpc.Code(-32099); c <= -32000; c++ { // erlmcp leaves one of the range unused
