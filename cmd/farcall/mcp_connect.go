@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -357,3 +358,19 @@ func isDialing(err error) bool {
 
 // isDialError reports whether an error is of the making of a connection.
 func isDialError(err error) bool { return strings.HasPrefix(err.Error(), "mcp: dial: ") }
+
+// trace returns what shows messages in both directions, nil without -v.
+func (m *mcpRemote) trace() io.Writer {
+	if !m.verbose {
+		return nil
+	}
+	return consoleLines{m.screen}
+}
+
+// consoleLines writes lines to a console, above what moves there.
+type consoleLines struct{ *console }
+
+func (c consoleLines) Write(p []byte) (int, error) {
+	c.printf("%s", bytes.TrimSuffix(p, []byte("\n")))
+	return len(p), nil
+}
