@@ -3,11 +3,13 @@ package gateway
 import (
 	"context"
 	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/gateway/internal/raw"
 	"github.com/farcall-dev/farcall/gateway/internal/signin"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/httprpc"
@@ -16,6 +18,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
+	"github.com/farcall-dev/farcall/rpc"
 	"github.com/farcall-dev/farcall/wsrpc"
 )
 
@@ -418,4 +421,42 @@ func refusePath(w http.ResponseWriter, status int, e *jsonrpc.Error) {
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(body, '\n'))
+}
+
+// admission asks about what comes over a connection that is carried to a server as it is: who sends
+// it is known by the connection, or by the signature of the message.
+func (s *shield) admission(ctx context.Context, upstream string) raw.Admission {
+	conn, _ := ctx.Value(connKey{}).(*guard.Conn) // nil: unauthenticated
+	ask := s.Identify(conn)(farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (any, error) {
+		return s.admit(ctx, upstream, req.Method, req.Params)
+	}))
+	return func(method string, params jsonrpc.Raw) (func(jsonrpc.Raw, error), error) {
+		got, err := ask.ServeRPC(ctx, &farcall.Request{Method: method, Params: params})
+		done, _ := got.(func(jsonrpc.Raw, error))
+		return done, err
+	}
+}
+
+// A Gateway is what an rpc.Server serves: see rpc.ServeOptions.
+var _ rpc.Service = (*Gateway)(nil)
+
+// Accept implements [rpc.Service].
+func (g *Gateway) Accept(conn net.Conn) rpc.Accepted {
+	c := guard.ConnOver(conn)
+	return rpc.Accepted{
+		MaxMessage: g.MaxMessage(context.Background(), c), //nolint:forbidigo // it looks at the certificate only
+		Budget:     g.Budget(c),
+		Serve: func(t farcall.Transport) <-chan struct{} {
+			g.ServeStream(t, c)
+			return nil
+		},
+	}
+}
+
+// Policy implements [rpc.Service]: it is that of the guard of the configuration as it is now.
+func (g *Gateway) Policy() rpc.Policy {
+	if c := g.plan.Load().config.Guard; c != nil {
+		return c
+	}
+	return nil
 }

@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/farcall-dev/farcall/gateway/internal/control"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/observe/levels"
 )
 
 // methodAdmin is how changes of the gateway are named to policies: gateway/admin CHANGE,
@@ -239,4 +241,134 @@ func (o operator) upstream(p *plan, c *Upstream) *control.UpstreamDetails {
 		}
 	}
 	return &control.UpstreamDetails{Upstream: u, Stderr: st.Stderr}
+}
+
+// LogLevel implements control.Backend.
+func (o operator) LogLevel(context.Context) (*control.LogLevel, error) {
+	at := o.g.opts.LogLevels
+	if at == nil {
+		return nil, control.NewProblem(http.StatusNotImplemented, "the level of this log is fixed: the program that embeds the gateway sets Options.LogLevels, and farcall needs a log")
+	}
+	base, own := at.Get()
+	return &control.LogLevel{Level: base, Components: own}, nil
+}
+
+// SetLogLevel implements control.Backend. All of it is set, or nothing.
+func (o operator) SetLogLevel(ctx context.Context, to *control.LogLevel) (*control.LogLevel, error) {
+	if _, err := o.LogLevel(ctx); err != nil {
+		return nil, err
+	}
+	if to.Level == "" && len(to.Components) == 0 {
+		return nil, control.NewProblem(http.StatusUnprocessableEntity, "neither level nor components is given: there is nothing to set")
+	}
+	err := o.g.opts.LogLevels.Apply(to.Level, to.Components)
+	if err == nil {
+		return o.LogLevel(ctx)
+	}
+	p := control.NewProblem(http.StatusUnprocessableEntity, err.Error())
+	if e, ok := errors.AsType[*levels.Error](err); ok {
+		p.Candidates = e.Candidates
+	}
+	return nil, p
+}
+
+// Reload implements control.Backend.
+func (o operator) Reload(context.Context) (*control.Reloaded, error) {
+	if o.g.opts.Reload == nil {
+		return nil, control.NewProblem(http.StatusNotImplemented, "this gateway has no configuration file: start it with --config to reload one")
+	}
+	changes, err := o.g.opts.Reload()
+	if err == nil {
+		return &control.Reloaded{Changes: slices.Concat([]string{}, changes)}, nil
+	}
+	p := control.NewProblem(http.StatusUnprocessableEntity, "the new configuration is refused, and the one before goes on: "+err.Error())
+	if bad, ok := errors.AsType[*ConfigError](err); ok {
+		p.Detail = "the new configuration is refused, and the one before goes on: correct the findings and reload it again"
+		for _, f := range bad.Problems {
+			p.Findings = append(p.Findings, control.Finding{File: bad.File, Line: f.Line, Column: f.Column, Path: f.Path, Message: f.Message, Hint: f.Hint})
+		}
+	}
+	return nil, p
+}
+
+// Dump implements control.Backend.
+func (o operator) Dump(context.Context) (*control.Dumped, error) {
+	if o.g.opts.Dump == nil {
+		return nil, control.NewProblem(http.StatusNotImplemented, "this gateway has no flight recorder: remove 'recorder: off' from its configuration")
+	}
+	path, err := o.g.opts.Dump("operator")
+	if err != nil {
+		return nil, control.NewProblem(http.StatusInternalServerError, "the flight recorder could not be written: "+err.Error())
+	}
+	return &control.Dumped{File: path}, nil
+}
+
+// How long an answer waits for a server that is to end, and for one that is to start.
+const (
+	endWait   = 5 * time.Second
+	startWait = 10 * time.Second
+)
+
+// Restart implements control.Backend.
+func (o operator) Restart(ctx context.Context, name string, how *control.Restart) (*control.Upstream, error) {
+	what := restart
+	if how.Graceful {
+		what = restartOrderly
+	}
+	was := o.g.plan.Load().byName[name]
+	up := was != nil && was.mcp != nil && was.mcp.Status().Connections > 0
+	return o.order(ctx, name, what, up)
+}
+
+// Drain implements control.Backend.
+func (o operator) Drain(ctx context.Context, name string) (*control.Upstream, error) {
+	return o.order(ctx, name, drain, false)
+}
+
+// Disable implements control.Backend.
+func (o operator) Disable(ctx context.Context, name string) (*control.Upstream, error) {
+	return o.order(ctx, name, disable, false)
+}
+
+// Enable implements control.Backend.
+func (o operator) Enable(ctx context.Context, name string) (*control.Upstream, error) {
+	return o.order(ctx, name, enable, false)
+}
+
+// order has an order carried out, and waits a while for what it ends, and for what it starts.
+func (o operator) order(ctx context.Context, name string, what order, start bool) (*control.Upstream, error) {
+	c, err := o.g.plan.Load().configured(name)
+	if err != nil {
+		return nil, err
+	}
+	now, done, err := o.g.obey(name, what)
+	wire, _ := errors.AsType[*jsonrpc.Error](err)
+	switch {
+	case errors.Is(err, errConfigured), errors.Is(err, errHeld):
+		return nil, control.NewProblem(http.StatusConflict, name+" cannot be changed so: "+err.Error())
+	case wire != nil:
+		return nil, control.NewProblem(http.StatusServiceUnavailable, wire.Message)
+	case err != nil:
+		return nil, control.NewProblem(http.StatusConflict, "nothing has changed: the configuration cannot be applied again: "+err.Error())
+	}
+	if what == restart || what == disable {
+		await(ctx, done)
+	}
+	if start && now.cfg.forAll() {
+		ctx, cancel := context.WithTimeout(ctx, startWait)
+		_ = now.mcp.Check(ctx) // the state says what came of it
+		cancel()
+	}
+	return &o.upstream(o.g.plan.Load(), c).Upstream, nil
+}
+
+// await waits until a server has ended, for endWait at most.
+func await(ctx context.Context, done <-chan struct{}) {
+	timer := time.NewTimer(endWait)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -231,4 +232,111 @@ func (t *route) match(path string) (name string, ok bool) {
 		}
 	}
 	return name, true
+}
+
+const (
+	base     = "/api/v1"
+	document = "/openapi.json"
+	maxBody  = 64 << 10
+)
+
+// A Backend is the gateway that the requests are about. An error that is a [*Problem] is the
+// answer.
+type Backend interface { //nolint:interfacebloat // a method for each operation
+	Overview(ctx context.Context) *Overview
+	Cluster(ctx context.Context) *Cluster
+	Upstreams(ctx context.Context) *Upstreams
+	Upstream(ctx context.Context, name string) (*UpstreamDetails, error)
+	Restart(ctx context.Context, name string, o *Restart) (*Upstream, error)
+	Drain(ctx context.Context, name string) (*Upstream, error)
+	Disable(ctx context.Context, name string) (*Upstream, error)
+	Enable(ctx context.Context, name string) (*Upstream, error)
+	Sessions(ctx context.Context) *Sessions
+	Calls(ctx context.Context) *Calls
+	EndSession(ctx context.Context, id string) (*Session, error)
+	LogLevel(ctx context.Context) (*LogLevel, error)
+	SetLogLevel(ctx context.Context, to *LogLevel) (*LogLevel, error)
+	Reload(ctx context.Context) (*Reloaded, error)
+	Dump(ctx context.Context) (*Dumped, error)
+	Pins(ctx context.Context) (*Pins, error)
+	PinChanges(ctx context.Context, name string) (*PinChanges, error)
+	AcceptPins(ctx context.Context, name string, o *AcceptPins) (*PinChanges, error)
+	Explain(ctx context.Context, q *Question) (*Explanation, error)
+}
+
+// An Access decides who may do what.
+type Access interface {
+	// Hosts are the names of the gateway that a request may ask for.
+	Hosts() []string
+	// Read returns why a request may read nothing. Nil: it may.
+	Read(r *http.Request) *Problem
+	// Begin decides about a change and writes the decision down. done is to be called with what came
+	// of it.
+	Begin(r *http.Request, c *Change) (done func(error), refused *Problem)
+	// Refuse writes down that a change is refused.
+	Refuse(r *http.Request, c *Change, p *Problem)
+}
+
+// A Change is what a request would change.
+type Change struct {
+	Name     string // of the change: restart, reload
+	Upstream string // that it is about; "": it is about the gateway
+	Params   []byte // JSON, or nil
+}
+
+// A request is one on its way through the handler.
+type request struct {
+	*http.Request
+
+	name string // what {name} stands for in the path
+	body []byte
+}
+
+// A Problem is a problem document (RFC 9457): the answer to a request that failed.
+type Problem struct { //nolint:errname // the term of the RFC
+	Type       string    `json:"type" doc:"the kind of the problem, as urn:farcall:problem:KIND"`
+	Title      string    `json:"title"`
+	Status     int       `json:"status"`
+	Detail     string    `json:"detail" doc:"what is wrong and what to do"`
+	Candidates []string  `json:"candidates,omitempty" doc:"names that there are, the likeliest first"`
+	Permission string    `json:"permission,omitempty" doc:"the call that a rule of the guard must allow"`
+	Findings   []Finding `json:"findings,omitempty" doc:"what is wrong with a configuration"`
+}
+
+// A Finding is one problem of a configuration.
+type Finding struct {
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Column  int    `json:"column,omitempty"`
+	Path    string `json:"path,omitempty"`
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+}
+
+// problems are the kinds of problems by status.
+var problems = map[int]string{
+	http.StatusBadRequest: "bad-request", http.StatusForbidden: "forbidden", http.StatusNotFound: "not-found",
+	http.StatusMethodNotAllowed: "method-not-allowed", http.StatusConflict: "conflict", http.StatusRequestEntityTooLarge: "too-large",
+	http.StatusUnsupportedMediaType: "media-type", http.StatusUnprocessableEntity: "invalid", http.StatusTooManyRequests: "too-many-requests",
+	http.StatusInternalServerError: "internal", http.StatusNotImplemented: "not-available", http.StatusBadGateway: "upstream",
+	http.StatusServiceUnavailable: "unavailable",
+}
+
+// NewProblem returns a problem of a status. Detail says what is wrong and what to do.
+func NewProblem(status int, detail string) *Problem {
+	return &Problem{Type: "urn:farcall:problem:" + problems[status], Title: http.StatusText(status), Status: status, Detail: detail}
+}
+
+// Error implements error.
+func (p *Problem) Error() string { return p.Detail }
+
+// write answers a request with the problem.
+func (p *Problem) write(w http.ResponseWriter) {
+	body, err := jsonv2.Append(nil, p)
+	if err != nil {
+		body = []byte(`{"type":"about:blank"}`)
+	}
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(append(body, '\n')) // the client may have gone
 }

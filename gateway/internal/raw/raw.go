@@ -29,10 +29,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/bits"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/backoff"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -271,4 +274,126 @@ func (h *health) get() (state string, since time.Time, err string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.state, h.since, h.err
+}
+
+const (
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 30 * time.Second
+	// steadyTime is how long a shared connection must have lived for its end not
+	// to count as a failure to connect.
+	steadyTime = 10 * time.Second
+	// retryWait is how long a call waits for the next attempt. When that is further
+	// away, the call fails at once.
+	retryWait = time.Second
+)
+
+// reconnect says when the next attempt to connect may be made.
+type reconnect struct {
+	mu       sync.Mutex
+	failures int
+	until    time.Time
+	err      error
+}
+
+// failed notes that an attempt has failed, or that what came of it did not last.
+// The next one is made after that time, when it is not 0.
+func (r *reconnect) failed(err error, after time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures++
+	d := backoff.Delay(r.failures, minBackoff, maxBackoff)
+	if after > 0 {
+		d = after
+	}
+	r.until, r.err = time.Now().Add(d), err
+}
+
+// reset forgets the failures.
+func (r *reconnect) reset() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.failures, r.until, r.err = 0, time.Time{}, nil
+}
+
+// wait waits until an attempt may be made. It fails when that is too far away.
+func (r *reconnect) wait(ctx context.Context) error {
+	r.mu.Lock()
+	d, err := time.Until(r.until), r.err
+	r.mu.Unlock()
+	switch {
+	case d <= 0:
+		return nil
+	case d > retryWait:
+		return &tooEarlyError{after: d, err: err}
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// meter counts what happens.
+type meter struct {
+	calls, errors, dropped, garbage, dials atomic.Uint64
+	inFlight                               atomic.Int64
+	latency                                histogram
+}
+
+func (m *meter) begin() {
+	m.calls.Add(1)
+	m.inFlight.Add(1)
+}
+
+func (m *meter) end(failed bool, took time.Duration) {
+	m.inFlight.Add(-1)
+	if failed {
+		m.errors.Add(1)
+	}
+	m.latency.add(took)
+}
+
+func (m *meter) status() Status {
+	return Status{
+		InFlight: int(m.inFlight.Load()),
+		Calls:    m.calls.Load(), Errors: m.errors.Load(), Dropped: m.dropped.Load(),
+		Garbage: m.garbage.Load(), Dials: m.dials.Load(),
+		LatencyP50: m.latency.quantile(50), LatencyP99: m.latency.quantile(99),
+	}
+}
+
+// histogram counts durations in buckets of microseconds, four to each power of
+// two.
+type histogram struct{ buckets [4 * 40]atomic.Uint64 }
+
+func (h *histogram) add(d time.Duration) { h.buckets[bucketOf(d)].Add(1) }
+
+func bucketOf(d time.Duration) int {
+	us := uint64(max(d.Microseconds(), 0)) + 4
+	power := bits.Len64(us) - 3 // the top three bits of us tell the bucket
+	return min(4*power+int(us>>power&3), 4*40-1)
+}
+
+// quantile returns the middle of the bucket in which so many percent are passed,
+// 0 when nothing was counted.
+func (h *histogram) quantile(percent uint64) time.Duration {
+	var counts [len(h.buckets)]uint64
+	var total, sum uint64
+	for i := range counts {
+		counts[i] = h.buckets[i].Load()
+		total += counts[i]
+	}
+	if total == 0 {
+		return 0
+	}
+	for i, n := range counts {
+		if sum += n; sum*100 >= total*percent {
+			low := uint64(4+i%4) << (i / 4)
+			return time.Duration(low-4+(1<<(i/4))/2) * time.Microsecond
+		}
+	}
+	return 0
 }
