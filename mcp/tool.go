@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,13 +9,16 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/farcall-dev/farcall/internal/permit"
 	"github.com/farcall-dev/farcall/internal/remote"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/schema"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/internal/arguments"
 	"github.com/farcall-dev/farcall/mcp/internal/object"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -282,4 +286,90 @@ func (t *tool) badOutput(err error) error {
 		Message: "Internal error: the result of the tool " + t.spec.Name + " does not fit its output schema",
 		Cause:   err,
 	}
+}
+
+// checkHeaders compares the headers of an HTTP request with the arguments that they repeat.
+func (c *call) checkHeaders(t *tool) error {
+	if len(t.headers) == 0 || !c.rev.MirroredHeaders || c.mounted != nil { // the outer server has compared them
+		return nil
+	}
+	return c.compareHeaders(t.spec.Name, t.headers)
+}
+
+// CheckHeaders is relay.CheckHeaders.
+func (c *call) CheckHeaders(tool string, inputSchema jsonrpc.Raw) error {
+	if !c.rev.MirroredHeaders || !bytes.Contains(inputSchema, []byte(schema.HeaderKeyword)) {
+		return nil
+	}
+	headers, err := schema.Headers(inputSchema)
+	if err != nil {
+		return nil //nolint:nilerr // clients do not take such a tool, or they repeat nothing
+	}
+	return c.compareHeaders(tool, headers)
+}
+
+func (c *call) compareHeaders(tool string, headers []schema.Header) error {
+	r := mcphttp.RequestFrom(c)
+	if r == nil {
+		return nil
+	}
+	given := c.in.arguments
+	if c.sent != nil {
+		given = scan.Member(*c.sent, "arguments")
+	}
+	if err := arguments.CheckHeaders(headers, r.Header, given); err != nil {
+		return &jsonrpc.Error{
+			Code:    spec.HeaderMismatch,
+			Message: fmt.Sprintf("Header mismatch: %v; see the input schema of the tool %s in tools/list", err, tool),
+		}
+	}
+	return nil
+}
+
+// A Tolerance says what becomes of arguments that do not fit the input schema of
+// their tool.
+type Tolerance int
+
+const (
+	// Lenient also takes what models write: a number or a boolean in quotation marks,
+	// where the schema has no text, and members that the schema does not have, which
+	// are dropped. The log says so once for each tool and kind. A guard with policies that look at
+	// arguments decides about those that the tool gets as well as about those that came.
+	Lenient Tolerance = iota
+	// Strict refuses them.
+	Strict
+)
+
+// arguments returns the arguments of a call as they fit the input schema, or the
+// reason why they do not.
+func (t *tool) arguments(c *call) (jsonrpc.Raw, error) {
+	given := object.OrEmpty(c.in.arguments)
+	err := t.input.Validate(given)
+	if err == nil || c.strict() {
+		return given, err
+	}
+	relaxed, changed := arguments.Relax(t.spec.InputSchema, given)
+	if changed == 0 || t.input.Validate(relaxed) != nil {
+		return nil, err
+	}
+	if before := t.relaxed.Or(changed); before&changed != changed {
+		c.srv.logger().WarnContext(c, "mcp: arguments do not fit the tool's input schema and were taken all the same; ServerOptions.Arguments: Strict refuses them",
+			"tool", t.spec.Name, "reason", err.Error())
+	}
+	return relaxed, nil
+}
+
+// permitted asks the guard in front, if any, about arguments that it has not seen: a policy that
+// forbids true must not be passed by "true".
+func (t *tool) permitted(c *call, given, relaxed jsonrpc.Raw) error {
+	if bytes.Equal(given, relaxed) {
+		return nil
+	}
+	permitted := permit.From(c)
+	if permitted == nil {
+		return nil
+	}
+	params := jsonrpc.AppendString([]byte(`{"_meta":{"`+spec.MetaProtocolVersion+`":"`+era.Latest().Name+`"},"name":`), c.shownName(t))
+	params = append(append(params, `,"arguments":`...), relaxed...)
+	return permitted(c, spec.MethodToolsCall, append(params, '}'))
 }
