@@ -14,10 +14,14 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/farcall-dev/farcall/internal/visible"
 )
 
 // The defaults of [Rules].
@@ -247,4 +251,17 @@ func (r *Rules) admit(k kernel, warn func(string)) error {
 		warn("the sandbox is not complete: " + p)
 	}
 	return nil
+}
+
+// stderrOf returns where the command's standard error goes. On its way to a terminal it is
+// escaped; a file or a pipe gets the bytes as they are.
+func stderrOf(f *os.File) io.Writer {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return f
+	}
+	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(info, null) {
+		return f
+	}
+	return visible.NewWriter(f)
 }
