@@ -1,6 +1,7 @@
 package httprpc
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"os"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/budget"
+	"github.com/farcall-dev/farcall/internal/callctx"
 	"github.com/farcall-dev/farcall/internal/origin"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/slow"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -178,4 +181,78 @@ func refuseWith(w http.ResponseWriter, status int, e *jsonrpc.Error) {
 	slow.Answer(w)
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
+}
+
+// gate checks what comes before the body: where the request comes from, and
+// its method.
+type gate struct {
+	policy  origin.Policy
+	methods string // for Allow
+}
+
+// open reports whether the request may go on. If not, it is answered.
+func (g *gate) open(w http.ResponseWriter, r *http.Request, method string) bool {
+	if err := g.policy.Check(r); err != nil {
+		refuse(w, http.StatusForbidden, "Forbidden: "+err.Error())
+		return false
+	}
+	if len(r.Header["Origin"]) > 0 {
+		g.allowOrigin(w, r)
+	}
+	if r.Method == method {
+		return true
+	}
+	w.Header().Set("Allow", g.methods)
+	if r.Method == http.MethodOptions {
+		slow.AnswerNothing(w, http.StatusNoContent)
+		return false
+	}
+	refuse(w, http.StatusMethodNotAllowed, "Method not allowed: use "+method)
+	return false
+}
+
+// allowOrigin adds the headers of CORS (Fetch, section 3.3) for an allowed page
+// of another host.
+func (g *gate) allowOrigin(w http.ResponseWriter, r *http.Request) {
+	from := g.policy.Cross(r)
+	if from == "" {
+		return
+	}
+	header := w.Header()
+	header.Set("Access-Control-Allow-Origin", from)
+	header.Add("Vary", "Origin")
+	if r.Method != http.MethodOptions || r.Header.Get("Access-Control-Request-Method") == "" {
+		return
+	}
+	header.Set("Access-Control-Allow-Methods", g.methods)
+	if asked := r.Header.Get("Access-Control-Request-Headers"); asked != "" {
+		header.Set("Access-Control-Allow-Headers", asked)
+	}
+	header.Set("Access-Control-Max-Age", "600")
+}
+
+// An owned is the context of a request with an owner: that of the request's context, or
+// else the address that the request came from. It is a type because most calls never ask, and an
+// owner costs more than the rest of them.
+type owned struct {
+	callctx.Context
+
+	remote string
+}
+
+func withOwner(r *http.Request) context.Context {
+	o := &owned{remote: r.RemoteAddr}
+	o.Context = callctx.Over(r.Context(), o)
+	return o
+}
+
+// ContextValue implements callctx.Values.
+func (o *owned) ContextValue(key any) (any, bool) {
+	if _, ok := key.(owner.ContextKey); !ok {
+		return nil, false
+	}
+	if v := o.Parent().Value(key); v != nil {
+		return v, true
+	}
+	return owner.Address(o.remote), true
 }
