@@ -182,7 +182,7 @@ func (c *Client) attempt(ctx context.Context, method string, send func(*link) er
 		case err != nil && again:
 			return nil, fmt.Errorf("mcp: %q: %w", method, err)
 		case err != nil:
-			return nil, fmt.Errorf("%w: %q: %w", ErrNotSent, method, err)
+			return nil, fmt.Errorf("%w: %q: %w", farcall.ErrNotSent, method, err)
 		}
 		if err = send(l); err == nil {
 			return l, nil
@@ -254,10 +254,10 @@ func (c *Client) failure(l *link, method string, err error) error {
 		return era.Code(wire, l.rev, era.Latest())
 	}
 	switch {
-	case errors.Is(err, ErrNotSent):
+	case errors.Is(err, farcall.ErrNotSent):
 		return err
 	case errors.Is(err, mcphttp.ErrSessionLost) && !errors.Is(err, errTaken):
-		return fmt.Errorf("%w: %q: %w", ErrNotSent, method, err)
+		return fmt.Errorf("%w: %q: %w", farcall.ErrNotSent, method, err)
 	case (errors.Is(err, farcall.ErrClosed) || errors.Is(err, errTaken)) && !harmless(method):
 		return fmt.Errorf("mcp: %q was under way and may or may not have had its effect: %w", method, err)
 	}

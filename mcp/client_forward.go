@@ -23,11 +23,6 @@ import (
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
-// ErrNotSent is wrapped by the failure of a call that the server did surely
-// not receive: no connection could be made, or it had ended before, or the
-// session had.
-var ErrNotSent = errors.New("mcp: the request was not sent")
-
 // forwarding is a Forward that is under way.
 type forwarding struct {
 	*relay.Forward
@@ -74,7 +69,7 @@ func (w *forwarding) toSend() any {
 //
 // Errors are those of [Client.Request], passed on ([farcall.PassOn]): a handler that returns one
 // answers as the server did. Forward does not act on spec.URLElicitationRequired. A call with an
-// error that does not wrap [ErrNotSent] may have had its effect.
+// error that does not wrap [farcall.ErrNotSent] may have had its effect.
 func (c *Client) Forward(ctx context.Context, f *relay.Forward) (result jsonrpc.Raw, in *era.Revision, err error) {
 	result, in, err = c.forward(ctx, f)
 	return result, in, farcall.PassOn(err)
@@ -148,7 +143,7 @@ func (w *forwarding) round(ctx context.Context) (*link, error) {
 func (w *forwarding) lookUp(ctx context.Context, fresh bool) error {
 	l, err := w.c.link(ctx)
 	if err != nil {
-		return fmt.Errorf("%w: %q: %w", ErrNotSent, w.Method, err)
+		return fmt.Errorf("%w: %q: %w", farcall.ErrNotSent, w.Method, err)
 	}
 	w.header, w.asTask = nil, false
 	if !l.callsTasks() && (l.http == nil || !l.rev.MirroredHeaders) {
@@ -207,7 +202,7 @@ func (w *forwarding) exchange(ctx context.Context, l *link) error {
 	w.result = nil
 	err = l.callWithin(p, w.Method, w.toSend(), &w.result, sink)
 	if err != nil && way != nil && way.none(err) {
-		err = fmt.Errorf("%w: %q: %w", ErrNotSent, w.Method, err)
+		err = fmt.Errorf("%w: %q: %w", farcall.ErrNotSent, w.Method, err)
 	}
 	return err
 }

@@ -48,14 +48,14 @@ func TestForwardNotSent(t *testing.T) {
 			}()
 			<-entered
 			f.peer.Close()
-			if err := <-failed; !errors.Is(err, farcall.ErrClosed) || errors.Is(err, ErrNotSent) {
+			if err := <-failed; !errors.Is(err, farcall.ErrClosed) || errors.Is(err, farcall.ErrNotSent) {
 				t.Errorf("under way: %v", err)
 			}
-			if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, farcall.ErrClosed) || !errors.Is(err, ErrNotSent) {
+			if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, farcall.ErrClosed) || !errors.Is(err, farcall.ErrNotSent) {
 				t.Errorf("ended before: %v", err)
 			}
 			c.Close()
-			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); !errors.Is(err, farcall.ErrClosed) || !errors.Is(err, ErrNotSent) {
+			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); !errors.Is(err, farcall.ErrClosed) || !errors.Is(err, farcall.ErrNotSent) {
 				t.Errorf("closed: %v", err)
 			}
 		})
@@ -76,7 +76,7 @@ func TestForwardNoLink(t *testing.T) {
 		p.exit()
 		synctest.Wait()
 		p.failing = 100
-		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); !errors.Is(err, ErrNotSent) || !strings.Contains(err.Error(), "cannot start") {
+		if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); !errors.Is(err, farcall.ErrNotSent) || !strings.Contains(err.Error(), "cannot start") {
 			t.Error(err)
 		}
 	})
@@ -113,11 +113,11 @@ func TestForwardHTTPNotSent(t *testing.T) {
 				t.Fatal(err)
 			}
 			broken.Store(true)
-			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); err == nil || errors.Is(err, ErrNotSent) {
+			if _, _, err := c.Forward(t.Context(), &relay.Forward{Method: "x"}); err == nil || errors.Is(err, farcall.ErrNotSent) {
 				t.Errorf("broken off: %v", err)
 			}
 			refused.Store(true)
-			if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, ErrNotSent) || !errors.Is(err, mcphttp.ErrConnect) {
+			if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, farcall.ErrNotSent) || !errors.Is(err, mcphttp.ErrConnect) {
 				t.Errorf("refused: %v", err)
 			}
 			var r route // of a request that was sent, without a way back for its answer
@@ -156,7 +156,7 @@ func TestForwardSessionLost(t *testing.T) {
 		}
 	}
 	session.Store("s9") // which the new session will not be
-	if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, mcphttp.ErrSessionLost) || !errors.Is(err, ErrNotSent) {
+	if _, _, err := c.Forward(t.Context(), callOf("x")); !errors.Is(err, mcphttp.ErrSessionLost) || !errors.Is(err, farcall.ErrNotSent) {
 		t.Error(err)
 	}
 }
@@ -179,7 +179,7 @@ func TestForwardAnswerLost(t *testing.T) {
 	f.set("tools/call", `{"content":[]}`)
 	c := mustDial(t, url, &ClientOptions{Era: "legacy"})
 	_, _, err := c.Forward(t.Context(), callOf("x"))
-	if !errors.Is(err, mcphttp.ErrSessionLost) || errors.Is(err, ErrNotSent) || !strings.Contains(err.Error(), "may or may not") || taken.Load() != 1 {
+	if !errors.Is(err, mcphttp.ErrSessionLost) || errors.Is(err, farcall.ErrNotSent) || !strings.Contains(err.Error(), "may or may not") || taken.Load() != 1 {
 		t.Errorf("%v, called %d times", err, taken.Load())
 	}
 	if _, _, err := c.Forward(t.Context(), callOf("x")); err != nil || f.count("initialize") != 2 {
@@ -352,7 +352,7 @@ func TestForwardErrors(t *testing.T) {
 	} {
 		f.set("tools/call", jsonrpc.Errorf(test.give, "no"))
 		_, _, err := c.Forward(t.Context(), callOf("x"))
-		if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || wire.Code != test.want || errors.Is(err, ErrNotSent) {
+		if wire, ok := errors.AsType[*jsonrpc.Error](err); !ok || wire.Code != test.want || errors.Is(err, farcall.ErrNotSent) {
 			t.Errorf("%d: %v", test.give, err)
 		}
 	}

@@ -490,7 +490,7 @@ func TestNotify(t *testing.T) {
 			t.Errorf("%v", f.got)
 		}
 		c.Close()
-		if err := c.Notify(t.Context(), "x/y", nil); !errors.Is(err, ErrNotSent) {
+		if err := c.Notify(t.Context(), "x/y", nil); !errors.Is(err, farcall.ErrNotSent) {
 			t.Error(err)
 		}
 	}

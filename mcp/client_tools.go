@@ -109,7 +109,7 @@ func (c *Client) callTool(ctx context.Context, name string, p *spec.CallToolRequ
 	for attempt := 0; ; attempt++ {
 		l, err := c.link(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("%w: the call of the tool %q: %w", ErrNotSent, name, err)
+			return nil, fmt.Errorf("%w: the call of the tool %q: %w", farcall.ErrNotSent, name, err)
 		}
 		known, err := c.knownTool(ctx, l, name, attempt > 0)
 		if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
@@ -32,10 +33,9 @@ type session struct {
 
 	rev    atomic.Pointer[era.Revision] // nil before initialize
 	who    atomic.Pointer[clientMeta]
-	log    atomic.Pointer[string] // nil: the default
-	logAt  atomic.Int64           // when readLevel read it
-	tasks  atomic.Bool            // the relay has declared them
-	public Session                // what users of the package see of it
+	log    atomic.Pointer[logLevel] // nil: the default
+	tasks  atomic.Bool              // the relay has declared them
+	public Session                  // what users of the package see of it
 
 	mu      sync.Mutex
 	ready   bool // the client has said notifications/initialized
@@ -101,11 +101,17 @@ func (x *session) hasEnded() bool {
 	return x.closed
 }
 
+// A logLevel is from which level on a client wants to be logged to.
+type logLevel struct {
+	level string
+	read  time.Time // when readLevel last looked for it
+}
+
 // level returns the level from which on the client wants to be logged to.
 func (x *session) level() string {
 	x.readLevel()
 	if l := x.log.Load(); l != nil {
-		return *l
+		return l.level
 	}
 	return defaultLevel
 }

@@ -17,7 +17,7 @@ func (sealedCaller) Sealed() (id string, until time.Time) {
 	return "sealed", time.Now().Add(time.Hour)
 }
 
-// A level that one replica was told holds at all that share the values of sessions: at once where
+// A level that one replica has set holds at all that share the values of sessions: at once where
 // the session is new, within a second where it is known. A store that fails changes nothing.
 func TestLevelOfReplicas(t *testing.T) {
 	t.Parallel()
@@ -40,7 +40,7 @@ func TestLevelOfReplicas(t *testing.T) {
 		}
 		levels("error", "error")
 		if a.Local() || b.Local() {
-			t.Error("a session with a level of its own stays in memory")
+			t.Error("a session with its own level stays in memory")
 		}
 		if err := b.setLevel("debug"); err != nil {
 			t.Fatal(err)

@@ -210,9 +210,8 @@ func (x *session) setLevel(level string) error {
 		if err != nil {
 			return err
 		}
-		x.logAt.Store(time.Now().UnixNano())
 	}
-	x.log.Store(&level)
+	x.log.Store(&logLevel{level, time.Now()})
 	return nil
 }
 
@@ -222,9 +221,11 @@ func (x *session) readLevel() {
 	if x.srv.opts.Sessions == nil {
 		return
 	}
-	last, now := x.logAt.Load(), time.Now().UnixNano()
-	if now-last < int64(levelAge) || !x.logAt.CompareAndSwap(last, now) {
-		return
+	last, next := x.log.Load(), logLevel{defaultLevel, time.Now()}
+	if last != nil {
+		if next.level = last.level; next.read.Sub(last.read) < levelAge {
+			return
+		}
 	}
 	v := x.storedValues()
 	if v == nil {
@@ -233,10 +234,10 @@ func (x *session) readLevel() {
 	values, _, err := v.get()
 	if err != nil {
 		x.srv.logger().Warn("mcp: the level of a client's log may be older than that of another replica", "error", err)
-		return
 	}
 	var level string
 	if jsonv2.Unmarshal(values[levelKey], &level) == nil && spec.LogSeverity(level) >= 0 {
-		x.log.Store(&level)
+		next.level = level
 	}
+	x.log.CompareAndSwap(last, &next) // setLevel may have been called meanwhile
 }

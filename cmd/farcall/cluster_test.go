@@ -47,7 +47,7 @@ upstreams:
 `
 
 // freeAddresses returns loopback addresses on which nothing listens. On Linux no other program takes
-// them in the meantime: their host is one that nobody else uses.
+// them in the meantime: their host is one that no other program uses.
 func freeAddresses(t *testing.T, n int) (all []string) {
 	t.Helper()
 	host := "127.0.0.1"

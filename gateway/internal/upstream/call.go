@@ -9,7 +9,6 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/jsonrpc"
-	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
@@ -457,7 +456,7 @@ func (u *Upstream) Call(ctx context.Context, c *Call) (Result, error) {
 			c.Spoken = rev.Name
 		}
 		// Connections that ended together are found out one by one.
-		stale := u.opts.Exclusive && attempt < maxStale && errors.Is(err, mcp.ErrNotSent)
+		stale := u.opts.Exclusive && attempt < maxStale && errors.Is(err, farcall.ErrNotSent)
 		again := u.leave(pc, rev, err, attempt == 0 || stale)
 		switch {
 		case err == nil:

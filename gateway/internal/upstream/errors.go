@@ -54,7 +54,7 @@ func outcomeOf(pc *pendingCall, err error) outcome {
 		return answered
 	case pc != nil && pc.ctx.Err() != nil:
 		return given
-	case errors.Is(err, mcp.ErrNotSent):
+	case errors.Is(err, farcall.ErrNotSent):
 		return unreachable
 	case errors.Is(err, farcall.ErrClosed), errors.Is(err, mcphttp.ErrConnect), broken(err):
 		return unknown

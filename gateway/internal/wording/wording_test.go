@@ -64,7 +64,7 @@ func TestText(t *testing.T) {
 	secret := &url.Error{Op: "Post", URL: "https://h/mcp?key=s3cr3t", Err: errors.New("EOF")}
 	for want, err := range map[string]error{
 		"Post https://h: EOF": fmt.Errorf(`mcp: farcall: call "tools/call": mcphttp: cannot reach the server: %w`, secret),
-		"EOF":                 errors.New(`mcp: the request was not sent: "tools/call": httprpc: cannot reach the server: EOF`),
+		"EOF":                 errors.New(`farcall: not sent: "tools/call": httprpc: cannot reach the server: EOF`),
 		"its certificate is not signed by an authority known here; if it is meant, name a file with it: tls: {ca: FILE}: x": errors.New(
 			"mcp: connect: mcphttp: cannot reach the server: its certificate is not signed by an authority known here; if it is meant, set DialOptions.TLS.RootCAs: x"),
 		`the server is not modern (HTTP status 404), and then: initialize: HTTP status 501`: errors.New(
