@@ -280,8 +280,8 @@ type Upstream struct {
 		TTL    time.Duration
 		Public bool
 	}
-	// Hooks are programs that are asked about calls of its tools. Their Tools are names of this
-	// upstream, without its own.
+	// Hooks are programs that are asked about calls of its tools, or, with the profile raw, of its
+	// methods. Their Tools are names of this upstream, without its own.
 	Hooks []Hook
 	// Disabled leaves it out.
 	Disabled bool

@@ -230,10 +230,11 @@ func (e *endpoint) messages() string {
 
 // newFront makes the handlers of an address for JSON-RPC.
 func (s *server) newFront() {
-	g, h := s.g, s.checks.Before(s.g.refusing(s.raw))
+	g, h := s.g, s.checks.Before(s.g.refusing(s.hooked(s.raw)))
+	s.calls = h
 	rpc := g.clientOptions()
 	rpc.V1 = true // as over the other transports, where bytes pass
-	rpc.Interceptors = s.guarded(rpc.Interceptors)
+	rpc.Interceptors = s.guarded(nil, rpc.Interceptors)
 	o := &httprpc.Options{MaxMessage: g.opts.MaxMessage, Gzip: g.opts.Gzip, RPC: rpc, Origins: g.opts.Origins, Hosts: anyHost()}
 	s.post, s.stream = httprpc.NewHandler(h, o), httprpc.NewStreamHandler(h, o)
 	s.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {

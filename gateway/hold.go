@@ -155,6 +155,9 @@ func (g *Gateway) obey(name string, what order) (now *server, done <-chan struct
 func (g *Gateway) swap(old, p *plan, what string, end func(s *server)) {
 	g.plan.Store(p)
 	for _, s := range p.order {
+		if s.raw != nil && p.hooks[s.cfg.Name] != nil {
+			s.raw.EndCarried()
+		}
 		if s.held == nil {
 			s.keepUp(g.serving)
 		}

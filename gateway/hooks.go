@@ -60,7 +60,7 @@ func (g *Gateway) newHooks(c *Config, private []string) (by map[string]*hooks, a
 		all = append(all, made)
 		for _, u := range upstreams {
 			tools, some := toolsOf(u.Name)
-			if !some || u.Disabled || u.profile() == profileRaw {
+			if !some || u.Disabled {
 				continue
 			}
 			if by == nil {
@@ -222,14 +222,18 @@ func (w *calling) ask(h *hook.Hook, c *hook.Call) (hook.Verdict, error) {
 	if err != nil {
 		return v, err
 	}
-	if v.Value != nil && h.After() && !sameKind(c.Value, v.Value) {
+	switch {
+	case v.Value == nil || !h.After():
+	case c.Error && errorOf(v.Value) == nil:
+		v = h.Failed(v, "the changed error is no error of JSON-RPC")
+	case !c.RPC && !sameKind(c.Value, v.Value):
 		v = h.Failed(v, "it has changed which kind of result it is")
 	}
 	*w.asks = append(*w.asks, guard.Asked{Hook: h.Name(), Outcome: string(v.Outcome), Took: v.Took})
 	if v.Outcome.Passes() {
 		return v, nil
 	}
-	return v, refusedBy(w.Revision, h, &v)
+	return v, refusedBy(w.Revision, c.RPC, h, &v)
 }
 
 // sameKind reports whether a result that a hook has changed still says that it is whole, that it
@@ -255,7 +259,7 @@ func (r *hookError) Error() string { return r.text }
 func (r *hookError) HTTPStatus() int { return r.status }
 
 // refusedBy is the answer to a call that a hook has not let pass.
-func refusedBy(rev *era.Revision, h *hook.Hook, v *hook.Verdict) error {
+func refusedBy(rev *era.Revision, rpc bool, h *hook.Hook, v *hook.Verdict) error {
 	kind, text, data := jsonrpc.PermissionDenied, "", ""
 	switch v.Outcome {
 	case hook.Denied:
@@ -272,7 +276,10 @@ func refusedBy(rev *era.Revision, h *hook.Hook, v *hook.Verdict) error {
 	}
 	c := kind.Condition()
 	code := c.Legacy
-	if modernCodes(rev) {
+	switch {
+	case rpc:
+		code = c.Plain
+	case modernCodes(rev):
 		code = c.Modern
 	}
 	cause := &hookError{"gateway: the hook " + h.Name() + ": " + string(v.Outcome), c.HTTPStatus}

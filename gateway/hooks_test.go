@@ -31,10 +31,10 @@ type scanner struct {
 }
 
 type scanned struct {
-	Phase, Upstream, Tool, Revision, Session, TraceParent string
+	Phase, Upstream, Tool, Method, Revision, Session, TraceParent string
 
-	Principal         *struct{ Method, Kind, Issuer, ID string }
-	Arguments, Result json.RawMessage
+	Principal                        *struct{ Method, Kind, Issuer, ID string }
+	Arguments, Result, Params, Error json.RawMessage
 }
 
 // took returns what the scanner got since.

@@ -47,21 +47,10 @@ func (c *checker) allHooks(conf *Config) {
 			c.chosen(fmt.Sprintf("%s.tools[%d]", path, n), pattern, namesOf(conf.Upstreams))
 		}
 	}
-	if len(conf.Hooks) == 0 || c.notice == nil {
-		return
-	}
-	for i, u := range conf.Upstreams {
-		if u != nil && !u.Disabled && u.Profile == profileRaw {
-			c.notice(c.roots[i], "no hook sees calls of "+u.Name+", which has the profile raw: hooks are about tools of MCP", "")
-		}
-	}
 }
 
 // upstreamHooks checks those of one upstream.
 func (c *checker) upstreamHooks(u *Upstream, path string) {
-	if len(u.Hooks) > 0 && u.Profile == profileRaw {
-		c.problem(path, "hooks are about tools of MCP, and the profile is raw", "remove them")
-	}
 	for i := range u.Hooks {
 		path, h := fmt.Sprintf("%s[%d]", path, i), &u.Hooks[i]
 		c.hook(h, path)

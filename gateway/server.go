@@ -64,6 +64,7 @@ type server struct {
 
 	post, stream, ws http.Handler    // of raw
 	checks           *probes.Service // of the health of raw
+	calls            farcall.Handler // of raw, one by one
 
 	serving sync.WaitGroup // connections to a server of this process
 	telling pace           // clients of its lists
@@ -270,6 +271,9 @@ func (s *server) speakRaw(log *slog.Logger) error {
 	}
 	s.checks = probes.New(s.serves, s.g.shutting)
 	o.Own, o.Answer = probes.Has, s.checks.Answer
+	if c.Profile == profileRaw { // the hooks of others are about tools, and keep them from /rpc
+		o.Calls = s.hookedPipe
+	}
 	if is := s.g.shield; is != nil {
 		o.Admit = func(ctx context.Context) raw.Admission { return is.admission(ctx, c.Name) }
 	}

@@ -296,17 +296,23 @@ func plainCall(upstream, method string, params jsonrpc.Raw) *guard.Call {
 }
 
 // guarded are the interceptors of the handlers for a server that speaks no MCP.
-func (s *server) guarded(rest []farcall.Interceptor) []farcall.Interceptor {
+// conn is nil for HTTP.
+func (s *server) guarded(conn *guard.Conn, rest []farcall.Interceptor) []farcall.Interceptor {
 	is := s.g.shield
 	if is == nil {
 		return rest
 	}
 	admit := func(next farcall.Handler) farcall.Handler {
 		return farcall.HandlerFunc(func(ctx context.Context, req *farcall.Request) (result any, err error) {
-			return is.Serve(ctx, plainCall(s.cfg.Name, req.Method, req.Params), req, next)
+			c := plainCall(s.cfg.Name, req.Method, req.Params)
+			if s.g.plan.Load().hooks[s.cfg.Name] != nil {
+				c.Asked = new([]guard.Asked)
+				ctx = context.WithValue(ctx, askedKey{}, c.Asked)
+			}
+			return is.Serve(ctx, c, req, next)
 		})
 	}
-	return append([]farcall.Interceptor{is.Identify(nil), admit}, rest...)
+	return append([]farcall.Interceptor{is.Identify(conn), admit}, rest...)
 }
 
 // operator lets those see a page who may.

@@ -20,9 +20,9 @@ type answer struct {
 	value  jsonrpc.Raw // the changed arguments, or the changed result; nil: nothing is changed
 }
 
-// parse reads the answer of a hook with a value that has the name member. Every error is a failure
-// of the hook.
-func parse(b []byte, member string) (a answer, err error) {
+// parse reads the answer of a hook with a value that has the name member, of a call of JSON-RPC or
+// of a tool. Every error is a failure of the hook.
+func parse(b []byte, member string, rpc bool) (a answer, err error) {
 	if at, fault := scan.Text(b, maxDepth); fault != scan.OK {
 		return a, fmt.Errorf("the answer is no JSON: %v at byte %d", fault, at)
 	}
@@ -45,7 +45,13 @@ func parse(b []byte, member string) (a answer, err error) {
 		case "reason":
 			a.reason, err = textOf(value, name)
 		case member:
-			if value[0] != '{' {
+			switch {
+			case value[0] == '{', rpc && name == "result":
+			case rpc && name == "params":
+				if value[0] != '[' {
+					err = errors.New(`the member "params" of the answer is no object and no array`)
+				}
+			default:
 				err = fmt.Errorf("the member %q of the answer is no object", name)
 			}
 			a.value = value

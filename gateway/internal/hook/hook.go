@@ -93,6 +93,8 @@ type Call struct {
 	Method, Kind, Issuer, ID          string // of the principal; without a Method there is none
 	TraceParent, TraceState           string
 	Value                             jsonrpc.Raw // the arguments before the call, the result after it; nil: none
+	// RPC says that Tool is a method of JSON-RPC, and Value its params, its result, or its error.
+	RPC, Error bool
 }
 
 // A Verdict is what comes of asking a hook.
@@ -179,7 +181,7 @@ func (h *Hook) ask(ctx context.Context, c *Call) (answer, error) {
 	case err != nil:
 		return answer{}, err
 	}
-	return parse(b, h.member())
+	return parse(b, h.member(c), c.RPC)
 }
 
 // take waits for a place. Owners share the places: one that takes many leaves room for others. A
@@ -261,9 +263,14 @@ func (h *Hook) Close() {
 }
 
 // member is the name of what may be changed.
-func (h *Hook) member() string {
-	if h.opts.After {
+func (h *Hook) member(c *Call) string {
+	switch {
+	case h.opts.After && c.Error:
+		return "error"
+	case h.opts.After:
 		return "result"
+	case c.RPC:
+		return "params"
 	}
 	return "arguments"
 }
@@ -285,7 +292,11 @@ func (h *Hook) input(c *Call) []byte {
 	member("hook", h.opts.Name)
 	member("phase", phase)
 	member("upstream", c.Upstream)
-	member("tool", c.Tool)
+	if c.RPC {
+		member("method", c.Tool)
+	} else {
+		member("tool", c.Tool)
+	}
 	member("revision", c.Revision)
 	member("session", c.Session)
 	member("traceparent", c.TraceParent)
@@ -300,7 +311,10 @@ func (h *Hook) input(c *Call) []byte {
 		member("id", c.ID)
 		b = append(b, '}')
 	}
-	b = strconv.AppendQuote(append(b, ','), h.member())
+	if c.RPC && len(c.Value) == 0 {
+		return append(b, '}')
+	}
+	b = strconv.AppendQuote(append(b, ','), h.member(c))
 	if b = append(b, ':'); len(c.Value) == 0 {
 		return append(b, `{}}`...)
 	}

@@ -235,7 +235,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(`{"decision":"allow","arguments":{"a":[1,null,"\ud83d\ude00"]}}`))
 	f.Add([]byte(`{"decision":"deny","reason":"\ud800"}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := parse(b, "arguments")
+		a, err := parse(b, "arguments", false)
 		switch {
 		case err != nil && (a.deny || a.value != nil || a.reason != ""):
 			t.Errorf("an error with %+v", a)

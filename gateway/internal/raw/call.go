@@ -88,8 +88,12 @@ func (u *Upstream) notify(ctx context.Context, req *farcall.Request) error {
 
 // lineOf returns the line for a call. It is to be given back to done.
 func (u *Upstream) lineOf(ctx context.Context) (*line, error) {
-	if u.opts.Lifetime == "call" {
-		return u.open(ctx)
+	p, _ := ctx.Value(pipeKey{}).(*pipe)
+	switch {
+	case u.opts.Lifetime == "call":
+		return u.open(ctx, u.asked)
+	case p != nil && u.opts.Lifetime != "shared":
+		return p.line(ctx)
 	}
 	return u.shared(ctx)
 }

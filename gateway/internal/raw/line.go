@@ -58,18 +58,18 @@ type line struct {
 }
 
 func (l *line) close() {
-	_ = l.peer.Close() // its handlers never block
+	_ = l.peer.Close() // its handlers do not block, or on a client that has gone
 	l.end()
 }
 
-// open makes a line.
-func (u *Upstream) open(ctx context.Context) (*line, error) {
+// open makes a line. h gets what the upstream asks.
+func (u *Upstream) open(ctx context.Context, h farcall.HandlerFunc) (*line, error) {
 	t, end, err := u.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l := &line{tap: newTap(u, t), end: end, born: time.Now()}
-	l.peer = farcall.NewPeer(l.tap.transport(), farcall.HandlerFunc(u.asked), &farcall.Options{ //nolint:contextcheck // a peer lives until it is closed
+	l.peer = farcall.NewPeer(l.tap.transport(), h, &farcall.Options{ //nolint:contextcheck // a peer lives until it is closed
 		Logger: u.opts.Logger, MaxDepth: maxDepth, Budget: u.opts.Budget,
 	})
 	return l, nil
@@ -119,7 +119,7 @@ func (u *Upstream) lost(l *line) {
 
 // redial makes the shared line.
 func (u *Upstream) redial(done chan struct{}) {
-	l, err := u.open(u.ctx)
+	l, err := u.open(u.ctx, u.asked)
 	u.mu.Lock()
 	u.line, u.dialing, u.dialErr = l, nil, err
 	u.mu.Unlock()

@@ -34,6 +34,9 @@ const (
 // connection can be made, calls are answered with an error that says so, and the
 // next call tries again.
 //
+// With Options.Calls a message is handled alone, and those of a client go over a connection of its
+// own all the same.
+//
 // To an Exchanger each frame is an exchange. Notifications and answers go one
 // after the other, and what follows them waits for them; calls go side by side.
 // A call that the client cancels in the dialect of the Language Server Protocol
@@ -42,9 +45,9 @@ func (u *Upstream) Pipe(ctx context.Context, t farcall.Transport) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := &pipe{
-		front: newFront(ctx, u, t), cancel: cancel, downDone: make(chan struct{}), owner: owner.From(ctx),
+		front: newFront(ctx, u, t), cancel: cancel, downDone: make(chan struct{}), owner: owner.From(ctx), making: make(chan struct{}, 1),
 	}
-	if !u.enter(p) {
+	if !u.enter(ctx, p) {
 		_ = t.Close()
 		return errShuttingDown
 	}
@@ -59,17 +62,19 @@ func (u *Upstream) Pipe(ctx context.Context, t farcall.Transport) error {
 		}
 	}()
 	defer p.settleAsked(farcall.ErrClosed)
-	switch {
-	case u.client != nil:
-		return p.exchanges(ctx)
-	case u.opts.Lifetime == "shared":
-		return p.shared(ctx)
-	}
 	defer func() {
 		if p.counted {
 			p.u.own.leave(p.owner)
 		}
 	}()
+	switch {
+	case p.handler != nil:
+		return p.calls(ctx, p.handler, p.peerOpts)
+	case u.client != nil:
+		return p.exchanges(ctx)
+	case u.opts.Lifetime == "shared":
+		return p.calls(ctx, p.admitting(p.owning(u)), &farcall.Options{Logger: u.opts.Logger})
+	}
 	return p.carry(ctx)
 }
 
@@ -82,7 +87,12 @@ type pipe struct {
 	byServer bool          // as well: it was the upstream that has ended
 	watch    *time.Timer   // of up: ends a write that takes too long
 	owner    owner.Key
-	counted  bool // it has one of the connections to the upstream; of up
+	counted  bool // it has one of the connections to the upstream; of up, or under making
+	handler  farcall.Handler
+	peerOpts *farcall.Options
+
+	making chan struct{} // has a place for the one that uses conn
+	conn   *line         // for the calls of handler; nil before the first
 
 	mu        sync.Mutex
 	server    farcall.Transport // nil before it is connected
@@ -397,18 +407,4 @@ func (p *pipe) instead(b *jsonrpc.Batch, e *jsonrpc.Error) []byte {
 		out = append(append([]byte{'['}, out...), ']')
 	}
 	return out
-}
-
-// shared serves a connection over the one that all share.
-func (p *pipe) shared(ctx context.Context) error {
-	peer := farcall.NewPeer(p.t, p.admitting(p.owning(p.u)), &farcall.Options{Logger: p.u.opts.Logger, MaxInFlight: p.u.opts.MaxInFlight, Budget: p.u.opts.Budget}) //nolint:contextcheck // a peer lives until it is closed
-	p.mu.Lock()
-	p.peer = peer
-	draining := p.draining
-	p.mu.Unlock()
-	if draining {
-		_ = peer.Shutdown(ctx)
-	}
-	<-peer.Done()
-	return peer.Close()
 }

@@ -93,6 +93,11 @@ type Options struct {
 	Own func(method []byte) bool
 	// Answer answers a call of such a method. It must not block.
 	Answer func(method string, params jsonrpc.Raw) (result jsonrpc.Raw, err error)
+	// Calls returns what handles the calls of a pipe one by one, in place of carrying its frames, and
+	// the options of the peer that reads them; a nil Handler: its frames are carried. It is called
+	// with the context of a pipe when it begins, and must not block. The Handler is to call ServeRPC
+	// with the contexts that it gets. Nil: all are carried.
+	Calls func(context.Context) (farcall.Handler, *farcall.Options)
 	// Logger takes what concerns no call. Default: nothing is logged.
 	Logger *slog.Logger
 	// OnRecord is called for each piped call that was answered, with the context of its pipe and the
@@ -160,11 +165,14 @@ func (u *Upstream) begin() bool {
 }
 
 // enter books a pipe.
-func (u *Upstream) enter(p *pipe) bool {
+func (u *Upstream) enter(ctx context.Context, p *pipe) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.closed {
 		return false
+	}
+	if u.opts.Calls != nil {
+		p.handler, p.peerOpts = u.opts.Calls(ctx)
 	}
 	u.work.Add(1)
 	u.pipes[p] = struct{}{}
@@ -176,6 +184,18 @@ func (u *Upstream) leave(p *pipe) {
 	delete(u.pipes, p)
 	u.mu.Unlock()
 	u.work.Done()
+}
+
+// EndCarried lets the pipes whose frames are carried end once their calls are answered. They take no
+// further ones. It is for when Options.Calls returns a Handler from now on.
+func (u *Upstream) EndCarried() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for p := range u.pipes {
+		if p.handler == nil {
+			p.drain()
+		}
+	}
 }
 
 // Close refuses new calls, waits until those under way are answered, and closes

@@ -1,0 +1,88 @@
+package raw
+
+import (
+	"context"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/jsonrpc"
+)
+
+// pipeKey finds the pipe of a call in its context.
+type pipeKey struct{}
+
+// calls serves a connection whose messages are handled one by one.
+func (p *pipe) calls(ctx context.Context, h farcall.Handler, o *farcall.Options) error {
+	own := *o
+	own.MaxInFlight = p.u.opts.MaxInFlight
+	if own.Budget == nil {
+		own.Budget = p.u.opts.Budget
+	}
+	own.ConnContext = func(ctx context.Context) context.Context {
+		if o.ConnContext != nil {
+			ctx = o.ConnContext(ctx)
+		}
+		return context.WithValue(ctx, pipeKey{}, p)
+	}
+	p.mu.Lock()
+	peer := farcall.NewPeer(p.t, h, &own) //nolint:contextcheck // a peer lives until it is closed
+	p.peer = peer
+	draining := p.draining
+	p.mu.Unlock()
+	if draining {
+		_ = peer.Shutdown(ctx)
+	}
+	<-peer.Done()
+	err := peer.Close()
+	if p.conn != nil { // no handler runs any more
+		p.conn.close()
+	}
+	return err
+}
+
+// line returns the connection to the upstream that belongs to the pipe. When that ends the pipe
+// does, for its client may rely on what the upstream knows of it.
+func (p *pipe) line(ctx context.Context) (*line, error) {
+	select {
+	case p.making <- struct{}{}:
+		defer func() { <-p.making }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	switch {
+	case p.conn != nil:
+		return p.conn, nil
+	case !p.u.own.enter(p.owner):
+		return nil, errCrowded
+	}
+	l, err := p.u.open(ctx, p.asks)
+	if err != nil {
+		p.u.own.leave(p.owner)
+		return nil, err
+	}
+	p.conn, p.counted = l, true
+	peer := p.client()
+	p.u.work.Go(func() { // the call is booked, so there is work
+		<-l.peer.Done()
+		ctx, cancel := context.WithTimeout(p.u.ctx, closeGrace)
+		defer cancel()
+		_ = peer.Shutdown(ctx)
+	})
+	return l, nil
+}
+
+// client returns the peer of the client.
+func (p *pipe) client() *farcall.Peer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.peer
+}
+
+// asks passes on to the client what the upstream asks or notifies.
+func (p *pipe) asks(ctx context.Context, req *farcall.Request) (any, error) {
+	if req.IsNotification() {
+		return nil, p.client().Notify(ctx, req.Method, req.Params)
+	}
+	var result jsonrpc.Raw
+	err := p.client().Call(ctx, req.Method, req.Params, &result)
+	return result, farcall.PassOn(err)
+}
