@@ -40,6 +40,7 @@ type calling struct {
 	schemas *compiled
 	// The caller has signed in on the way, and the call has begun again.
 	signedIn bool
+	output   *outputForm    // nil: its result is shown as it is
 	hooks    *hooks         // that are about its tool; nil: none are
 	asks     *[]guard.Asked // what they have said; for the audit
 }

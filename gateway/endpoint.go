@@ -274,7 +274,7 @@ func (e *endpoint) namedAs(w *calling, kind, word, name string) (r upstream.Resu
 	if target.Tool != nil {
 		shown, unfit = e.virtual().arguments(w, &target) // the guard sees what the tool gets
 		w.unfit = unfit != nil
-		w.bindHooks(e.g.plan.Load(), target.Source, target.Name)
+		w.bind(e, target.Source, target.Name)
 	}
 	done, err := e.g.shield.beginAt(w, &target)
 	if err != nil {

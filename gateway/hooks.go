@@ -157,9 +157,13 @@ func (h *hooks) of(tool string) *hooks {
 	return &own
 }
 
-// bindHooks finds the hooks of the tool that is called.
-func (w *calling) bindHooks(p *plan, source, tool string) {
+// bind finds the hooks of the tool that is called, and what the endpoint leaves of its results.
+func (w *calling) bind(e *endpoint, source, tool string) {
+	p := e.g.plan.Load()
 	w.tool = tool
+	if v := p.virtual[e.name]; v != nil {
+		w.output = v.cfg.Forms[source+"/"+tool].Output
+	}
 	if w.hooks = p.hooks[source].of(tool); w.hooks != nil {
 		w.asks = new([]guard.Asked)
 	}
@@ -168,11 +172,10 @@ func (w *calling) bindHooks(p *plan, source, tool string) {
 // callHooked makes a call of a tool between the hooks before it and those after it. What is kept of
 // results is between them, so that each call is seen by all hooks.
 func (e *endpoint) callHooked(w *calling, t *route.Target) (upstream.Result, error) {
-	if w.hooks == nil {
-		return e.callTool(w, t)
-	}
-	if err := e.before(w, t); err != nil {
-		return upstream.Result{}, err
+	if w.hooks != nil {
+		if err := e.before(w, t); err != nil {
+			return upstream.Result{}, err
+		}
 	}
 	r, err := e.callTool(w, t)
 	if err != nil {
@@ -202,8 +205,11 @@ func (e *endpoint) before(w *calling, t *route.Target) error {
 	return e.g.shield.again(w, t)
 }
 
-// after asks the hooks after a call about its result.
+// after gives a result the form of the endpoint, and asks the hooks after the call about it.
 func (w *calling) after(r upstream.Result, source, tool string) (upstream.Result, error) {
+	if r.Raw = w.output.narrow(r.Raw); w.hooks == nil {
+		return r, nil
+	}
 	for _, h := range w.hooks.after {
 		v, err := w.ask(h.Hook, w.hookCall(source, tool, r.Revision, r.Raw))
 		if err != nil {

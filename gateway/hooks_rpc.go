@@ -111,7 +111,7 @@ func (w *calling) afterRPC(s *server, result any, err error) (any, error) {
 	return c.Value, nil
 }
 
-// errorOf reads the error of a response; nil: it is none.
+// errorOf reads the error of a response; nil: it is not valid.
 func errorOf(value jsonrpc.Raw) *jsonrpc.Error {
 	var d jsonrpc.Decoder
 	var b jsonrpc.Batch

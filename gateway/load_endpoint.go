@@ -55,8 +55,8 @@ func (r *reader) overrides(e *Endpoint) take {
 			var t mcp.Transform
 			f := toolForm{From: map[string]string{}}
 			r.fields(m.value, path, map[string]take{
-				"annotations": r.hints(&f),
-				"name":        r.text(&t.Name), "title": r.text(&t.Title), "description": r.text(&t.Description),
+				"annotations": r.hints(&f), "trust": r.flag(&f.Trust), "output": r.output(&f),
+				"name": r.text(&t.Name), "title": r.text(&t.Title), "description": r.text(&t.Description),
 				"args": func(n *node, path string) {
 					t.Arguments = map[string]mcp.Argument{}
 					r.each(n, path, func(m member, path string) {
@@ -150,6 +150,9 @@ func (c *checker) overrides(path string, e *Endpoint, upstreams []string, guarde
 		if strings.ContainsAny(of, "*?") {
 			c.problem(at, "a pattern cannot be overridden", "name one tool")
 		}
+		form := e.Forms[of]
+		c.promises(at, &form)
+		c.output(at+".output", form.Output)
 		if t.Wrap != nil {
 			c.problem(at, "Wrap is for servers of this process", "remove it")
 		}

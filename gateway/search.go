@@ -388,8 +388,8 @@ func (e *endpoint) search(w *calling, s *Search) (r upstream.Result, err error) 
 
 // toolError is the result of a tool that has failed.
 func toolError(text string) upstream.Result {
-	out := jsonrpc.AppendString(jsonrpc.Raw(`{"resultType":"complete","content":[{"type":"text","text":`), text)
-	return upstream.Result{Raw: append(out, `}],"isError":true}`...), Revision: era.Latest()}
+	out := append(jsonrpc.Raw(`{"resultType":"complete","content":[`), textContent(text)...)
+	return upstream.Result{Raw: append(out, `],"isError":true}`...), Revision: era.Latest()}
 }
 
 // inner makes the params of call_tool those of the call that it is for: with the name and the

@@ -128,9 +128,9 @@ func (e *endpoint) ResumeTask(ctx context.Context, rev *era.Revision, state []by
 	defer farcall.Waiting(ctx)()
 	w := e.g.newCalling(ctx)
 	w.Method, w.Revision, w.TaskID, w.TaskCreated, w.home = spec.MethodToolsCall, rev, of.Task, of.Created, of.Home
-	w.bindHooks(e.g.plan.Load(), of.Upstream, of.Tool)
+	w.bind(e, of.Upstream, of.Tool)
 	r, err := e.forward(w, of.Upstream)
-	if err == nil && w.hooks != nil {
+	if err == nil {
 		r, err = w.after(r, of.Upstream, of.Tool)
 	}
 	if err == nil || w.at == nil || w.kept != nil && w.kept.known.Load() {

@@ -19,6 +19,8 @@ import (
 // A toolForm is what an override of an endpoint says of a tool beside its mcp.Transform.
 type toolForm struct {
 	Annotations jsonrpc.Raw       // members in place of those of the tool, an object; nil: none
+	Trust       bool              // the annotations may promise more than MCP assumes of a tool without any
+	Output      *outputForm       // nil: results are shown as they are
 	From        map[string]string // where arguments come from, by the tool's names for them: see fromID
 }
 
@@ -116,6 +118,9 @@ func (e *Endpoint) show(of string, item jsonrpc.Raw) (jsonrpc.Raw, error) {
 	if title := e.Overrides[of].Title; title != "" {
 		item = withMember(item, "title", jsonrpc.AppendString(nil, title))
 	}
+	if e.Forms[of].Output != nil { // results do not fit it any more
+		item = without(item, "outputSchema")
+	}
 	if hints := e.Forms[of].Annotations; hints != nil {
 		all := jsonrpc.Raw(scan.Member(item, "annotations"))
 		if len(all) == 0 || all[0] != '{' {
@@ -128,6 +133,25 @@ func (e *Endpoint) show(of string, item jsonrpc.Raw) (jsonrpc.Raw, error) {
 		item = withMember(item, "annotations", all)
 	}
 	return item, nil
+}
+
+// looser are the annotations that promise more than MCP assumes of a tool without any: clients may
+// call such a tool without asking anyone.
+var looser = map[string]string{"readOnlyHint": "true", "destructiveHint": "false", "idempotentHint": "true", "openWorldHint": "false"}
+
+// promises checks that looser annotations are meant.
+func (c *checker) promises(path string, f *toolForm) {
+	scan.Object(f.Annotations, func(key, value []byte) bool {
+		at := path + ".annotations." + string(key)
+		switch {
+		case looser[string(key)] != string(value):
+		case !f.Trust:
+			c.problem(at, "clients that rely on it may call the tool without asking", "add trust: true to the override if it holds, or remove it")
+		case c.notice != nil:
+			c.notice(at, fmt.Sprintf("clients take %s for the tool's own, whatever the upstream says", string(key)+": "+string(value)), "")
+		}
+		return true
+	})
 }
 
 // hints reads the annotations of an override.

@@ -25,6 +25,7 @@ endpoints:
     overrides:
       tracker/create:
         annotations: {readOnlyHint: true, destructiveHint: false}
+        trust: true
         args: {owner: {from: principal.id}, repo: {from: header.X-Team}, body: {rename: owner}}
   searched: {tools: [tracker/create], search: {always: [tracker/*]}, overrides: {tracker/create: {args: {owner: {from: principal.id}}}}}
   claims: {tools: [tracker/create], overrides: {tracker/create: {args: {owner: {from: principal.claims.email}}}}}

@@ -10,7 +10,7 @@ import (
 // pipeKey finds the pipe of a call in its context.
 type pipeKey struct{}
 
-// calls serves a connection whose messages are handled one by one.
+// calls serves a connection, with h for each message.
 func (p *pipe) calls(ctx context.Context, h farcall.Handler, o *farcall.Options) error {
 	own := *o
 	own.MaxInFlight = p.u.opts.MaxInFlight

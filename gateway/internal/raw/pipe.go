@@ -34,8 +34,8 @@ const (
 // connection can be made, calls are answered with an error that says so, and the
 // next call tries again.
 //
-// With Options.Calls a message is handled alone, and those of a client go over a connection of its
-// own all the same.
+// With Options.Calls messages are handled one by one. The client has a connection to the upstream all
+// the same.
 //
 // To an Exchanger each frame is an exchange. Notifications and answers go one
 // after the other, and what follows them waits for them; calls go side by side.

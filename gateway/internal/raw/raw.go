@@ -186,8 +186,8 @@ func (u *Upstream) leave(p *pipe) {
 	u.work.Done()
 }
 
-// EndCarried lets the pipes whose frames are carried end once their calls are answered. They take no
-// further ones. It is for when Options.Calls returns a Handler from now on.
+// EndCarried ends the pipes that carry frames, once their calls are answered: they take no further
+// ones. It is for when Options.Calls returns a Handler from now on.
 func (u *Upstream) EndCarried() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
