@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -172,11 +173,12 @@ func (s *server) starting() string {
 // source is what the server gives to a view.
 func (s *server) source(namespace string) route.Source {
 	filter := func(f Filter) route.Filter {
-		return route.Filter{Allow: f.Allow, Deny: f.Deny, Rename: f.Rename, Describe: f.Describe}
+		expect := slices.Concat(f.Allow, f.Deny, sortedKeys(f.Rename), sortedKeys(f.Describe))
+		return route.Filter{Allow: f.Allow, Deny: f.Deny, Rename: f.Rename, Describe: f.Describe, Expect: expect}
 	}
 	tools := filter(s.cfg.Tools)
 	if s.api != nil { // it has no others
-		tools.Allow, tools.Deny = nil, nil
+		tools.Allow, tools.Deny, tools.Expect = nil, nil, nil
 	}
 	return route.Source{
 		Name: s.cfg.Name, Refs: s.cfg.refs(),

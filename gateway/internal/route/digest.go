@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/farcall-dev/farcall/internal/glob"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
@@ -37,6 +38,7 @@ type digest struct {
 	public bool
 	bytes  int
 	notes  []string
+	dead   []string // what is wrong with the configuration of it, for OnWarning alone
 	of     List // what it was made of; got and ttl say since when and how long it may be shown
 
 	// Under the View's lock.
@@ -89,8 +91,38 @@ func digestOf(k kind, f *filter, l *List) *digest {
 	if left > maxNotes {
 		d.notes = append(d.notes, fmt.Sprintf("%d more items are left out", left-maxNotes))
 	}
+	if (k == tools || k == prompts) && !l.AsItIs {
+		d.expected(k, f)
+	}
 	d.bytes += entryBytes*len(d.entries) + patternBytes*len(d.patterns)
 	return d
+}
+
+// expected notes which patterns that should match something do not. Clients learn the number of those
+// that name what is shown: the guard may hide these from them.
+func (d *digest) expected(k kind, f *filter) {
+	if len(f.Expect) == 0 {
+		return
+	}
+	var names []string
+	for _, raw := range d.of.Items {
+		if name, fault := nameOf(k, raw); fault == "" {
+			names = append(names, name)
+		}
+	}
+	lost := 0
+	for _, p := range slices.Compact(slices.Sorted(slices.Values(f.Expect))) {
+		if slices.ContainsFunc(names, func(name string) bool { return glob.Match(p, name) }) {
+			continue
+		}
+		d.dead = append(d.dead, fmt.Sprintf("%.100q is in the configuration, and nothing has this name", p))
+		if !strings.ContainsAny(p, "*?") && f.shows(p) {
+			lost++
+		}
+	}
+	if lost > 0 {
+		d.notes = append(d.notes, fmt.Sprintf("%d of what the configuration names is not there", lost))
+	}
 }
 
 // same reports whether the digest of a list would be this one.

@@ -200,7 +200,7 @@ func (v *View) warn(r *record, d *digest, err error) {
 	if err != nil {
 		notes = []string{err.Error()}
 	} else {
-		notes = d.notes
+		notes = slices.Concat(d.notes, d.dead)
 	}
 	v.mu.Lock()
 	said := slices.Equal(r.warned, notes)

@@ -18,6 +18,9 @@ type Filter struct {
 	Deny     []string          // likewise; it goes before Allow
 	Rename   map[string]string // the names that are shown, or URIs
 	Describe map[string]string // the descriptions that are shown
+	// Expect has patterns of tools and prompts that should match something: OnWarning receives those
+	// that do not. A page lacks what is shown, named without * and ?, and not there: see Missing.
+	Expect []string
 	// Show returns the form in which an item is shown, but for the name and the description that are
 	// given above; an error leaves the item out. A Target has the item as it was. Nil: items are shown
 	// as they are.
