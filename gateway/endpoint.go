@@ -259,8 +259,12 @@ func (e *endpoint) namedAs(w *calling, kind, word, name string) (r upstream.Resu
 	if !ok {
 		return upstream.Result{}, e.g.shield.missingThen(w, name, func() error {
 			blocked, err := e.absent(kind, word, name)
-			if w.via != "" && !blocked {
+			switch {
+			case blocked:
+			case w.via != "":
 				err = e.suggest(w, name, err)
+			default:
+				err = e.meant(w, kind, name, err)
 			}
 			return err
 		})

@@ -262,6 +262,11 @@ func put(dst *map[string]string, key, value string) {
 
 // nearest returns the word that was probably meant, or "".
 func nearest(word string, words []string) string {
+	return nearestOf(word, words, func(string) bool { return true })
+}
+
+// nearestOf is nearest among the words that may be named. It asks about those that are near.
+func nearestOf(word string, words []string, may func(word string) bool) string {
 	plain := func(s string) string {
 		return strings.ToLower(strings.NewReplacer("_", "", "-", "", " ", "").Replace(s))
 	}
@@ -271,7 +276,11 @@ func nearest(word string, words []string) string {
 		return ""
 	}
 	for _, w := range slices.Sorted(slices.Values(words)) {
-		if d := distance(word, plain(w)); d < least || d == least && best == "" && d < len(plain(w)) {
+		p := plain(w)
+		if len(p) > len(word)+least || len(word) > len(p)+least {
+			continue
+		}
+		if d := distance(word, p); (d < least || d == least && best == "" && d < len(p)) && may(w) {
 			best, least = w, d
 		}
 	}

@@ -434,11 +434,17 @@ func (e *endpoint) suggest(w *calling, name string, err error) error {
 	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		text = wire.Message
 	}
+	var names []string
+	if near := e.nearest(w, route.Tools, name, c.Entries()); near != "" {
+		names = append(names, near)
+	}
 	r := c.search(&toolsearch.Query{Text: strings.NewReplacer("_", " ", "-", " ", ",", " ").Replace(name), Limit: 3})
-	if len(r.Tools) == 0 || r.Weak {
+	if len(names) > 0 || r.Weak {
+		r.Tools = nil
+	}
+	if len(names)+len(r.Tools) == 0 {
 		return jsonrpc.Errorf(jsonrpc.InvalidParams, "%s; find its name with search_tools", text)
 	}
-	var names []string
 	for _, i := range r.Tools {
 		names = append(names, c.index.Tool(i).Name)
 	}

@@ -39,7 +39,7 @@ type digest struct {
 	bytes  int
 	notes  []string
 	dead   []string // what is wrong with the configuration of it, for OnWarning alone
-	of     List // what it was made of; got and ttl say since when and how long it may be shown
+	of     List     // what it was made of; got and ttl say since when and how long it may be shown
 
 	// Under the View's lock.
 	got  time.Time
