@@ -3,10 +3,10 @@ import { spawn } from 'node:child_process';
 
 // launch returns how to speak with the page, and what the browser complains of. What the page calls the function
 // host(text) with goes to called.
-export const launch = async (chromium, directory, called = () => {}) => {
+export const launch = async (chromium, directory, called = () => {}, ...flags) => {
   const child = spawn(chromium, [
     '--headless=new', '--no-sandbox', '--disable-gpu', '--disable-dev-shm-usage', '--no-proxy-server', '--no-first-run',
-    '--disable-background-networking', '--remote-debugging-port=0', `--user-data-dir=${directory}`, 'about:blank',
+    '--disable-background-networking', '--remote-debugging-port=0', `--user-data-dir=${directory}`, ...flags, 'about:blank',
   ], { stdio: ['ignore', 'ignore', 'pipe'] });
   const address = await new Promise((found, failed) => {
     let text = '';
