@@ -488,15 +488,15 @@ func rootsOf(w *calling) (roots jsonrpc.Raw, err error) {
 
 // sealed makes a call at a modern server. The state belongs to the caller.
 func (e *endpoint) sealed(w *calling, s *server) (upstream.Result, error) {
-	bound := e.g.states
+	bound, to := e.g.states, e.name+"/"+s.cfg.Name
 	given := w.Params
 	defer func() { w.Params = given }() // it may be made once more
 	var err error
-	if w.Params, err = bound.open(w, s.cfg.Name); err != nil {
+	if w.Params, err = bound.open(w, to); err != nil {
 		return upstream.Result{}, err
 	}
 	r, err := w.callAt(s)
-	return bound.close(w, s.cfg.Name, r), err
+	return bound.close(w, to, r), err
 }
 
 // asking returns what asks the client of a call and waits for its answer.

@@ -332,8 +332,8 @@ func (g *Gateway) operator(w http.ResponseWriter, r *http.Request, page http.Han
 	page.ServeHTTP(w, r)
 }
 
-// A seal binds the request state of a modern server to that server: after a reload the name of a
-// tool may lead to another one. With a guard it is bound to the caller, too: to the server all
+// A seal binds the request state of a modern server to that server and the endpoint: after a reload
+// the name of a tool may lead to another one, and another endpoint has other rules. With a guard it is bound to the caller, too: to the server all
 // callers are the gateway. What is bound is a MAC, a dot and the server's own. Without a guard the
 // key is empty, so that a state outlives the process: a client could as well make one up. The nodes
 // of a cluster have the same key, so that each accepts what another has bound.
