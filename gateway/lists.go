@@ -161,7 +161,7 @@ func (e *endpoint) list(ctx context.Context, kind string, rev *era.Revision, par
 	}
 	ttl := page.TTL
 	for _, s := range servers {
-		if !s.hints() {
+		if ttl > 0 && !s.hints() {
 			ttl = 0
 		}
 	}

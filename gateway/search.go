@@ -79,7 +79,13 @@ type searchIndex struct {
 
 	tools []listedTool // in the order of the list
 	at    []int        // the places of the tools of the Index in it
+
+	mu   sync.Mutex
+	seen map[any][]bool // the tools of the Index that a caller may call, by guard.Standing
 }
+
+// maxSeen bounds the callers that the tools they may call are kept of.
+const maxSeen = 64
 
 type listedTool struct {
 	route.Entry
@@ -149,7 +155,30 @@ func (c *catalogue) search(q *toolsearch.Query) toolsearch.Result {
 	if c.e.g.shield == nil && c.hidden == nil {
 		return c.index.Search(q, nil)
 	}
-	return c.index.Search(q, c.allows)
+	var standing any
+	if c.hidden == nil {
+		standing = c.e.g.shield.Standing(c.ctx)
+	}
+	if standing == nil {
+		return c.index.Search(q, c.allows)
+	}
+	x := c.index
+	x.mu.Lock()
+	seen := x.seen[standing]
+	x.mu.Unlock()
+	if seen == nil {
+		seen = make([]bool, x.Len())
+		for i := range seen {
+			seen[i] = c.allows(i)
+		}
+		x.mu.Lock()
+		if x.seen == nil || len(x.seen) >= maxSeen {
+			x.seen = map[any][]bool{}
+		}
+		x.seen[standing] = seen
+		x.mu.Unlock()
+	}
+	return x.Search(q, func(i int) bool { return seen[i] })
 }
 
 // allows reports whether the caller may call a tool of the index. It is what filters the list of

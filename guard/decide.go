@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"weak"
 
 	"github.com/farcall-dev/farcall/guard/internal/limit"
 	"github.com/farcall-dev/farcall/guard/internal/policy"
@@ -233,6 +234,24 @@ func (s *state) decide(set *policy.Set, who *session, c *Call, now time.Time) po
 	}
 	q := query(who, c, isFromHere(set, who), now)
 	return opened(set.Decide(&q), c)
+}
+
+// A standing is what Visible depends on beside the call.
+type standing struct {
+	state     weak.Pointer[state]
+	subject   weak.Pointer[policy.Subject]
+	transport string
+	local     bool
+}
+
+// Standing returns what the answers of Visible depend on, beside the call: they are the same for
+// equal values. It is nil where they depend on more, such as the time or claims.
+func (g *Guard) Standing(ctx context.Context) any {
+	s, who := g.state.Load(), sessionFrom(ctx)
+	if who == nil || who.subject == nil || !s.policy.Remembers() || s.locked(who) != nil {
+		return nil
+	}
+	return standing{weak.Make(s), weak.Make(who.subject), who.transport, isFromHere(s.policy, who)}
 }
 
 // opened is a decision with what needs no rule.

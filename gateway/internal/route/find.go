@@ -2,6 +2,7 @@ package route
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -35,6 +36,7 @@ func (v *View) Page(ctx context.Context, kind, cursor string) (Page, error) {
 	}
 	p := Page{TTL: g.ttl, Public: g.public, Missing: g.missing}
 	last, size, pageSize := -1, 0, int(v.size.Load())
+	p.Items = slices.Grow(p.Items, min(pageSize, len(g.items)-i))
 	for ; i < len(g.items); i++ {
 		it := &g.items[i]
 		if it.shown == "" || g.hidden[it.source] {

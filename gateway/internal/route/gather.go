@@ -54,7 +54,7 @@ func (v *View) scopes(ctx context.Context, dst []string) []string {
 // gather asks for the lists that are wanted, all at once, waits for them, and
 // merges what is known then. It fails only when the ctx ends.
 func (v *View) gather(ctx context.Context, k kind, wanted want) (*gathered, error) {
-	scopes := v.scopes(ctx, nil)
+	scopes := v.scopes(ctx, make([]string, 0, len(v.sources)))
 	came := make([]*digest, len(v.sources)) // to be used if nothing newer is kept
 	// What was under way may be older than the last change of the list, and what
 	// was thought to be for all callers may be for the one only who asked first.

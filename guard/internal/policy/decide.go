@@ -71,6 +71,9 @@ func (s *Set) Decide(q *Query) Decision {
 	return d
 }
 
+// Remembers reports whether decisions are remembered: they depend on the subject and the call alone.
+func (s *Set) Remembers() bool { return s != nil && s.cache != nil }
+
 func withSubject(q *Query) *Query {
 	if q.Subject != nil {
 		return q
