@@ -24,7 +24,7 @@ type Result struct {
 }
 
 // The constants of the ranking. They were chosen on two of the label sets, see TestEvaluate, and
-// synonymCover on half of that of TestOffice.
+// synonymCover on half of that of testdata/office.txt.
 const (
 	saturation    = 1.2 // k1
 	synonymWeight = .25

@@ -18,7 +18,7 @@ const (
 var stops = setOf(
 	"the a an of to for in on with my me please is are was were be been do does did has have " +
 		"what which who when where why how this that these those it its i we our us you your they " +
-		"their there and or as at by into about can could should would will need want all any some")
+		"their there and or as at by into about can could should would will need want all any some from not no if so than then just only also every each one")
 
 func setOf(words string) map[string]bool {
 	all := map[string]bool{}
@@ -196,6 +196,14 @@ var groups = [][]string{
 	{"metric", "load", "usage", "figure"},
 	{"picture", "image", "photo"},
 	{"link", "url", "address"},
+	{"multiple", "several", "many", "batch"},
+	{"size", "large", "big"},
+	{"relation", "relationship", "link", "connect"},
+	{"info", "information", "detail", "metadata"},
+	{"history", "log"},
+	{"record", "row", "entry"},
+	{"download", "fetch"},
+	{"allowed", "permitted"},
 }
 
 // synonyms are those of each word.
