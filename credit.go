@@ -165,7 +165,7 @@ func (p *Peer) raiseCredit(id jsonrpc.Raw, limit int64) {
 
 func (s *serving) raiseCredit(limit int64) {
 	s.end.Before(func() {
-		x := s.extra.Load()
+		x := s.rare()
 		if x != nil && x.report != nil && x.report.credit != nil {
 			x.report.credit.raise(limit)
 		}

@@ -46,9 +46,14 @@ type Request struct {
 	version jsonrpc.Version // of the message
 	call    *serving        // nil: it was made by a program, not by a message
 	msg     *jsonrpc.Message
-	entry   *entry     // of the method, where a Mux has found it
-	part    *batchPart // of a batch to send
-	space   *namespace // it subscribes to the method, in there
+	entry   *entry       // of the method, where a Mux has found it
+	more    *requestMore // nil: it has none of these
+}
+
+// requestMore is what few requests have.
+type requestMore struct {
+	part  *batchPart // of a batch to send
+	space *namespace // it subscribes to the method, in there
 }
 
 // newRequest returns the request of a message that arrived.

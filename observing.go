@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -15,6 +16,21 @@ import (
 type observation struct {
 	call observe.Call
 	ctx  context.Context //nolint:containedctx // that Observer.Start has returned
+}
+
+// clock tells the time of calls. It reads the monotonic clock alone, where time.Now reads the
+// clock of the day as well, which takes twice as long; that one is read once a second.
+type clock struct{ read atomic.Pointer[time.Time] }
+
+func (c *clock) now() time.Time {
+	if last := c.read.Load(); last != nil {
+		if since := time.Since(*last); since < time.Second {
+			return last.Add(since)
+		}
+	}
+	now := time.Now()
+	c.read.Store(&now)
+	return now
 }
 
 // observations lends them. It is a table of memory, not state.
@@ -59,7 +75,7 @@ func (r *Request) Observed() *observe.Call {
 
 // newServing begins the call of a message that arrived.
 func (c *core) newServing(ctx context.Context, m *jsonrpc.Message) *serving {
-	if c.observer == nil {
+	if c.observer == nil || !c.observer.Traces {
 		v := new(serving)
 		c.fill(ctx, v, m)
 		return v
@@ -68,7 +84,7 @@ func (c *core) newServing(ctx context.Context, m *jsonrpc.Message) *serving {
 		serving
 		servingExtra
 	})
-	both.watch(&both.servingExtra)
+	both.extra.Store(&both.servingExtra)
 	c.fill(ctx, &both.serving, m)
 	return &both.serving
 }
@@ -76,21 +92,13 @@ func (c *core) newServing(ctx context.Context, m *jsonrpc.Message) *serving {
 func (c *core) fill(ctx context.Context, v *serving, m *jsonrpc.Message) {
 	v.parent, v.core, v.req = ctx, c, newRequest(m)
 	v.req.Method, v.load = c.lookup(m.Method)
-}
-
-// watch gives the call an observation, in x.
-func (s *serving) watch(x *servingExtra) {
-	x.seen.Store(getObservation())
-	s.extra.Store(x)
+	if c.observer != nil {
+		v.seen.Store(getObservation())
+	}
 }
 
 // observation returns that of the call; nil: there is none, or it has ended.
-func (s *serving) observation() *observation {
-	if x := s.extra.Load(); x != nil {
-		return x.seen.Load()
-	}
-	return nil
-}
+func (s *serving) observation() *observation { return s.seen.Load() }
 
 // context is that of the handler.
 func (s *serving) context() context.Context {
@@ -117,9 +125,11 @@ func (s *serving) begin(now time.Time) {
 		call.Caller, call.Linked = s.callers()
 	}
 	at.ctx = started(s, s.core.observer, call)
-	x := s.extra.Load()
-	x.number = call.Number
+	if call.Number > 0 {
+		s.needExtra().number = call.Number
+	}
 	if traces {
+		x := s.extra.Load()
 		if x.span = call.Span; x.span == (observe.Span{}) {
 			x.span = call.Caller
 		}
@@ -159,7 +169,7 @@ func (s *serving) finish(wire *jsonrpc.Error, err error, response []byte, out in
 	if at == nil {
 		return
 	}
-	s.extra.Load().seen.Store(nil)
+	s.seen.Store(nil)
 	defer at.put()
 	if s.core.observer.End == nil {
 		return
@@ -281,7 +291,7 @@ func (at *observation) begin(ctx context.Context, p *Peer, method string, batch 
 	call := &at.call
 	call.Outgoing, call.Batch = true, batch
 	call.Transport, call.Conn = p.opts.Transport, p.opts.Conn
-	call.Method, call.Began = method, time.Now()
+	call.Method, call.Began = method, p.clock.now()
 	if p.observer.Traces {
 		call.Caller = spanOf(ctx)
 	}

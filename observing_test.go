@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/observe"
@@ -236,4 +237,32 @@ func ExampleOptions_observer() {
 	// Output:
 	// _OTHER -32601 2
 	// greet 0 2
+}
+
+// The time at which a call began follows the clock of the day, and how long it took is exact.
+func TestObservedTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mux := farcall.NewMux()
+		mux.Handle("wait", farcall.HandlerFunc(func(ctx context.Context, _ *farcall.Request) (any, error) {
+			<-time.After(3 * time.Millisecond)
+			return nil, nil
+		}))
+		var began, want []time.Time
+		r := farcall.NewResponder(mux, &farcall.Options{Observer: &observe.Observer{
+			End: func(_ context.Context, c *observe.Call) {
+				began = append(began, c.Began)
+				if c.Took != 3*time.Millisecond {
+					t.Errorf("took %v", c.Took)
+				}
+			},
+		}})
+		for i := range 10 {
+			want = append(want, time.Now())
+			r.Respond(t.Context(), nil, []byte(`{"jsonrpc":"2.0","method":"wait","id":1}`), nil)
+			<-time.After(time.Duration(i) * 200 * time.Millisecond)
+		}
+		if !slices.EqualFunc(began, want, time.Time.Equal) {
+			t.Errorf("began at %v, want %v", began, want)
+		}
+	})
 }

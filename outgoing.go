@@ -25,8 +25,8 @@ func (p *Peer) intercepted() Handler {
 
 // send is what the interceptors of calls have inside.
 func (p *Peer) send(ctx context.Context, req *Request) (any, error) {
-	if part := req.part; part != nil {
-		if result, err, joined := part.join(ctx, req); joined {
+	if more := req.more; more != nil && more.part != nil {
+		if result, err, joined := more.part.join(ctx, req); joined {
 			return result, err
 		}
 	}
@@ -135,7 +135,7 @@ func (p *Peer) interceptBatch(ctx context.Context, calls []*BatchCall) error {
 			return fmt.Errorf("farcall: call %d of the batch, %q: %w", i, b.Method, err)
 		}
 		parts[i] = &batchPart{all: all}
-		requests[i] = &Request{Method: b.Method, Params: raw, batch: true, part: parts[i]}
+		requests[i] = &Request{Method: b.Method, Params: raw, batch: true, more: &requestMore{part: parts[i]}}
 		if !b.Notify {
 			requests[i].ID = jsonrpc.NullID()
 		}

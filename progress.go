@@ -25,10 +25,10 @@ type report struct {
 // another.
 func (s *serving) reporting() (r *report) {
 	s.end.Before(func() {
-		if x := s.extra.Load(); x != nil && x.report != nil {
+		if x := s.rare(); x != nil && x.report != nil {
 			r = x.report
 		} else if r = s.asked(); r != nil {
-			s.needExtra().report = r
+			s.needRare().report = r
 		}
 	})
 	return r

@@ -104,7 +104,7 @@ func (r *Responder) Stream(ctx context.Context, method string, params jsonrpc.Ra
 	}
 	defer r.leave(v)
 	sent := 0
-	v.needExtra().item = func(value jsonrpc.Raw) error {
+	v.needRare().item = func(value jsonrpc.Raw) error {
 		sent += len(value)
 		return item(value)
 	}
@@ -138,7 +138,7 @@ func (s *serving) single(result any) (err error) {
 	if err != nil {
 		return err
 	}
-	return s.extra.Load().item(raw)
+	return s.rare().item(raw)
 }
 
 func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pusher) *serving {
@@ -149,7 +149,7 @@ func (r *Responder) newServing(ctx context.Context, m *jsonrpc.Message, push *pu
 
 // newPushing is newServing of a message with its own way back, in one allocation.
 func (r *Responder) newPushing(ctx context.Context, m *jsonrpc.Message, push func(frame []byte) error) *serving {
-	if r.observer != nil {
+	if r.observer != nil && r.observer.Traces {
 		all := &struct {
 			serving
 			servingExtra
@@ -157,7 +157,7 @@ func (r *Responder) newPushing(ctx context.Context, m *jsonrpc.Message, push fun
 			out pusher
 		}{out: pusher{core: &r.core, push: push, version: jsonrpc.V2}}
 		all.push = &all.out
-		all.watch(&all.servingExtra)
+		all.extra.Store(&all.servingExtra)
 		r.fill(ctx, &all.serving, m)
 		return &all.serving
 	}
@@ -175,7 +175,7 @@ func (r *Responder) newPushing(ctx context.Context, m *jsonrpc.Message, push fun
 func (r *Responder) enter(v *serving) *jsonrpc.Error {
 	scarce, e := r.places.enter(v.Parent())
 	if scarce != nil {
-		v.needExtra().scarce.Store(scarce)
+		v.needRare().scarce.Store(scarce)
 	}
 	return e
 }
@@ -184,7 +184,7 @@ func (r *Responder) leave(v *serving) { r.places.leave(v.takeScarce()) }
 
 // takeScarce returns the owner of the scarce place that the call has no more; nil: it had none.
 func (s *serving) takeScarce() *owner.Key {
-	if x := s.extra.Load(); x != nil {
+	if x := s.rare(); x != nil {
 		return x.scarce.Swap(nil)
 	}
 	return nil

@@ -24,6 +24,7 @@ type core struct {
 	responder *Responder
 	unlisted  atomic.Pointer[unlisted] // nil: nothing so far; see others
 	observer  *observe.Observer        // nil: none
+	clock     clock
 }
 
 func (c *core) init(h Handler, o *Options) {
@@ -98,6 +99,7 @@ type serving struct {
 	size   int                          // bytes booked against MaxInFlightBytes
 	batch  *batchWork                   // the batch that it is an element of
 	inline atomic.Uint64                // the turn of the reader in which it runs; 0 when it does not
+	seen   atomic.Pointer[observation]  // nil: it is not observed, or not any more
 	extra  atomic.Pointer[servingExtra] // nil: it has none of these
 	// answered is apart from extra because a guard with an audit wants to know of each answer. See
 	// OnAnswer; nil when it was called.
@@ -107,9 +109,17 @@ type serving struct {
 	end      callctx.End  // the Peer's
 }
 
-// servingExtra is what few calls need. It is apart so that the others, which may be many, have no
-// memory for it.
+// servingExtra is what calls in traces and captures need, and a pointer to the rest. It is apart
+// from a serving, and servingRare from it, so that the others, which may be many, have no memory for
+// it.
 type servingExtra struct {
+	span   observe.Span // in which it is handled; it is set before the handler runs, as is number
+	number uint64       // observe.Call.Number
+	rare   atomic.Pointer[servingRare]
+}
+
+// servingRare is what few calls need.
+type servingRare struct {
 	// takes the values of a streaming method; nil: they go where the caller wants
 	item  func(jsonrpc.Raw) error
 	opens *subscriber // what its answer opens; nil: nothing
@@ -117,24 +127,34 @@ type servingExtra struct {
 	scarce atomic.Pointer[owner.Key]
 	// how to report progress; nil: not asked for, or not known yet. Under end
 	report *report
-	work   atomic.Pointer[workDone]    // what the handler has reported; nil: nothing so far
-	seen   atomic.Pointer[observation] // nil: it is not observed, or not any more
-	span   observe.Span                // in which it is handled; it is set before the handler runs
-	number uint64                      // observe.Call.Number; it is set before the handler runs
+	work   atomic.Pointer[workDone] // what the handler has reported; nil: nothing so far
 }
 
 // needExtra returns s.extra and makes it first if necessary.
-func (s *serving) needExtra() *servingExtra {
+func (s *serving) needExtra() *servingExtra { return needed(&s.extra) }
+
+// rare returns what few calls need; nil: it has none of these.
+func (s *serving) rare() *servingRare {
 	if x := s.extra.Load(); x != nil {
+		return x.rare.Load()
+	}
+	return nil
+}
+
+// needRare returns s.rare and makes it first if necessary.
+func (s *serving) needRare() *servingRare { return needed(&s.needExtra().rare) }
+
+func needed[T any](p *atomic.Pointer[T]) *T {
+	if x := p.Load(); x != nil {
 		return x
 	}
-	s.extra.CompareAndSwap(nil, new(servingExtra))
-	return s.extra.Load()
+	p.CompareAndSwap(nil, new(T))
+	return p.Load()
 }
 
 // opens returns the subscription that the answer opens; nil: none.
 func (s *serving) opens() *subscriber {
-	if x := s.extra.Load(); x != nil {
+	if x := s.rare(); x != nil {
 		return x.opens
 	}
 	return nil
@@ -227,7 +247,7 @@ func (s *serving) call(dst []byte) []byte {
 	var start time.Time
 	sample := s.load.sample()
 	if sample || s.core.observer != nil {
-		start = time.Now()
+		start = s.core.clock.now()
 	}
 	s.begin(start)
 	result, err := s.invoke()
@@ -445,7 +465,7 @@ func newSink(req *Request) *sink {
 	k := &sink{call: req.call}
 	if s := req.call; s != nil {
 		s.req.streams = true
-		if x := s.extra.Load(); x != nil {
+		if x := s.rare(); x != nil {
 			k.item = x.item
 		}
 		if k.item == nil {

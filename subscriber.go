@@ -115,7 +115,7 @@ func (p *Peer) subscribe(ctx context.Context, v *serving, space namespace) (*sub
 		return nil, refusal
 	}
 	sub.head, sub.tail = eventFrame(sub.version, space.event, sub.id)
-	x := v.needExtra()
+	x := v.needRare()
 	if x.opens != nil { // an interceptor has called the handler again
 		x.opens.close()
 	}

@@ -128,17 +128,17 @@ type subscribable struct {
 
 // ServeRPC implements Handler.
 func (h *subscribable) ServeRPC(ctx context.Context, req *Request) (any, error) {
-	if req.space == nil {
+	if req.more == nil || req.more.space == nil {
 		return h.stream(ctx, req)
 	}
 	v := servingFrom(ctx)
 	switch {
 	case v == nil || v.peer == nil:
-		return nil, errNotPushed(*req.space, req.Method)
+		return nil, errNotPushed(*req.more.space, req.Method)
 	case req.IsNotification():
 		return nil, errNoSubscriptionID
 	}
-	sub, err := v.peer.subscribe(ctx, v, *req.space)
+	sub, err := v.peer.subscribe(ctx, v, *req.more.space)
 	if err != nil {
 		return nil, err
 	}
@@ -261,7 +261,8 @@ func (h *subscriptionsOf) ServeRPC(ctx context.Context, req *Request) (any, erro
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "Invalid params: there is no subscription %q among %s", name, h.names(ctx))
 	}
 	inner := *req
-	inner.Method, inner.Params, inner.entry, inner.space = e.name, rest, e, &h.space
+	inner.Method, inner.Params, inner.entry = e.name, rest, e
+	inner.more = &requestMore{space: &h.space}
 	result, err := e.handler.ServeRPC(ctx, &inner)
 	if s := servingFrom(ctx); err == nil && s != nil && s.opens() != nil {
 		if hold := permit.HoldFrom(ctx); hold != nil {

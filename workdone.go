@@ -92,7 +92,7 @@ func (s *serving) working() (r *workDone) {
 		}
 		if token := scan.Member(s.req.msg.Params, workToken); isWorkToken(token) {
 			r = &workDone{token: slices.Clone(token)}
-			s.needExtra().work.Store(r)
+			s.needRare().work.Store(r)
 		}
 	})
 	return r
@@ -100,7 +100,7 @@ func (s *serving) working() (r *workDone) {
 
 // worked returns what the handler has reported; nil: nothing so far.
 func (s *serving) worked() *workDone {
-	if x := s.extra.Load(); x != nil {
+	if x := s.rare(); x != nil {
 		return x.work.Load()
 	}
 	return nil
