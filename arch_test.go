@@ -41,7 +41,7 @@ var archLadder = map[string]archRow{
 	"observe": {ours: "jsonrpc", names: 14},
 	// Only who wants metrics links Prometheus: the libraries do not import it
 	// (observe/metrics.TestImports).
-	"observe/metrics": {ours: "jsonrpc observe observe/internal/words store", outside: "github.com/prometheus/client_golang github.com/prometheus/common", names: 4},
+	"observe/metrics": {ours: "jsonrpc observe observe/internal/words store", outside: "github.com/prometheus/client_golang github.com/prometheus/client_model github.com/prometheus/common", names: 4},
 	// Likewise OpenTelemetry.
 	"observe/traces": {ours: ". internal/callctx jsonrpc mcp/spec observe observe/internal/telemetry observe/internal/words", outside: "go.opentelemetry.io/otel", names: 5},
 	// Likewise OpenTelemetry, and its bridge from Prometheus.

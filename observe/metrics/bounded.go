@@ -40,14 +40,14 @@ type found[K key[K], V any] struct {
 
 // recent is get for keys that come again and again: hint says where the key is likely to be. To
 // compare with the key there is cheaper than to hash all texts of a key.
-func (b *bounded[K, V]) recent(k K, hint uint32) V {
+func (b *bounded[K, V]) recent(k *K, hint uint32) V {
 	slot := &b.slots[hint%slots]
-	if f := slot.Load(); f != nil && f.key == k {
+	if f := slot.Load(); f != nil && f.key == *k {
 		return f.value
 	}
-	v := b.get(k)
-	if slot.Load() == nil && b.holds(k) { // the first one stays: no allocations when two take turns
-		slot.CompareAndSwap(nil, &found[K, V]{k.copied(), v})
+	v := b.get(*k)
+	if slot.Load() == nil && b.holds(*k) { // the first one stays: no allocations when two take turns
+		slot.CompareAndSwap(nil, &found[K, V]{(*k).copied(), v})
 	}
 	return v
 }

@@ -53,12 +53,12 @@ type Metrics struct {
 	scrapes  chan struct{} // those that run
 	size     atomic.Int64  // of the last one in a text format
 
-	inFlight    [2]atomic.Int64 // by side
+	begun       [2]atomic.Uint64 // calls, by side
 	mcp, rpc    [2]*bounded[callKey, *timed]
 	sessions    [2]*bounded[lifeKey, session]
 	connections *bounded[text, prometheus.Gauge]
 	streams     *bounded[text, prometheus.Gauge]
-	frames      *bounded[frameKey, traffic]
+	frames      *bounded[frameKey, *traffic]
 	bad         *bounded[reasonKey, prometheus.Counter]
 	refused     *bounded[reasonKey, prometheus.Counter]
 	dropped     *bounded[reasonKey, prometheus.Counter]
@@ -83,7 +83,7 @@ func New(o *Options) *Metrics {
 	for side, name := range sides {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: inFlight.name, Help: inFlight.help, ConstLabels: prometheus.Labels{labelSide: name},
-		}, func() float64 { return float64(m.inFlight[side].Load()) }))
+		}, func() float64 { return m.inFlight(side) }))
 	}
 	m.mcp = [2]*bounded[callKey, *timed]{r.calls(mcpServer, callKey.ofMCP), r.calls(mcpClient, callKey.toMCP)}
 	m.rpc = [2]*bounded[callKey, *timed]{r.calls(rpcServer, callKey.ofRPC), r.calls(rpcClient, callKey.toRPC)}
@@ -114,6 +114,16 @@ func (m *Metrics) Gatherer() prometheus.Gatherer {
 	return prometheus.Gatherers{m.registry.natives, m.registry.Registry}
 }
 
+// inFlight returns how many calls of a side have begun and not ended. Those that have ended are in
+// the families of that side, which are every second one: to count them apart costs each call more.
+func (m *Metrics) inFlight(side int) float64 {
+	ended := uint64(0)
+	for i := side; i < len(m.registry.families); i += len(sides) {
+		ended += m.registry.families[i].ended()
+	}
+	return float64(m.begun[side].Load() - ended)
+}
+
 // Observer returns the observer that counts. Use it once for each connection: joined with itself it
 // counts twice.
 func (m *Metrics) Observer() *observe.Observer {
@@ -134,13 +144,12 @@ func side(outgoing bool) int {
 }
 
 func (m *Metrics) start(ctx context.Context, c *observe.Call) context.Context {
-	m.inFlight[side(c.Outgoing)].Add(1)
+	m.begun[side(c.Outgoing)].Add(1)
 	return ctx
 }
 
 func (m *Metrics) end(_ context.Context, c *observe.Call) {
 	at := side(c.Outgoing)
-	m.inFlight[at].Add(-1)
 	k := callKey{method: words.Other, tool: c.Tool, prompt: c.Prompt, revision: c.Revision, transport: c.Transport}
 	if c.Known {
 		k.method = c.Method
@@ -165,7 +174,7 @@ func (m *Metrics) end(_ context.Context, c *observe.Call) {
 	if c.MCP {
 		all = &m.mcp
 	}
-	all[at].recent(k, k.hint()).observe(c.Took.Seconds(), &c.Span)
+	all[at].recent(&k, k.hint()).observe(c.Took, &c.Span)
 }
 
 func (m *Metrics) refuse(_ context.Context, c *observe.Call) {
@@ -174,9 +183,7 @@ func (m *Metrics) refuse(_ context.Context, c *observe.Call) {
 
 func (m *Metrics) frame(f observe.Frame) {
 	k := frameKey{f.Transport, f.Out}
-	t := m.frames.recent(k, k.hint())
-	t.frames.Inc()
-	t.bytes.Add(float64(len(f.Data)))
+	m.frames.recent(&k, k.hint()).observe(len(f.Data))
 }
 
 func (m *Metrics) badFrame(f observe.Frame) {

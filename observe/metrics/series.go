@@ -42,16 +42,12 @@ func (r *registry) gauge(row metric) *prometheus.GaugeVec {
 // histogram has the buckets of the row and native ones, with 10 % between them: who scrapes
 // chooses.
 func (r *registry) histogram(row metric) *prometheus.HistogramVec {
-	v := newHistogram(row)
-	r.MustRegister(v)
-	return v
-}
-
-func newHistogram(row metric) *prometheus.HistogramVec {
-	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+	v := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: row.name, Help: row.help, Buckets: row.buckets,
 		NativeHistogramBucketFactor: 1.1, NativeHistogramMaxBucketNumber: 100, NativeHistogramMinResetDuration: time.Hour,
 	}, row.labels)
+	r.MustRegister(v)
+	return v
 }
 
 // bound looks the series of a metric up by their keys.
@@ -137,39 +133,6 @@ type text string
 
 func (k text) copied() text     { return text(strings.Clone(string(k))) }
 func (k text) values() []string { return []string{string(k)} }
-
-// traffic is what goes one way over a transport.
-type traffic struct{ frames, bytes prometheus.Counter }
-
-// hint is as that of callKey.
-func (k frameKey) hint() uint32 {
-	h := uint32(len(k.transport)) << 1
-	if k.out {
-		h++
-	}
-	return h
-}
-
-type frameKey struct {
-	transport string
-	out       bool
-}
-
-func (k frameKey) copied() frameKey { return frameKey{strings.Clone(k.transport), k.out} }
-
-func (k frameKey) values() []string {
-	if k.out {
-		return []string{k.transport, "out"}
-	}
-	return []string{k.transport, "in"}
-}
-
-func (r *registry) traffic() *bounded[frameKey, traffic] {
-	count, size := r.counter(frames), r.counter(frameBytes)
-	return bound(r, frames, func(values ...string) traffic {
-		return traffic{count.WithLabelValues(values...), size.WithLabelValues(values...)}
-	}, frameKey.values)
-}
 
 // session is the series of the sessions of one kind.
 type session struct {
