@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // The names of OpenTelemetry are pinned: a dashboard breaks when one changes.
@@ -61,6 +63,7 @@ func TestTable(t *testing.T) {
 	}
 	descs := make(chan *prometheus.Desc, 1000)
 	m := New(nil)
+	m.frame(observe.Frame{}) // the first one of a direction registers its series
 	m.registry.Describe(descs)
 	m.registry.natives.Describe(descs)
 	close(descs)

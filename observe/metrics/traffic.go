@@ -62,47 +62,25 @@ func (k frameKey) values() []string {
 	return []string{k.transport, "in"}
 }
 
-// directions are the collector of all traffic.
-type directions struct {
-	frames, bytes *prometheus.Desc
-
-	mu    sync.Mutex
-	known map[[2]string]*traffic // by the values of the labels
-}
-
-// series returns the traffic with the values of the labels.
-func (d *directions) series(values ...string) *traffic {
-	key := [2]string(values)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	t := d.known[key]
-	if t == nil {
-		t = new(traffic)
-		d.known[key] = t
-	}
-	return t
-}
-
-// Describe implements prometheus.Collector.
-func (d *directions) Describe(to chan<- *prometheus.Desc) { to <- d.frames; to <- d.bytes }
-
-// Collect implements prometheus.Collector.
-func (d *directions) Collect(to chan<- prometheus.Metric) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for labels, t := range d.known {
-		n, bytes := t.read()
-		to <- prometheus.MustNewConstMetric(d.frames, prometheus.CounterValue, n, labels[:]...)
-		to <- prometheus.MustNewConstMetric(d.bytes, prometheus.CounterValue, bytes, labels[:]...)
-	}
-}
-
 func (r *registry) traffic() *bounded[frameKey, *traffic] {
-	d := &directions{
-		frames: prometheus.NewDesc(frames.name, frames.help, frames.labels, nil),
-		bytes:  prometheus.NewDesc(frameBytes.name, frameBytes.help, frameBytes.labels, nil),
-		known:  map[[2]string]*traffic{},
-	}
-	r.MustRegister(d)
-	return bound(r, frames, d.series, frameKey.values)
+	known := map[[2]string]*traffic{}                         // by the values of the labels
+	return bound(r, frames, func(values ...string) *traffic { // under the lock of the result
+		key := [2]string(values)
+		if t := known[key]; t != nil {
+			return t
+		}
+		t, labels := new(traffic), prometheus.Labels{labelTransport: key[0], labelDirection: key[1]}
+		known[key] = t
+		for _, v := range []struct {
+			metric
+			read func() float64
+		}{
+			{frames, func() float64 { n, _ := t.read(); return n }},
+			{frameBytes, func() float64 { _, n := t.read(); return n }},
+		} {
+			r.MustRegister(prometheus.NewCounterFunc(
+				prometheus.CounterOpts{Name: v.name, Help: v.help, ConstLabels: labels}, v.read))
+		}
+		return t
+	}, frameKey.values)
 }
