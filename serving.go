@@ -481,7 +481,9 @@ func (k *sink) put(ctx context.Context, v any) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	k.count++
+	if k.count++; k.call != nil && (k.item != nil || k.asked) {
+		k.call.req.Observed().Event("value")
+	}
 	switch {
 	case k.item != nil:
 		raw, err := jsonv2.Append(nil, v)

@@ -77,10 +77,12 @@ type Config struct {
 	// Trace is for farcall serve, where the environment asks for traces. Parent says what the span of
 	// a caller is for the gateway's: "remote" (the default), its parent, or "link", a link of the
 	// first span of a new trace. Calls that take longer than Slow are kept although they are not
-	// sampled; 0: no call is.
+	// sampled; 0: no call is. Payloads adds the arguments and results of calls to their spans, redacted
+	// as the params in the audit of the Guard are.
 	Trace struct {
-		Parent string
-		Slow   time.Duration
+		Parent   string
+		Slow     time.Duration
+		Payloads bool
 	}
 	// Log is for farcall serve: the level of the log, info by default, and of those of its Components
 	// that have another one. The names are those of levels.Standard and levels.Names.

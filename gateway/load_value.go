@@ -51,7 +51,9 @@ func (r *reader) path(dst *string) take {
 
 // trace reads the settings of traces.
 func (r *reader) trace(c *Config, n *node, path string) {
-	r.fields(n, path, map[string]take{"parent": r.text(&c.Trace.Parent), "slow": r.duration(&c.Trace.Slow)})
+	r.fields(n, path, map[string]take{
+		"parent": r.text(&c.Trace.Parent), "slow": r.duration(&c.Trace.Slow), "payloads": r.flag(&c.Trace.Payloads),
+	})
 }
 
 // log reads the levels of the log.

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"strings"
 	"time"
 
@@ -108,15 +107,29 @@ func (s *server) transport() string {
 	return "memory"
 }
 
-// waited tells the observer how long a call has waited for a connection to the server, or how long
-// a child process took to start. Nil: there is no observer, or no child process.
-func (s *server) waited(kind observe.Kind) func(time.Duration) {
+// queued tells the observer how long a call has waited for a connection to the server. Nil: there is
+// no observer.
+func (s *server) queued() func(time.Duration) {
 	o := s.g.rpcOptions().Observer
-	if o == nil || o.Close == nil || kind == observe.Child && s.children == nil {
+	if o == nil || o.Close == nil {
 		return nil
 	}
 	return func(took time.Duration) {
-		o.Close(observe.Lifetime{Kind: kind, Upstream: s.cfg.Name, Took: took})
+		o.Close(observe.Lifetime{Kind: observe.Queue, Upstream: s.cfg.Name, Took: took})
+	}
+}
+
+// started tells the observer how long a child process took to start, and for which call. Nil: there
+// is no observer, or no child process.
+func (s *server) started() func(time.Duration, string) {
+	o := s.g.rpcOptions().Observer
+	if o == nil || o.Close == nil || s.children == nil {
+		return nil
+	}
+	return func(took time.Duration, parent string) {
+		o.Close(observe.Lifetime{
+			Kind: observe.Child, Upstream: s.cfg.Name, Took: took, Caller: callerSpan(parent),
+		})
 	}
 }
 
@@ -154,18 +167,14 @@ func observePiped(ctx context.Context, o *observe.Observer, r *farcall.Record) {
 
 // callerSpan is the span of a traceparent, which farcall.WithTrace has checked.
 func callerSpan(parent string) (s observe.Span) {
-	parts := strings.Split(parent, "-")
-	if len(parts) < 4 {
+	const size = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	raw, err := hex.DecodeString(strings.ReplaceAll(parent[:min(len(parent), size)], "-", ""))
+	if err != nil || len(raw) != 26 {
 		return observe.Span{}
 	}
-	flags := []byte{0}
-	_, err1 := hex.Decode(s.Trace[:], []byte(parts[1]))
-	_, err2 := hex.Decode(s.ID[:], []byte(parts[2]))
-	_, err3 := hex.Decode(flags, []byte(parts[3]))
-	if errors.Join(err1, err2, err3) != nil {
-		return observe.Span{}
-	}
-	s.Sampled = flags[0]&1 != 0
+	copy(s.Trace[:], raw[1:17])
+	copy(s.ID[:], raw[17:25])
+	s.Sampled = raw[25]&1 != 0
 	return s
 }
 

@@ -28,7 +28,6 @@ import (
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
-	"github.com/farcall-dev/farcall/observe"
 	"github.com/farcall-dev/farcall/stream"
 )
 
@@ -143,8 +142,8 @@ func (s *server) speakMCP(log *slog.Logger, size int) {
 		Asks:          s.g.asking.has(c),
 		OnAsks:        func() { s.g.asking.add(c) },
 		OnWarning:     func(err error) { log.Warn(err.Error()) },
-		OnQueued:      s.waited(observe.Queue),
-		OnStarted:     s.waited(observe.Child),
+		OnQueued:      s.queued(),
+		OnStarted:     s.started(),
 		Explain:       explain,
 		CallersFault:  callersFault,
 		Plain:         s.g.plain,

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -355,19 +356,23 @@ var errState = &jsonrpc.Error{
 	Code: jsonrpc.InvalidParams, Message: "Invalid params: the requestState is of another caller or server, or from before a restart; repeat the call without it",
 }
 
-// sum is different for every server and state, and with a guard for every owner.
-func (s *seal) sum(w *calling, server, state string) string {
+// sum is different for every server, state and round, and with a guard for every owner. round is the
+// traceparent of the round that ends with the state, "" when it is not recorded.
+func (s *seal) sum(w *calling, server, round, state string) string {
 	mac := hmac.New(sha256.New, s.key)
 	owner := ""
 	if len(s.key) > 0 {
 		owner = w.Caller.Owner.Text()
 	}
-	for _, part := range []string{owner, server, state} {
+	for _, part := range []string{owner, server, round, state} {
 		n := sha256.Sum256([]byte(part))
 		mac.Write(n[:])
 	}
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:24])
 }
+
+// sumSize is how long a sum is.
+const sumSize = 32
 
 // open returns the params of a call with the server's own state.
 func (s *seal) open(w *calling, server string) (jsonrpc.Raw, error) {
@@ -375,9 +380,13 @@ func (s *seal) open(w *calling, server string) (jsonrpc.Raw, error) {
 		return w.Params, nil
 	}
 	given, _ := text(w.Params, "requestState")
-	sum, state, ok := strings.Cut(given, ".")
-	if !ok || !hmac.Equal([]byte(sum), []byte(s.sum(w, server, state))) {
+	head, state, ok := strings.Cut(given, ".")
+	sum, round := head[:min(len(head), sumSize)], head[min(len(head), sumSize):]
+	if !ok || !hmac.Equal([]byte(sum), []byte(s.sum(w, server, round, state))) {
 		return nil, errState
+	}
+	if w.seen != nil {
+		w.seen.Before = callerSpan(round)
 	}
 	return withMember(w.Params, "requestState", jsonrpc.AppendString(nil, state)), nil
 }
@@ -385,7 +394,12 @@ func (s *seal) open(w *calling, server string) (jsonrpc.Raw, error) {
 // close binds the state in a result.
 func (s *seal) close(w *calling, server string, r upstream.Result) upstream.Result {
 	if state, ok := text(r.Raw, "requestState"); ok {
-		r.Raw = withMember(r.Raw, "requestState", jsonrpc.AppendString(nil, s.sum(w, server, state)+"."+state))
+		round := ""
+		if w.seen != nil && w.seen.Span.Sampled {
+			round = fmt.Sprintf("00-%x-%x-01", w.seen.Span.Trace, w.seen.Span.ID)
+		}
+		r.Raw = withMember(r.Raw, "requestState",
+			jsonrpc.AppendString(nil, s.sum(w, server, round, state)+round+"."+state))
 	}
 	return r
 }

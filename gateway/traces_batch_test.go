@@ -121,6 +121,33 @@ func hasAttribute(s sdk.ReadOnlySpan, want attribute.KeyValue) bool {
 	return slices.Contains(s.Attributes(), want)
 }
 
+// linkedRounds makes a call of two rounds without a caller's trace: each round is a trace, and the
+// second one has a link to the first.
+func linkedRounds(t *testing.T, c *mcp.Client, kept *spans) {
+	t.Helper()
+	kept.mu.Lock()
+	before := len(kept.all)
+	kept.mu.Unlock()
+	if r, err := c.CallTool(t.Context(), "a__ask", nil); err != nil || saysOf(r) != "Ann" {
+		t.Fatal(r, err)
+	}
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	var rounds []sdk.ReadOnlySpan
+	for _, s := range kept.all[before:] {
+		if s.Name() == "tools/call a__ask" {
+			rounds = append(rounds, s)
+		}
+	}
+	if len(rounds) != 2 || len(rounds[0].Links()) != 0 || len(rounds[1].Links()) != 1 {
+		t.Fatalf("%d rounds, not two with a link: %v", len(rounds), rounds)
+	}
+	is, want := rounds[1].Links()[0].SpanContext, rounds[0].SpanContext()
+	if is.TraceID() != want.TraceID() || is.SpanID() != want.SpanID() || rounds[1].SpanContext().TraceID() == want.TraceID() {
+		t.Errorf("the link is to %v, want %v", is, want)
+	}
+}
+
 // A call of 2026-07-28 that asks its client has a span for each round, all in the trace of the
 // caller; the attempts at the server are below the round that has made them.
 func TestTracesOfRounds(t *testing.T) {
@@ -139,6 +166,7 @@ func TestTracesOfRounds(t *testing.T) {
 			if err != nil || saysOf(r) != "Ann" {
 				t.Fatal(r, err)
 			}
+			linkedRounds(t, c, kept)
 			golden(t, kept, trace, map[string]string{
 				"2026-07-28": strings.Repeat("server tools/call a__ask\n  client tools/call\n", 2),
 				// The server's call goes on while its question is with the client.

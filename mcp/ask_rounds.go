@@ -18,6 +18,7 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // asks is what a call has asked its client, in this round and in those before,
@@ -38,6 +39,7 @@ type state struct {
 	Answers map[string]jsonrpc.Raw `json:"answers,omitzero"`
 	Memos   map[string]jsonrpc.Raw `json:"once,omitzero"`
 	Asked   []string               `json:"asked,omitzero"` // in the round that this state ends
+	Round   observe.Span           `json:"round,omitzero"` // of that round, when it is recorded
 }
 
 // sealing seals the states of a server.
@@ -85,6 +87,9 @@ func (s *Server) openRounds(c *call, o owner.Key) (*asks, error) {
 		}
 	}
 	a.answers, a.memos.done = before.Answers, before.Memos
+	if seen := observe.From(c); seen != nil {
+		seen.Before = before.Round
+	}
 	for _, key := range before.Asked { // kept even when this run does not get to them
 		if raw, ok := a.responses[key]; ok {
 			setEntry(&a.answers, key, raw)
@@ -239,6 +244,9 @@ func (c *call) inputRequired() (result jsonrpc.Raw, asked bool) {
 		after.Asked = append(after.Asked, key)
 	}
 	slices.Sort(after.Asked)
+	if seen := observe.From(c); seen != nil && seen.Span.Sampled {
+		after.Round = seen.Span
+	}
 	plain, err := jsonv2.Append(nil, &after)
 	if err == nil {
 		result, err = jsonv2.Append(nil, &spec.InputRequiredResult{

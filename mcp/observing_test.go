@@ -13,6 +13,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
 	"github.com/farcall-dev/farcall/mcp/mcptest"
+	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/observe"
 )
 
@@ -89,6 +90,61 @@ func TestObserver(t *testing.T) {
 					t.Errorf("sessions %q, want %q", got, sessions)
 				}
 			})
+		}
+	}
+}
+
+// What a server sends on a stream of subscriptions/listen is an event of the call, over HTTP and on
+// a connection.
+func TestObservedListen(t *testing.T) {
+	t.Parallel()
+	for _, overHTTP := range []bool{false, true} {
+		ended := make(chan string, 1)
+		s := mcp.NewServer("s", "1", &mcp.ServerOptions{RPC: &farcall.Options{Observer: &observe.Observer{
+			Start: func(ctx context.Context, c *observe.Call) context.Context {
+				c.Span = observe.Span{Sampled: true}
+				return ctx
+			},
+			End: func(_ context.Context, c *observe.Call) {
+				if c.Method == spec.MethodSubscriptionsListen && !c.Outgoing {
+					names := ""
+					for _, e := range c.Events {
+						names += " " + e.Name
+					}
+					ended <- names
+				}
+			},
+		}}})
+		add := func(name string) {
+			mcp.AddTool(s, mcp.Tool{Name: name}, func(context.Context, struct{}) (int, error) { return 1, nil })
+		}
+		add("first")
+		listening, changed := make(chan struct{}, 1), make(chan struct{}, 9)
+		o := &mcp.ClientOptions{
+			Era: "modern", OnListening: func(spec.SubscriptionFilter) { listening <- struct{}{} },
+			OnListChanged: func(string) { changed <- struct{}{} },
+		}
+		var c *mcp.Client
+		if overHTTP {
+			var err error
+			if c, err = mcp.Dial(t.Context(), mcptest.Listen(t, s), o); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { c.Close() })
+		} else {
+			c = mcptest.Client(t, s, o)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- c.Listen(ctx, spec.SubscriptionFilter{ToolsListChanged: true}) }()
+		<-listening
+		add("second")
+		<-changed
+		cancel()
+		<-done
+		want := " " + spec.NotificationSubscriptionsAcknowledged + " " + spec.NotificationToolsListChanged
+		if got := <-ended; got != want {
+			t.Errorf("over HTTP %v: events%s, want%s", overHTTP, got, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // listener is a subscription of the modern era: a call of subscriptions/listen.
@@ -117,6 +118,7 @@ func (l *listener) meta(dst []byte) []byte {
 
 // notify sends a notification of the subscription. params is nil or an object.
 func (l *listener) notify(method string, params jsonrpc.Raw) error {
+	observe.From(l.c).Event(method)
 	out := l.meta([]byte{'{'})
 	if len(params) > len("{}") {
 		out = append(append(out, ','), params[1:]...)

@@ -118,12 +118,39 @@ type Call struct {
 	// how often it was made there, 0 when that is not known.
 	Queued   time.Duration
 	Attempts int
+	// Before is, of a call of several rounds, the span of the round before.
+	Before Span
+	// Events are what happened during a call with a recorded span, and EventsLeft how many more: see
+	// Event.
+	Events []struct {
+		Name string
+		At   time.Time
+	}
+	EventsLeft int
 	// UpstreamRevision is, in a gateway, that of MCP which the server speaks, when the call has
 	// reached it. It may be a label.
 	UpstreamRevision string
 
 	Outcome
 }
+
+// Event notes a value or notification on the stream of a call, by a name that the other end does not
+// choose: the first 128, if the call has a recorded span.
+func (c *Call) Event(name string) {
+	switch {
+	case c == nil || !c.Span.Sampled:
+	case len(c.Events) == maxEvents:
+		c.EventsLeft++
+	default:
+		c.Events = append(c.Events, struct {
+			Name string
+			At   time.Time
+		}{name, time.Now()})
+	}
+}
+
+// maxEvents is the default of OpenTelemetry's SDKs.
+const maxEvents = 128
 
 // Outcome is how a call ended.
 type Outcome struct {
@@ -171,13 +198,15 @@ const (
 	Child      Kind = "child"      // a child process of a gateway starts, until it has answered; there is no Open
 )
 
-// Lifetime is something that lasts, when it begins and when it ends. Each field may be a label.
+// Lifetime is something that lasts, when it begins and when it ends. Each field but Caller may be a
+// label.
 type Lifetime struct {
 	Kind      Kind
 	Outgoing  bool   // a session that this end has begun
 	Transport string // as in Call
 	Revision  string // of a session
 	Upstream  string // of a queue, a child or a restart
+	Caller    Span   // that of the call a child is started for, as in Call; zero: for none
 	// Took is, in Close, how long a session, a queue, a stream or a start has lasted.
 	Took time.Duration
 }

@@ -77,7 +77,7 @@ func (f *serveFlags) gateway(ctx context.Context, log *slog.Logger, stderr io.Wr
 	}
 	f.notices(c, stderr)
 	f.drainTimeout.Store(int64(c.DrainTimeout))
-	f.tracer.Set(c.Trace.Parent == parentLink, c.Trace.Slow)
+	f.setTraces(c)
 	f.setLevels(c)
 	return f.sharing(ctx, c, log, stderr, func() error {
 		return f.serveGateway(ctx, b, c, log, stderr, nil)
@@ -337,7 +337,7 @@ func (f *serveFlags) reload(g *gateway.Gateway, before []string, stderr io.Write
 		return before
 	}
 	f.drainTimeout.Store(int64(c.DrainTimeout))
-	f.tracer.Set(c.Trace.Parent == parentLink, c.Trace.Slow)
+	f.setTraces(c)
 	f.setLevels(c)
 	f.notices(c, stderr)
 	if moved {

@@ -5,6 +5,9 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/internal/audit"
+	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/observe/levels"
 	"github.com/farcall-dev/farcall/observe/metrics/otlp"
 	"github.com/farcall-dev/farcall/observe/traces"
@@ -30,6 +33,19 @@ func (f *serveFlags) trace(ctx context.Context, log *slog.Logger) (err error) {
 			"metrics.", "%w", err)
 	}
 	return nil
+}
+
+// setTraces applies what a configuration says of traces.
+func (f *serveFlags) setTraces(c *gateway.Config) {
+	f.tracer.Set(c.Trace.Parent == parentLink, c.Trace.Slow)
+	f.tracer.Payloads(nil)
+	if c.Trace.Payloads {
+		var secret []string
+		if c.Guard != nil {
+			secret = c.Guard.Audit.Redact
+		}
+		f.tracer.Payloads(func(raw jsonrpc.Raw) []byte { return audit.Redact(raw, secret) })
+	}
 }
 
 // flush hands over the spans, the metrics and the lines of the log that are left.

@@ -8,6 +8,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/farcall-dev/farcall/gateway"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/observe"
+	"github.com/farcall-dev/farcall/observe/traces"
 )
 
 // A caller's span, and its header.
@@ -144,3 +151,49 @@ func TestServeTracesRefused(t *testing.T) {
 		}
 	}
 }
+
+// A configuration says whether spans have arguments and results. Those have no secrets, by the rules
+// of the audit.
+func TestTracePayloads(t *testing.T) {
+	t.Parallel()
+	recorded := &lastSpan{}
+	f := &serveFlags{tracer: traces.New(&traces.Options{Spans: recorded})}
+	o := f.tracer.Observer()
+	for _, v := range []struct{ config, want string }{
+		{`trace: {parent: remote}`, ""},
+		{
+			"trace: {payloads: true}\nguard: {anonymous: true, audit: {file: '-', params: true, redact: [arguments.body]}}",
+			`{"body":"[redacted]","password":"[redacted]","to":"Ann"} {"token":"[redacted]","sent":true}`,
+		},
+		{`trace: {payloads: false}`, ""},
+	} {
+		c, err := gateway.Parse("farcall.yaml", []byte(v.config+"\nupstreams: {a: {url: 'http://127.0.0.1:1/mcp'}}\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.setTraces(c)
+		call := &observe.Call{MCP: true, Known: true, Method: "tools/call", Outcome: observe.Outcome{
+			Request:  jsonrpc.Raw(`{"params":{"name":"mail","arguments":{"body":"dear","password":"x","to":"Ann"}}}`),
+			Response: jsonrpc.Raw(`{"result":{"token":"y","sent":true}}`),
+		}}
+		o.End(o.Start(t.Context(), call), call)
+		var got []string
+		for _, a := range recorded.span.Attributes() {
+			if strings.HasPrefix(string(a.Key), "gen_ai.tool.call.") {
+				got = append(got, a.Value.String())
+			}
+		}
+		if is := strings.Join(got, " "); is != v.want {
+			t.Errorf("%s: got %s, want %s", v.config, is, v.want)
+		}
+	}
+}
+
+// lastSpan is a processor that keeps the last span.
+type lastSpan struct {
+	sdk.SpanProcessor
+
+	span sdk.ReadOnlySpan
+}
+
+func (l *lastSpan) OnEnd(s sdk.ReadOnlySpan) { l.span = s }

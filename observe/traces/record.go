@@ -14,6 +14,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
 	"github.com/farcall-dev/farcall/observe"
@@ -31,6 +32,8 @@ type span struct {
 	start, end time.Time
 	attributes []attribute.KeyValue
 	links      []sdk.Link
+	events     []sdk.Event
+	left       int // events that it does not have
 	status     sdk.Status
 	resource   *resource.Resource
 }
@@ -50,14 +53,14 @@ func (s *span) StartTime() time.Time                          { return s.start }
 func (s *span) EndTime() time.Time                            { return s.end }
 func (s *span) Attributes() []attribute.KeyValue              { return s.attributes }
 func (s *span) Links() []sdk.Link                             { return s.links }
-func (s *span) Events() []sdk.Event                           { return nil }
+func (s *span) Events() []sdk.Event                           { return s.events }
 func (s *span) Status() sdk.Status                            { return s.status }
 func (s *span) InstrumentationScope() instrumentation.Scope   { return scope() }
 func (s *span) InstrumentationLibrary() instrumentation.Scope { return scope() }
 func (s *span) Resource() *resource.Resource                  { return s.resource }
 func (s *span) DroppedAttributes() int                        { return 0 }
 func (s *span) DroppedLinks() int                             { return 0 }
-func (s *span) DroppedEvents() int                            { return 0 }
+func (s *span) DroppedEvents() int                            { return s.left }
 func (s *span) ChildSpanCount() int                           { return 0 }
 
 // record makes the span of a call that has ended.
@@ -70,9 +73,17 @@ func (t *Tracer) record(c *observe.Call, x *spanContext) *span {
 	if c.Outgoing {
 		s.kind = trace.SpanKindClient
 	}
-	if x.link != (observe.Span{}) {
-		alone := spanContext{}
-		s.links = []sdk.Link{{SpanContext: alone.of(&x.link, true)}}
+	for _, other := range [...]*observe.Span{&x.link, &c.Before} {
+		if *other != (observe.Span{}) {
+			s.links = append(s.links, sdk.Link{SpanContext: new(spanContext).of(other, true)})
+		}
+	}
+	for _, e := range c.Events {
+		s.events = append(s.events, sdk.Event{Name: e.Name, Time: e.At})
+	}
+	s.left = c.EventsLeft
+	if redact := t.payloads.Load(); redact != nil && !c.Outgoing {
+		s.addPayloads(c, *redact)
 	}
 	switch {
 	case c.Code != 0:
@@ -81,6 +92,29 @@ func (t *Tracer) record(c *observe.Call, x *spanContext) *span {
 		s.status = sdk.Status{Code: codes.Error, Description: "the tool failed"}
 	}
 	return s
+}
+
+// addPayloads adds the arguments and the result of a call, up to 8 KiB of each. redact gets all
+// params: patterns of secrets begin there.
+func (s *span) addPayloads(c *observe.Call, redact func(jsonrpc.Raw) []byte) {
+	add := func(key attribute.Key, of jsonrpc.Raw, name, inner string) {
+		raw := scan.Member(of, name)
+		if raw == nil {
+			return
+		}
+		if raw = redact(raw); inner != "" {
+			raw = scan.Member(raw, inner)
+		}
+		if raw != nil {
+			s.attributes = append(s.attributes, key.String(text(string(raw), maxPayload)))
+		}
+	}
+	inner := ""
+	if c.MCP && c.Method == spec.MethodToolsCall {
+		inner = "arguments"
+	}
+	add(attrArguments, c.Request, "params", inner)
+	add(attrResult, c.Response, "result", "")
 }
 
 // nameOf is the method, and the tool or prompt, of those that are known.

@@ -28,10 +28,13 @@ const (
 	attrBatch      = attribute.Key("farcall.batch")
 	attrRefused    = attribute.Key("farcall.refused")
 	attrUnsampled  = attribute.Key("farcall.unsampled")
+	attrArguments  = attribute.Key("gen_ai.tool.call.arguments")
+	attrResult     = attribute.Key("gen_ai.tool.call.result")
 	attrBytesIn    = attribute.Key("farcall.bytes.in")
 	attrBytesOut   = attribute.Key("farcall.bytes.out")
 	maxAttributes  = 18 // of a span at most, see attributes
 	executeTool    = "execute_tool"
 	maxRequestText = 128 // bytes of an id
 	maxStatusText  = 256 // bytes of a description
+	maxPayload     = 8 << 10
 )

@@ -12,7 +12,7 @@
 //
 // Spans have the names and attributes of OpenTelemetry's conventions for MCP and RPC. No name of a
 // span is chosen by the other end: methods, tools and prompts that this end does not know are
-// _OTHER, or left out. Arguments and results are in no span.
+// _OTHER, or left out. Arguments and results are in no span, unless [Tracer.Payloads] says so.
 package traces
 
 import (
@@ -21,12 +21,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/callctx"
+	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/observe"
 )
 
@@ -57,6 +59,8 @@ type Tracer struct {
 	link  atomic.Bool
 	slow  atomic.Int64 // Options.Slow
 	kept  budget
+
+	payloads atomic.Pointer[func(jsonrpc.Raw) []byte]
 }
 
 // New returns a tracer.
@@ -87,13 +91,25 @@ func (t *Tracer) Set(link bool, slow time.Duration) {
 	}
 }
 
+// Payloads adds the arguments and results of calls that arrive to their spans, as redact returns
+// them, which is called concurrently. Nil, as at first: they are in no span.
+func (t *Tracer) Payloads(redact func(jsonrpc.Raw) []byte) {
+	switch {
+	case t == nil:
+	case redact == nil:
+		t.payloads.Store(nil)
+	default:
+		t.payloads.Store(&redact)
+	}
+}
+
 // Observer returns the observer that makes spans, nil for a nil Tracer. It sets
 // [observe.Call.Span].
 func (t *Tracer) Observer() *observe.Observer {
 	if t == nil {
 		return nil
 	}
-	return &observe.Observer{Start: t.start, End: t.end, Refuse: t.refuse, Traces: true}
+	return &observe.Observer{Start: t.start, End: t.end, Refuse: t.refuse, Close: t.close, Traces: true}
 }
 
 // Shutdown hands over the spans that have ended. The context bounds how long that takes.
@@ -214,6 +230,20 @@ func (t *Tracer) end(ctx context.Context, c *observe.Call) {
 	if (c.Code != 0 || c.ToolError || t.late(c.Took)) && t.keeps() {
 		t.keep(c, false)
 	}
+}
+
+// close records the start of a child, with the call it was started for above it.
+func (t *Tracer) close(l observe.Lifetime) {
+	if l.Kind != observe.Child || !t.samples(l.Caller) {
+		return
+	}
+	id, x, now := within(l.Caller), new(spanContext), time.Now()
+	id.Sampled = true
+	t.opts.Spans.OnEnd(&span{
+		name: "child start", id: x.of(&id, false), parent: x.of(&l.Caller, false),
+		kind: trace.SpanKindInternal, start: now.Add(-l.Took), end: now, resource: t.opts.Resource,
+		attributes: []attribute.KeyValue{attrUpstream.String(l.Upstream)},
+	})
 }
 
 // late reports whether a call that took so long is slow.

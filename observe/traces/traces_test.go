@@ -255,6 +255,72 @@ func TestAttributes(t *testing.T) {
 	}
 }
 
+// Arguments and results are in the spans of calls that arrive, as the function has returned them, and
+// only while there is one.
+func TestPayloads(t *testing.T) {
+	t.Parallel()
+	k := &keeper{}
+	tracer := traces.New(&traces.Options{Spans: k})
+	o := tracer.Observer()
+	got := func(c observe.Call) string {
+		o.End(o.Start(t.Context(), &c), &c)
+		var all []string
+		for _, a := range k.spans[len(k.spans)-1].Attributes() {
+			if strings.HasPrefix(string(a.Key), "gen_ai.tool.call.") {
+				all = append(all, string(a.Key)+"="+a.Value.String())
+			}
+		}
+		return strings.Join(all, " ")
+	}
+	tool := observe.Call{MCP: true, Known: true, Method: "tools/call", Outcome: observe.Outcome{
+		Request:  jsonrpc.Raw(`{"params":{"name":"t","arguments":{"text":"secret"}}}`),
+		Response: jsonrpc.Raw(`{"result":{"content":["secret"]}}`),
+	}}
+	add := observe.Call{Known: true, Method: "add", Outcome: observe.Outcome{Request: jsonrpc.Raw(`{"params":[1,2]}`)}}
+	sent := tool
+	sent.Outgoing = true
+	redact := func(raw jsonrpc.Raw) []byte { return []byte(strings.ReplaceAll(string(raw), "secret", "…")) }
+	for _, v := range []struct {
+		redact func(jsonrpc.Raw) []byte
+		call   observe.Call
+		want   string
+	}{
+		{nil, tool, ""},
+		{redact, tool, `gen_ai.tool.call.arguments={"text":"…"} gen_ai.tool.call.result={"content":["…"]}`},
+		{redact, add, `gen_ai.tool.call.arguments=[1,2]`},
+		{redact, sent, ""},
+		{nil, tool, ""},
+	} {
+		tracer.Payloads(v.redact)
+		if is := got(v.call); is != v.want {
+			t.Errorf("%s: got %s, want %s", v.call.Method, is, v.want)
+		}
+	}
+}
+
+// A recorded call has the first 128 of its events, and others have none.
+func TestEvents(t *testing.T) {
+	t.Parallel()
+	for _, ratio := range []float64{1, -1} {
+		k := &keeper{}
+		o := traces.New(&traces.Options{Spans: k, Ratio: ratio}).Observer()
+		c := &observe.Call{}
+		ctx := o.Start(t.Context(), c)
+		for range 130 {
+			c.Event("value")
+		}
+		c.Code = 1
+		o.End(ctx, c)
+		s, want := k.spans[0], 0
+		if ratio > 0 {
+			want = 128
+		}
+		if len(s.Events()) != want || want > 0 && (s.DroppedEvents() != 2 || s.Events()[0].Name != "value" || s.Events()[0].Time.IsZero()) {
+			t.Errorf("ratio %v: %d events, %d dropped", ratio, len(s.Events()), s.DroppedEvents())
+		}
+	}
+}
+
 // Each method of a span that an exporter may call is there: those of the interface that a later
 // version adds would panic.
 func TestSpanHasAllMethods(t *testing.T) {

@@ -39,6 +39,7 @@ type connection struct {
 	held          []*question // that could be about several calls; the oldest first
 	level         int         // of the log; -1: not told
 	begun         time.Time   // when it was started; does not change
+	parent        string      // the traceparent of the call that it was started for; likewise
 	used          time.Time
 	age           uint64 // of the breaker, at the start
 	promised      int    // calls that will get it, in one run of dispatch

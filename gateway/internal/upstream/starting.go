@@ -119,6 +119,7 @@ func (u *Upstream) startLocked(h *holder, a abilities, pc *pendingCall) *connect
 	l.ctx, l.cancel = context.WithCancel(context.WithValue(u.ctx, identityKey{}, &l.identity))
 	if pc != nil {
 		u.identify(l, pc)
+		l.parent = farcall.TraceFrom(pc.ctx).Parent
 		if h.single || h.key.roots == knownRoots {
 			l.roots.known = bytes.Clone(pc.who.Roots)
 		}
@@ -175,7 +176,7 @@ func (u *Upstream) arrived(l *connection, client *mcp.Client, err error) bool {
 	u.drainedLocked()
 	u.mu.Unlock()
 	if err == nil && wanted && u.opts.OnStarted != nil {
-		u.opts.OnStarted(now.Sub(l.begun))
+		u.opts.OnStarted(now.Sub(l.begun), l.parent)
 	}
 	if err == nil && wanted && first {
 		u.opts.Logger.Info("connected", "server", l.info.Name+" "+l.info.Version, "revision", l.info.Revision)

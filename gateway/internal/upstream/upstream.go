@@ -115,8 +115,8 @@ type Options struct {
 	// has one. A lock is held: it must not block. Nil: it is not called.
 	OnQueued func(time.Duration)
 	// OnStarted is called with the time that a connection took from its start to the first answer of
-	// the server. Nil: it is not called.
-	OnStarted func(time.Duration)
+	// the server, and the traceparent of the call that it was started for. Nil: it is not called.
+	OnStarted func(took time.Duration, parent string)
 	// Pool bounds the connections of one owner with requests that have no session and must not be
 	// mixed. With the lifetime "call" it bounds all connections, where Exclusive is set. Default 8.
 	Pool int
