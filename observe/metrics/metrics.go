@@ -55,17 +55,17 @@ type Metrics struct {
 
 	begun       [2]atomic.Uint64 // calls, by side
 	mcp, rpc    [2]*bounded[callKey, *timed]
-	sessions    [2]*bounded[lifeKey, session]
+	sessions    [2]*bounded[pair, session]
 	connections *bounded[text, prometheus.Gauge]
 	streams     *bounded[text, prometheus.Gauge]
-	frames      *bounded[frameKey, *traffic]
-	bad         *bounded[reasonKey, prometheus.Counter]
-	refused     *bounded[reasonKey, prometheus.Counter]
-	dropped     *bounded[reasonKey, prometheus.Counter]
+	frames      *bounded[pair, *traffic]
+	bad         *bounded[pair, prometheus.Counter]
+	refused     *bounded[pair, prometheus.Counter]
+	dropped     *bounded[pair, prometheus.Counter]
 	waits       *bounded[text, prometheus.Observer]
 	childStarts *bounded[text, prometheus.Observer]
-	translated  *bounded[fromTo, prometheus.Counter]
-	decisions   *bounded[decisionKey, prometheus.Counter]
+	translated  *bounded[pair, prometheus.Counter]
+	decisions   *bounded[pair, prometheus.Counter]
 	guard       *bounded[text, prometheus.Observer]
 	stores      storeMetrics
 	sources     *sources
@@ -91,13 +91,13 @@ func New(o *Options) *Metrics {
 	m.connections = bound(r, connections, r.gauge(connections).WithLabelValues, text.values)
 	m.streams = bound(r, streams, r.gauge(streams).WithLabelValues, text.values)
 	m.frames = r.traffic()
-	m.bad = bound(r, badFrames, r.counter(badFrames).WithLabelValues, reasonKey.values)
-	m.refused = bound(r, refused, r.counter(refused).WithLabelValues, reasonKey.values)
-	m.dropped = bound(r, droppedAnswers, r.counter(droppedAnswers).WithLabelValues, reasonKey.values)
+	m.bad = bound(r, badFrames, r.counter(badFrames).WithLabelValues, pair.values)
+	m.refused = bound(r, refused, r.counter(refused).WithLabelValues, pair.values)
+	m.dropped = bound(r, droppedAnswers, r.counter(droppedAnswers).WithLabelValues, pair.values)
 	m.waits = bound(r, queueWait, r.histogram(queueWait).WithLabelValues, text.values)
 	m.childStarts = bound(r, childStart, r.histogram(childStart).WithLabelValues, text.values)
-	m.translated = bound(r, translated, r.counter(translated).WithLabelValues, fromTo.values)
-	m.decisions = bound(r, decisions, r.counter(decisions).WithLabelValues, decisionKey.values)
+	m.translated = bound(r, translated, r.counter(translated).WithLabelValues, pair.values)
+	m.decisions = bound(r, decisions, r.counter(decisions).WithLabelValues, pair.values)
 	m.guard = bound(r, guardTime, r.histogram(guardTime).WithLabelValues, text.values)
 	m.stores = r.stores()
 	m.sources = newSources()
@@ -162,13 +162,13 @@ func (m *Metrics) end(_ context.Context, c *observe.Call) {
 		known := m.code(c)
 		k.failure = known.name
 		if known.refusal != "" && !c.Outgoing {
-			m.refused.get(reasonKey{known.refusal, c.Transport}).Inc()
+			m.refused.get(pair{known.refusal, c.Transport}).Inc()
 		}
 	case c.ToolError:
 		k.failure = words.ToolError
 	}
 	if c.UpstreamRevision != "" && c.UpstreamRevision != c.Revision {
-		m.translated.get(fromTo{c.Revision, c.UpstreamRevision}).Inc()
+		m.translated.get(pair{c.Revision, c.UpstreamRevision}).Inc()
 	}
 	all := &m.rpc
 	if c.MCP {
@@ -178,20 +178,20 @@ func (m *Metrics) end(_ context.Context, c *observe.Call) {
 }
 
 func (m *Metrics) refuse(_ context.Context, c *observe.Call) {
-	m.refused.get(reasonKey{cmp.Or(m.code(c).refusal, words.Other), c.Transport}).Inc()
+	m.refused.get(pair{cmp.Or(m.code(c).refusal, words.Other), c.Transport}).Inc()
 }
 
 func (m *Metrics) frame(f observe.Frame) {
-	k := frameKey{f.Transport, f.Out}
-	m.frames.recent(&k, k.hint()).observe(len(f.Data))
+	k, hint := direction(f.Transport, f.Out)
+	m.frames.recent(&k, hint).observe(len(f.Data))
 }
 
 func (m *Metrics) badFrame(f observe.Frame) {
 	if kind, ok := strings.CutSuffix(f.Problem, " answer"); ok {
-		m.dropped.get(reasonKey{kind, f.Transport}).Inc()
+		m.dropped.get(pair{kind, f.Transport}).Inc()
 		return
 	}
-	m.bad.get(reasonKey{f.Problem, f.Transport}).Inc()
+	m.bad.get(pair{f.Problem, f.Transport}).Inc()
 }
 
 func (m *Metrics) open(l observe.Lifetime) {
@@ -201,7 +201,7 @@ func (m *Metrics) open(l observe.Lifetime) {
 	case observe.Stream:
 		m.streams.get(text(l.Transport)).Inc()
 	case observe.Session:
-		m.sessions[side(l.Outgoing)].get(lifeKey{l.Revision, l.Transport}).open.Inc()
+		m.sessions[side(l.Outgoing)].get(pair{l.Revision, l.Transport}).open.Inc()
 	}
 }
 
@@ -212,7 +212,7 @@ func (m *Metrics) close(l observe.Lifetime) {
 	case observe.Stream:
 		m.streams.get(text(l.Transport)).Dec()
 	case observe.Session:
-		s := m.sessions[side(l.Outgoing)].get(lifeKey{l.Revision, l.Transport})
+		s := m.sessions[side(l.Outgoing)].get(pair{l.Revision, l.Transport})
 		s.open.Dec()
 		s.took.Observe(l.Took.Seconds())
 	case observe.Queue:
@@ -223,6 +223,6 @@ func (m *Metrics) close(l observe.Lifetime) {
 }
 
 func (m *Metrics) decide(d observe.Decision) {
-	m.decisions.get(decisionKey{d.Outcome, d.Policy}).Inc()
+	m.decisions.get(pair{d.Outcome, d.Policy}).Inc()
 	m.guard.get(text(d.Outcome)).Observe(d.Took.Seconds())
 }

@@ -106,27 +106,11 @@ func (r *registry) calls(row metric, values func(callKey) []string) *bounded[cal
 	return bound(r, row, r.family(row).series, values)
 }
 
-// reasonKey tells what is wrong apart.
-type reasonKey struct{ reason, transport string }
+// pair is a key of two labels.
+type pair [2]string
 
-func (k reasonKey) copied() reasonKey {
-	return reasonKey{strings.Clone(k.reason), strings.Clone(k.transport)}
-}
-func (k reasonKey) values() []string { return []string{k.reason, k.transport} }
-
-// decisionKey tells decisions of the guard apart.
-type decisionKey struct{ outcome, policy string }
-
-func (k decisionKey) copied() decisionKey {
-	return decisionKey{strings.Clone(k.outcome), strings.Clone(k.policy)}
-}
-func (k decisionKey) values() []string { return []string{k.outcome, k.policy} }
-
-// fromTo is the revisions of a client and of a server.
-type fromTo struct{ from, to string }
-
-func (k fromTo) copied() fromTo   { return fromTo{strings.Clone(k.from), strings.Clone(k.to)} }
-func (k fromTo) values() []string { return []string{k.from, k.to} }
+func (k pair) copied() pair     { return pair{strings.Clone(k[0]), strings.Clone(k[1])} }
+func (k pair) values() []string { return slices.Clone(k[:]) }
 
 // text is a key of one label.
 type text string
@@ -140,20 +124,13 @@ type session struct {
 	took prometheus.Observer
 }
 
-type lifeKey struct{ revision, transport string }
-
-func (k lifeKey) copied() lifeKey {
-	return lifeKey{strings.Clone(k.revision), strings.Clone(k.transport)}
-}
-func (k lifeKey) values() []string { return []string{k.revision, k.transport} }
-
-func (r *registry) sessions() (all [2]*bounded[lifeKey, session]) {
+func (r *registry) sessions() (all [2]*bounded[pair, session]) {
 	open := r.gauge(sessions)
 	for side, row := range []metric{mcpServerSession, mcpClientSession} {
 		took := r.histogram(row)
 		all[side] = bound(r, row, func(v ...string) session {
 			return session{open.WithLabelValues(sides[side], v[0], v[1]), took.WithLabelValues(v[0], words.Network(v[1]))}
-		}, lifeKey.values)
+		}, pair.values)
 	}
 	return all
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"iter"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,24 +23,16 @@ type stored struct {
 	m *Metrics
 }
 
-// storeKey tells failures apart.
-type storeKey struct{ op, reason string }
-
-func (k storeKey) copied() storeKey {
-	return storeKey{strings.Clone(k.op), strings.Clone(k.reason)}
-}
-func (k storeKey) values() []string { return []string{k.op, k.reason} }
-
 // storeMetrics are those of all stores.
 type storeMetrics struct {
 	took   *bounded[text, prometheus.Observer]
-	failed *bounded[storeKey, prometheus.Counter]
+	failed *bounded[pair, prometheus.Counter]
 }
 
 func (r *registry) stores() storeMetrics {
 	return storeMetrics{
 		bound(r, storeTime, r.histogram(storeTime).WithLabelValues, text.values),
-		bound(r, storeErrors, r.counter(storeErrors).WithLabelValues, storeKey.values),
+		bound(r, storeErrors, r.counter(storeErrors).WithLabelValues, pair.values),
 	}
 }
 
@@ -54,7 +45,7 @@ func (s *stored) took(op text, began time.Time, err error) {
 // failed counts an operation if it failed.
 func (s *stored) failed(op text, err error) {
 	if reason := failureOf(err); reason != "" {
-		s.m.stores.failed.get(storeKey{string(op), reason}).Inc()
+		s.m.stores.failed.get(pair{string(op), reason}).Inc()
 	}
 }
 

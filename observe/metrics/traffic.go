@@ -1,7 +1,6 @@
 package metrics
 
 import (
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -39,33 +38,18 @@ func (t *traffic) read() (frames, bytes float64) {
 	return float64(t.frames + n&(1<<frameBits-1)), float64(t.bytes + n>>frameBits)
 }
 
-// hint is as that of callKey.
-func (k frameKey) hint() uint32 {
-	h := uint32(len(k.transport)) << 1
-	if k.out {
-		h++
+// direction is the key of the traffic of a transport, and a hint as that of callKey.
+func direction(transport string, out bool) (k pair, hint uint32) {
+	if out {
+		return pair{transport, "out"}, uint32(len(transport))<<1 | 1
 	}
-	return h
+	return pair{transport, "in"}, uint32(len(transport)) << 1
 }
 
-type frameKey struct {
-	transport string
-	out       bool
-}
-
-func (k frameKey) copied() frameKey { return frameKey{strings.Clone(k.transport), k.out} }
-
-func (k frameKey) values() []string {
-	if k.out {
-		return []string{k.transport, "out"}
-	}
-	return []string{k.transport, "in"}
-}
-
-func (r *registry) traffic() *bounded[frameKey, *traffic] {
-	known := map[[2]string]*traffic{}                         // by the values of the labels
+func (r *registry) traffic() *bounded[pair, *traffic] {
+	known := map[pair]*traffic{}                              // by the values of the labels
 	return bound(r, frames, func(values ...string) *traffic { // under the lock of the result
-		key := [2]string(values)
+		key := pair(values)
 		if t := known[key]; t != nil {
 			return t
 		}
@@ -82,5 +66,5 @@ func (r *registry) traffic() *bounded[frameKey, *traffic] {
 				prometheus.CounterOpts{Name: v.name, Help: v.help, ConstLabels: labels}, v.read))
 		}
 		return t
-	}, frameKey.values)
+	}, pair.values)
 }
