@@ -43,17 +43,25 @@ func newQuestion(ctx context.Context, method string, params any, foreign bool) (
 		}
 	}
 	q := &question{method: method, params: raw, name: inbound.NameFrom(ctx)}
-	switch method {
+	if err := q.read(foreign); err != nil {
+		return nil, err
+	}
+	return q, nil
+}
+
+// read reads the params.
+func (q *question) read(foreign bool) error {
+	switch q.method {
 	case spec.MethodElicitationCreate:
-		return q, q.readElicitation(foreign)
+		return q.readElicitation(foreign)
 	case spec.MethodSamplingCreateMessage:
 		var p struct {
 			Tools      jsonrpc.Raw `json:"tools"`
 			ToolChoice jsonrpc.Raw `json:"toolChoice"`
 		}
 		q.need = needSampling
-		if err := jsonv2.Unmarshal(raw, &p); err != nil {
-			return nil, err
+		if err := jsonv2.Unmarshal(q.params, &p); err != nil {
+			return err
 		}
 		if p.Tools != nil || p.ToolChoice != nil {
 			q.need = needSamplingTools
@@ -61,9 +69,9 @@ func newQuestion(ctx context.Context, method string, params any, foreign bool) (
 	case spec.MethodRootsList:
 		q.need = needRoots
 	default:
-		return nil, fmt.Errorf("a client can be asked %s, %s and %s only", spec.MethodElicitationCreate, spec.MethodSamplingCreateMessage, spec.MethodRootsList)
+		return fmt.Errorf("a client can be asked %s, %s and %s only", spec.MethodElicitationCreate, spec.MethodSamplingCreateMessage, spec.MethodRootsList)
 	}
-	return q, nil
+	return nil
 }
 
 func (q *question) readElicitation(foreign bool) error {

@@ -122,6 +122,17 @@ type ServerOptions struct {
 	// no room makes its task fail. NewServer reads the store; closing it is left to who opened it.
 	// Default: in memory, 256 MiB for all owners. [store.Open] makes one in a directory.
 	Tasks store.Records
+	// Shared stores tasks in place of Tasks for all servers, of one process or of several, that have
+	// the same store and SharedName. Each of them answers for a task, to its owner alone, with the
+	// promises of Tasks. Of one that another server runs it stores what the client answers and that
+	// it is cancelled; the server that runs it takes that up at once. A server that was silent for
+	// 10 s has ended, and its tasks have failed, with a message that says so; where the Relay can
+	// resume a task, the server that is asked next goes on with it. Keys must be set at all servers
+	// alike for sessions to go on at another one. The store is closed after the Server, by who
+	// opened it. Default: none.
+	Shared store.Store
+	// SharedName names what the servers with one Shared have in common. Default: the server's name.
+	SharedName string
 	// OnTask is called when a task was created and when it has ended, for metrics, concurrently for
 	// several tasks. It must not block, and not ask for the task. Default: none.
 	OnTask func(TaskEvent)

@@ -11,6 +11,7 @@ import (
 	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/relay"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/store"
 )
 
 // runsTasks reports whether there are tasks for the caller. A relay has them when
@@ -80,7 +81,7 @@ func (s *Server) taskOutcome(own *call) func(jsonrpc.Raw, *era.Revision, error) 
 
 // KeepTask is relay.KeepTask.
 func (c *call) KeepTask(state []byte) error {
-	if c.task == nil || c.srv.opts.Tasks == nil || !c.task.owner.Returns() {
+	if c.task == nil || c.srv.records(c.task.owner) == store.Records(c.srv.memory) {
 		return nil
 	}
 	return c.task.keep(slices.Clone(state))
@@ -96,7 +97,7 @@ func (t *task) keep(state []byte) error {
 	if !known {
 		return nil // begin stores it, if there is a beginning
 	}
-	if err := t.put(t.record(nil)); err != nil {
+	if err := t.persistLocked(); err != nil {
 		return t.srv.notKept(err)
 	}
 	return nil

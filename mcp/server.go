@@ -40,6 +40,7 @@ type Server struct {
 	taskTools   atomic.Bool // some tool can run, or could once, as a task
 	tasks       taskTable
 	memory      *store.Local // of tasks that end with the process
+	shared      *sharing     // of ServerOptions.Shared; nil: none
 	listeners   listeners
 	subscribers subscribers
 	extensions  extensions
@@ -96,6 +97,7 @@ func NewServer(name, version string, o *ServerOptions) *Server {
 	s.memory = store.New(&store.Options{Logger: s.opts.Logger})
 	s.trace = wirelog.New(s.opts.Trace, func(err error) { s.logger().Error("mcp: " + err.Error()) })
 	s.intercept()
+	s.shared = newSharing(s)
 	s.adopt()
 	return s
 }
@@ -117,6 +119,7 @@ func misuse(format string, args ...any) {
 func (s *Server) Close() {
 	s.listeners.close()
 	s.tasks.close()
+	s.shared.close()
 }
 
 // Shutdown ends subscriptions, in order, waits until the tasks have ended, or the

@@ -189,6 +189,7 @@ func (v *storedValues) put(values map[string]jsonrpc.Raw, version uint64) error 
 
 // Discard removes what is stored of a session that its client has ended: see mcphttp.Handler.
 func (x *session) Discard(ctx context.Context) {
+	x.srv.discardTasks(x.owner)
 	v := x.storedValues()
 	if v == nil {
 		return

@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,6 +50,8 @@ type task struct {
 	kept        []byte     // what a relay needs to go on with it in another process; guarded by ends
 	dormant     bool       // it goes on at another server, and nothing here follows it; guarded by ends
 	left        bool       // and nothing here will: the server is closed; guarded by ends
+	node        string     // the server that runs it, of those that share it; guarded by ends
+	remote      bool       // that is another one; guarded by ends
 
 	telling sync.Mutex // listeners hear of the states in order
 }
@@ -134,11 +137,13 @@ func (t *task) ask(ctx context.Context, q *question) (jsonrpc.Raw, error) {
 	if !asked {
 		return nil, errOver
 	}
+	t.share()
 	select {
 	case a := <-p.answer:
 		return a.raw, a.err
 	case <-ctx.Done():
 		t.change(func() bool { return t.drop(p) })
+		t.share()
 		return nil, ctx.Err()
 	}
 }
@@ -154,6 +159,17 @@ func (t *task) drop(p *pending) bool {
 
 // answer gives the handler an answer.
 func (t *task) answer(p *pending, raw jsonrpc.Raw, err error) {
+	if t.elsewhere() {
+		a := storedAnswer{Value: raw}
+		if err != nil {
+			a.Error = err.Error()
+		}
+		if err := t.answerElsewhere(map[string]storedAnswer{p.key: a}); err != nil {
+			t.srv.logger().Error("mcp: an answer for a task cannot be stored", slog.Any("error", err))
+		}
+		return
+	}
+	defer t.share()
 	t.change(func() bool {
 		if !t.drop(p) {
 			return false
@@ -168,7 +184,9 @@ func (t *task) answer(p *pending, raw jsonrpc.Raw, err error) {
 // is given.
 func (t *task) update(responses map[string]jsonrpc.Raw) error {
 	var bad error
-	t.change(func() bool {
+	elsewhere := t.elsewhere()
+	given := map[string]storedAnswer{}
+	changed := t.change(func() bool {
 		var answered []*pending
 		for _, p := range t.pending {
 			raw, ok := responses[p.key]
@@ -180,6 +198,10 @@ func (t *task) update(responses map[string]jsonrpc.Raw) error {
 				return false
 			}
 			answered = append(answered, p)
+			given[p.key] = storedAnswer{Value: raw}
+		}
+		if elsewhere {
+			return false
 		}
 		for _, p := range answered {
 			t.drop(p)
@@ -187,6 +209,14 @@ func (t *task) update(responses map[string]jsonrpc.Raw) error {
 		}
 		return len(answered) > 0
 	})
+	switch {
+	case bad == nil && elsewhere && len(given) > 0:
+		if err := t.answerElsewhere(given); err != nil {
+			return t.unreadable(err)
+		}
+	case changed:
+		t.share()
+	}
 	return bad
 }
 

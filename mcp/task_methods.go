@@ -47,11 +47,12 @@ func (s *Server) taskMethod(c *call) (result jsonrpc.Raw, err error, handled boo
 
 // watchableTask reports whether the caller may hear of a task.
 func (s *Server) watchableTask(c *call, id string) bool {
-	t := s.tasks.find(id, c.owner())
-	if t != nil {
-		s.resume(c, t)
+	t, err := s.findTask(c.owner(), id, true)
+	if t == nil || err != nil {
+		return false
 	}
-	return t != nil
+	s.resume(c, t)
+	return true
 }
 
 // theTask returns the task that the params name, if it is the caller's.
@@ -60,8 +61,11 @@ func (s *Server) theTask(c *call) (*task, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := s.tasks.find(string(id), c.owner())
-	if t == nil {
+	t, err := s.findTask(c.owner(), string(id), c.method == spec.MethodTasksResult)
+	switch {
+	case err != nil:
+		return nil, s.unreadable(err)
+	case t == nil:
 		return nil, errNoTask()
 	}
 	if err := t.interrupt(); err != nil {
@@ -74,11 +78,13 @@ func (s *Server) theTask(c *call) (*task, error) {
 func errNoTask() error { return invalidParams("there is no such task, or its time is over") }
 
 // unreadable returns what clients may know of a store that fails.
-func (t *task) unreadable(err error) error {
+func (t *task) unreadable(err error) error { return t.srv.unreadable(err) }
+
+func (s *Server) unreadable(err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return errNoTask()
 	}
-	t.srv.logger().Error("mcp: the store of tasks has failed", slog.Any("error", err))
+	s.logger().Error("mcp: the store of tasks has failed", slog.Any("error", err))
 	return &jsonrpc.Error{Code: jsonrpc.InternalError, Message: "The state of the task cannot be read now; try again later", Cause: err}
 }
 
@@ -152,7 +158,14 @@ func (s *Server) listTasks(c *call) (jsonrpc.Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := s.tasks.after(last, c.owner(), s.opts.PageSize+1)
+	var found []*task
+	if s.shares(c.owner()) {
+		if found, err = s.shared.after(last, c.owner(), s.opts.PageSize+1); err != nil {
+			return nil, s.unreadable(err)
+		}
+	} else {
+		found = s.tasks.after(last, c.owner(), s.opts.PageSize+1)
+	}
 	page := taskPage{Tasks: []spec.Task{}}
 	for i, t := range found {
 		if i == s.opts.PageSize {
@@ -177,6 +190,7 @@ func (s *Server) taskResult(c *call) (jsonrpc.Raw, error) {
 	defer asking.Wait()
 	defer cancel()
 	for {
+		s.resume(c, t)
 		p, changed, ended := t.next()
 		switch {
 		case ended:

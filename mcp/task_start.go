@@ -130,6 +130,9 @@ func (s *Server) newTask(c *call) (*task, *call, error) {
 		srv: s, id: rand.Text(), owner: c.owner(), created: now, updated: now, ttl: ttl,
 		status: spec.TaskWorking, changed: make(chan struct{}),
 	}
+	if t.shared() {
+		t.node = s.shared.node
+	}
 	if name, err := text("name", c.in.name); err == nil {
 		t.tool = string(name)
 	}
@@ -191,7 +194,11 @@ func (t *task) begin() error {
 	if err := tt.reserve(t, t.srv.opts.MaxTasks); err != nil {
 		return err
 	}
-	if err := t.put(t.record(nil)); err != nil {
+	err := t.enlist()
+	if err == nil {
+		err = t.put(t.record(nil))
+	}
+	if err != nil {
 		tt.free(t)
 		return t.srv.notKept(err)
 	}
@@ -211,6 +218,9 @@ func (t *task) begin() error {
 
 // notKept returns what clients may know of a store that did not keep a task.
 func (s *Server) notKept(err error) error {
+	if wire, ok := errors.AsType[*jsonrpc.Error](err); ok {
+		return wire
+	}
 	if errors.Is(err, store.ErrFull) {
 		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Too much is kept of tasks; try again later", Cause: err}
 	}

@@ -27,6 +27,8 @@ import (
 //	                                ├─ the process dies ─▶ adopted as failed: stored ─▶ ended
 //	                                └─ the process dies, and a relay has kept its state ─▶ dormant ─ask─▶ working
 //
+// See task_shared.go for those that several servers share.
+//
 // What the task asks and how far it has come belongs to the handler, and ends with the process.
 
 const (
@@ -52,6 +54,12 @@ type taskRecord struct {
 	Error    *jsonrpc.Error `json:"error,omitzero"`
 	Kept     []byte         `json:"kept,omitzero"` // of one that works: see relay.KeepTask
 
+	// Of one that servers share: the server that runs it, what it asks, and the answers that
+	// another server was given and that the handler has not got yet, by key.
+	Node    string                  `json:"node,omitzero"`
+	Asks    []storedQuestion        `json:"asks,omitzero"`
+	Answers map[string]storedAnswer `json:"answers,omitzero"`
+
 	result jsonrpc.Raw
 }
 
@@ -68,7 +76,7 @@ func readTaskRecord(value []byte) (*taskRecord, error) {
 		return nil, fmt.Errorf("it does not begin with a line of JSON: %w", cmp.Or(err, errors.New("the line does not end")))
 	}
 	switch r.Status {
-	case spec.TaskWorking, spec.TaskCancelled:
+	case spec.TaskWorking, spec.TaskInputRequired, spec.TaskCancelled:
 	case spec.TaskFailed:
 		if r.Error == nil {
 			return nil, errors.New("it has failed without an error")
@@ -90,10 +98,25 @@ func readTaskRecord(value []byte) (*taskRecord, error) {
 // records returns where the tasks of an owner are stored: in memory, when the owner ends with the
 // process.
 func (s *Server) records(o owner.Key) store.Records {
-	if s.opts.Tasks != nil && o.Returns() {
+	switch {
+	case s.shares(o):
+		return s.opts.Shared
+	case s.opts.Tasks != nil && o.Returns():
 		return s.opts.Tasks
 	}
 	return s.memory
+}
+
+// storedOwner returns the texts that name an owner, and its group, where its tasks are stored.
+func (s *Server) storedOwner(o owner.Key) (name, group string) {
+	prefix := ""
+	if s.shares(o) {
+		prefix = s.shared.name
+	}
+	if g := o.Group(); g != o {
+		group = prefix + g.Text()
+	}
+	return prefix + o.Text(), group
 }
 
 // storing returns the context of what the store is asked to do.
@@ -107,26 +130,28 @@ func (t *task) put(r *taskRecord) error {
 	if err != nil {
 		return err
 	}
-	group := ""
-	if g := t.owner.Group(); g != t.owner {
-		group = g.Text()
-	}
+	name, group := t.srv.storedOwner(t.owner)
 	ctx, cancel := storing()
 	defer cancel()
 	version, err := t.srv.records(t.owner).Put(ctx, &store.Record{
-		Owner: t.owner.Text(), Group: group, ID: t.id, Version: t.version, Expires: t.expiry(), Value: value,
+		Owner: name, Group: group, ID: t.id, Version: t.version, Expires: t.expiry(), Value: value,
 	})
-	if err == nil {
-		t.version = version
+	if err != nil {
+		return err
 	}
-	return err
+	t.version = version
+	if t.shared() {
+		t.srv.shared.announce(ctx, t.id)
+	}
+	return nil
 }
 
 // stored returns what is stored of the task.
 func (t *task) stored() (*taskRecord, uint64, error) {
 	ctx, cancel := storing()
 	defer cancel()
-	r, err := t.srv.records(t.owner).Get(ctx, t.owner.Text(), t.id)
+	name, _ := t.srv.storedOwner(t.owner)
+	r, err := t.srv.records(t.owner).Get(ctx, name, t.id)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -138,7 +163,8 @@ func (t *task) stored() (*taskRecord, uint64, error) {
 func (t *task) unstore() {
 	ctx, cancel := storing()
 	defer cancel()
-	if err := t.srv.records(t.owner).Delete(ctx, t.owner.Text(), t.id); err != nil {
+	name, _ := t.srv.storedOwner(t.owner)
+	if err := t.srv.records(t.owner).Delete(ctx, name, t.id); err != nil {
 		t.srv.logger().Error("mcp: a task stays in the store until it expires", slog.Any("error", err))
 	}
 }
@@ -152,6 +178,9 @@ func (t *task) record(e *taskEnd) *taskRecord {
 	}
 	if e == nil {
 		r.Kept = t.kept
+		if t.shared() {
+			t.recordSharedLocked(r)
+		}
 	} else {
 		r.Updated, r.Status, r.Message, r.Failed, r.Error, r.result = time.Now(), e.status, e.message, e.failed, e.err, e.result
 	}
@@ -229,12 +258,7 @@ func (t *task) settle(e *taskEnd) (done bool, err error) {
 	}
 	r := t.record(e)
 	if !e.unstored {
-		if err = t.put(r); errors.Is(err, store.ErrConflict) { // written before with an error, or by another process
-			if r, t.version, err = t.stored(); err == nil && !spec.TaskEnded(r.Status) {
-				return false, store.ErrConflict
-			}
-		}
-		if err != nil {
+		if r, err = t.putEnd(r); err != nil {
 			return false, err
 		}
 	}
@@ -244,8 +268,29 @@ func (t *task) settle(e *taskEnd) (done bool, err error) {
 		return true
 	})
 	t.cancel(e.cause)
-	t.srv.taskEvent(t, r.Status)
+	if !t.remote || t.interrupted { // the server that runs it notices the end, too
+		t.srv.taskEvent(t, r.Status)
+	}
 	return true, nil
+}
+
+// putEnd stores the end of a task, and returns the end that is stored: another one, where it was
+// written before with an error, or by another process. t.ends is held.
+func (t *task) putEnd(end *taskRecord) (*taskRecord, error) {
+	for range swaps {
+		err := t.put(end)
+		if !errors.Is(err, store.ErrConflict) {
+			return end, err
+		}
+		r, version, err := t.stored()
+		if err != nil {
+			return nil, err
+		}
+		if t.version = version; spec.TaskEnded(r.Status) {
+			return r, nil
+		}
+	}
+	return nil, store.ErrConflict
 }
 
 // stop ends the task from outside, and reports whether it had not ended yet. A handler that goes on
@@ -274,7 +319,7 @@ func (s *Server) adopt() {
 			continue // of ServerOptions.Sessions
 		}
 		if err == nil {
-			t, err = s.adopted(r)
+			t, err = s.adopted(r, owner.Stored(r.Owner, r.Group))
 		}
 		if err != nil {
 			s.logger().Error("mcp: passed over a stored task that cannot be read", slog.Any("error", err))
@@ -286,6 +331,7 @@ func (s *Server) adopt() {
 		return cmp.Or(cmp.Compare(a.number, b.number), a.created.Compare(b.created), cmp.Compare(a.id, b.id))
 	})
 	for _, t := range found {
+		s.taskTools.Store(true)
 		s.tasks.adopt(t)
 		if err := t.interrupt(); err != nil {
 			s.logger().Error("mcp: the end of an interrupted task cannot be stored; it is tried again when a client asks", slog.Any("error", err))
@@ -293,24 +339,26 @@ func (s *Server) adopt() {
 	}
 }
 
-// adopted returns the task that a record has.
-func (s *Server) adopted(r *store.Record) (*task, error) {
+// adopted returns the task that a record of an owner has.
+func (s *Server) adopted(r *store.Record, o owner.Key) (*task, error) {
 	read, err := readTaskRecord(r.Value)
 	if err != nil {
 		return nil, err
 	}
-	o := owner.Stored(r.Owner, r.Group)
 	if o.IsZero() || r.ID == "" {
 		return nil, errors.New("its owner is none")
 	}
-	s.taskTools.Store(true)
 	_, resumes := s.opts.Relay.(relay.Resumer)
 	works := !spec.TaskEnded(read.Status)
 	dormant := works && resumes && len(read.Kept) > 0
+	status := read.Status
+	if works {
+		status = spec.TaskWorking // its questions have ended with the process
+	}
 	return &task{
 		srv: s, id: r.ID, number: read.Number, tool: read.Tool, owner: o, created: read.Created, updated: read.Updated,
-		ttl: time.Duration(read.Lifetime), live: true, status: read.Status, message: read.Message, failed: read.Failed,
-		changed: make(chan struct{}), cancel: func(error) {}, version: r.Version,
+		ttl: time.Duration(read.Lifetime), live: true, status: status, message: read.Message, failed: read.Failed,
+		changed: make(chan struct{}), cancel: func(error) {}, version: r.Version, node: read.Node,
 		interrupted: works && !dormant, dormant: dormant, kept: read.Kept,
 	}, nil
 }

@@ -11,7 +11,10 @@ import (
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
-var errClosing = &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "The server is closing"}
+var (
+	errClosing   = &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "The server is closing"}
+	errManyTasks = &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Too many tasks; try again later"}
+)
 
 // taskTable holds the tasks of a server: those that run, and those that have ended, until their
 // time is over. What they have come to is in the store. A task stays for all of its ttl, so a table
@@ -41,7 +44,7 @@ func (tt *taskTable) reserve(t *task, limit int) error {
 	}
 	tt.held.SetBounds(share.Bounds{Total: limit, Owner: ownerShare(limit)})
 	if !tt.held.Take(t.owner, 1) {
-		return &jsonrpc.Error{Code: jsonrpc.Overloaded, Message: "Too many tasks; try again later"}
+		return errManyTasks
 	}
 	tt.last++
 	t.number = tt.last
@@ -67,10 +70,13 @@ func (tt *taskTable) add(t *task) bool {
 	return true
 }
 
-// adopt makes a stored task known, whether there is room or not.
+// adopt makes a stored task known, whether there is room or not, unless it is known.
 func (tt *taskTable) adopt(t *task) {
 	tt.mu.Lock()
 	defer tt.mu.Unlock()
+	if tt.closed || tt.byID[t.id] != nil {
+		return
+	}
 	tt.held.Add(t.owner, 1)
 	tt.last = max(tt.last, t.number)
 	tt.addLocked(t)
@@ -139,6 +145,13 @@ func (tt *taskTable) find(id string, o owner.Key) *task {
 	return t
 }
 
+// all returns the tasks that there are.
+func (tt *taskTable) all() []*task {
+	tt.mu.Lock()
+	defer tt.mu.Unlock()
+	return slices.Clone(tt.byEnd)
+}
+
 // after returns the tasks of an owner that are younger than the one of that
 // number, the oldest first, and no more than n. An address may be that of several
 // callers: what belongs to it is found by its id only.
@@ -203,10 +216,7 @@ func (tt *taskTable) close() {
 
 // wait waits until the tasks that there are have ended.
 func (tt *taskTable) wait(ctx context.Context) error {
-	tt.mu.Lock()
-	all := slices.Clone(tt.byEnd)
-	tt.mu.Unlock()
-	for _, t := range all {
+	for _, t := range tt.all() {
 		for {
 			changed, ended := t.watch()
 			if ended || t.asleep() {

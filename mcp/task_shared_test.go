@@ -1,0 +1,282 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/internal/owner"
+	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/store"
+)
+
+// A cut is the way of one server to a shared store, which may be cut.
+type cut struct {
+	store.Store
+	off atomic.Bool
+}
+
+func (c *cut) Put(ctx context.Context, r *store.Record) (uint64, error) {
+	if c.off.Load() {
+		return 0, store.ErrUnavailable
+	}
+	return c.Store.Put(ctx, r)
+}
+
+func (c *cut) Get(ctx context.Context, owner, id string) (*store.Record, error) {
+	if c.off.Load() {
+		return nil, store.ErrUnavailable
+	}
+	return c.Store.Get(ctx, owner, id)
+}
+
+// sharingServers are two servers of one store; the first one's way to it may be cut.
+func sharingServers(
+	t *testing.T, f func(context.Context) (string, error),
+) (a, b *Server, way *cut, kept *store.Memory) {
+	t.Helper()
+	kept = store.NewMemory(nil)
+	t.Cleanup(func() { _ = kept.Close() })
+	way = &cut{Store: kept}
+	ann := func(context.Context) string { return "ann" }
+	a = taskServer(t, spec.TaskOptional, &ServerOptions{Shared: way, Owner: ann}, f)
+	b = taskServer(t, spec.TaskOptional, &ServerOptions{Shared: kept, Owner: ann}, f)
+	return a, b, way, kept
+}
+
+// askShared asks a server for a task of ann.
+func askShared(t *testing.T, s *Server, method, id, more string) wireReply {
+	t.Helper()
+	params := fmt.Sprintf(`{"taskId":%q%s}`, id, more)
+	return sendModernAs(t, s, owner.Named("ann"), canAll, method, params)
+}
+
+// Each server answers for the tasks of the others: their state, their list and their end, which the
+// owner has brought about at any of them.
+func TestSharedTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _, kept := sharingServers(t, sleepMinute)
+		o := owner.Named("ann")
+		done, stopped := startAs(t, a, o), startAs(t, a, o)
+		if r := askShared(t, b, "tasks/get", done, ""); r.Result.Status != spec.TaskWorking {
+			t.Errorf("at the other server: %s", r.raw)
+		}
+		if r := askShared(t, b, "tasks/cancel", stopped, ""); r.Error != nil {
+			t.Errorf("cancelled at the other server: %s", r.raw)
+		}
+		for _, s := range []*Server{a, b} {
+			if r := askShared(t, s, "tasks/get", stopped, ""); r.Result.Status != spec.TaskCancelled {
+				t.Errorf("cancelled: %s", r.raw)
+			}
+		}
+		pa, pb := asLegacy(t, a), asLegacy(t, b)
+		third := startLegacy(t, pb, `{"name":"work","task":{}}`).TaskID
+		for id, p := range map[string]*farcall.Peer{done: pb, third: pa} {
+			if r := sendLegacy(t, p, "tasks/result", taskParams(id)); r.text() != "slept" { // waits
+				t.Errorf("the result: %+v", r)
+			}
+		}
+		if at, other := askShared(t, a, "tasks/get", done, ""), askShared(t, b, "tasks/get", done, ""); at.raw != other.raw {
+			t.Errorf("one server says\n%s\nand the other\n%s", at.raw, other.raw)
+		}
+		var list spec.ListTasksResult
+		if err := pa.Call(t.Context(), "tasks/list", nil, &list); err != nil || len(list.Tasks) != 3 ||
+			list.Tasks[0].TaskID != done || list.Tasks[1].TaskID != stopped || list.Tasks[2].TaskID != third {
+			t.Errorf("the list: %+v, %v", list, err)
+		}
+		<-time.After(time.Hour)
+		if r := askShared(t, b, "tasks/get", third, ""); r.Error == nil {
+			t.Errorf("after its time: %s", r.raw)
+		}
+		a.Close()
+		b.Close()
+		<-time.After(25 * time.Hour)
+		if _, n := kept.Used(); n != 0 {
+			t.Errorf("%d records are left", n)
+		}
+	})
+}
+
+// Another owner does not see a shared task, at any server.
+func TestSharedTasksOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		kept := store.NewMemory(nil)
+		t.Cleanup(func() { _ = kept.Close() })
+		a := taskServer(t, spec.TaskOptional, &ServerOptions{Shared: kept}, sleepMinute)
+		b := taskServer(t, spec.TaskOptional, &ServerOptions{Shared: kept}, sleepMinute)
+		c := taskServer(t, spec.TaskOptional, &ServerOptions{Shared: kept, SharedName: "c"}, sleepMinute)
+		ann, ben := owner.Named("ann"), owner.Named("ben")
+		id := startAs(t, a, ann)
+		for _, method := range []string{"tasks/get", "tasks/cancel", "tasks/update"} {
+			params := fmt.Sprintf(`{"taskId":%q,"inputResponses":{}}`, id)
+			for _, s := range []*Server{a, b} {
+				if r := sendModernAs(t, s, ben, canAll, method, params); r.text() != "error -32602" {
+					t.Errorf("%s of another owner: %s", method, r.raw)
+				}
+			}
+			if r := sendModernAs(t, c, ann, canAll, method, params); r.text() != "error -32602" {
+				t.Errorf("%s at a server of another name: %s", method, r.raw)
+			}
+		}
+		if r := getTaskAs(t, b, ann, id); r.Result.Status != spec.TaskWorking {
+			t.Errorf("the owner: %s", r.raw)
+		}
+	})
+}
+
+// What a task asks, its client may answer at any server, in both generations.
+func TestSharedTaskAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _, _ := sharingServers(t, func(ctx context.Context) (string, error) {
+			p, err := Elicit[askForm](ctx, "Who?")
+			return "Hello " + p.Name, err
+		})
+		modern := startAs(t, a, owner.Named("ann"))
+		synctest.Wait()
+		r := askShared(t, b, "tasks/get", modern, "")
+		if r.Result.Status != spec.TaskInputRequired || len(r.Result.InputRequests) != 1 {
+			t.Fatalf("it asks: %s", r.raw)
+		}
+		for key := range r.Result.InputRequests {
+			bad := fmt.Sprintf(`,"inputResponses":{%q:{"action":"accept","content":{"name":5}}}`, key)
+			if r := askShared(t, b, "tasks/update", modern, bad); r.text() != "error -32602" {
+				t.Errorf("a wrong answer: %s", r.raw)
+			}
+			good := fmt.Sprintf(`,"inputResponses":{%q:%s}`, key, humanAnswers("", nil))
+			if r := askShared(t, b, "tasks/update", modern, good); r.Error != nil {
+				t.Errorf("an answer: %s", r.raw)
+			}
+		}
+		legacy := startLegacy(t, asLegacy(t, a), `{"name":"work","task":{}}`).TaskID
+		synctest.Wait()
+		p := asLegacy(t, b)
+		for _, id := range []string{modern, legacy} {
+			if r := sendLegacy(t, p, "tasks/result", taskParams(id)); r.text() != "Hello Ann" {
+				t.Errorf("the result: %+v", r)
+			}
+		}
+	})
+}
+
+// The task of a server that does not say any more that it runs has failed, for good: also for that
+// server, when it is back with a result.
+func TestSharedTaskIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, way, _ := sharingServers(t, sleepMinute)
+		id := startAs(t, a, owner.Named("ann"))
+		<-time.After(2 * taskLease)
+		if r := askShared(t, b, "tasks/get", id, ""); r.Result.Status != spec.TaskWorking {
+			t.Fatalf("while it runs: %s", r.raw)
+		}
+		way.off.Store(true)
+		askShared(t, b, "tasks/get", id, "") // from now on it is looked for
+		<-time.After(taskLease + time.Second)
+		lost := askShared(t, b, "tasks/get", id, "")
+		if lost.Result.Status != spec.TaskFailed || !strings.Contains(lost.raw, "stopped while the task ran") {
+			t.Fatalf("when its server is silent: %s", lost.raw)
+		}
+		<-time.After(time.Minute)
+		way.off.Store(false)
+		<-time.After(time.Minute)
+		for _, s := range []*Server{a, b} {
+			if r := askShared(t, s, "tasks/get", id, ""); r.raw != lost.raw {
+				t.Errorf("it has another end: %s", r.raw)
+			}
+		}
+		running := startAs(t, a, owner.Named("ann"))
+		a.Close()
+		if r := askShared(t, b, "tasks/get", running, ""); r.Result.Status != spec.TaskCancelled {
+			t.Errorf("when its server was closed: %s", r.raw)
+		}
+	})
+}
+
+// A task has one end, whatever servers do at once, also while one of them is cut off: no answer to
+// a client differs from an end that a client has seen before.
+func TestSharedTaskEnds(t *testing.T) {
+	for seed := range uint64(30) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			a, b, way, _ := sharingServers(t, func(ctx context.Context) (string, error) {
+				return "done", lasting(ctx, 3*time.Second)
+			})
+			id := startAs(t, a, owner.Named("ann"))
+			var mu sync.Mutex
+			ended := ""
+			look := func(s *Server) {
+				r := askShared(t, s, "tasks/get", id, "")
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case r.Error != nil && r.Error.Code == jsonrpc.InvalidParams:
+					t.Errorf("seed %d: %s", seed, r.raw)
+				case r.Error != nil: // the store is away
+				case ended != "" && r.raw != ended:
+					t.Errorf("seed %d: it has ended with\n%s\nand is\n%s", seed, ended, r.raw)
+				case spec.TaskEnded(r.Result.Status):
+					ended = r.raw
+				}
+			}
+			var all sync.WaitGroup
+			for range 6 {
+				s, at := []*Server{a, b}[random.IntN(2)], time.Duration(random.IntN(20_000))*time.Millisecond
+				cancels, cuts := random.IntN(3) == 0, random.IntN(3) == 0
+				all.Go(func() {
+					<-time.After(at)
+					if cuts {
+						way.off.Store(true)
+						defer way.off.Store(false)
+						<-time.After(at / 2)
+					}
+					if cancels {
+						askShared(t, s, "tasks/cancel", id, "")
+					}
+					for range 20 {
+						look(s)
+						<-time.After(at / 10)
+					}
+				})
+			}
+			all.Wait()
+			<-time.After(time.Minute)
+			look(a)
+			look(b)
+			if ended == "" {
+				t.Errorf("seed %d: it does not end", seed)
+			}
+		})
+	}
+}
+
+func lasting(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A store that fails before a client has the id starts no task.
+func TestSharedTaskIsNotKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, _, way, kept := sharingServers(t, sleepMinute)
+		way.off.Store(true)
+		r := sendModernAs(t, a, owner.Named("ann"), canAll, "tools/call", `{"name":"work"}`)
+		if _, n := kept.Used(); r.Error == nil || n != 0 || keptTasks(a) != 0 {
+			t.Errorf("%d records, %d tasks: %s", n, keptTasks(a), r.raw)
+		}
+		if strings.Contains(r.raw, "unavailable") || !json.Valid([]byte(r.raw)) {
+			t.Errorf("it says %s", r.raw)
+		}
+	})
+}
