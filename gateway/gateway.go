@@ -397,7 +397,7 @@ func (g *Gateway) endpoint(name string) *endpoint {
 	e.keys, _ = g.sessions.keysOf(name, g.secret("sessions")) // they were checked
 	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
 		Relay: e, Owner: g.ownerOf(), Keys: e.keys, StateTTL: stateTTL, Logger: g.rpcOptions().Logger,
-		Tasks: g.tasks.of(name), TaskTTL: g.taskTTL, OnSessionBegan: e.began.add, OnSessionEnded: e.began.remove,
+		Tasks: g.tasks.of(name), TaskTTL: g.taskTTL, Shared: g.sharedTasks(), SharedName: "mcp " + name, OnSessionBegan: e.began.add, OnSessionEnded: e.began.remove,
 	})
 	e.newFront()
 	g.endpoints[name] = e

@@ -67,7 +67,12 @@ func (c *Config) shares() (shared, own []string) {
 	case "memory":
 		own = append(own, "sessions")
 	}
-	return shared, append(own, "suspended calls", "tasks", "child processes")
+	if c.Tasks.Dir == "" {
+		shared = append(shared, "tasks")
+	} else {
+		own = append(own, "tasks")
+	}
+	return shared, append(own, "suspended calls", "child processes")
 }
 
 // nodesText says how the nodes are, for probes: no names, no addresses.

@@ -128,6 +128,14 @@ func (c *checker) tasks(conf *Config) {
 	}
 }
 
+// sharedTasks returns where the nodes share their tasks. Nil: each node has its own.
+func (g *Gateway) sharedTasks() store.Store {
+	if g.node == nil || g.tasks.dir != "" {
+		return nil
+	}
+	return g.opts.Shared
+}
+
 // taskStores returns what stores the tasks. Nothing is open yet.
 func (g *Gateway) taskStores(c *Config) *taskStores {
 	return &taskStores{

@@ -105,7 +105,7 @@ func (k *keptTask) start(ctx context.Context, id, created string) error {
 // leave reports whether the task is to go on at the upstream: the gateway ends, and the next one
 // will look for it. A nil keptTask is none.
 func (k *keptTask) leave() bool {
-	return k != nil && k.known.Load() && k.at.g.draining.Load() && k.at.g.tasks.dir != ""
+	return k != nil && k.known.Load() && k.at.g.draining.Load() && (k.at.g.tasks.dir != "" || k.at.g.sharedTasks() != nil)
 }
 
 // left returns the error of a call with a task that may still run at the upstream.
