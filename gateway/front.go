@@ -179,6 +179,9 @@ func (g *Gateway) serveRPC(rest string, w http.ResponseWriter, r *http.Request) 
 		}
 		name = p.order[0].cfg.Name
 	}
+	if key := r.Header.Get(idempotencyHeader); key != "" {
+		r = r.WithContext(context.WithValue(r.Context(), headerKey{}, key))
+	}
 	s := p.byName[name]
 	if s == nil || !s.passesAll(p) {
 		noPath(w, "there is no JSON-RPC server of this name; its profile may be mcp, or not all of it may be used")
@@ -230,7 +233,7 @@ func (e *endpoint) messages() string {
 
 // newFront makes the handlers of an address for JSON-RPC.
 func (s *server) newFront() {
-	g, h := s.g, s.checks.Before(s.g.refusing(s.hooked(s.raw)))
+	g, h := s.g, s.checks.Before(s.g.refusing(s.hooked(farcall.HandlerFunc(s.rpcOnce))))
 	s.calls = h
 	rpc := g.clientOptions()
 	rpc.V1 = true // as over the other transports, where bytes pass

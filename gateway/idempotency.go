@@ -11,11 +11,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/gateway/internal/pin"
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/gateway/internal/upstream"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/ledger"
+	"github.com/farcall-dev/farcall/internal/owner"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
@@ -74,19 +76,17 @@ func (k *keyedCalls) close() error {
 
 // keyOf returns the idempotency key of a call, "" for none: that in _meta, in the header, or in the
 // argument that the configuration names.
-func (e *endpoint) keyOf(w *calling) (string, error) {
-	if raw := scan.Member(scan.Member(w.Params, "_meta"), idempotencyMember); raw != nil {
+func (g *Gateway) keyOf(params, args jsonrpc.Raw, header string) (string, error) {
+	if raw := scan.Member(scan.Member(params, "_meta"), idempotencyMember); raw != nil {
 		return keyText(raw, "_meta."+idempotencyMember)
 	}
-	if r := mcphttp.RequestFrom(w); r != nil {
-		if given := r.Header.Get(idempotencyHeader); given != "" {
-			key := strings.TrimSuffix(strings.TrimPrefix(given, `"`), `"`) // it may be a quoted string
-			return keyText(jsonrpc.AppendString(nil, key), idempotencyHeader)
-		}
+	if header != "" {
+		key := strings.TrimSuffix(strings.TrimPrefix(header, `"`), `"`) // it may be a quoted string
+		return keyText(jsonrpc.AppendString(nil, key), idempotencyHeader)
 	}
-	if name := e.g.plan.Load().config.Idempotency.Argument; name != "" {
-		if raw := scan.Member(scan.Member(w.Params, "arguments"), name); raw != nil {
-			return keyText(raw, "arguments."+name)
+	if name := g.plan.Load().config.Idempotency.Argument; name != "" {
+		if raw := scan.Member(args, name); raw != nil {
+			return keyText(raw, "the argument "+name)
 		}
 	}
 	return "", nil
@@ -112,42 +112,96 @@ func refusedKey(text string) error {
 // callOnce is callHooked for a call that may have an idempotency key. Of those with one key, one is
 // made; the others get its answer. The guard has decided about each of them.
 func (e *endpoint) callOnce(w *calling, t *route.Target) (upstream.Result, error) {
-	key, err := e.keyOf(w)
+	header := ""
+	if r := mcphttp.RequestFrom(w); r != nil {
+		header = r.Header.Get(idempotencyHeader)
+	}
+	args := orNull(scan.Member(w.Params, "arguments"))
+	key, err := e.g.keyOf(w.Params, args, header)
 	if err != nil {
 		return upstream.Result{}, err
 	}
 	if key == "" {
 		return e.callHooked(w, t)
 	}
-	c, err := e.keyedCall(w, t, key)
+	c, err := e.g.keyedCall(w.Caller.Owner, key, fmt.Appendf(nil, "%q %q %q ", e.name, t.Source, t.Name), args)
 	if err != nil {
 		return upstream.Result{}, err
 	}
-	var r upstream.Result
-	var failed error
-	ran := false
+	c.Continues = scan.Member(w.Params, "requestState") != nil
 	parent := w.Parent()
 	defer w.derive(parent)
-	value, err := e.g.keyed.Do(parent, c, func(ctx context.Context) ([]byte, ledger.Effect) {
-		ran = true
+	return e.g.keyed.once(parent, c, func(ctx context.Context) (upstream.Result, error) {
 		w.derive(ctx) // it goes on when its client is away
-		if r, failed = e.callHooked(w, t); failed != nil && !wired(failed) {
+		return e.callHooked(w, t)
+	})
+}
+
+// headerKey finds the header Idempotency-Key in the context of a call of JSON-RPC.
+type headerKey struct{}
+
+// rpcOnce makes a call of JSON-RPC, once if it has an idempotency key. What its _meta has beside
+// that may differ.
+func (s *server) rpcOnce(ctx context.Context, req *farcall.Request) (any, error) {
+	header, _ := ctx.Value(headerKey{}).(string)
+	key, err := s.g.keyOf(req.Params, req.Params, header)
+	switch {
+	case err != nil:
+		return nil, err
+	case key == "" || req.IsNotification():
+		return s.raw.ServeRPC(ctx, req)
+	}
+	params := orNull(req.Params)
+	if params[0] == '{' {
+		rest := []byte("{")
+		scan.Object(params, func(name, value []byte) bool {
+			if string(name) != "_meta" {
+				rest = append(append(jsonrpc.AppendString(rest, string(name)), ':'), append(value, ',')...)
+			}
+			return true
+		})
+		params = append(bytes.TrimSuffix(rest, []byte(",")), '}')
+	}
+	c, err := s.g.keyedCall(owner.From(ctx), key, fmt.Appendf(nil, "rpc %q %q ", s.cfg.Name, req.Method), params)
+	if err != nil {
+		return nil, err
+	}
+	r, err := s.g.keyed.once(ctx, c, func(ctx context.Context) (upstream.Result, error) {
+		result, err := s.raw.ServeRPC(ctx, req)
+		raw, _ := result.(jsonrpc.Raw) // nil after an error
+		return upstream.Result{Raw: raw}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return r.Raw, nil
+}
+
+// once executes a call, or returns the answer of the execution that there is.
+func (k *keyedCalls) once(
+	ctx context.Context, c *ledger.Call, run func(context.Context) (upstream.Result, error),
+) (r upstream.Result, err error) {
+	var failed error
+	ran := false
+	value, err := k.Do(ctx, c, func(ctx context.Context) ([]byte, ledger.Effect) {
+		ran = true
+		if r, failed = run(ctx); failed != nil && !wired(failed) {
 			return nil, ledger.Unknown
 		}
 		return appendAnswer(nil, &r, failed), effectOf(&r, failed)
 	})
 	switch {
 	case err != nil:
-		return upstream.Result{}, keyError(parent, err)
+		return upstream.Result{}, keyError(ctx, err)
 	case ran:
 		return r, failed
 	}
 	return readAnswer(value)
 }
 
-// keyedCall is a call as the ledger knows it. Its arguments are those that the caller gave.
-func (e *endpoint) keyedCall(w *calling, t *route.Target, key string) (*ledger.Call, error) {
-	o := w.Caller.Owner
+// keyedCall is a call as the ledger knows it: what is called, and with which arguments of the
+// caller.
+func (g *Gateway) keyedCall(o owner.Key, key string, what []byte, args jsonrpc.Raw) (*ledger.Call, error) {
 	switch {
 	case o.IsZero():
 		return nil, refusedKey("an idempotency key needs a caller that has a principal, a session or an address")
@@ -155,15 +209,12 @@ func (e *endpoint) keyedCall(w *calling, t *route.Target, key string) (*ledger.C
 		return nil, refusedKey(fmt.Sprintf("the idempotency key of a caller without a session and a principal must have at least %d bytes, "+
 			"since others may have the same address: take a random one", secretKey))
 	}
-	args, err := pin.AppendCanonical(nil, orNull(scan.Member(w.Params, "arguments")))
+	text, err := pin.AppendCanonical(what, args)
 	if err != nil {
 		return nil, refusedKey("arguments: " + err.Error())
 	}
-	text := fmt.Appendf(nil, "%q %q %q ", e.name, t.Source, t.Name)
 	return &ledger.Call{
-		Owner: o, Key: key, Digest: sha256.Sum256(append(text, args...)),
-		Continues: scan.Member(w.Params, "requestState") != nil,
-		TTL:       e.g.plan.Load().config.Idempotency.TTL,
+		Owner: o, Key: key, Digest: sha256.Sum256(text), TTL: g.plan.Load().config.Idempotency.TTL,
 	}, nil
 }
 
