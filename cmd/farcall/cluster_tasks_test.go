@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -80,5 +84,69 @@ func TestClusterTasks(t *testing.T) {
 		if err != nil || !strings.Contains(r.Content[0].Text, "3000") {
 			t.Errorf("at node %d, the task that goes on: %+v, %v", i+1, r, err)
 		}
+	}
+}
+
+// A call of JSON-RPC with an idempotency key that a node had sent when it was killed is not made
+// again: the other nodes say that its outcome is unknown.
+func TestClusterKeys(t *testing.T) {
+	t.Parallel()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	calls := make(chan string, 10)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				for in := bufio.NewScanner(conn); in.Scan(); {
+					calls <- in.Text()
+				}
+			}()
+		}
+	}()
+	n := startNodes(t, fmt.Sprintf("upstreams: {r: {url: \"tcp://%s\", profile: raw}}\n", l.Addr()))
+	call := func(i int) string {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, n.all[i].addrs[0]+"/rpc/r",
+			strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"charge","params":[1]}`))
+		if err != nil {
+			return err.Error()
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Idempotency-Key", "order 4711 of 2026-11-27")
+		got, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return err.Error()
+		}
+		defer got.Body.Close()
+		body, err := io.ReadAll(got.Body)
+		return fmt.Sprint(string(body), err)
+	}
+	first := make(chan string, 1)
+	go func() { first <- call(0) }()
+	select {
+	case <-calls:
+	case answer := <-first:
+		t.Fatalf("the first call is not made: %s", answer)
+	}
+	if err := n.all[0].cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if answer := <-first; strings.Contains(answer, "jsonrpc") {
+		t.Errorf("the node that was killed answers %s", answer)
+	}
+	for i := range 2 {
+		if answer := call(i + 1); !strings.Contains(answer, `"sent":"unknown"`) {
+			t.Errorf("node %d answers %s", i+1, answer)
+		}
+	}
+	if len(calls) > 0 {
+		t.Errorf("it was made again: %s", <-calls)
 	}
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,12 +71,17 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// addresses returns free addresses of this machine.
+// addresses returns addresses that are free until the engines listen there. On Linux all of
+// 127.0.0.0/8 is this machine: what has a random part of it no other process takes meanwhile.
 func addresses(t *testing.T, n int) []string {
 	t.Helper()
+	host := "127.0.0.1"
+	if runtime.GOOS == "linux" {
+		host = fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
+	}
 	var all []string
 	for range n {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(host, "0"))
 		if err != nil {
 			t.Fatal(err)
 		}
