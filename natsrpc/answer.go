@@ -83,6 +83,9 @@ func (c *call) Write(b []byte) (int, error) {
 	if c.status == 0 {
 		c.status = http.StatusOK
 	}
+	if c.method == http.MethodHead || c.status == http.StatusNoContent {
+		return len(b), nil // RFC 9110, sections 9.3.2 and 15.3.5: there is no body
+	}
 	if !c.stream {
 		switch size := len(c.buf) + len(b); {
 		case c.err != nil:

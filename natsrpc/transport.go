@@ -45,7 +45,8 @@ type Transport struct {
 	AskEvery time.Duration
 
 	mu    sync.Mutex
-	links map[string]*link // by the URL of the engine
+	links map[string]*link         // by the URL of the engine
+	dials map[string]chan struct{} // closed when a connection is there, or has failed; the same
 }
 
 // A link is the connection to an engine.
@@ -111,13 +112,46 @@ func (l *link) idle() bool {
 	return true
 }
 
-// link returns the connection to an engine.
+// link returns the connection to an engine. One request connects; others to the same engine wait.
 func (t *Transport) link(ctx context.Context, server string) (*link, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l := t.links[server]; l != nil && !l.nc.IsClosed() {
-		return l, nil
+	for {
+		if l := t.links[server]; l != nil && !l.nc.IsClosed() {
+			return l, nil
+		}
+		dial := t.dials[server]
+		if dial == nil {
+			break
+		}
+		t.mu.Unlock()
+		select {
+		case <-dial:
+		case <-ctx.Done():
+		}
+		t.mu.Lock()
+		if ctx.Err() != nil {
+			return nil, &net.OpError{Op: "dial", Net: "nats", Err: ctx.Err()}
+		}
 	}
+	if t.links == nil {
+		t.links, t.dials = map[string]*link{}, map[string]chan struct{}{}
+	}
+	dial := make(chan struct{})
+	t.dials[server] = dial
+	t.mu.Unlock()
+	l, err := t.dial(ctx, server)
+	t.mu.Lock()
+	delete(t.dials, server)
+	close(dial)
+	if err == nil {
+		t.links[server] = l
+	}
+	return l, err
+}
+
+// dial connects to an engine.
+func (t *Transport) dial(ctx context.Context, server string) (*link, error) {
 	nc, err := connect(ctx, server, t.TLS, cmp.Or(t.Logger, slog.Default()))
 	if err != nil {
 		return nil, err
@@ -131,10 +165,6 @@ func (t *Transport) link(ctx context.Context, server string) (*link, error) {
 		nc.Close()
 		return nil, err
 	}
-	if t.links == nil {
-		t.links = map[string]*link{}
-	}
-	t.links[server] = l
 	return l, nil
 }
 
@@ -145,6 +175,7 @@ func connect(
 	opts := []nats.Option{
 		nats.Name("farcall"), nats.MaxReconnects(-1), nats.ReconnectWait(time.Second),
 		nats.ReconnectBufSize(-1), nats.SetCustomDialer(dialer{ctx}),
+		nats.IgnoreAuthErrorAbort(), // else a password that is refused twice ends the connection for good
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err != nil {
 				log.Warn("natsrpc: the connection to the engine ended; it is made again",

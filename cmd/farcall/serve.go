@@ -79,6 +79,7 @@ type serveFlags struct {
 
 	server  *rpc.Server       // serves them
 	queues  []*natsrpc.Server // give it what comes over NATS
+	tells   *slog.Logger      // what queues report
 	metrics *metrics.Metrics
 	tracer  *traces.Tracer // nil: the environment asks for no traces
 	sent    *otlp.Exporter // of metrics; nil: the environment asks for none

@@ -87,6 +87,7 @@ func (f *serveFlags) prepare(c *gateway.Config, log *slog.Logger, stderr io.Writ
 // configuration.
 func (f *serveFlags) newServer(h farcall.Handler, o *rpc.ServeOptions, c *gateway.Config) error {
 	var err error
+	f.tells = o.Logger
 	if f.server, err = rpc.NewServer(h, o); err != nil {
 		return f.refused(err, exitUsage)
 	}
