@@ -369,7 +369,7 @@ func (c *checker) address(u *Upstream, path string) {
 		return
 	}
 	isHTTP, isWS := t.Kind == target.HTTP, t.Kind == target.WebSocket
-	if t.URL != nil && t.URL.User != nil {
+	if t.URL != nil && t.URL.User != nil && !t.Queue() { // those of an engine are not sent on
 		c.problem(at, "it has a user or password", "put them into headers: Authorization: ${NAME}")
 	}
 	if !isHTTP && !isWS && strings.Contains(u.URL, "?") {
