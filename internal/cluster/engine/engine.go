@@ -76,7 +76,7 @@ func embedded(ctx context.Context, c *cluster.Config, o *Options) (store.Store, 
 		Logger: o.Logger,
 	}
 	if secret != nil && c.Listen != "" {
-		if s.TLS, err = mutual(secret); err != nil {
+		if s.TLS, err = cluster.Mutual(secret); err != nil {
 			return nil, fmt.Errorf("cluster: key: %w", err)
 		}
 	}

@@ -1,4 +1,4 @@
-package engine
+package cluster
 
 import (
 	"crypto/ed25519"
@@ -15,10 +15,10 @@ import (
 // serverName is the name in the certificates of all nodes.
 const serverName = "cluster.farcall"
 
-// mutual returns a TLS configuration with which nodes that have the same secret, and no other
+// Mutual returns a TLS configuration with which nodes that have the same secret, and no other
 // programs, accept each other. The secret is the private key of an authority, which signs a
 // certificate for this process: no certificate is stored, or has to be renewed.
-func mutual(secret []byte) (*tls.Config, error) {
+func Mutual(secret []byte) (*tls.Config, error) {
 	seed, err := hkdf.Key(sha256.New, secret, nil, "farcall cluster: authority", ed25519.SeedSize)
 	if err != nil {
 		return nil, err
