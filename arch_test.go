@@ -111,7 +111,7 @@ var archLadder = map[string]archRow{
 	"natsrpc": {ours: ". jsonrpc internal/budget internal/owner internal/share", outside: "github.com/nats-io/nats.go", names: 4},
 	// Open, Options and Store. Only what names it links go-redis (store/valkeystore.TestImports).
 	"store/valkeystore": {ours: "store", outside: "github.com/redis/go-redis/v9", names: 3},
-	"internal/cluster":  {ours: "internal/jsonv2 store"},
+	"internal/cluster":  {ours: "internal/jsonv2 internal/slow store"},
 	"internal/ledger":   {ours: "internal/jsonv2 internal/owner internal/share store"},
 	// Only what names it links the engines.
 	"internal/cluster/engine": {ours: "internal/cluster internal/filelock store store/natsstore store/valkeystore"},

@@ -194,11 +194,14 @@ func TestJoinFails(t *testing.T) {
 }
 
 func FuzzReceive(f *testing.F) {
-	f.Add([]byte(`{"id":"x","name":"n","since":"2026-01-01T00:00:00Z"}`))
-	f.Add([]byte(`{"id":"x","leaves":true}`))
+	f.Add([]byte(`{"id":"ABCDEFGHIJKLMNOPQRSTUVWXYZ","name":"n","seq":1,"since":"2026-01-01T00:00:00Z"}`))
+	f.Add([]byte(`{"id":"ABCDEFGHIJKLMNOPQRSTUVWXYZ","leaves":true,"seq":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		n := &Node{others: map[string]Member{}, logger: slog.New(slog.DiscardHandler)}
+		n := &Node{
+			others: map[string]Member{}, heard: map[string]int64{}, logger: slog.New(slog.DiscardHandler),
+		}
 		n.receive(store.Message{Data: data})
+		n.receive(store.Message{Data: n.sign(data)})
 		if n.Present() > 2 {
 			t.Error("one message is one node")
 		}

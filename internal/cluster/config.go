@@ -38,6 +38,10 @@ type Config struct {
 	// their connections are authenticated and encrypted. Required unless Listen is an address of
 	// this machine.
 	Key string
+	// Calls is the address at which this node takes requests that other nodes forward, HOST:PORT. A
+	// port of 0 is a free one. Default: a free port at the host of Listen; without that none, and
+	// nothing is forwarded to or from this node.
+	Calls string
 	// Dir is the directory of an embedded engine.
 	Dir string
 	// Node is what this node calls itself, by default Listen or the name of the machine.
@@ -71,8 +75,8 @@ func (c *Config) Kind() string {
 
 // Set reports whether the configuration says anything.
 func (c *Config) Set() bool {
-	return c.URL != "" || c.Listen != "" || len(c.Peers) > 0 || c.Key != "" || c.Dir != "" ||
-		c.Node != "" || c.Replicas != 0 || c.Skew != 0
+	return c.URL != "" || c.Listen != "" || c.Calls != "" || len(c.Peers) > 0 || c.Key != "" ||
+		c.Dir != "" || c.Node != "" || c.Replicas != 0 || c.Skew != 0
 }
 
 // Nodes returns how many nodes are configured; 0: that is not known.
@@ -118,6 +122,14 @@ func (c *Config) Secret() ([]byte, error) {
 	return nil, fmt.Errorf("it is not %d bytes in base64 or hex", keySize)
 }
 
+// CallsAt returns Calls with its default. "": requests are not forwarded.
+func (c *Config) CallsAt() string {
+	if host, _, err := net.SplitHostPort(c.Listen); c.Calls == "" && err == nil {
+		return net.JoinHostPort(host, "0")
+	}
+	return c.Calls
+}
+
 // Engine describes the engine, without credentials.
 func (c *Config) Engine() string {
 	switch c.Kind() {
@@ -156,6 +168,10 @@ func (c *Config) Check() (found []Problem) {
 		add("url", fmt.Sprintf("there is no engine %q", c.URL),
 			"write nats://HOST, tls://HOST, redis://HOST, rediss://HOST, embedded, or listen and peers")
 		return found
+	}
+	if host, _, err := net.SplitHostPort(c.Calls); c.Calls != "" && (err != nil || wild(host)) {
+		add("calls", fmt.Sprintf("%q is not an address that other nodes reach", c.Calls),
+			"write 10.0.0.1:6223")
 	}
 	if _, err := c.Secret(); err != nil {
 		add("key", err.Error(), "`farcall cluster key` prints one")
@@ -236,6 +252,12 @@ func (c *Config) notices() (found []Problem) {
 			"write 3 where there are three servers; 1 ends this notice")
 	}
 	return found
+}
+
+// wild reports whether a host is not one that another machine can connect to.
+func wild(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
 // local reports whether a host is this machine.

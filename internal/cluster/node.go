@@ -30,13 +30,18 @@ const (
 	probeTime = 2 * time.Second // in which the store answers, if it decides
 	maxNodes  = 1000
 	maxText   = 1024 // of what a node says
-	topic     = "nodes"
-	owner     = "cluster"
-	secretID  = "secret"
-	secretFor = 100 * 365 * 24 * time.Hour
-	joinTime  = 30 * time.Second // in which the store decides, while its engine has no leader
-	joinPause = 200 * time.Millisecond
+	// replayTime is how old what a node says may be, with clocks that differ.
+	replayTime = 15 * time.Minute
+	topic      = "nodes"
+	owner      = "cluster"
+	secretID   = "secret"
+	secretFor  = 100 * 365 * 24 * time.Hour
+	joinTime   = 30 * time.Second // in which the store decides, while its engine has no leader
+	joinPause  = 200 * time.Millisecond
 )
+
+// IDSize is the size of the ID of a node.
+const IDSize = 26
 
 // Options adjust a Node. The zero value, and nil, mean the defaults.
 type Options struct {
@@ -44,6 +49,15 @@ type Options struct {
 	Name, Version string
 	// Logger has what happens to other nodes. Default: nothing is logged.
 	Logger *slog.Logger
+	// Load returns what the node has now, for the others to show. Nil: nothing.
+	Load func() Load
+}
+
+// A Load is what a node has.
+type Load struct {
+	Sessions  int `json:"sessions"`  // of MCP, in memory
+	Suspended int `json:"suspended"` // calls that wait for an answer of their client
+	Children  int `json:"children"`  // processes
 }
 
 // A Member is a node as others see it.
@@ -53,22 +67,31 @@ type Member struct {
 	Version string    `json:"version"`
 	Since   time.Time `json:"since"`
 	Leaves  bool      `json:"leaves,omitempty"` // it has ended
+	Drains  bool      `json:"drains,omitempty"` // it takes nothing new
+	Calls   string    `json:"calls,omitempty"`  // where it takes requests of other nodes; "": nowhere
+	Seq     int64     `json:"seq"`              // greater than in all that it has said before: a time
+	Load    Load      `json:"load,omitzero"`
 
-	seen time.Time
+	seen    time.Time
+	suspect time.Time // until then it is taken to be out of reach
 }
 
 // A Node is this process among those that share a store.
 type Node struct {
-	shared store.Store
-	logger *slog.Logger
-	self   Member
-	secret []byte
-	stop   func() // of the subscription
-	end    context.CancelFunc
-	done   sync.WaitGroup
+	shared   store.Store
+	logger   *slog.Logger
+	secret   []byte
+	presence []byte      // the key for what nodes say of themselves
+	load     func() Load // may be nil
+	stop     func()      // of the subscription
+	end      context.CancelFunc
+	done     sync.WaitGroup
+	links    links
 
 	mu     sync.Mutex
+	self   Member            // its ID does not change
 	others map[string]Member // by id
+	heard  map[string]int64  // the last Seq of a node, by id, also of those that have ended
 	most   int               // nodes that were present at once
 	lost   time.Time         // since when the store does not decide; zero: it does
 	reason string
@@ -87,12 +110,13 @@ func Join(ctx context.Context, shared store.Store, o *Options) (*Node, error) {
 			ID: rand.Text(), Name: o.Name, Version: o.Version,
 			Since: time.Now().UTC().Truncate(time.Second),
 		},
-		others: map[string]Member{},
+		others: map[string]Member{}, heard: map[string]int64{}, load: o.Load,
 	}
 	var err error
 	if n.secret, err = n.awaitSecret(ctx); err != nil {
 		return nil, fmt.Errorf("cluster: the secret of the nodes: %w", err)
 	}
+	n.presence = n.Secret("presence")
 	if n.stop, err = shared.Subscribe(ctx, topic, n.receive); err != nil {
 		return nil, fmt.Errorf("cluster: presence of nodes: %w", err)
 	}
@@ -155,7 +179,7 @@ func (n *Node) run(ctx context.Context) {
 	tick := time.NewTicker(pulse)
 	defer tick.Stop()
 	for {
-		n.publish(ctx, &n.self)
+		n.publish(ctx)
 		n.probe(ctx)
 		n.forget(time.Now())
 		select {
@@ -166,12 +190,20 @@ func (n *Node) run(ctx context.Context) {
 	}
 }
 
-func (n *Node) publish(ctx context.Context, m *Member) {
+// publish tells the other nodes how this one is.
+func (n *Node) publish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
-	data, err := jsonv2.Append(nil, m)
+	var load Load
+	if n.load != nil {
+		load = n.load()
+	}
+	n.mu.Lock()
+	n.self.Load, n.self.Seq = load, max(n.self.Seq+1, time.Now().UnixNano())
+	data, err := jsonv2.Append(nil, &n.self)
+	n.mu.Unlock()
 	if err == nil {
-		err = n.shared.Publish(ctx, topic, data)
+		err = n.shared.Publish(ctx, topic, n.sign(data))
 	}
 	if err != nil {
 		n.logger.Debug("the other nodes do not hear of this one", "error", err)
@@ -204,17 +236,23 @@ func (n *Node) probe(ctx context.Context) {
 	}
 }
 
-// receive notes what another node says. Nodes trust each other, but not with memory.
+// receive notes what another node says. Nodes trust each other, but not with memory. What has no
+// code of a node, and what a node has said before, changes nothing.
 func (n *Node) receive(m store.Message) {
 	var from Member
-	if m.Gap || len(m.Data) > maxText || jsonv2.Unmarshal(m.Data, &from) != nil ||
-		from.ID == n.self.ID || from.ID == "" {
+	said, ok := n.signed(m.Data)
+	if m.Gap || !ok || len(said) > maxText || jsonv2.Unmarshal(said, &from) != nil ||
+		from.ID == n.self.ID || len(from.ID) != IDSize {
 		return
 	}
 	from.seen = time.Now()
 	n.mu.Lock()
-	_, known := n.others[from.ID]
+	before, known := n.others[from.ID]
+	from.suspect = before.suspect
 	switch {
+	case !n.newerLocked(&from):
+		n.mu.Unlock()
+		return
 	case from.Leaves:
 		delete(n.others, from.ID)
 	case known || len(n.others) < maxNodes:
@@ -287,8 +325,10 @@ func (n *Node) Most() int {
 func (n *Node) Close() {
 	n.end()
 	n.done.Wait()
-	left := n.self
-	left.Leaves = true
-	n.publish(context.Background(), &left) //nolint:forbidigo // it ends within probeTime
+	n.closeLinks()
+	n.mu.Lock()
+	n.self.Leaves = true
+	n.mu.Unlock()
+	n.publish(context.Background()) //nolint:forbidigo // it ends within probeTime
 	n.stop()
 }
