@@ -358,7 +358,7 @@ func (f *serveFlags) subscribe(ctx context.Context, stderr io.Writer) error {
 			continue
 		}
 		s, err := natsrpc.Listen(ctx, address, f.server, &natsrpc.Options{
-			Budget: f.limits.budget, Logger: orDiscard(nil),
+			Budget: f.limits.budget, Logger: f.tells,
 		})
 		if err != nil {
 			return &exitError{
