@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,7 +51,9 @@ func (x *sealing) init(s *Server) {
 	if err != nil {
 		misuse("ServerOptions.Keys: %v", err)
 	}
-	x.sealer = sealer
+	if x.sealer = sealer; s.opts.Replica != "" {
+		sealer.mark = s.opts.Replica + "~"
+	}
 }
 
 // openAsks prepares a call with a handler that may ask, with what its earlier rounds
@@ -269,8 +272,9 @@ const (
 // another call (2026-07-28 basic/patterns/mrtr, "Server Requirements"). That a
 // state is used once only is not enforced; it would need memory of the server.
 type sealer struct {
-	box *seal.Box
-	ttl time.Duration
+	box  *seal.Box
+	ttl  time.Duration
+	mark string // before what it has sealed
 }
 
 // binding is what a state belongs to.
@@ -284,12 +288,12 @@ type binding struct {
 // the process.
 func newSealer(keys [][]byte, ttl time.Duration) (*sealer, error) {
 	box, err := seal.New(keys, "requestState")
-	return &sealer{box, ttl}, err
+	return &sealer{box: box, ttl: ttl}, err
 }
 
 // seal returns the requestState that holds state.
 func (s *sealer) seal(b binding, state []byte) string {
-	return s.box.Seal(state, b.data(), time.Now().Add(s.ttl))
+	return s.mark + s.box.Seal(state, b.data(), time.Now().Add(s.ttl))
 }
 
 // The refusals say no more than an unauthenticated caller may know.
@@ -300,6 +304,9 @@ var (
 
 // open returns the state that seal was given. What it is given is an attacker's.
 func (s *sealer) open(b binding, sealed string) ([]byte, error) {
+	if _, rest, ok := strings.Cut(sealed, "~"); ok { // the replica that has sealed it
+		sealed = rest
+	}
 	state, err := s.box.Open(sealed, b.data(), maxSealed)
 	switch {
 	case errors.Is(err, seal.ErrExpired):

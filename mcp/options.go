@@ -73,6 +73,9 @@ type ServerOptions struct {
 	// when what it sealed has expired. Servers that share a load need the same ones. Default: one
 	// random key, which ends with the process.
 	Keys [][]byte
+	// Replica is the name of this replica, which begins each requestState then, so that the request that
+	// goes on with it can be routed here: see Forward of [mcphttp.Options]. Default none.
+	Replica string
 	// StateTTL is how long a client may take for a round. Default 10 min.
 	StateTTL time.Duration
 

@@ -119,6 +119,18 @@ type Options struct {
 	// Without it such answers are refused with 421 at the other replicas. Default none.
 	Advertise string
 
+	// Forward has another replica answer a request with a body that has been read, and writes its
+	// answer to w as it comes, unless begun is false. sent is false when that replica has executed
+	// nothing. Route returns the replica that is to answer, "" for this one: of what has begun at home,
+	// or, where key is not "", at another one when that is not there; without home, of a new session or
+	// a request without a session of the caller with that key, "" for none. Replica is the name of this
+	// one: letters and digits, of one length for all. It begins the ids of sessions. Either all three
+	// are set, or none: then each request is answered here, but for answers to questions, see
+	// Advertise.
+	Forward func(w http.ResponseWriter, r *http.Request, replica string, body []byte) (begun, sent bool, err error)
+	Route   func(ctx context.Context, home, key string) (replica string)
+	Replica string
+
 	// MaxSessions bounds the sessions in memory, and the streams of subscriptions/listen. When
 	// there is no room for a session, one ends of the owner that has most (of an
 	// unauthenticated one: of its address), the longest idle first: no other's.

@@ -80,6 +80,10 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	if h.answeredElsewhere(w, r, b.in) {
+		h.release(b)
+		return
+	}
 	version, session := first(r.Header[headerVersion]), r.Header[headerSession]
 	rev := era.Lookup(version)
 	marked := bytes.Contains(b.in, modernKey)

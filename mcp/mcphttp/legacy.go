@@ -258,6 +258,9 @@ func (h *Handler) withSession(w http.ResponseWriter, r *http.Request) {
 		refuseHTTP(w, http.StatusNotAcceptable, "Accept must list text/event-stream")
 		return
 	}
+	if h.elsewhere(w, r, r.Header[headerSession][0], nil) {
+		return
+	}
 	s := h.find(w, r, nil)
 	if s == nil {
 		return

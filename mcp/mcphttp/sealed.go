@@ -2,6 +2,7 @@ package mcphttp
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -56,7 +57,7 @@ type sealing struct {
 }
 
 func newSealing(o *Options) (*sealing, error) {
-	z := &sealing{age: o.SessionAge, replica: rand.Text()}
+	z := &sealing{age: o.SessionAge, replica: cmp.Or(o.Replica, rand.Text())}
 	var err error
 	if z.ids, err = seal.New(o.Keys, "session"); err != nil {
 		return nil, fmt.Errorf("Options.Keys: %w", err)

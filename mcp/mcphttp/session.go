@@ -140,7 +140,7 @@ func (c *incoming) wait(n int) {
 }
 
 func (h *Handler) newSession(r *http.Request) *session {
-	key := rand.Text()
+	key := h.opts.Replica + rand.Text()
 	s, address := &session{h: h, key: key, owner: h.principal(r)}, r.RemoteAddr
 	if h.sealed != nil {
 		address = address[:min(len(address), maxAddress)]

@@ -58,7 +58,7 @@ func (s *session) seal() error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.movable.id = id
+	s.movable.id = s.h.opts.Replica + id
 	v.state = nil
 	s.movable.from = v
 	return nil
@@ -95,7 +95,8 @@ func (h *Handler) lookup(r *http.Request, rev *era.Revision) (s *session, full b
 	if h.sealed == nil {
 		return h.table.get(ids[0], principal), false
 	}
-	v, err := h.sealed.openID(ids[0], principal)
+	_, id := h.homeOf(ids[0])
+	v, err := h.sealed.openID(id, principal)
 	if err != nil {
 		return nil, false
 	}

@@ -257,6 +257,10 @@ func (h *Handler) ServeMessages(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
+	if h.elsewhere(w, r, sessionID(r), b.in) {
+		h.release(b)
+		return
+	}
 	s := h.table.get(sessionID(r), h.principal(r))
 	if s != nil && s.only == nil {
 		h.table.put(s)
