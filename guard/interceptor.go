@@ -280,7 +280,7 @@ func (s *state) signedMessage(ctx context.Context, method string, params jsonrpc
 	if err != nil {
 		return nil, nil, refuse(jsonrpc.BadSignature, err.Error())
 	}
-	return s.signature(ctx, sig)
+	return s.signature(ctx, sig, false)
 }
 
 // connected is a connection. Its principal is determined with its first message, and again

@@ -18,6 +18,15 @@ type Request struct {
 
 type requestKey struct{}
 
+type vouchedKey struct{}
+
+// Vouch returns the context of a request that another node of a cluster has let in, and sends as its
+// client has sent it.
+func Vouch(ctx context.Context) context.Context { return context.WithValue(ctx, vouchedKey{}, true) }
+
+// Vouched reports whether another node has let the request in: its nonce was used there.
+func Vouched(ctx context.Context) bool { return ctx.Value(vouchedKey{}) != nil }
+
 // Of returns what a listed proxy says of a request, or nil.
 func Of(ctx context.Context) *Request {
 	r, _ := ctx.Value(requestKey{}).(*Request)
