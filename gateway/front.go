@@ -207,11 +207,11 @@ func (e *endpoint) newFront() {
 	rpc := g.clientOptions()
 	rpc.V1 = false // no revision has it
 	rpc.Interceptors = g.shield.interceptors(nil, rpc.Interceptors)
-	e.http = mcphttp.NewHandler(e.server, g.sessions.options(&mcphttp.Options{
+	e.http = mcphttp.NewHandler(e.server, e.linked(&mcphttp.Options{
 		MaxMessage: g.opts.MaxMessage, RPC: rpc, Owner: g.sender(), KeepConnections: true,
 		Origins: g.opts.Origins, Hosts: anyHost(), MessagesPath: e.messages(),
 		Heartbeat: g.opts.Heartbeat,
-	}, e.keys))
+	}))
 	e.ws = wsrpc.NewHandler(func(t farcall.Transport, r *http.Request) {
 		o := g.named(webSocketOf(r), r.RemoteAddr)
 		o.V1 = false

@@ -201,6 +201,10 @@ func New(c *Config, o *Options) (*Gateway, error) {
 	g.control = control.New(operator{g}, operator{g})
 	g.page = admin.New(g.status)
 	g.page.Origin = origin.Policy{Origins: g.opts.Origins, Hosts: anyHost()}
+	if err := g.linkNodes(c); err != nil {
+		//nolint:forbidigo // nothing runs yet
+		return nil, errors.Join(err, g.Shutdown(context.Background()))
+	}
 	for _, name := range g.tasks.used() {
 		g.endpoint(name) // it ends what was interrupted
 	}
@@ -396,7 +400,7 @@ func (g *Gateway) endpoint(name string) *endpoint {
 	e = &endpoint{g: g, name: name}
 	e.keys, _ = g.sessions.keysOf(name, g.secret("sessions")) // they were checked
 	e.server = mcp.NewServer(g.plan.Load().config.name(), g.opts.Version, &mcp.ServerOptions{
-		Relay: e, Owner: g.ownerOf(), Keys: e.keys, StateTTL: stateTTL, Logger: g.rpcOptions().Logger,
+		Relay: e, Owner: g.ownerOf(), Keys: e.keys, Replica: g.replica(), StateTTL: stateTTL, Logger: g.rpcOptions().Logger,
 		Tasks: g.tasks.of(name), TaskTTL: g.taskTTL, Shared: g.sharedTasks(), SharedName: "mcp " + name, OnSessionBegan: e.began.add, OnSessionEnded: e.began.remove,
 	})
 	e.newFront()
@@ -439,6 +443,9 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 	defer context.AfterFunc(ctx, g.giveUp)()
 	if !g.draining.Swap(true) {
 		close(g.shutting)
+		if g.node != nil {
+			g.node.Drain()
+		}
 	}
 	g.mu.Lock()
 	g.closed = true

@@ -26,7 +26,7 @@ func (g *Gateway) join(c *Config) error {
 	}
 	//nolint:forbidigo // New has no context
 	node, err := cluster.Join(context.Background(), g.opts.Shared, &cluster.Options{
-		Name: nodeName(&c.Cluster), Version: g.opts.Version, Logger: g.log,
+		Name: nodeName(&c.Cluster), Version: g.opts.Version, Logger: g.log, Load: g.nodeLoad,
 	})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
@@ -70,7 +70,10 @@ func (o operator) Cluster(context.Context) *control.Cluster {
 		v.Engine = c.Cluster.Engine()
 	}
 	for _, m := range st.Members {
-		v.Nodes = append(v.Nodes, control.Node{Name: m.Name, Version: m.Version, Since: m.Since})
+		v.Nodes = append(v.Nodes, control.Node{
+			Name: m.Name, Version: m.Version, Since: m.Since, Calls: m.Calls, Draining: m.Drains,
+			Sessions: m.Load.Sessions, Suspended: m.Load.Suspended, Children: m.Load.Children,
+		})
 	}
 	shared, own := c.shares()
 	v.Shared, v.Own = append(v.Shared, shared...), append(v.Own, own...)

@@ -19,7 +19,7 @@ func (r *reader) cluster(c *Config, n *node, path string) {
 	} else {
 		r.fields(n, path, map[string]take{
 			"url": r.text(&s.URL), "listen": r.text(&s.Listen), "peers": r.oneOrMore(&s.Peers),
-			"dir": r.directory(&s.Dir), "node": r.text(&s.Node), "replicas": r.count(&s.Replicas),
+			"dir": r.directory(&s.Dir), "node": r.text(&s.Node), "calls": r.text(&s.Calls), "replicas": r.count(&s.Replicas),
 			"skew": r.duration(&s.Skew),
 			"key":  func(n *node, path string) { r.hidden(&s.Key, n, path) },
 		})
@@ -57,6 +57,7 @@ func (c *Config) Shared() (shared, own []string) {
 // shares is Shared where there is a store.
 func (c *Config) shares() (shared, own []string) {
 	shared = append(shared, "idempotency keys")
+	forwards := c.Cluster.CallsAt() != ""
 	if c.Guard != nil {
 		shared = append(shared, "nonces of signatures", "DPoP proofs", "rates and quotas")
 		own = append(own, "concurrency limits")
@@ -65,14 +66,21 @@ func (c *Config) shares() (shared, own []string) {
 	case "sealed":
 		shared = append(shared, "sealed sessions")
 	case "memory":
-		own = append(own, "sessions")
+		if !forwards {
+			own = append(own, "sessions")
+		}
 	}
 	if c.Tasks.Dir == "" {
 		shared = append(shared, "tasks")
 	} else {
 		own = append(own, "tasks")
 	}
-	return shared, append(own, "suspended calls", "child processes")
+	if forwards {
+		shared = append(shared, "requests of sessions and suspended calls, forwarded to their node")
+	} else {
+		own = append(own, "suspended calls")
+	}
+	return shared, append(own, "child processes")
 }
 
 // nodesText says how the nodes are, for probes: no names, no addresses.

@@ -49,9 +49,14 @@ func clusterStatus(ctx context.Context, o *adminOptions, _ []string) error {
 		Node   string `json:"node"`
 		Size   int    `json:"size"`
 		Nodes  []struct {
-			Name    string    `json:"name"`
-			Version string    `json:"version"`
-			Since   time.Time `json:"since"`
+			Name      string    `json:"name"`
+			Version   string    `json:"version"`
+			Since     time.Time `json:"since"`
+			Calls     string    `json:"calls"`
+			Draining  bool      `json:"draining"`
+			Sessions  int       `json:"sessions"`
+			Suspended int       `json:"suspended"`
+			Children  int       `json:"children"`
 		} `json:"nodes"`
 		Lost   time.Time `json:"lost"`
 		Reason string    `json:"reason"`
@@ -67,9 +72,17 @@ func clusterStatus(ctx context.Context, o *adminOptions, _ []string) error {
 	}
 	var rows [][]string
 	for _, n := range c.Nodes {
-		rows = append(rows, []string{or(inLine(n.Name)), inLine(n.Version), rounded(time.Since(n.Since))})
+		state := "-"
+		if n.Draining {
+			state = "draining"
+		}
+		rows = append(rows, []string{
+			or(inLine(n.Name)), inLine(n.Version), rounded(time.Since(n.Since)), state, or(inLine(n.Calls)),
+			strconv.Itoa(n.Sessions), strconv.Itoa(n.Suspended), strconv.Itoa(n.Children),
+		})
 	}
-	if err := o.table([]string{"NODE", "VERSION", "AGE"}, rows); err != nil {
+	head := []string{"NODE", "VERSION", "AGE", "STATE", "CALLS AT", "SESSIONS", "SUSPENDED", "PROCESSES"}
+	if err := o.table(head, rows); err != nil {
 		return err
 	}
 	count := strconv.Itoa(len(c.Nodes))

@@ -17,6 +17,8 @@ func TestMain(m *testing.M) {
 	switch {
 	case os.Getenv(mcpServerVar) == "1":
 		os.Exit(mcpStdioMain())
+	case os.Getenv(mcpServerVar) == "cluster":
+		os.Exit(clusterChildMain())
 	case os.Getenv(execVar) == "1", len(os.Args) > 1 && os.Args[1] == "sandbox": // the launcher of children, with a clean environment
 		main()
 	}

@@ -35,6 +35,12 @@ type Node struct {
 	Name    string    `json:"name"`
 	Version string    `json:"version"`
 	Since   time.Time `json:"since" doc:"when it started"`
+	Calls   string    `json:"calls,omitempty" doc:"where it takes requests that other nodes forward; absent: nowhere"`
+	// Draining: its sealed sessions, and new ones, go to other nodes.
+	Draining  bool `json:"draining,omitempty" doc:"whether it takes nothing new"`
+	Sessions  int  `json:"sessions" doc:"sessions of MCP that it has in memory, as it said in the last seconds"`
+	Suspended int  `json:"suspended" doc:"calls there that wait for an answer of their client"`
+	Children  int  `json:"children" doc:"child processes"`
 }
 
 // An Upstream is one server behind the gateway.
