@@ -194,7 +194,7 @@ func TestJoinFails(t *testing.T) {
 }
 
 func FuzzReceive(f *testing.F) {
-	f.Add([]byte(`{"id":"ABCDEFGHIJKLMNOPQRSTUVWXYZ","name":"n","seq":1,"since":"2026-01-01T00:00:00Z"}`))
+	f.Add([]byte(`{"id":"ABCDEFGHIJKLMNOPQRSTUVWXYZ","seq":1,"since":"2026-01-01T00:00:00Z"}`))
 	f.Add([]byte(`{"id":"ABCDEFGHIJKLMNOPQRSTUVWXYZ","leaves":true,"seq":1}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		n := &Node{

@@ -110,8 +110,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// A client that leaves ends its request at the other node, and an answer that breaks off is no whole
-// one.
+// A client that leaves ends its request at the other node, and an answer that breaks off is an
+// error.
 func TestForwardEnds(t *testing.T) {
 	t.Parallel()
 	began, ended := make(chan struct{}), make(chan struct{})
@@ -189,7 +189,8 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// The listener of the nodes accepts certificates of our secret only, and requests that name a client.
+// The listener of the nodes accepts certificates of our secret only, and requests that name a
+// client.
 func TestForeignCertificate(t *testing.T) {
 	t.Parallel()
 	reached := false
@@ -216,7 +217,7 @@ func TestForeignCertificate(t *testing.T) {
 		}
 		c.CloseIdleConnections()
 	}
-	if c, err := tls.Dial("tcp", addressOf(b), own); err == nil { // the client refuses the other end, too
+	if c, err := tls.Dial("tcp", addressOf(b), own); err == nil { // the client refuses, too
 		c.Close()
 		t.Error("a foreign authority accepts the node")
 	}
@@ -257,7 +258,9 @@ func TestPresenceIsRefused(t *testing.T) {
 	}
 	forged := append([]byte(nil), said...)
 	forged[len(forged)-3]++
-	for what, data := range map[string][]byte{"replayed": said, "forged": forged, "unsigned": said[32:]} {
+	for what, data := range map[string][]byte{
+		"replayed": said, "forged": forged, "unsigned": said[32:],
+	} {
 		a.receive(store.Message{Data: data})
 		for _, m := range a.Status().Members {
 			if m.ID == id {
