@@ -92,6 +92,10 @@ fuzz-http: ## Compare the fast reader of HTTP with net/http for FUZZEXECS inputs
 references: ## Follow 100,000 names and URIs through a gateway of servers that share them
 	FARCALL_REFERENCES=100000 go test -count=1 -run 'TestReferences$$' -v ./gateway
 
+.PHONY: faults
+faults: ## Kill, stop, cut off and restart nodes of clusters of 3 and 5 processes, for SEEDS (20) histories of calls
+	FARCALL_FAULTS=$(or $(SEEDS),20) go test ./cmd/farcall -run '^TestFaults$$' -timeout 0 -count 1 -v
+
 .PHONY: conform
 conform: ## Run the official MCP suite, and the tests against other implementations (interop/)
 	@interop/setup.sh
