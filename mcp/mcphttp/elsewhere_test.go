@@ -1,0 +1,109 @@
+package mcphttp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/farcall-dev/farcall/internal/sse"
+	"github.com/farcall-dev/farcall/mcp/spec"
+)
+
+const (
+	here  = "HEREHEREHEREHEREHEREHEREHE"
+	there = "THERETHERETHERETHERETHERET"
+)
+
+// A replica that is lost answers nothing: what it may have executed is not repeated unless it only
+// reads, and an event stream that has begun ends with an error.
+func TestForwardFails(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		method      string
+		begun, sent bool
+		here        bool // after the first try, this replica is to answer
+		status      int
+		want        string
+	}{
+		"not sent":             {method: spec.MethodToolsCall, status: 503, want: `"sent":"no"`},
+		"not sent, then here":  {method: spec.MethodToolsCall, here: true},
+		"sent":                 {method: spec.MethodToolsCall, sent: true, here: true, status: 502, want: `"sent":"unknown"`},
+		"sent, and only reads": {method: spec.MethodToolsList, sent: true, here: true},
+		"begun":                {method: spec.MethodToolsCall, begun: true, sent: true, status: 200, want: "event: message\ndata: {"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tries := 0
+			h := &Handler{opts: filled(Options{
+				Replica: here, Sessions: sessionsSealed, MessagesPath: "/messages",
+				Route: func(_ context.Context, home, key string) string {
+					if home != there || key != "x" {
+						t.Error(home, key)
+					}
+					if c.here && tries > 0 {
+						return here
+					}
+					return there
+				},
+				Forward: func(w http.ResponseWriter, _ *http.Request, to string, _ []byte) (bool, bool, error) {
+					if tries++; to != there {
+						t.Error(to)
+					}
+					if c.begun {
+						w.Header().Set("Content-Type", sse.ContentType)
+						_, _ = io.WriteString(w, ": some\n\n")
+					}
+					return c.begun, c.sent, errors.New("lost")
+				},
+			})}
+			frame := `{"jsonrpc":"2.0","id":5,"method":"` + c.method + `","params":{"name":"x"}}`
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", nil)
+			r.Header.Set(headerSession, there+"x")
+			w := httptest.NewRecorder()
+			answered := h.answeredElsewhere(w, r, []byte(frame))
+			if answered != (c.status != 0) || answered && (w.Code != c.status || !strings.Contains(w.Body.String(), c.want)) {
+				t.Errorf("%v: %d %s", answered, w.Code, w.Body)
+			}
+		})
+	}
+}
+
+// Answers and cancellations go where the session began, and a request that goes on to the replica
+// that its state names, whatever the session says.
+func TestForwardTo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ session, frame, home, key string }{
+		"a call":         {there + "x", `{"id":1,"method":"tools/call"}`, there, "x"},
+		"an answer":      {there + "x", `{"jsonrpc":"2.0","id":"q","result":{}}`, there, ""},
+		"a cancellation": {there + "x", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{}}`, there, ""},
+		"a state":        {"", `{"id":1,"method":"tools/call","params":{"requestState":"` + there + `~abc"}}`, there, ""},
+		"another state":  {"", `{"id":1,"method":"tools/call","params":{"requestState":"abc~def"}}`, "", ""},
+		"no session":     {"", `{"id":1,"method":"initialize"}`, "", ""},
+		"a short id":     {"abc", `{"id":1,"method":"tools/call"}`, "", "abc"},
+	} {
+		asked := false
+		h := &Handler{opts: filled(Options{
+			Replica: here, Sessions: sessionsSealed, MessagesPath: "/messages",
+			Route: func(_ context.Context, home, key string) string {
+				if asked = true; home != c.home || key != c.key {
+					t.Errorf("%s: %q, %q", name, home, key)
+				}
+				return ""
+			},
+			Forward: func(http.ResponseWriter, *http.Request, string, []byte) (bool, bool, error) { return false, false, nil },
+		})}
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/mcp", nil)
+		if c.session != "" {
+			r.Header.Set(headerSession, c.session)
+		}
+		if h.answeredElsewhere(httptest.NewRecorder(), r, []byte(c.frame)) || !asked {
+			t.Error(name)
+		}
+	}
+}
+
+func filled(o Options) Options { return o.withDefaults() }
