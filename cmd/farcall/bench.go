@@ -115,7 +115,7 @@ func (b *bencher) benchTarget(text string) (*target.Target, error) {
 		return target.Child(strings.Fields(words)), nil
 	}
 	if b.tool {
-		return mcpTarget(text)
+		return forMCP(readTarget(text))
 	}
 	return parseTarget(text)
 }

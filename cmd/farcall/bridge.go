@@ -1,11 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -173,7 +176,7 @@ func (f *bridgeFlags) to(cmd *cobra.Command, args []string) (t *target.Target, e
 	case dash == 1 && len(args) > 1:
 		t = target.Child(args[1:])
 	case dash < 0 && len(args) == 2:
-		if t, err = readTarget(args[1]); err != nil {
+		if t, err = f.remote.locate(args[1]); err != nil {
 			return t, err
 		}
 		t.DefaultPath(pathOf(f.profile))
@@ -193,6 +196,10 @@ func (f *bridgeFlags) config1(t *target.Target) (*gateway.Config, error) {
 	u := upstreamAt(bridged, f.profile, t)
 	u.Lifetime, u.Pool, u.Era, u.Cwd = f.lifetime, f.pool, f.era, f.cwd
 	u.Timeout, u.MaxMessage = f.remote.timeout, int64(f.maxMessage)
+	if from := f.remote.entry; from != nil {
+		u.Env, u.InheritEnv, u.Transport = maps.Clone(from.Env), slices.Clone(from.InheritEnv), from.Transport
+		u.Cwd = cmp.Or(u.Cwd, from.Cwd)
+	}
 	headers, err := f.remote.headers()
 	if err != nil {
 		return nil, err

@@ -132,13 +132,17 @@ func (r *remote) call(cmd *cobra.Command, args []string, o callOptions) error {
 
 // completeMethod offers the methods that a target says it has.
 func (r *remote) completeMethod(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		return completeNames()
+	}
 	if len(args) != 1 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	t, err := parseTarget(args[0])
+	t, err := r.locate(args[0])
 	if err != nil || r.check(t) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	t.DefaultPath("")
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
 	s, err := r.connect(ctx, t, nil)

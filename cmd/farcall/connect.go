@@ -66,7 +66,10 @@ func dialFailure(ctx context.Context, t *target.Target, err error) error {
 
 // reach are the options for a connection to a target.
 func (r *remote) reach(t *target.Target) (o *target.Options, err error) {
-	o = &target.Options{Gzip: r.gzip, Prepare: func(cmd *exec.Cmd) { cmd.Stderr = visible.NewWriter(r.stderr) }}
+	o = &target.Options{Gzip: r.gzip, Prepare: func(cmd *exec.Cmd) {
+		cmd.Stderr = visible.NewWriter(r.stderr)
+		r.dress(cmd)
+	}}
 	switch t.Kind {
 	case target.HTTP, target.WebSocket:
 		if o.Header, err = r.headers(); err == nil {
@@ -122,7 +125,7 @@ func (r *remote) dialer(t *target.Target) (conform.Dialer, error) {
 // dialBytes opens a byte stream.
 func (r *remote) dialBytes(ctx context.Context, t *target.Target) (io.ReadWriteCloser, error) {
 	if t.Kind == target.Command {
-		return startChild(t.Command, r.stderr)
+		return r.startChild(t.Command)
 	}
 	o, err := r.reach(t)
 	if err != nil {
@@ -139,9 +142,10 @@ type rawChild struct {
 	cmd *exec.Cmd
 }
 
-func startChild(command []string, stderr io.Writer) (io.ReadWriteCloser, error) {
+func (r *remote) startChild(command []string) (io.ReadWriteCloser, error) {
 	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // the command is the user's; Close ends it
-	cmd.Stderr = visible.NewWriter(stderr)
+	cmd.Stderr = visible.NewWriter(r.stderr)
+	r.dress(cmd)
 	cmd.WaitDelay = time.Second
 	in, err := cmd.StdinPipe()
 	if err != nil {

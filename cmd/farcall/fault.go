@@ -132,7 +132,7 @@ func (x *faulting) ends(cmd *cobra.Command, args []string) (from, to *target.Tar
 	}
 	if dash >= 0 {
 		to = target.Child(args[dash:])
-	} else if to, err = readTarget(words[1]); err != nil {
+	} else if to, err = x.locate(words[1]); err != nil {
 		return nil, nil, err
 	}
 	if err := x.frame(to); err != nil {
@@ -179,7 +179,7 @@ func (x *faulting) listen(ctx context.Context, from *target.Target) (net.Listene
 
 // inPlace takes the place of a command.
 func (x *faulting) inPlace(ctx context.Context, in *fault.Injector, to *target.Target) error {
-	child, err := startChild(to.Command, x.stderr)
+	child, err := x.startChild(to.Command)
 	if err != nil {
 		return connectFailure(to, err)
 	}

@@ -199,12 +199,20 @@ func (f *inspectFlags) servers(
 	if err != nil {
 		return nil, err
 	}
-	s := inspect.Server{Protocol: f.protocol, Era: f.era}
+	s := inspect.Server{Protocol: f.protocol, Era: f.era, Target: args[0]}
+	if u := f.entry; u != nil {
+		s.Name, s.Target = u.Name, u.URL
+		if u.Transport == "sse" {
+			s.Era = "legacy"
+		}
+	}
 	if t.Kind == target.Command {
-		s.Command = t.Command
+		s.Command, s.Target = t.Command, ""
+		if u := f.entry; u != nil {
+			s.Env, s.Dir = environ.Child(os.Environ(), u.InheritEnv, u.Env), u.Cwd
+		}
 		return []inspect.Server{s}, nil
 	}
-	s.Target = args[0]
 	if t.Kind == target.HTTP || t.Kind == target.WebSocket {
 		o := &mcp.ClientOptions{HTTP: &mcphttp.DialOptions{}}
 		if s.Header, err = f.headers(); err != nil {
@@ -215,7 +223,7 @@ func (f *inspectFlags) servers(
 		}
 		o.HTTP.Header, o.HTTP.HTTP = s.Header, s.HTTP
 		if f.protocol != "jsonrpc" {
-			if at, err := target.Parse(args[0]); err == nil {
+			if at, err := target.Parse(s.Target); err == nil {
 				at.DefaultPath(mcpPath)
 				if err := f.authorize(ctx, at, o); err != nil {
 					return nil, err

@@ -275,7 +275,7 @@ func (f *loginFlags) target(cmd *cobra.Command, args []string) (*target.Target, 
 	if len(args) != 1 || cmd.ArgsLenAtDash() >= 0 {
 		return nil, usagef("For example: "+cmd.CommandPath()+" https://example.com/mcp", "one TARGET is needed")
 	}
-	t, err := mcpTarget(args[0])
+	t, err := forMCP(f.locate(args[0]))
 	if err != nil {
 		return t, err
 	}

@@ -128,10 +128,13 @@ func none(cmd *cobra.Command, rest []string) error {
 // completer offers names to the shell.
 func (m *mcpRemote) completer(names func(ctx context.Context, s *mcpSession) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return completeNames()
+		}
 		if len(args) != 1 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		t, err := mcpTarget(args[0])
+		t, err := forMCP(m.locate(args[0]))
 		if err != nil || m.check(t) != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

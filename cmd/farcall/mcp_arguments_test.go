@@ -25,11 +25,11 @@ func TestMCPTarget(t *testing.T) {
 		"unix:/run/x":            "unix:/run/x",
 		"tcp://a:1?framing=line": "tcp://a:1",
 	} {
-		if got, err := mcpTarget(text); err != nil || got.String() != want {
+		if got, err := forMCP(readTarget(text)); err != nil || got.String() != want {
 			t.Errorf("%s: %s, %v; want %s", text, got, err, want)
 		}
 	}
-	if _, err := mcpTarget("unix:/x?framing=header"); err == nil {
+	if _, err := forMCP(readTarget("unix:/x?framing=header")); err == nil {
 		t.Error("Content-Length headers were accepted")
 	}
 }

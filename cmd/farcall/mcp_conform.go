@@ -73,7 +73,7 @@ func (r *remote) mcpConform(
 ) error {
 	t, rest, err := r.split(cmd, args)
 	if err == nil && t.Kind != target.Command {
-		t, err = mcpTarget(args[0])
+		t, err = forMCP(r.locate(args[0]))
 	}
 	if err == nil {
 		err = none(cmd, rest)

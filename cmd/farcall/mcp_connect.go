@@ -28,13 +28,12 @@ import (
 // mcpPath is where MCP is, unless the target says.
 const mcpPath = "/mcp"
 
-// mcpTarget reads a TARGET other than a command.
-func mcpTarget(text string) (*target.Target, error) {
-	t, err := readTarget(text)
+// forMCP takes a TARGET that was read for MCP.
+func forMCP(t *target.Target, err error) (*target.Target, error) {
 	if err != nil {
 		return t, err
 	}
-	if t.Framing != stream.NDJSON {
+	if t.Kind != target.Command && t.Framing != stream.NDJSON {
 		return t, usagef("Leave ?framing="+target.FramingName(t.Framing)+" out.", "MCP has one message a line")
 	}
 	t.DefaultPath(mcpPath)
@@ -48,9 +47,12 @@ func (m *mcpRemote) target(cmd *cobra.Command, args []string) (*target.Target, [
 		return t, nil, err
 	}
 	if t.Kind != target.Command {
-		if t, err = mcpTarget(args[0]); err != nil {
+		if t, err = forMCP(m.locate(args[0])); err != nil {
 			return t, nil, err
 		}
+	}
+	if m.entry != nil && m.entry.Transport == "sse" && m.era == "auto" {
+		m.era = "legacy"
 	}
 	if _, _, err := era.Select(m.era); err != nil {
 		return t, nil, usagef(eraHint(), "there is no era %q", m.era)

@@ -77,11 +77,17 @@ func pinConfig(cmd *cobra.Command, args []string) (*gateway.Config, error) {
 	case isConfigFile(args[0]):
 		return loadConfig(args[0], "")
 	}
-	t, err := readTarget(args[0])
+	u, err := lookUp(args[0])
+	if err == nil && u == nil {
+		var t *target.Target
+		if t, err = readTarget(args[0]); err == nil {
+			u = upstreamAt(bridged, "mcp", t)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	c := &gateway.Config{Upstreams: []*gateway.Upstream{upstreamAt(bridged, "mcp", t)}}
+	c := &gateway.Config{Upstreams: []*gateway.Upstream{u}}
 	return c, checked(c)
 }
 

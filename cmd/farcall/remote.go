@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/farcall-dev/farcall/gateway"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/natsrpc"
 	"github.com/farcall-dev/farcall/stream"
@@ -34,11 +35,12 @@ type remote struct {
 	insecure bool
 	v1       bool
 	gzip     bool
-	verbose  bool   // show the frames
-	bearer   string // file with a token
-	warned   bool   // that others may read it
-	sign     string // ID=FILE
-	audience string // of what is signed, over a byte stream
+	verbose  bool              // show the frames
+	bearer   string            // file with a token
+	warned   bool              // that others may read it
+	sign     string            // ID=FILE
+	audience string            // of what is signed, over a byte stream
+	entry    *gateway.Upstream // the server that the target names; nil: the target is an address or a command
 }
 
 // flags adds the options to a command.
@@ -84,9 +86,10 @@ func (r *remote) split(cmd *cobra.Command, args []string) (t *target.Target, res
 	case len(args) == 0:
 		return t, nil, usagef(fmt.Sprintf("Run '%s --help' for its forms.", cmd.CommandPath()), "no target")
 	default:
-		if t, err = parseTarget(args[0]); err != nil {
+		if t, err = r.locate(args[0]); err != nil {
 			return t, nil, err
 		}
+		t.DefaultPath("")
 		rest = args[1:]
 	}
 	if err := r.frame(t); err != nil {
@@ -139,6 +142,13 @@ func (r *remote) headers() (http.Header, error) {
 			return nil, usagef("Write it as --header 'Authorization: Bearer TOKEN'.", "%q is not a header", line)
 		}
 		h.Add(textproto.CanonicalMIMEHeaderKey(name), strings.TrimSpace(value))
+	}
+	if r.entry != nil {
+		for name, value := range r.entry.Headers {
+			if h.Get(name) == "" {
+				h.Set(name, value)
+			}
+		}
 	}
 	return h, r.addBearer(h)
 }
@@ -218,6 +228,8 @@ func (r *remote) limit(ctx context.Context) (context.Context, context.CancelFunc
 // targetForms lists what a TARGET may be; it is part of the help.
 var targetForms = "TARGET is one of:\n  " + strings.Join(target.Standard().Forms(), "\n  ") + `
   host:port                            the same as http://host:port
+  NAME, FILE#NAME, CLIENT#NAME         a server of ~/.config/farcall/targets.yaml or of the mcp.json
+                                       here; of an mcp.json; of a client (farcall client list)
   -- command args...                   a child process, over its standard input and output
 FRAMING is how a byte stream marks messages (for a child --framing FRAMING): line,
 the default, has one a line; header has the Content-Length headers of language
@@ -236,7 +248,7 @@ func parseTarget(text string) (*target.Target, error) {
 func readTarget(text string) (*target.Target, error) {
 	t, err := target.Parse(text)
 	if bad := (*target.Error)(nil); errors.As(err, &bad) {
-		return nil, usagef("Try http://host:port, ws://host:port, tcp://host:port, unix:PATH, or put a command behind --.", "%w", err)
+		return nil, usagef("Try http://host:port, ws://host:port, tcp://host:port, unix:PATH, or put a command behind --; a NAME must be in targets.yaml or mcp.json.", "%w", err)
 	}
 	return t, err
 }

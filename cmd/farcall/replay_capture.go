@@ -60,7 +60,7 @@ func (f *replayFlags) open(cmd *cobra.Command, args []string) (*mock.Client, *ta
 	}
 	t := target.Child(args[1:])
 	if cmd.ArgsLenAtDash() < 0 {
-		if t, err = readTarget(args[1]); err != nil {
+		if t, err = f.locate(args[1]); err != nil {
 			return nil, nil, err
 		}
 		t.DefaultPath(mcpPath)

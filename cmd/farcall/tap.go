@@ -28,7 +28,7 @@ import (
 
 // tapFlags are how frames are recorded.
 type tapFlags struct {
-	*env
+	remote
 	out       string
 	raw       bool
 	envelopes bool
@@ -99,7 +99,7 @@ func newCapture() (string, error) {
 }
 
 func newTapCmd(e *env) *cobra.Command {
-	f := &tapFlags{env: e}
+	f := &tapFlags{remote: remote{env: e}}
 	cmd := &cobra.Command{
 		Use:   "tap [FROM TO] [-- COMMAND [ARG...]]",
 		Short: "Record the frames between a client and a server",
@@ -119,7 +119,7 @@ func (f *tapFlags) run(cmd *cobra.Command, args []string) (err error) {
 	case dash == 1 && len(args) > 1:
 		to = target.Child(args[1:])
 	case dash < 0 && len(args) == 2:
-		if to, err = readTarget(args[1]); err != nil {
+		if to, err = f.locate(args[1]); err != nil {
 			return err
 		}
 	default:
@@ -243,7 +243,7 @@ func (f *tapFlags) forwardBytes(ctx context.Context, r *capture.Recorder, client
 	)
 	if to.Kind == target.Command {
 		about.Transport = "stdio"
-		server, err = startChild(to.Command, f.stderr)
+		server, err = f.startChild(to.Command)
 	} else {
 		server, err = to.Open(ctx, nil)
 	}
