@@ -165,7 +165,7 @@ var archLadder = map[string]archRow{
 	"internal/origin":      {ours: "internal/forwarded internal/callctx"},
 	"internal/schema":      {ours: "internal/jsonv2 internal/scan"},
 	"internal/jsonv2":      {ours: "internal/scan", outside: "github.com/go-json-experiment/json"},
-	"cmd/farcall":          {ours: ". internal/size natsrpc capture capture/diff capture/export capture/mock capture/tap jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard observe observe/levels observe/logs observe/metrics observe/metrics/otlp observe/traces rpc store internal/audit internal/cluster internal/cluster/engine internal/health internal/jsonv2 internal/lint internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/clients cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/scaffold internal/target cmd/farcall/internal/load internal/fault inspect internal/environ internal/origin", outside: "github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys"},
+	"cmd/farcall":          {ours: ". internal/size natsrpc capture capture/diff capture/export capture/mock capture/tap jsonrpc stream httprpc wsrpc mcp mcp/era mcp/mcphttp mcp/mcpauth mcp/spec gateway guard observe observe/levels observe/logs observe/metrics observe/metrics/otlp observe/traces rpc store internal/audit internal/cluster internal/cluster/engine internal/health internal/jsonv2 internal/lint internal/lock internal/owner internal/port internal/sandbox internal/share internal/visible internal/watch cmd/farcall/internal/clients cmd/farcall/internal/playground cmd/farcall/internal/conform cmd/farcall/internal/page cmd/farcall/internal/prompt cmd/farcall/internal/scaffold internal/target cmd/farcall/internal/load internal/fault inspect internal/environ internal/origin", outside: "github.com/spf13/cobra github.com/spf13/pflag golang.org/x/sys"},
 	// 12 and five: AmendGuard writes a line for farcall key (YAML is known here only), NewUpstream
 	// reads a TARGET as a user types it, LoadGuard the guard of what has no upstreams, and Sandbox and
 	// Credentials are what an Upstream has of them. LoadPolicyTest, PolicyTest and PolicyCase are
@@ -190,6 +190,7 @@ var archLadder = map[string]archRow{
 	// New, its Options and the Servers that an Inspector offers. Only who imports it links the page.
 	"inspect":                         {ours: ". capture capture/mock inspect/internal/traffic internal/jsonv2 internal/origin internal/scan internal/target internal/validate internal/visible internal/wirelog jsonrpc mcp mcp/apps mcp/era mcp/mcphttp mcp/spec rpc stream wsrpc internal/lint", names: 6},
 	"cmd/farcall/internal/playground": {ours: ". jsonrpc mcp mcp/spec"},
+	"cmd/farcall/internal/prompt":     {outside: "golang.org/x/term"},
 	"cmd/farcall/internal/load":       {ours: "jsonrpc", outside: "github.com/HdrHistogram/hdrhistogram-go golang.org/x/sys"},
 	"cmd/farcall/internal/scaffold":   {},
 	"cmd/farcall/internal/conform":    {ours: ". jsonrpc mcp/era mcp/spec stream httprpc wsrpc", outside: "github.com/coder/websocket"},

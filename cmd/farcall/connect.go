@@ -19,6 +19,9 @@ import (
 // connect opens a session. The handler answers what the other end asks; nil
 // refuses everything.
 func (r *remote) connect(ctx context.Context, t *target.Target, h *callbacks) (*session, error) {
+	if r.kept != nil {
+		return r.kept.rpc, nil
+	}
 	if h == nil {
 		h = &callbacks{}
 	}
@@ -29,13 +32,13 @@ func (r *remote) connect(ctx context.Context, t *target.Target, h *callbacks) (*
 		if err != nil {
 			return nil, err
 		}
-		return &session{farcall.NewClient(tappedExchanger{x, tap}, h, o), tap}, nil
+		return &session{Peer: farcall.NewClient(tappedExchanger{x, tap}, h, o), tap: tap}, nil
 	}
 	tr, err := r.dialTapped(ctx, t, tap)
 	if err != nil {
 		return nil, err
 	}
-	return &session{farcall.NewPeer(tr, h, o), tap}, nil //nolint:contextcheck // a peer lives until it is closed
+	return &session{Peer: farcall.NewPeer(tr, h, o), tap: tap}, nil //nolint:contextcheck // a peer lives until it is closed
 }
 
 // tapOn returns a tap for connections to a target.

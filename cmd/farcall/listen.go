@@ -129,7 +129,7 @@ func (l *pushListener) subscribe(ctx context.Context, p *farcall.Peer) error {
 		q := &l.calls[i]
 		var result jsonrpc.Raw
 		if err := p.Call(ctx, q.method, q.paramsOf(), &result); err != nil {
-			return q.methodFailure(ctx, &session{p, l.tapOn(l.target)}, err)
+			return q.methodFailure(ctx, &session{Peer: p, tap: l.tapOn(l.target)}, err)
 		}
 		fmt.Fprintf(l.stderr, "%s: %s\n", tame(q.method), appendTame(nil, compact(result)))
 	}

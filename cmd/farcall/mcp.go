@@ -61,27 +61,37 @@ type mcpRemote struct {
 
 	sampleGiven bool // --sample may be empty
 	screen      *console
+	lines       lineReader // of a shell; nil: standard input, if a user sits there
 }
 
 func newMCPRemote(e *env) *mcpRemote {
+	if e.kept != nil {
+		return &mcpRemote{remote: &remote{env: e}, screen: e.kept.screen}
+	}
 	return &mcpRemote{remote: &remote{env: e}, screen: newConsole(e.stderr)}
 }
 
 // flags adds the options that every command has.
 func (m *mcpRemote) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
+	f.BoolVar(&m.asJSON, "json", false, "print the result as JSON")
+	if m.kept != nil {
+		return // the others are about connecting
+	}
 	f.DurationVar(&m.timeout, "timeout", defaultTimeout, "how long to wait for an answer, from the last sign of progress; 0 for ever")
 	f.StringArrayVarP(&m.header, "header", "H", nil, "send an HTTP header, `'Name: value'`; can be repeated")
 	f.StringVar(&m.bearer, "bearer", "", "send the key or token in this `file` as Authorization: Bearer")
 	m.tlsFlags(cmd)
 	f.StringVar(&m.era, "era", "auto", "speak only `auto|modern|legacy|REVISION`")
 	f.StringVar(&m.log, "log", "", "show the server's log from this `level` on: "+strings.Join(spec.LogLevels(), ", "))
-	f.BoolVar(&m.asJSON, "json", false, "print the result as JSON")
 	f.BoolVarP(&m.verbose, "verbose", "v", false, "show the messages on standard error, > sent and < received, which may hold secrets, and progress also where it is no terminal")
 }
 
 // askFlags adds the options for what the server may ask.
 func (m *mcpRemote) askFlags(cmd *cobra.Command) {
+	if m.kept != nil {
+		return // they are those of the shell
+	}
 	f := cmd.Flags()
 	f.StringArrayVar(&m.answers, "answer", nil, "answer a form of the server's with this `JSON` object, or with accept, decline or cancel; can be repeated")
 	f.StringVar(&m.sample, "sample", "", "answer the server's requests to a model with this `text`")

@@ -21,7 +21,8 @@ type asker struct {
 	sampleText string
 	verbose    bool
 	roots      []mcp.Root
-	stdin      *typist // nil: no user sits there
+	stdin      lineReader // nil: no user sits there
+	models     bool       // the user is asked in the place of a model
 
 	turn chan struct{} // held by what is being asked: one thing at a time
 
@@ -32,7 +33,9 @@ type asker struct {
 
 func (m *mcpRemote) newAsker() (*asker, error) {
 	a := &asker{screen: m.screen, sampleText: m.sample, verbose: m.verbose, answers: m.answers, turn: make(chan struct{}, 1)}
-	if isPerson(m.stdin) && m.screen.tty {
+	if m.lines != nil {
+		a.stdin, a.models = m.lines, !m.sampleGiven
+	} else if isPerson(m.stdin) && m.screen.tty {
 		a.stdin = newTypist(m.stdin)
 	}
 	for _, text := range m.answers {
@@ -152,7 +155,7 @@ func (a *asker) given(p *spec.ElicitRequestParams, f form) (r *spec.ElicitResult
 }
 
 // sample stands in for a model.
-func (a *asker) sample(_ context.Context, p *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
+func (a *asker) sample(ctx context.Context, p *spec.CreateMessageRequestParams) (*spec.CreateMessageResult, error) {
 	if a.verbose {
 		raw, err := jsonv2.Append(nil, p)
 		if err != nil {
@@ -160,9 +163,44 @@ func (a *asker) sample(_ context.Context, p *spec.CreateMessageRequestParams) (*
 		}
 		a.screen.printf("sampling %s", appendTame(nil, compact(raw)))
 	}
+	text, model := a.sampleText, "farcall --sample"
+	if a.models {
+		var err error
+		if text, err = a.askModel(ctx, p); err != nil {
+			return nil, err
+		}
+		model = "farcall shell"
+	}
 	return &spec.CreateMessageResult{
-		Role: spec.RoleAssistant, Content: []spec.Content{mcp.Text(a.sampleText)}, Model: "farcall --sample", StopReason: spec.StopEndTurn,
+		Role: spec.RoleAssistant, Content: []spec.Content{mcp.Text(text)}, Model: model, StopReason: spec.StopEndTurn,
 	}, nil
+}
+
+// askModel asks the user what a model would answer.
+func (a *asker) askModel(ctx context.Context, p *spec.CreateMessageRequestParams) (string, error) {
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	a.screen.printf("The server asks a model:")
+	if p.SystemPrompt != "" {
+		a.screen.printf("  system: %s", tame(p.SystemPrompt))
+	}
+	for i := range p.Messages {
+		raw, err := jsonv2.Append(nil, p.Messages[i].Content)
+		if err != nil {
+			return "", err
+		}
+		a.screen.printf("  %s: %s", tame(p.Messages[i].Role), appendTame(nil, raw))
+	}
+	a.screen.write("answer as the model> ")
+	text, ok, err := a.stdin.line(ctx)
+	if err == nil && !ok {
+		err = jsonrpc.Errorf(-1, "the user refused") // as the specification of sampling has it
+	}
+	return text, err
 }
 
 // askPage asks whether a page may be opened.
@@ -230,6 +268,11 @@ func (a *asker) askField(ctx context.Context, field *field) (value jsonrpc.Raw, 
 		}
 		a.screen.printf("  %v", err)
 	}
+}
+
+// lineReader reads what a user types. It is not ok when there will be no more.
+type lineReader interface {
+	line(ctx context.Context) (text string, ok bool, err error)
 }
 
 // typist is who types lines. One goroutine reads them, for as long as the

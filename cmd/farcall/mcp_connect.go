@@ -43,8 +43,8 @@ func forMCP(t *target.Target, err error) (*target.Target, error) {
 // target finds the target among the arguments and returns the rest.
 func (m *mcpRemote) target(cmd *cobra.Command, args []string) (*target.Target, []string, error) {
 	t, rest, err := m.split(cmd, args)
-	if err != nil {
-		return t, nil, err
+	if err != nil || m.kept != nil {
+		return t, rest, err
 	}
 	if t.Kind != target.Command {
 		if t, err = forMCP(m.locate(args[0])); err != nil {
@@ -79,10 +79,14 @@ type mcpSession struct {
 	target *target.Target
 	asked  *asker
 	tap    *tap // nil over HTTP and WebSocket
+	kept   bool // it ends with the shell
 }
 
 // open connects. What adjusts the options is called before.
 func (m *mcpRemote) open(ctx context.Context, t *target.Target, adjust ...func(*mcp.ClientOptions)) (*mcpSession, error) {
+	if m.kept != nil {
+		return m.kept.mcp, nil
+	}
 	s := &mcpSession{target: t}
 	var err error
 	if s.asked, err = m.newAsker(); err != nil {
@@ -124,7 +128,11 @@ func (m *mcpRemote) open(ctx context.Context, t *target.Target, adjust ...func(*
 }
 
 // end says goodbye.
-func (s *mcpSession) end() { _ = s.Close() } // nothing is to be done about it
+func (s *mcpSession) end() {
+	if !s.kept {
+		_ = s.Close() // nothing is to be done about it
+	}
+}
 
 func (m *mcpRemote) options(a *asker) (*mcp.ClientOptions, error) {
 	header, err := m.headers()
@@ -150,7 +158,7 @@ func (m *mcpRemote) options(a *asker) (*mcp.ClientOptions, error) {
 	if m.timeout <= 0 {
 		o.Timeout = -1
 	}
-	if m.sampleGiven {
+	if m.sampleGiven || a.models {
 		o.Sample = a.sample
 	}
 	if len(a.roots) > 0 {

@@ -30,22 +30,28 @@ func newMCPReadCmd(e *env) *cobra.Command {
 			}
 			return m.read(cmd.Context(), t, uri)
 		},
-		ValidArgsFunction: m.completer(func(ctx context.Context, s *mcpSession) []string {
-			all, err := s.Resources(ctx)
-			if err != nil {
-				return nil
-			}
-			var names []string
-			for i := range all {
-				names = append(names, tame(all[i].URI)+"\t"+firstLine(all[i].Title, all[i].Name))
-			}
-			return names
-		}),
+		ValidArgsFunction: m.completer(resourceNames),
 	}
 	m.flags(cmd)
 	m.askFlags(cmd)
 	m.outputFlag(cmd)
 	return cmd
+}
+
+func resourceNames(ctx context.Context, s *mcpSession) (names []string) {
+	all, _ := s.Resources(ctx) // none are offered
+	for i := range all {
+		names = append(names, tame(all[i].URI)+"\t"+firstLine(all[i].Title, all[i].Name))
+	}
+	return names
+}
+
+func promptNames(ctx context.Context, s *mcpSession) (names []string) {
+	all, _ := s.Prompts(ctx) // none are offered
+	for i := range all {
+		names = append(names, tame(all[i].Name)+"\t"+firstLine(all[i].Title, all[i].Description))
+	}
+	return names
 }
 
 // ask makes one call of a method and hands over its result.
@@ -112,17 +118,7 @@ func newMCPPromptCmd(e *env) *cobra.Command {
 			}
 			return m.prompt(cmd.Context(), t, name, words)
 		},
-		ValidArgsFunction: m.completer(func(ctx context.Context, s *mcpSession) []string {
-			all, err := s.Prompts(ctx)
-			if err != nil {
-				return nil
-			}
-			var names []string
-			for i := range all {
-				names = append(names, tame(all[i].Name)+"\t"+firstLine(all[i].Title, all[i].Description))
-			}
-			return names
-		}),
+		ValidArgsFunction: m.completer(promptNames),
 	}
 	m.flags(cmd)
 	m.askFlags(cmd)

@@ -47,6 +47,9 @@ type remote struct {
 func (r *remote) flags(cmd *cobra.Command, timeout time.Duration) {
 	f := cmd.Flags()
 	f.DurationVar(&r.timeout, "timeout", timeout, "how long to wait for an answer; 0 for ever")
+	if r.kept != nil {
+		return // the others are about connecting
+	}
 	f.StringArrayVarP(&r.header, "header", "H", nil, "send an HTTP header, `'Name: value'`; can be repeated")
 	f.StringVar(&r.bearer, "bearer", "", "send the key or token in this `file` as Authorization: Bearer")
 	f.StringVar(&r.framing, "framing", "", "frame messages on a byte stream by `line`, header or raw")
@@ -78,6 +81,9 @@ func (r *remote) versionFlag(cmd *cobra.Command) {
 // split finds the target among the arguments and returns the rest: what stands
 // behind -- is a command, and otherwise the first argument is the target.
 func (r *remote) split(cmd *cobra.Command, args []string) (t *target.Target, rest []string, err error) {
+	if r.kept != nil {
+		return r.kept.target, args, nil
+	}
 	switch dash := cmd.ArgsLenAtDash(); {
 	case dash >= 0 && dash == len(args):
 		return t, nil, usagef("For example: "+cmd.CommandPath()+" ... -- ./server --stdio", "no command behind --")

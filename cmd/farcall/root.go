@@ -30,7 +30,8 @@ type env struct {
 	stdout io.Writer
 	stderr io.Writer
 	getenv func(string) string
-	isTTY  bool // stdout is a terminal: answers may be pretty and coloured
+	isTTY  bool  // stdout is a terminal: answers may be pretty and coloured
+	kept   *kept // the connection of a shell, which its commands use; nil: each makes one
 }
 
 // exitError ends the program with its own code. A nil err prints nothing:
@@ -119,7 +120,7 @@ func newRootCmd(e *env) *cobra.Command {
 		newDiffCmd(e), newExportCmd(e),
 		newMockCmd(e),
 		newMCPCmd(e),
-		newInspectCmd(e),
+		newInspectCmd(e), newShellCmd(e),
 		newLoginCmd(e),
 		newLogoutCmd(e),
 		newNewCmd(e),

@@ -17,12 +17,16 @@ import (
 // session is a connection to a target, and what came over it.
 type session struct {
 	*farcall.Peer
-	tap *tap
+	tap  *tap
+	kept bool // it ends with the shell
 }
 
 // end says goodbye: a cancellation that is still to be written gets the time
 // for it.
 func (s *session) end(ctx context.Context) {
+	if s.kept {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = s.Shutdown(ctx)
@@ -189,16 +193,20 @@ func (t tappedExchanger) Exchange(ctx context.Context, frame []byte, reply func(
 
 // callbacks is the handler of a command: what the other end asks of it.
 type callbacks struct {
-	answers map[string]jsonrpc.Raw                        // fixed results by method
-	notify  func(method string, params jsonrpc.Raw) error // nil: notifications are dropped
+	answers map[string]jsonrpc.Raw                                                    // fixed results by method
+	notify  func(method string, params jsonrpc.Raw) error                             // nil: notifications are dropped
+	ask     func(ctx context.Context, method string, params jsonrpc.Raw) (any, error) // nil: other calls are refused
 	mu      sync.Mutex
 }
 
 // ServeRPC answers the other end.
-func (v *callbacks) ServeRPC(_ context.Context, req *farcall.Request) (any, error) {
+func (v *callbacks) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
 	if !req.IsNotification() {
 		if result, ok := v.answers[req.Method]; ok {
 			return result, nil
+		}
+		if v.ask != nil {
+			return v.ask(ctx, req.Method, req.Params)
 		}
 		return nil, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found"}
 	}
