@@ -47,8 +47,13 @@ func newBridgeCmd(e *env) *cobra.Command {
 		Short: "Put one server behind another transport, in every revision of MCP",
 		RunE:  func(cmd *cobra.Command, args []string) error { return f.run(cmd, e, args) },
 	}
+	cmd.Flags().SortFlags = false
+	f.register(cmd)
+	return cmd
+}
+
+func (f *bridgeFlags) register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.SortFlags = false
 	flags.StringVar(&f.profile, "profile", "auto", "what passes: `mcp`, raw (any JSON-RPC, as it is), or auto (the path or the first message says)")
 	flags.StringArrayVarP(&f.remote.header, "header", "H", nil, "send an HTTP header to TO, `'Name: value'`; can be repeated")
 	flags.StringVar(&f.remote.framing, "framing", "", "frame messages of TO, a byte stream, by `line`, header or raw")
@@ -71,7 +76,6 @@ func newBridgeCmd(e *env) *cobra.Command {
 	f.limits.register(cmd)
 	flags.BoolVar(&f.details, "details", false, "tell callers the Go type and text of internal errors; for trusted callers only")
 	f.registerLog(cmd)
-	return cmd
 }
 
 func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
@@ -85,6 +89,19 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 	if err != nil {
 		return err
 	}
+	begun := func(ctx context.Context, g *gateway.Gateway, c *gateway.Config, stderr io.Writer) {
+		if !f.stdio && t.Framing != stream.Header { // a client on standard input is there already
+			connectNow(ctx, g, c.Upstreams[0], stderr)
+		}
+	}
+	return f.between(cmd, e, args[0], t, begun)
+}
+
+// between serves one server at FROM. begun is called once callers can come.
+func (f *bridgeFlags) between(
+	cmd *cobra.Command, e *env, from string, t *target.Target,
+	begun func(context.Context, *gateway.Gateway, *gateway.Config, io.Writer),
+) error {
 	c, err := f.config1(t)
 	if err != nil {
 		return err
@@ -112,12 +129,10 @@ func (f *bridgeFlags) run(cmd *cobra.Command, e *env, args []string) error {
 		return err
 	}
 	if log != nil {
-		fmt.Fprintf(stderr, "farcall: bridge from %s to %s\n", args[0], tame(c.Upstreams[0].Target()))
+		fmt.Fprintf(stderr, "farcall: bridge from %s to %s\n", from, tame(c.Upstreams[0].Target()))
 	}
 	return f.serveGateway(cmd.Context(), b, c, log, stderr, func(ctx context.Context, g *gateway.Gateway) {
-		if !f.stdio && t.Framing != stream.Header { // a client on standard input is there already
-			connectNow(ctx, g, c.Upstreams[0], stderr)
-		}
+		begun(ctx, g, c, stderr)
 	})
 }
 
@@ -128,15 +143,19 @@ func connectNow(ctx context.Context, g *gateway.Gateway, u *gateway.Upstream, st
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	text := err.Error()
-	if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) {
-		text = wire.Message
-	}
 	hint := "Callers get this error until the server is there; each call tries again."
 	if u.Profile != "mcp" && !errors.Is(err, farcall.ErrClosed) && !errors.As(err, new(*net.OpError)) {
 		hint += " Is it a server of JSON-RPC that does not speak MCP? Then add --profile raw."
 	}
-	fmt.Fprintf(stderr, "farcall: %s\n%s\n", tame(text), hint)
+	fmt.Fprintf(stderr, "farcall: %s\n%s\n", serverReason(err), hint)
+}
+
+// serverReason is why a server is not there.
+func serverReason(err error) string {
+	if wire := (*jsonrpc.Error)(nil); errors.As(err, &wire) {
+		return tame(wire.Message)
+	}
+	return tame(err.Error())
 }
 
 // from reads FROM.

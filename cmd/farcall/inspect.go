@@ -41,6 +41,7 @@ type inspectFlags struct {
 	noBrowser bool
 	only      bool
 	frames    int
+	address   string // of the page
 }
 
 func newInspectCmd(e *env) *cobra.Command {
@@ -91,8 +92,8 @@ func newInspectCmd(e *env) *cobra.Command {
 }
 
 func (f *inspectFlags) run(cmd *cobra.Command, args []string) error {
-	ctx, stop := interruptible(cmd.Context())
-	defer stop()
+	ctx, end := interruptible(cmd.Context())
+	defer end()
 	if !slices.Contains([]string{"auto", "mcp", "jsonrpc"}, f.protocol) {
 		return usagef("Use --protocol auto, mcp or jsonrpc.", "there is no protocol %q", f.protocol)
 	}
@@ -103,45 +104,44 @@ func (f *inspectFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	l, err := f.open(ctx, cmd.Flags().Changed("listen"))
+	stop, err := f.serve(ctx, cmd.Flags().Changed("listen"), &inspect.Options{
+		Servers: servers, AnyServer: !f.only, MaxFrames: f.frames,
+	})
 	if err != nil {
 		return err
 	}
-	i, err := inspect.New(ctx, &inspect.Options{
-		Servers:   servers,
-		Connect:   true,
-		AnyServer: !f.only,
-		MaxFrames: f.frames,
-		Version:   versionName(),
-		Logger:    slog.New(slog.DiscardHandler),
-	})
+	defer stop()
+	if !f.noBrowser {
+		defer f.browse(ctx, f.address)()
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// serve serves the page until it is stopped, and prints its URL.
+func (f *inspectFlags) serve(ctx context.Context, chosen bool, o *inspect.Options) (stop func(), err error) {
+	l, err := f.open(ctx, chosen)
+	if err != nil {
+		return nil, err
+	}
+	o.Connect, o.Version, o.Logger = true, versionName(), slog.New(slog.DiscardHandler)
+	i, err := inspect.New(ctx, o)
 	if err != nil {
 		_ = l.Close() // nothing was served
-		return &exitError{code: exitFailure, err: plainError{err}}
+		return nil, &exitError{code: exitFailure, err: plainError{err}}
 	}
-	defer i.Close() //nolint:errcheck // it returns nil
 	server := &http.Server{
 		Handler:           i,
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
-	address := "http://" + l.Addr().String() + "/#token=" + i.Token()
-	fmt.Fprintf(f.stderr, "farcall: the page is at %s\n", address)
-	if !f.noBrowser {
-		defer f.browse(ctx, address)()
-	}
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	select {
-	case err = <-served:
-	case <-ctx.Done():
+	f.address = "http://" + l.Addr().String() + "/#token=" + i.Token()
+	fmt.Fprintf(f.stderr, "farcall: the page is at %s\n", f.address)
+	go func() { _ = server.Serve(l) }() // it ends when it is closed
+	return func() {
 		_ = server.Close() // pages connect again when there is another one
-		err = <-served
-	}
-	if err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return err
-	}
-	return nil
+		_ = i.Close()      // it returns nil
+	}, nil
 }
 
 // open listens, on another port if the usual one is taken.

@@ -120,7 +120,7 @@ func newRootCmd(e *env) *cobra.Command {
 		newDiffCmd(e), newExportCmd(e),
 		newMockCmd(e),
 		newMCPCmd(e),
-		newInspectCmd(e), newShellCmd(e),
+		newInspectCmd(e), newShellCmd(e), newDevCmd(e),
 		newLoginCmd(e),
 		newLogoutCmd(e),
 		newNewCmd(e),
