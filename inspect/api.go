@@ -172,16 +172,10 @@ func (i *Inspector) columns(from uint64, limit int, f *traffic.Filter) (c *colum
 		dir.WriteByte(r.Dir)
 		kind.WriteByte(r.Kind)
 		c.Method, c.Name = append(c.Method, place(r.Method)), append(c.Name, place(r.Name))
-		c.Size, c.Ref, c.Parent = append(
-			c.Size,
-			r.Size,
-		), append(
+		c.Size, c.Ref, c.Parent = append(c.Size, r.Size), append(
 			c.Ref,
 			r.Ref,
-		), append(
-			c.Parent,
-			r.Parent,
-		)
+		), append(c.Parent, r.Parent)
 		c.Code, c.Took = append(c.Code, r.Code), append(c.Took, r.Took)
 		if r.Failed {
 			c.Failed = append(c.Failed, n)
@@ -319,11 +313,8 @@ func (i *Inspector) setRoots(ctx context.Context, p rootsParams) (none, error) {
 		return none{}, nil
 	}
 	if err := client.RootsChanged(ctx); err != nil {
-		return none{}, jsonrpc.Errorf(
-			jsonrpc.InternalError,
-			"the roots are set, but the notification failed: %s",
-			err.Error(),
-		)
+		return none{}, jsonrpc.Errorf(jsonrpc.InternalError,
+			"the roots are set, but the notification failed: %s", err.Error())
 	}
 	return none{}, nil
 }
@@ -384,12 +375,8 @@ func (i *Inspector) describe(ctx context.Context, p itemParams) (*described, err
 	}
 	at, ok := c.index[p.Name]
 	if !ok {
-		return nil, jsonrpc.Errorf(
-			jsonrpc.InvalidParams,
-			"the server lists no %q among its %s",
-			shorten(p.Name, 200),
-			p.Kind,
-		)
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "the server lists no %q among its %s",
+			shorten(p.Name, 200), p.Kind)
 	}
 	return &described{
 		Item:       string(c.items[at].raw),

@@ -72,11 +72,8 @@ func (i *Inspector) call(ctx context.Context, p callParams) (*outcome, error) {
 	client, caller, state := x.mcp, x.rpc, x.state
 	x.mu.Unlock()
 	if client == nil && caller == nil {
-		return nil, jsonrpc.Errorf(
-			jsonrpc.InvalidRequest,
-			"the server is not connected (%s)",
-			state,
-		)
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the server is not connected (%s)",
+			state)
 	}
 	ctx = withCall(ctx, p.Call)
 	o := &outcome{}
@@ -171,11 +168,8 @@ func problems(err error) (list []string) {
 }
 
 // callMCP calls a tool, a prompt, a resource or any other method.
-func (x *slot) callMCP(
-	ctx context.Context,
-	c *mcp.Client,
-	p *callParams,
-) (raw jsonrpc.Raw, err error) {
+func (x *slot) callMCP(ctx context.Context, c *mcp.Client,
+	p *callParams) (raw jsonrpc.Raw, err error) {
 	ctx = context.WithValue(ctx, resultKey{}, &raw)
 	var last time.Time
 	ctx = mcp.OnProgress(ctx, func(v spec.ProgressNotificationParams) {
@@ -193,21 +187,13 @@ func (x *slot) callMCP(
 			args = p.Params
 		}
 		var r *spec.CallToolResult
-		if r, err = c.CallTool(
-			ctx,
-			p.Name,
-			args,
-		); err == nil && r != nil &&
+		if r, err = c.CallTool(ctx, p.Name, args); err == nil && r != nil &&
 			isTask(raw) { // the result of the task came later
 			raw, err = marshal(r)
 		}
 	case kindPrompt:
-		err = c.Request(
-			ctx,
-			spec.MethodPromptsGet,
-			map[string]any{"name": p.Name, "arguments": orEmpty(p.Params)},
-			nil,
-		)
+		err = c.Request(ctx, spec.MethodPromptsGet,
+			map[string]any{"name": p.Name, "arguments": orEmpty(p.Params)}, nil)
 	case kindResource:
 		err = c.Request(ctx, spec.MethodResourcesRead, map[string]any{"uri": p.Name}, nil)
 	case kindNotify:
@@ -243,11 +229,8 @@ func orEmpty(raw jsonrpc.Raw) jsonrpc.Raw {
 }
 
 // callRPC calls a method of a JSON-RPC server.
-func (x *slot) callRPC(
-	ctx context.Context,
-	c farcall.Caller,
-	p *callParams,
-) (raw jsonrpc.Raw, err error) {
+func (x *slot) callRPC(ctx context.Context, c farcall.Caller,
+	p *callParams) (raw jsonrpc.Raw, err error) {
 	var params any
 	if p.Params != nil {
 		params = p.Params

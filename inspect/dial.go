@@ -56,11 +56,8 @@ func (x *slot) dial(ctx context.Context, s *Server) (l dialed, err error) {
 	var answered *jsonrpc.Error
 	if err := caller.Call(ctx, discover, nil, &doc); err != nil && !errors.As(err, &answered) {
 		_ = closer() // the error counts
-		return dialed{}, fmt.Errorf(
-			"neither MCP nor JSON-RPC is spoken: %s; %w",
-			strings.TrimSuffix(l.note, ", so JSON-RPC is spoken."),
-			err,
-		)
+		return dialed{}, fmt.Errorf("neither MCP nor JSON-RPC is spoken: %s; %w",
+			strings.TrimSuffix(l.note, ", so JSON-RPC is spoken."), err)
 	}
 	return l, nil
 }
@@ -131,10 +128,8 @@ func (x *slot) clientOptions(s *Server) *mcp.ClientOptions {
 				Form: spec.JSONObject{},
 				URL:  spec.JSONObject{},
 			},
-			Sampling: &spec.SamplingCapability{
-				Tools: spec.JSONObject{},
-			},
-			Roots: &spec.RootsCapability{ListChanged: true},
+			Sampling: &spec.SamplingCapability{Tools: spec.JSONObject{}},
+			Roots:    &spec.RootsCapability{ListChanged: true},
 			Extensions: map[string]any{
 				apps.Extension: map[string]any{"mimeTypes": []string{apps.MIMEType}},
 			},
@@ -153,12 +148,8 @@ func (x *slot) clientOptions(s *Server) *mcp.ClientOptions {
 				2000))
 		},
 		OnSessionLost: func() {
-			x.i.events.add(
-				eventWarning,
-				x.id,
-				"",
-				"The server had ended the session; this is a new one.",
-			)
+			x.i.events.add(eventWarning, x.id, "",
+				"The server had ended the session; this is a new one.")
 		},
 		OnWarning: func(err error) {
 			x.i.events.add(eventWarning, x.id, "", shorten(err.Error(),
@@ -184,11 +175,9 @@ func (x *slot) asked(ctx context.Context, method string, params jsonrpc.Raw) (js
 // dialRPC connects in JSON-RPC.
 func (x *slot) dialRPC(ctx context.Context, s *Server) (farcall.Caller, func() error, error) {
 	o := &rpc.Options{
-		Handler: farcall.HandlerFunc(
-			x.serveRPC,
-		),
-		Header: s.Header,
-		RPC:    &farcall.Options{Logger: x.i.opts.Logger, OnClose: x.lost},
+		Handler: farcall.HandlerFunc(x.serveRPC),
+		Header:  s.Header,
+		RPC:     &farcall.Options{Logger: x.i.opts.Logger, OnClose: x.lost},
 	}
 	t, err := s.target()
 	switch {
@@ -322,11 +311,7 @@ func (x *slot) listen(ctx context.Context, c *mcp.Client) {
 	}
 	err := c.Listen(ctx, filter)
 	if ctx.Err() == nil && err != nil && !errors.Is(err, farcall.ErrClosed) {
-		x.i.events.add(
-			eventWarning,
-			x.id,
-			"",
-			shorten("The server does not tell of changes: "+err.Error(), maxEventText),
-		)
+		x.i.events.add(eventWarning, x.id, "",
+			shorten("The server does not tell of changes: "+err.Error(), maxEventText))
 	}
 }

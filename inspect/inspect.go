@@ -282,11 +282,9 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if !i.allows(r) {
-			http.Error(
-				w,
+			http.Error(w,
 				"The token is missing or wrong. Open the URL that was printed when this started.",
-				http.StatusUnauthorized,
-			)
+				http.StatusUnauthorized)
 			return
 		}
 		i.socket.ServeHTTP(w, r)

@@ -23,11 +23,8 @@ func (i *Inspector) replay(ctx context.Context, p replayParams) (*outcome, error
 	case !ok:
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "frame %d is not kept any more", p.Seq)
 	case row.Dir != '>' || row.Kind != traffic.Request && row.Kind != traffic.Notification:
-		return nil, jsonrpc.Errorf(
-			jsonrpc.InvalidParams,
-			"frame %d is not a request that was sent",
-			p.Seq,
-		)
+		return nil, jsonrpc.Errorf(jsonrpc.InvalidParams, "frame %d is not a request that was sent",
+			p.Seq)
 	}
 	if p.Conn == 0 {
 		p.Conn = row.Conn

@@ -118,18 +118,15 @@ func (x *slot) view() serverView {
 func (x *slot) viewLocked() serverView {
 	s := &x.server
 	v := serverView{
-		ID:      x.id,
-		Name:    shorten(s.name(), 200),
-		Target:  shorten(s.Target, 2000),
-		Command: s.Command,
-		Protocol: cmp.Or(
-			s.Protocol,
-			protocolAuto,
-		),
-		Era:    cmp.Or(s.Era, "auto"),
-		State:  x.state,
-		Reason: x.reason,
-		Speaks: x.protocol,
+		ID:       x.id,
+		Name:     shorten(s.name(), 200),
+		Target:   shorten(s.Target, 2000),
+		Command:  s.Command,
+		Protocol: cmp.Or(s.Protocol, protocolAuto),
+		Era:      cmp.Or(s.Era, "auto"),
+		State:    x.state,
+		Reason:   x.reason,
+		Speaks:   x.protocol,
 	}
 	if t, err := s.target(); err == nil && t != nil && t.URL != nil {
 		v.Target = t.URL.Redacted() // a password
@@ -143,10 +140,7 @@ func (x *slot) viewLocked() serverView {
 	if x.mcp != nil {
 		i := x.mcp.Server()
 		v.Info = &info{
-			Name: shorten(
-				i.Name,
-				200,
-			),
+			Name:         shorten(i.Name, 200),
 			Title:        shorten(i.Title, 200),
 			Version:      shorten(i.Version, 100),
 			Revision:     i.Revision,

@@ -53,41 +53,20 @@ func newInspectCmd(e *env) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SortFlags = false
-	flags.StringVar(
-		&f.listen,
-		"listen",
-		inspectAddress,
-		"serve the page at this loopback `address`; without it another port when this is taken",
-	)
+	flags.StringVar(&f.listen, "listen", inspectAddress,
+		"serve the page at this loopback `address`; without it another port when this is taken")
 	flags.BoolVar(&f.noBrowser, "no-browser", false, "only print the URL")
 	flags.BoolVar(&f.only, "only", false, "let the page use no other servers than those named")
-	flags.StringVar(
-		&f.protocol,
-		"protocol",
-		"auto",
-		"speak `mcp`, jsonrpc, or auto (MCP, and JSON-RPC if that fails)",
-	)
+	flags.StringVar(&f.protocol, "protocol", "auto",
+		"speak `mcp`, jsonrpc, or auto (MCP, and JSON-RPC if that fails)")
 	flags.StringVar(&f.era, "era", "auto", "of MCP speak only `auto|modern|legacy|REVISION`")
-	flags.StringArrayVarP(
-		&f.header,
-		"header",
-		"H",
-		nil,
-		"send an HTTP header, `'Name: value'`; can be repeated",
-	)
-	flags.StringVar(
-		&f.bearer,
-		"bearer",
-		"",
-		"send the key or token in this `file` as Authorization: Bearer",
-	)
+	flags.StringArrayVarP(&f.header, "header", "H", nil,
+		"send an HTTP header, `'Name: value'`; can be repeated")
+	flags.StringVar(&f.bearer, "bearer", "",
+		"send the key or token in this `file` as Authorization: Bearer")
 	f.tlsFlags(cmd)
-	flags.IntVar(
-		&f.frames,
-		"frames",
-		1_000_000,
-		"keep this many frames at most, and 256 MiB of them",
-	)
+	flags.IntVar(&f.frames, "frames", 1_000_000,
+		"keep this many frames at most, and 256 MiB of them")
 	return cmd
 }
 
@@ -147,9 +126,7 @@ func (f *inspectFlags) serve(ctx context.Context, chosen bool, o *inspect.Option
 // open listens, on another port if the usual one is taken.
 func (f *inspectFlags) open(ctx context.Context, chosen bool) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(f.listen)
-	if ip := net.ParseIP(
-		host,
-	); err != nil ||
+	if ip := net.ParseIP(host); err != nil ||
 		host != "localhost" && (ip == nil || !ip.IsLoopback()) {
 		return nil, usagef(
 			"Use --listen 127.0.0.1:PORT, and a tunnel (ssh -L) from another machine.",
@@ -172,11 +149,8 @@ func (f *inspectFlags) open(ctx context.Context, chosen bool) (net.Listener, err
 }
 
 // servers are those that the command line names.
-func (f *inspectFlags) servers(
-	ctx context.Context,
-	cmd *cobra.Command,
-	args []string,
-) ([]inspect.Server, error) {
+func (f *inspectFlags) servers(ctx context.Context, cmd *cobra.Command,
+	args []string) ([]inspect.Server, error) {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 && len(args) == 0 {
 		return nil, nil // they are added in the page

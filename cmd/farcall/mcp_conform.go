@@ -40,12 +40,8 @@ func newMCPConformCmd(e *env) *cobra.Command {
 	f.BoolVar(&o.json, "json", false, "print the report as JSON")
 	f.BoolVar(&o.list, "list", false, "list the cases and check nothing")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print failed cases only")
-	f.BoolVar(
-		&o.must,
-		"must",
-		false,
-		"leave out what is recommended but not required by the specification",
-	)
+	f.BoolVar(&o.must, "must", false,
+		"leave out what is recommended but not required by the specification")
 	f.StringVar(&o.run, "run", "", "run the cases with names that match this `regexp`")
 	return cmd
 }
@@ -65,12 +61,8 @@ func (e *env) listMCPCases(revisions []*era.Revision) error {
 	})
 }
 
-func (r *remote) mcpConform(
-	cmd *cobra.Command,
-	args []string,
-	o conformOptions,
-	revisions []*era.Revision,
-) error {
+func (r *remote) mcpConform(cmd *cobra.Command, args []string, o conformOptions,
+	revisions []*era.Revision) error {
 	t, rest, err := r.split(cmd, args)
 	if err == nil && t.Kind != target.Command {
 		t, err = forMCP(r.locate(args[0]))

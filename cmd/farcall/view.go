@@ -364,9 +364,7 @@ func (v *viewing) callOf(path string) (func(*capture.Record) bool, error) {
 }
 
 // belongs tells whether a frame is part of the call of a request. members are the records of it so far.
-func belongs(
-	rec, request *capture.Record, members map[uint64]bool, related *capture.Filter,
-) bool {
+func belongs(rec, request *capture.Record, members map[uint64]bool, related *capture.Filter) bool {
 	switch {
 	case rec.Conn != request.Conn:
 		return false

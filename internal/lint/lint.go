@@ -171,66 +171,36 @@ func (t *tool) add(s Severity, rule, pointer, message string) {
 func (t *tool) look(n int) {
 	switch {
 	case len(t.name) > maxSpecName || !specName.MatchString(t.name):
-		t.add(
-			Error,
-			"name",
-			"/name",
-			"The name must be 1 to 128 letters, digits, _, - and . (MCP 2025-11-25, Tool Names).",
-		)
+		t.add(Error, "name", "/name",
+			"The name must be 1 to 128 letters, digits, _, - and . (MCP 2025-11-25, Tool Names).")
 	case len(t.name) > maxModelName || !modelName.MatchString(t.name):
-		t.add(
-			Warning,
-			"name-of-models",
-			"/name",
+		t.add(Warning, "name-of-models", "/name",
 			"The APIs of models take only names of 1 to 64 letters, digits, _ and -; clients must "+
-				"rename this one.",
-		)
+				"rename this one.")
 	}
 	t.description(text(t.raw, "description"), "/description", "tool")
 	t.input(scan.Member(t.raw, "inputSchema"))
 	t.output(scan.Member(t.raw, "outputSchema"))
 	t.annotations(scan.Member(t.raw, "annotations"))
 	if n > toolTokens {
-		t.add(
-			Warning,
-			"tool-tokens",
-			"",
-			fmt.Sprintf(
-				"The definition takes about %d tokens; more than %d is much for one tool.",
-				n,
-				toolTokens,
-			),
-		)
+		t.add(Warning, "tool-tokens", "",
+			fmt.Sprintf("The definition takes about %d tokens; more than %d is much for one tool.",
+				n, toolTokens))
 	}
 }
 
 func (t *tool) description(d, pointer, of string) {
 	switch {
 	case strings.TrimSpace(d) == "":
-		t.add(
-			Warning,
-			"no-description",
-			pointer,
-			"There is no description; a model must guess from the name what the "+of+" is for.",
-		)
+		t.add(Warning, "no-description", pointer,
+			"There is no description; a model must guess from the name what the "+of+" is for.")
 	case len(d) < shortText:
-		t.add(
-			Note,
-			"short-description",
-			pointer,
-			"The description is very short; say what it does, and when to use it.",
-		)
+		t.add(Note, "short-description", pointer,
+			"The description is very short; say what it does, and when to use it.")
 	case len(d) > longText:
-		t.add(
-			Warning,
-			"long-description",
-			pointer,
-			fmt.Sprintf(
-				"The description has %d bytes; some APIs take %d at most.",
-				len(d),
-				longText,
-			),
-		)
+		t.add(Warning, "long-description", pointer,
+			fmt.Sprintf("The description has %d bytes; some APIs take %d at most.", len(d),
+				longText))
 	}
 	t.hidden(d, pointer)
 }
@@ -243,12 +213,8 @@ func (t *tool) hidden(d, pointer string) {
 	})
 	if i >= 0 {
 		r := []rune(d[i:])[0]
-		t.add(
-			Error,
-			"hidden-text",
-			pointer,
-			fmt.Sprintf("The text has %U, which people do not see and models read.", r),
-		)
+		t.add(Error, "hidden-text", pointer,
+			fmt.Sprintf("The text has %U, which people do not see and models read.", r))
 	}
 }
 
@@ -286,12 +252,8 @@ func (t *tool) compile(schema jsonrpc.Raw, at string) {
 	switch _, err := validate.Compile(schema, validate.Limits{}); {
 	case err == nil:
 	case errors.Is(err, validate.ErrUnsupported):
-		t.add(
-			Warning,
-			"unsupported-schema",
-			at,
-			"Not all of the schema can be checked here: "+err.Error()+".",
-		)
+		t.add(Warning, "unsupported-schema", at,
+			"Not all of the schema can be checked here: "+err.Error()+".")
 	default:
 		t.add(Error, "invalid-schema", at, "The schema is not valid: "+err.Error()+".")
 	}
@@ -303,20 +265,12 @@ func (t *tool) node(root, schema jsonrpc.Raw, at string, depth int) {
 		return
 	}
 	if depth == deepNesting {
-		t.add(
-			Note,
-			"deep-schema",
-			at,
-			"The schema is deeply nested; models fill in flat ones better.",
-		)
+		t.add(Note, "deep-schema", at,
+			"The schema is deeply nested; models fill in flat ones better.")
 	}
 	if ref := text(schema, "$ref"); ref != "" && !strings.HasPrefix(ref, "#") {
-		t.add(
-			Error,
-			"foreign-reference",
-			at+"/$ref",
-			"The reference leads to another document, which clients do not fetch.",
-		)
+		t.add(Error, "foreign-reference", at+"/$ref",
+			"The reference leads to another document, which clients do not fetch.")
 	}
 	if text(schema, "type") == "array" && scan.Member(schema, "items") == nil &&
 		scan.Member(schema, "prefixItems") == nil {
@@ -330,23 +284,15 @@ func (t *tool) node(root, schema jsonrpc.Raw, at string, depth int) {
 	choices := 0
 	scan.Array(scan.Member(schema, "enum"), func([]byte) bool { choices++; return true })
 	if choices > manyChoices {
-		t.add(
-			Note,
-			"many-choices",
-			at+"/enum",
-			fmt.Sprintf("The enum has %d values, and a model must read them all.", choices),
-		)
+		t.add(Note, "many-choices", at+"/enum",
+			fmt.Sprintf("The enum has %d values, and a model must read them all.", choices))
 	}
 	if d := scan.Member(schema, "default"); d != nil {
 		if err := validate.CompileForeign(schema, validate.Limits{}).
 			Validate(d); err != nil &&
 			scan.Member(schema, "$ref") == nil {
-			t.add(
-				Warning,
-				"wrong-default",
-				at+"/default",
-				"The default does not fit its own schema: "+err.Error()+".",
-			)
+			t.add(Warning, "wrong-default", at+"/default",
+				"The default does not fit its own schema: "+err.Error()+".")
 		}
 	}
 	t.properties(root, schema, at, depth)
@@ -385,12 +331,8 @@ func (t *tool) properties(root, schema jsonrpc.Raw, at string, depth int) {
 			[]string{"type", "$ref", "enum", "const", "oneOf", "anyOf", "allOf"},
 			func(k string) bool { return scan.Member(value, k) != nil },
 		) {
-			t.add(
-				Warning,
-				"no-type",
-				where,
-				"The parameter has no type, so that a model may send anything.",
-			)
+			t.add(Warning, "no-type", where,
+				"The parameter has no type, so that a model may send anything.")
 		}
 		d := text(value, "description")
 		if d == "" && scan.Member(value, "$ref") == nil && text(value, "title") == "" {
@@ -401,22 +343,14 @@ func (t *tool) properties(root, schema jsonrpc.Raw, at string, depth int) {
 		return true
 	})
 	if depth == 0 && len(names) > manyParams {
-		t.add(
-			Note,
-			"many-parameters",
-			at,
-			fmt.Sprintf("There are %d parameters; models fill in few better.", len(names)),
-		)
+		t.add(Note, "many-parameters", at,
+			fmt.Sprintf("There are %d parameters; models fill in few better.", len(names)))
 	}
 	scan.Array(scan.Member(schema, "required"), func(v []byte) bool {
 		if len(v) > 0 && v[0] == '"' && !names[string(scan.Unquote(v))] &&
 			scan.Member(schema, "properties") != nil {
-			t.add(
-				Warning,
-				"unknown-required",
-				at+"/required",
-				fmt.Sprintf("%s is required but is not among the properties.", v),
-			)
+			t.add(Warning, "unknown-required", at+"/required",
+				fmt.Sprintf("%s is required but is not among the properties.", v))
 		}
 		return true
 	})
@@ -425,19 +359,11 @@ func (t *tool) properties(root, schema jsonrpc.Raw, at string, depth int) {
 func (t *tool) output(schema jsonrpc.Raw) {
 	switch {
 	case schema == nil:
-		t.add(
-			Note,
-			"no-output-schema",
-			"",
-			"There is no outputSchema; with one, clients and code know what comes back.",
-		)
+		t.add(Note, "no-output-schema", "",
+			"There is no outputSchema; with one, clients and code know what comes back.")
 	case text(schema, "type") != "object":
-		t.add(
-			Warning,
-			"output-type",
-			"/outputSchema/type",
-			`Revisions up to 2025-11-25 allow only "object" as the type of an outputSchema.`,
-		)
+		t.add(Warning, "output-type", "/outputSchema/type",
+			`Revisions up to 2025-11-25 allow only "object" as the type of an outputSchema.`)
 	default:
 		t.compile(schema, "/outputSchema")
 	}
@@ -454,12 +380,8 @@ func (t *tool) annotations(a jsonrpc.Raw) {
 			"There are no annotations; clients must take the tool for destructive and ask before each call.",
 		)
 	case is("readOnlyHint") == "true" && is("destructiveHint") == "true":
-		t.add(
-			Warning,
-			"contradicting-hints",
-			"/annotations",
-			"The tool says that it only reads, and that it is destructive.",
-		)
+		t.add(Warning, "contradicting-hints", "/annotations",
+			"The tool says that it only reads, and that it is destructive.")
 	}
 }
 

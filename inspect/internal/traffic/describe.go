@@ -46,11 +46,7 @@ func (s *Store) request(row *Row, in scope, m *jsonrpc.Message) {
 	if len(s.open) >= maxOpen { // a server that never answers
 		clear(s.open)
 	}
-	s.open[callKey{in, row.Dir, 0, string(m.ID.Raw())}] = openCall{
-		row.Seq,
-		row.Time,
-		row.Link,
-	}
+	s.open[callKey{in, row.Dir, 0, string(m.ID.Raw())}] = openCall{row.Seq, row.Time, row.Link}
 	if len(m.Params) == 0 || m.Params[0] != '{' {
 		if token := m.Member("progressToken"); token != nil {
 			s.remember(s.tokens, in, row.Seq, token)

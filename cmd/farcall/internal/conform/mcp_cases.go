@@ -25,16 +25,8 @@ func selfDescribed(r *era.Revision) bool { return r.RequestMeta }
 
 // mcpCases lists what is checked, in order.
 func mcpCases() []mcpCase {
-	return slices.Concat(
-		mcpBeginning(),
-		mcpDiscovery(),
-		mcpMessages(),
-		mcpLists(),
-		mcpNames(),
-		mcpOverHTTP(),
-		mcpSessions(),
-		mcpHeaders(),
-	)
+	return slices.Concat(mcpBeginning(), mcpDiscovery(), mcpMessages(), mcpLists(), mcpNames(),
+		mcpOverHTTP(), mcpSessions(), mcpHeaders())
 }
 
 func mcpBeginning() []mcpCase {
@@ -99,11 +91,8 @@ func mcpDiscovery() []mcpCase {
 			expected: "supportedVersions and capabilities",
 			run: func(_ context.Context, p *mcpProbe) (string, string) {
 				m, _ := p.hello.result()
-				return firstOf(
-					missing(m, "supportedVersions", isArray),
-					missing(m, "capabilities", isObject),
-					p.common(m),
-				), ""
+				return firstOf(missing(m, "supportedVersions", isArray),
+					missing(m, "capabilities", isObject), p.common(m)), ""
 			},
 		},
 		{
@@ -126,12 +115,8 @@ func mcpDiscovery() []mcpCase {
 			when:     selfDescribed,
 			expected: "error -32602; over HTTP status 400",
 			run: func(ctx context.Context, p *mcpProbe) (string, string) {
-				r := p.raw(
-					ctx,
-					spec.MethodServerDiscover,
-					"{}",
-					mirrored(spec.MethodServerDiscover, "", p.rev.Name),
-				)
+				r := p.raw(ctx, spec.MethodServerDiscover, "{}",
+					mirrored(spec.MethodServerDiscover, "", p.rev.Name))
 				if !p.web {
 					return r.refused(codeInvalidParams), ""
 				}
@@ -324,11 +309,8 @@ func acknowledged(ctx context.Context, p *mcpProbe) (string, string) {
 			p.exchange(
 				ctx,
 				mcpMessage{
-					body: fmt.Sprintf(
-						`{"jsonrpc":"2.0","method":%q,"params":{"requestId":%s}}`,
-						spec.NotificationCancelled,
-						raw,
-					),
+					body: fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{"requestId":%s}}`,
+						spec.NotificationCancelled, raw),
 				},
 			)
 		}

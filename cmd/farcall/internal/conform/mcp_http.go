@@ -217,33 +217,13 @@ func mcpHeaders() []mcpCase {
 				return firstOf(r.refused(codeMethodNotFound), r.statusIs(http.StatusNotFound)), ""
 			},
 		},
-		mismatch(
-			"version-mismatch",
-			"a header with another revision than the body is refused",
-			discover,
-			"",
-			http.Header{headerVersion: {unknownRevision}},
-		),
-		mismatch(
-			"method-missing",
-			"a request without Mcp-Method is refused",
-			discover,
-			"",
-			http.Header{headerMethod: nil},
-		),
-		mismatch(
-			"method-mismatch",
-			"a header with another method than the body is refused",
-			discover,
-			"",
-			http.Header{headerMethod: {spec.MethodToolsList}},
-		),
-		mismatch(
-			"name-mismatch",
-			"a header with another name than the body is refused",
-			spec.MethodToolsCall,
-			named,
-			http.Header{headerName: {"another"}},
-		),
+		mismatch("version-mismatch", "a header with another revision than the body is refused",
+			discover, "", http.Header{headerVersion: {unknownRevision}}),
+		mismatch("method-missing", "a request without Mcp-Method is refused", discover, "",
+			http.Header{headerMethod: nil}),
+		mismatch("method-mismatch", "a header with another method than the body is refused",
+			discover, "", http.Header{headerMethod: {spec.MethodToolsList}}),
+		mismatch("name-mismatch", "a header with another name than the body is refused",
+			spec.MethodToolsCall, named, http.Header{headerName: {"another"}}),
 	}
 }

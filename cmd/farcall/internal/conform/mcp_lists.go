@@ -39,11 +39,8 @@ func mcpLists() (all []mcpCase) {
 			title: "the list is complete and each item has what it needs",
 			page:  l.page + ", Capabilities",
 			level: Must,
-			expected: fmt.Sprintf(
-				"pages of %s, each with %s; no result without the capability",
-				l.member,
-				strings.Join(l.has, " and "),
-			),
+			expected: fmt.Sprintf("pages of %s, each with %s; no result without the capability",
+				l.member, strings.Join(l.has, " and ")),
 			run: func(ctx context.Context, p *mcpProbe) (string, string) { return p.list(ctx, l) },
 		}, mcpCase{
 			name:     l.method + "/cursor",
@@ -260,24 +257,10 @@ func mcpNames() []mcpCase {
 		unknownName,
 	)
 	return []mcpCase{
-		refused(
-			"tools/unknown",
-			"tools",
-			spec.MethodToolsCall,
-			named+`,"arguments":{}`,
-			"Tools",
-			"error -32602",
-			invalid,
-		),
-		refused(
-			"prompts/unknown",
-			"prompts",
-			spec.MethodPromptsGet,
-			named,
-			"Prompts",
-			"error -32602",
-			invalid,
-		),
+		refused("tools/unknown", "tools", spec.MethodToolsCall, named+`,"arguments":{}`, "Tools",
+			"error -32602", invalid),
+		refused("prompts/unknown", "prompts", spec.MethodPromptsGet, named, "Prompts",
+			"error -32602", invalid),
 		refused(
 			"resources/unknown",
 			"resources",
@@ -287,14 +270,7 @@ func mcpNames() []mcpCase {
 			"the revision's code for a resource that is not there",
 			func(r *era.Revision) []int { return []int{int(r.ResourceNotFound)} },
 		),
-		refused(
-			"completion/unknown",
-			"completions",
-			spec.MethodCompletionComplete,
-			complete,
-			"Completion",
-			"error -32602",
-			invalid,
-		),
+		refused("completion/unknown", "completions", spec.MethodCompletionComplete, complete,
+			"Completion", "error -32602", invalid),
 	}
 }
