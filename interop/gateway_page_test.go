@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A browser shows the page of a gateway, without a complaint.
+// A browser shows the page of a gateway, without a complaint, and axe finds nothing in it.
 func TestGatewayPage(t *testing.T) {
 	t.Parallel()
 	browser := findBrowser(t)
@@ -36,6 +36,7 @@ func TestGatewayPage(t *testing.T) {
 		<-stopped
 	}()
 	var got struct {
+		Axe        []string
 		Complaints []string
 		Seen       []struct {
 			Width, Tools, Found, Wide int
@@ -59,6 +60,9 @@ func TestGatewayPage(t *testing.T) {
 		if scripted && !strings.Contains(s.Text, "it <b>cannot</b> start") {
 			t.Errorf("at %d px what a server has said on standard error is not there as it is", s.Width)
 		}
+	}
+	for _, found := range got.Axe {
+		t.Errorf("axe finds %s", found)
 	}
 	if len(got.Seen) != 3 || len(got.Complaints) > 0 {
 		t.Errorf("%d views; the browser says %q", len(got.Seen), got.Complaints)

@@ -16,7 +16,7 @@ import (
 )
 
 // A browser uses the page of farcall inspect: it calls tools without arguments, answers a form,
-// is not hurt by what a server says, and fits on a phone.
+// is not hurt by what a server says, fits on a phone, and axe finds nothing in it.
 func TestInspectPage(t *testing.T) {
 	t.Parallel()
 	browser := findBrowser(t)
@@ -39,6 +39,7 @@ func TestInspectPage(t *testing.T) {
 			Images, Spelled int
 		}
 		Wide       map[string]int
+		Axe        map[string][]string
 		Complaints []string
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute) // a loaded machine
@@ -66,6 +67,9 @@ func TestInspectPage(t *testing.T) {
 		if wide > 0 {
 			t.Errorf("%s is %d px too wide for a phone", view, wide)
 		}
+	}
+	for view, found := range got.Axe {
+		t.Errorf("%s: axe finds %q", view, found)
 	}
 	if len(got.Complaints) > 0 {
 		t.Errorf("the browser says %q", got.Complaints)

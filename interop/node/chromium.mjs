@@ -1,5 +1,6 @@
 // Starts Chromium with an empty page and speaks with it by the DevTools protocol.
 import { spawn } from 'node:child_process';
+import { readFile } from 'node:fs/promises';
 
 // launch returns how to speak with the page, and what the browser complains of. What the page calls the function
 // host(text) with goes to called.
@@ -55,4 +56,14 @@ export const launch = async (chromium, directory, called = () => {}, ...flags) =
     socket.close();
   };
   return { send, evaluate, socket, complaints, close };
+};
+
+const source = await readFile(new URL('./node_modules/axe-core/axe.min.js', import.meta.url), 'utf8');
+
+// axe returns what the page, as it is, has against WCAG 2.2 AA and good practice.
+export const axe = async (evaluate) => {
+  if (!await evaluate('Boolean(window.axe)')) await evaluate(`${source}; 0`);
+  return evaluate(`axe.run(document, {
+    iframes: false, resultTypes: ['violations'], runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'],
+  }).then((r) => r.violations.flatMap((v) => v.nodes.map((n) => v.id + ' ' + n.target.join(' ') + ': ' + n.failureSummary)))`);
 };

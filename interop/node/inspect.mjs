@@ -1,6 +1,7 @@
 // Uses the page of farcall inspect with Chromium, and prints what it saw as JSON:
 // inspect.mjs CHROMIUM URL DIRECTORY
-import { launch } from './chromium.mjs';
+import { writeFile } from 'node:fs/promises';
+import { axe, launch } from './chromium.mjs';
 
 const [chromium, url, directory] = process.argv.slice(2);
 const { send, evaluate, socket, complaints, close } = await launch(chromium, directory);
@@ -33,12 +34,27 @@ const call = async (tool, answer) => {
   await evaluate(`document.querySelector('.panel form').requestSubmit()`);
   if (answer) {
     if (!await until(`document.querySelector('.question form')`)) throw new Error(await text('body'));
+    for (const width of [1280, 390]) await look('question', width);
+    await size(1280);
     await evaluate(answer);
   }
   await until(`document.querySelector('.panel .outcome .card:not(.waiting)')`);
   return text('.panel .outcome');
 };
-const seen = {};
+const seen = { axe: {} };
+const pictures = process.env.FARCALL_SCREENSHOTS; // a directory
+// look has axe look at the page as it is, in both schemes, and takes pictures.
+const look = async (name, width, height = 900) => {
+  await size(width, height);
+  for (const scheme of ['light', 'dark']) {
+    await send('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }, { name: 'prefers-reduced-motion', value: 'reduce' }] });
+    const found = await axe(evaluate);
+    if (found.length) seen.axe[`${name} ${width} ${scheme}`] = found;
+    if (pictures) await writeFile(`${pictures}/${name}-${width}-${scheme}.png`, Buffer.from((await send('Page.captureScreenshot')).data, 'base64'));
+  }
+};
+// views are the places of the page, each with what is there once it is drawn.
+const views = { list: '#/', item: '#/tools/ask', traffic: '#/traffic', log: '#/log', history: '#/history', server: '#/server', checks: '#/checks' };
 
 await size(1280);
 await open(url);
@@ -55,12 +71,17 @@ seen.answer = await call('ask', `(() => {
 await call('hostile');
 seen.hostile = await evaluate(`({ pwned: Boolean(window.pwned), images: document.querySelectorAll('main img').length, spelled: document.querySelectorAll('main .ctl').length })`);
 
-// Nothing is wider than a phone.
+// Nothing is wider than a phone, and axe finds nothing anywhere.
 seen.wide = {};
-for (const hash of ['#/', '#/tools/ask', '#/traffic', '#/log', '#/history', '#/server', '#/checks']) {
-  await size(390, 844);
+for (const [name, hash] of Object.entries(views)) {
   await evaluate(`location.hash = '${hash}'`);
   await until(`document.querySelector('main').children.length > 0`);
+  if (name === 'traffic') {
+    await until(`document.querySelector('.rows [role=option], .vrow, [role=option]')`);
+    await evaluate(`document.querySelector('main [role=option]')?.click()`);
+  }
+  await look(name, 1280);
+  await look(name, 390, 844);
   seen.wide[hash] = await evaluate(`Math.max(0, document.documentElement.scrollWidth - innerWidth)`);
 }
 seen.checks = await text('main');

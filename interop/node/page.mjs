@@ -1,6 +1,6 @@
 // Looks at the page of a gateway with Chromium, on a phone and on a desk, and
 // prints what it saw as JSON: page.mjs CHROMIUM URL DIRECTORY
-import { launch } from './chromium.mjs';
+import { axe, launch } from './chromium.mjs';
 
 const [chromium, url, directory] = process.argv.slice(2);
 const { send, evaluate, socket, complaints, close } = await launch(chromium, directory);
@@ -31,6 +31,7 @@ const open = async (width) => {
   await loaded;
 };
 const seen = [];
+const found = [];
 for (const width of [390, 1280]) {
   await open(width);
   const live = await until(`document.getElementById('fresh').textContent === 'Live'`);
@@ -42,6 +43,10 @@ for (const width of [390, 1280]) {
     search.value = 'echo';
     search.dispatchEvent(new Event('input'));
   })()`);
+  for (const scheme of ['light', 'dark']) {
+    await send('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] });
+    found.push(...(await axe(evaluate)).map((one) => `${width} ${scheme}: ${one}`));
+  }
   seen.push({
     width, live, changes,
     tools: await evaluate(`document.querySelectorAll('#list > li').length`),
@@ -54,5 +59,5 @@ await send('Emulation.setScriptExecutionDisabled', { value: true });
 await open(390);
 await send('Emulation.setScriptExecutionDisabled', { value: false });
 seen.push({ width: 390, text: await evaluate(`document.body.innerText`) });
-console.log(JSON.stringify({ seen, complaints }));
+console.log(JSON.stringify({ seen, axe: found, complaints }));
 await close();
