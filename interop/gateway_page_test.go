@@ -3,12 +3,13 @@ package interop
 import (
 	"encoding/json"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 )
 
-// A browser shows the page of a gateway, without a complaint, and axe finds nothing in it.
+// A browser shows the page of a gateway and operates it, without a complaint, and axe finds nothing in it.
 func TestGatewayPage(t *testing.T) {
 	t.Parallel()
 	browser := findBrowser(t)
@@ -37,6 +38,7 @@ func TestGatewayPage(t *testing.T) {
 	}()
 	var got struct {
 		Axe        []string
+		Operated   []bool
 		Complaints []string
 		Seen       []struct {
 			Width, Tools, Found, Wide int
@@ -60,6 +62,9 @@ func TestGatewayPage(t *testing.T) {
 		if scripted && !strings.Contains(s.Text, "it <b>cannot</b> start") {
 			t.Errorf("at %d px what a server has said on standard error is not there as it is", s.Width)
 		}
+	}
+	if len(got.Operated) != 3 || slices.Contains(got.Operated, false) {
+		t.Errorf("orders and panels: %v", got.Operated)
 	}
 	for _, found := range got.Axe {
 		t.Errorf("axe finds %s", found)

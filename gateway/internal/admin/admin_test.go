@@ -50,7 +50,7 @@ var tag = regexp.MustCompile(`<(/?)([a-zA-Z0-9!]+)((?:\s[^<>]*)?)>`)
 // Every < that it finds is a tag: texts and attributes must have theirs escaped.
 func outline(page string) (lines, wrong []string) {
 	attribute := regexp.MustCompile(`\s+([a-z-]+)(?:="([^"]*)")?`)
-	allowed := strings.Fields("aria-hidden aria-label aria-labelledby autocomplete charset class colspan content data-blocked data-keep data-key data-same " +
+	allowed := strings.Fields("aria-hidden aria-label aria-labelledby autocomplete charset class colspan content data-blocked data-keep data-key data-order data-panel data-same data-upstream " +
 		"data-title data-tools datetime dir for height hidden href id lang name placeholder rel role scope spellcheck src tabindex title type width alt")
 	void := []string{"!doctype", "meta", "link", "img", "input"}
 	var stack, ids []string

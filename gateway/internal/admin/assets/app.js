@@ -1,6 +1,8 @@
 // Reads what is shown again every other second and changes what has changed,
 // so that what is open, focused, selected or scrolled to stays as it is.
 
+import './operate.js';
+
 const every = 2000;
 const byID = (id) => document.getElementById(id);
 const live = byID('live');
