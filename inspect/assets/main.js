@@ -195,7 +195,7 @@ list = new VList({
   open: () => main.focus(),
 });
 byID('items').append(list.element);
-byID('search').addEventListener('input', later(30, search));
+byID('search').addEventListener('input', later(10, search));
 byID('search').addEventListener('keydown', (e) => {
   if (e.key === 'ArrowDown' && matches.length) { list.element.focus(); list.select(Math.max(0, list.selected)); e.preventDefault(); }
   if (e.key === 'Enter' && matches.length) { list.select(0); e.preventDefault(); }
