@@ -32,6 +32,7 @@ func TestInspectPage(t *testing.T) {
 	})
 	var got struct {
 		Ready, Token   bool
+		Fits           bool // the verdict on the arguments of a call
 		Paint          float64
 		Answer, Checks string
 		Hostile        struct {
@@ -59,6 +60,9 @@ func TestInspectPage(t *testing.T) {
 	}
 	if got.Hostile.Pwned || got.Hostile.Images > 0 || got.Hostile.Spelled < 2 {
 		t.Errorf("a hostile text: %+v", got.Hostile)
+	}
+	if !got.Fits {
+		t.Error("the traffic does not say that the arguments of a call fit the schema")
 	}
 	if len(got.Wide) == 0 || got.Checks == "" {
 		t.Errorf("views: %v, checks %q", got.Wide, got.Checks)

@@ -7,6 +7,7 @@ import { pretty } from './json.js';
 import { openCapture, saveCapture } from './files.js';
 import { Rows, cancelled, chosen, failed, hop } from './rows.js';
 import { mock } from './servers.js';
+import { verdict } from './verdict.js';
 import { VList } from './vlist.js';
 import { on, state } from './state.js';
 
@@ -242,11 +243,32 @@ function files() {
     ['Save the lines', () => saveCapture(all(), problem())],
     ['Save the lines, secrets too', () => saveCapture({ ...all(), raw: true }, problem())],
     ['Open a file …', () => openCapture(problem())],
+    ['Replay the calls of these lines', () => replayAll(problem())],
     ['Call a mock of what was seen', () => {
       const conn = only || state.current;
       if (conn) mock(conn, problem(), filter); else problem().textContent = 'Choose a server.';
     }],
   ]);
+}
+
+// mostReplayed bounds the requests that are sent again at once.
+const mostReplayed = 1000;
+
+// replayAll sends the requests of the lines again, one after another, to the chosen server.
+async function replayAll(said) {
+  const s = state.servers.get(only || state.current);
+  const all = [...view.subarray(0, viewCount)].filter((n) => {
+    const k = rows.at(n);
+    return k >= 0 && rows.kind[k] === Q && rows.dir[k] === UP && !rows.parent[k] && !/^(initialize|server\/discover|subscriptions\/listen|ping)$/.test(rows.texts[rows.method[k]]);
+  }).slice(0, mostReplayed);
+  if (!all.length || !s || s.speaks === 'capture') { said.textContent = all.length ? 'Choose a server that is connected.' : 'No line is a call to a server.'; return; }
+  if (!confirm(`Send ${all.length} requests to ${safe(s.name).slice(0, 80)} again?`)) return;
+  let bad = 0;
+  for (const [i, seq] of all.entries()) {
+    const r = await state.link.call('replay', { seq, conn: s.id, call: `r${Date.now()}` }).catch((err) => ({ fault: err.message }));
+    if (r.fault || r.error) bad++;
+    said.textContent = `Replayed ${i + 1} of ${all.length}${bad ? `, ${bad} with an error` : ''}.`;
+  }
 }
 
 function help() {
@@ -284,6 +306,7 @@ async function detail(seq, focus = false) {
   const name = rows.texts[rows.name[k]];
   const body = h('div', {}, h('p', { class: 'muted' }, 'Loading …'));
   const hops = h('div', {});
+  const judged = h('div', { id: 'judged' });
   const link = (n, text) => h('button', { type: 'button', class: 'quiet', onclick: () => { jump(n); if (list.selected < 0 || view[list.selected] !== n) detail(n); } }, text);
   const around = [];
   if (rows.parent[k]) around.push(link(rows.parent[k], 'The call that this belongs to'));
@@ -305,7 +328,7 @@ async function detail(seq, focus = false) {
     h('div', { class: 'bar' }, h('h2', {}, show(rows.texts[rows.method[k]] || kinds[kind]), name ? h('span', { class: 'muted' }, ' ', show(name)) : null), h('span', { class: 'grow' }),
       h('button', { type: 'button', class: 'quiet', 'aria-label': 'Close', onclick: () => { selected = 0; box.hidden = true; history.replaceState(null, '', '#/traffic'); list.refresh(); list.element.focus(); } }, '✕')),
     h('p', { class: 'muted facts' }, [`#${seq}`, kinds[kind], rows.dir[k] === UP ? 'to the server' : rows.dir[k] === DOWN ? 'from the server' : '', `connection ${rows.link[k]}`, clock(rows.time[k]), size(rows.size[k]), kind === R && rows.took[k] ? `after ${micros(rows.took[k])}` : ''].filter(Boolean).join(' · ')),
-    h('div', { class: 'bar' }, around, replay, replay && (able.length > 1 || able[0].id !== rows.conn[k]) ? target : null), within(seq), body, hops);
+    h('div', { class: 'bar' }, around, replay, replay && (able.length > 1 || able[0].id !== rows.conn[k]) ? target : null), within(seq), judged, body, hops);
   if (focus) box.querySelector('button')?.focus();
   list.refresh();
   let f;
@@ -316,8 +339,12 @@ async function detail(seq, focus = false) {
   fill(body, f.b64 ? hex(f) : frame(f));
   if (kind === Q && rows.hopped[k]) bothSides(seq, hops);
   const a = rows.answer[k] ? rows.at(rows.answer[k]) : -1;
+  const b = a < 0 ? null : await state.link.call('frame', { seq: rows.answer[k], size: 1 << 20 }).catch(() => null);
+  if (kind === Q && f.text && rows.size[k] < 1 << 20) {
+    const lines = await verdict(rows.conn[k], f.text, b?.text ?? null);
+    if (selected === seq) fill(judged, lines);
+  }
   if (a < 0 || mode === 'frames') return;
-  const b = await state.link.call('frame', { seq: rows.answer[k], size: 1 << 20 }).catch(() => null);
   if (b && selected === seq) body.append(h('h3', {}, 'Answer'), b.b64 ? hex(b) : frame(b));
 }
 

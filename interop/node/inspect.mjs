@@ -78,7 +78,8 @@ for (const [name, hash] of Object.entries(views)) {
   await until(`document.querySelector('main').children.length > 0`);
   if (name === 'traffic') {
     await until(`document.querySelector('.rows [role=option], .vrow, [role=option]')`);
-    await evaluate(`document.querySelector('main [role=option]')?.click()`);
+    await evaluate(`[...document.querySelectorAll('main [role=option]')].find((o) => /tools\\/call *ask/.test(o.innerText))?.click()`);
+    seen.fits = await until(`/The arguments fit the schema/.test(document.getElementById('judged')?.innerText)`);
   }
   await look(name, 1280);
   await look(name, 390, 844);

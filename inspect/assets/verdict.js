@@ -1,0 +1,31 @@
+// Whether the arguments and the result of a call fit the schemas of its tool, and its trace.
+
+import { h, show } from './dom.js';
+import { member } from './json.js';
+import { state } from './state.js';
+
+const text = (raw) => { try { const v = JSON.parse(raw); return typeof v === 'string' ? v : ''; } catch { return ''; } };
+
+// verdict returns lines about a request and its answer, which may be null. conn is the server.
+export async function verdict(conn, request, answer) {
+  const lines = [];
+  const params = member(request, 'params') ?? '{}';
+  const trace = /^00-([0-9a-f]{32})-/.exec(text(member(member(params, '_meta') ?? '{}', 'traceparent') ?? 'null'));
+  if (trace) lines.push(h('p', { class: 'muted facts' }, 'Trace ', h('code', {}, trace[1])));
+  const s = state.servers.get(conn);
+  if (text(member(request, 'method') ?? 'null') !== 'tools/call' || !['ready', 'lost'].includes(s?.state) || s.speaks !== 'mcp') return lines;
+  try {
+    const { item } = await state.link.call('describe', { conn, kind: 'tools', name: text(member(params, 'name') ?? 'null') });
+    lines.push(...await fits('arguments', member(item, 'inputSchema'), member(params, 'arguments') ?? '{}'));
+    const structured = answer && member(member(answer, 'result') ?? '{}', 'structuredContent');
+    if (structured) lines.push(...await fits('structured content', member(item, 'outputSchema'), structured));
+  } catch { /* a tool that is not listed has no schema */ }
+  return lines;
+}
+
+async function fits(what, schema, value) {
+  if (!schema) return [];
+  const wrong = await state.link.call('validate', `{"schema":${schema},"value":${JSON.stringify(value)}}`);
+  if (!wrong.length) return [h('p', { class: 'muted facts' }, `The ${what} fit the schema.`.replace('content fit', 'content fits'))];
+  return [h('p', { class: 'problem' }, `The ${what} do not fit the schema:`.replace('content do', 'content does')), h('ul', { class: 'problem' }, wrong.slice(0, 20).map((w) => h('li', {}, show(w))))];
+}
