@@ -140,17 +140,15 @@ func (h *hooks) of(tool string) *hooks {
 	if h == nil {
 		return nil
 	}
-	var own hooks
-	for _, list := range []struct {
-		of  []boundHook
-		dst *[]boundHook
-	}{{h.before, &own.before}, {h.after, &own.after}} {
-		for _, b := range list.of {
+	about := func(list []boundHook) (own []boundHook) {
+		for _, b := range list {
 			if len(b.tools) == 0 || slices.ContainsFunc(b.tools, func(p string) bool { return glob.Match(p, tool) }) {
-				*list.dst = append(*list.dst, b)
+				own = append(own, b)
 			}
 		}
+		return own
 	}
+	own := hooks{about(h.before), about(h.after)}
 	if len(own.before)+len(own.after) == 0 {
 		return nil
 	}
@@ -188,20 +186,11 @@ func (e *endpoint) callHooked(w *calling, t *route.Target) (upstream.Result, err
 // have changed.
 func (e *endpoint) before(w *calling, t *route.Target) error {
 	given := jsonrpc.Raw(scan.Member(w.Params, "arguments"))
-	now := given
-	for _, h := range w.hooks.before {
-		v, err := w.ask(h.Hook, w.hookCall(t.Source, t.Name, w.Revision, now))
-		if err != nil {
-			return err
-		}
-		if v.Value != nil {
-			now = v.Value
-		}
+	c := w.hookCall(t.Source, t.Name, w.Revision, given)
+	if err := w.askAll(w.hooks.before, c); err != nil || string(c.Value) == string(given) {
+		return err
 	}
-	if string(now) == string(given) {
-		return nil
-	}
-	w.Params = withMember(w.Params, "arguments", now)
+	w.Params = withMember(w.Params, "arguments", c.Value)
 	return e.g.shield.again(w, t)
 }
 
@@ -210,16 +199,27 @@ func (w *calling) after(r upstream.Result, source, tool string) (upstream.Result
 	if r.Raw = w.output.narrow(r.Raw); w.hooks == nil {
 		return r, nil
 	}
-	for _, h := range w.hooks.after {
-		v, err := w.ask(h.Hook, w.hookCall(source, tool, r.Revision, r.Raw))
+	c := w.hookCall(source, tool, r.Revision, r.Raw)
+	if err := w.askAll(w.hooks.after, c); err != nil {
+		return upstream.Result{}, err
+	}
+	r.Raw = c.Value
+	return r, nil
+}
+
+// askAll asks hooks one after the other. Each gets, and the call has in the end, what those before
+// it have made of the value. Its error is that of the call.
+func (w *calling) askAll(all []boundHook, c *hook.Call) error {
+	for _, h := range all {
+		v, err := w.ask(h.Hook, c)
 		if err != nil {
-			return upstream.Result{}, err
+			return err
 		}
 		if v.Value != nil {
-			r.Raw = v.Value
+			c.Value = v.Value
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // ask asks a hook. Its error is that of the call.

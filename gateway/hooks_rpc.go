@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/farcall-dev/farcall"
-	"github.com/farcall-dev/farcall/gateway/internal/hook"
 	"github.com/farcall-dev/farcall/guard"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -53,57 +52,35 @@ func (s *server) hooked(next farcall.Handler) farcall.Handler {
 	})
 }
 
-// rpcCall is what hooks learn of the call.
-func (w *calling) rpcCall(s *server, value jsonrpc.Raw) *hook.Call {
-	c := w.hookCall(s.cfg.Name, w.tool, nil, value)
-	c.RPC = true
-	return c
-}
-
 // beforeRPC asks the hooks before a call, and has the guard decide again about params that they
 // have changed.
 func (w *calling) beforeRPC(s *server, req *farcall.Request) (*farcall.Request, error) {
-	own := *req
-	for _, h := range w.hooks.before {
-		v, err := w.ask(h.Hook, w.rpcCall(s, own.Params))
-		if err != nil {
-			return nil, err
-		}
-		if v.Value != nil {
-			own.Params = v.Value
-		}
+	own, c := *req, w.hookCall(s.cfg.Name, w.tool, nil, req.Params)
+	c.RPC = true
+	err := w.askAll(w.hooks.before, c)
+	if own.Params = c.Value; err == nil && s.g.shield != nil && string(own.Params) != string(req.Params) {
+		err = s.g.shield.Recheck(w, plainCall(s.cfg.Name, own.Method, own.Params))
 	}
-	if s.g.shield == nil || string(own.Params) == string(req.Params) {
-		return &own, nil
-	}
-	return &own, s.g.shield.Recheck(w, plainCall(s.cfg.Name, own.Method, own.Params))
+	return &own, err
 }
 
 // afterRPC asks the hooks after a call about its result, or the error that it was answered with.
 func (w *calling) afterRPC(s *server, result any, err error) (any, error) {
-	c := w.rpcCall(s, nil)
-	if err == nil {
-		c.Value, _ = result.(jsonrpc.Raw)
-	} else {
+	given, _ := result.(jsonrpc.Raw)
+	c := w.hookCall(s.cfg.Name, w.tool, nil, given)
+	c.RPC = true
+	if err != nil {
 		wire := (*jsonrpc.Error)(nil)
 		if !errors.As(err, &wire) {
 			return nil, err // the caller has gone
 		}
-		c.Error = true
-		c.Value = scan.Member(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), wire), "error")
+		given = scan.Member(jsonrpc.V2.AppendError(nil, jsonrpc.NullID(), wire), "error")
+		c.Error, c.Value = true, given
 	}
-	changed := false
-	for _, h := range w.hooks.after {
-		v, refused := w.ask(h.Hook, c)
-		if refused != nil {
-			return nil, refused
-		}
-		if v.Value != nil {
-			c.Value, changed = v.Value, true
-		}
-	}
-	switch {
-	case !changed:
+	switch refused := w.askAll(w.hooks.after, c); {
+	case refused != nil:
+		return nil, refused
+	case string(c.Value) == string(given):
 		return result, err
 	case c.Error:
 		return nil, errorOf(c.Value)

@@ -43,8 +43,9 @@ func (v *virtual) choose(s *server, source route.Source) (_ route.Source, some b
 	rules := &source.Rules
 	rules.Tools.Only = chosenOf(c.Tools, name)
 	rules.Tools.Deny = slices.Concat(rules.Tools.Deny, chosenOf(c.Deny, name))
-	rules.Tools.Expect = expectedOf(slices.Concat(c.Tools, c.Deny, sortedKeys(c.Overrides)), name)
-	rules.Prompts.Expect = expectedOf(c.Prompts, name)
+	ofAll := func(pattern string) bool { return strings.HasPrefix(pattern, "*/") } // one upstream may lack it
+	rules.Tools.Expect = chosenOf(slices.DeleteFunc(slices.Concat(c.Tools, c.Deny, sortedKeys(c.Overrides)), ofAll), name)
+	rules.Prompts.Expect = chosenOf(slices.DeleteFunc(slices.Clone(c.Prompts), ofAll), name)
 	inTools := rules.Tools.Only == nil || len(rules.Tools.Only) > 0
 	for _, list := range []struct {
 		patterns []string
@@ -73,16 +74,6 @@ func chosenOf(patterns []string, upstream string) []string {
 	own := []string{}
 	for _, p := range patterns {
 		if head, name, _ := strings.Cut(p, "/"); head == upstream || head == "*" {
-			own = append(own, name)
-		}
-	}
-	return own
-}
-
-// expectedOf returns the patterns that are about an upstream and no other, without its name.
-func expectedOf(patterns []string, upstream string) (own []string) {
-	for _, p := range patterns {
-		if name, ok := strings.CutPrefix(p, upstream+"/"); ok {
 			own = append(own, name)
 		}
 	}

@@ -228,16 +228,20 @@ func (u *Upstream) asked(ctx context.Context, req *farcall.Request) (any, error)
 			Cause: errors.New("raw: over a connection that clients share, none of them can be asked"),
 		}
 	}
-	caller := farcall.CallerFrom(front)
+	return u.pass(front, farcall.CallerFrom(front), req)
+}
+
+// pass passes what the upstream asks on to a client.
+func (u *Upstream) pass(ctx context.Context, client farcall.Caller, req *farcall.Request) (any, error) {
 	if req.IsNotification() {
-		err := caller.Notify(front, req.Method, req.Params)
+		err := client.Notify(ctx, req.Method, req.Params)
 		if err != nil {
 			u.meter.dropped.Add(1)
 		}
 		return nil, err
 	}
 	var result jsonrpc.Raw
-	err := caller.Call(front, req.Method, req.Params, &result)
+	err := client.Call(ctx, req.Method, req.Params, &result)
 	if errors.Is(err, farcall.ErrNoCallback) {
 		err = &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found", Cause: err}
 	}

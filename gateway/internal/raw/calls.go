@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/farcall-dev/farcall"
-	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
 // pipeKey finds the pipe of a call in its context.
@@ -54,13 +53,16 @@ func (p *pipe) line(ctx context.Context) (*line, error) {
 	case !p.u.own.enter(p.owner):
 		return nil, errCrowded
 	}
-	l, err := p.u.open(ctx, p.asks)
+	client := farcall.CallerFrom(ctx)
+	l, err := p.u.open(ctx, func(ctx context.Context, req *farcall.Request) (any, error) { return p.u.pass(ctx, client, req) })
 	if err != nil {
 		p.u.own.leave(p.owner)
 		return nil, err
 	}
 	p.conn, p.counted = l, true
-	peer := p.client()
+	p.mu.Lock()
+	peer := p.peer
+	p.mu.Unlock()
 	p.u.work.Go(func() { // the call is booked, so there is work
 		<-l.peer.Done()
 		ctx, cancel := context.WithTimeout(p.u.ctx, closeGrace)
@@ -68,21 +70,4 @@ func (p *pipe) line(ctx context.Context) (*line, error) {
 		_ = peer.Shutdown(ctx)
 	})
 	return l, nil
-}
-
-// client returns the peer of the client.
-func (p *pipe) client() *farcall.Peer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.peer
-}
-
-// asks passes on to the client what the upstream asks or notifies.
-func (p *pipe) asks(ctx context.Context, req *farcall.Request) (any, error) {
-	if req.IsNotification() {
-		return nil, p.client().Notify(ctx, req.Method, req.Params)
-	}
-	var result jsonrpc.Raw
-	err := p.client().Call(ctx, req.Method, req.Params, &result)
-	return result, farcall.PassOn(err)
 }
