@@ -33,7 +33,7 @@ func TestVirtualExpects(t *testing.T) {
 		return strings.Join(missing, ", ")
 	}
 	if got := missing("/mcp/own"); got != "" {
-		t.Errorf("nothing is missing, and it is said: %s", got)
+		t.Errorf("nothing is missing, and the list has %s", got)
 	}
 	const note = " is in the configuration, and nothing has this name"
 	if !strings.Contains(l.log.String(), `find_*\"`+note) {

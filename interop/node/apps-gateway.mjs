@@ -67,7 +67,7 @@ for (const [frame, name] of names.entries()) {
   await bridge.sendToolResult(await client.callTool({ name, arguments: {} }));
 }
 
-// The frames have no origin: what is in them is read in a world of its own.
+// The frames have no origin: what is in them is read by scripts in an isolated world.
 const { frameTree } = await send('Page.getFrameTree');
 for (const [i, { frame }] of frameTree.childFrames.entries()) {
   const { executionContextId: contextId } = await send('Page.createIsolatedWorld', { frameId: frame.id });

@@ -1,6 +1,7 @@
 package raw
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/farcall-dev/farcall"
@@ -12,10 +13,7 @@ type pipeKey struct{}
 // calls serves a connection, with h for each message.
 func (p *pipe) calls(ctx context.Context, h farcall.Handler, o *farcall.Options) error {
 	own := *o
-	own.MaxInFlight = p.u.opts.MaxInFlight
-	if own.Budget == nil {
-		own.Budget = p.u.opts.Budget
-	}
+	own.MaxInFlight, own.Budget = p.u.opts.MaxInFlight, cmp.Or(o.Budget, p.u.opts.Budget)
 	own.ConnContext = func(ctx context.Context) context.Context {
 		if o.ConnContext != nil {
 			ctx = o.ConnContext(ctx)

@@ -7,7 +7,7 @@ import (
 	"github.com/farcall-dev/farcall"
 )
 
-// A pipe whose messages are handled one by one has its own connection to the upstream: the upstream
+// A pipe with messages that are handled one by one has its own connection to the upstream: the upstream
 // asks and notifies its client, and the pipe ends with that connection, but not before the calls
 // have their answers.
 func TestCalls(t *testing.T) {
