@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/hex"
-	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall"
@@ -127,9 +125,9 @@ func (s *server) started() func(time.Duration, string) {
 		return nil
 	}
 	return func(took time.Duration, parent string) {
-		o.Close(observe.Lifetime{
-			Kind: observe.Child, Upstream: s.cfg.Name, Took: took, Caller: callerSpan(parent),
-		})
+		l := observe.Lifetime{Kind: observe.Child, Upstream: s.cfg.Name, Took: took}
+		l.Caller.SetParent(parent)
+		o.Close(l)
 	}
 }
 
@@ -152,7 +150,7 @@ func observePiped(ctx context.Context, o *observe.Observer, r *farcall.Record) {
 		Notification: r.Notification, Batch: r.Batch, Outgoing: r.Outgoing,
 	}
 	if o.Traces {
-		c.Caller = callerSpan(farcall.TraceFrom(ctx).Parent)
+		c.Caller.SetParent(farcall.TraceFrom(ctx).Parent)
 	}
 	if o.Start != nil {
 		ctx = o.Start(ctx, c)
@@ -163,19 +161,6 @@ func observePiped(ctx context.Context, o *observe.Observer, r *farcall.Record) {
 	if o.End != nil {
 		o.End(ctx, c)
 	}
-}
-
-// callerSpan is the span of a traceparent, which farcall.WithTrace has checked.
-func callerSpan(parent string) (s observe.Span) {
-	const size = len("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
-	raw, err := hex.DecodeString(strings.ReplaceAll(parent[:min(len(parent), size)], "-", ""))
-	if err != nil || len(raw) != 26 {
-		return observe.Span{}
-	}
-	copy(s.Trace[:], raw[1:17])
-	copy(s.ID[:], raw[17:25])
-	s.Sampled = raw[25]&1 != 0
-	return s
 }
 
 // observeTool tells the observer of the tool that a call is for, and of its server.

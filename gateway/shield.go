@@ -386,7 +386,7 @@ func (s *seal) open(w *calling, server string) (jsonrpc.Raw, error) {
 		return nil, errState
 	}
 	if w.seen != nil {
-		w.seen.Before = callerSpan(round)
+		w.seen.Before.SetParent(round)
 	}
 	return withMember(w.Params, "requestState", jsonrpc.AppendString(nil, state)), nil
 }
@@ -396,7 +396,7 @@ func (s *seal) close(w *calling, server string, r upstream.Result) upstream.Resu
 	if state, ok := text(r.Raw, "requestState"); ok {
 		round := ""
 		if w.seen != nil && w.seen.Span.Sampled {
-			round = fmt.Sprintf("00-%x-%x-01", w.seen.Span.Trace, w.seen.Span.ID)
+			round = w.seen.Span.Parent()
 		}
 		r.Raw = withMember(r.Raw, "requestState",
 			jsonrpc.AppendString(nil, s.sum(w, server, round, state)+round+"."+state))

@@ -40,7 +40,7 @@ type state struct {
 	Answers map[string]jsonrpc.Raw `json:"answers,omitzero"`
 	Memos   map[string]jsonrpc.Raw `json:"once,omitzero"`
 	Asked   []string               `json:"asked,omitzero"` // in the round that this state ends
-	Round   observe.Span           `json:"round,omitzero"` // of that round, when it is recorded
+	Round   string                 `json:"round,omitzero"` // its traceparent, when it is recorded
 }
 
 // sealing seals the states of a server.
@@ -91,7 +91,7 @@ func (s *Server) openRounds(c *call, o owner.Key) (*asks, error) {
 	}
 	a.answers, a.memos.done = before.Answers, before.Memos
 	if seen := observe.From(c); seen != nil {
-		seen.Before = before.Round
+		seen.Before.SetParent(before.Round)
 	}
 	for _, key := range before.Asked { // kept even when this run does not get to them
 		if raw, ok := a.responses[key]; ok {
@@ -248,7 +248,7 @@ func (c *call) inputRequired() (result jsonrpc.Raw, asked bool) {
 	}
 	slices.Sort(after.Asked)
 	if seen := observe.From(c); seen != nil && seen.Span.Sampled {
-		after.Round = seen.Span
+		after.Round = seen.Span.Parent()
 	}
 	plain, err := jsonv2.Append(nil, &after)
 	if err == nil {

@@ -16,6 +16,8 @@ package observe
 
 import (
 	"context"
+	"encoding/hex"
+	"strings"
 	"time"
 
 	"github.com/farcall-dev/farcall/jsonrpc"
@@ -64,6 +66,33 @@ type Span struct {
 	Sampled bool
 	// Local: this end has made it. Otherwise it is what a message or a caller has said.
 	Local bool
+}
+
+// Parent returns the traceparent that names the span (W3C Trace Context §3.2).
+func (s *Span) Parent() string {
+	var b [55]byte
+	copy(b[:], "00-")
+	hex.Encode(b[3:35], s.Trace[:])
+	b[35] = '-'
+	hex.Encode(b[36:52], s.ID[:])
+	copy(b[52:], "-00")
+	if s.Sampled {
+		b[54] = '1'
+	}
+	return string(b[:])
+}
+
+// SetParent makes the span the one that a traceparent names, which is valid, as those of
+// farcall.Trace are. "": the zero Span.
+func (s *Span) SetParent(parent string) {
+	*s = Span{}
+	raw, err := hex.DecodeString(strings.ReplaceAll(parent[:min(len(parent), 55)], "-", ""))
+	if err != nil || len(raw) != 26 {
+		return
+	}
+	copy(s.Trace[:], raw[1:17])
+	copy(s.ID[:], raw[17:25])
+	s.Sampled = raw[25]&1 != 0
 }
 
 // Call is one request or notification, in either direction. It is lent: keep nothing of it after

@@ -5,13 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/cancel"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/remote"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp/internal/object"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // maxPending bounds the calls to one client that wait for their answers.
@@ -47,7 +51,9 @@ func (s *session) Call(ctx context.Context, method string, params, result any) e
 	return fmt.Errorf("mcphttp: call %q: %w", method, err)
 }
 
-func (s *session) call(ctx context.Context, method string, params, result any) error {
+func (s *session) call(
+	ctx context.Context, method string, params, result any,
+) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -60,7 +66,9 @@ func (s *session) call(ctx context.Context, method string, params, result any) e
 		return err
 	}
 	defer s.forget(c)
-	frame := jsonrpc.V2.AppendRequest(nil, c.wire, method, raw)
+	ctx, seen := s.observeCall(ctx, c, method)
+	frame := jsonrpc.V2.AppendRequest(nil, c.wire, method, withTrace(ctx, raw))
+	defer s.observeEnd(ctx, seen, c, frame, &err)
 	if err := s.send(ctx, frame, true); err != nil {
 		return err
 	}
@@ -83,6 +91,59 @@ func (s *session) call(ctx context.Context, method string, params, result any) e
 		return c.err
 	}
 	return decodeResult(c.result, result)
+}
+
+// observeCall tells the observer of a call to the client. Nil: there is no observer.
+func (s *session) observeCall(
+	ctx context.Context, c *outgoingCall, method string,
+) (context.Context, *observe.Call) {
+	rpc := s.h.opts.RPC
+	if rpc.Observer == nil {
+		return ctx, nil
+	}
+	seen := &observe.Call{
+		Outgoing: true, Transport: rpc.Transport, ID: c.wire, Method: method, Began: time.Now(),
+	}
+	seen.Caller.SetParent(farcall.TraceFrom(ctx).Parent)
+	if rpc.Observer.Start != nil {
+		ctx = rpc.Observer.Start(ctx, seen)
+	}
+	return ctx, seen
+}
+
+// observeEnd tells the observer what became of a call.
+func (s *session) observeEnd(
+	ctx context.Context, seen *observe.Call, c *outgoingCall, frame []byte, err *error,
+) {
+	if seen == nil || s.h.opts.RPC.Observer.End == nil {
+		return
+	}
+	seen.Took, seen.Err, seen.BytesOut = time.Since(seen.Began), *err, len(frame)
+	if wire := new(jsonrpc.Error); errors.As(*err, &wire) {
+		seen.Code = wire.Code
+	} else if *err != nil {
+		seen.Code = jsonrpc.InternalError
+	} else {
+		seen.BytesIn = len(c.result)
+	}
+	s.h.opts.RPC.Observer.End(ctx, seen)
+}
+
+// withTrace returns params with the trace context of ctx in their _meta.
+func withTrace(ctx context.Context, params jsonrpc.Raw) jsonrpc.Raw {
+	t := farcall.TraceFrom(ctx)
+	if t == (farcall.Trace{}) || len(params) > 0 && params[0] != '{' {
+		return params
+	}
+	meta := scan.Member(params, "_meta")
+	for _, v := range [...][2]string{
+		{"traceparent", t.Parent}, {"tracestate", t.State}, {"baggage", t.Baggage},
+	} {
+		if v[1] != "" {
+			meta = object.With(meta, v[0], jsonrpc.AppendString(nil, v[1]))
+		}
+	}
+	return object.With(params, "_meta", meta)
 }
 
 // register books a call.

@@ -2,7 +2,6 @@ package traces
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -28,20 +27,6 @@ func within(caller observe.Span) observe.Span {
 
 // low is the part of a trace id by which tracers with a ratio decide.
 func low(id [16]byte) uint64 { return binary.BigEndian.Uint64(id[8:]) }
-
-// parentOf returns the traceparent that names a span (W3C Trace Context §3.2).
-func parentOf(s *observe.Span) string {
-	var b [55]byte
-	copy(b[:], "00-")
-	hex.Encode(b[3:35], s.Trace[:])
-	b[35] = '-'
-	hex.Encode(b[36:52], s.ID[:])
-	copy(b[52:], "-00")
-	if s.Sampled {
-		b[54] = '1'
-	}
-	return string(b[:])
-}
 
 // budget bounds what is kept in a second.
 type budget struct {

@@ -137,7 +137,7 @@ func (t *Tracer) start(ctx context.Context, c *observe.Call) context.Context {
 		if !c.Outgoing && theirs == (observe.Span{}) {
 			return ctx // the calls of its handler say so: there, it is the caller
 		}
-		return farcall.WithTrace(ctx, farcall.Trace{Parent: parentOf(&c.Span), Baggage: farcall.TraceFrom(ctx).Baggage})
+		return farcall.WithTrace(ctx, farcall.Trace{Parent: c.Span.Parent(), Baggage: farcall.TraceFrom(ctx).Baggage})
 	}
 	return t.begin(ctx, c, caller, theirs)
 }
@@ -177,7 +177,7 @@ func (t *Tracer) begin(ctx context.Context, c *observe.Call, caller, theirs obse
 	case c.Linked != (observe.Span{}):
 		x.link = c.Linked
 	}
-	if sent.Parent = parentOf(&c.Span); caller == (observe.Span{}) {
+	if sent.Parent = c.Span.Parent(); caller == (observe.Span{}) {
 		sent.State = ""
 	}
 	if sent.State != "" {
