@@ -88,11 +88,7 @@ func (f *family) Describe(to chan<- *prometheus.Desc) { to <- f.desc }
 // for OpenTelemetry.
 func (f *family) Collect(to chan<- prometheus.Metric) {
 	for _, t := range f.begun() {
-		m, err := t.metric(mostNative)
-		if err != nil {
-			m = prometheus.NewInvalidMetric(f.desc, err)
-		}
-		to <- m
+		to <- t.metric(mostNative)
 	}
 }
 
@@ -115,7 +111,7 @@ func (h *histograms) Write(out *dto.Metric) error {
 }
 
 // metric returns the series as it is now, with at most so many native buckets.
-func (t *timed) metric(most int) (prometheus.Metric, error) {
+func (t *timed) metric(most int) prometheus.Metric {
 	classic, buckets := map[float64]uint64{}, map[int]int64{}
 	upTo := t.classic()
 	count, zero := uint64(0), uint64(0)
@@ -139,18 +135,11 @@ func (t *timed) metric(most int) (prometheus.Metric, error) {
 	}
 	sum := math.Float64frombits(t.sum.Load())
 	desc := t.family.desc
-	native, err := prometheus.NewConstNativeHistogram(
+	native := prometheus.MustNewConstNativeHistogram(
 		desc, count, sum, buckets, nil, zero, number, prometheus.DefNativeHistogramZeroThreshold,
 		t.began, t.values...)
-	if err != nil {
-		return nil, err
-	}
-	m, err := prometheus.NewConstHistogramWithCreatedTimestamp(
-		desc, count, sum, classic, t.began, t.values...)
-	if err != nil {
-		return nil, err
-	}
-	m = &histograms{m, native}
+	m := prometheus.Metric(&histograms{prometheus.MustNewConstHistogramWithCreatedTimestamp(
+		desc, count, sum, classic, t.began, t.values...), native})
 	var exemplars []prometheus.Exemplar
 	for i := range upTo {
 		if e := t.exemplar(i); e.trace != "" {
@@ -160,7 +149,7 @@ func (t *timed) metric(most int) (prometheus.Metric, error) {
 		}
 	}
 	if exemplars == nil {
-		return m, nil
+		return m
 	}
-	return prometheus.NewMetricWithExemplars(m, exemplars...)
+	return prometheus.MustNewMetricWithExemplars(m, exemplars...)
 }

@@ -44,11 +44,7 @@ func TestNative(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The same with all buckets, as client_golang has them here.
-	m, err := own.metric(math.MaxInt)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := m.Write(&wide); err != nil {
+	if err := own.metric(math.MaxInt).Write(&wide); err != nil {
 		t.Fatal(err)
 	}
 	got, expected := wide.GetHistogram(), all.GetHistogram()
@@ -60,11 +56,8 @@ func TestNative(t *testing.T) {
 		t.Errorf("got %.5000v\nwant %.5000v", got.String(), expected.String())
 	}
 	// A scrape has fewer.
-	if m, err = own.metric(mostNative); err != nil {
-		t.Fatal(err)
-	}
 	var narrow dto.Metric
-	if err := m.Write(&narrow); err != nil {
+	if err := own.metric(mostNative).Write(&narrow); err != nil {
 		t.Fatal(err)
 	}
 	h := narrow.GetHistogram()

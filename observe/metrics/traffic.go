@@ -55,16 +55,12 @@ func (r *registry) traffic() *bounded[pair, *traffic] {
 		}
 		t, labels := new(traffic), prometheus.Labels{labelTransport: key[0], labelDirection: key[1]}
 		known[key] = t
-		for _, v := range []struct {
-			metric
-			read func() float64
-		}{
-			{frames, func() float64 { n, _ := t.read(); return n }},
-			{frameBytes, func() float64 { _, n := t.read(); return n }},
-		} {
+		register := func(row metric, read func() float64) {
 			r.MustRegister(prometheus.NewCounterFunc(
-				prometheus.CounterOpts{Name: v.name, Help: v.help, ConstLabels: labels}, v.read))
+				prometheus.CounterOpts{Name: row.name, Help: row.help, ConstLabels: labels}, read))
 		}
+		register(frames, func() float64 { n, _ := t.read(); return n })
+		register(frameBytes, func() float64 { _, n := t.read(); return n })
 		return t
 	}, pair.values)
 }
