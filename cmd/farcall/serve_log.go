@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -112,6 +113,7 @@ func callLog(log *slog.Logger, payloads bool) *observe.Observer {
 		return nil
 	}
 	log = log.With(levels.Key, "call")
+	pid := slog.Int("pid", os.Getpid())
 	line := func(ctx context.Context, c *observe.Call) {
 		level := callLevel(c)
 		if c.Outgoing && c.BytesOut == 0 || !log.Enabled(ctx, level) {
@@ -122,7 +124,7 @@ func callLog(log *slog.Logger, payloads bool) *observe.Observer {
 			ctx = context.WithValue(ctx, owner.ConnKey{}, &owner.Conn{Name: at.conn, Owner: at.owner})
 		}
 		attrs := make([]slog.Attr, 0, 24)
-		attrs = appendCall(attrs, c, at)
+		attrs = append(appendCall(attrs, c, at), pid)
 		if payloads {
 			attrs = append(attrs, payload(payloadRequest, c.Request), payload(payloadResponse, c.Response))
 		}
