@@ -3,6 +3,7 @@ package metrics_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -16,6 +17,8 @@ import (
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/mcphttp"
 	"github.com/farcall-dev/farcall/observe/metrics"
+	"github.com/farcall-dev/farcall/stream"
+	"github.com/farcall-dev/farcall/wsrpc"
 )
 
 // hostileNames is how many names the test sends: a million with FARCALL_FULL, which takes a minute.
@@ -32,7 +35,7 @@ func hostileNames() int {
 func TestHostileNames(t *testing.T) {
 	m := metrics.New(nil)
 	rpc := &farcall.Options{Observer: m.Observer()}
-	say := []func(name string){overPipe(t, rpc), overHTTP(t, rpc), overMCP(t, rpc), overMCPHTTP(t, rpc)}
+	say := []func(name string){overPipe(t, rpc), overHTTP(t, rpc), overMCP(t, rpc), overMCPHTTP(t, rpc), overTCP(t, rpc), overWS(t, rpc)}
 	each := hostileNames() / (len(say) * 8)
 	series := func() int { return strings.Count(scrape(t, m), "\n") }
 	heap := func() int64 {
@@ -69,7 +72,7 @@ func TestHostileNames(t *testing.T) {
 		t.Errorf("%d bytes more are kept after %d names of each kind", grown, each)
 	}
 	t.Logf("%d lines, %d bytes more in memory, after %d names of each kind", lines, grown, each)
-	for _, want := range []string{`mcp_method_name="_OTHER"`, `mcp_method_name="tools/call"`, `rpc_method="_OTHER"`, `error_type="_OTHER"`} {
+	for _, want := range []string{`transport="tcp"`, `transport="ws"`, `mcp_method_name="_OTHER"`, `mcp_method_name="tools/call"`, `rpc_method="_OTHER"`, `error_type="_OTHER"`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("nothing has %s: the names were not sent", want)
 		}
@@ -149,19 +152,77 @@ func overMCP(t *testing.T, rpc *farcall.Options) func(string) {
 			defer close(ended)
 			_ = s.ServeTransport(t.Context(), a, rpc)
 		}()
-		exchange := func(frame string) {
-			if err := b.Write([]byte(frame)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := b.Read(); err != nil {
-				t.Fatal(err)
-			}
+		sayAll(t, b, name)
+		<-ended
+	}
+}
+
+// sayAll begins a session, calls what there is not, and closes the connection.
+func sayAll(t *testing.T, b farcall.Transport, name string) {
+	t.Helper()
+	exchange := func(frame string) {
+		if err := b.Write([]byte(frame)); err != nil {
+			t.Fatal(err)
 		}
-		exchange(hostileInitialize(name))
-		for _, call := range hostileCalls(name) {
-			exchange(`{"jsonrpc":"2.0","id":1,"method":` + call + `}`)
+		if _, err := b.Read(); err != nil {
+			t.Fatal(err)
 		}
-		b.Close()
+	}
+	exchange(hostileInitialize(name))
+	for _, call := range hostileCalls(name) {
+		exchange(`{"jsonrpc":"2.0","id":1,"method":` + call + `}`)
+	}
+	b.Close()
+}
+
+// overTCP opens a connection for each client.
+func overTCP(t *testing.T, rpc *farcall.Options) func(string) {
+	t.Helper()
+	s, o := offering(rpc), *rpc
+	o.Transport = "tcp"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return func(name string) {
+		b, err := stream.Dial(t.Context(), "tcp", l.Addr().String(), stream.NDJSON, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = s.ServeTransport(t.Context(), stream.New(conn, stream.NDJSON, nil), &o)
+		}()
+		sayAll(t, b, name)
+		<-ended
+	}
+}
+
+// overWS is overTCP with WebSocket.
+func overWS(t *testing.T, rpc *farcall.Options) func(string) {
+	t.Helper()
+	s, o := offering(rpc), *rpc
+	o.Transport = "ws"
+	ended := make(chan struct{}, 1)
+	server := httptest.NewServer(wsrpc.NewHandler(func(a farcall.Transport, _ *http.Request) {
+		go func() {
+			_ = s.ServeTransport(t.Context(), a, &o)
+			ended <- struct{}{}
+		}()
+	}, nil))
+	t.Cleanup(server.Close)
+	return func(name string) {
+		b, err := wsrpc.Dial(t.Context(), strings.Replace(server.URL, "http", "ws", 1), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sayAll(t, b, name)
 		<-ended
 	}
 }
