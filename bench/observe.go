@@ -9,6 +9,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/farcall-dev/farcall"
+	"github.com/farcall-dev/farcall/httprpc"
 	"github.com/farcall-dev/farcall/observe"
 	"github.com/farcall-dev/farcall/observe/metrics"
 	"github.com/farcall-dev/farcall/observe/traces"
@@ -24,8 +25,12 @@ const (
 	observedCounts = "metrics"
 	observedOut    = "metrics and traces, sampled out"
 	observedSpans  = "metrics and traces, sampled"
+	observedSome   = "metrics and traces, 1 % sampled"
 	scraped        = "farcall"
 )
+
+// observedLoad is what calls over HTTP have, where all is on.
+var observedLoad = fmt.Sprintf("observe: HTTP POST, %d in flight", inFlight)
 
 func observeGroups() []group {
 	counts := func() *observe.Observer { return metrics.New(nil).Observer() }
@@ -46,6 +51,10 @@ func observeGroups() []group {
 			{observedOut, observed(spans(-1))},
 			{observedSpans, observed(spans(1))},
 		}},
+		{name: observedLoad, workers: inFlight, base: unobserved, subjects: []subject{
+			{unobserved, observedHTTP(unobserved, nil).running},
+			{observedSome, observedHTTP(observedSome, spans(0.01)).running},
+		}},
 		{name: observeScrape, workers: 1, base: scraped, subjects: []subject{{scraped, repeating(scrape())}}},
 	}
 }
@@ -65,6 +74,14 @@ func observed(o *observe.Observer) func() (*running, error) {
 		r.Respond(context.Background(), out, frame, nil)
 		return nil
 	})
+}
+
+// observedHTTP is a server of echo with an observer.
+func observedHTTP(name string, o *observe.Observer) httpServer {
+	return httpServer{name, httpRequest, func() (http.Handler, func(), error) {
+		rpc := &farcall.Options{Observer: o}
+		return httprpc.NewHandler(farcallMethods(), &httprpc.Options{RPC: rpc}), func() {}, nil
+	}}
 }
 
 // scrape reads the metrics of 2,000 tools that were called.
@@ -120,6 +137,13 @@ func observeMarks() []mark {
 		}},
 		{observedCall + ": traces that are sampled out, more than metrics", 60, " ns", more(observedOut, observedCounts)},
 		{observedCall + ": a span, more than metrics", 3500, " ns", more(observedSpans, observedCounts)},
+		{observedLoad + ": calls per second, 1 % sampled, in times of off", -0.95, "", func(rs results) float64 {
+			a, b := rs.find(observedLoad, observedSome), rs.find(observedLoad, unobserved)
+			if a == nil || b == nil {
+				return notWanted
+			}
+			return ratio(b, a)
+		}},
 		{observeScrape, 20, " ms", func(rs results) float64 {
 			r := rs.find(observeScrape, scraped)
 			if r == nil {
