@@ -86,7 +86,7 @@ type answer struct {
 
 var (
 	errGone = &jsonrpc.Error{Code: jsonrpc.InvalidParams, Message: "the call that requestState belongs to is over: " +
-		"it was answered or given up, its time has passed, or the gateway was restarted; repeat the call without requestState"}
+		"it was answered or given up, its time has passed, the gateway was restarted, or it waits at another node; repeat the call without requestState"}
 	errBusy = &jsonrpc.Error{Code: jsonrpc.InvalidRequest, Message: "another request is going on with the call that requestState belongs to; wait for its answer"}
 
 	errAway = errors.New("the client was asked and did not come back in time")
