@@ -56,7 +56,7 @@ func TestValkeyTasks(t *testing.T) {
 	if err := clients[1].CancelTask(t.Context(), ids[0]); err != nil {
 		t.Error(err)
 	}
-	<-ended // the server that runs it was told
+	<-ended // the server that runs it has noticed
 	close(release)
 	for _, c := range clients {
 		if got, err := c.Task(t.Context(), ids[0]); err != nil || got.Status != spec.TaskCancelled {

@@ -44,7 +44,8 @@ func (r *records) Handle(_ context.Context, line slog.Record) error {
 func TestPasswordExpires(t *testing.T) {
 	t.Parallel()
 	o := &server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true, Username: "u", Password: "one",
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
+		Username: "u", Password: "one",
 	}
 	s, err := server.NewServer(o)
 	if err != nil {
@@ -65,7 +66,9 @@ func TestPasswordExpires(t *testing.T) {
 	}
 	log := &records{Handler: slog.DiscardHandler, text: "authorization", seen: make(chan struct{}, 10)}
 	at := "nats://u:one@" + s.Addr().String() + "/expires.test"
-	service, err := natsrpc.Listen(t.Context(), at, newMethods().handler(), &natsrpc.Options{Logger: slog.New(log)})
+	service, err := natsrpc.Listen(t.Context(), at, newMethods().handler(), &natsrpc.Options{
+		Logger: slog.New(log),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +153,9 @@ func TestNoBody(t *testing.T) {
 	listen(t, at, h, nil)
 	front := httptest.NewServer(h)
 	t.Cleanup(front.Close)
-	for _, ask := range [][2]string{{http.MethodHead, "/some"}, {http.MethodGet, "/none"}, {http.MethodGet, "/some"}} {
+	for _, ask := range [][2]string{
+		{http.MethodHead, "/some"}, {http.MethodGet, "/none"}, {http.MethodGet, "/some"},
+	} {
 		var sizes [2]int
 		for i, base := range []string{at, front.URL} {
 			r, err := http.NewRequestWithContext(t.Context(), ask[0], base+ask[1], http.NoBody)
