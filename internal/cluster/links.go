@@ -25,16 +25,12 @@ import (
 )
 
 const (
-	dialTime    = 2 * time.Second // of a connection, and of its handshake
-	pingAfter   = 5 * time.Second // without a frame of the other node
-	pingTime    = 5 * time.Second // in which it answers
-	linkIdle    = 2 * time.Minute
-	linkStreams = 1000 // requests on one connection; more have another one
-	// linkWindow is how much of an answer a node holds for a client that does not read.
-	linkWindow = 512 << 10
-	headTime   = 10 * time.Second
-	maxHead    = 256 << 10
-	copySize   = 64 << 10
+	dialTime = 2 * time.Second // of a connection, and of its handshake
+	linkIdle = 2 * time.Minute
+	maxIdle  = 256 // connections to a node that are kept
+	headTime = 10 * time.Second
+	maxHead  = 256 << 10
+	copySize = 32 << 10
 )
 
 // The headers between nodes. Only the listener for nodes reads them, and what a client sends of
@@ -76,19 +72,19 @@ func (n *Node) Listen(address string, key []byte, h http.Handler) error {
 	if err != nil {
 		return fmt.Errorf("cluster: calls: %w", err)
 	}
+	// A connection for each request: that takes half of the time of HTTP/2, and a client that does not
+	// read holds up no other.
 	var only http.Protocols
-	only.SetHTTP2(true)
-	ping := &http.HTTP2Config{
-		SendPingTimeout: pingAfter, PingTimeout: pingTime, MaxConcurrentStreams: linkStreams,
-		MaxReceiveBufferPerStream: linkWindow,
-	}
+	only.SetHTTP1(true)
+	alive := net.KeepAliveConfig{Enable: true, Idle: absent / 2, Interval: absent / 8, Count: 4}
 	n.links.client = &http.Transport{
-		DialContext:     (&net.Dialer{Timeout: dialTime}).DialContext,
+		DialContext:     (&net.Dialer{Timeout: dialTime, KeepAliveConfig: alive}).DialContext,
 		TLSClientConfig: mutual, TLSHandshakeTimeout: dialTime, IdleConnTimeout: linkIdle,
-		DisableCompression: true, Protocols: &only, HTTP2: ping,
+		MaxIdleConnsPerHost: maxIdle, DisableCompression: true, Protocols: &only,
+		ReadBufferSize: copySize, WriteBufferSize: copySize,
 	}
 	n.links.server = &http.Server{
-		Handler: received(h), TLSConfig: mutual.Clone(), Protocols: &only, HTTP2: ping,
+		Handler: received(h), TLSConfig: mutual.Clone(), Protocols: &only,
 		ReadHeaderTimeout: headTime, IdleTimeout: 2 * linkIdle, MaxHeaderBytes: maxHead,
 		ErrorLog: slog.NewLogLogger(n.logger.Handler(), slog.LevelDebug),
 	}
@@ -212,8 +208,9 @@ func (b lent) Read(p []byte) (int, error) {
 }
 
 // Forward has a node answer a request with a body that was read already, and writes its answer to
-// w as it comes. It ends when the client leaves, which ends the request there. begun says whether
-// something was written, and sent whether that node may have executed something.
+// w as it comes. It ends when the client leaves, which ends the request there, and when the node is
+// absent. begun says whether something was written, and sent whether that node may have executed
+// something.
 func (n *Node) Forward(
 	w http.ResponseWriter, r *http.Request, id string, body []byte,
 ) (begun, sent bool, err error) {
@@ -230,7 +227,10 @@ func (n *Node) Forward(
 		ended = true
 		mu.Unlock()
 	}()
-	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(to.life, cancel)()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { mu.Lock(); reached = true; mu.Unlock() },
 	})
 	out, err := http.NewRequestWithContext(ctx, r.Method, "https://"+to.Calls+r.URL.RequestURI(), nil)
@@ -264,6 +264,27 @@ func (n *Node) Forward(
 		return false, false, errNotReached
 	}
 	return true, true, relayed(w, resp)
+}
+
+// answers reports whether the listener at an address does: whether with an error is the same.
+func (n *Node) answers(ctx context.Context, at string) bool {
+	n.mu.Lock()
+	linked := n.self.Calls != "" // the transport is there
+	n.mu.Unlock()
+	if at == "" || !linked {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+at+"/", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := n.links.client.RoundTrip(r)
+	if err == nil {
+		resp.Body.Close()
+	}
+	return err == nil
 }
 
 func (n *Node) mark(id string, change func(*Member)) {

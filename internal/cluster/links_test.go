@@ -166,6 +166,38 @@ func TestForwardMoves(t *testing.T) {
 	}
 }
 
+// A node that is silent in the store, and answers other nodes, is present: the store may be away.
+// One that does not answer is absent, and what was forwarded to it ends.
+func TestSilentNode(t *testing.T) {
+	t.Parallel()
+	began := make(chan struct{})
+	a, b := linkedTo(t, func(_ http.ResponseWriter, r *http.Request) {
+		close(began)
+		<-r.Context().Done()
+	})
+	silent := func() { a.mark(b.ID(), func(m *Member) { m.seen = m.seen.Add(-absent - time.Minute) }) }
+	silent()
+	if a.forget(t.Context()); a.Present() != 2 {
+		t.Error("a node that answers is absent")
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, _, err := a.Forward(httptest.NewRecorder(), request(t, ""), b.ID(), nil)
+		ended <- err
+	}()
+	<-began
+	b.end() // it publishes nothing more
+	b.done.Wait()
+	for a.Present() != 1 { // what it has published before may still arrive
+		a.mark(b.ID(), func(m *Member) { m.Calls = "127.0.0.1:1" })
+		silent()
+		a.forget(t.Context())
+	}
+	if err := <-ended; err == nil {
+		t.Error("a call goes on at a node that is absent")
+	}
+}
+
 // Of three nodes each has a share of the keys, and when one goes only its keys move.
 func TestOwner(t *testing.T) {
 	t.Parallel()

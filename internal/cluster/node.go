@@ -73,7 +73,9 @@ type Member struct {
 	Load    Load      `json:"load,omitzero"`
 
 	seen    time.Time
-	suspect time.Time // until then it is taken to be out of reach
+	suspect time.Time       // until then it is taken to be out of reach
+	life    context.Context //nolint:containedctx // it ends when the node is not present any more
+	end     context.CancelFunc
 }
 
 // A Node is this process among those that share a store.
@@ -181,7 +183,7 @@ func (n *Node) run(ctx context.Context) {
 	for {
 		n.publish(ctx)
 		n.probe(ctx)
-		n.forget(time.Now())
+		n.forget(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -248,12 +250,17 @@ func (n *Node) receive(m store.Message) {
 	from.seen = time.Now()
 	n.mu.Lock()
 	before, known := n.others[from.ID]
-	from.suspect = before.suspect
+	from.suspect, from.life, from.end = before.suspect, before.life, before.end
+	if !known {
+		//nolint:forbidigo // end ends it
+		from.life, from.end = context.WithCancel(context.Background())
+	}
 	switch {
 	case !n.newerLocked(&from):
 		n.mu.Unlock()
 		return
 	case from.Leaves:
+		from.end()
 		delete(n.others, from.ID)
 	case known || len(n.others) < maxNodes:
 		n.others[from.ID] = from
@@ -268,19 +275,36 @@ func (n *Node) receive(m store.Message) {
 	}
 }
 
-func (n *Node) forget(now time.Time) {
-	var gone []string
+// forget takes out the nodes that are silent, and do not answer either.
+func (n *Node) forget(ctx context.Context) {
+	var silent sync.WaitGroup
 	n.mu.Lock()
 	for id, m := range n.others {
-		if now.Sub(m.seen) > absent {
-			delete(n.others, id)
-			gone = append(gone, m.Name)
+		if time.Since(m.seen) > absent {
+			silent.Go(func() { n.silent(ctx, id, m) })
 		}
 	}
 	n.mu.Unlock()
-	for _, name := range gone {
-		n.logger.Warn("a node is absent", "node", name, "for", absent)
+	silent.Wait()
+}
+
+// silent takes out a node that does not answer. One that does may have no store to be heard by.
+func (n *Node) silent(ctx context.Context, id string, m Member) {
+	if n.answers(ctx, m.Calls) {
+		n.mark(id, func(m *Member) { m.seen = time.Now() })
+		return
 	}
+	n.mu.Lock()
+	absent := n.others[id].seen.Equal(m.seen)
+	if absent {
+		m.end()
+		delete(n.others, id)
+	}
+	n.mu.Unlock()
+	if !absent {
+		return // it has been heard meanwhile
+	}
+	n.logger.Warn("a node is absent", "node", m.Name, "for", time.Since(m.seen).Round(time.Second))
 }
 
 // A Status says how the nodes are.
