@@ -40,28 +40,11 @@ type devFlags struct {
 const devEnds = ".c,.cc,.cs,.css,.env,.ex,.exs,.go,.h,.html,.java,.js,.json,.jsx,.kt,.mjs,.php," +
 	".py,.rb,.rs,.sql,.tmpl,.toml,.ts,.tsx,.yaml,.yml,go.mod"
 
-const devLong = `Run a server of MCP while you write it: when a file is saved the server is started
-again, clients stay connected, and what has changed in its tools is printed.
-
-Clients connect to the address of --listen, at /mcp, or over standard input and output
-with --stdio. The page of 'farcall inspect' is beside it. A call that runs when a file
-is saved is finished by the server that has it. When the new server does not start,
-callers get the reason until the next save.
-
-Files are watched below the current directory (--watch), by the ends of their names
-(--ends); hidden directories and node_modules, target, dist, build, out, vendor, venv
-and __pycache__ are not. The log begins with warnings. The server has FARCALL_DEV in its environment: how often it
-was started again.`
-
 func newDevCmd(e *env) *cobra.Command {
 	f := devFlags{bridgeFlags: bridgeFlags{remote: remote{env: e}}}
 	cmd := &cobra.Command{
 		Use:   "dev -- COMMAND",
 		Short: "Run a server while you write it, and restart it on save",
-		Long:  devLong,
-		Example: `  farcall dev -- go run .
-  farcall dev --listen 127.0.0.1:9000 --watch src -- python3 server.py
-  farcall client add claude --name mine -- farcall dev --stdio -- go run /home/me/mine`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 {
 				return usagef("For example: farcall dev -- go run .", "no command behind --")

@@ -42,37 +42,12 @@ type shell struct {
 	name     string
 }
 
-const shellLong = `Call a server again and again over one connection, with completion and a history.
-
-A line is a command of 'farcall mcp' without its TARGET, or the name of a tool and
-its arguments; for other JSON-RPC it is call, notify, stream or discover, or the
-name of a method and its params. What the server asks meanwhile is asked there.
-
-  math_add a=2 b=3             call a tool, or a method
-  echo {"text":"hi"}           JSON needs no quotes
-  tools | grep math            what is printed goes to a program of the shell
-  demo_content | jq .content   to jq it goes as JSON
-  \watch 2 COMMAND             run a command every 2 seconds; 2x10: ten times
-  \reconnect                   make the connection again
-  \?  \q                       help; the end
-
-Tab completes commands, tools, arguments and their values, as the server lists them
-now. The history is in shell_history beside targets.yaml; a line that begins with a
-space is not kept. Commands can be piped in: then the first that fails is the last.
-
-`
-
 func newShellCmd(e *env) *cobra.Command {
 	s := &shell{mcpRemote: newMCPRemote(e)}
 	cmd := &cobra.Command{
 		Use:   "shell TARGET",
 		Short: "Call a server over a kept connection, with completion",
-		Long:  shellLong + targetForms + "\n\n" + mcpEras,
-		Example: strings.TrimPrefix(`
-  farcall shell localhost:7331
-  farcall shell -- npx -y @modelcontextprotocol/server-everything
-  echo 'math_add a=2 b=3' | farcall shell localhost:7331`, "\n"),
-		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd, args) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return s.run(cmd, args) },
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
