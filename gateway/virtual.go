@@ -2,14 +2,20 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
+	"net/textproto"
 	"slices"
 	"strings"
 
 	"github.com/farcall-dev/farcall/gateway/internal/route"
 	"github.com/farcall-dev/farcall/guard"
+	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
+	"github.com/farcall-dev/farcall/mcp/mcphttp"
 )
 
 // virtual is a virtual server of a plan: some of what some of its servers have.
@@ -173,4 +179,175 @@ func (e *endpoint) explained() []*server {
 	}
 	_, servers := e.servers()
 	return servers
+}
+
+// A toolForm is what an override of an endpoint says of a tool beside its mcp.Transform.
+type toolForm struct {
+	Annotations jsonrpc.Raw       // members in place of those of the tool, an object; nil: none
+	Trust       bool              // the annotations may promise more than MCP assumes of a tool without any
+	Output      *outputForm       // nil: results are shown as they are
+	From        map[string]string // where arguments come from, by the tool's names for them: see fromID
+}
+
+// What an argument may come from.
+const (
+	fromID     = "principal.id"
+	fromIssuer = "principal.issuer"
+	fromClaim  = "principal.claims." // and the name of a claim
+	fromHeader = "header."           // and the name of a header of the HTTP request
+)
+
+// form returns the input schema of a tool as the endpoint shows it, and what makes arguments of the
+// tool out of those of a call. It fails when the override does not fit the tool.
+func (e *Endpoint) form(of string, schema jsonrpc.Raw) (shown jsonrpc.Raw, own func(w *calling, given jsonrpc.Raw) (jsonrpc.Raw, error), err error) {
+	t, from := e.Overrides[of], e.Forms[of].From
+	if len(from) > 0 {
+		all := map[string]mcp.Argument{}
+		maps.Copy(all, t.Arguments)
+		for name := range from {
+			schema, all[name] = withoutRequired(schema, name), mcp.Argument{Hidden: true}
+		}
+		t.Arguments = all
+	}
+	tool, apply, err := t.Apply(mcp.Tool{InputSchema: schema})
+	if err != nil {
+		return nil, nil, err
+	}
+	return tool.InputSchema, func(w *calling, given jsonrpc.Raw) (jsonrpc.Raw, error) {
+		given, err := apply(given)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range slices.Sorted(maps.Keys(from)) {
+			value, err := w.valueOf(from[name])
+			if err != nil {
+				return nil, fmt.Errorf("the argument %q comes from %s: %w", name, from[name], err)
+			}
+			given = withMember(given, name, value)
+		}
+		return given, nil
+	}, nil
+}
+
+// withoutRequired returns the schema of an object in which a property is optional.
+func withoutRequired(schema jsonrpc.Raw, name string) jsonrpc.Raw {
+	left := jsonrpc.Raw{'['}
+	scan.Array(scan.Member(schema, "required"), func(one []byte) bool {
+		if len(one) > 0 && one[0] == '"' && string(scan.Unquote(one)) != name {
+			if len(left) > 1 {
+				left = append(left, ',')
+			}
+			left = append(left, one...)
+		}
+		return true
+	})
+	if len(left) == 1 {
+		return without(schema, "required")
+	}
+	return withMember(schema, "required", append(left, ']'))
+}
+
+// valueOf returns what comes from the caller.
+func (w *calling) valueOf(from string) (jsonrpc.Raw, error) {
+	if name, ok := strings.CutPrefix(from, fromHeader); ok {
+		r := mcphttp.RequestFrom(w)
+		if r == nil || len(r.Header.Values(name)) != 1 {
+			return nil, errors.New("the request has no such header, or has it more than once")
+		}
+		return jsonrpc.AppendString(nil, r.Header.Get(name)), nil
+	}
+	who := guard.From(w)
+	if who.Owner() == "" { // anonymous callers have an id in common
+		return nil, errors.New("the caller has not shown who it is")
+	}
+	switch from {
+	case fromID:
+		return jsonrpc.AppendString(nil, who.ID), nil
+	case fromIssuer:
+		return jsonrpc.AppendString(nil, who.Issuer), nil
+	}
+	value, ok := who.Claims[strings.TrimPrefix(from, fromClaim)]
+	if !ok {
+		return nil, errors.New("the caller has no such claim")
+	}
+	return jsonv2.Append(nil, value)
+}
+
+// show returns the definition of a tool as the endpoint shows it, without its name and description.
+func (e *Endpoint) show(of string, item jsonrpc.Raw) (jsonrpc.Raw, error) {
+	schema, _, err := e.form(of, scan.Member(item, "inputSchema"))
+	if err != nil {
+		return nil, fmt.Errorf("the override of the endpoint %s does not fit: %w", e.Name, err)
+	}
+	item = withMember(item, "inputSchema", schema)
+	if title := e.Overrides[of].Title; title != "" {
+		item = withMember(item, "title", jsonrpc.AppendString(nil, title))
+	}
+	if e.Forms[of].Output != nil { // results do not fit it any more
+		item = without(item, "outputSchema")
+	}
+	if hints := e.Forms[of].Annotations; hints != nil {
+		all := jsonrpc.Raw(scan.Member(item, "annotations"))
+		if len(all) == 0 || all[0] != '{' {
+			all = jsonrpc.Raw("{}")
+		}
+		scan.Object(hints, func(key, value []byte) bool {
+			all = withMember(all, string(key), value)
+			return true
+		})
+		item = withMember(item, "annotations", all)
+	}
+	return item, nil
+}
+
+// looser are the annotations that promise more than MCP assumes of a tool without any: clients may
+// call such a tool without asking anyone.
+var looser = map[string]string{"readOnlyHint": "true", "destructiveHint": "false", "idempotentHint": "true", "openWorldHint": "false"}
+
+// promises checks that looser annotations are meant.
+func (c *checker) promises(path string, f *toolForm) {
+	scan.Object(f.Annotations, func(key, value []byte) bool {
+		at := path + ".annotations." + string(key)
+		switch {
+		case looser[string(key)] != string(value):
+		case !f.Trust:
+			c.problem(at, "clients that rely on it may call the tool without asking", "add trust: true to the override if it holds, or remove it")
+		case c.notice != nil:
+			c.notice(at, fmt.Sprintf("clients take %s for the tool's own, whatever the upstream says", string(key)+": "+string(value)), "")
+		}
+		return true
+	})
+}
+
+// hints reads the annotations of an override.
+func (r *reader) hints(f *toolForm) take {
+	return func(n *node, path string) {
+		f.Annotations = jsonrpc.Raw("{}")
+		table := map[string]take{}
+		for _, hint := range []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"} {
+			table[hint] = func(n *node, path string) {
+				var is bool
+				r.flag(&is)(n, path)
+				f.Annotations = withMember(f.Annotations, hint, fmt.Append(nil, is))
+			}
+		}
+		r.fields(n, path, table)
+	}
+}
+
+// from checks where an argument comes from.
+func (c *checker) from(path, from string, a *mcp.Argument, guarded bool) {
+	name, ofHeader := strings.CutPrefix(from, fromHeader)
+	claim, ofClaim := strings.CutPrefix(from, fromClaim)
+	switch {
+	case *a != (mcp.Argument{}):
+		c.problem(path, "callers do not see what comes from them, and it has other keys", "keep from, or the others")
+	case ofHeader && unforwarded[textproto.CanonicalMIMEHeaderKey(name)] != "":
+		c.problem(path, "the header "+name+" is for the gateway alone: "+unforwarded[textproto.CanonicalMIMEHeaderKey(name)], "name another header, or principal.id")
+	case !ofHeader && !guarded && (from == fromID || from == fromIssuer || ofClaim):
+		c.problem(path, "without a guard no caller is known", "add guard, or remove from")
+	case from == fromID, from == fromIssuer, ofClaim && claim != "", ofHeader && name != "":
+	default:
+		c.problem(path, c.quote(path, from)+" is nothing that a caller has", "use principal.id, principal.issuer, principal.claims.NAME or header.NAME")
+	}
 }
