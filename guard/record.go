@@ -17,6 +17,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp/spec"
+	"github.com/farcall-dev/farcall/observe"
 )
 
 // newRefusals returns what bounds the refusals of each owner.
@@ -309,3 +310,17 @@ func (x *shadowed) note(log *slog.Logger, who *session, c *Call, word string, r 
 // WouldRefuse is how many calls have passed, because of a mode "shadow", that would have been
 // refused.
 func (g *Guard) WouldRefuse() int64 { return g.shadowed.count.Load() }
+
+// Readings yields what the guard measures when it is asked: the nonces that it remembers, unless
+// Options.Nonces does, and what waits to be written to the audit. It is an iter.Seq; see
+// Metrics.Read of package observe/metrics.
+func (g *Guard) Readings(yield func(observe.Reading) bool) {
+	if m, ok := g.nonces.(interface{ Len() int }); ok {
+		if !yield(observe.Reading{Name: "farcall_nonces", Value: float64(m.Len())}) {
+			return
+		}
+	}
+	if log := g.state.Load().log; log != nil {
+		yield(observe.Reading{Name: "farcall_audit_backlog_bytes", Value: float64(log.Backlog())})
+	}
+}
