@@ -1,16 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/farcall-dev/farcall"
@@ -18,6 +22,7 @@ import (
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 const exitInterrupted = 130 // as shells have it for SIGINT
@@ -204,4 +209,249 @@ func connectHint(t *target.Target, err error) string {
 		return unconnectedHint(t, err)
 	}
 	return handshakeHint(t, err)
+}
+
+// The hints of this file follow from what came from the other end. Where nothing came, or what
+// came says nothing, there is no hint.
+
+// rpcPath is where JSON-RPC is, unless the target says.
+const rpcPath = "/rpc"
+
+// beginning is how many of the first bytes of a connection are kept for hints.
+const beginning = 64
+
+// A watchedConn keeps the first bytes that arrive.
+type watchedConn struct {
+	net.Conn
+
+	mu    sync.Mutex
+	first []byte
+}
+
+func (c *watchedConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.first = append(c.first, p[:min(n, beginning-len(c.first))]...)
+	return n, err
+}
+
+func (c *watchedConn) received() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return bytes.Clone(c.first)
+}
+
+// isTLS reports whether p is the head of a TLS record (RFC 8446, section 5.1).
+func isTLS(p []byte) bool {
+	return len(p) >= 3 && p[0] >= 20 && p[0] <= 23 && p[1] == 3 && p[2] <= 4
+}
+
+// isHTTP reports whether p is the head of a response of HTTP/1.
+func isHTTP(p []byte) bool { return bytes.HasPrefix(p, []byte("HTTP/")) }
+
+// isHeader reports whether p begins with a header of the base protocol of language servers.
+func isHeader(p []byte) bool {
+	name, _, found := strings.Cut(string(p), ":")
+	return found && (strings.EqualFold(name, "Content-Length") || strings.EqualFold(name, "Content-Type"))
+}
+
+// isJSON reports whether p begins as a message does.
+func isJSON(p []byte) bool {
+	p = bytes.TrimLeft(p, " \t\r\n")
+	return len(p) > 0 && (p[0] == '{' || p[0] == '[')
+}
+
+// seenHint says what follows from the first bytes of the other end, which are no message in the
+// framing that was asked for.
+func seenHint(t *target.Target, p []byte) string {
+	switch {
+	case isTLS(p) && t.Scheme == "tcp":
+		return "The other end sent a TLS record: use tls://" + t.Address + "."
+	case isHTTP(p) && t.Scheme == "tcp":
+		return "The other end answered in HTTP: use http://" + t.Address + "."
+	case isHTTP(p) && t.Scheme == "tls":
+		return "The other end answered in HTTP: use https://" + t.Address + "."
+	case isHeader(p) && t.Framing != stream.Header:
+		return "The other end sent a header before its message: add --framing header."
+	case isJSON(p) && t.Framing == stream.Header:
+		return "The other end sent a message without a header: leave out the framing header."
+	}
+	return ""
+}
+
+// noiseHint is for a frame that is not JSON-RPC.
+func noiseHint(t *target.Target, p []byte) string {
+	if isJSON(p) {
+		return "'farcall conform " + t.String() + "' finds out what is wrong."
+	}
+	if hint := seenHint(t, p); hint != "" {
+		return hint
+	}
+	if t.Kind == target.Command {
+		return "A server on standard output prints messages only; logs belong on standard error."
+	}
+	return ""
+}
+
+// silenceHint is for an answer that did not come in time. The bytes p came, and no message.
+func silenceHint(t *target.Target, p []byte) string {
+	hint := "Wait longer with --timeout 2m, or for ever with --timeout 0."
+	switch seen := seenHint(t, p); {
+	case seen != "":
+		return seen
+	case len(p) > 0:
+		hint += " What came is no whole message: " + excerpt(p)
+	}
+	return hint
+}
+
+// closedFailure is the exit for a connection that ended before the answer. The bytes p came, and
+// no message.
+func closedFailure(what string, t *target.Target, p []byte, err error) error {
+	if exit, ok := errors.AsType[*stream.ExitError](err); ok {
+		return &exitError{
+			code: exitProtocol, err: fmt.Errorf("%s: %s ended without an answer: %v", what, t, exit.State),
+			hint: stderrHint(exit),
+		}
+	}
+	text := fmt.Sprintf("%s: %s closed the connection without an answer", what, t)
+	if cause := closeCause(err); cause != "" {
+		text += ": " + cause
+	}
+	return &exitError{code: exitProtocol, err: errors.New(text), hint: seenHint(t, p)}
+}
+
+// stderrHint is for a command that has ended.
+func stderrHint(e *stream.ExitError) string {
+	if strings.TrimSpace(e.Stderr) == "" {
+		return ""
+	}
+	return "What it printed on standard error is above."
+}
+
+// closeCause is why a connection ended, where it ended in another way than in order: a close code
+// of WebSocket, a reset, a header that cannot be read.
+func closeCause(err error) string {
+	for err != nil {
+		switch x := err.(type) { //nolint:errorlint // each layer is looked at
+		case interface{ Unwrap() []error }:
+			all := x.Unwrap()
+			cause := all[len(all)-1]
+			if errors.Is(cause, io.EOF) && !errors.Is(cause, io.ErrUnexpectedEOF) {
+				return ""
+			}
+			return tame(strings.TrimPrefix(strings.TrimPrefix(cause.Error(), "wsrpc: "), "stream: "))
+		case interface{ Unwrap() error }:
+			err = x.Unwrap()
+		default:
+			return ""
+		}
+	}
+	return ""
+}
+
+// noGatewayHint is for an HTTP status in place of what a gateway answers.
+func noGatewayHint(status int) string {
+	if status != http.StatusNotFound {
+		return ""
+	}
+	return "No gateway of farcall answers at this address."
+}
+
+// commandHint is for a program that could not be started because a file is missing.
+func commandHint(name string) string {
+	if !strings.ContainsRune(name, os.PathSeparator) && !strings.Contains(name, "/") {
+		return "No directory of PATH has a program of this name."
+	}
+	if _, err := os.Stat(name); err == nil {
+		return "The file is there; the interpreter or loader that it names is not."
+	}
+	return "There is no such file."
+}
+
+// malformedHint is for an answer that is not HTTP. net/http has no type for it, and quotes the
+// first line.
+func malformedHint(t *target.Target, err error) string {
+	const before = "malformed HTTP response \""
+	_, quoted, found := strings.Cut(err.Error(), before)
+	switch {
+	case !found || t.URL == nil:
+	case strings.HasPrefix(quoted, `\x15\x03`) && t.URL.Scheme == "http":
+		return "The other end sent a TLS record: use https://" + t.URL.Host + t.URL.Path + "."
+	case strings.HasPrefix(quoted, `\x15\x03`) && t.URL.Scheme == "ws":
+		return "The other end sent a TLS record: use wss://" + t.URL.Host + t.URL.Path + "."
+	}
+	return ""
+}
+
+// handshakeHint is for a TLS handshake that failed.
+func handshakeHint(t *target.Target, err error) string {
+	var record tls.RecordHeaderError
+	switch {
+	case strings.Contains(err.Error(), "HTTP response to HTTPS client"):
+		return "The other end answered without TLS, in HTTP: use " + plainScheme(t) + "."
+	case errors.As(err, &record) && isHTTP(record.RecordHeader[:]):
+		return "The other end answered without TLS, in HTTP: use http:// or ws://."
+	case errors.As(err, &record) && isJSON(record.RecordHeader[:]):
+		return "The other end answered without TLS, with JSON: use tcp://."
+	case errors.As(err, &record):
+		return "The other end answered without TLS."
+	case strings.Contains(err.Error(), "tls: certificate required"):
+		return "The other end requires a client certificate: --cert FILE --key FILE."
+	case strings.HasSuffix(err.Error(), tls.AlertError(40).Error()): // the type of it has no name
+		return "The other end sent the TLS alert handshake_failure, " +
+			"as a port of farcall without a certificate does."
+	}
+	return malformedHint(t, err)
+}
+
+// plainScheme is the scheme of a URL without TLS.
+func plainScheme(t *target.Target) string {
+	if t.Kind == target.WebSocket {
+		return "ws://"
+	}
+	return "http://"
+}
+
+// unconnectedHint is for a connection that was not made in time.
+func unconnectedHint(t *target.Target, err error) string {
+	op, dialing := errors.AsType[*net.OpError](err)
+	switch {
+	case dialing && op.Op == "dial":
+		return "The address did not answer the request to connect."
+	case t.Scheme == "tls":
+		return "The connection was accepted, and the TLS handshake was not answered."
+	}
+	return ""
+}
+
+// dialTapped connects, and shows the tap what comes.
+func (r *remote) dialTapped(
+	ctx context.Context, t *target.Target, tap *tap,
+) (farcall.Transport, error) {
+	tr, err := r.dialWatched(ctx, t, tap)
+	if err != nil {
+		return nil, dialFailure(ctx, t, err)
+	}
+	return tapped{tr, tap}, nil
+}
+
+// dialWatched connects, and keeps the first bytes that come over a byte stream for the tap.
+func (r *remote) dialWatched(
+	ctx context.Context, t *target.Target, tap *tap,
+) (farcall.Transport, error) {
+	if t.Kind != target.Stream {
+		return r.dial(ctx, t)
+	}
+	rwc, err := r.dialBytes(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	if conn, ok := rwc.(net.Conn); ok {
+		w := &watchedConn{Conn: conn}
+		tap.watch(w)
+		rwc = w
+	}
+	return stream.New(rwc, t.Framing, nil), nil
 }

@@ -1,3 +1,6 @@
+// Command farcall serves, calls and checks JSON-RPC 2.0.
+//
+// Everything is wired here, explicitly: one file per command.
 package main
 
 import (
@@ -11,6 +14,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
 
 // Exit codes, the same for every command.
 const (

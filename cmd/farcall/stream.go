@@ -3,6 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -11,6 +15,8 @@ import (
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/rpc"
+	"github.com/farcall-dev/farcall/stream"
 )
 
 func newStreamCmd(e *env) *cobra.Command {
@@ -177,4 +183,211 @@ func (w *watcher) item(raw jsonrpc.Raw) error {
 		w.left--
 	}
 	return nil
+}
+
+func newListenCmd(e *env) *cobra.Command {
+	r := &remote{env: e}
+	var o listenOptions
+	cmd := &cobra.Command{
+		Use:   "listen TARGET [METHOD ...]",
+		Short: "Stay connected and print what the server sends",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, methods, err := r.split(cmd, args)
+			if err != nil {
+				return err
+			}
+			return r.listen(cmd.Context(), t, methods, o)
+		},
+	}
+	r.flags(cmd, 0)
+	cmd.Flags().Lookup("timeout").Usage = "how long to listen; 0 for ever"
+	r.verboseFlag(cmd)
+	r.versionFlag(cmd)
+	f := cmd.Flags()
+	f.StringArrayVarP(&o.calls, "call", "c", nil, "call `'METHOD PARAMS'` on each connection before listening; can be repeated")
+	f.StringArrayVar(&o.answers, "answer", nil, "answer the server's own calls, `METHOD=RESULT`; can be repeated")
+	f.IntVarP(&o.count, "count", "n", 0, "end after so many lines; 0 for no limit")
+	return cmd
+}
+
+type listenOptions struct {
+	calls, answers []string
+	count          int
+}
+
+// A pushListener prints what a server sends.
+type pushListener struct {
+	*remote
+	target  *target.Target
+	methods []string // to print; none: all
+	calls   []invocation
+	answers map[string]jsonrpc.Raw
+	end     context.CancelCauseFunc
+
+	mu        sync.Mutex
+	left      int // 0: no limit; below: none
+	connected int // how often
+	up        bool
+}
+
+func (r *remote) listen(ctx context.Context, t *target.Target, methods []string, o listenOptions) (err error) {
+	if t.Kind == target.HTTP {
+		return usagef("Use ws://, tcp://, unix: or a command.", "listen: over http a server sends nothing but answers")
+	}
+	interrupted, stop := interruptible(ctx)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(interrupted)
+	defer cancel(nil)
+	l := &pushListener{remote: r, target: t, methods: methods, left: o.count, end: cancel}
+	if l.calls, err = parseCalls(t, o.calls); err != nil {
+		return err
+	}
+	if l.answers, err = parseAnswers(o.answers); err != nil {
+		return err
+	}
+	if r.timeout > 0 {
+		defer time.AfterFunc(r.timeout, func() { cancel(context.DeadlineExceeded) }).Stop()
+	}
+	client, err := l.connect(ctx)
+	if err == nil {
+		<-ctx.Done()
+		_ = client.Close() // nothing is in flight but calls of the server
+	}
+	return l.outcome(interrupted, context.Cause(ctx), err)
+}
+
+// outcome turns the end of listening into the exit.
+func (l *pushListener) outcome(interrupted context.Context, cause, err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case errors.Is(cause, errEnough):
+		return nil
+	case errors.Is(cause, context.DeadlineExceeded) && l.left > 0 && l.connected > 0:
+		return &exitError{code: exitTimeout, err: fmt.Errorf("listen: %d more lines did not come in time", l.left)}
+	case errors.Is(cause, context.DeadlineExceeded) && l.connected > 0, interrupted.Err() != nil && l.connected > 0:
+		return nil // that is how listening ends
+	case err != nil:
+		return err
+	}
+	return cause
+}
+
+// connect returns a client that stays connected until the listening ends.
+func (l *pushListener) connect(ctx context.Context) (*rpc.Client, error) {
+	limited, cancel := context.WithTimeout(ctx, defaultTimeout)
+	defer cancel()
+	o := &rpc.Options{
+		Handler:        l,
+		RPC:            &farcall.Options{V1: l.v1, Logger: slog.New(slog.DiscardHandler)},
+		ConnectTimeout: defaultTimeout,
+		OnConnect:      l.subscribe,
+		OnState:        l.state,
+	}
+	return rpc.NewClient(limited, func(ctx context.Context) (farcall.Transport, error) {
+		return l.dialTapped(ctx, l.target, l.tapOn(l.target))
+	}, o)
+}
+
+// subscribe makes the calls of --call.
+func (l *pushListener) subscribe(ctx context.Context, p *farcall.Peer) error {
+	for i := range l.calls {
+		q := &l.calls[i]
+		var result jsonrpc.Raw
+		if err := p.Call(ctx, q.method, q.paramsOf(), &result); err != nil {
+			return q.methodFailure(ctx, &session{Peer: p, tap: l.tapOn(l.target)}, err)
+		}
+		fmt.Fprintf(l.stderr, "%s: %s\n", tame(q.method), appendTame(nil, compact(result)))
+	}
+	return nil
+}
+
+// state says when the connection breaks and is made again.
+func (l *pushListener) state(s rpc.State) {
+	l.mu.Lock()
+	again, broke := l.connected > 0, l.up && !s.Connected
+	if l.up = s.Connected; l.up {
+		l.connected++
+	}
+	l.mu.Unlock()
+	switch {
+	case s.Closed:
+	case s.Connected && again:
+		fmt.Fprintf(l.stderr, "farcall: connected to %s again; what it sent in between is lost\n", l.target)
+	case s.Connected:
+	case l.target.Kind == target.Command:
+		l.end(ended(l.target, s.Err))
+	case broke:
+		fmt.Fprintf(l.stderr, "farcall: the connection to %s broke, connecting again: %v\n", l.target, s.Err)
+	}
+}
+
+// ended is the exit for a command that has ended.
+func ended(t *target.Target, err error) error {
+	exit, ok := errors.AsType[*stream.ExitError](err)
+	if !ok {
+		return &exitError{code: exitProtocol, err: fmt.Errorf("listen: %s ended", t)}
+	}
+	return &exitError{code: exitProtocol, err: fmt.Errorf("listen: %s ended: %v", t, exit.State), hint: stderrHint(exit)}
+}
+
+// ServeRPC prints what the server sends, and answers it.
+func (l *pushListener) ServeRPC(_ context.Context, req *farcall.Request) (any, error) {
+	if len(l.methods) == 0 || slices.Contains(l.methods, req.Method) {
+		l.print(req)
+	}
+	if req.IsNotification() {
+		return nil, nil
+	}
+	if result, ok := l.answers[req.Method]; ok {
+		return result, nil
+	}
+	return nil, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found"}
+}
+
+// print prints one line, and ends the listening when it is the last.
+func (l *pushListener) print(req *farcall.Request) {
+	params := req.Params
+	if params == nil {
+		params = jsonrpc.Raw("null")
+	}
+	line := append(jsonrpc.AppendString(jsonrpc.Raw(`{"method":`), req.Method), `,"params":`...)
+	line = append(append(line, params...), '}')
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.left < 0 {
+		return
+	}
+	switch err := l.printLine(line); {
+	case err != nil:
+		l.left = -1
+		l.end(err)
+	case l.left == 1:
+		l.left = -1
+		l.end(errEnough)
+	case l.left > 0:
+		l.left--
+	}
+}
+
+// parseCalls reads 'METHOD PARAMS', as --call has it.
+func parseCalls(t *target.Target, flags []string) ([]invocation, error) {
+	var calls []invocation
+	for _, f := range flags {
+		method, rest, _ := strings.Cut(strings.TrimSpace(f), " ")
+		if method == "" {
+			return nil, usagef("Write it as --call 'METHOD PARAMS'.", "%q is not a call", f)
+		}
+		rest = strings.TrimSpace(rest)
+		words := strings.Fields(rest)
+		if rest != "" && strings.ContainsAny(rest[:1], "{[") {
+			words = []string{rest} // JSON, which may have white space
+		}
+		params, err := parseParams(words, strings.NewReader(""))
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, invocation{target: t, method: method, params: params})
+	}
+	return calls, nil
 }
