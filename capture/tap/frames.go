@@ -23,8 +23,17 @@ type splitter interface {
 
 // bounded collects a frame. It keeps only the beginning of one that is too long.
 type bounded struct {
+	emit func(data []byte, size int) // takes it, at its end
 	data []byte
 	size int
+}
+
+// end hands over the frame, if there is one.
+func (b *bounded) end() {
+	if b.size > 0 {
+		b.emit(b.data, b.size)
+	}
+	b.reset()
 }
 
 func (b *bounded) add(p []byte) {
@@ -42,7 +51,6 @@ func (b *bounded) reset() {
 // lines finds frames that are lines, or that have a header with their length, as those of LSP. The
 // first byte tells which.
 type lines struct {
-	emit func(data []byte, size int)
 	bounded
 
 	decided, headers bool
@@ -65,7 +73,7 @@ func (l *lines) Write(p []byte) (int, error) {
 			l.add(part)
 			p = p[len(part):]
 			if l.left -= len(part); l.left == 0 {
-				l.flush()
+				l.end()
 			}
 		case l.headers:
 			p = l.header(p)
@@ -87,7 +95,7 @@ func (l *lines) line(p []byte) []byte {
 	if n := len(l.data); n > 0 && n == l.size && l.data[n-1] == '\r' {
 		l.data, l.size = l.data[:n-1], l.size-1
 	}
-	l.flush()
+	l.end()
 	return after
 }
 
@@ -100,7 +108,7 @@ func (l *lines) header(p []byte) []byte {
 			if l.left = contentLength(l.data); l.left > 0 {
 				l.reset()
 			} else {
-				l.flush() // it is something else
+				l.end() // it is something else
 			}
 			return p[i+1:]
 		}
@@ -129,20 +137,8 @@ func contentLength(header []byte) int {
 	return 0
 }
 
-func (l *lines) flush() {
-	if l.size > 0 {
-		l.emit(l.data, l.size)
-	}
-	l.reset()
-}
-
-func (l *lines) end() { l.flush() }
-
 // body finds the one frame that the body of an HTTP message is.
-type body struct {
-	emit func(data []byte, size int)
-	bounded
-}
+type body struct{ bounded }
 
 // Write implements splitter.
 func (b *body) Write(p []byte) (int, error) {
@@ -150,17 +146,9 @@ func (b *body) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (b *body) end() {
-	if b.size > 0 {
-		b.emit(b.data, b.size)
-	}
-	b.reset()
-}
-
 // events finds the frames in a stream of server-sent events (HTML Standard, "Interpreting an event
 // stream"): the data of each.
 type events struct {
-	emit func(data []byte, size int)
 	bounded
 
 	rest bounded // of a line
@@ -205,16 +193,8 @@ func (e *events) line() {
 	e.size += e.rest.size - len(e.rest.data)
 }
 
-func (e *events) end() {
-	if e.size > 0 {
-		e.emit(e.data, e.size)
-	}
-	e.reset()
-}
-
 // messages finds the frames on one side of a WebSocket without extensions (RFC 6455, 5.2).
 type messages struct {
-	emit func(data []byte, size int)
 	bounded
 
 	head    []byte // of a frame that is not complete
@@ -294,11 +274,4 @@ func (m *messages) payload(p []byte) {
 		}
 		m.at += len(p)
 	}
-}
-
-func (m *messages) end() {
-	if m.size > 0 {
-		m.emit(m.data, m.size)
-	}
-	m.reset()
 }

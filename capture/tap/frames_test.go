@@ -17,9 +17,9 @@ func split(s func(emit func([]byte, int)) splitter, text string, n int) (frames 
 	return frames
 }
 
-func newLines(emit func([]byte, int)) splitter    { return &lines{emit: emit} }
-func newEvents(emit func([]byte, int)) splitter   { return &events{emit: emit} }
-func newMessages(emit func([]byte, int)) splitter { return &messages{emit: emit} }
+func newLines(emit func([]byte, int)) splitter    { return &lines{bounded: bounded{emit: emit}} }
+func newEvents(emit func([]byte, int)) splitter   { return &events{bounded: bounded{emit: emit}} }
+func newMessages(emit func([]byte, int)) splitter { return &messages{bounded: bounded{emit: emit}} }
 
 // webSocketFrame makes one frame of a WebSocket.
 func webSocketFrame(first byte, mask, text string) string {

@@ -133,7 +133,7 @@ func (p *proxy) rewrite(r *httputil.ProxyRequest) {
 		Path: r.In.URL.RequestURI(), Header: harmless(r.In.Header),
 	}
 	if out.Body != nil && out.Body != http.NoBody {
-		out.Body = p.watch(out.Body, &body{emit: p.emit(x, true)})
+		out.Body = p.watch(out.Body, &body{bounded: bounded{emit: p.emit(x, true)}})
 	}
 	r.Out = out.WithContext(context.WithValue(out.Context(), exchangeKey{}, x))
 }
@@ -165,9 +165,9 @@ func (p *proxy) answer(resp *http.Response) error {
 	case resp.StatusCode == http.StatusSwitchingProtocols && ok:
 		resp.Body = p.webSocket(stream)
 	case kind == "text/event-stream":
-		resp.Body = p.watch(resp.Body, &events{emit: p.emit(x, false)})
+		resp.Body = p.watch(resp.Body, &events{bounded: bounded{emit: p.emit(x, false)}})
 	case kind == "application/json":
-		resp.Body = p.watch(resp.Body, &body{emit: p.emit(x, false)})
+		resp.Body = p.watch(resp.Body, &body{bounded: bounded{emit: p.emit(x, false)}})
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (p *proxy) webSocket(in io.ReadWriteCloser) *webSocket {
 		return func(data []byte, size int) { p.recorder.FrameOf(conn, 0, up, data, size) }
 	}
 	return &webSocket{
-		in, &messages{emit: emit(true)}, &messages{emit: emit(false)},
+		in, &messages{bounded: bounded{emit: emit(true)}}, &messages{bounded: bounded{emit: emit(false)}},
 		sync.OnceFunc(func() {
 			p.recorder.Put(&capture.Record{Type: "conn", Conn: conn, Transport: "ws", Closed: true})
 		}),
@@ -277,7 +277,7 @@ func Pipe(r *capture.Recorder, about *capture.Record, client, server io.ReadWrit
 
 // Forward copies bytes until in ends, and records their frames as frames of the connection.
 func Forward(out io.Writer, in io.Reader, r *capture.Recorder, conn uint64, up bool) error {
-	s := &lines{emit: func(data []byte, size int) { r.FrameOf(conn, 0, up, data, size) }}
+	s := &lines{bounded: bounded{emit: func(data []byte, size int) { r.FrameOf(conn, 0, up, data, size) }}}
 	defer s.end()
 	return forward(out, in, s)
 }
