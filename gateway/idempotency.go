@@ -308,10 +308,3 @@ func keyError(ctx context.Context, err error) error {
 	}
 	return wire
 }
-
-// idempotency reads how idempotency keys are given and kept.
-func (r *reader) idempotency(c *Config, n *node, path string) {
-	r.fields(n, path, map[string]take{
-		"argument": r.text(&c.Idempotency.Argument), "ttl": r.duration(&c.Idempotency.TTL),
-	})
-}

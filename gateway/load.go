@@ -260,13 +260,15 @@ func (r *reader) config(n *node) *Config {
 			r.clients(in, f, c)
 			break
 		}
-		r.own(n, c)
+		r.fields(n, "", r.ownKeys(n, c))
 	}
 	return c
 }
 
-// own reads farcall's own form.
-func (r *reader) own(n *node, c *Config) { r.fields(n, "", r.ownKeys(n, c)) }
+// section reads a map that has some of the keys.
+func (r *reader) section(keys map[string]take) take {
+	return func(n *node, path string) { r.fields(n, path, keys) }
+}
 
 // ownKeys are the keys of farcall's own form.
 func (r *reader) ownKeys(n *node, c *Config) map[string]take {
@@ -277,11 +279,13 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"listen":          r.oneOrMore(&c.Listen),
 		"hosts":           r.oneOrMore(&c.Hosts),
 		"trusted_proxies": r.oneOrMore(&c.TrustedProxies),
-		"tls":             func(n *node, path string) { r.tls(c, n, path) },
+		"tls":             r.section(map[string]take{"cert": r.path(&c.TLS.Cert), "key": r.path(&c.TLS.Key), "client_ca": r.path(&c.TLS.ClientCA)}),
 		"namespace":       r.text(&c.Namespace),
 		"search":          r.search(&c.Search),
 		"lock":            r.path(&c.Lock),
-		"trace":           func(n *node, path string) { r.trace(c, n, path) },
+		"trace":           r.section(map[string]take{
+			"parent": r.text(&c.Trace.Parent), "slow": r.duration(&c.Trace.Slow), "payloads": r.flag(&c.Trace.Payloads),
+		}),
 		"log":             func(n *node, path string) { r.log(c, n, path) },
 		"capture":         func(n *node, path string) { r.capture(c, n, path) },
 		"max_suspended":   r.count(&c.MaxSuspended),
@@ -290,7 +294,7 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"page_size":       r.count(&c.PageSize),
 		"errors":          r.text(&c.Errors),
 		"sessions":        func(n *node, path string) { r.sessions(c, n, path) },
-		"idempotency":     func(n *node, path string) { r.idempotency(c, n, path) },
+		"idempotency":     r.section(map[string]take{"argument": r.text(&c.Idempotency.Argument), "ttl": r.duration(&c.Idempotency.TTL)}),
 		"tasks":           func(n *node, path string) { r.tasks(c, n, path) },
 		"cluster":         func(n *node, path string) { r.cluster(c, n, path) },
 		"sign_in":         func(n *node, path string) { r.signIn(c, n, path) },

@@ -68,25 +68,32 @@ func (r *reader) guardOnly(n *node) *Config {
 func (r *reader) guard(n *node, path string) *guard.Config {
 	g := &guard.Config{}
 	r.fields(n, path, map[string]take{
-		"anonymous":   r.flag(&g.Anonymous),
-		"mode":        r.text(&g.Mode),
-		"keys":        r.items(func(n *node, path string) { g.Keys = append(g.Keys, r.key(n, path)) }),
-		"jwt":         r.items(func(n *node, path string) { g.JWT = append(g.JWT, r.issuer(n, path)) }),
-		"mtls":        r.items(func(n *node, path string) { g.MTLS = append(g.MTLS, r.certificate(n, path)) }),
-		"signatures":  r.items(func(n *node, path string) { g.Signatures = append(g.Signatures, r.signer(n, path)) }),
-		"stdio":       func(n *node, path string) { r.stdio(g, n, path) },
-		"locks":       r.items(func(n *node, path string) { g.Locks = append(g.Locks, r.lock(n, path)) }),
-		"locks_file":  r.path(&g.LocksFile),
-		"resource":    func(n *node, path string) { r.resource(g, n, path) },
-		"replay":      func(n *node, path string) { r.replay(g, n, path) },
+		"anonymous":  r.flag(&g.Anonymous),
+		"mode":       r.text(&g.Mode),
+		"keys":       r.items(func(n *node, path string) { g.Keys = append(g.Keys, r.key(n, path)) }),
+		"jwt":        r.items(func(n *node, path string) { g.JWT = append(g.JWT, r.issuer(n, path)) }),
+		"mtls":       r.items(func(n *node, path string) { g.MTLS = append(g.MTLS, r.certificate(n, path)) }),
+		"signatures": r.items(func(n *node, path string) { g.Signatures = append(g.Signatures, r.signer(n, path)) }),
+		"stdio": r.section(map[string]take{
+			"trust": r.option(&g.Stdio.Trust), "id": r.text(&g.Stdio.ID), "roles": r.oneOrMore(&g.Stdio.Roles), "token_env": r.text(&g.Stdio.TokenEnv),
+		}),
+		"locks":      r.items(func(n *node, path string) { g.Locks = append(g.Locks, r.lock(n, path)) }),
+		"locks_file": r.path(&g.LocksFile),
+		"resource":   func(n *node, path string) { r.resource(g, n, path) },
+		"replay": r.section(map[string]take{
+			"window": r.duration(&g.Replay.Window), "future": r.duration(&g.Replay.Future), "memory": r.count(&g.Replay.Memory),
+		}),
 		"allow":       r.rules(&g.Allow),
 		"deny":        r.rules(&g.Deny),
 		"local":       r.oneOrMore(&g.Local),
 		"cedar":       r.text(&g.Cedar),
 		"cedar_files": r.policies(&g.CedarFiles),
-		"params":      func(n *node, path string) { r.bounds(g, n, path) },
-		"limits":      func(n *node, path string) { r.limits(g, n, path) },
-		"audit":       func(n *node, path string) { r.audit(g, n, path) },
+		"params": r.section(map[string]take{
+			"schemas": r.schemas(g), "max_string": r.smallSize(&g.Params.MaxString), "max_depth": r.count(&g.Params.MaxDepth),
+			"allow_keys": r.flag(&g.Params.AllowKeys),
+		}),
+		"limits": func(n *node, path string) { r.limits(g, n, path) },
+		"audit":  func(n *node, path string) { r.audit(g, n, path) },
 	})
 	return g
 }
@@ -189,12 +196,6 @@ func (r *reader) signer(n *node, path string) (s guard.Signer) {
 	return s
 }
 
-func (r *reader) stdio(g *guard.Config, n *node, path string) {
-	r.fields(n, path, map[string]take{
-		"trust": r.option(&g.Stdio.Trust), "id": r.text(&g.Stdio.ID), "roles": r.oneOrMore(&g.Stdio.Roles), "token_env": r.text(&g.Stdio.TokenEnv),
-	})
-}
-
 // option reads a flag that may be absent.
 func (r *reader) option(dst **bool) take {
 	return func(n *node, path string) {
@@ -229,12 +230,6 @@ func (r *reader) resource(g *guard.Config, n *node, path string) {
 	})
 }
 
-func (r *reader) replay(g *guard.Config, n *node, path string) {
-	r.fields(n, path, map[string]take{
-		"window": r.duration(&g.Replay.Window), "future": r.duration(&g.Replay.Future), "memory": r.count(&g.Replay.Memory),
-	})
-}
-
 // policies reads paths of files that must be there.
 func (r *reader) policies(dst *[]string) take {
 	return func(n *node, path string) {
@@ -253,13 +248,6 @@ func (r *reader) policies(dst *[]string) take {
 			*dst = append(*dst, full)
 		}
 	}
-}
-
-func (r *reader) bounds(g *guard.Config, n *node, path string) {
-	r.fields(n, path, map[string]take{
-		"schemas": r.schemas(g), "max_string": r.smallSize(&g.Params.MaxString), "max_depth": r.count(&g.Params.MaxDepth),
-		"allow_keys": r.flag(&g.Params.AllowKeys),
-	})
 }
 
 // schemas reads how params are checked against schemas.

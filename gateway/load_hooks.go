@@ -14,24 +14,27 @@ func (r *reader) hooks(dst *[]Hook) take {
 		var h Hook
 		var child Upstream
 		r.fields(n, path, map[string]take{
-			"name":    r.text(&h.Name),
-			"on":      r.text(&h.On),
-			"tools":   r.choice(&h.Tools),
-			"command": func(n *node, path string) { r.command(&child, n, path, true) },
-			"env":     r.table(&h.Env),
-			"url":     r.text(&h.URL),
-			"headers": r.table(&h.Headers),
-			"tls": func(n *node, path string) {
-				r.fields(n, path, map[string]take{
-					"ca": r.path(&h.TLS.CA), "cert": r.path(&h.TLS.Cert), "key": r.path(&h.TLS.Key), "server_name": r.text(&h.TLS.ServerName),
-				})
-			},
+			"name":          r.text(&h.Name),
+			"on":            r.text(&h.On),
+			"tools":         r.choice(&h.Tools),
+			"command":       func(n *node, path string) { r.command(&child, n, path, true) },
+			"env":           r.table(&h.Env),
+			"url":           r.text(&h.URL),
+			"headers":       r.table(&h.Headers),
+			"tls":           r.tlsFiles(&h.TLS),
 			"timeout":       r.duration(&h.Timeout),
 			"on_failure":    r.text(&h.OnFailure),
 			"max_in_flight": r.count(&h.MaxInFlight),
 		})
 		h.Command = child.Command
 		*dst = append(*dst, h)
+	})
+}
+
+// tlsFiles reads with which certificates a server is called.
+func (r *reader) tlsFiles(t *struct{ CA, Cert, Key, ServerName string }) take {
+	return r.section(map[string]take{
+		"ca": r.path(&t.CA), "cert": r.path(&t.Cert), "key": r.path(&t.Key), "server_name": r.text(&t.ServerName),
 	})
 }
 

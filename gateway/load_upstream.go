@@ -23,28 +23,22 @@ func (r *reader) upstream(m member, path string) *Upstream {
 	}
 	var args []string
 	filter := func(f *Filter) take {
-		return func(n *node, path string) {
-			r.fields(n, path, map[string]take{
-				"allow": r.texts(&f.Allow), "deny": r.texts(&f.Deny),
-				"rename": r.table(&f.Rename), "describe": r.table(&f.Describe),
-			})
-		}
+		return r.section(map[string]take{
+			"allow": r.texts(&f.Allow), "deny": r.texts(&f.Deny),
+			"rename": r.table(&f.Rename), "describe": r.table(&f.Describe),
+		})
 	}
 	r.fields(n, path, map[string]take{
-		"command":     func(at *node, path string) { r.command(u, at, path, n.get("args") == nil) },
-		"args":        r.arguments(&args, &u.shown),
-		"env":         r.secrets(&u.Env, u, "env"),
-		"inherit_env": r.oneOrMore(&u.InheritEnv),
-		"cwd":         r.cwd(&u.Cwd),
-		"restart":     func(n *node, path string) { r.restart(&u.Restart, n, path) },
-		"url":         func(n *node, path string) { r.url(u, n, path) },
-		"openapi":     func(n *node, path string) { r.openAPI(u, n, path) },
-		"headers":     r.secrets(&u.Headers, u, "headers"),
-		"tls": func(n *node, path string) {
-			r.fields(n, path, map[string]take{
-				"ca": r.path(&u.TLS.CA), "cert": r.path(&u.TLS.Cert), "key": r.path(&u.TLS.Key), "server_name": r.text(&u.TLS.ServerName),
-			})
-		},
+		"command":         func(at *node, path string) { r.command(u, at, path, n.get("args") == nil) },
+		"args":            r.arguments(&args, &u.shown),
+		"env":             r.secrets(&u.Env, u, "env"),
+		"inherit_env":     r.oneOrMore(&u.InheritEnv),
+		"cwd":             r.cwd(&u.Cwd),
+		"restart":         func(n *node, path string) { r.restart(&u.Restart, n, path) },
+		"url":             func(n *node, path string) { r.url(u, n, path) },
+		"openapi":         func(n *node, path string) { r.openAPI(u, n, path) },
+		"headers":         r.secrets(&u.Headers, u, "headers"),
+		"tls":             r.tlsFiles(&u.TLS),
 		"proxy":           r.text(&u.Proxy),
 		"forward_headers": r.texts(&u.ForwardHeaders),
 		"transport":       r.text(&u.Transport),
@@ -59,26 +53,24 @@ func (r *reader) upstream(m member, path string) *Upstream {
 		"health_check":    r.duration(&u.HealthCheck),
 		"max_in_flight":   r.count(&u.MaxInFlight),
 		"max_queue":       r.count(&u.MaxQueue),
-		"breaker": func(n *node, path string) {
-			r.fields(n, path, map[string]take{"after": r.count(&u.Breaker.After), "for": r.duration(&u.Breaker.For)})
-		},
-		"max_message":   r.size(&u.MaxMessage),
-		"frame_timeout": r.duration(&u.FrameTimeout),
-		"profile":       r.text(&u.Profile),
-		"framing":       r.text(&u.Framing),
-		"era":           r.text(&u.Era),
-		"tools":         filter(&u.Tools),
-		"resources":     filter(&u.Resources),
-		"prompts":       filter(&u.Prompts),
-		"namespace":     r.text(&u.Namespace),
-		"label":         r.text(&u.Label),
-		"arguments":     r.text(&u.Arguments),
-		"web":           r.text(&u.Web),
-		"cache":         func(n *node, path string) { r.cache(u, n, path) },
-		"hooks":         r.hooks(&u.Hooks),
-		"disabled":      r.flag(&u.Disabled),
-		"sandbox":       func(n *node, path string) { u.Sandbox = r.sandbox(n, path) },
-		"auth":          func(n *node, path string) { r.credentials(u, n, path) },
+		"breaker":         r.section(map[string]take{"after": r.count(&u.Breaker.After), "for": r.duration(&u.Breaker.For)}),
+		"max_message":     r.size(&u.MaxMessage),
+		"frame_timeout":   r.duration(&u.FrameTimeout),
+		"profile":         r.text(&u.Profile),
+		"framing":         r.text(&u.Framing),
+		"era":             r.text(&u.Era),
+		"tools":           filter(&u.Tools),
+		"resources":       filter(&u.Resources),
+		"prompts":         filter(&u.Prompts),
+		"namespace":       r.text(&u.Namespace),
+		"label":           r.text(&u.Label),
+		"arguments":       r.text(&u.Arguments),
+		"web":             r.text(&u.Web),
+		"cache":           func(n *node, path string) { r.cache(u, n, path) },
+		"hooks":           r.hooks(&u.Hooks),
+		"disabled":        r.flag(&u.Disabled),
+		"sandbox":         func(n *node, path string) { u.Sandbox = r.sandbox(n, path) },
+		"auth":            func(n *node, path string) { r.credentials(u, n, path) },
 	})
 	u.broken = n.get("command") != nil || n.get("url") != nil
 	if args != nil && len(u.Command) == 0 && n.get("command") == nil {

@@ -49,13 +49,6 @@ func (r *reader) path(dst *string) take {
 	}
 }
 
-// trace reads the settings of traces.
-func (r *reader) trace(c *Config, n *node, path string) {
-	r.fields(n, path, map[string]take{
-		"parent": r.text(&c.Trace.Parent), "slow": r.duration(&c.Trace.Slow), "payloads": r.flag(&c.Trace.Payloads),
-	})
-}
-
 // log reads the levels of the log.
 func (r *reader) log(c *Config, n *node, path string) {
 	r.fields(n, path, map[string]take{"level": r.text(&c.Log.Level), "components": func(n *node, path string) {
@@ -66,11 +59,6 @@ func (r *reader) log(c *Config, n *node, path string) {
 			c.Log.Components[m.key] = level
 		})
 	}})
-}
-
-// tls reads the files of a certificate.
-func (r *reader) tls(c *Config, n *node, path string) {
-	r.fields(n, path, map[string]take{"cert": r.path(&c.TLS.Cert), "key": r.path(&c.TLS.Key), "client_ca": r.path(&c.TLS.ClientCA)})
 }
 
 func (r *reader) beside(path string) string {
