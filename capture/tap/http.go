@@ -277,7 +277,8 @@ func Pipe(r *capture.Recorder, about *capture.Record, client, server io.ReadWrit
 
 // Forward copies bytes until in ends, and records their frames as frames of the connection.
 func Forward(out io.Writer, in io.Reader, r *capture.Recorder, conn uint64, up bool) error {
-	s := &lines{bounded: bounded{emit: func(data []byte, size int) { r.FrameOf(conn, 0, up, data, size) }}}
+	emit := func(data []byte, size int) { r.FrameOf(conn, 0, up, data, size) }
+	s := &lines{bounded: bounded{emit: emit}}
 	defer s.end()
 	return forward(out, in, s)
 }
