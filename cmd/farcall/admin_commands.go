@@ -68,7 +68,7 @@ func listSessions(ctx context.Context, o *adminOptions, _ []string) error {
 		if !s.Since.IsZero() {
 			age = rounded(time.Since(s.Since))
 		}
-		rows = append(rows, []string{s.ID, inLine(s.Path), or(inLine(s.Principal)), or(shortened(inLine(s.Client), 40)), inLine(s.Revision), or(inLine(s.Address)), age})
+		rows = append(rows, []string{s.ID, inLine(s.Path), or(inLine(s.Principal)), or(shorten(inLine(s.Client), 40)), inLine(s.Revision), or(inLine(s.Address)), age})
 	}
 	return o.table([]string{"ID", "PATH", "PRINCIPAL", "CLIENT", "REVISION", "ADDRESS", "AGE"}, rows)
 }
@@ -95,8 +95,8 @@ func listCalls(ctx context.Context, o *adminOptions, _ []string) error {
 	for _, c := range slices.Backward(all.Calls) {
 		took := rounded(time.Duration(c.Took * float64(time.Millisecond)))
 		rows = append(rows, []string{
-			c.At.Local().Format(time.DateTime), c.Outcome, shortened(inLine(strings.TrimSpace(c.Method+" "+c.Name)), 60), or(inLine(c.Upstream)),
-			or(inLine(c.Principal)), took, or(c.Trace), or(shortened(inLine(c.Error), 120)),
+			c.At.Local().Format(time.DateTime), c.Outcome, shorten(inLine(strings.TrimSpace(c.Method+" "+c.Name)), 60), or(inLine(c.Upstream)),
+			or(inLine(c.Principal)), took, or(c.Trace), or(shorten(inLine(c.Error), 120)),
 		})
 	}
 	return o.table([]string{"AT", "OUTCOME", "CALL", "UPSTREAM", "PRINCIPAL", "TOOK", "TRACE", "ERROR"}, rows)
@@ -430,7 +430,7 @@ func listUpstreams(ctx context.Context, o *adminOptions, args []string) error {
 		}
 		rows = append(rows, []string{
 			inLine(u.Name), inLine(u.State), strconv.Itoa(u.InFlight), strconv.Itoa(u.Processes), strconv.FormatInt(u.Calls, 10), strconv.FormatInt(u.Errors, 10),
-			inMilliseconds(u.P50), inMilliseconds(u.P99), strconv.Itoa(u.Tools), shortened(inLine(note), 80),
+			inMilliseconds(u.P50), inMilliseconds(u.P99), strconv.Itoa(u.Tools), shorten(inLine(note), 80),
 		})
 	}
 	return o.table([]string{"UPSTREAM", "STATE", "IN FLIGHT", "PROCESSES", "CALLS", "ERRORS", "P50", "P99", "TOOLS", "NOTE"}, rows)

@@ -1,18 +1,23 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os/exec"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/cmd/farcall/internal/conform"
 	"github.com/farcall-dev/farcall/internal/target"
 	"github.com/farcall-dev/farcall/internal/visible"
+	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/stream"
 )
 
@@ -171,4 +176,229 @@ func (c *rawChild) Close() error {
 	kill := time.AfterFunc(2*time.Second, func() { _ = c.cmd.Process.Kill() })
 	defer kill.Stop()
 	return c.cmd.Wait()
+}
+
+// session is a connection to a target, and what came over it.
+type session struct {
+	*farcall.Peer
+	tap  *tap
+	kept bool // it ends with the shell
+}
+
+// end says goodbye: a cancellation that is still to be written gets the time
+// for it.
+func (s *session) end(ctx context.Context) {
+	if s.kept {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = s.Shutdown(ctx)
+}
+
+// noise is the first frame that was not JSON-RPC, as it is shown, and the beginning of its bytes.
+func (s *session) noise() (text string, raw []byte) {
+	if s == nil {
+		return "", nil
+	}
+	s.tap.mu.Lock()
+	defer s.tap.mu.Unlock()
+	return s.tap.noise, s.tap.raw
+}
+
+// received is the beginning of what came, as long as no message was among it.
+func (s *session) received() []byte {
+	if s == nil {
+		return nil
+	}
+	return s.tap.received()
+}
+
+// answer is the last response as it came, nil when there was none.
+func (s *session) answer() jsonrpc.Raw {
+	s.tap.mu.Lock()
+	defer s.tap.mu.Unlock()
+	return s.tap.last
+}
+
+// tap sees the frames that arrive before the peer does: it keeps the bytes of
+// the answer, and what is not JSON-RPC.
+type tap struct {
+	// strict ends the connection at the first frame that is not JSON-RPC.
+	// Otherwise such frames are left out and reported: a child that prints a
+	// line break can still be talked to.
+	strict bool
+	report func(noise string)
+	frames io.Writer // gets the frames of both directions; nil: they are not shown
+
+	mu    sync.Mutex
+	last  jsonrpc.Raw
+	noise string
+	raw   []byte       // the beginning of what noise shows
+	heard bool         // a message came
+	conn  *watchedConn // nil: the frames are all that is seen
+	dec   jsonrpc.Decoder
+	batch jsonrpc.Batch
+}
+
+// show writes frames behind an arrow: > for those that are sent, < for those that arrive.
+func (t *tap) show(arrow string, frames ...[]byte) {
+	if t.frames == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, frame := range frames {
+		if text := bytes.TrimSpace(frame); len(text) > 0 {
+			fmt.Fprintf(t.frames, "%s %s\n", arrow, tame(string(text)))
+		}
+	}
+}
+
+// see looks at a frame. It returns false when the frame is to be left out.
+func (t *tap) see(frame []byte) (keep bool) {
+	noise := t.look(frame)
+	if noise != "" && !t.strict {
+		t.report(noise)
+	}
+	return noise == ""
+}
+
+func (t *tap) look(frame []byte) (noise string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.dec.Decode(frame, &t.batch)
+	switch {
+	case err != nil && err.Code == jsonrpc.ParseError:
+		noise = excerpt(frame)
+	case err == nil && slices.ContainsFunc(t.batch.Messages, broken):
+		noise = excerpt(frame)
+	case err == nil && slices.ContainsFunc(t.batch.Messages, isResponse):
+		t.last = bytes.TrimSpace(bytes.Clone(frame))
+	}
+	switch {
+	case noise == "":
+		t.heard = true
+	case t.noise == "":
+		t.noise, t.raw = noise, bytes.Clone(frame[:min(len(frame), beginning)])
+	}
+	return noise
+}
+
+// watch notes what connection the frames come over.
+func (t *tap) watch(c *watchedConn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.conn = c
+}
+
+// received is what session.received returns.
+func (t *tap) received() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.heard:
+		return nil
+	case t.conn != nil:
+		return t.conn.received()
+	}
+	return t.raw
+}
+
+func isResponse(m jsonrpc.Message) bool { return m.Kind == jsonrpc.Response }
+
+// broken finds what was meant to be an answer: the call would wait for it in
+// vain.
+func broken(m jsonrpc.Message) bool {
+	return m.Kind == jsonrpc.Invalid && len(m.Method) == 0 && !m.ID.IsAbsent() && !m.ID.IsNull()
+}
+
+// tapped is a Transport with a tap.
+type tapped struct {
+	farcall.Transport
+	tap *tap
+}
+
+func (t tapped) Read() ([]byte, error) {
+	for {
+		frame, err := t.Transport.Read()
+		if err != nil {
+			return nil, err
+		}
+		t.tap.show("<", frame)
+		if t.tap.see(frame) {
+			return bytes.Clone(frame), nil // the transport may reuse its memory
+		}
+		if t.tap.strict {
+			return nil, fmt.Errorf("%w: %s", farcall.ErrProtocol, t.tap.noise)
+		}
+	}
+}
+
+func (t tapped) Write(frames ...[]byte) error {
+	t.tap.show(">", frames...)
+	return t.Transport.Write(frames...)
+}
+
+// tappedExchanger is an Exchanger with a tap.
+type tappedExchanger struct {
+	farcall.Exchanger
+	tap *tap
+}
+
+func (t tappedExchanger) Exchange(ctx context.Context, frame []byte, reply func([]byte) error) error {
+	t.tap.show(">", frame)
+	return t.Exchanger.Exchange(ctx, frame, func(f []byte) error {
+		t.tap.show("<", f)
+		t.tap.see(f)
+		return reply(f)
+	})
+}
+
+// callbacks is the handler of a command: what the other end asks of it.
+type callbacks struct {
+	answers map[string]jsonrpc.Raw                                                    // fixed results by method
+	notify  func(method string, params jsonrpc.Raw) error                             // nil: notifications are dropped
+	ask     func(ctx context.Context, method string, params jsonrpc.Raw) (any, error) // nil: other calls are refused
+	mu      sync.Mutex
+}
+
+// ServeRPC answers the other end.
+func (v *callbacks) ServeRPC(ctx context.Context, req *farcall.Request) (any, error) {
+	if !req.IsNotification() {
+		if result, ok := v.answers[req.Method]; ok {
+			return result, nil
+		}
+		if v.ask != nil {
+			return v.ask(ctx, req.Method, req.Params)
+		}
+		return nil, &jsonrpc.Error{Code: jsonrpc.MethodNotFound, Message: "Method not found"}
+	}
+	if v.notify == nil {
+		return nil, nil
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return nil, v.notify(req.Method, req.Params)
+}
+
+// parseAnswers reads METHOD=RESULT, as --answer has it.
+func parseAnswers(flags []string) (map[string]jsonrpc.Raw, error) {
+	answers := map[string]jsonrpc.Raw{}
+	for _, f := range flags {
+		method, result, ok := strings.Cut(f, "=")
+		if !ok || method == "" {
+			return nil, usagef("Write it as --answer METHOD=RESULT.", "%q is not an answer", f)
+		}
+		answers[method] = appendWord(nil, result)
+	}
+	return answers, nil
+}
+
+// printNotification shows a notification on standard error.
+func printNotification(w io.Writer) func(string, jsonrpc.Raw) error {
+	return func(method string, params jsonrpc.Raw) error {
+		_, err := fmt.Fprintf(w, "notification %s %s\n", tame(method), appendTame(nil, compact(params)))
+		return err
+	}
 }

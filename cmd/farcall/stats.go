@@ -243,7 +243,7 @@ func (o *statsOptions) table(s, before *status, since time.Duration) string {
 		last, _, _ := strings.Cut(u.LastError, "\n")
 		rows = append(rows, []string{
 			inLine(u.Name), inLine(u.State), strconv.Itoa(u.InFlight), strconv.Itoa(u.Queued), calls, failed,
-			inMilliseconds(u.P50), inMilliseconds(u.P99), strconv.Itoa(u.Children), strconv.Itoa(u.Restarts), shortened(inLine(last), 60),
+			inMilliseconds(u.P50), inMilliseconds(u.P99), strconv.Itoa(u.Children), strconv.Itoa(u.Restarts), shorten(inLine(last), 60),
 		})
 	}
 	o.align(&b, rows)
@@ -326,11 +326,3 @@ func rounded(d time.Duration) string {
 
 // inLine is a text as it can stand in a line.
 func inLine(text string) string { return visible.Text(strings.ReplaceAll(text, "\n", " ")) }
-
-// shortened is a text of at most that many characters.
-func shortened(text string, most int) string {
-	if utf8.RuneCountInString(text) <= most {
-		return text
-	}
-	return string([]rune(text)[:most-1]) + "…"
-}
