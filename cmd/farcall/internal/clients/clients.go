@@ -45,10 +45,6 @@ type Field struct {
 	Value any
 }
 
-func commandEntry(words []string) Entry {
-	return Entry{{"command", words[0]}, {"args", words[1:]}}
-}
-
 // urlEntry makes entries that have a URL alone.
 func urlEntry(key string) func(string) Entry {
 	return func(url string) Entry { return Entry{{key, url}} }
@@ -147,7 +143,7 @@ func (c *Client) CommandEntry(words []string) Entry {
 	if c.command != nil {
 		return c.command(words)
 	}
-	return commandEntry(words)
+	return Entry{{"command", words[0]}, {"args", words[1:]}}
 }
 
 // ErrExists is what Text fails with when there is a server of the name and it is not to be
