@@ -301,7 +301,7 @@ func (g *Gateway) Reload(c *Config) error {
 	g.reloading.Lock()
 	defer g.reloading.Unlock()
 	old := g.plan.Load()
-	if !g.sessions.equal(&c.Sessions) {
+	if !reflect.DeepEqual(&g.sessions, &c.Sessions) {
 		return errSessionsFixed
 	}
 	if old.config.Tasks != c.Tasks {
@@ -310,7 +310,7 @@ func (g *Gateway) Reload(c *Config) error {
 	if !reflect.DeepEqual(old.config.Cluster, c.Cluster) {
 		return errClusterFixed
 	}
-	if !g.sameSignIn(c) {
+	if !reflect.DeepEqual(g.signing, c.SignIn) {
 		return errSignInFixed
 	}
 	p, err := g.newPlan(c, old, nil)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"reflect"
 	"time"
 
 	sealing "github.com/farcall-dev/farcall/internal/seal"
@@ -42,9 +41,6 @@ func (s *Sessions) mode(nodes bool) string {
 	}
 	return cmp.Or(s.Mode, "memory")
 }
-
-// equal reports whether both say the same.
-func (s *Sessions) equal(o *Sessions) bool { return reflect.DeepEqual(s, o) }
 
 // keysOf returns the keys for an endpoint: a session of one is invalid at another. Without Keys it
 // is that of the nodes, if there is one.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -90,10 +89,6 @@ func (g *Gateway) newSignIns(c *Config) error {
 	})
 	return nil
 }
-
-// sameSignIn reports whether a configuration lets principals sign in as it was when the gateway was
-// started.
-func (g *Gateway) sameSignIn(c *Config) bool { return reflect.DeepEqual(g.signing, c.SignIn) }
 
 // signInChanged lets clients know that an upstream shows something else to an owner.
 func (g *Gateway) signInChanged(id signin.ID) {

@@ -264,10 +264,6 @@ type ownConnections struct {
 	held share.Ledger // by owner; without bounds nothing is counted
 }
 
-func (c *ownConnections) init(most int) {
-	c.held.SetBounds(share.Bounds{Total: most, Ratio: 7})
-}
-
 // enter takes a connection for an owner, or reports that there is none for it.
 func (c *ownConnections) enter(o owner.Key) bool {
 	c.mu.Lock()

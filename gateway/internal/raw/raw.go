@@ -36,6 +36,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/backoff"
+	"github.com/farcall-dev/farcall/internal/share"
 	"github.com/farcall-dev/farcall/jsonrpc"
 )
 
@@ -134,7 +135,7 @@ func New(o *Options) *Upstream {
 	u := &Upstream{opts: *o, pipes: map[*pipe]struct{}{}}
 	u.opts.MaxInFlight = cmp.Or(u.opts.MaxInFlight, defaultMaxInFlight)
 	u.serving.init(u.opts.MaxInFlight)
-	u.own.init(u.opts.MaxConnections)
+	u.own.held.SetBounds(share.Bounds{Total: u.opts.MaxConnections, Ratio: 7})
 	u.opts.Timeout = cmp.Or(u.opts.Timeout, defaultTimeout)
 	if u.opts.Logger == nil {
 		u.opts.Logger = slog.New(slog.DiscardHandler)
