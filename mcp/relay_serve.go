@@ -180,8 +180,6 @@ type users struct {
 	told atomic.Bool // the relay knows of the session
 }
 
-func (u *users) init() { u.n.Store(1) }
-
 // hold reports whether the session has not ended yet, and keeps the relay from
 // learning that it has.
 func (x *session) hold() bool {

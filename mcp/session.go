@@ -62,7 +62,7 @@ func (s *Server) newSession(ctx context.Context, client farcall.Caller) *session
 	}
 	x := &session{srv: s, client: client, name: rand.Text(), ctx: ctx}
 	x.owner = owner.Or(owner.From(ctx), owner.Session(x.name, ""))
-	x.users.init()
+	x.users.n.Store(1)
 	x.public.x = x
 	return x
 }

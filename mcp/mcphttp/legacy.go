@@ -15,11 +15,6 @@ import (
 
 const sessionNotFound = "Session not found: it has ended; begin a new one with initialize, without Mcp-Session-Id"
 
-// initialize answers the POST that begins a session.
-func (h *Handler) initialize(w http.ResponseWriter, r *http.Request, b *buffers, accept accepts) {
-	h.answer(w, r, h.newSession(r), b, accept)
-}
-
 // inSession answers a POST in a session.
 func (h *Handler) inSession(w http.ResponseWriter, r *http.Request, b *buffers, accept accepts) {
 	s := h.find(w, r, b.in)
