@@ -66,7 +66,7 @@ func (d *drain) open(r *Recorder) (err error) {
 		d.redact = newRedactor(r.o.Secrets)
 	}
 	if r.o.Dir != "" {
-		d.ring = newRing(r.o.Ring, r.o.Age)
+		d.ring = &ring{max: r.o.Ring, age: int64(r.o.Age)}
 	}
 	if r.o.File != "" || r.o.Out != nil {
 		d.file, err = openFile(d)
@@ -296,8 +296,6 @@ type ringPart struct {
 	lines []byte
 	last  int64 // mono of the last line
 }
-
-func newRing(size int, age time.Duration) *ring { return &ring{max: size, age: int64(age)} }
 
 // add adds a line, and drops the oldest chunks when there is no room.
 func (g *ring) add(line []byte, mono int64) {
