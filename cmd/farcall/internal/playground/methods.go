@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -324,4 +325,244 @@ func fault(code jsonrpc.Code, message string, data ...string) error {
 // cannot work with.
 func invalid(member, reason string) error {
 	return fault(errValidation, "Invalid user data", "member", member, "reason", reason)
+}
+
+// maxCount bounds how far math/add_stream counts.
+const maxCount = 10_000
+
+type pair struct {
+	A float64 `json:"a" doc:"the first number"`
+	B float64 `json:"b" doc:"the second number"`
+}
+
+type difference struct {
+	Minuend    float64 `json:"minuend" doc:"what is subtracted from"`
+	Subtrahend float64 `json:"subtrahend" doc:"what is subtracted"`
+}
+
+type root struct {
+	X float64 `json:"x" doc:"a number that is not negative"`
+}
+
+func registerMath(mux *farcall.Mux) {
+	farcall.Handle(mux, "math/add", func(_ context.Context, p pair) (float64, error) { return finite(p.A + p.B) },
+		"Add two numbers")
+	farcall.Handle(mux, "math/subtract", func(_ context.Context, p pair) (float64, error) { return finite(p.A - p.B) },
+		"Subtract b from a")
+	farcall.Handle(mux, "math/multiply", func(_ context.Context, p pair) (float64, error) { return finite(p.A * p.B) },
+		"Multiply two numbers")
+	farcall.Handle(mux, "math/sqrt", sqrt,
+		"Take the square root",
+		"A negative number is refused with the application error -32001.")
+	farcall.HandleStream(mux, "math/add_stream", addStream,
+		"Count from 0 to a + b",
+		"The sum must be a whole number from 0 to 10000.")
+	farcall.Handle(mux, "subtract", subtract, "Subtract, as in the examples of the specification")
+	farcall.Handle(mux, "sum", sum,
+		"Add any number of numbers, given by position")
+}
+
+// finite refuses a result that JSON cannot express.
+func finite(v float64) (float64, error) {
+	if math.IsInf(v, 0) || math.IsNaN(v) {
+		return 0, invalid("result", "is beyond the range of a 64-bit float")
+	}
+	return v, nil
+}
+
+func subtract(_ context.Context, p difference) (float64, error) {
+	return finite(p.Minuend - p.Subtrahend)
+}
+
+func sqrt(_ context.Context, p root) (float64, error) {
+	if p.X < 0 {
+		return 0, invalid("x", "must not be negative")
+	}
+	return math.Sqrt(p.X), nil
+}
+
+func addStream(ctx context.Context, p pair) iter.Seq2[int, error] {
+	return func(yield func(int, error) bool) {
+		result := p.A + p.B
+		if result != math.Trunc(result) || result < 0 || result > maxCount {
+			yield(0, invalid("result", "a + b must be a whole number from 0 to 10000, to be counted to"))
+			return
+		}
+		for i := range int(result) + 1 {
+			if err := ctx.Err(); err != nil {
+				yield(0, err)
+				return
+			}
+			if !yield(i, nil) {
+				return
+			}
+		}
+	}
+}
+
+func sum(_ context.Context, numbers []float64) (float64, error) {
+	total := 0.0
+	for _, n := range numbers {
+		total += n
+	}
+	return finite(total)
+}
+
+const (
+	defaultInterval = time.Second
+	maxClocks       = 1000 // of all connections together
+)
+
+type clockParams struct {
+	IntervalMS int `json:"interval_ms,omitzero" doc:"milliseconds between two ticks; 1000 when left out" min:"10" max:"3600000"`
+	Count      int `json:"count,omitzero" doc:"how many ticks; without end when left out" min:"0"`
+}
+
+type clockStarted struct {
+	Subscription int64 `json:"subscription"`
+	IntervalMS   int   `json:"interval_ms"`
+	Count        int   `json:"count,omitzero"`
+}
+
+type clockRef struct {
+	Subscription int64 `json:"subscription" doc:"the number that clock/subscribe answered"`
+}
+
+type tick struct {
+	Subscription int64     `json:"subscription"`
+	Tick         int       `json:"tick"`
+	Time         time.Time `json:"time"`
+}
+
+type clock struct {
+	id       int64
+	conn     farcall.Caller
+	interval time.Duration
+	count    int
+	stop     context.CancelFunc
+}
+
+func (s *Service) registerClock(mux *farcall.Mux) {
+	farcall.Handle(mux, "clock/subscribe", s.subscribe,
+		"Push onTick notifications until the connection ends",
+		"This needs a connection that goes both ways: WebSocket, TCP, a unix socket or stdio.")
+	farcall.Handle(mux, "clock/unsubscribe", s.unsubscribe,
+		"Stop a clock",
+		"The answer is whether there was one.")
+}
+
+func (s *Service) subscribe(ctx context.Context, p clockParams) (clockStarted, error) {
+	interval := time.Duration(p.IntervalMS) * time.Millisecond
+	if p.IntervalMS == 0 {
+		interval = defaultInterval
+	}
+	conn := farcall.CallerFrom(ctx)
+	if conn.Done() == nil {
+		return clockStarted{}, farcall.ErrNoCallback
+	}
+	//nolint:forbidigo // not derived from the call's context: the clock outlives the call, and its memory
+	clockCtx, stop := context.WithCancel(context.Background())
+	c := &clock{conn: conn, interval: interval, count: p.Count, stop: stop}
+	if !s.start(clockCtx, c) { //nolint:contextcheck // as above
+		stop()
+		return clockStarted{}, fault(errFailed, "Too many clocks", "details", "Unsubscribe from one, or try again later.")
+	}
+	return clockStarted{Subscription: c.id, IntervalMS: int(interval / time.Millisecond), Count: c.count}, nil
+}
+
+func (s *Service) start(ctx context.Context, c *clock) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || len(s.clocks) >= maxClocks {
+		return false
+	}
+	s.lastID++
+	c.id = s.lastID
+	s.clocks[c.id] = c
+	s.wg.Go(func() {
+		s.run(ctx, c)
+		s.remove(c)
+	})
+	return true
+}
+
+// run pushes ticks until the count is reached, the subscription or the
+// connection ends, or the service closes.
+func (s *Service) run(ctx context.Context, c *clock) {
+	ticker := time.NewTicker(c.interval)
+	defer ticker.Stop()
+	for n := 1; c.count == 0 || n <= c.count; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-c.conn.Done():
+			return
+		case <-s.quit:
+			return
+		case now := <-ticker.C:
+			if c.conn.Notify(ctx, "onTick", tick{c.id, n, now.UTC().Truncate(time.Millisecond)}) != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *Service) remove(c *clock) {
+	c.stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.clocks, c.id)
+}
+
+// unsubscribe answers whether there was such a subscription. One connection
+// cannot end another one's.
+func (s *Service) unsubscribe(ctx context.Context, p clockRef) (bool, error) {
+	conn := farcall.CallerFrom(ctx)
+	if conn.Done() == nil {
+		return false, farcall.ErrNoCallback
+	}
+	s.mu.Lock()
+	c := s.clocks[p.Subscription]
+	s.mu.Unlock()
+	if c == nil || c.conn.Done() != conn.Done() {
+		return false, nil
+	}
+	s.remove(c)
+	return true, nil
+}
+
+// A moment is an event of time/ticks.
+type moment struct {
+	Tick int       `json:"tick"`
+	Time time.Time `json:"time"`
+}
+
+// registerTicks adds what can be subscribed to.
+func (s *Service) registerTicks(mux *farcall.Mux) {
+	farcall.HandleSubscription(mux, "time/ticks", s.ticks,
+		"Get the time, again and again",
+		"Subscribe with time/subscribe and [\"ticks\", {\"interval_ms\": 1000}] over WebSocket, TCP, a unix socket or stdio; or stream it.")
+}
+
+func (s *Service) ticks(ctx context.Context, p clockParams) (iter.Seq2[moment, error], error) {
+	interval := time.Duration(p.IntervalMS) * time.Millisecond
+	if interval == 0 {
+		interval = defaultInterval
+	}
+	return func(yield func(moment, error) bool) {
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for n := 1; p.Count == 0 || n <= p.Count; n++ {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.quit:
+				return
+			case now := <-ticker.C:
+				if !yield(moment{n, now.UTC().Truncate(time.Millisecond)}, nil) {
+					return
+				}
+			}
+		}
+	}, nil
 }
