@@ -150,20 +150,13 @@ type batchRun struct {
 	entries []*entry
 }
 
-func (e *entry) paramsOf() any {
-	if e.params == nil {
-		return nil
-	}
-	return e.params
-}
-
 // sendArray sends all in one frame and prints one array.
 func (b *batchRun) sendArray(ctx context.Context) error {
 	limited, cancel := b.limit(ctx)
 	defer cancel()
 	calls := make([]*farcall.BatchCall, len(b.entries))
 	for i, e := range b.entries {
-		calls[i] = &farcall.BatchCall{Method: e.method, Params: e.paramsOf(), Result: &e.result, Notify: e.id.IsAbsent()}
+		calls[i] = &farcall.BatchCall{Method: e.method, Params: orNil(e.params), Result: &e.result, Notify: e.id.IsAbsent()}
 	}
 	if err := b.session.Batch(limited, calls...); err != nil {
 		return callFailure(ctx, "batch", b.target, b.session, err)
@@ -234,10 +227,10 @@ func (b *batchRun) one(ctx context.Context, e *entry) {
 	ctx, cancel := b.limit(ctx)
 	defer cancel()
 	if e.id.IsAbsent() {
-		e.err = b.session.Notify(ctx, e.method, e.paramsOf())
+		e.err = b.session.Notify(ctx, e.method, orNil(e.params))
 		return
 	}
-	e.err = b.session.Call(ctx, e.method, e.paramsOf(), &e.result)
+	e.err = b.session.Call(ctx, e.method, orNil(e.params), &e.result)
 }
 
 // answer is the response to an entry under the id that the file gave it. It is

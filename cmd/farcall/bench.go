@@ -334,7 +334,7 @@ func (b *bencher) peerCalls(ctx context.Context, t *target.Target, method string
 	for i := range calls {
 		p := peers[i%len(peers)]
 		var result jsonrpc.Raw
-		calls[i] = func(ctx context.Context) error { return benchFailure(p.Call(ctx, method, q.paramsOf(), &result)) }
+		calls[i] = func(ctx context.Context) error { return benchFailure(p.Call(ctx, method, orNil(q.params), &result)) }
 	}
 	return calls, nil
 }

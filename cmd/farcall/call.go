@@ -79,12 +79,12 @@ func (r *remote) request(cmd *cobra.Command, args []string) (q invocation, err e
 	return q, err
 }
 
-// paramsOf is nil for no params: a nil Raw in an interface would not be.
-func (q *invocation) paramsOf() any {
-	if q.params == nil {
+// orNil is nil for no params: a nil Raw in an interface would not be.
+func orNil(params jsonrpc.Raw) any {
+	if params == nil {
 		return nil
 	}
-	return q.params
+	return params
 }
 
 func (r *remote) call(cmd *cobra.Command, args []string, o callOptions) error {
@@ -118,7 +118,7 @@ func (r *remote) call(cmd *cobra.Command, args []string, o callOptions) error {
 	}
 	defer s.end(ctx)
 	var result jsonrpc.Raw
-	err = s.Call(limited, q.method, q.paramsOf(), &result)
+	err = s.Call(limited, q.method, orNil(q.params), &result)
 	if o.raw {
 		if raw := s.answer(); raw != nil {
 			if _, err := r.stdout.Write(append(raw, '\n')); err != nil {
@@ -202,7 +202,7 @@ func (r *remote) notify(cmd *cobra.Command, args []string, curl bool) error {
 		return err
 	}
 	defer s.end(ctx)
-	err = s.Notify(limited, q.method, q.paramsOf())
+	err = s.Notify(limited, q.method, orNil(q.params))
 	if err == nil {
 		err = delivered(limited, s)
 	}

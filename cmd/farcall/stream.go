@@ -107,7 +107,7 @@ type watcher struct {
 // watch prints until the stream ends.
 func (w *watcher) watch(ctx context.Context, s *session, q *invocation, follow bool) error {
 	streamed := false
-	for item, err := range farcall.Stream[jsonrpc.Raw](ctx, s.Peer, q.method, q.paramsOf()) {
+	for item, err := range farcall.Stream[jsonrpc.Raw](ctx, s.Peer, q.method, orNil(q.params)) {
 		streamed = true
 		if err == nil {
 			err = w.item(item)
@@ -294,7 +294,7 @@ func (l *pushListener) subscribe(ctx context.Context, p *farcall.Peer) error {
 	for i := range l.calls {
 		q := &l.calls[i]
 		var result jsonrpc.Raw
-		if err := p.Call(ctx, q.method, q.paramsOf(), &result); err != nil {
+		if err := p.Call(ctx, q.method, orNil(q.params), &result); err != nil {
 			return q.methodFailure(ctx, &session{Peer: p, tap: l.tapOn(l.target)}, err)
 		}
 		fmt.Fprintf(l.stderr, "%s: %s\n", tame(q.method), appendTame(nil, compact(result)))
