@@ -1,6 +1,6 @@
 // Command farcall serves, calls and checks JSON-RPC 2.0.
 //
-// Everything is wired here, explicitly: one file per command.
+// Everything is wired here, explicitly: a file for a command, or for a few that are alike.
 package main
 
 import (
