@@ -96,7 +96,12 @@ func TestClusterForwardedSignature(t *testing.T) {
 	config, _ := childConfig(t, "session", "legacy")
 	n := startNodes(t, "sessions: {mode: memory}\nguard:\n  signatures:\n    - {id: ci, secret: \"file:ci.key\"}\n"+
 		"  resource: {url: \"https://rpc.example\"}\n  allow: [{calls: [\"*\"]}]\n"+config)
-	until(t, "3 present", n.ready(t))
+	for i := range n.all {
+		until(t, "3 present", func() string {
+			_, body := n.send(t, i, asking(t, "/readyz", ""))
+			return body
+		})
+	}
 	signed := func(id, body string) *http.Request {
 		r := asking(t, "/mcp", body)
 		if id != "" {

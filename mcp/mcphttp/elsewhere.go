@@ -70,6 +70,9 @@ func (h *Handler) elsewhere(w http.ResponseWriter, r *http.Request, id string, f
 func (h *Handler) forward(
 	w http.ResponseWriter, r *http.Request, frame []byte, home, key string,
 ) bool {
+	if r.Header.Get(headerForwarded) != "" {
+		return false // an answer, for this replica
+	}
 	for range maxReplicas {
 		to := h.opts.Route(r.Context(), home, key)
 		if to == "" || to == h.opts.Replica {
@@ -93,6 +96,16 @@ func (h *Handler) forward(
 	refuse(w, http.StatusServiceUnavailable, h.requestID(frame), errSilent("no"))
 	return true
 }
+
+// An outcome is the answer of a replica, without its body.
+type outcome struct {
+	header http.Header
+	code   int
+}
+
+func (s *outcome) Header() http.Header         { return s.header }
+func (s *outcome) Write(p []byte) (int, error) { return len(p), nil }
+func (s *outcome) WriteHeader(code int)        { s.code = code }
 
 // errSilent is the error of a request that another replica has not answered.
 func errSilent(sent string) *jsonrpc.Error {

@@ -231,6 +231,7 @@ const (
 
 // An elsewhere is an answer of the client to a question that another replica has asked.
 type elsewhere struct {
+	replica string
 	address string // "": the other one has none
 	frame   []byte // borrowed
 }
@@ -248,6 +249,12 @@ func (x *exchange) pass() (status int, e *jsonrpc.Error) {
 }
 
 func (x *exchange) passOne(one elsewhere) (status int, e *jsonrpc.Error) {
+	if x.h.opts.Forward != nil {
+		got := &outcome{header: http.Header{}}
+		if _, _, err := x.h.opts.Forward(got, x.req, one.replica, one.frame); err == nil && got.code/100 == 2 {
+			return http.StatusAccepted, nil
+		}
+	}
 	switch {
 	case x.req.Header.Get(headerForwarded) != "":
 		return http.StatusMisdirectedRequest, &jsonrpc.Error{
@@ -455,7 +462,7 @@ func (s *session) question(x *exchange, m *jsonrpc.Message) (n uint64, here bool
 	if !ok || q.replica == s.h.sealed.replica {
 		return q.n, true
 	}
-	x.elsewhere = append(x.elsewhere, elsewhere{q.address, m.Raw})
+	x.elsewhere = append(x.elsewhere, elsewhere{q.replica, q.address, m.Raw})
 	return 0, false
 }
 
