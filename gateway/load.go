@@ -283,7 +283,7 @@ func (r *reader) ownKeys(n *node, c *Config) map[string]take {
 		"namespace":       r.text(&c.Namespace),
 		"search":          r.search(&c.Search),
 		"lock":            r.path(&c.Lock),
-		"trace":           r.section(map[string]take{
+		"trace": r.section(map[string]take{
 			"parent": r.text(&c.Trace.Parent), "slow": r.duration(&c.Trace.Slow), "payloads": r.flag(&c.Trace.Payloads),
 		}),
 		"log":             func(n *node, path string) { r.log(c, n, path) },
