@@ -233,12 +233,15 @@ func (f *feed) callPartial(p *Peer) error {
 func (f *feed) whole(result jsonrpc.Raw) {
 	if f.count == 0 && len(result) > 0 && result[0] == '[' {
 		scan.Array(result, func(value []byte) bool {
-			f.add(value, 0)
+			f.put(value)
 			return true
 		})
 	}
 	f.end(nil, 0)
 }
+
+// put implements progressSink.
+func (f *feed) put(value jsonrpc.Raw) { f.add(value, 0) }
 
 func (f *feed) add(value jsonrpc.Raw, dropped uint64) {
 	f.mu.Lock()

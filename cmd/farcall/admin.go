@@ -46,11 +46,7 @@ func newAdminCmd(e *env) *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			hint := "Run 'farcall admin --help' for the list."
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = fmt.Sprintf("Did you mean 'farcall admin %s'?", near[0])
-			}
-			return usagef(hint, "there is no 'farcall admin %s'", args[0])
+			return usagef(meantCommand(cmd, args[0]), "there is no 'farcall admin %s'", args[0])
 		},
 	}
 	var all []*adminCommand

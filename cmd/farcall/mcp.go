@@ -21,11 +21,7 @@ func newMCPCmd(e *env) *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			hint := "Run 'farcall mcp --help' for the list."
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = fmt.Sprintf("Did you mean 'farcall mcp %s'?", near[0])
-			}
-			return usagef(hint, "unknown command %q for farcall mcp", args[0])
+			return usagef(meantCommand(cmd, args[0]), "unknown command %q for farcall mcp", args[0])
 		},
 	}
 	cmd.SuggestionsMinimumDistance = 2

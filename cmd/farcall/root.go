@@ -4,6 +4,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,15 @@ func usagef(hint, format string, args ...any) error {
 	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...), hint: hint}
 }
 
+// meantCommand is a hint for a command that is not there.
+func meantCommand(cmd *cobra.Command, word string) string {
+	near := cmd.SuggestionsFor(word)
+	if len(near) == 0 {
+		return fmt.Sprintf("Run '%s --help' for the list.", cmd.CommandPath())
+	}
+	return fmt.Sprintf("Did you mean '%s %s'?", cmd.CommandPath(), cmp.Or(nearestWord(word, near), near[0]))
+}
+
 // run is the whole program. It returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	e := &env{stdin: stdin, stdout: stdout, stderr: stderr, getenv: os.Getenv, isTTY: isTerminal(stdout)}
@@ -82,11 +92,7 @@ func newRootCmd(e *env) *cobra.Command {
 			if len(args) == 0 {
 				return cmd.Help()
 			}
-			hint := "Run 'farcall --help' for the list."
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = fmt.Sprintf("Did you mean 'farcall %s'?", near[0])
-			}
-			return usagef(hint, "unknown command %q", args[0])
+			return usagef(meantCommand(cmd, args[0]), "unknown command %q", args[0])
 		},
 	}
 	root.SuggestionsMinimumDistance = 2
