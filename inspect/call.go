@@ -169,7 +169,8 @@ func problems(err error) (list []string) {
 
 // callMCP calls a tool, a prompt, a resource or any other method.
 func (x *slot) callMCP(ctx context.Context, c *mcp.Client,
-	p *callParams) (raw jsonrpc.Raw, err error) {
+	p *callParams,
+) (raw jsonrpc.Raw, err error) {
 	ctx = context.WithValue(ctx, resultKey{}, &raw)
 	var last time.Time
 	ctx = mcp.OnProgress(ctx, func(v spec.ProgressNotificationParams) {
@@ -230,7 +231,8 @@ func orEmpty(raw jsonrpc.Raw) jsonrpc.Raw {
 
 // callRPC calls a method of a JSON-RPC server.
 func (x *slot) callRPC(ctx context.Context, c farcall.Caller,
-	p *callParams) (raw jsonrpc.Raw, err error) {
+	p *callParams,
+) (raw jsonrpc.Raw, err error) {
 	var params any
 	if p.Params != nil {
 		params = p.Params

@@ -146,7 +146,8 @@ var errTooMany = errors.New("too many questions are waiting for an answer")
 
 // ask waits until a page has answered a question of a server.
 func (i *Inspector) ask(ctx context.Context, conn int, method string,
-	params jsonrpc.Raw) (jsonrpc.Raw, error) {
+	params jsonrpc.Raw,
+) (jsonrpc.Raw, error) {
 	if len(params) > maxQuestionBytes {
 		return nil, fmt.Errorf("the question has more than %d bytes", maxQuestionBytes)
 	}

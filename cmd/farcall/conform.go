@@ -216,7 +216,8 @@ func (e *env) listMCPCases(revisions []*era.Revision) error {
 }
 
 func (r *remote) mcpConform(cmd *cobra.Command, args []string, o conformOptions,
-	revisions []*era.Revision) error {
+	revisions []*era.Revision,
+) error {
 	t, rest, err := r.split(cmd, args)
 	if err == nil && t.Kind != target.Command {
 		t, err = forMCP(r.locate(args[0]))

@@ -150,7 +150,8 @@ func (f *inspectFlags) open(ctx context.Context, chosen bool) (net.Listener, err
 
 // servers are those that the command line names.
 func (f *inspectFlags) servers(ctx context.Context, cmd *cobra.Command,
-	args []string) ([]inspect.Server, error) {
+	args []string,
+) ([]inspect.Server, error) {
 	dash := cmd.ArgsLenAtDash()
 	if dash < 0 && len(args) == 0 {
 		return nil, nil // they are added in the page

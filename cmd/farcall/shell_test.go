@@ -91,7 +91,8 @@ func TestShell(t *testing.T) {
 	mcp.AddTool(server, mcp.Tool{Name: "greet_all"}, func(ctx context.Context, in struct {
 		Tone string `json:"tone" enum:"kind,curt"`
 		Loud bool   `json:"loud,omitzero"`
-	}) (string, error) {
+	},
+	) (string, error) {
 		a, err := mcp.Elicit[who](ctx, "Who?")
 		if err != nil {
 			return "", err

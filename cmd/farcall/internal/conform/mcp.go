@@ -271,7 +271,8 @@ func (p *mcpProbe) call(ctx context.Context, method, params string) mcpReply {
 
 // callWith is call with a revision and headers of the case's own choice.
 func (p *mcpProbe) callWith(ctx context.Context, method, params, revision string,
-	header http.Header) mcpReply {
+	header http.Header,
+) mcpReply {
 	if selfDescribed(p.rev) {
 		params = strings.TrimSuffix(meta(revision)+","+params, ",")
 	}

@@ -83,7 +83,8 @@ func (s *mcpStream) close() {
 }
 
 func (s *mcpStream) exchange(ctx context.Context, m mcpMessage,
-	timeout time.Duration) (r mcpReply) {
+	timeout time.Duration,
+) (r mcpReply) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	stop := context.AfterFunc(ctx, s.link.close) // a server that does not read must not hang the run
