@@ -107,11 +107,11 @@ func TestObservedListen(t *testing.T) {
 			},
 			End: func(_ context.Context, c *observe.Call) {
 				if c.Method == spec.MethodSubscriptionsListen && !c.Outgoing {
-					names := ""
+					var names strings.Builder
 					for _, e := range c.Events {
-						names += " " + e.Name
+						names.WriteString(" " + e.Name)
 					}
-					ended <- names
+					ended <- names.String()
 				}
 			},
 		}}})

@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -301,9 +302,7 @@ func relayed(w http.ResponseWriter, resp *http.Response) error {
 	dropped := resp.Header
 	length := dropped["Content-Length"]
 	dropHeaders(dropped)
-	for name, values := range dropped {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), dropped)
 	if length != nil {
 		w.Header()["Content-Length"] = length
 	}
