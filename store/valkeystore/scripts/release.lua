@@ -1,0 +1,3 @@
+-- release: key; id.
+if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
+return 1
