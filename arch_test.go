@@ -77,7 +77,7 @@ var archLadder = map[string]archRow{
 		names: 24, // Asked is what the audit has of a hook; Past is what an audit knows of a call that is decided again
 	},
 	"guard/internal/limit":  {ours: "internal/owner internal/share"},
-	"guard/internal/policy": {ours: "internal/scan", outside: "github.com/cedar-policy/cedar-go"},
+	"guard/internal/policy": {ours: "internal/glob internal/scan", outside: "github.com/cedar-policy/cedar-go"},
 	"guard/internal/replay": {ours: "internal/share"},
 	"guard/internal/sign":   {ours: "internal/forwarded internal/jsonv2 internal/scan internal/validate", outside: "github.com/dunglas/httpsfv"},
 	"guard/internal/token":  {ours: "internal/fetch internal/jsonv2 internal/owner internal/scan internal/share", outside: "github.com/lestrrat-go/jwx/v3"},
@@ -91,7 +91,7 @@ var archLadder = map[string]archRow{
 	"capture/diff": {ours: "internal/scan", names: 9},
 	// Write with its Options, and Formats.
 	"capture/export":    {ours: "capture internal/scan", names: 3},
-	"internal/audit":    {ours: "internal/owner internal/scan internal/share"},
+	"internal/audit":    {ours: "internal/glob internal/owner internal/scan internal/share"},
 	"internal/environ":  {},
 	"internal/fetch":    {},
 	"internal/glob":     {pure: true},

@@ -77,7 +77,8 @@ func suspicious[S string | []byte](s S) bool {
 				!keyBegins(s[i], s[i+1]) {
 				continue
 			}
-			if rest := []byte(s[i:min(i+12, len(s))]); scheme(rest) != "" || begins(rest) ||
+			rest := []byte(s[i:min(i+12, len(s))])
+			if form, _ := keyFormOf(rest); form != nil || scheme(rest) != "" ||
 				bytes.HasPrefix(rest, []byte("eyJ")) || bytes.HasPrefix(rest, []byte("--")) {
 				return true
 			}
@@ -96,50 +97,28 @@ func scheme(s []byte) string {
 	return ""
 }
 
-// A keyForm is how keys of one kind begin, and how many bytes follow at least. Those are few where
-// no word begins so.
+// A keyForm is how keys of some kinds begin, and how many bytes follow at least. Those are few
+// where no word begins so.
 type keyForm struct {
-	prefix string
-	least  int
-	more   string // the bytes that they may have beyond those of words
+	least    int
+	more     string // the bytes that they may have beyond those of words
+	prefixes []string
 }
 
 // keyForms are those of farcall, OpenAI and its like, Stripe, GitHub, GitLab, Slack, AWS, Google,
 // npm, SendGrid, Hugging Face, PyPI, DigitalOcean, Shopify, Grafana and Databricks.
 var keyForms = [...]keyForm{
-	{"fk_", 8, ""},
-	{"sk-", 8, ""},
-	{"sk_", 8, ""},
-	{"rk_live_", 8, ""},
-	{"rk_test_", 8, ""},
-	{"whsec_", 16, "+/"},
-	{"ghp_", 8, ""},
-	{"gho_", 8, ""},
-	{"ghs_", 8, ""},
-	{"ghu_", 8, ""},
-	{"ghr_", 8, ""},
-	{"github_pat_", 8, ""},
-	{"glpat-", 8, "."},
-	{"glrt-", 8, "."},
-	{"gldt-", 8, "."},
-	{"glsa_", 16, ""},
-	{"xoxb-", 8, ""},
-	{"xoxp-", 8, ""},
-	{"xoxa-", 8, ""},
-	{"xoxr-", 8, ""},
-	{"xoxs-", 8, ""},
-	{"xapp-", 16, ""},
-	{"AKIA", 8, ""},
-	{"ASIA", 16, ""},
-	{"AIza", 24, ""},
-	{"ya29.", 16, "."},
-	{"npm_", 24, ""},
-	{"SG.", 24, "."},
-	{"hf_", 24, ""},
-	{"pypi-", 32, ""},
-	{"dop_v1_", 24, ""},
-	{"shpat_", 24, ""},
-	{"dapi", 32, ""},
+	{8, "", []string{
+		"fk_", "sk-", "sk_", "rk_live_", "rk_test_", "ghp_", "gho_", "ghs_", "ghu_", "ghr_",
+		"github_pat_", "xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "AKIA",
+	}},
+	{8, ".", []string{"glpat-", "glrt-", "gldt-"}},
+	{16, "", []string{"glsa_", "xapp-", "ASIA"}},
+	{16, ".", []string{"ya29."}},
+	{16, "+/", []string{"whsec_"}},
+	{24, "", []string{"AIza", "npm_", "hf_", "dop_v1_", "shpat_"}},
+	{24, ".", []string{"SG."}},
+	{32, "", []string{"pypi-", "dapi"}},
 }
 
 // keyBegins reports whether one of keyForms begins with two bytes. It is asked at most bytes of a
@@ -154,22 +133,19 @@ func keyBegins(a, b byte) bool {
 	return false
 }
 
-// keyFormOf returns the form of the key that s may begin with, if there is one.
-func keyFormOf(s []byte) (form keyForm, ok bool) {
+// keyFormOf returns the form of the key that s may begin with, and its prefix; "": there is none.
+func keyFormOf(s []byte) (form *keyForm, prefix string) {
 	if len(s) < 2 || !keyBegins(s[0], s[1]) {
-		return keyForm{}, false
+		return nil, ""
 	}
-	for _, form = range keyForms {
-		if bytes.HasPrefix(s, []byte(form.prefix)) {
-			return form, true
+	for i := range keyForms {
+		for _, prefix = range keyForms[i].prefixes {
+			if len(s) >= len(prefix) && string(s[:len(prefix)]) == prefix {
+				return &keyForms[i], prefix
+			}
 		}
 	}
-	return keyForm{}, false
-}
-
-func begins(s []byte) bool {
-	_, ok := keyFormOf(s)
-	return ok
+	return nil, ""
 }
 
 // mask is s with secrets masked. It looks at each byte a few times at most. In prose, which is ours
@@ -275,8 +251,8 @@ func userInfo(s []byte, i int) (from, to int) {
 
 // credential is that of HTTP authentication, or a key of a known form.
 func credential(s []byte, i int, prose bool) (from, to int) {
-	if form, ok := keyFormOf(s[i:]); ok {
-		start := i + len(form.prefix)
+	if form, prefix := keyFormOf(s[i:]); form != nil {
+		start := i + len(prefix)
 		if end := run(s, start, form.more); end-start >= form.least {
 			return i, start + len(bytes.TrimRight(s[start:end], form.more))
 		}

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/farcall-dev/farcall/internal/glob"
 	"github.com/farcall-dev/farcall/internal/scan"
 )
 
@@ -75,9 +76,9 @@ func (w *walker) value(i, depth int) (end int, ok bool) {
 		w.out = append(w.out, `"[too deep]"`...)
 		return w.skip(i)
 	case c == '{':
-		return w.object(i, depth)
+		return w.container(i, depth, '}', (*walker).member, `"…":"[cut]"`)
 	case c == '[':
-		return w.array(i, depth)
+		return w.container(i, depth, ']', (*walker).value, `"[cut]"`)
 	}
 	end, ok = w.skip(i)
 	if !ok {
@@ -121,11 +122,15 @@ func (w *walker) string(i int) (end int, ok bool) {
 	return end, true
 }
 
-func (w *walker) object(i, depth int) (end int, ok bool) {
-	w.out = append(w.out, '{')
+// container copies an object or an array, the values of which item copies. rest says that some are
+// left out.
+func (w *walker) container(
+	i, depth int, last byte, item func(w *walker, i, depth int) (int, bool), rest string,
+) (end int, ok bool) {
+	w.out = append(w.out, w.in[i])
 	i = scan.Space(w.in, i+1)
-	if i < len(w.in) && w.in[i] == '}' {
-		w.out = append(w.out, '}')
+	if i < len(w.in) && w.in[i] == last {
+		w.out = append(w.out, last)
 		return i + 1, true
 	}
 	for first := true; ; first = false {
@@ -134,24 +139,25 @@ func (w *walker) object(i, depth int) (end int, ok bool) {
 		}
 		if len(w.out) >= w.end {
 			w.full = true
-			w.out = append(w.out, `"…":"[cut]"}`...)
+			w.out = append(append(w.out, rest...), last)
 			return i, true
 		}
-		if i, ok = w.member(i, depth); !ok {
+		if i, ok = item(w, i, depth+1); !ok {
 			return i, false
 		}
 		if w.full {
-			w.out = append(w.out, '}')
+			w.out = append(w.out, last)
 			return i, true
 		}
 		var done bool
-		if i, done, ok = w.next(i, '}'); done || !ok {
-			w.out = append(w.out, '}')
+		if i, done, ok = w.next(i, last); done || !ok {
+			w.out = append(w.out, last)
 			return i, ok
 		}
 	}
 }
 
+// member copies a name and its value.
 func (w *walker) member(i, depth int) (end int, ok bool) {
 	if i >= len(w.in) || w.in[i] != '"' {
 		return i, false
@@ -183,38 +189,7 @@ func (w *walker) member(i, depth int) (end int, ok bool) {
 		w.out = append(w.out, redacted...)
 		return w.skip(i)
 	}
-	return w.value(i, depth+1)
-}
-
-func (w *walker) array(i, depth int) (end int, ok bool) {
-	w.out = append(w.out, '[')
-	i = scan.Space(w.in, i+1)
-	if i < len(w.in) && w.in[i] == ']' {
-		w.out = append(w.out, ']')
-		return i + 1, true
-	}
-	for first := true; ; first = false {
-		if !first {
-			w.out = append(w.out, ',')
-		}
-		if len(w.out) >= w.end {
-			w.full = true
-			w.out = append(w.out, `"[cut]"]`...)
-			return i, true
-		}
-		if i, ok = w.value(i, depth+1); !ok {
-			return i, false
-		}
-		if w.full {
-			w.out = append(w.out, ']')
-			return i, true
-		}
-		var done bool
-		if i, done, ok = w.next(i, ']'); done || !ok {
-			w.out = append(w.out, ']')
-			return i, ok
-		}
-	}
+	return w.value(i, depth)
 }
 
 // next passes a comma, or the end of a container.
@@ -257,24 +232,14 @@ func (r *rules) secret(name []byte) bool {
 	if isSecret(name) {
 		return true
 	}
-	for _, p := range r.names {
-		if glob(p, string(name)) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.names, func(p string) bool { return glob.Match(p, string(name)) })
 }
 
 func (r *rules) secretPath(path []string) bool {
-	for _, p := range r.paths {
-		if matchPath(p, path) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.paths, func(p []string) bool { return matchPath(p, path) })
 }
 
-// matchPath matches as glob does, with names for characters.
+// matchPath matches as glob.Match does, with names for characters.
 func matchPath(pattern, path []string) bool {
 	p, s, star, from := 0, 0, -1, 0
 	for s < len(path) {
@@ -282,7 +247,7 @@ func matchPath(pattern, path []string) bool {
 		case p < len(pattern) && pattern[p] == "*":
 			star, from = p, s
 			p++
-		case p < len(pattern) && glob(pattern[p], path[s]):
+		case p < len(pattern) && glob.Match(pattern[p], path[s]):
 			p++
 			s++
 		case star >= 0:
@@ -293,30 +258,6 @@ func matchPath(pattern, path []string) bool {
 		}
 	}
 	for p < len(pattern) && pattern[p] == "*" {
-		p++
-	}
-	return p == len(pattern)
-}
-
-// glob matches * and ?.
-func glob(pattern, s string) bool {
-	p, i, star, from := 0, 0, -1, 0
-	for i < len(s) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, from = p, i
-			p++
-		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == s[i]):
-			p++
-			i++
-		case star >= 0:
-			from++
-			p, i = star+1, from
-		default:
-			return false
-		}
-	}
-	for p < len(pattern) && pattern[p] == '*' {
 		p++
 	}
 	return p == len(pattern)

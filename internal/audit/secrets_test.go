@@ -36,13 +36,15 @@ func TestSecrets(t *testing.T) {
 // Each form of a key is found by its first two bytes, which keyBegins has in a second list.
 func TestKeyForms(t *testing.T) {
 	t.Parallel()
-	for _, form := range keyForms {
-		key := form.prefix + "0123456789abcdefghijABCDEFGHIJ012345"
-		if got, ok := keyFormOf([]byte(key)); !ok || got.prefix != form.prefix {
-			t.Errorf("%s is not found", form.prefix)
-		}
-		if !suspicious("a " + key) {
-			t.Errorf("%s is not suspicious", form.prefix)
+	for i := range keyForms {
+		for _, prefix := range keyForms[i].prefixes {
+			key := prefix + "0123456789abcdefghijABCDEFGHIJ012345"
+			if form, got := keyFormOf([]byte(key)); form != &keyForms[i] || got != prefix {
+				t.Errorf("%s is not found", prefix)
+			}
+			if !suspicious("a " + key) {
+				t.Errorf("%s is not suspicious", prefix)
+			}
 		}
 	}
 }

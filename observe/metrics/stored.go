@@ -36,10 +36,10 @@ func (r *registry) stores() storeMetrics {
 	}
 }
 
-// took times an operation that has ended.
-func (s *stored) took(op text, began time.Time, err error) {
+// took times an operation that has ended. It is deferred: began is when that was.
+func (s *stored) took(op text, began time.Time, err *error) {
 	s.m.stores.took.get(op).Observe(time.Since(began).Seconds())
-	s.failed(op, err)
+	s.failed(op, *err)
 }
 
 // failed counts an operation if it failed.
@@ -68,69 +68,53 @@ func failureOf(err error) string {
 }
 
 // Claim implements store.Once.
-func (s *stored) Claim(ctx context.Context, key string, until time.Time) (bool, error) {
-	began := time.Now()
-	first, err := s.Store.Claim(ctx, key, until)
-	s.took("claim", began, err)
-	return first, err
+func (s *stored) Claim(ctx context.Context, key string, until time.Time) (first bool, err error) {
+	defer s.took("claim", time.Now(), &err)
+	return s.Store.Claim(ctx, key, until)
 }
 
 // Release implements store.Once.
-func (s *stored) Release(ctx context.Context, key string) error {
-	began := time.Now()
-	err := s.Store.Release(ctx, key)
-	s.took("release", began, err)
-	return err
+func (s *stored) Release(ctx context.Context, key string) (err error) {
+	defer s.took("release", time.Now(), &err)
+	return s.Store.Release(ctx, key)
 }
 
 // Since implements store.Once.
-func (s *stored) Since(ctx context.Context) (time.Time, error) {
-	began := time.Now()
-	at, err := s.Store.Since(ctx)
-	s.took("since", began, err)
-	return at, err
+func (s *stored) Since(ctx context.Context) (at time.Time, err error) {
+	defer s.took("since", time.Now(), &err)
+	return s.Store.Since(ctx)
 }
 
 // Take implements store.Counter.
 func (s *stored) Take(
 	ctx context.Context, key string, n, limit int64, until time.Time,
-) (int64, error) {
-	began := time.Now()
-	granted, err := s.Store.Take(ctx, key, n, limit, until)
-	s.took("take", began, err)
-	return granted, err
+) (granted int64, err error) {
+	defer s.took("take", time.Now(), &err)
+	return s.Store.Take(ctx, key, n, limit, until)
 }
 
 // Give implements store.Counter.
-func (s *stored) Give(ctx context.Context, key string, n int64) error {
-	began := time.Now()
-	err := s.Store.Give(ctx, key, n)
-	s.took("give", began, err)
-	return err
+func (s *stored) Give(ctx context.Context, key string, n int64) (err error) {
+	defer s.took("give", time.Now(), &err)
+	return s.Store.Give(ctx, key, n)
 }
 
 // Put implements store.Records.
-func (s *stored) Put(ctx context.Context, r *store.Record) (uint64, error) {
-	began := time.Now()
-	version, err := s.Store.Put(ctx, r)
-	s.took("put", began, err)
-	return version, err
+func (s *stored) Put(ctx context.Context, r *store.Record) (version uint64, err error) {
+	defer s.took("put", time.Now(), &err)
+	return s.Store.Put(ctx, r)
 }
 
 // Get implements store.Records.
-func (s *stored) Get(ctx context.Context, owner, id string) (*store.Record, error) {
-	began := time.Now()
-	r, err := s.Store.Get(ctx, owner, id)
-	s.took("get", began, err)
-	return r, err
+func (s *stored) Get(ctx context.Context, owner, id string) (r *store.Record, err error) {
+	defer s.took("get", time.Now(), &err)
+	return s.Store.Get(ctx, owner, id)
 }
 
 // Delete implements store.Records.
-func (s *stored) Delete(ctx context.Context, owner, id string) error {
-	began := time.Now()
-	err := s.Store.Delete(ctx, owner, id)
-	s.took("delete", began, err)
-	return err
+func (s *stored) Delete(ctx context.Context, owner, id string) (err error) {
+	defer s.took("delete", time.Now(), &err)
+	return s.Store.Delete(ctx, owner, id)
 }
 
 // Adopt implements store.Records.
@@ -146,11 +130,9 @@ func (s *stored) Adopt(ctx context.Context) iter.Seq2[*store.Record, error] {
 }
 
 // Push implements store.Queue.
-func (s *stored) Push(ctx context.Context, queue string, data []byte) error {
-	began := time.Now()
-	err := s.Store.Push(ctx, queue, data)
-	s.took("push", began, err)
-	return err
+func (s *stored) Push(ctx context.Context, queue string, data []byte) (err error) {
+	defer s.took("push", time.Now(), &err)
+	return s.Store.Push(ctx, queue, data)
 }
 
 // Pull implements store.Queue.
@@ -164,21 +146,17 @@ func (s *stored) Pull(ctx context.Context, queue string) (store.Item, error) {
 }
 
 // Publish implements store.Bus.
-func (s *stored) Publish(ctx context.Context, topic string, data []byte) error {
-	began := time.Now()
-	err := s.Store.Publish(ctx, topic, data)
-	s.took("publish", began, err)
-	return err
+func (s *stored) Publish(ctx context.Context, topic string, data []byte) (err error) {
+	defer s.took("publish", time.Now(), &err)
+	return s.Store.Publish(ctx, topic, data)
 }
 
 // Subscribe implements store.Bus.
 func (s *stored) Subscribe(
 	ctx context.Context, topic string, receive func(store.Message),
-) (func(), error) {
-	began := time.Now()
-	stop, err := s.Store.Subscribe(ctx, topic, receive)
-	s.took("subscribe", began, err)
-	return stop, err
+) (stop func(), err error) {
+	defer s.took("subscribe", time.Now(), &err)
+	return s.Store.Subscribe(ctx, topic, receive)
 }
 
 // storedItem is work of a store that is measured.
@@ -189,25 +167,19 @@ type storedItem struct {
 }
 
 // Done implements store.Item.
-func (i *storedItem) Done(ctx context.Context) error {
-	began := time.Now()
-	err := i.Item.Done(ctx)
-	i.s.took("done", began, err)
-	return err
+func (i *storedItem) Done(ctx context.Context) (err error) {
+	defer i.s.took("done", time.Now(), &err)
+	return i.Item.Done(ctx)
 }
 
 // Extend implements store.Item.
-func (i *storedItem) Extend(ctx context.Context) error {
-	began := time.Now()
-	err := i.Item.Extend(ctx)
-	i.s.took("extend", began, err)
-	return err
+func (i *storedItem) Extend(ctx context.Context) (err error) {
+	defer i.s.took("extend", time.Now(), &err)
+	return i.Item.Extend(ctx)
 }
 
 // Return implements store.Item.
-func (i *storedItem) Return(ctx context.Context) error {
-	began := time.Now()
-	err := i.Item.Return(ctx)
-	i.s.took("return", began, err)
-	return err
+func (i *storedItem) Return(ctx context.Context) (err error) {
+	defer i.s.took("return", time.Now(), &err)
+	return i.Item.Return(ctx)
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/ast"
 	"github.com/cedar-policy/cedar-go/types"
+
+	"github.com/farcall-dev/farcall/internal/glob"
 )
 
 // The types of entities, and the groups of actions.
@@ -30,38 +33,30 @@ func (s *Set) addRules(rules []Rule, names map[string]string, list *problems) {
 		list.errorf("allow", "write fewer, with patterns, or Cedar policies", "there are %d rules, at most %d will do", len(rules), maxRules)
 		return
 	}
-	var count [2]int
+	count := map[string]int{}
 	var made []*compiled
 	for i := range rules {
 		r := &rules[i]
 		c := &compiled{rule: r, forbid: r.Deny, shadow: r.Shadow}
+		kind := "allow"
 		if r.Deny {
-			c.place = place("deny", count[1])
-			count[1]++
-		} else {
-			c.place = place("allow", count[0])
-			count[0]++
+			kind = "deny"
 		}
-		if c.name = r.Name; c.name == "" {
-			c.name = c.place
-		}
+		c.place = place(kind, count[kind])
+		count[kind]++
+		c.name = cmp.Or(r.Name, c.place)
 		list.name(c.place, c.name, names)
 		if list.rule(c.place, r) {
 			c.policy = cedar.NewPolicyFromAST(s.compileRule(r))
 			made = append(made, c)
 		}
 	}
-	slices.SortStableFunc(made, func(a, b *compiled) int {
-		switch {
-		case a.forbid == b.forbid:
-			return 0
-		case a.forbid:
-			return -1
+	for _, forbid := range [...]bool{true, false} {
+		for _, c := range made {
+			if c.forbid == forbid {
+				s.add(c)
+			}
 		}
-		return 1
-	})
-	for _, c := range made {
-		s.add(c)
 	}
 }
 
@@ -155,36 +150,7 @@ func anyOf(nodes []ast.Node) ast.Node {
 
 // Match reports whether a call, as [CallName] writes it, is one of a pattern. In a pattern * is any
 // number of characters, slashes and spaces as well, and ? is one. All others stand for themselves.
-func Match(pattern, call string) bool {
-	p, c, star, from := 0, 0, -1, 0
-	for c < len(call) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, from = p, c
-			p++
-		case p < len(pattern) && pattern[p] == '?':
-			c += width(call[c:])
-			p++
-		case p < len(pattern) && pattern[p] == call[c]:
-			p++
-			c++
-		case star < 0:
-			return false
-		default:
-			from += width(call[from:])
-			p, c = star+1, from
-		}
-	}
-	for p < len(pattern) && pattern[p] == '*' {
-		p++
-	}
-	return p == len(pattern)
-}
-
-func width(s string) int {
-	_, n := utf8.DecodeRuneInString(s)
-	return n
-}
+func Match(pattern, call string) bool { return glob.Match(pattern, call) }
 
 // CallName is how patterns see a call: METHOD, or METHOD NAME, or METHOD UPSTREAM/NAME.
 func CallName(method, upstream, name string) string {
