@@ -1,6 +1,9 @@
 package metrics
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // The kinds of metrics.
 const (
@@ -88,107 +91,78 @@ var (
 // semantic-conventions v1.40, docs/rpc/rpc-metrics.md, which are not stable yet: they change here
 // only.
 var (
-	mcpServer = metric{
-		"mcp_server_operation_duration_seconds", "mcp.server.operation.duration", histogram,
-		"How long requests and notifications of MCP took that clients sent.", mcpLabels, mcpBuckets,
-	}
-	mcpClient = metric{
-		"mcp_client_operation_duration_seconds", "mcp.client.operation.duration", histogram,
-		"How long requests and notifications of MCP took that were sent to the other end.", mcpClientLabels, mcpBuckets,
-	}
-	mcpServerSession = metric{
-		"mcp_server_session_duration_seconds", "mcp.server.session.duration", histogram,
-		"How long sessions of MCP lasted that clients began.", sessionLabels, mcpBuckets,
-	}
-	mcpClientSession = metric{
-		"mcp_client_session_duration_seconds", "mcp.client.session.duration", histogram,
-		"How long sessions of MCP lasted that this end began.", sessionLabels, mcpBuckets,
-	}
-	rpcServer = metric{
-		"rpc_server_call_duration_seconds", "rpc.server.call.duration", histogram,
-		"How long calls of JSON-RPC other than MCP took that arrived.", rpcLabels, rpcBuckets,
-	}
-	rpcClient = metric{
-		"rpc_client_call_duration_seconds", "rpc.client.call.duration", histogram,
-		"How long calls of JSON-RPC other than MCP took that were sent to the other end.", rpcClientLabels, rpcBuckets,
-	}
-	inFlight = metric{
-		"farcall_inflight", "", gauge, "Calls in flight, by the side which this end has in them.", []string{labelSide}, nil,
-	}
-	refused = metric{
-		"farcall_refused_total", "", counter,
+	mcpServer = standard("mcp.server.operation.duration",
+		"How long requests and notifications of MCP took that clients sent.", mcpBuckets, mcpLabels)
+	mcpClient = standard("mcp.client.operation.duration",
+		"How long requests and notifications of MCP took that were sent to the other end.",
+		mcpBuckets, mcpClientLabels)
+	mcpServerSession = standard("mcp.server.session.duration",
+		"How long sessions of MCP lasted that clients began.", mcpBuckets, sessionLabels)
+	mcpClientSession = standard("mcp.client.session.duration",
+		"How long sessions of MCP lasted that this end began.", mcpBuckets, sessionLabels)
+	rpcServer = standard("rpc.server.call.duration",
+		"How long calls of JSON-RPC other than MCP took that arrived.", rpcBuckets, rpcLabels)
+	rpcClient = standard("rpc.client.call.duration",
+		"How long calls of JSON-RPC other than MCP took that were sent to the other end.",
+		rpcBuckets, rpcClientLabels)
+	inFlight = own(gauge, "farcall_inflight",
+		"Calls in flight, by the side which this end has in them.", labelSide)
+	refused = own(counter, "farcall_refused_total",
 		"Calls that were refused: overload, rate, size, denied, or a message that is not valid.",
-		[]string{labelReason, labelTransport},
-		nil,
-	}
-	frames = metric{
-		"farcall_frames_total", "", counter, "Frames: messages or batches.", []string{labelTransport, labelDirection}, nil,
-	}
-	frameBytes = metric{
-		"farcall_bytes_total", "", counter, "Bytes of the frames.", []string{labelTransport, labelDirection}, nil,
-	}
-	badFrames = metric{
-		"farcall_bad_frames_total", "", counter, "Frames or messages that are not valid, by what is wrong.", []string{labelKind, labelTransport}, nil,
-	}
-	droppedAnswers = metric{
-		"farcall_answers_dropped_total", "", counter, "Answers that no call waits for: late, unknown or duplicate ones.",
-		[]string{labelKind, labelTransport},
-		nil,
-	}
-	connections = metric{
-		"farcall_connections", "", gauge, "Open connections.", []string{labelTransport}, nil,
-	}
-	streams = metric{
-		"farcall_streams", "", gauge, "Open event streams of HTTP.", []string{labelTransport}, nil,
-	}
-	sessions = metric{
-		"farcall_sessions", "", gauge, "Open sessions of MCP.", []string{labelSide, labelRevision, labelTransport}, nil,
-	}
-	queueWait = metric{
-		"farcall_queue_wait_seconds", "", histogram, "How long calls waited for a connection to a server, of those that had to.",
-		[]string{labelUpstream},
-		mcpBuckets,
-	}
-	childStart = metric{
-		"farcall_child_start_seconds", "", histogram, "How long child processes took from their start to their first answer.",
-		[]string{labelUpstream},
-		mcpBuckets,
-	}
-	translated = metric{
-		"farcall_translated_total", "", counter, "Calls that were translated between the revision of the client and that of the server.",
-		[]string{"from", "to"},
-		nil,
-	}
-	decisions = metric{
-		"farcall_guard_decisions_total", "", counter, "Decisions of the guard, by the rule or policy that decided.",
-		[]string{labelOutcome, labelPolicy},
-		nil,
-	}
-	guardTime = metric{
-		"farcall_guard_seconds", "", histogram, "How long decisions of the guard took.", []string{labelOutcome}, guardBuckets,
-	}
-	storeTime = metric{
-		"farcall_store_seconds", "", histogram,
-		"How long operations of the store took that processes share.",
-		[]string{labelOp},
-		storeBuckets,
-	}
-	storeErrors = metric{
-		"farcall_store_errors_total", "", counter,
+		labelReason, labelTransport)
+	frames = own(counter, "farcall_frames_total",
+		"Frames: messages or batches.", labelTransport, labelDirection)
+	frameBytes = own(counter, "farcall_bytes_total",
+		"Bytes of the frames.", labelTransport, labelDirection)
+	badFrames = own(counter, "farcall_bad_frames_total",
+		"Frames or messages that are not valid, by what is wrong.", labelKind, labelTransport)
+	droppedAnswers = own(counter, "farcall_answers_dropped_total",
+		"Answers that no call waits for: late, unknown or duplicate ones.",
+		labelKind, labelTransport)
+	connections = own(gauge, "farcall_connections", "Open connections.", labelTransport)
+	streams     = own(gauge, "farcall_streams", "Open event streams of HTTP.", labelTransport)
+	sessions    = own(gauge, "farcall_sessions",
+		"Open sessions of MCP.", labelSide, labelRevision, labelTransport)
+	queueWait = duration("farcall_queue_wait_seconds",
+		"How long calls waited for a connection to a server, of those that had to.",
+		mcpBuckets, labelUpstream)
+	childStart = duration("farcall_child_start_seconds",
+		"How long child processes took from their start to their first answer.",
+		mcpBuckets, labelUpstream)
+	translated = own(counter, "farcall_translated_total",
+		"Calls that were translated between the revision of the client and that of the server.",
+		"from", "to")
+	decisions = own(counter, "farcall_guard_decisions_total",
+		"Decisions of the guard, by the rule or policy that decided.", labelOutcome, labelPolicy)
+	guardTime = duration("farcall_guard_seconds",
+		"How long decisions of the guard took.", guardBuckets, labelOutcome)
+	storeTime = duration("farcall_store_seconds",
+		"How long operations of the store took that processes share.", storeBuckets, labelOp)
+	storeErrors = own(counter, "farcall_store_errors_total",
 		"Operations of the store that failed: full, unavailable, closed, timeout, unknown_outcome.",
-		[]string{labelOp, labelReason},
-		nil,
-	}
-	overflow = metric{
-		"farcall_metrics_overflow_total", "", counter,
+		labelOp, labelReason)
+	overflow = own(counter, "farcall_metrics_overflow_total",
 		"Values that went to the series _OTHER of a metric, because it has as many series as it may have.",
-		[]string{labelMetric},
-		nil,
-	}
-	buildInfo = metric{
-		"farcall_build_info", "", gauge, "1, with the version of the program and of Go.", []string{"version", "goversion"}, nil,
-	}
+		labelMetric)
+	buildInfo = own(gauge, "farcall_build_info",
+		"1, with the version of the program and of Go.", "version", "goversion")
 )
+
+// standard is a histogram of OpenTelemetry's conventions.
+func standard(otel, help string, buckets []float64, labels []string) metric {
+	name := strings.ReplaceAll(otel, ".", "_") + "_seconds"
+	return metric{name: name, otel: otel, kind: histogram, help: help, labels: labels, buckets: buckets}
+}
+
+// duration is a histogram of farcall.
+func duration(name, help string, buckets []float64, labels ...string) metric {
+	return metric{name: name, kind: histogram, help: help, labels: labels, buckets: buckets}
+}
+
+// own is a counter or a gauge.
+func own(kind, name, help string, labels ...string) metric {
+	return metric{name: name, kind: kind, help: help, labels: labels}
+}
 
 // table has all of them, in the order of the documentation.
 var table = []metric{
@@ -200,21 +174,21 @@ var table = []metric{
 
 // readings are the metrics that are measured when they are read: see Metrics.Read.
 var readings = []metric{
-	{"farcall_suspended", "", gauge, "Calls that wait for the client's answer to a question.", nil, nil},
-	{"farcall_nonces", "", gauge, "Nonces of signatures and DPoP proofs that are remembered.", nil, nil},
-	{"farcall_audit_backlog_bytes", "", gauge, "Bytes of the audit that wait for the sink which is furthest behind.", nil, nil},
-	{"farcall_upstream_state", "", gauge, "1 for the state that a server is in; open: the circuit breaker is; draining, disabled: by an operator.", []string{labelUpstream, labelState}, nil},
-	{"farcall_breaker_state", "", gauge, "0: calls to a server are made; 2: they are refused, because it cannot be reached; 1: one call tries.", []string{labelUpstream}, nil},
-	{"farcall_upstream_inflight", "", gauge, "Calls in flight to a server.", []string{labelUpstream}, nil},
-	{"farcall_queued", "", gauge, "Calls that wait for a connection to a server.", []string{labelUpstream}, nil},
-	{"farcall_upstream_connections", "", gauge, "Connections to a server.", []string{labelUpstream}, nil},
-	{"farcall_upstream_calls_total", "", counter, "Calls to a server that have ended.", []string{labelUpstream}, nil},
-	{"farcall_upstream_errors_total", "", counter, "Calls that a server did not answer, or that got no connection to it.", []string{labelUpstream}, nil},
-	{"farcall_upstream_retries_total", "", counter, "Calls to a server that were made again.", []string{labelUpstream}, nil},
-	{"farcall_upstream_dropped_total", "", counter, "Messages of a server that were for no client, and late answers.", []string{labelUpstream}, nil},
-	{"farcall_children", "", gauge, "Child processes of a server that run; delayed: 1 while the next start has to wait.", []string{labelUpstream, labelState}, nil},
-	{"farcall_child_starts_total", "", counter, "Starts of child processes.", []string{labelUpstream}, nil},
-	{"farcall_child_restarts_total", "", counter, "Starts that replaced a child process which had ended: exited with status 0, failed with another one, killed by a signal.", []string{labelUpstream, "cause"}, nil},
-	{"farcall_capture_dropped_total", "", counter, "Frames and other records that the capture lost.", nil, nil},
-	{"farcall_child_garbage_total", "", counter, "Lines of child processes that were no messages.", []string{labelUpstream}, nil},
+	own(gauge, "farcall_suspended", "Calls that wait for the client's answer to a question."),
+	own(gauge, "farcall_nonces", "Nonces of signatures and DPoP proofs that are remembered."),
+	own(gauge, "farcall_audit_backlog_bytes", "Bytes of the audit that wait for the sink which is furthest behind."),
+	own(gauge, "farcall_upstream_state", "1 for the state that a server is in; open: the circuit breaker is; draining, disabled: by an operator.", labelUpstream, labelState),
+	own(gauge, "farcall_breaker_state", "0: calls to a server are made; 2: they are refused, because it cannot be reached; 1: one call tries.", labelUpstream),
+	own(gauge, "farcall_upstream_inflight", "Calls in flight to a server.", labelUpstream),
+	own(gauge, "farcall_queued", "Calls that wait for a connection to a server.", labelUpstream),
+	own(gauge, "farcall_upstream_connections", "Connections to a server.", labelUpstream),
+	own(counter, "farcall_upstream_calls_total", "Calls to a server that have ended.", labelUpstream),
+	own(counter, "farcall_upstream_errors_total", "Calls that a server did not answer, or that got no connection to it.", labelUpstream),
+	own(counter, "farcall_upstream_retries_total", "Calls to a server that were made again.", labelUpstream),
+	own(counter, "farcall_upstream_dropped_total", "Messages of a server that were for no client, and late answers.", labelUpstream),
+	own(gauge, "farcall_children", "Child processes of a server that run; delayed: 1 while the next start has to wait.", labelUpstream, labelState),
+	own(counter, "farcall_child_starts_total", "Starts of child processes.", labelUpstream),
+	own(counter, "farcall_child_restarts_total", "Starts that replaced a child process which had ended: exited with status 0, failed with another one, killed by a signal.", labelUpstream, "cause"),
+	own(counter, "farcall_capture_dropped_total", "Frames and other records that the capture lost."),
+	own(counter, "farcall_child_garbage_total", "Lines of child processes that were no messages.", labelUpstream),
 }
