@@ -197,13 +197,8 @@ func at(data []byte, path []string) []byte {
 
 // textField returns a field that is text; nil: there is none of that name.
 func textField(name string) func(*Record) string {
+	key := []byte(name)
 	switch name {
-	case "type":
-		return func(r *Record) string { return r.Type }
-	case "dir":
-		return func(r *Record) string { return r.Dir }
-	case "kind":
-		return func(r *Record) string { return r.Kind }
 	case "id":
 		return func(r *Record) string {
 			if r.id != nil {
@@ -211,57 +206,29 @@ func textField(name string) func(*Record) string {
 			}
 			return strings.Trim(r.ID, `"`)
 		}
-	case "method":
-		return func(r *Record) string { return r.Method }
-	case "name":
-		return func(r *Record) string { return r.Name }
-	case "problem":
-		return func(r *Record) string { return r.Problem }
-	case "verb":
-		return func(r *Record) string { return r.Verb }
-	case "path":
-		return func(r *Record) string { return r.Path }
-	case "why":
-		return func(r *Record) string { return r.Why }
-	case "principal":
-		return func(r *Record) string { return r.Principal }
-	case "outcome":
-		return func(r *Record) string { return r.Outcome }
-	case "upstream":
-		return func(r *Record) string { return r.Upstream }
-	case "era":
-		return func(r *Record) string { return r.Era }
-	case "transport":
-		return func(r *Record) string { return r.Transport }
-	case "span":
-		return func(r *Record) string { return r.Span }
+	case "type", "dir", "kind", "method", "name", "problem", "verb", "path", "why", "principal",
+		"outcome", "upstream", "era", "transport", "span":
+		return func(r *Record) string { return *r.text(key) }
 	}
 	return nil
 }
 
 // numberField returns a field that is a number; nil: there is none of that name.
 func numberField(name string) func(*Record) int64 {
+	key := []byte(name)
 	switch name {
-	case "code":
-		return func(r *Record) int64 { return int64(r.Code) }
-	case "dur":
-		return func(r *Record) int64 { return r.Duration }
-	case "n":
-		return func(r *Record) int64 { return int64(r.Size) }
-	case "conn":
-		return func(r *Record) int64 { return int64(r.Conn) }
-	case "seq":
-		return func(r *Record) int64 { return int64(r.Seq) }
-	case "ref":
-		return func(r *Record) int64 { return int64(r.Ref) }
-	case "x":
-		return func(r *Record) int64 { return int64(r.Exchange) }
-	case "status":
-		return func(r *Record) int64 { return int64(r.Status) }
-	case "call":
-		return func(r *Record) int64 { return int64(r.Call) }
-	case "parent":
-		return func(r *Record) int64 { return int64(r.Parent) }
+	case "code", "dur", "n", "conn", "seq", "ref", "x", "status", "call", "parent":
+		return func(r *Record) int64 {
+			switch n := r.number(key).(type) {
+			case *int64:
+				return *n
+			case *uint64:
+				return int64(*n)
+			case *int:
+				return int64(*n)
+			}
+			return 0
+		}
 	}
 	return nil
 }

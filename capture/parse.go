@@ -94,56 +94,60 @@ func (r *Record) set(name, value []byte) bool {
 }
 
 // setNumber takes a member that is a number.
-func (r *Record) setNumber(name, value []byte) bool { //nolint:gocyclo // a table of names
-	var unsigned *uint64
-	var long *int64
-	var short *int
-	switch string(name) {
-	case "seq":
-		unsigned = &r.Seq
-	case "conn":
-		unsigned = &r.Conn
-	case "x":
-		unsigned = &r.Exchange
-	case "ref":
-		unsigned = &r.Ref
-	case "call":
-		unsigned = &r.Call
-	case "parent":
-		unsigned = &r.Parent
-	case "t":
-		long = &r.Time
-	case "mono":
-		long = &r.Mono
-	case "dur":
-		long = &r.Duration
-	case "code":
-		short = &r.Code
-	case "n":
-		short = &r.Size
-	case "cut":
-		short = &r.Cut
-	case "status":
-		short = &r.Status
-	case "v":
-		short = &r.Version
-	default:
+func (r *Record) setNumber(name, value []byte) bool {
+	field := r.number(name)
+	if field == nil {
 		return r.text(name) == nil && r.flag(name) == nil && !manyNamed(name)
 	}
 	n, err := strconv.ParseInt(string(value), 10, 64)
-	switch {
-	case err != nil:
+	if err != nil {
 		return false
-	case long != nil:
-		*long = n
-	case short != nil:
-		*short = int(n)
-	case n < 0:
-		return false
-	default:
-		*unsigned = uint64(n)
+	}
+	switch field := field.(type) {
+	case *int64:
+		*field = n
+	case *int:
+		*field = int(n)
+	case *uint64:
+		*field = uint64(n)
+		return n >= 0
 	}
 	return true
+}
+
+// number returns the field of a member that is a number: an *int64, an *int or a *uint64.
+func (r *Record) number(name []byte) any { //nolint:gocyclo // a table of names
+	switch string(name) {
+	case "seq":
+		return &r.Seq
+	case "conn":
+		return &r.Conn
+	case "x":
+		return &r.Exchange
+	case "ref":
+		return &r.Ref
+	case "call":
+		return &r.Call
+	case "parent":
+		return &r.Parent
+	case "t":
+		return &r.Time
+	case "mono":
+		return &r.Mono
+	case "dur":
+		return &r.Duration
+	case "code":
+		return &r.Code
+	case "n":
+		return &r.Size
+	case "cut":
+		return &r.Cut
+	case "status":
+		return &r.Status
+	case "v":
+		return &r.Version
+	}
+	return nil
 }
 
 // text returns the field of a member that is a string.
@@ -253,7 +257,7 @@ func (r *Record) setMany(name, value []byte) bool {
 		})
 	case "redacted":
 		scan.Array(value, func(one []byte) bool {
-			at := Redaction{Path: member(one, "path"), Why: member(one, "why")}
+			at := Redaction{Path: scan.StringMember(one, "path"), Why: scan.StringMember(one, "why")}
 			r.Redacted = append(r.Redacted, at)
 			return true
 		})
@@ -261,14 +265,6 @@ func (r *Record) setMany(name, value []byte) bool {
 		return r.setNumber(name, value)
 	}
 	return ok
-}
-
-// member returns a member that is a string; "" when there is none.
-func member(object []byte, name string) string {
-	if value := scan.Member(object, name); len(value) > 0 && value[0] == '"' {
-		return string(scan.Unquote(value))
-	}
-	return ""
 }
 
 // words are texts that were read before. They need no memory again.

@@ -410,31 +410,23 @@ func callOf(method string, params jsonrpc.Raw) Call {
 	c.MCP, c.Modern = dialect(method, params)
 	switch method {
 	case spec.MethodToolsCall:
-		c.Name, c.Arguments = text(params, "name"), scan.Member(params, "arguments")
+		c.Name, c.Arguments = scan.StringMember(params, "name"), scan.Member(params, "arguments")
 	case spec.MethodPromptsGet:
-		c.Name, c.Arguments = text(params, "name"), scan.Member(params, "arguments")
+		c.Name, c.Arguments = scan.StringMember(params, "name"), scan.Member(params, "arguments")
 	case spec.MethodResourcesRead:
-		c.Name = text(params, "uri")
+		c.Name = scan.StringMember(params, "uri")
 	case spec.MethodResourcesSubscribe, spec.MethodResourcesUnsubscribe:
-		c.Method, c.Name = spec.MethodResourcesRead, text(params, "uri")
+		c.Method, c.Name = spec.MethodResourcesRead, scan.StringMember(params, "uri")
 	case spec.MethodCompletionComplete: // what may be used may be completed
 		ref := scan.Member(params, "ref")
-		c.Method, c.Name = spec.MethodPromptsGet, text(ref, "name")
-		if text(ref, "type") == spec.RefResource {
-			c.Method, c.Name = spec.MethodResourcesRead, text(ref, "uri")
+		c.Method, c.Name = spec.MethodPromptsGet, scan.StringMember(ref, "name")
+		if scan.StringMember(ref, "type") == spec.RefResource {
+			c.Method, c.Name = spec.MethodResourcesRead, scan.StringMember(ref, "uri")
 		}
 	default:
 		c.Arguments = params
 	}
 	return c
-}
-
-func text(object jsonrpc.Raw, member string) string {
-	raw := scan.Member(object, member)
-	if len(raw) == 0 || raw[0] != '"' {
-		return ""
-	}
-	return string(scan.Unquote(raw))
 }
 
 var modernKey = []byte(spec.MetaProtocolVersion)

@@ -152,7 +152,7 @@ func (r record) end(result jsonrpc.Raw, err error) {
 		o.Status, o.Error = failure(err)
 	} else if r.tool {
 		o.IsError = string(scan.Member(result, "isError")) == "true"
-		switch kind := text(result, "resultType"); kind {
+		switch kind := scan.StringMember(result, "resultType"); kind {
 		case "input_required", "task": // it goes on, with another request
 			o.Status = kind
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/inspect/internal/traffic"
+	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/jsonrpc"
 	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/era"
@@ -380,7 +381,7 @@ func (i *Inspector) describe(ctx context.Context, p itemParams) (*described, err
 	}
 	return &described{
 		Item:       string(c.items[at].raw),
-		Components: string(member(c.doc, "components")),
+		Components: string(scan.Member(c.doc, "components")),
 	}, nil
 }
 
@@ -394,9 +395,7 @@ func (i *Inspector) complete(ctx context.Context, p completeParams) (jsonrpc.Raw
 	if err != nil {
 		return nil, err
 	}
-	x.mu.Lock()
-	client := x.mcp
-	x.mu.Unlock()
+	client, _, _ := x.speaks()
 	if client == nil {
 		return jsonrpc.Raw("{}"), nil
 	}
@@ -476,8 +475,8 @@ func (i *Inspector) frame(_ context.Context, p frameParams) (*frameResult, error
 		p.Size = 1 << 20
 	}
 	part := raw[min(p.From, len(raw)):min(p.From+p.Size, len(raw))]
-	for n := 0; n < utf8.UTFMax && !utf8.Valid(part) && len(part) > 0 && p.From+p.Size < len(
-		raw); n++ {
+	cut := p.From+p.Size < len(raw)
+	for n := 0; n < utf8.UTFMax && !utf8.Valid(part) && len(part) > 0 && cut; n++ {
 		part = part[:len(part)-1] // the cut may be within a character
 	}
 	if utf8.Valid(part) {

@@ -68,9 +68,7 @@ func (i *Inspector) call(ctx context.Context, p callParams) (*outcome, error) {
 	if err != nil {
 		return nil, err
 	}
-	x.mu.Lock()
-	client, caller, state := x.mcp, x.rpc, x.state
-	x.mu.Unlock()
+	client, caller, state := x.speaks()
 	if client == nil && caller == nil {
 		return nil, jsonrpc.Errorf(jsonrpc.InvalidRequest, "the server is not connected (%s)",
 			state)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/farcall-dev/farcall"
 	"github.com/farcall-dev/farcall/internal/jsonv2"
 	"github.com/farcall-dev/farcall/internal/scan"
 	"github.com/farcall-dev/farcall/internal/validate"
 	"github.com/farcall-dev/farcall/jsonrpc"
+	"github.com/farcall-dev/farcall/mcp"
 	"github.com/farcall-dev/farcall/mcp/spec"
 )
 
@@ -64,8 +66,9 @@ func (x *slot) forget(kind string) {
 // catalog returns a list, which it fetches when it is not known or fresh is wanted.
 func (x *slot) catalog(ctx context.Context, kind string, fresh bool) (*catalog, error) {
 	x.mu.Lock()
-	known, client, caller := x.lists[kind], x.mcp, x.rpc
+	known := x.lists[kind]
 	x.mu.Unlock()
+	client, caller, _ := x.speaks()
 	if known != nil && !fresh {
 		return known, nil
 	}
@@ -75,9 +78,9 @@ func (x *slot) catalog(ctx context.Context, kind string, fresh bool) (*catalog, 
 	c := &catalog{index: map[string]int{}}
 	var err error
 	if client == nil {
-		err = x.methods(ctx, c)
+		err = c.methods(ctx, caller)
 	} else if shape, ok := lists[kind]; ok {
-		err = x.fetch(ctx, c, shape)
+		err = c.fetch(ctx, client, shape)
 	}
 	var answered *jsonrpc.Error
 	if errors.As(err, &answered) && answered.Code == jsonrpc.MethodNotFound {
@@ -96,13 +99,7 @@ func (x *slot) catalog(ctx context.Context, kind string, fresh bool) (*catalog, 
 }
 
 // fetch gets all pages of a list of MCP.
-func (x *slot) fetch(ctx context.Context, c *catalog, shape [3]string) error {
-	x.mu.Lock()
-	client := x.mcp
-	x.mu.Unlock()
-	if client == nil {
-		return errors.New("the server is not connected")
-	}
+func (c *catalog) fetch(ctx context.Context, client *mcp.Client, shape [3]string) error {
 	size := 0
 	var params any
 	for range maxListPages {
@@ -111,10 +108,7 @@ func (x *slot) fetch(ctx context.Context, c *catalog, shape [3]string) error {
 			return err
 		}
 		if size += len(page); size > maxListBytes {
-			c.note = fmt.Sprintf(
-				"The list has more than %d MiB; this is its beginning.",
-				maxListBytes>>20,
-			)
+			c.beginning(maxListBytes>>20, "MiB")
 			return nil
 		}
 		scan.Array(scan.Member(page, shape[1]), func(v []byte) bool {
@@ -122,24 +116,26 @@ func (x *slot) fetch(ctx context.Context, c *catalog, shape [3]string) error {
 			return len(c.items) < maxItems
 		})
 		if len(c.items) >= maxItems {
-			c.note = fmt.Sprintf(
-				"The list has more than %d items; this is its beginning.",
-				maxItems,
-			)
+			c.beginning(maxItems, "items")
 			return nil
 		}
-		next := text(page, "nextCursor")
+		next := scan.StringMember(page, "nextCursor")
 		if next == "" {
 			return nil
 		}
 		params = &spec.PaginatedRequestParams{Cursor: next}
 	}
-	c.note = fmt.Sprintf("The list has more than %d pages; this is its beginning.", maxListPages)
+	c.beginning(maxListPages, "pages")
 	return nil
 }
 
+// beginning notes that the list has more than it should.
+func (c *catalog) beginning(most int, unit string) {
+	c.note = fmt.Sprintf("The list has more than %d %s; this is its beginning.", most, unit)
+}
+
 func (c *catalog) add(raw []byte, key string) {
-	name := text(raw, key)
+	name := scan.StringMember(raw, key)
 	if _, twice := c.index[name]; twice {
 		c.note = fmt.Sprintf("%q is listed more than once.", shorten(name, 100))
 		return
@@ -149,13 +145,7 @@ func (c *catalog) add(raw []byte, key string) {
 }
 
 // methods gets what rpc.discover tells of a JSON-RPC server.
-func (x *slot) methods(ctx context.Context, c *catalog) error {
-	x.mu.Lock()
-	caller := x.rpc
-	x.mu.Unlock()
-	if caller == nil {
-		return errors.New("the server is not connected")
-	}
+func (c *catalog) methods(ctx context.Context, caller farcall.Caller) error {
 	if err := caller.Call(ctx, discover, nil, &c.doc); err != nil {
 		return err
 	}
@@ -169,20 +159,20 @@ func (x *slot) methods(ctx context.Context, c *catalog) error {
 func (t *item) view() itemView {
 	v := itemView{
 		Name:        t.name,
-		Title:       shorten(text(t.raw, "title"), 200),
-		Description: text(t.raw, "description"),
+		Title:       shorten(scan.StringMember(t.raw, "title"), 200),
+		Description: scan.StringMember(t.raw, "description"),
 		Size:        len(t.raw),
 	}
 	if v.Description == "" {
-		v.Description = text(t.raw, "summary")
+		v.Description = scan.StringMember(t.raw, "summary")
 	}
 	v.Description = shorten(firstLine(v.Description), 300)
 	hints := scan.Member(t.raw, "annotations")
 	if v.Title == "" {
-		v.Title = shorten(text(hints, "title"), 200)
+		v.Title = shorten(scan.StringMember(hints, "title"), 200)
 	}
-	if v.Title == "" && text(t.raw, "uri")+text(t.raw, "uriTemplate") != "" {
-		v.Title = shorten(text(t.raw, "name"), 200)
+	if v.Title == "" && scan.StringMember(t.raw, "uri")+scan.StringMember(t.raw, "uriTemplate") != "" {
+		v.Title = shorten(scan.StringMember(t.raw, "name"), 200)
 	}
 	is := func(object []byte, member string) bool {
 		return string(scan.Member(object,
@@ -206,18 +196,6 @@ func (t *item) view() itemView {
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	return line
-}
-
-// text returns the string that a member of an object is, "" when it is not a string.
-func text(object []byte, member string) string {
-	if len(object) == 0 || object[0] != '{' {
-		return ""
-	}
-	v := scan.Member(object, member)
-	if len(v) == 0 || v[0] != '"' {
-		return ""
-	}
-	return string(scan.Unquote(v))
 }
 
 // schemaOf returns a schema of an item that was listed, nil when there is none.

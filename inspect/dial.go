@@ -134,30 +134,20 @@ func (x *slot) clientOptions(s *Server) *mcp.ClientOptions {
 				apps.Extension: map[string]any{"mimeTypes": []string{apps.MIMEType}},
 			},
 		},
-		Ask: x.asked,
-		OnLog: func(p *spec.LoggingMessageNotificationParams) {
-			x.i.events.add(eventLog, x.id, "",
-				logView(p))
-		},
+		Ask:   x.asked,
+		OnLog: func(p *spec.LoggingMessageNotificationParams) { x.tell(eventLog, logView(p)) },
 		OnListChanged: func(kind string) {
 			x.forget(kind)
-			x.i.events.add(eventChanged, x.id, "", kind)
+			x.tell(eventChanged, kind)
 		},
-		OnResourceUpdated: func(uri string) {
-			x.i.events.add(eventUpdated, x.id, "", shorten(uri,
-				2000))
-		},
+		OnResourceUpdated: func(uri string) { x.tell(eventUpdated, shorten(uri, 2000)) },
 		OnSessionLost: func() {
-			x.i.events.add(eventWarning, x.id, "",
-				"The server had ended the session; this is a new one.")
+			x.tell(eventWarning, "The server had ended the session; this is a new one.")
 		},
-		OnWarning: func(err error) {
-			x.i.events.add(eventWarning, x.id, "", shorten(err.Error(),
-				maxEventText))
-		},
-		Trace: x.log,
-		HTTP:  &mcphttp.DialOptions{HTTP: s.HTTP, Header: s.Header, Authorize: s.Authorize},
-		RPC:   &farcall.Options{Logger: x.i.opts.Logger, OnClose: x.lost},
+		OnWarning: func(err error) { x.tell(eventWarning, shorten(err.Error(), maxEventText)) },
+		Trace:     x.log,
+		HTTP:      &mcphttp.DialOptions{HTTP: s.HTTP, Header: s.Header, Authorize: s.Authorize},
+		RPC:       &farcall.Options{Logger: x.i.opts.Logger, OnClose: x.lost},
 	}
 }
 
@@ -251,16 +241,14 @@ func (x *slot) start(s *Server) (farcall.Transport, error) {
 	//nolint:noctx // the user's command; closing the transport ends it
 	cmd := exec.Command(s.Command[0], s.Command[1:]...)
 	cmd.Env, cmd.Dir = s.Env, s.Dir
-	cmd.Stderr = visible.NewWriter(
-		&lines{emit: func(text string) { x.i.events.add(eventStderr, x.id, "", text) }},
-	)
+	cmd.Stderr = visible.NewWriter(&lines{emit: func(text string) { x.tell(eventStderr, text) }})
 	t, err := stream.Command(cmd, stream.NDJSON, &stream.Options{Skip: func(p []byte, _ bool) bool {
 		p = bytes.TrimSpace(p)
 		if len(p) > 0 && (p[0] == '{' || p[0] == '[') {
 			return false
 		}
 		if len(p) > 0 {
-			x.i.events.add(eventNoise, x.id, "", shorten(visible.Log(string(p)), maxEventText))
+			x.tell(eventNoise, shorten(visible.Log(string(p)), maxEventText))
 		}
 		return true
 	}})
@@ -311,7 +299,7 @@ func (x *slot) listen(ctx context.Context, c *mcp.Client) {
 	}
 	err := c.Listen(ctx, filter)
 	if ctx.Err() == nil && err != nil && !errors.Is(err, farcall.ErrClosed) {
-		x.i.events.add(eventWarning, x.id, "",
+		x.tell(eventWarning,
 			shorten("The server does not tell of changes: "+err.Error(), maxEventText))
 	}
 }

@@ -19,6 +19,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -26,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -140,17 +142,12 @@ func New(ctx context.Context, o *Options) (*Inspector, error) {
 	if o != nil {
 		i.opts = *o
 	}
-	if i.opts.Logger == nil {
-		i.opts.Logger = slog.Default()
-	}
-	if i.opts.Version == "" {
-		i.opts.Version = "0"
-	}
-	files, err := readAssets()
-	if err != nil {
+	i.opts.Logger = cmp.Or(i.opts.Logger, slog.Default())
+	i.opts.Version = cmp.Or(i.opts.Version, "0")
+	var err error
+	if i.files, err = readAssets(); err != nil {
 		return nil, err
 	}
-	i.files = files
 	i.check.Hosts = slices.Clone(i.opts.Hosts)
 	i.ctx, i.stop = context.WithCancel(ctx)
 	i.store = traffic.NewStore(traffic.Limits{Rows: i.opts.MaxFrames, Bytes: i.opts.MaxBytes})
@@ -178,10 +175,7 @@ func (i *Inspector) Token() string { return i.token }
 func (i *Inspector) Close() error {
 	i.mu.Lock()
 	i.closed = true
-	pages := make([]*farcall.Peer, 0, len(i.pages))
-	for p := range i.pages {
-		pages = append(pages, p)
-	}
+	pages := slices.Collect(maps.Keys(i.pages))
 	slots := slices.Clone(i.slots)
 	i.mu.Unlock()
 	i.stop()
@@ -275,25 +269,20 @@ func (i *Inspector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch path := strings.TrimPrefix(r.URL.Path, "/"); {
-	case path == "api":
+	case path == "api" || path == "save" || path == "open":
 		// The parts of the page are the same for everybody, and a link may lead to them.
-		if err := i.check.CheckOrigin(r); err != nil {
+		switch err := i.check.CheckOrigin(r); {
+		case err != nil:
 			http.Error(w, err.Error(), http.StatusForbidden)
-			return
-		}
-		if !i.allows(r) {
+		case path != "api":
+			i.serveTicket(w, r, path)
+		case !i.allows(r):
 			http.Error(w,
 				"The token is missing or wrong. Open the URL that was printed when this started.",
 				http.StatusUnauthorized)
-			return
+		default:
+			i.socket.ServeHTTP(w, r)
 		}
-		i.socket.ServeHTTP(w, r)
-	case path == "save" || path == "open":
-		if err := i.check.CheckOrigin(r); err != nil {
-			http.Error(w, err.Error(), http.StatusForbidden)
-			return
-		}
-		i.serveTicket(w, r, path)
 	case r.URL.Path == "" && !strings.HasSuffix(r.URL.Path, "/"):
 		asked, _, _ := strings.Cut(r.RequestURI, "?")
 		if strings.HasSuffix(asked, "/") || asked == "" {

@@ -33,14 +33,14 @@ func (i *Inspector) replay(ctx context.Context, p replayParams) (*outcome, error
 		Conn:   p.Conn,
 		Call:   p.Call,
 		Kind:   kindMethod,
-		Name:   text(raw, "method"),
-		Params: withoutRound(member(raw, "params")),
+		Name:   scan.StringMember(raw, "method"),
+		Params: withoutRound(scan.Member(raw, "params")),
 	}
 	if row.Kind == traffic.Notification {
 		c.Kind = kindNotify
 	}
 	if c.Name == "tools/call" {
-		c.Kind, c.Name, c.Params = kindTool, text(c.Params, "name"), member(c.Params, "arguments")
+		c.Kind, c.Name, c.Params = kindTool, scan.StringMember(c.Params, "name"), scan.Member(c.Params, "arguments")
 	}
 	return i.call(ctx, c)
 }
@@ -63,12 +63,4 @@ func withoutRound(params jsonrpc.Raw) jsonrpc.Raw {
 		return true
 	})
 	return append(out, '}')
-}
-
-// member returns a member of an object, nil when there is none.
-func member(object []byte, name string) jsonrpc.Raw {
-	if len(object) == 0 || object[0] != '{' {
-		return nil
-	}
-	return scan.Member(object, name)
 }

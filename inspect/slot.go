@@ -152,10 +152,20 @@ func (x *slot) viewLocked() serverView {
 	return v
 }
 
+// speaks returns how the server can be called now: as MCP, as JSON-RPC, or not at all.
+func (x *slot) speaks() (client *mcp.Client, caller farcall.Caller, state string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.mcp, x.rpc, x.state
+}
+
+// tell adds an event of the server.
+func (x *slot) tell(kind string, data any) { x.i.events.add(kind, x.id, "", data) }
+
 // setLocked changes the state and tells the pages.
 func (x *slot) setLocked(state, reason string) {
 	x.state, x.reason, x.since = state, shorten(reason, maxEventText), time.Now()
-	x.i.events.add(eventServer, x.id, "", x.viewLocked())
+	x.tell(eventServer, x.viewLocked())
 }
 
 // connectTime bounds an attempt to connect; a command may download its program first.

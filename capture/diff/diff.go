@@ -4,7 +4,9 @@ package diff
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -279,17 +281,10 @@ func elements(array []byte) (all [][]byte) {
 }
 
 // union returns the names of both, in their order.
-func union(a, b map[string][]byte) (names []string) {
-	for name := range a {
-		names = append(names, name)
-	}
-	for name := range b {
-		if _, ok := a[name]; !ok {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+func union(a, b map[string][]byte) []string {
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	return slices.Sorted(maps.Keys(both))
 }
 
 // AppendCanonical appends JSON in a form that is the same for equal values: without white space,
@@ -377,22 +372,11 @@ func (f *findings) list(l list, was, is []byte, path []string) {
 func byKey(array []byte, key string) map[string][]byte {
 	all := map[string][]byte{}
 	for _, entry := range elements(array) {
-		if name := member(entry, key); name != "" {
+		if name := scan.StringMember(entry, key); name != "" {
 			all[name] = entry
 		}
 	}
 	return all
-}
-
-// member returns a member that is a string; "" when there is none.
-func member(object []byte, name string) string {
-	if !isObject(object) {
-		return ""
-	}
-	if value := scan.Member(object, name); len(value) > 0 && value[0] == '"' {
-		return string(scan.Unquote(value))
-	}
-	return ""
 }
 
 // hints are what annotations of a tool say, the promise that breaks a client when it is taken back,
@@ -414,11 +398,12 @@ func (f *findings) tool(was, is []byte, path []string) {
 	wasHints, isHints := members(a["annotations"]), members(b["annotations"])
 	for _, hint := range hints {
 		x, y := string(wasHints[hint.name]), string(isHints[hint.name])
-		if or(x, hint.otherwise) == or(y, hint.otherwise) {
+		before := cmp.Or(x, hint.otherwise)
+		if before == cmp.Or(y, hint.otherwise) {
 			continue
 		}
 		level := Compatible
-		if or(x, hint.otherwise) == hint.promise {
+		if before == hint.promise {
 			level = Breaking
 		}
 		f.add("annotation-changed", level, append(slices.Clip(path), "annotations", hint.name),
@@ -436,13 +421,6 @@ func (f *findings) tool(was, is []byte, path []string) {
 	default:
 		f.schema(output, a["outputSchema"], b["outputSchema"], a["outputSchema"], b["outputSchema"], at)
 	}
-}
-
-func or(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 // prompt compares the arguments of two prompts.
@@ -481,16 +459,16 @@ func (f *findings) openRPC(was, is []byte) {
 // method compares two descriptions of a method.
 func (f *findings) method(was, is, wasDoc, isDoc []byte, path []string) {
 	before, after := elements(scan.Member(was, "params")), elements(scan.Member(is, "params"))
-	byName := member(is, "paramStructure") == "by-name"
+	byName := scan.StringMember(is, "paramStructure") == "by-name"
 	places := map[string]int{}
 	for i, param := range after {
 		param, _ = resolve(isDoc, param)
-		places[member(param, "name")] = i
+		places[scan.StringMember(param, "name")] = i
 	}
 	known := map[string]bool{}
 	for i, param := range before {
 		param, _ = resolve(wasDoc, param)
-		name := member(param, "name")
+		name := scan.StringMember(param, "name")
 		known[name] = true
 		at := append(slices.Clip(path), "params", name)
 		place, ok := places[name]
@@ -510,7 +488,7 @@ func (f *findings) method(was, is, wasDoc, isDoc []byte, path []string) {
 	}
 	for _, param := range after {
 		param, _ = resolve(isDoc, param)
-		name := member(param, "name")
+		name := scan.StringMember(param, "name")
 		at := append(slices.Clip(path), "params", name)
 		switch {
 		case known[name]:

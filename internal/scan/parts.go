@@ -81,6 +81,16 @@ func Member(b []byte, name string) (value []byte) {
 	return value
 }
 
+// StringMember returns the text of a member that is a string; "": there is none. Member says the
+// rest.
+func StringMember(b []byte, name string) string {
+	value := Member(b, name)
+	if len(value) == 0 || value[0] != '"' {
+		return ""
+	}
+	return string(Unquote(value))
+}
+
 // Array calls yield with each element of the array b, in order, until yield
 // returns false. It does nothing when b is no array. Of a text that is not
 // valid it gives the elements before the fault.

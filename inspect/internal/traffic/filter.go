@@ -147,10 +147,6 @@ var kindNames = map[string]byte{
 
 func equal(key, value string) (func(*Row, []byte) bool, error) {
 	switch key {
-	case "method":
-		return func(r *Row, _ []byte) bool { return glob.Match(value, r.Method) }, nil
-	case "name":
-		return func(r *Row, _ []byte) bool { return glob.Match(value, r.Name) }, nil
 	case "kind":
 		kind, ok := kindNames[value]
 		if !ok {
@@ -175,14 +171,27 @@ func equal(key, value string) (func(*Row, []byte) bool, error) {
 				len(id) > 0 && id[0] == '"' && string(scan.Unquote(id)) == value
 		}, nil
 	}
-	path, ok := memberPath(key)
-	if !ok {
-		return nil, unknown(key)
+	return texts(key, func(text string) bool { return glob.Match(value, text) })
+}
+
+// texts chooses the frames with a text that matches: the method, the name or a member.
+func texts(key string, match func(string) bool) (func(*Row, []byte) bool, error) {
+	switch path, ok := memberPath(key); {
+	case key == "method":
+		return func(r *Row, _ []byte) bool { return match(r.Method) }, nil
+	case key == "name":
+		return func(r *Row, _ []byte) bool { return match(r.Name) }, nil
+	case ok:
+		return func(_ *Row, raw []byte) bool {
+			text, found := at(raw, path)
+			return found && match(text)
+		}, nil
 	}
-	return func(r *Row, raw []byte) bool {
-		v, found := at(r, raw, path)
-		return found && glob.Match(value, v)
-	}, nil
+	return nil, fmt.Errorf(
+		"there is no %q; use method, name, kind, dir, conn, code, id, dur, size, or a member "+
+			"such as params.path",
+		key,
+	)
 }
 
 func number(key, value string) (func(*Row, []byte) bool, error) {
@@ -208,14 +217,6 @@ func number(key, value string) (func(*Row, []byte) bool, error) {
 	}, nil
 }
 
-func unknown(key string) error {
-	return fmt.Errorf(
-		"there is no %q; use method, name, kind, dir, conn, code, id, dur, size, or a member "+
-			"such as params.path",
-		key,
-	)
-}
-
 // memberPath reads params.path, result.content and their like.
 func memberPath(key string) (path []string, ok bool) {
 	path = strings.Split(key, ".")
@@ -224,7 +225,7 @@ func memberPath(key string) (path []string, ok bool) {
 }
 
 // at returns the text of a member of a frame: that of a string, and JSON otherwise.
-func at(_ *Row, raw []byte, path []string) (value string, found bool) {
+func at(raw []byte, path []string) (value string, found bool) {
 	v := raw
 	for _, name := range path {
 		if len(v) == 0 || v[0] != '{' {
@@ -245,18 +246,7 @@ func pattern(key, value string) (func(*Row, []byte) bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	switch path, ok := memberPath(key); {
-	case key == "method":
-		return func(r *Row, _ []byte) bool { return re.MatchString(r.Method) }, nil
-	case key == "name":
-		return func(r *Row, _ []byte) bool { return re.MatchString(r.Name) }, nil
-	case ok:
-		return func(r *Row, raw []byte) bool {
-			v, found := at(r, raw, path)
-			return found && re.MatchString(v)
-		}, nil
-	}
-	return nil, unknown(key)
+	return texts(key, re.MatchString)
 }
 
 // compare reads dur>500ms and size<10k.
