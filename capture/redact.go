@@ -86,9 +86,9 @@ func (x *redactor) value(i, depth int, w way) (end int, ok bool) {
 	case c == '"':
 		return x.text(i, w)
 	case c == '{' && depth < maxDepth:
-		return x.object(i, depth, w)
+		return x.container(i, depth, w, '}', (*redactor).member)
 	case c == '[' && depth < maxDepth:
-		return x.array(i, depth, w)
+		return x.container(i, depth, w, ']', (*redactor).value)
 	}
 	end, f := scan.Value(x.in, i, -1)
 	if f != scan.OK || x.cut && end == len(x.in) {
@@ -150,22 +150,25 @@ func (x *redactor) mask(text []byte) (masked []byte, found bool) {
 	return masked, found
 }
 
-func (x *redactor) object(i, depth int, w way) (end int, ok bool) {
-	x.out = append(x.out, '{')
-	if i = x.space(i + 1); i < len(x.in) && x.in[i] == '}' {
-		x.out = append(x.out, '}')
+// container copies an object or an array, the members or elements of which item copies.
+func (x *redactor) container(
+	i, depth int, w way, last byte, item func(x *redactor, i, depth int, w way) (int, bool),
+) (end int, ok bool) {
+	x.out = append(x.out, x.in[i])
+	if i = x.space(i + 1); i < len(x.in) && x.in[i] == last {
+		x.out = append(x.out, last)
 		return i + 1, true
 	}
 	for {
-		if i, ok = x.member(i, depth, w); !ok {
+		if i, ok = item(x, i, depth+1, w); !ok {
 			return i, false
 		}
 		i = x.space(i)
-		if i >= len(x.in) || x.in[i] != ',' && x.in[i] != '}' {
+		if i >= len(x.in) || x.in[i] != ',' && x.in[i] != last {
 			return i, false
 		}
 		x.out = append(x.out, x.in[i])
-		if x.in[i] == '}' {
+		if x.in[i] == last {
 			return i + 1, true
 		}
 		i = x.space(i + 1)
@@ -197,7 +200,7 @@ func (x *redactor) member(i, depth int, w way) (end int, ok bool) {
 	}
 	x.out = append(x.out, x.in[end:at]...)
 	x.path = append(x.path, shown)
-	end, ok = x.value(at, depth+1, x.way(name, w))
+	end, ok = x.value(at, depth, x.way(name, w))
 	x.path = x.path[:len(x.path)-1]
 	return end, ok
 }
@@ -228,28 +231,6 @@ func (x *redactor) way(name []byte, in way) way {
 		return secretValue
 	}
 	return plainValue
-}
-
-func (x *redactor) array(i, depth int, w way) (end int, ok bool) {
-	x.out = append(x.out, '[')
-	if i = x.space(i + 1); i < len(x.in) && x.in[i] == ']' {
-		x.out = append(x.out, ']')
-		return i + 1, true
-	}
-	for {
-		if i, ok = x.value(i, depth+1, w); !ok {
-			return i, false
-		}
-		i = x.space(i)
-		if i >= len(x.in) || x.in[i] != ',' && x.in[i] != ']' {
-			return i, false
-		}
-		x.out = append(x.out, x.in[i])
-		if x.in[i] == ']' {
-			return i + 1, true
-		}
-		i = x.space(i + 1)
-	}
 }
 
 // space copies white space.

@@ -87,8 +87,7 @@ func (s *state) request(x *exchange) (*known, *refusal) {
 	if s.g.opts.Authenticate != nil {
 		if after := s.g.guesses.wait(r.Header, host(r.RemoteAddr), s.g.now()); after > 0 {
 			refused := refuse(jsonrpc.RateLimited, "too many wrong credentials from "+host(r.RemoteAddr)+"; this one was not looked at")
-			refused.after = after
-			return nil, refused
+			return nil, refused.later(after)
 		}
 		p, err := s.g.opts.Authenticate(r)
 		if err != nil {
@@ -201,9 +200,7 @@ func tokenRefusal(err error) *refusal {
 		return r
 	}
 	if bad := (*token.Error)(nil); errors.As(err, &bad) && bad.Reason == "unavailable" {
-		r := refuse(jsonrpc.Unavailable, err.Error())
-		r.after = time.Second
-		return r
+		return unavailable(err)
 	}
 	return refuse(jsonrpc.Unauthenticated, err.Error())
 }
@@ -310,9 +307,7 @@ func (s *state) signedRequest(x *exchange) (*known, *refusal) {
 	x.ticket = t
 	body, err := x.body(k) // only for the owner of a key
 	if errors.Is(err, budget.ErrNoRoom) {
-		r := refuse(jsonrpc.Overloaded, err.Error())
-		r.after = time.Second
-		return nil, r
+		return nil, refuse(jsonrpc.Overloaded, err.Error()).later(time.Second)
 	}
 	if err != nil {
 		return nil, refuse(jsonrpc.BadSignature, "the body of the request cannot be read: "+err.Error())

@@ -312,19 +312,16 @@ func (s *state) remembered(ctx context.Context, made time.Time) *refusal {
 		return unavailable(err)
 	}
 	if made.Before(since) {
-		r := refuse(jsonrpc.Stale, fmt.Sprintf("the shared store began to remember nonces at %s, "+
-			"and this was made before: make another one then", since.UTC().Format(time.RFC3339)))
-		r.after = max(since.Sub(s.g.now()), time.Second)
-		return r
+		return refuse(jsonrpc.Stale, fmt.Sprintf("the shared store began to remember nonces at %s, "+
+			"and this was made before: make another one then", since.UTC().Format(time.RFC3339))).
+			later(max(since.Sub(s.g.now()), time.Second))
 	}
 	return nil
 }
 
 // unavailable is the refusal of what cannot be remembered, and so could be used again.
 func unavailable(err error) *refusal {
-	r := refuse(jsonrpc.Unavailable, err.Error())
-	r.after = time.Second
-	return r
+	return refuse(jsonrpc.Unavailable, err.Error()).later(time.Second)
 }
 
 // claim is once for what was made at a time.

@@ -168,7 +168,7 @@ func (s *state) failed(remote string, r *refusal) *refusal {
 	_, err := s.g.failures.Take(&limit.Caller{Address: remote}, "authenticate")
 	if full := (*limit.Exceeded)(nil); errors.As(err, &full) {
 		r = refuse(jsonrpc.RateLimited, "too many wrong credentials from "+remote+"; the last one: "+r.reason)
-		r.after = full.RetryAfter
+		return r.later(full.RetryAfter)
 	}
 	return r
 }

@@ -363,6 +363,12 @@ func refuse(kind jsonrpc.Code, reason string) *refusal {
 	return &refusal{kind: kind, text: c.Name, status: c.HTTPStatus, reason: reason}
 }
 
+// later has the caller wait for a time.
+func (r *refusal) later(after time.Duration) *refusal {
+	r.after = after
+	return r
+}
+
 // code is the number for a call.
 func (r *refusal) code(call *Call) jsonrpc.Code {
 	c := r.kind.Condition()

@@ -51,9 +51,7 @@ func (s *state) once(ctx context.Context, o owner.Key, nonce string, until time.
 	case errors.Is(err, replay.ErrPast): // the clock of the memory does not go back
 		return nil, refuse(jsonrpc.Stale, "it is too old to say whether it was used before")
 	case errors.Is(err, replay.ErrShare):
-		r := refuse(jsonrpc.RateLimited, err.Error())
-		r.after = time.Second
-		return nil, r
+		return nil, refuse(jsonrpc.RateLimited, err.Error()).later(time.Second)
 	case err != nil: // what cannot be remembered could be used again
 		return nil, unavailable(err)
 	case !fresh:

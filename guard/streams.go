@@ -76,9 +76,8 @@ func (g *activeStreams) add(who *session, r *http.Request, w http.ResponseWriter
 
 // tooManyStreams refuses a request with a caller that has too many.
 func tooManyStreams() *refusal {
-	r := refuse(jsonrpc.RateLimited, "the caller has as many open streams as its share allows")
-	r.after = time.Second
-	return r
+	const reason = "the caller has as many open streams as its share allows"
+	return refuse(jsonrpc.RateLimited, reason).later(time.Second)
 }
 
 // addConn registers a connection that can be ended.
