@@ -150,7 +150,7 @@ func (x *redactor) mask(text []byte) (masked []byte, found bool) {
 	return masked, found
 }
 
-// container copies an object or an array, the members or elements of which item copies.
+// container copies an object or an array: item copies each member or element.
 func (x *redactor) container(
 	i, depth int, w way, last byte, item func(x *redactor, i, depth int, w way) (int, bool),
 ) (end int, ok bool) {

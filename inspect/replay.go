@@ -40,7 +40,8 @@ func (i *Inspector) replay(ctx context.Context, p replayParams) (*outcome, error
 		c.Kind = kindNotify
 	}
 	if c.Name == "tools/call" {
-		c.Kind, c.Name, c.Params = kindTool, scan.StringMember(c.Params, "name"), scan.Member(c.Params, "arguments")
+		c.Kind, c.Name = kindTool, scan.StringMember(c.Params, "name")
+		c.Params = scan.Member(c.Params, "arguments")
 	}
 	return i.call(ctx, c)
 }

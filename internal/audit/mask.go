@@ -78,7 +78,7 @@ func suspicious[S string | []byte](s S) bool {
 				continue
 			}
 			rest := []byte(s[i:min(i+12, len(s))])
-			if form, _ := keyFormOf(rest); form != nil || scheme(rest) != "" ||
+			if _, prefix := keyFormOf(rest); prefix != "" || scheme(rest) != "" ||
 				bytes.HasPrefix(rest, []byte("eyJ")) || bytes.HasPrefix(rest, []byte("--")) {
 				return true
 			}
@@ -134,18 +134,18 @@ func keyBegins(a, b byte) bool {
 }
 
 // keyFormOf returns the form of the key that s may begin with, and its prefix; "": there is none.
-func keyFormOf(s []byte) (form *keyForm, prefix string) {
+func keyFormOf(s []byte) (form keyForm, prefix string) {
 	if len(s) < 2 || !keyBegins(s[0], s[1]) {
-		return nil, ""
+		return form, ""
 	}
-	for i := range keyForms {
-		for _, prefix = range keyForms[i].prefixes {
+	for _, form = range keyForms {
+		for _, prefix = range form.prefixes {
 			if len(s) >= len(prefix) && string(s[:len(prefix)]) == prefix {
-				return &keyForms[i], prefix
+				return form, prefix
 			}
 		}
 	}
-	return nil, ""
+	return form, ""
 }
 
 // mask is s with secrets masked. It looks at each byte a few times at most. In prose, which is ours
@@ -251,7 +251,7 @@ func userInfo(s []byte, i int) (from, to int) {
 
 // credential is that of HTTP authentication, or a key of a known form.
 func credential(s []byte, i int, prose bool) (from, to int) {
-	if form, prefix := keyFormOf(s[i:]); form != nil {
+	if form, prefix := keyFormOf(s[i:]); prefix != "" {
 		start := i + len(prefix)
 		if end := run(s, start, form.more); end-start >= form.least {
 			return i, start + len(bytes.TrimRight(s[start:end], form.more))

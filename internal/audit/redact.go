@@ -122,8 +122,8 @@ func (w *walker) string(i int) (end int, ok bool) {
 	return end, true
 }
 
-// container copies an object or an array, the values of which item copies. rest says that some are
-// left out.
+// container copies an object or an array: item copies each member or element. rest says that some
+// are left out.
 func (w *walker) container(
 	i, depth int, last byte, item func(w *walker, i, depth int) (int, bool), rest string,
 ) (end int, ok bool) {

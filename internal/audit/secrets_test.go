@@ -36,10 +36,10 @@ func TestSecrets(t *testing.T) {
 // Each form of a key is found by its first two bytes, which keyBegins has in a second list.
 func TestKeyForms(t *testing.T) {
 	t.Parallel()
-	for i := range keyForms {
-		for _, prefix := range keyForms[i].prefixes {
+	for _, form := range keyForms {
+		for _, prefix := range form.prefixes {
 			key := prefix + "0123456789abcdefghijABCDEFGHIJ012345"
-			if form, got := keyFormOf([]byte(key)); form != &keyForms[i] || got != prefix {
+			if found, got := keyFormOf([]byte(key)); found.least != form.least || got != prefix {
 				t.Errorf("%s is not found", prefix)
 			}
 			if !suspicious("a " + key) {
